@@ -3,6 +3,9 @@
 A change of the log is judged from the connected server, never from events. A row that is too
 low and repeats nothing is explained by a new epoch, or its source is held.
 
+Orders of statements are not checked as those of rows are. But a snapshot of the new log begins
+with statements, which may come before the start of its epoch. Then the epoch begins there.
+
 An epoch is valid in a partition from its start offset on, and rows before it belong to earlier
 epochs. Two starts may contradict each other: a later epoch starts below an earlier one. Then
 rows below the earlier epoch's start keep the epochs before it.
@@ -12,12 +15,14 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline.checkpoint import Checkpoint, Epoch, EpochStart
 from pipeline.landing.listing import Listing
+from pipeline.landing.order_check import order_of
 from pipeline.model import Head, Order, Ordering, PartitionEnd, TopicPartition
 from pipeline.reports import Hold
 from pipeline.sources.positions import explain_reset, locate_position
@@ -63,6 +68,10 @@ class Epochs:
     def number(self, source: str) -> int:
         """The newest epoch; 1 before the server was ever reached."""
         return self.known[source].number if source in self.known else 1
+
+    def moved(self, before: Mapping[str, Epoch]) -> bool:
+        """Whether a source is in another epoch than *before*."""
+        return any(n in before and e.number != before[n].number for n, e in self.known.items())
 
     def ends(self, heads: Mapping[str, tuple[Head, Head]]) -> dict[str, Order]:
         """Where the logs of *heads*, told before and after a listing, end now."""
@@ -146,6 +155,26 @@ def explain(
         else:
             held[source] = hold
     return Epochs(known, starts), held
+
+
+def begin_at_snapshots(
+    epochs: Epochs, statements: Iterable[Mapping[str, Any]], high: Mapping[str, Order]
+) -> Epochs:
+    """Return *epochs* that begin no later than the statements of the new log's snapshot.
+
+    *statements* are rows of ``SLIM``, *high* is the highest order landed of each source. Orders
+    of statements are not checked as those of rows are. A statement of a snapshot that is before
+    the start of its epoch, and below what has landed of the epoch before, is of the new log.
+    """
+    starts = dict(epochs.starts)
+    for row in statements:
+        top, at = high.get(row["source"]), TopicPartition(row["topic"], row["partition"])
+        if row["snapshot"] is None or row["log"] is None or top is None:
+            continue
+        order, begun = order_of(row), EpochStart(row["source"], epochs.number(row["source"]), at)
+        if order.epoch == top.epoch < begun.number and order < top:
+            starts[begun] = min(row["offset"], starts.get(begun, 0))
+    return replace(epochs, starts=starts)
 
 
 def _from_ends(source: str, number: int, listing: Listing) -> dict[EpochStart, int]:

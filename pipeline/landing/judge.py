@@ -14,11 +14,12 @@ from pipeline.checkpoint import Checkpoint
 from pipeline.errors import NoSchemasError
 from pipeline.landing.bases import with_drops, with_overlaps
 from pipeline.landing.batch_stats import BatchStats, gather
-from pipeline.landing.epochs import Epochs, current_epochs, explain
+from pipeline.landing.epochs import Epochs, begin_at_snapshots, current_epochs, explain
 from pipeline.landing.gaps import note_captured_news
 from pipeline.landing.heartbeats import HeartbeatLowWatermark
 from pipeline.landing.listing import Listing, TopicNames
 from pipeline.landing.next_checkpoint import grown_topics
+from pipeline.landing.order_check import highest_by_source
 from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import resending
 from pipeline.landing.source_holds import HoldContext, LateRows, SourceHolds
@@ -73,6 +74,11 @@ class BatchJudge:
             except NoSchemasError as error:
                 held[error.source] = self.holds.no_schemas(error, stamp.received)
                 chosen = self._leave_out(chosen, listing, before, held)
+                continue
+            statements = (row for tally in staged.tallies for row in tally.statements)
+            begun = begin_at_snapshots(epochs, statements, highest_by_source(before.high))
+            if begun != epochs:
+                epochs = begun
                 continue
             stats = self._combine_stats(staged, listing, before, floors)
             strange = unexplained_rows(

@@ -8,7 +8,7 @@ committed only if its order can be explained.
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property, partial
 
 import structlog
@@ -16,10 +16,12 @@ import structlog
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import Stamp, checkpoint_row, settle_rows
 from pipeline.checkpoint import Checkpoint, has_streaming_table, with_incarnation
+from pipeline.clocks import over
 from pipeline.errors import HeldError
 from pipeline.landing.backfill import BackfillNews, advanced, is_due, ripe, with_columns
 from pipeline.landing.bases import Settled, settles_of
 from pipeline.landing.batch_stats import BatchStats
+from pipeline.landing.epochs import current_epochs
 from pipeline.landing.gaps import has_sent
 from pipeline.landing.heartbeats import HeartbeatLowWatermark
 from pipeline.landing.judge import BatchJudge
@@ -46,6 +48,7 @@ from pipeline.settings import PipelineSettings, Router
 from pipeline.standards.table_standards import Standards
 from pipeline.transports.transport import Transport
 
+EPOCH_ALONE = timedelta(minutes=1)  # after which a new epoch is committed without rows
 RESENT_AT_ONCE = 200_000  # records of a batch that is compared with what was landed before
 
 log = structlog.get_logger(__name__)
@@ -79,6 +82,7 @@ class Landing:
     _passed: HeartbeatLowWatermark = field(default_factory=HeartbeatLowWatermark)
     _tried: frozenset[str] = frozenset()
     _ends: dict[TopicPartition, PartitionEnd] = field(default_factory=dict)
+    _moved: datetime | None = None
     _unsure: bool = False
     _ruled: bool = False
     _urgent: bool = False
@@ -103,6 +107,7 @@ class Landing:
         started = self.clock()
         self._resume()
         listing = self._noticed.unsaid(self.upstream.list(self.checkpoint.offsets))
+        self._note_moved(listing, started)
         chosen = self._plan(listing)
         held: dict[str, Hold] = {}
         self._again = self._resubmitting.found(self.checkpoint, listing, resubmissions, started)
@@ -151,8 +156,22 @@ class Landing:
             self._urgent = has_streaming_table(self.checkpoint, self.router, tier=0)
         return self.settings.most_rows if self._urgent else self.settings.batch_rows
 
+    def _note_moved(self, listing: Listing, at: datetime) -> None:
+        """Remember since when a source is in an epoch that no batch has."""
+        moved = current_epochs(self.checkpoint, listing, self._orderings).moved(
+            self.checkpoint.epochs
+        )
+        self._moved = (self._moved or at) if moved else None
+
     def _due(self, chosen: Plan, waived: frozenset[str]) -> bool:
-        """Whether a batch says anything: rows, a gap, or what a person has closed."""
+        """Whether a batch says anything: rows, a gap, what a person has closed, or a new epoch.
+
+        A log that was reset may outgrow the old one before the next row comes. Then no position
+        shows the reset any more, so it is recorded without rows. Until ``EPOCH_ALONE`` has
+        passed, the collector may still send rows of the old log, which belong to the old epoch.
+        """
+        if self._moved is not None and over(self._moved, EPOCH_ALONE, self.clock()):
+            return True
         open_ = set(self.checkpoint.gaps).union(*self.checkpoint.quarantined.values())
         again = is_due(self.checkpoint, self.rereads(), self._tried) or self._noticed.is_due(
             self.checkpoint

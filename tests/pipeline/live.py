@@ -145,7 +145,8 @@ class Pipe:
 
     def behind(self) -> list[str]:
         """Tables whose mirrors have not applied their last change, and are not held."""
-        held = {a.table for a in self.applied[-20:] if a.hold is not None}
+        newest = {one.table: one.hold for one in self.applied}
+        held = {table for table, hold in newest.items() if hold is not None}
         tables = active_tables(
             self.lane.checkpoint, Router(self.rules)
         ).items()  # others are retired

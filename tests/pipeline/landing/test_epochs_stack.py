@@ -82,6 +82,7 @@ def test_a_log_begun_anew_on_the_same_server_begins_an_epoch(
     pipe.catch_up()
 
     assert pipe.lane.checkpoint.epochs["anew"].number == 2
+    assert gaps_at_the_gate(pipe) == []
     assert pipe.pairs() == pipe.source_pairs()
     assert not {5, 6} & set(pipe.pairs())
     assert not [hold for landed in pipe.landed for hold in landed.holds]

@@ -1,0 +1,156 @@
+"""A log is reset on the same server, and the collector begins with a snapshot of the new log."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.landing.loop import EPOCH_ALONE
+from pipeline.model import Acknowledged, Fence, Missing, Op, Order
+from tests.pipeline.landing.desk import NOW, Desk, Server
+from tests.pipeline.schema_messages import described, message
+
+OLD, NEW = 7, 1  # log files
+UUID = "11111111-1111-1111-1111-111111111111"
+SNAPSHOT = 800  # its position in the new log
+
+
+@dataclass(eq=False)
+class Stopped(Server):
+    """A server whose collector has stored the offset ``said``, if any."""
+
+    said: Acknowledged | Missing | None = None
+
+    def acknowledged(self) -> Any:
+        return super().acknowledged() if self.said is None else self.said
+
+
+def place(log: int, pos: int, snapshot: str | None, table: str = "t") -> dict[str, Any]:
+    named = {"db": "db", "table": table, "file": f"binlog.{log:06d}", "pos": pos, "row": 0}
+    return named | ({} if snapshot is None else {"snapshot": snapshot})
+
+
+def send_schema(desk: Desk, log: int, pos: int, *columns: str) -> None:
+    """The statements with which Debezium begins a snapshot of all tables."""
+    at, held = place(log, pos, "true"), desk.topics.held.setdefault("a", [])
+    told = ", ".join(["id BIGINT!", *(f"{name} VARCHAR:80" for name in columns)])
+    drop = message("DROP DATABASE IF EXISTS `db`", source=at | {"table": ""})
+    text = "CREATE TABLE t"
+    create = message(text, described(text, "t", told), source=at)
+    held += [(b"{}", one.encode()) for one in (drop, create)]
+
+
+def send_rows(desk: Desk, log: int, pos: int, rows: Mapping[int, str]) -> None:
+    """The rows of ``db.t`` as a snapshot reads them."""
+    held = desk.topics.held.setdefault("a.db.t", [])
+    for number, (key, name) in enumerate(rows.items(), 1):
+        flag = "last_in_data_collection" if number == len(rows) else "true"
+        value = {"after": {"id": key, "name": name}, "source": place(log, pos, flag), "op": "r"}
+        held.append((json.dumps({"id": key}).encode(), json.dumps(value).encode()))
+
+
+@pytest.fixture
+def server() -> Stopped:
+    return Stopped(log=OLD, end=10_000, executed=f"{UUID}:1-60")
+
+
+@pytest.fixture
+def desk(tmp_path: Path, server: Stopped) -> Desk:
+    """A snapshot and some changes of the old log have landed, up to its end."""
+    made = Desk(tmp_path, server=server, names="a")
+    send_schema(made, OLD, 100, "name")
+    send_rows(made, OLD, 100, {1: "first", 6: "first"})
+    made.topics.beat("a", 1, pos=100, log=OLD, read=True)
+    made.topics.beat("a", 2, pos=200, log=OLD)
+    made.topics.put("a", 300, "second", log=OLD, key=1)
+    made.land()
+    made.topics.beat("a", 3, pos=400, log=OLD)
+    made.land()
+    assert made.loop.checkpoint.bases.keys() == {"a/db.t"}
+    assert made.loop.checkpoint.covers(fence(server, 3))
+    return made
+
+
+def fence(server: Stopped, number: int) -> Fence:
+    return Fence("a", number, NOW, server.head())
+
+
+def reset(server: Stopped) -> None:
+    """RESET MASTER beside a stopped collector whose offsets are forgotten."""
+    server.log, server.end, server.executed = NEW, SNAPSHOT, f"{UUID}:1-4"
+    server.said = Missing("no offset is stored")
+
+
+def test_a_reset_that_is_seen_while_nothing_lands_is_recorded_without_rows(
+    desk: Desk, server: Stopped
+) -> None:
+    """The new log outgrows the old one before the collector goes on: then nothing shows it."""
+    reset(server)
+    early = desk.land()
+    desk.now += EPOCH_ALONE
+    recorded = desk.land()
+
+    server.end, server.executed = 50_000, f"{UUID}:1-90"
+    later = desk.land()
+
+    assert (early.batch, later.batch) == (None, None)
+    assert recorded.batch == desk.loop.checkpoint.batch
+    assert desk.loop.checkpoint.epochs["a"].number == 2
+    assert "a" not in desk.loop.checkpoint.acknowledged
+
+
+def test_rows_of_the_old_log_that_come_soon_after_a_reset_belong_to_the_old_epoch(
+    desk: Desk, server: Stopped
+) -> None:
+    """Else the rows of the new log, which are below them, would be disorder."""
+    reset(server)
+    desk.land()
+    desk.topics.put("a", 500, "late", log=OLD, key=2)
+    late = desk.land()
+    desk.topics.put("a", 900, "new", log=NEW, key=3)
+    new = desk.land()
+
+    assert (late.holds, new.holds) == ((), ())
+    assert [epoch for epoch, _, _ in desk.rows("a")] == [1, 1, 2]
+
+
+def snapshot_parts(desk: Desk) -> list[Callable[[], None]]:
+    """What the collector sends of its snapshot of the new log, in this order."""
+    return [
+        lambda: send_schema(desk, NEW, SNAPSHOT, "name", "colour"),
+        lambda: send_rows(desk, NEW, SNAPSHOT, {1: "third"}),
+        lambda: desk.topics.beat("a", 4, pos=SNAPSHOT, log=NEW, read=True),
+    ]
+
+
+@pytest.mark.parametrize("first", [1, 2, 3], ids=lambda n: f"{n} parts at the first look")
+@pytest.mark.parametrize("executed", [f"{UUID}:1-4", ""], ids=["GTIDs", "no GTIDs"])
+def test_wherever_batches_cut_it_the_snapshot_after_a_reset_is_a_base(
+    desk: Desk, server: Stopped, first: int, executed: str
+) -> None:
+    """Nothing is proven before the table has its base, and it gets one."""
+    reset(server)
+    server.executed = executed
+    goal = fence(server, 4)
+    proven: list[bool] = []
+
+    for number, send in enumerate(snapshot_parts(desk), 1):
+        send()
+        if number >= first:
+            assert desk.land().holds == ()
+            proven.append(desk.loop.checkpoint.covers(goal))
+    server.said = None
+    for number in range(5, 9):
+        desk.topics.beat("a", number, pos=number * 1000, log=NEW)
+        server.end = number * 1000 + 100
+        assert desk.land().holds == ()
+
+    mark = desk.loop.checkpoint
+    assert True not in proven
+    assert mark.covers(goal)
+    assert mark.bases == {"a/db.t": Order(2, NEW, SNAPSHOT)}
+    assert mark.gaps == {}
+    assert {row["order"]["epoch"] for row in desk.landed(Op.DDL) if "colour" in row["after"]} == {2}
