@@ -5,8 +5,9 @@ is held: it is left out, and the rest of the batch is read again without it. So 
 is not due for another attempt, or whose schema registry does not answer.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 
 from pipeline.changelog.table import Stamp
@@ -21,10 +22,10 @@ from pipeline.landing.listing import Listing, TopicNames
 from pipeline.landing.next_checkpoint import grown_topics
 from pipeline.landing.order_check import highest_by_source
 from pipeline.landing.plan import Plan
-from pipeline.landing.redelivery import resending
+from pipeline.landing.redelivery import StrangeRows, resending
 from pipeline.landing.source_holds import HoldContext, LateRows, SourceHolds
 from pipeline.landing.staging import BatchReader, Staged, unexplained_rows
-from pipeline.model import Order, Ordering
+from pipeline.model import Order, Ordering, TopicPartition
 from pipeline.reports import Hold
 
 
@@ -47,6 +48,7 @@ class BatchJudge:
     watermark: HeartbeatLowWatermark
     orderings: Mapping[str, Ordering]
     names_of: Callable[[str], TopicNames | None]
+    clock: Callable[[], datetime]
 
     def judge(
         self,
@@ -67,8 +69,8 @@ class BatchJudge:
         chosen = self._leave_out(chosen, listing, before, held) if held else chosen
         read = {listing.source_of[at.topic] for at in chosen.spans}
         found: JudgedBatch | None = None
-        late = LateRows(epochs)
-        while found is None and (not held or is_due(chosen)):
+        late, undecided = LateRows(epochs), set[str]()
+        while found is None and (not (held or undecided) or is_due(chosen)):
             try:
                 staged = self.reader.read(chosen, listing, epochs, stamp, before)
             except NoSchemasError as error:
@@ -92,21 +94,46 @@ class BatchJudge:
             if strange:
                 known = epochs
                 epochs, more = explain(epochs, listing, strange, waived, strange.bounds)
+                if ends := self._find_undecided(strange, known, more, now):
+                    waiting = {listing.source_of[at.topic] for at in ends}
+                    undecided |= waiting
+                    if chosen.capped:  # the row behind them may be the next one
+                        chosen = chosen.cut(ends, before.offsets)
+                    else:
+                        chosen = self._leave_out(chosen, listing, before, waiting)
+                    epochs = known
+                    continue
                 late = late.with_waived(strange, known, epochs)
                 held.update(more)
                 chosen = self._leave_out(chosen, listing, before, more)
             else:
                 stats = late.noted(stats, strange, held)
                 found = JudgedBatch(chosen, epochs, staged, stats)
-        self.holds.judged(read, held, now, stamp.received)
+        self.holds.judged(read, held, now, stamp.received, undecided)
         return found
+
+    def _find_undecided(
+        self, strange: StrangeRows, epochs: Epochs, held: Mapping[str, Hold], now: HoldContext
+    ) -> dict[TopicPartition, int]:
+        """First offset of the rows that end a batch and that a broker may have refused.
+
+        They wait for the row behind them, which shows whether it did. A source with other strange
+        rows is *held*, and so is one that has waited too long.
+        """
+        listing, at = now.listing, self.clock()
+        decided = {tp: first for tp, first in strange.items() if tp not in strange.undecided}
+        _, others = explain(epochs, listing, decided, now.waived)
+        waiting = {s for s in held.keys() - others.keys() if self.holds.waits(s, at)}
+        return {
+            tp: strange[tp] for tp in strange.undecided if listing.source_of[tp.topic] in waiting
+        }
 
     def is_resending(self, before: Checkpoint, listing: Listing) -> bool:
         """Return whether a source may redeliver what has landed, because its epoch is new."""
         return bool(resending(before, current_epochs(before, listing, self.orderings).known))
 
     def _leave_out(
-        self, chosen: Plan, listing: Listing, before: Checkpoint, held: Mapping[str, Hold]
+        self, chosen: Plan, listing: Listing, before: Checkpoint, held: Collection[str]
     ) -> Plan:
         sources = frozenset(held)
 

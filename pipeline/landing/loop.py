@@ -201,8 +201,14 @@ class Landing:
 
     @property
     def _judge(self) -> BatchJudge:
-        names_of = self.upstream.names
-        return BatchJudge(self._reader, self._disorder, self._passed, self._orderings, names_of)
+        return BatchJudge(
+            self._reader,
+            self._disorder,
+            self._passed,
+            self._orderings,
+            self.upstream.names,
+            self.clock,
+        )
 
     @cached_property
     def _healing(self) -> QuarantineRetry:

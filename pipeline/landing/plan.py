@@ -123,6 +123,15 @@ class Plan:
             anew=frozenset(at for at in self.anew if not held(at.topic)),
         )
 
+    def cut(self, at: Mapping[TopicPartition, int], w: Mapping[str, PartitionEnd]) -> "Plan":
+        """The plan that reads each partition of *at* up to that offset, exclusive; *w* as above."""
+        spans, offsets = dict(self.spans), dict(self.offsets)
+        for tp, until in at.items():
+            span, name = spans[tp], str(tp)
+            spans[tp] = replace(span, end=replace(span.end, offset=until))
+            offsets[name] = _after(spans[tp], w.get(name))
+        return replace(self, spans={tp: s for tp, s in spans.items() if s.size}, offsets=offsets)
+
 
 @dataclass(frozen=True, slots=True)
 class PlanContext:

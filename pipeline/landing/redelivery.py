@@ -109,6 +109,8 @@ class StrangeRows(dict[TopicPartition, int]):
     """Partition -> lowest offset of a row that goes back and repeats nothing.
 
     ``bounds``: what there was too much of in a partition to tell whether the broker refused it.
+    ``undecided``: partitions in which these rows are the last ones, so that the row which shows
+    whether the broker refused them may be on its way.
     ``late``: source -> its shards with such a row, also if the broker had refused it -> the lowest,
     and the highest row from the first such one on: a new epoch would have them all.
     """
@@ -117,6 +119,7 @@ class StrangeRows(dict[TopicPartition, int]):
         """None yet."""
         super().__init__()
         self.bounds: dict[TopicPartition, str] = {}
+        self.undecided: set[TopicPartition] = set()
         self.late: dict[str, dict[str, OrderSpan]] = {}
 
     def note(self, source: str, rows: pa.Table, offsets: frozenset[int]) -> None:
@@ -165,7 +168,34 @@ def unexplained(
                 found[at] = min(left)
                 if bound := _bound_met(its, offsets):
                     found.bounds[at] = bound
+                elif _may_be_refused(source, at, its, left, landed=landed, outdated=outdated):
+                    found.undecided.add(at)
     return found
+
+
+def _may_be_refused(
+    source: str,
+    at: TopicPartition,
+    rows: pa.Table,
+    left: frozenset[int],
+    *,
+    landed: Callable[[Asked], pa.Table],
+    outdated: Callable[[str, Order], bool],
+) -> bool:
+    """Whether the *left* rows end *rows*, of one partition, and are as refused ones may be.
+
+    Which they are is known once the row behind them has come.
+    """
+    last = rows.filter(pc.greater_equal(rows["offset"], min(left))).sort_by("offset")
+    if last.num_rows != len(left):
+        return False
+    own = _PlacedRow.read(last)
+    run = _StrangeRun(tuple(own), own[-1])
+    if not run.rises or run.is_outdated(source, outdated):
+        return False
+    found = landed(Between(source, at.topic, run.first.log, run.until.log))
+    found = _of_partition(found.filter(pc.not_equal(found["op"], str(Op.DDL))), source, at)
+    return not run.contradicts(pa.concat_tables([found.cast(rows.schema), rows]))
 
 
 def _offsets(offsets: frozenset[int]) -> pa.Array:
@@ -286,7 +316,17 @@ class _StrangeRun:
         return any(outdated(str(Shard(source, row.shard)), row.order) for row in self.rows)
 
     def repeats(self, known: pa.Table) -> bool:
-        """Whether the row behind them repeats the next of *known*, landed or earlier by offset.
+        """Whether the row behind them repeats the next of *known*, landed or earlier by offset."""
+        again = self.until, self.next.said
+        between = self._between(known)
+        return any(row.live and (row.order, row.said) == again for row in between or ())
+
+    def contradicts(self, known: pa.Table) -> bool:
+        """Whether *known* rows, landed or earlier by offset, show that none repeats them."""
+        return self._between(known) is None
+
+    def _between(self, known: pa.Table) -> list[_PlacedRow] | None:
+        """Those of *known* from the first of the run to the row behind it; None if one differs.
 
         What is known at the place of a strange row can only be the same, which came earlier in the
         batch, or the other half of a changed key.
@@ -294,15 +334,16 @@ class _StrangeRun:
         earlier = pc.less(known["offset"], self.rows[0].offset)
         near = known.filter(pc.and_(earlier, _within(known, self.first, self.until)))
         if near.num_rows > _COPIES:
-            return False
-        between, again = _PlacedRow.read(near), (self.until, self.next.said)
+            return None
+        between = _PlacedRow.read(near)
         said: dict[Order, set[Said]] = {}
         for row in self.rows:
             said.setdefault(row.order, set()).add(row.said)
-        return all(
+        agree = all(
             row.order == self.until if row.order not in said else _agrees(row, said[row.order])
             for row in between
-        ) and any(row.live and (row.order, row.said) == again for row in between)
+        )
+        return between if agree else None
 
 
 def _agrees(row: _PlacedRow, said: Set[Said]) -> bool:

@@ -4,6 +4,10 @@ A held source stays at W, so each round would read, decode and judge the same re
 end a hold is known without reading: another server or log, a waiver, or a topic that was
 created again. For unforeseen causes the source is read again now and then.
 
+A batch may end with a row that the broker refused at first. Only the row behind it shows that.
+The source waits for it for up to a minute without a hold, and nothing of it lands meanwhile. A
+capped batch ends before the refused row instead, so that the next one holds the row behind it.
+
 A waiver accepts rows that are below what was landed. If a statement about their shard is newer,
 they land in the table under its earlier name. That table may no longer exist, or the name may
 now be that of another table. Each table that a statement was about since then is missing these
@@ -30,6 +34,7 @@ from pipeline.reports import Gap, Hold, dump_gap
 from pipeline.retries import Retries
 
 PATIENCE = timedelta(minutes=1)  # with a registry that does not know a number yet, or just now
+RESENT = timedelta(minutes=1)  # in which the row behind rows that a broker refused has to come
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +126,15 @@ class SourceHolds:
     _retries: Retries = field(default_factory=Retries)
     _unknown: dict[tuple[str, int], datetime] = field(default_factory=dict)  # schemas, since when
     _lost: dict[str, frozenset[int]] = field(default_factory=dict)  # schemas, by source
+    _undecided: dict[str, datetime] = field(default_factory=dict)  # sources, since when
 
     def holds(self, source: str) -> bool:
         """Whether it was found in disorder when it was read last."""
         return source in self._holds
+
+    def waits(self, source: str, at: datetime) -> bool:
+        """Whether *source*, whose last rows may have been refused, is not to be held yet."""
+        return not over(self._undecided.setdefault(source, at), RESENT, at)
 
     def no_schemas(self, error: NoSchemasError, at: datetime) -> Hold:
         """A source whose messages cannot be read now; they stay where they are.
@@ -156,15 +166,22 @@ class SourceHolds:
         }
 
     def judged(
-        self, read: Iterable[str], found: Mapping[str, Hold], now: HoldContext, at: datetime
+        self,
+        read: Iterable[str],
+        found: Mapping[str, Hold],
+        now: HoldContext,
+        at: datetime,
+        undecided: Container[str] = (),
     ) -> None:
-        """Remember what was *found* of the sources that were *read*."""
+        """Remember what was *found* of the sources that were *read*, and which are *undecided*."""
         for source in read:
             if source in found:
                 self._holds[source] = found[source]
                 self._retries.failed(source, now.of(source), at)
-            else:
-                self._holds.pop(source, None)
-                self._retries.succeeded(source)
-                for one in [one for one in self._unknown if one[0] == source]:
-                    del self._unknown[one]
+                continue
+            self._holds.pop(source, None)
+            self._retries.succeeded(source)
+            if source not in undecided:
+                self._undecided.pop(source, None)
+            for one in [one for one in self._unknown if one[0] == source]:
+                del self._unknown[one]

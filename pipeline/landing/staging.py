@@ -260,7 +260,13 @@ def unexplained_rows(
         return StrangeRows()
     rows = told(tuple(sorted({at.topic for at in back})), COLUMNS)
     log.look()
-    return unexplained(rows, back, partial(near, log), partial(is_outdated, checkpoint), grown)
+    found = unexplained(rows, back, partial(near, log), partial(is_outdated, checkpoint), grown)
+    if found.undecided and floors:  # below a floor alone there is no row to be repeated behind them
+        own = low(
+            told(tuple(sorted({at.topic for at in found.undecided})), JUDGED), checkpoint.high
+        )
+        found.undecided = {at for at in found.undecided if found[at] in own.get(at, ())}
+    return found
 
 
 def near(log: ChangeLog, asked: Asked) -> pa.Table:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.landing.source_holds import RESENT
 from pipeline.reports import LandingReport
 from pipeline.retries import FIRST, LONGEST
-from tests.pipeline.landing.desk import GIB4, NOW, Desk
+from tests.pipeline.landing.desk import GIB4, Desk
 
 Change = Callable[[Desk], object]
 
@@ -24,6 +25,8 @@ def desk(tmp_path: Path) -> Desk:
             made.topics.put(source, pos, "x")
     made.land()
     made.topics.put("a", 100, "new")
+    assert made.land().holds == (), "the row that shows that a broker refused it may follow"
+    made.now += RESENT
     assert [hold.reason for hold in made.land().holds] == ["disorder"]
     made.tasks.clear()
     return made
@@ -106,15 +109,14 @@ def test_a_topic_that_is_created_anew_is_read_at_once(desk: Desk) -> None:
 
 def test_it_is_read_again_now_and_then_whatever_is_known(desk: Desk) -> None:
     """The record itself was mended, such as by a topic that was put back: nobody tells of that."""
-    now = [NOW]
-    desk.loop.clock = lambda: now[0]
+    began = desk.now
     reads: list[float] = []
-    while now[0] < NOW + timedelta(minutes=4):
-        now[0] += FIRST
+    while desk.now < began + timedelta(minutes=4):
+        desk.now += FIRST
         desk.tasks.clear()
         desk.land()
         if desk.tasks:
-            reads.append((now[0] - NOW).total_seconds())
+            reads.append((desk.now - began).total_seconds())
     pauses = [after - before for before, after in pairwise(reads)]
 
     assert reads[0] == FIRST.total_seconds()
@@ -123,7 +125,7 @@ def test_it_is_read_again_now_and_then_whatever_is_known(desk: Desk) -> None:
 
     desk.topics.held["a.db.t"].pop()
     desk.topics.put("a", GIB4 - 50, "mended")
-    now[0] += LONGEST
+    desk.now += LONGEST
     (landed,) = rounds(desk, 1)
     assert landed.holds == ()
     assert [pos for _, pos, _ in desk.rows("a")][-1] == GIB4 - 50
@@ -133,6 +135,8 @@ def test_what_went_on_is_forgotten(desk: Desk) -> None:
     (held,) = rounds(desk, 1)
     desk.land(held.holds[0].id)
     desk.topics.put("a", 50, "lower still")
+    desk.land()
+    desk.now += RESENT
 
     found = rounds(desk, 2)
 
@@ -158,19 +162,77 @@ def test_f140_rows_that_the_broker_refused_land_by_themselves_once_they_are_sent
     ]  # fmt: skip
 
 
-def test_f140_a_refused_row_waits_in_disorder_until_what_follows_it_is_sent(tmp_path: Path) -> None:
-    now = [NOW]
-    desk = Desk(tmp_path)
-    desk.loop.clock = lambda: now[0]
+def resent(desk: Desk, cuts: frozenset[int]) -> list[LandingReport]:
+    """Rows of a transaction come again with two refused ones; a batch ends before each of *cuts*.
+
+    The rounds are shorter than the time in which a refused row may stay alone.
+    """
+    sent = [*range(-900, 0, 100)]
+    for pos in sent:
+        if pos not in (-700, -600, -300):
+            desk.topics.put("a", GIB4 + pos, f"at {pos}")
+    rounds(desk, 6)
+    found = []
+    for number, pos in enumerate(sent):
+        if number in cuts:
+            found.append(desk.land())
+            desk.now += RESENT / 20
+        desk.topics.put("a", GIB4 + pos, f"at {pos}")
+    return [*found, desk.land()]
+
+
+@pytest.mark.parametrize("most", [1_000, 3], ids=["whole batches", "batches of three rows"])
+def test_f140_wherever_batches_cut_what_is_sent_again_it_lands_once_and_nothing_is_held(
+    tmp_path: Path, most: int
+) -> None:
+    for cuts in (frozenset(), *(frozenset({n}) for n in range(1, 9)), frozenset(range(1, 9))):
+        desk = Desk(tmp_path / f"{sorted(cuts)}", most=most, names="a")
+
+        found = resent(desk, cuts)
+        found += rounds(desk, 15)
+
+        assert [hold for one in found for hold in one.holds] == [], cuts
+        assert found[-1].gaps == ()
+        again = [(1, GIB4 + pos, number) for number, pos in enumerate(range(-900, 0, 100), 6)]
+        assert desk.rows("a")[6:] == again, cuts
+
+
+def test_f140_a_refused_row_that_stays_alone_is_disorder_and_not_lost(tmp_path: Path) -> None:
+    """A row of another partition waits with it: it may be of another log, too."""
+    desk = Desk(tmp_path, names="a")
     for pos in (GIB4 - 500, GIB4 - 300):
         desk.topics.put("a", pos, f"at {pos}")
     desk.land()
     desk.topics.put("a", GIB4 - 400, "refused")
+    desk.topics.beat("a", 1, pos=GIB4 - 100)
+
+    held = []
+    for _ in range(8):
+        held.append([one.reason for one in desk.land().holds])
+        desk.now += RESENT / 4
+
+    assert held == [[]] * 4 + [["disorder"]] * 4
+    assert [offset for _, _, offset in desk.rows("a")] == [0, 1]
+    assert desk.loop.checkpoint.heartbeats == {}
+
+    desk.topics.put("a", GIB4 - 300, f"at {GIB4 - 300}")
+    desk.now += LONGEST
+    freed = desk.land()
+    assert (freed.holds, freed.rows) == ((), 3)
+
+
+def test_f140_a_row_of_another_log_is_disorder_once_the_row_behind_it_shows_that(
+    tmp_path: Path,
+) -> None:
+    desk = Desk(tmp_path, names="a")
+    for pos in (GIB4 - 500, GIB4 - 300):
+        desk.topics.put("a", pos, f"at {pos}")
+    desk.land()
+    desk.topics.put("a", GIB4 - 400, "of another log")
+    quiet = desk.land()
+    desk.topics.put("a", GIB4 - 300, "of another log, too")
 
     held = desk.land()
-    desk.topics.put("a", GIB4 - 300, f"at {GIB4 - 300}")
-    now[0] += FIRST
-    freed = desk.land()
 
-    assert [hold.reason for hold in held.holds] == ["disorder"]
-    assert (freed.holds, freed.rows) == ((), 2)
+    assert quiet.holds == ()
+    assert [one.id for one in held.holds] == ["disorder:a:a.db.t:0:2@1"]

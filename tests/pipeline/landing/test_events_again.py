@@ -9,6 +9,7 @@ import pytest
 
 from pipeline.formats.dbevents_avro import DbEventsAvro
 from pipeline.formats.schema_registry import SchemaRegistry
+from pipeline.landing.source_holds import RESENT
 from pipeline.model import Op
 from pipeline.settings import RegistrySettings
 from tests.pipeline.formats.dbevents_writer import NUMBER, SCHEMA, Event
@@ -44,7 +45,9 @@ def desk(tmp_path: Path, registry: Answers) -> EventDesk:
 def test_an_event_below_what_came_repeats_it_or_holds_its_source(
     desk: EventDesk, sent: Sequence[Event], held: Sequence[str]
 ) -> None:
-    landed = desk.send(*sent)
+    desk.send(*sent)
+    desk.now += RESENT  # an event that stays alone is held then
+    landed = desk.land()
 
     assert [hold.reason for hold in landed.holds] == held
     assert bool(desk.loop.checkpoint.batch) is not bool(held), "nothing of it is merged in silence"

@@ -21,6 +21,7 @@ from pipeline.landing.bases import Settled
 from pipeline.landing.hazards import detect_hazards, find_unrecorded_hazards, hazard_id
 from pipeline.landing.listing import LINGER
 from pipeline.landing.next_checkpoint import _heals
+from pipeline.landing.source_holds import RESENT
 from pipeline.model import Acknowledged, CaptureScope, Missing, Order, Shard, Table, combine_scopes
 from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.settings import Router, TableRule
@@ -414,6 +415,8 @@ def test_f102_a_setting_seen_while_the_source_was_held_is_in_a_mark_at_once(
 ) -> None:
     desk = started(tmp_path)
     desk.topics.put("a", 400, "below, and not sent again")
+    desk.land()
+    desk.now += RESENT
 
     for at in passing(desk):
         landed = desk.land()
