@@ -29,7 +29,7 @@ KNOWN = Epoch(3, UUID, binlog_position(5, 1000, f"{UUID}:1-100"), heartbeat=7)
         ),
         pytest.param(
             Head(UUID, binlog_position(5, 4000, f"{UUID}:1-30")),
-            "forgotten",
+            "no longer has",
             id="reset, and grown past the old",
         ),
     ],
