@@ -16,7 +16,7 @@ import structlog
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import Stamp, checkpoint_row, settle_rows
 from pipeline.checkpoint import Checkpoint, has_streaming_table, with_incarnation
-from pipeline.clocks import over
+from pipeline.clocks import has_passed
 from pipeline.errors import HeldError
 from pipeline.landing.backfill import BackfillNews, advanced, is_due, ripe, with_columns
 from pipeline.landing.bases import Settled, settles_of
@@ -170,7 +170,7 @@ class Landing:
         shows the reset any more, so it is recorded without rows. Until ``EPOCH_ALONE`` has
         passed, the collector may still send rows of the old log, which belong to the old epoch.
         """
-        if self._moved is not None and over(self._moved, EPOCH_ALONE, self.clock()):
+        if self._moved is not None and has_passed(self._moved, EPOCH_ALONE, self.clock()):
             return True
         open_ = set(self.checkpoint.gaps).union(*self.checkpoint.quarantined.values())
         again = is_due(self.checkpoint, self.rereads(), self._tried) or self._noticed.is_due(

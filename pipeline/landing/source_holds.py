@@ -134,7 +134,7 @@ class SourceHolds:
 
     def waits(self, source: str, at: datetime) -> bool:
         """Whether *source*, whose last rows may have been refused, is not to be held yet."""
-        return not over(self._undecided.setdefault(source, at), RESENT, at)
+        return not has_passed(self._undecided.setdefault(source, at), RESENT, at)
 
     def no_schemas(self, error: NoSchemasError, at: datetime) -> Hold:
         """A source whose messages cannot be read now; they stay where they are.
