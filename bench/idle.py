@@ -127,7 +127,7 @@ def _join(service: Service, app: App) -> None:
     parts: Any = app
     lake = MirroredLake(service.lake, app.lake.lake)
     parts.watcher.sampler.lake = parts.watcher.sampler.foreign.lake = lake
-    sources = {name: BenchSource(ROWS) for name in app.collectors}
+    sources = {name: BenchSource(ROWS) for name in app.observers.collectors}
     parts.servers.all = lambda: sources
     parts.probing.plans = tuple(one for one in parts.probing.plans if one.name in PROBES)
 
@@ -145,9 +145,9 @@ def _live(service: Service, app: App, seconds: int, *, changes: int = 0) -> floa
             _commit(service, name, service.lake.newest.batch, 0)
         ours += time.process_time() - began
         if second % RETENTION == 0:
-            app.retention.ask()
+            app.observers.retention.ask()
         if second % PACE == 0:
-            app.census.ask()
+            app.observers.census.ask()
             app.cycle.watch()
             app.probing.round()
             while app.probing.lines.open:

@@ -139,8 +139,8 @@ def measure(folder: Path, size: int, days: int) -> Figures:
         service.round()
         app.cycle.watch()
         start = time.process_time() - started
-        app.census.ask()
-        app.retention.ask()
+        app.observers.census.ask()
+        app.observers.retention.ask()
         rest = statistics.median(_rounds(service, app, ()))
         busy = statistics.median(_rounds(service, app, service.changing(CHANGED)))
         gate, waiting = _gate(service, app)
@@ -173,8 +173,8 @@ def _settle(service: Service, app: App) -> None:
     for _ in range(ROUNDS):
         service.round()
         app.cycle.watch()
-        app.census.ask()
-        app.retention.ask()
+        app.observers.census.ask()
+        app.observers.retention.ask()
 
 
 def _rounds(service: Service, app: App, changed: Sequence[str]) -> Iterator[float]:

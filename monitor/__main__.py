@@ -11,8 +11,7 @@ from typing import Any
 import click
 
 from monitor import commands
-from monitor.suggest import nearest
-from monitor.terminal import say
+from monitor.messages import nearest, say
 from pipeline.errors import SluiceError
 
 USAGE = 2

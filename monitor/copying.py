@@ -5,14 +5,16 @@ more than its own thread.  What the copy says of itself is asked in each round, 
 emptied or set back is seen at once.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import structlog
 
 from monitor.config.plans import CopyPlan
-from monitor.observe.sampler import Sampling
+from monitor.observe.sampler import AskCopy, Sampling
+from pipeline.apply.mirrors import Mirrors
+from pipeline.build import open_table_format
 from pipeline.copies.copy import CopyPosition
 from pipeline.copies.sync import CopySync
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
@@ -20,6 +22,7 @@ from pipeline.lags.samples import Sample
 from pipeline.model import Table
 from pipeline.reports import Hold
 from pipeline.retries import Retries
+from pipeline.settings import PipelineSettings
 
 log = structlog.get_logger(__name__)
 
@@ -122,3 +125,57 @@ class CopyWork:
 
     def _over(self) -> bool:
         return self.ended() or (self._until is not None and self.clock() > self._until)
+
+
+@dataclass(eq=False)
+class Copies:
+    """The jobs of all copies, and what asks each copy how far it is.
+
+    Jobs and monitoring rounds have clients of their own, so that neither waits for the other.
+    """
+
+    settings: PipelineSettings
+    plans: Sequence[CopyPlan]
+    jobs: tuple[CopyWork, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Connect to nothing yet."""
+        lake = self.settings.lake
+        self._watched = {one.name: one.copy.opened(lake) for one in self.plans}
+
+    @property
+    def positions(self) -> Mapping[str, AskCopy]:
+        """By copy: what asks how far each of its tables is."""
+        return {name: target.positions for name, target in self._watched.items()}
+
+    def add_jobs(
+        self,
+        look: Callable[[], Sampling],
+        tables: Callable[[], Iterable[Table]],
+        clock: Callable[[], datetime],
+        patience: timedelta,
+        ended: Callable[[], bool],
+    ) -> None:
+        """Make the job of each copy; see `CopyWork` for what it is given."""
+        self.jobs = tuple(
+            CopyWork(plan, self._copying(plan), look, tables, clock, patience, ended)
+            for plan in self.plans
+        )
+
+    def holds_of(self, table: str) -> Mapping[str, Hold | None]:
+        """Names of the copies that *table* has, each with its hold."""
+        own = (one for one in self.jobs if one.plan.serves(table))
+        return {one.plan.name: one.holds.get(table) for one in own}
+
+    def ailments(self) -> Mapping[str, str]:
+        """By copy: why its last round failed; empty if it did not."""
+        return {one.plan.name: one.ailment for one in self.jobs}
+
+    def close(self) -> None:
+        """Close all clients."""
+        for target in (*self._watched.values(), *(one.copying.target for one in self.jobs)):
+            target.close()
+
+    def _copying(self, plan: CopyPlan) -> CopySync:
+        mirrors = Mirrors(self.settings, open_table_format(self.settings))
+        return CopySync(plan.copy.opened(self.settings.lake), mirrors)

@@ -30,7 +30,7 @@ from monitor.observe.service_state import ServiceState
 from monitor.observe.system_checks import COPY, IMAGE, Component, of_copies, of_image
 from monitor.observe.table_states import Found, StateBook, retired
 from monitor.observe.tables import Roster, WantedTables
-from monitor.priority import RightOfWay
+from monitor.runtime import RightOfWay
 from pipeline.clocks import day_end
 from pipeline.errors import UnreachableError
 from pipeline.image import Image

@@ -14,11 +14,11 @@ from zoneinfo import ZoneInfo
 from checks.proof import prove
 from checks.readiness import Question, Readiness, ReadinessState, Rule
 from monitor.board import GRAVITY
+from monitor.messages import alike
 from monitor.observe.assessor import Assessor
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.sampler import Sampling, Watcher
 from monitor.observe.tables import Roster, WantedTables
-from monitor.suggest import alike
 from pipeline.clocks import parse_cut
 from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Stage

@@ -9,6 +9,11 @@ GB with two arenas.
 
 `prefer_answers` makes threads switch often, so that requests are answered while others compute.
 It also makes garbage collection of old objects rare, so a rare job must call `look_through`.
+
+`RightOfWay` gives requests priority over a monitoring round. Python runs one thread at a time, so
+without priority a request would wait again and again while a round computes. Long computations
+yield between two items. In sum they wait no longer than they work, so a round takes at most twice
+as long, however many requests come.
 """
 
 import ctypes
@@ -16,13 +21,19 @@ import gc
 import logging
 import secrets
 import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from io import StringIO
 from typing import TextIO
 
 import structlog
 from structlog.contextvars import get_contextvars, merge_contextvars
 
-from monitor.terminal import visible, visible_in
+from monitor.messages import visible, visible_in
 
 CHATTY = ("apscheduler", "kafka", "httpx", "httpcore", "uvicorn.access", "py4j", "sqlalchemy")
 
@@ -57,6 +68,11 @@ def configure(*, json: bool, level: str = "INFO", stream: TextIO = sys.stderr) -
     root.setLevel(level)
     for name in CHATTY:
         logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def utc_now() -> datetime:
+    """The one clock of the service: aware, UTC."""
+    return datetime.now(UTC)
 
 
 def new_run() -> str:
@@ -116,3 +132,47 @@ def prefer_answers() -> None:
 def look_through() -> None:
     """Free what has grown old in a circle; for a job that runs rarely."""
     gc.collect()
+
+
+MOST_WAIT = 0.1  # s: for so long at once, by what was worked before
+
+
+@dataclass(eq=False)
+class RightOfWay:
+    """``asked`` is whether somebody is being answered now."""
+
+    clock: Callable[[], float] = time.monotonic
+    _asking: int = 0
+    _credit: float = MOST_WAIT
+    _since: float | None = None
+    _turn: threading.Condition = field(default_factory=threading.Condition)
+
+    @property
+    def asked(self) -> bool:
+        """Whether who works through many things should give way soon."""
+        return self._asking > 0
+
+    @contextmanager
+    def first(self) -> Iterator[None]:
+        """Go before everybody that gives way."""
+        with self._turn:
+            self._asking += 1
+        try:
+            yield
+        finally:
+            with self._turn:
+                self._asking -= 1
+                if not self._asking:
+                    self._turn.notify_all()
+
+    def give(self) -> None:
+        """Wait until nobody is being answered, as long as that may take."""
+        if not self._asking:
+            return
+        with self._turn:
+            began = self.clock()
+            worked = MOST_WAIT if self._since is None else began - self._since
+            self._credit = min(self._credit + worked, MOST_WAIT)
+            self._turn.wait_for(lambda: not self._asking, self._credit)
+            self._since = self.clock()
+            self._credit = max(self._credit - (self._since - began), 0.0)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import structlog
 
-from monitor.app import App, clock
+from monitor.app import App
 from monitor.config.model import Config
 from monitor.runtime import limit_arenas, prefer_answers
 from monitor.spark.supervisor import COMMAND
@@ -66,7 +66,7 @@ def _lease(app: App) -> Lease:
         ConfigError: another service lands this lane.
     """
     settings = app.config.settings
-    holder = Holder.here(str(Path(app.config.store).resolve()), clock())
+    holder = Holder.here(str(Path(app.config.store).resolve()), app.clock())
     lease = Lease(open_store(settings.changes), settings.lane, holder)
     try:
         lease.take(app.stopping.wait)
@@ -115,14 +115,14 @@ class _Held:
 
 
 def _start(app: App, http: HttpServer) -> None:
-    now = clock()
+    now = app.clock()
     for tick in app.store.ticks.interrupted(now):
         log.warning("tick was interrupted", job=tick.job, planned=tick.planned.isoformat())
-    app.clocks.load(app.collectors)
-    app.fences.load(app.collectors, now - REMEMBERED, app.clocks.step)
-    app.rulings.load(app.store.verdicts)
-    app.standstills.load()
-    app.supervisor.start()
+    app.observers.clocks.load(app.observers.collectors)
+    app.observers.fences.load(app.observers.collectors, now - REMEMBERED, app.observers.clocks.step)
+    app.observers.rulings.load(app.store.verdicts)
+    app.observers.standstills.load()
+    app.driver.supervisor.start()
     http.start(app.api())
     app.schedule.start()
     log.info("serving", address=http.address, lake=app.config.lake)
@@ -144,7 +144,7 @@ def _stop(app: App, http: HttpServer, held: _Held) -> int:
     resort.daemon = True
     resort.start()
     app.schedule.stop()
-    app.supervisor.stop(SPARK_PATIENCE)
+    app.driver.supervisor.stop(SPARK_PATIENCE)
     held.release(LEASE_PATIENCE)
     http.stop()
     clean = app.schedule.wait(JOBS_PATIENCE)

@@ -97,6 +97,22 @@ ENGINE_FILES = {  # what an engine's folder has besides these names
 }
 WORDS = re.compile(r"mysql|mariadb|debezium|binlog|gtid", re.IGNORECASE)
 JOINTS = re.compile(r"[\s\"']+")  # between the parts of one text
+MOST_IMPORTS = 25  # of other modules of the product; more: a step is missing, or a table of rules
+IMPORTING_MORE = {
+    "pipeline/landing/loop.py": "its steps become a table of rules",
+    "pipeline/start.py": "builds the lane; its steps are being divided",
+}
+FEWEST_LINES = 60
+SMALL = {  # whole modules all the same, beside plug-ins and entry points
+    "alerts/channel.py": "the protocol that plug-ins import",
+    "pipeline/delta/entries.py": "is about to be merged",
+    "pipeline/retries.py": "is about to be merged",
+}
+PLUGGED = (  # folders whose modules are found by name
+    *("alerts/channels/", "checks/probes/", "monitor/commands/", "pipeline/invariants/"),
+    *("pipeline/standards/", "pipeline/sources/", "pipeline/collectors/", "pipeline/copies/"),
+    *("pipeline/formats/", "pipeline/transports/", "pipeline/spark/worker_daemon.py"),
+)
 FOREIGN_TO_PROBES = {"apscheduler", "deltalake", "httpx", "kafka", "pymysql", "pyspark"}
 
 
@@ -191,6 +207,25 @@ def test_an_init_file_holds_one_docstring_and_nothing_else() -> None:
     assert [name(path) for path in inits if len(tree(path).body) != 1] == []
 
 
+def test_a_module_imports_at_most_25_others() -> None:
+    found = {name(path): len(set(own_modules(path))) for path in PRODUCT}
+    more = {path for path, count in found.items() if count > MOST_IMPORTS}
+
+    assert more - IMPORTING_MORE.keys() == set()
+
+
+def test_a_module_under_60_lines_is_a_plug_in_or_an_entry_point() -> None:
+    small = {
+        name(path)
+        for path in PRODUCT
+        if path.relative_to(ROOT).parts[0] in LAYERS and path.name != "__init__.py"
+        if len(path.read_text(encoding="utf-8").splitlines()) < FEWEST_LINES
+        if not name(path).startswith(PLUGGED)
+    }
+
+    assert small - SMALL.keys() == set()
+
+
 def test_a_module_says_what_it_is_for() -> None:
     assert [name(path) for path in PRODUCT if not ast.get_docstring(tree(path))] == []
 
@@ -251,6 +286,17 @@ def modules(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
             yield node.module or ""
+
+
+def own_modules(path: Path) -> Iterator[str]:
+    """Modules of the product that the file imports, each by its full name."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in LAYERS:
+            package = str(node.module)
+            for alias in node.names:
+                one = f"{package}.{alias.name}"
+                is_module = (ROOT / one.replace(".", "/")).with_suffix(".py").is_file()
+                yield one if is_module else package
 
 
 def bears_a_plug_in(path: Path) -> bool:

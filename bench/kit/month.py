@@ -116,10 +116,10 @@ def lived(folder: Path, size: int, days: int) -> Lived:
     plans = tuple(CheckPlan(name, timedelta(seconds=15), "*", probe) for name in PROBES)
     service.config = service.config.model_copy(update={"probes": plans})
     with service.life() as app:
-        app.servers = NoServers()  # type: ignore[assignment]
+        app.observers.servers = NoServers()  # type: ignore[assignment]
         event.listen(app.store.database.engine, "checkout", _hasty)
         _live(service, app, timedelta(minutes=5))
-        app.census.ask()  # else nothing is certified
+        app.observers.census.ask()  # else nothing is certified
         since = service.clock.now
         _live(service, app, HOUR)
     path, spent, used = folder / "s.db", list[float](), 0.0

@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from monitor import app as wiring
 from monitor.app import App
 from monitor.config.file import parse_config
 from monitor.service import REMEMBERED
@@ -256,8 +255,8 @@ class Service:
     @contextmanager
     def life(self) -> Iterator[App]:
         """The parts as `sluice run` wires them, remembering what the store does."""
-        wiring.clock = self.clock
-        self.app = App(self.config, ServiceStore.open(self.folder / "s.db", service=True))
+        store = ServiceStore.open(self.folder / "s.db", service=True)
+        self.app = App(self.config, store, clock=self.clock)
         try:
             self._fake()
             self._remember()
@@ -270,7 +269,7 @@ class Service:
         if self.clock.since is None:
             self.clock.now += timedelta(seconds=seconds)
         for fence in self.beats.next(self.clock()):
-            self.app.fences.add(fence)
+            self.app.observers.fences.add(fence)
 
     def round(self, changed: Sequence[str] = ()) -> None:
         """Five seconds of a healthy pipeline, without the look at it."""
@@ -283,7 +282,7 @@ class Service:
         return self.tables[: max(1, int(self.size * share))]
 
     def _fake(self) -> None:
-        app: Any = self.app  # plain objects stand in for its clients
+        app: Any = self.app.observers  # plain objects stand in for its clients
         there = {name: self._of(name) for name in SOURCES}
         app.collectors.update({name: FakeCollector(self.beats) for name in SOURCES})
         app.watcher.sampler.lake = app.watcher.sampler.foreign.lake = self.lake
@@ -295,9 +294,9 @@ class Service:
         return tuple(one for n, one in enumerate(self.tables) if source_of(n) == source)
 
     def _remember(self) -> None:
-        self.app.fences.load(self.app.collectors, self.clock() - REMEMBERED)
-        self.app.rulings.load(self.app.store.verdicts)
-        self.app.standstills.load()
+        self.app.observers.fences.load(self.app.observers.collectors, self.clock() - REMEMBERED)
+        self.app.observers.rulings.load(self.app.store.verdicts)
+        self.app.observers.standstills.load()
 
 
 def source_of(number: int) -> str:

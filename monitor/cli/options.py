@@ -22,7 +22,7 @@ from typing import Any
 import click
 
 from monitor.cli.client import get_list, post
-from monitor.terminal import say, visible
+from monitor.messages import say, visible
 
 Verb = Callable[..., Any]
 UNKNOWN = 3

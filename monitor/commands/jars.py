@@ -2,7 +2,7 @@
 
 import click
 
-from monitor.terminal import say
+from monitor.messages import say
 
 
 @click.command("jars")

@@ -8,7 +8,7 @@ import click
 
 from monitor.cli.client import get_list, service_address
 from monitor.cli.options import service_options
-from monitor.terminal import say
+from monitor.messages import say
 
 
 @click.command("late")

@@ -7,7 +7,7 @@ import click
 
 from monitor.cli.client import post, service_address
 from monitor.cli.options import service_options, who_option
-from monitor.terminal import say
+from monitor.messages import say
 
 
 @click.command("resume")

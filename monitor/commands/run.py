@@ -10,8 +10,8 @@ from monitor.config.file import load_config
 from monitor.config.sections import plugin_faults
 from monitor.config.text import locate_faults, read_text
 from monitor.config.warnings import config_warnings
+from monitor.messages import say
 from monitor.runtime import configure
-from monitor.terminal import say
 from pipeline.errors import ConfigError
 from pipeline.spark import jars
 

@@ -28,7 +28,7 @@ from checks import run as probes
 from monitor.config.model import Config, HttpSettings
 from monitor.config.plans import CheckPlan, CopyPlan
 from monitor.config.text import resolve_path
-from monitor.suggest import nearest
+from monitor.messages import nearest
 from pipeline.errors import ConfigError
 from pipeline.installed import fix, is_installed
 from pipeline.invariants.invariant import Referring

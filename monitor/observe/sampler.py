@@ -45,6 +45,8 @@ NO_MIRROR = "there is no mirror"
 NOT_ASKED = Missing("the mirror was not asked: too many others do not answer")
 SILENT_MIRRORS = 4  # that hang at a time; more are not asked
 T = TypeVar("T")
+AskCopy = Callable[[], Mapping[str, CopyPosition]]
+"""Asks a copy how far each of its tables is."""
 
 
 class WatchedCollector(Protocol):
@@ -129,7 +131,7 @@ class Sampler:
     beat_budget: timedelta
     foreign: ForeignWrites
     synced: Mapping[str, Callable[[], int | Missing]] = field(default_factory=dict)
-    copies: Mapping[str, Callable[[], Mapping[str, CopyPosition]]] = field(default_factory=dict)
+    copies: Mapping[str, AskCopy] = field(default_factory=dict)
     upstreams: DeadlinePool[Any] = field(init=False)
     looks: DeadlinePool[MirrorPosition | Missing] = field(init=False)
     _unreadable: dict[str, str] = field(default_factory=dict)

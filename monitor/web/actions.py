@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from alerts.model import IncidentState
 from checks.blocks import Pause
 from checks.model import Outcome, Verdict
+from monitor.messages import alike
 from monitor.observe.progress import progress
 from monitor.observe.verdicts import awaits_checks
 from monitor.row_selection import NAMING, found_wrong, named, require_condition
@@ -30,7 +31,6 @@ from monitor.store.requests import (
     Withdrawal,
     require_same,
 )
-from monitor.suggest import alike
 from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, answer
 from monitor.web.deps import (

@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from checks.readiness import ReadinessState
 from monitor.board import Board
 from monitor.gate import CLOSED, Decision, GateQuestion
-from monitor.suggest import nearest
+from monitor.messages import nearest
 from monitor.web import answers, render
 from monitor.web.actions import ARCHIVE_ROUTES, PAUSE_ROUTES, REPAIR_ROUTES, REREAD_ROUTES
 from monitor.web.answers import NOT_FOUND, answer

@@ -22,6 +22,7 @@ from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from socket import getfqdn, gethostname
 from typing import Annotated, Any, Generic, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -31,12 +32,13 @@ from fastapi import Depends, Query, Request
 from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints
 
 from monitor.board import CurrentBoard
+from monitor.config.model import HttpSettings
 from monitor.gate import Decision, Gate, GateQuestion
 from monitor.lineage import Lineage
-from monitor.priority import RightOfWay
+from monitor.messages import alike
 from monitor.quarantine import ErrorTable
+from monitor.runtime import RightOfWay
 from monitor.store.store import ServiceStore
-from monitor.suggest import alike
 from monitor.waivers import WaivableIds
 from monitor.web.metrics import Scrape
 from monitor.web.server import most_connections
@@ -70,6 +72,13 @@ class Access:
     names: frozenset[str] = frozenset()
     token: str = ""
     beyond: bool = False
+
+    @classmethod
+    def of(cls, http: HttpSettings) -> "Access":
+        """Access by the names of this machine and those of the settings."""
+        names = frozenset({*http.names, http.host, gethostname(), getfqdn()})
+        token = "" if http.auth is None else http.auth.token
+        return cls(names - {""}, token, beyond=not is_loopback(http.host))
 
     def unauthorized(self, method: str, path: str, authorization: str) -> bool:
         """Whether the request needs a token and does not have it; compared in constant time."""

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict
 from alerts.model import IncidentState
 from checks.blocks import is_closed_for_good, waivable
 from checks.run import known as probes
+from monitor.messages import alike
 from monitor.store.alerts import Waiver
-from monitor.suggest import alike
 from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, answer
 from monitor.web.deps import ApiParts, Limit, Parts, Text, end_after

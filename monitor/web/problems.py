@@ -16,7 +16,7 @@ from pydantic import BaseModel, TypeAdapter
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from monitor.suggest import near, nearest
+from monitor.messages import near, nearest
 from monitor.web.answers import PROBLEM_JSON, Problem, problem
 from monitor.web.deps import Access, LongPollFullError
 from pipeline.errors import (

@@ -18,7 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from monitor.suggest import nearest
+from monitor.messages import nearest
 from monitor.web.problems import build_problem, shown_path, stores_certificate
 
 LARGEST_BODY = 2**20

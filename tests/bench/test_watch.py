@@ -70,8 +70,8 @@ def test_the_service_measured_is_one_whose_tables_are_ready(tmp_path: Path) -> N
         for _ in range(3):
             service.round()
             app.cycle.watch()
-            app.census.ask()
-            app.retention.ask()
+            app.observers.census.ask()
+            app.observers.retention.ask()
         views = app.current.board.tables
 
     assert [view.day[Stage.MIRROR].state for view in views] == [ReadinessState.READY] * 4

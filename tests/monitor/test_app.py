@@ -52,10 +52,8 @@ class Clock:
 
 
 @pytest.fixture
-def time(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(wiring, "clock", clock)
-    return clock
+def time() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
@@ -66,7 +64,8 @@ def start(time: Clock, tmp_path: Path) -> Iterator[Start]:
         config = parse_config(TEXT + ALERTS, tmp_path / "sluice.yaml").model_copy(
             update={"channels": channels}
         )
-        made.append(App(config, ServiceStore.open(tmp_path / "s.db", service=True)))
+        store = ServiceStore.open(tmp_path / "s.db", service=True)
+        made.append(App(config, store, clock=time))
         return made[-1]
 
     yield build
@@ -77,7 +76,7 @@ def start(time: Clock, tmp_path: Path) -> Iterator[Start]:
 def lose(app: App, time: Clock) -> None:
     """A check sees a loss, and what is told about it is delivered."""
     ruling = Ruling(Outcome.FAIL, "2 rows short")
-    app.recorder.tell([Verdict(USERS, "range_counts", ruling, time.now)])
+    app.observers.recorder.tell([Verdict(USERS, "range_counts", ruling, time.now)])
     app.delivery.deliver_due(time.now)
 
 
@@ -200,7 +199,7 @@ def test_brokers_that_do_not_answer_are_an_incident_with_their_address(
     app = start()
     monkeypatch.setattr(KafkaTransport, "topics", refuse)
 
-    app.retention.ask()
+    app.observers.retention.ask()
     watched(app, time, 3)
 
     found = {one.cause.subject: one.ruling.reason for one in app.store.incidents.open()}

@@ -1,6 +1,6 @@
 import pytest
 
-from monitor.suggest import alike, nearest
+from monitor.messages import alike, nearest
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ def settled(folder: Path, size: int) -> Iterator[tuple[Service, App]]:
         for _ in range(3):
             service.round()
             app.cycle.watch()
-            app.census.ask()
-            app.retention.ask()
+            app.observers.census.ask()
+            app.observers.retention.ask()
         yield service, app
 
 
@@ -45,7 +45,7 @@ def described(folder: Path, size: int) -> Iterator[tuple[Service, App]]:
     with service.life() as app:
         service.round()
         app.cycle.watch()
-        app.census.ask()
+        app.observers.census.ask()
         service.round()
         yield service, app
 
@@ -154,8 +154,8 @@ def test_names_are_gone_through_again_only_where_a_shard_came_or_went(
         told = {name: Existence(Order(1, 1, 5), there=False)}
         tables = []
         for one in (replace(mark, batch=9), replace(mark, existing=told), mark):
-            app.roster.update(one)
-            tables.append(len(app.roster.tables()))
+            app.observers.roster.update(one)
+            tables.append(len(app.observers.roster.tables()))
 
     assert (tables, len(gone_through)) == ([3, 2, 3], 2)
 
@@ -165,10 +165,10 @@ def test_a_round_with_an_older_look_goes_through_the_shards_once_and_not_for_eac
 ) -> None:
     with settled(tmp_path, 5) as (service, app):
         service.round()
-        old, mark = app.watcher.look(timedelta()), service.lake.checkpoint()
+        old, mark = app.observers.watcher.look(timedelta()), service.lake.checkpoint()
         altered = {next(iter(mark.shards)): Existence(Order(1, 2, 0), there=True)}
-        app.roster.update(replace(mark, existing={**mark.existing, **altered}))
-        monkeypatch.setattr(app.watcher, "look", lambda *_: old)
+        app.observers.roster.update(replace(mark, existing={**mark.existing, **altered}))
+        monkeypatch.setattr(app.observers.watcher, "look", lambda *_: old)
         gone_through = followed(monkeypatch)
         app.cycle.watch()
 
@@ -177,10 +177,7 @@ def test_a_round_with_an_older_look_goes_through_the_shards_once_and_not_for_eac
 
 def test_a_second_question_of_a_table_asks_the_store_for_nothing(tmp_path: Path) -> None:
     with settled(tmp_path, 3) as (service, app):
-        gate = Gate(
-            app.watcher, app.roster, app.assessor, app.recorder, service.config.time_zone,
-            service.clock,
-        )  # fmt: skip
+        gate = opened_gate(service, app)
         cut = gate.cut("2026-03-30")
         gate.decide([service.tables[1]], cut, Stage.MIRROR)
         with statements(app) as asked:
@@ -216,12 +213,12 @@ def test_f40_no_sample_of_a_mirror_at_rest_outlives_a_third_of_its_budget(
             service.round()
             app.cycle.watch()
             ages = {service.clock.now - one.at for one in mirrors(app)}
-            assert max(ages) <= app.watcher.sampler.budget / 3 + timedelta(seconds=5)
+            assert max(ages) <= app.observers.watcher.sampler.budget / 3 + timedelta(seconds=5)
 
 
 def test_f47_a_question_at_the_gate_looks_at_its_own_mirrors(tmp_path: Path) -> None:
     with settled(tmp_path, 30) as (service, app):
-        asked = gate(service, app)
+        asked = opened_gate(service, app)
         service.beat(3)
         before = service.lake.asked
         for _ in range(5):
@@ -236,7 +233,7 @@ def test_f47_a_mirror_that_somebody_took_away_is_seen_by_who_asks_though_it_was_
 ) -> None:
     monkeypatch.setattr(sampler, "FEWEST", 1)
     with settled(tmp_path, 12) as (service, app):
-        asked, table = gate(service, app), service.tables[5]
+        asked, table = opened_gate(service, app), service.tables[5]
         cut = app.current.board.cut
         ready = asked.decide([table], cut, Stage.MIRROR).status()
         del service.lake.mirrors[table]
@@ -250,7 +247,7 @@ def test_of_many_tables_a_wrong_name_is_told_with_the_few_it_may_have_meant(
     tmp_path: Path,
 ) -> None:
     with settled(tmp_path, 45) as (service, app):
-        asked = gate(service, app)
+        asked = opened_gate(service, app)
         for wrong in ("shop.order_00033", "shop.orders_00033x"):
             with pytest.raises(ConfigError) as told:
                 asked.decide([wrong], service.clock(), Stage.MIRROR)
@@ -263,10 +260,11 @@ def test_of_many_tables_a_wrong_name_is_told_with_the_few_it_may_have_meant(
 
 def mirrors(app: App) -> list[Sample[MirrorPosition]]:
     """Samples of the newest look."""
-    return [one for one in app.watcher._look.mirrors.values() if isinstance(one, Sample)]
+    return [one for one in app.observers.watcher._look.mirrors.values() if isinstance(one, Sample)]
 
 
-def gate(service: Service, app: App) -> Gate:
+def opened_gate(service: Service, app: App) -> Gate:
     """As the service opens it."""
     zone, clock = service.config.time_zone, service.clock
-    return Gate(app.watcher, app.roster, app.assessor, app.recorder, zone, clock)
+    its = app.observers
+    return Gate(its.watcher, its.roster, its.assessor, its.recorder, zone, clock)

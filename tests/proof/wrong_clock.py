@@ -5,14 +5,17 @@ So is its timer's, as on a machine whose clock is wrong.  The Spark process goes
 
 import os
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import partial
 from pathlib import Path
 
 from apscheduler.executors import base as executors
 from apscheduler.schedulers import base as schedulers
 
-from monitor import __main__, app
+from monitor import __main__, service
+from monitor.app import App
 
 FILE = "clock"
+BESIDE = Path(os.environ.get("DEMO_STORE", FILE)).with_name(FILE)
 
 
 def wrong(path: Path) -> datetime:
@@ -29,12 +32,11 @@ class TimerTime(datetime):
 
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]  # a plain one
-        return app.clock().astimezone(tz)
+        return wrong(BESIDE).astimezone(tz)
 
 
 if __name__ == "__main__":
-    beside = Path(os.environ["DEMO_STORE"]).with_name(FILE)
-    app.clock = lambda: wrong(beside)
+    vars(service)["App"] = partial(App, clock=partial(wrong, BESIDE))
     for module in (schedulers, executors):
         vars(module)["datetime"] = TimerTime
     __main__.main()

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from monitor.__main__ import sluice as program
-from monitor.priority import RightOfWay
+from monitor.runtime import RightOfWay
 from monitor.web import deps
 from monitor.web.deps import Access, LongPoll, LongPollFullError, find_refusal
 from tests.monitor.rig import USERS, Rig

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor import runtime
-from monitor.terminal import say, visible, visible_in
+from monitor.messages import say, visible, visible_in
 
 MONITOR = Path(runtime.__file__).parent
 EVIL = "\x1b]0;owned\x07shop.\u202eredro\x9b2J"

@@ -4,7 +4,7 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from monitor.priority import MOST, RightOfWay
+from monitor.runtime import MOST_WAIT, RightOfWay
 
 
 @dataclass
@@ -56,7 +56,7 @@ def test_who_gives_way_waits_no_longer_in_sum_than_it_has_worked() -> None:
         waits.now += 60
         way.give()
 
-    assert waits.told == [MOST, 0, 0.02, MOST]
+    assert waits.told == [MOST_WAIT, 0, 0.02, MOST_WAIT]
 
 
 def test_who_gives_way_goes_on_once_the_last_has_its_answer() -> None:
