@@ -62,10 +62,6 @@ class AlertSettings:
     text_keys: bool = False
     storm_limit: int = 10
 
-    def compose(self, notice: Notice) -> Message:
-        """Put *notice* into words."""
-        return compose(notice, self.runbooks, text_keys=self.text_keys)
-
 
 def settle(
     settings: AlertSettings,
@@ -126,11 +122,12 @@ def reminders(
 ) -> tuple[tuple[str, Message], ...]:
     """All that people were told and that is not over, for channels that forget."""
     return tuple(
-        (channel, settings.compose(Notice(Event.REPEATED, incident, now)))
+        (channel, compose(notice, settings.runbooks, text_keys=settings.text_keys))
         for incident in incidents
         if incident.notified is not None
         and incident.state is not IncidentState.RESOLVED
         and not _summarized(incident)
+        for notice in (Notice(Event.REPEATED, incident, now),)
         for channel in incident.channels
     )
 
@@ -139,7 +136,7 @@ def _round(
     settings: AlertSettings, changed: list[Incident], dropped: list[Incident], notices: list[Notice]
 ) -> Round:
     letters = [
-        (channel, settings.compose(notice))
+        (channel, compose(notice, settings.runbooks, text_keys=settings.text_keys))
         for notice in notices
         for channel in notice.incident.channels
     ]

@@ -7,10 +7,10 @@ Removing a foreign key with a cascade does not bring back what it changed withou
 The table stays in doubt until a new base has read it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from checks.blocks import SINCE_GONE
 from checks.counting import name
@@ -21,19 +21,11 @@ from pipeline.apply.foreign_commits import (
     accepted_versions,
     find_intrusion,
 )
-from pipeline.apply.mirror import Commit
 from pipeline.errors import ProofError
 from pipeline.model import Missing, Order, Table
+from pipeline.tables.lake import Lake
 
 FIRST_LOOK = 100  # versions read back at the start; the lane has judged those before
-
-
-class MirrorHistory(Protocol):
-    """The logs of the mirrors, without Spark."""
-
-    def history(self, table: str, since: int) -> Sequence[Commit]:
-        """Commits after version *since*, ascending."""
-        ...
 
 
 @dataclass(eq=False)
@@ -44,7 +36,7 @@ class ForeignWrites:
     though its versions may have numbers that were seen before.
     """
 
-    lake: MirrorHistory
+    lake: Lake
     waived: Callable[[], frozenset[str]]
     _seen: dict[str, KnownVersion] = field(default_factory=dict)
     _found: dict[str, Intrusion] = field(default_factory=dict)

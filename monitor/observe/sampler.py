@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeats import FenceBook
@@ -37,6 +37,7 @@ from pipeline.model import Acknowledged, Fence, Missing, Table
 from pipeline.parallel import Answer, DeadlinePool
 from pipeline.settings import SourceSettings
 from pipeline.sources.positions import has_reached
+from pipeline.tables.lake import Lake
 
 FEWEST = 500  # mirrors at rest that a round looks at
 ROUNDS = 4  # in which all of them are looked at
@@ -47,30 +48,6 @@ SILENT_MIRRORS = 4  # that hang at a time; more are not asked
 T = TypeVar("T")
 AskCopy = Callable[[], Mapping[str, CopyPosition]]
 """Asks a copy how far each of its tables is."""
-
-
-class WatchedCollector(Protocol):
-    """What reads a source's log into topics."""
-
-    def acknowledged(self) -> Acknowledged | Missing:
-        """What it has durably handed over."""
-        ...
-
-    def state(self) -> CollectorState:
-        """How it fares."""
-        ...
-
-
-class WatchedLake(Protocol):
-    """The change log and the mirrors, without Spark."""
-
-    def checkpoint(self) -> Checkpoint | None:
-        """The newest marker; None before the first batch."""
-        ...
-
-    def applied(self, table: str) -> MirrorPosition | None:
-        """Where a mirror stands; None where there is none."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +100,8 @@ class Sampler:
     once, ``looks`` to one mirror at a time.
     """
 
-    collectors: Mapping[str, WatchedCollector]
-    lake: WatchedLake
+    collectors: Mapping[str, Collector]
+    lake: Lake
     fences: FenceBook
     clock: Callable[[], datetime]
     budget: timedelta
@@ -328,7 +305,7 @@ class Watcher:
         return replace(look, steps=self._steps)
 
 
-def _collected(one: WatchedCollector) -> tuple[Acknowledged | Missing, CollectorState]:
+def _collected(one: Collector) -> tuple[Acknowledged | Missing, CollectorState]:
     """What a collector has handed over, and how it fares; it may tell only one of them."""
     come: Acknowledged | Missing
     try:

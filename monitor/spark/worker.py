@@ -13,11 +13,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from ctypes import CDLL
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import IO, Protocol
+from typing import IO, TYPE_CHECKING
 
 import structlog
 
@@ -33,61 +33,20 @@ from monitor.spark.protocol import (
     dump_reply,
     load_request,
 )
-from pipeline.apply.image_export import Manifest
 from pipeline.apply.merge_run import MergeRequest
-from pipeline.backfill_state import BackfillRequest, BackfillState
 from pipeline.errors import SluiceError
-from pipeline.finding import Finding
-from pipeline.reports import LandingReport, MergeReport, SparkWork
-from pipeline.resubmissions import Resubmission
+from pipeline.reports import MergeReport
 from pipeline.settings import PipelineSettings
+
+if TYPE_CHECKING:
+    from pipeline.lane import Lane  # which imports Spark
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
 DRAINED_WITHIN = timedelta(seconds=5)  # of the patience that the service has with a stop
 log = structlog.get_logger(__name__)
 
 
-class ServedLane(Protocol):
-    """What this process asks of the pipeline; its works may be asked for at the same time."""
-
-    def land(self, waived: frozenset[str], resubmissions: Sequence[Resubmission]) -> LandingReport:
-        """Land one batch, and corrected messages with it."""
-        ...
-
-    def apply(self, request: MergeRequest, *, urgent: bool = False) -> tuple[MergeReport, ...]:
-        """Merge what is landed: *urgent* tier 0, where that has a queue of its own."""
-        ...
-
-    def upkeep(self, readers: Mapping[str, int], paused: frozenset[str]) -> object:
-        """Compact and clean, keeping the versions that *readers* still need."""
-        ...
-
-    def publish(self) -> tuple[Manifest, ...]:
-        """Write out images."""
-        ...
-
-    def reread(self, wishes: tuple[BackfillRequest, ...]) -> tuple[BackfillState, ...]:
-        """Read on what is to be read again."""
-        ...
-
-    def unsaid_hazards(self) -> Mapping[str, tuple[Finding, ...]]:
-        """Harmful settings that were seen and are in no mark yet, by source."""
-        ...
-
-    def remind(self, hazards: Mapping[str, tuple[Finding, ...]]) -> None:
-        """Take those up that the process before had told so."""
-        ...
-
-    def spark_work(self) -> Mapping[str, SparkWork]:
-        """Spark jobs by work since this was last asked."""
-        ...
-
-    def close(self) -> None:
-        """Stop Spark."""
-        ...
-
-
-OpenLane = Callable[[PipelineSettings], ServedLane]
+OpenLane = Callable[[PipelineSettings], "Lane"]
 
 
 @dataclass(eq=False)
@@ -127,7 +86,7 @@ class RequestServer:
     open_lane: OpenLane
     replies: IO[bytes]
     crashed: Callable[[], object]
-    lane: ServedLane | None = None
+    lane: "Lane | None" = None
     _lines: dict[Verb, RequestLine] = field(default_factory=dict)
     _draining: threading.Event = field(default_factory=threading.Event)
     _silent: bool = False
@@ -220,7 +179,7 @@ class RequestServer:
         return Reply(request.id)
 
 
-def _merged(lane: ServedLane, request: Request) -> tuple[MergeReport, ...]:
+def _merged(lane: "Lane", request: Request) -> tuple[MergeReport, ...]:
     urgent = request.verb is Verb.APPLY_URGENT
     wanted = frozenset[str]() if urgent else request.wanted
     given = (request.waived, request.cuts, request.paused, wanted, request.archived)
@@ -267,11 +226,10 @@ def _end_group() -> None:
     os.killpg(os.getpgid(0), signal.SIGKILL)
 
 
-def _open_lane(settings: PipelineSettings) -> ServedLane:
+def _open_lane(settings: PipelineSettings) -> "Lane":
     from pipeline.start import open_lane  # noqa: PLC0415  - seconds of Spark, only here
 
-    lane: ServedLane = open_lane(settings, lambda: datetime.now(UTC))
-    return lane
+    return open_lane(settings, lambda: datetime.now(UTC))
 
 
 if __name__ == "__main__":

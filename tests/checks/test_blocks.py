@@ -1,17 +1,36 @@
 """What blocks a table that all lags and positions call complete?"""
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
-from checks.blocks import Pause, blocks, closed, undecided, waivers_of
+from checks.blocks import (
+    SINCE_GONE,
+    Pause,
+    blocks,
+    closed,
+    is_closed_for_good,
+    told_of,
+    undecided,
+    waivable,
+    waivers_of,
+    why_unproven,
+)
 from checks.model import Outcome, Ruling, Verdict
-from pipeline.checkpoint import Quarantine
-from pipeline.model import Stage
+from checks.readiness import assess
+from monitor.observe.system_checks import given_up_id
+from pipeline.apply.foreign_commits import waiver_id
+from pipeline.checkpoint import Existence, Quarantine
+from pipeline.model import Missing, Order, Shard, Stage, Table
 from pipeline.reports import Gap, Hold, dump_gap
+from pipeline.sources.mysql.facts import Cascade, ServerFacts, ShardFacts, describe_source
+from pipeline.sources.source import SourceDescription
 from tests.checks.samples import NOW, TABLE, mark
-from tests.checks.test_readiness import inputs, verdict
+from tests.checks.test_readiness import BOTH, MIRROR, inputs, verdict
 
 OWN = frozenset({"shop", "shop.shop_00.orders", "shop.shop_01.orders"})
 STATEMENTS = frozenset({"shop"})
@@ -300,3 +319,210 @@ def test_f103_rows_that_no_waiver_names_block() -> None:
     found = blocks(inputs(verdicts=(fail,), waived=frozenset({f"{RANGE}1-200"})), GATING)
 
     assert [(one.code, one.id) for one in found] == [("check_failed", "")]
+
+
+SEES_ALL = "GRANT SELECT ON *.* TO `sluice`@`%`"
+SERVER = ServerFacts((8, 0), mariadb=False, grants=(SEES_ALL,))
+BLIND = replace(SERVER, grants=("GRANT SELECT ON `other`.* TO `sluice`@`%`",))
+GOES = Cascade("goes", "shop.teams", "ON DELETE CASCADE")
+ONE, TWO = Shard("a", "shop.people_0"), Shard("b", "shop.people_1")
+PEOPLE = Table("shop.people", (ONE, TWO))
+
+
+def told(server: ServerFacts, *shards: ShardFacts) -> SourceDescription:
+    """Of a MySQL, asked about all that it shows and the table's own shards."""
+    asked = {ONE.name, TWO.name, *(one.shard.name for one in shards)}
+    return describe_source(server, shards, asked)
+
+
+ONES, TWOS = ShardFacts(ONE), ShardFacts(TWO)
+GOING = ShardFacts(TWO, cascades=(GOES,))
+PLAIN, OTHER, CASCADING = told(SERVER, ONES), told(SERVER, TWOS), told(SERVER, GOING)
+STRANGER = ShardFacts(Shard("b", "shop.strangers"), cascades=(GOES,))
+
+
+@pytest.mark.parametrize(
+    ("sources", "why"),
+    [
+        pytest.param({"a": PLAIN, "b": OTHER}, "", id="no cascade anywhere"),
+        pytest.param({"a": PLAIN, "b": CASCADING}, "shop.teams", id="a cascade in one shard"),
+        pytest.param({"b": CASCADING}, "shop.teams", id="found, whatever the other source says"),
+        pytest.param(
+            {"a": PLAIN, "b": told(SERVER, TWOS, STRANGER)},
+            "",
+            id="another table's",
+        ),
+        pytest.param({"a": PLAIN, "b": told(SERVER)}, "", id="dropped: it would be seen"),
+        pytest.param({"a": PLAIN, "b": told(BLIND)}, None, id="hidden from the user"),
+        pytest.param({"a": PLAIN}, None, id="one source not asked"),
+        pytest.param({"a": PLAIN, "b": Missing("down")}, None, id="one source silent"),
+        pytest.param({}, None, id="nobody asked"),
+    ],
+)
+def test_a_table_is_proven_only_if_every_source_says_so(
+    sources: Mapping[str, SourceDescription | Missing], why: str | None
+) -> None:
+    found = why_unproven(PEOPLE, sources)
+
+    if why is None:
+        assert isinstance(found, Missing)
+        assert "source b" in found.why or "source a" in found.why
+    else:
+        assert isinstance(found, str)
+        assert why in found
+        assert bool(found) is bool(why)
+
+
+def test_a_server_that_logs_cascades_proves_the_table() -> None:
+    newer = replace(SERVER, version=(9, 7))
+
+    assert why_unproven(PEOPLE, {"a": PLAIN, "b": told(newer, GOING)}) == ""
+
+
+def test_a_source_that_is_silent_is_named_once() -> None:
+    silent = Missing("source:a: loaded: 65 threads run, limits.running is 64")
+
+    said = why_unproven(PEOPLE, {"a": silent, "b": OTHER})
+
+    why = "source a has not described its tables: loaded: 65 threads run, limits.running is 64"
+    assert said == Missing(why)
+
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "waive.md"
+NUMBERS = re.compile("PARTITION|FIRST|BATCH|OFFSET|VERSION|EPOCH|NUMBER|SINCE|RESIDUAL")
+
+
+def forms() -> list[str]:
+    """The ids in the table of `docs/guides/waive.md`."""
+    text = GUIDE.read_text(encoding="utf-8").partition("\n| what | id |\n")[2]
+    rows = text.partition("\n\n")[0].splitlines()[1:]
+    return [form for row in rows for form in re.findall("`([^`]+)`", row.split(" | ")[1])]
+
+
+@pytest.mark.parametrize("form", forms())
+def test_every_id_that_the_guide_names_can_be_waived(form: str) -> None:
+    assert waivable(NUMBERS.sub("7", form).replace("DIGEST", "0123abcd"))
+
+
+@pytest.mark.parametrize(  # without numbers TOPIC:... has the form of CHECK:TABLE:KEY
+    "form", [form for form in forms() if NUMBERS.search(form) and not form.startswith("TOPIC")]
+)
+def test_an_id_copied_from_the_guide_without_its_numbers_is_none(form: str) -> None:
+    assert not waivable(form)
+
+
+@pytest.mark.parametrize(
+    "id_",
+    [
+        *Quarantine(None, 9, 7, ("shop.shop.users:0:1042@8",)).names("topic:shop.shop.users"),
+        "my-shop.shop.users:0:1042@8",  # topics may have names that no table has
+        "account:0:1042@8",
+        "invalid:shop.users:5-9@5f3a90c1",
+        waiver_id("shop.users", 0),
+        given_up_id("slack", 3),
+        "schema:shop.users@1774785600",
+        "unbalanced:shop.users@-3",
+        told_of("unproven:shop.users", "a cascade"),
+        "no_base:shop/shop.users@0",
+        "no_base:shop/shop.users@1.7.5.0",
+        "range_counts:shop.users:1..100",
+        "our.probes.sums:shop.users:a\nb",
+    ],
+)
+def test_what_the_product_names_can_be_waived(id_: str) -> None:
+    assert waivable(id_)
+
+
+@pytest.mark.parametrize(
+    "id_",
+    [
+        *("schema:shop.users", "unbalanced:shop.users", "unproven:shop.users"),
+        *(
+            "no_base:shop/shop.users",
+            "unproven:shop.users@x",
+            "nonsense",
+            "shop.users",
+            "schema:",
+            ":shop.users",
+            "two words:shop.users",
+        ),
+        *("shop.shop.users:0:1042", "no_base:shop.users", "snapshot:shop/shop.users"),
+        *("foreign_write:shop.users", "foreign_write:shop.users:-1", "account:shop.users"),
+        *("rules:shop.users@4", "dead_letters:slack", "disorder:shop:shop.shop.users:0:1"),
+        *("invalid:shop.users:5-9", "invalid:shop.users:5-9@mirror"),
+    ],
+)
+def test_what_nothing_is_named_cannot(id_: str) -> None:
+    assert not waivable(id_)
+
+
+CLOSED = (
+    "TOPIC:",
+    "rules:",
+    "lists:",
+    "log:",
+    "again:",
+    "outdated:",
+    "torn:",
+    "unkept:",
+    "hidden:",
+    "snapshot:",
+)
+
+
+@pytest.mark.parametrize("form", [one for one in forms() if one.startswith((*CLOSED, "disorder:"))])
+def test_f103_what_landing_closes_is_closed_for_good(form: str) -> None:
+    assert is_closed_for_good(NUMBERS.sub("7", form))
+
+
+@pytest.mark.parametrize(
+    "form", [one for one in forms() if not one.startswith((*CLOSED, "disorder:"))]
+)
+def test_f103_what_is_judged_in_each_round_is_not_closed_for_good(form: str) -> None:
+    assert not is_closed_for_good(NUMBERS.sub("7", form).replace("DIGEST", "0123abcd"))
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "ready"),
+    [
+        pytest.param("a cascade from a", "a cascade from b", False, id="another foreign key"),
+        pytest.param("a cascade from a", f"a cascade from a{SINCE_GONE}", True, id="dropped"),
+        pytest.param(
+            Missing("loaded: 65 threads run"), Missing("loaded: 70 threads run"), True, id="still"
+        ),
+        pytest.param(Missing("down"), Missing("hidden"), False, id="another kind of not knowing"),
+        pytest.param(Missing("down"), "a cascade from a", False, id="it is known by now"),
+    ],
+)
+def test_a_waiver_of_what_no_log_shows_ends_with_it(
+    first: str | Missing, later: str | Missing, ready: bool
+) -> None:
+    waived = frozenset({assess(MIRROR, inputs(unproven=first), BOTH).reasons[0].id})
+
+    answer = assess(MIRROR, inputs(unproven=later, waived=waived), BOTH)
+
+    assert answer.ready is ready
+    assert all(waivable(reason.id) for reason in answer.reasons if reason.id)
+
+
+@pytest.mark.parametrize(
+    ("existing", "ready"),
+    [
+        pytest.param(Existence(Order(1, 7, 5), there=True), True, id="the same shard"),
+        pytest.param(Existence(Order(1, 7, 9), there=True), False, id="made anew since"),
+    ],
+)
+def test_a_waiver_of_a_missing_base_ends_when_the_shard_is_made_anew(
+    existing: Existence, ready: bool
+) -> None:
+    name = str(TABLE.shards[0])
+    bases = {str(TABLE.shards[1]): Order(1, 1, 1)}
+    before = mark(bases=bases, existing={name: Existence(Order(1, 7, 5), there=True)})
+    (reason, *_) = assess(MIRROR, inputs(taken={"landed": before}), BOTH).reasons
+    now = mark(bases=bases, existing={name: existing})
+
+    answer = assess(MIRROR, inputs(taken={"landed": now}, waived=frozenset({reason.id})), BOTH)
+
+    assert reason.code == "no_base"
+    assert waivable(reason.id)
+    assert answer.ready is ready

@@ -8,10 +8,14 @@ from typing import TypeVar
 import pytest
 
 from checks import proof
-from checks.proof import landed_to, prove
-from checks.readiness import Question, ReadinessPolicy, ReadinessState, Rule, assess
+from checks.blocks import Inputs
+from checks.certificate import Evidence
+from checks.proof import doubted, image_evidence, imageless, landed_to, prove
+from checks.readiness import Question, Readiness, ReadinessPolicy, ReadinessState, Rule, assess
 from pipeline.checkpoint import OpenSnapshot
 from pipeline.clocks import first_fence
+from pipeline.heartbeats import HeartbeatHistory, LandedHeartbeat
+from pipeline.image import Image, LateChanges, shards_digest
 from pipeline.lags.samples import (
     LandedBatch,
     MirrorPosition,
@@ -260,3 +264,265 @@ def test_what_is_shared_by_tables_of_one_look_says_nothing_of_their_bases(first:
     found = {name: prove(asked[name], Stage.LANDED, CUT, taken, NOW).holds for name in order}
 
     assert found == {"whole": True, "based anew": False, "based just before": True}
+
+
+LATE = (LateChanges(48, 3), LateChanges(49, 2))
+IMAGE = Image(
+    CUT,
+    6,
+    50,
+    (fence(100, CUT),),
+    {"shop": Order(1, 1, 10_000)},
+    NOW,
+    NOW + SECOND,
+    shards=shards_digest(TABLE.shards),
+)
+
+
+def standing(image: Image) -> MirrorPosition:
+    return MirrorPosition(7, 50, images=(image,))
+
+
+@pytest.mark.parametrize(
+    ("image", "codes"),
+    [
+        pytest.param(IMAGE, [], id="there, kept and of that cut"),
+        pytest.param(replace(IMAGE, cut=CUT - SECOND), ["no_image"], id="of another cut"),
+        pytest.param(replace(IMAGE, until=NOW), [], id="kept until now"),
+        pytest.param(replace(IMAGE, until=NOW - SECOND), ["image_old"], id="kept until before"),
+        pytest.param(replace(IMAGE, late=LATE), ["image_late"], id="something came late"),
+        pytest.param(replace(IMAGE, late=LATE, revision=1), ["image_late"], id="and some is in"),
+        pytest.param(replace(IMAGE, late=LATE, revision=2), [], id="and all is in"),
+        pytest.param(replace(IMAGE, shards=""), [], id="of other shards, with a base before"),
+        pytest.param(
+            replace(IMAGE, positions={"other": Order(1, 1, 1)}), ["image_unbased"], id="elsewhere"
+        ),
+        pytest.param(replace(IMAGE, fences=()), ["image_misplaced"], id="by no heartbeat"),
+        pytest.param(
+            replace(IMAGE, fences=(fence(100, CUT, "other"),)),
+            ["image_misplaced"],
+            id="by another source's",
+        ),
+        pytest.param(
+            replace(IMAGE, fences=(fence(100, CUT - SECOND),)),
+            ["image_misplaced"],
+            id="by one before the cut",
+        ),
+    ],
+)
+def test_why_nobody_may_read_an_image(image: Image, codes: list[str]) -> None:
+    found = imageless(TABLE, CUT, samples(), standing(image), mark(), now=NOW)
+
+    assert [one.code for one in found] == codes
+
+
+def test_what_came_late_is_counted() -> None:
+    image = replace(IMAGE, late=LATE)
+
+    (reason,) = imageless(TABLE, CUT, samples(), standing(image), mark(), now=NOW)
+
+    assert reason.text.startswith("5 changes")
+
+
+def test_an_image_that_lacks_a_source_of_its_table_is_none() -> None:
+    bases = {**mark().bases, "other/shop_02.orders": Order(1, 1, 1)}
+
+    (reason, *_) = imageless(TWO, CUT, samples(), standing(IMAGE), mark(bases=bases), now=NOW)
+
+    assert reason.code == "image_unbased"
+
+
+@pytest.mark.parametrize(
+    ("shards", "codes"),
+    [
+        pytest.param(shards_digest(TABLE.shards), [], id="those that it is of"),
+        pytest.param(shards_digest(TABLE.shards[:1]), ["image_unbased"], id="one of them is new"),
+    ],
+)
+def test_bases_after_the_cut_are_of_shards_that_had_one_before(
+    shards: str, codes: list[str]
+) -> None:
+    bases = {str(shard): Order(1, 1, 20_000) for shard in TABLE.shards}
+    image = standing(replace(IMAGE, shards=shards))
+
+    found = imageless(TABLE, CUT, samples(), image, mark(bases=bases), now=NOW)
+
+    assert [one.code for one in found] == codes
+
+
+@pytest.mark.parametrize(
+    ("known", "codes"),
+    [
+        pytest.param((), [], id="nothing else is known"),
+        pytest.param((fence(100, CUT),), [], id="itself"),
+        pytest.param((fence(99, CUT - SECOND), fence(101, CUT + SECOND)), [], id="in order"),
+        pytest.param((fence(101, CUT),), [], id="a later one at the cut"),
+        pytest.param(
+            (fence(101, CUT - SECOND), fence(102, CUT + SECOND)),
+            ["image_misplaced"],
+            id="a later one before the cut: its clock was fast",
+        ),
+        pytest.param((fence(100, CUT - SECOND),), [], id="the same number says nothing of later"),
+    ],
+)
+def test_a_later_heartbeat_from_before_the_cut_shows_that_the_image_goes_too_far(
+    known: tuple[Fence, ...], codes: list[str]
+) -> None:
+    taken = samples(fences=known)
+
+    found = imageless(TABLE, CUT, taken, standing(IMAGE), mark(), now=NOW)
+
+    assert [one.code for one in found] == codes
+
+
+@pytest.mark.parametrize(
+    ("seconds", "codes"),
+    [(-1, []), (0, []), (1, ["image_doubted"])],
+    ids=["over before it was made", "over as it was made", "over since"],
+)
+def test_a_check_that_failed_after_it_was_made_leaves_it_in_doubt(
+    seconds: int, codes: list[str]
+) -> None:
+    until = {"range_counts": NOW + seconds * SECOND}
+
+    found = doubted(CUT, samples(standing=standing(IMAGE)), until)
+
+    assert [one.code for one in found] == codes
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        pytest.param(Missing("nobody can read it"), id="no mirror"),
+        pytest.param(MirrorPosition(7, 50), id="no image"),
+    ],
+)
+def test_of_an_image_that_is_not_there_nothing_is_in_doubt(known: MirrorPosition | Missing) -> None:
+    until = {"range_counts": NOW + SECOND}
+
+    assert list(doubted(CUT, samples(standing=known), until)) == []
+
+
+def test_a_certificate_rests_on_the_image_alone() -> None:
+    landed = Evidence(fences=(fence(200, NOW),), batch=60)
+    image = replace(IMAGE, late=LATE, revision=2, path="/lake/images/x")
+    here = replace(standing(image), mirror="m")
+
+    found = image_evidence(landed, here, CUT, mark())
+
+    assert (found.fences, found.batch, found.version) == (image.fences, 49, 6)
+    assert (found.mirror, found.path) == ("m", "/lake/images/x")
+    assert image_evidence(landed, here, CUT + SECOND, mark()) == landed
+
+
+MIRROR, LANDED = Question(Stage.MIRROR, CUT), Question(Stage.LANDED, CUT)
+COPY = Question(Stage.COPY, CUT, "cache")  # where it stands is told as if it were the mirror
+CALM = HeartbeatHistory(highest=900, order=Order(1, 0, 7), last=900, raised=51)
+
+
+def asked(
+    trail: HeartbeatHistory,
+    question: Question = MIRROR,
+    before: Readiness | None = None,
+    idle_since: int | None = None,
+) -> Readiness:
+    """*idle_since*: its last change, and so its mirror's last turn, is of this batch."""
+    landed, known = replace(mark(batch=51), beats={"shop": trail}), mark(batch=50)
+    if idle_since is not None:
+        tables = {TABLE.name: idle_since}
+        landed, known = replace(landed, tables=tables), replace(known, tables=tables)
+    steps = extended((), step(known, {"shop": beats()}))
+    standing = MirrorPosition(7, 50 if idle_since is None else idle_since)
+    found = samples(landed=landed, steps=steps, standing=standing)
+    given = None if before is None else before.certificate
+    policy = ReadinessPolicy()
+    return assess(question, Inputs(TABLE, found, lags(found)), policy, certificate=given)
+
+
+@pytest.mark.parametrize(
+    ("trail", "why"),
+    [
+        pytest.param(replace(CALM, last=880), "880 came behind 900", id="it is sent again now"),
+        pytest.param(replace(CALM, leaps=1), "came behind", id="by two"),
+        pytest.param(replace(CALM, over=51), "sent again until 51", id="the mirror is from within"),
+        pytest.param(
+            replace(CALM, raised=50),
+            "behind all that was listed with batch 50",
+            id="nobody knows yet",
+        ),
+    ],
+)
+@pytest.mark.parametrize("question", [MIRROR, COPY], ids=["mirror", "copy"])
+def test_a_mirror_that_may_hold_older_rows_is_not_ready(
+    trail: HeartbeatHistory, why: str, question: Question
+) -> None:
+    found = asked(trail, question)
+
+    assert found.state is ReadinessState.NOT_READY
+    assert why in found.reasons[0].text
+
+
+@pytest.mark.parametrize(
+    "trail",
+    [
+        pytest.param(CALM, id="never"),
+        pytest.param(replace(CALM, again=49, over=50), id="and it has what came again"),
+    ],
+)
+@pytest.mark.parametrize("question", [MIRROR, COPY], ids=["mirror", "copy"])
+def test_one_that_holds_all_that_came_again_is_ready(
+    trail: HeartbeatHistory, question: Question
+) -> None:
+    assert asked(trail, question).ready
+
+
+@pytest.mark.parametrize("question", [MIRROR, COPY], ids=["mirror", "copy"])
+def test_one_that_stands_before_the_newest_came_again_is_not_ready(question: Question) -> None:
+    """Its batch 50 is of rows that were sent again; 900 came again in 51, and 901 behind it."""
+    trail = HeartbeatHistory(highest=900, order=Order(1, 0, 7), last=900, raised=40)
+    for number in (900, 901):
+        trail = trail.next(LandedHeartbeat(number, "canal", 0, number, Order(1, 0, number)), 51)
+
+    found = asked(trail, question)
+
+    assert found.state is ReadinessState.NOT_READY
+    assert "sent again until 51" in found.reasons[0].text
+
+
+@pytest.mark.parametrize("question", [MIRROR, COPY], ids=["mirror", "copy"])
+def test_one_of_which_nothing_came_again_is_ready_though_it_has_no_turn(question: Question) -> None:
+    """A table that is idle is applied through batch 40 for ever, and is believed by what it had."""
+    trail = replace(CALM, again=49, over=50)
+
+    idle = asked(trail, question, idle_since=40)
+
+    assert idle.ready
+    assert asked(trail, question, before=idle, idle_since=40).ready
+
+
+def test_what_was_certified_before_is_not_to_be_read_while_it_is_sent_again() -> None:
+    before = asked(CALM)
+
+    during, unsure = (
+        asked(replace(CALM, last=880), before=before),
+        asked(replace(CALM, raised=50), before=before),
+    )
+
+    assert before.ready
+    assert during.state is ReadinessState.NOT_READY
+    assert unsure.ready
+    assert asked(CALM, before=before).ready
+
+
+def test_where_nothing_is_sent_again_no_heartbeat_is_waited_for_until_numbers_fall() -> None:
+    """A ledger of files: rows land all the time, and a heartbeat once all files were looked at."""
+    once = replace(CALM, raised=50, once=True)
+
+    assert asked(once).ready
+    assert asked(replace(once, last=880)).state is ReadinessState.NOT_READY
+    assert asked(replace(once, over=51)).state is ReadinessState.NOT_READY
+
+
+def test_the_change_log_is_asked_only_whether_it_is_sent_again_now() -> None:
+    assert asked(replace(CALM, raised=50, over=51), LANDED).ready
+    assert not asked(replace(CALM, last=880), LANDED).ready

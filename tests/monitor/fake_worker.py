@@ -12,8 +12,9 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import cast
 
-from monitor.spark.worker import serve
+from monitor.spark.worker import OpenLane, serve
 from pipeline.apply.image_export import Manifest
 from pipeline.apply.merge_run import MergeRequest
 from pipeline.backfill_state import BackfillRequest, BackfillState
@@ -116,4 +117,4 @@ def open_lane(settings: PipelineSettings) -> FakeLane:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(open_lane, int(sys.argv[1])))
+    sys.exit(serve(cast("OpenLane", open_lane), int(sys.argv[1])))

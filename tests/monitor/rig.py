@@ -46,7 +46,7 @@ from monitor.web.deps import Access, ApiParts
 from pipeline.apply.mirror import Commit
 from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.clocks import ClockReading
-from pipeline.collectors.collector import CollectorState
+from pipeline.collectors.collector import Collector, CollectorState
 from pipeline.errors import UnreachableError
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import (
@@ -67,6 +67,7 @@ from pipeline.sources.mysql.facts import Cascade, ServerFacts, ShardFacts, descr
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.types import MySqlColumn
 from pipeline.sources.source import LogBacklog, SourceArrivals, SourceDescription
+from pipeline.tables.lake import Lake
 from pipeline.transports.topics import TopicFacts
 from pipeline.transports.transport import Transport
 from tests.monitor.store.blank import blank_store
@@ -318,14 +319,15 @@ class Rig:
     def _build(self) -> None:
         self._wind()
         age, beat = timedelta(seconds=30), timedelta(seconds=10)
+        lake = cast("Lake", self.lake)
         sampler = Sampler(
-            {"shop": self.collector},
-            self.lake,
+            {"shop": cast("Collector", self.collector)},
+            lake,
             self.fences,
             self.clock,
             age,
             beat,
-            ForeignWrites(self.lake, self.store.waivers.waived),
+            ForeignWrites(lake, self.store.waivers.waived),
         )
         self.roster = Roster(lambda: {"shop": self.dictionary}, self.rules, self.clock)
         self.census = Census(

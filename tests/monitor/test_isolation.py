@@ -3,16 +3,18 @@
 Nobody waits here for one who hangs: if anything did, the test would not end.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from monitor.clients import orderings
 from pipeline.apply.mirror import Commit
 from pipeline.checkpoint import Checkpoint, Epoch
+from pipeline.collectors.collector import Collector
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd, Stage
 from pipeline.settings import SourceSettings
@@ -34,7 +36,7 @@ class ThreeSources(Rig):
         self.dictionaries = {name: FakeDictionary() for name in NAMES}
         self.silent: Hanging | None = None
         super()._build()
-        self.watcher.sampler.collectors = self.collectors
+        self.watcher.sampler.collectors = cast("Mapping[str, Collector]", self.collectors)
         self.roster.sources = lambda: self.dictionaries
         settings = {name: replace(SOURCE, name=name, prefix=name) for name in NAMES}
         self.census.followed = {name: partial(replace, one) for name, one in settings.items()}

@@ -133,7 +133,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     "monitor/observe/verdicts.py": (f"{OBSERVE}/test_rulings.py",),
     "monitor/observe/sampler.py": (f"{OBSERVE}/test_watcher.py", f"{OBSERVE}/test_sampler.py"),
-    "monitor/waivers.py": ("tests/monitor/test_bearers.py",),
+    "monitor/waivers.py": ("tests/monitor/test_waivers.py",),
     "monitor/observe/clocks.py": (
         f"{OBSERVE}/test_clock_states.py",
         f"{OBSERVE}/test_clocks.py",

@@ -1,7 +1,16 @@
 """Others' commits to a mirror are seen by the gate at once, also to one that was made anew."""
 
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
 import pytest
 
+from monitor.observe.foreign_writes import UnloggedChanges
+from monitor.store.history import CheckMemory
+from monitor.store.store import ServiceStore
+from pipeline.model import Missing, Order, Shard, Table
 from tests.monitor.rig import USERS, Rig
 
 
@@ -36,3 +45,93 @@ def test_a_mirror_made_anew_is_no_intrusion(rig: Rig) -> None:
     rig.round()
 
     assert rig.ask(USERS, cut="2026-03-29T12:00:02Z")[0] == 200
+
+
+TABLE = Table("shop.people", (Shard("a", "shop.people_0"), Shard("b", "shop.people_1")))
+FIRST, SECOND = Order(1, 1, 100), Order(1, 7, 100)
+OLD = {"a/shop.people_0": FIRST, "b/shop.people_1": FIRST}
+HALF = {**OLD, "a/shop.people_0": SECOND}
+NEW = dict.fromkeys(OLD, SECOND)
+WHY = "rows changed by foreign keys are in no log"
+
+
+@dataclass
+class Life:
+    """One life of the service over a store that outlives it."""
+
+    store: ServiceStore
+    told: str | Missing = ""
+    doubts: UnloggedChanges = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin it."""
+        self.doubts = UnloggedChanges(
+            lambda _: self.told, self.store.memory, lambda: datetime.now(UTC)
+        )
+
+    def says(self, told: str | Missing, bases: Mapping[str, Order]) -> str | Missing:
+        """What is unproven, when the sources say *told* and the mark has *bases*."""
+        self.told = told
+        return self.doubts.unproven(TABLE, bases)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[[], Life]]:
+    store = ServiceStore.open(tmp_path / "s.db", service=True)
+    yield lambda: Life(store)
+    store.close()
+
+
+def test_what_never_had_a_cascade_is_in_no_doubt(start: Callable[[], Life]) -> None:
+    assert start().says("", OLD) == ""
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["same life", "after a restart"])
+def test_a_cascade_that_is_gone_is_doubted_until_every_shard_has_a_new_base(
+    start: Callable[[], Life], again: bool
+) -> None:
+    life = start()
+    assert life.says(WHY, OLD) == WHY
+    life = start() if again else life
+
+    assert WHY in str(life.says("", OLD))
+    assert WHY in str(life.says("", {}))  # nothing is known of its bases
+    assert WHY in str(life.says("", HALF))
+    assert life.says("", NEW) == ""
+    assert (start() if again else life).says("", NEW) == ""
+
+
+def test_a_base_that_was_taken_while_the_cascade_was_there_ends_no_doubt(
+    start: Callable[[], Life],
+) -> None:
+    life = start()
+    life.says(WHY, OLD)
+    life.says(WHY, NEW)
+
+    assert WHY in str(life.says("", NEW))
+
+
+def test_a_source_that_has_not_told_is_no_end_of_a_doubt(start: Callable[[], Life]) -> None:
+    life = start()
+    life.says(WHY, OLD)
+
+    assert isinstance(life.says(Missing("down"), NEW), Missing)
+    assert WHY in str(life.says("", OLD))
+
+
+def test_f143_a_doubt_that_cannot_be_read_lasts_until_every_shard_has_a_new_base(
+    start: Callable[[], Life],
+) -> None:
+    life = start()
+    life.says(WHY, OLD)
+    with life.store.write() as connection:
+        connection.exec_driver_sql("UPDATE memory SET kept = '{'")
+    life.store.memory = CheckMemory(life.store.database)
+
+    life = start()
+
+    lost = "the stored memory of check unproven for shop.people is unreadable"
+    assert lost in str(life.says("", {}))
+    assert lost in str(life.says("", OLD))
+    assert lost in str(start().says("", HALF))
+    assert life.says("", NEW) == ""

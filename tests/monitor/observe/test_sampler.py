@@ -20,6 +20,7 @@ from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.lags.samples import MirrorPosition, Sample
 from pipeline.model import Acknowledged, Fence, Head, Hop, Missing, Shard, Table
 from pipeline.sources.mysql.position import binlog_position
+from pipeline.tables.lake import Lake
 from tests.monitor.rig import NOON, SOURCE, USERS, FakeCollector, Rig
 from tests.pipeline.hanging import Hanging
 
@@ -36,6 +37,10 @@ BEATS = tuple(
     )
     for n in range(1, 6)
 )
+
+
+def collectors(**own: "FakeCollector") -> Mapping[str, Collector]:
+    return {name: cast("Collector", one) for name, one in own.items()}
 
 
 class SlowLake:
@@ -87,14 +92,15 @@ class Bench:
         fences = FenceBook(store.fences)
         fences.add(FENCE)
         store.close()
+        lake = cast("Lake", self.lake)
         self.sampler = Sampler(
-            collectors={"shop": self.collector},
-            lake=self.lake,
+            collectors=collectors(shop=self.collector),
+            lake=lake,
             fences=fences,
             clock=lambda: self.now,
             budget=30 * SECOND,
             beat_budget=10 * SECOND,
-            foreign=ForeignWrites(self.lake, lambda: self.waived),
+            foreign=ForeignWrites(lake, lambda: self.waived),
         )
 
     def look(self) -> Sampling:
@@ -340,11 +346,9 @@ def test_f21_of_three_collectors_one_hangs_for_ever_and_the_others_are_sampled(
 ) -> None:
     position = Acknowledged(binlog_position(1, 700))
     silent = FakeCollector(position)
-    bench.sampler.collectors = {
-        "a": FakeCollector(position),
-        "b": silent,
-        "c": FakeCollector(position),
-    }
+    bench.sampler.collectors = collectors(
+        a=FakeCollector(position), b=silent, c=FakeCollector(position)
+    )
     monkeypatch.setattr(silent, "acknowledged", hanging)
 
     first, second = bench.look(), bench.look()
@@ -363,7 +367,7 @@ def test_f21_of_three_collectors_one_hangs_for_ever_and_the_others_are_sampled(
 def test_f21_mirrored_topics_that_hang_keep_nothing_but_their_own_hop(
     bench: Bench, hanging: Hanging
 ) -> None:
-    bench.sampler.collectors = {**bench.sampler.collectors, "other": bench.collector}
+    bench.sampler.collectors = collectors(shop=bench.collector, other=bench.collector)
     bench.sampler.synced = {"shop": hanging, "other": lambda: 5}
 
     sources = bench.look().sources

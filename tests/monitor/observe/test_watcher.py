@@ -22,6 +22,7 @@ from pipeline.lags.samples import MirrorPosition, Sample
 from pipeline.model import Acknowledged, Fence, Head, Missing, Shard, Table
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.position import binlog_position
+from pipeline.tables.lake import Lake as RealLake
 from tests.monitor.rig import NOON, SOURCE, FakeCollector
 
 SECOND = timedelta(seconds=1)
@@ -113,9 +114,10 @@ class Desk:
     fences: Fences = field(default_factory=Fences)
 
     def __post_init__(self) -> None:
+        at = Acknowledged(binlog_position(1, 300))
         self.sampler = Sampler(
-            collectors={"shop": FakeCollector(Acknowledged(binlog_position(1, 300)))},
-            lake=self.lake,
+            collectors={"shop": cast("Collector", FakeCollector(at))},
+            lake=cast("RealLake", self.lake),
             fences=cast(FenceBook, self.fences),
             clock=lambda: self.now,
             budget=30 * SECOND,
@@ -385,7 +387,7 @@ class Stateless(FakeCollector):
 
 
 def test_f113_a_collector_may_tell_what_has_come_and_not_how_it_fares(desk: Desk) -> None:
-    desk.sampler.collectors = {"shop": Stateless()}
+    desk.sampler.collectors = {"shop": cast("Collector", Stateless())}
 
     desk.look()
 

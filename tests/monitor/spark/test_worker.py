@@ -5,13 +5,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import cast
 
 import pytest
 from structlog.testing import capture_logs
 
 from demo.processes import wait_until
 from monitor.spark.protocol import Reply, Request, Verb, load_reply
-from monitor.spark.worker import RequestServer
+from monitor.spark.worker import OpenLane, RequestServer
 from pipeline.apply.image_export import Manifest
 from pipeline.apply.merge_run import MergeRequest
 from pipeline.backfill_state import BackfillRequest, BackfillState
@@ -101,6 +102,10 @@ class Replies(io.BytesIO):
         return [load_reply(line) for line in self.getvalue().splitlines()]
 
 
+def opening(lane: GatedLane) -> OpenLane:
+    return cast("OpenLane", lambda _: lane)
+
+
 @dataclass
 class Bench:
     """A server with its lane open, what it replied, and whether it crashed."""
@@ -110,7 +115,7 @@ class Bench:
     crashed: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
-        self.server = RequestServer(lambda _: self.lane, self.replies, self.crashed.set)
+        self.server = RequestServer(opening(self.lane), self.replies, self.crashed.set)
         assert self.server.take(OPEN)
 
     def take(self, *requests: Request) -> None:
@@ -246,7 +251,7 @@ def test_what_a_stop_cuts_off_is_not_told_as_a_failure(
 
 def test_nothing_is_done_before_a_lane_is_open() -> None:
     replies = Replies()
-    server = RequestServer(lambda _: GatedLane(), replies, lambda: None)
+    server = RequestServer(opening(GatedLane()), replies, lambda: None)
 
     assert not server.take(_land(1))
     (reply,) = replies.all()

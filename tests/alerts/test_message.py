@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from alerts.message import compose
+from alerts.message import compose, hidden
 from alerts.model import AlertKind, Cause, Event, Incident, Member, Notice
 from checks.model import Outcome, Ruling
 from tests.alerts.kit import at, firing
@@ -105,3 +105,31 @@ def test_f194_what_only_the_lake_has_is_not_called_lost(code: str, word: str) ->
     one = replace(incident, ruling=replace(incident.ruling, code=code))
 
     assert compose(Notice(Event.FIRED, one, at(3))).subject.startswith(f"{word} shop.orders ")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param('t:0:5 ["ann@example.org"]', 't:0:5 ["…"]', id="an address"),
+        pytest.param(
+            'key ["shop","a.b",7,"x]y\\"z"] twice', 'key ["…", "…", 7, "…"] twice', id="odd"
+        ),
+        pytest.param("ids [100, 120)", "ids [100, 120)", id="a range"),
+        pytest.param("keys [1, 2], [3]", "keys [1, 2], [3]", id="numbers"),
+        pytest.param("a [bold] word", "a [bold] word", id="no key"),
+        pytest.param('["open', '["open', id="cut off"),
+    ],
+)
+def test_f37_texts_in_keys_are_hidden_and_nothing_else(text: str, told: str) -> None:
+    assert hidden(text) == told
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_f37_an_alert_names_no_address_unless_it_may(*, shown: bool) -> None:
+    key = 'shop.users:0:5 ["ann@example.org"]'
+    lost = replace(firing(), ruling=Ruling(Outcome.FAIL, f"1 keys missing: {key}", "x", (key,)))
+
+    told = compose(Notice(Event.FIRED, lost, at(0)), text_keys=shown)
+
+    assert ("ann@example.org" in told.subject, "ann@example.org" in told.body) == (shown, shown)
+    assert "shop.users:0:5" in told.subject

@@ -1,8 +1,12 @@
 """Who works through much gives way while somebody is answered, and still comes to an end."""
 
+import subprocess
+import sys
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
+
+import pytest
 
 from monitor.runtime import MOST_WAIT, RightOfWay
 
@@ -89,3 +93,61 @@ def test_a_question_that_fails_stands_in_nobodys_way() -> None:
         [].pop()
 
     assert not way.asked
+
+
+PROGRAM = """
+import ctypes, sys, threading
+from monitor.runtime import limit_arenas
+if sys.argv[1] == "limited":
+    assert limit_arenas()
+libc, gate = ctypes.CDLL(None), threading.Barrier(9)
+def take():
+    libc.malloc(100_000)
+    gate.wait()
+threads = [threading.Thread(target=take) for _ in range(8)]
+[one.start() for one in threads]
+gate.wait()
+libc.malloc_stats()
+"""
+
+
+@pytest.mark.parametrize(("how", "few"), [("limited", True), ("as it is", False)])
+def test_threads_share_two_pools_of_memory(how: str, few: bool) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, how], capture_output=True, text=True, check=True
+    )
+
+    pools = done.stderr.count("Arena ")
+    assert pools > 0
+    assert (pools <= 2) == few
+
+
+PROGRAM_INTERPRETER = """
+import gc, sys
+from monitor.runtime import look_through, prefer_answers
+
+full, middle = [], []
+gc.callbacks.append(lambda phase, told: full.append(phase) if told["generation"] == 2 else None)
+gc.callbacks.append(lambda phase, told: middle.append(phase) if told["generation"] == 1 else None)
+prefer_answers()
+class Ring: pass
+def ring():
+    one = Ring(); one.me = one
+kept = []
+full.clear(); middle.clear()
+for number in range(100_000):
+    kept.append([number]); ring()
+at_once = 100_000 // max(1, len(middle) // 2)
+young, switch = len(full), sys.getswitchinterval()
+look_through()
+rings = sum(isinstance(one, Ring) for one in gc.get_objects())
+print(young, len(full), switch, at_once < 5_000, rings)
+"""
+
+
+def test_what_is_old_is_looked_through_when_it_is_asked_for_and_not_while_somebody_waits() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", PROGRAM_INTERPRETER], capture_output=True, text=True, check=True
+    )
+
+    assert told.stdout.split() == ["0", "2", "0.0005", "True", "0"]

@@ -13,8 +13,8 @@ from pipeline.checkpoint import OpenSnapshot, Quarantine
 from pipeline.errors import UnreachableError
 from pipeline.model import Account, Order
 from pipeline.reports import Gap, Hold, LandingReport, MergeReport, dump_gap
-from tests.monitor.observe.test_census import CASCADE
-from tests.monitor.observe.test_channels import bury
+from tests.monitor.observe.test_source_inventory import CASCADE
+from tests.monitor.observe.test_system_checks import bury
 from tests.monitor.rig import USERS, Rig
 from tests.monitor.test_gate import SOME
 

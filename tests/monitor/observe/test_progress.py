@@ -7,12 +7,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from monitor.board import FirstLanding
-from monitor.observe.progress import PATIENCE, FirstLandings, by_table
+from monitor.observe.progress import PATIENCE, FirstLandings, by_table, progress
 from monitor.observe.sampler import NO_MIRROR, Sampling
+from monitor.store.requests import RereadRequest, RereadWish
+from pipeline.backfill_state import BackfillState, RowSelection
 from pipeline.checkpoint import Checkpoint, OpenSnapshot
 from pipeline.collectors.collector import CollectorState
 from pipeline.lags.samples import MirrorPosition, Sample, SourceSamples
-from pipeline.model import Acknowledged, Missing, Order, Shard, Table
+from pipeline.model import Acknowledged, Missing, Order, Origin, Shard, Table
 from pipeline.sources.mysql.position import binlog_position
 
 NOON = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
@@ -177,3 +179,57 @@ def test_the_log_says_how_far_it_is_now_and_then_and_that_it_is_done() -> None:
 
     assert [one["event"] for one in lines] == ["first landing"] * 2 + ["first landing is done"]
     assert lines[1]["told"].startswith("30 rows of 2 tables landed")
+
+
+BEGUN = datetime(2026, 3, 1, 12, tzinfo=UTC)
+NOW = BEGUN + timedelta(seconds=50)
+
+
+def asked(*states: BackfillState, wish: RereadWish | None = None) -> RereadRequest:
+    return RereadRequest("x", "d.t", "why", "who", BEGUN, states=states, wish=wish or RereadWish())
+
+
+def state(shard: str, rows: int, done: int | None = None, brake: str = "") -> BackfillState:
+    return BackfillState("x", "d.t", f"s/{shard}", rows, done, brake=brake)
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        pytest.param(asked(), "0 rows", id="nothing yet"),
+        pytest.param(asked(state("a", 500)), "500 rows of about 2000, 10 rows/s, about 150 s left"),
+        pytest.param(
+            asked(state("a", 400, 7, "rate"), state("b", 100, None, "lag")),
+            "500 rows of about 5000, 10 rows/s, about 450 s left;"
+            " the replica that is read is behind",
+            id="a shard that has ended is slowed by nothing",
+        ),
+        pytest.param(asked(state("c", 500)), "500 rows, 10 rows/s", id="no estimate"),
+        pytest.param(
+            asked(state("a", 3000)),
+            "3000 rows of about 2000, 60 rows/s",
+            id="more than estimated",
+        ),
+        pytest.param(
+            asked(state("a", 400), state("c", 100)),
+            "500 rows, 10 rows/s",
+            id="one shard without an estimate",
+        ),
+        pytest.param(
+            asked(
+                state("a", 500, brake="rate"),
+                wish=RereadWish(Origin.REPLAY, RowSelection(where="id > 5")),
+            ),
+            "500 rows, 10 rows/s; held to its rate",
+            id="how many meet a condition nobody knows",
+        ),
+    ],
+)
+def test_it_tells_what_is_known(request_: RereadRequest, told: str) -> None:
+    assert progress(request_, lambda _: {"a": 2000, "b": 3000}, NOW).told == told
+
+
+def test_a_clock_that_went_back_makes_no_rate() -> None:
+    found = progress(asked(state("a", 5)), lambda _: {"a": 9}, BEGUN - timedelta(seconds=1))
+
+    assert (found.rate, found.left) == (0.0, None)

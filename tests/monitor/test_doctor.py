@@ -15,7 +15,8 @@ from monitor import doctor as examination
 from monitor.commands.doctor import COMMAND
 from monitor.config.file import load_config
 from monitor.config.model import Config
-from monitor.doctor import Doors, Examination
+from monitor.config.sections import NOWHERE
+from monitor.doctor import Doors, Examination, brokers, collector, server
 from pipeline.collectors.collector import (
     CollectionScope,
     Collector,
@@ -29,7 +30,7 @@ from pipeline.delta.store import Store
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
 from pipeline.finding import NOTE, REFUSE, WARN, Demand, Finding, FindingSeverity
 from pipeline.model import CaptureScope, PartitionEnd, Shard, ShardId, TopicPartition
-from pipeline.settings import PipelineSettings, SourceSettings
+from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
 from pipeline.sources.mysql.doctor import collect_findings
 from pipeline.sources.mysql.facts import Cascade, ServerFacts, ShardFacts
 from pipeline.sources.mysql.types import MySqlColumn as Column
@@ -521,3 +522,34 @@ def test_a_worker_file_that_is_not_there_is_told(path: Path) -> None:
     result = CliRunner().invoke(COMMAND, ["--config", str(path), "--worker", "/no/such"])
 
     assert isinstance(result.exception, ConfigError)
+
+
+USUAL = SourceSettings("shop", "db", 3306, "u", CollectorSettings("http://c", "shop"), "shop")
+LOGS = replace(USUAL, collector=CollectorSettings("/data/logs", "logs", "files"), transport="files")
+
+
+@pytest.mark.parametrize(
+    ("source", "asks", "reads"),
+    [
+        pytest.param(USUAL, "does a Connect worker run", "do brokers run", id="the usual ones"),
+        pytest.param(
+            replace(USUAL, collector=CollectorSettings(kind="heartbeats")),
+            "see `collector` and `kind` of shop",
+            "do brokers run",
+            id="whom nobody can ask",
+        ),
+        pytest.param(
+            LOGS, "see `collector` and `kind` of shop", "see `transport` of shop", id="files"
+        ),
+    ],
+)
+def test_nobody_is_sent_to_what_the_source_has_not(
+    source: SourceSettings, asks: str, reads: str
+) -> None:
+    assert asks in collector(source).then
+    assert reads in brokers(source).then
+
+
+def test_a_source_without_a_server_is_not_looked_for_at_an_address() -> None:
+    assert "does the server run" in server(USUAL).then
+    assert "is all there that `collector` of shop names" in server(replace(LOGS, **NOWHERE)).then
