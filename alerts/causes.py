@@ -57,7 +57,7 @@ _OF_ROWS = frozenset({"range_counts", "max_id", "offset_keys", "day_counts"})
 _FOREIGN = "foreign_write"
 
 
-def findings(
+def fold_findings(
     verdicts: Sequence[Verdict],
     incidents: Iterable[Incident],
     starting: Collection[str] = frozenset(),
@@ -74,7 +74,7 @@ def findings(
     blamed = {
         member: _same_rows(_kept(cause, member, standing), verdict, standing)
         for member, verdict in spoken.items()
-        if (cause := blame(verdict)) and not follows(verdict)
+        if (cause := find_cause(verdict)) and not follows(verdict)
     }
     touched = [
         cause for cause, incident in standing.items() if spoken.keys() & set(incident.members)
@@ -89,7 +89,7 @@ def findings(
     )
 
 
-def blame(verdict: Verdict) -> Cause | None:
+def find_cause(verdict: Verdict) -> Cause | None:
     """Name what *verdict* holds against the world; None for a PASS, or if nobody can help it."""
     if verdict.ruling.outcome is Outcome.PASS or _beyond_help(verdict):
         return None
@@ -110,7 +110,7 @@ def _consequences(
     verdicts: Collection[Verdict], standing: Mapping[Cause, Incident], starting: Collection[str]
 ) -> Callable[[Verdict], bool]:
     """Tells of a verdict whether it follows from what its table, or its cause, suffers anyway."""
-    now = [(verdict.table, cause) for verdict in verdicts if (cause := blame(verdict))]
+    now = [(verdict.table, cause) for verdict in verdicts if (cause := find_cause(verdict))]
     known = [one for cause, one in standing.items() if cause.kind in _STANDING_STILL]
     still = {table for table, cause in now if cause.kind in _STANDING_STILL}
     still |= {member.table for one in known for member in one.failing}

@@ -33,11 +33,11 @@ class Channel(Protocol):
         ...
 
 
-def known() -> tuple[str, ...]:
+def channel_names() -> tuple[str, ...]:
     """Names of the channels there are, sorted."""
     return plugins.list_keys(channels, "CHANNEL")
 
 
-def find(name: str) -> type[Channel]:
+def find_channel(name: str) -> type[Channel]:
     """The channel class of that name; ConfigError if there is none."""
     return cast("type[Channel]", plugins.find_class(channels, "CHANNEL", name))

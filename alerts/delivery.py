@@ -18,13 +18,13 @@ from alerts.model import Message
 from alerts.outbox import (
     BusyError,
     ChannelHealth,
-    Letter,
     Outbox,
+    QueuedMessage,
     RefusedError,
-    failed,
-    plan,
-    refused,
-    sent,
+    health_after_failure,
+    health_after_refusal,
+    health_after_success,
+    plan_sendings,
 )
 from pipeline.clocks import has_passed
 from pipeline.errors import UnreachableError
@@ -50,7 +50,7 @@ class Delivery:
     """The postman: ``channels`` by the names that routes use.
 
     ``patience`` is how long one step waits for slow channels; they go on without it.
-    ``reminders`` tells, per channel, what still fires at a moment (:func:`alerts.round.reminders`).
+    ``reminders`` tells, per channel, what still fires (:func:`alerts.round.make_reminders`).
     """
 
     channels: Mapping[str, Channel]
@@ -93,8 +93,8 @@ class Delivery:
         if error is None:
             return job.result()
         _log.error("channel failed", channel=name, exc_info=error)
-        standing = failed(self.outbox.standing(name), type(error).__name__, now)
-        self.outbox.fare(name, standing)
+        standing = health_after_failure(self.outbox.health(name), type(error).__name__, now)
+        self.outbox.set_health(name, standing)
         return DeliveryTally(failing=(name,))
 
     def _serve(self, name: str, now: datetime) -> DeliveryTally:
@@ -102,10 +102,10 @@ class Delivery:
         letters = self.outbox.waiting(name, _AT_ONCE)
         channel = self.channels.get(name)
         if channel is None:
-            self.outbox.bury(letters, f"no channel {name!r} is configured", now)
+            self.outbox.dead_letter(letters, f"no channel {name!r} is configured", now)
             return DeliveryTally(dead=len(letters))
         delivered = dead = 0
-        for group in plan(letters, self.outbox.standing(name), channel.per_minute, now):
+        for group in plan_sendings(letters, self.outbox.health(name), channel.per_minute, now):
             if self._stopped.is_set():
                 break
             try:
@@ -115,7 +115,9 @@ class Delivery:
             except RefusedError as error:
                 dead += self._refuse(name, group, error, now)
             else:
-                self.outbox.delivered(group, sent(self.outbox.standing(name), now), now)
+                self.outbox.delivered(
+                    group, health_after_success(self.outbox.health(name), now), now
+                )
                 delivered += len(group)
         if name in self._forgetful(now) and not self.outbox.waiting(name, 1):
             return DeliveryTally(delivered, dead, failing=self._refresh(name, channel, now))
@@ -137,33 +139,38 @@ class Delivery:
         """Send what still fires, by the thread that sends the ends too: none is revived."""
         self._refreshed[name] = now
         messages = [message for receiver, message in self.reminders(now) if receiver == name]
-        standing = self.outbox.standing(name)
+        standing = self.outbox.health(name)
         try:
             if messages:
                 channel.send(messages, now)
         except (UnreachableError, RefusedError) as error:
             _log.warning("channel was not refreshed", channel=name, why=str(error))
-            self.outbox.fare(name, failed(standing, str(error), now))
+            self.outbox.set_health(name, health_after_failure(standing, str(error), now))
             return (name,)
         if standing.failures:  # nothing waits and nothing is left to say: it is not in arrears
-            self.outbox.fare(name, sent(standing, now))
+            self.outbox.set_health(name, health_after_success(standing, now))
         return ()
 
     def _pause(self, name: str, error: UnreachableError, now: datetime) -> tuple[str]:
         after = error.after if isinstance(error, BusyError) else None
-        standing = failed(self.outbox.standing(name), str(error), now, after)
-        self.outbox.fare(name, standing)
+        standing = health_after_failure(self.outbox.health(name), str(error), now, after)
+        self.outbox.set_health(name, standing)
         _log.warning("channel is down", channel=name, why=str(error), until=standing.not_before)
         return (name,)
 
     def _refuse(
-        self, name: str, group: Sequence[Letter], error: RefusedError, now: datetime
+        self, name: str, group: Sequence[QueuedMessage], error: RefusedError, now: datetime
     ) -> int:
         """Bury a letter that is refused alone; try the letters of a digest one by one."""
-        standing: ChannelHealth = self.outbox.standing(name)
-        self.outbox.fare(name, refused(standing, now) if len(group) > 1 else sent(standing, now))
+        standing: ChannelHealth = self.outbox.health(name)
+        self.outbox.set_health(
+            name,
+            health_after_refusal(standing, now)
+            if len(group) > 1
+            else health_after_success(standing, now),
+        )
         if len(group) > 1:
             return 0
-        self.outbox.bury(group, str(error), now)
+        self.outbox.dead_letter(group, str(error), now)
         _log.error("letter refused", channel=name, why=str(error), id=group[0].message.id)
         return 1

@@ -34,7 +34,7 @@ _HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 _CONNECTED = (".connect_tcp.complete", ".start_tls.complete")  # also through a proxy
 
 
-def post(
+def post_json(
     url: str,
     body: bytes,
     headers: Mapping[str, str],

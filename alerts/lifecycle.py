@@ -17,7 +17,7 @@ _CHANNEL = "channel"
 Step = tuple[Incident | None, tuple[Notice, ...]]
 
 
-def advance(
+def advance_incident(
     incident: Incident | None, finding: CauseFinding, policy: AlertPolicy, now: datetime
 ) -> Step:
     """Move one incident on by one finding; None in and out means that nothing is wrong.
@@ -96,10 +96,10 @@ def _ease(
     incident = replace(incident, seen=now, failing=(), run=finding.run, unheard=unheard)
     if not has_passed(incident.turned, policy.keep, now):
         return incident, ()
-    return end(incident, now)
+    return end_incident(incident, now)
 
 
-def end(incident: Incident, now: datetime) -> Step:
+def end_incident(incident: Incident, now: datetime) -> Step:
     """Close an episode; who was told that it began is told that it is over, and nobody else."""
     resolved = replace(incident, state=IncidentState.RESOLVED, turned=now, failing=())
     if resolved.notified is None:

@@ -16,7 +16,7 @@ HIDDEN = "\u2026"
 _ARRAY = re.compile(r'\[(?:[^\[\]"]|"(?:[^"\\]|\\.)*")*\]')
 
 
-def hidden(text: str) -> str:
+def hide_text_keys(text: str) -> str:
     """The *text* with every string inside a JSON array replaced by an ellipsis."""
     return _ARRAY.sub(lambda found: _without_strings(found[0]), text)
 
@@ -39,7 +39,9 @@ _TABLES_IN_BODY = 50
 _OPENING = {Event.FIRED: "", Event.REPEATED: "still ", Event.CLEARED: "resolved: "}
 
 
-def compose(notice: Notice, runbooks: str = "docs/runbooks", *, text_keys: bool = False) -> Message:
+def compose_message(
+    notice: Notice, runbooks: str = "docs/runbooks", *, text_keys: bool = False
+) -> Message:
     """Put *notice* into words; *runbooks* is the folder or address that its link starts with.
 
     Keys that are texts are hidden unless *text_keys*: the page and `sluice explain` have them.
@@ -48,7 +50,7 @@ def compose(notice: Notice, runbooks: str = "docs/runbooks", *, text_keys: bool 
         notice = _without_text_keys(notice)
     incident = notice.incident
     cause = incident.cause
-    runbook = page(incident, runbooks)
+    runbook = runbook_page(incident, runbooks)
     return Message(
         id=notice.fingerprint,
         incident=incident.id,
@@ -73,12 +75,12 @@ def compose(notice: Notice, runbooks: str = "docs/runbooks", *, text_keys: bool 
 
 def _without_text_keys(notice: Notice) -> Notice:
     ruling = notice.incident.ruling
-    keys = tuple(hidden(key) for key in ruling.keys)
-    told = replace(ruling, reason=hidden(ruling.reason), keys=keys)
+    keys = tuple(hide_text_keys(key) for key in ruling.keys)
+    told = replace(ruling, reason=hide_text_keys(ruling.reason), keys=keys)
     return replace(notice, incident=replace(notice.incident, ruling=told))
 
 
-def page(incident: Incident, runbooks: str) -> str:
+def runbook_page(incident: Incident, runbooks: str) -> str:
     """Where to read on: the section of its check; of a common cause, of the part that ails."""
     cause, members = incident.cause, incident.members
     own = {member.check for member in members if member.table == cause.subject}

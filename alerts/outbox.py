@@ -33,7 +33,7 @@ class RefusedError(SluiceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class QueuedMessage:
     """A message for one channel; ``number`` grows in the order of putting."""
 
     number: int
@@ -63,30 +63,32 @@ class Outbox(Protocol):
         """Names of the channels that letters wait for."""
         ...
 
-    def waiting(self, channel: str, limit: int) -> tuple[Letter, ...]:
+    def waiting(self, channel: str, limit: int) -> tuple[QueuedMessage, ...]:
         """The oldest *limit* letters that wait for *channel*, oldest first."""
         ...
 
-    def standing(self, channel: str) -> ChannelHealth:
+    def health(self, channel: str) -> ChannelHealth:
         """How *channel* fares; an empty standing at first."""
         ...
 
-    def delivered(self, letters: Sequence[Letter], standing: ChannelHealth, at: datetime) -> None:
+    def delivered(
+        self, letters: Sequence[QueuedMessage], standing: ChannelHealth, at: datetime
+    ) -> None:
         """Take *letters* of one channel off the queue, and keep its *standing*."""
         ...
 
-    def bury(self, letters: Sequence[Letter], why: str, at: datetime) -> None:
+    def dead_letter(self, letters: Sequence[QueuedMessage], why: str, at: datetime) -> None:
         """Keep *letters* as dead ones that a person can list."""
         ...
 
-    def fare(self, channel: str, standing: ChannelHealth) -> None:
+    def set_health(self, channel: str, standing: ChannelHealth) -> None:
         """Keep the *standing* of *channel*."""
         ...
 
 
-def plan(
-    letters: Sequence[Letter], standing: ChannelHealth, per_minute: int, now: datetime
-) -> tuple[tuple[Letter, ...], ...]:
+def plan_sendings(
+    letters: Sequence[QueuedMessage], standing: ChannelHealth, per_minute: int, now: datetime
+) -> tuple[tuple[QueuedMessage, ...], ...]:
     """Part *letters* into sendings, in order; empty while the channel must be left alone.
 
     What exceeds the rate goes into one digest, the last sending that the minute has left.
@@ -101,14 +103,14 @@ def plan(
     return (*alone[: free - 1], tuple(letters[free - 1 :]))
 
 
-def sent(standing: ChannelHealth, now: datetime) -> ChannelHealth:
+def health_after_success(standing: ChannelHealth, now: datetime) -> ChannelHealth:
     """Its health after a sending was taken."""
     return replace(
         standing, failures=0, not_before=None, why="", sent=(*_recent(standing, now), now)
     )
 
 
-def failed(
+def health_after_failure(
     standing: ChannelHealth, why: str, now: datetime, after: timedelta | None = None
 ) -> ChannelHealth:
     """Its health after nobody took it: pauses double to ten minutes, *after* may ask for more."""
@@ -121,9 +123,9 @@ def failed(
     )
 
 
-def refused(standing: ChannelHealth, now: datetime) -> ChannelHealth:
+def health_after_refusal(standing: ChannelHealth, now: datetime) -> ChannelHealth:
     """Its health after a digest was refused: its letters are tried one by one."""
-    return replace(sent(standing, now), careful=now + LONGEST_PAUSE)
+    return replace(health_after_success(standing, now), careful=now + LONGEST_PAUSE)
 
 
 def _recent(standing: ChannelHealth, now: datetime) -> tuple[datetime, ...]:

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from alerts.causes import findings
-from alerts.lifecycle import advance, end
-from alerts.message import compose
+from alerts.causes import fold_findings
+from alerts.lifecycle import advance_incident, end_incident
+from alerts.message import compose_message
 from alerts.model import (
     AlertKind,
     AlertPolicy,
@@ -21,7 +21,7 @@ from alerts.model import (
     Severity,
     Silence,
 )
-from alerts.routing import Route, policy
+from alerts.routing import Route, alert_policy
 from checks.model import Outcome, Ruling, Verdict
 
 STORM = "storm"
@@ -63,7 +63,7 @@ class AlertSettings:
     storm_limit: int = 10
 
 
-def settle(
+def settle_round(
     settings: AlertSettings,
     incidents: Sequence[Incident],
     verdicts: Sequence[Verdict],
@@ -81,9 +81,11 @@ def settle(
     changed: list[Incident] = []
     dropped: list[Incident] = []
     notices: list[Notice] = []
-    for finding in findings(verdicts, incidents, starting):
+    for finding in fold_findings(verdicts, incidents, starting):
         before = standing.get(finding.cause)
-        after, told = advance(before, finding, policy(settings.routes, finding, silences, now), now)
+        after, told = advance_incident(
+            before, finding, alert_policy(settings.routes, finding, silences, now), now
+        )
         notices += told
         if after is None:
             dropped += [before] if before else []
@@ -93,7 +95,7 @@ def settle(
     return _round(settings, changed, dropped, notices)
 
 
-def withdraw(
+def withdraw_members(
     settings: AlertSettings, incidents: Iterable[Incident], watched: Iterable[Member], now: datetime
 ) -> Round:
     """Close incidents that only members no longer watched keep open: no verdict will ever do it.
@@ -109,7 +111,7 @@ def withdraw(
         failing = tuple(member for member in incident.failing if member in kept)
         orphan = not kept & frozenset(incident.members)
         if orphan or (incident.failing and not failing):
-            after, told = end(replace(incident, ruling=_UNWATCHED), now)
+            after, told = end_incident(replace(incident, ruling=_UNWATCHED), now)
             changed += [after] if after else []
             notices += () if _summarized(incident) else told
         elif failing != incident.failing:
@@ -117,12 +119,12 @@ def withdraw(
     return _round(settings, changed, [], notices)
 
 
-def reminders(
+def make_reminders(
     settings: AlertSettings, incidents: Iterable[Incident], now: datetime
 ) -> tuple[tuple[str, Message], ...]:
     """All that people were told and that is not over, for channels that forget."""
     return tuple(
-        (channel, compose(notice, settings.runbooks, text_keys=settings.text_keys))
+        (channel, compose_message(notice, settings.runbooks, text_keys=settings.text_keys))
         for incident in incidents
         if incident.notified is not None
         and incident.state is not IncidentState.RESOLVED
@@ -136,7 +138,7 @@ def _round(
     settings: AlertSettings, changed: list[Incident], dropped: list[Incident], notices: list[Notice]
 ) -> Round:
     letters = [
-        (channel, compose(notice, settings.runbooks, text_keys=settings.text_keys))
+        (channel, compose_message(notice, settings.runbooks, text_keys=settings.text_keys))
         for notice in notices
         for channel in notice.incident.channels
     ]
@@ -221,7 +223,7 @@ def _summary(
     gravest = min((one.severity for one in those), key=_GRAVITY.index, default=Severity.WARNING)
     doubled = len(those) >= 2 * last > 0
     repeat = timedelta() if doubled else _STORM_REPEAT
-    after, told = advance(
+    after, told = advance_incident(
         before, finding, AlertPolicy(severity=gravest, repeat=repeat, channels=channels), now
     )
     if after is not None and told:

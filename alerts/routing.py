@@ -70,7 +70,7 @@ class Route:
         return fnmatchcase(member.table, self.tables)
 
 
-def policy(
+def alert_policy(
     routes: Sequence[Route],
     finding: CauseFinding,
     silences: Iterable[Silence] = (),

@@ -16,7 +16,7 @@ NORMAL = 1.4826  # MAD of a normal distribution times this is its standard devia
 
 
 @dataclass(frozen=True, slots=True)
-class Band:
+class UsualRange:
     """What is ordinary: ``low`` to ``high``, both included, around ``middle``."""
 
     low: float
@@ -24,7 +24,7 @@ class Band:
     high: float
 
 
-def band(past: Sequence[float], *, width: float, slack: float) -> Band:
+def usual_range_of(past: Sequence[float], *, width: float, slack: float) -> UsualRange:
     """The band of *width* deviations, at least *slack* of the median wide to each side.
 
     *past* must not be empty.
@@ -32,11 +32,11 @@ def band(past: Sequence[float], *, width: float, slack: float) -> Band:
     middle = median(past)
     spread = NORMAL * median(abs(each - middle) for each in past)
     reach = max(width * max(spread, sqrt(max(middle, 1.0))), slack * middle)
-    return Band(max(middle - reach, 0.0), middle, middle + reach)
+    return UsualRange(max(middle - reach, 0.0), middle, middle + reach)
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class CountedInterval:
     """Changes counted in the interval that began at ``start``, local time."""
 
     start: datetime
@@ -51,7 +51,7 @@ class Past:
     weekday: bool = False
 
 
-def comparable(history: Sequence[Interval], start: datetime) -> Past:
+def comparable_counts(history: Sequence[CountedInterval], start: datetime) -> Past:
     """Counts before *start* at its hour; of its weekday once four weeks hold four of them.
 
     *history* is ascending.
@@ -63,20 +63,20 @@ def comparable(history: Sequence[Interval], start: datetime) -> Past:
     return Past(tuple(each.count for each in own))
 
 
-def usual(past: Past, *, width: float, slack: float) -> Band:
+def usual_range(past: Past, *, width: float, slack: float) -> UsualRange:
     """The band of *past*, which must not be empty.
 
     While weekdays are mixed, whatever was seen before is ordinary: else each first Saturday would
     be a fault.
     """
-    found = band(past.counts, width=width, slack=slack)
+    found = usual_range_of(past.counts, width=width, slack=slack)
     if past.weekday:
         return found
     low, high = min(*past.counts, found.low), max(*past.counts, found.high)
-    return Band(low, found.middle, high)
+    return UsualRange(low, found.middle, high)
 
 
-def awaited(history: Sequence[Interval], needed: int) -> float:
+def expected_changes(history: Sequence[CountedInterval], needed: int) -> float:
     """Changes that were to be expected since the last one: of each quiet interval the usual ones.
 
     A slow table may have an empty interval by chance; a long run of them adds up.
@@ -84,19 +84,19 @@ def awaited(history: Sequence[Interval], needed: int) -> float:
     if not any(each.count for each in history):
         return 0.0  # always idle: the usual case among thousands of tables
     total = 0.0
-    hours: dict[int, list[Interval]] = {}
+    hours: dict[int, list[CountedInterval]] = {}
     for each in history:
         hours.setdefault(each.start.hour, []).append(each)
     for each in reversed(history):
-        past = comparable(hours[each.start.hour], each.start)
-        if each.count or not enough(past, needed):
+        past = comparable_counts(hours[each.start.hour], each.start)
+        if each.count or not has_enough_history(past, needed):
             break
         total += median(past.counts) if past.weekday else min(past.counts)
     return total
 
 
 @dataclass(frozen=True, slots=True)
-class QuietRun:
+class SilentPeriod:
     """Intervals without a change: those since the last one, and the most of any time before.
 
     ``active`` counts the days on which there were changes.
@@ -107,7 +107,7 @@ class QuietRun:
     active: int = 0
 
 
-def quiet_run(history: Sequence[Interval]) -> QuietRun:
+def silent_period(history: Sequence[CountedInterval]) -> SilentPeriod:
     """How long *history*, ascending, has been quiet, and was before; what was not seen is left out.
 
     A table with few changes has an empty interval most of the time, so that no interval is out of
@@ -120,12 +120,12 @@ def quiet_run(history: Sequence[Interval]) -> QuietRun:
             before, now = max(before, now), 0
         else:
             now += 1
-    return QuietRun(now, before if days else 0, len(days))
+    return SilentPeriod(now, before if days else 0, len(days))
 
 
-def followed(
-    history: Sequence[Interval], span: timedelta, more: int
-) -> tuple[tuple[Interval, ...], int]:
+def trim_history(
+    history: Sequence[CountedInterval], span: timedelta, more: int
+) -> tuple[tuple[CountedInterval, ...], int]:
     """What is kept of *history*, ascending, whose newest interval is new: a *span* of it.
 
     A table that has stopped keeps what it was before its last change: else its silence would be its
@@ -140,6 +140,6 @@ def followed(
     return kept, 0
 
 
-def enough(past: Past, needed: int) -> bool:
+def has_enough_history(past: Past, needed: int) -> bool:
     """Whether *past* is a history: *needed* counts, or four weeks of one weekday."""
     return past.weekday or len(past.counts) >= needed

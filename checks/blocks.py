@@ -50,14 +50,14 @@ class Pause:
         return f"paused by {self.who} since {_second(self.since)}{end}: {self.reason}"
 
 
-def closed(pause: Pause | None, stage: Stage, cut: datetime) -> tuple[Reason, ...]:
+def pause_reasons(pause: Pause | None, stage: Stage, cut: datetime) -> tuple[Reason, ...]:
     """Why *stage* is BLOCKED for *cut*: nothing from after the pause gets into the mirror."""
     if pause is None or stage is Stage.LANDED or cut <= pause.since:
         return ()
     return (Reason(PAUSED, f"{pause.told}; `sluice resume {quote(pause.table)}` ends it"),)
 
 
-def overlong(pause: Pause | None, kept: timedelta, at: datetime) -> Ruling:
+def rule_pause_length(pause: Pause | None, kept: timedelta, at: datetime) -> Ruling:
     """Whether it is so long that a person must think of it again.
 
     The change log keeps what a paused table has not applied, and with it all that came since:
@@ -132,7 +132,7 @@ class Inputs:
     )
 
 
-def blocks(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:
+def find_blocks(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:
     """Reasons for BLOCKED that nobody has waived."""
     known = inputs._blocks
     if gating not in known:
@@ -159,7 +159,7 @@ def are_within(keys: Collection[str], others: Collection[str]) -> bool:
     return bool(keys) and not any(True for key in keys for _ in _unwaived(key, others))
 
 
-def overlaps(id_: str, others: Collection[str]) -> bool:
+def has_overlap(id_: str, others: Collection[str]) -> bool:
     """Whether *others* name any row that *id_* names, alone or within a range."""
     return tuple(_unwaived(id_, others)) != (id_,)
 
@@ -198,7 +198,7 @@ def _range_id(of: str, first: int, last: int) -> str:
     return f"{of}{first}" + (f"-{last}" if last > first else "")
 
 
-def undecided(inputs: Inputs, gating: frozenset[str]) -> tuple[str, ...]:
+def undecided_checks(inputs: Inputs, gating: frozenset[str]) -> tuple[str, ...]:
     """Gating checks whose newest verdict is UNKNOWN or that never ruled, sorted."""
     known = inputs._undecided
     if gating not in known:
@@ -206,7 +206,7 @@ def undecided(inputs: Inputs, gating: frozenset[str]) -> tuple[str, ...]:
     return known[gating]
 
 
-def unchecked(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:
+def unchecked_reasons(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:
     """Why no gating check can find a loss in the table; empty where one has looked."""
     known = inputs._unchecked
     if gating not in known:
@@ -412,12 +412,12 @@ def is_closed_for_good(id_: str) -> bool:
     return bool(_OF_BATCH.fullmatch(id_)) or id_.partition(":")[0] in _CLOSED
 
 
-def told_of(name: str, text: str) -> str:
+def waiver_id_of_text(name: str, text: str) -> str:
     """What a person waives of *name* for as long as *text* is what is told of it."""
     return f"{name}@{sha256(text.encode()).hexdigest()[:8]}"
 
 
-def waivable(id_: str) -> bool:
+def is_waivable(id_: str) -> bool:
     """Whether something may bear this name: a gap, a hold, a change, or a key a check found.
 
     Each names one instance: a waiver of a reason for good would hide the next.  Reasons of holds
@@ -435,7 +435,7 @@ SINCE_GONE = "; not any more, but what they changed before needs a new base"
 """What follows a cause that is not there any more."""
 
 
-def why_unproven(table: Table, told: Mapping[str, SourceDescription | Missing]) -> str | Missing:
+def unproven_reason(table: Table, told: Mapping[str, SourceDescription | Missing]) -> str | Missing:
     """What no log shows of *table*; empty if nothing; Missing if a source of it is not *told*."""
     for shard in table.shards:
         one = told.get(shard.source)
@@ -444,7 +444,7 @@ def why_unproven(table: Table, told: Mapping[str, SourceDescription | Missing]) 
     return next(_ignorance(table, told), "")
 
 
-def unlogged(table: Table, unproven: str | Missing) -> tuple[Reason, ...]:
+def unlogged_reasons(table: Table, unproven: str | Missing) -> tuple[Reason, ...]:
     """Why *table* is not READY for what :func:`why_unproven` said, or what is left of it.
 
     What a person waives is that foreign key, or that kind of not knowing, and no other.
@@ -453,9 +453,13 @@ def unlogged(table: Table, unproven: str | Missing) -> tuple[Reason, ...]:
         return ()
     if isinstance(unproven, Missing):
         kind = re.sub(r"\d+", "#", unproven.why)
-        return (Reason("not_described", unproven.why, told_of(f"unproven:{table.name}", kind)),)
+        return (
+            Reason(
+                "not_described", unproven.why, waiver_id_of_text(f"unproven:{table.name}", kind)
+            ),
+        )
     cause = unproven.partition(SINCE_GONE)[0]
-    return (Reason("unproven", unproven, told_of(f"unproven:{table.name}", cause)),)
+    return (Reason("unproven", unproven, waiver_id_of_text(f"unproven:{table.name}", cause)),)
 
 
 def _ignorance(table: Table, told: Mapping[str, SourceDescription | Missing]) -> Iterator[Missing]:

@@ -65,7 +65,7 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class CertificateBasis:
     """What a table's certificates stand on, as it was last seen.
 
     ``mirror`` is why nothing can be read there, where that is so, and None if nobody could look;
@@ -98,7 +98,7 @@ def certify(
     return Certificate(name, table, stage, cut, issued, evidence, unknown)
 
 
-def revocations(
+def revoke_failed(
     fail: Verdict, certificates: Iterable[Certificate], last_pass: Verdict | None
 ) -> tuple[Certificate, ...]:
     """Those that *fail*, of a gating check, takes back, marked so.
@@ -120,8 +120,8 @@ def revocations(
     )
 
 
-def forfeited(
-    certificates: Iterable[Certificate], ground: Ground, at: datetime
+def revoke_lost(
+    certificates: Iterable[Certificate], ground: CertificateBasis, at: datetime
 ) -> tuple[Certificate, ...]:
     """Those whose evidence is not there any more, marked as revoked *at* now."""
     valid = (one for one in certificates if one.revoked is None)
@@ -129,7 +129,9 @@ def forfeited(
     return tuple(replace(one, revoked=at, why=why) for one, why in told if why)
 
 
-def misdated(certificates: Iterable[Certificate], step: ClockStep) -> tuple[Certificate, ...]:
+def revoke_misdated(
+    certificates: Iterable[Certificate], step: ClockStep
+) -> tuple[Certificate, ...]:
     """Those that rest on a heartbeat whose time *step* has shown to be wrong, marked as revoked."""
     why = f"the clocks of source {step.source} and Sluice went back at heartbeat {step.number}"
     return tuple(
@@ -139,7 +141,7 @@ def misdated(certificates: Iterable[Certificate], step: ClockStep) -> tuple[Cert
     )
 
 
-def _lost(one: Certificate, ground: Ground, at: datetime) -> str:
+def _lost(one: Certificate, ground: CertificateBasis, at: datetime) -> str:
     """Why nobody can read what *one* speaks of; empty if that may still be read."""
     why = _batch_lost(one.evidence, ground)
     if why or ground.mirror is None:
@@ -155,7 +157,7 @@ def _lost(one: Certificate, ground: Ground, at: datetime) -> str:
     return _mirror_lost(one.evidence, ground.mirror)
 
 
-def _batch_lost(evidence: Evidence, ground: Ground) -> str:
+def _batch_lost(evidence: Evidence, ground: CertificateBasis) -> str:
     if ground.batch is None:
         return ""
     if ground.batch < evidence.batch:

@@ -29,12 +29,12 @@ from checks.ranges import (
     FLOOR,
     Choice,
     Mismatch,
-    choose,
-    differing,
-    mismatches,
-    narrowed,
-    spans,
-    width,
+    block_width,
+    choose_blocks,
+    differing_ids,
+    find_mismatches,
+    id_runs,
+    narrow_mismatches,
 )
 from checks.world import LogKey, MirrorSide, Range, TableQueries, World
 from pipeline.errors import TooManyRowsError
@@ -43,7 +43,7 @@ from pipeline.model import Fence, Shard, Table
 from pipeline.schema.model import TableSchema
 
 
-def in_log(table: Table, world: World, shard: Shard, id_: int) -> tuple[str, ...]:
+def keys_in_log(table: Table, world: World, shard: Shard, id_: int) -> tuple[str, ...]:
     """Every key as which the change log may have the row of that id; digits if no schema is known.
 
     For a table whose key is its ``id_column``.
@@ -55,7 +55,7 @@ def in_log(table: Table, world: World, shard: Shard, id_: int) -> tuple[str, ...
     return tuple(canonical_key([text], shard.source, shard.name, unique=unique) for text in texts)
 
 
-def in_mirror(table: Table, world: World, keys: Sequence[LogKey]) -> list[LogKey]:
+def keys_in_mirror(table: Table, world: World, keys: Sequence[LogKey]) -> list[LogKey]:
     """*keys* with their integers in digits; one that is none stays as it is."""
     schemas = {shard: world.schema(shard) for shard in {key.shard for key in keys}}
     return [replace(key, key=_in_digits(table, key, schemas[key.shard])) for key in keys]
@@ -84,7 +84,7 @@ def _digits(schema: TableSchema, name: str, text: str | None) -> str | None:
 Suspect = tuple[Shard, int]
 
 
-class Fate(StrEnum):
+class SuspectState(StrEnum):
     """What became of a suspect; the last three are findings."""
 
     CLEARED = "cleared"
@@ -94,7 +94,7 @@ class Fate(StrEnum):
     DOUBLED = "doubled"
 
 
-WRONG = (Fate.MISSING, Fate.EXTRA, Fate.DOUBLED)
+WRONG = (SuspectState.MISSING, SuspectState.EXTRA, SuspectState.DOUBLED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class SuspectReading:
     def dumps(self) -> dict[str, Any]:
         """As JSON values, for a check's memory."""
         return {
-            "suspects": dumps(self.suspects),
+            "suspects": dump_suspects(self.suspects),
             "before": list(self.before),
             "landed": self.landed,
             "ended": self.ended.isoformat(),
@@ -124,29 +124,31 @@ class SuspectReading:
     def loads(cls, raw: Mapping[str, Any], table: Table) -> "SuspectReading":
         """Read back what :meth:`dumps` wrote; shards that are gone are left out."""
         before = dict(zip(map(tuple, raw["suspects"]), raw["before"], strict=True))
-        kept = loads(raw["suspects"], table)
-        counts = tuple(before[name(shard), id_] for shard, id_ in kept)
+        kept = load_suspects(raw["suspects"], table)
+        counts = tuple(before[shard_name(shard), id_] for shard, id_ in kept)
         ended = datetime.fromisoformat(raw["ended"])
         return cls(kept, counts, raw["landed"], ended, raw["tries"])
 
 
-def dumps(suspects: Iterable[Suspect]) -> list[list[str | int]]:
+def dump_suspects(suspects: Iterable[Suspect]) -> list[list[str | int]]:
     """Suspects as JSON values."""
-    return [[name(shard), id_] for shard, id_ in suspects]
+    return [[shard_name(shard), id_] for shard, id_ in suspects]
 
 
-def loads(raw: Iterable[Sequence[Any]], table: Table) -> tuple[Suspect, ...]:
+def load_suspects(raw: Iterable[Sequence[Any]], table: Table) -> tuple[Suspect, ...]:
     """Read back what :func:`dumps` wrote; shards that are gone are left out."""
-    shards = {name(shard): shard for shard in table.shards}
+    shards = {shard_name(shard): shard for shard in table.shards}
     return tuple((shards[own], id_) for own, id_ in raw if own in shards)
 
 
-def name(shard: Shard) -> str:
+def shard_name(shard: Shard) -> str:
     """The shard as people and marks spell it: ``source/database.table``."""
     return str(shard)
 
 
-def look(table: Table, world: World, suspects: Iterable[Suspect], tries: int = 0) -> SuspectReading:
+def read_suspects(
+    table: Table, world: World, suspects: Iterable[Suspect], tries: int = 0
+) -> SuspectReading:
     """Read the suspects at their source."""
     ordered = tuple(sorted(set(suspects)))
     landed = world.landed_batch()
@@ -155,40 +157,41 @@ def look(table: Table, world: World, suspects: Iterable[Suspect], tries: int = 0
     return SuspectReading(ordered, before, landed, world.clock(), tries)
 
 
-def fates(table: Table, world: World, seen: SuspectReading) -> tuple[Fate, ...]:
+def judge_suspects(table: Table, world: World, seen: SuspectReading) -> tuple[SuspectState, ...]:
     """What became of each suspect, in order; only for a mirror that has come past *seen*."""
     before = dict(zip(seen.suspects, seen.before, strict=True))
     there = _counted(table, seen.suspects, lambda _: world.mirror(table))
     differ = [suspect for suspect in seen.suspects if before[suspect] != there[suspect]]
     if not differ:
-        return (Fate.CLEARED,) * len(seen.suspects)
+        return (SuspectState.CLEARED,) * len(seen.suspects)
     touched = _touched(table, world, differ, seen.landed)
     after = _at_source(table, world, differ)
     became = {
-        one: fate(before[one], there[one], after[one], touched=one in touched) for one in differ
+        one: judge_suspect(before[one], there[one], after[one], touched=one in touched)
+        for one in differ
     }
-    return tuple(became.get(suspect, Fate.CLEARED) for suspect in seen.suspects)
+    return tuple(became.get(suspect, SuspectState.CLEARED) for suspect in seen.suspects)
 
 
-def fate(before: int, there: int, after: int, *, touched: bool) -> Fate:
+def judge_suspect(before: int, there: int, after: int, *, touched: bool) -> SuspectState:
     """Rule on one id: rows at the source, in a mirror that came past that, at the source since.
 
     *touched* says that a change of it has landed since the first reading.
     """
     if there == before:
-        return Fate.CLEARED
+        return SuspectState.CLEARED
     if touched or after != before:
-        return Fate.MOVING
+        return SuspectState.MOVING
     if there < before:
-        return Fate.MISSING
-    return Fate.DOUBLED if before else Fate.EXTRA
+        return SuspectState.MISSING
+    return SuspectState.DOUBLED if before else SuspectState.EXTRA
 
 
 def _touched(
     table: Table, world: World, suspects: Sequence[Suspect], after: int
 ) -> frozenset[Suspect]:
     """Those of which a change landed in a batch above *after*, under any spelling of their key."""
-    asked = [(one, key) for one in suspects for key in in_log(table, world, *one)]
+    asked = [(one, key) for one in suspects for key in keys_in_log(table, world, *one)]
     found = world.log().touched(table, [(shard, key) for (shard, _), key in asked], after)
     return frozenset(one for (one, _), yes in zip(asked, found, strict=True) if yes)
 
@@ -284,14 +287,14 @@ OpenRanges = Mapping[str, tuple[OpenRange, ...]]
 """By shard name, the one that is counted next first."""
 
 
-def dumps_open(ranges: OpenRanges) -> dict[str, list[list[int]]]:
+def dump_open_ranges(ranges: OpenRanges) -> dict[str, list[list[int]]]:
     """Open ranges as JSON values."""
     return {own: [[*one.span, one.rows] for one in many] for own, many in ranges.items() if many}
 
 
-def loads_open(raw: Mapping[str, Any], table: Table) -> dict[str, tuple[OpenRange, ...]]:
+def load_open_ranges(raw: Mapping[str, Any], table: Table) -> dict[str, tuple[OpenRange, ...]]:
     """Read back what :func:`dumps_open` wrote; shards that no longer exist are left out."""
-    shards = {name(shard) for shard in table.shards}
+    shards = {shard_name(shard) for shard in table.shards}
     return {
         own: tuple(OpenRange((low, high), rows) for low, high, rows in many)
         for own, many in raw.items()
@@ -304,7 +307,9 @@ def rows_in(ranges: OpenRanges) -> int:
     return sum(one.rows for many in ranges.values() for one in many)
 
 
-def uncounted(ranges: OpenRanges, counted: CountedRanges) -> dict[str, tuple[OpenRange, ...]]:
+def uncounted_ranges(
+    ranges: OpenRanges, counted: CountedRanges
+) -> dict[str, tuple[OpenRange, ...]]:
     """Those of *ranges* that this cycle did not count whole.
 
     A range that was due and was too large to be counted comes back as its two halves.
@@ -326,7 +331,7 @@ def differing_ranges(
     wide: Mapping[Shard, Sequence[Mismatch]], left: OpenRanges
 ) -> dict[str, tuple[OpenRange, ...]]:
     """What is open after a cycle: what it did not count, and then what it found to differ."""
-    found = {name(shard): many for shard, many in wide.items()}
+    found = {shard_name(shard): many for shard, many in wide.items()}
     return {
         own: _coarser(
             (
@@ -369,7 +374,7 @@ def _coarser(ranges: tuple[OpenRange, ...]) -> tuple[OpenRange, ...]:
     return ranges
 
 
-def count(
+def count_ranges(
     table: Table,
     world: World,
     pace: Pace,
@@ -383,7 +388,7 @@ def count(
     counts: dict[str, tuple[int, ...]] = {}
     moved: dict[str, int] = {}
     for shard in table.shards:
-        own = name(shard)
+        own = shard_name(shard)
         asked = _Asked(world.source(shard.source), shard, _column(table))
         more = () if pace.failed else again.get(own, ())
         choice, counts[own] = _counted_ranges(
@@ -393,24 +398,24 @@ def count(
     return CountedRanges(world.clock(), ranges, counts, moved)
 
 
-def compared(
+def compare_ranges(
     table: Table, world: World, counted: CountedRanges
 ) -> dict[Shard, tuple[Mismatch, ...]]:
     """Ranges whose counts differ, of each shard that has one and is still there."""
     mirror = world.mirror(table)
     wide: dict[Shard, tuple[Mismatch, ...]] = {}
     for shard in table.shards:
-        ranges = counted.ranges.get(name(shard), ())
+        ranges = counted.ranges.get(shard_name(shard), ())
         if not ranges:
             continue
         there = mirror.count_ids(shard, _column(table), ranges)
-        found = mismatches(ranges, counted.counts[name(shard)], there)
+        found = find_mismatches(ranges, counted.counts[shard_name(shard)], there)
         if found:
             wide[shard] = found
     return wide
 
 
-def suspects_in(
+def find_suspects(
     table: Table, world: World, wide: Mapping[Shard, Sequence[Mismatch]], *, leaf: int, most: int
 ) -> Suspicion:
     """Ids the two sides do not hold alike now, found by halving; both sides are read anew."""
@@ -426,7 +431,7 @@ def suspects_in(
             here = source.count_ids(shard, column, ranges)
             return here, mirror.count_ids(shard, column, ranges)
 
-        narrow = narrowed(found, both, leaf=leaf, breadth=BREADTH)
+        narrow = narrow_mismatches(found, both, leaf=leaf, breadth=BREADTH)
         whole = whole and narrow.whole
         for span in narrow.spans:
             if len(ids) >= most:
@@ -435,7 +440,7 @@ def suspects_in(
             here = source.ids(shard, column, span, limit)
             there = mirror.ids(shard, column, span, limit)
             whole = whole and max(len(here), len(there)) < limit
-            ids += [(shard, id_) for id_ in differing(here, there, limit)]
+            ids += [(shard, id_) for id_ in differing_ids(here, there, limit)]
     return Suspicion(frozenset(ids[:most]), whole and len(ids) <= most)
 
 
@@ -464,10 +469,12 @@ def _counted_ranges(
     if low is None or high is None:  # empty: any row of the mirror is one too many
         choice = Choice(tuple(sorted({(FLOOR, CEILING), *more})), 0)
         return choice, asked.counts(choice.ranges)
-    dense = width(0, 0, 1, pace.block_rows)
-    size = max(width(low, high, rows, pace.block_rows) // NARROWER**pace.failed, dense)
+    dense = block_width(0, 0, 1, pace.block_rows)
+    size = max(block_width(low, high, rows, pace.block_rows) // NARROWER**pace.failed, dense)
     while True:
-        chosen = choose(low, high, size, cursor=cursor, newest=pace.newest, rotating=pace.rotating)
+        chosen = choose_blocks(
+            low, high, size, cursor=cursor, newest=pace.newest, rotating=pace.rotating
+        )
         choice = Choice(tuple(sorted({*chosen.ranges, *more})), chosen.cursor)
         try:
             return choice, asked.counts(choice.ranges)
@@ -482,8 +489,16 @@ def _column(table: Table) -> str:
 
 
 MOST_KEYS = 20
-_CODES = {Fate.MISSING: "missing_rows", Fate.EXTRA: "extra_rows", Fate.DOUBLED: "doubled_rows"}
-_WORDS = {Fate.MISSING: "missing", Fate.EXTRA: "extra", Fate.DOUBLED: "doubled"}
+_CODES = {
+    SuspectState.MISSING: "missing_rows",
+    SuspectState.EXTRA: "extra_rows",
+    SuspectState.DOUBLED: "doubled_rows",
+}
+_WORDS = {
+    SuspectState.MISSING: "missing",
+    SuspectState.EXTRA: "extra",
+    SuspectState.DOUBLED: "doubled",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,7 +512,7 @@ class Differences:
 
     as_of: tuple[Fence, ...]
     looked: str
-    found: tuple[tuple[Suspect, Fate], ...] = ()
+    found: tuple[tuple[Suspect, SuspectState], ...] = ()
     moving: int = 0
     more: int = 0
     ended: datetime | None = None
@@ -508,7 +523,7 @@ class Differences:
         return float(len(self.found) + self.more)
 
 
-def ruled(reading: Differences) -> Ruling:
+def rule_differences(reading: Differences) -> Ruling:
     """FAIL for anything confirmed, UNKNOWN for what would not stand still, else PASS."""
     if reading.found:
         keys = tuple(_keys(reading))
@@ -527,7 +542,7 @@ def ruled(reading: Differences) -> Ruling:
     return Ruling(Outcome.PASS, reading.looked)
 
 
-def _told(reading: Differences, fate: Fate) -> str:
+def _told(reading: Differences, fate: SuspectState) -> str:
     own = [suspect for suspect, each in reading.found if each is fate]
     shown = ", ".join(list(_spelled(own))[:3])
     rest = ", ..." if len(list(_spelled(own))) > 3 else ""
@@ -543,8 +558,8 @@ def _keys(reading: Differences) -> Iterator[str]:
 def _spelled(suspects: Sequence[Suspect]) -> Iterator[str]:
     """Ids by shard, runs of consecutive ones as ``first-last``: ``shop/shop_00.orders:17-29``."""
     for shard in sorted({shard for shard, _ in suspects}):
-        for first, last in spans(sorted(id_ for own, id_ in suspects if own == shard)):
-            yield f"{name(shard)}:{first}" + (f"-{last}" if last > first else "")
+        for first, last in id_runs(sorted(id_ for own, id_ in suspects if own == shard)):
+            yield f"{shard_name(shard)}:{first}" + (f"-{last}" if last > first else "")
 
 
 Fences = tuple[Fence, ...]
@@ -557,7 +572,7 @@ def fences_after(table: Table, world: World, instant: datetime) -> Fences | None
     return known if len(known) == len(found) else None
 
 
-def passed(
+def await_fences(
     table: Table, world: World, instant: datetime, patience: timedelta
 ) -> Fences | NotYet | Undecided:
     """The fences after *instant*, once the mirror has reached them all.

@@ -75,7 +75,7 @@ def span_of(day: date, kind: pa.DataType, zone: ZoneInfo, wall: ZoneInfo) -> Tim
     return first, until
 
 
-def place(moment: Moment, spans: Sequence[TimeSpan]) -> int | None:
+def find_span(moment: Moment, spans: Sequence[TimeSpan]) -> int | None:
     """The number of the span that holds *moment*; None if none does."""
     return next((n for n, (first, until) in enumerate(spans) if first <= moment < until), None)
 
@@ -177,9 +177,7 @@ class DayDifference:
         return f"{self.shard}:{self.column}={self.day}"
 
 
-def at_source(
-    table: Table, world: World, question: DayQuestion, days: Sequence[date]
-) -> DayTallies:
+def sum_days(table: Table, world: World, question: DayQuestion, days: Sequence[date]) -> DayTallies:
     """Add the days up at every shard's source, each in one snapshot for each column."""
     landed = world.landed_batch()
     counted: dict[str, dict[str, tuple[RangeAggregate, ...]]] = {}
@@ -195,7 +193,7 @@ def at_source(
     return DayTallies(tuple(days), world.clock(), landed, counted)
 
 
-def differences(
+def find_differences(
     table: Table, world: World, question: DayQuestion, seen: DayTallies
 ) -> tuple[DayDifference, ...]:
     """Days that differ in a mirror that has come past *seen*; shards that are gone are left out."""
@@ -234,7 +232,7 @@ def _alike(
     yield from ((column, asked, shards) for (column, asked), shards in found.items())
 
 
-def narrowed(
+def narrow_difference(
     table: Table, world: World, question: DayQuestion, one: DayDifference
 ) -> TimeSpan | None:
     """A second of the day in which both sides differ now; None where they do not, or for dates."""
@@ -306,7 +304,7 @@ def _days(
     if _UNREAD in (before, after):
         return {None}
     told = [value for value in (before, after) if value is not None]
-    places = (place(value, spans) for value in told)
+    places = (find_span(value, spans) for value in told)
     found: set[date | None] = {days[n] for n in places if n is not None}
     return found | {None} if before is None and one.op != Op.CREATE else found
 

@@ -48,19 +48,19 @@ UNKNOWN_ORDERING = SourceOrdering(Ordering.OFFSET)
 """Of a source that is in no config: nothing is accepted."""
 
 
-def weakest(table: Table, known: Mapping[str, SourceOrdering]) -> Ordering:
+def weakest_ordering(table: Table, known: Mapping[str, SourceOrdering]) -> Ordering:
     """The weakest order that changes of *table* have."""
     own = (known.get(source, UNKNOWN_ORDERING).ordering for source in table.sources)
     return min(own, key=lambda one: one.strength, default=Ordering.LOG)
 
 
-def accepted(table: Table, known: Mapping[str, SourceOrdering]) -> Ordering:
+def accepted_ordering(table: Table, known: Mapping[str, SourceOrdering]) -> Ordering:
     """The weakest order that an answer of *table* may rest on, also one that was given before."""
     own = (known.get(source, UNKNOWN_ORDERING).weakest for source in table.sources)
     return min(own, key=lambda one: one.strength, default=Ordering.LOG)
 
 
-def unaccepted(table: Table, known: Mapping[str, SourceOrdering]) -> tuple[Reason, ...]:
+def unaccepted_reasons(table: Table, known: Mapping[str, SourceOrdering]) -> tuple[Reason, ...]:
     """Why *table* is not READY by the order of its changes; nobody can waive it but the config."""
     found = []
     for source in table.sources:
@@ -72,7 +72,9 @@ def unaccepted(table: Table, known: Mapping[str, SourceOrdering]) -> tuple[Reaso
     return tuple(found)
 
 
-def partitions(known: Mapping[str, SourceOrdering], landed: Iterable[str]) -> Mapping[str, int]:
+def partition_counts(
+    known: Mapping[str, SourceOrdering], landed: Iterable[str]
+) -> Mapping[str, int]:
     """From how many partitions changes of each source come that go by offsets.
 
     *landed* are the names of all partitions that anything was landed from, ``topic:number``.
@@ -87,7 +89,7 @@ def partitions(known: Mapping[str, SourceOrdering], landed: Iterable[str]) -> Ma
     }
 
 
-def scattered(table: Table, counts: Mapping[str, int]) -> tuple[Reason, ...]:
+def scattered_reasons(table: Table, counts: Mapping[str, int]) -> tuple[Reason, ...]:
     """Why offsets do not order changes of *table*: they were counted in several partitions."""
     return tuple(
         Reason(
@@ -100,13 +102,13 @@ def scattered(table: Table, counts: Mapping[str, int]) -> tuple[Reason, ...]:
     )
 
 
-def promises(table: Table, known: Mapping[str, SourceOrdering]) -> tuple[str, ...]:
+def collector_promises(table: Table, known: Mapping[str, SourceOrdering]) -> tuple[str, ...]:
     """What is believed of the collectors of *table* that nobody can ask, each source once."""
     told = ((name, known.get(name, UNKNOWN_ORDERING).rests_on) for name in table.sources)
     return tuple(f"source {name}: {rests_on}" for name, rests_on in told if rests_on)
 
 
-def weaker_proof(ordering: Ordering, promised: Iterable[str] = ()) -> tuple[Reason, ...]:
+def weaker_proof_reasons(ordering: Ordering, promised: Iterable[str] = ()) -> tuple[Reason, ...]:
     """What a yes says that rests on less than places in the log, or on what is *promised*."""
     texts = [f"what has arrived is known by {one}" for one in promised]
     if ordering is not Ordering.LOG:

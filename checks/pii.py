@@ -119,7 +119,7 @@ def require_regions(regions: Iterable[str]) -> None:
             raise ConfigError(f"regions: {one!r} is none; write two capitals of ISO 3166, as CN")
 
 
-def told(
+def find_kinds(
     values: Sequence[str], identities: Iterable[str], regions: Iterable[str]
 ) -> list[KindHeld]:
     """Every kind that *values* of one column hold for sure, in the order of the module.
@@ -165,10 +165,10 @@ def _beyond_chance(
     candidates = [numbers for one in values if (numbers := list(filter(alike, form.findall(one))))]
     good = sum(any(map(valid, numbers)) for numbers in candidates)
     asked = sum(map(len, candidates))
-    return good if good and tail(asked, good, chance) < SURE else 0
+    return good if good and binomial_tail(asked, good, chance) < SURE else 0
 
 
-def tail(tries: int, hits: int, chance: float) -> float:
+def binomial_tail(tries: int, hits: int, chance: float) -> float:
     """P(X >= *hits*) for X binomial with *tries* and *chance*, which is below 1."""
     return sum(exp(_log_term(tries, one, chance)) for one in range(hits, tries + 1))
 

@@ -33,7 +33,7 @@ from pipeline.lags.samples import LandedBatch, MirrorPosition, Samples, ahead, f
 from pipeline.model import Fence, Missing, Order, Shard, Stage, Table, TopicPartition
 
 
-def imageless(
+def missing_image_reasons(
     table: Table,
     cut: datetime,
     samples: Samples,
@@ -62,7 +62,9 @@ def imageless(
                 yield Reason("image_misplaced", text)
 
 
-def doubted(cut: datetime, samples: Samples, bad_until: Mapping[str, datetime]) -> Iterator[Reason]:
+def doubtful_image_reasons(
+    cut: datetime, samples: Samples, bad_until: Mapping[str, datetime]
+) -> Iterator[Reason]:
     """Why an image that nobody was told of may lack rows: a check failed when it was there already.
 
     *bad_until*: gating check -> until when its last FAIL stood.  What put that right went into the
@@ -140,7 +142,7 @@ def prove(table: Table, stage: Stage, cut: datetime, samples: Samples, now: date
         return landed
     if stage is Stage.IMAGE:
         reasons = tuple(one for one in landed.reasons if one.code in UNWRITTEN) or tuple(
-            imageless(table, cut, samples, standing, mark.value, now=now)
+            missing_image_reasons(table, cut, samples, standing, mark.value, now=now)
         )
         return Proof(not reasons, reasons, image_evidence(evidence, standing, cut, mark.value))
     reasons = landed.reasons or _unapplied(table, evidence, cut, samples, standing)
@@ -169,7 +171,7 @@ def _landing(table: Table, cut: datetime, samples: Samples, now: datetime) -> Pr
     return Proof(not reasons, reasons, evidence)
 
 
-def landed_to(mark: Checkpoint, topics: frozenset[str]) -> Mapping[str, int]:
+def landed_offsets(mark: Checkpoint, topics: frozenset[str]) -> Mapping[str, int]:
     """W in the partitions of *topics*, ``topic:partition`` -> offset; in all, if it names none."""
     if not topics:
         return {name: end.offset for name, end in mark.offsets.items()}
@@ -294,7 +296,7 @@ def _evidence(landed: Evidence, standing: MirrorPosition) -> Evidence:
 CODE = "sent_again"
 
 
-def sent_again(table: Table, stage: Stage, samples: Samples) -> tuple[Reason, ...]:
+def resent_reasons(table: Table, stage: Stage, samples: Samples) -> tuple[Reason, ...]:
     """Why older rows may stand in *table* now; also of what a certificate was given for."""
     behind = _behind(table, stage, samples)
     return tuple(
@@ -304,7 +306,7 @@ def sent_again(table: Table, stage: Stage, samples: Samples) -> tuple[Reason, ..
     )
 
 
-def unconfirmed(table: Table, stage: Stage, samples: Samples) -> tuple[Reason, ...]:
+def unconfirmed_reasons(table: Table, stage: Stage, samples: Samples) -> tuple[Reason, ...]:
     """Why nobody knows yet whether what the mirror holds was sent again."""
     applied = _applied(stage, samples)
     late = "no heartbeat has come yet behind all that was listed with"

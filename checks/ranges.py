@@ -42,7 +42,7 @@ class Choice:
     cursor: int
 
 
-def width(low: int, high: int, rows: int, target: int) -> int:
+def block_width(low: int, high: int, rows: int, target: int) -> int:
     """Width of a block: the power of two that holds about *target* of *rows* ids in low..high.
 
     Only the cost depends on it, never the answer; ids may be as sparse as they like.
@@ -51,7 +51,9 @@ def width(low: int, high: int, rows: int, target: int) -> int:
     return 1 << max(share, target, 1).bit_length() - 1
 
 
-def choose(low: int, high: int, size: int, *, cursor: int, newest: int, rotating: int) -> Choice:
+def choose_blocks(
+    low: int, high: int, size: int, *, cursor: int, newest: int, rotating: int
+) -> Choice:
     """The *newest* blocks of width *size*, *rotating* older ones below *cursor*, and both edges.
 
     The edges reach to the ends of the type, so rows outside the source's low..high are counted.
@@ -70,7 +72,7 @@ def choose(low: int, high: int, size: int, *, cursor: int, newest: int, rotating
     return Choice(ranges, old[-1] * size if old else 0)
 
 
-def mismatches(
+def find_mismatches(
     ranges: Sequence[Range], source: Sequence[int], mirror: Sequence[int]
 ) -> tuple[Mismatch, ...]:
     """The ranges whose counts differ, either way."""
@@ -78,7 +80,9 @@ def mismatches(
     return tuple(Mismatch(span, one, other) for span, one, other in rows if one != other)
 
 
-def narrowed(wide: Sequence[Mismatch], counts: Counts, *, leaf: int, breadth: int) -> Narrowed:
+def narrow_mismatches(
+    wide: Sequence[Mismatch], counts: Counts, *, leaf: int, breadth: int
+) -> Narrowed:
     """Halve mismatching ranges until each is small; *breadth* of them at most, the lowest.
 
     Small is one with at most *leaf* rows, or with rows on one side alone: all of them differ.
@@ -92,11 +96,11 @@ def narrowed(wide: Sequence[Mismatch], counts: Counts, *, leaf: int, breadth: in
         room = max(breadth - len(leaves), 0)
         whole = whole and len(left) <= room
         halves = [half for each in left[:room] for half in _halves(each.span)]
-        left = list(mismatches(halves, *counts(halves))) if halves else []
+        left = list(find_mismatches(halves, *counts(halves))) if halves else []
     return Narrowed(tuple(sorted(leaves[:breadth])), whole and len(leaves) <= breadth)
 
 
-def differing(source: Sequence[int], mirror: Sequence[int], limit: int) -> tuple[int, ...]:
+def differing_ids(source: Sequence[int], mirror: Sequence[int], limit: int) -> tuple[int, ...]:
     """Ids that the two ascending lists hold a different number of times, ascending.
 
     A list as long as *limit* may have been cut off: nothing past its end is compared, and its last
@@ -114,7 +118,7 @@ def differing(source: Sequence[int], mirror: Sequence[int], limit: int) -> tuple
     return tuple(key for key in ids if key < end or (key == end and sure))
 
 
-def spans(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+def id_runs(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Runs of consecutive ids in an ascending sequence, as (first, last), both included."""
     first = last = None
     for key in ids:

@@ -13,11 +13,26 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from checks.blocks import Inputs, blocks, closed, loss_checks, unchecked, undecided, unlogged
+from checks.blocks import (
+    Inputs,
+    find_blocks,
+    loss_checks,
+    pause_reasons,
+    unchecked_reasons,
+    undecided_checks,
+    unlogged_reasons,
+)
 from checks.certificate import Certificate, Evidence, certify
 from checks.model import Outcome, Reason
-from checks.ordering import weaker_proof
-from checks.proof import Proof, doubted, landed_to, prove, sent_again, unconfirmed
+from checks.ordering import weaker_proof_reasons
+from checks.proof import (
+    Proof,
+    doubtful_image_reasons,
+    landed_offsets,
+    prove,
+    resent_reasons,
+    unconfirmed_reasons,
+)
 from pipeline.lags.lag import Lags
 from pipeline.model import Missing, Stage
 
@@ -145,20 +160,20 @@ def assess(
     """
     now, proof, summed = inputs.lags.at, *_by_both(question, inputs, policy)
     state, reasons = _ruled(question, inputs, policy, summed, proof)
-    unknown = undecided(inputs, policy.gating)
+    unknown = undecided_checks(inputs, policy.gating)
     accepted = certificate is not None and _is_accepted(certificate, inputs, policy)
     if certificate and certificate.revoked is None and accepted:
         state, reasons = _answered(certificate, _strange(question, inputs), reasons)
-        if again := sent_again(inputs.table, question.stage, inputs.samples):
+        if again := resent_reasons(inputs.table, question.stage, inputs.samples):
             state, reasons = ReadinessState.NOT_READY, again
     elif state is ReadinessState.READY and not _told_wrong(certificate, proof.evidence):
         certificate = _certificate(question, inputs, proof.evidence, unknown)
     elif certificate and certificate.revoked is not None:
         state, reasons = ReadinessState.REVOKED, (Reason("revoked", certificate.why), *reasons)
     if state is ReadinessState.READY and certificate is not None:
-        reasons = (*reasons, *weaker_proof(certificate.evidence.ordering, inputs.promises))
+        reasons = (*reasons, *weaker_proof_reasons(certificate.evidence.ordering, inputs.promises))
         if inputs.verdicts:  # before the first there is nothing to say of them
-            reasons = (*reasons, *unchecked(inputs, policy.gating))
+            reasons = (*reasons, *unchecked_reasons(inputs, policy.gating))
     since = (disagreeing or now) if _contradict(inputs, summed, proof) else None
     if since and now - since >= policy.disagreement:
         reasons = (*reasons, _disagreement(summed, since))
@@ -168,7 +183,7 @@ def assess(
     )
 
 
-def passing(question: Question, inputs: Inputs, policy: ReadinessPolicy) -> Readiness:
+def answer_for_display(question: Question, inputs: Inputs, policy: ReadinessPolicy) -> Readiness:
     """Answer *question* for the eye alone: no certificate is issued, and none is looked for."""
     proof, summed = _by_both(question, inputs, policy)
     ruled = _ruled(question, inputs, policy, summed, proof)
@@ -198,7 +213,7 @@ def _told(
         eta=summed.eta if state is ReadinessState.NOT_READY else None,
         certificate=certificate,
         disagreeing=disagreeing,
-        unknown=undecided(inputs, policy.gating),
+        unknown=undecided_checks(inputs, policy.gating),
         copy=question.copy,
     )
 
@@ -216,8 +231,8 @@ def _ruled(
     both: tuple[Sum | Proof, ...] = (summed, proof)
     asked = {Rule.SUM: both[:1], Rule.PROOF: both[1:], Rule.BOTH: both}[policy.rule]
     reasons = tuple(reason for one in asked for reason in one.reasons)
-    paused = closed(inputs.pause, question.stage, question.cut)
-    blocked = (*paused, *blocks(inputs, policy.gating))
+    paused = pause_reasons(inputs.pause, question.stage, question.cut)
+    blocked = (*paused, *find_blocks(inputs, policy.gating))
     if blocked:
         return ReadinessState.BLOCKED, (*blocked, *reasons)
     if inputs.clocks:
@@ -229,7 +244,7 @@ def _ruled(
     if lacks := (*_lacks(question, inputs, policy), *_sent_again(question, inputs)):
         return ReadinessState.NOT_READY, lacks
     needed = policy.checks is CheckNeed.REQUIRED
-    lacking = unchecked(inputs, policy.gating) if needed else ()
+    lacking = unchecked_reasons(inputs, policy.gating) if needed else ()
     doubts = (*inputs.weak_order, *_unlisted(inputs), *_unlogged(inputs), *lacking)
     return (ReadinessState.UNKNOWN, doubts) if doubts else (ReadinessState.READY, ())
 
@@ -271,7 +286,7 @@ def _strange(question: Question, inputs: Inputs) -> tuple[Reason, ...]:
     """
     if question.stage is not Stage.MIRROR:
         return ()  # an image is a version from before
-    found = blocks(inputs, frozenset())
+    found = find_blocks(inputs, frozenset())
     return tuple(reason for reason in found if reason.code == FOREIGN_WRITE)
 
 
@@ -282,7 +297,7 @@ def _unlisted(inputs: Inputs) -> tuple[Reason, ...]:
 
 def _unlogged(inputs: Inputs) -> tuple[Reason, ...]:
     """What lags and proof cannot see, since no log shows it, or whether there is such a thing."""
-    told = unlogged(inputs.table, inputs.unproven)
+    told = unlogged_reasons(inputs.table, inputs.unproven)
     return tuple(reason for reason in told if reason.id not in inputs.waived)
 
 
@@ -292,7 +307,7 @@ def _certificate(
     mark = inputs.samples.checkpoint
     if evidence is None or isinstance(mark, Missing):
         return None
-    offsets = landed_to(mark.value, inputs.topics)
+    offsets = landed_offsets(mark.value, inputs.topics)
     ordering, copy = inputs.ordering, question.copy
     evidence = replace(evidence, offsets=offsets, ordering=ordering, copy=copy)
     return certify(
@@ -312,7 +327,7 @@ def _lacks(question: Question, inputs: Inputs, policy: ReadinessPolicy) -> tuple
     """
     gating = {check: at for check, at in inputs.bad_until.items() if check in policy.gating}
     if question.stage is Stage.IMAGE:
-        return tuple(doubted(question.cut, inputs.samples, gating))
+        return tuple(doubtful_image_reasons(question.cut, inputs.samples, gating))
     mirror = inputs.samples.mirror
     if question.stage is Stage.LANDED or isinstance(mirror, Missing):
         return ()
@@ -327,7 +342,7 @@ def _lacks(question: Question, inputs: Inputs, policy: ReadinessPolicy) -> tuple
 def _sent_again(question: Question, inputs: Inputs) -> tuple[Reason, ...]:
     """Why rows may stand that are older than the cut, though all before it has landed."""
     table, stage, samples = inputs.table, question.stage, inputs.samples
-    return (*sent_again(table, stage, samples), *unconfirmed(table, stage, samples))
+    return (*resent_reasons(table, stage, samples), *unconfirmed_reasons(table, stage, samples))
 
 
 def _certified(certificate: Certificate) -> Reason:

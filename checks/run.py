@@ -82,12 +82,12 @@ class Check:
     table: Table
 
 
-def known() -> tuple[str, ...]:
+def probe_names() -> tuple[str, ...]:
     """Names of all probes, sorted: the files of checks/probes."""
     return plugins.list_keys(probes, "PROBE")
 
 
-def find(name: str) -> type[Probe[Any]]:
+def find_probe(name: str) -> type[Probe[Any]]:
     """The probe class of that name; ConfigError if there is none."""
     return cast("type[Probe[Any]]", plugins.find_class(probes, "PROBE", name))
 
@@ -97,7 +97,7 @@ def is_whole(name: str) -> bool:
 
     Only such a PASS spares older certificates from a later FAIL.
     """
-    return bool(getattr(find(name), "whole", False))
+    return bool(getattr(find_probe(name), "whole", False))
 
 
 def kind_of(probe: Probe[Any] | type[Probe[Any]]) -> FailKind:

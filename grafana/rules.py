@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from alerts.causes import KINDS, OF_PROBES
 from alerts.model import AlertKind, Severity
-from checks.run import find, kind_of, known
+from checks.run import find_probe, kind_of, probe_names
 from grafana.rule import Alert, Recording
 from monitor.web import metrics as im
 from monitor.web import metrics as m
@@ -174,7 +174,7 @@ def _of_kind(kind: AlertKind, severity: Severity, hold: str, summary: str) -> Al
 
     One that says otherwise alerts as it says by Sluice's own channels.
     """
-    kinds = {**{name: OF_PROBES[kind_of(find(name))] for name in known()}, **KINDS}
+    kinds = {**{name: OF_PROBES[kind_of(find_probe(name))] for name in probe_names()}, **KINDS}
     named = "|".join(sorted(name for name, one in kinds.items() if one is kind))
     others = "|".join(sorted(name for name, one in kinds.items() if one is not kind))
     which = f'check!~"{others}"' if kind is AlertKind.SUSPECT else f'check=~"{named}"'

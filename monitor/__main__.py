@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from monitor import commands
-from monitor.messages import nearest, say
+from monitor.messages import did_you_mean, say
 from pipeline.errors import SluiceError
 
 USAGE = 2
@@ -55,7 +55,7 @@ class Verbs(click.Group):
         """The verb that *args* begin with; an unknown one is reported with the known ones."""
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
-            ctx.fail(f"no verb {args[0]!r}; {nearest(args[0], known)}")
+            ctx.fail(f"no verb {args[0]!r}; {did_you_mean(args[0], known)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

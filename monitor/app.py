@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from alerts.delivery import Delivery
 from checks.run import looks_back
 from monitor.board import CurrentBoard
-from monitor.clients import LakeClient, error_table
+from monitor.clients import LakeClient, open_error_table
 from monitor.config.model import Config
 from monitor.copying import Copies
 from monitor.cycle import Cycle
@@ -24,10 +24,10 @@ from monitor.jobs import JobHandlers, jobs
 from monitor.lane_driver import LaneDriver
 from monitor.observe.probing import Probing
 from monitor.observe.service_state import ServiceState
-from monitor.observe.system_checks import Disks, StalledRound, places
-from monitor.observe.tables import WantedTables
+from monitor.observe.system_checks import Disks, StalledRound, disk_paths
+from monitor.observe.tables import MergeDemand
 from monitor.observers import LOOK_AGE, Observers
-from monitor.runtime import RightOfWay, current_run, look_through, utc_now
+from monitor.runtime import RequestPriority, collect_garbage, current_run, utc_now
 from monitor.schedule import Schedule
 from monitor.spark.supervisor import COMMAND
 from monitor.store.store import ServiceStore
@@ -51,8 +51,8 @@ class App:
         config, store, clock = self.config, self.store, self.clock
         self.settings = config.settings  # the config makes new ones each time
         self.stopping, self.started = threading.Event(), clock()
-        self.current, self.way = CurrentBoard(), RightOfWay()
-        self.lake, self.wanted = LakeClient.of(config), WantedTables(clock)
+        self.current, self.way = CurrentBoard(), RequestPriority()
+        self.lake, self.wanted = LakeClient.of(config), MergeDemand(clock)
         self.copies = Copies(self.settings, config.copied)
         self.observers = Observers(config, store, self.lake, clock, self.copies.positions)
         self.copies.add_jobs(
@@ -92,7 +92,7 @@ class App:
         return application(
             ApiParts(
                 *(gate, self.current, self.store, self.clock, stopping, access, self.way, rows),
-                errors=error_table(self.config, self.lake),
+                errors=open_error_table(self.config, self.lake),
                 links=self.lake.links,
                 arrivals=self.arrivals,
             )
@@ -126,7 +126,7 @@ class App:
         try:
             self.store.prune(self.clock(), looked_back_on)
         finally:
-            look_through()
+            collect_garbage()
 
     def _cycle(self) -> Cycle:
         config, observers, driver = self.config, self.observers, self.driver
@@ -141,7 +141,7 @@ class App:
             observers.census.rows,
             copies=self.copies.ailments,
             brokers=observers.retention.trouble,
-            disks=Disks(places(config.store, config.lake), config.disks).look,
+            disks=Disks(disk_paths(config.store, config.lake), config.disks).look,
         )
         return Cycle(
             watcher=observers.watcher,

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from monitor.clients import Schemas
+from monitor.clients import LandedSchemas
 from monitor.config.model import Config
-from monitor.messages import alike
+from monitor.messages import similar_names
 from pipeline.apply.archive_backtest import ArchiveBacktest, BacktestDay
 from pipeline.archive import ArchiveRules, ArchiveWindow, RegisteredWindow, rules_of
 from pipeline.build import open_table_format, schema_readings
@@ -23,7 +23,7 @@ from pipeline.settings import PipelineSettings
 from pipeline.tables.lake import Lake
 
 
-def backtests(
+def run_backtests(
     config: Config,
     names: Sequence[str],
     registered: Iterable[RegisteredWindow],
@@ -46,10 +46,10 @@ def backtests(
     known = sorted(set(shards.values()))
     for name in names:
         if name not in known:
-            raise ConfigError(f"no table {name!r}; known: {alike(name, known)}")
+            raise ConfigError(f"no table {name!r}; known: {similar_names(name, known)}")
     log = ChangeLog(open_store(settings.changes), settings.lane)
     log.look()
-    schemas, reader = Schemas(schema_readings(config.sources)), lake.changes()
+    schemas, reader = LandedSchemas(schema_readings(config.sources)), lake.changes()
     for table in names or known:
         rules, purge = rules_of(table, settings.archive, told), trial or _purge(settings, table)
         if not names and rules is None and purge is None:
@@ -64,7 +64,7 @@ def backtests(
         yield table, test.days()
 
 
-def windows(told: Iterable[Mapping[str, Any]]) -> tuple[RegisteredWindow, ...]:
+def counted_windows(told: Iterable[Mapping[str, Any]]) -> tuple[RegisteredWindow, ...]:
     """Those that count, of what ``GET /v1/archives`` tells."""
     return tuple(
         RegisteredWindow(

@@ -64,7 +64,7 @@ class Servers:
 
 
 @dataclass(eq=False)
-class Schemas:
+class LandedSchemas:
     """The newest landed schemas, for one queue of probes; reads each schema change once."""
 
     readings: Mapping[str, SchemaReader]
@@ -102,7 +102,7 @@ class LakeClient:
     standards: Standards = NO_STANDARDS
     links: Lineage = field(init=False)
     _transports: dict[object, Transport] = field(default_factory=dict)
-    _schemas: dict[tuple[str, ...], Schemas] = field(default_factory=dict)
+    _schemas: dict[tuple[str, ...], LandedSchemas] = field(default_factory=dict)
     _memories: dict[tuple[str, ...], LogMemory] = field(default_factory=dict)
 
     @classmethod
@@ -126,11 +126,11 @@ class LakeClient:
         """The change log, pinned now."""
         return self.lake.changes(self._memories.setdefault(names, LogMemory(names)))
 
-    def schemas(self, names: tuple[str, ...]) -> Schemas:
+    def schemas(self, names: tuple[str, ...]) -> LandedSchemas:
         """What has landed of the schemas of the sources *names*."""
         if names not in self._schemas:
             own = {name: one for name, one in self.readings.items() if name in names}
-            self._schemas[names] = Schemas(own)
+            self._schemas[names] = LandedSchemas(own)
         return self._schemas[names]
 
     def end_keys(self, names: tuple[str, ...], table: Table) -> tuple[LogKey, ...]:
@@ -154,7 +154,7 @@ def _keyed(one: SourceSettings, standards: Standards) -> KeyedTopics:
     return KeyedTopics(one.name, one.topic_pattern, open_format(one), open_registry(one), standards)
 
 
-def error_table(config: Config, lake: LakeClient) -> ErrorTable:
+def open_error_table(config: Config, lake: LakeClient) -> ErrorTable:
     """What could not be read, of all sources of *config*."""
     formats = {
         one.name: SourceFormat(open_format(one), open_registry(one), message_text(one))
@@ -163,7 +163,7 @@ def error_table(config: Config, lake: LakeClient) -> ErrorTable:
     return ErrorTable(lake.lake, formats, partial(lake.transport, ErrorTable))
 
 
-def describe(settings: SourceSettings, shards: Collection[str]) -> SourceDescription:
+def describe_source(settings: SourceSettings, shards: Collection[str]) -> SourceDescription:
     """A source's own words on itself and *shards*, by a connection of its own.
 
     Raises:
@@ -180,7 +180,7 @@ def highest_landed(lake: Lake, source: str) -> int:
     return mark.heartbeats.get(source, -1) if mark else -1
 
 
-def orderings(
+def source_orderings(
     sources: Iterable[SourceSettings], rests_on: Mapping[str, str]
 ) -> Mapping[str, SourceOrdering]:
     """By source: what the order of its changes is by its format, and what the config accepts.

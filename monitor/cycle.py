@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from alerts.model import Member
-from checks.blocks import Inputs, blocks
+from checks.blocks import Inputs, find_blocks
 from checks.model import Verdict
 from checks.readiness import Question, Readiness, ReadinessState
 from checks.table_state import StateSince, TableState
@@ -22,15 +22,15 @@ from monitor.board import (
 from monitor.config.plans import CheckPlan
 from monitor.gate import OPEN
 from monitor.observe import system_checks
-from monitor.observe.assessor import Assessor, withheld
-from monitor.observe.progress import FirstLandings, by_table
+from monitor.observe.assessor import Assessor, withhold
+from monitor.observe.progress import FirstLandings, landings_by_table
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.sampler import Sampling, Watcher
 from monitor.observe.service_state import ServiceState
 from monitor.observe.system_checks import COPY, IMAGE, Component, of_copies, of_image
-from monitor.observe.table_states import Found, StateBook, retired
-from monitor.observe.tables import Roster, WantedTables
-from monitor.runtime import RightOfWay
+from monitor.observe.table_states import Found, TableStates, find_retired
+from monitor.observe.tables import MergeDemand, TableRegistry
+from monitor.runtime import RequestPriority
 from pipeline.clocks import day_end
 from pipeline.errors import UnreachableError
 from pipeline.image import Image
@@ -53,7 +53,7 @@ class Cycle:
     """
 
     watcher: Watcher
-    roster: Roster
+    roster: TableRegistry
     assessor: Assessor
     recorder: VerdictRecorder
     facts: ServiceState
@@ -66,12 +66,12 @@ class Cycle:
     started: datetime
     runbooks: str = "docs/runbooks"
     firsts: FirstLandings = field(default_factory=FirstLandings)
-    way: RightOfWay = field(default_factory=RightOfWay)
+    way: RequestPriority = field(default_factory=RequestPriority)
     copies: Callable[[str], Mapping[str, Hold | None]] = lambda _: {}
     image_due: Callable[[str], timedelta | None] = lambda _: None
     kept: timedelta = timedelta(days=30)
-    states: StateBook = field(default_factory=StateBook)
-    wanted: WantedTables = field(default_factory=WantedTables)
+    states: TableStates = field(default_factory=TableStates)
+    wanted: MergeDemand = field(default_factory=MergeDemand)
     _states: dict[str, tuple[ReadinessState, datetime]] = field(default_factory=dict)
 
     def watch(self) -> None:
@@ -80,9 +80,9 @@ class Cycle:
         now = self.clock()
         channels, retentions = self.facts.channels(now), self.retentions(look)
         parts = self.facts.parts(look, channels, now)
-        cut = yesterday(now, self.zone)
+        cut = last_day_end(now, self.zone)
         firsts = self.firsts.look(look, self.roster.tables(), now)
-        own_first = by_table(firsts)
+        own_first = landings_by_table(firsts)
         self.recorder.starting = frozenset(t for t, one in own_first.items() if not one.stuck)
         rereads = self.facts.rereads(now)
         self.states.begin({one.table: one.told for one in rereads})
@@ -143,7 +143,7 @@ class Cycle:
         """Tables that nothing is done for any more, with why."""
         if isinstance(look.checkpoint, Missing):
             return {}
-        return retired(look.checkpoint.value, self.roster.router, self.roster.sources())
+        return find_retired(look.checkpoint.value, self.roster.router, self.roster.sources())
 
     def _views(
         self,
@@ -188,9 +188,9 @@ class Cycle:
             self.assessor.certify(answer for one in copied for _, answer in one.values())
         except UnreachableError as error:
             for day in days:
-                day.update({stage: withheld(one, str(error)) for stage, one in day.items()})
+                day.update({stage: withhold(one, str(error)) for stage, one in day.items()})
             for copies in copied:
-                told = {n: (i, withheld(one, str(error))) for n, (i, one) in copies.items()}
+                told = {n: (i, withhold(one, str(error))) for n, (i, one) in copies.items()}
                 copies.update(told)
 
     def _day(self, inputs: Inputs, cut: datetime) -> dict[Stage, Readiness]:
@@ -278,7 +278,7 @@ class Cycle:
         )
         yield system_checks.of_pause(table.name, inputs.pause, self.kept, at)
         why, landed = (
-            blocks(inputs, frozenset()),
+            find_blocks(inputs, frozenset()),
             not isinstance(inputs.samples.checkpoint, Missing),
         )
         yield from system_checks.of_standstills(table.name, why, at, first, landed=landed)
@@ -330,7 +330,7 @@ def _images(inputs: Inputs) -> tuple[Image, ...]:
     return () if isinstance(mirror, Missing) else mirror.value.images
 
 
-def yesterday(now: datetime, zone: ZoneInfo) -> datetime:
+def last_day_end(now: datetime, zone: ZoneInfo) -> datetime:
     """The end of the business day before the one that *now* belongs to."""
     return day_end(now.astimezone(zone).date() - timedelta(days=1), zone)
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 from shlex import quote
 
 from checks.doctor import check_order, check_topics
-from monitor.clients import orderings
+from monitor.clients import source_orderings
 from monitor.config.model import Config
 from monitor.config.plans import CopyPlan
 from monitor.config.sections import has_placeholder_address
@@ -52,7 +52,7 @@ class ExaminedPart:
 
 
 @dataclass(frozen=True, slots=True)
-class UnaskedPart:
+class UnreachablePart:
     """A part that did not answer, and the words of whoever tried."""
 
     where: str
@@ -60,7 +60,7 @@ class UnaskedPart:
     then: str
 
 
-def lake() -> ExaminedPart:
+def lake_part() -> ExaminedPart:
     """Where tables are written."""
     return ExaminedPart(
         "lake",
@@ -69,7 +69,7 @@ def lake() -> ExaminedPart:
     )
 
 
-def server(source: SourceSettings) -> ExaminedPart:
+def server_part(source: SourceSettings) -> ExaminedPart:
     """The database, at the address that is asked."""
     name, address = source.name, f"{source.host}:{source.port}"
     if has_placeholder_address(source):
@@ -87,7 +87,7 @@ def server(source: SourceSettings) -> ExaminedPart:
     )
 
 
-def collector(source: SourceSettings) -> ExaminedPart:
+def collector_part(source: SourceSettings) -> ExaminedPart:
     """What brings the source's changes."""
     name, there = source.name, "does a Connect worker run, and is it reached from here at"
     if source.collector.kind in ("", USUAL):
@@ -96,7 +96,7 @@ def collector(source: SourceSettings) -> ExaminedPart:
     return ExaminedPart(f"collector:{name}", then)
 
 
-def schema_registry(source: SourceSettings) -> ExaminedPart:
+def schema_registry_part(source: SourceSettings) -> ExaminedPart:
     """Where the schemas of the source's messages are."""
     return ExaminedPart(
         f"registry:{source.name}",
@@ -104,7 +104,7 @@ def schema_registry(source: SourceSettings) -> ExaminedPart:
     )
 
 
-def copy(plan: CopyPlan) -> ExaminedPart:
+def copy_part(plan: CopyPlan) -> ExaminedPart:
     """Where rows of mirrors are sent on to."""
     return ExaminedPart(
         f"copy:{plan.name}",
@@ -113,7 +113,7 @@ def copy(plan: CopyPlan) -> ExaminedPart:
     )
 
 
-def brokers(source: SourceSettings) -> ExaminedPart:
+def brokers_part(source: SourceSettings) -> ExaminedPart:
     """Where the source's topics are."""
     if source.transport:
         then = f"is what it reads reached from here: see `transport` of {source.name}"
@@ -137,7 +137,7 @@ class CollectedSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class Clients:
     """Where facts come from."""
 
     collector: Callable[[SourceSettings, PipelineSettings], Collector] = open_collector
@@ -157,14 +157,14 @@ class Examination:
     config: Config
     worker: Mapping[str, str] | None
     outage: timedelta
-    doors: Doors = field(default_factory=Doors)
+    doors: Clients = field(default_factory=Clients)
     findings: list[Finding] = field(default_factory=list)
-    unasked: list[UnaskedPart] = field(default_factory=list)
+    unasked: list[UnreachablePart] = field(default_factory=list)
 
     def run(self) -> None:
         """Examine machine and lake, each source, its collector and its topics, then each copy."""
         self._machine()
-        with self._asking(lake()):
+        with self._asking(lake_part()):
             self.doors.lake(self.config.settings.changes).prove(entries.FOLDER)
         for source in self.config.sources:
             self._registry(source)
@@ -174,7 +174,7 @@ class Examination:
             self._source(collected, topics, largest)
         for plan in self.config.copied:
             target = plan.copy.opened(self.config.settings.lake)
-            with self._asking(copy(plan)), closing(target):
+            with self._asking(copy_part(plan)), closing(target):
                 target.positions()
 
     @property
@@ -191,11 +191,11 @@ class Examination:
     def _registry(self, source: SourceSettings) -> None:
         registry = open_registry(source)
         if registry is not None:
-            with self._asking(schema_registry(source)):
+            with self._asking(schema_registry_part(source)):
                 registry.examine()
 
     def _collector(self, source: SourceSettings) -> CollectedSource:
-        collected, part = CollectedSource(source), collector(source)
+        collected, part = CollectedSource(source), collector_part(source)
         where = part.where
         with (
             self._asking(part),
@@ -219,7 +219,7 @@ class Examination:
         """Name the servers where the collector reads another than the config does, and ask both."""
         if (source.host, source.port) == (asked.host, asked.port):
             return
-        part = server(source)
+        part = server_part(source)
         theirs, ours = f"{asked.host}:{asked.port}", f"{source.host}:{source.port}"
         what = f"the collector reads {theirs}, the config names {ours}; {theirs} is examined"
         fix = "name the server that the collector reads as host and port, or sluice connector"
@@ -230,7 +230,7 @@ class Examination:
 
     def _topics(self, source: SourceSettings, history: str) -> tuple[frozenset[str], int | None]:
         """Rule on the topics; tables they are named for, and the largest record they take."""
-        part, found = brokers(source), tuple[TopicFacts, ...]()
+        part, found = brokers_part(source), tuple[TopicFacts, ...]()
         prefix = re.escape(source.prefix)
         transport = self.doors.transport(self.config.settings)
         with self._asking(part), closing(transport):
@@ -248,7 +248,7 @@ class Examination:
 
     def _order(self, source: SourceSettings, transport: Transport, topics: Sequence[str]) -> None:
         """Rule on what the order of its changes proves; partitions are counted if that matters."""
-        own = orderings([source], {})[source.name]
+        own = source_orderings([source], {})[source.name]
         count = len(transport.ends(topics)) if own.ordering is Ordering.OFFSET else 0
         self.findings += check_order(own, count, f"source:{source.name}")
 
@@ -257,7 +257,7 @@ class Examination:
     ) -> None:
         source = collected.server
         limits = [size for size in (largest, collected.examined.largest) if size is not None]
-        with self._asking(server(source)), closing(self.doors.source(source)) as asked:
+        with self._asking(server_part(source)), closing(self.doors.source(source)) as asked:
             self.findings += asked.examine(
                 ExaminationScope(
                     fold=_folding(self.config, source.heartbeat),
@@ -276,7 +276,7 @@ class Examination:
             yield
         except UnreachableError as error:
             why = str(error).removeprefix(f"{part.where}: ")
-            self.unasked.append(UnaskedPart(part.where, why, part.then))
+            self.unasked.append(UnreachablePart(part.where, why, part.then))
         except SluiceError as error:
             what = str(error).removeprefix(f"{part.where}: ")
             fix = f"{part.then}? then ask again: sluice doctor"

@@ -14,17 +14,17 @@ from zoneinfo import ZoneInfo
 from checks.proof import prove
 from checks.readiness import Question, Readiness, ReadinessState, Rule
 from monitor.board import GRAVITY
-from monitor.messages import alike
+from monitor.messages import similar_names
 from monitor.observe.assessor import Assessor
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.sampler import Sampling, Watcher
-from monitor.observe.tables import Roster, WantedTables
+from monitor.observe.tables import MergeDemand, TableRegistry
 from pipeline.clocks import parse_cut
 from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Stage
 
 
-def refusal(
+def validate_stage(
     tables: Sequence[str],
     stage: Stage,
     copy: str,
@@ -77,13 +77,13 @@ class Gate:
     """Answers questions of any number of jobs at once; what they wait for is merged soon."""
 
     watcher: Watcher
-    roster: Roster
+    roster: TableRegistry
     assessor: Assessor
     recorder: VerdictRecorder
     zone: ZoneInfo
     clock: Callable[[], datetime]
     published: Callable[[str], bool] = lambda _: False
-    wanted: WantedTables = field(default_factory=WantedTables)
+    wanted: MergeDemand = field(default_factory=MergeDemand)
     copies: Callable[[str], tuple[str, ...]] = lambda _: ()
 
     def decide(
@@ -96,13 +96,15 @@ class Gate:
             ConfigError: none of its images are made, or it is not copied there, and that is asked
                 for.
         """
-        why = refusal(tables, stage, copy, self.published, self.copies)
+        why = validate_stage(tables, stage, copy, self.published, self.copies)
         look = self.watcher.look(FRESH, tables)
         known = [(name, self.roster.table(name)) for name in tables]
         unknown = [name for name, table in known if table is None]
         if unknown and self.roster.known:
             names = [table.name for table in self.roster.tables()]
-            raise UnknownNameError(f"no table {unknown[0]!r}; known: {alike(unknown[0], names)}")
+            raise UnknownNameError(
+                f"no table {unknown[0]!r}; known: {similar_names(unknown[0], names)}"
+            )
         if why:
             raise ConfigError(why)
         if unknown:

@@ -7,13 +7,13 @@ from functools import partial
 
 from monitor.board import CurrentBoard
 from monitor.config.model import Config
-from monitor.observe.auto_bootstrap import Rebootstraps
-from monitor.observe.probing import named_versions
+from monitor.observe.auto_bootstrap import AutoBootstrap
+from monitor.observe.probing import certified_versions
 from monitor.observe.table_states import DueCuts
-from monitor.observe.tables import WantedTables
+from monitor.observe.tables import MergeDemand
 from monitor.observe.verdicts import Rechecks
 from monitor.observers import Observers
-from monitor.openlineage import lineage_events
+from monitor.openlineage import open_lineage_events
 from monitor.spark.requests import Deadlines, LaneRequests
 from monitor.spark.supervisor import SeenHazards, Supervisor
 from monitor.store.store import ServiceStore
@@ -27,7 +27,7 @@ class LaneDriver:
     config: Config
     store: ServiceStore
     observers: Observers
-    wanted: WantedTables
+    wanted: MergeDemand
     current: CurrentBoard
     command: Sequence[str]
     clock: Callable[[], datetime]
@@ -37,10 +37,10 @@ class LaneDriver:
         config, store, clock = self.config, self.store, self.clock
         seen = SeenHazards(store.memory, config.settings.lane, clock)
         self.supervisor = Supervisor(config.settings, self.command, seen=seen)
-        self.openlineage = lineage_events(config, self.observers.lake.links)
+        self.openlineage = open_lineage_events(config, self.observers.lake.links)
         self.requests = self._lane_requests()
         self.rechecks = Rechecks(store.rereads, self.observers.rulings, clock)
-        self.rebootstraps = Rebootstraps(
+        self.rebootstraps = AutoBootstrap(
             config.rebootstrap, store.rereads, lambda: self.current.board, clock
         )
 
@@ -68,7 +68,7 @@ class LaneDriver:
             rereads=self.store.rereads,
             resubmissions=self.store.resubmissions,
             clock=self.clock,
-            readers=partial(named_versions, self.store.certificates, self.clock),
+            readers=partial(certified_versions, self.store.certificates, self.clock),
             paused=self.paused,
             wanted=self.wanted,
             archived=self._archived,

@@ -45,19 +45,19 @@ NEAR = 0.65  # of 1, so alike must a name be to be suggested
 MOST = 10  # names in a message: of thousands, those that begin or end most like the one asked for
 
 
-def near(asked: str, known: Iterable[str]) -> str:
+def closest_name(asked: str, known: Iterable[str]) -> str:
     """The name most like *asked*; empty if none is near."""
     return next(iter(get_close_matches(asked, sorted(known), n=1, cutoff=NEAR)), "")
 
 
-def nearest(asked: str, known: Iterable[str]) -> str:
+def did_you_mean(asked: str, known: Iterable[str]) -> str:
     """The nearest, if one is near, and all there are; for few."""
     every = sorted(known)
-    close, named = near(asked, every), ", ".join(every) or "none yet"
+    close, named = closest_name(asked, every), ", ".join(every) or "none yet"
     return (f"the nearest is {close}; " if close else "") + f"known: {named}"
 
 
-def alike(asked: str, names: Sequence[str]) -> str:
+def similar_names(asked: str, names: Sequence[str]) -> str:
     """Those of *names* that *asked* may have meant; all, if they are few."""
 
     def unlike(name: str) -> int:

@@ -9,22 +9,22 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from checks.world import World
-from monitor.clients import LakeClient, Servers, describe, highest_landed, orderings
+from monitor.clients import LakeClient, Servers, describe_source, highest_landed, source_orderings
 from monitor.config.model import Config
 from monitor.observe.assessor import Assessor
 from monitor.observe.clocks import Clocks
 from monitor.observe.foreign_writes import ForeignWrites, UnloggedChanges
 from monitor.observe.heartbeats import FenceBook, HeartbeatWriter
-from monitor.observe.probing import RoundWorld
+from monitor.observe.probing import ProbeWorld
 from monitor.observe.progress import FirstLandings
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.retention import RetentionWatch
-from monitor.observe.sampler import AskCopy, Sampler, Watcher, synced
-from monitor.observe.source_inventory import Census
-from monitor.observe.table_states import StateBook
-from monitor.observe.tables import Roster
-from monitor.observe.verdicts import Rulings
-from monitor.spark.requests import Standstills
+from monitor.observe.sampler import AskCopy, Sampler, Watcher, sync_positions
+from monitor.observe.source_inventory import SourceInventory
+from monitor.observe.table_states import TableStates
+from monitor.observe.tables import TableRegistry
+from monitor.observe.verdicts import LatestVerdicts
+from monitor.spark.requests import HoldRegistry
 from monitor.store.store import ServiceStore
 from pipeline.build import open_collector, open_source
 from pipeline.settings import SourceSettings
@@ -48,17 +48,19 @@ class Observers:
         skew = config.readiness.clock_skew
         self.clocks = Clocks(skew, store.memory, store.certificates, store.waivers.waived)
         self.fences = FenceBook(store.fences, self.clocks.stepped)
-        self.rulings = Rulings()
-        self.standstills = Standstills(store.holds)
+        self.rulings = LatestVerdicts()
+        self.standstills = HoldRegistry(store.holds)
         self.collectors = {one.name: open_collector(one, config.settings) for one in config.sources}
         self.heartbeats = tuple(self._heartbeat(one) for one in config.sources)
         followed = {one.settings.name: one.followed for one in self.heartbeats}
         rests_on = {name: one.rests_on for name, one in self.collectors.items()}
-        self.servers, self.orderings = Servers(followed), orderings(config.sources, rests_on)
+        self.servers, self.orderings = Servers(followed), source_orderings(config.sources, rests_on)
         restated = self.lake.standards
-        self.roster = roster = Roster(self.servers.all, config.tables, clock, standards=restated)
-        self.census = Census(
-            *(followed, roster.tables, roster.existing, describe, clock, store.memory),
+        self.roster = roster = TableRegistry(
+            self.servers.all, config.tables, clock, standards=restated
+        )
+        self.census = SourceInventory(
+            *(followed, roster.tables, roster.existing, describe_source, clock, store.memory),
             bases=roster.bases,
         )
         self.retention = RetentionWatch(
@@ -66,14 +68,14 @@ class Observers:
         )
         self.watcher = Watcher(self._sampler(), self.roster, clock)
         self.first_landings = FirstLandings(self.census.rows)
-        self.table_states = StateBook(store.table_states.add, store.table_states.newest)
+        self.table_states = TableStates(store.table_states.add, store.table_states.newest)
         self.recorder = self._recorder()
         self.assessor = self._assessor()
 
     def world(self, names: tuple[str, ...]) -> World:
         """The world for the probes of one table of the sources *names*, as it is now."""
         look = self.watcher.look(LOOK_AGE, ())  # probes open mirrors themselves
-        return RoundWorld(
+        return ProbeWorld(
             look=look,
             sources=self.servers.all(),
             lake=self.lake,
@@ -115,7 +117,7 @@ class Observers:
             readiness.sample_age,
             readiness.heartbeat_age,
             ForeignWrites(self.lake.lake, self.store.waivers.waived),
-            synced(self.config.sources, self.collectors, self.fences),
+            sync_positions(self.config.sources, self.collectors, self.fences),
             self.copies,
         )
 

@@ -71,7 +71,7 @@ class Proposal:
         return tuple(sorted(one.name for one in every if not one.key))
 
 
-def propose(seen: Iterable[SeenTable]) -> Proposal:
+def propose_rules(seen: Iterable[SeenTable]) -> Proposal:
     """Group tables by their names without numbers; each stands in one rule, or alone."""
     tables = sorted(seen, key=lambda one: one.name)
     groups: dict[tuple[str, ...], list[SeenTable]] = defaultdict(list)
@@ -148,7 +148,7 @@ def _late(alone: Sequence[SeenTable]) -> tuple[list[ProposedRule], list[SeenTabl
 Progress = Callable[[Iterable[Shard], int], Iterable[Shard]]
 
 
-def survey(settings: SourceSettings, progress: Progress) -> tuple[SeenTable, ...]:
+def survey_tables(settings: SourceSettings, progress: Progress) -> tuple[SeenTable, ...]:
     """Every table but Sluice's own; *progress* goes through the shards, of which it gets the count.
 
     Raises:
@@ -201,7 +201,7 @@ class AddressedSource:
     password_env: str
 
 
-def addressed(
+def parse_address(
     address: str, name: str, password_env: str | None, environment: Mapping[str, str]
 ) -> AddressedSource:
     """Read ``kind://user@host:port/database``; the *environment* holds the password.
@@ -279,7 +279,7 @@ def _split(address: str) -> SplitResult:
     return parts
 
 
-def written(template: str, source: AddressedSource, proposal: Proposal) -> str:
+def fill_template(template: str, source: AddressedSource, proposal: Proposal) -> str:
     """*template* with the server in the place of its example, and *proposal* as its tables."""
     before, _, after = template.partition(_TABLES)
     _, _, rest = after.partition("\n\n")

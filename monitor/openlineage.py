@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from alerts.http import post
+from alerts.http import post_json
 from alerts.outbox import RefusedError
 from monitor.config.model import Config, OpenLineageSettings
 from monitor.lineage import Lineage
@@ -73,7 +73,7 @@ def lake_place(address: str) -> DatasetPlace:
     return DatasetPlace(f"{scheme}://{there.netloc}", there.path.strip("/") or "/")
 
 
-def events(turn: MergeReport, known: TurnLineage, namespace: str) -> tuple[Event, Event]:
+def merge_events(turn: MergeReport, known: TurnLineage, namespace: str) -> tuple[Event, Event]:
     """That *turn* began, and that it is complete; its job is one of *namespace*."""
     word = "merge" if turn.image is None else "image"
     identity = f"{namespace}/{known.mirror.name}/{word}/{turn.batch}/{turn.version}"
@@ -217,7 +217,7 @@ class LineageEvents:
     def _send(self, turn: MergeReport, links: Sequence[ColumnLink]) -> None:
         if not links:
             raise RefusedError("no column of it has landed")
-        told = events(turn, self._known(turn.table, links), self.settings.namespace)
+        told = merge_events(turn, self._known(turn.table, links), self.settings.namespace)
         texts = [json.dumps(event, separators=(",", ":")) for event in told]
         self._written &= {*texts}
         for text in texts:
@@ -230,7 +230,7 @@ class LineageEvents:
     def _post(self, body: bytes) -> None:
         token = self.settings.token
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        post(self.settings.url, body, headers, self.settings.timeout, self.settings)
+        post_json(self.settings.url, body, headers, self.settings.timeout, self.settings)
 
     def _known(self, table: str, links: Sequence[ColumnLink]) -> TurnLineage:
         shards = {one.shard for one in links if one.shard.source in self.sources}
@@ -266,7 +266,7 @@ def server_place(settings: SourceSettings, kind: str) -> DatasetPlace:
     return DatasetPlace(f"{kind}://{settings.host}:{settings.port}", before)
 
 
-def lineage_events(config: Config, links: Lineage) -> LineageEvents | None:
+def open_lineage_events(config: Config, links: Lineage) -> LineageEvents | None:
     """Who tells of lineage; None if nobody is to be told."""
     if config.openlineage is None:
         return None

@@ -30,7 +30,7 @@ LONGEST_ID = 20  # characters of a 64-bit integer, with or without a sign
 _WHOLE = re.compile(r"-?\d+")
 
 
-def named(
+def select_rows(
     table: Table,
     keys: Sequence[str],
     ranges: Sequence[str],
@@ -63,7 +63,7 @@ def named(
     return RowSelection(tuple(found), _merged(spans), most=most)
 
 
-def found_wrong(table: Table, fails: Iterable[Verdict], most: int) -> RowSelection:
+def select_failed_rows(table: Table, fails: Iterable[Verdict], most: int) -> RowSelection:
     """The rows that *fails* name; they may be some of those that are wrong.
 
     Raises:

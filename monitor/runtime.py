@@ -8,12 +8,12 @@ freed. Measured with 1,000 mirrors whose logs a dozen threads read: 1.3 GB and g
 GB with two arenas.
 
 `prefer_answers` makes threads switch often, so that requests are answered while others compute.
-It also makes garbage collection of old objects rare, so a rare job must call `look_through`.
+It also makes garbage collection of old objects rare, so a rare job must call `collect_garbage`.
 
-`RightOfWay` gives requests priority over a monitoring round. Python runs one thread at a time, so
-without priority a request would wait again and again while a round computes. Long computations
-yield between two items. In sum they wait no longer than they work, so a round takes at most twice
-as long, however many requests come.
+`RequestPriority` gives requests priority over a monitoring round. Python runs one thread at a
+time, so without priority a request would wait again and again while a round computes. Long
+computations yield between two items. In sum they wait no longer than they work, so a round takes
+at most twice as long, however many requests come.
 """
 
 import ctypes
@@ -123,13 +123,13 @@ def prefer_answers() -> None:
     """Have threads take turns often, and nobody wait while all that is old is looked through.
 
     Of thousands of tables that takes half a second, once in each round, in which no thread runs;
-    it finds nothing, since what a round leaves behind is in no circle.  See `look_through`.
+    it finds nothing, since what a round leaves behind is in no circle.  See `collect_garbage`.
     """
     sys.setswitchinterval(SWITCH)
     gc.set_threshold(YOUNG, MIDDLE, OLD)
 
 
-def look_through() -> None:
+def collect_garbage() -> None:
     """Free what has grown old in a circle; for a job that runs rarely."""
     gc.collect()
 
@@ -138,7 +138,7 @@ MOST_WAIT = 0.1  # s: for so long at once, by what was worked before
 
 
 @dataclass(eq=False)
-class RightOfWay:
+class RequestPriority:
     """``asked`` is whether somebody is being answered now."""
 
     clock: Callable[[], float] = time.monotonic
@@ -153,7 +153,7 @@ class RightOfWay:
         return self._asking > 0
 
     @contextmanager
-    def first(self) -> Iterator[None]:
+    def foreground(self) -> Iterator[None]:
         """Go before everybody that gives way."""
         with self._turn:
             self._asking += 1

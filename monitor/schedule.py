@@ -29,20 +29,20 @@ from pipeline.errors import SluiceError
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def due(now: datetime, every: timedelta) -> datetime:
+def newest_tick(now: datetime, every: timedelta) -> datetime:
     """The newest tick at or before *now*."""
     return now - (now - EPOCH) % every
 
 
-def missed(last: datetime, planned: datetime, every: timedelta) -> Iterator[datetime]:
+def missed_ticks(last: datetime, planned: datetime, every: timedelta) -> Iterator[datetime]:
     """Ticks after *last* and before *planned*, oldest first."""
-    tick = due(last, every) + every
+    tick = newest_tick(last, every) + every
     while tick < planned:
         yield tick
         tick += every
 
 
-def batches(ticks: Iterator[datetime], size: int = 5_000) -> Iterator[tuple[datetime, ...]]:
+def batch_ticks(ticks: Iterator[datetime], size: int = 5_000) -> Iterator[tuple[datetime, ...]]:
     """Cut *ticks* so that a week of silence fits through one statement at a time."""
     while batch := tuple(islice(ticks, size)):
         yield batch
@@ -165,7 +165,7 @@ class Schedule:
 
     def tick(self, job: Job) -> None:
         """Run *job* for the tick that is due now, unless that tick has run already."""
-        planned = due(self.clock(), job.every)
+        planned = newest_tick(self.clock(), job.every)
         with self._lock:
             last = self._seen.get(job.name)
             if job.name in self.running:
@@ -226,8 +226,8 @@ class Schedule:
 
     def _finish(self, job: Job, planned: datetime, result: str, detail: str = "") -> None:
         now = self.clock()
-        after = due(now, job.every) + job.every
-        through = tuple(missed(planned, after, job.every)) if job.continuous else ()
+        after = newest_tick(now, job.every) + job.every
+        through = tuple(missed_ticks(planned, after, job.every)) if job.continuous else ()
         self._owed[job.name] = _End(planned, now, result, detail, through)
         self._settled(job)
 
@@ -254,7 +254,7 @@ class Schedule:
         last = self._booked.get(job.name)
         if last is None:
             return
-        for planneds in batches(missed(last, planned, job.every)):
+        for planneds in batch_ticks(missed_ticks(last, planned, job.every)):
             self.book.miss_many(job.name, planneds, self.clock())
             self._booked[job.name] = planneds[-1]
 
@@ -263,7 +263,9 @@ class Schedule:
             return
         self._timer.add_job(
             run,
-            IntervalTrigger(seconds=every.total_seconds(), start_date=due(self.clock(), every)),
+            IntervalTrigger(
+                seconds=every.total_seconds(), start_date=newest_tick(self.clock(), every)
+            ),
             id=name,
             next_run_time=self.clock(),
             max_instances=1,

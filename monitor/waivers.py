@@ -7,7 +7,7 @@ a moment later.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from checks.blocks import blocks, unlogged
+from checks.blocks import find_blocks, unlogged_reasons
 from monitor.gate import FRESH, Gate
 from monitor.observe.assessor import RoundFacts
 from monitor.observe.sampler import Sampling
@@ -52,8 +52,8 @@ class WaivableIds:
             yield from _of_mark(look.checkpoint.value)
         for table in tables:
             inputs = assessor.inputs(table, look, facts)
-            reasons = blocks(inputs, assessor.policy.gating)
-            yield from (one.id for one in (*reasons, *unlogged(table, inputs.unproven)))
+            reasons = find_blocks(inputs, assessor.policy.gating)
+            yield from (one.id for one in (*reasons, *unlogged_reasons(table, inputs.unproven)))
 
     def _gave_up(self, id_: str) -> bool:
         """Whether letters up to that number, or beyond, were given up."""

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from alerts.channel import Channel
-from alerts.http import check_address, post
+from alerts.http import check_address, post_json
 from alerts.model import Message
 from pipeline.settings import TlsSettings
 
@@ -44,7 +44,7 @@ class Alertmanager(TlsSettings):
         alerts = [alert for one in newest.values() for alert in self._alerts(one, now)]
         headers = {"Authorization": self.authorization} if self.authorization else {}
         address = f"{self.url.rstrip('/')}/api/v2/alerts"
-        post(address, json.dumps(alerts).encode(), headers, self.timeout, self)
+        post_json(address, json.dumps(alerts).encode(), headers, self.timeout, self)
 
     def _alerts(self, message: Message, now: datetime) -> Iterator[Mapping[str, Any]]:
         """The alert as it is, and the end of those that it was under another severity or owner."""

@@ -14,7 +14,7 @@ from datetime import datetime as Moment
 from typing import Any, ClassVar
 
 from alerts.channel import Channel
-from alerts.http import check_address, post
+from alerts.http import check_address, post_json
 from alerts.model import Event, Message, Severity
 from pipeline.errors import ConfigError
 from pipeline.settings import TlsSettings
@@ -69,7 +69,7 @@ class PagerDuty(TlsSettings):
             if self._sent.get(message.incident) == what:
                 continue
             body = json.dumps(self._event(action, message), ensure_ascii=False).encode()
-            post(self.url, body, {}, self.timeout, self)
+            post_json(self.url, body, {}, self.timeout, self)
             self._sent[message.incident] = what
             while len(self._sent) > REMEMBERED:
                 del self._sent[next(iter(self._sent))]

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from alerts.channel import Channel
-from alerts.http import check_address, post
+from alerts.http import check_address, post_json
 from alerts.model import Event, Message, Severity
 from pipeline.settings import TlsSettings
 
@@ -41,7 +41,7 @@ class Slack(TlsSettings):
     def send(self, messages: Sequence[Message], now: datetime) -> None:
         """Post *messages*; Slack stamps the time itself."""
         content = _single(messages[0]) if len(messages) == 1 else _digest(messages)
-        post(self.url, json.dumps(content).encode(), {}, self.timeout, self)
+        post_json(self.url, json.dumps(content).encode(), {}, self.timeout, self)
 
 
 def _single(message: Message) -> Mapping[str, Any]:

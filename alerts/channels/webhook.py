@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from alerts.channel import Channel
-from alerts.http import check_address, post
+from alerts.http import check_address, post_json
 from alerts.model import Message
 from pipeline.settings import TlsSettings
 
@@ -42,11 +42,11 @@ class Webhook(TlsSettings):
         stamp = str(int(now.timestamp()))
         headers = {"Sluice-Timestamp": stamp}
         if self.secret:
-            headers["Sluice-Signature"] = f"v1={sign(self.secret, stamp, body)}"
-        post(self.url, body, headers, self.timeout, self)
+            headers["Sluice-Signature"] = f"v1={sign_body(self.secret, stamp, body)}"
+        post_json(self.url, body, headers, self.timeout, self)
 
 
-def sign(secret: str, stamp: str, body: bytes) -> str:
+def sign_body(secret: str, stamp: str, body: bytes) -> str:
     """Signature of *body* sent at *stamp* (Unix seconds), in hexadecimal."""
     return hmac.new(secret.encode(), stamp.encode() + b"." + body, hashlib.sha256).hexdigest()
 

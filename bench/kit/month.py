@@ -20,7 +20,7 @@ from unittest.mock import patch
 from sqlalchemy import event
 
 from bench.kit.service import BEGIN, Service
-from checks.baseline import Interval
+from checks.baseline import CountedInterval
 from checks.model import Outcome, Ruling
 from checks.probes import volatility
 from checks.world import World
@@ -216,8 +216,10 @@ def _insert(connection: sqlite3.Connection, name: str, rows: Iterator[Row]) -> N
 
 def memories(size: int, now: datetime, days: int) -> Iterator[Row]:
     """What volatility remembers of each table after so many days."""
-    hours = [Interval(now - hour * HOUR, 1234.5) for hour in range(days * 24, 0, -1)]
-    kept = json.dumps({"kept": volatility.memory(now, 123_456, hours), "batch": 123_456, "life": 7})
+    hours = [CountedInterval(now - hour * HOUR, 1234.5) for hour in range(days * 24, 0, -1)]
+    kept = json.dumps(
+        {"kept": volatility.dump_memory(now, 123_456, hours), "batch": 123_456, "life": 7}
+    )
     for number in range(size):
         name = f"shop.orders_{number:05}"
         at = int(now.timestamp() * 1e6)

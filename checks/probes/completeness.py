@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from checks.counting import passed
+from checks.counting import await_fences
 from checks.model import FailKind, NotYet, Outcome, Ruling, Span, Undecided
 from checks.run import Probe
 from checks.world import Transaction, World
@@ -23,7 +23,7 @@ from pipeline.model import Fence, Table
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class EventCount:
     """Transactions by what became of them; ``undecided`` were begun again nobody knows where."""
 
     complete: int = 0
@@ -32,7 +32,7 @@ class Tally:
     undecided: int = 0
 
 
-def expected(transaction: Transaction) -> int | None:
+def expected_events(transaction: Transaction) -> int | None:
     """Events it has in truth; None if it was begun again and where is not known.
 
     Each run before the last counts up to the event the next one began with:
@@ -43,20 +43,20 @@ def expected(transaction: Transaction) -> int | None:
     return transaction.promised + sum(first - 1 for first in transaction.resumed)
 
 
-def tally(transactions: Iterable[Transaction]) -> Tally:
+def count_events(transactions: Iterable[Transaction]) -> EventCount:
     """Compare promise and landing of each, both ways."""
     complete, undecided = 0, 0
     short: list[Transaction] = []
     over: list[Transaction] = []
     for each in transactions:
-        truth = expected(each)
+        truth = expected_events(each)
         if truth is None:
             undecided += 1
         elif each.landed == truth:
             complete += 1
         else:
             (short if each.landed < truth else over).append(each)
-    return Tally(complete, tuple(short), tuple(over), undecided)
+    return EventCount(complete, tuple(short), tuple(over), undecided)
 
 
 NAME = "completeness"
@@ -71,14 +71,14 @@ class Promises:
 
     as_of: tuple[Fence, ...]
     until: int
-    tally: Tally
+    tally: EventCount
     ended: datetime | None = None
 
     @property
     def value(self) -> float:
         """Events promised and not landed; negative if more landed than were promised."""
         wrong = (*self.tally.short, *self.tally.over)
-        return float(sum((expected(each) or 0) - each.landed for each in wrong))
+        return float(sum((expected_events(each) or 0) - each.landed for each in wrong))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Completeness:
             newest = world.landed_batch()
             _remember(table, world, after=newest - 1, until=newest)
             return NotYet("waiting for the first transactions to settle")
-        fences = passed(table, world, datetime.fromisoformat(memory["ended"]), self.patience)
+        fences = await_fences(table, world, datetime.fromisoformat(memory["ended"]), self.patience)
         if isinstance(fences, NotYet | Undecided):
             return fences
         found, wrong, rest = _counted(table, world, memory)
@@ -134,7 +134,7 @@ class Completeness:
 
 def _counted(
     table: Table, world: World, memory: Mapping[str, Any]
-) -> tuple[Tally, list[int], list[int]]:
+) -> tuple[EventCount, list[int], list[int]]:
     """Those since the last judgement, and those of the batches that were wrong before.
 
     With which batches are wrong, and between which two there are more of those: they are counted
@@ -144,23 +144,25 @@ def _counted(
     rest: list[int] = memory.get("rest") or []
     spans = [(end - 1, end) for end in memory["wrong"]]
     counted = [each for span in spans for each in log.transactions(table, *span, bases)]
-    if rest and len(_wrong(tally(counted))) < MOST_WRONG:
+    if rest and len(_wrong(count_events(counted))) < MOST_WRONG:
         counted += log.transactions(table, rest[0], rest[1], bases)
         rest = []
-    found = tally((*counted, *log.transactions(table, memory["after"], memory["until"], bases)))
+    found = count_events(
+        (*counted, *log.transactions(table, memory["after"], memory["until"], bases))
+    )
     wrong = _wrong(found)
     if more := wrong[MOST_WRONG:]:
         rest = [rest[0] if rest else more[0] - 1, more[-1]]
     return found, wrong[:MOST_WRONG], rest
 
 
-def _wrong(found: Tally) -> list[int]:
+def _wrong(found: EventCount) -> list[int]:
     return sorted({each.end_batch for each in (*found.short, *found.over)})
 
 
-def _told_last(found: Tally, table: Table, world: World, memory: Mapping[str, Any]) -> str:
+def _told_last(found: EventCount, table: Table, world: World, memory: Mapping[str, Any]) -> str:
     """What the newest batches show of transactions; as before where they hold no change."""
-    if found != Tally():
+    if found != EventCount():
         return ENDED
     if world.log().changes_without_transaction(table, memory["after"], memory["until"]):
         return UNTOLD
@@ -188,7 +190,7 @@ def _remember(
 
 
 def _told(each: Transaction) -> str:
-    return f"{each.id} promised {expected(each)} events, {each.landed} landed"
+    return f"{each.id} promised {expected_events(each)} events, {each.landed} landed"
 
 
 PROBE: type[Probe[Promises]] = Completeness

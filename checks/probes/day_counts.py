@@ -15,16 +15,16 @@ from datetime import timedelta
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
-from checks.counting import Fences, passed
+from checks.counting import Fences, await_fences
 from checks.days import (
     DayDifference,
     DayQuestion,
     DayTallies,
-    at_source,
     days_before,
-    differences,
-    narrowed,
+    find_differences,
+    narrow_difference,
     require_zone,
+    sum_days,
 )
 from checks.model import Days, FailKind, NotYet, OneOrMore, Outcome, Ruling, Span, Undecided
 from checks.run import Probe
@@ -100,10 +100,10 @@ class DayCounts:
             self._begin(table, world, {})
             return NotYet("the source was added up for the first time")
         seen = DayTallies.loads(memory["seen"])
-        fences = passed(table, world, seen.ended, self.patience)
+        fences = await_fences(table, world, seen.ended, self.patience)
         if isinstance(fences, NotYet | Undecided):
             return fences
-        found = differences(table, world, self._question(world), seen)
+        found = find_differences(table, world, self._question(world), seen)
         return self._ruled(table, world, memory, seen, found, fences=fences)
 
     def judge(self, reading: DayReading, past: Sequence[float]) -> Ruling:
@@ -151,14 +151,14 @@ class DayCounts:
         places = []
         with suppress(UnreachableError, ProofError):
             for one in found[:NARROWED]:
-                span = narrowed(table, world, self._question(world), one)
+                span = narrow_difference(table, world, self._question(world), one)
                 places += [f"{one.key} at {span[0]:%H:%M:%S}"] if span is not None else []
         return places
 
     def _begin(self, table: Table, world: World, memory: Mapping[str, Any]) -> None:
         """Add the source up, and keep it for the next round."""
         question = self._question(world)
-        seen = at_source(table, world, question, days_before(world.now, self.days, question.zone))
+        seen = sum_days(table, world, question, days_before(world.now, self.days, question.zone))
         kept = {**memory, "seen": seen.dumps(), "asked": self._asked(world)}
         world.remember(table, NAME, kept)
 

@@ -32,7 +32,7 @@ class ExpectationResults:
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class MetExpectations:
     """What became of one expectation; ``met`` is None when it could not be evaluated."""
 
     told: str
@@ -44,7 +44,7 @@ class Content:
     """What became of the suite on one sample."""
 
     rows: int
-    results: tuple[Met, ...]
+    results: tuple[MetExpectations, ...]
     as_of: tuple[Fence, ...] = ()
 
     @property
@@ -115,7 +115,7 @@ class Expectations:
 
 def _evaluated(
     suite: Sequence[ExpectationResults], sample: Sequence[Mapping[str, Any]]
-) -> Iterator[Met]:
+) -> Iterator[MetExpectations]:
     """Evaluate each expectation by itself, so that one that is broken spoils no other."""
     import great_expectations as gx  # noqa: PLC0415  - takes seconds, so only when it is used
     import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415  - comes with it
@@ -133,17 +133,17 @@ def _evaluated(
         try:
             expectation = get_expectation_impl(each.type)(**each.kwargs)
         except (GreatExpectationsError, ValueError, TypeError):
-            yield Met(f"{told}: no such expectation, or wrong arguments", None)
+            yield MetExpectations(f"{told}: no such expectation, or wrong arguments", None)
             continue
         yield _met(told, batch.validate(expectation, result_format=COUNTS_ONLY))
 
 
-def _met(told: str, result: Any) -> Met:
+def _met(told: str, result: Any) -> MetExpectations:
     if _raised(result.exception_info):
-        return Met(f"{told}: it raised an error; do its columns exist?", None)
+        return MetExpectations(f"{told}: it raised an error; do its columns exist?", None)
     unexpected = int(result.result.get("unexpected_count") or 0)
     count = f": {unexpected} of {result.result.get('element_count')} rows" if unexpected else ""
-    return Met(f"{told}{count}", bool(result.success))
+    return MetExpectations(f"{told}{count}", bool(result.success))
 
 
 def _raised(info: Mapping[str, Any] | None) -> bool:

@@ -25,7 +25,7 @@ MOST_KEPT = 1_000  # falls that are followed; of more, the first are enough to b
 
 
 @dataclass(frozen=True, slots=True)
-class Falls:
+class FallingTimes:
     """Keys whose newest change is older than one before it, by the messages' clock.
 
     ``ordering`` is what the order of the table's changes rests on.
@@ -54,11 +54,11 @@ class Inversions:
     gating: ClassVar[bool] = True
     kind: ClassVar[FailKind] = FailKind.LOST
 
-    def measure(self, table: Table, world: World) -> Falls | NotYet:
+    def measure(self, table: Table, world: World) -> FallingTimes | NotYet:
         """Look at what landed since, at some of before, and at what was found before."""
         ordering, until = world.ordering(table), world.landed_batch()
         if ordering is not Ordering.OFFSET:
-            return Falls(ordering)
+            return FallingTimes(ordering)
         if until < 0:
             return NotYet("nothing has landed yet")
         memory = world.recall(table, NAME) or {"until": until}
@@ -77,9 +77,9 @@ class Inversions:
         found = tuple(sorted(fell, key=lambda one: one.key))[:MOST_KEPT]
         told = {"until": until, "falls": [_dumps(one) for one in found]}
         world.remember(table, NAME, told)
-        return Falls(ordering, until, found)
+        return FallingTimes(ordering, until, found)
 
-    def judge(self, reading: Falls, past: Sequence[float]) -> Ruling:
+    def judge(self, reading: FallingTimes, past: Sequence[float]) -> Ruling:
         """One is enough; history plays no part."""
         if reading.ordering is not Ordering.OFFSET:
             told = f"changes are ordered by {reading.ordering}: no clock decides"
@@ -110,4 +110,4 @@ def _loads(told: Sequence[Any]) -> KeyTimes:
     return KeyTimes(key, at(latest), at(newest), shard, Order(*parts))
 
 
-PROBE: type[Probe[Falls]] = Inversions
+PROBE: type[Probe[FallingTimes]] = Inversions

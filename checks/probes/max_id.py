@@ -13,14 +13,14 @@ from typing import Any, ClassVar
 from checks.counting import (
     MOST_KEYS,
     WRONG,
-    Fate,
     Fences,
     Suspect,
     SuspectReading,
-    fates,
-    look,
-    name,
-    passed,
+    SuspectState,
+    await_fences,
+    judge_suspects,
+    read_suspects,
+    shard_name,
 )
 from checks.model import FailKind, NoneOrMore, NotYet, OneOrMore, Outcome, Ruling, Span, Undecided
 from checks.run import Probe
@@ -74,7 +74,7 @@ class MaxId:
             return NotYet("read for the first time")
         seen = SuspectReading.loads(memory["look"], table) if memory["look"] else None
         instant = seen.ended if seen else datetime.fromisoformat(memory["ended"])
-        fences = passed(table, world, instant, self.patience)
+        fences = await_fences(table, world, instant, self.patience)
         if isinstance(fences, NotYet | Undecided):
             return fences
         if seen is None:
@@ -85,7 +85,7 @@ class MaxId:
         """Compare the gaps with the tolerance; history plays no part."""
         wrong = [one for one in reading.short if one[1] < 0 or one[1] > self.tolerance]
         if wrong:  # all are named: a waiver of one shard's id covers no other shard
-            keys = tuple(f"{name(shard)}:{id_}" for (shard, id_), _ in wrong)
+            keys = tuple(f"{shard_name(shard)}:{id_}" for (shard, id_), _ in wrong)
             key, gap, rest = keys[0], wrong[0][1], len(keys[MOST_KEYS:])
             code, why = "mirror_short", f"the source's highest id {key} is not in the mirror"
             told = f"{why}, {gap} short"
@@ -106,16 +106,18 @@ class MaxId:
         seen: SuspectReading,
         fences: Fences,
     ) -> Reach | NotYet:
-        became = dict(zip(seen.suspects, fates(table, world, seen), strict=True))
-        moving = [suspect for suspect, fate in became.items() if fate is Fate.MOVING]
+        became = dict(zip(seen.suspects, judge_suspects(table, world, seen), strict=True))
+        moving = [suspect for suspect, fate in became.items() if fate is SuspectState.MOVING]
         if moving and seen.tries + 1 < self.tries:
-            again = look(table, world, [s for s in became if became[s] is not Fate.CLEARED])
+            again = read_suspects(
+                table, world, [s for s in became if became[s] is not SuspectState.CLEARED]
+            )
             kept = replace(again, tries=seen.tries + 1).dumps()
             world.remember(table, NAME, {**memory, "look": kept})
             return NotYet(f"{len(moving)} highest ids keep moving")
         gaps = {(own, id_): gap for own, id_, gap in memory["gaps"]}
         short = tuple(
-            (suspect, gaps[name(suspect[0]), suspect[1]])
+            (suspect, gaps[shard_name(suspect[0]), suspect[1]])
             for suspect, fate in became.items()
             if fate in WRONG
         )
@@ -135,7 +137,7 @@ class MaxId:
 def _begin(table: Table, world: World) -> None:
     """Read every shard's maximum at its source, and keep it for the next round."""
     column = table.id_column or ""
-    maxima = [[name(s), world.source(s.source).max_id(s, column)] for s in table.shards]
+    maxima = [[shard_name(s), world.source(s.source).max_id(s, column)] for s in table.shards]
     memory = {"ended": world.clock().isoformat(), "maxima": maxima, "look": None, "gaps": []}
     world.remember(table, NAME, memory)
 
@@ -156,7 +158,7 @@ def _compare(
     mirror = world.mirror(table)
     gaps: dict[Suspect, int] = {}
     for shard in table.shards:
-        source = maxima.get(name(shard))
+        source = maxima.get(shard_name(shard))
         there = mirror.max_id(shard, table.id_column or "")
         if source != there:
             highest = max(each for each in (source, there) if each is not None)
@@ -165,8 +167,8 @@ def _compare(
         reading = Reach(fences, _highest(memory), ended=world.clock())
         _begin_next(table, world)
         return reading
-    spelled = [[name(shard), id_, gap] for (shard, id_), gap in gaps.items()]
-    seen = look(table, world, gaps)
+    spelled = [[shard_name(shard), id_, gap] for (shard, id_), gap in gaps.items()]
+    seen = read_suspects(table, world, gaps)
     world.remember(table, NAME, {**memory, "look": seen.dumps(), "gaps": spelled})
     return NotYet(f"asking {len(gaps)} highest ids again")
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any, ClassVar
 
-from checks.counting import Fences, in_mirror, name, passed
+from checks.counting import Fences, await_fences, keys_in_mirror, shard_name
 from checks.model import FailKind, NotYet, Outcome, Ruling, Span, Undecided
 from checks.run import Probe
 from checks.world import LastChange, LogKey, World
@@ -25,7 +25,7 @@ MOST_DOUBTFUL = 1000  # bounds the memory; the rest comes up again when its part
 _PRESENT = {Op.CREATE, Op.UPDATE, Op.READ}
 
 
-class KeyFate(StrEnum):
+class KeyState(StrEnum):
     """What became of a remembered key."""
 
     FINE = "fine"
@@ -67,7 +67,7 @@ class OffsetKeys:
         if memory is None:
             _remember(table, world, {})
             return NotYet("read for the first time")
-        fences = passed(table, world, datetime.fromisoformat(memory["ended"]), self.patience)
+        fences = await_fences(table, world, datetime.fromisoformat(memory["ended"]), self.patience)
         if isinstance(fences, NotYet | Undecided):
             return fences
         keys = _loads(memory["keys"], table)
@@ -77,11 +77,11 @@ class OffsetKeys:
         doubtful = {
             key: _known(before.get(_text(key)), fate, there=there)
             for key, (there, fate) in zip(keys, fates, strict=True)
-            if fate is not KeyFate.FINE
+            if fate is not KeyState.FINE
         }
         _remember(table, world, dict(islice(doubtful.items(), MOST_DOUBTFUL)))
         reading = replace(_reading(fences, became, before), ended=ended)
-        if not reading.value and {KeyFate.MISSING, KeyFate.EXTRA} & {*doubtful.values()}:
+        if not reading.value and {KeyState.MISSING, KeyState.EXTRA} & {*doubtful.values()}:
             return NotYet("asking for doubtful keys again")
         if keys and not reading.looked:
             return NotYet("its last keys have changed again, and that is not merged yet")
@@ -101,55 +101,55 @@ class OffsetKeys:
         return Ruling(Outcome.PASS, f"{reading.looked} last keys are as the change log says")
 
 
-def _known(before: str | None, fate: KeyFate, *, there: bool) -> KeyFate:
+def _known(before: str | None, fate: KeyState, *, there: bool) -> KeyState:
     """What is remembered of a doubtful key: one that was wrong is so until a look finds it right.
 
     That it has been changed again meanwhile says nothing of the row that the mirror lacks or has.
     """
-    wrong = KeyFate.EXTRA if there else KeyFate.MISSING
-    return wrong if fate is KeyFate.MOVING and before == wrong else fate
+    wrong = KeyState.EXTRA if there else KeyState.MISSING
+    return wrong if fate is KeyState.MOVING and before == wrong else fate
 
 
-def _fates(table: Table, world: World, keys: Sequence[LogKey]) -> list[tuple[bool, KeyFate]]:
+def _fates(table: Table, world: World, keys: Sequence[LogKey]) -> list[tuple[bool, KeyState]]:
     """Of each key whether its row is in the mirror, and what became of it."""
     mirror = world.mirror(table)
-    there = mirror.has_keys(in_mirror(table, world, keys))
+    there = mirror.has_keys(keys_in_mirror(table, world, keys))
     touches = world.log().last_touches(table, keys)
     one_shard = not table.unique_across_shards
     rows = zip(there, touches, strict=True)
     return [
-        (here, key_fate(here, touch, mirror.batch, one_shard=one_shard)) for here, touch in rows
+        (here, judge_key(here, touch, mirror.batch, one_shard=one_shard)) for here, touch in rows
     ]
 
 
-def key_fate(there: bool, touch: LastChange | None, applied: int, *, one_shard: bool) -> KeyFate:
+def judge_key(there: bool, touch: LastChange | None, applied: int, *, one_shard: bool) -> KeyState:
     """Compare a key's presence with its newest landed change.
 
     *one_shard* says that the key's row can only be its own shard's: elsewhere a row that moved
     to another shard may rightly be there after a delete.
     """
     if touch is None:
-        return KeyFate.FINE if there else KeyFate.MISSING
+        return KeyState.FINE if there else KeyState.MISSING
     if touch.batch > applied:
-        return KeyFate.MOVING
+        return KeyState.MOVING
     if not there:
-        return KeyFate.MISSING if touch.op in _PRESENT else KeyFate.FINE
+        return KeyState.MISSING if touch.op in _PRESENT else KeyState.FINE
     deleted = touch.op == Op.DELETE and one_shard
-    return KeyFate.EXTRA if deleted else KeyFate.FINE
+    return KeyState.EXTRA if deleted else KeyState.FINE
 
 
 def _reading(
-    fences: Fences, became: Mapping[LogKey, KeyFate], before: Mapping[str, str]
+    fences: Fences, became: Mapping[LogKey, KeyState], before: Mapping[str, str]
 ) -> EndKeys:
     """Only what was doubtful in the same way in the round before is a finding."""
     twice = {key: fate for key, fate in became.items() if before.get(_text(key)) == fate}
-    missing = tuple(key for key, fate in twice.items() if fate is KeyFate.MISSING)
-    extra = tuple(key for key, fate in twice.items() if fate is KeyFate.EXTRA)
-    moving = sum(fate is KeyFate.MOVING for fate in became.values())
+    missing = tuple(key for key, fate in twice.items() if fate is KeyState.MISSING)
+    extra = tuple(key for key, fate in twice.items() if fate is KeyState.EXTRA)
+    moving = sum(fate is KeyState.MOVING for fate in became.values())
     return EndKeys(fences, len(became) - moving, missing, extra)
 
 
-def _remember(table: Table, world: World, doubtful: Mapping[LogKey, KeyFate]) -> None:
+def _remember(table: Table, world: World, doubtful: Mapping[LogKey, KeyState]) -> None:
     ends = {_text(key): key for key in (*doubtful, *world.end_keys(table))}
     memory = {
         "keys": [_dumps(key) for key in ends.values()],
@@ -161,15 +161,15 @@ def _remember(table: Table, world: World, doubtful: Mapping[LogKey, KeyFate]) ->
 
 def _text(key: LogKey) -> str:
     """A key's name between rounds: one row, wherever its message stood."""
-    return f"{name(key.shard)} {key.key}"
+    return f"{shard_name(key.shard)} {key.key}"
 
 
 def _dumps(key: LogKey) -> list[Any]:
-    return [name(key.shard), key.key, key.at.topic, key.at.partition, key.offset]
+    return [shard_name(key.shard), key.key, key.at.topic, key.at.partition, key.offset]
 
 
 def _loads(raw: Sequence[Sequence[Any]], table: Table) -> tuple[LogKey, ...]:
-    shards = {name(shard): shard for shard in table.shards}
+    shards = {shard_name(shard): shard for shard in table.shards}
     return tuple(
         LogKey(shards[own], key, TopicPartition(topic, partition), offset)
         for own, key, topic, partition, offset in raw

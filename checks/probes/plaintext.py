@@ -37,7 +37,7 @@ IdentityName = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class InTheClear:
+class PlaintextColumn:
     """``values`` different ones of *column*, of a sample's, that hold a *kind*."""
 
     column: str
@@ -51,7 +51,7 @@ class ClearColumns:
 
     rows: int
     columns: int
-    found: tuple[InTheClear, ...]
+    found: tuple[PlaintextColumn, ...]
     as_of: tuple[Fence, ...] = ()
 
     @property
@@ -110,17 +110,17 @@ class Plaintext:
         self, rows: int, texts: Mapping[str, Sequence[str]], world: World
     ) -> ClearColumns | Undecided:
         """Column by column, while there is time."""
-        from checks.pii import told  # noqa: PLC0415  - of an extra
+        from checks.pii import find_kinds  # noqa: PLC0415  - of an extra
 
-        end, found = world.clock() + self.limit, list[InTheClear]()
+        end, found = world.clock() + self.limit, list[PlaintextColumn]()
         for done, (name, values) in enumerate(texts.items()):
             if world.clock() > end:
                 why = (
                     f"{done} of {len(texts)} columns were looked through; name fewer, or less rows"
                 )
                 return Undecided("over_time", why)
-            held = told(values, self.identity, self.regions)
-            found += (InTheClear(name, one.kind, one.values) for one in held)
+            held = find_kinds(values, self.identity, self.regions)
+            found += (PlaintextColumn(name, one.kind, one.values) for one in held)
         return ClearColumns(rows, len(texts), tuple(found))
 
     def judge(self, reading: ClearColumns, past: Sequence[float]) -> Ruling:

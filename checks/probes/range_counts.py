@@ -20,28 +20,28 @@ from checks.counting import (
     WRONG,
     CountedRanges,
     Differences,
-    Fate,
     Fences,
     OpenRanges,
     Pace,
     Suspect,
     SuspectReading,
-    compared,
-    count,
+    SuspectState,
+    await_fences,
+    compare_ranges,
+    count_ranges,
     differing_ranges,
-    dumps,
-    dumps_open,
-    fates,
+    dump_open_ranges,
+    dump_suspects,
     fences_after,
-    loads,
-    loads_open,
-    look,
-    name,
-    passed,
+    find_suspects,
+    judge_suspects,
+    load_open_ranges,
+    load_suspects,
+    read_suspects,
     rows_in,
-    ruled,
-    suspects_in,
-    uncounted,
+    rule_differences,
+    shard_name,
+    uncounted_ranges,
 )
 from checks.model import FailKind, NoneOrMore, NotYet, OneOrMore, Ruling, Span, Undecided
 from checks.run import Probe
@@ -89,7 +89,7 @@ class RangeCounts:
         counted = CountedRanges.loads(memory["counted"])
         seen = SuspectReading.loads(memory["look"], table) if memory["look"] else None
         instant = seen.ended if seen else counted.ended
-        fences = passed(table, world, instant, self.patience)
+        fences = await_fences(table, world, instant, self.patience)
         if isinstance(fences, NotYet | Undecided):
             return fences
         if seen is None:
@@ -98,29 +98,32 @@ class RangeCounts:
 
     def judge(self, reading: Differences, past: Sequence[float]) -> Ruling:
         """Rule on what was confirmed; history plays no part."""
-        return ruled(reading)
+        return rule_differences(reading)
 
     def _compare(
         self, table: Table, world: World, memory: Memory, counted: CountedRanges, fences: Fences
     ) -> Differences | NotYet:
         """Look for suspects where counts differ; what was found before stays suspect."""
-        wide = compared(table, world, counted)
-        fresh = suspects_in(table, world, wide, leaf=self.leaf, most=self.suspects)
+        wide = compare_ranges(table, world, counted)
+        fresh = find_suspects(table, world, wide, leaf=self.leaf, most=self.suspects)
         rows = sum(abs(each.source - each.mirror) for found in wide.values() for each in found)
-        left = uncounted(loads_open(memory.get("open", {}), table), counted)
+        left = uncounted_ranges(load_open_ranges(memory.get("open", {}), table), counted)
         more = rows_in(left) + (0 if fresh.whole else max(rows - len(fresh.ids), 1))
-        suspects = fresh.ids | set(loads(memory["found"], table))
+        suspects = fresh.ids | set(load_suspects(memory["found"], table))
         ended = world.clock()
         if not suspects:
             memory = {
                 **memory,
-                "open": dumps_open(left if fresh.whole else differing_ranges(wide, left)),
+                "open": dump_open_ranges(left if fresh.whole else differing_ranges(wide, left)),
             }
             reading = Differences(fences, _told(counted), more=more, ended=ended)
             return self._finish(table, world, memory, reading)
-        seen = look(table, world, suspects)
+        seen = read_suspects(table, world, suspects)
         kept = {"look": seen.dumps(), "more": more, "whole": fresh.whole}
-        opened = {"open": dumps_open(differing_ranges(wide, left)), "left": dumps_open(left)}
+        opened = {
+            "open": dump_open_ranges(differing_ranges(wide, left)),
+            "left": dump_open_ranges(left),
+        }
         world.remember(table, NAME, {**memory, **kept, **opened})
         return NotYet(f"asking {len(suspects)} ids again")
 
@@ -128,11 +131,11 @@ class RangeCounts:
         self, table: Table, world: World, memory: Memory, seen: SuspectReading, fences: Fences
     ) -> Differences | NotYet:
         """Rule on the suspects; look once more while one of them keeps moving."""
-        became = list(zip(seen.suspects, fates(table, world, seen), strict=True))
-        moving = [suspect for suspect, fate in became if fate is Fate.MOVING]
-        left = [suspect for suspect, fate in became if fate is not Fate.CLEARED]
+        became = list(zip(seen.suspects, judge_suspects(table, world, seen), strict=True))
+        moving = [suspect for suspect, fate in became if fate is SuspectState.MOVING]
+        left = [suspect for suspect, fate in became if fate is not SuspectState.CLEARED]
         if moving and seen.tries + 1 < self.tries:
-            again = look(table, world, left, seen.tries + 1)
+            again = read_suspects(table, world, left, seen.tries + 1)
             world.remember(table, NAME, {**memory, "look": again.dumps()})
             return NotYet(f"{len(moving)} ids keep moving")
         found = tuple((suspect, fate) for suspect, fate in became if fate in WRONG)
@@ -151,21 +154,26 @@ class RangeCounts:
         """Begin the next cycle: the reading stands, whether the source answers that or not."""
         found = [suspect for suspect, _ in reading.found][: self.suspects]
         with suppress(UnreachableError, ProofError):  # the next round tries again, and says why
-            self._begin(table, world, {**memory, "found": dumps(found)})
+            self._begin(table, world, {**memory, "found": dump_suspects(found)})
         return reading
 
     def _begin(self, table: Table, world: World, memory: Memory) -> None:
         """Count anew, the guilty ranges too; narrower ones after each time that failed."""
         last = CountedRanges.loads(memory["counted"]) if memory.get("counted") else None
-        found, failed = loads(memory.get("found", ()), table), memory.get("failed", 0)
+        found, failed = load_suspects(memory.get("found", ()), table), memory.get("failed", 0)
         pace = Pace(self.block_rows, self.newest, self.rotating, failed)
-        opened = loads_open(memory.get("open", {}), table)
+        opened = load_open_ranges(memory.get("open", {}), table)
         due = {own: [one.span for one in many[:AGAIN]] for own, many in opened.items()}
         cursors = last.cursors if last else {}
         again = {**due, **_guilty(last.ranges, found, due)} if last else due
-        kept = {"look": None, "found": dumps(found), "more": 0, "open": dumps_open(opened)}
+        kept = {
+            "look": None,
+            "found": dump_suspects(found),
+            "more": 0,
+            "open": dump_open_ranges(opened),
+        }
         try:
-            fresh = count(table, world, pace, cursors=cursors, again=again)
+            fresh = count_ranges(table, world, pace, cursors=cursors, again=again)
         except (UnreachableError, ProofError):
             counted = last.dumps() if last else None
             world.remember(table, NAME, {**kept, "counted": counted, "failed": failed + 1})
@@ -181,7 +189,7 @@ def _guilty(
     """The counted ranges that hold a found id, and those that are *due*, by shard name."""
     guilty: dict[str, list[Range]] = {}
     for own, spans in ranges.items():
-        ids = [id_ for shard, id_ in found if name(shard) == own]
+        ids = [id_ for shard, id_ in found if shard_name(shard) == own]
         holding = [span for span in spans if _any_in(span, ids)]
         guilty[own] = sorted({*holding, *due.get(own, ())})
     return guilty
@@ -189,17 +197,17 @@ def _guilty(
 
 def _unexplained(memory: Memory, left: Sequence[Suspect], table: Table) -> dict[str, Any]:
     """The open ranges that were not counted in this cycle or hold one of the ids *left*."""
-    untouched = loads_open(memory.get("left", {}), table)
+    untouched = load_open_ranges(memory.get("left", {}), table)
     kept: OpenRanges = {
         own: tuple(
             one
             for one in many
             if one in untouched.get(own, ())
-            or _any_in(one.span, [id_ for shard, id_ in left if name(shard) == own])
+            or _any_in(one.span, [id_ for shard, id_ in left if shard_name(shard) == own])
         )
-        for own, many in loads_open(memory["open"], table).items()
+        for own, many in load_open_ranges(memory["open"], table).items()
     }
-    return dumps_open(kept)
+    return dump_open_ranges(kept)
 
 
 def _any_in(span: Range, ids: Sequence[int]) -> bool:

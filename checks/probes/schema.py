@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 from zlib import crc32
 
-from checks.counting import name, passed
+from checks.counting import await_fences, shard_name
 from checks.model import FailKind, NotYet, Outcome, Ruling, Span, Undecided
 from checks.run import Probe
 from checks.world import World
@@ -60,14 +60,14 @@ class Schema:
         """Compare once what was seen last has a heartbeat behind it; rule on what is still so."""
         memory = world.recall(table, NAME) or {}
         seen = [datetime.fromisoformat(old["seen"]) for old in memory.values()]
-        fences = passed(table, world, max(seen), self.patience) if seen else ()
+        fences = await_fences(table, world, max(seen), self.patience) if seen else ()
         if isinstance(fences, NotYet | Undecided):
             return fences
         compared = dict(_compared(table, world))
         if not compared:
             world.remember(table, NAME, {})
             return Undecided("unsupported", "the source shows none of its shards")
-        hidden = tuple(f"{name(shard)}: " for shard in table.shards if shard not in compared)
+        hidden = tuple(f"{shard_name(shard)}: " for shard in table.shards if shard not in compared)
         if unseen := sorted(text for text in memory if text.startswith(hidden)):
             return Undecided("unsupported", f"the source does not show its shard now: {unseen[0]}")
         found = {text: key for own in compared.values() for text, key in own} or {ALIKE: ""}
@@ -108,15 +108,15 @@ def _compared(table: Table, world: World) -> Iterator[tuple[Shard, list[tuple[st
         if not there:
             continue  # dropped, renamed, or hidden from this user: nothing to compare with
         if schema is None:
-            raise ProofError(f"no schema change of {name(shard)} has landed")
+            raise ProofError(f"no schema change of {shard_name(shard)} has landed")
         at = "-".join(str(part) for part in schema.order.parts)
         found = there[0].dialect.differences(schema, there)
         yield shard, [_keyed(shard, one, at) for one in found]
 
 
 def _keyed(shard: Shard, difference: str, at: str) -> tuple[str, str]:
-    column, text = difference.partition(": ")[0], f"{name(shard)}: {difference}"
-    return text, f"{name(shard)}:{column}@{at}#{crc32(text.encode()):08x}"
+    column, text = difference.partition(": ")[0], f"{shard_name(shard)}: {difference}"
+    return text, f"{shard_name(shard)}:{column}@{at}#{crc32(text.encode()):08x}"
 
 
 PROBE: type[Probe[Columns]] = Schema

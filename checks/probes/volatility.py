@@ -14,17 +14,17 @@ from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 from checks.baseline import (
-    Interval,
+    CountedInterval,
     Past,
-    QuietRun,
-    awaited,
-    comparable,
-    enough,
-    followed,
-    quiet_run,
-    usual,
+    SilentPeriod,
+    comparable_counts,
+    expected_changes,
+    has_enough_history,
+    silent_period,
+    trim_history,
+    usual_range,
 )
-from checks.counting import Fences, passed
+from checks.counting import Fences, await_fences
 from checks.days import DAY, next_part, require_zone
 from checks.model import FailKind, NotYet, OneOrMore, Outcome, Ruling, Share, Span, Undecided
 from checks.run import Probe
@@ -49,7 +49,7 @@ class Changes:
     count: float
     past: Past
     awaited: float
-    silence: QuietRun = field(default_factory=QuietRun)
+    silence: SilentPeriod = field(default_factory=SilentPeriod)
 
     @property
     def value(self) -> float:
@@ -101,7 +101,7 @@ class Volatility:
         due = _due(memory, self.interval, zone) if memory else world.now
         if world.now < due:
             return NotYet(f"the interval ends at {due:%H:%M:%S %Z}")
-        near = passed(table, world, world.now - self.interval / CLOSE, self.patience)
+        near = await_fences(table, world, world.now - self.interval / CLOSE, self.patience)
         if isinstance(near, NotYet | Undecided):
             late = world.now - due > self.patience
             return Undecided("not_reached", near.why) if late else NotYet(near.why)
@@ -120,10 +120,10 @@ class Volatility:
             longest = (reading.silence.before * self.interval) / DAY
             why = f"no change for {days:.1f} days, and never before for more than {longest:.1f}"
             return Ruling(Outcome.FAIL, why, "stopped")
-        if not enough(reading.past, self.needed):
+        if not has_enough_history(reading.past, self.needed):
             why = f"{len(reading.past.counts)} of {self.needed} comparable intervals so far"
             return Ruling(Outcome.UNKNOWN, why, "no_history")
-        band = usual(reading.past, width=self.width, slack=self.slack)
+        band = usual_range(reading.past, width=self.width, slack=self.slack)
         told = f"{reading.count:.0f} changes, usual {band.low:.0f} to {band.high:.0f}"
         if reading.awaited >= self.width**2:
             why = f"no change where about {reading.awaited:.0f} were to be expected"
@@ -134,7 +134,7 @@ class Volatility:
             return Ruling(Outcome.FAIL, told, "too_many")
         return Ruling(Outcome.PASS, told)
 
-    def _is_silent(self, told: QuietRun) -> bool:
+    def _is_silent(self, told: SilentPeriod) -> bool:
         """Whether it has been quiet for so much longer than ever that it was moved away."""
         long = told.now * self.interval >= DAY and told.now > self.quiet * told.before
         return long and told.active >= self.needed
@@ -153,20 +153,20 @@ class Volatility:
             _remember(table, world, batch, known, more)
             return NotYet("the interval was not cut at its ends; it is left out")
         counted = world.log().change_counts(table, memory["batch"], batch)
-        own = Interval(since.astimezone(zone), counted * (self.interval / length))
-        history, more = followed((*known, own), timedelta(weeks=self.weeks), more)
+        own = CountedInterval(since.astimezone(zone), counted * (self.interval / length))
+        history, more = trim_history((*known, own), timedelta(weeks=self.weeks), more)
         _remember(table, world, batch, history, more)
-        past, quiet = comparable(history, own.start), quiet_run(history)
+        past, quiet = comparable_counts(history, own.start), silent_period(history)
         quiet = replace(quiet, now=quiet.now + more)
-        return Changes(near, own.count, past, awaited(history, self.needed), quiet)
+        return Changes(near, own.count, past, expected_changes(history, self.needed), quiet)
 
 
 def _due(memory: Mapping[str, Any], interval: timedelta, zone: ZoneInfo) -> datetime:
     return next_part(datetime.fromisoformat(memory["since"]), interval, zone)
 
 
-def memory(
-    now: datetime, batch: int, history: Sequence[Interval], more: int = 0
+def dump_memory(
+    now: datetime, batch: int, history: Sequence[CountedInterval], more: int = 0
 ) -> Mapping[str, Any]:
     """What is remembered at *now*, when *batch* was the newest; short, for tables are many.
 
@@ -177,14 +177,14 @@ def memory(
 
 
 def _remember(
-    table: Table, world: World, batch: int, history: Sequence[Interval], more: int
+    table: Table, world: World, batch: int, history: Sequence[CountedInterval], more: int
 ) -> None:
-    world.remember(table, NAME, memory(world.now, batch, history, more))
+    world.remember(table, NAME, dump_memory(world.now, batch, history, more))
 
 
-def _loads(memory: Mapping[str, Any], zone: ZoneInfo) -> Iterator[Interval]:
+def _loads(memory: Mapping[str, Any], zone: ZoneInfo) -> Iterator[CountedInterval]:
     for start, count in memory["counts"]:
-        yield Interval(datetime.fromtimestamp(start, zone), count)
+        yield CountedInterval(datetime.fromtimestamp(start, zone), count)
 
 
 PROBE: type[Probe[Changes]] = Volatility

@@ -137,19 +137,19 @@ def backtest(
     shows each table that a rule matches. Nothing is written.
     """
     from monitor.archive_backtest import (  # noqa: PLC0415  - help needs neither
-        backtests,
-        windows,
+        counted_windows,
+        run_backtests,
     )
     from monitor.config.file import load_config  # noqa: PLC0415
     from pipeline.invariants.archive_purge import ArchivePurge  # noqa: PLC0415
 
     trial = ArchivePurge(column, rows, times, older) if column else None
     try:
-        registered = windows(get_list(service_address(server, config), "/v1/archives"))
+        registered = counted_windows(get_list(service_address(server, config), "/v1/archives"))
     except UnreachableError as error:
         registered = ()
         say(f"{error}; only windows of the config count", err=True)
-    found = backtests(load_config(config), tables, registered, trial)
+    found = run_backtests(load_config(config), tables, registered, trial)
     told = [{"table": table, **_day(day)} for table, days in found for day in days]
     if as_json:
         say(json.dumps(told))

@@ -62,24 +62,24 @@ def init(config: Path, address: str | None, name: str | None, password_env: str 
 
 def _proposed(text: str, address: str, name: str, password_env: str | None) -> str:
     from monitor.onboarding import (  # noqa: PLC0415  - a plain init asks nobody
-        addressed,
-        propose,
+        fill_template,
+        parse_address,
+        propose_rules,
         require_database,
-        survey,
-        written,
+        survey_tables,
     )
     from pipeline.build import source_options  # noqa: PLC0415
 
-    source = addressed(address, name, password_env, os.environ)
+    source = parse_address(address, name, password_env, os.environ)
     require_database(source.settings, source_options(source.settings))
-    proposal = propose(survey(source.settings, _progress))
+    proposal = propose_rules(survey_tables(source.settings, _progress))
     folded = sum(len(one.of) for one in proposal.rules)
     say(
         f"{folded + len(proposal.alone)} tables: {len(proposal.rules)} rules for {folded} of them,"
         f" {len(proposal.keyless)} without a key",
         err=True,
     )
-    return written(text, source, proposal)
+    return fill_template(text, source, proposal)
 
 
 def _progress(shards: Iterable["Shard"], count: int) -> Iterable["Shard"]:

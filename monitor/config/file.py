@@ -210,9 +210,12 @@ def config_schema() -> dict[str, Any]:
     ]  # some kinds have no server
     beside = TypeAdapter(Beside).json_schema()["properties"]
     whole["properties"]["probes"] = _by_name(
-        {name: section_schema(probes.find(name), beside) for name in probes.known()}
+        {name: section_schema(probes.find_probe(name), beside) for name in probes.probe_names()}
     )
-    kinds = {name: section_schema(channels.find(name), {"kind": {}}) for name in channels.known()}
+    kinds = {
+        name: section_schema(channels.find_channel(name), {"kind": {}})
+        for name in channels.channel_names()
+    }
     whole["properties"]["channels"] = {**_by_name(kinds), "additionalProperties": True}
     whole["properties"]["invariants"] = invariants.invariant_schema()
     whole["properties"]["copies"] = copies.copies_schema(SECRET_SCHEMA)
@@ -283,12 +286,14 @@ def _security(
 def _probes(told: Any, folder: Path) -> tuple[list[CheckPlan], list[str]]:
     off = "must be a mapping of settings; to switch it off, write {enabled: false}"
     raw, wrong = _sections(told, "probes", off)
-    known = probes.known()
-    modules, unknown = find_plugins(probes.find, [n for n in raw if n not in known], probes.Probe)
+    known = probes.probe_names()
+    modules, unknown = find_plugins(
+        probes.find_probe, [n for n in raw if n not in known], probes.Probe
+    )
     faults = wrong + [f"probes.{name}: {why}" for name, why in unknown.items()]
     plans = []
     for name in (*known, *modules):
-        one, wrong = build_check_plan(name, probes.find(name), raw.get(name, {}), folder)
+        one, wrong = build_check_plan(name, probes.find_probe(name), raw.get(name, {}), folder)
         plans += [one] if one else []
         faults += wrong
     return plans, faults
@@ -300,12 +305,12 @@ def _channels(told: Any, folder: Path) -> tuple[dict[str, Any], list[str]]:
     for name, section in {"log": {}, **raw}.items():  # what no route is for goes to the log
         settings = dict(section)
         kind = str(settings.pop("kind", name))
-        _, unknown = find_plugins(channels.find, [kind], channels.Channel)
+        _, unknown = find_plugins(channels.find_channel, [kind], channels.Channel)
         if unknown:
             faults.append(f"channels.{name}.kind: {unknown[kind]}")
             continue
         place = SectionPlace(f"channels.{name}", folder)
-        built[name], wrong = build_section(channels.find(kind), settings, place, ("kind",))
+        built[name], wrong = build_section(channels.find_channel(kind), settings, place, ("kind",))
         faults += wrong
         if built[name] is not None and built[name].per_minute < 1:
             faults.append(

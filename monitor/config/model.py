@@ -326,8 +326,8 @@ class Config(BaseModel):
     def policy(self) -> ReadinessPolicy:
         """What readiness goes by; a probe that is switched off holds no gate."""
         own, running = self.readiness, {plan.name for plan in self.plans}
-        named = probes.known() if own.gating is None else own.gating
-        chosen = [n for n in named if own.gating is not None or probes.find(n).gating]
+        named = probes.probe_names() if own.gating is None else own.gating
+        chosen = [n for n in named if own.gating is not None or probes.find_probe(n).gating]
         gating = frozenset(chosen) & running
         return ReadinessPolicy(own.rule, own.margin, gating, own.disagreement, own.checks)
 

@@ -28,7 +28,7 @@ from checks import run as probes
 from monitor.config.model import Config, HttpSettings
 from monitor.config.plans import CheckPlan, CopyPlan
 from monitor.config.text import resolve_path
-from monitor.messages import nearest
+from monitor.messages import did_you_mean
 from pipeline.errors import ConfigError
 from pipeline.installed import fix, is_installed
 from pipeline.invariants.invariant import Referring
@@ -503,7 +503,7 @@ def _lacks(kind: type, needs: type) -> str:
 def _gating(config: Config, plans: Sequence[CheckPlan]) -> Iterator[str]:
     """A gate that looks closed and is open."""
     running = {plan.name for plan in plans}
-    _, unknown = find_plugins(probes.find, config.readiness.gating or (), probes.Probe)
+    _, unknown = find_plugins(probes.find_probe, config.readiness.gating or (), probes.Probe)
     for i, name in enumerate(config.readiness.gating or ()):
         if name in unknown:
             yield f"readiness.gating[{i}]: {unknown[name]}"
@@ -520,12 +520,12 @@ def _routes(
     sinks: Collection[str],
     copies: Sequence[CopyPlan],
 ) -> Iterator[str]:
-    checks = {*CHECKS, *probes.known(), *(plan.name for plan in plans)}
+    checks = {*CHECKS, *probes.probe_names(), *(plan.name for plan in plans)}
     for i, route in enumerate(config.alerts.routes):
         at = f"alerts.routes[{i}]"
         for j, check in enumerate(route.checks):
             if not any(fnmatchcase(name, check) for name in checks):
-                yield f"{at}.checks[{j}]: no check {check!r}; {nearest(check, checks)}"
+                yield f"{at}.checks[{j}]: no check {check!r}; {did_you_mean(check, checks)}"
         for name in route.channels or ():
             if name not in sinks:
                 yield f"{at}.channels: no channel {name!r}; known: {', '.join(sorted(sinks))}"
@@ -591,7 +591,7 @@ def _no_part(pattern: str, config: Config, sinks: Iterable[str], copies: Sequenc
     parts = next((parts for word, parts in known.items() if pattern.startswith(word)), None)
     if parts is None or any(fnmatchcase(part, pattern) for part in parts):
         return ""
-    return f"no {pattern!r}; {nearest(pattern, parts)}"
+    return f"no {pattern!r}; {did_you_mean(pattern, parts)}"
 
 
 def _is_table(name: str) -> bool:

@@ -20,21 +20,28 @@ from types import MappingProxyType
 import structlog
 
 from checks.blocks import Inputs, Pause
-from checks.certificate import Ground, forfeited
+from checks.certificate import CertificateBasis, revoke_lost
 from checks.model import Reason
 from checks.ordering import (
     SourceOrdering,
-    accepted,
-    partitions,
-    promises,
-    scattered,
-    unaccepted,
-    weakest,
+    accepted_ordering,
+    collector_promises,
+    partition_counts,
+    scattered_reasons,
+    unaccepted_reasons,
+    weakest_ordering,
 )
-from checks.readiness import Question, Readiness, ReadinessPolicy, ReadinessState, assess, passing
+from checks.readiness import (
+    Question,
+    Readiness,
+    ReadinessPolicy,
+    ReadinessState,
+    answer_for_display,
+    assess,
+)
 from monitor.observe.sampler import Sampling
-from monitor.observe.verdicts import Rulings
-from monitor.spark.requests import Standstills
+from monitor.observe.verdicts import LatestVerdicts
+from monitor.spark.requests import HoldRegistry
 from monitor.store.certificates import Certificates
 from pipeline.apply.foreign_commits import foreign_hold
 from pipeline.checkpoint import Checkpoint
@@ -52,11 +59,11 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False)
-class Forfeits:
+class CertificateRevocation:
     """Remembers what each table's certificates stood on when they were last gone through."""
 
     certificates: Certificates
-    _ground: dict[str, Ground] = field(default_factory=dict)
+    _ground: dict[str, CertificateBasis] = field(default_factory=dict)
     _newest: dict[str, int] = field(default_factory=dict)  # looks
     _when: dict[str, datetime] = field(default_factory=dict)  # of the last of those looks
     _ruled: tuple[int, Mapping[str, int]] = field(default=(-1, {}))
@@ -76,7 +83,7 @@ class Forfeits:
         if before is not None and _onward(before, now) and not _ended(before, since, at):
             self._ground[table] = _known(now, before)
             return
-        gone = forfeited(self.certificates.holding(table), now, at)
+        gone = revoke_lost(self.certificates.holding(table), now, at)
         if gone:
             count = self.certificates.revoke(gone)
             log.warning("certificates_revoked", table=table, count=count, why=gone[0].why)
@@ -97,7 +104,7 @@ def _ruled(look: Sampling) -> dict[str, int]:
     return found
 
 
-def _ground(table: str, look: Sampling, ruled: int) -> Ground:
+def _ground(table: str, look: Sampling, ruled: int) -> CertificateBasis:
     sample = look.mirrors.get(table)
     mirror: MirrorPosition | str | None = look.unreadable.get(table)
     if sample is not None and not isinstance(sample, Missing):
@@ -108,12 +115,12 @@ def _ground(table: str, look: Sampling, ruled: int) -> Ground:
         if not isinstance(told, Missing)
     }
     if isinstance(look.checkpoint, Missing):
-        return Ground(mirror, None, copies=copies)
+        return CertificateBasis(mirror, None, copies=copies)
     mark = look.checkpoint.value
-    return Ground(mirror, mark.batch, mark.lives, ruled, copies)
+    return CertificateBasis(mirror, mark.batch, mark.lives, ruled, copies)
 
 
-def _onward(before: Ground, now: Ground) -> bool:
+def _onward(before: CertificateBasis, now: CertificateBasis) -> bool:
     """Whether all that stood on *before* stands on *now*."""
     if now.batch is not None and (before.batch is None or now.batch < before.batch):
         return False
@@ -140,7 +147,7 @@ def _fell(before: CopyPosition | None, now: CopyPosition | None) -> bool:
     return not same or now is None or now.version < before.version
 
 
-def _ended(ground: Ground, since: datetime, at: datetime) -> bool:
+def _ended(ground: CertificateBasis, since: datetime, at: datetime) -> bool:
     """Whether an image was to be kept at *since* and is not *at* now."""
     mirror = ground.mirror
     if not isinstance(mirror, MirrorPosition):
@@ -148,9 +155,9 @@ def _ended(ground: Ground, since: datetime, at: datetime) -> bool:
     return any(one.held(since) and not one.held(at) for one in mirror.images)
 
 
-def _known(now: Ground, before: Ground) -> Ground:
+def _known(now: CertificateBasis, before: CertificateBasis) -> CertificateBasis:
     """What is known now, and where nothing is, what was known before."""
-    return Ground(
+    return CertificateBasis(
         before.mirror if now.mirror is None else now.mirror,
         before.batch if now.batch is None else now.batch,
         before.lives if now.batch is None else now.lives,
@@ -183,8 +190,8 @@ class Assessor:
     policy: ReadinessPolicy
     sources: tuple[SourceSettings, ...]
     certificates: Certificates
-    rulings: Rulings
-    standstills: Standstills
+    rulings: LatestVerdicts
+    standstills: HoldRegistry
     waived: Callable[[], frozenset[str]]
     residuals: Callable[[], Mapping[str, int]]
     unproven: Callable[[Table, Mapping[str, Order]], str | Missing]
@@ -197,11 +204,11 @@ class Assessor:
     _disagreeing: dict[str, Mapping[Question, datetime]] = field(default_factory=dict)
     _counted: tuple[int, Mapping[str, int]] = field(default=(-1, {}))
     _named: dict[str, tuple[Table, frozenset[str], frozenset[str]]] = field(default_factory=dict)
-    _forfeits: Forfeits = field(init=False)
+    _forfeits: CertificateRevocation = field(init=False)
 
     def __post_init__(self) -> None:
         """Know of no certificate yet."""
-        self._forfeits = Forfeits(self.certificates)
+        self._forfeits = CertificateRevocation(self.certificates)
 
     def facts(self, at: datetime) -> RoundFacts:
         """What is known now that concerns no table more than another: asked once for all.
@@ -237,10 +244,13 @@ class Assessor:
             verdicts=self.rulings.of(table.name),
             unproven=self.unproven(table, _bases(look)),
             unlisted=self.unlisted(table, None if isinstance(mark, Missing) else mark.value),
-            ordering=weakest(table, self.orderings),
-            weak_order=(*unaccepted(table, self.orderings), *scattered(table, counts)),
-            promises=promises(table, self.orderings),
-            accepted=accepted(table, self.orderings),
+            ordering=weakest_ordering(table, self.orderings),
+            weak_order=(
+                *unaccepted_reasons(table, self.orderings),
+                *scattered_reasons(table, counts),
+            ),
+            promises=collector_promises(table, self.orderings),
+            accepted=accepted_ordering(table, self.orderings),
             clocks=doubts,
             pause=facts.pauses.get(table.name),
             bad_until=self.rulings.bad_until(table.name),
@@ -276,7 +286,7 @@ class Assessor:
 
     def passing(self, question: Question, inputs: Inputs) -> Readiness:
         """Answer *question* of a moment that nobody was or will be certified."""
-        return passing(question, inputs, self.policy)
+        return answer_for_display(question, inputs, self.policy)
 
     def certify(self, answers: Iterable[Readiness]) -> None:
         """Store the certificates of READY answers: before anybody is told.
@@ -308,7 +318,7 @@ class Assessor:
         """Counted once for each batch: all tables ask."""
         batch, counts = self._counted
         if batch != mark.batch:
-            counts = partitions(self.orderings, mark.offsets)
+            counts = partition_counts(self.orderings, mark.offsets)
             self._counted = mark.batch, counts
         return counts
 
@@ -336,7 +346,7 @@ def _of_copy(table: str, copy: str) -> str:
     return f"{table} in {copy}"  # no table has such a name
 
 
-def withheld(answer: Readiness, why: str) -> Readiness:
+def withhold(answer: Readiness, why: str) -> Readiness:
     """Turn READY into UNKNOWN if its certificate is new and could not be stored."""
     if not _issued(answer):
         return answer

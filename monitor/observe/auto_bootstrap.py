@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False)
-class Rebootstraps:
+class AutoBootstrap:
     """Asks for bases as people do, and by the same way.
 
     A table is looked at for as long as its rule says first: what heals by itself needs no base.

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from checks.certificate import misdated
+from checks.certificate import revoke_misdated
 from checks.model import Reason
 from monitor.store.certificates import Certificates
 from monitor.store.history import CheckMemory
@@ -78,7 +78,7 @@ class Clocks:
         self._keep(step.source, state, step.after)
         log.warning("clock_went_back", **{name: str(one) for name, one in asdict(step).items()})
         with self.deciding:
-            gone = misdated(self.certificates.holding_since(step.since), step)
+            gone = revoke_misdated(self.certificates.holding_since(step.since), step)
             if gone:
                 count = self.certificates.revoke(gone)
                 log.warning("certificates_revoked", count=count, why=gone[0].why)

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from checks.blocks import SINCE_GONE
-from checks.counting import name
+from checks.counting import shard_name
 from monitor.store.history import CheckMemory
 from pipeline.apply.foreign_commits import (
     Intrusion,
@@ -89,7 +89,7 @@ class UnloggedChanges:
 
         *bases*: ``source/shard`` -> order of its newest base, empty when that is not known.
         """
-        told, shards = self.told(table), [name(shard) for shard in table.shards]
+        told, shards = self.told(table), [shard_name(shard) for shard in table.shards]
         own = {shard: list(bases[shard].parts) for shard in shards if shard in bases}
         try:
             kept = self._recall(table.name)

@@ -69,7 +69,7 @@ class FenceBook:
             if step is not None and any(map(step.fells, known)):
                 self._fall(step)
                 known = tuple(one for one in known if not step.fells(one))
-            self._known[source] = thinned(in_order(known))
+            self._known[source] = thin_fences(in_order(known))
 
     def add(self, fence: Fence, later: datetime | None = None) -> None:
         """Keep *fence*: in the store first, so that no proof rests on one that is lost.
@@ -88,7 +88,7 @@ class FenceBook:
         self.store.add(fence)
         with self._lock:
             left = (one for one in known if step is None or not step.fells(one))
-            self._known[fence.source] = thinned((*left, fence))
+            self._known[fence.source] = thin_fences((*left, fence))
 
     def known(self) -> Mapping[str, tuple[Fence, ...]]:
         """Those of every source, as they are now."""
@@ -215,6 +215,6 @@ class HeartbeatWriter:
         return found.host, found.port
 
 
-def thinned(fences: Sequence[Fence], limit: int = 4096) -> tuple[Fence, ...]:
+def thin_fences(fences: Sequence[Fence], limit: int = 4096) -> tuple[Fence, ...]:
     """At most *limit* fences, ascending; of a cut, one at most a hundredth of its age after it."""
     return spaced(fences, lambda fence: fence.at.timestamp(), share=100, limit=limit)

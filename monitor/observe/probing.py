@@ -5,7 +5,7 @@ several sources have a queue per combination. No queue waits for another, and a 
 wait for a slow one. If a probe hangs, everything due in its queue is UNKNOWN, and the reason
 names that probe.
 
-`RoundWorld` is what a probe may see in one round: pinned readers, heartbeats and check memory.
+`ProbeWorld` is what a probe may see in one round: pinned readers, heartbeats and check memory.
 `named_versions` lists mirror versions that somebody may still read, as certificates of the last
 day name them.
 """
@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 import structlog
 
 from checks.model import NotYet, Outcome, Ruling, Verdict
-from checks.ordering import SourceOrdering, weakest
+from checks.ordering import SourceOrdering, weakest_ordering
 from checks.run import Check, looks_back, run_probe
 from checks.world import (
     LogKey,
@@ -32,7 +32,7 @@ from monitor.config.plans import CheckPlan
 from monitor.observe.heartbeats import FenceBook
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.sampler import Sampling
-from monitor.observe.tables import Roster
+from monitor.observe.tables import TableRegistry
 from monitor.store.certificates import Certificates
 from monitor.store.history import CheckMemory, Verdicts
 from pipeline.changelog.reader import LogReader
@@ -73,7 +73,7 @@ class Probing:
     """
 
     plans: tuple[CheckPlan, ...]
-    roster: Roster
+    roster: TableRegistry
     history: Verdicts
     recorder: VerdictRecorder
     open_world: Callable[[tuple[str, ...]], World]
@@ -180,7 +180,7 @@ class Probing:
 
 
 @dataclass(eq=False)
-class RoundWorld:
+class ProbeWorld:
     """Implements :class:`checks.world.World` for one table and round: all probes see one version.
 
     ``names`` are the sources whose queue of probes this is.
@@ -265,7 +265,7 @@ class RoundWorld:
 
     def ordering(self, table: Table) -> Ordering:
         """As its sources' formats say."""
-        return weakest(table, self.orderings)
+        return weakest_ordering(table, self.orderings)
 
     def landed_batch(self) -> int:
         """The newest batch of the lane when the round began; -1 before the first."""
@@ -327,7 +327,9 @@ READING = timedelta(days=1)  # a job that was told READY has read what it was to
 MOST = 10_000
 
 
-def named_versions(certificates: Certificates, clock: Callable[[], datetime]) -> Mapping[str, int]:
+def certified_versions(
+    certificates: Certificates, clock: Callable[[], datetime]
+) -> Mapping[str, int]:
     """Table -> oldest version that a certificate of the last day names and that still holds."""
     since, oldest = clock() - READING, dict[str, int]()
     for one in certificates.list(stage=Stage.MIRROR, limit=MOST):

@@ -113,7 +113,7 @@ class FirstLandings:
             log.info("first landing", source=one.source, told=one.told, done=done)
 
 
-def by_table(landings: Iterable[FirstLanding]) -> Mapping[str, FirstLanding]:
+def landings_by_table(landings: Iterable[FirstLanding]) -> Mapping[str, FirstLanding]:
     """Table -> what it is part of; of several sources one that is stuck, if there is any."""
     moving_first = sorted(landings, key=lambda one: one.stuck is not None)
     return {table: one for one in moving_first for table in one.tables}
@@ -233,7 +233,7 @@ class RereadProgress:
         return told + "".join(f"; {BRAKES[one]}" for one in self.brakes)
 
 
-def progress(one: RereadRequest, estimates: Estimates, now: datetime) -> RereadProgress:
+def backfill_progress(one: RereadRequest, estimates: Estimates, now: datetime) -> RereadProgress:
     """Of all shards of *one*, in which those that ended count with the rows they had.
 
     How long it takes is not known once there are more rows than were estimated.

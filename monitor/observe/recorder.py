@@ -18,11 +18,11 @@ from datetime import datetime, timedelta
 import structlog
 
 from alerts.model import Incident, IncidentState, Member, Message, Silence
-from alerts.round import STORM, AlertSettings, Round, reminders, settle, withdraw
-from checks.blocks import overlaps, waivers_of
-from checks.certificate import revocations
+from alerts.round import STORM, AlertSettings, Round, make_reminders, settle_round, withdraw_members
+from checks.blocks import has_overlap, waivers_of
+from checks.certificate import revoke_failed
 from checks.model import Outcome, Verdict
-from monitor.observe.verdicts import Rulings
+from monitor.observe.verdicts import LatestVerdicts
 from monitor.store.store import ServiceStore
 from pipeline.clocks import has_passed
 from pipeline.errors import UnreachableError
@@ -44,7 +44,7 @@ class VerdictRecorder:
 
     settings: AlertSettings
     records: ServiceStore
-    rulings: Rulings
+    rulings: LatestVerdicts
     gating: frozenset[str]
     whole: frozenset[str]
     clock: Callable[[], datetime]
@@ -72,7 +72,7 @@ class VerdictRecorder:
             settled = Round()
             if telling or (not verdicts and self._is_storm()):
                 silences, standing = self._silent(now), self._standing()
-                settled = settle(
+                settled = settle_round(
                     self.settings, standing, telling, silences, now, starting=self.starting
                 )
             failed = [one for one in telling if one.ruling.outcome is Outcome.FAIL]
@@ -103,13 +103,13 @@ class VerdictRecorder:
         with self.deciding:
             now, standing = self.clock(), self._standing()
             kept = {member for one in standing for member in one.members if watched(member)}
-            settled = withdraw(self.settings, standing, kept, now)
+            settled = withdraw_members(self.settings, standing, kept, now)
             if settled != Round():
                 self._record(settled, (), (), (), now=now)
 
     def reminders(self, now: datetime) -> tuple[tuple[str, Message], ...]:
         """All that was told and is not over, per channel: for receivers that forget."""
-        return reminders(self.settings, self.open(), now)
+        return make_reminders(self.settings, self.open(), now)
 
     def open(self) -> tuple[Incident, ...]:
         """Open incidents, oldest first: the store's, and what it does not have yet."""
@@ -222,7 +222,7 @@ class VerdictRecorder:
             own = [id_ for id_ in self.records.waivers.waived() if id_.startswith(of)]
             named = tuple(f"{of}{key}" for key in one.ruling.keys)
             fails = one.ruling.outcome is Outcome.FAIL
-            found = {id_ for id_ in own if fails and overlaps(id_, named)}
+            found = {id_ for id_ in own if fails and has_overlap(id_, named)}
             why = f"{one.check} did not find it again: {one.ruling.reason}"
             try:
                 if count := self.records.waivers.end(of, why=why, at=one.at, but=found):
@@ -258,7 +258,7 @@ class VerdictRecorder:
         if not waivers_of(verdict, self.records.waivers.waived()):
             return  # it blocks nothing any more
         valid = self.records.certificates.holding(verdict.table)
-        gone = revocations(verdict, valid, passed)
+        gone = revoke_failed(verdict, valid, passed)
         if gone:
             count = self.records.certificates.revoke(gone)
             log.warning("certificates revoked", table=verdict.table, count=count)

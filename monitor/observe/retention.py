@@ -11,7 +11,7 @@ from functools import partial
 import structlog
 
 from monitor.observe.sampler import Sampling
-from monitor.observe.source_inventory import CensusAnswer
+from monitor.observe.source_inventory import InventoryAnswer
 from pipeline.build import every_topic
 from pipeline.checkpoint import Checkpoint
 from pipeline.clocks import has_passed
@@ -49,7 +49,7 @@ class RetentionWatch:
 
     sources: Sequence[SourceSettings]
     transport: Callable[[str], Transport]
-    census: Callable[[str], CensusAnswer | Missing]
+    census: Callable[[str], InventoryAnswer | Missing]
     clock: Callable[[], datetime]
     asking: DeadlinePool[None] = field(init=False)
     _topics: dict[str, Topics] = field(default_factory=dict)
@@ -145,7 +145,7 @@ class RetentionWatch:
     def _of_log(self, source: str, look: Sampling) -> Retention:
         told, mark = self.census(source), look.checkpoint
         kept: Limit = Missing(f"source {source} has not told its settings yet")
-        if isinstance(told, CensusAnswer):
+        if isinstance(told, InventoryAnswer):
             kept = retention.log_kept(told.described.kept)
         one = look.sources.get(source)
         if one is None or not one.known() or isinstance(mark, Missing):

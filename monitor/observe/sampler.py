@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeats import FenceBook
-from monitor.observe.tables import Roster
+from monitor.observe.tables import TableRegistry
 from pipeline.apply.foreign_commits import Intrusion
 from pipeline.build import every_topic
 from pipeline.checkpoint import Checkpoint, is_rolled_back
@@ -214,7 +214,7 @@ class Watcher:
     """
 
     sampler: Sampler
-    roster: Roster
+    roster: TableRegistry
     clock: Callable[[], datetime]
     _look: Sampling = field(default_factory=Sampling.nothing)
     _mark: Checkpoint | None = None
@@ -332,7 +332,7 @@ def _younger(sample: Sample[Any] | Missing | None, now: datetime, age: timedelta
     return isinstance(sample, Sample) and timedelta() <= now - sample.at <= age
 
 
-def synced(
+def sync_positions(
     sources: Iterable[SourceSettings],
     collectors: Mapping[str, Collector],
     fences: FenceBook,

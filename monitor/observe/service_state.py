@@ -8,9 +8,9 @@ from alerts.model import Incident
 from alerts.routing import CHANNEL
 from monitor.board import ChannelView, DiskView, JobView, RereadView
 from monitor.observe.heartbeats import HeartbeatWriter
-from monitor.observe.progress import Estimates, RereadProgress, progress
+from monitor.observe.progress import Estimates, RereadProgress, backfill_progress
 from monitor.observe.sampler import Sampling
-from monitor.observe.system_checks import KAFKA, STORE, Component, Lately, channel_views
+from monitor.observe.system_checks import KAFKA, STORE, Component, SlidingWindow, view_channels
 from monitor.schedule import Schedule
 from monitor.spark.requests import LaneRequests
 from monitor.spark.supervisor import Supervisor
@@ -37,7 +37,7 @@ class ServiceState:
     ways: tuple[str, ...]
     doubts: Callable[[str, datetime], str]
     estimates: Estimates = lambda _: {}
-    lately: Lately = field(default_factory=Lately)
+    lately: SlidingWindow = field(default_factory=SlidingWindow)
     copies: Callable[[], Mapping[str, str]] = dict
     brokers: Callable[[], str] = str  # why they do not answer; empty while they do
     disks: Callable[[], Sequence[DiskView]] = tuple
@@ -68,7 +68,7 @@ class ServiceState:
 
     def channels(self, now: datetime) -> tuple[ChannelView, ...]:
         """Every configured way to people, and any other that letters were meant for."""
-        return channel_views(self.store.outbox, self.ways, self.store.waivers.waived(), now)
+        return view_channels(self.store.outbox, self.ways, self.store.waivers.waived(), now)
 
     def jobs(self, now: datetime) -> tuple[JobView, ...]:
         """Every scheduled job with its totals."""
@@ -136,7 +136,7 @@ def reread_views(
     kept: RereadRequests, estimates: Estimates, now: datetime
 ) -> tuple[RereadView, ...]:
     """How far each is that goes on."""
-    return tuple(_reread(one, progress(one, estimates, now)) for one in kept.open())
+    return tuple(_reread(one, backfill_progress(one, estimates, now)) for one in kept.open())
 
 
 def _reread(one: RereadRequest, far: RereadProgress) -> RereadView:

@@ -17,7 +17,7 @@ from typing import Any
 
 import structlog
 
-from checks.blocks import why_unproven
+from checks.blocks import unproven_reason
 from monitor.store.history import CheckMemory
 from pipeline.checkpoint import Existence
 from pipeline.clocks import has_passed
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class CensusQuestion:
+class InventoryQuestion:
     """Who is asked, and about which shards (``database.table``).
 
     ``changed`` tells of each the order of its newest statement that had landed by then, if any.
@@ -43,7 +43,7 @@ class CensusQuestion:
     shards: frozenset[str]
     changed: frozenset[tuple[str, Order]] = frozenset()
 
-    def alike(self, other: "CensusQuestion") -> bool:
+    def alike(self, other: "InventoryQuestion") -> bool:
         """Whether the same source is asked about the same shards, changed since or not."""
         return (self.settings, self.shards) == (other.settings, other.shards)
 
@@ -53,10 +53,10 @@ class CensusQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class CensusAnswer:
+class InventoryAnswer:
     """What a source has told; ``began`` and ``ended`` are before and after it was asked."""
 
-    question: CensusQuestion
+    question: InventoryQuestion
     described: SourceDescription
     began: datetime
     ended: datetime
@@ -79,11 +79,11 @@ class CensusAnswer:
         }
 
     @classmethod
-    def loads(cls, raw: Mapping[str, Any], settings: SourceSettings) -> "CensusAnswer":
+    def loads(cls, raw: Mapping[str, Any], settings: SourceSettings) -> "InventoryAnswer":
         """Read back what :meth:`dumps` wrote, as an answer of that server."""
         changed = frozenset((shard, Order(*parts)) for shard, parts in raw["changed"])
         asked = replace(settings, **dict(zip(WHO, raw["server"], strict=True)))
-        question = CensusQuestion(asked, frozenset(raw["shards"]), changed)
+        question = InventoryQuestion(asked, frozenset(raw["shards"]), changed)
         kept = raw["kept"]
         told = Missing(kept["missing"]) if isinstance(kept, Mapping) else _duration(kept)
         described = SourceDescription(
@@ -98,7 +98,7 @@ class CensusAnswer:
 
 
 @dataclass(eq=False)
-class Census:
+class SourceInventory:
     """Every source's answer, asked anew every *every*, at once when its question changes.
 
     But for statements that land: all of a source is asked for each, and a migration has thousands.
@@ -121,8 +121,8 @@ class Census:
     old: timedelta = timedelta(days=1)
     bases: Callable[[], Mapping[str, Order]] = dict
     asking: DeadlinePool[None] = field(init=False)
-    _answers: dict[str, CensusAnswer | None] = field(default_factory=dict)
-    _failed: dict[str, tuple[CensusQuestion, datetime, str]] = field(default_factory=dict)
+    _answers: dict[str, InventoryAnswer | None] = field(default_factory=dict)
+    _failed: dict[str, tuple[InventoryQuestion, datetime, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Ask nobody yet."""
@@ -137,7 +137,7 @@ class Census:
                 due[f"census of {name}"] = partial(self._ask, name, question)
         self.asking.ask(due)
 
-    def answer(self, name: str) -> CensusAnswer | Missing:
+    def answer(self, name: str) -> InventoryAnswer | Missing:
         """What the source *name* has told last."""
         found, failed = self._last(name), self._failed.get(name)
         why = failed[2] if failed else "it was not asked yet"
@@ -157,15 +157,15 @@ class Census:
         told = {name: self.answer(name) for name in table.sources}
         for shard in table.shards:
             one = told[shard.source]
-            if isinstance(one, CensusAnswer) and not self._asked(one.question, shard):
+            if isinstance(one, InventoryAnswer) and not self._asked(one.question, shard):
                 told[shard.source] = Missing(f"it was not asked about {shard.name} as it is now")
         answers = {
-            name: self._with_filled(table, one) if isinstance(one, CensusAnswer) else one
+            name: self._with_filled(table, one) if isinstance(one, InventoryAnswer) else one
             for name, one in told.items()
         }
-        return why_unproven(table, answers)
+        return unproven_reason(table, answers)
 
-    def _with_filled(self, table: Table, told: CensusAnswer) -> SourceDescription:
+    def _with_filled(self, table: Table, told: InventoryAnswer) -> SourceDescription:
         """What was told, with columns that may be filled in rows that the base has otherwise."""
         described, own = told.described, told.question.settings.name
         grown = [one for one in table.shards if one.source == own and self._is_changed(one)]
@@ -179,32 +179,32 @@ class Census:
         base, changed = self.bases().get(str(shard)), self._changed(shard)
         return base is not None and changed is not None and changed > base
 
-    def _last(self, name: str) -> CensusAnswer | None:
+    def _last(self, name: str) -> InventoryAnswer | None:
         if name not in self._answers:
             kept = None
             with suppress(ProofError):  # the source is asked again; until then it has told nothing
                 kept = self.memory.recall(f"source:{name}", CHECK)
-            found = CensusAnswer.loads(kept, self.followed[name]()) if kept else None
+            found = InventoryAnswer.loads(kept, self.followed[name]()) if kept else None
             self._answers.setdefault(name, found)
         return self._answers[name]
 
-    def _question(self, name: str) -> CensusQuestion:
+    def _question(self, name: str) -> InventoryQuestion:
         own = [shard for table in self.tables() for shard in table.shards if shard.source == name]
         changed = ((shard.name, self._changed(shard)) for shard in own)
-        return CensusQuestion(
+        return InventoryQuestion(
             self.followed[name](),
             frozenset(shard.name for shard in own),
             frozenset((shard, order) for shard, order in changed if order is not None),
         )
 
-    def _asked(self, question: CensusQuestion, shard: Shard) -> bool:
+    def _asked(self, question: InventoryQuestion, shard: Shard) -> bool:
         return question.concerns(shard.name, self._changed(shard))
 
     def _changed(self, shard: Shard) -> Order | None:
         told = self.existing().get(str(shard))
         return told.order if told else None
 
-    def _due(self, name: str, question: CensusQuestion) -> bool:
+    def _due(self, name: str, question: InventoryQuestion) -> bool:
         failed, answered = self._failed.get(name), self._last(name)
         if failed and failed[0].alike(question):
             return has_passed(failed[1], self.again, self.clock())
@@ -214,7 +214,7 @@ class Census:
             return has_passed(answered.began, pause, self.clock())
         return True
 
-    def _ask(self, name: str, question: CensusQuestion) -> None:
+    def _ask(self, name: str, question: InventoryQuestion) -> None:
         began = self.clock()
         try:
             described = self.describe(question.settings, question.shards)
@@ -222,7 +222,7 @@ class Census:
             self._failed[name] = question, began, str(error)
             log.info("source did not describe itself", source=name, why=str(error))
             return
-        told = CensusAnswer(question, described, began, self.clock())
+        told = InventoryAnswer(question, described, began, self.clock())
         self.memory.remember(f"source:{name}", CHECK, told.dumps(), told.ended)
         self._answers[name] = told
         self._failed.pop(name, None)

@@ -35,8 +35,8 @@ import structlog
 
 from alerts.model import AlertKind, Cause, Incident, IncidentState
 from alerts.outbox import ChannelHealth
-from alerts.round import AlertSettings, Round, settle
-from checks.blocks import Inputs, Pause, overlong
+from alerts.round import AlertSettings, Round, settle_round
+from checks.blocks import Inputs, Pause, rule_pause_length
 from checks.model import Outcome, Reason, Ruling, Verdict
 from checks.readiness import Readiness
 from monitor.board import STALE, ChannelView, CopyView, CurrentBoard, DiskView, FirstLanding
@@ -158,7 +158,7 @@ def of_table(
 
 def of_pause(table: str, pause: Pause | None, kept: timedelta, at: datetime) -> Verdict:
     """Whether the table is paused for so long that somebody may have forgotten it."""
-    return Verdict(table, "pause", overlong(pause, kept, at), at)
+    return Verdict(table, "pause", rule_pause_length(pause, kept, at), at)
 
 
 def of_standstills(
@@ -327,7 +327,7 @@ def given_up_id(channel: str, number: int | str) -> str:
     return f"dead_letters:{channel}:{number}"
 
 
-def channel_views(
+def view_channels(
     letters: StoredOutbox, names: Iterable[str], waived: frozenset[str], now: datetime
 ) -> tuple[ChannelView, ...]:
     """Every channel of *names*, and those that letters wait for or were given up for."""
@@ -336,7 +336,7 @@ def channel_views(
 
 
 def _view(letters: StoredOutbox, name: str, waived: frozenset[str], now: datetime) -> ChannelView:
-    standing, pile = letters.standing(name), letters.pile(name, _seen(name, waived))
+    standing, pile = letters.health(name), letters.pile(name, _seen(name, waived))
     ailments = "; ".join(_ailments(name, standing, pile, now))
     return ChannelView(name, pile.waiting, pile.dead, standing.failures, ailments)
 
@@ -465,7 +465,7 @@ class StalledRound:
         open_now = self._open()
         verdict = Verdict(SUBJECT, CHECK, ruling, now)
         silences = () if self.store.database.ailment else self.store.silences.list(now)
-        settled = settle(self.settings, open_now, [verdict], silences, now)
+        settled = settle_round(self.settings, open_now, [verdict], silences, now)
         self._none_open = not open_now and settled == Round()
         if settled != Round() or self._unsaved:
             self._record(settled, now)
@@ -510,7 +510,7 @@ MINUTE = timedelta(minutes=1)
 
 
 @dataclass(eq=False)
-class Lately:
+class SlidingWindow:
     """Compares totals with those of up to *window* ago, kept once a minute in memory."""
 
     window: timedelta = timedelta(minutes=10)
@@ -548,7 +548,7 @@ class Disks:
                 yield DiskView(name, str(path), size, free, self.settings.needed(size))
 
 
-def places(store: str, lake: str) -> dict[str, Path]:
+def disk_paths(store: str, lake: str) -> dict[str, Path]:
     """Where the service writes: its store, a lake on a local disk, a log that is a file."""
     found = {"store": Path(store).resolve()}
     scheme, separated, rest = lake.partition("://")

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import structlog
 
-from checks.blocks import Inputs, blocks
+from checks.blocks import Inputs, find_blocks
 from checks.table_state import StateSince, TableFacts, TableState, state_of
 from monitor.board import FirstLanding
 from monitor.observe.sampler import NO_MIRROR
@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False)
-class StateBook:
+class TableStates:
     """``keep`` records transitions, ``known`` tells the last of each table, once.
 
     What it knows of this round is told table by table, and settled at the end of it.
@@ -58,7 +58,7 @@ class StateBook:
             bare=unreadable == NO_MIRROR,
             first=first.line if first else "",
             reread=self._rereads.get(name, ""),
-            blocked=blocks(inputs, frozenset()),
+            blocked=find_blocks(inputs, frozenset()),
             pause=inputs.pause,
         )
         self._found[name] = state_of(facts)
@@ -85,7 +85,7 @@ class StateBook:
         return self._now
 
 
-def retired(mark: Checkpoint, router: Router, sources: Collection[str]) -> Mapping[str, Found]:
+def find_retired(mark: Checkpoint, router: Router, sources: Collection[str]) -> Mapping[str, Found]:
     """Tables of which something landed, and of which nothing is there, or asked for, any more."""
     there, gone = set[str](), dict[str, Found]()
     for name, table in mark.shards.items():

@@ -8,7 +8,7 @@ be READY.
 Sources are asked in parallel, and a sampling does not wait long for any of them. A late answer
 counts from the next sampling.
 
-`Schemas` reads each schema event of the change log once. Tables with merge demand do not wait
+`LandedSchemas` reads each schema event of the change log once. Tables with merge demand do not wait
 for their merge interval.
 """
 
@@ -36,7 +36,7 @@ KEYS_AGAIN = timedelta(hours=1)
 log = structlog.get_logger(__name__)
 
 
-class Dictionary(Protocol):
+class TableDictionary(Protocol):
     """A source's own word on its tables."""
 
     def shards(self, pattern: str) -> tuple[Shard, ...]:
@@ -75,14 +75,14 @@ class Comparison:
 
 
 @dataclass(eq=False)
-class Roster:
+class TableRegistry:
     """The tables of the newest marker; sources are asked every *every*, or when shards change.
 
     For a table's key they are asked when a statement on it has landed, and now and then; one that
     did not answer once is asked for no other table's until the next time.
     """
 
-    sources: Callable[[], Mapping[str, Dictionary]]
+    sources: Callable[[], Mapping[str, TableDictionary]]
     rules: InitVar[tuple[TableRule, ...]]
     clock: Callable[[], datetime]
     every: timedelta = timedelta(seconds=60)
@@ -290,7 +290,7 @@ class Roster:
         )
         self._late = self.asking.open
 
-    def _learn(self, tables: Sequence[Table], sources: Mapping[str, Dictionary]) -> None:
+    def _learn(self, tables: Sequence[Table], sources: Mapping[str, TableDictionary]) -> None:
         """Ask for key after key; one that did not answer would let each table wait in turn."""
         for table in tables:
             about, until = self._about(table), self.clock() + _some(KEYS_AGAIN, table.name)
@@ -301,7 +301,7 @@ class Roster:
                 if isinstance(error, UnreachableError):
                     return
 
-    def _keyed(self, table: Table, sources: Mapping[str, Dictionary]) -> Table:
+    def _keyed(self, table: Table, sources: Mapping[str, TableDictionary]) -> Table:
         return _keyed(table, sources).with_standards(self.standards.columns(table.name))
 
     def _with_key(self, table: Table) -> Table:
@@ -338,11 +338,11 @@ def _silent(told: object) -> bool:
     return not isinstance(told, Answer)
 
 
-def _listed(source: Dictionary, patterns: Iterable[str]) -> dict[str, tuple[Shard, ...]]:
+def _listed(source: TableDictionary, patterns: Iterable[str]) -> dict[str, tuple[Shard, ...]]:
     return {pattern: source.shards(pattern) for pattern in patterns}
 
 
-def _keyed(table: Table, sources: Mapping[str, Dictionary]) -> Table:
+def _keyed(table: Table, sources: Mapping[str, TableDictionary]) -> Table:
     asked = ((one, table.key or sources[one.source].key_columns(one)) for one in table.shards)
     shard, key = next(((one, key) for one, key in asked if key), (table.shards[0], ()))
     if len(key) != 1:
@@ -382,7 +382,7 @@ REMEMBERED = timedelta(minutes=2)  # a job that polls asks again before that
 
 
 @dataclass(eq=False)
-class WantedTables:
+class MergeDemand:
     """Asked for from any thread, forgotten once met, or after a while unless asked for again."""
 
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)

@@ -20,7 +20,7 @@ from monitor.store.requests import CheckedAgain, RereadRequest, RereadRequests
 
 
 @dataclass(eq=False)
-class Rulings:
+class LatestVerdicts:
     """An UNKNOWN after a FAIL has disproved nothing, so both are kept."""
 
     _newest: dict[str, dict[str, Verdict]] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class Rechecks:
     """Keeps with each re-reading what its checks said next."""
 
     rereads: RereadRequests
-    rulings: Rulings
+    rulings: LatestVerdicts
     clock: Callable[[], datetime]
 
     def look(self) -> None:

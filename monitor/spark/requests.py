@@ -26,7 +26,7 @@ from pipeline.reports import Gap, Hold, LandingReport, MergeReport, SparkWork
 
 
 @dataclass(eq=False)
-class Standstills:
+class HoldRegistry:
     """Holds of the last landing, and of each table's last turn; told from several threads.
 
     What is held is replaced, never changed, so that whoever reads it meanwhile sees all of it.
@@ -131,7 +131,7 @@ class LaneRequests:
     sources: tuple[str, ...]
     deadlines: Deadlines
     waived: Callable[[], frozenset[str]]
-    standstills: Standstills
+    standstills: HoldRegistry
     accounts: Accounts
     rereads: RereadRequests
     resubmissions: Resubmissions

@@ -50,7 +50,7 @@ OpenLane = Callable[[PipelineSettings], "Lane"]
 
 
 @dataclass(eq=False)
-class RequestLine:
+class RequestQueue:
     """Requests that are answered one after the other, in a thread named *name*."""
 
     name: str
@@ -87,7 +87,7 @@ class RequestServer:
     replies: IO[bytes]
     crashed: Callable[[], object]
     lane: "Lane | None" = None
-    _lines: dict[Verb, RequestLine] = field(default_factory=dict)
+    _lines: dict[Verb, RequestQueue] = field(default_factory=dict)
     _draining: threading.Event = field(default_factory=threading.Event)
     _silent: bool = False
     _writing: threading.Lock = field(default_factory=threading.Lock)
@@ -96,7 +96,7 @@ class RequestServer:
         """Do what *request* asks or put it in its line; false when this process should end."""
         if self.lane is not None and request.verb in LINES:
             if request.verb not in self._lines:
-                self._lines[request.verb] = RequestLine(request.verb.value, self._in_line)
+                self._lines[request.verb] = RequestQueue(request.verb.value, self._in_line)
             self._lines[request.verb].put(request)
             return True
         if request.verb is Verb.STOP:

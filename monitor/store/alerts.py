@@ -22,7 +22,7 @@ import structlog
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
 
 from alerts.model import Acknowledgement, Incident, IncidentState, Message, Silence
-from alerts.outbox import ChannelHealth, Letter
+from alerts.outbox import ChannelHealth, QueuedMessage
 from monitor.store.database import Database
 from monitor.store.history import HISTORY, delete_rows
 from monitor.store.schema import incidents, outbox, silences, standings, waivers
@@ -141,7 +141,7 @@ class StoredOutbox:
 
     database: Database
     room: int = _FULL
-    _spare: list[Letter] = field(default_factory=list, init=False)
+    _spare: list[QueuedMessage] = field(default_factory=list, init=False)
     _done: dict[int, _Ending] = field(default_factory=dict, init=False)
     _fares: dict[str, ChannelHealth] = field(default_factory=dict, init=False)
     _next: int = field(default=_SPARE, init=False)
@@ -166,7 +166,7 @@ class StoredOutbox:
         letters = tuple(letters)
         with self._turn:
             for channel, message in letters:
-                self._spare.append(Letter(self._next, channel, message, at))
+                self._spare.append(QueuedMessage(self._next, channel, message, at))
                 self._next += 1
             over = self._over({channel for channel, _ in letters})
             lost = len(over - self._done.keys())
@@ -228,12 +228,12 @@ class StoredOutbox:
             _log.warning("notifications are sent from memory only", why=str(error))
         return tuple(sorted(found))
 
-    def waiting(self, channel: str, limit: int) -> tuple[Letter, ...]:
+    def waiting(self, channel: str, limit: int) -> tuple[QueuedMessage, ...]:
         """The oldest *limit* notifications of *channel*; unreadable ones are dead-lettered."""
         query = select(outbox).where(outbox.c.state == WAITING, outbox.c.channel == channel)
         done, spare = {*self._done}, self._spare_waiting(channel)
         query = query.order_by(outbox.c.number).limit(limit + len(done))
-        stored, broken = list[Letter](), list[int]()
+        stored, broken = list[QueuedMessage](), list[int]()
         try:
             stored = self.database.decoded(
                 query, outbox, _letter, lambda row: broken.append(int(row["number"] or b"0"))
@@ -245,7 +245,7 @@ class StoredOutbox:
         known = {one.message.id for one in stored}  # written by now, and not yet forgotten here
         return (*stored, *(one for one in spare if one.message.id not in known))[:limit]
 
-    def standing(self, channel: str) -> ChannelHealth:
+    def health(self, channel: str) -> ChannelHealth:
         """How *channel* fares."""
         known = self._fares.get(channel)
         if known is not None:
@@ -259,15 +259,17 @@ class StoredOutbox:
             return ChannelHealth()
         return found[0] if found else ChannelHealth()
 
-    def delivered(self, letters: Sequence[Letter], standing: ChannelHealth, at: datetime) -> None:
+    def delivered(
+        self, letters: Sequence[QueuedMessage], standing: ChannelHealth, at: datetime
+    ) -> None:
         """Remove *letters* of one channel from the queue, and store its *standing*."""
         self._ended(letters, _Ending(DELIVERED, "", at), standing)
 
-    def bury(self, letters: Sequence[Letter], why: str, at: datetime) -> None:
+    def dead_letter(self, letters: Sequence[QueuedMessage], why: str, at: datetime) -> None:
         """Dead-letter *letters*."""
         self._ended(letters, _Ending(DEAD, why, at))
 
-    def fare(self, channel: str, standing: ChannelHealth) -> None:
+    def set_health(self, channel: str, standing: ChannelHealth) -> None:
         """Keep the *standing* of *channel*."""
         with self._turn:
             self._fares[channel] = standing
@@ -303,7 +305,7 @@ class StoredOutbox:
         return delete_rows(self.database, outbox, over)
 
     def _ended(
-        self, letters: Sequence[Letter], end: _Ending, standing: ChannelHealth | None = None
+        self, letters: Sequence[QueuedMessage], end: _Ending, standing: ChannelHealth | None = None
     ) -> None:
         with self._turn:
             self._done.update((letter.number, end) for letter in letters)
@@ -325,7 +327,7 @@ class StoredOutbox:
         except UnreachableError as error:
             _log.warning("results of notifications are kept in memory", why=str(error))
 
-    def _spare_waiting(self, channel: str = "") -> tuple[Letter, ...]:
+    def _spare_waiting(self, channel: str = "") -> tuple[QueuedMessage, ...]:
         with self._turn:
             left = [one for one in self._spare if one.number not in self._done]
         return tuple(one for one in left if channel in ("", one.channel))
@@ -350,7 +352,7 @@ def _put(connection: Connection, channel: str, message: Message, at: datetime) -
     return 1
 
 
-def _end_spare(connection: Connection, letter: Letter, end: _Ending) -> None:
+def _end_spare(connection: Connection, letter: QueuedMessage, end: _Ending) -> None:
     same = (outbox.c.channel == letter.channel) & (outbox.c.fingerprint == letter.message.id)
     _end(connection, same, end)
 
@@ -366,8 +368,8 @@ def _fare(connection: Connection, channel: str, standing: ChannelHealth) -> None
     connection.execute(insert(standings).values(channel=channel, body=body))
 
 
-def _letter(row: Row[Any]) -> Letter:
-    return Letter(row.number, row.channel, loads(Message, row.message), row.put)
+def _letter(row: Row[Any]) -> QueuedMessage:
+    return QueuedMessage(row.number, row.channel, loads(Message, row.message), row.put)
 
 
 @dataclass(eq=False)

@@ -19,10 +19,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from alerts.model import IncidentState
 from checks.blocks import Pause
 from checks.model import Outcome, Verdict
-from monitor.messages import alike
-from monitor.observe.progress import progress
+from monitor.messages import similar_names
+from monitor.observe.progress import backfill_progress
 from monitor.observe.verdicts import awaits_checks
-from monitor.row_selection import NAMING, found_wrong, named, require_condition
+from monitor.row_selection import NAMING, require_condition, select_failed_rows, select_rows
 from monitor.store.requests import (
     ArchiveRecord,
     PauseRecord,
@@ -152,7 +152,7 @@ def _require(name: str, parts: ApiParts) -> None:
 def reread(one: RereadRequest, parts: ApiParts) -> answers.Backfill:
     """All that is known of one, for programs."""
     rows, now = one.wish.rows, parts.clock()
-    far = progress(one, parts.estimates, now)
+    far = backfill_progress(one, parts.estimates, now)
     return {
         "id": one.id,
         "kind": one.kind,
@@ -261,10 +261,10 @@ def repair(parts: Parts, body: RepairRequest) -> JSONResponse:
     table = parts.table(body.table)
     fails = _fails(body.incident, table, parts)
     if body.incident:
-        rows = found_wrong(table, fails, body.most)
+        rows = select_failed_rows(table, fails, body.most)
     else:
         columns = parts.gate.roster.columns(table) if body.keys else ()
-        rows = named(table, body.keys, body.ranges, body.most, columns)
+        rows = select_rows(table, body.keys, body.ranges, body.most, columns)
     if body.dry_run:
         _require_previewable(rows, body.most)
     checks = tuple(sorted({one.check for one in fails})) if not body.dry_run else ()
@@ -405,7 +405,7 @@ def resume(parts: Parts, body: ResumeRequest) -> JSONResponse:
     for name in body.tables:
         if name not in standing:
             parts.table(name)
-            paused = alike(name, sorted(standing)) if standing else "none"
+            paused = similar_names(name, sorted(standing)) if standing else "none"
             raise ConfigError(f"table {name} is not paused; paused: {paused}")
     for name in body.tables:
         parts.store.pauses.resume(name, body.who, now)

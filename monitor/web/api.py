@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from checks.readiness import ReadinessState
 from monitor.board import Board
 from monitor.gate import CLOSED, Decision, GateQuestion
-from monitor.messages import nearest
+from monitor.messages import did_you_mean
 from monitor.web import answers, render
 from monitor.web.actions import ARCHIVE_ROUTES, PAUSE_ROUTES, REPAIR_ROUTES, REREAD_ROUTES
 from monitor.web.answers import NOT_FOUND, answer
@@ -133,7 +133,7 @@ async def readiness(
 ) -> JSONResponse:
     """Readiness of one table, always with status 200; the state is in the body."""
     question = ((table,), parts.gate.cut(cut), stage, copy)
-    with parts.way.first(), parts.scrape.gate_latency.time():
+    with parts.way.foreground(), parts.scrape.gate_latency.time():
         decision = await run_in_threadpool(parts.gate.decide, *question)
     told = _answer(decision)
     return render.Answer(told["tables"][0] if decision.answers else told)
@@ -185,7 +185,7 @@ async def _decision(
 ) -> Decision:
     """The first answer that ends the wait, or the last one in time; who has *gone* keeps none."""
     began = parts.clock()
-    with parts.way.first(), parts.scrape.gate_latency.time():
+    with parts.way.foreground(), parts.scrape.gate_latency.time():
         decision = await run_in_threadpool(parts.gate.decide, *question)
     while not (decision.status() == 200 or (decision.state in CLOSED and not patient)):
         now = parts.clock()
@@ -278,7 +278,7 @@ def table_page(parts: Parts, table: str) -> RedirectResponse:
 def page(parts: Parts, text: str = "", state: str = "", page: int = 1) -> str:
     """The status page; tables can be filtered by a part of their name and by state."""
     if state not in ("", *WORST_FIRST):
-        raise ConfigError(f"unknown state {state!r}; {nearest(state, WORST_FIRST)}")
+        raise ConfigError(f"unknown state {state!r}; {did_you_mean(state, WORST_FIRST)}")
     asked = TableQuestion(text, state, page)
     return status_page(parts.current.board, parts.clock(), asked)
 

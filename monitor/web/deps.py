@@ -35,9 +35,9 @@ from monitor.board import CurrentBoard
 from monitor.config.model import HttpSettings
 from monitor.gate import Decision, Gate, GateQuestion
 from monitor.lineage import Lineage
-from monitor.messages import alike
+from monitor.messages import similar_names
 from monitor.quarantine import ErrorTable
-from monitor.runtime import RightOfWay
+from monitor.runtime import RequestPriority
 from monitor.store.store import ServiceStore
 from monitor.waivers import WaivableIds
 from monitor.web.metrics import Scrape
@@ -158,7 +158,7 @@ class LongPoll(Generic[Q, A]):
     """
 
     ask: Callable[[Q], A]
-    way: RightOfWay
+    way: RequestPriority
     hopeful: Callable[[Sequence[Q]], Sequence[Q]] = tuple
     closing: Callable[[], bool] = lambda: False
     most: int = MOST_WAITING
@@ -278,7 +278,7 @@ class ApiParts:
     clock: Callable[[], datetime]
     stopping: Callable[[], bool]
     access: Access = field(default_factory=Access)
-    way: RightOfWay = field(default_factory=RightOfWay)
+    way: RequestPriority = field(default_factory=RequestPriority)
     estimates: Callable[[str], Mapping[str, int]] = lambda _: {}
     errors: ErrorTable | None = None
     links: Lineage | None = None
@@ -315,7 +315,7 @@ class ApiParts:
             raise UnknownNameError(f"no table {name!r}; {self._named(name)}")
 
     def _named(self, name: str) -> str:
-        return f"known: {alike(name, [table.name for table in self.gate.roster.tables()])}"
+        return f"known: {similar_names(name, [table.name for table in self.gate.roster.tables()])}"
 
     def error_table(self) -> ErrorTable:
         """What reads what is quarantined.

@@ -12,9 +12,9 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 
 from alerts.model import IncidentState
-from checks.blocks import is_closed_for_good, waivable
-from checks.run import known as probes
-from monitor.messages import alike
+from checks.blocks import is_closed_for_good, is_waivable
+from checks.run import probe_names as probes
+from monitor.messages import similar_names
 from monitor.store.alerts import Waiver
 from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, answer
@@ -120,7 +120,9 @@ def _require_named(parts: ApiParts, table: str | None, check: str | None) -> Non
     kept = {one.check for one in parts.store.verdicts.list(limit=MOST_LOOKED_AT)}
     known = kept.union(probes())
     if check not in known:
-        raise UnknownNameError(f"unknown check {check!r}; known: {alike(check, sorted(known))}")
+        raise UnknownNameError(
+            f"unknown check {check!r}; known: {similar_names(check, sorted(known))}"
+        )
 
 
 @HISTORY_ROUTES.get("/incidents", responses={200: answer(list[answers.Incident])})
@@ -171,7 +173,7 @@ def waive(parts: Parts, body: WaiverRequest) -> JSONResponse:
 
     400 if the id is malformed, 404 if nothing has this id now.
     """
-    if not waivable(body.id):
+    if not is_waivable(body.id):
         msg = f"{body.id!r} is not the id of a gap, hold, quarantined change or key"
         raise ConfigError(f"{msg}; run `sluice explain TABLE` to list the ids")
     if body.id not in parts.store.waivers.waived() and not parts.borne(body.id):
@@ -261,7 +263,7 @@ def arrivals(
     """
     asked = parts.arrivals.get(source)
     if asked is None:
-        known = alike(source, sorted(parts.arrivals))
+        known = similar_names(source, sorted(parts.arrivals))
         raise UnknownNameError(f"no source {source!r} with partitions; known: {known}")
     end = asked.end()
     until = end if until is None else min(until, end)

@@ -16,7 +16,7 @@ from pydantic import BaseModel, TypeAdapter
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from monitor.messages import near, nearest
+from monitor.messages import closest_name, did_you_mean
 from monitor.web.answers import PROBLEM_JSON, Problem, problem
 from monitor.web.deps import Access, LongPollFullError
 from pipeline.errors import (
@@ -157,7 +157,7 @@ def unknown_key(route: object, loc: tuple[int | str, ...]) -> str:
     model = None if body is None else body.field_info.annotation
     if len(loc) != 2 or not isinstance(model, type) or not issubclass(model, BaseModel):
         return f"unknown key {name!r} in the request's body"
-    return f"unknown key {name!r} in the request's body, {nearest(name, model.model_fields)}"
+    return f"unknown key {name!r} in the request's body, {did_you_mean(name, model.model_fields)}"
 
 
 def _parameter(loc: tuple[int | str, ...]) -> str:
@@ -185,7 +185,7 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
         return build_problem(500, DEFECT)
     if error.status_code == 404 and "endpoint" not in request.scope:
         paths = {route.path for route in request.app.routes if isinstance(route, APIRoute)}
-        close = near(request.url.path, map(shown_path, paths))
+        close = closest_name(request.url.path, map(shown_path, paths))
         fix = f"the nearest is {close}" if close else "see /docs"
         return build_problem(400, f"no path {request.url.path}; {fix}")
     if error.status_code == 405:

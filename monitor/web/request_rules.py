@@ -18,7 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from monitor.messages import nearest
+from monitor.messages import did_you_mean
 from monitor.web.problems import build_problem, shown_path, stores_certificate
 
 LARGEST_BODY = 2**20
@@ -103,7 +103,7 @@ def parameter_fault(route: BaseRoute, query: bytes) -> str:
     given = Counter(name for name, _ in QueryParams(query).multi_items())
     for name, count in given.items():
         if name not in known:
-            named = nearest(name, known) if known else "it takes none"
+            named = did_you_mean(name, known) if known else "it takes none"
             return f"unknown parameter {name!r} at {path}, {named}"
         if count > 1 and not known[name]:
             return f"parameter {name!r} occurs {count} times at {path}; send it once"

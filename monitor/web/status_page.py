@@ -29,7 +29,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from alerts.message import page
+from alerts.message import runbook_page
 from alerts.model import AlertKind, Incident, IncidentState, Severity
 from checks.model import Outcome, Verdict
 from checks.readiness import Readiness, ReadinessState
@@ -135,7 +135,7 @@ def _trouble(one: Incident, board: Board, now: datetime) -> ShownIncident:
         tables=one.tables,
         owner=one.owner,
         hands=one.acknowledged.who if one.acknowledged else "",
-        runbook=page(one, board.runbooks),
+        runbook=runbook_page(one, board.runbooks),
         id=one.id,
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from alerts.message import page
+from alerts.message import runbook_page
 from alerts.model import AlertKind, Incident
 from checks.readiness import Readiness, ReadinessState
 from monitor.board import GRAVITY, Board, FirstLanding, RereadView, TableView
@@ -198,7 +198,9 @@ def _line(
         since=format_duration(now - since) if since else "",
         hop=hop_of(worst),
         eta=format_duration(eta - now) if eta and eta > now else "",
-        runbook=page(known, board.runbooks) if known else f"{board.runbooks.rstrip('/')}/{place}",
+        runbook=runbook_page(known, board.runbooks)
+        if known
+        else f"{board.runbooks.rstrip('/')}/{place}",
     )
 
 

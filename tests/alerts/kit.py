@@ -3,8 +3,8 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from alerts.lifecycle import advance
-from alerts.message import compose
+from alerts.lifecycle import advance_incident
+from alerts.message import compose_message
 from alerts.model import (
     AlertKind,
     AlertPolicy,
@@ -62,7 +62,7 @@ def play(letters: str, policy: AlertPolicy) -> tuple[str, list[Incident | None]]
     incident: Incident | None = None
     told, states = "", []
     for minute, letter in enumerate(letters):
-        incident, notices = advance(incident, finding(letter), policy, at(minute))
+        incident, notices = advance_incident(incident, finding(letter), policy, at(minute))
         told += "".join(SIGNS[notice.event] for notice in notices) or "."
         states.append(incident)
     return told, states
@@ -70,7 +70,7 @@ def play(letters: str, policy: AlertPolicy) -> tuple[str, list[Incident | None]]
 
 def firing(member: Member = ORDERS, kind: AlertKind = AlertKind.LOST) -> Incident:
     policy = AlertPolicy(severity=Severity.CRITICAL, owner="data-platform", channels=("log",))
-    incident, _ = advance(None, finding("F", member, kind), policy, START)
+    incident, _ = advance_incident(None, finding("F", member, kind), policy, START)
     assert incident is not None
     assert incident.state is IncidentState.FIRING
     return incident
@@ -79,4 +79,4 @@ def firing(member: Member = ORDERS, kind: AlertKind = AlertKind.LOST) -> Inciden
 def message(number: int = 1, event: Event = Event.FIRED) -> Message:
     """A message of its own identity for each *number*."""
     incident = replace(firing(Member(f"shop.t{number}", "range_counts")))
-    return compose(Notice(event, incident, at(1)))
+    return compose_message(Notice(event, incident, at(1)))

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from alerts.model import Message
-from alerts.outbox import ChannelHealth, Letter, Outbox
+from alerts.outbox import ChannelHealth, Outbox, QueuedMessage
 
 
 class FillableOutbox(Outbox, Protocol):
@@ -20,7 +20,7 @@ class FillableOutbox(Outbox, Protocol):
 class MemoryOutbox:
     """The protocol in twenty lines."""
 
-    queue: list[Letter] = field(default_factory=list)
+    queue: list[QueuedMessage] = field(default_factory=list)
     known: set[tuple[str, str]] = field(default_factory=set)
     fares: dict[str, ChannelHealth] = field(default_factory=dict)
 
@@ -28,30 +28,32 @@ class MemoryOutbox:
         new = [(name, message) for name, message in letters if (name, message.id) not in self.known]
         self.known |= {(name, message.id) for name, message in new}
         start = len(self.known)
-        self.queue += [Letter(start + n, name, msg, at) for n, (name, msg) in enumerate(new)]
+        self.queue += [QueuedMessage(start + n, name, msg, at) for n, (name, msg) in enumerate(new)]
         return len(new)
 
     def channels(self) -> tuple[str, ...]:
         return tuple(sorted({letter.channel for letter in self.queue}))
 
-    def waiting(self, channel: str, limit: int) -> tuple[Letter, ...]:
+    def waiting(self, channel: str, limit: int) -> tuple[QueuedMessage, ...]:
         return tuple(letter for letter in self.queue if letter.channel == channel)[:limit]
 
-    def standing(self, channel: str) -> ChannelHealth:
+    def health(self, channel: str) -> ChannelHealth:
         return self.fares.get(channel, ChannelHealth())
 
-    def delivered(self, letters: Sequence[Letter], standing: ChannelHealth, at: datetime) -> None:
+    def delivered(
+        self, letters: Sequence[QueuedMessage], standing: ChannelHealth, at: datetime
+    ) -> None:
         self._remove(letters)
         for letter in letters:
-            self.fare(letter.channel, standing)
+            self.set_health(letter.channel, standing)
 
-    def bury(self, letters: Sequence[Letter], why: str, at: datetime) -> None:
+    def dead_letter(self, letters: Sequence[QueuedMessage], why: str, at: datetime) -> None:
         self._remove(letters)
 
-    def fare(self, channel: str, standing: ChannelHealth) -> None:
+    def set_health(self, channel: str, standing: ChannelHealth) -> None:
         self.fares[channel] = standing
 
-    def _remove(self, letters: Sequence[Letter]) -> None:
+    def _remove(self, letters: Sequence[QueuedMessage]) -> None:
         gone = {letter.number for letter in letters}
         self.queue = [letter for letter in self.queue if letter.number not in gone]
 

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from alerts.causes import BEYOND_HELP, blame, findings
-from alerts.lifecycle import advance
+from alerts.causes import BEYOND_HELP, find_cause, fold_findings
+from alerts.lifecycle import advance_incident
 from alerts.model import AlertKind, AlertPolicy, Cause, Incident, Member
 from checks.model import FailKind, Outcome, Ruling, Verdict
 from tests.alerts.kit import at, verdict
@@ -13,7 +13,9 @@ DOWN = "source:shop unreachable"
 
 def opened(*verdicts: Verdict) -> list[Incident]:
     """Incidents after one round of *verdicts* that fire at once."""
-    steps = [advance(None, found, AlertPolicy(), at(0)) for found in findings(verdicts, ())]
+    steps = [
+        advance_incident(None, found, AlertPolicy(), at(0)) for found in fold_findings(verdicts, ())
+    ]
     return [incident for incident, _ in steps if incident is not None]
 
 
@@ -34,7 +36,7 @@ def opened(*verdicts: Verdict) -> list[Incident]:
     ],
 )
 def test_a_failing_check_is_an_alert_of_its_kind(check: str, kind: AlertKind) -> None:
-    assert blame(verdict("F", check=check)) == Cause(kind, check, "shop.orders")
+    assert find_cause(verdict("F", check=check)) == Cause(kind, check, "shop.orders")
 
 
 @pytest.mark.parametrize(
@@ -47,11 +49,11 @@ def test_a_failing_check_is_an_alert_of_its_kind(check: str, kind: AlertKind) ->
 def test_f125_a_probe_says_what_its_fail_means(said: FailKind, kind: AlertKind) -> None:
     told = replace(verdict("F", check="few_rows"), kind=said)
 
-    assert blame(told) == Cause(kind, "few_rows", "shop.orders")
+    assert find_cause(told) == Cause(kind, "few_rows", "shop.orders")
 
 
 def test_unknown_is_never_blamed_as_a_loss() -> None:
-    cause = blame(verdict("?"))
+    cause = find_cause(verdict("?"))
 
     assert cause == Cause(AlertKind.UNKNOWN, "range_counts", "shop.orders")
 
@@ -59,7 +61,7 @@ def test_unknown_is_never_blamed_as_a_loss() -> None:
 def test_one_cause_is_one_finding_that_lists_its_tables() -> None:
     tables = [f"shop.t{n}" for n in range(5)]
 
-    (found,) = findings([verdict("?", table, cause=DOWN) for table in tables], ())
+    (found,) = fold_findings([verdict("?", table, cause=DOWN) for table in tables], ())
 
     assert found.cause == Cause(AlertKind.UNKNOWN, "", DOWN)
     assert found.outcome is Outcome.FAIL
@@ -69,8 +71,8 @@ def test_one_cause_is_one_finding_that_lists_its_tables() -> None:
 def test_a_common_cause_is_over_only_when_every_member_was_seen_good() -> None:
     standing = opened(verdict("F", "a", cause=DOWN), verdict("F", "b", cause=DOWN))
 
-    (half,) = findings([verdict("P", "a")], standing)
-    (whole,) = findings([verdict("P", "a"), verdict("P", "b")], standing)
+    (half,) = fold_findings([verdict("P", "a")], standing)
+    (whole,) = fold_findings([verdict("P", "a"), verdict("P", "b")], standing)
 
     assert (half.outcome, half.failing) == (Outcome.UNKNOWN, (Member("b", "range_counts"),))
     assert (whole.outcome, whole.failing) == (Outcome.PASS, ())
@@ -78,10 +80,10 @@ def test_a_common_cause_is_over_only_when_every_member_was_seen_good() -> None:
 
 def test_members_may_recover_in_different_rounds() -> None:
     standing = opened(verdict("F", "a", cause=DOWN), verdict("F", "b", cause=DOWN))
-    (half,) = findings([verdict("P", "a")], standing)
-    later, _ = advance(standing[0], half, AlertPolicy(), at(1))
+    (half,) = fold_findings([verdict("P", "a")], standing)
+    later, _ = advance_incident(standing[0], half, AlertPolicy(), at(1))
 
-    (whole,) = findings([verdict("P", "b")], [later] if later else [])
+    (whole,) = fold_findings([verdict("P", "b")], [later] if later else [])
 
     assert whole.outcome is Outcome.PASS
 
@@ -89,7 +91,7 @@ def test_members_may_recover_in_different_rounds() -> None:
 def test_blaming_something_else_is_no_evidence_that_the_first_trouble_is_over() -> None:
     standing = opened(verdict("F"))
 
-    found = findings([verdict("F", cause="hop:consumer stalled")], standing)
+    found = fold_findings([verdict("F", cause="hop:consumer stalled")], standing)
 
     assert {each.cause.subject: each.outcome for each in found} == {
         "hop:consumer stalled": Outcome.FAIL,
@@ -100,7 +102,7 @@ def test_blaming_something_else_is_no_evidence_that_the_first_trouble_is_over() 
 def test_unknown_after_a_fail_leaves_the_loss_standing_and_is_found_on_its_own() -> None:
     standing = opened(verdict("F"))
 
-    found = findings([verdict("?")], standing)
+    found = fold_findings([verdict("?")], standing)
 
     assert {each.cause.kind: each.outcome for each in found} == {
         AlertKind.LOST: Outcome.UNKNOWN,
@@ -112,21 +114,21 @@ def test_unknown_after_a_fail_leaves_the_loss_standing_and_is_found_on_its_own()
 def test_any_knowledge_ends_an_unknown(letter: str) -> None:
     standing = opened(verdict("?"))
 
-    found = {each.cause.kind: each.outcome for each in findings([verdict(letter)], standing)}
+    found = {each.cause.kind: each.outcome for each in fold_findings([verdict(letter)], standing)}
 
     assert found[AlertKind.UNKNOWN] is Outcome.PASS
 
 
 @pytest.mark.parametrize("code", sorted(BEYOND_HELP))
 def test_not_knowing_what_nobody_can_help_opens_nothing(code: str) -> None:
-    assert findings([unknown(code)], ()) == ()
+    assert fold_findings([unknown(code)], ()) == ()
 
 
 @pytest.mark.parametrize("code", sorted(BEYOND_HELP))
 def test_a_silence_is_over_when_the_answer_is_that_there_can_be_none(code: str) -> None:
     standing = opened(unknown("unreachable", "source:shop"))
 
-    (found,) = findings([unknown(code)], standing)
+    (found,) = fold_findings([unknown(code)], standing)
 
     assert (found.cause.kind, found.outcome, found.failing) == (AlertKind.UNKNOWN, Outcome.PASS, ())
 
@@ -135,7 +137,7 @@ def test_a_silence_is_over_when_the_answer_is_that_there_can_be_none(code: str) 
 def test_a_fail_is_not_over_because_nothing_can_be_known(code: str) -> None:
     standing = opened(verdict("F"))
 
-    (found,) = findings([unknown(code)], standing)
+    (found,) = fold_findings([unknown(code)], standing)
 
     assert (found.cause.kind, found.outcome) == (AlertKind.LOST, Outcome.UNKNOWN)
 
@@ -149,7 +151,7 @@ def unknown(code: str, cause: str = "") -> Verdict:
 def test_verdicts_of_others_say_nothing_about_an_incident() -> None:
     standing = opened(verdict("F"))
 
-    assert findings([verdict("P", "shop.users"), verdict("P", check="max_id")], standing) == ()
+    assert fold_findings([verdict("P", "shop.users"), verdict("P", check="max_id")], standing) == ()
 
 
 def lost(check: str, *keys: str, more: int = 0) -> Verdict:
@@ -190,7 +192,7 @@ ROWS = "shop/db.orders:"
 def test_f198_one_lost_row_is_one_incident(first: Verdict, then: Verdict, joins: bool) -> None:
     standing = opened(first)
 
-    found = findings([then], standing)
+    found = fold_findings([then], standing)
 
     (blamed,) = [one for one in found if Member("shop.orders", then.check) in one.failing]
     assert (blamed.cause == standing[0].cause) is joins
@@ -199,8 +201,8 @@ def test_f198_one_lost_row_is_one_incident(first: Verdict, then: Verdict, joins:
 def test_f198_rows_that_somebody_else_deleted_are_no_incident_of_their_own() -> None:
     standing = opened(verdict("F", check="foreign_write"))
 
-    found = findings([lost("range_counts", f"{ROWS}9")], standing)
-    after = findings([lost("range_counts", f"{ROWS}9")], ())
+    found = fold_findings([lost("range_counts", f"{ROWS}9")], standing)
+    after = fold_findings([lost("range_counts", f"{ROWS}9")], ())
 
     assert found == ()
     assert [one.cause.kind for one in after] == [AlertKind.LOST]
@@ -208,7 +210,7 @@ def test_f198_rows_that_somebody_else_deleted_are_no_incident_of_their_own() -> 
 
 @pytest.mark.parametrize("check", ["completeness", "inversions"])
 def test_f198_a_loss_on_the_way_does_not_follow_from_a_foreign_write(check: str) -> None:
-    found = findings([lost(check, "tx-1")], opened(verdict("F", check="foreign_write")))
+    found = fold_findings([lost(check, "tx-1")], opened(verdict("F", check="foreign_write")))
 
     assert [one.cause.check for one in found] == [check]
 
@@ -217,6 +219,6 @@ def test_f198_a_loss_from_before_a_foreign_write_stays() -> None:
     loss = lost("range_counts", f"{ROWS}9")
     standing = [*opened(loss), *opened(verdict("F", check="foreign_write"))]
 
-    (found,) = findings([loss], standing)
+    (found,) = fold_findings([loss], standing)
 
     assert (found.cause.check, found.outcome) == ("range_counts", Outcome.FAIL)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from alerts.model import AlertKind, Incident, Member
-from alerts.round import AlertSettings, settle, withdraw
+from alerts.round import AlertSettings, settle_round, withdraw_members
 from alerts.routing import Route
 from checks.model import Outcome, Ruling, Verdict
 from tests.alerts.kit import at, minutes, verdict
@@ -20,7 +20,7 @@ def rounds(*told: Iterable[Verdict], starting: Sequence[str] = ()) -> tuple[list
     standing: dict[str, Incident] = {}
     notices = 0
     for minute, verdicts in enumerate(told):
-        found = settle(
+        found = settle_round(
             AT_ONCE, list(standing.values()), list(verdicts), (), at(minute), starting=starting
         )
         notices += len(found.notices)
@@ -147,10 +147,10 @@ def test_f33_what_is_not_known_of_a_table_that_is_now_held_ends_and_its_lateness
 
 def test_f33_a_lateness_nobody_was_told_of_goes_with_the_hold_that_explains_it() -> None:
     patient = AlertSettings((Route(checks=("lag",), hold=minutes(5)), Route(hold=minutes(0))))
-    (late,) = settle(patient, [], [verdict("F", check="lag")], (), at(0)).changed
+    (late,) = settle_round(patient, [], [verdict("F", check="lag")], (), at(0)).changed
     held = [verdict("F", check="hold"), verdict("F", check="lag")]
 
-    found = settle(patient, [late], held, (), at(1))
+    found = settle_round(patient, [late], held, (), at(1))
 
     assert [one.cause.check for one in found.changed] == ["hold"]
     assert found.dropped == (late,)
@@ -182,8 +182,8 @@ def test_f33_a_table_that_is_dropped_meanwhile_keeps_no_incident_open() -> None:
     (standing,), _ = rounds(down)
     watched = [Member("a", "range_counts")]
 
-    left = withdraw(AT_ONCE, [standing], watched, at(1)).changed[0]
-    found = settle(AT_ONCE, [left], [verdict("P", "a")], (), at(2))
+    left = withdraw_members(AT_ONCE, [standing], watched, at(1)).changed[0]
+    found = settle_round(AT_ONCE, [left], [verdict("P", "a")], (), at(2))
 
     assert left.failing == tuple(watched)
     assert [one.state.value for one in found.changed] == ["resolved"]

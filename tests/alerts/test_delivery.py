@@ -196,7 +196,7 @@ def test_a_channel_that_breaks_its_promise_is_paused_not_lost(
         tally = delivery.deliver_due(at(0))
 
     assert tally.failing == ("slack",)
-    assert outbox.standing("slack").why == "KeyError"
+    assert outbox.health("slack").why == "KeyError"
     assert [line["event"] for line in logged] == ["channel failed"]
     assert delivery.deliver_due(at(1)).delivered == 1
 
@@ -287,6 +287,6 @@ def test_a_refresh_that_fails_counts_as_a_failure_until_one_is_taken_or_none_is_
         if minute == 2:
             fires.clear()
         delivery.deliver_due(at(minute))
-        failures.append(outbox.standing("alertmanager").failures)
+        failures.append(outbox.health("alertmanager").failures)
 
     assert failures == [1, 2, 0, 0]

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from alerts.http import post
+from alerts.http import post_json
 from alerts.outbox import BusyError, RefusedError
 from demo.processes import wait_until
 from pipeline.errors import UnreachableError
@@ -86,7 +86,7 @@ def test_a_receiver_that_drips_bytes_outlasts_no_deadline(speaks: Speaks) -> Non
         began = time.monotonic()
 
         with pytest.raises(UnreachableError, match=r"127\.0\.0\.1 did not answer: "):
-            post(url, b"x" * 30_000_000, {}, timedelta(seconds=0.7))
+            post_json(url, b"x" * 30_000_000, {}, timedelta(seconds=0.7))
 
         assert time.monotonic() - began < 30, "all of it would take minutes"
 
@@ -95,7 +95,7 @@ def test_what_was_taken_was_taken_whatever_is_said_of_it() -> None:
     with _receiver(_taken) as url:
         began = time.monotonic()
 
-        post(url, b"{}", {}, timedelta(seconds=60))
+        post_json(url, b"{}", {}, timedelta(seconds=60))
 
         assert time.monotonic() - began < 30
 
@@ -105,14 +105,14 @@ def test_a_refusal_that_drips_is_a_refusal_at_its_deadline() -> None:
         began = time.monotonic()
 
         with pytest.raises(RefusedError, match=r"127\.0\.0\.1 answered 400: no"):
-            post(url, b"{}", {}, timedelta(seconds=0.7))
+            post_json(url, b"{}", {}, timedelta(seconds=0.7))
 
         assert time.monotonic() - began < 30, "all of it would take minutes"
 
 
 def test_of_an_endless_refusal_the_beginning_is_told() -> None:
     with _receiver(_flood) as url, pytest.raises(RefusedError) as told:
-        post(url, b"{}", {}, timedelta(seconds=20))
+        post_json(url, b"{}", {}, timedelta(seconds=20))
 
     assert str(told.value).startswith("127.0.0.1 answered 400: no way no way")
     assert len(str(told.value)) < 300
@@ -120,7 +120,7 @@ def test_of_an_endless_refusal_the_beginning_is_told() -> None:
 
 def test_no_timer_is_left_behind() -> None:
     with _receiver(_taken) as url:
-        post(url, b"{}", {}, timedelta(minutes=5))
+        post_json(url, b"{}", {}, timedelta(minutes=5))
 
     wait_until(
         lambda: not [one for one in threading.enumerate() if isinstance(one, threading.Timer)],
@@ -147,7 +147,7 @@ def test_a_refusal_that_is_cut_short_is_a_refusal() -> None:
         there.sendall(b"HTTP/1.1 413 x\r\nContent-Length: 99\r\n\r\ntoo large")
 
     with _receiver(speaks) as url, pytest.raises(RefusedError, match="answered 413: too large"):
-        post(url, b"{}", {}, timedelta(seconds=20))
+        post_json(url, b"{}", {}, timedelta(seconds=20))
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_a_refusal_that_is_cut_short_is_a_refusal() -> None:
 def test_an_odd_refusal_is_a_refusal(head: str, body: bytes, said: str) -> None:
     """An error of another kind paused the channel for ever: its oldest letter was never refused."""
     with _receiver(_answering(head, body)) as url, pytest.raises(RefusedError) as refused:
-        post(url, b"{}", {}, timedelta(seconds=20))
+        post_json(url, b"{}", {}, timedelta(seconds=20))
 
     assert str(refused.value).startswith(f"127.0.0.1 answered {head[:3]}: ")
     assert said in str(refused.value)
@@ -214,7 +214,7 @@ DATE = "Date: Fri, 27 Nov 2026 00:00:00 GMT\r\n"
 )
 def test_an_odd_pause_is_a_pause(told: str, pause: timedelta | None) -> None:
     with _receiver(_answering(f"503 x\r\n{told}")) as url, pytest.raises(BusyError) as busy:
-        post(url, b"{}", {}, timedelta(seconds=20))
+        post_json(url, b"{}", {}, timedelta(seconds=20))
 
     assert busy.value.after == pause
 
@@ -232,7 +232,7 @@ def test_what_goes_in_clear_text_goes_to_no_proxy_of_the_environment(
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
 
         with pytest.raises(UnreachableError, match="did not answer"):
-            post(url, b"{}", {"Authorization": "Bearer x"}, timedelta(seconds=0.5))
+            post_json(url, b"{}", {"Authorization": "Bearer x"}, timedelta(seconds=0.5))
 
         with pytest.raises(BlockingIOError):
             proxy.accept()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.lifecycle import advance
+from alerts.lifecycle import advance_incident
 from alerts.model import Acknowledgement, AlertPolicy, IncidentState, Member, Severity
 from tests.alerts.kit import ORDERS, at, finding, firing, minutes, play
 
@@ -73,8 +73,8 @@ def test_three_minutes_of_repeat(letters: str, expected: str) -> None:
 
 
 def test_muted_trouble_is_told_once_the_silence_is_over() -> None:
-    incident, first = advance(None, finding("F"), AlertPolicy(muted=True), at(0))
-    incident, second = advance(incident, finding("F"), AlertPolicy(), at(1))
+    incident, first = advance_incident(None, finding("F"), AlertPolicy(muted=True), at(0))
+    incident, second = advance_incident(incident, finding("F"), AlertPolicy(), at(1))
 
     assert first == ()
     assert [notice.event for notice in second] == ["fired"]
@@ -87,7 +87,7 @@ def test_trouble_that_came_and_went_in_a_silence_is_never_told() -> None:
 
 
 def test_who_was_told_before_the_silence_hears_the_end_in_it() -> None:
-    incident, notices = advance(firing(), finding("P"), AlertPolicy(muted=True), at(5))
+    incident, notices = advance_incident(firing(), finding("P"), AlertPolicy(muted=True), at(5))
 
     assert [notice.event for notice in notices] == ["cleared"]
     assert incident is not None
@@ -97,7 +97,7 @@ def test_who_was_told_before_the_silence_hears_the_end_in_it() -> None:
 def test_an_acknowledged_incident_is_not_repeated() -> None:
     held = replace(firing(), acknowledged=Acknowledgement("on call", at(1)))
 
-    _, notices = advance(held, finding("F"), REPEAT_THREE, at(30))
+    _, notices = advance_incident(held, finding("F"), REPEAT_THREE, at(30))
 
     assert notices == ()
 
@@ -105,10 +105,10 @@ def test_an_acknowledged_incident_is_not_repeated() -> None:
 def test_f30_what_it_was_told_as_is_kept_once_that_has_changed() -> None:
     grave = AlertPolicy(severity=Severity.CRITICAL, owner="a")
     joint = AlertPolicy(severity=Severity.CRITICAL, owner="a, b")
-    incident, _ = advance(None, finding("F"), AlertPolicy(owner="a"), at(0))
+    incident, _ = advance_incident(None, finding("F"), AlertPolicy(owner="a"), at(0))
     befores = []
     for minute, policy in enumerate((grave, joint, joint, grave), start=1):
-        incident, _ = advance(incident, finding("F"), policy, at(minute))
+        incident, _ = advance_incident(incident, finding("F"), policy, at(minute))
         befores.append(incident.before if incident else ())
 
     mild, one, both = (Severity.WARNING, "a"), (Severity.CRITICAL, "a"), (Severity.CRITICAL, "a, b")
@@ -117,32 +117,32 @@ def test_f30_what_it_was_told_as_is_kept_once_that_has_changed() -> None:
 
 def test_f30_what_nobody_was_told_of_has_no_other_name() -> None:
     quiet = AlertPolicy(hold=minutes(9))
-    incident, _ = advance(None, finding("F"), quiet, at(0))
-    incident, _ = advance(incident, finding("F"), replace(quiet, owner="b"), at(1))
+    incident, _ = advance_incident(None, finding("F"), quiet, at(0))
+    incident, _ = advance_incident(incident, finding("F"), replace(quiet, owner="b"), at(1))
 
     assert incident is not None
     assert incident.before == ()
 
 
 def test_what_fails_now_is_known_though_the_answer_is_unknown() -> None:
-    incident, notices = advance(firing(), finding("?"), AlertPolicy(), at(1))
+    incident, notices = advance_incident(firing(), finding("?"), AlertPolicy(), at(1))
 
     assert incident is not None
     assert (incident.failing, incident.members, notices) == ((), (ORDERS,), ())
 
 
 def test_a_hold_made_longer_takes_nothing_back_that_fires() -> None:
-    incident, _ = advance(firing(), finding("F"), AlertPolicy(hold=minutes(99)), at(1))
+    incident, _ = advance_incident(firing(), finding("F"), AlertPolicy(hold=minutes(99)), at(1))
 
     assert incident is not None
     assert incident.state is IncidentState.FIRING
 
 
 def test_trouble_that_a_fast_clock_dated_is_told_once_the_clock_is_set_right() -> None:
-    incident, before = advance(None, finding("F"), HOLD_TWO, at(60))
+    incident, before = advance_incident(None, finding("F"), HOLD_TWO, at(60))
     assert before == ()
 
-    _, notices = advance(incident, finding("F"), HOLD_TWO, at(1))
+    _, notices = advance_incident(incident, finding("F"), HOLD_TWO, at(1))
 
     assert len(notices) == 1
 
@@ -155,7 +155,7 @@ def test_an_incident_says_since_when_it_is_in_its_state() -> None:
 
 def test_whatever_failed_in_an_episode_is_a_member_of_it() -> None:
     other = Member("shop.users", "range_counts")
-    incident, _ = advance(firing(), finding("F", other), AlertPolicy(), at(1))
+    incident, _ = advance_incident(firing(), finding("F", other), AlertPolicy(), at(1))
 
     assert incident is not None
     assert (incident.members, incident.failing) == ((ORDERS, other), (other,))
@@ -230,7 +230,7 @@ def test_nothing_fires_before_it_has_failed_for_hold(letters: str, policy: Alert
 def test_every_notice_has_a_fingerprint_of_its_own(letters: str, policy: AlertPolicy) -> None:
     incident, seen = None, []
     for minute, letter in enumerate(letters):
-        incident, notices = advance(incident, finding(letter), policy, at(minute))
+        incident, notices = advance_incident(incident, finding(letter), policy, at(minute))
         seen += [notice.fingerprint for notice in notices]
 
     assert len(seen) == len(set(seen))
@@ -246,12 +246,12 @@ def test_every_notice_has_a_fingerprint_of_its_own(letters: str, policy: AlertPo
 )
 def test_whom_it_concerns_now_hears_of_it_at_once_and_once(wider: dict[str, Any]) -> None:
     first = AlertPolicy(owner="a", channels=("log",))
-    incident, _ = advance(None, finding("F"), first, at(0))
+    incident, _ = advance_incident(None, finding("F"), first, at(0))
     assert incident is not None
     incident = replace(incident, acknowledged=Acknowledgement("on call", at(1)))
     told = []
     for minute, policy in enumerate((first, replace(first, **wider)) * 3, start=2):
-        incident, notices = advance(incident, finding("F"), policy, at(minute))
+        incident, notices = advance_incident(incident, finding("F"), policy, at(minute))
         told.append(len(notices))
 
     assert told == [0, 1, 0, 0, 0, 0]
@@ -259,30 +259,34 @@ def test_whom_it_concerns_now_hears_of_it_at_once_and_once(wider: dict[str, Any]
 
 def test_whom_it_concerns_in_a_silence_hears_of_it_when_that_is_over() -> None:
     first = AlertPolicy(owner="a")
-    incident, _ = advance(None, finding("F"), first, at(0))
+    incident, _ = advance_incident(None, finding("F"), first, at(0))
     told = []
     for minute, muted in enumerate((True, True, False, False), start=1):
         policy = AlertPolicy(owner="a, b", muted=muted)
-        incident, notices = advance(incident, finding("F"), policy, at(minute))
+        incident, notices = advance_incident(incident, finding("F"), policy, at(minute))
         told.append(len(notices))
 
     assert told == [0, 0, 1, 0]
 
 
 def test_who_was_told_of_the_beginning_hears_the_end_though_its_table_left_before() -> None:
-    incident, _ = advance(None, finding("F"), AlertPolicy(channels=("log", "slack")), at(0))
-    incident, _ = advance(incident, finding("F"), AlertPolicy(channels=("log",)), at(1))
+    incident, _ = advance_incident(
+        None, finding("F"), AlertPolicy(channels=("log", "slack")), at(0)
+    )
+    incident, _ = advance_incident(incident, finding("F"), AlertPolicy(channels=("log",)), at(1))
 
-    _, (ended,) = advance(incident, finding("P"), AlertPolicy(channels=("log",)), at(2))
+    _, (ended,) = advance_incident(incident, finding("P"), AlertPolicy(channels=("log",)), at(2))
 
     assert ended.incident.channels == ("log", "slack")
 
 
 def test_who_was_told_of_the_beginning_hears_the_end_though_others_were_told_since() -> None:
-    incident, _ = advance(None, finding("F"), AlertPolicy(channels=("slack",)), at(0))
-    incident, (joined,) = advance(incident, finding("F"), AlertPolicy(channels=("log",)), at(1))
+    incident, _ = advance_incident(None, finding("F"), AlertPolicy(channels=("slack",)), at(0))
+    incident, (joined,) = advance_incident(
+        incident, finding("F"), AlertPolicy(channels=("log",)), at(1)
+    )
 
-    _, (ended,) = advance(incident, finding("P"), AlertPolicy(channels=("log",)), at(2))
+    _, (ended,) = advance_incident(incident, finding("P"), AlertPolicy(channels=("log",)), at(2))
 
     assert (joined.event, joined.incident.channels) == ("repeated", ("log",))
     assert ended.incident.channels == ("log", "slack")
@@ -294,7 +298,7 @@ def test_who_joins_hears_of_it_once_it_concerns_them_for_hold_and_of_no_blip() -
     sheet = (first, first, first, joint, first, joint, joint, joint, joint)
     incident, told = None, []
     for minute, policy in enumerate(sheet):
-        incident, notices = advance(incident, finding("F"), policy, at(minute))
+        incident, notices = advance_incident(incident, finding("F"), policy, at(minute))
         told.append(len(notices))
 
     assert told == [0, 0, 1, 0, 0, 0, 0, 1, 0]
@@ -306,7 +310,7 @@ def test_who_joined_before_it_was_good_for_a_moment_waits_anew() -> None:
     sheet = [(letter, first) for letter in "FFF"] + [(letter, joint) for letter in "FPFFF"]
     incident, told = None, []
     for minute, (letter, policy) in enumerate(sheet):
-        incident, notices = advance(incident, finding(letter), policy, at(minute))
+        incident, notices = advance_incident(incident, finding(letter), policy, at(minute))
         told.append(len(notices))
 
     assert told == [0, 0, 1, 0, 0, 0, 0, 1]
@@ -318,7 +322,7 @@ def test_muted_trouble_that_was_good_for_a_moment_is_told_when_the_silence_is_ov
     muted, incident, told = replace(policy, muted=True), None, []
     sheet = [*((letter, muted) for letter in "FFFFP"), ("F", policy)]
     for minute, (letter, one) in enumerate(sheet):
-        incident, notices = advance(incident, finding(letter), one, at(minute))
+        incident, notices = advance_incident(incident, finding(letter), one, at(minute))
         told.append(len(notices))
 
     assert told == [0, 0, 0, 0, 0, 1]
@@ -329,7 +333,7 @@ def test_muted_trouble_waits_for_a_hold_that_was_made_longer() -> None:
     patient = AlertPolicy(hold=minutes(9), repeat=minutes(1))
     incident, told = None, []
     for minute, one in enumerate([muted] * 4 + [patient] * 7):
-        incident, notices = advance(incident, finding("F"), one, at(minute))
+        incident, notices = advance_incident(incident, finding("F"), one, at(minute))
         told.append(len(notices))
 
     assert told == [0] * 9 + [1, 1]

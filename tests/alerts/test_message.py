@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from alerts.message import compose, hidden
+from alerts.message import compose_message, hide_text_keys
 from alerts.model import AlertKind, Cause, Event, Incident, Member, Notice
 from checks.model import Outcome, Ruling
 from tests.alerts.kit import at, firing
@@ -28,7 +28,7 @@ def folded(count: int) -> Incident:
     ],
 )
 def test_the_subject_names_table_check_and_range(event: Event, subject: str) -> None:
-    assert compose(Notice(event, firing(), at(3))).subject == subject
+    assert compose_message(Notice(event, firing(), at(3))).subject == subject
 
 
 def test_the_body_says_what_since_when_who_and_what_now() -> None:
@@ -37,7 +37,9 @@ def test_the_body_says_what_since_when_who_and_what_now() -> None:
         ruling=Ruling(Outcome.FAIL, "foreign commit at version 17", "foreign_write", ("[1, 2)",)),
     )
 
-    message = compose(Notice(Event.FIRED, incident, at(3)), "https://docs.example.org/runbooks/")
+    message = compose_message(
+        Notice(Event.FIRED, incident, at(3)), "https://docs.example.org/runbooks/"
+    )
 
     for line in (
         "what: foreign commit at version 17",
@@ -51,14 +53,14 @@ def test_the_body_says_what_since_when_who_and_what_now() -> None:
 
 
 def test_what_is_over_says_until_when() -> None:
-    message = compose(Notice(Event.CLEARED, firing(), at(3)))
+    message = compose_message(Notice(Event.CLEARED, firing(), at(3)))
 
     assert "until: 2026-03-01 00:03:00 UTC" in message.body.splitlines()
     assert message.ended == at(3)
 
 
 def test_a_common_cause_lists_its_tables_up_to_a_bound() -> None:
-    message = compose(Notice(Event.FIRED, folded(60), at(0)))
+    message = compose_message(Notice(Event.FIRED, folded(60), at(0)))
 
     assert message.subject == "LATE 60 tables: hop:consumer stalled: no batch for 300 s"
     assert message.runbook == "docs/runbooks/late.md#lag"
@@ -68,14 +70,14 @@ def test_a_common_cause_lists_its_tables_up_to_a_bound() -> None:
 
 
 def test_few_tables_are_named_in_the_subject() -> None:
-    assert "shop.t000, shop.t001:" in compose(Notice(Event.FIRED, folded(2), at(0))).subject
+    assert "shop.t000, shop.t001:" in compose_message(Notice(Event.FIRED, folded(2), at(0))).subject
 
 
 @pytest.mark.parametrize("reason", ["x" * 5000, "two\nlines\tand tabs"])
 def test_the_subject_is_one_line_of_bounded_length(reason: str) -> None:
     incident = replace(firing(), ruling=Ruling(Outcome.FAIL, reason))
 
-    subject = compose(Notice(Event.FIRED, incident, at(0))).subject
+    subject = compose_message(Notice(Event.FIRED, incident, at(0))).subject
 
     assert len(subject) <= 200
     assert subject.isprintable()
@@ -83,7 +85,7 @@ def test_the_subject_is_one_line_of_bounded_length(reason: str) -> None:
 
 def test_every_kind_has_words_and_a_page() -> None:
     for kind in AlertKind:
-        message = compose(Notice(Event.FIRED, firing(kind=kind), at(0)))
+        message = compose_message(Notice(Event.FIRED, firing(kind=kind), at(0)))
 
         assert message.runbook.startswith(f"docs/runbooks/{kind}.md")
         assert "meaning: " in message.body
@@ -104,7 +106,9 @@ def test_f194_what_only_the_lake_has_is_not_called_lost(code: str, word: str) ->
     incident = firing()
     one = replace(incident, ruling=replace(incident.ruling, code=code))
 
-    assert compose(Notice(Event.FIRED, one, at(3))).subject.startswith(f"{word} shop.orders ")
+    assert compose_message(Notice(Event.FIRED, one, at(3))).subject.startswith(
+        f"{word} shop.orders "
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,7 +125,7 @@ def test_f194_what_only_the_lake_has_is_not_called_lost(code: str, word: str) ->
     ],
 )
 def test_f37_texts_in_keys_are_hidden_and_nothing_else(text: str, told: str) -> None:
-    assert hidden(text) == told
+    assert hide_text_keys(text) == told
 
 
 @pytest.mark.parametrize("shown", [False, True])
@@ -129,7 +133,7 @@ def test_f37_an_alert_names_no_address_unless_it_may(*, shown: bool) -> None:
     key = 'shop.users:0:5 ["ann@example.org"]'
     lost = replace(firing(), ruling=Ruling(Outcome.FAIL, f"1 keys missing: {key}", "x", (key,)))
 
-    told = compose(Notice(Event.FIRED, lost, at(0)), text_keys=shown)
+    told = compose_message(Notice(Event.FIRED, lost, at(0)), text_keys=shown)
 
     assert ("ann@example.org" in told.subject, "ann@example.org" in told.body) == (shown, shown)
     assert "shop.users:0:5" in told.subject

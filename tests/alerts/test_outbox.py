@@ -9,17 +9,17 @@ from alerts.outbox import (
     LONGEST_ASKED_PAUSE,
     LONGEST_PAUSE,
     ChannelHealth,
-    Letter,
-    failed,
-    plan,
-    refused,
-    sent,
+    QueuedMessage,
+    health_after_failure,
+    health_after_refusal,
+    health_after_success,
+    plan_sendings,
 )
 from tests.alerts.kit import at, message, minutes
 
 
-def letters(count: int) -> list[Letter]:
-    return [Letter(number, "slack", message(number), at(0)) for number in range(count)]
+def letters(count: int) -> list[QueuedMessage]:
+    return [QueuedMessage(number, "slack", message(number), at(0)) for number in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def letters(count: int) -> list[Letter]:
 def test_at_five_a_minute(waiting: int, before: int, sizes: list[int]) -> None:
     standing = ChannelHealth(sent=(at(0),) * before)
 
-    planned = plan(letters(waiting), standing, 5, at(0.5))
+    planned = plan_sendings(letters(waiting), standing, 5, at(0.5))
 
     assert [len(group) for group in planned] == sizes
 
@@ -45,13 +45,13 @@ def test_at_five_a_minute(waiting: int, before: int, sizes: list[int]) -> None:
 def test_sendings_of_more_than_a_minute_ago_do_not_count() -> None:
     standing = ChannelHealth(sent=(at(0),) * 5)
 
-    assert len(plan(letters(2), standing, 5, at(1))) == 2
+    assert len(plan_sendings(letters(2), standing, 5, at(1))) == 2
 
 
 def test_failures_double_the_pause_up_to_ten_minutes() -> None:
     standing, pauses = ChannelHealth(), []
     for _ in range(12):
-        standing = failed(standing, "down", at(0))
+        standing = health_after_failure(standing, "down", at(0))
         assert standing.not_before is not None
         pauses.append(standing.not_before - at(0))
 
@@ -68,36 +68,46 @@ def test_failures_double_the_pause_up_to_ten_minutes() -> None:
     ],
 )
 def test_a_receiver_may_ask_for_a_longer_pause(asked, expected) -> None:  # type: ignore[no-untyped-def]
-    assert failed(ChannelHealth(), "busy", at(0), asked).not_before == at(0) + expected
+    assert (
+        health_after_failure(ChannelHealth(), "busy", at(0), asked).not_before == at(0) + expected
+    )
 
 
 def test_in_a_pause_nothing_is_sent_and_after_it_all_is() -> None:
-    standing = failed(ChannelHealth(), "down", at(0), minutes(2))
+    standing = health_after_failure(ChannelHealth(), "down", at(0), minutes(2))
 
-    assert plan(letters(1), standing, 5, at(1.9)) == ()
-    assert len(plan(letters(1), standing, 5, at(2))) == 1
+    assert plan_sendings(letters(1), standing, 5, at(1.9)) == ()
+    assert len(plan_sendings(letters(1), standing, 5, at(2))) == 1
 
 
 def test_a_pause_that_a_fast_clock_began_keeps_nothing_back_once_that_is_set_right() -> None:
-    down = failed(ChannelHealth(), "down", at(600), LONGEST_ASKED_PAUSE)
+    down = health_after_failure(ChannelHealth(), "down", at(600), LONGEST_ASKED_PAUSE)
 
-    assert plan(letters(1), down, 5, at(599)) != ()
-    assert plan(letters(1), down, 5, at(600)) == ()
+    assert plan_sendings(letters(1), down, 5, at(599)) != ()
+    assert plan_sendings(letters(1), down, 5, at(600)) == ()
 
 
 def test_a_success_ends_the_pauses() -> None:
-    standing = failed(failed(ChannelHealth(), "down", at(0)), "down", at(1))
+    standing = health_after_failure(
+        health_after_failure(ChannelHealth(), "down", at(0)), "down", at(1)
+    )
 
-    after = sent(standing, at(2))
+    after = health_after_success(standing, at(2))
 
     assert (after.failures, after.not_before, after.why) == (0, None, "")
 
 
 def test_after_a_refused_digest_letters_go_one_by_one_for_a_while() -> None:
-    standing = refused(ChannelHealth(), at(0))
+    standing = health_after_refusal(ChannelHealth(), at(0))
 
-    assert [len(group) for group in plan(letters(9), standing, 5, at(0.1))] == [1] * 4
-    assert [len(group) for group in plan(letters(9), standing, 5, at(11))] == [1, 1, 1, 1, 5]
+    assert [len(group) for group in plan_sendings(letters(9), standing, 5, at(0.1))] == [1] * 4
+    assert [len(group) for group in plan_sendings(letters(9), standing, 5, at(11))] == [
+        1,
+        1,
+        1,
+        1,
+        5,
+    ]
 
 
 @given(st.integers(0, 30), st.integers(1, 10), st.lists(st.floats(0, 3), max_size=12))
@@ -105,7 +115,7 @@ def test_a_plan_keeps_the_order_and_the_rate(waiting: int, rate: int, earlier: l
     standing = replace(ChannelHealth(), sent=tuple(sorted(at(minute) for minute in earlier)))
     now = at(3)
 
-    planned = plan(letters(waiting), standing, rate, now)
+    planned = plan_sendings(letters(waiting), standing, rate, now)
 
     flat = [letter.number for group in planned for letter in group]
     assert flat == list(range(len(flat)))

@@ -2,7 +2,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from alerts.model import AlertKind, Event, IncidentState, Member, Severity, Silence
-from alerts.round import AlertSettings, reminders, settle, withdraw
+from alerts.round import AlertSettings, make_reminders, settle_round, withdraw_members
 from alerts.routing import Route
 from checks.model import Verdict
 from tests.alerts.kit import at, minutes, verdict
@@ -11,7 +11,7 @@ DESK = AlertSettings((Route(channels=("log", "slack")),))
 
 
 def test_a_loss_is_an_incident_with_a_letter_for_each_channel() -> None:
-    settled = settle(DESK, (), [verdict("F")], (), at(0))
+    settled = settle_round(DESK, (), [verdict("F")], (), at(0))
 
     (incident,) = settled.changed
     assert incident.state is IncidentState.FIRING
@@ -20,24 +20,24 @@ def test_a_loss_is_an_incident_with_a_letter_for_each_channel() -> None:
 
 
 def test_a_round_without_news_changes_nothing() -> None:
-    settled = settle(DESK, (), [verdict("P"), verdict("P", check="max_id")], (), at(0))
+    settled = settle_round(DESK, (), [verdict("P"), verdict("P", check="max_id")], (), at(0))
 
-    assert settled == settle(DESK, (), (), (), at(0))
+    assert settled == settle_round(DESK, (), (), (), at(0))
 
 
 def test_trouble_that_never_fired_is_dropped_when_it_passes() -> None:
     desk = AlertSettings((Route(hold=minutes(5)),))
-    first = settle(desk, (), [verdict("F")], (), at(0))
+    first = settle_round(desk, (), [verdict("F")], (), at(0))
 
-    second = settle(desk, first.changed, [verdict("P")], (), at(1))
+    second = settle_round(desk, first.changed, [verdict("P")], (), at(1))
 
     assert second.dropped == first.changed
     assert (second.changed, second.letters) == ((), ())
 
 
 def test_unknown_for_long_is_told_mildly_and_never_as_a_loss() -> None:
-    first = settle(DESK, (), [verdict("?")], (), at(0))
-    second = settle(DESK, first.changed, [verdict("?")], (), at(20))
+    first = settle_round(DESK, (), [verdict("?")], (), at(0))
+    second = settle_round(DESK, first.changed, [verdict("?")], (), at(20))
 
     assert first.letters == ()
     assert {message.kind for _, message in second.letters} == {AlertKind.UNKNOWN}
@@ -47,16 +47,16 @@ def test_unknown_for_long_is_told_mildly_and_never_as_a_loss() -> None:
 def test_a_silenced_loss_is_an_incident_without_letters() -> None:
     window = Silence("s", at(0), at(10), "on call", "upgrade")
 
-    settled = settle(DESK, (), [verdict("F")], [window], at(1))
+    settled = settle_round(DESK, (), [verdict("F")], [window], at(1))
 
     assert [incident.state for incident in settled.changed] == [IncidentState.FIRING]
     assert settled.letters == ()
 
 
 def test_an_incident_that_nothing_watches_any_more_is_closed_and_says_so() -> None:
-    standing = settle(DESK, (), [verdict("F"), verdict("F", "shop.users")], (), at(0)).changed
+    standing = settle_round(DESK, (), [verdict("F"), verdict("F", "shop.users")], (), at(0)).changed
 
-    closed = withdraw(DESK, standing, [Member("shop.orders", "range_counts")], at(5))
+    closed = withdraw_members(DESK, standing, [Member("shop.orders", "range_counts")], at(5))
 
     (incident,) = closed.changed
     assert incident.tables == ("shop.users",)
@@ -65,12 +65,12 @@ def test_an_incident_that_nothing_watches_any_more_is_closed_and_says_so() -> No
 
 
 def test_a_reminder_names_what_was_told_and_is_not_over() -> None:
-    told = settle(DESK, (), [verdict("F")], (), at(0)).changed
+    told = settle_round(DESK, (), [verdict("F")], (), at(0)).changed
     window = Silence("s", at(0), at(10), "on call", "upgrade")
-    muted = settle(DESK, (), [verdict("F", "shop.users")], [window], at(0)).changed
-    over = settle(DESK, told, [verdict("P")], (), at(1)).changed
+    muted = settle_round(DESK, (), [verdict("F", "shop.users")], [window], at(0)).changed
+    over = settle_round(DESK, told, [verdict("P")], (), at(1)).changed
 
-    letters = reminders(DESK, [*told, *muted, *over], at(2))
+    letters = make_reminders(DESK, [*told, *muted, *over], at(2))
 
     assert [(channel, message.about) for channel, message in letters] == [
         ("log", "shop.orders"),
@@ -87,7 +87,7 @@ def test_f123_of_5000_incidents_the_ten_gravest_and_one_summary_are_told() -> No
     settings = replace(
         settings, routes=(*settings.routes, Route(severity=Severity.WARNING, hold=timedelta(0)))
     )
-    first = settle(settings, (), storm(5000), (), at(0))
+    first = settle_round(settings, (), storm(5000), (), at(0))
 
     subjects = [message.subject for _, message in first.letters]
     assert len(subjects) == 11
@@ -95,10 +95,10 @@ def test_f123_of_5000_incidents_the_ten_gravest_and_one_summary_are_told() -> No
     assert "4,990 more incidents are open" in subjects[-1]
     assert len(first.changed) == 5001
 
-    again = settle(settings, first.changed, storm(5000), (), at(1))
+    again = settle_round(settings, first.changed, storm(5000), (), at(1))
     assert again.letters == ()
 
-    more = settle(settings, first.changed, storm(5000, "P"), (), at(2))
+    more = settle_round(settings, first.changed, storm(5000, "P"), (), at(2))
     assert len(more.letters) == 11
     assert {message.event for _, message in more.letters} == {Event.CLEARED}
     assert all(one.state is IncidentState.RESOLVED for one in more.changed)
@@ -109,8 +109,8 @@ def test_f123_a_graver_incident_is_not_held_back_by_milder_ones() -> None:
         Route(tables="shop.grave", severity=Severity.CRITICAL, hold=timedelta(0)),
         Route(severity=Severity.WARNING, hold=timedelta(0)),
     )
-    first = settle(AlertSettings(routes), (), storm(20), (), at(0))
-    second = settle(
+    first = settle_round(AlertSettings(routes), (), storm(20), (), at(0))
+    second = settle_round(
         AlertSettings(routes), first.changed, [verdict("F", table="shop.grave")], (), at(1)
     )
 
@@ -119,8 +119,8 @@ def test_f123_a_graver_incident_is_not_held_back_by_milder_ones() -> None:
 
 def test_f123_the_summary_is_told_again_when_its_count_has_doubled() -> None:
     settings = AlertSettings((Route(severity=Severity.WARNING, hold=timedelta(0)),))
-    first = settle(settings, (), storm(12), (), at(0))
-    second = settle(settings, first.changed, storm(14), (), at(1))
+    first = settle_round(settings, (), storm(12), (), at(0))
+    second = settle_round(settings, first.changed, storm(14), (), at(1))
 
     assert "2 more" in first.letters[-1][1].subject
     assert ["4 more" in message.subject for _, message in second.letters] == [True]

@@ -1,7 +1,7 @@
 import pytest
 
 from alerts.model import AlertKind, AlertPolicy, Cause, CauseFinding, Member, Severity, Silence
-from alerts.routing import DEFAULTS, Route, policy
+from alerts.routing import DEFAULTS, Route, alert_policy
 from checks.model import Outcome, Ruling
 from tests.alerts.kit import ORDERS, at, finding, minutes
 
@@ -31,22 +31,22 @@ def folded(*tables: str) -> CauseFinding:
 def test_the_first_route_that_states_a_field_decides_it(
     table: str, expected: tuple[str, tuple[str, ...]]
 ) -> None:
-    decided = policy(ROUTES, folded(table))
+    decided = alert_policy(ROUTES, folded(table))
 
     assert (decided.owner, decided.channels) == expected
 
 
 def test_a_route_may_be_for_some_checks_only() -> None:
-    assert policy(ROUTES, finding("F")).hold == minutes(7)
-    assert policy(ROUTES, folded("shop.users")).hold == DEFAULTS[AlertKind.LATE].hold
+    assert alert_policy(ROUTES, finding("F")).hold == minutes(7)
+    assert alert_policy(ROUTES, folded("shop.users")).hold == DEFAULTS[AlertKind.LATE].hold
 
 
 def test_an_empty_list_of_channels_tells_nobody() -> None:
-    assert policy(ROUTES, finding("F", kind=AlertKind.UNKNOWN)).channels == ()
+    assert alert_policy(ROUTES, finding("F", kind=AlertKind.UNKNOWN)).channels == ()
 
 
 def test_without_routes_everything_is_logged_by_its_kind() -> None:
-    decided = policy((), finding("F"))
+    decided = alert_policy((), finding("F"))
 
     assert decided.channels == ("log",)
     assert decided.severity is Severity.CRITICAL
@@ -54,7 +54,7 @@ def test_without_routes_everything_is_logged_by_its_kind() -> None:
 
 
 def test_a_common_cause_takes_the_gravest_and_tells_every_owner() -> None:
-    decided = policy(ROUTES, folded("crm.users", "shop.payments", "shop.users"))
+    decided = alert_policy(ROUTES, folded("crm.users", "shop.payments", "shop.users"))
 
     assert decided.severity is Severity.CRITICAL
     assert decided.owner == "data platform, shop team"
@@ -82,7 +82,7 @@ def test_a_silence_covers_what_matches_while_it_lasts(
     tables, checks = silence
     window = Silence("s1", at(1), at(10), "on call", "upgrade", tables, checks)
 
-    decided: AlertPolicy = policy((), finding("F", ORDERS), [window], at(minute))
+    decided: AlertPolicy = alert_policy((), finding("F", ORDERS), [window], at(minute))
 
     assert decided.muted is muted
 
@@ -90,8 +90,8 @@ def test_a_silence_covers_what_matches_while_it_lasts(
 def test_a_common_cause_is_silent_only_if_every_table_is() -> None:
     window = Silence("s1", at(0), at(10), "on call", "upgrade", "shop.*")
 
-    assert policy((), folded("shop.a", "shop.b"), [window], at(1)).muted
-    assert not policy((), folded("shop.a", "crm.b"), [window], at(1)).muted
+    assert alert_policy((), folded("shop.a", "shop.b"), [window], at(1)).muted
+    assert not alert_policy((), folded("shop.a", "crm.b"), [window], at(1)).muted
 
 
 @pytest.mark.parametrize(
@@ -113,4 +113,4 @@ def test_who_is_not_reached_is_told_another_way(
 ) -> None:
     ailing = finding("F", Member("channel:slack", "channel"), AlertKind.SERVICE)
 
-    assert policy(routes, ailing).channels == told
+    assert alert_policy(routes, ailing).channels == told

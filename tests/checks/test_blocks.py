@@ -11,14 +11,14 @@ import pytest
 from checks.blocks import (
     SINCE_GONE,
     Pause,
-    blocks,
-    closed,
+    find_blocks,
     is_closed_for_good,
-    told_of,
-    undecided,
-    waivable,
+    is_waivable,
+    pause_reasons,
+    undecided_checks,
+    unproven_reason,
+    waiver_id_of_text,
     waivers_of,
-    why_unproven,
 )
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import assess
@@ -65,7 +65,7 @@ def test_an_unread_change_of_a_topic_blocks_every_table_it_may_concern(
     unread = Quarantine(UNREAD.table, UNREAD.batch, UNREAD.count, UNREAD.ids, shards)
     taken = {"landed": mark(quarantine={f"topic:{topic}": unread})}
 
-    found = blocks(inputs(taken=taken, topics=OWN, statements=STATEMENTS), frozenset())
+    found = find_blocks(inputs(taken=taken, topics=OWN, statements=STATEMENTS), frozenset())
 
     assert [reason.id for reason in found] == (["x:0:5@3"] if blocked else [])
 
@@ -74,7 +74,7 @@ def test_an_unread_change_is_told_with_its_table_or_else_its_topic() -> None:
     known = Quarantine(TABLE.name, 3, 1, ("t:0:1@3",))
     taken = {"landed": mark(quarantine={"shop/shop_01.orders": known, "topic:x": UNREAD})}
 
-    texts = [reason.text for reason in blocks(inputs(taken=taken), frozenset())]
+    texts = [reason.text for reason in find_blocks(inputs(taken=taken), frozenset())]
 
     assert texts == [
         f"{TABLE.name}: undecoded change t:0:1@3",
@@ -99,7 +99,7 @@ def test_an_unread_change_is_told_with_its_table_or_else_its_topic() -> None:
 def test_a_gap_blocks_whom_it_may_concern(gap: Gap, *, blocked: bool) -> None:
     taken = {"landed": mark(gaps={"g": dump_gap(gap)})}
 
-    found = blocks(inputs(taken=taken), frozenset())
+    found = find_blocks(inputs(taken=taken), frozenset())
 
     assert [reason.id for reason in found] == (["g"] if blocked else [])
 
@@ -114,8 +114,10 @@ def test_a_command_in_a_reason_names_the_table_alone(name: str, written: str) ->
     gap = Gap("g", "t", 0, 1, 9, "x", tables=(name,))
     own = inputs(taken={"landed": mark(gaps={"g": dump_gap(gap)})})
 
-    found = blocks(replace(own, table=replace(own.table, name=name)), frozenset())
-    paused = closed(Pause(name, "a migration", "ann", NOW), Stage.MIRROR, NOW + timedelta(days=1))
+    found = find_blocks(replace(own, table=replace(own.table, name=name)), frozenset())
+    paused = pause_reasons(
+        Pause(name, "a migration", "ann", NOW), Stage.MIRROR, NOW + timedelta(days=1)
+    )
 
     assert [one.text.partition("sluice ")[2] for one in found] == [
         f"bootstrap {written} --reason ..."
@@ -149,7 +151,7 @@ def test_a_command_in_a_reason_names_the_table_alone(name: str, written: str) ->
 def test_f33_a_gap_that_others_may_miss_too_is_one_cause_for_all(gap: Gap, cause: str) -> None:
     taken = {"landed": mark(gaps={"g": dump_gap(gap)})}
 
-    assert [one.cause for one in blocks(inputs(taken=taken), frozenset())] == [cause]
+    assert [one.cause for one in find_blocks(inputs(taken=taken), frozenset())] == [cause]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +172,7 @@ def test_f33_a_table_held_for_a_gap_has_the_gaps_cause(
     taken = {"landed": mark(gaps={gap.id: dump_gap(gap) for gap in open_})}
     held = (Hold("held", TABLE.name, reason, "x"),)
 
-    found = blocks(inputs(taken=taken, holds=held), frozenset())
+    found = find_blocks(inputs(taken=taken, holds=held), frozenset())
 
     assert [one.cause for one in found if one.id == "held"] == [cause]
 
@@ -179,7 +181,7 @@ def test_f33_an_unread_change_of_a_topic_is_one_cause_for_all() -> None:
     known = Quarantine(TABLE.name, 3, 1, ("t:0:1@3",))
     taken = {"landed": mark(quarantine={"shop/shop_01.orders": known, "topic:x": UNREAD})}
 
-    assert [one.cause for one in blocks(inputs(taken=taken), frozenset())] == ["", "topic:x"]
+    assert [one.cause for one in find_blocks(inputs(taken=taken), frozenset())] == ["", "topic:x"]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +206,7 @@ def test_f33_a_hold_says_whom_it_holds(
 ) -> None:
     told = tuple(Hold(id_, subject, reason, "x") for id_, subject, reason in holds)
 
-    assert [one.cause for one in blocks(inputs(holds=told), frozenset())] == causes
+    assert [one.cause for one in find_blocks(inputs(holds=told), frozenset())] == causes
 
 
 @pytest.mark.parametrize(
@@ -215,7 +217,7 @@ def test_f33_a_hold_says_whom_it_holds(
     ],
 )
 def test_what_is_not_known_now_is_listed(told: tuple[Verdict, ...], *, undecided_: bool) -> None:
-    found = undecided(inputs(verdicts=told), GATING)
+    found = undecided_checks(inputs(verdicts=told), GATING)
 
     assert bool(found) is undecided_
 
@@ -236,7 +238,7 @@ def test_a_gating_check_without_a_ruling_is_listed(
     told = tuple(verdict(one, ago=9 - at) for at, one in enumerate(rulings))
 
     found = [
-        undecided(inputs(verdicts=verdicts), frozenset({"range_counts"}))
+        undecided_checks(inputs(verdicts=verdicts), frozenset({"range_counts"}))
         for verdicts in (told, told[::-1])
     ]
 
@@ -246,31 +248,33 @@ def test_a_gating_check_without_a_ruling_is_listed(
 def test_an_empty_waiver_waives_nothing_that_nobody_can_waive() -> None:
     taken = inputs(verdicts=(verdict("fail"),), waived=frozenset({""}))
 
-    assert [one.code for one in blocks(taken, GATING)] == ["check_failed"]
+    assert [one.code for one in find_blocks(taken, GATING)] == ["check_failed"]
 
 
 def test_they_are_worked_out_once_for_all_questions_of_a_round() -> None:
     taken = inputs(verdicts=(verdict("fail"),))
 
-    assert blocks(taken, GATING) is blocks(taken, GATING)
-    assert undecided(taken, frozenset({"schema"})) is undecided(taken, frozenset({"schema"}))
+    assert find_blocks(taken, GATING) is find_blocks(taken, GATING)
+    assert undecided_checks(taken, frozenset({"schema"})) is undecided_checks(
+        taken, frozenset({"schema"})
+    )
 
 
 def test_what_was_worked_out_is_not_handed_on_to_what_is_known_later() -> None:
     taken = inputs()
-    before = blocks(taken, GATING), undecided(taken, GATING)
+    before = find_blocks(taken, GATING), undecided_checks(taken, GATING)
 
     later = replace(taken, verdicts=(verdict("fail"),))
 
     assert before == ((), ("range_counts",))
-    assert [one.code for one in blocks(later, GATING)] == ["check_failed"]
-    assert undecided(later, GATING) == ()
+    assert [one.code for one in find_blocks(later, GATING)] == ["check_failed"]
+    assert undecided_checks(later, GATING) == ()
 
 
 def test_to_have_been_asked_changes_nothing_of_what_is_known() -> None:
     asked, unasked = inputs(), inputs()
 
-    blocks(asked, GATING), undecided(asked, GATING)
+    find_blocks(asked, GATING), undecided_checks(asked, GATING)
 
     assert (asked, repr(asked)) == (unasked, repr(unasked))
 
@@ -316,7 +320,7 @@ def test_f103_a_waiver_covers_only_the_rows_it_names(
 def test_f103_rows_that_no_waiver_names_block() -> None:
     fail = failed("shop/shop_00.orders:1-200", more=800)
 
-    found = blocks(inputs(verdicts=(fail,), waived=frozenset({f"{RANGE}1-200"})), GATING)
+    found = find_blocks(inputs(verdicts=(fail,), waived=frozenset({f"{RANGE}1-200"})), GATING)
 
     assert [(one.code, one.id) for one in found] == [("check_failed", "")]
 
@@ -362,7 +366,7 @@ STRANGER = ShardFacts(Shard("b", "shop.strangers"), cascades=(GOES,))
 def test_a_table_is_proven_only_if_every_source_says_so(
     sources: Mapping[str, SourceDescription | Missing], why: str | None
 ) -> None:
-    found = why_unproven(PEOPLE, sources)
+    found = unproven_reason(PEOPLE, sources)
 
     if why is None:
         assert isinstance(found, Missing)
@@ -376,13 +380,13 @@ def test_a_table_is_proven_only_if_every_source_says_so(
 def test_a_server_that_logs_cascades_proves_the_table() -> None:
     newer = replace(SERVER, version=(9, 7))
 
-    assert why_unproven(PEOPLE, {"a": PLAIN, "b": told(newer, GOING)}) == ""
+    assert unproven_reason(PEOPLE, {"a": PLAIN, "b": told(newer, GOING)}) == ""
 
 
 def test_a_source_that_is_silent_is_named_once() -> None:
     silent = Missing("source:a: loaded: 65 threads run, limits.running is 64")
 
-    said = why_unproven(PEOPLE, {"a": silent, "b": OTHER})
+    said = unproven_reason(PEOPLE, {"a": silent, "b": OTHER})
 
     why = "source a has not described its tables: loaded: 65 threads run, limits.running is 64"
     assert said == Missing(why)
@@ -401,14 +405,14 @@ def forms() -> list[str]:
 
 @pytest.mark.parametrize("form", forms())
 def test_every_id_that_the_guide_names_can_be_waived(form: str) -> None:
-    assert waivable(NUMBERS.sub("7", form).replace("DIGEST", "0123abcd"))
+    assert is_waivable(NUMBERS.sub("7", form).replace("DIGEST", "0123abcd"))
 
 
 @pytest.mark.parametrize(  # without numbers TOPIC:... has the form of CHECK:TABLE:KEY
     "form", [form for form in forms() if NUMBERS.search(form) and not form.startswith("TOPIC")]
 )
 def test_an_id_copied_from_the_guide_without_its_numbers_is_none(form: str) -> None:
-    assert not waivable(form)
+    assert not is_waivable(form)
 
 
 @pytest.mark.parametrize(
@@ -422,7 +426,7 @@ def test_an_id_copied_from_the_guide_without_its_numbers_is_none(form: str) -> N
         given_up_id("slack", 3),
         "schema:shop.users@1774785600",
         "unbalanced:shop.users@-3",
-        told_of("unproven:shop.users", "a cascade"),
+        waiver_id_of_text("unproven:shop.users", "a cascade"),
         "no_base:shop/shop.users@0",
         "no_base:shop/shop.users@1.7.5.0",
         "range_counts:shop.users:1..100",
@@ -430,7 +434,7 @@ def test_an_id_copied_from_the_guide_without_its_numbers_is_none(form: str) -> N
     ],
 )
 def test_what_the_product_names_can_be_waived(id_: str) -> None:
-    assert waivable(id_)
+    assert is_waivable(id_)
 
 
 @pytest.mark.parametrize(
@@ -453,7 +457,7 @@ def test_what_the_product_names_can_be_waived(id_: str) -> None:
     ],
 )
 def test_what_nothing_is_named_cannot(id_: str) -> None:
-    assert not waivable(id_)
+    assert not is_waivable(id_)
 
 
 CLOSED = (
@@ -502,7 +506,7 @@ def test_a_waiver_of_what_no_log_shows_ends_with_it(
     answer = assess(MIRROR, inputs(unproven=later, waived=waived), BOTH)
 
     assert answer.ready is ready
-    assert all(waivable(reason.id) for reason in answer.reasons if reason.id)
+    assert all(is_waivable(reason.id) for reason in answer.reasons if reason.id)
 
 
 @pytest.mark.parametrize(
@@ -524,5 +528,5 @@ def test_a_waiver_of_a_missing_base_ends_when_the_shard_is_made_anew(
     answer = assess(MIRROR, inputs(taken={"landed": now}, waived=frozenset({reason.id})), BOTH)
 
     assert reason.code == "no_base"
-    assert waivable(reason.id)
+    assert is_waivable(reason.id)
     assert answer.ready is ready

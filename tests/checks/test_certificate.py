@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from checks.certificate import Certificate, Evidence, Ground, forfeited, misdated, revocations
+from checks.certificate import (
+    Certificate,
+    CertificateBasis,
+    Evidence,
+    revoke_failed,
+    revoke_lost,
+    revoke_misdated,
+)
 from checks.model import Outcome, Ruling, Verdict
 from pipeline.clocks import ClockStep
 from pipeline.image import Image
@@ -20,9 +27,9 @@ ISSUED = Certificate("c", "shop.orders", Stage.MIRROR, CUT, NOW, EVIDENCE)
 THERE = MirrorPosition(7, 5, "m", (Image(CUT, 7, 5, (), {}, NOW, NOW),))
 
 
-def taken_back(one: Certificate, ground: Ground) -> str:
+def taken_back(one: Certificate, ground: CertificateBasis) -> str:
     """Why; empty if it holds."""
-    found = forfeited([one], ground, NOW)
+    found = revoke_lost([one], ground, NOW)
     assert all(each.revoked == NOW for each in found)
     return found[0].why if found else ""
 
@@ -54,8 +61,8 @@ def test_a_mirror_that_does_not_hold_what_was_certified_takes_it_back(
 ) -> None:
     landed = replace(ISSUED, stage=Stage.LANDED)
 
-    assert taken_back(ISSUED, Ground(mirror, batch=9)) == why
-    assert taken_back(landed, Ground(mirror, batch=9)) == "", "it speaks of no mirror"
+    assert taken_back(ISSUED, CertificateBasis(mirror, batch=9)) == why
+    assert taken_back(landed, CertificateBasis(mirror, batch=9)) == "", "it speaks of no mirror"
 
 
 @pytest.mark.parametrize(
@@ -68,7 +75,9 @@ def test_a_certificate_that_does_not_say_what_it_rests_on_does_not_hold(
 ) -> None:
     vague = replace(ISSUED, evidence=replace(EVIDENCE, **untold))
 
-    assert taken_back(vague, Ground(replace(THERE, mirror=vague.evidence.mirror), batch=9))
+    assert taken_back(
+        vague, CertificateBasis(replace(THERE, mirror=vague.evidence.mirror), batch=9)
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,8 +110,10 @@ def test_a_batch_that_the_change_log_has_lost_takes_it_back(
 ) -> None:
     one = replace(ISSUED, stage=stage, evidence=replace(EVIDENCE, life=life))
 
-    assert taken_back(one, Ground(THERE, batch, lives)) == why
-    assert forfeited([replace(one, revoked=CUT)], Ground("gone", batch, lives), NOW) == ()
+    assert taken_back(one, CertificateBasis(THERE, batch, lives)) == why
+    assert (
+        revoke_lost([replace(one, revoked=CUT)], CertificateBasis("gone", batch, lives), NOW) == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,7 +130,7 @@ def test_a_batch_that_the_change_log_has_lost_takes_it_back(
 def test_a_shard_that_the_rules_have_sent_it_since_takes_it_back(
     stage: Stage, ruled: int, why: str
 ) -> None:
-    assert taken_back(replace(ISSUED, stage=stage), Ground(THERE, 9, ruled=ruled)) == why
+    assert taken_back(replace(ISSUED, stage=stage), CertificateBasis(THERE, 9, ruled=ruled)) == why
 
 
 @pytest.mark.parametrize(
@@ -140,8 +151,8 @@ def test_a_pass_spares_a_certificate_that_it_looked_at_in_all_its_sources(
     fail = Verdict(one.table, "schema", Ruling(Outcome.FAIL, "x"), NOW)
     passed = Verdict(one.table, "schema", Ruling(Outcome.PASS, "x"), NOW, seen)
 
-    assert (revocations(fail, [one], passed) == ()) is spared
-    assert revocations(fail, [replace(one, issued=NOW)], passed), "issued when it had looked"
+    assert (revoke_failed(fail, [one], passed) == ()) is spared
+    assert revoke_failed(fail, [replace(one, issued=NOW)], passed), "issued when it had looked"
 
 
 LATER = NOW + timedelta(minutes=1)
@@ -164,7 +175,7 @@ def of(number: int, source: str = "shop", identity: str = "A") -> Fence:
 
 
 def taken(one: Certificate, fail: Verdict, last_pass: Verdict | None = None) -> bool:
-    return bool(revocations(fail, [one], last_pass))
+    return bool(revoke_failed(fail, [one], last_pass))
 
 
 @pytest.mark.parametrize(
@@ -230,8 +241,8 @@ STEP = ClockStep("shop", 3, 6, CUT, CUT + timedelta(minutes=2), CUT)
 def test_a_clock_that_went_back_takes_what_rests_on_its_times(
     one: Certificate, felled: bool
 ) -> None:
-    assert [each.id for each in misdated([one], STEP)] == [one.id] * felled
+    assert [each.id for each in revoke_misdated([one], STEP)] == [one.id] * felled
 
 
 def test_what_is_still_there_is_not_forfeited() -> None:
-    assert forfeited([certificate(of(5))], Ground(None, batch=9), NOW) == ()
+    assert revoke_lost([certificate(of(5))], CertificateBasis(None, batch=9), NOW) == ()

@@ -2,7 +2,16 @@ from datetime import timedelta
 
 import pytest
 
-from checks.counting import Differences, Fate, SuspectReading, fate, fates, look, passed, ruled
+from checks.counting import (
+    Differences,
+    SuspectReading,
+    SuspectState,
+    await_fences,
+    judge_suspect,
+    judge_suspects,
+    read_suspects,
+    rule_differences,
+)
 from checks.model import NotYet, Undecided
 from pipeline.model import Op, Shard
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld
@@ -11,32 +20,32 @@ from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld
 @pytest.mark.parametrize(
     ("before", "there", "after", "touched", "became"),
     [
-        pytest.param(1, 1, 1, False, Fate.CLEARED, id="on both sides"),
-        pytest.param(0, 0, 1, False, Fate.CLEARED, id="alike as of the reading"),
-        pytest.param(1, 0, 1, False, Fate.MISSING, id="nothing explains it"),
-        pytest.param(1, 0, 1, True, Fate.MOVING, id="deleted and created since"),
-        pytest.param(1, 0, 0, False, Fate.MOVING, id="gone at the source by now"),
-        pytest.param(0, 1, 0, False, Fate.EXTRA, id="a ghost"),
-        pytest.param(0, 1, 0, True, Fate.MOVING, id="created and deleted since"),
-        pytest.param(0, 1, 1, False, Fate.MOVING, id="at the source by now"),
-        pytest.param(1, 2, 1, False, Fate.DOUBLED, id="twice in the mirror"),
+        pytest.param(1, 1, 1, False, SuspectState.CLEARED, id="on both sides"),
+        pytest.param(0, 0, 1, False, SuspectState.CLEARED, id="alike as of the reading"),
+        pytest.param(1, 0, 1, False, SuspectState.MISSING, id="nothing explains it"),
+        pytest.param(1, 0, 1, True, SuspectState.MOVING, id="deleted and created since"),
+        pytest.param(1, 0, 0, False, SuspectState.MOVING, id="gone at the source by now"),
+        pytest.param(0, 1, 0, False, SuspectState.EXTRA, id="a ghost"),
+        pytest.param(0, 1, 0, True, SuspectState.MOVING, id="created and deleted since"),
+        pytest.param(0, 1, 1, False, SuspectState.MOVING, id="at the source by now"),
+        pytest.param(1, 2, 1, False, SuspectState.DOUBLED, id="twice in the mirror"),
     ],
 )
 def test_a_suspect_is_named_only_when_nothing_explains_it(
-    before: int, there: int, after: int, touched: bool, became: Fate
+    before: int, there: int, after: int, touched: bool, became: SuspectState
 ) -> None:
-    assert fate(before, there, after, touched=touched) is became
+    assert judge_suspect(before, there, after, touched=touched) is became
 
 
 def test_a_look_survives_being_remembered_and_forgets_shards_that_are_gone() -> None:
     world = FakeWorld()
     world.commit((Op.CREATE, TWO, 4))
-    seen = look(TABLE, world, [(TWO, 4), (ONE, 4), (TWO, 4)], tries=2)
+    seen = read_suspects(TABLE, world, [(TWO, 4), (ONE, 4), (TWO, 4)], tries=2)
 
     again = SuspectReading.loads(seen.dumps(), TABLE)
 
     assert again == seen
-    assert (look(TABLE, world, []).tries, again.tries) == (0, 2)
+    assert (read_suspects(TABLE, world, []).tries, again.tries) == (0, 2)
     assert (seen.suspects, seen.before) == (((ONE, 4), (TWO, 4)), (0, 1))
     fewer = SuspectReading.loads(seen.dumps(), type(TABLE)(TABLE.name, (TWO,), ("id",), "id"))
     assert (fewer.suspects, fewer.before) == (((TWO, 4),), (1,))
@@ -46,13 +55,13 @@ def test_only_ids_that_differ_are_asked_again() -> None:
     world = FakeWorld()
     world.commit((Op.CREATE, ONE, 4), (Op.CREATE, TWO, 4))
     world.catch_up()
-    seen = look(TABLE, world, [(ONE, 4), (ONE, 5), (TWO, 4)])
+    seen = read_suspects(TABLE, world, [(ONE, 4), (ONE, 5), (TWO, 4)])
     world.copy[ONE].clear()
     world.asked = 0
 
-    became = fates(TABLE, world, seen)
+    became = judge_suspects(TABLE, world, seen)
 
-    assert became == (Fate.MISSING, Fate.CLEARED, Fate.CLEARED)
+    assert became == (SuspectState.MISSING, SuspectState.CLEARED, SuspectState.CLEARED)
     assert world.asked == 1
 
 
@@ -62,11 +71,11 @@ def test_a_mirror_in_step_costs_neither_source_nor_change_log_a_second_question(
     world = FakeWorld()
     world.commit((Op.CREATE, TWO, 4))
     world.catch_up()
-    seen = look(TABLE, world, [(ONE, 4), (TWO, 4)])
+    seen = read_suspects(TABLE, world, [(ONE, 4), (TWO, 4)])
     world.asked = 0
     monkeypatch.delattr(FakeWorld, "log")
 
-    assert fates(TABLE, world, seen) == (Fate.CLEARED, Fate.CLEARED)
+    assert judge_suspects(TABLE, world, seen) == (SuspectState.CLEARED, SuspectState.CLEARED)
     assert world.asked == 0
 
 
@@ -74,24 +83,24 @@ def test_a_truncate_that_landed_since_explains_a_row_that_is_at_the_source_anew(
     world = FakeWorld()
     world.commit((Op.CREATE, ONE, 4), (Op.CREATE, TWO, 4))
     world.catch_up()
-    seen = look(TABLE, world, [(ONE, 4), (TWO, 4)])
+    seen = read_suspects(TABLE, world, [(ONE, 4), (TWO, 4)])
     world.truncate(TWO)
     world.catch_up()
     world.commit((Op.CREATE, TWO, 4))
     world.copy[ONE].clear()
 
-    assert fates(TABLE, world, seen) == (Fate.MISSING, Fate.MOVING)
+    assert judge_suspects(TABLE, world, seen) == (SuspectState.MISSING, SuspectState.MOVING)
 
 
 def test_only_a_mirror_past_the_fence_after_the_reading_is_compared() -> None:
     world = FakeWorld()
     ended, patience = world.clock(), timedelta(minutes=1)
 
-    unwritten = passed(TABLE, world, ended, patience)
+    unwritten = await_fences(TABLE, world, ended, patience)
     world.beat()
-    unreached = passed(TABLE, world, ended, patience)
+    unreached = await_fences(TABLE, world, ended, patience)
     world.catch_up()
-    reached = passed(TABLE, world, ended, patience)
+    reached = await_fences(TABLE, world, ended, patience)
 
     assert isinstance(unwritten, NotYet)
     assert "no heartbeat" in unwritten.why
@@ -105,7 +114,7 @@ def test_waiting_too_long_is_unknown() -> None:
     ended = world.clock()
     world.tick(timedelta(minutes=2))
 
-    answer = passed(TABLE, world, ended, timedelta(minutes=1))
+    answer = await_fences(TABLE, world, ended, timedelta(minutes=1))
 
     assert isinstance(answer, Undecided)
     assert answer.code == "not_reached"
@@ -119,6 +128,6 @@ def test_waiting_too_long_is_unknown() -> None:
     ],
 )
 def test_rows_are_told_in_words_that_fit_their_number(ids: list[int], told: str) -> None:
-    found = tuple(((Shard("shop", "shop.t"), id_), Fate.MISSING) for id_ in ids)
+    found = tuple(((Shard("shop", "shop.t"), id_), SuspectState.MISSING) for id_ in ids)
 
-    assert ruled(Differences((), "", found)).reason == told
+    assert rule_differences(Differences((), "", found)).reason == told

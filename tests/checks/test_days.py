@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.days import days_before, next_part, place, span_of
+from checks.days import days_before, find_span, next_part, span_of
 from pipeline.errors import ProofError
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -99,8 +99,8 @@ def test_days_are_those_that_are_over_in_the_zone() -> None:
 def test_a_bound_belongs_to_the_later_day() -> None:
     spans = [span_of(date(2026, 3, n), INSTANT, UTC_ZONE, UTC_ZONE) for n in (1, 2)]
 
-    assert place(datetime(2026, 3, 2, tzinfo=UTC), spans) == 1
-    assert place(datetime(2026, 3, 3, tzinfo=UTC), spans) is None
+    assert find_span(datetime(2026, 3, 2, tzinfo=UTC), spans) == 1
+    assert find_span(datetime(2026, 3, 3, tzinfo=UTC), spans) is None
 
 
 def test_a_number_is_no_date() -> None:

@@ -13,8 +13,8 @@ from checks.readiness import (
     ReadinessPolicy,
     ReadinessState,
     Rule,
+    answer_for_display,
     assess,
-    passing,
 )
 from pipeline.model import Missing, Stage
 from pipeline.reports import Hold
@@ -48,7 +48,7 @@ def test_only_what_is_not_ready_yet_has_an_eta() -> None:
 def test_an_answer_for_the_eye_is_the_same_without_a_certificate() -> None:
     slow = replace(BOTH, margin=MINUTE)
 
-    yes, no = passing(MIRROR, inputs(), BOTH), passing(RECENT, inputs(), slow)
+    yes, no = answer_for_display(MIRROR, inputs(), BOTH), answer_for_display(RECENT, inputs(), slow)
 
     assert (yes.state, yes.eta, yes.certificate) == (ReadinessState.READY, None, None)
     assert (no.state, no.certificate) == (ReadinessState.NOT_READY, None)

@@ -6,12 +6,12 @@ import pytest
 
 from checks.ordering import (
     SourceOrdering,
-    accepted,
-    partitions,
-    scattered,
-    unaccepted,
-    weaker_proof,
-    weakest,
+    accepted_ordering,
+    partition_counts,
+    scattered_reasons,
+    unaccepted_reasons,
+    weaker_proof_reasons,
+    weakest_ordering,
 )
 from checks.readiness import ReadinessPolicy as Policy
 from checks.readiness import ReadinessState, Rule, assess
@@ -37,7 +37,7 @@ LOG, SEQUENCE, OFFSET = Ordering
     ],
 )
 def test_the_config_says_what_is_enough(has: Ordering, accepts: Ordering, *, refused: bool) -> None:
-    reasons = unaccepted(TABLE, {SOURCE: SourceOrdering(has, accepts)})
+    reasons = unaccepted_reasons(TABLE, {SOURCE: SourceOrdering(has, accepts)})
 
     assert [one.code for one in reasons] == ["weak_order"] * refused
     assert [one.id for one in reasons] == [""] * refused
@@ -48,13 +48,13 @@ def test_a_table_is_as_weak_as_the_weakest_of_its_sources() -> None:
     both = replace(TABLE, shards=(Shard("a", "d.t"), Shard("b", "d.t")))
     known = {"a": SourceOrdering(LOG), "b": SourceOrdering(SEQUENCE, SEQUENCE)}
 
-    assert weakest(both, known) is SEQUENCE
-    assert unaccepted(both, known) == ()
+    assert weakest_ordering(both, known) is SEQUENCE
+    assert unaccepted_reasons(both, known) == ()
 
 
 def test_a_source_that_is_in_no_config_is_not_believed() -> None:
-    assert weakest(TABLE, {}) is OFFSET
-    assert [one.code for one in unaccepted(TABLE, {})] == ["weak_order"]
+    assert weakest_ordering(TABLE, {}) is OFFSET
+    assert [one.code for one in unaccepted_reasons(TABLE, {})] == ["weak_order"]
 
 
 def test_offsets_of_several_partitions_are_no_order() -> None:
@@ -64,18 +64,18 @@ def test_offsets_of_several_partitions_are_no_order() -> None:
     }
     landed = ["canal:0", "other.t:0", "other.t:1", "canal.t:0", "canals:0"]
 
-    counts = partitions(known, landed)
+    counts = partition_counts(known, landed)
 
     assert counts == {SOURCE: 2}
-    assert [one.code for one in scattered(TABLE, counts)] == ["weak_order"]
-    assert scattered(TABLE, partitions(known, landed[:3])) == ()
-    assert partitions({"other": known["other"]}, landed) == {}
+    assert [one.code for one in scattered_reasons(TABLE, counts)] == ["weak_order"]
+    assert scattered_reasons(TABLE, partition_counts(known, landed[:3])) == ()
+    assert partition_counts({"other": known["other"]}, landed) == {}
 
 
 @pytest.mark.parametrize("rule", list(Rule))
 @pytest.mark.parametrize("question", [LANDED, MIRROR], ids=["landed", "mirror"])
 def test_what_is_not_accepted_is_unknown_whatever_is_waived(question: object, rule: Rule) -> None:
-    weak = unaccepted(TABLE, {SOURCE: SourceOrdering(OFFSET)})
+    weak = unaccepted_reasons(TABLE, {SOURCE: SourceOrdering(OFFSET)})
     asked = LANDED if question is LANDED else MIRROR
     bent = inputs(ordering=OFFSET, weak_order=weak, waived=frozenset({"", "weak_order"}))
 
@@ -105,7 +105,7 @@ def test_a_yes_by_places_in_the_log_has_nothing_to_add() -> None:
 
     assert answer.certificate
     assert (answer.certificate.evidence.ordering, codes(answer)) == (LOG, [])
-    assert weaker_proof(LOG) == ()
+    assert weaker_proof_reasons(LOG) == ()
 
 
 def test_a_certificate_by_offsets_does_not_answer_for_a_format_that_tells_places() -> None:
@@ -123,12 +123,12 @@ def test_what_may_be_answered_by_is_the_weakest_of_a_tables_sources() -> None:
     both = replace(TABLE, shards=(Shard("a", "d.t"), Shard("b", "d.t")))
     known = {"a": SourceOrdering(LOG), "b": SourceOrdering(OFFSET, OFFSET)}
 
-    assert (accepted(both, known), accepted(TABLE, {})) == (OFFSET, LOG)
+    assert (accepted_ordering(both, known), accepted_ordering(TABLE, {})) == (OFFSET, LOG)
 
 
 def test_a_certificate_by_offsets_answers_no_more_once_that_is_not_accepted() -> None:
     given = assess(MIRROR, inputs(ordering=OFFSET), BOTH).certificate
-    weak = unaccepted(TABLE, {SOURCE: SourceOrdering(OFFSET)})
+    weak = unaccepted_reasons(TABLE, {SOURCE: SourceOrdering(OFFSET)})
 
     answer = assess(MIRROR, inputs(ordering=OFFSET, weak_order=weak), BOTH, certificate=given)
 

@@ -3,14 +3,14 @@ from time import process_time
 
 import pytest
 
-from checks.pii import IDENTITIES, tail, told
+from checks.pii import IDENTITIES, binomial_tail, find_kinds
 from tests.checks.plaintext_corpus import Case, card, corpus, identity, mobile
 
 CORPUS = [case for seed in (1, 2) for case in corpus(seed)]
 
 
 def kinds(values: list[str]) -> set[str]:
-    return {one.kind for one in told(values, ("cn.ric", "iban"), ("CN",))}
+    return {one.kind for one in find_kinds(values, ("cn.ric", "iban"), ("CN",))}
 
 
 @pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
@@ -34,7 +34,7 @@ def test_how_many_values_hold_it_is_told_and_none_of_them() -> None:
     rng = Random(1)
     values = [identity(rng) for _ in range(40)] + ["none"] * 60
 
-    (found,) = told(values, ("cn.ric",), ())
+    (found,) = find_kinds(values, ("cn.ric",), ())
 
     assert found.values == 40
     assert not any(value in str(found) for value in values if value != "none")
@@ -43,7 +43,7 @@ def test_how_many_values_hold_it_is_told_and_none_of_them() -> None:
 def test_numbers_of_a_region_that_nobody_named_are_no_phones() -> None:
     rng = Random(1)
 
-    assert told([mobile(rng) for _ in range(300)], (), ()) == []
+    assert find_kinds([mobile(rng) for _ in range(300)], (), ()) == []
 
 
 ACCOUNTS = """GB82WEST12345698765432 DE89370400440532013000 FR1420041010050500013M02606
@@ -53,7 +53,7 @@ PAYERS = "390.533.447-05 111.444.777-35 529.982.247-25 39053344705 935.411.347-8
 
 @pytest.mark.parametrize(("name", "values"), [("iban", ACCOUNTS), ("br.cpf", PAYERS)])
 def test_identity_numbers_of_other_countries(name: str, values: str) -> None:
-    assert [one.kind for one in told(values.split(), (name,), ())] == [f"identity {name}"]
+    assert [one.kind for one in find_kinds(values.split(), (name,), ())] == [f"identity {name}"]
 
 
 @pytest.mark.parametrize("name", IDENTITIES)
@@ -69,13 +69,13 @@ def test_what_is_no_number_of_a_country_is_none(name: str) -> None:
         "\uff11" * 11,
     ]
 
-    assert told(odd, (name,), ("CN", "US")) == []
+    assert find_kinds(odd, (name,), ("CN", "US")) == []
 
 
 def test_the_tail_of_a_binomial() -> None:
-    assert tail(3, 3, 0.1) == pytest.approx(1e-3)
-    assert tail(2, 1, 0.5) == pytest.approx(0.75)
-    assert tail(5000, 500, 0.1) == pytest.approx(0.5, abs=0.02)
+    assert binomial_tail(3, 3, 0.1) == pytest.approx(1e-3)
+    assert binomial_tail(2, 1, 0.5) == pytest.approx(0.75)
+    assert binomial_tail(5000, 500, 0.1) == pytest.approx(0.5, abs=0.02)
 
 
 def test_a_key_of_each_maker() -> None:
@@ -87,7 +87,7 @@ def test_a_key_of_each_maker() -> None:
         "sk_" + "live_" + "a" * 24,
     ]
 
-    (found,) = told([f"x {one} y" for one in keys], (), ())
+    (found,) = find_kinds([f"x {one} y" for one in keys], (), ())
 
     assert (found.kind, found.values) == ("secret key", 5)
 

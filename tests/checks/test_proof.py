@@ -10,7 +10,13 @@ import pytest
 from checks import proof
 from checks.blocks import Inputs
 from checks.certificate import Evidence
-from checks.proof import doubted, image_evidence, imageless, landed_to, prove
+from checks.proof import (
+    doubtful_image_reasons,
+    image_evidence,
+    landed_offsets,
+    missing_image_reasons,
+    prove,
+)
 from checks.readiness import Question, Readiness, ReadinessPolicy, ReadinessState, Rule, assess
 from pipeline.checkpoint import OpenSnapshot
 from pipeline.clocks import first_fence
@@ -193,7 +199,7 @@ def test_a_certificate_rests_on_w_of_its_own_topics() -> None:
     offsets = {f"{topic}:{n}": PartitionEnd(n) for topic in ("shop.a", "shop.b") for n in range(12)}
     gone = {"shop.a:3": offsets.pop("shop.a:3")}
 
-    found = landed_to(mark(offsets=offsets, gone=gone), frozenset({"shop.a", "shop"}))
+    found = landed_offsets(mark(offsets=offsets, gone=gone), frozenset({"shop.a", "shop"}))
 
     assert found == {f"shop.a:{n}": n for n in range(12) if n != 3}
 
@@ -311,7 +317,7 @@ def standing(image: Image) -> MirrorPosition:
     ],
 )
 def test_why_nobody_may_read_an_image(image: Image, codes: list[str]) -> None:
-    found = imageless(TABLE, CUT, samples(), standing(image), mark(), now=NOW)
+    found = missing_image_reasons(TABLE, CUT, samples(), standing(image), mark(), now=NOW)
 
     assert [one.code for one in found] == codes
 
@@ -319,7 +325,7 @@ def test_why_nobody_may_read_an_image(image: Image, codes: list[str]) -> None:
 def test_what_came_late_is_counted() -> None:
     image = replace(IMAGE, late=LATE)
 
-    (reason,) = imageless(TABLE, CUT, samples(), standing(image), mark(), now=NOW)
+    (reason,) = missing_image_reasons(TABLE, CUT, samples(), standing(image), mark(), now=NOW)
 
     assert reason.text.startswith("5 changes")
 
@@ -327,7 +333,9 @@ def test_what_came_late_is_counted() -> None:
 def test_an_image_that_lacks_a_source_of_its_table_is_none() -> None:
     bases = {**mark().bases, "other/shop_02.orders": Order(1, 1, 1)}
 
-    (reason, *_) = imageless(TWO, CUT, samples(), standing(IMAGE), mark(bases=bases), now=NOW)
+    (reason, *_) = missing_image_reasons(
+        TWO, CUT, samples(), standing(IMAGE), mark(bases=bases), now=NOW
+    )
 
     assert reason.code == "image_unbased"
 
@@ -345,7 +353,7 @@ def test_bases_after_the_cut_are_of_shards_that_had_one_before(
     bases = {str(shard): Order(1, 1, 20_000) for shard in TABLE.shards}
     image = standing(replace(IMAGE, shards=shards))
 
-    found = imageless(TABLE, CUT, samples(), image, mark(bases=bases), now=NOW)
+    found = missing_image_reasons(TABLE, CUT, samples(), image, mark(bases=bases), now=NOW)
 
     assert [one.code for one in found] == codes
 
@@ -370,7 +378,7 @@ def test_a_later_heartbeat_from_before_the_cut_shows_that_the_image_goes_too_far
 ) -> None:
     taken = samples(fences=known)
 
-    found = imageless(TABLE, CUT, taken, standing(IMAGE), mark(), now=NOW)
+    found = missing_image_reasons(TABLE, CUT, taken, standing(IMAGE), mark(), now=NOW)
 
     assert [one.code for one in found] == codes
 
@@ -385,7 +393,7 @@ def test_a_check_that_failed_after_it_was_made_leaves_it_in_doubt(
 ) -> None:
     until = {"range_counts": NOW + seconds * SECOND}
 
-    found = doubted(CUT, samples(standing=standing(IMAGE)), until)
+    found = doubtful_image_reasons(CUT, samples(standing=standing(IMAGE)), until)
 
     assert [one.code for one in found] == codes
 
@@ -400,7 +408,7 @@ def test_a_check_that_failed_after_it_was_made_leaves_it_in_doubt(
 def test_of_an_image_that_is_not_there_nothing_is_in_doubt(known: MirrorPosition | Missing) -> None:
     until = {"range_counts": NOW + SECOND}
 
-    assert list(doubted(CUT, samples(standing=known), until)) == []
+    assert list(doubtful_image_reasons(CUT, samples(standing=known), until)) == []
 
 
 def test_a_certificate_rests_on_the_image_alone() -> None:

@@ -9,12 +9,12 @@ from checks.ranges import (
     FLOOR,
     UNSIGNED_CEILING,
     Narrowed,
-    choose,
-    differing,
-    mismatches,
-    narrowed,
-    spans,
-    width,
+    block_width,
+    choose_blocks,
+    differing_ids,
+    find_mismatches,
+    id_runs,
+    narrow_mismatches,
 )
 from checks.world import Range
 
@@ -28,7 +28,7 @@ def test_ranges_are_aligned_disjoint_and_reach_both_ends(
     low, high = low_span[0], low_span[0] + low_span[1]
     size = 1 << power
 
-    choice = choose(low, high, size, cursor=cursor, newest=newest, rotating=rotating)
+    choice = choose_blocks(low, high, size, cursor=cursor, newest=newest, rotating=rotating)
 
     assert choice.ranges[0][0] == FLOOR
     assert choice.ranges[-1][1] == CEILING
@@ -42,7 +42,7 @@ def test_ranges_are_aligned_disjoint_and_reach_both_ends(
 def test_every_old_block_has_its_turn(low: int, length: int, newest: int, rotating: int) -> None:
     high, cursor, seen = low + length, 0, set()
     for _ in range((high // 8 - low // 8 + 1) // rotating + 2):
-        choice = choose(low, high, 8, cursor=cursor, newest=newest, rotating=rotating)
+        choice = choose_blocks(low, high, 8, cursor=cursor, newest=newest, rotating=rotating)
         cursor = choice.cursor
         seen |= {id_ for span in choice.ranges[1:-1] for id_ in range(*span)}
 
@@ -50,7 +50,7 @@ def test_every_old_block_has_its_turn(low: int, length: int, newest: int, rotati
 
 
 def test_unsigned_ids_at_the_end_of_the_type_are_in_range() -> None:
-    choice = choose(1, 2**64 - 1, 2**60, cursor=0, newest=1, rotating=1)
+    choice = choose_blocks(1, 2**64 - 1, 2**60, cursor=0, newest=1, rotating=1)
 
     assert choice.ranges[-1][1] == UNSIGNED_CEILING
 
@@ -59,12 +59,12 @@ def test_unsigned_ids_at_the_end_of_the_type_are_in_range() -> None:
 def test_a_width_is_a_power_of_two_and_holds_its_target_when_ids_are_dense(
     low: int, length: int, rows: int, target: int
 ) -> None:
-    size = width(low, low + length, rows, target)
+    size = block_width(low, low + length, rows, target)
 
     assert size.bit_count() == 1
     assert 2 * size > target
-    assert width(0, 2**30 - 1, 2**30, 4096) == 4096
-    assert width(0, 2**60 - 1, 2**30, 4096) == 4096 * 2**30
+    assert block_width(0, 2**30 - 1, 2**30, 4096) == 4096
+    assert block_width(0, 2**60 - 1, 2**30, 4096) == 4096 * 2**30
 
 
 @given(
@@ -84,17 +84,17 @@ def test_halving_finds_exactly_the_ids_that_differ(
         ]  # type: ignore[return-value]
 
     whole = [(0, 2048)]
-    wide = mismatches(whole, *counts(whole))
-    leaves = narrowed(wide, counts, leaf=leaf, breadth=10_000).spans
+    wide = find_mismatches(whole, *counts(whole))
+    leaves = narrow_mismatches(wide, counts, leaf=leaf, breadth=10_000).spans
     found = [
         id_
         for low, high in leaves
-        for id_ in differing(
+        for id_ in differing_ids(
             [i for i in source if low <= i < high], [i for i in mirror if low <= i < high], 10_000
         )
     ]
 
-    truth = differing(source, mirror, 10_000)
+    truth = differing_ids(source, mirror, 10_000)
     assert set(found) <= set(truth)
     assert bool(found) == bool(wide) or len(source) == len(mirror)
     assert list(leaves) == sorted(set(leaves))
@@ -115,7 +115,9 @@ def halved(
         return here, there
 
     whole = [(0, 4096)]
-    return narrowed(mismatches(whole, *counts(whole)), counts, leaf=leaf, breadth=breadth), asked
+    return narrow_mismatches(
+        find_mismatches(whole, *counts(whole)), counts, leaf=leaf, breadth=breadth
+    ), asked
 
 
 def test_halving_asks_for_no_more_ranges_than_it_may_and_says_so() -> None:
@@ -179,7 +181,7 @@ def test_a_range_with_rows_on_one_side_alone_is_not_halved(
 def test_ids_differ_by_number(
     source: list[int], mirror: list[int], limit: int, found: tuple[int, ...]
 ) -> None:
-    assert differing(source, mirror, limit) == found
+    assert differing_ids(source, mirror, limit) == found
 
 
 @pytest.mark.parametrize(
@@ -191,4 +193,4 @@ def test_ids_differ_by_number(
     ],
 )
 def test_consecutive_ids_are_told_as_runs(ids: list[int], runs: list[Range]) -> None:
-    assert list(spans(ids)) == runs
+    assert list(id_runs(ids)) == runs

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.blocks import Inputs
-from checks.certificate import Certificate, revocations
+from checks.certificate import Certificate, revoke_failed
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import (
     CheckNeed,
@@ -406,7 +406,7 @@ def test_a_fail_revokes_what_it_can_have_made_wrong(
 ) -> None:
     fail = verdict("fail", as_of=(as_of,) if as_of else ())
 
-    found = revocations(fail, [issued()], last_pass)
+    found = revoke_failed(fail, [issued()], last_pass)
 
     assert [one.id for one in found] == ([issued().id] if revoked else [])
     assert all(one.revoked == fail.at and "range_counts" in one.why for one in found)
@@ -415,9 +415,9 @@ def test_a_fail_revokes_what_it_can_have_made_wrong(
 def test_only_a_fail_of_the_table_revokes_and_only_once() -> None:
     gone = replace(issued(), revoked=NOW)
 
-    assert revocations(verdict("pass"), [issued()], None) == ()
-    assert revocations(verdict("fail", table="x"), [issued()], None) == ()
-    assert revocations(verdict("fail"), [gone], None) == ()
+    assert revoke_failed(verdict("pass"), [issued()], None) == ()
+    assert revoke_failed(verdict("fail", table="x"), [issued()], None) == ()
+    assert revoke_failed(verdict("fail"), [gone], None) == ()
 
 
 def test_rules_that_disagree_for_ten_minutes_are_an_incident() -> None:

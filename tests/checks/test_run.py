@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from checks import probes
 from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided, Verdict
-from checks.run import Check, Probe, find, is_whole, kind_of, known, run_probe
+from checks.run import Check, Probe, find_probe, is_whole, kind_of, probe_names, run_probe
 from checks.world import World
 from pipeline.errors import ConfigError, ProofError, UnreachableError
 from pipeline.model import Fence, Op, Table
@@ -24,14 +24,14 @@ IMPURE = {"datetime.now", "time.time", "random", "os.environ", "world", "open", 
 
 def test_an_unknown_probe_stops_the_start_and_lists_the_known() -> None:
     with pytest.raises(ConfigError, match="no probe 'max_ids' in checks/probes; known: compl"):
-        find("max_ids")
+        find_probe("max_ids")
 
 
 def test_every_file_of_the_folder_is_a_probe() -> None:
     folder = Path(inspect.getfile(probes)).parent
     files = {file.stem for file in folder.glob("*.py")} - {"__init__"}
 
-    assert set(known()) == files
+    assert set(probe_names()) == files
     assert files >= {
         "max_id",
         "offset_keys",
@@ -42,10 +42,10 @@ def test_every_file_of_the_folder_is_a_probe() -> None:
     }
 
 
-@pytest.mark.parametrize("name", known())
+@pytest.mark.parametrize("name", probe_names())
 def test_a_probe_keeps_the_contract(name: str) -> None:
     module = importlib.import_module(f"checks.probes.{name}")
-    probe = find(name)
+    probe = find_probe(name)
 
     assert "Cannot see: " in (module.__doc__ or "")
     assert probe.__doc__
@@ -61,7 +61,7 @@ def test_a_probe_keeps_the_contract(name: str) -> None:
     assert getattr(module, "NAME", name) == name
 
 
-@pytest.mark.parametrize("name", known())
+@pytest.mark.parametrize("name", probe_names())
 def test_judging_needs_nothing_but_the_reading(name: str) -> None:
     tree = ast.parse(inspect.getsource(importlib.import_module(f"checks.probes.{name}")))
     judges = [
@@ -134,7 +134,7 @@ def test_f111_what_is_read_for_the_next_round_counts_against_no_limit() -> None:
 
 @pytest.mark.parametrize("name", ["range_counts", "max_id", "offset_keys", "completeness"])
 def test_f111_a_reading_says_when_it_was_complete(name: str) -> None:
-    probe: Any = find(name)()
+    probe: Any = find_probe(name)()
     world = FakeWorld()
     world.commit(*[(Op.CREATE, ONE, id_) for id_ in range(1, 30)])
     world.catch_up()
@@ -150,8 +150,8 @@ def test_f111_a_reading_says_when_it_was_complete(name: str) -> None:
     ("probe", "kind"),
     [
         pytest.param(Scripted(Number()), FailKind.SUSPECT, id="of somebody's own: a suspicion"),
-        pytest.param(find("range_counts")(), FailKind.LOST, id="it compares both ends"),
-        pytest.param(find("volatility")(), FailKind.SUSPECT, id="it looks unlike itself"),
+        pytest.param(find_probe("range_counts")(), FailKind.LOST, id="it compares both ends"),
+        pytest.param(find_probe("volatility")(), FailKind.SUSPECT, id="it looks unlike itself"),
     ],
 )
 def test_f125_the_kind_of_a_fail_is_a_field_of_the_probe(probe: Any, kind: FailKind) -> None:
@@ -210,7 +210,7 @@ def test_a_broken_probe_leaves_its_traceback_in_the_log() -> None:
 def test_a_source_that_does_not_answer_is_unknown_not_fail(name: str) -> None:
     world = FakeWorld(error=UnreachableError("source:shop: down"))
 
-    answer = run_probe(Check(name, find(name)(), TABLE), world)
+    answer = run_probe(Check(name, find_probe(name)(), TABLE), world)
 
     assert isinstance(answer, Verdict)
     assert answer.ruling.outcome is Outcome.UNKNOWN
@@ -226,11 +226,11 @@ def test_a_source_that_does_not_answer_is_unknown_not_fail(name: str) -> None:
     ],
 )
 def test_a_table_whose_keys_cannot_be_ranged_is_unsupported(name: str, table: Table) -> None:
-    answer = run_probe(Check(name, find(name)(), table), FakeWorld())
+    answer = run_probe(Check(name, find_probe(name)(), table), FakeWorld())
 
     assert isinstance(answer, Verdict)
     assert answer.ruling.code == "unsupported"
 
 
 def test_f03_only_what_looks_at_all_rows_says_so() -> None:
-    assert [name for name in known() if is_whole(name)] == ["completeness", "schema"]
+    assert [name for name in probe_names() if is_whole(name)] == ["completeness", "schema"]

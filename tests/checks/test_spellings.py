@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from checks.counting import Fate, fates, in_log, in_mirror, look
+from checks.counting import SuspectState, judge_suspects, keys_in_log, keys_in_mirror, read_suspects
 from checks.model import Outcome
 from checks.probes.offset_keys import OffsetKeys
 from checks.world import LogKey
@@ -25,12 +25,12 @@ def world_of(kind: str) -> FakeWorld:
 @pytest.mark.parametrize("kind", ["bigint", UNSIGNED])
 def test_a_row_that_was_deleted_and_made_anew_meanwhile_is_moving_not_missing(kind: str) -> None:
     world = world_of(kind)
-    seen = look(TABLE, world, [(ONE, 300), (ONE, 301)])
+    seen = read_suspects(TABLE, world, [(ONE, 300), (ONE, 301)])
     world.commit((Op.DELETE, ONE, 300))
     world.catch_up()
     world.commit((Op.CREATE, ONE, 300))
 
-    assert fates(TABLE, world, seen) == (Fate.MOVING, Fate.CLEARED)
+    assert judge_suspects(TABLE, world, seen) == (SuspectState.MOVING, SuspectState.CLEARED)
 
 
 @pytest.mark.parametrize("kind", ["bigint", UNSIGNED])
@@ -48,11 +48,11 @@ def test_the_last_keys_of_topics_are_found_in_the_mirror(kind: str) -> None:
     ("kind", "texts"), [("bigint", ("300",)), (UNSIGNED, ("ASw=", "300")), ("int", ("300",))]
 )
 def test_an_integer_is_spelled_as_its_column_is_sent(kind: str, texts: tuple[str, ...]) -> None:
-    assert in_log(TABLE, world_of(kind), ONE, 300) == tuple(
+    assert keys_in_log(TABLE, world_of(kind), ONE, 300) == tuple(
         f'["{ONE.source}","{ONE.name}","{text}"]' for text in texts
     )
     shared = replace(TABLE, unique_across_shards=True)
-    assert in_log(shared, world_of(kind), ONE, 300)[0] == f'["{texts[0]}"]'
+    assert keys_in_log(shared, world_of(kind), ONE, 300)[0] == f'["{texts[0]}"]'
 
 
 @pytest.mark.parametrize(
@@ -71,4 +71,4 @@ def test_integers_of_a_key_become_digits(key: str, told: str) -> None:
     table = Table("shop.orders", (ONE,), ("id", "name"))
     own = LogKey(ONE, key, TopicPartition("t", 0), 0)
 
-    assert [one.key for one in in_mirror(table, world, [own])] == [told]
+    assert [one.key for one in keys_in_mirror(table, world, [own])] == [told]

@@ -103,8 +103,8 @@ def test_the_other_plug_ins_are_found_by_the_config_and_work(
     assert [np.array(one.rows).tolist() for one in Trimmed(("email",)).breaches(intended())] == [
         [False, True, False]
     ]
-    assert probes.find("examples.few_rows") is FewRows
-    assert channels.find("examples.line_file") is LineFile
+    assert probes.find_probe("examples.few_rows") is FewRows
+    assert channels.find_channel("examples.line_file") is LineFile
 
 
 def intended() -> IntendedRows:

@@ -5,8 +5,8 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
-from alerts.causes import blame
-from alerts.message import compose
+from alerts.causes import find_cause
+from alerts.message import compose_message
 from alerts.model import AlertKind, Event, Incident, IncidentState, Notice, Severity
 from checks import run as probes
 from checks.model import Outcome, Ruling, Verdict
@@ -32,15 +32,15 @@ def checks_of_parts() -> set[str]:
     }
 
 
-CAN_FAIL = sorted({*probes.known(), *CHECKS, FIRST_LANDING, *checks_of_parts()})
-CAN_BE_UNKNOWN = sorted({*probes.known(), "lag", "collected"})
+CAN_FAIL = sorted({*probes.probe_names(), *CHECKS, FIRST_LANDING, *checks_of_parts()})
+CAN_BE_UNKNOWN = sorted({*probes.probe_names(), "lag", "collected"})
 
 
 def link(check: str, outcome: Outcome, cause: str = "") -> str:
     """The link in the notice about a verdict."""
-    kind = probes.kind_of(probes.find(check)) if check in probes.known() else None
+    kind = probes.kind_of(probes.find_probe(check)) if check in probes.probe_names() else None
     verdict = Verdict("shop.users", check, Ruling(outcome, "why"), NOW, cause=cause, kind=kind)
-    blamed = blame(verdict)
+    blamed = find_cause(verdict)
     assert blamed is not None
     told = Incident(
         blamed,
@@ -54,7 +54,7 @@ def link(check: str, outcome: Outcome, cause: str = "") -> str:
         Severity.WARNING,
         notices=1,
     )
-    return compose(Notice(Event.FIRED, told, NOW)).runbook
+    return compose_message(Notice(Event.FIRED, told, NOW)).runbook
 
 
 def leads_somewhere(target: str) -> bool:

@@ -34,12 +34,12 @@ from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.retention import RetentionWatch
 from monitor.observe.sampler import Sampler, Sampling, Watcher
 from monitor.observe.service_state import ServiceState, reread_views
-from monitor.observe.source_inventory import Census
+from monitor.observe.source_inventory import SourceInventory
 from monitor.observe.system_checks import Component
-from monitor.observe.table_states import StateBook
-from monitor.observe.tables import Roster
-from monitor.observe.verdicts import Rulings
-from monitor.spark.requests import Standstills
+from monitor.observe.table_states import TableStates
+from monitor.observe.tables import TableRegistry
+from monitor.observe.verdicts import LatestVerdicts
+from monitor.spark.requests import HoldRegistry
 from monitor.store.store import ServiceStore
 from monitor.web import api
 from monitor.web.deps import Access, ApiParts
@@ -298,8 +298,8 @@ class Rig:
         self.store = ServiceStore.open(blank_store(folder / "rig.db"), service=True)
         self.store.waivers.clock = self.clock
         self.collector, self.lake = FakeCollector(), FakeLake()
-        self.rulings, self.current = Rulings(), CurrentBoard()
-        self.standstills, self.kafka = Standstills(self.store.holds), FakeKafka()
+        self.rulings, self.current = LatestVerdicts(), CurrentBoard()
+        self.standstills, self.kafka = HoldRegistry(self.store.holds), FakeKafka()
         self.facts, self.schema = FakeFacts(self.store), FakeSchema()
         self.dictionary, self.rules = FakeDictionary(), tuple[TableRule, ...]()
         self.whole, self.arrivals = frozenset[str](), dict[str, SourceArrivals]()
@@ -329,8 +329,8 @@ class Rig:
             beat,
             ForeignWrites(lake, self.store.waivers.waived),
         )
-        self.roster = Roster(lambda: {"shop": self.dictionary}, self.rules, self.clock)
-        self.census = Census(
+        self.roster = TableRegistry(lambda: {"shop": self.dictionary}, self.rules, self.clock)
+        self.census = SourceInventory(
             {"shop": lambda: SOURCE},
             self.roster.tables,
             self.roster.existing,
@@ -379,7 +379,7 @@ class Rig:
             zone,
             self.clock,
             self.now,
-            states=StateBook(self.store.table_states.add, self.store.table_states.newest),
+            states=TableStates(self.store.table_states.add, self.store.table_states.newest),
         )
 
     def _assessor(self) -> Assessor:
@@ -499,7 +499,7 @@ class Rig:
 
     def reload(self) -> None:
         """Restart the service: what it ruled is read from the store."""
-        self.rulings = Rulings()
+        self.rulings = LatestVerdicts()
         self.rulings.load(self.store.verdicts)
         self.restart()
 

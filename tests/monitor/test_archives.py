@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from monitor.archive_backtest import windows
+from monitor.archive_backtest import counted_windows
 from monitor.commands.archive import COMMAND
 from pipeline.archive import ArchiveWindow, RegisteredWindow
 from tests.monitor.rig import NOON, USERS, Rig
@@ -133,7 +133,7 @@ def test_a_window_that_was_a_mistake_is_taken_back_and_stays_on_record(
     assert "; withdrawn by bob: a typo" in sluice("list").output
     known = type(healthy.store.archives)(healthy.store.database)
     assert known.registered() == healthy.store.archives.registered() == ()
-    assert windows(json.loads(sluice("list", "--json").output)) == ()
+    assert counted_windows(json.loads(sluice("list", "--json").output)) == ()
 
     sluice("keep", USERS, *SPAN, *wrong, "--reason", "4711", "--who", "ann")
     assert len(healthy.store.archives.registered()) == 1

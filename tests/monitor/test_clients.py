@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from monitor.clients import Schemas
+from monitor.clients import LandedSchemas
 from pipeline.changelog.reader import LogReader
 from pipeline.delta.reader import SnapshotReader, open_table
 from pipeline.model import Op, Shard
@@ -34,11 +34,11 @@ def told(
     return change(Op.DDL, pos, shard=shard, after=payload)
 
 
-def none_seen() -> Schemas:
-    return Schemas(readings("shop", "other"))
+def none_seen() -> LandedSchemas:
+    return LandedSchemas(readings("shop", "other"))
 
 
-def names(schemas: Schemas, log: LogReader, shard: Shard = SHARD) -> list[str] | None:
+def names(schemas: LandedSchemas, log: LogReader, shard: Shard = SHARD) -> list[str] | None:
     found = schemas.newest(shard, log)
     return None if found is None else [column.name for column in found.columns]
 

@@ -9,7 +9,7 @@ import pytest
 from alerts.model import AlertKind, IncidentState
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import ReadinessState
-from monitor.observe.verdicts import Rulings
+from monitor.observe.verdicts import LatestVerdicts
 from pipeline.apply.foreign_commits import waiver_id
 from pipeline.collectors.collector import CollectorState
 from pipeline.model import Account, Stage
@@ -190,7 +190,7 @@ def test_a_restart_knows_the_fail_behind_an_unknown(rig: Rig) -> None:
         rig.second()
         rig.rule(USERS, outcome)
 
-    later = Rulings()
+    later = LatestVerdicts()
     later.load(rig.store.verdicts)
 
     outcomes = {one.ruling.outcome for one in later.of(USERS) if one.check == "range_counts"}

@@ -15,8 +15,8 @@ from monitor import doctor as examination
 from monitor.commands.doctor import COMMAND
 from monitor.config.file import load_config
 from monitor.config.model import Config
-from monitor.config.sections import NOWHERE
-from monitor.doctor import Doors, Examination, brokers, collector, server
+from monitor.config.sections import PLACEHOLDER_ADDRESS
+from monitor.doctor import Clients, Examination, brokers_part, collector_part, server_part
 from pipeline.collectors.collector import (
     CollectionScope,
     Collector,
@@ -132,8 +132,8 @@ class Site:
     topic: Mapping[str, str] = field(default_factory=dict)
     untold: tuple[str, ...] = ()
 
-    def doors(self) -> Doors:
-        return Doors(self.collector, self.source, self.transport)
+    def doors(self) -> Clients:
+        return Clients(self.collector, self.source, self.transport)
 
     def collector(self, _: SourceSettings, __: PipelineSettings) -> Collector:
         self.fault("collector")
@@ -546,10 +546,13 @@ LOGS = replace(USUAL, collector=CollectorSettings("/data/logs", "logs", "files")
 def test_nobody_is_sent_to_what_the_source_has_not(
     source: SourceSettings, asks: str, reads: str
 ) -> None:
-    assert asks in collector(source).then
-    assert reads in brokers(source).then
+    assert asks in collector_part(source).then
+    assert reads in brokers_part(source).then
 
 
 def test_a_source_without_a_server_is_not_looked_for_at_an_address() -> None:
-    assert "does the server run" in server(USUAL).then
-    assert "is all there that `collector` of shop names" in server(replace(LOGS, **NOWHERE)).then
+    assert "does the server run" in server_part(USUAL).then
+    assert (
+        "is all there that `collector` of shop names"
+        in server_part(replace(LOGS, **PLACEHOLDER_ADDRESS)).then
+    )

@@ -68,7 +68,7 @@ def test_f120_what_was_sent_from_memory_is_written_and_not_sent_again(rig: Rig) 
     outbox = rig.store.outbox
     letters = outbox.waiting("log", 100)
     assert letters
-    outbox.delivered(letters, outbox.standing("log"), rig.now)
+    outbox.delivered(letters, outbox.health("log"), rig.now)
     assert outbox.waiting("log", 100) == ()
 
     disk.free()

@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from monitor.clients import orderings
+from monitor.clients import source_orderings
 from pipeline.apply.mirror import Commit
 from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.collectors.collector import Collector
@@ -42,7 +42,7 @@ class ThreeSources(Rig):
         self.census.followed = {name: partial(replace, one) for name, one in settings.items()}
         self.census.describe = self._describe
         self.assessor.sources = tuple(settings.values())
-        self.assessor.orderings = orderings(settings.values(), {})
+        self.assessor.orderings = source_orderings(settings.values(), {})
 
     def _describe(self, settings: SourceSettings, _: Collection[str]) -> SourceDescription:
         if self.silent is not None and settings.name == "hung":

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor import runtime
-from monitor.messages import alike, nearest, say, visible, visible_in
+from monitor.messages import did_you_mean, say, similar_names, visible, visible_in
 
 MONITOR = Path(runtime.__file__).parent
 EVIL = "\x1b]0;owned\x07shop.\u202eredro\x9b2J"
@@ -78,19 +78,19 @@ def test_f163_verbs_write_through_the_one_function() -> None:
     ],
 )
 def test_of_few_the_nearest_is_named_and_all_there_are(asked: str, told: str) -> None:
-    assert nearest(asked, ["gate", "status", "ack"]) == told
+    assert did_you_mean(asked, ["gate", "status", "ack"]) == told
 
 
 def test_of_none_it_is_said_that_there_are_none() -> None:
-    assert nearest("copy:a", []) == "known: none yet"
+    assert did_you_mean("copy:a", []) == "known: none yet"
 
 
 def test_of_thousands_those_that_begin_or_end_alike_are_named() -> None:
     names = [f"shop.t{number:04}" for number in range(5_000)]
 
-    told = alike("shop.t0421x", names)
+    told = similar_names("shop.t0421x", names)
 
     assert told.startswith("shop.t0421, ")
     assert told.endswith(" and 4990 more")
-    assert alike("shop.x", ["b", "a"]) == "b, a"
-    assert alike("shop.x", []) == "none yet"
+    assert similar_names("shop.x", ["b", "a"]) == "b, a"
+    assert similar_names("shop.x", []) == "none yet"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from monitor.openlineage import DatasetPlace, TurnLineage, events, lake_place
+from monitor.openlineage import DatasetPlace, TurnLineage, lake_place, merge_events
 from pipeline.apply.lineage import ColumnLink
 from pipeline.image import Image
 from pipeline.model import Account, Shard
@@ -47,14 +47,14 @@ def required(event: dict[str, Any]) -> None:
 
 
 def test_events_have_what_the_specification_requires() -> None:
-    for event in events(TURN, KNOWN, "sluice"):
+    for event in merge_events(TURN, KNOWN, "sluice"):
         required(json.loads(json.dumps(event)))
 
 
 def test_a_run_begins_and_is_complete_and_has_one_id_however_often_it_is_told() -> None:
-    began, made = events(TURN, KNOWN, "sluice")
-    again, _ = events(TURN, KNOWN, "sluice")
-    next_, _ = events(replace(TURN, batch=8, version=5), KNOWN, "sluice")
+    began, made = merge_events(TURN, KNOWN, "sluice")
+    again, _ = merge_events(TURN, KNOWN, "sluice")
+    next_, _ = merge_events(replace(TURN, batch=8, version=5), KNOWN, "sluice")
 
     assert (began["eventType"], made["eventType"]) == ("START", "COMPLETE")
     assert began["run"] == made["run"] == again["run"] != next_["run"]
@@ -63,7 +63,7 @@ def test_a_run_begins_and_is_complete_and_has_one_id_however_often_it_is_told() 
 
 
 def test_shards_are_inputs_and_the_mirror_is_the_output() -> None:
-    _, made = events(TURN, KNOWN, "sluice")
+    _, made = merge_events(TURN, KNOWN, "sluice")
 
     assert made["inputs"] == [
         {"namespace": "mysql://a:3306", "name": "shop_1.orders"},
@@ -81,7 +81,7 @@ def test_shards_are_inputs_and_the_mirror_is_the_output() -> None:
 
 
 def test_each_column_tells_all_it_is_made_of_and_whether_it_is_masked() -> None:
-    _, made = events(TURN, KNOWN, "sluice")
+    _, made = merge_events(TURN, KNOWN, "sluice")
     columns = made["outputs"][0]["facets"]["columnLineage"]["fields"]
 
     assert [one["name"] for one in columns["id"]["inputFields"]] == [
@@ -96,7 +96,7 @@ def test_each_column_tells_all_it_is_made_of_and_whether_it_is_masked() -> None:
 
 def test_an_image_is_a_job_of_its_own() -> None:
     image = Image(NOON, 7, 4, (), {}, NOON, NOON, "2026-01-02")
-    _, made = events(replace(TURN, image=image), KNOWN, "sluice")
+    _, made = merge_events(replace(TURN, image=image), KNOWN, "sluice")
 
     assert made["job"]["name"] == "image shop.orders"
 

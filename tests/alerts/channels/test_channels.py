@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from alerts.channel import find, known
+from alerts.channel import channel_names, find_channel
 from pipeline.errors import ConfigError, UnreachableError
 from tests.alerts.kit import at, message
 
@@ -18,12 +18,12 @@ SETTINGS: dict[str, dict[str, object]] = {
 
 
 def test_each_file_has_its_case_here() -> None:
-    assert set(known()) == set(SETTINGS)
+    assert set(channel_names()) == set(SETTINGS)
 
 
-@pytest.mark.parametrize("name", known())
+@pytest.mark.parametrize("name", channel_names())
 def test_settings_are_frozen_fields_and_secrets_are_never_shown(name: str) -> None:
-    kind = find(name)
+    kind = find_channel(name)
 
     channel = kind(**SETTINGS[name])
 
@@ -40,7 +40,7 @@ def test_settings_are_frozen_fields_and_secrets_are_never_shown(name: str) -> No
 )
 def test_an_address_that_cannot_be_is_refused_at_the_start(name: str, url: str) -> None:
     with pytest.raises(ConfigError, match=f"channel {name}: url must be") as caught:
-        find(name)(**{**SETTINGS[name], "url": url})
+        find_channel(name)(**{**SETTINGS[name], "url": url})
 
     assert "secret" not in str(caught.value)
 
@@ -50,12 +50,12 @@ def test_an_unknown_channel_lists_the_known_ones() -> None:
         ConfigError,
         match=r"no channel 'pigeon' in .*known: alertmanager, log, pagerduty, slack, webhook",
     ):
-        find("pigeon")
+        find_channel("pigeon")
 
 
 @pytest.mark.parametrize("name", ["webhook", "slack", "alertmanager", "pagerduty"])
 def test_a_receiver_that_is_not_there_can_be_tried_again(name: str) -> None:
-    channel = find(name)(**SETTINGS[name])
+    channel = find_channel(name)(**SETTINGS[name])
 
     with pytest.raises(UnreachableError, match=r"127\.0\.0\.1 did not answer") as caught:
         channel.send([message()], at(0))

@@ -3,7 +3,13 @@ import pytest
 from alerts.causes import BEYOND_HELP
 from checks.model import NotYet, Outcome
 from checks.probes import completeness
-from checks.probes.completeness import Completeness, Promises, Tally, expected, tally
+from checks.probes.completeness import (
+    Completeness,
+    EventCount,
+    Promises,
+    count_events,
+    expected_events,
+)
 from checks.run import Check, run_probe
 from checks.world import Transaction
 from pipeline.model import Op, Shard
@@ -27,7 +33,7 @@ from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld, in_step
 def test_a_restarted_transaction_counts_its_first_run_up_to_the_second(
     transaction: Transaction, truth: int | None
 ) -> None:
-    assert expected(transaction) == truth
+    assert expected_events(transaction) == truth
 
 
 SHORT = Transaction("s", 3, 2, 1)
@@ -37,7 +43,7 @@ VAGUE = Transaction("v", 3, 3, 1, begun=2)
 
 
 def test_both_signs_are_counted() -> None:
-    assert tally([SHORT, OVER, WHOLE, VAGUE]) == Tally(1, (SHORT,), (OVER,), 1)
+    assert count_events([SHORT, OVER, WHOLE, VAGUE]) == EventCount(1, (SHORT,), (OVER,), 1)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +60,7 @@ def test_both_signs_are_counted() -> None:
 def test_a_tally_is_ruled_on(
     transactions: list[Transaction], outcome: Outcome, code: str, value: float
 ) -> None:
-    reading = Promises((), 9, tally(transactions))
+    reading = Promises((), 9, count_events(transactions))
 
     ruling = Completeness().judge(reading, [])
 

@@ -1,7 +1,7 @@
 import pytest
 
 from checks.model import NotYet, Outcome
-from checks.probes.offset_keys import KeyFate, OffsetKeys, key_fate
+from checks.probes.offset_keys import KeyState, OffsetKeys, judge_key
 from checks.run import Check, run_probe
 from checks.world import LastChange
 from pipeline.model import Op
@@ -11,31 +11,31 @@ from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld, in_step
 @pytest.mark.parametrize(
     ("there", "touch", "fate"),
     [
-        pytest.param(True, LastChange(Op.UPDATE, 5), KeyFate.FINE, id="there as it should"),
-        pytest.param(False, LastChange(Op.DELETE, 5), KeyFate.FINE, id="deleted since"),
-        pytest.param(False, LastChange(Op.TRUNCATE, 5), KeyFate.FINE, id="truncated since"),
+        pytest.param(True, LastChange(Op.UPDATE, 5), KeyState.FINE, id="there as it should"),
+        pytest.param(False, LastChange(Op.DELETE, 5), KeyState.FINE, id="deleted since"),
+        pytest.param(False, LastChange(Op.TRUNCATE, 5), KeyState.FINE, id="truncated since"),
         pytest.param(
-            False, LastChange(Op.CREATE, 5), KeyFate.MISSING, id="landed, not in the mirror"
+            False, LastChange(Op.CREATE, 5), KeyState.MISSING, id="landed, not in the mirror"
         ),
-        pytest.param(False, None, KeyFate.MISSING, id="never landed"),
-        pytest.param(True, None, KeyFate.FINE, id="older than the change log"),
-        pytest.param(True, LastChange(Op.DELETE, 5), KeyFate.EXTRA, id="deleted but there"),
+        pytest.param(False, None, KeyState.MISSING, id="never landed"),
+        pytest.param(True, None, KeyState.FINE, id="older than the change log"),
+        pytest.param(True, LastChange(Op.DELETE, 5), KeyState.EXTRA, id="deleted but there"),
         pytest.param(
-            False, LastChange(Op.CREATE, 6), KeyFate.MOVING, id="created again, not applied"
+            False, LastChange(Op.CREATE, 6), KeyState.MOVING, id="created again, not applied"
         ),
         pytest.param(
-            True, LastChange(Op.DELETE, 6), KeyFate.MOVING, id="its delete is not applied"
+            True, LastChange(Op.DELETE, 6), KeyState.MOVING, id="its delete is not applied"
         ),
     ],
 )
 def test_a_key_is_compared_with_its_newest_landed_change(
-    there: bool, touch: LastChange | None, fate: KeyFate
+    there: bool, touch: LastChange | None, fate: KeyState
 ) -> None:
-    assert key_fate(there, touch, 5, one_shard=True) is fate
+    assert judge_key(there, touch, 5, one_shard=True) is fate
 
 
 def test_a_row_that_moved_to_another_shard_is_no_ghost() -> None:
-    assert key_fate(True, LastChange(Op.DELETE, 5), 5, one_shard=False) is KeyFate.FINE
+    assert judge_key(True, LastChange(Op.DELETE, 5), 5, one_shard=False) is KeyState.FINE
 
 
 def test_topics_without_a_row_are_no_pass() -> None:

@@ -2,7 +2,14 @@ from dataclasses import replace
 
 import pytest
 
-from checks.counting import MOST_OPEN, Differences, Fate, OpenRange, differing_ranges, ruled
+from checks.counting import (
+    MOST_OPEN,
+    Differences,
+    OpenRange,
+    SuspectState,
+    differing_ranges,
+    rule_differences,
+)
 from checks.model import NotYet, Outcome, Ruling, Verdict
 from checks.probes.range_counts import RangeCounts
 from checks.run import Check, run_probe
@@ -246,13 +253,13 @@ def test_what_was_not_asked_for_is_no_pass() -> None:
         pytest.param(Differences((), "", more=3), Outcome.UNKNOWN, "not_all_asked", id="too many"),
         pytest.param(Differences((), "", moving=1), Outcome.UNKNOWN, "in_motion", id="moving"),
         pytest.param(
-            Differences((), "", (((TWO, 4), Fate.EXTRA),), 1, 3),
+            Differences((), "", (((TWO, 4), SuspectState.EXTRA),), 1, 3),
             Outcome.FAIL,
             "extra_rows",
             id="found comes first",
         ),
         pytest.param(
-            Differences((), "", (((TWO, 4), Fate.EXTRA), ((ONE, 9), Fate.MISSING))),
+            Differences((), "", (((TWO, 4), SuspectState.EXTRA), ((ONE, 9), SuspectState.MISSING))),
             Outcome.FAIL,
             "missing_rows",
             id="missing is named before extra",
@@ -262,7 +269,7 @@ def test_what_was_not_asked_for_is_no_pass() -> None:
 def test_a_cycle_is_ruled_on_by_what_was_confirmed(
     reading: Differences, outcome: Outcome, code: str
 ) -> None:
-    ruling = ruled(reading)
+    ruling = rule_differences(reading)
 
     assert (ruling.outcome, ruling.code) == (outcome, code)
     assert ruling.reason or outcome is Outcome.PASS

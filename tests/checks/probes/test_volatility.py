@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.baseline import Interval, Past, QuietRun, awaited, band, comparable, quiet_run, usual
+from checks.baseline import (
+    CountedInterval,
+    Past,
+    SilentPeriod,
+    comparable_counts,
+    expected_changes,
+    silent_period,
+    usual_range,
+    usual_range_of,
+)
 from checks.model import NotYet, Outcome, Undecided
 from checks.probes.range_counts import RangeCounts
 from checks.probes.volatility import Changes, Volatility
@@ -25,71 +34,73 @@ counts = st.lists(st.floats(0, 1e6), min_size=1, max_size=40)
 
 @given(counts, st.floats(1, 9), st.floats(0, 1))
 def test_the_median_is_always_ordinary(past: list[float], width: float, slack: float) -> None:
-    found = band(past, width=width, slack=slack)
+    found = usual_range_of(past, width=width, slack=slack)
 
     assert 0 <= found.low <= found.middle <= found.high
 
 
 def test_one_outlier_does_not_widen_the_band() -> None:
-    calm = band([100.0] * 9, width=6, slack=0.1)
-    shaken = band([100.0] * 8 + [1e9], width=6, slack=0.1)
+    calm = usual_range_of([100.0] * 9, width=6, slack=0.1)
+    shaken = usual_range_of([100.0] * 8 + [1e9], width=6, slack=0.1)
 
     assert calm == shaken
 
 
-def history(days: int, count: float, *, hour: int = 9) -> list[Interval]:
+def history(days: int, count: float, *, hour: int = 9) -> list[CountedInterval]:
     start = MONDAY.replace(hour=hour)
-    return [Interval(start - timedelta(days=day), count) for day in range(days, 0, -1)]
+    return [CountedInterval(start - timedelta(days=day), count) for day in range(days, 0, -1)]
 
 
 def test_only_the_same_hour_compares() -> None:
     mixed = sorted([*history(3, 5.0), *history(3, 900.0, hour=3)], key=lambda each: each.start)
 
-    assert comparable(mixed, MONDAY) == Past((5.0, 5.0, 5.0))
+    assert comparable_counts(mixed, MONDAY) == Past((5.0, 5.0, 5.0))
 
 
 def test_with_four_weeks_only_the_same_weekday_compares() -> None:
-    short = [Interval(i.start, float(i.start.weekday())) for i in history(27, 0)]
-    long = [Interval(i.start, float(i.start.weekday())) for i in history(35, 0)]
+    short = [CountedInterval(i.start, float(i.start.weekday())) for i in history(27, 0)]
+    long = [CountedInterval(i.start, float(i.start.weekday())) for i in history(35, 0)]
 
-    assert len(set(comparable(short, MONDAY).counts)) == 7
-    assert comparable(long, MONDAY) == Past((0.0,) * 5, weekday=True)
+    assert len(set(comparable_counts(short, MONDAY).counts)) == 7
+    assert comparable_counts(long, MONDAY) == Past((0.0,) * 5, weekday=True)
 
 
 def test_the_first_weekend_is_no_fault_but_the_fifth_would_be() -> None:
     mixed = Past((1000.0,) * 5 + (0.0,) * 2)
 
-    assert usual(mixed, width=6, slack=0.5).low == 0
-    assert usual(Past((1000.0,) * 5, weekday=True), width=6, slack=0.5).low == 500
+    assert usual_range(mixed, width=6, slack=0.5).low == 0
+    assert usual_range(Past((1000.0,) * 5, weekday=True), width=6, slack=0.5).low == 500
 
 
 def test_a_slow_table_is_missed_only_when_its_silence_adds_up() -> None:
     days = history(60, 4.0)
-    silence = [Interval(MONDAY + timedelta(days=n), 0.0) for n in range(12)]
+    silence = [CountedInterval(MONDAY + timedelta(days=n), 0.0) for n in range(12)]
 
-    assert awaited(days, 7) == 0
-    assert awaited([*days, silence[0]], 7) == 4.0
-    assert awaited([*days, *silence], 7) >= 36
-    assert awaited(silence, 7) == 0
+    assert expected_changes(days, 7) == 0
+    assert expected_changes([*days, silence[0]], 7) == 4.0
+    assert expected_changes([*days, *silence], 7) >= 36
+    assert expected_changes(silence, 7) == 0
 
 
-def told(pattern: str) -> list[Interval]:
+def told(pattern: str) -> list[CountedInterval]:
     """One letter a day from a Monday on: ``.`` is none, ``x`` some changes."""
-    return [Interval(MONDAY + timedelta(days=n), 3.0 * (c == "x")) for n, c in enumerate(pattern)]
+    return [
+        CountedInterval(MONDAY + timedelta(days=n), 3.0 * (c == "x")) for n, c in enumerate(pattern)
+    ]
 
 
 @pytest.mark.parametrize(
     ("pattern", "expected"),
     [
-        pytest.param("", QuietRun(), id="nothing"),
-        pytest.param("....", QuietRun(4), id="never changed"),
-        pytest.param("x..x...x", QuietRun(0, 3, 3), id="changes now"),
-        pytest.param("x..x....", QuietRun(4, 2, 2), id="quiet for longer than ever"),
-        pytest.param("....x.", QuietRun(1, 4, 1), id="before its first change, too"),
+        pytest.param("", SilentPeriod(), id="nothing"),
+        pytest.param("....", SilentPeriod(4), id="never changed"),
+        pytest.param("x..x...x", SilentPeriod(0, 3, 3), id="changes now"),
+        pytest.param("x..x....", SilentPeriod(4, 2, 2), id="quiet for longer than ever"),
+        pytest.param("....x.", SilentPeriod(1, 4, 1), id="before its first change, too"),
     ],
 )
-def test_a_silence_is_as_long_as_it_was_seen(pattern: str, expected: QuietRun) -> None:
-    assert quiet_run(told(pattern)) == expected
+def test_a_silence_is_as_long_as_it_was_seen(pattern: str, expected: SilentPeriod) -> None:
+    assert silent_period(told(pattern)) == expected
 
 
 @pytest.mark.parametrize(
@@ -106,7 +117,7 @@ def test_a_silence_is_as_long_as_it_was_seen(pattern: str, expected: QuietRun) -
 def test_a_table_is_missed_once_it_is_silent_for_far_longer_than_ever(
     pattern: str, stopped: bool
 ) -> None:
-    quiet = quiet_run(told(pattern))
+    quiet = silent_period(told(pattern))
     probe = Volatility(interval=timedelta(days=1))
 
     ruling = probe.judge(Changes((), 0.0, Past((0.0,) * 10), 0.0, quiet), [])

@@ -11,7 +11,7 @@ from checks.model import Reason
 from checks.readiness import ReadinessState
 from monitor.board import Board, FirstLanding
 from monitor.config.model import RebootstrapRule
-from monitor.observe.auto_bootstrap import Rebootstraps
+from monitor.observe.auto_bootstrap import AutoBootstrap
 from monitor.store.requests import RereadRequest
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import BackfillRequest, BackfillState
@@ -27,7 +27,7 @@ class Desk:
 
     def __init__(self, store: ServiceStore, *rules: RebootstrapRule) -> None:
         self.store, self.now, self.board = store, NOW, Board(NOW)
-        self.bases = Rebootstraps(rules, store.rereads, lambda: self.board, lambda: self.now)
+        self.bases = AutoBootstrap(rules, store.rereads, lambda: self.board, lambda: self.now)
 
     def show(self, **tables: Reason) -> None:
         state = ReadinessState.BLOCKED
@@ -116,7 +116,7 @@ def test_it_is_not_begun_again_soon_and_a_restart_forgets_that_not(
     desk.show(t=GAP)
     desk.after(5 * MINUTE)
     desk.end(done, "" if done else "no key")
-    desk.bases = Rebootstraps((AUTO,), store.rereads, lambda: desk.board, lambda: desk.now)
+    desk.bases = AutoBootstrap((AUTO,), store.rereads, lambda: desk.board, lambda: desk.now)
 
     assert desk.after(5 * HOUR) == []
     assert desk.after(HOUR) == ["shop.t"]

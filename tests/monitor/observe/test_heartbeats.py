@@ -9,7 +9,7 @@ from typing import NoReturn, cast
 import pytest
 from structlog.testing import capture_logs
 
-from monitor.observe.heartbeats import FOLLOW, FenceBook, HeartbeatWriter, thinned
+from monitor.observe.heartbeats import FOLLOW, FenceBook, HeartbeatWriter, thin_fences
 from monitor.store.store import ServiceStore
 from pipeline.clocks import ClockStep, first_fence
 from pipeline.errors import UnreachableError
@@ -211,7 +211,7 @@ def test_f22_an_old_cut_is_answered_by_a_heartbeat_soon_after_it() -> None:
         at = START + timedelta(seconds=number)
         kept.append(Fence("shop", number, at, Head("a", binlog_position(1, number))))
         if len(kept) > 4_096:
-            kept = list(thinned(kept))
+            kept = list(thin_fences(kept))
     ages = [timedelta(hours=hours) for hours in (1, 4, 9, 23)]
 
     found = [first_fence(kept, kept[-1].at - age) for age in ages]

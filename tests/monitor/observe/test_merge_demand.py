@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.observe.tables import REMEMBERED, WantedTables
+from monitor.observe.tables import REMEMBERED, MergeDemand
 from tests.monitor.rig import NOON, ORDERS, USERS, Rig
 
 
@@ -17,7 +17,7 @@ class Wished(Rig):
     def restart(self) -> None:
         """With the tables that are wanted."""
         super().restart()
-        self.wanted = WantedTables(self.clock)
+        self.wanted = MergeDemand(self.clock)
         self.gate.wanted = self.cycle.wanted = self.wanted
 
 
@@ -36,7 +36,7 @@ def test_one_that_was_asked_for_is_wanted_for_a_while() -> None:
     def clock() -> datetime:
         return now[0]
 
-    wanted = WantedTables(clock)
+    wanted = MergeDemand(clock)
     wanted.want([USERS], NOON)
     now[0] += REMEMBERED / 2
     wanted.want([ORDERS], NOON)
@@ -47,7 +47,7 @@ def test_one_that_was_asked_for_is_wanted_for_a_while() -> None:
 
 
 def test_a_wish_ends_once_its_table_is_complete_up_to_the_latest_cut_that_was_asked_for() -> None:
-    wanted = WantedTables(lambda: NOON)
+    wanted = MergeDemand(lambda: NOON)
     wanted.want([USERS, ORDERS], NOON)
     wanted.want([USERS], NOON - timedelta(hours=1))
 

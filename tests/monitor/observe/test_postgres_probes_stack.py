@@ -22,9 +22,9 @@ from checks.run import Check, Probe, run_probe
 from demo.postgres import Postgres
 from demo.processes import wait_until
 from demo.servers import Servers
-from monitor.clients import LakeClient, orderings
+from monitor.clients import LakeClient, source_orderings
 from monitor.observe.heartbeats import FenceBook
-from monitor.observe.probing import RoundWorld
+from monitor.observe.probing import ProbeWorld
 from monitor.observe.sampler import Sampling
 from monitor.store.history import CheckMemory
 from pipeline.build import open_source, open_table_format, open_transport, schema_readings
@@ -104,13 +104,13 @@ class Probed:
     def table(self) -> Table:
         return Table("public.t", (Shard(self.pipe.name, "public.t"),), ("id",), "id")
 
-    def world(self) -> RoundWorld:
+    def world(self) -> ProbeWorld:
         name, at = self.pipe.name, now()
         covered = [one for one in self.memory.fences if self.pipe.lane.checkpoint.covers(one)]
         look = Look(
             Sample(self.pipe.lane.checkpoint, at, PATIENCE), {name: covered[-1]} if covered else {}
         )
-        return RoundWorld(
+        return ProbeWorld(
             look=cast(Sampling, look),
             sources={name: self.asked},
             lake=self.client,
@@ -120,7 +120,7 @@ class Probed:
             clock_now=now,
             now=now(),
             zone=ZoneInfo("UTC"),
-            orderings=orderings((self.pipe.source(),), {}),
+            orderings=source_orderings((self.pipe.source(),), {}),
         )
 
     def ruled(self, name: str, wanted: Outcome) -> Ruling:

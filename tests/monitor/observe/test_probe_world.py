@@ -14,7 +14,7 @@ from checks.ordering import SourceOrdering
 from checks.world import LogReader, MirrorSide, ShardBase
 from monitor.clients import LakeClient
 from monitor.observe.heartbeats import FenceBook
-from monitor.observe.probing import RoundWorld
+from monitor.observe.probing import ProbeWorld
 from monitor.observe.sampler import Sampling
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import Backfill
@@ -56,7 +56,7 @@ def world(
     checkpoint: Sample[Checkpoint] | Missing = NOTHING,
     mirrors: FakeMirrors | None = None,
     logs: list[int] | None = None,
-) -> RoundWorld:
+) -> ProbeWorld:
     """A world over fakes, with two heartbeats written."""
     store = ServiceStore.open(folder / "s.db")
     fences = FenceBook(store.fences)
@@ -71,7 +71,7 @@ def world(
         return cast("LogReader", SimpleNamespace(number=len(opened)))
 
     lake = SimpleNamespace(lake=mirrors or FakeMirrors(), changes=changes)
-    return RoundWorld(
+    return ProbeWorld(
         look=Sampling(NOON, {}, checkpoint, {}, steps=steps),
         sources={},
         lake=cast("LakeClient", lake),

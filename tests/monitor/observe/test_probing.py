@@ -15,8 +15,8 @@ from checks.world import World
 from monitor.config.plans import CheckPlan
 from monitor.observe.probing import Probing
 from monitor.observe.recorder import VerdictRecorder
-from monitor.observe.tables import Roster
-from monitor.observe.verdicts import Rulings
+from monitor.observe.tables import TableRegistry
+from monitor.observe.verdicts import LatestVerdicts
 from monitor.store.history import Verdicts
 from monitor.store.store import ServiceStore
 from pipeline.errors import ProofError, UnreachableError
@@ -105,7 +105,7 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.now, self.worlds = NOON, 0
         self.store = ServiceStore.open(folder / "s.db")
-        self.rulings = Rulings()
+        self.rulings = LatestVerdicts()
         self.recorder = VerdictRecorder(
             AlertSettings(), self.store, self.rulings, frozenset(), frozenset(), self.clock
         )
@@ -123,7 +123,7 @@ class Bench:
         """What is tested."""
         return Probing(
             plans=plans,
-            roster=cast("Roster", FakeRoster()),
+            roster=cast("TableRegistry", FakeRoster()),
             history=self.store.verdicts,
             recorder=self.recorder,
             open_world=self.open_world,
@@ -325,7 +325,7 @@ FOLDED = Table("all.t", (Shard("b", "b.u"), Shard("c", "c.u")), ("id",), "id")
 def lines(bench: Bench, hanging: Hanging, *plans: CheckPlan) -> Probing:
     """Probes of tables of three sources, one of them of a table that lies in two."""
     probing = bench.probing(*plans)
-    probing.roster = cast("Roster", FakeRoster((*OWN.values(), FOLDED)))
+    probing.roster = cast("TableRegistry", FakeRoster((*OWN.values(), FOLDED)))
     hanging.watched(probing.lines)
     return probing
 

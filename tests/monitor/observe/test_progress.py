@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from monitor.board import FirstLanding
-from monitor.observe.progress import PATIENCE, FirstLandings, by_table, progress
+from monitor.observe.progress import PATIENCE, FirstLandings, backfill_progress, landings_by_table
 from monitor.observe.sampler import NO_MIRROR, Sampling
 from monitor.store.requests import RereadRequest, RereadWish
 from pipeline.backfill_state import BackfillState, RowSelection
@@ -166,7 +166,7 @@ def test_what_has_not_moved_for_too_long_is_stuck() -> None:
 
     assert moves.stuck is None
     assert stuck.stuck == NOON
-    assert set(by_table([stuck, moves]).values()) == {stuck}
+    assert set(landings_by_table([stuck, moves]).values()) == {stuck}
 
 
 def test_the_log_says_how_far_it_is_now_and_then_and_that_it_is_done() -> None:
@@ -226,10 +226,12 @@ def state(shard: str, rows: int, done: int | None = None, brake: str = "") -> Ba
     ],
 )
 def test_it_tells_what_is_known(request_: RereadRequest, told: str) -> None:
-    assert progress(request_, lambda _: {"a": 2000, "b": 3000}, NOW).told == told
+    assert backfill_progress(request_, lambda _: {"a": 2000, "b": 3000}, NOW).told == told
 
 
 def test_a_clock_that_went_back_makes_no_rate() -> None:
-    found = progress(asked(state("a", 5)), lambda _: {"a": 9}, BEGUN - timedelta(seconds=1))
+    found = backfill_progress(
+        asked(state("a", 5)), lambda _: {"a": 9}, BEGUN - timedelta(seconds=1)
+    )
 
     assert (found.rate, found.left) == (0.0, None)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from checks.model import Outcome, Ruling, Verdict
-from monitor.observe.verdicts import LOOKED_FOR, Rechecks, Rulings
+from monitor.observe.verdicts import LOOKED_FOR, LatestVerdicts, Rechecks
 from monitor.store.requests import RereadRequest, RereadWish
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import BackfillState
@@ -85,6 +85,6 @@ def test_after_a_day_nobody_looks_any_more(store: ServiceStore) -> None:
 
 
 def rechecks(store: ServiceStore, now: datetime, *ruled: Verdict) -> Rechecks:
-    made = Rulings()
+    made = LatestVerdicts()
     made.add(ruled)
     return Rechecks(store.rereads, made, lambda: now)

@@ -19,7 +19,7 @@ from alerts.routing import Route
 from checks.certificate import Evidence, certify
 from checks.model import Outcome, Ruling, Verdict
 from monitor.observe.recorder import VerdictRecorder
-from monitor.observe.verdicts import Rulings
+from monitor.observe.verdicts import LatestVerdicts
 from monitor.store.alerts import Waiver
 from monitor.store.store import ServiceStore
 from pipeline.errors import UnreachableError
@@ -64,7 +64,7 @@ def test_after_a_restart_a_fail_spares_what_has_passed_before_the_last_day(rig: 
     rounds(rig)
     say(rig, Outcome.PASS)
     rounds(rig)
-    rig.rulings = Rulings()
+    rig.rulings = LatestVerdicts()
     rig.rulings.load(rig.store.verdicts)
     rig.restart()
 
@@ -138,7 +138,7 @@ class Desk:
 
     def __post_init__(self) -> None:
         self.store.waivers.clock = lambda: self.now
-        self.rulings = Rulings()
+        self.rulings = LatestVerdicts()
         settings = AlertSettings((self.route,), storm_limit=self.storm)
         self.recorder = VerdictRecorder(
             settings, self.store, self.rulings, frozenset({CHECK}), self.whole, lambda: self.now

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from checks.certificate import Certificate, Evidence
 from checks.readiness import Question
-from monitor.observe.assessor import Forfeits
+from monitor.observe.assessor import CertificateRevocation
 from monitor.observe.sampler import Sampling
 from monitor.store.certificates import Certificates
 from pipeline.checkpoint import Checkpoint
@@ -134,7 +134,7 @@ def test_the_store_is_asked_at_first_and_where_something_may_be_lost(
 ) -> None:
     """Thousands of tables are gone through in each round."""
     shelf = Shelf()
-    forfeits, told = Forfeits(cast(Certificates, shelf)), ""
+    forfeits, told = CertificateRevocation(cast(Certificates, shelf)), ""
     for number, one in enumerate(seen):
         before = shelf.asked
         forfeits.take_back(USERS, one.look(number), NOON)
@@ -197,7 +197,7 @@ NEWEST = Evidence((), 7, 4, 6, mirror="m", life=1)
 def test_what_is_lost_is_taken_back_and_told(between: list[Seen], lost: Seen, why: str) -> None:
     """However much had come since the table was first looked at."""
     shelf = Shelf()
-    forfeits = Forfeits(cast(Certificates, shelf))
+    forfeits = CertificateRevocation(cast(Certificates, shelf))
     for number, one in enumerate([WELL, LATER, *between]):
         forfeits.take_back(USERS, one.look(number), NOON)
     shelf.held.append(Certificate("c", USERS, Stage.MIRROR, NOON, NOON, NEWEST))
@@ -238,7 +238,7 @@ def test_gaps_are_gone_through_once_a_look_and_not_for_each_table() -> None:
     look = replace(
         look, checkpoint=replace(look.checkpoint, value=replace(look.checkpoint.value, gaps=gaps))
     )
-    forfeits = Forfeits(cast(Certificates, Shelf()))
+    forfeits = CertificateRevocation(cast(Certificates, Shelf()))
     for _ in range(3):
         forfeits.take_back(USERS, look, NOON)
 

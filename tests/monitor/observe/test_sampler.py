@@ -10,7 +10,7 @@ import pytest
 
 from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeats import FenceBook
-from monitor.observe.sampler import Sampler, Sampling, newest_below, synced
+from monitor.observe.sampler import Sampler, Sampling, newest_below, sync_positions
 from monitor.store.store import ServiceStore
 from pipeline.apply.foreign_commits import Intrusion, waiver_id
 from pipeline.apply.mirror import Commit
@@ -297,7 +297,7 @@ def _hops(rig: Rig) -> dict[Hop, object]:
 def test_without_a_mirror_there_is_no_such_hop(rig: Rig) -> None:
     rig.round()
 
-    assert synced([SOURCE], {"shop": cast(Collector, rig.collector)}, rig.fences) == {}
+    assert sync_positions([SOURCE], {"shop": cast(Collector, rig.collector)}, rig.fences) == {}
     assert Hop.SYNC not in _hops(rig)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from monitor.observe.source_inventory import Census, CensusAnswer, CensusQuestion
+from monitor.observe.source_inventory import InventoryAnswer, InventoryQuestion, SourceInventory
 from monitor.store.alerts import Waiver
 from monitor.store.history import CheckMemory
 from monitor.store.store import ServiceStore
@@ -91,7 +91,7 @@ class Asked:
 
     def begin(self) -> None:
         """As after a restart: nothing is known but what the store keeps."""
-        self.census = Census(
+        self.census = SourceInventory(
             {"shop": lambda: self.settings},
             lambda: self.tables,
             lambda: self.existing,
@@ -297,12 +297,12 @@ def test_an_answer_is_read_back_as_it_was_and_holds_no_secret(
     described = SourceDescription(
         kept, frozenset({"shop.hidden"}), {USERS: "a cascade"}, filled={USERS: "a default"}
     )
-    question = CensusQuestion(settings, frozenset({USERS}), frozenset({(USERS, Order(1, 2, 3))}))
-    answer = CensusAnswer(question, described, NOON, NOON + timedelta(seconds=2))
+    question = InventoryQuestion(settings, frozenset({USERS}), frozenset({(USERS, Order(1, 2, 3))}))
+    answer = InventoryAnswer(question, described, NOON, NOON + timedelta(seconds=2))
 
     text = json.dumps(answer.dumps())
 
-    assert CensusAnswer.loads(json.loads(text), settings) == answer
+    assert InventoryAnswer.loads(json.loads(text), settings) == answer
     assert "hush" not in text
 
 
@@ -317,7 +317,7 @@ def test_f21_of_three_sources_one_hangs_for_ever_and_the_others_describe_themsel
 
     tables = tuple(Table(f"{name}.t", (Shard(name, f"{name}.t"),)) for name in "abc")
     followed = {name: partial(replace, SOURCE, name=name) for name in "abc"}
-    census = Census(followed, lambda: tables, dict, describe, lambda: NOON, store.memory)
+    census = SourceInventory(followed, lambda: tables, dict, describe, lambda: NOON, store.memory)
     hanging.watched(census.asking)
 
     census.ask()

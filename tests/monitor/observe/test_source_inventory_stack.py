@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from demo.mysql import MySQL
-from monitor.clients import describe
-from monitor.observe.source_inventory import Census
+from monitor.clients import describe_source
+from monitor.observe.source_inventory import SourceInventory
 from monitor.store.history import CheckMemory
 from monitor.store.store import ServiceStore
 from pipeline.model import Missing, Shard, Table
@@ -35,13 +35,13 @@ def settings(mysql: MySQL, user: str) -> SourceSettings:
     )
 
 
-def asked(mysql: MySQL, user: str, memory: CheckMemory) -> Census:
+def asked(mysql: MySQL, user: str, memory: CheckMemory) -> SourceInventory:
     one = settings(mysql, user)
-    census = Census(
+    census = SourceInventory(
         {"shop": lambda: one},
         lambda: (TEAMS, PEOPLE, GONE),
         dict,
-        describe,
+        describe_source,
         lambda: datetime.now(UTC),
         memory,
     )

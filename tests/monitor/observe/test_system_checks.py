@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from alerts.causes import blame
+from alerts.causes import find_cause
 from alerts.model import AlertKind
 from alerts.outbox import ChannelHealth
 from alerts.round import AlertSettings
@@ -22,9 +22,9 @@ from monitor.observe.system_checks import (
     IMAGE,
     Component,
     StalledRound,
-    channel_views,
     given_up_id,
     of_part,
+    view_channels,
 )
 from monitor.store.alerts import StoredOutbox
 from monitor.store.store import ServiceStore
@@ -172,7 +172,7 @@ def test_f37_a_watch_that_hangs_is_told_though_it_holds_its_lock(rig: Rig) -> No
         minutes(rig, stalled, 4)
 
     (subject,) = told(rig)
-    assert subject.startswith("SERVICE job:watch stalled: no watching round has ended for ")
+    assert subject.startswith("SERVICE job:watch stalled: no monitoring round has ended for ")
     (letter,) = rig.store.outbox.waiting("log", 100)
     assert letter.message.runbook == "docs/runbooks/service.md#stalled"
 
@@ -253,16 +253,16 @@ def outbox(tmp_path: Path) -> Iterator[StoredOutbox]:
 
 def bury(outbox: StoredOutbox, *numbers: int) -> None:
     outbox.put([("slack", message(number)) for number in numbers], at(0))
-    outbox.bury(outbox.waiting("slack", 100), "400: too long", at(0))
+    outbox.dead_letter(outbox.waiting("slack", 100), "400: too long", at(0))
 
 
 def ailment(outbox: StoredOutbox, minute: float = 0, waived: frozenset[str] = NOBODY) -> str:
-    (view,) = channel_views(outbox, ["slack"], waived, at(minute))
+    (view,) = view_channels(outbox, ["slack"], waived, at(minute))
     return view.ailment
 
 
 def test_a_channel_that_nothing_was_ever_sent_through_is_well(outbox: StoredOutbox) -> None:
-    assert channel_views(outbox, ["log"], NOBODY, at(0)) == (ChannelView("log"),)
+    assert view_channels(outbox, ["log"], NOBODY, at(0)) == (ChannelView("log"),)
 
 
 @pytest.mark.parametrize(
@@ -274,17 +274,19 @@ def test_a_letter_that_waits_though_nothing_failed(
 ) -> None:
     outbox.put([("slack", message(1))], at(0))
 
-    assert ailment(outbox, minute) == ("a letter waits since 2026-03-01T00:00:00+00:00" * ails)
+    assert ailment(outbox, minute) == (
+        "a notification is queued since 2026-03-01T00:00:00+00:00" * ails
+    )
 
 
 def test_failures_name_the_last_reason_and_end_with_a_delivery(outbox: StoredOutbox) -> None:
     outbox.put([("slack", message(1))], at(0))
-    outbox.fare("slack", ChannelHealth(3, at(1), "slack answered 503"))
+    outbox.set_health("slack", ChannelHealth(3, at(1), "slack answered 503"))
     during = ailment(outbox, 10)
 
     outbox.delivered(outbox.waiting("slack", 1), ChannelHealth(), at(10))
 
-    assert during == "sendings that failed in a row: 3, the last: slack answered 503"
+    assert during == "deliveries that failed in a row: 3, the last: slack answered 503"
     assert ailment(outbox, 10) == ""
 
 
@@ -296,9 +298,9 @@ def test_a_waiver_covers_what_was_given_up_before_it_and_nothing_after(
     before, after = ailment(outbox), ailment(outbox, waived=waived)
     bury(outbox, 3)
 
-    assert before.startswith("letters given up: 2, the last: 400: too long; ")
+    assert before.startswith("dead-lettered notifications: 2, the last: 400: too long; ")
     assert after == ""
-    assert ailment(outbox, waived=waived).startswith("letters given up: 1, ")
+    assert ailment(outbox, waived=waived).startswith("dead-lettered notifications: 1, ")
 
 
 def test_letters_given_up_are_forgotten_with_the_letters(outbox: StoredOutbox) -> None:
@@ -313,7 +315,7 @@ def test_a_channel_that_is_configured_no_more_is_shown_while_it_lacks_letters(
 ) -> None:
     bury(outbox, 1)
 
-    names = [view.name for view in channel_views(outbox, ["log"], NOBODY, at(0))]
+    names = [view.name for view in view_channels(outbox, ["log"], NOBODY, at(0))]
 
     assert names == ["log", "slack"]
 
@@ -387,7 +389,7 @@ def test_what_is_said_of_the_image_of_yesterday(
     found = look(published)
 
     assert (found.ruling.outcome, says in found.ruling.reason) == (outcome, True), found
-    blamed = blame(found)
+    blamed = find_cause(found)
     assert (blamed is not None) is (outcome is Outcome.FAIL)
     assert blamed is None or blamed.kind is AlertKind.LATE
     assert gauges(published)["sluice_image_missing"] == float(outcome is Outcome.FAIL)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from monitor.observe.tables import Roster
+from monitor.observe.tables import TableRegistry
 from pipeline.checkpoint import Checkpoint, Existence
 from pipeline.errors import UnreachableError
 from pipeline.model import Order, Shard, Table
@@ -27,7 +27,7 @@ class Watch:
         self.now = NOON
         named = {name.replace("__", "."): columns for name, columns in tables.items()}
         self.source = FakeDictionary(named)
-        self.roster = Roster(lambda: {"shop": self.source}, rules, self.clock)
+        self.roster = TableRegistry(lambda: {"shop": self.source}, rules, self.clock)
 
     def clock(self) -> datetime:
         """Now."""
@@ -367,7 +367,7 @@ def test_f21_a_silent_source_is_asked_for_one_key_and_not_for_each_of_its_tables
 
 def test_f21_a_silent_source_keeps_no_other_from_telling_its_keys() -> None:
     silent, other = FakeDictionary(silent=True), FakeDictionary({"shop.b": {"id": "BIGINT"}})
-    roster = Roster(lambda: {"a": silent, "b": other}, (), lambda: NOON)
+    roster = TableRegistry(lambda: {"a": silent, "b": other}, (), lambda: NOON)
 
     roster.update(Checkpoint("main", 0, shards={"a/shop.a": "shop.a", "b/shop.b": "shop.b"}))
 
@@ -423,7 +423,7 @@ class Three:
         }
         rule = TableRule(shards=r"a\.orders|c\.orders", table="all.orders")
         odd = TableRule(shards=r"b\.orders", table="b.orders")
-        self.roster = Roster(lambda: self.sources, (rule, odd), lambda: self.now)
+        self.roster = TableRegistry(lambda: self.sources, (rule, odd), lambda: self.now)
         hanging.watched(self.roster.asking)
 
     def see(self) -> dict[str, str | None]:

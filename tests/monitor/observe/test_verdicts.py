@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import event
 
 from checks.model import Outcome, Ruling, Verdict
-from monitor.observe.verdicts import Rulings
+from monitor.observe.verdicts import LatestVerdicts
 from monitor.store.store import ServiceStore
 
 NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
@@ -33,7 +33,7 @@ def told(sheet: str, table: str = "shop.t", check: str = "max_id") -> list[Verdi
     ],
 )
 def test_what_is_kept_of_a_check(sheet: str, kept: str, passed: int | None) -> None:
-    rulings, verdicts = Rulings(), told(sheet)
+    rulings, verdicts = LatestVerdicts(), told(sheet)
     rulings.add(verdicts)
 
     last = rulings.last_pass("shop.t", "max_id")
@@ -56,7 +56,7 @@ class Name(str):
 
 
 def test_f39_a_table_is_found_without_looking_at_the_others() -> None:
-    rulings = Rulings()
+    rulings = LatestVerdicts()
     for number in range(500):
         rulings.add(told("P", Name(f"shop.t{number}")))
     before = Name.compared
@@ -69,7 +69,7 @@ def test_f39_a_table_is_found_without_looking_at_the_others() -> None:
 
 
 def test_what_earlier_lives_ruled_is_read_by_two_questions(tmp_path: Path) -> None:
-    store, rulings = ServiceStore.open(tmp_path / "s.db"), Rulings()
+    store, rulings = ServiceStore.open(tmp_path / "s.db"), LatestVerdicts()
     for number, sheet in enumerate(("PF?", "F?P", "P", "??") * 10):
         store.verdicts.add(told(sheet, f"shop.t{number}"))
     asked = list[str]()
@@ -101,7 +101,7 @@ def test_what_earlier_lives_ruled_is_read_by_two_questions(tmp_path: Path) -> No
     ],
 )
 def test_until_when_a_check_was_bad(sheet: str, until: int | None) -> None:
-    rulings = Rulings()
+    rulings = LatestVerdicts()
     rulings.add(told(sheet))
 
     found = rulings.bad_until("shop.t").get("max_id")
@@ -110,7 +110,7 @@ def test_until_when_a_check_was_bad(sheet: str, until: int | None) -> None:
 
 
 def test_after_a_restart_a_fail_counts_as_long_as_it_was_seen(tmp_path: Path) -> None:
-    store, rulings = ServiceStore.open(tmp_path / "s.db"), Rulings()
+    store, rulings = ServiceStore.open(tmp_path / "s.db"), LatestVerdicts()
     store.verdicts.add(told("PFPP"))
     rulings.load(store.verdicts)
     store.close()
@@ -119,13 +119,13 @@ def test_after_a_restart_a_fail_counts_as_long_as_it_was_seen(tmp_path: Path) ->
 
 
 def test_f105_the_end_of_a_fail_outlives_a_restart(tmp_path: Path) -> None:
-    store, rulings = ServiceStore.open(tmp_path / "s.db"), Rulings()
+    store, rulings = ServiceStore.open(tmp_path / "s.db"), LatestVerdicts()
     sheet = told("PF?PP")
     for one in sheet:
         store.verdicts.add([one])
         store.verdicts.end_fails([one] if rulings.ends_fail(one) else [])
         rulings.add([one])
-    before, again = rulings.bad_until("shop.t"), Rulings()
+    before, again = rulings.bad_until("shop.t"), LatestVerdicts()
 
     again.load(store.verdicts)
     store.close()
@@ -134,7 +134,7 @@ def test_f105_the_end_of_a_fail_outlives_a_restart(tmp_path: Path) -> None:
 
 
 def test_f105_a_fail_that_began_again_is_bad_for_as_long_as_it_was_seen(tmp_path: Path) -> None:
-    store, rulings = ServiceStore.open(tmp_path / "s.db"), Rulings()
+    store, rulings = ServiceStore.open(tmp_path / "s.db"), LatestVerdicts()
     sheet = told("FPF")
     store.verdicts.add(sheet)
     store.verdicts.end_fails(sheet[1:2])
@@ -145,7 +145,7 @@ def test_f105_a_fail_that_began_again_is_bad_for_as_long_as_it_was_seen(tmp_path
 
 
 def test_f113_each_check_of_a_table_has_its_own_rulings() -> None:
-    rulings, checks = Rulings(), ("max_id", "day_counts")
+    rulings, checks = LatestVerdicts(), ("max_id", "day_counts")
     said = {check: told("F", check=check) for check in checks}
     for one in said.values():
         rulings.add(one)
@@ -157,7 +157,7 @@ def test_f113_each_check_of_a_table_has_its_own_rulings() -> None:
 
 
 def test_f113_only_a_pass_ends_a_fail() -> None:
-    rulings, (fail, again, unknown, passed) = Rulings(), told("FF?P")
+    rulings, (fail, again, unknown, passed) = LatestVerdicts(), told("FF?P")
     rulings.add([fail])
 
     assert [rulings.ends_fail(one) for one in (again, unknown, passed)] == [False, False, True]

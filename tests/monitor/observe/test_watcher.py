@@ -11,8 +11,8 @@ import pytest
 from monitor.observe import sampler
 from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeats import FenceBook
-from monitor.observe.sampler import NOT_ASKED, Sampler, Sampling, Watcher, synced
-from monitor.observe.tables import Roster
+from monitor.observe.sampler import NOT_ASKED, Sampler, Sampling, Watcher, sync_positions
+from monitor.observe.tables import TableRegistry
 from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.collectors.collector import Collector, CollectorState
 from pipeline.collectors.mirrormaker import Mirrored
@@ -124,7 +124,7 @@ class Desk:
             beat_budget=10 * SECOND,
             foreign=cast(ForeignWrites, Untouched()),
         )
-        self.watcher = Watcher(self.sampler, cast(Roster, self.roster), lambda: self.now)
+        self.watcher = Watcher(self.sampler, cast(TableRegistry, self.roster), lambda: self.now)
 
     def look(self, *tables: str, after: float = 1, patience: float = 0) -> list[str]:
         """Which mirrors a look so much later asks for."""
@@ -427,7 +427,7 @@ def test_f113_heartbeats_that_came_through_a_mirror_of_topics(
     other = replace(SOURCE, name="other")
     collector = cast(Collector, FakeCollector(Acknowledged(binlog_position(1, 1))))
 
-    asks = synced(
+    asks = sync_positions(
         [SOURCE, other], {"shop": collector, "other": collector}, cast(FenceBook, Fences())
     )
 

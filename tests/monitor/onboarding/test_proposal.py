@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.onboarding import Proposal, SeenTable, propose
+from monitor.onboarding import Proposal, SeenTable, propose_rules
 from pipeline.settings import Router
 
 ID = ("id int",)
@@ -44,7 +44,7 @@ def folded(proposal: Proposal) -> list[tuple[str, str, int]]:
 def test_names_that_differ_in_numbers_are_shards_of_one(
     names: list[str], shards: str, table: str
 ) -> None:
-    proposal = propose(map(seen, names))
+    proposal = propose_rules(map(seen, names))
 
     assert (shards, table) in [one[:2] for one in folded(proposal)]
 
@@ -53,7 +53,7 @@ def test_tables_of_other_columns_or_keys_are_told_and_left_alone() -> None:
     others = [seen("s.a_1"), seen("s.a_2", ("id int", "more int"))]
     keys = [seen("s.b_1"), SeenTable("s.b_2", ID, ("other",))]
 
-    proposal = propose([*others, *keys])
+    proposal = propose_rules([*others, *keys])
 
     assert proposal.rules == ()
     assert proposal.unlike == {
@@ -64,14 +64,14 @@ def test_tables_of_other_columns_or_keys_are_told_and_left_alone() -> None:
 
 
 def test_logs_and_archives_wait_behind_the_others() -> None:
-    proposal = propose([seen("s.audit_log"), seen("s.orders"), seen("s.catalog")])
+    proposal = propose_rules([seen("s.audit_log"), seen("s.orders"), seen("s.catalog")])
 
     assert [(one.rule.shards, one.rule.tier) for one in proposal.rules] == [(r"s\.audit_log", 2)]
     assert [one.name for one in proposal.alone] == ["s.catalog", "s.orders"]
 
 
 def test_tables_without_a_key_are_named() -> None:
-    proposal = propose([SeenTable("s.b", ID, ()), seen("s.a"), SeenTable("s.x_log", ID, ())])
+    proposal = propose_rules([SeenTable("s.b", ID, ()), seen("s.a"), SeenTable("s.x_log", ID, ())])
 
     assert proposal.keyless == ("s.b", "s.x_log")
 
@@ -80,7 +80,7 @@ def test_the_largest_comes_first_and_unknown_rows_count_as_none() -> None:
     few = [seen("s.a_1", rows=None), seen("s.a_2", rows=3)]
     many = [seen("s.b_1"), seen("s.b_2")]
 
-    assert [(one.rule.table, one.rows) for one in propose([*few, *many]).rules] == [
+    assert [(one.rule.table, one.rows) for one in propose_rules([*few, *many]).rules] == [
         ("s.b", 20),
         ("s.a", 3),
     ]
@@ -91,7 +91,7 @@ NAMES = st.from_regex(r"[ab1_\u0661]{1,4}\.[ab2_$-]{1,4}", fullmatch=True)
 
 @given(st.sets(NAMES, max_size=12))
 def test_every_table_goes_where_the_proposal_says(names: set[str]) -> None:
-    proposal = propose(map(seen, names))
+    proposal = propose_rules(map(seen, names))
     router = Router(tuple(one.rule for one in proposal.rules))
     owners: dict[str, str] = {}
 

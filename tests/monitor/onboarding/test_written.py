@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from monitor.commands.init import TEMPLATE
 from monitor.config.file import parse_config
 from monitor.config.model import Config
-from monitor.onboarding import SeenTable, addressed, propose, require_database, written
+from monitor.onboarding import (
+    SeenTable,
+    fill_template,
+    parse_address,
+    propose_rules,
+    require_database,
+)
 from pipeline.build import source_options
 from pipeline.errors import ConfigError
 
@@ -20,8 +26,8 @@ ENVIRONMENT = {"SHOP_PASSWORD": "hush-hush"}
 
 
 def text_of(*seen: SeenTable, address: str = SERVER, name: str = "shop") -> str:
-    source = addressed(address, name, "SHOP_PASSWORD", ENVIRONMENT)
-    return written(TEMPLATE.read_text("utf-8"), source, propose(seen))
+    source = parse_address(address, name, "SHOP_PASSWORD", ENVIRONMENT)
+    return fill_template(TEMPLATE.read_text("utf-8"), source, propose_rules(seen))
 
 
 def read(text: str) -> Config:
@@ -85,23 +91,23 @@ def test_of_many_tables_few_are_named() -> None:
 )
 def test_what_is_no_address_is_refused(address: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told) as refused:
-        addressed(address, "shop", None, ENVIRONMENT)
+        parse_address(address, "shop", None, ENVIRONMENT)
 
     assert "secret" not in str(refused.value)
 
 
 def test_a_password_that_is_not_there_is_asked_for() -> None:
     with pytest.raises(ConfigError, match=r"\$SHOP_PASSWORD is not set; export"):
-        addressed(SERVER, "shop", None, {})
+        parse_address(SERVER, "shop", None, {})
 
 
 @given(st.lists(st.text(min_size=1, max_size=6), unique=True, max_size=8))
 def test_whatever_tables_are_called_the_config_is_read(names: list[str]) -> None:
     seen = [SeenTable(f"d.{name}", ("x",), ("x",), 1) for name in names]
-    source = addressed(SERVER, "shop", "SHOP_PASSWORD", ENVIRONMENT)
-    proposal = propose(seen)
+    source = parse_address(SERVER, "shop", "SHOP_PASSWORD", ENVIRONMENT)
+    proposal = propose_rules(seen)
 
-    config = read(written(TEMPLATE.read_text("utf-8"), source, proposal))
+    config = read(fill_template(TEMPLATE.read_text("utf-8"), source, proposal))
 
     assert config.tables == tuple(one.rule for one in proposal.rules)
 
@@ -114,9 +120,9 @@ def test_f182_the_database_of_an_address_is_an_option_of_the_source(scheme: str)
 
 
 def test_f182_only_a_kind_that_is_one_database_needs_its_name() -> None:
-    missing = addressed("postgres://u@h:5432", "shop", None, ENVIRONMENT).settings
-    needless = addressed("mysql://u@h:3306/shop", "shop", None, ENVIRONMENT).settings
-    right = addressed("postgres://u@h:5432/shop", "shop", None, ENVIRONMENT).settings
+    missing = parse_address("postgres://u@h:5432", "shop", None, ENVIRONMENT).settings
+    needless = parse_address("mysql://u@h:3306/shop", "shop", None, ENVIRONMENT).settings
+    right = parse_address("postgres://u@h:5432/shop", "shop", None, ENVIRONMENT).settings
 
     with pytest.raises(ConfigError, match=r"one database; write postgres://USER@HOST:PORT/DATA"):
         require_database(missing, source_options(missing))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.event import listen
 
-from monitor.spark.requests import Standstills
+from monitor.spark.requests import HoldRegistry
 from monitor.store.store import ServiceStore
 from pipeline.model import Account
 from pipeline.reports import Hold, MergeReport
@@ -16,7 +16,7 @@ from tests.monitor.store.kit import NOW, SECOND
 T = "shop.users"
 
 
-def told(standstills: Standstills, reasons: str, start: int = 0) -> list[str]:
+def told(standstills: HoldRegistry, reasons: str, start: int = 0) -> list[str]:
     """Ids after each turn: `s`chema, `u`nreachable, `.` for one that went on."""
     words, ids = {"s": "schema", "u": "unreachable"}, []
     for number, letter in enumerate(reasons, start):
@@ -43,14 +43,14 @@ def test_a_hold_is_named_after_the_second_since_which_it_stands(
 ) -> None:
     store = ServiceStore.open(tmp_path / "s.db")
 
-    assert told(Standstills(store.holds), reasons) == names
+    assert told(HoldRegistry(store.holds), reasons) == names
     store.close()
 
 
 def test_a_restart_renames_no_hold_and_its_words_stay_fresh(tmp_path: Path) -> None:
     store = ServiceStore.open(tmp_path / "s.db")
-    told(Standstills(store.holds), "s")
-    later = Standstills(store.holds)
+    told(HoldRegistry(store.holds), "s")
+    later = HoldRegistry(store.holds)
     later.load()
 
     assert told(later, "s", start=5) == ["0"]
@@ -60,7 +60,7 @@ def test_a_restart_renames_no_hold_and_its_words_stay_fresh(tmp_path: Path) -> N
 
 def test_what_stands_as_it_stood_is_not_written_again(tmp_path: Path) -> None:
     store, hold = ServiceStore.open(tmp_path / "s.db"), Hold("x:1", T, "schema", "detail")
-    standstills, written = Standstills(store.holds), list[str]()
+    standstills, written = HoldRegistry(store.holds), list[str]()
     listen(store.database.engine, "before_cursor_execute", lambda *said: written.append(said[2]))
 
     def tell(number: int, hold: Hold | None) -> None:
@@ -80,7 +80,7 @@ def test_what_stands_as_it_stood_is_not_written_again(tmp_path: Path) -> None:
 
 def test_a_hold_that_names_its_instance_is_left_as_it_is(tmp_path: Path) -> None:
     store = ServiceStore.open(tmp_path / "s.db")
-    standstills = Standstills(store.holds)
+    standstills = HoldRegistry(store.holds)
     hold = Hold(f"account:{T}:7", T, "account", "x")
 
     standstills.applied([MergeReport(T, 1, 1, Account(), NOW, timedelta(), hold)], NOW)

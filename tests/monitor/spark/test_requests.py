@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from monitor.spark.protocol import Reply, Request, Verb
-from monitor.spark.requests import Deadlines, LaneRequests, Standstills
+from monitor.spark.requests import Deadlines, HoldRegistry, LaneRequests
 from monitor.store.requests import RereadRequest, ResubmissionRecord
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import BackfillRequest, BackfillState
@@ -69,7 +69,7 @@ def store(tmp_path: Path) -> Iterator[ServiceStore]:
 
 def _requests(store: ServiceStore, spark: FakeSpark) -> LaneRequests:
     deadlines = Deadlines(SECOND, SECOND, SECOND)
-    standstills = Standstills(store.holds)
+    standstills = HoldRegistry(store.holds)
     standstills.load()
     return LaneRequests(
         call=spark.call,

@@ -10,8 +10,8 @@ import os
 import sys
 from datetime import timedelta
 
-from alerts.outbox import ChannelHealth, sent
-from alerts.round import AlertSettings, settle
+from alerts.outbox import ChannelHealth, health_after_success
+from alerts.round import AlertSettings, settle_round
 from alerts.routing import Route
 from monitor.store.store import ServiceStore
 from tests.alerts.kit import START, verdict
@@ -40,11 +40,11 @@ def play(store: ServiceStore, number: int) -> None:
     now = START + timedelta(seconds=number)
     store.ticks.start("cycle", now, now)
     verdicts = [verdict(LETTERS[number % len(LETTERS)], run=str(number))]
-    settled = settle(DESK, store.incidents.open(), verdicts, (), now)
+    settled = settle_round(DESK, store.incidents.open(), verdicts, (), now)
     store.record(settled, verdicts, now)
     letters = store.outbox.waiting("log", 1)
     if letters:
-        store.outbox.delivered(letters, sent(ChannelHealth(), now), now)
+        store.outbox.delivered(letters, health_after_success(ChannelHealth(), now), now)
     store.ticks.finish("cycle", now, now, "done")
 
 

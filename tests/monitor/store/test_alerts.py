@@ -5,8 +5,8 @@ import pytest
 from sqlalchemy import event
 
 from alerts.model import IncidentState, Member, Silence
-from alerts.outbox import ChannelHealth, sent
-from alerts.round import AlertSettings, Round, settle
+from alerts.outbox import ChannelHealth, health_after_success
+from alerts.round import AlertSettings, Round, settle_round
 from alerts.routing import Route
 from monitor.store.alerts import StoredOutbox, Waiver, Waivers
 from monitor.store.store import ServiceStore
@@ -19,7 +19,7 @@ DESK = AlertSettings((Route(channels=("log", "slack")),))
 def cycle(store: ServiceStore, letters: str, minute: float) -> Round:
     verdicts = [verdict(letters, minute=minute)]
     now = at(minute)
-    settled = settle(DESK, store.incidents.open(), verdicts, store.silences.list(now), now)
+    settled = settle_round(DESK, store.incidents.open(), verdicts, store.silences.list(now), now)
     store.record(settled, verdicts, now)
     return settled
 
@@ -85,9 +85,9 @@ def test_a_whole_episode_over_restarts_of_the_store(store: ServiceStore) -> None
 
 def test_a_blip_that_never_fired_is_forgotten(store: ServiceStore) -> None:
     patient = AlertSettings((Route(hold=minutes(5)),))
-    first = settle(patient, (), [verdict("F")], (), at(0))
+    first = settle_round(patient, (), [verdict("F")], (), at(0))
     store.record(first, [], at(0))
-    second = settle(patient, store.incidents.open(), [verdict("P")], (), at(1))
+    second = settle_round(patient, store.incidents.open(), [verdict("P")], (), at(1))
     store.record(second, [], at(1))
 
     assert store.incidents.list() == ()
@@ -142,11 +142,11 @@ def test_letters_wait_in_the_order_of_putting(store: ServiceStore) -> None:
 
 
 def test_a_channel_keeps_its_standing_over_a_restart(store: ServiceStore) -> None:
-    standing = sent(ChannelHealth(failures=3, why="down", not_before=at(9)), at(1))
-    store.outbox.fare("slack", standing)
+    standing = health_after_success(ChannelHealth(failures=3, why="down", not_before=at(9)), at(1))
+    store.outbox.set_health("slack", standing)
 
-    assert store.outbox.standing("slack") == standing
-    assert store.outbox.standing("log") == ChannelHealth()
+    assert store.outbox.health("slack") == standing
+    assert store.outbox.health("log") == ChannelHealth()
 
 
 def test_what_does_not_fit_is_kept_as_dead_letters_oldest_first(store: ServiceStore) -> None:
@@ -165,7 +165,7 @@ def test_old_letters_go_but_waiting_ones_never(store: ServiceStore) -> None:
     store.outbox.put([("log", message(n)) for n in range(3)], at(0))
     first, second, _ = store.outbox.waiting("log", 9)
     store.outbox.delivered([first], ChannelHealth(), at(1))
-    store.outbox.bury([second], "refused", at(1))
+    store.outbox.dead_letter([second], "refused", at(1))
 
     assert store.outbox.prune(at(60 * 24 * 31)) == 2
     assert store.outbox.counts() == {("log", "waiting"): 1}
@@ -175,7 +175,7 @@ def test_f143_letters_that_cannot_be_read_are_given_up_and_hold_up_no_other(
     store: ServiceStore,
 ) -> None:
     store.outbox.put([("log", message(n)) for n in range(4)], at(0))
-    store.outbox.fare("log", ChannelHealth(failures=3))
+    store.outbox.set_health("log", ChannelHealth(failures=3))
     with store.write() as connection:
         connection.exec_driver_sql("UPDATE outbox SET message = '{}' WHERE number = 1")
         connection.exec_driver_sql("UPDATE outbox SET put = 'soon' WHERE number = 2")
@@ -189,7 +189,7 @@ def test_f143_letters_that_cannot_be_read_are_given_up_and_hold_up_no_other(
     assert [letter.message.id for letter in waiting] == [message(2).id, message(3).id]
     pile = outbox.pile("log")
     assert (pile.waiting, pile.dead, pile.why) == (2, 2, "its row in the store is unreadable")
-    assert outbox.standing("log") == ChannelHealth()
+    assert outbox.health("log") == ChannelHealth()
     assert store.database.unreadable == 3
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import event, insert, select
 
 from checks.blocks import waivers_of
 from checks.model import Outcome, Ruling, Verdict
-from monitor.observe.verdicts import Rulings
+from monitor.observe.verdicts import LatestVerdicts
 from monitor.store import history
 from monitor.store.database import Database
 from monitor.store.history import Accounts, StoredHold, next_batch_size
@@ -42,7 +42,7 @@ def test_f01_what_was_ruled_last_is_so_whatever_the_clock_said(store: ServiceSto
     store.verdicts.add([verdict("P", 720)])
     store.verdicts.add([verdict("F", 3)])
     store.verdicts.add([verdict("?", 4)])
-    rulings = Rulings()
+    rulings = LatestVerdicts()
 
     rulings.load(store.verdicts)
 
@@ -55,7 +55,7 @@ def test_a_fail_outlives_months_of_not_knowing(store: ServiceStore) -> None:
     for day in range(60):
         store.verdicts.add([verdict("?", 86_400 * day + 3)])
         store.verdicts.prune(NOW + day * DAY)
-    rulings = Rulings()
+    rulings = LatestVerdicts()
 
     rulings.load(store.verdicts)
 
@@ -160,7 +160,7 @@ def test_f143_a_fail_that_cannot_be_read_still_fails(store: ServiceStore, damage
     store.verdicts.add([passed, failed, other])
     with store.write() as connection:
         connection.exec_driver_sql(f"UPDATE verdicts SET {damage} WHERE outcome = 'fail'")
-    rulings = Rulings()
+    rulings = LatestVerdicts()
 
     rulings.load(store.verdicts)
 
@@ -179,7 +179,7 @@ def test_f143_what_cannot_be_read_hides_no_fail_before_it(store: ServiceStore, l
     store.verdicts.add([verdict("F", 1), verdict(letter, 2)])
     with store.write() as connection:
         connection.exec_driver_sql("UPDATE verdicts SET guilty = '{' WHERE outcome != 'fail'")
-    rulings = Rulings()
+    rulings = LatestVerdicts()
 
     rulings.load(store.verdicts)
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from monitor.__main__ import sluice as program
-from monitor.runtime import RightOfWay
+from monitor.runtime import RequestPriority
 from monitor.web import deps
 from monitor.web.deps import Access, LongPoll, LongPollFullError, find_refusal
 from tests.monitor.rig import USERS, Rig
@@ -38,7 +38,7 @@ class Gate:
 
 
 def room(gate: Gate) -> LongPoll[str, int]:
-    return LongPoll(gate.ask, RightOfWay())
+    return LongPoll(gate.ask, RequestPriority())
 
 
 def run(*waiting: Awaitable[int | None]) -> list[int | BaseException | None]:
@@ -127,7 +127,7 @@ def _broken(_: Sequence[str]) -> Sequence[str]:
 def test_who_has_hope_is_asked_before_the_others_and_all_where_the_service_ends(
     hopeful: Callable[[Sequence[str]], Sequence[str]], closing: bool, asked: str
 ) -> None:
-    own = LongPoll(Gate().ask, RightOfWay(), hopeful, lambda: closing)
+    own = LongPoll(Gate().ask, RequestPriority(), hopeful, lambda: closing)
 
     assert due(own, "abcde") == [*asked]
 
@@ -135,7 +135,7 @@ def test_who_has_hope_is_asked_before_the_others_and_all_where_the_service_ends(
 @pytest.mark.usefixtures("in_turn")
 @pytest.mark.parametrize(("asked", "next_"), [("", "abc"), ("a", "bc"), ("ab", "c"), ("abc", "d")])
 def test_those_with_hope_do_not_queue_up_behind_each_other(asked: str, next_: str) -> None:
-    own = LongPoll(Gate().ask, RightOfWay(), lambda rest: rest)
+    own = LongPoll(Gate().ask, RequestPriority(), lambda rest: rest)
 
     assert due(own, "abcde", asked) == [*next_]
 
@@ -143,7 +143,7 @@ def test_those_with_hope_do_not_queue_up_behind_each_other(asked: str, next_: st
 @pytest.mark.usefixtures("in_turn")
 def test_who_has_no_hope_is_asked_in_turn_all_the_same() -> None:
     gate = Gate()
-    own = LongPoll(gate.ask, RightOfWay(), lambda _: ())
+    own = LongPoll(gate.ask, RequestPriority(), lambda _: ())
 
     assert run(*(own.next(name) for name in "abc")) == [1, 1, 1]
 
@@ -171,7 +171,7 @@ def test_whose_time_is_over_waits_no_longer_for_an_answer_that_does_not_come(
         free.wait()
         return gate.ask(asked)
 
-    own = LongPoll(ask, RightOfWay())
+    own = LongPoll(ask, RequestPriority())
 
     async def once() -> bool:
         asyncio.get_running_loop().set_exception_handler(lambda _, told: forgotten.append(told))
@@ -188,7 +188,7 @@ def test_whose_time_is_over_waits_no_longer_for_an_answer_that_does_not_come(
 
 
 def test_questions_that_wait_give_way_to_those_that_are_new() -> None:
-    gate, way = Gate(), RightOfWay()
+    gate, way = Gate(), RequestPriority()
     own, gave = LongPoll(gate.ask, way), list[list[str]]()
     way.give = lambda: gave.append([*gate.asked])  # type: ignore[method-assign]
 
@@ -199,7 +199,7 @@ def test_questions_that_wait_give_way_to_those_that_are_new() -> None:
 
 def test_beyond_so_many_nobody_waits_and_who_left_makes_room() -> None:
     gate = Gate()
-    own = LongPoll(gate.ask, RightOfWay(), most=2)
+    own = LongPoll(gate.ask, RequestPriority(), most=2)
 
     first = run(*(own.next(name) for name in "aab"))
     later = run(own.next("b"))
@@ -212,7 +212,7 @@ def test_beyond_so_many_nobody_waits_and_who_left_makes_room() -> None:
 def test_who_has_gone_keeps_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deps, "AGAIN", 3600.0)
     monkeypatch.setattr(deps, "SEEN", 0.01)
-    own = LongPoll(Gate().ask, RightOfWay(), most=1)
+    own = LongPoll(Gate().ask, RequestPriority(), most=1)
 
     async def gone() -> bool:
         return True

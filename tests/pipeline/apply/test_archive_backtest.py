@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from monitor.archive_backtest import windows
+from monitor.archive_backtest import counted_windows
 from monitor.commands.archive import COMMAND
 from pipeline.apply.archive_backtest import ArchiveBacktest, BacktestDay
 from pipeline.archive import ArchiveMarker, ArchiveRules, ArchiveWindow, RegisteredWindow
@@ -65,7 +65,7 @@ def test_windows_that_a_service_tells_of_are_read() -> None:
     told |= {"column": "day", "before": "2026-01-30"}
     taken = {"withdrawn": {"who": "bob", "at": told["until"], "reason": "a typo"}}
 
-    found = windows([{**told, "withdrawn": None}, {**told, **taken}])
+    found = counted_windows([{**told, "withdrawn": None}, {**told, **taken}])
 
     assert found == (RegisteredWindow("db.t", WINDOW),)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from checks.certificate import Certificate, Evidence, Ground, forfeited
+from checks.certificate import Certificate, CertificateBasis, Evidence, revoke_lost
 from pipeline.apply.late_changes import below_cut, find_late_changes
 from pipeline.image import Image
 from pipeline.model import Op, Order, Origin, Stage
@@ -130,20 +130,22 @@ def test_a_late_change_takes_back_what_was_said_of_its_cut_and_nothing_said_sinc
     )
     one = Certificate("c", "db.t", stage, CUT, lake.now, evidence)
     other = replace(one, cut=CUT - timedelta(days=1), stage=Stage.MIRROR)
-    assert forfeited([one, other], Ground(before, lake.checkpoint.batch), lake.now) == ()
+    assert (
+        revoke_lost([one, other], CertificateBasis(before, lake.checkpoint.batch), lake.now) == ()
+    )
 
     lake.land(row(R, 45, 3, **image_of(3, "2026-01-01T10:00:00Z"), origin=REPAIR))
     lake.apply()
     after = watching.applied("db.t")
 
-    ground = Ground(after, lake.checkpoint.batch)
-    (gone,) = forfeited([one, other], ground, lake.now)
+    ground = CertificateBasis(after, lake.checkpoint.batch)
+    (gone,) = revoke_lost([one, other], ground, lake.now)
     assert gone.cut == CUT
     assert gone.why == "1 changes from before its cut landed after it"
     since = replace(
         one, stage=Stage.MIRROR, evidence=replace(evidence, batch=lake.checkpoint.batch)
     )
-    assert forfeited([since], ground, lake.now) == ()
+    assert revoke_lost([since], ground, lake.now) == ()
 
 
 def test_orders_are_compared_from_left_to_right_in_their_own_source() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from checks.blocks import waivable
+from checks.blocks import is_waivable
 from examples.parquet_versions import ParquetVersions
 from pipeline.apply.invariants import waived_until
 from pipeline.image import DueCut
@@ -54,7 +54,7 @@ def test_a_slice_that_breaks_an_invariant_leaves_the_mirror_as_it_was(tmp_path: 
     hold = held(turn)
     assert (hold.reason, span(hold), turn.batch) == ("invalid", "invalid:db.t:1-1", 0)
     assert 'not_null: name is NULL in 1 row, key ["s","db.t","1"]' in hold.detail
-    assert waivable(hold.id)
+    assert is_waivable(hold.id)
     assert lake.rows() == {1: "a", 2: "b"}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checks.probes.completeness import expected
+from checks.probes.completeness import expected_events
 from pipeline.changelog.transactions import (
     EVER,
     LOOK_BACK,
@@ -326,4 +326,4 @@ def test_a_run_that_was_told_to_its_end_is_not_judged_by_the_one_after(
     """A collector that was killed after an END it does not remember states the rest again."""
     found = read(tmp_path, batches, range(2))
 
-    assert [(one.begun, expected(one), one.landed) for one in found] == [(1, 2, 2)]
+    assert [(one.begun, expected_events(one), one.landed) for one in found] == [(1, 2, 2)]

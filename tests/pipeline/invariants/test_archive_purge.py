@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from checks.blocks import waivable
+from checks.blocks import is_waivable
 from pipeline.aggregates import AggregatedColumn, TimeSpan
 from pipeline.apply import archive_evidence
 from pipeline.archive import ArchiveRule, ArchiveWindow
@@ -96,7 +96,7 @@ def test_it_is_told_what_to_say(tmp_path: Path) -> None:
     hold = held(purge(lake(tmp_path), range(1, 11)))
 
     assert hold.reason == "invalid"
-    assert waivable(hold.id)
+    assert is_waivable(hold.id)
     assert "10 rows older than 30 days go in one day, more than 7" in hold.detail
     assert "(1 changes a day are usual)" in hold.detail
     assert (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from checks.blocks import blocks
+from checks.blocks import find_blocks
 from demo.mysql import MySQL
 from demo.ports import free_ports
 from demo.processes import wait_until
@@ -225,5 +225,5 @@ def gaps_at_the_gate(pipe: Pipe) -> list[str]:
     """Why the gate would not answer READY for the table, of what landing knows."""
     name = f"{pipe.name}.t"
     table = Table(name, (Shard(pipe.name, name),), key=("id",))
-    found = blocks(inputs(table=table, taken={"landed": pipe.lane.checkpoint}), frozenset())
+    found = find_blocks(inputs(table=table, taken={"landed": pipe.lane.checkpoint}), frozenset())
     return [one.text for one in found if one.code == "gap"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.blocks import blocks, waivable
+from checks.blocks import find_blocks, is_waivable
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
 from pipeline.checkpoint import Checkpoint, Epoch, Existence
@@ -202,7 +202,9 @@ def test_f102_rows_of_a_base_that_waited_in_a_topic_are_not_ready_after_the_sett
 
     def unproven() -> bool:
         table = Table("db.t", (Shard("a", "db.t"),), key=("id",))
-        found = blocks(inputs(table=table, taken={"landed": desk.loop.checkpoint}), frozenset())
+        found = find_blocks(
+            inputs(table=table, taken={"landed": desk.loop.checkpoint}), frozenset()
+        )
         return any(one.code == "unproven" for one in found)
 
     desk.server.published = replace(ALL, text="")
@@ -244,7 +246,7 @@ def test_f102_a_waiver_names_the_setting_and_its_value() -> None:
     id_ = hazard_id("shop", SKIPS)
     other = replace(SKIPS, what="errors.tolerance=some: x")
 
-    assert waivable(id_)
+    assert is_waivable(id_)
     assert gaps(KNOWN, SKIPS, waived=id_) == []
     assert [gap.id for gap in gaps(KNOWN, other, waived=id_)] == [hazard_id("shop", other)]
 
@@ -252,7 +254,7 @@ def test_f102_a_waiver_names_the_setting_and_its_value() -> None:
 def test_f110_what_only_delays_ends_with_it() -> None:
     made = after(KNOWN, {"shop": replace(ALL, hazards=(LATE,))})
 
-    assert waivable(next(iter(made.gaps)))
+    assert is_waivable(next(iter(made.gaps)))
     assert after(made, {}).gaps == made.gaps, "nobody answered"
     assert after(made, GONE).gaps == {}
 
@@ -299,7 +301,7 @@ def test_f102_the_batch_that_first_sees_a_setting_blocks_the_gate_and_a_restart_
     again = Desk(tmp_path, names="a")
 
     for made in (desk.loop.checkpoint, again.loop.checkpoint):
-        found = blocks(
+        found = find_blocks(
             inputs(
                 table=Table("public.old", (Shard("a", "public.old"),), key=("id",)),
                 taken={"landed": made},
@@ -716,7 +718,7 @@ def test_f102_a_base_heals_a_table_whose_topic_left_a_harmful_default() -> None:
     gaps_of = {gap.shards: gap for gap in map(load_gap, made.gaps.values())}
     assert _heals(Settled(T, Order(1, 1, 900), 50), gaps_of[(T,)])
     assert not _heals(Settled(U, Order(1, 1, 900), 50), gaps_of[(U,)])
-    assert all(waivable(id_) for id_ in made.gaps)
+    assert all(is_waivable(id_) for id_ in made.gaps)
 
 
 def test_f102_topics_leave_a_harmful_default_one_after_the_other() -> None:

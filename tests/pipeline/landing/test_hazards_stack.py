@@ -10,7 +10,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from pyspark.sql import SparkSession
 
-from checks.blocks import blocks
+from checks.blocks import find_blocks
 from demo.mysql import MySQL
 from demo.processes import wait_until
 from demo.servers import Servers
@@ -190,5 +190,5 @@ def until_unproven(pipe: Pipe, told: str) -> None:
 def unproven(pipe: Pipe) -> list[str]:
     """What the gate says of the table for settings, by the newest batch."""
     table = Table(pipe.named("t"), (Shard(pipe.name, pipe.named("t")),), key=("id",))
-    found = blocks(inputs(table=table, taken={"landed": pipe.lane.checkpoint}), frozenset())
+    found = find_blocks(inputs(table=table, taken={"landed": pipe.lane.checkpoint}), frozenset())
     return [one.text for one in found if one.code == "unproven"]

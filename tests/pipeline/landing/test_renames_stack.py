@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from checks.blocks import blocks
+from checks.blocks import find_blocks
 from demo.servers import Servers
 from pipeline.checkpoint import active_shards
 from pipeline.errors import UnreachableError
@@ -49,7 +49,9 @@ def reasons(pipe: Pipe, table: str) -> set[str]:
     known = Table(table, (Shard(pipe.name, table),), key=("id",))
     return {
         one.code
-        for one in blocks(inputs(table=known, taken={"landed": pipe.lane.checkpoint}), frozenset())
+        for one in find_blocks(
+            inputs(table=known, taken={"landed": pipe.lane.checkpoint}), frozenset()
+        )
     }
 
 

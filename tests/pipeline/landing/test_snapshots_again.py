@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.blocks import waivable
+from checks.blocks import is_waivable
 from pipeline.checkpoint import Checkpoint, Existence
 from pipeline.landing.bases import detect_repeated_snapshots
 from pipeline.landing.batch_stats import BatchStats
@@ -321,7 +321,7 @@ def test_tables_that_had_a_base_and_are_there_are_short(
     found = [load_gap(text) for text in again(before).gaps.values()]
 
     assert [one.shards for one in found] == ([] if tables is None else [tables])
-    assert all(waivable(one.id) for one in found)
+    assert all(is_waivable(one.id) for one in found)
 
 
 def test_it_was_asked_for_where_something_was_lost_before() -> None:

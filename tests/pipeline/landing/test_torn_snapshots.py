@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from checks.blocks import waivable
+from checks.blocks import is_waivable
 from pipeline.checkpoint import Checkpoint, OpenSnapshot
 from pipeline.landing.bases import detect_split_snapshots
 from pipeline.landing.batch_stats import BatchStats, SnapshotRows
@@ -30,7 +30,7 @@ def test_it_is_told_with_the_place_that_a_base_must_be_above() -> None:
 
     assert (gap.shards, gap.above, gap.batch) == ((SHARD,), NEW, 4)
     assert gap.why.endswith("above 900:5")
-    assert waivable(gap.id)
+    assert is_waivable(gap.id)
 
 
 @pytest.mark.parametrize(

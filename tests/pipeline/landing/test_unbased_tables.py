@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.blocks import blocks
+from checks.blocks import find_blocks
 from pipeline.checkpoint import Checkpoint
 from pipeline.model import Shard, Table
 from pipeline.sources.postgres.dialect import POSTGRES
@@ -97,4 +97,4 @@ def test_columns_are_newer_than_the_base_only_if_they_are_others_than_came_with_
 
 def _blocking(checkpoint: Checkpoint, table: Table) -> list[str]:
     found = inputs(taken={"landed": checkpoint}, table=table)
-    return [reason.code for reason in blocks(found, frozenset())]
+    return [reason.code for reason in find_blocks(found, frozenset())]
