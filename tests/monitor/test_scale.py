@@ -140,7 +140,7 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> list[Checkpoint]:
         gone_through.append(mark)
         return active_shards(mark, router)
 
-    monkeypatch.setattr("monitor.observe.tables.living_shards", gone)
+    monkeypatch.setattr("monitor.observe.tables.active_shards", gone)
     return gone_through
 
 
