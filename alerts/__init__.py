@@ -1,1 +1,1 @@
-"""Remembers what is wrong, and tells the right people."""
+"""Keeps incidents, and notifies the people who can act."""

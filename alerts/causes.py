@@ -1,4 +1,4 @@
-"""What is each verdict about?  Verdicts that blame one cause become one finding.
+"""Groups verdicts by cause: verdicts that blame one cause become one finding.
 
 A member leaves a cause only by being seen good: a verdict that blames something else, or knows
 nothing, is no evidence that the first trouble is over.  UNKNOWN verdicts are findings too, of a
@@ -90,7 +90,7 @@ def fold_findings(
 
 
 def find_cause(verdict: Verdict) -> Cause | None:
-    """Name what *verdict* holds against the world; None for a PASS, or if nobody can help it."""
+    """Name what *verdict* holds against the world; None for a PASS, or if nothing can be done."""
     if verdict.ruling.outcome is Outcome.PASS or _beyond_help(verdict):
         return None
     if verdict.cause:
@@ -109,7 +109,7 @@ def _kind(verdict: Verdict) -> AlertKind:
 def _consequences(
     verdicts: Collection[Verdict], standing: Mapping[Cause, Incident], starting: Collection[str]
 ) -> Callable[[Verdict], bool]:
-    """Tells of a verdict whether it follows from what its table, or its cause, suffers anyway."""
+    """Returns whether a verdict follows from another trouble of its table or cause."""
     now = [(verdict.table, cause) for verdict in verdicts if (cause := find_cause(verdict))]
     known = [one for cause, one in standing.items() if cause.kind in _STANDING_STILL]
     still = {table for table, cause in now if cause.kind in _STANDING_STILL}

@@ -1,4 +1,4 @@
-"""What is a channel, and which are there?  One file each in ``alerts/channels``, found by name."""
+"""Defines the channel protocol; each file in ``alerts/channels`` is a channel, found by name."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -27,7 +27,7 @@ class Channel(Protocol):
 
         Raises:
             BusyError: the receiver asks for a pause.
-            UnreachableError: nobody answered; the same sending may succeed later.
+            UnreachableError: no answer; the same sending may succeed later.
             RefusedError: it will never be taken.
         """
         ...
@@ -39,5 +39,5 @@ def channel_names() -> tuple[str, ...]:
 
 
 def find_channel(name: str) -> type[Channel]:
-    """The channel class of that name; ConfigError if there is none."""
+    """Return the channel class of that name; ConfigError if it is unknown."""
     return cast("type[Channel]", plugins.find_class(channels, "CHANNEL", name))

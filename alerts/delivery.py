@@ -38,7 +38,7 @@ Reminders = Callable[[datetime], Sequence[tuple[str, Message]]]
 
 @dataclass(frozen=True, slots=True)
 class DeliveryTally:
-    """What one step did: letters delivered and dead; channels that are in a pause now."""
+    """Counts of one step: delivered and dead-lettered messages, and paused channels."""
 
     delivered: int = 0
     dead: int = 0
@@ -50,7 +50,7 @@ class Delivery:
     """The postman: ``channels`` by the names that routes use.
 
     ``patience`` is how long one step waits for slow channels; they go on without it.
-    ``reminders`` tells, per channel, what still fires (:func:`alerts.round.make_reminders`).
+    ``reminders`` returns, per channel, what still fires (:func:`alerts.round.make_reminders`).
     """
 
     channels: Mapping[str, Channel]
@@ -67,7 +67,7 @@ class Delivery:
         self._pool = ThreadPoolExecutor(size, thread_name_prefix="deliver")
 
     def deliver_due(self, now: datetime) -> DeliveryTally:
-        """Start on every channel that letters wait for, and gather what is done in time."""
+        """Start on every channel with queued messages, and collect what is done in time."""
         for name in dict.fromkeys((*self.outbox.channels(), *self._forgetful(now))):
             if name not in self._jobs and not self._stopped.is_set():
                 self._jobs[name] = self._pool.submit(self._serve, name, now)
@@ -161,7 +161,7 @@ class Delivery:
     def _refuse(
         self, name: str, group: Sequence[QueuedMessage], error: RefusedError, now: datetime
     ) -> int:
-        """Bury a letter that is refused alone; try the letters of a digest one by one."""
+        """Dead-letter a message that is refused alone; retry those of a digest one by one."""
         standing: ChannelHealth = self.outbox.health(name)
         self.outbox.set_health(
             name,

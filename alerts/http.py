@@ -97,7 +97,7 @@ class _Deadline:
         self._timer.cancel()
 
     def watch(self, event: str, told: Mapping[str, Any]) -> None:
-        """Take note of the connection: httpcore's ``trace`` tells of it once it is made."""
+        """Take note of the connection: httpcore's ``trace`` passes it once it is made."""
         if event.endswith(_CONNECTED):
             with self._turn:
                 self._stream = told["return_value"]

@@ -1,7 +1,7 @@
 """When does a failing check become a page, and when is it over?
 
 Three-valued: UNKNOWN neither fires, nor starts the clock again, nor clears.  Time counts from the
-first FAIL (or PASS) that nothing has contradicted since, whatever was unknown in between.  Pure.
+first FAIL (or PASS) that nothing has contradicted since; UNKNOWN in between does not count.  Pure.
 """
 
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ def _worsen(
 
 
 def _before(incident: Incident, policy: AlertPolicy) -> tuple[tuple[Severity, str], ...]:
-    """Severities and owners that it was told under and that are not its own any more."""
+    """Severities and owners of earlier notices that it no longer has."""
     own = (policy.severity, policy.owner)
     told = () if incident.notified is None else ((incident.severity, incident.owner),)
     known = dict.fromkeys((*incident.before, *told))
@@ -100,7 +100,7 @@ def _ease(
 
 
 def end_incident(incident: Incident, now: datetime) -> Step:
-    """Close an episode; who was told that it began is told that it is over, and nobody else."""
+    """Close an episode; only who was notified of its start is notified of its end."""
     resolved = replace(incident, state=IncidentState.RESOLVED, turned=now, failing=())
     if resolved.notified is None:
         return resolved, ()
@@ -113,8 +113,8 @@ def _tell(incident: Incident, policy: AlertPolicy, now: datetime) -> Step:
     """Send the first notice of an incident that fires, or the next one when *repeat* is over.
 
     It fires when it has concerned somebody, who has not heard of it, for *hold*.  Whom it concerns
-    later waits for *hold* only: what has just joined may pass by itself.  So does one who took a
-    milder trouble in hand.
+    later waits for *hold* only: what has just joined may pass soon.  So does one who took a
+    milder trouble.
     """
     if policy.muted:
         return incident, ()

@@ -81,7 +81,7 @@ def _without_text_keys(notice: Notice) -> Notice:
 
 
 def runbook_page(incident: Incident, runbooks: str) -> str:
-    """Where to read on: the section of its check; of a common cause, of the part that ails."""
+    """Where to read on: the section of its check; of a common cause, of the failed component."""
     cause, members = incident.cause, incident.members
     own = {member.check for member in members if member.table == cause.subject}
     checks = own or {member.check for member in members}

@@ -57,9 +57,9 @@ class Event(StrEnum):
 class AlertPolicy:
     """What the operator decided for one finding.
 
-    ``hold``: how long it must fail before anyone is told; ``keep``: how long it must pass before
-    it is over; ``repeat``: told again after this long, None for once only.  ``muted``: nobody is
-    told *now*; whoever was told before still hears that it is over.
+    ``hold``: how long it must fail before the first notice; ``keep``: how long it must pass before
+    it is over; ``repeat``: sent again after this long, None for once only.  ``muted``: no notice is
+    sent *now*; who was notified before still gets the end of it.
     """
 
     hold: timedelta = timedelta()
@@ -109,7 +109,7 @@ class CauseFinding:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """A person has it in hand: repeats stay silent for the rest of the episode."""
+    """A person acknowledged it: repeats stay silent for the rest of the episode."""
 
     who: str
     at: datetime
@@ -121,10 +121,10 @@ class Incident:
 
     ``opened`` is its first FAIL, ``turned`` when it entered its state.  ``members`` were part of
     it at any time, ``failing`` are still.  ``ruling`` is that of the newest FAIL.
-    ``notices`` counts what was sent; ``notified`` is when last, None if nobody was told.
-    ``before``: severities and owners it was told under and has no more, newest last.
-    ``told``: every severity, owner and channel that it was told with, as (what, its name).
-    ``unheard``: since when it concerns somebody who was not told; None if nobody.
+    ``notices`` counts what was sent; ``notified`` is when last, None if no notice was sent.
+    ``before``: severities and owners of earlier notices that it no longer has, newest last.
+    ``told``: every severity, owner and channel of its notices, as (what, its name).
+    ``unheard``: since when it concerns somebody without a notice; None if everyone had one.
     """
 
     cause: Cause
@@ -208,7 +208,7 @@ def _digest(*parts: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Nobody is told about what matches, from ``start`` until (excluded) ``end``.
+    """No notice is sent about what matches, from ``start`` until (excluded) ``end``.
 
     A maintenance window is a silence with its start in the future.  Patterns are globs.
     """

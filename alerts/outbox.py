@@ -1,7 +1,7 @@
-"""When is a letter sent, alone or in a digest, and when again?
+"""Decides when a queued message is sent, alone or in a digest, and when it is retried.
 
-At least once, in order per channel: the oldest letter is tried until it is delivered or refused,
-and what comes later waits behind it.  So backing off belongs to a channel, not to a letter, and
+At least once, in order per channel: the oldest message is tried until it is delivered or refused,
+and what comes later waits behind it.  So backing off belongs to a channel, not to a message, and
 no channel waits for another.  A channel has one sender at a time.  Pure.
 """
 
@@ -57,14 +57,14 @@ class ChannelHealth:
 
 
 class Outbox(Protocol):
-    """The letters not yet delivered, and what became of the others; each call is durable."""
+    """Queued notifications and the outcome of earlier ones; each call is durable."""
 
     def channels(self) -> tuple[str, ...]:
-        """Names of the channels that letters wait for."""
+        """Names of the channels with queued messages."""
         ...
 
     def waiting(self, channel: str, limit: int) -> tuple[QueuedMessage, ...]:
-        """The oldest *limit* letters that wait for *channel*, oldest first."""
+        """The oldest *limit* messages for *channel*, oldest first."""
         ...
 
     def health(self, channel: str) -> ChannelHealth:
@@ -89,7 +89,7 @@ class Outbox(Protocol):
 def plan_sendings(
     letters: Sequence[QueuedMessage], standing: ChannelHealth, per_minute: int, now: datetime
 ) -> tuple[tuple[QueuedMessage, ...], ...]:
-    """Part *letters* into sendings, in order; empty while the channel must be left alone.
+    """Split *letters* into sendings, in order; empty while the channel must be left alone.
 
     What exceeds the rate goes into one digest, the last sending that the minute has left.
     """
@@ -113,7 +113,7 @@ def health_after_success(standing: ChannelHealth, now: datetime) -> ChannelHealt
 def health_after_failure(
     standing: ChannelHealth, why: str, now: datetime, after: timedelta | None = None
 ) -> ChannelHealth:
-    """Its health after nobody took it: pauses double to ten minutes, *after* may ask for more."""
+    """Its health after a failure: pauses double to ten minutes, *after* may ask for more."""
     doubled = FIRST_PAUSE * 2 ** min(standing.failures, 10)
     asked = min(after or timedelta(), LONGEST_ASKED_PAUSE)
     pause = max(min(doubled, LONGEST_PAUSE), asked)
@@ -124,7 +124,7 @@ def health_after_failure(
 
 
 def health_after_refusal(standing: ChannelHealth, now: datetime) -> ChannelHealth:
-    """Its health after a digest was refused: its letters are tried one by one."""
+    """Its health after a digest was refused: its messages are tried one by one."""
     return replace(health_after_success(standing, now), careful=now + LONGEST_PAUSE)
 
 

@@ -1,4 +1,4 @@
-"""From one round's verdicts to changed incidents and letters, without clock or store.  Pure."""
+"""Turns the verdicts of one round into changed incidents and messages.  Pure."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ _UNWATCHED = Ruling(Outcome.UNKNOWN, "no longer watched", "unwatched")
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What must be stored together: each change is lost or kept with its letters.
+    """What must be stored together: each change is lost or kept with its messages.
 
     ``changed`` holds incidents as they stand now; ``dropped`` those that never fired and are no
     more.  ``letters`` pairs a channel's name with a message for it.
@@ -51,7 +51,7 @@ class AlertSettings:
     """What the operator has settled about alerts; ``runbooks`` may be a full address.
 
     ``text_keys``: whether alerts may name keys that are texts, such as e-mail addresses.
-    ``storm_limit``: how many new incidents are told one by one in ten minutes, the gravest first;
+    ``storm_limit``: how many new incidents get a notice each in ten minutes, the gravest first;
     one incident more counts the others.
     """
 
@@ -122,7 +122,7 @@ def withdraw_members(
 def make_reminders(
     settings: AlertSettings, incidents: Iterable[Incident], now: datetime
 ) -> tuple[tuple[str, Message], ...]:
-    """All that people were told and that is not over, for channels that forget."""
+    """Notices of everything that still fires, for channels that forget."""
     return tuple(
         (channel, compose_message(notice, settings.runbooks, text_keys=settings.text_keys))
         for incident in incidents
@@ -154,7 +154,7 @@ def _limited(
 ) -> tuple[list[Incident], list[Notice]]:
     """Tell the gravest one by one, and of the others how many there are, for each set of channels.
 
-    Graver incidents are never held back by milder ones.  Incidents that are not told are stored,
+    Graver incidents are never held back by milder ones.  Incidents without a notice are stored,
     listed and resolved like all others.
     """
     changed, dropped = moved
@@ -189,7 +189,7 @@ def _limited(
 
 
 def _summaries(incidents: Iterable[Incident], now: datetime) -> tuple[list[Incident], list[Notice]]:
-    """Advance, for each set of channels, the incident that counts those that were not told."""
+    """Advance, for each set of channels, the incident that counts those without a notice."""
     open_now = [one for one in incidents if one.state is not IncidentState.RESOLVED]
     hidden: dict[tuple[str, ...], list[Incident]] = {}
     for one in open_now:
@@ -237,7 +237,7 @@ def _summarized(incident: Incident) -> bool:
 
 
 def _just_told(incident: Incident, now: datetime) -> bool:
-    """Whether it was told by itself within the window, and counts against the limit."""
+    """Whether it had a notice of its own within the window, and counts against the limit."""
     if incident.notified is None or incident.cause.check == STORM or _summarized(incident):
         return False
     return now - incident.notified < _WINDOW

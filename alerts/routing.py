@@ -1,4 +1,4 @@
-"""Who is told, how gravely, and how patiently?  By table name, check and kind.  Pure."""
+"""Decides receivers, severity and patience of an alert, by table name, check and kind.  Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -109,7 +109,7 @@ def _decide(routes: Sequence[Route], member: Member, kind: AlertKind) -> AlertPo
 
 
 def _around(member: Member, chosen: tuple[str, ...], routes: Iterable[Route]) -> tuple[str, ...]:
-    """Who is not reached cannot be told so: leave that channel out; if it is the only one, any."""
+    """A broken channel cannot report itself: leave that channel out; if it is the only one, any."""
     ailing = member.table.removeprefix(CHANNEL)
     if ailing == member.table or ailing not in chosen:
         return chosen

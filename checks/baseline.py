@@ -1,4 +1,4 @@
-"""Is a number out of the ordinary?  A robust band from its own past: median and MAD.
+"""Finds numbers out of the ordinary, by a robust range from their own past: median and MAD.
 
 Outliers of the past do not widen the band, and a band is never narrower than chance: counts that
 come one by one scatter by the root of their number.  Pure.
@@ -66,7 +66,7 @@ def comparable_counts(history: Sequence[CountedInterval], start: datetime) -> Pa
 def usual_range(past: Past, *, width: float, slack: float) -> UsualRange:
     """The band of *past*, which must not be empty.
 
-    While weekdays are mixed, whatever was seen before is ordinary: else each first Saturday would
+    While weekdays are mixed, any number seen before is ordinary: else each first Saturday would
     be a fault.
     """
     found = usual_range_of(past.counts, width=width, slack=slack)

@@ -93,10 +93,10 @@ class Inputs:
     ``holds`` may include other tables'.  ``residual`` is the sum of its accounts' residuals.
     ``verdicts`` holds, per gating check, at least the newest and the newest that is not UNKNOWN.
     ``unproven`` says what no log shows of it (a cascade); empty if there is nothing, Missing if
-    its sources have not told.  ``unlisted`` says why it may have more shards than are known; empty
-    if it cannot.
+    its sources have not reported it.  ``unlisted`` says why it may have unknown shards; empty if
+    it cannot.
     ``ordering`` is what the orders of its changes rest on, ``weak_order`` why that is not enough;
-    ``promises`` what is believed of its collectors that nobody can ask;
+    ``promises`` what is believed of collectors that cannot be queried;
     ``accepted`` is the weakest that a certificate may rest on.
     ``clocks`` say why the times of its sources' heartbeats cannot be believed now.
     ``pause`` is there while a person keeps its merges from going on.  ``bad_until`` tells of each
@@ -133,7 +133,7 @@ class Inputs:
 
 
 def find_blocks(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:
-    """Reasons for BLOCKED that nobody has waived."""
+    """Return the reasons for BLOCKED that are not waived."""
     known = inputs._blocks
     if gating not in known:
         found = (*_of_mark(inputs), *_of_rounds(inputs), *_of_checks(inputs, gating))
@@ -145,7 +145,7 @@ def waivers_of(fail: Verdict, waived: Collection[str] = ()) -> tuple[str, ...]:
     """What a person may still waive of a FAIL, key by key; what is *waived* is left out.
 
     A waiver covers the rows that it names, and no others: of a range those are left that no waiver
-    holds.  An empty text stands for what nobody can waive: rows that the finding does not name.
+    holds.  An empty text stands for what cannot be waived: rows that the finding does not name.
     """
     ruling, named = fail.ruling, f"{fail.check}:{fail.table}:"
     own = [id_ for id_ in waived if id_.startswith(named)]
@@ -337,7 +337,7 @@ def _without_base(mark: Checkpoint, name: str) -> str:
 
 
 def _concerns(gap: Gap, table: Table) -> bool:
-    """Whether the gap may hold changes of *table*; one that names nobody concerns everyone."""
+    """Whether the gap may hold changes of *table*; one without a name concerns every table."""
     if not gap.tables and not gap.shards:
         return True
     return table.name in gap.tables or any(name in gap.shards for name in _shards(table))
@@ -352,7 +352,7 @@ def _is_shared(gap: Gap, table: Table) -> bool:
 
 
 def _quarantines(subject: str, one: Quarantine, inputs: Inputs) -> bool:
-    """Whether the changes may be of the table: of a topic without a table, whatever it may hold.
+    """Whether the changes may be of the table: any change of a topic without a table may be.
 
     All tables share the statements of their source: which of them still miss one, its shards tell.
     """
@@ -413,7 +413,7 @@ def is_closed_for_good(id_: str) -> bool:
 
 
 def waiver_id_of_text(name: str, text: str) -> str:
-    """What a person waives of *name* for as long as *text* is what is told of it."""
+    """Return the waiver id of *name*, which is valid while *text* is reported of it."""
     return f"{name}@{sha256(text.encode()).hexdigest()[:8]}"
 
 
@@ -436,7 +436,7 @@ SINCE_GONE = "; not any more, but what they changed before needs a new base"
 
 
 def unproven_reason(table: Table, told: Mapping[str, SourceDescription | Missing]) -> str | Missing:
-    """What no log shows of *table*; empty if nothing; Missing if a source of it is not *told*."""
+    """What no log shows of *table*; empty if nothing; Missing if *told* misses a source."""
     for shard in table.shards:
         one = told.get(shard.source)
         if isinstance(one, SourceDescription) and shard.name in one.unlogged:

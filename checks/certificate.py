@@ -68,7 +68,7 @@ class Certificate:
 class CertificateBasis:
     """What a table's certificates stand on, as it was last seen.
 
-    ``mirror`` is why nothing can be read there, where that is so, and None if nobody could look;
+    ``mirror`` is why nothing can be read there, where that is so, and None if it could not be read;
     ``batch`` is the change log's newest, None if that is not known; ``lives`` tell in which life
     of landing each batch was landed, as in `Checkpoint.lives`.  ``ruled`` is the
     newest batch since which other rules send a shard to it that has no base there yet; -1 for none.
@@ -142,7 +142,7 @@ def revoke_misdated(
 
 
 def _lost(one: Certificate, ground: CertificateBasis, at: datetime) -> str:
-    """Why nobody can read what *one* speaks of; empty if that may still be read."""
+    """Why what *one* certifies cannot be read; empty if it still can."""
     why = _batch_lost(one.evidence, ground)
     if why or ground.mirror is None:
         return why

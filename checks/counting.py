@@ -56,7 +56,7 @@ def keys_in_log(table: Table, world: World, shard: Shard, id_: int) -> tuple[str
 
 
 def keys_in_mirror(table: Table, world: World, keys: Sequence[LogKey]) -> list[LogKey]:
-    """*keys* with their integers in digits; one that is none stays as it is."""
+    """*keys* with their integers in digits; a key without integers is unchanged."""
     schemas = {shard: world.schema(shard) for shard in {key.shard for key in keys}}
     return [replace(key, key=_in_digits(table, key, schemas[key.shard])) for key in keys]
 
@@ -158,7 +158,7 @@ def read_suspects(
 
 
 def judge_suspects(table: Table, world: World, seen: SuspectReading) -> tuple[SuspectState, ...]:
-    """What became of each suspect, in order; only for a mirror that has come past *seen*."""
+    """What became of each suspect, in order; only for a mirror that is newer than *seen*."""
     before = dict(zip(seen.suspects, seen.before, strict=True))
     there = _counted(table, seen.suspects, lambda _: world.mirror(table))
     differ = [suspect for suspect in seen.suspects if before[suspect] != there[suspect]]
@@ -190,7 +190,7 @@ def judge_suspect(before: int, there: int, after: int, *, touched: bool) -> Susp
 def _touched(
     table: Table, world: World, suspects: Sequence[Suspect], after: int
 ) -> frozenset[Suspect]:
-    """Those of which a change landed in a batch above *after*, under any spelling of their key."""
+    """Those with a change in a batch above *after*, under any spelling of their key."""
     asked = [(one, key) for one in suspects for key in keys_in_log(table, world, *one)]
     found = world.log().touched(table, [(shard, key) for (shard, _), key in asked], after)
     return frozenset(one for (one, _), yes in zip(asked, found, strict=True) if yes)
@@ -418,7 +418,7 @@ def compare_ranges(
 def find_suspects(
     table: Table, world: World, wide: Mapping[Shard, Sequence[Mismatch]], *, leaf: int, most: int
 ) -> Suspicion:
-    """Ids the two sides do not hold alike now, found by halving; both sides are read anew."""
+    """Ids the two sides do not hold alike now, found by halving; both sides are read again."""
     mirror, column = world.mirror(table), _column(table)
     ids: list[Suspect] = []
     whole = True

@@ -32,7 +32,7 @@ DAY = timedelta(days=1)
 
 
 def require_zone(setting: str, told: str) -> None:
-    """Refuse what the *setting* was *told* if it is no zone; an empty text stands for another's.
+    """Reject the value *told* of *setting* if it is no time zone; an empty text is allowed.
 
     Raises:
         ConfigError: names the setting.
@@ -196,7 +196,7 @@ def sum_days(table: Table, world: World, question: DayQuestion, days: Sequence[d
 def find_differences(
     table: Table, world: World, question: DayQuestion, seen: DayTallies
 ) -> tuple[DayDifference, ...]:
-    """Days that differ in a mirror that has come past *seen*; shards that are gone are left out."""
+    """Days that differ in a mirror newer than *seen*; shards that are gone are left out."""
     mirror = world.mirror(table)
     known = {
         shard: {one.name: one for one in world.source(shard.source).columns(shard)}
@@ -222,7 +222,7 @@ def find_differences(
 def _alike(
     known: Mapping[Shard, Mapping[str, Column]], question: DayQuestion, seen: DayTallies
 ) -> Iterator[tuple[str, Asked, list[Shard]]]:
-    """Each column with the shards of which the same is asked: most often all at once."""
+    """Each column with the shards that get the same query: usually all of them."""
     found: dict[tuple[str, Asked], list[Shard]] = {}
     for shard, columns in known.items():
         for column in seen.counted.get(str(shard), {}):
@@ -281,7 +281,7 @@ def _moving(
     *,
     world: World,
 ) -> Mapping[tuple[Shard, str, date | None], int]:
-    """How many changes concern a day; under None those of which nobody tells which day it is."""
+    """How many changes concern a day; under None those whose day is unknown."""
     found: Counter[tuple[Shard, str, date | None]] = Counter()
     for shard, columns in known.items():
         own = [one for one in changed if one.shard == shard]
@@ -300,7 +300,7 @@ def _moving(
 def _days(
     one: ChangedRow, before: Any, after: Any, spans: Sequence[TimeSpan], days: Sequence[date]
 ) -> set[date | None]:
-    """The days that a row leaves and comes to; None where it may leave any, as nobody tells."""
+    """The days that a row leaves and comes to; None if the day is unknown."""
     if _UNREAD in (before, after):
         return {None}
     told = [value for value in (before, after) if value is not None]
@@ -310,7 +310,7 @@ def _days(
 
 
 def _values(texts: Sequence[str | None], column: Column | None) -> list[Any]:
-    """What a column holds in each text, as the messages write it; where nobody can tell, so."""
+    """What a column holds in each text, as the messages write it; or that it is unknown."""
     if column is None:
         return [_UNREAD] * len(texts)
     read = type_rows(pa.array(texts, pa.string()), [column])

@@ -61,7 +61,7 @@ class Verdict:
     """A ruling with its table, its time and the position it holds as of.
 
     ``as_of`` holds one fence per source of the table; empty when none was reached.
-    ``value`` is the reading's one number for history and graphs; None when there is none.
+    ``value`` is the reading's one number for history and graphs; None if the reading has no number.
     ``cause`` groups verdicts with one common cause (``source:shop unreachable``); empty for own.
     ``kind`` is what a FAIL means, as its probe says; None for a check that is no probe.
     """
@@ -106,7 +106,7 @@ class Reason:
     cause: str = ""
 
     def __post_init__(self) -> None:
-        """Say so where nobody said why."""
+        """Replace an empty text by a statement that no reason was given."""
         object.__setattr__(self, "text", text_or_cause(self.text, self.code))
 
 

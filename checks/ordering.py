@@ -2,7 +2,7 @@
 
 A place in the source's log says whether a change was sent again or came out of turn.  Where
 messages name none, less is proven, and it is said: by its own name, in each answer that rests on
-it.  Nobody gets READY by it who has not asked for it in the config.  Pure.
+it.  It yields READY only if the config accepts it.  Pure.
 """
 
 import re
@@ -61,7 +61,7 @@ def accepted_ordering(table: Table, known: Mapping[str, SourceOrdering]) -> Orde
 
 
 def unaccepted_reasons(table: Table, known: Mapping[str, SourceOrdering]) -> tuple[Reason, ...]:
-    """Why *table* is not READY by the order of its changes; nobody can waive it but the config."""
+    """Why *table* is not READY by the order of its changes; only the config can waive it."""
     found = []
     for source in table.sources:
         one = known.get(source, UNKNOWN_ORDERING)
@@ -103,7 +103,7 @@ def scattered_reasons(table: Table, counts: Mapping[str, int]) -> tuple[Reason, 
 
 
 def collector_promises(table: Table, known: Mapping[str, SourceOrdering]) -> tuple[str, ...]:
-    """What is believed of the collectors of *table* that nobody can ask, each source once."""
+    """What is believed of collectors that cannot be queried, each source once."""
     told = ((name, known.get(name, UNKNOWN_ORDERING).rests_on) for name in table.sources)
     return tuple(f"source {name}: {rests_on}" for name, rests_on in told if rests_on)
 

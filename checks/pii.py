@@ -109,7 +109,7 @@ class KindHeld:
 
 
 def require_regions(regions: Iterable[str]) -> None:
-    """Refuse those whose numbers nobody knows: all of them would be found to be none.
+    """Reject regions without a known numbering plan: no number would ever be found.
 
     Raises:
         ConfigError: which.

@@ -42,7 +42,7 @@ def missing_image_reasons(
     *,
     now: datetime,
 ) -> Iterator[Reason]:
-    """Why nobody may read an image of *cut*; nothing if it is there, kept and of that cut."""
+    """Why an image of *cut* may not be read; empty if it exists, is kept, and is of that cut."""
     image = standing.image(cut)
     if image is None:
         yield Reason("no_image", f"the mirror has no image of the cut {cut.isoformat()}")
@@ -65,7 +65,7 @@ def missing_image_reasons(
 def doubtful_image_reasons(
     cut: datetime, samples: Samples, bad_until: Mapping[str, datetime]
 ) -> Iterator[Reason]:
-    """Why an image that nobody was told of may lack rows: a check failed when it was there already.
+    """Why an uncertified image may lose rows: a check failed after it was made.
 
     *bad_until*: gating check -> until when its last FAIL stood.  What put that right went into the
     mirror, and not into the image.
@@ -82,7 +82,7 @@ def doubtful_image_reasons(
 def _unbased(table: Table, image: Image, mark: Checkpoint) -> str:
     """Why the image may lack changes from before its cut, as far as bases tell; empty if not.
 
-    Whoever made it saw that the shards which it is of had a base by then.
+    When it was made, all of its shards had a base.
     """
     if any(source not in image.positions for source in table.sources):
         return "the image is of other sources"
@@ -103,7 +103,7 @@ def _stands(fence: Fence | None, known: Sequence[Fence], cut: datetime) -> bool:
 def image_evidence(
     landed: Evidence, standing: MirrorPosition, cut: datetime, mark: Checkpoint
 ) -> Evidence:
-    """What a certificate of the image rests on; *landed*, where there is none."""
+    """What a certificate of the image rests on; *landed*, if there is no image."""
     image = standing.image(cut)
     if image is None:
         return landed
@@ -123,7 +123,7 @@ UNWRITTEN = ("cut_ahead", "no_fence")  # reasons why no heartbeat stands for the
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """``holds`` is None when an input is missing; ``evidence`` tells where things stand now."""
+    """``holds`` is None when an input is missing; ``evidence`` is the current state."""
 
     holds: bool | None
     reasons: tuple[Reason, ...] = ()
@@ -307,7 +307,7 @@ def resent_reasons(table: Table, stage: Stage, samples: Samples) -> tuple[Reason
 
 
 def unconfirmed_reasons(table: Table, stage: Stage, samples: Samples) -> tuple[Reason, ...]:
-    """Why nobody knows yet whether what the mirror holds was sent again."""
+    """Why it is unknown yet whether the content of the mirror was sent again."""
     applied = _applied(stage, samples)
     late = "no heartbeat has come yet behind all that was listed with"
     return tuple(

@@ -86,7 +86,7 @@ def narrow_mismatches(
     """Halve mismatching ranges until each is small; *breadth* of them at most, the lowest.
 
     Small is one with at most *leaf* rows, or with rows on one side alone: all of them differ.
-    Both halves are counted anew each time; a mismatch that has gone meanwhile is dropped.
+    Both halves are counted again each time; a mismatch that has gone meanwhile is dropped.
     """
     leaves: list[Range] = []
     left, whole = sorted(wide, key=lambda each: each.span), True

@@ -39,7 +39,7 @@ from pipeline.model import Missing, Stage
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """``holds`` is None when a lag is missing; ``eta`` assumes that the lags stay as they are."""
+    """``holds`` is None if a lag is missing; ``eta`` assumes that the lags stay as they are."""
 
     holds: bool | None
     reasons: tuple[Reason, ...] = ()
@@ -97,7 +97,7 @@ class CheckNeed(StrEnum):
 class ReadinessPolicy:
     """What an operator decides about readiness; ``gating`` names the checks whose FAIL blocks.
 
-    ``checks`` says whether a table may be READY of which no gating check can find a loss.
+    ``checks`` says whether a table may be READY if no gating check can find a loss in it.
     """
 
     rule: Rule = Rule.BOTH
@@ -200,7 +200,7 @@ def _told(
     certificate: Certificate | None = None,
     disagreeing: datetime | None = None,
 ) -> Readiness:
-    """The answer as it is told."""
+    """The answer as it is shown."""
     state, reasons = ruled
     return Readiness(
         table=inputs.table.name,
@@ -291,7 +291,7 @@ def _strange(question: Question, inputs: Inputs) -> tuple[Reason, ...]:
 
 
 def _unlisted(inputs: Inputs) -> tuple[Reason, ...]:
-    """Whether it may have shards that are none of its own yet; nobody can waive what is unknown."""
+    """Whether it may have shards that are none of its own yet; what is unknown cannot be waived."""
     return (Reason("unlisted", inputs.unlisted),) if inputs.unlisted else ()
 
 

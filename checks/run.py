@@ -88,7 +88,7 @@ def probe_names() -> tuple[str, ...]:
 
 
 def find_probe(name: str) -> type[Probe[Any]]:
-    """The probe class of that name; ConfigError if there is none."""
+    """Return the probe class of that name; ConfigError if it is unknown."""
     return cast("type[Probe[Any]]", plugins.find_class(probes, "PROBE", name))
 
 
@@ -166,7 +166,7 @@ def _unknown(code: str, why: str) -> Ruling:
 def _cause(error: UnreachableError) -> str:
     """The part that did not answer, if the message begins with one: ``source:shop: why``.
 
-    One cause makes one incident, whatever number of tables it reaches.
+    One cause makes one incident, however many tables it reaches.
     """
     part, colon, _ = str(error).partition(": ")
     return part if colon and ":" in part and " " not in part else ""

@@ -32,7 +32,7 @@ class TableState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StateSince:
-    """*table* is, or was, in *state* from that instant on; ``why`` as it was told then."""
+    """*table* is, or was, in *state* from that instant on; ``why`` as it was reported then."""
 
     table: str
     state: TableState

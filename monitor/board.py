@@ -75,7 +75,7 @@ GRAVITY = (
 
 @dataclass(frozen=True, slots=True)
 class ComponentView:
-    """A source, a collector, the Spark process: whether it works, and what ails it."""
+    """A source, a collector, the Spark process: whether it works, and why not."""
 
     name: str
     works: bool
@@ -98,7 +98,7 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class ChannelView:
-    """A way to people: letters that wait and that were given up, sendings that failed in a row."""
+    """A channel: its queued and dead-lettered messages, and its failures in a row."""
 
     name: str
     waiting: int = 0
@@ -153,7 +153,7 @@ class FirstLanding:
 class RereadView:
     """A table that is read again from its source, since when, and how far in words.
 
-    ``rate`` in rows a second, ``left`` in seconds, None if nobody knows; ``brakes`` slow it.
+    ``rate`` in rows a second, ``left`` in seconds, None if unknown; ``brakes`` slow it.
     """
 
     table: str

@@ -44,7 +44,7 @@ class Servers:
     _open: dict[str, tuple[SourceSettings, Source]] = field(default_factory=dict)
 
     def all(self) -> dict[str, Source]:
-        """Every source, dialled anew where its address has changed."""
+        """Every source, reconnected if its address has changed."""
         return {name: self._one(name) for name in self.followed}
 
     def close(self) -> None:
@@ -89,9 +89,9 @@ class LandedSchemas:
 
 @dataclass(eq=False)
 class LakeClient:
-    """The lake and the topics, as probes of some sources, told by ``names``, read them.
+    """The lake and the topics, as probes of the sources ``names`` read them.
 
-    ``links`` tells which columns are which, by these rules and standards.
+    ``links`` maps columns, by these rules and standards.
     """
 
     lake: Lake

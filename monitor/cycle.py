@@ -182,7 +182,7 @@ class Cycle:
         days: list[dict[Stage, Readiness]],
         copied: list[dict[str, tuple[Inputs, Readiness]]],
     ) -> None:
-        """Store what is READY before anybody is told; what cannot be stored is UNKNOWN."""
+        """Store what is READY before any answer; what cannot be stored is UNKNOWN."""
         try:
             self.assessor.certify(answer for day in days for answer in day.values())
             self.assessor.certify(answer for one in copied for _, answer in one.values())

@@ -53,7 +53,7 @@ class ExaminedPart:
 
 @dataclass(frozen=True, slots=True)
 class UnreachablePart:
-    """A part that did not answer, and the words of whoever tried."""
+    """A part that did not answer, and the error of the attempt."""
 
     where: str
     why: str
@@ -151,7 +151,7 @@ class Clients:
 class Examination:
     """Findings so far, and what could not be asked, each with its reason.
 
-    ``worker`` are the settings of Connect's workers, None where nobody told them.
+    ``worker`` are the settings of Connect's workers, None if unknown.
     """
 
     config: Config
@@ -179,7 +179,7 @@ class Examination:
 
     @property
     def refused(self) -> bool:
-        """Whether something must be put right before a mirror can be believed."""
+        """Whether something must be fixed before a mirror can be trusted."""
         return any(finding.severity is REFUSE for finding in self.findings)
 
     def _machine(self) -> None:

@@ -33,7 +33,7 @@ def validate_stage(
 ) -> str:
     """Why not; empty if it can.
 
-    *published* tells whether images are made of a table, *copies* the names of those it has.
+    *published* is whether images are made of a table, *copies* the names of those it has.
     """
     if copy and stage is not Stage.COPY:
         return f"copy {copy!r} is asked for at stage {stage}; ask for stage copy, or name no copy"
@@ -61,7 +61,7 @@ class Decision:
 
     @property
     def state(self) -> ReadinessState:
-        """The gravest of them; UNKNOWN if there is none."""
+        """The gravest of them; UNKNOWN without tables."""
         states = [answer.state for answer in self.answers]
         return min(states, key=GRAVITY.index, default=ReadinessState.UNKNOWN)
 
@@ -126,7 +126,7 @@ class Gate:
         """Those of *questions* whose tables have landed up to the cut, as far as is known.
 
         No other gets a yes, unless clocks decide alone: then all have hope.  Nothing is ruled, so
-        nobody who decides is kept waiting; no mirror is looked at.
+        no decision is delayed; no mirror is looked at.
         """
         if self.assessor.policy.rule is Rule.SUM:
             return list(questions)

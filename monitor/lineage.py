@@ -1,4 +1,4 @@
-"""Where does a mirror's column come from, and where does a source's go?  As the log tells it."""
+"""Traces columns between sources and mirrors, by the landed schema events."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class Lineage:
         """What `links` finds of *name*, as of what has landed.
 
         Raises:
-            UnknownNameError: nothing that has landed bears the name.
+            UnknownNameError: nothing that has landed has the name.
             UnreachableError: the lake did not answer.
         """
         mark = self.lake.checkpoint()

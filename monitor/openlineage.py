@@ -93,7 +93,7 @@ def merge_events(turn: MergeReport, known: TurnLineage, namespace: str) -> tuple
 
 
 def _run(identity: str) -> str:
-    """One id for one turn, however often it is told: a UUID of version 8, as RFC 9562 has it."""
+    """One id for one merge, however often it is sent: a UUID of version 8, as RFC 9562 has it."""
     told = blake2b(identity.encode(), digest_size=16).hexdigest()
     return f"{told[:8]}-{told[8:12]}-8{told[13:16]}-8{told[17:20]}-{told[20:]}"
 
@@ -153,7 +153,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False)
 class LineageEvents:
-    """Turns wait here until they are told; ``links`` tells tables' columns, ``mirror`` its place.
+    """Merges are queued here until they are sent; ``links`` maps columns, ``mirror`` its place.
 
     ``sources`` are by name the server and the beginning of its tables' names.
     """
@@ -168,7 +168,7 @@ class LineageEvents:
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def note(self, turns: Iterable[MergeReport]) -> None:
-        """Remember those that changed a mirror, or made an image; asks nobody, waits for nobody."""
+        """Remember those that changed a mirror, or made an image; never blocks."""
         told = [one for one in turns if one.hold is None and (one.account.read or one.image)]
         with self._turn:
             self._waiting.extend(told)
@@ -267,7 +267,7 @@ def server_place(settings: SourceSettings, kind: str) -> DatasetPlace:
 
 
 def open_lineage_events(config: Config, links: Lineage) -> LineageEvents | None:
-    """Who tells of lineage; None if nobody is to be told."""
+    """Return the sender of lineage events; None if none is configured."""
     if config.openlineage is None:
         return None
     sources = {one.name: server_place(one, source_kind(one)) for one in config.sources}

@@ -72,14 +72,14 @@ class ErrorTable:
         return self.lake.changes().errors(table, most)
 
     def open(self, rows: Iterable[ErrorRow]) -> Mapping[str, bool]:
-        """Whether each is open, by name; one may be, of which only the count is known."""
+        """Whether each is open, by name; one may be open if only the count is known."""
         known = self._mark().quarantine
         named = {name for one in known.values() for name in one.ids}
         some = {subject for subject, one in known.items() if one.count > len(one.ids)}
         return {row.change: row.change in named or row.subject in some for row in rows}
 
     def count(self) -> Mapping[str, int]:
-        """How many are open: by table, or by ``topic:NAME`` where nobody knows of which."""
+        """How many are open: by table, or by ``topic:NAME`` where the table is unknown."""
         counts: dict[str, int] = {}
         for subject, one in self._mark().quarantine.items():
             name = one.table or subject
@@ -90,7 +90,7 @@ class ErrorTable:
         """All that is known of one.
 
         Raises:
-            UnknownNameError: there is none of that name.
+            UnknownNameError: no message has that name.
             ConfigError: it is open, but could be read.
         """
         found = self.lake.changes().error(name) if parse_change_name(name) is not None else None

@@ -42,7 +42,7 @@ def select_rows(
     *columns* are the table's, as far as they are known: no value of another type is taken.
 
     Raises:
-        ConfigError: one of them is none of this table; nothing is named; there are too many.
+        ConfigError: a key is not of this table; nothing is named; there are too many.
     """
     if ranges and table.key and table.no_ranges:
         raise ConfigError(
@@ -105,7 +105,7 @@ def _key(table: Table, text: str) -> SelectedKey:
 
 
 def _require_values(table: Table, key: SelectedKey, columns: Sequence[Column]) -> None:
-    """Refuse a *key* of which a value is none of its column's type.
+    """Reject a *key* with a value that is not of its column's type.
 
     Raises:
         ConfigError: names the value, the column and its type.

@@ -120,7 +120,7 @@ YOUNG, MIDDLE, OLD = 1_000, 2, 1_000_000  # of 50,000 at once a look took 35 ms
 
 
 def prefer_answers() -> None:
-    """Have threads take turns often, and nobody wait while all that is old is looked through.
+    """Make threads switch often, and garbage collection of old objects rare.
 
     Of thousands of tables that takes half a second, once in each round, in which no thread runs;
     it finds nothing, since what a round leaves behind is in no circle.  See `collect_garbage`.
@@ -166,7 +166,7 @@ class RequestPriority:
                     self._turn.notify_all()
 
     def give(self) -> None:
-        """Wait until nobody is being answered, as long as that may take."""
+        """Wait until no request is being answered, within the limit."""
         if not self._asking:
             return
         with self._turn:

@@ -57,7 +57,7 @@ log = structlog.get_logger(__name__)
 class Job:
     """Something to do every so often, in a thread of its own, never twice at a time.
 
-    A ``continuous`` one works off whatever there is to do, however long that takes: what a tick
+    A ``continuous`` one works off its whole backlog, however long that takes: what a tick
     would have done that comes while it runs, it does itself or does next.  A ``vital`` one runs
     even while the book takes nothing: without it no alert would say so.
     """
@@ -186,7 +186,7 @@ class Schedule:
             del self.running[job.name]
 
     def _run(self, job: Job, planned: datetime) -> None:
-        """The boundary of one scheduled job: whatever it raises ends here, logged and recorded."""
+        """The boundary of one scheduled job: any exception ends here, logged and recorded."""
         started = self.clock()
         if not self._settled(job) and not job.vital:
             return

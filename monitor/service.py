@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 def run(config: Config, ready: Callable[[str], object], spark: Sequence[str] = COMMAND) -> int:
-    """Serve until SIGTERM or SIGINT; *ready* is told the address; exit status 0 after the stop.
+    """Serve until SIGTERM or SIGINT; *ready* gets the address; exit status 0 after the stop.
 
     Raises:
         ConfigError: the port, the store or the lane is taken; nothing was started.

@@ -26,7 +26,7 @@ class WaivableIds:
     letters: StoredOutbox
 
     def exists(self, id_: str) -> bool:
-        """Whether a gap, a hold, a change, a key, a clock or letters have the name *id_* now.
+        """Whether an open gap, hold, change, key, clock or given-up message has the name *id_*.
 
         Raises:
             UnreachableError: nothing known has it, and the change log cannot be asked.
@@ -56,7 +56,7 @@ class WaivableIds:
             yield from (one.id for one in (*reasons, *unlogged_reasons(table, inputs.unproven)))
 
     def _gave_up(self, id_: str) -> bool:
-        """Whether letters up to that number, or beyond, were given up."""
+        """Whether messages up to that number, or beyond, were given up."""
         channels = {channel for channel, _ in self.letters.counts()}
         for channel in channels:
             number = id_.removeprefix(given_up_id(channel, ""))

@@ -1,7 +1,7 @@
 """Prometheus Alertmanager, API v2: it groups, silences and routes on its own.
 
 An alert is known by its labels.  Severity and owner, by which people route, may change as tables
-join it: what it was called before is ended each time it is told, or it would fire on.  It forgets
+join it: what it was called before is ended with each notice, or it would fire on.  It forgets
 its alerts when it starts again, so all that fires is sent every ``refresh``.  An alert ends by
 itself ``lasts`` after its last sending: long, as a Sluice that is down has mended nothing.
 """

@@ -24,7 +24,7 @@ from pipeline.model import Fence, Table
 
 @dataclass(frozen=True, slots=True)
 class EventCount:
-    """Transactions by what became of them; ``undecided`` were begun again nobody knows where."""
+    """Transactions by what became of them; ``undecided`` restarted at an unknown event."""
 
     complete: int = 0
     short: tuple[Transaction, ...] = ()

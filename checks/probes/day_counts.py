@@ -1,8 +1,8 @@
 """Do the last days hold the same rows, and the same sums, on both sides, by a date column?
 
-The source is added up first, then a mirror that has come past that; a change that landed between
+The source is added up first, then a mirror that is newer; a change that landed between
 the two and touches a day explains it.  A row that was created before midnight and committed after
-it belongs to its day on both sides, whichever clock is asked.  A day that differs is added up anew
+it belongs to its day on both sides, whichever clock is asked.  A day that differs is added up again
 before it counts.
 Cannot see: days before those; rows without a date; fields that are not named, and in those two
 faults that make up for each other; today, until it is over.
@@ -90,7 +90,7 @@ class DayCounts:
         require_zone("wall", self.wall)
 
     def measure(self, table: Table, world: World) -> DayReading | NotYet | Undecided:
-        """Compare what was added up before; then add the days up anew."""
+        """Compare the earlier sums, then add the days up again."""
         if not self.columns:
             return NotYet("no columns are named for it")
         if written := [n for n in (*self.columns, *self.fields) if table.restates(n)]:
@@ -163,7 +163,7 @@ class DayCounts:
         world.remember(table, NAME, kept)
 
     def _asked(self, world: World) -> list[Any]:
-        """What tells its question from another, as a memory keeps it."""
+        """What identifies its question in the memory of the check."""
         one = self._question(world)
         return [[*one.columns], [*one.fields], one.zone.key, one.wall.key]
 

@@ -116,7 +116,7 @@ class Expectations:
 def _evaluated(
     suite: Sequence[ExpectationResults], sample: Sequence[Mapping[str, Any]]
 ) -> Iterator[MetExpectations]:
-    """Evaluate each expectation by itself, so that one that is broken spoils no other."""
+    """Evaluate each expectation alone, so that a broken one affects no other."""
     import great_expectations as gx  # noqa: PLC0415  - takes seconds, so only when it is used
     import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415  - comes with it
     from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415

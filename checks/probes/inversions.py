@@ -2,7 +2,7 @@
 
 Only where the order of changes is no place in the source's log, but where their messages stand in
 a partition: one that is sent again, or comes from two collectors, goes over a newer one.  A row
-that waited for a lock bears the time when its statement began, so a small fall means nothing.
+that waited for a lock has the time when its statement began, so a small fall means nothing.
 What stands below a base that was read since is over: a row that came again, and is gone, too.
 Cannot see: a fall to what landed more than *back* batches before; two changes of one time; a
 clock that was wrong from the first; tables whose changes have places in the log: there no clock

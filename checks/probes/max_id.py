@@ -65,7 +65,7 @@ class MaxId:
     kind: ClassVar[FailKind] = FailKind.LOST
 
     def measure(self, table: Table, world: World) -> Reach | NotYet | Undecided:
-        """Compare the maxima read before with a mirror that has come past them; read anew."""
+        """Compare the earlier maxima with a newer mirror, then read again."""
         if table.no_ranges:
             return Undecided("unsupported", table.no_ranges)
         memory = world.recall(table, NAME)

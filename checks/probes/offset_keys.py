@@ -1,6 +1,6 @@
 """Is the row of each topic partition's last message in the mirror?
 
-The keys at the ends of all partitions are remembered; once the mirror has come past them each is
+The keys at the ends of all partitions are remembered; once the mirror is past them each is
 looked up there.  An absent one may have been deleted since, so the change log is asked first; and
 it must be missed in two rounds before it counts.
 Cannot see: anything but the last change of a partition at each round; a changed value.
@@ -104,7 +104,7 @@ class OffsetKeys:
 def _known(before: str | None, fate: KeyState, *, there: bool) -> KeyState:
     """What is remembered of a doubtful key: one that was wrong is so until a look finds it right.
 
-    That it has been changed again meanwhile says nothing of the row that the mirror lacks or has.
+    That it has been changed again meanwhile says nothing of the row in the mirror.
     """
     wrong = KeyState.EXTRA if there else KeyState.MISSING
     return wrong if fate is KeyState.MOVING and before == wrong else fate

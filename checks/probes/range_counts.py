@@ -76,7 +76,7 @@ class RangeCounts:
     kind: ClassVar[FailKind] = FailKind.LOST
 
     def measure(self, table: Table, world: World) -> Differences | NotYet | Undecided:
-        """Compare what was counted before, or ask the suspects again; then count anew."""
+        """Compare what was counted before, or ask the suspects again; then count again."""
         if table.no_ranges:
             return Undecided("unsupported", table.no_ranges)
         memory = world.recall(table, NAME)
@@ -130,7 +130,7 @@ class RangeCounts:
     def _confirm(
         self, table: Table, world: World, memory: Memory, seen: SuspectReading, fences: Fences
     ) -> Differences | NotYet:
-        """Rule on the suspects; look once more while one of them keeps moving."""
+        """Rule on the suspects; look again while one of them keeps moving."""
         became = list(zip(seen.suspects, judge_suspects(table, world, seen), strict=True))
         moving = [suspect for suspect, fate in became if fate is SuspectState.MOVING]
         left = [suspect for suspect, fate in became if fate is not SuspectState.CLEARED]
@@ -158,7 +158,7 @@ class RangeCounts:
         return reading
 
     def _begin(self, table: Table, world: World, memory: Memory) -> None:
-        """Count anew, the guilty ranges too; narrower ones after each time that failed."""
+        """Count again, the guilty ranges too; narrower ones after each time that failed."""
         last = CountedRanges.loads(memory["counted"]) if memory.get("counted") else None
         found, failed = load_suspects(memory.get("found", ()), table), memory.get("failed", 0)
         pace = Pace(self.block_rows, self.newest, self.rotating, failed)

@@ -1,7 +1,7 @@
 """Does the landed log know the columns that the source has now?
 
 The newest landed description of each shard is held against the source's own.  A difference counts
-once the mirror has come past a heartbeat written after it was first seen, and no schema change of
+once the mirror is past a heartbeat written after it was first seen, and no schema change of
 the shard has landed meanwhile: one that is still on its way is no loss.  That both sides agree
 counts from such a heartbeat on, too.
 Cannot see: what changes no type (a default, a character set, NOT NULL); texts and blobs of other

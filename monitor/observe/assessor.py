@@ -168,7 +168,7 @@ def _known(now: CertificateBasis, before: CertificateBasis) -> CertificateBasis:
 
 @dataclass(frozen=True, slots=True)
 class RoundFacts:
-    """What people and the Spark process have told; ``holds`` are those of tables, by table."""
+    """What people and the Spark process have reported; ``holds`` are those of tables, by table."""
 
     at: datetime
     waived: frozenset[str]
@@ -178,7 +178,7 @@ class RoundFacts:
     pauses: Mapping[str, Pause] = field(default_factory=dict)
 
     def holds_of(self, table: Table) -> Iterator[Hold]:
-        """Those of sources, of which there are few, and those of *table*."""
+        """Those of all sources, which are few, and those of *table*."""
         yield from self.sources
         yield from self.holds.get(table.name, ())
 
@@ -285,11 +285,11 @@ class Assessor:
         )
 
     def passing(self, question: Question, inputs: Inputs) -> Readiness:
-        """Answer *question* of a moment that nobody was or will be certified."""
+        """Answer *question* of a moment that is never certified."""
         return answer_for_display(question, inputs, self.policy)
 
     def certify(self, answers: Iterable[Readiness]) -> None:
-        """Store the certificates of READY answers: before anybody is told.
+        """Store the certificates of READY answers, before any answer is given.
 
         Those that have answered before are kept already.
         """

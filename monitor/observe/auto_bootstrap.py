@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 class AutoBootstrap:
     """Asks for bases as people do, and by the same way.
 
-    A table is looked at for as long as its rule says first: what heals by itself needs no base.
+    A table is looked at for as long as its rule says first: what heals automatically needs no base.
     That time is forgotten at a restart, what was tried is not.
     """
 

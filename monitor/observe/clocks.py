@@ -2,7 +2,7 @@
 
 A source whose clock is too far from ours is UNKNOWN(clock) until a heartbeat finds that they agree.
 Clocks that went back are so until they have come past all they had shown, and for a minute at
-least: until then nobody can tell which of two equal times is meant, and no older look is left.
+least: until then it is ambiguous which of two equal times is meant, and no older look is left.
 """
 
 import threading

@@ -32,7 +32,7 @@ FIRST_LOOK = 100  # versions read back at the start; the lane has judged those b
 class ForeignWrites:
     """Mirrors that others have written to; each commit is read once.
 
-    What was seen is of the table with that id: one that was made anew is looked through anew,
+    What was seen is of the table with that id: one that was recreated is read again,
     though its versions may have numbers that were seen before.
     """
 
@@ -50,7 +50,7 @@ class ForeignWrites:
         """Look through *mirror*'s commits since the last look, up to *version*, for one not ours.
 
         Raises:
-            ProofError: the log has lost commits that nobody has looked at.
+            ProofError: the log has lost commits that were never read.
         """
         if self._ids.setdefault(table, mirror) != mirror:
             self._ids[table] = mirror
@@ -77,7 +77,7 @@ CHECK = "unproven"
 
 @dataclass(eq=False)
 class UnloggedChanges:
-    """What *told* says of a table, and what it has said before; a restart forgets nothing."""
+    """What *told* reports of a table, and what it has said before; a restart forgets nothing."""
 
     told: Callable[[Table], str | Missing]
     memory: CheckMemory

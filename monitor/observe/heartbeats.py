@@ -42,8 +42,8 @@ def _none(source: str) -> ClockStep | None:
 class FenceBook:
     """All heartbeats still remembered, by source, ascending in number and time.
 
-    Safe from several threads, of which one adds those of a source.
-    ``on_step`` is told when a heartbeat shows that the clocks went back, before those fences fall.
+    Thread-safe; one thread adds the heartbeats of a source.
+    ``on_step`` is called when a heartbeat shows that the clocks went back, before fences fall.
     """
 
     store: Fences
@@ -62,7 +62,7 @@ class FenceBook:
         """Remember what an earlier life has written down.
 
         *step_of* tells a source's last step back: it may have died before all had fallen, and by
-        the clock's time nobody would see any more that those heartbeats are wrong.
+        the clock's time those wrong heartbeats would not be noticed any more.
         """
         for source in sources:
             known, step = self.store.since(source, since, ALL), step_of(source)
@@ -139,7 +139,7 @@ class FenceBook:
 
 @dataclass(eq=False)
 class HeartbeatWriter:
-    """The heartbeat of one source; ``ailment`` says why the last beat failed.
+    """The heartbeat of one source; ``ailment`` says why the last one failed.
 
     ``collected_from`` asks the collector for host and port of the server that it reads, ``newest``
     for the highest number ever landed, so that numbers never go back.  ``compared`` is told how

@@ -69,7 +69,7 @@ class Probing:
     A probe that had nothing new to rule on is asked again in the next round; if it could not even
     look before, that is over, and said: an old excuse must not stand until the next ruling.
     A mirror whose merges are ``paused`` is not probed: it stands where it stood.
-    ``open_world`` is told whose line it is for: lines share nothing that waits.
+    ``open_world`` gets the sources of the queue: queues share nothing that waits.
     """
 
     plans: tuple[CheckPlan, ...]
@@ -91,7 +91,7 @@ class Probing:
         self.lines = DeadlinePool(self.clock, timedelta())
 
     def round(self) -> None:
-        """Run what is due; each verdict is told at once, so a slow probe delays no other's.
+        """Run what is due; each verdict is recorded at once, so a slow probe delays no other.
 
         A line that is still at what was due before goes on with that.
         """

@@ -44,7 +44,7 @@ class _Watched:
 
 @dataclass(eq=False)
 class FirstLandings:
-    """Looks each round; *expected* tells about how many rows each shard of a source has."""
+    """Looks each round; *expected* estimates how many rows each shard of a source has."""
 
     expected: Callable[[str], Mapping[str, int]] = field(default=lambda _: {})
     _watched: dict[str, _Watched] = field(default_factory=dict)
@@ -147,7 +147,7 @@ def _read(waiting: Iterable[Table], source: str, mark: Checkpoint) -> Mapping[st
 
 
 def _total(snaps: Mapping[str, OpenSnapshot], expected: Mapping[str, int]) -> int | None:
-    """About how many rows there are; None where the source has not told of all."""
+    """About how many rows there are; None if the source has not reported all."""
     if not snaps or any(name not in expected for name in snaps):
         return None
     return sum(
@@ -225,7 +225,7 @@ class RereadProgress:
 
     @property
     def told(self) -> str:
-        """All of it in words; what it waits for, if it waits, is told elsewhere."""
+        """All of it in words; what it waits for is shown elsewhere."""
         told = f"{self.rows} rows" + (f" of about {self.about}" if self.about else "")
         told += f", {self.rate:.0f} rows/s" if self.rate else ""
         if self.left is not None:

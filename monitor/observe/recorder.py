@@ -1,4 +1,4 @@
-"""From verdicts to incidents, letters and revoked certificates: one transaction, one at a time.
+"""Turns verdicts into incidents, messages and revoked certificates: one transaction, one at a time.
 
 The same lock guards the issuing of certificates: a FAIL must not slip between the look at the
 verdicts and the storing of a READY that rests on them.
@@ -108,7 +108,7 @@ class VerdictRecorder:
                 self._record(settled, (), (), (), now=now)
 
     def reminders(self, now: datetime) -> tuple[tuple[str, Message], ...]:
-        """All that was told and is not over, per channel: for receivers that forget."""
+        """Notices of everything that still fires, per channel: for receivers that forget."""
         return make_reminders(self.settings, self.open(), now)
 
     def open(self) -> tuple[Incident, ...]:

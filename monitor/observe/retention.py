@@ -1,6 +1,6 @@
 """For how long do topics and logs keep what is not read yet, and how much of it is left?
 
-Limits and ends are asked rarely; what is left is computed anew in each round from what was told.
+Limits and ends are asked rarely; what is left is computed in each round from the last answers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +42,7 @@ class Topics:
 
 @dataclass(eq=False)
 class RetentionWatch:
-    """Topics and binary logs of all sources; *census* gives what a source has told of itself.
+    """Topics and binary logs of all sources; *census* gives what a source has reported of itself.
 
     *transport* gives each source a client of its own, so that none waits for another's answer.
     """
@@ -58,11 +58,11 @@ class RetentionWatch:
     _backlogs: dict[str, tuple[BacklogSample, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Ask nobody yet."""
+        """Connect to nothing yet."""
         self.asking = DeadlinePool(self.clock, timedelta())
 
     def ask(self) -> None:
-        """Ask for every source's topics; whoever does not answer keeps what was told before.
+        """Ask for every source's topics; a source that does not answer keeps its earlier answer.
 
         Whether the brokers answer is asked each time, what topics are set to more rarely.
         """
@@ -132,7 +132,7 @@ class RetentionWatch:
         self._emptied |= {name: (told.at,) for name in told.kept if name not in waiting}
 
     def _of_backlog(self, source: str) -> tuple[Retention, ...]:
-        """Of a log that is kept by size: how fast it grows is told by the last few answers."""
+        """Of a log that is kept by size: its growth follows from the last few answers."""
         told = self.census(source)
         if isinstance(told, Missing) or told.described.backlog is None:
             return ()

@@ -1,6 +1,6 @@
 """What do heartbeats, collectors, change log and mirrors say now?  One look, upstream first.
 
-Whoever does not answer is `Missing` with his words; a look itself never fails, and sources, and
+A part that does not answer is `Missing` with its error; a look itself never fails, and sources, and
 mirrors, are asked side by side, so that none waits for another.  The watching round and every gate
 decision share the newest look, and the batches that all looks so far have seen.
 """
@@ -114,7 +114,7 @@ class Sampler:
     _unreadable: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Ask nobody yet."""
+        """Connect to nothing yet."""
         self.upstreams = DeadlinePool(self.clock, self.budget)
         self.looks = DeadlinePool(self.clock, self.budget, at_once=1, most=SILENT_MIRRORS)
 
@@ -140,7 +140,7 @@ class Sampler:
         return self._sample(self.upstreams.ask({"the change log": self._mark})["the change log"])
 
     def _copies(self) -> Mapping[str, Sample[Mapping[str, CopyPosition]] | Missing]:
-        """What each says of itself; one that hangs keeps nobody waiting but the first time."""
+        """What each says of itself; one that hangs delays only the first look."""
         whose = {name: f"copy {name}" for name in self.copies}
         said = self.upstreams.ask({whose[name]: ask for name, ask in self.copies.items()})
         return {name: self._sample(said[one]) for name, one in whose.items()}
@@ -179,7 +179,7 @@ class Sampler:
         return found
 
     def _sample(self, said: Answer[T | Missing] | Missing) -> Sample[T] | Missing:
-        """An answer with when it was asked for: its age is never told too young."""
+        """An answer with when it was asked for: its age is never underestimated."""
         if isinstance(said, Missing):
             return said
         if isinstance(said.value, Missing):
@@ -222,7 +222,7 @@ class Watcher:
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self, patience: timedelta, tables: Collection[str] | None = None) -> Sampling:
-        """A look that began at most *patience* ago; it is taken now if there is none.
+        """A look that began at most *patience* ago; otherwise it is taken now.
 
         Only mirrors of *tables* are that new, where they are named.
         """
@@ -256,7 +256,7 @@ class Watcher:
         return replace(look, number=look.number + 1)
 
     def _old(self, tables: Collection[str], patience: timedelta) -> list[Table]:
-        """Those of *tables* that are known, and whose mirrors nobody has just looked at."""
+        """Those of *tables* that are known, and whose mirrors were not just read."""
         now = self.clock()
         named = [table for name in tables if (table := self.roster.table(name)) is not None]
         samples = self._look.mirrors

@@ -67,7 +67,7 @@ class ServiceState:
         return (*sources, brokers, *collectors, self._spark(now), *copies, *ways, *kept, *jobs)
 
     def channels(self, now: datetime) -> tuple[ChannelView, ...]:
-        """Every configured way to people, and any other that letters were meant for."""
+        """Every configured way to people, and any other with queued messages."""
         return view_channels(self.store.outbox, self.ways, self.store.waivers.waived(), now)
 
     def jobs(self, now: datetime) -> tuple[JobView, ...]:
@@ -119,7 +119,7 @@ class ServiceState:
         return Component("worker", "worker", self.requests.ailment or late)
 
     def _copy(self, name: str, ailment: str, look: Sampling, now: datetime) -> Component:
-        """What ails a copy: it says nothing of itself, or its job fails."""
+        """Why a copy fails: it does not answer, or its job fails."""
         job, told = f"{COPY}{name}", look.copies.get(name)
         silent = told.why if isinstance(told, Missing) else ""
         return Component(job, "service", silent or ailment or self._job_ailment(job, now))

@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 class InventoryQuestion:
     """Who is asked, and about which shards (``database.table``).
 
-    ``changed`` tells of each the order of its newest statement that had landed by then, if any.
+    ``changed`` has the order of each shard's newest statement that had landed by then.
     """
 
     settings: SourceSettings
@@ -54,7 +54,7 @@ class InventoryQuestion:
 
 @dataclass(frozen=True, slots=True)
 class InventoryAnswer:
-    """What a source has told; ``began`` and ``ended`` are before and after it was asked."""
+    """What a source has reported; ``began`` and ``ended`` are before and after it was asked."""
 
     question: InventoryQuestion
     described: SourceDescription
@@ -99,7 +99,7 @@ class InventoryAnswer:
 
 @dataclass(eq=False)
 class SourceInventory:
-    """Every source's answer, asked anew every *every*, at once when its question changes.
+    """Every source's answer, refreshed every *every*, and at once when its question changes.
 
     But for statements that land: all of a source is asked for each, and a migration has thousands.
     For those it is kept busy for a tenth of the time at most.
@@ -125,7 +125,7 @@ class SourceInventory:
     _failed: dict[str, tuple[InventoryQuestion, datetime, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Ask nobody yet."""
+        """Connect to nothing yet."""
         self.asking = DeadlinePool(self.clock, timedelta())
 
     def ask(self) -> None:
@@ -138,7 +138,7 @@ class SourceInventory:
         self.asking.ask(due)
 
     def answer(self, name: str) -> InventoryAnswer | Missing:
-        """What the source *name* has told last."""
+        """The last answer of the source *name*."""
         found, failed = self._last(name), self._failed.get(name)
         why = failed[2] if failed else "it was not asked yet"
         if found is None or found.question.settings != self.followed[name]():
@@ -148,7 +148,7 @@ class SourceInventory:
         return found
 
     def rows(self, name: str) -> Mapping[str, int]:
-        """Shard -> about how many rows it has, as the source *name* has told last."""
+        """Shard -> about how many rows it has, by the last answer of the source *name*."""
         found = self.answer(name)
         return {} if isinstance(found, Missing) else found.described.rows
 
@@ -166,7 +166,7 @@ class SourceInventory:
         return unproven_reason(table, answers)
 
     def _with_filled(self, table: Table, told: InventoryAnswer) -> SourceDescription:
-        """What was told, with columns that may be filled in rows that the base has otherwise."""
+        """The answer, with columns that may be filled in rows that the base has otherwise."""
         described, own = told.described, told.question.settings.name
         grown = [one for one in table.shards if one.source == own and self._is_changed(one)]
         filled = {one.name: why for one in grown if (why := described.filled.get(one.name))}
@@ -175,7 +175,7 @@ class SourceInventory:
         )
 
     def _is_changed(self, shard: Shard) -> bool:
-        """Whether its columns are told otherwise since its base; without one it is never ready."""
+        """Whether its columns changed since its base; without a base it is never ready."""
         base, changed = self.bases().get(str(shard)), self._changed(shard)
         return base is not None and changed is not None and changed > base
 

@@ -78,7 +78,7 @@ CHECKS = ("lag", "service", "hold", "pause", "disagreement", *dict.fromkeys(STAN
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A source, collector, job or the Spark process: its name, its check, what ails it if so."""
+    """A source, collector, job or the Spark process: its name, its check and its failure."""
 
     name: str
     check: str
@@ -90,7 +90,7 @@ def of_part(part: Component, at: datetime, parts: Sequence[Component] = ()) -> V
 
     A collector whose source is down cannot read: while that lasts, it suffers from it too.  What
     fails because store or brokers do shares their cause, and so does a collector that speaks of
-    brokers, or answers too late, while they are down.  What else ails it is its own incident.
+    brokers, or answers too late, while they are down.  Other failures are its own incidents.
     """
     if not part.ailment:
         return Verdict(part.name, part.check, Ruling(Outcome.PASS, "works"), at)
@@ -169,10 +169,10 @@ def of_standstills(
     *,
     landed: bool = True,
 ) -> Iterator[Verdict]:
-    """One verdict per kind of standstill, from the reasons that block the table.
+    """Return one verdict per kind of hold, from the reasons that block the table.
 
     That it has no base yet is no trouble while it is read for the *first* time, and that moves.
-    While nobody knows what has *landed*, what only the change log tells is neither good nor bad.
+    While it is unknown what has *landed*, what only the change log tells is neither good nor bad.
     """
     kinds: dict[str, list[Reason]] = {"hold": [], **{kind: [] for kind in STANDSTILLS.values()}}
     for reason in reasons:
@@ -224,7 +224,7 @@ def snapshots_of(source: str) -> str:
 
 
 def of_snapshots(source: str, again: SnapshotAgain | None, at: datetime) -> Verdict:
-    """Whether its collector has begun anew by itself lately: somebody should know why."""
+    """Whether its collector took a new snapshot lately, which needs an explanation."""
     ruling = Ruling(Outcome.PASS, "its collector goes on where it stopped")
     if again is not None and not again.asked and at - again.at < ANEW_TOLD:
         told = (
@@ -243,7 +243,7 @@ def retention_of(source: str) -> str:
 
 
 def of_retentions(source: str, retentions: Sequence[Retention], at: datetime) -> Verdict:
-    """Whether something that was not read yet will soon be deleted by whoever keeps it."""
+    """Whether something that was not read yet will soon be deleted by retention."""
     known = [(left, one) for one in retentions if (left := one.left(at)) is not None]
     least = min((left for left, _ in known), default=None)
     value = None if least is None else least.total_seconds()
@@ -323,14 +323,14 @@ PATIENCE = timedelta(minutes=5)  # a rate limit or a digest may hold a letter fo
 
 
 def given_up_id(channel: str, number: int | str) -> str:
-    """What `sluice waive` takes for the letters to *channel* given up so far."""
+    """Return the waiver id of the messages to *channel* that were given up so far."""
     return f"dead_letters:{channel}:{number}"
 
 
 def view_channels(
     letters: StoredOutbox, names: Iterable[str], waived: frozenset[str], now: datetime
 ) -> tuple[ChannelView, ...]:
-    """Every channel of *names*, and those that letters wait for or were given up for."""
+    """Every channel of *names*, and those with queued or dead-lettered messages."""
     undone = {name for name, state in letters.counts() if state != "delivered"}
     return tuple(_view(letters, name, waived, now) for name in sorted({*names, *undone}))
 
@@ -366,9 +366,9 @@ COPY = "copy"  # the check
 def of_copies(
     table: str, copies: Iterable[CopyView], budget: timedelta, at: datetime
 ) -> Verdict | None:
-    """What is wrong with the first of them; None where there is none.
+    """What is wrong with the first of them; None without copies.
 
-    One whose store does not answer is told of as a part of the way, and here only as not known.
+    A copy that does not answer is a failed component, and only unknown here.
     """
     found = [_ruling(one, budget) for one in copies]
     if not found:

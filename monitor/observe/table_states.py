@@ -28,9 +28,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False)
 class TableStates:
-    """``keep`` records transitions, ``known`` tells the last of each table, once.
+    """``keep`` records transitions, ``known`` returns the last of each table, once.
 
-    What it knows of this round is told table by table, and settled at the end of it.
+    Facts of a round are noted table by table, and settled at its end.
     """
 
     keep: Callable[[Sequence[StateSince]], object] = field(default=lambda _: None)
@@ -86,7 +86,7 @@ class TableStates:
 
 
 def find_retired(mark: Checkpoint, router: Router, sources: Collection[str]) -> Mapping[str, Found]:
-    """Tables of which something landed, and of which nothing is there, or asked for, any more."""
+    """Tables with landed rows that neither exist nor are configured any more."""
     there, gone = set[str](), dict[str, Found]()
     for name, table in mark.shards.items():
         if table is None:
@@ -124,7 +124,7 @@ DAYS = 3  # that have ended, of which images are made if nothing was merged sinc
 
 @dataclass(frozen=True, slots=True)
 class DueCuts:
-    """The ends of the newest business days, and of today, which is told before it comes.
+    """The ends of the newest business days, and of today, which is passed before it comes.
 
     None where no images are made of any table.  ``first`` is a source's first fence ever written at
     or after an instant: of those remembered, ``fences``, ever fewer are left of what is old.

@@ -58,7 +58,7 @@ AskedKey = tuple[Table, tuple[Existence | None, ...]]
 
 @dataclass(frozen=True, slots=True)
 class KeyAnswer:
-    """A table with the key that its source told, and what it told it *about*."""
+    """A table with the key that its source reported, and what it was asked *about*."""
 
     about: AskedKey
     until: datetime
@@ -108,7 +108,7 @@ class TableRegistry:
     router: Router = field(init=False)
 
     def __post_init__(self, rules: tuple[TableRule, ...]) -> None:
-        """Ask nobody yet."""
+        """Connect to nothing yet."""
         self.asking = DeadlinePool(self.clock, 3 * self.every)
         self.router = Router(rules)  # one: it remembers which rule decides for each shard
 
@@ -128,7 +128,7 @@ class TableRegistry:
     def has_source_of(self, name: str) -> bool:
         """Whether a source has a table that is *name* here, though nothing of it may have landed.
 
-        Nothing tells of a table of Postgres while it has no row.  Sources are asked now.
+        A table of Postgres without rows is not reported.  Sources are asked now.
         """
         patterns = [re.escape(name), *(rule.shards for rule in self.router.rules)]
         asked = {
@@ -152,7 +152,7 @@ class TableRegistry:
         return tuple(told.value) if isinstance(told, Answer) else ()
 
     def existing(self) -> Mapping[str, Existence]:
-        """What landed statements told last of each ``source/shard``."""
+        """What the newest landed statement says of each ``source/shard``."""
         return self._existing
 
     def bases(self) -> Mapping[str, Order]:
@@ -166,7 +166,7 @@ class TableRegistry:
     def unlisted(self, table: Table, mark: Checkpoint | None = None) -> str:
         """Why *table* may have shards that are not among its own; empty if it cannot.
 
-        A source is believed by what it told last; one that has told nothing yet may have any, and
+        The last answer of a source counts; one without an answer may have any shard, and
         so may one of which nothing has ever landed.  Where *table* is judged by *mark*, it must be
         of that mark: another who asks may have brought a newer one, which has lost a shard of it.
         """
@@ -247,12 +247,12 @@ class TableRegistry:
         return [self._with_key(table) for table in plain]
 
     def _folding(self, router: Router) -> Iterator[tuple[Shard, str | None]]:
-        """Shards that the sources have and a rule folds, captured or not, as they told last."""
+        """Shards that the sources have and a rule folds, captured or not, by their last answers."""
         for found in self._there.values():
             yield from ((shard, router.table(shard.name)) for shard in found)
 
     def _ask(self) -> Iterator[tuple[str, str]]:
-        """Ask each source which shards every rule finds; those that never told all, with why."""
+        """Ask each source which shards every rule finds; those without a full answer, with why."""
         patterns = [rule.shards for rule in self.router.rules]
         asked = {
             f"source {name}": (name, partial(_listed, one, patterns))
@@ -271,7 +271,7 @@ class TableRegistry:
                 yield name, why
 
     def _learn_keys(self, tables: Sequence[Table]) -> None:
-        """Ask for the keys that are not known; each counts as soon as it is told.
+        """Ask for the keys that are not known; each counts as soon as it is known.
 
         One who still owes an answer is asked for no table's.
         """
@@ -305,7 +305,7 @@ class TableRegistry:
         return _keyed(table, sources).with_standards(self.standards.columns(table.name))
 
     def _with_key(self, table: Table) -> Table:
-        """The table with its key, as it was told last; a source that is silent takes none away."""
+        """The table with its last known key; a source that is silent takes none away."""
         known = self._keys.get(table.name)
         if known is not None and known.about == self._about(table):
             return known.table
@@ -330,7 +330,7 @@ def _plain(name: str, shards: tuple[Shard, ...], rule: TableRule | None) -> Tabl
 
 
 def _telling(mark: Checkpoint) -> tuple[object, object]:
-    """What of *mark* tells which shards are there."""
+    """The parts of *mark* that say which shards exist."""
     return mark.shards, mark.existing
 
 
@@ -402,7 +402,7 @@ class MergeDemand:
             self._wishes = left
 
     def meet(self, tables: Iterable[str], cut: datetime) -> None:
-        """*tables* are complete up to *cut*: nobody who asked for that waits any more."""
+        """*tables* are complete up to *cut*: requests for that are met."""
         if not self._wishes:
             return
         met = set(tables)

@@ -84,7 +84,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error as values; ``kind`` is its class, ``crash`` if nobody raised it on purpose."""
+    """An error as values; ``kind`` is its class, ``crash`` if it is unexpected."""
 
     kind: str
     text: str
@@ -123,7 +123,7 @@ def dump_request(request: Request) -> bytes:
 
 
 def load_request(line: bytes) -> Request:
-    """Read back what :func:`dump_request` wrote; of a plug-in a line tells only the name."""
+    """Read back what :func:`dump_request` wrote; of a plug-in a line has only the name."""
     request = _REQUEST.validate_json(line)
     if request.settings is None:
         return request

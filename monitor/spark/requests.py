@@ -27,9 +27,9 @@ from pipeline.reports import Gap, Hold, LandingReport, MergeReport, SparkWork
 
 @dataclass(eq=False)
 class HoldRegistry:
-    """Holds of the last landing, and of each table's last turn; told from several threads.
+    """Holds of the last landing, and of each table's last merge; thread-safe.
 
-    What is held is replaced, never changed, so that whoever reads it meanwhile sees all of it.
+    What is held is replaced, never changed, so that a concurrent reader sees all of it.
     """
 
     store: Holds
@@ -119,7 +119,7 @@ class Deadlines:
 
 @dataclass(eq=False)
 class LaneRequests:
-    """Drives one lane; ``call`` asks the Spark process, and waits for as long as it is told.
+    """Drives one lane; ``call`` asks the Spark process, and waits up to the given time.
 
     ``ailments`` says of landing and applying why the last one failed, ``at_rest`` whether nothing
     is to be read again, ``spark`` what Spark jobs have done so far, by work.  ``noted`` is told of
@@ -173,7 +173,7 @@ class LaneRequests:
         """Merge what is landed into the mirrors; where tier 0 has its own line, into the others.
 
         Raises:
-            SluiceError: why nothing was merged; a table that is held is told, not raised.
+            SluiceError: why nothing was merged; a held table is reported, not raised.
         """
         read_again = (wish.table for wish in self.rereads.wished())
         self._apply(Verb.APPLY, self.wanted().union(read_again))
@@ -217,7 +217,7 @@ class LaneRequests:
         self.rereads.told(reply.rereads, self.clock())
 
     def _asked(self, request: Request, within: timedelta) -> Reply:
-        """The reply, of which the Spark jobs are counted."""
+        """The reply, after its Spark jobs are counted."""
         reply = self.call(request, within)
         with self._counting:
             for work, done in reply.spark.items():
@@ -284,7 +284,7 @@ class LaneRequests:
 
     @contextmanager
     def _ailing(self, verb: Verb) -> Iterator[None]:
-        """Remember what is raised inside as what ails *verb*, until it goes well again."""
+        """Keep the error raised inside as the failure of *verb*, until it succeeds."""
         try:
             yield
         except SluiceError as error:

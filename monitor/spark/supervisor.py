@@ -91,7 +91,7 @@ class Child:
     def wait(self, answer: Future[Reply], deadline: timedelta) -> Reply:
         """The result of *answer*, waited for at most *deadline*.
 
-        When it is late the process is killed, and all who wait are told so: a JVM that hangs in
+        When it is late the process is killed, and all who wait get an error: a JVM that hangs in
         one thread is not trusted in another.  An opening is late after ``OPENING_WITHIN`` already.
         """
         until = time.monotonic() + deadline.total_seconds()
@@ -118,7 +118,7 @@ class Child:
             self._opened.set()
 
     def end(self, why: str) -> None:
-        """Let nobody wait any longer, because of *why*; the first reason stands."""
+        """End all waits with *why*; the first reason counts."""
         self._end(Failure(CRASH, why))
 
     def send(self, request: Request) -> None:
@@ -138,7 +138,7 @@ class Child:
     def bury(self) -> int:
         """Wait for the end of the process and take its JVM with it; its exit status.
 
-        Nobody waits for it any longer then, whoever may still hold its pipe open.
+        All waits for it end then, even if its pipe is still open.
         """
         status = self.process.wait()
         self.kill()  # a JVM left behind would keep writing to the lake

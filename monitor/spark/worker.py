@@ -1,6 +1,6 @@
 """The Spark process: does what it is asked, and dies with its parent.
 
-Requests come in on stdin, replies leave on a pipe of their own; whatever libraries print goes to
+Requests come in on stdin, replies leave on a pipe of their own; what libraries print goes to
 stderr.  Landing, applying, applying what is of tier 0, upkeep, publishing and reading again are
 answered side by side, each in a line: one thread, one request after the other.  Nothing is
 remembered here: the lake's commits say where to go on.
@@ -80,7 +80,7 @@ class RequestQueue:
 class RequestServer:
     """Answers requests with one lane, opened by the first of them.
 
-    ``crashed`` is called, from any thread, after the reply that tells of an error nobody foresaw.
+    ``crashed`` is called, from any thread, after the reply with an unexpected error.
     """
 
     open_lane: OpenLane
@@ -105,7 +105,7 @@ class RequestServer:
         return self.lane is not None and request.verb is not Verb.STOP
 
     def drain(self, within: timedelta) -> None:
-        """Begin nothing new, and wait for what runs; what is not done *within* is not told.
+        """Begin nothing new, and wait for what runs; what is not done *within* gets no reply.
 
         For it ends with Spark: to its caller it is not a failure of the table it was about.
         """
@@ -187,7 +187,7 @@ def _merged(lane: "Lane", request: Request) -> tuple[MergeReport, ...]:
 
 
 def serve(open_lane: OpenLane, reply_fd: int) -> int:
-    """Answer until told to stop; exit status 0 then, 1 after a failure nobody foresaw."""
+    """Answer until a stop; exit status 0 then, 1 after an unexpected failure."""
     signal.signal(signal.SIGTERM, lambda *_: _end_group())
     faulthandler.register(signal.SIGUSR1)  # asked for before the process is killed as late
     CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)  # not SIGKILL: it would leave the JVM behind

@@ -226,7 +226,7 @@ def test_what_has_grown_old_is_freed_also_where_the_store_forgets_nothing(
         raise UnreachableError("store: the disk is full")
 
     monkeypatch.setattr(app.store, "prune", broken)
-    monkeypatch.setattr(wiring, "look_through", lambda: looked.append("through"))
+    monkeypatch.setattr(wiring, "collect_garbage", lambda: looked.append("through"))
 
     with pytest.raises(UnreachableError):
         app._prune()
