@@ -124,7 +124,7 @@ def test_threads_share_two_pools_of_memory(how: str, few: bool) -> None:
 
 PROGRAM_INTERPRETER = """
 import gc, sys
-from monitor.runtime import look_through, prefer_answers
+from monitor.runtime import collect_garbage, prefer_answers
 
 full, middle = [], []
 gc.callbacks.append(lambda phase, told: full.append(phase) if told["generation"] == 2 else None)
@@ -139,7 +139,7 @@ for number in range(100_000):
     kept.append([number]); ring()
 at_once = 100_000 // max(1, len(middle) // 2)
 young, switch = len(full), sys.getswitchinterval()
-look_through()
+collect_garbage()
 rings = sum(isinstance(one, Ring) for one in gc.get_objects())
 print(young, len(full), switch, at_once < 5_000, rings)
 """
