@@ -6,7 +6,7 @@ wait for a slow one. If a probe hangs, everything due in its queue is UNKNOWN, a
 names that probe.
 
 `ProbeWorld` is what a probe may see in one round: pinned readers, heartbeats and check memory.
-`named_versions` lists mirror versions that somebody may still read, as certificates of the last
+`certified_versions` lists mirror versions that somebody may still read, as certificates of the last
 day name them.
 """
 

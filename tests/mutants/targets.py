@@ -12,29 +12,24 @@ OBSERVE = "tests/monitor/observe"
 MYSQL = "tests/pipeline/sources/mysql"
 
 READINESS = tuple(
-    f"{CHECKS}/test_{one}.py"
-    for one in ("proof", "blocks", "decisions", "readiness", "waivable", "waiver_instances")
+    f"{CHECKS}/test_{one}.py" for one in ("proof", "blocks", "decisions", "readiness")
 )
 MARKS = tuple(f"{LANDING}/test_{one}.py" for one in ("next_mark", "next_mark_keeps", "departed"))
 
 TARGETS: dict[str, tuple[str, ...]] = {
-    "checks/proof.py": (*READINESS, f"{CHECKS}/test_image_proof.py"),
-    "checks/readiness.py": (*READINESS, *READINESS),
+    "checks/proof.py": READINESS,
+    "checks/readiness.py": READINESS,
     "checks/blocks.py": (
         *READINESS,
-        f"{CHECKS}/test_waivable.py",
         "tests/monitor/test_pauses.py",
         f"{CHECKS}/test_table_state.py",
-        f"{CHECKS}/test_unproven.py",
-        f"{CHECKS}/test_waiver_instances.py",
     ),
     "checks/certificate.py": (
-        f"{CHECKS}/test_revocations.py",
         f"{CHECKS}/test_certificate.py",
         f"{CHECKS}/test_readiness.py",
     ),
     "checks/probes/completeness.py": (f"{CHECKS}/probes/test_completeness.py",),
-    "checks/counting.py": (f"{CHECKS}/test_suspects.py", f"{CHECKS}/probes/test_range_counts.py"),
+    "checks/counting.py": (f"{CHECKS}/test_counting.py", f"{CHECKS}/probes/test_range_counts.py"),
     "pipeline/clocks.py": ("tests/pipeline/test_clocks.py", "tests/pipeline/test_cut.py"),
     "pipeline/model.py": (
         f"{LANDING}/test_unkept_logs.py",
@@ -131,13 +126,13 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"{OBSERVE}/test_recorder.py",
         "tests/monitor/test_full_store.py",
     ),
-    "monitor/observe/verdicts.py": (f"{OBSERVE}/test_rulings.py",),
+    "monitor/observe/verdicts.py": (f"{OBSERVE}/test_verdicts.py",),
     "monitor/observe/sampler.py": (f"{OBSERVE}/test_watcher.py", f"{OBSERVE}/test_sampler.py"),
     "monitor/waivers.py": ("tests/monitor/test_waivers.py",),
     "monitor/observe/clocks.py": (
-        f"{OBSERVE}/test_clock_states.py",
+        f"{OBSERVE}/test_clocks.py",
         f"{OBSERVE}/test_clocks.py",
     ),
-    "monitor/observe/assessor.py": (f"{OBSERVE}/test_forfeits.py",),
+    "monitor/observe/assessor.py": (f"{OBSERVE}/test_revocations.py",),
     "alerts/lifecycle.py": ("tests/alerts/test_lifecycle.py", "tests/alerts/test_round.py"),
 }
