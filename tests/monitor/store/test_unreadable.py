@@ -53,15 +53,15 @@ def test_f143_a_pause_that_cannot_be_read_goes_on_until_it_is_resumed(
 
     reopened = Pauses(store.database)
 
-    standing = reopened.health(NOW + SECOND)
+    standing = reopened.standing(NOW + SECOND)
     assert standing.keys() == {ORDERS, USERS}
     assert standing[ORDERS].since < NOW - 1000 * DAY
     assert standing[ORDERS].until is None
     assert [one.pause.table for one in reopened.list(NOW)] == [USERS]
     assert store.database.unreadable == 1
-    assert reopened.health(NOW + 2 * DAY).keys() == {ORDERS}
+    assert reopened.standing(NOW + 2 * DAY).keys() == {ORDERS}
     assert reopened.resume(ORDERS, "me", NOW + SECOND)
-    assert reopened.health(NOW + SECOND).keys() == {USERS}
+    assert reopened.standing(NOW + SECOND).keys() == {USERS}
 
 
 @pytest.mark.parametrize(

@@ -287,7 +287,7 @@ def test_pages_follow_one_another_and_keep_what_was_asked() -> None:
     second = shown(many(200), state, asked)
 
     assert first.after == ""
-    assert (second.foreground, len(second.views)) == (AT_ONCE + 1, AT_ONCE)
+    assert (second.first, len(second.views)) == (AT_ONCE + 1, AT_ONCE)
     assert (second.before, second.after) == ("?text=orders&page=1", "?text=orders&page=3")
 
 
