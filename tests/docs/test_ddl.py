@@ -8,7 +8,7 @@ import pytest
 from pipeline.schema.model import BaseNeeded, Effect
 from pipeline.sources.mysql.ddl_effects import follow_statements
 from tests.pipeline.effect_words import written
-from tests.pipeline.sources.mysql.test_effects import BOTH, TABLE, told
+from tests.pipeline.sources.mysql.test_ddl_effects import BOTH, TABLE, told
 
 PAGE = Path(__file__).parents[2] / "docs" / "ddl.md"
 ROW = re.compile(r"^\| `([^`]+)` \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)

@@ -111,17 +111,9 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     "pipeline/apply/images.py": (f"{APPLY}/test_image_decisions.py",),
     "pipeline/image.py": ("tests/pipeline/test_image.py",),
-    "pipeline/sources/mysql/ddl_parser.py": (
-        f"{MYSQL}/test_statement.py",
-        f"{MYSQL}/test_statement.py",
-    ),
-    "pipeline/sources/mysql/ddl_effects.py": (
-        f"{MYSQL}/test_effects.py",
-        f"{MYSQL}/test_moves.py",
-        f"{MYSQL}/test_effects.py",
-        f"{MYSQL}/test_moves.py",
-    ),
-    "pipeline/sources/postgres/slots.py": ("tests/pipeline/sources/postgres/test_watched_slot.py",),
+    "pipeline/sources/mysql/ddl_parser.py": (f"{MYSQL}/test_ddl_parser.py",),
+    "pipeline/sources/mysql/ddl_effects.py": (f"{MYSQL}/test_ddl_effects.py",),
+    "pipeline/sources/postgres/slots.py": ("tests/pipeline/sources/postgres/test_slots.py",),
     "monitor/observe/recorder.py": (
         f"{OBSERVE}/test_recorder.py",
         "tests/monitor/test_full_store.py",

@@ -1,15 +1,24 @@
 """Every MySQL type becomes its lake type exactly, and what does not fit is told, never lost."""
 
+import base64
+import json
 import math
-from datetime import UTC, date, datetime
+import random
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pipeline.schema.decode import type_rows
+from pipeline.schema.decode import TypedRows, type_rows
 from pipeline.schema.model import arrow_type
 from pipeline.sources.mysql.types import MySqlColumn as Column
+from pipeline.sources.mysql.values import to_wire_texts
+from pipeline.sources.row_reader import encode_rows
 
 
 def column(kind: str, length: int | None = None, scale: int | None = None) -> Column:
@@ -412,3 +421,295 @@ def test_no_rows_are_no_rows_of_the_same_columns() -> None:
 
         assert found.rows.schema == pa.schema([("c", pa.int32())])
         assert (found.rows.num_rows, len(found.misread), found.unknown) == (0, 0, ())
+
+
+Wired = tuple[str, object]
+Kind = tuple[Column, st.SearchStrategy[Wired]]
+UNSAYABLE = Column('"', "INT")  # with it, every row is read one by one
+EPOCH = datetime.fromisoformat("1970-01-01")
+
+
+def integers(low: int, high: int) -> st.SearchStrategy[Wired]:
+    return st.integers(low, high).map(lambda number: (str(number), number))
+
+
+def decimals(digits: int, fraction: int) -> st.SearchStrategy[Wired]:
+    highest = 10**digits - 1
+    numbers = st.integers(-highest, highest).map(lambda n: Decimal(f"{n}e-{fraction}"))
+    return numbers.map(lambda number: (f'"{number:f}"', number))
+
+
+def moments(unit: timedelta, step: str) -> st.SearchStrategy[Wired]:
+    times = st.datetimes().map(lambda at: datetime.fromisoformat(at.isoformat(timespec=step)))
+    return times.map(lambda at: (str((at - EPOCH) // unit), at))
+
+
+def words(wire: Callable[[str], str]) -> st.SearchStrategy[Wired]:
+    return st.text(st.characters(exclude_categories=["Cs"])).map(lambda word: (wire(word), word))
+
+
+def coded(data: bytes) -> str:
+    return f'"{base64.b64encode(data).decode()}"'
+
+
+def instant(at: datetime) -> Wired:
+    return f'"{at.isoformat()}Z"', at.replace(tzinfo=UTC)
+
+
+KINDS: tuple[Kind, ...] = (
+    (Column("c", "TINYINT"), integers(-128, 127)),
+    (Column("c", "BOOL"), st.sampled_from([("true", 1), ("false", 0), ("7", 7)])),
+    (Column("c", "MEDIUMINT"), integers(-(2**23), 2**23 - 1)),
+    (Column("c", "INT UNSIGNED"), integers(0, 2**32 - 1)),
+    (Column("c", "BIGINT"), integers(-(2**63), 2**63 - 1)),
+    (
+        Column("c", "BIGINT UNSIGNED"),
+        st.integers(0, 2**64 - 1).map(
+            lambda n: (coded(n.to_bytes(n.bit_length() // 8 + 1, "big")), Decimal(n))
+        ),
+    ),
+    (Column("c", "DECIMAL", 12, 2), decimals(12, 2)),
+    (Column("c", "DECIMAL", 38, 38), decimals(38, 38)),
+    (Column("c", "DECIMAL", 38, 0), decimals(38, 0)),
+    (
+        Column("c", "DOUBLE"),
+        st.floats(allow_nan=False, allow_infinity=False).map(lambda f: (repr(f), f)),
+    ),
+    (
+        Column("c", "FLOAT"),
+        st.floats(width=32, allow_nan=False, allow_infinity=False).map(lambda f: (repr(f), f)),
+    ),
+    (
+        Column("c", "BIT", 20),
+        st.binary(min_size=3, max_size=3).map(lambda data: (coded(data[::-1]), data)),
+    ),
+    (
+        Column("c", "DATE"),
+        st.dates().map(lambda day: (str((day - date(1970, 1, 1)).days), day)),
+    ),
+    (Column("c", "DATETIME", 3), moments(timedelta(milliseconds=1), "milliseconds")),
+    (Column("c", "DATETIME", 6), moments(timedelta(microseconds=1), "microseconds")),
+    (Column("c", "TIMESTAMP", 6), st.datetimes().map(instant)),
+    (Column("c", "TIME"), integers(-3_020_399_000_000, 3_020_399_000_000)),
+    (Column("c", "VARCHAR", 99), words(json.dumps)),
+    (Column("c", "TEXT"), words(lambda word: json.dumps(word, ensure_ascii=False))),
+    (
+        Column("c", "ENUM", values=("a", "b,c")),
+        st.sampled_from([('"a"', "a"), (r'"b\\,c"', "b,c")]),
+    ),
+    (Column("c", "BLOB"), st.binary().map(lambda data: (coded(data), data))),
+)
+NULL: Wired = ("null", None)
+ODD = st.sampled_from(
+    ["true", "1.5", "-0", "1e3", "{}", "[1]", '"x"', '""', '"7"', "9223372036854775808", '"NaN"']
+)
+DAMAGE = st.tuples(st.integers(0, 200), st.sampled_from([*'"{}[]:,\\', "1", "e", "-", "\n", ""]))
+
+
+@given(st.data(), st.lists(st.sampled_from(KINDS), min_size=1, max_size=6))
+def test_what_a_collector_writes_is_read_back(data: st.DataObject, kinds: list[Kind]) -> None:
+    columns = named(kinds)
+    row = st.tuples(*(st.one_of(wire, st.just(NULL)) for _, wire in kinds))
+    rows = data.draw(st.lists(row, min_size=1, max_size=5))
+
+    found = type_rows(pa.array([text(columns, [wire for wire, _ in row]) for row in rows]), columns)
+
+    assert found.rows.to_pylist() == [
+        {column.name: value for column, (_, value) in zip(columns, row, strict=True)}
+        for row in rows
+    ]
+    assert (found.misread.to_pylist(), found.unknown) == ([False] * len(rows), ())
+
+
+@given(st.data(), st.lists(st.sampled_from(KINDS), min_size=1, max_size=4))
+def test_a_row_is_the_same_read_with_others_and_read_alone(
+    data: st.DataObject, kinds: list[Kind]
+) -> None:
+    columns = named(kinds)
+    wires = [st.one_of(wire.map(lambda w: w[0]), st.just("null"), ODD) for _, wire in kinds]
+    rows = st.tuples(*wires).map(lambda row: text(columns, list(row)))
+    odd = st.one_of(st.none(), st.text(), rows.map(with_another), rows.map(twice))
+    damaged = st.tuples(rows, DAMAGE).map(hurt)
+    texts = data.draw(st.lists(st.one_of(rows, rows, odd, damaged), max_size=8))
+
+    together = type_rows(pa.array(texts, pa.string()), columns)
+    exactly = type_rows(pa.array(texts, pa.string()), [*columns, UNSAYABLE])
+    alone = [type_rows(pa.array([one], pa.string()), columns) for one in texts]
+
+    assert told(together) == told(exactly)[: len(columns)]
+    assert together.misread.to_pylist() == exactly.misread.to_pylist()
+    assert together.unknown == exactly.unknown
+    assert together.misread.to_pylist() == [one.misread[0].as_py() for one in alone]
+    assert [*zip(*told(together), strict=True)] == [
+        tuple(column[0] for column in told(one)) for one in alone
+    ]
+
+
+def named(kinds: list[Kind]) -> list[Column]:
+    return [
+        Column(f"é{n}", kind.type, kind.length, kind.scale, values=kind.values)
+        for n, (kind, _) in enumerate(kinds)
+    ]
+
+
+def text(columns: list[Column], wires: list[str]) -> str:
+    fields = zip(columns, wires, strict=True)
+    return "{" + ",".join(f'"{column.name}":{wire}' for column, wire in fields) + "}"
+
+
+def with_another(row: str) -> str:
+    return f'{{"new":[1.50],{row[1:]}'
+
+
+def twice(row: str) -> str:
+    return f"{row[:-1]},{row[1:]}"
+
+
+def hurt(case: tuple[str, tuple[int, str]]) -> str:
+    """The row with one of its letters replaced, or dropped."""
+    row, (place, mark) = case
+    at = place % len(row)
+    return row[:at] + mark + row[at + 1 :]
+
+
+def told(found: TypedRows) -> list[list[object]]:
+    """Values by column, comparable where Python has none: bits of floats, days, microseconds."""
+    return [_comparable(column.combine_chunks()) for column in found.rows.columns]
+
+
+def _comparable(values: pa.Array) -> list[object]:
+    if pa.types.is_floating(values.type) or pa.types.is_temporal(values.type):
+        values = values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
+    plain: list[object] = values.to_pylist()
+    return plain
+
+
+def fragments(own: Column, *raw: Any) -> list[Any]:
+    return list(to_wire_texts(own, pa.array(raw)).fragments.to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("own", "raw", "fragment", "value"),
+    [
+        pytest.param(column("INT"), "-5", "-5", -5, id="a number"),
+        pytest.param(column("INT UNSIGNED ZEROFILL"), "0007", "7", 7, id="zeros in front"),
+        pytest.param(column("BIGINT UNSIGNED"), "0", '"AA=="', Decimal(0), id="no bits"),
+        pytest.param(
+            column("BIGINT UNSIGNED"),
+            "128",
+            '"AIA="',
+            Decimal(128),
+            id="the sign's bit",
+        ),
+        pytest.param(
+            column("BIGINT UNSIGNED"),
+            "18446744073709551615",
+            '"AP//////////"',
+            Decimal(2**64 - 1),
+            id="most of all",
+        ),
+        pytest.param(column("DECIMAL", 5, 2), "1.10", '"1.10"', Decimal("1.10"), id="decimal"),
+        pytest.param(
+            column("DECIMAL ZEROFILL", 5, 2),
+            "001.10",
+            '"1.10"',
+            Decimal("1.10"),
+            id="0",
+        ),
+        pytest.param(column("DOUBLE"), "1e300", "1e300", 1e300, id="a double"),
+        pytest.param(column("BIT", 1), b"\x01", "true", True, id="a bit"),
+        pytest.param(column("BIT", 12), b"\x0f\xa0", '"oA8="', b"\x0f\xa0", id="bits"),
+        pytest.param(
+            column("DATE"),
+            "1969-12-31",
+            "-1",
+            date(1969, 12, 31),
+            id="a day before 1970",
+        ),
+        pytest.param(column("DATE"), "0000-00-00", "null", None, id="a day that is none"),
+        pytest.param(column("DATE"), "2026-02-30", "null", None, id="a 30th of February"),
+        pytest.param(
+            column("DATETIME", 3),
+            "1970-01-01 00:00:01.500",
+            "1500",
+            datetime.fromisoformat("1970-01-01T00:00:01.500"),
+            id="milliseconds",
+        ),
+        pytest.param(
+            column("DATETIME", 6),
+            "1000-01-01 00:00:00.000001",
+            "-30610223999999999",
+            datetime.fromisoformat("1000-01-01T00:00:00.000001"),
+            id="microseconds",
+        ),
+        pytest.param(
+            column("TIMESTAMP", 6),
+            "2026-01-02 03:04:05.120000",
+            '"2026-01-02T03:04:05.120Z"',
+            datetime(2026, 1, 2, 3, 4, 5, 120_000, UTC),
+            id="an instant",
+        ),
+        pytest.param(column("TIME", 6), "-00:00:00.000001", "-1", -1, id="just before 0"),
+        pytest.param(column("TIME"), "-838:59:59", "-3020399000000", -3020399000000, id="long"),
+        pytest.param(column("YEAR"), "0000", "1900", 0, id="the year 0"),
+        pytest.param(column("VARCHAR", 9), 'é"\\\n', '"é\\"\\\\\\n"', 'é"\\\n', id="text"),
+        pytest.param(column("VARBINARY", 9), b"\x00\xff", '"AP8="', b"\x00\xff", id="bytes"),
+        pytest.param(column("JSON"), '{"a": 1}', '"{\\"a\\": 1}"', '{"a": 1}', id="json"),
+        pytest.param(column("INT"), None, "null", None, id="nothing"),
+    ],
+)
+def test_a_value_is_told_and_typed(own: Column, raw: Any, fragment: str, value: Any) -> None:
+    assert fragments(own, raw) == [fragment]
+
+    rows = encode_rows([own.name], [to_wire_texts(own, pa.array([raw]))])
+    read = type_rows(rows, (own,))
+    assert read.misread.true_count == 0
+    assert read.rows.to_pylist() == [{"c": value}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fragment"),
+    [("DATE", "0"), ("DATETIME", "0"), ("TIMESTAMP", '"1970-01-01T00:00:00Z"')],
+)
+def test_a_day_that_is_none_is_sent_as_1970_where_null_cannot_be(kind: str, fragment: str) -> None:
+    own = Column("c", kind, nullable=False)
+    raw = "0000-00-00" if kind == "DATE" else "0000-00-00 00:00:00"
+
+    assert fragments(own, raw) == [fragment]
+
+
+def test_a_name_may_hold_what_means_something_elsewhere() -> None:
+    own = Column('a%s"b', "INT")
+
+    rows = encode_rows([own.name], [to_wire_texts(own, pa.array(["1"]))])
+
+    assert rows.to_pylist() == ['{"a%s\\"b":1}']
+
+
+def test_a_place_is_told_with_its_wkb_and_without_a_system_of_none() -> None:
+    wkb = bytes.fromhex("0101000000000000000000f03f0000000000000040")
+
+    (told,) = fragments(column("POINT"), b"\0\0\0\0" + wkb)
+
+    assert told == '{"x":1.0,"y":2.0,"wkb":"AQEAAAAAAAAAAADwPwAAAAAAAABA","srid":null}'
+
+
+def test_all_naturals_are_told_as_each_by_itself() -> None:
+    edges = [n for bits in range(64) for n in (2**bits - 1, 2**bits, 2**bits + 1)]
+    numbers = [None, *edges, 2**64 - 1, *(random.Random(3).getrandbits(64) for _ in range(999))]
+    raw = [None if n is None else str(n) for n in numbers]
+
+    told = fragments(column("BIGINT UNSIGNED"), *raw, "00000000000000000007")
+
+    each = [
+        "null"
+        if n is None
+        else f'"{base64.b64encode(n.to_bytes(n.bit_length() // 8 + 1, "big")).decode()}"'
+        for n in (*numbers, 7)
+    ]
+    assert told == each
+
+
+def test_a_number_beyond_64_bits_is_told_all_the_same() -> None:
+    """As a key that somebody asks for, which no row has."""
+    assert fragments(column("BIGINT UNSIGNED"), str(2**64)) == ['"AQAAAAAAAAAA"']
