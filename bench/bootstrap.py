@@ -177,7 +177,7 @@ class Race:
 
 
 def _plain(rows: DataFrame) -> DataFrame:
-    """The table's columns in one order, without what a mirror has besides."""
+    """The table's columns in one order, without the mirror's own."""
     names = sorted(name for name in rows.columns if name != "_sluice")
     return rows.select(*(F.col(name).cast("string").alias(name) for name in names))
 

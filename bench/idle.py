@@ -73,11 +73,11 @@ class MirroredLake:
         return self.landed.checkpoint()
 
     def applied(self, table: str) -> MirrorPosition | None:
-        """As the mirror's own log tells."""
+        """From the mirror's own log."""
         return self.real.applied(table)
 
     def history(self, table: str, since: int | None) -> Sequence[Commit]:
-        """As the mirror's own log tells; each was ours."""
+        """From the mirror's own log; each was ours."""
         return ()
 
 

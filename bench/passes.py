@@ -74,7 +74,7 @@ def even(folder: Path, size: Size) -> None:
 
 
 def skewed(folder: Path, size: Size) -> None:
-    """Passes of as many changes, most of which are one mirror's."""
+    """Passes of equal numbers of changes, most of them of one mirror."""
     most = int(size.mirrors * size.changed * SHARE)
     least = max(1, (size.mirrors * size.changed - most) // max(1, size.mirrors - 1))
     works = [_work(0, size.large, most)]
@@ -268,7 +268,7 @@ def _version(lake: Lake, work: table.Workload) -> int:
 
 
 def _kept_up(lake: Lake, work: table.Workload) -> tuple[float, int]:
-    """Seconds of upkeep, and the rows that it wrote anew."""
+    """Seconds of maintenance, and the rows that it rewrote."""
     before = lake.files(work)
     started = time.monotonic()
     lake.upkeep()

@@ -169,7 +169,7 @@ def measure(folder: Path, size: int, days: int) -> Figures:
 
 
 def _settle(service: Service, app: App) -> None:
-    """A few rounds, after which yesterday is certified, and sources have told of themselves."""
+    """A few rounds, after which yesterday is certified, and sources have described themselves."""
     for _ in range(ROUNDS):
         service.round()
         app.cycle.watch()

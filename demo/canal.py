@@ -1,4 +1,4 @@
-"""What sends a real MySQL's log into topics as canal or Ctrip's collector does, and tells nobody?
+"""Sends the log of a real MySQL into topics as canal or Ctrip's collector does, silently.
 
 A stand-in for tests, where canal itself is not run: `python -m demo.canal SETTINGS.json`.  Like
 canal it takes a transaction from the log, sends all of it, waits until all is acknowledged, and
@@ -161,7 +161,7 @@ class LogSender:
     _written: float = 0.0
 
     def __post_init__(self) -> None:
-        """Dial nobody yet."""
+        """Connect on first use."""
         self.catalogue, self.sending = Catalogue(self.log), Sending(self.log)
 
     def run(self) -> None:

@@ -177,7 +177,7 @@ class Connect:
         return Program(main, (settings,), self.home, heap="768m", beside=self.beside)
 
     def _wait_for(self, name: str, before: Collection[str]) -> None:
-        """Return when all its tasks run; what failed *before* may be told for a while yet."""
+        """Return when all its tasks run; failures of *before* may be reported for a while."""
         stale = time.monotonic() + STALE.total_seconds()
         processes.wait_until(
             lambda: self._runs(name, before if time.monotonic() < stale else ()),
@@ -186,7 +186,7 @@ class Connect:
         )
 
     def _runs(self, name: str, before: Collection[str]) -> bool:
-        """Whether all its tasks run, of which none has failed but as *before*."""
+        """Whether all its tasks run without failures that are not in *before*."""
         tasks = self.status(name)["tasks"]
         failed = sorted(_traces(tasks) - set(before))
         if failed:

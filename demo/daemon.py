@@ -62,7 +62,7 @@ class Daemon:
             self.kill()
 
     def stop(self) -> bool:
-        """End it properly; whether it ran, and ended by itself."""
+        """End it; returns whether it ran and ended without a kill."""
         return self.running and self.process is not None and self.process.stop(asked=self.asked)
 
     def kill(self) -> None:

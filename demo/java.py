@@ -1,6 +1,6 @@
 """The command that runs a class of a folder of jars, small and quick enough for two cores.
 
-A server spends most of its start on loading classes.  The first that ends by itself leaves an
+A server spends most of its start on loading classes.  The first that ends without a kill leaves an
 archive of them (class data sharing), from which every later one starts in a third of the time.
 """
 
@@ -47,7 +47,7 @@ class Program:
         )
 
     def keep_classes(self) -> None:
-        """Keep the archive that it left; call it when the program has ended by itself."""
+        """Keep the archive that it left; call this after the program ended without a kill."""
         if self._left.exists() and not self._kept.exists():
             self._kept.parent.mkdir(parents=True, exist_ok=True)
             whole = shutil.copyfile(self._left, self._kept.with_name(f"{self.home.name}.part"))

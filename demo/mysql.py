@@ -151,7 +151,7 @@ class MySQL:
         )
 
     def _answers(self) -> bool:
-        """Whether it does; whoever has its port and says nothing is not waited for."""
+        """Whether it answers; a program on its port that does not answer is not waited for."""
         try:
             self.connect(read_timeout=ANSWER.total_seconds()).close()
         except pymysql.Error:

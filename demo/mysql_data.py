@@ -20,7 +20,7 @@ RENAMED = Path("/usr/lib/x86_64-linux-gnu/libaio.so.1t64")  # as newer distribut
 
 
 def program() -> tuple[str, ...]:
-    """The server's command with what it needs wherever it runs; it refuses root unless told."""
+    """The server's command with the options that every use needs; as root it needs one more."""
     base = unpack.mysql()
     _link(base / "bin" / "libaio.so.1")
     command = (str(base / "bin" / "mysqld"), "--no-defaults", f"--basedir={base}")

@@ -35,7 +35,7 @@ class PortShare:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Distinct ports of 127.0.0.1 that nobody listens on now."""
+    """Distinct ports of 127.0.0.1 that are free now."""
     own, found = _own(os.getpid()), list[int]()
     with ExitStack() as held:
         for _ in own.ports:

@@ -89,7 +89,7 @@ class Postgres:
             self.execute(*USERS)
 
     def stop(self) -> None:
-        """Shut down, whoever is logged in; the data stays."""
+        """Shut down, even with open connections; the data remains."""
         children = self._children()
         if not self.daemon.stop():  # it was killed in the end, and they are not its group
             for child in children:
@@ -169,7 +169,7 @@ class Postgres:
         return made
 
     def cut_off_replicas(self) -> None:
-        """Send nothing more to standbys once it has returned; who reads changes is none."""
+        """Send nothing more to standbys once this returns; readers of changes are not standbys."""
         theirs = "FROM pg_stat_activity WHERE usename = 'replica'"
         self.execute("ALTER USER replica NOLOGIN", f"SELECT pg_terminate_backend(pid) {theirs}")
         processes.wait_until(
@@ -180,7 +180,7 @@ class Postgres:
         """Let a standby be a server of its own, on a timeline of its own; returns when it is.
 
         Raises:
-            UnreachableError: it is none in time.
+            UnreachableError: it is not in time.
         """
         within = int(START.total_seconds())
         if self.execute(f"SELECT pg_promote(true, {within})") != [(True,)]:
@@ -192,7 +192,7 @@ class Postgres:
         return {**found, "sync_replication_slots": "on"} if int(self.version) >= SYNCED else found
 
     def _find_place(self) -> None:
-        """Where its data lies; as root, where nobody may reach it."""
+        """The folder of its data; as root, one that user `nobody` may reach."""
         self.home.mkdir(parents=True, exist_ok=True)
         if os.geteuid() == 0:
             place = Path(tempfile.mkdtemp(prefix="sluice-pg-"))

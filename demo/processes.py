@@ -37,7 +37,7 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs; a zombie does not, and is none afterwards if it is our child."""
+        """Whether it still runs; a zombie does not, and is reaped if it is our child."""
         if started(self.pid) == self.started:
             return True
         with suppress(ChildProcessError):  # after the look: it may have ended just before that
@@ -65,7 +65,7 @@ class Process:
         grace: timedelta = GONE,
         asked: signal.Signals = signal.SIGTERM,
     ) -> bool:
-        """Ask it to end, and kill what has not ended after *grace*; whether it ended by itself."""
+        """Ask it to end, and kill it after *grace*; returns whether it ended without a kill."""
         self.signal(asked)
         with suppress(UnreachableError):
             return wait_until(lambda: not self.alive, grace, f"end of process {self.pid}")
@@ -108,7 +108,7 @@ def wait_until(condition: Callable[[], T], within: timedelta, what: str) -> T:
     """Return the first true answer of *condition*.
 
     Raises:
-        UnreachableError: if there is none in time; it names *what* was waited for.
+        UnreachableError: not in time; names *what* was waited for.
     """
     deadline = time.monotonic() + within.total_seconds()
     while not (answer := condition()):

@@ -55,7 +55,7 @@ class Registry:
     def converter(self, side: str) -> dict[str, str]:
         """Settings of a connector that make it write *side* (`key`, `value`) as Confluent's do.
 
-        The numbers are those of contents, as the Confluent interface of this registry tells them.
+        The numbers are content ids, as the Confluent API of this registry returns them.
         """
         settings = {
             "": "io.apicurio.registry.utils.converter.AvroConverter",

@@ -35,7 +35,7 @@ INTERRUPTED = 130  # what shells give for Ctrl-C
 @click.option("--rate", default=100.0, show_default=True, help="Row changes a second.")
 @click.option("--seconds", default=28.0, show_default=True, help="How long lag is measured.")
 def run(home: Path, keep: bool, rate: float, seconds: float) -> None:
-    """Show a pipeline run, a loss found and named, and the harm put right."""
+    """Show a pipeline run, a loss detected and named, and the repair."""
     machine.require(home)
     home = home.resolve()
     plot = Plot(rate, timedelta(seconds=seconds))

@@ -1,4 +1,4 @@
-"""A bucket on this machine, for a lake that is no folder; its server can be told to fail."""
+"""A bucket on this machine, for a lake in object storage; its server can be made to fail."""
 
 import sys
 from collections.abc import Iterator, Mapping

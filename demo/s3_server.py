@@ -1,8 +1,8 @@
-"""S3's API on this machine, one request at a time, and failing as it is told: a program.
+"""S3's API on this machine, one request at a time, with failures on demand: a program.
 
 moto looks whether a key is there and then writes it, without a lock: of 100 races of eight writers
-with threads switched often, seven had two winners.  Here nobody else is served in between.  What
-it holds is in memory and ends with it.
+with threads switched often, seven had two winners.  Here no other request is served in between.
+Objects are in memory only.
 
     python -m demo.s3_server PORT ACCESS_KEY BUCKET
 """

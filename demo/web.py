@@ -1,7 +1,7 @@
 """How are servers of this machine asked over HTTP?
 
 A client that is made for one question reads all certificates that the machine trusts: 24 ms of a
-core, and whoever waits for a server asks twenty times a second.  This one is made once.  It keeps
+core, and a wait for a server asks twenty times a second.  This one is made once.  It keeps
 no connection: the server may have been killed since.
 """
 

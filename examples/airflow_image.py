@@ -2,7 +2,7 @@
 
 As `airflow_gate.py`, at the stage `image`: the gate names the version of each mirror that is the
 image, and the folder that it is written out to, where `publish` in sluice.yaml says `parquet`.
-Tables of which no images are made are refused (400), and the sensor fails at once.
+Tables without images are rejected (400), and the sensor fails immediately.
 
 Written for the HTTP provider 4.10 and later; `make test-long` runs it with Airflow 2.11.  The job's
 machine needs `deltalake` and `pyarrow`, and SLUICE_LAKE, the `lake` of sluice.yaml.

@@ -23,7 +23,7 @@ class CountryCode:
         return self.code
 
     def value(self, text: str) -> str:
-        """Digits behind the country's code; what holds no digit is refused without being told."""
+        """Digits after the country's code; the error for a value without digits omits it."""
         digits = "".join(letter for letter in text if letter.isdecimal())
         if not digits:
             raise FormatError("no digit in a phone number")

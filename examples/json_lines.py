@@ -48,7 +48,7 @@ class JsonLines:
         return {at: PartitionEnd(0, end.topic_id) for at, end in self.ends(topics).items()}
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Nobody leads here."""
+        """There is no leader."""
         return dict.fromkeys(epochs, -1)
 
     def hidden(self, topics: Iterable[str]) -> frozenset[str]:
@@ -73,7 +73,7 @@ class JsonLines:
         }
 
     def settings(self, pattern: str) -> Sequence[TopicFacts]:
-        """None are told: one copy, kept for ever."""
+        """None are reported: one copy, retained forever."""
         return [TopicFacts(topic) for topic in self.topics(pattern)]
 
     def reader(self, ranges: Sequence[OffsetRange]) -> "JsonLines":

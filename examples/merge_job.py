@@ -8,7 +8,7 @@ run again for the same day, and changes nothing then.
 
 The gate answers 200 when the day is complete, 404 when it is not yet or not known, 409 when waiting
 does not help and a person must look, and 400 when the question is wrong.  Its header
-``Sluice-Gate`` tells its answers from those of another server.
+``Sluice-Gate`` marks its answers, which another server does not send.
 """
 
 import argparse

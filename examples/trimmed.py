@@ -15,7 +15,7 @@ class Trimmed:
     columns: tuple[str, ...]
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
-        """Column by column; what is told of rows holds none of their values."""
+        """Column by column; reports on rows contain none of their values."""
         for name in self.columns:
             text = intended.column(name)
             odd = pc.fill_null(pc.not_equal(text, pc.utf8_trim_whitespace(text)), False)

@@ -21,7 +21,7 @@ ANSWERS = (
     ),
     Panel(
         "Incidents that fire",
-        "Open incidents that somebody has been told about, by severity.",
+        "Open incidents that were notified, by severity.",
         "stat",
         "short",
         (Query(f'sum by (severity) ({m.INCIDENTS.name}{{state="firing"}})', "{{severity}}"),),
@@ -112,7 +112,7 @@ FLOW = (
     ),
     Panel(
         "Time until unread changes are deleted",
-        "At 0 the keeper (a topic's retention) deletes what was not read yet: a loss for good.",
+        "At 0 the retention of the topic deletes unread data: a permanent loss.",
         "timeseries",
         "s",
         (
@@ -211,7 +211,7 @@ FLOW = (
     ),
     Panel(
         "Copies without yesterday",
-        "Tables of each copy of which it is not proven that it holds all of the end of yesterday.",
+        "Tables per copy that are not proven to have everything up to the end of yesterday.",
         "timeseries",
         "short",
         (Query(f"count by (copy) ({cm.COPY_READY.name}{_OWN} == 0)", "{{copy}}"),),
@@ -266,7 +266,7 @@ FLOW = (
     ),
     Panel(
         "Alerts that did not arrive",
-        "Letters that wait, and those given up until they are waived. Somebody was not told.",
+        "Queued and dead-lettered notifications. Dead-lettered ones were not delivered.",
         "timeseries",
         "short",
         (Query(m.LETTERS.name, "{{channel}} {{state}}"),),

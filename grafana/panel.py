@@ -1,4 +1,4 @@
-"""What a panel shows, as a value; how Grafana wants it written down is told here and only here."""
+"""Panels as values; only this module knows the JSON of Grafana."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ COLOURS: Mapping[str, str] = {
     **{"blocked": "red", "revoked": "dark-red", "fail": "red"},
     **{"critical": "red", "warning": "orange", "info": "blue"},
 }
-"""Colour of whatever a legend ends in; states that mean the same are coloured alike everywhere."""
+"""Colour by the end of a legend; states that mean the same are coloured alike everywhere."""
 
 
 @dataclass(frozen=True, slots=True)

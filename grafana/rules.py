@@ -40,7 +40,7 @@ SERVICE = (
         Severity.CRITICAL,
         "service.md#silent",
         "Sluice is not there",
-        "Nobody has been able to scrape it for 2 minutes. Its own alerts are silent, too.",
+        "It could not be scraped for 2 minutes. Its own alerts are not sent either.",
     ),
     Alert(
         "SluiceInstanceSilent",
@@ -91,7 +91,7 @@ SERVICE = (
         Severity.CRITICAL,
         "service.md#channel",
         "Channel {{ $labels.channel }} takes no alerts",
-        "Its last {{ $value }} sendings failed in a row. What Sluice tells there waits.",
+        "Its last {{ $value }} deliveries failed in a row. Its notifications are queued.",
     ),
     Alert(
         "SluiceAlertsGivenUp",
@@ -101,7 +101,7 @@ SERVICE = (
         Severity.WARNING,
         "service.md#channel",
         "{{ $value }} alerts for {{ $labels.channel }} were given up",
-        "The receiver refused them, or too many waited: somebody was not told.",
+        "The receiver rejected them, or too many were queued: they were not delivered.",
     ),
     Alert(
         "SluiceHeadroomSmall",
@@ -143,7 +143,7 @@ TABLE_ALERTS = (
         "15m",
         Severity.WARNING,
         "unknown.md#readiness",
-        "Nobody can say whether {{ $labels.table }} is complete",
+        "It is unknown whether {{ $labels.table }} is complete",
         "A fact that the answer needs has been missing for 15 minutes; the gate stays closed.",
     ),
     Alert(

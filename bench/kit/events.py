@@ -21,7 +21,7 @@ class Stream:
 
     @property
     def prefix(self) -> str:
-        """The collector's; each stream has its own, so that nobody lands another's topic."""
+        """The collector's; each stream has its own, so that no stream lands another's topic."""
         return f"bench-{self.tables}-{self.partitions}"
 
     @property

@@ -56,7 +56,7 @@ class Orders:
     def changing(self, table: str, a_second: int) -> Iterator[None]:
         """Have so many rows change each second: updates, inserts, deletes, keys.
 
-        The writer is a process: a thread of ours would wait for whatever else computes here.
+        The writer is a process: a thread of ours would wait for other computations here.
         """
         own = multiprocessing.get_context("spawn")
         ended, told = own.Event(), own.Queue()

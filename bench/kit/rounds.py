@@ -1,4 +1,4 @@
-"""How much faster is one way than another?  Told by rounds in turn, on the same input.
+"""Compares two ways by alternating rounds on the same input.
 
 The machine's mood changes over minutes, so contenders take turns within a round and go first by
 rotation; a ratio is made within each round.  No time counts before the results were seen equal.
@@ -17,7 +17,7 @@ Times = Mapping[str, Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One way to do the work; ``run`` is told the round's number."""
+    """One way to do the work; ``run`` gets the round's number."""
 
     name: str
     run: Callable[[int], None]

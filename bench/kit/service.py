@@ -66,7 +66,7 @@ class Clock:
         return self.now + timedelta(seconds=time.monotonic() - self.since)
 
     def flows(self) -> None:
-        """Go on by itself."""
+        """Continue in real time."""
         self.since = time.monotonic()
 
     def stands(self) -> None:

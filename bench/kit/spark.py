@@ -20,7 +20,7 @@ def session(settings: PipelineSettings) -> SparkSession:
 
 
 def fresh(folder: Path, name: str) -> str:
-    """A path for a table that nobody has written yet."""
+    """A path for a table that is not written yet."""
     number = sum(1 for _ in folder.glob(f"{name}-*"))
     return str(folder / f"{name}-{number:03}")
 

@@ -82,7 +82,7 @@ class Workload:
 
     @property
     def schema(self) -> TableSchema:
-        """As a schema change tells it."""
+        """The column as a schema event describes it."""
         return TableSchema(self.shard, BORN, self.columns, ("id",))
 
     @property

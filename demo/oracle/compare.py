@@ -32,7 +32,7 @@ class Diff:
 
     ``regressed`` rows carry an older transaction than the source's, ``rolled_back`` ones a
     transaction that was rolled back; ``changed`` are other differences; ``columns`` names those
-    that are missing, of the wrong type, or nobody's.
+    that are missing, of the wrong type, or without a source.
     """
 
     rows: int = 0
@@ -77,7 +77,7 @@ def compare(
 ) -> dict[str, Diff]:
     """Compare every mirror under *lake* with its shards on *server*, a MySQL.
 
-    Without *ledger* no row can be told to be rolled back; it is then a ghost, or changed.
+    Without *ledger* a rolled-back row cannot be recognized; it is then a ghost, or changed.
     """
     return compared(read_sources(server, mirrors), lake, ledger=ledger, versions=versions)
 

@@ -185,7 +185,7 @@ def _source(cursor: "psycopg.Cursor[Any]", shards: tuple[str, ...]) -> Source:
 
 
 def _short(value: float) -> str:
-    """A number of 32 bits, whatever digits it was written with."""
+    """A number of 32 bits, however many digits it was written with."""
     return repr(struct.unpack("f", struct.pack("f", value))[0])
 
 

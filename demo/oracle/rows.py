@@ -70,7 +70,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """One version of a mirror: its columns' Delta types, and rows, of which an id may recur."""
+    """One version of a mirror: Delta types of its columns, and rows; an id may recur."""
 
     types: Mapping[str, str]
     rows: Sequence[tuple[RowId, Row]]

@@ -33,7 +33,7 @@ class RowState:
     ``touched`` is the number the row now carries, None when the row is gone.  ``before`` is the
     number it carried earlier, None when the transaction began without it; the before image of a
     delete shows it.  ``passing`` are states that it went through inside the transaction, which
-    whoever sees only a part of the transaction may see.
+    a reader that sees only a part of the transaction may see.
     """
 
     shard: str
@@ -127,7 +127,7 @@ def read_ledger(path: Path) -> dict[int, Entry]:
 
 
 def _drop_unfinished(path: Path) -> None:
-    """Cut off what a killed writer left of its last line; create the file if there is none."""
+    """Cut off the partial last line of a killed writer; create the file if it does not exist."""
     text = path.read_text() if path.exists() else ""
     path.write_text(text[: text.rfind("\n") + 1])
 

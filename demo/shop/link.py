@@ -65,7 +65,7 @@ class Address:
         return isinstance(error, InterfaceError) or error.args[0] in LOST
 
     def creation(self) -> Sequence[str]:
-        """Statements that make an empty shop, whatever was there."""
+        """Statements that create an empty shop, and drop an existing one."""
         databases = (
             statement
             for name in DATABASES

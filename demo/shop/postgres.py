@@ -122,7 +122,7 @@ class PostgresAddress:
         return isinstance(error, OperationalError | InterfaceError) and not self.is_clash(error)
 
     def creation(self) -> Sequence[str]:
-        """Statements that make an empty shop, whatever was there."""
+        """Statements that create an empty shop, and drop an existing one."""
         schemas = (
             statement
             for name in DATABASES
@@ -154,7 +154,7 @@ class PostgresAddress:
         return _run(cursor, shelf, [row])
 
     def upsert(self, cursor: Cursor, shelf: Shelf, row: Row) -> Sequence[int]:
-        """INSERT ... ON CONFLICT DO UPDATE, by the key if it is told, else by the email."""
+        """INSERT ... ON CONFLICT DO UPDATE, by the key if it is given, else by the email."""
         keyed = shelf.key[0] in row
         met = shelf.key if keyed else (("email",) if "email" in row else ())
         again = ", ".join(f"{name} = EXCLUDED.{name}" for name in row)

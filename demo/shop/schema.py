@@ -1,7 +1,7 @@
 """Which tables does the shop have?  Seven physical ones, folded into four mirrors.
 
 Every table carries ``touched``: the number of the transaction that wrote the row last, so that
-whoever holds the ledger can tell from a row alone how far its reader has come.
+with the ledger, a row alone shows how far its reader has come.
 """
 
 from dataclasses import dataclass

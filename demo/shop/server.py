@@ -69,7 +69,7 @@ class ShopServer(Protocol):
         ...
 
     def creation(self) -> Sequence[str]:
-        """Statements that make an empty shop, whatever was there."""
+        """Statements that create an empty shop, and drop an existing one."""
         ...
 
     def row(self, mirror: str, rng: random.Random, number: int) -> Row:

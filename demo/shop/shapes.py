@@ -158,7 +158,7 @@ def _pick(tx: Transaction, rng: random.Random, shelf: Shelf, count: int) -> list
 
 
 def _free(tx: Transaction, rng: random.Random, shelf: Shelf) -> Key | None:
-    """Draw a key that had a row once and has none now; None if there is none."""
+    """Draw a key of a deleted row; None without any."""
     free = sorted(tx.stock[shelf.name].free)
     key = rng.choice(free) if free else None
     return None if key and tx.has_touched(shelf, key) else key

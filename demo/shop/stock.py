@@ -16,7 +16,7 @@ class Keys:
     """The keys of one physical table that a writer owns.
 
     ``live`` maps a key to the number its row carries; ``free`` are keys that have no row now and
-    that nobody else will use: deleted ones, and those a rolled-back insert burnt.
+    that no other writer will use: deleted ones, and those of a rolled-back insert.
     """
 
     live: dict[Key, int] = field(default_factory=dict)

@@ -51,7 +51,7 @@ class Transaction:
         return self.server.row(mirror, rng, self.number)
 
     def insert(self, shelf: Shelf, *rows: Row) -> list[Key]:
-        """Insert *rows* in one statement; give their keys, of which the server may choose ids."""
+        """Insert *rows* in one statement; returns their keys, which the server may generate."""
         ids = self.server.insert(self.cursor, shelf, [self._signed(row) for row in rows])
         keys: list[Key] = [(one,) for one in ids] or [_key(shelf, row) for row in rows]
         for key in keys:

@@ -1,6 +1,6 @@
 """A log of page visits, large enough to be landed and merged by Spark jobs.
 
-Nobody but the story writes to it, so it is compared by sums instead of row by row.
+Only the story writes to it, so it is compared by sums instead of row by row.
 """
 
 from dataclasses import dataclass

@@ -71,7 +71,7 @@ class Workload:
     """Writers that change the shop at a steady rate until they are stopped.
 
     With ``survive`` they reconnect when the server goes away, and settle what was in doubt.
-    May be started again after a stop; it then owns whatever rows it finds.
+    May be started again after a stop; it then owns all rows that it finds.
     """
 
     address: ShopServer
@@ -112,7 +112,7 @@ class Workload:
         pool.shutdown(wait=False)
 
     def stop(self) -> None:
-        """End after the transactions in hand.
+        """End after the current transactions.
 
         Raises:
             Exception: what a writer could not bear, as its server's driver raises it.
@@ -149,7 +149,7 @@ class Workload:
         self._team = []
 
     def _keep_at(self, writer: Writer) -> None:
-        """Work at the writer's part of the rate until told to stop."""
+        """Work at the writer's part of the rate until it is stopped."""
         due = time.monotonic()
         while not self._stop.is_set():
             changes = writer.work()

@@ -1,4 +1,4 @@
-"""Both put right: the incidents resolve, the gate opens, the mirrors equal their source again."""
+"""Repairs both: the incidents resolve, the gate opens, the mirrors equal their source again."""
 
 from demo.story.act_compare import compared
 from demo.story.progress import Progress
@@ -15,7 +15,7 @@ def play(stage: Stage) -> str:
     """
     harm = stage.harm
     if harm is None:
-        msg = "nothing was done that could be put right"
+        msg = "nothing was harmed that could be repaired"
         raise UnseenError(msg)
     harm.rows.undo()
     stage.screen.say(f"  touched at the source, with a log: {harm.rows.span}")
@@ -26,8 +26,8 @@ def play(stage: Stage) -> str:
         over = {each["id"] for each in stage.service.incidents("resolved")}
         return over.issuperset(harm.incidents) and not stage.service.incidents("firing")
 
-    stage.ask_gate("after it was put right")
+    stage.ask_gate("after the repair")
     stage.wait(resolved, "end of the incidents")
     stage.screen.say("  incidents resolved", "green")
-    rows = compared(stage, "after it was put right")
+    rows = compared(stage, "after the repair")
     return f"incidents resolved, gate open again; {rows} rows equal their source"

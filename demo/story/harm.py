@@ -1,4 +1,4 @@
-"""Harm behind the service's back, and how each is put right.
+"""Harm outside the service, and the repair of each.
 
 Two kinds: rows that are written to the source and never to its log, and a row that somebody else
 takes out of a mirror.
@@ -69,7 +69,7 @@ class UnloggedRows:
 class ForeignDelete:
     """A row deleted from the mirror at *path* by a writer that is not the service.
 
-    ``good`` is the version just before it, whatever the service commits meanwhile.
+    ``good`` is the version just before it, even if the service commits meanwhile.
     """
 
     path: str

@@ -1,6 +1,6 @@
 """How long was a change on its way, and at which hop did it wait?  Pure; all in seconds.
 
-A sample is one table at one moment: the lag of each hop, as the service tells them.
+A sample is one table at one moment: the lag of each hop, as the service reports it.
 """
 
 import math
@@ -32,7 +32,7 @@ class LagSummary:
 
 @dataclass(eq=False)
 class LagBook:
-    """Samples of one run; a sample that is told twice counts once."""
+    """Samples of one run; a sample that is reported twice counts once."""
 
     samples: list[Hops] = field(default_factory=list)
     _last: dict[str, Hops] = field(default_factory=dict)

@@ -42,7 +42,7 @@ ACTS: tuple[Act, ...] = (
 
 
 def play(home: Path, plot: Plot, screen: Screen, ends: ExitStack) -> Stage:
-    """Play all acts in *home*; whatever they start is stopped by *ends*."""
+    """Play all acts in *home*; everything that they start is stopped by *ends*."""
     stage = Stage(home, plot, screen, Summary(planned=len(ACTS)), ends)
     for number, act in enumerate(ACTS, 1):
         screen.say(f"{number}/{len(ACTS)}  {act.TITLE}", "bold")

@@ -75,7 +75,7 @@ def line(progress: Progress) -> str:
 
 
 def _lags(progress: Progress) -> str:
-    """The slowest table's lag, hop by hop; of a table without one, why there is none."""
+    """The slowest table's lag by hop; for a table without one, the reason."""
     slowest = max((t for t in progress if t.known), key=lambda t: t.lag or 0.0, default=None)
     if slowest is None or slowest.known is None:
         return "lag not known yet"

@@ -1,4 +1,4 @@
-"""Spark's jobs of one run, as the REST API of Spark's own pages tells them.
+"""Spark's jobs of one run, from the REST API of the Spark UI.
 
 Only jobs with a description count: the pipeline describes each that lands or merges, with its rows.
 """
@@ -43,7 +43,7 @@ def ask_spark(url: str) -> tuple[SparkJob, ...]:
     """Jobs of the application whose pages are at *url*, in the order in which they began.
 
     Raises:
-        UnreachableError: nobody answers there.
+        UnreachableError: no server answers.
     """
     try:
         with httpx.Client(base_url=f"{url}/api/v1", timeout=20, trust_env=False) as http:
@@ -55,14 +55,14 @@ def ask_spark(url: str) -> tuple[SparkJob, ...]:
 
 
 def read_jobs(told: Iterable[Mapping[str, Any]]) -> tuple[SparkJob, ...]:
-    """Read what ``/jobs`` tells, of jobs that have ended well and land or merge."""
+    """Read ``/jobs``: the successful jobs that land or merge."""
     ended = (job for job in told if job["status"] == "SUCCEEDED")
     found = [(job["jobId"], _job(job)) for job in ended if job.get("description")]
     return tuple(job for _, job in sorted(found, key=_number) if job.work in WORK)
 
 
 def largest(jobs: Sequence[SparkJob], work: str) -> SparkJob | None:
-    """The job of most rows of this *work*; None if there is none."""
+    """The job with the most rows of this *work*; None without any."""
     return max((job for job in jobs if job.work == work), key=lambda job: job.rows, default=None)
 
 

@@ -135,7 +135,7 @@ class Stage:
         self.wait(lambda _: self.service.gate([table], cut).open, f"open gate for {table}")
 
     def show_jobs(self) -> None:
-        """Show the Spark jobs that nobody has seen yet, and where Spark's own pages are.
+        """Show the Spark jobs that were not shown yet, and the address of the Spark UI.
 
         Raises:
             UnseenError: if no batch, or no merge, was a Spark job.

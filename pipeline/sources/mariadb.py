@@ -1,4 +1,4 @@
-"""A MariaDB server: asked as a MySQL is, which finds out by itself what it speaks to."""
+"""A MariaDB server: uses the MySQL source, which detects the kind of server."""
 
 from pipeline.sources.mysql.row_reader import MySqlRowReader
 from pipeline.sources.mysql.source import MySqlSource

@@ -42,7 +42,7 @@ class PositionRules(Protocol):
         ...
 
     def names_transactions(self, position: Position) -> bool:
-        """Whether it names the transactions of its log, so that other logs are told apart."""
+        """Whether it names the transactions of its log, so that other logs are recognized."""
         ...
 
     def may_contain(self, position: Position, transaction: str) -> bool:
@@ -94,7 +94,7 @@ def explain_overrun(said: Position, end: Position) -> str | None:
 
 
 def names_transactions(position: Position) -> bool:
-    """Whether it names the transactions of its log, so that other logs are told apart."""
+    """Whether it names the transactions of its log, so that other logs are recognized."""
     return find_position_rules(position.kind).names_transactions(position)
 
 

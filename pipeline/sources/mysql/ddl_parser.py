@@ -168,7 +168,7 @@ class TokenReader:
         """Take the next token.
 
         Raises:
-            ParseError: there is none.
+            ParseError: the text has ended.
         """
         if self.done:
             raise ParseError("it ends too early")
@@ -179,7 +179,7 @@ class TokenReader:
         """The next word, which must be a name.
 
         Raises:
-            ParseError: it is none.
+            ParseError: it is not.
         """
         word = self.skip()
         if not word.named:
@@ -362,7 +362,7 @@ def _partition(reader: TokenReader, draft: _Draft) -> None:
     if verb in ("EXCHANGE", "CONVERT"):
         draft.others.append(_partner(reader, what))
     text = " ".join(word.text for word in reader.words).replace(" ,", ",")
-    draft.doubts.append(f"{text}: rows go, or come, that no row event tells of")
+    draft.doubts.append(f"{text}: rows are removed or added without a row event")
 
 
 def _partner(reader: TokenReader, what: str) -> Name:
@@ -467,7 +467,7 @@ def _change(clause: TokenReader, draft: _Draft) -> None:
 def _redefined(column: str, definition: Words, draft: _Draft) -> None:
     draft.described = True
     if _computed([word.upper for word in definition]):
-        draft.doubts.append(f"column {column} is computed anew")
+        draft.doubts.append(f"column {column} is recomputed")
     draft.doubts += _recoded(f"column {column}", definition)
 
 
@@ -479,7 +479,9 @@ def _recoded(what: str, words: Words) -> list[str]:
             reader.accept("=")
             name = reader.skip().text.upper().partition("_")[0]
             if name not in UNICODE:
-                return [f"{what} is written in {name.lower()}, which may lack letters it held"]
+                return [
+                    f"{what} is written in {name.lower()}, which may not have all of its characters"
+                ]
         elif reader.accept("ASCII", "UNICODE", "BYTE"):
             return [f"{what} is written in another character set"]
         else:
@@ -562,7 +564,7 @@ class Harmless:
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """``selects`` if its rows come out of the statement itself, which no row event tells."""
+    """``selects`` if the statement inserts its rows, for which there is no row event."""
 
     table: Name
     unless_there: bool = False
@@ -600,7 +602,7 @@ class Renamed:
 
 @dataclass(frozen=True, slots=True)
 class UnknownStatement:
-    """Nobody knows what it does; ``names`` are all that a table's name could be in it."""
+    """Its effect is unknown; ``names`` are all words in it that may name a table."""
 
     why: str
     names: frozenset[str] = frozenset()
@@ -798,10 +800,10 @@ _QUOTED = re.compile(r"'(?:[^'\\]|''|\\.)*'|\"(?:[^\"\\]|\"\"|\\.)*\"", re.DOTAL
 
 
 def find_previous_name(statement: str, shard: ShardId) -> ShardId | None:
-    """Name that *shard* had before this statement; None if it is no rename of it, or not told.
+    """The name that *shard* had before this statement; None if it is not a rename, or unknown.
 
     A new name without a database is one of the session's, which is then that of *shard*.  An old
-    one without, beside a new one with a database, is of a database that nobody tells.
+    one without, beside a new one with a database, is of an unknown database.
     """
     found = None
     for old, new in reversed(_renames(statement)):

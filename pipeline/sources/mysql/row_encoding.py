@@ -104,7 +104,7 @@ def _letters(column: Column, value: Raw) -> str:
 
 
 def _number(column: Column, value: Raw) -> str:
-    """Of a label, from 1 on; 0 is the one that a server puts for what is none."""
+    """The number of a label, from 1 on; 0 is the server's value for an invalid label."""
     labels = [decode_label(one) for one in column.values]
     text = _text(value)
     return str(labels.index(text) + 1) if text in labels else "0"
@@ -161,7 +161,7 @@ def _value(shard: str, column: Column, text: str) -> Value:
     require_spelling(shard, column.name, text, described)
     if column.kind in NO_DAYS and text == encode_missing_date(column):
         msg = f"{text!r} of {shard}'s key column {column.name} stands for 1970 and for each day"
-        advice = "which of them is meant nobody tells; take a new base: sluice bootstrap"
+        advice = "which one is unknown; take a new base: sluice bootstrap"
         raise ConfigError(f"{msg} that does not exist, such as 0000-00-00: {advice}")
     return value
 

@@ -70,7 +70,7 @@ class MySqlKey:
         """Those of *key* among the shard's.
 
         Raises:
-            ConfigError: rows cannot be read along the key; says of which shard, and why.
+            ConfigError: rows cannot be read along the key; names the shard and the reason.
         """
         by_name = {column.name: column for column in columns}
         require_columns(shard, key, by_name)

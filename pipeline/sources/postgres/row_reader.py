@@ -95,7 +95,7 @@ class PostgresKey:
         """Those of *key* among the shard's.
 
         Raises:
-            ConfigError: rows cannot be read along the key; says of which shard, and why.
+            ConfigError: rows cannot be read along the key; names the shard and the reason.
         """
         by_name = {one.name: one for one in columns}
         require_columns(shard, key, by_name)

@@ -220,13 +220,13 @@ def test_clauses_that_may_change_what_no_column_shows_are_doubted(clauses: str) 
 def test_a_doubt_names_the_column_that_it_is_about(column: str) -> None:
     found = parse_statement(f"ALTER TABLE t MODIFY {column} INT AS (id * 4) STORED")
 
-    assert found == altered(described=True, doubts=("column g is computed anew",))
+    assert found == altered(described=True, doubts=("column g is recomputed",))
 
 
 @pytest.mark.parametrize(
     ("clause", "told"),
     [
-        ("DROP PARTITION p0, p1", "DROP PARTITION p0, p1: rows go"),
+        ("DROP PARTITION p0, p1", "DROP PARTITION p0, p1: rows are removed or added"),
         ("ADD COLUMN IF NOT EXISTS a SERIAL", "column a was added"),
     ],
 )
