@@ -28,6 +28,6 @@ def test_a_table_that_waits_for_a_silent_collector_says_so(tmp_path: Path) -> No
     assert (at_first, soon) == ([], [])
     assert late is not None
     assert late.reason == "unacknowledged"
-    assert "s: db.t was renamed, or dropped, at" in late.detail
+    assert "s: db.t was renamed or dropped at" in late.detail
     assert lake.apply().hold is None
     assert lake.lake.rows() == {1: "changed", 3: "three", 5: "five", 6: "six"}
