@@ -202,7 +202,7 @@ def test_what_a_class_lacks_of_its_seam_is_told_before_anything_runs(
 
     (told,) = find_mistakes(settings[place], PIPELINE)
 
-    assert told.startswith(f"{place}: {__name__}.Nameless lacks {lacks}")
+    assert told.startswith(f"{place}: {__name__}.Nameless has no {lacks}")
 
 
 def test_a_transport_that_lacks_something_is_refused_by_name(nameless: str) -> None:
