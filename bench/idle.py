@@ -126,9 +126,10 @@ def _join(service: Service, app: App) -> None:
     """Let looks see the real mirrors, and probes sources that answer."""
     parts: Any = app
     lake = MirroredLake(service.lake, app.lake.lake)
-    parts.watcher.sampler.lake = parts.watcher.sampler.foreign.lake = lake
+    sampler = parts.observers.watcher.sampler
+    sampler.lake = sampler.foreign.lake = lake
     sources = {name: BenchSource(ROWS) for name in app.observers.collectors}
-    parts.servers.all = lambda: sources
+    parts.observers.servers.all = lambda: sources
     parts.probing.plans = tuple(one for one in parts.probing.plans if one.name in PROBES)
 
 

@@ -226,4 +226,6 @@ def test_a_replica_that_is_no_host_and_port_is_refused_in_words(there: str) -> N
 
     found = find_mistakes(replace(settings, kind="mysql", options={"read_from": there}), PIPELINE)
 
-    assert f"options.read_from: {there} is no host:port, such as replica-2:3306" in found
+    assert (
+        f"options.read_from: {there!r} is not host:port; write for example replica-2:3306" in found
+    )

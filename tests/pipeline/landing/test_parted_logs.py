@@ -49,7 +49,9 @@ def after(head: Head, made: Checkpoint = KNOWN) -> Checkpoint:
         pytest.param(
             Head("7/2/5", log_position(2000), log_position(999)), "left the log", id="was behind"
         ),
-        pytest.param(Head("7/2/5", log_position(2000)), "does not tell where", id="tells nothing"),
+        pytest.param(
+            Head("7/2/5", log_position(2000)), "does not report where", id="tells nothing"
+        ),
         pytest.param(
             Head("7/2/6", log_position(2000), log_position(1000)),
             "another database",
