@@ -190,7 +190,10 @@ def create_heartbeat_table(ask: Ask, heartbeat: str, source: str) -> None:
         for statement in statements:
             ask(statement.replace("%", "%%"))
     except ConfigError as error:
-        msg = f"source:{source}: {heartbeat} is not there; have these run: {'; '.join(statements)}"
+        msg = (
+            f"source:{source}: heartbeat table {heartbeat} does not exist; run as an administrator:"
+            f" {'; '.join(statements)}"
+        )
         raise ConfigError(msg) from error
 
 

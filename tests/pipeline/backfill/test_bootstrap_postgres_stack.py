@@ -47,7 +47,7 @@ def test_a_table_added_to_the_publication_later_is_read_beside_its_writers_and_a
         done = bootstrap(p, "u", ReadLimits(rows=300, select=100))
     p.catch_up()
 
-    assert "publication sluice does not hold it" in refused[0].why
+    assert "publication sluice does not contain it" in refused[0].why
     assert done.rows > 1000
     assert p.pairs("u") == p.source_pairs("u")
     assert f"{p.name}/public.u" in p.lane.checkpoint.bases

@@ -208,7 +208,7 @@ def test_pieces_hold_each_row_once(table: Postgres) -> None:
 @pytest.mark.parametrize(
     ("key", "why"),
     [
-        pytest.param((), "declares no key", id="none"),
+        pytest.param((), "has no key", id="none"),
         pytest.param(("name",), "may be NULL", id="one that may be NULL"),
         pytest.param(("nope",), "has no column nope", id="one that is not there"),
     ],
@@ -221,7 +221,10 @@ def test_a_table_without_a_key_to_read_by_is_refused_with_words(
 
 
 def test_a_table_that_is_not_there_is_told(table: Postgres) -> None:
-    with closing(reader(table)) as rows, pytest.raises(ProofError, match=r"no table public\.gone"):
+    with (
+        closing(reader(table)) as rows,
+        pytest.raises(ProofError, match=r"table public\.gone does not exist"),
+    ):
         rows.bounds(Shard("s", "public.gone"), ("id",), 4)
 
 
