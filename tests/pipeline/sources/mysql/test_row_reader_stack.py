@@ -323,7 +323,7 @@ def test_pieces_hold_each_row_once(primary: MySQL) -> None:
 
 
 def test_a_table_without_a_key_is_refused_with_words(primary: MySQL) -> None:
-    with closing(reader(primary)) as rows, pytest.raises(ConfigError, match="declares no key"):
+    with closing(reader(primary)) as rows, pytest.raises(ConfigError, match="has no key"):
         rows.bounds(T, (), 4)
 
 
