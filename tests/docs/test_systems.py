@@ -22,7 +22,11 @@ FORM = [
     "What is better, and the test that shows it",
     "What falls short",
 ]
-TESTS = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+DEFINED = {
+    found
+    for path in (ROOT / "tests").rglob("test_*.py")
+    for found in re.findall(r"^(?:async )?def (test_\w+)\(", path.read_text("utf-8"), re.M)
+}
 
 every = pytest.mark.parametrize("page", SYSTEMS, ids=name)
 
@@ -63,7 +67,7 @@ def test_every_test_that_it_names_is_there(page: Path) -> None:
     named = set(re.findall(r"`(test_\w+)`", page.read_text(encoding="utf-8")))
 
     assert named
-    assert [one for one in sorted(named) if f"def {one}(" not in TESTS] == []
+    assert [one for one in sorted(named) if one not in DEFINED] == []
 
 
 @every
@@ -83,3 +87,35 @@ def loaded(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     file = folder / "sluice.yaml"
     file.write_text(text, encoding="utf-8")
     return load_config(file, plugin_faults)
+
+
+TABLE = ROOT / "docs" / "systems" / "README.md"
+NAMES = ("Ctrip", "Uber", "Weibo", "Liulishuo", "Robinhood")
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split(" | ")]
+    for line in TABLE.read_text(encoding="utf-8").splitlines()
+    if line.startswith("| ") and not line.startswith("| feature") and not line.startswith("| id")
+]
+
+
+def test_a_row_names_tests_that_are_there_or_says_that_it_is_not() -> None:
+    for row in ROWS:
+        named = re.findall(r"`(test_\w+)`", row[-1])
+
+        assert len(row) in (3, 4), row[0]
+        assert named or row[1].startswith("**not there**"), row[0]
+        assert [one for one in named if one not in DEFINED] == [], row[0]
+
+
+def test_every_system_has_its_part() -> None:
+    found = re.findall(r"^## (\w+)", TABLE.read_text(encoding="utf-8"), re.M)
+
+    assert [one for one in found if one in NAMES] == [*NAMES]
+
+
+def test_every_defect_has_a_named_regression() -> None:
+    for number in range(1, 19):
+        (row,) = [row for row in ROWS if row[0] == f"S{number}"]
+
+        assert re.search(rf"`test_s{number:02d}_\w+`", row[-1]), row[0]
+        assert any(one.startswith(f"test_s{number:02d}_") for one in DEFINED), row[0]

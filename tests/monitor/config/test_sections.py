@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
-from monitor.config.file import config_schema, load_config
+from examples.json_lines import JsonLines
+from monitor.config.file import config_schema, load_config, parse_config
 from monitor.config.plans import CopyPlan
-from monitor.config.sections import has_placeholder_address, with_placeholder_address
+from monitor.config.sections import has_placeholder_address, plugin_faults, with_placeholder_address
 from monitor.spark.protocol import Request, Verb, dump_request, load_request
+from pipeline.archive import ArchiveWindow
+from pipeline.build import open_table_format, open_transport
 from pipeline.copies.copy import known_copies
 from pipeline.copies.postgres import PostgresCopy
 from pipeline.errors import ConfigError
@@ -26,6 +29,10 @@ from pipeline.invariants.referenced import ForeignKey, Referenced
 from pipeline.invariants.unique import Unique
 from pipeline.settings import InvariantRule, StandardRule
 from pipeline.standards.hash import KeyedHash
+from pipeline.transports.kafka import KafkaTransport
+from pipeline.transports.per_source import TransportsBySource
+from tests.monitor.config.plain import cases
+from tests.monitor.config.test_config import MINIMAL, PLACE, _parse, faults
 from tests.toy.copy import FileCopy
 
 PG = "kind: postgres, host: h, database: d, user: u"
@@ -33,7 +40,7 @@ PG = "kind: postgres, host: h, database: d, user: u"
 
 def copies(folder: Path, section: str) -> tuple[CopyPlan, ...]:
     path = folder / "sluice.yaml"
-    path.write_text(f"{LEAST}copies:\n{section}")
+    path.write_text(f"{LEAST}copies:\n  {section}")
     return load_config(path).copied
 
 
@@ -72,71 +79,45 @@ def test_each_copy_is_its_kind_with_its_fields(
 @pytest.mark.parametrize(
     ("section", "fault"),
     [
-        pytest.param("  [a]", "copies: must be a mapping of copy names", id="a list"),
-        pytest.param("  a: 7", "copies.a: must be a mapping of settings", id="a number"),
-        pytest.param(f"  a: {{{PG}}}", "copies.a.tables: is required", id="no tables"),
+        *cases("""
+    [a]
+      copies: must be a mapping of copy names
+    a: 7
+      copies.a: must be a mapping of settings
+    a: {kind: postgres, host: h, database: d, user: u}
+      copies.a.tables: is required
+    a: {kind: postgres, host: h, database: d, user: u, tables: orders}
+      copies.a.tables: 'orders' matches no table; write database.table
+    a: {tables: x.y}
+      copies.a.kind: is required; known: postgres
+    a: {tables: x.y, kind: oracle}
+      no copy 'oracle'
+    a: {kind: postgres, host: h, database: d, user: u, tables: x.y, hots: h}
+      copies.a.hots: unknown key
+    a: {kind: postgres, tables: x.y, database: d, user: u}
+      copies.a.host: is required
+    a: {kind: postgres, host: h, database: d, user: u, tables: x.y, password: abc}
+      copies.a.password: a secret must not be written here
+    a: {kind: redis, host: 'r:6379', tables: x.y}
+      copies.a.host: 'r:6379' is not a host; write a name or an address, and the port in `port`
+    a: {kind: postgres, host: h, database: d, user: u, port: 65536, tables: x.y}
+      copies.a.port: 65536 is not a port
+    a: {kind: postgres, host: h, database: d, user: u, patience: PT0S, tables: x.y}
+      copies.a.patience: must be longer than 0s
+    a: {kind: redis, host: r, database: -1, tables: x.y}
+      copies.a: database: -1 is none; write 0 or more
+    a: {kind: redis, host: r, prefix: ' ', tables: x.y}
+      copies.a: prefix: is empty; write what all keys of the copy begin with
+    a b: {kind: postgres, host: h, database: d, user: u, tables: x.y}
+      'a b' is not a copy name; use at most 30 letters
+    """),
         pytest.param(
-            f"  a: {{{PG}, tables: orders}}",
-            "copies.a.tables: 'orders' matches no table; write database.table",
-            id="what can be no table",
-        ),
-        pytest.param(
-            "  a: {tables: x.y}", "copies.a.kind: is required; known: postgres", id="no kind"
-        ),
-        pytest.param("  a: {tables: x.y, kind: oracle}", "no copy 'oracle'", id="an unknown kind"),
-        pytest.param(
-            f"  a: {{{PG}, tables: x.y, hots: h}}", "copies.a.hots: unknown key", id="a wrong key"
-        ),
-        pytest.param(
-            "  a: {kind: postgres, tables: x.y, database: d, user: u}",
-            "copies.a.host: is required",
-            id="a key that lacks",
-        ),
-        pytest.param(
-            f"  a: {{{PG}, tables: x.y, password: abc}}",
-            "copies.a.password: a secret must not be written here",
-            id="a secret",
-        ),
-        pytest.param(
-            f"  a: {{{PG}, tables: x.y}}\n  b: {{{PG}, tables: x.z}}",
+            f"a: {{{PG}, tables: x.y}}\n  b: {{{PG}, tables: x.z}}",
             (
                 "copies.b: copy a also writes to postgres://h:5432/d; use a target of its"
                 " own for each copy"
             ),
             id="one place for two",
-        ),
-        pytest.param(
-            "  a: {kind: redis, host: 'r:6379', tables: x.y}",
-            (
-                "copies.a.host: 'r:6379' is not a host; write a name or an address, and"
-                " the port in `port`"
-            ),
-            id="a host with its port",
-        ),
-        pytest.param(
-            f"  a: {{{PG}, port: 65536, tables: x.y}}",
-            "copies.a.port: 65536 is not a port",
-            id="a port that is none",
-        ),
-        pytest.param(
-            f"  a: {{{PG}, patience: PT0S, tables: x.y}}",
-            "copies.a.patience: must be longer than 0s",
-            id="no patience",
-        ),
-        pytest.param(
-            "  a: {kind: redis, host: r, database: -1, tables: x.y}",
-            "copies.a: database: -1 is none; write 0 or more",
-            id="a database that is none",
-        ),
-        pytest.param(
-            "  a: {kind: redis, host: r, prefix: ' ', tables: x.y}",
-            "copies.a: prefix: is empty; write what all keys of the copy begin with",
-            id="no prefix",
-        ),
-        pytest.param(
-            f"  a b: {{{PG}, tables: x.y}}",
-            "'a b' is not a copy name; use at most 30 letters",
-            id="an odd name",
         ),
     ],
 )
@@ -148,7 +129,7 @@ def test_what_is_wrong_is_told_by_its_place(tmp_path: Path, section: str, fault:
 
 
 def test_a_route_may_name_a_copy_that_there_is(tmp_path: Path) -> None:
-    section = f"  a: {{{PG}, tables: x.y}}\nalerts: {{routes: [{{tables: 'copy:%s', owner: me}}]}}"
+    section = f"a: {{{PG}, tables: x.y}}\nalerts: {{routes: [{{tables: 'copy:%s', owner: me}}]}}"
 
     assert copies(tmp_path, section % "a")
     with pytest.raises(ConfigError, match="no 'copy:b'"):
@@ -173,7 +154,7 @@ sources:
 
 def demanded(folder: Path, section: str) -> tuple[InvariantRule, ...]:
     path = folder / "sluice.yaml"
-    path.write_text(f"{LEAST}invariants:\n{section}")
+    path.write_text(f"{LEAST}invariants:\n  {section}")
     return load_config(path).settings.invariants
 
 
@@ -218,57 +199,34 @@ def test_all_that_matches_a_table_is_demanded_of_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("section", "fault"),
-    [
-        pytest.param("  not_null: {}", "invariants: must be a list", id="no list"),
-        pytest.param("  - {not_null: {columns: [a]}}", "invariants[0].tables: is required", id="?"),
-        pytest.param("  - {tables: shop.x}", "invariants[0]: has no invariant; known: ", id="none"),
-        pytest.param(
-            "  - {tables: shop.x, notnull: {}}", "no invariant 'notnull'", id="an unknown one"
-        ),
-        pytest.param(
-            "  - {tables: shop.x, not_null: {column: [a]}}",
-            "invariants[0].not_null.column: ",
-            id="an unknown setting",
-        ),
-        pytest.param(
-            "  - {tables: shop.x, not_null: [a]}",
-            "invariants[0].not_null: must be a map",
-            id="list",
-        ),
-        pytest.param(
-            "  - {tables: orders, not_null: {columns: [a]}}",
-            "invariants[0].tables: 'orders' matches no table",
-            id="a name that no table has",
-        ),
-        pytest.param(
-            "  - {tables: shop.x, range: {columns: {a: {least: 2, most: 1}}}}",
-            "no value lies between 2 and 1",
-            id="bounds that nothing lies between",
-        ),
-        pytest.param(
-            "  - {tables: shop.x, referenced: {keys: [{columns: [a], table: u, to: [id]}]}}",
-            "invariants[0].referenced: 'u' is not a table name; write database.table",
-            id="another table without its database",
-        ),
-        pytest.param(
-            "  - {tables: shop.x, referenced: {keys: [{columns: [a], table: u.*, to: [id]}]}}",
-            "invariants[0].referenced: 'u.*' is not a table name; write database.table",
-            id="a pattern of other tables",
-        ),
-        pytest.param(
-            "  - {tables: shop.x, referenced: {keys: []}}",
-            "invariants[0].referenced: keys: names none",
-            id="no foreign key",
-        ),
-        pytest.param(
-            "  - {tables: shop.x, referenced: {keys: [{columns: [a, b], table: u.u, to: [id]}]}}",
-            "columns and to must be lists of as many columns",
-            id="columns that do not go together",
-        ),
-        pytest.param(
-            "  - {tables: shop.x, changed_at_most: {share: 20}}", "write 0.2", id="no share"
-        ),
-    ],
+    cases("""
+    not_null: {}
+      invariants: must be a list
+    - {not_null: {columns: [a]}}
+      invariants[0].tables: is required
+    - {tables: shop.x}
+      invariants[0]: has no invariant; known:
+    - {tables: shop.x, notnull: {}}
+      no invariant 'notnull'
+    - {tables: shop.x, not_null: {column: [a]}}
+      invariants[0].not_null.column:
+    - {tables: shop.x, not_null: [a]}
+      invariants[0].not_null: must be a map
+    - {tables: orders, not_null: {columns: [a]}}
+      invariants[0].tables: 'orders' matches no table
+    - {tables: shop.x, range: {columns: {a: {least: 2, most: 1}}}}
+      no value lies between 2 and 1
+    - {tables: shop.x, referenced: {keys: [{columns: [a], table: u, to: [id]}]}}
+      invariants[0].referenced: 'u' is not a table name; write database.table
+    - {tables: shop.x, referenced: {keys: [{columns: [a], table: u.*, to: [id]}]}}
+      invariants[0].referenced: 'u.*' is not a table name; write database.table
+    - {tables: shop.x, referenced: {keys: []}}
+      invariants[0].referenced: keys: names none
+    - {tables: shop.x, referenced: {keys: [{columns: [a, b], table: u.u, to: [id]}]}}
+      columns and to must be lists of as many columns
+    - {tables: shop.x, changed_at_most: {share: 20}}
+      write 0.2
+    """),
 )
 def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, section: str, fault: str) -> None:
     with pytest.raises(ConfigError) as told:
@@ -319,21 +277,34 @@ def test_it_reaches_the_pipeline_and_its_process_whole(file: Path) -> None:
 @pytest.mark.parametrize(
     ("part", "fault"),
     [
-        pytest.param(
-            "{tables: t.t, key: [id], hash: {columns: [a], secret: open}}",
-            "standards[0].hash.secret: a secret must not be written here",
-            id="a_secret_in_the_file",
-        ),
-        pytest.param(
-            "{tables: t.t, key: [id], hash: {columns: [a], secret: {env: NOT_SET}}}",
-            "standards[0].hash.secret: environment variable NOT_SET is not set",
-            id="a_secret_that_is_not_there",
-        ),
-        pytest.param(
-            "{tables: users, key: [id], clear: '*', mask: {columns: [name]}}",
-            "standards[0].tables: 'users' matches no table; write database.table",
-            id="what_would_stay_in_the_clear",
-        ),
+        *cases("""
+    {tables: t.t, key: [id], hash: {columns: [a], secret: open}}
+      standards[0].hash.secret: a secret must not be written here
+    {tables: t.t, key: [id], hash: {columns: [a], secret: {env: NOT_SET}}}
+      standards[0].hash.secret: environment variable NOT_SET is not set
+    {tables: users, key: [id], clear: '*', mask: {columns: [name]}}
+      standards[0].tables: 'users' matches no table; write database.table
+    {tables: t.t, mask: {columns: [a]}}
+      standards[0].key: is required; list the key's columns
+    {key: [id], mask: {columns: [a]}}
+      standards[0].tables: is required
+    {tables: t.t, key: [id]}
+      standards[0]: has no standard; known:
+    {tables: t.t, key: [id], hide: {}}
+      standards[0].hide: no standard 'hide' in pipeline/standards; known: cipher, hash
+    {tables: t.t, key: [id], mask: {columns: [name]}}
+      standards[0].clear: is required; list the columns that land unchanged
+    {tables: t.t, key: [id], mask: {columns: [name]}, clear: {id: true}}
+      standards[0].clear: is not a list of names; list the columns
+    {tables: t.t, key: [id], mask: {columns: []}}
+      standards[0].mask.columns: is empty; list the columns to change
+    {tables: t.t, key: [id], mapping: {columns: [a], file: ids.csv}}
+      standards[0].mapping: file: ids.csv must be a whole path
+    {tables: t.t, key: [id], clear: '*', mapping: {columns: [a], file: /not/ids.csv}}
+      standards[0].mapping.file: mapping /not/ids.csv: No such file or directory
+    {tables: t.t, key: [id], mask: 3}
+      standards[0].mask: must be a mapping
+    """),
         pytest.param(
             "{tables: t.t, key: [id], mask: {columns: [id]}}",
             (
@@ -349,50 +320,6 @@ def test_it_reaches_the_pipeline_and_its_process_whole(file: Path) -> None:
                 " make two keys equal; use another standard"
             ),
             id="a_key_that_may_become_null",
-        ),
-        pytest.param(
-            "{tables: t.t, mask: {columns: [a]}}",
-            "standards[0].key: is required; list the key's columns",
-            id="no_key",
-        ),
-        pytest.param(
-            "{key: [id], mask: {columns: [a]}}", "standards[0].tables: is required", id="no_table"
-        ),
-        pytest.param(
-            "{tables: t.t, key: [id]}", "standards[0]: has no standard; known: ", id="nothing"
-        ),
-        pytest.param(
-            "{tables: t.t, key: [id], hide: {}}",
-            "standards[0].hide: no standard 'hide' in pipeline/standards; known: cipher, hash",
-            id="an_unknown_one",
-        ),
-        pytest.param(
-            "{tables: t.t, key: [id], mask: {columns: [name]}}",
-            "standards[0].clear: is required; list the columns that land unchanged",
-            id="nothing_of_new_columns",
-        ),
-        pytest.param(
-            "{tables: t.t, key: [id], mask: {columns: [name]}, clear: {id: true}}",
-            "standards[0].clear: is not a list of names; list the columns",
-            id="columns_by_their_names",
-        ),
-        pytest.param(
-            "{tables: t.t, key: [id], mask: {columns: []}}",
-            "standards[0].mask.columns: is empty; list the columns to change",
-            id="no_column",
-        ),
-        pytest.param(
-            "{tables: t.t, key: [id], mapping: {columns: [a], file: ids.csv}}",
-            "standards[0].mapping: file: ids.csv must be a whole path",
-            id="a_file_without_a_whole_path",
-        ),
-        pytest.param(
-            "{tables: t.t, key: [id], clear: '*', mapping: {columns: [a], file: /not/ids.csv}}",
-            "standards[0].mapping.file: mapping /not/ids.csv: No such file or directory",
-            id="a_file_that_is_not_there",
-        ),
-        pytest.param(
-            "{tables: t.t, key: [id], mask: 3}", "standards[0].mask: must be a mapping", id="odd"
         ),
     ],
 )
@@ -481,3 +408,194 @@ def test_what_is_no_collector_is_told_by_whoever_reads_it() -> None:
 
 def test_editors_do_not_ask_for_it() -> None:
     assert config_schema()["$defs"]["SourceSettings"]["required"] == ["name", "collector", "prefix"]
+
+
+def test_windows_are_read_with_their_moments() -> None:
+    window = '{since: "2026-03-28T01:00:00Z", until: "2026-03-28T05:00:00+01:00", column: day'
+    config = _parse(f"archive: [{{tables: shop.*, windows: [{window}, before: '2025'}}]}}]\n")
+
+    (rule,) = config.settings.archive
+    (one,) = rule.windows
+    assert isinstance(one, ArchiveWindow)
+    assert (rule.tables, one.column, one.before) == ("shop.*", "day", "2025")
+    assert one.until - one.since == timedelta(hours=3)
+
+
+@pytest.mark.parametrize(
+    ("window", "told"),
+    cases("""
+    {since: "2026-03-28T05:00:00Z", until: "2026-03-28T01:00:00Z"}
+      is not after
+    {since: "2026-03-28T05:00:00", until: "2026-03-28T06:00:00"}
+      offset
+    {since: "2026-03-28", until: "2026-03-28T06:00:00Z"}
+      since: is no moment; write it with its offset, such as 2026-03-28T01:00:00Z
+    """),
+)
+def test_a_window_that_holds_nothing_is_told_by_its_place(window: str, told: str) -> None:
+    (line,) = faults(MINIMAL + f"archive: [{{tables: shop.*, windows: [{window}]}}]\n")
+
+    assert line.startswith("archive[0].windows[0]")
+    assert told in line
+
+
+WINDOW = '{since: "2026-03-28T01:00:00Z", until: "2026-03-28T05:00:00Z"}'
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    cases("""
+    {tables: orders, windows: [{since: "2026-03-28T01:00:00Z", until: "2026-03-28T05:00:00Z"}]}
+      archive[0].tables: 'orders' matches no table; write database.table
+    {tables: shop.*, markers: [{table: runs}]}
+      archive[0].markers[0].table: 'runs' is not a table name; write database.table
+    {tables: shop.*, markers: [{table: ops.runs, column: who}]}
+      archive[0].markers[0]: name a column and `values` of it, or neither
+    {tables: shop.*, markers: [{table: ops.runs, values: [me]}]}
+      archive[0].markers[0]: name a column and `values` of it, or neither
+    {tables: shop.*}
+      archive[0]: has no effect on shop.*; add windows or markers
+    """),
+)
+def test_a_rule_that_would_keep_nothing_is_told_by_its_place(rule: str, told: str) -> None:
+    (line,) = faults(f"{MINIMAL}archive: [{rule}]\n")
+
+    assert line.startswith(told)
+
+
+def test_a_source_names_only_plug_ins_that_can_be_built() -> None:
+    source = "    kind: mysqll\n    format: avro\n    format_options: {a: 1}\n"
+    text = MINIMAL.replace("{url:", "{kind: debezium, url:") + source
+
+    assert [line.partition(";")[0] for line in faults(text, plugin_faults)] == [
+        "sources[0].kind: no source 'mysqll' in pipeline/sources",
+        "sources[0].collector.kind: no collector 'debezium' in pipeline/collectors",
+        "sources[0].format: no format 'avro' in pipeline/formats",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    cases(r"""
+    prefix: shop => prefix: shop\n    format_options: {registry: x}
+      sources[0].format_options.registry: unknown key; known: unavailable
+    connector: shop} => connector: shop, options: {pace: 3}}
+      sources[0].collector.options.pace: unknown key; known: settings, timeout
+    http://127.0.0.1:8083 => 127.0.0.1:8083
+      sources[0].collector.url: '127.0.0.1:8083' is no address; write http://host:port
+    http://127.0.0.1:8083 => http://
+      sources[0].collector.url: 'http://' is no address; write http://host:port
+    """),
+)
+def test_what_a_plug_in_refuses_is_told_in_its_place(old: str, new: str, line: str) -> None:
+    assert faults(MINIMAL.replace(old, new), plugin_faults) == [line]
+
+
+def test_what_cannot_be_built_is_told_together_with_what_is_wrong_otherwise() -> None:
+    text = MINIMAL.replace("prefix: shop", "prefix: shop\n    format: avro") + "time_zone: UTC\n"
+
+    first, second = faults(text.replace("9092", "many"), plugin_faults)
+
+    assert first.startswith("kafka: ")
+    assert second.startswith("sources[0].format: ")
+
+
+def test_who_only_wants_to_read_the_file_is_not_kept_waiting_for_plug_ins(tmp_path: Path) -> None:
+    place = tmp_path / "sluice.yaml"
+    place.write_text(MINIMAL.replace("prefix: shop", "prefix: shop\n    format: avro"))
+
+    assert load_config(place).sources[0].format == "avro"
+
+
+def test_mirrors_are_delta_where_nothing_is_said() -> None:
+    found = open_table_format(parse_config(MINIMAL, PLACE, plugin_faults).settings)
+
+    assert type(found).__module__ == "pipeline.tables.delta.table_format"
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    cases(r"""
+    table_format: iceberg
+      table_format: no table_format 'iceberg' in
+    table_format_options: {spark: 1}
+      table_format_options.spark: unknown key; known: none
+    table_format: examples.parquet_versions\ntable_format_options: {compression: 3}
+      table_format_options.compression:
+    """),
+)
+def test_a_table_format_that_cannot_be_built_is_refused(more: str, line: str) -> None:
+    assert faults(f"{MINIMAL}{more}\n", plugin_faults)[0].startswith(line)
+
+
+def test_another_transport_needs_no_kafka() -> None:
+    text = MINIMAL.replace("kafka: 127.0.0.1:9092\n", "transport: examples.json_lines\n")
+
+    config = parse_config(text + "transport_options: {folder: /spool}\n", PLACE)
+
+    assert config.settings.kafka_fields == {}
+    assert open_transport(config.settings) == JsonLines("/spool")
+
+
+@pytest.mark.parametrize(
+    ("kafka", "line"),
+    [
+        *cases(r"""
+    kafka: k:1\ntransport: pulsar
+      transport: no transport 'pulsar' in
+    transport: examples.json_lines
+      transport_options.folder: is required
+    kafka: k:1\ntransport_options: {timeout: soon}
+      transport_options.timeout: is not a duration; write it as 30s
+    kafka: k:1\ntransport: examples.json_lines\ntransport_options: {folder: x}
+      kafka: transport examples.json_lines has no use for it; remove it
+    kafka_security: {protocol: SSL}\ntransport: examples.json_lines\ntransport_options: {folder: x}
+      kafka_security: has no effect without `kafka`; remove it, or set `kafka`
+    kafka: k:1\ntransport_options: {bootstrp: 'x:1'}
+      transport_options.bootstrp: unknown key; known: timeout
+    kafka: k:1\ntransport_options: {bootstrap: 'x:1'}
+      transport_options.bootstrap: unknown key; known: timeout
+    """),
+        pytest.param("", "kafka: is required; write host:port", id="no kafka"),
+    ],
+)
+def test_a_transport_that_cannot_be_built_is_refused(kafka: str, line: str) -> None:
+    text = MINIMAL.replace("kafka: 127.0.0.1:9092", kafka)
+
+    assert faults(text, plugin_faults)[0].startswith(line)
+
+
+OWN = """    transport: examples.json_lines
+    transport_options: {folder: /spool}
+"""
+
+
+def test_a_source_may_have_a_transport_of_its_own_beside_kafka() -> None:
+    second = MINIMAL.partition("sources:\n")[2].replace("shop", "logs")
+
+    config = parse_config(f"{MINIMAL}{second}{OWN}", PLACE, plugin_faults)
+
+    made = open_transport(config.settings)
+    assert isinstance(made, TransportsBySource)
+    assert [one.transport for one in made.own] == [JsonLines("/spool")]
+    assert [made.own[0].holds(one) for one in ("logs", "logs.d.t", "shop")] == [True, True, False]
+    assert isinstance(made.usual, KafkaTransport)
+
+
+def test_no_kafka_is_needed_where_every_source_has_its_own() -> None:
+    config = parse_config(
+        MINIMAL.replace("kafka: 127.0.0.1:9092\n", "") + OWN, PLACE, plugin_faults
+    )
+
+    made = open_transport(config.settings)
+
+    assert isinstance(made, TransportsBySource)
+    assert made.usual is None
+
+
+def test_a_transport_of_its_own_that_cannot_be_built_is_told_at_its_source() -> None:
+    with pytest.raises(ConfigError) as told:
+        parse_config(MINIMAL + "    transport: examples.json_lines\n", PLACE, plugin_faults)
+
+    at = f"{PLACE}:5: sources[0].transport_options.folder: is required"
+    assert str(told.value).startswith(at)

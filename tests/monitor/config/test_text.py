@@ -5,11 +5,9 @@ from pathlib import Path
 import pytest
 
 from monitor.config.file import parse_config
-from pipeline.errors import ConfigError
 from pipeline.settings import may_be_spark_secret
-from tests.monitor.config.plain import without_place
-from tests.monitor.config.test_config import MINIMAL
-from tests.monitor.config.test_validation import faults
+from tests.monitor.config.plain import cases
+from tests.monitor.config.test_config import MINIMAL, faults
 
 REMOVE = "is empty; write its value, or remove the line"
 
@@ -40,24 +38,16 @@ def test_what_must_be_there_is_not_to_be_removed(old: str, new: str, line: str) 
 
 @pytest.mark.parametrize(
     ("more", "line"),
-    [
-        pytest.param("alerts: {routes: }", f"alerts.routes: {REMOVE}", id="a list left empty"),
-        pytest.param(
-            "pipeline: 3",
-            "pipeline: must be a mapping of settings, such as `name: value`",
-            id="a number for a section",
-        ),
-        pytest.param(
-            "tables: {shards: a}",
-            "tables: must be a list; write each entry on a line of its own, after `- `",
-            id="one entry for a list",
-        ),
-        pytest.param(
-            "alerts: {routes: [{kinds: [losst]}]}",
-            "alerts.routes[0].kinds[0]: must be 'late', 'lost', 'suspect',",
-            id="a wrong word",
-        ),
-    ],
+    cases("""
+    alerts: {routes: }
+      alerts.routes: is empty; write its value, or remove the line
+    pipeline: 3
+      pipeline: must be a mapping of settings, such as `name: value`
+    tables: {shards: a}
+      tables: must be a list; write each entry on a line of its own, after `- `
+    alerts: {routes: [{kinds: [losst]}]}
+      alerts.routes[0].kinds[0]: must be 'late', 'lost', 'suspect',
+    """),
 )
 def test_what_is_of_another_kind_is_told_without_a_librarys_words(more: str, line: str) -> None:
     (told,) = faults(f"{MINIMAL}\n{more}\n")
@@ -68,21 +58,17 @@ def test_what_is_of_another_kind_is_told_without_a_librarys_words(more: str, lin
 @pytest.mark.parametrize(
     ("text", "line"),
     [
+        *cases(r"""
+    lake: a: b\n
+      is not YAML: mapping values are not allowed here (line 1, column 8)
+    lake: a\nkafka: b\nlake: c\n
+      is not YAML: key 'lake' occurs twice; remove one (line 3, column 1)
+    """),
         pytest.param(
             "lake: a\n\tb: 1\n",
             "is not YAML: while scanning for the next token, found character '\\t' that cannot"
             " start any token (line 2, column 1)",
             id="a tab",
-        ),
-        pytest.param(
-            "lake: a: b\n",
-            "is not YAML: mapping values are not allowed here (line 1, column 8)",
-            id="a colon",
-        ),
-        pytest.param(
-            "lake: a\nkafka: b\nlake: c\n",
-            "is not YAML: key 'lake' occurs twice; remove one (line 3, column 1)",
-            id="the second of two keys",
         ),
         pytest.param(
             "lake: a\nb: \x01\n",
@@ -97,56 +83,26 @@ def test_what_is_no_yaml_is_told_with_its_line(text: str, line: str) -> None:
 
 @pytest.mark.parametrize(
     ("old", "new", "line"),
-    [
-        pytest.param(
-            "port: 3306",
-            "port: '3306'",
-            'sources[0].port: must be a whole number, not "3306"; remove the quotes',
-            id="a number in quotes",
-        ),
-        pytest.param(
-            "port: 3306",
-            "port: many",
-            'sources[0].port: must be a whole number, not "many"',
-            id="a word",
-        ),
-        pytest.param(
-            "port: 3306",
-            "port: 33.5",
-            "sources[0].port: must be a whole number, not 33.5",
-            id="a fraction",
-        ),
-        pytest.param(
-            "user: sluice",
-            "user: sluice\n    follow_collector: 'no'",
-            'sources[0].follow_collector: must be true or false without quotes, not "no"',
-            id="a truth in quotes",
-        ),
-        pytest.param(
-            "lake: lake",
-            "lake: lake\ndisks: {free_share: '0.2'}",
-            'disks.free_share: must be a number, not "0.2"; remove the quotes',
-            id="a fraction in quotes",
-        ),
-        pytest.param(
-            "user: sluice",
-            "user: true",
-            "sources[0].user: must be a text, not true; write it in quotes",
-            id="a truth for a text",
-        ),
-        pytest.param(
-            "user: sluice",
-            "user: [a]",
-            "sources[0].user: must be a text, not a list",
-            id="a list for a text",
-        ),
-        pytest.param(
-            "lake: lake", "lake: ''", "lake: is empty; write its value", id="an empty text"
-        ),
-        pytest.param(
-            "lake: lake", "lake: lake\nstore: ''", f"store: {REMOVE}", id="one with a default"
-        ),
-    ],
+    cases(r"""
+    port: 3306 => port: '3306'
+      sources[0].port: must be a whole number, not "3306"; remove the quotes
+    port: 3306 => port: many
+      sources[0].port: must be a whole number, not "many"
+    port: 3306 => port: 33.5
+      sources[0].port: must be a whole number, not 33.5
+    user: sluice => user: sluice\n    follow_collector: 'no'
+      sources[0].follow_collector: must be true or false without quotes, not "no"
+    lake: lake => lake: lake\ndisks: {free_share: '0.2'}
+      disks.free_share: must be a number, not "0.2"; remove the quotes
+    user: sluice => user: true
+      sources[0].user: must be a text, not true; write it in quotes
+    user: sluice => user: [a]
+      sources[0].user: must be a text, not a list
+    lake: lake => lake: ''
+      lake: is empty; write its value
+    lake: lake => lake: lake\nstore: ''
+      store: is empty; write its value, or remove the line
+    """),
 )
 def test_a_value_of_another_type_is_shown_with_the_way_out(old: str, new: str, line: str) -> None:
     assert faults(MINIMAL.replace(old, new)) == [line]
@@ -157,12 +113,6 @@ HOOK = "channels: {webhook: {url: {file: secrets/url}, secret: {file: secrets/sh
 SECURITY = (
     "kafka_security: {protocol: SASL_SSL, mechanism: PLAIN, username: u, password: {file: %s}}\n"
 )
-
-
-def _faults(text: str) -> list[str]:
-    with pytest.raises(ConfigError) as told:
-        parse_config(text, Path("/etc/sluice.yaml"))
-    return [without_place(line) for line in str(told.value).splitlines()]
 
 
 def test_a_secrets_file_is_named_from_the_configs_folder(
@@ -194,7 +144,7 @@ UNSET = "environment variable SLUICE_NO_SUCH is not set"
 
 
 @pytest.mark.parametrize(
-    ("text", "faults"),
+    ("text", "wanted"),
     [
         pytest.param(
             MINIMAL + "http: {port: {env: SLUICE_NO_SUCH}}\nreadiness: {rule: bth}\nkafak: x\n",
@@ -231,12 +181,12 @@ UNSET = "environment variable SLUICE_NO_SUCH is not set"
     ],
 )
 def test_what_is_not_set_hides_no_other_mistake_and_is_told_once(
-    text: str, faults: list[str]
+    text: str, wanted: list[str]
 ) -> None:
-    told = sorted(_faults(text))
+    told = sorted(faults(text))
 
-    assert len(told) == len(faults), told
-    assert all(line.startswith(start) for line, start in zip(told, faults, strict=True)), told
+    assert len(told) == len(wanted), told
+    assert all(line.startswith(start) for line, start in zip(told, wanted, strict=True)), told
     assert sum(line.endswith(UNSET) for line in told) == 1
 
 
@@ -281,7 +231,7 @@ ABOUT_SECRETS = [
 def test_a_secret_of_spark_is_not_written_down(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLUICE_THE_KEY", "0123")
 
-    told = _faults(MINIMAL + f"pipeline: {{spark: {{{name}: hunter2}}}}\n")
+    told = faults(MINIMAL + f"pipeline: {{spark: {{{name}: hunter2}}}}\n")
     config = parse_config(
         MINIMAL + f"pipeline: {{spark: {{{name}: {{env: SLUICE_THE_KEY}}}}}}\n", Path("/etc/s")
     )
@@ -305,14 +255,12 @@ def test_a_setting_of_spark_that_is_no_secret_may_be_written_down(name: str) -> 
 def test_a_secret_that_is_empty_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "secret").write_text("\n")
     monkeypatch.setenv("SLUICE_EMPTY", "")
-    told = []
-    for way in ("{env: SLUICE_EMPTY}", "{file: secret}"):
-        with pytest.raises(ConfigError) as refused:
-            parse_config(MINIMAL + f"    password: {way}\n", tmp_path / "sluice.yaml")
-        told.append(without_place(str(refused.value)))
+    ways = {
+        "{env: SLUICE_EMPTY}": "environment variable SLUICE_EMPTY",
+        "{file: secret}": f"{tmp_path}/secret",
+    }
 
-    write = "is empty; write the secret there, or remove the line"
-    assert told == [
-        f"sources[0].password: environment variable SLUICE_EMPTY {write}",
-        f"sources[0].password: {tmp_path}/secret {write}",
-    ]
+    for way, what in ways.items():
+        assert faults(f"{MINIMAL}    password: {way}\n", place=tmp_path / "sluice.yaml") == [
+            f"sources[0].password: {what} is empty; write the secret there, or remove the line"
+        ]

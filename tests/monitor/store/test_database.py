@@ -4,6 +4,7 @@ import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -229,3 +230,15 @@ def test_f165_a_second_name_of_the_file_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="2 hard links"):
         Database.open(second, service=True)
+
+
+def test_times_keep_their_microseconds_and_their_zone(store: ServiceStore) -> None:
+    other = NOW.astimezone()
+    store.fences.add(fence(1, other))
+
+    found = newest(store)
+
+    assert found is not None
+    assert found.at == NOW
+    assert found.at.utcoffset() == timedelta(0)
+    assert isinstance(found.at, datetime)

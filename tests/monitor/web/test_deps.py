@@ -5,14 +5,24 @@ import gc
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pydantic import TypeAdapter, ValidationError
 
 from monitor.__main__ import sluice as program
 from monitor.runtime import RequestPriority
 from monitor.web import deps
-from monitor.web.deps import Access, LongPoll, LongPollFullError, find_refusal
+from monitor.web.deps import (
+    Access,
+    Limit,
+    LongPoll,
+    LongPollFullError,
+    TableNames,
+    Text,
+    find_refusal,
+)
 from tests.monitor.rig import USERS, Rig
 from tests.monitor.serving import serving
 
@@ -400,3 +410,22 @@ def test_head_makes_no_certificate(rig: Rig, path: str) -> None:
     assert len(rig.store.certificates.holding(USERS)) == before
     assert rig.client.get(path, params=asked).status_code == 200
     assert len(rig.store.certificates.holding(USERS)) == before + 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "allowed", "refused"),
+    [
+        pytest.param(Text, "x" * 1000, "x" * 1001, id="a long reason"),
+        pytest.param(Text, " x ", "  ", id="a blank one"),
+        pytest.param(TableNames, ["shop.a"], [], id="no table"),
+        pytest.param(TableNames, ["shop.a"] * 1000, ["shop.a"] * 1001, id="too many tables"),
+        pytest.param(TableNames, ["shop.a"], ["shop.a", ""], id="one of no name"),
+        pytest.param(Limit, 10_000, 10_001, id="too long a list"),
+        pytest.param(Limit, 1, 0, id="an empty list"),
+    ],
+)
+def test_what_goes_too_far_is_refused(kind: Any, allowed: object, refused: object) -> None:
+    TypeAdapter(kind).validate_python(allowed)
+
+    with pytest.raises(ValidationError):
+        TypeAdapter(kind).validate_python(refused)

@@ -3,11 +3,12 @@
 import html
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from fastapi.routing import APIRoute
 
-from tests.monitor.rig import USERS, Rig
+from tests.monitor.rig import ORDERS, USERS, Rig
 
 
 def _reading(rig: Rig) -> Iterator[str]:
@@ -150,3 +151,18 @@ def test_f191_a_table_has_a_page(rig: Rig) -> None:
 
     assert answer.status_code == 200
     assert USERS in answer.text
+
+
+def test_each_application_answers_from_its_own_parts(tmp_path: Path) -> None:
+    watched, begun = Rig(tmp_path / "watched"), Rig(tmp_path / "begun")
+    watched.round()
+
+    told = [
+        [table["table"] for table in rig.client.get("/v1/tables").json()]
+        for rig in (watched, begun, watched)
+    ]
+
+    assert sorted(told[0]) == [ORDERS, USERS]
+    assert told[1:] == [[], told[0]]
+    watched.close()
+    begun.close()
