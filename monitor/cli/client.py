@@ -31,10 +31,10 @@ class ServiceAddress(str):
 
 
 def service_address(server: str | None, config: Path) -> str:
-    """Where the service answers: *server*, or what the config says.
+    """Return the address of the service: *server*, or that of the config.
 
-    The token of the config goes only to the address of the config.  Anywhere else, and where the
-    config has none that this user can read, it is the value of SLUICE_TOKEN.
+    The token of the config goes only to the address of the config. Any other address, or a config
+    without a token that this user can read, gets the value of SLUICE_TOKEN.
     """
     if server:
         return _origin(server)
@@ -45,10 +45,10 @@ def service_address(server: str | None, config: Path) -> str:
 
 
 def _origin(server: str) -> str:
-    """*server* without a slash at its end.
+    """Return *server* without a final slash.
 
     Raises:
-        ConfigError: it is more or less than scheme, host and port.
+        ConfigError: it is not just scheme, host and port.
     """
     try:
         parts = urlsplit(server)
@@ -64,7 +64,7 @@ def _origin(server: str) -> str:
 
 
 def get_list(base: str, path: str, params: Mapping[str, Any] | None = None) -> list[Any]:
-    """GET what is a list.  Raises what :func:`asked` raises."""
+    """GET a list. Raises what :func:`send_request` raises."""
     found = send_request("GET", base + path, params=params, **_bearer(base))
     if not isinstance(found, list):
         raise _stranger(base + path)
@@ -74,21 +74,22 @@ def get_list(base: str, path: str, params: Mapping[str, Any] | None = None) -> l
 def get_mapping(
     base: str, path: str, key: str, params: Mapping[str, Any] | None = None, wait: float = 0.0
 ) -> dict[str, Any]:
-    """GET what is a mapping with *key* in it.  Raises what :func:`asked` raises."""
+    """GET a mapping that contains *key*. Raises what :func:`send_request` raises."""
     found = send_request("GET", base + path, wait, params=params, **_bearer(base))
     return _with(key, found, base + path)
 
 
 def post(base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """POST; the answer is a mapping with *key* in it.
+    """POST; return the answer, a mapping that contains *key*.
 
-    Raises what :func:`asked` raises; ConfigError, too, where what it is about is not there.
+    Raises what :func:`send_request` raises, and ConfigError if the subject of the request is
+    unknown.
     """
     return _sent("POST", base, path, key, body)
 
 
 def delete(base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """DELETE, as :func:`posted`."""
+    """DELETE, as :func:`post`."""
     return _sent("DELETE", base, path, key, body)
 
 
@@ -98,7 +99,7 @@ def _sent(method: str, base: str, path: str, key: str, body: Mapping[str, Any]) 
 
 
 def _bearer(base: str) -> dict[str, Any]:
-    """The token as a header; empty without a token."""
+    """Return the token as a header; empty without a token."""
     token = getattr(base, "token", "") or os.environ.get(TOKEN, "")
     return {"headers": {"Authorization": f"Bearer {token}"}} if token else {}
 
@@ -108,7 +109,7 @@ def send_request(method: str, url: str, wait: float = 0.0, **rest: Any) -> Any:
 
     Raises:
         UnreachableError: no service answers there, or it is not Sluice.
-        ConfigError: the service refuses the question.
+        ConfigError: the service refuses the request.
     """
     import httpx  # noqa: PLC0415  - help needs none, and it is half of what a verb waits for
 

@@ -16,9 +16,9 @@ Json = dict[str, Any]
 
 
 def read_last_status(config: Path, stage: str, tables: Collection[str] = ()) -> Json:
-    """The newest proof of each of *tables* (empty: of all), and the incidents that were open.
+    """Return the newest proof of each of *tables* (empty: all), and the open incidents.
 
-    ``why`` says why nothing is known, where that is so.
+    ``why`` is the reason if nothing is known.
     """
     where = read_location(config)
     known = LastKnown(where.store)
@@ -47,7 +47,7 @@ def read_last_status(config: Path, stage: str, tables: Collection[str] = ()) -> 
 
 
 def format_status(words: Json) -> list[str]:
-    """For a person; each proof says up to when, and that it speaks of then."""
+    """Format for a person; each proof says up to when it was complete, and since when."""
     if words["why"]:
         return [words["why"]]
     when = (

@@ -39,7 +39,7 @@ def cut_option(verb: Verb) -> Verb:
 
 
 def cut_parameter(cut: str | None) -> Mapping[str, str]:
-    """The cut as the service is asked for it; an empty one is no cut, and it says so."""
+    """Return the cut as a request parameter; refuse an empty one."""
     return {} if cut is None else {"cut": cut}
 
 
@@ -52,13 +52,13 @@ class Duration(click.ParamType[timedelta]):
     name = "duration"
 
     def __init__(self, unit: timedelta, most: timedelta) -> None:
-        """The upper bound is in."""
+        """Set the upper bound, which is inclusive."""
         self._unit, self._most = unit, most
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> timedelta:
-        """Refuse what is no duration, or out of bounds."""
+        """Refuse text that is no duration, or is out of bounds."""
         if isinstance(value, timedelta):
             return value
         try:
@@ -88,7 +88,7 @@ def who_option(verb: Verb) -> Verb:
 
 
 def backfill_options(verb: Verb) -> Verb:
-    """Add what a verb has that lets rows be read again: why, by whom, given up, waited for."""
+    """Add the options of a verb that requests a backfill: reason, person, cancel, wait."""
     for option in (
         click.option(
             "--wait/--no-wait", default=True, show_default=True, help="Wait until it ends."
@@ -139,7 +139,7 @@ def service_options(verb: Verb) -> Verb:
 
 
 def login_name() -> str:
-    """Who is logged in, for verbs that record who decided."""
+    """Return the login name, for verbs that record who decided."""
     try:
         return getpass.getuser()
     except (ImportError, KeyError, OSError):  # a container's number that has no name
@@ -165,7 +165,7 @@ def request_backfill(
 def cancel_backfill(
     base: str, tables: Sequence[str], said: Mapping[str, str], *, as_json: bool
 ) -> None:
-    """Give up what of *tables* is read now, and tell of it; *said* is why and by whom."""
+    """Cancel the running backfills of *tables*, print the result; *said* has reason and person."""
     ids = _ids(base, "/v1/rereads/cancelled", {"tables": list(tables), **said})
     _follow(base, ids, wait=False, as_json=as_json)
 
@@ -194,7 +194,7 @@ def _told(base: str, ids: set[str]) -> list[dict[str, Any]]:
 
 
 def _watched(base: str, ids: set[str], *, quiet: bool) -> list[dict[str, Any]]:
-    """Look on until all have ended; on a terminal a line each that moves, else one a change."""
+    """Print progress until all have ended; on a terminal per backfill, else per change."""
     shown: dict[str, str] = {}
     while True:
         found = _told(base, ids)
@@ -209,7 +209,7 @@ def _watched(base: str, ids: set[str], *, quiet: bool) -> list[dict[str, Any]]:
 
 
 def _goes_on(one: Mapping[str, Any]) -> bool:
-    """Whether it is read on, or a check has yet to say what it says now."""
+    """Tell whether it is running, or a check has yet to run again."""
     if one["ended"] is None:
         return True
     ruled = {proof["check"] for proof in one["proofs"]}
@@ -217,7 +217,7 @@ def _goes_on(one: Mapping[str, Any]) -> bool:
 
 
 def _show(line: str, *, moving: bool) -> None:
-    """On a terminal the line of one that goes on is written over."""
+    """Print progress; on a terminal, overwrite the line of a running backfill."""
     live = sys.stdout.isatty()
     click.echo(f"\r\x1b[K{visible(line)}" if live else visible(line), nl=not (live and moving))
 
@@ -238,7 +238,7 @@ def _line(one: Mapping[str, Any]) -> str:
 
 
 def _checked(one: Mapping[str, Any]) -> str:
-    """Results of the checks that it repairs."""
+    """Return the results of the checks that it repairs."""
     said = {proof["check"]: proof for proof in one["proofs"]}
     told = [
         f"{check} {'passes' if said[check]['passed'] else 'fails'}: {said[check]['reason']}"
@@ -253,12 +253,12 @@ SHOWN = 20  # tables that stand still, or of which nothing is known
 
 
 def format_copies(row: Mapping[str, Any]) -> list[str]:
-    """A line for each copy of one table."""
+    """Return a line for each copy of one table."""
     return [f"copy {name}: {_standing(one)}" for name, one in sorted(row["copies"].items())]
 
 
 def summarize_copies(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """A line for each copy; behind them those of its tables that do not follow their mirrors."""
+    """Return a line for each copy, with the tables that do not follow their mirrors."""
     by_copy: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
     for row in rows:
         for name, one in row["copies"].items():

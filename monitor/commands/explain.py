@@ -63,7 +63,7 @@ def _show(
 
 
 def _check(one: dict[str, Any], history: list[dict[str, Any]]) -> str:
-    """What the check says, since when it has said so, and when it last looked."""
+    """Describe the result of a check, since when it holds, and when the check last ran."""
     shown = one.get("now") or one
     since = one["at"] if shown["outcome"] == one["outcome"] else one.get("looked")
     if since == one["at"]:
@@ -80,7 +80,7 @@ def _check(one: dict[str, Any], history: list[dict[str, Any]]) -> str:
 
 
 def _repairs(incidents: list[dict[str, Any]], table: str) -> dict[str, str]:
-    """Check -> command that repairs what it found wrong in *table*."""
+    """Return check -> the command that repairs its finding in *table*."""
     return {
         member["check"]: f"sluice repair {shlex.quote(table)} --incident {one['id']}"
         for one in incidents
@@ -91,7 +91,7 @@ def _repairs(incidents: list[dict[str, Any]], table: str) -> dict[str, str]:
 
 
 def _fix(reason: dict[str, Any], repairs: Mapping[str, str]) -> str:
-    """The commands for *reason*: the repair first, the waiver last."""
+    """Return the commands for *reason*: the repair first, the waiver last."""
     failed = reason["code"] == "check_failed"
     fixes = [fix for check, fix in repairs.items() if failed and check in reason["text"]]
     id_ = reason["id"] and shlex.quote(reason["id"])  # names hold quotes, blanks and worse

@@ -76,7 +76,7 @@ def gate(
 
 
 def _wait(base: str, question: dict[str, Any], wait: float, *, patient: bool) -> dict[str, Any]:
-    """Ask in turns of a minute; a cut of `now` is fixed by the first answer."""
+    """Ask repeatedly, for a minute each; the first answer fixes a cut of `now`."""
     until = time.monotonic() + wait
     while True:
         left = max(until - time.monotonic(), 0.0)
@@ -94,7 +94,7 @@ def _understood(cut: str | None, zone: ZoneInfo) -> None:
     """Refuse an invalid cut before the service does, because asking again would not help.
 
     Raises:
-        ConfigError: it is no day and no instant.
+        ConfigError: it is neither a day nor an instant.
     """
     from pipeline.clocks import parse_cut as instant  # noqa: PLC0415  - needed only where nobody answers
 

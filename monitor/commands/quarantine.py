@@ -172,7 +172,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _text(path: Path) -> str:
-    """Never with another letter in the place of one that cannot be read: it would land so."""
+    """Decode strictly: a replaced character would land."""
     try:
         return _bytes(path).decode()
     except UnicodeDecodeError as error:
@@ -195,7 +195,7 @@ def _say(text: str) -> None:
 
 
 def _write(out: Path, found: Mapping[str, Any]) -> None:
-    """As a person edits it: JSON with a line a field, another text, or bytes as they are."""
+    """Write for editing: JSON with a line per field, other text, or bytes as they are."""
     text, size = found["text"], found["letters"] if found["text"] else found["bytes"]
     if size > WHOLE:
         raise ConfigError(f"{found['id']} is too long to write out: {size}, at most {WHOLE}")
@@ -209,7 +209,7 @@ def _write(out: Path, found: Mapping[str, Any]) -> None:
 
 
 def _laid_out(text: str) -> bytes:
-    """Every value as it was sent: of a number no digit is lost on the way."""
+    """Return JSON with every value as it was sent: no digit of a number is lost."""
     try:
         return msgspec.json.format(text.encode(), indent=1)
     except (ValueError, RecursionError):

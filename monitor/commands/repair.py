@@ -69,7 +69,7 @@ def repair(
 
 
 def _keys(given: tuple[str, ...]) -> list[str]:
-    """One text for each key; a JSON array is one key, or holds keys that are arrays."""
+    """Return one text per key; a JSON array is one key, or holds keys that are arrays."""
     found: list[str] = []
     for text in given:
         if not text.lstrip().startswith("["):

@@ -68,7 +68,7 @@ def _unwatched(why: str, known: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _first(one: dict[str, Any]) -> str:
-    """Which tables, why, since when, where, and where to read on: one line, as on the page."""
+    """Format a headline in one line, as on the page: tables, reason, since when, where, runbook."""
     kind = one["kind"].upper().replace("_", " ")
     about, facts = one["about"] and f" {one['about']}", one["facts"] and f" ({one['facts']})"
     read_on = one["runbook"] and f"; see {one['runbook']}"

@@ -154,7 +154,7 @@ def _validated(plain: Mapping[str, Any]) -> Config:
 
 
 def _untold(more: Iterable[str], faults: Iterable[str]) -> list[str]:
-    """Those of *more* whose keys have no fault in *faults*, each once."""
+    """Return those of *more* whose keys have no fault in *faults*, each once."""
     told = {_key(fault) for fault in faults}
     return list(dict.fromkeys(fault for fault in more if _key(fault) not in told))
 
@@ -164,7 +164,7 @@ def _key(fault: str) -> str:
 
 
 def _judged_beside(error: ValidationError, plain: Mapping[str, Any], path: Path) -> Iterator[str]:
-    """Faults of the sections that *error* does not concern.
+    """Yield faults of the sections that *error* does not concern.
 
     References between sections, and plug-ins, are checked once all types are right.
     """
@@ -181,7 +181,7 @@ def _judged_beside(error: ValidationError, plain: Mapping[str, Any], path: Path)
 
 
 def _hollow(told: Any, at: str = "") -> Iterator[str]:
-    """Lists and texts of names that are empty, or contain a name twice."""
+    """Yield lists and texts of names that are empty, or contain a name twice."""
     if isinstance(told, list):
         for number, one in enumerate(told):
             yield from _hollow(one, f"{at}[{number}]")
@@ -199,7 +199,7 @@ def _hollow(told: Any, at: str = "") -> Iterator[str]:
 
 
 def config_schema() -> dict[str, Any]:
-    """The JSON Schema of the whole file, for editors."""
+    """Return the JSON Schema of the whole file, for editors."""
     whole = Config.model_json_schema()
     for kind in (SourceSettings, KafkaSecurity, OpenLineageSettings, HttpAuth):
         for name in sorted(secret_fields(kind)):
@@ -224,7 +224,7 @@ def config_schema() -> dict[str, Any]:
 
 
 def _with_short_durations(node: Any) -> Any:
-    """*node* of a schema in which a duration may be written in any way that is read."""
+    """Return *node* of a schema with durations in every accepted form."""
     if isinstance(node, list):
         return [_with_short_durations(one) for one in node]
     if not isinstance(node, Mapping):
@@ -320,7 +320,7 @@ def _channels(told: Any, folder: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def _sections(told: Any, at: str, must: str) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
-    """Sections by name, and faults for those that are not mappings."""
+    """Return sections by name, and faults for those that are not mappings."""
     if not isinstance(told, Mapping | None):
         return {}, [f"{at}: must be a mapping of names"]
     found = {str(name): {} if one is None else one for name, one in (told or {}).items()}
@@ -352,7 +352,7 @@ def _source(source: SourceSettings, path: Path) -> SourceSettings:
 
 
 def _unreadable(config: Config) -> Iterator[str]:
-    """Files that no client could open; each client would report that in its own words."""
+    """Yield files that no client could open; each client would report that in its own words."""
     for at, security in kafka_securities(config):
         for name in FILES:
             if file := getattr(security, name):

@@ -28,9 +28,9 @@ EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104  - not bound here
 
 @dataclass(frozen=True, slots=True)
 class ServiceLocation:
-    """The address without a slash at its end, the store's file, and where a business day ends.
+    """Address of the service without a final slash, file of its store, and time zone.
 
-    ``token`` is empty where the config names none, or one that this user cannot read.
+    ``token`` is empty if the config names none, or one that this user cannot read.
     """
 
     address: str
@@ -41,7 +41,7 @@ class ServiceLocation:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """What is read of ``http.auth``."""
+    """The keys of ``http.auth`` that are read."""
 
     token: str = field(default="", repr=False)
 
@@ -74,7 +74,7 @@ def read_location(path: Path) -> ServiceLocation:
 
 
 def _token(auth: Any, path: Path) -> str:
-    """The token, or nothing: without it the verbs that read go on, and the service refuses."""
+    """Return the token, or nothing: then reads still work, and the service refuses writes."""
     if not isinstance(auth, Mapping):
         return ""
     known, _ = resolve_secrets({"token": auth.get("token")}, Secret, "http.auth", path.parent)

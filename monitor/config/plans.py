@@ -70,7 +70,7 @@ class CheckPlan:
     variants: tuple[tuple[str, Any], ...] = ()
 
     def probe_for(self, table: str) -> Any | None:
-        """The probe with the settings for *table*; None if it does not look there."""
+        """Return the probe with the settings for *table*; None if it does not check the table."""
         if not fnmatchcase(table, self.tables):
             return None
         return next((v for glob, v in self.variants if fnmatchcase(table, glob)), self.probe)
@@ -78,7 +78,7 @@ class CheckPlan:
 
 @dataclass(frozen=True, slots=True)
 class SectionPlace:
-    """Where in the config a section stands, and the folder that its files are named from."""
+    """The key of a section, and the folder to which its paths are relative."""
 
     at: str
     folder: Path
@@ -87,7 +87,7 @@ class SectionPlace:
 def build_check_plan(
     name: str, kind: type, raw: Mapping[str, Any], folder: Path
 ) -> tuple[CheckPlan | None, list[str]]:
-    """Read one probe's section; None when it is switched off or wrong, with the faults."""
+    """Build one probe from its section; None if it is switched off or wrong, with the faults."""
     place = SectionPlace(f"probes.{name}", folder)
     common, faults = build_section(Beside, {k: v for k, v in raw.items() if k in COMMON}, place)
     own = {k: v for k, v in raw.items() if k not in COMMON}
@@ -135,14 +135,14 @@ def build_section(
 
 
 def with_placed_files(client: Client, path: Path) -> Client:
-    """*client* with its PEM files as the config in *path* names them: from its folder."""
+    """Return *client* with its PEM files resolved from the folder of the config in *path*."""
     named = ((name, getattr(client, name)) for name in FILES)
     files: dict[str, Any] = {name: resolve_path(file, path) for name, file in named if file}
     return replace(client, **files)
 
 
 def section_schema(kind: type, beside: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON Schema of a section of *kind*, for editors; it may also have the keys *beside*."""
+    """Return the JSON Schema of a section of *kind*, for editors; *beside* are further keys."""
     own = TypeAdapter(kind).json_schema()
     properties = {**own.get("properties", {}), **beside}
     properties |= dict.fromkeys(sorted(secret_fields(kind)), SECRET_SCHEMA)
@@ -150,7 +150,7 @@ def section_schema(kind: type, beside: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_keys(schema: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    """*schema* with *keys* among those it knows."""
+    """Return *schema* with *keys* among the known ones."""
     more: dict[str, Any] = {key: {} for key in keys}
     return {**schema, "properties": {**schema.get("properties", {}), **more}}
 
@@ -168,12 +168,12 @@ def _variant(
 
 @dataclass(frozen=True, slots=True)
 class CopyPlan:
-    """One copy of the config: which tables are sent to it."""
+    """One copy of the config, and the tables that are sent to it."""
 
     name: str
     tables: tuple[str, ...]
     copy: Copy
 
     def serves(self, table: str) -> bool:
-        """Whether *table* is copied there."""
+        """Tell whether *table* is copied there."""
         return any(fnmatchcase(table, pattern) for pattern in self.tables)

@@ -49,7 +49,7 @@ _MUST = (
 
 
 def build_copy_plans(told: Any, folder: Path) -> tuple[tuple[CopyPlan, ...], list[str]]:
-    """Each section that is right, and all that is wrong as ``place: fault``."""
+    """Return each valid section, and all faults as ``place: fault``."""
     if not isinstance(told, Mapping | None):
         return (), [f"copies: {_MUST}"]
     found: list[CopyPlan] = []
@@ -62,9 +62,9 @@ def build_copy_plans(told: Any, folder: Path) -> tuple[tuple[CopyPlan, ...], lis
 
 
 def copies_schema(secret: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON Schema of the section, for editors; *secret* is that of a field that holds one.
+    """Return the JSON Schema of the section, for editors; *secret* is that of a secret field.
 
-    It leaves out kinds whose extra is not installed.
+    Kinds whose extra is not installed are left out.
     """
     patterns = {"type": ["string", "array"], "items": {"type": "string"}}
     kinds = []
@@ -113,7 +113,7 @@ def _patterns(told: Any, at: str) -> tuple[tuple[str, ...], list[str]]:
 
 
 def _unreachable(copy: Copy) -> Iterator[str]:
-    """Fields, as most kinds have them, by which no server would ever be found."""
+    """Yield faults of common fields that no server could be reached with."""
     host, port = getattr(copy, "host", None), getattr(copy, "port", None)
     if isinstance(host, str) and not is_host(host):
         yield f"host: {host!r} is not a host; write a name or an address, and the port in `port`"
@@ -125,7 +125,7 @@ def _unreachable(copy: Copy) -> Iterator[str]:
 
 
 def _colliding(found: list[CopyPlan]) -> Iterator[str]:
-    """Copies that would overwrite each other."""
+    """Yield copies that would overwrite each other."""
     places: dict[str, str] = {}
     for one in found:
         other = places.setdefault(one.copy.place, one.name)
@@ -161,7 +161,7 @@ _MUST_DEMAND = (
 
 
 def build_invariant_rules(told: Any, folder: Path) -> tuple[tuple[InvariantRule, ...], list[str]]:
-    """Each part that is right, and all that is wrong as ``place: fault``."""
+    """Return each valid part, and all faults as ``place: fault``."""
     if told is None:
         return (), []
     if not isinstance(told, list) or not all(isinstance(one, Mapping) for one in told):
@@ -176,7 +176,7 @@ def build_invariant_rules(told: Any, folder: Path) -> tuple[tuple[InvariantRule,
 
 
 def invariant_schema() -> dict[str, Any]:
-    """The JSON Schema of the section, for editors."""
+    """Return the JSON Schema of the section, for editors."""
     sections = {
         name: TypeAdapter(find_invariant(name)).json_schema() for name in known_invariants()
     }
@@ -211,7 +211,7 @@ _CLEAR = (
 
 
 def standard_rules(told: Any, folder: Path) -> tuple[tuple[StandardRule, ...], list[str]]:
-    """Each part that is right, and all that is wrong as ``place: fault``."""
+    """Return each valid part, and all faults as ``place: fault``."""
     if told is None:
         return (), []
     if not isinstance(told, list) or not all(isinstance(one, Mapping) for one in told):
@@ -226,7 +226,7 @@ def standard_rules(told: Any, folder: Path) -> tuple[tuple[StandardRule, ...], l
 
 
 def standard_schema() -> dict[str, Any]:
-    """The JSON Schema of the section, for editors."""
+    """Return the JSON Schema of the section, for editors."""
     sections = {name: section_schema(find_standard(name), {}) for name in known_standards()}
     names = {"type": "array", "items": {"type": "string"}, "minItems": 1}
     clear = {"type": ["string", "array"], "items": {"type": "string"}}
@@ -283,7 +283,7 @@ def _odd(name: str, standard: Standard, key: list[str], at: str) -> Iterator[str
 
 
 def probe_faults(config: Config) -> Iterator[str]:
-    """What probes themselves refuse of their settings, as ``key: fault``; it may take seconds."""
+    """Yield the faults that probes find in their settings; it may take seconds."""
     for plan in config.plans:
         variants = [
             (f"probes.{plan.name}.overrides[{number}]", one)
@@ -300,7 +300,7 @@ def _mistakes(probe: Any) -> Iterator[str]:
 
 
 def plugin_faults(config: Config) -> Iterator[str]:
-    """Each as ``key: fault``; no connection is opened."""
+    """Yield the faults of plug-ins as ``key: fault``; no connection is opened."""
     from pipeline import build  # noqa: PLC0415  - the second
 
     settings = replace(config.settings, sources=())  # what a source names is told at its place
@@ -323,7 +323,7 @@ PLACEHOLDER_ADDRESS: Mapping[str, Any] = {"host": "localhost", "port": 1, "user"
 
 
 def with_placeholder_address(source: Mapping[str, Any]) -> dict[str, Any]:
-    """*source* with an address that says nothing, where its kind of collector reads no server.
+    """Return *source* with a placeholder address if its collector needs no server.
 
     An unknown kind is reported when it is built.
     """
@@ -341,5 +341,5 @@ def with_placeholder_address(source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def has_placeholder_address(source: SourceSettings) -> bool:
-    """Whether that is its address."""
+    """Tell whether the address of *source* is the placeholder."""
     return all(getattr(source, name) == value for name, value in PLACEHOLDER_ADDRESS.items())

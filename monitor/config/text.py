@@ -28,10 +28,10 @@ _Step = tuple[yaml.Mark, yaml.Node, str]
 
 
 def read_text(path: Path) -> str:
-    """All of the file.
+    """Return the content of the file.
 
     Raises:
-        ConfigError: it cannot be read, or is no text.
+        ConfigError: it is unreadable, or not UTF-8.
     """
     try:
         return path.read_text(encoding="utf-8")
@@ -46,10 +46,10 @@ def read_text(path: Path) -> str:
 
 
 def parse_mapping(text: str, path: Path) -> dict[str, Any]:
-    """The sections of *text* by their names.
+    """Return the sections of *text* by their names.
 
     Raises:
-        ConfigError: it is no YAML, or no mapping; *path* is where it says so.
+        ConfigError: it is not YAML, or not a mapping; the message names *path* and line.
     """
     try:
         raw = yaml.load(text, _Loader)  # noqa: S506  - a SafeLoader that refuses doubled keys
@@ -71,7 +71,7 @@ def parse_mapping(text: str, path: Path) -> dict[str, Any]:
 
 
 def _told(error: yaml.YAMLError, text: str) -> str:
-    """What is wrong and where, on one line; YAML's own words call every file a string."""
+    """Describe a YAML error in one line; YAML's own text calls every file a string."""
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
         what = ", ".join(one for one in (error.context, error.problem) if one)
@@ -88,17 +88,17 @@ def _place(line: int, column: int) -> str:
 
 
 def resolve_path(text: str, path: Path) -> str:
-    """A place as *path*'s file names it: from its folder, if it is no URL."""
+    """Return *path* resolved from the folder of the config, unless it is a URL."""
     return text if "://" in text else str((path.parent / Path(text).expanduser()).resolve())
 
 
 def build_config_error(path: Path, faults: list[str], text: str = "") -> ConfigError:
-    """All that is wrong with the file, a line each; *text* is what it holds, if that is YAML."""
+    """Build an error of all faults, a line each; *text* is the file, for line numbers."""
     return ConfigError("\n".join(locate_faults(path, faults, text)))
 
 
 def locate_faults(path: Path, faults: Iterable[str], text: str) -> list[str]:
-    """Each of *faults*, ``key: what``, behind the file's name and the key's line in its *text*."""
+    """Prefix each ``key: what`` of *faults* with the file and the line of the key in *text*."""
     try:
         root = yaml.compose(text, _Loader) if text else None
     except yaml.YAMLError:
@@ -107,7 +107,7 @@ def locate_faults(path: Path, faults: Iterable[str], text: str) -> list[str]:
 
 
 def _line(root: yaml.Node | None, key: str) -> str:
-    """``:12`` where *key*, or the last part of it that the file has, stands; empty if none does."""
+    """Return ``:12``, the line of *key* or of its last part in the file; empty if none is there."""
     node, rest, mark = root, key, None
     while rest and node is not None:
         step = _into_list(node, rest) or _into_mapping(node, rest)
@@ -128,7 +128,7 @@ def _into_list(node: yaml.Node, rest: str) -> _Step | None:
 
 
 def _into_mapping(node: yaml.Node, rest: str) -> _Step | None:
-    """A key may hold dots itself: the longest that *rest* begins with."""
+    """Follow the longest key with which *rest* starts, because a key may contain dots."""
     if not isinstance(node, yaml.MappingNode):
         return None
     fitting = [
@@ -143,15 +143,15 @@ def _into_mapping(node: yaml.Node, rest: str) -> _Step | None:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML's own rule for a key that stands twice is that the last one wins, silently.
+    """A YAML loader that refuses a key that occurs twice and deep nesting.
 
-    Neither does it bound how deep a file is nested, which each reader of it follows.
+    YAML itself keeps the last of two equal keys silently, and does not bound the nesting.
     """
 
     depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Refuse what is nested deeper than anything that a config says."""
+        """Refuse nesting that is deeper than any config."""
         self.depth += 1
         if self.depth > _DEEPEST:
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
@@ -162,7 +162,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Refuse a mapping that names one key twice."""
+        """Refuse a mapping with a key that occurs twice."""
         keys: list[Any] = []
         for key, _ in node.value:
             if key.value in keys:
@@ -231,14 +231,14 @@ def expand_environment(raw: Any, at: str) -> tuple[Any, list[str]]:
 
 
 def without_unset(faults: Iterable[str], unset: Iterable[str]) -> list[str]:
-    """Those of *faults* that are not about a value which is only *unset*."""
+    """Return *faults* without those about a value that is only *unset*."""
     places = [fault.partition(": ")[0] for fault in unset]
     within = tuple(f"{place}{sign}" for place in places for sign in (": ", ".", "["))
     return [fault for fault in faults if not fault.startswith(within)]
 
 
 def secret_fields(kind: type) -> frozenset[str]:
-    """Names of the fields of dataclass *kind* that hold secrets."""
+    """Return the names of the fields of dataclass *kind* that hold secrets."""
     return frozenset(field.name for field in fields(kind) if not field.repr)
 
 

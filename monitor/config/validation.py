@@ -66,7 +66,7 @@ _MASTER = re.compile(r"local(\[(\*|[1-9]\d*)(, *[1-9]\d*)?\])?|yarn|(spark|k8s):
 
 
 def config_errors(config: Config) -> list[str]:
-    """Each as ``place: fault``, in no order."""
+    """Return each fault as ``place: fault``, in no order."""
     return [
         *_of_tables(config),
         *_of_images(config),
@@ -89,7 +89,7 @@ def config_errors(config: Config) -> list[str]:
 
 
 def is_host(text: str) -> bool:
-    """Whether *text* can be the name or the address of a machine; the DNS is not asked."""
+    """Tell whether *text* can be a host name or an address; the DNS is not queried."""
     try:
         return bool(ip_address(text))
     except ValueError:
@@ -99,7 +99,7 @@ def is_host(text: str) -> bool:
 
 
 def kafka_securities(config: Config) -> list[tuple[str, KafkaSecurity]]:
-    """How each cluster is secured, by where that stands."""
+    """Return the security settings of each cluster, by their key."""
     return [("kafka_security", config.kafka_security)] + [
         (f"sources[{i}].mirrored.kafka_security", source.mirrored.kafka_security)
         for i, source in enumerate(config.sources)
@@ -108,7 +108,7 @@ def kafka_securities(config: Config) -> list[tuple[str, KafkaSecurity]]:
 
 
 def tls_clients(config: Config) -> Iterator[tuple[str, TlsSettings]]:
-    """Each TLS client but Kafka's and those of plug-ins, by where it is."""
+    """Yield each TLS client except Kafka's and those of plug-ins, by its key."""
     for i, source in enumerate(config.sources):
         at = f"sources[{i}]"
         yield at, source
@@ -131,7 +131,7 @@ def _of_tables(config: Config) -> Iterator[str]:
 
 
 def _torn(config: Config) -> Iterator[str]:
-    """What two rules say differently of one table: it would go by whichever has its first shard."""
+    """Yield contradictions of two rules about one table; else its first shard would decide."""
     first: dict[str, int] = {}
     for i, rule in enumerate(config.tables):
         if rule.ignore or "\\" in rule.table:  # what groups come to, only shards tell
@@ -313,7 +313,7 @@ def _of_spark(settings: Mapping[str, str]) -> Iterator[str]:
 
 
 def _both(one: SourceSettings, other: SourceSettings) -> str:
-    """Why topics of *other* would be read as those of *one*, too."""
+    """Return why topics of *other* would be read as those of *one*, too."""
     if one.prefix == other.prefix:
         return (
             f"{other.prefix!r} is already the prefix of source {one.name}; use a"
@@ -364,7 +364,7 @@ def _places(config: Config) -> Iterator[str]:
 
 
 def _of_token(http: HttpSettings) -> Iterator[str]:
-    """A token that protects nothing, and a bind that needs one; the token is never shown."""
+    """Yield a weak token, and a bind address that needs one; the token is never shown."""
     if http.auth is None:
         if not is_loopback(http.host):
             yield (
@@ -400,7 +400,7 @@ def _no_brokers(text: str) -> str:
 
 
 def _of_paces(config: Config) -> Iterator[str]:
-    """Durations that contradict each other: no table could ever be ready, or no job end."""
+    """Yield durations that contradict each other: no table could ever be ready, or no job end."""
     schedule, readiness = config.schedule, config.readiness
     for name in ("land", "merge", "watch", "probe", "deliver", "upkeep", "prune"):
         if getattr(schedule, name) < _SHORTEST_PACE:
@@ -463,7 +463,7 @@ def unknown_names(
     restated: Sequence[StandardRule] = (),
     sent: Sequence[CopyPlan] = (),
 ) -> list[str]:
-    """Each as ``place: fault``; *sinks* are the channels' names."""
+    """Return each as ``place: fault``; *sinks* are the channels' names."""
     return [
         *_gating(config, plans),
         *_routes(config, plans, sinks, sent),
@@ -478,7 +478,7 @@ def unknown_names(
 def find_plugins(
     find: Callable[[str], type], names: Iterable[str], needs: type
 ) -> tuple[list[str], dict[str, str]]:
-    """Those of *names* that can be found, as modules elsewhere are; and why the others cannot."""
+    """Return those of *names* that exist, also as other modules, and the faults of the others."""
     found, unknown = [], {}
     for name in names:
         try:
@@ -494,14 +494,14 @@ def find_plugins(
 
 
 def _lacks(kind: type, needs: type) -> str:
-    """What would stop a class of another's in the middle of reading its section."""
+    """Return why a class of another package cannot be used for a section."""
     if not is_dataclass(kind):
         return "is not a dataclass; make it one, with a field for each setting"
     return missing_members(kind, needs)
 
 
 def _gating(config: Config, plans: Sequence[CheckPlan]) -> Iterator[str]:
-    """A gate that looks closed and is open."""
+    """Yield gating probes that are unknown or switched off, so that the gate looks closed."""
     running = {plan.name for plan in plans}
     _, unknown = find_plugins(probes.find_probe, config.readiness.gating or (), probes.Probe)
     for i, name in enumerate(config.readiness.gating or ()):
@@ -558,14 +558,14 @@ def _demanded(config: Config, rules: Sequence[InvariantRule]) -> Iterator[str]:
 
 
 def _restated(config: Config, rules: Sequence[StandardRule]) -> Iterator[str]:
-    """What was to be hidden would reach the lake in the clear."""
+    """Yield patterns that would let hidden values land unchanged."""
     for i, rule in enumerate(rules):
         if fault := _names_no_table(rule.tables, config):
             yield f"standards[{i}].tables: {fault}"
 
 
 def _archived(config: Config) -> Iterator[str]:
-    """Rows that were to be kept would go."""
+    """Yield patterns with which rows to keep would be deleted."""
     for i, rule in enumerate(config.archive):
         if fault := _names_no_table(rule.tables, config):
             yield f"archive[{i}].tables: {fault}"
@@ -583,7 +583,7 @@ def _sent(config: Config, copies: Sequence[CopyPlan]) -> Iterator[str]:
 
 
 def _no_part(pattern: str, config: Config, sinks: Iterable[str], copies: Sequence[CopyPlan]) -> str:
-    """Why *pattern*, which names a part of the way, names none that there is."""
+    """Return why *pattern*, which names a component, matches none."""
     sources = [source.name for source in config.sources]
     known = {before: [f"{before}{name}" for name in sources] for before in OF_SOURCES}
     known[OF_COPIES] = [f"{OF_COPIES}{one.name}" for one in copies]
@@ -599,7 +599,7 @@ def _is_table(name: str) -> bool:
 
 
 def _names_no_table(pattern: str, config: Config) -> str:
-    """Why *pattern* can match no table; tables are named database.table, by rules or sources."""
+    """Return why *pattern* can match no table; rules or sources name tables database.table."""
     odd = any(  # who knows what groups make of it
         not rule.ignore and "." not in rule.table and rule.table != r"\g<0>"
         for rule in config.tables
@@ -616,7 +616,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
 def location_errors(config: Config, path: Path) -> Iterator[str]:
-    """Each as ``place: fault``; *path* is the config's own."""
+    """Yield each as ``place: fault``; *path* is that of the config."""
     if fault := _no_lake(config.lake, path):
         yield f"lake: {fault}"
     if "://" in config.store:
@@ -668,7 +668,7 @@ def _folder(text: str, path: Path) -> tuple[str, str]:
 
 
 def _no_images(where: str, lake: str, path: Path) -> str:
-    """Why images cannot be in *where*: vacuum deletes files in mirrors and log that none names."""
+    """Return why *where* cannot hold images: vacuum deletes unknown files in mirrors and log."""
     place, fault = _placed(where, path)
     if fault:
         return fault
@@ -708,6 +708,6 @@ def _placed(text: str, path: Path) -> tuple[str, str]:
 
 
 def _file_above(folder: Path) -> Path | None:
-    """The file that prevents *folder* from being created, if any."""
+    """Return the file that prevents *folder* from being created, if any."""
     there = next((one for one in (folder, *folder.parents) if one.exists()), None)
     return None if there is None or there.is_dir() else there

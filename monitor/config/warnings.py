@@ -40,26 +40,25 @@ _CLASSES: Mapping[Any, str] = {
 
 
 def config_warnings(config: Config) -> list[str]:
-    """Each as ``key: what; fix``, in the order of the file's sections."""
+    """Return each as ``key: what; fix``, in the order of the file's sections."""
     return [*_rules(config), *_tiers(config), *_globs(config)]
 
 
 @dataclass(frozen=True, slots=True)
 class ExposedFile:
-    """A private file that others may read: ``key: what``, and the command that mends it."""
+    """A private file that others may read: ``key: what``, and the command that fixes it."""
 
     what: str
     fix: str
 
     def __str__(self) -> str:
-        """Both in one line."""
         return f"{self.what}; run {self.fix}"
 
 
 def exposed_files(raw: Mapping[str, Any], path: Path) -> list[ExposedFile]:
-    """Files of secrets and private keys that others than their owner may read.
+    """Return files of secrets and private keys that other users may read.
 
-    *raw* is what the config in *path* says.  A missing file is reported elsewhere.
+    *raw* is the config in *path*. A missing file is reported elsewhere.
     """
     return [
         fault for at, file in _private(raw, "") for fault in _exposed(at, resolve_path(file, path))
@@ -67,7 +66,7 @@ def exposed_files(raw: Mapping[str, Any], path: Path) -> list[ExposedFile]:
 
 
 def _private(node: Any, at: str) -> Iterator[tuple[str, str]]:
-    """Each file that is to be private, by its key: ``{file: PATH}``, and a certificate's key."""
+    """Yield each private file by its key: ``{file: PATH}``, and a certificate's key."""
     if isinstance(node, list):
         for number, one in enumerate(node):
             yield from _private(one, f"{at}[{number}]")
@@ -110,7 +109,7 @@ def _rules(config: Config) -> Iterator[str]:
 
 
 def _shadowing(rules: Sequence[TableRule], number: int) -> list[int]:
-    """Earlier rules that take every sampled name of a rule; empty if one gets through."""
+    """Return earlier rules that match every sampled name of a rule; empty if one passes."""
     patterns = [re.compile(one.shards) for one in rules[:number]]
     if not patterns:
         return []
@@ -124,7 +123,7 @@ def _shadowing(rules: Sequence[TableRule], number: int) -> list[int]:
 
 
 def _samples(pattern: str) -> Iterator[str]:
-    """Names that *pattern* matches, always the same ones; none if it has what is not followed."""
+    """Yield names that *pattern* matches, always the same; none for unsupported syntax."""
     dice = random.Random(0)  # noqa: S311  - no secret
     try:
         parsed = _parser.parse(pattern)
@@ -135,7 +134,7 @@ def _samples(pattern: str) -> Iterator[str]:
 
 
 class _Unknown(Exception):  # noqa: N818  - it ends a search
-    """A part of a pattern that no name is made of here."""
+    """A part of a pattern that is not sampled."""
 
 
 def _one(parsed: Any, dice: random.Random) -> str:
@@ -174,7 +173,7 @@ def _choices(members: Any) -> str:
 
 
 def _as_regex(glob: str) -> str:
-    """*glob* as the regular expression that was probably meant."""
+    """Return *glob* as the regular expression that was probably meant."""
     return re.sub(r"(?<![.\])}\\])\*", ".*", re.sub(r"(?<!\\)\.(?![*+?])", r"\.", glob))
 
 
@@ -210,7 +209,7 @@ def _globs(config: Config) -> Iterator[str]:
 
 
 def _patterns(config: Config) -> Iterator[tuple[str, str]]:
-    """Every glob of table names, with its key."""
+    """Yield every glob of table names, with its key."""
     for plan in config.plans:
         yield f"probes.{plan.name}.tables", plan.tables
         for number, (glob, _) in enumerate(plan.variants):

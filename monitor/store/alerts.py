@@ -35,24 +35,24 @@ _OPEN = [state.value for state in IncidentState if state is not IncidentState.RE
 
 @dataclass(eq=False)
 class Incidents:
-    """Every open incident, and those that ended in the last half year."""
+    """Open incidents, and those that ended in the last half year."""
 
     database: Database
 
     def open(self) -> tuple[Incident, ...]:
-        """All that are not resolved, oldest first."""
+        """Return unresolved incidents, oldest first."""
         query = select(incidents).where(incidents.c.state.in_(_OPEN))  # `!=` goes by no index
         return self._all(query.order_by(incidents.c.opened, incidents.c.id))
 
     def list(self, states: Sequence[IncidentState] = (), limit: int = 100) -> tuple[Incident, ...]:
-        """At most *limit* in any of *states* (empty: in all), newest first."""
+        """Return at most *limit* incidents in any of *states* (empty: all states), newest first."""
         query = select(incidents).order_by(incidents.c.opened.desc(), incidents.c.id).limit(limit)
         if states:
             query = query.where(incidents.c.state.in_([state.value for state in states]))
         return self._all(query)
 
     def get(self, episode: str) -> Incident | None:
-        """The incident of that id, unless it is unknown or was deleted."""
+        """Return the incident with that id; None if it is unknown or was deleted."""
         found = self._all(select(incidents).where(incidents.c.id == episode))
         return found[0] if found else None
 
@@ -67,14 +67,14 @@ class Incidents:
                 connection.execute(delete(incidents).where(incidents.c.id == id_))
 
     def acknowledge(self, episode: str, who: str, at: datetime) -> bool:
-        """Record that *who* acknowledged it; False if no such incident is open."""
+        """Record that *who* acknowledged it; False if no open incident has this id."""
         mine = (incidents.c.id == episode) & (incidents.c.state != IncidentState.RESOLVED.value)
         change = update(incidents).where(mine).values(ack_who=who, ack_at=at)
         with self.database.write() as connection:
             return connection.execute(change).rowcount > 0
 
     def prune(self, now: datetime) -> int:
-        """Forget what ended long ago; return how many went."""
+        """Delete incidents that ended long ago; return their number."""
         over = (incidents.c.state == IncidentState.RESOLVED.value) & (
             incidents.c.turned < now - _KEPT
         )
@@ -116,7 +116,7 @@ _log = structlog.get_logger(__name__)
 class Backlog:
     """The backlog of one channel: queued notifications, the oldest one's time, and dead ones.
 
-    ``last`` is the number of the newest that was given up, ``why`` its reason.
+    ``last`` is the number of the newest dead-lettered notification, ``why`` its reason.
     """
 
     waiting: int = 0
@@ -128,7 +128,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """What became of a notification, to be written."""
+    """The outcome of a notification, to be written."""
 
     state: str
     why: str
@@ -137,7 +137,7 @@ class _Ending:
 
 @dataclass(eq=False)
 class StoredOutbox:
-    """What :class:`alerts.outbox.Outbox` asks for; *room* is how many may wait per channel."""
+    """Implements :class:`alerts.outbox.Outbox`; *room* is how many may wait per channel."""
 
     database: Database
     room: int = _FULL
@@ -148,7 +148,7 @@ class StoredOutbox:
     _turn: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def put(self, letters: Iterable[tuple[str, Message]], at: datetime) -> int:
-        """Queue each message for its channel; one it had before is not taken again."""
+        """Queue each message for its channel; a message that the channel had before is skipped."""
         letters = tuple(letters)
         if not letters:
             return 0
@@ -159,9 +159,9 @@ class StoredOutbox:
         return new
 
     def hold(self, letters: Iterable[tuple[str, Message]], at: datetime) -> None:
-        """Queue in memory what the store does not take, behind all that waits.
+        """Queue in memory what the store does not accept, after all queued notifications.
 
-        Per channel the newest *room* that wait are kept, and of those that were sent as many.
+        Per channel, the newest *room* waiting notifications are kept, and as many sent ones.
         """
         letters = tuple(letters)
         with self._turn:
@@ -176,7 +176,7 @@ class StoredOutbox:
             _log.error("notifications dropped, because store and memory are full", count=lost)
 
     def _over(self, channels: Set[str]) -> set[int]:
-        """Numbers in memory that there is no room for, by channel and by whether they ended."""
+        """Return numbers in memory beyond the room, by channel and by whether they ended."""
         piles: dict[tuple[str, bool], list[int]] = {}
         for one in self._spare:
             if one.channel in channels:
@@ -189,7 +189,7 @@ class StoredOutbox:
         The lock is not held meanwhile, so no writer of the store waits for it.
 
         Raises:
-            UnreachableError: the store takes nothing; all of it is kept in memory.
+            UnreachableError: the store accepts no write; everything stays in memory.
         """
         with self._turn:
             spare, done, fares = tuple(self._spare), {**self._done}, {**self._fares}
@@ -218,7 +218,7 @@ class StoredOutbox:
             self._fares = {c: h for c, h in self._fares.items() if fares.get(c) != h}
 
     def channels(self) -> tuple[str, ...]:
-        """Names of the channels with queued notifications, sorted."""
+        """Return the names of channels with queued notifications, sorted."""
         query = select(outbox.c.channel).where(outbox.c.state == WAITING).distinct()
         found = {one.channel for one in self._spare_waiting()}
         try:
@@ -229,7 +229,7 @@ class StoredOutbox:
         return tuple(sorted(found))
 
     def waiting(self, channel: str, limit: int) -> tuple[QueuedMessage, ...]:
-        """The oldest *limit* notifications of *channel*; unreadable ones are dead-lettered."""
+        """Return the oldest *limit* notifications of *channel*; dead-letter unreadable ones."""
         query = select(outbox).where(outbox.c.state == WAITING, outbox.c.channel == channel)
         done, spare = {*self._done}, self._spare_waiting(channel)
         query = query.order_by(outbox.c.number).limit(limit + len(done))
@@ -246,7 +246,7 @@ class StoredOutbox:
         return (*stored, *(one for one in spare if one.message.id not in known))[:limit]
 
     def health(self, channel: str) -> ChannelHealth:
-        """How *channel* fares."""
+        """Return the health of *channel*."""
         known = self._fares.get(channel)
         if known is not None:
             return known
@@ -262,21 +262,21 @@ class StoredOutbox:
     def delivered(
         self, letters: Sequence[QueuedMessage], standing: ChannelHealth, at: datetime
     ) -> None:
-        """Remove *letters* of one channel from the queue, and store its *standing*."""
+        """Mark notifications of one channel as delivered, and store its health *standing*."""
         self._ended(letters, _Ending(DELIVERED, "", at), standing)
 
     def dead_letter(self, letters: Sequence[QueuedMessage], why: str, at: datetime) -> None:
-        """Dead-letter *letters*."""
+        """Dead-letter notifications, with the reason."""
         self._ended(letters, _Ending(DEAD, why, at))
 
     def set_health(self, channel: str, standing: ChannelHealth) -> None:
-        """Keep the *standing* of *channel*."""
+        """Store the health *standing* of *channel*."""
         with self._turn:
             self._fares[channel] = standing
         self._try_to_catch_up(None)
 
     def pile(self, channel: str, seen: int = 0) -> Backlog:
-        """The backlog of *channel*; dead-lettered ones count if their number is above *seen*."""
+        """Return the backlog of *channel*; dead-lettered ones count if numbered above *seen*."""
         mine = outbox.c.channel == channel
         given_up = mine & (outbox.c.state == DEAD) & (outbox.c.number > seen)
         legible = func.typeof(outbox.c.put) == "integer"
@@ -314,7 +314,7 @@ class StoredOutbox:
         self._try_to_catch_up(end.at)
 
     def _give_up(self, numbers: Sequence[int]) -> None:
-        """Bury rows that cannot be read, or they would keep their places before all others."""
+        """Dead-letter unreadable rows, so that they do not block the queue."""
         if numbers:
             end = _Ending(DEAD, "its row in the store is unreadable", datetime.now(UTC))
             with self._turn:
@@ -374,19 +374,19 @@ def _letter(row: Row[Any]) -> QueuedMessage:
 
 @dataclass(eq=False)
 class Silences:
-    """Those that have not ended for long."""
+    """Silences that have not ended long ago."""
 
     database: Database
 
     def add(self, silence: Silence) -> None:
-        """Keep *silence*; one of the same id is replaced, which is how one is ended early."""
+        """Store *silence*; it replaces one with the same id, which is how one is ended early."""
         with self.database.write() as connection:
             connection.execute(delete(silences).where(silences.c.id == silence.id))
             row = {"id": silence.id, "end": silence.end, "body": dumps(Silence, silence)}
             connection.execute(insert(silences).values(row))
 
     def list(self, now: datetime) -> tuple[Silence, ...]:
-        """Those that have not ended at *now*, the soonest end first."""
+        """Return silences that are active at *now*, by their ends."""
         query = (
             select(silences.c.id, silences.c.body)
             .where(silences.c.end > now)
@@ -395,7 +395,7 @@ class Silences:
         return tuple(self.database.decoded(query, silences, _silence))
 
     def prune(self, now: datetime) -> int:
-        """Forget those that ended long ago; return how many went."""
+        """Delete silences that ended long ago; return their number."""
         return delete_rows(self.database, silences, silences.c.end < now - HISTORY)
 
 
@@ -412,7 +412,7 @@ def _now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Waiver:
-    """Who closed *id*, when, and why, until when at most; and who withdrew it, when and why."""
+    """Who waived *id*, when, why, until when at most; and who withdrew it, when and why."""
 
     id: str
     reason: str
@@ -424,19 +424,19 @@ class Waiver:
     withdrawn_why: str = ""
 
     def is_open(self, now: datetime) -> bool:
-        """Whether it covers anything at *now*."""
+        """Tell whether the waiver applies at *now*."""
         return self.withdrawn is None and (self.until is None or now < self.until)
 
     def lasts(self, other: "Waiver") -> bool:
-        """Whether it goes on for as long as *other*."""
+        """Tell whether it lasts at least as long as *other*."""
         return self.until is None or (other.until is not None and other.until <= self.until)
 
 
 @dataclass(eq=False)
 class Waivers:
-    """Waivers of every lane, until each is withdrawn or its time is over.
+    """Waivers of every lane, until each is withdrawn or expires.
 
-    Only this object writes any, so they are read back once.
+    Only this object writes waivers, so they are read back once.
     """
 
     database: Database
@@ -446,9 +446,9 @@ class Waivers:
     _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, waiver: Waiver) -> bool:
-        """Record *waiver*; False if the same is waived already for as long: the first one stays.
+        """Record *waiver*; False if an open waiver of the same id lasts as long: that one stays.
 
-        One that was withdrawn, is over, or would be over sooner is replaced.
+        A waiver that was withdrawn, has expired or expires sooner is replaced.
         """
         with self.database.write() as connection:
             if any(one.is_open(waiver.at) and one.lasts(waiver) for one in self._read(waiver.id)):
@@ -472,9 +472,9 @@ class Waivers:
     def end(
         self, prefix: str, *, why: str, at: datetime, but: Collection[str] = frozenset()
     ) -> int:
-        """End the waivers, given up to *at*, of ids that begin with *prefix*; return how many.
+        """End waivers, given up to *at*, of ids that start with *prefix*; return their number.
 
-        Those of *but* go on.  Not inside another write: who reads meanwhile must not keep what
+        Ids in *but* stay waived. Do not call it inside another write: readers must not keep what
         was not committed.
         """
         if not any(id_.startswith(prefix) and id_ not in but for id_ in self.waived()):
@@ -484,7 +484,7 @@ class Waivers:
         return sum(ended)
 
     def waived(self) -> frozenset[str]:
-        """Every id whose waiver is open now."""
+        """Return every id whose waiver is open now."""
         with self._turn:
             now = self.clock()
             if self._ids is None or (self._ids[1] is not None and now >= self._ids[1]):
@@ -496,11 +496,11 @@ class Waivers:
             return self._ids[0]
 
     def list(self) -> tuple[Waiver, ...]:
-        """All of them, newest first, also those that are over."""
+        """Return all waivers, newest first, including expired ones."""
         return self._read()
 
     def _read(self, id_: str | None = None) -> tuple[Waiver, ...]:
-        """Newest first, all or that of *id_*; one that cannot be read waives nothing."""
+        """Return waivers, newest first, all or that of *id_*; an unreadable one waives nothing."""
         query = select(waivers).order_by(waivers.c.at.desc())
         query = query if id_ is None else query.where(waivers.c.id == id_)
         return tuple(self.database.decoded(query, waivers, _waiver))

@@ -28,11 +28,11 @@ _CUTS = 10_000  # known by heart; where there are more, the store is asked
 
 @dataclass(eq=False)
 class Certificates:
-    """Those issued in the last forty days.
+    """Certificates issued in the last forty days.
 
-    Only this object writes any: the newest of a few cuts of each table are remembered until one of
-    the table's is issued or revoked.  Who writes them as part of a larger transaction keeps others
-    from asking until its end.
+    Only this object writes certificates. The newest of a few cuts of each table are cached until a
+    certificate of the table is issued or revoked. A writer that adds them inside a larger
+    transaction blocks readers until it ends.
     """
 
     database: Database
@@ -47,9 +47,9 @@ class Certificates:
     _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, *many: Certificate) -> int:
-        """Keep *many*, in one transaction; what was issued is never rewritten.  How many are new.
+        """Store *many* in one transaction; return how many are new.
 
-        Nothing is asked of the store where there is none.
+        An issued certificate is never rewritten. Without a certificate, the store is not read.
         """
         if not many:
             return 0
@@ -71,14 +71,14 @@ class Certificates:
         return len(fresh)
 
     def get(self, number: str) -> Certificate | None:
-        """The certificate of that id, unless it is unknown or was deleted."""
+        """Return the certificate with that id; None if it is unknown or was deleted."""
         found = self._all(select(certificates).where(certificates.c.id == number))
         return found[0] if found else None
 
     def newest(self, table: str, stage: Stage, cut: datetime, copy: str = "") -> Certificate | None:
-        """The one issued last for that cut, revoked or not; None if there never was one.
+        """Return the last one issued for that cut, revoked or not; None if there never was one.
 
-        None for a table of which a revocation could not be stored: no certificate answers for it.
+        None, too, for a table whose revocation could not be stored: no certificate is valid for it.
         """
         if table in self.doubted:
             return None
@@ -98,7 +98,7 @@ class Certificates:
         return found
 
     def read_whole(self, cut: datetime) -> None:
-        """Remember the newest of every table for one *cut*, and what other cuts there are."""
+        """Cache the newest certificate of every table for one *cut*, and the other known cuts."""
         with self._turn:
             if cut == self._read_whole:
                 return
@@ -127,9 +127,9 @@ class Certificates:
         return found[0] if found else None
 
     def holding(self, table: str, since: datetime | None = None) -> tuple[Certificate, ...]:
-        """Those of *table* that are not revoked, issued at or after *since*, oldest first.
+        """Return valid certificates of *table* issued at or after *since*, oldest first.
 
-        None answers from memory any more: one that became unreadable cannot be taken back.
+        Afterwards none is answered from memory: an unreadable certificate cannot be revoked.
         """
         self._forget((table,))
         query = select(certificates).where(
@@ -140,13 +140,13 @@ class Certificates:
         return self._all(query.order_by(certificates.c.issued))
 
     def holding_since(self, since: datetime) -> tuple[Certificate, ...]:
-        """Those of all tables that are not revoked, issued at or after *since*, oldest first."""
+        """Return valid certificates of all tables issued at or after *since*, oldest first."""
         valid = certificates.c.revoked.is_(None) & (certificates.c.issued >= since)
         query = select(certificates).where(valid)
         return self._all(query.order_by(certificates.c.issued))
 
     def revoke(self, revoked: Sequence[Certificate]) -> int:
-        """Keep when and why each was taken back; the first time counts.  Returns how many were."""
+        """Record when and why each was revoked; the first time counts. Return their number."""
         count = 0
         with self.database.write() as connection:
             for one in revoked:
@@ -159,7 +159,7 @@ class Certificates:
     def list(
         self, table: str | None = None, stage: Stage | None = None, limit: int = 100
     ) -> tuple[Certificate, ...]:
-        """At most *limit*, newest first."""
+        """Return at most *limit* certificates, newest first."""
         query = select(certificates).order_by(certificates.c.issued.desc()).limit(limit)
         if table is not None:
             query = query.where(certificates.c.table == table)
@@ -168,7 +168,7 @@ class Certificates:
         return self._all(query)
 
     def prune(self, now: datetime) -> int:
-        """Forget those issued long ago, sooner those of a passing instant; return how many went.
+        """Delete old certificates, those of a passing instant sooner; return their number.
 
         A business day ends at a full quarter of an hour, in every time zone.
         """
@@ -183,7 +183,7 @@ class Certificates:
         return gone
 
     def _remember(self, table: str, key: tuple[str, datetime], one: Certificate | None) -> None:
-        """What a table has more of than a few is the store's to know."""
+        """Cache the newest cuts of a table; the store keeps the others."""
         own = self._newest.setdefault(table, {})
         if len(own) >= _REMEMBERED and key not in own:
             own.clear()
@@ -202,7 +202,7 @@ class Certificates:
 
 
 def _about(one: Certificate) -> str:
-    """What the store calls the stage: one of a copy has its name in it."""
+    """Return the stage as it is stored; the stage of a copy contains its name."""
     return stage_name(one.stage, one.evidence.copy)
 
 
@@ -240,19 +240,19 @@ def _certificate(row: Row[Any]) -> Certificate:
 
 @dataclass(eq=False)
 class Fences:
-    """Every fence of the last day, and fewer of the forty before."""
+    """Every fence of the last day, and fewer of the forty days before."""
 
     database: Database
 
     def add(self, fence: Fence) -> None:
-        """Keep *fence*; one of the same source and instant is replaced."""
+        """Store *fence*; it replaces one of the same source and instant."""
         same = (fences.c.source == fence.source) & (fences.c.at == fence.at)
         with self.database.write() as connection:
             connection.execute(delete(fences).where(same))
             connection.execute(insert(fences).values(_fence_row(fence)))
 
     def fell(self, step: ClockStep) -> None:
-        """Forget those whose times *step* has shown to be wrong."""
+        """Delete fences whose times *step* has shown to be wrong."""
         gone = (
             (fences.c.source == step.source)
             & (fences.c.number >= step.first)
@@ -262,13 +262,13 @@ class Fences:
             connection.execute(delete(fences).where(gone))
 
     def since(self, source: str, instant: datetime, limit: int = 10_000) -> tuple[Fence, ...]:
-        """At most *limit* fences at or after *instant*, oldest first."""
+        """Return at most *limit* fences at or after *instant*, oldest first."""
         query = select(fences).where(fences.c.source == source, fences.c.at >= instant)
         query = query.order_by(fences.c.at).limit(limit)
         return tuple(self.database.decoded(query, fences, _fence))
 
     def prune(self, now: datetime) -> int:
-        """Thin out what is old; return how many went."""
+        """Thin out old fences; return how many were deleted."""
         return downsample(self.database, fences, ["source"], now)
 
 

@@ -41,7 +41,7 @@ from pipeline.errors import ConfigError, UnreachableError
 
 @dataclass(eq=False)
 class Lock:
-    """Held from :meth:`take` to :meth:`release`, or to the end of the process."""
+    """A file lock, held from :meth:`take` to :meth:`release` or to the end of the process."""
 
     file: IO[str]
 
@@ -50,7 +50,7 @@ class Lock:
         """Become the one service of *database*.
 
         Raises:
-            ConfigError: another service is; the message names its process.
+            ConfigError: another service has the lock; the message names its process.
         """
         path = database.with_name(database.name + ".lock")
         file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "a+")
@@ -70,7 +70,7 @@ class Lock:
         return cls(file)
 
     def release(self) -> None:
-        """Let another service have it; the file stays, as removing it would be a race."""
+        """Release the lock. The file stays, because removing it would be a race."""
         self.file.close()
 
 
@@ -84,15 +84,15 @@ log = structlog.get_logger(__name__)
 
 
 class WrittenFirst(Protocol):
-    """What waits in memory until somebody writes, and is then on the disk no later than that."""
+    """Values that wait in memory and are written with the next transaction."""
 
     @property
     def waits(self) -> bool:
-        """Whether there is anything to write."""
+        """Tell whether anything is waiting."""
         ...
 
     def write(self, connection: Connection) -> Callable[[], None]:
-        """Write all of it; what is returned is called once that is committed."""
+        """Write everything that waits; call the returned function after the commit."""
         ...
 
 
@@ -100,8 +100,8 @@ class WrittenFirst(Protocol):
 class Database:
     """Connections for any number of threads.
 
-    ``ailment`` says why the last transaction failed; a write that is committed empties it.
-    Each transaction begins with what ``first`` has in memory.
+    ``ailment`` is the error of the last failed transaction; a committed write clears it. Each
+    transaction first writes what ``first`` has in memory.
     """
 
     path: Path
@@ -147,7 +147,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """One transaction, all or nothing; a write inside a write of the same thread joins it.
+        """Begin a transaction, all or nothing; a nested write of the same thread joins it.
 
         Raises:
             UnreachableError: the file was busy for too long, or its disk is full or gone.
@@ -169,12 +169,12 @@ class Database:
 
     @property
     def writing(self) -> bool:
-        """Whether this thread is inside a write."""
+        """Tell whether this thread is inside a write."""
         return getattr(self._mine, "connection", None) is not None
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """One consistent view; inside a write of the same thread it sees what was written."""
+        """Begin a consistent read; inside a write of the same thread it sees the written rows."""
         joined: Connection | None = getattr(self._mine, "connection", None)
         if joined is not None:
             yield joined
@@ -183,7 +183,7 @@ class Database:
             yield connection
 
     def size(self) -> int | None:
-        """Bytes of the file and its write-ahead log; None if it cannot be read."""
+        """Return the bytes of the file and its write-ahead log; None if unreadable."""
         try:
             wal = self.path.with_name(f"{self.path.name}-wal")
             return self.path.stat().st_size + (wal.stat().st_size if wal.exists() else 0)
@@ -192,7 +192,7 @@ class Database:
 
     @property
     def unreadable(self) -> int:
-        """Rows that could not be decoded so far."""
+        """Return the number of rows that could not be decoded so far."""
         return len(self._unreadable)
 
     def decoded(
@@ -254,14 +254,14 @@ class Database:
 
 
 def stored_text(value: bytes | None) -> str:
-    """A column of an unreadable row as text."""
+    """Return a column of an unreadable row as text."""
     return (value or b"").decode(errors="replace")
 
 
 def _rows(
     connection: Connection, query: Select[Any], table: Table
 ) -> Iterator[tuple[_Key, Callable[[], Any]]]:
-    """The primary key of each row, and how to read the row; one by one where one cannot be."""
+    """Yield primary key and reader of each row; row by row if one is unreadable."""
     keys = _as_stored(table.primary_key)
     try:
         rows = connection.execute(query.add_columns(*keys)).all()
@@ -314,7 +314,7 @@ def _engine(path: Path) -> Engine:
 
 
 def _prepare(connection: Any, _record: object) -> None:
-    """Every connection: readers beside a writer; a commit is on the disk when it returns."""
+    """Configure a connection: readers beside a writer, and commits that reach the disk."""
     connection.isolation_level = None  # the driver must not begin transactions on its own
     for pragma in (
         f"busy_timeout={_BUSY_MILLISECONDS}",

@@ -67,7 +67,7 @@ HISTORY = timedelta(days=42)
 
 @dataclass(frozen=True, slots=True)
 class ThinningStep:
-    """Of rows older than *age*, one per *bucket* stays."""
+    """Of rows older than *age*, one per *bucket* is kept."""
 
     age: timedelta
     bucket: timedelta
@@ -104,7 +104,7 @@ def delete_rows(database: Database, table: Table, *which: ColumnElement[bool]) -
 
 
 def next_batch_size(few: int, spent: float) -> int:
-    """How many rows go next, when *few* took so many seconds."""
+    """Return how many rows to delete next, after *few* took that many seconds."""
     return max(few // 2, FEWEST) if spent > LONG else min(few * 2, AT_ONCE)
 
 
@@ -115,7 +115,7 @@ def downsample(
     now: datetime,
     steps: Sequence[ThinningStep] = MINUTES_THEN_QUARTERS,
 ) -> int:
-    """Thin *table* by its ``at``, apart for each value of the columns *by*; return what went."""
+    """Thin *table* by its ``at``, separately for each value of *by*; return the deleted rows."""
     newer = table.alias("newer")
     later = exists().where(_same(table, newer, by), newer.c.at > table.c.at)
     gone = delete_rows(database, table, table.c.at < now - HISTORY, later)
@@ -138,7 +138,7 @@ def _micros(at: ColumnElement[datetime]) -> ColumnElement[int]:
 
 
 def _bucket(at: ColumnElement[datetime], size: timedelta) -> ColumnElement[int]:
-    """The instant, in microseconds, at which the bucket of *at* starts."""
+    """Return the start of the bucket of *at*, in microseconds."""
     width = size // timedelta(microseconds=1)
     return (_micros(at) // width) * width
 
@@ -152,23 +152,23 @@ _STEPS = (
 
 @dataclass(eq=False)
 class Verdicts:
-    """Every verdict of the last day, and of the forty before those that ruled otherwise.
+    """Every verdict of the last day, and the changes of the forty days before.
 
-    A ruling that lasts is kept when it began and when it was last the same: thousands of tables
-    that are well add no more than that.
+    Of a ruling that lasts, the first and the last verdict are kept, so thousands of healthy tables
+    add no more than that.
     """
 
     database: Database
 
     def add(self, many: Sequence[Verdict]) -> None:
-        """Keep *many*, in one transaction."""
+        """Store *many* in one transaction."""
         if not many:
             return
         with self.database.write() as connection:
             connection.execute(insert(verdicts), [_row(verdict) for verdict in many])
 
     def end_fails(self, passed: Sequence[Verdict]) -> None:
-        """Keep when the last FAIL of each check ended: with the PASS that followed it."""
+        """Record when the last FAIL of each check ended: at the PASS that followed it."""
         with self.database.write() as connection:
             for one in passed:
                 own = (fail_ends.c.table == one.table) & (fail_ends.c.check == one.check)
@@ -177,7 +177,7 @@ class Verdicts:
                 connection.execute(insert(fail_ends).values(row))
 
     def fail_ends(self) -> Mapping[tuple[str, str], datetime]:
-        """By table and check: when its last FAIL ended; absent where none has."""
+        """Return when the last FAIL of each table and check ended; absent if none has."""
         rows = self.database.decoded(
             select(fail_ends),
             fail_ends,
@@ -204,7 +204,7 @@ class Verdicts:
     def history(
         self, table: str, check: str, limit: int = 1000, since: datetime | None = None
     ) -> tuple[tuple[datetime, float], ...]:
-        """The newest *limit* values of a check, oldest first; verdicts without a value left out."""
+        """Return the newest *limit* values of a check, oldest first; skip verdicts without one."""
         query = (
             select(verdicts.c.at, verdicts.c.value)
             .where(verdicts.c.table == table, verdicts.c.check == check)
@@ -226,7 +226,7 @@ class Verdicts:
         since: datetime | None = None,
         limit: int = 100,
     ) -> tuple[Verdict, ...]:
-        """At most *limit* verdicts that match, newest first."""
+        """Return at most *limit* matching verdicts, newest first."""
         query = select(verdicts).order_by(verdicts.c.at.desc(), verdicts.c.id.desc()).limit(limit)
         if table is not None:
             query = query.where(verdicts.c.table == table)
@@ -237,9 +237,9 @@ class Verdicts:
         return self._all(query)
 
     def prune(self, now: datetime, looked_back_on: Collection[str] = ()) -> int:
-        """Thin out what is old; return how many went.
+        """Thin out old verdicts; return how many were deleted.
 
-        Of the checks *looked_back_on* what was ruled again stays, for the numbers.
+        Repeated verdicts of the checks *looked_back_on* stay, for their numbers.
         """
         repeated = _repeated(now - _DAY, looked_back_on)
         gone = delete_rows(self.database, verdicts, verdicts.c.id.in_(repeated))
@@ -251,7 +251,7 @@ class Verdicts:
 
 
 def _repeated(before: datetime, looked_back_on: Collection[str]) -> Select[tuple[int]]:
-    """What had ruled the same and ruled the same again, until *before*."""
+    """Select verdicts with the same ruling before and after them, up to *before*."""
     own = (verdicts.c.table, verdicts.c.check)
     ruled = verdicts.c.outcome + literal(" ") + verdicts.c.code
     neighbours = (
@@ -288,7 +288,7 @@ def _row(verdict: Verdict) -> dict[str, object]:
 
 
 def _salvaged(stored: Mapping[str, bytes | None]) -> Verdict | None:
-    """What an unreadable row may have ruled, at worst; None where it was a PASS."""
+    """Return the worst ruling that an unreadable row may hold; None if it was a PASS."""
     outcome = stored_text(stored["outcome"])
     if outcome == Outcome.PASS:
         return None
@@ -323,9 +323,9 @@ BALANCED = timedelta(hours=6)  # for so long a turn may be told once more
 
 @dataclass(eq=False)
 class Accounts:
-    """Accounts of some hours, of forty days those that do not balance; totals for ever.
+    """Accounts of some hours, unbalanced ones of forty days, and totals for ever.
 
-    Only this object adds any, so the newest residuals are read back once.
+    Only this object adds accounts, so the newest residuals are read back once.
     """
 
     database: Database
@@ -333,7 +333,7 @@ class Accounts:
     _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, lane: str, table: str, batch: int, account: Account, at: datetime) -> bool:
-        """Record what one turn counted; False if that turn was recorded before."""
+        """Record the counts of one merge; False if that merge was recorded before."""
         same = (accounts.c.lane == lane) & (accounts.c.table == table) & (accounts.c.batch == batch)
         row = {"lane": lane, "table": table, "batch": batch, "at": at}
         with self.database.write() as connection:
@@ -349,19 +349,19 @@ class Accounts:
         return True
 
     def totals(self) -> Mapping[tuple[str, str], int]:
-        """(Table, term) -> changes; an ignored change counts under ``ignored:RULE``."""
+        """Return (table, term) -> changes; an ignored change counts under ``ignored:RULE``."""
         return {(table, term): count for table, term, count in self._totals(select(account_totals))}
 
     def ignored(self, rule: str) -> Mapping[str, int]:
-        """Table -> changes that were ever ignored by *rule*, of those that have any."""
+        """Return table -> changes ignored by *rule* so far; tables without one are absent."""
         own = select(account_totals).where(account_totals.c.term == f"ignored:{rule}")
         found = self._totals(own.where(account_totals.c.changes > 0))
         return {table: count for table, _, count in found}
 
     def residuals(self) -> Mapping[str, int]:
-        """Table -> residual of its newest account; anything but 0 is wrong.
+        """Return table -> residual of its newest account; anything but 0 is wrong.
 
-        An unreadable one counts as 1, until a later merge of its table is recorded.
+        An unreadable account counts as 1, until a later merge of its table is recorded.
         """
         with self._turn:
             if self._residuals is None:
@@ -369,7 +369,7 @@ class Accounts:
             return self._residuals
 
     def prune(self, now: datetime) -> int:
-        """Forget what is old, and before that what balanced and is not the newest of its table."""
+        """Delete old accounts, and balanced ones sooner; the newest of each table stays."""
         count = delete_rows(self.database, accounts, accounts.c.at < now - HISTORY)
         if count:
             with self._turn:
@@ -387,7 +387,7 @@ class Accounts:
         )
 
     def together(self) -> AbstractContextManager[Connection]:
-        """One transaction for the accounts of many turns."""
+        """Begin one transaction for the accounts of many merges."""
         return self.database.write()
 
     def _newest_residuals(self) -> dict[str, int]:
@@ -425,14 +425,14 @@ def _total(row: Row[Any]) -> tuple[str, str, int]:
 
 
 def _whole(stored: object) -> int:
-    """SQLite keeps any value in any column."""
+    """Require a whole number, because SQLite stores any value in any column."""
     if not isinstance(stored, int):
         raise TypeError(f"{type(stored).__name__} for a number")
     return stored
 
 
 def nonzero_terms(account: Account) -> Mapping[str, int]:
-    """The account's terms that are not 0, by name."""
+    """Return the nonzero terms of the account, by name."""
     own = {name: n for name, n in asdict(account).items() if name != "ignored"}
     ignored = {f"ignored:{rule}": count for rule, count in (account.ignored or {}).items()}
     return {name: count for name, count in {**own, **ignored}.items() if count}
@@ -455,12 +455,12 @@ KEPT = 100  # transitions of a table: one that is held every minute fills no dis
 
 @dataclass(eq=False)
 class TableStates:
-    """The newest transitions of each table; what has never been in another state stays for ever."""
+    """The newest transitions of each table. The only one of a table is kept for ever."""
 
     database: Database
 
     def add(self, entered: Iterable[StateSince]) -> None:
-        """Record transitions, all or nothing; the oldest of a table go when they are too many."""
+        """Record transitions, all or nothing; delete the oldest of a table beyond a limit."""
         with self.database.write() as connection:
             for one in entered:
                 own = table_states.c.table == one.table
@@ -474,7 +474,7 @@ class TableStates:
                     connection.execute(delete(table_states).where(own, old))
 
     def newest(self) -> Mapping[str, StateSince]:
-        """The last transition of each table."""
+        """Return the last transition of each table."""
         last = (
             select(table_states.c.table, func.max(table_states.c.since).label("since"))
             .group_by(table_states.c.table)
@@ -486,7 +486,7 @@ class TableStates:
         return {row.table: _read(row) for row in rows}
 
     def list(self, table: str) -> tuple[StateSince, ...]:
-        """All that are kept of *table*, newest first."""
+        """Return all stored transitions of *table*, newest first."""
         own = select(table_states).where(table_states.c.table == table)
         with self.database.read() as connection:
             rows = connection.execute(own.order_by(table_states.c.since.desc())).all()
@@ -494,7 +494,7 @@ class TableStates:
 
 
 def _from(since: datetime) -> Any:
-    """Delete those of that instant or later: after a clock went back they are recorded again."""
+    """Delete transitions at or after that instant: after a clock step they are recorded again."""
     return table_states.c.since >= since
 
 
@@ -507,9 +507,9 @@ GAP, HOLD = "gap", "hold"
 
 @dataclass(frozen=True, slots=True)
 class StoredHold:
-    """A gap or a hold; ``subject`` is a table, ``source:NAME`` or, of a gap, its partition.
+    """A gap or a hold; ``subject`` is a table, ``source:NAME`` or, for a gap, its partition.
 
-    ``tables`` are those a gap concerns; empty for a hold, whose subject says it.
+    ``tables`` are the affected tables of a gap; empty for a hold, whose subject names it.
     """
 
     id: str
@@ -523,12 +523,12 @@ class StoredHold:
 
 @dataclass(eq=False)
 class Holds:
-    """The newest report; nothing of what is over."""
+    """The gaps and holds of the newest report."""
 
     database: Database
 
     def replace(self, gaps: Sequence[Gap], holds: Sequence[Hold], at: datetime) -> None:
-        """Take *gaps* and *holds* for all there is now; what stays keeps its ``since``."""
+        """Replace all stored gaps and holds; those that stay keep their ``since``."""
         found = [_of_gap(gap, at) for gap in gaps] + [_of_hold(hold, at) for hold in holds]
         now = {(one.kind, one.id): one for one in found}
         with self.database.write() as connection:
@@ -538,7 +538,7 @@ class Holds:
                 connection.execute(insert(standstills), rows)
 
     def list(self) -> tuple[StoredHold, ...]:
-        """All of them, oldest first; one that cannot be read still holds its subject."""
+        """Return all, oldest first; an unreadable one still holds its subject."""
         query = select(standstills).order_by(standstills.c.since, standstills.c.id)
         return tuple(self.database.decoded(query, standstills, _standstill, _salvaged_hold))
 
@@ -594,7 +594,7 @@ _NEW = {
 
 @dataclass(eq=False)
 class CheckMemory:
-    """One JSON object per table and check; the newest replaces the one before."""
+    """One JSON object per table and check; a newer one replaces it."""
 
     database: Database
     _waiting: dict[Place, Kept] = field(default_factory=dict)
@@ -607,10 +607,10 @@ class CheckMemory:
         self.database.first.append(self)
 
     def recall(self, table: str, check: str) -> Mapping[str, Any] | None:
-        """What was kept last; None at first.
+        """Return the last stored value; None at first.
 
         Raises:
-            ProofError: its row in the store cannot be read; to forget it could hide what it held.
+            ProofError: its row in the store is unreadable; to forget it could hide what it held.
         """
         place = table, check
         with self._turn:
@@ -662,11 +662,9 @@ class CheckMemory:
 
     @property
     def waits(self) -> bool:
-        """Whether there is anything to write."""
         return bool(self._waiting)
 
     def write(self, connection: Connection) -> Callable[[], None]:
-        """Write all that waits; what is returned forgets it."""
         with self._turn:
             rows = dict(self._waiting)
         values = [

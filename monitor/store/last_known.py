@@ -26,7 +26,7 @@ _OPEN = "SELECT body FROM incidents WHERE state != 'resolved' ORDER BY opened, i
 
 @dataclass(frozen=True, slots=True)
 class LastProof:
-    """The certificate of a table with the latest cut, of those that had not been revoked."""
+    """The valid certificate of a table with the latest cut."""
 
     table: str
     certificate: str
@@ -35,7 +35,7 @@ class LastProof:
 
 @dataclass(frozen=True, slots=True)
 class LastKnown:
-    """What stands in the store at *path*.
+    """Reads the store at *path*.
 
     Each method raises UnreachableError if the file does not exist or is unreadable.
     """
@@ -43,19 +43,19 @@ class LastKnown:
     path: Path
 
     def at(self) -> datetime | None:
-        """When a job of the service last ended; None if none ever did."""
+        """Return when a job of the service last ended; None if none ever did."""
         with self._connection() as connection:
             ((found,),) = connection.execute("SELECT max(finished) FROM ticks").fetchall()
         return None if found is None else _instant(found)
 
     def proofs(self, stage: str) -> tuple[LastProof, ...]:
-        """Of each table that was READY at *stage* the one up to the latest, by names."""
+        """Return the latest proof of each table that was READY at *stage*, by names."""
         with self._connection() as connection:
             rows = connection.execute(_NEWEST, (stage,)).fetchall()
         return tuple(LastProof(table, of, _instant(cut)) for table, of, cut in rows)
 
     def incidents(self) -> tuple[dict[str, Any], ...]:
-        """Those that were open, oldest first, as the service's own answer names their parts."""
+        """Return open incidents, oldest first, with the keys of the API's answer."""
         with self._connection() as connection:
             bodies = [body for (body,) in connection.execute(_OPEN)]
         found = list[dict[str, Any]]()

@@ -36,10 +36,10 @@ KINDS = {Origin.SNAPSHOT: "bootstrap", Origin.REPLAY: "replay", Origin.REPAIR: "
 
 @dataclass(frozen=True, slots=True)
 class RereadWish:
-    """Which rows, as what they count, and which ``checks`` are to pass again once they are there.
+    """Selected rows, and the ``checks`` that must pass again once the rows are merged.
 
-    ``shown`` is the time that they show, ``incident`` the one that named them.  If it is ``dry`` it
-    is only told what would change.  ``rate`` as of a `BackfillRequest`.
+    ``shown`` is the time that the rows show, ``incident`` the one that named them. A ``dry`` run
+    only reports what would change. ``rate`` as of a `BackfillRequest`.
     """
 
     origin: Origin = Origin.SNAPSHOT
@@ -53,7 +53,7 @@ class RereadWish:
 
 @dataclass(frozen=True, slots=True)
 class CheckedAgain:
-    """What a check said as of a position after all that was read had been merged."""
+    """The result of a check at a position after the backfilled rows were merged."""
 
     check: str
     passed: bool
@@ -63,7 +63,7 @@ class CheckedAgain:
 
 @dataclass(frozen=True, slots=True)
 class RereadRequest:
-    """Who asked for *table*, why and when; ``ended`` is None as long as it goes on.
+    """Who requested a backfill of *table*, why and when; ``ended`` is empty while it runs.
 
     ``proofs`` are the newest results of the checks that it repairs.
     """
@@ -80,38 +80,38 @@ class RereadRequest:
 
     @property
     def kind(self) -> str:
-        """Its kind: the verb that requests it, or `dry run`."""
+        """Return the verb that requests it, or `dry run`."""
         if self.wish.dry:
             return "dry run"
         return KINDS[self.wish.origin]
 
     @property
     def unchecked(self) -> tuple[str, ...]:
-        """Checks that have not passed since it was done."""
+        """Return checks that have not passed since it was done."""
         passed = {one.check for one in self.proofs if one.passed}
         return tuple(one for one in self.wish.checks if one not in passed)
 
     @property
     def rows(self) -> int:
-        """Rows that are landed."""
+        """Return the number of landed rows."""
         return sum(one.rows for one in self.states)
 
     @property
     def done(self) -> bool:
-        """Whether it is complete in every shard."""
+        """Tell whether every shard is complete."""
         return bool(self.states) and all(one.done is not None for one in self.states)
 
     @property
     def why(self) -> str:
-        """What it waits for, or why it ended incomplete; empty if it moves on, or is done."""
+        """Return what it waits for, or why it ended incomplete; else empty."""
         return "; ".join(dict.fromkeys(one.why for one in self.states if one.why))
 
 
 def require_same(known: RereadRequest, wish: RereadWish) -> RereadRequest:
-    """*known*, which goes on, if it asks for what *wish* does.
+    """Return *known*, the running backfill, if it reads the same rows as *wish*.
 
     Raises:
-        ConfigError: it asks for something else.
+        ConfigError: it reads other rows.
     """
     if known.wish == wish:
         return known
@@ -123,16 +123,16 @@ def require_same(known: RereadRequest, wish: RereadWish) -> RereadRequest:
 
 @dataclass(eq=False)
 class RereadRequests:
-    """Kept for ever: they say why a base is what it is.
+    """Requested backfills. They are kept for ever, because they explain a base.
 
-    Of a table that ``hides`` values, the keys and conditions only until it has ended.
+    Keys and conditions of a table that ``hides`` values are kept only until the backfill ends.
     """
 
     database: Database
     hides: Callable[[str], bool] = lambda _: False
 
     def add(self, asked: RereadRequest) -> RereadRequest:
-        """Record *asked*; the one that goes on for its table, if it asks for the same.
+        """Record *asked*; return the running backfill of its table instead, if it reads the same.
 
         Raises:
             ConfigError: other rows of the table are being read.
@@ -148,22 +148,22 @@ class RereadRequests:
         return asked
 
     def get(self, id_: str) -> RereadRequest | None:
-        """The one of that id."""
+        """Return the request with that id."""
         found = self._found(select(rereads).where(rereads.c.id == id_))
         return found[0] if found else None
 
     def list(self, *, limit: int = 100) -> tuple[RereadRequest, ...]:
-        """Newest first."""
+        """Return all requests, newest first."""
         query = select(rereads).order_by(rereads.c.at.desc()).limit(limit)
         return self._found(query)
 
     def open(self) -> tuple[RereadRequest, ...]:
-        """Those that go on, oldest first."""
+        """Return running requests, oldest first."""
         query = select(rereads).where(rereads.c.ended.is_(None)).order_by(rereads.c.at)
         return self._found(query)
 
     def wished(self) -> tuple[BackfillRequest, ...]:
-        """What the pipeline is to read on."""
+        """Return what the pipeline has to read."""
         return tuple(
             BackfillRequest(one.id, one.table, w.origin, w.rows, w.shown, w.dry, w.rate)
             for one in self.open()
@@ -171,19 +171,19 @@ class RereadRequests:
         )
 
     def unchecked(self, since: datetime) -> tuple[RereadRequest, ...]:
-        """Those that were done after *since* and whose checks have not all passed again."""
+        """Return requests done after *since* whose checks have not all passed again."""
         named = func.json_array_length(rereads.c.wish, "$.checks") > 0  # few of many that ended
         query = select(rereads).where(rereads.c.ended > since, named).order_by(rereads.c.at)
         return tuple(one for one in self._found(query) if one.done and one.unchecked)
 
     def checked(self, id_: str, proofs: Sequence[CheckedAgain]) -> None:
-        """Keep what the checks of that one said last."""
+        """Store the last results of the checks of a request."""
         told = _PROOFS.dump_python(tuple(proofs), mode="json")
         with self.database.write() as connection:
             connection.execute(update(rereads).where(rereads.c.id == id_).values(proofs=told))
 
     def told(self, states: Iterable[BackfillState], at: datetime) -> None:
-        """Keep how far each is; one that is done, or will never be, has ended."""
+        """Store the progress of each; one that is done, or was refused, has ended."""
         by_id: dict[str, list[BackfillState]] = {}
         for state in states:
             by_id.setdefault(state.id, []).append(state)
@@ -194,7 +194,7 @@ class RereadRequests:
                 self._keep(id_, own, at if ended else None)
 
     def failed(self, why: str) -> None:
-        """Keep that nothing could be read again, as what each waits for."""
+        """Store *why* no backfill could run, as the reason of each one that waits."""
         for one in self.open():
             states = one.states or (BackfillState(one.id, one.table, ""),)
             told = [
@@ -204,7 +204,7 @@ class RereadRequests:
                 self._keep(one.id, told, None)
 
     def cancel(self, id_: str, why: str, at: datetime) -> bool:
-        """End it as it stands; false if none of that id goes on."""
+        """End a request incomplete; False if no running request has that id."""
         known = self.get(id_)
         if known is None or known.ended is not None:
             return False
@@ -221,11 +221,11 @@ class RereadRequests:
             connection.execute(update(rereads).where(going).values(states=told, ended=ended))
 
     def _found(self, query: Select[Any]) -> tuple[RereadRequest, ...]:
-        """Those that are readable: an unreadable backfill does not go on, and closes no gap."""
+        """Return readable requests: an unreadable one does not run, and closes no gap."""
         return tuple(self.database.decoded(query, rereads, _read))
 
     def _end_unreadable(self, connection: Connection, asked: RereadRequest) -> None:
-        """End what goes on for the table and cannot be read, without rows that it may name."""
+        """End unreadable running requests of the table, and delete the rows they may name."""
         going = (rereads.c.table == asked.table) & rereads.c.ended.is_(None)
         hidden = {"wish": None} if self.hides(asked.table) else {}
         connection.execute(update(rereads).where(going).values(ended=asked.at, **hidden))
@@ -257,12 +257,12 @@ _PROOFS = TypeAdapter(tuple[CheckedAgain, ...])
 
 @dataclass(frozen=True, slots=True)
 class ResubmissionRecord:
-    """Who corrected a message, why and when; ``ended`` is None until it has landed or never will.
+    """Who corrected a message, why and when; ``ended`` is empty until it has landed or was refused.
 
-    ``change`` is the message's name.  What it is to say instead is not told here: it may be long.
-    ``table`` is empty where it was not known.  ``original`` is the SHA-256 of the bytes that could
-    not be read.  ``batch`` is the one that it landed in; without one ``why`` says what it waits
-    for, or, once it has ended, why it never lands.
+    ``change`` is the message's name. The corrected body is not here, because it may be long.
+    ``table`` is empty if it was unknown. ``original`` is the SHA-256 of the unreadable bytes.
+    ``batch`` is the one in which it landed. Without a batch, ``why`` says what it waits for or,
+    once it has ended, why it never lands.
     """
 
     id: str
@@ -281,13 +281,13 @@ class ResubmissionRecord:
 class Resubmissions:
     """Corrections of unreadable messages, kept for ever.
 
-    What it was to say is kept until it has ended: values may be in it that are in no lake.
+    The corrected body is kept only until the correction ends: it may have values that no lake has.
     """
 
     database: Database
 
     def add(self, asked: Resubmission, made: ResubmissionRecord) -> ResubmissionRecord:
-        """Record *made*, which says of *asked* who asks for it.
+        """Record *made*, which says who requested *asked*.
 
         Raises:
             ConfigError: another correction of the message waits to land.
@@ -308,7 +308,7 @@ class Resubmissions:
         return made
 
     def wished(self) -> tuple[Resubmission, ...]:
-        """Those that are to land, oldest first."""
+        """Return corrections that wait to land, oldest first."""
         query = select(resubmissions).where(resubmissions.c.ended.is_(None))
         query = query.order_by(resubmissions.c.at)
         return tuple(
@@ -316,7 +316,7 @@ class Resubmissions:
         )
 
     def told(self, states: Iterable[ResubmissionState], at: datetime) -> None:
-        """Keep what became of them; one that has landed, or never will, has ended."""
+        """Store their progress; one that has landed, or was refused, has ended."""
         for one in states:
             over = one.refused or one.batch is not None
             values = {"batch": one.batch, "why": one.why, "ended": at if over else None}
@@ -326,19 +326,19 @@ class Resubmissions:
                 connection.execute(update(resubmissions).where(own).values(values))
 
     def get(self, id_: str) -> ResubmissionRecord | None:
-        """The one of that id."""
+        """Return the correction with that id."""
         with self.database.read() as connection:
             found = connection.execute(_records().where(resubmissions.c.id == id_)).first()
         return None if found is None else _read_resubmission(found)
 
     def list(self, *, limit: int = 100) -> tuple[ResubmissionRecord, ...]:
-        """Newest first."""
+        """Return all corrections, newest first."""
         query = _records().order_by(resubmissions.c.at.desc()).limit(limit)
         with self.database.read() as connection:
             return tuple(_read_resubmission(row) for row in connection.execute(query).all())
 
     def of(self, changes: Collection[str]) -> tuple[ResubmissionRecord, ...]:
-        """Those of these *changes*, newest first."""
+        """Return corrections of these *changes*, newest first."""
         query = _records().where(resubmissions.c.change.in_(changes))
         with self.database.read() as connection:
             rows = connection.execute(query.order_by(resubmissions.c.at.desc())).all()
@@ -346,7 +346,7 @@ class Resubmissions:
 
 
 def _records() -> Select[Any]:
-    """All but the bodies."""
+    """Select everything but the bodies."""
     return select(*(resubmissions.c[one.name] for one in fields(ResubmissionRecord)))
 
 
@@ -362,7 +362,7 @@ _ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class PauseRecord:
-    """A pause as it was asked for ``at`` a time, when it ``ended`` and by whom: "" for its time."""
+    """A pause requested ``at`` a time, when it ``ended``, and by whom: "" if it expired."""
 
     pause: Pause
     at: datetime
@@ -372,16 +372,16 @@ class PauseRecord:
 
 @dataclass(eq=False)
 class Pauses:
-    """Kept for ever.  Only this object writes them, so those that go on are read back once."""
+    """Pauses of merging, kept for ever. Only this object writes them, so they are read once."""
 
     database: Database
     _open: tuple[Pause, ...] | None = None
     _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def begin(self, asked: Pause) -> Pause:
-        """Pause a table; one that is paused gets the new reason and end, and keeps its beginning.
+        """Pause a table; a paused table gets the new reason and end, and keeps its start.
 
-        So no cut after the first moment of it can be called ready.
+        So no cut after the start can be called ready.
         """
         with self.database.write() as connection:
             known = self.standing(asked.since).get(asked.table)
@@ -396,7 +396,7 @@ class Pauses:
         return made
 
     def resume(self, table: str, who: str, at: datetime) -> bool:
-        """End it; false if it is not paused."""
+        """End the pause of a table; False if it is not paused."""
         if table not in self.standing(at):
             return False
         self._end(table, who, at)
@@ -404,9 +404,9 @@ class Pauses:
         return True
 
     def standing(self, at: datetime) -> Mapping[str, Pause]:
-        """Those that go on, by table; one whose time has come goes on no more.
+        """Return active pauses by table; a pause whose time has come is over.
 
-        One that cannot be read goes on, as if it had always been there, until it is resumed.
+        An unreadable pause is active, since ever, until it is resumed.
         """
         with self._turn:
             if self._open is None:
@@ -417,7 +417,7 @@ class Pauses:
         return {one.table: one for one in known if one.until is None or at < one.until}
 
     def list(self, at: datetime, *, limit: int = 100) -> tuple[PauseRecord, ...]:
-        """Newest first; one whose time has come by *at* has ended then."""
+        """Return all pauses, newest first; one whose time has come by *at* has ended then."""
         query = select(pauses).order_by(pauses.c.at.desc()).limit(limit)
         return tuple(self.database.decoded(query, pauses, lambda row: _record(row, at)))
 
@@ -449,7 +449,7 @@ def _record(row: Row[Any], at: datetime) -> PauseRecord:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
-    """Who took a window back, when and why."""
+    """Who withdrew a window, when and why."""
 
     who: str
     at: datetime
@@ -458,7 +458,7 @@ class Withdrawal:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveRecord:
-    """A window as it was registered ``at`` a time; ``withdrawn`` if it counts no more."""
+    """An archive window registered ``at`` a time; ``withdrawn`` if it no longer applies."""
 
     id: str
     registered: RegisteredWindow
@@ -468,7 +468,7 @@ class ArchiveRecord:
 
 @dataclass(eq=False)
 class Archives:
-    """Kept for ever.  Only this object adds any, so they are read back once."""
+    """Archive windows, kept for ever. Only this object adds windows, so they are read back once."""
 
     database: Database
     _known: tuple[ArchiveRecord, ...] | None = None
@@ -476,7 +476,7 @@ class Archives:
     _writing: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, one: RegisteredWindow, at: datetime) -> tuple[ArchiveRecord, bool]:
-        """Record it; False, and what stands, if the same was registered before."""
+        """Register a window; False, with the existing one, if the same was registered before."""
         with self._writing:  # two who ask at one moment are told one after the other
             return self._added(one, at)
 
@@ -493,10 +493,10 @@ class Archives:
         return made, True
 
     def withdraw(self, number: str, word: Withdrawal) -> ArchiveRecord:
-        """Let the window *number* count no more; what it has kept stays.
+        """Withdraw the window *number*; rows that it has kept stay.
 
         Raises:
-            ConfigError: there is none, or it was withdrawn before.
+            ConfigError: no window has this number, or it was withdrawn before.
         """
         with self._writing:
             return self._withdrawn(number, word)
@@ -512,7 +512,7 @@ class Archives:
         raise kind(f"unknown window {number!r}; nothing was recorded; known: {known}")
 
     def registered(self) -> tuple[RegisteredWindow, ...]:
-        """All that count, newest first."""
+        """Return windows that apply, newest first."""
         return tuple(one.registered for one in self.list() if one.withdrawn is None)
 
     def _write(self, statement: Insert) -> None:
@@ -522,7 +522,7 @@ class Archives:
             self._known = None
 
     def list(self) -> tuple[ArchiveRecord, ...]:
-        """All that ever were, newest first."""
+        """Return all windows, newest first."""
         with self._turn:
             if self._known is None:
                 its = archive_withdrawals.c

@@ -247,12 +247,12 @@ silences = _table("silences", _key("id", _NAME), _column("end", Instant), _colum
 
 
 def _wishes(connection: Connection) -> None:
-    """Which rows are read again, and what checks said of them."""
+    """Add the selected rows of backfills, and the results of their checks."""
     _add_columns(connection, rereads, "wish", "proofs")
 
 
 def _cut_off_findings(connection: Connection) -> None:
-    """How many rows a FAIL does not name; how waivers end."""
+    """Add the number of rows that a FAIL does not name, and the ends of waivers."""
     _add_columns(connection, verdicts, "more")
     _add_columns(connection, waivers, "until", "withdrawn", "withdrawn_by", "withdrawn_why")
     cut_off = verdicts.c.more.is_(None) & verdicts.c.reason.like("% more rows differ%")
@@ -260,7 +260,7 @@ def _cut_off_findings(connection: Connection) -> None:
 
 
 def _ends_of_fails(connection: Connection) -> None:
-    """When the last FAIL of each check ended, as far as the history shows it."""
+    """Add when the last FAIL of each check ended, as far as the history shows it."""
     METADATA.create_all(connection)
     own = (verdicts.c.table, verdicts.c.check)
     failed = (

@@ -20,7 +20,7 @@ from monitor.store.ticks import Ticks
 
 @dataclass(eq=False)
 class ServiceStore:
-    """Safe from several threads; each call is one short transaction unless inside ``write()``."""
+    """Thread-safe. Each call is one short transaction, unless it is inside ``write()``."""
 
     database: Database
     fences: Fences = field(init=False)
@@ -41,7 +41,7 @@ class ServiceStore:
     table_states: TableStates = field(init=False)
 
     def __post_init__(self) -> None:
-        """Give each subject the one database."""
+        """Create each subject on the same database."""
         database = self.database
         self.fences = Fences(database)
         self.verdicts = Verdicts(database)
@@ -81,9 +81,9 @@ class ServiceStore:
             self.outbox.put(settled.letters, at)
 
     def prune(self, now: datetime, looked_back_on: Collection[str] = ()) -> Mapping[str, int]:
-        """Forget what is old, a few rows a transaction; subject -> rows that went.
+        """Delete old rows, a few per transaction; return subject -> deleted rows.
 
-        Of the checks *looked_back_on*, by their own probes, every number is kept.
+        Every number of the checks *looked_back_on* is kept for their own probes.
         """
         prunes: Mapping[str, Callable[[datetime], int]] = {
             "fences": self.fences.prune,
@@ -98,5 +98,5 @@ class ServiceStore:
         return {name: prune(now) for name, prune in prunes.items()}
 
     def close(self) -> None:
-        """Close it; another service may open it then."""
+        """Close the store; another service may open it then."""
         self.database.close()

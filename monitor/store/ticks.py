@@ -22,7 +22,7 @@ _DULL_KEPT = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """One tick, or ``many`` from ``planned`` until (included) ``until``, of one result."""
+    """One tick, or ``many`` from ``planned`` to ``until`` (inclusive) with one result."""
 
     job: str
     planned: datetime
@@ -36,7 +36,7 @@ class Tick:
 
 @dataclass(eq=False)
 class Ticks:
-    """Well-ended ticks of a day, all others of forty; totals for ever."""
+    """Successful ticks of a day, all others of forty days; totals for ever."""
 
     database: Database
 
@@ -59,10 +59,10 @@ class Ticks:
         *,
         through: Sequence[datetime] = (),
     ) -> None:
-        """Note how a started tick ended, once: a second end changes nothing.
+        """Record the end of a started tick; a second end changes nothing.
 
-        A tick that failed before it was started is written down too.  It is counted as one, though
-        it stands for the later ticks *through* which it ran.
+        A tick that failed before its start is recorded, too. It counts as one, although it also
+        covers the later ticks *through* which it ran.
         """
         mine = (ticks.c.job == job) & (ticks.c.planned == planned)
         change = update(ticks).where(mine, ticks.c.result == RUNNING)
@@ -81,7 +81,7 @@ class Ticks:
             _count(connection, job, result, 1)
 
     def miss_many(self, job: str, planneds: Sequence[datetime], at: datetime) -> None:
-        """Record ticks in a row that did not run; noticed at *at*."""
+        """Record consecutive ticks that did not run; noticed at *at*."""
         if not planneds:
             return
         first, last = min(planneds), max(planneds)
@@ -93,9 +93,9 @@ class Ticks:
             _count(connection, job, MISSED, len(planneds))
 
     def forget(self, job: str, since: datetime, every: timedelta) -> None:
-        """Give up the ticks at or after *since*, which a clock that was fast has used up.
+        """Delete ticks at or after *since*, which a fast clock has used up.
 
-        They are to come again; what they were counted as stays counted.
+        They run again; their totals stay.
         """
         mine, before = ticks.c.job == job, since - every
         with self.database.write() as connection:
@@ -108,7 +108,7 @@ class Ticks:
                 connection.execute(change)
 
     def last(self, job: str) -> datetime | None:
-        """The newest tick that is accounted for, run or missed; None before the first."""
+        """Return the newest recorded tick, run or missed; None before the first."""
         with self.database.read() as connection:
             newest: datetime | None = connection.scalar(
                 select(func.max(ticks.c.until)).where(ticks.c.job == job)
@@ -116,13 +116,13 @@ class Ticks:
         return newest
 
     def lasts(self) -> Mapping[str, datetime]:
-        """Job -> the newest tick that is accounted for."""
+        """Return job -> its newest recorded tick."""
         query = select(ticks.c.job, func.max(ticks.c.until).label("newest")).group_by(ticks.c.job)
         with self.database.read() as connection:
             return {row.job: row.newest for row in connection.execute(query).all()}
 
     def interrupted(self, at: datetime) -> tuple[Tick, ...]:
-        """Close, as failed, what an earlier life of the service left running; call at the start."""
+        """Mark ticks that an earlier run left open as failed; call it at the start."""
         left = select(ticks).where(ticks.c.result == RUNNING).order_by(ticks.c.planned)
         with self.database.write() as connection:
             found = tuple(_tick(row) for row in connection.execute(left).all())
@@ -133,14 +133,14 @@ class Ticks:
         return found
 
     def last_success(self) -> Mapping[str, datetime]:
-        """Job -> when it last ended well."""
+        """Return job -> when it last succeeded."""
         query = select(ticks.c.job, func.max(ticks.c.finished).label("ended"))
         query = query.where(ticks.c.result.in_(_DULL)).group_by(ticks.c.job)
         with self.database.read() as connection:
             return {row.job: row.ended for row in connection.execute(query).all()}
 
     def totals(self) -> Mapping[tuple[str, str], int]:
-        """(Job, result) -> ticks since the store was made."""
+        """Return (job, result) -> ticks since the store was created."""
         with self.database.read() as connection:
             rows = connection.execute(select(tick_totals)).all()
         return {(row.job, row.result): row.ticks for row in rows}
@@ -148,7 +148,7 @@ class Ticks:
     def list(
         self, job: str | None = None, result: str | None = None, limit: int = 100
     ) -> tuple[Tick, ...]:
-        """At most *limit* rows that match, newest first."""
+        """Return at most *limit* matching rows, newest first."""
         query = select(ticks).order_by(ticks.c.planned.desc()).limit(limit)
         if job is not None:
             query = query.where(ticks.c.job == job)
@@ -158,7 +158,7 @@ class Ticks:
             return tuple(_tick(row) for row in connection.execute(query).all())
 
     def prune(self, now: datetime) -> int:
-        """Forget what is old, but never a job's newest tick; return how many went."""
+        """Delete old ticks, but never the newest of a job; return their number."""
         newest = select(func.max(ticks.c.planned)).group_by(ticks.c.job)
         dull = ticks.c.result.in_(_DULL) & (ticks.c.until < now - _DULL_KEPT)
         old = dull | (ticks.c.until < now - HISTORY)

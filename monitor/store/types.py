@@ -22,12 +22,12 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def dumps(kind: Any, value: object) -> str:
-    """Write *value* of type *kind*; times keep their microseconds, durations are ISO 8601."""
+    """Encode *value* of type *kind*; times keep their microseconds, durations are ISO 8601."""
     return _adapter(kind).dump_json(value).decode()
 
 
 def loads(kind: type[T], text: str) -> T:
-    """Read back what :func:`dumps` wrote."""
+    """Decode what :func:`dumps` wrote."""
     adapter: TypeAdapter[T] = _adapter(kind)  # type: ignore[arg-type]  # types are hashable
     return adapter.validate_json(text)
 
@@ -37,13 +37,13 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class Instant(TypeDecorator[datetime]):
-    """A moment.  Integers sort and subtract alike on every database; ISO text does not."""
+    """A column of instants. Integers sort and subtract alike on every database."""
 
     impl = BigInteger
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
-        """Refuse a naive datetime: whose clock it means cannot be known."""
+        """Refuse a naive datetime, because its clock is unknown."""
         return None if value is None else to_microseconds(value)
 
     def process_result_value(self, value: int | None, dialect: Dialect | None) -> datetime | None:
@@ -52,7 +52,7 @@ class Instant(TypeDecorator[datetime]):
 
 
 def to_microseconds(instant: datetime) -> int:
-    """Microseconds since 1970 UTC, exactly.
+    """Return microseconds since 1970 UTC, exactly.
 
     Raises:
         ValueError: *instant* is naive.

@@ -121,22 +121,22 @@ def rereads(parts: Parts, limit: Limit = 100) -> JSONResponse:
 
 
 def backfills(some: Iterable[RereadRequest], parts: ApiParts, status: int = 200) -> JSONResponse:
-    """The answer to a request that started or cancelled *some*."""
+    """Return the answer to a request that started or cancelled *some*."""
     made: answers.Backfills = {"rereads": [reread(one, parts) for one in some]}
     return render.Answer(made, status)
 
 
 def meant(text: str, names: Iterable[str]) -> list[str]:
-    """The table that *text* names, or with `*` at its end those of *names* that begin so."""
+    """Return the table *text*, or with `*` at its end all of *names* with that prefix."""
     begins = re.fullmatch(r"([^*]+)\*", text)
     return [text] if begins is None else [name for name in names if name.startswith(begins[1])]
 
 
 def _require(name: str, parts: ApiParts) -> None:
-    """Refuse a table that has not landed, that no statement mentions, and that no source has.
+    """Refuse a table that has not landed, that no statement names, and that no source has.
 
     Raises:
-        UnknownNameError: there is none.
+        UnknownNameError: nothing knows the table.
     """
     if parts.gate.roster.table(name) is not None:
         return
@@ -150,7 +150,7 @@ def _require(name: str, parts: ApiParts) -> None:
 
 
 def reread(one: RereadRequest, parts: ApiParts) -> answers.Backfill:
-    """All that is known of one, for programs."""
+    """Render everything that is known of one backfill, for programs."""
     rows, now = one.wish.rows, parts.clock()
     far = backfill_progress(one, parts.estimates, now)
     return {
@@ -195,7 +195,7 @@ def reread(one: RereadRequest, parts: ApiParts) -> answers.Backfill:
 
 
 def _preview(one: RereadRequest) -> answers.Preview | None:
-    """What a dry run has found, of all shards."""
+    """Return the findings of a dry run, of all shards."""
     if not one.wish.dry or not one.done:
         return None
     found = RepairPreview()
@@ -297,7 +297,7 @@ def replay(parts: Parts, body: ReplayRequest) -> JSONResponse:
 def _asked(
     names: list[str], wish: RereadWish, reason: str, who: str, parts: ApiParts
 ) -> JSONResponse:
-    """Record one for each of *names*, or none where another one stands in the way."""
+    """Record one request for each of *names*, or none if another backfill prevents one."""
     open_ones = {one.table: one for one in parts.store.rereads.open()}
     for name in names:
         if name in open_ones:
@@ -312,10 +312,10 @@ def _asked(
 
 
 def _require_previewable(rows: RowSelection, most: int) -> None:
-    """Refuse what no dry run can be of.
+    """Refuse rows that a dry run cannot compare.
 
     Raises:
-        ConfigError: says what else to ask for.
+        ConfigError: says what to request instead.
     """
     if rows.keys:
         raise ConfigError("a dry run needs ids; use ranges, or keys that are one integer each")
@@ -325,7 +325,7 @@ def _require_previewable(rows: RowSelection, most: int) -> None:
 
 
 def _fails(incident: str, table: Table, parts: ApiParts) -> tuple[Verdict, ...]:
-    """The newest verdicts of checks that name rows, if they are FAILs; of *incident* alone."""
+    """Return the newest FAILs of checks that name rows; of *incident* alone if one is given."""
     among = _checks_of(incident, table, parts) if incident else frozenset(NAMING)
     view = parts.current.board.table(table.name)
     found = () if view is None else view.verdicts
@@ -348,7 +348,7 @@ def _checks_of(incident: str, table: Table, parts: ApiParts) -> frozenset[str]:
 
 
 def _noon(day: date, parts: ApiParts) -> datetime:
-    """The middle of a business day: that day whichever zone near by it is read in."""
+    """Return the middle of a business day, which is that day in each nearby zone."""
     return datetime.combine(day, time(12), parts.gate.zone)
 
 

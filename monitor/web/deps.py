@@ -63,10 +63,10 @@ TOKEN_NEEDED = (
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How the service may be asked.
+    """Which requests the service accepts.
 
-    ``names`` are its host names, ``token`` is what a request must bring, empty where none is set.
-    ``beyond``: other machines reach it, so the token is needed for reading, too.
+    ``names`` are its host names, ``token`` is the one that a request must bring, empty if none is
+    set. ``beyond``: other machines reach the service, so reading needs the token, too.
     """
 
     names: frozenset[str] = frozenset()
@@ -75,13 +75,13 @@ class Access:
 
     @classmethod
     def of(cls, http: HttpSettings) -> "Access":
-        """Access by the names of this machine and those of the settings."""
+        """Build access from the names of this machine and those of the settings."""
         names = frozenset({*http.names, http.host, gethostname(), getfqdn()})
         token = "" if http.auth is None else http.auth.token
         return cls(names - {""}, token, beyond=not is_loopback(http.host))
 
     def unauthorized(self, method: str, path: str, authorization: str) -> bool:
-        """Whether the request needs a token and does not have it; compared in constant time."""
+        """Tell whether the request needs a token and has none; compares in constant time."""
         needed = method not in READING or (self.beyond and path not in OPEN)
         if not self.token:
             return self.beyond and needed
@@ -141,12 +141,12 @@ log = structlog.get_logger(__name__)
 
 
 async def never_gone() -> bool:
-    """The default for clients: none has gone."""
+    """The default for clients: none has disconnected."""
     return False
 
 
 class LongPollFullError(UnreachableError):
-    """Too many wait already; the same question without a wait is answered."""
+    """Too many requests wait already; the same request without a wait is answered."""
 
 
 @dataclass(eq=False)
@@ -174,13 +174,13 @@ class LongPoll(Generic[Q, A]):
         within: float | None = None,
         gone: Callable[[], Awaitable[bool]] = never_gone,
     ) -> A | None:
-        """The next answer to *question*, which all get who wait for it; in *within* seconds.
+        """Return the next answer to *question*, shared by all who wait for it; in *within* seconds.
 
-        None if there is none by then, nor shortly after it was asked for the last time; and for one
-        who has *gone*, whose place is free.
+        None if no answer comes by then, nor shortly after the last attempt; and None for a client
+        that has *gone*, whose place is free.
 
         Raises:
-            RoomFullError: ``most`` wait already.
+            LongPollFullError: ``most`` wait already.
         """
         if self._waiters >= self.most:
             raise LongPollFullError(
@@ -245,7 +245,7 @@ class LongPoll(Generic[Q, A]):
         return await to_thread.run_sync(partial(self._ask, question), limiter=self._limit)
 
     def _tell(self, question: Q, asked: asyncio.Task[A]) -> None:
-        """Pass on the answer, or what is wrong with the question, to those who wait for it."""
+        """Pass the answer, or the error of the question, to those who wait for it."""
         del self._asked[question]
         answer = self._waiting.pop(question)
         if asked.cancelled():
@@ -286,18 +286,18 @@ class ApiParts:
     scrape: Scrape = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the registry that Prometheus scrapes."""
+        """Create the registry that Prometheus scrapes."""
         object.__setattr__(self, "scrape", Scrape(self.current, self.clock))
 
     def borne(self, name: str) -> bool:
-        """Whether anything has this id now."""
+        """Tell whether something waivable has this id now."""
         return WaivableIds(self.gate, self.store.outbox).exists(name)
 
     def table(self, name: str) -> Table:
-        """The table of that name, to be written about.
+        """Return the table of that name.
 
         Raises:
-            UnknownNameError: there is none now.
+            UnknownNameError: no table has this name now.
         """
         found = self.gate.roster.table(name)
         if found is None:
@@ -305,7 +305,7 @@ class ApiParts:
         return found
 
     def require_known(self, name: str) -> None:
-        """Refuse a name that is not, and never was, that of a table.
+        """Refuse a name that no table has or had.
 
         Raises:
             UnknownNameError: no table has had this name, as far as has landed.
@@ -318,27 +318,27 @@ class ApiParts:
         return f"known: {similar_names(name, [table.name for table in self.gate.roster.tables()])}"
 
     def error_table(self) -> ErrorTable:
-        """What reads what is quarantined.
+        """Return the reader of the quarantine.
 
         Raises:
-            ConfigError: there is none here.
+            ConfigError: the service has no lake.
         """
         if self.errors is None:
             raise ConfigError("this service reads no change log, so it has no quarantine")
         return self.errors
 
     def lineage(self) -> Lineage:
-        """What reads which columns are which.
+        """Return the reader of column lineage.
 
         Raises:
-            ConfigError: there is none here.
+            ConfigError: the service has no lake.
         """
         if self.links is None:
             raise ConfigError("this service reads no change log, so it has no lineage")
         return self.links
 
     def room(self) -> GateRoom:
-        """A new room for those who wait at the gate."""
+        """Create the long polling of the gate."""
         gate = self.gate
         most = most_connections() // 2  # the others are for health checks and plain questions
         return GateRoom(
@@ -362,7 +362,7 @@ _LENGTH = re.compile(PATTERN, re.IGNORECASE)
 
 
 def parse_seconds(told: Any) -> Any:
-    """The seconds of a duration such as ``5m``; anything else unchanged."""
+    """Return the seconds of a duration such as ``5m``; anything else unchanged."""
     try:
         return duration(told).total_seconds() if isinstance(told, str) else told
     except ValueError:
@@ -370,7 +370,7 @@ def parse_seconds(told: Any) -> Any:
 
 
 def end_after(text: str, now: datetime) -> datetime:
-    """The end that *text* means: RFC 3339 with its offset, or a duration from now.
+    """Return the end that *text* means: RFC 3339 with its offset, or a duration from now.
 
     Raises:
         ConfigError: it is neither, or it has passed.

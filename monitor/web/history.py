@@ -112,7 +112,7 @@ def verdicts(
 
 
 def _require_named(parts: ApiParts, table: str | None, check: str | None) -> None:
-    """Refuse names that no verdict has, unless they are of a table or a probe without one yet."""
+    """Refuse names without a verdict, unless a table or a probe without one yet has the name."""
     if table is not None:
         parts.require_known(table)
     if check is None or "." in check or parts.store.verdicts.list(check=check, limit=1):
@@ -281,7 +281,7 @@ def arrivals(
 
 
 def late_arrivals(parts: ApiParts, since: datetime | None) -> list[answers.LatePartition]:
-    """By partition, what came late for it, *since* then; no image is spoken of."""
+    """Return the rows that came late for each partition *since* then; without images."""
     return [
         _told_arrival(parts, source, one)
         for source, asked in parts.arrivals.items()
@@ -302,6 +302,6 @@ def _told_arrival(parts: ApiParts, source: str, one: PartitionArrivals) -> answe
 
 
 def _table(parts: ApiParts, shard: Shard) -> str | None:
-    """Where its rows are mirrored; None before any has landed."""
+    """Return the table into which its rows are mirrored; None before any has landed."""
     tables = (view.table for view in parts.current.board.tables)
     return next((one.name for one in tables if shard in one.shards), None)

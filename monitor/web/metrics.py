@@ -52,7 +52,7 @@ Row = tuple[tuple[str, ...], float]
 
 @dataclass(frozen=True, slots=True)
 class MetricFamily:
-    """One family; a ``counter`` is exposed under its name, which therefore ends in ``_total``."""
+    """One family; the name of a ``counter`` ends in ``_total``."""
 
     name: str
     labels: tuple[str, ...]
@@ -93,7 +93,7 @@ COPY_METRICS = (COPY_LAG, COPY_READY)
 
 
 def find_newest_image(view: TableView, now: datetime) -> Image | None:
-    """The complete and readable image of the latest cut, if any."""
+    """Return the complete and readable image of the latest cut, if any."""
     good = (one for one in view.images if one.held(now) and not one.left_out)
     return max(good, key=lambda one: one.cut, default=None)
 
@@ -150,7 +150,7 @@ OPEN = (IncidentState.PENDING, IncidentState.FIRING, IncidentState.RECOVERING)
 
 
 def encode_metrics(board: Board, now: datetime) -> bytes:
-    """Text of one scrape; families without a sample yet are in it: they show what is to come.
+    """Return the text of one scrape, including families without a sample yet.
 
     Written here, since the library goes through each name and value several times: at thousands of
     tables it took a second, and more than half a scrape's time with the interpreter to itself.
@@ -349,7 +349,7 @@ def _budgets(board: Board, _: datetime) -> Iterator[Row]:
 
 
 def _spark(told: Callable[[SparkWork], float]) -> Callable[[Board, datetime], Iterator[Row]]:
-    """Rows of what is *told* of Spark's jobs, by their work."""
+    """Yield rows of the statistics of Spark jobs, by their work."""
 
     def rows(board: Board, _: datetime) -> Iterator[Row]:
         for work in SPARK_WORK:
@@ -596,13 +596,12 @@ BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 @dataclass(eq=False)
 class BoardCollector(Collector):
-    """Yields the metric families of the board as it is when they are collected."""
+    """Yields the metric families of the current board."""
 
     board: Callable[[], Board]
     clock: Callable[[], datetime]
 
     def collect(self) -> Iterator[Metric]:
-        """Every family of the list, with its samples."""
         board, now = self.board(), self.clock()
         for metric in METRICS:
             family = _scraped_family(metric)
@@ -611,7 +610,7 @@ class BoardCollector(Collector):
             yield family
 
     def describe(self) -> Iterator[Metric]:
-        """Every family, without samples: their names are checked when a registry takes them."""
+        """Yield every family without samples: a registry checks their names."""
         yield from map(_scraped_family, METRICS)
 
 
@@ -624,7 +623,7 @@ class Scrape:
     registry: CollectorRegistry = field(default_factory=CollectorRegistry, init=False)
 
     def __post_init__(self) -> None:
-        """Register what the library exposes itself, and refuse a name that is there twice."""
+        """Register the collectors of the library, and refuse a name that exists twice."""
         disable_created_metrics()  # type: ignore[no-untyped-call]
         own = self._own = CollectorRegistry()
         for registry in (own, self.registry):
@@ -649,7 +648,7 @@ class Scrape:
         self.registry.register(BoardCollector(lambda: self.current.board, self.clock))
 
     def text(self) -> bytes:
-        """One scrape, in Prometheus' text format."""
+        """Return one scrape, in Prometheus' text format."""
         return encode_metrics(self.current.board, self.clock()) + generate_latest(self._own)
 
 

@@ -50,12 +50,12 @@ DEFECT = "internal error; see the traceback in the service's log"
 
 
 def stores_certificate(path: str) -> bool:
-    """Whether a GET of *path* stores a certificate with its yes; it takes no HEAD."""
+    """Tell whether a READY answer to GET *path* stores a certificate; then HEAD is refused."""
     return path == "/v1/gate" or path.startswith("/v1/readiness/")
 
 
 def build_problem(status: int, why: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """The answer that says *why* a request was refused or failed."""
+    """Build the answer that says *why* a request was refused or failed."""
     body: Problem = {
         "type": "about:blank",
         "title": HTTPStatus(status).phrase,
@@ -69,7 +69,7 @@ def build_problem(status: int, why: str, headers: Mapping[str, str] | None = Non
 class Api(FastAPI):
     """An application whose errors are problem documents, in its answers and its OpenAPI document.
 
-    Its routes are given at once: the document is made from them when it is first asked for.
+    Its routes are given at once, because the document is made from them when it is first requested.
     """
 
     def __init__(self, access: Access | None = None, **rest: Any) -> None:
@@ -85,7 +85,7 @@ class Api(FastAPI):
         self.exception_handler(Exception)(_failed)
 
     def openapi(self) -> dict[str, Any]:
-        """The document, with every error that an operation may answer and none that it may not."""
+        """Return the document, with exactly the errors that each operation may answer."""
         made = self.openapi_schema is not None
         document = super().openapi()
         if not made:
@@ -147,12 +147,12 @@ def _missing(where: str, name: str) -> str:
 
 
 def shown_path(template: str) -> str:
-    """A route's path as people write it: ``/v1/tables/TABLE/states``."""
+    """Return a route's path as people write it: ``/v1/tables/TABLE/states``."""
     return re.sub(r"\{([^:}]+)[^}]*\}", lambda found: found[1].strip("_").upper(), template)
 
 
 def unknown_key(route: object, loc: tuple[int | str, ...]) -> str:
-    """What is wrong with a key of a request's body at *loc* that *route* does not declare."""
+    """Describe a key of a request's body at *loc* that *route* does not declare."""
     name, body = str(loc[-1]), getattr(route, "body_field", None)
     model = None if body is None else body.field_info.annotation
     if len(loc) != 2 or not isinstance(model, type) or not issubclass(model, BaseModel):
@@ -161,7 +161,7 @@ def unknown_key(route: object, loc: tuple[int | str, ...]) -> str:
 
 
 def _parameter(loc: tuple[int | str, ...]) -> str:
-    """What a fault is about: a parameter or a key of the body, or where it is: ``body``."""
+    """Return what a fault is about: a parameter, a key of the body, or ``body``."""
     return ".".join(map(str, loc[1:] or loc)) or "request"
 
 
@@ -177,7 +177,7 @@ def _must(said: str) -> str:
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:
-    """What a route or the router refuses; 400 for a path that no route has.
+    """Answer what a route or the router refuses; 400 for a path that no route has.
 
     A sensor reads 404 as "not yet", and would wait for a mistyped path.
     """
@@ -198,7 +198,7 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
 
 
 def _methods(request: Request) -> list[str]:
-    """Those that the routes of the request's path take."""
+    """Return the methods that the routes of the request's path take."""
     found = set[str]()
     for route in request.app.routes:
         if route.matches(request.scope)[0] is not Match.NONE:

@@ -191,7 +191,7 @@ def _resubmission(one: ResubmissionRecord) -> answers.Resubmission:
 
 
 def _books(parts: ApiParts, table: str | None) -> list[answers.MainAndError]:
-    """Changes in the mirror and in quarantine, by table, since the store was created."""
+    """Return changes in the mirror and in quarantine, by table, since the store was created."""
     terms: dict[str, dict[str, int]] = {}
     for (name, term), count in parts.store.accounts.totals().items():
         if table in (None, name):

@@ -20,15 +20,15 @@ from pipeline.model import Fence, Missing, Stage
 
 
 class Answer(JSONResponse):
-    """Encode what a route has built, without validation; NaN and infinity become null."""
+    """Encodes what a route has built, without validation; NaN and infinity become null."""
 
     def render(self, content: Any) -> bytes:
-        """Several times as fast as Python's own encoder."""
+        """Encode JSON, several times as fast as Python's own encoder."""
         return to_json(content, inf_nan_mode="null")
 
 
 def render_readiness(answer: Readiness) -> answers.Readiness:
-    """One answer with its reasons, lags, sample ages, watermarks and certificate."""
+    """Render one answer with its reasons, lags, sample ages, watermarks and certificate."""
     return {
         "table": answer.table,
         "stage": answer.stage.value,
@@ -49,7 +49,7 @@ def render_readiness(answer: Readiness) -> answers.Readiness:
 
 
 def render_lags(found: Lags, stage: Stage) -> answers.Lags:
-    """Hops up to *stage*, their sum, and the watermark of each stage."""
+    """Render hops up to *stage*, their sum, and the watermark of each stage."""
     return {
         "lag_seconds": _number(found.total(stage)),
         "hops": [_hop(one) for one in found.up_to(stage)],
@@ -58,12 +58,12 @@ def render_lags(found: Lags, stage: Stage) -> answers.Lags:
 
 
 def render_reason(one: Reason) -> answers.Reason:
-    """Code, text, and what `sluice waive` takes, if a person may close it."""
+    """Render code, text, and the id for `sluice waive`, if a person may waive it."""
     return {"code": one.code, "text": one.text, "id": one.id or None}
 
 
 def render_table(view: TableView) -> answers.Table:
-    """One line of the list of tables."""
+    """Render one line of the list of tables."""
     return {
         "table": view.table.name,
         "tier": view.table.tier,
@@ -78,12 +78,12 @@ def render_table(view: TableView) -> answers.Table:
 
 
 def render_state(one: StateSince) -> answers.StateSince:
-    """What a table is, or was, at: since when and why."""
+    """Render the state of a table, with its start and reason."""
     return {"state": one.state.value, "since": render_instant(one.since), "why": one.why}
 
 
 def render_late_days(view: TableView, since: datetime | None) -> list[answers.LateImage]:
-    """What landed after an image that it belongs in was made, *since* then; newest last."""
+    """Render changes *since* then that landed after their image was made; newest last."""
     return [
         {
             "table": view.table.name,
@@ -101,7 +101,7 @@ def render_late_days(view: TableView, since: datetime | None) -> list[answers.La
 
 
 def render_certificate(one: Certificate) -> answers.Certificate:
-    """A certificate with all its evidence."""
+    """Render a certificate with all its evidence."""
     evidence = one.evidence
     return {
         "id": one.id,
@@ -125,7 +125,7 @@ def render_certificate(one: Certificate) -> answers.Certificate:
 
 
 def render_fences(many: Iterable[Fence]) -> list[answers.Fence]:
-    """Heartbeats as positions."""
+    """Render heartbeats as positions."""
     return [
         {
             "source": one.source,
@@ -139,7 +139,7 @@ def render_fences(many: Iterable[Fence]) -> list[answers.Fence]:
 
 
 def render_verdict(one: Verdict, newest: Verdict | None = None) -> answers.Verdict:
-    """A verdict; its keys are those of the guilty rows, never their values."""
+    """Render a verdict; its keys are those of the guilty rows, never their values."""
     return {
         "table": one.table,
         "check": one.check,
@@ -160,7 +160,7 @@ def render_verdict(one: Verdict, newest: Verdict | None = None) -> answers.Verdi
 
 
 def render_incident(one: Incident) -> answers.Incident:
-    """An incident as a person on call needs it."""
+    """Render an incident as a person on call needs it."""
     return {
         "id": one.id,
         "kind": one.cause.kind.value,
@@ -181,7 +181,7 @@ def render_incident(one: Incident) -> answers.Incident:
 
 
 def first_line(one: Headline) -> answers.FirstLine:
-    """One cause that a person must know of first."""
+    """Render one headline."""
     return {
         "kind": one.kind,
         "about": one.about,
@@ -193,7 +193,7 @@ def first_line(one: Headline) -> answers.FirstLine:
 
 
 def render_instant(at: datetime) -> str:
-    """RFC 3339, which has no seconds in an offset: a time with some is given in UTC."""
+    """Render RFC 3339, which has no seconds in an offset: such a time is rendered in UTC."""
     offset = at.utcoffset() or timedelta()
     return (at.astimezone(UTC) if offset % timedelta(minutes=1) else at).isoformat()
 

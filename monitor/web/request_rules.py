@@ -33,12 +33,11 @@ PAGE_POLICY = (
 
 @dataclass(frozen=True, slots=True)
 class RequestRules:
-    """Answers what breaks a rule; passes everything else to ``app``."""
+    """Answers requests that break a rule; passes all others to ``app``."""
 
     app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check the parameters of one request."""
         if (
             scope["type"] == "http"
             and scope["method"] == "HEAD"
@@ -64,7 +63,7 @@ class RequestRules:
 
 
 def _confined(send: Send) -> Send:
-    """Send that lets the pages among the answers load nothing, from here or elsewhere."""
+    """Wrap *send* so that pages among the answers load nothing, from here or elsewhere."""
 
     async def send_some(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -82,7 +81,7 @@ def _too_large(most: int) -> str:
 
 
 def _limited(receive: Receive, most: int) -> Receive:
-    """Receive that fails with 413 after *most* bytes: a chunked body has no length in front."""
+    """Wrap *receive* to fail with 413 after *most* bytes: a chunked body has no length."""
     taken = 0
 
     async def receive_some() -> Message:
@@ -97,7 +96,7 @@ def _limited(receive: Receive, most: int) -> Receive:
 
 
 def parameter_fault(route: BaseRoute, query: bytes) -> str:
-    """The first parameter of *query* that *route* does not know, or takes once and has twice."""
+    """Return the fault of the first parameter of *query* that *route* does not accept."""
     known = dict(_parameters(route.dependant)) if isinstance(route, APIRoute) else {}
     path = shown_path(getattr(route, "path", ""))
     given = Counter(name for name, _ in QueryParams(query).multi_items())
@@ -111,12 +110,12 @@ def parameter_fault(route: BaseRoute, query: bytes) -> str:
 
 
 def _route(scope: Scope, routes: Iterable[BaseRoute]) -> BaseRoute | None:
-    """The route that answers; None where the path or the method is unknown."""
+    """Return the route that answers; None if the path or the method is unknown."""
     return next((one for one in routes if one.matches(scope)[0] is Match.FULL), None)
 
 
 def _parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
-    """Each declared parameter, and whether it may be given several times."""
+    """Yield each declared parameter, and whether it may occur several times."""
     for field in dependant.query_params:
         yield field.alias, get_origin(field.field_info.annotation) is list
     for inner in dependant.dependencies:

@@ -37,7 +37,7 @@ def raise_open_files() -> int:
 
 
 def most_connections() -> int:
-    """How many connections are kept: the rest of the open files is for everything else."""
+    """Return the limit of connections: other parts need the rest of the open files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = MOST_FILES if soft == resource.RLIM_INFINITY else soft
     return max(FEWEST_CONNECTIONS, min(MOST_CONNECTIONS, files - OTHER_FILES))
@@ -46,8 +46,8 @@ def most_connections() -> int:
 class LimitedProtocol(H11Protocol):
     """One connection; closed when its request is not complete in time.
 
-    Where there are too many, the idle one whose time ends first is closed for a new
-    one: half-open connections never keep a health check out.
+    When there are too many, the idle one whose time ends first is closed for a new one. So half-
+    open connections never block a health check.
     """
 
     most: ClassVar[int] = MOST_CONNECTIONS
@@ -57,7 +57,7 @@ class LimitedProtocol(H11Protocol):
     _timed: object = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Make room for it, and begin to wait for its header."""
+        """Close an idle connection if needed, and start the timer of the header."""
         super().connection_made(transport)
         if len(self.connections) > self.most:
             # the set keeps no order: a timer's time is that of the connection's last step
@@ -68,12 +68,12 @@ class LimitedProtocol(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Take some bytes of a request, and wait for the rest only for so long."""
+        """Read some bytes of a request, and limit the wait for the rest."""
         super().data_received(data)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timer."""
+        """Cancel the timer."""
         self._forget()
         super().connection_lost(exc)
 
@@ -108,7 +108,7 @@ def _due(one: Any) -> float:
 
 @dataclass(eq=False)
 class HttpServer:
-    """Serves one application; ``port`` is the one that was really bound."""
+    """Serves one application; ``port`` is the port that was bound."""
 
     host: str
     port: int
@@ -117,10 +117,10 @@ class HttpServer:
     _thread: threading.Thread | None = None
 
     def __post_init__(self) -> None:
-        """Take the port.
+        """Bind the port.
 
         Raises:
-            ConfigError: somebody else has it, or it is not ours to take.
+            ConfigError: another process has the port, or this user may not use it.
         """
         try:
             self._socket = socket.create_server((self.host, self.port))
@@ -136,21 +136,21 @@ class HttpServer:
 
     @property
     def address(self) -> str:
-        """Where it answers."""
+        """Return the URL of the server."""
         return f"http://{self.host}:{self.port}"
 
     @property
     def alive(self) -> bool:
-        """Whether its thread runs."""
+        """Tell whether its thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
     @property
     def answers(self) -> bool:
-        """Whether it has begun to answer."""
+        """Tell whether it has started to answer."""
         return self._server is not None and self._server.started
 
     def start(self, app: FastAPI) -> None:
-        """Begin to answer."""
+        """Start to answer."""
         limits = {"most": most_connections()}
         config = uvicorn.Config(
             app,
@@ -167,7 +167,7 @@ class HttpServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish what is being answered, at most some seconds long."""
+        """Finish running answers, for at most some seconds."""
         if self._server is not None and self._thread is not None:
             self._server.should_exit = True
             self._thread.join(timeout=6)

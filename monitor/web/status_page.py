@@ -49,7 +49,7 @@ UNKNOWN_WIDTH = 12.0
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One hop: from ``left``, ``width`` wide, in hundredths; ``why`` says why it is unknown."""
+    """One hop from ``left``, ``width`` wide, in hundredths; ``why`` it is unknown."""
 
     hop: str
     left: float
@@ -59,9 +59,9 @@ class Segment:
 
 
 def lag_segments(lags: Lags, longest: timedelta) -> tuple[Segment, ...]:
-    """The hops of *lags* side by side; *longest*, the longest lag on the page, fills the line.
+    """Place the hops of *lags* side by side; *longest*, the longest lag, fills the line.
 
-    A hop whose lag is unknown takes a width of its own: it must not look like nothing.
+    A hop with an unknown lag has a width of its own, because it must not look like nothing.
     """
     hops = lags.up_to(Stage.MIRROR)
     unknown = sum(isinstance(hop.lag, Missing) for hop in hops)
@@ -109,7 +109,7 @@ class ShownIncident:
 
 
 def open_incidents(board: Board, now: datetime) -> tuple[list[ShownIncident], list[ShownIncident]]:
-    """Open incidents, and separately those that may end before they are notified."""
+    """Return firing incidents, and separately pending ones, which may end unnotified."""
     gravity = list(Severity)
     every = sorted(board.incidents, key=lambda one: (gravity.index(one.severity), one.opened))
     told = [_trouble(one, board, now) for one in every if _told(one)]
@@ -117,7 +117,7 @@ def open_incidents(board: Board, now: datetime) -> tuple[list[ShownIncident], li
 
 
 def _told(one: Incident) -> bool:
-    """Whether it is more than a suspicion: a pending one may end before it is notified."""
+    """Tell whether it was notified: a pending incident may end before that."""
     return one.state is not IncidentState.PENDING or one.cause.kind is not AlertKind.UNKNOWN
 
 
@@ -191,9 +191,9 @@ def reference_page(openapi: Mapping[str, Any]) -> str:
 
 
 def runbook_link(runbook: str) -> str:
-    """Where the page may send a reader for *runbook*; empty if nowhere.
+    """Return the link of *runbook*; empty if the page must not link to it.
 
-    A full address as it is; else the service's own page, as seen from the status page.
+    A full address is unchanged; else it is the service's own page, relative to the status page.
     """
     if runbook.startswith(("http://", "https://")):
         return runbook
@@ -235,7 +235,7 @@ def _find_file(folder: Path, name: str, suffix: str) -> Path:
 
 @cache
 def _rendered(path: Path, home: str) -> str:
-    """The page as HTML; each heading is an anchor, named as elsewhere in Markdown.
+    """Return the page as HTML; each heading has the anchor that Markdown tools give it.
 
     A link to a file that the service does not serve, such as an example of the repository, becomes
     plain text.
@@ -253,7 +253,7 @@ def _rendered(path: Path, home: str) -> str:
 
 
 def _served_links(tokens: Iterable[Token], folder: Path) -> Iterator[Token]:
-    """*tokens* of a page in *folder*, without links that the service cannot follow."""
+    """Yield *tokens* of a page in *folder*, without links that the service cannot follow."""
     is_kept = True
     for token in tokens:
         if token.type == "link_open":
@@ -274,7 +274,7 @@ AT_ONCE = 60  # of thousands; each is a kilobyte and a half
 
 @dataclass(frozen=True, slots=True)
 class TableQuestion:
-    """Tables whose name holds *text*, in *state* if one is named; *page* counts from 1."""
+    """Which tables to show: *text* in the name, *state* if given; *page* counts from 1."""
 
     text: str = ""
     state: str = ""
@@ -283,9 +283,9 @@ class TableQuestion:
 
 @dataclass(frozen=True, slots=True)
 class ShownTables:
-    """*views* of one page, out of *found* that answer the question; *states* count all tables.
+    """*views* of one page, out of *found* matching tables; *states* count all tables.
 
-    ``before`` and ``after`` are the addresses of the pages beside it, empty where there is none.
+    ``before`` and ``after`` are the links of the neighbouring pages, empty at either end.
     """
 
     views: tuple[TableView, ...]
@@ -299,7 +299,7 @@ class ShownTables:
 def shown(
     views: Sequence[TableView], state: Callable[[TableView], str], asked: TableQuestion
 ) -> ShownTables:
-    """One page of *views*, which come in the order of the page; *state* is what each counts as."""
+    """Return one page of *views*, which are in the order of the page; *state* classifies each."""
     states = [state(view) for view in views]
     text = asked.text.strip().lower()
     found = [
@@ -338,7 +338,7 @@ _PAGES = Environment(
 
 @dataclass(frozen=True, slots=True)
 class Badge:
-    """A state as it is shown; ``kind`` picks shape and colour."""
+    """A displayed state; ``kind`` selects shape and colour."""
 
     kind: str
     text: str
@@ -355,7 +355,7 @@ class StageAnswer:
 
 @dataclass(frozen=True, slots=True)
 class CopyLine:
-    """One copy of a table: whether it holds yesterday, and how far it is behind the mirror."""
+    """One copy of a table: whether it is complete up to yesterday, and its lag."""
 
     name: str
     badge: Badge
@@ -383,7 +383,7 @@ class TableLine:
 
     @property
     def worst(self) -> Badge:
-        """The graver of its two answers: what the head of the page counts."""
+        """Return the graver of its two answers, which the head of the page counts."""
         return min(self.day.badge, self.recent.badge, key=lambda one: WORST_FIRST.index(one.kind))
 
 
@@ -392,7 +392,7 @@ EVERYTHING = TableQuestion()
 
 
 def status_page(board: Board, now: datetime, asked: TableQuestion = EVERYTHING) -> str:
-    """The page as HTML; it refreshes itself every five seconds."""
+    """Return the page as HTML; it refreshes itself every five seconds."""
     found = shown(_ordered(board, now), partial(_state, board.stale(now)), asked)
     incidents, pending = open_incidents(board, now)
     template = _PAGES.get_template("status.html")
@@ -423,7 +423,7 @@ def status_page(board: Board, now: datetime, asked: TableQuestion = EVERYTHING) 
 
 
 def _ordered(board: Board, now: datetime) -> list[TableView]:
-    """Those that need a person first."""
+    """Order the tables that need a person first."""
     stale = board.stale(now)
 
     def place(view: TableView) -> tuple[int, int, str]:
@@ -434,7 +434,7 @@ def _ordered(board: Board, now: datetime) -> list[TableView]:
 
 
 def _state(stale: bool, view: TableView) -> str:
-    """The graver of its two answers: what the head of the page counts."""
+    """Return the graver of its two answers, which the head of the page counts."""
     answers = (view.day[Stage.MIRROR], view.recent[Stage.MIRROR])
     return min((_badge(one, stale=stale).kind for one in answers), key=WORST_FIRST.index)
 
@@ -485,7 +485,7 @@ def _copy(one: CopyView, *, stale: bool) -> CopyLine:
 
 
 def _life(view: TableView, now: datetime, *, stale: bool) -> str:
-    """What the table is at, and for how long."""
+    """Describe the state of the table, and its duration."""
     one = view.life
     return (
         "" if one is None or stale else f"{one.state.value} for {format_duration(now - one.since)}"
@@ -493,7 +493,7 @@ def _life(view: TableView, now: datetime, *, stale: bool) -> str:
 
 
 def _imaged(view: TableView, now: datetime) -> str:
-    """What there is of images, in a few words; empty where none are made."""
+    """Describe the images in a few words; empty if none are made."""
     if Stage.IMAGE not in view.day:
         return ""
     image = newest_image(view, now)

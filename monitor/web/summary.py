@@ -16,12 +16,12 @@ from pipeline.model import Hop, Missing, Stage
 
 
 def format_instant(at: datetime) -> str:
-    """To the second, with its zone."""
+    """Format to the second, with the zone."""
     return at.strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def format_duration(length: timedelta) -> str:
-    """Tell a length of time in its two largest units, rounded down: ``3 min 20 s``."""
+    """Format a duration in its two largest units, rounded down: ``3 min 20 s``."""
     seconds = max(length.total_seconds(), 0.0)
     if seconds < 10:
         return f"{seconds:.1f} s"
@@ -60,10 +60,10 @@ READ_ON: Mapping[ReadinessState, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """One cause: ``kind`` is the state it puts its tables in, ``what`` is never empty.
+    """One cause: ``kind`` is the state of its tables, ``what`` is never empty.
 
-    ``eta`` is None where it is not known yet, empty where it is not the point.  ``runbook`` says
-    what to do; empty if there is nothing to do but wait.
+    ``eta`` is absent if unknown, and empty if it does not apply. ``runbook`` says what to do; empty
+    if the only thing to do is to wait.
     """
 
     kind: str
@@ -76,14 +76,14 @@ class Headline:
 
     @property
     def about(self) -> str:
-        """Its tables, or the first of them."""
+        """Return its tables, or the first of them."""
         more = len(self.tables) - NAMED
         named = ", ".join(self.tables[:NAMED])
         return f"{named} and {more} more" if more > 0 else named
 
     @property
     def facts(self) -> str:
-        """Since when, where, and until when."""
+        """Return since when, where, and until when."""
         told = (
             self.since and f"since {self.since}",
             self.hop and f"at {self.hop}",
@@ -99,7 +99,7 @@ class Headline:
 
 
 def headlines(board: Board, now: datetime) -> tuple[Headline, ...]:
-    """What stands first, in ten lines at most; one that says so if all is well."""
+    """Return at most ten lines, gravest first; one line says so if all is well."""
     if board.at == Board().at:
         return (Headline("starting", "no monitoring round has ended yet, so nothing is known"),)
     if board.stale(now):
@@ -135,7 +135,7 @@ def _all_well(board: Board) -> Headline:
 
 
 def _hole(board: Board) -> str:
-    """What keeps "now" from being true: a component that does not work, a hop without a lag."""
+    """Return what makes "now" unknown: a component that fails, or a hop without a lag."""
     for part in board.parts:
         if not part.works and not part.name.startswith(BESIDE):
             return f"{part.name}: {part.detail}"
@@ -156,7 +156,7 @@ def _reread(one: RereadView, now: datetime) -> Headline:
 
 
 def _troubles(board: Board, now: datetime) -> Iterator[Headline]:
-    """One line for each cause that keeps tables from being ready, and for each loss."""
+    """Yield one line for each cause that blocks tables, and for each loss."""
     failing = _failing(board.incidents)
     waiting = {name for one in board.firsts if one.stuck is None for name in one.tables}
     groups: dict[tuple[str, str, str], list[TableView]] = {}
@@ -174,7 +174,7 @@ def _troubles(board: Board, now: datetime) -> Iterator[Headline]:
 
 
 def _failing(incidents: Sequence[Incident]) -> Mapping[str, Incident]:
-    """Table -> the gravest open incident that it keeps open."""
+    """Return table -> the gravest open incident that it keeps open."""
     told = [one for one in incidents if one.cause.kind in EXPLAINING]
     told.sort(key=lambda one: (EXPLAINING.index(one.cause.kind), one.opened), reverse=True)
     return {member.table: one for one in told for member in one.failing}
@@ -205,7 +205,7 @@ def _line(
 
 
 def _shown(view: TableView) -> Readiness:
-    """The answer that is not ready: for yesterday, else for now."""
+    """Return the answer that is not ready: for yesterday, else for now."""
     day, recent = view.day[Stage.MIRROR], view.recent[Stage.MIRROR]
     return recent if day.ready else day
 
@@ -216,7 +216,7 @@ def _code(view: TableView) -> str:
 
 
 def hop_of(view: TableView) -> str:
-    """Where it stands: at the hop that blocks it, else at the first unknown, or the longest."""
+    """Return the hop that blocks the table, else the first unknown one, or the longest."""
     answer = _shown(view)
     if answer.state is ReadinessState.REVOKED:
         return ""  # a check has failed since: as below

@@ -1,4 +1,4 @@
-"""What the guides show of `sluice.yaml` is a config that the service takes."""
+"""What guides and first pages show is accepted by the service and the same as the examples."""
 
 import ast
 import re

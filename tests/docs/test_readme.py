@@ -9,7 +9,7 @@ import pytest
 from checks.model import Outcome, Verdict
 from checks.run import Check, run_probe
 from examples.few_rows import FewRows
-from monitor.config.file import load_config, parse_config
+from monitor.config.file import load_config
 from monitor.config.plans import build_check_plan
 from pipeline.errors import UnreachableError
 from tests.checks.world_fake import ONE, TABLE, FakeWorld
@@ -35,15 +35,6 @@ def test_the_config_is_read_without_a_fault(
     assert set(config.channels) == {"log", "slack"}
     assert config.time_zone.key == "Europe/Berlin"
     assert config.lake == "/data/lake"
-
-
-def test_its_channels_and_routes_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    (text,) = blocks(README, "yaml")
-    monkeypatch.setenv("SHOP_PASSWORD", "x")
-    monkeypatch.setenv("SLACK_URL", "https://hooks.example.org/x")
-
-    config = parse_config(text, Path("sluice.yaml"))
-
     used = {name for route in config.alerts.routes for name in route.channels or ()}
     assert used <= set(config.channels)
 

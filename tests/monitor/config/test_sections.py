@@ -1,4 +1,4 @@
-"""What the section `copies` says, and what is wrong with it."""
+"""Sections that name plug-ins are built, and each fault names its key."""
 
 import json
 import os

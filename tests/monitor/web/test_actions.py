@@ -1,4 +1,4 @@
-"""Repairs are requested by route and verb, recorded with who and why, and shown until proven."""
+"""Backfills are requested by route and verb, recorded with who and why, and shown until proven."""
 
 import json
 from datetime import UTC, datetime, timedelta
