@@ -123,7 +123,7 @@ def send_request(method: str, url: str, wait: float = 0.0, **rest: Any) -> Any:
         raise ConfigError(f"{error.object!r} is not valid text; use UTF-8") from error
     except UnicodeDecodeError as error:
         raise _stranger(url) from error
-    except UnicodeError as error:  # a host that the DNS has no letters for
+    except UnicodeError as error:  # a host name that the DNS cannot encode
         raise ConfigError(f"{url}: not a valid host name; write http://host:port") from error
     except httpx.HTTPError as error:
         msg = f"no service answers at {url}: {error}; start `sluice run`, or set --server"
@@ -133,7 +133,7 @@ def send_request(method: str, url: str, wait: float = 0.0, **rest: Any) -> Any:
     said = str(found.get("error", found) if isinstance(found, dict) else found)
     if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise UnreachableError(f"{url}: {said}")
-    if answer.headers.get("Content-Type") == PROBLEM:  # any other 404 or 409 is the gate's answer
+    if answer.headers.get("Content-Type") == PROBLEM:  # else 404 and 409 are answers of the gate
         raise ConfigError(said)
     return found
 

@@ -142,14 +142,14 @@ def login_name() -> str:
     """Return the login name, for verbs that record who decided."""
     try:
         return getpass.getuser()
-    except (ImportError, KeyError, OSError):  # a container's number that has no name
+    except (ImportError, KeyError, OSError):  # the user id of a container may have no name
         return f"uid {os.getuid()}"
 
 
 PACE = 1.0  # seconds between two looks
 FAILED = 4
-MOST = 10_000  # that the service lists at once
-OTHERS = 1_000  # that may have been asked for meanwhile
+MOST = 10_000  # backfills in one list of the service
+OTHERS = 1_000  # backfills that may have been requested meanwhile
 
 
 def request_backfill(
@@ -249,7 +249,7 @@ def _checked(one: Mapping[str, Any]) -> str:
     return "".join(f"; {text}" for text in told)
 
 
-SHOWN = 20  # tables that stand still, or of which nothing is known
+SHOWN = 20  # held or unknown tables in a list
 
 
 def format_copies(row: Mapping[str, Any]) -> list[str]:

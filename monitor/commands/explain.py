@@ -94,7 +94,7 @@ def _fix(reason: dict[str, Any], repairs: Mapping[str, str]) -> str:
     """Return the commands for *reason*: the repair first, the waiver last."""
     failed = reason["code"] == "check_failed"
     fixes = [fix for check, fix in repairs.items() if failed and check in reason["text"]]
-    id_ = reason["id"] and shlex.quote(reason["id"])  # names hold quotes, blanks and worse
+    id_ = reason["id"] and shlex.quote(reason["id"])  # names may contain quotes and blanks
     fixes += [f"sluice waive {id_} --reason ..."] if id_ else []
     return f"  ({'; or, to ignore it: '.join(fixes)})" if fixes else ""
 

@@ -70,7 +70,7 @@ def gate(
             _unwatched(read_last_status(config, stage, tables), as_json=as_json)
         elif as_json:
             say(json.dumps({"state": "unknown", "ready": False, "error": str(error)}))
-        sys.exit(EXITS["unknown"])  # a gate nobody answers at is not open, whatever was proven
+        sys.exit(EXITS["unknown"])  # without an answer the gate is not open, even with a proof
     say(json.dumps(answer) if as_json else "\n".join(_lines(answer)))
     sys.exit(EXITS[answer["state"]])
 

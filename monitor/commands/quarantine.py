@@ -20,7 +20,7 @@ from pipeline.errors import ConfigError
 PACE = 1.0  # seconds between two looks
 REFUSED = 4
 WHOLE = 16 * 2**20
-SHORT = 160  # letters of a reason in a list
+SHORT = 160  # characters of a reason in a list
 
 
 @click.group("quarantine")

@@ -78,7 +78,7 @@ def _keys(given: tuple[str, ...]) -> list[str]:
         try:
             array = json.loads(text)
         except ValueError:
-            array = None  # the service says what is wrong with it
+            array = None  # the service reports the fault
         many = isinstance(array, list) and array and all(isinstance(one, list) for one in array)
         found += [json.dumps(one) for one in array] if many else [text]
     return found

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 UNWATCHED = 3
 SHOWN = 40
-UNLIMITED = 10_000  # columns where nobody has a screen: in a pipe whole names count
+UNLIMITED = 10_000  # columns of a pipe, where names must be whole
 
 
 @click.command("status")
@@ -79,7 +79,7 @@ def _incident(one: dict[str, Any]) -> str:
     about = f"{one['about']} {one['check']}".strip()
     held = f", acknowledged by {one['acknowledged']}" if one.get("acknowledged") else ""
     named = f" (incident {one['id']}{held})" if one.get("id") else ""
-    reason = one["reason"].removeprefix(f"{one['about']}: ")  # a part's begins with its name
+    reason = one["reason"].removeprefix(f"{one['about']}: ")  # starts with the component
     return f"{one['severity']} {one['state']} {one['kind']} {about}: {reason}{named}"
 
 
@@ -89,7 +89,7 @@ def _tables(rows: list[dict[str, Any]]) -> "Table":
 
     waits_first = sorted(rows, key=lambda row: (_ready(row), row["table"]))
     longest = max(len(row["table"]) for row in waits_first[:SHOWN])
-    names = Column("table", no_wrap=True, min_width=longest)  # whole: people copy them
+    names = Column("table", no_wrap=True, min_width=longest)  # whole, because people copy them
     table = Table(names, "state", "yesterday", "recent", "lag", "why")
     for row in waits_first[:SHOWN]:
         day, recent = row["day"]["mirror"], row["recent"]["mirror"]

@@ -1,1 +1,1 @@
-"""From `sluice.yaml` to values that are whole, or to all that is wrong with it."""
+"""Reads `sluice.yaml` into checked values, or reports all its faults."""

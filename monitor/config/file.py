@@ -50,10 +50,10 @@ from pipeline.faults import fault_lines
 from pipeline.settings import KafkaSecurity, PublishRule, SourceSettings, is_spark_secret
 from pipeline.tls import FILES, file_faults
 
-APART = ("probes", "channels", "invariants", "copies", "standards")  # of names of files
+APART = ("probes", "channels", "invariants", "copies", "standards")  # no file names
 _NAMING = ("columns", "fields", "key", "shards", "tables")
 _OF_PLUG_INS = ("options", "format_options", "transport_options", "table_format_options")
-_JUDGED_BY: Mapping[str, set[str]] = {  # a section -> those without which it is not
+_JUDGED_BY: Mapping[str, set[str]] = {  # a section -> sections that it needs to be checked
     "readiness": {"heartbeat", "schedule"},
     "schedule": {"heartbeat", "readiness"},
     "store": {"lake"},
@@ -207,7 +207,7 @@ def config_schema() -> dict[str, Any]:
     needed = whole["$defs"]["SourceSettings"]["required"]
     needed[:] = [
         name for name in needed if name not in PLACEHOLDER_ADDRESS
-    ]  # some kinds have no server
+    ]  # some kinds need no server
     beside = TypeAdapter(Beside).json_schema()["properties"]
     whole["properties"]["probes"] = _by_name(
         {name: section_schema(probes.find_probe(name), beside) for name in probes.probe_names()}
@@ -302,7 +302,7 @@ def _probes(told: Any, folder: Path) -> tuple[list[CheckPlan], list[str]]:
 def _channels(told: Any, folder: Path) -> tuple[dict[str, Any], list[str]]:
     raw, faults = _sections(told, "channels", "must be a mapping of settings, such as {kind: log}")
     built: dict[str, Any] = {}
-    for name, section in {"log": {}, **raw}.items():  # what no route is for goes to the log
+    for name, section in {"log": {}, **raw}.items():  # the log is the default channel
         settings = dict(section)
         kind = str(settings.pop("kind", name))
         _, unknown = find_plugins(channels.find_channel, [kind], channels.Channel)

@@ -98,7 +98,7 @@ def build_check_plan(
     for number, override in enumerate(common.overrides):
         where = SectionPlace(join(place.at, ("overrides", number)), folder)
         variant, wrong = _variant(kind, own, override, where)
-        variants.append(variant)  # a wrong one, too: the others keep their numbers
+        variants.append(variant)  # wrong ones, too, so that the others keep their numbers
         rest += wrong
     every = common.every or kind.every  # type: ignore[attr-defined]  # a probe's own pace
     return CheckPlan(name, every, common.tables, probe, tuple(variants)), rest
@@ -123,7 +123,7 @@ def build_section(
             lambda plain: adapter.validate_json(json.dumps(plain), strict=True, extra="forbid"),
             known,
         )
-    except ConfigError as error:  # the class itself refuses what its types allow
+    except ConfigError as error:  # the class refuses a value of the right type
         return None, [*faults, f"{at}: {error}"]
     except ValidationError as error:
         lines = fault_lines(error, with_keys(adapter.json_schema(), also), at)

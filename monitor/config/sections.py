@@ -303,7 +303,7 @@ def plugin_faults(config: Config) -> Iterator[str]:
     """Yield the faults of plug-ins as ``key: fault``; no connection is opened."""
     from pipeline import build  # noqa: PLC0415  - the second
 
-    settings = replace(config.settings, sources=())  # what a source names is told at its place
+    settings = replace(config.settings, sources=())  # sources are checked separately, by their keys
     if settings.kafka or settings.transport != TRANSPORT:
         try:
             build.open_transport(settings).close()

@@ -60,7 +60,7 @@ def parse_mapping(text: str, path: Path) -> dict[str, Any]:
             path, ["must be a mapping of sections; `sluice init` creates an example"]
         )
     try:
-        json.dumps(raw, default=str)  # as it is read from here on
+        json.dumps(raw, default=str)  # values must be valid JSON
     except (ValueError, RecursionError):
         raise build_config_error(
             path, ["a YAML alias contains itself; write the values out"]

@@ -48,7 +48,7 @@ from pipeline.tls import tls_faults
 from pipeline.transports.security import find_security_faults
 
 TRANSPORT: str = Config.model_fields["transport"].default
-_WORKER = "worker"  # a part of the way, in alerts
+_WORKER = "worker"  # a component, in alerts
 _SOURCE = re.compile(r"[A-Za-z0-9_.-]+")
 _TOPIC = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _LONGEST = 64
@@ -134,7 +134,7 @@ def _torn(config: Config) -> Iterator[str]:
     """Yield contradictions of two rules about one table; else its first shard would decide."""
     first: dict[str, int] = {}
     for i, rule in enumerate(config.tables):
-        if rule.ignore or "\\" in rule.table:  # what groups come to, only shards tell
+        if rule.ignore or "\\" in rule.table:  # the result of groups depends on the shard
             continue
         other = first.setdefault(rule.table, i)
         for name in ("tier", "unique_across_shards"):
@@ -185,7 +185,7 @@ def _no_pattern(pattern: str) -> str:
 
 def _no_table(rule: TableRule) -> str:
     try:
-        re.compile(rule.shards).sub(rule.table, "")  # reads the groups, though nothing matches
+        re.compile(rule.shards).sub(rule.table, "")  # checks the groups, although nothing matches
     except (re.error, IndexError) as error:
         known = re.compile(rule.shards).groups
         return f"{rule.table!r} does not fit shards, which has {known} groups: {error}"
@@ -253,7 +253,7 @@ def _of_limits(config: Config) -> Iterator[str]:
     for i, source in enumerate(config.sources):
         try:
             limits = read_limits(source.options)
-        except ValidationError:  # told where the source is made, which knows its options
+        except ValidationError:  # reported where the source is built
             continue
         if limits.call < limits.statement:
             told = (
@@ -293,7 +293,7 @@ def _of_numbers(config: Config) -> Iterator[str]:
         told = f"{tuning.driver_memory!r} is too small for Spark"
         yield f"pipeline.driver_memory: {told}; use at least {_LEAST_MEMORY}m"
     yield from _of_spark(tuning.spark)
-    if config.readiness.margin < timedelta():  # a gate that opens before the changes are in
+    if config.readiness.margin < timedelta():  # the gate would open before the changes arrive
         yield "readiness.margin: must not be negative"
 
 
@@ -334,7 +334,7 @@ def _no_url(text: str) -> str:
         known = found.scheme in ("http", "https") and found.port != 0
         if known and found.hostname and is_host(found.hostname):
             return ""
-    except ValueError:  # a port or a bracket that is none
+    except ValueError:  # an invalid port or bracket
         pass
     return f"{without_login(text)!r} is not an address; write http://host:port"
 
@@ -451,7 +451,7 @@ CHECKS = frozenset({*KINDS, "collected"})
 """What the service itself rules on, beside the probes."""
 OF_COPIES = "copy:"
 OF_SOURCES = ("source:", "collector:", "clock:", "retention:")
-ALONE = ("kafka", "worker", "store")  # parts of the way whose names have no dot and no colon
+ALONE = ("kafka", "worker", "store")  # components whose names have no dot and no colon
 
 
 def unknown_names(
@@ -600,7 +600,7 @@ def _is_table(name: str) -> bool:
 
 def _names_no_table(pattern: str, config: Config) -> str:
     """Return why *pattern* can match no table; rules or sources name tables database.table."""
-    odd = any(  # who knows what groups make of it
+    odd = any(  # groups may make any name
         not rule.ignore and "." not in rule.table and rule.table != r"\g<0>"
         for rule in config.tables
     )
@@ -609,9 +609,9 @@ def _names_no_table(pattern: str, config: Config) -> str:
     return f"{pattern!r} matches no table; write database.table, or a pattern such as shop.*"
 
 
-OBJECT_STORES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")  # as the lake's own
+OBJECT_STORES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")  # those of the lake
 HDFS = ("hdfs", "viewfs")
-UNREADABLE = re.compile(r"[%\\\x00-\x1f\x7f]")  # what a reader takes for something else
+UNREADABLE = re.compile(r"[%\\\x00-\x1f\x7f]")  # characters that a reader misreads
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
@@ -651,7 +651,7 @@ def _bucket(text: str, kind: str) -> tuple[str, str]:
         known = ", ".join(f"{name}://" for name in ("file", *OBJECT_STORES))
         return "", f"{shown!r} has an unknown scheme; write the path of a directory, or use {known}"
     login, at, _ = urlsplit(text).netloc.rpartition("@")
-    if at and (":" in login or not kind.startswith("abfs")):  # of Azure it is the container
+    if at and (":" in login or not kind.startswith("abfs")):  # on Azure it is the container
         return "", "contains a key; set it in the environment (AWS_ACCESS_KEY_ID, ...) instead"
     if text != text.strip() or not text.startswith(f"{kind}://") or not urlsplit(text).netloc:
         return "", f"{shown!r} is not an address; write {kind}://bucket/folder"
@@ -703,7 +703,7 @@ def _no_file(text: str, path: Path) -> str:
 def _placed(text: str, path: Path) -> tuple[str, str]:
     try:
         return resolve_path(text, path), ""
-    except (RuntimeError, ValueError) as error:  # a stranger's home, a letter no path holds
+    except (RuntimeError, ValueError) as error:  # an unknown home, a bad character
         return "", f"{text!r} is not a path: {error}"
 
 

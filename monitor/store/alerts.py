@@ -108,7 +108,7 @@ def _incident(row: Row[Any]) -> Incident:
 WAITING, DELIVERED, DEAD = "waiting", "delivered", "dead"
 _KEPT_LETTERS = timedelta(days=30)
 _FULL = 10_000
-_SPARE = 2**62  # numbers from here on are of notifications that the store does not have yet
+_SPARE = 2**62  # numbers above are notifications that are not stored yet
 _log = structlog.get_logger(__name__)
 
 
@@ -210,7 +210,7 @@ class StoredOutbox:
             for channel, health in fares.items():
                 _fare(connection, channel, health)
         with self._turn:
-            ended = {*self._done} - {*done}  # sent meanwhile: the next call writes that
+            ended = {*self._done} - {*done}  # sent meanwhile; the next call writes them
             written = {one.number for one in spare} - ended
             self._spare = [one for one in self._spare if one.number not in written]
             left = {one.number for one in self._spare}
@@ -242,7 +242,7 @@ class StoredOutbox:
             _log.warning("notifications are sent from memory only", why=str(error))
         self._give_up([number for number in broken if number not in done])
         stored = [one for one in stored if one.number not in done]
-        known = {one.message.id for one in stored}  # written by now, and not yet forgotten here
+        known = {one.message.id for one in stored}  # already written, but still in memory
         return (*stored, *(one for one in spare if one.message.id not in known))[:limit]
 
     def health(self, channel: str) -> ChannelHealth:
@@ -403,7 +403,7 @@ def _silence(row: Row[Any]) -> Silence:
     return loads(Silence, row.body)
 
 
-SERVICE = "sluice"  # who ends a waiver of what was seen to be right again
+SERVICE = "sluice"  # who ends a waiver after the check has passed again
 
 
 def _now() -> datetime:
@@ -442,7 +442,7 @@ class Waivers:
     database: Database
     clock: Callable[[], datetime] = _now
     _known: tuple[Waiver, ...] | None = None
-    _ids: tuple[frozenset[str], datetime | None] | None = None  # and until when they are right
+    _ids: tuple[frozenset[str], datetime | None] | None = None  # valid until then
     _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, waiver: Waiver) -> bool:

@@ -21,9 +21,9 @@ from pipeline.clocks import ClockStep
 from pipeline.model import Fence, Head, Position, Stage, stage_name
 
 MICROSECOND, QUARTER = timedelta(microseconds=1), timedelta(minutes=15)
-PASSING = timedelta(days=7)  # for so long a certificate of another cut than a day's is kept
-_REMEMBERED = 8  # cuts and stages of a table
-_CUTS = 10_000  # known by heart; where there are more, the store is asked
+PASSING = timedelta(days=7)  # certificates of a cut that ends no day are kept so long
+_REMEMBERED = 8  # cached cuts and stages per table
+_CUTS = 10_000  # cached; with more cuts the store is read
 
 
 @dataclass(eq=False)
@@ -40,9 +40,9 @@ class Certificates:
         default_factory=dict, repr=False
     )
     _writes: int = 0
-    _read_whole: datetime | None = None  # a cut
-    _cuts: set[datetime] | None = field(default=None, repr=False)  # all any is of; None: not known
-    _since: set[str] = field(default_factory=set, repr=False)  # tables forgotten since then
+    _read_whole: datetime | None = None  # the cut that was read whole
+    _cuts: set[datetime] | None = field(default=None, repr=False)  # all cuts; None: unknown
+    _since: set[str] = field(default_factory=set, repr=False)  # tables dropped since
     doubted: set[str] = field(default_factory=set)  # tables whose revocation is not stored yet
     _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -93,7 +93,7 @@ class Certificates:
                 return None
         found = self._read_newest(table, about, cut)
         with self._turn:
-            if writes == self._writes:  # else it may be what was revoked meanwhile
+            if writes == self._writes:  # else it may have been revoked meanwhile
                 self._remember(table, (about, cut), found)
         return found
 

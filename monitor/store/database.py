@@ -301,12 +301,12 @@ def _keep_private(path: Path) -> None:
     if (links := path.stat().st_nlink) > 1:
         raise ConfigError(f"store {path}: the file has {links} hard links; keep one")
     for name in (path.name, *(f"{path.name}{end}" for end in ("-wal", "-shm", ".lock"))):
-        with suppress(FileNotFoundError, PermissionError):  # another user's stays as it is
+        with suppress(FileNotFoundError, PermissionError):  # a file of another user is unchanged
             path.with_name(name).chmod(PRIVATE)
 
 
 def _engine(path: Path) -> Engine:
-    address = URL.create("sqlite+pysqlite", database=str(path))  # as text a `?` would end it
+    address = URL.create("sqlite+pysqlite", database=str(path))  # in a text, `?` would end the path
     engine = create_engine(address, pool_size=4, max_overflow=28)
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)

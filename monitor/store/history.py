@@ -59,8 +59,8 @@ from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Account, Fence
 from pipeline.reports import Gap, Hold
 
-FEWEST, AT_ONCE = 10, 200  # rows of one transaction that forgets
-LONG = 0.025  # s: one that takes longer is followed by a shorter one
+FEWEST, AT_ONCE = 10, 200  # rows deleted in one transaction
+LONG = 0.025  # seconds; after a longer transaction the next is shorter
 HISTORY = timedelta(days=42)
 """Cuts of the last 40 days stay answerable; two more for days of another time zone."""
 
@@ -90,7 +90,7 @@ def delete_rows(database: Database, table: Table, *which: ColumnElement[bool]) -
     with database.read() as connection:
         found = connection.execute(select(*key).where(*which)).all()
     rows = [{f"the_{name}": value for name, value in row._mapping.items()} for row in found]
-    # one by one by their index: for a list of them SQLite would read the whole table
+    # one by one by index, because for a list SQLite would read the whole table
     one = delete(table).where(*(column == bindparam(f"the_{column.name}") for column in key))
     gone, first, few = 0, 0, AT_ONCE
     while first < len(rows):
@@ -318,7 +318,7 @@ def _verdict(row: Row[Any]) -> Verdict:
     )
 
 
-BALANCED = timedelta(hours=6)  # for so long a turn may be told once more
+BALANCED = timedelta(hours=6)  # for so long a merge may be reported again
 
 
 @dataclass(eq=False)
@@ -343,7 +343,7 @@ class Accounts:
             connection.execute(insert(accounts).values(values))
             for term, count in nonzero_terms(account).items():
                 _count(connection, table, term, count)
-        with self._turn:  # never around a write: who writes may be asking for residuals
+        with self._turn:  # never around a write, because a writer may ask for residuals
             if self._residuals is not None:
                 self._residuals = {**self._residuals, table: account.residual}
         return True
@@ -450,7 +450,7 @@ def _count(connection: Connection, table: str, term: str, by: int) -> None:
         connection.execute(insert(account_totals).values(table=table, term=term, changes=by))
 
 
-KEPT = 100  # transitions of a table: one that is held every minute fills no disk
+KEPT = 100  # transitions per table, so that a flapping table does not fill the disk
 
 
 @dataclass(eq=False)
@@ -579,9 +579,9 @@ def _hold_row(one: StoredHold, since: datetime) -> dict[str, object]:
 
 
 LONGEST = timedelta(seconds=1)
-SHORT, MOST = 10_000, 50_000  # characters of a text that is kept at hand, and how many are
+SHORT, MOST = 10_000, 50_000  # characters of a cached text, and number of cached texts
 Place = tuple[str, str]  # table, check
-Kept = tuple[str, datetime]  # JSON, and of when
+Kept = tuple[str, datetime]  # JSON and its time
 
 _OLD = (memory.c.table == bindparam("of")) & (memory.c.check == bindparam("by"))
 _NEW = {
@@ -598,7 +598,7 @@ class CheckMemory:
 
     database: Database
     _waiting: dict[Place, Kept] = field(default_factory=dict)
-    _known: dict[Place, str] = field(default_factory=dict)  # what the store has
+    _known: dict[Place, str] = field(default_factory=dict)  # stored values
     _since: datetime | None = None
     _turn: threading.Lock = field(default_factory=threading.Lock)
 

@@ -60,7 +60,7 @@ class LastKnown:
             bodies = [body for (body,) in connection.execute(_OPEN)]
         found = list[dict[str, Any]]()
         for body in bodies:
-            with suppress(ValueError, KeyError, TypeError):  # the service names what is unreadable
+            with suppress(ValueError, KeyError, TypeError):  # the service reports unreadable rows
                 found.append(_incident(json.loads(body)))
         return tuple(found)
 

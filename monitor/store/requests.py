@@ -172,7 +172,7 @@ class RereadRequests:
 
     def unchecked(self, since: datetime) -> tuple[RereadRequest, ...]:
         """Return requests done after *since* whose checks have not all passed again."""
-        named = func.json_array_length(rereads.c.wish, "$.checks") > 0  # few of many that ended
+        named = func.json_array_length(rereads.c.wish, "$.checks") > 0  # few of the ended ones
         query = select(rereads).where(rereads.c.ended > since, named).order_by(rereads.c.at)
         return tuple(one for one in self._found(query) if one.done and one.unchecked)
 
@@ -477,7 +477,7 @@ class Archives:
 
     def add(self, one: RegisteredWindow, at: datetime) -> tuple[ArchiveRecord, bool]:
         """Register a window; False, with the existing one, if the same was registered before."""
-        with self._writing:  # two who ask at one moment are told one after the other
+        with self._writing:  # two concurrent requests run one after the other
             return self._added(one, at)
 
     def _added(self, one: RegisteredWindow, at: datetime) -> tuple[ArchiveRecord, bool]:

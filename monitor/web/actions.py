@@ -213,7 +213,7 @@ REPAIR_ROUTES = APIRouter(prefix="/v1")
 Most = Annotated[int, Field(ge=1, le=10_000_000)]
 MOST_KEYS = 10_000
 MOST_DRY = 100_000
-DRY = "a dry run"  # the reason of one that names none
+DRY = "a dry run"  # the reason of a dry run without one
 
 
 class RepairRequest(BaseModel):

@@ -74,7 +74,7 @@ def application(parts: ApiParts) -> FastAPI:
     """The whole application; every error is a problem document."""
     app = _api(parts.access)
     app.state.parts, app.state.room = parts, parts.room()
-    app.add_middleware(RequestRules)  # inside of what follows
+    app.add_middleware(RequestRules)  # inside the middleware below
     app.add_middleware(TrustedOnly, access=parts.access)
     return app
 
@@ -86,7 +86,7 @@ def openapi_document() -> dict[str, Any]:
 
 def _api(access: Access) -> Api:
     told = (GATE_ROUTES, ARRIVAL_ROUTES, HISTORY_ROUTES, LINEAGE_ROUTES)
-    asked = (*told, SERVICE_ROUTES, RUNBOOK_ROUTES)  # runbooks last: they take any name.md
+    asked = (*told, SERVICE_ROUTES, RUNBOOK_ROUTES)  # runbooks last, because they match any name.md
     acting = (REREAD_ROUTES, REPAIR_ROUTES, PAUSE_ROUTES, ARCHIVE_ROUTES, QUARANTINE_ROUTES)
     routers = (*asked, *acting)
     routes = [route for router in routers for route in router.routes]
@@ -125,7 +125,7 @@ def tables(parts: Parts) -> JSONResponse:
 
 
 @GATE_ROUTES.get(
-    "/readiness/{table:path}",  # names of tables may hold slashes
+    "/readiness/{table:path}",  # table names may contain slashes
     responses={200: answer(answers.Readiness | answers.GateAnswer), **NOT_FOUND},
 )
 async def readiness(

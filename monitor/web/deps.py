@@ -128,13 +128,13 @@ def _name(address: str) -> str:
         return ""
 
 
-AGAIN = 1.0  # s from turn to turn
-SEEN = 1.0  # s after which whoever waits is looked for again
-GRACE = 1.0  # s that one whose time is over waits for its last answer
-MOST = 200  # asked a turn: with a millisecond of work each, a fifth of the time
-FEWEST, TURNS = 20, 30  # asked a turn whatever they hope for, so that all are in so many
+AGAIN = 1.0  # seconds between two turns
+SEEN = 1.0  # seconds between two looks for disconnected clients
+GRACE = 1.0  # seconds that a timed-out request waits for its last answer
+MOST = 200  # questions per turn: at a millisecond each, a fifth of the time
+FEWEST, TURNS = 20, 30  # per turn without hope, so that all are asked in 30 turns
 MOST_WAITING = 1_000  # requests; each keeps a connection that health checks need, too
-AT_ONCE = 4  # one whose mirror does not answer must not keep the others from theirs
+AT_ONCE = 4  # one silent mirror must not block the answers of the others
 Q = TypeVar("Q", bound=Hashable)
 A = TypeVar("A")
 log = structlog.get_logger(__name__)
@@ -163,7 +163,7 @@ class LongPoll(Generic[Q, A]):
     closing: Callable[[], bool] = lambda: False
     most: int = MOST_WAITING
     _waiters: int = 0
-    _waiting: dict[Q, asyncio.Future[A]] = field(default_factory=dict)  # who waits longest is first
+    _waiting: dict[Q, asyncio.Future[A]] = field(default_factory=dict)  # oldest first
     _asked: dict[Q, asyncio.Task[A]] = field(default_factory=dict)
     _turns: asyncio.Task[None] | None = None
     _limit: CapacityLimiter | None = None
@@ -230,7 +230,7 @@ class LongPoll(Generic[Q, A]):
         self.way.give()
         try:
             return self.hopeful(questions)
-        except Exception:  # the boundary of one turn: whoever waits is asked all the same
+        except Exception:  # the boundary of one turn: the next turn asks again
             log.exception("hope_unknown", waiting=len(questions))
             return ()
 
@@ -252,7 +252,7 @@ class LongPoll(Generic[Q, A]):
             answer.cancel()
         elif error := asked.exception():
             answer.set_exception(error)
-            answer.exception()  # there may be nobody left to hear it
+            answer.exception()  # mark the error as seen, because all may have disconnected
         else:
             answer.set_result(asked.result())
 

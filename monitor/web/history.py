@@ -24,7 +24,7 @@ from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Shard
 from pipeline.sources.source import PartitionArrivals
 
-MOST_LOOKED_AT = 1_000  # verdicts, for the names of checks
+MOST_LOOKED_AT = 1_000  # verdicts that are searched for names of checks
 HISTORY_ROUTES = APIRouter(prefix="/v1")
 
 
@@ -116,7 +116,7 @@ def _require_named(parts: ApiParts, table: str | None, check: str | None) -> Non
     if table is not None:
         parts.require_known(table)
     if check is None or "." in check or parts.store.verdicts.list(check=check, limit=1):
-        return  # a probe of one's own is a module: its name has a dot
+        return  # a custom probe is a module, so its name has a dot
     kept = {one.check for one in parts.store.verdicts.list(limit=MOST_LOOKED_AT)}
     known = kept.union(probes())
     if check not in known:

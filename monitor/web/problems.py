@@ -42,9 +42,9 @@ TOKEN = {
     "description": "The token of `http.auth`. Where it is set, every POST and DELETE needs it, and"
     " so does reading where other machines reach the service.",
 }
-UNDECLARED = ("HTTPValidationError", "ValidationError")  # FastAPI's own: 400 is sent instead
+UNDECLARED = ("HTTPValidationError", "ValidationError")  # of FastAPI; 400 is sent instead
 RETRY_SECONDS = 10
-UNREAD = "There was an error parsing the body"  # FastAPI's own words
+UNREAD = "There was an error parsing the body"  # text of FastAPI
 BODY = "send a JSON object with content-type application/json"
 DEFECT = "internal error; see the traceback in the service's log"
 
@@ -73,7 +73,7 @@ class Api(FastAPI):
     """
 
     def __init__(self, access: Access | None = None, **rest: Any) -> None:
-        super().__init__(redirect_slashes=False, **rest)  # a path that no route has is 400
+        super().__init__(redirect_slashes=False, **rest)  # an unknown path is 400
         self._access = access or Access()
         self.exception_handler(ConfigError)(_bad_request)
         self.exception_handler(UnknownNameError)(_unknown)

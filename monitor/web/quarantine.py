@@ -21,7 +21,7 @@ from pipeline.changelog.reader import ErrorRow
 from pipeline.errors import ConfigError, UnknownNameError
 
 QUARANTINE_ROUTES = APIRouter(prefix="/v1")
-LARGEST = 16 * 2**20  # letters of a message that is corrected
+LARGEST = 16 * 2**20  # characters of a corrected message
 Letters = Annotated[int, Query(ge=0, le=LARGEST)]
 Payload = Annotated[str, Field(max_length=LARGEST)]
 NOTHING_KEPT = (
@@ -207,5 +207,5 @@ def _books(parts: ApiParts, table: str | None) -> list[answers.MainAndError]:
 def _bytes(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
-    except ValueError as error:  # also letters that are not ASCII
+    except ValueError as error:  # also characters that are not ASCII
         raise ConfigError(f"value is not base64: {error}") from error

@@ -43,7 +43,7 @@ class RequestRules:
             and scope["method"] == "HEAD"
             and not stores_certificate(scope["path"])
         ):
-            scope = {**scope, "method": "GET"}  # the server sends no body for it
+            scope = {**scope, "method": "GET"}  # the server sends no body for HEAD
         if scope["type"] == "http" and scope["query_string"]:
             route = _route(scope, scope["app"].routes)
             fault = "" if route is None else parameter_fault(route, scope["query_string"])

@@ -15,9 +15,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pipeline.errors import ConfigError
 
-HEADER_TIME, BODY_TIME = 10.0, 60.0  # s until the header of a request is complete, and its body
+HEADER_TIME, BODY_TIME = 10.0, 60.0  # seconds until the header and the body are complete
 MOST_CONNECTIONS, FEWEST_CONNECTIONS = 2_000, 64
-OTHER_FILES = 300  # what store, sources, Kafka and the lake keep open
+OTHER_FILES = 300  # open files of store, sources, Kafka and lake
 ENOUGH_FILES, MOST_FILES = 4_096, 65_536
 log = structlog.get_logger(__name__)
 
@@ -60,7 +60,7 @@ class LimitedProtocol(H11Protocol):
         """Close an idle connection if needed, and start the timer of the header."""
         super().connection_made(transport)
         if len(self.connections) > self.most:
-            # the set keeps no order: a timer's time is that of the connection's last step
+            # the set has no order; a timer starts at the last step of its connection
             idle = [one for one in self.connections if one is not self and _is_idle(one)]
             oldest = min(idle, key=_due, default=self)
             self.connections.discard(oldest)
@@ -130,7 +130,7 @@ class HttpServer:
                 f" {error.strerror or error}; change http.port"
             )
             raise ConfigError(msg) from error
-        # each connection takes it over: else the second part of an answer waits for some 40 ms
+        # connections inherit it; else the second part of an answer waits for about 40 ms
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.port = int(self._socket.getsockname()[1])
 

@@ -43,7 +43,7 @@ from pipeline.lags.lag import HopLag, Lags
 from pipeline.model import Missing, Stage
 
 WIDTH = 100.0
-SHORTEST = timedelta(seconds=10)  # below this no bar fills its line: nobody is late
+SHORTEST = timedelta(seconds=10)  # shorter lags do not fill the line, because nothing is late
 UNKNOWN_WIDTH = 12.0
 
 
@@ -269,7 +269,7 @@ def _is_served(file: Path) -> bool:
     return file.is_file() and file.parent in folders and file.suffix in (".md", ".png")
 
 
-AT_ONCE = 60  # of thousands; each is a kilobyte and a half
+AT_ONCE = 60  # tables per page; each takes 1.5 kB
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,7 +387,7 @@ class TableLine:
         return min(self.day.badge, self.recent.badge, key=lambda one: WORST_FIRST.index(one.kind))
 
 
-MOST = 20  # incidents, and tables of one
+MOST = 20  # incidents, and tables of an incident
 EVERYTHING = TableQuestion()
 
 

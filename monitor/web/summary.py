@@ -47,7 +47,7 @@ EXPLAINING = (
     AlertKind.UNKNOWN,
 )
 """Kinds of incident that say why a table is not ready, gravest first."""
-BESIDE = ("channel:", "copy:", "disk:", "store", "job:")  # no change of a mirror passes these
+BESIDE = ("channel:", "copy:", "disk:", "store", "job:")  # components that no change passes
 LANDING = frozenset({"no_base", "gap", "quarantine", "disorder", "registry"})
 ORDER = ("stale", "lost", *(state.value for state in GRAVITY[:-1]), "starting", "ready")
 READ_ON: Mapping[ReadinessState, str] = {
@@ -219,11 +219,11 @@ def hop_of(view: TableView) -> str:
     """Return the hop that blocks the table, else the first unknown one, or the longest."""
     answer = _shown(view)
     if answer.state is ReadinessState.REVOKED:
-        return ""  # a check has failed since: as below
+        return ""  # a check has failed since; see below
     if answer.state is ReadinessState.BLOCKED and answer.reasons:
         code = answer.reasons[0].code
         if code == "check_failed":
-            return ""  # both ends were compared: it may be anywhere
+            return ""  # the check compares both ends, so the hop is unknown
         return Hop.CONSUMER.value if code in LANDING else Hop.MERGE.value
     slow = view.lags.slowest()
     return slow.hop.value if slow and slow.lag != timedelta() else ""
