@@ -50,7 +50,7 @@ from pipeline.faults import fault_lines
 from pipeline.settings import KafkaSecurity, PublishRule, SourceSettings, is_spark_secret
 from pipeline.tls import FILES, file_faults
 
-APART = ("probes", "channels", "invariants", "copies", "standards")  # no file names
+APART = ("probes", "channels", "invariants", "copies", "standards")  # built by plug-ins
 _NAMING = ("columns", "fields", "key", "shards", "tables")
 _OF_PLUG_INS = ("options", "format_options", "transport_options", "table_format_options")
 _JUDGED_BY: Mapping[str, set[str]] = {  # a section -> sections that it needs to be checked
