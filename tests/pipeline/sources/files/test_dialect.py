@@ -25,42 +25,36 @@ def schema(**types: str) -> TableSchema:
     return TableSchema("d.l", Order(1, 0, 0), tuple(FileColumn(n, t) for n, t in types.items()))
 
 
-@pytest.mark.parametrize(
-    ("kind", "sent", "value"),
-    [
-        pytest.param("bigint", "12", 12, id="a number"),
-        pytest.param("bigint", '"12"', 12, id="a number as CSV has it"),
-        pytest.param("int", "3000000000", None, id="too large"),
-        pytest.param("double", "1.5", 1.5, id="a fraction"),
-        pytest.param("double", '"1.5"', 1.5, id="a fraction as a text"),
-        pytest.param("boolean", "true", True, id="true"),
-        pytest.param("string", '"x"', "x", id="a text"),
-        pytest.param("string", '{"a": 1}', '{"a": 1}', id="an object is a text"),
-        pytest.param("date", '"2026-11-23"', date(2026, 11, 23), id="a day"),
-        pytest.param("date", '"2026-02-30"', None, id="no day"),
-        pytest.param(
-            *(
-                "timestamp",
-                '"2026-11-23 01:02:03+08:00"',
-                datetime(2026, 11, 22, 17, 2, 3, tzinfo=UTC),
-            ),
-            id="an instant",
-        ),
-        pytest.param("timestamp", '"2026-11-23 01:02:03"', None, id="an instant without zone"),
-        pytest.param(
-            *(
-                "timestamp_ntz",
-                '"2026-11-23T01:02:03.5"',
-                datetime.fromisoformat("2026-11-23T01:02:03.5"),
-            ),
-            id="a moment",
-        ),
-        pytest.param("decimal(5, 2)", '"12.30"', Decimal("12.30"), id="a decimal"),
-        pytest.param("decimal(5,2)", "12.345", None, id="nothing is rounded"),
-        pytest.param("binary", '"AP8="', b"\x00\xff", id="bytes"),
-        pytest.param("geometry", '"x"', "x", id="a type that there is not is a text"),
-    ],
-)
+SENT = {
+    "a number": ("bigint", "12", 12),
+    "a number as CSV has it": ("bigint", '"12"', 12),
+    "too large": ("int", "3000000000", None),
+    "a fraction": ("double", "1.5", 1.5),
+    "a fraction as a text": ("double", '"1.5"', 1.5),
+    "true": ("boolean", "true", True),
+    "a text": ("string", '"x"', "x"),
+    "an object is a text": ("string", '{"a": 1}', '{"a": 1}'),
+    "a day": ("date", '"2026-11-23"', date(2026, 11, 23)),
+    "no day": ("date", '"2026-02-30"', None),
+    "an instant": (
+        "timestamp",
+        '"2026-11-23 01:02:03+08:00"',
+        datetime(2026, 11, 22, 17, 2, 3, tzinfo=UTC),
+    ),
+    "an instant without zone": ("timestamp", '"2026-11-23 01:02:03"', None),
+    "a moment": (
+        "timestamp_ntz",
+        '"2026-11-23T01:02:03.5"',
+        datetime.fromisoformat("2026-11-23T01:02:03.5"),
+    ),
+    "a decimal": ("decimal(5, 2)", '"12.30"', Decimal("12.30")),
+    "nothing is rounded": ("decimal(5,2)", "12.345", None),
+    "bytes": ("binary", '"AP8="', b"\x00\xff"),
+    "a type that there is not is a text": ("geometry", '"x"', "x"),
+}
+
+
+@pytest.mark.parametrize(("kind", "sent", "value"), SENT.values(), ids=SENT)
 def test_a_value_has_its_columns_type_or_is_told_as_none(
     kind: str, sent: str, value: object
 ) -> None:

@@ -178,75 +178,61 @@ def test_f08_a_column_dropped_and_added_anew_holds_though_all_columns_look_alike
     assert "was dropped or renamed" in found.detail
 
 
-STATEMENTS = [
-    pytest.param("TRUNCATE t", "", ["d.t empty"], id="truncate"),
-    pytest.param("TRUNCATE TABLE e.t", "", ["e.t empty"], id="truncate elsewhere"),
-    pytest.param("DROP TABLE t, u", "d.t:\nd.u:", ["d.t drop", "d.u drop"], id="drop two"),
-    pytest.param("DROP TABLE IF EXISTS x", "d.x:", [], id="drop what was never there"),
-    pytest.param("DROP DATABASE d", "", ["d.t drop", "d.u drop"], id="drop database"),
-    pytest.param(
-        "DROP DATABASE D", "", ["d.t hold statement", "d.u hold statement"], id="in other letters"
-    ),
-    pytest.param("DROP DATABASE e", "", [], id="another database"),
-    pytest.param("CREATE TABLE x (id INT)", "d.x: id INT", ["d.x empty"], id="create"),
-    pytest.param("CREATE TABLE x LIKE t", f"d.x:{TABLE}", ["d.x empty"], id="create like"),
-    pytest.param(
-        "CREATE TABLE t (id INT)", "d.t: id INT", ["d.t hold created"], id="drop not told"
-    ),
-    pytest.param("CREATE TABLE t (id INT)", SAME, ["d.t hold created"], id="columns as before"),
-    pytest.param("CREATE OR REPLACE TABLE t (id INT)", "d.t: id INT", ["d.t empty"], id="replace"),
-    pytest.param("CREATE TABLE IF NOT EXISTS t (id INT)", "", [], id="if not exists, and it does"),
-    pytest.param(
-        "CREATE TABLE x AS SELECT * FROM t", "d.x: id INT", ["d.x hold statement"], id="select"
-    ),
-    pytest.param("CREATE TABLE x (id INT)", "", ["d.x hold statement"], id="create not read"),
-    pytest.param("CREATE INDEX i ON t (v)", "", [], id="index"),
-    pytest.param("CREATE INDEX i ON t (v)", SAME, ["d.t keep"], id="index, described"),
-    pytest.param("CREATE VIEW w AS SELECT * FROM t", "", [], id="view"),
-    pytest.param("RENAME TABLE w TO w2", "", [], id="rename a view"),
-    pytest.param("FLUSH TABLES", "", [], id="flush"),
-    pytest.param("GRANT SELECT ON t TO joe", "", [], id="grant"),
-    pytest.param(
-        "ALTER TABLE t ADD PARTITION PARTITIONS 2", "", ["d.t keep"], id="not read, harmless"
-    ),
-    pytest.param("ALTER TABLE t ADD n INT", "", ["d.t hold statement"], id="not read, columns"),
-    pytest.param("ALTER TABLE x ADD n INT", "d.x: id INT", ["d.x hold statement"], id="unknown"),
-    pytest.param("ALTER IGNORE TABLE t ADD UNIQUE (v)", SAME, ["d.t hold statement"], id="ignore"),
-    pytest.param(
+STATEMENTS = {
+    "truncate": ("TRUNCATE t", "", ["d.t empty"]),
+    "truncate elsewhere": ("TRUNCATE TABLE e.t", "", ["e.t empty"]),
+    "drop two": ("DROP TABLE t, u", "d.t:\nd.u:", ["d.t drop", "d.u drop"]),
+    "drop what was never there": ("DROP TABLE IF EXISTS x", "d.x:", []),
+    "drop database": ("DROP DATABASE d", "", ["d.t drop", "d.u drop"]),
+    "in other letters": ("DROP DATABASE D", "", ["d.t hold statement", "d.u hold statement"]),
+    "another database": ("DROP DATABASE e", "", []),
+    "create": ("CREATE TABLE x (id INT)", "d.x: id INT", ["d.x empty"]),
+    "create like": ("CREATE TABLE x LIKE t", f"d.x:{TABLE}", ["d.x empty"]),
+    "drop not told": ("CREATE TABLE t (id INT)", "d.t: id INT", ["d.t hold created"]),
+    "columns as before": ("CREATE TABLE t (id INT)", SAME, ["d.t hold created"]),
+    "replace": ("CREATE OR REPLACE TABLE t (id INT)", "d.t: id INT", ["d.t empty"]),
+    "if not exists, and it does": ("CREATE TABLE IF NOT EXISTS t (id INT)", "", []),
+    "select": ("CREATE TABLE x AS SELECT * FROM t", "d.x: id INT", ["d.x hold statement"]),
+    "create not read": ("CREATE TABLE x (id INT)", "", ["d.x hold statement"]),
+    "index": ("CREATE INDEX i ON t (v)", "", []),
+    "index, described": ("CREATE INDEX i ON t (v)", SAME, ["d.t keep"]),
+    "view": ("CREATE VIEW w AS SELECT * FROM t", "", []),
+    "rename a view": ("RENAME TABLE w TO w2", "", []),
+    "flush": ("FLUSH TABLES", "", []),
+    "grant": ("GRANT SELECT ON t TO joe", "", []),
+    "not read, harmless": ("ALTER TABLE t ADD PARTITION PARTITIONS 2", "", ["d.t keep"]),
+    "not read, columns": ("ALTER TABLE t ADD n INT", "", ["d.t hold statement"]),
+    "unknown": ("ALTER TABLE x ADD n INT", "d.x: id INT", ["d.x hold statement"]),
+    "ignore": ("ALTER IGNORE TABLE t ADD UNIQUE (v)", SAME, ["d.t hold statement"]),
+    "exchange holds both": (
         "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u",
         SAME,
         ["d.t hold statement", "d.u hold statement"],
-        id="exchange holds both",
     ),
-    pytest.param(
+    "exchange with a table of the session's database": (
         "ALTER TABLE d.t EXCHANGE PARTITION p WITH TABLE u",
         SAME,
         ["d.t hold statement", "d.u hold statement"],
-        id="exchange with a table of the session's database",
     ),
-    pytest.param("INSERT INTO t VALUES (1)", "", ["d.t hold statement"], id="statement format"),
-    pytest.param("/*!50000 DROP TABLE t */", "", ["d.t hold statement"], id="by some versions"),
-    pytest.param("WOBBLE u", SAME, ["d.t hold statement", "d.u hold statement"], id="unread"),
-    pytest.param("CREATE EVENT e ON SCHEDULE EVERY 1 DAY DO TRUNCATE t", "", [], id="event"),
-    pytest.param(
+    "statement format": ("INSERT INTO t VALUES (1)", "", ["d.t hold statement"]),
+    "by some versions": ("/*!50000 DROP TABLE t */", "", ["d.t hold statement"]),
+    "unread": ("WOBBLE u", SAME, ["d.t hold statement", "d.u hold statement"]),
+    "event": ("CREATE EVENT e ON SCHEDULE EVERY 1 DAY DO TRUNCATE t", "", []),
+    "text and description disagree": (
         "ALTER TABLE t ADD n INT",
         f"d.u:{TABLE}, n INT",
         ["d.t hold statement", "d.u hold statement"],
-        id="text and description disagree",
     ),
-    pytest.param(
+    "a name that the collector misread": (
         "ALTER TABLE t RENAME TO `x``y`",
         f"d.x``y:{TABLE}",
         ["d.t drop", "d.x``y hold statement", "d.x`y hold statement"],
-        id="a name that the collector misread",
     ),
-    pytest.param(
-        "ALTER TABLE T ADD n INT", f"d.t:{TABLE}, n INT", ["d.t keep"], id="other letters"
-    ),
-]
+    "other letters": ("ALTER TABLE T ADD n INT", f"d.t:{TABLE}, n INT", ["d.t keep"]),
+}
 
 
-@pytest.mark.parametrize(("text", "described", "expected"), STATEMENTS)
+@pytest.mark.parametrize(("text", "described", "expected"), STATEMENTS.values(), ids=STATEMENTS)
 def test_a_statement_has_its_effects(text: str, described: str, expected: list[str]) -> None:
     assert all_written(effects([told(text, described)], BOTH)) == expected
 
@@ -287,22 +273,22 @@ def rename(pair: str, *, described: bool = True, database: str | None = "d") -> 
     )
 
 
-SWAPS = [
-    pytest.param(["t>x"], ["d.t drop", "d.x of d.t"], id="moved away"),
-    pytest.param(["t>old", "u>t"], ["d.old of d.t", "d.t of d.u", "d.u drop"], id="gh-ost"),
-    pytest.param(["t>a", "u>t", "a>u"], ["d.t of d.u", "d.u of d.t"], id="change places"),
-    pytest.param(["t>a", "a>b", "b>c"], ["d.c of d.t", "d.t drop"], id="passed through"),
-    pytest.param(["t>a", "a>t"], ["d.t keep"], id="and back"),
-    pytest.param(["t>e.x"], ["d.t hold renamed", "e.x hold renamed"], id="database not told"),
-    pytest.param(["d.t>e.x"], ["d.t drop", "e.x of d.t"], id="to another database"),
-    pytest.param(["d.t>x"], ["d.t drop", "d.x of d.t"], id="from a named database"),
-    pytest.param(["y>x"], ["d.x hold renamed"], id="from what was never seen"),
-    pytest.param(["y>t"], ["d.t hold renamed"], id="unknown over what is there"),
-    pytest.param(["u>t"], ["d.t hold renamed", "d.u drop"], id="over what is there"),
-]
+SWAPS = {
+    "moved away": (["t>x"], ["d.t drop", "d.x of d.t"]),
+    "gh-ost": (["t>old", "u>t"], ["d.old of d.t", "d.t of d.u", "d.u drop"]),
+    "change places": (["t>a", "u>t", "a>u"], ["d.t of d.u", "d.u of d.t"]),
+    "passed through": (["t>a", "a>b", "b>c"], ["d.c of d.t", "d.t drop"]),
+    "and back": (["t>a", "a>t"], ["d.t keep"]),
+    "database not told": (["t>e.x"], ["d.t hold renamed", "e.x hold renamed"]),
+    "to another database": (["d.t>e.x"], ["d.t drop", "e.x of d.t"]),
+    "from a named database": (["d.t>x"], ["d.t drop", "d.x of d.t"]),
+    "from what was never seen": (["y>x"], ["d.x hold renamed"]),
+    "unknown over what is there": (["y>t"], ["d.t hold renamed"]),
+    "over what is there": (["u>t"], ["d.t hold renamed", "d.u drop"]),
+}
 
 
-@pytest.mark.parametrize(("pairs", "expected"), SWAPS)
+@pytest.mark.parametrize(("pairs", "expected"), SWAPS.values(), ids=SWAPS)
 def test_f08_renames_of_one_order_say_whose_rows_are_whose(
     pairs: list[str], expected: list[str]
 ) -> None:
@@ -342,15 +328,15 @@ def test_a_chain_of_renames_undone_in_the_same_statement_changes_nothing(moves: 
     assert {type(effect) for effect in found} <= {Keep}
 
 
-UNFIT = [
-    pytest.param({"based": ["d.t"]}, TABLE, "hold renamed", id="no base"),
-    pytest.param({"missed": "d.u"}, TABLE, "hold renamed", id="a table the collector leaves out"),
-    pytest.param({}, "id INT!, s VARCHAR:10", "hold schema", id="a column less"),
-    pytest.param({}, f"{TABLE}, n INT", "of d.u", id="a column more"),
-]
+UNFIT = {
+    "no base": ({"based": ["d.t"]}, TABLE, "hold renamed"),
+    "a table the collector leaves out": ({"missed": "d.u"}, TABLE, "hold renamed"),
+    "a column less": ({}, "id INT!, s VARCHAR:10", "hold schema"),
+    "a column more": ({}, f"{TABLE}, n INT", "of d.u"),
+}
 
 
-@pytest.mark.parametrize(("facts", "columns", "effect"), UNFIT)
+@pytest.mark.parametrize(("facts", "columns", "effect"), UNFIT.values(), ids=UNFIT)
 def test_rows_are_taken_over_only_from_a_whole_mirror_that_fits(
     facts: dict[str, str], columns: str, effect: str
 ) -> None:
@@ -492,50 +478,41 @@ def test_odd_names_are_told_apart() -> None:
 
 
 GROWN = f"{TABLE}, n INT"
-HALF_TOLD = [
-    pytest.param(
-        "CREATE INDEX i ON x (v)", f"d.x:{TABLE}", ["d.x hold statement"], id="index of an unknown"
-    ),
-    pytest.param("CREATE TABLE t (id INT)", "", ["d.t hold statement"], id="made over, not read"),
-    pytest.param(
-        "CREATE TABLE IF NOT EXISTS x (id INT)", "", ["d.x hold statement"], id="perhaps made"
-    ),
-    pytest.param(
+HALF_TOLD = {
+    "index of an unknown": ("CREATE INDEX i ON x (v)", f"d.x:{TABLE}", ["d.x hold statement"]),
+    "made over, not read": ("CREATE TABLE t (id INT)", "", ["d.t hold statement"]),
+    "perhaps made": ("CREATE TABLE IF NOT EXISTS x (id INT)", "", ["d.x hold statement"]),
+    "grown and renamed": (
         "ALTER TABLE t ADD n INT, RENAME TO x",
         f"d.x:{GROWN}",
         ["d.t drop", "d.x of d.t"],
-        id="grown and renamed",
     ),
-    pytest.param(
+    "numbers given that no row event tells, and renamed": (
         "ALTER TABLE t ADD n INT AUTO_INCREMENT UNIQUE, RENAME TO x",
         f"d.x:{GROWN}",
         ["d.t drop", "d.x hold statement"],
-        id="numbers given that no row event tells, and renamed",
     ),
-    pytest.param("ALTER TABLE x ADD n INT", "", [], id="altered, of no table that is known"),
-    pytest.param("RENAME TABLE y TO t", "", ["d.t hold renamed"], id="unknown over what is there"),
-    pytest.param(
+    "altered, of no table that is known": ("ALTER TABLE x ADD n INT", "", []),
+    "unknown over what is there": ("RENAME TABLE y TO t", "", ["d.t hold renamed"]),
+    "a DROP told as another table's": (
         "DROP TABLE t",
         f"d.z:{TABLE}",
         ["d.t hold statement", "d.z hold statement"],
-        id="a DROP told as another table's",
     ),
-    pytest.param(
+    "a column dropped that was not there": (
         "ALTER TABLE t DROP COLUMN IF EXISTS z, ADD n INT",
         f"d.t:{GROWN}",
         ["d.t keep"],
-        id="a column dropped that was not there",
     ),
-    pytest.param(
+    "a column made that was not there, dropped first": (
         "ALTER TABLE t DROP COLUMN IF EXISTS n, ADD n INT",
         f"d.t:{GROWN}",
         ["d.t keep"],
-        id="a column made that was not there, dropped first",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("text", "described", "expected"), HALF_TOLD)
+@pytest.mark.parametrize(("text", "described", "expected"), HALF_TOLD.values(), ids=HALF_TOLD)
 def test_a_statement_that_is_half_told_has_its_effects(
     text: str, described: str, expected: list[str]
 ) -> None:
@@ -543,29 +520,40 @@ def test_a_statement_that_is_half_told_has_its_effects(
 
 
 THREE = known("d.t", "d.u", "e.u")
-ELSEWHERE = [
-    pytest.param(
-        "ALTER TABLE t RENAME TO e.x", f"e.x:{TABLE}", "e",
-        ["d.t hold renamed", "e.x hold renamed"], id="out of the session's database",
+ELSEWHERE = {
+    "out of the session's database": (
+        "ALTER TABLE t RENAME TO e.x",
+        f"e.x:{TABLE}",
+        "e",
+        ["d.t hold renamed", "e.x hold renamed"],
     ),
-    pytest.param("WOBBLE e.u", "", "d", ["d.u hold statement", "e.u hold statement"],
-                 id="not read, and it names another database"),
-    pytest.param("WOBBLE u", "", "d", ["d.u hold statement"], id="not read, of this database"),
-    pytest.param("WOBBLE e.u", "", None, ["e.u hold statement"], id="not read, without one"),
-    pytest.param(
-        "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u", SAME, "d",
-        ["d.t hold statement", "d.u hold statement"], id="exchange in this database",
+    "not read, and it names another database": (
+        "WOBBLE e.u",
+        "",
+        "d",
+        ["d.u hold statement", "e.u hold statement"],
     ),
-    pytest.param(
-        "ALTER TABLE d.t EXCHANGE PARTITION p WITH TABLE u", SAME, "d",
+    "not read, of this database": ("WOBBLE u", "", "d", ["d.u hold statement"]),
+    "not read, without one": ("WOBBLE e.u", "", None, ["e.u hold statement"]),
+    "exchange in this database": (
+        "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u",
+        SAME,
+        "d",
+        ["d.t hold statement", "d.u hold statement"],
+    ),
+    "exchange with a table of an untold database": (
+        "ALTER TABLE d.t EXCHANGE PARTITION p WITH TABLE u",
+        SAME,
+        "d",
         ["d.t hold statement", "d.u hold statement", "e.u hold statement"],
-        id="exchange with a table of an untold database",
     ),
-    pytest.param("DROP TABLE IF EXISTS t", "", None, [], id="no database, so no table"),
-]  # fmt: skip
+    "no database, so no table": ("DROP TABLE IF EXISTS t", "", None, []),
+}
 
 
-@pytest.mark.parametrize(("text", "described", "database", "expected"), ELSEWHERE)
+@pytest.mark.parametrize(
+    ("text", "described", "database", "expected"), ELSEWHERE.values(), ids=ELSEWHERE
+)
 def test_a_statement_concerns_the_tables_of_the_databases_it_may_be_about(
     text: str, described: str, database: str | None, expected: list[str]
 ) -> None:
@@ -576,29 +564,26 @@ def at(pos: int) -> Order:
     return Order(1, 1, pos)
 
 
-ONE_ORDER = [
-    pytest.param(
+ONE_ORDER = {
+    "made without columns, and renamed with them": (
         [told("CREATE TABLE x (id INT)"), told("RENAME TABLE x TO y", f"d.y:{TABLE}")],
         ["d.y hold statement"],
-        id="made without columns, and renamed with them",
     ),
-    pytest.param(
+    "made without columns, and again with them": (
         [
             told("CREATE TABLE x (id INT)"),
             told("CREATE TABLE IF NOT EXISTS x LIKE t", f"d.x:{TABLE}"),
         ],
         ["d.x hold created"],
-        id="made without columns, and again with them",
     ),
-    pytest.param(
+    "the first doubt goes with its rows": (
         [told("INSERT INTO t VALUES (1)"), told("RENAME TABLE t TO x", "d.x: id INT!")],
         ["d.t drop", "d.x hold statement"],
-        id="the first doubt goes with its rows",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("messages", "expected"), ONE_ORDER)
+@pytest.mark.parametrize(("messages", "expected"), ONE_ORDER.values(), ids=ONE_ORDER)
 def test_a_doubt_stays_with_the_rows_of_one_order_wherever_they_go(
     messages: list[SchemaEvent], expected: list[str]
 ) -> None:

@@ -134,26 +134,26 @@ def test_a_statement_about_no_table_changes_nothing() -> None:
     assert parse('{"ddl":"CREATE DATABASE x","tableChanges":[]}', END) == ()
 
 
-FOLLOWED = [
-    pytest.param(Column("b", "INT"), id="nullable"),
-    pytest.param(Column("b", "INT", nullable=False, default="5"), id="constant default"),
-    pytest.param(Column("b", "JSON"), id="nullable json"),
-    pytest.param(Column("b", "VARCHAR", 5, nullable=False, default=""), id="empty text"),
-    pytest.param(Column("b", "BOOL", nullable=False, default="FALSE"), id="boolean"),
-    pytest.param(Column("b", "DATETIME", 3, default="2020-01-01 00:00:00"), id="moment"),
-]
-UNFILLED = [
-    pytest.param(Column("b", "INT", nullable=False), id="not null without default"),
-    pytest.param(Column("b", "INT", generated=True), id="generated"),
-    pytest.param(Column("b", "DATETIME", default="1970-01-01 00:00:00"), id="default now()"),
-    pytest.param(Column("b", "TIMESTAMP", default="2020-01-01 00:00:00"), id="timestamp default"),
-    pytest.param(Column("b", "DATE", nullable=False, default="0000-00-00"), id="zero date"),
-    pytest.param(Column("b", "BIT", 9, default="101"), id="bits without base"),
-    pytest.param(Column("b", "INT", default="(1 + 1)"), id="expression"),
-]
+FOLLOWED = {
+    "nullable": Column("b", "INT"),
+    "constant default": Column("b", "INT", nullable=False, default="5"),
+    "nullable json": Column("b", "JSON"),
+    "empty text": Column("b", "VARCHAR", 5, nullable=False, default=""),
+    "boolean": Column("b", "BOOL", nullable=False, default="FALSE"),
+    "moment": Column("b", "DATETIME", 3, default="2020-01-01 00:00:00"),
+}
+UNFILLED = {
+    "not null without default": Column("b", "INT", nullable=False),
+    "generated": Column("b", "INT", generated=True),
+    "default now()": Column("b", "DATETIME", default="1970-01-01 00:00:00"),
+    "timestamp default": Column("b", "TIMESTAMP", default="2020-01-01 00:00:00"),
+    "zero date": Column("b", "DATE", nullable=False, default="0000-00-00"),
+    "bits without base": Column("b", "BIT", 9, default="101"),
+    "expression": Column("b", "INT", default="(1 + 1)"),
+}
 
 
-@pytest.mark.parametrize("added", FOLLOWED)
+@pytest.mark.parametrize("added", FOLLOWED.values(), ids=FOLLOWED)
 def test_an_added_column_whose_old_value_is_known_is_followed(added: Column) -> None:
     found = compare_schemas(schema(A), schema(A, added))
 
@@ -161,7 +161,7 @@ def test_an_added_column_whose_old_value_is_known_is_followed(added: Column) -> 
     assert [column.name for column in found.added] == ["b"]
 
 
-@pytest.mark.parametrize("added", UNFILLED)
+@pytest.mark.parametrize("added", UNFILLED.values(), ids=UNFILLED)
 def test_an_added_column_whose_old_value_is_not_known_holds(added: Column) -> None:
     found = compare_schemas(schema(A), schema(A, added))
 
@@ -223,16 +223,16 @@ def test_a_type_is_followed_only_where_every_value_keeps_its_meaning(
         assert f"ALTER TABLE `d`.`t` MODIFY `c` {typed(old)}" in found.statement
 
 
-HELD = [
-    pytest.param(schema(), "column a is gone", id="dropped"),
-    pytest.param(schema(replace(A, name="b")), "column a is now b", id="renamed"),
-    pytest.param(schema(replace(A, nullable=False)), "a is NOT NULL", id="not null"),
-    pytest.param(schema(A, key=("id", "a")), "the key changed", id="key grown"),
-    pytest.param(schema(A, key=()), "the key changed", id="key gone"),
-]
+HELD = {
+    "dropped": (schema(), "column a is gone"),
+    "renamed": (schema(replace(A, name="b")), "column a is now b"),
+    "not null": (schema(replace(A, nullable=False)), "a is NOT NULL"),
+    "key grown": (schema(A, key=("id", "a")), "the key changed"),
+    "key gone": (schema(A, key=()), "the key changed"),
+}
 
 
-@pytest.mark.parametrize(("new", "why"), HELD)
+@pytest.mark.parametrize(("new", "why"), HELD.values(), ids=HELD)
 def test_what_cannot_be_followed_names_the_cause_and_the_way_out(
     new: TableSchema, why: str
 ) -> None:

@@ -17,63 +17,61 @@ from tests.pipeline.corpus import messages
 from tests.pipeline.reading import parse
 
 UNSURE = {"c", "g", "u", "x"}  # the time of the change, bits without base, a zone, now()
-FILLED = [
-    pytest.param(Column("c", "INT"), None, id="none"),
-    pytest.param(Column("c", "INT", default="-5"), -5, id="number"),
-    pytest.param(Column("c", "INT", default="1.5"), 2, id="a fraction is rounded"),
-    pytest.param(Column("c", "INT", default="1e3"), 1000, id="an exponent"),
-    pytest.param(Column("c", "BOOL", default="TRUE"), 1, id="boolean word"),
-    pytest.param(
+FILLED = {
+    "none": (Column("c", "INT"), None),
+    "number": (Column("c", "INT", default="-5"), -5),
+    "a fraction is rounded": (Column("c", "INT", default="1.5"), 2),
+    "an exponent": (Column("c", "INT", default="1e3"), 1000),
+    "boolean word": (Column("c", "BOOL", default="TRUE"), 1),
+    "the highest number": (
         Column("c", "BIGINT UNSIGNED", default="18446744073709551615"),
         Decimal(2**64 - 1),
-        id="the highest number",
     ),
-    pytest.param(Column("c", "DECIMAL", 5, 2, default="-1.555"), Decimal("-1.56"), id="rounded"),
-    pytest.param(Column("c", "DECIMAL", 38, 30, default="5"), Decimal(5), id="long decimal"),
-    pytest.param(Column("c", "DECIMAL", 65, 30, default="5"), f"5.{'0' * 30}", id="as text"),
-    pytest.param(Column("c", "FLOAT", default="0.1"), 0.10000000149011612, id="float"),
-    pytest.param(Column("c", "DOUBLE", default="-0.1"), -0.1, id="double"),
-    pytest.param(Column("c", "VARCHAR", 9, default="x''y\\n\\\\"), "x'y\n\\", id="escapes"),
-    pytest.param(Column("c", "VARCHAR", 9, default=r"x\%y\k"), r"x\%yk", id="a kept escape"),
-    pytest.param(Column("c", "ENUM", 1, default="d,e", values=("d,e",)), "d,e", id="label"),
-    pytest.param(Column("c", "ENUM", 1, default=r"j\\k", values=(r"j\\k",)), r"j\k", id="escaped"),
-    pytest.param(Column("c", "ENUM", 1, default="l ", values=("l ",)), "l", id="blank at its end"),
-    pytest.param(Column("c", "TIME", default="-10:00:00.5"), -36_000_500_000, id="time"),
-    pytest.param(Column("c", "YEAR", default="69"), 2069, id="short year"),
-    pytest.param(Column("c", "YEAR", default="70"), 1970, id="short year of the last century"),
-    pytest.param(Column("c", "YEAR", default="0"), 0, id="year zero"),
-    pytest.param(Column("c", "DATE", default="2020-02-29"), date(2020, 2, 29), id="date"),
-    pytest.param(
+    "rounded": (Column("c", "DECIMAL", 5, 2, default="-1.555"), Decimal("-1.56")),
+    "long decimal": (Column("c", "DECIMAL", 38, 30, default="5"), Decimal(5)),
+    "as text": (Column("c", "DECIMAL", 65, 30, default="5"), f"5.{'0' * 30}"),
+    "float": (Column("c", "FLOAT", default="0.1"), 0.10000000149011612),
+    "double": (Column("c", "DOUBLE", default="-0.1"), -0.1),
+    "escapes": (Column("c", "VARCHAR", 9, default="x''y\\n\\\\"), "x'y\n\\"),
+    "a kept escape": (Column("c", "VARCHAR", 9, default=r"x\%y\k"), r"x\%yk"),
+    "label": (Column("c", "ENUM", 1, default="d,e", values=("d,e",)), "d,e"),
+    "escaped": (Column("c", "ENUM", 1, default=r"j\\k", values=(r"j\\k",)), r"j\k"),
+    "blank at its end": (Column("c", "ENUM", 1, default="l ", values=("l ",)), "l"),
+    "time": (Column("c", "TIME", default="-10:00:00.5"), -36_000_500_000),
+    "short year": (Column("c", "YEAR", default="69"), 2069),
+    "short year of the last century": (Column("c", "YEAR", default="70"), 1970),
+    "year zero": (Column("c", "YEAR", default="0"), 0),
+    "date": (Column("c", "DATE", default="2020-02-29"), date(2020, 2, 29)),
+    "datetime": (
         Column("c", "DATETIME", 6, default="9999-12-31 23:59:59.999999"),
         datetime.fromisoformat("9999-12-31 23:59:59.999999"),
-        id="datetime",
     ),
-    pytest.param(Column("c", "BIT", 1, default="1"), True, id="bit"),
-    pytest.param(Column("c", "BIT", 9, default="1"), b"\0\1", id="bits"),
-    pytest.param(Column("c", "BINARY", 3, default="a"), b"a\0\0", id="padded"),
-]
-REFUSED = [
-    pytest.param(Column("c", "INT", nullable=False), "NOT NULL", id="not null"),
-    pytest.param(Column("c", "INT", default="5", generated=True), "computed", id="computed"),
-    pytest.param(Column("c", "INT", default="uuid()"), "not a constant", id="expression"),
-    pytest.param(Column("c", "INT", default="2147483648"), "does not fit", id="too high"),
-    pytest.param(Column("c", "INT", default="15e-1"), "does not fit", id="a double's fraction"),
-    pytest.param(Column("c", "INT", default="1e999999999"), "does not fit", id="far too high"),
-    pytest.param(Column("c", "DECIMAL", 3, 1, default="100"), "does not fit", id="digits"),
-    pytest.param(Column("c", "DECIMAL", 65, 30, default=f"1{'0' * 35}"), "fit", id="text digits"),
-    pytest.param(Column("c", "FLOAT", default="1e40"), "does not fit", id="float too high"),
-    pytest.param(Column("c", "TIME", default="noon"), "not a plain time", id="odd time"),
-    pytest.param(Column("c", "BIT", 8, default="101"), "base", id="bits"),
-    pytest.param(Column("c", "BLOB", default="0xFF"), "exactly", id="hexadecimal"),
-    pytest.param(Column("c", "VARBINARY", 9, default="é"), "exactly", id="letters of a charset"),
-    pytest.param(Column("c", "TIMESTAMP", default="2020-01-01 00:00:00"), "zone", id="zone"),
-    pytest.param(Column("c", "DATETIME", default="1970-01-01 00:00:00"), "time of", id="now()"),
-    pytest.param(Column("c", "DATETIME", default="2020-01-01 00:00:00+02:00"), "zone", id="offset"),
-    pytest.param(Column("c", "DATE", default="0000-00-00"), "zero date", id="zero date"),
-]
+    "bit": (Column("c", "BIT", 1, default="1"), True),
+    "bits": (Column("c", "BIT", 9, default="1"), b"\0\1"),
+    "padded": (Column("c", "BINARY", 3, default="a"), b"a\0\0"),
+}
+REFUSED = {
+    "not null": (Column("c", "INT", nullable=False), "NOT NULL"),
+    "computed": (Column("c", "INT", default="5", generated=True), "computed"),
+    "expression": (Column("c", "INT", default="uuid()"), "not a constant"),
+    "too high": (Column("c", "INT", default="2147483648"), "does not fit"),
+    "a double's fraction": (Column("c", "INT", default="15e-1"), "does not fit"),
+    "far too high": (Column("c", "INT", default="1e999999999"), "does not fit"),
+    "digits": (Column("c", "DECIMAL", 3, 1, default="100"), "does not fit"),
+    "text digits": (Column("c", "DECIMAL", 65, 30, default=f"1{'0' * 35}"), "fit"),
+    "float too high": (Column("c", "FLOAT", default="1e40"), "does not fit"),
+    "odd time": (Column("c", "TIME", default="noon"), "not a plain time"),
+    "bits": (Column("c", "BIT", 8, default="101"), "base"),
+    "hexadecimal": (Column("c", "BLOB", default="0xFF"), "exactly"),
+    "letters of a charset": (Column("c", "VARBINARY", 9, default="é"), "exactly"),
+    "zone": (Column("c", "TIMESTAMP", default="2020-01-01 00:00:00"), "zone"),
+    "now()": (Column("c", "DATETIME", default="1970-01-01 00:00:00"), "time of"),
+    "offset": (Column("c", "DATETIME", default="2020-01-01 00:00:00+02:00"), "zone"),
+    "zero date": (Column("c", "DATE", default="0000-00-00"), "zero date"),
+}
 
 
-@pytest.mark.parametrize(("column", "expected"), FILLED)
+@pytest.mark.parametrize(("column", "expected"), FILLED.values(), ids=FILLED)
 def test_a_constant_default_is_a_value_of_the_columns_type(
     column: Column, expected: object
 ) -> None:
@@ -83,7 +81,7 @@ def test_a_constant_default_is_a_value_of_the_columns_type(
     assert found.as_py() == expected
 
 
-@pytest.mark.parametrize(("column", "why"), REFUSED)
+@pytest.mark.parametrize(("column", "why"), REFUSED.values(), ids=REFUSED)
 def test_a_default_that_is_not_certain_is_refused(column: Column, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         default_scalar(column)

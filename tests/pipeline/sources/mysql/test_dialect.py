@@ -25,44 +25,44 @@ def column(kind: str, length: int | None = None, *labels: str) -> MySqlColumn:
     return MySqlColumn("c", kind, length, 2 if kind == "DECIMAL" else None, values=labels)
 
 
-CASES = [
-    pytest.param(column("INT"), "-5", -5, id="a number"),
-    pytest.param(column("TINYINT"), "1", 1, id="a small one"),
-    pytest.param(column("BIGINT UNSIGNED"), str(MOST), Decimal(MOST), id="the largest"),
-    pytest.param(column("DECIMAL", 5), "1.10", Decimal("1.10"), id="a decimal"),
-    pytest.param(column("DOUBLE"), "1e300", 1e300, id="a double"),
-    pytest.param(column("DATE"), "1969-12-31", date(1969, 12, 31), id="a day"),
-    pytest.param(column("DATETIME", 2), NOON, DAY.replace(tzinfo=None), id="a moment"),
-    pytest.param(column("TIMESTAMP", 2), NOON, DAY, id="an instant"),
-    pytest.param(column("TIME"), "-838:59:59", -3020399000000, id="a time"),
-    pytest.param(column("YEAR"), "2020", 2020, id="a year"),
-    pytest.param(column("VARCHAR", 9), "Zoë \x00", "Zoë \x00", id="a text"),
-    pytest.param(column("JSON"), '{"a": 1}', '{"a": 1}', id="JSON"),
-    pytest.param(column("POINT"), "POINT (1 2)", "POINT (1 2)", id="a shape stays a text"),
-]
-TEXTS = [
-    pytest.param(column("BIT", 1), "1", True, id="a bit"),
-    pytest.param(column("BIT", 9), "257", b"\x01\x01", id="bits"),
-    pytest.param(column("BIT", 64), "-1", b"\xff" * 8, id="64 bits with a sign"),
-    pytest.param(column("VARBINARY", 9), "\x00ÿ", b"\x00\xff", id="bytes"),
-    pytest.param(column("BINARY", 4), "\x00ÿ", b"\x00\xff\x00\x00", id="bytes without the last"),
-    pytest.param(column("BINARY"), "", b"\x00", id="a byte that is left out"),
-    pytest.param(column("ENUM", None, *ABC), "2", "b", id="a label"),
-    pytest.param(column("ENUM", None, "1", "0"), "2", "0", id="a label that is a number"),
-    pytest.param(column("ENUM", None, *ABC), "0", "", id="no label"),
-    pytest.param(column("SET", None, *ABC), "5", "a,c", id="labels"),
-    pytest.param(column("SET", None, *ABC), "0", "", id="no labels"),
-]
-PLAIN = [
-    pytest.param(column("BIT", 9), "257", b"\x01\x01", id="bits"),
-    pytest.param(column("BIT", 1), "true", True, id="a bit"),
-    pytest.param(column("TINYINT"), "false", 0, id="a truth"),
-    pytest.param(column("VARBINARY", 9), "AP8=", b"\x00\xff", id="bytes"),
-    pytest.param(column("BINARY", 4), "AP8=", b"\x00\xff\x00\x00", id="bytes without the last"),
-    pytest.param(column("BINARY", 2), "AP8=", b"\x00\xff", id="all bytes"),
-    pytest.param(column("ENUM", None, *ABC), "b", "b", id="a label"),
-    pytest.param(column("SET", None, *ABC), "a,c", "a,c", id="labels"),
-]
+CASES = {
+    "a number": (column("INT"), "-5", -5),
+    "a small one": (column("TINYINT"), "1", 1),
+    "the largest": (column("BIGINT UNSIGNED"), str(MOST), Decimal(MOST)),
+    "a decimal": (column("DECIMAL", 5), "1.10", Decimal("1.10")),
+    "a double": (column("DOUBLE"), "1e300", 1e300),
+    "a day": (column("DATE"), "1969-12-31", date(1969, 12, 31)),
+    "a moment": (column("DATETIME", 2), NOON, DAY.replace(tzinfo=None)),
+    "an instant": (column("TIMESTAMP", 2), NOON, DAY),
+    "a time": (column("TIME"), "-838:59:59", -3020399000000),
+    "a year": (column("YEAR"), "2020", 2020),
+    "a text": (column("VARCHAR", 9), "Zoë \x00", "Zoë \x00"),
+    "JSON": (column("JSON"), '{"a": 1}', '{"a": 1}'),
+    "a shape stays a text": (column("POINT"), "POINT (1 2)", "POINT (1 2)"),
+}
+TEXTS = {
+    "a bit": (column("BIT", 1), "1", True),
+    "bits": (column("BIT", 9), "257", b"\x01\x01"),
+    "64 bits with a sign": (column("BIT", 64), "-1", b"\xff" * 8),
+    "bytes": (column("VARBINARY", 9), "\x00ÿ", b"\x00\xff"),
+    "bytes without the last": (column("BINARY", 4), "\x00ÿ", b"\x00\xff\x00\x00"),
+    "a byte that is left out": (column("BINARY"), "", b"\x00"),
+    "a label": (column("ENUM", None, *ABC), "2", "b"),
+    "a label that is a number": (column("ENUM", None, "1", "0"), "2", "0"),
+    "no label": (column("ENUM", None, *ABC), "0", ""),
+    "labels": (column("SET", None, *ABC), "5", "a,c"),
+    "no labels": (column("SET", None, *ABC), "0", ""),
+}
+PLAIN = {
+    "bits": (column("BIT", 9), "257", b"\x01\x01"),
+    "a bit": (column("BIT", 1), "true", True),
+    "a truth": (column("TINYINT"), "false", 0),
+    "bytes": (column("VARBINARY", 9), "AP8=", b"\x00\xff"),
+    "bytes without the last": (column("BINARY", 4), "AP8=", b"\x00\xff\x00\x00"),
+    "all bytes": (column("BINARY", 2), "AP8=", b"\x00\xff"),
+    "a label": (column("ENUM", None, *ABC), "b", "b"),
+    "labels": (column("SET", None, *ABC), "a,c", "a,c"),
+}
 
 
 def read(own: MySqlColumn, notation: Notation, text: str) -> list[Any]:
@@ -71,19 +71,19 @@ def read(own: MySqlColumn, notation: Notation, text: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("notation", [Notation.TEXTS, Notation.PLAIN])
-@pytest.mark.parametrize(("own", "text", "value"), CASES)
+@pytest.mark.parametrize(("own", "text", "value"), CASES.values(), ids=CASES)
 def test_what_both_notations_write_alike(
     own: MySqlColumn, text: str, value: Any, notation: Notation
 ) -> None:
     assert read(own, notation, text) == [value, None]
 
 
-@pytest.mark.parametrize(("own", "text", "value"), TEXTS)
+@pytest.mark.parametrize(("own", "text", "value"), TEXTS.values(), ids=TEXTS)
 def test_the_logs_own_texts(own: MySqlColumn, text: str, value: Any) -> None:
     assert read(own, Notation.TEXTS, text) == [value, None]
 
 
-@pytest.mark.parametrize(("own", "text", "value"), PLAIN)
+@pytest.mark.parametrize(("own", "text", "value"), PLAIN.values(), ids=PLAIN)
 def test_plain_json(own: MySqlColumn, text: str, value: Any) -> None:
     assert read(own, Notation.PLAIN, text) == [value, None]
 

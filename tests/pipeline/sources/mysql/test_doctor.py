@@ -45,37 +45,27 @@ def ruled(*shards: ShardFacts, server: ServerFacts = SERVER) -> dict[str, Findin
     return {finding.code: finding.severity for finding in check_tables(shards, server, fold)}
 
 
-@pytest.mark.parametrize(
-    ("shard", "expected"),
-    [
-        pytest.param(USERS, {}, id="nothing to say"),
-        pytest.param(replace(USERS, unique=(), primary=False), {"no_key": WARN}, id="no key"),
-        pytest.param(replace(USERS, primary=False), {}, id="a unique index is a key, too"),
-        pytest.param(replace(USERS, cascades=(CASCADE,)), {"unproven": WARN}, id="cascade"),
-        pytest.param(replace(USERS, engine="MyISAM"), {"engine": WARN}, id="no transactions"),
-        pytest.param(
-            replace(USERS, columns=(ID, Column("at", "POINT"))),
-            {"unverifiable": NOTE},
-            id="geometry",
-        ),
-        pytest.param(
-            replace(USERS, columns=(ID, Column("size", "ENUM", values=("s", "?")))),
-            {"unverifiable": NOTE},
-            id="a label that the server cannot say",
-        ),
-        pytest.param(
-            replace(USERS, columns=(ID, Column("w", "FLOAT", 12))), {"rounded": WARN}, id="FLOAT"
-        ),
-        pytest.param(
-            replace(USERS, columns=(ID, Column("w", "FLOAT", 10, 2), Column("v", "FLOAT", 30))),
-            {},
-            id="a FLOAT that is printed whole",
-        ),
-        pytest.param(
-            replace(USERS, shard=Shard("shop", "tmp.users"), unique=()), {}, id="ignored by a rule"
-        ),
-    ],
-)
+RULED = {
+    "nothing to say": (USERS, {}),
+    "no key": (replace(USERS, unique=(), primary=False), {"no_key": WARN}),
+    "a unique index is a key, too": (replace(USERS, primary=False), {}),
+    "cascade": (replace(USERS, cascades=(CASCADE,)), {"unproven": WARN}),
+    "no transactions": (replace(USERS, engine="MyISAM"), {"engine": WARN}),
+    "geometry": (replace(USERS, columns=(ID, Column("at", "POINT"))), {"unverifiable": NOTE}),
+    "a label that the server cannot say": (
+        replace(USERS, columns=(ID, Column("size", "ENUM", values=("s", "?")))),
+        {"unverifiable": NOTE},
+    ),
+    "FLOAT": (replace(USERS, columns=(ID, Column("w", "FLOAT", 12))), {"rounded": WARN}),
+    "a FLOAT that is printed whole": (
+        replace(USERS, columns=(ID, Column("w", "FLOAT", 10, 2), Column("v", "FLOAT", 30))),
+        {},
+    ),
+    "ignored by a rule": (replace(USERS, shard=Shard("shop", "tmp.users"), unique=()), {}),
+}
+
+
+@pytest.mark.parametrize(("shard", "expected"), RULED.values(), ids=RULED)
 def test_a_table_is_ruled_by_its_schema(
     shard: ShardFacts, expected: Mapping[str, FindingSeverity]
 ) -> None:
@@ -95,20 +85,19 @@ def test_columns_that_a_snapshot_rounds_are_named_with_the_way_out() -> None:
     assert "MODIFY weight" not in told.fix  # whoever copied that would lose NOT NULL
 
 
-@pytest.mark.parametrize(
-    ("server", "found"),
-    [
-        pytest.param(SERVER, True, id="MySQL 8"),
-        pytest.param(replace(SERVER, version=(9, 5)), True, id="MySQL 9.5"),
-        pytest.param(replace(SERVER, version=(9, 7)), False, id="MySQL 9.6 and later log it"),
-        pytest.param(
-            replace(SERVER, version=(9, 7), variables={"innodb_native_foreign_keys": "ON"}),
-            True,
-            id="unless told to leave it to InnoDB",
-        ),
-        pytest.param(replace(SERVER, version=(11, 4), mariadb=True), True, id="MariaDB"),
-    ],
-)
+CASCADES = {
+    "MySQL 8": (SERVER, True),
+    "MySQL 9.5": (replace(SERVER, version=(9, 5)), True),
+    "MySQL 9.6 and later log it": (replace(SERVER, version=(9, 7)), False),
+    "unless told to leave it to InnoDB": (
+        replace(SERVER, version=(9, 7), variables={"innodb_native_foreign_keys": "ON"}),
+        True,
+    ),
+    "MariaDB": (replace(SERVER, version=(11, 4), mariadb=True), True),
+}
+
+
+@pytest.mark.parametrize(("server", "found"), CASCADES.values(), ids=CASCADES)
 def test_cascades_are_unproven_where_the_engine_acts_on_them(
     server: ServerFacts, found: bool
 ) -> None:
@@ -346,51 +335,40 @@ def grants_ruled(lines: Sequence[str], *, present: bool = True) -> dict[str, str
     return {finding.code: finding.fix for finding in found}
 
 
+IS_GRANTED = {
+    "everywhere": ([WATCH], "SELECT", "shop.users", True),
+    "not granted": ([WATCH], "INSERT", "shop.users", False),
+    "all on a database": ([BEAT], "INSERT", "sluice.heartbeat", True),
+    "another database": ([BEAT], "INSERT", "shop.users", False),
+    "pattern": (["GRANT SELECT ON `shop\\_%`.* TO `u`@`%`"], "SELECT", "shop_01.x", True),
+    "escaped": (["GRANT SELECT ON `shop\\_%`.* TO `u`@`%`"], "SELECT", "shopx.x", False),
+    "table": (["GRANT SELECT ON `shop`.`users` TO `u`@`%`"], "SELECT", "shop.users", True),
+    "other": (["GRANT SELECT ON `shop`.`users` TO `u`@`%`"], "SELECT", "shop.items", False),
+    "some columns are not the table": (
+        ["GRANT SELECT (`id`, `n`) ON `shop`.`users` TO `u`@`%`"],
+        "SELECT",
+        "shop.users",
+        False,
+    ),
+    "revoked in part": (
+        [WATCH, "REVOKE SELECT ON `shop`.* FROM `sluice`@`%`"],
+        "SELECT",
+        "shop.users",
+        False,
+    ),
+    "MariaDB": (
+        ["GRANT SELECT ON *.* TO `u`@`%` IDENTIFIED BY PASSWORD '*AB' WITH GRANT OPTION"],
+        "SELECT",
+        "shop.users",
+        True,
+    ),
+    "role": (["GRANT `reader`@`%` TO `u`@`%`"], "SELECT", "shop.users", False),
+    "proxy": (["GRANT PROXY ON ''@'' TO 'root'@'localhost'"], "SELECT", "a.b", False),
+}
+
+
 @pytest.mark.parametrize(
-    ("lines", "privilege", "table", "allowed"),
-    [
-        pytest.param([WATCH], "SELECT", "shop.users", True, id="everywhere"),
-        pytest.param([WATCH], "INSERT", "shop.users", False, id="not granted"),
-        pytest.param([BEAT], "INSERT", "sluice.heartbeat", True, id="all on a database"),
-        pytest.param([BEAT], "INSERT", "shop.users", False, id="another database"),
-        pytest.param(
-            ["GRANT SELECT ON `shop\\_%`.* TO `u`@`%`"], "SELECT", "shop_01.x", True, id="pattern"
-        ),
-        pytest.param(
-            ["GRANT SELECT ON `shop\\_%`.* TO `u`@`%`"], "SELECT", "shopx.x", False, id="escaped"
-        ),
-        pytest.param(
-            ["GRANT SELECT ON `shop`.`users` TO `u`@`%`"], "SELECT", "shop.users", True, id="table"
-        ),
-        pytest.param(
-            ["GRANT SELECT ON `shop`.`users` TO `u`@`%`"], "SELECT", "shop.items", False, id="other"
-        ),
-        pytest.param(
-            ["GRANT SELECT (`id`, `n`) ON `shop`.`users` TO `u`@`%`"],
-            "SELECT",
-            "shop.users",
-            False,
-            id="some columns are not the table",
-        ),
-        pytest.param(
-            [WATCH, "REVOKE SELECT ON `shop`.* FROM `sluice`@`%`"],
-            "SELECT",
-            "shop.users",
-            False,
-            id="revoked in part",
-        ),
-        pytest.param(
-            ["GRANT SELECT ON *.* TO `u`@`%` IDENTIFIED BY PASSWORD '*AB' WITH GRANT OPTION"],
-            "SELECT",
-            "shop.users",
-            True,
-            id="MariaDB",
-        ),
-        pytest.param(["GRANT `reader`@`%` TO `u`@`%`"], "SELECT", "shop.users", False, id="role"),
-        pytest.param(
-            ["GRANT PROXY ON ''@'' TO 'root'@'localhost'"], "SELECT", "a.b", False, id="proxy"
-        ),
-    ],
+    ("lines", "privilege", "table", "allowed"), IS_GRANTED.values(), ids=IS_GRANTED
 )
 def test_may_reads_grants(lines: Sequence[str], privilege: str, table: str, allowed: bool) -> None:
     grants = [grant for line in lines if (grant := parse_grant(line))]
@@ -398,39 +376,32 @@ def test_may_reads_grants(lines: Sequence[str], privilege: str, table: str, allo
     assert is_granted(grants, privilege, *table.split(".")) is allowed
 
 
-@pytest.mark.parametrize(
-    ("lines", "present", "fixes"),
-    [
-        pytest.param([WATCH, BEAT], False, {}, id="all that Sluice needs"),
-        pytest.param(
-            [WATCH, "GRANT SELECT, INSERT, UPDATE ON `sluice`.`heartbeat` TO `sluice`@`%`"],
-            True,
-            {},
-            id="no more than it needs",
-        ),
-        pytest.param(
-            ["GRANT SELECT, XA_RECOVER_ADMIN ON *.* TO `sluice`@`%`", BEAT],
-            True,
-            {"grant_log": "GRANT REPLICATION CLIENT ON *.* TO `sluice`@`%`"},
-            id="may not see the log's end",
-        ),
-        pytest.param(
-            [WATCH],
-            True,
-            {
-                "grant_heartbeat": "GRANT SELECT, INSERT, UPDATE ON `sluice`.`heartbeat`"
-                " TO `sluice`@`%`"
-            },
-            id="may not write the heartbeat",
-        ),
-        pytest.param(
-            [NARROW, BEAT, "GRANT SELECT ON `shop`.* TO `sluice`@`%`"],
-            True,
-            {"grant_select": "GRANT SELECT ON `crm`.* TO `sluice`@`%`"},
-            id="may not read one database",
-        ),
-    ],
-)
+MISSING = {
+    "all that Sluice needs": ([WATCH, BEAT], False, {}),
+    "no more than it needs": (
+        [WATCH, "GRANT SELECT, INSERT, UPDATE ON `sluice`.`heartbeat` TO `sluice`@`%`"],
+        True,
+        {},
+    ),
+    "may not see the log's end": (
+        ["GRANT SELECT, XA_RECOVER_ADMIN ON *.* TO `sluice`@`%`", BEAT],
+        True,
+        {"grant_log": "GRANT REPLICATION CLIENT ON *.* TO `sluice`@`%`"},
+    ),
+    "may not write the heartbeat": (
+        [WATCH],
+        True,
+        {"grant_heartbeat": "GRANT SELECT, INSERT, UPDATE ON `sluice`.`heartbeat` TO `sluice`@`%`"},
+    ),
+    "may not read one database": (
+        [NARROW, BEAT, "GRANT SELECT ON `shop`.* TO `sluice`@`%`"],
+        True,
+        {"grant_select": "GRANT SELECT ON `crm`.* TO `sluice`@`%`"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("lines", "present", "fixes"), MISSING.values(), ids=MISSING)
 def test_what_is_missing_is_named_with_the_statement(
     lines: Sequence[str], present: bool, fixes: dict[str, str]
 ) -> None:

@@ -30,26 +30,19 @@ def test_the_words_are_for_people_and_hold_the_set_without_blanks() -> None:
     assert str(at(7, 1234)) == "7/1234"
 
 
-@pytest.mark.parametrize(
-    ("said", "head", "word"),
-    [
-        pytest.param(at(5, 500), HEAD, None, id="just the head"),
-        pytest.param(at(5, 501), HEAD, "above the head", id="a byte above it"),
-        pytest.param(at(6, 4), HEAD, "above the head", id="a file above it"),
-        pytest.param(at(5, 400, f"{NEW}:1-9"), at(5, 500, f"{NEW}:1-9"), None, id="all executed"),
-        pytest.param(
-            at(5, 400, f"{NEW}:1-10"), at(5, 500, f"{NEW}:1-9"), "not executed", id="one was not"
-        ),
-        pytest.param(
-            at(5, 400, f"{OLD}:1-3"),
-            at(5, 500, f"{NEW}:1-9"),
-            "not executed",
-            id="another server's",
-        ),
-        pytest.param(at(5, 400, "0-1-99"), at(5, 500, "0-1-5"), None, id="MariaDB's"),
-        pytest.param(at(5, 400), Position("other", "9"), "in a log of kind other", id="other kind"),
-    ],
-)
+OVERRUNS = {
+    "just the head": (at(5, 500), HEAD, None),
+    "a byte above it": (at(5, 501), HEAD, "above the head"),
+    "a file above it": (at(6, 4), HEAD, "above the head"),
+    "all executed": (at(5, 400, f"{NEW}:1-9"), at(5, 500, f"{NEW}:1-9"), None),
+    "one was not": (at(5, 400, f"{NEW}:1-10"), at(5, 500, f"{NEW}:1-9"), "not executed"),
+    "another server's": (at(5, 400, f"{OLD}:1-3"), at(5, 500, f"{NEW}:1-9"), "not executed"),
+    "MariaDB's": (at(5, 400, "0-1-99"), at(5, 500, "0-1-5"), None),
+    "other kind": (at(5, 400), Position("other", "9"), "in a log of kind other"),
+}
+
+
+@pytest.mark.parametrize(("said", "head", "word"), OVERRUNS.values(), ids=OVERRUNS)
 def test_f04_what_the_server_cannot_have_written_is_refused(
     said: Position, head: Position, word: str | None
 ) -> None:
@@ -98,33 +91,26 @@ def test_a_log_of_another_kind_is_another_log() -> None:
     assert "of kind other" in (explain_reset(Position("other", "9"), HEAD) or "")
 
 
-@pytest.mark.parametrize(
-    ("known", "now", "why"),
-    [
-        pytest.param(at(5, 500), at(5, 500), None, id="where it was"),
-        pytest.param(at(5, 500), at(5, 501), None, id="a byte further"),
-        pytest.param(at(9, 500), at(10, 4), None, id="a file further, by number"),
-        pytest.param(at(5, 500), at(5, 499), "log went back from 5/500 to 5/499", id="a byte back"),
-        pytest.param(at(5, 4), at(4, 900), "log went back from 5/4 to 4/900", id="a file back"),
-        pytest.param(
-            at(5, 500, f"{NEW}:1-9"), at(5, 499, f"{NEW}:1-9"), "log went back", id="in place alone"
-        ),
-        pytest.param(at(5, 500, f"{NEW}:1-9"), at(6, 4, f"{NEW}:1-12"), None, id="with more"),
-        pytest.param(
-            at(5, 500, f"{NEW}:1-9"), at(6, 4, f"{OLD}:1,{NEW}:1-9"), None, id="with others' too"
-        ),
-        pytest.param(
-            at(5, 500, f"{NEW}:1-9"),
-            at(6, 4, f"{NEW}:1-8"),
-            "no longer has transactions",
-            id="one forgotten",
-        ),
-        pytest.param(
-            at(5, 500, f"{NEW}:1-9"), at(6, 4), "no longer has transactions", id="all forgotten"
-        ),
-        pytest.param(at(5, 500), at(6, 4, f"{NEW}:1-9"), None, id="none known before"),
-    ],
-)
+RESETS = {
+    "where it was": (at(5, 500), at(5, 500), None),
+    "a byte further": (at(5, 500), at(5, 501), None),
+    "a file further, by number": (at(9, 500), at(10, 4), None),
+    "a byte back": (at(5, 500), at(5, 499), "log went back from 5/500 to 5/499"),
+    "a file back": (at(5, 4), at(4, 900), "log went back from 5/4 to 4/900"),
+    "in place alone": (at(5, 500, f"{NEW}:1-9"), at(5, 499, f"{NEW}:1-9"), "log went back"),
+    "with more": (at(5, 500, f"{NEW}:1-9"), at(6, 4, f"{NEW}:1-12"), None),
+    "with others' too": (at(5, 500, f"{NEW}:1-9"), at(6, 4, f"{OLD}:1,{NEW}:1-9"), None),
+    "one forgotten": (
+        at(5, 500, f"{NEW}:1-9"),
+        at(6, 4, f"{NEW}:1-8"),
+        "no longer has transactions",
+    ),
+    "all forgotten": (at(5, 500, f"{NEW}:1-9"), at(6, 4), "no longer has transactions"),
+    "none known before": (at(5, 500), at(6, 4, f"{NEW}:1-9"), None),
+}
+
+
+@pytest.mark.parametrize(("known", "now", "why"), RESETS.values(), ids=RESETS)
 def test_a_log_that_cannot_have_grown_from_what_it_was_is_another(
     known: Position, now: Position, why: str | None
 ) -> None:
@@ -134,31 +120,25 @@ def test_a_log_that_cannot_have_grown_from_what_it_was_is_another(
     assert why is None or why in str(found)
 
 
-@pytest.mark.parametrize(
-    ("known", "now", "why"),
-    [
-        pytest.param(Head("a", at(4, 90)), Head("b", at(4, 90)), "without GTIDs", id="none"),
-        pytest.param(
-            Head("a", at(4, 90, f"{OLD}:1-9")), Head("b", at(9, 4)), "without GTIDs", id="no more"
-        ),
-        pytest.param(
-            Head("a", at(4, 90, "0-1-5")), Head("b", at(4, 9, "0-1-9")), "without", id="MariaDB"
-        ),
-        pytest.param(
-            Head("a", at(4, 90, f"{OLD}:1-9")),
-            Head("b", at(1, 9, f"{OLD}:1-9,{NEW}:1")),
-            None,
-            id="has all",
-        ),
-        pytest.param(
-            Head("a", at(4, 90, f"{OLD}:1-9")),
-            Head("b", at(1, 9, f"{OLD}:1-8,{NEW}:1")),
-            "not executed",
-            id="was behind",
-        ),
-        pytest.param(Head("a", at(4, 90)), Head("a", at(1, 4)), None, id="the same, reset"),
-    ],
-)
+PROMOTED = {
+    "none": (Head("a", at(4, 90)), Head("b", at(4, 90)), "without GTIDs"),
+    "no more": (Head("a", at(4, 90, f"{OLD}:1-9")), Head("b", at(9, 4)), "without GTIDs"),
+    "MariaDB": (Head("a", at(4, 90, "0-1-5")), Head("b", at(4, 9, "0-1-9")), "without"),
+    "has all": (
+        Head("a", at(4, 90, f"{OLD}:1-9")),
+        Head("b", at(1, 9, f"{OLD}:1-9,{NEW}:1")),
+        None,
+    ),
+    "was behind": (
+        Head("a", at(4, 90, f"{OLD}:1-9")),
+        Head("b", at(1, 9, f"{OLD}:1-8,{NEW}:1")),
+        "not executed",
+    ),
+    "the same, reset": (Head("a", at(4, 90)), Head("a", at(1, 4)), None),
+}
+
+
+@pytest.mark.parametrize(("known", "now", "why"), PROMOTED.values(), ids=PROMOTED)
 def test_f101_only_gtids_show_that_a_promoted_server_has_the_old_logs_end(
     known: Head, now: Head, why: str | None
 ) -> None:

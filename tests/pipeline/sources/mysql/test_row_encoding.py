@@ -183,38 +183,28 @@ def text_column(kind: str, length: int | None = None, *labels: str) -> MySqlColu
     return MySqlColumn("c", kind, length, 2 if kind == "DECIMAL" else None, values=labels)
 
 
-@pytest.mark.parametrize(
-    ("column", "raw", "text"),
-    [
-        pytest.param(text_column("INT"), "-5", "-5", id="a number"),
-        pytest.param(
-            text_column("BIGINT UNSIGNED"),
-            str(2**64 - 1),
-            str(2**64 - 1),
-            id="the largest",
-        ),
-        pytest.param(text_column("DECIMAL", 5), "1.10", "1.10", id="a decimal"),
-        pytest.param(text_column("DATETIME", 2), "2020-05-13 12:38:35.12", None, id="a moment"),
-        pytest.param(
-            text_column("TIMESTAMP", 6),
-            "2020-05-13 12:38:35.120000",
-            None,
-            id="an instant",
-        ),
-        pytest.param(text_column("DATE"), "1969-12-31", None, id="a day"),
-        pytest.param(text_column("TIME"), "-838:59:59", None, id="a time"),
-        pytest.param(text_column("YEAR"), "2020", None, id="a year"),
-        pytest.param(text_column("VARCHAR", 9), 'Zoë "\\ \x01', 'Zoë "\\ \x01', id="a text"),
-        pytest.param(text_column("BIT", 1), b"\x01", "1", id="a bit"),
-        pytest.param(text_column("BIT", 9), b"\x01\x01", "257", id="bits"),
-        pytest.param(text_column("VARBINARY", 9), b"\x00\xff\x00", "\x00ÿ\x00", id="bytes"),
-        pytest.param(text_column("BINARY", 4), b"\x00\xff\x00\x00", "\x00ÿ", id="without the last"),
-        pytest.param(text_column("ENUM", None, *ABC), "b", "2", id="a label"),
-        pytest.param(text_column("ENUM", None, *ABC), "", "0", id="no label"),
-        pytest.param(text_column("SET", None, *ABC), "a,c", "5", id="labels"),
-        pytest.param(text_column("SET", None, *ABC), "", "0", id="no labels"),
-    ],
-)
+WRITTEN = {
+    "a number": (text_column("INT"), "-5", "-5"),
+    "the largest": (text_column("BIGINT UNSIGNED"), str(2**64 - 1), str(2**64 - 1)),
+    "a decimal": (text_column("DECIMAL", 5), "1.10", "1.10"),
+    "a moment": (text_column("DATETIME", 2), "2020-05-13 12:38:35.12", None),
+    "an instant": (text_column("TIMESTAMP", 6), "2020-05-13 12:38:35.120000", None),
+    "a day": (text_column("DATE"), "1969-12-31", None),
+    "a time": (text_column("TIME"), "-838:59:59", None),
+    "a year": (text_column("YEAR"), "2020", None),
+    "a text": (text_column("VARCHAR", 9), 'Zoë "\\ \x01', 'Zoë "\\ \x01'),
+    "a bit": (text_column("BIT", 1), b"\x01", "1"),
+    "bits": (text_column("BIT", 9), b"\x01\x01", "257"),
+    "bytes": (text_column("VARBINARY", 9), b"\x00\xff\x00", "\x00ÿ\x00"),
+    "without the last": (text_column("BINARY", 4), b"\x00\xff\x00\x00", "\x00ÿ"),
+    "a label": (text_column("ENUM", None, *ABC), "b", "2"),
+    "no label": (text_column("ENUM", None, *ABC), "", "0"),
+    "labels": (text_column("SET", None, *ABC), "a,c", "5"),
+    "no labels": (text_column("SET", None, *ABC), "", "0"),
+}
+
+
+@pytest.mark.parametrize(("column", "raw", "text"), WRITTEN.values(), ids=WRITTEN)
 def test_it_is_written_as_the_log_has_it_and_means_the_same(
     column: MySqlColumn, raw: Raw, text: str | None
 ) -> None:

@@ -25,6 +25,9 @@ from pipeline.sources.postgres.types import PostgresColumn, read_column, why_unv
 
 TIME = "time."
 ANY = 2_147_483_647
+DATE, MICROS = f"DATE as {TIME}Date", f"TIMESTAMP as {TIME}MicroTimestamp"
+ZONED = f"TIMESTAMPTZ as {TIME}ZonedTimestamp"
+moment = dt.datetime.fromisoformat
 
 
 def column(
@@ -54,71 +57,47 @@ def column(
         ("BPCHAR as string", (5, 0), "string", '"x    "', "x    "),
         ("TEXT as string", (ANY, 0), "string", '"null"', "null"),
         ("BYTEA as bytes", (ANY, 0), "binary", '"AP+A"', b"\x00\xff\x80"),
-        (f"DATE as {TIME}Date", (13, 0), "date", "-719162", dt.date(1, 1, 1)),
-        (f"DATE as {TIME}Date", (13, 0), "date", "-2147472692", dt.date(9999, 12, 31)),
-        (f"DATE as {TIME}Date", (13, 0), "date", "-2147472691", dt.date(1, 1, 1)),
-        (f"DATE as {TIME}Date", (13, 0), "date", "2146033979", dt.date(9999, 12, 31)),
-        (f"DATE as {TIME}Date", (13, 0), "date", "-622191234", dt.date(9999, 12, 31)),
-        (f"DATE as {TIME}Date", (13, 0), "date", "-625821272", dt.date(1, 1, 1)),
+        (DATE, (13, 0), "date", "-719162", dt.date(1, 1, 1)),
+        (DATE, (13, 0), "date", "-2147472692", dt.date(9999, 12, 31)),
+        (DATE, (13, 0), "date", "-2147472691", dt.date(1, 1, 1)),
+        (DATE, (13, 0), "date", "2146033979", dt.date(9999, 12, 31)),
+        (DATE, (13, 0), "date", "-622191234", dt.date(9999, 12, 31)),
+        (DATE, (13, 0), "date", "-625821272", dt.date(1, 1, 1)),
         (
-            f"TIMESTAMP as {TIME}MicroTimestamp",
+            MICROS,
             (29, 6),
             "timestamp_ntz",
             "9223372036854775807",
-            dt.datetime.fromisoformat("9999-12-31T23:59:59.999999"),
+            moment("9999-12-31T23:59:59.999999"),
         ),
-        (
-            f"TIMESTAMP as {TIME}MicroTimestamp",
-            (29, 6),
-            "timestamp_ntz",
-            "-9223372036854775808",
-            dt.datetime.fromisoformat("0001-01-01T00:00:00"),
-        ),
+        (MICROS, (29, 6), "timestamp_ntz", "-9223372036854775808", moment("0001-01-01T00:00:00")),
         (f"TIME as {TIME}MicroTime", (15, 6), "bigint", "86400000000", 86_400_000_000),
         (f"TIME as {TIME}Time", (15, 6), "bigint", "1", 1_000),
         (f"TIMETZ as {TIME}ZonedTime", (21, 6), "string", '"10:00:00Z"', "10:00:00Z"),
-        (
-            f"TIMESTAMP as {TIME}MicroTimestamp",
-            (29, 6),
-            "timestamp_ntz",
-            "-1",
-            dt.datetime.fromisoformat("1969-12-31T23:59:59.999999"),
-        ),
+        (MICROS, (29, 6), "timestamp_ntz", "-1", moment("1969-12-31T23:59:59.999999")),
         (
             f"TIMESTAMP as {TIME}Timestamp",
             (26, 3),
             "timestamp_ntz",
             "1",
-            dt.datetime.fromisoformat("1970-01-01T00:00:00.001"),
+            moment("1970-01-01T00:00:00.001"),
         ),
         (
-            f"TIMESTAMP as {TIME}MicroTimestamp",
+            MICROS,
             (29, 6),
             "timestamp_ntz",
             "9223372036825200000",
-            dt.datetime.fromisoformat("9999-12-31T23:59:59.999999"),
+            moment("9999-12-31T23:59:59.999999"),
         ),
+        (MICROS, (29, 6), "timestamp_ntz", "-9223372036832400000", moment("0001-01-01T00:00:00")),
         (
-            f"TIMESTAMP as {TIME}MicroTimestamp",
-            (29, 6),
-            "timestamp_ntz",
-            "-9223372036832400000",
-            dt.datetime.fromisoformat("0001-01-01T00:00:00"),
-        ),
-        (
-            f"TIMESTAMPTZ as {TIME}ZonedTimestamp",
+            ZONED,
             (35, 6),
             "timestamp",
             '"2024-10-27T01:30:00.500000Z"',
             dt.datetime(2024, 10, 27, 1, 30, 0, 500000, tzinfo=dt.UTC),
         ),
-        (
-            f"TIMESTAMPTZ as {TIME}ZonedTimestamp",
-            (35, 6),
-            "timestamp",
-            '"-infinity"',
-            dt.datetime(1, 1, 1, tzinfo=dt.UTC),
-        ),
+        (ZONED, (35, 6), "timestamp", '"-infinity"', dt.datetime(1, 1, 1, tzinfo=dt.UTC)),
         ("UUID as data.Uuid", (ANY, 0), "string", '"a-b"', "a-b"),
         ("BIT as boolean", (1, 0), "boolean", "false", False),
         ("BIT as data.Bits", (12, 0), "string", '"AQg="', "100000000001"),
@@ -151,11 +130,9 @@ def test_a_value_arrives_as_its_lake_type(
         pytest.param("NUMERIC as string", (10, 2), '"POSITIVE_INFINITY"', id="infinity, too"),
         pytest.param("NUMERIC as string", (10, 2), '"1.234"', id="a digit too many"),
         pytest.param("INT2 as int16", (5, 0), "32768", id="too large"),
-        pytest.param(f"DATE as {TIME}Date", (13, 0), "2932897", id="the year 10000"),
+        pytest.param(DATE, (13, 0), "2932897", id="the year 10000"),
         pytest.param(f"TIMESTAMP as {TIME}NanoTimestamp", (29, 6), "1", id="nanoseconds"),
-        pytest.param(
-            f"TIMESTAMPTZ as {TIME}ZonedTimestamp", (35, 6), '"-0043-03-15T00:00:00Z"', id="BC"
-        ),
+        pytest.param(ZONED, (35, 6), '"-0043-03-15T00:00:00Z"', id="BC"),
         pytest.param("BIT as data.Bits", (2, 0), '"AQg="', id="too many bits"),
         pytest.param("BYTEA as bytes", (ANY, 0), '"?"', id="no base64"),
     ],
@@ -339,7 +316,7 @@ def test_columns_that_are_told_leave_all_rows_as_they_are() -> None:
         (column("_FLOAT8 as array"), "a large array"),
         (column("_INT4 as array"), "dimension"),
         (column("BOX as bytes"), "not compared"),
-        (column(f"TIMESTAMP as {TIME}MicroTimestamp"), "infinity"),
+        (column(MICROS), "infinity"),
     ],
     ids=str,
 )

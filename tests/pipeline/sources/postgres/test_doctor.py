@@ -79,92 +79,73 @@ def beat(**changed: Any) -> PostgresFacts:
     return replace(GOOD, heartbeat=HeartbeatFacts(**changed))
 
 
-@pytest.mark.parametrize(
-    ("server", "severity", "code", "fix"),
-    [
-        pytest.param(settings(wal_level="replica"), REFUSE, "wal_level", "logical", id="wal_level"),
-        pytest.param(settings(fsync="off"), NOTE, "fsync", "'on'", id="fsync"),
-        pytest.param(replace(GOOD, standby=True), REFUSE, "standby", "takes writes", id="standby"),
-        pytest.param(
-            replace(GOOD, slot=SlotFacts("s", database="shop", active=False), senders=10),
-            REFUSE,
-            "max_wal_senders",
-            "ALTER SYSTEM SET max_wal_senders = '12'",
-            id="no sender is left",
-        ),
-        pytest.param(
-            settings(idle_replication_slot_timeout="3600"),
-            WARN,
-            "idle_replication_slot_timeout",
-            "ALTER SYSTEM SET idle_replication_slot_timeout = 0",
-            id="an outage ends the slot",
-        ),
-        pytest.param(
-            replace(GOOD, publication=None),
-            REFUSE,
-            "publication",
-            'CREATE PUBLICATION "sluice" FOR ALL TABLES',
-            id="no publication",
-        ),
-        pytest.param(
-            replace(GOOD, publication=PublicationFacts("sluice", operations=("insert",))),
-            REFUSE,
-            "publication",
-            "SET (publish = 'insert, update, delete, truncate')",
-            id="a publication of some operations",
-        ),
-        pytest.param(
-            replace(GOOD, ahead=timedelta(seconds=-9)), WARN, "clock", "time server", id="its clock"
-        ),
-        pytest.param(
-            replace(GOOD, monitor=False),
-            WARN,
-            "grant_monitor",
-            'GRANT pg_monitor TO "sluice"',
-            id="its load is hidden",
-        ),
-        pytest.param(
-            beat(present=False, creatable=False, schema=True),
-            REFUSE,
-            "grant_heartbeat",
-            'CREATE TABLE IF NOT EXISTS "sluice"."heartbeat"',
-            id="no heartbeat's table",
-        ),
-        pytest.param(
-            beat(lacking=("UPDATE",)),
-            REFUSE,
-            "grant_heartbeat",
-            'GRANT UPDATE ON "sluice"."heartbeat" TO "sluice"',
-            id="a heartbeat's table of another",
-        ),
-        pytest.param(
-            replace(GOOD, slot=None), NOTE, "slot", "register the connector", id="no slot yet"
-        ),
-        pytest.param(
-            slot(plugin="wal2json"), REFUSE, "slot", "pg_drop_replication_slot", id="its plugin"
-        ),
-        pytest.param(
-            slot(database="crm"), REFUSE, "slot", "another slot", id="of another database"
-        ),
-        pytest.param(
-            slot(status="lost", retained=None), REFUSE, "slot_lost", "a new base", id="a lost slot"
-        ),
-        pytest.param(
-            slot(status="unreserved"),
-            REFUSE,
-            "slot_lost",
-            "SET max_slot_wal_keep_size = -1",
-            id="a slot about to be lost",
-        ),
-        pytest.param(
-            settings(max_slot_wal_keep_size="-1"),
-            NOTE,
-            "max_slot_wal_keep_size",
-            "less than the disk has",
-            id="nothing limits what is kept",
-        ),
-    ],
-)
+OF_SERVER = {
+    "wal_level": (settings(wal_level="replica"), REFUSE, "wal_level", "logical"),
+    "fsync": (settings(fsync="off"), NOTE, "fsync", "'on'"),
+    "standby": (replace(GOOD, standby=True), REFUSE, "standby", "takes writes"),
+    "no sender is left": (
+        replace(GOOD, slot=SlotFacts("s", database="shop", active=False), senders=10),
+        REFUSE,
+        "max_wal_senders",
+        "ALTER SYSTEM SET max_wal_senders = '12'",
+    ),
+    "an outage ends the slot": (
+        settings(idle_replication_slot_timeout="3600"),
+        WARN,
+        "idle_replication_slot_timeout",
+        "ALTER SYSTEM SET idle_replication_slot_timeout = 0",
+    ),
+    "no publication": (
+        replace(GOOD, publication=None),
+        REFUSE,
+        "publication",
+        'CREATE PUBLICATION "sluice" FOR ALL TABLES',
+    ),
+    "a publication of some operations": (
+        replace(GOOD, publication=PublicationFacts("sluice", operations=("insert",))),
+        REFUSE,
+        "publication",
+        "SET (publish = 'insert, update, delete, truncate')",
+    ),
+    "its clock": (replace(GOOD, ahead=timedelta(seconds=-9)), WARN, "clock", "time server"),
+    "its load is hidden": (
+        replace(GOOD, monitor=False),
+        WARN,
+        "grant_monitor",
+        'GRANT pg_monitor TO "sluice"',
+    ),
+    "no heartbeat's table": (
+        beat(present=False, creatable=False, schema=True),
+        REFUSE,
+        "grant_heartbeat",
+        'CREATE TABLE IF NOT EXISTS "sluice"."heartbeat"',
+    ),
+    "a heartbeat's table of another": (
+        beat(lacking=("UPDATE",)),
+        REFUSE,
+        "grant_heartbeat",
+        'GRANT UPDATE ON "sluice"."heartbeat" TO "sluice"',
+    ),
+    "no slot yet": (replace(GOOD, slot=None), NOTE, "slot", "register the connector"),
+    "its plugin": (slot(plugin="wal2json"), REFUSE, "slot", "pg_drop_replication_slot"),
+    "of another database": (slot(database="crm"), REFUSE, "slot", "another slot"),
+    "a lost slot": (slot(status="lost", retained=None), REFUSE, "slot_lost", "a new base"),
+    "a slot about to be lost": (
+        slot(status="unreserved"),
+        REFUSE,
+        "slot_lost",
+        "SET max_slot_wal_keep_size = -1",
+    ),
+    "nothing limits what is kept": (
+        settings(max_slot_wal_keep_size="-1"),
+        NOTE,
+        "max_slot_wal_keep_size",
+        "less than the disk has",
+    ),
+}
+
+
+@pytest.mark.parametrize(("server", "severity", "code", "fix"), OF_SERVER.values(), ids=OF_SERVER)
 def test_what_is_wrong_with_the_server_is_told_once_with_its_fix(
     server: PostgresFacts, severity: FindingSeverity, code: str, fix: str
 ) -> None:
@@ -181,63 +162,54 @@ def test_an_idle_slot_says_what_it_keeps() -> None:
     assert "retains 1.5 GB" in found[2]
 
 
-@pytest.mark.parametrize(
-    ("shard", "severity", "code", "fix"),
-    [
-        pytest.param(
-            replace(KEYED, logged=False, published=None),
-            REFUSE,
-            "unlogged",
-            "ALTER TABLE public.t SET LOGGED",
-            id="unlogged",
-        ),
-        pytest.param(
-            replace(KEYED, published=None),
-            REFUSE,
-            "unpublished",
-            'ALTER PUBLICATION "sluice" ADD TABLE public.t',
-            id="not in the publication",
-        ),
-        pytest.param(
-            replace(KEYED, published=PublishedFacts("(id > 5)")),
-            REFUSE,
-            "unpublished",
-            'DROP TABLE public.t; ALTER PUBLICATION "sluice" ADD TABLE public.t',
-            id="some of its rows",
-        ),
-        pytest.param(
-            replace(KEYED, published=PublishedFacts(left_out=("a",))),
-            WARN,
-            "columns_unpublished",
-            "ADD TABLE public.t",
-            id="some of its columns",
-        ),
-        pytest.param(
-            replace(KEYED, identity="n", identified=()),
-            WARN,
-            "replica_identity",
-            "REPLICA IDENTITY FULL",
-            id="replica identity nothing",
-        ),
-        pytest.param(
-            replace(KEYED, identity="i", identified=("a",)),
-            REFUSE,
-            "replica_identity",
-            "REPLICA IDENTITY FULL",
-            id="an index without the key",
-        ),
-        pytest.param(
-            replace(KEYED, identity="f", identified=(), unique=(), primary=False),
-            WARN,
-            "no_key",
-            "ADD PRIMARY KEY",
-            id="no key",
-        ),
-        pytest.param(
-            replace(KEYED, readable=False), REFUSE, "grant_select", "pg_read_all_data", id="hidden"
-        ),
-    ],
-)
+OF_TABLE = {
+    "unlogged": (
+        replace(KEYED, logged=False, published=None),
+        REFUSE,
+        "unlogged",
+        "ALTER TABLE public.t SET LOGGED",
+    ),
+    "not in the publication": (
+        replace(KEYED, published=None),
+        REFUSE,
+        "unpublished",
+        'ALTER PUBLICATION "sluice" ADD TABLE public.t',
+    ),
+    "some of its rows": (
+        replace(KEYED, published=PublishedFacts("(id > 5)")),
+        REFUSE,
+        "unpublished",
+        'DROP TABLE public.t; ALTER PUBLICATION "sluice" ADD TABLE public.t',
+    ),
+    "some of its columns": (
+        replace(KEYED, published=PublishedFacts(left_out=("a",))),
+        WARN,
+        "columns_unpublished",
+        "ADD TABLE public.t",
+    ),
+    "replica identity nothing": (
+        replace(KEYED, identity="n", identified=()),
+        WARN,
+        "replica_identity",
+        "REPLICA IDENTITY FULL",
+    ),
+    "an index without the key": (
+        replace(KEYED, identity="i", identified=("a",)),
+        REFUSE,
+        "replica_identity",
+        "REPLICA IDENTITY FULL",
+    ),
+    "no key": (
+        replace(KEYED, identity="f", identified=(), unique=(), primary=False),
+        WARN,
+        "no_key",
+        "ADD PRIMARY KEY",
+    ),
+    "hidden": (replace(KEYED, readable=False), REFUSE, "grant_select", "pg_read_all_data"),
+}
+
+
+@pytest.mark.parametrize(("shard", "severity", "code", "fix"), OF_TABLE.values(), ids=OF_TABLE)
 def test_what_is_wrong_with_a_table_is_told_with_its_fix(
     shard: PostgresShardFacts, severity: FindingSeverity, code: str, fix: str
 ) -> None:

@@ -32,50 +32,35 @@ def test_a_log_is_kept_without_an_end_of_time_and_no_table_is_hidden() -> None:
     assert found.rows == {"public.t": 7}
 
 
-@pytest.mark.parametrize(
-    ("server", "shard", "why"),
-    [
-        pytest.param(
-            SERVER, PostgresShardFacts(T, logged=False), "UNLOGGED", id="an unlogged table"
-        ),
-        pytest.param(
-            PostgresFacts(),
-            PostgresShardFacts(T),
-            "publication sluice does not exist",
-            id="no publication",
-        ),
-        pytest.param(
-            SERVER, PostgresShardFacts(T, published=None), "does not contain it", id="not in it"
-        ),
-        pytest.param(
-            SERVER,
-            PostgresShardFacts(T, published=PublishedFacts("(id > 5)")),
-            "only rows where (id > 5)",
-            id="some rows of it",
-        ),
-        pytest.param(
-            PostgresFacts(publication=PublicationFacts("sluice", operations=("insert", "update"))),
-            PostgresShardFacts(T),
-            "leaves out every delete, truncate",
-            id="some operations",
-        ),
-        pytest.param(
-            SERVER,
-            replace(KEYED, identity="i", identified=("a",)),
-            "id of its key is not in its replica identity",
-            id="old rows by another index",
-        ),
-        pytest.param(
-            SERVER,
-            replace(KEYED, identity="i", identified=()),
-            "id of its key is not in its replica identity",
-            id="old rows by an index that was dropped",
-        ),
-        pytest.param(
-            SERVER, replace(KEYED, identity="n", identified=()), "NOTHING", id="no old rows"
-        ),
-    ],
-)
+UNLOGGED = {
+    "an unlogged table": (SERVER, PostgresShardFacts(T, logged=False), "UNLOGGED"),
+    "no publication": (PostgresFacts(), PostgresShardFacts(T), "publication sluice does not exist"),
+    "not in it": (SERVER, PostgresShardFacts(T, published=None), "does not contain it"),
+    "some rows of it": (
+        SERVER,
+        PostgresShardFacts(T, published=PublishedFacts("(id > 5)")),
+        "only rows where (id > 5)",
+    ),
+    "some operations": (
+        PostgresFacts(publication=PublicationFacts("sluice", operations=("insert", "update"))),
+        PostgresShardFacts(T),
+        "leaves out every delete, truncate",
+    ),
+    "old rows by another index": (
+        SERVER,
+        replace(KEYED, identity="i", identified=("a",)),
+        "id of its key is not in its replica identity",
+    ),
+    "old rows by an index that was dropped": (
+        SERVER,
+        replace(KEYED, identity="i", identified=()),
+        "id of its key is not in its replica identity",
+    ),
+    "no old rows": (SERVER, replace(KEYED, identity="n", identified=()), "NOTHING"),
+}
+
+
+@pytest.mark.parametrize(("server", "shard", "why"), UNLOGGED.values(), ids=UNLOGGED)
 def test_a_table_whose_changes_are_not_all_sent_is_unlogged(
     server: PostgresFacts, shard: PostgresShardFacts, why: str
 ) -> None:

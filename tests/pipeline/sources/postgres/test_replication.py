@@ -12,24 +12,20 @@ def settings(name: str = "shop", **options: Any) -> SourceSettings:
     return SourceSettings(name, "db", 5432, "sluice", collector, "shop", options=options)
 
 
-@pytest.mark.parametrize(
-    ("given", "names"),
-    [
-        pytest.param(
-            settings(database="d"), Replication("d", "sluice", "sluice_shop"), id="the usual ones"
-        ),
-        pytest.param(
-            settings("Shop-EU.1", database="d"),
-            Replication("d", "sluice", "sluice_shop_eu_1"),
-            id="a slot's name has small letters only",
-        ),
-        pytest.param(
-            settings(database="D d", publication="P", slot="mine"),
-            Replication("D d", "P", "mine"),
-            id="a person's own",
-        ),
-    ],
-)
+NAMES = {
+    "the usual ones": (settings(database="d"), Replication("d", "sluice", "sluice_shop")),
+    "a slot's name has small letters only": (
+        settings("Shop-EU.1", database="d"),
+        Replication("d", "sluice", "sluice_shop_eu_1"),
+    ),
+    "a person's own": (
+        settings(database="D d", publication="P", slot="mine"),
+        Replication("D d", "P", "mine"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "names"), NAMES.values(), ids=NAMES)
 def test_names_are_a_persons_or_the_usual_ones(given: SourceSettings, names: Replication) -> None:
     assert read_replication(given) == names
 
