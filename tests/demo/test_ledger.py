@@ -14,7 +14,6 @@ ROWS = (
 
 
 def entry(number: int, outcome: Outcome = Outcome.UNKNOWN) -> Entry:
-    """Give a transaction before its end is known, or a rolled-back one."""
     return Entry(number, NOW, NOW, ROWS, outcome)
 
 

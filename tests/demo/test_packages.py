@@ -29,8 +29,6 @@ PROGRAMS = {
 
 @dataclass(frozen=True)
 class Machine:
-    """A folder that stands for a machine."""
-
     here: Path
 
     def put(self, file: str, *lines: str) -> None:

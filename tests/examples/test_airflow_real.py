@@ -69,7 +69,6 @@ def airflow(tmp_path: Path, gate: str) -> tuple[str, Mapping[str, str]]:
 
 
 def image(rig: Rig, table: str, version: int, path: str) -> None:
-    """Let there be an image of *table*."""
     told = replace(made(rig, DAY), version=version, path=path)
     if table != USERS:
         rig.lake.mirrors[USERS] = replace(rig.lake.mirrors[USERS], images=())

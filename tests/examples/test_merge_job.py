@@ -95,31 +95,20 @@ def stranger(status: int, headers: Mapping[str, str], body: str) -> Iterator[tup
 
 
 YES = '{"ready": true, "tables": [{"version": 7}]}'
+READY = {"Sluice-Gate": "ready"}
+NO_YES = {
+    "no header": (200, {}, YES),
+    "another state": (200, {"Sluice-Gate": "not_ready"}, YES),
+    "another status": (202, READY, YES),
+    "blocked": (409, {"Sluice-Gate": "blocked"}, YES),
+    "another's 404": (404, {}, YES),
+    "a page of a 404": (404, {}, "<html>no such page</html>"),
+    "a page": (200, {}, "<html>log in</html>"),
+    "a list": (200, {}, "[]"),
+}
 
 
-@pytest.mark.parametrize(
-    ("status", "headers", "body"),
-    [
-        (200, {}, YES),
-        (200, {"Sluice-Gate": "not_ready"}, YES),
-        (202, {"Sluice-Gate": "ready"}, YES),
-        (409, {"Sluice-Gate": "blocked"}, YES),
-        (404, {}, YES),
-        (404, {}, "<html>no such page</html>"),
-        (200, {}, "<html>log in</html>"),
-        (200, {}, "[]"),
-    ],
-    ids=[
-        "no header",
-        "another state",
-        "another status",
-        "blocked",
-        "another's 404",
-        "a page of a 404",
-        "a page",
-        "a list",
-    ],
-)
+@pytest.mark.parametrize(("status", "headers", "body"), NO_YES.values(), ids=NO_YES)
 def test_only_the_gates_own_yes_is_a_yes(
     status: int, headers: Mapping[str, str], body: str
 ) -> None:
@@ -132,7 +121,7 @@ def test_only_the_gates_own_yes_is_a_yes(
 def test_whom_a_redirect_names_gets_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLUICE_TOKEN", "0123456789abcdef")
     with (
-        stranger(200, {"Sluice-Gate": "ready"}, YES) as (other, theirs),
+        stranger(200, READY, YES) as (other, theirs),
         stranger(302, {"Location": f"{other}/v1/gate"}, "") as (address, ours),
         pytest.raises(RuntimeError, match=r"will not open for .*: 302 "),
     ):
@@ -144,7 +133,7 @@ def test_whom_a_redirect_names_gets_no_token(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_proxy_of_the_environment_is_not_asked(
     gate: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with stranger(200, {"Sluice-Gate": "ready"}, YES) as (proxy, asked):
+    with stranger(200, READY, YES) as (proxy, asked):
         monkeypatch.setenv("http_proxy", proxy)
         monkeypatch.delenv("no_proxy", raising=False)
         version = certified_version(gate, ORDERS, DAY, patience=0, wait=0)

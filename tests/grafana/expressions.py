@@ -50,13 +50,11 @@ class Expression:
 
 
 def dashboards() -> dict[str, Json]:
-    """Both dashboards, by file."""
     made = outputs()
     return {name: json.loads(text) for name, text in made.items() if name.endswith(".json")}
 
 
 def of_panels() -> Iterator[Expression]:
-    """The queries of all panels."""
     for name, board in dashboards().items():
         for panel in board["panels"]:
             for target in panel["targets"]:
@@ -65,7 +63,6 @@ def of_panels() -> Iterator[Expression]:
 
 
 def of_recordings() -> Iterator[Expression]:
-    """What is recorded."""
     yield from (Expression(rule.name, rule.expr) for rule in RECORDINGS)
 
 

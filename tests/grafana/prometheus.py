@@ -34,7 +34,6 @@ class Prometheus:
     url: str
 
     def ask(self, promql: str) -> Answer:
-        """Answer an instant query."""
         try:
             answer = LOCAL.get(f"{self.url}/api/v1/query", params={"query": promql})
         except httpx.TransportError as error:
@@ -47,12 +46,10 @@ class Prometheus:
         return Answer(len(reply["data"]["result"]))
 
     def labels(self, name: str) -> set[str]:
-        """All values that a label has had."""
         reply = LOCAL.get(f"{self.url}/api/v1/label/{name}/values").json()
         return set(reply["data"])
 
     def rules(self) -> list[dict[str, Any]]:
-        """The rules as they stand."""
         reply = LOCAL.get(f"{self.url}/api/v1/rules").json()
         return [rule for group in reply["data"]["groups"] for rule in group["rules"]]
 

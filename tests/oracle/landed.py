@@ -29,7 +29,6 @@ class Landed:
     first: dict[Sight, int] = field(default_factory=dict)
 
     def note(self, batch: int, sight: Sight) -> None:
-        """Note that *batch* shows *sight*."""
         self.first[sight] = min(batch, self.first.get(sight, batch))
 
     def shows(self, state: RowState, batch: int) -> bool:
@@ -46,7 +45,6 @@ class Landed:
 
 
 def read_landed(lake: str, keys: Mapping[str, Sequence[str]] = KEYS) -> Landed:
-    """Read the whole change log under *lake*."""
     query = QueryBuilder().register("changes", DeltaTable(f"{lake}/changes")).execute(CHANGES)
     landed, carried = Landed(), dict[RowId, int]()
     for change in sorted(pa.table(query.read_all()).to_pylist(), key=_place):

@@ -102,7 +102,6 @@ def judge_ready(
 
 
 def _due(entry: Entry, cut: datetime) -> bool:
-    """Tell whether *entry* was acknowledged before *cut*."""
     return (
         entry.outcome is Outcome.COMMITTED
         and entry.acknowledged is not None

@@ -9,7 +9,6 @@ from demo.oracle.canon import Column, fits, from_mirror, from_source
 
 
 def column(declared: str) -> Column:
-    """Give a column of the type *declared*."""
     return Column("x", declared.partition("(")[0].partition(" ")[0], declared)
 
 

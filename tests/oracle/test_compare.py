@@ -31,17 +31,13 @@ ROLLED_BACK = frozenset({66})
 
 
 def row(shard: int, key: int, total: str, touched: int) -> dict[str, Any]:
-    """Give one row of the mirror."""
     sluice = {"source": "one", "shard": SHARDS[shard]}
     return {"id": key, "total": Decimal(total), "touched": touched, "_sluice": sluice}
 
 
 TRUE = [row(0, 1, "1.50", 11), row(1, 1, "2.50", 12), row(0, 2, "3.50", 13)]
 SOURCE = Source(
-    SHARDS,
-    COLUMNS,
-    ("id",),
-    {(each["_sluice"]["shard"], (each["id"],)): each for each in TRUE},
+    SHARDS, COLUMNS, ("id",), {(each["_sluice"]["shard"], (each["id"],)): each for each in TRUE}
 )
 FIRST: RowId = (SHARDS[0], (1,))
 OTHER: RowId = (SHARDS[1], (1,))
@@ -49,7 +45,6 @@ SECOND: RowId = (SHARDS[0], (2,))
 
 
 def written(path: Path, *rows: Mapping[str, Any]) -> Mirror:
-    """Write a mirror and read it back."""
     write_deltalake(str(path), pa.Table.from_pylist([dict(each) for each in rows], schema=SCHEMA))
     return read_mirror(str(path), SOURCE)
 

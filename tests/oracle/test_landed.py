@@ -16,7 +16,6 @@ PLACES = (1, 2, 3, 2, 3, 4, 9, 8, 7)
 
 
 def image(order: int, line: int, touched: int) -> str:
-    """Give a row image as the change log holds it."""
     return json.dumps({"order_id": order, "line": line, "sku": "x", "touched": touched})
 
 
@@ -27,7 +26,6 @@ def bare(order: int, line: int) -> str:
 
 @pytest.fixture
 def landed(tmp_path: Path) -> Landed:
-    """A small change log, read."""
     changes = [
         (1, ITEMS, "c", None, image(5, 1, 10)),
         (2, ITEMS, "u", image(5, 1, 10), image(5, 1, 11)),

@@ -14,7 +14,6 @@ MOMENT = datetime.fromisoformat("9999-12-31T23:59:59.999999")
 
 
 def column(declared: str) -> PostgresColumn:
-    """Give a column of the type *declared*."""
     kind = declared.partition("(")[0].strip()
     return PostgresColumn("x", kind, declared, kind == "mood", declared.endswith("[]"))
 

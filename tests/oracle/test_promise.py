@@ -15,7 +15,6 @@ ROW = (SHARD, (7,))
 
 
 def at(seconds: float) -> datetime:
-    """Give a moment of the run."""
     return START + timedelta(seconds=seconds)
 
 

@@ -21,8 +21,7 @@ from tests.pipeline.certificates import Authority
 
 PASSWORD = "s3cret-of-the-source"
 SOURCE = SourceSettings(
-    *("shop", "127.0.0.1", 1, "u", CollectorSettings("http://c", "shop"), "shop"),
-    password=PASSWORD,
+    *("shop", "127.0.0.1", 1, "u", CollectorSettings("http://c", "shop"), "shop"), password=PASSWORD
 )
 MYSQL_FLAGS = 0x0008_8200 | 0x1  # PLUGIN_AUTH, SECURE_CONNECTION, PROTOCOL_41
 SSL_REQUEST = bytes.fromhex("0000000804d2162f")  # of the PostgreSQL protocol
@@ -66,11 +65,9 @@ class Rogue:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
         return int(self.listener.getsockname()[1])
 
     def serve(self) -> None:
-        """Speak to one client."""
         link, _ = self.listener.accept()
         with closing(link):
             link.settimeout(10)

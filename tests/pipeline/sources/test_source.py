@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import ConfigError, SparedError, TooManyRowsError, UnreachableError
-from pipeline.model import Head
+from pipeline.model import Head, Position, RetainedLog
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.session import Row, create_heartbeat_table
 from pipeline.sources.source import (
@@ -19,6 +19,7 @@ from pipeline.sources.source import (
     HeartbeatTable,
     Limits,
     Source,
+    explain_replaced_log,
     name_heartbeat_lock,
     read_limits,
 )
@@ -190,3 +191,20 @@ def test_limits_are_those_of_the_sources_options() -> None:
     assert read_limits(told) == Limits(running=200, rate=5_000, lag=timedelta(seconds=10))
     assert read_limits({}) == Limits()
     assert read_limits({"limits": {"lag": "10s"}}) == Limits(lag=timedelta(seconds=10))
+
+
+HERE = Position("postgres", "0/1")
+
+
+def test_another_kind_keeps_another_log() -> None:
+    known, now = RetainedLog("mysql", "", HERE), RetainedLog("postgres", "", HERE)
+
+    told = explain_replaced_log(known, now)
+    assert told == "the source was of kind mysql and is of kind postgres"
+
+
+def test_a_kind_without_such_rules_is_refused_by_name() -> None:
+    keeper = RetainedLog("mysql", "", HERE)
+
+    with pytest.raises(ConfigError, match=r"no retained_log 'mysql' .* known: postgres"):
+        explain_replaced_log(keeper, keeper)

@@ -12,7 +12,7 @@ from pipeline.model import Position, Shard
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.files.dialect import FileColumn
 from pipeline.sources.files.position import sweep_position
-from pipeline.sources.files.source import FilesSource
+from pipeline.sources.files.source import FilesSource, ledger_path
 from pipeline.sources.positions import has_reached
 from pipeline.sources.source import ExaminationScope, FoldedTable
 from tests.pipeline.files.test_ledger import COLUMNS, FILE, PART
@@ -100,3 +100,21 @@ def test_a_source_whose_rows_nothing_would_read_is_refused(tmp_path: Path) -> No
         FilesSource(replace(good, transport=""))
     with pytest.raises(ConfigError, match=r"collector\.url: 'logs' is not an absolute path"):
         FilesSource(replace(good, collector=replace(good.collector, url="logs")))
+
+
+def test_the_ledger_is_where_the_collectors_options_say(tmp_path: Path) -> None:
+    assert ledger_path(settings(tmp_path, "/x/ledger.db")) == "/x/ledger.db"
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        pytest.param("", "is required", id="none"),
+        pytest.param("ledger.db", r"'ledger\.db' must be an absolute path", id="relative"),
+    ],
+)
+def test_a_ledger_that_not_all_processes_find_is_refused(
+    tmp_path: Path, path: str, why: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"collector\.options\.ledger: {why}"):
+        ledger_path(settings(tmp_path, path))

@@ -426,47 +426,44 @@ def instant(at: datetime) -> Wired:
 
 
 KINDS: tuple[Kind, ...] = (
-    (Column("c", "TINYINT"), integers(-128, 127)),
-    (Column("c", "BOOL"), st.sampled_from([("true", 1), ("false", 0), ("7", 7)])),
-    (Column("c", "MEDIUMINT"), integers(-(2**23), 2**23 - 1)),
-    (Column("c", "INT UNSIGNED"), integers(0, 2**32 - 1)),
-    (Column("c", "BIGINT"), integers(-(2**63), 2**63 - 1)),
+    (column("TINYINT"), integers(-128, 127)),
+    (column("BOOL"), st.sampled_from([("true", 1), ("false", 0), ("7", 7)])),
+    (column("MEDIUMINT"), integers(-(2**23), 2**23 - 1)),
+    (column("INT UNSIGNED"), integers(0, 2**32 - 1)),
+    (column("BIGINT"), integers(-(2**63), 2**63 - 1)),
     (
-        Column("c", "BIGINT UNSIGNED"),
+        column("BIGINT UNSIGNED"),
         st.integers(0, 2**64 - 1).map(
             lambda n: (coded(n.to_bytes(n.bit_length() // 8 + 1, "big")), Decimal(n))
         ),
     ),
-    (Column("c", "DECIMAL", 12, 2), decimals(12, 2)),
-    (Column("c", "DECIMAL", 38, 38), decimals(38, 38)),
-    (Column("c", "DECIMAL", 38, 0), decimals(38, 0)),
+    (column("DECIMAL", 12, 2), decimals(12, 2)),
+    (column("DECIMAL", 38, 38), decimals(38, 38)),
+    (column("DECIMAL", 38, 0), decimals(38, 0)),
     (
-        Column("c", "DOUBLE"),
+        column("DOUBLE"),
         st.floats(allow_nan=False, allow_infinity=False).map(lambda f: (repr(f), f)),
     ),
     (
-        Column("c", "FLOAT"),
+        column("FLOAT"),
         st.floats(width=32, allow_nan=False, allow_infinity=False).map(lambda f: (repr(f), f)),
     ),
     (
-        Column("c", "BIT", 20),
+        column("BIT", 20),
         st.binary(min_size=3, max_size=3).map(lambda data: (coded(data[::-1]), data)),
     ),
-    (
-        Column("c", "DATE"),
-        st.dates().map(lambda day: (str((day - date(1970, 1, 1)).days), day)),
-    ),
-    (Column("c", "DATETIME", 3), moments(timedelta(milliseconds=1), "milliseconds")),
-    (Column("c", "DATETIME", 6), moments(timedelta(microseconds=1), "microseconds")),
-    (Column("c", "TIMESTAMP", 6), st.datetimes().map(instant)),
-    (Column("c", "TIME"), integers(-3_020_399_000_000, 3_020_399_000_000)),
-    (Column("c", "VARCHAR", 99), words(json.dumps)),
-    (Column("c", "TEXT"), words(lambda word: json.dumps(word, ensure_ascii=False))),
+    (column("DATE"), st.dates().map(lambda day: (str((day - date(1970, 1, 1)).days), day))),
+    (column("DATETIME", 3), moments(timedelta(milliseconds=1), "milliseconds")),
+    (column("DATETIME", 6), moments(timedelta(microseconds=1), "microseconds")),
+    (column("TIMESTAMP", 6), st.datetimes().map(instant)),
+    (column("TIME"), integers(-3_020_399_000_000, 3_020_399_000_000)),
+    (column("VARCHAR", 99), words(json.dumps)),
+    (column("TEXT"), words(lambda word: json.dumps(word, ensure_ascii=False))),
     (
         Column("c", "ENUM", values=("a", "b,c")),
         st.sampled_from([('"a"', "a"), (r'"b\\,c"', "b,c")]),
     ),
-    (Column("c", "BLOB"), st.binary().map(lambda data: (coded(data), data))),
+    (column("BLOB"), st.binary().map(lambda data: (coded(data), data))),
 )
 NULL: Wired = ("null", None)
 ODD = st.sampled_from(

@@ -13,13 +13,7 @@ from pipeline.sources.postgres.replication import Row
 from pipeline.sources.postgres.session import PostgresSession
 from pipeline.sources.postgres.slots import PublishedTables, WatchedSlot
 
-SEEN = {
-    "restart": "0/16",
-    "reader": "",
-    "decoded": 1,
-    "counted": "",
-    "begun": 9,
-}
+SEEN = {"restart": "0/16", "reader": "", "decoded": 1, "counted": "", "begun": 9}
 KEPT: list[Row] = [{"kept": True, **SEEN}]
 HEAD = Head("7/1/5", log_position(0x20))
 UNREAD: list[Row] = [{"kept": False}]
