@@ -1,9 +1,9 @@
-"""What does a turn over Arrow save beside the rewrite by Spark that came before it?
+"""Measures what a merge over Arrow saves against the rewrite by Spark that came before it.
 
     python -m bench.apply --rows 8000000 --rounds 2
 
 The rewrite: union the image with the newest changes, number the rows of each key by order, keep
-the first, drop the deleted, write everything anew as Parquet.  It has no guard, no account and no
+the first, drop the deleted, write everything again as Parquet.  It has no guard, no account and no
 delete to keep; both parse the same rows of the same change log.
 """
 
@@ -32,7 +32,7 @@ RECENT = 0.05
 
 @dataclass(eq=False)
 class Race:
-    """One table, kept twice: as a mirror and as an image that is written anew each round."""
+    """One table, kept twice: as a mirror and as an image that is written again each round."""
 
     session: SparkSession
     folder: Path

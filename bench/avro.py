@@ -1,9 +1,9 @@
-"""What does decoding Avro, or JSON with its schema, cost beside bare JSON of the same rows?
+"""Measures decoding of Avro, or of JSON with its schema, against bare JSON of the same rows.
 
     python -m bench.avro --rows 20000 --rounds 5
 
 All decode the same changes of one table, in batches of 10,000, as landing reads them; then fewer
-and fewer, down to one: what a schema costs by itself, where a batch is of many tables.  They take
+and fewer, down to one: what a schema alone costs, where a batch is of many tables.  They take
 turns, and only the processor's time of this process counts.
 """
 

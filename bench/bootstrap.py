@@ -1,4 +1,4 @@
-"""What does a new base of a MySQL table cost beside a bare copy of it?
+"""Measures a new base of a MySQL table against a bare copy of it.
 
     python -m bench.bootstrap --rows 1000000 --rounds 3
     python -m bench.bootstrap --rows 10000000 --rounds 0 --changes 500

@@ -1,11 +1,11 @@
-"""From how many rows on is a Spark job worth it?  Landing in the driver and by a job, in turns.
+"""Measures from how many rows a Spark job is worth it: lands in the driver and by a job, in turns.
 
     python -m bench.crossover --rows 5000 --rows 20000 --rows 100000 --rows 300000
 
 Both land the same topic of 4 partitions into fresh change logs, by the product's code.  The first
-round warms both up; it is told apart, for Python workers start in it.  ``--wide 7000`` puts as many
-rows of 900 columns beside them, in a topic of their own: Spark complains that their code is too
-long, and makes them without.  CPU is that of the whole process tree (driver, JVM, workers; without
+round warms both up; it is reported separately, because Python workers start in it.
+``--wide 7000`` adds as many rows of 900 columns, in a topic of their own: Spark complains that
+their code is too long, and makes them without.  CPU is that of the whole process tree (driver, JVM, workers; without
 the broker).
 """
 

@@ -1,4 +1,4 @@
-"""What does the service cost beside a real lake?  Percent of a core, idle and at changes.
+"""Measures the service beside a real lake: percent of a core, idle and at changes.
 
     python -m bench.idle --tables 1 --tables 100 --tables 1000
 

@@ -1,4 +1,4 @@
-"""What does landing cost beside a bare copy of the same bytes?
+"""Measures landing against a bare copy of the same bytes.
 
     python -m bench.landing --events 1000000 --rounds 3 --partitions 4 --partitions 64
 
@@ -174,7 +174,7 @@ def measure(race: Race, rounds: int) -> None:
 
 
 def compare(races: Sequence[Race], rounds: int) -> None:
-    """Land the races' topics in turns: does the number of tables matter?"""
+    """Land the races' topics in turns, to show whether the number of tables matters."""
     named = {f"{race.stream.tables} tables": race for race in races}
 
     def check(_: int) -> None:

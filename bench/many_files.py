@@ -1,4 +1,4 @@
-"""What does a folder of so many files cost: to take them, and to see that nothing has changed?
+"""Measures a folder of many files: to take them, and to see that nothing has changed.
 
     python -m bench.many_files --files 1000000 --hours 1000
 

@@ -1,4 +1,4 @@
-"""How long is a pass over many mirrors, and does a turn grow with its mirror or its history?
+"""Measures a merge run over many mirrors, and whether a merge grows with its mirror or history.
 
     python -m bench.passes --what even --what skewed
 
@@ -301,7 +301,7 @@ def _reading_by_spark(folder: Path, mirror: str, versions: Sequence[int]) -> lis
     """Seconds that Spark takes for all rows of each, the best of some, in turns as above.
 
     It reads a file by one task whether rows went from it or not; the other reader divides only
-    files of which none went.
+    files that lost no row.
     """
     spark = session(PipelineSettings(str(folder), "", ()))
     spent: list[list[float]] = [[] for _ in versions]

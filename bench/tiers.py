@@ -1,4 +1,4 @@
-"""Do a backlog and a bootstrap of low tiers delay tier 0?  Its lag beside them, and alone.
+"""Measures the lag of tier 0 beside a backlog and a bootstrap of low tiers, and alone.
 
     python -m bench.tiers --rows 1000000 --read 300000
 
@@ -58,7 +58,7 @@ class Stopwatch:
         return beside(self._write, self._watch)
 
     def lags(self, since: float, until: float) -> list[float]:
-        """Seconds of each row written from *since* to *until*, all of which were seen."""
+        """Seconds of each row written from *since* to *until*; all were seen."""
         lags = []
         for row, at in list(self.written.items()):
             if since <= at < until:
@@ -166,7 +166,7 @@ class Stand:
         return found
 
     def wrong(self) -> dict[str, str]:
-        """Tables of which a row differs from its source."""
+        """Tables with a row that differs from its source."""
         address = Address(self.servers.mysql.host, self.servers.mysql.port)
         mirrors = {name: [name] for name in (HOT, *LOW, AGAIN)}
         found = compare(address, self.service.lake, mirrors=mirrors)

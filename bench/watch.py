@@ -1,4 +1,4 @@
-"""What does the service itself cost at so many tables?  Without a JVM, a lake or a server.
+"""Measures the service itself at many tables, without a JVM, a lake or a server.
 
     python -m bench.watch --tables 1 --tables 5000
 

@@ -1,4 +1,4 @@
-"""What does a landing task cost of rows of 900 columns, beside narrow ones?
+"""Measures a landing task with rows of 900 columns against one with narrow rows.
 
     python -m bench.wide_rows --narrow 100000 --wide 7000 --nice 0 --nice 5
 

@@ -1,4 +1,4 @@
-"""Which settings make Debezium send every change of a MySQL or a Postgres, losing no value?"""
+"""Settings with which Debezium sends every change of a MySQL or a Postgres and loses no value."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""What is missing on this machine?  One clear line each, with the remedy."""
+"""Reports what is missing on this machine: one line each, with the remedy."""
 
 import ctypes
 import platform

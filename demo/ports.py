@@ -1,4 +1,4 @@
-"""Which ports may servers take?
+"""Chooses the ports of servers.
 
 Loopback ports below the range the kernel hands to outgoing connections: a server that is killed
 must find its own port free when it comes back.  Between the choice of a port and its server's start

@@ -1,7 +1,7 @@
-"""A real Postgres with logical replication, unpacked from a jar, as root or as anybody.
+"""A real Postgres with logical replication, unpacked from a jar, as root or as another user.
 
-Postgres refuses root: then it runs as nobody, its data in a folder that nobody may reach, which
-`home/data` points to.  It listens on TCP alone, so no path can be too long for a socket.
+Postgres refuses root: then it runs as the user `nobody`, its data in a folder that this user may
+reach; `home/data` points to it.  It listens on TCP alone, so no path can be too long for a socket.
 """
 
 from __future__ import annotations
@@ -274,5 +274,5 @@ def _copy(data: Path, into: Path) -> None:
 
 
 def _open_to_all(place: Path) -> bool:
-    """Whether any user may reach *place*: a clone in root's own folder is closed to nobody."""
+    """Whether any user may reach *place*: a clone in root's own folder is closed."""
     return all(folder.stat().st_mode & stat.S_IXOTH for folder in (place, *place.parents))

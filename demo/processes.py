@@ -1,6 +1,6 @@
-"""How is a server started, watched and ended, so that nothing is ever left behind?
+"""Starts, watches and ends servers, so that no process is left behind.
 
-A process is known by its id *and* its start time: an id alone may by now be somebody else's.
+A process is known by its id *and* its start time: an id alone may belong to another process by now.
 The kernel ends a leashed child with the *thread* that started it, so one thread starts them all.
 It is asked by a queue written in C: an executor's locks are written in Python, and Ctrl-C in the
 middle of one leaves it held, so that every later start would wait for ever.

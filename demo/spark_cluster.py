@@ -1,7 +1,7 @@
-"""Spark's standalone cluster: a master and workers, each of which can be killed like a machine.
+"""Spark's standalone cluster: a master and workers; each can be killed like a machine.
 
-All come with pyspark.  Each listens at a loopback address of its own, so that nothing goes well
-because everybody is called 127.0.0.1; a worker's executors and Python die with its process group.
+All come with pyspark.  Each listens at a loopback address of its own, so that no test passes
+only because all are called 127.0.0.1; a worker's executors and Python die with its process group.
 """
 
 from dataclasses import dataclass, field

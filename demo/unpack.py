@@ -1,4 +1,4 @@
-"""Where do the contents of a locked archive lie?"""
+"""Unpacks locked archives and finds their contents."""
 
 import io
 import shutil

@@ -1,4 +1,4 @@
-"""How are servers of this machine asked over HTTP?
+"""The HTTP client for servers of this machine.
 
 A client that is made for one question reads all certificates that the machine trusts: 24 ms of a
 core, and a wait for a server asks twenty times a second.  This one is made once.  It keeps

@@ -1,4 +1,4 @@
-"""Why is this one table not ready?  Its answers, hops, checks and counts over time."""
+"""The dashboard of one table that is not ready: its answers, hops, checks and counts over time."""
 
 from grafana.overview import DETAIL
 from grafana.panel import Dashboard, Panel, Query

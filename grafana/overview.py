@@ -1,4 +1,4 @@
-"""Can the tables be read, and if not, where does it stand?  What a screen on the wall shows."""
+"""The dashboard for a screen on the wall: which tables can be read, and what blocks the others."""
 
 from grafana.panel import Dashboard, Panel, Query
 from monitor.web import metrics as cm

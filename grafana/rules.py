@@ -1,4 +1,4 @@
-"""What should Prometheus wake somebody for, even when Sluice itself is silent?
+"""Prometheus alerts that page a person even when Sluice itself is silent.
 
 A second way beside Sluice's own channels, over the same checks: which alert a check belongs to is
 read from `alerts.causes`, so both ways say the same.  Each alert is a value and a test on it: the

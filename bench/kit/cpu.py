@@ -1,4 +1,4 @@
-"""How much CPU have the processes below this one taken?  What others do beside them is not in it.
+"""Measures the CPU time of the processes below this one, without that of any other.
 
 Seconds on the clock say little on a machine that others use; these hardly follow its load.
 """

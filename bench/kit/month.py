@@ -1,6 +1,6 @@
-"""How large does the store grow, and for how long does pruning keep who writes waiting?
+"""Measures how large the store grows, and for how long its pruning blocks writers.
 
-One hour over midnight is lived through for real by two tables, one of which changes every minute.
+One hour over midnight is lived through for real by two tables; one changes every minute.
 What that left in the store is then given to all tables and hours, under their own names and times,
 a day at a time, and to each table what its volatility probe remembers of its hours; each day is
 pruned as the service prunes.

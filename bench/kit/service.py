@@ -53,7 +53,7 @@ _SOURCE = """
 
 @dataclass(eq=False)
 class Clock:
-    """The service's clock: it stands still, but for where it is told to flow as real time does."""
+    """The service's clock: it is stopped, except where it is set to follow real time."""
 
     now: datetime = BEGIN
     since: float | None = None

@@ -55,7 +55,7 @@ WIDE: tuple[Column, ...] = (
 
 @dataclass(frozen=True)  # without slots: the columns are asked for again and again
 class Workload:
-    """A table of *rows* rows, of which each round changes *changed* among the newest *window*.
+    """A table of *rows* rows; each round changes *changed* among the newest *window*.
 
     ``width`` are its columns; with ``text_keys`` the key is a text that has nothing to do with a
     row's age, as a UUID has not.

@@ -1,4 +1,4 @@
-"""When is a mirror's value the source's value?  Both are brought to one form, by MySQL's type.
+"""Brings a mirror's value and the source's value to one form, by MySQL's type, to compare them.
 
 Written from MySQL's manual and the mirror contract alone.  The source's raw value is the text,
 or the bytes, that the server sends; the mirror's is what Arrow gives.  BIT(n) is big-endian on

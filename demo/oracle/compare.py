@@ -1,4 +1,4 @@
-"""Is each mirror its source, row by row and value by value?  Six ways not to be.
+"""Compares each mirror with its source, row by row and value by value; six ways to differ.
 
 Compares the source as it is with the mirror as it is (or was, at a version): stop the writers
 and let the pipeline catch up first, or everything still on its way counts as lost.

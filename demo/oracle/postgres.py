@@ -1,4 +1,4 @@
-"""What stands in a Postgres, and when is a mirror's value the source's?  By Postgres' own word.
+"""Reads the rows of a Postgres in its own words and compares a mirror's values with them.
 
 Written from Postgres' manual and the mirror contract alone.  The source's raw value is the text
 that the server sends; the mirror's is what Arrow gives.

@@ -1,4 +1,4 @@
-"""What stands on each side?  Source tables by MySQL's own word, mirrors from Delta as of a version.
+"""Reads both sides: source tables in MySQL's own words, mirrors from Delta as of a version.
 
 ``deltalake``'s QueryBuilder is used because its other readers ignore, or refuse, deletion vectors.
 """

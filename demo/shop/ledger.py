@@ -1,7 +1,7 @@
-"""What did the source promise, and when?  One line per event of a transaction, only appended.
+"""Records what the source promised, and when: one line per event of a transaction, append-only.
 
 A transaction is written twice: before its COMMIT is sent (so a writer that dies leaves its
-intention behind) and when its end is known.  The last word about a number stands, which is how
+intention behind) and when its end is known.  The last line about a number counts, which is how
 a COMMIT whose answer was lost is settled later.
 """
 

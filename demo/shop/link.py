@@ -1,4 +1,4 @@
-"""How is a shop kept on MySQL?"""
+"""Keeps a shop on MySQL."""
 
 import random
 from collections.abc import Sequence

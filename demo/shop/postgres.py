@@ -1,4 +1,4 @@
-"""How is a shop kept on Postgres?  One database, whose schemas bear the names of MySQL's databases.
+"""Keeps a shop on Postgres: one database, whose schemas have the names of MySQL's databases.
 
 Large texts and bytes are stored apart and not compressed (TOAST), so an UPDATE that leaves them as
 they are does not log them.  Lines of orders log whole rows (REPLICA IDENTITY FULL), the other

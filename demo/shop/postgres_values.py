@@ -1,4 +1,4 @@
-"""What stands in the rows of a shop on Postgres?  Plain values, now and then one at an edge.
+"""Values in the rows of a shop on Postgres: plain ones, and now and then one at an edge.
 
 Nothing here is of a kind that Debezium itself sends wrongly: time stamps of the old calendar, and
 arrays stored apart.

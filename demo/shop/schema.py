@@ -1,4 +1,4 @@
-"""Which tables does the shop have?  Seven physical ones, folded into four mirrors.
+"""The shop's tables: seven physical ones, folded into four mirrors.
 
 Every table carries ``touched``: the number of the transaction that wrote the row last, so that
 with the ledger, a row alone shows how far its reader has come.

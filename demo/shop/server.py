@@ -1,4 +1,4 @@
-"""What must a database server offer, so that a shop can be kept on it and its ledger be true?"""
+"""What a database server must offer, so that a shop can be kept on it and its ledger is true."""
 
 import random
 from collections.abc import Mapping, Sequence

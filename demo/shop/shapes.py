@@ -1,4 +1,4 @@
-"""What do transactions of a shop look like?  Each function is one, drawn by its weight.
+"""Kinds of transactions of a shop; each function is one, drawn by its weight.
 
 A shape that finds no row to work on changes nothing; the writer then draws another.
 """

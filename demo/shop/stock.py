@@ -1,4 +1,4 @@
-"""Which rows does one writer own?  Only it changes them, so its numbers rise along every key.
+"""The rows that one writer owns; only it changes them, so its numbers rise along every key.
 
 That rule is what lets a row's ``touched`` be compared with the ledger: of two transactions that
 wrote one key, the later one has the higher number.

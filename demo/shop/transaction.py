@@ -1,4 +1,4 @@
-"""How does a writer change rows and know, at the end, what it left behind?
+"""One transaction of a writer: changes rows and records what it left behind.
 
 Statements go to the server at once; the states of the rows they touched are kept here until the
 ledger takes them.  Which keys may be touched is the caller's concern (see ``stock``).

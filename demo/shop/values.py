@@ -1,4 +1,4 @@
-"""What stands in the shop's rows?  Plain values, now and then one at the edge of its type."""
+"""Values in the shop's rows: plain ones, and now and then one at the edge of its type."""
 
 import json
 import random

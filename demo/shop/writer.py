@@ -1,4 +1,4 @@
-"""How does one connection work through the shop's day, and through the loss of its server?
+"""One connection that works through the shop's day, and through the loss of its server.
 
 What the ledger says is exact: a number is committed only when the server said so, or when a
 later look at its rows proved it.

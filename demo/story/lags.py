@@ -1,4 +1,4 @@
-"""How long was a change on its way, and at which hop did it wait?  Pure; all in seconds.
+"""Lag of changes, as a whole and by hop.  Pure; all in seconds.
 
 A sample is one table at one moment: the lag of each hop, as the service reports it.
 """

@@ -1,4 +1,4 @@
-"""How many changes of each table has the change log?  Counted once each, batch by batch."""
+"""Counts the changes of each table in the change log, once each, batch by batch."""
 
 from collections import Counter
 from collections.abc import Mapping

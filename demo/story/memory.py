@@ -1,4 +1,4 @@
-"""How much memory do this process and all it has started hold?
+"""Measures the memory of this process and of all that it has started.
 
 Resident pages, so what two processes share counts twice: an upper bound.
 """

@@ -1,4 +1,4 @@
-"""How far has each table come?  One picture of source, change log, mirrors and readiness."""
+"""Progress of each table: source, change log, mirrors and readiness in one picture."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -74,7 +74,7 @@ class RowsAsked:
 class RowsRead:
     """``ROWS`` in the order of their keys; ``last`` is the key of the last that was looked at.
 
-    That is the last of the rows unless they were asked for by a condition; None without any.
+    That is the last of the rows unless they were requested by a condition; None without any.
     ``ended`` if no row is left up to ``until``.  ``told`` are the columns of these rows as rows of
     the log describe them; None if statements do.
     """

@@ -223,7 +223,7 @@ class Source(TableQueries, Protocol):
         ...
 
     def key_columns(self, shard: Shard) -> tuple[str, ...]:
-        """Columns of the primary key, in its order; empty if there is none."""
+        """Columns of the primary key, in its order; empty without a primary key."""
         ...
 
     def examine(self, scope: ExaminationScope) -> Iterable[Finding]:

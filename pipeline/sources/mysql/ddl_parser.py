@@ -124,7 +124,7 @@ class ParseError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A table as a statement names it; ``database`` is None if it is not written."""
+    """A table as a statement names it; ``database`` may be None: then it is not written."""
 
     database: str | None
     relation: str
