@@ -5,8 +5,8 @@
 Both land the same topic of 4 partitions into fresh change logs, by the product's code.  The first
 round warms both up; it is reported separately, because Python workers start in it.
 ``--wide 7000`` adds as many rows of 900 columns, in a topic of their own: Spark complains that
-their code is too long, and makes them without.  CPU is that of the whole process tree (driver, JVM, workers; without
-the broker).
+their code is too long, and makes them without.  CPU is that of the whole process tree (driver,
+JVM, workers; without the broker).
 """
 
 import shutil

@@ -194,7 +194,7 @@ def invalid_key_value(shard: str, name: str, column: object, text: str) -> Confi
 
 
 def require_spelling(shard: str, name: str, text: str, spelled: str | None) -> None:
-    """Reject *text* of the key column *name* if the log writes the same value as *told*.
+    """Reject *text* of the key column *name* if the log writes the same value as *spelled*.
 
     Raises:
         ConfigError: says how it is written.
@@ -225,7 +225,7 @@ class WireTexts:
 
 
 def encode_rows(names: Sequence[str], spelled: Sequence[WireTexts]) -> pa.StringArray:
-    """Each row as a JSON object; *told* are the values by column."""
+    """Each row as a JSON object; *spelled* are the values by column."""
     parts = list[pa.StringArray | str]()
     for name, one in zip(names, spelled, strict=True):
         parts += [f"{',' if parts else '{'}{_json(name)}:", one.fragments]

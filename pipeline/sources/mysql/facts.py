@@ -26,8 +26,9 @@ class ServerFacts:
 
     ``variables`` have small names; one that the server does not know is absent.  ``grants`` are
     the lines of SHOW GRANTS, roles spelled out.  ``unlogged`` names the databases that its log
-    leaves out or is confined to.  Facts that the user may not read are empty; ``replica`` is None.
-    ``ahead``: how far its clock is before ours, as far as asking took no time; else nothing.
+    leaves out or is confined to.  Facts that the user may not read are empty, ``replica`` is
+    unknown (None).  ``ahead``: how far its clock is before ours, as far as asking took no time;
+    else nothing.
     """
 
     version: tuple[int, int]

@@ -268,8 +268,8 @@ class PostgresShardFacts:
 
     ``identity`` is of what an old row is sent: d its primary key, i a unique index, f all of it,
     n nothing; ``identified`` names these columns.  ``unique`` are the sets of columns that name one
-    row, the primary key first; ``primary`` says whether there is one.  ``published`` is None where
-    the publication does not have it; ``rows`` is None before the first estimate.  ``filled`` are
+    row, the primary key first; ``primary`` says whether there is one.  Outside the publication,
+    ``published`` is absent (None); so are ``rows`` before the first estimate.  ``filled`` are
     columns whose addition may have given old rows values that are in no event.  ``typed`` are all
     columns with their types.
     """

@@ -178,6 +178,7 @@ def test_f08_a_column_dropped_and_added_anew_holds_though_all_columns_look_alike
     assert "was dropped or renamed" in found.detail
 
 
+GROWN = f"{TABLE}, n INT"
 STATEMENTS = {
     "truncate": ("TRUNCATE t", "", ["d.t empty"]),
     "truncate elsewhere": ("TRUNCATE TABLE e.t", "", ["e.t empty"]),
@@ -229,6 +230,36 @@ STATEMENTS = {
         ["d.t drop", "d.x``y hold statement", "d.x`y hold statement"],
     ),
     "other letters": ("ALTER TABLE T ADD n INT", f"d.t:{TABLE}, n INT", ["d.t keep"]),
+    "index of an unknown": ("CREATE INDEX i ON x (v)", f"d.x:{TABLE}", ["d.x hold statement"]),
+    "made over, not read": ("CREATE TABLE t (id INT)", "", ["d.t hold statement"]),
+    "perhaps made": ("CREATE TABLE IF NOT EXISTS x (id INT)", "", ["d.x hold statement"]),
+    "grown and renamed": (
+        "ALTER TABLE t ADD n INT, RENAME TO x",
+        f"d.x:{GROWN}",
+        ["d.t drop", "d.x of d.t"],
+    ),
+    "numbers given that no row event tells, and renamed": (
+        "ALTER TABLE t ADD n INT AUTO_INCREMENT UNIQUE, RENAME TO x",
+        f"d.x:{GROWN}",
+        ["d.t drop", "d.x hold statement"],
+    ),
+    "altered, of no table that is known": ("ALTER TABLE x ADD n INT", "", []),
+    "unknown over what is there": ("RENAME TABLE y TO t", "", ["d.t hold renamed"]),
+    "a DROP told as another table's": (
+        "DROP TABLE t",
+        f"d.z:{TABLE}",
+        ["d.t hold statement", "d.z hold statement"],
+    ),
+    "a column dropped that was not there": (
+        "ALTER TABLE t DROP COLUMN IF EXISTS z, ADD n INT",
+        f"d.t:{GROWN}",
+        ["d.t keep"],
+    ),
+    "a column made that was not there, dropped first": (
+        "ALTER TABLE t DROP COLUMN IF EXISTS n, ADD n INT",
+        f"d.t:{GROWN}",
+        ["d.t keep"],
+    ),
 }
 
 
@@ -475,48 +506,6 @@ def test_odd_names_are_told_apart() -> None:
     )
 
     assert all_written(found) == sorted([f"{odd} drop", f"d.RENAME TABLE t TO u of {odd}"])
-
-
-GROWN = f"{TABLE}, n INT"
-HALF_TOLD = {
-    "index of an unknown": ("CREATE INDEX i ON x (v)", f"d.x:{TABLE}", ["d.x hold statement"]),
-    "made over, not read": ("CREATE TABLE t (id INT)", "", ["d.t hold statement"]),
-    "perhaps made": ("CREATE TABLE IF NOT EXISTS x (id INT)", "", ["d.x hold statement"]),
-    "grown and renamed": (
-        "ALTER TABLE t ADD n INT, RENAME TO x",
-        f"d.x:{GROWN}",
-        ["d.t drop", "d.x of d.t"],
-    ),
-    "numbers given that no row event tells, and renamed": (
-        "ALTER TABLE t ADD n INT AUTO_INCREMENT UNIQUE, RENAME TO x",
-        f"d.x:{GROWN}",
-        ["d.t drop", "d.x hold statement"],
-    ),
-    "altered, of no table that is known": ("ALTER TABLE x ADD n INT", "", []),
-    "unknown over what is there": ("RENAME TABLE y TO t", "", ["d.t hold renamed"]),
-    "a DROP told as another table's": (
-        "DROP TABLE t",
-        f"d.z:{TABLE}",
-        ["d.t hold statement", "d.z hold statement"],
-    ),
-    "a column dropped that was not there": (
-        "ALTER TABLE t DROP COLUMN IF EXISTS z, ADD n INT",
-        f"d.t:{GROWN}",
-        ["d.t keep"],
-    ),
-    "a column made that was not there, dropped first": (
-        "ALTER TABLE t DROP COLUMN IF EXISTS n, ADD n INT",
-        f"d.t:{GROWN}",
-        ["d.t keep"],
-    ),
-}
-
-
-@pytest.mark.parametrize(("text", "described", "expected"), HALF_TOLD.values(), ids=HALF_TOLD)
-def test_a_statement_that_is_half_told_has_its_effects(
-    text: str, described: str, expected: list[str]
-) -> None:
-    assert all_written(effects([told(text, described)], BOTH)) == expected
 
 
 THREE = known("d.t", "d.u", "e.u")
