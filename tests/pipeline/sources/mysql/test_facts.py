@@ -1,4 +1,4 @@
-"""How long a server keeps its log, and how many rows it has; the rest: test_unproven.py."""
+"""How long a server keeps its log, and how many rows it has."""
 
 from datetime import timedelta
 
