@@ -14,10 +14,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.files.content import (
+    BeatHead,
+    ColumnsHead,
+    FaultHead,
+    MessageHead,
+    RowsHead,
     UnfinishedFile,
     WholeFile,
+    decode_head,
     digest_of,
+    encode_head,
     examine_file,
+    grow_columns,
+    own_key,
     read_file_rows,
 )
 
@@ -258,3 +267,60 @@ def test_rows_of_a_packed_file_are_the_same_however_they_are_cut(path: Path) -> 
 
     assert b"".join(whole) == LINES
     assert some == whole[9_999:10_002]
+
+
+KNOWN = ColumnsHead("d.l", "create", (("id", "bigint"), ("_file", "string")), ("_file", "_line"))
+
+
+def test_the_first_file_tells_them_and_where_a_row_stood_is_added() -> None:
+    told = grow_columns("d.l", None, {"id": "bigint", "_file": "double"}, ())
+
+    assert told is not None
+    assert told.kind == "create"
+    assert told.columns == (
+        ("id", "bigint"),
+        ("_file", "string"),
+        ("_line", "bigint"),
+        ("_day", "date"),
+        ("_hour", "int"),
+    )
+    assert told.key == ("_file", "_line")
+
+
+def test_what_is_new_comes_behind_and_what_is_known_keeps_its_type() -> None:
+    told = grow_columns("d.l", KNOWN, {"id": "string", "new": "double"}, ())
+
+    assert told is not None
+    assert (told.kind, told.columns) == ("alter", (*KNOWN.columns, ("new", "double")))
+
+
+def test_nothing_new_is_not_told_and_another_key_is() -> None:
+    assert grow_columns("d.l", KNOWN, {"id": "bigint"}, ()) is None
+
+    told = grow_columns("d.l", KNOWN, {"id": "bigint"}, ("id",))
+    assert told is not None
+    assert told.key == ("id",)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        RowsHead("d.l", "l/2026_11_23/05/a.json", "2026_11_23", "05", 7, 1_000, ("id",)),
+        ColumnsHead("d.l", "create", (("id", "bigint"),), ("id",)),
+        BeatHead("sluice.heartbeat", "logs", 3),
+        FaultHead("d.l", "a.json", "it is not whole"),
+    ],
+    ids=lambda head: type(head).__name__,
+)
+def test_a_head_is_read_back_as_it_was_written(head: MessageHead) -> None:
+    assert decode_head(encode_head(head)) == head
+
+
+def test_a_message_without_a_head_is_none() -> None:
+    with pytest.raises(ValueError, match="needs a key"):
+        decode_head(None)
+
+
+def test_a_row_is_known_by_where_it_stood_unless_its_log_has_a_key() -> None:
+    assert own_key(()) == ("_file", "_line")
+    assert own_key(("id",)) == ("id",)

@@ -1,7 +1,8 @@
-"""Odd names and links are told or passed over, and never stop a sweep with a traceback."""
+"""Odd names and links never stop a sweep, and an hour rests only while nothing in it can change."""
 
 import os
 from collections.abc import Generator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,14 @@ import pytest
 from pipeline.errors import UnreachableError
 from pipeline.files import sweep
 from pipeline.files.layout import UNFINISHED, HourPartition
-from pipeline.files.sweep import NO_TEXT, hash_partition, list_files, list_folders
+from pipeline.files.sweep import (
+    NO_TEXT,
+    RestingHours,
+    find_strays,
+    hash_partition,
+    list_files,
+    list_folders,
+)
 
 PART = HourPartition("clicks", "2026_11_23", "12")
 
@@ -106,3 +114,89 @@ def digest(base: Path) -> bytes:
 
     list(asked())
     return found[0]
+
+
+def test_files_and_folders_where_no_hour_is_are_told(tmp_path: Path) -> None:
+    for good in ("clicks/2026_11_23/05", "views/2026_11_23/23", "views/_staging/x", "lost+found"):
+        (tmp_path / good).mkdir(parents=True)
+    for odd in ("clicks/2026-11-23/05", "clicks/2026_11_23/5", "clicks/2026_02_30", "views/24"):
+        (tmp_path / odd).mkdir(parents=True)
+    for file in ("a.json", "clicks/b.json", "views/2026_11_23/c.json", "clicks/2026_11_23/05/d"):
+        (tmp_path / file).touch()
+
+    assert list(find_strays(tmp_path, UNFINISHED)) == [
+        "a.json",
+        "clicks/2026-11-23",
+        "clicks/2026_02_30",
+        "clicks/2026_11_23/5",
+        "clicks/b.json",
+        "views/2026_11_23/c.json",
+        "views/24",
+    ]
+    assert list(find_strays(tmp_path / "none", UNFINISHED)) == []
+
+
+def test_a_name_that_is_no_text_can_be_told(tmp_path: Path) -> None:
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")).touch()
+
+    assert list(find_strays(tmp_path, UNFINISHED)) == ["\\xff"]
+
+
+@dataclass(eq=False)
+class Watch:
+    """A clock that is moved."""
+
+    at: float = 0.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
+@pytest.fixture
+def hours(tmp_path: Path, watch: Watch) -> RestingHours:
+    (tmp_path / PART.path).mkdir(parents=True)
+    return RestingHours(tmp_path, UNFINISHED, watch)
+
+
+def test_a_folder_is_quiet_after_two_looks_some_time_apart(
+    hours: RestingHours, watch: Watch
+) -> None:
+    found = list[bool]()
+    for after in (0, 1, 1.5, 0):
+        watch.at += after
+        changed = hours.changed(PART)
+        found.append(hours.is_quiet(PART, changed))
+        hours.looked(PART, changed, b"")
+
+    assert found == [False, False, False, True]
+    assert not hours.is_quiet(PART, changed + 1)
+
+
+def test_an_hour_is_as_it_was_by_the_footprint_with_which_all_was_taken(
+    hours: RestingHours,
+) -> None:
+    assert not hours.is_as_it_was(PART, b"x")
+
+    hours.looked(PART, 1, b"x")
+    assert hours.is_as_it_was(PART, b"x")
+    assert not hours.is_as_it_was(PART, b"y")
+
+    hours.looked(PART, 1, b"")
+    assert not hours.is_as_it_was(PART, b"x")
+
+
+def test_what_is_not_there_any_more_is_forgotten(hours: RestingHours) -> None:
+    hours.looked(PART, 7, b"x")
+    assert hours.left(PART) == 7
+    assert hours.left(PART) is None
+
+    hours.looked(PART, 7, b"x")
+    hours.forget_others({PART.path})
+    assert hours.is_as_it_was(PART, b"x")
+    hours.forget_others(set())
+    assert not hours.is_as_it_was(PART, b"x")

@@ -1,8 +1,6 @@
-"""Whoever does not answer keeps nobody waiting, and is never asked twice at a time.
+"""One that does not answer keeps no other waiting, and errors of pieces come back as they were."""
 
-Here no time passes before all but those that hang have answered; then as much as it takes.
-"""
-
+import pickle
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -11,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import UnreachableError
+from pipeline.errors import ConfigError, HeldError, SluiceError, UnreachableError
 from pipeline.model import Missing
-from pipeline.parallel import Answer, DeadlinePool
+from pipeline.parallel import Answer, DeadlinePool, failure_text, load_result, run_piece
 from tests.monitor.rig import NOON
 from tests.pipeline.hanging import answered
 
@@ -315,3 +313,65 @@ def _impatient(hall: Hall) -> Callable[[], float]:
         return hall.seconds
 
     return elapsed
+
+
+def fail(error: SluiceError) -> None:
+    raise error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(UnreachableError("no broker at :9092"), id="unreachable"),
+        pytest.param(ConfigError("no such setting"), id="config"),
+        pytest.param(HeldError("words", "this shard is held"), id="held, by reason and detail"),
+    ],
+)
+def test_an_error_of_ours_comes_back_as_it_was_raised(error: SluiceError) -> None:
+    with pytest.raises(type(error)) as caught:
+        load_result(run_piece(pickle.dumps((fail, error))))
+
+    assert str(caught.value) == str(error)
+    assert vars(caught.value) == vars(error)
+
+
+def test_what_is_done_comes_back_as_it_is() -> None:
+    assert load_result(run_piece(pickle.dumps((sorted, [2, 1])))) == [1, 2]
+
+
+GONE = "An error occurred while calling o7.getResult.\n: org.apache.spark.SparkException: Exception"
+LOST = (
+    "\nCaused by: org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in"
+    " stage 0.0 failed 4 times, most recent failure: Lost task 1.3 in stage 0.0 (TID 9)"
+    " (10.0.0.4 executor 0): "
+)
+PYTHON = """org.apache.spark.SparkException:
+Error from python worker:
+  Traceback (most recent call last):
+    File "<frozen runpy>", line 198, in _run_module_as_main
+  ModuleNotFoundError: No module named 'pyarrow'
+PYTHONPATH was:
+  /somewhere
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param(
+            GONE + LOST + 'java.io.IOException: Cannot run program "/no/python": error=2\n\tat x',
+            'at 10.0.0.4: Cannot run program "/no/python": error=2',
+            id="no Python",
+        ),
+        pytest.param(
+            GONE + LOST + PYTHON,
+            "at 10.0.0.4: ModuleNotFoundError: No module named 'pyarrow'",
+            id="another Python",
+        ),
+        pytest.param(GONE, "An error occurred while calling o7.getResult.", id="nothing better"),
+    ],
+)
+def test_of_sparks_long_text_that_line_is_told_that_says_what_happened(
+    text: str, said: str
+) -> None:
+    assert failure_text(text) == said

@@ -2,12 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from time import process_time
 
 import pytest
 
 from demo.debezium import MYSQL_LOSSLESS
-from pipeline.collectors.connect.findings import connector_findings, find_config_hazards
+from pipeline.collectors.connect.findings import (
+    connector_findings,
+    find_config_hazards,
+    heartbeat_findings,
+    producer_findings,
+)
 from pipeline.finding import NOTE, REFUSE, WARN, FindingSeverity
 from pipeline.settings import CollectorSettings, SourceSettings
 
@@ -228,3 +234,122 @@ def test_a_number_of_requests_that_is_none_is_a_hazard() -> None:
     config = {**GOOD, f"{over}enable.idempotence": "false", f"{over}{setting}": "many"}
 
     assert [one.code for one in find_config_hazards(config, "here")] == [setting]
+
+
+IN_FLIGHT = "max.in.flight.requests.per.connection"
+PROMPT = {"offset.flush.interval.ms": "1000"}
+STATED = {
+    "producer.override.acks": "all",
+    "producer.override.retries": "2147483647",
+    "producer.override.enable.idempotence": "true",
+    f"producer.override.{IN_FLIGHT}": "5",
+}
+
+
+@pytest.mark.parametrize(
+    ("connector", "worker", "expected"),
+    [
+        pytest.param({}, PROMPT, {}, id="Connect's own are safe"),
+        pytest.param(STATED, PROMPT, {}, id="stated"),
+        pytest.param({"producer.override.acks": "1"}, PROMPT, {"acks": REFUSE}, id="one ack"),
+        pytest.param({}, {**PROMPT, "producer.acks": "0"}, {"acks": REFUSE}, id="worker's acks"),
+        pytest.param(
+            {"producer.override.acks": "-1"},
+            {**PROMPT, "producer.acks": "0"},
+            {},
+            id="the connector's go first",
+        ),
+        pytest.param(
+            {"producer.override.retries": "0"}, PROMPT, {"retries": REFUSE}, id="no retries"
+        ),
+        pytest.param(
+            {f"producer.override.{IN_FLIGHT}": "5"}, PROMPT, {IN_FLIGHT: REFUSE}, id="reorders"
+        ),
+        pytest.param(
+            {f"producer.override.{IN_FLIGHT}": "${file:kafka.properties:most}"},
+            PROMPT,
+            {IN_FLIGHT: WARN},
+            id="a reference is not known here",
+        ),
+        pytest.param(
+            {**STATED, f"producer.override.{IN_FLIGHT}": "${env:MOST}"},
+            PROMPT,
+            {},
+            id="whatever it is, idempotence keeps the order",
+        ),
+        pytest.param(
+            {},
+            {"offset.flush.interval.ms": "${env:FLUSH}"},
+            {"flush_unseen": NOTE},
+            id="of flushes",
+        ),
+        pytest.param(
+            {}, None, {"producer_unseen": NOTE, "flush_unseen": NOTE}, id="worker not known"
+        ),
+        pytest.param(STATED, None, {"flush_unseen": NOTE}, id="stated, worker not known"),
+        pytest.param({}, {}, {"offset.flush.interval.ms": WARN}, id="offsets once a minute"),
+        pytest.param({}, {"offset.flush.interval.ms": "5000"}, {}, id="5 s will do"),
+    ],
+)
+def test_producer_settings_are_ruled_as_they_hold(
+    connector: Mapping[str, str],
+    worker: Mapping[str, str] | None,
+    expected: Mapping[str, FindingSeverity],
+) -> None:
+    found = producer_findings(connector, "collector:shop", worker)
+
+    assert {finding.code: finding.severity for finding in found} == expected
+    assert all(finding.fix for finding in found)
+
+
+def test_a_list_that_is_no_regular_expression_is_told() -> None:
+    (found,) = heartbeat_findings({"table.include.list": "shop.("}, "sluice.heartbeat", "here")
+
+    assert found.severity is REFUSE
+    assert found.what.startswith(
+        "table.include.list of the connector cannot be read, so it may leave out any table: "
+    )
+
+
+def test_what_cannot_be_read_is_said_and_stands_where_the_fix_says() -> None:
+    (found,) = heartbeat_findings({"table.include.list": r"\bshop\..*"}, "sluice.heartbeat", "here")
+    page, _, heading = found.fix.rpartition(": ")[2].partition("#")
+    told = (Path(__file__).resolve().parents[4] / page).read_text(encoding="utf-8")
+    _, _, after = told.partition(f"## {heading.capitalize().replace('-', ' ')}\n")
+
+    for words in (
+        "ets of sets",
+        "[a-z&&[^t]]",
+        "classes of Unicode",
+        "ends of words",
+        "epeats of repeats",
+        "new base",
+    ):
+        assert words in found.fix
+        assert words in " ".join(after.partition("\n## ")[0].split())
+
+
+@pytest.mark.parametrize(
+    ("config", "fix"),
+    [
+        pytest.param({}, None, id="all is captured"),
+        pytest.param({"database.include.list": "shop,sluice"}, None, id="listed"),
+        pytest.param(
+            {"database.include.list": "shop"}, "add sluice to database.include.list", id="database"
+        ),
+        pytest.param(
+            {"database.include.list": "shop,sluice", "table.include.list": r"shop\..*"},
+            r"add sluice\.heartbeat to table.include.list",
+            id="table",
+        ),
+        pytest.param(
+            {"database.exclude.list": "sluice", "table.exclude.list": "x"},
+            "let database.exclude.list spare sluice",
+            id="excluded",
+        ),
+    ],
+)
+def test_the_heartbeat_must_be_captured(config: Mapping[str, str], fix: str | None) -> None:
+    found = heartbeat_findings(config, "sluice.heartbeat", "collector:shop")
+
+    assert [finding.fix for finding in found] == ([fix] if fix else [])

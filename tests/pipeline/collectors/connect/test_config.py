@@ -1,5 +1,6 @@
-"""What the verb prints is complete, holds no secret, and the doctor has nothing to say to it."""
+"""The wanted settings are complete, hold no secret, and the doctor has nothing to say to them."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -7,8 +8,16 @@ import pytest
 from demo.debezium import MYSQL_LOSSLESS
 from pipeline.collectors.collector import CollectionScope, CollectorState
 from pipeline.collectors.connect.collector import examine_connector
-from pipeline.collectors.connect.config import firm_demands, holds_secret, required_config
+from pipeline.collectors.connect.config import (
+    firm_demands,
+    holds_secret,
+    include_lists,
+    required_config,
+)
+from pipeline.collectors.connect.requirements import APICURIO, CONFLUENT, JSON, NAMES
+from pipeline.collectors.connect.table_filter import TableFilter
 from pipeline.errors import ConfigError
+from pipeline.model import ShardId
 from pipeline.settings import (
     CollectorSettings,
     KafkaSecurity,
@@ -176,3 +185,159 @@ def test_f186_a_secret_is_refused_wherever_it_is_written(name: str, value: str) 
 )
 def test_what_is_no_secret_may_be_written(name: str, value: str) -> None:
     assert required_config(_scope(), {name: value})[name] == value
+
+
+BEAT = "sluice.heartbeat"
+
+
+def _wanted(*patterns: str) -> tuple[TableRule, ...]:
+    return tuple(TableRule(one, "a.b") for one in patterns)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "databases"),
+    [
+        pytest.param(r"shop_\d+\.orders_\d+", r"shop_\d+,sluice", id="shards"),
+        pytest.param(r"shop\.a|crm\.b", "shop,crm,sluice", id="two ways"),
+        pytest.param(r"(shop|crm)\.a", "(shop|crm),sluice", id="a group"),
+        pytest.param(r"shop.orders", "shop,sluice", id="a dot that is any letter"),
+        pytest.param(r"shop_\d{1,2}\.a", r"shop_\d{1\,2},sluice", id="a comma"),
+        pytest.param(r"(?P<d>shop_\d)\.t(?P=d)", r"(?<d>shop_\d),sluice", id="a named group"),
+        pytest.param(r"[a.|(]b\.c", r"[a.|(]b,sluice", id="signs in a set of letters"),
+        pytest.param(r"[]\.]b\.c", r"[]\.]b,sluice", id="a bracket that comes first"),
+        pytest.param(r"[^]]b\.c", "[^]]b,sluice", id="one that is not to be"),
+        pytest.param(r".*", "", id="anything"),
+        pytest.param(r".+\.orders", r".+,sluice", id="of any database"),
+        pytest.param(r"shop.*", "", id="a dot that may be many"),
+        pytest.param(r"shop\.a|.*_b", "", id="one way that fits any"),
+        pytest.param(r"(shop\.a|crm\.b)", "", id="dots within a group"),
+        pytest.param(r"(?:shop\.)?a", "", id="a dot that may be none"),
+    ],
+)
+def test_f52_a_rules_databases_are_listed_where_they_can_be_told(
+    pattern: str, databases: str
+) -> None:
+    found = include_lists(_wanted(pattern), BEAT)
+
+    assert found.get("database.include.list", "") == databases
+
+
+def test_without_a_rule_there_is_no_list() -> None:
+    assert include_lists((), BEAT) == {}
+
+
+def test_one_rule_of_any_database_opens_all() -> None:
+    assert include_lists(_wanted(r"shop\.a", ".*_b"), BEAT) == {}
+
+
+IGNORED = TableRule(r"shop\.tmp_.+", ignore=True)
+KEPT, ALSO = TableRule(r"shop\.tmp_kept", "shop.kept"), TableRule(r"shop\.\w+", "shop.all")
+
+
+@pytest.mark.parametrize(
+    ("rules", "captured"),
+    [
+        pytest.param((IGNORED, ALSO), "a", id="ignored by the first"),
+        pytest.param((KEPT, IGNORED, ALSO), "a tmp_kept", id="spared by the first"),
+        pytest.param((ALSO, IGNORED), "a tmp_x tmp_kept", id="too late to be ignored"),
+        pytest.param((IGNORED,), "a", id="nothing else is said"),
+    ],
+)
+def test_f52_what_the_first_rule_ignores_is_left_out_and_nothing_else(
+    rules: tuple[TableRule, ...], captured: str
+) -> None:
+    lists = TableFilter.of(include_lists(rules, BEAT))
+
+    shards = [ShardId("shop", name) for name in ("a", "tmp_x", "tmp_kept")]
+    assert [one.relation for one in shards if lists.captures(one)] == captured.split()
+    assert lists.captures(ShardId.parse(BEAT))
+
+
+def test_tables_beside_the_named_ones_and_shadows_of_them_are_let_in() -> None:
+    lists = TableFilter.of(include_lists(_wanted(r"shop_\d+\.orders_\d+"), BEAT))
+
+    names = ("shop_1.orders_7", "shop_1.users", "shop_1._orders_7_gho", BEAT)
+    assert all(lists.captures(ShardId.parse(name)) for name in names)
+    assert not lists.captures(ShardId("crm", "users"))
+
+
+def test_the_heartbeats_database_is_no_pattern() -> None:
+    found = include_lists(_wanted(r"shop\.a"), "a+b.beat")["database.include.list"]
+
+    assert found.split(",")[1] == re.escape("a+b")
+
+
+PLAIN = SourceSettings("shop", "db", 3306, "u", CollectorSettings("http://c", "shop"), "shop")
+OPTIONS = {"registry": {"url": "http://registry:8081"}}
+AVRO = replace(PLAIN, format="debezium_avro", format_options=OPTIONS)
+AS_SENT = replace(AVRO, format_options={**OPTIONS, "unicode_names": False})
+
+
+def scope(source: SourceSettings) -> CollectionScope:
+    return CollectionScope(source, "kafka:9092", KafkaSecurity(), ())
+
+
+def codes(source: SourceSettings, **changed: str) -> set[str]:
+    """What the doctor has to say to the settings that are wanted, some of them changed."""
+    config = {
+        **required_config(scope(source), {}),
+        **{n.replace("__", "."): v for n, v in changed.items()},
+    }
+    found = examine_connector(source, CollectorState("running"), config, None).findings
+    return {one.code for one in found} - {"flush_unseen"}
+
+
+def test_its_connector_is_printed_with_confluents_converter_and_its_registry() -> None:
+    config = required_config(scope(AVRO), {})
+
+    for side in ("key", "value"):
+        assert config[f"{side}.converter"] == CONFLUENT
+        assert config[f"{side}.converter.schema.registry.url"] == "http://registry:8081"
+    assert config[NAMES] == config["schema.name.adjustment.mode"] == "avro_unicode"
+    assert config["value.converter.ignore.default.for.nullables"] == "true"
+    assert not any("schemas.enable" in name for name in config)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(PLAIN, id="JSON"),
+        pytest.param(AVRO, id="Avro"),
+        pytest.param(AS_SENT, id="Avro without odd names"),
+    ],
+)
+def test_the_doctor_has_nothing_to_say_to_what_is_printed(source: SourceSettings) -> None:
+    assert codes(source) == set()
+
+
+@pytest.mark.parametrize(
+    ("source", "changed", "told"),
+    [
+        pytest.param(AVRO, {"value__converter": JSON}, {"value.converter"}, id="JSON for Avro"),
+        pytest.param(PLAIN, {"key__converter": CONFLUENT}, {"key.converter"}, id="Avro for JSON"),
+        pytest.param(AVRO, {"key__converter": APICURIO}, set(), id="Apicurio's"),
+        pytest.param(
+            AVRO, {"value__converter": APICURIO}, {"value.converter"}, id="NULLs become defaults"
+        ),
+        pytest.param(
+            AVRO,
+            {"value__converter__ignore__default__for__nullables": "false"},
+            {"value.converter.ignore.default.for.nullables"},
+            id="NULLs become defaults of Confluent's, too",
+        ),
+        pytest.param(AVRO, {"field__name__adjustment__mode": "avro"}, {NAMES}, id="names get lost"),
+        pytest.param(
+            AS_SENT, {"field__name__adjustment__mode": "avro_unicode"}, {NAMES}, id="spelled oddly"
+        ),
+        pytest.param(
+            PLAIN, {"field__name__adjustment__mode": "avro"}, {NAMES}, id="JSON needs none"
+        ),
+    ],
+)
+def test_another_converter_and_names_that_get_lost_are_refused(
+    source: SourceSettings, changed: dict[str, str], told: set[str]
+) -> None:
+    assert codes(source, **changed) == told
+    if told == {NAMES}:
+        (demand,) = (one for one in firm_demands(scope(source), {}) if one.name == NAMES)
+        assert not demand.met(changed["field__name__adjustment__mode"])
