@@ -1,11 +1,10 @@
-"""Which deletes only move rows to an archive, so that the lake keeps them?
+"""Decides which deletes only move rows to an archive, so that the lake keeps them.
 
-What says so is written down: a **window**, registered before or after the purge, or a **marker**, a
-row that the purge itself writes in the same transaction.  A row that went so stays in its mirror,
-as one whose ``_sluice.op`` is that of a delete: these rows are the ledger of ignored deletes, and
-``lake = source + archived`` is asked of them, key by key.  A row that comes again under such a key
-takes its place.  Who ran a statement is in no log: neither MySQL's nor Postgres's tells the user.
-Pure.
+An archive is declared by a **window**, registered before or after the purge, or by a **marker**, a
+row that the purge writes in the same transaction.  An archived row stays in its mirror with the
+``_sluice.op`` of a delete.  These rows are the ledger of ignored deletes, and a proof of
+``lake = source + archived`` reads them key by key.  A new row of such a key replaces the archived
+one.  No log names the user of a statement, neither MySQL's nor Postgres's.  Pure.
 """
 
 from collections.abc import Iterable, Mapping

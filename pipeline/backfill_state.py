@@ -27,18 +27,18 @@ class KeyRange:
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """A shard that is read again from its source: its rows get the place ``order`` in its log.
+    """The backfill of one shard: its rows get the position ``order`` in the source's log.
 
-    ``id`` tells one from another.  ``identity`` is the server's.  ``since`` is the first batch
-    that began after ``order`` was noted, ``rows`` how many are landed.  ``key`` is what it is read
-    along, empty until all below ``order`` has landed: till then nobody knows the table as it was
-    there.  ``closing`` is where the log ended when all was read.  ``done`` is the batch in which it
-    was complete.  One that was given up, and has left rows, is done without an ``id``: its rows
-    tell nothing from above ``closing``.  ``first`` is the lowest order of those before it, and
-    ``base`` the order of the newest of these that made a base.  ``columns`` stands for those that
-    its rows have, where rows tell them, once some are landed.  ``begun`` is how often it was begun
-    under its ``id``, which is ``former`` of one that was given up though somebody wishes for it
-    still: ``void`` says why, the last time.
+    ``id`` identifies it; ``identity`` is the server's.  ``since`` is the first batch that began
+    after ``order`` was noted, ``rows`` the number of landed rows.  ``key`` holds the columns that
+    it reads along.  It is empty until all changes below ``order`` have landed, because the table
+    at ``order`` is unknown before.  ``closing`` is where the log ended when all rows were read.
+    ``done`` is the batch that completed it.  An abandoned backfill with landed rows is done and has
+    no ``id``; its rows hold no change above ``closing``.  ``first`` is the lowest order of the
+    backfills before it, ``base`` the order of the newest of them that made a base.  ``columns`` is
+    a digest of its rows' columns, where rows describe them, once some have landed.  ``begun``
+    counts the attempts under its ``id``.  An abandoned one that is still requested has that id in
+    ``former``, and the last reason in ``void``.
     """
 
     id: str
@@ -73,7 +73,7 @@ class Backfill:
 
     @property
     def newest_base(self) -> Order | None:
-        """Of which order is the newest base that it, or one before it, has made."""
+        """The order of the newest base that this backfill, or one before it, made."""
         made = self.done is not None and self.id and self.origin is Origin.SNAPSHOT
         return self.order if made else self.base
 
@@ -144,10 +144,10 @@ class RepairPreview:
 
 @dataclass(frozen=True, slots=True)
 class BackfillRequest:
-    """What somebody wishes to have read again; ``at`` is the time that its rows show, if any.
+    """A request for a backfill; ``at`` is the time that its rows show, if any.
 
-    A ``dry`` one only tells what a repair would change.  ``rate``: at most so many rows a second;
-    0: as its source allows.
+    A ``dry`` request only reports what a repair would change.  ``rate`` limits rows per second; 0
+    is what the source allows.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Clients of what the settings name, source by source and for the lane; none is asked yet."""
+"""Opens the clients that the settings name, per source and for the lane; none connects yet."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -65,7 +65,7 @@ def open_rows(settings: SourceSettings) -> RowReader:
 
 
 def open_arrivals(settings: SourceSettings) -> SourceArrivals | None:
-    """What tells which partitions of the source got rows; None if its kind has no such thing."""
+    """Open the reader of arrivals per partition; None if the kind of source has none."""
     name = settings.kind or _collector(settings).usual_kind
     if not plugins.has_class(sources, "ARRIVALS", name):
         return None
@@ -188,7 +188,7 @@ def open_registry(settings: SourceSettings) -> SchemaRegistry | None:
 
 
 def every_topic(settings: SourceSettings) -> str:
-    """Regular expression for the whole name of each topic of the source, whatever it holds."""
+    """Regular expression for the whole name of each topic of the source, of any content."""
     return settings.every_topic(open_format(settings).added_topics(settings.prefix))
 
 
@@ -307,7 +307,7 @@ def _found(settings: SourceSettings, field: str, seam: ModuleType, name: str, ke
 
 
 def _whole(seam: ModuleType, name: str, key: str) -> Any:
-    """The class of *key*; ConfigError if there is none, or it lacks what its seam asks for."""
+    """Find the class of *key*; ConfigError if it is missing or incomplete for its seam."""
     kind = plugins.find_class(seam, name, key)
     if missing := plugins.missing_members(kind, SEAMS[name]):
         raise ConfigError(f"{kind.__module__}.{kind.__name__} {missing}")

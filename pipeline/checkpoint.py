@@ -43,9 +43,9 @@ from pipeline.sources.positions import has_reached, locate_position
 
 @dataclass(frozen=True, slots=True)
 class RowStandards:
-    """By which standards a shard's rows are written, as a digest; empty: by none.
+    """The standards by which a shard's rows are written, as a digest; empty without standards.
 
-    ``since`` is the first batch of which that is true, -1 if no row was written otherwise.
+    ``since`` is the first batch with these standards; -1 if all rows have them.
     """
 
     digest: str = ""
@@ -103,8 +103,8 @@ class OpenSnapshot:
     """A snapshot of one shard while its rows arrive: its order, and whether its end was seen.
 
     ``batch`` is the one that held its first row (or its schema event, for an empty shard).
-    ``told``: its source's schema changes tell that it is of all tables.  ``described`` is the order
-    of a newer one that has described the shard, and of which no row has come yet.
+    `told` is true if the source's schema changes say that it covers all tables.  ``described`` is
+    the order of a newer snapshot that has described the shard and has sent no row of it yet.
     """
 
     order: Order
@@ -121,7 +121,7 @@ class OpenSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Existence:
-    """Whether a shard is there, as the newest schema change that concerns it tells."""
+    """Whether a shard exists, by the newest schema change that concerns it."""
 
     order: Order
     there: bool
@@ -129,7 +129,7 @@ class Existence:
 
 @dataclass(frozen=True, slots=True)
 class DescribedSchema:
-    """The newest columns that a shard's rows told of themselves: since which order, as a digest."""
+    """The newest columns that a shard's rows described: their first order, and a digest."""
 
     order: Order
     digest: str
@@ -137,11 +137,11 @@ class DescribedSchema:
 
 @dataclass(frozen=True, slots=True)
 class CollectorLists:
-    """By which lists a collector sends tables, as a digest.
+    """The lists by which a collector selects tables, as a digest.
 
-    ``since`` is when they were first seen, None if no others were before, or once what stands
-    ``above`` was surely sent by them; ``unseen`` is the first batch of those that landed while it
-    was silent, -1 if it told them for the newest.
+    ``since`` is when they were first seen; empty without earlier lists, or once all changes above
+    ``above`` were surely sent by these.  ``unseen`` is the first batch that landed while the
+    collector did not answer; -1 if it answered for the newest.
     """
 
     digest: str
@@ -166,13 +166,13 @@ class ActiveHazard:
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """Open changes of one shard, or of one topic's unknown shards, that nobody could read.
+    """Open changes of one shard, or of one topic's unknown shards, that cannot be decoded.
 
     ``batch`` is the newest that landed one.  ``ids`` are the first of them, by name, each ending
     in ``@`` and its batch; ``count`` includes those without a name.  A base of each of ``shards``
-    that begins after ``batch`` closes it; without any only a person does.  ``passed`` as of a
-    :class:`pipeline.reports.Gap`.  ``epoch`` is that of all of them, 0 where that is not sure, or
-    where at their offsets other messages may stand by now.
+    that begins after ``batch`` closes it; without shards only a waiver does.  ``passed`` is as in
+    :class:`pipeline.reports.Gap`.  ``epoch`` is that of all of them; 0 if it is unsure, or if
+    their offsets may hold other messages now.
     """
 
     table: str | None
@@ -199,22 +199,22 @@ class Quarantine:
 class Checkpoint:
     """What a batch proves about itself and all batches before it, of one lane.
 
-    Names are the texts that those of their types render: who goes by their parts parses them.
+    Names are the rendered texts of their types; parse them to get their parts.
 
     ``offsets``       W: ``topic:partition`` -> next offset, and leader epoch of the last record.
     ``gone``          partitions that are no longer there -> where W stood.
     ``acknowledged``  source -> what was acknowledged *before* the end offsets were listed that
                       W has passed: every such transaction is landed.  Dropped when the epoch moves.
     ``heartbeats``    source -> highest heartbeat number landed.
-    ``beats``         source -> how its heartbeats came, where changes have no places in its log.
+    `beats`           source -> history of its heartbeats, where changes have no log position.
     ``tables``        table -> the last batch that holds a change of it.
     ``epochs``        source -> its epoch now; ``starts``: each `EpochStart` -> first offset that
                       belongs to it, while W is below it.
     ``high``          each `SourcePartition` -> highest LIVE order landed.
     ``shards``        ``source/shard`` -> its table, of every shard ever seen; None if ignored.
-    ``existing``      ``source/shard`` -> whether it is there, of every one a schema change told of.
+    ``existing``      ``source/shard`` -> whether it exists, of each that a schema change named.
     ``departed``      table -> newest batch in which a shard was dropped or renamed away: a mirror
-                      before it has rows of that one, and nobody asks any more whether all.
+                      before it has rows of that shard, which are no longer checked.
     ``belated``       table -> newest batch by which changes came late, which were quarantined or
                       skipped before: older mirrors lack them.
     ``bases``         ``source/shard`` -> order its newest base is complete as of.
@@ -222,11 +222,11 @@ class Checkpoint:
     ``complete``      ``source/shard`` -> batch in which that base became complete.
     ``lost``          ``source/shard`` -> order of the base that closed its newest gap or
                       quarantine: what landed of it below may lack changes.
-    ``snapshots``     source -> order of its newest snapshot of which rows landed that stand for
-                      all tables: the heartbeat's, or those before any table had a base.
+    ``snapshots``     source -> order of its newest snapshot with landed rows that stand for all
+                      tables: the heartbeat's, or those before any table had a base.
     ``initial``       source -> order of its newest snapshot of all tables, by its schema changes.
     ``snaps``         ``source/shard`` -> the snapshot that is not complete yet.
-    ``schemas``       ``source/shard`` -> its newest columns, where rows tell them of themselves.
+    ``schemas``       ``source/shard`` -> its newest columns, where rows describe them.
     ``standards``     ``source/shard`` -> by which its rows are written, where by any, or once.
     ``rereads``       ``source/shard`` -> its newest re-reading, done or not.
     ``resubmitted``   ids of corrected messages that are still asked for -> batch that landed them.
@@ -238,15 +238,15 @@ class Checkpoint:
                       at, in its own words (`CaptureScope.remembered`).
     ``hazards``       gap id -> the setting that drops or rewrites changes, until all has landed
                       that was sent while it lasted.
-    ``trimmed``       topics of which the beginning was gone when they were first read: what is
-                      left of them tells of no empty table, and of no birth.
-    ``parts``         ``source/shard`` -> order of a snapshot that is torn, or only partly left.
+    ``trimmed``       topics whose beginning was deleted before they were first read: the rest
+                      proves neither an empty table nor an added column.
+    ``parts``         ``source/shard`` -> order of a snapshot that is split, or only partly left.
     ``grown``         topics that have gained partitions: their keys may have moved.
     ``gaps``          gap id -> JSON of the open :class:`pipeline.reports.Gap`.
     ``quarantine``    ``source/shard`` (or ``topic:NAME`` if unknown) -> what is open of it.
     ``lives``         first batch of each life of landing -> that life: see
                       :mod:`pipeline.checkpoint`.
-    ``full``          the newest batch at or before this whose text tells everything; -1: none yet.
+    ``full``          the newest batch at or before this with a full text; -1: none yet.
     """
 
     lane: str
@@ -290,7 +290,7 @@ class Checkpoint:
     full: int = field(default=-1, compare=False)
 
     def dumps(self) -> str:
-        """Canonical JSON that tells everything: a full text, read back by :meth:`loads`."""
+        """Render everything as canonical JSON: a full text, read back by :meth:`loads`."""
         return _encode(CheckpointDelta(replace(self, full=self.batch)))
 
     @classmethod
@@ -298,7 +298,7 @@ class Checkpoint:
         """Read back what :meth:`dumps` wrote.
 
         Raises:
-            HeldError: ``mark_lost`` if the text tells only what its batch changed.
+            HeldError: ``mark_lost`` if the text holds only what its batch changed.
         """
         delta = CheckpointDelta.loads(text)
         if not delta.full:
@@ -309,7 +309,7 @@ class Checkpoint:
     def changes_since(self, previous: "Checkpoint") -> str:
         """The text to commit after *previous*: what changed, or everything where that is due.
 
-        Everything is told every ``FULL_EVERY`` batches, and when no less has changed.
+        It is a full text every ``FULL_EVERY`` batches, and when the difference is not smaller.
         """
         due = previous.full < 0 or self.batch - previous.full >= FULL_EVERY
         if due:
@@ -319,7 +319,7 @@ class Checkpoint:
         return self.dumps() if delta.size >= whole else _encode(delta)
 
     def advanced(self, text: str) -> "Checkpoint":
-        """The mark after the batch that told *text*.
+        """The checkpoint after the batch that wrote *text*.
 
         Raises:
             HeldError: ``mark_lost`` if it is another lane's, or not the next batch's.
@@ -341,7 +341,7 @@ class Checkpoint:
         return {subject: tuple(ids) for subject, ids in found.items()}
 
     def reached(self, source: str) -> tuple[int, int, int] | None:
-        """Epoch, log and pos below which everything of *source* is landed; None: nobody knows."""
+        """Epoch, log and pos below which everything of *source* is landed; None if unknown."""
         known, epoch = self.acknowledged.get(source), self.epochs.get(source)
         if known is None or known.snapshot or epoch is None:
             return None
@@ -391,7 +391,7 @@ class CheckpointDelta:
 
     @property
     def size(self) -> int:
-        """Entries it tells of."""
+        """Number of entries that it changes."""
         told = sum(len(_entries(self.changed, name)) for name in _NAMES)
         return told + sum(len(names) for names in self.gone.values())
 
@@ -400,7 +400,7 @@ class CheckpointDelta:
         """Read back a marker's text.
 
         Raises:
-            HeldError: ``mark_lost`` if it is none.
+            HeldError: ``mark_lost`` if *text* is not a marker.
         """
         try:
             return msgspec.json.decode(text, type=cls)
@@ -472,7 +472,7 @@ class Incarnations:
 
     @classmethod
     def of(cls, told: Mapping[str, int]) -> "Incarnations":
-        """As a mark tells them: first batch -> life."""
+        """Build them from a checkpoint's mapping: first batch -> incarnation."""
         pairs = sorted((int(first), life) for first, life in told.items())
         return cls(tuple(first for first, _ in pairs), tuple(life for _, life in pairs))
 
@@ -483,7 +483,7 @@ class Incarnations:
 
 
 def with_incarnation(told: Mapping[str, int], batch: int, life: int) -> Mapping[str, int]:
-    """*told*, and that *batch* is landed in *life*; the very same where that follows from it."""
+    """Add to `told` that *batch* landed in *life*; the same object if it says so already."""
     if Incarnations.of(told).at(batch) == life:
         return told
     kept = sorted(told, key=int)[1 - MAX_INCARNATIONS :]

@@ -53,7 +53,7 @@ class ClockStep:
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """The time ``told`` by a source's clock, between ``before`` and ``after`` of our clock."""
+    """The time `told` by a source's clock, between ``before`` and ``after`` of our clock."""
 
     before: datetime
     told: datetime
@@ -168,7 +168,7 @@ def first_fence(fences: Sequence[Fence], instant: datetime) -> Fence | None:
 
 
 def no_zone(told: object) -> str:
-    """Why *told* is no time zone, with the nearest name that is one."""
+    """Why `told` is no time zone, with the nearest name that is one."""
     names = available_timezones()
     asked = str(told)
     folded = {name.casefold(): name for name in names}

@@ -1,4 +1,4 @@
-"""Read a length of time as people write it: ``30s``, ``5m``, ``1h30m``, or ISO 8601 (``PT5M``).
+"""Reads a length of time as people write it: ``30s``, ``5m``, ``1h30m``, or ISO 8601 (``PT5M``).
 
 Config, command line and API all read it here.  ``m`` is a minute; there are no months.  Pure.
 """

@@ -1,4 +1,4 @@
-"""What is wrong with a config file?  One line each: path in the file, fault, way out."""
+"""Describes the faults of a config file, one line each: path in the file, fault, fix."""
 
 import json
 import re
@@ -22,7 +22,7 @@ WORDS: Mapping[str, str] = {
     **dict.fromkeys(("dict_type", "mapping_type"), _MAPPING),
     **dict.fromkeys(("list_type", "tuple_type"), _LIST),
 }
-"""Fault -> what is said of it, whatever the library says."""
+"""Fault -> our text for it, which replaces the library's."""
 
 
 def fault_lines(error: ValidationError, schema: Mapping[str, Any], at: str = "") -> list[str]:

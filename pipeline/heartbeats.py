@@ -45,7 +45,7 @@ class LandedHeartbeat:
 class HeartbeatRow:
     """A row of the heartbeat table: ``number`` is -1 where another service wrote it.
 
-    ``read`` if a snapshot of the table read it, ``order`` is None where the row has none.
+    ``read`` is true if a snapshot of the table read it; ``order`` may be absent.
     """
 
     number: int
@@ -76,8 +76,8 @@ class HeartbeatHistory:
     -1: nowhere.  ``once`` if what is read of the log is never sent again, unless numbers fall.
     ``owed``: how many more words of the collector must hold before ``over`` moves on no more.
 
-    ``topic`` is that of the last one.  ``level`` is the last batch of which all of it has landed
-    that had been listed with the batch; ``backlog`` is what is waited for before another one is.
+    ``topic`` is that of the last one.  ``level`` is the last batch whose listed offsets have all
+    landed; ``backlog`` is what must land before another batch is.
     ``behind`` is how many batches lay between that and ``raised``.
     """
 
@@ -130,10 +130,10 @@ class HeartbeatHistory:
 
     @property
     def sure(self) -> int | None:
-        """The last batch of which no row is sent again; None while one may stand above a newer.
+        """The last batch whose rows are not sent again; None while an old row may hide a newer.
 
-        What is sent again comes behind the highest.  Where numbers climbed back, all of it has to
-        be taken up at once, up to a batch that ends behind the place where they began to fall.
+        Repeated changes come behind the highest heartbeat.  Where numbers climbed back, all of
+        them apply at once, up to a batch that ends behind the place where they began to fall.
         """
         return self.known if self.known >= self.over else None
 
@@ -159,7 +159,7 @@ class HeartbeatHistory:
 
 @dataclass(frozen=True, slots=True)
 class MissingHeartbeats:
-    """Heartbeats from ``first`` on and below ``until`` of which none came."""
+    """Heartbeats from ``first`` (inclusive) to ``until`` (exclusive), all missing."""
 
     first: int
     until: int
@@ -167,7 +167,7 @@ class MissingHeartbeats:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRun:
-    """A trail after a batch; heartbeats that nobody sent; whether two were seen to send in it."""
+    """History after a batch, the missing heartbeats, and whether two collectors sent in it."""
 
     trail: HeartbeatHistory
     skipped: tuple[MissingHeartbeats, ...] = ()
@@ -177,7 +177,7 @@ class HeartbeatRun:
 def follow_heartbeats(
     trail: HeartbeatHistory | None, beats: Iterable[LandedHeartbeat], batch: int
 ) -> HeartbeatRun | None:
-    """What the *beats* of a batch show after *trail*; None if there are none at all."""
+    """Continue *trail* with the heartbeats of a batch; None if there are none at all."""
     skipped, doubtful = list[MissingHeartbeats](), False
     for beat in in_arrival_order(beats):
         if trail is None:
@@ -229,9 +229,9 @@ def _unused_offsets(
 
 
 def in_arrival_order(beats: Iterable[LandedHeartbeat]) -> list[LandedHeartbeat]:
-    """*beats* as they came, partition by partition: the one with the lowest number first.
+    """Sort heartbeats by arrival, partition by partition: that of the lowest number first.
 
-    A topic that gets more partitions has a source's heartbeats go through another one from then on.
+    After a topic gets more partitions, a source's heartbeats may use another partition.
     """
     every = sorted(beats, key=lambda one: one.offset)
     lowest: dict[tuple[str, int], int] = {}

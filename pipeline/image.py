@@ -1,8 +1,8 @@
-"""What is an image of a mirror, and which changes belong in it?
+"""Defines an image of a mirror, and which changes belong in it.
 
-An image is the mirror exactly as of a cut.  The cut stands for a place in each source's log: the
-head that was read after the first heartbeat after it.  A change belongs in the image if its order
-is below that place; its time stamp says nothing.  Pure.
+An image is the mirror exactly as of a cut.  The cut is a position in each source's log: the head
+that was read after the first heartbeat after it.  A change belongs in the image if its order is
+below that position; its time stamp is irrelevant.  Pure.
 """
 
 import hashlib
@@ -21,10 +21,10 @@ IMAGES = "sluice.images"  # name of the text that a mirror remembers
 
 @dataclass(frozen=True, slots=True)
 class DueCut:
-    """A cut of which images are to be made; ``fences`` stand for it, by source, once written.
+    """A cut with images due; ``fences`` are its fences by source, once written.
 
-    It may be still to come: then whoever applies changes knows when to stop before it.  ``day`` is
-    the business day that it ends, as it is written: ``2026-03-29``.
+    It may be in the future: then merges stop before it.  ``day`` is the business day that it
+    ends, as it is written: ``2026-03-29``.
     """
 
     at: datetime
@@ -129,11 +129,11 @@ def shards_digest(shards: Sequence[Shard]) -> str:
 def find_missing(
     table: Table, places: Mapping[str, Order], mark: Checkpoint, based: Mapping[Shard, Order]
 ) -> str:
-    """Why the mirror may lack changes below *places*, by what bases tell; empty if it does not.
+    """Why the mirror may lack changes below *places*, judged by bases; empty if it does not.
 
-    A base that closed a gap or a quarantine tells only what is there from its own order on: what
-    was lost below it was never in the mirror.  *based*: shard -> an older base, or a truncate,
-    where one is known; the mark tells the newest alone.
+    A base that closed a gap or a quarantine proves rows from its own order on only: the mirror
+    never had what was lost below it.  *based*: shard -> an older base, or a truncate, where one
+    is known; the checkpoint has the newest only.
     """
     for shard in table.shards:
         name, place_of_cut = str(shard), places[shard.source]
@@ -147,10 +147,10 @@ def find_missing(
 
 
 def fence_of(fences: Sequence[Fence], cut: datetime) -> Fence | None:
-    """The first of *fences*, ascending, after *cut*, if one server has written all that are.
+    """The first of *fences*, ascending, after *cut*, if one server has written all after it.
 
-    None while there is none, and where one with a higher number lies before the cut.  What another
-    server wrote first says where the log of that one ended: the first of the newest is later.
+    None without such a fence, and if one with a higher number lies before the cut.  The first
+    fence of a previous server is where its log ended; that of the newest server is later.
     """
     found = None
     for fence in reversed(fences):

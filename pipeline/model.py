@@ -420,8 +420,8 @@ class PartitionEnd:
 class Account:
     """Counts of one batch of one table; each term is counted on its own.
 
-    ``corrected`` counts messages that an earlier account has as quarantined, and of which changes
-    are read now: of all that was read so many were read twice, and are quarantined no more.
+    ``corrected`` counts messages that an earlier account counts as quarantined, and whose changes
+    are read now: so many were read twice, and are no longer quarantined.
     """
 
     read: int = 0
@@ -455,22 +455,21 @@ class Break:
 
 @dataclass(frozen=True, slots=True)
 class CaptureScope:
-    """The tables whose rows are sent, as it is set now.
+    """The tables whose rows are sent, by the present settings.
 
-    ``text`` is another whenever that may be.  Where lists cannot be read, they are not ``known``,
-    and let nothing in.  ``said_by`` names them to people.  ``replaced`` are tables whose
-    rows became others without an event in the log (dropped, recreated, exchanged), each with when
-    that was noticed last; such times are seconds of this process's own clock.
-    ``keeper`` keeps the log of what is sent; None without one, or where none is needed.
-    ``remembered`` is what the source has behind each table's name, in its own words, to be kept in
-    the landing checkpoint; ``differs`` names the tables that have something else behind them than
-    was remembered.
-    ``alters`` finds for a column, ``database.table.column``, the setting that leaves it out or its
-    values, empty without one; it is None where no column is altered.
-    ``hazards`` are settings by which changes may be dropped, rewritten or delayed; they are all
-    of which that may still be so once the looks are ``steady``, but for those that are asked and
-    is ``unanswered``, named as a hazard's ``where``.  ``untold`` returns the alternatives of a
-    remembered hazard's ``shards`` that were not examined: for them it lasts.
+    ``text`` changes whenever the scope may have changed.  Lists that cannot be read are not
+    ``known``, and include nothing.  ``said_by`` names the lists in messages.  ``replaced`` are
+    tables whose rows were replaced without an event in the log (dropped, recreated, exchanged),
+    each with its last detection, in seconds of this process's own clock.
+    `keeper` is the slot that retains the log; None without one, or if it is not needed.
+    ``remembered`` describes what is behind each table's name in the source, for the landing
+    checkpoint; ``differs`` names the tables where that has changed since.
+    ``alters`` returns for a column, ``database.table.column``, the setting that omits it or its
+    values, empty without one; if no column is altered, ``alters`` itself is absent.
+    ``hazards`` are settings that may drop, rewrite or delay changes.  The list is complete once
+    the looks are ``steady``, except for what is ``unanswered``, named as a hazard's ``where``.
+    ``untold`` returns the alternatives of a remembered hazard's ``shards`` that were not examined:
+    for them the hazard lasts.
     """
 
     sends: Callable[[ShardId], bool]

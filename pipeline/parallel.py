@@ -74,10 +74,9 @@ class _Asking(Generic[T]):
 class DeadlinePool(Generic[T]):
     """Asks by name, from any number of threads.
 
-    ``at_once`` questions of one call are waited for at a time, all of them where it is None: many
-    small ones are best put one after the other.  One that is overdue gives its place to the next;
-    where ``most`` of one call have not answered, or `CALLS` times as many of all, no other is
-    asked.
+    ``at_once`` limits the concurrent questions of one call; None removes the limit.  Many small
+    questions are best asked one after the other.  An overdue one makes room for the next.  Where
+    ``most`` of one call have not answered, or `CALLS` times as many of all, no other is asked.
     """
 
     clock: Callable[[], datetime]
@@ -119,7 +118,7 @@ class DeadlinePool(Generic[T]):
             return {name: self._told(one) for name, one in asking.put.items()}
 
     def _left(self, asking: _Asking[T]) -> float | None:
-        """Seconds to wait for the next to be overdue; None if nobody is waited for."""
+        """Seconds until the next one is overdue; None without open questions."""
         now, patience = self.elapsed(), self.patience.total_seconds()
         for one in tuple(asking.awaited):
             if one.answer is None and now - one.began >= patience:
@@ -135,7 +134,7 @@ class DeadlinePool(Generic[T]):
         return None if first is None else max(first - self.elapsed(), 0)
 
     def _next(self, asking: _Asking[T]) -> Iterator[_Inquiry[T]]:
-        """The questions that are to be put now; whoever is still asked by another is joined."""
+        """The questions to ask now; one that another call still asks is shared."""
         while asking.waiting and (self.at_once is None or len(asking.awaited) < self.at_once):
             name = asking.waiting[0]
             known = self._open.get(name)

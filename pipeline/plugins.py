@@ -110,7 +110,7 @@ def build_object(
     at: str,
     told: Mapping[str, Any] | None = None,
 ) -> T:
-    """Build a *kind*: first *given*, then *told* by name, then the config's *options*.
+    """Build a *kind*: first *given*, then `told` by name, then the config's *options*.
 
     *at* is where the options stand in the file.
 

@@ -35,7 +35,7 @@ class LastChange:
 
 @dataclass(frozen=True, slots=True)
 class ChangedRow:
-    """A landed change: of a row of which shard, and what it was and is, as JSON; None: not told."""
+    """A landed change of a row: its shard, and the row before and after, as JSON if known."""
 
     op: str
     shard: Shard
@@ -45,7 +45,7 @@ class ChangedRow:
 
 @dataclass(frozen=True, slots=True)
 class KeyTimes:
-    """Of the changes of a key, by the messages' own clock: the latest, and that of the newest.
+    """Times of the changes of a key, by the messages' clock: the latest, and the newest one's.
 
     The newest is of ``shard``, as ``source/shard``, and stands at ``order``.
     """
@@ -79,8 +79,8 @@ class Transaction:
     A collector killed inside a transaction begins it again, and END then counts from there only.
     Such a one (``begun`` > 1) is stated over all its tables: ``promised`` is END's total,
     ``landed`` counts the whole transaction, and ``resumed`` holds, for each new run, the
-    ``total_order`` that the run before gave to the new run's first event; it is left empty where
-    that cannot be told.
+    ``total_order`` that the run before gave to the new run's first event; it is empty where that
+    is unknown.
     """
 
     id: str

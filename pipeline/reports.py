@@ -51,7 +51,7 @@ class Gap:
     below: Order | None = None
 
     def __post_init__(self) -> None:
-        """Say so where nobody said why."""
+        """Replace an empty reason."""
         object.__setattr__(self, "why", text_or_cause(self.why, "gap"))
 
     @property
@@ -66,11 +66,11 @@ class Gap:
         return kind if colon and kind in (SETTING, DELAY) else ""
 
     def is_of_several(self, tables: Mapping[str, str | None]) -> bool:
-        """Whether it is, or was, of several of *tables*, which are told by their shards' names."""
+        """Whether it is, or was, of several of *tables*, which are keyed by their shards' names."""
         return self.shared or len({tables.get(name, name) for name in self.shards}) > 1
 
     def after(self, earlier: Iterable["Gap"], tables: Mapping[str, str | None]) -> "Gap":
-        """The same gap, told again while its cause lasts: of several *tables* if one before was."""
+        """The same gap, reported while its cause lasts: of several *tables* if one before was."""
         every = (self, *earlier)
         return replace(self, shared=any(one.is_of_several(tables) for one in every))
 
@@ -85,9 +85,9 @@ class Gap:
         batch: int | None = None,
         above: Order | None = None,
     ) -> "Gap":
-        """One that no offsets show: *topic* says of what kind, and of whom.
+        """Build a gap that no offsets show; *topic* names its kind and its subject.
 
-        It was noticed when batch *first* landed, and *batch* is that unless it is told.
+        It was detected when batch *first* landed, which is the default of *batch*.
         """
         return cls(
             id=f"{topic}:0:{first}@{first}",
@@ -129,7 +129,7 @@ class Hold:
     detail: str
 
     def __post_init__(self) -> None:
-        """Say so where nobody said why."""
+        """Replace an empty detail."""
         object.__setattr__(self, "detail", text_or_cause(self.detail, self.reason))
 
 
@@ -157,10 +157,10 @@ class SparkWork:
 
 @dataclass(frozen=True, slots=True)
 class LandingReport:
-    """One landing round of one lane; ``batch`` is None when nothing was committed.
+    """One landing round of one lane; ``batch`` is empty when nothing was committed.
 
-    ``capped`` is true when more was there than one batch may take.  ``resubmitted`` tells of each
-    corrected message that was asked for.
+    ``capped`` is true when more was there than one batch may take.  ``resubmitted`` holds the
+    state of each requested resubmission.
     """
 
     lane: str
@@ -177,11 +177,10 @@ class LandingReport:
 
 @dataclass(frozen=True, slots=True)
 class MergeReport:
-    """One merge turn of one mirror: applied through ``batch`` as mirror ``version``.
+    """One merge of one mirror: applied through ``batch`` as mirror ``version``.
 
-    ``hold`` is set when the table was left alone instead; then ``batch`` and ``version`` are
-    those it stands at.  ``image`` is what the turn made of the mirror, if it made one: its changes
-    are told of by the next turn.
+    ``hold`` is set when the table was not merged; then ``batch`` and ``version`` are the present
+    ones.  ``image`` is the image that the merge made, if any; the next merge reports its changes.
     """
 
     table: str
@@ -211,7 +210,7 @@ class MergeFailure:
 
     @classmethod
     def unforeseen(cls, error: Exception, what: str = "") -> "MergeFailure":
-        """What nobody foresaw, after *what* failed by it; the log has the trace."""
+        """Describe an unexpected error, after *what* failed; the log has the traceback."""
         return cls("failed", f"{what}{type(error).__name__}: {error}"[:500])
 
     def hold(self, table: str) -> Hold:

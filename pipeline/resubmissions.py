@@ -1,4 +1,4 @@
-"""Which quarantined messages has a person corrected, and what became of each?  Pure."""
+"""Defines the corrections of quarantined messages, and the state of each.  Pure."""
 
 import base64
 from collections.abc import Sequence
@@ -14,11 +14,10 @@ from pipeline.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Resubmission:
-    """The message of the quarantined ``change`` as it should have been; bytes are told in base64.
+    """The corrected message of the quarantined ``change``; bytes are in base64.
 
-    ``change`` is named as in the mark.  ``key``, ``headers`` and ``at`` (the record's own time) are
-    those of the message that could not be read, or what its corrector said; None where nobody
-    knows.
+    ``change`` is named as in the checkpoint.  ``key``, ``headers`` and ``at`` (the record's own
+    time) are those of the unreadable message, or the corrected ones; None if unknown.
     """
 
     id: str
@@ -43,14 +42,14 @@ class ResubmissionState:
 
 
 def is_shard_subject(subject: str) -> bool:
-    """Whether a quarantine's subject is ``source/shard``, and no topic of which more is unknown."""
+    """Whether a quarantine's subject is ``source/shard``, not a topic with unknown shards."""
     return not subject.startswith("topic:")
 
 
 def parse_change_name(change: str) -> tuple[TopicPartition, int] | None:
-    """Partition and offset of a quarantined change; None where its name is none of a message's.
+    """Parse partition and offset of a quarantined change; None for other names.
 
-    It is ``topic:partition:offset``, and in a mark ``@`` and its batch.
+    The name is ``topic:partition:offset``, in a checkpoint followed by ``@`` and its batch.
     """
     at, _, offset = change.rpartition("@")[0].rpartition(":")
     topic, _, partition = at.rpartition(":")

@@ -1,4 +1,4 @@
-"""Build one lane from its settings: the session, the clients, and the mark it goes on from."""
+"""Builds one lane from its settings: the session, the clients, and its checkpoint."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -103,7 +103,7 @@ def _turns(
 
 
 def build_router(settings: PipelineSettings) -> Router:
-    """The rules, before which Sluice's own heartbeat tables are nobody's."""
+    """Build the router of the rules; Sluice's own heartbeat tables are ignored first."""
     beats = {source.heartbeat for source in settings.sources}
     own = tuple(TableRule(re.escape(name), name, ignore=True) for name in sorted(beats))
     return Router((*own, *settings.rules))
@@ -118,7 +118,7 @@ class Workers:
     jobs: JobCounts = field(default_factory=JobCounts)
 
     def __call__(self, tasks: Sequence[LandingTask]) -> Sequence[TaskResult]:
-        """What each task tells, in their order."""
+        """Run the tasks; results are in their order."""
         ranges = [one for task in tasks for intake in task.intakes for one in intake.ranges]
         rows = sum(one.until - one.first for one in ranges)
         if rows <= self.small:
@@ -136,7 +136,7 @@ class BackfillWorkers:
     session: SparkSession
 
     def __call__(self, tasks: Sequence[BackfillTask]) -> Sequence[BackfillResult | BackfillFailure]:
-        """What each task tells, in their order."""
+        """Run the tasks; results are in their order."""
         if len(tasks) < 2:
             return [attempt(task) for task in tasks]
         with describe_jobs(self.session, f"read {tasks[0].table} again"):

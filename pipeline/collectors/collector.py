@@ -89,11 +89,11 @@ class SettingDifference:
 class Registration:
     """How one collector is set up.
 
-    ``wanted`` is complete: all that a new registration needs.  ``firm`` says which values
-    will do where a person chose another.  ``together`` are groups of settings of which one is
-    enough: where any is set, no other of its group is added.  ``now`` asks what it is set to, None
-    if it is not registered; ``put`` registers it.  Both raise UnreachableError; ``put``
-    ConfigError, where the settings are refused.  ``forbidden`` settings are taken away.
+    ``wanted`` is complete: all that a new registration needs.  ``firm`` says which values are
+    accepted where a person chose another.  ``together`` are groups of alternative settings: where
+    one is set, no other of its group is added.  ``now`` returns the present settings, None if it
+    is not registered; ``put`` registers it.  Both raise UnreachableError; ``put`` raises
+    ConfigError if the settings are refused.  ``forbidden`` settings are removed.
     """
 
     wanted: Settings

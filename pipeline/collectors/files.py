@@ -1,7 +1,7 @@
-"""What takes files of logs into a ledger: it looks on each time it is asked what it has taken.
+"""Takes files of logs into a ledger: it sweeps each time it is asked what it has taken.
 
-Whichever process asks first sweeps, and the others read what it has come to; when it ends, another
-goes on.  So a folder that hangs delays only requests for that folder.
+The first process that asks sweeps, and the others read its progress; when it ends, another
+continues.  So a folder that hangs delays only requests for that folder.
 """
 
 from collections.abc import Iterator, Mapping

@@ -97,7 +97,7 @@ class NotedEnd:
 class _Awaited:
     """An end that waits for two heartbeats above ``above``, and ``more`` times again.
 
-    ``above`` is None until the next end is noted; ``first`` is the one that came of the two.
+    ``above`` stays empty until the next end is noted; ``first`` is the one that came of the two.
     """
 
     end: NotedEnd

@@ -418,7 +418,7 @@ def own_key(key: Sequence[str]) -> tuple[str, ...]:
 def grow_columns(
     shard: str, known: ColumnsHead | None, told: Mapping[str, str], key: Sequence[str]
 ) -> ColumnsHead | None:
-    """The columns from a file on; *told* are its own; None if they are the same as before."""
+    """The columns from a file on; `told` are its own.  Returns None if nothing changed."""
     if known is None:
         every = (*((name, kind) for name, kind in told.items() if name not in _OWN), *ADDED)
         return ColumnsHead(shard, "create", every, own_key(key))

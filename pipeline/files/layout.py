@@ -146,12 +146,12 @@ class FileStamp:
 
 @dataclass(frozen=True, slots=True)
 class WaitingFile:
-    """A file that was seen and is not taken, as it stands, and ``since`` when.
+    """A file that was seen and is not taken, with its stamp, and ``since`` when.
 
     Sweeps before ``first`` need not wait for it: the last look at every file found it as taken, or
     not at all.  ``since`` is in seconds since 1970 by our clock; another stamp begins a new wait.
-    ``why`` it is not whole, once it was opened.  ``told`` once it was reported that it waits for
-    too long.  ``seen`` is when it was found first, with any stamp; None if unknown.
+    ``why`` says why it is not complete, once it was opened.  `told` is true once the overdue wait
+    was reported.  ``seen`` is when it was found first, with any stamp; None if unknown.
     """
 
     stamp: FileStamp

@@ -46,7 +46,7 @@ from pipeline.schema.model import (
 class SchemaChange:
     """One table's part of a statement: ``create``, ``alter`` or ``drop``.
 
-    ``schema`` is None for a drop.  ``previous`` is the shard's name before, if it was renamed.
+    A drop has no ``schema``.  ``previous`` is the shard's name before, if it was renamed.
     """
 
     kind: str

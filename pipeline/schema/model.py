@@ -141,7 +141,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Empty:
-    """No row older than *order* is left; *schema* is None if its columns are unknown."""
+    """No row older than *order* is left; *schema* may be unknown (None)."""
 
     shard: ShardId
     order: Order
@@ -245,7 +245,7 @@ class Dialect(Protocol):
     def follow(
         self, told: Sequence[SchemaEvent], known: KnownTables
     ) -> tuple[tuple[Effect, ...], KnownTables]:
-        """Effects on rows, and the tables after them; *told* is in log order.
+        """Effects on rows, and the tables after them; `told` is in log order.
 
         At most one effect a shard and order.
         """

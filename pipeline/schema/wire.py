@@ -1,4 +1,4 @@
-"""What does each column hold in rows of JSON text, as it was sent?
+"""Reads what each column holds in rows of JSON text, as it was sent.
 
 No number passes through a double on its way.  Rows built as their columns let expect are read
 together; an odd one (a field without a column, a number where a text is due) is left out and

@@ -51,7 +51,6 @@ class TransportsBySource:
     usual: Transport | None = None
 
     def topics(self, pattern: str) -> Mapping[str, str]:
-        """Of each those that it holds for us."""
         found: dict[str, str] = {}
         for number, transport in enumerate(self._all):
             told = transport.topics(pattern)
@@ -73,7 +72,6 @@ class TransportsBySource:
         return frozenset().union(*(one.hidden(its) for one, its in self._shares(topics)))
 
     def require_ids(self, expected: Mapping[str, str]) -> None:
-        """Of each its own."""
         for one, its in self._shares(expected):
             one.require_ids({topic: expected[topic] for topic in its})
 
@@ -83,7 +81,6 @@ class TransportsBySource:
         return self._joined(partitions, lambda one, its: one.last_records(its), _topic)
 
     def settings(self, pattern: str) -> Sequence[TopicFacts]:
-        """Of each those that it holds for us."""
         return [
             told
             for number, transport in enumerate(self._all)

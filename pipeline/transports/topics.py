@@ -291,7 +291,7 @@ class TopicFacts:
     """A topic: how many copies each partition has, and its settings, the broker's included.
 
     ``inherited`` names the settings that are the broker's.  Kafka refuses to describe a topic that
-    is not ``told``: its settings are unknown.
+    is not `told`: its settings are unknown.
     """
 
     name: str
@@ -389,7 +389,7 @@ def topic_facts(
     """Describe the topics whose whole name matches *pattern*, sorted; empty if there are none.
 
     *cluster* are kafka-python's arguments for it.  A topic that Kafka does not describe is not
-    ``told``: the user has no right to ``DescribeConfigs`` on it.
+    `told`: the user has no right to ``DescribeConfigs`` on it.
 
     Raises:
         UnreachableError: if Kafka does not answer.

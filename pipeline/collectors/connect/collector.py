@@ -148,7 +148,7 @@ class ConnectCollector:
             return _acknowledged(stored[0].get("offset") or {})
 
     def carried(self) -> Mapping[TopicPartition, int]:
-        """Of a MirrorMaker 2: last offset of each partition of the other cluster handed over."""
+        """Last replicated offset of each partition of the other cluster, for a MirrorMaker 2."""
         alias = self._settings().get("source.cluster.alias")
         with self._understanding("/offsets"):
             offsets = self._get("/offsets").get("offsets", [])

@@ -1,4 +1,4 @@
-"""What has Debezium's connector for MariaDB of its own?  What that for MySQL has.  Pure.
+"""Describes Debezium's connector for MariaDB, which has what the one for MySQL has.  Pure.
 
 Its class names the modes of TLS as MariaDB does, and MySQL's class as MySQL does.
 """

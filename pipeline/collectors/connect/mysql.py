@@ -1,4 +1,4 @@
-"""What has Debezium's connector for MySQL of its own?  A history of schemas, and file positions.
+"""Describes Debezium's connector for MySQL: a history of schemas, and file positions.
 
 The stored offset's `pos` is where the newest transaction *begins*, so that one is unfinished until
 the next event of any kind has been read, and a proof needs one more heartbeat.

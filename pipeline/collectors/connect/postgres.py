@@ -1,4 +1,4 @@
-"""What has Debezium's connector for Postgres of its own?  A slot, a publication, and LSNs.
+"""Describes Debezium's connector for Postgres: a slot, a publication, and LSNs.
 
 The stored offset's `lsn_commit` is the end of the last commit that was handed over, with all that
 committed before it; `lsn` is the place of the newest row, of a transaction that may be unfinished.

@@ -67,7 +67,7 @@ _ONE: Ways = {0: 1}
 
 
 def compile_pattern(text: str) -> re.Pattern[str]:
-    """Compile it as connectors do: ASCII letters in any case.
+    """Compile it as connectors do: only ASCII in any case.
 
     Raises:
         re.error: it cannot be read here; the message names it.
@@ -260,10 +260,10 @@ _BETWEEN_COMMAS = re.compile(r"(?:[^\\,]|\\.|\\$)+")
 
 @dataclass(frozen=True, slots=True)
 class TableFilter:
-    """A missing list is None.  One that cannot be read here includes nothing.
+    """The table lists of a connector; a list that is not set has the value None.
 
-    ``fault`` names that one, and says why.
-    ``outer`` is about the outer part of a table's name: its database, or its schema.
+    A list that cannot be read here includes nothing; ``fault`` names it and says why.
+    ``outer`` matches the outer part of a table's name: its database, or its schema.
     """
 
     outer: Patterns = None

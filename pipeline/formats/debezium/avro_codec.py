@@ -375,7 +375,7 @@ class ValueReader(Protocol):
     """Reads the values of one type."""
 
     def read(self, bodies: BatchCursor) -> Texts:
-        """Of at least one body; DamagedError if some do not fit."""
+        """Read one value from each body, at least one; DamagedError if some do not fit."""
         ...
 
     def skip(self, bodies: BatchCursor) -> None:

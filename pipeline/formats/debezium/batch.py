@@ -199,7 +199,7 @@ def _kept(found: Sequence[Envelope | None], schemas: Sequence[Raw]) -> ReadEnvel
 
 
 def _merged(first: Mask, one: ReadEnvelopes, other: ReadEnvelopes) -> ReadEnvelopes:
-    """Of those that are *first* what *one* says, in their order."""
+    """Merge the rows in order: from *one* where *first* is true, else from *other*."""
     read = np.empty(len(first), np.bool_)
     read[first], read[~first] = one.read, other.read
     parts = [iter(zip(part.envelopes, part.schemas, strict=True)) for part in (other, one)]

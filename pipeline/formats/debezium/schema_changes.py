@@ -230,7 +230,7 @@ _PLACE = ("at", *LOG_PARTS)
 def add_schema_events(
     told: pa.RecordBatch, batch: pa.RecordBatch, known: Mapping[int, Raw | None]
 ) -> pa.RecordBatch:
-    """*told* (``DECODED``, a row a message) with an ``Op.DDL`` row before changed columns.
+    """Return `told` (``DECODED``, a row per message) with an ``Op.DDL`` row before changed columns.
 
     *known* are the messages of *batch* that may tell something, with the schema of each, or None
     where it has to be looked for.
