@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from pipeline.files.content import FaultHead
+from pipeline.files.content import BeatHead, FaultHead
 from pipeline.files.layout import UNFINISHED, LogRule, PartitionRange, Patience
 from pipeline.files.ledger import Ledger, LedgerEntry, TakenFile
 from pipeline.files.sweep import FileSweep, SweepRules
 
+ROW = b'{"id": 1}\n'
 NOW = datetime(2026, 11, 23, 12, 30, tzinfo=UTC)
 HOUR = ("2026_11_23", "12")
 SETTLE, LIMIT = timedelta(seconds=10), timedelta(minutes=5)
@@ -76,6 +77,9 @@ class LogFolder:
 
     def faults(self) -> list[str]:
         return [e.what.why for e in self.entries() if isinstance(e.what, FaultHead)]
+
+    def beats(self) -> list[int]:
+        return [e.what.n for e in self.entries() if isinstance(e.what, BeatHead)]
 
     def entries(self) -> tuple[LedgerEntry, ...]:
         return self.ledger.entries(0, self.ledger.count().end)

@@ -1,22 +1,12 @@
 """Files that are empty, grow, are renamed or go, before they are taken or after it."""
 
 import shutil
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 from pipeline.files.ledger import TakenFile
-from tests.pipeline.files.folder import LIMIT, LogFolder
-
-ROW = b'{"id": 1}\n'
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[LogFolder]:
-    with LogFolder(tmp_path) as made:
-        yield made
+from tests.pipeline.files.folder import LIMIT, ROW, LogFolder
 
 
 @pytest.mark.parametrize("name", ["a.json", "DONE"])

@@ -32,6 +32,7 @@ from pipeline.files.content import (
 
 LINES = b"".join(b'{"id": %d, "t": "x"}\n' % n for n in range(25_000))
 TYPES = {"id": "bigint", "t": "string"}
+TEXTS = {"id": "string", "t": "string"}
 CSV = b'id,t\n1,"a\nb"\n2,\n3,""\n'
 
 
@@ -60,7 +61,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("kind", "data", "count", "columns"),
     [
-        pytest.param("json_lines", LINES, 25_000, {"id": "bigint", "t": "string"}, id="lines"),
+        pytest.param("json_lines", LINES, 25_000, TYPES, id="lines"),
         pytest.param("json_lines", b'{"a": 1}', 1, {"a": "bigint"}, id="a line that is whole"),
         pytest.param(
             *("json_lines", b'{"a": 1}\nbad\n{"a": 2.5}\n', 3, {"a": "double"}), id="a bad line"
@@ -72,23 +73,21 @@ def path(tmp_path: Path) -> Path:
             {"a": "string", "b": "string", "c": "string", "d": "string"},
             id="what lines tell differently is a text",
         ),
-        pytest.param("csv", CSV, 3, {"id": "string", "t": "string"}, id="csv"),
-        pytest.param("parquet", TABLE, 20, {"id": "bigint", "t": "string"}, id="parquet"),
+        pytest.param("csv", CSV, 3, TEXTS, id="csv"),
+        pytest.param("parquet", TABLE, 20, TYPES, id="parquet"),
         pytest.param(
             "json_lines.gz",
             PACKED_LINES,
             25_000,
-            {"id": "bigint", "t": "string"},
+            TYPES,
             id="packed lines",
         ),
-        pytest.param(
-            "csv.gz", gzip.compress(CSV), 3, {"id": "string", "t": "string"}, id="packed csv"
-        ),
+        pytest.param("csv.gz", gzip.compress(CSV), 3, TEXTS, id="packed csv"),
         pytest.param(
             "json_lines.gz",
             PACKED_LINES * 2,
             50_000,
-            {"id": "bigint", "t": "string"},
+            TYPES,
             id="appended",
         ),
     ],

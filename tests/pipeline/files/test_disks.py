@@ -8,10 +8,7 @@ import pytest
 
 from pipeline.errors import UnreachableError
 from pipeline.files import sweep
-from pipeline.files.content import BeatHead
-from tests.pipeline.files.folder import LogFolder
-
-ROW = b'{"id": 1}\n'
+from tests.pipeline.files.folder import ROW, LogFolder
 
 
 @pytest.fixture
@@ -50,13 +47,13 @@ def test_a_writer_that_goes_on_where_the_disk_was_does_not_say_that_it_is_gone(
     for _ in range(3):
         with pytest.raises(UnreachableError, match="make the folder 2000_01_01 in its place"):
             folder.sweep()
-    assert beats(folder) == []
+    assert folder.beats() == []
 
     (folder.base / "clicks").rename(folder.home / "below")
     (folder.base / "clicks").symlink_to(folder.home / "disk")
     folder.settled()
     assert folder.taken() == {"a.json": 1, "b.json": 3}
-    assert beats(folder) == [number]
+    assert folder.beats() == [number]
 
 
 def test_a_disk_that_goes_while_a_sweep_is_on_its_way_ends_none(folder: LogFolder) -> None:
@@ -75,10 +72,10 @@ def test_a_disk_that_goes_while_a_sweep_is_on_its_way_ends_none(folder: LogFolde
     (folder.base / "clicks").rmdir()
     (folder.base / "clicks").symlink_to(folder.home / "disk")
     folder.sweep()
-    assert beats(folder) == []  # what waits is not taken yet
+    assert folder.beats() == []  # what waits is not taken yet
     folder.settled()
     assert folder.taken().keys() == {"a.json", "b.json"}
-    assert len(beats(folder)) == 1
+    assert len(folder.beats()) == 1
 
 
 def test_the_disk_of_all_logs_is_not_there_because_a_writer_goes_on(
@@ -98,15 +95,11 @@ def test_the_disk_of_all_logs_is_not_there_because_a_writer_goes_on(
         folder.ledger.beat(0, "sluice.heartbeat", "logs")
         with pytest.raises(UnreachableError, match="logs: it lay on a disk of its own, and does"):
             folder.sweep()
-        assert beats(folder) == []
+        assert folder.beats() == []
 
         (folder.base / "2000_01_01").mkdir()
         folder.sweep(4)
-        assert len(beats(folder)) == 1
-
-
-def beats(folder: LogFolder) -> list[int]:
-    return [e.what.n for e in folder.entries() if isinstance(e.what, BeatHead)]
+        assert len(folder.beats()) == 1
 
 
 def test_a_log_that_moved_to_the_disk_of_the_others_is_as_they_are(folder: LogFolder) -> None:

@@ -13,17 +13,9 @@ from hypothesis import strategies as st
 
 from pipeline.errors import UnreachableError
 from pipeline.files import sweep
-from pipeline.files.content import BeatHead, ColumnsHead, UnfinishedFile, WholeFile, examine_file
+from pipeline.files.content import ColumnsHead, UnfinishedFile, WholeFile, examine_file
 from pipeline.files.layout import KnownFile, LogRule, RestlessFiles
-from tests.pipeline.files.folder import LIMIT, NOW, LogFolder, set_time
-
-ROW = b'{"id": 1}\n'
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[LogFolder]:
-    with LogFolder(tmp_path) as made:
-        yield made
+from tests.pipeline.files.folder import LIMIT, NOW, ROW, LogFolder, set_time
 
 
 @pytest.fixture
@@ -278,12 +270,12 @@ def test_a_beat_is_told_once_all_that_lay_there_before_it_is_taken(folder: LogFo
     folder.ledger.beat(0, "sluice.heartbeat", "logs")
     folder.write("b.json", b"{")
     folder.sweep(4)
-    assert beats(folder) == []
+    assert folder.beats() == []
 
     folder.write("b.json", ROW)
     folder.settled()
 
-    assert beats(folder) == [0]
+    assert folder.beats() == [0]
     assert [type(e.what).__name__ for e in folder.entries()][-2:] == ["TakenFile", "BeatHead"]
 
 
@@ -309,10 +301,10 @@ def test_a_row_that_is_appended_before_a_beat_is_told_before_it(seldom: LogFolde
     seldom.ledger.beat(0, "sluice.heartbeat", "logs")
 
     seldom.sweep(4, timedelta(seconds=1))
-    assert (beats(seldom), seldom.faults()) == ([], [])
+    assert (seldom.beats(), seldom.faults()) == ([], [])
 
     seldom.sweep(14)
-    assert beats(seldom) == [0]
+    assert seldom.beats() == [0]
     told = [type(e.what).__name__ for e in seldom.entries()]
     assert told == ["ColumnsHead", "TakenFile", "FaultHead", "BeatHead"]
 
@@ -479,7 +471,3 @@ def played(folder: LogFolder, steps: list[str]) -> tuple[list[Path], set[str]]:
             case "sweep":
                 folder.sweep()
     return paths, grown
-
-
-def beats(folder: LogFolder) -> list[int]:
-    return [one.what.n for one in folder.entries() if isinstance(one.what, BeatHead)]

@@ -12,21 +12,13 @@ from pipeline.formats.canal_json import CanalJson
 from pipeline.formats.canal_types import describe_column
 from pipeline.model import Op, Ordering, ShardId
 from pipeline.schema.model import ColumnDescription, Notation, TableDescription
-from tests.example_count import examples
-from tests.pipeline.corpus import Message, messages
-from tests.pipeline.formats.batches import Raw
 from tests.pipeline.formats.canal_writer import CanalTable, Texts
 from tests.pipeline.formats.changes_told import (
-    as_expected,
     brief,
     decoded,
-    hurt,
-    nothing_is_lost,
 )
 
 FORMAT = CanalJson("UTC")
-CORPUS = messages("canal_json")
-SENT: list[Raw] = [(one.key, one.value, one.topic) for one in CORPUS]
 ORDERS = CanalTable("shop", "orders", {"id": "int", "name": "varchar(9)"}, ("id",))
 ROWS = st.fixed_dictionaries(
     {"id": st.text(max_size=9), "name": st.none() | st.text(max_size=9)}
@@ -35,11 +27,6 @@ ROWS = st.fixed_dictionaries(
 
 def _whole(text: str | None) -> str | None:
     return None if text is None else text.encode("utf-8", "replace").decode()
-
-
-@pytest.mark.parametrize("message", CORPUS, ids=lambda one: one.id)
-def test_a_message_says_what_is_written_beside_it(message: Message) -> None:
-    as_expected(FORMAT, message)
 
 
 @given(st.lists(st.tuples(ROWS, ROWS), min_size=1, max_size=4))
@@ -147,19 +134,6 @@ def test_what_makes_no_sense_spoils_no_other_message() -> None:
 def test_it_asks_for_nothing_beside_the_value() -> None:
     assert (FORMAT.ordering, FORMAT.columns, FORMAT.registry) == (Ordering.OFFSET, (), None)
     assert FORMAT.added_topics("shop") == ()
-
-
-def test_damaged_messages_are_kept_with_their_bytes_and_a_reason() -> None:
-    odd = sum(nothing_is_lost(FORMAT, some) for some in hurt(SENT, examples(300, brief=100), 1))
-
-    assert odd > 10
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(10))
-def test_200_000_damaged_messages_are_kept_with_their_bytes(seed: int) -> None:
-    for some in hurt(SENT, 20_000, 100 + seed):
-        nothing_is_lost(FORMAT, some)
 
 
 def test_an_error_names_its_table_where_the_message_does() -> None:

@@ -15,12 +15,9 @@ from pipeline.formats.dbevents_avro import describe_table as table
 from pipeline.model import Ordering
 from pipeline.schema.model import Notation
 from pipeline.settings import RegistrySettings
-from tests.example_count import examples
 from tests.pipeline.corpus import CORPUS as FOLDER
-from tests.pipeline.corpus import Message, messages
 from tests.pipeline.formats.avro_writer import record
-from tests.pipeline.formats.batches import Raw, batch, told
-from tests.pipeline.formats.changes_told import as_expected, hurt, nothing_is_lost
+from tests.pipeline.formats.batches import batch, told
 from tests.pipeline.formats.dbevents_writer import METADATA, NUMBER, SCHEMA, Event
 
 REGISTRY = RegistrySettings("http://registry")
@@ -28,8 +25,6 @@ FORMAT = DbEventsAvro(REGISTRY)
 TOPIC = "dbevents.rides.trips"
 TEXT = json.dumps(SCHEMA)
 SCHEMAS: dict[int, str | None] = {NUMBER: TEXT, **dict.fromkeys((1, 5, 6, 77, 2**31 - 1))}
-CORPUS = messages("dbevents_avro")
-SENT: list[Raw] = [(one.key, one.value, one.topic) for one in CORPUS]
 ROWS = st.fixed_dictionaries(
     {
         "id": st.none() | st.integers(-(2**63), 2**63 - 1),
@@ -53,11 +48,6 @@ def test_the_corpus_is_written_in_the_schema_that_is_kept_beside_it() -> None:
     kept = json.loads((FOLDER / "dbevents_avro" / "schemas.json").read_text("utf-8"))
 
     assert kept == {str(NUMBER): TEXT}
-
-
-@pytest.mark.parametrize("message", CORPUS, ids=lambda one: one.id)
-def test_a_message_says_what_is_written_beside_it(message: Message) -> None:
-    as_expected(FORMAT, message, SCHEMAS)
 
 
 @given(ROWS)
@@ -186,17 +176,3 @@ def test_it_goes_by_the_reference_key_and_asks_the_registry() -> None:
         FORMAT.schema_change("{}")
     with pytest.raises(ConfigError, match="no regular expression"):
         DbEventsAvro(REGISTRY, keys={"(": ()})
-
-
-def test_damaged_messages_are_kept_with_their_bytes_and_a_reason() -> None:
-    count = examples(300, brief=100)
-    odd = sum(nothing_is_lost(FORMAT, some, lambda _: SCHEMAS) for some in hurt(SENT, count, 1))
-
-    assert odd > 10
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(10))
-def test_200_000_damaged_messages_are_kept_with_their_bytes(seed: int) -> None:
-    for some in hurt(SENT, 20_000, 100 + seed):
-        nothing_is_lost(FORMAT, some, lambda _: SCHEMAS)

@@ -5,8 +5,6 @@ The corpus was sent by one Debezium 3.5 twice, through Apicurio's Avro converter
 
 import json
 import math
-import random
-import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -25,6 +23,7 @@ from tests.example_count import examples
 from tests.pipeline.corpus import CORPUS, messages
 from tests.pipeline.formats.avro_writer import body, long, message, record
 from tests.pipeline.formats.batches import Raw, batch, told
+from tests.pipeline.formats.changes_told import hurt
 
 FORMAT = DebeziumAvro(RegistrySettings("http://registry"))
 SCHEMAS: dict[int, str | None] = {
@@ -251,35 +250,6 @@ def test_what_was_written_is_read_whoever_stands_beside_it(data: st.DataObject) 
     assert texts(schema, *rows) == [{n: plain(v) for n, v in one.items()} for one in rows]
 
 
-def damaged(count: int, seed: int) -> Iterator[list[Raw]]:
-    """Batches of messages of which most are damaged."""
-    dice = random.Random(seed)
-    for _ in range(count // 100):
-        yield [_damaged(dice, *dice.choice(SENT)) for _ in range(100)]
-
-
-def _damaged(dice: random.Random, key: bytes | None, value: bytes | None, topic: str) -> Raw:
-    return (_hurt(dice, key) if dice.random() < 0.2 else key), _hurt(dice, value), topic
-
-
-def _hurt(dice: random.Random, sent: bytes | None) -> bytes | None:
-    if sent is None or dice.random() < 0.1:
-        return sent
-    at = dice.randrange(len(sent) + 1)
-    number = struct.pack(">I", dice.choice([*SCHEMAS, 77, 2**31, 2**32 - 1]))
-    return dice.choice(
-        [
-            sent[:at],
-            sent[:at] + dice.randbytes(dice.randrange(1, 4)) + sent[at:],
-            sent[:at] + dice.randbytes(1) + sent[at + 1 :],
-            sent[:at] + sent[at + 1 :],
-            sent[:1] + number + sent[5:],
-            sent[:5] + dice.randbytes(dice.randrange(40)),
-            sent[:at] + b"\xff" * 11 + sent[at:],
-        ]
-    )
-
-
 def _each_is_a_change_or_has_a_reason(some: list[Raw]) -> int:
     found = decoded(some)
     assert [one["message"] for one in found] == list(range(len(some)))
@@ -290,7 +260,7 @@ def _each_is_a_change_or_has_a_reason(some: list[Raw]) -> int:
 
 
 def test_damaged_messages_have_the_same_reason_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    for some in damaged(examples(5_000, brief=1_000), 2):
+    for some in hurt(SENT, examples(5_000, brief=1_000), 2):
         found = []
         for few in (0, 10**6):
             monkeypatch.setattr(avro, "FEW", few)
@@ -299,9 +269,8 @@ def test_damaged_messages_have_the_same_reason_both_ways(monkeypatch: pytest.Mon
 
 
 def test_damaged_messages_are_changes_or_have_a_reason() -> None:
-    odd = [
-        _each_is_a_change_or_has_a_reason(some) for some in damaged(examples(5_000, brief=1_000), 1)
-    ]
+    batches = list(hurt(SENT, examples(5_000, brief=1_000), 1))
+    odd = [_each_is_a_change_or_has_a_reason(some) for some in batches]
 
     assert sum(odd) > 10 * len(odd)
 
@@ -309,7 +278,7 @@ def test_damaged_messages_are_changes_or_have_a_reason() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(10))
 def test_200_000_damaged_messages_are_changes_or_have_a_reason(seed: int) -> None:
-    for some in damaged(20_000, seed=100 + seed):
+    for some in hurt(SENT, 20_000, 100 + seed):
         _each_is_a_change_or_has_a_reason(some)
 
 

@@ -27,35 +27,13 @@ from tests.pipeline.formats.canal_writer import CanalTable
 from tests.pipeline.formats.dbevents_writer import Event
 from tests.pipeline.formats.maxwell_writer import MaxwellTable
 from tests.pipeline.formats.simple_binlog_writer import LAG, Collector
+from tests.pipeline.formats.sound_messages import ROW, TYPES
 from tests.pipeline.formats.test_dbevents_avro import SCHEMAS
 from tests.pipeline.hand_lake import NOW, HandLake
 
 DAY = datetime(2020, 5, 13, 12, 38, 35, 123_000, UTC)
-CANAL_TYPES = {
-    "id": "bigint(20) unsigned",
-    "name": "varchar(80)",
-    "amount": "decimal(10,2)",
-    "day": "date",
-    "moment": "datetime(3)",
-    "seen": "timestamp(3)",
-    "kind": "enum('new','paid')",
-    "flags": "set('a','b','c')",
-    "bits": "bit(9)",
-    "raw": "varbinary(16)",
-}
-CANAL_ROW: dict[str, str | None] = {
-    "id": "18446744073709551615",
-    "name": "Zoë",
-    "amount": "1.10",
-    "day": "1969-12-31",
-    "moment": "2020-05-13 12:38:35.123",
-    "seen": "2020-05-13 12:38:35.123",
-    "kind": "2",
-    "flags": "5",
-    "bits": "257",
-    "raw": "\x00ÿ",
-}
-
+CANAL_TYPES = {**TYPES, "seen": "timestamp(3)"}
+CANAL_ROW: dict[str, str | None] = {**ROW, "seen": ROW["moment"]}
 ROUTES = TableRouter(Router(()), NO_STANDARDS)
 
 
@@ -145,7 +123,7 @@ def test_canals_texts_are_values_of_their_types(tmp_path: Path) -> None:
         {**dict.fromkeys(CANAL_ROW, None), "id": Decimal(8)},
         {
             "id": Decimal(2**64 - 1),
-            "name": "Zoë",
+            "name": 'Zoë "q"',
             "amount": Decimal("1.10"),
             "day": date(1969, 12, 31),
             "moment": DAY.replace(tzinfo=None),

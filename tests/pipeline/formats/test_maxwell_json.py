@@ -10,23 +10,16 @@ from pipeline.errors import ConfigError, FormatError
 from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.model import Ordering
 from pipeline.schema.model import Notation
-from tests.example_count import examples
-from tests.pipeline.corpus import Message, messages
-from tests.pipeline.formats.batches import Raw, batch, told
-from tests.pipeline.formats.changes_told import as_expected, decoded, hurt, nothing_is_lost
+from tests.pipeline.corpus import messages
+from tests.pipeline.formats.batches import batch, told
+from tests.pipeline.formats.changes_told import decoded
 from tests.pipeline.formats.maxwell_writer import MaxwellTable
 
 FORMAT, WITHOUT = MaxwellJson(), MaxwellJson(positions=False)
 CORPUS = messages("maxwell_json")
-SENT: list[Raw] = [(one.key, one.value, one.topic) for one in CORPUS]
 ORDERS = MaxwellTable("shop", "orders", ("id",))
 VALUES = st.none() | st.integers(-(2**63), 2**64) | st.booleans() | st.text(max_size=9)
 ROWS = st.fixed_dictionaries({"id": st.integers(0, 9), "name": VALUES | st.lists(VALUES)})
-
-
-@pytest.mark.parametrize("message", CORPUS, ids=lambda one: one.id)
-def test_a_message_says_what_is_written_beside_it(message: Message) -> None:
-    as_expected(FORMAT, message)
 
 
 @given(ROWS, ROWS)
@@ -136,17 +129,3 @@ def test_a_key_of_lists_in_lists_spoils_no_other_message(depth: int) -> None:
     (odd, row) = told(FORMAT.decode(batch([(key, deep, topic), (key, whole, topic)]), {}))
 
     assert (odd["op"], row["op"]) == ("error", "c")
-
-
-@pytest.mark.parametrize("form", [FORMAT, WITHOUT], ids=["places", "offsets"])
-def test_damaged_messages_are_kept_with_their_bytes_and_a_reason(form: MaxwellJson) -> None:
-    odd = sum(nothing_is_lost(form, some) for some in hurt(SENT, examples(300, brief=100), 1))
-
-    assert odd > 10
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(10))
-def test_200_000_damaged_messages_are_kept_with_their_bytes(seed: int) -> None:
-    for some in hurt(SENT, 20_000, 100 + seed):
-        nothing_is_lost(FORMAT, some)

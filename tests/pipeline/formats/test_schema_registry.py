@@ -2,7 +2,6 @@
 
 import json
 import pickle
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -18,35 +17,29 @@ from pipeline.parallel import load_result, run_piece
 from pipeline.settings import RegistrySettings
 from tests.pipeline.formats.avro_writer import message, record
 from tests.pipeline.formats.batches import batch
-from tests.pipeline.registry_server import Answers, registry_server
+from tests.pipeline.registry_server import Answers
 
 
-@pytest.fixture
-def answers() -> Iterator[Answers]:
-    with registry_server() as made:
-        yield made
+def client(registry: Answers, **settings: Any) -> SchemaRegistry:
+    patience = timedelta(seconds=0.3) if registry.hanging else timedelta(seconds=20)
+    return SchemaRegistry("shop", RegistrySettings(registry.url, timeout=patience, **settings))
 
 
-def client(answers: Answers, **settings: Any) -> SchemaRegistry:
-    patience = timedelta(seconds=0.3) if answers.hanging else timedelta(seconds=20)
-    return SchemaRegistry("shop", RegistrySettings(answers.url, timeout=patience, **settings))
-
-
-def test_a_schema_is_asked_for_once_and_one_that_is_not_there_each_time(answers: Answers) -> None:
-    answers.schemas = {1: '"int"', 2: '"long"'}
+def test_a_schema_is_asked_for_once_and_one_that_is_not_there_each_time(registry: Answers) -> None:
+    registry.schemas = {1: '"int"', 2: '"long"'}
 
     for _ in range(2):
-        assert client(answers).schemas([1, 2, 3]) == {1: '"int"', 2: '"long"', 3: None}
+        assert client(registry).schemas([1, 2, 3]) == {1: '"int"', 2: '"long"', 3: None}
 
     paths = [f"/apis/ccompat/v7/schemas/ids/{number}" for number in (1, 2, 3, 3)]
-    assert [path for path, _ in answers.asked] == paths
+    assert [path for path, _ in registry.asked] == paths
 
 
 def test_one_that_is_not_lost_is_required_and_others_tell_that_the_registry_is_right(
-    answers: Answers,
+    registry: Answers,
 ) -> None:
-    answers.schemas = {1: '"int"'}
-    strict = replace(client(answers), lost=frozenset({3}))
+    registry.schemas = {1: '"int"'}
+    strict = replace(client(registry), lost=frozenset({3}))
 
     with pytest.raises(NoSchemasError, match="it knows no schema 2, 3") as told:
         strict.schemas([1, 2, 3])
@@ -54,27 +47,27 @@ def test_one_that_is_not_lost_is_required_and_others_tell_that_the_registry_is_r
     made, given = told.value.__reduce__()
     assert made(*given).numbers == {2, 3}  # in another process
     assert strict.schemas([3]) == {3: None}
-    answers.schemas = {}
+    registry.schemas = {}
     with pytest.raises(NoSchemasError, match="nor any other"):
         strict.schemas([1, 3])
 
 
-def test_what_another_process_was_told_tells_that_the_registry_is_right(answers: Answers) -> None:
-    answers.schemas = {1: '"int"'}
-    alone = replace(client(answers), lost=frozenset({3}))
+def test_what_another_process_was_told_tells_that_the_registry_is_right(registry: Answers) -> None:
+    registry.schemas = {1: '"int"'}
+    alone = replace(client(registry), lost=frozenset({3}))
 
     with pytest.raises(NoSchemasError, match="nor any other"):
         alone.schemas([3])
     assert replace(alone, others=(1,)).schemas([3]) == {3: None}
 
 
-def test_what_is_known_needs_nobody(answers: Answers) -> None:
-    answers.schemas = {1: '"int"'}
-    client(answers).schemas([1])
-    answers.whole = (500, "")
+def test_what_is_known_needs_nobody(registry: Answers) -> None:
+    registry.schemas = {1: '"int"'}
+    client(registry).schemas([1])
+    registry.whole = (500, "")
 
-    assert client(answers).schemas([1]) == {1: '"int"'}
-    assert client(answers).schemas([]) == {}
+    assert client(registry).schemas([1]) == {1: '"int"'}
+    assert client(registry).schemas([]) == {}
 
 
 @pytest.mark.parametrize(
@@ -91,25 +84,25 @@ def test_what_is_known_needs_nobody(answers: Answers) -> None:
     ],
 )
 def test_what_is_no_answer_of_a_registry_is_said(
-    answers: Answers, whole: tuple[int, str], why: str
+    registry: Answers, whole: tuple[int, str], why: str
 ) -> None:
-    answers.whole = whole
+    registry.whole = whole
 
     with pytest.raises(NoSchemasError, match=r"shop: the schema registry at 127\.0") as e:
-        client(answers).schemas([1])
+        client(registry).schemas([1])
 
     assert why in str(e.value)
     again = load_result(run_piece(pickle.dumps((str, e.value))))
     assert (e.value.source, again) == ("shop", str(e.value))
 
 
-def test_one_that_hangs_or_is_not_there_is_said_in_time(answers: Answers) -> None:
-    answers.hanging = True
+def test_one_that_hangs_or_is_not_there_is_said_in_time(registry: Answers) -> None:
+    registry.hanging = True
     with pytest.raises(NoSchemasError, match="ReadTimeout"):
-        client(answers).schemas([1])
+        client(registry).schemas([1])
 
     (free,) = free_ports(1)
-    gone = replace(client(answers).settings, url=f"http://127.0.0.1:{free}")
+    gone = replace(client(registry).settings, url=f"http://127.0.0.1:{free}")
     with pytest.raises(NoSchemasError, match="refused"):
         SchemaRegistry("shop", gone).schemas([1])
 
@@ -122,16 +115,16 @@ def test_one_that_hangs_or_is_not_there_is_said_in_time(answers: Answers) -> Non
         pytest.param({}, "", id="nobody"),
     ],
 )
-def test_it_says_who_asks(answers: Answers, settings: dict[str, str], sent: str) -> None:
-    client(answers, **settings).examine()
+def test_it_says_who_asks(registry: Answers, settings: dict[str, str], sent: str) -> None:
+    client(registry, **settings).examine()
 
-    assert [who for _, who in answers.asked] == [sent]
-    assert "password='p'" not in repr(client(answers, **settings))
-    assert "token='t'" not in repr(client(answers, **settings))
+    assert [who for _, who in registry.asked] == [sent]
+    assert "password='p'" not in repr(client(registry, **settings))
+    assert "token='t'" not in repr(client(registry, **settings))
 
 
-def test_authorities_that_are_none_are_said(answers: Answers) -> None:
-    secured = RegistrySettings(answers.url.replace("http:", "https:"), ca="/nowhere.pem")
+def test_authorities_that_are_none_are_said(registry: Answers) -> None:
+    secured = RegistrySettings(registry.url.replace("http:", "https:"), ca="/nowhere.pem")
 
     with pytest.raises(NoSchemasError, match=r"nowhere\.pem holds no authorities"):
         SchemaRegistry("shop", secured).schemas([1])
@@ -143,9 +136,9 @@ def test_an_address_that_is_none_is_refused_by_its_place(url: str) -> None:
         SchemaRegistry("shop", RegistrySettings(url))
 
 
-def test_a_schema_that_is_not_avro_is_none_of_ours(answers: Answers) -> None:
-    answers.whole = (200, json.dumps({"schema": 'syntax = "proto3"', "schemaType": "PROTOBUF"}))
-    own = client(answers)
+def test_a_schema_that_is_not_avro_is_none_of_ours(registry: Answers) -> None:
+    registry.whole = (200, json.dumps({"schema": 'syntax = "proto3"', "schemaType": "PROTOBUF"}))
+    own = client(registry)
 
     batch_ = batch([(None, b"\0\0\0\0\1", "t")])
     (found,) = decode_with_registry(DebeziumAvro(own.settings), own, batch_).to_pylist()
@@ -153,10 +146,10 @@ def test_a_schema_that_is_not_avro_is_none_of_ours(answers: Answers) -> None:
     assert found["error"].startswith("value: schema 1: it is no schema of Avro")
 
 
-def test_a_batch_is_decoded_with_what_it_needs(answers: Answers) -> None:
+def test_a_batch_is_decoded_with_what_it_needs(registry: Answers) -> None:
     schema = record("k", serverName="string")
-    answers.schemas = {4: json.dumps(schema)}
-    own = client(answers)
+    registry.schemas = {4: json.dumps(schema)}
+    own = client(registry)
     sent = batch([(message(4, schema, {"serverName": "p"}), None, "t")])
 
     (found,) = decode_with_registry(DebeziumAvro(own.settings), own, sent).to_pylist()

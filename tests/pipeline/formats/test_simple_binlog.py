@@ -18,22 +18,12 @@ from pipeline.plugins import build_object
 from pipeline.schema.model import Notation
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.types import FIXED, GEOMETRIES, WHOLE
-from tests.example_count import examples
-from tests.pipeline.corpus import Message, messages
-from tests.pipeline.formats.batches import Raw
-from tests.pipeline.formats.changes_told import as_expected, decoded, hurt, nothing_is_lost
+from tests.pipeline.formats.changes_told import decoded
 from tests.pipeline.formats.simple_binlog_writer import LAG, Collector
 
 ORDERS = SimpleTable(("orderid",))
 FORMAT = SimpleBinlog({r"ordercenter_\d\d\.orderinfo_\d\d": ORDERS, "shop.t": SimpleTable(("id",))})
-CORPUS = messages("simple_binlog")
-SENT: list[Raw] = [(one.key, one.value, one.topic) for one in CORPUS]
 ROWS = st.fixed_dictionaries({"id": st.integers(0, 9), "name": st.none() | st.text(max_size=9)})
-
-
-@pytest.mark.parametrize("message", CORPUS, ids=lambda one: one.id)
-def test_a_message_says_what_is_written_beside_it(message: Message) -> None:
-    as_expected(FORMAT, message)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["INSERT", "UPDATE", "DELETE"]), ROWS), max_size=6))
@@ -123,19 +113,6 @@ def test_it_goes_by_its_own_sequence_and_tells_no_statements() -> None:
     assert FORMAT.added_topics("a") == ()
     with pytest.raises(FormatError):
         FORMAT.schema_change("{}")
-
-
-def test_damaged_messages_are_kept_with_their_bytes_and_a_reason() -> None:
-    odd = sum(nothing_is_lost(FORMAT, some) for some in hurt(SENT, examples(300, brief=100), 1))
-
-    assert odd > 10
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(10))
-def test_200_000_damaged_messages_are_kept_with_their_bytes(seed: int) -> None:
-    for some in hurt(SENT, 20_000, 100 + seed):
-        nothing_is_lost(FORMAT, some)
 
 
 def test_a_key_of_a_column_that_there_is_not_is_refused() -> None:

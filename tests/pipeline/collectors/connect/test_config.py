@@ -33,6 +33,11 @@ RULES = (TableRule(r"shop_\d+\.orders_\d+", "shop.orders"), TableRule(r"crm\.x",
 THERE = MirrorSettings("there:9092", "http://mirror:8083", "mirror", alias="there")
 
 
+OPTIONS = {"registry": {"url": "http://registry:8081"}}
+AVRO = replace(SOURCE, format="debezium_avro", format_options=OPTIONS)
+AS_SENT = replace(AVRO, format_options={**OPTIONS, "unicode_names": False})
+
+
 def _scope(source: SourceSettings = SOURCE, **more: object) -> CollectionScope:
     return replace(CollectionScope(source, "kafka:9092", KafkaSecurity(), RULES), **more)  # type: ignore[arg-type]
 
@@ -44,6 +49,8 @@ def _scope(source: SourceSettings = SOURCE, **more: object) -> CollectionScope:
         pytest.param(_scope(rules=()), id="all tables"),
         pytest.param(_scope(replace(SOURCE, kind="mariadb", tls=True)), id="MariaDB"),
         pytest.param(_scope(security=SCRAM), id="a cluster that asks who it is"),
+        pytest.param(_scope(AVRO), id="Avro"),
+        pytest.param(_scope(AS_SENT), id="Avro without odd names"),
         pytest.param(_scope(replace(SOURCE, prefix="there.shop", mirrored=THERE)), id="mirrored"),
     ],
 )
@@ -267,20 +274,10 @@ def test_the_heartbeats_database_is_no_pattern() -> None:
     assert found.split(",")[1] == re.escape("a+b")
 
 
-PLAIN = SourceSettings("shop", "db", 3306, "u", CollectorSettings("http://c", "shop"), "shop")
-OPTIONS = {"registry": {"url": "http://registry:8081"}}
-AVRO = replace(PLAIN, format="debezium_avro", format_options=OPTIONS)
-AS_SENT = replace(AVRO, format_options={**OPTIONS, "unicode_names": False})
-
-
-def scope(source: SourceSettings) -> CollectionScope:
-    return CollectionScope(source, "kafka:9092", KafkaSecurity(), ())
-
-
 def codes(source: SourceSettings, **changed: str) -> set[str]:
     """What the doctor has to say to the settings that are wanted, some of them changed."""
     config = {
-        **required_config(scope(source), {}),
+        **required_config(_scope(source), {}),
         **{n.replace("__", "."): v for n, v in changed.items()},
     }
     found = examine_connector(source, CollectorState("running"), config, None).findings
@@ -288,7 +285,7 @@ def codes(source: SourceSettings, **changed: str) -> set[str]:
 
 
 def test_its_connector_is_printed_with_confluents_converter_and_its_registry() -> None:
-    config = required_config(scope(AVRO), {})
+    config = required_config(_scope(AVRO), {})
 
     for side in ("key", "value"):
         assert config[f"{side}.converter"] == CONFLUENT
@@ -299,22 +296,10 @@ def test_its_connector_is_printed_with_confluents_converter_and_its_registry() -
 
 
 @pytest.mark.parametrize(
-    "source",
-    [
-        pytest.param(PLAIN, id="JSON"),
-        pytest.param(AVRO, id="Avro"),
-        pytest.param(AS_SENT, id="Avro without odd names"),
-    ],
-)
-def test_the_doctor_has_nothing_to_say_to_what_is_printed(source: SourceSettings) -> None:
-    assert codes(source) == set()
-
-
-@pytest.mark.parametrize(
     ("source", "changed", "told"),
     [
         pytest.param(AVRO, {"value__converter": JSON}, {"value.converter"}, id="JSON for Avro"),
-        pytest.param(PLAIN, {"key__converter": CONFLUENT}, {"key.converter"}, id="Avro for JSON"),
+        pytest.param(SOURCE, {"key__converter": CONFLUENT}, {"key.converter"}, id="Avro for JSON"),
         pytest.param(AVRO, {"key__converter": APICURIO}, set(), id="Apicurio's"),
         pytest.param(
             AVRO, {"value__converter": APICURIO}, {"value.converter"}, id="NULLs become defaults"
@@ -330,7 +315,7 @@ def test_the_doctor_has_nothing_to_say_to_what_is_printed(source: SourceSettings
             AS_SENT, {"field__name__adjustment__mode": "avro_unicode"}, {NAMES}, id="spelled oddly"
         ),
         pytest.param(
-            PLAIN, {"field__name__adjustment__mode": "avro"}, {NAMES}, id="JSON needs none"
+            SOURCE, {"field__name__adjustment__mode": "avro"}, {NAMES}, id="JSON needs none"
         ),
     ],
 )
@@ -339,5 +324,5 @@ def test_another_converter_and_names_that_get_lost_are_refused(
 ) -> None:
     assert codes(source, **changed) == told
     if told == {NAMES}:
-        (demand,) = (one for one in firm_demands(scope(source), {}) if one.name == NAMES)
+        (demand,) = (one for one in firm_demands(_scope(source), {}) if one.name == NAMES)
         assert not demand.met(changed["field__name__adjustment__mode"])
