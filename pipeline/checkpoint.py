@@ -53,7 +53,7 @@ class RowStandards:
 
 
 NO_STANDARDS = RowStandards()
-"""Of a shard that was never written by any."""
+"""For a shard that was never written by any."""
 
 
 MAX_NAMED_CHANGES = 20  # quarantined changes of a subject that are told one by one
@@ -88,7 +88,7 @@ class EpochStart:
     at: TopicPartition
 
     def __str__(self) -> str:
-        """Render as ``source/epoch/topic:partition``, the form used in marks."""
+        """Render as ``source/epoch/topic:partition``, the form used in checkpoints."""
         return f"{self.source}/{self.number}/{self.at}"
 
     @classmethod
@@ -376,7 +376,7 @@ _NAMES = tuple(each.name for each in fields(Checkpoint) if each.name not in _PLA
 
 @dataclass(frozen=True, slots=True)
 class CheckpointDelta:
-    """What one batch changed of the mark; that of a full text is everything there is.
+    """What one batch changed of the checkpoint; a full text holds everything.
 
     ``changed`` holds the entries that were set; ``gone`` names, by field, those that went.
     """
@@ -386,7 +386,7 @@ class CheckpointDelta:
 
     @property
     def full(self) -> bool:
-        """Whether it needs no mark before it."""
+        """Whether it can be read without an earlier checkpoint."""
         return self.changed.full == self.changed.batch
 
     @property
@@ -409,7 +409,7 @@ class CheckpointDelta:
 
 
 def source_of(name: str) -> str:
-    """The source of a shard, or of a partition, that a mark names; no source has a slash in it."""
+    """The source of a shard or partition named in a checkpoint; no source name has a slash."""
     return name.partition("/")[0]
 
 

@@ -104,7 +104,7 @@ class Image:
 def cut_positions(
     cut: DueCut, sources: Sequence[str], mark: Checkpoint
 ) -> Mapping[str, Order] | None:
-    """Source -> the order that the cut stands for; None unless *mark* proves all below it landed.
+    """Source -> order of the cut; None unless *mark* proves that all below it has landed.
 
     After a fail-over the fences must be of the server that is read now: places in the log of
     another are none in this one, nor those of before in one that has come back.

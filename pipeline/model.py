@@ -209,7 +209,7 @@ class Shard:
     name: str
 
     def __str__(self) -> str:
-        """Render as ``source/database.table``, the form used in marks and messages."""
+        """Render as ``source/database.table``, the form used in checkpoints and messages."""
         return f"{self.source}/{self.name}"
 
     @classmethod
@@ -379,7 +379,7 @@ class TopicPartition:
     partition: int
 
     def __str__(self) -> str:
-        """Render as ``topic:partition``, the form used in marks and messages."""
+        """Render as ``topic:partition``, the form used in checkpoints and messages."""
         return f"{self.topic}:{self.partition}"
 
     @classmethod
@@ -397,7 +397,7 @@ class SourcePartition:
     at: TopicPartition
 
     def __str__(self) -> str:
-        """Render as ``source/topic:partition``, the form used in marks."""
+        """Render as ``source/topic:partition``, the form used in checkpoints."""
         return f"{self.source}/{self.at}"
 
     @classmethod

@@ -154,7 +154,7 @@ class DeadlinePool(Generic[T]):
                 yield one
 
     def _ordered(self, names: Iterable[str]) -> deque[str]:
-        """Those who are slow come last, so that they keep no other from his turn."""
+        """Put slow ones last, so that they delay no other."""
         places = {name: place for place, name in enumerate(self._slow)}
         return deque(sorted(names, key=lambda name: places.get(name, -1)))
 

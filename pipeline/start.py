@@ -36,7 +36,7 @@ from pipeline.standards.table_standards import Standards
 
 
 def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane:
-    """Start Spark and take the lane up where its newest mark left it.
+    """Start Spark, and resume the lane from its newest checkpoint.
 
     Raises:
         ConfigError: the lake is of a kind that cannot be written.
@@ -94,7 +94,7 @@ def _beside(others: MergeRunner, log: ChangeLog) -> MergeRunner:
 def _turns(
     session: SparkSession, jobs: JobCounts, groups: Sequence[JobGroup]
 ) -> list[Mapping[str, MergeOutcome]]:
-    """Work out turns of mirrors side by side."""
+    """Merge mirrors side by side."""
     names = [job.name for group in groups for job in group.jobs]
     rows = sum(part.rows for part in {part for group in groups for part in group.files})
     what = f"slice of {names[0]}" if len(names) == 1 else f"slices of {len(names)} mirrors"

@@ -164,7 +164,7 @@ class HeartbeatEvidence:
         return Acknowledged(self._proven.head.position)
 
     def _is_of_another_log(self, end: NotedEnd) -> bool:
-        """Of another server, or of one that was restored: nothing of it is known."""
+        """Whether the server is another one, or was restored: nothing of it is known."""
         before = self._newest
         if before is None or end.head.identity != before.head.identity:
             return True

@@ -398,7 +398,7 @@ class FileSweep:
         return (part for part in every if self.rules.range.holds(part, now))
 
     def _hours(self, wanted: Callable[[str], bool]) -> Iterator[HourPartition]:
-        """Of every log those of the days that are *wanted*."""
+        """The hours of each log on the days that are *wanted*."""
         for name in list_folders(self.base):
             if is_finished(name, self.rules.unfinished):
                 for day in filter(wanted, list_folders(self.base / name)):

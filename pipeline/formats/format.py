@@ -70,13 +70,13 @@ DECODED = pa.schema(
 
 
 SENDER_SAYS = "its sender could not conform it: "
-"""How an error begins that goes on with its sender's own words: they may hold a value."""
+"""Begins an error that continues with its sender's own words, which may hold a value."""
 
 AROUND = "around"
-"""Of a live change: its transaction may have begun before the snapshot that came before it."""
+"""Marks a live change whose transaction may have begun before the preceding snapshot."""
 
 INCREMENTAL = "incremental"
-"""Of a row that is read beside the stream, as a signal asks for: of some tables, or some rows."""
+"""Marks a row that a signal requested beside the stream: of some tables, or some rows."""
 
 
 @dataclass(frozen=True, slots=True)
