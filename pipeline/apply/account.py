@@ -106,7 +106,7 @@ class MainAndError:
 
 
 def main_and_error(totals: Mapping[str, int]) -> MainAndError:
-    """Add up accounts, of which *totals* are the terms (``ignored:`` and its rule, of those).
+    """Add up accounts; *totals* are their terms by name (also ``ignored:`` and its rule).
 
     What was corrected has been read twice, and is in the error table no more.
     """

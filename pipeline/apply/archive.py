@@ -44,9 +44,9 @@ _UPSERTS = pa.array([str(op) for op in (Op.CREATE, Op.UPDATE, Op.READ)], pa.stri
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArchiveEvidence:
-    """What tells of a turn's deletes; ``marked`` is None where no marker counts.
+    """Evidence about a merge's deletes; ``marked`` is None where no marker counts.
 
-    ``rekeyed`` tells which are of rows that took another key, in whatever batch that has landed.
+    ``rekeyed`` finds deletes of rows that took another key, in any batch that has landed.
     """
 
     rules: ArchiveRules
@@ -56,11 +56,11 @@ class ArchiveEvidence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArchiveMerge:
-    """What a turn lends: *changes* of its slice that tell of rows, and how it types and reads them.
+    """What a merge passes in: *changes* are the row changes of its slice.
 
     ``raised`` are the floors that the slice sets, also those that a delete of it stands below.
-    ``read`` makes typed rows with ``_sluice`` of folded ones, ``whole`` gives partial ones the
-    values that they lack, ``peek`` reads the mirror and is None where nobody can.
+    ``read`` makes typed rows with ``_sluice`` of folded ones, ``whole`` gives partial ones their
+    missing values, ``peek`` reads the mirror and is None where the mirror cannot be read.
     """
 
     changes: pa.Table
@@ -144,7 +144,7 @@ def meets_window(rows: pa.Table, window: ArchiveWindow) -> Mask:
 
 
 def _bound(text: str, kind: pa.DataType) -> pa.Scalar:
-    """A moment without an offset is UTC's, where the column tells moments."""
+    """A moment without an offset is read as UTC, where the column has moments."""
     if not pa.types.is_timestamp(kind) or kind.tz is None:
         return pa.scalar(text).cast(kind)
     try:
@@ -154,7 +154,7 @@ def _bound(text: str, kind: pa.DataType) -> pa.Scalar:
 
 
 def _undone(turn: ArchiveMerge, verdicts: Verdicts) -> Verdicts:
-    """With deletes of rows that a turn before kept, and of which it shows now: they took a key."""
+    """Add deletes of rows that an earlier merge kept, and that now show to have taken a key."""
     folded = turn.folded.rows
     kept = (
         (verdicts == RowVerdict.AGAIN) & turn.found.owned.archived & has_live_op(folded, Op.DELETE)
@@ -186,13 +186,13 @@ def has_partner(rows: pa.Table, others: pa.Table) -> Mask:
 
 
 def _places(changes: pa.Table) -> Iterator[tuple[str, ...]]:
-    """Where in its source's log each of *changes* stands, and of which shard."""
+    """The position of each of *changes* in its source's log, and its shard."""
     owners = (changes[name].to_pylist() for name in ("source", "shard"))
     return zip(*owners, *rank_rows(changes)[:PLACE].tolist(), strict=True)
 
 
 def has_live_op(changes: pa.Table, op: Op) -> Mask:
-    """Which *changes* are of that *op*, and were told by the source's log."""
+    """Which *changes* are of that *op*, and come from the source's log."""
     found: Mask = pc.and_(
         pc.equal(flat_column(changes["op"]), str(op)), pc.equal(changes["origin"], int(Origin.LIVE))
     ).to_numpy()

@@ -1,7 +1,7 @@
-"""What would archive rules have said of the deletes that the change log holds?  Day by day.
+"""Judges the deletes that the change log holds by archive rules, day by day.
 
-Days are UTC's, by the source's clock.  A row's values are those that its delete tells: of one that
-does not, no window with a column holds, and its age is not known.  Nothing is written.
+Days are UTC's, by the source's clock.  A row's values are those that its delete has.  For a delete
+without values, no window with a column holds, and its age is not known.  Nothing is written.
 """
 
 from collections import Counter

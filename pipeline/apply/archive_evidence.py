@@ -153,7 +153,7 @@ class LandedPartners:
         return pa.concat_tables([rows, found.filter(pa.array(has_partner(found, creates)))])
 
     def find_rekeyed(self, deletes: pa.Table) -> Mask:
-        """Which *deletes* have a create at their place, in whatever batch that has landed."""
+        """Which *deletes* have a create at their position, in any batch that has landed."""
         return has_partner(deletes, self._landed(deletes, (Op.CREATE,), _PLACED))
 
     def _landed(self, rows: pa.Table, ops: Sequence[Op], columns: Sequence[str]) -> pa.Table:
@@ -202,7 +202,7 @@ class LandedArchives:
 def find_archives(
     table: Table, rules: ArchiveRules | None, log: ChangeLog, mark: Checkpoint, after: int
 ) -> LandedArchives | None:
-    """What tells of the deletes of *table*, whose mirror has applied batch *after*; None: nothing.
+    """Evidence about the deletes of *table*, whose mirror has applied batch *after*; None: nothing.
 
     All that *mark* says has landed in *log* counts.
     """
@@ -249,7 +249,7 @@ def count_days(changes: str, part: Part, table: str) -> FileDays:
 
 
 def usual_changes(counts: Mapping[date, int], day: date) -> float | None:
-    """How many changes a day before *day* had; None where nobody knows of a whole one."""
+    """How many changes a day before *day* had; None where no whole day is known."""
     if not counts:
         return None
     first = max(min(counts) + timedelta(days=1), day - timedelta(days=DAYS))

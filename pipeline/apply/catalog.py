@@ -108,8 +108,8 @@ class Catalog:
     def add(self, rows: Iterable[tuple[str, Order, str]]) -> None:
         """Take (source, order, payload) of landed schema changes; skip what is quarantined.
 
-        A source that is no longer configured tells nothing: nobody knows how to read it.  Nor does
-        what a collector sends again: statements that come too low are all worked out anew.
+        A source that is no longer configured is skipped: its statements cannot be read.  Statements
+        that a collector sends again are skipped, too; one below those known replays them all.
         """
         found: dict[str, list[SchemaEvent]] = {}
         for source, order, payload in rows:
@@ -133,7 +133,7 @@ class Catalog:
             self._asked.pop(source, None)
 
     def _dropped_with(self, source: str, told: SchemaEvent) -> list[SchemaChange]:
-        """A DROP of each table of a database that was dropped: none is told of."""
+        """A DROP of each table of a dropped database: the source names none of them."""
         database = self.readings[source].dialect.database_dropped(told.text)
         if told.snapshot or database is None:
             return []
@@ -154,7 +154,7 @@ class Catalog:
         return Catalog(self.router, self.readings, self.standards)
 
     def reading(self, rows: Sequence[tuple[str, Order, str]]) -> "Catalog":
-        """A catalog that has learnt *rows*, too; this one stays for whoever reads it."""
+        """A copy of the catalog that has learnt *rows*, too; this one does not change."""
         if not rows:
             return self
         made = Catalog(
@@ -188,7 +188,7 @@ class Catalog:
     def moves(self, table: Table, mark: Checkpoint, floors: Floors) -> tuple[TableRename, ...]:
         """Shards of *table* whose rows have yet to come from another, or to go with their shard.
 
-        They go while another shard is there: a table of which none is left keeps its mirror.
+        They go while another shard is there: a table without any shard keeps its mirror.
         Otherwise as ``require_rows``.
         """
         going = any(self._is_there(shard) for shard in table.shards)
@@ -377,11 +377,11 @@ class Catalog:
         return known[1]
 
     def schema(self, table: Table) -> TableSchema:
-        """One schema for all shards of *table*, as its mirror has it, with the key it goes by.
+        """One schema for all shards of *table*, as its mirror has it, with its key.
 
         Raises:
-            HeldError: no schema has landed yet, shards disagree, or there is no key that can be
-                told from others, or would be after its columns' standards.
+            HeldError: no schema has landed yet, shards disagree, or there is no key that identifies
+                a row, or none after its columns' standards.
         """
         found = [self.newest(shard.source, shard.name) for shard in table.shards]
         schemas = [schema for schema in found if schema is not None]

@@ -274,10 +274,10 @@ class Fill:
 
 
 def fill_defaults(rows: pa.Table, owners: RowOrigins, fills: Sequence[Fill]) -> pa.Table:
-    """The same rows with the defaults where they lack columns that were born after them.
+    """The same rows, with the defaults of columns that were added after them.
 
     Raises:
-        HeldError: ``no_shard``, nobody knows which shard's default a row has.
+        HeldError: ``no_shard``, it is not known which shard's default a row has.
     """
     present = set(pc.unique(owners.shard).to_pylist())
     if fills and None in present:

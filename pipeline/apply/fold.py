@@ -180,7 +180,7 @@ def _across(places: _Places, newest: Integers) -> Integers:
 
 
 def _crossed(places: _Places, standing: Integers) -> int | None:
-    """A row of a key whose *standing* upserts come from two sources; None if there is none.
+    """A row of a key whose *standing* upserts come from two sources, else None.
 
     They stand by key and source.
     """
@@ -213,10 +213,10 @@ class ColumnPlaces:
 
     @classmethod
     def of_row(cls, rank: tuple[int, ...], versions: str | bytes | None) -> "ColumnPlaces":
-        """Of a row of that *rank* (epoch, log, pos, ...), with what its column tells.
+        """The column of a row of that *rank* (epoch, log, pos, ...).
 
         Raises:
-            HeldError: ``misread``, it tells no versions.
+            HeldError: ``misread``, it has no versions.
         """
         epoch, _, version, *_ = rank
         try:
@@ -231,7 +231,7 @@ class ColumnPlaces:
 
 
 def encode_versions(own: Place, places: Mapping[str, Place]) -> bytes:
-    """What the column of a row at *own* tells, whose columns stand at *places*: JSON, or null."""
+    """The column's value in a row at *own*, whose columns stand at *places*: JSON, or null."""
     late = {
         name: place[1] if place[0] == own[0] else OLDER
         for name, place in places.items()

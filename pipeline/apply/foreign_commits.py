@@ -25,7 +25,7 @@ _VERSION = re.compile(r"[0-9]{1,18}")
 class Intrusion:
     """The first foreign commit that still counts, and the version to go back to.
 
-    ``good`` is -1 when there is none, because Sluice has written on top of the foreign commit.
+    ``good`` is -1 where Sluice has written on top of the foreign commit.
     """
 
     version: int
@@ -35,11 +35,11 @@ class Intrusion:
 
 @dataclass(frozen=True, slots=True)
 class KnownVersion:
-    """A version up to which all commits are ours, or wanted by a person.
+    """A version up to which all commits are ours, or accepted by a person.
 
-    ``shape`` is the table's as of then, None if none of ours has told; ``entry`` tells the entry of
-    that version from another that may come to stand in its place; ``rows`` are those of then, None
-    where nobody has told.
+    ``shape`` is the table's as of then, None if none of our commits has it; ``entry`` is the
+    digest of that version's entry, which reveals a replaced one; ``rows`` are those of then,
+    None where they are not known.
     """
 
     version: int = -1
@@ -48,7 +48,7 @@ class KnownVersion:
     rows: int | None = None
 
     def differs(self, shape: str | None) -> bool:
-        """Whether *shape*, None where nothing was told anew, is known to be another."""
+        """Whether *shape* is known to be another; None is a commit that does not change it."""
         return shape is not None and self.shape not in (None, shape)
 
     def after(self, commit: Commit) -> "KnownVersion":
@@ -111,7 +111,7 @@ def foreign_hold(table: str, found: Intrusion) -> Hold:
 
 
 def unread_hold(table: str, first: int, last: int) -> Hold:
-    """Why *table* must stand still after commits that nobody can look at any more."""
+    """Why *table* is held after commits that are no longer in the log."""
     name = waiver_id(table, first)
     detail = (
         f"versions {first} to {last} of mirror {table} were cleaned out of its log before this "
@@ -123,9 +123,9 @@ def unread_hold(table: str, first: int, last: int) -> Hold:
 def judge_commits(
     commits: Sequence[Commit], rows: int | None, known: KnownVersion, accepted: frozenset[int]
 ) -> tuple[Intrusion | None, KnownVersion]:
-    """As ``find``, of a table that has *rows* after all *commits*; None if nobody can count them.
+    """As ``find``, of a table that has *rows* after all *commits*; None if they cannot be counted.
 
-    Where their number is not what it was, whoever said that rows were only moved is not believed.
+    Where their number has changed, a commit that claims to have only moved rows is not believed.
     """
     believed = find_intrusion(commits, known, accepted)
     if believed[0] is None and believed[1].rows in (None, rows):

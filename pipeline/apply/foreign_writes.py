@@ -1,8 +1,8 @@
-"""May this mirror be written to?  Not while somebody else's commit stands in it.
+"""Decides whether a mirror may be written to: not while a foreign commit stands in it.
 
 Each commit of ours names the version it follows, so a stranger's is found by looking at the commits
 since the last one known to be ours.  In a mirror that this process has not looked at, that is the
-newest turn: none is committed on top of a foreign commit.  Where the log tells of no turn any more,
+newest merge: none is committed on top of a foreign commit.  Where the log has no merge any more,
 any other commit of ours serves, for none is put on a version that was not looked at.
 """
 
@@ -134,10 +134,10 @@ class ForeignWatch:
     def _since(
         self, table: str, snapshot: MirrorSnapshot
     ) -> tuple[KnownVersion | None, tuple[Commit, ...]]:
-        """What is known, and the commits after it, ascending; of nothing known, from a turn on.
+        """What is known, and the commits after it, ascending; if nothing is known, from a merge on.
 
-        A log that was taken back, so that other commits have the numbers of those that are known,
-        is one of which nothing is known.
+        A log that was rolled back, so that other commits have the numbers of known ones, counts as
+        unknown.
         """
         known = self._good.get(snapshot.id)
         found: list[Commit] = []

@@ -49,10 +49,10 @@ _CLONE = "-clone"
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a folder holds: ``rows`` of ``version`` of the ``mirror``, a table's id, at ``cut``.
+    """The content of a folder: ``rows`` of ``version`` of the ``mirror``, a table's id, at ``cut``.
 
     With the first ``revision`` of what came late for it, all that landed up to batch ``through``;
-    None where nobody noted it.  A clone has no ``parts``.
+    None where that was not noted.  A clone has no ``parts``.
     """
 
     table: str
@@ -115,7 +115,7 @@ class WrittenImages:
         return None if place is None else place.path
 
     def manifest(self, table: str, image: Image) -> Manifest | None:
-        """What stands in its place; None if nothing does, or nobody knows what.
+        """The manifest in its place; None if there is none, or it cannot be read.
 
         Raises:
             UnreachableError: the store does not answer.
@@ -149,9 +149,9 @@ def readable_rows(table: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
 def write_image(
     store: Store, folder: str, rows: Iterator[pa.RecordBatch], about: Manifest
 ) -> Manifest:
-    """Write *rows* as the *folder*, in the place of what was there; *about* lacks the numbers.
+    """Write *rows* as the *folder*, and replace what was there; *about* has no numbers yet.
 
-    Until then they are beside it, under a name that tells when that began, should it never end.
+    Until then they are beside it, under a name with the time of the start, in case it never ends.
     """
     with staging_folder(store) as staged:
         store.make_folder(staged)
@@ -208,7 +208,7 @@ def remove_stale(store: Store, before: datetime) -> None:
 
 
 def read_manifest(store: Store, folder: str) -> Manifest | None:
-    """What is written out in *folder*; None if nothing is, or nobody knows what."""
+    """What is written out in *folder*; None if nothing is, or it is not known what."""
     return parse_manifest(store, f"{folder}/{MANIFEST}")
 
 
@@ -255,10 +255,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False)
 class ImageWriter:
-    """Writes what is not there yet of images that mirrors remember; removes what is too old.
+    """Writes images that mirrors remember and that are not there yet; removes what is too old.
 
-    Beside landing and merging: a version of a mirror stays as it is while others are made.
-    ``archive_of`` tells what is said of a table's archives.
+    Runs beside landing and merging: a version of a mirror does not change while others are made.
+    ``archive_of`` returns the archive rules of a table.
     """
 
     settings: PipelineSettings
@@ -303,7 +303,7 @@ class ImageWriter:
                 yield from self._lacking(UnwrittenImage(table, seen, image, place, landed))
 
     def _lacking(self, one: "UnwrittenImage") -> Iterator[Manifest]:
-        """Make the image if its place lacks it; one that cannot be made keeps no other from it."""
+        """Make the image if it is missing; one that fails keeps no other from being made."""
         now, image = self.clock(), one.image
         known = self.written.manifest(one.table, image)
         key = (one.table, image.cut, image.corrected().through)
@@ -344,7 +344,7 @@ class ImageWriter:
         )
 
     def _clone(self, store: Store, one: "UnwrittenImage") -> Manifest:
-        """The table of its own, and then its manifest; one that nobody tells of is made anew."""
+        """Make the clone, and then its manifest; a clone without a manifest is made again."""
         store.remove(one.place.manifest)
         store.drop(one.place.folder)
         made = replace(one.about(self.clock()), rows=self._cloned(one.place.path, one))
@@ -365,7 +365,7 @@ class ImageWriter:
 
 @dataclass(frozen=True, slots=True)
 class UnwrittenImage:
-    """An image of ``table`` that its mirror, as it was ``seen``, remembers, and its place lacks."""
+    """An image of ``table`` that its mirror, as it was ``seen``, remembers; not written yet."""
 
     table: str
     seen: MirrorSnapshot
@@ -425,11 +425,11 @@ class FoundImages:
     _tables: dict[str, _FolderAnswers] = field(default_factory=dict)
 
     def of(self, table: str, images: Sequence[Image], mirror: str) -> tuple[Image, ...]:
-        """Those of *images*, oldest first, that can be read, each with where it stands.
+        """Those of *images*, oldest first, that can be read, each with its position.
 
-        One whose version need not be there any more is told only where it stands by itself.  What
-        came late for one is in it where it stands corrected; else it is told all the same,
-        for what was said of its cut is to be taken back.
+        An image whose version may be gone is listed only where it has a copy.  An image with late
+        changes has its corrected position; without one it is listed all the same, so that what was
+        said of its cut can be revoked.
 
         Raises:
             UnreachableError: the store does not answer.

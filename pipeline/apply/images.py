@@ -77,7 +77,7 @@ class DueImages:
         self._refused = {key for key in self._refused if key[1] in known}
 
     def has_due_cut(self, table: str) -> bool:
-        """Whether a cut has passed of which *table* is still to become the image."""
+        """Whether a cut has passed whose image *table* has not become yet."""
         return next(self._open(table, self.clock()), None) is not None
 
     def find_image(self, table: Table, mark: Checkpoint, at: datetime) -> Image | CutDelay | None:

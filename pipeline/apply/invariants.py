@@ -61,7 +61,7 @@ _RANGE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})@([0-9a-f]{8})")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Occurrences:
-    """Rows of a mirror that hold one of the values sought: ``of`` which, file, position, owner."""
+    """Rows of a mirror that hold a value sought: ``of`` (its index), file, position, owner."""
 
     of: Integers
     file: npt.NDArray[np.int32]
@@ -77,10 +77,10 @@ Search = Callable[[pa.Table], Occurrences]
 class Demands:
     """What is demanded, by name, of the batches after ``after`` of a mirror of ``there`` rows.
 
-    ``mirror`` tells it in a waiver's name from another that is made in its folder.
-    Those up to ``let`` a person lets through, whatever they break.  ``floors`` are those the mirror
-    remembers: a TRUNCATE that is not above its shard's takes nothing, it was applied before.
-    ``landed`` tells of a day what was applied before; None where nobody can.
+    ``mirror`` is its id, by which a waiver knows it from another that is made in its folder.
+    Those up to ``let`` are waived by a person.  ``floors`` are those the mirror remembers: a
+    TRUNCATE that is not above its shard's takes nothing, it was applied before.
+    ``landed`` returns what was applied before on a day; None where that is not known.
     """
 
     invariants: tuple[tuple[str, Invariant], ...]
@@ -96,10 +96,9 @@ class Demands:
 class PlannedSlice:
     """What a slice comes to: ``changes`` all of it, ``folded`` its newest of each key.
 
-    ``rows``, ``found`` and ``verdicts`` go with those, in their order.  ``search`` tells where
-    values stand in the mirror, ``raised`` are the floors below which its rows go.  ``elsewhere``
-    tells whether values, of rows that are owned, stand in another table.  ``peek`` reads the
-    mirror.
+    ``rows``, ``found`` and ``verdicts`` go with those, in their order.  ``search`` finds values in
+    the mirror, ``raised`` are the floors below which its rows go.  ``elsewhere`` decides whether
+    values, of rows that are owned, are in another table.  ``peek`` reads the mirror.
     """
 
     table: Table
@@ -116,12 +115,12 @@ class PlannedSlice:
 
 
 def short_name(id_: str) -> str:
-    """A mirror's id, of whatever form, as a waiver's name has it."""
+    """A mirror's id, of any form, as a waiver's name has it."""
     return sha256(id_.encode()).hexdigest()[:8]
 
 
 def waived_until(table: str, mirror: str, after: int, waived: Iterable[str]) -> int | None:
-    """The batch up to which a person lets a mirror's next slice through; None: nobody does."""
+    """The batch up to which a person waives a mirror's next slice; None: no waiver."""
     name = f"invalid:{table}:"
     spans = (_RANGE.fullmatch(one.removeprefix(name)) for one in waived if one.startswith(name))
     own = (span for span in spans if span and span[3] == mirror)
@@ -249,7 +248,7 @@ def _standing(made: PlannedSlice, values: pa.Table) -> Mask:
 
 
 def search_values(search: Search, values: pa.Table) -> Occurrences:
-    """Ask *search*; who demands it is told why it cannot be asked."""
+    """Ask *search*; an invariant that cannot be asked gets the reason."""
     try:
         return search(values)
     except HeldError as error:
@@ -289,11 +288,11 @@ _READ = ("table", "batch", "source", "before", "after", "order", "origin")
 
 @dataclass(frozen=True, slots=True)
 class ReferredTable(Generic[S]):
-    """What a turn is told of another table, whose mirror is applied through batch ``applied``.
+    """What a merge knows of another table, whose mirror is applied through batch ``applied``.
 
     ``files`` of the change log at ``changes`` are all that are kept.  ``reached``: source -> below
     which epoch, log and pos everything is landed.  ``whole`` is false where rows of it may be
-    missing: then nothing is known to be absent.  ``snapshot`` is None where it has no mirror yet.
+    missing: then nothing is known to be absent.  ``snapshot`` is missing without a mirror.
     """
 
     table: Table
@@ -308,7 +307,7 @@ class ReferredTable(Generic[S]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Movements:
-    """What the change log tells of values: ``of`` which, and whether they came or went.
+    """What the change log holds of values: ``of`` (the index), and whether they came or went.
 
     ``rank`` has a line for each of epoch, log, pos, row and origin.
     """
@@ -432,7 +431,7 @@ def _was_there(other: ReferredTable[Any], wanted: pa.Table, owners: RowOrigins) 
 
 
 def _newest(wanted: pa.Table, told: _Movements) -> tuple[Mask, Mask]:
-    """Of which values the newest that is told of a source is that they came, and went."""
+    """For which values the newest change of a source is that they came, and that they went."""
     numbers = number_values(pa.concat_tables([wanted, told.values]))
     own, theirs = numbers[: len(wanted)], numbers[len(wanted) :]
     sources = told.source.dictionary_encode().indices.to_numpy(zero_copy_only=False)

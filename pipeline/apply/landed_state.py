@@ -44,9 +44,9 @@ class LandedState:
     def target_batches(self) -> Mapping[str, int]:
         """Table -> the batch that its mirror is to come to: the last one that holds a change of it.
 
-        Where changes bear no places in the log, an older one only as long as what came since may
-        be sent again; -1 where it is to stand still until that is over, or a base is whole.  A
-        source that is no longer configured sends nothing, again or anew, and keeps nobody waiting.
+        Where changes have no positions in the log, an older one only as long as what came since may
+        be sent again; -1 where the table waits until that is over, or until a base is whole.  A
+        source that is no longer configured sends nothing, so no mirror waits for it.
         """
         if not self.checkpoint.beats:
             return self.checkpoint.tables
@@ -107,9 +107,9 @@ class _Steps:
 
 @dataclass(eq=False)
 class HighestOrders:
-    """Kept for mirrors applied by this process, from marks landed by it.
+    """Highest orders, kept for mirrors applied by this process, from checkpoints landed by it.
 
-    Marks come from one thread, rising; each table is asked and told of by one other at a time.
+    Checkpoints come from one thread, rising; each table is used by one other thread at a time.
     """
 
     _tables: dict[str, tuple[int, Mapping[TopicPartition, Order]]] = field(default_factory=dict)

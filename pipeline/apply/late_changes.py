@@ -1,8 +1,8 @@
-"""Which changes belong in an image that was made without them?
+"""Finds changes that belong in an image that was made without them.
 
 They stand below its cut and landed after it was proven: what a repair or a replay read before the
 cut and sent after it, or what a source sent though it had acknowledged more.  A change that was
-sent again was in the image, so it is none of them.
+sent again was in the image, so it does not count.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

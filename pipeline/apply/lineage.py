@@ -21,7 +21,7 @@ class ColumnLink:
     """A column of a *shard*, and the one of *table*'s mirror that holds its values.
 
     ``type`` is the source's own, ``mirror_type`` the lake's.  ``standard`` is the name of the one
-    by which values are written, empty for none; ``hides`` if nobody can read them then.
+    by which values are written, empty without one; ``hides`` if it makes them unreadable.
     ``before`` are names that the shard had, the newest first.
     """
 

@@ -158,7 +158,7 @@ class LakeMaintenance:
         return max(held, default=timedelta())
 
     def _since(self, table: str, snapshot: MirrorSnapshot, read: int | None) -> datetime | None:
-        """When version *read* was committed, now if it is the newest; None if no log tells.
+        """When version *read* was committed, now if it is the newest; None if no log has it.
 
         What it needs was removed later than that, by the stamps of the log.
         """

@@ -188,11 +188,11 @@ class Commit:
     """One version of a mirror, read from its log.
 
     ``data_changing`` is false for compaction, and for a new schema or new properties.  ``note`` is
-    what the writer said of it, parsed if it is JSON; ``txns`` are numbers of applied batches by
-    their applications; ``parameters`` and ``metrics`` those of the operation, as its writer told
-    them.  ``shape`` is the mirror's, where it was told anew; ``came`` and ``went`` are files as
-    they stand after it and stood before it; ``gained`` is by how many rows it says there are more;
-    ``entry`` tells the commit's own text from any other, if known.
+    the writer's own, parsed if it is JSON; ``txns`` are numbers of applied batches by their
+    applications; ``parameters`` and ``metrics`` those of the operation, as its writer stored
+    them.  ``shape`` is the mirror's, where the commit changes it; ``came`` and ``went`` are files
+    as they stand after it and stood before it; ``gained`` is the number of rows that it adds by its
+    own statistics; ``entry`` is the digest of the commit's text, if known.
     """
 
     version: int

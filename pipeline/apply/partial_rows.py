@@ -51,9 +51,9 @@ Name = tuple[str, str, str]  # source, shard, key
 class CompletedRow:
     """What is known of a row from its slice; ``missing`` is to be taken from the mirror.
 
-    There it is the row of the key that the delete ``old`` tells (a row of the changes), or its
-    own where that is None.  It stands at ``own`` and its values at ``places``; those that are
-    ``open`` are the mirror's if it has them in a higher version.
+    There it is the row of the key in the delete ``old`` (a row of the changes), or without one the
+    row of its own key.  It stands at ``own`` and its values at ``places``; those that are ``open``
+    are the mirror's if it has them in a higher version.
     """
 
     text: str
@@ -64,7 +64,7 @@ class CompletedRow:
     open: frozenset[str] = frozenset()
 
     def beside(self, there: ColumnPlaces | None) -> "CompletedRow":
-        """It, which tells where its columns stand, beside the row that is *there*, if any."""
+        """The row, with the positions of its columns, beside the row that is *there*, if any."""
         if there is None:
             taken, places = self.missing, self.places
         else:
@@ -157,7 +157,7 @@ class _RowHistories:
     def completed(
         self, row: Mapping[str, Any], names: AbstractSet[str], known: Rank | None
     ) -> CompletedRow:
-        """Go back through what happened to one row, until each of its values was told."""
+        """Go back through what happened to one row, until each of its values is found."""
         name = first = (row["source"], row["shard"], row["key"])
         now, old = self._step(row), None
         known_of = _Values.of(replace(now, after=row["after"], is_whole=False), names)
@@ -200,7 +200,7 @@ class _Values:
 
     @classmethod
     def of(cls, newest: _Change, names: AbstractSet[str]) -> "_Values":
-        """As its *newest* change tells it; *names* are the table's columns."""
+        """As its *newest* change has it; *names* are the table's columns."""
         epoch, _, version, *_ = newest.rank
         told = _fields(newest.after or "{}").keys() - {COLUMN_VERSIONS}
         made = cls((epoch, version), names | told)
@@ -208,7 +208,7 @@ class _Values:
         return made
 
     def take(self, step: _Change) -> None:
-        """Whatever an older change tells, and is not known in a version as high."""
+        """Take values of an older change that are not known in a version as high."""
         fields = _fields(step.after or "{}")
         stand = ColumnPlaces.of_row(step.rank, fields.pop(COLUMN_VERSIONS, None))
         told = dict.fromkeys(self.missing | self.open, NULL) | fields if step.is_whole else fields
@@ -219,7 +219,7 @@ class _Values:
         self.open = {one for one, place in self.places.items() if place < stand.own}
 
     def require_whole(self, name: Name) -> None:
-        """Refuse a row of which a value is not known.
+        """Refuse a row with an unknown value.
 
         Raises:
             HeldError: ``partial_row``.
@@ -284,10 +284,10 @@ _ROW = msgspec.json.Decoder(dict[str, Raw])
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValueSources:
-    """Where values may be: the slice's *changes*, and the mirror, as one turn reads both.
+    """Where values may be: the slice's *changes*, and the mirror, as one merge reads both.
 
     ``read`` types change-log rows, ``look`` finds keys (and whose they are, unless ``unique``);
-    ``peek`` is None where the mirror's rows cannot be read.
+    ``peek`` is missing where the mirror's rows cannot be read.
     """
 
     changes: pa.Table
@@ -304,10 +304,10 @@ def fill_missing_values(
 ) -> pa.Table:
     """The typed *rows* of *folded*, those *at* some places with what they had before.
 
-    *found* tells where the keys of all of them stand.
+    *found* are the positions of the keys of all of them.
 
     Raises:
-        HeldError: ``partial_row``, nobody has a value.
+        HeldError: ``partial_row``, a value is nowhere.
     """
     some, here = folded.take(pa.array(at)), _taken(found, at)
     names = frozenset(its.columns) - {COLUMN_VERSIONS}

@@ -147,9 +147,9 @@ _BEFORE_ALL = Order(np.iinfo(np.int64).min, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """What counts for rows without ``_sluice``: read at ``order``, and of which shard.
+    """What counts for rows without ``_sluice``: the order at which they were read, and their shard.
 
-    Without an order they are older than any change.  ``shard`` is None where the table has several.
+    Without an order they are older than any change.  ``shard`` is missing where there are several.
     """
 
     order: Order | None = None

@@ -41,11 +41,11 @@ MOST_TEXT = 200  # characters of a statement that a hold names
 
 @dataclass(frozen=True, slots=True)
 class TargetSchema:
-    """What a mirror is to look like.
+    """The schema that a mirror is to have.
 
     *newest* has the newest landed schema of each of its shards, ``source/shard``; *schema* is all
     of them in one; *at* finds an earlier one.  *bases* has the order as of which each of them is
-    complete that has a base.  *standards* tells those of its columns from others.
+    complete that has a base.  *standards* is the digest of those of its columns.
     """
 
     table: Table
@@ -77,7 +77,7 @@ class SchemaDelta:
 
 
 def find_delta(snapshot: MirrorSnapshot, kinds: Kinds, shape: TargetSchema) -> SchemaDelta | None:
-    """What the mirror lacks; None if it follows the newest schema of each shard.
+    """What the mirror is missing; None if it follows the newest schema of each shard.
 
     Raises:
         HeldError: a change cannot be followed; names it and the statement that solves it.
@@ -110,7 +110,7 @@ def _require_same_types(there: pa.Schema, wanted: pa.Schema) -> None:
 
 
 def _require_same_keys(uri: str, keys: pa.Schema, wanted: pa.Schema) -> None:
-    """Refuse a key column, as of an adopted table, whose values another type tells otherwise."""
+    """Refuse a key column, as of an adopted table, whose type writes its values otherwise."""
     for field in keys:
         kind = wanted.field(field.name).type
         if not _holds_all(kind, field.type):

@@ -88,8 +88,7 @@ class TableFormat(Protocol[S, W]):
     def changes(self, snapshot: S, since: int, key: tuple[str, ...]) -> Iterator[RowChanges]:
         """What each commit after version *since* did to rows, up to *snapshot*, oldest first.
 
-        Rows are told in the columns of *snapshot*.  What only moved them is told as a commit
-        without any.
+        Rows have the columns of *snapshot*.  A commit that only moved rows has none.
 
         Raises:
             ProofError: the row changes of one commit are no longer known.

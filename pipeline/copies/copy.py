@@ -19,7 +19,7 @@ from pipeline import copies, plugins
 
 @dataclass(frozen=True, slots=True)
 class CopyPosition:
-    """All rows of ``mirror``, a table's id, as of ``version``, which ``entry`` tells from another.
+    """All rows of ``mirror``, a table's id, as of ``version``; ``entry`` is its digest.
 
     ``batch`` is the one that this version is applied through.  ``load`` counts how often the copy
     has been loaded whole.  While that goes on, ``parts`` of the version are in; None afterwards.
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CopiedTable:
-    """A mirror's columns, without ``_sluice``, and those by which its rows are told apart.
+    """A mirror's columns, without ``_sluice``, and those that identify a row.
 
     ``sharded``: rows of two shards may have one key, so source and shard belong to it.
     """
@@ -65,10 +65,10 @@ class RankedRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CopyStep:
-    """From one position of a table's copy to another: what came, and what went of before.
+    """From one position of a table's copy to another: rows that came, and rows that went.
 
-    A key may stand in both: then its row was written anew, and stays.  What came in parts is read
-    while it is written.  ``was`` is None where nothing was there.
+    A key may stand in both: then its row was rewritten, and stays.  What came in parts is read
+    while it is written.  ``was`` is missing where nothing was there.
     """
 
     was: CopyPosition | None
@@ -85,7 +85,7 @@ class CopyStep:
 class CopyTarget(Protocol):
     """An open copy; one thread at a time.
 
-    Everything may raise ``UnreachableError``: nobody knows what came of it, the position tells.
+    Each method may raise ``UnreachableError``: the outcome is unknown until the position is read.
     """
 
     def positions(self) -> Mapping[str, CopyPosition]:
@@ -97,7 +97,7 @@ class CopyTarget(Protocol):
         ...
 
     def shaped(self, table: CopiedTable) -> None:
-        """Make place for the table's rows; columns that it lacks are added.
+        """Make place for the table's rows; missing columns are added.
 
         Raises:
             HeldError: what is there cannot become that; says what solves it.
@@ -135,7 +135,7 @@ class Copy(Protocol):
         ...
 
     def opened(self, owner: str) -> CopyTarget:
-        """A client; nobody is dialled yet.  *owner* names the lake whose copy it is."""
+        """A client; it connects later.  *owner* names the lake whose copy it is."""
         ...
 
 
@@ -145,5 +145,9 @@ def known_copies() -> tuple[str, ...]:
 
 
 def find_copy(name: str) -> type[Copy]:
-    """The class of that kind; ConfigError if there is none."""
+    """The class of that kind.
+
+    Raises:
+        ConfigError: the kind is unknown.
+    """
     return cast("type[Copy]", plugins.find_class(copies, "COPY", name))

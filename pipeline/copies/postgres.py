@@ -126,7 +126,7 @@ class PostgresTarget:
         return {one[0]: _position(one, files) for one in told}
 
     def shaped(self, table: CopiedTable) -> None:
-        """Make the table, or add the columns that it lacks; types are never changed."""
+        """Make the table, or add its missing columns; types are never changed."""
         wanted = self._wanted(table)
         with self._translated(table.name):
             link, place = self._open(), _place(table.name)
@@ -346,9 +346,9 @@ class PostgresTarget:
 
 
 def _position(told: Sequence[Any], files: Mapping[str, int | None]) -> CopyPosition:
-    """A line of positions, as if nothing were in where its table is in another file by now.
+    """A line of positions; it counts as empty where its table is in another file by now.
 
-    Whoever drops a table, empties it or writes it anew (VACUUM FULL) puts it into another one.
+    A table that is dropped, emptied or rewritten (VACUUM FULL) gets another file.
     """
     name, _, written, *rest = told
     position = CopyPosition(*rest)

@@ -97,7 +97,7 @@ class RedisCopy(TlsSettings):
     patience: timedelta = timedelta(seconds=10)
 
     def __post_init__(self) -> None:
-        """Refuse what no server has, and keys of which nothing tells whose they are.
+        """Refuse what no server has, and keys without a prefix that shows their owner.
 
         Raises:
             ConfigError: a database below 0, or no prefix.
@@ -136,7 +136,7 @@ class RedisTarget:
         return f"{self.settings.prefix}:named"
 
     def positions(self) -> Mapping[str, CopyPosition]:
-        """By the hash of positions; of a server that may drop rows by itself, nothing is said."""
+        """By the hash of positions; of a server that may evict rows, nothing is said."""
         with self._translated(""):
             told: Any = self._open().hgetall(self.standing)
             memory: Any = self._open().info("memory")
@@ -153,7 +153,7 @@ class RedisTarget:
         return found
 
     def shaped(self, table: CopiedTable) -> None:
-        """A hash has whatever fields it gets; what no text can be of is refused, and other names.
+        """A hash accepts any fields; values without a text are refused, and other names.
 
         Rows that were named otherwise would stay for ever, and each would be there twice.
         """

@@ -38,7 +38,7 @@ class CopySync:
     _shaped: dict[str, CopiedTable] = field(default_factory=dict)
 
     def bring(self, table: Table, was: CopyPosition | None) -> CopyPosition | None:
-        """Where the copy of *table* stands then; it stood at *was*, None if there is none.
+        """The new position of the copy of *table*; it was at *was*, None without one.
 
         Raises:
             HeldError: it cannot go on; the reason says why, and what now.
@@ -98,7 +98,7 @@ class CopySync:
     def _loaded(
         self, table: Table, snapshot: MirrorSnapshot, was: CopyPosition | None
     ) -> CopyPosition:
-        """Load all rows of the newest version, whatever is there."""
+        """Load all rows of the newest version; replace what is there."""
         self._shaped.pop(table.name, None)  # its place may be gone
         begun = CopyPosition(
             mirror=snapshot.id,

@@ -155,9 +155,9 @@ def commit_actions(
 
     Raises:
         LostRaceError: another commit has that version; ours is not in the log.
-        UnreachableError: whether ours is in the log is not known; reading the log again tells.
-        HeldError: ``protocol``, the table is none that we write; ``missing_file``, a file is not
-            as the action says; ``table_replaced``, the version read is not there any more.
+        UnreachableError: whether ours is in the log is not known; read the log again to find out.
+        HeldError: ``protocol``, Sluice does not write this protocol; ``missing_file``, a file is
+            not as the action says; ``table_replaced``, the version read is not there any more.
         ValueError: the actions contradict the snapshot or each other.
     """
     protocol.require_writable(snapshot)
@@ -234,7 +234,7 @@ def create_clone(
 
 
 def _begun(store: Store, lines: Sequence[Action]) -> Snapshot:
-    """Put version 0 where none is; the first of *lines* tells whose it is."""
+    """Write version 0 if it is absent; the first of *lines* identifies its writer."""
     content = entries.encode_entry(lines)
     made = advance_snapshot(empty_snapshot(store.uri), lines, entry=entries.entry_digest(content))
     protocol.require_writable(made)
@@ -291,7 +291,7 @@ def _listed(partition_columns: Sequence[str], properties: Mapping[str, str]) -> 
 
 
 def _still_there(store: Store, snapshot: Snapshot) -> None:
-    """A commit after a version that is not there would make a log that nobody can read."""
+    """A commit after a version that is not there would make an unreadable log."""
     name = entries.entry_name(snapshot.version)
     try:
         found = entries.entry_digest(store.read(name))
@@ -321,7 +321,7 @@ def _put(store: Store, version: int, content: bytes, *, own: str) -> None:
 
 
 def _outcome(store: Store, name: str, own: str) -> bool | None:
-    """Whether the entry that is there is ours; None if there is none yet, or no answer."""
+    """Whether the entry that is there is ours; None without an entry, or without an answer."""
     try:
         return _is_ours(store, name, own)
     except (OSError, UnreachableError):

@@ -63,7 +63,7 @@ def file_name(descriptor: Descriptor) -> str | None:
 
 
 def vector_identity(descriptor: Descriptor | None) -> str | None:
-    """What tells one vector from another: together with the path it names a file of a table."""
+    """The id of a vector: together with the path it names a file of a table."""
     if descriptor is None:
         return None
     offset = descriptor.get("offset")

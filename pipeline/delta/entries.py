@@ -21,7 +21,7 @@ def entry_name(version: int) -> str:
 
 
 def entry_digest(content: bytes) -> str:
-    """What tells one entry's content from another's."""
+    """A digest of one entry's content."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
@@ -52,7 +52,7 @@ def commit_id(actions: Iterable[Action]) -> str | None:
 
 
 def log_damaged(uri: str, what: str) -> HeldError:
-    """Nobody can tell what the table holds."""
+    """It is not known what the table holds."""
     return HeldError(
         "log_damaged", f"{uri}: {what}; restore {FOLDER} from a backup, or rebuild the table"
     )

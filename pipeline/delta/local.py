@@ -126,14 +126,12 @@ class Folder:
             _make(Path(self._at(name)), data)
 
     def put(self, name: str, data: bytes) -> None:
-        """Write a file whose name nobody else uses; makes folders, but not the table's own."""
         with _told(self, name):
             target = self._room_for(name)
             _write(target, data)
             _sync(target.parent)
 
     def sync(self, name: str) -> None:
-        """Let a file that another library made here outlive a power failure; one gone is none."""
         target = Path(self._at(name))
         with suppress(FileNotFoundError), _told(self, name):
             _sync(target)
@@ -205,7 +203,7 @@ class Folder:
                 shutil.rmtree(before)
 
     def drop(self, folder: str) -> None:
-        """Remove *folder* with its files; nobody sees a part of it."""
+        """Remove *folder* with its files; no reader sees a part of it."""
         target = Path(self._at(folder))
         gone = target.with_name(f"{LEFTOVER}{uuid.uuid4()}")
         with _told(self, folder), suppress(FileNotFoundError):

@@ -300,7 +300,7 @@ class Snapshot:
 
     @property
     def id(self) -> str:
-        """Of the table, whatever its folder."""
+        """The table's id; it is the same in any folder."""
         return self.metadata.id
 
     @property
@@ -391,7 +391,7 @@ def advance_snapshot(snapshot: Snapshot, actions: Sequence[Action], *, entry: st
 
 
 def _read_on(store: Store, known: Snapshot) -> Snapshot | None:
-    """Read the entries above the known one; None if all must be read anew."""
+    """Read the entries above the known one; None if all must be read again."""
     if not known.entry:
         return None
     try:
@@ -403,9 +403,9 @@ def _read_on(store: Store, known: Snapshot) -> Snapshot | None:
 
 
 def _newer(store: Store, version: int) -> list[int]:
-    """Versions above *version*, of which the entry is there; what lies beyond a wide hole is not.
+    """Versions above *version* whose entry is there; what lies beyond a wide hole is not.
 
-    A folder is asked for names instead of listed: a log holds as many entries as a month has turns.
+    A folder is asked for names instead of listed: a log holds the entries of a month's merges.
     """
     if store.ranged:
         return _versions(store.after(FOLDER, f"{version:020d}.json"))

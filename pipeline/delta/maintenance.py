@@ -107,7 +107,7 @@ def sweep_files(store: Store, before: datetime) -> int:
 
 
 def vacuum_files(store: Store, kept: timedelta) -> int:
-    """Remove data files that left longer than *kept* ago, and old ones nobody names; how many.
+    """Remove data files that left longer than *kept* ago, and old ones that no log names; how many.
 
     Raises:
         HeldError: ``log_damaged``, deltalake cannot read the table.

@@ -140,7 +140,6 @@ class Bucket:
             self.remove(name)
 
     def put(self, name: str, data: bytes) -> None:
-        """Write a file whose name nobody else uses."""
         with _translated(self, name), _no_bucket(self, name):
             obstore.put(self.objects, name, data)
 
@@ -197,7 +196,7 @@ class Bucket:
             self.remove(name)
 
     def drop(self, folder: str) -> None:
-        """Remove all below *folder*, those first whose names begin with the lowest letters."""
+        """Remove all below *folder*, in the order of their names."""
         with _translated(self, folder):
             found = [str(one["path"]) for some in self._all(folder) for one in some]
         for name in sorted(found):

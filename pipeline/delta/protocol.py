@@ -44,8 +44,8 @@ def describe_table(
 ) -> tuple[str, dict[str, str]]:
     """Schema JSON and properties of a table with these columns; mapped if the properties say so.
 
-    Columns at the end that *before*, the table's schema JSON, lacks are new; the rest stays as it
-    is written there.
+    Columns at the end that are not in *before*, the table's schema JSON, are new; the rest stays as
+    it is written there.
 
     Raises:
         HeldError: ``schema``, two columns have one name but for case.
@@ -225,7 +225,7 @@ def why_unwritable(snapshot: Snapshot) -> str | None:
 
 
 def writes_vectors(snapshot: Snapshot) -> bool:
-    """Whether readers heed deletion vectors: without property and feature Spark ignores them."""
+    """Whether readers apply deletion vectors: without property and feature Spark ignores them."""
     listed = [snapshot.protocol.get(kind) or () for kind in ("readerFeatures", "writerFeatures")]
     on = snapshot.metadata.configuration.get(VECTORS, "false").lower() == "true"
     return on and all("deletionVectors" in features for features in listed)

@@ -128,7 +128,7 @@ def _bounds(values: pa.ChunkedArray) -> tuple[Any, Any]:
 
 
 def _bounded(values: pa.ChunkedArray) -> bool:
-    """Whether bounds can be told: not of yes and no, bytes, lists, NaN or infinity."""
+    """Whether bounds exist: not for booleans, bytes, lists, NaN or infinity."""
     kind = values.type
     if pa.types.is_floating(kind):
         return pc.all(pc.is_finite(values), min_count=0).as_py() is True

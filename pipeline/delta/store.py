@@ -44,10 +44,10 @@ class Store(Protocol):
         """Make a file whole, or raise FileExistsError; never makes a folder."""
 
     def put(self, name: str, data: bytes) -> None:
-        """Write a file whose name nobody else uses; makes folders, but not the table's own."""
+        """Write a file under a name that is not in use; makes folders, but not the table's own."""
 
     def sync(self, name: str) -> None:
-        """Let a file that another library made here outlive a power failure; one gone is none."""
+        """Sync a file that another library made here to disk; ignore a missing one."""
 
     def exists(self, name: str) -> bool:
         """Whether the file is there."""
@@ -69,7 +69,7 @@ class Store(Protocol):
         """Make *folder* and the table's own, where the store knows folders."""
 
     def prove(self, folder: str) -> None:
-        """See by trying, where only that tells, that `put_new` lets one writer win.
+        """Try out, where nothing else shows it, that `put_new` lets one writer win.
 
         Raises:
             ConfigError: it does not.

@@ -68,10 +68,10 @@ class ArchivePurge:
         return float(max(most, self.asked))
 
     def is_old(self, rows: pa.Table, table: str) -> npt.NDArray[np.bool_]:
-        """Which rows (the column, ``at``) were old when they went; whose age nobody tells may be.
+        """Which rows (the column, ``at``) were old when they went; unknown age counts as old.
 
         Raises:
-            HeldError: ``invariant``, the column tells no age.
+            HeldError: ``invariant``, the column holds no age.
         """
         column = rows[self.column]
         if not (pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)):

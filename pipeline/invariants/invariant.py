@@ -26,8 +26,8 @@ Mask = npt.NDArray[np.bool_]
 class LandedDay:
     """What was applied of a table before a slice, as of one day.
 
-    ``usual`` is how many changes a day before it had, None where nobody knows; ``deleted`` are the
-    rows that went on it, but for archived ones: the column that was asked for, and ``at``.
+    ``usual`` is how many changes a day before it had, None where that is not known; ``deleted`` are
+    the rows that went on it, but for archived ones: the column that was asked for, and ``at``.
     """
 
     usual: float | None
@@ -89,7 +89,7 @@ class IntendedRows:
 class Breach:
     """How an invariant is broken, without a value of a row, and by which; None: by all of them.
 
-    Where it is not ``sure``, what is still on its way may heal it by itself.
+    Where it is not ``sure``, changes that are still on their way may resolve it.
     """
 
     what: str
@@ -111,7 +111,7 @@ class Invariant(Protocol):
 
 @runtime_checkable
 class Recalling(Protocol):
-    """An invariant that asks what ``landed``; of any other nobody looks it up."""
+    """An invariant that needs what ``landed``; for any other it is not computed."""
 
     recalls: ClassVar[bool]
 
@@ -132,7 +132,11 @@ def known_invariants() -> tuple[str, ...]:
 
 
 def find_invariant(name: str) -> type[Invariant]:
-    """The class of that name; ConfigError if there is none."""
+    """The class of that name.
+
+    Raises:
+        ConfigError: the name is unknown.
+    """
     return cast("type[Invariant]", plugins.find_class(invariants, "INVARIANT", name))
 
 

@@ -65,7 +65,7 @@ def _as(name: str, column: pa.Array, bound: Bound) -> pa.Scalar:
     """The bound as a value that compares with the column's.
 
     Raises:
-        HeldError: ``invariant``, there is none.
+        HeldError: ``invariant``, the bound has no such value.
     """
     kind = column.type
     try:

@@ -50,7 +50,7 @@ class Referenced:
         return frozenset(key.table for key in self.keys)
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
-        """Key by key; what nobody knows yet by itself."""
+        """Check key by key; report what is not known yet separately."""
         for key in self.keys:
             pairs = zip(key.to, key.columns, strict=True)
             values = pa.table({there: intended.column(own) for there, own in pairs})

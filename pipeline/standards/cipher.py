@@ -90,7 +90,7 @@ class CipherMapping:
 
 
 def _kind(clear: bytes) -> bytes:
-    """The empty text has no bytes to encrypt: it is told apart from a zero byte."""
+    """The empty text has no bytes to encrypt; it must differ from a zero byte."""
     return b"v" if clear else b"empty"
 
 

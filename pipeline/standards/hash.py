@@ -39,7 +39,7 @@ class KeyedHash:
         return f"{self.encoding}:{self._digest(NO_VALUE).hex()[:16]}"
 
     def value(self, text: str) -> str:
-        """The hash: 64 letters in hex, 44 in base64."""
+        """The hash: 64 characters in hex, 44 in base64."""
         found = self._digest(text.encode("utf-8", "surrogatepass"))
         return found.hex() if self.encoding == "hex" else urlsafe_b64encode(found).decode()
 

@@ -75,7 +75,7 @@ class IdMapping:
 
     @property
     def fault(self) -> str:
-        """Why it could answer nothing now: the file cannot be opened, or lacks a column."""
+        """Why it could answer nothing now: the file cannot be opened, or a column is missing."""
         try:
             names = _columns(self.file)
         except (OSError, pa.ArrowInvalid) as error:
@@ -87,8 +87,8 @@ class IdMapping:
         """The entry of a value.
 
         Raises:
-            FormatError: there is none, and it is to be held then; or the file cannot be read, which
-                is to stop no other table.
+            FormatError: the value has no entry, and is to be held then; or the file cannot be read,
+                which must stop no other table.
         """
         told = read_mapping(self.file, self.source, self.standard, self.type)
         if isinstance(told.why, ConfigError):

@@ -31,7 +31,7 @@ class Standard(Protocol):
 
     @property
     def hides(self) -> bool:
-        """Whether nobody who reads the lake may see what the source has.
+        """Whether readers of the lake must not see what the source has.
 
         Then what cannot be read of the table's messages stands in no quarantine.
         """
@@ -44,7 +44,7 @@ class Standard(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Another text wherever one value would get another answer than before; tells no secret."""
+        """A text that changes whenever the answers change; reveals no secret."""
         ...
 
     def value(self, text: str) -> str | None:
@@ -74,7 +74,11 @@ def known_standards() -> tuple[str, ...]:
 
 
 def find_standard(name: str) -> type[Standard]:
-    """The class of that name; ConfigError if there is none."""
+    """The class of that name.
+
+    Raises:
+        ConfigError: the name is unknown.
+    """
     return cast("type[Standard]", plugins.find_class(standards, "STANDARD", name))
 
 

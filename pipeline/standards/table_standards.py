@@ -65,10 +65,10 @@ _MANY = 10_000  # names of columns that are remembered
 
 @dataclass(frozen=True)
 class TableStandards:
-    """By column, in small letters, its standard; ``key`` are the columns of the table's key.
+    """By column, in lower case, its standard; ``key`` are the columns of the table's key.
 
-    ``names`` are those of the standards; ``expected`` columns are named for this very table.  Of
-    one that hides values, other columns than those of ``clear`` (globs) and of the key do not land.
+    ``names`` are those of the standards; ``expected`` columns are named for this very table.  If
+    one hides values, only columns of ``clear`` (globs) and of the key land beside it.
     """
 
     key: tuple[str, ...]
@@ -82,7 +82,7 @@ class TableStandards:
 
     @cached_property
     def hides(self) -> bool:
-        """Whether what its source has is not for whoever reads the lake."""
+        """Whether readers of the lake must not see what its source has."""
         return any(one.hides for one in self.standards.values())
 
     @cached_property
@@ -96,19 +96,19 @@ class TableStandards:
 
     @cached_property
     def _secret(self) -> frozenset[str]:
-        """Columns that this very table should have, and of which nobody may read the values."""
+        """Columns that this very table should have, and whose values must stay hidden."""
         expected = {name.casefold() for name in self.expected}
         return frozenset(name for name in expected if self.standards[name].hides)
 
     @cached_property
     def _spoken(self) -> frozenset[str]:
-        """Columns, in small letters, that somebody said are no secret or that are its key."""
+        """Columns, in lower case, that are declared no secret or that are its key."""
         named = (one for one in self.clear if not _GLOB.search(one))
         return frozenset(one.casefold() for one in (*named, *self.key))
 
     @cached_property
     def _open(self) -> bool:
-        """Whether columns land of which nobody has named the name."""
+        """Whether columns land that no rule names."""
         return any(map(_GLOB.search, self.clear))
 
     def of(self, column: str) -> Standard | None:
@@ -130,10 +130,10 @@ class TableStandards:
         return json_text.write_row(found)
 
     def require_columns(self, texts: Iterable[str], *, beside: Iterable[str] = ()) -> None:
-        """Refuse images of a row that lacks a column which this very table should have.
+        """Refuse images of a row without a column which this very table should have.
 
         ``beside`` are columns of it whose values are in none of its images.  Where a glob lets
-        other columns land, the values of one that it lacks may stand there under another name.
+        other columns land, the values of a missing one may stand there under another name.
 
         Raises:
             FormatError: they do.
@@ -237,7 +237,7 @@ class Standards:
 
     @cached_property
     def hides(self) -> bool:
-        """Whether some are there for what nobody may see."""
+        """Whether some rule hides values."""
         return any(hides_values(rule.standards) for rule in self.rules)
 
     def of(self, table: str | None) -> TableStandards | None:
@@ -249,7 +249,7 @@ class Standards:
         return self._known[table]
 
     def are_secret(self, table: str) -> bool:
-        """Whether one of those of *table* is there for what nobody may see."""
+        """Whether a rule of *table* hides values."""
         own = self.of(table)
         return own is not None and own.hides
 
@@ -333,7 +333,7 @@ def rows_again(rows: pa.RecordBatch, key: tuple[str, ...], own: TableStandards) 
     """``ROWS`` that were read again, with keys of the columns *key*, as they may be written.
 
     Raises:
-        FormatError: nothing stands for a value of one; says of which column.
+        FormatError: a value has no answer; names the column.
         ConfigError: the table has another key than the config says.
     """
     if key != own.key:

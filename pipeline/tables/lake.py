@@ -1,7 +1,7 @@
-"""What stands in a lake?  Its mark, its mirrors, its change log; read only.
+"""The content of a lake: its checkpoint, its mirrors, its change log; read only.
 
-A reader is pinned to the version that was newest when it was asked for; ask again to see more.
-Mirrors are in the table format that the settings name; the change log is Delta, whatever they are.
+A reader is pinned to the version that was newest when it was opened; open another to see more.
+Mirrors are in the table format that the settings name; the change log is always Delta.
 """
 
 import threading
@@ -59,11 +59,11 @@ class Lake:
             return self._log.checkpoint()
 
     def applied(self, table: str) -> MirrorPosition | None:
-        """Where a mirror stands, batch -1 before its first; None if it is not there.
+        """The position of a mirror, batch -1 before its first; None if it is not there.
 
         Raises:
             HeldError: its log cannot be read whole.
-            UnreachableError: nobody knows what is there.
+            UnreachableError: it is not known what is there.
         """
         found = self._newest(table)
         if found is None:
@@ -99,7 +99,7 @@ class Lake:
         return found
 
     def _seen(self, table: str) -> MirrorSnapshot | None:
-        """The newest version; None where its log cannot be read whole, or there is none."""
+        """The newest version; None without one, or where its log cannot be read whole."""
         try:
             return self._newest(table)
         except HeldError:
@@ -124,10 +124,10 @@ class Lake:
     def history(self, table: str, since: int | None) -> tuple[Commit, ...]:
         """Commits of a mirror after version *since*, oldest first; empty without a mirror.
 
-        None asks for the newest hundred, or as many of them as the log still tells.
+        None asks for the newest hundred, or as many of them as the log still has.
 
         Raises:
-            ProofError: if one of them is no longer in the log, so that nobody can tell.
+            ProofError: one of them is no longer in the log.
         """
         newest = self._newest(table)
         if newest is None:

@@ -61,7 +61,7 @@ def clone_version(
 
 
 def _require_files(base: Snapshot, mirror: Store) -> None:
-    """Return only if all that *base* names is there: its log tells of it for longer."""
+    """Return only if all files of *base* exist: its log names them for longer."""
     named = {*base.vector_files, *(file.path for file in base.files.values())}
     folders = {name.rpartition("/")[0] for name in named}
     there = {one.name for folder in sorted(folders) for one in mirror.names(folder)}

@@ -227,7 +227,7 @@ class DataFile:
             first += self.footer.metadata.row_group(group).num_rows
 
     def columns(self, group: int, paths: Sequence[Path]) -> list[pa.ChunkedArray]:
-        """Columns of one row group; one that the file lacks is all NULL.
+        """Columns of one row group; a column that the file does not have is all NULL.
 
         Raises:
             HeldError: ``file_damaged``.
@@ -329,7 +329,7 @@ class MirrorFiles:
         return self.adoption.owners(rows)
 
     def count(self) -> int:
-        """Rows that are not deleted, as the log tells, or else the footers."""
+        """Rows that are not deleted, by the log, or else by the footers."""
         return sum(
             self.records(file) - (file.vector["cardinality"] if file.vector else 0)
             for file in self.files

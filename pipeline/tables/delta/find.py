@@ -60,8 +60,8 @@ _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 class Numbers:
     """Wanted values of one column that are whole numbers underneath, sorted, each once.
 
-    ``spots`` says of the lowest bits of a number whether any wanted value has them: most rows of
-    a file are told apart from all wanted ones by it alone.
+    ``spots`` says of the lowest bits of a number whether any wanted value has them: it alone rules
+    out most rows of a file.
     """
 
     type: pa.DataType
@@ -76,7 +76,7 @@ class Numbers:
         object.__setattr__(self, "spots", spots)
 
     def window(self, least: Raw, most: Raw) -> Window:
-        """The values between two bounds, both of which count."""
+        """The values between two bounds (inclusive)."""
         low, high = (min(max(_unscaled(raw), _LEAST), _MOST) for raw in (least, most))
         start = np.searchsorted(self.values, low, "left")
         return int(start), int(np.searchsorted(self.values, high, "right"))
@@ -102,7 +102,7 @@ class TextValues:
     values: pa.Array
 
     def window(self, least: Raw, most: Raw) -> Window:
-        """The values between two bounds, both of which count."""
+        """The values between two bounds (inclusive)."""
         numbers = range(len(self.values))
         if pa.types.is_decimal(self.type):
             low, high = _unscaled(least), _unscaled(most)
@@ -244,7 +244,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _numbers(column: pa.Array, kind: pa.DataType) -> tuple[Integers, Mask | None]:
-    """*column* as 64-bit numbers, and where it is none (NULL, or beyond them); None: nowhere."""
+    """*column* as 64-bit numbers, and which values are (not NULL, within range); None: all."""
     _check(column.type, kind)
     there = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
     if pa.types.is_decimal(kind):
@@ -380,7 +380,7 @@ class _Search:
     own: Sequence[Path]
 
     def apart(self, file: ActiveFile) -> bool:
-        """Whether the log tells that the file holds none of the keys: by whole numbers only.
+        """Whether, by the log, the file holds none of the keys: by whole numbers only.
 
         Other writers round decimals, cut texts and shorten times in the log.
         """
@@ -400,7 +400,7 @@ class _Search:
     def windows(self, footer: Footer) -> dict[int, Window]:
         """Row groups that may hold a key, and between which of its leading column's values.
 
-        NULL keys must be seen, so a group that has some is searched whatever its bounds.
+        NULL keys must be seen, so a group that has some is searched regardless of its bounds.
         """
         kinds = [_type(footer.schema, path) for path in self.sought.paths]
         found: dict[int, Window] = {}
@@ -576,7 +576,7 @@ def rows_below_floor(mirror: MirrorFiles, floors: Floors) -> dict[int, BitMap64]
     """Positions of rows below the *floors*, by the number of their file; only rows not yet gone.
 
     Raises:
-        HeldError: ``no_shard``: of a row without ``_sluice`` nobody knows which floor is its own;
+        HeldError: ``no_shard``: a row without ``_sluice`` has no known floor;
             or a file cannot be read.
     """
     found: dict[int, BitMap64] = {}

@@ -102,7 +102,7 @@ class MirrorRows:
     def _at(
         self, file: ActiveFile, places: BitMap64 | None, names: Sequence[str] | None = None
     ) -> Iterator[pa.Table]:
-        """Rows at *places*, or all that have not gone; of the columns *names*, if they are told."""
+        """Rows at *places*, or all that have not gone; of the columns *names*, if given."""
         schema = self._schema
         if names is not None:
             schema = pa.schema([one for one in schema if one.name in names])

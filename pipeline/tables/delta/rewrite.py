@@ -102,7 +102,7 @@ def _alive(rows: pa.Table, data: DataFile, first: int) -> pa.Table:
 
 
 def fit_columns(rows: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
-    """The rows of file *name* with all columns of *schema*; those that it lacks are null.
+    """The rows of file *name* with all columns of *schema*; columns that it does not have are null.
 
     Raises:
         HeldError: ``schema``, a value does not fit its column's new type.
@@ -154,7 +154,7 @@ def create_mirror(store: Store, shape: TargetSchema, stamp: CommitStamp) -> Snap
 
 
 def find_schema_delta(snapshot: Snapshot, shape: TargetSchema) -> SchemaDelta | None:
-    """What the mirror lacks; see :func:`pipeline.apply.schema_evolution.find_delta`."""
+    """What the mirror is missing; see :func:`pipeline.apply.schema_evolution.find_delta`."""
     return find_delta(snapshot, partial(column_types, snapshot), shape)
 
 
@@ -214,16 +214,16 @@ AT_ONCE = 2_000_000  # rows that are written anew in one turn
 
 
 def files_to_compact(files: Collection[ActiveFile], whole: int = LARGE) -> tuple[ActiveFile, ...]:
-    """Files of a mirror that are to be written anew together; none if it reads well enough.
+    """Files of a mirror that are to be compacted together; empty if it reads well enough.
 
-    *whole*: rows from which on a file is as large as one that is written anew becomes, where that
+    *whole*: rows from which on a file is as large as a compacted one becomes, where that
     is known to be less than what counts as large.
     """
     return _at_once(sorted(_alike(files, whole), key=_worn_rows)) or _costly(files, whole)
 
 
 def _alike(files: Iterable[ActiveFile], whole: int) -> Iterable[ActiveFile]:
-    """Files that lost many rows, and small ones of which there are many of about one size."""
+    """Files that lost many rows, and small ones where there are many of about one size."""
     rooms: dict[int, list[ActiveFile]] = {}
     for file in files:
         if _gone(file) > GONE * _worn_rows(file):
@@ -273,7 +273,7 @@ def _at_once(found: Iterable[ActiveFile]) -> tuple[ActiveFile, ...]:
 
 
 def _fresh(files: Iterable[ActiveFile]) -> int:
-    """What reading costs if all of it is written anew."""
+    """What reading costs after a compaction of all of it."""
     rows = sum(map(_left, files))
     return rows + OPENING * max(1, math.ceil(rows / LARGE))
 

@@ -121,7 +121,7 @@ def column_sql(path: Sequence[str]) -> str:
 
 
 def quote_name(name: str) -> str:
-    """A name, whatever is in it."""
+    """A name, with any characters."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -152,7 +152,7 @@ class KeyLookup:
     adoption: Adoption
 
     def find(self, keys: pa.Table, owners: RowOrigins | None) -> Found:
-        """As ``find`` in :mod:`pipeline.tables.delta.find`; of files only 0 for "there" is told.
+        """As ``find`` in :mod:`pipeline.tables.delta.find`; a file is only 0, for "there".
 
         Collects as many rows as there are keys, times the table's shards at most.
         """
@@ -182,7 +182,7 @@ class KeyLookup:
         """How many rows of the mirror stand below *floors*.
 
         Raises:
-            HeldError: ``no_shard``: of a row without ``_sluice`` nobody knows which is its own.
+            HeldError: ``no_shard``: the floor of a row without ``_sluice`` is not known.
         """
         if not floors:
             return 0
@@ -324,11 +324,11 @@ class SparkMerge:
     def commit(
         self, job: MergeJob[Snapshot], written: MergeResult[MergePlan], stamp: CommitStamp
     ) -> Snapshot:
-        """MERGE what was decided, as one commit that bears the applied batch.
+        """MERGE what was decided, as one commit with the applied batch.
 
         Raises:
             LostRaceError: somebody else committed meanwhile; nothing was merged.
-            UnreachableError: whether it was merged is not known; reading the log again tells.
+            UnreachableError: whether it was merged is not known; read the log again to find out.
             HeldError: Spark refuses to write the table or a row.
         """
         snapshot, until, made = job.task.snapshot, job.wanted.until, written.work
@@ -400,7 +400,7 @@ class _Own:
         )
 
     def widen(self, snapshot: Snapshot, schema: pa.Schema) -> Snapshot:
-        """Add those columns of *schema* that the table lacks."""
+        """Add those columns of *schema* that the table does not have."""
         there = protocol.column_names(snapshot)
         new = [field for field in schema if field.name not in there]
         if not new:
@@ -409,7 +409,7 @@ class _Own:
         return self.run(snapshot, f"ALTER TABLE {table_sql(snapshot.uri)} ADD COLUMNS ({told})")
 
     def rewrite(self, snapshot: Snapshot, step: SchemaDelta, adoption: Adoption) -> Snapshot:
-        """Write all rows anew, with the columns and types of *step* and its defaults.
+        """Rewrite all rows, with the columns and types of *step* and its defaults.
 
         Raises:
             HeldError: ``refused``, a value does not fit its column's new type.

@@ -56,7 +56,7 @@ class MirrorMaintenance:
     _whole: dict[str, int] = field(default_factory=dict)  # rows of files that do not become larger
 
     def worn(self, snapshot: Snapshot) -> tuple[ActiveFile, ...]:
-        """The files that are to be written anew; none if it reads well enough."""
+        """The files that are to be compacted; empty if the mirror reads well enough."""
         return files_to_compact(snapshot.files.values(), self._whole.get(snapshot.uri, LARGE))
 
     def overdue(self, snapshot: Snapshot) -> bool:
@@ -68,7 +68,7 @@ class MirrorMaintenance:
 
         Raises:
             LostRaceError: somebody else committed meanwhile.
-            HeldError: ``protocol``, it is none that we write; or a file cannot be read.
+            HeldError: ``protocol``, Sluice does not write this protocol; or a file cannot be read.
         """
         require_writable(snapshot)
         if files := self.worn(snapshot):
@@ -167,7 +167,7 @@ class DeltaMirrors:
         return load_snapshot(self.store(uri), known)
 
     def count(self, snapshot: Snapshot) -> int:
-        """By the log, or by the footers of files of which it does not tell."""
+        """By the log, or by the footers of files without a count in the log."""
         if (told := snapshot.rows) is not None:
             return told
         store, footers, files = self.store(snapshot.uri), Footers(), snapshot.files.values()
