@@ -208,7 +208,7 @@ def _asked(folded: pa.Table, stands: Mask, verdicts: Verdicts) -> Mask:
 
 
 def _known(turn: ArchiveMerge, places: Integers) -> tuple[Mask, pa.Table]:
-    """Of the deletes at *places* those whose row is known, and these rows as they were last."""
+    """The deletes at *places* whose row is known, and these rows as they were last."""
     some = turn.folded.rows.take(pa.array(places))
     found = _taken(turn.found, places)
     last = _last_in_slice(turn.changes, some, found)
@@ -305,9 +305,9 @@ _ROW = msgspec.json.Decoder(dict[str, Raw])
 
 
 def find_last_deletes(rules: ArchiveRules, outlived: pa.Table, key: Collection[str]) -> pa.Table:
-    """Of changes that a floor has *outlived*, deletes that may have kept rows from it.
+    """Find deletes, among changes that a floor has *outlived*, that may have kept rows from it.
 
-    One of each key, if nothing came under that after it; of their rows they tell the *key* alone.
+    One of each key, if nothing came under that key after it; they hold only the *key* columns.
     """
     newest = fold_changes(outlived.filter(outlived["key"].is_valid())).rows
     last = newest.filter(pa.array(is_in_reach(newest, rules) & has_live_op(newest, Op.DELETE)))
@@ -335,5 +335,5 @@ def _part(text: str, names: Collection[str]) -> str:
     try:
         sent = _ROW.decode(text)
     except (msgspec.MsgspecError, RecursionError):
-        return text  # whoever types it says so
+        return text  # an invalid text fails where it is typed
     return msgspec.json.encode({n: one for n, one in sent.items() if n in names}).decode()

@@ -225,8 +225,8 @@ def _markers(
     return LandedMarkers(log.store.uri, files, rules.markers, reached)
 
 
-DAYS = 7  # before the one that is asked of
-FILES = 65_536  # of which days are remembered, of all tables together
+DAYS = 7  # before the day in question
+FILES = 65_536  # files whose days are remembered, for all tables together
 _CHANGES = (Op.CREATE, Op.UPDATE, Op.DELETE)
 
 

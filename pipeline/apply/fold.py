@@ -170,7 +170,7 @@ def _spread(column: pa.ChunkedArray, mask: Mask) -> Integers:
 
 
 def _across(places: _Places, newest: Integers) -> Integers:
-    """Of the newest of each shard the newest of each key; upserts before deletes."""
+    """The newest change of each key among the newest of each shard; upserts before deletes."""
     key = places.key[newest]
     if (key[1:] != key[:-1]).all():
         return newest

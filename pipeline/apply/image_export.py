@@ -115,7 +115,7 @@ class WrittenImages:
         return None if place is None else place.path
 
     def manifest(self, table: str, image: Image) -> Manifest | None:
-        """The manifest in its place; None if there is none, or it cannot be read.
+        """The manifest in its place; None if it is missing, or cannot be read.
 
         Raises:
             UnreachableError: the store does not answer.
@@ -197,7 +197,7 @@ def _forsake(store: Store, staged: str) -> None:
     store.drop(staged)
     store.drop(f"{staged}-before")
     store.drop(clone_folder(staged))
-    store.remove(f"{staged}{_BEGUN}")  # last, or nobody knows of the rest
+    store.remove(f"{staged}{_BEGUN}")  # last: it is the record of the rest
 
 
 def remove_stale(store: Store, before: datetime) -> None:
@@ -247,7 +247,7 @@ def _part(output: Any, first: pa.Table, groups: Iterator[pa.Table]) -> int:
             group = following
 
 
-_FORSAKEN = timedelta(days=1)  # nobody writes one image as long as that
+_FORSAKEN = timedelta(days=1)  # writing one image takes less
 _SWEPT = 14  # days; the service slept no longer, or somebody else must tidy up
 _AGAIN = timedelta(minutes=10)  # after which what was refused is tried again
 log = structlog.get_logger(__name__)
@@ -400,10 +400,10 @@ def _sweep_clones(store: Store, place: ImagePlace, newest: Image, now: datetime)
         known = parse_manifest(store, entry.name)
         if known is not None and known.until < now:
             store.drop(clone)
-            store.remove(entry.name)  # last, or nobody knows of the rest
+            store.remove(entry.name)  # last: it is the record of the rest
 
 
-FEW = 3  # of those that were not there, asked for again in one look, besides the newest
+FEW = 3  # missing ones that one look asks for again, beside the newest
 AGAIN = 20  # looks, after which one that was found is asked for again: somebody may remove it
 
 _Key = tuple[datetime, int, int, int, str]  # cut, version, revision, last batch, mirror's id

@@ -278,7 +278,7 @@ def _before(made: PlannedSlice, new: Mask, names: Sequence[str]) -> pa.Table:
     return type_rows(texts, made.columns).rows.select(names)
 
 
-S = TypeVar("S")  # a mirror as of one version, as its format tells it
+S = TypeVar("S")  # a mirror as of one version, in its format's type
 
 Searches = Callable[[Any, Adoption], Search]
 """A mirror as of one version, and what counts for rows of others -> how values are found in it."""
@@ -325,7 +325,7 @@ def references_exist(
     values: pa.Table,
     owners: RowOrigins,
 ) -> pa.BooleanArray:
-    """Of each row of *values*, owned by *owners*, whether table *name* has them.
+    """Whether table *name* has each row of *values*, owned by *owners*.
 
     Raises:
         HeldError: ``invariant``, it cannot be asked; or a file cannot be read.

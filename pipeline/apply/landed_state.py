@@ -37,7 +37,7 @@ class LandedState:
 
     @cached_property
     def lives(self) -> Incarnations:
-        """Of the change log up to the mark."""
+        """The incarnations of the change log up to the checkpoint."""
         return Incarnations.of(self.checkpoint.lives)
 
     @cached_property
@@ -129,7 +129,7 @@ class HighestOrders:
             steps = own.get(at) or _Steps()
             if len(steps.batches) >= 2 * _REMEMBERED:
                 steps = steps.since(oldest)
-            steps.orders.append(order)  # first: whoever finds the batch finds its order
+            steps.orders.append(order)  # first: a reader that finds the batch finds its order
             steps.batches.append(batch)
             if own.get(at) is not steps:
                 self._topics[at.topic] = {**own, at: steps}

@@ -13,7 +13,7 @@ from pipeline.model import Shard
 from pipeline.schema.history import SchemaChange
 from pipeline.standards.table_standards import written_column
 
-_STATEMENT = 300  # letters of one that are told
+_STATEMENT = 300  # characters of one that are shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ from pipeline.model import Account, Op, Order, Origin, Shard, Table
 from pipeline.schema.decode import type_rows
 from pipeline.schema.model import Column
 
-S = TypeVar("S")  # a mirror as of one version, as its format tells it
+S = TypeVar("S")  # a mirror as of one version, in its format's type
 W = TypeVar("W")  # what a turn leaves for its commit
 
 Deletes = Callable[[pa.StringArray], pa.Table]

@@ -397,7 +397,7 @@ def _largest(group: JobGroup, rows: TableRows) -> MergeJob[Any] | None:
     try:
         counts = [_rows(rows, group, job) for job in group.jobs]
     except SluiceError:
-        return None  # a turn tells which file it is
+        return None  # the merge itself names the file
     most, next_ = sorted(counts, reverse=True)[:2]
     return group.jobs[counts.index(most)] if most > max(HERE, FAR_MORE * next_) else None
 
@@ -421,7 +421,7 @@ def _are_few(group: JobGroup, rows: TableRows) -> bool:
             if left < 0:
                 return False
     except SluiceError:
-        return False  # a turn tells which file it is
+        return False  # the merge itself names the file
     return True
 
 

@@ -258,7 +258,7 @@ class MirrorSide(Protocol):
         spans: Sequence[TimeSpan],
         fields: Sequence[AggregatedColumn],
     ) -> dict[Shard, tuple[RangeAggregate, ...]]:
-        """Of each shard rows and sums of *fields* in each span of *column*; no archived rows."""
+        """Rows and sums of *fields* by shard in each range of *column*; no archived rows."""
         ...
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:

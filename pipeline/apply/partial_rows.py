@@ -138,7 +138,7 @@ class _RowHistories:
 
     @classmethod
     def of(cls, changes: pa.Table, rows: pa.Table) -> "_RowHistories":
-        """Of those *rows*, and of all that took another key."""
+        """The histories of those *rows*, and of all that took another key."""
         at = np.flatnonzero(_concerned(changes, rows))
         some = changes.select(_NEEDED).take(pa.array(at))
         steps: dict[Name, list[_Change]] = {}
@@ -228,7 +228,7 @@ class _Values:
             raise HeldError("partial_row", _told(name, self.missing))
 
     def made_anew(self, name: Name) -> CompletedRow:
-        """Of a row that came after a delete, which took all that stood before.
+        """Complete a row that came after a delete, which took all that stood before.
 
         Raises:
             HeldError: ``partial_row``.

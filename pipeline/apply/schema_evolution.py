@@ -44,8 +44,8 @@ class TargetSchema:
     """The schema that a mirror is to have.
 
     *newest* has the newest landed schema of each of its shards, ``source/shard``; *schema* is all
-    of them in one; *at* finds an earlier one.  *bases* has the order as of which each of them is
-    complete that has a base.  *standards* is the digest of those of its columns.
+    of them in one; *at* finds an earlier one.  *bases* has the order of
+    each shard's base, if it has one.  *standards* is the digest of those of its columns.
     """
 
     table: Table

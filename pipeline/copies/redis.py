@@ -27,8 +27,8 @@ from pipeline.settings import TlsSettings, needs_tls
 
 SOURCE, SHARD, RANK, VERSION = "_sluice_source", "_sluice_shard", "_sluice_rank", "_sluice_version"
 OWN = (SOURCE, SHARD, RANK, VERSION)
-AT_ONCE = 500  # rows of one script, for as long as which Redis answers nobody
-LARGEST = 8 * 2**20  # letters of them, beyond which fewer rows go at once
+AT_ONCE = 500  # rows of one script; Redis answers no one else while it runs
+LARGEST = 8 * 2**20  # characters of them, beyond which fewer rows go at once
 MOST_COLUMNS = 1_500  # Lua hands over so many fields, twice, at once
 DIGITS = 20
 LOWEST = -(2**63)
@@ -224,7 +224,7 @@ class RedisTarget:
         """Go through all keys of the table; there is no other list of them."""
         below = f"{step.now.load:0{DIGITS}}"
         found = self._open().scan_iter(f"{_no_pattern(self._begin(table))}*", count=1_000)
-        # Redis reads no bytes in MessagePack; what is no text is none of ours
+        # Redis reads no bytes in MessagePack; a key that is no text is not ours
         for keys in _some(key.decode(errors="replace") for key in found):
             self._run(SWEEP, table, was, keys, below)
 

@@ -56,7 +56,7 @@ class CopySync:
             return self._loaded(table, snapshot, was)
         try:
             return self._followed(table, snapshot, was)
-        except ProofError:  # what it lacks was cleaned away meanwhile
+        except ProofError:  # a version that it needs was removed meanwhile
             return self._loaded(table, snapshot, was)
 
     def _rest(self, snapshot: MirrorSnapshot, was: CopyPosition) -> tuple[RowPart, ...] | None:
@@ -143,7 +143,7 @@ class CopySync:
             self._shape(table, first.schema)
             came = chain([first], came)
         made = self._shaped.get(table.name)
-        if made is None:  # in this life no row has come yet that tells of all columns
+        if made is None:  # no row with all columns has come yet in this run
             made = self._shaped_as_is(table, step.now.version)
         ranked = self._ranked(table, came), self._ranked(table, went)
         self.target.write(made, replace(step, came=ranked[0], went=ranked[1]))

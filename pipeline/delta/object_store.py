@@ -187,7 +187,7 @@ class Bucket:
         before = [entry.name for entry in self.names(folder)]
         named = {name: f"{folder}/{name.rpartition('/')[2]}" for name in came}
         stale = sorted(set(before) - set(named.values()))
-        for name in (*filter(_tells, before), *stale):  # all, before anything tells of what came
+        for name in (*filter(_tells, before), *stale):  # all, before any entry names what came
             self.remove(name)
         for name in sorted(came, key=_tells):
             with _translated(self, name):

@@ -136,7 +136,7 @@ def _arrow(answer: Any) -> pa.Table:
 
 
 def _uri(path: str) -> str:
-    return path.replace("s3a://", "s3://", 1)  # Hadoop's word for it, which nobody else knows
+    return path.replace("s3a://", "s3://", 1)  # Hadoop's scheme, which only Hadoop knows
 
 
 @contextmanager

@@ -1,8 +1,8 @@
-"""An invariant: no slice takes so many old rows that it may be an archive's purge, unless told so.
+"""An invariant: no slice takes so many old rows that it may be an archive's purge.
 
-By volume and age alone nobody can tell a purge from a mass delete, and both answers may be wrong:
-so the table waits until a person says which it is.  Deletes that are known to be an archive's
-(``archive`` in `sluice.yaml`, ``sluice archive keep``) are none that it is asked of.  Pure.
+Volume and age alone do not distinguish a purge from a mass delete, and both answers may be wrong:
+so the table waits until a person decides.  Deletes that are known to be an archive's (``archive``
+in `sluice.yaml`, ``sluice archive keep``) do not count.  Pure.
 """
 
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ class ArchivePurge:
             )
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
-        """Of the slice as a whole."""
+        """At most one breach, by the slice as a whole."""
         intended.require(self.column)
         gone = intended.deleted((self.column,))
         old = self._old(gone, intended.table)

@@ -26,7 +26,7 @@ class ChangedAtMost:
             )
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
-        """Of the slice as a whole."""
+        """At most one breach, by the slice as a whole."""
         if intended.emptied and intended.there:
             yield Breach(f"a TRUNCATE takes the rows of a shard, {intended.there} are there in all")
         elif intended.changed >= self.rows and intended.changed > self.share * intended.there:

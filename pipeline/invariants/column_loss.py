@@ -1,8 +1,8 @@
 """An invariant: no column loses its values in nearly all rows that a slice updates.
 
-The column-loss sentinel: a value that was there, as the change itself tells of the row before it,
-is NULL or a placeholder now.  It cannot tell that from an UPDATE that was meant so; hence it
-watches only tables that name it.  Cannot see: rows of sources that do not send what a row was
+The column-loss sentinel: a value that was there, by the change's own image of the row before it,
+is NULL or a placeholder now.  It cannot distinguish that from an intended UPDATE; hence it watches
+only tables that name it.  Cannot see: rows of sources that do not send what a row was
 before, new rows, and rows that change in fewer than ``rows`` in one slice.  Pure.
 """
 

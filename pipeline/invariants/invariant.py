@@ -39,15 +39,16 @@ class IntendedRows:
     """What a slice is about to leave in a mirror.
 
     ``rows`` are the new rows, in the mirror's columns; ``key`` names those of its key.  ``there``
-    are the mirror's rows before, of which the slice replaces or takes ``changed``; with ``emptied``
-    also some that nobody has counted, by a TRUNCATE.
-    ``standing`` tells of values, a column for each of a row's, which of them (each once, none null)
-    stand in a row of the mirror that the slice leaves as it is.  ``before`` reads, of columns, what
-    each of ``rows`` held before the slice; of one that nobody tells, only nulls.  ``elsewhere``
-    tells of values, a row for each of ``rows``, whether they stand in the columns of these names of
-    another table, see :class:`Referring`: null where nobody knows yet, true where one of them is.
-    ``deleted`` reads columns of the rows that go by a delete, and ``at``, when their source said
-    so; archived ones do not go.  ``landed`` tells of a day, by UTC, what was applied of it before.
+    is the number of the mirror's rows before; the slice replaces or takes ``changed`` of them, and
+    with ``emptied`` also some that are not counted, by a TRUNCATE.
+    ``standing`` takes values (a column for each of a row's; each row once, none null) and returns
+    which are in a row of the mirror that the slice leaves as it is.  ``before`` reads columns as
+    each of ``rows`` held them before the slice; an unknown column is all null.  ``elsewhere``
+    takes values, a row for each of ``rows``, and returns whether they are in the columns of these
+    names of another table, see :class:`Referring`: null where that is not known yet, true where
+    one of them is null.  ``deleted`` reads columns of the rows that go by a delete, and ``at``,
+    the source's time of it; archived ones do not go.  ``landed`` returns what was applied before
+    on a day (UTC).
     """
 
     table: str

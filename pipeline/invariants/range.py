@@ -1,4 +1,4 @@
-"""An invariant: values of a column lie between two bounds, both of which count.
+"""An invariant: values of a column lie between two bounds (inclusive).
 
 NULL is no value: see ``not_null``.  NaN lies between no bounds.  Pure.
 """

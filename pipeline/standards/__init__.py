@@ -1,1 +1,1 @@
-"""How are values written that must not, or need not, reach the lake as their source has them?"""
+"""Standards: how values are written that do not reach the lake as their source has them."""

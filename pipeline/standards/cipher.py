@@ -2,8 +2,8 @@
 
 What comes in is what a database's own ``AES_ENCRYPT`` makes (AES in ECB with PKCS 7, its key folded
 by XOR to 128 bits) or AES-SIV (RFC 5297); what goes out is AES-SIV without a nonce: equal values
-stay equal, and whoever changes one is noticed.  Who has no key for what comes in gives none: then
-the text itself is encrypted.  Pure.
+stay equal, and a changed one is detected.  Without a key for what comes in, the text itself is
+encrypted.  Pure.
 """
 
 from base64 import b64decode, urlsafe_b64encode
@@ -96,7 +96,7 @@ def _kind(clear: bytes) -> bytes:
 
 def _bytes(text: str, encoding: str) -> bytes:
     if encoding == "base64":
-        plain = text.replace("\n", "")  # MySQL's TO_BASE64 breaks its lines after 76 letters
+        plain = text.replace("\n", "")  # MySQL's TO_BASE64 breaks its lines after 76 characters
         return b64decode(plain, b"-_" if {*plain} & {"-", "_"} else None, validate=True)
     found = bytes.fromhex(text)
     if encoding in _CASES and _CASES[encoding](found.hex()) != text:

@@ -1,7 +1,7 @@
-"""A standard: a keyed hash, by which equal values can be told, and none can be read.
+"""A standard: a keyed hash, under which equal values stay equal, and none can be read.
 
-HMAC (RFC 2104) with SHA-256 over the value's text in UTF-8.  Without a key whoever knows all phone
-numbers could hash them all; who has the key still can.  Pure.
+HMAC (RFC 2104) with SHA-256 over the value's text in UTF-8.  Without a key, a list of all phone
+numbers could be hashed and compared; with the key it still can.  Pure.
 """
 
 import hmac

@@ -1,7 +1,7 @@
-"""A standard: another id, or token, for each value, as a file of pairs tells it.
+"""A standard: another id, or token, for each value, from a file of pairs.
 
 The file is CSV with a heading, or Parquet; it is read where tasks run, and again when it was
-written anew.  While half of it is written, what it said before counts.  It may only grow: an entry
+replaced.  While half of it is written, what it said before counts.  It may only grow: an entry
 that says otherwise than before would give one value two answers, so it is refused.  What that
 cannot see is an entry changed while no process ran: change ``version`` then, and a new base is
 asked for.
@@ -132,7 +132,7 @@ def read_mapping(file: str, source: str, standard: str, kind: StandardType) -> M
             made = MappingFile(stamp, found)
         except (OSError, SluiceError) as error:
             why = UnreachableError(_unread(file, error)) if isinstance(error, OSError) else error
-            kept = None if isinstance(error, OSError) else stamp  # nothing tells when it goes
+            kept = None if isinstance(error, OSError) else stamp  # no sign shows when it ends
             made = replace(known, stamp=kept, why=why)
         _known[asked] = made
         return made

@@ -1,4 +1,4 @@
-"""A standard: the first and last letters stay, for people who must recognise a value.  Pure."""
+"""A standard: the first and last characters stay, for people who must recognise a value.  Pure."""
 
 from dataclasses import dataclass
 from typing import ClassVar

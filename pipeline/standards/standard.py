@@ -82,7 +82,7 @@ def find_standard(name: str) -> type[Standard]:
     return cast("type[Standard]", plugins.find_class(standards, "STANDARD", name))
 
 
-SHORTEST = 16  # letters: below, all can be tried
+SHORTEST = 16  # characters: below, all can be tried
 NO_VALUE = b"sluice: which secret is this?"
 """What a standard makes of this text tells its secret from another, and nothing else of it."""
 

@@ -259,7 +259,7 @@ class Standards:
         return () if own is None else tuple(sorted(own.standards))
 
     def digest(self, table: str | None) -> str:
-        """Of those of *table*; ``NONE`` if it has none."""
+        """The digest of the standards of *table*; ``NONE`` without any."""
         own = self.of(table)
         return NONE if own is None else own.digest
 
@@ -315,7 +315,7 @@ def standardise_batch(
     own = [standards.of(name) for name in few.dictionary.to_pylist()]
     named = pa.array([one is not None for one in own], pa.bool_()).take(few.indices)
     mine = pc.fill_null(named, False)
-    if standards.hides:  # of what nobody can read no one knows whose it is
+    if standards.hides:  # the table of an unreadable event is not known
         unknown = pc.and_(tables.is_null(), pc.equal(decoded["op"], str(Op.ERROR)))
         mine = pc.or_(mine, pc.fill_null(unknown, False))
     places = np.flatnonzero(mine.to_numpy(zero_copy_only=False))

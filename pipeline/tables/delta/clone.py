@@ -1,4 +1,4 @@
-"""How does one version of a mirror become a table of its own, without its files being copied?
+"""Makes one version of a mirror a table of its own, without copying its files.
 
 A shallow clone: a log whose files are named by their addresses in the mirror's folder, and their
 deletion vectors, too (Delta's protocol, "Add File and Remove File", and "Deletion Vectors", storage

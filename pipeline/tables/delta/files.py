@@ -53,7 +53,7 @@ class Layout:
 
     @classmethod
     def of(cls, metadata: Metadata) -> "Layout":
-        """Of a table, without the columns that it is partitioned by: no file holds these."""
+        """The layout of a table, without its partition columns: no file holds these."""
         schema, parted = to_arrow(metadata.schema_string), metadata.partition_columns
         own = [one for one in schema if one.name not in parted]
         return cls(pa.schema(own), file_schema(metadata))

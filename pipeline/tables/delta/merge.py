@@ -73,7 +73,7 @@ def read_commit(version: int, lines: Iterable[str], *, entry: str = "") -> Commi
         version=version,
         operation=str(info.get("operation", "")),
         at=at,
-        # whoever does not say that rows were only moved may have changed them
+        # a file without the field may have changed rows
         data_changing=any(one.get("dataChange", True) for all_ in files.values() for one in all_),
         note=_note(info.get("userMetadata")),
         txns=txns,

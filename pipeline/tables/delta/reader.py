@@ -136,7 +136,7 @@ class MirrorReader:
         spans: Sequence[TimeSpan],
         fields: Sequence[AggregatedColumn],
     ) -> dict[Shard, tuple[RangeAggregate, ...]]:
-        """Of each shard rows and sums of *fields* in each span of *column*, read once for all."""
+        """Rows and sums of *fields* by shard in each range of *column*, read once for all."""
         if not spans:
             return dict.fromkeys(shards, ())
         kinds = self.pinned.columns()

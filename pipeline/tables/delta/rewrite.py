@@ -207,10 +207,10 @@ def _rewritten(
 TOGETHER = 10  # files of about one size that are worth joining
 LARGE = 1_000_000  # rows: a file of more is joined with none
 SIZES = (10_000, 100_000, LARGE)
-GONE = 0.3  # share of a file's rows that are deleted, from which on it is written anew
+GONE = 0.3  # share of deleted rows from which on a file is rewritten
 BORNE = 0.2  # of what the fresh mirror costs; more comes until upkeep is there again
 OPENING = 3_000  # rows of five columns; measured: 0.3 to 0.7 ms a file, 0.2 us a row
-AT_ONCE = 2_000_000  # rows that are written anew in one turn
+AT_ONCE = 2_000_000  # rows that one run rewrites
 
 
 def files_to_compact(files: Collection[ActiveFile], whole: int = LARGE) -> tuple[ActiveFile, ...]:
