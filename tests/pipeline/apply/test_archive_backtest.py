@@ -11,7 +11,7 @@ from pipeline.apply.archive_backtest import ArchiveBacktest, BacktestDay
 from pipeline.archive import ArchiveMarker, ArchiveRules, ArchiveWindow, RegisteredWindow
 from pipeline.changelog.scan import parts
 from pipeline.model import Op
-from tests.pipeline.apply.test_landed_markers import in_tx
+from tests.pipeline.apply.test_archive_evidence import in_tx
 from tests.pipeline.hand_lake import HandLake, row
 from tests.pipeline.invariants.test_archive_purge import DAY, NEW, OLD, PURGE, TODAY, dated, lake
 

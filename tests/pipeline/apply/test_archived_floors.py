@@ -15,6 +15,7 @@ from pipeline.model import Op, Order
 from pipeline.settings import InvariantRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
+from tests.pipeline.apply.holds import assert_held
 from tests.pipeline.apply.test_archived import (
     FORMATS,
     NEW,
@@ -119,9 +120,7 @@ def test_a_row_that_cannot_be_kept_as_it_was_holds_the_table(tmp_path: Path) -> 
 
     hold = lake.apply().hold
 
-    assert hold is not None
-    assert hold.reason == "archive"
-    assert "`sluice archive withdraw` it, to let them go" in hold.detail
+    assert_held(hold, "archive", "`sluice archive withdraw` it, to let them go")
 
 
 def test_nothing_is_demanded_of_them(tmp_path: Path) -> None:

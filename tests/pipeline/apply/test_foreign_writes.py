@@ -1,4 +1,4 @@
-"""Hand-made foreign commits that change no file, and looks that come too late for others."""
+"""Foreign commits that change no file, and looks that come too late for others."""
 
 import json
 import shutil
@@ -7,9 +7,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from pipeline.apply.mirror import FLOORS, Commit, commit_note, following_note
 from pipeline.delta import entries
@@ -17,6 +18,7 @@ from pipeline.delta.actions import add_file, remove_file
 from pipeline.delta.log import Snapshot, load_snapshot
 from pipeline.delta.store import open_store
 from pipeline.model import Op
+from tests.pipeline.apply.holds import assert_held
 from tests.pipeline.hand_lake import NOW, HandLake, row
 
 C, U, T = Op.CREATE, Op.UPDATE, Op.TRUNCATE
@@ -318,3 +320,34 @@ def test_what_is_found_later_of_a_mirror_that_stands_still_is_judged(lake: HandL
     intrude(lake, {"add": dict(back.action)})
 
     assert lake.apply().hold is None
+
+
+@pytest.fixture
+def rebuilt(tmp_path: Path) -> HandLake:
+    """Six versions, moved away under the eyes of a running lane, and grown again in one or two."""
+    lake = HandLake(tmp_path)
+    for number in range(5):
+        lake.play([row(C, 10 + number, number, "a")])
+    mirror = Path(lake.settings.mirror("db.t"))
+    mirror.rename(mirror.with_name("old"))
+    told = [turn for _ in range(4) for turn in lake.run()]
+    assert_held(told[0].hold, "table_replaced")
+    return lake
+
+
+def test_a_mirror_that_was_moved_away_is_held_once_and_grows_anew(rebuilt: HandLake) -> None:
+    assert rebuilt.rows() == dict.fromkeys(range(5), "a")
+    assert rebuilt.play([row(U, 50, 0, "b")]) == {**dict.fromkeys(range(5), "a"), 0: "b"}
+
+
+def test_f02_a_foreign_write_to_a_mirror_made_anew_is_found_at_once(rebuilt: HandLake) -> None:
+    """Though its version lies below those of the mirror before, which were known to be ours."""
+    path = rebuilt.settings.mirror("db.t")
+    columns = pa.schema(DeltaTable(path).schema().to_arrow())
+    alien = {"id": 99, "name": "alien", "_sluice": None}
+    write_deltalake(path, pa.Table.from_pylist([alien], columns), mode="append")
+    rebuilt.land(row(U, 60, 1, "c"))
+
+    held = rebuilt.apply().hold
+
+    assert_held(held, "foreign_write")

@@ -22,7 +22,7 @@ from pipeline.reports import Hold, MergeReport
 from pipeline.settings import InvariantRule, PublishRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
-from tests.pipeline.apply.test_due_images import CUT, written
+from tests.pipeline.apply.test_images import CUT, written
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
 N = Column("n", "INT")

@@ -13,6 +13,7 @@ from pipeline.copies.copy import CopyStep
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.model import Op, Order
 from pipeline.sources.mysql.types import MySqlColumn as Column
+from tests.pipeline.apply.test_archived import NEW, OLD, RULE
 from tests.pipeline.copies.copied import Copied, left_of_two
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 from tests.toy.copy import FileCopy, FileTarget
@@ -228,3 +229,47 @@ def _killed(write: Any, after: int) -> Any:
         write(self, table, step)
 
     return killed
+
+
+@pytest.fixture
+def archived(tmp_path: Path) -> Copied:
+    lake = HandLake(tmp_path / "lake", archive=RULE)
+    made = Copied(lake, FileCopy(str(tmp_path / "copy.json")))
+    made.play(row(C, 10, 1, OLD), row(C, 11, 2, OLD), row(C, 12, 3, NEW))
+    return made
+
+
+def held(archived: Copied) -> dict[int, Any]:
+    assert isinstance(archived.copy, FileCopy)
+    return {int(one["id"]): one.get("name") for one in archived.copy.rows("db.t").values()}
+
+
+def test_a_copy_keeps_what_went_to_an_archive(archived: Copied) -> None:
+    archived.play(row(D, 20, 1, OLD), row(D, 21, 3, NEW))
+    assert held(archived) == archived.lake.rows() == {1: OLD, 2: OLD}
+
+    archived.play(row(T, 30, None))
+    assert held(archived) == archived.lake.rows() == {1: OLD}
+
+    archived.play(row(C, 40, 1, "back"), row(U, 41, 1, "again"))
+    assert held(archived) == archived.lake.rows() == {1: "again"}
+    archived.play(row(D, 50, 1, NEW))
+    assert held(archived) == archived.lake.rows() == {}
+
+
+def test_a_copy_that_is_loaded_later_has_them_too(tmp_path: Path, archived: Copied) -> None:
+    archived.play(row(D, 20, 1, OLD), row(C, 21, 7, OLD), row(D, 22, 7, OLD))
+
+    other = Copied(archived.lake, FileCopy(str(tmp_path / "other.json")))
+    other.bring()
+
+    assert held(other) == held(archived) == archived.lake.rows() == {1: OLD, 2: OLD, 3: NEW, 7: OLD}
+
+
+def test_a_kept_row_that_had_only_taken_another_key_goes_again(archived: Copied) -> None:
+    archived.play(row(D, 20, 1, OLD))
+    assert held(archived)[1] == OLD
+
+    archived.play(row(C, 20, 7, OLD))
+
+    assert held(archived) == archived.lake.rows() == {2: OLD, 3: NEW, 7: OLD}

@@ -1,16 +1,18 @@
 """pipeline/delta/local.py and checkpoints.py on a disk that is full, or lost its power."""
 
+import ctypes
 import errno
 import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.delta import maintenance
+from pipeline.delta import local, maintenance
 from pipeline.delta.entries import FOLDER
 from pipeline.delta.local import Folder
 from pipeline.errors import HeldError, UnreachableError
@@ -219,3 +221,36 @@ def test_a_file_where_a_folder_is_looked_for_is_told(tmp_path: Path) -> None:
 
     with pytest.raises(UnreachableError, match="Not a directory"):
         Folder(str(tmp_path / "t")).after(FOLDER, "")
+
+
+def test_two_folders_change_places(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder in (one, other):
+        folder.mkdir()
+        (folder / folder.name).touch()
+
+    assert local.exchanged(str(one), str(other))
+
+    assert [each.name for each in one.iterdir()] == ["other"]
+    assert [each.name for each in other.iterdir()] == ["one"]
+
+
+def test_what_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        local.exchanged(str(tmp_path / "one"), str(tmp_path / "other"))
+
+
+@pytest.mark.parametrize(
+    "library",
+    [
+        pytest.param(SimpleNamespace(), id="a system without the call"),
+        pytest.param(SimpleNamespace(renameat2=lambda *_: -1), id="a file system without it"),
+    ],
+)
+def test_where_nobody_knows_how_nothing_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: object
+) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: library)
+    monkeypatch.setattr(ctypes, "get_errno", lambda: errno.EINVAL)
+
+    assert not local.exchanged(str(tmp_path), str(tmp_path / "other"))

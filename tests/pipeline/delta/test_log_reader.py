@@ -243,3 +243,31 @@ def test_the_times_of_keys_are_by_order_and_told_of_those_that_fell_and_those_as
         KeyTimes("later", early, early, str(A), Order(0, 1, 7)),
     )
     assert len(log.key_times(TABLE, -1, 1, ("rose", "later"), most=2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [
+        pytest.param(-1, (True, True, True, False), id="since ever"),
+        pytest.param(0, (False, True, True, False), id="changed later, or its shard emptied"),
+        pytest.param(1, (False, False, True, False), id="only the emptied shard"),
+        pytest.param(2, (False, False, False, False), id="nothing since"),
+    ],
+)
+def test_a_key_is_touched_by_its_own_change_or_by_one_that_emptied_its_shard(
+    tmp_path: Path, after: int, found: tuple[bool, ...]
+) -> None:
+    write_changes(
+        tmp_path,
+        0,
+        [change(Op.CREATE, 10, key="k", offset=0), change(Op.CREATE, 11, key="l", offset=1)],
+    )
+    write_changes(tmp_path, 1, [change(Op.DELETE, 20, key="l", offset=2)])
+    write_changes(tmp_path, 2, [change(Op.TRUNCATE, 30, shard=B.name)])
+    opened = open_table(str(tmp_path))
+    assert opened is not None
+
+    asked = [(A, "k"), (A, "l"), (B, "m"), (A, "m")]
+
+    assert LogReader(opened, "main").touched(TABLE, asked, after) == found
+    assert LogReader(opened, "main").touched(TABLE, [], after) == ()

@@ -15,6 +15,7 @@ from pipeline.standards.hash import KeyedHash
 from pipeline.standards.mask import LetterMask
 from pipeline.standards.standard import Standard
 from pipeline.standards.table_standards import Standards
+from tests.pipeline.apply.holds import assert_held
 from tests.pipeline.hand_lake import NOW, HandLake, row
 
 HASH = KeyedHash(("name",), "0123456789abcdef")
@@ -96,9 +97,9 @@ def test_a_column_whose_type_is_another_by_its_standard_asks_for_a_new_mirror(
 
     told = lake.apply().hold
 
-    assert told is not None
-    assert told.reason == "standards"
-    assert "column id is int64 in the mirror, and string by `standards`; rebuild" in told.detail
+    assert_held(
+        told, "standards", "column id is int64 in the mirror, and string by `standards`; rebuild"
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,9 +121,7 @@ def test_a_standard_that_cannot_be_meant_holds_the_table(
 
     told = lake.apply().hold
 
-    assert told is not None
-    assert told.reason == "standards"
-    assert why in told.detail
+    assert_held(told, "standards", why)
 
 
 def test_ids_of_a_key_with_a_standard_have_no_ranges(tmp_path: Path) -> None:
@@ -156,6 +155,4 @@ def test_an_archives_window_by_a_column_with_a_standard_holds_the_table(tmp_path
 
     told = lake.apply().hold
 
-    assert told is not None
-    assert told.reason == "archive"
-    assert "column name, which is written by a standard" in told.detail
+    assert_held(told, "archive", "column name, which is written by a standard")

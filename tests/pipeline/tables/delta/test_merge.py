@@ -1,5 +1,6 @@
 """What a turn comes to, by our own writer."""
 
+import json
 import os
 import pickle
 import subprocess
@@ -17,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.apply.decide import AppliedBefore, Fill
+from pipeline.apply.foreign_commits import find_intrusion
 from pipeline.apply.merge import MergeTask
 from pipeline.delta import actions
 from pipeline.delta.commit import commit_actions
@@ -24,7 +26,7 @@ from pipeline.delta.log import load_snapshot
 from pipeline.errors import HeldError, LostRaceError
 from pipeline.model import Op, Origin, Shard, TopicPartition
 from pipeline.sources.mysql.types import MySqlColumn as Column
-from pipeline.tables.delta.merge import run_merge
+from pipeline.tables.delta.merge import read_commit, run_merge
 from tests.example_count import examples
 from tests.pipeline.tables.delta.turns import (
     FAR,
@@ -39,8 +41,18 @@ from tests.pipeline.tables.delta.turns import (
     unique,
 )
 
-C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
-T, S, TOMB, ERROR = Op.TRUNCATE, Op.SETTLE, Op.TOMBSTONE, Op.ERROR
+C, U, D, R, T, S, TOMB, ERROR = (
+    Op.CREATE,
+    Op.UPDATE,
+    Op.DELETE,
+    Op.READ,
+    Op.TRUNCATE,
+    Op.SETTLE,
+    Op.TOMBSTONE,
+    Op.ERROR,
+)
+
+
 Row = dict[str, Any]
 FEW = settings(
     max_examples=examples(50, brief=8),
@@ -335,7 +347,6 @@ def test_a_key_of_padded_text_is_refused(bench: TurnBench) -> None:
 
 
 # --- laws: whatever the batches, the mirror is what all changes together say
-
 Event = tuple[Op, Shard, int, int, Origin]  # op, shard, key, position
 
 
@@ -477,3 +488,50 @@ def test_a_mirror_never_applied_asks_for_no_deletes(bench: TurnBench) -> None:
 
     assert bench.rows() == {1: "a", 2: "b"}
     assert mirror_schema(bench.columns).names == bench.read().column_names
+
+
+def lines(*actions: dict[str, Any]) -> list[str]:
+    return [json.dumps(action) for action in actions]
+
+
+def info(operation: str, note: str | None = None) -> dict[str, Any]:
+    told = {"timestamp": 1_700_000_000_000, "operation": operation}
+    return {"commitInfo": told | ({"userMetadata": note} if note else {})}
+
+
+ADD = {"add": {"path": "a", "dataChange": True}}
+MOVED = {"add": {"path": "a", "dataChange": False}}
+GONE = {"remove": {"path": "b", "dataChange": True}}
+TXN = {"txn": {"appId": "sluice:main", "version": 7}}
+OWN = '{"sluice": {"after": 4}}'
+
+
+@pytest.mark.parametrize(
+    ("actions", "foreign"),
+    [
+        pytest.param([info("MERGE", OWN), TXN, ADD], False, id="noted, right after its own"),
+        pytest.param([info("MERGE", OWN), TXN, GONE], False, id="noted delete"),
+        pytest.param([info("WRITE"), ADD], True, id="no note"),
+        pytest.param([info("DELETE", "by hand"), GONE], True, id="somebody else's note"),
+        pytest.param([info("WRITE", "[1]"), ADD], True, id="a note of another shape"),
+        pytest.param([info("RESTORE"), TXN, ADD], True, id="restore keeps transaction ids"),
+        pytest.param([info("OPTIMIZE"), MOVED], False, id="compaction changes no data"),
+        pytest.param([info("SET TBLPROPERTIES"), {"metaData": {}}], False, id="properties only"),
+    ],
+)
+def test_a_commit_is_foreign_if_it_changed_data_without_our_note(
+    actions: list[dict[str, Any]], foreign: bool
+) -> None:
+    assert (find_intrusion([read_commit(5, lines(*actions))])[0] is not None) is foreign
+
+
+def test_a_commit_tells_what_it_was() -> None:
+    told = read_commit(5, [*lines(info("MERGE", OWN), TXN, {"metaData": {}}, ADD), ""])
+
+    assert (told.version, told.operation, told.at.year) == (5, "MERGE", 2023)
+    assert (told.data_changing, told.after) == (True, 4)
+
+
+def test_a_log_without_information_is_a_foreign_commit() -> None:
+    assert find_intrusion([read_commit(0, lines(ADD))])[0] is not None
+    assert find_intrusion([read_commit(0, [])])[0] is None

@@ -1,7 +1,8 @@
-"""Which mirrors have a turn in a pass, and how much of what is pending: none waits for ever."""
+"""Which mirrors merge in a run, how much of what is pending, and what they wait for."""
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from pipeline.schema.history import SchemaChange
 from pipeline.schema.model import TableSchema
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
+from tests.pipeline.apply.holds import assert_held
+from tests.pipeline.apply.renames import SHADOW, Renames
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
 C, R, S = Op.CREATE, Op.READ, Op.SETTLE
@@ -161,3 +164,55 @@ def test_f116_a_moment_that_a_snapshot_may_have_shifted_holds_the_table(
         assert turn.hold.reason == "misread"
         assert "name of 1 rows is unverifiable" in turn.hold.detail
         assert "sluice bootstrap db.t" in turn.hold.detail
+
+
+def test_a_table_that_waits_for_a_silent_collector_says_so(tmp_path: Path) -> None:
+    lake = Renames(tmp_path)
+    lake.begin()
+    lake.lake.apply()
+    lake.lake.land(*SHADOW)
+    lake.swap()
+    lake.sent(100)
+    lake.lake.land(row(C, 111, 5, "five"))
+    short = merge_plan.PATIENCE - timedelta(minutes=10, seconds=1)
+
+    at_first = [turn.hold for turn in lake.lake.run() if turn.table == "db.t"]
+    lake.lake.now += short
+    soon = [turn.hold for turn in lake.lake.run() if turn.table == "db.t"]
+    late = lake.apply().hold
+    lake.sent(101)
+    lake.lake.land(row(C, 112, 6, "six"))
+
+    assert (at_first, soon) == ([], [])
+    assert_held(late, "unacknowledged", "s: db.t was renamed or dropped at")
+    assert lake.apply().hold is None
+    assert lake.lake.rows() == {1: "changed", 3: "three", 5: "five", 6: "six"}
+
+
+def test_a_row_that_lands_before_its_schema_waits_for_it_and_holds_the_table_after_a_while(
+    lake: HandLake,
+) -> None:
+    lake.play([row(C, 10, 1, "a")])
+    more = '{"id":2,"name":"b","extra":5}'
+    lake.land({**row(C, 20, 2, "b"), "after": more})
+    assert list(lake.run()) == []
+    held = lake.apply()
+    lake.alter(ID, NAME, Column("extra", "INT"), at=Order(1, 1, 15))
+
+    freed = lake.apply()
+
+    assert_held(held.hold, "unknown_field")
+    assert freed.hold is None
+    assert {r["id"]: r["extra"] for r in lake.mirror()} == {1: None, 2: 5}
+
+
+def test_a_row_whose_schema_lands_with_the_next_batch_holds_nothing(lake: HandLake) -> None:
+    lake.play([row(C, 10, 1, "a")])
+    lake.land({**row(C, 20, 2, "b"), "after": '{"id":2,"name":"b","extra":5}'})
+    early = list(lake.run())
+    lake.alter(ID, NAME, Column("extra", "INT"), at=Order(1, 1, 15))
+
+    turn = lake.apply()
+
+    assert (early, turn.hold, turn.account.read) == ([], None, 1)
+    assert {r["id"]: r["extra"] for r in lake.mirror()} == {1: None, 2: 5}

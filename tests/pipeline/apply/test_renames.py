@@ -12,6 +12,7 @@ from pipeline.landing.batch_stats import UnreadChanges
 from pipeline.model import Op, Order
 from pipeline.reports import Gap, dump_gap
 from pipeline.settings import TableRule
+from tests.pipeline.apply.holds import assert_held
 from tests.pipeline.apply.renames import FIRST_COLUMNS, NEW, SHADOW, C, D, R, Renames, S, U, new
 from tests.pipeline.hand_lake import row
 
@@ -106,10 +107,7 @@ def test_a_shadow_without_a_base_holds_the_table_and_names_both(told: Renames) -
 
     hold = told.apply().hold
 
-    assert hold is not None
-    assert hold.reason == "renamed"
-    assert "db.t has had the rows of db._t_new" in hold.detail
-    assert "take a new base of db.t" in hold.detail
+    assert_held(hold, "renamed", "db.t has had the rows of db._t_new", "take a new base of db.t")
 
 
 def test_a_base_later_than_the_swap_needs_no_shadow(told: Renames) -> None:
@@ -135,8 +133,7 @@ def test_a_shadow_with_an_open_gap_holds(told: Renames) -> None:
 
     hold = told.apply().hold
 
-    assert hold is not None
-    assert hold.reason == "gap"
+    assert_held(hold, "gap")
 
 
 @pytest.mark.parametrize(
