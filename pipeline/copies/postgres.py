@@ -100,7 +100,6 @@ class PostgresCopy(TlsSettings):
         return f"postgres://{self.host}:{self.port}/{self.database}"
 
     def opened(self, owner: str) -> "PostgresTarget":
-        """A connection that is made with the first question."""
         return PostgresTarget(self, owner)
 
 
@@ -162,7 +161,6 @@ class PostgresTarget:
                 link.execute(STAND, (table.name, self.owner, place, *astuple(step.now)))
 
     def close(self) -> None:
-        """Hang up; what was not committed is as if it had never been."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.pgconn.finish()  # close() would wait for a server that may be gone

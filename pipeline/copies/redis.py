@@ -113,7 +113,6 @@ class RedisCopy(TlsSettings):
         return f"redis://{self.host}:{self.port}/{self.database}/{self.prefix}"
 
     def opened(self, owner: str) -> "RedisTarget":
-        """A connection that is made with the first question."""
         return RedisTarget(self, owner)
 
 
@@ -184,7 +183,6 @@ class RedisTarget:
             self._run(STAND, table, was, now)
 
     def close(self) -> None:
-        """Hang up."""
         client, self._client = self._client, None
         if client is not None:
             client.close()

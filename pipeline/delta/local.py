@@ -80,7 +80,6 @@ class Folder:
         self.path = self.uri = self.path.rstrip("/") or "/"
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        """*length* bytes from *start* on (fewer at the end); the whole file by default."""
         with (
             _told(self, name),
             open(self._at(name), "rb") as file,  # noqa: PTH123 - a third of Path.open's time
@@ -90,7 +89,6 @@ class Folder:
             return file.read() if length is None else file.read(length)
 
     def after(self, folder: str, name: str) -> list[str]:
-        """Names without their folder, above *name*, ascending; none if there is no folder."""
         try:
             with _told(self, folder):
                 found = os.listdir(self._at(folder))  # noqa: PTH208 - it may hold 10,000 names
@@ -99,7 +97,6 @@ class Folder:
         return sorted(one for one in found if one > name)
 
     def names(self, folder: str) -> list[Entry]:
-        """The files of one folder, not of those below it; none if it is not there."""
         found = []
         with (
             suppress(FileNotFoundError),
@@ -138,27 +135,22 @@ class Folder:
             _sync(target.parent)
 
     def exists(self, name: str) -> bool:
-        """Whether the file is there."""
         return os.access(self._at(name), os.F_OK)  # a third of os.path.exists where there is none
 
     def size(self, name: str) -> int:
-        """Size in bytes."""
         with _told(self, name):
             return os.stat(self._at(name)).st_size  # noqa: PTH116 - asked for every file of a commit
 
     def remove(self, name: str) -> None:
-        """Remove a file; one that is gone is no error."""
         with _told(self, name):
             Path(self._at(name)).unlink(missing_ok=True)
 
     def source(self, name: str) -> Any:
-        """The open file, for ``pyarrow.parquet.ParquetFile``; read by ranges."""
         with _told(self, name):
             return pa.OSFile(self._at(name), "rb")
 
     @contextmanager
     def sink(self, name: str) -> Iterator[Any]:
-        """An output for pyarrow; the file is durable at the end, and gone if the block fails."""
         with _told(self, name):
             target = self._room_for(name)
             os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
@@ -174,7 +166,6 @@ class Folder:
             _sync(target.parent)
 
     def make_folder(self, folder: str) -> None:
-        """Make *folder* and the table's own."""
         missing = Path(self._at(folder))
         with _told(self, folder):
             new = [one for one in (missing, *missing.parents) if not one.exists()]
@@ -186,7 +177,6 @@ class Folder:
         """Nothing to do: a file system without links says so at each `put_new`."""
 
     def place(self, staged: str, folder: str) -> None:
-        """Let *folder* hold the files that are in *staged*, and no others."""
         target, before = Path(self._at(folder)), Path(f"{self._at(staged)}-before")
         with _told(self, folder):
             if not target.parent.exists():

@@ -78,14 +78,12 @@ class Bucket:
     ranged: bool = True
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        """*length* bytes from *start* on; the whole file by default."""
         with _translated(self, name):
             if length is None:
                 return bytes(obstore.get(self.objects, name).bytes())[start:]
             return bytes(obstore.get_range(self.objects, name, start=start, length=length))
 
     def after(self, folder: str, name: str) -> list[str]:
-        """Names without their folder, above *name*, ascending; those of folders below left out."""
         prefix = f"{folder}/"
         with _translated(self, folder):
             offset = f"{prefix}{name}" if name else None
@@ -97,7 +95,6 @@ class Bucket:
         return sorted(one for one in found if "/" not in one and one > name)
 
     def names(self, folder: str) -> list[Entry]:
-        """The files of one folder, not of those below it."""
         with _translated(self, folder):
             found = obstore.list_with_delimiter(self.objects, prefix=folder or None)["objects"]
         entries = [Entry(str(one["path"]), one["size"], one["last_modified"]) for one in found]
@@ -147,7 +144,6 @@ class Bucket:
         """Nothing to do: what a bucket has answered for is there."""
 
     def exists(self, name: str) -> bool:
-        """Whether the file is there."""
         try:
             self.size(name)
         except FileNotFoundError:
@@ -155,12 +151,10 @@ class Bucket:
         return True
 
     def size(self, name: str) -> int:
-        """Size in bytes."""
         with _translated(self, name):
             return int(obstore.head(self.objects, name)["size"])
 
     def remove(self, name: str) -> None:
-        """Remove a file; one that is gone is no error."""
         try:
             with _translated(self, name):
                 obstore.delete(self.objects, name)
@@ -168,7 +162,6 @@ class Bucket:
             return
 
     def source(self, name: str) -> Any:
-        """The open file, for ``pyarrow.parquet.ParquetFile``; read by ranges."""
         return pa.PythonFile(_Ranges(self, name, self.size(name)), mode="r")
 
     @contextmanager
@@ -182,7 +175,6 @@ class Bucket:
         """Nothing to do: a bucket has no folders."""
 
     def place(self, staged: str, folder: str) -> None:
-        """Let *folder* hold the files that are in *staged*, and no others."""
         came = [entry.name for entry in self.names(staged)]
         before = [entry.name for entry in self.names(folder)]
         named = {name: f"{folder}/{name.rpartition('/')[2]}" for name in came}

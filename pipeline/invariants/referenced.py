@@ -46,7 +46,6 @@ class Referenced:
 
     @property
     def others(self) -> frozenset[str]:
-        """The tables that they name."""
         return frozenset(key.table for key in self.keys)
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:

@@ -65,7 +65,6 @@ class IdMapping:
 
     @property
     def lake_type(self) -> StandardType:
-        """As the settings say."""
         return self.type
 
     @property

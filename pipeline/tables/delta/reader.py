@@ -76,7 +76,6 @@ class MirrorReader:
 
     @property
     def version(self) -> int:
-        """The pinned version of the mirror."""
         return self.pinned.version
 
     @cached_property
@@ -89,7 +88,6 @@ class MirrorReader:
         return -1 if batch is None else batch
 
     def rows(self) -> int:
-        """Rows, deletion vectors taken off."""
         asked = f"SELECT count(*) AS n FROM t WHERE {self._kept}"  # noqa: S608
         return self._answers.of("rows", lambda: int(self.pinned.select(asked)[0]["n"]))
 
@@ -113,7 +111,6 @@ class MirrorReader:
         return self._highest(shard, column, "")
 
     def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
-        """Rows of the shard in each half-open range."""
         return self._answers.of(
             ("count_ids", shard, column, tuple(ranges)),
             lambda: self._count_ids(shard, column, ranges),
@@ -136,7 +133,6 @@ class MirrorReader:
         spans: Sequence[TimeSpan],
         fields: Sequence[AggregatedColumn],
     ) -> dict[Shard, tuple[RangeAggregate, ...]]:
-        """Rows and sums of *fields* by shard in each range of *column*, read once for all."""
         if not spans:
             return dict.fromkeys(shards, ())
         kinds = self.pinned.columns()
@@ -156,7 +152,6 @@ class MirrorReader:
         return {one: _tallies(known.get(one), len(spans), tuple(fields)) for one in shards}
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
-        """Ids of the shard's rows in *span*, ascending, duplicates kept, at most *limit*."""
         found = self.pinned.select(
             f"SELECT {quote_name(column)} AS id FROM t WHERE {self._of(shard)}"  # noqa: S608
             f" AND {_inside(column, span)} ORDER BY id LIMIT {int(limit)}"
@@ -164,7 +159,6 @@ class MirrorReader:
         return tuple(int(row["id"]) for row in found)
 
     def rows_of(self, shard: Shard, column: str, span: Range) -> Sequence[Mapping[str, Any]]:
-        """Whole rows of the shard whose ids are in the half-open range, with ``_sluice``."""
         where = f"{self._of(shard)} AND {_inside(column, span)}"
         return self.pinned.select(f"SELECT * FROM t WHERE {where}")  # noqa: S608
 
@@ -184,7 +178,6 @@ class MirrorReader:
         return tuple(row in found for row in asked)
 
     def sample(self, limit: int) -> Sequence[Mapping[str, Any]]:
-        """At most *limit* rows of the newest slice that has left rows, without ``_sluice``."""
         columns = [quote_name(column) for column in self.pinned.columns() if column != META]
         asked = f"SELECT {', '.join(columns)} FROM t"  # noqa: S608
         batches = [int(high) for _, high in self.pinned.bounds(f"{META}.batch")]

@@ -163,7 +163,6 @@ class DeltaMirrors:
         self.why = why_spark  # the instance's own: the class would make a method of it
 
     def look(self, uri: str, known: Snapshot | None) -> Snapshot | None:
-        """By the log."""
         return load_snapshot(self.store(uri), known)
 
     def count(self, snapshot: Snapshot) -> int:
