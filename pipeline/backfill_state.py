@@ -27,18 +27,19 @@ class KeyRange:
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """The backfill of one shard: its rows get the position ``order`` in the source's log.
+    """A shard that is read again from its source: its rows get the order ``order`` in its log.
 
-    ``id`` identifies it; ``identity`` is the server's.  ``since`` is the first batch that began
-    after ``order`` was noted, ``rows`` the number of landed rows.  ``key`` holds the columns that
-    it reads along.  It is empty until all changes below ``order`` have landed, because the table
-    at ``order`` is unknown before.  ``closing`` is where the log ended when all rows were read.
-    ``done`` is the batch that completed it.  An abandoned backfill with landed rows is done and has
-    no ``id``; its rows hold no change above ``closing``.  ``first`` is the lowest order of the
-    backfills before it, ``base`` the order of the newest of them that made a base.  ``columns`` is
-    a digest of its rows' columns, where rows describe them, once some have landed.  ``begun``
-    counts the attempts under its ``id``.  An abandoned one that is still requested has that id in
-    ``former``, and the last reason in ``void``.
+    ``id`` is that of the request, ``identity`` that of the server. ``since`` is the first batch
+    that began after ``order`` was noted, ``rows`` the number of landed rows. ``key`` is the key to
+    read along. It is empty until all below ``order`` has landed: until then the table as of
+    ``order`` is unknown. ``closing`` is where the log ended when all was read. ``done`` is the
+    batch in which the backfill was complete.
+
+    A cancelled backfill that has left rows is done without an ``id``: its rows describe nothing
+    from above ``closing``. ``first`` is the lowest order of the former ones, and ``base`` the order
+    of the newest of these that made a base. ``columns`` is the digest of the columns that landed
+    rows describe. ``begun`` is the number of starts under its ``id``. ``former`` is the ``id`` of a
+    cancelled backfill whose request is still open, and ``void`` says why it was cancelled last.
     """
 
     id: str
@@ -73,7 +74,7 @@ class Backfill:
 
     @property
     def newest_base(self) -> Order | None:
-        """The order of the newest base that this backfill, or one before it, made."""
+        """Return the order of the newest base that this backfill or a former one completed."""
         made = self.done is not None and self.id and self.origin is Origin.SNAPSHOT
         return self.order if made else self.base
 
@@ -144,10 +145,10 @@ class RepairPreview:
 
 @dataclass(frozen=True, slots=True)
 class BackfillRequest:
-    """A request for a backfill; ``at`` is the time that its rows show, if any.
+    """A request to read rows again; ``at`` is the time that the rows show, if any.
 
-    A ``dry`` request only reports what a repair would change.  ``rate`` limits rows per second; 0
-    is what the source allows.
+    A ``dry`` request only reports what a repair would change. ``rate`` limits the rows per second;
+    0: the limit of the source.
     """
 
     id: str

@@ -43,9 +43,9 @@ from pipeline.sources.positions import has_reached, locate_position
 
 @dataclass(frozen=True, slots=True)
 class RowStandards:
-    """The standards by which a shard's rows are written, as a digest; empty without standards.
+    """Digest of the standards that a shard's rows are written by; empty: no standards.
 
-    ``since`` is the first batch with these standards; -1 if all rows have them.
+    ``since`` is the first batch of such rows, -1 if no row was written by other standards.
     """
 
     digest: str = ""
@@ -56,8 +56,8 @@ NO_STANDARDS = RowStandards()
 """For a shard that was never written by any."""
 
 
-MAX_NAMED_CHANGES = 20  # quarantined changes of a subject that are told one by one
-FULL_EVERY = 50  # batches: nobody replays more texts than this
+MAX_NAMED_CHANGES = 20  # quarantined changes of a subject that are listed by name
+FULL_EVERY = 50  # batches: no reader replays more texts than this
 _PLAIN = ("lane", "batch", "full")  # fields that are no entries
 
 
@@ -102,9 +102,9 @@ class EpochStart:
 class OpenSnapshot:
     """A snapshot of one shard while its rows arrive: its order, and whether its end was seen.
 
-    ``batch`` is the one that held its first row (or its schema event, for an empty shard).
-    `told` is true if the source's schema changes say that it covers all tables.  ``described`` is
-    the order of a newer snapshot that has described the shard and has sent no row of it yet.
+    ``batch`` is the one that held its first row (or its schema event, for an empty shard). ``told``
+    if schema events of its source show that it is of all tables. ``described`` is the order of a
+    newer snapshot that described the shard and has sent no row yet.
     """
 
     order: Order
@@ -121,7 +121,7 @@ class OpenSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Existence:
-    """Whether a shard exists, by the newest schema change that concerns it."""
+    """Whether a shard exists, by the newest schema event that concerns it."""
 
     order: Order
     there: bool
@@ -129,7 +129,7 @@ class Existence:
 
 @dataclass(frozen=True, slots=True)
 class DescribedSchema:
-    """The newest columns that a shard's rows described: their first order, and a digest."""
+    """Digest of the newest columns that a shard's rows describe, and the order they begin at."""
 
     order: Order
     digest: str
@@ -137,11 +137,11 @@ class DescribedSchema:
 
 @dataclass(frozen=True, slots=True)
 class CollectorLists:
-    """The lists by which a collector selects tables, as a digest.
+    """Digest of the lists that select the tables a collector sends.
 
-    ``since`` is when they were first seen; empty without earlier lists, or once all changes above
-    ``above`` were surely sent by these.  ``unseen`` is the first batch that landed while the
-    collector did not answer; -1 if it answered for the newest.
+    ``since`` is when they were first seen. None: no others were seen before, or what is ``above``
+    was surely sent by these lists. ``unseen`` is the first batch that landed while the collector
+    was silent, -1 if it answered for the newest batch.
     """
 
     digest: str
@@ -166,13 +166,13 @@ class ActiveHazard:
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """Open changes of one shard, or of one topic's unknown shards, that cannot be decoded.
+    """Open unreadable changes of one shard, or of one topic whose shards are unknown.
 
-    ``batch`` is the newest that landed one.  ``ids`` are the first of them, by name, each ending
-    in ``@`` and its batch; ``count`` includes those without a name.  A base of each of ``shards``
-    that begins after ``batch`` closes it; without shards only a waiver does.  ``passed`` is as in
-    :class:`pipeline.reports.Gap`.  ``epoch`` is that of all of them; 0 if it is unsure, or if
-    their offsets may hold other messages now.
+    ``batch`` is the newest that landed one. ``ids`` are the first of them, by name, each ending in
+    ``@`` and its batch; ``count`` includes those without a name. A base of each of ``shards`` that
+    begins after ``batch`` closes it. Without shards only a waiver does. ``passed`` as of a
+    :class:`pipeline.reports.Gap`. ``epoch`` is that of all of them. It is 0 if that is unsure, or
+    if their offsets may hold other messages now.
     """
 
     table: str | None
@@ -212,9 +212,9 @@ class Checkpoint:
                       belongs to it, while W is below it.
     ``high``          each `SourcePartition` -> highest LIVE order landed.
     ``shards``        ``source/shard`` -> its table, of every shard ever seen; None if ignored.
-    ``existing``      ``source/shard`` -> whether it exists, of each that a schema change named.
+    ``existing``      ``source/shard`` -> whether it exists, of every one that a schema event named.
     ``departed``      table -> newest batch in which a shard was dropped or renamed away: a mirror
-                      before it has rows of that shard, which are no longer checked.
+                      before it has rows of that shard, and no proof covers them any more.
     ``belated``       table -> newest batch by which changes came late, which were quarantined or
                       skipped before: older mirrors lack them.
     ``bases``         ``source/shard`` -> order its newest base is complete as of.
@@ -222,12 +222,12 @@ class Checkpoint:
     ``complete``      ``source/shard`` -> batch in which that base became complete.
     ``lost``          ``source/shard`` -> order of the base that closed its newest gap or
                       quarantine: what landed of it below may lack changes.
-    ``snapshots``     source -> order of its newest snapshot with landed rows that stand for all
-                      tables: the heartbeat's, or those before any table had a base.
+    ``snapshots``     source -> order of its newest snapshot with landed rows that stand for
+                      all tables: the heartbeat's, or those before any table had a base.
     ``initial``       source -> order of its newest snapshot of all tables, by its schema changes.
     ``snaps``         ``source/shard`` -> the snapshot that is not complete yet.
     ``schemas``       ``source/shard`` -> its newest columns, where rows describe them.
-    ``standards``     ``source/shard`` -> by which its rows are written, where by any, or once.
+    ``standards``     ``source/shard`` -> the standards of its rows, if it has or had any.
     ``rereads``       ``source/shard`` -> its newest re-reading, done or not.
     ``resubmitted``   ids of corrected messages that are still asked for -> batch that landed them.
     ``lists``         source -> by which lists its collector sends tables.
@@ -235,18 +235,18 @@ class Checkpoint:
     ``again``         source -> its newest snapshot that was not its first.
     ``keepers``       source -> what kept its log for its collector when that was looked at.
     ``stores``        ``source/NAME`` -> what the source had behind its tables when that was looked
-                      at, in its own words (`CaptureScope.remembered`).
+                      at, as the source reports it (`CaptureScope.remembered`).
     ``hazards``       gap id -> the setting that drops or rewrites changes, until all has landed
                       that was sent while it lasted.
     ``trimmed``       topics whose beginning was deleted before they were first read: the rest
-                      proves neither an empty table nor an added column.
-    ``parts``         ``source/shard`` -> order of a snapshot that is split, or only partly left.
+                      shows neither an empty table nor a new one.
+    ``parts``         ``source/shard`` -> order of a snapshot that is split or partly deleted.
     ``grown``         topics that have gained partitions: their keys may have moved.
     ``gaps``          gap id -> JSON of the open :class:`pipeline.reports.Gap`.
     ``quarantine``    ``source/shard`` (or ``topic:NAME`` if unknown) -> what is open of it.
     ``lives``         first batch of each life of landing -> that life: see
                       :mod:`pipeline.checkpoint`.
-    ``full``          the newest batch at or before this with a full text; -1: none yet.
+    ``full``          the newest batch at or before this whose text is full; -1: none yet.
     """
 
     lane: str
@@ -290,7 +290,7 @@ class Checkpoint:
     full: int = field(default=-1, compare=False)
 
     def dumps(self) -> str:
-        """Render everything as canonical JSON: a full text, read back by :meth:`loads`."""
+        """Return canonical JSON of all entries: a full text, read back by :meth:`loads`."""
         return _encode(CheckpointDelta(replace(self, full=self.batch)))
 
     @classmethod
@@ -298,7 +298,7 @@ class Checkpoint:
         """Read back what :meth:`dumps` wrote.
 
         Raises:
-            HeldError: ``mark_lost`` if the text holds only what its batch changed.
+            HeldError: ``mark_lost`` if the text has only what its batch changed.
         """
         delta = CheckpointDelta.loads(text)
         if not delta.full:
@@ -307,9 +307,9 @@ class Checkpoint:
         return delta.changed
 
     def changes_since(self, previous: "Checkpoint") -> str:
-        """The text to commit after *previous*: what changed, or everything where that is due.
+        """Return the text to commit after *previous*: the changes, or a full text if it is due.
 
-        It is a full text every ``FULL_EVERY`` batches, and when the difference is not smaller.
+        A full text is due every ``FULL_EVERY`` batches, and when it is no longer than the changes.
         """
         due = previous.full < 0 or self.batch - previous.full >= FULL_EVERY
         if due:
@@ -319,7 +319,7 @@ class Checkpoint:
         return self.dumps() if delta.size >= whole else _encode(delta)
 
     def advanced(self, text: str) -> "Checkpoint":
-        """The checkpoint after the batch that wrote *text*.
+        """Return the checkpoint after the batch of *text*.
 
         Raises:
             HeldError: ``mark_lost`` if it is another lane's, or not the next batch's.
@@ -341,7 +341,7 @@ class Checkpoint:
         return {subject: tuple(ids) for subject, ids in found.items()}
 
     def reached(self, source: str) -> tuple[int, int, int] | None:
-        """Epoch, log and pos below which everything of *source* is landed; None if unknown."""
+        """Return epoch, log and pos below which all of *source* has landed; None if unknown."""
         known, epoch = self.acknowledged.get(source), self.epochs.get(source)
         if known is None or known.snapshot or epoch is None:
             return None
@@ -391,7 +391,7 @@ class CheckpointDelta:
 
     @property
     def size(self) -> int:
-        """Number of entries that it changes."""
+        """Number of its entries."""
         told = sum(len(_entries(self.changed, name)) for name in _NAMES)
         return told + sum(len(names) for names in self.gone.values())
 
@@ -400,7 +400,7 @@ class CheckpointDelta:
         """Read back a marker's text.
 
         Raises:
-            HeldError: ``mark_lost`` if *text* is not a marker.
+            HeldError: ``mark_lost`` if it is not a marker's text.
         """
         try:
             return msgspec.json.decode(text, type=cls)
@@ -472,7 +472,7 @@ class Incarnations:
 
     @classmethod
     def of(cls, told: Mapping[str, int]) -> "Incarnations":
-        """Build them from a checkpoint's mapping: first batch -> incarnation."""
+        """Read them from a checkpoint: first batch -> incarnation."""
         pairs = sorted((int(first), life) for first, life in told.items())
         return cls(tuple(first for first, _ in pairs), tuple(life for _, life in pairs))
 
@@ -483,7 +483,7 @@ class Incarnations:
 
 
 def with_incarnation(told: Mapping[str, int], batch: int, life: int) -> Mapping[str, int]:
-    """Add to `told` that *batch* landed in *life*; the same object if it says so already."""
+    """Add to *told* that *batch* landed in *life*; return the same object if that adds nothing."""
     if Incarnations.of(told).at(batch) == life:
         return told
     kept = sorted(told, key=int)[1 - MAX_INCARNATIONS :]
@@ -512,7 +512,7 @@ def is_outdated(checkpoint: Checkpoint, name: str, order: Order) -> bool:
     known, told = checkpoint.existing.get(name), checkpoint.schemas.get(name)
     if known is None or known.order <= order:
         return False
-    return told is None or told.order != known.order  # else rows told the columns that it has, too
+    return told is None or told.order != known.order  # else rows described its columns, too
 
 
 def active_shards(checkpoint: Checkpoint, router: Router) -> Mapping[str, str]:

@@ -43,9 +43,9 @@ class LandedHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRow:
-    """A row of the heartbeat table: ``number`` is -1 where another service wrote it.
+    """A row of the heartbeat table: ``number`` is -1 if another service wrote it.
 
-    ``read`` is true if a snapshot of the table read it; ``order`` may be absent.
+    ``read`` if a snapshot read it. A row without a log position has no ``order``.
     """
 
     number: int
@@ -66,19 +66,19 @@ class HeartbeatBacklog:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatHistory:
-    """``highest`` is the highest number, ``order`` that with which it came first.
+    """The heartbeats of one source: ``highest`` is the highest number, ``order`` its first order.
 
-    ``last`` is the one that landed last, ``raised`` the batch in which the highest came.  ``again``
-    is the batch in which numbers fell last, and ``over`` that in which they had climbed back; -1:
-    never.  ``falls`` counts falls, ``leaps`` numbers left out on the way back, both until there
-    were none for a while, which ``calm`` counts.  ``clear`` if nothing that had landed before that
-    batch stands at ``order`` or above.  ``fell`` is where numbers fell to since the highest came;
-    -1: nowhere.  ``once`` if what is read of the log is never sent again, unless numbers fall.
-    ``owed``: how many more words of the collector must hold before ``over`` moves on no more.
+    ``last`` is the number that landed last, ``raised`` the batch in which the highest landed.
+    ``again`` is the batch in which numbers fell last, ``over`` the one in which they reached the
+    highest again; -1: never. ``falls`` counts falls, ``leaps`` counts numbers that a redelivery
+    left out. Both return to zero after a run without any, which ``calm`` counts. ``clear`` if
+    nothing that landed before that batch is at ``order`` or above. ``fell`` is the number that
+    numbers fell to since the highest; -1: none. ``once`` if the log is never redelivered, unless
+    numbers fall. ``owed``: how many acknowledgements must pass before ``over`` stays.
 
-    ``topic`` is that of the last one.  ``level`` is the last batch whose listed offsets have all
-    landed; ``backlog`` is what must land before another batch is.
-    ``behind`` is how many batches lay between that and ``raised``.
+    ``topic`` is that of the last heartbeat. ``level`` is the last batch whose listed records have
+    all landed. ``backlog`` holds the ends to reach before the next such batch. ``behind`` is the
+    number of batches between ``level`` and ``raised``.
     """
 
     highest: int
@@ -130,10 +130,10 @@ class HeartbeatHistory:
 
     @property
     def sure(self) -> int | None:
-        """The last batch whose rows are not sent again; None while an old row may hide a newer.
+        """The last batch none of whose rows is redelivered; None while an old row may hide a newer.
 
-        Repeated changes come behind the highest heartbeat.  Where numbers climbed back, all of
-        them apply at once, up to a batch that ends behind the place where they began to fall.
+        Redelivered rows follow the highest number. After numbers have reached it again, merge all
+        of them at once, up to a batch that ends behind the first fall.
         """
         return self.known if self.known >= self.over else None
 
@@ -159,7 +159,7 @@ class HeartbeatHistory:
 
 @dataclass(frozen=True, slots=True)
 class MissingHeartbeats:
-    """Heartbeats from ``first`` (inclusive) to ``until`` (exclusive), all missing."""
+    """Missing heartbeats: ``first`` is inclusive, ``until`` is exclusive."""
 
     first: int
     until: int
@@ -167,7 +167,7 @@ class MissingHeartbeats:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRun:
-    """History after a batch, the missing heartbeats, and whether two collectors sent in it."""
+    """The history after a batch, the missing heartbeats, and whether two collectors sent in it."""
 
     trail: HeartbeatHistory
     skipped: tuple[MissingHeartbeats, ...] = ()
@@ -177,7 +177,7 @@ class HeartbeatRun:
 def follow_heartbeats(
     trail: HeartbeatHistory | None, beats: Iterable[LandedHeartbeat], batch: int
 ) -> HeartbeatRun | None:
-    """Continue *trail* with the heartbeats of a batch; None if there are none at all."""
+    """Return what the *beats* of a batch add to *trail*; None if there are no heartbeats at all."""
     skipped, doubtful = list[MissingHeartbeats](), False
     for beat in in_arrival_order(beats):
         if trail is None:
@@ -229,9 +229,9 @@ def _unused_offsets(
 
 
 def in_arrival_order(beats: Iterable[LandedHeartbeat]) -> list[LandedHeartbeat]:
-    """Sort heartbeats by arrival, partition by partition: that of the lowest number first.
+    """Return *beats* as they came, by partition: the one with the lowest number first.
 
-    After a topic gets more partitions, a source's heartbeats may use another partition.
+    If a topic gets more partitions, the heartbeats of a source move to another partition.
     """
     every = sorted(beats, key=lambda one: one.offset)
     lowest: dict[tuple[str, int], int] = {}

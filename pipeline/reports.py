@@ -51,7 +51,7 @@ class Gap:
     below: Order | None = None
 
     def __post_init__(self) -> None:
-        """Replace an empty reason."""
+        """Fill in a reason where none was given."""
         object.__setattr__(self, "why", text_or_cause(self.why, "gap"))
 
     @property
@@ -66,11 +66,11 @@ class Gap:
         return kind if colon and kind in (SETTING, DELAY) else ""
 
     def is_of_several(self, tables: Mapping[str, str | None]) -> bool:
-        """Whether it is, or was, of several of *tables*, which are keyed by their shards' names."""
+        """Return whether it is, or was, of several of *tables*, which their shards name."""
         return self.shared or len({tables.get(name, name) for name in self.shards}) > 1
 
     def after(self, earlier: Iterable["Gap"], tables: Mapping[str, str | None]) -> "Gap":
-        """The same gap, reported while its cause lasts: of several *tables* if one before was."""
+        """Return the same gap while its cause lasts: of several *tables* if one before was."""
         every = (self, *earlier)
         return replace(self, shared=any(one.is_of_several(tables) for one in every))
 
@@ -85,9 +85,9 @@ class Gap:
         batch: int | None = None,
         above: Order | None = None,
     ) -> "Gap":
-        """Build a gap that no offsets show; *topic* names its kind and its subject.
+        """Return a gap that no offsets show: *topic* names its kind and its subject.
 
-        It was detected when batch *first* landed, which is the default of *batch*.
+        It was noticed when batch *first* landed; *batch* is that by default.
         """
         return cls(
             id=f"{topic}:0:{first}@{first}",
@@ -102,7 +102,7 @@ class Gap:
         )
 
 
-@lru_cache(maxsize=20_000)  # open gaps stay the same for many rounds, each of which tells them all
+@lru_cache(maxsize=20_000)  # open gaps stay the same for many rounds, and each round loads them all
 def load_gap(text: str) -> Gap:
     """Read back one value of ``Checkpoint.gaps``."""
     raw = json.loads(text)
@@ -129,7 +129,7 @@ class Hold:
     detail: str
 
     def __post_init__(self) -> None:
-        """Replace an empty detail."""
+        """Fill in a detail where none was given."""
         object.__setattr__(self, "detail", text_or_cause(self.detail, self.reason))
 
 
@@ -157,10 +157,10 @@ class SparkWork:
 
 @dataclass(frozen=True, slots=True)
 class LandingReport:
-    """One landing round of one lane; ``batch`` is empty when nothing was committed.
+    """One landing round of one lane; a round that committed nothing has no ``batch``.
 
-    ``capped`` is true when more was there than one batch may take.  ``resubmitted`` holds the
-    state of each requested resubmission.
+    ``capped`` is true when more was there than one batch may take. ``resubmitted`` holds the state
+    of each requested correction.
     """
 
     lane: str
@@ -177,10 +177,11 @@ class LandingReport:
 
 @dataclass(frozen=True, slots=True)
 class MergeReport:
-    """One merge of one mirror: applied through ``batch`` as mirror ``version``.
+    """One merge run of one mirror: applied through ``batch`` as mirror ``version``.
 
-    ``hold`` is set when the table was not merged; then ``batch`` and ``version`` are the present
-    ones.  ``image`` is the image that the merge made, if any; the next merge reports its changes.
+    ``hold`` is set when the table was left alone instead; then ``batch`` and ``version`` are its
+    current ones. ``image`` is the image that the run made of the mirror, if any: the next run
+    reports its changes.
     """
 
     table: str
@@ -210,7 +211,7 @@ class MergeFailure:
 
     @classmethod
     def unforeseen(cls, error: Exception, what: str = "") -> "MergeFailure":
-        """Describe an unexpected error, after *what* failed; the log has the traceback."""
+        """Return the failure of an unexpected *error* in *what*; the service log has the trace."""
         return cls("failed", f"{what}{type(error).__name__}: {error}"[:500])
 
     def hold(self, table: str) -> Hold:

@@ -58,13 +58,13 @@ class MirrorIds:
         *,
         fence: Order,
     ) -> tuple[int, ...]:
-        """Ids from the first of *span* to the last, ascending; all below *fence* has landed.
+        """Return ids from the first of *span* to the last, ascending; all below *fence* has landed.
 
-        What begins anew behind another fence asks anew.
+        A backfill that restarts at another fence asks for its ids again.
 
         Raises:
-            ProofError: the mirror is behind what had landed when it was first asked for.
-            ConfigError: there are more than *wish* allows.
+            ProofError: the mirror is behind what had landed at the first request.
+            ConfigError: there are more ids than *wish* allows.
         """
         begun = (wish.id, str(shard), fence)
         asked = (begun, span)

@@ -134,11 +134,11 @@ class RowReaders:
         return checkpoint.passed(shard.source, order) if by_log else True
 
     def require_sent_as_it_is(self, shard: Shard) -> None:
-        """Refuse what is not sent as the source has it, for so it would be read, and landed.
+        """Reject a shard whose rows the collector sends otherwise than the source stores them.
 
         Raises:
             ConfigError: the collector leaves a column out, or changes its values.
-            ProofError: nobody tells.
+            ProofError: whether the collector changes columns is unknown.
         """
         feed = self._feed(shard.source)
         lists = feed.captures()
@@ -154,7 +154,7 @@ class RowReaders:
                 raise ConfigError(f"{msg}; read again it would come as the source has it; {advice}")
 
     def schema(self, shard: Shard, catalog: Catalog, checkpoint: Checkpoint) -> TableSchema | None:
-        """Its columns and key as its log has told them; else as its source does, if rows do."""
+        """Return columns and key as the log describes them, else as the source does, if rows do."""
         declared = catalog.newest(shard.source, shard.name)
         if declared is not None:
             return declared
@@ -170,10 +170,10 @@ class RowReaders:
     def folding(
         self, wishes: Sequence[BackfillRequest], checkpoint: Checkpoint, router: Router
     ) -> dict[str, str | None]:
-        """``source/shard`` -> table: of all that anything tells, with rows or without.
+        """Return ``source/shard`` -> table of all known shards, with rows or without.
 
-        Sources are asked, once in a while, only where nothing that has landed tells of a table
-        that is wished for: in that of Postgres a table is told by its rows alone.
+        Sources are asked at intervals, and only if nothing that has landed describes a requested
+        table. In a Postgres log only rows describe a table.
         """
         ids = {one.id for one in wishes}
         begun = {name for name, one in checkpoint.rereads.items() if one.id in ids}

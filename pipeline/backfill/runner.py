@@ -53,10 +53,10 @@ ANEW = 10  # times that it begins before somebody is to look why
 
 
 def require_few_beginnings(wish: BackfillRequest, shard: Shard, known: Backfill | None) -> None:
-    """Refuse what is begun anew again and again.
+    """Reject a backfill that restarts too often.
 
     Raises:
-        ConfigError: says how often, and why it was the last time.
+        ConfigError: names the number of restarts and the reason of the last one.
     """
     if known is not None and known.former == wish.id and known.begun >= ANEW:
         msg = f"{shard.name} was begun {known.begun} times and never ended, now since {known.void}"
@@ -102,7 +102,7 @@ class Offer:
             self.closing[name] = (id_, order)
 
     def cancel(self, checkpoint: Checkpoint, wanted: Set[str]) -> None:
-        """Offer nothing more of what nobody wishes any more, and have landing forget it."""
+        """Withdraw the offers of requests that are not *wanted*, and have landing forget them."""
         every = [*self.begun.items(), *checkpoint.rereads.items()]
         known = {name: one.id for name, one in every if one.done is None}
         with self._lock:
@@ -111,7 +111,7 @@ class Offer:
             self.closing = {name: one for name, one in self.closing.items() if one[0] in wanted}
 
     def forget(self, checkpoint: Checkpoint, is_there: Callable[[BackfilledRows], bool]) -> None:
-        """What the mark tells of needs no more telling, nor what it has passed by, or is gone."""
+        """Drop offers that the checkpoint contains or has passed, and those without a file."""
         there = [one for one in self.ready if is_there(one)]
         with self._lock:
             for name in [n for n, one in self.begun.items() if _is_known(checkpoint, n, one)]:
@@ -183,15 +183,15 @@ class BackfillRunner:
     readers: RowReaders = field(init=False)
 
     def __post_init__(self) -> None:
-        """Ask nobody yet."""
         self.readers = RowReaders(self.feeds, self.open_rows, self.clock)
 
     def run(
         self, landed: LandedState, wishes: Sequence[BackfillRequest]
     ) -> tuple[BackfillState, ...]:
-        """One round: begin what is new, read on in what is open; tell how far each wish is.
+        """Start new requests, continue open ones, and return the state of each.
 
-        What is open and of none of *wishes* is cancelled, and told of until landing knows.
+        An open backfill that is in none of *wishes* is cancelled. Its state is returned until
+        landing has recorded that.
         """
         self.offer.forget(landed.checkpoint, self._is_there)
         self.offer.cancel(landed.checkpoint, {one.id for one in wishes})
@@ -212,7 +212,7 @@ class BackfillRunner:
     def tables(
         self, landed: LandedState, wishes: Sequence[BackfillRequest]
     ) -> list[tuple[BackfillRequest, Table]]:
-        """Each of *wishes* with its table, and all of its shards that anything tells of."""
+        """Return each of *wishes* with its table and all known shards of it."""
         folding = self.readers.folding(wishes, landed.checkpoint, landed.catalog.router)
         return [(one, landed.catalog.table(one.table, folding)) for one in wishes]
 
@@ -239,7 +239,7 @@ class BackfillRunner:
         return len(going | self.offer.begun.keys()) < OPEN
 
     def _is_there(self, rows: BackfilledRows) -> bool:
-        """Upkeep takes what nobody names, if landing stood still for so long."""
+        """Return whether its file exists: after a long hold, maintenance may have removed it."""
         return rows.file is None or self.log.store.exists(rows.file.path)
 
     def _advance(
@@ -383,10 +383,10 @@ class BackfillRunner:
         )
 
     def _read_on(self, wish: BackfillRequest, table: Table, landed: LandedState) -> None:
-        """Read the next rows of each stretch; what one lacks costs the others nothing.
+        """Read the next rows of each stretch; the error of one stretch does not stop the others.
 
         Raises:
-            SluiceError: why a stretch could not be read, now or when it was last tried.
+            SluiceError: why a stretch could not be read, now or at its last attempt.
         """
         if sum(one.rows for one in self.offer.ready) < AHEAD:
             tasks = tuple(self._tasks(wish, table, landed))

@@ -107,7 +107,7 @@ class BackfillTask:
 
 @dataclass(frozen=True, slots=True)
 class BackfillResult:
-    """What a task tells; ``select`` is how many rows a statement could be asked for in time.
+    """The result of one task; ``select`` is the number of rows that a statement reads in time.
 
     ``brake`` as of a `BackfillState`.
     """
@@ -119,7 +119,7 @@ class BackfillResult:
 
 @dataclass(frozen=True, slots=True)
 class BackfillFailure:
-    """Why a task of the stretch told nothing; ``refused`` if it never will.
+    """Why a task of the stretch failed; ``refused`` if a retry cannot succeed.
 
     ``brake`` as of a `BackfillState`.
     """
@@ -132,7 +132,7 @@ class BackfillFailure:
 
     @property
     def error(self) -> SluiceError:
-        """To be raised where it is told."""
+        """Return the error to raise for this failure."""
         if self.brake:
             return SparedError(self.brake, self.why)
         return ConfigError(self.why) if self.refused else UnreachableError(self.why)
@@ -196,7 +196,7 @@ def run(task: BackfillTask) -> BackfillResult:
 
 @dataclass(eq=False)
 class _ToldColumns:
-    """The columns of all that is read, where no statement tells them."""
+    """Columns of all rows that are read, for sources without schema events."""
 
     declared: TableSchema | None
     table: TableDescription | None = None
@@ -222,7 +222,7 @@ class _ToldColumns:
 
     @property
     def news(self) -> TableDescription | None:
-        """They, if the log has not told them so."""
+        """The columns, unless the log has described the same."""
         if self.table is None or self.declared is None or not self.declared.columns:
             return self.table
         dialect = self.declared.columns[0].dialect
@@ -339,7 +339,7 @@ def _ids(
 
 
 def _gone(asked: Sequence[str], read: RowsRead, task: BackfillTask) -> pa.RecordBatch:
-    """``ROWS`` of the keys that are not among the rows *read*; what a delete tells of its row."""
+    """Return ``ROWS`` of the keys without a row in *read*, as a delete has them."""
     found = set(read.rows["key_values"].to_pylist()) if asked else set()
     keys = [key for key in dict.fromkeys(asked) if key not in found]
     texts = [json.dumps(dict(zip(task.asked.key, json.loads(key), strict=True))) for key in keys]
@@ -382,7 +382,7 @@ def shaped(
 
 @dataclass(frozen=True, slots=True)
 class StretchRows:
-    """What one stretch asks for: rows under ``keys``, or of ``span``; None: whatever is there."""
+    """The rows of one stretch: those under ``keys``, those of ``span``, or all if both are None."""
 
     keys: tuple[str, ...] = ()
     span: tuple[int, int] | None = None

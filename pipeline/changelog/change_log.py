@@ -33,13 +33,13 @@ Texts = Sequence[tuple[int, str]]
 
 
 def replay(texts: Iterable[tuple[int, str]], before: Checkpoint | None = None) -> Checkpoint:
-    """The mark after the last of *texts*: (batch, text), in any order, each batch once.
+    """Return the checkpoint after the last of *texts*: (batch, text), unordered, each batch once.
 
-    It grows from *before*, the mark of the batch before the first text; without it, from the
-    newest full text among them.
+    It starts from *before*, the checkpoint of the batch before the first text. Without it, it
+    starts from the newest full text.
 
     Raises:
-        HeldError: ``mark_lost`` if a batch is missing or there twice, or none tells everything.
+        HeldError: ``mark_lost`` if a batch is missing or present twice, or no text is full.
     """
     ordered: Texts = sorted(texts)
     checkpoint = before
@@ -145,7 +145,7 @@ class ChangeLog:
         """The version looked at last.
 
         Raises:
-            ProofError: nobody has looked, or there is none.
+            ProofError: no look has found a change log yet.
         """
         if self._known is None:
             msg = f"there is no change log at {self.store.uri} yet"
@@ -220,9 +220,9 @@ class ChangeLog:
     def between(
         self, source: str, topic: str, first: int, last: int | None, columns: Sequence[str]
     ) -> pa.Table:
-        """Landed rows of one topic of a source with ``first <= order.log <= last``, if one is told.
+        """Return landed rows of one topic of a source with ``first <= order.log <= last``.
 
-        *columns*: ``source`` and ``order`` among them.
+        *columns* must contain ``source`` and ``order``.
         """
         files = self._files(lambda file: _meets(file, "log", first, last))
         found = scan(self.store, files, among=("topic", (topic,)), ops=EVERY_OP, columns=columns)

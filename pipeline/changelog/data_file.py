@@ -296,7 +296,7 @@ class Blank:
 
 
 def filled(store: Store, file: WrittenFile, stamp: Stamp) -> WrittenFile | None:
-    """A copy of *file* in the batch of *stamp*; None if only writing its rows anew leads there."""
+    """Copy *file* into the batch of *stamp*; return None if its rows must be written again."""
     stats = json.loads(file.stats)
     number = stats["minValues"].get("batch", 0)
     if number < LOWEST or file.partition[PARTITION] != stamp.received.date().isoformat():
@@ -324,7 +324,7 @@ def _micros(at: datetime) -> int:
 
 
 def _is_proven(made: bytes, stamp: Stamp) -> bool:
-    """Whether the file tells of *stamp*, in each of its rows and in the bounds of row groups."""
+    """Return whether all rows and row group bounds of the file have the values of *stamp*."""
     with pq.ParquetFile(pa.BufferReader(made)) as file:
         groups = range(file.metadata.num_row_groups)
         at = next(i for i, one in enumerate(file.schema) if one.path == "batch")

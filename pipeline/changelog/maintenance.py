@@ -105,10 +105,10 @@ def joinable(snapshot: Snapshot) -> tuple[ActiveFile, ...]:
 
 
 def superseded(snapshot: Snapshot, lane: str, full: int) -> tuple[ActiveFile, ...]:
-    """Files that hold nothing but markers of *lane* below batch *full*, which tells everything.
+    """Return files that hold only markers of *lane* below batch *full*, whose text is full.
 
-    Whoever reads a mark begins at the newest full one of the version that is looked at, and every
-    version that no longer names these files has a newer one.
+    A reader of checkpoints starts at the newest full text of its version. Every version that no
+    longer has these files has a newer full text.
     """
     return tuple(
         file
@@ -128,9 +128,9 @@ def _below(file: ActiveFile, batch: int) -> bool:
 
 
 def join(store: Store, snapshot: Snapshot, files: Sequence[ActiveFile], at: datetime) -> Joined:
-    """Write the rows of *files*, which are of one day, anew; nothing is committed.
+    """Write the rows of *files*, all of one day, into fewer files; commit nothing.
 
-    The files keep the day they stand in, whenever they are written.
+    The new files keep the day of the old ones.
     """
     day = datetime.fromisoformat(str(files[0].partition[PARTITION])).replace(tzinfo=at.tzinfo)
     rows = pa.concat_tables([_whole(store, file) for file in files])
@@ -220,7 +220,7 @@ class LogUpkeep:
         self._cleaning = CleaningTimes(self.settings.upkeep.vacuum_every, self.clock)
 
     def run(self, checkpoint: Checkpoint, applied: Mapping[str, int]) -> None:
-        """Compact the change log, and drop its oldest days that nobody needs any more.
+        """Compact the change log, and drop its oldest days that no mirror needs any more.
 
         *applied*: table -> applied batch; no day that holds a later one is dropped.
         """
@@ -243,9 +243,9 @@ class LogUpkeep:
             maintenance.clean_log(store)
 
     def _forget_marks(self) -> None:
-        """Let go of markers that the newest full one tells again, as the log itself has it now.
+        """Remove markers that the newest full text in the log replaces.
 
-        Not by the mark that is handed in: a log that was set back has an older one.
+        The checkpoint at hand may be newer than that of a log that was rolled back.
         """
         newest = self.changes.checkpoint()
         if newest is None:
@@ -256,7 +256,7 @@ class LogUpkeep:
             self._committed(tuple(remove_file(file, at=now) for file in old), "DELETE")
 
     def _committed(self, actions: tuple[Mapping[str, object], ...], operation: str) -> bool:
-        """Commit on whatever is newest, as long as the files that go are there."""
+        """Commit on the newest version, as long as the files to remove are there."""
         told = {"sluice": {"lane": self.settings.lane}}
         while is_compaction_needed(actions, self.changes.snapshot):
             try:

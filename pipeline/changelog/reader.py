@@ -42,9 +42,9 @@ COLUMNS = 'batch, source, shard, "table", topic, "partition", "offset", received
 
 @dataclass(frozen=True, slots=True)
 class ErrorRow:
-    """One of them: ``change`` is its name, as in a mark; ``size`` is in bytes.
+    """A quarantined change: ``change`` is its name, as in a checkpoint; ``size`` is in bytes.
 
-    ``shard`` and ``table`` are None where nobody knows of which it is.
+    ``shard`` and ``table`` are None where they are unknown.
     """
 
     change: str
@@ -80,7 +80,7 @@ def error_rows(
 
 
 def error_row(pinned: SnapshotReader, lane: str, change: str) -> tuple[ErrorRow, bytes] | None:
-    """That of one name, with its bytes; None if there is none."""
+    """Return the quarantined change of that name with its bytes, if any."""
     place, _, batch = parse_change_name(change), *change.rpartition("@")[1:]
     if place is None or not batch.isdigit():
         return None
@@ -219,15 +219,15 @@ class LogReader:
         return error_rows(self.pinned, self.lane, table, most)
 
     def error(self, change: str) -> tuple[ErrorRow, bytes] | None:
-        """The one of that name, with its bytes; None if there is none."""
+        """Return the quarantined change of that name with its bytes, if any."""
         return error_row(self.pinned, self.lane, change)
 
     def changed_rows(
         self, table: Table, after: int, until: int, *, most: int
     ) -> tuple[ChangedRow, ...] | None:
-        """Changes of rows of *table* in batches in ``(after, until]``, in no particular order.
+        """Return changed rows of *table* in batches in ``(after, until]``, unordered.
 
-        None if there are more than *most*, or if a whole shard was emptied or read anew.
+        Return None if there are more than *most*, or if a whole shard was emptied or read again.
         """
         own = f'{self._batches(after, until)} AND t."table" = {quote_literal(table.name)}'
         ops = among_sql("op", (*ROWS, Op.READ, *EMPTYING))
@@ -331,7 +331,7 @@ def _not_before(keys: Sequence[LogKey], before: Iterable[KnownTouch]) -> int:
         if one.key.at not in lower or one.key.offset > lower[one.key.at].key.offset:
             lower[one.key.at] = one
     if any(key.at not in lower or lower[key.at].key.offset >= key.offset for key in keys):
-        return -1  # one that is seen for the first time, or in a topic made anew
+        return -1  # a partition that is new, or of a recreated topic
     return min(lower[key.at].landed for key in keys)
 
 

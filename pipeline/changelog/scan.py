@@ -125,7 +125,7 @@ def opened(store: Store, path: str) -> Iterator[Any]:
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """What the footer tells of one column of a row group; a bound that it does not tell is None."""
+    """The footer's bounds of one column of a row group; None for a missing bound."""
 
     low: str | None
     high: str | None
@@ -266,7 +266,7 @@ def _meeting(
 
 
 def _split(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """The rows of each table by itself."""
+    """Return the rows of each table."""
     if not len(rows):
         return
     coded = rows["table"].combine_chunks().dictionary_encode()
@@ -280,7 +280,7 @@ def _split(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         yield name, ordered.slice(start, end - start)
 
 
-KNOWN = 4  # versions, and kinds of rows, of which files are remembered
+KNOWN = 4  # remembered versions and kinds of rows
 _known: dict[tuple[object, ...], tuple["PlacedPart", ...]] = {}
 
 

@@ -87,7 +87,7 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class ColumnEvent:
-    """Columns that rows of a shard have from ``order`` on; ``payload`` as its format tells them."""
+    """Columns of a shard's rows from ``order`` on; ``payload`` as its format describes them."""
 
     source: str
     shard: str

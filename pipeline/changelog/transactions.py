@@ -195,10 +195,11 @@ class SentEvent:
 
 
 def resumed(events: Iterable[SentEvent], begun: int, promised: int) -> tuple[int, ...]:
-    """The number the first of two runs gave to the event the second began with.
+    """Return the number that the first of two runs gave to the first event of the second run.
 
-    Empty if it was not begun twice, or if it cannot be told: begun more often, or the second run
-    began right where the first had ended, so that no event has two numbers.
+    Return an empty text if there were not two runs, or if the number is unknown. It is unknown
+    after more than two runs, or if the second run starts at the end of the first: then no event has
+    two numbers.
     """
     numbers: dict[tuple[int, ...], list[int]] = {}
     for event in events:
@@ -239,9 +240,9 @@ class SentTransaction:
     def compared(
         self, promised: Mapping[str, int], landed: Landed, above: Iterable[str] = ()
     ) -> Transaction:
-        """Promise and landing without the shards of which a base is *above* it.
+        """Return promise and landing without the shards whose base is *above* it.
 
-        Of several epochs that it may be of it is the one that fits, or else the newest.
+        If it may be of several epochs, the one that fits counts, or else the newest.
         """
         wanted = sum(n for shard, n in promised.items() if shard not in above)
         found = Counter[int]()
@@ -370,7 +371,7 @@ class TransactionReader:
         return SentTransaction(key, end, (spans[-1].low, newest), last)
 
     def _begun_again(self, rows: str, sent: SentTransaction) -> Transaction:
-        """State a transaction over all its tables; where it began again is told in one epoch."""
+        """State a transaction over all its tables; its restart is reported in one epoch only."""
         (source, name), end, (low, high) = sent.key, sent.end, sent.epochs
         found = self.pinned.select(
             f"SELECT {PLACES}, op, t.tx['total_order'] AS n FROM t"  # noqa: S608
@@ -422,7 +423,7 @@ class TransactionReader:
 
 
 def _before(begins: Begins, key: TxKey, end: TransactionEnd) -> Sequence[tuple[int, int]]:
-    """A run that was begun after END is none of END's: it has, or will have, one of its own."""
+    """Return the runs that began before END: a later run has an END of its own."""
     return [one for one in begins.get(key, ()) if one <= (end.batch, end.offset)]
 
 

@@ -1,10 +1,11 @@
-"""Samples of one round -> watermark and lag per hop; the lags sum exactly to now - watermark.
+"""Computes watermark and lag per hop from the samples of a round; lags sum to now - watermark.
 
-A watermark is the `at` of a heartbeat proven to have passed, never a time stamp of a change, so
-an idle table's watermark moves on.  It never goes back within an epoch.
-A sample that is absent, stale, standing still or ahead of the clock makes its hop `Missing`,
-never 0.  Upstream is sampled first, so an early stage may look behind a later one; whatever is
-further down has certainly passed it, and its watermark is lifted to that.  Pure.
+A watermark is the `at` of a heartbeat that is proven to have passed, never a time stamp of a
+change. So the watermark of an idle table advances. It never goes back within an epoch.
+
+A sample that is absent, stale, not advancing or ahead of the clock makes its hop `Missing`, never
+0. Upstream is sampled first, so an early stage may look behind a later one. What is further down
+has certainly passed the early stage, so its watermark is raised to that. Pure.
 """
 
 from collections.abc import Iterable, Mapping
@@ -186,7 +187,7 @@ def sampled(table: Table, source: str, samples: Samples, now: datetime) -> dict[
 
 
 def _upstream(source: str, samples: Samples, now: datetime) -> dict[Hop, Watermark]:
-    """Exits that are the same for all tables of the source; all hops, if nobody can know more."""
+    """Return exits that all tables of the source share; all hops, if nothing else can be known."""
     one = samples.source(source)
     checkpoint = fresh(samples.checkpoint, now)
     fences = living(one, now)
@@ -207,10 +208,10 @@ def kept_exits(
     samples: Samples,
     floor: Mapping[tuple[str, Hop], WatermarkFloor],
 ) -> dict[tuple[str, Hop], WatermarkFloor]:
-    """What to keep of *exits*: the higher of each and its *floor*, if both are of one history.
+    """Return what to keep of *exits*: the higher of each and its *floor*, if of one history.
 
-    A mirror taken back to an older version, a lane begun anew and a new epoch each start over:
-    there a lower watermark is the truth.  A Missing exit says nothing of its floor.
+    A mirror restored to an older version, a recreated lane and a new epoch each start over: there a
+    lower watermark is correct. A Missing exit does not use its floor.
     """
     kept: dict[tuple[str, Hop], WatermarkFloor] = {}
     for hop, found in exits.items():
@@ -275,7 +276,7 @@ def _merged(table: Table, source: str, samples: Samples, now: datetime) -> Water
 
 
 def _unlanded(source: str, checkpoint: Sample[Checkpoint] | Missing) -> str:
-    """Why no heartbeat proves what has landed: none is there, or nobody knows what is before it."""
+    """Return why no heartbeat proves what has landed."""
     known = (
         checkpoint.why
         if isinstance(checkpoint, Missing)

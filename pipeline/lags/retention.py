@@ -44,7 +44,7 @@ class Retention:
 
     @property
     def unknown(self) -> bool:
-        """Whether there may be an end, and nobody knows when."""
+        """Whether there may be an end at an unknown time."""
         return isinstance(self.kept, Missing) or (self.kept is not None and self.through is None)
 
     def tight(self, now: datetime) -> bool:
@@ -66,13 +66,13 @@ def topic_kept(settings: Mapping[str, str]) -> timedelta | None:
 
 
 def log_kept(told: Limit) -> Limit:
-    """For how long a source keeps its log, as it has *told*; what is as good as no end is none."""
+    """Return how long a source retains its log, from what it reported."""
     return None if isinstance(told, timedelta) and told >= FOR_EVER else told
 
 
 @dataclass(frozen=True, slots=True)
 class BacklogSample:
-    """What a source told of its backlog at an instant."""
+    """What a source reported of its backlog at an instant."""
 
     at: datetime
     backlog: LogBacklog

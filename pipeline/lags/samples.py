@@ -56,10 +56,10 @@ class Sample(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class MirrorPosition:
-    """Where a mirror stands: its version, and the batch of its lane it is applied through.
+    """The version of a mirror, and the batch of its lane that it is applied through.
 
-    ``mirror`` is the id of its table: a table made anew in the same folder has another.
-    ``images`` are the versions that are images of cuts, oldest cut first.
+    ``mirror`` is the id of its table: a recreated table in the same folder has another. ``images``
+    are the versions that are images of cuts, oldest cut first.
     """
 
     version: int
@@ -68,7 +68,7 @@ class MirrorPosition:
     images: tuple[Image, ...] = ()
 
     def image(self, cut: datetime) -> Image | None:
-        """The image of *cut*; None if there is none."""
+        """Return the image of *cut*, if any."""
         return next((one for one in self.images if one.cut == cut), None)
 
 
@@ -76,7 +76,7 @@ class MirrorPosition:
 class LandedBatch:
     """One batch: the last batch that changed each table, and the newest fence it covers.
 
-    ``passed`` has no entry for a source of which no known fence was covered.
+    ``passed`` has an entry only for sources with a covered fence.
     """
 
     batch: int
@@ -107,7 +107,7 @@ class SourceSamples:
 
 @dataclass(eq=False, slots=True)
 class WorkedOut:
-    """What follows from one look whatever the table: worked out for the first that asks."""
+    """Results of one look that are the same for all tables, computed on first use."""
 
     _about: tuple[object, object, object] | None = None
     _found: dict[Hashable, Any] = field(default_factory=dict)
@@ -157,12 +157,11 @@ class Samples:
         return found
 
     def walked(self, table: Table) -> tuple[LandedBatch, ...]:
-        """The steps that say something of *table*: since its newest base, since a shard left.
+        """Return the steps that count for *table*: since its newest base and since a shard left it.
 
-        And since changes of it landed out of turn.  A mirror that holds an earlier one lacks the
-        rows of that base, or those changes, or has some of that shard, which may have been lost in
-        part.  The present mark's, however old its sample, stands at
-        their end.
+        Steps before changes that landed late do not count either. A mirror at an earlier step
+        misses the rows of that base or those changes, or has rows of that shard, which may have
+        been lost in part. The current checkpoint's step is the last one, however old its sample is.
         """
         if isinstance(self.checkpoint, Missing):
             return self.steps
@@ -198,7 +197,7 @@ def _as_mirror(
     copy: Sample[Mapping[str, CopyPosition]] | Missing,
     table: str,
 ) -> Sample[MirrorPosition] | Missing:
-    """Where a copy stands, as a mirror would; it is none of what was made anew in its place."""
+    """Return the position of a copy as that of a mirror; None of a table recreated in its place."""
     if isinstance(copy, Missing):
         return copy
     if isinstance(mirror, Missing):

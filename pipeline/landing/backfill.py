@@ -28,18 +28,18 @@ from pipeline.schema.model import TableDescription
 from pipeline.sources.positions import locate_position
 
 NOTHING = BatchStats()
-MOST = 64 * 2**20  # bytes of files that one batch writes anew, which all that lands waits for
-STATEMENT = 200  # letters of one that are remembered
+MOST = 64 * 2**20  # bytes of files that one batch rewrites, while all landing waits
+STATEMENT = 200  # characters of a statement that are kept
 Sends = Callable[[str, Order], bool | None]
-"""Whether the collector has sent all of ``source/shard`` above an order; None: nobody can tell."""
+"""Whether the collector has sent all of ``source/shard`` above an order; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackfilledRows:
-    """Rows of one stretch of a re-reading: above ``after`` up to ``read``; ``file`` has no batch.
+    """Rows of one stretch of a backfill: above ``after`` up to ``read``; ``file`` has no batch.
 
-    ``ended`` if they are the last of the stretch.  ``file`` is None where there was no row.
-    ``columns`` as of a `Backfill`; ``told`` are they where the log has not told them so.
+    ``ended`` if they are the last of the stretch. Without a row there is no ``file``. ``columns``
+    as of a `Backfill`. The table description is set if the log has not described the same.
     """
 
     name: str
@@ -58,9 +58,9 @@ class BackfilledRows:
 
 @dataclass(frozen=True, slots=True)
 class BackfillNews:
-    """What is handed to a batch: re-readings that begin, rows, and where logs ended after all.
+    """The input of a batch: backfills that start, rows, and where logs ended after all reads.
 
-    ``cancelled`` are the ids of those that nobody wishes any more, by ``source/shard``.
+    ``cancelled`` are the ids of cancelled requests, by ``source/shard``.
     """
 
     begun: Mapping[str, Backfill] = field(default_factory=dict)
@@ -76,9 +76,9 @@ class BackfillNews:
 
 @dataclass(frozen=True, slots=True)
 class BackfillStep:
-    """Re-readings after a batch, the rows that it takes, and the bases that it completes.
+    """Backfills after a batch, the rows that it takes, and the bases that it completes.
 
-    ``told`` are those of the rows that tell columns: they hold from the re-reading's order on.
+    ``told`` are the rows that describe columns: these hold from the order of the backfill on.
     """
 
     rereads: Mapping[str, Backfill] = field(default_factory=dict)
@@ -112,7 +112,7 @@ def is_due(checkpoint: Checkpoint, news: BackfillNews, tried: Set[str] = frozens
 
 
 def ripe(checkpoint: Checkpoint) -> frozenset[str]:
-    """Re-readings of which all is landed that their reads may have seen."""
+    """Return the backfills for which everything that their reads may have seen has landed."""
     return frozenset(
         name
         for name, one in checkpoint.rereads.items()
@@ -201,9 +201,9 @@ def _begun(
 
 
 def _given_up(one: Backfill, epoch: Epoch | None, batch: int, void: str = "") -> Backfill:
-    """What is left of it: rows, all read before the log's end was looked at for this batch.
+    """Return what is left of it: rows, all read before the log's end was looked at for this batch.
 
-    If it is *void*, it begins anew: how often that was is to be known.
+    If it is *void*, it restarts, and the number of restarts must stay known.
     """
     end, some = one.order, bool(one.rows) or one.first is not None
     same = epoch is not None and (epoch.number, epoch.identity) == (one.order.epoch, one.identity)
@@ -235,7 +235,7 @@ def _is_base(name: str, one: Backfill, checkpoint: Checkpoint) -> bool:
 def _void(
     name: str, one: Backfill, checkpoint: Checkpoint, facts: BatchStats, epochs: Mapping[str, Epoch]
 ) -> str:
-    """Why what it has read so far cannot be told apart from what came since; empty if it can."""
+    """Return why its rows cannot be told apart from later changes; empty if they can."""
     if one.done is not None:
         return ""
     epoch, lists = epochs.get(source_of(name)), checkpoint.lists.get(source_of(name))

@@ -147,11 +147,11 @@ def _newest(
 
 
 def _is_of_all_tables(snap: OpenSnapshot, read: Order | None, *, tells: bool, based: bool) -> bool:
-    """Whether the snapshot of a shard was one of all tables, by what has landed of its source.
+    """Return whether the snapshot of a shard was one of all tables, by what landed of its source.
 
-    *read* is that source's newest by `read_snapshots`.  Schema changes tell that, where a source
-    has such (*tells*); else its rows do.  Both have to of a shard without a row, and of one that
-    had a base (*based*): with the heartbeat's row lands what is lost before.
+    *read* is that source's newest by `read_snapshots`. The schema events decide, if the source
+    sends any (*tells*); else its rows do. A shard without a row, or with a base (*based*), needs
+    both: what was lost before lands with the heartbeat's row.
     """
     is_read = _is_began(snap, read)
     if snap.rows == 0:
@@ -170,7 +170,7 @@ def _is_began(snap: OpenSnapshot, order: Order | None) -> bool:
 
 
 def read_snapshots(checkpoint: Checkpoint, facts: BatchStats) -> dict[str, Order]:
-    """Source -> order of its newest snapshot of which a row has landed, if it may be of all."""
+    """Return source -> order of its newest snapshot with landed rows, if it may be of all."""
     read, based = dict(checkpoint.snapshots), {source_of(name) for name in checkpoint.bases}
     rows = ((source_of(name), one.order) for name, one in facts.snapshots.items())
     first = ((source, order) for source, order in rows if source not in based)
@@ -195,7 +195,7 @@ def _is_part(snap: OpenSnapshot, checkpoint: Checkpoint, name: str) -> bool:
 
 
 def _is_outlived(snap: OpenSnapshot, known: Existence | None, created: Order | None) -> bool:
-    """Whether the table was dropped since, or made anew: what was read of it is no base."""
+    """Return whether the table was dropped or recreated since: its snapshot is then no base."""
     gone = known is not None and not known.there and known.order > snap.order
     return gone or (created is not None and created > snap.order)
 
@@ -224,7 +224,7 @@ def births(
 
 
 def with_drops(facts: BatchStats, checkpoint: Checkpoint) -> BatchStats:
-    """*facts* with a DROP of each known shard of a database that was dropped: none is told of."""
+    """Add to *facts* a DROP of each known shard of a dropped database: no event names them."""
     if not facts.databases:
         return facts
     told = {news.name for news in facts.news}
@@ -261,7 +261,7 @@ def is_trimmed(checkpoint: Checkpoint, shard: str) -> bool:
     return spell_topic(shard) in _endings(checkpoint.trimmed)
 
 
-@lru_cache(maxsize=4)  # a snapshot tells of all tables at once, and all topics may be trimmed
+@lru_cache(maxsize=4)  # a snapshot describes all tables at once, and all topics may be trimmed
 def _endings(topics: tuple[str, ...]) -> frozenset[str]:
     """The *topics*, and what each ends with after a dot."""
     return frozenset(chain(topics, *map(topic_endings, topics)))
@@ -281,7 +281,7 @@ def inherited(checkpoint: Checkpoint, facts: BatchStats) -> dict[str, Order]:
 
 
 def _went(together: tuple[SchemaNews, ...]) -> Iterator[str]:
-    """Shards that are gone after a statement; a snapshot's DROP is none."""
+    """Return the shards that a statement drops; a snapshot's DROP does not count."""
     for one in together:
         if one.change.previous is not None:
             yield one.change.previous
@@ -334,7 +334,7 @@ def _is_below(order: Order, snapshot: Order) -> bool:
 
 
 def _snapshots(name: str, facts: BatchStats, checkpoint: Checkpoint) -> Iterator[Order]:
-    """Orders of the shard's snapshots that are known; a base that was read again is none."""
+    """Return the orders of the known snapshots of the shard; a backfilled base does not count."""
     if name in facts.snapshots:
         yield facts.snapshots[name].order
     if name in checkpoint.snaps:

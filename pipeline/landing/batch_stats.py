@@ -54,9 +54,9 @@ Place = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRows:
-    """Rows of one shard's snapshot: all of one order; was the last among them?
+    """Rows of one shard's snapshot, all of one order; ``ended`` if the last row is among them.
 
-    ``torn``: others of it are of the epoch before, for the server was replaced when they came.
+    ``torn`` if others of it are of the epoch before, because the server was replaced meanwhile.
     """
 
     order: Order
@@ -81,9 +81,9 @@ class SnapshotRows:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Changes of one shard, or topic, that could not be read: how many, and where the first are.
+    """Unreadable changes of one shard or topic: their number, and the positions of the first.
 
-    ``table`` is None where the shard is not known.
+    An unknown shard has the ``table`` None.
     """
 
     source: str
@@ -321,7 +321,7 @@ class ToldSteps(Generic[T]):
     _steps: dict[str, list[_Stretch[T]]] = field(default_factory=dict)
 
     def tell(self, name: str, told: DescribedSchema, row: T) -> None:
-        """Note that *row* tells this of the shard *name*."""
+        """Note that *row* describes these columns of the shard *name*."""
         steps, here = self._of(name), (told.order, row)
         at = bisect_right(steps, told.order, key=lambda one: one.first[0])
         before, after = steps[at - 1] if at else None, steps[at] if at < len(steps) else None
@@ -358,10 +358,10 @@ class ToldSteps(Generic[T]):
 
 @dataclass(eq=False)
 class Unrepeated:
-    """What one task reads of ``CHANGES``, without told columns that are no news.
+    """What one task reads of ``CHANGES``, without repeated column descriptions.
 
-    *known* as in :class:`ToldSteps`: nothing, where other tasks read the same tables.  What they
-    tell together has to be judged again then, and what each said last counts, too.
+    *known* as in :class:`ToldSteps`; empty if other tasks read the same tables. Then the driver
+    must judge their descriptions together, and the last repetition of each counts, too.
     """
 
     known: Mapping[str, DescribedSchema]
@@ -393,9 +393,9 @@ class Unrepeated:
 def unrepeated(
     statements: Iterable[Mapping[str, Any]], known: Mapping[str, DescribedSchema]
 ) -> list[Mapping[str, Any]]:
-    """*statements* (of ``SLIM``) of all tasks of a batch, without told columns that are no news.
+    """Return *statements* (of ``SLIM``) of all tasks of a batch, without repeated descriptions.
 
-    By order: where they came back is known only while all that was said before it is.
+    By order: columns that return are found only while all earlier descriptions are known.
     """
     steps: ToldSteps[Mapping[str, Any]] = ToldSteps(known)
     every = list(statements)
@@ -405,7 +405,7 @@ def unrepeated(
 
 
 def newest(statements: Iterable[Mapping[str, Any]]) -> dict[str, DescribedSchema]:
-    """``source/shard`` -> the newest schema that rows told, of *statements* (of ``SLIM``)."""
+    """Return ``source/shard`` -> the newest schema that rows of *statements* describe."""
     found: dict[str, DescribedSchema] = {}
     for row in statements:
         if _tells(row):
@@ -414,7 +414,7 @@ def newest(statements: Iterable[Mapping[str, Any]]) -> dict[str, DescribedSchema
 
 
 def told_schema(order: Order, payload: str) -> DescribedSchema:
-    """What is known of columns that a *payload* tells from *order* on."""
+    """Return the schema that *payload* describes from *order* on."""
     return DescribedSchema(order, _digest(payload))
 
 
@@ -458,10 +458,9 @@ def _digest(text: str) -> str:
 class SchemaNews:
     """A schema change of a source; ``snapshot`` if it describes a table about to be read.
 
-    ``captured`` if the collector sends the table's rows: it tells of those it leaves out, too.
+    ``captured`` if the collector sends the table's rows: schema events name other tables, too.
     ``empty`` if it makes a table that begins empty where there was none, ``over`` where there was,
-    ``new`` where it is unknown whether there was.
-    ``signalled`` if a signal asked for the snapshot.
+    ``new`` where it is unknown whether there was. ``signalled`` if a signal asked for the snapshot.
     """
 
     source: str
@@ -487,7 +486,7 @@ class SchemaNews:
 
 @dataclass(frozen=True, slots=True)
 class DroppedDatabase:
-    """A database that went at ``order``, with all its tables, of which none is told."""
+    """A database that was dropped at ``order``, with all its tables; no event names the tables."""
 
     source: str
     order: Order
@@ -497,9 +496,9 @@ class DroppedDatabase:
 
 @dataclass(frozen=True, slots=True)
 class UnreadChanges:
-    """Changes of one shard, or topic, that could not be read: how many, and the first by name.
+    """Unreadable changes of one shard or topic: their number, and the names of the first.
 
-    ``table`` is None where the shard is not known; an id is ``topic:partition:offset``.
+    An unknown shard has the ``table`` None. An id is ``topic:partition:offset``.
     """
 
     source: str
@@ -524,7 +523,7 @@ class BatchStats:
     ``initial``     source -> orders of its snapshots that were taken of all tables.
     ``statements``  schema changes of any kind, those about no table among them.
     ``databases``   those that were dropped, in log order.
-    ``schemas``     ``source/shard`` -> the newest columns that its rows told of themselves.
+    ``schemas``     ``source/shard`` -> the newest columns that its rows describe.
     ``texts``       (source, text) of those that are no part of a snapshot.
     ``firsts``      ``source/shard`` -> lowest order of a row, of those created in it.
     ``errors``      ``source/shard`` (or ``topic:NAME`` where it is not known) -> what is unread.
@@ -568,10 +567,10 @@ def gather(
     schemas: Mapping[str, DescribedSchema] | None = None,
     floors: Mapping[str, Order] = NO_FLOORS,
 ) -> BatchStats:
-    """Add up what a batch's runs tell; *high* is the highest LIVE order landed before.
+    """Add up the statistics of a batch's runs; *high* is the highest LIVE order landed before.
 
-    *readings*: source -> how its schema changes are read; *schemas* are the newest columns that
-    rows told before; *floors* as of :func:`pipeline.landing.order_check.tops`.
+    *readings*: source -> how its schema changes are read. *schemas* are the newest columns that
+    rows described before. *floors* as of :func:`pipeline.landing.order_check.tops`.
     """
     statements = unrepeated((row for tally in told for row in tally.statements), schemas or {})
     reached, doubted = tops((one for tally in told for one in tally.stretches), high, floors)
@@ -649,9 +648,9 @@ def _read(
 def _initial(
     told: Iterable[tuple[str, SchemaEvent]], readings: Mapping[str, SchemaReader]
 ) -> dict[str, frozenset[Order]]:
-    """Source -> orders of its snapshots of all tables: they make their databases anew.
+    """Return source -> orders of its snapshots of all tables: these recreate their databases.
 
-    Measured on Debezium 3.5: one of single tables, which a signal asks for, leaves that out.
+    Measured on Debezium 3.5: a snapshot of single tables, which a signal asks for, does not.
     """
     found: dict[str, frozenset[Order]] = {}
     for source, one in told:
@@ -673,7 +672,7 @@ def _told(row: Mapping[str, Any], change: SchemaChange, reading: SchemaReader) -
     read, signalled = row["snapshot"] is not None, row["snapshot"] == INCREMENTAL
     news = SchemaNews(row["source"], change, snapshot=read, signalled=signalled)
     if news.snapshot or change.kind != "create":
-        return news  # no birth of a table, so nobody asks how it begins
+        return news  # no new table
     anew = partial(reading.dialect.makes_anew, change.statement)
     return replace(news, empty=anew(there=False), over=anew(there=True), new=anew(there=None))
 

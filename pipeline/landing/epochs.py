@@ -74,7 +74,7 @@ class Epochs:
         return any(n in before and e.number != before[n].number for n, e in self.known.items())
 
     def ends(self, heads: Mapping[str, tuple[Head, Head]]) -> dict[str, Order]:
-        """Where the logs of *heads*, told before and after a listing, end now."""
+        """Return where the logs of *heads*, read before and after a listing, end now."""
         return {
             source: Order(self.number(source), *locate_position(last.position))
             for source, (_, last) in heads.items()
@@ -224,10 +224,10 @@ def bounds(
     *,
     anew: Collection[TopicPartition] = (),
 ) -> dict[TopicPartition, EpochBounds]:
-    """The bounds of each of *partitions*; a partition that began *anew* forgets its starts.
+    """Return the bounds of each partition; one in *anew* forgets its starts.
 
-    A source that is not *known* was never reached and is in its first epoch; a partition without a
-    start belongs to the newest one from its first offset on.
+    A source that is not *known* was never reached and is in its first epoch. A partition without a
+    start belongs to the newest epoch from its first offset on.
     """
     newest = known[source].number if source in known else 1
     former = range(1, newest)
@@ -246,11 +246,11 @@ def needed(
     anew: Collection[TopicPartition] = (),
     kept: Collection[tuple[str, int]] = (),
 ) -> dict[EpochStart, int]:
-    """Starts that still say something: W is below them, or has not come to the partition.
+    """Return the starts that still matter: W is below them, or has not reached the partition.
 
-    Every row read from W on belongs to such an epoch or a later one without being told; and in a
-    partition that began *anew* offsets of before mean nothing.  Those of *kept* (source, epoch)
-    are not dropped otherwise.
+    Every row from W on belongs to such an epoch or a later one without a start. In a partition that
+    starts *anew* earlier offsets mean nothing. Starts of *kept* (source, epoch) are dropped only
+    for that reason.
     """
     found = {}
     for one, first in starts.items():

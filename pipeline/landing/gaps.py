@@ -94,10 +94,10 @@ def digest(capture: CaptureScope) -> str:
 def collected(
     known: CollectorLists | None, now: CaptureScope | None, last: CaptureScope | None
 ) -> CaptureScope | None:
-    """The lists that what stands above ``known.above`` was sent by; None where nobody can tell.
+    """Return the lists that selected what is above ``known.above``; None if that is unknown.
 
-    *known* are those of the batch before; *now* is None if the collector is silent, then *last*
-    is what it told last in this life.
+    *known* are those of the batch before. A silent collector has no *now*; then *last* is its last
+    answer since the start.
     """
     told = now or last
     if told is None or (known is None and now is None):
@@ -133,7 +133,7 @@ def detect_capture_changes(checkpoint: Checkpoint, context: BatchContext) -> Che
     before, captures, at = context.before, context.listing.captures, context.at
     ends = context.locate_log_ends(checkpoint)
     lists, gaps, stores = dict(before.lists), dict(checkpoint.gaps), checkpoint.stores
-    for source, known in before.lists.items():  # and those that are told, below
+    for source, known in before.lists.items():  # those that answered are below
         if known.unseen < 0:
             lists[source] = replace(known, unseen=checkpoint.batch)
     for source, capture in captures.items():
@@ -168,7 +168,7 @@ def _known(
         return CollectorLists(digest(capture), None if before is None else at)
     now = replace(before, unseen=-1)
     if now.since is None or at < now.since:
-        return replace(now, since=now.since and at)  # a clock set back keeps nobody waiting
+        return replace(now, since=now.since and at)  # a clock that was set back must not delay it
     passed = at - now.since >= GRACE and end is not None
     return replace(now, since=None, above=end) if passed else now
 
@@ -205,9 +205,9 @@ def _replaced(
     remembered: Mapping[str, str],
     source: str,
 ) -> set[str]:
-    """Those that were replaced, also if they have no base yet: it may be on its way.
+    """Return the replaced shards, with a base or without: a base may be on its way.
 
-    Not one of which nothing was known *before*: its rows may be the new table's.
+    A shard that was unknown *before* does not count: its rows may be those of the new table.
     """
     now = capture.remembered
     differing = capture.differs(remembered) if remembered and remembered != now else frozenset()
@@ -259,7 +259,7 @@ def _first(names: set[str]) -> str:
 
 
 def detect_failover_divergence(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
-    """Record a gap of each source whose new server lacks changes of the old one."""
+    """Record a gap of each source whose new server does not have all changes of the old one."""
     before, gaps = context.before, dict(checkpoint.gaps)
     for source, (_, now) in context.listing.heads.items():
         known = before.epochs.get(source)
@@ -271,9 +271,9 @@ def detect_failover_divergence(checkpoint: Checkpoint, context: BatchContext) ->
 
 
 def detect_changed_orderings(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
-    """Record what orders rest on, and a gap of each source whose changes are ordered otherwise.
+    """Record what orders rest on, and a gap of each source whose ordering changed.
 
-    No order tells what came between the last change in the one order and the first in the other.
+    No order shows what came between the last change in the old ordering and the first in the new.
     """
     gaps = dict(checkpoint.gaps)
     for source, now in context.orderings.items():
@@ -312,7 +312,7 @@ def _gap(source: str, made: Checkpoint, before: Checkpoint, why: str) -> Gap:
 def detect_lost_logs(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
     """Record what retains each log, and a gap of each source whose log was not retained.
 
-    A table that was unknown before the batch lacks nothing: its slot may be as new.
+    A table that was unknown before the batch has lost nothing: its slot may be as new.
     """
     before, captures = context.before, context.listing.captures
     for source, one in captures.items():
@@ -329,7 +329,7 @@ def detect_lost_logs(checkpoint: Checkpoint, context: BatchContext) -> Checkpoin
 def _with_exchanged(
     source: str, made: Checkpoint, before: Checkpoint, known: RetainedLog, now: RetainedLog
 ) -> Checkpoint:
-    """A base from where the log is kept again holds all: of what was before, nobody knows."""
+    """Close the gap only by a base from where the log is retained again on."""
     why, epoch = explain_replaced_log(known, now), made.epochs.get(source)
     if why is None:
         return made
@@ -351,7 +351,7 @@ def _unkept_gap(source: str, made: Checkpoint, before: Checkpoint, why: str) -> 
     known = next((one for one in map(load_gap, made.gaps.values()) if one.topic == topic), None)
     first = batch if known is None else known.first
     why, short = f"{why}; take a new base of each of its tables", _there(made, before, source)
-    gap = Gap.noticed(topic, first, why, short, batch=batch)  # told the same as long as it lasts
+    gap = Gap.noticed(topic, first, why, short, batch=batch)  # stays the same as long as it lasts
     were = (one for one in map(load_gap, before.gaps.values()) if one.topic == topic)
     return gap.after(were, made.shards)  # a table that is left is in what befell all of them
 
@@ -524,9 +524,9 @@ def has_sent(
     listing: Listing,
     hidden: Callable[[Set[str]], Set[str]],
 ) -> bool | None:
-    """Of the shard *name*, ``source/db.table``, above *order*; None while nobody can tell.
+    """Return whether changes of the shard above *order* are sent; None while that is unknown.
 
-    Those of shards that are *hidden* are sent, but not to us.
+    *name* is ``source/db.table``. Changes of *hidden* shards are sent, but invisible here.
     """
     source = source_of(name)
     feed = next((one for one in feeds if one.settings.name == source), None)

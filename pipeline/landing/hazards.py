@@ -1,20 +1,20 @@
 """Gaps for settings by which changes may be dropped, rewritten or delayed.
 
-A collector and its source tell such settings at each look, after what was acknowledged was asked
-for: no batch can prove a cut by an acknowledgement that is newer than the setting without telling
-it.  While it is told, its tables have a gap, whose id names the setting and its value, so that a
-person may accept it.  Where the setting only delays changes, it closes with the setting.
+A collector and its source report such settings at each look, after the acknowledgement was read. So
+no batch can prove a cut by an acknowledgement that is newer than an unreported setting. While a
+setting is reported, its tables have a gap. The gap's id names the setting and its value, so that it
+can be waived. If the setting only delays changes, the gap closes with the setting.
 
-Else it closes by a base above the end that the source's log had once the setting was surely gone.
-That the rows of a base landed later is not enough: they may have been sent by the setting, and
-have waited in a topic.  For the same reason the setting is remembered until all has landed that
-its log held by then: a table of which nothing had landed before gets a gap, too.
-Cannot see: a setting that was changed and changed back between two looks; where changes have no
+Otherwise a base closes it. The base must be above the end that the source's log had once the
+setting was surely gone. That the rows of a base landed later is not enough: they may have been sent
+with the setting, and have waited in a topic. For the same reason the setting is remembered until
+everything has landed that its log held by then. A table that had not landed before gets a gap, too.
+
+Cannot detect: a setting that was changed and changed back between two looks; where changes have no
 log positions, tables whose first rows land after the setting is gone.
 
-A setting that several tables have ends for each of them by itself.  The tables for which it ends
-with the same end of the log get a gap of their own, so a base heals them while others keep it.
-Pure.
+A setting of several tables ends for each of them separately. The tables for which it ends with the
+same end of the log get a gap of their own, so a base heals them while others keep it. Pure.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -93,7 +93,7 @@ def find_unrecorded_hazards(
 
 
 def _by_id(source: str, hazards: Iterable[Finding]) -> dict[str, Finding]:
-    """A setting whose tables have just become others may be told twice: all of them count."""
+    """Group by id: a setting whose tables changed may be reported twice, and all tables count."""
     found = dict[str, Finding]()
     for one in hazards:
         known = found.setdefault(hazard_id(source, one), one)
@@ -110,9 +110,9 @@ def _remember(
     end: Order | None,
     batch: int,
 ) -> Iterator[_Split]:
-    """Update *known* by what *capture* tells; yield what ended for some of its tables only.
+    """Update *known* from *capture*; yield what ended for some of its tables only.
 
-    What was remembered and is not told has ended, unless nobody could tell.
+    A remembered setting that is not reported has ended, unless its reporter did not answer.
     """
     now = _by_id(source, capture.hazards)
     for id_, one in tuple(known.items()):

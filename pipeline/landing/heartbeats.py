@@ -43,7 +43,7 @@ from pipeline.model import Head, Order, Ordering, PartitionEnd, SourcePartition,
 from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.sources.positions import has_reached
 
-WORDS = 2  # of the collector, of which the last was listed after numbers had climbed back
+WORDS = 2  # acknowledgements, the last one listed after numbers had reached the highest again
 
 
 def follow_histories(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
@@ -64,7 +64,7 @@ def follow_histories(checkpoint: Checkpoint, context: BatchContext) -> Checkpoin
         trails[source] = replace(judged, once=source in once)
         lost = _lost_with(checkpoint, since, own) if seen.skipped else ""
         found = [_never_sent(source, checkpoint, one, lost) for one in seen.skipped]
-        if seen.doubtful:  # what was told before is of now, too: a base must begin after it
+        if seen.doubtful:  # earlier findings still hold: a base must begin after it
             gaps = {
                 id_: one for id_, one in gaps.items() if not id_.startswith(f"{_twice(source)}:")
             }
@@ -150,7 +150,7 @@ def _with_new_shards(
 
 
 def _last_order(source: str, rows: Iterable[HeartbeatRow], before: Checkpoint) -> Order | None:
-    """The order of the newest heartbeat of *source* that had landed with *before*, if it is told.
+    """Return the order of the newest landed heartbeat of *source* in *before*, if it is known.
 
     *rows* name the partitions of its topic.
     """
@@ -197,7 +197,7 @@ def _settled(
 
 
 def _lost_with(made: Checkpoint, since: int, beats: Iterable[LandedHeartbeat]) -> str:
-    """What was lost, since that batch, of the partitions that *beats* came from."""
+    """Return what was lost, since that batch, of the partitions that *beats* came from."""
     ways = {one.partition_of for one in beats}
     told = (
         f"{gap.topic}:{gap.partition} [{gap.first}, {gap.until})"

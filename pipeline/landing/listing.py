@@ -85,7 +85,7 @@ class TopicNames:
 
 @dataclass(frozen=True)  # without slots: it is sorted out once, and only where something is lost
 class TopicShards:
-    """Those of *shards*; ``names_of`` tells whose a topic is, None if that is nobody's."""
+    """Maps topics to *shards*; ``names_of`` returns a topic's source, None if it has no source."""
 
     checkpoint: Checkpoint
     shards: Collection[str]
@@ -147,7 +147,7 @@ class TopicShards:
 
     @cached_property
     def _strays(self) -> Mapping[str, list[str]]:
-        """By source, those of which no topic of their own was ever listed."""
+        """Return the shards of each source without a listed topic of their own."""
         topics = {
             TopicPartition.parse(n).topic for n in (*self.checkpoint.offsets, *self.checkpoint.gone)
         }
@@ -161,7 +161,7 @@ class TopicShards:
         return found
 
 
-LINGER = 60.0  # seconds that a hazard is told for after the first look that did not see it
+LINGER = 60.0  # seconds that a hazard is kept after the first look that did not see it
 TOPICS = 30.0  # seconds from one look at the settings of its topics to the next
 QUICK = 1.0  # seconds; who says within them that it cannot answer is there for another question
 log = structlog.get_logger(__name__)
@@ -172,12 +172,12 @@ Describe = Callable[[str], Iterable[TopicFacts]]
 
 @dataclass(eq=False)
 class LandingSource:
-    """Ask a source and its collector, turning silence into ``None`` or ``Missing``.
+    """Asks a source and its collector, and turns silence into ``None`` or ``Missing``.
 
     The server asked is the one the *collector* is connected to: after a fail-over by
     reconfiguration the configured address may be the old server, whose log no longer matters.
-    ``arrived`` is there if a mirror stands between the collector's topics and ours, ``registry`` if
-    its format needs schemas.  ``describe`` tells of its topics.
+    ``arrived`` is set if a mirror stands between the collector's topics and ours, ``registry`` if
+    its format needs schemas. ``describe`` returns its topics and their settings.
     """
 
     settings: SourceSettings
@@ -200,8 +200,8 @@ class LandingSource:
     _described: float = -math.inf  # when the settings of its topics were asked for
     _answering: float = math.inf  # since when each time with an answer
     _of_topics: frozenset[Finding] = frozenset()
-    _facts: dict[str, TopicFacts] = field(default_factory=dict)  # as each topic was told last
-    _untold: dict[str, float] = field(default_factory=dict)  # topic -> since when told again
+    _facts: dict[str, TopicFacts] = field(default_factory=dict)  # last description of each topic
+    _untold: dict[str, float] = field(default_factory=dict)  # topic -> since when described again
 
     @property
     def reading(self) -> SchemaReader:
@@ -235,7 +235,7 @@ class LandingSource:
         return re.fullmatch(self.topics, topic) is not None
 
     def acknowledged(self) -> Acknowledged | Missing:
-        """What the collector has handed over and has come here; ``Missing`` if nobody says."""
+        """Return what the collector handed over and has arrived; ``Missing`` if it is silent."""
         self._silence, asked = "", self.clock()
         try:
             return (self.arrived or self.collector).acknowledged()
@@ -246,7 +246,7 @@ class LandingSource:
 
     @property
     def told(self) -> CaptureScope | None:
-        """Of which tables rows are sent, as was told last; None if it never was."""
+        """The last answer about which tables are sent; None before the first."""
         return self._last
 
     def captures(self) -> CaptureScope | Missing:
@@ -281,13 +281,13 @@ class LandingSource:
         self._missed |= set(hazards)
 
     def recorded(self, told: CaptureScope) -> None:
-        """A mark is committed that has all hazards of what was *told*."""
+        """Note that a committed checkpoint has all hazards of these lists."""
         self._unsaid -= set(told.hazards)
 
     def _look(self) -> None:
-        """Let those who may still answer notice what no log tells of; it is told later.
+        """Collect hazards from those who may still answer, to report them later.
 
-        They are the server that was asked last, and the collector, unless it may hang: each
+        These are the server that was asked last, and the collector, unless it may hang: each
         question would cost all sources its time-out.
         """
         asked: list[Callable[[], CaptureScope | None]] = [
@@ -301,7 +301,7 @@ class LandingSource:
                 self._missed |= set() if told is None else set(told.hazards)
 
     def _topics_told(self) -> frozenset[Finding]:
-        """What the settings of its topics drop; as told before where Kafka is silent or refuses."""
+        """Return hazards of topic settings; the last known ones if Kafka does not answer."""
         at = self.clock()
         if self.describe is not None and at - self._described >= TOPICS:
             self._described = at
@@ -337,16 +337,16 @@ class LandingSource:
         }
 
     def _untold_parts(self) -> Callable[[Finding], frozenset[str]]:
-        """What of a hazard is of topics that Kafka has not told of for long enough."""
+        """Return the parts of a hazard whose topics Kafka has not described for long enough."""
         now, own = self.clock(), self.names
         self._untold = {n: since for n, since in self._untold.items() if now - since <= LINGER}
         names = frozenset(self._untold)
         return partial(untold_parts, untold=names, prefix=self.settings.prefix, routed=own.routed)
 
     def _lasting(self, now: Iterable[Finding]) -> tuple[Finding, ...]:
-        """They are told for a while after they are gone: what was started by them may go on.
+        """Keep hazards for a while after they are gone: tasks that started with them may go on.
 
-        And until a mark has them, however long no batch can be committed.
+        Keep them also until a checkpoint has them, however long no batch can be committed.
         """
         at = self.clock()
         seen = {*now, *self._missed}
@@ -359,13 +359,16 @@ class LandingSource:
         return tuple(self._hazards)
 
     def _is_steady(self) -> bool:
-        """Whether it would have told by now what was gone at the first look of this life."""
+        """Return whether looks have gone on for longer than a hazard is kept after it is gone."""
         at = self.clock()
         self._began = at if self._began is None else self._began
         return at - self._began > LINGER
 
     def _unanswered(self) -> frozenset[str]:
-        """Kafka, until it has told of the topics for long enough; of others one look is whole."""
+        """Return Kafka until it has described the topics for long enough.
+
+        One look is enough for others.
+        """
         lately = self.clock() - self._answering <= LINGER
         return frozenset({WHERE} if self.describe is not None and lately else ())
 
@@ -442,9 +445,9 @@ class _Before:
 
 @dataclass(eq=False)
 class Upstream:
-    """Asks sources and collectors side by side: one that hangs delays nobody but the first time.
+    """Asks sources and collectors in parallel: one that hangs delays the others only once.
 
-    What came too late for one listing is not taken for the next: its ends may be older than it.
+    An answer that is late for one listing is not used for the next: its ends may be older.
     """
 
     feeds: Sequence[LandingSource]
@@ -512,9 +515,9 @@ class Upstream:
     def _answered(
         self, when: str, asking: DeadlinePool[T], questions: Mapping[str, Callable[[], T]]
     ) -> dict[str, T]:
-        """What is said in time; who says nothing is logged once, until he says something *then*.
+        """Return the answers in time; log a silent source once, until it answers *then*.
 
-        One who was not asked has said nothing yet.
+        A source that was not asked has not answered yet.
         """
         found = asking.ask(questions)
         known = self._silent.get(when, frozenset())
@@ -560,7 +563,7 @@ def owner(topic: str, feeds: Sequence[LandingSource]) -> LandingSource | None:
 
 
 def tell_gone(chosen: Plan, made: Checkpoint) -> None:
-    """Told once it is committed: a round that commits nothing would say it again."""
+    """Log partitions that are gone, after the commit: a round without one would repeat the line."""
     for gap in chosen.doubts:
         if f"{gap.id}@{made.batch}" not in made.gaps:
             at = TopicPartition(gap.topic, gap.partition)
@@ -576,7 +579,7 @@ class Promise:
     ends: Ends
 
     def broken(self, ends: Ends) -> bool:
-        """Whether W can never pass: a partition is gone, was created anew, or was cut off."""
+        """Return whether W can never pass: a partition is gone, recreated or truncated."""
         return any(
             (now := ends.get(tp)) is None or now.topic_id != end.topic_id or now.offset < end.offset
             for tp, end in self.ends.items()
@@ -602,9 +605,9 @@ class Acknowledgements:
     def passed(
         self, listing: Listing, chosen: Plan, mark: Checkpoint, epochs: Mapping[str, Epoch]
     ) -> dict[str, Acknowledged]:
-        """What counts once W has come to *chosen*; *mark* is that before, *epochs* are those now.
+        """Return what counts once W has reached *chosen*; *mark* and *epochs* are before and now.
 
-        A promise that can no longer be kept is made anew, from this listing.
+        A promise that can no longer be kept is replaced by one from this listing.
         """
         before = mark.epochs
         moved = {n for n, e in epochs.items() if n not in before or before[n].number != e.number}
@@ -643,7 +646,7 @@ NEVER = float("-inf")
 
 @dataclass(eq=False)
 class CaptureNotices:
-    """For each source up to when the marks say all, with which hazards, and what it told last."""
+    """What the checkpoints record of each source's notices and hazards, and the last answers."""
 
     _said: dict[str, float] = field(default_factory=dict)
     _hazards: dict[str, frozenset[Finding]] = field(default_factory=dict)
@@ -669,7 +672,7 @@ class CaptureNotices:
         )
 
     def say(self) -> Mapping[str, CaptureScope]:
-        """A batch that says all of it is committed; returns what each source told."""
+        """Note that a committed batch records all of it; return what each source reported."""
         self._said |= {name: one.newest for name, one in self._told.items()}
         self._hazards |= {name: frozenset(one.hazards) for name, one in self._told.items()}
         return self._told

@@ -96,9 +96,9 @@ class Landing:
     def land(
         self, waived: frozenset[str], resubmissions: Sequence[Resubmission] = ()
     ) -> LandingReport:
-        """Land one batch; ``batch`` is None when there was nothing to land.
+        """Land one batch; ``batch`` is empty when there was nothing to land.
 
-        *resubmissions* are the same until they are told as landed.
+        *resubmissions* stay the same until they are reported as landed.
 
         Raises:
             UnreachableError: Kafka or the lake did not answer; the next round goes on from there.

@@ -58,9 +58,9 @@ _WORDS = re.compile(r"\w+")
 
 
 def shards_named_in_ddl(texts: Iterable[tuple[str, str]], shards: Iterable[str]) -> set[str]:
-    """Shards whose relation stands somewhere in the text of a statement of their source.
+    """Return shards whose relation occurs in the text of a statement of their source.
 
-    Or whose database does, in one about a database: no table is told to be dropped with it.
+    Also those whose database occurs in a statement about a database: no event names its tables.
     *texts* are (source, text), *shards* ``source/shard``.
     """
     said: dict[str, list[str]] = {}
@@ -76,7 +76,7 @@ def shards_named_in_ddl(texts: Iterable[tuple[str, str]], shards: Iterable[str])
 
 @dataclass(frozen=True)  # without slots: most batches ask for some of it only
 class _SourceStatements:
-    """All that was said of one source, in small letters."""
+    """All statements of one source, in lower case."""
 
     text: str
 
@@ -190,7 +190,7 @@ def _advance(
 
 
 def _topics(checkpoint: Checkpoint, facts: BatchStats, plan: Plan) -> Checkpoint:
-    """With W after *plan*, columns that rows told, and topics that grew or lack rows."""
+    """Apply W after *plan*, described columns, and topics that gained partitions or miss rows."""
     parts = {
         name: rows.order
         for name, rows in facts.snapshots.items()
@@ -328,11 +328,11 @@ def _shards(
 def _touched(
     facts: BatchStats, settled: Iterable[Settled], shards: Iterable[str], router: Router
 ) -> set[str]:
-    """Tables whose mirrors have something to do: rows, a base, or a new schema without rows.
+    """Return tables whose mirrors must be merged: rows, a base, or a new schema without rows.
 
-    Also those that a statement may name beside the one it is told of, or though it is told of
-    none: whether it moves their rows is judged when they are merged, and until then they stand.
-    A statement about a table of which nothing else is known, or sent, is none of a mirror's.
+    Also tables that a statement may name in addition to its own table, or without one. Whether it
+    moves their rows is decided when they are merged. A statement about an unknown or unsent table
+    concerns no mirror.
     """
     told = {news.name for news in facts.news}
     reshaped = {_table(name, router) for name in told.intersection(shards)}
@@ -364,9 +364,9 @@ def grown_topics(checkpoint: Checkpoint, plan: Plan) -> frozenset[str]:
 
 
 def _opened(plan: Plan, batch: int, known: TopicShards) -> tuple[Gap, ...]:
-    """The plan's gaps, each with the shards it concerns; a waiver of one is none of the next.
+    """Return the plan's gaps with their shards; a waiver of one does not cover the next.
 
-    *known* are those after the batch: a doubt is a gap of a table that is there by then.
+    *known* are the shards after the batch: a doubt is a gap of a table that exists by then.
     """
     return tuple(
         replace(gap, id=f"{gap.id}@{batch}", batch=batch, shards=known.lost_with(gap.topic))
@@ -541,10 +541,10 @@ def _has_arrived(gap: Gap, made: Checkpoint) -> bool:
 
 
 def _sent_late(gap: Gap, made: Checkpoint) -> Gap:
-    """*gap*, all of which was sent again, of shards for which that came too late.
+    """Return *gap*, which was redelivered, for the shards for which that was too late.
 
-    A statement about them has landed before, or came with it: order alone does not tell which rows
-    it met.  A base as of that statement, such as a CREATE's, holds all that was before it.
+    A statement about them has landed before, or came with it: order alone does not show which rows
+    it met. A base as of that statement, such as a CREATE's, holds all earlier rows.
     """
 
     def late(name: str) -> bool:

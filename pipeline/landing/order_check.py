@@ -72,7 +72,7 @@ class OrderStretch:
 
 
 def stretches(rows: pa.Table) -> tuple[OrderStretch, ...]:
-    """One for each partition of ``SLIM`` rows, in any order, of which any has a place."""
+    """Return one stretch for each partition of ``SLIM`` rows, in any order, with a position."""
     found = []
     ordered = _by_offset(rows)
     columns, codes = ordered.places, ordered.codes
@@ -150,7 +150,7 @@ def places(rows: pa.Table) -> Columns:
 
 
 def order_of(row: Mapping[str, int]) -> Order:
-    """The order of a row told by name."""
+    """Return the order of a row with named columns."""
     return Order(*(row[name] for name in ORDER_PARTS))
 
 

@@ -71,12 +71,12 @@ Ends = Mapping[TopicPartition, PartitionEnd]
 class Plan:
     """What one batch reads, what W is after it, and what is lost for good.
 
-    ``spans`` holds no empty span.  ``capped`` is true when ends were lowered to the cap.
-    ``gone`` are all partitions that are no longer there, with where W stood.  ``doubts`` are gaps
-    if a table that is there after the batch is sent into those that went now, landed to the end
-    that was listed last: a statement in it may tell of that table.  ``anew`` are the partitions
-    that begin again: no offset noted of them before means anything.  ``trimmed`` are topics that
-    are read for the first time, of which the beginning is gone.
+    ``spans`` holds no empty span. ``capped`` is true when ends were lowered to the cap. ``gone``
+    are all deleted partitions, with their W. ``doubts`` are gaps if a table that exists after the
+    batch is sent into partitions that were deleted now, and had landed to their last listed end: a
+    statement in the batch may describe that table. ``anew`` are the partitions that begin again: no
+    earlier offset of them means anything. ``trimmed`` are topics that are read for the first time
+    and whose beginning was deleted.
     """
 
     spans: Mapping[TopicPartition, Span]
@@ -109,9 +109,10 @@ class Plan:
         w: Mapping[str, PartitionEnd],
         gone: Mapping[str, PartitionEnd],
     ) -> "Plan":
-        """The plan without the topics that are *held*: *w* and *gone* stay what they were of them.
+        """Return the plan without the *held* topics, for which *w* and *gone* stay as they were.
 
-        Their gaps go, too: each batch would open them anew, above any base that could heal them.
+        Their gaps are left out, too: each batch would open them again, above a base that heals
+        them.
         """
         return replace(
             self,
@@ -139,12 +140,12 @@ class PlanContext:
 
     ``gone``        partitions that went away before -> where W stood.
     ``last``        the end each partition had when it was last listed before; empty after a start.
-    ``epoch_ends``  where the leader epoch of W ends in the log there is now, as Kafka tells it
-                    (OffsetsForLeaderEpoch); absent where it is not told.
-    ``claimed``     whether a topic of that name would be listed if it were there: what nobody
-                    reads any more is not gone.
+    ``epoch_ends``  where the leader epoch of W ends in the log there is now, as Kafka reports
+                    it (OffsetsForLeaderEpoch); absent where that is unknown.
+    ``claimed``     whether a topic of that name would be listed if it existed: a topic
+                    that is no longer read is not gone.
     ``ahead``       topics of schema changes, which a batch that cannot hold all reads first: a
-                    table whose rows land before its CREATE was there before, for all one knows.
+                    table whose rows land before its CREATE may have existed before.
     ``in_turn``     topics of heartbeats: those that go through a partition that was added are
                     read behind the others.  Cannot see: one that holds newer ones than a partition
                     of a higher number.
@@ -184,9 +185,9 @@ def plan(
 ) -> Plan:
     """Take every partition from W to its end, shared fairly when that is over *cap* records.
 
-    A partition that W does not know starts at its beginning.  W below the beginning, above the
-    end, under another topic id, across a truncation, or of a partition that is gone with records
-    nobody landed, is a gap, and reading goes on at the first offset that was never landed.
+    A partition that W does not know starts at its beginning. It is a gap if W is below the
+    beginning, above the end, under another topic id, or across a truncation. A deleted partition
+    with unlanded records is a gap, too. Reading goes on at the first offset that was never landed.
     """
     known = known or PlanContext()
     named = {str(tp): tp for tp in ends}
@@ -294,7 +295,7 @@ def _start(
 def _read(
     fresh: Collection[str], w: Mapping[str, PartitionEnd], known: PlanContext
 ) -> frozenset[str]:
-    """Topics of which something was read before; not asked where no partition is *fresh*."""
+    """Return topics that were read before; empty if no partition is *fresh*."""
     return frozenset(TopicPartition.parse(n).topic for n in (*w, *known.gone) if fresh)
 
 
@@ -415,17 +416,17 @@ def split_tasks(
 def single_reader_sources(
     tasks: Iterable[Iterable[OffsetRange]], source_of: Mapping[str, str]
 ) -> frozenset[str]:
-    """Sources of which one task reads all that is read; others know not what came before theirs."""
+    """Return the sources that one task reads alone, so that it knows all earlier rows."""
     found = Counter(name for one in tasks for name in {source_of[r.topic] for r in one})
     return frozenset(name for name, count in found.items() if count == 1)
 
 
 def epochs_read(told: Iterable[RangeRead]) -> dict[TopicPartition, int]:
-    """Leader epoch of the last record read of each partition of which any was.
+    """Return the leader epoch of the last record read of each partition with any.
 
     Raises:
         UnreachableError: a range holds offsets it was not asked for, or a partition's leader
-            epochs fall: what was read is no stretch of one log, and nothing of it may be landed.
+            epochs fall: the records are not one stretch of one log, so none of them may land.
     """
     found: dict[TopicPartition, int] = {}
     for at, parts in _by_partition(told):

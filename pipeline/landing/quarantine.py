@@ -92,7 +92,7 @@ class Healed:
         return replace(facts, rows=rows, tables=tables, shards=shards)
 
     def noted(self, made: Checkpoint) -> Checkpoint:
-        """*made*, which knows that a mirror from before this batch lacks them."""
+        """Return *made* with the note that mirrors from before this batch miss these rows."""
         tables = {table for one in self.tallies for table in one.tables}
         return replace(made, belated={**made.belated, **dict.fromkeys(tables, made.batch)})
 
@@ -183,10 +183,10 @@ def _turned(intake: TaskSource, by: int) -> TaskSource:
 def _told(
     intake: TaskSource, most: int, checkpoint: Checkpoint, read: Callable[[TaskSource], TaskResult]
 ) -> tuple[list[TaskResult], bool, int]:
-    """What is whole of the first *most* messages, whether some were not, and how many were tried.
+    """Return the whole ones of the first *most* messages, whether some failed, and how many ran.
 
-    Where the first is not, the others are left: mostly none can be read as long as one cannot.
-    Nor is anything tried that comes behind one for which nobody answers.
+    If the first fails, the others are left: usually none can be read then. Messages behind an
+    unanswered one are not tried either.
     """
     done, failed, tried = list[TaskResult](), False, 0
     for tried, one in enumerate(intake.ranges[:most], 1):
@@ -205,10 +205,10 @@ def _told(
 def _read_whole(
     intake: TaskSource, checkpoint: Checkpoint, read: Callable[[TaskSource], TaskResult]
 ) -> TaskResult | None:
-    """What it holds; None if that cannot be read yet, or is not whole.
+    """Return its rows; None if they cannot be read yet, or are not whole.
 
     Raises:
-        UnreachableError: nobody answers.
+        UnreachableError: Kafka or the registry did not answer.
     """
     try:
         told = read(intake)
@@ -286,7 +286,7 @@ class Resubmitted:
     others: tuple[ResubmissionState, ...] = ()
 
     def left(self, checkpoint: Checkpoint) -> Checkpoint:
-        """*mark* without the quarantines of which something lands here: nothing lands twice."""
+        """Return the checkpoint without the quarantines that land here, so that they land once."""
         taken = self.healed.ids
         kept = {n: one for n, one in checkpoint.quarantine.items() if taken.isdisjoint(one.ids)}
         return replace(checkpoint, quarantine=kept)
@@ -315,7 +315,7 @@ class Resubmitting:
     def found(
         self, checkpoint: Checkpoint, listing: Listing, asked: Sequence[Resubmission], at: datetime
     ) -> Resubmitted:
-        """What lands of *asked* after *mark*; *listing* tells whose the topics are."""
+        """Return what lands of *asked*; *listing* maps topics to sources."""
         if not asked:
             return Resubmitted()
         self.log.opened(at)
@@ -424,7 +424,7 @@ def _without_known_columns(rows: pa.RecordBatch, checkpoint: Checkpoint) -> pa.R
 
 
 def _untold(rows: Sequence[Row], checkpoint: Checkpoint) -> str:
-    """The shard whose columns only a row of these tells; empty if there is none."""
+    """Return the shard whose columns only a row of these describes; empty without one."""
     told = (row for row in rows if row["op"] == Op.DDL and row["schema_id"] is not None)
     names = (str(Shard(row["source"], row["shard"])) for row in told)
     return next((name for name in names if name not in checkpoint.schemas), "")
@@ -491,10 +491,10 @@ def _order(one: tuple[Order, Row]) -> Order:
 
 
 def _subject(one: Resubmission, checkpoint: Checkpoint) -> tuple[str, Quarantine]:
-    """What of the mark it is to close.
+    """Return the quarantine that it is to close.
 
     Raises:
-        FormatError: nothing, or nobody knows where it stands.
+        FormatError: no such quarantine is open, or its position is unknown.
     """
     for subject, open_ in checkpoint.quarantine.items():
         if one.change in open_.ids:

@@ -1,22 +1,23 @@
-"""Rows sent again: below what was landed before, or by a new server under other positions?
+"""Finds redelivered rows: below what was landed before, or by a new server at other positions.
 
-Sent again means equal, by order and by op, key, before and after, to a row that is landed already
-or stands higher in the batch; the transaction block and time stamps of a second sending differ, so
-they are not compared.  Everything else must be explained by a new log.
+A redelivered row equals a row that is landed already or is higher in the batch. Order, op, key,
+before and after are compared. The transaction block and time stamps of a second delivery differ, so
+they are not compared. Everything else must be explained by a new log.
 
-After a fail-over the same transactions stand at other places in the new server's log, so their
-orders do not say that they are old; their ids (GTIDs) and what they say do.  Such a row takes the
+After a fail-over the same transactions have other positions in the new server's log, so their
+orders do not show that they are old. Their ids (GTIDs) and their content do. Such a row takes the
 order it was landed with, and is a repetition from then on.
 
-A collector goes on behind a record that the broker refused, as too large, and sends from that one
-on again once it may: the record itself is below what was landed, and repeats nothing.  It is
-explained if the very next record of its partition repeats the landed change that follows it in the
-log: whoever sends that reads the log that was landed, so the record's own order is true.  It is
-not, where a row that tells some columns only has landed above it: that one may have been made whole
-without the record's values already, and keeps them in the mirror, for its order is higher.  Nor is
-it where a newer statement about its shard has landed: its rows may have moved, or changed, by then.
+A broker may refuse a record, for example as too large. The collector continues behind it, and sends
+again from that record on once it may: the record is below what was landed, and repeats nothing. It
+is explained if the very next record of its partition repeats the landed change that follows it in
+the log. That sender reads the log that was landed, so the record's own order is true.
 
-What is asked of the change log follows the rows in question, never the log.  Pure.
+It is not explained if a partial row has landed above it. That row may have been completed without
+the record's values, and keeps them in the mirror, because its order is higher. It is not explained
+either if a newer statement about its shard has landed: its rows may have moved or changed.
+
+The change log is read for the rows in question only. Pure.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -92,8 +93,8 @@ Asked = Near | Between | PartialFrom
 class Transactions:
     """Landed rows of these transactions of a source, none of an order below ``since``.
 
-    ``since`` is where the log before was acknowledged up to: a collector that goes on where it
-    stopped sends nothing older.  None: nobody knows, or it was set back, and all must be looked at.
+    ``since`` is where the old log was acknowledged up to: a collector that continues where it
+    stopped sends nothing older. None: that is unknown, or it was moved back, and all must be read.
     """
 
     source: str
@@ -123,7 +124,7 @@ class StrangeRows(dict[TopicPartition, int]):
         self.late: dict[str, dict[str, OrderSpan]] = {}
 
     def note(self, source: str, rows: pa.Table, offsets: frozenset[int]) -> None:
-        """Remember of which shards those of *rows*, of one partition, at *offsets* are."""
+        """Remember the shards of the *rows*, all of one partition, at *offsets*."""
         known = self.late.setdefault(source, {})
         strange = rows.filter(pc.is_in(rows["offset"], _offsets(offsets)))
         highest = _ends(rows.filter(pc.greater_equal(rows["offset"], min(offsets))), "descending")
@@ -139,13 +140,13 @@ def unexplained(
     outdated: Callable[[str, Order], bool] = _never,
     grown: Set[str] = frozenset(),
 ) -> StrangeRows:
-    """Partition -> lowest offset among the *back* rows that equal no row before them.
+    """Return partition -> lowest offset among the *back* rows that equal no row before them.
 
-    Rows that a broker refused at first are left out.  *rows* are the batch's rows of the topics of
-    *back*; *landed* reads the change log, once for each source that has such rows, and twice
-    more for a partition with rows that repeat nothing.  Both have at least ``COLUMNS``.
-    *outdated* tells whether a statement about a shard has landed that is newer than an order,
-    *grown* are topics where a key may have been in another partition before.
+    Rows that a broker refused at first are left out. *rows* are the batch's rows of the topics of
+    *back*. *landed* reads the change log, once for each source with such rows, and twice more for a
+    partition with rows that repeat nothing. Both have at least ``COLUMNS``. *outdated* returns
+    whether a statement about a shard has landed that is newer than an order. *grown* are topics in
+    which a key may have been in another partition before.
     """
     said = pc.not_equal(rows["op"], str(Op.DDL))  # columns stand at the offset of their row
     ordered = rows.filter(pc.and_(pc.is_valid(rows["order"]), said))
@@ -203,7 +204,7 @@ def _offsets(offsets: frozenset[int]) -> pa.Array:
 
 
 def _ends(rows: pa.Table, sense: Literal["ascending", "descending"]) -> dict[str, Order]:
-    """Shard -> the first order of its rows, all of which have one."""
+    """Return shard -> the first order of its rows; all of them have one."""
     parts = {name: _part(rows["order"], name) for name in ORDER_TYPE.names}
     flat = pa.table({"shard": rows["shard"], **parts})
     by_order = flat.sort_by([(name, sense) for name in parts])
@@ -231,13 +232,13 @@ def _refused(
     *,
     grown: Set[str],
 ) -> frozenset[int]:
-    """Offsets of strange rows of one partition that the broker refused when they came first.
+    """Return offsets of strange rows of one partition that the broker refused at first.
 
     *own* are the batch's rows of it, *runs* those in question, below no statement about them.
 
-    The row behind them, by offset, must repeat the landed one that is next to them in the log:
-    it is there only if the same log is read again.  Until it has come, they stay strange, as do
-    those below a landed row that tells some columns only.
+    The row behind them, by offset, must repeat the landed one that is next to them in the log: it
+    is there only if the same log is read again. Until it has come, they stay strange, as do those
+    below a landed partial row.
     """
     if not runs:
         return frozenset()
@@ -375,7 +376,7 @@ def _run_bounds(rows: pa.Table, strange: frozenset[int]) -> tuple[_Indexes, _Ind
 
 
 def _bound_met(rows: pa.Table, strange: frozenset[int]) -> str:
-    """Why *strange* rows of one partition are too many to be told from another log; else empty."""
+    """Return why a partition has too many *strange* rows to explain them; else empty."""
     _, begins, ends = _run_bounds(rows, strange)
     if len(begins) > _RUNS:
         return f"{len(begins):,} runs of such rows in one batch are more than {_RUNS:,}"
@@ -424,12 +425,12 @@ def sent_again(
 
 
 def reordered(rows: pa.Table, landed: pa.Table, starts: Mapping[TopicPartition, int]) -> pa.Table:
-    """Give *rows* of sources that send again the order that the change log holds them with.
+    """Give redelivered *rows* the order that the change log holds them with.
 
-    *rows* keep their columns and their places; *landed* are the rows found for
-    :func:`sent_again`.  *starts* is the first offset of the newest epoch in each partition: what
-    was landed from there on was sent again too, so where a transaction says the same twice, it
-    tells which time this is.  Rows without a transaction id are left as they are.
+    *rows* keep their columns and their positions. *landed* are the rows found for
+    :func:`sent_again`. *starts* is the first offset of the newest epoch in each partition. What was
+    landed from there on was redelivered, too, so it counts for a transaction that says the same
+    twice. Rows without a transaction id are left as they are.
     """
     ids = pc.unique(_part(landed["tx"], "id")).drop_null()
     again: dict[Said, set[Number]] = {}
@@ -456,7 +457,7 @@ Number = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class _SentRow:
-    """A row of a transaction; ``number`` tells its events apart, rising."""
+    """A row of a transaction; ``number`` distinguishes its events, and rises."""
 
     said: Said
     order: Order

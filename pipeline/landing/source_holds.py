@@ -152,7 +152,7 @@ class SourceHolds:
         return Hold(f"registry:{source}", f"source:{source}", "registry", detail)
 
     def registry(self, source: str, registry: SchemaRegistry | None) -> SchemaRegistry | None:
-        """The *registry* of a source with the numbers that nobody waits for."""
+        """Return the *registry* of a source without the schema numbers that are given up."""
         if registry is None:
             return None
         return replace(registry, lost=self._lost.get(source, frozenset()), others=registry.told())

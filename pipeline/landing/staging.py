@@ -173,9 +173,9 @@ def rows_again(
 def restamped(
     log: ChangeLog, file: WrittenFile, stamp: Stamp, names: Mapping[MessagePlace | None, list[str]]
 ) -> WrittenFile:
-    """A file of the same rows in the batch of *stamp*: they were written before it had a number.
+    """Return a file of the same rows in the batch of *stamp*: they were written before it had one.
 
-    *names*: see :func:`rows_again`; those that a row bears are taken out.
+    *names*: see :func:`rows_again`; names that a row has are taken out.
     """
     if (made_out := filled(log.store, file, stamp)) is not None:
         return made_out

@@ -194,7 +194,7 @@ def _placed(decoded: pa.RecordBatch, raw: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _keys(decoded: pa.RecordBatch, routes: TableRouter) -> pa.Array:
-    """None of a tombstone where values are hidden: no row tells whose columns stand in it."""
+    """Return keys, none for a tombstone with hidden values: no row shows which columns it has."""
     values = decoded["key_values"]
     if not routes.standards.hides:
         return values
@@ -225,9 +225,9 @@ def _epochs(placed: pa.RecordBatch, came: SourceContext) -> npt.NDArray[np.int64
 
 
 def _ranks(decoded: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """Place of each change in its message, from 0 on; columns that rows tell stand at their row's.
+    """Return the rank of each change in its message, from 0 on; described columns have their row's.
 
-    They are told where they are news only, so they must not move the rows behind them.
+    They land only if they are new, so they must not move the rows behind them.
     """
     message = decoded["message"].to_numpy()
     counted = decoded["schema_id"].is_null().to_numpy(zero_copy_only=False)
@@ -258,9 +258,8 @@ RUN = 64 * 2**20  # bytes of rows sorted at once; with what is read meanwhile, s
 class TaskSource:
     """What is read of one source, and how.
 
-    ``schemas`` as in `Checkpoint`, none where other tasks read this source,
-    too;
-    ``registry`` tells those that its format needs.
+    ``schemas`` as in `Checkpoint`, empty if other tasks read this source, too. ``registry`` returns
+    the schemas that its format needs.
     """
 
     came: SourceContext
@@ -292,9 +291,9 @@ class LandingTask:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What a task tells: its file (None if the ranges held no row) and each range's offsets.
+    """The result of a task: its file (None if the ranges held no row) and each range's offsets.
 
-    ``tallies`` are what its rows say, run by run: all that the batch is judged by.
+    ``tallies`` are the statistics of its rows, per run: all that the batch is judged by.
     """
 
     file: WrittenFile | None
