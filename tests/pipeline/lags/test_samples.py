@@ -1,10 +1,13 @@
 """Which batches say something of a table?"""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pipeline.lags.samples import LandedBatch, extended, step
+from pipeline.lags.samples import LandedBatch, extended, spaced, step
 from pipeline.model import Table
 from tests.checks.samples import TABLE, beats, mark, samples
 
@@ -40,3 +43,48 @@ def test_a_batch_from_before_a_table_was_whole_says_nothing_of_it(
     found = samples(landed=mark(**more), steps=known).walked(TABLE)
 
     assert [one.batch for one in found] == batches
+
+
+# spacing
+
+SHARE, LIMIT = 10, 128
+
+
+def _spaced(history: tuple[int, ...], limit: int = LIMIT) -> tuple[int, ...]:
+    return spaced(history, float, share=SHARE, limit=limit)
+
+
+def test_a_short_history_is_kept_as_it_is() -> None:
+    assert _spaced(tuple(range(LIMIT))) == tuple(range(LIMIT))
+    assert _spaced(()) == ()
+
+
+@given(st.lists(st.integers(1, 50), min_size=129, max_size=1_000), st.integers(1, 9))
+def test_f22_what_is_left_out_lies_between_near_neighbours(gaps: list[int], every: int) -> None:
+    """Also when a history is thinned again and again while it grows."""
+    kept: tuple[int, ...] = ()
+    history, place = [], 0
+    for number, gap in enumerate(gaps):
+        place += gap
+        history.append(place)
+        kept = (*kept, place)
+        kept = _spaced(kept) if number % every == 0 else kept
+    kept = _spaced(kept)
+
+    alone = {(one, other) for one, other in pairwise(history)}
+    wide = [
+        (one, other)
+        for one, other in pairwise(kept)
+        if (other - one) * SHARE > history[-1] - one and (one, other) not in alone
+    ]
+    assert wide == []
+    assert (kept[0], kept[-1], set(kept) <= set(history)) == (history[0], history[-1], True)
+    assert len(kept) <= LIMIT + every
+
+
+def test_what_would_still_be_too_long_is_thinned_further() -> None:
+    once = _spaced(tuple(range(100_000)), limit=40)
+    twice = _spaced(once, limit=40)
+
+    assert len(twice) < len(once) < 100
+    assert (twice[0], twice[-1]) == (0, 99_999)

@@ -1,23 +1,41 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from pipeline.changelog.table import CHANGES
+from pipeline.checkpoint import DescribedSchema
+from pipeline.formats.format import AROUND
+from pipeline.landing import plan
 from pipeline.landing.batch_stats import (
     NAMED,
     BatchStats,
     DroppedDatabase,
     RunStats,
     UnreadChanges,
+    Unrepeated,
+    after,
     gather,
+    newest,
     tally,
+    unrepeated,
 )
 from pipeline.landing.task import SLIM
-from pipeline.model import Order, Origin, TopicPartition
+from pipeline.model import Op, Order, Origin, TopicPartition
+from pipeline.schema.history import History
 from pipeline.sources.mysql.dialect import MYSQL
+from pipeline.sources.postgres.dialect import POSTGRES
+from tests.example_count import examples
+from tests.pipeline.landing.desk import Desk
+from tests.pipeline.landing.test_unbased_tables import MORE
+from tests.pipeline.landing.test_unbased_tables import message as row_message
 from tests.pipeline.reading import READING, readings
 from tests.pipeline.schema_messages import described, message
 
@@ -305,3 +323,256 @@ def test_a_snapshot_of_all_tables_is_one_that_makes_their_databases_anew(
     ]
 
     assert facts(*rows).initial == found
+
+
+# runs
+
+PLACES = st.builds(
+    Order, st.integers(1, 2), st.integers(0, 1), st.integers(0, 2), st.integers(0, 1)
+)
+
+
+def rows(*said: tuple[str, Order | None]) -> pa.Table:
+    """An update of each shard at each order, offset by offset."""
+    plain = {"source": "shop", "topic": "t", "partition": 0, "op": "u", "origin": int(Origin.LIVE)}
+    made = [
+        {
+            **plain,
+            "offset": offset,
+            "shard": shard,
+            "table": shard.partition(".")[0],
+            **{part: getattr(order, part, None) for part in ("epoch", "log", "pos", "row")},
+        }
+        for offset, (shard, order) in enumerate(said)
+    ]
+    return pa.Table.from_pylist(made, schema=SLIM)
+
+
+@settings(max_examples=examples(50))
+@given(st.lists(st.tuples(st.sampled_from(["a.1", "a.2", "b.1"]), st.none() | PLACES)))
+def test_the_first_of_a_shard_is_its_lowest_order(said: list[tuple[str, Order | None]]) -> None:
+    found = tally(rows(*said)).firsts
+
+    placed = {
+        shard: [order for name, order in said if name == shard and order] for shard, _ in said
+    }
+    assert found == {f"shop/{shard}": min(orders) for shard, orders in placed.items() if orders}
+
+
+def test_shards_of_one_table_are_counted_together() -> None:
+    order = Order(1, 1, 1)
+
+    found = tally(rows(("a.1", order), ("b.1", order), ("a.2", order)))
+
+    assert found.tables == {"a": 2, "b": 1}
+    assert found.shards == {"shop/a.1": "a", "shop/a.2": "a", "shop/b.1": "b"}
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "found"),
+    [
+        pytest.param(("true",), {"shop": Order(1, 0, 5, 0)}, id="read"),
+        pytest.param(("last", "first"), {"shop": Order(1, 0, 6, 0)}, id="the newest of two"),
+        pytest.param((None, AROUND, "incremental"), {}, id="written, or read beside the stream"),
+    ],
+)
+def test_a_snapshot_of_the_whole_source_reads_the_heartbeat(
+    snapshots: tuple[str | None, ...], found: dict[str, Order]
+) -> None:
+    orders = [("sluice.heartbeat", Order(1, 0, 5 + n)) for n, _ in enumerate(snapshots)]
+    beats = rows(*orders).to_pylist()
+    for beat, snapshot in zip(beats, snapshots, strict=True):
+        beat.update(op=str(Op.HEARTBEAT), table=None, snapshot=snapshot, note="7")
+
+    assert tally(pa.Table.from_pylist(beats, schema=SLIM)).wholes == found
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "origin", "highest", "followed"),
+    [
+        pytest.param(None, Origin.LIVE, 9, [7, 9], id="out of the log"),
+        pytest.param("incremental", Origin.SNAPSHOT, 7, [7], id="read beside the log"),
+        pytest.param(None, Origin.REPLAY, 7, [7], id="sent again from elsewhere"),
+        pytest.param(
+            "last", Origin.SNAPSHOT, 9, [7], id="of a snapshot, before which all is in it"
+        ),
+    ],
+)
+def test_a_heartbeat_that_was_read_beside_the_log_tells_nothing_of_it(
+    snapshot: str | None, origin: Origin, highest: int, followed: list[int]
+) -> None:
+    """A bootstrap reads it as the server has it now, while the log may be hours behind."""
+    one, other = rows(
+        ("sluice.heartbeat", Order(1, 0, 5)), ("sluice.heartbeat", Order(1, 0, 6))
+    ).to_pylist()
+    one.update(op=str(Op.HEARTBEAT), table=None, note="7")
+    other.update(op=str(Op.HEARTBEAT), table=None, note="9", snapshot=snapshot, origin=int(origin))
+
+    told = tally(pa.Table.from_pylist([one, other], schema=SLIM))
+
+    assert told.heartbeats == {"shop": highest}
+    assert [beat.number for beat in told.beats["shop"]] == followed
+
+
+# schema events
+
+Step = tuple[int, str]  # where in the log, and what is told
+NAME = "s/public.t"
+
+
+def statement_rows(*steps: Step, op: Op = Op.DDL, schema_id: int | None = 1) -> pa.RecordBatch:
+    told = [
+        {
+            "source": "s",
+            "shard": "public.t",
+            "op": str(op),
+            "order": {"epoch": 1, "log": log, "pos": 0, "row": 0},
+            "after": text,
+            "schema_id": schema_id,
+        }
+        for log, text in steps
+    ]
+    return pa.RecordBatch.from_pylist(told, CHANGES)
+
+
+def statements(*steps: Step) -> list[dict[str, object]]:
+    place = {"epoch": 1, "pos": 0, "row": 0, "source": "s", "shard": "public.t", "schema_id": 1}
+    return [{**place, "log": log, "note": text} for log, text in steps]
+
+
+def land_all(*batches: Sequence[Step]) -> list[list[Step]]:
+    """What is left of each batch, which one task reads in as many parts as it has steps."""
+    known: dict[str, DescribedSchema] = {}
+    left = []
+    for steps in batches:
+        found = list(Unrepeated(known).among(statement_rows(step) for step in steps))
+        told = [row for one in found for row in one.to_pylist()]
+        left.append([(row["order"]["log"], row["after"]) for row in told])
+        known = after(known, newest(statements(*left[-1])))
+    return left
+
+
+@pytest.mark.parametrize(
+    ("batches", "left"),
+    [
+        pytest.param([[(1, "a")], [(2, "a")]], [[(1, "a")], []], id="said again"),
+        pytest.param([[(1, "a"), (2, "b")], [(3, "b")]], [[(1, "a"), (2, "b")], []], id="new"),
+        pytest.param([[(1, "a"), (2, "b"), (3, "a")]], [[(1, "a"), (2, "b"), (3, "a")]], id="back"),
+        pytest.param(
+            [[(1, "a"), (9, "b")], [(5, "a"), (9, "b")]],
+            [[(1, "a"), (9, "b")], [(5, "a")]],
+            id="a partition that is behind",
+        ),
+        pytest.param([[(9, "b")], [(5, "b")]], [[(9, "b")], [(5, "b")]], id="older and alike"),
+        pytest.param(
+            [[(1, "a")], [(9, "a"), (5, "b"), (10, "a")]],
+            [[(1, "a")], [(5, "b"), (9, "a")]],
+            id="back again, told before what was between",
+        ),
+        pytest.param(
+            [[(2, "a"), (3, "a"), (1, "a")]],
+            [[(1, "a"), (3, "a")]],
+            id="the first and the last, where others may tell what was between",
+        ),
+    ],
+)
+def test_columns_in_force_are_not_landed_again(
+    batches: list[list[Step]], left: list[list[Step]]
+) -> None:
+    assert land_all(*batches) == left
+
+
+def test_statements_and_rows_all_stay() -> None:
+    for one in (
+        statement_rows((1, "a"), (2, "a"), schema_id=None),
+        statement_rows((1, "a"), (2, "a"), op=Op.CREATE),
+    ):
+        assert list(Unrepeated({}).among([one])) == [one]
+
+
+def test_of_what_several_tasks_tell_only_news_is_judged() -> None:
+    known = newest(statements((1, "a")))
+    alter = {**statements((4, "ALTER"))[0], "schema_id": None}
+    told = [*statements((5, "b"), (9, "a")), *statements((7, "b"), (8, "a"), (3, "a")), alter]
+
+    left = unrepeated(told, known)
+
+    assert [(row["log"], row["note"]) for row in left] == [(4, "ALTER"), (5, "b"), (8, "a")]
+
+
+def test_columns_that_another_task_knows_to_have_been_others_between_are_in_force_again() -> None:
+    told = [
+        row
+        for steps in ([(2, "a"), (10, "a")], [(5, "b")])
+        for found in Unrepeated({}).among(statement_rows(step) for step in steps)
+        for row in statements(*((one["order"]["log"], one["after"]) for one in found.to_pylist()))
+    ]
+
+    left = unrepeated(told, newest(statements((1, "a"))))
+
+    assert [(row["log"], row["note"]) for row in left] == [(5, "b"), (10, "a")]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
+def test_in_whichever_order_tasks_tell_columns_are_in_force_from_where_they_came_back(
+    order: Sequence[int],
+) -> None:
+    tasks: list[list[Step]] = [[(1, "a"), (10, "a")], [(3, "a"), (7, "a")], [(5, "b")]]
+    told = [
+        row
+        for steps in (tasks[n] for n in order)
+        for found in Unrepeated({}).among(statement_rows(step) for step in steps)
+        for row in statements(*((one["order"]["log"], one["after"]) for one in found.to_pylist()))
+    ]
+
+    left = unrepeated(told, {})
+
+    assert [(row["log"], row["note"]) for row in left] == [(1, "a"), (5, "b"), (7, "a")]
+
+
+def test_columns_that_come_back_in_another_task_of_the_batch_are_in_force_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "LEAST", 1)
+    desk = Desk(tmp_path, names="a", dialect=POSTGRES)
+    topic = desk.topics.held.setdefault("a.public.t", [row_message("t", 100, 1)])
+    desk.land()
+    for lsn, more in ((200, (MORE,)), (300, (MORE,)), (400, ()), (500, ())):
+        topic.append(row_message("t", lsn, lsn, "false", *more))
+    desk.land()
+
+    readings = {feed.settings.name: feed.reading for feed in desk.loop.feeds}
+    log = desk.log()
+    log.look()
+    told = log.schema_changes(-1)
+    history = History(*(c for _, order, text in told for c in readings["a"].read(text, order)[1]))
+    width = {
+        lsn: len(found.columns)
+        for lsn in (100, 200, 300, 400, 500)
+        if (found := history.at("public.t", Order(1, lsn - 50, lsn, 1))) is not None
+    }
+    assert desk.tasks[-1] > 1
+    assert width == {100: 1, 200: 2, 300: 2, 400: 1, 500: 1}
+    newest_told = history.newest("public.t")
+    assert newest_told is not None
+    assert newest_told.order == Order(1, 350, 400, 1)
+    assert desk.loop.checkpoint.schemas["a/public.t"].order == Order(1, 350, 400, 1)
+
+
+def test_the_mark_keeps_the_newest() -> None:
+    place = {"epoch": 1, "pos": 0, "row": 0, "source": "s", "shard": "public.t"}
+    told = newest(
+        [
+            {**place, "log": 2, "note": "b", "schema_id": 1},
+            {**place, "log": 1, "note": "a", "schema_id": 1},
+            {**place, "log": 3, "note": "ALTER ..", "schema_id": None},
+        ]
+    )
+    old = {
+        NAME: DescribedSchema(Order(1, 1, 0), "x"),
+        "s/public.u": DescribedSchema(Order(1, 9, 0), "y"),
+    }
+
+    assert told[NAME].order == Order(1, 2, 0)
+    assert after(old, told) == {**old, **told}
+    assert after(told, old) == {**old, **told}

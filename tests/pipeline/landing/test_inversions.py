@@ -11,7 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.changelog.table import ORDER_TYPE
-from pipeline.landing.order_check import OrderStretch, low, stretches, tops
+from pipeline.landing.order_check import (
+    OrderStretch,
+    grouped,
+    highest_by_source,
+    low,
+    stretches,
+    tops,
+)
 from pipeline.model import Order, Origin, TopicPartition
 from tests.example_count import examples
 
@@ -198,3 +205,39 @@ def test_f41_many_partitions_cost_what_their_rows_cost() -> None:
     found = low(rows, {})  # one by one it takes minutes
 
     assert len(found) > partitions // 2
+
+
+# groups
+
+GROUPED = pa.table(
+    {
+        "topic": pa.chunked_array([["t", "u"], ["t", None, "u", "t", None]]),
+        "partition": pa.chunked_array([[0, 0, 1, 0], [0, 0, 0]]),
+    }
+)
+
+
+def test_rows_of_the_same_values_share_a_number_null_among_them() -> None:
+    codes, firsts = grouped(GROUPED, ["topic", "partition"])
+
+    assert codes.tolist() == [0, 1, 2, 3, 1, 0, 3]
+    assert firsts.tolist() == [0, 1, 2, 3]
+
+
+def test_no_rows_have_no_groups() -> None:
+    codes, firsts = grouped(GROUPED.slice(0, 0), ["topic", "partition"])
+
+    assert (len(codes), len(firsts)) == (0, 0)
+
+
+# the highest of each source
+
+LOWER, UPPER = Order(1, 2, 3), Order(1, 2, 4)
+
+
+def test_each_source_has_the_highest_of_its_partitions_in_whichever_order_they_come() -> None:
+    high = {"a/t:0": LOWER, "b/t:0": LOWER, "a/t:1": UPPER, "a/u:0": LOWER}
+
+    assert highest_by_source(high) == {"a": UPPER, "b": LOWER}
+    assert highest_by_source(dict(reversed(high.items()))) == {"a": UPPER, "b": LOWER}
+    assert highest_by_source({}) == {}

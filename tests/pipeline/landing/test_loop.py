@@ -4,6 +4,7 @@ Rows that go back were sent again, or are out of order; a commit may be lost, do
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from pipeline.delta.actions import with_properties
 from pipeline.delta.commit import commit_actions
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.landing.source_holds import RESENT
-from pipeline.model import Op
+from pipeline.model import Op, Order
 from pipeline.reports import LandingReport
+from pipeline.settings import Router, TableRule
 from pipeline.sources.positions import locate_position
 from tests.pipeline.landing.desk import GIB4, NOW, Desk, Server, Topics
 
@@ -509,3 +511,58 @@ def test_a_silent_collector_counts_no_table_as_captured(tmp_path: Path) -> None:
     desk.land()
 
     assert desk.loop.checkpoint.bases == {}
+
+
+# more waits than a batch may hold
+
+
+def test_a_table_made_and_filled_during_an_outage_is_born_though_its_rows_fill_a_batch(
+    tmp_path: Path,
+) -> None:
+    desk = Desk(tmp_path, most=4)
+    for pos in range(100, 160, 10):
+        desk.topics.say("a", pos, "CREATE VIEW w AS SELECT 1")
+    desk.topics.alter("a", 200, "name", kind="CREATE")
+    for key in range(9):
+        desk.topics.put("a", 210 + key, "new", key=key)
+
+    while desk.loop.land(frozenset()).batch is not None:
+        pass
+
+    assert desk.loop.checkpoint.bases["a/db.t"] == Order(1, 7, 200)
+
+
+def test_a_first_snapshot_lands_in_large_batches_until_a_table_of_tier_0_is_live(
+    tmp_path: Path,
+) -> None:
+    desk, rule = Desk(tmp_path), TableRule(shards=r"db\.t", table="db.t", tier=0)
+    desk.loop.settings = replace(desk.settings, rules=(rule,), urgent_rows=3)
+    desk.loop.router = Router((rule,))
+    desk.topics.snapshot("a", 100, 9)
+
+    snapshot = desk.land()
+    desk.topics.snapshot("b", 100, 9)
+    other = desk.land()
+    for pos in range(200, 209):
+        desk.topics.put("a", pos, "live")
+    first, second = desk.land(), desk.land()
+
+    assert (snapshot.rows, snapshot.capped, other.rows) == (9, False, 9)
+    assert (first.rows, first.capped) == (9, False)  # it shows that the snapshot has ended
+    assert "a/db.t" in desk.loop.checkpoint.bases
+    assert second.batch is None
+    for pos in range(210, 219):
+        desk.topics.put("a", pos, "live")
+    assert [(one.rows, one.capped) for one in (desk.land(), desk.land())] == [(3, True), (3, True)]
+
+
+def test_a_table_of_tier_0_without_a_snapshot_is_live_from_its_first_row(tmp_path: Path) -> None:
+    desk, rule = Desk(tmp_path), TableRule(shards=r"db\.t", table="db.t", tier=0)
+    desk.loop.settings = replace(desk.settings, rules=(rule,), urgent_rows=3)
+    desk.loop.router = Router((rule,))
+    desk.topics.put("a", 100, "live")
+    desk.land()
+    for pos in range(200, 209):
+        desk.topics.put("a", pos, "live")
+
+    assert desk.land().rows == 3

@@ -14,6 +14,7 @@ from pipeline.checkpoint import (
     OpenSnapshot,
     active_shards,
 )
+from pipeline.landing.bases import Settled
 from pipeline.landing.batch_stats import NAMED, BatchStats, SchemaNews, SnapshotRows, UnreadChanges
 from pipeline.landing.listing import TopicNames
 from pipeline.landing.next_checkpoint import next_checkpoint
@@ -59,13 +60,16 @@ def step(
         starts=more.pop("starts", starts),
         **{"router": ROUTER} | more,
     )
-    made, _ = next_checkpoint(
-        context,
-        Plan({}, END, gaps, capped=False),
-        acknowledged=acknowledged,
-        names_of=names_of,
-    )
-    return made
+    chosen = Plan({}, END, gaps, capped=False)
+    return next_checkpoint(context, chosen, acknowledged=acknowledged, names_of=names_of)[0]
+
+
+def planned(
+    checkpoint: Checkpoint, chosen: Plan, facts: BatchStats | None = None
+) -> tuple[Checkpoint, tuple[Settled, ...]]:
+    """The mark after a batch of that plan, and the bases that it settles."""
+    context = batch_context(checkpoint, stats=facts or BatchStats(), router=ROUTER)
+    return next_checkpoint(context, chosen, acknowledged={}, names_of=names_of)
 
 
 def test_what_a_trimmed_topic_still_holds_of_a_snapshot_is_remembered_as_a_part() -> None:
@@ -76,14 +80,7 @@ def test_what_a_trimmed_topic_still_holds_of_a_snapshot_is_remembered_as_a_part(
     }
     facts = BatchStats(snapshots=snapshots, high={"s/s.db.u:0": Order(1, 1, 50)})
 
-    made, settled = next_checkpoint(
-        batch_context(
-            replace(OLD, trimmed=("s.db.v",)), stats=facts, epochs=OLD.epochs, router=ROUTER
-        ),
-        chosen,
-        acknowledged={},
-        names_of=names_of,
-    )
+    made, settled = planned(replace(OLD, trimmed=("s.db.v",)), chosen, facts)
 
     assert made.trimmed == ("s.db.t", "s.db.v")
     assert made.parts == {"s/db.t": Order(1, 1, 9)}
@@ -499,12 +496,7 @@ def test_a_new_epoch_remembers_what_was_acknowledged_of_the_log_before() -> None
 def test_what_is_gone_is_remembered() -> None:
     chosen = Plan({}, {}, (), capped=False, gone=END)
 
-    checkpoint, _ = next_checkpoint(
-        batch_context(replace(OLD, offsets=END), epochs={}, router=ROUTER),
-        chosen,
-        acknowledged={},
-        names_of=names_of,
-    )
+    checkpoint, _ = planned(replace(OLD, offsets=END), chosen)
 
     assert (checkpoint.offsets, checkpoint.gone) == ({}, END)
 
@@ -514,12 +506,7 @@ def test_a_topic_that_gains_partitions_is_remembered() -> None:
     offsets = {"s.db.t:0": PartitionEnd(9), "s.db.t:1": PartitionEnd(1)}
     chosen = Plan({}, offsets, (), capped=False)
 
-    checkpoint, _ = next_checkpoint(
-        batch_context(before, stats=BatchStats(), router=ROUTER),
-        chosen,
-        acknowledged={},
-        names_of=names_of,
-    )
+    checkpoint, _ = planned(before, chosen)
 
     assert checkpoint.grown == ("s.db.t",)
 

@@ -1,30 +1,16 @@
-"""What a mark keeps of the one before, and what a batch adds; covers landing/next_checkpoint.py.
-
-Each entry that is forgotten would be missed later: a row that stands too low, a fence that is never
-seen, a snapshot of which a part is gone that is taken for a whole.
-"""
+"""What a mark keeps of the one before, and what a batch adds; covers landing/next_checkpoint.py."""
 
 from dataclasses import replace
 
 import pytest
 
-from pipeline.checkpoint import Checkpoint, Epoch
+from pipeline.checkpoint import Epoch
 from pipeline.landing.batch_stats import BatchStats, SnapshotRows
-from pipeline.landing.next_checkpoint import next_checkpoint
 from pipeline.landing.plan import Plan
 from pipeline.model import Order, PartitionEnd
 from pipeline.reports import load_gap
 from pipeline.sources.mysql.position import binlog_position
-from tests.builders import batch_context
-from tests.pipeline.landing.test_next_mark import (
-    GAP,
-    OLD,
-    OPEN,
-    ROUTER,
-    names_of,
-    step,
-    unread,
-)
+from tests.pipeline.landing.test_next_mark import GAP, OLD, OPEN, planned, step, unread
 
 LOW, HIGH = Order(1, 1, 20), Order(1, 1, 900)
 BEGUN = Order(1, 1, 700)
@@ -33,16 +19,6 @@ BEGUN = Order(1, 1, 700)
 def snapshot(*names: str, ended: bool = True, topic: str = "s.db.t") -> BatchStats:
     rows = SnapshotRows(BEGUN, 2, ended=ended, topics=frozenset({topic}))
     return BatchStats(snapshots=dict.fromkeys(names, rows))
-
-
-def planned(checkpoint: Checkpoint, chosen: Plan, facts: BatchStats | None = None) -> Checkpoint:
-    made, _ = next_checkpoint(
-        batch_context(checkpoint, stats=facts or BatchStats(), router=ROUTER),
-        chosen,
-        acknowledged={},
-        names_of=names_of,
-    )
-    return made
 
 
 def test_where_each_partition_stands_is_kept_until_it_goes_on() -> None:
@@ -95,7 +71,7 @@ def test_parts_of_snapshots_in_topics_trimmed_one_after_another_are_all_remember
     chosen = Plan({}, {}, (), capped=False, trimmed=frozenset({"s.db.t"}))
     checkpoint = replace(OLD, parts={"s/db.v": LOW}, trimmed=("s.db.v",))
 
-    made = planned(checkpoint, chosen, snapshot("s/db.t"))
+    made, _ = planned(checkpoint, chosen, snapshot("s/db.t"))
 
     assert made.parts == {"s/db.v": LOW, "s/db.t": BEGUN}
     assert step(made).parts == made.parts
@@ -152,7 +128,7 @@ def test_topics_that_have_grown_are_those_that_were_there(
     before = replace(OLD, offsets={"s.db.t:0": PartitionEnd(9)}, grown=("s.db.v",))
     chosen = Plan({}, dict.fromkeys(topics, PartitionEnd(9)), (), capped=False)
 
-    assert planned(before, chosen).grown == grown
+    assert planned(before, chosen)[0].grown == grown
 
 
 TWO = replace(OLD, shards={"s/db.t": "db.t", "s/db.u": "db.u"})

@@ -1,9 +1,25 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pipeline.landing.plan import Plan, PlanContext, plan
+from pipeline.errors import UnreachableError
+from pipeline.landing.plan import (
+    LEAST,
+    Plan,
+    PlanContext,
+    Span,
+    _start,
+    epochs_read,
+    plan,
+    shared,
+    single_reader_sources,
+    split_tasks,
+)
 from pipeline.model import PartitionEnd, TopicPartition
+from pipeline.transports.transport import OffsetRange, RangeRead
 
 A, B = TopicPartition("shop.a", 0), TopicPartition("shop.a", 1)
 
@@ -312,3 +328,208 @@ def test_what_goes_ahead_and_fills_a_batch_exactly_shuts_nobody_out() -> None:
 
     assert {str(at): span.size for at, span in chosen.spans.items()} == {"b:0": 6, "shop.a:0": 1}
     assert sorted(chosen.trimmed) == ["b", "shop.a"]
+
+
+# shares of a batch
+
+SMALL, LARGE = TopicPartition("shop.a", 0), TopicPartition("shop.a", 1)
+
+
+def two_spans(small: int, large: int) -> dict[TopicPartition, Span]:
+    return {SMALL: Span(5, PartitionEnd(5 + small)), LARGE: Span(0, PartitionEnd(large))}
+
+
+def test_each_partition_has_a_record_of_its_own_however_small_the_cap() -> None:
+    taken, capped = shared(two_spans(3, 3), 1)
+
+    assert capped
+    assert [span.size for span in taken.values()] == [1, 1]
+
+
+def test_what_goes_ahead_is_taken_whole_and_the_others_share_what_is_left() -> None:
+    schema = TopicPartition("shop", 0)
+    given = {**two_spans(10, 1000), schema: Span(3, PartitionEnd(83))}
+
+    taken, capped = shared(given, 100, {"shop"})
+
+    assert capped
+    assert {at: span.size for at, span in taken.items()} == {schema: 80, SMALL: 10, LARGE: 10}
+
+
+def test_what_goes_ahead_is_cut_by_the_cap_and_leaves_each_of_the_others_a_record() -> None:
+    taken, capped = shared(
+        two_spans(10, 1000) | {TopicPartition("b", 0): Span(0, PartitionEnd(9))}, 5, {"b"}
+    )
+
+    assert capped
+    assert [span.size for span in taken.values()] == [5, 1, 1]
+
+
+def test_partitions_in_turn_wait_until_those_before_them_are_read_to_their_ends() -> None:
+    given = {TopicPartition("h", n): Span(5, PartitionEnd(14 - n)) for n in range(3)}
+    other = {LARGE: Span(0, PartitionEnd(4))}
+
+    taken, capped = shared(given | other, 10, in_turn={"h"})
+    rest = {at: Span(span.end.offset, given[at].end) for at, span in taken.items() if at in given}
+    after, _ = shared(rest, 20, in_turn={"h"})
+
+    assert capped
+    assert [taken[at].size for at in (*given, LARGE)] == [3, 0, 0, 2]
+    assert [after[at].size for at in given] == [6, 7, 0]
+
+
+def test_partitions_in_turn_are_read_at_once_where_all_fits() -> None:
+    given = {TopicPartition("h", n): Span(5, PartitionEnd(8)) for n in range(3)}
+
+    assert shared(given, 9, in_turn={"h"}) == (given, False)
+
+
+# tasks
+
+
+def spans(*sizes: int) -> dict[TopicPartition, Span]:
+    return {
+        TopicPartition("t", number): Span(7, PartitionEnd(7 + size), epoch=3)
+        for number, size in enumerate(sizes)
+        if size
+    }
+
+
+@given(st.lists(st.integers(0, 4 * LEAST), max_size=6), st.integers(1, 8))
+def test_every_offset_is_in_exactly_one_task(sizes: list[int], most: int) -> None:
+    wanted = spans(*sizes)
+
+    tasks = split_tasks(wanted, most)
+
+    found = dict.fromkeys(wanted, 7)
+    for one in (one for task in tasks for one in task):
+        at = TopicPartition(one.topic, one.partition)
+        assert one.first == found[at] < one.until
+        found[at] = one.until
+    assert found == {at: span.end.offset for at, span in wanted.items()}
+    assert len(tasks) <= most
+
+
+def test_tasks_are_of_about_one_size() -> None:
+    tasks = split_tasks(spans(LEAST * 6, LEAST, LEAST), 4)
+
+    assert [sum(one.until - one.first for one in task) for task in tasks] == [2 * LEAST] * 4
+
+
+def test_a_source_that_two_tasks_read_is_read_alone_by_none() -> None:
+    parts = [[OffsetRange("a", 0, 0, 5), OffsetRange("b", 0, 0, 5)], [OffsetRange("a", 0, 5, 9)]]
+
+    assert single_reader_sources(parts, {"a": "shop", "b": "till"}) == {"till"}
+
+
+def test_a_small_batch_is_one_task() -> None:
+    assert len(split_tasks(spans(10, 10, 10), 8)) == 1
+
+
+def test_only_the_first_range_of_a_partition_is_sought_with_the_epoch_of_what_was_read() -> None:
+    (first,), (second,) = split_tasks(spans(2 * LEAST), 2)
+
+    assert (first.leader_epoch, second.leader_epoch) == (3, -1)
+
+
+def range_read(first: int, until: int, told: tuple[int, int] | None, *epochs: int) -> RangeRead:
+    asked = OffsetRange("t", 0, first, until)
+    if told is None:
+        return RangeRead(asked)
+    return RangeRead(asked, told[0], told[1], 1, epochs)
+
+
+def test_the_epoch_of_the_last_record_is_kept_and_an_empty_range_changes_nothing() -> None:
+    told = [
+        range_read(10, 20, (10, 19), 5, 6),
+        range_read(0, 10, (0, 9), 4, 5),
+        range_read(20, 30, None),
+    ]
+
+    assert epochs_read(told) == {TopicPartition("t", 0): 6}
+    assert epochs_read([range_read(0, 10, None)]) == {}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param([range_read(0, 10, (0, 10), 1)], id="an offset beyond the range"),
+        pytest.param([range_read(5, 10, (4, 9), 1)], id="an offset before the range"),
+        pytest.param([range_read(0, 10, (0, 9), 2, 1)], id="epochs fall within a range"),
+        pytest.param(
+            [range_read(0, 9, (0, 8), 2), range_read(9, 10, (9, 9), 1)], id="from range to range"
+        ),
+    ],
+)
+def test_what_is_no_stretch_of_one_log_is_refused(told: list[RangeRead]) -> None:
+    with pytest.raises(UnreachableError, match="t:0"):
+        epochs_read(told)
+
+
+# many partitions
+
+MANY = 200
+
+
+def test_a_held_source_is_left_out_and_each_partition_named_a_few_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ends = {TopicPartition(f"s.db.t{number}", 0): PartitionEnd(9, "x") for number in range(MANY)}
+    first = {at: PartitionEnd(0, "x") for at in ends}
+    w = {str(at): PartitionEnd(5, "x") for at in ends}
+    chosen = plan(w, first, ends, 1_000_000)
+    named: list[TopicPartition] = []
+    told = TopicPartition.__str__
+
+    def counted(at: TopicPartition) -> str:
+        named.append(at)
+        return told(at)
+
+    monkeypatch.setattr(TopicPartition, "__str__", counted)
+
+    left = chosen.without(lambda topic: topic.startswith("s."), w, {})
+
+    assert dict(left.spans) == {}
+    assert dict(left.offsets) == w
+    assert len(named) <= 3 * MANY
+
+
+def test_partitions_that_rest_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = {TopicPartition(f"s.db.t{n}", 0): PartitionEnd(9, "x", 3) for n in range(MANY)}
+    first = {at: PartitionEnd(0, "x") for at in ends}
+    w = {str(at): PartitionEnd(9, "x", 3) for at in ends}
+    w["s.db.t7:0"] = PartitionEnd(5, "x", 3)
+    looked: list[str] = []
+
+    def counted(known: Any, at: TopicPartition, *more: Any) -> Any:
+        looked.append(str(at))
+        return _start(known, at, *more)
+
+    monkeypatch.setattr("pipeline.landing.plan._start", counted)
+
+    chosen = plan(w, first, ends, 1_000)
+
+    assert looked == [str(at) for at in chosen.spans] == ["s.db.t7:0"]
+    assert chosen.offsets == {**w, "s.db.t7:0": PartitionEnd(9, "x", 3)}
+
+
+@pytest.mark.parametrize(
+    ("stood", "end", "epoch_end", "gaps"),
+    [
+        pytest.param(PartitionEnd(9, "x", 3), PartitionEnd(9, "y", 3), -1, 1, id="another topic"),
+        pytest.param(PartitionEnd(9, "x", 3), PartitionEnd(9, "x", 4), 5, 1, id="cut, grown again"),
+        pytest.param(PartitionEnd(9, "x", 3), PartitionEnd(9, "x", 4), 9, 0, id="a new leader"),
+        pytest.param(PartitionEnd(9, "", 3), PartitionEnd(9, "x", 3), -1, 0, id="an id by now"),
+        pytest.param(PartitionEnd(9, "x", 3), PartitionEnd(8, "x", 3), -1, 1, id="it has shrunk"),
+    ],
+)
+def test_one_that_stands_at_its_end_and_is_not_the_same_is_no_resting_one(
+    stood: PartitionEnd, end: PartitionEnd, epoch_end: int, gaps: int
+) -> None:
+    at = TopicPartition("s.db.t", 0)
+    known = PlanContext(epoch_ends={at: epoch_end} if epoch_end >= 0 else {}, last={at: stood})
+
+    chosen = plan({str(at): stood}, {at: PartitionEnd(0, "x")}, {at: end}, 100, known=known)
+
+    assert len(chosen.gaps) == gaps
+    assert chosen.offsets[str(at)].topic_id == end.topic_id

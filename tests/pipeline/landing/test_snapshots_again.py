@@ -4,19 +4,26 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from checks.blocks import is_waivable
-from pipeline.checkpoint import Checkpoint, Existence
-from pipeline.landing.bases import detect_repeated_snapshots
-from pipeline.landing.batch_stats import BatchStats
-from pipeline.model import Op, Order, SnapshotAgain
+from pipeline.backfill_state import Backfill
+from pipeline.checkpoint import Checkpoint, Existence, OpenSnapshot
+from pipeline.formats.format import AROUND
+from pipeline.landing.bases import detect_repeated_snapshots, detect_split_snapshots, with_overlaps
+from pipeline.landing.batch_stats import BatchStats, SnapshotRows, UnreadChanges, gather, tally
+from pipeline.landing.task import SLIM
+from pipeline.model import Op, Order, Origin, SnapshotAgain
 from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.sources.postgres.dialect import POSTGRES
 from tests.builders import batch_context
 from tests.pipeline.landing.desk import Desk
+from tests.pipeline.landing.test_next_mark import step
 from tests.pipeline.landing.test_unbased_tables import beat, message
+from tests.pipeline.reading import readings
 from tests.pipeline.schema_messages import described
 from tests.pipeline.schema_messages import message as statement
 
@@ -328,3 +335,190 @@ def test_it_was_asked_for_where_something_was_lost_before() -> None:
     assert not again(KNOWN).again["a"].asked
     assert again(replace(KNOWN, gaps=gap(T))).again["a"].asked
     assert not again(replace(KNOWN, gaps=gap("b/public.t"))).again["a"].asked
+
+
+# snapshots of two servers
+
+OLD, NEW = Order(1, 900, 5), Order(2, 900, 5)  # of the log's 900th file
+SHARD = "s/db.t"
+HALF = Checkpoint("main", 3, shards={SHARD: "db.t"}, snaps={SHARD: OpenSnapshot(OLD, 3, rows=2)})
+ROWS = SnapshotRows(NEW, 3, ended=True)
+
+
+def torn(before: Checkpoint = HALF, rows: SnapshotRows = ROWS) -> Checkpoint:
+    return detect_split_snapshots(
+        replace(before, batch=4), batch_context(before, stats=BatchStats(snapshots={SHARD: rows}))
+    )
+
+
+def test_it_is_told_with_the_place_that_a_base_must_be_above() -> None:
+    (gap,) = map(load_gap, torn().gaps.values())
+
+    assert (gap.shards, gap.above, gap.batch) == ((SHARD,), NEW, 4)
+    assert gap.why.endswith("above 900:5")
+    assert is_waivable(gap.id)
+
+
+@pytest.mark.parametrize(
+    ("before", "rows"),
+    [
+        pytest.param(replace(HALF, snaps={}), ROWS, id="all of it in one epoch"),
+        pytest.param(HALF, replace(ROWS, order=Order(1, 900, 5)), id="it goes on"),
+        pytest.param(HALF, replace(ROWS, order=Order(2, 901, 5)), id="another one"),
+        pytest.param(replace(HALF, shards={SHARD: None}), ROWS, id="of no table"),
+    ],
+)
+def test_others_are_no_gap(before: Checkpoint, rows: SnapshotRows) -> None:
+    assert torn(before, rows).gaps == {}
+
+
+@pytest.mark.parametrize(
+    ("order", "open_"),
+    [
+        pytest.param(Order(2, 3, 7), True, id="the new server's log is young"),
+        pytest.param(Order(2, 901, 7), False, id="above it"),
+    ],
+)
+def test_only_a_base_above_it_closes_the_gap(order: Order, *, open_: bool) -> None:
+    """Rows of the old server stand above what the new one has written, and would win."""
+    read = BatchStats(snapshots={SHARD: SnapshotRows(order, 3, ended=True)})
+    above = BatchStats(high={"s/s.db.t:0": replace(order, pos=order.pos + 1)})
+
+    made = step(step(torn(), read), above)
+
+    assert bool(made.gaps) is open_
+
+
+# topics without their beginning
+
+
+@pytest.mark.parametrize(("deleted", "based"), [(0, True), (1, False), (4, False)])
+def test_a_snapshot_whose_first_rows_were_deleted_before_they_were_landed_is_no_base(
+    tmp_path: Path, deleted: int, *, based: bool
+) -> None:
+    desk = Desk(tmp_path)
+    desk.topics.beat("a", 1, pos=50)
+    desk.topics.snapshot("a", 100, 4)
+    desk.topics.deleted["a.db.t"] = deleted
+    desk.topics.put("a", 200, "later")
+    desk.land()
+    assert (desk.loop.checkpoint.bases != {}) is based
+
+    desk.topics.snapshot("a", 300, 4)
+    desk.topics.put("a", 400, "last")
+    desk.land()
+
+    assert desk.loop.checkpoint.bases["a/db.t"].pos == 300
+    assert not desk.loop.checkpoint.snaps
+
+
+# changes below a snapshot
+
+NAME = "shop/public.t"
+SNAPSHOT = Order(1, 500, 500, 1)
+LATER = Order(1, 700, 700, 1)
+MARK = Checkpoint("shop", 0)
+
+
+def row(offset: int, lsn: int, **changed: Any) -> dict[str, Any]:
+    plain = {
+        "source": "shop", "topic": "p.public.t", "partition": 0, "offset": offset,
+        "table": "public.t", "shard": "public.t", "op": "c", "origin": int(Origin.LIVE),
+        "epoch": 1, "log": lsn, "pos": lsn, "row": 1, "snapshot": AROUND, "note": None,
+    }  # fmt: skip
+    return plain | changed
+
+
+READ = row(0, 500, op="r", origin=int(Origin.SNAPSHOT), snapshot="last")
+
+
+def facts(*runs: list[dict[str, Any]]) -> BatchStats:
+    told = [tally(pa.Table.from_pylist(rows, schema=SLIM)) for rows in runs]
+    return gather(told, {}, readings("shop"))
+
+
+def test_all_rows_of_a_transaction_that_was_open_while_the_snapshot_was_made_are_named() -> None:
+    found = with_overlaps(facts([READ, row(1, 400)], [row(2, 410), row(3, 600)]), MARK)
+
+    ids = tuple(f"p.public.t:0:{offset}" for offset in (1, 2, 3))
+    assert found.errors == {NAME: UnreadChanges("shop", "public.t", 3, ids)}
+
+
+def test_a_delete_at_the_place_of_the_snapshot_is_below_it() -> None:
+    assert with_overlaps(facts([READ, row(1, 500, op="d", row=0)]), MARK).errors
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param([READ, row(1, 501)], id="above it"),
+        pytest.param([READ, row(1, 400, snapshot=None)], id="sent again, or of a partition behind"),
+        pytest.param([READ, row(1, 400, epoch=2)], id="of another log"),
+        pytest.param([row(1, 400)], id="of a table without a snapshot"),
+        pytest.param([READ, row(1, 400, table=None)], id="of a shard that is ignored"),
+    ],
+)
+def test_other_changes_are_left_alone(rows: list[dict[str, Any]]) -> None:
+    found = facts(rows)
+
+    assert with_overlaps(found, MARK) is found
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "quarantined"),
+    [
+        pytest.param(
+            Checkpoint("shop", 0, snaps={NAME: OpenSnapshot(SNAPSHOT, 0)}),
+            True,
+            id="it still comes",
+        ),
+        pytest.param(Checkpoint("shop", 0, bases={NAME: SNAPSHOT}), True, id="it is the base"),
+        pytest.param(
+            Checkpoint(
+                "shop",
+                0,
+                bases={NAME: SNAPSHOT},
+                rereads={NAME: Backfill("1", Origin.SNAPSHOT, SNAPSHOT, "s", 0, done=0)},
+            ),
+            False,
+            id="the base was read again, while older changes were on their way",
+        ),
+        pytest.param(
+            Checkpoint(
+                "shop",
+                0,
+                bases={NAME: SNAPSHOT},
+                rereads={NAME: Backfill("2", Origin.REPAIR, LATER, "s", 0, base=SNAPSHOT)},
+            ),
+            False,
+            id="and rows were repaired since",
+        ),
+    ],
+)
+def test_a_snapshot_of_a_batch_before_counts_too(checkpoint: Checkpoint, quarantined: bool) -> None:
+    assert (NAME in with_overlaps(facts([row(1, 400)]), checkpoint).errors) is quarantined
+
+
+def change(lsn: int, key: int, **changed: str) -> tuple[bytes, bytes]:
+    place = {"connector": "postgresql", "schema": "public", "table": "t", "lsn": lsn}
+    source = {**place, "sequence": f'[null,"{lsn}"]', "snapshot": "false"} | changed
+    op = "c" if source["snapshot"] == "false" else "r"
+    value = {"op": op, "before": None, "after": {"id": key}, "source": source}
+    return json.dumps({"id": key}).encode(), json.dumps(value).encode()
+
+
+@pytest.mark.parametrize(("lsn", "quarantined"), [(400, True), (600, False)])
+def test_a_first_transaction_is_quarantined_when_it_lands_and_not_lost(
+    tmp_path: Path, lsn: int, *, quarantined: bool
+) -> None:
+    desk = Desk(tmp_path, names="a")
+    topic = desk.topics.held.setdefault("a.public.t", [])
+    topic += [change(500, 1, snapshot="first"), change(500, 2, snapshot="last")]
+    desk.land()
+
+    topic += [change(lsn, 3), change(700, 4, sequence='["650","700"]')]
+    desk.land()
+
+    assert desk.loop.checkpoint.bases == {"a/public.t": Order(1, 500, 500, 1)}
+    told = {"public.t": ("a.public.t:0:2@1",)} if quarantined else {}
+    assert desk.loop.checkpoint.quarantined == told
