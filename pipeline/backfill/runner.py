@@ -111,7 +111,7 @@ class Offer:
             self.closing = {name: one for name, one in self.closing.items() if one[0] in wanted}
 
     def forget(self, checkpoint: Checkpoint, is_there: Callable[[BackfilledRows], bool]) -> None:
-        """Drop offers that the checkpoint contains or has passed, and those without a file."""
+        """Drop offers that the checkpoint contains or has passed, and those whose file is gone."""
         there = [one for one in self.ready if is_there(one)]
         with self._lock:
             for name in [n for n, one in self.begun.items() if _is_known(checkpoint, n, one)]:

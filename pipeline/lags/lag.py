@@ -211,7 +211,7 @@ def kept_exits(
     """Return what to keep of *exits*: the higher of each and its *floor*, if of one history.
 
     A mirror restored to an older version, a recreated lane and a new epoch each start over: there a
-    lower watermark is correct. A Missing exit does not use its floor.
+    lower watermark is correct. A Missing exit does not change its floor.
     """
     kept: dict[tuple[str, Hop], WatermarkFloor] = {}
     for hop, found in exits.items():

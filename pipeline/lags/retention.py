@@ -66,7 +66,7 @@ def topic_kept(settings: Mapping[str, str]) -> timedelta | None:
 
 
 def log_kept(told: Limit) -> Limit:
-    """Return how long a source retains its log, from what it reported."""
+    """Return the retention that a source reported; None for one that is practically endless."""
     return None if isinstance(told, timedelta) and told >= FOR_EVER else told
 
 

@@ -329,7 +329,7 @@ def detect_lost_logs(checkpoint: Checkpoint, context: BatchContext) -> Checkpoin
 def _with_exchanged(
     source: str, made: Checkpoint, before: Checkpoint, known: RetainedLog, now: RetainedLog
 ) -> Checkpoint:
-    """Close the gap only by a base from where the log is retained again on."""
+    """Record a gap of a replaced log; a base from where it is retained again closes it."""
     why, epoch = explain_replaced_log(known, now), made.epochs.get(source)
     if why is None:
         return made

@@ -183,7 +183,7 @@ def _turned(intake: TaskSource, by: int) -> TaskSource:
 def _told(
     intake: TaskSource, most: int, checkpoint: Checkpoint, read: Callable[[TaskSource], TaskResult]
 ) -> tuple[list[TaskResult], bool, int]:
-    """Return the whole ones of the first *most* messages, whether some failed, and how many ran.
+    """Return what is whole of the first *most* messages, whether some failed, and how many ran.
 
     If the first fails, the others are left: usually none can be read then. Messages behind an
     unanswered one are not tried either.

@@ -16,12 +16,12 @@ from pipeline.heartbeats import CALM_HEARTBEATS, HeartbeatHistory
 from pipeline.landing.batch_stats import BatchStats
 from pipeline.landing.heartbeats import follow_histories
 from pipeline.model import Op, Order, Ordering, Origin, ShardId, TopicPartition
-from pipeline.reports import Gap, dump_gap, load_gap
+from pipeline.reports import Gap, dump_gap
 from pipeline.schema.model import Notation, TableDescription
 from tests.builders import batch_context
 from tests.pipeline.backfill.test_bootstrap import NAME, WISH, Beside, Rows
 from tests.pipeline.formats.canal_writer import CanalTable
-from tests.pipeline.landing.desk import Desk, Server, Topics
+from tests.pipeline.landing.desk import Desk, Server, Topics, load_gaps
 from tests.pipeline.test_beats import beat
 
 TABLE = CanalTable("db", "t", {"id": "int", "name": "varchar(9)"}, ("id",))
@@ -109,7 +109,7 @@ def test_a_table_has_a_base_at_the_heartbeat_that_landed_before_it_was_read(
     orders = {tuple(one["order"].values()) for one in beside.desk.landed(Op.READ)}
     assert state.rows == 50
     assert orders == {(1, 0, began, 0)}
-    assert beside.desk.loop.checkpoint.bases[NAME] == Order(1, 0, began, 0)
+    assert beside.desk.checkpoint.bases[NAME] == Order(1, 0, began, 0)
 
 
 def test_what_was_sent_before_loses_against_it_and_what_came_after_wins(
@@ -122,7 +122,7 @@ def test_what_was_sent_before_loses_against_it_and_what_came_after_wins(
     beside.desk.topics.held["a"] += [(b"", TABLE.insert(row(5, "newer")))]
     beside.until_done()
 
-    base = beside.desk.loop.checkpoint.bases[NAME]
+    base = beside.desk.checkpoint.bases[NAME]
     places = {
         json.loads(one["after"])["name"]: Order(*one["order"].values())
         for one in beside.desk.landed(Op.CREATE)
@@ -153,7 +153,7 @@ def test_a_heartbeat_below_what_came_before_it_is_no_place_for_a_base(beside: Ca
     """Versions that each table counts for itself: rows that stand would win over the base."""
     beside.beat()
     beside.desk.land()
-    checkpoint = beside.desk.loop.checkpoint
+    checkpoint = beside.desk.checkpoint
     low = replace(checkpoint.beats["a"], clear=False)
     beside.desk.loop.checkpoint = replace(checkpoint, beats={"a": low})
 
@@ -197,15 +197,13 @@ def test_only_a_whole_table_is_read_again(beside: CanalBeside, origin: Origin) -
     assert state.refused
 
 
-def test_a_piece_of_the_log_that_was_never_sent_is_a_gap_of_all_tables(
-    beside: CanalBeside,
-) -> None:
+def test_a_piece_of_the_log_that_was_never_sent_is_a_gap_of_all_tables(beside: CanalBeside) -> None:
     beside.beat()
     beside.number += 3
     beside.beat()
     beside.desk.land()
 
-    (gap,) = map(load_gap, beside.desk.loop.checkpoint.gaps.values())
+    (gap,) = beside.desk.gaps()
     assert gap.shards == (NAME,)
     assert "heartbeats 2 to 4 of source a never came" in gap.why
 
@@ -235,7 +233,7 @@ def test_heartbeats_that_may_have_stood_in_what_was_deleted_are_told_so(
         ),
     )
 
-    (gap,) = (one for one in map(load_gap, found.gaps.values()) if one.id != gone.id)
+    (gap,) = (one for one in load_gaps(found) if one.id != gone.id)
     assert gap.why.startswith("heartbeats 4 to 8 of source a never came")
     assert told in gap.why
 
@@ -248,18 +246,16 @@ def test_a_new_base_closes_it(beside: CanalBeside) -> None:
 
     beside.until_done()
 
-    assert not beside.desk.loop.checkpoint.gaps
+    assert not beside.desk.checkpoint.gaps
 
 
-def test_what_two_have_sent_is_a_gap_until_a_base_that_begins_after_it(
-    beside: CanalBeside,
-) -> None:
+def test_what_two_have_sent_is_a_gap_until_a_base_that_begins_after_it(beside: CanalBeside) -> None:
     for number in (5, 6, 7, 3, 8):  # one goes on at 8 while the other is behind
         beside.number = number - 1
         beside.beat()
         beside.desk.land()
 
-    (gap,) = map(load_gap, beside.desk.loop.checkpoint.gaps.values())
+    (gap,) = beside.desk.gaps()
     waiting = beside.round()
 
     assert "two collectors send the log of source a" in gap.why
@@ -268,7 +264,7 @@ def test_what_two_have_sent_is_a_gap_until_a_base_that_begins_after_it(
     for _ in range(CALM_HEARTBEATS):
         beside.round()
     beside.until_done()
-    assert not beside.desk.loop.checkpoint.gaps
+    assert not beside.desk.checkpoint.gaps
 
 
 def test_the_newest_sign_of_two_is_what_a_base_must_come_after(beside: CanalBeside) -> None:
@@ -277,9 +273,9 @@ def test_the_newest_sign_of_two_is_what_a_base_must_come_after(beside: CanalBesi
         beside.beat()
         beside.desk.land()
 
-    (gap,) = map(load_gap, beside.desk.loop.checkpoint.gaps.values())
+    (gap,) = beside.desk.gaps()
 
-    assert gap.batch == beside.desk.loop.checkpoint.batch
+    assert gap.batch == beside.desk.checkpoint.batch
 
 
 def test_where_changes_have_places_in_the_log_no_heartbeat_is_followed() -> None:
@@ -317,7 +313,7 @@ def test_what_its_heartbeats_showed_before_is_forgotten_once_changes_have_places
 def test_from_several_partitions_no_offset_says_where_rows_begin(beside: CanalBeside) -> None:
     beside.beat()
     beside.desk.land()
-    checkpoint = beside.desk.loop.checkpoint
+    checkpoint = beside.desk.checkpoint
     more = {str(TopicPartition("a", 1)): checkpoint.offsets["a:0"]}
 
     beside.desk.loop.checkpoint = replace(checkpoint, offsets={**checkpoint.offsets, **more})

@@ -145,7 +145,7 @@ class Beside:
         catalog = Catalog(self.router, readings("a", "b"), Standards(self.desk.standards))
         log.look()
         catalog.add(log.schema_changes(-1))
-        return self.again.run(LandedState(self.desk.loop.checkpoint, catalog), self.wishes)
+        return self.again.run(LandedState(self.desk.checkpoint, catalog), self.wishes)
 
     def state(self) -> BackfillState:
         (state,) = self.states()
@@ -185,8 +185,8 @@ def test_all_rows_are_landed_once_and_make_a_base(beside: Beside) -> None:
     (settle,) = beside.desk.landed(Op.SETTLE)
     orders = {tuple(row["order"].values()) for row in beside.desk.landed(Op.READ)}
     assert orders == {tuple(settle["order"].values())}
-    assert beside.desk.loop.checkpoint.bases[NAME].parts in orders
-    assert beside.desk.loop.checkpoint.complete[NAME] == state.done
+    assert beside.desk.checkpoint.bases[NAME].parts in orders
+    assert beside.desk.checkpoint.complete[NAME] == state.done
 
 
 @pytest.mark.parametrize("every", [2, 3, 5])
@@ -283,7 +283,7 @@ def test_a_server_that_is_down_is_waited_for_and_landing_goes_on(beside: Beside)
     batch = beside.round()
 
     assert "down" in beside.round().why
-    assert beside.desk.loop.checkpoint.batch > (batch.done or 0)
+    assert beside.desk.checkpoint.batch > (batch.done or 0)
     beside.rows.down = False
     assert beside.until_done().rows == 50
 
@@ -299,12 +299,12 @@ def test_what_can_never_be_read_is_refused_with_words(beside: Beside) -> None:
 def test_a_new_epoch_begins_it_anew(beside: Beside) -> None:
     for _ in range(5):
         beside.round()
-    before = beside.desk.loop.checkpoint.rereads[NAME]
+    before = beside.desk.checkpoint.rereads[NAME]
     beside.rows.identity = beside.desk.server.identity = "other"
 
     beside.until_done()
 
-    after = beside.desk.loop.checkpoint.rereads[NAME]
+    after = beside.desk.checkpoint.rereads[NAME]
     assert before.rows > 0
     assert (after.order.epoch, after.identity, after.rows) == (2, "other", 50)
 
@@ -312,17 +312,17 @@ def test_a_new_epoch_begins_it_anew(beside: Beside) -> None:
 def test_a_statement_meanwhile_begins_it_anew(beside: Beside) -> None:
     for _ in range(5):
         beside.round()
-    before = beside.desk.loop.checkpoint.rereads[NAME]
+    before = beside.desk.checkpoint.rereads[NAME]
     beside.rows.end += 20
     beside.desk.topics.alter("a", beside.rows.end, "name", "note")
 
     beside.until_done()
 
-    assert beside.desk.loop.checkpoint.rereads[NAME].order > before.order
+    assert beside.desk.checkpoint.rereads[NAME].order > before.order
 
 
 def test_a_table_that_nothing_is_known_of_waits(beside: Beside) -> None:
-    log = LandedState(beside.desk.loop.checkpoint, Catalog(Router(), readings("a", "b")))
+    log = LandedState(beside.desk.checkpoint, Catalog(Router(), readings("a", "b")))
 
     (state,) = beside.again.run(log, (BackfillRequest("y", "db.nothing"),))
 
@@ -337,7 +337,7 @@ def test_a_table_whose_topic_we_may_not_see_gets_no_base(beside: Beside) -> None
     for _ in range(20):
         state = beside.round()
 
-    assert NAME not in beside.desk.loop.checkpoint.bases
+    assert NAME not in beside.desk.checkpoint.bases
     assert "all is read" in state.why
 
 
@@ -348,7 +348,7 @@ def test_a_table_that_the_collector_leaves_out_gets_no_base(beside: Beside) -> N
     for _ in range(20):
         beside.round()
 
-    assert NAME not in beside.desk.loop.checkpoint.bases
+    assert NAME not in beside.desk.checkpoint.bases
 
 
 def test_nothing_is_read_before_all_below_its_place_has_landed(beside: Beside) -> None:
@@ -358,7 +358,7 @@ def test_nothing_is_read_before_all_below_its_place_has_landed(beside: Beside) -
     for _ in range(2):
         beside.desk.land()
         state = beside.state()
-    assert (beside.desk.loop.checkpoint.rereads[NAME].order.pos > altered, beside.rows.reads) == (
+    assert (beside.desk.checkpoint.rereads[NAME].order.pos > altered, beside.rows.reads) == (
         True,
         [],
     )
@@ -399,8 +399,8 @@ def test_one_that_was_cancelled_makes_no_base_and_is_told_of_until_it_is_forgott
 
     assert beside.states() == ()
     assert not beside.again.offer.news().any
-    assert beside.desk.loop.checkpoint.rereads[NAME].id == ""
-    assert NAME not in beside.desk.loop.checkpoint.bases
+    assert beside.desk.checkpoint.rereads[NAME].id == ""
+    assert NAME not in beside.desk.checkpoint.bases
 
 
 def test_a_key_that_is_named_in_another_order_is_told_as_its_rows_are(beside: Beside) -> None:
@@ -426,13 +426,13 @@ def test_a_table_that_waits_for_its_collector_makes_no_batches(beside: Beside) -
     beside.desk.topics.forbidden = frozenset({"a.db.t"})
     for _ in range(20):
         beside.round()
-    before = beside.desk.loop.checkpoint
+    before = beside.desk.checkpoint
 
     for _ in range(3):
         beside.desk.land()
 
     assert before.rereads[NAME].closing is not None
-    assert beside.desk.loop.checkpoint.batch == before.batch
+    assert beside.desk.checkpoint.batch == before.batch
 
 
 def masked(column: str) -> str:

@@ -31,9 +31,7 @@ def turn(beside: Beside) -> list[str]:
     beside.desk.server.end = beside.rows.end = beside.rows.end + 5
     beside.states()
     beside.desk.land()
-    return sorted(
-        name for name, one in beside.desk.loop.checkpoint.rereads.items() if one.done is None
-    )
+    return sorted(name for name, one in beside.desk.checkpoint.rereads.items() if one.done is None)
 
 
 def test_the_mark_remembers_few_at_a_time_and_the_others_wait_for_their_turn(

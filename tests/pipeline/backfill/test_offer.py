@@ -1,4 +1,4 @@
-"""pipeline/backfill/runner.py: what of all that is read again may landing take, by its mark?"""
+"""Offers to landing: the backfilled rows that it may take, by its checkpoint."""
 
 from collections.abc import Mapping
 from dataclasses import replace

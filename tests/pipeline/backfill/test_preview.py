@@ -79,8 +79,6 @@ def test_rows_are_compared_as_of_the_fence(
 
 
 class HeldRows(HeldIds):
-    """A mirror of whole rows."""
-
     def rows_of(self, shard: Shard, column: str, span: tuple[int, int]) -> list[dict[str, Any]]:
         return [
             {"id": n, "name": "again" if n % 2 else "old", "_sluice": OLD}
@@ -98,7 +96,7 @@ def states(beside: Beside, previews: Previews) -> BackfillState:
     log.look()
     catalog = Catalog(beside.router, readings("a", "b"))
     catalog.add(log.schema_changes(-1))
-    landed = LandedState(beside.desk.loop.checkpoint, catalog)
+    landed = LandedState(beside.desk.checkpoint, catalog)
     (state,) = previews.run(landed, beside.again.tables(landed, beside.wishes))
     return state
 
@@ -133,7 +131,7 @@ def test_nothing_lands_of_a_dry_run(
     assert (state.preview, state.refused) == (preview, preview is None)
     assert why in state.why
     assert beside.desk.landed(Op.READ, Op.DELETE) == []
-    assert beside.desk.loop.checkpoint.rereads == {}
+    assert beside.desk.checkpoint.rereads == {}
 
 
 def looking(path: Path, wished: RowSelection) -> tuple[Beside, Previews]:
@@ -143,19 +141,9 @@ def looking(path: Path, wished: RowSelection) -> tuple[Beside, Previews]:
     return beside, Previews(feeds, beside.rows, lambda _: mirror, lambda: datetime.now(UTC))
 
 
-def test_rows_of_all_ranges_count(tmp_path: Path) -> None:
-    wished = RowSelection(ranges=(SelectedRange(0, 9), SelectedRange(20, 29)), most=15)
-    beside, previews = looking(tmp_path, wished)
-
-    told = [states(beside, previews) for _ in range(3)]
-
-    assert told[-1].refused
-    assert "rows or more of db.t are asked for, 15 may be" in told[-1].why
-
-
 def test_a_table_whose_shards_are_gone_is_told_so(tmp_path: Path) -> None:
     beside, previews = looking(tmp_path, RowSelection(ranges=(SelectedRange(3, 8),)))
-    landed = LandedState(beside.desk.loop.checkpoint, Catalog(beside.router, readings("a", "b")))
+    landed = LandedState(beside.desk.checkpoint, Catalog(beside.router, readings("a", "b")))
 
     (state,) = previews.run(landed, [(beside.wishes[0], Table("db.t", (), ("id",), "id"))])
 
@@ -170,7 +158,7 @@ def test_a_round_has_its_time_and_each_shard_its_turn(
     monkeypatch.setattr(preview, "ROUND", -1.0)
     beside, previews = looking(tmp_path, RowSelection(ranges=(SelectedRange(3, 8),)))
     table = Table("db.t", (Shard("a", "db.t"), Shard("a", "db.u")), ("id",), "id")
-    landed = LandedState(beside.desk.loop.checkpoint, Catalog(beside.router, readings("a", "b")))
+    landed = LandedState(beside.desk.checkpoint, Catalog(beside.router, readings("a", "b")))
 
     rounds = [previews.run(landed, [(beside.wishes[0], table)]) for _ in range(4)]
 
@@ -178,19 +166,7 @@ def test_a_round_has_its_time_and_each_shard_its_turn(
     assert turns == [["a/db.t"], ["a/db.u"], ["a/db.t"], ["a/db.u"]]
 
 
-def test_what_was_looked_at_is_not_read_again(tmp_path: Path) -> None:
-    beside, previews = looking(tmp_path, RowSelection(ranges=(SelectedRange(3, 8),)))
-    while states(beside, previews).done is None:
-        pass
-    reads = len(beside.rows.reads)
-
-    again = states(beside, previews)
-
-    assert (again.done is not None, len(beside.rows.reads)) == (True, reads)
-
-
 def spelled(pos: int) -> dict[str, Any]:
-    """The provenance of a row that came at *pos*."""
     return {"order": dict(zip(("epoch", "log", "pos", "row"), (1, 7, pos, 0), strict=True))}
 
 

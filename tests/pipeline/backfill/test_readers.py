@@ -97,7 +97,6 @@ def readers(desk: Desk, opened: Opened) -> RowReaders:
 
 
 def written(readers: RowReaders, form: Format) -> None:
-    """By the collectors."""
     for feed in readers.feeds:
         feed.format = form
 

@@ -106,7 +106,7 @@ def test_rows_that_are_named_are_read_and_those_that_are_gone_are_deleted(tmp_pa
     assert (landed(beside, Op.READ), landed(beside, Op.DELETE)) == ([3, 7], [5, 99])
     assert state.rows == 4
     rows = [*beside.desk.landed(Op.READ), *beside.desk.landed(Op.DELETE)]
-    order = beside.desk.loop.checkpoint.rereads[NAME].order.parts
+    order = beside.desk.checkpoint.rereads[NAME].order.parts
     assert {tuple(row["order"].values()) for row in rows} == {order}
     assert {row["origin"] for row in rows} == {Origin.REPAIR}
     (gone, _) = sorted(beside.desk.landed(Op.DELETE), key=lambda row: str(row["key"]))
@@ -122,7 +122,7 @@ def test_of_ranges_what_the_mirror_has_and_the_source_has_not_is_deleted(tmp_pat
 
     assert landed(beside, Op.READ) == [4, 6, 7, 8, 9, 10, 11]
     assert landed(beside, Op.DELETE) == [5, 12, 30, 60]
-    assert NAME not in beside.desk.loop.checkpoint.bases
+    assert NAME not in beside.desk.checkpoint.bases
 
 
 @pytest.mark.parametrize("every", [2, 3, 5])
@@ -150,7 +150,7 @@ def test_a_mirror_that_is_behind_is_waited_for(tmp_path: Path) -> None:
 
     assert "its mirror is merged through batch -1, and is to hold 0" in state.why
     assert mirror.asked == []
-    mirror.batch = beside.desk.loop.checkpoint.batch
+    mirror.batch = beside.desk.checkpoint.batch
     until_done(beside)
     assert (landed(beside, Op.DELETE), mirror.asked) == ([5], [(4, 7)])
 
@@ -256,17 +256,13 @@ def test_a_base_that_was_read_again_stays_one_after_a_repair(tmp_path: Path) -> 
     """Else live changes below it would be taken for such as a snapshot may have overtaken."""
     beside = make(tmp_path, BackfillRequest("x", "db.t"))
     until_done(beside)
-    base = beside.desk.loop.checkpoint.bases[NAME]
+    base = beside.desk.checkpoint.bases[NAME]
     beside.wishes = (replace(repair(RowSelection(keys=keys(3))), id="y"),)
 
     until_done(beside)
 
-    again_read = beside.desk.loop.checkpoint.rereads[NAME]
-    assert (again_read.id, again_read.base, beside.desk.loop.checkpoint.bases[NAME]) == (
-        "y",
-        base,
-        base,
-    )
+    again_read = beside.desk.checkpoint.rereads[NAME]
+    assert (again_read.id, again_read.base, beside.desk.checkpoint.bases[NAME]) == ("y", base, base)
     assert again_read.order > base
 
 

@@ -1,4 +1,4 @@
-"""Which rows of a shard are wished for, how many may be, and which ids has the mirror of them?"""
+"""Selected rows of a shard: their limit, and their ids in the mirror."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -170,7 +170,6 @@ class Held:
 
 
 def mark(last: int | None = 4) -> Checkpoint:
-    """The last batch with a change of the table."""
     return Checkpoint("main", 9, tables={} if last is None else {"db.t": last})
 
 

@@ -1,4 +1,4 @@
-"""Which batches say something of a table?"""
+"""Batches that count for a table, and histories that are thinned."""
 
 from itertools import pairwise
 from typing import Any

@@ -24,7 +24,7 @@ from pipeline.landing.listing import LandingSource
 from pipeline.landing.loop import Landing
 from pipeline.landing.task import LandingTask, TaskResult, run
 from pipeline.model import Acknowledged, CaptureScope, Head, Op, PartitionEnd, Shard, TopicPartition
-from pipeline.reports import LandingReport
+from pipeline.reports import Gap, LandingReport, load_gap
 from pipeline.schema.model import Dialect
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings, StandardRule
 from pipeline.sources.mysql.dialect import MYSQL
@@ -38,6 +38,19 @@ from tests.pipeline.schema_messages import described, message
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 GIB4 = 2**32
+
+
+def place(
+    table: str, pos: int, *, log: int = 7, database: str = "db", **more: object
+) -> dict[str, Any]:
+    """The source block of a MySQL event as Debezium writes it."""
+    at = {"file": f"binlog.{log:06d}", "pos": pos, "row": 0}
+    return {"db": database, "table": table, **at, **more}
+
+
+def record(key: object, value: object) -> tuple[bytes, bytes]:
+    """A JSON message of a row with that id."""
+    return json.dumps({"id": key}).encode(), json.dumps(value).encode()
 
 
 @dataclass(eq=False)
@@ -65,7 +78,7 @@ class Topics:
     ) -> None:
         """One insert as Debezium writes it, at *pos* of the binlog; of row ``pos % 100``."""
         row = {"id": pos % 100 if key is None else key, "name": name}
-        self._insert(source, ("db", "t"), row, (log, pos), tx)
+        self.insert(source, ("db", "t"), row, (log, pos), tx)
 
     def snapshot(self, source: str, pos: int, count: int) -> None:
         """Rows of ``db.t`` of a snapshot of all tables; it reads the newest heartbeat, if any."""
@@ -73,16 +86,14 @@ class Topics:
             newest = json.loads(beats[-1][1])["after"]["n"]
             self.beat(source, newest, pos=pos, read=True)
         for key in range(count):
-            place = {"db": "db", "table": "t", "file": "binlog.000007", "pos": pos, "row": 0}
             told = "last_in_data_collection" if key == count - 1 else "true"
-            value = {"after": {"id": key}, "source": place | {"snapshot": told}, "op": "r"}
-            record = (json.dumps({"id": key}).encode(), json.dumps(value).encode())
-            self.held.setdefault(f"{source}.db.t", []).append(record)
+            value = {"after": {"id": key}, "source": place("t", pos, snapshot=told), "op": "r"}
+            self.held.setdefault(f"{source}.db.t", []).append(record(key, value))
 
     def beat(self, source: str, number: int, *, pos: int, log: int = 7, read: bool = False) -> None:
         """A heartbeat of Sluice's, as the log has it or as a snapshot *read* it."""
         row = {"id": source, "source": source, "n": number}
-        self._insert(source, ("sluice", "heartbeat"), row, (log, pos), None, read=read)
+        self.insert(source, ("sluice", "heartbeat"), row, (log, pos), read=read)
 
     def alter(
         self,
@@ -95,36 +106,35 @@ class Topics:
     ) -> None:
         """A statement after which ``db.t`` has the texts *columns* beside its id."""
         told = ", ".join(["id BIGINT!", *(f"{name} VARCHAR:80" for name in columns)])
-        place = {"db": "db", "table": "t", "file": f"binlog.{log:06d}", "pos": pos, "row": 0}
         text = f"{kind} TABLE t"
-        value = message(text, described(text, "t", told, key=key), source=place)
+        value = message(text, described(text, "t", told, key=key), source=place("t", pos, log=log))
         self.held.setdefault(source, []).append((b"{}", value.encode()))
 
     def say(self, source: str, pos: int, text: str) -> None:
         """A statement of which no table is told."""
-        place = {"db": "db", "table": "", "file": "binlog.000007", "pos": pos, "row": 0}
-        value = {"source": place, "databaseName": "db", "ddl": text, "tableChanges": []}
+        value = {"source": place("", pos), "databaseName": "db", "ddl": text, "tableChanges": []}
         self.held.setdefault(source, []).append((b"{}", json.dumps(value).encode()))
 
-    def _insert(
+    def insert(
         self,
         source: str,
         shard: tuple[str, str],
         row: Mapping[str, Any],
         at: tuple[int, int],
-        tx: str | None,
+        tx: str | None = None,
         *,
         read: bool = False,
     ) -> None:
+        """A change of *row* of *shard* (database and table) *at* a log and position."""
         (database, table), (log, pos) = shard, at
-        place = {"db": database, "table": table, "file": f"binlog.{log:06d}", "pos": pos, "row": 0}
-        place |= {"snapshot": "true"} if read else {}
+        more = {"snapshot": "true"} if read else {}
+        at_ = place(table, pos, log=log, database=database, **more)
         op = "r" if read else "c"
-        value: dict[str, Any] = {"before": None, "after": row, "source": place, "op": op}
+        value: dict[str, Any] = {"before": None, "after": row, "source": at_, "op": op}
         if tx is not None:
             value["transaction"] = {"id": tx, "total_order": 1, "data_collection_order": 1}
-        record = (json.dumps({"id": row["id"]}).encode(), json.dumps(value).encode())
-        self.held.setdefault(f"{source}.{database}.{table}", []).append(record)
+        one = record(row["id"], value)
+        self.held.setdefault(f"{source}.{database}.{table}", []).append(one)
 
     def create_anew(self, topic: str) -> None:
         """Delete *topic*, and create it again, empty."""
@@ -246,6 +256,10 @@ class Server:
         return tuple(MySqlColumn(name, "TEXT") for name in ("id", "name"))
 
 
+def load_gaps(checkpoint: Checkpoint) -> list[Gap]:
+    return [load_gap(text) for text in checkpoint.gaps.values()]
+
+
 def nothing() -> None:
     """Happens while most batches are read."""
 
@@ -307,6 +321,18 @@ class Desk:
     def format(self, name: str) -> Format:
         its = self.registries.get(name)
         return DebeziumJson() if its is None else DebeziumAvro(its.settings)
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        return self.loop.checkpoint
+
+    def gaps(self) -> list[Gap]:
+        """All open gaps."""
+        return load_gaps(self.checkpoint)
+
+    def short(self) -> list[tuple[str, ...]]:
+        """The shards of each open gap."""
+        return [gap.shards for gap in self.gaps()]
 
     def log(self) -> ChangeLog:
         """Another look at the change log."""

@@ -1,4 +1,4 @@
-"""Were a table's rows sent from its CREATE on?  Judged by lists that were seen before it."""
+"""A table's rows were sent from its CREATE on, judged by lists that were seen before it."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -9,16 +9,15 @@ import pytest
 from pipeline.checkpoint import Checkpoint, CollectorLists
 from pipeline.landing.gaps import GRACE, captured, collected, detect_capture_changes, digest
 from pipeline.model import CaptureScope, Order
-from pipeline.reports import load_gap
 from tests.builders import batch_context
-from tests.pipeline.landing.desk import NOW, Desk, Server
-from tests.pipeline.schema_messages import described, dropped, message
+from tests.pipeline.landing.desk import NOW, Desk, Server, place
+from tests.pipeline.schema_messages import described, message
 
 NAME = "a/db.t"
 LEFT_OUT = frozenset({"db.t"})
 SECOND = timedelta(seconds=1)
 CREATE = "CREATE TABLE t"
-PLACE = {"db": "db", "table": "t", "file": "binlog.000007", "pos": 5, "row": 0}
+PLACE = place("t", 5)
 SNAPSHOT = {"snapshot": "true"}
 
 
@@ -32,7 +31,6 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def later(desk: Desk, by: timedelta = SECOND, *, left_out: frozenset[str] = frozenset()) -> None:
-    """Time passes, and the lists are these."""
     desk.now += by
     desk.server.left_out = left_out
 
@@ -46,7 +44,7 @@ def tell(desk: Desk, value: str) -> None:
 
 
 def gaps(desk: Desk) -> list[tuple[str, tuple[str, ...]]]:
-    return [(one.id, one.shards) for one in map(load_gap, desk.loop.checkpoint.gaps.values())]
+    return [(one.id, one.shards) for one in desk.gaps()]
 
 
 def test_a_table_that_was_let_in_after_its_create_has_no_base(desk: Desk) -> None:
@@ -57,7 +55,7 @@ def test_a_table_that_was_let_in_after_its_create_has_no_base(desk: Desk) -> Non
 
     desk.land()
 
-    assert desk.loop.checkpoint.bases == {}
+    assert desk.checkpoint.bases == {}
 
 
 def test_a_table_that_was_described_as_left_out_is_no_empty_one(desk: Desk) -> None:
@@ -67,7 +65,7 @@ def test_a_table_that_was_described_as_left_out_is_no_empty_one(desk: Desk) -> N
 
     desk.land()
 
-    assert (desk.loop.checkpoint.bases, desk.loop.checkpoint.snaps) == ({}, {})
+    assert (desk.checkpoint.bases, desk.checkpoint.snaps) == ({}, {})
 
 
 def settle(desk: Desk, after: timedelta = GRACE, *, end: int = 4) -> None:
@@ -95,7 +93,7 @@ def test_a_create_counts_once_the_lists_were_seen_for_a_while(
 
     desk.land()
 
-    assert (NAME in desk.loop.checkpoint.bases) is based
+    assert (NAME in desk.checkpoint.bases) is based
 
 
 @pytest.mark.parametrize(("end", "based"), [(4, True), (5, False), (6, False)])
@@ -110,19 +108,7 @@ def test_what_was_written_under_older_lists_may_land_far_later(
 
     desk.land()
 
-    assert (NAME in desk.loop.checkpoint.bases) is based
-
-
-def test_nobody_waits_for_a_clock_that_was_set_back(desk: Desk) -> None:
-    settle(desk, -timedelta(days=1))
-    later(desk, GRACE)
-    desk.topics.beat("a", 4, pos=4)
-    desk.land()
-    create(desk)
-
-    desk.land()
-
-    assert NAME in desk.loop.checkpoint.bases
+    assert (NAME in desk.checkpoint.bases) is based
 
 
 def test_lists_do_not_count_before_the_server_says_where_its_log_ends() -> None:
@@ -148,8 +134,8 @@ def test_a_restart_forgets_nothing_of_the_lists(desk: Desk) -> None:
 
     again.land()
 
-    assert again.loop.checkpoint.bases == {}
-    assert again.loop.checkpoint.lists["a"].since == NOW + SECOND
+    assert again.checkpoint.bases == {}
+    assert again.checkpoint.lists["a"].since == NOW + SECOND
 
 
 def test_lists_that_are_seen_first_are_those_of_ever(tmp_path: Path) -> None:
@@ -158,8 +144,8 @@ def test_lists_that_are_seen_first_are_those_of_ever(tmp_path: Path) -> None:
 
     desk.land()
 
-    assert NAME in desk.loop.checkpoint.bases
-    assert desk.loop.checkpoint.lists["a"] == CollectorLists(digest(desk.server.captures()))
+    assert NAME in desk.checkpoint.bases
+    assert desk.checkpoint.lists["a"] == CollectorLists(digest(desk.server.captures()))
 
 
 def test_rows_before_lists_that_are_seen_first_show_nothing(tmp_path: Path) -> None:
@@ -170,7 +156,7 @@ def test_rows_before_lists_that_are_seen_first_show_nothing(tmp_path: Path) -> N
 
     desk.land()
 
-    assert desk.loop.checkpoint.bases == {}
+    assert desk.checkpoint.bases == {}
 
 
 @pytest.fixture
@@ -180,7 +166,7 @@ def based(tmp_path: Path) -> Desk:
     create(made)
     made.topics.put("a", 20, "one")
     made.land()
-    assert NAME in made.loop.checkpoint.bases
+    assert NAME in made.checkpoint.bases
     return made
 
 
@@ -215,7 +201,7 @@ def test_a_base_that_becomes_complete_after_its_table_was_left_out_is_short(
     later(desk, left_out=LEFT_OUT)
     desk.topics.beat("a", 1, pos=40)
     desk.land()
-    assert (gaps(desk), desk.loop.checkpoint.bases) == ([], {}), "nobody relies on it yet"
+    assert (gaps(desk), desk.checkpoint.bases) == ([], {}), "nobody relies on it yet"
     for number in (2, 3):
         desk.server.silent = silent and number == 2
         later(desk, left_out=LEFT_OUT)
@@ -223,32 +209,6 @@ def test_a_base_that_becomes_complete_after_its_table_was_left_out_is_short(
         desk.land()
 
     assert gaps(desk) == [(f"lists:a:0:{2 + silent}@{2 + silent}", (NAME,))]
-
-
-def test_what_is_left_out_is_said_with_the_way_out(based: Desk) -> None:
-    later(based, left_out=LEFT_OUT)
-    based.topics.beat("a", 1, pos=30)
-
-    (gap,) = based.land().gaps
-
-    assert gap.why == (
-        "the collector's lists were changed and leave out a/db.t; what is written to it is not "
-        "sent: let it in, and take a new base of it"
-    )
-
-
-def drop(desk: Desk) -> None:
-    tell(desk, message("DROP TABLE t", dropped("t"), source=PLACE | {"pos": 25}))
-
-
-def test_lists_that_leave_out_what_is_gone_are_no_gap(based: Desk) -> None:
-    drop(based)
-    later(based, left_out=LEFT_OUT)
-    based.topics.beat("a", 1, pos=30)
-
-    based.land()
-
-    assert gaps(based) == []
 
 
 def test_a_base_of_the_time_in_which_a_collector_was_silent_needs_lists_that_stayed(
@@ -262,7 +222,7 @@ def test_a_base_of_the_time_in_which_a_collector_was_silent_needs_lists_that_sta
         desk.server.silent = True
         create(desk)
         desk.land()
-        assert NAME in desk.loop.checkpoint.bases, "by what it told last"
+        assert NAME in desk.checkpoint.bases, "by what it told last"
         desk.server.silent = False
         later(desk, left_out=left_out)
         desk.topics.beat("a", 2, pos=40)
@@ -270,11 +230,6 @@ def test_a_base_of_the_time_in_which_a_collector_was_silent_needs_lists_that_sta
         seen[name] = gaps(desk)
 
     assert seen == {"stayed": [], "other": [("lists:a:0:2@2", (NAME,))]}
-    (gap,) = map(load_gap, desk.loop.checkpoint.gaps.values())
-    assert gap.why == (
-        "the collector's lists were changed while it did not answer, and may have left out a/db.t "
-        "when its base was made: take a new base of it"
-    )
 
 
 def test_what_a_collector_told_before_and_after_it_was_silent_stands(based: Desk) -> None:
@@ -293,7 +248,7 @@ def test_what_a_collector_told_before_and_after_it_was_silent_stands(based: Desk
     based.land()
 
     assert gaps(based) == []
-    assert based.loop.checkpoint.lists["a"].unseen == -1
+    assert based.checkpoint.lists["a"].unseen == -1
 
 
 def test_a_base_after_the_silence_is_in_no_doubt(tmp_path: Path) -> None:
@@ -306,7 +261,7 @@ def test_a_base_after_the_silence_is_in_no_doubt(tmp_path: Path) -> None:
     desk.topics.snapshot("a", 40, 2)
     desk.topics.beat("a", 3, pos=50)
     desk.land()
-    assert NAME in desk.loop.checkpoint.bases
+    assert NAME in desk.checkpoint.bases
     later(desk, left_out=frozenset({"db.x"}))
     desk.topics.beat("a", 4, pos=60)
 
@@ -319,18 +274,18 @@ def test_nothing_is_acknowledged_of_a_source_whose_lists_are_not_told(desk: Desk
     """Or a table that was left out a moment ago would be proven complete."""
     desk.topics.beat("a", 2, pos=10)
     desk.land()
-    before = desk.loop.checkpoint.acknowledged["a"]
+    before = desk.checkpoint.acknowledged["a"]
     desk.server.silent = True
     desk.server.log = 8
     desk.topics.beat("a", 3, pos=20, log=8)
     desk.land()
-    unheard = desk.loop.checkpoint.acknowledged["a"]
+    unheard = desk.checkpoint.acknowledged["a"]
     desk.server.silent = False
     desk.topics.beat("a", 4, pos=30, log=8)
     desk.land()
 
     assert unheard == before
-    assert desk.loop.checkpoint.acknowledged["a"] == desk.server.acknowledged() != before
+    assert desk.checkpoint.acknowledged["a"] == desk.server.acknowledged() != before
 
 
 ALL, SOME = CaptureScope(lambda _: True, "all"), CaptureScope(lambda _: True, "some")

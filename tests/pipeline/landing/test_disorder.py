@@ -213,7 +213,7 @@ def test_f140_a_refused_row_that_stays_alone_is_disorder_and_not_lost(tmp_path: 
 
     assert held == [[]] * 4 + [["disorder"]] * 4
     assert [offset for _, _, offset in desk.rows("a")] == [0, 1]
-    assert desk.loop.checkpoint.heartbeats == {}
+    assert desk.checkpoint.heartbeats == {}
 
     desk.topics.put("a", GIB4 - 300, f"at {GIB4 - 300}")
     desk.now += LONGEST

@@ -50,7 +50,7 @@ def test_an_event_below_what_came_repeats_it_or_holds_its_source(
     landed = desk.land()
 
     assert [hold.reason for hold in landed.holds] == held
-    assert bool(desk.loop.checkpoint.batch) is not bool(held), "nothing of it is merged in silence"
+    assert bool(desk.checkpoint.batch) is not bool(held), "nothing of it is merged in silence"
 
 
 def test_what_is_sent_again_with_metadata_that_may_change_repeats_it(
@@ -69,11 +69,11 @@ def test_what_is_sent_again_with_metadata_that_may_change_repeats_it(
 def test_a_forced_event_is_sent_again_in_a_new_version(desk: EventDesk) -> None:
     forced = Event("k1", 5, {"id": 1, "note": "older, and right"}, forced=True)
     desk.send(forced)
-    (name,) = desk.loop.checkpoint.quarantine[SUBJECT].ids
+    (name,) = desk.checkpoint.quarantine[SUBJECT].ids
 
     (state,) = resend(desk, corrected(replace(forced, forced=False, version=40).value, name))
 
-    assert (state.batch, desk.loop.checkpoint.quarantine) == (desk.loop.checkpoint.batch, {})
+    assert (state.batch, desk.checkpoint.quarantine) == (desk.checkpoint.batch, {})
     newest = max(desk.landed(Op.UPDATE), key=lambda row: row["order"]["pos"])
     assert (newest["order"]["pos"], json.loads(newest["after"])["note"]) == (40, "older, and right")
-    assert desk.loop.checkpoint.offsets[f"{TOPIC}:0"].offset == 3
+    assert desk.checkpoint.offsets[f"{TOPIC}:0"].offset == 3

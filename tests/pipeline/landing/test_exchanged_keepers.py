@@ -8,14 +8,13 @@ import pytest
 from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.landing.gaps import detect_lost_logs
 from pipeline.model import Break, CaptureScope, Order, RetainedLog, combine_scopes
-from pipeline.reports import load_gap
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
 from pipeline.sources.postgres.retained_log import SlotSnapshot
 from tests.builders import batch_context
-from tests.pipeline.landing.desk import Desk
+from tests.pipeline.landing.desk import Desk, load_gaps
 from tests.pipeline.landing.test_unbased_tables import beat, message
-from tests.pipeline.landing.test_unkept_logs import ALL, Postgres, based, short
+from tests.pipeline.landing.test_unkept_logs import ALL, Postgres, based, landed
 
 
 def slot(restart: int, *, end: int, decoded: int = 9) -> CaptureScope:
@@ -37,12 +36,7 @@ def server() -> Postgres:
 
 @pytest.fixture
 def desk(tmp_path: Path, server: Postgres) -> Desk:
-    """A table with a base, landed."""
-    made = Desk(tmp_path, server=server, names="a", dialect=POSTGRES)
-    made.topics.held["a.public.t"] = [message("t", 500, 1, "last"), message("t", 600, 2)]
-    made.land()
-    assert made.loop.checkpoint.bases
-    return made
+    return landed(tmp_path, server)
 
 
 def change(desk: Desk, lsn: int) -> None:
@@ -53,15 +47,15 @@ def change(desk: Desk, lsn: int) -> None:
 def test_it_is_a_gap_though_it_was_there_at_each_look(desk: Desk, server: Postgres) -> None:
     server.published = slot(700, end=900, decoded=2)
     change(desk, 850)
-    assert short(desk) == [("a/public.t",)]
+    assert desk.short() == [("a/public.t",)]
 
     change(desk, 860)
-    assert short(desk) == [("a/public.t",)]
+    assert desk.short() == [("a/public.t",)]
 
     based(desk, 1500)
-    assert short(desk) == []
+    assert desk.short() == []
     change(desk, 1900)
-    assert short(desk) == [], "it is told once"
+    assert desk.short() == [], "it is told once"
 
 
 def test_it_is_known_again_by_who_lands_next(desk: Desk, server: Postgres, tmp_path: Path) -> None:
@@ -71,7 +65,7 @@ def test_it_is_known_again_by_who_lands_next(desk: Desk, server: Postgres, tmp_p
     later = Desk(tmp_path, topics=desk.topics, server=server, names="a", dialect=POSTGRES)
     later.land()
 
-    assert short(later) == [("a/public.t",)]
+    assert later.short() == [("a/public.t",)]
 
 
 def test_one_that_only_went_on_is_none(desk: Desk, server: Postgres) -> None:
@@ -80,7 +74,7 @@ def test_one_that_only_went_on_is_none(desk: Desk, server: Postgres) -> None:
         server.published = slot(begin, end=begin + 50, decoded=9 + begin)
         change(desk, begin + 60)
 
-    assert short(desk) == []
+    assert desk.short() == []
 
 
 @pytest.mark.parametrize(("lsn", "closed"), [(699, False), (700, True)])
@@ -90,9 +84,9 @@ def test_a_base_counts_if_it_begins_where_the_slot_does(
     """Whether it lands with the look at the new slot, or after."""
     server.published = slot(700, end=900, decoded=2)
     based(desk, lsn)
-    assert short(desk) == ([] if closed else [("a/public.t",)])
+    assert desk.short() == ([] if closed else [("a/public.t",)])
 
-    lost = desk.loop.checkpoint.lost.get("a/public.t")
+    lost = desk.checkpoint.lost.get("a/public.t")
     assert lost == Order(1, lsn, lsn, 1), "no image of a cut below it is right"
 
 
@@ -104,13 +98,13 @@ def test_a_snapshot_that_began_before_the_look_and_after_the_slot_closes_it(
     desk.land()
     server.published = slot(690, end=900, decoded=2)
     change(desk, 610)
-    assert short(desk) == [("a/public.t",)]
+    assert desk.short() == [("a/public.t",)]
 
     desk.topics.held["a.public.t"] += rows[1:]
     desk.topics.held["a.sluice.heartbeat"] = [beat(700, 1)]
     desk.land()
 
-    assert short(desk) == []
+    assert desk.short() == []
 
 
 def test_one_that_is_seen_again_after_a_look_without_it_is_told_by_that_look(
@@ -119,15 +113,15 @@ def test_one_that_is_seen_again_after_a_look_without_it_is_told_by_that_look(
     """A base that comes with the first look at the new one is none too early."""
     server.published = replace(ALL, broken=Break("slot s was not there", 7.0))
     desk.land()
-    assert desk.loop.checkpoint.keepers == {}
+    assert desk.checkpoint.keepers == {}
 
     server.published = replace(
         slot(700, end=900, decoded=2), broken=Break("slot s was not there", 7.0, over=True)
     )
     based(desk, 750)
 
-    assert short(desk) == []
-    assert isinstance(desk.loop.checkpoint.keepers["a"], RetainedLog)
+    assert desk.short() == []
+    assert isinstance(desk.checkpoint.keepers["a"], RetainedLog)
 
 
 def test_what_keeps_the_log_is_the_sources_word() -> None:
@@ -141,7 +135,7 @@ def test_a_gap_says_from_where_a_base_closes_it(desk: Desk, server: Postgres) ->
     server.published = slot(700, end=900, decoded=2)
     change(desk, 850)
 
-    (gap,) = map(load_gap, desk.loop.checkpoint.gaps.values())
+    (gap,) = desk.gaps()
 
     assert gap.above == Order(1, 700, 0)
     assert gap.why.startswith("slot s was created again: it retains nothing below 0/2BC,")
@@ -171,7 +165,7 @@ def test_bases_count_from_where_the_new_one_begins_in_its_own_log(
 
     made = detect_lost_logs(before, batch_context(before, captures={"shop": NEW}))
 
-    assert [load_gap(text).shards for text in made.gaps.values()] == [left]
+    assert [gap.shards for gap in load_gaps(made)] == [left]
     assert made.lost == {"till/a": BEGINS, **lost}
 
 

@@ -230,11 +230,9 @@ class Noting:
     asked: list[str] = field(default_factory=list)
 
     def __getattr__(self, name: str) -> Any:
-        """All else is as it is."""
         return getattr(MYSQL, name)
 
     def makes_anew(self, statement: str, *, there: bool | None) -> bool:
-        """Noted."""
         self.asked.append(statement)
         return MYSQL.makes_anew(statement, there=there)
 
@@ -556,7 +554,7 @@ def test_columns_that_come_back_in_another_task_of_the_batch_are_in_force_again(
     newest_told = history.newest("public.t")
     assert newest_told is not None
     assert newest_told.order == Order(1, 350, 400, 1)
-    assert desk.loop.checkpoint.schemas["a/public.t"].order == Order(1, 350, 400, 1)
+    assert desk.checkpoint.schemas["a/public.t"].order == Order(1, 350, 400, 1)
 
 
 def test_the_mark_keeps_the_newest() -> None:

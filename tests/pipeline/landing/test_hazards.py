@@ -37,7 +37,7 @@ from pipeline.transports.topics import TopicFacts, untold_parts
 from pipeline.transports.topics import find_topic_hazards as topic_hazards
 from tests.builders import batch_context
 from tests.checks.test_readiness import inputs
-from tests.pipeline.landing.desk import Desk
+from tests.pipeline.landing.desk import Desk, load_gaps
 from tests.pipeline.landing.test_left_out import ALL
 from tests.pipeline.landing.test_unbased_tables import message
 
@@ -69,13 +69,13 @@ def after(
 
 
 def unrecorded(desk: Desk) -> Mapping[str, tuple[Finding, ...]]:
-    return find_unrecorded_hazards(desk.loop.feeds, desk.loop.checkpoint)
+    return find_unrecorded_hazards(desk.loop.feeds, desk.checkpoint)
 
 
 def opened(
     made: Checkpoint, told: Mapping[str, CaptureScope], *waived: str, router: Router
 ) -> list[Gap]:
-    return list(map(load_gap, after(made, told, *waived, router=router).gaps.values()))
+    return load_gaps(after(made, told, *waived, router=router))
 
 
 def gaps(made: Checkpoint, *found: Finding, waived: str = "") -> list[Gap]:
@@ -104,7 +104,7 @@ def test_f102_only_a_base_above_the_end_of_the_log_after_the_setting_closes_it()
     later = after(replace(made, batch=9), TOLD)
     over = after(replace(later, batch=12), GONE)
 
-    (gap,) = [load_gap(text) for text in over.gaps.values()]
+    (gap,) = load_gaps(over)
 
     assert gap.id == load_gap(next(iter(made.gaps.values()))).id, "one and the same"
     assert not _heals(Settled(T, Order(1, 1, 900), 13), load_gap(next(iter(later.gaps.values()))))
@@ -128,7 +128,7 @@ def test_f102_nothing_closes_it_while_nobody_knows_that_the_setting_is_gone(
 ) -> None:
     made = after(replace(after(KNOWN, TOLD), batch=12), told, ends=ends)
 
-    (gap,) = [load_gap(text) for text in made.gaps.values()]
+    (gap,) = load_gaps(made)
 
     assert gap.above is None
     assert not _heals(Settled(T, Order(1, 1, 900), 99), gap)
@@ -160,7 +160,7 @@ def test_f102_a_table_whose_rows_land_once_the_setting_is_gone_has_the_gap_too()
         shards={**over.shards, "shop/db.old": "db.old", "shop/db.new": "db.new"},
     )
 
-    (gap,) = [load_gap(text) for text in after(more, GONE).gaps.values()]
+    (gap,) = load_gaps(after(more, GONE))
 
     assert gap.shards == ("shop/db.old", T, U)
 
@@ -170,7 +170,7 @@ def test_f102_a_table_has_the_gap_even_if_no_table_was_known_while_the_setting_l
     over = after(replace(after(empty, TOLD), batch=12), GONE)
     more = replace(over, batch=13, shards={T: "db.t"}, bases={T: Order(1, 1, 400)})
 
-    (gap,) = [load_gap(text) for text in after(more, GONE).gaps.values()]
+    (gap,) = load_gaps(after(more, GONE))
 
     assert (over.gaps, gap.shards, gap.above) == ({}, (T,), END)
 
@@ -202,9 +202,7 @@ def test_f102_rows_of_a_base_that_waited_in_a_topic_are_not_ready_after_the_sett
 
     def unproven() -> bool:
         table = Table("db.t", (Shard("a", "db.t"),), key=("id",))
-        found = find_blocks(
-            inputs(table=table, taken={"landed": desk.loop.checkpoint}), frozenset()
-        )
+        found = find_blocks(inputs(table=table, taken={"landed": desk.checkpoint}), frozenset())
         return any(one.code == "unproven" for one in found)
 
     desk.server.published = replace(ALL, text="")
@@ -214,14 +212,14 @@ def test_f102_rows_of_a_base_that_waited_in_a_topic_are_not_ready_after_the_sett
     desk.server.end = 800
     desk.topics.put("a", 700, "live")
     desk.land()
-    waited = desk.loop.checkpoint.bases["a/db.t"].pos, unproven()
+    waited = desk.checkpoint.bases["a/db.t"].pos, unproven()
     desk.topics.snapshot("a", 900, 3)
     desk.server.end = 1100
     desk.topics.put("a", 1000, "live")
     desk.land()
 
     assert waited == (550, True)
-    assert (desk.loop.checkpoint.bases["a/db.t"].pos, unproven()) == (900, False)
+    assert (desk.checkpoint.bases["a/db.t"].pos, unproven()) == (900, False)
 
 
 @pytest.mark.parametrize("found", [SKIPS, LATE], ids=["drops", "delays"])
@@ -231,11 +229,11 @@ def test_f198_a_gap_of_several_tables_stays_one_while_the_setting_lasts(found: F
     gone = {U: Existence(Order(1, 1, 1), there=False)}
     left = replace(KNOWN, batch=6, existing=gone)
     made = both_there
-    shared = [load_gap(text).shared for text in made.gaps.values()]
+    shared = [gap.shared for gap in load_gaps(made)]
     for gaps_left in (both_there.gaps, {}):  # a base heals the table that is left, and is no end
         now = replace(left, gaps=gaps_left)
         made = detect_hazards(now, batch_context(made, captures=told))
-        (gap,) = map(load_gap, made.gaps.values())
+        (gap,) = load_gaps(made)
         shared.append(gap.shared)
         assert gap.shards == ((T,) if not gaps_left or found is LATE else (T, U))
 
@@ -300,7 +298,7 @@ def test_f102_the_batch_that_first_sees_a_setting_blocks_the_gate_and_a_restart_
     desk.land()
     again = Desk(tmp_path, names="a")
 
-    for made in (desk.loop.checkpoint, again.loop.checkpoint):
+    for made in (desk.checkpoint, again.checkpoint):
         found = find_blocks(
             inputs(
                 table=Table("public.old", (Shard("a", "public.old"),), key=("id",)),
@@ -341,7 +339,6 @@ def passing(desk: Desk) -> Iterator[float]:
 
 
 def started(home: Path) -> Desk:
-    """A row has landed."""
     desk = Desk(home, names="a", ticks=partial(float, 0))
     desk.server.end = 600
     desk.topics.put("a", 500, "first")
@@ -349,18 +346,9 @@ def started(home: Path) -> Desk:
     return desk
 
 
-def later(desk: Desk) -> list[str]:
-    """Gaps once the log has gone on."""
-    desk.server.end = 2000
-    desk.topics.put("a", 1900, "later")
-    desk.land()
-    return list(desk.loop.checkpoint.gaps)
-
-
-def test_f102_a_setting_seen_while_kafka_did_not_answer_is_in_the_next_mark(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    desk = started(tmp_path)
+def seen_while_kafka_is_down(home: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """A setting is seen, and gone, while no batch can be committed."""
+    desk = started(home)
 
     def down(_: object) -> None:
         raise UnreachableError("Kafka does not answer")
@@ -370,6 +358,20 @@ def test_f102_a_setting_seen_while_kafka_did_not_answer_is_in_the_next_mark(
         for _ in passing(desk):
             with pytest.raises(UnreachableError):
                 desk.land()
+    return desk
+
+
+def later(desk: Desk) -> list[str]:
+    desk.server.end = 2000
+    desk.topics.put("a", 1900, "later")
+    desk.land()
+    return list(desk.checkpoint.gaps)
+
+
+def test_f102_a_setting_seen_while_kafka_did_not_answer_is_in_the_next_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = seen_while_kafka_is_down(tmp_path, monkeypatch)
 
     assert later(desk) == [hazard_id("a", SKIPS)]
     feed = desk.loop.feeds[0]
@@ -381,16 +383,7 @@ def test_f102_a_setting_seen_while_kafka_did_not_answer_is_in_the_next_mark(
 def test_f102_a_setting_seen_while_kafka_did_not_answer_outlives_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk = started(tmp_path)
-
-    def down(_: object) -> None:
-        raise UnreachableError("Kafka does not answer")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(desk.topics, "ends", down)
-        for _ in passing(desk):
-            with pytest.raises(UnreachableError):
-                desk.land()
+    desk = seen_while_kafka_is_down(tmp_path, monkeypatch)
     again = Desk(tmp_path, topics=desk.topics, names="a", ticks=partial(float, 0))
     seen = unrecorded(desk)
 
@@ -412,9 +405,7 @@ def test_f102_a_setting_that_lasts_is_no_news_once_a_mark_has_it(tmp_path: Path)
     assert unrecorded(desk) == {}
 
 
-def test_f102_a_setting_seen_while_the_source_was_held_is_in_a_mark_at_once(
-    tmp_path: Path,
-) -> None:
+def test_f102_a_setting_seen_while_the_source_was_held_is_in_a_mark_at_once(tmp_path: Path) -> None:
     desk = started(tmp_path)
     desk.topics.put("a", 400, "below, and not sent again")
     desk.land()
@@ -424,7 +415,7 @@ def test_f102_a_setting_seen_while_the_source_was_held_is_in_a_mark_at_once(
         landed = desk.land()
         assert [one.reason for one in landed.holds] == ["disorder"]
         assert (landed.batch is not None) == (at == 10.0), "one batch says it"
-        assert list(Desk(tmp_path, names="a").loop.checkpoint.gaps) == [hazard_id("a", SKIPS)]
+        assert list(Desk(tmp_path, names="a").checkpoint.gaps) == [hazard_id("a", SKIPS)]
 
 
 @pytest.mark.parametrize("silent", ["the server", "the stored offset"])
@@ -642,10 +633,7 @@ def test_f102_each_variable_of_the_server_with_an_effect_is_a_hazard() -> None:
 
 @pytest.mark.parametrize(
     ("line", "lost", "kept"),
-    [
-        ("binlog_do_db=shop", "crm.t", "shop.t"),
-        ("binlog_ignore_db=crm,test", "crm.t", "shop.t"),
-    ],
+    [("binlog_do_db=shop", "crm.t", "shop.t"), ("binlog_ignore_db=crm,test", "crm.t", "shop.t")],
 )
 def test_f102_databases_that_the_log_leaves_out(line: str, lost: str, kept: str) -> None:
     (found,) = server_hazards(ServerFacts((8, 0), False, unlogged=(line,)), "s")
@@ -695,7 +683,7 @@ def default(*own: str, untold: str = "") -> dict[str, CaptureScope]:
 
 def open_gaps(made: Checkpoint) -> dict[tuple[str, ...], Order | None]:
     """Tables of each gap -> from where on a base closes it."""
-    return {gap.shards: gap.above for gap in map(load_gap, made.gaps.values())}
+    return {gap.shards: gap.above for gap in load_gaps(made)}
 
 
 def test_f102_a_table_that_lands_after_its_topic_left_a_harmful_default_has_a_gap() -> None:
@@ -715,7 +703,7 @@ def test_f102_a_base_heals_a_table_whose_topic_left_a_harmful_default() -> None:
 
     assert both_there == {(T, U): None}
     assert open_gaps(made) == {(U,): None, (T,): END}
-    gaps_of = {gap.shards: gap for gap in map(load_gap, made.gaps.values())}
+    gaps_of = {gap.shards: gap for gap in load_gaps(made)}
     assert _heals(Settled(T, Order(1, 1, 900), 50), gaps_of[(T,)])
     assert not _heals(Settled(U, Order(1, 1, 900), 50), gaps_of[(U,)])
     assert all(is_waivable(id_) for id_ in made.gaps)
@@ -791,7 +779,7 @@ def test_f102_a_default_of_thousands_of_topics_is_one_gap_that_changes_no_more()
     made = after(landed, told)
     later = after(replace(made, batch=6), told)
 
-    assert [len(gap.shards) for gap in map(load_gap, made.gaps.values())] == [3000]
+    assert [len(gap.shards) for gap in load_gaps(made)] == [3000]
     assert (later.gaps, later.hazards) == (made.gaps, made.hazards)
     assert len(replace(made, shards={}).dumps()) < 150 * 3000
 

@@ -42,7 +42,7 @@ def desk(tmp_path: Path, registry: Answers) -> Desk:
     put(made, GIB4 + 1, schema=9)
     put(made, GIB4 + 2)
     patient(made)
-    assert made.loop.checkpoint.quarantine["topic:b.db.t"].count == 1
+    assert made.checkpoint.quarantine["topic:b.db.t"].count == 1
     return made
 
 
@@ -55,11 +55,11 @@ def later(desk: Desk, registry: Answers) -> None:
 def test_it_lands_with_its_own_order_and_the_quarantine_closes(
     desk: Desk, registry: Answers
 ) -> None:
-    before = desk.loop.checkpoint
+    before = desk.checkpoint
 
     later(desk, registry)
 
-    checkpoint = desk.loop.checkpoint
+    checkpoint = desk.checkpoint
     assert desk.rows("b") == [(1, GIB4, 0), (1, GIB4 + 1, 1), (1, GIB4 + 2, 2)]
     assert (checkpoint.quarantine, checkpoint.gaps, checkpoint.high) == ({}, {}, before.high)
     assert (checkpoint.tables["db.t"], checkpoint.belated["db.t"]) == (
@@ -72,12 +72,12 @@ def test_it_lands_with_its_own_order_and_the_quarantine_closes(
 
 def test_it_lands_once(desk: Desk, registry: Answers) -> None:
     later(desk, registry)
-    batch = desk.loop.checkpoint.batch
+    batch = desk.checkpoint.batch
     desk.now += LONGEST
     again = Desk(desk.home, topics=desk.topics, registries=desk.registries)
 
     assert (desk.land().batch, again.land().batch) == (None, None)
-    assert desk.loop.checkpoint.batch == batch
+    assert desk.checkpoint.batch == batch
 
 
 def test_what_a_person_corrects_in_the_same_round_is_not_read_again(
@@ -85,13 +85,13 @@ def test_what_a_person_corrects_in_the_same_round_is_not_read_again(
 ) -> None:
     registry.schemas = SCHEMAS | LATE
     desk.now += LONGEST
-    (change,) = desk.loop.checkpoint.quarantine["topic:b.db.t"].ids
+    (change,) = desk.checkpoint.quarantine["topic:b.db.t"].ids
     key, value = (base64.b64encode(one or b"").decode() for one in desk.topics.held["b.db.t"][1])
 
     desk.loop.land(frozenset(), [Resubmission("r1", change, value, key)])
 
     assert desk.rows("b") == [(1, GIB4, 0), (1, GIB4 + 1, 1), (1, GIB4 + 2, 2)]
-    assert desk.loop.checkpoint.quarantine == {}
+    assert desk.checkpoint.quarantine == {}
 
 
 def test_the_registry_is_not_asked_in_each_round(desk: Desk, registry: Answers) -> None:
@@ -114,17 +114,17 @@ def test_a_registry_that_is_silent_then_costs_nothing(desk: Desk, registry: Answ
     assert len(desk.rows("a")) == 1
     registry.whole = None
     later(desk, registry)
-    assert desk.loop.checkpoint.quarantine == {}
+    assert desk.checkpoint.quarantine == {}
 
 
 def test_a_statement_since_leaves_it_to_a_new_base(desk: Desk, registry: Answers) -> None:
     there = Existence(Order(1, 7, GIB4 + 2), there=True)
-    desk.loop.checkpoint = replace(desk.loop.checkpoint, existing={"b/db.t": there})
+    desk.loop.checkpoint = replace(desk.checkpoint, existing={"b/db.t": there})
 
     later(desk, registry)
 
     assert len(desk.landed(Op.CREATE)) == 2
-    assert desk.loop.checkpoint.quarantine
+    assert desk.checkpoint.quarantine
 
 
 @pytest.mark.parametrize(
@@ -157,11 +157,11 @@ def test_rows_that_tell_their_own_columns_are_left_to_a_new_base(
     desk: Desk, registry: Answers
 ) -> None:
     told = {"b/db.t": DescribedSchema(Order(1, 7, GIB4, 0), "x")}
-    desk.loop.checkpoint = replace(desk.loop.checkpoint, schemas=told)
+    desk.loop.checkpoint = replace(desk.checkpoint, schemas=told)
 
     later(desk, registry)
 
-    assert desk.loop.checkpoint.quarantine
+    assert desk.checkpoint.quarantine
 
 
 @pytest.mark.parametrize(
@@ -174,13 +174,13 @@ def test_rows_that_tell_their_own_columns_are_left_to_a_new_base(
 def test_what_is_not_known_of_it_leaves_it_to_a_new_base(
     desk: Desk, registry: Answers, other: dict[str, Any]
 ) -> None:
-    ((name, one),) = desk.loop.checkpoint.quarantine.items()
-    desk.loop.checkpoint = replace(desk.loop.checkpoint, quarantine={name: replace(one, **other)})
+    ((name, one),) = desk.checkpoint.quarantine.items()
+    desk.loop.checkpoint = replace(desk.checkpoint, quarantine={name: replace(one, **other)})
 
     later(desk, registry)
 
     assert len(desk.landed(Op.CREATE)) == 2
-    assert desk.loop.checkpoint.quarantine
+    assert desk.checkpoint.quarantine
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 2])
@@ -196,7 +196,7 @@ def test_another_topic_of_that_name_heals_nothing(
 
     later(desk, registry)
 
-    assert desk.loop.checkpoint.quarantine
+    assert desk.checkpoint.quarantine
 
 
 PLAN = Plan({}, {}, (), capped=False)

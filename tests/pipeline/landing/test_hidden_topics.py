@@ -12,28 +12,23 @@ from pipeline.checkpoint import Checkpoint
 from pipeline.landing.batch_stats import BatchStats
 from pipeline.landing.gaps import detect_hidden_topics
 from pipeline.model import Order
-from pipeline.reports import Gap, load_gap
 from pipeline.settings import Router, TableRule
 from tests.builders import batch_context
-from tests.pipeline.landing.desk import Desk
+from tests.pipeline.landing.desk import Desk, place
 from tests.pipeline.schema_messages import described, dropped, message
 
 NAME, TOPIC = "a/db.t", "a.db.t"
 HIDDEN = frozenset({TOPIC})
 CREATE = "CREATE TABLE t"
-PLACE = {"db": "db", "table": "t", "file": "binlog.000007", "pos": 5, "row": 0}
-
-
-def gaps(desk: Desk) -> list[Gap]:
-    return [load_gap(text) for text in desk.loop.checkpoint.gaps.values()]
+PLACE = place("t", 5)
 
 
 def describe(desk: Desk) -> None:
     """A snapshot of all tables tells of ``db.t`` before it reads it."""
-    place = PLACE | {"snapshot": "true"}
+    at = PLACE | {"snapshot": "true"}
     for value in (
-        message("DROP DATABASE IF EXISTS `db`", source=place),
-        message(CREATE, described(CREATE, "t", "id BIGINT!"), source=place),
+        message("DROP DATABASE IF EXISTS `db`", source=at),
+        message(CREATE, described(CREATE, "t", "id BIGINT!"), source=at),
     ):
         desk.topics.held.setdefault("a", []).append((b"{}", value.encode()))
 
@@ -60,10 +55,10 @@ def test_a_table_whose_topic_was_never_seen_is_no_empty_one(tmp_path: Path, *, b
 
     desk.land()
 
-    assert desk.loop.checkpoint.bases.keys() & {NAME} == set()
-    assert [(one.id, one.shards) for one in gaps(desk)] == [("hidden:a/db.t:0:0@0", (NAME,))]
-    assert desk.loop.checkpoint.shards[NAME] == "db.t"
-    (gap,) = gaps(desk)
+    assert desk.checkpoint.bases.keys() & {NAME} == set()
+    assert [(one.id, one.shards) for one in desk.gaps()] == [("hidden:a/db.t:0:0@0", (NAME,))]
+    assert desk.checkpoint.shards[NAME] == "db.t"
+    (gap,) = desk.gaps()
     assert (gap.partition, gap.first, gap.until) == (0, 0, 0), "no record of it was ever seen"
     assert gap.why == (
         "Kafka does not let Sluice's user see a topic of a/db.t, if there is one: give it "
@@ -83,8 +78,8 @@ def test_its_snapshot_closes_the_gap_once_it_may_be_read(tmp_path: Path) -> None
 
     desk.land()
 
-    assert gaps(desk) == []
-    assert NAME in desk.loop.checkpoint.bases
+    assert desk.gaps() == []
+    assert NAME in desk.checkpoint.bases
 
 
 def test_a_table_that_may_be_seen_and_has_no_topic_yet_is_empty(tmp_path: Path) -> None:
@@ -95,8 +90,8 @@ def test_a_table_that_may_be_seen_and_has_no_topic_yet_is_empty(tmp_path: Path) 
 
     desk.land()
 
-    assert gaps(desk) == []
-    assert NAME in desk.loop.checkpoint.bases
+    assert desk.gaps() == []
+    assert NAME in desk.checkpoint.bases
 
 
 def test_a_topic_that_may_be_seen_no_more_is_a_gap_though_all_of_it_was_landed(
@@ -107,7 +102,7 @@ def test_a_topic_that_may_be_seen_no_more_is_a_gap_though_all_of_it_was_landed(
 
     desk.land()
 
-    (gap,) = gaps(desk)
+    (gap,) = desk.gaps()
     assert (gap.id, gap.shards, gap.first) == ("a.db.t:0:1@1", (NAME,), 1)
     assert gap.why.startswith("Kafka does not let Sluice's user see it any more")
 
@@ -118,10 +113,10 @@ def test_what_may_be_seen_again_is_read_on_where_it_stood(tmp_path: Path) -> Non
     desk.topics.forbidden = frozenset()
     desk.topics.put("a", 50, "seen")
     desk.land()
-    (gap,) = gaps(desk)
+    (gap,) = desk.gaps()
     desk.land(gap.id)
 
-    assert gaps(desk) == []
+    assert desk.gaps() == []
     assert [row[1] for row in desk.rows("a")] == [20, 30, 50]
 
 
@@ -139,7 +134,7 @@ def test_a_table_that_is_dropped_at_once_needs_no_topic(tmp_path: Path, *, again
 
     desk.land()
 
-    assert [one.shards for one in gaps(desk)] == ([(NAME,)] if again else [])
+    assert [one.shards for one in desk.gaps()] == ([(NAME,)] if again else [])
 
 
 MARK = Checkpoint("main", 7, shards={NAME: "db.t"})

@@ -1,4 +1,4 @@
-"""Which bases are short of what comes, by the lists of one batch and those seen before?"""
+"""Bases are short of what comes, by the lists of one batch and those seen before."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,9 +9,9 @@ import pytest
 from pipeline.checkpoint import Checkpoint, CollectorLists, Existence
 from pipeline.landing.gaps import GRACE, captured, detect_capture_changes, digest, is_above
 from pipeline.model import CaptureScope, Order, ShardId
-from pipeline.reports import Gap, dump_gap, load_gap
+from pipeline.reports import Gap, dump_gap
 from tests.builders import batch_context
-from tests.pipeline.landing.desk import NOW
+from tests.pipeline.landing.desk import NOW, load_gaps
 
 ALL = CaptureScope(lambda _: True, "all")
 NO_T = CaptureScope(lambda shard: str(shard) != "db.t", "no t")
@@ -27,12 +27,9 @@ def gaps(
     """Of batch 5, that tells *capture* of source ``a``."""
     before = replace(BEFORE, lists={"a": known} if known else {}, complete=complete)
     made = replace(before, batch=5, **more)  # type: ignore[arg-type]
-    return [
-        load_gap(one)
-        for one in detect_capture_changes(
-            made, batch_context(before, captures={"a": capture}, at=NOW)
-        ).gaps.values()
-    ]
+    return load_gaps(
+        detect_capture_changes(made, batch_context(before, captures={"a": capture}, at=NOW))
+    )
 
 
 def silent(lists: CollectorLists, since: int) -> CollectorLists:
@@ -224,7 +221,7 @@ def test_f112_what_was_replaced_while_nothing_ran_is_a_gap_of_what_the_mark_reme
         made, batch_context(replace(before, stores={}), captures={"a": now}, at=NOW)
     )
 
-    assert [load_gap(one).shards for one in told.gaps.values()] == [(T,)]
+    assert [gap.shards for gap in load_gaps(told)] == [(T,)]
     assert told.stores == {"a/7": "new", "b/7": "other"}
     assert again.gaps == first.gaps == {}
     assert Checkpoint.loads(replace(told, full=5).dumps()).stores == told.stores

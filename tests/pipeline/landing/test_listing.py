@@ -99,7 +99,6 @@ class Site:
     topics: Topics = field(default_factory=Topics)
 
     def __post_init__(self) -> None:
-        """All but one answer at once."""
         servers = {name: self.hung if name == "hung" else Server() for name in NAMES}
         feeds = [_feed(name, server) for name, server in servers.items()]
         self.upstream = Upstream.of(feeds, cast(Transport, self.topics), lambda: NOW)

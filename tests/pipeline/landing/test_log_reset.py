@@ -1,6 +1,5 @@
 """A log is reset on the same server, and the collector begins with a snapshot of the new log."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 
 from pipeline.landing.loop import EPOCH_ALONE
 from pipeline.model import Acknowledged, Fence, Missing, Op, Order
-from tests.pipeline.landing.desk import NOW, Desk, Server
+from tests.pipeline.landing.desk import NOW, Desk, Server, place, record
 from tests.pipeline.schema_messages import described, message
 
 OLD, NEW = 7, 1  # log files
@@ -28,14 +27,9 @@ class Stopped(Server):
         return super().acknowledged() if self.said is None else self.said
 
 
-def place(log: int, pos: int, snapshot: str | None, table: str = "t") -> dict[str, Any]:
-    named = {"db": "db", "table": table, "file": f"binlog.{log:06d}", "pos": pos, "row": 0}
-    return named | ({} if snapshot is None else {"snapshot": snapshot})
-
-
 def send_schema(desk: Desk, log: int, pos: int, *columns: str) -> None:
     """The statements with which Debezium begins a snapshot of all tables."""
-    at, held = place(log, pos, "true"), desk.topics.held.setdefault("a", [])
+    at, held = place("t", pos, log=log, snapshot="true"), desk.topics.held.setdefault("a", [])
     told = ", ".join(["id BIGINT!", *(f"{name} VARCHAR:80" for name in columns)])
     drop = message("DROP DATABASE IF EXISTS `db`", source=at | {"table": ""})
     text = "CREATE TABLE t"
@@ -48,8 +42,9 @@ def send_rows(desk: Desk, log: int, pos: int, rows: Mapping[int, str]) -> None:
     held = desk.topics.held.setdefault("a.db.t", [])
     for number, (key, name) in enumerate(rows.items(), 1):
         flag = "last_in_data_collection" if number == len(rows) else "true"
-        value = {"after": {"id": key, "name": name}, "source": place(log, pos, flag), "op": "r"}
-        held.append((json.dumps({"id": key}).encode(), json.dumps(value).encode()))
+        source = place("t", pos, log=log, snapshot=flag)
+        value = {"after": {"id": key, "name": name}, "source": source, "op": "r"}
+        held.append(record(key, value))
 
 
 @pytest.fixture
@@ -69,8 +64,8 @@ def desk(tmp_path: Path, server: Stopped) -> Desk:
     made.land()
     made.topics.beat("a", 3, pos=400, log=OLD)
     made.land()
-    assert made.loop.checkpoint.bases.keys() == {"a/db.t"}
-    assert made.loop.checkpoint.covers(fence(server, 3))
+    assert made.checkpoint.bases.keys() == {"a/db.t"}
+    assert made.checkpoint.covers(fence(server, 3))
     return made
 
 
@@ -97,9 +92,9 @@ def test_a_reset_that_is_seen_while_nothing_lands_is_recorded_without_rows(
     later = desk.land()
 
     assert (early.batch, later.batch) == (None, None)
-    assert recorded.batch == desk.loop.checkpoint.batch
-    assert desk.loop.checkpoint.epochs["a"].number == 2
-    assert "a" not in desk.loop.checkpoint.acknowledged
+    assert recorded.batch == desk.checkpoint.batch
+    assert desk.checkpoint.epochs["a"].number == 2
+    assert "a" not in desk.checkpoint.acknowledged
 
 
 def test_rows_of_the_old_log_that_come_soon_after_a_reset_belong_to_the_old_epoch(
@@ -141,14 +136,14 @@ def test_wherever_batches_cut_it_the_snapshot_after_a_reset_is_a_base(
         send()
         if number >= first:
             assert desk.land().holds == ()
-            proven.append(desk.loop.checkpoint.covers(goal))
+            proven.append(desk.checkpoint.covers(goal))
     server.said = None
     for number in range(5, 9):
         desk.topics.beat("a", number, pos=number * 1000, log=NEW)
         server.end = number * 1000 + 100
         assert desk.land().holds == ()
 
-    mark = desk.loop.checkpoint
+    mark = desk.checkpoint
     assert True not in proven
     assert mark.covers(goal)
     assert mark.bases == {"a/db.t": Order(2, NEW, SNAPSHOT)}

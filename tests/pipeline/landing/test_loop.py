@@ -54,14 +54,14 @@ def test_a_round_lands_what_came_since_the_last_one_and_nothing_else(desk: Desk)
     assert desk.rows("a") == [(1, GIB4 - 300, 0), (1, GIB4 - 200, 1), (1, GIB4 - 100, 2)]
     assert desk.rows("b") == [(1, GIB4 - 300, 0), (1, GIB4 - 200, 1)]
     assert desk.batches() == [0, 1]
-    assert desk.log().checkpoint() == desk.loop.checkpoint
+    assert desk.log().checkpoint() == desk.checkpoint
 
 
 def test_there_is_a_change_log_before_there_is_a_change(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
 
     assert desk.land().batch is None
-    assert desk.loop.checkpoint.batch == -1
+    assert desk.checkpoint.batch == -1
 
 
 def test_a_restart_goes_on_from_what_the_lake_says(desk: Desk) -> None:
@@ -102,11 +102,11 @@ def test_what_cannot_be_read_is_read_in_the_next_round(desk: Desk) -> None:
         raise UnreachableError("Kafka does not answer")
 
     desk.meanwhile = silent
-    before = desk.loop.checkpoint
+    before = desk.checkpoint
     with pytest.raises(UnreachableError):
         desk.land()
 
-    assert desk.loop.checkpoint == before
+    assert desk.checkpoint == before
     assert desk.batches() == [0]
     assert desk.land().rows == 1
     assert [offset for _, _, offset in desk.rows("a")] == [0, 1, 2]
@@ -163,7 +163,7 @@ def test_a_commit_of_upkeep_in_between_is_followed_and_nothing_is_doubled(
     assert (landed.batch, desk.tasks) == (1, [1, 1]), "nothing is read twice"
     assert [offset for _, _, offset in desk.rows("a")] == left
     assert desk.batches() == [0, 1]
-    assert desk.log().checkpoint() == desk.loop.checkpoint
+    assert desk.log().checkpoint() == desk.checkpoint
     desk.topics.put("a", GIB4 - 50, "fourth")
     assert desk.land().batch == 2
 
@@ -219,7 +219,7 @@ def test_f18_a_commit_of_which_nobody_knows_the_outcome_is_looked_up_in_the_next
 
     assert (landed.batch, landed.rows) == ((2, 1) if there else (1, 2))
     assert [offset for _, _, offset in desk.rows("a")] == [0, 1, 2, 3]
-    assert desk.log().checkpoint() == desk.loop.checkpoint
+    assert desk.log().checkpoint() == desk.checkpoint
 
 
 def test_a_mark_that_cannot_be_read_back_is_told_and_looked_up_again(
@@ -232,7 +232,7 @@ def test_a_mark_that_cannot_be_read_back_is_told_and_looked_up_again(
             desk.land()
 
     assert desk.land().batch is None
-    assert desk.loop.checkpoint.batch == 1
+    assert desk.checkpoint.batch == 1
     assert [offset for _, _, offset in desk.rows("a")] == [0, 1, 2]
 
 
@@ -241,13 +241,13 @@ def test_a_mark_that_cannot_be_read_back_is_told_and_looked_up_again(
 
 def test_a_topic_created_anew_while_it_was_read_throws_the_round_away(desk: Desk) -> None:
     desk.topics.put("a", GIB4 - 100, "of the old topic")
-    before = desk.loop.checkpoint
+    before = desk.checkpoint
     desk.meanwhile = lambda: desk.topics.create_anew("a.db.t")
 
     with pytest.raises(UnreachableError, match=r"a\.db\.t was deleted or created again"):
         desk.land()
 
-    assert desk.loop.checkpoint == before
+    assert desk.checkpoint == before
     assert desk.batches() == [0]
     desk.topics.put("a", GIB4 - 50, "of the new one")
     (gap,) = desk.land().gaps
@@ -267,7 +267,7 @@ def test_what_is_sent_again_is_landed_again_and_moves_nothing(desk: Desk) -> Non
     assert landed.holds == ()
     positions = [pos for _, pos, _ in desk.rows("a")]
     assert positions == [GIB4 - d for d in (300, 200, 300, 200, 100)]
-    assert desk.loop.checkpoint.epochs["a"].number == 1
+    assert desk.checkpoint.epochs["a"].number == 1
 
 
 def land_later(desk: Desk) -> LandingReport:
@@ -301,7 +301,7 @@ def test_what_goes_back_and_repeats_nothing_holds_its_source_and_no_other(
     assert again.holds == first.holds
     assert [offset for _, _, offset in desk.rows("a")] == [0, 1]
     assert [offset for _, _, offset in desk.rows("b")] == [0, 1, 2]
-    assert desk.loop.checkpoint.offsets["a.db.t:0"].offset == 2, "W stays"
+    assert desk.checkpoint.offsets["a.db.t:0"].offset == 2, "W stays"
 
 
 def test_another_change_at_a_landed_position_is_disorder_at_once(desk: Desk) -> None:
@@ -314,13 +314,13 @@ def test_another_change_at_a_landed_position_is_disorder_at_once(desk: Desk) -> 
 
 def test_a_source_in_disorder_makes_no_batch_where_there_is_nothing_else(desk: Desk) -> None:
     desk.topics.put("a", 100, "new")
-    before = desk.loop.checkpoint
+    before = desk.checkpoint
 
     rounds = [land_later(desk) for _ in range(3)]
 
     assert [one.batch for one in rounds] == [None] * 3
     assert {hold.reason for one in rounds for hold in one.holds} == {"disorder"}
-    assert desk.loop.checkpoint == before
+    assert desk.checkpoint == before
 
 
 @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ def test_a_gap_of_a_source_in_disorder_waits_until_its_rows_are_landed(
     desk.topics.beat("a", 2, pos=GIB4 - 140)
     desk.topics.put("a", 100, "new")
     (hold,) = land_later(desk).holds
-    before = desk.loop.checkpoint
+    before = desk.checkpoint
     lose(desk.topics, name)
 
     rounds = [desk.land() for _ in range(3)]
@@ -393,9 +393,9 @@ def test_what_was_acknowledged_of_a_log_that_was_reset_proves_nothing_of_the_new
     said = []
     for _ in range(3):
         desk.land()
-        said.append(desk.loop.checkpoint.acknowledged.get("a"))
+        said.append(desk.checkpoint.acknowledged.get("a"))
 
-    assert desk.loop.checkpoint.epochs["a"].number == 2
+    assert desk.checkpoint.epochs["a"].number == 2
     assert [one and locate_position(one.position)[0] for one in said] == expected
 
 
@@ -427,7 +427,7 @@ def test_what_a_new_server_sends_again_keeps_the_order_it_has_landed_with(
     rows = [(one["order"]["epoch"], one["order"]["log"]) for one in failed_over.landed()]
     assert rows == [(1, 7), (1, 7), (1, 7), (1, 7), (1, 7), (2, 2)]
     assert [pos for _, pos, _ in failed_over.rows("a")] == [1_000, 2_000, 3_000, 2_000, 3_000, 44]
-    assert failed_over.loop.checkpoint.high["a/a.db.t:0"].epoch == 2
+    assert failed_over.checkpoint.high["a/a.db.t:0"].epoch == 2
 
 
 def test_a_new_change_of_the_new_server_is_newer_than_all_before(failed_over: Desk) -> None:
@@ -458,7 +458,7 @@ def test_nothing_is_compared_once_the_new_server_is_known_to_have_caught_up(
 
     failed_over.land()
 
-    assert failed_over.loop.checkpoint.heartbeats == {"a": 1}
+    assert failed_over.checkpoint.heartbeats == {"a": 1}
     assert failed_over.rows("a")[-1] == (2, 60, 3)
 
 
@@ -483,8 +483,8 @@ def test_a_table_that_the_collector_leaves_out_gets_neither_base_nor_mirror(tmp_
 
     desk.land()
 
-    assert desk.loop.checkpoint.bases == {}
-    assert desk.loop.checkpoint.tables == {}
+    assert desk.checkpoint.bases == {}
+    assert desk.checkpoint.tables == {}
 
 
 def test_rows_show_that_a_table_is_captured_by_lists_that_stayed_as_they_were(
@@ -500,7 +500,7 @@ def test_rows_show_that_a_table_is_captured_by_lists_that_stayed_as_they_were(
 
     desk.land()
 
-    assert desk.loop.checkpoint.bases.keys() == {"a/db.t"}
+    assert desk.checkpoint.bases.keys() == {"a/db.t"}
 
 
 def test_a_silent_collector_counts_no_table_as_captured(tmp_path: Path) -> None:
@@ -510,7 +510,7 @@ def test_a_silent_collector_counts_no_table_as_captured(tmp_path: Path) -> None:
 
     desk.land()
 
-    assert desk.loop.checkpoint.bases == {}
+    assert desk.checkpoint.bases == {}
 
 
 # more waits than a batch may hold
@@ -529,7 +529,7 @@ def test_a_table_made_and_filled_during_an_outage_is_born_though_its_rows_fill_a
     while desk.loop.land(frozenset()).batch is not None:
         pass
 
-    assert desk.loop.checkpoint.bases["a/db.t"] == Order(1, 7, 200)
+    assert desk.checkpoint.bases["a/db.t"] == Order(1, 7, 200)
 
 
 def test_a_first_snapshot_lands_in_large_batches_until_a_table_of_tier_0_is_live(
@@ -549,7 +549,7 @@ def test_a_first_snapshot_lands_in_large_batches_until_a_table_of_tier_0_is_live
 
     assert (snapshot.rows, snapshot.capped, other.rows) == (9, False, 9)
     assert (first.rows, first.capped) == (9, False)  # it shows that the snapshot has ended
-    assert "a/db.t" in desk.loop.checkpoint.bases
+    assert "a/db.t" in desk.checkpoint.bases
     assert second.batch is None
     for pos in range(210, 219):
         desk.topics.put("a", pos, "live")

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from pipeline.checkpoint import Epoch, Existence
-from pipeline.landing.batch_stats import BatchStats, SchemaNews, SnapshotRows, UnreadChanges
+from pipeline.landing.batch_stats import BatchStats, SchemaNews, SnapshotRows
 from pipeline.model import Order
-from pipeline.reports import load_gap
 from pipeline.schema.history import SchemaChange
-from tests.pipeline.landing.desk import Desk
+from tests.pipeline.landing.desk import Desk, load_gaps, place
 from tests.pipeline.landing.test_next_mark import ACK, GAP, OLD, renamed, step
 from tests.pipeline.schema_messages import dropped as gone
 from tests.pipeline.schema_messages import message
@@ -23,37 +22,6 @@ PASSED: dict[str, Any] = {"acknowledged": {"s": ACK}}
 def drop(shard: str, *, snapshot: bool = False) -> BatchStats:
     change = SchemaChange("drop", shard, Order(1, 1, 500), None, "DROP TABLE t")
     return BatchStats(news=(SchemaNews("s", change, snapshot=snapshot),))
-
-
-@pytest.mark.parametrize(
-    "lost",
-    [
-        pytest.param({"gaps": (GAP,)}, id="a gap"),
-        pytest.param(
-            {"facts": BatchStats(errors={"s/db.t": UnreadChanges("s", "t", 1, ("s.db.t:0:7",))})},
-            id="an unread change",
-        ),
-    ],
-)
-@pytest.mark.parametrize(
-    ("passed", "news", "closed"),
-    [
-        pytest.param(PASSED, drop("db.t"), True, id="nobody misses it any more"),
-        pytest.param({}, drop("db.t"), False, id="it may be of the table made after the DROP"),
-        pytest.param(PASSED, drop("db.u"), False, id="another shard of the table"),
-        pytest.param(PASSED, drop("db.t", snapshot=True), False, id="a snapshot's DROP is none"),
-    ],
-)
-def test_what_is_lost_of_a_shard_goes_with_it(
-    lost: dict[str, Any], passed: dict[str, Any], news: BatchStats, *, closed: bool
-) -> None:
-    opened = step(SHARDS, **lost, **passed)
-
-    made = step(opened, news)
-
-    assert opened.gaps or opened.quarantine
-    assert (not made.gaps and not made.quarantine) is closed
-    assert "s/db.t" not in made.bases
 
 
 @pytest.mark.parametrize("pos", [500, 600], ids=["nothing came since", "it was created since"])
@@ -68,23 +36,6 @@ def test_a_drop_that_is_sent_again_closes_nothing(pos: int) -> None:
     assert made.departed == {}
 
 
-@pytest.mark.parametrize(
-    ("news", "left"),
-    [
-        pytest.param(drop("db.t"), {"t": 5}, id="dropped"),
-        pytest.param(BatchStats(news=(renamed("t", "x"),)), {"t": 5}, id="renamed away"),
-        pytest.param(drop("db.t", snapshot=True), {}, id="a snapshot's DROP is none"),
-        pytest.param(drop("db.never"), {}, id="a table that was never seen"),
-    ],
-)
-def test_a_table_remembers_when_a_shard_left_it(news: BatchStats, left: dict[str, int]) -> None:
-    """Of that shard nobody asks any more whether it had a base, or has lost anything."""
-    made = step(SHARDS, news)
-
-    assert made.departed == left
-    assert step(made).departed == left
-
-
 def test_a_rename_that_is_sent_again_moves_no_gap_of_the_table_made_since() -> None:
     there = {"s/db.u": Existence(Order(1, 1, 600), there=True)}  # made anew after that RENAME
     checkpoint = replace(SHARDS, existing=there)
@@ -92,7 +43,7 @@ def test_a_rename_that_is_sent_again_moves_no_gap_of_the_table_made_since() -> N
 
     made = step(opened, BatchStats(news=(renamed("u", "t"),)))
 
-    (gap,) = map(load_gap, made.gaps.values())
+    (gap,) = load_gaps(made)
     assert gap.shards == ("s/db.u",)
 
 
@@ -155,7 +106,7 @@ def test_a_gap_concerns_the_shard_of_its_own_source_and_stays_where_another_is_r
 
     made = step(opened, BatchStats(news=(renamed("u", "x"),)))
 
-    assert [load_gap(text).shards for text in made.gaps.values()] == [("s/db.t",)]
+    assert [gap.shards for gap in load_gaps(made)] == [("s/db.t",)]
 
 
 @pytest.mark.parametrize(
@@ -225,11 +176,10 @@ def test_so_it_does_of_a_table_that_was_made_again_since(tmp_path: Path, most: i
     for _ in range(2):
         desk.land()
 
-    assert desk.loop.checkpoint.bases["a/db.t"].pos == 100
-    assert [load_gap(one).shards for one in desk.loop.checkpoint.gaps.values()] == [("a/db.t",)]
+    assert desk.checkpoint.bases["a/db.t"].pos == 100
+    assert desk.short() == [("a/db.t",)]
 
 
 def drop_table(desk: Desk) -> None:
-    place = {"db": "db", "table": "t", "file": "binlog.000007", "pos": 25, "row": 0}
-    value = message("DROP TABLE t", gone("t"), source=place)
+    value = message("DROP TABLE t", gone("t"), source=place("t", 25))
     desk.topics.held["a"].append((b"{}", value.encode()))

@@ -7,14 +7,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.landing.loop import Landing
-from pipeline.reports import Gap, load_gap
 from tests.pipeline.landing.desk import Desk
 
 T_OF_A, T_OF_B = "a/db.t", "b/db.t"
-
-
-def gaps(desk: Desk) -> list[Gap]:
-    return [load_gap(text) for text in desk.loop.checkpoint.gaps.values()]
 
 
 def lose(desk: Desk) -> None:
@@ -41,7 +36,7 @@ def desk(tmp_path: Path) -> Desk:
         made.topics.put(source, 20, "one")
         made.topics.beat(source, 1, pos=30)
     made.land()
-    assert made.loop.checkpoint.bases.keys() == {T_OF_A, T_OF_B}
+    assert made.checkpoint.bases.keys() == {T_OF_A, T_OF_B}
     return made
 
 
@@ -55,7 +50,7 @@ def test_it_is_a_gap_of_the_tables_of_its_source_and_of_no_other(
 
     desk.land()
 
-    (gap,) = gaps(desk)
+    (gap,) = desk.gaps()
     assert (gap.id, gap.shards) == ("a:0:1@1", (T_OF_A,))
 
 
@@ -64,7 +59,7 @@ def test_a_restart_that_does_not_know_what_was_listed_tells_it_too(desk: Desk) -
     again = Desk(desk.home, desk.topics, desk.server)
     again.land()
 
-    assert [one.shards for one in gaps(again)] == [(T_OF_A,)]
+    assert [one.shards for one in again.gaps()] == [(T_OF_A,)]
 
 
 def test_it_is_over_with_a_base_that_begins_later(desk: Desk) -> None:
@@ -76,8 +71,8 @@ def test_it_is_over_with_a_base_that_begins_later(desk: Desk) -> None:
     desk.topics.beat("a", 3, pos=200)
     desk.land()
 
-    assert gaps(desk) == []
-    assert desk.loop.checkpoint.lost[T_OF_A].pos == 150
+    assert desk.gaps() == []
+    assert desk.checkpoint.lost[T_OF_A].pos == 150
 
 
 def test_a_snapshot_that_was_being_read_does_not_end_it(tmp_path: Path) -> None:
@@ -86,14 +81,14 @@ def test_a_snapshot_that_was_being_read_does_not_end_it(tmp_path: Path) -> None:
     desk.topics.alter("a", 5, "name", kind="ALTER")
     desk.topics.snapshot("a", 50, 2)
     desk.land()
-    assert desk.loop.checkpoint.snaps.keys() == {T_OF_A}
+    assert desk.checkpoint.snaps.keys() == {T_OF_A}
     lose(desk)
     desk.land()
     desk.topics.beat("a", 1, pos=60)
     desk.land()
 
-    assert T_OF_A in desk.loop.checkpoint.bases
-    assert [one.shards for one in gaps(desk)] == [(T_OF_A,)]
+    assert T_OF_A in desk.checkpoint.bases
+    assert [one.shards for one in desk.gaps()] == [(T_OF_A,)]
 
 
 def test_rows_that_went_while_a_snapshot_was_being_read_are_missed_too(tmp_path: Path) -> None:
@@ -105,18 +100,18 @@ def test_rows_that_went_while_a_snapshot_was_being_read_are_missed_too(tmp_path:
     desk.topics.beat("a", 1, pos=60)
     desk.land()
 
-    assert T_OF_A in desk.loop.checkpoint.bases
-    assert [one.shards for one in gaps(desk)] == [(T_OF_A,)]
+    assert T_OF_A in desk.checkpoint.bases
+    assert [one.shards for one in desk.gaps()] == [(T_OF_A,)]
 
 
 def test_it_can_be_waived_by_whoever_knows_what_it_was(desk: Desk) -> None:
     lose(desk)
     desk.land()
-    (gap,) = gaps(desk)
+    (gap,) = desk.gaps()
 
     desk.land(gap.id)
 
-    assert gaps(desk) == []
+    assert desk.gaps() == []
 
 
 def test_a_source_of_which_nothing_is_known_yet_misses_nothing(tmp_path: Path) -> None:
@@ -128,8 +123,8 @@ def test_a_source_of_which_nothing_is_known_yet_misses_nothing(tmp_path: Path) -
     desk.topics.beat("a", 2, pos=40)
     desk.land()
 
-    assert gaps(desk) == []
-    assert T_OF_B in desk.loop.checkpoint.bases
+    assert desk.gaps() == []
+    assert T_OF_B in desk.checkpoint.bases
 
 
 def test_a_topic_into_which_rows_are_routed_is_one_of_its_tables(tmp_path: Path) -> None:
@@ -140,13 +135,13 @@ def test_a_topic_into_which_rows_are_routed_is_one_of_its_tables(tmp_path: Path)
         desk.topics.put(source, 20, "one")
     desk.topics.held["all.rows"] = desk.topics.held.pop("a.db.t")
     desk.land()
-    assert desk.loop.checkpoint.bases.keys() == {T_OF_A, T_OF_B}
+    assert desk.checkpoint.bases.keys() == {T_OF_A, T_OF_B}
     desk.topics.delete("all.rows")
     desk.topics.beat("a", 1, pos=30)
 
     desk.land()
 
-    (gap,) = gaps(desk)
+    (gap,) = desk.gaps()
     assert (gap.id, gap.shards) == ("all.rows:0:1@1", (T_OF_A,))
 
 
@@ -164,7 +159,7 @@ def test_a_table_that_had_a_topic_of_its_own_may_be_routed_since(tmp_path: Path)
 
     desk.land()
 
-    assert [one.shards for one in gaps(desk)] == [(T_OF_A,)]
+    assert [one.shards for one in desk.gaps()] == [(T_OF_A,)]
 
 
 def route(loop: Landing) -> None:

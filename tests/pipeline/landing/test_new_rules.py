@@ -1,4 +1,4 @@
-"""Rules that changed while nothing ran: what was landed before is in no mirror of a new table."""
+"""Rules or standards that changed while nothing ran: what landed before is a gap."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,12 +8,11 @@ import pytest
 from pipeline.checkpoint import Checkpoint, Existence, RowStandards
 from pipeline.landing.gaps import detect_new_rules, detect_new_standards
 from pipeline.model import Order, PartitionEnd
-from pipeline.reports import load_gap
 from pipeline.settings import Router, StandardRule, TableRule
 from pipeline.standards.mask import LetterMask
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
 from tests.builders import batch_context
-from tests.pipeline.landing.desk import Desk
+from tests.pipeline.landing.desk import Desk, load_gaps
 
 IGNORED = Router((TableRule(r"db\.t", "x", ignore=True),))
 ELSEWHERE = Router((TableRule(r"db\.t", "all.t"),))
@@ -49,9 +48,9 @@ def test_what_came_while_a_table_was_ignored_is_a_gap_once_it_no_longer_is(desk:
 
     again.land()
 
-    assert ignoring.loop.checkpoint.shards == {"a/db.t": None}
-    assert ignoring.loop.checkpoint.gaps == {}
-    assert [load_gap(text).shards for text in again.loop.checkpoint.gaps.values()] == [("a/db.t",)]
+    assert ignoring.checkpoint.shards == {"a/db.t": None}
+    assert ignoring.checkpoint.gaps == {}
+    assert again.short() == [("a/db.t",)]
 
 
 def test_rows_landed_for_one_table_are_a_gap_of_the_other_that_its_shard_goes_to(
@@ -66,7 +65,7 @@ def test_rows_landed_for_one_table_are_a_gap_of_the_other_that_its_shard_goes_to
     (gap,) = told.gaps
     assert (gap.id, gap.shards, gap.batch) == ("rules:a/db.t@1", ("a/db.t",), 1)
     assert (gap.topic, gap.partition, gap.until) == ("a.db.t", 0, 1)
-    assert moved.loop.checkpoint.shards["a/db.t"] == "all.t"
+    assert moved.checkpoint.shards["a/db.t"] == "all.t"
 
 
 def test_the_same_rules_change_nothing(desk: Desk) -> None:
@@ -97,11 +96,8 @@ def test_a_shard_that_is_gone_needs_nothing() -> None:
 
 
 def test_it_says_where_the_rows_stood_and_what_helps() -> None:
-    (gap,) = (
-        load_gap(text)
-        for text in detect_new_rules(
-            NEXT, batch_context(MARK, router=ELSEWHERE, settings_changed=True)
-        ).gaps.values()
+    (gap,) = load_gaps(
+        detect_new_rules(NEXT, batch_context(MARK, router=ELSEWHERE, settings_changed=True))
     )
 
     assert (gap.topic, gap.partition, gap.first, gap.until) == ("a.db.t", 1, 0, 40)
@@ -118,11 +114,8 @@ def test_it_says_where_the_rows_stood_and_what_helps() -> None:
 def test_it_says_where_the_rules_before_had_sent_it(old: str | None, went: str) -> None:
     before = replace(MARK, shards={"a/db.t": old})
 
-    (gap,) = (
-        load_gap(text)
-        for text in detect_new_rules(
-            NEXT, batch_context(before, router=ELSEWHERE, settings_changed=True)
-        ).gaps.values()
+    (gap,) = load_gaps(
+        detect_new_rules(NEXT, batch_context(before, router=ELSEWHERE, settings_changed=True))
     )
 
     assert gap.why.startswith(went)
@@ -140,11 +133,8 @@ def test_it_stands_where_its_shards_rows_do(
 ) -> None:
     made = replace(NEXT, offsets={name: PartitionEnd(end) for name, end in offsets.items()})
 
-    (gap,) = (
-        load_gap(text)
-        for text in detect_new_rules(
-            made, batch_context(MARK, router=ELSEWHERE, settings_changed=True)
-        ).gaps.values()
+    (gap,) = load_gaps(
+        detect_new_rules(made, batch_context(MARK, router=ELSEWHERE, settings_changed=True))
     )
 
     assert (gap.topic, gap.partition, gap.first, gap.until) == place
@@ -166,7 +156,7 @@ def test_standards_of_rows_that_were_there_make_a_gap_of_that_table_alone() -> N
     )
 
     assert found.standards == {NAME: RowStandards(DIGEST, 7)}
-    (gap,) = map(load_gap, found.gaps.values())
+    (gap,) = load_gaps(found)
     assert (gap.shards, gap.batch, gap.id) == ((NAME,), 7, f"standards:{NAME}@7")
 
 

@@ -27,6 +27,7 @@ from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
 from tests.builders import batch_context
 from tests.pipeline.lakes import NOON
+from tests.pipeline.landing.desk import load_gaps
 
 ROUTER = Router((TableRule(r"sluice\.heartbeat", "x", ignore=True),))
 EPOCH = Epoch(1, "uuid", binlog_position(1, 100))
@@ -172,15 +173,6 @@ def test_f117_a_table_is_listed_at_once_though_its_old_name_is_in_an_untold_data
         assert {*active_shards(step(checkpoint, BatchStats(news=(one,))), ROUTER)} == {"s/a.t"}
 
 
-def test_what_is_lost_goes_with_the_rows_of_a_renamed_table() -> None:
-    gap = replace(GAP, batch=4, shards=("s/db.u",))
-    text = dump_gap(gap)
-
-    made = step(replace(OLD, gaps={gap.id: text}), BatchStats(news=(renamed("u", "t"),)))
-
-    assert load_gap(made.gaps[gap.id]).shards == ("s/db.u", "s/db.t")
-
-
 @pytest.mark.parametrize(
     ("text", "touched"),
     [
@@ -248,7 +240,7 @@ def test_f198_a_gap_of_several_tables_stays_one_of_several_when_one_is_left(
 
     left = step(step(known, begun), BatchStats(high={"s/s.db.t:0": Order(1, 1, 900)}))
 
-    (found,) = map(load_gap, left.gaps.values())
+    (found,) = load_gaps(left)
     assert (found.shards, found.shared) == (("s/db.t",), shared)
 
 

@@ -16,7 +16,7 @@ from pipeline.reports import LandingReport
 from pipeline.retries import LONGEST
 from pipeline.settings import RegistrySettings
 from tests.pipeline.formats.avro_writer import message, record
-from tests.pipeline.landing.desk import GIB4, Desk
+from tests.pipeline.landing.desk import GIB4, Desk, place
 from tests.pipeline.registry_server import Answers
 
 SOURCE = record("Source", db="string", table="string", file="string", pos="long", row="int")
@@ -41,7 +41,7 @@ def asking(registry: Answers, home: Path) -> Desk:
 
 def put(desk: Desk, pos: int, *, schema: int = 2) -> None:
     """An insert of ``b`` in Avro, of row ``pos % 100``."""
-    source = {"db": "db", "table": "t", "file": "binlog.000007", "pos": pos, "row": 0}
+    source = place("t", pos)
     row = (1, {"id": pos % 100, "name": (1, "x")})
     envelope = {"before": (0, None), "after": row, "source": source, "op": "c"}
     written = message(schema, ENVELOPE, envelope), message(1, KEY, {"id": pos % 100})
@@ -71,7 +71,7 @@ def test_its_source_waits_with_a_reason_and_goes_on_by_itself(
     assert why in first.holds[0].detail
     assert "it goes on by itself" in first.holds[0].detail
     assert (len(desk.rows("a")), desk.rows("b")) == (1, [])
-    assert "b.db.t:0" not in desk.loop.checkpoint.offsets
+    assert "b.db.t:0" not in desk.checkpoint.offsets
 
     registry.whole, registry.hanging, registry.schemas = None, False, SCHEMAS
     registry.released.set()
@@ -129,7 +129,7 @@ def test_a_number_that_is_not_known_just_now_holds_its_source_until_it_is(
     desk.now += LONGEST
     assert desk.land().holds == ()
     assert [offset for _, _, offset in desk.rows("b")] == [0]
-    assert desk.loop.checkpoint.quarantined == {}
+    assert desk.checkpoint.quarantined == {}
 
 
 def test_a_number_that_stays_unknown_is_quarantined_beside_its_neighbours(
@@ -144,9 +144,9 @@ def test_a_number_that_stays_unknown_is_quarantined_beside_its_neighbours(
 
     assert [offset for _, _, offset in desk.rows("b")] == [0, 2]
     assert len(desk.landed(Op.ERROR)) == 1
-    (told,) = desk.loop.checkpoint.quarantined.values()
+    (told,) = desk.checkpoint.quarantined.values()
     assert told == ("b.db.t:0:1@0",)
-    assert desk.loop.checkpoint.offsets["b.db.t:0"].offset == 3
+    assert desk.checkpoint.offsets["b.db.t:0"].offset == 3
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["from the start", "emptied meanwhile"])
@@ -164,7 +164,7 @@ def test_a_registry_that_knows_nothing_holds_its_source_as_long_as_that_is_so(
         (hold,) = patient(desk).holds
 
     assert "nor any other; is it the right one, or was it emptied" in hold.detail
-    assert desk.loop.checkpoint.quarantined == {}
+    assert desk.checkpoint.quarantined == {}
     registry.schemas = {9: SCHEMAS[2], **SCHEMAS}
     desk.now += LONGEST
     assert desk.land().holds == ()

@@ -15,7 +15,7 @@ from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
 from tests.builders import batch_context
-from tests.pipeline.landing.desk import Desk, Server
+from tests.pipeline.landing.desk import Desk, Server, load_gaps
 from tests.pipeline.landing.test_unbased_tables import message
 
 OLD = Epoch(1, "7/1/5", log_position(1000))
@@ -68,7 +68,7 @@ def after(head: Head, made: Checkpoint = KNOWN) -> Checkpoint:
 def test_a_server_that_may_lack_what_was_landed_is_a_gap_of_its_tables(
     head: Head, why: str | None
 ) -> None:
-    gaps = [load_gap(text) for text in after(head).gaps.values()]
+    gaps = load_gaps(after(head))
 
     if why is None:
         assert gaps == []
@@ -87,7 +87,7 @@ def test_tables_that_went_and_bases_that_began_since_are_no_part_of_it() -> None
     gone = {"shop/public.u": Existence(Order(1, 20, 20), there=False)}
     there = replace(KNOWN, existing=gone)
     made = after(BEHIND, there)
-    assert [load_gap(text).shards for text in made.gaps.values()] == [("shop/public.t",)]
+    assert [gap.shards for gap in load_gaps(made)] == [("shop/public.t",)]
 
     bases, based = {**KNOWN.bases, "shop/public.t": NEWER}, {**KNOWN.based, "shop/public.t": 5}
     assert after(BEHIND, replace(there, bases=bases, based=based)).gaps == {}
@@ -115,9 +115,7 @@ def test_the_highest_that_landed_of_the_old_log_may_lie_above_what_was_seen_of_i
         replace(seen, batch=5, epochs=epochs), batch_context(seen, heads={"shop": (head, head)})
     )
 
-    assert [load_gap(text).shards for text in made.gaps.values()] == [
-        ("shop/public.t", "shop/public.u")
-    ] * short
+    assert [gap.shards for gap in load_gaps(made)] == [("shop/public.t", "shop/public.u")] * short
 
 
 def test_it_is_told_once() -> None:
@@ -163,7 +161,7 @@ def test_landing_tells_it_with_the_first_batch_after_the_promotion(
 
     told = desk.land()
 
-    assert desk.loop.checkpoint.epochs["a"].number == 2
+    assert desk.checkpoint.epochs["a"].number == 2
     assert [gap.shards for gap in told.gaps] == [("a/public.t",)] * (parted < 700)
 
 
@@ -183,10 +181,10 @@ def test_what_was_landed_after_the_old_server_was_seen_last_counts(
 
     told = desk.land()
 
-    assert desk.loop.checkpoint.epochs["a"].number == 2
+    assert desk.checkpoint.epochs["a"].number == 2
     assert [gap.shards for gap in told.gaps] == [("a/public.t",)] * short
 
 
 def test_a_log_of_another_kind_holds_nothing_of_it() -> None:
-    (gap,) = map(load_gap, after(Head("mysql", binlog_position(7, 4, ""))).gaps.values())
+    (gap,) = load_gaps(after(Head("mysql", binlog_position(7, 4, ""))))
     assert "of kind postgres and are of kind mysql" in gap.why

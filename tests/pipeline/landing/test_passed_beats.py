@@ -1,4 +1,4 @@
-"""Where versions are not one sequence over the whole source, no change is lost to a base unseen."""
+"""Heartbeats prove what has landed, where versions are no sequence over the whole source."""
 
 from collections import UserDict
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
@@ -26,13 +26,12 @@ from pipeline.landing.heartbeats import (
 )
 from pipeline.landing.listing import Listing
 from pipeline.model import Acknowledged, Op, Order, Ordering, PartitionEnd, TopicPartition
-from pipeline.reports import load_gap
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.transports.transport import OffsetRange
 from tests.builders import batch_context
 from tests.example_count import examples
 from tests.pipeline.backfill.test_bases_without_places import CanalDesk, heartbeat
-from tests.pipeline.landing.desk import Desk, Server, Topics
+from tests.pipeline.landing.desk import Desk, Server, Topics, load_gaps
 from tests.pipeline.test_beats import beat as landed_beat
 
 SEQUENCE = {"a": Ordering.SEQUENCE}
@@ -79,13 +78,13 @@ def test_a_version_below_a_heartbeat_that_is_passed_holds_the_source(desk: Count
 
 def test_what_a_topic_holds_when_it_is_met_may_be_older(desk: CountedDesk) -> None:
     """It was there before, and nobody let us read it; from then on it is as any other."""
-    desk.topics._insert("a", ("db", "new"), {"id": 1}, (7, 6), None)
+    desk.topics.insert("a", ("db", "new"), {"id": 1}, (7, 6))
     assert not desk.land().holds
     desk.beat(6, 600)
     desk.beat(7, 700)
     desk.beat(8, 800)
 
-    desk.topics._insert("a", ("db", "new"), {"id": 2}, (7, 7), None)
+    desk.topics.insert("a", ("db", "new"), {"id": 2}, (7, 7))
 
     assert [one.reason for one in desk.land().holds] == ["disorder"]
 
@@ -129,17 +128,17 @@ def test_other_orders_have_none(desk: CountedDesk, ordering: Ordering) -> None:
     passed = HeartbeatLowWatermark()
     for number in (6, 7, 8):
         desk.beat(number, 100 * number)
-        found = passed.floors(desk.loop.checkpoint, listing(desk), {"a": ordering})
+        found = passed.floors(desk.checkpoint, listing(desk), {"a": ordering})
 
         assert not found
 
 
 def test_after_a_restart_it_is_found_out_anew(desk: CountedDesk) -> None:
-    checkpoint, passed = desk.loop.checkpoint, HeartbeatLowWatermark()
+    checkpoint, passed = desk.checkpoint, HeartbeatLowWatermark()
 
     first = passed.floors(checkpoint, listing(desk), SEQUENCE)
     desk.beat(6, 600)
-    then = passed.floors(desk.loop.checkpoint, listing(desk), SEQUENCE)
+    then = passed.floors(desk.checkpoint, listing(desk), SEQUENCE)
 
     assert first == {}
     order = checkpoint.beats["a"].order
@@ -147,7 +146,7 @@ def test_after_a_restart_it_is_found_out_anew(desk: CountedDesk) -> None:
 
 
 def listing(desk: CountedDesk) -> Listing:
-    return desk.loop.upstream.list(desk.loop.checkpoint.offsets)
+    return desk.loop.upstream.list(desk.checkpoint.offsets)
 
 
 # histories
@@ -203,7 +202,7 @@ def test_what_a_format_says_of_its_log_stands_in_the_trail(
 
     made.land()
 
-    assert made.loop.checkpoint.beats["a"].once == once
+    assert made.checkpoint.beats["a"].once == once
 
 
 def test_a_ledger_of_files_never_sends_again() -> None:
@@ -301,7 +300,7 @@ def with_rows(
 def test_f101_a_missing_heartbeat_is_a_gap_also_with_log_positions(
     rows: list[HeartbeatRow], missing: list[tuple[int, int]]
 ) -> None:
-    gaps = [load_gap(text) for text in with_rows(rows).gaps.values()]
+    gaps = load_gaps(with_rows(rows))
 
     assert [(gap.first, gap.until) for gap in gaps] == missing
     assert {gap.shards for gap in gaps} <= {("a/d.t",)}
@@ -317,7 +316,7 @@ def left(*batches: list[int]) -> list[tuple[int, int]]:
     for numbers in batches:
         made = with_rows([row(n, offset + at) for at, n in enumerate(numbers)], made)
         offset += len(numbers)
-    gaps = map(load_gap, made.gaps.values())
+    gaps = load_gaps(made)
     return [(gap.first, gap.until) for gap in gaps if not gap.sent_again]
 
 
@@ -393,9 +392,9 @@ def test_heartbeats_of_an_added_partition_wait_for_those_of_the_first_one(
 
     for _ in range(9):
         desk.land()
-        found += [load_gap(text) for text in desk.loop.checkpoint.gaps.values()]
+        found += desk.gaps()
 
-    assert desk.loop.checkpoint.heartbeats == {"a": 12}
+    assert desk.checkpoint.heartbeats == {"a": 12}
     assert {(one.first, one.until) for one in found} == ({(10, 11)} if lost else set())
 
 
@@ -565,12 +564,12 @@ def test_a_batch_that_is_capped_counts_once_all_that_was_listed_with_it_has_land
         desk.topics.beat("a", number, pos=100 * number)
 
     while desk.land().batch is not None:
-        trail = desk.loop.checkpoint.beats["a"]
+        trail = desk.checkpoint.beats["a"]
         levels.append((trail.level, trail.known))
 
     assert levels == [(-1, -1), (-1, -1), (-1, -1), (3, -1)]
     desk.beat(5, 500)
-    assert desk.loop.checkpoint.beats["a"].sure == 3
+    assert desk.checkpoint.beats["a"].sure == 3
 
 
 def test_what_comes_through_one_partition_waits_for_no_backlog() -> None:

@@ -159,14 +159,6 @@ def test_a_topic_whose_id_is_not_told_is_not_taken_for_a_new_one() -> None:
     assert (chosen.gaps, chosen.anew) == ((), frozenset())
 
 
-def test_a_re_created_topic_that_has_grown_past_w_is_still_a_gap() -> None:
-    """Offsets alone look fine here; only the topic's id tells."""
-    chosen = planned(end(3, "old"), until=end(99))
-
-    assert len(chosen.gaps) == 1
-    assert chosen.spans[A].first == 0
-
-
 def test_after_a_cut_nothing_is_said_of_the_old_leader_epoch_any_more() -> None:
     chosen = planned(end(8, epoch=5), until=end(7), known=PlanContext(epoch_ends={A: 7}))
 

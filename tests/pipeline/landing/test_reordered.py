@@ -12,7 +12,6 @@ from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.formats.simple_binlog import SimpleBinlog, SimpleTable
 from pipeline.landing.epochs import Epochs, reordered
 from pipeline.model import Ordering
-from pipeline.reports import load_gap
 from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.formats.simple_binlog_writer import Collector
 from tests.pipeline.landing.desk import Desk
@@ -58,14 +57,14 @@ def test_what_came_between_the_two_is_a_gap_that_is_told_once(tmp_path: Path) ->
     topics.put("a", 101, "new")
     desk = Formatted(tmp_path, topics, names="a", form=DebeziumJson())
     desk.land()
-    (gap,) = map(load_gap, desk.loop.checkpoint.gaps.values())
+    (gap,) = desk.gaps()
 
     topics.put("a", 102, "newer")
     desk.land()
 
     assert gap.shards == ("a/db.t",)
     assert "were ordered by own_sequence, and are by log_position" in gap.why
-    assert [load_gap(text).id for text in desk.loop.checkpoint.gaps.values()] == [gap.id]
+    assert [one.id for one in desk.gaps()] == [gap.id]
     assert [epoch for epoch, _, _ in desk.rows("a")].count(2) == 2
 
 
@@ -78,8 +77,8 @@ def test_the_same_order_goes_on(tmp_path: Path, form: Format) -> None:
     desk.land()
 
     assert {epoch for epoch, _, _ in desk.rows("a")} == {1}
-    assert desk.loop.checkpoint.gaps == {}
-    assert desk.loop.checkpoint.orderings == {"a": Ordering.SEQUENCE}
+    assert desk.checkpoint.gaps == {}
+    assert desk.checkpoint.orderings == {"a": Ordering.SEQUENCE}
 
 
 def test_in_one_topic_the_other_order_begins_where_nothing_was_landed_yet(tmp_path: Path) -> None:

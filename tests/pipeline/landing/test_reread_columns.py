@@ -1,4 +1,4 @@
-"""What tells the columns of rows that were read again, where no row of the log has?"""
+"""Backfilled rows describe their columns where no row of the log does."""
 
 from dataclasses import dataclass, replace
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""Which rows that were read again follow what is landed, and when is a re-reading complete?"""
+"""Backfilled rows follow what is landed, until the backfill is complete."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -78,19 +78,6 @@ def test_rows_are_taken_once_and_in_their_order() -> None:
 )
 def test_rows_that_follow_nothing_are_left_aside(strange: BackfilledRows) -> None:
     assert step(mark(OPEN), BackfillNews(rows=(strange,))).taken == ()
-
-
-def test_a_batch_takes_no_more_bytes_than_all_that_lands_may_wait_for() -> None:
-    file = WrittenFile("p", {}, 40 * 2**20, NOON, "{}", 10)
-    offered = [
-        replace(one, file=file)
-        for one in (rows(0, None, "3"), rows(0, "3", "6"), rows(1, None, "9"))
-    ]
-
-    first = step(mark(OPEN), BackfillNews(rows=tuple(offered)))
-    second = step(mark(first.rereads[NAME]), BackfillNews(rows=tuple(offered)))
-
-    assert (first.taken, second.taken) == ((offered[0],), (offered[1],))
 
 
 def test_rows_are_counted_and_their_table_has_something_to_apply() -> None:
@@ -262,14 +249,6 @@ def test_rows_that_one_leaves_behind_are_remembered_with_their_span() -> None:
     new = replace(OPEN, id="y", order=P2)
     again = step(mark(left), BackfillNews(begun={NAME: new})).rereads[NAME]
     assert (again.order, again.lowest) == (P2, P1)
-
-
-def test_a_base_never_goes_back() -> None:
-    before = replace(mark(ENDED, passed=300), bases={NAME: Order(1, 7, 250)})
-
-    made = step(before, BackfillNews())
-
-    assert (made.settled, made.rereads[NAME].done) == ((), 10)
 
 
 def test_what_could_not_be_completed_makes_no_batch_of_its_own() -> None:
@@ -474,12 +453,18 @@ def test_what_is_no_newer_begins_nothing(known: Backfill, begun: Backfill) -> No
 
 @pytest.mark.parametrize(
     ("base", "made"),
-    [pytest.param(Order(1, 7, 50), 1, id="older"), pytest.param(P1, 0, id="the same")],
+    [
+        pytest.param(Order(1, 7, 50), 1, id="older"),
+        pytest.param(P1, 0, id="the same"),
+        pytest.param(Order(1, 7, 250), 0, id="newer"),
+    ],
 )
 def test_it_is_a_base_above_one_that_is_older(base: Order, made: int) -> None:
     before = replace(mark(ENDED, passed=300), bases={NAME: base})
 
-    assert len(step(before, BackfillNews()).settled) == made
+    found = step(before, BackfillNews())
+
+    assert (len(found.settled), found.rereads[NAME].done) == (made, 10)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from pipeline.reports import LandingReport
 from pipeline.resubmissions import Resubmission, ResubmissionState, parse_change_name
 from pipeline.settings import RegistrySettings, Router, TableRule
 from tests.pipeline.formats.dbevents_writer import NUMBER, SCHEMA, Event
-from tests.pipeline.landing.desk import GIB4, Desk
+from tests.pipeline.landing.desk import GIB4, Desk, place
 from tests.pipeline.registry_server import Answers
 
 TOPIC, SUBJECT = "b.db.t", "b/db.t"
@@ -66,12 +66,12 @@ def fixed(**other: Any) -> Event:
 
 
 def test_it_lands_in_its_own_place_and_what_it_blocked_is_closed(desk: EventDesk) -> None:
-    before = desk.loop.checkpoint
+    before = desk.checkpoint
     assert before.quarantine[SUBJECT].ids == (f"{TOPIC}:0:1@0",)
 
     (state,) = resend(desk, corrected(fixed().value))
 
-    checkpoint = desk.loop.checkpoint
+    checkpoint = desk.checkpoint
     assert (state.batch, state.refused, checkpoint.quarantine) == (checkpoint.batch, False, {})
     assert (checkpoint.batch, checkpoint.belated, checkpoint.high) == (1, {"db.t": 1}, before.high)
     (row,) = [row for row in desk.landed(Op.UPDATE) if row["batch"] == 1]
@@ -96,9 +96,9 @@ def test_it_lands_once_though_it_is_asked_for_again(desk: EventDesk) -> None:
     again, restarted = resend(desk, asked), resend(anew, asked)
 
     assert again == restarted == (ResubmissionState("r1", 1),)
-    assert desk.loop.checkpoint.batch == 1
+    assert desk.checkpoint.batch == 1
     desk.send(Event("k3", 40, {"id": 3}))
-    assert desk.loop.checkpoint.resubmitted == {}, "nobody asks any more"
+    assert desk.checkpoint.resubmitted == {}, "nobody asks any more"
 
 
 def test_f113_it_stays_of_the_batch_that_landed_it_while_others_land(desk: EventDesk) -> None:
@@ -108,8 +108,8 @@ def test_f113_it_stays_of_the_batch_that_landed_it_while_others_land(desk: Event
 
     (state,) = resend(desk, asked)
 
-    assert (desk.loop.checkpoint.batch, state.batch) == (2, 1)
-    assert desk.loop.checkpoint.resubmitted == {"r1": 1}
+    assert (desk.checkpoint.batch, state.batch) == (2, 1)
+    assert desk.checkpoint.resubmitted == {"r1": 1}
 
 
 def test_a_crash_before_the_commit_loses_nothing(desk: EventDesk) -> None:
@@ -146,8 +146,8 @@ def test_what_is_odd_still_is_refused_and_the_table_stays_blocked(
 
     assert (state.refused, state.batch) == (True, None)
     assert state.why.startswith(why)
-    assert desk.loop.checkpoint.quarantine[SUBJECT].count == 1
-    assert desk.loop.checkpoint.batch == 0
+    assert desk.checkpoint.quarantine[SUBJECT].count == 1
+    assert desk.checkpoint.batch == 0
 
 
 @pytest.mark.parametrize(
@@ -170,26 +170,26 @@ def test_a_newer_change_that_took_columns_from_before_keeps_it_out(
 
     assert state.refused == refused
     assert ("tells some of its columns only" in state.why) == refused
-    assert bool(desk.loop.checkpoint.quarantine) == refused
+    assert bool(desk.checkpoint.quarantine) == refused
 
 
 def test_two_that_would_stand_in_one_place_do_not_land_together(desk: EventDesk) -> None:
     """The wrong file for the second: its own change would be passed over without a word."""
     desk.send(replace(ODD, key="k5", version=50))
-    (first, second) = desk.loop.checkpoint.quarantine[SUBJECT].ids
+    (first, second) = desk.checkpoint.quarantine[SUBJECT].ids
     same = fixed().value
 
     one, other = resend(desk, corrected(same, first, "r1"), corrected(same, second, "r2"))
 
-    assert (one.refused, one.batch) == (False, desk.loop.checkpoint.batch)
+    assert (one.refused, one.batch) == (False, desk.checkpoint.batch)
     assert (other.refused, other.batch) == (True, None)
     assert other.why.startswith("another change of its key has landed in its version")
-    assert desk.loop.checkpoint.quarantine[SUBJECT].ids == (second,)
+    assert desk.checkpoint.quarantine[SUBJECT].ids == (second,)
 
 
 def test_a_statement_since_leaves_it_to_a_new_base(desk: EventDesk) -> None:
     there = Existence(Order(1, 0, 25), there=True)
-    desk.loop.checkpoint = replace(desk.loop.checkpoint, existing={SUBJECT: there})
+    desk.loop.checkpoint = replace(desk.checkpoint, existing={SUBJECT: there})
 
     (state,) = resend(desk, corrected(fixed().value))
 
@@ -222,8 +222,8 @@ def test_what_is_not_open_is_refused(desk: EventDesk, change: str) -> None:
 
 
 def test_a_topic_that_was_made_anew_keeps_its_place_to_itself(desk: EventDesk) -> None:
-    ((name, one),) = desk.loop.checkpoint.quarantine.items()
-    desk.loop.checkpoint = replace(desk.loop.checkpoint, quarantine={name: replace(one, epoch=0)})
+    ((name, one),) = desk.checkpoint.quarantine.items()
+    desk.loop.checkpoint = replace(desk.checkpoint, quarantine={name: replace(one, epoch=0)})
 
     (state,) = resend(desk, corrected(fixed().value))
 
@@ -237,15 +237,14 @@ def test_it_is_of_the_table_of_the_one_that_it_corrects(tmp_path: Path) -> None:
     desk.topics.held["a.db.t"].append((b'{"id":"y"}', b'{"op":"?"'))
     desk.topics.put("a", GIB4 + 9, "z")
     desk.land()
-    assert list(desk.loop.checkpoint.quarantine) == ["topic:a.db.t"]
-    place = {"db": "db", "table": "t", "file": "binlog.000007", "pos": GIB4 + 5, "row": 0}
-    value = {"before": None, "after": {"id": "y"}, "source": place, "op": "c"}
+    assert list(desk.checkpoint.quarantine) == ["topic:a.db.t"]
+    value = {"before": None, "after": {"id": "y"}, "source": place("t", GIB4 + 5), "op": "c"}
     asked = corrected(json.dumps(value).encode(), "a.db.t:0:1@0")
     asked = replace(asked, key=base64.b64encode(b'{"id":"y"}').decode())
 
     (state,) = resend(desk, asked)
 
-    assert (state.batch, desk.loop.checkpoint.quarantine) == (1, {})
+    assert (state.batch, desk.checkpoint.quarantine) == (1, {})
     assert desk.rows("a") == [(1, GIB4, 0), (1, GIB4 + 5, 1), (1, GIB4 + 9, 2)]
     assert {row["error"] for row in desk.landed(more=("error",))} == {None}, "no account had it"
 
@@ -253,7 +252,7 @@ def test_it_is_of_the_table_of_the_one_that_it_corrects(tmp_path: Path) -> None:
 def test_those_beyond_what_is_told_one_by_one_are_sent_again_too(desk: EventDesk) -> None:
     odd = [replace(ODD, key=f"o{n}", version=100 + n) for n in range(30)]
     desk.send(*odd)
-    names = desk.loop.checkpoint.quarantine[SUBJECT].ids
+    names = desk.checkpoint.quarantine[SUBJECT].ids
     assert len(names) == 31
     asked = [
         corrected(replace(one, error=None).value, name, name)
@@ -263,8 +262,8 @@ def test_those_beyond_what_is_told_one_by_one_are_sent_again_too(desk: EventDesk
     states = resend(desk, *asked)
 
     assert {one.batch for one in states} == {2}
-    assert desk.loop.checkpoint.quarantine[SUBJECT].ids == names[: 1 + MAX_NAMED_CHANGES]
-    assert desk.loop.checkpoint.quarantine[SUBJECT].count == 1 + MAX_NAMED_CHANGES
+    assert desk.checkpoint.quarantine[SUBJECT].ids == names[: 1 + MAX_NAMED_CHANGES]
+    assert desk.checkpoint.quarantine[SUBJECT].count == 1 + MAX_NAMED_CHANGES
 
 
 def test_f113_what_is_corrected_is_not_read_again_as_it_was_in_the_same_batch() -> None:
@@ -281,7 +280,7 @@ def test_f113_what_is_corrected_is_not_read_again_as_it_was_in_the_same_batch() 
 def test_f113_one_whose_columns_nobody_told_waits_for_a_change_that_tells_them(
     desk: EventDesk,
 ) -> None:
-    told = desk.loop.checkpoint
+    told = desk.checkpoint
     desk.loop.checkpoint = replace(told, schemas={})
     (waiting,) = resend(desk, corrected(fixed().value))
     desk.loop.checkpoint = told
@@ -378,7 +377,7 @@ def test_f113_of_several_that_are_quarantined_only_the_corrected_were_counted(
     desk: EventDesk,
 ) -> None:
     desk.send(replace(ODD, key="k5", version=50))
-    loop, (first, second) = desk.loop, desk.loop.checkpoint.quarantine[SUBJECT].ids
+    loop, (first, second) = desk.loop, desk.checkpoint.quarantine[SUBJECT].ids
     listing = loop.upstream.list(loop.checkpoint.offsets)
     resubmitting = Resubmitting(loop.feeds, loop.router, desk.log())
 

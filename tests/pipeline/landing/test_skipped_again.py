@@ -1,4 +1,4 @@
-"""A piece of the log that was skipped, or refused, is sent again: when is nothing lacking?"""
+"""A skipped or refused piece of the log is redelivered: a gap closes once nothing is missing."""
 
 import json
 from dataclasses import dataclass
@@ -11,9 +11,8 @@ from checks.proof import prove
 from pipeline.lags.samples import LandedBatch, MirrorPosition, Sample, Samples, SourceSamples, step
 from pipeline.landing.source_holds import RESENT
 from pipeline.model import Acknowledged, Fence, Head, Shard, Stage, Table
-from pipeline.reports import load_gap
 from pipeline.sources.mysql.position import binlog_position
-from tests.pipeline.landing.desk import NOW, Desk, Server
+from tests.pipeline.landing.desk import NOW, Desk, Server, place, record
 from tests.pipeline.schema_messages import described, message
 
 T, U = (Table(name, (Shard("a", name),)) for name in ("db.t", "db.u"))
@@ -48,8 +47,8 @@ def desk(tmp_path: Path, server: Behind) -> Desk:
     desk.land()
     beats(desk, 9)
     desk.land()
-    assert desk.loop.checkpoint.gaps
-    assert desk.loop.checkpoint.covers(FENCE)
+    assert desk.checkpoint.gaps
+    assert desk.checkpoint.covers(FENCE)
     return desk
 
 
@@ -61,31 +60,21 @@ def beats(desk: Desk, *numbers: int) -> None:
 def statement(desk: Desk, pos: int, text: str, table: str, former: str | None = None) -> None:
     """One about *table*, which was *former* before."""
     names = table if former is None else f"{former},{table}"
-    place = {"db": "db", "table": names, "file": "binlog.000007", "pos": pos, "row": 0}
-    value = json.loads(message(text, described(text, table, "id BIGINT!"), source=place))
+    told = message(text, described(text, table, "id BIGINT!"), source=place(names, pos))
+    value = json.loads(told)
     if former is not None:
         value["tableChanges"][0] |= {"type": "ALTER", "previousId": f'"db"."{former}"'}
     desk.topics.held.setdefault("a", []).append((b"{}", json.dumps(value).encode()))
 
 
 def row(desk: Desk, table: str, pos: int, key: int) -> None:
-    place = {"db": "db", "table": table, "file": "binlog.000007", "pos": pos, "row": 0}
-    value = {"before": None, "after": {"id": key}, "source": place, "op": "c"}
-    record = (json.dumps({"id": key}).encode(), json.dumps(value).encode())
-    desk.topics.held.setdefault(f"a.db.{table}", []).append(record)
+    desk.topics.insert("a", ("db", table), {"id": key}, (7, pos))
 
 
 def snapshot_rows(table: str, pos: int, count: int) -> list[tuple[bytes, bytes]]:
-    """All rows of *table*, read at *pos*."""
-    place = {"db": "db", "table": table, "file": "binlog.000007", "pos": pos, "row": 0}
     told = [*["true"] * (count - 1), "last_in_data_collection"]
     return [
-        (
-            json.dumps({"id": key}).encode(),
-            json.dumps(
-                {"after": {"id": key}, "source": place | {"snapshot": one}, "op": "r"}
-            ).encode(),
-        )
+        record(key, {"after": {"id": key}, "source": place(table, pos, snapshot=one), "op": "r"})
         for key, one in enumerate(told)
     ]
 
@@ -102,25 +91,20 @@ def proven(desk: Desk, old: LandedBatch, merged: int, table: Table = T) -> bool:
 
     *old* is what the batch before all came again had proven.
     """
-    now, fences = Sample(desk.loop.checkpoint, NOW, AGE), (FENCE,)
+    now, fences = Sample(desk.checkpoint, NOW, AGE), (FENCE,)
     known = SourceSamples(Sample(fences, NOW, AGE), Sample(now.value.acknowledged["a"], NOW, AGE))
     mirror = Sample(MirrorPosition(7, merged), NOW, AGE)
     found = Samples({"a": known}, now, mirror, (old,))
     return prove(table, Stage.MIRROR, NOW, found, NOW).holds is True
 
 
-def gaps(desk: Desk) -> list[tuple[str, ...]]:
-    """The shards of each open gap."""
-    return [load_gap(text).shards for text in desk.loop.checkpoint.gaps.values()]
-
-
 def rests(desk: Desk, topic: str = "a.db.t") -> int:
     """How many records of *topic* have not landed."""
-    return len(desk.topics.held[topic]) - desk.loop.checkpoint.offsets[f"{topic}:0"].offset
+    return len(desk.topics.held[topic]) - desk.checkpoint.offsets[f"{topic}:0"].offset
 
 
 def test_f101_a_gap_waits_for_the_rows_that_close_it(desk: Desk) -> None:
-    old, merged = step(desk.loop.checkpoint, {"a": (FENCE,)}), desk.loop.checkpoint.tables["db.t"]
+    old, merged = step(desk.checkpoint, {"a": (FENCE,)}), desk.checkpoint.tables["db.t"]
     assert proven(desk, old, merged), "but for the gap"
     sent_again(desk, 40)
 
@@ -130,13 +114,13 @@ def test_f101_a_gap_waits_for_the_rows_that_close_it(desk: Desk) -> None:
         desk.land()
         if rests(desk):
             waited += 1
-            assert gaps(desk) == [("a/db.t",)]
+            assert desk.short() == [("a/db.t",)]
 
     assert waited, "the batches were too small for all"
     assert not rests(desk)
-    assert not gaps(desk)
+    assert not desk.short()
     assert not proven(desk, old, merged), "it has none of the rows that were skipped"
-    assert proven(desk, old, desk.loop.checkpoint.tables["db.t"])
+    assert proven(desk, old, desk.checkpoint.tables["db.t"])
 
 
 def test_f101_a_gap_waits_for_what_was_acknowledged_after_all_came_again(
@@ -148,13 +132,13 @@ def test_f101_a_gap_waits_for_what_was_acknowledged_after_all_came_again(
     for number in range(10, 20):
         beats(desk, number)
         desk.land()
-        assert gaps(desk), "a row below that may not have been listed yet"
+        assert desk.short(), "a row below that may not have been listed yet"
 
     server.said = None
     for number in (20, 21):
         beats(desk, number)
         desk.land()
-    assert not gaps(desk)
+    assert not desk.short()
 
 
 def test_f101_what_was_acknowledged_before_all_came_again_closes_nothing(
@@ -168,14 +152,12 @@ def test_f101_what_was_acknowledged_before_all_came_again_closes_nothing(
     for number in range(10, 20):
         beats(desk, number)
         desk.land()
-        assert gaps(desk)
+        assert desk.short()
     assert not rests(desk)
 
 
-def test_f101_a_table_that_was_created_in_the_skipped_piece_waits_for_its_rows(
-    desk: Desk,
-) -> None:
-    old = step(desk.loop.checkpoint, {"a": (FENCE,)})
+def test_f101_a_table_that_was_created_in_the_skipped_piece_waits_for_its_rows(desk: Desk) -> None:
+    old = step(desk.checkpoint, {"a": (FENCE,)})
     statement(desk, 4200, "CREATE TABLE u (id BIGINT)", "u")
     sent_again(desk, 1)
     for key in range(40):
@@ -185,27 +167,27 @@ def test_f101_a_table_that_was_created_in_the_skipped_piece_waits_for_its_rows(
     for number in range(10, 20):
         beats(desk, number)
         desk.land()
-        if "a/db.u" in desk.loop.checkpoint.bases and rests(desk, "a.db.u"):
+        if "a/db.u" in desk.checkpoint.bases and rests(desk, "a.db.u"):
             seen += 1
-            assert "a/db.u" in gaps(desk)[0]
+            assert "a/db.u" in desk.short()[0]
 
     assert seen, "it has a base before its rows have landed"
-    assert not gaps(desk)
-    assert proven(desk, old, desk.loop.checkpoint.batch, U)
+    assert not desk.short()
+    assert proven(desk, old, desk.checkpoint.batch, U)
 
 
 def test_f101_rows_sent_again_after_a_rename_keep_the_gap_of_the_renamed_table(desk: Desk) -> None:
     statement(desk, 9500, "RENAME TABLE t TO u", "u", former="t")
     beats(desk, 10)
     desk.land()
-    assert "a/db.u" in gaps(desk)[0]
+    assert "a/db.u" in desk.short()[0]
     sent_again(desk, 5)
 
     for number in range(11, 20):
         beats(desk, number)
         desk.land()
 
-    (gap,) = map(load_gap, desk.loop.checkpoint.gaps.values())
+    (gap,) = desk.gaps()
     assert gap.shards == ("a/db.u",)
     assert "take a new base" in gap.why
 
@@ -218,8 +200,8 @@ def test_f101_a_statement_from_before_the_skipped_piece_keeps_no_gap(desk: Desk)
         beats(desk, number)
         desk.land()
 
-    assert desk.loop.checkpoint.existing["a/db.t"].order.pos == 2500
-    assert not gaps(desk)
+    assert desk.checkpoint.existing["a/db.t"].order.pos == 2500
+    assert not desk.short()
 
 
 def test_f140_a_refused_row_is_no_row_of_a_table_that_was_renamed_since(tmp_path: Path) -> None:
@@ -267,7 +249,7 @@ def test_f101_rows_between_those_that_landed_are_held_after_a_rename(desk: Desk)
     (hold,) = desk.land().holds
 
     assert hold.reason == "disorder"
-    assert "a/db.u" in gaps(desk)[0]
+    assert "a/db.u" in desk.short()[0]
 
 
 @pytest.fixture
@@ -291,7 +273,7 @@ def test_f140_a_waiver_that_lets_a_refused_row_pass_leaves_the_renamed_table_sho
 
     assert not renamed.land(hold.id).holds
 
-    (gap,) = map(load_gap, renamed.loop.checkpoint.gaps.values())
+    (gap,) = renamed.gaps()
     assert gap.shards == ("a/db.u",)
     assert "sluice bootstrap" in gap.why
 
@@ -306,7 +288,7 @@ def test_f140_a_statement_that_lands_with_the_waiver_is_newer_than_the_row(tmp_p
 
     land_waived(desk)
 
-    assert gaps(desk) == [("a/db.u",)]
+    assert desk.short() == [("a/db.u",)]
 
 
 def test_f140_a_new_base_closes_what_a_waiver_left_out(renamed: Desk) -> None:
@@ -317,7 +299,7 @@ def test_f140_a_new_base_closes_what_a_waiver_left_out(renamed: Desk) -> None:
     renamed.topics.put("a", 950, "live")
     renamed.land(hold.id)
 
-    assert not gaps(renamed)
+    assert not renamed.short()
 
 
 def test_f140_a_base_from_behind_the_refused_row_lacks_nothing(renamed: Desk) -> None:
@@ -328,7 +310,7 @@ def test_f140_a_base_from_behind_the_refused_row_lacks_nothing(renamed: Desk) ->
     renamed.land(hold.id)
     renamed.land()
 
-    assert not gaps(renamed)
+    assert not renamed.short()
 
 
 def test_f140_what_was_renamed_again_with_the_waiver_is_short_of_the_row(renamed: Desk) -> None:
@@ -337,7 +319,7 @@ def test_f140_what_was_renamed_again_with_the_waiver_is_short_of_the_row(renamed
 
     renamed.land(hold.id)
 
-    assert gaps(renamed) == [("a/db.w",)]
+    assert renamed.short() == [("a/db.w",)]
 
 
 def test_f140_a_mirror_from_before_a_refused_row_came_lacks_it(tmp_path: Path) -> None:
@@ -346,13 +328,13 @@ def test_f140_a_mirror_from_before_a_refused_row_came_lacks_it(tmp_path: Path) -
     row(desk, "v", 350, 1)
     desk.topics.put("a", 400, "behind the refused one", key=8)
     desk.land()
-    assert not desk.loop.checkpoint.belated
+    assert not desk.checkpoint.belated
 
     for pos, key in ((300, 7), (400, 8)):
         desk.topics.put("a", pos, "behind the refused one", key=key)
     desk.land()
 
-    assert desk.loop.checkpoint.belated == {"db.t": desk.loop.checkpoint.batch}
+    assert desk.checkpoint.belated == {"db.t": desk.checkpoint.batch}
 
 
 def test_f140_a_mirror_from_before_a_row_that_was_let_pass_lacks_it(renamed: Desk) -> None:
@@ -360,7 +342,7 @@ def test_f140_a_mirror_from_before_a_row_that_was_let_pass_lacks_it(renamed: Des
 
     renamed.land(hold.id)
 
-    assert renamed.loop.checkpoint.belated == {"db.t": renamed.loop.checkpoint.batch}
+    assert renamed.checkpoint.belated == {"db.t": renamed.checkpoint.batch}
 
 
 def renaming(home: Path) -> Desk:
@@ -403,7 +385,7 @@ def test_f140_a_base_from_between_the_rows_that_were_let_pass_lacks_the_later_on
 
     land_waived(desk)
 
-    assert gaps(desk) == [("a/db.u",)]
+    assert desk.short() == [("a/db.u",)]
 
 
 @pytest.mark.parametrize("late", [(300, 290), (300, 310)])
@@ -417,7 +399,7 @@ def test_f140_rows_that_two_waivers_let_pass_are_judged_in_the_log_that_they_are
 
     land_waived(desk)
 
-    assert gaps(desk) == [("a/db.u",)]
+    assert desk.short() == [("a/db.u",)]
 
 
 def test_f140_a_table_that_was_created_anew_holds_a_row_of_the_one_that_was_renamed(
@@ -432,7 +414,7 @@ def test_f140_a_table_that_was_created_anew_holds_a_row_of_the_one_that_was_rena
 
     land_waived(desk)
 
-    assert gaps(desk) == [("a/db.t", "a/db.u")]
+    assert desk.short() == [("a/db.t", "a/db.u")]
 
 
 def test_f140_two_partitions_that_go_back_at_once_can_be_waived(tmp_path: Path) -> None:
@@ -443,6 +425,6 @@ def test_f140_two_partitions_that_go_back_at_once_can_be_waived(tmp_path: Path) 
 
     land_waived(desk)
 
-    assert gaps(desk) == [("a/db.u",)]
+    assert desk.short() == [("a/db.u",)]
     assert not rests(desk)
     assert not rests(desk, "a.db.v")

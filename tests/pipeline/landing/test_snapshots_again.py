@@ -1,4 +1,4 @@
-"""A collector that begins anew leaves a gap of all its tables, until each has been read again."""
+"""Snapshots that come again, of two servers, without their beginning, or below changes."""
 
 import json
 from dataclasses import replace
@@ -17,10 +17,10 @@ from pipeline.landing.bases import detect_repeated_snapshots, detect_split_snaps
 from pipeline.landing.batch_stats import BatchStats, SnapshotRows, UnreadChanges, gather, tally
 from pipeline.landing.task import SLIM
 from pipeline.model import Op, Order, Origin, SnapshotAgain
-from pipeline.reports import Gap, dump_gap, load_gap
+from pipeline.reports import Gap, dump_gap
 from pipeline.sources.postgres.dialect import POSTGRES
 from tests.builders import batch_context
-from tests.pipeline.landing.desk import Desk
+from tests.pipeline.landing.desk import Desk, load_gaps, place, record
 from tests.pipeline.landing.test_next_mark import step
 from tests.pipeline.landing.test_unbased_tables import beat, message
 from tests.pipeline.reading import readings
@@ -41,13 +41,9 @@ def desk(tmp_path: Path) -> Desk:
         made.topics.held[f"a.public.{name}"] = [message(name, 500, 1, "last_in_data_collection")]
     made.topics.held["a.sluice.heartbeat"] = [beat(500, 1), beat(600, 2, "false")]
     made.land()
-    assert made.loop.checkpoint.bases.keys() == {T, U}
-    assert (made.loop.checkpoint.again, made.loop.checkpoint.gaps) == ({}, {})
+    assert made.checkpoint.bases.keys() == {T, U}
+    assert (made.checkpoint.again, made.checkpoint.gaps) == ({}, {})
     return made
-
-
-def short(desk: Desk) -> list[tuple[str, ...]]:
-    return [load_gap(text).shards for text in desk.loop.checkpoint.gaps.values()]
 
 
 def read_again(desk: Desk, *tables: str, lsn: int = 900) -> None:
@@ -71,27 +67,23 @@ def live(desk: Desk, lsn: int) -> None:
 def test_a_table_without_a_row_in_it_stays_short_and_the_others_are_not(desk: Desk) -> None:
     read_again(desk, "t")
     desk.land()
-    assert short(desk) == [(T, U)]
+    assert desk.short() == [(T, U)]
 
     live(desk, 1000)
 
-    assert short(desk) == [(U,)]
-    assert desk.loop.checkpoint.lost[T] == ANEW
-    assert desk.loop.checkpoint.again["a"] == SnapshotAgain(
-        Order(1, 900, 900), desk.now, 1, 2, False
-    )
+    assert desk.short() == [(U,)]
+    assert desk.checkpoint.lost[T] == ANEW
+    assert desk.checkpoint.again["a"] == SnapshotAgain(Order(1, 900, 900), desk.now, 1, 2, False)
 
 
-def test_what_is_whole_in_the_same_batch_is_no_gap_and_yet_lost_what_was_before(
-    desk: Desk,
-) -> None:
+def test_what_is_whole_in_the_same_batch_is_no_gap_and_yet_lost_what_was_before(desk: Desk) -> None:
     """No image of a cut between is right."""
     read_again(desk, "t", "u")
     live(desk, 1000)
 
-    assert short(desk) == []
-    assert desk.loop.checkpoint.lost == {T: ANEW, U: ANEW}
-    assert desk.loop.checkpoint.again["a"].tables == 2
+    assert desk.short() == []
+    assert desk.checkpoint.lost == {T: ANEW, U: ANEW}
+    assert desk.checkpoint.again["a"].tables == 2
 
 
 def test_it_is_told_once_and_the_next_one_again(desk: Desk) -> None:
@@ -99,15 +91,15 @@ def test_it_is_told_once_and_the_next_one_again(desk: Desk) -> None:
     live(desk, 1000)
     desk.topics.held["a.sluice.heartbeat"].append(beat(900, 3))
     desk.land()
-    first = desk.loop.checkpoint.again["a"]
+    first = desk.checkpoint.again["a"]
     assert first.batch == 1
 
     read_again(desk, "t", "u", lsn=2000)
     desk.land()
-    assert short(desk) == [(T, U)]
+    assert desk.short() == [(T, U)]
     live(desk, 2100)
-    assert short(desk) == []
-    assert desk.loop.checkpoint.again["a"].order == Order(1, 2000, 2000)
+    assert desk.short() == []
+    assert desk.checkpoint.again["a"].order == Order(1, 2000, 2000)
 
 
 def read_past(desk: Desk) -> None:
@@ -129,12 +121,12 @@ def test_f102_a_snapshot_of_single_tables_is_no_base_and_deletes_nothing(
     if batches == 2:
         desk.land()
     live(desk, 1000)
-    assert desk.loop.checkpoint.snaps.keys() == {T}, "the heartbeat's rows of it may still come"
+    assert desk.checkpoint.snaps.keys() == {T}, "the heartbeat's rows of it may still come"
 
     read_past(desk)
 
-    assert (desk.loop.checkpoint.bases[T], desk.loop.checkpoint.snaps) == (BASE, {})
-    assert (short(desk), desk.loop.checkpoint.lost, desk.loop.checkpoint.again) == ([], {}, {})
+    assert (desk.checkpoint.bases[T], desk.checkpoint.snaps) == (BASE, {})
+    assert (desk.short(), desk.checkpoint.lost, desk.checkpoint.again) == ([], {}, {})
     assert [row["key"] for row in desk.landed(Op.READ)][-2:] == [
         '["a","public.t","7"]',
         '["a","public.t","8"]',
@@ -166,8 +158,8 @@ def test_f102_a_signal_that_names_the_table_of_heartbeats_gives_no_base_and_open
     read_past(desk)
 
     assert bases_given(desk) == before
-    assert (desk.loop.checkpoint.bases[T], desk.loop.checkpoint.snaps) == (BASE, {})
-    assert (short(desk), desk.loop.checkpoint.lost, desk.loop.checkpoint.again) == ([], {}, {})
+    assert (desk.checkpoint.bases[T], desk.checkpoint.snaps) == (BASE, {})
+    assert (desk.short(), desk.checkpoint.lost, desk.checkpoint.again) == ([], {}, {})
     assert '["a","public.t","8"]' in [row["key"] for row in desk.landed(Op.READ)]
 
 
@@ -188,7 +180,7 @@ def test_f102_a_signal_that_lands_before_the_first_base_gives_none(
 
     expected = [("public.t", 500), ("public.u", 500)] if first else []
     assert sorted(bases_given(desk)) == expected
-    assert desk.loop.checkpoint.snaps == {}
+    assert desk.checkpoint.snaps == {}
 
 
 def test_f102_a_signal_takes_no_base_from_a_table_whose_first_rows_are_still_landing(
@@ -207,29 +199,25 @@ def test_f102_a_signal_takes_no_base_from_a_table_whose_first_rows_are_still_lan
     read_past(desk)
 
     assert sorted(bases_given(desk)) == [("public.t", 500), ("public.u", 500)]
-    assert short(desk) == []
+    assert desk.short() == []
 
 
 def mysql_read(desk: Desk, pos: int, table: str, *keys: int, server: int = 0) -> None:
     """The description and the rows of a table, as a snapshot of MySQL or a signal reads them."""
-    place = {"db": "db", "file": "binlog.000007", "pos": pos, "row": 0, "server_id": server}
-    place |= {"table": table, "snapshot": "true"}
+    at = place(table, pos, server_id=server, snapshot="true")
     text = f"CREATE TABLE {table} (id INT)"
-    ddl = statement(text, described(text, table, "id BIGINT!"), source=place)
+    ddl = statement(text, described(text, table, "id BIGINT!"), source=at)
     desk.topics.held.setdefault("a", []).append((b"{}", ddl.encode()))
     for key in keys:
         kind = "last_in_data_collection" if key == keys[-1] else "true"
-        value = {"after": {"id": key}, "source": {**place, "snapshot": kind}, "op": "r"}
-        record = (json.dumps({"id": key}).encode(), json.dumps(value).encode())
-        desk.topics.held.setdefault(f"a.db.{table}", []).append(record)
+        value = {"after": {"id": key}, "source": {**at, "snapshot": kind}, "op": "r"}
+        desk.topics.held.setdefault(f"a.db.{table}", []).append(record(key, value))
 
 
 def mysql_heartbeat(desk: Desk, pos: int, server: int) -> None:
-    place = {"db": "sluice", "table": "heartbeat", "file": "binlog.000007", "pos": pos, "row": 0}
-    place |= {"snapshot": "last", "server_id": server}
-    value = {"after": {"id": "a", "source": "a", "n": 1}, "source": place, "op": "r"}
-    record = (b'{"id": "a"}', json.dumps(value).encode())
-    desk.topics.held.setdefault("a.sluice.heartbeat", []).append(record)
+    at = place("heartbeat", pos, database="sluice", snapshot="last", server_id=server)
+    value = {"after": {"id": "a", "source": "a", "n": 1}, "source": at, "op": "r"}
+    desk.topics.held.setdefault("a.sluice.heartbeat", []).append(record("a", value))
 
 
 @pytest.mark.parametrize("batches", [1, 2])
@@ -240,8 +228,8 @@ def test_f102_a_signal_to_mysql_takes_no_place_of_a_snapshot_that_is_landing(
     desk = Desk(tmp_path, names="a")
     desk.topics.say("a", 90, "SET character_set_server=utf8mb4")
     for pos, keys in ((100, (1, 2, 3)), (1000, (1, 2))):
-        place = {"db": "db", "table": "", "file": "binlog.000007", "pos": pos, "row": 0}
-        made = statement("DROP DATABASE IF EXISTS `db`", source={**place, "snapshot": "true"})
+        at = place("", pos, snapshot="true")
+        made = statement("DROP DATABASE IF EXISTS `db`", source=at)
         desk.topics.held["a"].append((b"{}", made.encode()))
         for table in ("t", "u"):
             mysql_read(desk, pos, table, *keys)
@@ -260,8 +248,8 @@ def test_f102_a_signal_to_mysql_takes_no_place_of_a_snapshot_that_is_landing(
 
     given = [("db.t", 100), ("db.t", 1000), ("db.u", 100), ("db.u", 1000)]
     assert sorted(bases_given(desk)) == given
-    assert (short(desk), desk.loop.checkpoint.snaps) == ([], {})
-    assert desk.loop.checkpoint.again["a"].order.pos == 1000
+    assert (desk.short(), desk.checkpoint.snaps) == ([], {})
+    assert desk.checkpoint.again["a"].order.pos == 1000
 
 
 def test_f102_a_table_that_is_added_later_needs_more_than_a_snapshot_of_it_alone(
@@ -271,8 +259,8 @@ def test_f102_a_table_that_is_added_later_needs_more_than_a_snapshot_of_it_alone
     live(desk, 1000)
     read_past(desk)
 
-    assert desk.loop.checkpoint.bases.keys() == {T, U}
-    assert desk.loop.checkpoint.snaps == {}
+    assert desk.checkpoint.bases.keys() == {T, U}
+    assert desk.checkpoint.snaps == {}
 
 
 def test_a_snapshot_that_came_while_its_server_was_replaced_is_no_base(desk: Desk) -> None:
@@ -285,12 +273,12 @@ def test_a_snapshot_that_came_while_its_server_was_replaced_is_no_base(desk: Des
     live(desk, 1000)
 
     assert [row["order"]["epoch"] for row in desk.landed(Op.READ)[-2:]] == [1, 2]
-    assert (desk.loop.checkpoint.bases[T], desk.loop.checkpoint.snaps) == (BASE, {})
-    assert sorted(short(desk)) == [(T,), (T, U), (T, U)]  # no GTIDs: nor is the old end shown
+    assert (desk.checkpoint.bases[T], desk.checkpoint.snaps) == (BASE, {})
+    assert sorted(desk.short()) == [(T,), (T, U), (T, U)]  # no GTIDs: nor is the old end shown
 
     read_again(desk, "t", "u", lsn=1100)
     live(desk, 1200)
-    assert (desk.loop.checkpoint.bases[T], short(desk)) == (Order(2, 1100, 1100, 1), [])
+    assert (desk.checkpoint.bases[T], desk.short()) == (Order(2, 1100, 1100, 1), [])
 
 
 def again(before: Checkpoint) -> Checkpoint:
@@ -325,7 +313,7 @@ def gap(shard: str) -> dict[str, str]:
 def test_tables_that_had_a_base_and_are_there_are_short(
     before: Checkpoint, tables: tuple[str, ...] | None
 ) -> None:
-    found = [load_gap(text) for text in again(before).gaps.values()]
+    found = load_gaps(again(before))
 
     assert [one.shards for one in found] == ([] if tables is None else [tables])
     assert all(is_waivable(one.id) for one in found)
@@ -352,7 +340,7 @@ def torn(before: Checkpoint = HALF, rows: SnapshotRows = ROWS) -> Checkpoint:
 
 
 def test_it_is_told_with_the_place_that_a_base_must_be_above() -> None:
-    (gap,) = map(load_gap, torn().gaps.values())
+    (gap,) = load_gaps(torn())
 
     assert (gap.shards, gap.above, gap.batch) == ((SHARD,), NEW, 4)
     assert gap.why.endswith("above 900:5")
@@ -402,14 +390,14 @@ def test_a_snapshot_whose_first_rows_were_deleted_before_they_were_landed_is_no_
     desk.topics.deleted["a.db.t"] = deleted
     desk.topics.put("a", 200, "later")
     desk.land()
-    assert (desk.loop.checkpoint.bases != {}) is based
+    assert (desk.checkpoint.bases != {}) is based
 
     desk.topics.snapshot("a", 300, 4)
     desk.topics.put("a", 400, "last")
     desk.land()
 
-    assert desk.loop.checkpoint.bases["a/db.t"].pos == 300
-    assert not desk.loop.checkpoint.snaps
+    assert desk.checkpoint.bases["a/db.t"].pos == 300
+    assert not desk.checkpoint.snaps
 
 
 # changes below a snapshot
@@ -504,7 +492,7 @@ def change(lsn: int, key: int, **changed: str) -> tuple[bytes, bytes]:
     source = {**place, "sequence": f'[null,"{lsn}"]', "snapshot": "false"} | changed
     op = "c" if source["snapshot"] == "false" else "r"
     value = {"op": op, "before": None, "after": {"id": key}, "source": source}
-    return json.dumps({"id": key}).encode(), json.dumps(value).encode()
+    return record(key, value)
 
 
 @pytest.mark.parametrize(("lsn", "quarantined"), [(400, True), (600, False)])
@@ -519,6 +507,6 @@ def test_a_first_transaction_is_quarantined_when_it_lands_and_not_lost(
     topic += [change(lsn, 3), change(700, 4, sequence='["650","700"]')]
     desk.land()
 
-    assert desk.loop.checkpoint.bases == {"a/public.t": Order(1, 500, 500, 1)}
+    assert desk.checkpoint.bases == {"a/public.t": Order(1, 500, 500, 1)}
     told = {"public.t": ("a.public.t:0:2@1",)} if quarantined else {}
-    assert desk.loop.checkpoint.quarantined == told
+    assert desk.checkpoint.quarantined == told

@@ -1,4 +1,4 @@
-"""Which shards may be sent into a topic, and so lack something once part of it is lost?"""
+"""Shards that may be sent into a topic miss changes once part of it is lost."""
 
 from collections.abc import Sequence
 from dataclasses import replace

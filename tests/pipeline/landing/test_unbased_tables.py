@@ -22,12 +22,7 @@ MORE = {"type": "int32", "field": "more", "optional": True}
 
 
 def message(
-    table: str,
-    lsn: int,
-    key: int,
-    snapshot: str = "false",
-    *more: object,
-    signalled: bool = False,
+    table: str, lsn: int, key: int, snapshot: str = "false", *more: object, signalled: bool = False
 ) -> tuple[bytes, bytes]:
     """One row as Debezium writes it; *more* are schemas of columns beside its id.
 
@@ -71,8 +66,8 @@ def test_a_postgres_table_that_the_snapshot_did_not_read_is_blocked(
     held["a.public.old"] += [message("old", 900, 3)]
     desk.land()
 
-    assert {*desk.loop.checkpoint.existing} == {"a/public.old", "a/public.late"}
-    late, old = (_blocking(desk.loop.checkpoint, table) for table in (LATE, OLD))
+    assert {*desk.checkpoint.existing} == {"a/public.old", "a/public.late"}
+    late, old = (_blocking(desk.checkpoint, table) for table in (LATE, OLD))
     assert (late, old) == (["no_base"], [])
 
 
@@ -87,8 +82,8 @@ def test_columns_are_newer_than_the_base_only_if_they_are_others_than_came_with_
         topic.append(message("old", lsn, lsn, "false", *more))
         desk.land()
         told, base = (
-            desk.loop.checkpoint.existing["a/public.old"],
-            desk.loop.checkpoint.bases["a/public.old"],
+            desk.checkpoint.existing["a/public.old"],
+            desk.checkpoint.bases["a/public.old"],
         )
         newer.append(told.order > base)
 

@@ -8,11 +8,11 @@ import pytest
 from pipeline.checkpoint import Checkpoint, Existence
 from pipeline.landing.gaps import detect_lost_logs
 from pipeline.model import Acknowledged, Break, CaptureScope, Head, Order, ShardId, combine_scopes
-from pipeline.reports import Gap, dump_gap, load_gap
+from pipeline.reports import Gap, dump_gap
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
 from tests.builders import batch_context
-from tests.pipeline.landing.desk import Desk, Server
+from tests.pipeline.landing.desk import Desk, Server, load_gaps
 from tests.pipeline.landing.test_unbased_tables import beat, message
 
 T, U = "shop/public.t", "shop/public.u"
@@ -23,12 +23,7 @@ GONE = replace(ALL, broken=Break("slot s was not there", 7.0))
 
 
 def opened(made: Checkpoint, told: CaptureScope = GONE) -> list[Gap]:
-    return [
-        load_gap(text)
-        for text in detect_lost_logs(
-            made, batch_context(made, captures={"shop": told})
-        ).gaps.values()
-    ]
+    return load_gaps(detect_lost_logs(made, batch_context(made, captures={"shop": told})))
 
 
 def test_all_tables_of_the_source_that_are_there_are_short() -> None:
@@ -59,7 +54,7 @@ def test_f198_a_gap_of_several_tables_stays_one_while_it_lasts() -> None:
     for batch in (6, 7):
         now = replace(known, batch=batch, existing=gone)
         known = detect_lost_logs(now, batch_context(known, captures={"shop": GONE}))
-        (gap,) = map(load_gap, known.gaps.values())
+        (gap,) = load_gaps(known)
         shared.append((gap.shards, gap.shared))
 
     assert shared == [((T,), True), ((T,), True)]
@@ -113,6 +108,15 @@ class Postgres(Server):
         return Acknowledged(log_position(self.end))
 
 
+def landed(home: Path, server: Postgres) -> Desk:
+    """A table with a base."""
+    made = Desk(home, server=server, names="a", dialect=POSTGRES)
+    made.topics.held["a.public.t"] = [message("t", 500, 1, "last"), message("t", 600, 2)]
+    made.land()
+    assert made.checkpoint.bases
+    return made
+
+
 @pytest.fixture
 def server() -> Postgres:
     return Postgres(published=ALL)
@@ -120,20 +124,10 @@ def server() -> Postgres:
 
 @pytest.fixture
 def desk(tmp_path: Path, server: Postgres) -> Desk:
-    """A table with a base, landed."""
-    made = Desk(tmp_path, server=server, names="a", dialect=POSTGRES)
-    made.topics.held["a.public.t"] = [message("t", 500, 1, "last"), message("t", 600, 2)]
-    made.land()
-    assert made.loop.checkpoint.bases
-    return made
-
-
-def short(desk: Desk) -> list[tuple[str, ...]]:
-    return [load_gap(text).shards for text in desk.loop.checkpoint.gaps.values()]
+    return landed(tmp_path, server)
 
 
 def based(desk: Desk, lsn: int) -> None:
-    """A snapshot of all tables."""
     desk.topics.held["a.public.t"] += [message("t", lsn, 1, "last"), message("t", lsn + 100, 2)]
     beats = desk.topics.held.setdefault("a.sluice.heartbeat", [])
     beats.append(beat(lsn, len(beats) + 1))
@@ -151,10 +145,10 @@ def test_a_slot_that_was_gone_blocks_its_tables_though_nothing_else_landed(
     desk.land()
 
     assert told.batch is not None
-    assert short(desk) == [("a/public.t",)]
+    assert desk.short() == [("a/public.t",)]
     assert desk.land().batch is None
     based(desk, 1500)
-    assert short(desk) == []
+    assert desk.short() == []
 
 
 def test_it_is_told_though_it_is_kept_again_before_a_batch_could_say_so(
@@ -163,10 +157,10 @@ def test_it_is_told_though_it_is_kept_again_before_a_batch_could_say_so(
     server.published = replace(ALL, broken=Break("slot s was not there", 7.0, over=True))
     desk.land()
 
-    assert short(desk) == [("a/public.t",)]
+    assert desk.short() == [("a/public.t",)]
     based(desk, 1500)
     desk.land()
-    assert short(desk) == []
+    assert desk.short() == []
 
 
 def test_a_base_that_began_while_nothing_was_kept_is_short_of_it(
@@ -178,7 +172,7 @@ def test_a_base_that_began_while_nothing_was_kept_is_short_of_it(
     server.published = replace(ALL, broken=Break("slot s was not there", 7.0, over=True))
     desk.land()
 
-    assert short(desk) == [("a/public.t",)]
+    assert desk.short() == [("a/public.t",)]
 
 
 REPLACED = {ShardId("public", "t"): 3.0}
@@ -188,12 +182,12 @@ def test_a_table_that_was_replaced_is_a_gap_once(desk: Desk, server: Postgres) -
     """A base that comes at once is a base."""
     server.published = replace(ALL, replaced=REPLACED)
     desk.land()
-    assert short(desk) == [("a/public.t",)]
+    assert desk.short() == [("a/public.t",)]
 
     based(desk, 1500)
     desk.land()
 
-    assert short(desk) == []
+    assert desk.short() == []
 
 
 def test_a_table_that_is_replaced_again_while_it_is_a_gap_needs_a_base_that_begins_after_that(
@@ -211,7 +205,7 @@ def test_a_table_that_is_replaced_again_while_it_is_a_gap_needs_a_base_that_begi
     desk.land()
     desk.land()
 
-    assert short(desk) == [("a/public.t",)]
+    assert desk.short() == [("a/public.t",)]
 
 
 def test_a_table_that_is_replaced_while_its_first_base_comes_is_a_gap(
@@ -226,8 +220,8 @@ def test_a_table_that_is_replaced_while_its_first_base_comes_is_a_gap(
     topic += [message("t", 500, 2, "last"), message("t", 600, 3)]
     desk.land()
 
-    assert desk.loop.checkpoint.bases
-    assert short(desk) == [("a/public.t",)]
+    assert desk.checkpoint.bases
+    assert desk.short() == [("a/public.t",)]
 
 
 def test_what_no_table_of_the_mark_needs_makes_no_batch(desk: Desk, server: Postgres) -> None:
@@ -255,4 +249,4 @@ def test_what_was_seen_before_the_first_rows_of_a_table_is_nothing_to_it(
 
     desk.land()
 
-    assert short(desk) == []
+    assert desk.short() == []

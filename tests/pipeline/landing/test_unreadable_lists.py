@@ -5,14 +5,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.landing.gaps import GRACE
-from pipeline.reports import Gap, load_gap
 from tests.pipeline.landing.desk import Desk, Server
 
 NAME = "a/db.t"
-
-
-def gaps(desk: Desk) -> list[Gap]:
-    return [load_gap(text) for text in desk.loop.checkpoint.gaps.values()]
 
 
 def beat(desk: Desk, number: int, *, pos: int) -> None:
@@ -27,7 +22,7 @@ def based(tmp_path: Path) -> Desk:
     made.topics.alter("a", 5, "name", kind="CREATE")
     made.topics.put("a", 20, "one")
     made.land()
-    assert NAME in made.loop.checkpoint.bases
+    assert NAME in made.checkpoint.bases
     made.server.readable = False
     return made
 
@@ -36,7 +31,7 @@ def test_a_table_with_a_base_is_in_doubt_from_then_on(based: Desk) -> None:
     beat(based, 1, pos=30)
     beat(based, 2, pos=40)
 
-    (gap,) = gaps(based)
+    (gap,) = based.gaps()
     assert (gap.id, gap.shards) == ("lists:a:0:1@1", (NAME,))
     assert gap.why == (
         "the collector's lists cannot be read here, and may leave out a/db.t: write them as "
@@ -60,8 +55,8 @@ def test_a_later_base_ends_it_if_it_was_surely_sent_by_those_lists(
     based.topics.snapshot("a", pos, 2)
     beat(based, 3, pos=60)
 
-    assert based.loop.checkpoint.bases[NAME].pos == pos
-    assert (gaps(based) == []) is closed
+    assert based.checkpoint.bases[NAME].pos == pos
+    assert (based.gaps() == []) is closed
 
 
 def test_a_base_of_before_counts_for_nothing_while_they_are_new(based: Desk) -> None:
@@ -69,7 +64,7 @@ def test_a_base_of_before_counts_for_nothing_while_they_are_new(based: Desk) -> 
     based.topics.snapshot("a", 46, 2)
     beat(based, 2, pos=60)
 
-    assert [one.id for one in gaps(based)] == ["lists:a:0:2@2"]
+    assert [one.id for one in based.gaps()] == ["lists:a:0:2@2"]
 
 
 def test_lists_that_were_so_from_the_first_need_a_base_that_is_seen_to_be_sent(
@@ -79,12 +74,12 @@ def test_lists_that_were_so_from_the_first_need_a_base_that_is_seen_to_be_sent(
     desk = Desk(tmp_path, server=Server(readable=False))
     desk.topics.snapshot("a", 50, 2)
     beat(desk, 1, pos=60)
-    first = gaps(desk)
+    first = desk.gaps()
     desk.topics.snapshot("a", 70, 2)
     beat(desk, 2, pos=80)
 
     assert [one.shards for one in first] == [(NAME,)]
-    assert gaps(desk) == []
+    assert desk.gaps() == []
 
 
 def test_lists_that_can_be_read_again_leave_what_was_in_doubt_between(based: Desk) -> None:
@@ -92,4 +87,4 @@ def test_lists_that_can_be_read_again_leave_what_was_in_doubt_between(based: Des
     based.server.readable = True
     beat(based, 2, pos=40)
 
-    assert [one.shards for one in gaps(based)] == [(NAME,)]
+    assert [one.shards for one in based.gaps()] == [(NAME,)]
