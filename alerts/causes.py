@@ -2,8 +2,8 @@
 
 A member leaves a cause only by being seen good: a verdict that blames something else, or knows
 nothing, is no evidence that the first trouble is over.  UNKNOWN verdicts are findings too, of a
-kind of their own: for that kind any knowledge is good, and a FAIL ends it.  An UNKNOWN that nobody
-can help opens nothing, and ends what another kind of not knowing has opened.
+kind of their own: for that kind any knowledge is good, and a FAIL ends it.  An UNKNOWN that no
+person can resolve opens nothing, and ends what another kind of UNKNOWN has opened.
 
 What follows from a table's state is no incident of its own: while a table is part of an incident
 that says why it stands still, or is not there yet, its lateness and what is not known of it are

@@ -124,7 +124,6 @@ class Delivery:
         return DeliveryTally(delivered, dead)
 
     def _forgetful(self, now: datetime) -> tuple[str, ...]:
-        """Channels that must hear again of what still fires."""
         return tuple(
             name
             for name, channel in self.channels.items()

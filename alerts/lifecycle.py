@@ -63,7 +63,6 @@ def _worsen(
 
 
 def _before(incident: Incident, policy: AlertPolicy) -> tuple[tuple[Severity, str], ...]:
-    """Severities and owners of earlier notices that it no longer has."""
     own = (policy.severity, policy.owner)
     told = () if incident.notified is None else ((incident.severity, incident.owner),)
     known = dict.fromkeys((*incident.before, *told))

@@ -123,7 +123,7 @@ class Incident:
     it at any time, ``failing`` are still.  ``ruling`` is that of the newest FAIL.
     ``notices`` counts what was sent; ``notified`` is when last, None if no notice was sent.
     ``before``: severities and owners of earlier notices that it no longer has, newest last.
-    ``told``: every severity, owner and channel of its notices, as (what, its name).
+    It also keeps every severity, owner and channel of its notices, as (kind, name).
     ``unheard``: since when it concerns somebody without a notice; None if everyone had one.
     """
 

@@ -74,11 +74,11 @@ class Outbox(Protocol):
     def delivered(
         self, letters: Sequence[QueuedMessage], standing: ChannelHealth, at: datetime
     ) -> None:
-        """Take *letters* of one channel off the queue, and keep its *standing*."""
+        """Remove delivered notifications of one channel, and store its *standing*."""
         ...
 
     def dead_letter(self, letters: Sequence[QueuedMessage], why: str, at: datetime) -> None:
-        """Keep *letters* as dead ones that a person can list."""
+        """Store notifications as dead-lettered, so that a person can list them."""
         ...
 
     def set_health(self, channel: str, standing: ChannelHealth) -> None:
@@ -89,9 +89,9 @@ class Outbox(Protocol):
 def plan_sendings(
     letters: Sequence[QueuedMessage], standing: ChannelHealth, per_minute: int, now: datetime
 ) -> tuple[tuple[QueuedMessage, ...], ...]:
-    """Split *letters* into sendings, in order; empty while the channel must be left alone.
+    """Split notifications into sendings, in order; empty while the channel is paused.
 
-    What exceeds the rate goes into one digest, the last sending that the minute has left.
+    Notifications above the rate go into one digest, the last sending of the minute.
     """
     pause = standing.not_before - now if standing.not_before else timedelta()
     if timedelta() < pause <= LONGEST_ASKED_PAUSE:  # a longer one is of a clock that was fast

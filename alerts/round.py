@@ -37,7 +37,7 @@ class Round:
     """What must be stored together: each change is lost or kept with its messages.
 
     ``changed`` holds incidents as they stand now; ``dropped`` those that never fired and are no
-    more.  ``letters`` pairs a channel's name with a message for it.
+    more.  Each message is paired with the name of its channel.
     """
 
     changed: tuple[Incident, ...] = ()
@@ -189,7 +189,6 @@ def _limited(
 
 
 def _summaries(incidents: Iterable[Incident], now: datetime) -> tuple[list[Incident], list[Notice]]:
-    """Advance, for each set of channels, the incident that counts those without a notice."""
     open_now = [one for one in incidents if one.state is not IncidentState.RESOLVED]
     hidden: dict[tuple[str, ...], list[Incident]] = {}
     for one in open_now:

@@ -99,8 +99,8 @@ class Inputs:
     ``promises`` what is believed of collectors that cannot be queried;
     ``accepted`` is the weakest that a certificate may rest on.
     ``clocks`` say why the times of its sources' heartbeats cannot be believed now.
-    ``pause`` is there while a person keeps its merges from going on.  ``bad_until`` tells of each
-    check until when its last FAIL stood.
+    ``pause`` is there while a person keeps its merges from going on.  ``bad_until`` maps each
+    check to the end of its last FAIL.
     """
 
     table: Table
@@ -165,7 +165,6 @@ def has_overlap(id_: str, others: Collection[str]) -> bool:
 
 
 def _unwaived(id_: str, waived: Collection[str]) -> Iterator[str]:
-    """The parts of *id_* that nothing *waived* covers: it, or of a range what is left of it."""
     if id_ in waived:
         return
     rows = _rows(id_)
@@ -244,7 +243,6 @@ def _newest(inputs: Inputs, check: str) -> Verdict | None:
 
 
 def _ruled_newest(inputs: Inputs) -> set[str]:
-    """Checks whose newest verdict is a PASS or a FAIL."""
     newest: dict[str, Verdict] = {}
     for verdict in inputs.verdicts:
         known = newest.get(verdict.check)
@@ -314,10 +312,10 @@ def _shared(hold: Hold, inputs: Inputs) -> str:
 
 
 def _shared_of_table(reason: str, inputs: Inputs) -> str:
-    """What else than the table itself is to blame where merging holds it for *reason*.
+    """Return the shared cause of a hold by merging for *reason*; empty if it is the table's own.
 
-    For a gap it is what the mark's own of that table is: told with another cause, one lost
-    statement would be an incident of each table.
+    A gap has the cause that the checkpoint's gaps of that table have.  With another cause, one
+    lost statement would be an incident of each table.
     """
     if reason == "gap":
         return next((one.cause for one in _of_mark(inputs) if one.code == "gap" and one.cause), "")
@@ -325,7 +323,6 @@ def _shared_of_table(reason: str, inputs: Inputs) -> str:
 
 
 def _shards(table: Table) -> tuple[str, ...]:
-    """Names of the shards as the mark spells them."""
     return tuple(str(shard) for shard in table.shards)
 
 
@@ -436,7 +433,7 @@ SINCE_GONE = "; not any more, but what they changed before needs a new base"
 
 
 def unproven_reason(table: Table, told: Mapping[str, SourceDescription | Missing]) -> str | Missing:
-    """What no log shows of *table*; empty if nothing; Missing if *told* misses a source."""
+    """Return what no log shows of *table*: empty if nothing, Missing if a source has no answer."""
     for shard in table.shards:
         one = told.get(shard.source)
         if isinstance(one, SourceDescription) and shard.name in one.unlogged:

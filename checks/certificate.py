@@ -174,7 +174,6 @@ def _batch_lost(evidence: Evidence, ground: CertificateBasis) -> str:
 
 
 def _late(one: Certificate, mirror: MirrorPosition) -> str:
-    """What of before its cut has landed since it was given."""
     image = mirror.image(one.cut)
     told = () if image is None else image.late
     count = sum(late.rows for late in told if late.batch > one.evidence.batch)

@@ -344,7 +344,6 @@ def differing_ranges(
 
 
 def _holds(spans: Sequence[Range], span: Range) -> bool:
-    """Whether *spans* together hold all of *span*."""
     low = span[0]
     for first, until in sorted(spans):
         if first <= low < until:

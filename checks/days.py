@@ -32,7 +32,7 @@ DAY = timedelta(days=1)
 
 
 def require_zone(setting: str, told: str) -> None:
-    """Reject the value *told* of *setting* if it is no time zone; an empty text is allowed.
+    """Reject a value of *setting* that is no time zone; an empty text is allowed.
 
     Raises:
         ConfigError: names the setting.

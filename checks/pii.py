@@ -193,10 +193,10 @@ def _reachable(text: str, region: str | None = None) -> bool:
 
 
 def _mobiles(values: Sequence[str], region: str) -> int:
-    """No check digit tells them from other digits: many must be, with more than a few beginnings.
+    """Count mobile numbers, which have no check digit: many must match, with several prefixes.
 
-    How likely one is by chance is found by trying; a counter that runs through such numbers has
-    few beginnings.
+    The share that matches by chance is found by trying.  A counter that runs through such
+    numbers has few prefixes.
     """
     numbers = [number for one in values for number in _NATIONAL.findall(one)]
     good = [one for one in numbers if _is_mobile(one, region)]

@@ -123,7 +123,7 @@ UNWRITTEN = ("cut_ahead", "no_fence")  # reasons why no heartbeat stands for the
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """``holds`` is None when an input is missing; ``evidence`` is the current state."""
+    """Whether a stage holds a cut; ``holds`` is absent when an input is missing."""
 
     holds: bool | None
     reasons: tuple[Reason, ...] = ()
@@ -232,7 +232,6 @@ def _unwritten(
 def _unapplied(
     table: Table, evidence: Evidence, cut: datetime, samples: Samples, standing: MirrorPosition
 ) -> tuple[Reason, ...]:
-    """Why the mirror does not hold a cut that has landed."""
     fences = {fence.source: fence for fence in evidence.fences}
     landed = _landed(table, fences, cut, samples)
     if any(step.holds(table.name, standing.batch) for step in landed):

@@ -39,7 +39,7 @@ from pipeline.model import Missing, Stage
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """``holds`` is None if a lag is missing; ``eta`` assumes that the lags stay as they are."""
+    """The answer of the sum rule; ``eta`` assumes that the lags stay as they are."""
 
     holds: bool | None
     reasons: tuple[Reason, ...] = ()
@@ -200,7 +200,6 @@ def _told(
     certificate: Certificate | None = None,
     disagreeing: datetime | None = None,
 ) -> Readiness:
-    """The answer as it is shown."""
     state, reasons = ruled
     return Readiness(
         table=inputs.table.name,

@@ -121,7 +121,6 @@ class App:
         self.delivery.deliver_due(now)
 
     def _prune(self) -> None:
-        """Delete what is too old, in the store and in memory."""
         looked_back_on = [plan.name for plan in self.config.plans if looks_back(plan.probe)]
         try:
             self.store.prune(self.clock(), looked_back_on)

@@ -68,7 +68,6 @@ class CopyWork:
             raise UnreachableError(self.ailment)
 
     def _round(self) -> list[str]:
-        """Why tables could not be written, though the copy answers."""
         positions, failed = self.copying.target.positions(), list[str]()
         for table, circumstances in self._due(positions):
             try:

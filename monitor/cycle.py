@@ -128,7 +128,6 @@ class Cycle:
         firsts: Sequence[FirstLanding],
         now: datetime,
     ) -> Iterator[Verdict]:
-        """Verdicts on what is no table's own."""
         yield from (system_checks.of_part(part, now, parts) for part in parts)
         yield from system_checks.of_first_landings(look.sources, firsts, parts, now)
         landing = next((one.line for one in firsts if one.stuck is None), "")
@@ -140,7 +139,6 @@ class Cycle:
             )
 
     def _gone(self, look: Sampling) -> Mapping[str, Found]:
-        """Tables that nothing is done for any more, with why."""
         if isinstance(look.checkpoint, Missing):
             return {}
         return find_retired(look.checkpoint.value, self.roster.router, self.roster.sources())
@@ -289,7 +287,6 @@ class Cycle:
     def _watched(
         self, look: Sampling, parts: Sequence[Component], retentions: Iterable[str]
     ) -> Callable[[Member], bool]:
-        """Whether somebody still rules on a member of an incident."""
         others = {Member(system_checks.retention_of(source), "headroom") for source in retentions}
         others |= {
             Member(system_checks.rule_of(rule), "collected") for rule in self.roster.declared()

@@ -83,6 +83,5 @@ class LaneDriver:
         )
 
     def _archived(self) -> ArchiveWord:
-        """What people registered, and what mirrors have kept by it."""
         kept = self.store.accounts.ignored("archived")
         return ArchiveWord(self.store.archives.registered(), kept)

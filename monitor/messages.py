@@ -1,7 +1,7 @@
 """Writes messages for people: text that is safe in a terminal, and suggestions for unknown names.
 
 Names of tables, messages and reasons come from sources and topics. A terminal would obey an escape
-sequence in them, and letters that turn the direction of writing would show another name.
+sequence in them, and characters that turn the direction of writing would show another name.
 
 `alike` cuts a list of more than ten names to those with the longest common beginnings and ends.
 """
@@ -69,6 +69,5 @@ def similar_names(asked: str, names: Sequence[str]) -> str:
 
 
 def _shared(one: str, other: str) -> int:
-    """How many letters both begin with."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -107,7 +107,7 @@ def _no_shards(group: Sequence[SeenTable]) -> str:
 
 
 def _rule(group: Sequence[SeenTable], taken: set[str]) -> TableRule:
-    """One for *group*, of a name that nobody has: numbers that are all alike stay in it."""
+    """Return one rule for *group* under an unused name; numbers that are all alike stay in it."""
     split = [_NUMBER.split(one.name) for one in group]
     shards, name = "", ""
     for at, parts in enumerate(zip(*split, strict=True)):
@@ -149,7 +149,7 @@ Progress = Callable[[Iterable[Shard], int], Iterable[Shard]]
 
 
 def survey_tables(settings: SourceSettings, progress: Progress) -> tuple[SeenTable, ...]:
-    """Every table but Sluice's own; *progress* goes through the shards, of which it gets the count.
+    """Return every table but Sluice's own; *progress* wraps the shards and gets their count.
 
     Raises:
         UnreachableError: the server does not answer.
@@ -213,7 +213,7 @@ def parse_address(
     system does not trust.
 
     Raises:
-        ConfigError: it is none, or the password is not where it should be.
+        ConfigError: *address* is no address, or the password is not in the environment.
     """
     parts = _split(address)
     variable = password_env or f"{name.upper().replace('-', '_')}_PASSWORD"
@@ -243,7 +243,7 @@ def require_database(settings: SourceSettings, options: Collection[str]) -> None
     """Check that the address names a database where, and only where, the kind has that option.
 
     Raises:
-        ConfigError: the address lacks the database, or names one that the kind has no use for.
+        ConfigError: the database is missing, or named for a kind that takes none.
     """
     kind, named = settings.kind, "database" in settings.options
     if "database" in options and not named:
@@ -366,7 +366,7 @@ def _scalar(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """In quotes: single ones, which leave backslashes alone, unless letters are not printable."""
+    """Return *text* in single quotes, which leave backslashes alone; double if not printable."""
     if text.isprintable():
         return "'" + text.replace("'", "''") + "'"
     return str(yaml.safe_dump(text, default_style='"', width=1_000_000)).strip()

@@ -183,7 +183,6 @@ class ErrorTable:
 
 
 def _recorded(change: str, found: Mapping[str, Any]) -> Resubmission:
-    """What is known of a record beside its value."""
     headers = tuple((one["name"], _told(one["value"])) for one in found.get("headers") or ())
     return Resubmission("", change, "", _told(found["key"]), headers, found.get("timestamp"))
 

@@ -129,7 +129,6 @@ def _start(app: App, http: HttpServer) -> None:
 
 
 def _watch(app: App, http: HttpServer) -> None:
-    """Look at timer and API from a thread of neither."""
     while not app.stopping.wait(1.0):
         app.schedule.watch()
         if not http.alive:

@@ -33,7 +33,7 @@ class ExpectationResults:
 
 @dataclass(frozen=True, slots=True)
 class MetExpectations:
-    """What became of one expectation; ``met`` is None when it could not be evaluated."""
+    """The result of one expectation; ``met`` is absent when it could not be evaluated."""
 
     told: str
     met: bool | None
@@ -116,7 +116,6 @@ class Expectations:
 def _evaluated(
     suite: Sequence[ExpectationResults], sample: Sequence[Mapping[str, Any]]
 ) -> Iterator[MetExpectations]:
-    """Evaluate each expectation alone, so that a broken one affects no other."""
     import great_expectations as gx  # noqa: PLC0415  - takes seconds, so only when it is used
     import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415  - comes with it
     from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415

@@ -109,7 +109,6 @@ class Plaintext:
     def _looked_through(
         self, rows: int, texts: Mapping[str, Sequence[str]], world: World
     ) -> ClearColumns | Undecided:
-        """Column by column, while there is time."""
         from checks.pii import find_kinds  # noqa: PLC0415  - of an extra
 
         end, found = world.clock() + self.limit, list[PlaintextColumn]()
@@ -151,7 +150,6 @@ def _text(value: Any) -> str:
 
 
 def _holds(sample: Sequence[Mapping[str, Any]], name: str) -> bool:
-    """Whether there is anything in that column but empty texts."""
     return any(row.get(name) not in (None, "") for row in sample)
 
 

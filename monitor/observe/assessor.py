@@ -121,7 +121,6 @@ def _ground(table: str, look: Sampling, ruled: int) -> CertificateBasis:
 
 
 def _onward(before: CertificateBasis, now: CertificateBasis) -> bool:
-    """Whether all that stood on *before* stands on *now*."""
     if now.batch is not None and (before.batch is None or now.batch < before.batch):
         return False
     fell = any(_fell(before.copies.get(name), at) for name, at in now.copies.items())
@@ -148,7 +147,6 @@ def _fell(before: CopyPosition | None, now: CopyPosition | None) -> bool:
 
 
 def _ended(ground: CertificateBasis, since: datetime, at: datetime) -> bool:
-    """Whether an image was to be kept at *since* and is not *at* now."""
     mirror = ground.mirror
     if not isinstance(mirror, MirrorPosition):
         return False

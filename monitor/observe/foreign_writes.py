@@ -77,7 +77,7 @@ CHECK = "unproven"
 
 @dataclass(eq=False)
 class UnloggedChanges:
-    """What *told* reports of a table, and what it has said before; a restart forgets nothing."""
+    """Keeps what no log shows of a table, by the last answer; a restart forgets nothing."""
 
     told: Callable[[Table], str | Missing]
     memory: CheckMemory

@@ -59,10 +59,10 @@ class FenceBook:
         since: datetime,
         step_of: Callable[[str], ClockStep | None] = _none,
     ) -> None:
-        """Remember what an earlier life has written down.
+        """Load what an earlier run stored.
 
-        *step_of* tells a source's last step back: it may have died before all had fallen, and by
-        the clock's time those wrong heartbeats would not be noticed any more.
+        *step_of* returns the last step back of a source's clock.  The earlier run may have ended
+        before it dropped all heartbeats of that step, and later times would not show them.
         """
         for source in sources:
             known, step = self.store.since(source, since, ALL), step_of(source)
@@ -142,8 +142,8 @@ class HeartbeatWriter:
     """The heartbeat of one source; ``ailment`` says why the last one failed.
 
     ``collected_from`` asks the collector for host and port of the server that it reads, ``newest``
-    for the highest number ever landed, so that numbers never go back.  ``compared`` is told how
-    far the source's clock is behind ours.
+    for the highest number ever landed, so that numbers never go back.  ``compared`` receives
+    how far the source's clock is behind Sluice's.
     """
 
     settings: SourceSettings

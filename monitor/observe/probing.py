@@ -302,7 +302,6 @@ class ProbeWorld:
         self.memory.remember(table.name, check, stamp, self.now)
 
     def _is_log_of(self, batch: int, life: int | None) -> bool:
-        """Whether the log, if it can be read, holds that *batch* as it was landed then."""
         if isinstance(self.look.checkpoint, Missing) or batch < 0:
             return True
         now = self._life(batch)

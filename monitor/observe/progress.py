@@ -94,7 +94,6 @@ class FirstLandings:
         )
 
     def _waiting(self, name: str, look: Sampling, now: datetime) -> FirstLanding:
-        """Nothing has landed yet: what is it that is waited for?"""
         known = self._moved(name, Progress(), now)
         why = _why(name, look)
         told = NOT_LANDED if why in ("", NOT_LANDED) else f"{NOT_LANDED}: {why}"
@@ -129,7 +128,6 @@ def is_first(table: Table, look: Sampling, mark: Checkpoint) -> bool:
 
 
 def _snapshot(shard: str, look: Sampling) -> bool:
-    """Whether the collector of the shard is in its first snapshot."""
     source = look.sources.get(Shard.parse(shard).source)
     if source is None or isinstance(source.acknowledged, Missing):
         return False
@@ -156,7 +154,6 @@ def _total(snaps: Mapping[str, OpenSnapshot], expected: Mapping[str, int]) -> in
 
 
 def _eta(known: _Watched, total: int | None, now: datetime) -> datetime | None:
-    """When the rest will be landed, at the pace so far."""
     landed, took = known.now.rows - known.began.rows, now - known.since
     if total is None or landed <= 0 or took <= timedelta():
         return None

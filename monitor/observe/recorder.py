@@ -63,8 +63,8 @@ class VerdictRecorder:
     def tell(self, verdicts: Sequence[Verdict], *, kept: Sequence[Verdict] | None = None) -> None:
         """Let *verdicts* open and close incidents; write *kept* (all, by default) to history.
 
-        The store is left alone by what changes nothing in it.  A storm is looked at by who tells
-        none, as a round without news: not for each PASS of thousands of probes.
+        Verdicts that change nothing do not touch the store.  A storm is judged only by calls
+        without verdicts, not for each PASS of thousands of probes.
         """
         kept = verdicts if kept is None else kept
         with self.deciding:
@@ -301,7 +301,6 @@ class VerdictRecorder:
 
 
 def _after(standing: Iterable[Incident], settled: Round) -> tuple[Incident, ...]:
-    """What is open once *settled* is stored."""
     known = {one.id: one for one in standing} | {one.id: one for one in settled.changed}
     for one in settled.dropped:
         known.pop(one.id, None)

@@ -159,7 +159,6 @@ class Sampler:
         return replace(look, mirrors=mirrors, intrusions=found, unreadable=unreadable)
 
     def _told(self) -> dict[str, tuple[Any, Any, CollectorState]]:
-        """What each source's collector, and its mirrored topics, say: what has come, how it is."""
         who = {name: f"the collector of {name}" for name in self.collectors}
         how = {name: f"the mirror of the topics of {name}" for name in self.synced}
         asked: dict[str, Callable[[], Any]] = {

@@ -119,7 +119,6 @@ class ServiceState:
         return Component("worker", "worker", self.requests.ailment or late)
 
     def _copy(self, name: str, ailment: str, look: Sampling, now: datetime) -> Component:
-        """Why a copy fails: it does not answer, or its job fails."""
         job, told = f"{COPY}{name}", look.copies.get(name)
         silent = told.why if isinstance(told, Missing) else ""
         return Component(job, "service", silent or ailment or self._job_ailment(job, now))

@@ -101,12 +101,12 @@ class InventoryAnswer:
 class SourceInventory:
     """Every source's answer, refreshed every *every*, and at once when its question changes.
 
-    But for statements that land: all of a source is asked for each, and a migration has thousands.
-    For those it is kept busy for a tenth of the time at most.
+    Each landed statement asks for all of its source, and a migration has thousands of them.
+    They keep a source busy for a tenth of the time at most.
 
     *followed* gives each source's settings with the address that its heartbeats go to now,
-    *existing* what landed statements told last of each ``source/shard``.  What *memory* has kept
-    from before a restart is as good as it was: statements that landed since are told by *existing*.
+    *existing* what the last landed statement says of each ``source/shard``.  What *memory* has kept
+    over a restart stays valid: *existing* shows the statements that landed since.
     *bases*: ``source/shard`` -> the order of its base; columns that came with it were read with it.
     """
 
@@ -175,7 +175,6 @@ class SourceInventory:
         )
 
     def _is_changed(self, shard: Shard) -> bool:
-        """Whether its columns changed since its base; without a base it is never ready."""
         base, changed = self.bases().get(str(shard)), self._changed(shard)
         return base is not None and changed is not None and changed > base
 

@@ -171,8 +171,8 @@ def of_standstills(
 ) -> Iterator[Verdict]:
     """Return one verdict per kind of hold, from the reasons that block the table.
 
-    That it has no base yet is no trouble while it is read for the *first* time, and that moves.
-    While it is unknown what has *landed*, what only the change log tells is neither good nor bad.
+    A missing base is no failure during the *first* snapshot, while that makes progress.
+    While it is unknown what has *landed*, holds that only the change log shows are UNKNOWN.
     """
     kinds: dict[str, list[Reason]] = {"hold": [], **{kind: [] for kind in STANDSTILLS.values()}}
     for reason in reasons:

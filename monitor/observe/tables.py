@@ -166,9 +166,9 @@ class TableRegistry:
     def unlisted(self, table: Table, mark: Checkpoint | None = None) -> str:
         """Why *table* may have shards that are not among its own; empty if it cannot.
 
-        The last answer of a source counts; one without an answer may have any shard, and
-        so may one of which nothing has ever landed.  Where *table* is judged by *mark*, it must be
-        of that mark: another who asks may have brought a newer one, which has lost a shard of it.
+        The last answer of a source counts.  A source without an answer, or from which nothing has
+        landed, may have any shard.  *table* must be of *mark* where that judges it: another caller
+        may have brought a newer checkpoint, in which a shard of it was dropped.
         """
         if mark is not None and table.name in self._changed(mark):
             return "its shards changed while it was looked at; ask again"
@@ -330,7 +330,6 @@ def _plain(name: str, shards: tuple[Shard, ...], rule: TableRule | None) -> Tabl
 
 
 def _telling(mark: Checkpoint) -> tuple[object, object]:
-    """The parts of *mark* that say which shards exist."""
     return mark.shards, mark.existing
 
 

@@ -121,9 +121,9 @@ class Deadlines:
 class LaneRequests:
     """Drives one lane; ``call`` asks the Spark process, and waits up to the given time.
 
-    ``ailments`` says of landing and applying why the last one failed, ``at_rest`` whether nothing
-    is to be read again, ``spark`` what Spark jobs have done so far, by work.  ``noted`` is told of
-    turns, and waits for nobody.
+    ``ailments`` says why the last landing or merge run failed, ``at_rest`` whether no backfill is
+    requested, ``spark`` what Spark jobs have done so far, by work.  ``noted`` receives the reports
+    of merge runs, and must not block.
     """
 
     call: Callable[[Request, timedelta], Reply]
@@ -198,12 +198,12 @@ class LaneRequests:
             log.info("image_written", table=one.table, cut=cut, rows=one.rows, parts=one.parts)
 
     def reread(self) -> None:
-        """Read on what people asked to have read again, and no more what they cancelled.
+        """Continue the requested backfills, and stop those that were cancelled.
 
-        Where nobody asks for anything, it is told until nothing is left of what was cancelled.
+        Without requests it still calls the Spark process until no cancelled one is left.
 
         Raises:
-            SluiceError: why nothing was read; it is shown with what is to be read, too.
+            SluiceError: why nothing was read; it is shown with the open backfills, too.
         """
         wished = self.rereads.wished()
         if not wished and self.at_rest:
@@ -217,7 +217,6 @@ class LaneRequests:
         self.rereads.told(reply.rereads, self.clock())
 
     def _asked(self, request: Request, within: timedelta) -> Reply:
-        """The reply, after its Spark jobs are counted."""
         reply = self.call(request, within)
         with self._counting:
             for work, done in reply.spark.items():

@@ -303,7 +303,7 @@ class Supervisor:
         return reply
 
     def _remind(self, child: Child) -> None:
-        """Where it could not be told what was seen before, only another one can."""
+        """A process that did not receive what was seen before is replaced."""
         if self.seen is None or not self.seen.unread:
             return
         if self.seen.known():
