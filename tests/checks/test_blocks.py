@@ -76,10 +76,7 @@ def test_an_unread_change_is_told_with_its_table_or_else_its_topic() -> None:
 
     texts = [reason.text for reason in find_blocks(inputs(taken=taken), frozenset())]
 
-    assert texts == [
-        f"{TABLE.name}: undecoded change t:0:1@3",
-        "topic:x: undecoded change x:0:5@3",
-    ]
+    assert texts == [f"{TABLE.name}: undecoded change t:0:1@3", "topic:x: undecoded change x:0:5@3"]
 
 
 @pytest.mark.parametrize(
@@ -351,11 +348,7 @@ STRANGER = ShardFacts(Shard("b", "shop.strangers"), cascades=(GOES,))
         pytest.param({"a": PLAIN, "b": OTHER}, "", id="no cascade anywhere"),
         pytest.param({"a": PLAIN, "b": CASCADING}, "shop.teams", id="a cascade in one shard"),
         pytest.param({"b": CASCADING}, "shop.teams", id="found, whatever the other source says"),
-        pytest.param(
-            {"a": PLAIN, "b": told(SERVER, TWOS, STRANGER)},
-            "",
-            id="another table's",
-        ),
+        pytest.param({"a": PLAIN, "b": told(SERVER, TWOS, STRANGER)}, "", id="another table's"),
         pytest.param({"a": PLAIN, "b": told(SERVER)}, "", id="dropped: it would be seen"),
         pytest.param({"a": PLAIN, "b": told(BLIND)}, None, id="hidden from the user"),
         pytest.param({"a": PLAIN}, None, id="one source not asked"),

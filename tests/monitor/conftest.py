@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from monitor.store.store import ServiceStore
 from tests.monitor.rig import USERS, Rig
 from tests.monitor.serving import serving
+from tests.monitor.store.blank import blank_store
 
 
 @pytest.fixture
@@ -18,13 +20,25 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 
 @pytest.fixture
-def published(rig: Rig) -> Rig:
-    """Two rounds of a pipeline that works, at noon; images of users are due half an hour late."""
-    rig.round()
-    rig.round()
-    rig.gate.published = lambda table: table == USERS
-    rig.cycle.image_due = lambda table: timedelta(minutes=30) if table == USERS else None
+def healthy(rig: Rig) -> Rig:
+    """Two rounds of a pipeline that works."""
+    rig.round(2)
     return rig
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ServiceStore]:
+    opened = ServiceStore.open(blank_store(tmp_path / "s.db"), service=True)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def published(healthy: Rig) -> Rig:
+    """It is noon; images of users are due half an hour late."""
+    healthy.gate.published = lambda table: table == USERS
+    healthy.cycle.image_due = lambda table: timedelta(minutes=30) if table == USERS else None
+    return healthy
 
 
 @pytest.fixture

@@ -66,19 +66,15 @@ class FakeLane:
         return self.hazards
 
     def remind(self, hazards: Mapping[str, tuple[Finding, ...]]) -> None:
-        """Told again in each reply."""
         self.hazards = hazards
 
     def spark_work(self) -> Mapping[str, SparkWork]:
-        """No job."""
         return {}
 
     def publish(self) -> tuple[Manifest, ...]:
-        """Nothing."""
         return ()
 
     def upkeep(self, readers: Mapping[str, int], paused: object = ()) -> None:
-        """Write down who reads what."""
         (self.lake / "readers").write_text(repr(dict(readers)), encoding="utf-8")
 
     def reread(self, wishes: tuple[BackfillRequest, ...]) -> tuple[BackfillState, ...]:

@@ -19,10 +19,11 @@ from fastapi import FastAPI
 from alerts.model import Incident
 from alerts.round import AlertSettings
 from alerts.routing import Route
+from checks.certificate import Certificate
 from checks.model import Outcome, Ruling, Verdict
 from checks.ordering import SourceOrdering
 from checks.readiness import ReadinessPolicy
-from monitor.board import ChannelView, CurrentBoard, DiskView, JobView, RereadView
+from monitor.board import ChannelView, CurrentBoard, DiskView, JobView, RereadView, TableView
 from monitor.config.plans import CheckPlan
 from monitor.cycle import Cycle
 from monitor.gate import Gate
@@ -50,6 +51,7 @@ from pipeline.collectors.collector import Collector, CollectorState
 from pipeline.errors import UnreachableError
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import (
+    Account,
     Acknowledged,
     Fence,
     Head,
@@ -60,7 +62,7 @@ from pipeline.model import (
     Shard,
     TopicPartition,
 )
-from pipeline.reports import SparkWork
+from pipeline.reports import Hold, LandingReport, MergeReport, SparkWork
 from pipeline.schema.model import Column
 from pipeline.settings import CollectorSettings, SourceSettings, TableRule
 from pipeline.sources.mysql.facts import Cascade, ServerFacts, ShardFacts, describe_source
@@ -88,13 +90,11 @@ class FakeCollector:
     silent: bool = False
 
     def acknowledged(self) -> Acknowledged | Missing:
-        """Its position."""
         if self.silent:
             raise UnreachableError("connector shop: connection refused")
         return self.position
 
     def state(self) -> CollectorState:
-        """How it fares."""
         if self.silent:
             raise UnreachableError("connector shop: connection refused")
         return self.trouble
@@ -110,19 +110,16 @@ class FakeLake:
     silent: bool = False
 
     def checkpoint(self) -> Checkpoint | None:
-        """The newest one."""
         if self.silent:
             raise UnreachableError("lake: no route to host")
         return self.newest
 
     def applied(self, table: str) -> MirrorPosition | None:
-        """Version and batch."""
         if self.silent:
             raise UnreachableError("lake: no route to host")
         return self.mirrors.get(table)
 
     def history(self, table: str, since: int) -> Sequence[Commit]:
-        """Commits after *since*."""
         return [one for one in self.commits.get(table, []) if one.version > since]
 
 
@@ -138,17 +135,14 @@ class FakeDictionary:
     types: dict[str, str] = field(default_factory=lambda: {"id": "BIGINT"})
 
     def shards(self, pattern: str) -> tuple[Shard, ...]:
-        """Those whose whole name matches."""
         if self.silent:
             raise UnreachableError("source:shop: slow: took more than 5 s")
         return tuple(Shard("shop", name) for name in self.there if re.fullmatch(pattern, name))
 
     def key_columns(self, shard: Shard) -> tuple[str, ...]:
-        """One column."""
         return ("id",)
 
     def columns(self, shard: Shard) -> Sequence[Column]:
-        """Of ``types``; a silent one says that it is slow."""
         if self.silent:
             raise UnreachableError("source:shop: slow: took more than 5 s")
         return [MySqlColumn(name, kind) for name, kind in self.types.items()]
@@ -167,7 +161,6 @@ class FakeSchema:
     backlog: LogBacklog | None = None
 
     def describe(self, settings: SourceSettings, shards: Collection[str]) -> SourceDescription:
-        """Those of its shards that are wanted and not hidden."""
         self.asked += 1
         if self.silent:
             raise UnreachableError(f"source:{settings.name}: loaded: 65 threads run, 64 may")
@@ -191,18 +184,15 @@ class FakeKafka:
     silent: bool = False
 
     def topics(self, pattern: str) -> Mapping[str, str]:
-        """It, with no id."""
         if self.silent:
             raise UnreachableError("Kafka at k: timed out")
         return {"shop.shop.users": ""}
 
     def settings(self, pattern: str) -> Sequence[TopicFacts]:
-        """Its retention."""
         kept = {"retention.ms": str(self.retention // timedelta(milliseconds=1))}
         return (TopicFacts("shop.shop.users", settings=kept),)
 
     def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
-        """Where it ends."""
         return {TopicPartition(topic, 0): PartitionEnd(self.end) for topic in topics}
 
 
@@ -216,50 +206,44 @@ class FakeFacts:
     def parts(
         self, look: Sampling, channels: Sequence[ChannelView], now: datetime
     ) -> Sequence[Component]:
-        """A source, its collector, Spark."""
         down = {f"collector:{name}": trouble.told for name, trouble in look.troubles.items()}
         names = (("source:shop", "service"), ("collector:shop", "service"), ("worker", "worker"))
         return [Component(n, check, {**down, **self.broken}.get(n, "")) for n, check in names]
 
     def jobs(self, now: datetime) -> tuple[JobView, ...]:
-        """One."""
         return (JobView("watch", {"done": 1}, now),)
 
     def channels(self, now: datetime) -> tuple[ChannelView, ...]:
-        """One that works."""
         return (ChannelView("log"),)
 
     def incidents(self) -> tuple[Incident, ...]:
-        """As the store says."""
         return self.store.incidents.open()
 
     def changes(self) -> Mapping[tuple[str, str], int]:
-        """None."""
         return {}
 
     def rereads(self, now: datetime) -> tuple[RereadView, ...]:
-        """As the store says."""
         return reread_views(self.store.rereads, lambda _: {}, now)
 
     def store_bytes(self) -> int | None:
-        """As the store says."""
         return self.store.database.size()
 
     def unreadable(self) -> int:
-        """As the store says."""
         return self.store.database.unreadable
 
     def disks(self) -> tuple[DiskView, ...]:
-        """None."""
         return ()
 
     def restarts(self) -> int:
-        """Never."""
         return 0
 
     def spark(self) -> Mapping[str, SparkWork]:
-        """No jobs."""
         return {}
+
+
+def codes_of(answer: Mapping[str, Any]) -> list[str]:
+    """Codes of the reasons that the gate gives for the first table."""
+    return [reason["code"] for reason in answer["tables"][0]["reasons"]]
 
 
 class Client:
@@ -269,19 +253,15 @@ class Client:
         self._app = app
 
     def get(self, path: str, **rest: Any) -> httpx.Response:
-        """GET."""
         return asyncio.run(self._send("GET", path, **rest))
 
     def post(self, path: str, **rest: Any) -> httpx.Response:
-        """POST."""
         return asyncio.run(self._send("POST", path, **rest))
 
     def delete(self, path: str, **rest: Any) -> httpx.Response:
-        """DELETE."""
         return asyncio.run(self._send("DELETE", path, **rest))
 
     def ask(self, method: str, path: str, **rest: Any) -> httpx.Response:
-        """Any method."""
         return asyncio.run(self._send(method, path, **rest))
 
     async def _send(self, method: str, path: str, **rest: Any) -> httpx.Response:
@@ -404,13 +384,11 @@ class Rig:
         return api.application(self.api_parts())
 
     def api_parts(self) -> ApiParts:
-        """What the API answers from."""
         access = Access(frozenset({"sluice"}), self.token, self.beyond)
         known = (self.gate, self.current, self.store, self.clock, lambda: False, access)
         return ApiParts(*known, arrivals=self.arrivals)
 
     def clock(self) -> datetime:
-        """The rig's own time."""
         return self.now
 
     def second(self, count: float = 1) -> None:
@@ -477,15 +455,53 @@ class Rig:
         self.lake.mirrors[table] = MirrorPosition(-1, -1, self.lake.mirrors[table].mirror + "1")
         self.apply(table)
 
-    def round(self) -> None:
-        """A second of a healthy pipeline, and a look at it."""
+    def flow(self) -> None:
+        """One heartbeat, landed and merged into every table."""
         self.beat()
         self.land()
         self.apply()
-        self.second()
+
+    def round(self, count: int = 1) -> None:
+        """Each time a second of a healthy pipeline, and a monitoring round."""
+        for _ in range(count):
+            self.flow()
+            self.second()
+            self.cycle.watch()
+            self.census.ask()
+            self.retention.ask()
+
+    def watch(self, seconds: float = 1) -> None:
+        """A monitoring round after so many seconds in which nothing happens."""
+        self.second(seconds)
         self.cycle.watch()
-        self.census.ask()
-        self.retention.ask()
+
+    def hold(self, hold: Hold) -> None:
+        """A merge run ends with this hold of its table."""
+        report = MergeReport(hold.subject, 1, 1, Account(), self.now, timedelta(), hold)
+        self.standstills.applied([report], self.now)
+
+    def hold_source(self, *holds: Hold) -> None:
+        """Landing reports these holds."""
+        report = LandingReport("main", None, 0, self.now, timedelta(), holds=holds)
+        self.standstills.landed(report, self.now)
+
+    @property
+    def newest(self) -> Checkpoint:
+        """The newest landing checkpoint, which exists."""
+        assert self.lake.newest is not None
+        return self.lake.newest
+
+    def certificate(self, name: str) -> Certificate:
+        """The certificate as stored, which exists."""
+        found = self.store.certificates.get(name)
+        assert found is not None
+        return found
+
+    def view(self, table: str) -> TableView:
+        """The table as the board shows it, which it does."""
+        found = self.current.board.table(table)
+        assert found is not None
+        return found
 
     def rule(self, table: str, outcome: Outcome, check: str = "range_counts") -> None:
         """A probe speaks, as of the newest heartbeat."""
@@ -504,12 +520,10 @@ class Rig:
         self.restart()
 
     def ask(self, *tables: str, **params: str) -> tuple[int, dict[str, Any]]:
-        """The gate over HTTP."""
         answer = self.client.get("/v1/gate", params={"table": list(tables) or [USERS], **params})
         return answer.status_code, answer.json()
 
     def close(self) -> None:
-        """Release the store."""
         self.store.close()
 
     def _commit(

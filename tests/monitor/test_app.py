@@ -47,7 +47,6 @@ class Clock:
         self.now = NOON
 
     def __call__(self) -> datetime:
-        """Now."""
         return self.now
 
 

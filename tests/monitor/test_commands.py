@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -29,8 +30,7 @@ DAY = "2026-03-28"
 
 @pytest.fixture
 def rig(rig: Rig) -> Rig:
-    rig.round()
-    rig.round()
+    rig.round(2)
     return rig
 
 
@@ -98,9 +98,7 @@ def test_gate_answers_by_its_exit_status(
 
 
 @pytest.mark.parametrize(
-    "words",
-    [("--cut", "someday", USERS), ("shop.nobody",)],
-    ids=["no cut", "no table"],
+    "words", [("--cut", "someday", USERS), ("shop.nobody",)], ids=["no cut", "no table"]
 )
 def test_gate_tells_a_wrong_question(sluice: Callable[..., Result], words: tuple[str, ...]) -> None:
     result = sluice(gate.COMMAND, *words)
@@ -147,8 +145,7 @@ def test_status_begins_with_what_a_person_must_know_first(
 ) -> None:
     well = sluice(status.COMMAND).output.splitlines()
     rig.intrude(USERS)
-    rig.second()
-    rig.cycle.watch()
+    rig.watch()
 
     lines = sluice(status.COMMAND).output.splitlines()
 
@@ -196,30 +193,29 @@ def test_status_of_thousands_of_tables_fits_a_screen() -> None:
     ],
 )
 def test_f191_f163_status_in_a_pipe_shows_a_name_whole_and_harmless(name: str, shown: str) -> None:
-    service, state = FastAPI(), {"state": "ready", "reasons": []}
-    row = {"table": name, "lag_seconds": 1, "day": {"mirror": state}, "recent": {"mirror": state}}
-    service.get("/v1/tables")(lambda: [row])
-    service.get("/v1/incidents")(lambda: [])
-    service.get("/v1/service")(lambda: {"turning": True, "why": "", "first": []})
-    with serving(service) as address:
-        result = CliRunner().invoke(status.COMMAND, ["--server", address])
+    output = status_of(name, {"state": "ready", "reasons": []}, turning=True, why="", first=[])
 
-    assert shown in result.output
-    assert "\x1b" not in result.output
+    assert shown in output
+    assert "\x1b" not in output
+
+
+def status_of(name: str, state: dict[str, Any], **service: Any) -> str:
+    """What `sluice status` prints of a service with one table of that name, in that state."""
+    api = FastAPI()
+    row = {"table": name, "lag_seconds": 1, "day": {"mirror": state}, "recent": {"mirror": state}}
+    api.get("/v1/tables")(lambda: [row])
+    api.get("/v1/incidents")(lambda: [])
+    api.get("/v1/service")(lambda: service)
+    with serving(api) as address:
+        return CliRunner().invoke(status.COMMAND, ["--server", address]).output
 
 
 @pytest.mark.parametrize("name", ["[red]", "shop.[/]", "a[bold]b", ":cat:.t"])
 def test_status_shows_a_name_as_it_is_whatever_rich_would_read_in_it(name: str) -> None:
-    service, waits = FastAPI(), {"state": name, "reasons": [{"text": name}]}
-    row = {"table": name, "lag_seconds": 1, "day": {"mirror": waits}, "recent": {"mirror": waits}}
-    service.get("/v1/tables")(lambda: [row])
-    service.get("/v1/incidents")(lambda: [])
-    service.get("/v1/service")(lambda: {"turning": False, "why": name})
-    with serving(service) as address:
-        result = CliRunner().invoke(status.COMMAND, ["--server", address])
+    output = status_of(name, {"state": name, "reasons": [{"text": name}]}, turning=False, why=name)
 
-    assert f"the states below are outdated: {name}" in result.output
-    assert result.output.count(name) == 1 + 4
+    assert f"the states below are outdated: {name}" in output
+    assert output.count(name) == 1 + 4
 
 
 def test_ack_takes_an_incident_in_hand_by_the_id_that_status_shows(
@@ -263,8 +259,7 @@ def test_f127_explain_shows_since_when_and_when_it_last_looked(
     rig: Rig, sluice: Callable[..., Result]
 ) -> None:
     kept = rig.store.verdicts.list(table=USERS, check="lag", limit=9)
-    for _ in range(3):
-        rig.round()
+    rig.round(3)
 
     result = sluice(explain.COMMAND, USERS)
 

@@ -159,22 +159,25 @@ def test_settings_of_the_config_go_before(
     assert connect.registered["shop-1"]["snapshot.mode"] == "initial"
 
 
-def test_f51_a_source_that_is_not_there_is_told_with_those_that_are(
-    sluice: Callable[..., Result],
+@pytest.mark.parametrize(
+    ("source", "more", "said"),
+    [
+        pytest.param("nobody", "", "no source 'nobody'; known: shop", id="f51 no such source"),
+        pytest.param(
+            "shop",
+            "kind: tests.toy.collector",
+            "has no settings that Sluice can register",
+            id="a collector that is set up elsewhere",
+        ),
+    ],
+)
+def test_a_source_that_cannot_be_registered_is_refused_with_why(
+    sluice: Callable[..., Result], source: str, more: str, said: str
 ) -> None:
-    result = sluice("nobody")
+    result = sluice(source, more=more)
 
     assert isinstance(result.exception, ConfigError)
-    assert str(result.exception) == "no source 'nobody'; known: shop"
-
-
-def test_a_collector_that_is_set_up_elsewhere_says_so(
-    sluice: Callable[..., Result],
-) -> None:
-    result = sluice("shop", more="kind: tests.toy.collector")
-
-    assert isinstance(result.exception, ConfigError)
-    assert "has no settings that Sluice can register" in str(result.exception)
+    assert said in str(result.exception)
 
 
 def test_f197_a_registered_address_that_is_not_the_configs_is_shown_and_applied(

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
@@ -12,8 +11,8 @@ from checks.readiness import ReadinessState
 from monitor.observe.verdicts import LatestVerdicts
 from pipeline.apply.foreign_commits import waiver_id
 from pipeline.collectors.collector import CollectorState
-from pipeline.model import Account, Stage
-from pipeline.reports import Hold, MergeReport
+from pipeline.model import Stage
+from pipeline.reports import Hold
 from pipeline.settings import Router, TableRule
 from tests.monitor.rig import ORDERS, USERS, Rig
 
@@ -28,11 +27,9 @@ def _open(rig: Rig) -> list[tuple[str, str, tuple[str, ...]]]:
 
 
 def test_a_healthy_round_opens_nothing_and_certifies_yesterday(rig: Rig) -> None:
-    rig.round()
-    rig.round()
+    rig.round(2)
 
-    view = rig.current.board.table(USERS)
-    assert view is not None
+    view = rig.view(USERS)
     assert view.day[Stage.MIRROR].state is ReadinessState.READY
     assert rig.store.certificates.newest(USERS, Stage.MIRROR, rig.current.board.cut) is not None
     assert _open(rig) == []
@@ -69,14 +66,12 @@ def test_what_stops_every_table_is_one_incident_and_ends_as_one(
     rig.round()
     harm(rig)
     for _ in range(3):
-        rig.second(100)
-        rig.cycle.watch()
+        rig.watch(100)
 
     down = _open(rig)
     rig.collector.trouble, rig.collector.silent = CollectorState("running"), False
     rig.facts.broken.clear()
-    rig.round()
-    rig.round()
+    rig.round(2)
 
     assert down == [("service", cause, (*sorted((cause, ORDERS, USERS), key=str),))]
     assert _open(rig) == []
@@ -92,18 +87,15 @@ def test_a_table_whose_merge_alone_is_late_is_named_alone(rig: Rig) -> None:
         rig.beat()
         rig.land(changes=False)
         rig.apply(ORDERS)
-    rig.second()
-    rig.cycle.watch()
+    rig.watch()
 
     assert _open(rig) == [("late", "merging", (USERS,))]
 
 
 def test_a_foreign_write_is_an_incident_until_it_is_taken_back(rig: Rig) -> None:
-    rig.round()
-    rig.round()
+    rig.round(2)
     rig.intrude(USERS)
-    rig.second()
-    rig.cycle.watch()
+    rig.watch()
     during = _open(rig)
     rig.restore(USERS, to=1)
     rig.round()
@@ -113,15 +105,11 @@ def test_a_foreign_write_is_an_incident_until_it_is_taken_back(rig: Rig) -> None
 
 
 def test_a_foreign_write_that_the_spark_process_has_found_too_is_told_once(rig: Rig) -> None:
-    rig.round()
-    rig.round()
+    rig.round(2)
     rig.intrude(USERS)
     found = Hold(waiver_id(USERS, 2), USERS, "foreign_write", "version 2 is not Sluice's")
-    rig.standstills.applied(
-        [MergeReport(USERS, 1, 2, Account(), rig.now, timedelta(), found)], rig.now
-    )
-    rig.second()
-    rig.cycle.watch()
+    rig.hold(found)
+    rig.watch()
 
     (incident,) = (one for one in rig.store.incidents.open() if one.cause.check == "foreign_write")
     assert incident.ruling.reason == "version 2 is not Sluice's"
@@ -132,28 +120,22 @@ def test_a_foreign_write_that_the_spark_process_has_found_too_is_told_once(rig: 
 
 
 def test_a_table_that_is_gone_takes_its_incidents_with_it(rig: Rig) -> None:
-    rig.round()
-    rig.round()
+    rig.round(2)
     rig.intrude(USERS)
-    rig.second()
-    rig.cycle.watch()
-    assert rig.lake.newest is not None
+    rig.watch()
 
     rig.lake.newest = replace(
-        rig.lake.newest, batch=rig.lake.newest.batch + 1, shards={"shop/shop.orders": ORDERS}
+        rig.newest, batch=rig.newest.batch + 1, shards={"shop/shop.orders": ORDERS}
     )
-    rig.second()
-    rig.cycle.watch()
-    rig.second()
-    rig.cycle.watch()
+    rig.watch()
+    rig.watch()
 
     assert [view.table.name for view in rig.current.board.tables] == [ORDERS]
     assert _open(rig) == []
 
 
 def test_a_quiet_round_fills_no_history(rig: Rig) -> None:
-    rig.round()
-    rig.round()
+    rig.round(2)
     before = len(rig.store.verdicts.list(limit=1000))
 
     rig.cycle.watch()

@@ -33,13 +33,11 @@ def filled(rig: Rig) -> Full:
 
 
 def test_f120_alerts_are_sent_from_memory_while_the_store_is_full(rig: Rig) -> None:
-    rig.round()
-    rig.round()
+    rig.round(2)
     disk = filled(rig)
     rig.facts.broken["collector:shop"] = DOWN
     for _ in range(3):
-        rig.second(5)
-        rig.cycle.watch()
+        rig.watch(5)
 
     assert [one for one in subjects(rig) if "collector:shop" in one]
     (shown,) = [o for o in rig.current.board.incidents if o.cause.subject == "collector:shop"]
@@ -49,8 +47,7 @@ def test_f120_alerts_are_sent_from_memory_while_the_store_is_full(rig: Rig) -> N
     disk.free()
     rig.facts.broken.clear()
     for _ in range(3):
-        rig.second(5)
-        rig.cycle.watch()
+        rig.watch(5)
 
     assert not [o for o in rig.store.incidents.open() if o.cause.subject == "collector:shop"]
     stored = [o for o in rig.store.incidents.list() if o.cause.subject == "collector:shop"]
@@ -63,8 +60,7 @@ def test_f120_what_was_sent_from_memory_is_written_and_not_sent_again(rig: Rig) 
     rig.round()
     disk = filled(rig)
     rig.facts.broken["collector:shop"] = DOWN
-    rig.second(5)
-    rig.cycle.watch()
+    rig.watch(5)
     outbox = rig.store.outbox
     letters = outbox.waiting("log", 100)
     assert letters
@@ -72,19 +68,16 @@ def test_f120_what_was_sent_from_memory_is_written_and_not_sent_again(rig: Rig) 
     assert outbox.waiting("log", 100) == ()
 
     disk.free()
-    rig.second(5)
-    rig.cycle.watch()
+    rig.watch(5)
 
     assert outbox.waiting("log", 100) == ()
     assert outbox.counts()["log", "delivered"] == len(letters)
 
 
 def test_f120_a_revocation_that_cannot_be_stored_still_closes_the_gate(rig: Rig) -> None:
-    rig.round()
-    rig.round()
+    rig.round(2)
     asked = {"table": USERS, "cut": rig.now.isoformat()}
-    rig.round()
-    rig.round()
+    rig.round(2)
     given = rig.client.get("/v1/gate", params=asked)
     assert given.status_code == 200
     certificate = given.json()["tables"][0]["certificate"]
@@ -96,17 +89,14 @@ def test_f120_a_revocation_that_cannot_be_stored_still_closes_the_gate(rig: Rig)
     assert rig.client.get("/v1/gate", params=asked).status_code != 200
 
     disk.free()
-    rig.second(5)
-    rig.cycle.watch()
-    kept = rig.store.certificates.get(certificate)
-    assert kept is not None
+    rig.watch(5)
+    kept = rig.certificate(certificate)
     assert kept.revoked
     assert rig.client.get("/v1/gate", params=asked).status_code != 200
 
 
 def test_f120_readyz_names_the_store_that_takes_nothing(rig: Rig) -> None:
-    rig.round()
-    rig.round()
+    rig.round(2)
     assert rig.client.get("/readyz").status_code == 200
     disk = filled(rig)
 
@@ -156,16 +146,14 @@ def test_f120_what_fails_because_of_the_store_shares_its_cause(rig: Rig) -> None
 def test_f143_an_unreadable_incident_is_skipped_named_and_counted(rig: Rig) -> None:
     rig.round()
     rig.facts.broken["collector:shop"] = DOWN
-    rig.second(5)
-    rig.cycle.watch()
+    rig.watch(5)
     (known,) = [o for o in rig.store.incidents.open() if o.cause.subject == "collector:shop"]
     with rig.store.write() as connection:
         connection.exec_driver_sql(
             "INSERT INTO incidents (id, cause, state, severity, opened, turned, body)"
             " SELECT 'broken', cause, state, severity, opened, turned, '{}' FROM incidents LIMIT 1"
         )
-    rig.second(5)
-    rig.cycle.watch()
+    rig.watch(5)
 
     assert rig.current.board.at == rig.now
     assert rig.current.board.unreadable == 1

@@ -3,41 +3,35 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
 from checks.model import Outcome, Ruling
-from monitor.gate import Decision
+from checks.ordering import SourceOrdering
+from checks.readiness import Rule
+from monitor.gate import Decision, GateQuestion
 from monitor.store.alerts import Waiver
 from monitor.web import deps
 from pipeline.checkpoint import Quarantine
+from pipeline.lags.lag import MOVING
 from pipeline.lags.samples import MirrorPosition
-from pipeline.model import Account, Missing
-from pipeline.reports import Hold, LandingReport, MergeReport
-from tests.monitor.rig import NOON, ORDERS, USERS, Client, Rig
+from pipeline.model import Account, Missing, Ordering, PartitionEnd, Stage
+from pipeline.reports import Hold
+from tests.monitor.rig import NOON, ORDERS, USERS, Client, Rig, codes_of
 
 DAY, EARLIER = "2026-03-28", "2026-03-27"
 SOME = timedelta(seconds=1)
-
-
-@pytest.fixture
-def healthy(rig: Rig) -> Rig:
-    """Two rounds of a pipeline that works."""
-    rig.round()
-    rig.round()
-    return rig
 
 
 def test_a_healthy_table_is_ready_with_a_certificate_that_is_stored(healthy: Rig) -> None:
     status, answer = healthy.ask(cut=DAY)
 
     table = answer["tables"][0]
-    kept = healthy.store.certificates.get(table["certificate"])
+    kept = healthy.certificate(table["certificate"])
     assert (status, answer["state"]) == (200, "ready")
-    assert kept is not None
     assert kept.evidence.version == table["version"] == 1
     assert table["hops"][0]["sample_age_seconds"] is not None
 
@@ -51,9 +45,7 @@ def test_the_certificate_is_stored_before_anybody_is_told(
     monkeypatch.setattr(healthy.store.certificates, "add", full)
 
     answer = healthy.client.get("/v1/gate", params={"table": USERS, "cut": "now"})
-    healthy.beat()
-    healthy.land()
-    healthy.apply()
+    healthy.flow()
     healthy.second(2)
     later = healthy.client.get("/v1/gate", params={"table": USERS, "cut": "2026-03-29T12:00:04Z"})
 
@@ -83,21 +75,19 @@ def _silence(rig: Rig) -> None:
 
 
 def _quarantine(rig: Rig) -> None:
-    assert rig.lake.newest is not None
     rig.lake.newest = replace(
-        rig.lake.newest, quarantine={"topic:shop.shop.users": Quarantine(None, 1, 1, ("q1",))}
+        rig.newest, quarantine={"topic:shop.shop.users": Quarantine(None, 1, 1, ("q1",))}
     )
 
 
 def _hold(rig: Rig) -> None:
     hold = Hold("schema:shop.users", USERS, "schema", "a column changed its meaning")
-    turn = MergeReport(USERS, 1, 1, Account(), rig.now, SOME, hold)
-    rig.standstills.applied([turn], rig.now)
+    rig.hold(hold)
 
 
 def _hold_source(rig: Rig) -> None:
     hold = Hold("h2", "source:shop", "server_changed", "another server answers")
-    rig.standstills.landed(LandingReport("main", None, 0, rig.now, SOME, holds=(hold,)), rig.now)
+    rig.hold_source(hold)
 
 
 def _unbalance(rig: Rig) -> None:
@@ -143,7 +133,7 @@ def test_a_cut_that_was_never_certified_gets_the_truth(
 
     got, answer = healthy.ask(cut=cut)
 
-    codes = [reason["code"] for reason in answer["tables"][0]["reasons"]]
+    codes = codes_of(answer)
     assert (got, answer["state"]) == (status, state)
     assert code is None or code in codes
 
@@ -162,9 +152,7 @@ def test_a_loss_revokes_and_a_pass_certifies_anew(healthy: Rig) -> None:
     healthy.second(2)
     lost, told = healthy.ask(cut=DAY)
     healthy.rule(USERS, Outcome.PASS)
-    healthy.beat()
-    healthy.land()
-    healthy.apply()
+    healthy.flow()
     healthy.second(2)
 
     again, second = healthy.ask(cut=DAY)
@@ -216,8 +204,7 @@ def _forget(rig: Rig) -> None:
 
 def _truncate(rig: Rig) -> None:
     """The change log loses its newest batches."""
-    assert rig.lake.newest is not None
-    rig.lake.newest = replace(rig.lake.newest, batch=0)
+    rig.lake.newest = replace(rig.newest, batch=0)
 
 
 @pytest.mark.parametrize(
@@ -279,8 +266,7 @@ def test_f02_a_batch_that_took_the_number_of_a_lost_one_upholds_no_certificate(
     healthy: Rig,
 ) -> None:
     """The log was put back and landed on while nobody looked: the number is there, the rows not."""
-    assert healthy.lake.newest is not None
-    first = replace(healthy.lake.newest, lives={"0": 7})
+    first = replace(healthy.newest, lives={"0": 7})
     healthy.lake.newest = first
     healthy.second(2)
     before = healthy.ask(cut=EARLIER, stage="landed")[1]["tables"][0]["certificate"]
@@ -522,17 +508,14 @@ def test_f103_rows_that_are_lost_after_a_waiver_block_and_revoke(healthy: Rig) -
     healthy.second(2)
     found = healthy.ask(cut=DAY)
 
-    held = healthy.store.certificates.get(answer["tables"][0]["certificate"])
-    assert held is not None
+    held = healthy.certificate(answer["tables"][0]["certificate"])
     assert held.revoked is not None
     assert found[0] == 409
     assert f"{LOST}900-4900" in _waivable(found[1])
     assert f"{LOST}1-200" not in _waivable(found[1])
 
 
-def test_f103_a_finding_that_is_cut_off_stays_after_a_waiver_of_what_it_names(
-    healthy: Rig,
-) -> None:
+def test_f103_a_finding_that_is_cut_off_stays_after_a_waiver_of_what_it_names(healthy: Rig) -> None:
     _lose(healthy, "shop/shop.users:1-200", more=800)
 
     assert _waive(healthy, "1-200") == 201
@@ -639,9 +622,7 @@ def test_f103_a_fail_of_all_rows_ends_the_waiver_of_what_it_does_not_name(
     assert healthy.store.waivers.waived() == {f"{LOST}{key}" for key in left}
 
 
-def test_where_too_many_wait_health_and_questions_without_a_wait_are_answered(
-    healthy: Rig,
-) -> None:
+def test_where_too_many_wait_health_and_questions_without_a_wait_are_answered(healthy: Rig) -> None:
     app = healthy.api()
     app.state.room.most = 0
     later = (healthy.now + timedelta(hours=9)).isoformat()
@@ -693,3 +674,111 @@ def test_clients_that_have_gone_keep_no_place(
         return [await gone(), await gone()]
 
     assert asyncio.run(one_by_one()) == [404, 404]
+
+
+def of(cut: datetime, *tables: str, stage: Stage = Stage.MIRROR) -> GateQuestion:
+    return (tables or (USERS,), cut, stage, "")
+
+
+def test_a_question_has_hope_once_its_cut_has_landed_and_not_before(healthy: Rig) -> None:
+    cut = healthy.now + timedelta(seconds=1)
+    healthy.second(2)
+    early = healthy.gate.hopeful([of(cut), of(cut, stage=Stage.LANDED)])
+    healthy.beat()
+    written = healthy.gate.hopeful([of(cut)])
+    healthy.second(2)
+    healthy.land()
+    healthy.second(2)
+
+    landed = healthy.gate.hopeful([of(cut), of(cut, USERS, ORDERS), of(healthy.now)])
+
+    assert (early, written) == ([], [])
+    assert landed == [of(cut), of(cut, USERS, ORDERS)]
+
+
+@pytest.mark.parametrize("rule", Rule)
+@pytest.mark.parametrize("stage", MOVING)
+def test_who_gets_a_yes_had_hope(healthy: Rig, stage: Stage, rule: Rule) -> None:
+    """Else it would be found late."""
+    healthy.assessor.policy = replace(healthy.assessor.policy, rule=rule)
+    begin = healthy.now
+    cuts = [begin + timedelta(seconds=number) for number in range(8)]
+    answers = set[int]()
+    for _ in range(8):
+        healthy.round()
+        for cut in cuts:
+            hoped = healthy.gate.hopeful([of(cut, stage=stage)])
+            told, _ = healthy.ask(cut=cut.isoformat(), stage=stage.value)
+
+            assert told == 404 or hoped
+            answers.add(told)
+    assert answers == {200, 404}
+
+
+def test_where_the_sum_of_lags_decides_alone_all_have_hope(healthy: Rig) -> None:
+    healthy.assessor.policy = replace(healthy.assessor.policy, rule=Rule.SUM)
+    asked = [of(healthy.now + timedelta(seconds=1)), of(healthy.now)]
+
+    assert healthy.gate.hopeful(asked) == asked
+
+
+def test_nobody_is_kept_waiting_by_hope_and_nothing_is_ruled(healthy: Rig) -> None:
+    before = healthy.store.certificates.list()
+
+    healthy.gate.recorder.deciding = None  # type: ignore[assignment]
+
+    assert healthy.gate.hopeful([of(healthy.now - timedelta(days=2))])
+    assert healthy.store.certificates.list() == before
+
+
+def test_what_is_not_known_leaves_hope(healthy: Rig) -> None:
+    """Only a question that is asked finds out what is wrong."""
+    healthy.lake.silent = True
+    healthy.collector.position = Missing("no offset")
+    healthy.second(20)
+
+    asked = [of(healthy.now), of(healthy.now, "shop.unheard_of")]
+    assert healthy.gate.hopeful(asked) == asked
+
+
+OFFSET = SourceOrdering(Ordering.OFFSET, Ordering.OFFSET, r"shop\..+")
+
+
+def asked(rig: Rig, cut: str) -> tuple[int, list[str], str | None]:
+    """The status, the codes of its reasons, and the order that a yes rests on."""
+    status, answer = rig.ask(cut=cut)
+    (table,) = answer["tables"]
+    return status, [reason["code"] for reason in table["reasons"]], table["order"]
+
+
+def test_places_in_the_log_are_named_and_need_no_word_more(healthy: Rig) -> None:
+    assert asked(healthy, EARLIER) == (200, ["unchecked"], "log_position")
+    assert asked(healthy, EARLIER) == (200, ["certified", "unchecked"], "log_position")
+
+
+def test_offsets_open_the_gate_only_if_they_are_asked_for_and_are_named(rig: Rig) -> None:
+    rig.assessor.orderings = {"shop": replace(OFFSET, weakest=Ordering.LOG)}
+    rig.round(2)
+    assert asked(rig, DAY) == (404, ["weak_order"], None)
+
+    rig.assessor.orderings = {"shop": OFFSET}
+    assert asked(rig, DAY) == (200, ["weaker_proof", "unchecked"], "partition_offset")
+    _, answer = rig.ask(cut=DAY)
+    kept = rig.client.get(f"/v1/certificates/{answer['tables'][0]['certificate']}").json()
+    assert kept["order"] == "partition_offset"
+
+    rig.assessor.orderings = {"shop": replace(OFFSET, weakest=Ordering.LOG)}
+    assert asked(rig, DAY) == (404, ["weak_order"], None)
+
+
+def test_offsets_of_two_partitions_open_no_gate(healthy: Rig) -> None:
+    healthy.assessor.orderings = {"shop": OFFSET}
+    assert asked(healthy, EARLIER)[0] == 200
+    mark = healthy.newest
+
+    more = {"shop.shop.users:1": PartitionEnd(1), "elsewhere:0": PartitionEnd(1)}
+    healthy.lake.newest = replace(mark, batch=mark.batch + 1, offsets={**mark.offsets, **more})
+    healthy.apply()
+    healthy.second(2)
+
+    assert asked(healthy, EARLIER) == (404, ["weak_order"], None)

@@ -19,7 +19,7 @@ from pipeline.copies.copy import CopyPosition
 from pipeline.errors import UnreachableError
 from pipeline.model import Missing
 from pipeline.reports import Hold
-from tests.monitor.rig import ORDERS, USERS, Rig
+from tests.monitor.rig import ORDERS, USERS, Rig, codes_of
 from tests.monitor.serving import serving
 
 HELD = Hold("copy:cache:shop.users", USERS, "copy_columns", "alter it")
@@ -66,10 +66,6 @@ def ask(rig: Rig, cut: str = "2026-03-28", **more: Any) -> tuple[int, Any]:
     return answer.status_code, answer.json()
 
 
-def codes(answer: Any) -> list[str]:
-    return [one["code"] for one in answer["tables"][0]["reasons"]]
-
-
 def test_ready_names_the_copy_and_the_version_that_it_holds(rig: Rig, copy: FakeCopy) -> None:
     rig.land()
     rig.apply()  # the mirror goes on; the copy does not yet
@@ -91,15 +87,13 @@ def test_what_the_mirror_holds_is_not_ready_in_a_copy_that_lacks_it(
     cut = rig.now.isoformat()
     rig.second(30)
     for _ in range(2):
-        rig.beat()
-        rig.land()
-        rig.apply()
+        rig.flow()
     rig.second(8)
 
     mirror, _ = ask(rig, cut, stage="mirror", copy="")
     status, answer = ask(rig, cut)
     assert (mirror, status) == (200, 404)
-    assert "not_applied" in codes(answer)
+    assert "not_applied" in codes_of(answer)
     copy.catch_up()
 
     assert ask(rig, cut)[0] == 200
@@ -154,8 +148,7 @@ def test_a_certificate_falls_with_what_the_copy_held(rig: Rig, copy: FakeCopy, l
         "of another mirror": replace(at, mirror="another"),
     }
     copy.kept |= {USERS: changed[lost]} if lost in changed else {}
-    rig.second(2)
-    rig.cycle.watch()
+    rig.watch(2)
 
     status, answer = ask(rig)
 
@@ -191,13 +184,10 @@ def test_what_is_no_copy_is_a_wrong_question(
 def test_the_board_tells_how_far_each_copy_is(rig: Rig, copy: FakeCopy) -> None:
     rig.beat()
     rig.second(20)
-    rig.beat()
-    rig.land()
-    rig.apply()
+    rig.flow()
     rig.cycle.watch()
 
-    view = rig.current.board.table(USERS)
-    assert view is not None
+    view = rig.view(USERS)
     (shown,) = view.copies
     assert isinstance(shown.hop.lag, timedelta)
     assert shown.hop.lag > timedelta(seconds=20)
@@ -208,10 +198,8 @@ def test_the_board_tells_how_far_each_copy_is(rig: Rig, copy: FakeCopy) -> None:
 
 
 def test_one_that_stands_still_or_is_late_is_said(rig: Rig, copy: FakeCopy) -> None:
-    rig.second()
-    rig.cycle.watch()
-    view = rig.current.board.table(USERS)
-    assert view is not None
+    rig.watch()
+    view = rig.view(USERS)
     (good,) = view.copies
     late = replace(good, hop=replace(good.hop, lag=timedelta(minutes=2)))
     unknown = replace(good, hop=replace(good.hop, lag=Missing("it is down")))

@@ -9,9 +9,10 @@ import pytest
 
 from checks.model import Outcome
 from pipeline.clocks import parse_cut
-from pipeline.image import DueCut, Image, cut_positions, fence_of
+from pipeline.image import DueCut, Image, cut_positions, fence_of, shards_digest
 from pipeline.lags.samples import MirrorPosition
-from tests.monitor.rig import ORDERS, USERS, Rig
+from pipeline.model import Order, Shard
+from tests.monitor.rig import ORDERS, USERS, Rig, codes_of
 
 WEEK = timedelta(days=7)
 
@@ -44,7 +45,7 @@ def test_without_an_image_the_gate_is_closed_though_the_mirror_is_ready(publishe
 
     assert (status, mirror) == (404, 200)
     assert answer["state"] == "not_ready"
-    assert [one["code"] for one in answer["tables"][0]["reasons"]] == ["no_image"]
+    assert codes_of(answer) == ["no_image"]
 
 
 def test_ready_names_the_version_that_is_the_image(published: Rig) -> None:
@@ -56,10 +57,9 @@ def test_ready_names_the_version_that_is_the_image(published: Rig) -> None:
     status, answer = ask(published, "2026-03-28")
 
     (table,) = answer["tables"]
-    kept = published.store.certificates.get(table["certificate"])
+    kept = published.certificate(table["certificate"])
     assert status == 200
     assert table["version"] == image.version < published.lake.mirrors[USERS].version
-    assert kept is not None
     assert kept.evidence.batch == image.batch
     assert kept.evidence.fences == image.fences
 
@@ -101,8 +101,7 @@ def test_a_certificate_holds_while_its_image_is_there(
     published.lake.mirrors[USERS] = lost(published.lake.mirrors[USERS])
     _, answer = ask(published, "2026-03-28")
 
-    kept = published.store.certificates.get(name)
-    assert kept is not None
+    kept = published.certificate(name)
     assert kept.revoked is not None
     assert why in kept.why
     assert answer["tables"][0]["certificate"] != name
@@ -110,9 +109,7 @@ def test_a_certificate_holds_while_its_image_is_there(
 
 def test_an_image_by_a_heartbeat_whose_clock_was_fast_is_none_of_that_cut(published: Rig) -> None:
     published.second(20)
-    published.beat()
-    published.land()
-    published.apply()
+    published.flow()
     at = published.now.isoformat().replace("+00:00", "Z")
     image = made(published, at)
     early = replace(image.fences[0], at=image.cut - timedelta(seconds=1))
@@ -123,15 +120,13 @@ def test_an_image_by_a_heartbeat_whose_clock_was_fast_is_none_of_that_cut(publis
 
     _, answer = ask(published, at)
 
-    codes = [one["code"] for one in answer["tables"][0]["reasons"]]
+    codes = codes_of(answer)
     assert "image_misplaced" in codes
 
 
 def test_the_board_answers_for_the_image_of_yesterday(published: Rig) -> None:
     made(published, "2026-03-28")
-    published.beat()
-    published.land()
-    published.apply()
+    published.flow()
     published.cycle.watch()
 
     views = {view.table.name: view for view in published.current.board.tables}
@@ -153,7 +148,7 @@ def test_an_image_from_while_a_check_failed_is_not_ready_though_nobody_was_told_
     mirror, _ = ask(published, "2026-03-28", stage="mirror")
 
     assert (status, mirror) == (404, 200)
-    assert [one["code"] for one in answer["tables"][0]["reasons"]] == ["image_doubted"]
+    assert codes_of(answer) == ["image_doubted"]
 
 
 def _reload(rig: Rig) -> None:
@@ -179,7 +174,7 @@ def test_f105_a_restart_forgets_no_doubt_about_an_image(published: Rig, restarts
     status, answer = ask(published, "2026-03-28")
 
     assert (before[0], status) == (404, 404)
-    assert [one["code"] for one in answer["tables"][0]["reasons"]] == ["image_doubted"]
+    assert codes_of(answer) == ["image_doubted"]
 
 
 def test_a_check_that_was_right_again_before_the_image_was_made_says_nothing_of_it(
@@ -195,3 +190,87 @@ def test_a_check_that_was_right_again_before_the_image_was_made_says_nothing_of_
     status, _ = ask(published, "2026-03-28")
 
     assert status == 200
+
+
+NAME, SHARD = "shop/shop.users", Shard("shop", "shop.users")
+FAR = Order(99, 99, 99)
+
+
+@pytest.mark.parametrize(
+    ("field", "shards"),
+    [
+        pytest.param("lost", (SHARD,), id="a base after the cut closed a gap"),
+        pytest.param("bases", (), id="a shard that it is not of had its base after the cut"),
+    ],
+)
+def test_a_base_after_the_cut_does_not_make_the_image_ready(
+    published: Rig, field: str, shards: tuple[Shard, ...]
+) -> None:
+    image = replace(made(published, "2026-03-28"), shards=shards_digest(shards))
+    standing = published.lake.mirrors[USERS]
+    published.lake.mirrors[USERS] = replace(standing, images=(image,))
+    mark = published.newest
+    told: dict[str, Any] = {field: {**getattr(mark, field), NAME: FAR}}
+    published.lake.newest = replace(mark, **told)
+
+    status, answer = ask(published, "2026-03-28")
+    mirror, _ = ask(published, "2026-03-28", stage="mirror")
+
+    assert (status, mirror) == (404, 200)
+    assert codes_of(answer) == ["image_unbased"]
+
+
+def test_a_second_base_after_the_cut_takes_nothing_from_an_image(published: Rig) -> None:
+    image = replace(made(published, "2026-03-28"), shards=shards_digest((SHARD,)))
+    standing = published.lake.mirrors[USERS]
+    published.lake.mirrors[USERS] = replace(standing, images=(image,))
+    mark = published.newest
+    published.lake.newest = replace(mark, bases={**mark.bases, NAME: FAR})
+
+    status, _ = ask(published, "2026-03-28")
+
+    assert status == 200
+
+
+def test_an_image_whose_certificate_was_revoked_is_not_certified_again(published: Rig) -> None:
+    """The repair went into the mirror: the version that was told wrong is as it was."""
+    made(published, "2026-03-28")
+    _, before = ask(published, "2026-03-28")
+    held = published.certificate(before["tables"][0]["certificate"])
+    wrong = replace(held, revoked=published.now, why="range_counts: 3 rows are lost")
+    published.store.certificates.revoke([wrong])
+
+    status, answer = ask(published, "2026-03-28")
+
+    assert (status, answer["state"]) == (409, "revoked")
+    assert "3 rows are lost" in str(answer["tables"][0]["reasons"])
+
+
+def test_an_image_that_was_made_again_is_certified_again(published: Rig) -> None:
+    image = made(published, "2026-03-28")
+    _, before = ask(published, "2026-03-28")
+    name = before["tables"][0]["certificate"]
+    published.land()
+    published.apply()
+    standing = published.lake.mirrors[USERS]
+    anew = replace(image, version=standing.version)
+    published.lake.mirrors[USERS] = replace(standing, images=(anew,))
+
+    status, answer = ask(published, "2026-03-28")
+
+    assert status == 200
+    assert answer["tables"][0]["certificate"] != name
+
+
+def test_a_certificate_lives_no_longer_than_its_image_is_kept(published: Rig) -> None:
+    """Nothing but the time has changed since it was asked for last."""
+    image = replace(made(published, "2026-03-28"), until=published.now + timedelta(seconds=3))
+    standing = published.lake.mirrors[USERS]
+    published.lake.mirrors[USERS] = replace(standing, images=(image,))
+    first, _ = ask(published, "2026-03-28")
+
+    status, answer = ask(published, "2026-03-28")
+
+    assert first == 200
+    assert (status, answer["state"]) == (409, "revoked")
+    assert f"kept until {image.until.isoformat()}" in str(answer["tables"][0]["reasons"])

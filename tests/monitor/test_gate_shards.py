@@ -9,7 +9,7 @@ from pipeline.checkpoint import Checkpoint, Existence, Quarantine
 from pipeline.model import Order
 from pipeline.reports import Gap, dump_gap
 from pipeline.settings import TableRule
-from tests.monitor.rig import SHARDS, USERS, Rig
+from tests.monitor.rig import SHARDS, USERS, Rig, codes_of
 
 DAY, EARLIER, UNASKED = "2026-03-28", "2026-03-27", "2026-03-26"
 LEFT_OUT = "shop.users_2"  # the source has it, and the collector does not send it
@@ -24,8 +24,7 @@ def rig(rig: Rig) -> Rig:
 
 
 def test_a_shard_that_is_not_collected_blocks_also_while_its_source_is_too_slow(rig: Rig) -> None:
-    rig.round()
-    rig.round()
+    rig.round(2)
     before = rig.ask(cut=DAY)
     rig.dictionary.silent = True
     rig.second(60)
@@ -38,12 +37,11 @@ def test_a_shard_that_is_not_collected_blocks_also_while_its_source_is_too_slow(
 
 def test_a_source_that_lists_no_tables_after_a_restart_withholds_ready(rig: Rig) -> None:
     rig.dictionary.silent = True
-    rig.round()
-    rig.round()
+    rig.round(2)
 
     status, answer = rig.ask(cut=DAY)
 
-    codes = [reason["code"] for reason in answer["tables"][0]["reasons"]]
+    codes = codes_of(answer)
     assert (status, codes) == (404, ["unlisted"])
 
 
@@ -52,8 +50,7 @@ def test_a_shard_that_was_ignored_withholds_ready_before_a_batch_under_the_new_r
 ) -> None:
     """It has a base, though the mirror has no row of it: a certificate would stand for good."""
     rig.schema.grants = ("GRANT SELECT ON *.* TO `sluice`@`%`",)
-    rig.round()
-    rig.round()
+    rig.round(2)
     mark = _with(rig, LEFT_OUT)
     rig.lake.newest = replace(mark, shards={**mark.shards, f"shop/{LEFT_OUT}": None})
     rig.restart()
@@ -62,7 +59,7 @@ def test_a_shard_that_was_ignored_withholds_ready_before_a_batch_under_the_new_r
 
     status, answer = rig.ask(cut=DAY)
 
-    codes = [reason["code"] for reason in answer["tables"][0]["reasons"]]
+    codes = codes_of(answer)
     assert (status, codes) == (404, ["unlisted"])
 
 
@@ -78,8 +75,7 @@ def test_what_nobody_could_read_blocks_the_table_it_may_be_of(
     rig: Rig, shard: str, topic: str
 ) -> None:
     rig.dictionary.there = []
-    rig.round()
-    rig.round()
+    rig.round(2)
     assert rig.ask(cut=EARLIER)[0] == 200
     unread = Quarantine(
         None, 1, 1, (f"{topic}:0:5@1",), tuple(SHARDS) if topic == "shop.all" else ()
@@ -89,14 +85,13 @@ def test_what_nobody_could_read_blocks_the_table_it_may_be_of(
 
     status, answer = rig.ask(SHARDS.get(f"shop/{shard}", shard), cut=UNASKED)
 
-    codes = [reason["code"] for reason in answer["tables"][0]["reasons"]]
+    codes = codes_of(answer)
     assert status == 409
     assert "quarantine" in codes
 
 
 def _with(rig: Rig, shard: str, **more: object) -> Checkpoint:
-    mark = rig.lake.newest
-    assert mark is not None
+    mark = rig.newest
     shards = {**mark.shards, f"shop/{shard}": SHARDS.get(f"shop/{shard}", shard)}
     bases = {**mark.bases, f"shop/{shard}": mark.bases[f"shop/{USERS}"]}
     return replace(mark, shards=shards, bases=bases, **more)  # type: ignore[arg-type]
@@ -108,9 +103,7 @@ def test_a_look_is_judged_with_the_shards_of_its_own_mark(
     """Another who asks may bring a newer one, in which a shard that has lost rows is gone."""
     rig.dictionary.there = [USERS]
     rig.restart()
-    rig.round()
-    rig.round()
-    assert rig.lake.newest is not None
+    rig.round(2)
     mark = _with(rig, LEFT_OUT)
     mark = replace(mark, shards={**mark.shards, f"shop/{LEFT_OUT}": USERS})
     gap = Gap("g", "shop.x", 0, 0, 1, "lost", shards=(f"shop/{LEFT_OUT}",))
@@ -126,6 +119,6 @@ def test_a_look_is_judged_with_the_shards_of_its_own_mark(
     for name, look in (("old", old), ("new", new)):
         monkeypatch.setattr(rig.watcher, "look", lambda *_, look=look: look)
         _, answer = rig.ask(cut=EARLIER)
-        seen[name] = [reason["code"] for reason in answer["tables"][0]["reasons"]]
+        seen[name] = codes_of(answer)
 
     assert seen == {"old": ["unlisted"], "new": ["unchecked"]}

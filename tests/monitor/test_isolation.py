@@ -50,7 +50,6 @@ class ThreeSources(Rig):
         return SourceDescription(None, frozenset(), {}, {})
 
     def beat(self) -> Fence:
-        """One of each source."""
         self.second()
         for name in NAMES:
             number = len(self.fences.of(name)) + 1
@@ -62,7 +61,7 @@ class ThreeSources(Rig):
     def land(self, *, changes: bool = True) -> None:
         """One batch with a change of each table."""
         newest = len(self.fences.of("shop"))
-        batch = self.lake.newest.batch + 1 if self.lake.newest else 0
+        batch = self.newest.batch + 1 if self.newest else 0
         shards = {f"{name}/{table}": table for name, table in TABLES.items()}
         self.lake.newest = Checkpoint(
             lane="main",
@@ -77,14 +76,12 @@ class ThreeSources(Rig):
         )
 
     def apply(self, *tables: str) -> None:
-        """Merge what is landed."""
-        assert self.lake.newest is not None
         for table in TABLES.values():
             before = self.lake.mirrors.get(table, MirrorPosition(-1, -1, table))
             note = {"sluice": {"after": before.version}}
             made = Commit(before.version + 1, "MERGE", self.now, True, note=note)
             self.lake.commits.setdefault(table, []).append(made)
-            self.lake.mirrors[table] = MirrorPosition(made.version, self.lake.newest.batch, table)
+            self.lake.mirrors[table] = MirrorPosition(made.version, self.newest.batch, table)
 
     def states(self) -> dict[str, tuple[int, str]]:
         """What the gate says of each table for yesterday, and of now the board."""
@@ -143,8 +140,7 @@ def test_f21_of_three_sources_one_hangs_for_ever_and_the_others_are_ready_on_tim
 ) -> None:
     _hang(three, what, hanging, monkeypatch)
 
-    for _ in range(3):
-        three.round()
+    three.round(3)
     three.cycle.watch()
 
     states = three.states()
@@ -159,8 +155,7 @@ def test_f21_of_three_sources_one_hangs_for_ever_and_the_others_are_ready_on_tim
 def test_f21_a_mirror_that_hangs_after_all_were_ready_takes_readiness_from_its_own_table_alone(
     three: ThreeSources, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for _ in range(2):
-        three.round()
+    three.round(2)
     three.cycle.watch()
     before = three.states()
     _hang(three, "mirror", hanging, monkeypatch)

@@ -19,8 +19,7 @@ DAY = "2026-03-28"
 
 @pytest.fixture
 def rig(rig: Rig) -> Rig:
-    rig.round()
-    rig.round()
+    rig.round(2)
     return rig
 
 
@@ -58,8 +57,7 @@ def test_f51_a_gate_without_a_service_tells_the_last_proof_and_stays_shut(
 def test_f51_a_proof_that_was_taken_back_is_not_told_as_one(rig: Rig, config: Path) -> None:
     _certify(rig, USERS)
     rig.rule(USERS, Outcome.FAIL)
-    rig.second(2)
-    rig.cycle.watch()
+    rig.watch(2)
 
     result = CliRunner().invoke(gate.COMMAND, [USERS, "--config", str(config)])
 

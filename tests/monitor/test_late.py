@@ -19,8 +19,7 @@ CUT = NOON - timedelta(hours=14)
 @pytest.fixture
 def told(rig: Rig) -> Rig:
     """An image of users for which changes of two batches came too late."""
-    rig.round()
-    rig.round()
+    rig.round(2)
     ones = (
         LateChanges(7, 2, {"2026-03-27": 2}, NOON - timedelta(hours=2)),
         LateChanges(9, 3, {"": 1, "2026-03-28": 2}, NOON),

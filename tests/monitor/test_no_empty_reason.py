@@ -39,7 +39,6 @@ class Walk:
 
     @property
     def table(self) -> str:
-        """Any."""
         return self.chance.choice((USERS, ORDERS))
 
     def well(self) -> None:

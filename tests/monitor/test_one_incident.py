@@ -1,15 +1,14 @@
 """F33: whatever happens to all tables at once, a person is told one thing."""
 
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
 from alerts.model import AlertKind, IncidentState
 from checks.model import Outcome, Ruling, Verdict
 from pipeline.checkpoint import OpenSnapshot, Quarantine
-from pipeline.model import Account, Acknowledged, Missing, Order
-from pipeline.reports import Gap, Hold, LandingReport, MergeReport, dump_gap
+from pipeline.model import Acknowledged, Missing, Order
+from pipeline.reports import Gap, Hold, dump_gap
 from pipeline.settings import Router, TableRule
 from pipeline.sources.mysql.position import binlog_position
 from tests.monitor.rig import ORDERS, SHARDS, USERS, Rig
@@ -39,23 +38,19 @@ def minutes(rig: Rig, count: int, code: str = "", cause: str = "") -> None:
 
 def hold(rig: Rig, table: str, reason: str = "schema") -> None:
     found = Hold(f"{reason}:{table}", table, reason, f"{reason}: what now")
-    rig.standstills.applied(
-        [MergeReport(table, 1, 1, Account(), rig.now, timedelta(), found)], rig.now
-    )
+    rig.hold(found)
 
 
 def first_snapshot(rig: Rig, rows: int) -> None:
     """A batch with rows of the first snapshot, of which no end is in sight."""
     rig.land(changes=False)
-    assert rig.lake.newest is not None
     snaps = {name: OpenSnapshot(Order(1, 1, 0), 0, rows) for name in SHARDS}
-    rig.lake.newest = replace(rig.lake.newest, bases={}, snaps=snaps)
+    rig.lake.newest = replace(rig.newest, bases={}, snaps=snaps)
     rig.collector.position = Acknowledged(binlog_position(1, 1), snapshot=True)
 
 
 def test_f33_a_held_table_is_one_incident_however_long_it_lasts(rig: Rig) -> None:
-    rig.round()
-    rig.round()
+    rig.round(2)
     hold(rig, USERS)
     for _ in range(MINUTES):
         rig.beat()
@@ -70,8 +65,7 @@ def test_f33_a_held_table_is_one_incident_however_long_it_lasts(rig: Rig) -> Non
 
 
 def test_f33_a_silent_source_is_one_incident_that_lists_its_tables(rig: Rig) -> None:
-    rig.round()
-    rig.round()
+    rig.round(2)
     rig.facts.broken["source:shop"] = "down: connection refused"
     rig.collector.silent = True
     minutes(rig, MINUTES, "unreachable", "source:shop")
@@ -83,8 +77,7 @@ def test_f33_a_silent_source_is_one_incident_that_lists_its_tables(rig: Rig) -> 
 
 
 def test_f33_what_the_way_holds_up_is_one_incident_about_its_source(rig: Rig) -> None:
-    rig.round()
-    rig.round()
+    rig.round(2)
     minutes(rig, MINUTES)
 
     assert told(rig) == [("late", "source:shop")]
@@ -92,8 +85,7 @@ def test_f33_what_the_way_holds_up_is_one_incident_about_its_source(rig: Rig) ->
 
 
 def test_f33_merging_that_is_behind_is_one_incident_that_lists_its_tables(rig: Rig) -> None:
-    rig.round()
-    rig.round()
+    rig.round(2)
     for _ in range(8):
         rig.beat()
         rig.land()
@@ -107,8 +99,7 @@ def test_f33_merging_that_is_behind_is_one_incident_that_lists_its_tables(rig: R
 
 
 def test_f33_an_offset_that_nobody_tells_is_one_incident_about_its_source(rig: Rig) -> None:
-    rig.round()
-    rig.round()
+    rig.round(2)
     rig.collector.position = Missing("no offset yet")
     minutes(rig, MINUTES)
 
@@ -133,11 +124,8 @@ def test_f33_an_offset_that_nobody_tells_is_one_incident_about_its_source(rig: R
 def test_f33_a_hold_of_a_whole_source_is_one_incident(
     rig: Rig, holds: list[Hold], subject: str
 ) -> None:
-    rig.round()
-    rig.round()
-    rig.standstills.landed(
-        LandingReport("main", None, 0, rig.now, timedelta(), holds=tuple(holds)), rig.now
-    )
+    rig.round(2)
+    rig.hold_source(*holds)
     minutes(rig, MINUTES)
 
     blocked = [about for kind, about in told(rig) if kind == "blocked"]
@@ -148,11 +136,9 @@ def test_f33_a_hold_of_a_whole_source_is_one_incident(
 def test_f33_a_lost_statement_is_one_incident_that_lists_its_tables(
     rig: Rig, *, held: bool
 ) -> None:
-    rig.round()
-    rig.round()
+    rig.round(2)
     gap = Gap("shop:0:5@1", "shop", 0, 5, 5, "gone", shards=tuple(SHARDS), batch=1)
-    assert rig.lake.newest is not None
-    rig.lake.newest = replace(rig.lake.newest, gaps={gap.id: dump_gap(gap)})
+    rig.lake.newest = replace(rig.newest, gaps={gap.id: dump_gap(gap)})
     if held:
         hold(rig, USERS, "gap")
         hold(rig, ORDERS, "gap")
@@ -165,11 +151,9 @@ def test_f33_a_lost_statement_is_one_incident_that_lists_its_tables(
 
 @pytest.mark.parametrize("held", [False, True], ids=["told by the mark", "and held by merging"])
 def test_a_gap_is_not_over_because_the_change_log_does_not_answer(rig: Rig, *, held: bool) -> None:
-    rig.round()
-    rig.round()
+    rig.round(2)
     gap = Gap("shop:0:5@1", "shop", 0, 5, 5, "gone", shards=tuple(SHARDS), batch=1)
-    assert rig.lake.newest is not None
-    rig.lake.newest = replace(rig.lake.newest, gaps={gap.id: dump_gap(gap)})
+    rig.lake.newest = replace(rig.newest, gaps={gap.id: dump_gap(gap)})
     minutes(rig, MINUTES)
     if held:
         hold(rig, USERS, "gap")
@@ -183,11 +167,9 @@ def test_a_gap_is_not_over_because_the_change_log_does_not_answer(rig: Rig, *, h
 
 
 def test_f33_an_unread_statement_holds_no_table_that_has_a_new_base(rig: Rig) -> None:
-    rig.round()
-    rig.round()
-    assert rig.lake.newest is not None
+    rig.round(2)
     one = Quarantine(None, 1, 1, ("shop:0:5@1",), ("shop/shop.orders",))
-    rig.lake.newest = replace(rig.lake.newest, quarantine={"topic:shop": one})
+    rig.lake.newest = replace(rig.newest, quarantine={"topic:shop": one})
     minutes(rig, MINUTES)
 
     blocked = [one for one in rig.store.incidents.open() if one.cause.kind is AlertKind.BLOCKED]
@@ -195,8 +177,7 @@ def test_f33_an_unread_statement_holds_no_table_that_has_a_new_base(rig: Rig) ->
 
 
 def test_f33_a_lake_that_no_mirror_can_be_reached_in_is_one_incident(rig: Rig) -> None:
-    rig.round()
-    rig.round()
+    rig.round(2)
     hold(rig, USERS, "unreachable")
     hold(rig, ORDERS, "unreachable")
     rig.round()
@@ -226,8 +207,7 @@ def test_f33_the_first_landing_opens_nothing_while_it_moves(rig: Rig) -> None:
     assert told(rig) == []
     (line,) = rig.current.board.firsts
     assert line.told.startswith("6 rows of 2 tables landed")
-    rig.round()
-    rig.round()
+    rig.round(2)
     assert told(rig) == [("unknown", r"rule:hr\.(people)")]
     assert rig.current.board.firsts == ()
 
@@ -253,23 +233,20 @@ def test_f33_a_first_landing_that_a_part_holds_up_is_the_part_s(rig: Rig) -> Non
 
 def test_f33_a_table_that_gets_no_base_though_nothing_reads_it_is_blocked(rig: Rig) -> None:
     rig.round()
-    assert rig.lake.newest is not None
-    rig.lake.newest = replace(rig.lake.newest, bases={"shop/shop.users": Order(1, 1, 0)})
+    rig.lake.newest = replace(rig.newest, bases={"shop/shop.users": Order(1, 1, 0)})
     minutes(rig, 1)
 
     assert told(rig) == [("blocked", ORDERS)]
 
 
 def test_f33_the_end_of_a_common_cause_ends_its_incident(rig: Rig) -> None:
-    rig.round()
-    rig.round()
+    rig.round(2)
     rig.facts.broken["source:shop"] = "down"
     rig.collector.silent = True
     minutes(rig, 5, "unreachable", "source:shop")
     rig.facts.broken.clear()
     rig.collector.silent = False
-    rig.round()
-    rig.round()
+    rig.round(2)
 
     assert [one.state for one in rig.store.incidents.open()] == []
     assert {one.state for one in rig.store.incidents.list(list(IncidentState))} == {

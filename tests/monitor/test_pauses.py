@@ -20,13 +20,6 @@ DAY = timedelta(days=1)
 
 
 @pytest.fixture
-def healthy(rig: Rig) -> Rig:
-    rig.round()
-    rig.round()
-    return rig
-
-
-@pytest.fixture
 def sluice(healthy: Rig, server: str) -> Callable[..., Result]:
     def run(verb: click.Command, *words: str) -> Result:
         return CliRunner().invoke(verb, [*words, "--server", server, "--who", "ann"])
@@ -51,9 +44,7 @@ def idle(rig: Rig, seconds: float) -> None:
 
 def test_no_cut_after_the_pause_is_ready_by_name_and_an_earlier_one_stays_so(healthy: Rig) -> None:
     before = healthy.clock().isoformat()
-    healthy.beat()
-    healthy.land()
-    healthy.apply()
+    healthy.flow()
     healthy.second(6)
     assert healthy.ask(USERS, cut=before)[0] == 200
 
@@ -61,9 +52,7 @@ def test_no_cut_after_the_pause_is_ready_by_name_and_an_earlier_one_stays_so(hea
     after = healthy.clock().isoformat()
     healthy.round()  # as if a merge that had begun before went on
     healthy.second(10)
-    healthy.beat()
-    healthy.land()
-    healthy.apply()
+    healthy.flow()
 
     late = healthy.clock() - timedelta(seconds=8)
     status, answer = healthy.ask(USERS, cut=late.isoformat())
@@ -79,9 +68,7 @@ def test_no_cut_after_the_pause_is_ready_by_name_and_an_earlier_one_stays_so(hea
 
 def test_what_nobody_asked_before_the_pause_is_still_answered_up_to_it(healthy: Rig) -> None:
     before = healthy.clock().isoformat()
-    healthy.beat()
-    healthy.land()
-    healthy.apply()
+    healthy.flow()
     healthy.second(6)
     paused(healthy)
 

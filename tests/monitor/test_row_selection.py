@@ -199,8 +199,7 @@ def watch(rig: Rig, seconds: int = 5) -> None:
 
 @pytest.fixture
 def held(rig: Rig) -> Rig:
-    rig.round()
-    rig.round()
+    rig.round(2)
     turn(rig, FIRST)
     watch(rig)
     return rig

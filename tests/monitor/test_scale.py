@@ -243,9 +243,7 @@ def test_f47_a_mirror_that_somebody_took_away_is_seen_by_who_asks_though_it_was_
     assert (ready, gone) == (200, 409)
 
 
-def test_of_many_tables_a_wrong_name_is_told_with_the_few_it_may_have_meant(
-    tmp_path: Path,
-) -> None:
+def test_of_many_tables_a_wrong_name_is_told_with_the_few_it_may_have_meant(tmp_path: Path) -> None:
     with settled(tmp_path, 45) as (service, app):
         asked = opened_gate(service, app)
         for wrong in ("shop.order_00033", "shop.orders_00033x"):

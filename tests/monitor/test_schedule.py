@@ -42,7 +42,6 @@ class Book:
     full: bool = False
 
     def start(self, job: str, planned: datetime, at: datetime) -> bool:
-        """Nothing yet."""
         self._write()
         return planned not in self.letters
 
@@ -65,14 +64,12 @@ class Book:
         self.details.append(detail)
 
     def miss_many(self, job: str, planneds: Sequence[datetime], at: datetime) -> None:
-        """An m each."""
         self._write()
         for planned in planneds:
             assert planned not in self.letters
             self.letters[planned] = "m"
 
     def forget(self, job: str, since: datetime, every: timedelta) -> None:
-        """Tear out the pages."""
         self.letters = {tick: one for tick, one in self.letters.items() if tick < since}
 
     def _write(self) -> None:

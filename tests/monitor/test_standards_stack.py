@@ -30,7 +30,7 @@ from demo.web import LOCAL
 from monitor.commands.lineage import COMMAND
 from pipeline.standards.hash import KeyedHash
 from tests.monitor.receiver import Receiver, receiver
-from tests.monitor.test_openlineage_events import required
+from tests.monitor.test_openlineage import required
 from tests.patience import answered
 from tests.toy.copy import FileCopy
 

@@ -39,8 +39,7 @@ ASKS = frozenset(
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     rig = Rig(tmp_path_factory.mktemp("rig"))
-    rig.round()
-    rig.round()
+    rig.round(2)
     with serving(rig.api()) as address:
         yield address
     rig.close()

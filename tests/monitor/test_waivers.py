@@ -12,7 +12,7 @@ from monitor.waivers import WaivableIds
 from pipeline.checkpoint import OpenSnapshot, Quarantine
 from pipeline.errors import UnreachableError
 from pipeline.model import Account, Order
-from pipeline.reports import Gap, Hold, LandingReport, MergeReport, dump_gap
+from pipeline.reports import Gap, Hold, MergeReport, dump_gap
 from tests.monitor.observe.test_source_inventory import CASCADE
 from tests.monitor.observe.test_system_checks import bury
 from tests.monitor.rig import USERS, Rig
@@ -23,18 +23,17 @@ UNREADABLE = Quarantine(None, 4, 3, ("shop.x:0:7@4",))
 
 
 def mark(rig: Rig, **fields: object) -> None:
-    assert rig.lake.newest is not None
-    rig.lake.newest = replace(rig.lake.newest, **fields)  # type: ignore[arg-type]
+    rig.lake.newest = replace(rig.newest, **fields)  # type: ignore[arg-type]
 
 
 def hold(rig: Rig) -> None:
     held = Hold("schema:shop.users@7", USERS, "schema", "a column changed its meaning")
-    rig.standstills.applied([MergeReport(USERS, 1, 1, Account(), rig.now, SOME, held)], rig.now)
+    rig.hold(held)
 
 
 def hold_source(rig: Rig) -> None:
     held = Hold("disorder:shop:shop.x:0:7@1", "source:shop", "disorder", "it goes back")
-    rig.standstills.landed(LandingReport("main", None, 0, rig.now, SOME, holds=(held,)), rig.now)
+    rig.hold_source(held)
 
 
 def unbalance(rig: Rig) -> None:
@@ -93,14 +92,6 @@ CASES = [
         id="dead-lettered notifications",
     ),
 ]
-
-
-@pytest.fixture
-def healthy(rig: Rig) -> Rig:
-    """Two rounds of a pipeline that works."""
-    rig.round()
-    rig.round()
-    return rig
 
 
 @pytest.mark.parametrize(("harm", "borne", "like_it"), CASES)
@@ -189,8 +180,7 @@ def test_f103_what_a_batch_closed_is_not_said_to_block_again(
     healthy: Rig, harm: Callable[[Rig], object], borne: str, like_it: str
 ) -> None:
     del like_it
-    assert healthy.lake.newest is not None
-    before = healthy.lake.newest
+    before = healthy.newest
     harm(healthy)
     healthy.second(2)
     path, body = f"/v1/waivers/{borne}", {"reason": "it was not", "who": "on call"}

@@ -28,10 +28,7 @@ LOG, SEQUENCE, OFFSET = Ordering
     ],
 )
 def test_less_than_places_in_the_log_is_told(
-    has: Ordering,
-    accepts: Ordering,
-    partitions: int,
-    found: list[tuple[str, FindingSeverity]],
+    has: Ordering, accepts: Ordering, partitions: int, found: list[tuple[str, FindingSeverity]]
 ) -> None:
     told = check_order(SourceOrdering(has, accepts), partitions, "source:shop")
 

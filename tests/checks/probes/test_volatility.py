@@ -312,10 +312,7 @@ def usual_hours(world: NightJob, until: datetime) -> Mapping[str, Any]:
     """The memory of an hourly probe that has cut at each full hour up to *until*."""
     hours = (until - NIGHTS) // HOUR
     counts = [
-        [
-            int((NIGHTS + n * HOUR).timestamp()),
-            world.counted(60 * n - 1, 60 * n + 59),
-        ]
+        [int((NIGHTS + n * HOUR).timestamp()), world.counted(60 * n - 1, 60 * n + 59)]
         for n in range(hours - 12 * 24, hours)
     ]
     return {"since": until.isoformat(), "batch": 60 * hours - 1, "counts": counts}

@@ -23,7 +23,6 @@ class FakeDictionary:
     source: str = "shop"
 
     def shards(self, pattern: str) -> tuple[Shard, ...]:
-        """Those whose whole name matches."""
         self.asked += 1
         self._answer()
         return tuple(Shard(self.source, n) for n in self.tables if re.fullmatch(pattern, n))
@@ -35,7 +34,6 @@ class FakeDictionary:
         return tuple(self.tables[shard.name])
 
     def columns(self, shard: Shard) -> Sequence[Column]:
-        """As information_schema has them."""
         self._answer()
         types = self.tables[shard.name]
         return [MySqlColumn(name, kind) for name, kind in types.items()]

@@ -1,9 +1,7 @@
 """A table gets a new base by itself where that is allowed, needed and not tried just now."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -42,17 +40,9 @@ class Desk:
         return [one.table for one in self.store.rereads.wished()]
 
     def end(self, done: int | None = 7, why: str = "") -> None:
-        """What is read ends."""
         for one in self.store.rereads.wished():
             state = BackfillState(one.id, one.table, "s/t", 5, done, why, refused=done is None)
             self.store.rereads.told([state], self.now)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ServiceStore]:
-    made = ServiceStore.open(tmp_path / "s.db")
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize(

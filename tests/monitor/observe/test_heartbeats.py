@@ -1,9 +1,7 @@
 """Heartbeats go where the collector reads, and their numbers never go back."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import NoReturn, cast
 
 import pytest
@@ -36,11 +34,9 @@ class FakeServer:
 
     @property
     def name(self) -> str:
-        """The source's."""
         return self.settings.name
 
     def beat(self, at_least: int, at: datetime) -> Heartbeat:
-        """The next number."""
         if self.down:
             raise UnreachableError("down: connection refused")
         self.number = max(self.number + 1, at_least)
@@ -51,7 +47,6 @@ class FakeServer:
         """Nothing to do."""
 
     def close(self) -> None:
-        """Remember it."""
         self.closed = True
 
 
@@ -66,30 +61,20 @@ class Way:
     skews: list[timedelta] = field(default_factory=list)
 
     def address(self) -> tuple[str, int]:
-        """Where the collector is connected."""
         if self.silent:
             raise UnreachableError("connector: connection refused")
         return self.host, 3306
 
     def connect(self, settings: SourceSettings) -> Source:
-        """One client per host."""
         return cast(Source, self.servers.setdefault(settings.host, FakeServer(settings)))
 
     def clock(self) -> datetime:
-        """A second further each time."""
         self.now += timedelta(seconds=1)
         return self.now
 
     def compared(self, skew: timedelta, at: datetime) -> None:
         """Note what a beat has found."""
         self.skews.append(skew)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ServiceStore]:
-    store = ServiceStore.open(tmp_path / "s.db")
-    yield store
-    store.close()
 
 
 def _pulse(store: ServiceStore, way: Way, landed: int = -1) -> HeartbeatWriter:

@@ -24,8 +24,7 @@ class Wished(Rig):
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Wished]:
     made = Wished(tmp_path)
-    made.round()
-    made.round()
+    made.round(2)
     yield made
     made.close()
 

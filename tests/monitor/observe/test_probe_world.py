@@ -43,7 +43,6 @@ class FakeMirrors:
         self.batch = batch
 
     def mirror(self, table: Table) -> MirrorSide:
-        """The next version."""
         self.opened.append(table.name)
         found = SimpleNamespace(version=len(self.opened), batch=self.batch)
         return cast("MirrorSide", found)
@@ -169,7 +168,6 @@ class CountedSteps(tuple[LandedBatch, ...]):
         return made
 
     def __iter__(self) -> Iterator[LandedBatch]:
-        """One walk more."""
         self.walks.append(1)
         return super().__iter__()
 
@@ -282,10 +280,7 @@ def test_the_batch_landed(
 
 @pytest.mark.parametrize(
     ("applied", "known"),
-    [
-        pytest.param(6, True, id="merged"),
-        pytest.param(5, False, id="landed, and not merged"),
-    ],
+    [pytest.param(6, True, id="merged"), pytest.param(5, False, id="landed, and not merged")],
 )
 def test_a_base_counts_when_the_mirror_has_it(tmp_path: Path, applied: int, *, known: bool) -> None:
     name, order = str(SHARD), Order(1, 4, 50)

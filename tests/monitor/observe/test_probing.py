@@ -41,7 +41,6 @@ class FakeRoster:
     known: Sequence[Table] = (SECOND, FIRST, URGENT)
 
     def tables(self) -> Sequence[Table]:
-        """All of them."""
         return self.known
 
 
@@ -53,7 +52,6 @@ class FakeWorld:
     number: int
 
     def clock(self) -> datetime:
-        """Its own time stands still."""
         return self.now
 
 
@@ -78,7 +76,6 @@ class FakeProbe:
     hanging: dict[str, Hanging] = field(default_factory=dict)
 
     def measure(self, table: Table, world: FakeWorld) -> object:
-        """Look."""
         self.looked.append((table.name, world.number))
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -87,7 +84,6 @@ class FakeProbe:
         return self.answer
 
     def judge(self, reading: Number, past: Sequence[float]) -> Ruling:
-        """All is well."""
         self.pasts.append(past)
         return Ruling(Outcome.PASS, "fine")
 
@@ -111,16 +107,13 @@ class Bench:
         )
 
     def clock(self) -> datetime:
-        """Now."""
         return self.now
 
     def open_world(self, _names: tuple[str, ...]) -> World:
-        """The next one."""
         self.worlds += 1
         return cast("World", FakeWorld(self.now, self.worlds))
 
     def probing(self, *plans: CheckPlan) -> Probing:
-        """What is tested."""
         return Probing(
             plans=plans,
             roster=cast("TableRegistry", FakeRoster()),

@@ -206,9 +206,7 @@ def state(shard: str, rows: int, done: int | None = None, brake: str = "") -> Ba
         ),
         pytest.param(asked(state("c", 500)), "500 rows, 10 rows/s", id="no estimate"),
         pytest.param(
-            asked(state("a", 3000)),
-            "3000 rows of about 2000, 60 rows/s",
-            id="more than estimated",
+            asked(state("a", 3000)), "3000 rows of about 2000, 60 rows/s", id="more than estimated"
         ),
         pytest.param(
             asked(state("a", 400), state("c", 100)),

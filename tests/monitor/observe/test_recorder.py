@@ -1,10 +1,9 @@
 """What does a FAIL find in the store after a restart?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +24,6 @@ from monitor.store.store import ServiceStore
 from pipeline.errors import UnreachableError
 from pipeline.model import Stage
 from tests.monitor.rig import NOON, USERS, Rig
-from tests.monitor.store.blank import blank_store
 from tests.monitor.store.kit import fence
 
 CHECK = "range_counts"
@@ -41,8 +39,7 @@ def rig(rig: Rig) -> Rig:
 
 
 def rounds(rig: Rig) -> None:
-    for _ in range(2):
-        rig.round()
+    rig.round(2)
 
 
 def say(rig: Rig, outcome: Outcome) -> int:
@@ -70,9 +67,8 @@ def test_after_a_restart_a_fail_spares_what_has_passed_before_the_last_day(rig: 
 
     say(rig, Outcome.FAIL)
 
-    issued = rig.store.certificates.get(answer["tables"][0]["certificate"])
+    issued = rig.certificate(answer["tables"][0]["certificate"])
     assert status == 200
-    assert issued is not None
     assert issued.revoked is None
 
 
@@ -120,9 +116,8 @@ def test_f113_a_fail_of_two_keys_revokes_until_both_are_waived(
 
     rig.say(USERS, Ruling(Outcome.FAIL, "two ranges differ", "", KEYS))
 
-    issued = rig.store.certificates.get(answer["tables"][0]["certificate"])
+    issued = rig.certificate(answer["tables"][0]["certificate"])
     assert status == 200
-    assert issued is not None
     assert (issued.revoked is None) is holds
 
 
@@ -158,7 +153,6 @@ class Desk:
         return one
 
     def certify(self, number: int = 5) -> str:
-        """READY, as of heartbeat *number*."""
         self.now += timedelta(seconds=1)
         evidence = Evidence((fence(number, self.now),), 1)
         stage = Stage.LANDED
@@ -203,15 +197,9 @@ class FullDisk:
             raise OperationalError("BEGIN", {}, OSError("database or disk is full"))
 
 
-def desk_of(path: Path, **settings: Any) -> Desk:
-    return Desk(ServiceStore.open(blank_store(path / "d.db")), **settings)
-
-
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = desk_of(tmp_path)
-    yield made
-    made.store.close()
+def desk(store: ServiceStore) -> Desk:
+    return Desk(store)
 
 
 PASS, FAIL, UNKNOWN = Outcome.PASS, Outcome.FAIL, Outcome.UNKNOWN
@@ -292,8 +280,8 @@ def test_f113_a_pass_is_news_unless_one_went_before(desk: Desk, before: Outcome 
         assert desk.recorder.news([other]) == (other,)
 
 
-def test_f113_an_open_incident_waits_for_each_pass(tmp_path: Path) -> None:
-    desk = desk_of(tmp_path, route=Route(hold=timedelta(), keep=timedelta(seconds=2)))
+def test_f113_an_open_incident_waits_for_each_pass(store: ServiceStore) -> None:
+    desk = Desk(store, route=Route(hold=timedelta(), keep=timedelta(seconds=2)))
     found = list[list[str]]()
     for outcome in (FAIL, PASS, PASS, PASS):
         desk.tell(outcome)
@@ -301,7 +289,6 @@ def test_f113_an_open_incident_waits_for_each_pass(tmp_path: Path) -> None:
 
     assert found == [["firing"], ["recovering"], ["recovering"], []]
     assert desk.stored() == ["resolved"]
-    desk.store.close()
 
 
 def test_f113_history_holds_all_by_default_and_else_what_is_kept(desk: Desk) -> None:
@@ -314,8 +301,8 @@ def test_f113_history_holds_all_by_default_and_else_what_is_kept(desk: Desk) -> 
     assert desk.stored() == ["firing", "resolved"]
 
 
-def test_f113_a_storm_ends_though_nothing_new_is_said(tmp_path: Path) -> None:
-    desk = desk_of(tmp_path, storm=1)
+def test_f113_a_storm_ends_though_nothing_new_is_said(store: ServiceStore) -> None:
+    desk = Desk(store, storm=1)
     for check in ("a", "b", "c"):
         desk.tell(FAIL, check=check)
     assert STORM in {one.cause.check for one in desk.recorder.open()}
@@ -326,11 +313,10 @@ def test_f113_a_storm_ends_though_nothing_new_is_said(tmp_path: Path) -> None:
     desk.recorder.tell([])
 
     assert desk.states() == []
-    desk.store.close()
 
 
-def test_in_a_storm_a_pass_of_a_good_table_asks_the_store_for_nothing(tmp_path: Path) -> None:
-    desk = desk_of(tmp_path, storm=1)
+def test_in_a_storm_a_pass_of_a_good_table_asks_the_store_for_nothing(store: ServiceStore) -> None:
+    desk = Desk(store, storm=1)
     for check in ("a", "b", "c"):
         desk.tell(FAIL, check=check)
     desk.tell(PASS, check="good")
@@ -342,7 +328,6 @@ def test_in_a_storm_a_pass_of_a_good_table_asks_the_store_for_nothing(tmp_path: 
 
     assert STORM in {one.cause.check for one in desk.recorder._standing()}
     assert asked == []
-    desk.store.close()
 
 
 def test_what_a_verdict_made_of_incidents_is_known_without_reading_them_again(desk: Desk) -> None:
@@ -423,15 +408,14 @@ def test_f113_a_fail_that_opens_no_incident_revokes_as_well(desk: Desk, *, full:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_f113_a_pass_of_all_rows_spares_what_it_covers(tmp_path: Path, *, whole: bool) -> None:
-    desk = desk_of(tmp_path, whole=frozenset({CHECK} if whole else ()))
+def test_f113_a_pass_of_all_rows_spares_what_it_covers(store: ServiceStore, *, whole: bool) -> None:
+    desk = Desk(store, whole=frozenset({CHECK} if whole else ()))
     certificate = desk.certify()
     desk.tell(PASS)
 
     desk.tell(FAIL)
 
     assert desk.holds(certificate) is whole
-    desk.store.close()
 
 
 def test_f113_only_the_first_pass_after_a_fail_is_kept_as_its_end(desk: Desk) -> None:
@@ -497,8 +481,10 @@ def test_f113_only_a_fail_of_a_gating_check_doubts_certificates(desk: Desk) -> N
     assert desk.states() == ["firing"]
 
 
-def test_f113_notifications_of_a_full_store_are_sent_and_the_log_says_so(tmp_path: Path) -> None:
-    desk = desk_of(tmp_path, route=Route(hold=timedelta(), channels=("pager",)))
+def test_f113_notifications_of_a_full_store_are_sent_and_the_log_says_so(
+    store: ServiceStore,
+) -> None:
+    desk = Desk(store, route=Route(hold=timedelta(), channels=("pager",)))
     desk.certify()
     disk = FullDisk(desk)
     with capture_logs() as logged:
@@ -515,11 +501,10 @@ def test_f113_notifications_of_a_full_store_are_sent_and_the_log_says_so(tmp_pat
         "certificates revoked",
         "the store takes what was kept in memory",
     ]
-    desk.store.close()
 
 
-def test_f113_a_blip_while_the_store_is_full_is_forgotten(tmp_path: Path) -> None:
-    desk = desk_of(tmp_path, route=Route(hold=timedelta(hours=1), keep=timedelta()))
+def test_f113_a_blip_while_the_store_is_full_is_forgotten(store: ServiceStore) -> None:
+    desk = Desk(store, route=Route(hold=timedelta(hours=1), keep=timedelta()))
     desk.tell(FAIL)
     disk = FullDisk(desk)
     pending = desk.states()
@@ -529,11 +514,10 @@ def test_f113_a_blip_while_the_store_is_full_is_forgotten(tmp_path: Path) -> Non
     desk.recorder.tell([])
 
     assert (pending, forgotten, desk.states(), desk.stored()) == (["pending"], [], [], [])
-    desk.store.close()
 
 
-def test_f113_a_fail_after_a_blip_is_held_back_from_its_own_beginning(tmp_path: Path) -> None:
-    desk = desk_of(tmp_path, route=Route(hold=timedelta(hours=1), keep=timedelta()))
+def test_f113_a_fail_after_a_blip_is_held_back_from_its_own_beginning(store: ServiceStore) -> None:
+    desk = Desk(store, route=Route(hold=timedelta(hours=1), keep=timedelta()))
     desk.tell(FAIL)
     desk.tell(PASS)
     desk.now += timedelta(hours=1)
@@ -541,7 +525,6 @@ def test_f113_a_fail_after_a_blip_is_held_back_from_its_own_beginning(tmp_path: 
     desk.tell(FAIL)
 
     assert (desk.states(), desk.stored()) == (["pending"], ["pending"])
-    desk.store.close()
 
 
 def test_f113_what_is_closed_while_the_store_is_full_is_closed_in_it_later(desk: Desk) -> None:
@@ -670,15 +653,14 @@ def test_f103_a_waiver_ends_once_no_row_of_it_is_found_again(
     ],
 )
 def test_f103_a_waiver_goes_on_where_its_rows_may_be_among_what_is_not_told(
-    tmp_path: Path, check: str, more: int, *, whole: bool
+    store: ServiceStore, check: str, more: int, *, whole: bool
 ) -> None:
-    desk = desk_of(tmp_path, whole=frozenset({check} if whole else ()))
+    desk = Desk(store, whole=frozenset({check} if whole else ()))
     waive(desk, check, "3")
 
     desk.recorder.tell([desk.verdict(FAIL, "a:7", check=check, more=more)])
 
     assert desk.store.waivers.waived() == {f"{check}:{USERS}:a:3"}
-    desk.store.close()
 
 
 def test_f103_a_waiver_that_a_full_store_does_not_end_ends_by_the_next_verdict(desk: Desk) -> None:
@@ -727,9 +709,9 @@ def test_f113_what_a_store_does_not_tell_is_what_it_told_last(
 
 
 def test_f113_a_storm_beside_another_incident_ends_though_nothing_new_is_said(
-    tmp_path: Path,
+    store: ServiceStore,
 ) -> None:
-    desk = desk_of(tmp_path, storm=2)
+    desk = Desk(store, storm=2)
     for check in ("a", "b", "c", "d"):
         desk.tell(FAIL, check=check)
     others = [one for one in desk.recorder.open() if one.cause.check != STORM]
@@ -742,4 +724,3 @@ def test_f113_a_storm_beside_another_incident_ends_though_nothing_new_is_said(
 
     assert STORM not in {one.cause.check for one in desk.recorder.open()}
     assert desk.states() != []
-    desk.store.close()

@@ -30,8 +30,7 @@ DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 @pytest.fixture
 def rig(rig: Rig) -> Rig:
     rig.schema.variables["binlog_expire_logs_seconds"] = str(30 * DAY // timedelta(seconds=1))
-    rig.round()
-    rig.round()
+    rig.round(2)
     return rig
 
 
@@ -66,8 +65,7 @@ def test_what_was_never_told_is_not_shown_and_wakes_nobody(tmp_path: Path) -> No
     rig = Rig(tmp_path)
     rig.kafka.silent = rig.schema.silent = True
 
-    for _ in range(3):
-        rig.round()
+    rig.round(3)
 
     assert rig.current.board.headroom == {}
     assert "retention:shop" not in [subject for _, subject in _told(rig)]
@@ -142,7 +140,6 @@ def test_f21_of_three_sources_the_topics_of_one_hang_for_ever_and_the_others_are
         """Its listing never ends."""
 
         def settings(self, pattern: str) -> NoReturn:
-            """Hang."""
             hanging()
 
     kinds: dict[str, FakeKafka] = {"a": kafka, "b": HangingKafka(), "c": kafka}

@@ -57,21 +57,18 @@ class SlowLake:
         self.since: list[int] = []
 
     def checkpoint(self) -> Checkpoint | None:
-        """The newest marker."""
         self.bench.now += SECOND
         if self.error is not None:
             raise self.error
         return self.newest
 
     def applied(self, table: str) -> MirrorPosition | None:
-        """Version and batch."""
         self.bench.now += SECOND
         if self.damage is not None:
             raise self.damage
         return self.standing
 
     def history(self, table: str, since: int) -> Sequence[Commit]:
-        """What was committed after *since*."""
         self.since.append(since)
         if self.too_old:
             raise ProofError("the log of shop.t is gone")
@@ -289,8 +286,7 @@ def test_f04_what_arrived_of_the_server_before_says_nothing_of_the_one_now() -> 
 
 
 def _hops(rig: Rig) -> dict[Hop, object]:
-    view = rig.current.board.table(USERS)
-    assert view is not None
+    view = rig.view(USERS)
     return {each.hop: each.lag for each in view.lags.hops}
 
 
@@ -319,8 +315,7 @@ def test_batches_that_the_log_has_lost_prove_nothing_though_others_have_their_nu
 ) -> None:
     """It was put back and landed on between two looks: what they covered is not there any more."""
     rig.round()
-    assert rig.lake.newest is not None
-    first = replace(rig.lake.newest, batch=5, lives={"0": 7})
+    first = replace(rig.newest, batch=5, lives={"0": 7})
     seen = []
     for mark in (
         first,
@@ -413,11 +408,8 @@ def test_mirrors_that_hang_are_given_up_after_a_few_and_what_was_known_of_the_ot
 ) -> None:
     names = [f"shop.u{number}" for number in range(20)]
     rig.round()
-    assert rig.lake.newest is not None
     shards = {f"shop/{name}": name for name in names}
-    rig.lake.newest = replace(
-        rig.lake.newest, batch=1, shards=shards, tables=dict.fromkeys(names, 1)
-    )
+    rig.lake.newest = replace(rig.newest, batch=1, shards=shards, tables=dict.fromkeys(names, 1))
     rig.lake.mirrors = {name: MirrorPosition(0, 1, name) for name in names}
     rig.second()
     known = rig.watcher.look(timedelta()).mirrors

@@ -34,8 +34,7 @@ def codes(rig: Rig, table: str = USERS, cut: str = DAY) -> list[str]:
 
 def test_a_table_with_a_cascade_is_not_ready_until_it_is_waived(rig: Rig) -> None:
     rig.schema.cascades[USERS] = CASCADE
-    rig.round()
-    rig.round()
+    rig.round(2)
 
     status, answer = rig.ask(cut=DAY)
     assert (status, answer["state"]) == (404, "unknown")
@@ -50,28 +49,24 @@ def test_a_table_with_a_cascade_is_not_ready_until_it_is_waived(rig: Rig) -> Non
 
 def test_nobody_is_ready_before_the_sources_were_asked(rig: Rig) -> None:
     rig.schema.silent = True
-    rig.round()
-    rig.round()
+    rig.round(2)
 
     assert codes(rig) == ["not_described"]
 
     rig.schema.silent = False
     rig.second(61)
-    rig.round()
-    rig.round()
+    rig.round(2)
 
     assert rig.ask(cut=DAY)[0] == 200
 
 
 def test_a_certificate_answers_though_a_cascade_is_found_later(rig: Rig) -> None:
-    rig.round()
-    rig.round()
+    rig.round(2)
     assert rig.ask(cut=DAY)[0] == 200
 
     rig.schema.cascades[USERS] = CASCADE
     rig.second(601)
-    rig.round()
-    rig.round()
+    rig.round(2)
 
     assert rig.ask(cut=DAY)[0] == 200
     assert codes(rig, cut="2026-03-29T12:10:00Z") == ["unproven"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,6 +21,7 @@ from monitor.observe.service_state import ServiceState
 from monitor.observe.system_checks import (
     IMAGE,
     Component,
+    SlidingWindow,
     StalledRound,
     given_up_id,
     of_part,
@@ -354,9 +355,8 @@ def _ran(rig: Rig) -> None:
 
 def _based_later(rig: Rig) -> None:
     _ran(rig)
-    assert rig.lake.newest is not None
-    bases = dict.fromkeys(rig.lake.newest.bases, Order(1, 1, 10**9))
-    rig.lake.newest = replace(rig.lake.newest, bases=bases)
+    bases = dict.fromkeys(rig.newest.bases, Order(1, 1, 10**9))
+    rig.lake.newest = replace(rig.newest, bases=bases)
 
 
 def _not_due(rig: Rig) -> None:
@@ -430,3 +430,32 @@ def test_the_incident_ends_where_images_are_made_no_more(published: Rig) -> None
 
     (after,) = [one for one in published.store.incidents.list(limit=10) if one.id == fired.id]
     assert after.state.value == "resolved"
+
+
+NOON = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
+MISSED = ("watch", "missed")
+
+
+def test_f54_what_was_missed_in_an_earlier_life_is_not_told() -> None:
+    lately = SlidingWindow()
+
+    assert lately.counted({MISSED: 142}, NOON) == {}
+    assert lately.counted({MISSED: 142}, NOON + timedelta(minutes=1)) == {}
+
+
+def test_f54_what_goes_wrong_is_told_for_as_long_as_it_is_news() -> None:
+    lately = SlidingWindow(timedelta(minutes=3))
+    told = [
+        lately.counted({MISSED: 142 + (minute >= 1)}, NOON + timedelta(minutes=minute)).get(MISSED)
+        for minute in range(6)
+    ]
+
+    assert told == [None, 1, 1, 1, None, None]
+
+
+def test_a_window_is_kept_in_a_few_rows_however_often_it_is_asked() -> None:
+    lately = SlidingWindow(timedelta(minutes=3))
+    for second in range(600):
+        lately.counted({MISSED: second}, NOON + timedelta(seconds=second))
+
+    assert len(lately._kept) <= 4

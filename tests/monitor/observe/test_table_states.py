@@ -1,9 +1,8 @@
 """Each transition of a table is recorded once, with since and why, and shown everywhere."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -24,22 +23,13 @@ from pipeline.reports import Hold, MergeReport
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.position import binlog_position
 from tests.monitor.rig import NOON, ORDERS, USERS, Rig
-from tests.monitor.store.blank import blank_store
 
 SECOND = timedelta(seconds=1)
 SHARD = f"shop/{USERS}"
 
 
-@pytest.fixture
-def healthy(rig: Rig) -> Rig:
-    rig.round()
-    rig.round()
-    return rig
-
-
 def state(rig: Rig, table: str = USERS) -> str:
-    view = rig.current.board.table(table)
-    assert view is not None
+    view = rig.view(table)
     assert view.life is not None
     return view.life.state.value
 
@@ -70,8 +60,7 @@ def test_a_life(healthy: Rig) -> None:
     asked = rig.store.rereads.add(RereadRequest("x", USERS, "a gap", "ann", rig.clock()))
     rig.round()
     rig.store.rereads.told([BackfillState(asked.id, USERS, SHARD, 5, 7)], rig.clock())
-    rig.round()
-    rig.round()
+    rig.round(2)
 
     assert transitions(rig) == [
         *("incremental", "held", "incremental", "paused", "incremental"),
@@ -87,8 +76,7 @@ def test_what_is_read_for_the_first_time_is_in_bootstrap_and_before_that_it_is_n
 ) -> None:
     rig.beat()
     rig.land()
-    assert rig.lake.newest is not None
-    rig.lake.newest = replace(rig.lake.newest, bases={})
+    rig.lake.newest = replace(rig.newest, bases={})
     rig.cycle.watch()
     assert (state(rig), state(rig, ORDERS)) == ("new", "new")
 
@@ -106,18 +94,15 @@ def test_what_is_read_for_the_first_time_is_in_bootstrap_and_before_that_it_is_n
 )
 def test_a_table_that_is_gone_is_retired_and_comes_back(healthy: Rig, how: str, why: str) -> None:
     rig = healthy
-    assert rig.lake.newest is not None
-    before, rules = rig.lake.newest, rig.rules
+    before, rules = rig.newest, rig.rules
     if how == "dropped":
         gone = Existence(Order(1, 1, 9), False)
         rig.lake.newest = replace(before, batch=before.batch + 1, existing={SHARD: gone})
     else:
         rig.rules = (TableRule("shop.users", ignore=True),)
         rig.restart()
-    rig.second()
-    rig.cycle.watch()
-    rig.second()
-    rig.cycle.watch()
+    rig.watch()
+    rig.watch()
 
     (one,) = rig.current.board.retired
     assert (one.table, why in one.why) == (USERS, True)
@@ -130,8 +115,7 @@ def test_a_table_that_is_gone_is_retired_and_comes_back(healthy: Rig, how: str, 
 
     rig.lake.newest, rig.rules = replace(before, batch=before.batch + 2), rules
     rig.restart()
-    rig.round()
-    rig.round()
+    rig.round(2)
     assert transitions(rig) == ["incremental", "retired", "incremental"]
 
 
@@ -139,16 +123,14 @@ def test_a_restart_enters_nothing_anew(healthy: Rig) -> None:
     before = healthy.client.get(f"/v1/tables/{USERS}/states").json()
 
     healthy.restart()
-    healthy.round()
-    healthy.round()
+    healthy.round(2)
 
     assert healthy.client.get(f"/v1/tables/{USERS}/states").json() == before
 
 
 def test_while_nobody_knows_what_landed_no_state_is_changed(healthy: Rig) -> None:
     healthy.lake.silent = True
-    healthy.second(120)
-    healthy.cycle.watch()
+    healthy.watch(120)
 
     assert isinstance(healthy.watcher.look(timedelta()).checkpoint, Missing)
     assert transitions(healthy) == ["incremental"]
@@ -213,16 +195,7 @@ def beats(since: datetime, count: int) -> tuple[Fence, ...]:
     return tuple(Fence("shop", n, since + n * timedelta(hours=1), head) for n in range(count))
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ServiceStore]:
-    opened = ServiceStore.open(blank_store(tmp_path / "sluice.db"), service=True)
-    yield opened
-    opened.close()
-
-
-def first_of(
-    known: Mapping[str, Sequence[Fence]],
-) -> Callable[[str, datetime], Fence | None]:
+def first_of(known: Mapping[str, Sequence[Fence]]) -> Callable[[str, datetime], Fence | None]:
     return lambda source, at: next((one for one in known[source] if one.at >= at), None)
 
 

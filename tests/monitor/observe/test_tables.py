@@ -30,7 +30,6 @@ class Watch:
         self.roster = TableRegistry(lambda: {"shop": self.source}, rules, self.clock)
 
     def clock(self) -> datetime:
-        """Now."""
         return self.now
 
     def see(self, **shards: str | None) -> tuple[Table, ...]:

@@ -290,9 +290,7 @@ def test_f113_only_a_mirror_that_holds_more_than_the_mark_has_it_read_again(desk
     assert (as_far, desk.lake.marks - before) == (1, 3)
 
 
-def test_f113_a_silent_change_log_is_not_asked_again_for_a_mirror_that_is_ahead(
-    desk: Desk,
-) -> None:
+def test_f113_a_silent_change_log_is_not_asked_again_for_a_mirror_that_is_ahead(desk: Desk) -> None:
     desk.lake.newest = None
     before = desk.lake.marks
 

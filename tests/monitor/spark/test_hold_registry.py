@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from sqlalchemy.event import listen
@@ -39,27 +38,22 @@ def told(standstills: HoldRegistry, reasons: str, start: int = 0) -> list[str]:
     ],
 )
 def test_a_hold_is_named_after_the_second_since_which_it_stands(
-    tmp_path: Path, reasons: str, names: list[str]
+    store: ServiceStore, reasons: str, names: list[str]
 ) -> None:
-    store = ServiceStore.open(tmp_path / "s.db")
-
     assert told(HoldRegistry(store.holds), reasons) == names
-    store.close()
 
 
-def test_a_restart_renames_no_hold_and_its_words_stay_fresh(tmp_path: Path) -> None:
-    store = ServiceStore.open(tmp_path / "s.db")
+def test_a_restart_renames_no_hold_and_its_words_stay_fresh(store: ServiceStore) -> None:
     told(HoldRegistry(store.holds), "s")
     later = HoldRegistry(store.holds)
     later.load()
 
     assert told(later, "s", start=5) == ["0"]
     assert later.holds()[0].detail == "detail 5"
-    store.close()
 
 
-def test_what_stands_as_it_stood_is_not_written_again(tmp_path: Path) -> None:
-    store, hold = ServiceStore.open(tmp_path / "s.db"), Hold("x:1", T, "schema", "detail")
+def test_what_stands_as_it_stood_is_not_written_again(store: ServiceStore) -> None:
+    hold = Hold("x:1", T, "schema", "detail")
     standstills, written = HoldRegistry(store.holds), list[str]()
     listen(store.database.engine, "before_cursor_execute", lambda *said: written.append(said[2]))
 
@@ -75,15 +69,12 @@ def test_what_stands_as_it_stood_is_not_written_again(tmp_path: Path) -> None:
     tell(4, None)
 
     assert (first, details, store.holds.list()) == (1, ["another"], ())
-    store.close()
 
 
-def test_a_hold_that_names_its_instance_is_left_as_it_is(tmp_path: Path) -> None:
-    store = ServiceStore.open(tmp_path / "s.db")
+def test_a_hold_that_names_its_instance_is_left_as_it_is(store: ServiceStore) -> None:
     standstills = HoldRegistry(store.holds)
     hold = Hold(f"account:{T}:7", T, "account", "x")
 
     standstills.applied([MergeReport(T, 1, 1, Account(), NOW, timedelta(), hold)], NOW)
 
     assert standstills.holds() == (hold,)
-    store.close()

@@ -1,10 +1,9 @@
 """Landing and merging fail apart; what stands still is remembered until it is seen to go on."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -46,7 +45,6 @@ class FakeSpark:
     done: Mapping[str, SparkWork] = field(default_factory=dict)
 
     def call(self, request: Request, deadline: timedelta) -> Reply:
-        """As it was told."""
         self.asked.append(request)
         answer = {Verb.LAND: self.land, Verb.APPLY: self.apply}.get(request.verb, ())
         if request.verb is Verb.LAND and self.before:
@@ -58,13 +56,6 @@ class FakeSpark:
         if isinstance(answer, LandingReport):
             return Reply(1, landed=answer, spark=self.done)
         return Reply(1, applied=answer, rereads=self.rereads, spark=self.done)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ServiceStore]:
-    store = ServiceStore.open(tmp_path / "s.db")
-    yield store
-    store.close()
 
 
 def _requests(store: ServiceStore, spark: FakeSpark) -> LaneRequests:

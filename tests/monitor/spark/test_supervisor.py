@@ -386,13 +386,6 @@ def test_a_process_that_hangs_while_it_opens_is_replaced_long_before_the_job_is_
 SEEN = {"shop": (Finding(REFUSE, "c", "shop", "c=1", "unset c", Effect.DROPS),)}
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ServiceStore]:
-    made = ServiceStore.open(tmp_path / "store.db", service=True)
-    yield made
-    made.close()
-
-
 def _seen(store: ServiceStore) -> SeenHazards:
     return SeenHazards(store.memory, "main", lambda: datetime(2026, 1, 2, tzinfo=UTC))
 

@@ -41,12 +41,10 @@ class GatedLane:
             self.gates[verb], self.begun[verb] = threading.Event(), threading.Event()
 
     def land(self, waived: frozenset[str], resubmissions: object = ()) -> LandingReport:
-        """Through the gate."""
         self._pass("land", *waived)
         return LandingReport("main", len(self.done), 1, AT, SOON)
 
     def apply(self, request: MergeRequest, *, urgent: bool = False) -> tuple[MergeReport, ...]:
-        """Through the gate."""
         if urgent:
             return ()
         self._pass("apply", *request.waived)
@@ -57,7 +55,6 @@ class GatedLane:
         return self.hazards
 
     def remind(self, hazards: Mapping[str, tuple[Finding, ...]]) -> None:
-        """Told again in each reply."""
         self.hazards = hazards
 
     def spark_work(self) -> Mapping[str, SparkWork]:
@@ -65,11 +62,9 @@ class GatedLane:
         return {"land": SparkWork(1, 4, 30_000, 2.5)}
 
     def publish(self) -> tuple[Manifest, ...]:
-        """Nothing."""
         return ()
 
     def upkeep(self, readers: Mapping[str, int], paused: object = ()) -> None:
-        """Through the gate."""
         self._pass("upkeep")
 
     def reread(self, wishes: tuple[BackfillRequest, ...]) -> tuple[BackfillState, ...]:
@@ -77,7 +72,6 @@ class GatedLane:
         return tuple(BackfillState(one.id, one.table, "s", 3, 7) for one in wishes)
 
     def close(self) -> None:
-        """Whatever still runs fails."""
         self.done.append("close")
         self.error = RuntimeError("Spark is closed")
         for gate in self.gates.values():
