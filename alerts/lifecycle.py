@@ -1,4 +1,4 @@
-"""When does a failing check become a page, and when is it over?
+"""Decides when a failing check becomes a page, and when that is over.
 
 Three-valued: UNKNOWN neither fires, nor starts the clock again, nor clears.  Time counts from the
 first FAIL (or PASS) that nothing has contradicted since; UNKNOWN in between does not count.  Pure.
@@ -139,7 +139,7 @@ def _notice(incident: Incident, event: Event, now: datetime) -> Step:
 
 
 def _concerned(incident: Incident) -> Iterator[tuple[str, str]]:
-    """Who hears of it, and how gravely: a grave word says the milder ones too."""
+    """Yield whom a notice reaches, as (kind, name); a severity includes the milder ones."""
     grave = list(Severity)
     yield from (("severity", one) for one in grave[grave.index(incident.severity) :])
     yield from (("owner", one) for one in incident.owner.split(", ") if one)

@@ -104,7 +104,7 @@ def plan_sendings(
 
 
 def health_after_success(standing: ChannelHealth, now: datetime) -> ChannelHealth:
-    """Its health after a sending was taken."""
+    """Return the health after a sending was taken."""
     return replace(
         standing, failures=0, not_before=None, why="", sent=(*_recent(standing, now), now)
     )
@@ -113,7 +113,7 @@ def health_after_success(standing: ChannelHealth, now: datetime) -> ChannelHealt
 def health_after_failure(
     standing: ChannelHealth, why: str, now: datetime, after: timedelta | None = None
 ) -> ChannelHealth:
-    """Its health after a failure: pauses double to ten minutes, *after* may ask for more."""
+    """Return the health after a failure: pauses double to ten minutes, *after* may ask for more."""
     doubled = FIRST_PAUSE * 2 ** min(standing.failures, 10)
     asked = min(after or timedelta(), LONGEST_ASKED_PAUSE)
     pause = max(min(doubled, LONGEST_PAUSE), asked)
@@ -124,7 +124,7 @@ def health_after_failure(
 
 
 def health_after_refusal(standing: ChannelHealth, now: datetime) -> ChannelHealth:
-    """Its health after a digest was refused: its messages are tried one by one."""
+    """Return the health after a digest was refused: its messages are tried one by one."""
     return replace(health_after_success(standing, now), careful=now + LONGEST_PAUSE)
 
 

@@ -25,7 +25,7 @@ from alerts.routing import Route, alert_policy
 from checks.model import Outcome, Ruling, Verdict
 
 STORM = "storm"
-_SUMMARIZED = (STORM, "")  # in ``told`` of an incident that only the summary counts
+_SUMMARIZED = (STORM, "")  # marks an incident that only the summary counts
 _WINDOW = timedelta(minutes=10)
 _STORM_REPEAT = timedelta(hours=4)
 _GRAVITY = list(Severity)

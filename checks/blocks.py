@@ -226,7 +226,7 @@ def _unchecked(inputs: Inputs, checks: frozenset[str]) -> tuple[Reason, ...]:
 
 
 def loss_checks(gating: frozenset[str]) -> frozenset[str]:
-    """Those that find lost rows: ``schema``, which compares columns, only where it is alone."""
+    """Return the checks that find lost rows; ``schema`` compares columns, so only if alone."""
     return gating - {"schema"} or gating
 
 

@@ -123,7 +123,7 @@ def revoke_failed(
 def revoke_lost(
     certificates: Iterable[Certificate], ground: CertificateBasis, at: datetime
 ) -> tuple[Certificate, ...]:
-    """Those whose evidence is not there any more, marked as revoked *at* now."""
+    """Return those whose evidence is gone, marked as revoked *at* now."""
     valid = (one for one in certificates if one.revoked is None)
     told = ((one, _lost(one, ground, at)) for one in valid)
     return tuple(replace(one, revoked=at, why=why) for one, why in told if why)
@@ -132,7 +132,7 @@ def revoke_lost(
 def revoke_misdated(
     certificates: Iterable[Certificate], step: ClockStep
 ) -> tuple[Certificate, ...]:
-    """Those that rest on a heartbeat whose time *step* has shown to be wrong, marked as revoked."""
+    """Return those that rest on a heartbeat with a wrong time by *step*, marked as revoked."""
     why = f"the clocks of source {step.source} and Sluice went back at heartbeat {step.number}"
     return tuple(
         replace(one, revoked=step.after, why=why)

@@ -44,7 +44,7 @@ from pipeline.schema.model import TableSchema
 
 
 def keys_in_log(table: Table, world: World, shard: Shard, id_: int) -> tuple[str, ...]:
-    """Every key as which the change log may have the row of that id; digits if no schema is known.
+    """Return every spelling of the key of that row in the change log; digits without a schema.
 
     For a table whose key is its ``id_column``.
     """
@@ -111,7 +111,7 @@ class SuspectReading:
     tries: int
 
     def dumps(self) -> dict[str, Any]:
-        """As JSON values, for a check's memory."""
+        """Return JSON values for the memory of a check."""
         return {
             "suspects": dump_suspects(self.suspects),
             "before": list(self.before),
@@ -256,7 +256,7 @@ class CountedRanges:
     cursors: Mapping[str, int]
 
     def dumps(self) -> dict[str, Any]:
-        """As JSON values, for a check's memory."""
+        """Return JSON values for the memory of a check."""
         return {
             "ended": self.ended.isoformat(),
             "ranges": {shard: [list(span) for span in own] for shard, own in self.ranges.items()},
@@ -310,7 +310,7 @@ def rows_in(ranges: OpenRanges) -> int:
 def uncounted_ranges(
     ranges: OpenRanges, counted: CountedRanges
 ) -> dict[str, tuple[OpenRange, ...]]:
-    """Those of *ranges* that this cycle did not count whole.
+    """Return those of *ranges* that this cycle did not count whole.
 
     A range that was due and was too large to be counted comes back as its two halves.
     """

@@ -93,7 +93,7 @@ MOST_CHANGES = 50_000
 SECOND = timedelta(seconds=1)
 Asked = tuple[tuple[TimeSpan, ...], tuple[AggregatedColumn, ...]]
 """The spans of a column, and what is added up in each."""
-_UNREAD = object()  # a value that is told, and that nobody can read
+_UNREAD = object()  # a reported value that cannot be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class DayTallies:
         return sum(one.rows for own in self.counted.values() for one in next(iter(own.values())))
 
     def dumps(self) -> dict[str, Any]:
-        """As JSON values, for a check's memory."""
+        """Return JSON values for the memory of a check."""
         return {
             "days": [day.isoformat() for day in self.days],
             "ended": self.ended.isoformat(),
@@ -173,7 +173,7 @@ class DayDifference:
 
     @property
     def key(self) -> str:
-        """As people and memories spell it."""
+        """Return the text by which people and memories name it."""
         return f"{self.shard}:{self.column}={self.day}"
 
 

@@ -1,4 +1,4 @@
-"""What do the orders of a table's changes rest on, and has its operator accepted that?
+"""Decides what the orders of a table's changes rest on, and whether that is accepted.
 
 A place in the source's log says whether a change was sent again or came out of turn.  Where
 messages name none, less is proven, and it is said: by its own name, in each answer that rests on

@@ -122,7 +122,7 @@ def require_regions(regions: Iterable[str]) -> None:
 def find_kinds(
     values: Sequence[str], identities: Iterable[str], regions: Iterable[str]
 ) -> list[KindHeld]:
-    """Every kind that *values* of one column hold for sure, in the order of the module.
+    """Return every kind that *values* of one column certainly hold, in the order of the module.
 
     *identities* are keys of :data:`IDENTITIES`; *regions* those whose phone numbers are written
     without a country (``CN``, as ISO 3166 has it).

@@ -116,7 +116,7 @@ def looks_back(probe: Probe[Any]) -> int:
 def run_probe(
     check: Check, world: World, past: Sequence[float] = (), run: str = ""
 ) -> Verdict | NotYet:
-    """One round of *check*; *past* holds earlier values, oldest first; *run* is the round's id."""
+    """Run *check* once; *past* holds earlier values, oldest first; *run* is the id of the round."""
     started = world.clock()
     measured = _measured(check, world, past)
     if isinstance(measured, NotYet):

@@ -29,7 +29,7 @@ def run_backtests(
     registered: Iterable[RegisteredWindow],
     trial: ArchivePurge | None,
 ) -> Iterator[tuple[str, tuple[BacktestDay, ...]]]:
-    """Each table and its days; without *names* those that a rule names.
+    """Return each table and its days; without *names* the tables that a rule names.
 
     *trial* stands for what `invariants` demands of archive purges.
 
@@ -65,7 +65,7 @@ def run_backtests(
 
 
 def counted_windows(told: Iterable[Mapping[str, Any]]) -> tuple[RegisteredWindow, ...]:
-    """Those that count, of the answer of ``GET /v1/archives``."""
+    """Return the windows that count, from the answer of ``GET /v1/archives``."""
     return tuple(
         RegisteredWindow(
             str(one["table"]),

@@ -52,7 +52,7 @@ class CopyWork:
         self.copying.stopping = self._over
 
     def run(self) -> None:
-        """One round over all tables.
+        """Copy every table that is due.
 
         Raises:
             SluiceError: nothing was, or not all could be written; the message says why.

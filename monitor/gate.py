@@ -123,10 +123,10 @@ class Gate:
         return Decision(tuple(answers))
 
     def hopeful(self, questions: Sequence[GateQuestion]) -> list[GateQuestion]:
-        """Those of *questions* whose tables have landed up to the cut, as far as is known.
+        """Return those of *questions* whose tables have landed up to the cut, as far as is known.
 
-        No other gets a yes, unless clocks decide alone: then all have hope.  Nothing is ruled, so
-        no decision is delayed; no mirror is looked at.
+        No other question can get READY, unless clocks decide alone: then all are returned.
+        Nothing is ruled, so no decision is delayed; no mirror is looked at.
         """
         if self.assessor.policy.rule is Rule.SUM:
             return list(questions)

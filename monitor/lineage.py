@@ -13,7 +13,7 @@ from pipeline.settings import Router, TableRule
 from pipeline.standards.table_standards import Standards
 from pipeline.tables.lake import Lake
 
-_FEW = 3  # statements that are told
+_FEW = 3  # statements that are shown
 
 
 @dataclass(eq=False)

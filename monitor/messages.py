@@ -58,7 +58,7 @@ def did_you_mean(asked: str, known: Iterable[str]) -> str:
 
 
 def similar_names(asked: str, names: Sequence[str]) -> str:
-    """Those of *names* that *asked* may have meant; all, if they are few."""
+    """Return those of *names* that are like *asked*; all, if they are few."""
 
     def unlike(name: str) -> int:
         return -_shared(asked, name) - _shared(asked[::-1], name[::-1])

@@ -74,7 +74,7 @@ def lake_place(address: str) -> DatasetPlace:
 
 
 def merge_events(turn: MergeReport, known: TurnLineage, namespace: str) -> tuple[Event, Event]:
-    """That *turn* began, and that it is complete; its job is one of *namespace*."""
+    """Return the START and COMPLETE events of *turn*; its job is one of *namespace*."""
     word = "merge" if turn.image is None else "image"
     identity = f"{namespace}/{known.mirror.name}/{word}/{turn.batch}/{turn.version}"
     began = {

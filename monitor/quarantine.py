@@ -38,7 +38,7 @@ class SourceFormat:
     text: MessageText = field(default_factory=PlainText)
 
     def schemas(self, number: int | None) -> Schemas:
-        """That of one *number*, if any; NoSchemasError if the registry does not tell it."""
+        """Return the schema of *number*, if any; NoSchemasError if the registry has none."""
         if self.registry is None or number is None:
             return {}
         return self.registry.schemas(frozenset({number}))
@@ -87,7 +87,7 @@ class ErrorTable:
         return counts
 
     def message(self, name: str) -> QuarantinedMessage:
-        """All that is known of one.
+        """Return all that is known of one message.
 
         Raises:
             UnknownNameError: no message has that name.

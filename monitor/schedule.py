@@ -49,7 +49,7 @@ def batch_ticks(ticks: Iterator[datetime], size: int = 5_000) -> Iterator[tuple[
 
 
 PULSE = timedelta(seconds=1)
-SILENCE = timedelta(seconds=15)  # a timer that did not beat for so long is dead or stuck
+SILENCE = timedelta(seconds=15)  # a timer without a tick for so long is dead or stuck
 log = structlog.get_logger(__name__)
 
 
@@ -106,7 +106,7 @@ class Schedule:
     running: dict[str, Running] = field(default_factory=dict)
     ailments: dict[str, str] = field(default_factory=dict)
     _seen: dict[str, datetime] = field(default_factory=dict)
-    _booked: dict[str, datetime] = field(default_factory=dict)  # the newest that the book tells of
+    _booked: dict[str, datetime] = field(default_factory=dict)  # the newest ticks in the book
     _owed: dict[str, _End] = field(default_factory=dict)
     _pulse: datetime = EPOCH
     _timer: BackgroundScheduler | None = None

@@ -1,4 +1,4 @@
-"""Do the last days hold the same rows, and the same sums, on both sides, by a date column?
+"""Compares rows and sums of the last days on both sides, by a date column.
 
 The source is added up first, then a mirror that is newer; a change that landed between
 the two and touches a day explains it.  A row that was created before midnight and committed after

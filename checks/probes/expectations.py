@@ -1,4 +1,4 @@
-"""Do the newest rows of a mirror look as people who know the table expect?
+"""Evaluates expectations of Great Expectations on the newest rows of a mirror.
 
 The only file that uses Great Expectations; importing it takes seconds, so that waits for the
 first round.  Results hold counts and column names, never values.

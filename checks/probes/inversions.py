@@ -1,4 +1,4 @@
-"""Does an older row stand where a newer one was before it, by the messages' own clock?
+"""Finds older rows that replaced newer ones, by the clock of the messages.
 
 Only where the order of changes is no place in the source's log, but where their messages stand in
 a partition: one that is sent again, or comes from two collectors, goes over a newer one.  A row
@@ -21,7 +21,7 @@ from pipeline.model import Fence, Order, Ordering, Table
 
 NAME = "inversions"
 MOST_KEYS = 20
-MOST_KEPT = 1_000  # falls that are followed; of more, the first are enough to be told
+MOST_KEPT = 1_000  # falls that are followed; of more, the first are enough to report
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Does the mirror reach as far as the source?
+"""Compares the highest id of the mirror with that of the source.
 
 Both sides are read as of one position, so lag alone never fails it; an id beyond the other
 side's is asked for again before it counts.

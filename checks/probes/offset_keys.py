@@ -1,4 +1,4 @@
-"""Is the row of each topic partition's last message in the mirror?
+"""Looks up the row of the last message of each topic partition in the mirror.
 
 The keys at the ends of all partitions are remembered; once the mirror is past them each is
 looked up there.  An absent one may have been deleted since, so the change log is asked first; and

@@ -1,4 +1,4 @@
-"""Do the newest rows of a mirror hold personal or secret data that anybody could read?
+"""Finds personal or secret data in clear text in the newest rows of a mirror.
 
 Columns that are meant to be masked, hashed or enciphered before the lake are found where they were
 not.  Verdicts hold names of columns, kinds and counts, never values.

@@ -1,4 +1,4 @@
-"""Are there as many rows in each id range of each shard as the source has?
+"""Compares the number of rows in each id range of each shard with the source.
 
 Newest ranges are counted in every cycle, older ones in turn, so a row that commits late with a
 low id is found too.  Ranges that differ are halved down to ids, and an id is named only when it

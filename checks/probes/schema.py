@@ -1,4 +1,4 @@
-"""Does the landed log know the columns that the source has now?
+"""Compares the columns of the source with those that have landed.
 
 The newest landed description of each shard is held against the source's own.  A difference counts
 once the mirror is past a heartbeat written after it was first seen, and no schema change of

@@ -1,4 +1,4 @@
-"""Does the table change as much as it usually does at this hour?
+"""Compares the number of changes with what is usual for the table at this hour.
 
 A table that was migrated away stops changing and still has equal counts; only this shows it.
 Intervals begin at the same times of the local day, so a nightly job stays in its own.  They are

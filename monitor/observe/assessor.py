@@ -127,7 +127,7 @@ def _onward(before: CertificateBasis, now: CertificateBasis) -> bool:
     if now.ruled > before.ruled or fell:
         return False
     if now.batch is not None and now.lives != before.lives:
-        return False  # landing has begun anew, perhaps on a log that has lost its end
+        return False  # landing has started over, perhaps on a log that has lost its end
     if now.mirror is None or now.mirror == before.mirror:
         return True
     if not isinstance(now.mirror, MirrorPosition) or not isinstance(before.mirror, MirrorPosition):
@@ -176,7 +176,7 @@ class RoundFacts:
     pauses: Mapping[str, Pause] = field(default_factory=dict)
 
     def holds_of(self, table: Table) -> Iterator[Hold]:
-        """Those of all sources, which are few, and those of *table*."""
+        """Return the holds of all sources, which are few, and those of *table*."""
         yield from self.sources
         yield from self.holds.get(table.name, ())
 
@@ -305,7 +305,7 @@ class Assessor:
         name = inputs.table.name
         for key, one in {name: inputs, **{_of_copy(name, c): i for c, i in copies.items()}}.items():
             if inputs.clocks:
-                self._earlier.pop(key, None)  # watermarks by clocks that nobody believes
+                self._earlier.pop(key, None)  # watermarks by clocks that are wrong
             else:
                 self._earlier[key] = one.lags
         since = {q: one.disagreeing for q, one in answers.items() if one.disagreeing is not None}

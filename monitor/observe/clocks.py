@@ -1,4 +1,4 @@
-"""Whose clocks cannot be believed now, and what became of answers that rested on them?
+"""Knows which clocks are wrong now, and revokes certificates that rest on them.
 
 A source whose clock is too far from ours is UNKNOWN(clock) until a heartbeat finds that they agree.
 Clocks that went back are so until they have come past all they had shown, and for a minute at

@@ -63,7 +63,7 @@ class ForeignWrites:
         except ProofError:
             if table in self._seen:
                 raise
-            commits = ()  # too old to be told by anyone
+            commits = ()  # too old: its entries are gone from the log
         intrusion, good = find_intrusion(commits, known, accepted_versions(table, self.waived()))
         if intrusion is not None:
             self._found[table] = intrusion
@@ -96,7 +96,7 @@ class UnloggedChanges:
         except ProofError as error:
             if not own:
                 return str(error)
-            kept = {"why": f"{error}", "bases": own}  # as if something had been told until now
+            kept = {"why": f"{error}", "bases": own}  # as if something had been reported until now
             self._keep(table.name, {}, kept)
         if told and isinstance(told, str):
             known = own or kept.get("bases", {})

@@ -91,11 +91,11 @@ class FenceBook:
             self._known[fence.source] = thin_fences((*left, fence))
 
     def known(self) -> Mapping[str, tuple[Fence, ...]]:
-        """Those of every source, as they are now."""
+        """Return the heartbeats of every source."""
         return dict(self._known)
 
     def of(self, source: str) -> tuple[Fence, ...]:
-        """Those of *source*; empty before the first."""
+        """Return the heartbeats of *source*; empty before the first."""
         return self._known.get(source, ())
 
     def first(self, source: str, instant: datetime) -> Fence | None:

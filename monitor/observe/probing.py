@@ -322,7 +322,7 @@ def _past(passed: Mapping[str, Fence], fence: Fence) -> bool:
     return found.number >= fence.number
 
 
-READING = timedelta(days=1)  # a job that was told READY has read what it was told by then
+READING = timedelta(days=1)  # a job that got READY has read its tables by then
 MOST = 10_000
 
 

@@ -231,7 +231,7 @@ class RereadProgress:
 
 
 def backfill_progress(one: RereadRequest, estimates: Estimates, now: datetime) -> RereadProgress:
-    """Of all shards of *one*, in which those that ended count with the rows they had.
+    """Sum up all shards of *one*; a shard that ended counts with the rows it had.
 
     How long it takes is not known once there are more rows than were estimated.
     """

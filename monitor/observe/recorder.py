@@ -85,7 +85,7 @@ class VerdictRecorder:
             self._end_waivers(verdicts)
 
     def news(self, verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
-        """All but one more PASS after a PASS, where no open incident waits for it."""
+        """Drop each PASS after a PASS, unless an open incident waits for it."""
         with self.deciding:  # and no longer: jobs at the gate wait for it
             waiting = self._members()
         return tuple(
@@ -95,7 +95,7 @@ class VerdictRecorder:
         )
 
     def changed(self, verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
-        """Those worth keeping: the others only fill disks."""
+        """Return the verdicts worth keeping; the others only fill disks."""
         return tuple(verdict for verdict in verdicts if self._worth_keeping(verdict))
 
     def withdraw(self, watched: Callable[[Member], bool]) -> None:

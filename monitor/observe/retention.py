@@ -1,4 +1,4 @@
-"""For how long do topics and logs keep what is not read yet, and how much of it is left?
+"""Measures how long topics and logs keep unread data, and how much time is left.
 
 Limits and ends are asked rarely; what is left is computed in each round from the last answers.
 """
@@ -27,7 +27,7 @@ from pipeline.transports.transport import Transport
 Ends = Mapping[TopicPartition, PartitionEnd]
 DESCRIBED = timedelta(minutes=2)  # from look to look at the settings and ends of all topics
 SAMPLES = 6  # of a backlog, an hour or so
-ALIVE = timedelta(minutes=1)  # without a heartbeat for so long, nobody knows what waits
+ALIVE = timedelta(minutes=1)  # without a heartbeat for so long, it is unknown what waits
 log = structlog.get_logger(__name__)
 
 

@@ -230,7 +230,7 @@ class Watcher:
             if taken:
                 self._look = self._take()
             due = self._due(taken=taken) if tables is None else self._old(tables, patience)
-        found = self.sampler.mirrors(due) if due else {}  # nobody waits for that but who asked
+        found = self.sampler.mirrors(due) if due else {}  # only the caller waits for that
         with self._turn:
             if found:
                 self._look = self._merged(found)

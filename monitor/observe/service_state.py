@@ -22,7 +22,7 @@ from pipeline.reports import SparkWork
 DRIVEN = ("land", "merge", "merge_urgent")  # by the Spark process
 WELL = ("done", "ok")
 COPY = "copy:"
-BLAMED = ("heartbeat:", COPY, *DRIVEN)  # their failures are told by the part that ails
+BLAMED = ("heartbeat:", COPY, *DRIVEN)  # the part that fails reports their failures
 
 
 @dataclass(eq=False)

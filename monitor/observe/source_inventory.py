@@ -62,7 +62,7 @@ class InventoryAnswer:
     ended: datetime
 
     def dumps(self) -> dict[str, Any]:
-        """As JSON values; of the settings no more than whose answer it was."""
+        """Return JSON values; of the settings only what identifies the server."""
         question, described = self.question, self.described
         kept = described.kept
         return {
@@ -181,7 +181,7 @@ class SourceInventory:
     def _last(self, name: str) -> InventoryAnswer | None:
         if name not in self._answers:
             kept = None
-            with suppress(ProofError):  # the source is asked again; until then it has told nothing
+            with suppress(ProofError):  # the source is asked again; until then it has no answer
                 kept = self.memory.recall(f"source:{name}", CHECK)
             found = InventoryAnswer.loads(kept, self.followed[name]()) if kept else None
             self._answers.setdefault(name, found)

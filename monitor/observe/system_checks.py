@@ -86,7 +86,7 @@ class Component:
 
 
 def of_part(part: Component, at: datetime, parts: Sequence[Component] = ()) -> Verdict:
-    """One verdict on a part of the way; all that suffers from it shares its cause.
+    """Rule on one part of the path; everything that it stops shares its cause.
 
     A collector whose source is down cannot read: while that lasts, it suffers from it too.  What
     fails because store or brokers do shares their cause, and so does a collector that speaks of
@@ -330,7 +330,7 @@ def given_up_id(channel: str, number: int | str) -> str:
 def view_channels(
     letters: StoredOutbox, names: Iterable[str], waived: frozenset[str], now: datetime
 ) -> tuple[ChannelView, ...]:
-    """Every channel of *names*, and those with queued or dead-lettered messages."""
+    """Return every channel of *names*, and those with queued or dead-lettered messages."""
     undone = {name for name, state in letters.counts() if state != "delivered"}
     return tuple(_view(letters, name, waived, now) for name in sorted({*names, *undone}))
 
@@ -394,7 +394,7 @@ IMAGE = "image"  # the check
 def of_image(
     inputs: Inputs, answer: Readiness, due: timedelta, *, started: datetime, at: datetime
 ) -> Verdict:
-    """One verdict on the image of ``answer.cut``, to be there *due* after it.
+    """Rule on the image of ``answer.cut``, which must exist *due* after it.
 
     *started* is since when this service runs.
     """

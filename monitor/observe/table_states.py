@@ -119,7 +119,7 @@ def _turned(one: StateSince, before: StateSince | None) -> bool:
     return before is None or before.state is not one.state
 
 
-DAYS = 3  # that have ended, of which images are made if nothing was merged since
+DAYS = 3  # ended days that get an image if nothing was merged since
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ class TableRegistry:
     _there: dict[tuple[str, str], tuple[Shard, ...]] = field(default_factory=dict)
     _silent: Mapping[str, str] = field(default_factory=dict)
     _moving: frozenset[str] = frozenset()
-    _new: tuple[str, ...] = ()  # sources of which nothing has landed
+    _new: tuple[str, ...] = ()  # sources from which nothing has landed
     _keys: dict[str, KeyAnswer] = field(default_factory=dict)
     _asked: datetime | None = None
     _unanswered: set[str] = field(default_factory=set)  # sources, when they were last asked
@@ -196,7 +196,7 @@ class TableRegistry:
             if due:
                 self._asked = now
                 self._silent = dict(self._ask())
-            tables = tuple(self._build(shards))  # what breaks off here begins anew the next time
+            tables = tuple(self._build(shards))  # an interrupted build is repeated the next time
             self._told, self._shards, self._tables = _telling(mark), shards, tables
             self._named = {table.name: table for table in self._tables}
             self._moving = frozenset(_moving(mark, self.router))

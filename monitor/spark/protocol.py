@@ -118,7 +118,7 @@ _REPLY = TypeAdapter(Reply)
 
 
 def dump_request(request: Request) -> bytes:
-    """One line with its end; it may hold secrets, so it goes to a pipe and nowhere else."""
+    """Return one line with its end; it may hold secrets, so write it only to a pipe."""
     return _REQUEST.dump_json(request) + b"\n"
 
 
@@ -146,7 +146,7 @@ def _built(
 
 
 def dump_reply(reply: Reply) -> bytes:
-    """One line with its end."""
+    """Return one line with its end."""
     return _REPLY.dump_json(reply) + b"\n"
 
 
