@@ -49,6 +49,7 @@ from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.clocks import ClockReading
 from pipeline.collectors.collector import Collector, CollectorState
 from pipeline.errors import UnreachableError
+from pipeline.image import Image
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import (
     Account,
@@ -490,6 +491,14 @@ class Rig:
         """The newest landing checkpoint, which exists."""
         assert self.lake.newest is not None
         return self.lake.newest
+
+    def set_checkpoint(self, **fields: Any) -> None:
+        """Let the newest landing checkpoint have these *fields*."""
+        self.lake.newest = replace(self.newest, **fields)
+
+    def set_images(self, *images: Image) -> None:
+        """Let the mirror of users have these images."""
+        self.lake.mirrors[USERS] = replace(self.lake.mirrors[USERS], images=images)
 
     def certificate(self, name: str) -> Certificate:
         """The certificate as stored, which exists."""

@@ -162,7 +162,7 @@ def test_settings_of_the_config_go_before(
 @pytest.mark.parametrize(
     ("source", "more", "said"),
     [
-        pytest.param("nobody", "", "no source 'nobody'; known: shop", id="f51 no such source"),
+        pytest.param("nobody", "", "no source 'nobody'; known: shop", id="no such source"),
         pytest.param(
             "shop",
             "kind: tests.toy.collector",
@@ -171,7 +171,7 @@ def test_settings_of_the_config_go_before(
         ),
     ],
 )
-def test_a_source_that_cannot_be_registered_is_refused_with_why(
+def test_f51_a_source_that_cannot_be_registered_is_refused_with_why(
     sluice: Callable[..., Result], source: str, more: str, said: str
 ) -> None:
     result = sluice(source, more=more)

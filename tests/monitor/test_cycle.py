@@ -1,7 +1,6 @@
 """A watching round tells what is wrong once, by its cause, and shows it on the board."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -124,9 +123,7 @@ def test_a_table_that_is_gone_takes_its_incidents_with_it(rig: Rig) -> None:
     rig.intrude(USERS)
     rig.watch()
 
-    rig.lake.newest = replace(
-        rig.newest, batch=rig.newest.batch + 1, shards={"shop/shop.orders": ORDERS}
-    )
+    rig.set_checkpoint(batch=rig.newest.batch + 1, shards={"shop/shop.orders": ORDERS})
     rig.watch()
     rig.watch()
 

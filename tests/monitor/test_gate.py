@@ -75,9 +75,7 @@ def _silence(rig: Rig) -> None:
 
 
 def _quarantine(rig: Rig) -> None:
-    rig.lake.newest = replace(
-        rig.newest, quarantine={"topic:shop.shop.users": Quarantine(None, 1, 1, ("q1",))}
-    )
+    rig.set_checkpoint(quarantine={"topic:shop.shop.users": Quarantine(None, 1, 1, ("q1",))})
 
 
 def _hold(rig: Rig) -> None:
@@ -204,7 +202,7 @@ def _forget(rig: Rig) -> None:
 
 def _truncate(rig: Rig) -> None:
     """The change log loses its newest batches."""
-    rig.lake.newest = replace(rig.newest, batch=0)
+    rig.set_checkpoint(batch=0)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_ready_names_the_version_that_is_the_image(published: Rig) -> None:
     image = made(published, "2026-03-28")
     published.land()
     published.apply()
-    published.lake.mirrors[USERS] = replace(published.lake.mirrors[USERS], images=(image,))
+    published.set_images(image)
 
     status, answer = ask(published, "2026-03-28")
 
@@ -114,7 +114,7 @@ def test_an_image_by_a_heartbeat_whose_clock_was_fast_is_none_of_that_cut(publis
     image = made(published, at)
     early = replace(image.fences[0], at=image.cut - timedelta(seconds=1))
     wrong = replace(image, fences=(early,))
-    published.lake.mirrors[USERS] = replace(published.lake.mirrors[USERS], images=(wrong,))
+    published.set_images(wrong)
     published.second(20)
     published.beat()
 
@@ -207,8 +207,7 @@ def test_a_base_after_the_cut_does_not_make_the_image_ready(
     published: Rig, field: str, shards: tuple[Shard, ...]
 ) -> None:
     image = replace(made(published, "2026-03-28"), shards=shards_digest(shards))
-    standing = published.lake.mirrors[USERS]
-    published.lake.mirrors[USERS] = replace(standing, images=(image,))
+    published.set_images(image)
     mark = published.newest
     told: dict[str, Any] = {field: {**getattr(mark, field), NAME: FAR}}
     published.lake.newest = replace(mark, **told)
@@ -222,8 +221,7 @@ def test_a_base_after_the_cut_does_not_make_the_image_ready(
 
 def test_a_second_base_after_the_cut_takes_nothing_from_an_image(published: Rig) -> None:
     image = replace(made(published, "2026-03-28"), shards=shards_digest((SHARD,)))
-    standing = published.lake.mirrors[USERS]
-    published.lake.mirrors[USERS] = replace(standing, images=(image,))
+    published.set_images(image)
     mark = published.newest
     published.lake.newest = replace(mark, bases={**mark.bases, NAME: FAR})
 
@@ -265,8 +263,7 @@ def test_an_image_that_was_made_again_is_certified_again(published: Rig) -> None
 def test_a_certificate_lives_no_longer_than_its_image_is_kept(published: Rig) -> None:
     """Nothing but the time has changed since it was asked for last."""
     image = replace(made(published, "2026-03-28"), until=published.now + timedelta(seconds=3))
-    standing = published.lake.mirrors[USERS]
-    published.lake.mirrors[USERS] = replace(standing, images=(image,))
+    published.set_images(image)
     first, _ = ask(published, "2026-03-28")
 
     status, answer = ask(published, "2026-03-28")

@@ -61,7 +61,7 @@ class ThreeSources(Rig):
     def land(self, *, changes: bool = True) -> None:
         """One batch with a change of each table."""
         newest = len(self.fences.of("shop"))
-        batch = self.newest.batch + 1 if self.newest else 0
+        batch = self.lake.newest.batch + 1 if self.lake.newest else 0
         shards = {f"{name}/{table}": table for name, table in TABLES.items()}
         self.lake.newest = Checkpoint(
             lane="main",
@@ -87,9 +87,7 @@ class ThreeSources(Rig):
         """What the gate says of each table for yesterday, and of now the board."""
         found = {}
         for table in TABLES.values():
-            view = self.current.board.table(table)
-            assert view is not None
-            recent = view.recent[Stage.MIRROR].state
+            recent = self.view(table).recent[Stage.MIRROR].state
             found[table] = self.ask(table, cut=DAY)[0], recent.value
         return found
 

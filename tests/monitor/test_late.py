@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 
 import click
@@ -25,7 +24,7 @@ def told(rig: Rig) -> Rig:
         LateChanges(9, 3, {"": 1, "2026-03-28": 2}, NOON),
     )
     image = Image(CUT, 1, 1, (), {}, CUT, NOON + timedelta(days=7), "2026-03-28", late=ones)
-    rig.lake.mirrors[USERS] = replace(rig.lake.mirrors[USERS], images=(image,))
+    rig.set_images(image)
     rig.beat()
     rig.cycle.watch()
     return rig

@@ -1,7 +1,5 @@
 """F33: whatever happens to all tables at once, a person is told one thing."""
 
-from dataclasses import replace
-
 import pytest
 
 from alerts.model import AlertKind, IncidentState
@@ -45,7 +43,7 @@ def first_snapshot(rig: Rig, rows: int) -> None:
     """A batch with rows of the first snapshot, of which no end is in sight."""
     rig.land(changes=False)
     snaps = {name: OpenSnapshot(Order(1, 1, 0), 0, rows) for name in SHARDS}
-    rig.lake.newest = replace(rig.newest, bases={}, snaps=snaps)
+    rig.set_checkpoint(bases={}, snaps=snaps)
     rig.collector.position = Acknowledged(binlog_position(1, 1), snapshot=True)
 
 
@@ -138,7 +136,7 @@ def test_f33_a_lost_statement_is_one_incident_that_lists_its_tables(
 ) -> None:
     rig.round(2)
     gap = Gap("shop:0:5@1", "shop", 0, 5, 5, "gone", shards=tuple(SHARDS), batch=1)
-    rig.lake.newest = replace(rig.newest, gaps={gap.id: dump_gap(gap)})
+    rig.set_checkpoint(gaps={gap.id: dump_gap(gap)})
     if held:
         hold(rig, USERS, "gap")
         hold(rig, ORDERS, "gap")
@@ -153,7 +151,7 @@ def test_f33_a_lost_statement_is_one_incident_that_lists_its_tables(
 def test_a_gap_is_not_over_because_the_change_log_does_not_answer(rig: Rig, *, held: bool) -> None:
     rig.round(2)
     gap = Gap("shop:0:5@1", "shop", 0, 5, 5, "gone", shards=tuple(SHARDS), batch=1)
-    rig.lake.newest = replace(rig.newest, gaps={gap.id: dump_gap(gap)})
+    rig.set_checkpoint(gaps={gap.id: dump_gap(gap)})
     minutes(rig, MINUTES)
     if held:
         hold(rig, USERS, "gap")
@@ -169,7 +167,7 @@ def test_a_gap_is_not_over_because_the_change_log_does_not_answer(rig: Rig, *, h
 def test_f33_an_unread_statement_holds_no_table_that_has_a_new_base(rig: Rig) -> None:
     rig.round(2)
     one = Quarantine(None, 1, 1, ("shop:0:5@1",), ("shop/shop.orders",))
-    rig.lake.newest = replace(rig.newest, quarantine={"topic:shop": one})
+    rig.set_checkpoint(quarantine={"topic:shop": one})
     minutes(rig, MINUTES)
 
     blocked = [one for one in rig.store.incidents.open() if one.cause.kind is AlertKind.BLOCKED]
@@ -233,7 +231,7 @@ def test_f33_a_first_landing_that_a_part_holds_up_is_the_part_s(rig: Rig) -> Non
 
 def test_f33_a_table_that_gets_no_base_though_nothing_reads_it_is_blocked(rig: Rig) -> None:
     rig.round()
-    rig.lake.newest = replace(rig.newest, bases={"shop/shop.users": Order(1, 1, 0)})
+    rig.set_checkpoint(bases={"shop/shop.users": Order(1, 1, 0)})
     minutes(rig, 1)
 
     assert told(rig) == [("blocked", ORDERS)]

@@ -1,7 +1,6 @@
 """What a waiver may close is what bears its name now; of anything else nothing is recorded."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -20,10 +19,6 @@ from tests.monitor.test_gate import SOME
 
 GAP = Gap("shop.x:0:7@3", "shop.x", 0, 7, 9, "gone", batch=3)
 UNREADABLE = Quarantine(None, 4, 3, ("shop.x:0:7@4",))
-
-
-def mark(rig: Rig, **fields: object) -> None:
-    rig.lake.newest = replace(rig.newest, **fields)  # type: ignore[arg-type]
 
 
 def hold(rig: Rig) -> None:
@@ -53,24 +48,24 @@ CASES = [
         hold_source, "disorder:shop:shop.x:0:7@1", "disorder:shop:shop.x:0:8@1", id="a source's"
     ),
     pytest.param(
-        lambda rig: mark(rig, gaps={GAP.id: dump_gap(GAP)}),
+        lambda rig: rig.set_checkpoint(gaps={GAP.id: dump_gap(GAP)}),
         "shop.x:0:7@3",
         "shop.x:0:7@4",
         id="a gap",
     ),
     pytest.param(
-        lambda rig: mark(rig, quarantine={"topic:shop.x": UNREADABLE}),
+        lambda rig: rig.set_checkpoint(quarantine={"topic:shop.x": UNREADABLE}),
         "topic:shop.x:and 2 more@4",
         "topic:shop.x:and 3 more@4",
         id="changes that nobody could read",
     ),
     pytest.param(
-        lambda rig: mark(rig, snaps={"shop/shop.gone": OpenSnapshot(Order(1, 1, 9), 5)}),
+        lambda rig: rig.set_checkpoint(snaps={"shop/shop.gone": OpenSnapshot(Order(1, 1, 9), 5)}),
         "snapshot:shop/shop.gone@5",
         "snapshot:shop/shop.gone@6",
         id="a snapshot",
     ),
-    pytest.param(lambda rig: mark(rig, bases={}), NO_BASE, f"{NO_BASE}.1", id="no base"),
+    pytest.param(lambda rig: rig.set_checkpoint(bases={}), NO_BASE, f"{NO_BASE}.1", id="no base"),
     pytest.param(
         lambda rig: rig.intrude(USERS),
         "foreign_write:shop.users:2",

@@ -356,7 +356,7 @@ def _ran(rig: Rig) -> None:
 def _based_later(rig: Rig) -> None:
     _ran(rig)
     bases = dict.fromkeys(rig.newest.bases, Order(1, 1, 10**9))
-    rig.lake.newest = replace(rig.newest, bases=bases)
+    rig.set_checkpoint(bases=bases)
 
 
 def _not_due(rig: Rig) -> None:
@@ -366,7 +366,7 @@ def _not_due(rig: Rig) -> None:
 
 def _late(rig: Rig) -> None:
     image = replace(made(rig, YESTERDAY), late=(LateChanges(9, 3),))
-    rig.lake.mirrors[USERS] = replace(rig.lake.mirrors[USERS], images=(image,))
+    rig.set_images(image)
 
 
 @pytest.mark.parametrize(
@@ -397,7 +397,7 @@ def test_what_is_said_of_the_image_of_yesterday(
 
 def test_the_newest_image_is_told_with_its_age_and_rows(published: Rig) -> None:
     image = replace(made(published, YESTERDAY), rows=12_345, day=YESTERDAY)
-    published.lake.mirrors[USERS] = replace(published.lake.mirrors[USERS], images=(image,))
+    published.set_images(image)
 
     look(published)
 

@@ -76,7 +76,7 @@ def test_what_is_read_for_the_first_time_is_in_bootstrap_and_before_that_it_is_n
 ) -> None:
     rig.beat()
     rig.land()
-    rig.lake.newest = replace(rig.newest, bases={})
+    rig.set_checkpoint(bases={})
     rig.cycle.watch()
     assert (state(rig), state(rig, ORDERS)) == ("new", "new")
 
