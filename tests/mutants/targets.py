@@ -11,9 +11,7 @@ REREAD = "tests/pipeline/backfill"
 OBSERVE = "tests/monitor/observe"
 MYSQL = "tests/pipeline/sources/mysql"
 
-READINESS = tuple(
-    f"{CHECKS}/test_{one}.py" for one in ("proof", "blocks", "decisions", "readiness")
-)
+READINESS = tuple(f"{CHECKS}/test_{one}.py" for one in ("proof", "blocks", "readiness"))
 MARKS = tuple(f"{LANDING}/test_{one}.py" for one in ("next_mark", "next_mark_keeps", "departed"))
 
 TARGETS: dict[str, tuple[str, ...]] = {

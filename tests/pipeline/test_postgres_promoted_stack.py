@@ -116,7 +116,7 @@ def test_what_a_replica_never_had_is_a_gap_until_a_new_base(
 
     (gap,) = map(load_gap, p.lane.checkpoint.gaps.values())
     assert gap.shards == (f"{p.name}/public.t",)
-    assert "the promoted server left the log of the one before it at" in gap.why
+    assert "the promoted server left the log of its predecessor at" in gap.why
 
     p.servers.connect.halt(p.name)
     p.servers.connect.forget_offsets(p.name)

@@ -150,11 +150,12 @@ def test_f102_a_record_that_is_lost_by_tolerance_is_never_ready(
 
 
 def test_f110_a_replica_whose_replication_has_stopped_is_never_proven(
-    servers: Servers, start_mysql: Callable[[int], MySQL], pipe: Pipe
+    start_mysql: Callable[[int], MySQL], pipe: Pipe
 ) -> None:
-    heir = start_mysql(2)
-    heir.replica_of(servers.mysql)
-    pipe.mysql = heir
+    primary, heir = start_mysql(2), start_mysql(3)  # the shared server's log is long by now
+    heir.replica_of(primary)
+    primary.execute("CREATE DATABASE walked", "CREATE TABLE walked.t (id INT PRIMARY KEY)")
+    shared, pipe.mysql = pipe.mysql, heir
     done = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'walked'"
     wait_until(lambda: heir.execute(done)[0][0] == 1, SOON, "the replica")
 
@@ -163,7 +164,7 @@ def test_f110_a_replica_whose_replication_has_stopped_is_never_proven(
         stopped = [one.code for one in source.sends().hazards]
         heir.execute("RESET SLAVE ALL")
         promoted = source.sends().hazards
-    pipe.mysql = servers.mysql
+    pipe.mysql = shared
 
     assert (stopped, promoted) == (["replica"], ())
 

@@ -52,8 +52,8 @@ def test_what_a_promoted_server_never_had_is_told_until_it_is_started_again(
     assert following.identity == had.identity
     assert promoted.identity != had.identity
     assert explain_missing_log(had, promoted) is None
-    assert "the promoted server left the log of the one before it at" in (
+    assert "the promoted server left the log of its predecessor at" in (
         explain_missing_log(lost, promoted) or ""
     )
     assert started.identity == promoted.identity
-    assert "does not tell where" in (explain_missing_log(had, started) or "")
+    assert "does not report where" in (explain_missing_log(had, started) or "")
