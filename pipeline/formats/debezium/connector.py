@@ -7,7 +7,6 @@ A new connector is one module with one class, and an entry in `envelope.CONNECTO
 its source block that `SourceBlock` does not have are added there.
 """
 
-import re
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Protocol
 
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from pipeline.formats.debezium.placeholder import Placeholder
 from pipeline.formats.format import Decoded
-from pipeline.model import Op, ShardId
+from pipeline.model import Op
 
 Slices = Mapping[str, str]  # an object's values as they were sent, by name
 Columns = MutableMapping[str, pa.Array]  # of ``DECODED``, by name
@@ -137,34 +136,3 @@ def to_mask(array: pa.BooleanArray) -> Mask:
     """A column without nulls for numpy."""
     found: Mask = array.to_numpy(zero_copy_only=False)
     return found
-
-
-_NAME = r'"((?:[^"]|"")+)"'
-_TABLE_ID = re.compile(rf"{_NAME}\.{_NAME}", re.DOTALL)
-
-
-def read_table_id(text: str, named: ShardId | None = None) -> ShardId:
-    """The table of an id in ``tableChanges``; *named* is the table of the source block.
-
-    Measured: an id is `"shop"."orders"`, always in double quotes.  A double quote inside a name
-    is doubled; a dot or a backtick stays as it is.  Debezium leaves a name that begins or ends
-    with a double quote as it is.  Such an id can be read in two ways, so the table of the source
-    block counts where it has the same id.
-
-    Raises:
-        ValueError: it is not built as Debezium's ids of MySQL and MariaDB are.
-    """
-    if named is not None and text == f"{_quoted(named.database)}.{_quoted(named.relation)}":
-        return named
-    found = _TABLE_ID.fullmatch(text)
-    if found is None:
-        msg = f'table id {text!r} is not built as "database"."table"'
-        raise ValueError(msg)
-    return ShardId(*(name.replace('""', '"') for name in found.groups()))
-
-
-def _quoted(name: str) -> str:
-    """Quote a name as Debezium's ``TableId.toDoubleQuotedString`` does."""
-    if name.startswith('"') or name.endswith('"'):
-        return name
-    return '"' + name.replace('"', '""') + '"'

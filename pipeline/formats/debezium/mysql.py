@@ -1,4 +1,4 @@
-"""Reads positions and snapshot kinds from rows of Debezium's MySQL and MariaDB connectors.
+"""Reads positions, snapshot kinds and table ids of Debezium's MySQL and MariaDB connectors.
 
 A position is the number of the binlog file, the offset in it, and the row in its event.
 """
@@ -24,10 +24,12 @@ from pipeline.formats.debezium.connector import (
 from pipeline.formats.debezium.placeholder import Placeholder
 from pipeline.formats.format import INCREMENTAL, Decoded
 from pipeline.formats.json_text import integer_of, text_of
-from pipeline.model import Op, Origin
+from pipeline.model import Op, Origin, ShardId
 
 LOG_NUMBER = re.compile(r"\.([0-9]{1,18})\Z")  # of binlog.000003
 NO_SERVER = 2**32  # ids of MySQL servers are below
+_NAME = r'"((?:[^"]|"")+)"'
+_TABLE_ID = re.compile(rf"{_NAME}\.{_NAME}", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,33 @@ def is_signalled(server: int | None) -> bool:
     had read that server before; one that a signal asks for has the id that is in the log.
     """
     return server is not None and 0 < server < NO_SERVER
+
+
+def read_table_id(text: str, named: ShardId | None = None) -> ShardId:
+    """The table of an id in ``tableChanges``; *named* is the table of the source block.
+
+    Measured: an id is `"shop"."orders"`, always in double quotes.  A double quote inside a name
+    is doubled; a dot or a backtick stays as it is.  Debezium leaves a name that begins or ends
+    with a double quote as it is.  Such an id can be read in two ways, so the table of the source
+    block counts where it has the same id.
+
+    Raises:
+        ValueError: it is not built as Debezium's ids of MySQL and MariaDB are.
+    """
+    if named is not None and text == f"{_quoted(named.database)}.{_quoted(named.relation)}":
+        return named
+    found = _TABLE_ID.fullmatch(text)
+    if found is None:
+        msg = f'table id {text!r} is not built as "database"."table"'
+        raise ValueError(msg)
+    return ShardId(*(name.replace('""', '"') for name in found.groups()))
+
+
+def _quoted(name: str) -> str:
+    """Quote a name as Debezium's ``TableId.toDoubleQuotedString`` does."""
+    if name.startswith('"') or name.endswith('"'):
+        return name
+    return '"' + name.replace('"', '""') + '"'
 
 
 MYSQL: Connector = MySqlConnector()

@@ -30,8 +30,8 @@ from msgspec.json import Decoder
 from pipeline.errors import FormatError
 from pipeline.formats import json_text
 from pipeline.formats.debezium import envelope as keys
-from pipeline.formats.debezium.connector import read_table_id
 from pipeline.formats.debezium.envelope import CONNECTORS, PAYLOAD, connector_of
+from pipeline.formats.debezium.mysql import read_table_id
 from pipeline.formats.format import AROUND, ColumnsPayload, Decoded, PayloadColumn, build_batch
 from pipeline.formats.json_text import object_of, text_of
 from pipeline.model import LOG_PARTS, Op, Origin, ShardId

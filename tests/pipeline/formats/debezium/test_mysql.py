@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.formats.debezium.connector import read_table_id
+from pipeline.formats.debezium.mysql import read_table_id
 from pipeline.model import ShardId
 
 NAMES = st.text(min_size=1)
