@@ -58,7 +58,7 @@ class ArchiveEvidence:
 class ArchiveMerge:
     """What a merge passes in: *changes* are the row changes of its slice.
 
-    ``raised`` are the floors that the slice sets, also those that a delete of it stands below.
+    ``raised`` are the floors that the slice sets, also those above a delete of the slice.
     ``read`` makes typed rows with ``_sluice`` of folded ones, ``whole`` gives partial ones their
     missing values, ``peek`` reads the mirror and is None where the mirror cannot be read.
     """

@@ -69,7 +69,7 @@ def base_floors(table: Table, mark: Checkpoint, image: Image | None) -> dict[Sha
 
 
 def is_below(rows: RowOrigins, floors: Floors) -> Mask:
-    """Which *rows* stand below the floor of their own shard."""
+    """Return which *rows* are below the floor of their own shard."""
     gone = np.zeros(len(rows.source), np.bool_)
     present = set(pc.unique(rows.shard).to_pylist()) if floors else ()
     for shard, order in floors.items():
@@ -176,7 +176,7 @@ def writes_row(verdicts: Verdicts) -> Mask:
 
 
 def removes_row(verdicts: Verdicts) -> Mask:
-    """Under which changes the row that stands there goes, replaced or not."""
+    """Return which changes remove the existing row, replaced or not."""
     return np.isin(verdicts, (*_STANDING[1:], RowVerdict.DELETE))
 
 

@@ -100,7 +100,7 @@ def accepted_versions(table: str, waived: Iterable[str]) -> frozenset[int]:
 
 
 def foreign_hold(table: str, found: Intrusion) -> Hold:
-    """Why *table* must stand still, and the ways out."""
+    """Return the hold of *table*, with the ways to release it."""
     name = waiver_id(table, found.version)
     back = f"restore version {found.good}" if found.good >= 0 else "rebuild the mirror"
     detail = (
