@@ -14,6 +14,7 @@ rows below the earlier epoch's start keep the epochs before it.
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
@@ -21,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.checkpoint import Checkpoint, Epoch, EpochStart
+from pipeline.clocks import has_passed
 from pipeline.landing.listing import Listing
 from pipeline.landing.order_check import order_of
 from pipeline.model import Head, Order, Ordering, PartitionEnd, TopicPartition
@@ -48,6 +50,7 @@ def observe(known: Epoch | None, head: Head, heartbeat: int) -> Epoch:
     return replace(known, position=head.position)
 
 
+EPOCH_ALONE = timedelta(minutes=1)  # after which a new epoch is committed without rows
 NO_BOUNDS: Mapping[TopicPartition, str] = MappingProxyType({})
 _AS_REFUSED = (
     " that can be told from another log: if the broker refused them at first, waive this and take a"
@@ -69,16 +72,46 @@ class Epochs:
         """The newest epoch; 1 before the server was ever reached."""
         return self.known[source].number if source in self.known else 1
 
-    def moved(self, before: Mapping[str, Epoch]) -> bool:
-        """Whether a source is in another epoch than *before*."""
-        return any(n in before and e.number != before[n].number for n, e in self.known.items())
-
     def ends(self, heads: Mapping[str, tuple[Head, Head]]) -> dict[str, Order]:
         """Return where the logs of *heads*, read before and after a listing, end now."""
         return {
             source: Order(self.number(source), *locate_position(last.position))
             for source, (_, last) in heads.items()
         }
+
+
+def find_moved(before: Mapping[str, Epoch], now: Mapping[str, Epoch]) -> set[str]:
+    """Return the sources of *before* that are in another epoch *now*."""
+    return {n for n, e in now.items() if n in before and e.number != before[n].number}
+
+
+def resending(checkpoint: Checkpoint, epochs: Mapping[str, Epoch]) -> frozenset[str]:
+    """Return the sources whose newest epoch has no landed heartbeat of its own."""
+    return frozenset(
+        source
+        for source, epoch in epochs.items()
+        if epoch.number > 1 and checkpoint.heartbeats.get(source, -1) <= epoch.heartbeat
+    )
+
+
+@dataclass(slots=True)
+class UnrecordedEpochs:
+    """Remembers since when a source is in an epoch that no batch has recorded.
+
+    A log that was reset may outgrow the old one before the next row comes. Then no position shows
+    the reset any more, so it is recorded without rows. Until ``EPOCH_ALONE`` has passed, the
+    collector may still send rows of the old log, which belong to the old epoch.
+    """
+
+    since: datetime | None = None
+
+    def note(self, before: Mapping[str, Epoch], now: Mapping[str, Epoch], at: datetime) -> None:
+        """Compare the epochs *before* with those *now*, at time *at*."""
+        self.since = (self.since or at) if find_moved(before, now) else None
+
+    def are_due(self, at: datetime) -> bool:
+        """Whether they have waited long enough for rows."""
+        return self.since is not None and has_passed(self.since, EPOCH_ALONE, at)
 
 
 def current_epochs(

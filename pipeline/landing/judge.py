@@ -15,14 +15,14 @@ from pipeline.checkpoint import Checkpoint
 from pipeline.errors import NoSchemasError
 from pipeline.landing.bases import with_drops, with_overlaps
 from pipeline.landing.batch_stats import BatchStats, gather
-from pipeline.landing.epochs import Epochs, begin_at_snapshots, current_epochs, explain
+from pipeline.landing.epochs import Epochs, begin_at_snapshots, explain
 from pipeline.landing.gaps import note_captured_news
 from pipeline.landing.heartbeats import HeartbeatLowWatermark
 from pipeline.landing.listing import Listing, TopicNames
 from pipeline.landing.next_checkpoint import grown_topics
 from pipeline.landing.order_check import highest_by_source
 from pipeline.landing.plan import Plan
-from pipeline.landing.redelivery import StrangeRows, resending
+from pipeline.landing.redelivery import StrangeRows
 from pipeline.landing.source_holds import HoldContext, LateRows, SourceHolds
 from pipeline.landing.staging import BatchReader, Staged, unexplained_rows
 from pipeline.model import Order, Ordering, TopicPartition
@@ -54,6 +54,7 @@ class BatchJudge:
         self,
         chosen: Plan,
         listing: Listing,
+        epochs: Epochs,
         before: Checkpoint,
         *,
         held: dict[str, Hold],
@@ -62,7 +63,6 @@ class BatchJudge:
         is_due: Callable[[Plan], bool],
     ) -> JudgedBatch | None:
         """Return the batch without held sources, which are added to *held*; None if none is due."""
-        epochs = current_epochs(before, listing, self.orderings)
         floors = self.watermark.floors(before, listing, self.orderings)
         now = HoldContext(chosen, listing, epochs, waived)
         held.update(self.holds.standing(now, stamp.received))
@@ -127,10 +127,6 @@ class BatchJudge:
         return {
             tp: strange[tp] for tp in strange.undecided if listing.source_of[tp.topic] in waiting
         }
-
-    def is_resending(self, before: Checkpoint, listing: Listing) -> bool:
-        """Return whether a source may redeliver what has landed, because its epoch is new."""
-        return bool(resending(before, current_epochs(before, listing, self.orderings).known))
 
     def _leave_out(
         self, chosen: Plan, listing: Listing, before: Checkpoint, held: Collection[str]

@@ -8,7 +8,7 @@ committed only if its order can be explained.
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cached_property, partial
 
 import structlog
@@ -16,12 +16,11 @@ import structlog
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import Stamp, checkpoint_row, settle_rows
 from pipeline.checkpoint import Checkpoint, has_streaming_table, with_incarnation
-from pipeline.clocks import has_passed
 from pipeline.errors import HeldError
 from pipeline.landing.backfill import BackfillNews, advanced, is_due, ripe, with_columns
 from pipeline.landing.bases import Settled, settles_of
 from pipeline.landing.batch_stats import BatchStats
-from pipeline.landing.epochs import current_epochs
+from pipeline.landing.epochs import Epochs, UnrecordedEpochs, current_epochs, resending
 from pipeline.landing.gaps import has_sent
 from pipeline.landing.heartbeats import HeartbeatLowWatermark
 from pipeline.landing.judge import BatchJudge
@@ -48,7 +47,6 @@ from pipeline.settings import PipelineSettings, Router
 from pipeline.standards.table_standards import Standards
 from pipeline.transports.transport import Transport
 
-EPOCH_ALONE = timedelta(minutes=1)  # after which a new epoch is committed without rows
 RESENT_AT_ONCE = 200_000  # records of a batch that is compared with what was landed before
 
 log = structlog.get_logger(__name__)
@@ -82,7 +80,7 @@ class Landing:
     _passed: HeartbeatLowWatermark = field(default_factory=HeartbeatLowWatermark)
     _tried: frozenset[str] = frozenset()
     _ends: dict[TopicPartition, PartitionEnd] = field(default_factory=dict)
-    _moved: datetime | None = None
+    _unrecorded: UnrecordedEpochs = field(default_factory=UnrecordedEpochs)
     _unsure: bool = False
     _ruled: bool = False
     _urgent: bool = False
@@ -107,15 +105,18 @@ class Landing:
         started = self.clock()
         self._resume()
         listing = self._noticed.unsaid(self.upstream.list(self.checkpoint.offsets))
-        self._note_moved(listing, started)
-        chosen = self._plan(listing)
+        epochs = current_epochs(self.checkpoint, listing, self._orderings)
+        self._unrecorded.note(self.checkpoint.epochs, epochs.known, started)
+        chosen = self._plan(listing, epochs)
         held: dict[str, Hold] = {}
         self._again = self._resubmitting.found(self.checkpoint, listing, resubmissions, started)
         left = self._again.left(self.checkpoint)
         found = self._healing.found(left, listing, chosen, started, self._read_again)
         self._healed = found.with_more(self._again.healed)
         closed = waived | self._healed.ids
-        facts = self._land(chosen, listing, held, closed) if self._due(chosen, closed) else None
+        facts = None
+        if self._due(chosen, closed):
+            facts = self._land(chosen, listing, epochs, held, closed)
         if facts is None:
             return self._report(started, None, BatchStats(), chosen, held)
         self.facts = facts
@@ -129,7 +130,7 @@ class Landing:
                 self._life = uuid.uuid4()
             self.checkpoint, self._unsure, self._ruled = found, False, False
 
-    def _plan(self, listing: Listing) -> Plan:
+    def _plan(self, listing: Listing, epochs: Epochs) -> Plan:
         going = [feed for feed in self.feeds if not self._disorder.holds(feed.settings.name)]
         known = PlanContext(
             self.checkpoint.gone,
@@ -143,9 +144,8 @@ class Landing:
                 self.checkpoint, self.checkpoint.shards, self.upstream.names
             ).is_needed,
         )
-        again = self._judge.is_resending(self.checkpoint, listing)
         cap = self._cap()
-        most = min(cap, RESENT_AT_ONCE) if again else cap
+        most = min(cap, RESENT_AT_ONCE) if resending(self.checkpoint, epochs.known) else cap
         chosen = plan(self.checkpoint.offsets, listing.beginnings, listing.ends, most, known=known)
         self._ends.update(listing.ends)  # of those that are gone, too: where they last ended
         return chosen
@@ -156,21 +156,9 @@ class Landing:
             self._urgent = has_streaming_table(self.checkpoint, self.router, tier=0)
         return self.settings.most_rows if self._urgent else self.settings.batch_rows
 
-    def _note_moved(self, listing: Listing, at: datetime) -> None:
-        """Remember since when a source is in an epoch that no batch has."""
-        moved = current_epochs(self.checkpoint, listing, self._orderings).moved(
-            self.checkpoint.epochs
-        )
-        self._moved = (self._moved or at) if moved else None
-
     def _due(self, chosen: Plan, waived: frozenset[str]) -> bool:
-        """Whether a batch says anything: rows, a gap, what a person has closed, or a new epoch.
-
-        A log that was reset may outgrow the old one before the next row comes. Then no position
-        shows the reset any more, so it is recorded without rows. Until ``EPOCH_ALONE`` has
-        passed, the collector may still send rows of the old log, which belong to the old epoch.
-        """
-        if self._moved is not None and has_passed(self._moved, EPOCH_ALONE, self.clock()):
+        """Whether a batch says anything: rows, a gap, what a person has closed, or a new epoch."""
+        if self._unrecorded.are_due(self.clock()):
             return True
         open_ = set(self.checkpoint.gaps).union(*self.checkpoint.quarantined.values())
         again = is_due(self.checkpoint, self.rereads(), self._tried) or self._noticed.is_due(
@@ -223,7 +211,12 @@ class Landing:
         return self._reader.read_alone(intake, stamp)
 
     def _land(
-        self, chosen: Plan, listing: Listing, held: dict[str, Hold], waived: frozenset[str]
+        self,
+        chosen: Plan,
+        listing: Listing,
+        epochs: Epochs,
+        held: dict[str, Hold],
+        waived: frozenset[str],
     ) -> BatchStats | None:
         """Write, judge, commit; None where nothing is left: who stands still makes no batches."""
         stamp = Stamp(self.checkpoint.lane, self.checkpoint.batch + 1, self.clock())
@@ -231,6 +224,7 @@ class Landing:
         judged = self._judge.judge(
             chosen,
             listing,
+            epochs,
             self.checkpoint,
             held=held,
             waived=waived,

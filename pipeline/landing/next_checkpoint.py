@@ -33,7 +33,7 @@ from pipeline.landing.bases import (
     read_snapshots,
 )
 from pipeline.landing.batch_stats import NAMED, BatchStats, SchemaNews, UnreadChanges, after
-from pipeline.landing.epochs import needed
+from pipeline.landing.epochs import find_moved, needed, resending
 from pipeline.landing.gaps import (
     detect_capture_changes,
     detect_changed_orderings,
@@ -47,7 +47,6 @@ from pipeline.landing.hazards import detect_hazards
 from pipeline.landing.heartbeats import detect_missing_heartbeats, follow_histories, note_levels
 from pipeline.landing.listing import TopicNames, TopicShards
 from pipeline.landing.plan import Plan
-from pipeline.landing.redelivery import resending
 from pipeline.landing.rule import BatchContext, CheckpointRule
 from pipeline.landing.source_holds import note_late_rows
 from pipeline.model import Acknowledged, Order, Shard, TopicPartition
@@ -279,23 +278,18 @@ def _lost(checkpoint: Checkpoint, settled: Iterable[Settled]) -> dict[str, Order
     return {**checkpoint.lost, **closed}
 
 
-def _moved(checkpoint: Checkpoint, epochs: Mapping[str, Epoch]) -> set[str]:
-    before = checkpoint.epochs
-    return {
-        name for name, e in epochs.items() if name in before and e.number != before[name].number
-    }
-
-
 def _acknowledged(
     checkpoint: Checkpoint, passed: Mapping[str, Acknowledged], epochs: Mapping[str, Epoch]
 ) -> dict[str, Acknowledged]:
-    known, moved = {**checkpoint.acknowledged, **passed}, _moved(checkpoint, epochs)
+    known, moved = {**checkpoint.acknowledged, **passed}, find_moved(checkpoint.epochs, epochs)
     return {name: said for name, said in known.items() if name not in moved}
 
 
 def _epochs(checkpoint: Checkpoint, epochs: Mapping[str, Epoch]) -> dict[str, Epoch]:
     """The epochs now; a new one remembers what was acknowledged of the log before."""
-    said = {name: checkpoint.acknowledged.get(name) for name in _moved(checkpoint, epochs)}
+    said = {
+        name: checkpoint.acknowledged.get(name) for name in find_moved(checkpoint.epochs, epochs)
+    }
     return {**epochs, **{name: replace(epochs[name], passed=one) for name, one in said.items()}}
 
 

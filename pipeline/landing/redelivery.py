@@ -32,6 +32,7 @@ import pyarrow.compute as pc
 
 from pipeline.changelog.table import ORDER_TYPE
 from pipeline.checkpoint import Checkpoint, Epoch
+from pipeline.landing.epochs import resending
 from pipeline.model import LOG_PARTS, Op, Order, OrderSpan, Origin, Shard, TopicPartition
 from pipeline.sources.positions import locate_position, may_contain
 
@@ -398,15 +399,6 @@ def _reaches(rows: pa.Table, order: Order, beyond: Callable[..., Any]) -> Any:
         column = _part(rows["order"], name)
         found = pc.or_(beyond(column, part), pc.and_(pc.equal(column, part), found))
     return found
-
-
-def resending(checkpoint: Checkpoint, epochs: Mapping[str, Epoch]) -> frozenset[str]:
-    """Sources whose newest epoch is so new that no heartbeat of its own has landed before."""
-    return frozenset(
-        source
-        for source, epoch in epochs.items()
-        if epoch.number > 1 and checkpoint.heartbeats.get(source, -1) <= epoch.heartbeat
-    )
 
 
 def sent_again(

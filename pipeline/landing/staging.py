@@ -21,7 +21,7 @@ from pipeline.checkpoint import Checkpoint, is_outdated, source_of
 from pipeline.delta.store import Store
 from pipeline.errors import SluiceError
 from pipeline.landing.batch_stats import RunStats, tally
-from pipeline.landing.epochs import EpochBounds, Epochs, bounds, newest_starts
+from pipeline.landing.epochs import EpochBounds, Epochs, bounds, newest_starts, resending
 from pipeline.landing.gaps import hidden_among
 from pipeline.landing.listing import LandingSource, Listing
 from pipeline.landing.order_check import JUDGED, NO_FLOORS, low
@@ -33,7 +33,6 @@ from pipeline.landing.redelivery import (
     PartialFrom,
     StrangeRows,
     reordered,
-    resending,
     sent_again,
     unexplained,
 )

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from pipeline.checkpoint import Checkpoint, Epoch, EpochStart
-from pipeline.landing.epochs import Epochs, explain, look
+from pipeline.landing.epochs import Epochs, explain, look, resending
 from pipeline.landing.listing import Listing
-from pipeline.landing.redelivery import resending
 from pipeline.model import Head, PartitionEnd, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.landing.loop import EPOCH_ALONE
+from pipeline.landing.epochs import EPOCH_ALONE
 from pipeline.model import Acknowledged, Fence, Missing, Op, Order
 from tests.pipeline.landing.desk import NOW, Desk, Server, place, record
 from tests.pipeline.schema_messages import described, message

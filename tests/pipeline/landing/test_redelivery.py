@@ -9,6 +9,7 @@ import pytest
 
 from pipeline.changelog.table import CHANGES
 from pipeline.checkpoint import Checkpoint, Epoch
+from pipeline.landing.epochs import resending
 from pipeline.landing.redelivery import (
     Asked,
     Between,
@@ -17,7 +18,6 @@ from pipeline.landing.redelivery import (
     PartialFrom,
     Transactions,
     reordered,
-    resending,
     sent_again,
     unexplained,
 )
