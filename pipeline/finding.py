@@ -51,6 +51,8 @@ class Finding:
     ``effect`` is the effect on changes of tables whose ``database.table`` matches the regular
     expression ``shards``; empty: of all tables.  ``but_keys``: tables for which the
     config names a key of only these columns are not affected.
+    ``setting`` identifies what was found, with its value: `name=value`, and the table or topic if
+    it has one of its own.  It holds no explanation, so that waivers survive a new wording.
     """
 
     severity: FindingSeverity
@@ -61,6 +63,12 @@ class Finding:
     effect: Effect = Effect.NONE
     shards: str = ""
     but_keys: tuple[str, ...] = ()
+    setting: str = ""
+
+    @property
+    def identity(self) -> str:
+        """The setting with its value; the text, if the finding names no setting."""
+        return self.setting or self.what
 
     def affects(self, shard: str) -> bool:
         """Whether changes of *shard*, ``database.table``, are affected."""
@@ -156,6 +164,8 @@ def find_unmet(
         wanted = demand.good[0] if demand.good else "another value"
         fix = demand.fix or remedy.format(name=demand.name, value=wanted)
         implied = "" if demand.name in settings else " (by default)"
-        what = f"{demand.name}={value}{implied}: {demand.why}"
-        found.append(Finding(demand.severity, demand.name, where, what, fix, demand.effect))
+        setting = f"{demand.name}={value}"
+        what = f"{setting}{implied}: {demand.why}"
+        severity, effect = demand.severity, demand.effect
+        found.append(Finding(severity, demand.name, where, what, fix, effect, setting=setting))
     return found

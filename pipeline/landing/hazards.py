@@ -49,7 +49,7 @@ def detect_hazards(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
         gaps = {id_: text for id_, text in gaps.items() if load_gap(text).topic != gone}
         splits += _remember(known, source, capture, ends.get(source), checkpoint.batch)
     for id_, one in tuple(known.items()):
-        if id_ in waived or hazard_id(one.source, one.hazard) in waived:
+        if not waived.isdisjoint({id_, *_waiver_ids(one.source, one.hazard)}):
             del known[id_]
             gaps.pop(id_, None)
     for split in splits:
@@ -65,9 +65,22 @@ def detect_hazards(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
 
 
 def hazard_id(source: str, hazard: Finding) -> str:
-    """What a person waives: the setting of that name with that value, also if it comes again."""
+    """Return the id for waivers: of a setting with its value, also if it comes again.
+
+    The wording of the finding is no part of it.
+    """
+    return _digested(source, hazard, hazard.identity)
+
+
+def _waiver_ids(source: str, hazard: Finding) -> Iterator[str]:
+    """The ids that waive *hazard*: an earlier version made them of the whole text."""
+    yield hazard_id(source, hazard)
+    yield _digested(source, hazard, hazard.what)
+
+
+def _digested(source: str, hazard: Finding, identity: str) -> str:
     kind = DELAY if hazard.effect is Effect.DELAYS else SETTING
-    digest = sha256(hazard.what.encode()).hexdigest()[:8]
+    digest = sha256(identity.encode()).hexdigest()[:8]
     return f"{kind}:{source}:{hazard.code}@{digest}"
 
 
@@ -145,9 +158,7 @@ def _ended(
     """Add to *known* that *one* is over for *parts*: it is not known by the same id any more."""
     if not parts:
         return
-    kind, _, _ = id_.partition(":")
-    digest = sha256(f"{one.hazard.what} until {one.above}".encode()).hexdigest()[:8]
-    new = f"{kind}:{one.source}:{one.hazard.code}@{digest}"
+    new = _digested(one.source, one.hazard, f"{one.hazard.identity} until {one.above}")
     if new in known:
         parts |= split_alternatives(known[new].hazard.shards)
         one = replace(one, batch=max(one.batch, known[new].batch))

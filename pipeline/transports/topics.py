@@ -323,16 +323,21 @@ def find_topic_hazards(
             if one.code in topic.inherited:
                 inherited[one.what][name] = one
             else:
-                shards = _concerned([name], prefix, routed=routed)
-                yield replace(one, what=f"topic {name}: {one.what}", shards=shards)
-    for what, told in inherited.items():
-        one = next(iter(told.values()))
+                yield replace(
+                    one,
+                    what=f"topic {name}: {one.what}",
+                    shards=_concerned([name], prefix, routed=routed),
+                    setting=f"topic {name}: {one.setting}",
+                )
+    for what, of_topics in inherited.items():
+        one = next(iter(of_topics.values()))
         wanted = next(demand.good[0] for demand in DEMANDS if demand.name == one.code)
         yield replace(
             one,
             what=f"default for topics of {prefix}: {what}",
             fix=OF_BROKERS.format(entry=f"{BROKERS_SAY.get(one.code, one.code)}={wanted}"),
-            shards=_concerned(told, prefix, routed=routed),
+            shards=_concerned(of_topics, prefix, routed=routed),
+            setting=f"default for topics of {prefix}: {one.setting}",
         )
 
 
@@ -346,7 +351,7 @@ def untold_parts(
     if hazard.where != WHERE or not untold:
         return frozenset()
     parts = split_alternatives(hazard.shards)
-    own = re.match(r"topic (\S+): ", hazard.what)
+    own = re.match(r"topic (\S+): ", hazard.identity)
     if own is not None:
         return parts if own[1] in untold else frozenset()
     return parts & split_alternatives(_concerned(untold, prefix, routed=routed))

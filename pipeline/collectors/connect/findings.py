@@ -98,15 +98,15 @@ def largest_record(config: Mapping[str, str], worker: Mapping[str, str] | None) 
 
 def _reordered(in_flight: str, where: str) -> list[Finding]:
     """What requests in flight do without idempotence; a reference hides how many there are."""
-    told, number = f"{IN_FLIGHT}={in_flight}", _number(in_flight)
+    setting, number = f"{IN_FLIGHT}={in_flight}", _number(in_flight)
     fix = f"{OVER}enable.idempotence=true in the connector's config"
     if number is None:
-        what = f"{told} is no number that can be read here: above 1 a retry reorders changes"
-        return [Finding(WARN, IN_FLIGHT, where, what, fix, Effect.DROPS)]
+        what = f"{setting} is not a readable number: above 1 a retry reorders changes"
+        return [Finding(WARN, IN_FLIGHT, where, what, fix, Effect.DROPS, setting=setting)]
     if number <= 1:
         return []
-    what = f"{told} without idempotence: a retry reorders changes"
-    return [Finding(REFUSE, IN_FLIGHT, where, what, fix, Effect.DROPS)]
+    what = f"{setting} without idempotence: a retry reorders changes"
+    return [Finding(REFUSE, IN_FLIGHT, where, what, fix, Effect.DROPS, setting=setting)]
 
 
 def _number(text: str) -> int | None:
@@ -314,7 +314,8 @@ def _transforms(config: Mapping[str, str], where: str) -> list[Finding]:
         effect = Effect.DROPS if short in (*DROPPING, "") else Effect.REWRITES
         what, fix = f"{alias} ({kind}) {harm}", f"take {alias} out of transforms"
         fix += " in the connector's config"
-        found.append(Finding(severity, "transforms", where, what, fix, effect))
+        setting = f"transforms.{alias}.type={kind}"
+        found.append(Finding(severity, "transforms", where, what, fix, effect, setting=setting))
     return found
 
 

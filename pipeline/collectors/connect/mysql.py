@@ -156,9 +156,10 @@ class ConnectedMySql:
         ]
         if kept or not names:
             return []
-        what = f"{names[0]}={config[names[0]]}: changes born on other servers are dropped"
+        setting = f"{names[0]}={config[names[0]]}"
+        what = f"{setting}: changes that began on other servers are dropped"
         fix = "gtid.source.filter.dml.events=false in the connector's config"
-        return [Finding(REFUSE, names[0], where, what, fix, Effect.DROPS)]
+        return [Finding(REFUSE, names[0], where, what, fix, Effect.DROPS, setting=setting)]
 
 
 def flag_up(flag: object) -> bool:

@@ -241,7 +241,7 @@ def _filter_finding(line: str, where: str) -> Finding:
     if name != "binlog_do_db":
         what = f"{line}: changes of these databases are not in the log"
     fix = f"remove {name} from the server's option file, and restart it"
-    return Finding(REFUSE, name, where, what, fix, Effect.DROPS, shards)
+    return Finding(REFUSE, name, where, what, fix, Effect.DROPS, shards, setting=line)
 
 
 def _check_replica(facts: ServerFacts, where: str) -> list[Finding]:
@@ -256,7 +256,7 @@ def _check_replica(facts: ServerFacts, where: str) -> list[Finding]:
         "name the primary under sources and let the connector read it; on a server that was"
         " promoted: STOP REPLICA; RESET REPLICA ALL; or waive the blocks that the gate names"
     )
-    return [Finding(WARN, "replica", where, what, fix, Effect.DELAYS)]
+    return [Finding(WARN, "replica", where, what, fix, Effect.DELAYS, setting="replica")]
 
 
 def _check_relaying(facts: ServerFacts, where: str) -> list[Finding]:
@@ -264,10 +264,12 @@ def _check_relaying(facts: ServerFacts, where: str) -> list[Finding]:
     if name is None or facts.variables[name].upper() == "ON" or facts.replica is False:
         return []
     certain = "it is a replica" if facts.replica else "if it is a replica (its user may not ask)"
-    what = f"{name}=OFF: {certain}, replicated changes are not in its log"
+    setting = f"{name}=OFF"
+    what = f"{setting}: {certain}, replicated changes are not in its log"
     fix = f"{name}=ON in the server's option file, and a restart"
     effect = Effect.DROPS if facts.replica else Effect.NONE
-    return [Finding(REFUSE if facts.replica else WARN, name, where, what, fix, effect)]
+    severity = REFUSE if facts.replica else WARN
+    return [Finding(severity, name, where, what, fix, effect, setting=setting)]
 
 
 def _check_retention(facts: ServerFacts, where: str, outage: timedelta) -> list[Finding]:

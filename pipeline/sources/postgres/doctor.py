@@ -8,6 +8,7 @@ use the same rules.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from re import escape
 
@@ -243,7 +244,15 @@ NO_IDENTITY = Demand(
 )
 TABLE_DEMANDS = (ROWS, COLUMNS, OTHER_INDEX, NO_IDENTITY)
 FULL = f"ALTER TABLE {SHARD} REPLICA IDENTITY FULL"
-Harm = tuple[Demand, TableFinding]
+
+
+@dataclass(frozen=True, slots=True)
+class _Harm:
+    """A demand that a table does not meet; ``value`` identifies the setting, without a text."""
+
+    demand: Demand
+    value: str
+    finding: TableFinding
 
 
 def collect_publication_hazards(
@@ -254,23 +263,30 @@ def collect_publication_hazards(
     The keys of the config are unknown here, so a finding lists the keys that are safe.
     """
     found = {
-        Finding(
-            severity,
-            code,
-            where,
-            f"{demand.name} on {shard.shard.name}: {what}",
-            fix.replace(SHARD, shard.shard.name),
-            demand.effect,
-            escape(shard.shard.name),
-            shard.identified if demand is OTHER_INDEX else (),
-        )
+        _hazard(shard, harm, where)
         for shard in shards
-        for demand, (severity, code, what, fix) in (
+        for harm in (
             *_left_out(shard, publication),
             *_harmful_identity(shard, next(iter(shard.unique), ())),
         )
     }
     return tuple(sorted(found, key=lambda one: one.what))
+
+
+def _hazard(shard: PostgresShardFacts, harm: _Harm, where: str) -> Finding:
+    severity, code, what, fix = harm.finding
+    demand, name = harm.demand, shard.shard.name
+    return Finding(
+        severity,
+        code,
+        where,
+        f"{demand.name} on {name}: {what}",
+        fix.replace(SHARD, name),
+        demand.effect,
+        escape(name),
+        shard.identified if demand is OTHER_INDEX else (),
+        setting=f"{name}: {harm.value}",
+    )
 
 
 def check_tables(
@@ -313,21 +329,25 @@ def _sent(
     if shard.published is None:
         what = why_unsent(shard, publication, names.publication)
         return [(REFUSE, "unpublished", what, f"ALTER PUBLICATION {name} ADD TABLE {SHARD}")]
-    return [told for _, told in _left_out(shard, names.publication)][:1]
+    return [harm.finding for harm in _left_out(shard, names.publication)][:1]
 
 
-def _left_out(shard: PostgresShardFacts, publication: str) -> Iterator[Harm]:
+def _left_out(shard: PostgresShardFacts, publication: str) -> Iterator[_Harm]:
     """Rows and columns that the publication leaves out."""
     name, sent = quote_for_display(publication), shard.published
     again = (
         f"ALTER PUBLICATION {name} DROP TABLE {SHARD}; ALTER PUBLICATION {name} ADD TABLE {SHARD}"
     )
     if sent is not None and sent.rows:
-        yield ROWS, (ROWS.severity, "unpublished", describe_filter(sent, publication), again)
+        what = describe_filter(sent, publication)
+        found = (ROWS.severity, "unpublished", what, again)
+        yield _Harm(ROWS, f"{publication} {sent.rows}", found)
     if sent is not None and sent.left_out:
-        what = f"publication {publication} leaves out {', '.join(sent.left_out)}"
+        columns = ", ".join(sent.left_out)
+        what = f"publication {publication} leaves out {columns}"
         what += ": the mirror does not have these columns"
-        yield COLUMNS, (COLUMNS.severity, "columns_unpublished", what, again)
+        found = (COLUMNS.severity, "columns_unpublished", what, again)
+        yield _Harm(COLUMNS, f"{publication} {columns}", found)
 
 
 def _identity(shard: PostgresShardFacts, into: FoldedTable) -> list[TableFinding]:
@@ -335,17 +355,19 @@ def _identity(shard: PostgresShardFacts, into: FoldedTable) -> list[TableFinding
     if shard.identity == WHOLE or shard.published is None:
         return []
     key = into.key or next(iter(shard.unique), ())
-    harmful = [told for _, told in _harmful_identity(shard, key)]
+    harmful = [harm.finding for harm in _harmful_identity(shard, key)]
     if harmful or shard.identity == INDEX:
         return harmful
     return [_no_identity()] if not shard.identified else _key_not_sent(shard, key)
 
 
-def _harmful_identity(shard: PostgresShardFacts, key: Sequence[str]) -> Iterator[Harm]:
+def _harmful_identity(shard: PostgresShardFacts, key: Sequence[str]) -> Iterator[_Harm]:
     if shard.identity == NOTHING or (shard.identity == INDEX and not shard.identified):
-        yield NO_IDENTITY, _no_identity()
+        yield _Harm(NO_IDENTITY, shard.identity, _no_identity())
     elif shard.identity == INDEX:
-        yield from ((OTHER_INDEX, told) for told in _key_not_sent(shard, key))
+        absent = ", ".join(find_unidentified(shard, key))
+        found = _key_not_sent(shard, key)
+        yield from (_Harm(OTHER_INDEX, f"{INDEX} {absent}", one) for one in found)
 
 
 def _no_identity() -> TableFinding:

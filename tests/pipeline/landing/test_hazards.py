@@ -16,7 +16,16 @@ from pipeline.collectors.connect.mysql import ConnectedMySql
 from pipeline.collectors.connect.postgres import ConnectedPostgres
 from pipeline.collectors.connect.requirements import CONFLUENT, DEMANDS, JSON, NULLABLES, NULLS
 from pipeline.errors import UnreachableError
-from pipeline.finding import EVERY, REFUSE, Effect, Finding, join_alternatives, split_alternatives
+from pipeline.finding import (
+    EVERY,
+    REFUSE,
+    Demand,
+    Effect,
+    Finding,
+    find_unmet,
+    join_alternatives,
+    split_alternatives,
+)
 from pipeline.landing.bases import Settled
 from pipeline.landing.hazards import detect_hazards, find_unrecorded_hazards, hazard_id
 from pipeline.landing.listing import LINGER
@@ -31,7 +40,7 @@ from pipeline.sources.mysql.facts import ServerFacts
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.postgres.doctor import _identity
 from pipeline.sources.postgres.doctor import collect_publication_hazards as table_hazards
-from pipeline.sources.postgres.facts import PostgresShardFacts
+from pipeline.sources.postgres.facts import PostgresShardFacts, PublishedFacts
 from pipeline.sources.source import FoldedTable
 from pipeline.transports.topics import TopicFacts, untold_parts
 from pipeline.transports.topics import find_topic_hazards as topic_hazards
@@ -42,10 +51,24 @@ from tests.pipeline.landing.test_left_out import ALL
 from tests.pipeline.landing.test_unbased_tables import message
 
 SKIPS = Finding(
-    REFUSE, "errors.tolerance", "connector c", "errors.tolerance=all: x", "fix", Effect.DROPS
+    REFUSE,
+    "errors.tolerance",
+    "connector c",
+    "errors.tolerance=all: x",
+    "fix",
+    Effect.DROPS,
+    setting="errors.tolerance=all",
 )
-LATE = replace(SKIPS, code="replica", what="it is a replica", effect=Effect.DELAYS)
-COMPACT = replace(SKIPS, code="cleanup.policy", where="Kafka", what="cleanup.policy=compact: y")
+LATE = replace(
+    SKIPS, code="replica", what="it is a replica", effect=Effect.DELAYS, setting="replica"
+)
+COMPACT = replace(
+    SKIPS,
+    code="cleanup.policy",
+    where="Kafka",
+    what="cleanup.policy=compact: y",
+    setting="cleanup.policy=compact",
+)
 T, U = "shop/db.t", "shop/db.u"
 KNOWN = Checkpoint(
     "main", 5, shards={T: "db.t", U: "db.u", "till/db.t": "till.t", "shop/db.x": None}
@@ -242,11 +265,76 @@ def test_f198_a_gap_of_several_tables_stays_one_while_the_setting_lasts(found: F
 
 def test_f102_a_waiver_names_the_setting_and_its_value() -> None:
     id_ = hazard_id("shop", SKIPS)
-    other = replace(SKIPS, what="errors.tolerance=some: x")
+    other = replace(SKIPS, setting="errors.tolerance=some")
 
     assert is_waivable(id_)
     assert gaps(KNOWN, SKIPS, waived=id_) == []
     assert [gap.id for gap in gaps(KNOWN, other, waived=id_)] == [hazard_id("shop", other)]
+
+
+def test_a_waiver_survives_a_new_wording() -> None:
+    reworded = replace(SKIPS, what="errors.tolerance=all: y", fix="another fix")
+
+    assert hazard_id("shop", reworded) == hazard_id("shop", SKIPS)
+    assert gaps(KNOWN, reworded, waived=hazard_id("shop", SKIPS)) == []
+
+
+def test_each_hazard_is_identified_by_a_setting_and_not_by_its_text() -> None:
+    unpublished = PostgresShardFacts(
+        Shard("", "db.t"), published=PublishedFacts(rows="x > 1", left_out=("c",))
+    )
+    nothing = PostgresShardFacts(Shard("", "db.t"), identity="n")
+    indexed = PostgresShardFacts(
+        Shard("", "db.t"), identity="i", identified=("code",), unique=(("id",),)
+    )
+    server = ServerFacts(
+        (8, 0), False, {"log_replica_updates": "OFF"}, unlogged=("binlog_do_db=x",)
+    )
+    config = {**MYSQL, **FILTER, "gtid.source.includes": "a", "errors.tolerance": "all"}
+    flying = {f"producer.override.{IN_FLIGHT}": "5"}
+    topics = [*inherited("u"), TopicFacts("p.db.own", 1, {"cleanup.policy": "compact"})]
+    found = [
+        *find_config_hazards({**config, **flying}, "c"),
+        *server_hazards(replace(server, replica=True), "s"),
+        *table_hazards([unpublished, nothing, indexed], "sluice", "publication sluice"),
+        *topic_hazards(topics, "p", frozenset(), routed=False),
+    ]
+
+    assert [(one.code, one.setting) for one in found] == [
+        ("errors.tolerance", "errors.tolerance=all"),
+        ("gtid.source.includes", "gtid.source.includes=a"),
+        ("transforms", "transforms.f.type=io.debezium.transforms.Filter$Value"),
+        (IN_FLIGHT, f"{IN_FLIGHT}=5"),
+        ("binlog_do_db", "binlog_do_db=x"),
+        ("log_replica_updates", "log_replica_updates=OFF"),
+        ("replica", "replica"),
+        ("replica_identity", "db.t: n"),
+        ("replica_identity", "db.t: i id"),
+        ("columns_unpublished", "db.t: sluice c"),
+        ("unpublished", "db.t: sluice x > 1"),
+        ("cleanup.policy", "topic p.db.own: cleanup.policy=compact"),
+        ("cleanup.policy", "default for topics of p: cleanup.policy=compact"),
+    ]
+    assert {one.identity for one in found} == {replace(one, what="new").identity for one in found}
+
+
+def test_a_demand_with_another_explanation_identifies_the_same_setting() -> None:
+    demand = Demand("errors.tolerance", "a change is skipped", good=("none",), effect=Effect.DROPS)
+    settings = {"errors.tolerance": "all"}
+    (before,) = find_unmet([demand], settings, "c", remedy="")
+    (after_,) = find_unmet([replace(demand, why="rows get lost")], settings, "c", remedy="")
+
+    assert before.what != after_.what
+    assert hazard_id("shop", before) == hazard_id("shop", after_)
+
+
+def test_a_waiver_of_the_digest_of_a_text_counts_while_the_text_is_the_same() -> None:
+    unnamed = replace(SKIPS, setting="")
+    id_ = hazard_id("shop", unnamed)
+
+    assert id_ != hazard_id("shop", SKIPS)
+    assert gaps(KNOWN, SKIPS, waived=id_) == []
+    assert gaps(KNOWN, replace(SKIPS, what="another text"), waived=id_) != []
 
 
 def test_f110_what_only_delays_ends_with_it() -> None:
