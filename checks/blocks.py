@@ -22,11 +22,11 @@ from itertools import chain
 from shlex import quote
 
 from checks.model import Outcome, Reason, Ruling, Verdict
-from pipeline.checkpoint import Checkpoint, Quarantine
+from pipeline.checkpoint import SETTING, Checkpoint, Gap, Quarantine
 from pipeline.lags.lag import Lags
 from pipeline.lags.samples import Samples
 from pipeline.model import Missing, Ordering, Stage, Table
-from pipeline.reports import SETTING, Gap, Hold, load_gap
+from pipeline.reports import Hold
 from pipeline.sources.source import SourceDescription
 
 PAUSED = "paused"
@@ -262,7 +262,7 @@ def _of_mark(inputs: Inputs) -> Iterator[Reason]:
                 f" {_advice(inputs.table)}"
             )
             yield Reason("no_base", told, _without_base(mark, name))
-    for gap in map(load_gap, mark.gaps.values()):
+    for gap in mark.gaps.values():
         if _concerns(gap, inputs.table):
             span = f"{gap.topic}:{gap.partition} [{gap.first}, {gap.until})"
             shared = gap.id if _is_shared(gap, inputs.table) else ""

@@ -13,16 +13,18 @@ active again when it is created again or is no longer ignored. The checkpoint al
 which batch the rows of a shard are written by the present standards.
 """
 
+import json
 from bisect import bisect_right
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
-from typing import Any, cast
+from types import GenericAlias
+from typing import Any, cast, get_args, get_origin
 
 import msgspec
 
 from pipeline.backfill_state import Backfill
-from pipeline.errors import HeldError
+from pipeline.errors import HeldError, text_or_cause
 from pipeline.finding import Finding
 from pipeline.heartbeats import HeartbeatHistory
 from pipeline.model import (
@@ -164,6 +166,92 @@ class ActiveHazard:
     above: Order | None = None
 
 
+SETTING, DELAY = "setting", "delay"
+"""Kinds of gaps that a setting makes: it closes by a later base, or with the setting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Offsets of a partition that can no longer be read: ``[first, until)``, and why.
+
+    ``id`` is stable across rounds (``topic:partition:first``, once landed with ``@batch``);
+    ``sluice waive ID`` closes it, and so does a base of each of ``shards`` (as
+    ``source/db.table``) that is later than ``batch``; their CREATE only once all was read up to
+    an end that came after the gap (``passed``), for until then it may be older than what is lost.
+    Where nothing is lost ``above`` an order, a base from there on closes it, whenever it came;
+    nor is anything lost up to ``below``, if that is known.
+    Of missing heartbeats ``again`` is the newest up to which the log was sent again, without a
+    jump, from the heartbeat before them on; -1 if it was not.  ``shared`` if it was of several
+    tables, also once it is open of one only.
+    """
+
+    id: str
+    topic: str
+    partition: int
+    first: int
+    until: int
+    why: str
+    tables: tuple[str, ...] = ()
+    shards: tuple[str, ...] = ()
+    batch: int = -1
+    passed: bool = False
+    above: Order | None = None
+    again: int = -1
+    shared: bool = False
+    below: Order | None = None
+
+    def __post_init__(self) -> None:
+        """Fill in a reason where none was given."""
+        object.__setattr__(self, "why", text_or_cause(self.why, "gap"))
+
+    @property
+    def sent_again(self) -> bool:
+        """Whether all missing heartbeats came again; the rows between them may not have landed."""
+        return self.again >= self.until
+
+    @property
+    def doubt(self) -> str:
+        """SETTING or DELAY where only a setting makes it; else empty.  No topic has a colon."""
+        kind, colon, _ = self.topic.partition(":")
+        return kind if colon and kind in (SETTING, DELAY) else ""
+
+    def is_of_several(self, tables: Mapping[str, str | None]) -> bool:
+        """Return whether it is, or was, of several of *tables*, which their shards name."""
+        return self.shared or len({tables.get(name, name) for name in self.shards}) > 1
+
+    def after(self, earlier: Iterable["Gap"], tables: Mapping[str, str | None]) -> "Gap":
+        """Return the same gap while its cause lasts: of several *tables* if one before was."""
+        every = (self, *earlier)
+        return replace(self, shared=any(one.is_of_several(tables) for one in every))
+
+    @classmethod
+    def noticed(
+        cls,
+        topic: str,
+        first: int,
+        why: str,
+        shards: Iterable[str],
+        *,
+        batch: int | None = None,
+        above: Order | None = None,
+    ) -> "Gap":
+        """Return a gap that no offsets show: *topic* names its kind and its subject.
+
+        It was noticed when batch *first* landed; *batch* is that by default.
+        """
+        return cls(
+            id=f"{topic}:0:{first}@{first}",
+            topic=topic,
+            partition=0,
+            first=first,
+            until=first,
+            why=why,
+            shards=tuple(sorted(shards)),
+            batch=first if batch is None else batch,
+            above=above,
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Quarantine:
     """Open unreadable changes of one shard, or of one topic whose shards are unknown.
@@ -171,7 +259,7 @@ class Quarantine:
     ``batch`` is the newest that landed one. ``ids`` are the first of them, by name, each ending in
     ``@`` and its batch; ``count`` includes those without a name. A base of each of ``shards`` that
     begins after ``batch`` closes it. Without shards only a waiver does. ``passed`` as of a
-    :class:`pipeline.reports.Gap`. ``epoch`` is that of all of them. It is 0 if that is unsure, or
+    :class:`Gap`. ``epoch`` is that of all of them. It is 0 if that is unsure, or
     if their offsets may hold other messages now.
     """
 
@@ -242,7 +330,7 @@ class Checkpoint:
                       shows neither an empty table nor a new one.
     ``parts``         ``source/shard`` -> order of a snapshot that is split or partly deleted.
     ``grown``         topics that have gained partitions: their keys may have moved.
-    ``gaps``          gap id -> JSON of the open :class:`pipeline.reports.Gap`.
+    ``gaps``          gap id -> the open `Gap`.
     ``quarantine``    ``source/shard`` (or ``topic:NAME`` if unknown) -> what is open of it.
     ``lives``         first batch of each life of landing -> that life: see
                       :mod:`pipeline.checkpoint`.
@@ -284,14 +372,14 @@ class Checkpoint:
     trimmed: tuple[str, ...] = ()
     parts: Mapping[str, Order] = field(default_factory=dict)
     grown: tuple[str, ...] = ()
-    gaps: Mapping[str, str] = field(default_factory=dict)
+    gaps: Mapping[str, Gap] = field(default_factory=dict)
     quarantine: Mapping[str, Quarantine] = field(default_factory=dict)
     lives: Mapping[str, int] = field(default_factory=dict)
     full: int = field(default=-1, compare=False)
 
     def dumps(self) -> str:
         """Return canonical JSON of all entries: a full text, read back by :meth:`loads`."""
-        return _encode(CheckpointDelta(replace(self, full=self.batch)))
+        return CheckpointDelta(replace(self, full=self.batch)).dumps()
 
     @classmethod
     def loads(cls, text: str) -> "Checkpoint":
@@ -315,8 +403,8 @@ class Checkpoint:
         if due:
             return self.dumps()
         delta = _subtract(self, previous)
-        whole = sum(len(_entries(self, name)) for name in _NAMES)
-        return self.dumps() if delta.size >= whole else _encode(delta)
+        whole = sum(len(getattr(self, name)) for name in _NAMES)
+        return self.dumps() if delta.size >= whole else delta.dumps()
 
     def advanced(self, text: str) -> "Checkpoint":
         """Return the checkpoint after the batch of *text*.
@@ -382,7 +470,7 @@ class CheckpointDelta:
     """
 
     changed: Checkpoint
-    gone: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    gone: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
     @property
     def full(self) -> bool:
@@ -392,7 +480,7 @@ class CheckpointDelta:
     @property
     def size(self) -> int:
         """Number of its entries."""
-        told = sum(len(_entries(self.changed, name)) for name in _NAMES)
+        told = sum(len(getattr(self.changed, name)) for name in _NAMES)
         return told + sum(len(names) for names in self.gone.values())
 
     @classmethod
@@ -403,9 +491,92 @@ class CheckpointDelta:
             HeldError: ``mark_lost`` if it is not a marker's text.
         """
         try:
-            return msgspec.json.decode(text, type=cls)
-        except msgspec.DecodeError as error:
+            stored: Any = msgspec.json.decode(text, type=_StoredDelta)
+            entries = {name: _parse(name, getattr(stored.changed, name)) for name in _NAMES}
+            plain = {name: getattr(stored.changed, name) for name in _PLAIN}
+            gone = {name: tuple(_parse_keys(name, keys)) for name, keys in stored.gone.items()}
+        except (msgspec.DecodeError, ValueError, LookupError, TypeError) as error:
             raise HeldError("mark_lost", f"a marker cannot be read: {error}") from error
+        return cls(Checkpoint(**plain, **entries), gone)
+
+    def dumps(self) -> str:
+        """Return canonical JSON, read back by :meth:`loads`."""
+        plain = {name: getattr(self.changed, name) for name in _PLAIN}
+        entries = {name: _render(name, getattr(self.changed, name)) for name in _NAMES}
+        gone = {name: sorted(map(str, keys)) for name, keys in self.gone.items()}
+        stored = {"changed": {**plain, **entries}, "gone": gone}
+        return msgspec.json.encode(stored, order="sorted").decode()
+
+
+_TYPES = {
+    each.name: get_args(each.type)
+    for each in fields(Checkpoint)
+    if get_origin(each.type) is Mapping
+}
+"""Types of the keys and values, by field."""
+
+_PARSERS = {name: key.parse for name, (key, _) in _TYPES.items() if key is not str}
+"""Of the fields whose keys are text only where they are stored."""
+
+
+def _parse(name: str, stored: Any) -> Any:
+    """Return the entries of the field *name* as they are in memory."""
+    if name == "gaps":
+        return {id_: _parse_gap(text) for id_, text in stored.items()}
+    parse = _PARSERS.get(name)
+    return stored if parse is None else {parse(text): value for text, value in stored.items()}
+
+
+def _parse_keys(name: str, texts: Iterable[str]) -> Iterable[Any]:
+    return map(_PARSERS[name], texts) if name in _PARSERS else texts
+
+
+def _render(name: str, entries: Any) -> Any:
+    """Return the entries of the field *name* as they are stored."""
+    if name == "gaps":
+        return {id_: _render_gap(gap) for id_, gap in entries.items()}
+    return {str(k): v for k, v in entries.items()} if name in _PARSERS else entries
+
+
+def _render_gap(gap: Gap) -> str:
+    return json.dumps({name: getattr(gap, name) for name in _GAP_PARTS}, default=asdict)
+
+
+_GAP_PARTS = tuple(each.name for each in fields(Gap))
+
+
+def _parse_gap(text: str) -> Gap:
+    raw = json.loads(text)
+    ends = {name: Order(**raw[name]) for name in ("above", "below") if raw.get(name)}
+    names = {name: tuple(raw[name]) for name in ("tables", "shards")}
+    return Gap(**{**raw, **names, **ends})
+
+
+def _stored_mapping(value: Any) -> Any:
+    return GenericAlias(dict, (str, str if value is Gap else value))
+
+
+_StoredCheckpoint = msgspec.defstruct(
+    "_StoredCheckpoint",
+    [
+        ("lane", str),
+        ("batch", int),
+        ("full", int, -1),
+        ("trimmed", tuple[str, ...], ()),
+        ("grown", tuple[str, ...], ()),
+        *(
+            (name, _stored_mapping(value), msgspec.field(default_factory=dict))
+            for name, (_, value) in _TYPES.items()
+        ),
+    ],
+)
+_StoredDelta = msgspec.defstruct(
+    "_StoredDelta",
+    [
+        ("changed", _StoredCheckpoint),
+        ("gone", dict[str, tuple[str, ...]], msgspec.field(default_factory=dict)),
+    ],
+)
 
 
 def source_of(name: str) -> str:
@@ -413,17 +584,13 @@ def source_of(name: str) -> str:
     return name.partition("/")[0]
 
 
-def _encode(delta: CheckpointDelta) -> str:
-    return msgspec.json.encode(delta, order="sorted").decode()
-
-
-def _entries(checkpoint: Checkpoint, name: str) -> Mapping[str, Any]:
+def _entries(checkpoint: Checkpoint, name: str) -> Mapping[Any, Any]:
     """One field's entries; a tuple's are its members."""
     value = getattr(checkpoint, name)
-    return dict.fromkeys(value) if isinstance(value, tuple) else cast("Mapping[str, Any]", value)
+    return dict.fromkeys(value) if isinstance(value, tuple) else cast("Mapping[Any, Any]", value)
 
 
-def _with_entries(checkpoint: Checkpoint, entries: Mapping[str, Mapping[str, Any]]) -> Checkpoint:
+def _with_entries(checkpoint: Checkpoint, entries: Mapping[str, Mapping[Any, Any]]) -> Checkpoint:
     names = {name for name in entries if isinstance(getattr(checkpoint, name), tuple)}
     fresh: dict[str, Any] = {**entries, **{name: tuple(sorted(entries[name])) for name in names}}
     return replace(checkpoint, **fresh)
@@ -433,11 +600,14 @@ def _subtract(checkpoint: Checkpoint, previous: Checkpoint) -> CheckpointDelta:
     changed, gone = {}, {}
     for name in _NAMES:
         now, before = _entries(checkpoint, name), _entries(previous, name)
+        if now is before:
+            continue
         changed[name] = {
             k: v for k, v in now.items() if k not in before or _is_different(before[k], v)
         }
-        if left := before.keys() - now.keys():
-            gone[name] = tuple(sorted(left))
+        added = sum(key not in before for key in changed[name])
+        if len(now) - added < len(before):
+            gone[name] = tuple(before.keys() - now.keys())
     told = Checkpoint(checkpoint.lane, checkpoint.batch, full=previous.full)
     return CheckpointDelta(_with_entries(told, changed), gone)
 

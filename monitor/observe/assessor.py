@@ -51,7 +51,7 @@ from pipeline.lags.lag import copied as lags_of_copy
 from pipeline.lags.samples import MirrorPosition
 from pipeline.landing.gaps import NEW_RULE
 from pipeline.model import Missing, Order, Stage, Table
-from pipeline.reports import Hold, load_gap
+from pipeline.reports import Hold
 from pipeline.settings import SourceSettings
 from pipeline.transports.topics import spell_topic
 
@@ -96,9 +96,8 @@ def _ruled(look: Sampling) -> dict[str, int]:
     if isinstance(look.checkpoint, Missing):
         return found
     mark = look.checkpoint.value
-    for name, text in mark.gaps.items():
+    for name, gap in mark.gaps.items():
         if name.startswith(NEW_RULE):
-            gap = load_gap(text)
             for table in {mark.shards.get(shard) for shard in gap.shards} - {None}:
                 found[str(table)] = max(found.get(str(table), gap.batch), gap.batch)
     return found

@@ -20,9 +20,10 @@ from monitor.spark.protocol import Reply, Request, Verb
 from monitor.store.history import Accounts, Holds
 from monitor.store.requests import RereadRequests, Resubmissions
 from pipeline.archive import ArchiveWord
+from pipeline.checkpoint import Gap
 from pipeline.errors import HeldError, SluiceError
 from pipeline.image import DueCut
-from pipeline.reports import Gap, Hold, LandingReport, MergeReport, SparkWork
+from pipeline.reports import Hold, LandingReport, MergeReport, SparkWork
 
 
 @dataclass(eq=False)

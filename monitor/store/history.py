@@ -55,9 +55,10 @@ from monitor.store.schema import (
     verdicts,
 )
 from monitor.store.types import Instant, dumps, loads
+from pipeline.checkpoint import Gap
 from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Account, Fence
-from pipeline.reports import Gap, Hold
+from pipeline.reports import Hold
 
 FEWEST, AT_ONCE = 10, 200  # rows deleted in one transaction
 LONG = 0.025  # seconds; after a longer transaction the next is shorter

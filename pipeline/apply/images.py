@@ -36,7 +36,6 @@ from pipeline.checkpoint import Checkpoint
 from pipeline.errors import HeldError
 from pipeline.image import DueCut, Image, cut_positions, find_missing, shards_digest
 from pipeline.model import Op, Order, Shard, Table
-from pipeline.reports import load_gap
 from pipeline.settings import PipelineSettings
 
 log = structlog.get_logger(__name__)
@@ -213,7 +212,7 @@ def _read_again(table: Table, places: Mapping[str, Order], mark: Checkpoint) -> 
 def _lost(table: Table, mark: Checkpoint) -> str:
     """What is open of *table* that lost it changes, whether before the cut or after it."""
     own = {str(shard) for shard in table.shards}
-    for gap in map(load_gap, mark.gaps.values()):
+    for gap in mark.gaps.values():
         if table.name in gap.tables or own & {*gap.shards} or not (gap.tables or gap.shards):
             return f"changes were lost before landing ({gap.id})"
     for subject, one in mark.quarantine.items():

@@ -17,9 +17,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from pipeline.apply.catalog import Catalog
-from pipeline.checkpoint import Checkpoint, Incarnations, source_of
+from pipeline.checkpoint import SETTING, Checkpoint, Incarnations, source_of
 from pipeline.model import Order, SourcePartition, TopicPartition
-from pipeline.reports import SETTING, load_gap
 
 
 @dataclass(frozen=True)  # without slots: a pass asks for its lives once for each mirror
@@ -78,7 +77,7 @@ class LandedState:
 
     def _gaps(self, *kinds: str) -> Mapping[str, Sequence[str]]:
         found: dict[str, list[str]] = {}
-        for gap in map(load_gap, self.checkpoint.gaps.values()):
+        for gap in self.checkpoint.gaps.values():
             for name in gap.shards if gap.doubt in kinds else ():
                 found.setdefault(name, []).append(gap.id)
         return found

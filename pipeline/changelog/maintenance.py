@@ -37,7 +37,6 @@ from pipeline.delta.log import ActiveFile, Snapshot
 from pipeline.delta.store import Store
 from pipeline.errors import LostRaceError
 from pipeline.model import Op
-from pipeline.reports import load_gap
 from pipeline.settings import PipelineSettings, Router
 
 _BEGINNING = timedelta(minutes=10)
@@ -315,9 +314,7 @@ class LogUpkeep:
                 name in living or name not in checkpoint.shards for name in there
             )
 
-        gaps = sorted(
-            id_ for id_, text in checkpoint.gaps.items() if concerns(load_gap(text).shards)
-        )
+        gaps = sorted(id_ for id_, gap in checkpoint.gaps.items() if concerns(gap.shards))
         unread = sorted(name for name, one in checkpoint.quarantine.items() if concerns(one.shards))
         if gaps:
             return f"changes were lost before landing ({gaps[0]})"

@@ -54,12 +54,11 @@ from functools import lru_cache
 from itertools import chain, groupby
 
 from pipeline.changelog.table import Settle
-from pipeline.checkpoint import Checkpoint, Existence, OpenSnapshot, shard_exists, source_of
+from pipeline.checkpoint import Checkpoint, Existence, Gap, OpenSnapshot, shard_exists, source_of
 from pipeline.landing.batch_stats import BatchStats, SchemaNews, SnapshotRows, unread_changes
 from pipeline.landing.order_check import highest_by_source
 from pipeline.landing.rule import BatchContext
 from pipeline.model import Order, Shard, ShardId, SnapshotAgain
-from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import Router
 from pipeline.transports.topics import spell_topic, topic_endings
@@ -359,7 +358,7 @@ def detect_split_snapshots(checkpoint: Checkpoint, context: BatchContext) -> Che
             continue
         why = WHY.format(above=f"{rows.order.log}:{rows.order.pos}")
         gap = Gap.noticed(f"torn:{name}", checkpoint.batch, why, (name,), above=rows.order)
-        checkpoint = replace(checkpoint, gaps={**checkpoint.gaps, gap.id: dump_gap(gap)})
+        checkpoint = replace(checkpoint, gaps={**checkpoint.gaps, gap.id: gap})
     return checkpoint
 
 
@@ -384,7 +383,7 @@ def _older(source: str, before: Checkpoint, above: Order) -> frozenset[str]:
 
 
 def _is_asked_for(shards: frozenset[str], before: Checkpoint) -> bool:
-    lost = {name for gap in map(load_gap, before.gaps.values()) for name in gap.shards}
+    lost = {name for gap in before.gaps.values() for name in gap.shards}
     unread = {name for one in before.quarantine.values() for name in one.shards}
     return not shards.isdisjoint(lost | unread)
 
@@ -402,4 +401,4 @@ def _with_gap(source: str, made: Checkpoint, older: frozenset[str], above: Order
         " which that has no row, take a new base"
     )
     gap = Gap.noticed(f"again:{source}", made.batch, why, left, above=above)
-    return replace(made, gaps={**made.gaps, gap.id: dump_gap(gap)})
+    return replace(made, gaps={**made.gaps, gap.id: gap})

@@ -61,6 +61,7 @@ from pipeline.checkpoint import (
     Checkpoint,
     CollectorLists,
     Epoch,
+    Gap,
     RowStandards,
     shard_exists,
     source_of,
@@ -78,7 +79,6 @@ from pipeline.model import (
     ShardId,
     TopicPartition,
 )
-from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.sources.positions import explain_missing_log, locate_position
 from pipeline.sources.source import explain_replaced_log
 from pipeline.transports.topics import spell_topic
@@ -157,7 +157,7 @@ def detect_capture_changes(checkpoint: Checkpoint, context: BatchContext) -> Che
             why = _why(capture, left=left, unsure=unsure, unread=unread, replaced=replaced)
             short = left | unsure | unread | replaced
             gap = Gap.noticed(f"lists:{source}", checkpoint.batch, why, short)
-            gaps[gap.id] = dump_gap(gap)
+            gaps[gap.id] = gap
     return replace(checkpoint, lists=lists, gaps=gaps, stores=stores)
 
 
@@ -266,7 +266,7 @@ def detect_failover_divergence(checkpoint: Checkpoint, context: BatchContext) ->
         landed = None if known is None else _landed(before, source, known.number)
         why = None if known is None else _lacks(known, checkpoint.epochs[source], now, landed)
         if why is not None and (gap := _gap(source, checkpoint, before, why)).shards:
-            gaps[gap.id] = dump_gap(gap)
+            gaps[gap.id] = gap
     return replace(checkpoint, gaps=gaps)
 
 
@@ -280,7 +280,7 @@ def detect_changed_orderings(checkpoint: Checkpoint, context: BatchContext) -> C
         known = context.before.orderings.get(source, now)
         why = f"changes of source {source} were ordered by {known}, and are by {now}"
         if known != now and (gap := _gap(source, checkpoint, context.before, why)).shards:
-            gaps[gap.id] = dump_gap(gap)
+            gaps[gap.id] = gap
     orderings = {**checkpoint.orderings, **context.orderings}
     return replace(checkpoint, gaps=gaps, orderings=orderings)
 
@@ -342,17 +342,17 @@ def _with_exchanged(
 
 
 def _with_gap(made: Checkpoint, gap: Gap) -> Checkpoint:
-    return replace(made, gaps={**made.gaps, gap.id: dump_gap(gap)}) if gap.shards else made
+    return replace(made, gaps={**made.gaps, gap.id: gap}) if gap.shards else made
 
 
 def _unkept_gap(source: str, made: Checkpoint, before: Checkpoint, why: str) -> Gap:
     """One that is open goes on: no base counts that began meanwhile."""
     topic, batch = f"unkept:{source}", made.batch
-    known = next((one for one in map(load_gap, made.gaps.values()) if one.topic == topic), None)
+    known = next((one for one in made.gaps.values() if one.topic == topic), None)
     first = batch if known is None else known.first
     why, short = f"{why}; take a new base of each of its tables", _there(made, before, source)
     gap = Gap.noticed(topic, first, why, short, batch=batch)  # stays the same as long as it lasts
-    were = (one for one in map(load_gap, before.gaps.values()) if one.topic == topic)
+    were = (one for one in before.gaps.values() if one.topic == topic)
     return gap.after(were, made.shards)  # a table that is left is in what befell all of them
 
 
@@ -424,7 +424,7 @@ def detect_hidden_topics(checkpoint: Checkpoint, context: BatchContext) -> Check
         captured = shards[name] is not None and shard_exists(checkpoint, name)
         if captured and name not in checkpoint.bases:
             gap = _hidden_gap(name, checkpoint.batch)
-            gaps[gap.id] = dump_gap(gap)
+            gaps[gap.id] = gap
     return replace(checkpoint, shards=shards, gaps=gaps)
 
 
@@ -455,7 +455,7 @@ def detect_new_rules(checkpoint: Checkpoint, context: BatchContext) -> Checkpoin
         shards[name] = new
         if new is not None and shard_exists(checkpoint, name):
             gap = _new_rule_gap(name, old, new, checkpoint)
-            gaps[gap.id] = dump_gap(gap)
+            gaps[gap.id] = gap
     return replace(checkpoint, shards=shards, gaps=gaps)
 
 
@@ -504,7 +504,7 @@ def detect_new_standards(checkpoint: Checkpoint, context: BatchContext) -> Check
         known[name] = RowStandards(digest, checkpoint.batch if seen else -1)
         if seen and checkpoint.shards[name] is not None and shard_exists(checkpoint, name):
             gap = _new_standard_gap(name, checkpoint)
-            gaps[gap.id] = dump_gap(gap)
+            gaps[gap.id] = gap
     return replace(checkpoint, standards=known, gaps=gaps)
 
 

@@ -21,12 +21,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from pipeline.checkpoint import ActiveHazard, Checkpoint, shard_exists, source_of
+from pipeline.checkpoint import (
+    DELAY,
+    SETTING,
+    ActiveHazard,
+    Checkpoint,
+    Gap,
+    shard_exists,
+    source_of,
+)
 from pipeline.finding import Effect, Finding, join_alternatives, split_alternatives
 from pipeline.landing.listing import LandingSource
 from pipeline.landing.rule import BatchContext
 from pipeline.model import CaptureScope, Order, Shard
-from pipeline.reports import DELAY, SETTING, Gap, dump_gap, load_gap
 from pipeline.settings import Router
 
 
@@ -46,7 +53,7 @@ def detect_hazards(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
     known, splits = dict(checkpoint.hazards), list[_Split]()
     for source, capture in context.listing.captures.items():
         gone = f"{DELAY}:{source}"
-        gaps = {id_: text for id_, text in gaps.items() if load_gap(text).topic != gone}
+        gaps = {id_: gap for id_, gap in gaps.items() if gap.topic != gone}
         splits += _remember(known, source, capture, ends.get(source), checkpoint.batch)
     for id_, one in tuple(known.items()):
         if not waived.isdisjoint({id_, *_waiver_ids(one.source, one.hazard)}):
@@ -58,8 +65,8 @@ def detect_hazards(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
     for id_, one in known.items():
         gap = _gap(id_, one, gaps, checkpoint, context.router)
         if gap.shards:
-            were = (load_gap(context.before.gaps[id_]),) if id_ in context.before.gaps else ()
-            gaps[id_] = dump_gap(gap.after(were, checkpoint.shards))
+            were = (context.before.gaps[id_],) if id_ in context.before.gaps else ()
+            gaps[id_] = gap.after(were, checkpoint.shards)
     left = {id_: one for id_, one in known.items() if not _is_over(one, checkpoint, context)}
     return replace(checkpoint, gaps=gaps, hazards=left)
 
@@ -166,25 +173,25 @@ def _ended(
     yield _Split(id_, new, known[new])
 
 
-def _split_gap(gaps: dict[str, str], split: _Split, known: Mapping[str, ActiveHazard]) -> None:
+def _split_gap(gaps: dict[str, Gap], split: _Split, known: Mapping[str, ActiveHazard]) -> None:
     """Move the tables for which a setting is over into the gap that a base can close."""
-    gap, lasting = load_gap(gaps.pop(split.id)), known[split.id].hazard
+    gap, lasting = gaps.pop(split.id), known[split.id].hazard
     over = {n for n in gap.shards if split.ended.hazard.affects(Shard.parse(n).name)}
     left = tuple(n for n in gap.shards if n not in over or lasting.affects(Shard.parse(n).name))
     if left:
-        gaps[split.id] = dump_gap(replace(gap, shards=left))
+        gaps[split.id] = replace(gap, shards=left)
     if over and split.new in known:
-        others = load_gap(gaps[split.new]).shards if split.new in gaps else ()
+        others = gaps[split.new].shards if split.new in gaps else ()
         shards = tuple(sorted({*over, *others}))
         moved = _new_gap(split.new, split.ended, gap.first, shards)
-        gaps[split.new] = dump_gap(replace(moved, shared=gap.shared and len(shards) > 1))
+        gaps[split.new] = replace(moved, shared=gap.shared and len(shards) > 1)
 
 
 def _gap(
-    id_: str, one: ActiveHazard, gaps: Mapping[str, str], made: Checkpoint, router: Router
+    id_: str, one: ActiveHazard, gaps: Mapping[str, Gap], made: Checkpoint, router: Router
 ) -> Gap:
     """One that is open goes on: no base counts that began meanwhile."""
-    known = load_gap(gaps[id_]) if id_ in gaps else None
+    known = gaps.get(id_)
     found = _affected(made, one.source, one.hazard, router)
     above = one.above
     short = {n for n in found if above is None or n not in made.bases or made.bases[n] <= above}

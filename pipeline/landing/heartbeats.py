@@ -26,7 +26,7 @@ watermark is kept in memory, and determined again after a restart.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pipeline.checkpoint import Checkpoint, shard_exists, source_of
+from pipeline.checkpoint import Checkpoint, Gap, shard_exists, source_of
 from pipeline.heartbeats import (
     HeartbeatBacklog,
     HeartbeatHistory,
@@ -40,7 +40,6 @@ from pipeline.landing.listing import Listing
 from pipeline.landing.order_check import highest_by_source
 from pipeline.landing.rule import BatchContext
 from pipeline.model import Head, Order, Ordering, PartitionEnd, SourcePartition, TopicPartition
-from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.sources.positions import has_reached
 
 WORDS = 2  # acknowledgements, the last one listed after numbers had reached the highest again
@@ -69,7 +68,7 @@ def follow_histories(checkpoint: Checkpoint, context: BatchContext) -> Checkpoin
                 id_: one for id_, one in gaps.items() if not id_.startswith(f"{_twice(source)}:")
             }
             found.append(_sent_twice(source, checkpoint, seen.trail))
-        gaps |= {gap.id: dump_gap(gap) for gap in found if gap.shards}
+        gaps |= {gap.id: gap for gap in found if gap.shards}
     trails = {source: _settled(one, source, checkpoint, before) for source, one in trails.items()}
     return replace(checkpoint, beats=trails, gaps=gaps)
 
@@ -104,13 +103,13 @@ def detect_missing_heartbeats(checkpoint: Checkpoint, context: BatchContext) -> 
                 n for n in gap.shards if n not in checkpoint.bases or checkpoint.bases[n] < above
             )
             if left:
-                gaps[gap.id] = dump_gap(replace(gap, shards=left))
+                gaps[gap.id] = replace(gap, shards=left)
     return replace(checkpoint, gaps=gaps)
 
 
 def _with_sent_again(
-    source: str, gaps: Mapping[str, str], rows: Iterable[HeartbeatRow]
-) -> dict[str, str]:
+    source: str, gaps: Mapping[str, Gap], rows: Iterable[HeartbeatRow]
+) -> dict[str, Gap]:
     """*gaps* that know up to where all was sent again, from the heartbeat before them on.
 
     The missing heartbeats alone do not show that: the log may have been sent again from a position
@@ -123,29 +122,29 @@ def _with_sent_again(
         if not row.read and row.number >= 0
     ]
     found = dict(gaps)
-    for gap in map(load_gap, gaps.values()) if came else ():
+    for gap in gaps.values() if came else ():
         if gap.topic == f"beats:{source}" and not gap.sent_again:
             now = replace(gap, again=_sent_again(gap, (row.number for row in came)))
             if now.sent_again:  # a new server has its end at another place
                 ends = [row.order for row in came if row.number == gap.until] + [gap.above]
                 above = max((order for order in ends if order is not None), default=None)
                 now = replace(now, passed=False, above=above)
-            found[gap.id] = dump_gap(now)
+            found[gap.id] = now
     return found
 
 
 def _with_new_shards(
-    source: str, gaps: Mapping[str, str], made: Checkpoint, before: Checkpoint
-) -> dict[str, str]:
+    source: str, gaps: Mapping[str, Gap], made: Checkpoint, before: Checkpoint
+) -> dict[str, Gap]:
     """*gaps* that are of tables, too, that were first seen in what was skipped and sent again."""
     own = (n for n in made.shards.keys() - before.shards.keys() if source_of(n) == source)
     new = [name for name in own if made.shards[name] is not None and shard_exists(made, name)]
     found = dict(gaps)
-    for gap in map(load_gap, gaps.values()) if new else ():
+    for gap in gaps.values() if new else ():
         above = gap.above
         if gap.topic == f"beats:{source}" and above is not None:
             short = {name for name in new if name not in made.bases or made.bases[name] < above}
-            found[gap.id] = dump_gap(replace(gap, shards=tuple(sorted({*gap.shards, *short}))))
+            found[gap.id] = replace(gap, shards=tuple(sorted({*gap.shards, *short})))
     return found
 
 
@@ -201,7 +200,7 @@ def _lost_with(made: Checkpoint, since: int, beats: Iterable[LandedHeartbeat]) -
     ways = {one.partition_of for one in beats}
     told = (
         f"{gap.topic}:{gap.partition} [{gap.first}, {gap.until})"
-        for gap in map(load_gap, made.gaps.values())
+        for gap in made.gaps.values()
         if gap.batch >= since and (gap.topic, gap.partition) in ways
     )
     return " and ".join(sorted(told))

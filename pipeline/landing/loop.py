@@ -41,7 +41,7 @@ from pipeline.landing.source_holds import SourceHolds
 from pipeline.landing.staging import BatchReader, Staged, rows_again, write_rows
 from pipeline.landing.task import LandingTask, TaskResult, TaskSource
 from pipeline.model import Ordering, PartitionEnd, TopicPartition
-from pipeline.reports import Hold, LandingReport, load_gap
+from pipeline.reports import Hold, LandingReport
 from pipeline.resubmissions import Resubmission
 from pipeline.settings import PipelineSettings, Router
 from pipeline.standards.table_standards import Standards
@@ -310,7 +310,7 @@ class Landing:
             took=self.clock() - started,
             capped=chosen.capped,
             tables=tuple(sorted(facts.tables.items())),
-            gaps=tuple(load_gap(text) for text in self.checkpoint.gaps.values()),
+            gaps=tuple(self.checkpoint.gaps.values()),
             holds=tuple(held.values()),
             resubmitted=self._again.states(self.checkpoint),
         )

@@ -16,6 +16,7 @@ from pipeline.checkpoint import (
     Checkpoint,
     Epoch,
     EpochStart,
+    Gap,
     OpenSnapshot,
     Quarantine,
     source_of,
@@ -50,7 +51,6 @@ from pipeline.landing.plan import Plan
 from pipeline.landing.rule import BatchContext, CheckpointRule
 from pipeline.landing.source_holds import note_late_rows
 from pipeline.model import Acknowledged, Order, Shard, TopicPartition
-from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.settings import Router
 
 _WORDS = re.compile(r"\w+")
@@ -268,7 +268,7 @@ def _completed(made: Checkpoint, settled: Iterable[Settled]) -> Checkpoint:
 
 def _lost(checkpoint: Checkpoint, settled: Iterable[Settled]) -> dict[str, Order]:
     """Up to where shards lack changes though nothing is open: rows moved away before still do."""
-    doubts: list[Gap | Quarantine] = [*map(load_gap, checkpoint.gaps.values())]
+    doubts: list[Gap | Quarantine] = [*checkpoint.gaps.values()]
     doubts += checkpoint.quarantine.values()
     closed = {
         done.name: done.order
@@ -399,18 +399,18 @@ def _gaps(
     opened: Iterable[Gap],
     settled: Sequence[Settled],
     waived: frozenset[str],
-) -> dict[str, str]:
+) -> dict[str, Gap]:
     """What is still lost; it goes with the rows when their table is renamed."""
-    result: dict[str, str] = {}
+    result: dict[str, Gap] = {}
     renamed = _renamed(checkpoint, facts)
-    for gap in (*(load_gap(text) for text in checkpoint.gaps.values()), *opened):
+    for gap in (*checkpoint.gaps.values(), *opened):
         healed = _healed(settled, gap)
         left = tuple(name for name in gap.shards if name not in healed)
         came = (new for old, new in renamed if old in gap.shards and new not in left)
         left = (*left, *came)
         if gap.id in waived or (gap.shards and not left):
             continue
-        result[gap.id] = dump_gap(replace(gap.after((), checkpoint.shards), shards=left))
+        result[gap.id] = replace(gap.after((), checkpoint.shards), shards=left)
     return result
 
 
@@ -505,12 +505,12 @@ def _passed(made: Checkpoint, acknowledged: Mapping[str, Acknowledged]) -> Check
         return {source_of(name) for name in doubt.shards} <= acknowledged.keys()
 
     gaps, late = dict(made.gaps), set[str]()
-    for gap in (one for one in map(load_gap, made.gaps.values()) if passed(one)):
+    for gap in (one for one in made.gaps.values() if passed(one)):
         left = replace(gap, passed=True)
         if _has_arrived(gap, made):
             left = _sent_late(gap, made)
             late |= set(gap.shards) - set(left.shards)
-        gaps[gap.id] = dump_gap(left)
+        gaps[gap.id] = left
         if gap.shards and not left.shards:
             del gaps[gap.id]
     unread = {n: replace(one, passed=True) for n, one in made.quarantine.items() if passed(one)}

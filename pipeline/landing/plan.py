@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+from pipeline.checkpoint import Gap
 from pipeline.errors import UnreachableError
 from pipeline.model import PartitionEnd, TopicPartition
-from pipeline.reports import Gap
 from pipeline.transports.transport import OffsetRange, RangeRead
 
 

@@ -19,7 +19,7 @@ from collections.abc import Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from pipeline.checkpoint import Checkpoint, is_outdated, source_of
+from pipeline.checkpoint import Checkpoint, Gap, is_outdated, source_of
 from pipeline.clocks import has_passed
 from pipeline.errors import NoSchemasError
 from pipeline.formats.schema_registry import SchemaRegistry
@@ -30,7 +30,7 @@ from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import StrangeRows
 from pipeline.landing.rule import BatchContext
 from pipeline.model import Order, OrderSpan
-from pipeline.reports import Gap, Hold, dump_gap
+from pipeline.reports import Hold
 from pipeline.retries import Retries
 
 PATIENCE = timedelta(minutes=1)  # with a registry that does not know a number yet, or just now
@@ -114,7 +114,7 @@ def note_late_rows(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
         )
         gap = Gap.noticed(f"outdated:{source}", checkpoint.batch, why, short, above=above)
         if gap.shards:
-            gaps[gap.id] = dump_gap(gap)
+            gaps[gap.id] = gap
     return replace(checkpoint, gaps=gaps, belated={**checkpoint.belated, **late})
 
 

@@ -24,9 +24,9 @@ from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import assess
 from monitor.observe.system_checks import given_up_id
 from pipeline.apply.foreign_commits import waiver_id
-from pipeline.checkpoint import Existence, Quarantine
+from pipeline.checkpoint import Existence, Gap, Quarantine
 from pipeline.model import Missing, Order, Shard, Stage, Table
-from pipeline.reports import Gap, Hold, dump_gap
+from pipeline.reports import Hold
 from pipeline.sources.mysql.facts import Cascade, ServerFacts, ShardFacts, describe_source
 from pipeline.sources.source import SourceDescription
 from tests.checks.samples import NOW, TABLE, mark
@@ -94,7 +94,7 @@ def test_an_unread_change_is_told_with_its_table_or_else_its_topic() -> None:
     ],
 )
 def test_a_gap_blocks_whom_it_may_concern(gap: Gap, *, blocked: bool) -> None:
-    taken = {"landed": mark(gaps={"g": dump_gap(gap)})}
+    taken = {"landed": mark(gaps={"g": gap})}
 
     found = find_blocks(inputs(taken=taken), frozenset())
 
@@ -109,7 +109,7 @@ def test_a_gap_blocks_whom_it_may_concern(gap: Gap, *, blocked: bool) -> None:
 def test_a_command_in_a_reason_names_the_table_alone(name: str, written: str) -> None:
     """A person pastes it into a shell."""
     gap = Gap("g", "t", 0, 1, 9, "x", tables=(name,))
-    own = inputs(taken={"landed": mark(gaps={"g": dump_gap(gap)})})
+    own = inputs(taken={"landed": mark(gaps={"g": gap})})
 
     found = find_blocks(replace(own, table=replace(own.table, name=name)), frozenset())
     paused = pause_reasons(
@@ -146,7 +146,7 @@ def test_a_command_in_a_reason_names_the_table_alone(name: str, written: str) ->
     ],
 )
 def test_f33_a_gap_that_others_may_miss_too_is_one_cause_for_all(gap: Gap, cause: str) -> None:
-    taken = {"landed": mark(gaps={"g": dump_gap(gap)})}
+    taken = {"landed": mark(gaps={"g": gap})}
 
     assert [one.cause for one in find_blocks(inputs(taken=taken), frozenset())] == [cause]
 
@@ -166,7 +166,7 @@ def test_f33_a_table_held_for_a_gap_has_the_gaps_cause(
     gaps: tuple[tuple[str, ...], ...], reason: str, cause: str
 ) -> None:
     open_ = [Gap(f"g{n}", "t", 0, 1, 9, "x", shards=names) for n, names in enumerate(gaps)]
-    taken = {"landed": mark(gaps={gap.id: dump_gap(gap) for gap in open_})}
+    taken = {"landed": mark(gaps={gap.id: gap for gap in open_})}
     held = (Hold("held", TABLE.name, reason, "x"),)
 
     found = find_blocks(inputs(taken=taken, holds=held), frozenset())

@@ -21,7 +21,7 @@ from checks.readiness import (
     answer_for_display,
     assess,
 )
-from pipeline.checkpoint import OpenSnapshot, Quarantine
+from pipeline.checkpoint import Gap, OpenSnapshot, Quarantine
 from pipeline.lags.lag import HopLag, Lags
 from pipeline.lags.samples import MirrorPosition, extended, step
 from pipeline.model import Hop, Lag, Missing, Order, Stage
@@ -33,10 +33,10 @@ MINUTE = timedelta(minutes=1)
 MIRROR = Question(Stage.MIRROR, CUT)
 LANDED = Question(Stage.LANDED, CUT)
 BOTH = ReadinessPolicy()
-GAP = (
-    '{"id": "g1", "topic": "t", "partition": 0, "first": 1, "until": 9, "why": "retention",'
-    ' "tables": [], "shards": ["shop/%s"], "batch": 4}'
-)
+
+
+def gap_of(shard: str) -> Gap:
+    return Gap("g1", "t", 0, 1, 9, "retention", shards=(f"shop/{shard}",), batch=4)
 
 
 def inputs(*, taken: Mapping[str, Any] | None = None, **more: Any) -> Inputs:
@@ -152,7 +152,7 @@ def test_a_mirror_is_not_ready_before_it_holds_its_newest_base(
             id="one shard without base",
         ),
         pytest.param(
-            {"landed": mark(gaps={"g1": GAP % "shop_01.orders"})},
+            {"landed": mark(gaps={"g1": gap_of("shop_01.orders")})},
             ReadinessState.BLOCKED,
             "gap",
             id="gap",
@@ -236,7 +236,7 @@ def test_a_cut_ahead_says_so() -> None:
 @pytest.mark.parametrize(
     ("others", "ready"),
     [
-        pytest.param({"landed": mark(gaps={"g1": GAP % "other.t"})}, True, id="another's gap"),
+        pytest.param({"landed": mark(gaps={"g1": gap_of("other.t")})}, True, id="another's gap"),
         pytest.param(
             {"landed": mark(quarantine={"s/u": Quarantine("shop.users", 3, 1, ("t:0:5@3",))})},
             True,
@@ -268,7 +268,7 @@ def test_a_topic_s_quarantine_blocks_only_the_tables_of_that_topic() -> None:
         ),
         pytest.param({"residual": 2}, f"unbalanced:{TABLE.name}@2", id="unbalanced account"),
         pytest.param(
-            {"taken": {"landed": mark(gaps={"g1": GAP % "shop_01.orders"})}}, "g1", id="gap"
+            {"taken": {"landed": mark(gaps={"g1": gap_of("shop_01.orders")})}}, "g1", id="gap"
         ),
         pytest.param(
             {"verdicts": (verdict("fail", keys=("17",)),)},

@@ -5,9 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.checkpoint import Checkpoint, Existence, Quarantine
+from pipeline.checkpoint import Checkpoint, Existence, Gap, Quarantine
 from pipeline.model import Order
-from pipeline.reports import Gap, dump_gap
 from pipeline.settings import TableRule
 from tests.monitor.rig import SHARDS, USERS, Rig, codes_of
 
@@ -107,7 +106,7 @@ def test_a_look_is_judged_with_the_shards_of_its_own_mark(
     mark = _with(rig, LEFT_OUT)
     mark = replace(mark, shards={**mark.shards, f"shop/{LEFT_OUT}": USERS})
     gap = Gap("g", "shop.x", 0, 0, 1, "lost", shards=(f"shop/{LEFT_OUT}",))
-    rig.lake.newest = replace(mark, gaps={"g": dump_gap(gap)})
+    rig.lake.newest = replace(mark, gaps={"g": gap})
     rig.second()
     old = rig.watcher.look(timedelta())
     rig.second()

@@ -13,11 +13,11 @@ import pytest
 from checks.model import Outcome, Reason, Ruling, Verdict
 from monitor.commands import explain, gate, status
 from monitor.web import metrics
-from pipeline.checkpoint import Checkpoint, OpenSnapshot, Quarantine
+from pipeline.checkpoint import Checkpoint, Gap, OpenSnapshot, Quarantine
 from pipeline.collectors.collector import CollectorState
 from pipeline.errors import HeldError, ProofError, SluiceError, UnreachableError
 from pipeline.model import Account, Missing, Order
-from pipeline.reports import Gap, Hold, LandingReport, MergeFailure, MergeReport
+from pipeline.reports import Hold, LandingReport, MergeFailure, MergeReport
 from tests.monitor.rig import ORDERS, SHARDS, USERS, Rig
 
 WORDLESS = ("", "  ")
@@ -87,9 +87,7 @@ class Walk:
     def gap(self) -> None:
         tables = self.chance.choice(((), (USERS,)))
         gap = Gap("shop.shop.users:0:5@1", "shop.shop.users", 0, 5, 9, self.word, tables)
-        text = f'{{"id":"{gap.id}","topic":"{gap.topic}","partition":0,"first":5,"until":9,'
-        text += f'"why":"{gap.why}","tables":{list(tables)!r},"shards":[],"batch":1}}'
-        self.checkpoint(gaps={gap.id: text.replace("'", '"')})
+        self.checkpoint(gaps={gap.id: replace(gap, batch=1)})
 
     def quarantine(self) -> None:
         own = Quarantine(USERS, 1, 2, ("t:0:5@1",), ("shop/shop.users",))

@@ -4,9 +4,9 @@ import pytest
 
 from alerts.model import AlertKind, IncidentState
 from checks.model import Outcome, Ruling, Verdict
-from pipeline.checkpoint import OpenSnapshot, Quarantine
+from pipeline.checkpoint import Gap, OpenSnapshot, Quarantine
 from pipeline.model import Acknowledged, Missing, Order
-from pipeline.reports import Gap, Hold, dump_gap
+from pipeline.reports import Hold
 from pipeline.settings import Router, TableRule
 from pipeline.sources.mysql.position import binlog_position
 from tests.monitor.rig import ORDERS, SHARDS, USERS, Rig
@@ -136,7 +136,7 @@ def test_f33_a_lost_statement_is_one_incident_that_lists_its_tables(
 ) -> None:
     rig.round(2)
     gap = Gap("shop:0:5@1", "shop", 0, 5, 5, "gone", shards=tuple(SHARDS), batch=1)
-    rig.set_checkpoint(gaps={gap.id: dump_gap(gap)})
+    rig.set_checkpoint(gaps={gap.id: gap})
     if held:
         hold(rig, USERS, "gap")
         hold(rig, ORDERS, "gap")
@@ -151,7 +151,7 @@ def test_f33_a_lost_statement_is_one_incident_that_lists_its_tables(
 def test_a_gap_is_not_over_because_the_change_log_does_not_answer(rig: Rig, *, held: bool) -> None:
     rig.round(2)
     gap = Gap("shop:0:5@1", "shop", 0, 5, 5, "gone", shards=tuple(SHARDS), batch=1)
-    rig.set_checkpoint(gaps={gap.id: dump_gap(gap)})
+    rig.set_checkpoint(gaps={gap.id: gap})
     minutes(rig, MINUTES)
     if held:
         hold(rig, USERS, "gap")

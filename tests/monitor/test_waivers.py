@@ -8,10 +8,10 @@ import pytest
 from checks.model import Outcome
 from monitor.store.alerts import Waiver
 from monitor.waivers import WaivableIds
-from pipeline.checkpoint import OpenSnapshot, Quarantine
+from pipeline.checkpoint import Gap, OpenSnapshot, Quarantine
 from pipeline.errors import UnreachableError
 from pipeline.model import Account, Order
-from pipeline.reports import Gap, Hold, MergeReport, dump_gap
+from pipeline.reports import Hold, MergeReport
 from tests.monitor.observe.test_source_inventory import CASCADE
 from tests.monitor.observe.test_system_checks import bury
 from tests.monitor.rig import USERS, Rig
@@ -48,7 +48,7 @@ CASES = [
         hold_source, "disorder:shop:shop.x:0:7@1", "disorder:shop:shop.x:0:8@1", id="a source's"
     ),
     pytest.param(
-        lambda rig: rig.set_checkpoint(gaps={GAP.id: dump_gap(GAP)}),
+        lambda rig: rig.set_checkpoint(gaps={GAP.id: GAP}),
         "shop.x:0:7@3",
         "shop.x:0:7@4",
         id="a gap",

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from pipeline.checkpoint import (
     Epoch,
     EpochStart,
     Existence,
+    Gap,
     OpenSnapshot,
     Quarantine,
     RowStandards,
@@ -53,7 +55,25 @@ PLACES = st.builds(binlog_position, st.integers(0, 3), st.integers(0, 3))
 PASSED = Acknowledged(binlog_position(1, 2))
 ORDER = Order(1, 2, 3, 4)
 HAZARD = Finding(REFUSE, "errors.tolerance", "c", "what", "fix", Effect.DROPS, r"db\.t")
-NAMES = st.sampled_from(["s/a", "s/b:0", "topic:ü", 's/"d.b".t'])
+SOURCES, TABLES, TOPICS = ("s", "shop_01", "r"), ("t", "db.t", "orders ü"), ("t", "shop.db.tä")
+PARTITIONS = ("t:0", 'shop.d"b.tä:12', "a.b-c:3")
+SHARD_NAMES = ("s/db.t", "shop_01/public.order items", 's/"d.b"."t""ü"', "r/äb.t")
+KEYS: Mapping[str, Sequence[Any]] = {
+    **dict.fromkeys(("offsets", "gone"), PARTITIONS),
+    "starts": ("s/1/t:0", "s/2/t:0", "r/7/a.b-c:3"),
+    "high": ("s/t:0", "shop_01/t:0", "r/a.b-c:3"),
+    **dict.fromkeys(("tables", "departed", "belated"), TABLES),
+    **dict.fromkeys(
+        ("shards", "existing", "bases", "based", "complete", "lost", "snaps", "schemas",
+         "standards", "rereads", "parts", "stores"), SHARD_NAMES,
+    ),
+    "resubmitted": ("t:0:5@3", "t:1:9@4"),
+    "hazards": ("setting:s:errors@1", "delay:s"),
+    "gaps": ("t:0:5@6", "log:s:0:2@2", "setting:s:ü@4"),
+    "quarantine": (*SHARD_NAMES, "topic:tä"),
+    "lives": ("0", "7"),
+}  # fmt: skip
+"""By field; those of all others are sources."""
 NUMBERS = st.integers(-1, 3)
 VALUES = {
     "offsets": st.builds(PartitionEnd, NUMBERS, st.sampled_from(["", "id"]), NUMBERS),
@@ -104,7 +124,11 @@ VALUES = {
     ),
     "parts": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
     "snaps": st.builds(OpenSnapshot, st.just(ORDER), NUMBERS, NUMBERS, st.booleans()),
-    "gaps": st.just('{"id": "g"}'),
+    "gaps": st.builds(
+        Gap, st.just("t:0:5@6"), st.just("t"), NUMBERS, NUMBERS, NUMBERS, st.just("ü is gone"),
+        tables=st.sampled_from([(), ("t",)]), shards=st.sampled_from([(), SHARD_NAMES]),
+        above=st.sampled_from([None, ORDER]), shared=st.booleans(),
+    ),
     "lives": NUMBERS,
     "standards": st.builds(RowStandards, st.text(max_size=2), NUMBERS),
     "quarantine": st.builds(Quarantine, st.just("t"), NUMBERS, NUMBERS, st.just(("i",))),
@@ -112,8 +136,11 @@ VALUES = {
 
 
 def marks(batch: int) -> st.SearchStrategy[Checkpoint]:
-    entries = {name: st.dictionaries(NAMES, one, max_size=3) for name, one in VALUES.items()}
-    topics = st.frozensets(NAMES).map(lambda names: tuple(sorted(names)))
+    entries = {
+        name: st.dictionaries(st.sampled_from(KEYS.get(name, SOURCES)), one, max_size=3)
+        for name, one in VALUES.items()
+    }
+    topics = st.frozensets(st.sampled_from(TOPICS)).map(lambda names: tuple(sorted(names)))
     return st.builds(
         Checkpoint, st.just("main"), st.just(batch), trimmed=topics, grown=topics, **entries
     )

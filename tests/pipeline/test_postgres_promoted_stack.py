@@ -11,7 +11,6 @@ from demo.postgres import Postgres
 from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.build import open_source
-from pipeline.reports import load_gap
 from pipeline.sources.source import HeartbeatTable
 from tests.pipeline.live import PATIENCE
 from tests.pipeline.postgres_live import PostgresPipe
@@ -114,7 +113,7 @@ def test_what_a_replica_never_had_is_a_gap_until_a_new_base(
 
     p.until(lambda: p.lane.checkpoint.epochs[p.name].number == 2)
 
-    (gap,) = map(load_gap, p.lane.checkpoint.gaps.values())
+    (gap,) = p.lane.checkpoint.gaps.values()
     assert gap.shards == (f"{p.name}/public.t",)
     assert "the promoted server left the log of its predecessor at" in gap.why
 

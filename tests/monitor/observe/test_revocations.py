@@ -16,11 +16,10 @@ from checks.readiness import Question
 from monitor.observe.assessor import CertificateRevocation
 from monitor.observe.sampler import Sampling
 from monitor.store.certificates import Certificates
-from pipeline.checkpoint import Checkpoint
+from pipeline.checkpoint import Checkpoint, Gap
 from pipeline.lags.samples import MirrorPosition, Sample
 from pipeline.landing.gaps import detect_new_rules
 from pipeline.model import Missing, Stage
-from pipeline.reports import Gap, dump_gap
 from pipeline.settings import Router, TableRule
 from tests.builders import batch_context
 from tests.monitor.rig import NOON, ORDERS, SHARDS, USERS, Rig
@@ -80,13 +79,13 @@ class Seen:
                 return replace(look, mirrors={USERS: self.mirror})
         return look
 
-    def _gaps(self) -> dict[str, str]:
+    def _gaps(self) -> dict[str, Gap]:
         shard = next(name for name, table in SHARDS.items() if table == USERS)
         made = [
             Gap(f"{kind}:{shard}@{batch}", "t", 0, 0, 0, "so", shards=(shard, "x"), batch=batch)
             for kind, batch in self.gaps
         ]
-        return {one.id: dump_gap(one) for one in made}
+        return {one.id: one for one in made}
 
 
 WELL = Seen()
@@ -211,12 +210,12 @@ def test_what_is_lost_is_taken_back_and_told(between: list[Seen], lost: Seen, wh
 
 
 @dataclass(eq=False)
-class Gaps(Mapping[str, str]):
+class Gaps(Mapping[str, Gap]):
     """None; counts how often somebody goes through them."""
 
     gone_through: int = 0
 
-    def __getitem__(self, name: str) -> str:
+    def __getitem__(self, name: str) -> Gap:
         raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:

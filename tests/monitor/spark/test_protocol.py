@@ -19,6 +19,7 @@ from monitor.spark.protocol import (
     load_reply,
     load_request,
 )
+from pipeline.checkpoint import Gap
 from pipeline.errors import (
     ConfigError,
     FormatError,
@@ -30,7 +31,7 @@ from pipeline.errors import (
 from pipeline.invariants.column_loss import ColumnLoss
 from pipeline.invariants.not_null import NotNull
 from pipeline.model import Account
-from pipeline.reports import Gap, Hold, LandingReport, MergeReport
+from pipeline.reports import Hold, LandingReport, MergeReport
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings, TableRule
 
 AT = datetime(2026, 10, 25, 0, 59, 59, 999999, tzinfo=UTC)

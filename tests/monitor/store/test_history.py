@@ -13,8 +13,9 @@ from monitor.store.database import Database
 from monitor.store.history import Accounts, StoredHold, next_batch_size
 from monitor.store.schema import memory, ticks
 from monitor.store.store import ServiceStore
+from pipeline.checkpoint import Gap
 from pipeline.model import Account
-from pipeline.reports import Gap, Hold
+from pipeline.reports import Hold
 from tests.monitor.store.kit import DAY, HOUR, NOW, SECOND, Full, fence
 
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.checkpoint import Epoch, Existence
+from pipeline.checkpoint import Epoch, Existence, Gap
 from pipeline.landing.batch_stats import BatchStats, SchemaNews
 from pipeline.landing.next_checkpoint import next_checkpoint
 from pipeline.landing.plan import Plan
 from pipeline.model import Acknowledged, Op, Order
-from pipeline.reports import Gap, MergeReport
+from pipeline.reports import MergeReport
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.position import binlog_position

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.apply.catalog import Catalog, refuse_odd
-from pipeline.checkpoint import Existence
+from pipeline.checkpoint import Existence, Gap
 from pipeline.errors import HeldError
 from pipeline.model import Op, Order, Shard, ShardId, Table
-from pipeline.reports import Gap, dump_gap
 from pipeline.schema.history import SchemaChange
 from pipeline.schema.model import Effect, KnownTables, SchemaEvent, TableSchema
 from pipeline.settings import Router, StandardRule, TableRule
@@ -204,7 +203,7 @@ def test_f26_what_was_lost_of_a_shard_holds_its_table_no_more_once_it_is_dropped
     two: Renames,
 ) -> None:
     gap = Gap("g", f"s.{NEW}", 0, 5, 8, "deleted", shards=(f"s/{NEW}",))
-    two.lake.checkpoint = replace(two.lake.checkpoint, gaps={gap.id: dump_gap(gap)})
+    two.lake.checkpoint = replace(two.lake.checkpoint, gaps={gap.id: gap})
     two.lake.land(row(C, 90, 5, "five"))
     held = two.apply().hold
     two.tell(100, "DROP TABLE _t_new")

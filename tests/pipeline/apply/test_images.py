@@ -11,11 +11,10 @@ import pytest
 
 from pipeline.apply import merge_plan
 from pipeline.backfill_state import Backfill
-from pipeline.checkpoint import Checkpoint, Quarantine
+from pipeline.checkpoint import Checkpoint, Gap, Quarantine
 from pipeline.image import DueCut, find_missing
 from pipeline.invariants.range import Range, ValueBounds
 from pipeline.model import Fence, Head, Op, Order, Origin, Shard, Table
-from pipeline.reports import Gap, dump_gap
 from pipeline.settings import InvariantRule, PublishRule
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.types import MySqlColumn as Column
@@ -319,7 +318,7 @@ def rebased(imaged: HandLake) -> None:
 @pytest.mark.parametrize(
     "open_",
     [
-        pytest.param({"gaps": {GAP.id: dump_gap(GAP)}}, id="a gap"),
+        pytest.param({"gaps": {GAP.id: GAP}}, id="a gap"),
         pytest.param({"quarantine": {NAME: UNREAD}}, id="a quarantine"),
     ],
 )
@@ -338,7 +337,7 @@ def test_a_new_base_makes_no_image_of_what_the_mirror_lacked_before(
 
 
 def test_a_base_that_closed_a_gap_makes_none_after_a_restart_either(imaged: HandLake) -> None:
-    imaged.checkpoint = replace(imaged.checkpoint, gaps={GAP.id: dump_gap(GAP)})
+    imaged.checkpoint = replace(imaged.checkpoint, gaps={GAP.id: GAP})
     imaged.land(row(Op.CREATE, 40, 3, "c"))
     imaged.run()
     rebased(imaged)

@@ -13,12 +13,12 @@ from structlog.testing import capture_logs
 from pipeline.changelog import maintenance
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import Stamp, app, checkpoint_row
-from pipeline.checkpoint import Checkpoint, Existence, Quarantine
+from pipeline.checkpoint import Checkpoint, Existence, Gap, Quarantine
 from pipeline.delta.commit import commit_actions
 from pipeline.delta.store import open_store
 from pipeline.landing.staging import write_rows
 from pipeline.model import Op, Order
-from pipeline.reports import Gap, MergeReport, dump_gap
+from pipeline.reports import MergeReport
 from pipeline.settings import UpkeepSettings
 from tests.pipeline.apply.holds import assert_held
 from tests.pipeline.apply.keeping import DAY, C, Keeping, batches, mirror
@@ -48,7 +48,7 @@ OLD = {
 
 def gap(*shards: str) -> dict[str, Any]:
     """A mark's gap of *shards*."""
-    return {"gaps": {"g": dump_gap(Gap("g", "s.db.t", 0, 1, 1, "gone", shards=shards, batch=1))}}
+    return {"gaps": {"g": Gap("g", "s.db.t", 0, 1, 1, "gone", shards=shards, batch=1)}}
 
 
 def unread(*shards: str) -> dict[str, Any]:

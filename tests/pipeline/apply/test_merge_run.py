@@ -1,13 +1,11 @@
 """Which mirrors a merge run takes, in which order, and what an idle run costs."""
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,12 +19,12 @@ from pipeline.apply.merge_run import (
     is_tier0,
 )
 from pipeline.apply.mirror import Commit
+from pipeline.checkpoint import Gap
 from pipeline.delta import entries
 from pipeline.delta.log import Snapshot, load_snapshot
 from pipeline.delta.store import Store
 from pipeline.errors import UnreachableError
 from pipeline.model import Op, Order, ShardId
-from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.settings import PipelineSettings, TableRule
 from pipeline.tables.delta import table_format
 from tests.pipeline.apply.holds import assert_held
@@ -405,7 +403,7 @@ def baseless(tmp_path: Path) -> HandLake:
     own = [{"table": name, "shard": name, "topic": f"s.{name}"} for name in TABLES]
     lake.land(*({**row(Op.CREATE, 10, 1, "a"), **names} for names in own))
     gaps = [Gap(f"g@{name}", f"s.{name}", 0, 1, 2, "", shards=(f"s/{name}",)) for name in TABLES]
-    lake.checkpoint = replace(lake.checkpoint, gaps={g.id: dump_gap(g) for g in gaps})
+    lake.checkpoint = replace(lake.checkpoint, gaps={g.id: g for g in gaps})
     return lake
 
 
@@ -434,26 +432,6 @@ def test_a_mirror_that_is_put_back_is_found(baseless: HandLake) -> None:
     assert len(turns) == len(TABLES)
 
 
-def test_each_gap_is_read_once_however_many_tables_and_passes(
-    baseless: HandLake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[str] = []
-    loads = json.loads
-
-    def counted(text: str) -> Any:
-        read.append(text)
-        return loads(text)
-
-    load_gap.cache_clear()
-    monkeypatch.setattr("pipeline.reports.json.loads", counted)
-
-    for _ in range(3):
-        baseless.run()
-
-    told = [text for text in read if '"why"' in text]
-    assert len(told) == len(TABLES)
-
-
 @pytest.mark.parametrize("relation", ["größe", 'a"b', "a.b", "a\\b"])
 def test_a_gap_holds_a_table_of_any_name(tmp_path: Path, relation: str) -> None:
     name = str(ShardId("db", relation))
@@ -461,7 +439,7 @@ def test_a_gap_holds_a_table_of_any_name(tmp_path: Path, relation: str) -> None:
     gap = Gap("g@0", f"s.{name}", 0, 1, 2, "", shards=(f"s/{name}",))
     own = {"table": name, "shard": name, "topic": "s.other"}
     lake.land({**row(Op.CREATE, 10, 1, "a"), **own})
-    lake.checkpoint = replace(lake.checkpoint, gaps={gap.id: dump_gap(gap)})
+    lake.checkpoint = replace(lake.checkpoint, gaps={gap.id: gap})
 
     (turn,) = lake.run()
 

@@ -14,10 +14,11 @@ from examples.parquet_versions import ParquetVersions
 from pipeline.apply.invariants import references_exist
 from pipeline.apply.row_metadata import row_origins
 from pipeline.changelog.table import Stamp
+from pipeline.checkpoint import Gap
 from pipeline.errors import ConfigError
 from pipeline.invariants.referenced import ForeignKey, Referenced
 from pipeline.model import Op
-from pipeline.reports import Gap, Hold, dump_gap
+from pipeline.reports import Hold
 from pipeline.settings import InvariantRule
 from pipeline.tables.delta.files import Footers
 from pipeline.tables.delta.merge import _searching
@@ -234,7 +235,7 @@ def test_what_waits_for_too_long_can_be_let_through(lake: HandLake) -> None:
 def test_a_gap_of_the_other_table_leaves_it_open(lake: HandLake) -> None:
     gap = Gap("s.db.u:0:1", "s.db.u", 0, 1, 2, "deleted", shards=("s/db.u",))
     lake.land(row(C, 10, 1, "b"))
-    lake.checkpoint = replace(lake.checkpoint, gaps={gap.id: dump_gap(gap)})
+    lake.checkpoint = replace(lake.checkpoint, gaps={gap.id: gap})
 
     assert waiting(lake)
 

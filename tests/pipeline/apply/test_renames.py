@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.checkpoint import Existence
+from pipeline.checkpoint import Existence, Gap
 from pipeline.landing.batch_stats import UnreadChanges
 from pipeline.model import Op, Order
-from pipeline.reports import Gap, dump_gap
 from pipeline.settings import TableRule
 from tests.pipeline.apply.holds import assert_held
 from tests.pipeline.apply.renames import FIRST_COLUMNS, NEW, SHADOW, C, D, R, Renames, S, U, new
@@ -128,7 +127,7 @@ def test_a_shadow_with_an_open_gap_holds(told: Renames) -> None:
     told.lake.land(*SHADOW)
     told.swap()
     gap = replace(GAP, shards=(f"s/{NEW}",))
-    told.lake.checkpoint = replace(told.lake.checkpoint, gaps={GAP.id: dump_gap(gap)})
+    told.lake.checkpoint = replace(told.lake.checkpoint, gaps={GAP.id: gap})
     told.lake.land(row(C, 111, 5, "five"))
 
     hold = told.apply().hold

@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from pipeline.backfill_state import RowSelection, SelectedKey
-from pipeline.checkpoint import Checkpoint
+from pipeline.checkpoint import Checkpoint, Gap
 from pipeline.formats.canal_json import CanalJson
 from pipeline.formats.canal_types import describe_column
 from pipeline.formats.format import Format
@@ -16,7 +16,6 @@ from pipeline.heartbeats import CALM_HEARTBEATS, HeartbeatHistory
 from pipeline.landing.batch_stats import BatchStats
 from pipeline.landing.heartbeats import follow_histories
 from pipeline.model import Op, Order, Ordering, Origin, ShardId, TopicPartition
-from pipeline.reports import Gap, dump_gap
 from pipeline.schema.model import Notation, TableDescription
 from tests.builders import batch_context
 from tests.pipeline.backfill.test_bootstrap import NAME, WISH, Beside, Rows
@@ -223,7 +222,7 @@ def test_heartbeats_that_may_have_stood_in_what_was_deleted_are_told_so(
     before = Checkpoint(
         "main", 5, shards={NAME: "a.t"}, beats={"a": HeartbeatHistory(3, Order(1, 0, 3), 3, 4)}
     )
-    made = replace(before, batch=6, gaps={gone.id: dump_gap(gone)})
+    made = replace(before, batch=6, gaps={gone.id: gone})
     own = replace(beat(9, 30), topic="canal")
 
     found = follow_histories(

@@ -111,4 +111,7 @@ def write(p: Pipe, number: int) -> None:
 
 
 def blocked(p: Pipe) -> list[str]:
-    return [*p.lane.checkpoint.gaps.values(), *(a.hold.detail for a in p.applied[-5:] if a.hold)]
+    return [
+        *map(str, p.lane.checkpoint.gaps.values()),
+        *(a.hold.detail for a in p.applied[-5:] if a.hold),
+    ]

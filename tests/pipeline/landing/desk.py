@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import parts, scan
-from pipeline.checkpoint import Checkpoint
+from pipeline.checkpoint import Checkpoint, Gap
 from pipeline.collectors.collector import Collector
 from pipeline.delta.store import open_store
 from pipeline.errors import UnreachableError
@@ -24,7 +24,7 @@ from pipeline.landing.listing import LandingSource
 from pipeline.landing.loop import Landing
 from pipeline.landing.task import LandingTask, TaskResult, run
 from pipeline.model import Acknowledged, CaptureScope, Head, Op, PartitionEnd, Shard, TopicPartition
-from pipeline.reports import Gap, LandingReport, load_gap
+from pipeline.reports import LandingReport
 from pipeline.schema.model import Dialect
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings, StandardRule
 from pipeline.sources.mysql.dialect import MYSQL
@@ -257,7 +257,7 @@ class Server:
 
 
 def load_gaps(checkpoint: Checkpoint) -> list[Gap]:
-    return [load_gap(text) for text in checkpoint.gaps.values()]
+    return list(checkpoint.gaps.values())
 
 
 def nothing() -> None:

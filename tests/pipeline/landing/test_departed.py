@@ -7,7 +7,6 @@ import pytest
 from pipeline.checkpoint import Checkpoint, Existence
 from pipeline.landing.batch_stats import BatchStats, SchemaNews
 from pipeline.model import Acknowledged, Order
-from pipeline.reports import dump_gap, load_gap
 from pipeline.schema.history import SchemaChange
 from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.landing.test_next_mark import GAP, OLD, renamed, step, unread
@@ -62,7 +61,7 @@ def opened(checkpoint: Checkpoint, *, passed: bool) -> Checkpoint:
     unread_ = step(
         checkpoint, BatchStats(errors={"s/db.t": unread(7)}), acknowledged=PASSED if passed else {}
     )
-    return replace(unread_, gaps={"lost": dump_gap(gap)})
+    return replace(unread_, gaps={"lost": gap})
 
 
 @pytest.mark.parametrize(
@@ -80,7 +79,7 @@ def test_of_a_shard_that_is_dropped_nothing_is_missed(
 ) -> None:
     made = step(opened(KNOWN, passed=passed), BatchStats(news=(news,)))
 
-    assert load_gap(made.gaps["lost"]).shards == (("s/db.u",) if closed else ("s/db.t", "s/db.u"))
+    assert made.gaps["lost"].shards == (("s/db.u",) if closed else ("s/db.t", "s/db.u"))
     assert (made.quarantine == {}) is closed
 
 
@@ -92,7 +91,7 @@ def test_a_drop_that_is_sent_again_closes_nothing_of_the_table_that_came_after_i
 
     made = step(since, BatchStats(news=(dropped(),)))
 
-    assert load_gap(made.gaps["lost"]).shards == ("s/db.t", "s/db.u")
+    assert made.gaps["lost"].shards == ("s/db.t", "s/db.u")
     assert made.quarantine.keys() == {"s/db.t"}
 
 
@@ -112,4 +111,4 @@ def test_what_is_lost_of_a_shard_is_lost_of_the_one_it_becomes(
 ) -> None:
     made = step(opened(checkpoint, passed=True), BatchStats(news=(news,)))
 
-    assert load_gap(made.gaps["lost"]).shards == concerned
+    assert made.gaps["lost"].shards == concerned

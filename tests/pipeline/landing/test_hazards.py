@@ -10,7 +10,7 @@ import pytest
 from checks.blocks import find_blocks, is_waivable
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
-from pipeline.checkpoint import Checkpoint, Epoch, Existence
+from pipeline.checkpoint import Checkpoint, Epoch, Existence, Gap
 from pipeline.collectors.connect.findings import IN_FLIGHT, find_config_hazards
 from pipeline.collectors.connect.mysql import ConnectedMySql
 from pipeline.collectors.connect.postgres import ConnectedPostgres
@@ -32,7 +32,6 @@ from pipeline.landing.listing import LINGER
 from pipeline.landing.next_checkpoint import _heals
 from pipeline.landing.source_holds import RESENT
 from pipeline.model import Acknowledged, CaptureScope, Missing, Order, Shard, Table, combine_scopes
-from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.settings import Router, TableRule
 from pipeline.sources.mysql.doctor import DEMANDS as SERVER_DEMANDS
 from pipeline.sources.mysql.doctor import collect_hazards as server_hazards
@@ -129,8 +128,8 @@ def test_f102_only_a_base_above_the_end_of_the_log_after_the_setting_closes_it()
 
     (gap,) = load_gaps(over)
 
-    assert gap.id == load_gap(next(iter(made.gaps.values()))).id, "one and the same"
-    assert not _heals(Settled(T, Order(1, 1, 900), 13), load_gap(next(iter(later.gaps.values()))))
+    assert gap.id == next(iter(made.gaps.values())).id, "one and the same"
+    assert not _heals(Settled(T, Order(1, 1, 900), 13), next(iter(later.gaps.values())))
     assert not _heals(Settled(T, Order(1, 1, 900), 9), gap), "it landed before"
     assert not _heals(Settled(T, END, 13), gap), "its rows may have waited in a topic"
     assert _heals(Settled(T, Order(1, 1, 501), 13), gap)
@@ -746,7 +745,7 @@ def test_f102_what_still_comes_is_merged_while_a_setting_makes_the_table_unprove
 
     assert state.holding == {}
     assert {*state.gaps[T]} == {hazard_id("shop", SKIPS)}
-    assert load_gap(dump_gap(Gap("setting:0:1@1", "setting", 0, 1, 2, "x"))).doubt == ""
+    assert Gap("setting:0:1@1", "setting", 0, 1, 2, "x").doubt == ""
 
 
 def inherited(*own: str, untold: str = "") -> list[TopicFacts]:

@@ -6,10 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.checkpoint import Checkpoint, CollectorLists, Existence
+from pipeline.checkpoint import Checkpoint, CollectorLists, Existence, Gap
 from pipeline.landing.gaps import GRACE, captured, detect_capture_changes, digest, is_above
 from pipeline.model import CaptureScope, Order, ShardId
-from pipeline.reports import Gap, dump_gap
 from tests.builders import batch_context
 from tests.pipeline.landing.desk import NOW, load_gaps
 
@@ -197,7 +196,7 @@ def test_what_was_replaced_without_a_word_is_a_gap_once() -> None:
 
     assert gap.shards == (T,)
     assert "db.t was changed at the source by a statement that its log leaves out" in gap.why
-    known = {gap.id: dump_gap(gap)}
+    known = {gap.id: gap}
     assert gaps(CollectorLists(digest(ALL)), replaced, {T: 2}, gaps=known) == [gap]
 
 

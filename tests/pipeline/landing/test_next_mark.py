@@ -1,4 +1,3 @@
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,6 +10,7 @@ from pipeline.checkpoint import (
     Epoch,
     EpochStart,
     Existence,
+    Gap,
     OpenSnapshot,
     active_shards,
 )
@@ -20,7 +20,6 @@ from pipeline.landing.listing import TopicNames
 from pipeline.landing.next_checkpoint import next_checkpoint
 from pipeline.landing.plan import Plan
 from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd, ShardId, TopicPartition
-from pipeline.reports import Gap, dump_gap, load_gap
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import Router, TableRule
 from pipeline.sources.mysql.dialect import MYSQL
@@ -218,7 +217,7 @@ def test_a_gap_is_open_until_each_of_its_shards_has_a_later_base() -> None:
 
     closed = step(step(opened, begun), BatchStats(high={"s/s.db.t:0": Order(1, 1, 900)}))
 
-    assert load_gap(opened.gaps[OPEN]).shards == ("s/db.t",)
+    assert opened.gaps[OPEN].shards == ("s/db.t",)
     assert closed.gaps == {}
 
 
@@ -234,7 +233,7 @@ def test_f198_a_gap_of_several_tables_stays_one_of_several_when_one_is_left(
 ) -> None:
     gap = Gap.noticed("log:s", 4, "promoted", ("s/db.t", "s/db.u"))
     shards = dict(zip(gap.shards, tables, strict=True))
-    known = replace(OLD, shards=shards, gaps={gap.id: dump_gap(gap)})
+    known = replace(OLD, shards=shards, gaps={gap.id: gap})
     rows = SnapshotRows(Order(1, 1, 700), 2, ended=True)
     begun = BatchStats(snapshots={"s/db.u": rows}, shards=shards)
 
@@ -327,7 +326,7 @@ def test_a_gap_in_a_topic_of_no_single_shard_concerns_all_of_them() -> None:
     gap = replace(GAP, topic="s")
     opened = step(replace(OLD, shards={"s/db.t": "db.t", "s/db.u": "db.u"}), gaps=(gap,))
 
-    assert json.loads(opened.gaps[OPEN])["shards"] == ["s/db.t", "s/db.u"]
+    assert opened.gaps[OPEN].shards == ("s/db.t", "s/db.u")
 
 
 def test_a_snapshot_that_will_never_end_can_be_waived_by_name() -> None:
@@ -461,7 +460,7 @@ def test_a_gap_concerns_shards_of_its_own_source_only() -> None:
 
     opened = step(checkpoint, gaps=(replace(GAP, topic="s"),))
 
-    assert load_gap(opened.gaps[OPEN]).shards == ("s/db.u", "s/db_0.t", "s/db_1.t")
+    assert opened.gaps[OPEN].shards == ("s/db.u", "s/db_0.t", "s/db_1.t")
 
 
 def test_f38_starts_are_dropped_once_w_and_the_new_log_s_heartbeat_are_past_them() -> None:
@@ -558,7 +557,7 @@ def test_many_gaps_at_once_go_through_what_is_known_once() -> None:
 
     assert len(one.gaps) == 1
     assert high.walks == walks
-    concerned = [load_gap(made.gaps[f"s.{name}:0:5@5"]).shards for name in names]
+    concerned = [made.gaps[f"s.{name}:0:5@5"].shards for name in names]
     assert concerned == [(f"s/{name}",) for name in names]
 
 

@@ -8,7 +8,6 @@ from pipeline.checkpoint import Epoch
 from pipeline.landing.batch_stats import BatchStats, SnapshotRows
 from pipeline.landing.plan import Plan
 from pipeline.model import Order, PartitionEnd
-from pipeline.reports import load_gap
 from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.landing.test_next_mark import GAP, OLD, OPEN, planned, step, unread
 
@@ -161,7 +160,7 @@ def test_a_gap_concerns_the_shard_of_its_topic_s_own_source() -> None:
         high={"s/s.db.t:0": LOW, "b/b.db.t:0": LOW},
     )
 
-    assert load_gap(step(checkpoint, gaps=(GAP,)).gaps[OPEN]).shards == ("s/db.t",)
+    assert step(checkpoint, gaps=(GAP,)).gaps[OPEN].shards == ("s/db.t",)
 
 
 def test_unread_changes_of_two_batches_are_both_named() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.backfill_state import Backfill, KeyRange
 from pipeline.changelog.data_file import WrittenFile
-from pipeline.checkpoint import Checkpoint, CollectorLists, Epoch, OpenSnapshot, Quarantine
+from pipeline.checkpoint import Checkpoint, CollectorLists, Epoch, Gap, OpenSnapshot, Quarantine
 from pipeline.landing.backfill import (
     BackfilledRows,
     BackfillNews,
@@ -21,7 +21,6 @@ from pipeline.landing.listing import TopicNames
 from pipeline.landing.next_checkpoint import next_checkpoint
 from pipeline.landing.plan import Plan
 from pipeline.model import Acknowledged, Order, Origin
-from pipeline.reports import Gap, dump_gap
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import Router
 from pipeline.sources.mysql.position import binlog_position
@@ -272,7 +271,7 @@ def test_the_base_heals_what_was_lost_before_its_fence_and_nothing_later(
     unread = Quarantine("d.t", lost_in, 1, ("q",), (NAME,))
     before = replace(
         mark(ENDED, passed=300),
-        gaps={"g": dump_gap(gap)},
+        gaps={"g": gap},
         quarantine={NAME: unread},
         snaps={NAME: OpenSnapshot(Order(1, 7, 50), 3)},
     )

@@ -11,13 +11,12 @@ import pytest
 
 from checks.blocks import is_waivable
 from pipeline.backfill_state import Backfill
-from pipeline.checkpoint import Checkpoint, Existence, OpenSnapshot
+from pipeline.checkpoint import Checkpoint, Existence, Gap, OpenSnapshot
 from pipeline.formats.format import AROUND
 from pipeline.landing.bases import detect_repeated_snapshots, detect_split_snapshots, with_overlaps
 from pipeline.landing.batch_stats import BatchStats, SnapshotRows, UnreadChanges, gather, tally
 from pipeline.landing.task import SLIM
 from pipeline.model import Op, Order, Origin, SnapshotAgain
-from pipeline.reports import Gap, dump_gap
 from pipeline.sources.postgres.dialect import POSTGRES
 from tests.builders import batch_context
 from tests.pipeline.landing.desk import Desk, load_gaps, place, record
@@ -287,8 +286,8 @@ def again(before: Checkpoint) -> Checkpoint:
     )
 
 
-def gap(shard: str) -> dict[str, str]:
-    return {"g": dump_gap(Gap("g", "g", 0, 0, 0, "lost", shards=(shard,)))}
+def gap(shard: str) -> dict[str, Gap]:
+    return {"g": Gap("g", "g", 0, 0, 0, "lost", shards=(shard,))}
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.checkpoint import Checkpoint, Existence
+from pipeline.checkpoint import Checkpoint, Existence, Gap
 from pipeline.landing.gaps import detect_lost_logs
 from pipeline.model import Acknowledged, Break, CaptureScope, Head, Order, ShardId, combine_scopes
-from pipeline.reports import Gap, dump_gap
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
 from tests.builders import batch_context
@@ -62,7 +61,7 @@ def test_f198_a_gap_of_several_tables_stays_one_while_it_lasts() -> None:
 
 def test_a_gap_of_another_kind_that_is_open_already_is_none_of_its_past() -> None:
     other = Gap("log:shop:0:3@3", "log:shop", 0, 3, 3, "another server", shards=(T,), batch=2)
-    open_ = replace(KNOWN, gaps={other.id: dump_gap(other)})
+    open_ = replace(KNOWN, gaps={other.id: other})
 
     assert [one.id for one in opened(open_)] == ["log:shop:0:3@3", "unkept:shop:0:5@5"]
 
