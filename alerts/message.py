@@ -129,7 +129,7 @@ def _body(notice: Notice, runbook: str) -> str:
         "tables": _some(incident.tables),
         "since": _moment(incident.opened),
         "until": _moment(notice.at) if notice.event is Event.CLEARED else "",
-        "owner": incident.owner or "nobody (name one with a route)",
+        "owner": incident.owner or "none (name one with a route)",
         "meaning": _MEANING[cause.kind],
         "what now": runbook,
         "incident": incident.id,
@@ -151,7 +151,7 @@ EXTRA_CODES = ("extra_rows", "extra_events", "mirror_ahead")
 """Codes of a FAIL by which nothing is missing: the lake has what its source has not."""
 _MEANING = {
     AlertKind.LATE: "changes are still on their way; nothing is known to be missing",
-    AlertKind.LOST: "both ends differ as of one position; waiting will not mend it",
+    AlertKind.LOST: "both ends differ as of one position; waiting does not repair it",
     AlertKind.SUSPECT: "the table looks unlike itself; a person should judge",
     AlertKind.BLOCKED: "the table stands still, and stays so until its cause is gone or waived",
     AlertKind.UNKNOWN: "no answer for too long; neither right nor wrong can be shown",

@@ -32,7 +32,7 @@ DEFAULTS: Mapping[AlertKind, AlertPolicy] = {
         severity=Severity.CRITICAL,
     ),
 }
-"""A loss is proven as of a position, so it is told at once; a lag may pass by itself."""
+"""A loss is proven as of a position, so it is sent at once; a lag may end on its own."""
 
 
 @dataclass(frozen=True, slots=True)

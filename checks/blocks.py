@@ -30,7 +30,7 @@ from pipeline.reports import Hold
 from pipeline.sources.source import SourceDescription
 
 PAUSED = "paused"
-RUNS = Ruling(Outcome.PASS, "nobody has paused it")
+RUNS = Ruling(Outcome.PASS, "it is not paused")
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ def require_regions(regions: Iterable[str]) -> None:
     """
     for one in regions:
         if one not in SUPPORTED_REGIONS:
-            raise ConfigError(f"regions: {one!r} is none; write two capitals of ISO 3166, as CN")
+            raise ConfigError(f"regions: {one!r} is unknown; write a code of ISO 3166, such as CN")
 
 
 def find_kinds(

@@ -57,7 +57,7 @@ class Process:
         self.signal(signal.SIGSTOP)
         with suppress(OSError):  # it has ended meanwhile
             wait_until(
-                lambda: not self.alive or held(self.pid), GONE, f"standstill of process {self.pid}"
+                lambda: not self.alive or held(self.pid), GONE, f"pause of process {self.pid}"
             )
 
     def stop(

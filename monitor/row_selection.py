@@ -172,7 +172,7 @@ def _range(text: str) -> SelectedRange:
         if first <= last:
             return SelectedRange(first, last)
         raise ConfigError(f"range {text!r} ends before it begins; write {last}..{first}")
-    raise ConfigError(f"range {text!r} is not two ids; write 17..29, both of which are read")
+    raise ConfigError(f"range {text!r} is not two ids; write 17..29, which reads both ends")
 
 
 def _span(text: str, fail: Verdict) -> SelectedRange:

@@ -390,7 +390,7 @@ class Checkpoint:
         """
         delta = CheckpointDelta.loads(text)
         if not delta.full:
-            detail = f"batch {delta.changed.batch} tells only what it changed"
+            detail = f"batch {delta.changed.batch} holds only what it changed"
             raise HeldError("mark_lost", f"{detail}; read from batch {delta.changed.full} on")
         return delta.changed
 
@@ -653,7 +653,7 @@ class Incarnations:
 
 
 def with_incarnation(told: Mapping[str, int], batch: int, life: int) -> Mapping[str, int]:
-    """Add to *told* that *batch* landed in *life*; return the same object if that adds nothing."""
+    """Add that *batch* landed in *life*; return the same object if that adds nothing."""
     if Incarnations.of(told).at(batch) == life:
         return told
     kept = sorted(told, key=int)[1 - MAX_INCARNATIONS :]

@@ -177,7 +177,7 @@ class HeartbeatRun:
 def follow_heartbeats(
     trail: HeartbeatHistory | None, beats: Iterable[LandedHeartbeat], batch: int
 ) -> HeartbeatRun | None:
-    """Return what the *beats* of a batch add to *trail*; None if there are no heartbeats at all."""
+    """Return what the `beats` of a batch add to *trail*; None if there are no heartbeats at all."""
     skipped, doubtful = list[MissingHeartbeats](), False
     for beat in in_arrival_order(beats):
         if trail is None:
@@ -229,7 +229,7 @@ def _unused_offsets(
 
 
 def in_arrival_order(beats: Iterable[LandedHeartbeat]) -> list[LandedHeartbeat]:
-    """Return *beats* as they came, by partition: the one with the lowest number first.
+    """Return `beats` as they came, by partition: the one with the lowest number first.
 
     If a topic gets more partitions, the heartbeats of a source move to another partition.
     """

@@ -184,7 +184,7 @@ class DeadlinePool(Generic[T]):
                         return
                 continue
             asking.context.copy().run(self._work, asking, one)
-            threading.current_thread().name = "asks nobody"
+            threading.current_thread().name = "idle"
             with self._lock:
                 self._idle += 1
 
@@ -262,14 +262,14 @@ def spark_map(session: SparkSession, work: Callable[[T], R], pieces: Sequence[T]
         for batch in batches:
             for index in batch["id"].to_pylist():
                 told = [run_piece(sent[index])]
-                yield pa.RecordBatch.from_pydict({"id": [index], "told": told})
+                yield pa.RecordBatch.from_pydict({"id": [index], "result": told})
 
     numbers = session.range(0, len(pieces), 1, len(pieces))
     try:
-        rows = numbers.mapInArrow(run, "id bigint, told binary").toArrow().to_pylist()
+        rows = numbers.mapInArrow(run, "id bigint, result binary").toArrow().to_pylist()
     except (PySparkException, Py4JError) as error:
         raise UnreachableError(f"a Spark job failed: {failure_text(str(error))}") from error
-    found = {row["id"]: row["told"] for row in rows}
+    found = {row["id"]: row["result"] for row in rows}
     return [load_result(found[index]) for index in range(len(pieces))]
 
 

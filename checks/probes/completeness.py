@@ -126,7 +126,7 @@ class Completeness:
             told = f"{len(wrong)} transactions: {_told(wrong[0])}"
             return Ruling(Outcome.FAIL, told, code, keys)
         if found.undecided and not found.complete:
-            why = f"{found.undecided} transactions were begun again, nobody knows where"
+            why = f"{found.undecided} transactions restarted at an unknown event"
             return Ruling(Outcome.UNKNOWN, why, "begun_again")
         told = f"{found.complete} transactions complete up to batch {reading.until}"
         return Ruling(Outcome.PASS, told)

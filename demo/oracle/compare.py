@@ -176,4 +176,8 @@ def _wrong_columns(source: Source, mirror: Mirror) -> list[str]:
         if name in mirror.types and not column.fits(mirror.types[name])
     ]
     known = {*declared, *source.unverified, "_sluice"}
-    return missing + wrong + [f"{name} is nobody's" for name in mirror.types if name not in known]
+    return (
+        missing
+        + wrong
+        + [f"{name} is not a column of the source" for name in mirror.types if name not in known]
+    )

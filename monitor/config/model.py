@@ -273,7 +273,7 @@ class Config(BaseModel):
     heartbeat: Every = timedelta(seconds=1)
     """How often a heartbeat is written to each source."""
     alerts: AlertSettings = AlertSettings()
-    """Who is notified of which incident."""
+    """Who is notified of an incident, and how."""
     store: Text = "sluice.db"
     """The SQLite file of history, incidents and certificates."""
     http: HttpSettings = HttpSettings()

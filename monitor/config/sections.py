@@ -85,9 +85,7 @@ def _plan(name: str, section: Any, folder: Path) -> tuple[CopyPlan | None, list[
         return None, [f"{at}: must be a mapping of settings, such as {{kind: postgres}}"]
     faults = []
     if not _NAME.fullmatch(name):
-        faults.append(
-            f"{at}: {name!r} is not a copy name; use at most 30 letters, digits, '_' and '-'"
-        )
+        faults.append(f"{at}: {name!r} is not a copy name; use at most 30 of a-z, 0-9, '_' and '-'")
     patterns, wrong = _patterns(section.get("tables"), at)
     faults += wrong
     if "kind" not in section:

@@ -205,14 +205,14 @@ def _of_sources(config: Config) -> Iterator[str]:
         if fault := _no_pattern(source.topics):
             yield f"{at}.topics: {fault}"
         if not _SOURCE.fullmatch(source.name) or source.name == _WORKER:
-            legal = "letters, digits, '_', '.' and '-', and not 'worker'"
+            legal = "A-Z, a-z, 0-9, '_', '.' and '-', and not 'worker'"
             yield f"{at}.name: {source.name!r} is not a source name; write {legal}"
         if source.name in {other.name for other in before}:
             yield f"{at}.name: {source.name!r} is already the name of another source"
         if (source.transport or config.transport) == TRANSPORT and not _TOPIC.fullmatch(
             source.prefix
         ):
-            legal = "letters, digits, '_' and '-', separated by dots"
+            legal = "A-Z, a-z, 0-9, '_' and '-', separated by dots"
             yield f"{at}.prefix: {source.prefix!r} is not a valid topic prefix; use {legal}"
         for other in before:
             if (fault := _both(other, source)) or (fault := _both(source, other)):

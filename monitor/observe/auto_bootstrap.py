@@ -25,7 +25,7 @@ WHO = "sluice"
 HEALED = frozenset({"gap", "no_base", "schema", "created", "emptied", "statement", "renamed"})
 """Reason codes that a new base ends."""
 ELSEWHERE = ("lists:", "hidden:", "again:")
-"""Gaps of tables that the collector does not send, or that it reads all again by itself."""
+"""Gaps of tables that the collector does not send, or reads again automatically."""
 log = structlog.get_logger(__name__)
 
 

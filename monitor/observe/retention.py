@@ -113,7 +113,7 @@ class RetentionWatch:
     def _of_topics(self, source: SourceSettings, look: Sampling) -> tuple[Retention, ...]:
         told = self._topics.get(source.name)
         if told is None:
-            why = Missing("Kafka has not told the settings of the topics yet")
+            why = Missing("Kafka has not returned the settings of the topics yet")
             return (Retention("topic", f"{source.prefix}.*", why, None),)
         if not isinstance(look.checkpoint, Missing):
             self._note_emptied(look.checkpoint.value, told)
@@ -144,7 +144,7 @@ class RetentionWatch:
 
     def _of_log(self, source: str, look: Sampling) -> Retention:
         told, mark = self.census(source), look.checkpoint
-        kept: Limit = Missing(f"source {source} has not told its settings yet")
+        kept: Limit = Missing(f"source {source} has not reported its settings yet")
         if isinstance(told, InventoryAnswer):
             kept = retention.log_kept(told.described.kept)
         one = look.sources.get(source)

@@ -62,7 +62,7 @@ STANDSTILLS: Mapping[str, str] = {
 }
 """Reason code -> check; any other reason is a ``hold``."""
 OF_THE_MARK = ("gap", "quarantine", "blocked")
-"""Those of them that only the change log tells."""
+"""Those of them that only the change log shows."""
 ELSEWHERE = frozenset({"check_failed"})  # a probe's FAIL is an incident of its own
 FIRST_LANDING = "first_landing"
 SNAPSHOT_AGAIN = "snapshot_again"
@@ -228,10 +228,10 @@ def of_snapshots(source: str, again: SnapshotAgain | None, at: datetime) -> Verd
     ruling = Ruling(Outcome.PASS, "its collector goes on where it stopped")
     if again is not None and not again.asked and at - again.at < ANEW_TOLD:
         told = (
-            f"at {again.at.isoformat(timespec='seconds')} the collector of {source} began anew,"
-            f" with a snapshot of {again.tables} tables that it had sent before: if nobody let it,"
-            " its stored offset was lost, or no longer in the log; what was committed before the"
-            " snapshot and not sent by then is in no change log and in no image"
+            f"at {again.at.isoformat(timespec='seconds')} the collector of {source} took a new"
+            f" snapshot of {again.tables} tables that it had sent before, so unsent earlier changes"
+            " are in no change log and in no image; unless it was asked to, check its stored offset"
+            " and how long the source retains its log"
         )
         ruling = Ruling(Outcome.FAIL, told, SNAPSHOT_AGAIN)
     return Verdict(snapshots_of(source), SNAPSHOT_AGAIN, ruling, at)

@@ -53,7 +53,7 @@ class TableDictionary(Protocol):
 
 
 AskedKey = tuple[Table, tuple[Existence | None, ...]]
-"""A table without its key, and what statements have told of its shards."""
+"""A table without its key, and what statements reported about its shards."""
 
 
 @dataclass(frozen=True, slots=True)

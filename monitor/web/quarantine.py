@@ -75,7 +75,7 @@ def quarantine(
     "/quarantine/message", responses={200: answer(answers.QuarantinedMessage), **NOT_FOUND}
 )
 def message(parts: Parts, id: Text, letters: Letters = 0) -> JSONResponse:  # noqa: A002
-    """One message, with its first *letters* characters; 404 if the id is unknown."""
+    """One message, with the beginning of its text; 404 if the id is unknown."""
     errors = parts.error_table()
     one = errors.message(id)
     if letters:

@@ -37,7 +37,7 @@ from pipeline.errors import HeldError
 from pipeline.model import Op, Origin
 
 Ask = Callable[[pa.Table], Mask]
-"""Deletes -> of which of them something is so, as the change log tells."""
+"""Finds those deletes for which the change log states a fact."""
 
 _UPSERTS = pa.array([str(op) for op in (Op.CREATE, Op.UPDATE, Op.READ)], pa.string())
 
@@ -268,8 +268,8 @@ def _last_in_slice(changes: pa.Table, deletes: pa.Table, found: Found) -> Intege
 def _peeked(turn: ArchiveMerge, rows: pa.Table, found: Found, at: Integers) -> pa.Table:
     """The rows with all that the mirror has of those *at* some places."""
     if turn.peek is None:
-        detail = "a row that went to an archive cannot be kept: nobody reads it out of this mirror"
-        raise HeldError("archive", f"{detail}, as Spark merges it; rebuild it, which Sluice writes")
+        detail = "an archived row cannot be kept, as Spark merges this mirror"
+        raise HeldError("archive", f"{detail}; rebuild the mirror, so that Sluice merges it")
     names = [name for name in rows.column_names if name != SLUICE]
     values = turn.peek(_taken(found, at), names)
     its = rows.take(pa.array(at))

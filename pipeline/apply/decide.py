@@ -281,7 +281,7 @@ def fill_defaults(rows: pa.Table, owners: RowOrigins, fills: Sequence[Fill]) -> 
     """
     present = set(pc.unique(owners.shard).to_pylist())
     if fills and None in present:
-        detail = f"a row does not tell of which shard it is, and {fills[0].column} was added to one"
+        detail = f"a row does not name its shard, and {fills[0].column} was added to one shard"
         raise HeldError("no_shard", f"{detail}; rebuild the mirror")
     for fill in fills:
         if fill.shard.name not in present:

@@ -91,7 +91,7 @@ class _Places:
 def _places(changes: pa.Table) -> _Places:
     if changes["key"].null_count:
         shard = changes.filter(changes["key"].is_null())["shard"][0]
-        detail = f"a change of {shard} came without a key, so rows cannot be told apart"
+        detail = f"a change of {shard} has no key, so its row is unknown"
         advice = "name its columns in `message.key.columns`, as under `key:`, and take a new base"
         raise HeldError("no_key", f"{detail}; {advice}")
     owners = [_encoded(flat_column(changes[name])) for name in ("key", "source", "shard")]
@@ -222,7 +222,7 @@ class ColumnPlaces:
         try:
             late = _VERSIONS.decode(versions or b"null") or {}
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise HeldError("misread", f"a row tells no versions of columns: {error}") from error
+            raise HeldError("misread", f"a row has unreadable column versions: {error}") from error
         return cls((epoch, version), late)
 
     def of(self, name: str) -> Place:

@@ -359,8 +359,10 @@ def _fitting(other: ReferredTable[Any], values: pa.Table) -> pa.Table:
         column = next((one for one in other.columns if one.name == name), None)
         if column is None:
             known = ", ".join(one.name for one in other.columns)
-            detail = f"{other.table.name} has no column {name!r}, of which an invariant speaks"
-            raise HeldError("invariant", f"{detail}; it has {known}; {_CORRECT}")
+            detail = (
+                f"an invariant names {name!r}, and the columns of {other.table.name} are {known}"
+            )
+            raise HeldError("invariant", f"{detail}; {_CORRECT}")
         kind, own = arrow_type(column), values[name].type
         alike = own.equals(kind) or (pa.types.is_integer(own) and pa.types.is_integer(kind))
         try:

@@ -153,9 +153,9 @@ def require_archived_rows(table: Table, kept: int, waived: Collection[str]) -> N
     """
     name = f"archived_rows:{table.name}:{kept}"
     if name not in waived:
-        detail = f"its mirror is gone, and with it {kept} rows that went to an archive: no source"
-        detail += " has them, and a mirror that is made anew would lack them"
-        advice = "put the mirror back; or waive this, and copy them from the old one into the new"
+        detail = f"its mirror is gone, and with it {kept} archived rows: no source has them, so a"
+        detail += " new mirror would not have them either"
+        advice = "restore the mirror, or waive this and copy the rows from the old mirror"
         raise HeldError("archived_rows", f"{detail}; {advice}", name)
 
 

@@ -258,7 +258,7 @@ def _by_rank(step: _Change) -> Rank:
 
 def _told(name: Name, missing: AbstractSet[str]) -> str:
     some = ", ".join(sorted(missing)[:5])
-    what = f"a change of {name[1]}, key {name[2]}, came without {some}, and nobody has that"
+    what = f"a change of {name[1]}, key {name[2]}, came without {some}, which no earlier row has"
     return f"{what}; {_ADVICE}"
 
 

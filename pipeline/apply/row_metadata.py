@@ -105,7 +105,7 @@ def rank_rows(rows: pa.Table) -> Integers:
     columns = [pc.struct_field(rows["order"], part) for part in ORDER_PARTS]
     columns.append(rows["origin"].cast(pa.int64()))
     if any(column.null_count for column in columns):
-        detail = "a change has no order, so newer and older cannot be told; report this"
+        detail = "a change has no order, so it cannot be compared with others; report this"
         raise HeldError("no_order", detail)
     return np.stack([column.to_numpy() for column in columns])
 

@@ -190,7 +190,8 @@ class Previews:
             for number, stretch in enumerate(stretches(wish, shard, table, tuple)):
                 span = stretch_rows(wish, shard, number).span
                 if span is None:
-                    raise ConfigError("a dry run is of ids: of keys of other kinds there is none")
+                    what = f"a dry run needs integer ids, and {table.name} has another key"
+                    raise ConfigError(f"{what}; leave out --dry-run")
                 # once this answers, the mirror is as far as the fence
                 self._ids.of(wish, shard, table, span, landed.checkpoint, fence=at)
                 asked = RowsAsked(shard, table.key, stretch.read, stretch.until, AT_ONCE)
@@ -213,7 +214,9 @@ class Previews:
         fence, at = self._fences[known]
         if (epoch.number, epoch.identity) != (at.epoch, fence.head.identity):
             del self._fences[known]
-            raise ProofError(f"source:{shard.source}: the server has changed; it begins anew")
+            raise ProofError(
+                f"source:{shard.source}: the server has changed; the dry run starts again"
+            )
         return fence, at
 
     def _mirror(self, table: Table, shard: Shard, span: tuple[int, int]) -> Rows:

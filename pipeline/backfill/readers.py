@@ -26,8 +26,8 @@ from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader
 
 AGAIN = timedelta(seconds=30)  # between two looks for a table that nothing has landed of
 BELOW = (
-    "its newest heartbeat stands below changes that had landed before it, and a base would, too; it"
-    " waits for one above them: whoever sends must count its versions as one sequence"
+    "its newest heartbeat is below changes that landed earlier, so the backfill waits for one above"
+    " them; make its senders number their versions in one sequence"
 )
 log = structlog.get_logger(__name__)
 

@@ -472,7 +472,7 @@ def _require_key(shard: Shard, key: tuple[str, ...], declared: TableSchema | Non
     if key and declared is not None:
         if len(key) == 1 or key == declared.key:
             return
-        why = f"goes by {', '.join(key)}, and whether they are sent in that order nobody tells"
+        why = f"is keyed by {', '.join(key)}, and the order of their values is unknown"
     raise ConfigError(f"{shard.name} {why}, so it cannot be read in parts")
 
 

@@ -28,7 +28,7 @@ from pipeline.errors import HeldError
 from pipeline.model import Op
 
 Ends = tuple[int | None, int | None]
-"""The least and the greatest; None where nobody tells."""
+"""The least and the greatest; None where unknown."""
 
 
 @dataclass(frozen=True, slots=True)

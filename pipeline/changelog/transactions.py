@@ -48,7 +48,7 @@ class BatchSpan:
 
 
 Spans = Mapping[str, BatchSpan]
-"""Of one batch, by source; without those of which it holds no live change."""
+"""Of one batch, by source; without those that have no live change in it."""
 
 
 @dataclass(frozen=True, slots=True)

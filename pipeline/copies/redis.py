@@ -103,7 +103,7 @@ class RedisCopy(TlsSettings):
             ConfigError: a database below 0, or no prefix.
         """
         if self.database < 0:
-            raise ConfigError(f"database: {self.database} is none; write 0 or more")
+            raise ConfigError(f"database: {self.database} is negative; write 0 or more")
         if not self.prefix.strip():
             raise ConfigError("prefix: is empty; write what all keys of the copy begin with")
 
@@ -246,7 +246,7 @@ class RedisTarget:
 
     def _dropping(self, table: CopiedTable) -> str:
         hashes = f"HDEL {self.standing} {table.name} and HDEL {self.naming} {table.name}"
-        return f"delete the keys {self._begin(table)}*, then {hashes}, to have it loaded anew"
+        return f"delete the keys {self._begin(table)}*, then {hashes}, to have it loaded again"
 
     def _written(self, table: CopiedTable, refused: int) -> HeldError:
         told = f"{refused} rows of {table.name} in {self.settings.place} are newer than the"

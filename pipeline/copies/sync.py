@@ -9,6 +9,7 @@ undone, or that can no longer be read, the copy is loaded again.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from shlex import quote
 from typing import Any
 
 import pyarrow as pa
@@ -152,7 +153,8 @@ class CopySync:
         """The table with the columns of *version* of its mirror."""
         rows = self.mirrors.table_format.rows(self.mirrors.settings.mirror(table.name), version)
         if (first := next(rows, None)) is None:
-            raise HeldError("schema", f"{table.name}: no reader tells the columns of its mirror")
+            detail = f"{table.name}: version {version} of its mirror has no readable columns"
+            raise HeldError("schema", f"{detail}; run `sluice explain {quote(table.name)}`")
         return self._shape(table, first.schema)
 
     def _shape(self, table: Table, schema: pa.Schema) -> CopiedTable:

@@ -71,8 +71,8 @@ def add_vector(file: ActiveFile, descriptor: Mapping[str, Any], *, records: int)
     if told not in {None, records} or not 0 < descriptor["cardinality"] <= records:
         raise HeldError(
             "log_damaged",
-            f"{file.action['path']}: a vector of {descriptor['cardinality']} rows for a file of "
-            f"{records}, of which the log says {told}; rebuild the table",
+            f"{file.action['path']}: a deletion vector of {descriptor['cardinality']} rows for a "
+            f"file of {records} rows, where the log says {told}; rebuild the table",
         )
     stats = statistics.encode_statistics(statistics.loosen_statistics(file.stats or {}, records))
     vector = dict(descriptor)

@@ -241,7 +241,7 @@ def _told(folder: Folder, name: str, *, only: Collection[int] = ()) -> Iterator[
         advice = _ADVICE.get(error.errno or 0, "look at the disk")
         said = error.strerror or str(error)
         raise UnreachableError(
-            f"{folder.uri}/{name}: {said}; {advice}, it is tried again by itself"
+            f"{folder.uri}/{name}: {said}, which is retried automatically; {advice}"
         ) from error
 
 

@@ -475,9 +475,9 @@ def _entry(store: Store, version: int) -> tuple[list[Action], str]:
     actions = entries.parse_entry(store.uri, name, content)
     if not any(actions):
         raise UnreachableError(
-            f"{store.uri}: {name} says nothing: another writer has only begun it, or was cut off; "
-            "it is read again by itself; if that writer is gone, remove the file, or restore it "
-            "from a backup where entries follow it"
+            f"{store.uri}: {name} is empty, as another writer has only begun it or has crashed, "
+            "and is read again automatically; if that writer is gone, remove the file, or restore "
+            "it from a backup where entries follow it"
         )
     return actions, entries.entry_digest(content)
 

@@ -40,7 +40,7 @@ _ADVICE = {
     "ExpiredToken": "the session token has expired; renew AWS_SESSION_TOKEN",
     "AccessDenied": "let Sluice's key list, read, write and delete there",
     "PermanentRedirect": "the bucket is in another region; set AWS_REGION",
-    "SlowDown": "the store asks for fewer requests; it is tried again by itself",
+    "SlowDown": "the store asks for fewer requests, and Sluice retries automatically",
 }
 
 
@@ -262,7 +262,9 @@ def _told(bucket: Bucket, name: str, error: Exception) -> str:
     text = str(error)
     code = next(iter(_CODE.findall(text)), "")
     denied = isinstance(error, PermissionDeniedError | UnauthenticatedError)
-    advice = _ADVICE.get(code, _ADVICE["AccessDenied"] if denied else "it is tried again by itself")
+    advice = _ADVICE.get(
+        code, _ADVICE["AccessDenied"] if denied else "Sluice retries automatically"
+    )
     if "builder error" in text:
         advice = "an endpoint without TLS needs AWS_ALLOW_HTTP=true"
     line = text.partition("\n")[0]

@@ -258,7 +258,7 @@ class DbEventsAvro:
     def __post_init__(self) -> None:
         """Reject invalid regular expressions, and fields that identify a row."""
         if needed := sorted({"ref_key", "row_key"} & {*self.changing}):
-            told = f"{needed[0]!r} says which version of which row an event is"
+            told = f"{needed[0]!r} identifies the row of an event and its version"
             raise ConfigError(f"format_options.changing: {told}; leave it out")
         for pattern in self.keys:
             try:

@@ -26,8 +26,8 @@ _TIME = pa.timestamp("us")
 class ArchivePurge:
     """More than ``rows`` deletes a day, or ``times`` the usual changes, of rows so much ``older``.
 
-    ``column`` is a date or time that tells a row's age.  Fewer than ``asked`` are never asked of.
-    It is asked once of a day: what was let through is so for the rest of it.
+    ``column`` is a date or time that gives a row's age.  Fewer than ``asked`` are never held.
+    A day is held at most once: a waiver accepts the rest of it, too.
     """
 
     column: str
@@ -75,7 +75,7 @@ class ArchivePurge:
         """
         column = rows[self.column]
         if not (pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)):
-            detail = f"{table}.{self.column} is of type {column.type}, which tells no age"
+            detail = f"{table}.{self.column} is of type {column.type}, which gives no age"
             advice = "name a date or time under `archive_purge` and restart the service"
             raise HeldError("invariant", f"{detail}; {advice}")
         born = column.cast(pa.timestamp("us", getattr(column.type, "tz", None))).cast(_TIME)

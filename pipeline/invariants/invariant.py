@@ -81,9 +81,9 @@ class IntendedRows:
         """
         if name not in self.rows.column_names:
             known = ", ".join(one for one in self.rows.column_names if not one.startswith("_"))
-            detail = f"{self.table} has no column {name!r}, of which an invariant speaks"
+            detail = f"an invariant names {name!r}, and the columns of {self.table} are {known}"
             advice = "correct it under `invariants` and restart the service"
-            raise HeldError("invariant", f"{detail}; it has {known}; {advice}")
+            raise HeldError("invariant", f"{detail}; {advice}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

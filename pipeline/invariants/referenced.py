@@ -35,7 +35,7 @@ class ForeignKey:
 
 @dataclass(frozen=True, slots=True)
 class Referenced:
-    """``keys`` are the foreign keys, each by itself."""
+    """``keys`` are the foreign keys, each checked separately."""
 
     keys: tuple[ForeignKey, ...]
 

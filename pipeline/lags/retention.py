@@ -19,7 +19,7 @@ FOR_EVER = timedelta(days=100 * 365)  # what is kept for longer is kept without 
 ENOUGH = timedelta(hours=6)
 
 Limit = timedelta | None | Missing
-"""For how long something is kept; None without end, Missing if nobody has told."""
+"""For how long something is kept; None without end, Missing if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,7 +235,7 @@ def _is_base(name: str, one: Backfill, checkpoint: Checkpoint) -> bool:
 def _void(
     name: str, one: Backfill, checkpoint: Checkpoint, facts: BatchStats, epochs: Mapping[str, Epoch]
 ) -> str:
-    """Return why its rows cannot be told apart from later changes; empty if they can."""
+    """Return why its rows cannot be separated from later changes; empty if they can."""
     if one.done is not None:
         return ""
     epoch, lists = epochs.get(source_of(name)), checkpoint.lists.get(source_of(name))

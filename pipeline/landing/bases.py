@@ -149,7 +149,7 @@ def _is_of_all_tables(snap: OpenSnapshot, read: Order | None, *, tells: bool, ba
     """Return whether the snapshot of a shard was one of all tables, by what landed of its source.
 
     *read* is that source's newest by `read_snapshots`. The schema events decide, if the source
-    sends any (*tells*); else its rows do. A shard without a row, or with a base (*based*), needs
+    sends any (`tells`); else its rows do. A shard without a row, or with a base (*based*), needs
     both: what was lost before lands with the heartbeat's row.
     """
     is_read = _is_began(snap, read)
@@ -345,9 +345,9 @@ def _snapshots(name: str, facts: BatchStats, checkpoint: Checkpoint) -> Iterator
 
 
 WHY = (
-    "a snapshot came in part before its server was replaced, or seen to be, and in part after: "
-    "nobody knows whose rows these are; take a new base of the table, once the log of the server "
-    "of now is above {above}"
+    "a snapshot was sent in part before its server was replaced and in part after, so its rows may "
+    "be of either server; take a new base of the table, once the log of the new server is above "
+    "{above}"
 )
 
 
@@ -396,9 +396,8 @@ def _with_gap(source: str, made: Checkpoint, older: frozenset[str], above: Order
     if not (left := there - whole.keys()):
         return made
     why = (
-        f"the collector of {source} began anew, with a snapshot: what was committed before"
-        " that and not sent is sent by nobody; it closes with the snapshot, but of a table of"
-        " which that has no row, take a new base"
+        f"the collector of {source} took a new snapshot, so unsent earlier changes are lost;"
+        " the snapshot closes the gap, but for a table without a row in it take a new base"
     )
     gap = Gap.noticed(f"again:{source}", made.batch, why, left, above=above)
     return replace(made, gaps={**made.gaps, gap.id: gap})

@@ -53,8 +53,8 @@ def observe(known: Epoch | None, head: Head, heartbeat: int) -> Epoch:
 EPOCH_ALONE = timedelta(minutes=1)  # after which a new epoch is committed without rows
 NO_BOUNDS: Mapping[TopicPartition, str] = MappingProxyType({})
 _AS_REFUSED = (
-    " that can be told from another log: if the broker refused them at first, waive this and take a"
-    " new base of the topic's tables"
+    " that are known not to be of another log: if the broker refused them at first, waive this and"
+    " take a new base of the topic's tables"
 )
 
 
@@ -257,7 +257,7 @@ def bounds(
     *,
     anew: Collection[TopicPartition] = (),
 ) -> dict[TopicPartition, EpochBounds]:
-    """Return the bounds of each partition; one in *anew* forgets its starts.
+    """Return the bounds of each partition; one in `anew` forgets its starts.
 
     A source that is not *known* was never reached and is in its first epoch. A partition without a
     start belongs to the newest epoch from its first offset on.
@@ -282,7 +282,7 @@ def needed(
     """Return the starts that still matter: W is below them, or has not reached the partition.
 
     Every row from W on belongs to such an epoch or a later one without a start. In a partition that
-    starts *anew* earlier offsets mean nothing. Starts of *kept* (source, epoch) are dropped only
+    starts `anew` earlier offsets mean nothing. Starts of *kept* (source, epoch) are dropped only
     for that reason.
     """
     found = {}

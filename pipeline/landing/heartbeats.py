@@ -196,7 +196,7 @@ def _settled(
 
 
 def _lost_with(made: Checkpoint, since: int, beats: Iterable[LandedHeartbeat]) -> str:
-    """Return what was lost, since that batch, of the partitions that *beats* came from."""
+    """Return what was lost, since that batch, of the partitions that `beats` came from."""
     ways = {one.partition_of for one in beats}
     told = (
         f"{gap.topic}:{gap.partition} [{gap.first}, {gap.until})"
@@ -211,22 +211,22 @@ def _never_sent(source: str, made: Checkpoint, skipped: MissingHeartbeats, gone:
     if skipped.until - skipped.first > 1:
         lost = f"heartbeats {skipped.first} to {skipped.until - 1} of source {source}"
     why = (
-        f"{lost} never came, though a later one did: a piece of the log was not sent, and"
-        " nobody sends it any more"
+        f"{lost} never arrived, but a later one did: a part of the log was not sent, and will"
+        " not be sent any more"
     )
     if gone:
         why = (
-            f"{lost} never came, as {gone} was gone before it was landed: they may have stood"
-            " there, and whether a piece of the log was not sent besides nobody can tell"
+            f"{lost} never arrived, as {gone} was deleted before it landed: they may have been"
+            " there, or another part of the log was not sent"
         )
     return _gap(source, made, f"beats:{source}", (skipped.first, skipped.until), why)
 
 
 def _sent_twice(source: str, made: Checkpoint, trail: HeartbeatHistory) -> Gap:
     why = (
-        f"two collectors send the log of source {source}, or one that begins again and again:"
-        f" heartbeat {trail.last} came behind {trail.highest}; older rows may stand where newer"
-        " ones did, and nobody sends those again; let one send"
+        f"source {source} is sent by two collectors, or by one that keeps restarting: heartbeat"
+        f" {trail.last} came after {trail.highest}, so older rows may have replaced newer ones;"
+        " stop one collector, then run `sluice bootstrap`"
     )
     return _gap(source, made, _twice(source), (trail.last, trail.highest + 1), why)
 

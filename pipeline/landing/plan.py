@@ -275,7 +275,7 @@ def _start(
     known: PlanContext,
 ) -> _Start:
     if _renewed(w, end):
-        why = f"topic {partition.topic} was created anew (id {w.topic_id} -> {end.topic_id})"
+        why = f"topic {partition.topic} was recreated (id {w.topic_id} -> {end.topic_id})"
         until = _last_end(w, partition, known) or w.offset
         return _Start(begin.offset, _gap(partition, w.offset, until, why), anew=True)
     told = known.epoch_ends.get(partition, -1)
@@ -348,8 +348,8 @@ def _why(name: str, w: Mapping[str, PartitionEnd], until: int | None, known: Pla
     if _topic(name) in known.hidden:
         return _HIDDEN
     if until == w[name].offset:
-        return f"{name} is gone; nobody knows what came after its end was listed at {until}"
-    held = "nobody knows what it held beyond" if until is None else f"it went on to {until}"
+        return f"{name} is gone; it is unknown what came after its listed end, {until}"
+    held = "what it held beyond is unknown" if until is None else f"it went on to {until}"
     return f"{name} is gone, landed up to {w[name].offset}; {held}"
 
 

@@ -262,11 +262,11 @@ PLACE = ("source", "table", "key")
 COLUMNS = ("source", "table", "op", "order", "changed", "topic", "partition", "offset")
 CLOSED = "{change} is not open any more: a new base, a waiver or another correction closed it"
 UNSURE = (
-    "nobody knows any more to which log its place belongs (a fail-over, or its topic was made"
-    " anew): take a new base of its table"
+    "the log of its position is unknown (after a failover, or as its topic was recreated):"
+    " take a new base of its table"
 )
 OCCUPIED = "another change of its key has landed in its version, or place"
-UNTOLD = "no change of {shard} has told its columns yet: it lands once one that can be read has"
+UNTOLD = "no change of {shard} has described its columns yet: it lands after the first that does"
 Row = Mapping[str, Any]
 ChangePlace = tuple[str, str, str, Order]
 """Source, table, key and order."""
@@ -472,8 +472,8 @@ def _overtaken(row: Row, newer: Newer) -> str:
     if following is None or following[1]["changed"] is None or following[1]["op"] == Op.DELETE:
         return ""
     return (
-        "the next newer change of its key tells some of its columns only, and took the others"
-        " from what was before: send the row again in a new version, or take a new base"
+        "the next newer change of its key has only some of its columns, and took the others"
+        " from an older row: send the row again in a new version, or take a new base"
     )
 
 

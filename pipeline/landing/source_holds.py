@@ -147,8 +147,8 @@ class SourceHolds:
             if has_passed(since, PATIENCE, at):
                 self._lost[source] = self._lost.get(source, frozenset()) | {number}
         if error.numbers:
-            more = "; if it stays unknown, while others are known, what names it is quarantined"
-        detail = f"{error.why}; nothing is lost, it goes on by itself once that answers{more}"
+            more = ", and quarantines what names an id that alone stays unknown"
+        detail = f"{error.why}; nothing is lost, landing resumes when the registry answers{more}"
         return Hold(f"registry:{source}", f"source:{source}", "registry", detail)
 
     def registry(self, source: str, registry: SchemaRegistry | None) -> SchemaRegistry | None:

@@ -149,7 +149,7 @@ def find_java() -> str:
     """Path of the `java` to run: that of JAVA_HOME, else the first on the PATH.
 
     Raises:
-        ConfigError: if there is none.
+        ConfigError: no `java` exists.
     """
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin") if home else None)

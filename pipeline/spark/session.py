@@ -192,7 +192,7 @@ def require_same_environment(session: SparkSession, master: str) -> None:
 
     Raises:
         ConfigError: one runs something else.
-        UnreachableError: nobody took a task, or none could be run there.
+        UnreachableError: no worker took a task, or none could be run there.
     """
     if is_one_process(master):
         return

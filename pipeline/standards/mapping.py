@@ -31,7 +31,7 @@ class IdMapping:
     """``file`` has a column of the source's values, ``source``, and one of what stands for them.
 
     A value that is not there holds its table (``unmapped: hold``) until it is, or becomes NULL.
-    ``type`` is that of the answers.  ``hides``: whether the source's values are for nobody's eyes.
+    ``type`` is that of the answers.  ``hides``: whether the source's values are secret.
     ``version`` is another number once entries have changed.
     """
 
@@ -163,7 +163,7 @@ def _read(file: str, source: str, standard: str, kind: StandardType) -> Pairs:
 def _unread(file: str, error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"mapping {file}: {error.strerror}"
-    return f"mapping {file}: {type(error).__name__}; write it anew"
+    return f"mapping {file}: {type(error).__name__}; write the file again"
 
 
 def _lacks(file: str, name: str, names: Sequence[str]) -> str:

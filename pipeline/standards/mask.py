@@ -9,9 +9,9 @@ from pipeline.standards.standard import Standard, StandardType
 
 @dataclass(frozen=True, slots=True)
 class LetterMask:
-    """``first`` and ``last`` letters stay, each other one is a ``sign``.
+    """``first`` and ``last`` characters stay, each other one is a ``sign``.
 
-    A value of no more letters than these are is all signs.
+    A value of no more characters than these are is all signs.
     """
 
     columns: tuple[str, ...]
@@ -30,9 +30,9 @@ class LetterMask:
             ConfigError: says what.
         """
         if min(self.first, self.last) < 0:
-            raise ConfigError("first and last: must be 0 or more letters")
+            raise ConfigError("first and last: must be 0 or more")
         if len(self.sign) != 1:
-            raise ConfigError("sign: must be one letter")
+            raise ConfigError("sign: must be one character")
 
     @property
     def fingerprint(self) -> str:

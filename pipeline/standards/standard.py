@@ -84,7 +84,7 @@ def find_standard(name: str) -> type[Standard]:
 
 SHORTEST = 16  # characters: below, all can be tried
 NO_VALUE = b"sluice: which secret is this?"
-"""What a standard makes of this text tells its secret from another, and nothing else of it."""
+"""The result for this text identifies the secret of a standard, and reveals nothing of it."""
 
 
 def require_long(secret: str) -> None:
@@ -94,4 +94,4 @@ def require_long(secret: str) -> None:
         ConfigError: it is too short.
     """
     if len(secret) < SHORTEST:
-        raise ConfigError(f"secret: has {len(secret)} letters; give it {SHORTEST} or more")
+        raise ConfigError(f"secret: has {len(secret)} characters; give it {SHORTEST} or more")

@@ -54,7 +54,7 @@ from pipeline.sources.row_reader import ROWS
 from pipeline.standards.standard import Standard
 
 NONE = ""
-"""The digest of a table of which no column is written otherwise."""
+"""The digest of a table without standards."""
 
 
 ALL = ("*",)

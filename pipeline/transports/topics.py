@@ -361,7 +361,7 @@ def untold_text(names: Iterable[str]) -> str:
     """Say that the settings of the topics *names* are unknown: the first three by name."""
     first = sorted(names)
     more = f" and {len(first) - 3} more" if len(first) > 3 else ""
-    return f"settings of {', '.join(first[:3])}{more} are not told; grant DescribeConfigs"
+    return f"settings of {', '.join(first[:3])}{more} are unknown; grant DescribeConfigs"
 
 
 def require_told(topics: Iterable[TopicFacts]) -> None:

@@ -352,7 +352,7 @@ def test_f102_topics_that_are_not_told_are_named_and_the_others_are_ruled(path: 
 
     done = examined(path, shop)
 
-    why = "settings of shop.shop.orders are not told; grant DescribeConfigs"
+    why = "settings of shop.shop.orders are unknown; grant DescribeConfigs"
     assert ("kafka:shop", why) in [(one.where, one.why) for one in done.unasked]
     (compacted,) = [one for one in done.findings if one.where == "kafka:shop"]
     assert (compacted.code, compacted.severity) == ("compacted", REFUSE)

@@ -46,8 +46,8 @@ class ConnectedPostgres:
             default="decoderbufs",
             effect=Effect.DROPS,
         ),
-        Demand(TYPES, "no row tells the types of its columns", good=(".*",), default=""),
-        Demand(ENVELOPE, "no row tells its columns", good=("true",)),
+        Demand(TYPES, "rows do not state the types of their columns", good=(".*",), default=""),
+        Demand(ENVELOPE, "rows do not state their columns", good=("true",)),
         Demand(
             "include.unknown.datatypes",
             "columns of types that Debezium does not know are left out",

@@ -18,8 +18,8 @@ from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding, find_u
 from pipeline.settings import SourceSettings
 
 UNTYPED = "values would not arrive in the form that Sluice types"
-SKIPPED = "a change that cannot be handled is skipped, and nothing tells"
-UNVERIFIED = "whoever stands between can read rows, change them, and get the password"
+SKIPPED = "a change that cannot be handled is skipped without an error"
+UNVERIFIED = "an attacker on the network can read rows, change them, and get the password"
 BASELESS = "tables get no complete snapshot, so no mirror has a base"
 
 DEMANDS = (
@@ -104,7 +104,7 @@ DEMANDS = (
 PRESENT = (
     Demand(
         "snapshot.select.statement.overrides",
-        "the snapshot is filtered, and a mirror that grows from it lacks the other rows",
+        "the snapshot is filtered, so a mirror that is built from it misses the other rows",
         effect=Effect.DROPS,
     ),
     Demand(
@@ -260,7 +260,7 @@ def version_findings(
     told = [match for one in listed if (match := _NUMBERS.match(str(one.get("version"))))]
     fix = f"install Debezium's plugin {least.major}.{least.minor} or newer, restart the workers"
     if not told:
-        what = f"the version of its plugin is not told; before {least.major}.{least.minor}: "
+        what = f"the version of its plugin is unknown; before {least.major}.{least.minor}: "
         return [Finding(WARN, "plugin_version", where, what + least.why, fix)]
     newest = max((int(one[1]), int(one[2])) for one in told)
     if newest >= (least.major, least.minor):

@@ -113,8 +113,8 @@ def _replica(session: Session) -> bool | None:
 def _ahead(session: Session) -> timedelta:
     """The difference that the duration of the query cannot explain."""
     asked = datetime.now(UTC)
-    (row,) = session.ask("SELECT UTC_TIMESTAMP(6) AS told")
-    told: datetime = row["told"].replace(tzinfo=UTC)
+    (row,) = session.ask("SELECT UTC_TIMESTAMP(6) AS server_time")
+    told: datetime = row["server_time"].replace(tzinfo=UTC)
     answered = datetime.now(UTC)
     return max(told - answered, timedelta()) or min(told - asked, timedelta())
 

@@ -179,11 +179,11 @@ class MySqlSource(SqlSource):
                 *(self.name, at_least, utc, at_least, utc),
             )
             (row,) = ask(
-                f"SELECT n, UTC_TIMESTAMP(6) AS told FROM {self.heartbeat_table} WHERE source = %s",  # noqa: S608
+                f"SELECT n, UTC_TIMESTAMP(6) AS sent FROM {self.heartbeat_table} WHERE source = %s",  # noqa: S608
                 self.name,
             )
             ask("COMMIT")
-            return Heartbeat(int(row["n"]), self.head(), row["told"].replace(tzinfo=UTC))
+            return Heartbeat(int(row["n"]), self.head(), row["sent"].replace(tzinfo=UTC))
 
     def shards(self, pattern: str) -> tuple[Shard, ...]:
         found = self._session.ask(

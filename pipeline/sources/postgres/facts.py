@@ -190,8 +190,8 @@ def _heartbeat(session: PostgresSession, heartbeat: str) -> HeartbeatFacts:
 def _ahead(session: PostgresSession) -> timedelta:
     """The difference that the duration of the query cannot explain."""
     asked = datetime.now(UTC)
-    (row,) = session.ask("SELECT clock_timestamp() AS told")
-    told: datetime = row["told"]
+    (row,) = session.ask("SELECT clock_timestamp() AS server_time")
+    told: datetime = row["server_time"]
     answered = datetime.now(UTC)
     return max(told - answered, timedelta()) or min(told - asked, timedelta())
 

@@ -49,9 +49,7 @@ def name_replication(source: str, database: str, publication: str, slot: str) ->
     """
     slot = slot or default_slot(source)
     if not re.fullmatch(rf"[a-z0-9_]{{1,{LONGEST}}}", slot):
-        msg = (
-            f"options.slot: {slot!r} is not a valid slot name; use lower-case letters, digits and _"
-        )
+        msg = f"options.slot: {slot!r} is not a valid slot name; use a-z, 0-9 and _"
         raise ConfigError(msg)
     return Replication(database, publication, slot)
 

@@ -206,10 +206,10 @@ class PostgresSource(SqlSource):
                 f"INSERT INTO {table} AS own (source, n, at) VALUES (%s, %s, %s)"  # noqa: S608
                 " ON CONFLICT (source) DO UPDATE"
                 " SET n = greatest(own.n + 1, excluded.n), at = excluded.at"
-                " RETURNING n, clock_timestamp() AS told",
+                " RETURNING n, clock_timestamp() AS server_time",
                 *(self.name, at_least, at),
             )
-            told: datetime = row["told"]
+            told: datetime = row["server_time"]
             return Heartbeat(int(row["n"]), self.head(), told.astimezone(UTC))
 
     def shards(self, pattern: str) -> tuple[Shard, ...]:

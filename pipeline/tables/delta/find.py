@@ -451,7 +451,7 @@ class _Search:
         if not self.own or not len(hits.rows):
             return hits
         if hits.owned.shard.null_count:
-            detail = "a row has the key of a change, and nothing tells of which shard it is"
+            detail = "a row has the key of a change and does not name its shard"
             raise HeldError("no_shard", f"{detail}; rebuild the mirror, or give it one shard")
         rows, keys, owned = hits.rows, hits.keys, hits.owned
         for number, path in enumerate(self.sought.paths):
@@ -610,9 +610,7 @@ def _gone(mirror: MirrorFiles, data: DataFile, floors: Floors) -> BitMap64:
             alive = np.flatnonzero(~is_among(data.gone, np.arange(first, first + size)))
             rows = mirror.owned(data, group, alive)
             if rows.shard.null_count:
-                detail = (
-                    f"{data.name}: a row does not tell of which shard it is, and one was emptied"
-                )
+                detail = f"{data.name}: a row does not name its shard, and one shard was emptied"
                 raise HeldError("no_shard", f"{detail}; rebuild the mirror")
             gone |= to_bitmap(first + alive[is_below(rows, floors) & ~rows.archived])
     return gone - data.gone

@@ -79,7 +79,7 @@ def rewrite_files(
         actions.remove_file(file, at=target.at, data_change=data_change) for file in mirror.files
     ]
     if sum(files) != (wanted := mirror.count()):
-        detail = f"{sum(files)} rows were written anew from files that have {wanted}; report this"
+        detail = f"a rewrite of {wanted} rows made {sum(files)} rows; report this"
         raise HeldError("account", detail)
     return Rewritten((*went, *made), tuple(files))
 

@@ -268,7 +268,7 @@ def _no_files(uri: str) -> HeldError:
 
 
 def _no_shard(uri: str) -> HeldError:
-    detail = f"{uri}: a row does not tell of which shard it is"
+    detail = f"{uri}: a row does not name its shard"
     return HeldError("no_shard", f"{detail}; rebuild the mirror, or give it one shard")
 
 

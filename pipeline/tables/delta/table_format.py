@@ -146,7 +146,7 @@ def why_spark(snapshot: Snapshot) -> str | None:
 class DeltaMirrors:
     """Without a ``session`` of Spark's a mirror that is not ours to write is refused.
 
-    ``why`` tells for what reason a table is left to Spark.
+    ``why`` gives the reason for which a table is left to Spark.
     """
 
     session: "SparkSession | None"

@@ -105,11 +105,11 @@ def test_each_copy_is_its_kind_with_its_fields(
     a: {kind: postgres, host: h, database: d, user: u, patience: PT0S, tables: x.y}
       copies.a.patience: must be longer than 0s
     a: {kind: redis, host: r, database: -1, tables: x.y}
-      copies.a: database: -1 is none; write 0 or more
+      copies.a: database: -1 is negative; write 0 or more
     a: {kind: redis, host: r, prefix: ' ', tables: x.y}
       copies.a: prefix: is empty; write what all keys of the copy begin with
     a b: {kind: postgres, host: h, database: d, user: u, tables: x.y}
-      'a b' is not a copy name; use at most 30 letters
+      'a b' is not a copy name; use at most 30 of a-z
     """),
         pytest.param(
             f"a: {{{PG}, tables: x.y}}\n  b: {{{PG}, tables: x.z}}",

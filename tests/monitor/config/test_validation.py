@@ -36,7 +36,7 @@ def test_a_prefix_is_a_name_that_a_topic_can_begin_with() -> None:
         one: faults(MINIMAL.replace("prefix: shop", f"prefix: '{one}'")) for one in right + wrong
     }
 
-    refused = "is not a valid topic prefix; use letters, digits, '_' and '-', separated by dots"
+    refused = "is not a valid topic prefix; use A-Z, a-z, 0-9, '_' and '-', separated by dots"
     assert told == {one: [f"sources[0].prefix: '{one}' {refused}"] * (one in wrong) for one in told}
 
 
@@ -46,7 +46,7 @@ def test_a_source_has_a_name_that_names_of_shards_can_begin_with() -> None:
 
     told = {one: faults(MINIMAL.replace("name: shop", f"name: '{one}'")) for one in wrong}
 
-    refused = "is not a source name; write letters, digits, '_', '.' and '-', and not 'worker'"
+    refused = "is not a source name; write A-Z, a-z, 0-9, '_', '.' and '-', and not 'worker'"
     assert told == {one: [f"sources[0].name: {one!r} {refused}"] for one in wrong}
     assert faults(MINIMAL.replace("name: shop", "name: eu.shop-1")) == []
 
@@ -233,7 +233,7 @@ def test_a_number_that_nothing_can_come_of_is_told() -> None:
     [
         ("name: shop", "name: " + "s" * 65, "name: is too long for the heartbeat table"),
         ("user: sluice", "user: ' '", "user: is empty; write the user for Sluice's login"),
-        ("name: shop", 'name: "a\\nb"', "name: 'a\\nb' is not a source name; write letters"),
+        ("name: shop", 'name: "a\\nb"', "name: 'a\\nb' is not a source name; write A-Z"),
         ("host: 127.0.0.1", "host: ''", "host: '' is not a host; write a name or an address"),
         ("host: 127.0.0.1", "host: 'db:3306'", "host: 'db:3306' is not a host; write a name"),
         ("host: 127.0.0.1", "host: 'mysql://db'", "host: 'mysql://db' is not a host; write a name"),

@@ -199,7 +199,5 @@ def test_f102_a_topic_whose_settings_are_not_told_has_no_known_retention(
     ]
     verdict = of_retentions("shop", [secret], rig.clock())
 
-    assert secret.kept == Missing(
-        "settings of shop.shop.secret are not told; grant DescribeConfigs"
-    )
+    assert secret.kept == Missing("settings of shop.shop.secret are unknown; grant DescribeConfigs")
     assert verdict.ruling.outcome is Outcome.UNKNOWN

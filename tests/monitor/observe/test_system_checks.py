@@ -146,7 +146,7 @@ def test_a_collector_that_began_anew_is_told_for_a_day(
 
     assert (verdict.table, verdict.check) == ("snapshots:shop", "snapshot_again")
     assert verdict.ruling.outcome is outcome
-    assert ("the collector of shop began anew" in verdict.ruling.reason) == (
+    assert ("the collector of shop took a new snapshot" in verdict.ruling.reason) == (
         outcome is Outcome.FAIL
     )
 

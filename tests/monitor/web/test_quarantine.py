@@ -193,7 +193,7 @@ def test_what_can_be_read_by_now_is_sent_as_it_came(
     land(rig, right)
 
     assert waits == {
-        "no change of b/db.t has told its columns yet: it lands once one that can be read has"
+        "no change of b/db.t has described its columns yet: it lands after the first that does"
     }
     assert len(names) == 2
     assert right.loop.checkpoint.quarantine == {}
@@ -266,7 +266,7 @@ def test_who_waits_learns_that_it_never_lands(
     found = run(server, "resend", NAME, *words, input=replace(ODD, error=None).value)
 
     assert found.exit_code == 4
-    assert "was refused: the next newer change of its key tells some" in found.output
+    assert "was refused: the next newer change of its key has only some" in found.output
 
 
 def test_main_and_error_table_are_counted_for_who_lists(server: str, rig: Rig) -> None:

@@ -174,11 +174,13 @@ def test_f113_a_value_that_neither_tells_holds_the_table(changes: Sequence[Row])
         of(some(6, name="c"), *changes)
 
     assert held.value.reason == "partial_row"
-    assert "a change of db.t, key [1], came without big, and nobody has that" in str(held.value)
+    assert "a change of db.t, key [1], came without big, which no earlier row has" in str(
+        held.value
+    )
 
 
 def test_f113_five_of_the_missing_values_are_named() -> None:
-    with pytest.raises(HeldError, match=r"came without a, b, big, c, d, and nobody"):
+    with pytest.raises(HeldError, match=r"came without a, b, big, c, d, which no"):
         of(some(6, name="c"), names=NAMES | {"a", "b", "c", "d", "e"})
 
 

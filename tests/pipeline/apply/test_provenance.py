@@ -71,7 +71,7 @@ def test_a_rank_is_epoch_log_pos_row_and_origin() -> None:
 def test_a_change_without_a_place_holds_the_table(
     lost: dict[str, Any] | None, origin: int | None
 ) -> None:
-    with pytest.raises(HeldError, match="newer and older cannot be told"):
+    with pytest.raises(HeldError, match="it cannot be compared with others"):
         rank_rows(rows(PLACE, lost, origin=origin))
 
 

@@ -161,8 +161,8 @@ def test_what_cannot_be_asked_holds_the_table_and_says_what_there_is(tmp_path: P
     hold = held(lake.apply())
 
     assert hold.reason == "invariant"
-    assert "db.t has no column 'nam'" in hold.detail
-    assert "it has id, name" in hold.detail
+    assert "an invariant names 'nam', and the columns of db.t are" in hold.detail
+    assert "the columns of db.t are id, name" in hold.detail
 
 
 @pytest.mark.parametrize(

@@ -419,7 +419,7 @@ def test_a_key_in_an_order_that_nobody_tells_is_refused(beside: Beside) -> None:
         state = beside.round()
 
     assert state.refused
-    assert "whether they are sent in that order nobody tells" in state.why
+    assert "the order of their values is unknown" in state.why
 
 
 def test_a_table_that_waits_for_its_collector_makes_no_batches(beside: Beside) -> None:

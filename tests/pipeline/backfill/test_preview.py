@@ -329,7 +329,7 @@ def test_f113_another_server_has_it_begin_anew(looks: Looks, epoch: Epoch) -> No
 
     states = [looks.look() for _ in range(2)]
 
-    assert states[0].why == "source:a: the server has changed; it begins anew"
+    assert states[0].why == "source:a: the server has changed; the dry run starts again"
     assert (states[0].refused, states[1].preview) == (False, TOLD)
 
 

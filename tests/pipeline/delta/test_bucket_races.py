@@ -136,5 +136,5 @@ def test_f113_a_store_that_forgets_the_condition_is_refused_before_anyone_writes
 def test_f113_a_write_of_which_nothing_is_known_is_no_win(wire: Wire) -> None:
     store, wire.lost = Bucket("s3://lake/t", MemoryStore()), 1
 
-    with pytest.raises(UnreachableError, match="operation timed out; it is tried again by itself"):
+    with pytest.raises(UnreachableError, match="operation timed out; Sluice retries automatically"):
         store.put_new(ENTRY, b"first")

@@ -15,7 +15,7 @@ from pipeline.delta.object_store import Bucket, _Ranges, open_bucket
 from pipeline.errors import ConfigError, UnreachableError
 
 SECRET = "s3cr3t"
-GENERIC = "it is tried again by itself"
+GENERIC = "Sluice retries automatically"
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def answer(code: str) -> str:
         ("ExpiredToken", "the session token has expired; renew AWS_SESSION_TOKEN"),
         ("AccessDenied", "let Sluice's key list, read, write and delete there"),
         ("PermanentRedirect", "the bucket is in another region; set AWS_REGION"),
-        ("SlowDown", "the store asks for fewer requests; it is tried again by itself"),
+        ("SlowDown", "the store asks for fewer requests, and Sluice retries automatically"),
         ("InternalError", GENERIC),
     ],
 )
@@ -112,7 +112,9 @@ def test_what_is_not_there_for_a_writer_is_the_bucket(
 ) -> None:
     fails(FileNotFoundError("Object at location x not found: Error performing PUT h\nmore"))
 
-    with pytest.raises(UnreachableError, match="s3://lake/t/log/1: PUT h; it is tried again"):
+    with pytest.raises(
+        UnreachableError, match="s3://lake/t/log/1: PUT h; Sluice retries automatically"
+    ):
         write(bucket, "log/1", b"")
 
 

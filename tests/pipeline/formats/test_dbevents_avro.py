@@ -111,7 +111,7 @@ def test_what_another_sending_tells_otherwise_is_not_kept_where_the_settings_nam
     kept = json.loads(found["after"])["hadoop_metadata"]
     assert (kept["ref_key"], kept["row_key"], kept["source"]) == (9, "k", "MySQL")
     assert not {"data_center", "timestamp"} & kept.keys()
-    with pytest.raises(ConfigError, match="changing: 'ref_key' says which version"):
+    with pytest.raises(ConfigError, match="changing: 'ref_key' identifies the row of an event"):
         DbEventsAvro(REGISTRY, changing=("ref_key",))
 
 

@@ -91,7 +91,7 @@ def test_a_registry_that_is_killed_stops_the_lane_and_loses_nothing(
     (hold,) = p.landed[-1].holds
 
     assert (hold.subject, hold.reason) == (f"source:{p.name}", "registry")
-    assert "nothing is lost, it goes on by itself once that answers" in hold.detail
+    assert "nothing is lost, landing resumes when the registry answers" in hold.detail
     assert (
         p.lane.checkpoint.offsets[f"{p.name}.{p.name}.t:0"]
         == at_rest.offsets[f"{p.name}.{p.name}.t:0"]

@@ -106,7 +106,9 @@ def test_f140_a_hold_names_the_bound_above_which_nobody_asks_what_a_broker_refus
         for bounds in ({SECOND: "20 such rows in a row are more than 10"}, {TP: "of another"})
     ]
 
-    assert "20 such rows in a row are more than 10 that can be told from another log" in told[0]
+    assert (
+        "20 such rows in a row are more than 10 that are known not to be of another log" in told[0]
+    )
     assert "take a new base" in told[0]
     assert "of another" not in told[1]
 

@@ -69,7 +69,7 @@ def test_its_source_waits_with_a_reason_and_goes_on_by_itself(
 
     assert [(hold.subject, hold.reason) for hold in first.holds] == [("source:b", "registry")]
     assert why in first.holds[0].detail
-    assert "it goes on by itself" in first.holds[0].detail
+    assert "landing resumes when the registry answers" in first.holds[0].detail
     assert (len(desk.rows("a")), desk.rows("b")) == (1, [])
     assert "b.db.t:0" not in desk.checkpoint.offsets
 

@@ -118,8 +118,8 @@ def cut(told: int) -> PlanContext:
         pytest.param(end(9), end(0), None, 9, None, "", id="W just at the end"),
         pytest.param(end(10), end(0), None, 0, (9, 10), "ends at 9", id="one beyond the end"),
         pytest.param(end(3, ""), end(0), None, 3, None, "", id="the id was not known then"),
-        pytest.param(end(3, "old"), end(0), None, 0, (3, 3), "anew", id="a topic created anew"),
-        pytest.param(end(3, "old"), end(0), LAST, 0, (3, 12), "anew", id="and it held more"),
+        pytest.param(end(3, "old"), end(0), None, 0, (3, 3), "recreated", id="a topic created anew"),
+        pytest.param(end(3, "old"), end(0), LAST, 0, (3, 12), "recreated", id="and it held more"),
         pytest.param(end(8, epoch=5), end(0), cut(8), 8, None, "", id="the epoch ends at W"),
         pytest.param(end(8, epoch=5), end(0), cut(20), 8, None, "", id="the epoch goes on"),
         pytest.param(end(8, epoch=5), end(0), cut(7), 7, (7, 8), "cut", id="cut just below W"),
@@ -130,7 +130,7 @@ def cut(told: int) -> PlanContext:
         pytest.param(end(8), end(0), cut(7), 8, None, "", id="W has no leader epoch"),
         pytest.param(end(8, epoch=0), end(0), cut(7), 7, (7, 8), "cut", id="the first leader's"),
         pytest.param(end(9, epoch=5), end(0), cut(7), 7, (7, 9), "cut", id="grown to W since"),
-        pytest.param(end(9, "old"), end(0), None, 0, (9, 9), "anew", id="anew, and grown to W"),
+        pytest.param(end(9, "old"), end(0), None, 0, (9, 9), "recreated", id="anew, and grown to W"),
         pytest.param(end(30, epoch=5), end(0), cut(9), 9, (9, 30), "cut", id="cut at the end now"),
     ],
 )  # fmt: skip
@@ -171,13 +171,13 @@ def test_after_a_cut_nothing_is_said_of_the_old_leader_epoch_any_more() -> None:
 @pytest.mark.parametrize(
     ("known", "lost", "word"),
     [
-        pytest.param(PlanContext(last={A: end(5)}), None, "its end was listed at 5", id="whole"),
+        pytest.param(PlanContext(last={A: end(5)}), None, "its listed end, 5", id="whole"),
         pytest.param(PlanContext(last={A: end(6)}), (5, 6), "went on to 6", id="one was not"),
-        pytest.param(PlanContext(), (5, 5), "nobody knows", id="never listed since the start"),
+        pytest.param(PlanContext(), (5, 5), "is unknown", id="never listed since the start"),
         pytest.param(
             PlanContext(last={A: end(5)}, needed=HOLDS_A),
             (5, 5),
-            "nobody knows what came after its end was listed at 5",
+            "it is unknown what came after its listed end, 5",
             id="whole, and of a table that is there",
         ),
         pytest.param(
@@ -199,7 +199,7 @@ def test_after_a_cut_nothing_is_said_of_the_old_leader_epoch_any_more() -> None:
             id="hidden, of a table that is there",
         ),
         pytest.param(
-            PlanContext(last={A: end(5, "older")}), (5, 5), "nobody knows", id="another topic"
+            PlanContext(last={A: end(5, "older")}), (5, 5), "is unknown", id="another topic"
         ),
     ],
 )  # fmt: skip

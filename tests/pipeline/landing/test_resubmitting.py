@@ -169,7 +169,7 @@ def test_a_newer_change_that_took_columns_from_before_keeps_it_out(
     (state,) = resend(desk, corrected(fixed().value))
 
     assert state.refused == refused
-    assert ("tells some of its columns only" in state.why) == refused
+    assert ("has only some of its columns" in state.why) == refused
     assert bool(desk.checkpoint.quarantine) == refused
 
 
@@ -227,7 +227,7 @@ def test_a_topic_that_was_made_anew_keeps_its_place_to_itself(desk: EventDesk) -
 
     (state,) = resend(desk, corrected(fixed().value))
 
-    assert "nobody knows any more to which log" in state.why
+    assert "the log of its position is unknown" in state.why
 
 
 def test_it_is_of_the_table_of_the_one_that_it_corrects(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_f113_one_whose_columns_nobody_told_waits_for_a_change_that_tells_them(
     desk.loop.checkpoint = told
     (state,) = resend(desk, corrected(fixed().value))
 
-    assert waiting.why.startswith(f"no change of {SUBJECT} has told its columns yet")
+    assert waiting.why.startswith(f"no change of {SUBJECT} has described its columns yet")
     assert (waiting.refused, waiting.batch, state.batch) == (False, None, 1)
 
 

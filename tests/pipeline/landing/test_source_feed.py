@@ -401,7 +401,7 @@ def test_f102_a_topic_that_is_not_told_hides_no_harmful_setting_of_another() -> 
 
     assert told == [["cleanup.policy=compact"]] * 2
     (warned,) = [one for one in logs if one["log_level"] == "warning"]
-    assert warned["error"] == "settings of shop.db.u are not told; grant DescribeConfigs"
+    assert warned["error"] == "settings of shop.db.u are unknown; grant DescribeConfigs"
 
 
 def test_f102_a_harmful_setting_is_told_on_while_its_topic_is_not_told() -> None:

@@ -34,5 +34,5 @@ def test_its_fingerprint_knows_another_secret_and_tells_none() -> None:
 
 
 def test_a_secret_that_can_be_guessed_is_refused() -> None:
-    with pytest.raises(ConfigError, match="secret: has 4 letters"):
+    with pytest.raises(ConfigError, match="secret: has 4 characters"):
         KeyedHash(("phone",), "1234")

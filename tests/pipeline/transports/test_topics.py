@@ -279,12 +279,12 @@ def test_f102_a_topic_whose_settings_are_not_told_is_unknown(results: list[Any])
     assert found == TopicFacts(ORDERS, 3, told=False)
     assert not any(found.meets(demand) for demand in DEMANDS), "nothing of it looks harmless"
     assert list(find_topic_hazards(described, "shop", frozenset(), routed=False)) == []
-    with pytest.raises(UnreachableError, match=f"settings of {ORDERS} are not told; grant Desc"):
+    with pytest.raises(UnreachableError, match=f"settings of {ORDERS} are unknown; grant Desc"):
         require_told(described)
 
 
 def test_f102_many_topics_whose_settings_are_not_told_are_named_in_part() -> None:
-    with pytest.raises(UnreachableError, match="settings of a, b, c and 2 more are not told"):
+    with pytest.raises(UnreachableError, match="settings of a, b, c and 2 more are unknown"):
         require_told(Admin([], names="abcde").described())
 
 

@@ -137,7 +137,7 @@ def test_f164_the_doctor_refuses_a_connector_that_does_not_verify(source: Source
     assert found(source, config) == []
     ((severity, what, fix),) = found(source, {**config, mode: "require"})
     assert severity is REFUSE
-    assert what.startswith(f"{mode}=require: whoever stands between")
+    assert what.startswith(f"{mode}=require: an attacker on the network")
     assert fix.startswith(f"{mode}={VERIFIED[source.kind]} in the connector's config")
     assert found(source, {k: v for k, v in config.items() if k != mode})[0][0] is REFUSE
     assert found(replace(source, tls=False), {**config, mode: "require"}) == []
@@ -173,7 +173,7 @@ def test_f164_what_makes_the_driver_believe_any_server_is_refused_and_taken_away
 
     ((severity, what),) = found(source)
     assert severity is REFUSE
-    assert "whoever stands between can read rows" in what
+    assert "an attacker on the network can read rows" in what
     assert applied(source, config, {}).get(name, "") in ("", required_config(scope, {}).get(name))
     assert applied(source, config, {name: value})[name] == value, "a person chose it"
     plain = replace(source, tls=False)
