@@ -338,5 +338,7 @@ def _fields(
 
 def _column(known: Mapping[str, Column], shard: Shard, name: str) -> Column:
     if name not in known:
-        raise ProofError(f"{shard} has no column {name!r}; it has {', '.join(known) or 'none'}")
+        raise ProofError(
+            f"{shard} has no column {name!r}; name one of {', '.join(known) or 'none'}"
+        )
     return known[name]

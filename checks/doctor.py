@@ -23,7 +23,7 @@ def check_order(one: SourceOrdering, partitions: int, where: str) -> list[Findin
         return found
     what = f"changes are ordered by {CANNOT[one.ordering]}"
     if one.accepted:
-        found.append(Finding(NOTE, CODE, where, what, "nothing: weakest_order asks for it"))
+        found.append(Finding(NOTE, CODE, where, what, "none: weakest_order accepts it"))
     else:
         fix = f"set weakest_order: {one.ordering} for the source to accept that"
         found.append(Finding(REFUSE, CODE, where, f"no table will be READY: {what}", fix))

@@ -236,7 +236,8 @@ def _unapplied(
     landed = _landed(table, fences, cut, samples)
     if any(step.holds(table.name, standing.batch) for step in landed):
         return ()
-    text = f"applied through batch {standing.batch}; the cut landed in {landed[0].batch}"
+    batches = f"through batch {standing.batch}, and the cut landed in {landed[0].batch}"
+    text = f"the mirror is applied {batches}; wait for its next merge"
     return (Reason("not_applied", text),)
 
 
@@ -326,10 +327,11 @@ def _behind(table: Table, stage: Stage, samples: Samples) -> int | None:
 
 def _again(source: str, trail: HeartbeatHistory, applied: int | None) -> Iterator[Reason]:
     if trail.resending or trail.divided:
-        told = f"heartbeat {trail.last} came behind {trail.highest}"
-        yield Reason(CODE, f"source {source}: its log is being sent again: {told}")
+        told = f"heartbeat {trail.last} came after {trail.highest}"
+        yield Reason(CODE, f"source {source}: its log is being sent again, as {told}")
     elif applied is not None and applied < trail.over:
-        told = f"applied through batch {applied}; its log was sent again until {trail.over}"
+        told = f"its log was sent again until batch {trail.over}, and the mirror is applied"
+        told += f" through batch {applied}; wait for its next merge"
         yield Reason(CODE, f"source {source}: {told}")
 
 

@@ -216,7 +216,7 @@ class LineageEvents:
 
     def _send(self, turn: MergeReport, links: Sequence[ColumnLink]) -> None:
         if not links:
-            raise RefusedError("no column of it has landed")
+            raise RefusedError(f"no column of {turn.table} has landed")
         told = merge_events(turn, self._known(turn.table, links), self.settings.namespace)
         texts = [json.dumps(event, separators=(",", ":")) for event in told]
         self._written &= {*texts}

@@ -32,7 +32,9 @@ def client_context(its: TlsSettings) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=its.ca or None)
     except OSError as error:  # an SSLError is one
-        raise ConfigError(f"ca: {its.ca} holds no authorities: {error}") from error
+        raise ConfigError(
+            f"ca: {its.ca} has no certificate authorities: {error}; set a PEM file"
+        ) from error
     if its.certificate:
         try:
             context.load_cert_chain(its.certificate, its.key or None, password=_no_passphrase)

@@ -93,7 +93,9 @@ class OffsetKeys:
             code = "missing_rows" if reading.missing else "extra_rows"
             guilty = (*reading.missing, *reading.extra)
             keys = tuple(f"{key.at}:{key.offset} {key.key}" for key in guilty[:MOST_KEYS])
-            told = f"{len(reading.missing)} keys missing, {len(reading.extra)} deleted but there"
+            told = (
+                f"{len(reading.missing)} keys are missing, {len(reading.extra)} deleted keys remain"
+            )
             return Ruling(Outcome.FAIL, f"{told}: {keys[0]}", code, keys)
         if not reading.looked:
             why = "its topics hold no message of a row, so there is no key to look for"

@@ -77,7 +77,7 @@ class Duration(click.ParamType[timedelta]):
 
             return duration(text)
         if math.isnan(number):
-            raise ValueError(f"{text} is not a number")
+            raise ValueError(f"{text!r} is not a number; write seconds, or a duration such as 30s")
         return timedelta(seconds=min(number * self._unit.total_seconds(), 1e13))
 
 

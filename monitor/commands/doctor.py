@@ -108,7 +108,8 @@ def _properties(path: Path) -> dict[str, str]:
         )
         raise ConfigError(msg) from None
     except UnicodeDecodeError:
-        raise ConfigError(f"cannot read {path}: is not UTF-8 text") from None
+        msg = f"cannot read {path}: it is not UTF-8 text; set the workers' properties file"
+        raise ConfigError(f"{msg} with --worker") from None
     pairs = (line.partition("=") for line in text.splitlines() if line.strip()[:1] not in "#!")
     return {name.strip(): value.strip() for name, _, value in pairs}
 

@@ -198,11 +198,15 @@ def _write(out: Path, found: Mapping[str, Any]) -> None:
     """Write for editing: JSON with a line per field, other text, or bytes as they are."""
     text, size = found["text"], found["letters"] if found["text"] else found["bytes"]
     if size > WHOLE:
-        raise ConfigError(f"{found['id']} is too long to write out: {size}, at most {WHOLE}")
+        raise ConfigError(
+            f"{found['id']} is too long to write out: {size}, at most {WHOLE}; resend it as it is"
+        )
     try:
         out.write_bytes(_laid_out(text) if text else base64.b64decode(found["value"]))
     except OSError as error:
-        raise ConfigError(f"cannot write {out}: {error}") from error
+        raise ConfigError(
+            f"cannot write {out}: {error.strerror}; set another file with --out"
+        ) from error
     kind = "text" if text else "bytes"
     again = f"sluice quarantine resend {quote(found['id'])} --{kind} {quote(str(out))}"
     say(f"{out} written; correct it, then run: {again}")

@@ -60,20 +60,21 @@ def refuse_odd(own: TableStandards | None, table: Table, schema: TableSchema) ->
     there = {column.name.casefold() for column in schema.columns}
     if lacking := sorted(name for name in own.expected if name.casefold() not in there):
         detail = f"{table.name} has no column {lacking[0]}, for which there is a standard"
-        raise HeldError("standards", f"{detail}; correct its name, or take it out")
+        raise HeldError("standards", f"{detail}; correct its name under `standards`, or remove it")
     for name in table.key:
         standard = own.of(name)
         if standard is not None and not standard.distinct:
             detail = f"by the standard of key column {name} two rows may get one key"
-            advice = "take it out of `standards`, or give it one that keeps values apart"
+            advice = "remove it from `standards`, or give it one that keeps values distinct"
             raise HeldError("standards", f"{table.name}: {detail}; {advice}")
     for column in schema.columns:
         standard = own.of(column.name)
         alike = column.dialect.spelled_alike(column)
         if standard is not None and standard.distinct and not alike:
-            detail = f"a value of column {column.name} ({column}) may come in two spellings"
-            advice = "give it a mask, or take it out of `standards` and do not send it"
-            raise HeldError("standards", f"{table.name}: {detail}, with an answer each; {advice}")
+            detail = f"a value of column {column.name} ({column}) may arrive in two spellings, and"
+            advice = "mask it, or remove it from `standards` and do not send it"
+            why = f"{table.name}: {detail} its standard makes two results of them"
+            raise HeldError("standards", f"{why}; {advice}")
 
 
 Births = dict[str, list[tuple[str, Order]]]
@@ -386,7 +387,8 @@ class Catalog:
         found = [self.newest(shard.source, shard.name) for shard in table.shards]
         schemas = [schema for schema in found if schema is not None]
         if not schemas:
-            raise HeldError("no_schema", f"no schema change of {table.name} has landed yet")
+            detail = f"no schema change of {table.name} has landed yet"
+            raise HeldError("no_schema", f"{detail}; run `sluice doctor` if it stays so")
         merged = merge_schemas(schemas)
         if isinstance(merged, Incompatible):
             raise HeldError("shards_differ", f"{merged.why}; {merged.statement}")

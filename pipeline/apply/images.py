@@ -280,7 +280,8 @@ def plan_correction(
 
 def _refuse_other_sources(table: Table, image: Image) -> None:
     if any(source not in image.positions for source in table.sources):
-        raise HeldError(REFUSED, f"{table.name}: it is folded from other sources now")
+        detail = f"{table.name}: it is now folded from a source that the image does not have"
+        raise HeldError(REFUSED, detail)
 
 
 def _deletes(image: Image, name: str, changes: ChangeLog) -> DeletesBelow:

@@ -159,9 +159,9 @@ def require_valid(demands: Demands, made: PlannedSlice) -> None:
         f"automatically, or accept batches {span}: waive {waiver}"
     )
     if sure:
-        detail = f"batches {span} break what is demanded: {told}; {advice}"
+        detail = f"batches {span} break an invariant: {told}; {advice}"
         raise HeldError("invalid", detail, waiver)
-    detail = f"batches {span} wait for what is demanded of them: {told}; {advice}"
+    detail = f"batches {span} wait for rows that an invariant needs: {told}; {advice}"
     raise HeldError("awaited", detail, waiver)
 
 

@@ -223,12 +223,13 @@ def _acting(task: MergeTask[Any], floors: Floors) -> tuple[pa.Table, pa.Table, i
 def _refuse_doubts(folded: Folded) -> None:
     if folded.crossed is not None:
         detail = f"key {folded.crossed} has rows in two sources, whose orders cannot be compared"
-        advice = "take `unique_across_shards` away, and rebuild the mirror"
+        advice = "remove `unique_across_shards`, and rebuild the mirror"
         raise HeldError("crosses_sources", f"{detail}; {advice}")
     for row in folded.conflicts.to_pylist():
         order = Order(**row["order"])
-        detail = f"key {row['key']} has two different changes at {order}, one place of its log"
-        raise HeldError("conflict", detail)
+        detail = f"key {row['key']} has two different changes at one log position, {order}"
+        advice = "let only one connector write to the topic, then take a new base"
+        raise HeldError("conflict", f"{detail}; {advice}")
 
 
 def _typed(task: MergeTask[Any], folded: Folded) -> pa.Table:

@@ -48,7 +48,9 @@ def replay(texts: Iterable[tuple[int, str]], before: Checkpoint | None = None) -
         if checkpoint is None or first > checkpoint.batch:
             checkpoint, ordered = _full(ordered, first)
     if checkpoint is None:
-        raise HeldError("mark_lost", "there is no marker; restore it, or begin with an empty lake")
+        raise HeldError(
+            "mark_lost", "the change log has no checkpoint; restore it, or start with an empty lake"
+        )
     for batch, text in ordered:
         if batch != checkpoint.batch + 1:
             raise HeldError("mark_lost", _hole(checkpoint.batch + 1, batch))

@@ -135,7 +135,7 @@ class FilesCollector:
         except OSError as error:
             raise UnreachableError(f"files in {self.url}: {error}") from error
         if lost:
-            what = f"{len(lost)} files or folders lie where no hour is, such as"
+            what = f"{len(lost)} files or folders are not in the folder of an hour, such as"
             told = f"{what} {', '.join(lost[:3])}: they are not read"
             found.append(Finding(WARN, "no_hour", where, told, INTO))
         return CollectorExamination(tuple(found))

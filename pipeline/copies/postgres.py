@@ -188,7 +188,7 @@ class PostgresTarget:
         if done.rowcount != count:
             detail = (
                 f"{count - done.rowcount} rows of {table.name} in {self.settings.place} are newer"
-                " than the mirror's: somebody else writes there; end that, and drop the table"
+                " than the mirror's: another client writes there; stop it, and drop the table"
             )
             raise HeldError("copy_written", detail)
 

@@ -250,7 +250,7 @@ class RedisTarget:
 
     def _written(self, table: CopiedTable, refused: int) -> HeldError:
         told = f"{refused} rows of {table.name} in {self.settings.place} are newer than the"
-        advice = f"somebody else writes there; end that, and {self._dropping(table)}"
+        advice = f"another client writes there; stop it, and {self._dropping(table)}"
         return HeldError("copy_written", f"{told} mirror's: {advice}")
 
     def _taken(self, told: str) -> HeldError:

@@ -135,7 +135,9 @@ def _unpacked(file: IO[bytes], kind: str) -> IO[bytes]:
     if not kind.endswith(PACKED):
         return file
     if kind == f"parquet{PACKED}":
-        raise ValueError(f"Parquet is packed in itself, and is not read from {PACKED}")
+        raise ValueError(
+            f"Parquet in {PACKED} is not read; write it uncompressed, as Parquet compresses itself"
+        )
     return cast("IO[bytes]", io.BufferedReader(gzip.GzipFile(fileobj=file), CHUNK))
 
 
@@ -247,7 +249,7 @@ def _parquet(file: IO[bytes], named: bool) -> _Contents:
     found = pq.ParquetFile(file)
     names = found.schema_arrow.names
     if len(set(names)) != len(names):
-        raise ValueError("two of its columns have one name")
+        raise ValueError("two of its columns have one name; rename one")
     count = sum(len(batch) for batch in found.iter_batches(ROWS))
     if count != found.metadata.num_rows:
         raise ValueError(f"it holds {count} rows, and its footer says {found.metadata.num_rows}")

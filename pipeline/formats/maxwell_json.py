@@ -230,7 +230,9 @@ def read_statement(payload: str) -> SchemaMessage:
     try:
         found = _STATEMENT.decode(payload)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise FormatError(f"a schema change is not built as Maxwell's are: {error!r}") from error
+        raise FormatError(
+            f"a schema change does not have the form of Maxwell's: {error!r}"
+        ) from error
     return SchemaMessage(found.sql, found.database or None, tuple(_tables(found)))
 
 

@@ -116,7 +116,7 @@ class SimpleBinlog:
             try:
                 re.compile(pattern)
             except re.error as error:
-                msg = f"format_options.tables: {pattern!r} is no regular expression: {error}"
+                msg = f"format_options.tables: {pattern!r} is not a regular expression: {error}"
                 raise ConfigError(msg) from error
             for name, told in table.columns.items():
                 if why := find_type_fault(told):

@@ -45,7 +45,8 @@ class ArchivePurge:
         """
         if not self.column or min(self.rows, self.times, self.asked) < 0:
             raise ConfigError(
-                "archive_purge: name a date column; rows, times and asked are 0 or more"
+                "archive_purge: column is empty or a number is negative; name a date column, and"
+                " set rows, times and asked to 0 or more"
             )
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:

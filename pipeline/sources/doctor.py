@@ -105,7 +105,7 @@ def check_clock(ahead: timedelta, where: str, limit: timedelta) -> list[Finding]
         return []
     way = "ahead of" if ahead > timedelta() else "behind"
     what = (
-        f"its clock is {abs(ahead).total_seconds():.0f} s {way} ours,"
+        f"its clock is {abs(ahead).total_seconds():.0f} s {way} Sluice's,"
         f" more than readiness.clock_skew ({limit.total_seconds():.0f} s): no cut can be proven"
     )
     fix = "synchronize both clocks with one time server (chronyc tracking shows which one is wrong)"

@@ -170,7 +170,7 @@ def require_columns(shard: str, key: Sequence[str], columns: Collection[str]) ->
         raise ConfigError(f"{shard} has no key, so it cannot be read in parts; declare a key")
     for name in key:
         if name not in columns:
-            raise ConfigError(f"{shard} has no column {name}, which is in its key")
+            raise ConfigError(f"{shard} has no column {name}, which is in its key; correct key:")
 
 
 def parse_key(shard: str, names: Sequence[str], key: str) -> list[str]:

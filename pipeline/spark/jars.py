@@ -168,7 +168,7 @@ def _recent_java() -> None:
     said = (done.stderr + done.stdout).strip()  # it answers on stderr
     found = re.search(r'version "(?:1\.)?(\d+)', said)
     if found is None:
-        raise ConfigError(f"{path} does not tell its version: {said[:200]!r}; {_INSTALL}")
+        raise ConfigError(f"{path} does not print its version: {said[:200]!r}; {_INSTALL}")
     if int(found[1]) < JAVA:
         raise ConfigError(f"{path} is Java {found[1]}, Spark needs Java {JAVA}; {_INSTALL}")
 

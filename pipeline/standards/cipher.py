@@ -54,7 +54,7 @@ class CipherMapping:
         """
         require_long(self.secret)
         if (self.sent_as == "text") != (not self.sent_secret):
-            raise ConfigError("sent_secret: goes with sent_as, the way it was encrypted; give both")
+            raise ConfigError("sent_secret: is needed with sent_as, and only then; set both")
 
     @property
     def distinct(self) -> bool:

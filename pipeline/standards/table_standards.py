@@ -198,8 +198,8 @@ class TableStandards:
         if name not in self._found:
             found = self.of(name)
             if found is None and not self._may_land(name):
-                told = name if _TOLD.fullmatch(name) else "of an odd name"
-                msg = f"nothing in `standards` says how column {told} is to land"
+                told = name if _TOLD.fullmatch(name) else "with an unusual name"
+                msg = f"column {told} has no entry in `standards`, so it cannot land"
                 raise FormatError(f"{msg}; give it a standard, or name it under `clear`")
             if len(self._found) < _MANY:
                 self._found[name] = found

@@ -91,7 +91,7 @@ class Lake:
         self._readers.pop(table.name, None)
         found = self.table_format.reader(uri, table, self.settings.lane)
         if found is None:
-            raise ProofError(f"{table.name} has no mirror at {uri} yet")
+            raise ProofError(f"{table.name} has no mirror at {uri} yet; wait for its first merge")
         if about is not None and found.version == about[1]:  # it may have moved on meanwhile
             while len(self._readers) >= READERS:  # the last: who asks for all in turn finds most
                 self._readers.pop(next(reversed(self._readers)), None)

@@ -250,7 +250,7 @@ def require_readable(settings: Mapping[str, str]) -> None:
             " use SCRAM, PLAIN, OAUTHBEARER or a client certificate"
         )
     if taken := sorted(settings.keys() & OURS.keys()):
-        raise ConfigError(f"kafka: {', '.join(taken)}: decided by Sluice, remove it")
+        raise ConfigError(f"kafka: {', '.join(taken)}: is set by Sluice; remove it")
 
 
 class _Assigned:

@@ -450,9 +450,11 @@ def asked(
 @pytest.mark.parametrize(
     ("trail", "why"),
     [
-        pytest.param(replace(CALM, last=880), "880 came behind 900", id="it is sent again now"),
-        pytest.param(replace(CALM, leaps=1), "came behind", id="by two"),
-        pytest.param(replace(CALM, over=51), "sent again until 51", id="the mirror is from within"),
+        pytest.param(replace(CALM, last=880), "880 came after 900", id="it is sent again now"),
+        pytest.param(replace(CALM, leaps=1), "came after", id="by two"),
+        pytest.param(
+            replace(CALM, over=51), "sent again until batch 51", id="the mirror is from within"
+        ),
         pytest.param(
             replace(CALM, raised=50),
             "behind all that was listed with batch 50",
@@ -494,7 +496,7 @@ def test_one_that_stands_before_the_newest_came_again_is_not_ready(question: Que
     found = asked(trail, question)
 
     assert found.state is ReadinessState.NOT_READY
-    assert "sent again until 51" in found.reasons[0].text
+    assert "sent again until batch 51" in found.reasons[0].text
 
 
 @pytest.mark.parametrize("question", [MIRROR, COPY], ids=["mirror", "copy"])

@@ -81,7 +81,10 @@ NOT_READY = view(
     "shop.orders",
     ReadinessState.NOT_READY,
     Reason("late", "time since the cut is below the lags' sum"),
-    Reason("not_applied", "applied through batch 41; the cut landed in 44"),
+    Reason(
+        "not_applied",
+        "the mirror is applied through batch 41, and the cut landed in 44; wait for its next merge",
+    ),
     seconds=(2.0, 14.0, 61.0),
 )
 LOST = view(

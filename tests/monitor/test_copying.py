@@ -187,7 +187,9 @@ def standing(lag: float | None = 2.0, **more: Any) -> dict[str, Any]:
     return told | more
 
 
-HELD = standing(hold="copy_written: 2 rows are newer than the mirror's: somebody else writes there")
+HELD = standing(
+    hold="copy_written: 2 rows are newer than the mirror's: another client writes there"
+)
 SILENT = standing(None, why="it does not answer", watermark=None)
 
 
@@ -197,7 +199,7 @@ def test_each_copy_of_a_table_says_how_it_stands() -> None:
     assert format_copies(row) == [
         "copy one: 2.0 s behind its mirror, complete up to 2026-01-02T03:04:05Z",
         "copy three: held: copy_written: 2 rows are newer than the mirror's:"
-        " somebody else writes there",
+        " another client writes there",
         "copy two: unknown: it does not answer",
     ]
 

@@ -125,7 +125,7 @@ def test_a_folder_that_was_never_fetched_names_the_command() -> None:
         pytest.param(
             "echo no such VM >&2; exit 1",
             [
-                "java does not tell its version: 'no such VM'; "
+                "java does not print its version: 'no such VM'; "
                 "install a Java 17 runtime, or set JAVA_HOME"
             ],
             id="broken",

@@ -312,7 +312,7 @@ def _transforms(config: Mapping[str, str], where: str) -> list[Finding]:
             continue
         severity = REFUSE if short in HARMFUL else WARN
         effect = Effect.DROPS if short in (*DROPPING, "") else Effect.REWRITES
-        what, fix = f"{alias} ({kind}) {harm}", f"take {alias} out of transforms"
+        what, fix = f"{alias} ({kind}) {harm}", f"remove {alias} from transforms"
         fix += " in the connector's config"
         setting = f"transforms.{alias}.type={kind}"
         found.append(Finding(severity, "transforms", where, what, fix, effect, setting=setting))
@@ -338,7 +338,7 @@ def _router(
         found.append(Finding(REFUSE, "transforms", where, what, fix))
     if not source.topics:
         what = f"{alias} ({kind}) renames topics, and those read are {source.topic_pattern}"
-        fix = f"say what they are called: topics of {source.name} under sources"
+        fix = f"set topics of {source.name} under sources to their names"
         found.append(Finding(WARN, "transforms", where, what, fix))
     return found
 

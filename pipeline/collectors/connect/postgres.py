@@ -147,7 +147,7 @@ class ConnectedPostgres:
         )
         if not config.get("replica.identity.autoset.values"):
             return found
-        what = "replica.identity.autoset.values: it changes tables of the source"
+        what = "replica.identity.autoset.values changes tables of the source"
         fix = "remove it from the connector's config; ALTER TABLE ... REPLICA IDENTITY where needed"
         return [*found, Finding(WARN, "replica.identity.autoset.values", where, what, fix)]
 

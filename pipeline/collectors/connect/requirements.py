@@ -218,7 +218,7 @@ def find_null_defaults(config: Mapping[str, str], where: str) -> list[Finding]:
     stated = config.get("value.converter", "").strip()
     if stated == APICURIO:
         fix = f"value.converter={CONFLUENT} with {NULLABLES}=true; or no defaults where NULL may be"
-        what = f"by Apicurio's converter {DEFAULTED}"
+        what = f"with Apicurio's converter, {DEFAULTED}"
         return [Finding(REFUSE, "value.converter", where, what, fix)]
     kept = [NULLS_KEPT[stated]] if stated in NULLS_KEPT else []
     remedy = "{name}={value} (and value.converter) in the connector's config"

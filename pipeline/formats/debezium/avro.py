@@ -366,7 +366,7 @@ class _Writer:
     def _many(self, kind: str, schema: Any, value: Any, at: str) -> bytes:
         if kind == "array":
             if not isinstance(value, list):
-                raise FormatError(f"{at} is no list")
+                raise FormatError(f"{at} is not a list")
             told = [self.write(schema["items"], v, f"{at}[{n}]") for n, v in enumerate(value)]
         else:
             if not isinstance(value, Mapping):

@@ -119,7 +119,7 @@ class FilesSource(TableQueries):
         for name in sorted(self._ledger.columns()):
             if scope.fold(name) is None:
                 what = f"log {name} is ignored by a rule"
-                yield Finding(NOTE, "ignored", where, what, "nothing")
+                yield Finding(NOTE, "ignored", where, what, "none, if that is intended")
 
     def close(self) -> None:
         self._ledger.close()

@@ -95,7 +95,7 @@ def _heartbeat(
     steps = [] if creates else list(heartbeat_ddl(heartbeat))
     if lacking:
         steps.append(f"GRANT {', '.join(HEARTBEAT_RIGHTS)} ON `{database}`.`{table}` TO {user}")
-    absent = "" if creates else f" {heartbeat} is not there (or hidden), nor may it be created;"
+    absent = "" if creates else f" {heartbeat} does not exist or is hidden, and cannot be created;"
     rights = f" {', '.join(lacking)} on it is not granted;" if lacking else ""
     what = f"the heartbeat cannot be written:{absent}{rights}".rstrip(";")
     return [Finding(REFUSE, "grant_heartbeat", where, what, "; ".join(steps))]

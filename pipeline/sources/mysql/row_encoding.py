@@ -80,8 +80,8 @@ def _written(
     wide = column.unsigned and column.kind == "BIGINT"
     if wide or column.kind not in ALIKE.get(described.kind, ()):
         pair = f"{column.type} in {shard}, and {described.kind} in its events"
-        msg = f"column {described.name} is {pair}: how its sender writes that is not known"
-        raise ConfigError(f"{msg}, so the table is not read again")
+        msg = f"column {described.name} is {pair}, and how its sender encodes that is unknown"
+        raise ConfigError(f"{msg}, so the table cannot be backfilled")
     return to_wire_texts(column, raw)
 
 

@@ -102,9 +102,8 @@ class PostgresKey:
         for name in key:
             if by_name[name].column.kind in UNORDERED:
                 told = by_name[name].column
-                raise ConfigError(
-                    f"{shard}: key column {name} is a {told}, which has no stable order"
-                )
+                msg = f"{shard}: key column {name} is a {told}, which has no stable order"
+                raise ConfigError(f"{msg}; set another key: for the table")
             if by_name[name].column.nullable:
                 msg = f"{shard}: key column {name} may be NULL, and such rows have no key"
                 raise ConfigError(f"{msg}; ALTER TABLE ... ALTER COLUMN ... SET NOT NULL")

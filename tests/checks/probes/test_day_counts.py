@@ -185,7 +185,7 @@ def test_a_column_that_there_is_not_is_unknown_with_words() -> None:
     ruling = told(world(), 2, DayCounts(columns=("gone",)))[-1]
 
     assert ruling.outcome is Outcome.UNKNOWN
-    assert "has no column 'gone'; it has id, born, total" in ruling.reason
+    assert "has no column 'gone'; name one of id, born, total" in ruling.reason
 
 
 @pytest.mark.parametrize("written", ["born", "total"])

@@ -290,9 +290,9 @@ def test_f164_files_of_tls_lie_beside_the_config(tmp_path: Path) -> None:
     ca: ca.pem
       ca: needs TLS; set tls: true or remove it
     tls: true\n    ca: /none.pem
-      ca: /none.pem holds no authorities
+      ca: /none.pem has no certificate authorities
     tls: true\n    ca: empty.pem
-      ca: {folder}/empty.pem holds no
+      ca: {folder}/empty.pem has no
     tls: true\n    certificate: c.pem
       key: a certificate needs its key
     tls: true\n    key: k.pem

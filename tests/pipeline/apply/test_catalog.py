@@ -352,7 +352,9 @@ HASH, MASK = KeyedHash(("a",), "0123456789abcdef"), LetterMask(("a",))
 )
 def test_one_value_in_two_spellings_would_have_two_answers(column: Column) -> None:
     """The log and a snapshot spell it in two ways, and who joins would find two people."""
-    with pytest.raises(HeldError, match="may come in two spellings, with an answer each") as told:
+    with pytest.raises(
+        HeldError, match="may arrive in two spellings, and its standard makes two"
+    ) as told:
         _refuse(column, HASH)
 
     assert told.value.reason == "standards"

@@ -252,7 +252,7 @@ def test_any_stretch_that_holds_a_full_text_gives_the_newest_mark(log: Log) -> N
         pytest.param(
             lambda texts: [texts[0], *texts[:20]], "batch 0 has 2 markers", id="the full one twice"
         ),
-        pytest.param(lambda texts: texts[:0], "there is no marker", id="all"),
+        pytest.param(lambda texts: texts[:0], "the change log has no checkpoint", id="all"),
     ],
 )
 def test_a_hole_or_a_double_is_found(

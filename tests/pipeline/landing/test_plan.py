@@ -118,7 +118,7 @@ def cut(told: int) -> PlanContext:
         pytest.param(end(9), end(0), None, 9, None, "", id="W just at the end"),
         pytest.param(end(10), end(0), None, 0, (9, 10), "ends at 9", id="one beyond the end"),
         pytest.param(end(3, ""), end(0), None, 3, None, "", id="the id was not known then"),
-        pytest.param(end(3, "old"), end(0), None, 0, (3, 3), "recreated", id="a topic created anew"),
+        pytest.param(end(3, "old"), end(0), None, 0, (3, 3), "recreated", id="a new topic"),
         pytest.param(end(3, "old"), end(0), LAST, 0, (3, 12), "recreated", id="and it held more"),
         pytest.param(end(8, epoch=5), end(0), cut(8), 8, None, "", id="the epoch ends at W"),
         pytest.param(end(8, epoch=5), end(0), cut(20), 8, None, "", id="the epoch goes on"),
@@ -130,7 +130,7 @@ def cut(told: int) -> PlanContext:
         pytest.param(end(8), end(0), cut(7), 8, None, "", id="W has no leader epoch"),
         pytest.param(end(8, epoch=0), end(0), cut(7), 7, (7, 8), "cut", id="the first leader's"),
         pytest.param(end(9, epoch=5), end(0), cut(7), 7, (7, 9), "cut", id="grown to W since"),
-        pytest.param(end(9, "old"), end(0), None, 0, (9, 9), "recreated", id="anew, and grown to W"),
+        pytest.param(end(9, "old"), end(0), None, 0, (9, 9), "recreated", id="new, and grown to W"),
         pytest.param(end(30, epoch=5), end(0), cut(9), 9, (9, 30), "cut", id="cut at the end now"),
     ],
 )  # fmt: skip

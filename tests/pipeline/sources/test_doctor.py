@@ -59,8 +59,8 @@ def test_a_key_must_identify_rows(
     ("ahead", "said"),
     [
         pytest.param(timedelta(seconds=2), "", id="as much as is allowed"),
-        pytest.param(timedelta(seconds=3), "3 s ahead of ours", id="ahead"),
-        pytest.param(timedelta(seconds=-3), "3 s behind ours", id="behind"),
+        pytest.param(timedelta(seconds=3), "3 s ahead of Sluice's", id="ahead"),
+        pytest.param(timedelta(seconds=-3), "3 s behind Sluice's", id="behind"),
     ],
 )
 def test_a_clock_that_is_off_is_reported_with_its_direction(ahead: timedelta, said: str) -> None:

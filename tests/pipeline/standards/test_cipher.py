@@ -101,7 +101,7 @@ def test_base64_with_other_letters_in_it_is_refused() -> None:
 
 
 def test_keys_that_do_not_go_together_are_refused_and_none_is_shown() -> None:
-    with pytest.raises(ConfigError, match="give both"):
+    with pytest.raises(ConfigError, match="set both"):
         CipherMapping(("card",), OURS, THEIRS)
     with pytest.raises(ConfigError, match="secret: has 4 characters"):
         CipherMapping(("card",), "1234")

@@ -18,9 +18,9 @@ SOME = [OffsetRange("t", 0, 0, 1)]
     [
         pytest.param("sasl.mechanism", "GSSAPI", "Kerberos", id="the wheel has no Kerberos"),
         pytest.param("sasl.mechanisms", "gssapi", "Kerberos", id="by its other name"),
-        pytest.param("check.crcs", "false", "check.crcs: decided by Sluice", id="rule 14"),
-        pytest.param("enable.auto.commit", "true", "enable.auto.commit: decided", id="rule 13"),
-        pytest.param("isolation.level", "read_committed", "isolation.level: dec", id="rule 5"),
+        pytest.param("check.crcs", "false", "check.crcs: is set by Sluice", id="rule 14"),
+        pytest.param("enable.auto.commit", "true", "enable.auto.commit: is set", id="rule 13"),
+        pytest.param("isolation.level", "read_committed", "isolation.level: is set", id="rule 5"),
     ],
 )
 def test_rule_20_a_setting_that_is_not_the_operators_is_refused_by_name(

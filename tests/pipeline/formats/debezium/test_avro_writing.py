@@ -85,7 +85,7 @@ def test_what_is_absent_is_its_default_or_null() -> None:
         ({"map": {"y": "z"}}, "the value.map.y is no long"),
         ({"inner": {"whole": 1}}, "the value.inner.flag is missing and has no default"),
         ({"more": 1}, "the value has no field more"),
-        ({"list": {}}, "the value.list is no list"),
+        ({"list": {}}, "the value.list is not a list"),
     ],
 )
 def test_what_does_not_fit_is_told_by_its_place(other: dict[str, Any], why: str) -> None:

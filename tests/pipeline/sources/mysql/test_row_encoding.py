@@ -143,9 +143,7 @@ def test_what_stands_beside_the_rows_is_null_and_what_events_lack_is_left_out() 
     ("events", "there", "why"),
     [
         pytest.param("LONGTEXT", "DECIMAL", "is DECIMAL in s/db.t, and LONGTEXT", id="a decimal"),
-        pytest.param(
-            "LONGTEXT", "DATETIME", "how its sender writes that is not known", id="a time"
-        ),
+        pytest.param("LONGTEXT", "DATETIME", "how its sender encodes that is unknown", id="a time"),
         pytest.param("BIGINT", "BIGINT UNSIGNED", "is BIGINT UNSIGNED in s/db.t", id="unsigned"),
         pytest.param("DOUBLE", "FLOAT", "is FLOAT in s/db.t, and DOUBLE", id="of fewer digits"),
         pytest.param("LONGBLOB", "BINARY", "is BINARY in s/db.t", id="with zeros at its end"),
