@@ -4,7 +4,7 @@ It starts nothing: `monitor/service.py` does.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,7 +20,6 @@ from monitor.config.model import Config
 from monitor.copying import Copies
 from monitor.cycle import Cycle
 from monitor.gate import Gate
-from monitor.jobs import JobHandlers, jobs
 from monitor.lane_driver import LaneDriver
 from monitor.observe.probing import Probing
 from monitor.observe.service_state import ServiceState
@@ -28,13 +27,18 @@ from monitor.observe.system_checks import Disks, StalledRound, disk_paths
 from monitor.observe.tables import MergeDemand
 from monitor.observers import LOOK_AGE, Observers
 from monitor.runtime import RequestPriority, collect_garbage, current_run, utc_now
-from monitor.schedule import Schedule
+from monitor.schedule import Job, Schedule
 from monitor.spark.supervisor import COMMAND
 from monitor.store.store import ServiceStore
 from monitor.web.api import application
 from monitor.web.deps import Access, ApiParts
 from pipeline.build import every_arrivals
 from pipeline.errors import UnreachableError
+
+CENSUS = timedelta(seconds=5)  # looks which sources are due; each is asked far less often
+RETENTION = timedelta(seconds=30)  # silent brokers are noticed after it
+PUBLISH = timedelta(seconds=30)
+LINEAGE = timedelta(seconds=5)
 
 
 @dataclass(eq=False)
@@ -70,9 +74,7 @@ class App:
         self.delivery = Delivery(config.channels, store.outbox, reminders=reminders)
         self.stalled = StalledRound(config.alerts, self.current, store, self.started)
         self.cycle, self.probing = self._cycle(), self._probing()
-        self.schedule = Schedule(
-            jobs(config, self._handlers()), store.ticks, clock, store.ticks.lasts()
-        )
+        self.schedule = Schedule(self._jobs(), store.ticks, clock, store.ticks.lasts())
 
     def api(self) -> FastAPI:
         """Make the HTTP application over these parts."""
@@ -183,23 +185,44 @@ class App:
             paused=self.driver.paused,
         )
 
-    def _handlers(self) -> JobHandlers:
-        requests, openlineage = self.driver.requests, self.driver.openlineage
-        has_images = any(rule.how != "none" for rule in self.config.publish)
-        return JobHandlers(
-            heartbeats=self.observers.heartbeats,
-            land=requests.land,
-            merge=requests.apply,
-            watch=self.cycle.watch,
-            probe=self.probing.round,
-            census=self.observers.census.ask,
-            retention=self.observers.retention.ask,
-            deliver=self._deliver,
-            upkeep=requests.upkeep,
-            reread=self.driver.reread,
-            prune=self._prune,
-            publish=requests.publish if has_images else None,
-            copies=self.copies.jobs,
-            openlineage=None if openlineage is None else openlineage.tell,
-            merge_urgent=requests.apply_urgent if self.settings.divided else None,
+    def _jobs(self) -> tuple[Job, ...]:
+        """Give each job its interval and its deadline.
+
+        Each deadline is well above the sum of the time limits of the clients. Continuous jobs work
+        off a backlog, and all others must keep their interval.
+        """
+        paces, minute, observers = self.config.schedule, timedelta(minutes=1), self.observers
+        merging, upkeep = (paces.merge, paces.merge_deadline), paces.upkeep_deadline
+        landing, requests = (paces.land, paces.land_deadline), self.driver.requests
+        return (
+            *(
+                Job(f"heartbeat:{one.settings.name}", self.config.heartbeat, minute, one.beat)
+                for one in observers.heartbeats
+            ),
+            *self._optional_jobs(),
+            Job("land", *landing, requests.land, continuous=True),
+            Job("merge", *merging, requests.apply, continuous=True),
+            Job("watch", paces.watch, minute, self.cycle.watch, vital=True),
+            Job("probe", paces.probe, 30 * minute, self.probing.round, continuous=True),
+            Job("census", CENSUS, 30 * minute, observers.census.ask, continuous=True),
+            Job("retention", RETENTION, 10 * minute, observers.retention.ask),
+            Job("deliver", paces.deliver, minute, self._deliver, continuous=True, vital=True),
+            Job("upkeep", paces.upkeep, upkeep, requests.upkeep, continuous=True),
+            Job("reread", *landing, self.driver.reread, continuous=True),
+            Job("prune", paces.prune, 10 * minute, self._prune),
         )
+
+    def _optional_jobs(self) -> Iterator[Job]:
+        """Yield the jobs of what is configured: images, tier 0, OpenLineage and copies."""
+        paces, requests = self.config.schedule, self.driver.requests
+        merging, openlineage = (paces.merge, paces.merge_deadline), self.driver.openlineage
+        if any(rule.how != "none" for rule in self.config.publish):
+            upkeep = paces.upkeep_deadline
+            yield Job("publish", PUBLISH, upkeep, requests.publish, continuous=True)
+        if self.settings.divided:
+            yield Job("merge_urgent", *merging, requests.apply_urgent, continuous=True)
+        if openlineage is not None:
+            half = timedelta(minutes=30)
+            yield Job("openlineage", LINEAGE, half, openlineage.tell, continuous=True)
+        for one in self.copies.jobs:
+            yield Job(f"copy:{one.plan.name}", *merging, one.run, continuous=True)

@@ -24,7 +24,7 @@ from monitor.observe.source_inventory import SourceInventory
 from monitor.observe.table_states import TableStates
 from monitor.observe.tables import TableRegistry
 from monitor.observe.verdicts import LatestVerdicts
-from monitor.spark.requests import HoldRegistry
+from monitor.store.holds import HoldRegistry
 from monitor.store.store import ServiceStore
 from pipeline.build import open_collector, open_source
 from pipeline.settings import SourceSettings

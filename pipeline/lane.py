@@ -8,7 +8,6 @@ have a merge queue of their own, if there are any.
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import InitVar, dataclass, field
-from datetime import timedelta
 
 from pyspark.sql import SparkSession
 
@@ -28,8 +27,6 @@ from pipeline.landing.loop import Landing
 from pipeline.reports import LandingReport, MergeReport, SparkWork
 from pipeline.resubmissions import Resubmission
 from pipeline.spark.session import JobCounts
-
-_PATIENCE = timedelta(minutes=1)  # of a merge with upkeep of one mirror, such as Spark's OPTIMIZE
 
 
 @dataclass(eq=False)
@@ -107,10 +104,9 @@ class Lane:
         """
         if urgent and self.urgent is None:
             return ()
-        line = self._queues[urgent]
-        with line.lock(_PATIENCE) as mine:
-            self._in_pool(line.name)
-            return line.runner.run(line.own(self._known), request) if mine else ()
+        queue = self._queues[urgent]
+        self._in_pool(queue.name)
+        return queue.run(self._known, request)
 
     def upkeep(self, readers: Mapping[str, int], paused: frozenset[str] = frozenset()) -> None:
         """Compact and clean what is due; *readers*: table -> lowest version still needed.

@@ -41,8 +41,8 @@ from checks.readiness import (
 )
 from monitor.observe.sampler import Sampling
 from monitor.observe.verdicts import LatestVerdicts
-from monitor.spark.requests import HoldRegistry
 from monitor.store.certificates import Certificates
+from monitor.store.holds import HoldRegistry
 from pipeline.apply.foreign_commits import foreign_hold
 from pipeline.checkpoint import Checkpoint
 from pipeline.copies.copy import CopyPosition

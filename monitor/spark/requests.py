@@ -1,11 +1,13 @@
-"""Sends the requests of one lane to the Spark process, and keeps reports and holds.
+"""Defines requests to the Spark process: what a job sends, and which call of the lane answers.
 
 Landing, merging and maintenance are requested by separate jobs that never wait for each other.
 An unreachable Kafka delays no landed change, and a long merge delays no landing.
 
-The hold of a table lasts until a merge of that table returns without one. A table without work
-is not in a report, so its absence ends nothing. Each hold has an id that ends with it. Holds
-are stored, so a restart does not forget what blocks.
+A request or reply is one JSON line. A reply carries the number of its request, and the reply to
+the opening is 0. Reports of the pipeline travel as their own dataclasses, and decoding yields an
+equal value. A request may hold secrets, so it goes to a pipe only.
+
+The Spark process imports this module, too. So it must import neither the store nor Spark.
 """
 
 import threading
@@ -13,95 +15,177 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
 
 import structlog
+from pydantic import TypeAdapter
 
-from monitor.spark.protocol import Reply, Request, Verb
-from monitor.store.history import Accounts, Holds
-from monitor.store.requests import RereadRequests, Resubmissions
-from pipeline.archive import ArchiveWord
-from pipeline.checkpoint import Gap
-from pipeline.errors import HeldError, SluiceError
+from pipeline.apply.image_export import Manifest
+from pipeline.apply.merge_run import MergeRequest
+from pipeline.archive import NO_WORD, ArchiveWord
+from pipeline.backfill_state import BackfillRequest, BackfillState
+from pipeline.errors import (
+    ConfigError,
+    FormatError,
+    HeldError,
+    ProofError,
+    SluiceError,
+    UnreachableError,
+)
+from pipeline.finding import Finding
 from pipeline.image import DueCut
+from pipeline.invariants import invariant as invariants
 from pipeline.reports import Hold, LandingReport, MergeReport, SparkWork
+from pipeline.resubmissions import Resubmission
+from pipeline.settings import PipelineSettings
+from pipeline.standards import standard as standards
+
+if TYPE_CHECKING:
+    from monitor.store.history import Accounts
+    from monitor.store.holds import HoldRegistry
+    from monitor.store.requests import RereadRequests, Resubmissions
+    from pipeline.lane import Lane
+
+OPENING = 0
+_PLAIN = {kind.__name__: kind for kind in (ConfigError, UnreachableError, FormatError, ProofError)}
 
 
-@dataclass(eq=False)
-class HoldRegistry:
-    """Holds of the last landing, and of each table's last merge; thread-safe.
+class Verb(StrEnum):
+    """What the Spark process can be asked to do."""
 
-    What is held is replaced, never changed, so that a concurrent reader sees all of it.
+    OPEN = "open"
+    LAND = "land"
+    APPLY = "apply"
+    APPLY_URGENT = "apply_urgent"
+    UPKEEP = "upkeep"
+    PUBLISH = "publish"
+    REREAD = "reread"
+    STOP = "stop"
+
+
+LINES = (
+    Verb.LAND,
+    Verb.APPLY,
+    Verb.APPLY_URGENT,
+    Verb.UPKEEP,
+    Verb.PUBLISH,
+    Verb.REREAD,
+)
+"""What is answered side by side, each in a line of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One thing to do; ``settings`` only opens, ``readers`` only serves upkeep, ``cuts`` merges.
+
+    ``paused`` are tables whose mirrors nothing is written to, ``wanted`` those that somebody waits
+    for, ``resubmissions`` corrected messages that are to land, ``archived`` what people said
+    of archives.  ``hazards`` are what the process before had seen, by source, and only open.
     """
 
-    store: Holds
-    _sources: tuple[Hold, ...] = ()
-    _gaps: tuple[Gap, ...] = ()
-    _tables: Mapping[str, Hold] = field(default_factory=dict)
-    _named: dict[str, dict[str, Hold]] = field(default_factory=dict)
-    _kept: tuple[tuple[Gap, ...], tuple[Hold, ...]] | None = None  # what the store has
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    id: int
+    verb: Verb
+    waived: frozenset[str] = frozenset()
+    readers: Mapping[str, int] = field(default_factory=dict)
+    settings: PipelineSettings | None = None
+    cuts: tuple[DueCut, ...] = ()
+    rereads: tuple[BackfillRequest, ...] = ()
+    paused: frozenset[str] = frozenset()
+    wanted: frozenset[str] = frozenset()
+    archived: ArchiveWord = NO_WORD
+    resubmissions: tuple[Resubmission, ...] = ()
+    hazards: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
 
-    def load(self) -> None:
-        """Remember what an earlier life kept."""
-        holds = [
-            Hold(one.id, one.subject, one.reason, one.detail)
-            for one in self.store.list()
-            if one.kind == "hold"
-        ]
-        self._sources = tuple(hold for hold in holds if hold.subject.startswith("source:"))
-        self._tables = {hold.subject: hold for hold in holds if hold not in self._sources}
-        for table, hold in self._tables.items():
-            self._named[table] = {hold.reason: hold}
 
-    def holds(self) -> tuple[Hold, ...]:
-        """All that stand now."""
-        return (*self._sources, *self._tables.values())
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error as values; ``kind`` is its class, ``crash`` if it is unexpected."""
 
-    def landed(self, landed: LandingReport, at: datetime) -> None:
-        """Take over what one landing said."""
-        with self._lock:
-            self._sources, self._gaps = landed.holds, landed.gaps
-            self._keep(at)
+    kind: str
+    text: str
+    reason: str = ""
+    detail: str = ""
 
-    def applied(self, turns: Iterable[MergeReport], at: datetime) -> None:
-        """Take over what the turns said of their tables."""
-        with self._lock:
-            told = {turn.table: self._named_once(turn.table, turn.hold, at) for turn in turns}
-            tables = {**self._tables, **told}
-            self._tables = {name: hold for name, hold in tables.items() if hold is not None}
-            self._keep(at)
 
-    def lane_held(self, hold: Hold, sources: Iterable[str], at: datetime) -> None:
-        """Hold every source: the lane itself cannot go on."""
-        with self._lock:
-            self._sources = tuple(
-                Hold(hold.id, f"source:{source}", hold.reason, hold.detail) for source in sources
-            )
-            self._keep(at)
+CRASH = "crash"
 
-    def _named_once(self, table: str, hold: Hold | None, at: datetime) -> Hold | None:
-        """*hold* with the second since which it stands in its id, if it names nothing of its own.
 
-        A waiver ends with it: once the table has gone on, the next hold has another name.  What
-        comes between, as a lake that does not answer, ends nothing.
-        """
-        if hold is None:
-            self._named.pop(table, None)
-            return None
-        if hold.id != f"{hold.reason}:{table}":
-            return hold
-        known = self._named.setdefault(table, {})
-        named = known.get(hold.reason, replace(hold, id=f"{hold.id}@{int(at.timestamp())}"))
-        known[hold.reason] = replace(named, detail=hold.detail)
-        return known[hold.reason]
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came of one request: a report, a failure, or just the end of it.
 
-    def _keep(self, at: datetime) -> None:
-        """Store what is new: of each landing and each turn most is as it was."""
-        now = self._gaps, self.holds()
-        if now != self._kept or self.store.database.unreadable:  # that row may be one of these
-            self._kept = None
-            self.store.replace(*now, at)
-            self._kept = now
+    ``spark`` is what Spark jobs did since the reply before, by kind of work.  ``hazards`` are
+    harmful settings that were seen and are in no mark yet, by source; None if it was not to land.
+    """
+
+    id: int
+    landed: LandingReport | None = None
+    applied: tuple[MergeReport, ...] = ()
+    published: tuple[Manifest, ...] = ()
+    rereads: tuple[BackfillState, ...] = ()
+    failure: Failure | None = None
+    spark: Mapping[str, SparkWork] = field(default_factory=dict)
+    hazards: Mapping[str, tuple[Finding, ...]] | None = None
+
+
+_REQUEST = TypeAdapter(Request)
+_REPLY = TypeAdapter(Reply)
+
+
+def dump_request(request: Request) -> bytes:
+    """Return one line with its end; it may hold secrets, so write it only to a pipe."""
+    return _REQUEST.dump_json(request) + b"\n"
+
+
+def load_request(line: bytes) -> Request:
+    """Read back what :func:`dump_request` wrote; of a plug-in a line has only the name."""
+    request = _REQUEST.validate_json(line)
+    if request.settings is None:
+        return request
+    rules = tuple(
+        replace(rule, invariants=_built(invariants.find_invariant, rule.invariants))
+        for rule in request.settings.invariants
+    )
+    own = tuple(
+        replace(rule, standards=_built(standards.find_standard, rule.standards))
+        for rule in request.settings.standards
+    )
+    settings = replace(request.settings, invariants=rules, standards=own)
+    return replace(request, settings=settings)
+
+
+def _built(
+    find: Callable[[str], type], named: Iterable[tuple[str, Any]]
+) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, TypeAdapter(find(name)).validate_python(one)) for name, one in named)
+
+
+def dump_reply(reply: Reply) -> bytes:
+    """Return one line with its end."""
+    return _REPLY.dump_json(reply) + b"\n"
+
+
+def load_reply(line: bytes) -> Reply:
+    """Read back what :func:`dump_reply` wrote."""
+    return _REPLY.validate_json(line)
+
+
+def as_failure(error: Exception) -> Failure:
+    """Name *error* so that the other side can raise it again."""
+    if isinstance(error, HeldError):
+        return Failure("HeldError", str(error), error.reason, error.detail)
+    for kind in type(error).__mro__:
+        if kind.__name__ in _PLAIN:
+            return Failure(kind.__name__, str(error))
+    return Failure(CRASH, f"{type(error).__name__}: {error}"[:2000])
+
+
+def as_error(failure: Failure) -> SluiceError:
+    """The error to raise here for a failure over there; a crash may pass, so it is unreachable."""
+    if failure.kind == "HeldError":
+        return HeldError(failure.reason, failure.detail)
+    return _PLAIN.get(failure.kind, UnreachableError)(failure.text)
 
 
 AT_A_STRETCH = 10  # batches that are landed without a pause, while each was full
@@ -132,10 +216,10 @@ class LaneRequests:
     sources: tuple[str, ...]
     deadlines: Deadlines
     waived: Callable[[], frozenset[str]]
-    standstills: HoldRegistry
-    accounts: Accounts
-    rereads: RereadRequests
-    resubmissions: Resubmissions
+    standstills: "HoldRegistry"
+    accounts: "Accounts"
+    rereads: "RereadRequests"
+    resubmissions: "Resubmissions"
     clock: Callable[[], datetime]
     readers: Callable[[], Mapping[str, int]] = dict
     cuts: Callable[[], tuple[DueCut, ...]] = tuple
@@ -298,3 +382,24 @@ class LaneRequests:
         if landed.batch is not None:
             took = round(landed.took.total_seconds(), 3)
             log.info("landed", batch=landed.batch, rows=landed.rows, seconds=took)
+
+
+def answer_request(lane: "Lane", request: Request) -> Reply:
+    """Let *lane* do what a job requests, in the Spark process."""
+    match request.verb:
+        case Verb.LAND:
+            return Reply(request.id, landed=lane.land(request.waived, request.resubmissions))
+        case Verb.APPLY | Verb.APPLY_URGENT:
+            urgent = request.verb is Verb.APPLY_URGENT
+            wanted = frozenset[str]() if urgent else request.wanted
+            given = (request.waived, request.cuts, request.paused, wanted, request.archived)
+            return Reply(request.id, applied=lane.apply(MergeRequest(*given), urgent=urgent))
+        case Verb.REREAD:
+            return Reply(request.id, rereads=lane.reread(request.rereads))
+        case Verb.UPKEEP:
+            lane.upkeep(request.readers, request.paused)
+        case Verb.PUBLISH:
+            return Reply(request.id, published=lane.publish())
+        case Verb.STOP:
+            lane.close()
+    return Reply(request.id)

@@ -29,7 +29,7 @@ from typing import IO, cast
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
-from monitor.spark.protocol import (
+from monitor.spark.requests import (
     CRASH,
     LINES,
     OPENING,

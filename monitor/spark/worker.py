@@ -22,20 +22,19 @@ from typing import IO, TYPE_CHECKING
 import structlog
 
 from monitor.runtime import configure
-from monitor.spark.protocol import (
+from monitor.spark.requests import (
     CRASH,
     LINES,
     OPENING,
     Reply,
     Request,
     Verb,
+    answer_request,
     as_failure,
     dump_reply,
     load_request,
 )
-from pipeline.apply.merge_run import MergeRequest
 from pipeline.errors import SluiceError
-from pipeline.reports import MergeReport
 from pipeline.settings import PipelineSettings
 
 if TYPE_CHECKING:
@@ -162,28 +161,7 @@ class RequestServer:
         if self.lane is None:
             msg = f"the first request must open a lane, not {request.verb.value}"
             raise RuntimeError(msg)
-        match request.verb:
-            case Verb.LAND:
-                landed = self.lane.land(request.waived, request.resubmissions)
-                return Reply(request.id, landed=landed)
-            case Verb.APPLY | Verb.APPLY_URGENT:
-                return Reply(request.id, applied=_merged(self.lane, request))
-            case Verb.REREAD:
-                return Reply(request.id, rereads=self.lane.reread(request.rereads))
-            case Verb.UPKEEP:
-                self.lane.upkeep(request.readers, request.paused)
-            case Verb.PUBLISH:
-                return Reply(request.id, published=self.lane.publish())
-            case Verb.STOP:
-                self.lane.close()
-        return Reply(request.id)
-
-
-def _merged(lane: "Lane", request: Request) -> tuple[MergeReport, ...]:
-    urgent = request.verb is Verb.APPLY_URGENT
-    wanted = frozenset[str]() if urgent else request.wanted
-    given = (request.waived, request.cuts, request.paused, wanted, request.archived)
-    return lane.apply(MergeRequest(*given), urgent=urgent)
+        return answer_request(self.lane, request)
 
 
 def serve(open_lane: OpenLane, reply_fd: int) -> int:

@@ -1,4 +1,4 @@
-"""Stores verdicts, accounts, table states, holds and check memory, and thins old rows.
+"""Stores verdicts, accounts, table states and check memory, and thins old rows.
 
 Thousands of tables are checked every few seconds, and each check remembers something. One
 transaction for each would cost more than the checks. So check memory waits in process memory
@@ -50,15 +50,12 @@ from monitor.store.schema import (
     accounts,
     fail_ends,
     memory,
-    standstills,
     table_states,
     verdicts,
 )
 from monitor.store.types import Instant, dumps, loads
-from pipeline.checkpoint import Gap
 from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Account, Fence
-from pipeline.reports import Hold
 
 FEWEST, AT_ONCE = 10, 200  # rows deleted in one transaction
 LONG = 0.025  # seconds; after a longer transaction the next is shorter
@@ -501,82 +498,6 @@ def _from(since: datetime) -> Any:
 
 def _read(row: Row[Any]) -> StateSince:
     return StateSince(row.table, TableState(row.state), row.since, row.why)
-
-
-GAP, HOLD = "gap", "hold"
-
-
-@dataclass(frozen=True, slots=True)
-class StoredHold:
-    """A gap or a hold; ``subject`` is a table, ``source:NAME`` or, for a gap, its partition.
-
-    ``tables`` are the affected tables of a gap; empty for a hold, whose subject names it.
-    """
-
-    id: str
-    kind: str
-    subject: str
-    reason: str
-    detail: str
-    since: datetime
-    tables: tuple[str, ...] = ()
-
-
-@dataclass(eq=False)
-class Holds:
-    """The gaps and holds of the newest report."""
-
-    database: Database
-
-    def replace(self, gaps: Sequence[Gap], holds: Sequence[Hold], at: datetime) -> None:
-        """Replace all stored gaps and holds; those that stay keep their ``since``."""
-        found = [_of_gap(gap, at) for gap in gaps] + [_of_hold(hold, at) for hold in holds]
-        now = {(one.kind, one.id): one for one in found}
-        with self.database.write() as connection:
-            since = {(one.kind, one.id): one.since for one in self.list()}
-            connection.execute(delete(standstills))
-            if rows := [_hold_row(one, since.get(key, at)) for key, one in now.items()]:
-                connection.execute(insert(standstills), rows)
-
-    def list(self) -> tuple[StoredHold, ...]:
-        """Return all, oldest first; an unreadable one still holds its subject."""
-        query = select(standstills).order_by(standstills.c.since, standstills.c.id)
-        return tuple(self.database.decoded(query, standstills, _standstill, _salvaged_hold))
-
-
-def _standstill(row: Row[Any]) -> StoredHold:
-    texts = (row.id, row.kind, row.subject, row.reason, row.detail)
-    return StoredHold(*texts, row.since, tuple(row.tables))
-
-
-def _salvaged_hold(stored: Mapping[str, bytes | None]) -> StoredHold:
-    id_, kind, subject, reason = (
-        stored_text(stored[name]) for name in ("id", "kind", "subject", "reason")
-    )
-    detail = "its row in the store is unreadable; it ends with the next merge or landing"
-    return StoredHold(id_, kind, subject, reason or HOLD, detail, datetime.now(UTC))
-
-
-def _of_gap(gap: Gap, at: datetime) -> StoredHold:
-    where = f"{gap.topic}:{gap.partition}"
-    detail = f"offsets [{gap.first}, {gap.until}) of {where}: {gap.why}"
-    return StoredHold(gap.id, GAP, where, "gap", detail, at, gap.tables)
-
-
-def _of_hold(hold: Hold, at: datetime) -> StoredHold:
-    return StoredHold(hold.id, HOLD, hold.subject, hold.reason, hold.detail, at)
-
-
-def _hold_row(one: StoredHold, since: datetime) -> dict[str, object]:
-    return {
-        "id": one.id,
-        "kind": one.kind,
-        "subject": one.subject,
-        "reason": one.reason,
-        "detail": one.detail,
-        "tables": list(one.tables),
-        "since": since,
-    }
 
 
 LONGEST = timedelta(seconds=1)

@@ -13,7 +13,8 @@ from checks.model import Verdict
 from monitor.store.alerts import Incidents, Silences, StoredOutbox, Waivers
 from monitor.store.certificates import Certificates, Fences
 from monitor.store.database import Database
-from monitor.store.history import Accounts, CheckMemory, Holds, TableStates, Verdicts
+from monitor.store.history import Accounts, CheckMemory, TableStates, Verdicts
+from monitor.store.holds import Holds
 from monitor.store.requests import Archives, Pauses, RereadRequests, Resubmissions
 from monitor.store.ticks import Ticks
 

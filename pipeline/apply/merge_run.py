@@ -545,9 +545,12 @@ def is_other_tier(tier: int) -> bool:
     return not is_tier0(tier)
 
 
+LOCK_PATIENCE = timedelta(minutes=1)  # of a merge run with the maintenance of one mirror
+
+
 @dataclass(eq=False)
 class MergeQueue:
-    """``passes`` over the mirrors of tables whose tier it ``serves``, in Spark's pool ``name``."""
+    """The merge runs of ``runner`` for tables whose tier it has, in Spark's pool ``name``."""
 
     name: str
     runner: MergeRunner
@@ -555,6 +558,11 @@ class MergeQueue:
     _mirrors: threading.Lock = field(default_factory=threading.Lock)
     _next: threading.Lock = field(default_factory=threading.Lock)
     _own: tuple[LandedState, LandedState] | None = None
+
+    def run(self, landed: LandedState, request: MergeRequest) -> tuple[MergeReport, ...]:
+        """Merge the mirrors of this queue; none if the maintenance of one takes too long."""
+        with self.lock(LOCK_PATIENCE) as mine:
+            return self.runner.run(self.own(landed), request) if mine else ()
 
     @contextmanager
     def lock(self, within: timedelta | None = None) -> Iterator[bool]:

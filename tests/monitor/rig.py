@@ -40,7 +40,7 @@ from monitor.observe.system_checks import Component
 from monitor.observe.table_states import TableStates
 from monitor.observe.tables import TableRegistry
 from monitor.observe.verdicts import LatestVerdicts
-from monitor.spark.requests import HoldRegistry
+from monitor.store.holds import HoldRegistry
 from monitor.store.store import ServiceStore
 from monitor.web import api
 from monitor.web.deps import Access, ApiParts

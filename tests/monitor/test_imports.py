@@ -43,3 +43,13 @@ def test_f51_a_verb_loads_nothing_that_it_does_not_need(words: list[str], also: 
 
     assert json.loads(done.stdout.splitlines()[-1]) == []
     assert asks == [] or "no service answers" in done.stderr
+
+
+def test_the_spark_process_loads_no_store_and_before_it_opens_no_spark() -> None:
+    script = "import sys, monitor.spark.worker; print(*{'sqlalchemy', 'pyspark'} & {*sys.modules})"
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.split() == []

@@ -282,7 +282,7 @@ def test_a_merge_waits_for_one_mirrors_upkeep_no_longer_than_its_caller_would(
     beside: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or Spark's OPTIMIZE of a large mirror would have the process killed as late, for ever."""
-    monkeypatch.setattr("pipeline.lane._PATIENCE", timedelta(milliseconds=1))
+    monkeypatch.setattr("pipeline.apply.merge_run.LOCK_PATIENCE", timedelta(milliseconds=1))
 
     with beside.lane._queues[0].lock(), ThreadPoolExecutor(1) as pool:
         turns = pool.submit(beside.lane.apply, MergeRequest()).result(SOON)

@@ -12,8 +12,8 @@ from sqlalchemy import select
 from alerts.model import IncidentState
 from demo.oracle.compare import compared
 from demo.shop.schema import MIRRORS
+from monitor.app import CENSUS, PUBLISH, RETENTION
 from monitor.config.file import load_config
-from monitor.jobs import CENSUS, PUBLISH, RETENTION
 from monitor.store.schema import accounts
 from monitor.store.store import ServiceStore
 from tests.proof.judging import Tribunal, forgotten

@@ -14,7 +14,7 @@ from examples.json_lines import JsonLines
 from monitor.config.file import config_schema, load_config, parse_config
 from monitor.config.plans import CopyPlan
 from monitor.config.sections import has_placeholder_address, plugin_faults, with_placeholder_address
-from monitor.spark.protocol import Request, Verb, dump_request, load_request
+from monitor.spark.requests import Request, Verb, dump_request, load_request
 from pipeline.archive import ArchiveWindow
 from pipeline.build import open_table_format, open_transport
 from pipeline.copies.copy import known_copies

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import pytest
 
-from monitor.spark.protocol import Reply, Request, Verb
+from monitor.spark.requests import Reply, Request, Verb
 from monitor.spark.supervisor import SeenHazards, Supervisor
 from monitor.store.store import ServiceStore
 from pipeline.errors import HeldError, ProofError, UnreachableError
@@ -350,7 +350,7 @@ def test_stop_waits_for_a_long_merge_a_little_and_tells_no_failure_of_it(
 def test_no_process_outlives_a_killed_service(lake: Path, how: signal.Signals) -> None:
     script = (
         "import sys, time; from datetime import timedelta\n"
-        "from monitor.spark.supervisor import Supervisor; from monitor.spark.protocol import *\n"
+        "from monitor.spark.supervisor import Supervisor; from monitor.spark.requests import *\n"
         "from pipeline.settings import PipelineSettings\n"
         f"s = Supervisor(PipelineSettings({str(lake)!r}, 'k', ()), {FAKE!r}); s.start()\n"
         "time.sleep(600)\n"

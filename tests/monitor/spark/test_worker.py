@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from demo.processes import wait_until
-from monitor.spark.protocol import Reply, Request, Verb, load_reply
+from monitor.spark.requests import Reply, Request, Verb, load_reply
 from monitor.spark.worker import OpenLane, RequestServer
 from pipeline.apply.image_export import Manifest
 from pipeline.apply.merge_run import MergeRequest

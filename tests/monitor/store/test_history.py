@@ -10,7 +10,8 @@ from checks.model import Outcome, Ruling, Verdict
 from monitor.observe.verdicts import LatestVerdicts
 from monitor.store import history
 from monitor.store.database import Database
-from monitor.store.history import Accounts, StoredHold, next_batch_size
+from monitor.store.history import Accounts, next_batch_size
+from monitor.store.holds import StoredHold
 from monitor.store.schema import memory, ticks
 from monitor.store.store import ServiceStore
 from pipeline.checkpoint import Gap

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy.event import listen
 
-from monitor.spark.requests import HoldRegistry
+from monitor.store.holds import HoldRegistry
 from monitor.store.store import ServiceStore
 from pipeline.model import Account
 from pipeline.reports import Hold, MergeReport
