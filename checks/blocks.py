@@ -8,6 +8,9 @@ no change is lost.
 `why_unproven` reports changes that no log shows, as the sources describe their tables. A source
 that was not asked yields Missing, never an empty answer.
 
+A table also has one state, for people: from new over bootstrap to incremental, or held, paused
+or retired. No state is remembered: the facts of now say which one it is.
+
 `waivable` judges a waiver id by its form alone. Cannot detect: whether the id exists now, which
 `monitor/waivers.py` decides. A waiver of an id that cannot exist would be kept for ever and
 would open nothing.
@@ -17,6 +20,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import StrEnum
 from hashlib import sha256
 from itertools import chain
 from shlex import quote
@@ -467,3 +471,62 @@ def _ignorance(table: Table, told: Mapping[str, SourceDescription | Missing]) ->
             yield Missing(f"source {shard.source} has not described its tables: {why}")
         elif shard.name in one.hidden:
             yield Missing(f"source {shard.source} shows no {shard.name}: its user may not read it")
+
+
+NO_BASE = "no_base"
+
+
+class TableState(StrEnum):
+    """What a table is at."""
+
+    NEW = "new"
+    BOOTSTRAP = "bootstrap"
+    INCREMENTAL = "incremental"
+    HELD = "held"
+    RE_BOOTSTRAP = "re-bootstrap"
+    PAUSED = "paused"
+    RETIRED = "retired"
+
+
+@dataclass(frozen=True, slots=True)
+class StateSince:
+    """*table* is, or was, in *state* from that instant on; ``why`` as it was reported then."""
+
+    table: str
+    state: TableState
+    since: datetime
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """What a state follows from.
+
+    ``based``: each shard has a base.  ``bare``: there is no mirror yet.  ``first`` says how far
+    its first snapshot is, ``reread`` how far it is read again by request; empty where it is not.
+    ``blocked`` are the reasons for BLOCKED that no probe gave, gravest first.
+    """
+
+    based: bool
+    bare: bool
+    first: str = ""
+    reread: str = ""
+    blocked: tuple[Reason, ...] = ()
+    pause: Pause | None = None
+
+
+def state_of(facts: TableFacts) -> tuple[TableState, str]:
+    """The state of a table that is there, and why it is in none better; no why if all goes on."""
+    if facts.pause is not None:
+        return TableState.PAUSED, facts.pause.told
+    if facts.reread:
+        again = facts.based or not facts.bare
+        return TableState.RE_BOOTSTRAP if again else TableState.BOOTSTRAP, facts.reread
+    if facts.first:
+        return TableState.BOOTSTRAP, facts.first
+    if facts.bare and all(one.code == NO_BASE for one in facts.blocked):
+        why = facts.blocked[0].text if facts.blocked else "nothing is merged into its mirror yet"
+        return TableState.NEW, why
+    if facts.blocked:
+        return TableState.HELD, facts.blocked[0].text
+    return TableState.INCREMENTAL, ""

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from alerts.model import Incident
+from checks.blocks import StateSince
 from checks.model import Verdict
 from checks.readiness import Readiness, ReadinessState
-from checks.table_state import StateSince
 from pipeline.image import Image
 from pipeline.lags.lag import HopLag, Lags
 from pipeline.model import Stage, Table

@@ -13,7 +13,7 @@ import structlog
 
 from monitor.config.plans import CopyPlan
 from monitor.observe.sampler import AskCopy, Sampling
-from pipeline.apply.mirrors import Mirrors
+from pipeline.apply.table_format import Mirrors
 from pipeline.build import open_table_format
 from pipeline.copies.copy import CopyPosition
 from pipeline.copies.sync import CopySync

@@ -7,10 +7,9 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from alerts.model import Member
-from checks.blocks import Inputs, find_blocks
+from checks.blocks import Inputs, StateSince, TableState, find_blocks
 from checks.model import Verdict
 from checks.readiness import Question, Readiness, ReadinessState
-from checks.table_state import StateSince, TableState
 from monitor.board import (
     Board,
     ComponentView,

@@ -14,7 +14,7 @@ from pipeline.apply.maintenance import LakeMaintenance
 from pipeline.apply.merge_job import JobGroup, MergeOutcome, run_group
 from pipeline.apply.merge_run import MergeRunner
 from pipeline.apply.mirror import MirrorSide
-from pipeline.apply.mirrors import Mirrors
+from pipeline.apply.table_format import Mirrors
 from pipeline.backfill.dry_run import MirrorIds, Previews
 from pipeline.backfill.runner import BackfillRunner
 from pipeline.backfill.task import BackfillFailure, BackfillResult, BackfillTask, attempt

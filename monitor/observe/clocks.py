@@ -16,7 +16,7 @@ from checks.certificate import revoke_misdated
 from checks.model import Reason
 from monitor.store.certificates import Certificates
 from monitor.store.history import CheckMemory
-from monitor.store.types import dumps, loads
+from monitor.store.schema import dumps, loads
 from pipeline.clocks import ClockStep
 from pipeline.errors import ProofError
 

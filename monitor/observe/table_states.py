@@ -11,8 +11,7 @@ from zoneinfo import ZoneInfo
 
 import structlog
 
-from checks.blocks import Inputs, find_blocks
-from checks.table_state import StateSince, TableFacts, TableState, state_of
+from checks.blocks import Inputs, StateSince, TableFacts, TableState, find_blocks, state_of
 from monitor.board import FirstLanding
 from monitor.observe.sampler import NO_MIRROR
 from pipeline.checkpoint import Checkpoint, shard_exists, source_of

@@ -25,8 +25,7 @@ from alerts.model import Acknowledgement, Incident, IncidentState, Message, Sile
 from alerts.outbox import ChannelHealth, QueuedMessage
 from monitor.store.database import Database
 from monitor.store.history import HISTORY, delete_rows
-from monitor.store.schema import incidents, outbox, silences, standings, waivers
-from monitor.store.types import dumps, loads
+from monitor.store.schema import dumps, incidents, loads, outbox, silences, standings, waivers
 from pipeline.errors import UnreachableError
 
 _KEPT = timedelta(days=180)

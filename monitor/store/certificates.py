@@ -15,8 +15,7 @@ from sqlalchemy import BigInteger, Row, delete, insert, select, type_coerce, upd
 from checks.certificate import Certificate, Evidence
 from monitor.store.database import Database
 from monitor.store.history import HISTORY, delete_rows, downsample
-from monitor.store.schema import certificates, fences
-from monitor.store.types import dumps, loads
+from monitor.store.schema import certificates, dumps, fences, loads
 from pipeline.clocks import ClockStep
 from pipeline.model import Fence, Head, Position, Stage, stage_name
 

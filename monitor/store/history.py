@@ -42,18 +42,20 @@ from sqlalchemy import (
     update,
 )
 
+from checks.blocks import StateSince, TableState
 from checks.model import Outcome, Ruling, Verdict
-from checks.table_state import StateSince, TableState
 from monitor.store.database import Database, stored_text
 from monitor.store.schema import (
+    Instant,
     account_totals,
     accounts,
+    dumps,
     fail_ends,
+    loads,
     memory,
     table_states,
     verdicts,
 )
-from monitor.store.types import Instant, dumps, loads
 from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Account, Fence
 

@@ -2,10 +2,17 @@
 
 The upgrade runs in the transaction of the caller. It refuses a store of a newer version, or of
 a build before the first release.
+
+Times are whole microseconds since 1970 UTC in the database, and aware datetimes in Python. Values
+are JSON text of their types. An unknown field is an error, so no value is lost silently.
 """
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any, TypeVar
 
+from pydantic import TypeAdapter
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -27,11 +34,61 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import CreateColumn
+from sqlalchemy.types import TypeDecorator
 
 from checks.model import Outcome
-from monitor.store.types import Instant
 from pipeline.errors import ConfigError
+
+T = TypeVar("T")
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def dumps(kind: Any, value: object) -> str:
+    """Encode *value* of type *kind*; times keep their microseconds, durations are ISO 8601."""
+    return _adapter(kind).dump_json(value).decode()
+
+
+def loads(kind: type[T], text: str) -> T:
+    """Decode what :func:`dumps` wrote."""
+    adapter: TypeAdapter[T] = _adapter(kind)  # type: ignore[arg-type]  # types are hashable
+    return adapter.validate_json(text)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Instant(TypeDecorator[datetime]):
+    """A column of instants. Integers sort and subtract alike on every database."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
+        """Refuse a naive datetime, because its clock is unknown."""
+        return None if value is None else to_microseconds(value)
+
+    def process_result_value(self, value: int | None, dialect: Dialect | None) -> datetime | None:
+        """Return the moment in UTC."""
+        return None if value is None else _EPOCH + value * _MICROSECOND
+
+
+def to_microseconds(instant: datetime) -> int:
+    """Return microseconds since 1970 UTC, exactly.
+
+    Raises:
+        ValueError: *instant* is naive.
+    """
+    if instant.tzinfo is None:
+        raise ValueError(f"{instant} has no time zone")
+    return (instant - _EPOCH) // _MICROSECOND
+
 
 METADATA = MetaData()
 _NAME = String(250)

@@ -15,9 +15,9 @@ from typing_extensions import TypedDict
 
 from alerts.model import AlertKind, IncidentState
 from alerts.model import Severity as SeverityName
+from checks.blocks import TableState
 from checks.model import Outcome
 from checks.readiness import ReadinessState
-from checks.table_state import TableState
 from pipeline.model import Hop, Stage
 from pipeline.model import Ordering as OrderingName
 

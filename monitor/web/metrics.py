@@ -36,9 +36,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from alerts.model import IncidentState, Severity
+from checks.blocks import TableState
 from checks.model import Outcome
 from checks.readiness import ReadinessState
-from checks.table_state import TableState
 from monitor.board import Board, CurrentBoard, TableView
 from monitor.observe.system_checks import CHECKS, IMAGE
 from pipeline.image import Image

@@ -8,10 +8,10 @@ from fastapi.responses import JSONResponse
 from pydantic_core import to_json
 
 from alerts.model import Incident
+from checks.blocks import StateSince
 from checks.certificate import Certificate
 from checks.model import Reason, Verdict
 from checks.readiness import Readiness
-from checks.table_state import StateSince
 from monitor.board import CopyView, TableView
 from monitor.web import answers
 from monitor.web.summary import Headline

@@ -30,7 +30,7 @@ import structlog
 from pipeline.apply.images import plan_correction
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirror import MirrorSnapshot, images_of
-from pipeline.apply.mirrors import Mirrors
+from pipeline.apply.table_format import Mirrors
 from pipeline.archive import ArchiveRules
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.delta.store import Store, open_store

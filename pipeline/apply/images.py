@@ -26,8 +26,8 @@ from pipeline.apply.late_changes import below_cut
 from pipeline.apply.merge import MergeTask
 from pipeline.apply.merge_job import LandedDeletes
 from pipeline.apply.mirror import Commit, batch_of, floors_of, images_of
-from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.row_metadata import flat_column
+from pipeline.apply.table_format import Mirrors
 from pipeline.archive import ArchiveRules
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import APPLIED_COLUMNS, WantedBatches, parts, read

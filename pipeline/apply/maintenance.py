@@ -18,8 +18,7 @@ from typing import Any
 import structlog
 
 from pipeline.apply.mirror import CommitStamp, MirrorSnapshot, images_of
-from pipeline.apply.mirrors import Mirrors
-from pipeline.apply.table_format import MaintenanceWork
+from pipeline.apply.table_format import MaintenanceWork, Mirrors
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.maintenance import CleaningTimes, LogUpkeep
 from pipeline.checkpoint import Checkpoint

@@ -28,10 +28,9 @@ from pipeline.apply.landed_state import HighestOrders, LandedState
 from pipeline.apply.merge import MergeTask
 from pipeline.apply.merge_job import LandedDeletes, MergeJob, RemainingSnapshot, remaining_batches
 from pipeline.apply.mirror import CommitStamp, MirrorSnapshot, batch_of, floors_of, images_of
-from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.renames import TableRename
 from pipeline.apply.schema_evolution import TargetSchema
-from pipeline.apply.table_format import TableFormat
+from pipeline.apply.table_format import Mirrors, TableFormat
 from pipeline.archive import NO_WORD, ArchiveRules, ArchiveWord, rules_of
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import (

@@ -31,7 +31,7 @@ from typing import Any
 import structlog
 
 from pipeline.apply.account import find_unexplained
-from pipeline.apply.foreign_writes import ForeignWatch
+from pipeline.apply.foreign_commits import ForeignWatch
 from pipeline.apply.images import CutDelay, DueImages
 from pipeline.apply.landed_state import HighestOrders, LandedState
 from pipeline.apply.late_changes import add_late_changes
@@ -46,8 +46,7 @@ from pipeline.apply.merge_job import (
 )
 from pipeline.apply.merge_plan import MergePlanner, PendingFiles
 from pipeline.apply.mirror import CommitStamp, MirrorSnapshot, batch_of
-from pipeline.apply.mirrors import Mirrors
-from pipeline.apply.table_format import TableFormat
+from pipeline.apply.table_format import Mirrors, TableFormat
 from pipeline.archive import NO_WORD, ArchiveWord
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.checkpoint import active_tables

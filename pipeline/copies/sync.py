@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.apply.mirror import Commit, MirrorSnapshot, RowChanges, RowPart, batch_of
-from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.row_metadata import SLUICE, Adoption
+from pipeline.apply.table_format import Mirrors
 from pipeline.changelog.table import app
 from pipeline.copies.copy import CopiedTable, CopyPosition, CopyStep, CopyTarget, RankedRows
 from pipeline.errors import HeldError, ProofError, UnreachableError

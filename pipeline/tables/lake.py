@@ -11,8 +11,7 @@ from typing import Any
 
 from pipeline.apply.image_export import FoundImages, WrittenImages
 from pipeline.apply.mirror import Commit, MirrorSide, MirrorSnapshot, batch_of, images_of
-from pipeline.apply.mirrors import Mirrors
-from pipeline.apply.table_format import TableFormat
+from pipeline.apply.table_format import Mirrors, TableFormat
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.reader import LogReader
 from pipeline.changelog.table import app

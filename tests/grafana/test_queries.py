@@ -12,9 +12,9 @@ from itertools import chain
 
 import pytest
 
+from checks.blocks import StateSince, TableState
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import ReadinessState
-from checks.table_state import StateSince, TableState
 from demo.processes import wait_until
 from monitor.board import Board, CopyView, RereadView, TableView
 from monitor.observe.system_checks import IMAGE

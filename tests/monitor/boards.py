@@ -4,10 +4,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from alerts.model import AlertKind, Cause, Incident, IncidentState, Member, Severity
+from checks.blocks import StateSince, TableState
 from checks.certificate import Certificate, Evidence
 from checks.model import Outcome, Reason, Ruling, Verdict
 from checks.readiness import Readiness, ReadinessState
-from checks.table_state import StateSince, TableState
 from monitor.board import Board, ChannelView, ComponentView, DiskView, JobView, TableView
 from pipeline.lags.lag import MOVING, HopLag, Lags
 from pipeline.model import Fence, Head, Hop, Lag, Missing, Shard, Stage, Table

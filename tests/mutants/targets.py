@@ -20,7 +20,6 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "checks/blocks.py": (
         *READINESS,
         "tests/monitor/test_pauses.py",
-        f"{CHECKS}/test_table_state.py",
     ),
     "checks/certificate.py": (
         f"{CHECKS}/test_certificate.py",

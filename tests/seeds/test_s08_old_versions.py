@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from pipeline.apply.image_export import ImageWriter
 from pipeline.apply.landed_state import LandedState
-from pipeline.apply.mirrors import Mirrors
+from pipeline.apply.table_format import Mirrors
 from pipeline.errors import UnreachableError
 from pipeline.image import Image
 from pipeline.model import Op

@@ -7,8 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from checks.blocks import Pause
-from checks.table_state import StateSince, TableState
+from checks.blocks import Pause, StateSince, TableState
 from monitor.observe.heartbeats import FenceBook
 from monitor.observe.table_states import DueCuts
 from monitor.store.history import KEPT

@@ -11,8 +11,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
+from checks.blocks import StateSince, TableState
 from checks.model import Outcome, Ruling, Verdict
-from checks.table_state import StateSince, TableState
 from monitor.board import Board, CopyView, CurrentBoard, RereadView
 from monitor.observe.system_checks import IMAGE
 from monitor.web.metrics import METRICS, BoardCollector, Scrape, encode_metrics

@@ -11,7 +11,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from pipeline.apply.maintenance import LakeMaintenance
-from pipeline.apply.mirrors import Mirrors
+from pipeline.apply.table_format import Mirrors
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.delta.log import ActiveFile
 from pipeline.delta.reader import open_table

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from pipeline.apply.image_export import ImageWriter
 from pipeline.apply.landed_state import LandedState
-from pipeline.apply.mirrors import Mirrors
+from pipeline.apply.table_format import Mirrors
 from pipeline.backfill_state import Backfill
 from pipeline.changelog.maintenance import LogUpkeep
 from pipeline.delta.reader import open_table

@@ -2,11 +2,17 @@
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from pipeline.apply.foreign_commits import (
     BEFORE,
@@ -16,9 +22,18 @@ from pipeline.apply.foreign_commits import (
     find_intrusion,
     waiver_id,
 )
-from pipeline.apply.mirror import Commit
-from pipeline.delta.log import shape_of
+from pipeline.apply.mirror import FLOORS, Commit, commit_note, following_note
+from pipeline.delta import entries
+from pipeline.delta.actions import add_file, remove_file
+from pipeline.delta.log import Snapshot, load_snapshot, shape_of
+from pipeline.delta.store import open_store
+from pipeline.model import Op
 from pipeline.tables.delta.merge import read_commit
+from tests.pipeline.apply.holds import assert_held
+from tests.pipeline.hand_lake import NOW, HandLake, row
+
+C, U, T = Op.CREATE, Op.UPDATE, Op.TRUNCATE
+
 
 State = dict[str, str | None]  # path -> vector
 SHARED = {"id": "t", "schemaString": "{}"}
@@ -209,3 +224,334 @@ def _looked(commits: Sequence[Commit], draws: random.Random) -> Intrusion | None
 )
 def test_f19_what_a_waiver_accepts(id_: str, versions: set[int]) -> None:
     assert accepted_versions("shop.t", frozenset({id_})) == versions
+
+
+Action = Mapping[str, Any]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> HandLake:
+    made = HandLake(tmp_path)
+    made.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")], [row(C, 12, 3, "c")])
+    return made
+
+
+def now_of(lake: HandLake) -> Snapshot:
+    found = load_snapshot(open_store(lake.settings.mirror("db.t")))
+    assert found is not None
+    return found
+
+
+def intrude(lake: HandLake, *actions: Action, operation: str = "WRITE", **told: Any) -> int:
+    """Somebody commits *actions*; the version."""
+    store = open_store(lake.settings.mirror("db.t"))
+    version = now_of(lake).version + 1
+    info = {"timestamp": 1, "operation": operation, **told}
+    store.put_new(
+        entries.entry_name(version), entries.encode_entry([{"commitInfo": info}, *actions])
+    )
+    return version
+
+
+def deleted(lake: HandLake) -> Action:
+    """The removal of some rows."""
+    first, *_ = now_of(lake).files.values()
+    return remove_file(first, at=NOW)
+
+
+def described(lake: HandLake, **properties: str) -> Action:
+    """Columns as they are, and *properties* (``_`` is a dot)."""
+    known = now_of(lake).metadata.action
+    told = {name.replace("_", "."): value for name, value in properties.items()}
+    return {"metaData": {**known, "configuration": {**known["configuration"], **told}}}
+
+
+def without(lake: HandLake, column: str) -> Action:
+    """A column dropped, as Delta does it where columns are mapped: by its metadata alone."""
+    known = now_of(lake).metadata.action
+    struct = json.loads(known["schemaString"])
+    struct["fields"] = [one for one in struct["fields"] if one["name"] != column]
+    return {"metaData": {**known, "schemaString": json.dumps(struct)}}
+
+
+def hold_id(lake: HandLake) -> str | None:
+    lake.land(row(U, lake.checkpoint.batch + 100, 1, "z"))
+    hold = lake.apply().hold
+    return None if hold is None else hold.id
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_column_dropped_without_a_file_is_seen(lake: HandLake, restarted: bool) -> None:
+    """Or it would be added again, empty, and nobody would know of the values that went."""
+    version = intrude(lake, without(lake, "name"), operation="DROP COLUMNS")
+    if restarted:
+        lake.reopen()
+
+    assert hold_id(lake) == f"foreign_write:db.t:{version}"
+
+
+def test_a_restore_of_what_sluice_remembers_is_seen_though_no_row_changes(tmp_path: Path) -> None:
+    """A forgotten truncate lets older rows in."""
+    lake = HandLake(tmp_path)
+    lake.play([row(C, 10, 1, "a"), row(T, 20, None)])
+    before = now_of(lake)
+    lake.play([row(T, 30, None)])
+    assert before.metadata.configuration[FLOORS] != now_of(lake).metadata.configuration[FLOORS]
+    path = lake.settings.mirror("db.t")
+
+    DeltaTable(path).restore(before.version)
+
+    assert hold_id(lake) == f"foreign_write:db.t:{before.version + 2}"
+    DeltaTable(path).restore(before.version + 1)
+    assert lake.apply().hold is None
+
+
+def test_a_batch_number_that_somebody_else_set_is_seen(lake: HandLake) -> None:
+    """Or batches up to it would never be applied."""
+    version = intrude(lake, {"txn": {"appId": "sluice:main", "version": 2, "lastUpdated": 1}})
+    lake.land(row(U, 90, 1, "y"))
+
+    assert hold_id(lake) == f"foreign_write:db.t:{version}"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_changes_no_row_holds_nothing(lake: HandLake, restarted: bool) -> None:
+    intrude(lake, described(lake, delta_logRetentionDuration="interval 60 days"))
+    intrude(lake, operation="VACUUM START")
+    intrude(lake, {"txn": {"appId": "somebody", "version": 2, "lastUpdated": 1}})
+    DeltaTable(lake.settings.mirror("db.t")).restore(now_of(lake).version - 1)
+    if restarted:
+        lake.reopen()
+
+    assert hold_id(lake) is None
+    assert lake.rows() == {1: "z", 2: "b", 3: "c"}
+
+
+def test_nobody_comes_between_the_look_and_the_turn(tmp_path: Path) -> None:
+    """Whoever does is not merged over, or the next process would not look below our turn."""
+    step, came = 0, True
+    while came:
+        step += 1
+        lake = HandLake(tmp_path / str(step))
+        lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
+        lake.land(row(U, 20, 1, "z"))
+        clock = Intruder(lake, step)
+        lake.runner.clock = clock
+
+        lake.apply()
+
+        came = clock.came
+        lake.reopen()
+        assert (hold_id(lake) is not None) == came, step
+        shutil.rmtree(lake.home)
+    assert step > 4
+
+
+class Intruder:
+    """A clock at whose *n*-th reading somebody deletes rows."""
+
+    def __init__(self, lake: HandLake, n: int) -> None:
+        self.lake, self.left, self.came = lake, n, False
+
+    def __call__(self) -> datetime:
+        self.left -= 1
+        if self.left == 0:
+            intrude(self.lake, deleted(self.lake), operation="DELETE")
+            self.came = True
+        return self.lake.now
+
+
+def test_a_turn_that_spark_put_on_top_of_somebody_else_is_seen_by_the_next_process(
+    lake: HandLake,
+) -> None:
+    """Spark goes over another's commit where the two do not conflict."""
+    seen = now_of(lake).version
+    version = intrude(lake, deleted(lake), operation="DELETE")
+    own = commit_note(seen, 1, "main", account={"read": 0, "applied": 0, "noop": 0})
+    intrude(lake, operation="MERGE", userMetadata=json.dumps(own))
+    lake.reopen()
+
+    assert hold_id(lake) == f"foreign_write:db.t:{version}"
+
+
+def test_a_log_taken_back_and_gone_on_by_somebody_else_is_looked_at_again(lake: HandLake) -> None:
+    """As from a backup: the foreign commit has the number of one of ours, which is gone."""
+    mirror, newest = Path(lake.settings.mirror("db.t")), now_of(lake).version
+    (mirror / entries.entry_name(newest)).unlink()
+
+    assert intrude(lake, deleted(lake), operation="DELETE") == newest
+
+    assert hold_id(lake) == f"foreign_write:db.t:{newest}"
+
+
+def test_commits_that_were_cleaned_away_unread_are_not_taken_for_ours(lake: HandLake) -> None:
+    version = intrude(lake, deleted(lake), operation="DELETE")
+    intrude(lake, operation="VACUUM START")
+    table = DeltaTable(lake.settings.mirror("db.t"))
+    table.create_checkpoint()
+    for gone in range(version + 1):
+        (Path(lake.settings.mirror("db.t")) / entries.entry_name(gone)).unlink()
+
+    assert hold_id(lake) == f"foreign_write:db.t:{version}"
+    assert lake.apply(waived=[f"foreign_write:db.t:{version}"]).hold is None
+
+
+def moved(lake: HandLake, *, lost: int) -> list[Action]:
+    """A file whose rows, but for some of them, are said to be only moved to another."""
+    (first,) = now_of(lake).files.values()
+    other = f"moved-{now_of(lake).version}.parquet"
+    mirror = Path(lake.settings.mirror("db.t"))
+    kept = pq.read_table(mirror / first.path)
+    pq.write_table(kept.slice(lost), mirror / other)
+    size, told = (mirror / other).stat().st_size, {"numRecords": len(kept) - lost}
+    came = add_file(other, size=size, at=NOW, stats=told, data_change=False)
+    return [remove_file(first, at=NOW, data_change=False), came]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_who_says_that_rows_were_only_moved_is_believed_if_all_are_there(
+    tmp_path: Path, restarted: bool
+) -> None:
+    lake = HandLake(tmp_path)
+    lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
+    intrude(lake, *moved(lake, lost=0), operation="OPTIMIZE")
+    if restarted:
+        lake.reopen()
+
+    assert hold_id(lake) is None
+    assert lake.rows() == {1: "z", 2: "b"}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_who_says_that_rows_were_only_moved_and_lost_one_is_not_believed(
+    tmp_path: Path, restarted: bool
+) -> None:
+    """As by a job that writes with `dataChange` off, and filters."""
+    lake = HandLake(tmp_path)
+    lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
+    before = now_of(lake).version
+    intrude(lake, *moved(lake, lost=0), operation="OPTIMIZE")
+    intrude(lake, *moved(lake, lost=1), operation="OPTIMIZE")
+    if restarted:
+        lake.reopen()
+
+    assert hold_id(lake) == f"foreign_write:db.t:{before + 1}"
+    lake.reopen()
+    assert hold_id(lake) == f"foreign_write:db.t:{before + 1}"
+    DeltaTable(lake.settings.mirror("db.t")).restore(before)
+    assert lake.apply().hold is None
+    assert lake.rows() == {1: "z", 2: "b"}
+
+
+def test_rows_that_a_person_let_go_are_missed_no_more(tmp_path: Path) -> None:
+    lake = HandLake(tmp_path)
+    lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
+    version = intrude(lake, *moved(lake, lost=1), operation="OPTIMIZE")
+    waived = f"foreign_write:db.t:{version}"
+    assert hold_id(lake) == waived
+
+    assert lake.apply(waived=[waived]).hold is None
+
+    lake.reopen()
+    assert hold_id(lake) is None
+
+
+def cleaned(lake: HandLake, until: int) -> None:
+    """The log begins with a checkpoint of its newest version, and entries from *until* on."""
+    mirror = lake.settings.mirror("db.t")
+    DeltaTable(mirror).create_checkpoint()
+    for gone in range(until):
+        (Path(mirror) / entries.entry_name(gone)).unlink()
+
+
+def test_a_process_that_cannot_look_at_what_was_cleaned_away_says_so(lake: HandLake) -> None:
+    """Somebody deletes while the service is down, and his checkpoint cleans the log."""
+    version = intrude(lake, deleted(lake), operation="DELETE")
+    last = intrude(lake, operation="VACUUM START")
+    cleaned(lake, last)
+    lake.reopen()
+
+    assert hold_id(lake) == "foreign_write:db.t:0"
+    hold = lake.apply().hold
+    assert hold is not None
+    assert f"versions 0 to {version}" in hold.detail
+    assert lake.apply(waived=["foreign_write:db.t:0"]).hold is None
+    lake.reopen()
+    assert hold_id(lake) is None, "a turn was put on top of it"
+
+
+def test_a_mirror_that_rested_until_its_turns_were_cleaned_away_goes_on(lake: HandLake) -> None:
+    """The newest commit is of upkeep, which looked before it wrote."""
+    seen = now_of(lake).version
+    own = following_note(now_of(lake), -1, "main")
+    newest = intrude(lake, operation="SET TBLPROPERTIES", userMetadata=json.dumps(own))
+    assert newest == seen + 1
+    cleaned(lake, newest)
+    lake.reopen()
+
+    assert hold_id(lake) is None
+
+
+def test_a_mirror_that_stands_still_is_judged_once_however_many_passes(
+    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    intrude(lake, deleted(lake))
+    held = hold_id(lake)
+    read: list[int] = []
+    commits = lake.runner.mirrors.commits
+
+    def counted(table: str, until: int) -> Iterator[Commit]:
+        for one in commits(table, until):
+            read.append(one.version)
+            yield one
+
+    monkeypatch.setattr(lake.runner.mirrors, "commits", counted)
+
+    again = [lake.apply().hold for _ in range(3)]
+
+    assert held is not None
+    assert {hold and hold.id for hold in again} == {held}
+    assert read == []
+
+
+def test_what_is_found_later_of_a_mirror_that_stands_still_is_judged(lake: HandLake) -> None:
+    """The rows come back by one commit, and go again by the next."""
+    gone = deleted(lake)
+    (back,) = (file for file in now_of(lake).files.values() if file.path == gone["remove"]["path"])
+    intrude(lake, gone)
+    assert hold_id(lake) is not None
+
+    intrude(lake, {"add": dict(back.action)})
+
+    assert lake.apply().hold is None
+
+
+@pytest.fixture
+def rebuilt(tmp_path: Path) -> HandLake:
+    """Six versions, moved away under the eyes of a running lane, and grown again in one or two."""
+    lake = HandLake(tmp_path)
+    for number in range(5):
+        lake.play([row(C, 10 + number, number, "a")])
+    mirror = Path(lake.settings.mirror("db.t"))
+    mirror.rename(mirror.with_name("old"))
+    told = [turn for _ in range(4) for turn in lake.run()]
+    assert_held(told[0].hold, "table_replaced")
+    return lake
+
+
+def test_a_mirror_that_was_moved_away_is_held_once_and_grows_anew(rebuilt: HandLake) -> None:
+    assert rebuilt.rows() == dict.fromkeys(range(5), "a")
+    assert rebuilt.play([row(U, 50, 0, "b")]) == {**dict.fromkeys(range(5), "a"), 0: "b"}
+
+
+def test_f02_a_foreign_write_to_a_mirror_made_anew_is_found_at_once(rebuilt: HandLake) -> None:
+    """Though its version lies below those of the mirror before, which were known to be ours."""
+    path = rebuilt.settings.mirror("db.t")
+    columns = pa.schema(DeltaTable(path).schema().to_arrow())
+    alien = {"id": 99, "name": "alien", "_sluice": None}
+    write_deltalake(path, pa.Table.from_pylist([alien], columns), mode="append")
+    rebuilt.land(row(U, 60, 1, "c"))
+
+    held = rebuilt.apply().hold
+
+    assert_held(held, "foreign_write")

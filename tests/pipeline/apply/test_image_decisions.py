@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from pipeline.apply.images import CutDelay, DueImages, find_doubts
 from pipeline.apply.mirror import Commit, commit_note, floors_property
-from pipeline.apply.mirrors import Mirrors
+from pipeline.apply.table_format import Mirrors
 from pipeline.backfill_state import Backfill
 from pipeline.changelog.table import app
 from pipeline.checkpoint import Checkpoint, Epoch, Gap, Quarantine

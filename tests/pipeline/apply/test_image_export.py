@@ -17,7 +17,7 @@ from pipeline.apply.image_export import (
     WrittenImages,
 )
 from pipeline.apply.landed_state import LandedState
-from pipeline.apply.mirrors import Mirrors
+from pipeline.apply.table_format import Mirrors
 from pipeline.archive import ArchiveMarker, ArchiveRule, ArchiveWindow, rules_of
 from pipeline.delta.reader import open_table
 from pipeline.errors import UnreachableError

@@ -28,7 +28,7 @@ from pipeline.model import Op, Order, ShardId
 from pipeline.settings import PipelineSettings, TableRule
 from pipeline.tables.delta import table_format
 from tests.pipeline.apply.holds import assert_held
-from tests.pipeline.apply.test_foreign_writes import deleted, intrude
+from tests.pipeline.apply.test_foreign_commits import deleted, intrude
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
 C, U = Op.CREATE, Op.UPDATE

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pipeline.apply.maintenance import LakeMaintenance
-from pipeline.apply.mirrors import Mirrors
+from pipeline.apply.table_format import Mirrors
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.delta.commit import commit_actions
 from pipeline.delta.log import load_snapshot

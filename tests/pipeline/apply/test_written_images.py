@@ -27,7 +27,7 @@ from pipeline.apply.image_export import (
     write_image,
 )
 from pipeline.apply.landed_state import LandedState
-from pipeline.apply.mirrors import Mirrors
+from pipeline.apply.table_format import Mirrors
 from pipeline.delta import local as folder
 from pipeline.delta.object_store import Bucket
 from pipeline.delta.store import open_store

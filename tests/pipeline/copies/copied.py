@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipeline.apply.mirrors import Mirrors
+from pipeline.apply.table_format import Mirrors
 from pipeline.copies.copy import Copy, CopyPosition, CopyTarget
 from pipeline.copies.sync import CopySync
 from pipeline.model import Op, Shard, Table

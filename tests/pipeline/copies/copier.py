@@ -3,7 +3,7 @@
 import sys
 import time
 
-from pipeline.apply.mirrors import Mirrors
+from pipeline.apply.table_format import Mirrors
 from pipeline.copies.copy import Copy
 from pipeline.copies.postgres import PostgresCopy
 from pipeline.copies.redis import RedisCopy

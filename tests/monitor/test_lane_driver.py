@@ -9,7 +9,7 @@ from checks.model import Reason
 from checks.readiness import ReadinessState
 from monitor.board import Board, FirstLanding
 from monitor.config.model import RebootstrapRule
-from monitor.observe.auto_bootstrap import AutoBootstrap
+from monitor.lane_driver import AutoBootstrap
 from monitor.store.requests import RereadRequest
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import BackfillRequest, BackfillState
