@@ -15,13 +15,13 @@ from monitor.config.plans import CopyPlan
 from monitor.observe.sampler import AskCopy, Sampling
 from pipeline.apply.table_format import Mirrors
 from pipeline.build import open_table_format
+from pipeline.clocks import Retries
 from pipeline.copies.copy import CopyPosition
 from pipeline.copies.sync import CopySync
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.lags.samples import Sample
 from pipeline.model import Table
 from pipeline.reports import Hold
-from pipeline.retries import Retries
 from pipeline.settings import PipelineSettings
 
 log = structlog.get_logger(__name__)

@@ -31,7 +31,7 @@ from pipeline.collectors.collector import (
     Registration,
     SettingDifference,
 )
-from pipeline.delta import entries
+from pipeline.delta.log import LOG_FOLDER
 from pipeline.delta.store import Store, open_store
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.finding import NOTE, REFUSE, WARN, Finding
@@ -165,7 +165,7 @@ class Examination:
         """Examine machine and lake, each source, its collector and its topics, then each copy."""
         self._machine()
         with self._asking(lake_part()):
-            self.doors.lake(self.config.settings.changes).prove(entries.FOLDER)
+            self.doors.lake(self.config.settings.changes).prove(LOG_FOLDER)
         for source in self.config.sources:
             self._registry(source)
             collected = self._collector(source)

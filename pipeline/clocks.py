@@ -7,11 +7,16 @@ whole history if it shows no such step.
 
 A business day ends where the next one begins in the declared time zone, so days of 23 and 25
 hours are correct. A cut is an instant. As a position it is a fence, never a timestamp.
+
+`Retries` decides when something that failed is tried again. The wait grows from 2 seconds to 1
+minute while the circumstances stay the same. So a table that is held for days does not cost every
+merge run, and continues soon after its cause may have changed. The caller must give all
+circumstances that can end the failure.
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from difflib import get_close_matches
 from itertools import pairwise
@@ -175,3 +180,46 @@ def no_zone(told: object) -> str:
     close = get_close_matches(asked.casefold(), folded, n=1, cutoff=0.5)
     near = folded[close[0]] if close else "UTC"
     return f"{asked!r} is no time zone; the nearest is {near}"
+
+
+FIRST_WAIT = timedelta(seconds=2)
+LONGEST_WAIT = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    since: datetime
+    began: datetime
+    pause: timedelta
+    circumstances: Hashable
+
+
+@dataclass(eq=False)
+class Retries:
+    """Tables that failed, and for how long each is left alone; no longer if the clock goes back."""
+
+    _waits: dict[str, _Wait] = field(default_factory=dict)
+
+    def due(self, table: str, circumstances: Hashable, now: datetime) -> bool:
+        """Whether to try *table*; *circumstances* are all that could let it go on."""
+        wait = self._waits.get(table)
+        if wait is None or circumstances != wait.circumstances:
+            return True
+        return has_passed(wait.began, wait.pause, now)
+
+    def failed(self, table: str, circumstances: Hashable, now: datetime) -> timedelta:
+        """Leave *table* alone for a while, longer each time under the same circumstances.
+
+        Returns:
+            For how long it has failed, for any cause.
+        """
+        wait = self._waits.get(table)
+        again = wait is not None and wait.circumstances == circumstances
+        pause = min(wait.pause * 2, LONGEST_WAIT) if wait is not None and again else FIRST_WAIT
+        since = now if wait is None else min(wait.since, now)
+        self._waits[table] = _Wait(since, now, pause, circumstances)
+        return now - since
+
+    def succeeded(self, table: str) -> None:
+        """Forget its failures."""
+        self._waits.pop(table, None)

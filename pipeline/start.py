@@ -21,7 +21,7 @@ from pipeline.backfill.task import BackfillFailure, BackfillResult, BackfillTask
 from pipeline.build import open_feed, open_rows, open_table_format, open_transport, schema_readings
 from pipeline.changelog.change_log import ChangeLog, require_rows_with_a_checkpoint
 from pipeline.checkpoint import Checkpoint
-from pipeline.delta import entries
+from pipeline.delta.log import LOG_FOLDER
 from pipeline.delta.store import open_store
 from pipeline.landing.loop import Landing
 from pipeline.landing.task import LandingTask, TaskResult
@@ -43,7 +43,7 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
         HeldError: the change log is there, but not one of its rows says how far it is.
     """
     store = open_store(settings.changes)
-    store.prove(entries.FOLDER)
+    store.prove(LOG_FOLDER)
     logs = [ChangeLog(store, settings.lane) for _ in range(5)]  # one for each thread
     logs[0].opened(clock())
     require_rows_with_a_checkpoint(logs[0])

@@ -101,8 +101,6 @@ MOST_IMPORTS = 25  # of other modules of the product; more: a step is missing, o
 FEWEST_LINES = 60
 SMALL = {  # whole modules all the same, beside plug-ins and entry points
     "alerts/channel.py": "the protocol that plug-ins import",
-    "pipeline/delta/entries.py": "is about to be merged",
-    "pipeline/retries.py": "is about to be merged",
 }
 PLUGGED = (  # folders whose modules are found by name
     *("alerts/channels/", "checks/probes/", "monitor/commands/", "pipeline/invariants/"),

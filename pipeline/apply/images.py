@@ -22,9 +22,8 @@ import structlog
 from pipeline.apply.archive_evidence import LandedArchives, find_archives
 from pipeline.apply.decide import AppliedBefore, base_floors, highest_orders
 from pipeline.apply.landed_state import LandedState
-from pipeline.apply.late_changes import below_cut
 from pipeline.apply.merge import MergeTask
-from pipeline.apply.merge_job import LandedDeletes
+from pipeline.apply.merge_job import LandedDeletes, below_cut
 from pipeline.apply.mirror import Commit, batch_of, floors_of, images_of
 from pipeline.apply.row_metadata import flat_column
 from pipeline.apply.table_format import Mirrors

@@ -34,7 +34,6 @@ from pipeline.apply.account import find_unexplained
 from pipeline.apply.foreign_commits import ForeignWatch
 from pipeline.apply.images import CutDelay, DueImages
 from pipeline.apply.landed_state import HighestOrders, LandedState
-from pipeline.apply.late_changes import add_late_changes
 from pipeline.apply.merge import MergeFunction, MergeResult
 from pipeline.apply.merge_job import (
     JobGroup,
@@ -42,6 +41,7 @@ from pipeline.apply.merge_job import (
     MergeOutcome,
     ParallelMerges,
     Run,
+    add_late_changes,
     run_group,
 )
 from pipeline.apply.merge_plan import MergePlanner, PendingFiles
@@ -50,12 +50,11 @@ from pipeline.apply.table_format import Mirrors, TableFormat
 from pipeline.archive import NO_WORD, ArchiveWord
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.checkpoint import active_tables
-from pipeline.clocks import has_passed
+from pipeline.clocks import Retries, has_passed
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.image import DueCut
 from pipeline.model import Account, Table
 from pipeline.reports import Hold, MergeFailure, MergeReport
-from pipeline.retries import Retries
 from pipeline.settings import PipelineSettings
 
 

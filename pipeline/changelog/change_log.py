@@ -23,8 +23,7 @@ from pipeline.changelog.scan import Part, order_ends, overlap, parts, scan
 from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp, app
 from pipeline.checkpoint import FULL_EVERY, Checkpoint, CheckpointDelta
 from pipeline.delta.commit import commit_actions, create_table
-from pipeline.delta.entries import Action
-from pipeline.delta.log import ActiveFile, Snapshot, load_snapshot
+from pipeline.delta.log import Action, ActiveFile, Snapshot, load_snapshot
 from pipeline.delta.store import Store
 from pipeline.errors import HeldError, LostRaceError, ProofError
 from pipeline.model import Op, Order

@@ -30,8 +30,7 @@ import pyarrow.parquet as pq
 from pipeline.changelog.table import CHANGES, Stamp
 from pipeline.delta import statistics
 from pipeline.delta.actions import add_file
-from pipeline.delta.entries import Action
-from pipeline.delta.log import Metadata
+from pipeline.delta.log import Action, Metadata
 from pipeline.delta.store import Store
 from pipeline.model import ORDER_PARTS, Op
 

@@ -32,8 +32,7 @@ from pipeline.checkpoint import Checkpoint, active_shards, active_tables, shard_
 from pipeline.delta import maintenance
 from pipeline.delta.actions import remove_file, with_properties
 from pipeline.delta.commit import commit_actions
-from pipeline.delta.entries import Action
-from pipeline.delta.log import ActiveFile, Snapshot
+from pipeline.delta.log import Action, ActiveFile, Snapshot
 from pipeline.delta.store import Store
 from pipeline.errors import LostRaceError
 from pipeline.model import Op

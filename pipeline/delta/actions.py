@@ -17,8 +17,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from pipeline.delta import protocol, statistics
-from pipeline.delta.entries import Action
-from pipeline.delta.log import ActiveFile, Metadata, Snapshot
+from pipeline.delta.log import Action, ActiveFile, Metadata, Snapshot
 from pipeline.delta.types import delta_field, to_arrow
 from pipeline.errors import HeldError
 

@@ -16,10 +16,22 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from pipeline.delta import deletion_vectors, entries, protocol
+from pipeline.delta import deletion_vectors, protocol
 from pipeline.delta.actions import to_milliseconds
-from pipeline.delta.entries import ENGINE, FOLDER, Action
-from pipeline.delta.log import ActiveFile, Snapshot, advance_snapshot, empty_snapshot
+from pipeline.delta.log import (
+    ENGINE,
+    LOG_FOLDER,
+    Action,
+    ActiveFile,
+    Snapshot,
+    advance_snapshot,
+    commit_id,
+    empty_snapshot,
+    encode_entry,
+    entry_digest,
+    entry_name,
+    parse_entry,
+)
 from pipeline.delta.store import Store
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 
@@ -165,8 +177,8 @@ def commit_actions(
     info = _told(operation, clock, note, metrics or {}, parameters or {})
     info |= {"readVersion": snapshot.version}
     lines = [{"commitInfo": info}, *_transaction(txn, clock), *_ordered(actions)]
-    content = entries.encode_entry(lines)
-    following = advance_snapshot(snapshot, lines, entry=entries.entry_digest(content))
+    content = encode_entry(lines)
+    following = advance_snapshot(snapshot, lines, entry=entry_digest(content))
     protocol.require_writable(following)
     require_vectors_kept(following, actions)
     require_files(store, snapshot, actions)
@@ -190,7 +202,7 @@ def create_table(
         HeldError: ``table_exists``, or a schema that Delta cannot hold.
         LostRaceError: another made a table there meanwhile.
     """
-    if store.after(FOLDER, "0"):
+    if store.after(LOG_FOLDER, "0"):
         raise _exists(store.uri)
     asked = {protocol.VECTORS: "true", **(configuration or {})}
     if protocol.mapping_needed(schema):
@@ -222,7 +234,7 @@ def create_clone(
         HeldError: ``table_exists``, or one that is not ours to write.
         LostRaceError: another made a table there meanwhile.
     """
-    if store.after(FOLDER, "0"):
+    if store.after(LOG_FOLDER, "0"):
         raise _exists(store.uri)
     lines: list[Action] = [
         {"commitInfo": _told("CLONE", clock, None, {}, parameters)},
@@ -235,10 +247,10 @@ def create_clone(
 
 def _begun(store: Store, lines: Sequence[Action]) -> Snapshot:
     """Write version 0 if it is absent; the first of *lines* identifies its writer."""
-    content = entries.encode_entry(lines)
-    made = advance_snapshot(empty_snapshot(store.uri), lines, entry=entries.entry_digest(content))
+    content = encode_entry(lines)
+    made = advance_snapshot(empty_snapshot(store.uri), lines, entry=entry_digest(content))
     protocol.require_writable(made)
-    store.make_folder(FOLDER)
+    store.make_folder(LOG_FOLDER)
     _put(store, 0, content, own=lines[0]["commitInfo"]["txnId"])
     return made
 
@@ -292,9 +304,9 @@ def _listed(partition_columns: Sequence[str], properties: Mapping[str, str]) -> 
 
 def _still_there(store: Store, snapshot: Snapshot) -> None:
     """A commit after a version that is not there would make an unreadable log."""
-    name = entries.entry_name(snapshot.version)
+    name = entry_name(snapshot.version)
     try:
-        found = entries.entry_digest(store.read(name))
+        found = entry_digest(store.read(name))
     except FileNotFoundError:
         found = ""
     if not found or found != snapshot.entry:
@@ -306,7 +318,7 @@ def _still_there(store: Store, snapshot: Snapshot) -> None:
 
 
 def _put(store: Store, version: int, content: bytes, *, own: str) -> None:
-    name = entries.entry_name(version)
+    name = entry_name(version)
     try:
         store.put_new(name, content)
     except (OSError, UnreachableError) as error:  # also that it exists: ours, sent twice
@@ -329,4 +341,4 @@ def _outcome(store: Store, name: str, own: str) -> bool | None:
 
 
 def _is_ours(store: Store, name: str, own: str) -> bool:
-    return entries.commit_id(entries.parse_entry(store.uri, name, store.read(name))) == own
+    return commit_id(parse_entry(store.uri, name, store.read(name))) == own

@@ -20,7 +20,7 @@ import json
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
@@ -33,11 +33,60 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.delta import deletion_vectors, entries
-from pipeline.delta.entries import FOLDER, Action, log_damaged, parse_entry
+from pipeline.delta import deletion_vectors
 from pipeline.delta.store import Store
 from pipeline.delta.types import physical_name
 from pipeline.errors import HeldError, UnreachableError
+
+LOG_FOLDER = "_delta_log"
+ENGINE = "Sluice"  # how every commit of ours names its writer
+Action = Mapping[str, Any]  # one line of an entry: {"add": {...}}
+
+_lines = msgspec.json.Decoder()
+
+
+def entry_name(version: int) -> str:
+    """File of one version's entry."""
+    return f"{LOG_FOLDER}/{version:020d}.json"
+
+
+def entry_digest(content: bytes) -> str:
+    """A digest of one entry's content."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def parse_entry(uri: str, name: str, content: bytes) -> list[Action]:
+    """Actions of one file of the log, one JSON object in a line.
+
+    Raises:
+        HeldError: ``log_damaged``.
+    """
+    try:
+        return [_lines.decode(line) for line in content.split(b"\n") if line.strip()]
+    except msgspec.DecodeError as error:
+        raise log_damaged(uri, f"{name} cannot be read ({error})") from error
+
+
+def encode_entry(actions: Sequence[Action]) -> bytes:
+    """An entry's file."""
+    return b"".join(msgspec.json.encode(action) + b"\n" for action in actions)
+
+
+def commit_id(actions: Iterable[Action]) -> str | None:
+    """Id of the commit that an entry's actions make up, if it is one of Sluice's."""
+    for action in actions:
+        told = action.get("commitInfo")
+        if told and str(told.get("engineInfo", "")).startswith(ENGINE):
+            return str(told.get("txnId"))
+    return None
+
+
+def log_damaged(uri: str, what: str) -> HeldError:
+    """It is not known what the table holds."""
+    return HeldError(
+        "log_damaged", f"{uri}: {what}; restore {LOG_FOLDER} from a backup, or rebuild the table"
+    )
+
 
 _WHOLE = re.compile(r"(\d{20})\.checkpoint(?:\.[0-9a-fA-F-]{36})?\.(?:parquet|json)")
 _PART = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
@@ -75,10 +124,10 @@ def read_checkpoint(store: Store, checkpoint: DeltaCheckpoint) -> list[Action]:
     """
     actions: list[Action] = []
     for name in checkpoint.names:
-        actions += _read(store, f"{FOLDER}/{name}")
+        actions += _read(store, f"{LOG_FOLDER}/{name}")
     for sidecar in [action["sidecar"] for action in actions if "sidecar" in action]:
         file = str(sidecar["path"]).rpartition("/")[2]
-        actions += _read(store, f"{FOLDER}/_sidecars/{file}")
+        actions += _read(store, f"{LOG_FOLDER}/_sidecars/{file}")
     return actions
 
 
@@ -385,7 +434,7 @@ def advance_snapshot(snapshot: Snapshot, actions: Sequence[Action], *, entry: st
         metadata=Metadata.of(described) if described else snapshot.metadata,
         files=files,
         transactions=done,
-        commit_id=entries.commit_id(actions) or snapshot.commit_id,
+        commit_id=commit_id(actions) or snapshot.commit_id,
         entry=entry,
     )
 
@@ -395,7 +444,7 @@ def _read_on(store: Store, known: Snapshot) -> Snapshot | None:
     if not known.entry:
         return None
     try:
-        if entries.entry_digest(store.read(entries.entry_name(known.version))) != known.entry:
+        if entry_digest(store.read(entry_name(known.version))) != known.entry:
             return None
         return _advance(store, known, max(_newer(store, known.version), default=known.version))
     except FileNotFoundError:  # cleaned away meanwhile, or a hole
@@ -408,11 +457,11 @@ def _newer(store: Store, version: int) -> list[int]:
     A folder is asked for names instead of listed: a log holds the entries of a month's merges.
     """
     if store.ranged:
-        return _versions(store.after(FOLDER, f"{version:020d}.json"))
+        return _versions(store.after(LOG_FOLDER, f"{version:020d}.json"))
     found: list[int] = []
     ahead = version + 1
     while ahead <= (found or [version])[-1] + _AHEAD:
-        if store.exists(entries.entry_name(ahead)):
+        if store.exists(entry_name(ahead)):
             found.append(ahead)
         ahead += 1
     return found
@@ -422,7 +471,7 @@ def _read_again(store: Store, until: int = sys.maxsize) -> Snapshot | None:
     """The newest version, or the last one up to *until*; None: there is no table."""
     missing = ""
     for _ in range(_ATTEMPTS):
-        names = store.after(FOLDER, "")
+        names = store.after(LOG_FOLDER, "")
         versions = [one for one in _versions(names) if one <= until]
         checkpoints = [one for one in complete_checkpoints(names) if one.version <= until]
         if not versions and not checkpoints:
@@ -433,7 +482,7 @@ def _read_again(store: Store, until: int = sys.maxsize) -> Snapshot | None:
                 return _read_log(store, checkpoint, versions)
             except (FileNotFoundError, HeldError) as error:
                 missing = missing or str(error)
-    raise entries.log_damaged(store.uri, f"its log cannot be read whole ({missing})")
+    raise log_damaged(store.uri, f"its log cannot be read whole ({missing})")
 
 
 def _read_log(
@@ -451,7 +500,7 @@ def _read_log(
         snapshot = advance_snapshot(before, held, entry=entry)
     snapshot = _advance(store, snapshot, max(versions, default=-1))
     if not snapshot.protocol or not snapshot.metadata.action:
-        raise entries.log_damaged(store.uri, "its log names no protocol or no columns")
+        raise log_damaged(store.uri, "its log names no protocol or no columns")
     return snapshot
 
 
@@ -470,16 +519,16 @@ def _entry(store: Store, version: int) -> tuple[list[Action], str]:
         UnreachableError: there is no action in it.  Ours are whole from the first moment; another
             writer's may still be filled in, and a commit on top would not know of its rows.
     """
-    name = entries.entry_name(version)
+    name = entry_name(version)
     content = store.read(name)
-    actions = entries.parse_entry(store.uri, name, content)
+    actions = parse_entry(store.uri, name, content)
     if not any(actions):
         raise UnreachableError(
             f"{store.uri}: {name} is empty, as another writer has only begun it or has crashed, "
             "and is read again automatically; if that writer is gone, remove the file, or restore "
             "it from a backup where entries follow it"
         )
-    return actions, entries.entry_digest(content)
+    return actions, entry_digest(content)
 
 
 def _versions(names: Sequence[str]) -> list[int]:
@@ -500,7 +549,7 @@ def _take(files: dict[str, ActiveFile], new: Action, uri: str) -> None:
     path = str(new["path"])
     active = files.get(path)
     if active is not None and not _same(active.vector, new.get("deletionVector")):
-        raise entries.log_damaged(uri, f"its log holds {path} twice, with two deletion vectors")
+        raise log_damaged(uri, f"its log holds {path} twice, with two deletion vectors")
     files[path] = ActiveFile(new)
 
 

@@ -18,10 +18,9 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.delta import deletion_vectors, entries, log
-from pipeline.delta.entries import FOLDER
+from pipeline.delta import deletion_vectors, log
 from pipeline.delta.local import LEFTOVER
-from pipeline.delta.log import Snapshot, load_snapshot
+from pipeline.delta.log import LOG_FOLDER, Snapshot, load_snapshot, parse_entry
 from pipeline.delta.store import Store
 from pipeline.errors import HeldError
 
@@ -54,11 +53,11 @@ def write_checkpoint(store: Store) -> None:
             deltalake.DeltaTable(store.uri).create_checkpoint()
     except deltalake.exceptions.DeltaError as error:
         raise HeldError("log_damaged", f"{store.uri}: no checkpoint, {error}") from error
-    for made in log.complete_checkpoints(store.after(FOLDER, ""))[:1]:
+    for made in log.complete_checkpoints(store.after(LOG_FOLDER, ""))[:1]:
         for name in (*made.names, _NEWEST):
-            store.sync(f"{FOLDER}/{name}")
+            store.sync(f"{LOG_FOLDER}/{name}")
     # sums that Spark kept of what deltalake has just replaced: Spark would wait, then list all
-    for entry in store.names(FOLDER):
+    for entry in store.names(LOG_FOLDER):
         name = entry.name.rpartition("/")[2]
         if name.startswith(".") and name.endswith(".crc") and "checkpoint" in name:
             store.remove(entry.name)
@@ -70,7 +69,7 @@ def _without_torn(store: Store) -> bool:
     Only where the log says all without them; the hint is nothing but a short cut.
     """
     torn: list[str] = []
-    for one in log.complete_checkpoints(store.after(FOLDER, "")):
+    for one in log.complete_checkpoints(store.after(LOG_FOLDER, "")):
         try:
             log.read_checkpoint(store, one)
         except HeldError:
@@ -80,7 +79,7 @@ def _without_torn(store: Store) -> bool:
     if load_snapshot(store) is None:  # which goes by older ones, and by entries
         return False
     for name in (_NEWEST, *torn):
-        store.remove(f"{FOLDER}/{name}")
+        store.remove(f"{LOG_FOLDER}/{name}")
     return True
 
 
@@ -98,8 +97,8 @@ def sweep_files(store: Store, before: datetime) -> int:
     """Remove what killed writers left in the log's folder before an instant; how many files."""
     old = [
         entry.name
-        for entry in store.names(FOLDER)
-        if entry.name.startswith(f"{FOLDER}/{LEFTOVER}") and entry.modified < before
+        for entry in store.names(LOG_FOLDER)
+        if entry.name.startswith(f"{LOG_FOLDER}/{LEFTOVER}") and entry.modified < before
     ]
     for name in old:
         store.remove(name)
@@ -150,16 +149,16 @@ def _left_since(store: Store, before: datetime) -> Iterator[str]:
 
 def _removes(store: Store) -> Iterator[Mapping[str, Any]]:
     """All ``remove`` actions that the newest checkpoint and the entries after it still tell."""
-    names = store.after(entries.FOLDER, "")
+    names = store.after(LOG_FOLDER, "")
     first = 0
     for checkpoint in log.complete_checkpoints(names)[:1]:
         first = checkpoint.version + 1
         for name in checkpoint.names:
-            yield from _told(store, f"{entries.FOLDER}/{name}")
+            yield from _told(store, f"{LOG_FOLDER}/{name}")
     for name in names:
         if name.endswith(".json") and name[:20].isdigit() and int(name[:20]) >= first:
-            path = f"{entries.FOLDER}/{name}"
-            for action in entries.parse_entry(store.uri, path, store.read(path)):
+            path = f"{LOG_FOLDER}/{name}"
+            for action in parse_entry(store.uri, path, store.read(path)):
                 if "remove" in action:
                     yield action["remove"]
 

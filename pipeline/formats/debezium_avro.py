@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from pipeline.formats.debezium import avro
 from pipeline.formats.debezium.avro import AvroMessage
-from pipeline.formats.debezium.placeholder import UNAVAILABLE
+from pipeline.formats.debezium.connector import UNAVAILABLE
 from pipeline.formats.debezium.schema_changes import add_schema_events
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import RAW, Decoded, Format, MessageText, Schemas, build_batch

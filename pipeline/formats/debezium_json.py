@@ -8,8 +8,8 @@ import pyarrow as pa
 from pipeline.formats import format as told_columns
 from pipeline.formats.debezium import batch as messages
 from pipeline.formats.debezium import schema_changes
+from pipeline.formats.debezium.connector import UNAVAILABLE, Placeholder
 from pipeline.formats.debezium.envelope import HEARTBEAT_TOPIC
-from pipeline.formats.debezium.placeholder import UNAVAILABLE, Placeholder
 from pipeline.formats.format import Format, Schemas
 from pipeline.model import Ordering
 from pipeline.schema.model import Notation, SchemaMessage, TableDescription

@@ -34,6 +34,7 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.data_file import WrittenFile
 from pipeline.changelog.table import Stamp
 from pipeline.checkpoint import Checkpoint, Quarantine, is_outdated, source_of
+from pipeline.clocks import Retries
 from pipeline.errors import FormatError, NoSchemasError, ProofError, UnreachableError
 from pipeline.formats.schema_registry import decode_with_registry
 from pipeline.landing.batch_stats import BatchStats, RunStats, tally, told_schema
@@ -49,7 +50,6 @@ from pipeline.resubmissions import (
     parse_change_name,
     to_raw_message,
 )
-from pipeline.retries import Retries
 from pipeline.settings import Router
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
 from pipeline.transports.transport import OffsetRange

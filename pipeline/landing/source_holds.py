@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from pipeline.checkpoint import Checkpoint, Gap, is_outdated, source_of
-from pipeline.clocks import has_passed
+from pipeline.clocks import Retries, has_passed
 from pipeline.errors import NoSchemasError
 from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.landing.batch_stats import BatchStats
@@ -31,7 +31,6 @@ from pipeline.landing.redelivery import StrangeRows
 from pipeline.landing.rule import BatchContext
 from pipeline.model import Order, OrderSpan
 from pipeline.reports import Hold
-from pipeline.retries import Retries
 
 PATIENCE = timedelta(minutes=1)  # with a registry that does not know a number yet, or just now
 RESENT = timedelta(minutes=1)  # in which the row behind rows that a broker refused has to come

@@ -2,13 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.clocks import ClockReading, has_passed, in_order, step_back
+from pipeline.clocks import (
+    FIRST_WAIT,
+    LONGEST_WAIT,
+    ClockReading,
+    Retries,
+    has_passed,
+    in_order,
+    step_back,
+)
 from pipeline.model import Fence
 from tests.checks.samples import NOW, fence
 
@@ -123,3 +131,83 @@ def test_f01_a_clock_set_back_keeps_nobody_waiting(waited: int, done: bool) -> N
     now = NOW + timedelta(seconds=waited)
 
     assert has_passed(NOW, timedelta(seconds=10), now) is done
+
+
+AT_FIRST = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def test_a_table_that_never_failed_is_due() -> None:
+    assert Retries().due("t", "as it is", AT_FIRST)
+
+
+def test_a_table_that_failed_waits_and_no_other_does() -> None:
+    retries = Retries()
+    retries.failed("t", "as it is", AT_FIRST)
+
+    assert not retries.due("t", "as it is", AT_FIRST + FIRST_WAIT - SECOND)
+    assert retries.due("t", "as it is", AT_FIRST + FIRST_WAIT)
+    assert retries.due("u", "as it is", AT_FIRST)
+
+
+def test_it_is_tried_at_once_if_its_cause_may_be_gone() -> None:
+    retries = Retries()
+    retries.failed("t", ("schema", 1), AT_FIRST)
+
+    assert retries.due("t", ("schema", 2), AT_FIRST)
+
+
+def test_the_pause_doubles_up_to_a_minute_so_that_nobody_waits_for_long() -> None:
+    retries, now, pauses = Retries(), AT_FIRST, []
+    for _ in range(8):
+        retries.failed("t", "as it is", now)
+        pause = SECOND
+        while not retries.due("t", "as it is", now + pause):
+            pause += SECOND
+        pauses.append(pause // SECOND)
+        now += pause
+
+    assert pauses == [2, 4, 8, 16, 32, 60, 60, 60]
+    assert timedelta(seconds=pauses[-1]) == LONGEST_WAIT
+
+
+def test_under_other_circumstances_it_begins_with_a_short_pause() -> None:
+    retries = Retries()
+    for _ in range(5):
+        retries.failed("t", "as it was", AT_FIRST)
+    retries.failed("t", "as it is", AT_FIRST)
+
+    assert retries.due("t", "as it is", AT_FIRST + FIRST_WAIT)
+
+
+def test_what_went_well_is_forgotten() -> None:
+    retries = Retries()
+    for _ in range(5):
+        retries.failed("t", "as it is", AT_FIRST)
+    retries.succeeded("t")
+    retries.succeeded("never failed")
+
+    assert retries.due("t", "as it is", AT_FIRST)
+    retries.failed("t", "as it is", AT_FIRST)
+    assert retries.due("t", "as it is", AT_FIRST + FIRST_WAIT)
+
+
+def test_it_tells_for_how_long_a_table_has_failed() -> None:
+    retries = Retries()
+
+    failing = [
+        retries.failed("t", ("schema", n), AT_FIRST + n * SECOND) // SECOND for n in (0, 3, 90)
+    ]
+    retries.succeeded("t")
+
+    assert failing == [0, 3, 90]
+    assert retries.failed("t", "again", AT_FIRST + 100 * SECOND) == timedelta()
+
+
+def test_nobody_waits_for_a_clock_that_was_set_back() -> None:
+    retries = Retries()
+    retries.failed("t", "as it is", AT_FIRST)
+    back = AT_FIRST - timedelta(days=1)
+
+    assert retries.due("t", "as it is", back)
+    assert retries.failed("t", "as it is", back) == timedelta()
+    assert retries.failed("t", "as it is", back + SECOND) == SECOND

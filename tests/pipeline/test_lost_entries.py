@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.apply.mirror import LIFE
-from pipeline.delta import entries
-from pipeline.delta.log import load_snapshot
+from pipeline.delta.log import LOG_FOLDER, load_snapshot
 from pipeline.delta.store import open_store
 from pipeline.model import Op
 from tests.pipeline.landing.desk import Desk
@@ -127,7 +126,7 @@ def test_a_table_that_was_first_seen_in_a_lost_batch_is_held_too(life: Life) -> 
 
 def _lose_entries(beside: Beside, count: int) -> None:
     """As when the power fails before the log's folder was synced."""
-    log = Path(beside.desk.settings.changes, entries.FOLDER)
+    log = Path(beside.desk.settings.changes, LOG_FOLDER)
     for entry in sorted(log.glob("*.json"))[-count:]:
         entry.unlink()
 

@@ -26,8 +26,14 @@ from numpy.typing import NDArray
 
 from pipeline.formats import json_text
 from pipeline.formats.debezium import envelope
-from pipeline.formats.debezium.connector import Connector, Mask, SourceBlock, to_int64, to_mask
-from pipeline.formats.debezium.placeholder import Placeholder
+from pipeline.formats.debezium.connector import (
+    Connector,
+    Mask,
+    Placeholder,
+    SourceBlock,
+    to_int64,
+    to_mask,
+)
 from pipeline.formats.debezium.schema_changes import add_schema_events
 from pipeline.formats.format import DECODED, TIME, Decoded, Tx, build_batch
 from pipeline.model import LOG_PARTS, Op, Origin, ShardId

@@ -23,9 +23,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline.formats import json_text
-from pipeline.formats.debezium.connector import Connector, Slices
+from pipeline.formats.debezium.connector import Connector, Placeholder, Slices
 from pipeline.formats.debezium.mysql import MYSQL, read_table_id
-from pipeline.formats.debezium.placeholder import Placeholder
 from pipeline.formats.debezium.postgres import POSTGRES
 from pipeline.formats.format import Decoded, Tx
 from pipeline.formats.json_text import Object, integer_of, object_of, text_of

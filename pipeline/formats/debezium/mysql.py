@@ -16,12 +16,12 @@ from pipeline.formats.debezium.connector import (
     Connector,
     LogPosition,
     Mask,
+    Placeholder,
     Slices,
     SourceBlock,
     put_values,
     to_int64,
 )
-from pipeline.formats.debezium.placeholder import Placeholder
 from pipeline.formats.format import INCREMENTAL, Decoded
 from pipeline.formats.json_text import integer_of, text_of
 from pipeline.model import Op, Origin, ShardId

@@ -20,13 +20,14 @@ from pipeline.formats.debezium.connector import (
     Connector,
     LogPosition,
     Mask,
+    Partial,
+    Placeholder,
     Slices,
     SourceBlock,
     put_values,
     to_int64,
     to_mask,
 )
-from pipeline.formats.debezium.placeholder import Partial, Placeholder
 from pipeline.formats.format import AROUND, DECODED, INCREMENTAL, Decoded, Tx
 from pipeline.formats.json_text import integer_of, text_of
 from pipeline.model import Op, Origin

@@ -19,9 +19,8 @@ from pyroaring import BitMap64
 
 from pipeline.apply.mirror import RowChanges, RowPart
 from pipeline.apply.row_metadata import SLUICE
-from pipeline.delta import deletion_vectors, entries
-from pipeline.delta.entries import Action
-from pipeline.delta.log import ActiveFile, Snapshot
+from pipeline.delta import deletion_vectors
+from pipeline.delta.log import Action, ActiveFile, Snapshot, entry_digest, entry_name, parse_entry
 from pipeline.delta.protocol import partition_keys
 from pipeline.delta.store import Store
 from pipeline.delta.types import to_arrow
@@ -66,16 +65,14 @@ class MirrorRows:
             ProofError: one of them is no longer in the log.
         """
         for version in range(since + 1, self.snapshot.version + 1):
-            name = entries.entry_name(version)
+            name = entry_name(version)
             try:
                 content = self.store.read(name)
             except FileNotFoundError as error:
                 msg = f"{self.snapshot.uri}: its log does not tell version {version} any more"
                 raise ProofError(msg) from error
-            actions = entries.parse_entry(self.snapshot.uri, name, content)
-            told = read_commit(
-                version, content.decode().splitlines(), entry=entries.entry_digest(content)
-            )
+            actions = parse_entry(self.snapshot.uri, name, content)
+            told = read_commit(version, content.decode().splitlines(), entry=entry_digest(content))
             came, went = self._moved(actions, (*key, SLUICE))
             yield RowChanges(told, came, went)
 

@@ -41,8 +41,7 @@ from pipeline.apply.mirror import Commit, FileState, keeps_archived
 from pipeline.apply.row_metadata import Adoption, RowOrigins
 from pipeline.delta import actions, deletion_vectors
 from pipeline.delta.deletion_vectors import VectorFile
-from pipeline.delta.entries import Action
-from pipeline.delta.log import Metadata, Snapshot, advance_snapshot, shape_of
+from pipeline.delta.log import Action, Metadata, Snapshot, advance_snapshot, shape_of
 from pipeline.delta.protocol import column_types, fit_rows, padded_columns, require_writable
 from pipeline.delta.statistics import collect_statistics
 from pipeline.delta.store import Store, open_store

@@ -27,8 +27,7 @@ from pipeline.apply.schema_evolution import SchemaDelta, TargetSchema, find_delt
 from pipeline.delta import actions
 from pipeline.delta.actions import alter_metadata
 from pipeline.delta.commit import commit_actions, create_table
-from pipeline.delta.entries import Action
-from pipeline.delta.log import ActiveFile, Metadata, Snapshot
+from pipeline.delta.log import Action, ActiveFile, Metadata, Snapshot
 from pipeline.delta.protocol import column_types
 from pipeline.delta.store import Store
 from pipeline.delta.types import to_arrow

@@ -25,11 +25,19 @@ from pipeline.apply.row_metadata import SLUICE
 from pipeline.apply.schema_evolution import TargetSchema
 from pipeline.apply.table_format import MaintenanceWork, TableFormat
 from pipeline.changelog.table import app
-from pipeline.delta import entries, maintenance
+from pipeline.delta import maintenance
 from pipeline.delta.actions import with_properties
 from pipeline.delta.commit import commit_actions
-from pipeline.delta.entries import Action
-from pipeline.delta.log import ActiveFile, Snapshot, load_snapshot, load_version
+from pipeline.delta.log import (
+    LOG_FOLDER,
+    Action,
+    ActiveFile,
+    Snapshot,
+    entry_digest,
+    entry_name,
+    load_snapshot,
+    load_version,
+)
 from pipeline.delta.protocol import VECTORS, require_writable, why_unwritable, writes_vectors
 from pipeline.delta.store import Store, open_store
 from pipeline.errors import UnreachableError
@@ -178,11 +186,11 @@ class DeltaMirrors:
         store = self.store(uri)
         for version in range(until, -1, -1):
             try:
-                content = store.read(entries.entry_name(version))
+                content = store.read(entry_name(version))
             except FileNotFoundError:
                 return
             lines = content.decode().splitlines()
-            yield commits.read_commit(version, lines, entry=entries.entry_digest(content))
+            yield commits.read_commit(version, lines, entry=entry_digest(content))
 
     def reader(self, uri: str, table: Table, lane: str) -> MirrorReader | None:
         """By the query engine of `deltalake`."""
@@ -218,7 +226,7 @@ class DeltaMirrors:
         """By a log that names the mirror's files; see :mod:`pipeline.tables.delta.clone`."""
         store, into = self.store(uri), open_store(where)
         base = load_version(store, version)
-        into.make_folder(entries.FOLDER)
+        into.make_folder(LOG_FOLDER)
         return self.count(base) + clone_version(base, store, into, at, correct)
 
     def shaped(

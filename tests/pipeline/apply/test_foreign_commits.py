@@ -23,9 +23,8 @@ from pipeline.apply.foreign_commits import (
     waiver_id,
 )
 from pipeline.apply.mirror import FLOORS, Commit, commit_note, following_note
-from pipeline.delta import entries
 from pipeline.delta.actions import add_file, remove_file
-from pipeline.delta.log import Snapshot, load_snapshot, shape_of
+from pipeline.delta.log import Snapshot, encode_entry, entry_name, load_snapshot, shape_of
 from pipeline.delta.store import open_store
 from pipeline.model import Op
 from pipeline.tables.delta.merge import read_commit
@@ -247,9 +246,7 @@ def intrude(lake: HandLake, *actions: Action, operation: str = "WRITE", **told: 
     store = open_store(lake.settings.mirror("db.t"))
     version = now_of(lake).version + 1
     info = {"timestamp": 1, "operation": operation, **told}
-    store.put_new(
-        entries.entry_name(version), entries.encode_entry([{"commitInfo": info}, *actions])
-    )
+    store.put_new(entry_name(version), encode_entry([{"commitInfo": info}, *actions]))
     return version
 
 
@@ -377,7 +374,7 @@ def test_a_turn_that_spark_put_on_top_of_somebody_else_is_seen_by_the_next_proce
 def test_a_log_taken_back_and_gone_on_by_somebody_else_is_looked_at_again(lake: HandLake) -> None:
     """As from a backup: the foreign commit has the number of one of ours, which is gone."""
     mirror, newest = Path(lake.settings.mirror("db.t")), now_of(lake).version
-    (mirror / entries.entry_name(newest)).unlink()
+    (mirror / entry_name(newest)).unlink()
 
     assert intrude(lake, deleted(lake), operation="DELETE") == newest
 
@@ -390,7 +387,7 @@ def test_commits_that_were_cleaned_away_unread_are_not_taken_for_ours(lake: Hand
     table = DeltaTable(lake.settings.mirror("db.t"))
     table.create_checkpoint()
     for gone in range(version + 1):
-        (Path(lake.settings.mirror("db.t")) / entries.entry_name(gone)).unlink()
+        (Path(lake.settings.mirror("db.t")) / entry_name(gone)).unlink()
 
     assert hold_id(lake) == f"foreign_write:db.t:{version}"
     assert lake.apply(waived=[f"foreign_write:db.t:{version}"]).hold is None
@@ -461,7 +458,7 @@ def cleaned(lake: HandLake, until: int) -> None:
     mirror = lake.settings.mirror("db.t")
     DeltaTable(mirror).create_checkpoint()
     for gone in range(until):
-        (Path(mirror) / entries.entry_name(gone)).unlink()
+        (Path(mirror) / entry_name(gone)).unlink()
 
 
 def test_a_process_that_cannot_look_at_what_was_cleaned_away_says_so(lake: HandLake) -> None:

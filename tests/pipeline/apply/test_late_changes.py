@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from checks.certificate import Certificate, CertificateBasis, Evidence, revoke_lost
-from pipeline.apply.late_changes import below_cut, find_late_changes
+from pipeline.apply.merge_job import below_cut, find_late_changes
 from pipeline.image import Image
 from pipeline.model import Op, Order, Origin, Stage
 from pipeline.settings import PublishRule

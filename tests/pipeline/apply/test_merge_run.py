@@ -20,8 +20,7 @@ from pipeline.apply.merge_run import (
 )
 from pipeline.apply.mirror import Commit
 from pipeline.checkpoint import Gap
-from pipeline.delta import entries
-from pipeline.delta.log import Snapshot, load_snapshot
+from pipeline.delta.log import Snapshot, entry_name, load_snapshot
 from pipeline.delta.store import Store
 from pipeline.errors import UnreachableError
 from pipeline.model import Op, Order, ShardId
@@ -304,12 +303,12 @@ def test_no_turn_is_committed_on_top_of_an_entry_that_another_writer_has_only_be
     lake = HandLake(tmp_path)
     lake.land(row(C, 10, 1, "a"))
     version = lake.apply().version
-    begun = Path(lake.settings.mirror("db.t"), entries.entry_name(version + 1))
+    begun = Path(lake.settings.mirror("db.t"), entry_name(version + 1))
     begun.touch()
     lake.land(row(C, 20, 2, "b"))
 
     held = lake.apply().hold
-    after = begun.with_name(Path(entries.entry_name(version + 2)).name).exists()
+    after = begun.with_name(Path(entry_name(version + 2)).name).exists()
     begun.unlink()
 
     assert_held(held, "unreachable", f"{begun.name} says nothing")

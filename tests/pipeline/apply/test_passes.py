@@ -10,10 +10,9 @@ from pipeline.apply.account import ChangeCounts
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.merge_run import MergeRequest
 from pipeline.checkpoint import Existence
-from pipeline.delta import entries
 from pipeline.delta.actions import remove_file, with_properties
 from pipeline.delta.commit import commit_actions
-from pipeline.delta.log import Snapshot, load_snapshot
+from pipeline.delta.log import Snapshot, encode_entry, entry_name, load_snapshot
 from pipeline.delta.store import open_store
 from pipeline.model import Account, Op, Order
 from pipeline.schema.history import SchemaChange
@@ -209,7 +208,7 @@ def test_a_mirror_whose_protocol_is_not_ours_is_held_and_says_why(lake: HandLake
     odd["configuration"] = {**odd["configuration"], "delta.appendOnly": "true"}
     actions = [{"metaData": odd}]
     entry = [{"commitInfo": {"timestamp": 1, "operation": "SET TBLPROPERTIES"}}, *actions]
-    store.put_new(entries.entry_name(snapshot.version + 1), entries.encode_entry(entry))
+    store.put_new(entry_name(snapshot.version + 1), encode_entry(entry))
     lake.land(row(C, 20, 9, "b"))
 
     turn = lake.apply()

@@ -14,8 +14,7 @@ from pyroaring import BitMap64
 
 from pipeline.delta import actions, deletion_vectors, protocol, statistics
 from pipeline.delta.commit import commit_actions, create_table
-from pipeline.delta.entries import Action
-from pipeline.delta.log import ActiveFile, Snapshot, load_snapshot
+from pipeline.delta.log import Action, ActiveFile, Snapshot, load_snapshot
 from pipeline.delta.store import Store, open_store
 from pipeline.delta.types import delta_field
 

@@ -15,11 +15,10 @@ import pytest
 from deltalake import DeltaTable
 from obstore.store import MemoryStore
 
-from pipeline.delta import actions, deletion_vectors, entries, maintenance
+from pipeline.delta import actions, deletion_vectors, maintenance
 from pipeline.delta.commit import create_table
-from pipeline.delta.entries import Action
 from pipeline.delta.local import LEFTOVER, Folder
-from pipeline.delta.log import empty_snapshot, load_snapshot
+from pipeline.delta.log import Action, empty_snapshot, encode_entry, entry_name, load_snapshot
 from pipeline.delta.object_store import Bucket
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from tests.pipeline.delta.tables import NOW, PLAIN, Writer, found, log_files, numbers, queried
@@ -48,7 +47,7 @@ class Unsteady(Folder):
 
 
 def lines(writer: Writer) -> list[dict[str, Any]]:
-    text = writer.store.read(entries.entry_name(writer.snapshot.version)).decode()
+    text = writer.store.read(entry_name(writer.snapshot.version)).decode()
     return [json.loads(line) for line in text.splitlines()]
 
 
@@ -200,7 +199,7 @@ def test_rule_9_a_table_that_became_anothers_is_refused_at_the_commit(writer: Wr
     with pytest.raises(HeldError, match=r"delta\.appendOnly"):
         writer.commit([{"metaData": told}])
     text = json.dumps({"metaData": told})
-    writer.store.put_new(entries.entry_name(1), text.encode())
+    writer.store.put_new(entry_name(1), text.encode())
     writer.snapshot = found(writer.store)
     with pytest.raises(HeldError, match=r"delta\.appendOnly"):
         writer.commit([])
@@ -212,7 +211,7 @@ def test_rule_11_a_file_added_again_keeps_every_field(writer: Writer) -> None:
     old = writer.snapshot.files[path]
     told = {**old.action, **odd, "path": path.replace("part", "%70art")}
     lines_ = [actions.remove_file(old, at=NOW), {"add": told}]
-    writer.store.put_new(entries.entry_name(2), entries.encode_entry(lines_))
+    writer.store.put_new(entry_name(2), encode_entry(lines_))
     writer.snapshot = found(writer.store)
     file = writer.snapshot.files[told["path"]]
 

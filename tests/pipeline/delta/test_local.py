@@ -13,8 +13,8 @@ import pytest
 from deltalake import DeltaTable
 
 from pipeline.delta import local, maintenance
-from pipeline.delta.entries import FOLDER
 from pipeline.delta.local import Folder
+from pipeline.delta.log import LOG_FOLDER
 from pipeline.errors import HeldError, UnreachableError
 from tests.pipeline.delta.disk import Cache, Disk
 from tests.pipeline.delta.tables import Writer, found, log_files, numbers, queried
@@ -149,7 +149,7 @@ def test_a_checkpoint_outlives_the_power(writer: Writer, tmp_path: Path) -> None
 
     disk.cache.lose(lambda _: None)
 
-    for entry in (tmp_path / "lake" / "t" / FOLDER).glob("*.json"):
+    for entry in (tmp_path / "lake" / "t" / LOG_FOLDER).glob("*.json"):
         entry.unlink()  # which is what a checkpoint is for
     assert DeltaTable(writer.store.uri).version() == 3
     assert found(writer.store).files.keys() == writer.snapshot.files.keys()
@@ -161,7 +161,7 @@ def test_a_checkpoint_that_the_power_has_cut_goes_where_the_entries_say_all(
 ) -> None:
     """Neither deltalake nor Spark can open such a table, nor write the next checkpoint."""
     maintenance.write_checkpoint(writer.store)
-    log = Path(writer.store.uri, FOLDER)
+    log = Path(writer.store.uri, LOG_FOLDER)
     (torn,) = log.glob("*.checkpoint.parquet")
     torn.write_bytes(torn.read_bytes()[:cut])
     writer = Writer.open(Path(writer.store.uri))
@@ -177,7 +177,7 @@ def test_a_checkpoint_that_was_cut_stays_where_nothing_else_says_what_it_said(
     writer: Writer,
 ) -> None:
     maintenance.write_checkpoint(writer.store)
-    log = Path(writer.store.uri, FOLDER)
+    log = Path(writer.store.uri, LOG_FOLDER)
     (torn,) = log.glob("*.checkpoint.parquet")
     torn.write_bytes(torn.read_bytes()[:100])
     (log / f"{1:020d}.json").unlink()
@@ -195,7 +195,7 @@ def test_a_last_checkpoint_that_points_to_nothing_is_not_believed(
     writer: Writer, content: bytes
 ) -> None:
     maintenance.write_checkpoint(writer.store)
-    (Path(writer.store.uri) / FOLDER / "_last_checkpoint").write_bytes(content)
+    (Path(writer.store.uri) / LOG_FOLDER / "_last_checkpoint").write_bytes(content)
 
     writer = Writer.open(Path(writer.store.uri))
     writer.append(numbers(10, 11))
@@ -220,7 +220,7 @@ def test_a_file_where_a_folder_is_looked_for_is_told(tmp_path: Path) -> None:
     (tmp_path / "t").write_bytes(b"no folder")
 
     with pytest.raises(UnreachableError, match="Not a directory"):
-        Folder(str(tmp_path / "t")).after(FOLDER, "")
+        Folder(str(tmp_path / "t")).after(LOG_FOLDER, "")
 
 
 def test_two_folders_change_places(tmp_path: Path) -> None:

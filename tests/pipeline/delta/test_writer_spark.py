@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.delta import actions, deletion_vectors, entries, maintenance, protocol, statistics
-from pipeline.delta.log import load_snapshot
+from pipeline.delta import actions, deletion_vectors, maintenance, protocol, statistics
+from pipeline.delta.log import entry_name, load_snapshot
 from pipeline.errors import HeldError
 from tests.pipeline.delta.tables import Writer, found, log_files, numbers, queried
 from tests.pipeline.delta.test_statistics import EXTREMES
@@ -249,7 +249,7 @@ def test_every_kind_of_sparks_checkpoints_is_read_without_the_entries_below(
     writer.commit([], txn=("app", 3))
     checkpoint_by(spark, tmp_path / "t", confs)
     for version in range(writer.snapshot.version):
-        writer.store.remove(entries.entry_name(version))
+        writer.store.remove(entry_name(version))
     writer.store.remove("_delta_log/_last_checkpoint")
 
     read = found(writer.store)

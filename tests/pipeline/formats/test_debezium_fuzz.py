@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.formats.debezium import envelope
-from pipeline.formats.debezium.placeholder import UNAVAILABLE
+from pipeline.formats.debezium.connector import UNAVAILABLE
 from pipeline.formats.debezium_json import FORMAT
 from tests.example_count import examples
 from tests.pipeline.corpus import messages

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.clocks import FIRST_WAIT, LONGEST_WAIT
 from pipeline.landing.source_holds import RESENT
 from pipeline.reports import LandingReport
-from pipeline.retries import FIRST, LONGEST
 from tests.pipeline.landing.desk import GIB4, Desk
 
 Change = Callable[[Desk], object]
@@ -112,20 +112,20 @@ def test_it_is_read_again_now_and_then_whatever_is_known(desk: Desk) -> None:
     began = desk.now
     reads: list[float] = []
     while desk.now < began + timedelta(minutes=4):
-        desk.now += FIRST
+        desk.now += FIRST_WAIT
         desk.tasks.clear()
         desk.land()
         if desk.tasks:
             reads.append((desk.now - began).total_seconds())
     pauses = [after - before for before, after in pairwise(reads)]
 
-    assert reads[0] == FIRST.total_seconds()
-    assert pauses[-1] == LONGEST.total_seconds()
+    assert reads[0] == FIRST_WAIT.total_seconds()
+    assert pauses[-1] == LONGEST_WAIT.total_seconds()
     assert len(reads) < 10
 
     desk.topics.held["a.db.t"].pop()
     desk.topics.put("a", GIB4 - 50, "mended")
-    desk.now += LONGEST
+    desk.now += LONGEST_WAIT
     (landed,) = rounds(desk, 1)
     assert landed.holds == ()
     assert [pos for _, pos, _ in desk.rows("a")][-1] == GIB4 - 50
@@ -216,7 +216,7 @@ def test_f140_a_refused_row_that_stays_alone_is_disorder_and_not_lost(tmp_path: 
     assert desk.checkpoint.heartbeats == {}
 
     desk.topics.put("a", GIB4 - 300, f"at {GIB4 - 300}")
-    desk.now += LONGEST
+    desk.now += LONGEST_WAIT
     freed = desk.land()
     assert (freed.holds, freed.rows) == ((), 3)
 

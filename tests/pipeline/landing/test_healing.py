@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.checkpoint import Checkpoint, DescribedSchema, Existence, Quarantine
+from pipeline.clocks import LONGEST_WAIT
 from pipeline.errors import NoSchemasError, UnreachableError
 from pipeline.landing.batch_stats import AroundRows, BatchStats, SnapshotRows, Unreadable, tally
 from pipeline.landing.listing import Listing
@@ -21,7 +22,6 @@ from pipeline.landing.quarantine import AT_ONCE, Healed, QuarantineRetry, is_who
 from pipeline.landing.task import SLIM, TaskResult, TaskSource
 from pipeline.model import Op, Order
 from pipeline.resubmissions import Resubmission
-from pipeline.retries import LONGEST
 from pipeline.transports.transport import OffsetRange, RangeRead
 from tests.pipeline.landing.desk import GIB4, Desk
 from tests.pipeline.landing.test_no_schemas import ENVELOPE, SCHEMAS, asking, patient, put
@@ -48,7 +48,7 @@ def desk(tmp_path: Path, registry: Answers) -> Desk:
 
 def later(desk: Desk, registry: Answers) -> None:
     registry.schemas = SCHEMAS | LATE
-    desk.now += LONGEST
+    desk.now += LONGEST_WAIT
     desk.land()
 
 
@@ -73,7 +73,7 @@ def test_it_lands_with_its_own_order_and_the_quarantine_closes(
 def test_it_lands_once(desk: Desk, registry: Answers) -> None:
     later(desk, registry)
     batch = desk.checkpoint.batch
-    desk.now += LONGEST
+    desk.now += LONGEST_WAIT
     again = Desk(desk.home, topics=desk.topics, registries=desk.registries)
 
     assert (desk.land().batch, again.land().batch) == (None, None)
@@ -84,7 +84,7 @@ def test_what_a_person_corrects_in_the_same_round_is_not_read_again(
     desk: Desk, registry: Answers
 ) -> None:
     registry.schemas = SCHEMAS | LATE
-    desk.now += LONGEST
+    desk.now += LONGEST_WAIT
     (change,) = desk.checkpoint.quarantine["topic:b.db.t"].ids
     key, value = (base64.b64encode(one or b"").decode() for one in desk.topics.held["b.db.t"][1])
 
@@ -95,7 +95,7 @@ def test_what_a_person_corrects_in_the_same_round_is_not_read_again(
 
 
 def test_the_registry_is_not_asked_in_each_round(desk: Desk, registry: Answers) -> None:
-    desk.now += LONGEST
+    desk.now += LONGEST_WAIT
     desk.land()
     asked = len(registry.asked)
 
@@ -107,7 +107,7 @@ def test_the_registry_is_not_asked_in_each_round(desk: Desk, registry: Answers) 
 
 def test_a_registry_that_is_silent_then_costs_nothing(desk: Desk, registry: Answers) -> None:
     registry.whole = (503, "")
-    desk.now += LONGEST
+    desk.now += LONGEST_WAIT
     desk.topics.put("a", GIB4, "x")
 
     assert desk.land().holds == ()
@@ -345,7 +345,7 @@ def test_those_that_cannot_be_read_hide_none_behind_them(
 
     for _ in range(rounds):
         found = healing.found(open_of(*left), LISTING, PLAN, at, read)
-        left, at = tuple(one for one in left if one not in found.ids), at + LONGEST
+        left, at = tuple(one for one in left if one not in found.ids), at + LONGEST_WAIT
 
     assert left == tuple(one for n, one in enumerate(NAMES) if n in bad)
 

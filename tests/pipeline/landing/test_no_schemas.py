@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from pipeline.clocks import LONGEST_WAIT
 from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.model import Op
 from pipeline.reports import LandingReport
-from pipeline.retries import LONGEST
 from pipeline.settings import RegistrySettings
 from tests.pipeline.formats.avro_writer import message, record
 from tests.pipeline.landing.desk import GIB4, Desk, place
@@ -75,7 +75,7 @@ def test_its_source_waits_with_a_reason_and_goes_on_by_itself(
 
     registry.whole, registry.hanging, registry.schemas = None, False, SCHEMAS
     registry.released.set()
-    desk.now += LONGEST
+    desk.now += LONGEST_WAIT
     desk.topics.put("a", GIB4 + 1, "x")
     later = desk.land()
 
@@ -108,7 +108,7 @@ def patient(desk: Desk) -> LandingReport:
     """Rounds until a number that is not known is nothing to wait for any more."""
     for _ in range(3):
         found = desk.land()
-        desk.now += LONGEST
+        desk.now += LONGEST_WAIT
     return found
 
 
@@ -126,7 +126,7 @@ def test_a_number_that_is_not_known_just_now_holds_its_source_until_it_is(
     assert (len(desk.rows("a")), desk.rows("b")) == (1, [])
 
     registry.schemas = SCHEMAS
-    desk.now += LONGEST
+    desk.now += LONGEST_WAIT
     assert desk.land().holds == ()
     assert [offset for _, _, offset in desk.rows("b")] == [0]
     assert desk.checkpoint.quarantined == {}
@@ -166,6 +166,6 @@ def test_a_registry_that_knows_nothing_holds_its_source_as_long_as_that_is_so(
     assert "nor any other; is it the right one, or was it emptied" in hold.detail
     assert desk.checkpoint.quarantined == {}
     registry.schemas = {9: SCHEMAS[2], **SCHEMAS}
-    desk.now += LONGEST
+    desk.now += LONGEST_WAIT
     assert desk.land().holds == ()
     assert len(desk.rows("b")) == 1 + before

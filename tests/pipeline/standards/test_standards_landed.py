@@ -12,9 +12,9 @@ from pyarrow import parquet
 
 from pipeline.apply.merge import _corrected
 from pipeline.checkpoint import RowStandards
+from pipeline.clocks import LONGEST_WAIT
 from pipeline.model import Op
 from pipeline.resubmissions import Resubmission
-from pipeline.retries import LONGEST
 from pipeline.settings import StandardRule
 from pipeline.standards.hash import KeyedHash
 from pipeline.standards.mapping import IdMapping
@@ -187,12 +187,12 @@ def test_what_had_no_entry_lands_once_it_has_one(tmp_path: Path) -> None:
     desk.topics.put("a", 101, CLEAR)
     desk.land()
     desk.topics.put("a", 102, "Ada", key=2)
-    desk.now += LONGEST
+    desk.now += LONGEST_WAIT
     desk.land()
     assert desk.loop.checkpoint.quarantine[NAME].count == 1
 
     file.write_text(f"source,standard\nAda,a\n{CLEAR},b\n", encoding="utf-8")
-    desk.now += LONGEST
+    desk.now += LONGEST_WAIT
     desk.land()
 
     assert NAME not in desk.loop.checkpoint.quarantine

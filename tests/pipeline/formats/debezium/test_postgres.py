@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.errors import FormatError
 from pipeline.formats import format as told_columns
-from pipeline.formats.debezium.placeholder import UNAVAILABLE, Placeholder
+from pipeline.formats.debezium.connector import UNAVAILABLE, Placeholder
 from pipeline.formats.debezium.postgres import POSTGRES
 from pipeline.formats.debezium_json import FORMAT, DebeziumJson
 from pipeline.formats.format import AROUND, INCREMENTAL
