@@ -1,15 +1,19 @@
-"""Clients of everything outside: built here once, closed together."""
+"""Clients of everything outside: built here once, closed together.
+
+`Lineage` traces columns between sources and mirrors, by the landed schema events.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Lock
 
 from checks.ordering import SourceOrdering
 from monitor.config.model import Config
-from monitor.lineage import Lineage
 from monitor.quarantine import ErrorTable, SourceFormat
 from pipeline.apply.catalog import Catalog
+from pipeline.apply.lineage import ColumnLink, columns_of_before, find_links, links_of_tables
 from pipeline.build import (
     every_topic,
     message_text,
@@ -23,7 +27,7 @@ from pipeline.build import (
 from pipeline.changelog.reader import LogReader
 from pipeline.changelog.table import app
 from pipeline.changelog.transactions import LogMemory
-from pipeline.errors import SluiceError
+from pipeline.errors import SluiceError, UnknownNameError
 from pipeline.model import Shard, Table
 from pipeline.readings import LogKey
 from pipeline.schema.history import SchemaReader
@@ -85,6 +89,64 @@ class LandedSchemas:
             self._catalog.add(log.schema_changes(self._until))
             self._until = last
         return self._catalog.newest(shard.source, shard.name)
+
+
+_FEW = 3  # statements that are shown
+
+
+@dataclass(eq=False)
+class Lineage:
+    """Learns schema changes as they are asked about; each is read once."""
+
+    lake: Lake
+    readings: Mapping[str, SchemaReader]
+    rules: tuple[TableRule, ...]
+    standards: Standards
+    _catalog: Catalog | None = None
+    _until: int = -1
+    _turn: Lock = field(default_factory=Lock)
+
+    def of(self, name: str) -> tuple[ColumnLink, ...]:
+        """What `links` finds of *name*, as of what has landed.
+
+        Raises:
+            UnknownNameError: nothing that has landed has the name.
+            UnreachableError: the lake did not answer.
+        """
+        mark = self.lake.checkpoint()
+        found = () if mark is None else find_links(self._learnt(), mark.shards, name)
+        if not found:
+            gone = () if mark is None else columns_of_before(self._learnt(), mark.shards, name)
+            if gone:
+                msg = "; ".join(map(str, gone[-_FEW:]))
+                raise UnknownNameError(
+                    f"{msg}; ask for the column by the name that it has now, if any"
+                )
+            msg = f"no table, shard or column {name!r} has landed"
+            raise UnknownNameError(f"{msg}; write database.table or database.table.column")
+        return found
+
+    def of_tables(self, names: Collection[str]) -> Mapping[str, tuple[ColumnLink, ...]]:
+        """By mirror, the columns that its rows come from, as of what has landed; one look for all.
+
+        Raises:
+            UnreachableError: the lake did not answer.
+        """
+        mark = self.lake.checkpoint()
+        return {} if mark is None else links_of_tables(self._learnt(), mark.shards, names)
+
+    def _learnt(self) -> Catalog:
+        with self._turn:
+            log = self.lake.changes()
+            last = log.pinned.transaction(app(log.lane))
+            last = -1 if last is None else last
+            if self._catalog is None or last < self._until:  # or another log was put there
+                self._catalog = Catalog(Router(self.rules), self.readings, self.standards)
+                self._until = -1
+            if last > self._until:
+                self._catalog = self._catalog.reading(log.schema_changes(self._until))
+                self._until = last
+            return self._catalog
 
 
 @dataclass(eq=False)

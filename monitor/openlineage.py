@@ -28,8 +28,8 @@ import structlog
 
 from alerts.http import post_json
 from alerts.outbox import RefusedError
+from monitor.clients import Lineage
 from monitor.config.model import Config, OpenLineageSettings
-from monitor.lineage import Lineage
 from pipeline.apply.lineage import ColumnLink
 from pipeline.build import source_kind
 from pipeline.errors import SluiceError, UnreachableError

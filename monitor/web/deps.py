@@ -32,9 +32,9 @@ from fastapi import Depends, Query, Request
 from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints
 
 from monitor.board import CurrentBoard
+from monitor.clients import Lineage
 from monitor.config.model import HttpSettings
 from monitor.gate import Decision, Gate, GateQuestion
-from monitor.lineage import Lineage
 from monitor.messages import similar_names
 from monitor.quarantine import ErrorTable
 from monitor.runtime import RequestPriority

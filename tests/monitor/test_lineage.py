@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from monitor.clients import Lineage
 from monitor.commands.lineage import COMMAND
-from monitor.lineage import Lineage
 from monitor.web.api import application
 from pipeline.build import open_table_format
 from pipeline.errors import ConfigError

@@ -9,7 +9,7 @@ from pathlib import Path
 from fastapi import FastAPI
 
 from checks.model import Outcome, Ruling, Verdict
-from monitor.lineage import Lineage
+from monitor.clients import Lineage
 from monitor.quarantine import ErrorTable, SourceFormat
 from monitor.web.api import application
 from pipeline.backfill_state import BackfillState, RepairPreview
