@@ -73,16 +73,16 @@ def unaccepted_reasons(table: Table, known: Mapping[str, SourceOrdering]) -> tup
 
 
 def partition_counts(
-    known: Mapping[str, SourceOrdering], landed: Iterable[str]
+    known: Mapping[str, SourceOrdering], landed: Iterable[TopicPartition]
 ) -> Mapping[str, int]:
     """From how many partitions changes of each source come that go by offsets.
 
-    *landed* are the names of all partitions that anything was landed from, ``topic:number``.
+    *landed* are all partitions that anything was landed from.
     """
     by_offset = {name: one for name, one in known.items() if one.ordering is Ordering.OFFSET}
     if not by_offset:
         return {}
-    topics = [TopicPartition.parse(name).topic for name in landed]
+    topics = [at.topic for at in landed]
     return {
         name: sum(re.fullmatch(one.topics, topic) is not None for topic in topics)
         for name, one in by_offset.items()

@@ -174,7 +174,7 @@ def _landing(table: Table, cut: datetime, samples: Samples, now: datetime) -> Pr
 def landed_offsets(mark: Checkpoint, topics: frozenset[str]) -> Mapping[str, int]:
     """W in the partitions of *topics*, ``topic:partition`` -> offset; in all, if it names none."""
     if not topics:
-        return {name: end.offset for name, end in mark.offsets.items()}
+        return {str(at): end.offset for at, end in mark.offsets.items()}
     return dict(_own(mark, topics))
 
 
@@ -182,11 +182,11 @@ def _own(mark: Checkpoint, topics: Iterable[str]) -> Iterator[tuple[str, int]]:
     """Partitions are numbered without gaps, and a mark names thousands of other topics'."""
     for topic in sorted(topics):
         for number in count():
-            name = str(TopicPartition(topic, number))
-            if name not in mark.offsets and name not in mark.gone:
+            at = TopicPartition(topic, number)
+            if at not in mark.offsets and at not in mark.gone:
                 break
-            if name in mark.offsets:
-                yield name, mark.offsets[name].offset
+            if at in mark.offsets:
+                yield str(at), mark.offsets[at].offset
 
 
 def _fence(source: str, cut: datetime, samples: Samples, now: datetime) -> Fence | Missing | None:

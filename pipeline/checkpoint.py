@@ -37,6 +37,7 @@ from pipeline.model import (
     RetainedLog,
     Shard,
     SnapshotAgain,
+    SourcePartition,
     TopicPartition,
 )
 from pipeline.settings import Router
@@ -287,9 +288,9 @@ class Quarantine:
 class Checkpoint:
     """What a batch proves about itself and all batches before it, of one lane.
 
-    Names are the rendered texts of their types; parse them to get their parts.
+    Shards and ids are the rendered texts of their types; parse them to get their parts.
 
-    ``offsets``       W: ``topic:partition`` -> next offset, and leader epoch of the last record.
+    ``offsets``       W: partition -> next offset, and leader epoch of the last record.
     ``gone``          partitions that are no longer there -> where W stood.
     ``acknowledged``  source -> what was acknowledged *before* the end offsets were listed that
                       W has passed: every such transaction is landed.  Dropped when the epoch moves.
@@ -339,15 +340,15 @@ class Checkpoint:
 
     lane: str
     batch: int
-    offsets: Mapping[str, PartitionEnd] = field(default_factory=dict)
-    gone: Mapping[str, PartitionEnd] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, PartitionEnd] = field(default_factory=dict)
+    gone: Mapping[TopicPartition, PartitionEnd] = field(default_factory=dict)
     acknowledged: Mapping[str, Acknowledged] = field(default_factory=dict)
     heartbeats: Mapping[str, int] = field(default_factory=dict)
     beats: Mapping[str, HeartbeatHistory] = field(default_factory=dict)
     tables: Mapping[str, int] = field(default_factory=dict)
     epochs: Mapping[str, Epoch] = field(default_factory=dict)
-    starts: Mapping[str, int] = field(default_factory=dict)
-    high: Mapping[str, Order] = field(default_factory=dict)
+    starts: Mapping[EpochStart, int] = field(default_factory=dict)
+    high: Mapping[SourcePartition, Order] = field(default_factory=dict)
     shards: Mapping[str, str | None] = field(default_factory=dict)
     existing: Mapping[str, Existence] = field(default_factory=dict)
     departed: Mapping[str, int] = field(default_factory=dict)

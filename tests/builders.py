@@ -9,11 +9,16 @@ from pipeline.landing.batch_stats import BatchStats
 from pipeline.landing.epochs import Epochs
 from pipeline.landing.listing import Listing
 from pipeline.landing.rule import BatchContext
-from pipeline.model import CaptureScope, Head, Order
+from pipeline.model import CaptureScope, Head, Order, SourcePartition
 from pipeline.settings import Router
 from pipeline.sources.mysql.position import binlog_position
 
 BATCH_TIME = datetime(2025, 3, 14, 9, 26, 53, tzinfo=UTC)
+
+
+def orders_at(orders: Mapping[str, Order]) -> dict[SourcePartition, Order]:
+    """Return the highest orders of partitions, which are named ``source/topic:partition``."""
+    return {SourcePartition.parse(name): order for name, order in orders.items()}
 
 
 def batch_context(

@@ -92,7 +92,7 @@ class Lake:
             first = rows.slice(0, 1).to_pylist()[0]
             last = rows.slice(len(rows) - 1).to_pylist()[0]
             at = TopicPartition(first["topic"], 0)
-            high[str(SourcePartition(SOURCE, at))] = Order(**last["order"])
+            high[SourcePartition(SOURCE, at)] = Order(**last["order"])
             tables[first["table"]] = batch
         if batch == 0:
             tables = {work.shard: 0 for work in self.works}

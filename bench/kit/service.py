@@ -138,16 +138,15 @@ class FakeKafka:
 
     def settings(self, pattern: str) -> tuple[TopicFacts, ...]:
         """A week."""
-        topics = {TopicPartition.parse(name).topic for name in self.lake.newest.offsets}
+        topics = {at.topic for at in self.lake.newest.offsets}
         kept = {"retention.ms": str(timedelta(days=7) // timedelta(milliseconds=1))}
         found = sorted(topic for topic in topics if re.fullmatch(pattern, topic))
         return tuple(TopicFacts(topic, settings=kept) for topic in found)
 
     def ends(self, topics: Sequence[str]) -> dict[TopicPartition, PartitionEnd]:
         """As landed."""
-        own, every = set(topics), self.lake.newest.offsets.items()
-        ends = {TopicPartition.parse(name): end for name, end in every}
-        return {at: end for at, end in ends.items() if at.topic in own}
+        own = set(topics)
+        return {at: end for at, end in self.lake.newest.offsets.items() if at.topic in own}
 
 
 @dataclass(eq=False)
@@ -165,7 +164,7 @@ class FakeLake:
         """Everything has its base, landed and applied in batch 0."""
         shards = {f"{source_of(n)}/{name}": name for n, name in enumerate(self.tables)}
         ends = {
-            str(TopicPartition(f"{Shard.parse(shard).source}.{name}", partition)): PartitionEnd(1)
+            TopicPartition(f"{Shard.parse(shard).source}.{name}", partition): PartitionEnd(1)
             for shard, name in shards.items()
             for partition in range(PARTITIONS)
         }
@@ -177,7 +176,7 @@ class FakeLake:
             heartbeats=dict.fromkeys(SOURCES, 0),
             tables=dict.fromkeys(self.tables, 0),
             epochs={name: Epoch(1, "A", binlog_position(1, 0)) for name in SOURCES},
-            high={f"{name.partition('.')[0]}/{name}": BORN for name in ends},
+            high={SourcePartition(at.topic.partition(".")[0], at): BORN for at in ends},
             shards=shards,
             bases=dict.fromkeys(shards, BORN),
             complete=dict.fromkeys(shards, 0),
@@ -216,8 +215,8 @@ class FakeLake:
             for name in changed
             for partition in range(partitions)
         ]
-        moved = {str(one.at): PartitionEnd(batch + 1) for one in touched}
-        high = {str(one): Order(1, 1, place * 100) for one in touched}
+        moved = {one.at: PartitionEnd(batch + 1) for one in touched}
+        high = {one: Order(1, 1, place * 100) for one in touched}
         after = replace(
             before,
             batch=batch,

@@ -112,18 +112,18 @@ class HighestOrders:
     """
 
     _tables: dict[str, tuple[int, Mapping[TopicPartition, Order]]] = field(default_factory=dict)
-    _newest: Mapping[str, Order] = field(default_factory=dict)
+    _newest: Mapping[SourcePartition, Order] = field(default_factory=dict)
     _landed: dict[int, None] = field(default_factory=dict)
     _topics: dict[str, dict[TopicPartition, _Steps]] = field(default_factory=dict)
 
-    def note_landed(self, batch: int, high: Mapping[str, Order]) -> None:
-        """Keep what the mark of *batch* says of its partitions, by the names it has for them."""
+    def note_landed(self, batch: int, high: Mapping[SourcePartition, Order]) -> None:
+        """Keep the highest orders that the checkpoint of *batch* has."""
         before, oldest = self._newest, batch - _REMEMBERED
-        for name, order in high.items():
-            known = before.get(name)
+        for one, order in high.items():
+            known = before.get(one)
             if known is order or known == order:
                 continue
-            at = SourcePartition.parse(name).at
+            at = one.at
             own = self._topics.get(at.topic, {})
             steps = own.get(at) or _Steps()
             if len(steps.batches) >= 2 * _REMEMBERED:

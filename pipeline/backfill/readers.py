@@ -18,7 +18,7 @@ from pipeline.checkpoint import Checkpoint, shard_exists
 from pipeline.clocks import has_passed
 from pipeline.errors import ConfigError, ProofError, SluiceError
 from pipeline.landing.listing import LandingSource
-from pipeline.model import Missing, Order, Ordering, Origin, Shard, TopicPartition
+from pipeline.model import Missing, Order, Ordering, Origin, Shard
 from pipeline.schema.model import TableDescription, TableSchema
 from pipeline.settings import Router, SourceSettings
 from pipeline.sources.positions import explain_reset, locate_position
@@ -101,7 +101,7 @@ class RowReaders:
         if ordering is not Ordering.LOG and origin is not Origin.SNAPSHOT:
             why = f"{msg} one by one cannot be put among changes that go by {ordering}"
             raise ConfigError(f"{why}; take a new base of the whole table (sluice bootstrap)")
-        names = (TopicPartition.parse(name).topic for name in checkpoint.offsets)
+        names = (at.topic for at in checkpoint.offsets)
         if ordering is Ordering.OFFSET and sum(map(feed.claims, names)) > 1:
             raise ConfigError(f"{msg} cannot be put among changes of several partitions")
         if feed.format.notation not in self.of(shard.source).notations:

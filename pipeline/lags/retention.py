@@ -114,7 +114,7 @@ def _fastest(samples: Sequence[BacklogSample]) -> float | None:
 
 def landed(checkpoint: Checkpoint, at: TopicPartition, end: PartitionEnd) -> bool:
     """Whether W has come to *end*, in the same incarnation of the topic."""
-    w = checkpoint.offsets.get(str(at), PartitionEnd(0))
+    w = checkpoint.offsets.get(at, PartitionEnd(0))
     if w.topic_id and end.topic_id and w.topic_id != end.topic_id:
         return end.offset == 0
     return w.offset >= end.offset

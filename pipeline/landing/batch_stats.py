@@ -40,7 +40,16 @@ from pipeline.landing.order_check import (
     stretches,
     tops,
 )
-from pipeline.model import ORDER_PARTS, Op, Order, OrderSpan, Origin, Shard, TopicPartition
+from pipeline.model import (
+    ORDER_PARTS,
+    Op,
+    Order,
+    OrderSpan,
+    Origin,
+    Shard,
+    SourcePartition,
+    TopicPartition,
+)
 from pipeline.schema.history import SchemaChange, SchemaReader
 from pipeline.schema.model import SchemaEvent
 
@@ -517,7 +526,7 @@ class BatchStats:
     ``beats``       source -> each of its heartbeats that has an order.
     ``heartbeat_rows``  source -> all rows of its heartbeat table, but replayed ones.
     ``wholes``      source -> order of its newest snapshot that read the heartbeat's table, too.
-    ``high``        ``source/topic:partition`` -> highest LIVE order.
+    ``high``        partition of a source -> highest LIVE order.
     ``snapshots``   ``source/shard`` -> its newest snapshot's rows.
     ``news``        schema changes, in log order; one that cannot be read is an error.
     ``initial``     source -> orders of its snapshots that were taken of all tables.
@@ -540,7 +549,7 @@ class BatchStats:
     tables: Mapping[str, int] = field(default_factory=dict)
     shards: Mapping[str, str] = field(default_factory=dict)
     heartbeats: Mapping[str, int] = field(default_factory=dict)
-    high: Mapping[str, Order] = field(default_factory=dict)
+    high: Mapping[SourcePartition, Order] = field(default_factory=dict)
     snapshots: Mapping[str, SnapshotRows] = field(default_factory=dict)
     news: tuple[SchemaNews, ...] = ()
     initial: Mapping[str, frozenset[Order]] = field(default_factory=dict)
@@ -562,10 +571,10 @@ class BatchStats:
 
 def gather(
     told: Sequence[RunStats],
-    high: Mapping[str, Order],
+    high: Mapping[SourcePartition, Order],
     readings: Mapping[str, SchemaReader],
     schemas: Mapping[str, DescribedSchema] | None = None,
-    floors: Mapping[str, Order] = NO_FLOORS,
+    floors: Mapping[SourcePartition, Order] = NO_FLOORS,
 ) -> BatchStats:
     """Add up the statistics of a batch's runs; *high* is the highest LIVE order landed before.
 

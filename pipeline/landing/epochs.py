@@ -128,7 +128,7 @@ def look(checkpoint: Checkpoint, listing: Listing) -> Epochs:
     them is either above all of the old log's rows, and right where it is, or it is found too low.
     """
     known = dict(checkpoint.epochs)
-    starts = {EpochStart.parse(name): first for name, first in checkpoint.starts.items()}
+    starts = dict(checkpoint.starts)
     for source, (first, second) in listing.heads.items():
         beat = checkpoint.heartbeats.get(source, -1)
         before = known.get(source)
@@ -152,8 +152,7 @@ def reordered(
             continue
         one, beat = known[source], checkpoint.heartbeats.get(source, -1)
         known[source] = replace(one, number=one.number + 1, heartbeat=beat, before=one.position)
-        for name, end in checkpoint.offsets.items():
-            at = TopicPartition.parse(name)
+        for at, end in checkpoint.offsets.items():
             if listing.source_of.get(at.topic) == source:
                 starts[EpochStart(source, one.number + 1, at)] = end.offset
     return Epochs(known, starts)
@@ -274,7 +273,7 @@ def bounds(
 
 def needed(
     starts: Mapping[EpochStart, int],
-    w: Mapping[str, PartitionEnd],
+    w: Mapping[TopicPartition, PartitionEnd],
     *,
     anew: Collection[TopicPartition] = (),
     kept: Collection[tuple[str, int]] = (),
@@ -287,7 +286,7 @@ def needed(
     """
     found = {}
     for one, first in starts.items():
-        end = w.get(str(one.at))
+        end = w.get(one.at)
         passed = end is not None and end.offset >= first
         if one.at not in anew and (not passed or (one.source, one.number) in kept):
             found[one] = first

@@ -286,7 +286,7 @@ def detect_changed_orderings(checkpoint: Checkpoint, context: BatchContext) -> C
 
 
 def _landed(before: Checkpoint, source: str, epoch: int) -> Order | None:
-    own = (order for name, order in before.high.items() if source_of(name) == source)
+    own = (order for one, order in before.high.items() if one.source == source)
     return max((order for order in own if order.epoch == epoch), default=None)
 
 
@@ -475,13 +475,10 @@ def _new_rule_gap(name: str, old: str | None, new: str, made: Checkpoint) -> Gap
     )
 
 
-def rule_place(shard: str, w: Mapping[str, PartitionEnd]) -> tuple[str, int, int]:
+def rule_place(shard: str, w: Mapping[TopicPartition, PartitionEnd]) -> tuple[str, int, int]:
     """Topic and partition that *shard* came in, and where *w* stands there; else its name, 0, 0."""
-    for name, end in sorted(w.items()):
-        at = TopicPartition.parse(name)
-        if at.topic.endswith(f".{shard}"):
-            return at.topic, at.partition, end.offset
-    return shard, 0, 0
+    at = min((at for at in w if at.topic.endswith(f".{shard}")), key=str, default=None)
+    return (shard, 0, 0) if at is None else (at.topic, at.partition, w[at].offset)
 
 
 NEW_STANDARD = "standards:"  # prefix of the gap's id

@@ -82,9 +82,7 @@ def detect_missing_heartbeats(checkpoint: Checkpoint, context: BatchContext) -> 
     """
     before, rows = context.before, context.stats.heartbeat_rows
     offsets = {
-        (at.topic, at.partition): end.offset
-        for name, end in (before.offsets.items() if rows else ())
-        for at in (TopicPartition.parse(name),)
+        (at.topic, at.partition): end.offset for at, end in (before.offsets.items() if rows else ())
     }
     gaps = dict(checkpoint.gaps)
     for source, own in rows.items():
@@ -154,8 +152,11 @@ def _last_order(source: str, rows: Iterable[HeartbeatRow], before: Checkpoint) -
     *rows* name the partitions of its topic.
     """
     topics = {row.topic for row in rows}
-    of = ((SourcePartition.parse(name), order) for name, order in before.high.items())
-    own = (order for one, order in of if one.source == source and one.at.topic in topics)
+    own = (
+        order
+        for one, order in before.high.items()
+        if one.source == source and one.at.topic in topics
+    )
     return max(own, default=None)
 
 
@@ -186,7 +187,7 @@ def _settled(
     been listed before numbers had climbed back, the second was listed after the first counted.
     """
     if trail.over == made.batch:
-        ways = sum(source_of(name) == source for name in made.high)
+        ways = sum(one.source == source for one in made.high)
         return replace(trail, owed=WORDS if ways > 1 else 0)
     if not trail.owed:
         return trail
@@ -287,8 +288,8 @@ def _broken(waiting: HeartbeatBacklog, listed: Mapping[str, int]) -> bool:
 
 
 def _landed(ends: Mapping[str, int], made: Checkpoint) -> bool:
-    w = made.offsets
-    return all(name in w and w[name].offset >= end for name, end in ends.items())
+    named = ((made.offsets.get(TopicPartition.parse(name)), end) for name, end in ends.items())
+    return all(w is not None and w.offset >= end for w, end in named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +298,7 @@ class _SeenBeat:
 
     order: Order
     head: Head
-    partitions: frozenset[str]
+    partitions: frozenset[SourcePartition]
 
 
 @dataclass(eq=False)
@@ -309,7 +310,7 @@ class HeartbeatLowWatermark:
 
     def floors(
         self, checkpoint: Checkpoint, listing: Listing, orderings: Mapping[str, Ordering]
-    ) -> Mapping[str, Order]:
+    ) -> Mapping[SourcePartition, Order]:
         """`SourcePartition` -> order of the heartbeat that is passed in it.
 
         *listing* was made after *mark*.
@@ -336,6 +337,6 @@ class HeartbeatLowWatermark:
             self._next[source] = _SeenBeat(trail.order, head, own)
 
 
-def _heartbeat_partitions(source: str, listing: Listing) -> frozenset[str]:
+def _heartbeat_partitions(source: str, listing: Listing) -> frozenset[SourcePartition]:
     own = (at for at in listing.ends if listing.source_of[at.topic] == source)
-    return frozenset(str(SourcePartition(source, at)) for at in own)
+    return frozenset(SourcePartition(source, at) for at in own)

@@ -25,7 +25,7 @@ from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import StrangeRows
 from pipeline.landing.source_holds import HoldContext, LateRows, SourceHolds
 from pipeline.landing.staging import BatchReader, Staged, unexplained_rows
-from pipeline.model import Order, Ordering, TopicPartition
+from pipeline.model import Order, Ordering, SourcePartition, TopicPartition
 from pipeline.reports import Hold
 
 
@@ -142,7 +142,11 @@ class BatchJudge:
         return chosen.without(is_held, before.offsets, before.gone)
 
     def _combine_stats(
-        self, staged: Staged, listing: Listing, before: Checkpoint, floors: Mapping[str, Order]
+        self,
+        staged: Staged,
+        listing: Listing,
+        before: Checkpoint,
+        floors: Mapping[SourcePartition, Order],
     ) -> BatchStats:
         feeds = self.reader.feeds
         readings = {feed.settings.name: feed.reading for feed in feeds}

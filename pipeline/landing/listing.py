@@ -148,9 +148,7 @@ class TopicShards:
     @cached_property
     def _strays(self) -> Mapping[str, list[str]]:
         """Return the shards of each source without a listed topic of their own."""
-        topics = {
-            TopicPartition.parse(n).topic for n in (*self.checkpoint.offsets, *self.checkpoint.gone)
-        }
+        topics = {at.topic for at in (*self.checkpoint.offsets, *self.checkpoint.gone)}
         owned = [(names.source, t) for t in topics if (names := self.names_of(t)) is not None]
         ends = {(source, end) for source, topic in owned for end in topic_endings(topic)}
         found: dict[str, list[str]] = {}
@@ -469,7 +467,7 @@ class Upstream:
             DeadlinePool(clock, never, PATIENCE / 2),
         )
 
-    def list(self, w: Mapping[str, PartitionEnd]) -> Listing:
+    def list(self, w: Mapping[TopicPartition, PartitionEnd]) -> Listing:
         """Ask heads, acknowledgements, lists, ends, heads, in this order; *w* is how far we came.
 
         Raises:
@@ -492,9 +490,9 @@ class Upstream:
         changed = {
             at: known.leader_epoch
             for at, end in ends.items()
-            if (known := w.get(str(at))) is not None and 0 <= known.leader_epoch != end.leader_epoch
+            if (known := w.get(at)) is not None and 0 <= known.leader_epoch != end.leader_epoch
         }
-        absent = {TopicPartition.parse(name).topic for name in w.keys() - {str(at) for at in ends}}
+        absent = {at.topic for at in w.keys() - ends.keys()}
         return Listing(
             heads,
             acknowledged,
@@ -588,7 +586,7 @@ class Promise:
     def kept(self, chosen: Plan) -> bool:
         """Whether W has passed, once *chosen* is landed."""
         w = chosen.offsets
-        return all(str(tp) in w and w[str(tp)].offset >= at.offset for tp, at in self.ends.items())
+        return all(tp in w and w[tp].offset >= at.offset for tp, at in self.ends.items())
 
 
 @dataclass(eq=False)

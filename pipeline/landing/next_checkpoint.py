@@ -50,7 +50,7 @@ from pipeline.landing.listing import TopicNames, TopicShards
 from pipeline.landing.plan import Plan
 from pipeline.landing.rule import BatchContext, CheckpointRule
 from pipeline.landing.source_holds import note_late_rows
-from pipeline.model import Acknowledged, Order, Shard, TopicPartition
+from pipeline.model import Acknowledged, Order, Shard
 from pipeline.settings import Router
 
 _WORDS = re.compile(r"\w+")
@@ -297,7 +297,7 @@ def _started(made: Checkpoint, starts: Mapping[EpochStart, int], plan: Plan) -> 
     """With those of all *starts* that say something of rows to come, or to be sent again."""
     again = {(name, made.epochs[name].number) for name in resending(made, made.epochs)}
     left = needed(starts, made.offsets, anew=plan.anew, kept=again)
-    return replace(made, starts={str(one): first for one, first in left.items()})
+    return replace(made, starts=left)
 
 
 def _shards(
@@ -348,12 +348,10 @@ def _highest(old: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:
 
 def grown_topics(checkpoint: Checkpoint, plan: Plan) -> frozenset[str]:
     """Topics that have gained partitions up to *plan*: their keys may have moved."""
-    added = {
-        TopicPartition.parse(name).topic for name in plan.offsets.keys() - checkpoint.offsets.keys()
-    }
+    added = {at.topic for at in plan.offsets.keys() - checkpoint.offsets.keys()}
     if not added:
         return frozenset(checkpoint.grown)
-    topics = {TopicPartition.parse(name).topic for name in checkpoint.offsets}
+    topics = {at.topic for at in checkpoint.offsets}
     return frozenset({*checkpoint.grown, *(added & topics)})
 
 
@@ -461,11 +459,7 @@ def _sure(checkpoint: Checkpoint, epochs: Mapping[str, Epoch], source: str) -> i
     before, now = checkpoint.epochs.get(source), epochs.get(source)
     if now is None or now.number != (1 if before is None else before.number):
         return 0
-    return (
-        0
-        if any(EpochStart.parse(one).source == source for one in checkpoint.starts)
-        else now.number
-    )
+    return 0 if any(one.source == source for one in checkpoint.starts) else now.number
 
 
 def _waived(subject: str, one: Quarantine, waived: frozenset[str]) -> Quarantine | None:

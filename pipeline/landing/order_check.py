@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.checkpoint import source_of
 from pipeline.formats.format import INCREMENTAL
 from pipeline.model import ORDER_PARTS, Op, Order, Origin, SourcePartition, TopicPartition
 
@@ -47,7 +46,7 @@ _PARTITION = ("source", "topic", "partition")
 JUDGED = (*_PARTITION, "offset", "order", "op", "origin", "snapshot")
 Flags = npt.NDArray[np.bool_]
 Columns = Sequence[Ints]  # the parts of an order, each for all rows
-NO_FLOORS: Mapping[str, Order] = {}
+NO_FLOORS: Mapping[SourcePartition, Order] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +65,9 @@ class OrderStretch:
     rising: bool
 
     @property
-    def name(self) -> str:
-        """Its partition as in ``Checkpoint.high``."""
-        return str(SourcePartition(self.source, self.at))
+    def partition(self) -> SourcePartition:
+        """Its key in ``Checkpoint.high``."""
+        return SourcePartition(self.source, self.at)
 
 
 def stretches(rows: pa.Table) -> tuple[OrderStretch, ...]:
@@ -98,28 +97,31 @@ def stretches(rows: pa.Table) -> tuple[OrderStretch, ...]:
 
 def tops(
     told: Iterable[OrderStretch],
-    high: Mapping[str, Order],
-    floors: Mapping[str, Order] = NO_FLOORS,
-) -> tuple[dict[str, Order], frozenset[TopicPartition]]:
+    high: Mapping[SourcePartition, Order],
+    floors: Mapping[SourcePartition, Order] = NO_FLOORS,
+) -> tuple[dict[SourcePartition, Order], frozenset[TopicPartition]]:
     """Highest LIVE order of each partition, and where rows may stand too low.
 
     A partition without a LIVE row keeps what *high* says of it.  *floors*: as *high*, orders
     below which nothing new can come.
     """
-    reached: dict[str, Order] = {}
+    reached: dict[SourcePartition, Order] = {}
     doubted = set()
-    for one in sorted(told, key=lambda one: (one.name, one.first)):
-        before = reached.get(one.name, high.get(one.name))
-        least = _highest_of(before, floors.get(one.name))
+    for one in sorted(told, key=lambda one: (one.partition, one.first)):
+        of = one.partition
+        before = reached.get(of, high.get(of))
+        least = _highest_of(before, floors.get(of))
         if not one.rising or (least is not None and one.begins < least):
             doubted.add(one.at)
         if (top := _highest_of(before, one.highest)) is not None:
-            reached[one.name] = top
+            reached[of] = top
     return reached, frozenset(doubted)
 
 
 def low(
-    rows: pa.Table, high: Mapping[str, Order], floors: Mapping[str, Order] = NO_FLOORS
+    rows: pa.Table,
+    high: Mapping[SourcePartition, Order],
+    floors: Mapping[SourcePartition, Order] = NO_FLOORS,
 ) -> dict[TopicPartition, tuple[int, ...]]:
     """Offsets of the rows that stand too low in their partition.
 
@@ -131,8 +133,7 @@ def low(
     for name, part in zip(ORDER_PARTS, parts, strict=True):
         flat = flat.append_column(name, part)
     ordered = _by_offset(flat)
-    names = [str(one) for one in ordered.partitions]
-    known = (_highest_of(high.get(name), floors.get(name)) for name in names)
+    known = (_highest_of(high.get(one), floors.get(one)) for one in ordered.partitions)
     before = {code: order for code, order in enumerate(known) if order is not None}
     below = _below(ordered.codes, np.column_stack(ordered.places), ordered.live, before)
     codes, offsets = ordered.codes[below], ordered.offsets[below]
@@ -249,10 +250,9 @@ def _less(one: Columns, other: Columns) -> Flags:
     return less
 
 
-def highest_by_source(high: Mapping[str, Order]) -> dict[str, Order]:
+def highest_by_source(high: Mapping[SourcePartition, Order]) -> dict[str, Order]:
     """Source -> the highest of its orders in *high*, which is as ``Checkpoint.high``."""
     found: dict[str, Order] = {}
-    for name, order in high.items():
-        source = source_of(name)
-        found[source] = max(order, found.get(source, order))
+    for one, order in high.items():
+        found[one.source] = max(order, found.get(one.source, order))
     return found

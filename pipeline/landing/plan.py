@@ -8,7 +8,7 @@ Afterwards it checks that the tasks read only what they were given.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -80,17 +80,17 @@ class Plan:
     """
 
     spans: Mapping[TopicPartition, Span]
-    offsets: Mapping[str, PartitionEnd]
+    offsets: Ends
     gaps: tuple[Gap, ...]
     capped: bool
-    gone: Mapping[str, PartitionEnd] = field(default_factory=dict)
+    gone: Ends = field(default_factory=dict)
     doubts: tuple[Gap, ...] = ()
     anew: frozenset[TopicPartition] = frozenset()
     trimmed: frozenset[str] = frozenset()
 
     @property
     def disturbed(self) -> frozenset[str]:
-        """Partitions in which other records may stand at offsets that were landed, or none."""
+        """``topic:partition`` of those whose landed offsets may hold other records now, or none."""
         lost = (TopicPartition(gap.topic, gap.partition) for gap in self.gaps)
         return frozenset(map(str, (*self.anew, *lost)))
 
@@ -100,14 +100,14 @@ class Plan:
         W keeps its epoch where nothing was read; that of the listing may be of no record at all,
         and a truncation just below W would not be seen by it.
         """
-        read = {str(tp): replace(self.offsets[str(tp)], leader_epoch=e) for tp, e in epochs.items()}
+        read = {at: replace(self.offsets[at], leader_epoch=e) for at, e in epochs.items()}
         return replace(self, offsets={**self.offsets, **read})
 
     def without(
         self,
         held: Callable[[str], bool],
-        w: Mapping[str, PartitionEnd],
-        gone: Mapping[str, PartitionEnd],
+        w: Ends,
+        gone: Ends,
     ) -> "Plan":
         """Return the plan without the *held* topics, for which *w* and *gone* stay as they were.
 
@@ -124,13 +124,12 @@ class Plan:
             anew=frozenset(at for at in self.anew if not held(at.topic)),
         )
 
-    def cut(self, at: Mapping[TopicPartition, int], w: Mapping[str, PartitionEnd]) -> "Plan":
+    def cut(self, at: Mapping[TopicPartition, int], w: Ends) -> "Plan":
         """The plan that reads each partition of *at* up to that offset, exclusive; *w* as above."""
         spans, offsets = dict(self.spans), dict(self.offsets)
         for tp, until in at.items():
-            span, name = spans[tp], str(tp)
-            spans[tp] = replace(span, end=replace(span.end, offset=until))
-            offsets[name] = _after(spans[tp], w.get(name))
+            spans[tp] = replace(spans[tp], end=replace(spans[tp].end, offset=until))
+            offsets[tp] = _after(spans[tp], w.get(tp))
         return replace(self, spans={tp: s for tp, s in spans.items() if s.size}, offsets=offsets)
 
 
@@ -154,7 +153,7 @@ class PlanContext:
                     into it after its last listing, and went with it, is missed.
     """
 
-    gone: Mapping[str, PartitionEnd] = field(default_factory=dict)
+    gone: Ends = field(default_factory=dict)
     last: Ends = field(default_factory=dict)
     epoch_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     claimed: Callable[[str], bool] = lambda _: True
@@ -176,7 +175,7 @@ class _Start:
 
 
 def plan(
-    w: Mapping[str, PartitionEnd],
+    w: Ends,
     beginnings: Ends,
     ends: Ends,
     cap: int,
@@ -190,26 +189,25 @@ def plan(
     with unlanded records is a gap, too. Reading goes on at the first offset that was never landed.
     """
     known = known or PlanContext()
-    named = {str(tp): tp for tp in ends}
-    before = {**_returned(named, ends, known), **w}
-    moving = _moving(named, before, ends, known)
+    before = {**_returned(ends, known), **w}
+    moving = _moving(before, ends, known)
     starts = _starts(moving, before, beginnings, ends, known)
     spans = {tp: Span(start.first, ends[tp], start.epoch) for tp, start in starts.items()}
     if sum(span.size for tp, span in spans.items() if tp.topic in known.ahead) > cap:
-        moving = {name: tp for name, tp in moving.items() if tp.topic in known.ahead}
-        starts = {tp: starts[tp] for tp in moving.values()}
-        spans = {tp: spans[tp] for tp in moving.values()}
+        moving = [tp for tp in moving if tp.topic in known.ahead]
+        starts = {tp: starts[tp] for tp in moving}
+        spans = {tp: spans[tp] for tp in moving}
     taken, capped = shared(spans, cap, known.ahead, known.in_turn)
-    gone, lost, doubts = _gone(w.keys() - named.keys(), w, known, capped=capped)
-    offsets = {name: end for name, end in before.items() if name not in gone} if gone else before
-    for name, tp in moving.items():
-        offsets[name] = _after(taken[tp], before.get(name))
+    gone, lost, doubts = _gone(w.keys() - ends.keys(), w, known, capped=capped)
+    offsets = {tp: end for tp, end in before.items() if tp not in gone} if gone else before
+    for tp in moving:
+        offsets[tp] = _after(taken[tp], before.get(tp))
     return Plan(
         spans={tp: span for tp, span in taken.items() if span.size},
         offsets=offsets,
         gaps=(*(start.gap for start in starts.values() if start.gap), *lost),
         capped=capped,
-        gone={name: end for name, end in known.gone.items() if name not in offsets} | gone,
+        gone={tp: end for tp, end in known.gone.items() if tp not in offsets} | gone,
         doubts=doubts,
         anew=frozenset(tp for tp, start in starts.items() if start.anew),
         trimmed=frozenset(tp.topic for tp, start in starts.items() if start.trimmed),
@@ -217,50 +215,40 @@ def plan(
 
 
 def _starts(
-    moving: Mapping[str, TopicPartition],
-    w: Mapping[str, PartitionEnd],
-    beginnings: Ends,
-    ends: Ends,
-    known: PlanContext,
+    moving: Sequence[TopicPartition], w: Ends, beginnings: Ends, ends: Ends, known: PlanContext
 ) -> dict[TopicPartition, _Start]:
-    read = _read(moving.keys() - w.keys(), w, known)
+    is_new = any(tp not in w for tp in moving)
+    read = {tp.topic for tp in (*w, *known.gone)} if is_new else set[str]()
     return {
-        tp: _start(w[name], tp, beginnings[tp], ends[tp], known)
-        if name in w
-        else _first(tp, beginnings[tp], anew=name in known.gone, read=tp.topic in read)
-        for name, tp in sorted(moving.items())
+        tp: _start(w[tp], tp, beginnings[tp], ends[tp], known)
+        if tp in w
+        else _first(tp, beginnings[tp], anew=tp in known.gone, read=tp.topic in read)
+        for tp in sorted(moving)
     }
 
 
-def _moving(
-    named: Mapping[str, TopicPartition],
-    w: Mapping[str, PartitionEnd],
-    ends: Ends,
-    known: PlanContext,
-) -> dict[str, TopicPartition]:
+def _moving(w: Ends, ends: Ends, known: PlanContext) -> list[TopicPartition]:
     """Partitions to look at: all but those that rest, which in a quiet round are thousands.
 
     W of one that rests is its end, of the same log, and no leader says otherwise.
     """
-    found = {}
-    for name, tp in named.items():
-        stood, end = w.get(name), ends[tp]
+    found = []
+    for tp, end in ends.items():
+        stood = w.get(tp)
         if (
             stood is None
             or stood.offset != end.offset
             or stood.topic_id != end.topic_id
             or tp in known.epoch_ends
         ):
-            found[name] = tp
+            found.append(tp)
     return found
 
 
-def _returned(
-    named: Mapping[str, TopicPartition], ends: Ends, known: PlanContext
-) -> dict[str, PartitionEnd]:
+def _returned(ends: Ends, known: PlanContext) -> dict[TopicPartition, PartitionEnd]:
     """Partitions that are there again, the same as they were."""
-    there = {name: end for name, end in known.gone.items() if name in named}
-    return {name: end for name, end in there.items() if not _renewed(end, ends[named[name]])}
+    there = ((tp, end) for tp, end in known.gone.items() if tp in ends)
+    return {tp: end for tp, end in there if not _renewed(end, ends[tp])}
 
 
 def _renewed(known: PartitionEnd, end: PartitionEnd) -> bool:
@@ -292,13 +280,6 @@ def _start(
     return _Start(w.offset, epoch=w.leader_epoch)
 
 
-def _read(
-    fresh: Collection[str], w: Mapping[str, PartitionEnd], known: PlanContext
-) -> frozenset[str]:
-    """Return topics that were read before; empty if no partition is *fresh*."""
-    return frozenset(TopicPartition.parse(n).topic for n in (*w, *known.gone) if fresh)
-
-
 def _first(partition: TopicPartition, begin: PartitionEnd, *, anew: bool, read: bool) -> _Start:
     """Where to begin to read what was never read.
 
@@ -318,53 +299,46 @@ _HIDDEN = (
 
 
 def _gone(
-    absent: Iterable[str], w: Mapping[str, PartitionEnd], known: PlanContext, *, capped: bool
-) -> tuple[dict[str, PartitionEnd], tuple[Gap, ...], tuple[Gap, ...]]:
+    absent: Iterable[TopicPartition], w: Ends, known: PlanContext, *, capped: bool
+) -> tuple[dict[TopicPartition, PartitionEnd], tuple[Gap, ...], tuple[Gap, ...]]:
     """Partitions that went now; a gap of each that held more than was landed, a doubt of others.
 
     A doubt waits for a batch that holds all statements: until then its partition is not gone.
     """
-    gone: dict[str, PartitionEnd] = {}
+    gone: dict[TopicPartition, PartitionEnd] = {}
     gaps: list[Gap] = []
     doubts: list[Gap] = []
-    for name in sorted(absent):
-        partition = TopicPartition.parse(name)
+    for partition in sorted(absent):
         if not known.claimed(partition.topic):
             continue
-        until = _last_end(w[name], partition, known)
-        lost = _gap(partition, w[name].offset, until or w[name].offset, _why(name, w, until, known))
-        whole = until == w[name].offset and partition.topic not in known.hidden
+        landed, until = w[partition].offset, _last_end(w[partition], partition, known)
+        lost = _gap(partition, landed, until or landed, _why(partition, landed, until, known))
+        whole = until == landed and partition.topic not in known.hidden
         if not whole or known.needed(partition.topic):
             gaps.append(lost)
         elif capped:
             continue
         else:
             doubts.append(lost)
-        gone[name] = w[name]
+        gone[partition] = w[partition]
     return gone, tuple(gaps), tuple(doubts)
 
 
-def _why(name: str, w: Mapping[str, PartitionEnd], until: int | None, known: PlanContext) -> str:
-    if _topic(name) in known.hidden:
+def _why(at: TopicPartition, landed: int, until: int | None, known: PlanContext) -> str:
+    if at.topic in known.hidden:
         return _HIDDEN
-    if until == w[name].offset:
-        return f"{name} is gone; it is unknown what came after its listed end, {until}"
+    if until == landed:
+        return f"{at} is gone; it is unknown what came after its listed end, {until}"
     held = "what it held beyond is unknown" if until is None else f"it went on to {until}"
-    return f"{name} is gone, landed up to {w[name].offset}; {held}"
+    return f"{at} is gone, landed up to {landed}; {held}"
 
 
 def _joined(
-    now: Mapping[str, PartitionEnd],
-    before: Mapping[str, PartitionEnd],
-    held: Callable[[str], bool],
-) -> dict[str, PartitionEnd]:
+    now: Ends, before: Ends, held: Callable[[str], bool]
+) -> dict[TopicPartition, PartitionEnd]:
     """Those that are *now*, and of topics that are *held* those that were *before*."""
-    free = {name: end for name, end in now.items() if not held(_topic(name))}
-    return free | {name: end for name, end in before.items() if held(_topic(name))}
-
-
-def _topic(name: str) -> str:
-    return TopicPartition.parse(name).topic
+    free = {at: end for at, end in now.items() if not held(at.topic)}
+    return free | {at: end for at, end in before.items() if held(at.topic)}
 
 
 def _last_end(w: PartitionEnd, partition: TopicPartition, known: PlanContext) -> int | None:

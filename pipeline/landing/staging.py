@@ -38,7 +38,7 @@ from pipeline.landing.redelivery import (
 )
 from pipeline.landing.source_holds import SourceHolds
 from pipeline.landing.task import LandingTask, SourceContext, TaskResult, TaskSource, slim
-from pipeline.model import Op, Order, TopicPartition
+from pipeline.model import Op, Order, SourcePartition, TopicPartition
 from pipeline.resubmissions import parse_change_name
 from pipeline.settings import PipelineSettings, Router
 from pipeline.standards.table_standards import Standards
@@ -242,7 +242,7 @@ def unexplained_rows(
     staged: Staged,
     doubted: Collection[TopicPartition],
     checkpoint: Checkpoint,
-    floors: Mapping[str, Order] = NO_FLOORS,
+    floors: Mapping[SourcePartition, Order] = NO_FLOORS,
     *,
     grown: Set[str] = frozenset(),
 ) -> StrangeRows:

@@ -9,7 +9,7 @@ from bench import watch
 from bench.kit import month
 from bench.kit.service import SOURCES, Service
 from checks.readiness import ReadinessState
-from pipeline.model import Stage
+from pipeline.model import Stage, TopicPartition
 
 SMALL = watch.Figures(
     tables=1,
@@ -90,7 +90,7 @@ def test_a_batch_moves_what_it_touches_and_nothing_else(tmp_path: Path) -> None:
         after = service.lake.checkpoint()
 
     moved = [name for name, end in after.offsets.items() if before.offsets[name] != end]
-    assert moved == ["east.shop.orders_00000:0"]
+    assert moved == [TopicPartition("east.shop.orders_00000", 0)]
     assert [service.lake.mirrors[name].batch for name in service.tables] == [1, 0, 0]
 
 

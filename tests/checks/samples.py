@@ -7,7 +7,17 @@ from datetime import UTC, datetime, timedelta
 from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.lags.lag import Lags, measure
 from pipeline.lags.samples import LandedBatch, MirrorPosition, Sample, Samples, SourceSamples
-from pipeline.model import Acknowledged, Fence, Head, Missing, Order, PartitionEnd, Shard, Table
+from pipeline.model import (
+    Acknowledged,
+    Fence,
+    Head,
+    Missing,
+    Order,
+    PartitionEnd,
+    Shard,
+    Table,
+    TopicPartition,
+)
 from pipeline.sources.mysql.position import binlog_position
 
 NOW = datetime(2026, 3, 2, 0, 10, tzinfo=UTC)
@@ -33,7 +43,7 @@ def mark(batch: int = 50, through: int = 690, source: str = "shop", **more: obje
     made = Checkpoint(
         lane="main",
         batch=batch,
-        offsets={"t:0": PartitionEnd(1000)},
+        offsets={TopicPartition("t", 0): PartitionEnd(1000)},
         acknowledged={source: Acknowledged(binlog_position(1, through * 100))},
         heartbeats={source: through},
         tables={"shop.orders": batch},

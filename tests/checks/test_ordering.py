@@ -15,7 +15,7 @@ from checks.ordering import (
 )
 from checks.readiness import ReadinessPolicy as Policy
 from checks.readiness import ReadinessState, Rule, assess
-from pipeline.model import Ordering, Shard
+from pipeline.model import Ordering, Shard, TopicPartition
 from pipeline.reports import Hold
 from tests.checks.samples import TABLE
 from tests.checks.test_readiness import BOTH, LANDED, MIRROR, codes, inputs
@@ -62,7 +62,8 @@ def test_offsets_of_several_partitions_are_no_order() -> None:
         SOURCE: SourceOrdering(OFFSET, OFFSET, r"canal(\..+)?"),
         "other": SourceOrdering(LOG, LOG, ".*"),
     }
-    landed = ["canal:0", "other.t:0", "other.t:1", "canal.t:0", "canals:0"]
+    names = ("canal:0", "other.t:0", "other.t:1", "canal.t:0", "canals:0")
+    landed = [*map(TopicPartition.parse, names)]
 
     counts = partition_counts(known, landed)
 

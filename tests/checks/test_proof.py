@@ -31,7 +31,16 @@ from pipeline.lags.samples import (
     fresh,
     step,
 )
-from pipeline.model import Acknowledged, Fence, Missing, Order, PartitionEnd, Shard, Stage
+from pipeline.model import (
+    Acknowledged,
+    Fence,
+    Missing,
+    Order,
+    PartitionEnd,
+    Shard,
+    Stage,
+    TopicPartition,
+)
 from pipeline.sources.mysql.position import binlog_position
 from tests.checks.samples import BUDGET, CUT, NOW, TABLE, beats, fence, lags, mark, samples
 from tests.checks.test_readiness import inputs
@@ -196,8 +205,9 @@ def test_samples_that_differ_share_nothing_that_was_worked_out() -> None:
 
 
 def test_a_certificate_rests_on_w_of_its_own_topics() -> None:
-    offsets = {f"{topic}:{n}": PartitionEnd(n) for topic in ("shop.a", "shop.b") for n in range(12)}
-    gone = {"shop.a:3": offsets.pop("shop.a:3")}
+    own = [TopicPartition(topic, n) for topic in ("shop.a", "shop.b") for n in range(12)]
+    offsets = {at: PartitionEnd(at.partition) for at in own}
+    gone = {own[3]: offsets.pop(own[3])}
 
     found = landed_offsets(mark(offsets=offsets, gone=gone), frozenset({"shop.a", "shop"}))
 

@@ -420,7 +420,7 @@ class Rig:
         self.lake.newest = Checkpoint(
             lane="main",
             batch=batch,
-            offsets={"shop.shop.users:0": PartitionEnd(batch * 10)},
+            offsets={TopicPartition("shop.shop.users", 0): PartitionEnd(batch * 10)},
             acknowledged={"shop": Acknowledged(binlog_position(1, newest * 100))},
             heartbeats={"shop": newest},
             tables=dict.fromkeys(SHARDS.values(), batch) if changes else before,

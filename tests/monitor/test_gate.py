@@ -18,7 +18,7 @@ from monitor.web import deps
 from pipeline.checkpoint import Quarantine
 from pipeline.lags.lag import MOVING
 from pipeline.lags.samples import MirrorPosition
-from pipeline.model import Account, Missing, Ordering, PartitionEnd, Stage
+from pipeline.model import Account, Missing, Ordering, PartitionEnd, Stage, TopicPartition
 from pipeline.reports import Hold
 from tests.monitor.rig import NOON, ORDERS, USERS, Client, Rig, codes_of
 
@@ -774,7 +774,9 @@ def test_offsets_of_two_partitions_open_no_gate(healthy: Rig) -> None:
     assert asked(healthy, EARLIER)[0] == 200
     mark = healthy.newest
 
-    more = {"shop.shop.users:1": PartitionEnd(1), "elsewhere:0": PartitionEnd(1)}
+    more = dict.fromkeys(
+        (TopicPartition("shop.shop.users", 1), TopicPartition("elsewhere", 0)), PartitionEnd(1)
+    )
     healthy.lake.newest = replace(mark, batch=mark.batch + 1, offsets={**mark.offsets, **more})
     healthy.apply()
     healthy.second(2)

@@ -16,7 +16,7 @@ from pipeline.apply.mirror import Commit
 from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.collectors.collector import Collector
 from pipeline.lags.samples import MirrorPosition
-from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd, Stage
+from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd, Stage, TopicPartition
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.source import SourceDescription
@@ -66,7 +66,10 @@ class ThreeSources(Rig):
         self.lake.newest = Checkpoint(
             lane="main",
             batch=batch,
-            offsets={f"{name}.{table}:0": PartitionEnd(batch) for name, table in TABLES.items()},
+            offsets={
+                TopicPartition.parse(f"{name}.{table}:0"): PartitionEnd(batch)
+                for name, table in TABLES.items()
+            },
             acknowledged=dict.fromkeys(NAMES, Acknowledged(binlog_position(1, newest * 100))),
             heartbeats=dict.fromkeys(NAMES, newest),
             tables=dict.fromkeys(TABLES.values(), batch),

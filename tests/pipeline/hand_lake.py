@@ -151,9 +151,9 @@ class HandLake:
         batch = self.checkpoint.batch + 1
         high = {**self.checkpoint.high}
         for r in rows:
-            name = str(SourcePartition("s", TopicPartition(r["topic"], r["partition"])))
+            at = SourcePartition("s", TopicPartition(r["topic"], r["partition"]))
             if r["origin"] == Origin.LIVE and r["order"]:
-                high[name] = max(r["order"], high.get(name, r["order"]))
+                high[at] = max(r["order"], high.get(at, r["order"]))
         tables = {**self.checkpoint.tables, **{r["table"]: batch for r in rows if r["table"]}}
         before, self.checkpoint = (
             self.checkpoint,

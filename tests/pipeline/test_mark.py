@@ -43,6 +43,7 @@ from pipeline.model import (
     Position,
     RetainedLog,
     SnapshotAgain,
+    SourcePartition,
     TopicPartition,
 )
 from pipeline.settings import Router, TableRule
@@ -56,12 +57,12 @@ PASSED = Acknowledged(binlog_position(1, 2))
 ORDER = Order(1, 2, 3, 4)
 HAZARD = Finding(REFUSE, "errors.tolerance", "c", "what", "fix", Effect.DROPS, r"db\.t")
 SOURCES, TABLES, TOPICS = ("s", "shop_01", "r"), ("t", "db.t", "orders ü"), ("t", "shop.db.tä")
-PARTITIONS = ("t:0", 'shop.d"b.tä:12', "a.b-c:3")
+PARTITIONS = (TopicPartition("t", 0), TopicPartition('shop.d"b.tä', 12), TopicPartition("a.b-c", 3))
 SHARD_NAMES = ("s/db.t", "shop_01/public.order items", 's/"d.b"."t""ü"', "r/äb.t")
 KEYS: Mapping[str, Sequence[Any]] = {
     **dict.fromkeys(("offsets", "gone"), PARTITIONS),
-    "starts": ("s/1/t:0", "s/2/t:0", "r/7/a.b-c:3"),
-    "high": ("s/t:0", "shop_01/t:0", "r/a.b-c:3"),
+    "starts": [EpochStart("s", number, at) for number, at in enumerate(PARTITIONS)],
+    "high": [SourcePartition(source, at) for source in ("s", "r") for at in PARTITIONS],
     **dict.fromkeys(("tables", "departed", "belated"), TABLES),
     **dict.fromkeys(
         ("shards", "existing", "bases", "based", "complete", "lost", "snaps", "schemas",
@@ -207,13 +208,13 @@ def test_everything_is_told_every_so_many_batches_and_when_no_less_has_changed()
 
 
 def large(tables: int, partitions: int) -> Checkpoint:
-    at = {f"topic{n % tables}:{n // tables}": n for n in range(partitions)}
+    at = {TopicPartition(f"topic{n % tables}", n // tables): n for n in range(partitions)}
     shards = {f"shop/db{n % 50}.table{n}": f"db.table{n}" for n in range(tables)}
     return Checkpoint(
         "main",
         0,
-        offsets={name: PartitionEnd(n, "S2Fma2FfaXNfbm90X2tub3du", 3) for name, n in at.items()},
-        high={f"shop/{name}": Order(1, 12, n, 0) for name, n in at.items()},
+        offsets={one: PartitionEnd(n, "S2Fma2FfaXNfbm90X2tub3du", 3) for one, n in at.items()},
+        high={SourcePartition("shop", one): Order(1, 12, n, 0) for one, n in at.items()},
         tables=dict.fromkeys(shards.values(), 0),
         shards=shards,
         bases=dict.fromkeys(shards, ORDER),
@@ -223,16 +224,19 @@ def large(tables: int, partitions: int) -> Checkpoint:
 
 def test_f38_a_text_follows_the_batch_not_the_number_of_tables_and_partitions() -> None:
     checkpoint = Checkpoint.loads(large(5_000, 10_000).dumps())
-    touched = [f"topic{n}:0" for n in range(10)]
+    touched = [TopicPartition(f"topic{n}", 0) for n in range(10)]
 
     made = replace(
         checkpoint,
         batch=1,
         offsets={
             **checkpoint.offsets,
-            **{name: PartitionEnd(9**9, "x" * 22, 3) for name in touched},
+            **dict.fromkeys(touched, PartitionEnd(9**9, "x" * 22, 3)),
         },
-        high={**checkpoint.high, **{f"shop/{name}": Order(1, 13, 9**9, 5) for name in touched}},
+        high={
+            **checkpoint.high,
+            **{SourcePartition("shop", at): Order(1, 13, 9**9, 5) for at in touched},
+        },
         tables={**checkpoint.tables, **{f"db.table{n}": 1 for n in range(10)}},
         heartbeats={"shop": 99},
     )

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from checks.readiness import ReadinessState
 from pipeline.lags.lag import MOVING
-from pipeline.model import Stage
+from pipeline.model import Stage, TopicPartition
 from tests.proof.model import KEYS, TABLE, TOPIC, Model
 
 SIZES = (-700.0, -40.0, -5.0, 3.0, 30.0, 720.0)  # of clock steps, in seconds
@@ -166,7 +166,7 @@ class Play:
 
         One that was never listed before it went is missed by nobody: no log of ours knows of it.
         """
-        if f"{TOPIC}:0" not in self.model.desk.loop.checkpoint.offsets:
+        if TopicPartition(TOPIC, 0) not in self.model.desk.loop.checkpoint.offsets:
             return
         self.model.change()
         self.model.carry(9)
@@ -182,7 +182,7 @@ class Play:
 
         A topic that was never listed before it went is missed by nobody, as above.
         """
-        if "shop:0" in self.model.desk.loop.checkpoint.offsets:
+        if TopicPartition("shop", 0) in self.model.desk.loop.checkpoint.offsets:
             self.model.lose_statement()
             self._then(self.model.describe)
 

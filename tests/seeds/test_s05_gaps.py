@@ -15,7 +15,7 @@ def test_s05_offsets_that_retention_took_are_recorded_not_skipped() -> None:
     w, first, end = 100, 250, 400
 
     chosen = plan(
-        {str(TP): PartitionEnd(w)}, {TP: PartitionEnd(first)}, {TP: PartitionEnd(end)}, cap=1_000
+        {TP: PartitionEnd(w)}, {TP: PartitionEnd(first)}, {TP: PartitionEnd(end)}, cap=1_000
     )
 
     assert read_on_as_the_seed(w, first) == 250
@@ -26,6 +26,6 @@ def test_s05_forgetting_a_checkpoint_is_not_possible_for_there_is_none() -> None
     """W is in the last commit; only a partition nobody has seen starts at its beginning."""
     ends, begins = {TP: PartitionEnd(400)}, {TP: PartitionEnd(0)}
 
-    again = plan({str(TP): PartitionEnd(400)}, begins, ends, cap=1_000)
+    again = plan({TP: PartitionEnd(400)}, begins, ends, cap=1_000)
 
     assert not again.spans

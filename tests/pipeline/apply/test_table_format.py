@@ -9,7 +9,8 @@ from pipeline.apply import mirror
 from pipeline.apply.landed_state import HighestOrders
 from pipeline.apply.mirror import images_of
 from pipeline.image import Image, images_property
-from pipeline.model import Order, TopicPartition
+from pipeline.model import Order, SourcePartition, TopicPartition
+from tests.builders import orders_at
 
 NOW = datetime(2026, 3, 29, tzinfo=UTC)
 
@@ -48,16 +49,16 @@ def test_what_a_mirror_remembered_before_is_not_kept() -> None:
 T, U = TopicPartition("s.t", 0), TopicPartition("s.u", 0)
 
 
-class Counted(Mapping[str, Order]):
+class Counted(Mapping[SourcePartition, Order]):
     """A mark's highest orders that count how often they are gone through."""
 
-    def __init__(self, high: Mapping[str, Order]) -> None:
+    def __init__(self, high: Mapping[SourcePartition, Order]) -> None:
         self.high, self.walks = high, 0
 
-    def __getitem__(self, name: str) -> Order:
-        return self.high[name]
+    def __getitem__(self, at: SourcePartition) -> Order:
+        return self.high[at]
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[SourcePartition]:
         self.walks += 1
         return iter(self.high)
 
@@ -65,8 +66,8 @@ class Counted(Mapping[str, Order]):
         return len(self.high)
 
 
-def _high(**orders: int) -> dict[str, Order]:
-    return {f"s/s.{topic}:0": Order(1, 1, pos) for topic, pos in orders.items()}
+def _high(**orders: int) -> dict[SourcePartition, Order]:
+    return orders_at({f"s/s.{topic}:0": Order(1, 1, pos) for topic, pos in orders.items()})
 
 
 def test_a_mirror_is_as_high_as_the_mark_of_its_batch_in_its_own_topics() -> None:

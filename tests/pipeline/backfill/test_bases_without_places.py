@@ -17,7 +17,7 @@ from pipeline.landing.batch_stats import BatchStats
 from pipeline.landing.heartbeats import follow_histories
 from pipeline.model import Op, Order, Ordering, Origin, ShardId, TopicPartition
 from pipeline.schema.model import Notation, TableDescription
-from tests.builders import batch_context
+from tests.builders import batch_context, orders_at
 from tests.pipeline.backfill.test_bootstrap import NAME, WISH, Beside, Rows
 from tests.pipeline.formats.canal_writer import CanalTable
 from tests.pipeline.landing.desk import Desk, Server, Topics, load_gaps
@@ -165,9 +165,9 @@ def test_a_heartbeat_is_clear_above_all_that_came_in_batches_before(
     landed: int, *, clear: bool
 ) -> None:
     before = Checkpoint(
-        "main", 4, high={"a/a.t:0": Order(1, 0, landed), "b/b.t:0": Order(1, 0, 99)}
+        "main", 4, high=orders_at({"a/a.t:0": Order(1, 0, landed), "b/b.t:0": Order(1, 0, 99)})
     )
-    made = replace(before, batch=5, high={"a/a.t:0": Order(1, 0, 50)})
+    made = replace(before, batch=5, high=orders_at({"a/a.t:0": Order(1, 0, 50)}))
 
     found = follow_histories(
         made,
@@ -313,7 +313,7 @@ def test_from_several_partitions_no_offset_says_where_rows_begin(beside: CanalBe
     beside.beat()
     beside.desk.land()
     checkpoint = beside.desk.checkpoint
-    more = {str(TopicPartition("a", 1)): checkpoint.offsets["a:0"]}
+    more = {TopicPartition("a", 1): checkpoint.offsets[TopicPartition("a", 0)]}
 
     beside.desk.loop.checkpoint = replace(checkpoint, offsets={**checkpoint.offsets, **more})
 

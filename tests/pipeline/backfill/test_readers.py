@@ -18,7 +18,16 @@ from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import Format
 from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.heartbeats import HeartbeatHistory
-from pipeline.model import Acknowledged, Head, Order, Origin, PartitionEnd, Shard, ShardId
+from pipeline.model import (
+    Acknowledged,
+    Head,
+    Order,
+    Origin,
+    PartitionEnd,
+    Shard,
+    ShardId,
+    TopicPartition,
+)
 from pipeline.schema.model import ColumnDescription, Notation, TableDescription, TableSchema
 from pipeline.settings import Router, SourceSettings, TableRule
 from pipeline.sources.mysql.position import binlog_position
@@ -224,7 +233,7 @@ def test_f113_rows_are_read_where_they_can_be_put_among_changes(
     form: Format,
     notation: Notation,
     origin: Origin,
-    offsets: dict[str, PartitionEnd],
+    offsets: dict[TopicPartition, PartitionEnd],
     why: str,
 ) -> None:
     monkeypatch.setattr(Asked, "notations", frozenset((notation,)))

@@ -15,6 +15,7 @@ import pytest
 from demo.ports import free_ports
 from demo.registry import Registry
 from demo.servers import Servers
+from pipeline.model import TopicPartition
 from pipeline.settings import SourceSettings
 from tests.pipeline.live import Pipe
 
@@ -93,8 +94,8 @@ def test_a_registry_that_is_killed_stops_the_lane_and_loses_nothing(
     assert (hold.subject, hold.reason) == (f"source:{p.name}", "registry")
     assert "nothing is lost, landing resumes when the registry answers" in hold.detail
     assert (
-        p.lane.checkpoint.offsets[f"{p.name}.{p.name}.t:0"]
-        == at_rest.offsets[f"{p.name}.{p.name}.t:0"]
+        p.lane.checkpoint.offsets[TopicPartition.parse(f"{p.name}.{p.name}.t:0")]
+        == at_rest.offsets[TopicPartition.parse(f"{p.name}.{p.name}.t:0")]
     )
 
     registry.start()

@@ -121,7 +121,7 @@ def test_when_heartbeats_have_stopped_nobody_knows_what_waits() -> None:
 def test_a_topic_is_landed_when_w_has_come_to_its_end(
     w: PartitionEnd, end: PartitionEnd, there: bool
 ) -> None:
-    checkpoint = Checkpoint("main", 1, offsets={"t:0": w})
+    checkpoint = Checkpoint("main", 1, offsets={TopicPartition("t", 0): w})
 
     assert landed(checkpoint, TopicPartition("t", 0), end) is there
 

@@ -1,6 +1,5 @@
 """What a collector has acknowledged counts only of the log that is read, and once W has passed."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -49,9 +48,7 @@ class Desk:
             beginnings={},
             ends=ends | self.others,
         )
-        offsets: Mapping[str, PartitionEnd] = {
-            str(tp): replace(e, offset=w) for tp, e in ends.items()
-        }
+        offsets = {tp: replace(e, offset=w) for tp, e in ends.items()}
         chosen = Plan({}, offsets, (), capped=False)
         epochs = {"s": self.epoch} if self.known else {}
         return self.counts.passed(listing, chosen, self.checkpoint, epochs).get("s")

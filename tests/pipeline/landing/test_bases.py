@@ -13,14 +13,16 @@ from pipeline.landing.bases import (
     read_snapshots,
 )
 from pipeline.landing.batch_stats import BatchStats, SchemaNews, SnapshotRows
-from pipeline.model import Acknowledged, Order
+from pipeline.model import Acknowledged, Order, SourcePartition
 from pipeline.schema.history import SchemaChange
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
+from tests.builders import orders_at
 
 S1, S2 = Order(1, 1, 100), Order(1, 1, 500)
-LIVE = {"shop/shop.t:0": Order(1, 1, 900)}
-EARLY = {"shop/shop.t:0": Order(1, 1, 50)}
+LIVE = orders_at({"shop/shop.t:0": Order(1, 1, 900)})
+OTHER_LIVE = orders_at({"shop/shop.other:0": Order(1, 1, 900)})
+EARLY = orders_at({"shop/shop.t:0": Order(1, 1, 50)})
 
 
 def rows(order: Order, count: int, *, ended: bool) -> BatchStats:
@@ -29,7 +31,7 @@ def rows(order: Order, count: int, *, ended: bool) -> BatchStats:
     return BatchStats(snapshots=found, wholes={"shop": order.event})
 
 
-def live(high: dict[str, Order] = LIVE) -> BatchStats:
+def live(high: dict[SourcePartition, Order] = LIVE) -> BatchStats:
     return BatchStats(high=high)
 
 
@@ -123,7 +125,7 @@ def test_an_end_that_was_seen_stays_seen() -> None:
 
 
 def test_a_live_change_just_at_the_snapshot_does_not_end_it() -> None:
-    _, settled = play(rows(S1, 3, ended=True), live({"shop/shop.t:0": S1}))
+    _, settled = play(rows(S1, 3, ended=True), live(orders_at({"shop/shop.t:0": S1})))
 
     assert not settled
 
@@ -255,13 +257,16 @@ def test_a_table_that_the_collector_leaves_out_has_no_base() -> None:
     """Its CREATE is told, live or by a snapshot; its rows never come."""
     live = replace(CREATE, captured=False)
     snapshot = replace(told("create", 60, snapshot=True), captured=False)
-    facts = BatchStats(news=(live, snapshot), high={"shop/shop.other:0": Order(1, 1, 900)})
+    facts = BatchStats(
+        news=(live, snapshot), high=orders_at({"shop/shop.other:0": Order(1, 1, 900)})
+    )
 
     assert advance(Checkpoint("main", 4), facts, 5) == ({}, ())
 
 
 DESCRIBED = BatchStats(
-    news=(told("create", 60, snapshot=True),), high={"shop/shop.other:0": Order(1, 1, 900)}
+    news=(told("create", 60, snapshot=True),),
+    high=orders_at({"shop/shop.other:0": Order(1, 1, 900)}),
 )
 S60 = Order(1, 1, 60)
 
@@ -379,7 +384,7 @@ TRIMMED = Checkpoint("main", 4, trimmed=("shop.db.t",))
 
 
 def test_a_table_whose_topic_had_lost_its_beginning_is_not_empty_by_a_description() -> None:
-    high = {"shop/shop.other:0": Order(1, 1, 900)}
+    high = orders_at({"shop/shop.other:0": Order(1, 1, 900)})
     described = BatchStats(news=(told("create", 60, snapshot=True),), high=high)
 
     assert advance(TRIMMED, described, 5) == ({}, ())
@@ -524,7 +529,7 @@ def test_rows_of_a_snapshot_may_land_in_the_epoch_after_its_beginning() -> None:
         4,
         bases={"shop/db.t": Order(1, 1, 9)},
         snapshots={"shop": S60},
-        high={"shop/shop.t:0": Order(2, 1, 900)},
+        high=orders_at({"shop/shop.t:0": Order(2, 1, 900)}),
     )
     rows = BatchStats(snapshots={"shop/db.t": SnapshotRows(replace(S60, epoch=2), 2, ended=True)})
     others = BatchStats(snapshots={"shop/db.t": SnapshotRows(Order(2, 1, 61), 2, ended=True)})

@@ -46,7 +46,7 @@ def test_each_offset_has_the_epoch_that_the_starts_give_it(
 def test_f38_starts_that_w_has_passed_are_dropped_and_no_row_to_come_changes_its_epoch(
     newest: int, starts: dict[int, int], w: int
 ) -> None:
-    left = needed(named(starts), {str(TP): PartitionEnd(w)})
+    left = needed(named(starts), {TP: PartitionEnd(w)})
 
     known = {"s": Epoch(newest, "uuid", binlog_position(1, 1))}
     offsets = np.arange(w, 16)
@@ -64,21 +64,21 @@ def test_a_partition_that_began_anew_knows_nothing_of_starts_before() -> None:
 
     assert bounds("s", [TP], known, starts)[TP].steps == ((0, 1), (50, 2))
     assert bounds("s", [TP], known, starts, anew={TP})[TP].steps == ((0, 2),)
-    assert needed(starts, {str(TP): PartitionEnd(3)}, anew={TP}) == {}
+    assert needed(starts, {TP: PartitionEnd(3)}, anew={TP}) == {}
 
 
 @pytest.mark.parametrize(
     ("w", "kept", "left"),
     [
-        pytest.param({str(TP): PartitionEnd(49)}, set(), True, id="one offset of the old to come"),
-        pytest.param({str(TP): PartitionEnd(50)}, set(), False, id="all of the old is landed"),
+        pytest.param({TP: PartitionEnd(49)}, set(), True, id="one offset of the old to come"),
+        pytest.param({TP: PartitionEnd(50)}, set(), False, id="all of the old is landed"),
         pytest.param({}, set(), True, id="nothing of it is landed"),
-        pytest.param({str(TP): PartitionEnd(50)}, {("s", 2)}, True, id="asked to be kept"),
-        pytest.param({str(TP): PartitionEnd(50)}, {("s", 3)}, False, id="another epoch's is kept"),
+        pytest.param({TP: PartitionEnd(50)}, {("s", 2)}, True, id="asked to be kept"),
+        pytest.param({TP: PartitionEnd(50)}, {("s", 3)}, False, id="another epoch's is kept"),
     ],
 )
 def test_how_long_a_start_is_kept(
-    w: dict[str, PartitionEnd], kept: set[tuple[str, int]], left: bool
+    w: dict[TopicPartition, PartitionEnd], kept: set[tuple[str, int]], left: bool
 ) -> None:
     assert bool(needed(named({2: 50}), w, kept=kept)) is left
 

@@ -14,7 +14,9 @@ UUID, OTHER = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-2
 TP, SECOND, FOREIGN = (TopicPartition(*at) for at in (("s.t", 0), ("s.t", 1), ("b.t", 0)))
 SAME, NEW = Head(UUID, binlog_position(5, 900)), Head(OTHER, binlog_position(1, 4))
 KNOWN = Epoch(2, UUID, binlog_position(5, 800))
-MARK = Checkpoint("main", 3, epochs={"s": KNOWN}, heartbeats={"s": 40}, starts={f"s/2/{TP}": 10})
+MARK = Checkpoint(
+    "main", 3, epochs={"s": KNOWN}, heartbeats={"s": 40}, starts={EpochStart("s", 2, TP): 10}
+)
 
 
 def start(number: int, at: TopicPartition) -> EpochStart:

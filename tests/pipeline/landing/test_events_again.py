@@ -10,7 +10,7 @@ import pytest
 from pipeline.formats.dbevents_avro import DbEventsAvro
 from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.landing.source_holds import RESENT
-from pipeline.model import Op
+from pipeline.model import Op, TopicPartition
 from pipeline.settings import RegistrySettings
 from tests.pipeline.formats.dbevents_writer import NUMBER, SCHEMA, Event
 from tests.pipeline.landing.test_resubmitting import SUBJECT, TOPIC, EventDesk, corrected, resend
@@ -76,4 +76,4 @@ def test_a_forced_event_is_sent_again_in_a_new_version(desk: EventDesk) -> None:
     assert (state.batch, desk.checkpoint.quarantine) == (desk.checkpoint.batch, {})
     newest = max(desk.landed(Op.UPDATE), key=lambda row: row["order"]["pos"])
     assert (newest["order"]["pos"], json.loads(newest["after"])["note"]) == (40, "older, and right")
-    assert desk.checkpoint.offsets[f"{TOPIC}:0"].offset == 3
+    assert desk.checkpoint.offsets[TopicPartition(TOPIC, 0)].offset == 3

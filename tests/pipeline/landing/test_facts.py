@@ -28,10 +28,11 @@ from pipeline.landing.batch_stats import (
     unrepeated,
 )
 from pipeline.landing.task import SLIM
-from pipeline.model import Op, Order, Origin, TopicPartition
+from pipeline.model import Op, Order, Origin, SourcePartition, TopicPartition
 from pipeline.schema.history import History
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.postgres.dialect import POSTGRES
+from tests.builders import orders_at
 from tests.example_count import examples
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.landing.test_unbased_tables import MORE
@@ -52,7 +53,7 @@ def row(offset: int, pos: int | None, **changed: Any) -> dict[str, Any]:
     return plain | changed
 
 
-def facts(*rows: dict[str, Any], high: dict[str, Order] | None = None) -> BatchStats:
+def facts(*rows: dict[str, Any], high: dict[SourcePartition, Order] | None = None) -> BatchStats:
     """Of one run of rows; cut into runs at any place, they come to the same."""
     found = gather(_tallied([rows]), high or {}, readings("shop"))
     for cut in {1, len(rows) // 2, len(rows) - 1} & set(range(1, len(rows))):
@@ -83,17 +84,17 @@ def test_a_partition_is_doubted_where_its_orders_fall(
 
 
 def test_the_batch_before_counts_too() -> None:
-    found = facts(row(7, 20), row(8, 60), high={"shop/shop.db.t:0": Order(1, 1, 50)})
+    found = facts(row(7, 20), row(8, 60), high=orders_at({"shop/shop.db.t:0": Order(1, 1, 50)}))
 
     assert found.doubted == {TP}
-    assert found.high == {"shop/shop.db.t:0": Order(1, 1, 60)}
+    assert found.high == orders_at({"shop/shop.db.t:0": Order(1, 1, 60)})
 
 
 def test_rows_are_judged_by_offset_not_by_where_they_stand_in_the_file() -> None:
     found = facts(row(2, 30), row(0, 10), row(1, 20))
 
     assert not found.doubted
-    assert found.high["shop/shop.db.t:0"].pos == 30
+    assert found.high[SourcePartition.parse("shop/shop.db.t:0")].pos == 30
 
 
 def test_partitions_are_judged_apart() -> None:
@@ -294,7 +295,7 @@ def test_a_heartbeat_without_a_number_is_below_every_number(note: str | None) ->
 
 
 def test_an_empty_batch_has_no_facts() -> None:
-    found = gather([], {"shop/shop.db.t:0": Order(1, 1, 50)}, {})
+    found = gather([], orders_at({"shop/shop.db.t:0": Order(1, 1, 50)}), {})
 
     assert found == BatchStats()
     assert (found.rows, found.statements) == (0, 0)

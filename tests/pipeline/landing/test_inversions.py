@@ -19,7 +19,8 @@ from pipeline.landing.order_check import (
     stretches,
     tops,
 )
-from pipeline.model import Order, Origin, TopicPartition
+from pipeline.model import Order, Origin, SourcePartition, TopicPartition
+from tests.builders import orders_at
 from tests.example_count import examples
 
 Row = tuple[str, int, int, Order | None, Origin, str, str | None]
@@ -39,7 +40,10 @@ ROWS = st.lists(
     max_size=25,
     unique_by=lambda row: row[:3],
 )
-HIGHS = st.dictionaries(st.sampled_from(["a/a.t:0", "a/a.u:1", "b/b.t:0", "a/gone:0"]), PLACES)
+HIGHS = st.dictionaries(
+    st.sampled_from(["a/a.t:0", "a/a.u:1", "b/b.t:0", "a/gone:0"]).map(SourcePartition.parse),
+    PLACES,
+)
 
 
 def table(rows: Sequence[Row]) -> pa.Table:
@@ -60,18 +64,18 @@ def table(rows: Sequence[Row]) -> pa.Table:
 
 
 def one_by_one(
-    rows: Sequence[Row], high: Mapping[str, Order]
-) -> tuple[dict[str, Order], dict[TopicPartition, tuple[int, ...]]]:
+    rows: Sequence[Row], high: Mapping[SourcePartition, Order]
+) -> tuple[dict[SourcePartition, Order], dict[TopicPartition, tuple[int, ...]]]:
     """The rule itself: walk each partition by offset, and keep the highest LIVE order so far."""
-    tops: dict[str, Order] = {}
+    tops: dict[SourcePartition, Order] = {}
     low: dict[TopicPartition, tuple[int, ...]] = {}
     for topic, partition, offset, order, origin, op, snapshot in sorted(rows, key=lambda r: r[:3]):
         if order is None or op == "ddl" or snapshot == "incremental":
             continue
-        name = f"{topic[0]}/{topic}:{partition}"
+        at = TopicPartition(topic, partition)
+        name = SourcePartition(topic[0], at)
         top = tops.get(name, high.get(name))
         if top is not None and order < top:
-            at = TopicPartition(topic, partition)
             low[at] = (*low.get(at, ()), offset)
         elif origin is Origin.LIVE:
             top = order
@@ -86,14 +90,16 @@ def without_order(rows: Sequence[Row]) -> pa.Table:
 
 @settings(max_examples=examples(100))
 @given(ROWS, HIGHS)
-def test_all_at_once_finds_what_one_by_one_finds(rows: list[Row], high: dict[str, Order]) -> None:
+def test_all_at_once_finds_what_one_by_one_finds(
+    rows: list[Row], high: dict[SourcePartition, Order]
+) -> None:
     assert low(without_order(rows), high) == one_by_one(rows, high)[1]
 
 
 @settings(max_examples=examples(200))
 @given(ROWS, HIGHS, st.lists(st.integers(0, 30), max_size=3))
 def test_stretches_tell_the_tops_and_doubt_every_partition_that_has_a_low_row(
-    rows: list[Row], high: dict[str, Order], cuts: list[int]
+    rows: list[Row], high: dict[SourcePartition, Order], cuts: list[int]
 ) -> None:
     """Rows come in runs by offset, and in any order within a run."""
     bounds = [0, *sorted(cuts), 31]
@@ -118,7 +124,7 @@ def at(offset: int, *parts: int | None, live: bool = True, topic: str = "a.t") -
     return topic, 0, offset, place, origin, "u", None
 
 
-HIGH = {"a/a.t:0": Order(1, 1, 50)}
+HIGH = orders_at({"a/a.t:0": Order(1, 1, 50)})
 ONE, OTHER = TopicPartition("a.t", 0), TopicPartition("a.u", 0)
 CASES = [
     pytest.param([at(0, 2, 2, 2, 2), at(1, 1, 3, 3, 3)], {ONE: (1,)}, id="an epoch below"),
@@ -164,7 +170,7 @@ def test_only_changes_of_the_log_say_how_high_a_partition_stands() -> None:
     rows = [at(0, 1, 1, 90, live=False), at(1, 1, 1, 60), at(2, 1, 1, 70, live=False)]
 
     assert low(without_order(rows), HIGH) == {}
-    assert tops(stretches(table(rows)), HIGH)[0] == {"a/a.t:0": Order(1, 1, 60)}
+    assert tops(stretches(table(rows)), HIGH)[0] == orders_at({"a/a.t:0": Order(1, 1, 60)})
     assert tops(stretches(table(rows[:1])), {})[0] == {}
 
 
@@ -174,7 +180,7 @@ def test_rows_that_rise_are_never_doubted() -> None:
     told = [*stretches(table(rows[60:])), *stretches(table(rows[:60]))]
 
     assert tops(told, {}) == (
-        {f"a/a.t:{n % 3}": rows[n][3] for n in (96, 97, 98)},
+        orders_at({f"a/a.t:{n % 3}": rows[n][3] for n in (96, 97, 98)}),
         frozenset(),
     )
 
@@ -236,7 +242,7 @@ LOWER, UPPER = Order(1, 2, 3), Order(1, 2, 4)
 
 
 def test_each_source_has_the_highest_of_its_partitions_in_whichever_order_they_come() -> None:
-    high = {"a/t:0": LOWER, "b/t:0": LOWER, "a/t:1": UPPER, "a/u:0": LOWER}
+    high = orders_at({"a/t:0": LOWER, "b/t:0": LOWER, "a/t:1": UPPER, "a/u:0": LOWER})
 
     assert highest_by_source(high) == {"a": UPPER, "b": LOWER}
     assert highest_by_source(dict(reversed(high.items()))) == {"a": UPPER, "b": LOWER}

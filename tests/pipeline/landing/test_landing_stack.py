@@ -7,6 +7,7 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 from demo.processes import wait_until
 from demo.servers import Servers
+from pipeline import model
 from tests.pipeline.live import PATIENCE, Pipe
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
@@ -131,7 +132,7 @@ def test_offsets_deleted_before_they_were_landed_are_a_gap_until_a_new_base(
     p.start()
     p.catch_up()
     p.sql("INSERT INTO DB.t VALUES (2, 'lost'), (3, 'kept')")
-    goal = p.lane.checkpoint.offsets["gap.gap.t:0"].offset + 2
+    goal = p.lane.checkpoint.offsets[model.TopicPartition("gap.gap.t", 0)].offset + 2
     tp = TopicPartition("gap.gap.t", 0)
     ends = p.lane.landing.transport
     wait_until(

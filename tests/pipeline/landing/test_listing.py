@@ -107,7 +107,7 @@ class Site:
             one.patience = timedelta(seconds=3)
         self.hanging.watched(*asking)
 
-    def list(self, w: Mapping[str, PartitionEnd] | None = None) -> Listing:
+    def list(self, w: Mapping[TopicPartition, PartitionEnd] | None = None) -> Listing:
         return self.upstream.list(w or {})
 
 
@@ -229,14 +229,17 @@ def test_where_a_leader_epoch_ends_is_asked_where_another_leads(
 ) -> None:
     site = Site(Server(), hanging, Topics(epoch=leads))
 
-    listing = site.list({str(CALM_AT): PartitionEnd(5, "", read)})
+    listing = site.list({CALM_AT: PartitionEnd(5, "", read)})
 
     assert listing.epoch_ends == asked
 
 
 def test_what_was_read_and_is_not_listed_may_be_hidden(hanging: Hanging) -> None:
     topics = Topics(forbidden=frozenset({"calm.d.secret", "calm.d.t", "calm.d.unread"}))
-    came = {name: PartitionEnd(5) for name in ("calm.d.t:0", "calm.d.secret:1", "calm.d.gone:0")}
+    came = {
+        TopicPartition.parse(name): PartitionEnd(5)
+        for name in ("calm.d.t:0", "calm.d.secret:1", "calm.d.gone:0")
+    }
 
     assert Site(Server(), hanging, topics).list(came).hidden == {"calm.d.secret"}
 

@@ -19,7 +19,7 @@ from pipeline.delta.actions import with_properties
 from pipeline.delta.commit import commit_actions
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.landing.source_holds import RESENT
-from pipeline.model import Op, Order
+from pipeline.model import Op, Order, SourcePartition, TopicPartition
 from pipeline.reports import LandingReport
 from pipeline.settings import Router, TableRule
 from pipeline.sources.positions import locate_position
@@ -301,7 +301,7 @@ def test_what_goes_back_and_repeats_nothing_holds_its_source_and_no_other(
     assert again.holds == first.holds
     assert [offset for _, _, offset in desk.rows("a")] == [0, 1]
     assert [offset for _, _, offset in desk.rows("b")] == [0, 1, 2]
-    assert desk.checkpoint.offsets["a.db.t:0"].offset == 2, "W stays"
+    assert desk.checkpoint.offsets[TopicPartition("a.db.t", 0)].offset == 2, "W stays"
 
 
 def test_another_change_at_a_landed_position_is_disorder_at_once(desk: Desk) -> None:
@@ -427,7 +427,7 @@ def test_what_a_new_server_sends_again_keeps_the_order_it_has_landed_with(
     rows = [(one["order"]["epoch"], one["order"]["log"]) for one in failed_over.landed()]
     assert rows == [(1, 7), (1, 7), (1, 7), (1, 7), (1, 7), (2, 2)]
     assert [pos for _, pos, _ in failed_over.rows("a")] == [1_000, 2_000, 3_000, 2_000, 3_000, 44]
-    assert failed_over.checkpoint.high["a/a.db.t:0"].epoch == 2
+    assert failed_over.checkpoint.high[SourcePartition.parse("a/a.db.t:0")].epoch == 2
 
 
 def test_a_new_change_of_the_new_server_is_newer_than_all_before(failed_over: Desk) -> None:

@@ -10,6 +10,7 @@ from pipeline.checkpoint import Epoch, Existence
 from pipeline.landing.batch_stats import BatchStats, SchemaNews, SnapshotRows
 from pipeline.model import Order
 from pipeline.schema.history import SchemaChange
+from tests.builders import orders_at
 from tests.pipeline.landing.desk import Desk, load_gaps, place
 from tests.pipeline.landing.test_next_mark import ACK, GAP, OLD, renamed, step
 from tests.pipeline.schema_messages import dropped as gone
@@ -61,20 +62,23 @@ def test_a_batch_forgets_nothing_of_what_it_does_not_tell() -> None:
         SHARDS,
         heartbeats={"s": 7, "b": 9},
         lost={"s/db.t": low},
-        high={"s/x:0": low, "s/y:0": low},
+        high=orders_at({"s/x:0": low, "s/y:0": low}),
         parts={"s/db.p": low},
         based={"s/db.o": 1},
         complete={"s/db.o": 2},
     )
     facts = BatchStats(
-        heartbeats={"s": 8}, shards={"s/db.new": "new"}, tables={"new": 1}, high={"s/x:0": top}
+        heartbeats={"s": 8},
+        shards={"s/db.new": "new"},
+        tables={"new": 1},
+        high=orders_at({"s/x:0": top}),
     )
 
     made = step(known, facts)
 
     assert made.heartbeats == {"s": 8, "b": 9}
     assert step(known, BatchStats(heartbeats={"b": 3})).heartbeats == {"s": 7, "b": 9}
-    assert made.high == {"s/x:0": top, "s/y:0": low}
+    assert made.high == orders_at({"s/x:0": top, "s/y:0": low})
     assert made.shards == {**SHARDS.shards, "s/db.new": "new"}
     kept = (made.lost, made.parts, made.based, made.complete)
     assert kept == (known.lost, known.parts, known.based, known.complete)
@@ -86,7 +90,7 @@ def test_a_base_tells_when_its_rows_began_and_when_it_was_complete() -> None:
         facts=BatchStats(snapshots={"s/db.t": SnapshotRows(Order(1, 1, 7), 2, ended=True)})
     )
 
-    made = step(step(begun), BatchStats(high={"s/x:0": Order(1, 1, 9)}))
+    made = step(step(begun), BatchStats(high=orders_at({"s/x:0": Order(1, 1, 9)})))
 
     assert (made.based, made.complete) == ({"s/db.t": 5}, {"s/db.t": 7})
 
@@ -100,7 +104,9 @@ def test_a_source_that_is_new_takes_no_word_of_another() -> None:
 
 def test_a_gap_concerns_the_shard_of_its_own_source_and_stays_where_another_is_renamed() -> None:
     checkpoint = replace(
-        SHARDS, shards={**SHARDS.shards, "b/db.t": "t"}, high={"s/s.db.t:0": Order(1, 1, 1)}
+        SHARDS,
+        shards={**SHARDS.shards, "b/db.t": "t"},
+        high=orders_at({"s/s.db.t:0": Order(1, 1, 1)}),
     )
     opened = step(checkpoint, gaps=(GAP,))
 
@@ -125,7 +131,7 @@ def test_only_a_base_that_closes_a_gap_tells_where_changes_are_missing(
     if began == 6:
         checkpoint = step(checkpoint, base)
 
-    made = step(checkpoint, BatchStats(high={"s/x:0": Order(1, 1, 900)}))
+    made = step(checkpoint, BatchStats(high=orders_at({"s/x:0": Order(1, 1, 900)})))
 
     assert name in made.bases
     assert made.lost == ({"s/db.t": Order(1, 1, 700)} if told else {})

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.checkpoint import Checkpoint, Existence, RowStandards
 from pipeline.landing.gaps import detect_new_rules, detect_new_standards
-from pipeline.model import Order, PartitionEnd
+from pipeline.model import Order, PartitionEnd, TopicPartition
 from pipeline.settings import Router, StandardRule, TableRule
 from pipeline.standards.mask import LetterMask
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
@@ -17,7 +17,7 @@ from tests.pipeline.landing.desk import Desk, load_gaps
 IGNORED = Router((TableRule(r"db\.t", "x", ignore=True),))
 ELSEWHERE = Router((TableRule(r"db\.t", "all.t"),))
 SHARDS = {"a/db.t": "db.t", "a/db.u": "db.u"}
-MARK = Checkpoint("main", 6, shards=SHARDS, offsets={"a.db.t:1": PartitionEnd(40)})
+MARK = Checkpoint("main", 6, shards=SHARDS, offsets={TopicPartition("a.db.t", 1): PartitionEnd(40)})
 NEXT = replace(MARK, batch=7)
 
 
@@ -131,7 +131,10 @@ def test_it_says_where_the_rules_before_had_sent_it(old: str | None, went: str) 
 def test_it_stands_where_its_shards_rows_do(
     offsets: dict[str, int], place: tuple[str, int, int, int]
 ) -> None:
-    made = replace(NEXT, offsets={name: PartitionEnd(end) for name, end in offsets.items()})
+    made = replace(
+        NEXT,
+        offsets={TopicPartition.parse(name): PartitionEnd(end) for name, end in offsets.items()},
+    )
 
     (gap,) = load_gaps(
         detect_new_rules(made, batch_context(MARK, router=ELSEWHERE, settings_changed=True))

@@ -19,12 +19,21 @@ from pipeline.landing.batch_stats import NAMED, BatchStats, SchemaNews, Snapshot
 from pipeline.landing.listing import TopicNames
 from pipeline.landing.next_checkpoint import next_checkpoint
 from pipeline.landing.plan import Plan
-from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd, ShardId, TopicPartition
+from pipeline.model import (
+    Acknowledged,
+    Fence,
+    Head,
+    Order,
+    PartitionEnd,
+    ShardId,
+    SourcePartition,
+    TopicPartition,
+)
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import Router, TableRule
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
-from tests.builders import batch_context
+from tests.builders import batch_context, orders_at
 from tests.pipeline.lakes import NOON
 from tests.pipeline.landing.desk import load_gaps
 
@@ -34,7 +43,7 @@ ACK = Acknowledged(binlog_position(1, 90))
 OLD = Checkpoint(
     "main", 4, epochs={"s": EPOCH}, acknowledged={"s": Acknowledged(binlog_position(1, 50))}
 )
-END = {"s.db.t:0": PartitionEnd(9)}
+END = {TopicPartition("s.db.t", 0): PartitionEnd(9)}
 GAP = Gap("s.db.t:0:5", "s.db.t", 0, 5, 8, "deleted")
 OPEN = f"{GAP.id}@5"  # once the batch after OLD has landed
 
@@ -52,12 +61,11 @@ def step(
     **more: Any,
 ) -> Checkpoint:
     epochs, acknowledged = more.pop("epochs", None), more.pop("acknowledged", {})
-    starts = {EpochStart.parse(name): first for name, first in checkpoint.starts.items()}
     context = batch_context(
         checkpoint,
         stats=facts or BatchStats(),
         epochs=epochs,
-        starts=more.pop("starts", starts),
+        starts=more.pop("starts", checkpoint.starts),
         **{"router": ROUTER} | more,
     )
     chosen = Plan({}, END, gaps, capped=False)
@@ -78,7 +86,7 @@ def test_what_a_trimmed_topic_still_holds_of_a_snapshot_is_remembered_as_a_part(
         "s/db.t": SnapshotRows(Order(1, 1, 9), 2, ended=True, topics=frozenset({"s.db.t"})),
         "s/db.u": SnapshotRows(Order(1, 1, 9), 2, ended=True, topics=frozenset({"s.db.u"})),
     }
-    facts = BatchStats(snapshots=snapshots, high={"s/s.db.u:0": Order(1, 1, 50)})
+    facts = BatchStats(snapshots=snapshots, high=orders_at({"s/s.db.u:0": Order(1, 1, 50)}))
 
     made, settled = planned(replace(OLD, trimmed=("s.db.v",)), chosen, facts)
 
@@ -193,7 +201,9 @@ def test_a_table_that_a_statement_names_has_something_to_do(text: str, touched: 
 
 def test_the_heartbeat_is_never_a_table() -> None:
     snapshot = SnapshotRows(Order(1, 1, 5), 1, ended=True)
-    facts = BatchStats(snapshots={"s/sluice.heartbeat": snapshot}, high={"s/x:0": Order(1, 1, 9)})
+    facts = BatchStats(
+        snapshots={"s/sluice.heartbeat": snapshot}, high=orders_at({"s/x:0": Order(1, 1, 9)})
+    )
 
     assert step(facts=facts).tables == {}
 
@@ -215,7 +225,7 @@ def test_a_gap_is_open_until_each_of_its_shards_has_a_later_base() -> None:
     order = Order(1, 1, 700)
     begun = BatchStats(snapshots={"s/db.t": SnapshotRows(order, 2, ended=True)})
 
-    closed = step(step(opened, begun), BatchStats(high={"s/s.db.t:0": Order(1, 1, 900)}))
+    closed = step(step(opened, begun), BatchStats(high=orders_at({"s/s.db.t:0": Order(1, 1, 900)})))
 
     assert opened.gaps[OPEN].shards == ("s/db.t",)
     assert closed.gaps == {}
@@ -237,7 +247,7 @@ def test_f198_a_gap_of_several_tables_stays_one_of_several_when_one_is_left(
     rows = SnapshotRows(Order(1, 1, 700), 2, ended=True)
     begun = BatchStats(snapshots={"s/db.u": rows}, shards=shards)
 
-    left = step(step(known, begun), BatchStats(high={"s/s.db.t:0": Order(1, 1, 900)}))
+    left = step(step(known, begun), BatchStats(high=orders_at({"s/s.db.t:0": Order(1, 1, 900)})))
 
     (found,) = load_gaps(left)
     assert (found.shards, found.shared) == (("s/db.t",), shared)
@@ -286,7 +296,7 @@ def test_a_base_that_closes_a_gap_leaves_word_of_how_far_changes_are_missing() -
     opened = step(replace(OLD, shards={"s/db.t": "db.t"}), gaps=(GAP,))
     order = Order(1, 1, 700)
     begun = BatchStats(snapshots={"s/db.t": SnapshotRows(order, 2, ended=True)})
-    live = BatchStats(high={"s/s.db.t:0": Order(1, 1, 900)})
+    live = BatchStats(high=orders_at({"s/s.db.t:0": Order(1, 1, 900)}))
 
     assert step(step(opened, begun), live).lost == {"s/db.t": order}
     assert step(step(OLD, begun), live).lost == {}
@@ -299,7 +309,7 @@ def test_a_base_begun_before_the_gap_does_not_close_it() -> None:
         BatchStats(snapshots={"s/db.t": SnapshotRows(order, 2, ended=True)}),
     )
 
-    gapped = step(begun, BatchStats(high={"s/s.db.t:0": Order(1, 1, 900)}), gaps=(GAP,))
+    gapped = step(begun, BatchStats(high=orders_at({"s/s.db.t:0": Order(1, 1, 900)})), gaps=(GAP,))
 
     assert list(gapped.gaps) == [f"{GAP.id}@6"]
 
@@ -346,7 +356,7 @@ def test_a_snapshot_after_one_that_was_given_up_is_waited_for_and_settled() -> N
     second = SnapshotRows(Order(1, 1, 900), 2, ended=True)
 
     begun = step(given_up, BatchStats(snapshots={"s/db.t": second}), waived=waived)
-    done = step(begun, BatchStats(high={"s/s.db.t:0": Order(1, 1, 950)}), waived=waived)
+    done = step(begun, BatchStats(high=orders_at({"s/s.db.t:0": Order(1, 1, 950)})), waived=waived)
 
     assert given_up.snaps == {}
     assert list(begun.snaps) == ["s/db.t"]
@@ -399,7 +409,7 @@ def settled(checkpoint: Checkpoint, *names: str) -> Checkpoint:
     begun = step(
         checkpoint, BatchStats(snapshots={n: SnapshotRows(order, 2, ended=True) for n in names})
     )
-    return step(begun, BatchStats(high={"s/other:0": Order(1, 1, 900)}))
+    return step(begun, BatchStats(high=orders_at({"s/other:0": Order(1, 1, 900)})))
 
 
 TWO = replace(OLD, shards={"s/db_0.t": "t", "s/db_1.t": "t", "s/db.u": "u", "b/db.x": "x"})
@@ -413,7 +423,7 @@ def test_f09_a_base_of_another_shard_of_the_table_closes_no_quarantine() -> None
 
 
 def test_f09_a_topic_of_unknown_shards_is_closed_by_bases_of_all_it_may_concern() -> None:
-    checkpoint = replace(TWO, high={"s/s:0": Order(1, 1, 9)})
+    checkpoint = replace(TWO, high=orders_at({"s/s:0": Order(1, 1, 9)}))
     opened = step(checkpoint, BatchStats(errors={"topic:s": unread(7, table=None)}))
 
     assert opened.quarantine["topic:s"].shards == ("s/db.u", "s/db_0.t", "s/db_1.t")
@@ -438,7 +448,9 @@ def test_a_base_begun_in_the_batch_of_the_last_quarantined_change_does_not_close
     first = step(step(facts=errors), begun)
 
     assert (
-        step(first, BatchStats(high={"s/other:0": Order(1, 1, 900)})).quarantine["s/db.t"].count
+        step(first, BatchStats(high=orders_at({"s/other:0": Order(1, 1, 900)})))
+        .quarantine["s/db.t"]
+        .count
         == 2
     )
 
@@ -452,11 +464,11 @@ def test_a_snapshot_begun_in_the_batch_of_a_gap_does_not_close_it() -> None:
         gaps=(GAP,),
     )
 
-    assert step(opened, BatchStats(high={"s/s.db.t:0": Order(1, 1, 900)})).gaps
+    assert step(opened, BatchStats(high=orders_at({"s/s.db.t:0": Order(1, 1, 900)}))).gaps
 
 
 def test_a_gap_concerns_shards_of_its_own_source_only() -> None:
-    checkpoint = replace(TWO, high={"s/s:3": Order(1, 1, 1)})
+    checkpoint = replace(TWO, high=orders_at({"s/s:3": Order(1, 1, 1)}))
 
     opened = step(checkpoint, gaps=(replace(GAP, topic="s"),))
 
@@ -470,8 +482,12 @@ def test_f38_starts_are_dropped_once_w_and_the_new_log_s_heartbeat_are_past_them
     still = step(begun, BatchStats(heartbeats={"s": 40}))
     later = step(still, BatchStats(heartbeats={"s": 41}))
 
-    assert begun.starts == still.starts == {"s/2/s.db.t:0": 9, "s/2/s.db.u:0": 9}
-    assert later.starts == {"s/2/s.db.u:0": 9}, "nothing of that one is landed"
+    assert (
+        begun.starts
+        == still.starts
+        == {EpochStart.parse("s/2/s.db.t:0"): 9, EpochStart.parse("s/2/s.db.u:0"): 9}
+    )
+    assert later.starts == {EpochStart.parse("s/2/s.db.u:0"): 9}, "nothing of that one is landed"
 
 
 def test_a_new_epoch_remembers_what_was_acknowledged_of_the_log_before() -> None:
@@ -493,8 +509,8 @@ def test_what_is_gone_is_remembered() -> None:
 
 
 def test_a_topic_that_gains_partitions_is_remembered() -> None:
-    before = replace(OLD, offsets={"s.db.t:0": PartitionEnd(9)})
-    offsets = {"s.db.t:0": PartitionEnd(9), "s.db.t:1": PartitionEnd(1)}
+    before = replace(OLD, offsets={TopicPartition("s.db.t", 0): PartitionEnd(9)})
+    offsets = {**END, TopicPartition("s.db.t", 1): PartitionEnd(1)}
     chosen = Plan({}, offsets, (), capped=False)
 
     checkpoint, _ = planned(before, chosen)
@@ -547,7 +563,7 @@ def test_a_fence_is_covered_only_if_every_input_says_so(
 def test_many_gaps_at_once_go_through_what_is_known_once() -> None:
     """A cluster made anew opens a gap in each partition."""
     names = [f"db.t{number}" for number in range(300)]
-    high = Walked({f"s/s.{name}:0": Order(1, 1, 7) for name in names})
+    high = Walked(orders_at({f"s/s.{name}:0": Order(1, 1, 7) for name in names}))
     gaps = tuple(replace(GAP, id=f"s.{name}:0:5", topic=f"s.{name}") for name in names)
 
     one = step(replace(OLD, high=high), gaps=gaps[:1])
@@ -561,11 +577,11 @@ def test_many_gaps_at_once_go_through_what_is_known_once() -> None:
     assert concerned == [(f"s/{name}",) for name in names]
 
 
-class Walked(dict[str, Order]):
+class Walked(dict[SourcePartition, Order]):
     """Counts how often it is gone through."""
 
     walks = 0
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[SourcePartition]:
         self.walks += 1
         return super().__iter__()

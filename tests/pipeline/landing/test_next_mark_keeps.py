@@ -7,8 +7,9 @@ import pytest
 from pipeline.checkpoint import Epoch
 from pipeline.landing.batch_stats import BatchStats, SnapshotRows
 from pipeline.landing.plan import Plan
-from pipeline.model import Order, PartitionEnd
+from pipeline.model import Order, PartitionEnd, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
+from tests.builders import orders_at
 from tests.pipeline.landing.test_next_mark import GAP, OLD, OPEN, planned, step, unread
 
 LOW, HIGH = Order(1, 1, 20), Order(1, 1, 900)
@@ -22,9 +23,11 @@ def snapshot(*names: str, ended: bool = True, topic: str = "s.db.t") -> BatchSta
 
 def test_where_each_partition_stands_is_kept_until_it_goes_on() -> None:
     """Else rows that go back there would be no disorder."""
-    checkpoint = replace(OLD, high={"s/a:0": LOW, "s/b:0": LOW})
+    checkpoint = replace(OLD, high=orders_at({"s/a:0": LOW, "s/b:0": LOW}))
 
-    assert step(checkpoint, BatchStats(high={"s/b:0": HIGH})).high == {"s/a:0": LOW, "s/b:0": HIGH}
+    assert step(checkpoint, BatchStats(high=orders_at({"s/b:0": HIGH}))).high == orders_at(
+        {"s/a:0": LOW, "s/b:0": HIGH}
+    )
 
 
 def test_heartbeats_of_a_source_without_a_new_one_are_kept() -> None:
@@ -58,7 +61,7 @@ def test_a_base_is_told_with_the_batches_it_began_and_ended_in_and_its_mirror_ha
     checkpoint = replace(OLD, based={"s/db.x": 1}, complete={"s/db.x": 2})
 
     begun = step(checkpoint, snapshot("s/db.t"))
-    made = step(step(begun), BatchStats(high={"s/s.db.t:0": HIGH}))
+    made = step(step(begun), BatchStats(high=orders_at({"s/s.db.t:0": HIGH})))
 
     assert made.based == {"s/db.x": 1, "s/db.t": 5}
     assert made.complete == {"s/db.x": 2, "s/db.t": 7}
@@ -100,7 +103,7 @@ def test_a_snapshot_of_rows_of_two_epochs_is_a_part(
 
     assert made.parts == ({} if whole else {"s/db.t": order})
     assert (made.snaps.keys() == {"s/db.t"}) is whole
-    done = step(made, BatchStats(high={"s/s.db.t:0": Order(2, 1, 900)}))
+    done = step(made, BatchStats(high=orders_at({"s/s.db.t:0": Order(2, 1, 900)})))
     assert (done.bases.get("s/db.t") == order) is whole
 
 
@@ -124,14 +127,16 @@ def test_topics_that_have_grown_are_those_that_were_there(
     topics: tuple[str, ...], grown: tuple[str, ...]
 ) -> None:
     """Keys of a new topic have never moved: nothing of it is in doubt."""
-    before = replace(OLD, offsets={"s.db.t:0": PartitionEnd(9)}, grown=("s.db.v",))
-    chosen = Plan({}, dict.fromkeys(topics, PartitionEnd(9)), (), capped=False)
+    before = replace(OLD, offsets={TopicPartition("s.db.t", 0): PartitionEnd(9)}, grown=("s.db.v",))
+    chosen = Plan(
+        {}, dict.fromkeys(map(TopicPartition.parse, topics), PartitionEnd(9)), (), capped=False
+    )
 
     assert planned(before, chosen)[0].grown == grown
 
 
 TWO = replace(OLD, shards={"s/db.t": "db.t", "s/db.u": "db.u"})
-LIVE = BatchStats(high={"s/s.db.t:0": HIGH})
+LIVE = BatchStats(high=orders_at({"s/s.db.t:0": HIGH}))
 
 
 def test_a_base_that_closes_what_was_unread_tells_how_far_changes_are_missing() -> None:
@@ -157,7 +162,7 @@ def test_a_gap_concerns_the_shard_of_its_topic_s_own_source() -> None:
     checkpoint = replace(
         OLD,
         shards={"s/db.t": "db.t", "b/db.t": "db.t"},
-        high={"s/s.db.t:0": LOW, "b/b.db.t:0": LOW},
+        high=orders_at({"s/s.db.t:0": LOW, "b/b.db.t:0": LOW}),
     )
 
     assert step(checkpoint, gaps=(GAP,)).gaps[OPEN].shards == ("s/db.t",)

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.clocks import LONGEST_WAIT
 from pipeline.formats.schema_registry import SchemaRegistry
-from pipeline.model import Op
+from pipeline.model import Op, TopicPartition
 from pipeline.reports import LandingReport
 from pipeline.settings import RegistrySettings
 from tests.pipeline.formats.avro_writer import message, record
@@ -71,7 +71,7 @@ def test_its_source_waits_with_a_reason_and_goes_on_by_itself(
     assert why in first.holds[0].detail
     assert "landing resumes when the registry answers" in first.holds[0].detail
     assert (len(desk.rows("a")), desk.rows("b")) == (1, [])
-    assert "b.db.t:0" not in desk.checkpoint.offsets
+    assert TopicPartition("b.db.t", 0) not in desk.checkpoint.offsets
 
     registry.whole, registry.hanging, registry.schemas = None, False, SCHEMAS
     registry.released.set()
@@ -146,7 +146,7 @@ def test_a_number_that_stays_unknown_is_quarantined_beside_its_neighbours(
     assert len(desk.landed(Op.ERROR)) == 1
     (told,) = desk.checkpoint.quarantined.values()
     assert told == ("b.db.t:0:1@0",)
-    assert desk.checkpoint.offsets["b.db.t:0"].offset == 3
+    assert desk.checkpoint.offsets[TopicPartition("b.db.t", 0)].offset == 3
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["from the start", "emptied meanwhile"])

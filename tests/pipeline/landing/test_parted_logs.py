@@ -13,7 +13,7 @@ from pipeline.model import Acknowledged, Head, Order
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
-from tests.builders import batch_context
+from tests.builders import batch_context, orders_at
 from tests.pipeline.landing.desk import Desk, Server, load_gaps
 from tests.pipeline.landing.test_unbased_tables import message
 
@@ -105,7 +105,10 @@ def test_tables_that_went_and_bases_that_began_since_are_no_part_of_it() -> None
 def test_the_highest_that_landed_of_the_old_log_may_lie_above_what_was_seen_of_it(
     high: dict[str, Order], *, short: bool
 ) -> None:
-    head, seen = Head("7/2/5", log_position(2000), log_position(1000)), replace(KNOWN, high=high)
+    head, seen = (
+        Head("7/2/5", log_position(2000), log_position(1000)),
+        replace(KNOWN, high=orders_at(high)),
+    )
     epochs = {"shop": observe(OLD, head, 0)}
 
     made = detect_failover_divergence(

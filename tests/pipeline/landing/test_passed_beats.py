@@ -25,10 +25,18 @@ from pipeline.landing.heartbeats import (
     note_levels,
 )
 from pipeline.landing.listing import Listing
-from pipeline.model import Acknowledged, Op, Order, Ordering, PartitionEnd, TopicPartition
+from pipeline.model import (
+    Acknowledged,
+    Op,
+    Order,
+    Ordering,
+    PartitionEnd,
+    SourcePartition,
+    TopicPartition,
+)
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.transports.transport import OffsetRange
-from tests.builders import batch_context
+from tests.builders import batch_context, orders_at
 from tests.example_count import examples
 from tests.pipeline.backfill.test_bases_without_places import CanalDesk, heartbeat
 from tests.pipeline.landing.desk import Desk, Server, Topics, load_gaps
@@ -142,7 +150,7 @@ def test_after_a_restart_it_is_found_out_anew(desk: CountedDesk) -> None:
 
     assert first == {}
     order = checkpoint.beats["a"].order
-    assert then == {"a/a.db.t:0": order, "a/a.sluice.heartbeat:0": order}
+    assert then == orders_at({"a/a.db.t:0": order, "a/a.sluice.heartbeat:0": order})
 
 
 def listing(desk: CountedDesk) -> Listing:
@@ -154,18 +162,18 @@ def listing(desk: CountedDesk) -> Listing:
 SOURCES = tuple(f"s{n}" for n in range(9))
 
 
-class Looked(UserDict[str, Order]):
+class Looked(UserDict[SourcePartition, Order]):
     """How often all that landed was gone through."""
 
     times = 0
 
-    def items(self) -> ItemsView[str, Order]:
+    def items(self) -> ItemsView[SourcePartition, Order]:
         self.times += 1
         return super().items()
 
 
 def test_what_landed_is_gone_through_once_however_many_sources_there_are() -> None:
-    high = Looked({f"{name}/t:0": Order(1, 0, 2) for name in SOURCES})
+    high = Looked(orders_at({f"{name}/t:0": Order(1, 0, 2) for name in SOURCES}))
     before = Checkpoint("main", 4, high=high)
 
     made = follow_histories(
@@ -239,7 +247,7 @@ def after(checkpoint: Checkpoint, numbers: list[int], said: int | None) -> Check
 def test_what_was_sent_again_is_over_once_it_has_landed_from_all_partitions(
     partitions: int, over: tuple[int, ...]
 ) -> None:
-    high = {f"a/t:{n}": Order(1, 0, 2) for n in range(partitions)}
+    high = orders_at({f"a/t:{n}": Order(1, 0, 2) for n in range(partitions)})
     checkpoint = Checkpoint("main", -1, high=high)
     for number in (99, 100, 99, 100):
         checkpoint = after(checkpoint, [number], said=1)
@@ -256,7 +264,7 @@ def test_what_was_sent_again_is_over_once_it_has_landed_from_all_partitions(
 SENT = Checkpoint(
     "main",
     4,
-    offsets={"h:0": PartitionEnd(4)},
+    offsets={TopicPartition("h", 0): PartitionEnd(4)},
     heartbeats={"a": 3},
     shards={"a/d.t": "d.t", "a/d.ignored": None, "b/d.t": "d.t"},
     bases={"a/d.t": Order(1, 1, 1), "b/d.t": Order(1, 1, 1)},
@@ -465,8 +473,10 @@ class Story:
         made = replace(
             self.checkpoint,
             batch=self.checkpoint.batch + 1,
-            offsets={str(at): end for at, end in w},
-            high={f"a/{at}": Order(1, 0, 1) for at, end in where.items() if end.offset},
+            offsets=dict(w),
+            high={
+                SourcePartition("a", at): Order(1, 0, 1) for at, end in where.items() if end.offset
+            },
             acknowledged={"a": Acknowledged(binlog_position(1, self.covered[-1] + 1))},
         )
         every = list(_landed(self._numbers(came)))
@@ -588,7 +598,10 @@ def test_a_listing_that_is_never_passed_is_not_waited_for() -> None:
     waiting = HeartbeatBacklog(2, {"a:0": 90, "a:1": 90})
     trail = HeartbeatHistory(7, Order(1, 0, 3), 7, 4, topic="a", backlog=waiting)
     mark = Checkpoint(
-        "main", 4, {"a:0": PartitionEnd(3), "a:1": PartitionEnd(1)}, beats={"a": trail}
+        "main",
+        4,
+        {TopicPartition("a", 0): PartitionEnd(3), TopicPartition("a", 1): PartitionEnd(1)},
+        beats={"a": trail},
     )
     listed = dict.fromkeys((BEAT_PARTITION, ROWS), PartitionEnd(3))
 

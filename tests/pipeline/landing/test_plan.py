@@ -39,7 +39,7 @@ def planned(
 ) -> Plan:
     """A plan of one partition; *until* is None where it is not there."""
     there = {} if until is None else {A: until}
-    stood = {} if w is None else {str(A): w}
+    stood = {} if w is None else {A: w}
     return plan(stood, {A: begin}, there, cap=1_000, known=known)
 
 
@@ -48,7 +48,7 @@ def test_a_batch_starts_exactly_where_the_last_ended() -> None:
 
     span = chosen.spans[A]
     assert (span.first, span.end.offset, span.size, span.epoch) == (5, 9, 4, 2)
-    assert chosen.offsets == {"shop.a:0": end(9, epoch=2)}
+    assert chosen.offsets == {A: end(9, epoch=2)}
     assert not chosen.gaps
     assert not chosen.capped
 
@@ -66,13 +66,13 @@ def test_a_partition_seen_for_the_first_time_starts_at_its_beginning() -> None:
 def test_a_topic_first_read_without_its_beginning_is_no_gap_but_told(until: PartitionEnd) -> None:
     chosen = planned(None, begin=end(3), until=until)
 
-    assert chosen.offsets["shop.a:0"] == until
+    assert chosen.offsets[A] == until
     assert not chosen.gaps
     assert chosen.trimmed == {"shop.a"}
 
 
 def test_a_new_partition_of_a_topic_that_is_read_has_a_gap_where_its_beginning_is_gone() -> None:
-    w, ends = {str(A): end(9)}, {A: end(9), B: end(8)}
+    w, ends = {A: end(9)}, {A: end(9), B: end(8)}
 
     whole = plan(w, {A: end(5), B: end(0)}, ends, cap=1_000)
     cut_off = plan(w, {A: end(5), B: end(3)}, ends, cap=1_000)
@@ -90,7 +90,7 @@ def test_a_topic_that_begins_at_its_second_record_has_lost_its_beginning() -> No
 def test_an_empty_partition_is_noted_and_not_read() -> None:
     chosen = planned(None, until=end(0))
 
-    assert (chosen.spans, chosen.offsets) == ({}, {"shop.a:0": end(0)})
+    assert (chosen.spans, chosen.offsets) == ({}, {A: end(0)})
 
 
 def test_nothing_new_reads_nothing_and_keeps_w() -> None:
@@ -98,7 +98,7 @@ def test_nothing_new_reads_nothing_and_keeps_w() -> None:
     chosen = planned(w, until=end(9, epoch=7))
 
     assert not chosen.spans
-    assert chosen.offsets["shop.a:0"] is w
+    assert chosen.offsets[A] is w
 
 
 HOLDS_A = A.topic.__eq__
@@ -162,9 +162,13 @@ def test_a_topic_whose_id_is_not_told_is_not_taken_for_a_new_one() -> None:
 def test_after_a_cut_nothing_is_said_of_the_old_leader_epoch_any_more() -> None:
     chosen = planned(end(8, epoch=5), until=end(7), known=PlanContext(epoch_ends={A: 7}))
 
-    again = planned(chosen.offsets["shop.a:0"], until=end(7), known=PlanContext(epoch_ends={A: 7}))
+    again = planned(
+        chosen.offsets[A],
+        until=end(7),
+        known=PlanContext(epoch_ends={A: 7}),
+    )
 
-    assert chosen.offsets["shop.a:0"] == end(7)
+    assert chosen.offsets[A] == end(7)
     assert not again.gaps
 
 
@@ -211,23 +215,23 @@ def test_f10_a_topic_that_is_gone_is_a_gap_unless_it_had_been_landed_to_its_end(
     assert [(gap.first, gap.until) for gap in chosen.gaps] == ([lost] if lost else [])
     assert all(word in gap.why for gap in (*chosen.gaps, *chosen.doubts))
     assert [(gap.first, gap.until) for gap in chosen.doubts] == ([] if lost else [(5, 5)])
-    assert chosen.gone == {"shop.a:0": end(5)}
+    assert chosen.gone == {A: end(5)}
     assert not chosen.offsets
 
 
 def test_a_doubt_waits_until_a_batch_holds_all() -> None:
     """A statement that it leaves for the next may make a table of which the topic was."""
-    known, w = PlanContext(last={A: end(5)}), {str(A): end(5)}
+    known, w = PlanContext(last={A: end(5)}), {A: end(5)}
 
     part = plan(w, {B: BEGIN}, {B: END}, cap=8, known=known)
     whole = plan(part.offsets, {B: BEGIN}, {B: END}, cap=8, known=known)
 
-    assert (part.doubts, part.gone, part.offsets[str(A)]) == ((), {}, end(5))
+    assert (part.doubts, part.gone, part.offsets[A]) == ((), {}, end(5))
     assert (len(whole.doubts), whole.gone) == (1, w)
 
 
 def test_a_plan_without_held_topics_doubts_nothing_of_them() -> None:
-    w = {str(A): end(5)}
+    w = {A: end(5)}
     chosen = planned(end(5), until=None, known=PlanContext(last={A: end(5)}))
 
     left = chosen.without(lambda topic: topic == A.topic, w, {})
@@ -236,17 +240,17 @@ def test_a_plan_without_held_topics_doubts_nothing_of_them() -> None:
 
 
 def test_what_is_gone_is_told_once() -> None:
-    chosen = plan({}, {}, {}, cap=100, known=PlanContext(gone={"shop.a:0": end(5)}))
+    chosen = plan({}, {}, {}, cap=100, known=PlanContext(gone={A: end(5)}))
 
     assert (chosen.gaps, chosen.doubts) == ((), ())
-    assert chosen.gone == {"shop.a:0": end(5)}
+    assert chosen.gone == {A: end(5)}
 
 
 def test_a_topic_that_nobody_reads_any_more_is_not_gone() -> None:
     chosen = planned(end(5), until=None, known=PlanContext(claimed=lambda name: name != "shop.a"))
 
     assert not chosen.gaps
-    assert chosen.offsets == {"shop.a:0": end(5)}
+    assert chosen.offsets == {A: end(5)}
 
 
 @pytest.mark.parametrize(
@@ -257,7 +261,7 @@ def test_a_topic_that_nobody_reads_any_more_is_not_gone() -> None:
     ],
 )
 def test_a_topic_that_comes_back(topic_id: str, first: int, anew: bool) -> None:
-    known = PlanContext(gone={"shop.a:0": end(5)})
+    known = PlanContext(gone={A: end(5)})
 
     chosen = planned(None, until=end(9, topic_id), known=known)
 
@@ -268,18 +272,18 @@ def test_a_topic_that_comes_back(topic_id: str, first: int, anew: bool) -> None:
 
 
 def test_deleted_while_it_was_gone_is_a_gap() -> None:
-    chosen = planned(None, begin=end(6), known=PlanContext(gone={"shop.a:0": end(5)}))
+    chosen = planned(None, begin=end(6), known=PlanContext(gone={A: end(5)}))
 
     assert [(gap.first, gap.until) for gap in chosen.gaps] == [(5, 6)]
 
 
 def test_w_takes_the_leader_epoch_of_the_last_record_read_and_keeps_it_where_none_was() -> None:
-    w = {str(A): end(5, epoch=2), str(B): end(5, epoch=3)}
+    w = {A: end(5, epoch=2), B: end(5, epoch=3)}
     ends = {A: end(9, epoch=8), B: end(9, epoch=8)}
 
     landed = plan(w, dict.fromkeys(ends, end(0)), ends, cap=100).landed({A: 7})
 
-    assert landed.offsets == {str(A): end(9, epoch=7), str(B): end(9, epoch=3)}
+    assert landed.offsets == {A: end(9, epoch=7), B: end(9, epoch=3)}
 
 
 def test_a_cap_is_shared_and_what_small_partitions_leave_goes_to_large_ones() -> None:
@@ -288,7 +292,7 @@ def test_a_cap_is_shared_and_what_small_partitions_leave_goes_to_large_ones() ->
     assert chosen.capped
     assert chosen.spans[A].size == 10
     assert chosen.spans[B].size == 90
-    assert chosen.offsets["shop.a:1"].offset == 90
+    assert chosen.offsets[TopicPartition("shop.a", 1)].offset == 90
 
 
 def test_a_cap_that_is_just_enough_cuts_nothing() -> None:
@@ -306,8 +310,8 @@ def test_what_goes_ahead_fills_a_batch_by_itself_and_nothing_is_noted_of_the_oth
     chosen = plan({}, dict.fromkeys(ends, end(3)), ends, cap=5, known=known)
 
     assert chosen.capped
-    assert {str(at): span.size for at, span in chosen.spans.items()} == {"b:0": 5}
-    assert list(chosen.offsets) == ["b:0"]
+    assert {at: span.size for at, span in chosen.spans.items()} == {TopicPartition("b", 0): 5}
+    assert list(chosen.offsets) == [TopicPartition("b", 0)]
     assert list(chosen.trimmed) == ["b"]
     assert not chosen.gaps
 
@@ -318,13 +322,13 @@ def test_what_goes_ahead_and_fills_a_batch_exactly_shuts_nobody_out() -> None:
 
     chosen = plan({}, dict.fromkeys(ends, end(3)), ends, cap=6, known=known)
 
-    assert {str(at): span.size for at, span in chosen.spans.items()} == {"b:0": 6, "shop.a:0": 1}
+    assert {at: span.size for at, span in chosen.spans.items()} == {TopicPartition("b", 0): 6, A: 1}
     assert sorted(chosen.trimmed) == ["b", "shop.a"]
 
 
 # shares of a batch
 
-SMALL, LARGE = TopicPartition("shop.a", 0), TopicPartition("shop.a", 1)
+SMALL, LARGE = A, TopicPartition("shop.a", 1)
 
 
 def two_spans(small: int, large: int) -> dict[TopicPartition, Span]:
@@ -468,7 +472,7 @@ def test_a_held_source_is_left_out_and_each_partition_named_a_few_times(
 ) -> None:
     ends = {TopicPartition(f"s.db.t{number}", 0): PartitionEnd(9, "x") for number in range(MANY)}
     first = {at: PartitionEnd(0, "x") for at in ends}
-    w = {str(at): PartitionEnd(5, "x") for at in ends}
+    w = {at: PartitionEnd(5, "x") for at in ends}
     chosen = plan(w, first, ends, 1_000_000)
     named: list[TopicPartition] = []
     told = TopicPartition.__str__
@@ -489,20 +493,21 @@ def test_a_held_source_is_left_out_and_each_partition_named_a_few_times(
 def test_partitions_that_rest_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     ends = {TopicPartition(f"s.db.t{n}", 0): PartitionEnd(9, "x", 3) for n in range(MANY)}
     first = {at: PartitionEnd(0, "x") for at in ends}
-    w = {str(at): PartitionEnd(9, "x", 3) for at in ends}
-    w["s.db.t7:0"] = PartitionEnd(5, "x", 3)
-    looked: list[str] = []
+    w = {at: PartitionEnd(9, "x", 3) for at in ends}
+    moved = TopicPartition("s.db.t7", 0)
+    w[moved] = PartitionEnd(5, "x", 3)
+    looked: list[TopicPartition] = []
 
     def counted(known: Any, at: TopicPartition, *more: Any) -> Any:
-        looked.append(str(at))
+        looked.append(at)
         return _start(known, at, *more)
 
     monkeypatch.setattr("pipeline.landing.plan._start", counted)
 
     chosen = plan(w, first, ends, 1_000)
 
-    assert looked == [str(at) for at in chosen.spans] == ["s.db.t7:0"]
-    assert chosen.offsets == {**w, "s.db.t7:0": PartitionEnd(9, "x", 3)}
+    assert looked == list(chosen.spans) == [moved]
+    assert chosen.offsets == {**w, moved: PartitionEnd(9, "x", 3)}
 
 
 @pytest.mark.parametrize(
@@ -521,7 +526,7 @@ def test_one_that_stands_at_its_end_and_is_not_the_same_is_no_resting_one(
     at = TopicPartition("s.db.t", 0)
     known = PlanContext(epoch_ends={at: epoch_end} if epoch_end >= 0 else {}, last={at: stood})
 
-    chosen = plan({str(at): stood}, {at: PartitionEnd(0, "x")}, {at: end}, 100, known=known)
+    chosen = plan({at: stood}, {at: PartitionEnd(0, "x")}, {at: end}, 100, known=known)
 
     assert len(chosen.gaps) == gaps
-    assert chosen.offsets[str(at)].topic_id == end.topic_id
+    assert chosen.offsets[at].topic_id == end.topic_id

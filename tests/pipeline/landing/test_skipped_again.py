@@ -10,7 +10,7 @@ import pytest
 from checks.proof import prove
 from pipeline.lags.samples import LandedBatch, MirrorPosition, Sample, Samples, SourceSamples, step
 from pipeline.landing.source_holds import RESENT
-from pipeline.model import Acknowledged, Fence, Head, Shard, Stage, Table
+from pipeline.model import Acknowledged, Fence, Head, Shard, Stage, Table, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.landing.desk import NOW, Desk, Server, place, record
 from tests.pipeline.schema_messages import described, message
@@ -100,7 +100,7 @@ def proven(desk: Desk, old: LandedBatch, merged: int, table: Table = T) -> bool:
 
 def rests(desk: Desk, topic: str = "a.db.t") -> int:
     """How many records of *topic* have not landed."""
-    return len(desk.topics.held[topic]) - desk.checkpoint.offsets[f"{topic}:0"].offset
+    return len(desk.topics.held[topic]) - desk.checkpoint.offsets[TopicPartition(topic, 0)].offset
 
 
 def test_f101_a_gap_waits_for_the_rows_that_close_it(desk: Desk) -> None:

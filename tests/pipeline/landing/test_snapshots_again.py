@@ -18,7 +18,7 @@ from pipeline.landing.batch_stats import BatchStats, SnapshotRows, UnreadChanges
 from pipeline.landing.task import SLIM
 from pipeline.model import Op, Order, Origin, SnapshotAgain
 from pipeline.sources.postgres.dialect import POSTGRES
-from tests.builders import batch_context
+from tests.builders import batch_context, orders_at
 from tests.pipeline.landing.desk import Desk, load_gaps, place, record
 from tests.pipeline.landing.test_next_mark import step
 from tests.pipeline.landing.test_unbased_tables import beat, message
@@ -369,7 +369,7 @@ def test_others_are_no_gap(before: Checkpoint, rows: SnapshotRows) -> None:
 def test_only_a_base_above_it_closes_the_gap(order: Order, *, open_: bool) -> None:
     """Rows of the old server stand above what the new one has written, and would win."""
     read = BatchStats(snapshots={SHARD: SnapshotRows(order, 3, ended=True)})
-    above = BatchStats(high={"s/s.db.t:0": replace(order, pos=order.pos + 1)})
+    above = BatchStats(high=orders_at({"s/s.db.t:0": replace(order, pos=order.pos + 1)}))
 
     made = step(step(torn(), read), above)
 

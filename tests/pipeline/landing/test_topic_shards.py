@@ -7,11 +7,13 @@ import pytest
 
 from pipeline.checkpoint import Checkpoint, Existence, OpenSnapshot
 from pipeline.landing.listing import TopicNames, TopicShards
-from pipeline.model import Order, PartitionEnd
+from pipeline.model import Order, PartitionEnd, TopicPartition
 
 NAME, OTHER, ORDER = "s/db.t", "s/db.u", Order(1, 1, 1)
 END = PartitionEnd(9)
-THERE = Checkpoint("main", 1, {"shop.db.t:0": END}, shards={NAME: "db.t"}, bases={NAME: ORDER})
+THERE = Checkpoint(
+    "main", 1, {TopicPartition("shop.db.t", 0): END}, shards={NAME: "db.t"}, bases={NAME: ORDER}
+)
 GONE = {NAME: Existence(ORDER, there=False)}
 OTHERS = replace(THERE, shards={NAME: "db.t", OTHER: None}, bases={NAME: ORDER, OTHER: ORDER})
 READ = replace(THERE, bases={}, snaps={NAME: OpenSnapshot(ORDER, 1)})
@@ -74,14 +76,14 @@ def test_what_is_lost_of_a_topic_is_missed_by_those_that_may_be_in_it(
 
 
 def test_all_of_a_source_miss_what_is_lost_of_a_topic_that_fits_none() -> None:
-    listed = {f"shop.{name}:0": END for name in ("db.t", "db.u", "all")}
+    listed = {TopicPartition(f"shop.{name}", 0): END for name in ("db.t", "db.u", "all")}
 
     assert shards(replace(FOLDED, offsets=listed)).lost_with("shop.all") == (NAME, OTHER)
     assert shards(replace(FOLDED, offsets=listed)).is_needed("shop.all") is False
 
 
 def test_a_topic_that_went_was_listed_once() -> None:
-    went = replace(FOLDED, gone={"shop.db.u:0": END})
+    went = replace(FOLDED, gone={TopicPartition("shop.db.u", 0): END})
 
     assert shards(went).is_needed("shop.all") is False
     assert shards(FOLDED).is_needed("shop.all") is True
@@ -90,7 +92,9 @@ def test_a_topic_that_went_was_listed_once() -> None:
 def test_a_topic_of_another_source_is_none_of_its_own() -> None:
     """What ``b.db.u`` ends with is what topics call ``s/db.u``, too."""
     other = TopicNames("b", "b")
-    listed = replace(FOLDED, offsets={"b.db.u:0": END, "shop.db.t:0": END})
+    listed = replace(
+        FOLDED, offsets={TopicPartition("b.db.u", 0): END, TopicPartition("shop.db.t", 0): END}
+    )
     known = TopicShards(listed, listed.shards, lambda t: other if t.startswith("b.") else SHOP)
 
     assert known.lost_with("shop.all") == (OTHER,)

@@ -52,7 +52,10 @@ def row(number: int, batch: int = 0) -> dict[str, object]:
 def test_the_mark_is_that_of_the_newest_batch(lake: Lake) -> None:
     assert lake.checkpoint() is None
     first = Checkpoint(
-        "main", 0, offsets={"t:0": PartitionEnd(7, "id", 3)}, tables={"shop.orders": 0}
+        "main",
+        0,
+        offsets={TopicPartition("t", 0): PartitionEnd(7, "id", 3)},
+        tables={"shop.orders": 0},
     )
     land(lake, first)
     assert lake.checkpoint() == first
