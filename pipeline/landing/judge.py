@@ -57,15 +57,14 @@ class BatchJudge:
         epochs: Epochs,
         before: Checkpoint,
         *,
-        held: dict[str, Hold],
         waived: frozenset[str],
         stamp: Stamp,
         is_due: Callable[[Plan], bool],
-    ) -> JudgedBatch | None:
-        """Return the batch without held sources, which are added to *held*; None if none is due."""
+    ) -> tuple[JudgedBatch | None, Mapping[str, Hold]]:
+        """Return the batch without held sources, None if none is due, and the holds by source."""
         floors = self.watermark.floors(before, listing, self.orderings)
         now = HoldContext(chosen, listing, epochs, waived)
-        held.update(self.holds.standing(now, stamp.received))
+        held = dict(self.holds.standing(now, stamp.received))
         chosen = self._leave_out(chosen, listing, before, held) if held else chosen
         read = {listing.source_of[at.topic] for at in chosen.spans}
         found: JudgedBatch | None = None
@@ -110,7 +109,7 @@ class BatchJudge:
                 stats = late.noted(stats, strange, held)
                 found = JudgedBatch(chosen, epochs, staged, stats)
         self.holds.judged(read, held, now, stamp.received, undecided)
-        return found
+        return found, held
 
     def _find_undecided(
         self, strange: StrangeRows, epochs: Epochs, held: Mapping[str, Hold], now: HoldContext

@@ -669,11 +669,13 @@ class CaptureNotices:
             if source_of(name) in news
         )
 
-    def say(self) -> Mapping[str, CaptureScope]:
-        """Note that a committed batch records all of it; return what each source reported."""
+    def record(self, feeds: Iterable[LandingSource]) -> None:
+        """Note that a committed batch records all of it, and pass it to those of *feeds*."""
         self._said |= {name: one.newest for name, one in self._told.items()}
         self._hazards |= {name: frozenset(one.hazards) for name, one in self._told.items()}
-        return self._told
+        for feed in feeds:
+            if feed.settings.name in self._told:
+                feed.recorded(self._told[feed.settings.name])
 
     def _unsaid_hazards(self, source: str) -> set[Finding]:
         return set(self._told[source].hazards) - self._hazards.get(source, frozenset())

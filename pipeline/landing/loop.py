@@ -23,7 +23,7 @@ from pipeline.landing.batch_stats import BatchStats
 from pipeline.landing.epochs import Epochs, UnrecordedEpochs, current_epochs, resending
 from pipeline.landing.gaps import has_sent
 from pipeline.landing.heartbeats import HeartbeatLowWatermark
-from pipeline.landing.judge import BatchJudge
+from pipeline.landing.judge import BatchJudge, JudgedBatch
 from pipeline.landing.listing import (
     Acknowledgements,
     CaptureNotices,
@@ -73,18 +73,18 @@ class Landing:
     rereads: Callable[[], BackfillNews] = BackfillNews
     facts: BatchStats = field(default_factory=BatchStats)
     _acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)
-    _disorder: SourceHolds = field(default_factory=SourceHolds)
+    _holds: SourceHolds = field(default_factory=SourceHolds)
     _healed: Healed = field(default_factory=Healed)
-    _again: Resubmitted = field(default_factory=Resubmitted)
-    _noticed: CaptureNotices = field(default_factory=CaptureNotices)
-    _passed: HeartbeatLowWatermark = field(default_factory=HeartbeatLowWatermark)
+    _resubmitted: Resubmitted = field(default_factory=Resubmitted)
+    _notices: CaptureNotices = field(default_factory=CaptureNotices)
+    _watermark: HeartbeatLowWatermark = field(default_factory=HeartbeatLowWatermark)
     _tried: frozenset[str] = frozenset()
     _ends: dict[TopicPartition, PartitionEnd] = field(default_factory=dict)
     _unrecorded: UnrecordedEpochs = field(default_factory=UnrecordedEpochs)
     _unsure: bool = False
-    _ruled: bool = False
+    _rules_recorded: bool = False
     _urgent: bool = False
-    _life: uuid.UUID = field(default_factory=uuid.uuid4)
+    _incarnation: uuid.UUID = field(default_factory=uuid.uuid4)
 
     @cached_property
     def upstream(self) -> Upstream:
@@ -104,34 +104,34 @@ class Landing:
         """
         started = self.clock()
         self._resume()
-        listing = self._noticed.unsaid(self.upstream.list(self.checkpoint.offsets))
-        epochs = current_epochs(self.checkpoint, listing, self._orderings)
-        self._unrecorded.note(self.checkpoint.epochs, epochs.known, started)
+        listing, epochs = self._list(started)
         chosen = self._plan(listing, epochs)
-        held: dict[str, Hold] = {}
-        self._again = self._resubmitting.found(self.checkpoint, listing, resubmissions, started)
-        left = self._again.left(self.checkpoint)
-        found = self._healing.found(left, listing, chosen, started, self._read_again)
-        self._healed = found.with_more(self._again.healed)
-        closed = waived | self._healed.ids
-        facts = None
-        if self._due(chosen, closed):
-            facts = self._land(chosen, listing, epochs, held, closed)
-        if facts is None:
-            return self._report(started, None, BatchStats(), chosen, held)
-        self.facts = facts
-        return self._report(started, self.checkpoint.batch, self.facts, chosen, held)
+        closed = waived | self._read_again(listing, chosen, resubmissions, started)
+        if not self._is_due(chosen, closed):
+            return self._report(started, chosen, {}, landed=False)
+        stamp = Stamp(self.checkpoint.lane, self.checkpoint.batch + 1, self.clock())
+        judged, held = self._read_and_judge(chosen, listing, epochs, closed, stamp)
+        if judged is not None:  # else all that was to land is held
+            self.facts = self._commit(judged, listing, closed, stamp)
+        return self._report(started, chosen, held, landed=judged is not None)
 
     def _resume(self) -> None:
         """After a commit whose outcome is not known, go on from what the lake says."""
         if self._unsure:
             found = self.log.checkpoint() or Checkpoint(self.checkpoint.lane, -1)
             if found.batch < self.checkpoint.batch:  # its numbers are given again, to other batches
-                self._life = uuid.uuid4()
-            self.checkpoint, self._unsure, self._ruled = found, False, False
+                self._incarnation = uuid.uuid4()
+            self.checkpoint, self._unsure, self._rules_recorded = found, False, False
+
+    def _list(self, started: datetime) -> tuple[Listing, Epochs]:
+        listing = self._notices.unsaid(self.upstream.list(self.checkpoint.offsets))
+        epochs = current_epochs(self.checkpoint, listing, self._orderings)
+        self._unrecorded.note(self.checkpoint.epochs, epochs.known, started)
+        return listing, epochs
 
     def _plan(self, listing: Listing, epochs: Epochs) -> Plan:
-        going = [feed for feed in self.feeds if not self._disorder.holds(feed.settings.name)]
+        going = [feed for feed in self.feeds if not self._holds.holds(feed.settings.name)]
+        shards = TopicShards(self.checkpoint, self.checkpoint.shards, self.upstream.names)
         known = PlanContext(
             self.checkpoint.gone,
             self._ends,
@@ -140,9 +140,7 @@ class Landing:
             ahead=frozenset(feed.settings.prefix for feed in going),
             in_turn=frozenset(feed.heartbeats for feed in going),
             hidden=listing.hidden,
-            needed=TopicShards(
-                self.checkpoint, self.checkpoint.shards, self.upstream.names
-            ).is_needed,
+            needed=shards.is_needed,
         )
         cap = self._cap()
         most = min(cap, RESENT_AT_ONCE) if resending(self.checkpoint, epochs.known) else cap
@@ -156,83 +154,45 @@ class Landing:
             self._urgent = has_streaming_table(self.checkpoint, self.router, tier=0)
         return self.settings.most_rows if self._urgent else self.settings.batch_rows
 
-    def _due(self, chosen: Plan, waived: frozenset[str]) -> bool:
+    def _read_again(
+        self, listing: Listing, chosen: Plan, asked: Sequence[Resubmission], started: datetime
+    ) -> frozenset[str]:
+        """Read resubmissions and quarantined changes; return the ids of those that are healed."""
+        self._resubmitted = self._resubmitting.found(self.checkpoint, listing, asked, started)
+        left = self._resubmitted.left(self.checkpoint)
+        found = self._healing.found(left, listing, chosen, started, self._read_alone)
+        self._healed = found.with_more(self._resubmitted.healed)
+        return self._healed.ids
+
+    def _read_alone(self, intake: TaskSource) -> TaskResult:
+        return self._reader.read_alone(intake, Stamp(self.checkpoint.lane, -1, self.clock()))
+
+    def _is_due(self, chosen: Plan, waived: frozenset[str]) -> bool:
         """Whether a batch says anything: rows, a gap, what a person has closed, or a new epoch."""
         if self._unrecorded.are_due(self.clock()):
             return True
         open_ = set(self.checkpoint.gaps).union(*self.checkpoint.quarantined.values())
-        again = is_due(self.checkpoint, self.rereads(), self._tried) or self._noticed.is_due(
+        again = is_due(self.checkpoint, self.rereads(), self._tried) or self._notices.is_due(
             self.checkpoint
         )
         return again or bool(chosen.spans or chosen.gaps or waived & open_ or self._healed.ids)
 
-    @cached_property
-    def _orderings(self) -> Mapping[str, Ordering]:
-        return {feed.settings.name: feed.format.ordering for feed in self.feeds}
-
-    @cached_property
-    def _standards(self) -> Standards:
-        return Standards(self.settings.standards)
-
-    @property
-    def _reader(self) -> BatchReader:
-        return BatchReader(
-            self.settings,
-            self.feeds,
-            self.router,
-            self.transport,
-            self.log,
-            self._standards,
-            self.work,
-            self._disorder,
-        )
-
-    @property
-    def _judge(self) -> BatchJudge:
-        return BatchJudge(
-            self._reader,
-            self._disorder,
-            self._passed,
-            self._orderings,
-            self.upstream.names,
-            self.clock,
-        )
-
-    @cached_property
-    def _healing(self) -> QuarantineRetry:
-        return QuarantineRetry(self.feeds, self._standards)
-
-    @cached_property
-    def _resubmitting(self) -> Resubmitting:
-        return Resubmitting(self.feeds, self.router, self.log, self._standards)
-
-    def _read_again(self, intake: TaskSource) -> TaskResult:
-        stamp = Stamp(self.checkpoint.lane, -1, self.clock())
-        return self._reader.read_alone(intake, stamp)
-
-    def _land(
-        self,
-        chosen: Plan,
-        listing: Listing,
-        epochs: Epochs,
-        held: dict[str, Hold],
-        waived: frozenset[str],
-    ) -> BatchStats | None:
-        """Write, judge, commit; None where nothing is left: who stands still makes no batches."""
-        stamp = Stamp(self.checkpoint.lane, self.checkpoint.batch + 1, self.clock())
+    def _read_and_judge(
+        self, chosen: Plan, listing: Listing, epochs: Epochs, waived: frozenset[str], stamp: Stamp
+    ) -> tuple[JudgedBatch | None, Mapping[str, Hold]]:
         self.log.opened(stamp.received)
-        judged = self._judge.judge(
-            chosen,
-            listing,
-            epochs,
-            self.checkpoint,
-            held=held,
-            waived=waived,
-            stamp=stamp,
-            is_due=partial(self._due, waived=waived),
+        names, due = self.upstream.names, partial(self._is_due, waived=waived)
+        judge = BatchJudge(
+            self._reader, self._holds, self._watermark, self._orderings, names, self.clock
         )
-        if judged is None:
-            return None
+        return judge.judge(
+            chosen, listing, epochs, self.checkpoint, waived=waived, stamp=stamp, is_due=due
+        )
+
+    def _commit(
+        self, judged: JudgedBatch, listing: Listing, waived: frozenset[str], stamp: Stamp
+    ) -> BatchStats:
+        """Commit the files of a batch with the checkpoint after it."""
         chosen, epochs, staged = judged.chosen, judged.epochs, judged.staged
         chosen, facts, feeds = chosen.landed(staged.epochs), judged.stats, self.feeds
         hidden = partial(self._reader.find_hidden, listing)
@@ -254,57 +214,47 @@ class Landing:
             router=self.router,
             standards=self._standards,
             waived=waived,
-            settings_changed=not self._ruled,
+            settings_changed=not self._rules_recorded,
         )
         acknowledged = self._acknowledgements.passed(listing, chosen, self.checkpoint, epochs.known)
+        names = self.upstream.names
         made, settled = next_checkpoint(
-            context,
-            chosen,
-            acknowledged=acknowledged,
-            names_of=self.upstream.names,
-            again=again,
+            context, chosen, acknowledged=acknowledged, names_of=names, again=again
         )
         # A topic that was deleted and created again during the read would mix two topics unseen.
         self.transport.require_ids({at.topic: listing.ends[at].topic_id for at in chosen.spans})
-        lives = with_incarnation(self.checkpoint.lives, made.batch, self._life.int >> 66)
-        made = replace(self._again.noted(self._healed.noted(made)), lives=lives)
+        lives = with_incarnation(self.checkpoint.lives, made.batch, self._incarnation.int >> 66)
+        made = replace(self._resubmitted.noted(self._healed.noted(made)), lives=lives)
         files, before = (*again.files, *self._healed.files), self._healed.counted_before
         taken = rows_again(self.log, files, columns, stamp, counted_before=before)
         self._tried = ripe(self.checkpoint)
-        self._commit(made, settled, replace(staged, files=(*staged.files, *taken)), stamp)
+        self._put(made, settled, replace(staged, files=(*staged.files, *taken)), stamp)
         tell_gone(chosen, made)
         return facts
 
-    def _commit(
+    def _put(
         self, made: Checkpoint, settled: Sequence[Settled], staged: Staged, stamp: Stamp
     ) -> None:
         settles = settles_of(settled, self.router)
         own = [settle_rows(settles, stamp)] if settles else []
         own.append(checkpoint_row(made.changes_since(self.checkpoint), stamp))
         files = [*staged.files, *(write_rows(self.log, rows, stamp) for rows in own)]
-        self._unsure = True  # until the mark was read back
+        self._unsure = True  # until the checkpoint was read back
         self.log.put([file.added(stamp.received) for file in files], stamp)
         found = self.log.checkpoint()
         if found != made:
             at = "nothing" if found is None else f"batch {found.batch}"
             raise HeldError("mark_lost", f"wrote batch {made.batch}, read back {at}")
-        self.checkpoint, self._unsure, self._ruled = found, False, True
-        told = self._noticed.say()
-        for feed in self.feeds:
-            if feed.settings.name in told:
-                feed.recorded(told[feed.settings.name])
+        self.checkpoint, self._unsure, self._rules_recorded = found, False, True
+        self._notices.record(self.feeds)
 
     def _report(
-        self,
-        started: datetime,
-        batch: int | None,
-        facts: BatchStats,
-        chosen: Plan,
-        held: dict[str, Hold],
+        self, started: datetime, chosen: Plan, held: Mapping[str, Hold], *, landed: bool
     ) -> LandingReport:
+        facts = self.facts if landed else BatchStats()
         return LandingReport(
             lane=self.checkpoint.lane,
-            batch=batch,
+            batch=self.checkpoint.batch if landed else None,
             rows=facts.rows,
             started=started,
             took=self.clock() - started,
@@ -312,5 +262,34 @@ class Landing:
             tables=tuple(sorted(facts.tables.items())),
             gaps=tuple(self.checkpoint.gaps.values()),
             holds=tuple(held.values()),
-            resubmitted=self._again.states(self.checkpoint),
+            resubmitted=self._resubmitted.states(self.checkpoint),
         )
+
+    @cached_property
+    def _orderings(self) -> Mapping[str, Ordering]:
+        return {feed.settings.name: feed.format.ordering for feed in self.feeds}
+
+    @cached_property
+    def _standards(self) -> Standards:
+        return Standards(self.settings.standards)
+
+    @property
+    def _reader(self) -> BatchReader:
+        return BatchReader(
+            self.settings,
+            self.feeds,
+            self.router,
+            self.transport,
+            self.log,
+            self._standards,
+            self.work,
+            self._holds,
+        )
+
+    @cached_property
+    def _healing(self) -> QuarantineRetry:
+        return QuarantineRetry(self.feeds, self._standards)
+
+    @cached_property
+    def _resubmitting(self) -> Resubmitting:
+        return Resubmitting(self.feeds, self.router, self.log, self._standards)
