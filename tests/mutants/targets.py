@@ -12,7 +12,9 @@ OBSERVE = "tests/monitor/observe"
 MYSQL = "tests/pipeline/sources/mysql"
 
 READINESS = tuple(f"{CHECKS}/test_{one}.py" for one in ("proof", "blocks", "readiness"))
-MARKS = tuple(f"{LANDING}/test_{one}.py" for one in ("next_mark", "next_mark_keeps", "departed"))
+CHECKPOINTS = tuple(
+    f"{LANDING}/test_{one}.py" for one in ("next_checkpoint", "next_checkpoint_keeps", "departed")
+)
 
 TARGETS: dict[str, tuple[str, ...]] = {
     "checks/proof.py": READINESS,
@@ -27,36 +29,36 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     "checks/probes/completeness.py": (f"{CHECKS}/probes/test_completeness.py",),
     "checks/counting.py": (f"{CHECKS}/test_counting.py", f"{CHECKS}/probes/test_range_counts.py"),
-    "pipeline/clocks.py": ("tests/pipeline/test_clocks.py", "tests/pipeline/test_cut.py"),
+    "pipeline/clocks.py": ("tests/pipeline/test_clocks.py", "tests/pipeline/test_clocks_cuts.py"),
     "pipeline/model.py": (
-        f"{LANDING}/test_unkept_logs.py",
-        f"{LANDING}/test_source_feed.py",
+        f"{LANDING}/test_lost_logs.py",
+        f"{LANDING}/test_landing_source.py",
     ),
-    "pipeline/checkpoint.py": ("tests/pipeline/test_lives.py",),
+    "pipeline/checkpoint.py": ("tests/pipeline/test_checkpoint_incarnations.py",),
     "pipeline/lags/lag.py": (f"{LAGS}/test_lag.py", f"{LAGS}/test_samples.py"),
     "pipeline/landing/batch_stats.py": (
-        f"{LANDING}/test_facts.py",
+        f"{LANDING}/test_batch_stats.py",
         f"{LANDING}/test_bases.py",
         f"{LANDING}/test_dropped_databases.py",
     ),
-    "pipeline/landing/order_check.py": (f"{LANDING}/test_inversions.py",),
-    "pipeline/landing/next_checkpoint.py": (f"{LANDING}/test_mentioned.py", *MARKS),
+    "pipeline/landing/order_check.py": (f"{LANDING}/test_order_check.py",),
+    "pipeline/landing/next_checkpoint.py": (f"{LANDING}/test_shards_named_in_ddl.py", *CHECKPOINTS),
     "pipeline/landing/gaps.py": (
         f"{LANDING}/test_new_rules.py",
-        f"{LANDING}/test_parted_logs.py",
-        f"{LANDING}/test_unkept_logs.py",
-        f"{LANDING}/test_exchanged_keepers.py",
+        f"{LANDING}/test_failover_divergence.py",
+        f"{LANDING}/test_lost_logs.py",
+        f"{LANDING}/test_replaced_logs.py",
         f"{LANDING}/test_left_out.py",
         f"{LANDING}/test_collector_lists.py",
         f"{LANDING}/test_unreadable_lists.py",
         f"{LANDING}/test_hidden_topics.py",
     ),
     "pipeline/landing/backfill.py": (
-        f"{LANDING}/test_rereading.py",
-        f"{LANDING}/test_reread_columns.py",
+        f"{LANDING}/test_backfill.py",
+        f"{LANDING}/test_backfill_columns.py",
     ),
     "pipeline/landing/quarantine.py": (
-        f"{LANDING}/test_healing.py",
+        f"{LANDING}/test_quarantine.py",
         f"{LANDING}/test_resubmitting.py",
         f"{LANDING}/test_events_again.py",
     ),
@@ -77,7 +79,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pipeline/landing/bases.py": (
         f"{LANDING}/test_bases.py",
         f"{LANDING}/test_dropped_databases.py",
-        *MARKS,
+        *CHECKPOINTS,
     ),
     "pipeline/changelog/transactions.py": (
         "tests/pipeline/delta/test_sent_transactions.py",

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from demo.processes import wait_until
 from pipeline.checkpoint import Checkpoint
-from tests.pipeline.test_mark import marks
+from tests.pipeline.test_checkpoint import marks
 from tests.toy.stand import TABLE, Stand, now, without_kafka
 
 KEPT = ("lake", "sluice.db", "toy.db", "toy.jsonl")

@@ -21,7 +21,7 @@ from tests.builders import batch_context, orders_at
 from tests.pipeline.backfill.test_bootstrap import NAME, WISH, Beside, Rows
 from tests.pipeline.formats.canal_writer import CanalTable
 from tests.pipeline.landing.desk import Desk, Server, Topics, load_gaps
-from tests.pipeline.test_beats import beat
+from tests.pipeline.test_heartbeats import beat
 
 TABLE = CanalTable("db", "t", {"id": "int", "name": "varchar(9)"}, ("id",))
 BEATS = CanalTable("sluice", "heartbeat", {"source": "varchar(64)", "n": "bigint"}, ("source",))

@@ -9,7 +9,7 @@ from pipeline.landing.batch_stats import BatchStats, SchemaNews
 from pipeline.model import Acknowledged, Order
 from pipeline.schema.history import SchemaChange
 from pipeline.sources.mysql.position import binlog_position
-from tests.pipeline.landing.test_next_mark import GAP, OLD, renamed, step, unread
+from tests.pipeline.landing.test_next_checkpoint import GAP, OLD, renamed, step, unread
 
 PASSED = {"s": Acknowledged(binlog_position(1, 90))}
 KNOWN = replace(

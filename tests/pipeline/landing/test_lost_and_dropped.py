@@ -12,7 +12,7 @@ from pipeline.model import Order
 from pipeline.schema.history import SchemaChange
 from tests.builders import orders_at
 from tests.pipeline.landing.desk import Desk, load_gaps, place
-from tests.pipeline.landing.test_next_mark import ACK, GAP, OLD, renamed, step
+from tests.pipeline.landing.test_next_checkpoint import ACK, GAP, OLD, renamed, step
 from tests.pipeline.schema_messages import dropped as gone
 from tests.pipeline.schema_messages import message
 

@@ -20,7 +20,7 @@ from pipeline.model import Op, Order, Origin, SnapshotAgain
 from pipeline.sources.postgres.dialect import POSTGRES
 from tests.builders import batch_context, orders_at
 from tests.pipeline.landing.desk import Desk, load_gaps, place, record
-from tests.pipeline.landing.test_next_mark import step
+from tests.pipeline.landing.test_next_checkpoint import step
 from tests.pipeline.landing.test_unbased_tables import beat, message
 from tests.pipeline.reading import readings
 from tests.pipeline.schema_messages import described

@@ -40,7 +40,7 @@ from tests.builders import batch_context, orders_at
 from tests.example_count import examples
 from tests.pipeline.backfill.test_bases_without_places import CanalDesk, heartbeat
 from tests.pipeline.landing.desk import Desk, Server, Topics, load_gaps
-from tests.pipeline.test_beats import beat as landed_beat
+from tests.pipeline.test_heartbeats import beat as landed_beat
 
 SEQUENCE = {"a": Ordering.SEQUENCE}
 

@@ -13,8 +13,8 @@ from pipeline.sources.postgres.position import log_position
 from pipeline.sources.postgres.retained_log import SlotSnapshot
 from tests.builders import batch_context
 from tests.pipeline.landing.desk import Desk, load_gaps
+from tests.pipeline.landing.test_lost_logs import ALL, Postgres, based, landed
 from tests.pipeline.landing.test_unbased_tables import beat, message
-from tests.pipeline.landing.test_unkept_logs import ALL, Postgres, based, landed
 
 
 def slot(restart: int, *, end: int, decoded: int = 9) -> CaptureScope:

@@ -10,7 +10,7 @@ from pipeline.landing.plan import Plan
 from pipeline.model import Order, PartitionEnd, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
 from tests.builders import orders_at
-from tests.pipeline.landing.test_next_mark import GAP, OLD, OPEN, planned, step, unread
+from tests.pipeline.landing.test_next_checkpoint import GAP, OLD, OPEN, planned, step, unread
 
 LOW, HIGH = Order(1, 1, 20), Order(1, 1, 900)
 BEGUN = Order(1, 1, 700)
