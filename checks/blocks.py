@@ -258,15 +258,15 @@ def _ruled_newest(inputs: Inputs) -> set[str]:
 def _of_mark(inputs: Inputs) -> Iterator[Reason]:
     if isinstance(inputs.samples.checkpoint, Missing):
         return
-    mark = inputs.samples.checkpoint.value
+    checkpoint = inputs.samples.checkpoint.value
     for name in _shards(inputs.table):
-        if name not in mark.bases:
+        if name not in checkpoint.bases:
             told = (
                 f"{name} has no complete base yet (CREATE TABLE IF NOT EXISTS gives none);"
                 f" {_advice(inputs.table)}"
             )
-            yield Reason("no_base", told, _without_base(mark, name))
-    for gap in mark.gaps.values():
+            yield Reason("no_base", told, _without_base(checkpoint, name))
+    for gap in checkpoint.gaps.values():
         if _concerns(gap, inputs.table):
             span = f"{gap.topic}:{gap.partition} [{gap.first}, {gap.until})"
             shared = gap.id if _is_shared(gap, inputs.table) else ""
@@ -276,7 +276,7 @@ def _of_mark(inputs: Inputs) -> Iterator[Reason]:
                 yield Reason("unproven", f"{gap.why}{base}", gap.id, shared)
                 continue
             yield Reason("gap", told, gap.id, shared)
-    for subject, one in sorted(mark.quarantine.items()):
+    for subject, one in sorted(checkpoint.quarantine.items()):
         if _quarantines(subject, one, inputs):
             for name in one.names(subject):
                 text = f"{one.table or subject}: undecoded change {name}"
@@ -330,9 +330,9 @@ def _shards(table: Table) -> tuple[str, ...]:
     return tuple(str(shard) for shard in table.shards)
 
 
-def _without_base(mark: Checkpoint, name: str) -> str:
+def _without_base(checkpoint: Checkpoint, name: str) -> str:
     """What a person waives of a shard as it is since the newest schema change of it."""
-    existing = mark.existing.get(name)
+    existing = checkpoint.existing.get(name)
     since = ".".join(map(str, existing.order.parts)) if existing else "0"
     return f"no_base:{name}@{since}"
 

@@ -38,7 +38,7 @@ def missing_image_reasons(
     cut: datetime,
     samples: Samples,
     standing: MirrorPosition,
-    mark: Checkpoint,
+    checkpoint: Checkpoint,
     *,
     now: datetime,
 ) -> Iterator[Reason]:
@@ -52,7 +52,7 @@ def missing_image_reasons(
         count = sum(one.rows for one in image.left_out)
         text = f"{count} changes from before the cut landed after the image was made"
         yield Reason("image_late", text)
-    elif why := _unbased(table, image, mark):
+    elif why := _unbased(table, image, checkpoint):
         yield Reason("image_unbased", why)
     else:
         own = {fence.source: fence for fence in image.fences}
@@ -79,7 +79,7 @@ def doubtful_image_reasons(
             yield Reason("image_doubted", text)
 
 
-def _unbased(table: Table, image: Image, mark: Checkpoint) -> str:
+def _unbased(table: Table, image: Image, checkpoint: Checkpoint) -> str:
     """Why the image may lack changes from before its cut, as far as bases tell; empty if not.
 
     When it was made, all of its shards had a base.
@@ -89,7 +89,7 @@ def _unbased(table: Table, image: Image, mark: Checkpoint) -> str:
     same = image.shards == shards_digest(table.shards)
     lowest = Order(0, 0, 0)
     return find_missing(
-        table, image.positions, mark, dict.fromkeys(table.shards, lowest) if same else {}
+        table, image.positions, checkpoint, dict.fromkeys(table.shards, lowest) if same else {}
     )
 
 
@@ -101,7 +101,7 @@ def _stands(fence: Fence | None, known: Sequence[Fence], cut: datetime) -> bool:
 
 
 def image_evidence(
-    landed: Evidence, standing: MirrorPosition, cut: datetime, mark: Checkpoint
+    landed: Evidence, standing: MirrorPosition, cut: datetime, checkpoint: Checkpoint
 ) -> Evidence:
     """What a certificate of the image rests on; *landed*, if there is no image."""
     image = standing.image(cut)
@@ -113,7 +113,7 @@ def image_evidence(
         batch=image.through,
         version=image.version,
         mirror=standing.mirror,
-        life=Incarnations.of(mark.lives).at(image.through),
+        life=Incarnations.of(checkpoint.lives).at(image.through),
         path=image.path,
     )
 
@@ -135,16 +135,18 @@ def prove(table: Table, stage: Stage, cut: datetime, samples: Samples, now: date
     landed = _proof_of_landing(table, cut, samples, now)
     if stage is Stage.LANDED:
         return landed
-    standing, mark, evidence = fresh(samples.mirror, now), samples.checkpoint, landed.evidence
+    standing, checkpoint, evidence = fresh(samples.mirror, now), samples.checkpoint, landed.evidence
     if isinstance(standing, Missing):
         return Proof(None, _with_unknown_mirror(standing, landed))
-    if evidence is None or isinstance(mark, Missing):
+    if evidence is None or isinstance(checkpoint, Missing):
         return landed
     if stage is Stage.IMAGE:
         reasons = tuple(one for one in landed.reasons if one.code in UNWRITTEN) or tuple(
-            missing_image_reasons(table, cut, samples, standing, mark.value, now=now)
+            missing_image_reasons(table, cut, samples, standing, checkpoint.value, now=now)
         )
-        return Proof(not reasons, reasons, image_evidence(evidence, standing, cut, mark.value))
+        return Proof(
+            not reasons, reasons, image_evidence(evidence, standing, cut, checkpoint.value)
+        )
     reasons = landed.reasons or _unapplied(table, evidence, cut, samples, standing)
     return Proof(not reasons, reasons, _evidence(evidence, standing))
 
@@ -158,35 +160,39 @@ def _proof_of_landing(table: Table, cut: datetime, samples: Samples, now: dateti
 
 
 def _landing(table: Table, cut: datetime, samples: Samples, now: datetime) -> Proof:
-    mark = fresh(samples.checkpoint, now)
+    checkpoint = fresh(samples.checkpoint, now)
     fences = {source: _fence(source, cut, samples, now) for source in table.sources}
-    if isinstance(mark, Missing) or any(isinstance(fence, Missing) for fence in fences.values()):
-        return Proof(None, tuple(_missing(mark, fences)))
+    if isinstance(checkpoint, Missing) or any(
+        isinstance(fence, Missing) for fence in fences.values()
+    ):
+        return Proof(None, tuple(_missing(checkpoint, fences)))
     known = {source: fence for source, fence in fences.items() if isinstance(fence, Fence)}
-    evidence = samples.once(("evidence", table.sources, cut), lambda: _landed_evidence(known, mark))
+    evidence = samples.once(
+        ("evidence", table.sources, cut), lambda: _landed_evidence(known, checkpoint)
+    )
     reasons = tuple(_unwritten(fences, cut, now))
     if not reasons and not _landed(table, known, cut, samples):
         behind = Reason("not_landed", "the cut's heartbeat is not proven landed yet")
-        reasons = (behind, *_read_anew(mark, known))
+        reasons = (behind, *_read_anew(checkpoint, known))
     return Proof(not reasons, reasons, evidence)
 
 
-def landed_offsets(mark: Checkpoint, topics: frozenset[str]) -> Mapping[str, int]:
+def landed_offsets(checkpoint: Checkpoint, topics: frozenset[str]) -> Mapping[str, int]:
     """W in the partitions of *topics*, ``topic:partition`` -> offset; in all, if it names none."""
     if not topics:
-        return {str(at): end.offset for at, end in mark.offsets.items()}
-    return dict(_own(mark, topics))
+        return {str(at): end.offset for at, end in checkpoint.offsets.items()}
+    return dict(_own(checkpoint, topics))
 
 
-def _own(mark: Checkpoint, topics: Iterable[str]) -> Iterator[tuple[str, int]]:
+def _own(checkpoint: Checkpoint, topics: Iterable[str]) -> Iterator[tuple[str, int]]:
     """Partitions are numbered without gaps, and a mark names thousands of other topics'."""
     for topic in sorted(topics):
         for number in count():
             at = TopicPartition(topic, number)
-            if at not in mark.offsets and at not in mark.gone:
+            if at not in checkpoint.offsets and at not in checkpoint.gone:
                 break
-            if at in mark.offsets:
-                yield str(at), mark.offsets[at].offset
+            if at in checkpoint.offsets:
+                yield str(at), checkpoint.offsets[at].offset
 
 
 def _fence(source: str, cut: datetime, samples: Samples, now: datetime) -> Fence | Missing | None:
@@ -202,10 +208,10 @@ def _fence(source: str, cut: datetime, samples: Samples, now: datetime) -> Fence
 
 
 def _missing(
-    mark: Checkpoint | Missing, fences: Mapping[str, Fence | Missing | None]
+    checkpoint: Checkpoint | Missing, fences: Mapping[str, Fence | Missing | None]
 ) -> Iterator[Reason]:
-    if isinstance(mark, Missing):
-        yield Reason("no_mark", f"what is landed is unknown: {mark.why}")
+    if isinstance(checkpoint, Missing):
+        yield Reason("no_mark", f"what is landed is unknown: {checkpoint.why}")
     for source, fence in fences.items():
         if isinstance(fence, Missing):
             yield Reason("no_heartbeat", f"source {source}: {fence.why}")
@@ -254,12 +260,12 @@ def _landed(
     return found[bisect_left(found, since, key=lambda step: step.batch) :]
 
 
-def _read_anew(mark: Checkpoint, sources: Iterable[str]) -> Iterator[Reason]:
+def _read_anew(checkpoint: Checkpoint, sources: Iterable[str]) -> Iterator[Reason]:
     """Open snapshots of the sources: until they end, rows deleted before them may still be there.
 
     One that was abandoned never ends, unless it is begun again or waived.
     """
-    for name, snap in sorted(mark.snaps.items()):
+    for name, snap in sorted(checkpoint.snaps.items()):
         if Shard.parse(name).source in sources:
             text = f"the snapshot of {name} is not complete, {snap.rows} rows came so far"
             yield Reason("snapshot", text, snap.waiver(name))
@@ -277,9 +283,11 @@ def _past(passed: Fence | None, fence: Fence, cut: datetime) -> bool:
     return passed.at >= cut or (same and passed.number >= fence.number)
 
 
-def _landed_evidence(fences: Mapping[str, Fence], mark: Checkpoint) -> Evidence:
+def _landed_evidence(fences: Mapping[str, Fence], checkpoint: Checkpoint) -> Evidence:
     ordered = tuple(fences[source] for source in sorted(fences))
-    return Evidence(ordered, mark.batch, life=Incarnations.of(mark.lives).at(mark.batch))
+    return Evidence(
+        ordered, checkpoint.batch, life=Incarnations.of(checkpoint.lives).at(checkpoint.batch)
+    )
 
 
 def _evidence(landed: Evidence, standing: MirrorPosition) -> Evidence:

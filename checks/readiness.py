@@ -303,10 +303,10 @@ def _unlogged(inputs: Inputs) -> tuple[Reason, ...]:
 def _certificate(
     question: Question, inputs: Inputs, evidence: Evidence | None, unknown: tuple[str, ...]
 ) -> Certificate | None:
-    mark = inputs.samples.checkpoint
-    if evidence is None or isinstance(mark, Missing):
+    checkpoint = inputs.samples.checkpoint
+    if evidence is None or isinstance(checkpoint, Missing):
         return None
-    offsets = landed_offsets(mark.value, inputs.topics)
+    offsets = landed_offsets(checkpoint.value, inputs.topics)
     ordering, copy = inputs.ordering, question.copy
     evidence = replace(evidence, offsets=offsets, ordering=ordering, copy=copy)
     return certify(

@@ -39,10 +39,10 @@ def run_backtests(
     """
     settings, told = config.settings, tuple(registered)
     lake = Lake(settings, open_table_format(settings))
-    mark = lake.checkpoint()
-    if mark is None:
+    checkpoint = lake.checkpoint()
+    if checkpoint is None:
         raise ConfigError(f"nothing has landed in {settings.changes}")
-    shards = {shard: table for shard, table in mark.shards.items() if table is not None}
+    shards = {shard: table for shard, table in checkpoint.shards.items() if table is not None}
     known = sorted(set(shards.values()))
     for name in names:
         if name not in known:
@@ -57,7 +57,7 @@ def run_backtests(
         own = (Shard.parse(shard) for shard, of in sorted(shards.items()) if of == table)
         found = [schema for shard in own if (schema := schemas.newest(shard, reader)) is not None]
         columns = found[0].columns if found else ()
-        files = parts(log.snapshot, -1, mark.batch, (Op.CREATE, Op.UPDATE, Op.DELETE))
+        files = parts(log.snapshot, -1, checkpoint.batch, (Op.CREATE, Op.UPDATE, Op.DELETE))
         test = ArchiveBacktest(
             settings.changes, files, table, columns, rules or ArchiveRules(), purge
         )

@@ -238,8 +238,8 @@ def describe_source(settings: SourceSettings, shards: Collection[str]) -> Source
 
 def highest_landed(lake: Lake, source: str) -> int:
     """The highest heartbeat number ever landed, -1 for none: numbers must not go back."""
-    mark = lake.checkpoint()
-    return mark.heartbeats.get(source, -1) if mark else -1
+    checkpoint = lake.checkpoint()
+    return checkpoint.heartbeats.get(source, -1) if checkpoint else -1
 
 
 def source_orderings(

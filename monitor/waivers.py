@@ -65,10 +65,10 @@ class WaivableIds:
         return False
 
 
-def _of_mark(mark: Checkpoint) -> Iterator[str]:
-    yield from mark.gaps
-    yield from (name for names in mark.quarantined.values() for name in names)
-    yield from (snap.waiver(name) for name, snap in mark.snaps.items())
+def _of_mark(checkpoint: Checkpoint) -> Iterator[str]:
+    yield from checkpoint.gaps
+    yield from (name for names in checkpoint.quarantined.values() for name in names)
+    yield from (snap.waiver(name) for name, snap in checkpoint.snaps.items())
 
 
 def _may_mean(id_: str, table: Table) -> bool:

@@ -102,7 +102,7 @@ class Image:
 
 
 def cut_positions(
-    cut: DueCut, sources: Sequence[str], mark: Checkpoint
+    cut: DueCut, sources: Sequence[str], checkpoint: Checkpoint
 ) -> Mapping[str, Order] | None:
     """Source -> order of the cut; None unless *mark* proves that all below it has landed.
 
@@ -112,11 +112,13 @@ def cut_positions(
     found: dict[str, Order] = {}
     for source in sources:
         fence = cut.fences.get(source)
-        if fence is None or not mark.covers(fence):
+        if fence is None or not checkpoint.covers(fence):
             return None
-        if fence.number <= mark.epochs[source].heartbeat:
+        if fence.number <= checkpoint.epochs[source].heartbeat:
             return None  # it had landed before this epoch began
-        found[source] = Order(mark.epochs[source].number, *locate_position(fence.head.position))
+        found[source] = Order(
+            checkpoint.epochs[source].number, *locate_position(fence.head.position)
+        )
     return found
 
 
@@ -127,7 +129,7 @@ def shards_digest(shards: Sequence[Shard]) -> str:
 
 
 def find_missing(
-    table: Table, places: Mapping[str, Order], mark: Checkpoint, based: Mapping[Shard, Order]
+    table: Table, places: Mapping[str, Order], checkpoint: Checkpoint, based: Mapping[Shard, Order]
 ) -> str:
     """Why the mirror may lack changes below *places*, judged by bases; empty if it does not.
 
@@ -137,11 +139,11 @@ def find_missing(
     """
     for shard in table.shards:
         name, place_of_cut = str(shard), places[shard.source]
-        if name not in mark.bases:
+        if name not in checkpoint.bases:
             return f"{name} has no complete base yet"
-        if name in mark.lost and mark.lost[name] >= place_of_cut:
+        if name in checkpoint.lost and checkpoint.lost[name] >= place_of_cut:
             return f"{name} lacked changes at the cut: a base after it closed a gap or a quarantine"
-        if min(mark.bases[name], based.get(shard, mark.bases[name])) >= place_of_cut:
+        if min(checkpoint.bases[name], based.get(shard, checkpoint.bases[name])) >= place_of_cut:
             return f"{name} had no base before the cut"
     return ""
 

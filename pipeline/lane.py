@@ -73,15 +73,15 @@ class Lane:
         """Land one batch, and corrected messages with it, and learn the schema changes in it."""
         self._in_pool("land")
         landed = self.landing.land(waived, resubmissions)
-        mark, known = self.landing.checkpoint, self._known
-        if set_back := is_rolled_back(known.checkpoint, mark):
-            known = Known(Checkpoint(mark.lane, -1), known.catalog.blank())
+        checkpoint, known = self.landing.checkpoint, self._known
+        if set_back := is_rolled_back(known.checkpoint, checkpoint):
+            known = Known(Checkpoint(checkpoint.lane, -1), known.catalog.blank())
             for line in self._queues:
                 line.runner.highs = HighestOrders()
-        if set_back or mark.batch > known.checkpoint.batch:
+        if set_back or checkpoint.batch > known.checkpoint.batch:
             for line in self._queues:
-                line.runner.highs.note_landed(mark.batch, mark.high)
-            self._known = Known(mark, self._learnt(known, mark, landed))
+                line.runner.highs.note_landed(checkpoint.batch, checkpoint.high)
+            self._known = Known(checkpoint, self._learnt(known, checkpoint, landed))
         return landed
 
     def unsaid_hazards(self) -> Mapping[str, tuple[Finding, ...]]:
@@ -114,7 +114,7 @@ class Lane:
         Mirrors that are *paused* are left alone. A merge waits for the maintenance of one mirror at
         most, and never for that of the change log.
         """
-        mark, applied = self.checkpoint, dict[str, int]()
+        checkpoint, applied = self.checkpoint, dict[str, int]()
         for line in self._queues:
             with line.lock():
                 own = line.own(self._known).checkpoint.tables
@@ -126,7 +126,7 @@ class Lane:
         def turn(table: str) -> AbstractContextManager[object]:
             return self._line(table).lock()
 
-        self.maintenance.run(mark, readers, applied, held, key=self._key, lock=turn)
+        self.maintenance.run(checkpoint, readers, applied, held, key=self._key, lock=turn)
 
     def reread(self, wishes: Sequence[BackfillRequest]) -> tuple[BackfillState, ...]:
         """Continue the backfills and return their progress; waits for no other work."""
@@ -153,9 +153,9 @@ class Lane:
     def _key(self, table: str) -> tuple[str, ...]:
         return self._known.catalog.table(table, self.checkpoint.shards).key
 
-    def _learnt(self, known: Known, mark: Checkpoint, landed: LandingReport) -> Catalog:
+    def _learnt(self, known: Known, checkpoint: Checkpoint, landed: LandingReport) -> Catalog:
         """The schemas as of *mark*; schema changes are rare, and read back from the log."""
-        seen = landed.batch == mark.batch == known.checkpoint.batch + 1
+        seen = landed.batch == checkpoint.batch == known.checkpoint.batch + 1
         if seen and not self.landing.facts.statements:
             return known.catalog
         return known.catalog.reading(self.landing.log.schema_changes(known.checkpoint.batch))

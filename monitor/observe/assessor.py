@@ -95,10 +95,10 @@ def _ruled(look: Sampling) -> dict[str, int]:
     found: dict[str, int] = {}
     if isinstance(look.checkpoint, Missing):
         return found
-    mark = look.checkpoint.value
-    for name, gap in mark.gaps.items():
+    checkpoint = look.checkpoint.value
+    for name, gap in checkpoint.gaps.items():
         if name.startswith(NEW_RULE):
-            for table in {mark.shards.get(shard) for shard in gap.shards} - {None}:
+            for table in {checkpoint.shards.get(shard) for shard in gap.shards} - {None}:
                 found[str(table)] = max(found.get(str(table), gap.batch), gap.batch)
     return found
 
@@ -115,8 +115,8 @@ def _ground(table: str, look: Sampling, ruled: int) -> CertificateBasis:
     }
     if isinstance(look.checkpoint, Missing):
         return CertificateBasis(mirror, None, copies=copies)
-    mark = look.checkpoint.value
-    return CertificateBasis(mirror, mark.batch, mark.lives, ruled, copies)
+    checkpoint = look.checkpoint.value
+    return CertificateBasis(mirror, checkpoint.batch, checkpoint.lives, ruled, copies)
 
 
 def _onward(before: CertificateBasis, now: CertificateBasis) -> bool:
@@ -224,9 +224,9 @@ class Assessor:
     def inputs(self, table: Table, look: Sampling, facts: RoundFacts) -> Inputs:
         """Everything known of *table* at the time of *facts*."""
         self._forfeits.take_back(table.name, look, facts.at)
-        samples, mark = look.samples(table), look.checkpoint
+        samples, checkpoint = look.samples(table), look.checkpoint
         doubts = self.doubts(table.sources, facts.at)
-        counts = {} if isinstance(mark, Missing) else self._partitions(mark.value)
+        counts = {} if isinstance(checkpoint, Missing) else self._partitions(checkpoint.value)
         earlier = None if doubts else self._earlier.get(table.name)
         topics, statements = self._named_topics(table)
         return Inputs(
@@ -240,7 +240,9 @@ class Assessor:
             residual=facts.residuals.get(table.name, 0),
             verdicts=self.rulings.of(table.name),
             unproven=self.unproven(table, _bases(look)),
-            unlisted=self.unlisted(table, None if isinstance(mark, Missing) else mark.value),
+            unlisted=self.unlisted(
+                table, None if isinstance(checkpoint, Missing) else checkpoint.value
+            ),
             ordering=weakest_ordering(table, self.orderings),
             weak_order=(
                 *unaccepted_reasons(table, self.orderings),
@@ -311,12 +313,12 @@ class Assessor:
         if since or name in self._disagreeing:
             self._disagreeing[name] = since
 
-    def _partitions(self, mark: Checkpoint) -> Mapping[str, int]:
+    def _partitions(self, checkpoint: Checkpoint) -> Mapping[str, int]:
         """Counted once for each batch: all tables ask."""
         batch, counts = self._counted
-        if batch != mark.batch:
-            counts = partition_counts(self.orderings, mark.offsets)
-            self._counted = mark.batch, counts
+        if batch != checkpoint.batch:
+            counts = partition_counts(self.orderings, checkpoint.offsets)
+            self._counted = checkpoint.batch, counts
         return counts
 
     def _named_topics(self, table: Table) -> tuple[frozenset[str], frozenset[str]]:

@@ -258,10 +258,10 @@ class ProbeWorld:
         """Whether its newest base is not merged, or the first of a shard is being read."""
         if isinstance(self.look.checkpoint, Missing):
             return False
-        mark, names = self.look.checkpoint.value, tuple(map(str, table.shards))
-        read = (mark.rereads.get(name) for name in names if name not in mark.bases)
+        checkpoint, names = self.look.checkpoint.value, tuple(map(str, table.shards))
+        read = (checkpoint.rereads.get(name) for name in names if name not in checkpoint.bases)
         first = any(r and r.done is None and r.origin is Origin.SNAPSHOT for r in read)
-        return first or any(mark.complete.get(name, -1) > applied for name in names)
+        return first or any(checkpoint.complete.get(name, -1) > applied for name in names)
 
     def ordering(self, table: Table) -> Ordering:
         """As its sources' formats say."""
@@ -269,20 +269,20 @@ class ProbeWorld:
 
     def landed_batch(self) -> int:
         """The newest batch of the lane when the round began; -1 before the first."""
-        mark = self.look.checkpoint
-        return -1 if isinstance(mark, Missing) else mark.value.batch
+        checkpoint = self.look.checkpoint
+        return -1 if isinstance(checkpoint, Missing) else checkpoint.value.batch
 
     def bases(self, table: Table) -> Mapping[str, ShardBase]:
         """Those that were whole when the round began, and are merged into the pinned mirror."""
         if isinstance(self.look.checkpoint, Missing):
             return NO_BASES
-        mark, applied = self.look.checkpoint.value, self.mirror(table).batch
+        checkpoint, applied = self.look.checkpoint.value, self.mirror(table).batch
         names = (str(shard) for shard in table.shards)
         return {
-            name: ShardBase(mark.bases[name], mark.based[name])
+            name: ShardBase(checkpoint.bases[name], checkpoint.based[name])
             for name in names
-            if name in mark.bases and name in mark.based
-            if mark.complete.get(name, applied + 1) <= applied
+            if name in checkpoint.bases and name in checkpoint.based
+            if checkpoint.complete.get(name, applied + 1) <= applied
         }
 
     def recall(
@@ -308,10 +308,10 @@ class ProbeWorld:
         return batch <= self.landed_batch() and (None in (life, now) or life == now)
 
     def _life(self, batch: int) -> int | None:
-        mark = self.look.checkpoint
-        if isinstance(mark, Missing):
+        checkpoint = self.look.checkpoint
+        if isinstance(checkpoint, Missing):
             return None
-        told = mark.value.lives
+        told = checkpoint.value.lives
         return self.look.once("lives", lambda: Incarnations.of(told)).at(batch)
 
 

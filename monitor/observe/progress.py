@@ -71,14 +71,16 @@ class FirstLandings:
             if tables:
                 return None  # there were batches: it is the lake that does not answer
             return self._waiting(name, look, now)
-        mark = look.checkpoint.value
-        waiting = [t for t in tables if name in t.sources and is_first(t, look, mark)]
+        checkpoint = look.checkpoint.value
+        waiting = [t for t in tables if name in t.sources and is_first(t, look, checkpoint)]
         if not waiting:
             return None
-        snaps = _read(waiting, name, mark)
+        snaps = _read(waiting, name, checkpoint)
         here = Progress(
             rows=sum(snap.rows for snap in snaps.values()),
-            based=sum(str(shard) in mark.bases for table in waiting for shard in table.shards),
+            based=sum(
+                str(shard) in checkpoint.bases for table in waiting for shard in table.shards
+            ),
             mirrors=sum(not isinstance(look.mirrors.get(t.name), Missing) for t in tables),
         )
         known = self._moved(name, here, now)
@@ -118,12 +120,12 @@ def landings_by_table(landings: Iterable[FirstLanding]) -> Mapping[str, FirstLan
     return {table: one for one in moving_first for table in one.tables}
 
 
-def is_first(table: Table, look: Sampling, mark: Checkpoint) -> bool:
+def is_first(table: Table, look: Sampling, checkpoint: Checkpoint) -> bool:
     """Whether each shard without a base is being read, or all have one and the mirror is next."""
     names = [str(shard) for shard in table.shards]
-    bare = [name for name in names if name not in mark.bases]
+    bare = [name for name in names if name not in checkpoint.bases]
     if bare:
-        return all(name in mark.snaps or _snapshot(name, look) for name in bare)
+        return all(name in checkpoint.snaps or _snapshot(name, look) for name in bare)
     return look.unreadable.get(table.name) == NO_MIRROR
 
 
@@ -134,13 +136,15 @@ def _snapshot(shard: str, look: Sampling) -> bool:
     return source.acknowledged.value.snapshot
 
 
-def _read(waiting: Iterable[Table], source: str, mark: Checkpoint) -> Mapping[str, OpenSnapshot]:
+def _read(
+    waiting: Iterable[Table], source: str, checkpoint: Checkpoint
+) -> Mapping[str, OpenSnapshot]:
     """Open first snapshots of the source, by the shard's name."""
     shards = (shard for table in waiting for shard in table.shards if shard.source == source)
     return {
-        shard.name: mark.snaps[str(shard)]
+        shard.name: checkpoint.snaps[str(shard)]
         for shard in shards
-        if str(shard) in mark.snaps and str(shard) not in mark.bases
+        if str(shard) in checkpoint.snaps and str(shard) not in checkpoint.bases
     }
 
 

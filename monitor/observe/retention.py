@@ -126,9 +126,11 @@ class RetentionWatch:
             for name, kept in sorted(told.kept.items())
         )
 
-    def _note_emptied(self, mark: Checkpoint, told: Topics) -> None:
+    def _note_emptied(self, checkpoint: Checkpoint, told: Topics) -> None:
         """Remember of each topic when its ends were listed, if W has passed them all."""
-        waiting = {at.topic for at, end in told.ends.items() if not retention.landed(mark, at, end)}
+        waiting = {
+            at.topic for at, end in told.ends.items() if not retention.landed(checkpoint, at, end)
+        }
         self._emptied |= {name: (told.at,) for name in told.kept if name not in waiting}
 
     def _of_backlog(self, source: str) -> tuple[Retention, ...]:
@@ -143,16 +145,16 @@ class RetentionWatch:
         return (retention.of_backlog(known),)
 
     def _of_log(self, source: str, look: Sampling) -> Retention:
-        told, mark = self.census(source), look.checkpoint
+        told, checkpoint = self.census(source), look.checkpoint
         kept: Limit = Missing(f"source {source} has not reported its settings yet")
         if isinstance(told, InventoryAnswer):
             kept = retention.log_kept(told.described.kept)
         one = look.sources.get(source)
-        if one is None or not one.known() or isinstance(mark, Missing):
+        if one is None or not one.known() or isinstance(checkpoint, Missing):
             return Retention("log", source, kept, None)
         said = [] if isinstance(one.acknowledged, Missing) else [one.acknowledged.value]
-        said += _landed_with(mark.value, source)
-        epoch = mark.value.epochs.get(source)
+        said += _landed_with(checkpoint.value, source)
+        epoch = checkpoint.value.epochs.get(source)
         identity = epoch.identity if epoch else one.known()[-1].head.identity
         alive = self.clock() - ALIVE
         through = retention.collected_through(one.known(), said, identity, alive)
@@ -165,6 +167,6 @@ def _topic_kept(topic: TopicFacts) -> Limit:
     return retention.topic_kept(topic.settings)
 
 
-def _landed_with(mark: Checkpoint, source: str) -> list[Acknowledged]:
+def _landed_with(checkpoint: Checkpoint, source: str) -> list[Acknowledged]:
     """What the collector had acknowledged by the last batch: it may not answer now."""
-    return [mark.acknowledged[source]] if source in mark.acknowledged else []
+    return [checkpoint.acknowledged[source]] if source in checkpoint.acknowledged else []

@@ -119,7 +119,7 @@ class Sampler:
         self.looks = DeadlinePool(self.clock, self.budget, at_once=1, most=SILENT_MIRRORS)
 
     def upstream(self) -> Sampling:
-        """Sample what all tables rest on: fences, acknowledged, synced, mark; no mirror yet."""
+        """Sample what all tables rest on: fences, acknowledged, synced, checkpoint; no mirror."""
         at = self.clock()
         fences = {
             name: Sample(self.fences.of(name), self.clock(), self.beat_budget)
@@ -263,11 +263,15 @@ class Watcher:
 
     def _due(self, *, taken: bool) -> list[Table]:
         """Mirrors that may have moved, and of the others those seen longest ago."""
-        tables, samples, mark = self.roster.tables(), self._look.mirrors, self._look.checkpoint
+        tables, samples, checkpoint = (
+            self.roster.tables(),
+            self._look.mirrors,
+            self._look.checkpoint,
+        )
         if not taken:
             return [table for table in tables if table.name not in samples]
         due, resting = list[Table](), list[tuple[datetime, Table]]()
-        landed = {} if isinstance(mark, Missing) else mark.value.tables
+        landed = {} if isinstance(checkpoint, Missing) else checkpoint.value.tables
         for table in tables:
             sample = samples.get(table.name)
             if not isinstance(sample, Sample) or sample.value.batch < landed.get(table.name, -1):
@@ -290,17 +294,17 @@ class Watcher:
         return self._marked(replace(look, number=number))
 
     def _marked(self, look: Sampling) -> Sampling:
-        """*look*, and all that is known by the mark in it."""
+        """*look*, and all that is known by the checkpoint in it."""
         if isinstance(look.checkpoint, Missing):
             return replace(look, steps=self._steps)
-        mark, known = look.checkpoint.value, self._mark
-        if known is not None and is_rolled_back(known, mark):
+        checkpoint, known = look.checkpoint.value, self._mark
+        if known is not None and is_rolled_back(known, checkpoint):
             self._steps = ()  # of batches that the log has lost, though others have their numbers
-        self._mark = mark
+        self._mark = checkpoint
         fences = {name: one.known() for name, one in look.sources.items()}
-        steps = extended(self._steps, step(mark, fences))
+        steps = extended(self._steps, step(checkpoint, fences))
         self._steps = believed(steps, self.sampler.fences.fallen())
-        self.roster.update(mark)
+        self.roster.update(checkpoint)
         return replace(look, steps=self._steps)
 
 
@@ -318,13 +322,14 @@ def _collected(one: Collector) -> tuple[Acknowledged | Missing, CollectorState]:
 
 
 def _outrun(
-    mark: Sample[Checkpoint] | Missing, mirrors: Mapping[str, Sample[MirrorPosition] | Missing]
+    checkpoint: Sample[Checkpoint] | Missing,
+    mirrors: Mapping[str, Sample[MirrorPosition] | Missing],
 ) -> bool:
-    """Whether a mirror holds batches that *mark* does not tell of: it may be in a base's midst."""
-    if isinstance(mark, Missing):
+    """Whether a mirror holds batches above *checkpoint*: it may be amid a base."""
+    if isinstance(checkpoint, Missing):
         return False
     known = (one.value.batch for one in mirrors.values() if isinstance(one, Sample))
-    return any(batch > mark.value.batch for batch in known)
+    return any(batch > checkpoint.value.batch for batch in known)
 
 
 def _younger(sample: Sample[Any] | Missing | None, now: datetime, age: timedelta) -> bool:

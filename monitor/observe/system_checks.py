@@ -418,19 +418,19 @@ def _image_ruling(
 
 
 def _expected(inputs: Inputs, cut: datetime, started: datetime) -> bool:
-    mirror, mark = inputs.samples.mirror, inputs.samples.checkpoint
+    mirror, checkpoint = inputs.samples.mirror, inputs.samples.checkpoint
     if not isinstance(mirror, Missing) and any(one.cut <= cut for one in mirror.value.images):
         return True
-    if started > cut or isinstance(mark, Missing):
+    if started > cut or isinstance(checkpoint, Missing):
         return False
-    return _based(inputs.table, cut, inputs.samples, mark.value)
+    return _based(inputs.table, cut, inputs.samples, checkpoint.value)
 
 
-def _based(table: Table, cut: datetime, samples: Samples, mark: Checkpoint) -> bool:
+def _based(table: Table, cut: datetime, samples: Samples, checkpoint: Checkpoint) -> bool:
     """Whether each shard had a base by the cut, as far as the newest ones tell."""
     for shard in table.shards:
         fence = first_fence(samples.source(shard.source).known(), cut)
-        base, epoch = mark.bases.get(str(shard)), mark.epochs.get(shard.source)
+        base, epoch = checkpoint.bases.get(str(shard)), checkpoint.epochs.get(shard.source)
         if fence is None or base is None or epoch is None:
             return False
         if base >= Order(epoch.number, *locate_position(fence.head.position)):

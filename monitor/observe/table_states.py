@@ -48,10 +48,10 @@ class TableStates:
         *unreadable* says why its mirror could not be read; *first* is what is read of it for the
         first time.
         """
-        name, mark = inputs.table.name, inputs.samples.checkpoint
-        if isinstance(mark, Missing) and inputs.pause is None:
+        name, checkpoint = inputs.table.name, inputs.samples.checkpoint
+        if isinstance(checkpoint, Missing) and inputs.pause is None:
             return
-        bases = {} if isinstance(mark, Missing) else mark.value.bases
+        bases = {} if isinstance(checkpoint, Missing) else checkpoint.value.bases
         facts = TableFacts(
             based=all(str(shard) in bases for shard in inputs.table.shards),
             bare=unreadable == NO_MIRROR,
@@ -84,13 +84,15 @@ class TableStates:
         return self._now
 
 
-def find_retired(mark: Checkpoint, router: Router, sources: Collection[str]) -> Mapping[str, Found]:
+def find_retired(
+    checkpoint: Checkpoint, router: Router, sources: Collection[str]
+) -> Mapping[str, Found]:
     """Tables with landed rows that neither exist nor are configured any more."""
     there, gone = set[str](), dict[str, Found]()
-    for name, table in mark.shards.items():
+    for name, table in checkpoint.shards.items():
         if table is None:
             continue
-        why = _gone(name, mark, router, sources)
+        why = _gone(name, checkpoint, router, sources)
         if why:
             gone.setdefault(table, (TableState.RETIRED, why))
         else:
@@ -98,12 +100,16 @@ def find_retired(mark: Checkpoint, router: Router, sources: Collection[str]) -> 
     return {name: one for name, one in gone.items() if name not in there}
 
 
-def _gone(name: str, mark: Checkpoint, router: Router, sources: Collection[str]) -> str:
+def _gone(name: str, checkpoint: Checkpoint, router: Router, sources: Collection[str]) -> str:
     if source_of(name) not in sources:
         return f"source {source_of(name)} is in the config no more"
     if not router.table(Shard.parse(name).name):
         return f"a rule ignores {Shard.parse(name).name}"
-    return "" if shard_exists(mark, name) else f"{Shard.parse(name).name} was dropped, or renamed"
+    return (
+        ""
+        if shard_exists(checkpoint, name)
+        else f"{Shard.parse(name).name} was dropped, or renamed"
+    )
 
 
 def _since(name: str, one: Found, before: StateSince | None, at: datetime) -> StateSince:

@@ -67,7 +67,7 @@ class KeyAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Tables that have ``changed`` between a mark and shards, each known by its identity."""
+    """Tables that have ``changed`` between a checkpoint and shards, each known by its identity."""
 
     checkpoint: Checkpoint
     shards: Mapping[str, str] | None
@@ -163,14 +163,14 @@ class TableRegistry:
         """``shards`` of each rule that asks for tables -> why nothing is collected; "" if it is."""
         return self._declared
 
-    def unlisted(self, table: Table, mark: Checkpoint | None = None) -> str:
+    def unlisted(self, table: Table, checkpoint: Checkpoint | None = None) -> str:
         """Why *table* may have shards that are not among its own; empty if it cannot.
 
         The last answer of a source counts.  A source without an answer, or from which nothing has
-        landed, may have any shard.  *table* must be of *mark* where that judges it: another caller
-        may have brought a newer checkpoint, in which a shard of it was dropped.
+        landed, may have any shard.  *table* must be of *checkpoint* where that judges it: another
+        caller may have brought a newer checkpoint, in which a shard of it was dropped.
         """
-        if mark is not None and table.name in self._changed(mark):
+        if checkpoint is not None and table.name in self._changed(checkpoint):
             return "its shards changed while it was looked at; ask again"
         if table.name in self._moving:
             return "its rule is new, and nothing has landed under it yet"
@@ -181,11 +181,11 @@ class TableRegistry:
             (f"source {name} has not listed its tables: {why}" for name, why in silent if why), ""
         )
 
-    def update(self, mark: Checkpoint) -> None:
-        """Take over the shards of *mark*; ask the sources when it is time."""
-        now, self._existing, self._bases = self.clock(), mark.existing, mark.bases
+    def update(self, checkpoint: Checkpoint) -> None:
+        """Take over the shards of *checkpoint*; ask the sources when it is time."""
+        now, self._existing, self._bases = self.clock(), checkpoint.existing, checkpoint.bases
         with self._lock:
-            shards = self._living(mark)
+            shards = self._living(checkpoint)
             due = (
                 self._asked is None
                 or has_passed(self._asked, self.every, now)
@@ -197,31 +197,35 @@ class TableRegistry:
                 self._asked = now
                 self._silent = dict(self._ask())
             tables = tuple(self._build(shards))  # an interrupted build is repeated the next time
-            self._told, self._shards, self._tables = _telling(mark), shards, tables
+            self._told, self._shards, self._tables = _telling(checkpoint), shards, tables
             self._named = {table.name: table for table in self._tables}
-            self._moving = frozenset(_moving(mark, self.router))
-            self._new = tuple(sorted(self.sources().keys() - {source_of(n) for n in mark.shards}))
+            self._moving = frozenset(_moving(checkpoint, self.router))
+            self._new = tuple(
+                sorted(self.sources().keys() - {source_of(n) for n in checkpoint.shards})
+            )
 
-    def _changed(self, mark: Checkpoint) -> frozenset[str]:
-        """Tables whose shards are others in *mark*; asked for each table of a look, found once."""
+    def _changed(self, checkpoint: Checkpoint) -> frozenset[str]:
+        """Tables whose shards are others in *checkpoint*; found once a look."""
         known, shards = self._compared, self._shards
-        if known is None or known.checkpoint is not mark or known.shards is not shards:
-            known = self._compared = Comparison(mark, shards, self._compare(mark, shards or {}))
+        if known is None or known.checkpoint is not checkpoint or known.shards is not shards:
+            known = self._compared = Comparison(
+                checkpoint, shards, self._compare(checkpoint, shards or {})
+            )
         return known.changed
 
-    def _compare(self, mark: Checkpoint, shards: Mapping[str, str]) -> frozenset[str]:
-        if _telling(mark) == self._told:
+    def _compare(self, checkpoint: Checkpoint, shards: Mapping[str, str]) -> frozenset[str]:
+        if _telling(checkpoint) == self._told:
             return frozenset()
-        others = active_shards(mark, self.router).items() ^ shards.items()
+        others = active_shards(checkpoint, self.router).items() ^ shards.items()
         return frozenset(table for _, table in others)
 
-    def _living(self, mark: Checkpoint) -> Mapping[str, str]:
+    def _living(self, checkpoint: Checkpoint) -> Mapping[str, str]:
         """The shards that are there; their names are gone through only if one has changed."""
-        if self._shards is not None and _telling(mark) == self._told:
+        if self._shards is not None and _telling(checkpoint) == self._told:
             return self._shards
-        shards = active_shards(mark, self.router)
+        shards = active_shards(checkpoint, self.router)
         if shards == self._shards:
-            self._told = _telling(mark)
+            self._told = _telling(checkpoint)
         return shards
 
     def _build(self, shards: Mapping[str, str]) -> list[Table]:
@@ -329,8 +333,8 @@ def _plain(name: str, shards: tuple[Shard, ...], rule: TableRule | None) -> Tabl
     )
 
 
-def _telling(mark: Checkpoint) -> tuple[object, object]:
-    return mark.shards, mark.existing
+def _telling(checkpoint: Checkpoint) -> tuple[object, object]:
+    return checkpoint.shards, checkpoint.existing
 
 
 def _silent(told: object) -> bool:
@@ -369,11 +373,11 @@ def _uncollected(
     return f"{found[0].name} of source {found[0].source}{more}: nothing of it has landed"
 
 
-def _moving(mark: Checkpoint, router: Router) -> Iterator[str]:
+def _moving(checkpoint: Checkpoint, router: Router) -> Iterator[str]:
     """Tables that the rules give a shard which has landed for another, or for none."""
-    for name, table in mark.shards.items():
+    for name, table in checkpoint.shards.items():
         now = router.table(Shard.parse(name).name)
-        if now is not None and now != table and shard_exists(mark, name):
+        if now is not None and now != table and shard_exists(checkpoint, name):
             yield now
 
 

@@ -201,9 +201,9 @@ def _watermarks(board: Board, now: datetime) -> Iterator[Row]:
         return
     for view in board.tables:
         for stage in MOVING:
-            mark = view.lags.watermark(stage)
-            if isinstance(mark, datetime):
-                yield (view.table.name, stage), mark.timestamp()
+            checkpoint = view.lags.watermark(stage)
+            if isinstance(checkpoint, datetime):
+                yield (view.table.name, stage), checkpoint.timestamp()
 
 
 def _readiness(board: Board, now: datetime) -> Iterator[Row]:

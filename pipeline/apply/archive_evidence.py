@@ -200,7 +200,7 @@ class LandedArchives:
 
 
 def find_archives(
-    table: Table, rules: ArchiveRules | None, log: ChangeLog, mark: Checkpoint, after: int
+    table: Table, rules: ArchiveRules | None, log: ChangeLog, checkpoint: Checkpoint, after: int
 ) -> LandedArchives | None:
     """Evidence about the deletes of *table*, whose mirror has applied batch *after*; None: nothing.
 
@@ -208,19 +208,19 @@ def find_archives(
     """
     if rules is None or not (rules.windows or rules.markers):
         return None if rules is None else LandedArchives(rules)
-    files = placed_parts(log.snapshot, mark.batch, (Op.CREATE, Op.DELETE))
+    files = placed_parts(log.snapshot, checkpoint.batch, (Op.CREATE, Op.DELETE))
     partners = LandedPartners(log.store.uri, files, table.name, rules, after)
-    return LandedArchives(rules, _markers(table, rules, log, mark), partners)
+    return LandedArchives(rules, _markers(table, rules, log, checkpoint), partners)
 
 
 def _markers(
-    table: Table, rules: ArchiveRules, log: ChangeLog, mark: Checkpoint
+    table: Table, rules: ArchiveRules, log: ChangeLog, checkpoint: Checkpoint
 ) -> LandedMarkers | None:
     if not rules.markers:
         return None
-    near = placed_parts(log.snapshot, mark.batch, (Op.CREATE, Op.UPDATE))
+    near = placed_parts(log.snapshot, checkpoint.batch, (Op.CREATE, Op.UPDATE))
     files = tuple(one.part for one in near)
-    places = {source: mark.reached(source) for source in table.sources}
+    places = {source: checkpoint.reached(source) for source in table.sources}
     reached = {source: place for source, place in places.items() if place is not None}
     return LandedMarkers(log.store.uri, files, rules.markers, reached)
 

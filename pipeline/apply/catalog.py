@@ -186,7 +186,9 @@ class Catalog:
             if isinstance(asked, BaseNeeded):
                 raise HeldError(asked.reason, f"{shard.source}: {asked.detail}")
 
-    def moves(self, table: Table, mark: Checkpoint, floors: Floors) -> tuple[TableRename, ...]:
+    def moves(
+        self, table: Table, checkpoint: Checkpoint, floors: Floors
+    ) -> tuple[TableRename, ...]:
         """Shards of *table* whose rows have yet to come from another, or to go with their shard.
 
         They go while another shard is there: a table without any shard keeps its mirror.
@@ -198,10 +200,10 @@ class Catalog:
                 shard,
                 table.name,
                 asked.order,
-                tuple(self._names(shard.source, asked, mark)),
+                tuple(self._names(shard.source, asked, checkpoint)),
                 table.unique_across_shards,
             )
-            for shard, asked in self._open(table, mark.bases, floors)
+            for shard, asked in self._open(table, checkpoint.bases, floors)
             if isinstance(asked, MovedRows) or (going and isinstance(asked, Dropped))
         )
 
@@ -210,22 +212,22 @@ class Catalog:
         return not isinstance(asked, Dropped) and self.newest(shard.source, shard.name) is not None
 
     def _names(
-        self, source: str, asked: PendingEffect | None, mark: Checkpoint
+        self, source: str, asked: PendingEffect | None, checkpoint: Checkpoint
     ) -> Iterator[PreviousName]:
         """The names that moved rows had, back to one that nothing was asked of."""
         while isinstance(asked, MovedRows):
             shard, before = str(asked.rows_of), asked.before
             name = str(Shard(source, shard))
             doubts = [before.order] if isinstance(before, BaseNeeded) else []
-            doubts += [mark.lost[name]] if name in mark.lost else []
+            doubts += [checkpoint.lost[name]] if name in checkpoint.lost else []
             yield PreviousName(
                 Shard(source, shard),
                 asked.order,
                 unique=self.router.unique(shard),
                 doubted=max(doubts, default=None),
                 born=self._filled_before(source, asked),
-                base=mark.bases.get(name),
-                since=mark.based.get(name, -1),
+                base=checkpoint.bases.get(name),
+                since=checkpoint.based.get(name, -1),
             )
             asked = before
 

@@ -52,7 +52,7 @@ def highest_orders(*orders: Mapping[K, Order]) -> dict[K, Order]:
     return found
 
 
-def base_floors(table: Table, mark: Checkpoint, image: Image | None) -> dict[Shard, Order]:
+def base_floors(table: Table, checkpoint: Checkpoint, image: Image | None) -> dict[Shard, Order]:
     """Below its shards' bases nothing counts, also in a turn that does not come to their settles.
 
     Such changes may be of columns that are no longer there.  For an image only bases from before
@@ -60,7 +60,7 @@ def base_floors(table: Table, mark: Checkpoint, image: Image | None) -> dict[Sha
     """
     if table.unique_across_shards:
         return {}
-    known = {shard: mark.bases.get(str(shard)) for shard in table.shards}
+    known = {shard: checkpoint.bases.get(str(shard)) for shard in table.shards}
     return {
         shard: order
         for shard, order in known.items()

@@ -78,7 +78,9 @@ class DueImages:
         """Whether a cut has passed whose image *table* has not become yet."""
         return next(self._open(table, self.clock()), None) is not None
 
-    def find_image(self, table: Table, mark: Checkpoint, at: datetime) -> Image | CutDelay | None:
+    def find_image(
+        self, table: Table, checkpoint: Checkpoint, at: datetime
+    ) -> Image | CutDelay | None:
         """The image that the next turn makes, or why there may be none yet.
 
         None: an ordinary turn.  *mark* was read before *at*, so if no cut has passed by then,
@@ -94,19 +96,19 @@ class DueImages:
         if why := self._never(table, due.at, at):
             self.note_missed(table.name, due.at, why)
             return None
-        found = cut_positions(due, table.sources, mark)
+        found = cut_positions(due, table.sources, checkpoint)
         if found is None:
             return self._patient(table.name, due, at)
         rule, seen = self.settings.published(table.name), self.mirrors.seen(table.name)
         if rule is None or seen is None:
             return None
-        if why := find_doubts(table, found, mark, floors_of(seen)):
+        if why := find_doubts(table, found, checkpoint, floors_of(seen)):
             self.note_missed(table.name, due.at, why)
             return None
         fences = tuple(due.fences[source] for source in table.sources)
         until, shards = at + rule.keep, shards_digest(table.shards)
         self._making[table.name] = due.at
-        made = (seen.version + 1, mark.batch, fences, found, at, until, due.day)
+        made = (seen.version + 1, checkpoint.batch, fences, found, at, until, due.day)
         return Image(due.at, *made, shards=shards, pinned=rule.how != "parquet")
 
     def note_missed(self, table: str, cut: datetime, why: str) -> None:
@@ -189,32 +191,32 @@ def _known(turn: Commit) -> datetime:
 
 
 def find_doubts(
-    table: Table, places: Mapping[str, Order], mark: Checkpoint, based: Mapping[Shard, Order]
+    table: Table, places: Mapping[str, Order], checkpoint: Checkpoint, based: Mapping[Shard, Order]
 ) -> str:
     """Return why *table* as of *places* is not known from what has landed; empty if it is.
 
     *based*: see :func:`pipeline.image.find_missing`.
     """
-    again = _lost(table, mark) or _read_again(table, places, mark)
-    return again or find_missing(table, places, mark, based)
+    again = _lost(table, checkpoint) or _read_again(table, places, checkpoint)
+    return again or find_missing(table, places, checkpoint, based)
 
 
-def _read_again(table: Table, places: Mapping[str, Order], mark: Checkpoint) -> str:
+def _read_again(table: Table, places: Mapping[str, Order], checkpoint: Checkpoint) -> str:
     """What of *table* was read again over the cut: its rows may tell what came after it."""
     for shard in table.shards:
-        one, cut = mark.rereads.get(str(shard)), places[shard.source]
+        one, cut = checkpoint.rereads.get(str(shard)), places[shard.source]
         if one is not None and one.lowest < cut and (one.closing is None or one.closing > cut):
             return f"{shard} was being read again over the cut"
     return ""
 
 
-def _lost(table: Table, mark: Checkpoint) -> str:
+def _lost(table: Table, checkpoint: Checkpoint) -> str:
     """What is open of *table* that lost it changes, whether before the cut or after it."""
     own = {str(shard) for shard in table.shards}
-    for gap in mark.gaps.values():
+    for gap in checkpoint.gaps.values():
         if table.name in gap.tables or own & {*gap.shards} or not (gap.tables or gap.shards):
             return f"changes were lost before landing ({gap.id})"
-    for subject, one in mark.quarantine.items():
+    for subject, one in checkpoint.quarantine.items():
         if one.table == table.name or own & {*one.shards}:
             return f"changes could not be read ({subject})"
     return ""
@@ -293,7 +295,7 @@ def _joined(late: pa.Table, archive: LandedArchives | None, image: Image) -> pa.
     return late if archive is None else below_cut(archive.with_rows(late), image.positions)
 
 
-def _late(image: Image, name: str, mark: Checkpoint, changes: ChangeLog) -> pa.Table:
+def _late(image: Image, name: str, checkpoint: Checkpoint, changes: ChangeLog) -> pa.Table:
     """All that came after the image was made and stands below its cut."""
     until = image.corrected().through
     wanted = WantedBatches(image.batch, until)
@@ -301,14 +303,16 @@ def _late(image: Image, name: str, mark: Checkpoint, changes: ChangeLog) -> pa.T
     columns = (*APPLIED_COLUMNS, "tx")  # a marker may stand in the transaction
     rows = read(changes.store, files, {name: wanted}, columns=columns).get(name)
     dropped = int(changes.snapshot.metadata.configuration.get(DROPPED, "-1"))
-    if rows is None or mark.batch < until or dropped > image.batch:  # with deletes from before it
+    if (
+        rows is None or checkpoint.batch < until or dropped > image.batch
+    ):  # with deletes from before it
         raise HeldError(REFUSED, f"{name}: what was late is not in the change log any more")
     late = below_cut(rows, image.positions)
-    _refuse_read_later(late, mark)
+    _refuse_read_later(late, checkpoint)
     return late
 
 
-def _refuse_read_later(late: pa.Table, mark: Checkpoint) -> None:
+def _refuse_read_later(late: pa.Table, checkpoint: Checkpoint) -> None:
     """Return only if rows that were read from a source are of a reading that the mark knows.
 
     Whether that ended below the cut is asked with all other doubts.
@@ -316,6 +320,6 @@ def _refuse_read_later(late: pa.Table, mark: Checkpoint) -> None:
     again = late.filter(pc.equal(flat_column(late["op"]), str(Op.READ)))
     for row in again.select(["source", "shard", "order"]).to_pylist():
         shard, order = Shard(row["source"], row["shard"]), Order(**row["order"])
-        known = mark.rereads.get(str(shard))
+        known = checkpoint.rereads.get(str(shard))
         if known is None or order < known.lowest:
             raise HeldError(REFUSED, f"{shard}: its rows were read again until an unknown time")

@@ -23,7 +23,7 @@ from pipeline.model import Order, SourcePartition, TopicPartition
 
 @dataclass(frozen=True)  # without slots: a pass asks for its lives once for each mirror
 class LandedState:
-    """What a pass goes by: the mark of a landed batch, and the schemas up to it."""
+    """What a pass goes by: the checkpoint of a landed batch, and the schemas up to it."""
 
     checkpoint: Checkpoint
     catalog: Catalog

@@ -55,7 +55,7 @@ class LakeMaintenance:
 
     def run(
         self,
-        mark: Checkpoint,
+        checkpoint: Checkpoint,
         readers: Mapping[str, int],
         applied: Mapping[str, int],
         held: Callable[[str], bool],
@@ -75,11 +75,13 @@ class LakeMaintenance:
         *lock*: the lock of the mirror of a table; merges run between two mirrors.
         """
         try:
-            self._log.run(mark, applied)
+            self._log.run(checkpoint, applied)
         except (HeldError, UnreachableError) as error:
             log.warning("upkeep left the change log alone", why=str(error))
         began, spent = self.clock(), timedelta()
-        for table in sorted(mark.tables, key=lambda name: (self._done.get(name, _NEVER), name)):
+        for table in sorted(
+            checkpoint.tables, key=lambda name: (self._done.get(name, _NEVER), name)
+        ):
             if not self._waiting(table):
                 continue
             with lock(table):

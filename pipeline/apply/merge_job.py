@@ -84,10 +84,10 @@ class RemainingSnapshot:
 
 
 def remaining_batches(
-    table: Table, mark: Checkpoint, turn: WantedBatches, until: int
+    table: Table, checkpoint: Checkpoint, turn: WantedBatches, until: int
 ) -> WantedBatches | None:
     """Return the batches after *turn*, up to *until*, in which its bases continue."""
-    end = min(_base_end(table, mark, turn), until)
+    end = min(_base_end(table, checkpoint, turn), until)
     return WantedBatches(turn.until, end) if end > turn.until else None
 
 
@@ -103,11 +103,11 @@ def _keys(rows: pa.Table) -> Sequence[str]:
     return found
 
 
-def _base_end(table: Table, mark: Checkpoint, turn: WantedBatches) -> int:
+def _base_end(table: Table, checkpoint: Checkpoint, turn: WantedBatches) -> int:
     """The last batch of the bases that begin in *turn*; a new mirror has no earlier rows."""
     names = [str(shard) for shard in table.shards]
-    begun = [one for one in names if turn.after < 0 or mark.based.get(one, -1) <= turn.until]
-    return max((mark.complete.get(name, -1) for name in begun), default=-1)
+    begun = [one for one in names if turn.after < 0 or checkpoint.based.get(one, -1) <= turn.until]
+    return max((checkpoint.complete.get(name, -1) for name in begun), default=-1)
 
 
 S = TypeVar("S", bound=MirrorSnapshot)

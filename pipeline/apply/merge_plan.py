@@ -61,14 +61,14 @@ class RenameBarrier:
     _since: dict[str, datetime] = field(default_factory=dict)
 
     def complete(
-        self, table: str, moves: Sequence[TableRename], mark: Checkpoint, now: datetime
+        self, table: str, moves: Sequence[TableRename], checkpoint: Checkpoint, now: datetime
     ) -> bool:
         """Return whether everything below *moves* has landed.
 
         Raises:
             HeldError: ``unacknowledged``, the table has waited for too long.
         """
-        late = [move for move in moves if not mark.passed(move.shard.source, move.order)]
+        late = [move for move in moves if not checkpoint.passed(move.shard.source, move.order)]
         if not late:
             self._since.pop(table, None)
             return True
@@ -84,7 +84,10 @@ class RenameBarrier:
 
 
 def require_no_gap(
-    table: Table, mark: Checkpoint, moves: Sequence[TableRename], gaps: Mapping[str, Sequence[str]]
+    table: Table,
+    checkpoint: Checkpoint,
+    moves: Sequence[TableRename],
+    gaps: Mapping[str, Sequence[str]],
 ) -> None:
     """Refuse a table with an open gap in its own shards, or in those that its rows come from.
 
@@ -96,11 +99,11 @@ def require_no_gap(
         HeldError: ``gap``, ``quarantine``.
     """
     others = {str(one.shard) for move in moves for one in move.names}
-    names = {name for name in _names(table) if shard_exists(mark, name)} | others
+    names = {name for name in _names(table) if shard_exists(checkpoint, name)} | others
     lost = sorted(gap for name in names for gap in gaps.get(name, ()))
     if lost:
         raise HeldError("gap", f"changes were lost before landing ({lost[0]}); take a new base")
-    open_ = mark.quarantine.items() if others else ()
+    open_ = checkpoint.quarantine.items() if others else ()
     unread = [subject for subject, one in open_ if others & {*one.shards}]
     if unread:
         detail = f"its rows had another name, and changes of that are unread ({unread[0]})"
@@ -108,7 +111,7 @@ def require_no_gap(
 
 
 def require_same_standards(
-    table: Table, mark: Checkpoint, moves: Sequence[TableRename], catalog: Catalog
+    table: Table, checkpoint: Checkpoint, moves: Sequence[TableRename], catalog: Catalog
 ) -> None:
     """Refuse a table whose rows would be written by two different `standards`.
 
@@ -121,24 +124,28 @@ def require_same_standards(
             detail = f"its rows had the name {other}, and other `standards` there"
             raise HeldError("standards", f"{detail}; take a new base of {table.name}")
     for name in sorted(_names(table)):
-        known = mark.standards.get(name, NO_STANDARDS)
-        if not shard_exists(mark, name) or (name not in mark.shards and known is NO_STANDARDS):
+        known = checkpoint.standards.get(name, NO_STANDARDS)
+        if not shard_exists(checkpoint, name) or (
+            name not in checkpoint.shards and known is NO_STANDARDS
+        ):
             continue
         if known.digest != wanted:
             detail = f"`standards` changed: rows of {name} are written otherwise from now on"
             raise HeldError("standards", f"{detail}; the next batch that lands takes note of it")
-        if known.since >= 0 and mark.based.get(name, -1) <= known.since:
+        if known.since >= 0 and checkpoint.based.get(name, -1) <= known.since:
             detail = f"`standards` changed: rows of {name} from before are written otherwise"
             raise HeldError("standards", f"{detail}; take a new base")
 
 
-def require_kept_base(table: Table, mark: Checkpoint, dropped: int) -> None:
+def require_kept_base(table: Table, checkpoint: Checkpoint, dropped: int) -> None:
     """Refuse a new mirror if batches since its base, up to *dropped*, are no longer kept.
 
     Raises:
         HeldError: ``no_base``.
     """
-    lost = sorted(name for name in _names(table) if mark.based.get(name, dropped + 1) <= dropped)
+    lost = sorted(
+        name for name in _names(table) if checkpoint.based.get(name, dropped + 1) <= dropped
+    )
     if lost:
         detail = f"changes of {lost[0]} since its base are no longer kept; take a new base"
         raise HeldError("no_base", detail)
@@ -230,7 +237,7 @@ class MergePlanner:
             HeldError: the table must be held; see its reason.
             LostRaceError: another commit to its mirror came between.
         """
-        mark, name = landed.checkpoint, table.name
+        checkpoint, name = landed.checkpoint, table.name
         moves = self._moves(table, landed, stamp.at)
         if moves is None:
             return None
@@ -245,15 +252,15 @@ class MergePlanner:
             changes=NO_CHANGES,
             at=stamp.at,
             deletes=LandedDeletes(self.changes.store.uri, deletes, name, after),
-            known=_known(name, after, highs, mark),
-            floors=highest_orders(floors_of(snapshot), base_floors(table, mark, image)),
+            known=_known(name, after, highs, checkpoint),
+            floors=highest_orders(floors_of(snapshot), base_floors(table, checkpoint, image)),
             fills=tuple(fill for one in shape.newest for fill in landed.catalog.fills(one)),
         )
         job = MergeJob(
             task,
             _wanted(table, _waiting(name, after, landed), pending, image),
             moves=tuple(m for m in moves if image is None or image.belongs(m.shard, m.order)),
-            history=self._history(moves, pending, mark),
+            history=self._history(moves, pending, checkpoint),
             dropped=self._dropped(),
         )
         return self._imaged(self._with_rest(job, landed), image)
@@ -334,9 +341,9 @@ class MergePlanner:
 
     def _referred(self, name: str, landed: LandedState) -> ReferredTable[Any]:
         """Describe a table that another refers to, as of its last merge."""
-        mark, seen = landed.checkpoint, self.mirrors.seen(name)
-        table = landed.catalog.table(name, mark.shards)
-        reached = {one.source: mark.reached(one.source) for one in table.shards}
+        checkpoint, seen = landed.checkpoint, self.mirrors.seen(name)
+        table = landed.catalog.table(name, checkpoint.shards)
+        reached = {one.source: checkpoint.reached(one.source) for one in table.shards}
         try:
             columns = landed.catalog.schema(table).columns
         except HeldError:
@@ -347,18 +354,18 @@ class MergePlanner:
             snapshot=seen,
             applied=-1 if seen is None else batch_of(seen, self.settings.lane),
             changes=self.changes.store.uri,
-            files=parts(self.changes.snapshot, -1, mark.batch),
+            files=parts(self.changes.snapshot, -1, checkpoint.batch),
             reached={source: place for source, place in reached.items() if place is not None},
             whole=_is_whole(table, landed),
         )
 
     def _history(
-        self, moves: tuple[TableRename, ...], pending: PendingFiles, mark: Checkpoint
+        self, moves: tuple[TableRename, ...], pending: PendingFiles, checkpoint: Checkpoint
     ) -> tuple[Part, ...]:
         """All files, where rows of other shards come or a change may be late."""
         if pending.every or not moves:
             return pending.every
-        return parts(self.changes.snapshot, -1, mark.batch)
+        return parts(self.changes.snapshot, -1, checkpoint.batch)
 
     def _imaged(self, job: MergeJob[Any], image: Image | None) -> MergeJob[Any]:
         """With the *image* that it makes, or those before it, for which a change may be late."""
@@ -375,16 +382,16 @@ class MergePlanner:
         self, table: Table, landed: LandedState, now: datetime
     ) -> tuple[TableRename, ...] | None:
         """Rows that come from other names or go; None if changes of these may be on their way."""
-        mark, seen = landed.checkpoint, self.mirrors.seen(table.name)
+        checkpoint, seen = landed.checkpoint, self.mirrors.seen(table.name)
         floors = floors_of(seen) if seen is not None else {}
-        landed.catalog.require_rows(table, mark.bases, floors)
-        moves = landed.catalog.moves(table, mark, floors)
-        if not self._arrivals.complete(table.name, moves, mark, now):
+        landed.catalog.require_rows(table, checkpoint.bases, floors)
+        moves = landed.catalog.moves(table, checkpoint, floors)
+        if not self._arrivals.complete(table.name, moves, checkpoint, now):
             return None
-        require_same_standards(table, mark, moves, landed.catalog)
-        require_no_gap(table, mark, moves, landed.holding)
+        require_same_standards(table, checkpoint, moves, landed.catalog)
+        require_no_gap(table, checkpoint, moves, landed.holding)
         if self.mirrors.applied(table.name) < 0:
-            require_kept_base(table, mark, self._dropped())
+            require_kept_base(table, checkpoint, self._dropped())
         return moves
 
     def _dropped(self) -> int:
@@ -425,12 +432,12 @@ def _shape(table: Table, landed: LandedState, image: Image | None) -> TargetSche
 
 def _is_whole(table: Table, landed: LandedState) -> bool:
     """Whether no row of *table* is missing but what is on its way."""
-    mark, names = landed.checkpoint, {str(shard) for shard in table.shards}
-    there = {name for name in names if shard_exists(mark, name)}
-    unread = any(subject.startswith("topic:") for subject in mark.quarantine)
+    checkpoint, names = landed.checkpoint, {str(shard) for shard in table.shards}
+    there = {name for name in names if shard_exists(checkpoint, name)}
+    unread = any(subject.startswith("topic:") for subject in checkpoint.quarantine)
     lost = unread or any(landed.gaps.get(name) for name in there)
-    open_ = {*mark.quarantine, *mark.snaps} & names
-    return bool(there) and there <= mark.bases.keys() and not lost and not open_
+    open_ = {*checkpoint.quarantine, *checkpoint.snaps} & names
+    return bool(there) and there <= checkpoint.bases.keys() and not lost and not open_
 
 
 def _waiting(table: str, after: int, landed: LandedState) -> WantedBatches:
@@ -448,7 +455,9 @@ def _wanted(
     return bounded(pending.rows, near, table.name, wanted, MOST_ROWS)
 
 
-def _known(name: str, after: int, highs: HighestOrders, mark: Checkpoint) -> AppliedBefore | None:
+def _known(
+    name: str, after: int, highs: HighestOrders, checkpoint: Checkpoint
+) -> AppliedBefore | None:
     """How high the mirror has come by batch *after*; None if it holds nothing."""
-    grown = bool(highs.topics(name) & set(mark.grown))
+    grown = bool(highs.topics(name) & set(checkpoint.grown))
     return None if after < 0 else AppliedBefore(highs.find_orders(name, after), grown)

@@ -295,15 +295,15 @@ class MergeRunner:
         request: MergeRequest,
     ) -> tuple[list[Table], dict[str, Hold]]:
         """The tables to merge in this run, and the holds of those that cannot be."""
-        mark = landed.checkpoint
+        checkpoint = landed.checkpoint
         going = [name for name in behind if name not in request.paused]
         wanted = {*request.wanted, *filter(self.images.has_due_cut, going)}
         ripe = self._intervals.select_due(
-            (landed.catalog.table(n, mark.shards) for n in going), wanted
+            (landed.catalog.table(n, checkpoint.shards) for n in going), wanted
         )
         tried = [table for table in ripe if self._due(table, landed, request.waived)]
         due = {table.name for table in tried}
-        holds = {**broken, **self.held.find_foreign(due, mark.tables, request.waived)}
+        holds = {**broken, **self.held.find_foreign(due, checkpoint.tables, request.waived)}
         return self._first([table for table in tried if table.name not in holds]), holds
 
     def _first(self, ready: Sequence[Table]) -> list[Table]:
@@ -360,9 +360,9 @@ class MergeRunner:
         self, table: Table, landed: LandedState, waived: frozenset[str]
     ) -> tuple[object, ...]:
         """Return everything whose change can end the failure of a table."""
-        mark, seen = landed.checkpoint, self.mirrors.seen(table.name)
+        checkpoint, seen = landed.checkpoint, self.mirrors.seen(table.name)
         names = [str(shard) for shard in table.shards]
-        bases = tuple(mark.bases.get(name) for name in names)
+        bases = tuple(checkpoint.bases.get(name) for name in names)
         schemas = tuple(one.order for one in landed.catalog.newest_of(table).values())
         gaps = tuple(gap for name in names for gap in landed.gaps.get(name, ()))
         version = None if seen is None else seen.version

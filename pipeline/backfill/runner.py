@@ -148,7 +148,7 @@ def _is_known(checkpoint: Checkpoint, name: str, one: Backfill) -> bool:
 
 AT_ONCE = 4  # tasks of a round, which the source has to bear at the same time
 AHEAD = 1_000_000  # rows that wait for landing before more are read
-OPEN = 16  # shards that are read at once: the mark remembers where each stretch of them is
+OPEN = 16  # shards that are read at once: the checkpoint remembers where each stretch of them is
 ROUND = 20.0  # seconds after which no other wish has its turn in a round
 RARELY = 32  # rounds between two tries of what keeps failing
 GIVEN_UP = "it was cancelled"
@@ -267,7 +267,7 @@ class BackfillRunner:
             self._go_on(wish, shard, table, landed)
 
     def _begin(self, wish: BackfillRequest, shard: Shard, checkpoint: Checkpoint) -> None:
-        """Note a place in the log: the mark learns of it before all below it has landed."""
+        """Note a place in the log: the checkpoint learns of it before all below it has landed."""
         name = str(shard)
         epoch, lists = checkpoint.epochs.get(shard.source), checkpoint.lists.get(shard.source)
         if name in self.offer.begun:

@@ -58,7 +58,7 @@ def replay(texts: Iterable[tuple[int, str]], before: Checkpoint | None = None) -
 
 
 def _full(ordered: Texts, first: int) -> tuple[Checkpoint, Texts]:
-    """The full mark of batch *first*, and the texts after it."""
+    """The full checkpoint of batch *first*, and the texts after it."""
     found = [text for batch, text in ordered if batch == first]
     if len(found) != 1:
         detail = f"batch {first} has {len(found)} markers that tell everything"
@@ -75,7 +75,7 @@ def _hole(expected: int, found: int) -> str:
 
 @dataclass(eq=False)
 class CheckpointReader:
-    """The mark of any batch of one lane, asked for in rising order; reads only what is new.
+    """The checkpoint of any batch of one lane, asked for in rising order; reads only what is new.
 
     ``texts`` reads (batch, text) of the lane's markers in batches after the one it is given.
     """
@@ -84,7 +84,7 @@ class CheckpointReader:
     _known: Checkpoint | None = field(default=None, repr=False)
 
     def at(self, batch: int) -> Checkpoint:
-        """The mark of *batch*, which was the newest one once; nothing is read twice.
+        """The checkpoint of *batch*, which was the newest one once; nothing is read twice.
 
         Raises:
             HeldError: ``mark_lost`` if one of the markers it rests on is not there.
@@ -189,10 +189,10 @@ class ChangeLog:
                 return
 
     def checkpoint(self) -> Checkpoint | None:
-        """The newest batch's mark; None before the first batch.
+        """The newest batch's checkpoint; None before the first batch.
 
         Raises:
-            HeldError: ``mark_lost`` if a batch is numbered but what its mark rests on is not there.
+            HeldError: ``mark_lost`` if a batch is numbered but its checkpoint is incomplete.
         """
         if self.look() is None or self.batch() < 0:
             return None
@@ -296,7 +296,7 @@ def require_rows_with_a_checkpoint(log: ChangeLog) -> None:
             log.store, files, among=("lane", (log.lane,)), ops=EVERY_OP, columns=("batch",)
         )
         if len(found):
-            msg = f"{log.store.uri} holds rows of lane {log.lane} but no mark; restore it"
+            msg = f"{log.store.uri} holds rows of lane {log.lane} but no checkpoint; restore it"
             raise HeldError("mark_lost", msg)
 
 

@@ -296,7 +296,7 @@ def _at(fence: Fence | None, why: str) -> Watermark:
 def _history(
     source: str, hop: Hop, samples: Samples, old: WatermarkFloor | None
 ) -> tuple[int, int]:
-    """Epoch and batch that a watermark belongs to; the old ones while the mark is unknown."""
+    """Epoch and batch that a watermark belongs to; the old ones while the checkpoint is unknown."""
     if isinstance(samples.checkpoint, Missing):
         return (old.epoch, old.batch) if old else (-1, -1)
     checkpoint = samples.checkpoint.value

@@ -112,12 +112,12 @@ class WorkedOut:
     _about: tuple[object, object, object] | None = None
     _found: dict[Hashable, Any] = field(default_factory=dict)
 
-    def of(self, sources: object, mark: object, steps: object) -> dict[Hashable, Any]:
+    def of(self, sources: object, checkpoint: object, steps: object) -> dict[Hashable, Any]:
         """What is remembered of these very samples; nothing of any but those asked of first."""
         if self._about is None:
-            self._about = sources, mark, steps
+            self._about = sources, checkpoint, steps
         known = self._about
-        if known[0] is sources and known[1] is mark and known[2] is steps:
+        if known[0] is sources and known[1] is checkpoint and known[2] is steps:
             return self._found
         return {}
 
@@ -170,10 +170,10 @@ class Samples:
             self._walked[key] = self._walk(table, self.checkpoint.value)
         return self._walked[key]
 
-    def _walk(self, table: Table, mark: Checkpoint) -> tuple[LandedBatch, ...]:
+    def _walk(self, table: Table, checkpoint: Checkpoint) -> tuple[LandedBatch, ...]:
         steps = self.steps_of(table)
-        based = (mark.complete.get(str(shard), -1) for shard in table.shards)
-        late = (one.get(table.name, -1) for one in (mark.departed, mark.belated))
+        based = (checkpoint.complete.get(str(shard), -1) for shard in table.shards)
+        late = (one.get(table.name, -1) for one in (checkpoint.departed, checkpoint.belated))
         since = max((*based, *late))
         if since <= steps[0].batch:
             return steps
@@ -181,13 +181,13 @@ class Samples:
 
     def steps_of(self, table: Table) -> tuple[LandedBatch, ...]:
         """All steps of the table's sources, whether or not they say something of *table*."""
-        sources, mark = table.sources, self.checkpoint
-        if isinstance(mark, Missing):
+        sources, checkpoint = table.sources, self.checkpoint
+        if isinstance(checkpoint, Missing):
             return self.steps
 
         def known() -> tuple[LandedBatch, ...]:
             fences = {name: self.source(name).known() for name in sources}
-            return extended(self.steps, step(mark.value, fences))
+            return extended(self.steps, step(checkpoint.value, fences))
 
         return self.once(("steps", sources), known)
 
@@ -253,15 +253,17 @@ def age(now: datetime, *samples: Sample[Any] | Missing) -> timedelta | None:
     return max(ages) if len(ages) == len(samples) else None
 
 
-def step(mark: Checkpoint, fences: Mapping[str, Sequence[Fence]]) -> LandedBatch:
-    """What *mark* proves of the *fences* known by source, each ascending by number."""
-    newest = {source: covered(mark, known) for source, known in fences.items()}
-    return LandedBatch(mark.batch, mark.tables, {k: v for k, v in newest.items() if v is not None})
+def step(checkpoint: Checkpoint, fences: Mapping[str, Sequence[Fence]]) -> LandedBatch:
+    """What *checkpoint* proves of the *fences* known by source, each ascending by number."""
+    newest = {source: covered(checkpoint, known) for source, known in fences.items()}
+    return LandedBatch(
+        checkpoint.batch, checkpoint.tables, {k: v for k, v in newest.items() if v is not None}
+    )
 
 
-def covered(mark: Checkpoint, fences: Sequence[Fence]) -> Fence | None:
-    """The newest of *fences*, ascending, that *mark* covers; None if it covers none."""
-    return next((fence for fence in reversed(fences) if mark.covers(fence)), None)
+def covered(checkpoint: Checkpoint, fences: Sequence[Fence]) -> Fence | None:
+    """The newest of *fences*, ascending, that *checkpoint* covers; None if it covers none."""
+    return next((fence for fence in reversed(fences) if checkpoint.covers(fence)), None)
 
 
 def extended(

@@ -1,1 +1,1 @@
-"""From topics into the change log: one bounded batch, one commit, one mark."""
+"""From topics into the change log: one bounded batch, one commit, one checkpoint."""

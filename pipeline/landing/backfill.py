@@ -131,7 +131,7 @@ def advanced(
     *,
     before: BatchStats = NOTHING,
 ) -> BackfillStep:
-    """Go on from *mark*, the one before the batch, with its *facts* and the *epochs* now.
+    """Go on from *checkpoint*, the one before the batch, with its *facts* and the *epochs* now.
 
     *before* are the facts of the batch before: it may have run while what begins was noted.
     """

@@ -319,7 +319,7 @@ def _complete(snap: OpenSnapshot, live: Order | None) -> bool:
 
 
 def with_overlaps(facts: BatchStats, checkpoint: Checkpoint) -> BatchStats:
-    """*facts* of a batch after *mark*, with such changes among what could not be read."""
+    """*facts* of a batch after *checkpoint*, with such changes among what could not be read."""
     found = {
         name: unread_changes(one.rows)
         for name, one in facts.around.items()

@@ -483,7 +483,7 @@ class SchemaNews:
 
     @property
     def name(self) -> str:
-        """The shard that it is about, as a mark names it."""
+        """The shard that it is about, as a checkpoint names it."""
         return str(Shard(self.source, self.change.shard))
 
     @property
@@ -694,6 +694,6 @@ def _joined_firsts(told: Sequence[RunStats], news: Sequence[SchemaNews]) -> dict
 
 
 def unread_changes(one: Unreadable) -> UnreadChanges:
-    """They as a mark names them."""
+    """They as a checkpoint names them."""
     ids = tuple(f"{topic}:{partition}:{offset}" for topic, partition, offset in one.first)
     return UnreadChanges(one.source, one.table, one.count, ids)

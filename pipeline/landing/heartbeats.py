@@ -313,7 +313,7 @@ class HeartbeatLowWatermark:
     ) -> Mapping[SourcePartition, Order]:
         """`SourcePartition` -> order of the heartbeat that is passed in it.
 
-        *listing* was made after *mark*.
+        *listing* was made after *checkpoint*.
         """
         counted = [one for one, its in orderings.items() if its is Ordering.SEQUENCE]
         for source in counted:

@@ -193,7 +193,7 @@ class LandingSource:
     clock: Callable[[], float] = time.monotonic
     _hazards: dict[Finding, float] = field(default_factory=dict)  # seen -> when first not so
     _missed: set[Finding] = field(default_factory=set)  # by a look that was not answered whole
-    _unsaid: set[Finding] = field(default_factory=set)  # seen, and in no committed mark yet
+    _unsaid: set[Finding] = field(default_factory=set)  # seen, and in no committed checkpoint yet
     _began: float | None = None  # of the looks of this life
     _described: float = -math.inf  # when the settings of its topics were asked for
     _answering: float = math.inf  # since when each time with an answer
@@ -271,11 +271,11 @@ class LandingSource:
 
     @property
     def unsaid(self) -> frozenset[Finding]:
-        """Hazards that were seen, and that no committed mark has yet."""
+        """Hazards that were seen, and that no committed checkpoint has yet."""
         return frozenset(self._unsaid | self._missed)
 
     def remind(self, hazards: Iterable[Finding]) -> None:
-        """Tell *hazards*, which were seen in the life before: no mark may have them."""
+        """Tell *hazards*, which were seen in the life before: no checkpoint may have them."""
         self._missed |= set(hazards)
 
     def recorded(self, told: CaptureScope) -> None:
@@ -601,35 +601,37 @@ class Acknowledgements:
     _stale: dict[tuple[str, int], Acknowledged] = field(default_factory=dict)
 
     def passed(
-        self, listing: Listing, chosen: Plan, mark: Checkpoint, epochs: Mapping[str, Epoch]
+        self, listing: Listing, chosen: Plan, checkpoint: Checkpoint, epochs: Mapping[str, Epoch]
     ) -> dict[str, Acknowledged]:
-        """Return what counts once W has reached *chosen*; *mark* and *epochs* are before and now.
+        """Return what counts once W has reached *chosen*; *checkpoint* is before, *epochs* now.
 
         A promise that can no longer be kept is replaced by one from this listing.
         """
-        before = mark.epochs
+        before = checkpoint.epochs
         moved = {n for n, e in epochs.items() if n not in before or before[n].number != e.number}
         for source, promise in list(self._waiting.items()):
             if source in moved or promise.broken(listing.ends):
                 del self._waiting[source]
         for source in listing.acknowledged.keys() - moved - self._waiting.keys():
-            if source in epochs and self._credible(source, listing, mark, epochs[source]):
+            if source in epochs and self._credible(source, listing, checkpoint, epochs[source]):
                 self._waiting[source] = _promise(source, listing)
         found = {name: one for name, one in self._waiting.items() if one.kept(chosen)}
         for source in found:
             del self._waiting[source]
         return {source: promise.acknowledged for source, promise in found.items()}
 
-    def _credible(self, source: str, listing: Listing, mark: Checkpoint, epoch: Epoch) -> bool:
+    def _credible(
+        self, source: str, listing: Listing, checkpoint: Checkpoint, epoch: Epoch
+    ) -> bool:
         said = listing.acknowledged[source]
         heads = listing.heads.get(source)
         end = heads[1].position if heads else epoch.position
         if explain_overrun(said.position, end) is not None:
             return False
         told = names_transactions(said.position) and names_transactions(end)
-        if epoch.number == 1 or source in mark.acknowledged or told:
+        if epoch.number == 1 or source in checkpoint.acknowledged or told:
             return True
-        if mark.heartbeats.get(source, -1) <= epoch.heartbeat:
+        if checkpoint.heartbeats.get(source, -1) <= epoch.heartbeat:
             return False  # nothing shows that the collector reads this log already
         return self._stale.setdefault((source, epoch.number), said) != said
 
@@ -651,13 +653,13 @@ class CaptureNotices:
     _told: Mapping[str, CaptureScope] = field(default_factory=dict)
 
     def unsaid(self, listing: Listing) -> Listing:
-        """*listing* without what a mark says."""
+        """*listing* without what a checkpoint says."""
         self._told = listing.captures
         left = {n: one.after(self._said.get(n, NEVER)) for n, one in self._told.items()}
         return replace(listing, captures=left)
 
-    def is_due(self, mark: Checkpoint) -> bool:
-        """Whether any of it is news of a table that *mark* knows."""
+    def is_due(self, checkpoint: Checkpoint) -> bool:
+        """Whether any of it is news of a table that *checkpoint* knows."""
         news = {
             name
             for name, one in self._told.items()
@@ -665,7 +667,7 @@ class CaptureNotices:
         }
         return bool(news) and any(
             table is not None and self._is_news(Shard.parse(name))
-            for name, table in mark.shards.items()
+            for name, table in checkpoint.shards.items()
             if source_of(name) in news
         )
 

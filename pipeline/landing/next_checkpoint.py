@@ -421,7 +421,7 @@ def _quarantine(
     *,
     epochs: Mapping[str, Epoch],
 ) -> dict[str, Quarantine]:
-    """What is open after this batch; *mark* is the one before it, *known* the shards after it."""
+    """What is open after this batch; *checkpoint* is before it, *known* the shards after it."""
     result: dict[str, Quarantine] = {}
     for subject in sorted({*checkpoint.quarantine, *facts.errors}):
         one, fresh = checkpoint.quarantine.get(subject), facts.errors.get(subject)
@@ -493,7 +493,7 @@ def _heals(done: Settled, doubt: Gap | Quarantine) -> bool:
 
 
 def _passed(made: Checkpoint, acknowledged: Mapping[str, Acknowledged]) -> Checkpoint:
-    """The mark with what is lost noted as passed, of sources that are read up to an end."""
+    """The checkpoint with what is lost noted as passed, of sources that are read up to an end."""
 
     def passed(doubt: Gap | Quarantine) -> bool:
         return {source_of(name) for name in doubt.shards} <= acknowledged.keys()

@@ -297,7 +297,7 @@ class Resubmitted:
         return replace(made, resubmitted=told)
 
     def states(self, checkpoint: Checkpoint) -> tuple[ResubmissionState, ...]:
-        """What became of each by *mark*; one whose batch was not committed is asked for again."""
+        """What became of each by *checkpoint*; without a committed batch it is asked for again."""
         known = checkpoint.resubmitted
         done = (ResubmissionState(one, known[one]) for one in self.landed if one in known)
         return (*done, *self.others)

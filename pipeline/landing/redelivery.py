@@ -406,7 +406,7 @@ def sent_again(
 ) -> tuple[Transactions, ...]:
     """What to look for in the change log before :func:`reordered`; empty where nothing can be old.
 
-    *rows* are the batch's, with ``COLUMNS``, *mark* that before it, *epochs* those now.  With
+    *rows* are the batch's, with ``COLUMNS``, *checkpoint* that before it, *epochs* those now.  With
     GTIDs only transactions that the server before had executed can have been landed.
     """
     return tuple(

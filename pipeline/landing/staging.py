@@ -248,7 +248,7 @@ def unexplained_rows(
 ) -> StrangeRows:
     """Where a batch goes back and repeats nothing: partition -> first such offset.
 
-    *doubted* are the partitions that may, *mark* is that before the batch, *floors* are as of
+    *doubted* are the partitions that may, *checkpoint* is that before the batch, *floors* are as of
     :func:`pipeline.landing.order_check.tops`, *grown* are topics that have gained partitions.
     """
     if not doubted:

@@ -107,7 +107,7 @@ def open_lane(settings: PipelineSettings) -> FakeLane:
     """Open the folder; a lake without a mark refuses to start, as the real one does."""
     lake = Path(settings.lake)
     if (lake / "lost-mark").exists():
-        msg = f"{lake}/changes has commits of this lane and no mark; restore it"
+        msg = f"{lake}/changes has commits of this lane and no checkpoint; restore it"
         raise ConfigError(msg)
     return FakeLane(lake)
 

@@ -291,7 +291,7 @@ def test_a_lane_that_refuses_to_open_says_why_on_each_call(tmp_path: Path) -> No
     try:
         _wait_for(lambda: supervisor.pid is not None)
 
-        with pytest.raises(Exception, match="no mark; restore it"):
+        with pytest.raises(Exception, match="no checkpoint; restore it"):
             _land(supervisor)
     finally:
         supervisor.stop(timedelta(seconds=5))

@@ -102,7 +102,7 @@ def test_rows_without_a_mark_are_refused_before_anything_lands_on_top(lake: Hand
     fresh = log_of(lake, "second")
     fresh.look()
 
-    with pytest.raises(HeldError, match="holds rows of lane second but no mark"):
+    with pytest.raises(HeldError, match="holds rows of lane second but no checkpoint"):
         require_rows_with_a_checkpoint(fresh)
 
 
