@@ -217,8 +217,8 @@ def plan(
 def _starts(
     moving: Sequence[TopicPartition], w: Ends, beginnings: Ends, ends: Ends, known: PlanContext
 ) -> dict[TopicPartition, _Start]:
-    is_new = any(tp not in w for tp in moving)
-    read = {tp.topic for tp in (*w, *known.gone)} if is_new else set[str]()
+    fresh = set(moving) - w.keys()
+    read = {tp.topic for tp in (*w, *known.gone)} if fresh else set[str]()
     return {
         tp: _start(w[tp], tp, beginnings[tp], ends[tp], known)
         if tp in w
