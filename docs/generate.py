@@ -465,8 +465,8 @@ def cli_page() -> str:
         "# Command line",
         NOTE,
         "`sluice VERB --help` prints the same. `sluice --version` prints the version.",
-        "Exit status 0 is success and 2 is wrong usage, a mistake in the config, or a service that"
-        " does not answer, unless the verb says otherwise. With `--json` an error is"
+        "Exit status 0 is success, 2 is wrong usage or a mistake in the config, and 3 is a service"
+        " or server that does not answer, unless the verb says otherwise. With `--json` an error is"
         ' `{"error": "..."}` on stdout.',
     ]
     verbs = {name: group.get_command(context, name) for name in group.list_commands(context)}

@@ -12,9 +12,9 @@ import click
 
 from monitor import commands
 from monitor.messages import did_you_mean, say
-from pipeline.errors import SluiceError
+from pipeline.errors import SluiceError, UnreachableError
 
-USAGE = 2
+USAGE, UNREACHABLE = 2, 3
 JSON = "monitor.json"  # in a context's `meta`
 
 
@@ -79,12 +79,15 @@ def sluice() -> None:
 
 
 def main() -> None:
-    """Run one verb; an error of ours is one line and exit status 2, never a traceback."""
+    """Run one verb; an error of ours is one line, never a traceback.
+
+    The exit status is 3 if a server does not answer, and 2 for any other error.
+    """
     try:
         sluice(prog_name="sluice")
     except SluiceError as error:
         say(str(error), err=True)
-        sys.exit(USAGE)
+        sys.exit(UNREACHABLE if isinstance(error, UnreachableError) else USAGE)
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def select_failed_rows(table: Table, fails: Iterable[Verdict], most: int) -> Row
                 ranges.append(_span(text, fail))
     if not keys and not ranges:
         msg = f"no check names rows of {table.name} that are wrong; name them (--keys, --ranges)"
-        raise ConfigError(f"{msg}, or run: sluice bootstrap {quote(table.name)}")
+        raise ConfigError(f"{msg}, or run `sluice bootstrap {quote(table.name)} --reason ...`")
     return RowSelection(tuple(dict.fromkeys(keys)), _merged(ranges), most=most)
 
 

@@ -95,7 +95,7 @@ def backfill_options(verb: Verb) -> Verb:
         ),
         click.option("--cancel", is_flag=True, help="Cancel the running backfill of these tables."),
         who_option,
-        click.option("--reason", default="", help="The reason; stored for ever."),
+        click.option("--reason", default="", help="The reason; required; stored for ever."),
     ):
         verb = option(verb)
     return verb

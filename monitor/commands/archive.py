@@ -131,7 +131,7 @@ def backtest(
     server: str | None,
     as_json: bool,
 ) -> None:
-    """Show, for each day in the change log, which deletes the rules would have ignored or held.
+    """Show, for each day of the change log, how many deletes the rules ignore, apply or hold.
 
     Uses the rules of the config, and the registered windows if the service answers. Without TABLES,
     shows each table that a rule matches. Nothing is written.

@@ -21,9 +21,9 @@ from monitor.messages import say
 @cut_option
 @service_options
 def explain(table: str, cut: str | None, config: Path, server: str | None, as_json: bool) -> None:
-    """Show the readiness of TABLE for both stages, with lags, checks and reasons.
+    """Show the readiness of TABLE for the stages landed and mirror, with lags, checks and reasons.
 
-    Exit status 0: known; 2: wrong usage, or no service answers; 3: an answer is unknown.
+    Exit status 0: known; 2: wrong usage; 3: an answer is unknown, or no service answers.
     """
     base = service_address(server, config)
     question = {"table": table, **cut_parameter(cut)}
@@ -82,7 +82,7 @@ def _check(one: dict[str, Any], history: list[dict[str, Any]]) -> str:
 def _repairs(incidents: list[dict[str, Any]], table: str) -> dict[str, str]:
     """Return check -> the command that repairs its finding in *table*."""
     return {
-        member["check"]: f"sluice repair {shlex.quote(table)} --incident {one['id']}"
+        member["check"]: f"sluice repair {shlex.quote(table)} --incident {one['id']} --reason ..."
         for one in incidents
         if one["kind"] == "lost"
         for member in one["failing"]

@@ -33,7 +33,9 @@ DRY = "a dry run"
     "--incident", default="", help="Read the rows that the checks of this incident found."
 )
 @click.option("--most", default=100_000, show_default=True, help="Refuse to read more rows.")
-@click.option("--dry-run", is_flag=True, help="Only show what would change; only for ids.")
+@click.option(
+    "--dry-run", is_flag=True, help="Only show what would change, without --reason; only for ids."
+)
 @backfill_options
 @service_options
 def repair(

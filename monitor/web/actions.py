@@ -343,7 +343,7 @@ def _checks_of(incident: str, table: Table, parts: ApiParts) -> frozenset[str]:
     checks = frozenset(one.check for one in found.members if one.table == table.name)
     if not checks & {*NAMING}:
         msg = f"incident {incident} has no rows of {table.name}; set --keys or --ranges"
-        raise ConfigError(f"{msg}, or run: sluice bootstrap {quote(table.name)}")
+        raise ConfigError(f"{msg}, or run `sluice bootstrap {quote(table.name)} --reason ...`")
     return checks & {*NAMING}
 
 

@@ -25,6 +25,7 @@ from pipeline.model import Shard
 from pipeline.sources.source import PartitionArrivals
 
 MOST_LOOKED_AT = 1_000  # verdicts that are searched for names of checks
+_BOOTSTRAP = "sluice bootstrap TABLE --reason ..."
 HISTORY_ROUTES = APIRouter(prefix="/v1")
 
 
@@ -183,7 +184,7 @@ def waive(parts: Parts, body: WaiverRequest) -> JSONResponse:
     until = None if body.until is None else end_after(body.until, now)
     if until is not None and is_closed_for_good(body.id):
         msg = f"until: the next batch closes {body.id} for ever, so its waiver cannot end"
-        raise ConfigError(f"{msg}; waive it without until, or run: sluice bootstrap TABLE")
+        raise ConfigError(f"{msg}; waive it without until, or run `{_BOOTSTRAP}`")
     waiver = Waiver(body.id, body.reason, body.who, now, until)
     added = parts.store.waivers.add(waiver)
     made: answers.RecordedWaiver = {**_waiver(waiver), "new": added}
@@ -202,7 +203,7 @@ def withdraw_waiver(parts: Parts, id_: str, body: WithdrawalRequest) -> JSONResp
     now, waived = parts.clock(), parts.store.waivers.waived()
     if id_ in waived and is_closed_for_good(id_) and not parts.borne(id_):
         msg = f"a batch has closed {id_} since it was waived"
-        raise ConfigError(f"{msg}; to restore the lost changes, run: sluice bootstrap TABLE")
+        raise ConfigError(f"{msg}; to restore the lost changes, run `{_BOOTSTRAP}`")
     if not parts.store.waivers.withdraw(id_, who=body.who, why=body.reason, at=now):
         msg = f"no open waiver {id_!r}"
         raise UnknownNameError(f"{msg}; use GET /v1/waivers to list them")

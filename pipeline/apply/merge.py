@@ -268,7 +268,8 @@ def _refuse_altered(task: MergeTask[Any], folded: Folded, rows: pa.Table) -> Non
             value = values[pc.index(found, True).as_py()]
             detail = f"{column.name} of {count} rows is unverifiable: the collector's snapshot"
             detail += f" sends other values as this one, too ({value}, key {first})"
-            raise HeldError("misread", f"{detail}; run `sluice bootstrap {quote(task.table.name)}`")
+            fix = f"sluice bootstrap {quote(task.table.name)} --reason ..."
+            raise HeldError("misread", f"{detail}; run `{fix}`")
 
 
 def _sources(

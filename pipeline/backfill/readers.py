@@ -99,8 +99,8 @@ class RowReaders:
         feed, msg = self._feed(shard.source), f"source:{shard.source}: rows read again"
         ordering = feed.format.ordering
         if ordering is not Ordering.LOG and origin is not Origin.SNAPSHOT:
-            why = f"{msg} one by one cannot be put among changes that go by {ordering}"
-            raise ConfigError(f"{why}; take a new base of the whole table (sluice bootstrap)")
+            why = f"{msg} one by one have no order among changes that are ordered by {ordering}"
+            raise ConfigError(f"{why}; run `sluice bootstrap TABLE --reason ...`")
         names = (at.topic for at in checkpoint.offsets)
         if ordering is Ordering.OFFSET and sum(map(feed.claims, names)) > 1:
             raise ConfigError(f"{msg} cannot be put among changes of several partitions")

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from itertools import starmap
+from shlex import quote
 
 import pyarrow as pa
 import structlog
@@ -425,8 +426,9 @@ def require_few(wish: BackfillRequest, rows: int) -> None:
     """
     most = wish.rows.most
     if most is not None and rows > most:
-        msg = f"{rows} rows or more of {wish.table} are asked for, {most} may be (--most)"
-        raise ConfigError(f"{msg}; ask for fewer, or take a new base: sluice bootstrap")
+        msg = f"the request selects at least {rows} rows of {wish.table}, more than --most {most}"
+        fix = f"sluice bootstrap {quote(wish.table)} --reason ..."
+        raise ConfigError(f"{msg}; select fewer, or run `{fix}`")
 
 
 def _ranges(rows: RowSelection, shard: Shard) -> tuple[SelectedRange, ...]:

@@ -94,13 +94,13 @@ class ArchivePurge:
         first, last = pc.min(old["at"]).as_py(), pc.max(old["at"]).as_py()
         many = before + len(old)
         daily = "" if usual is None else f" ({usual:.0f} changes a day are usual)"
-        window = f"--since {_instant(first)} --until {_instant(last + timedelta(hours=1))}"
-        bound = (last - self.older).date()
+        until, bound = last + timedelta(hours=1), (last - self.older).date()
         return (
-            f"{many} rows older than {self.older.days} days go in one day, more than "
-            f"{limit:.0f}{daily}: a mass delete, or an archive's purge? If they are archived: "
-            f"sluice archive keep {quote(table)} {window}"
-            f" --column {quote(self.column)} --before {bound}"
+            f"{many} rows older than {self.older.days} days are deleted in one day, more than"
+            f" {limit:.0f}{daily}; if an archive's purge deleted them, run"
+            f" `sluice archive keep {quote(table)} --since {_instant(first)}"
+            f" --until {_instant(until)} --column {quote(self.column)} --before {bound}"
+            " --reason ...`"
         )
 
 

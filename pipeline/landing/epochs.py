@@ -222,10 +222,10 @@ def _hold(
 ) -> Hold:
     server = "is still the same" if source in listing.heads else "does not answer"
     detail = (
-        f"{partition} offset {offset} stands below what was landed and repeats nothing, while the "
-        f"server {server}; find out which server the collector reads, then let it take a new "
-        f"snapshot, or waive this; if the broker refused it before a statement about its table, "
-        f"waive this, then run `sluice bootstrap` of the table, and of what it was renamed to"
+        f"{partition} offset {offset}: change is older than the landed order and not a redelivery"
+        f" (the server {server}); check which server the collector reads, then take a new snapshot"
+        " or waive this; if the broker rejected the change before a DDL statement about its table,"
+        " waive this, then run `sluice bootstrap TABLE --reason ...`, also for the renamed table"
     )
     name = f"disorder:{source}:{partition}:{offset}@{epoch}"
     return Hold(name, f"source:{source}", "disorder", detail)

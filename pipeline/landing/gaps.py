@@ -248,7 +248,8 @@ def _why(
         why.append(
             f"{_first(replaced)} was changed at the source by a statement that its log leaves out "
             "(DROP and CREATE, RENAME, ALTER COLUMN TYPE, or ATTACH, DETACH or TRUNCATE of a"
-            " partition, or left out for a while); run `sluice bootstrap TABLE`, or ignore it"
+            " partition, or left out for a while); run `sluice bootstrap TABLE --reason ...`, or"
+            " ignore it"
         )
     return "; ".join(why)
 

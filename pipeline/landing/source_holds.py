@@ -107,9 +107,9 @@ def note_late_rows(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
             or checkpoint.bases[name] < (above if name in own else span.highest)
         )
         why = (
-            f"a waiver let rows of source {source} pass that are older than a statement about"
-            " their table, so that what it was renamed to may lack them, and what is called so now"
-            " may have them; run `sluice bootstrap` of each of these tables"
+            f"a waiver of source {source} landed rows that are older than a DDL statement about"
+            " their table, so rows may be missing in the renamed table or be in the wrong table;"
+            " run `sluice bootstrap TABLE --reason ...` for each of these tables"
         )
         gap = Gap.noticed(f"outdated:{source}", checkpoint.batch, why, short, above=above)
         if gap.shards:

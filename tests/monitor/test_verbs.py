@@ -230,24 +230,36 @@ def test_f51_every_verb_is_asked() -> None:
     assert set(verbs) - asked == set()
 
 
-@pytest.mark.parametrize(
-    ("words", "status"),
+ASKING = pytest.mark.parametrize(
+    "words",
     [
-        pytest.param(["status"], 2, id="status"),
-        pytest.param(["gate", USERS], 3, id="gate"),
-        pytest.param(["explain", USERS], 2, id="explain"),
-        pytest.param(["waive", "schema:a.b", "--reason", "x"], 2, id="waive"),
+        pytest.param(["status"], id="status"),
+        pytest.param(["gate", USERS], id="gate"),
+        pytest.param(["explain", USERS], id="explain"),
+        pytest.param(["waive", "schema:a.b", "--reason", "x"], id="waive"),
+        pytest.param(["bootstrap", USERS, "--reason", "x"], id="bootstrap"),
+        pytest.param(["quarantine", "list"], id="quarantine"),
     ],
 )
+
+
+@ASKING
+def test_exit_status_3_if_no_service_answers(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run([*words, "--server", "http://127.0.0.1:9"], monkeypatch) == 3
+    assert "no service answers at http://127.0.0.1:9" in capsys.readouterr().err
+
+
+@ASKING
 def test_f51_another_service_that_answers_there_is_told_as_such(
     *,
     words: list[str],
-    status: int,
     stranger: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert _run([*words, "--server", stranger], monkeypatch) == status
+    assert _run([*words, "--server", stranger], monkeypatch) == 3
     assert "is not Sluice" in capsys.readouterr().err
 
 

@@ -345,8 +345,8 @@ def _cascades(shard: ShardFacts, server: ServerFacts, table: str) -> list[TableF
         return []
     fix = (
         "change these rows in the application, and drop the rule of the foreign key; or use MySQL"
-        f" 9.6 with innodb_native_foreign_keys=OFF; or waive the blocks that sluice explain"
-        f" {quote(table)} names"
+        f" 9.6 with innodb_native_foreign_keys=OFF; or waive the blocks that"
+        f" `sluice explain {quote(table)}` shows"
     )
     return [(WARN, "unproven", describe_cascades(shard), fix)]
 

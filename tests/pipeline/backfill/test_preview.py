@@ -413,7 +413,7 @@ def test_f113_rows_that_were_read_in_other_ranges_count(
     state = looks.look(wished)
 
     assert state.refused is refused
-    assert ("10 rows or more of db.t are asked for, 9 may be" in state.why) is refused
+    assert ("at least 10 rows of db.t, more than --most 9" in state.why) is refused
 
 
 def test_f113_values_are_compared_as_the_lake_is_to_have_them(looks: Looks) -> None:

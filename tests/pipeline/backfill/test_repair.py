@@ -181,7 +181,7 @@ def test_what_is_allowed_is_of_all_shards_together() -> None:
     for fence in fences:  # the second time it begins anew, which counts once
         assert ids.of(wish, first, table, (0, 9), checkpoint, fence=fence) == (0, 1, 2)
 
-    with pytest.raises(ConfigError, match=r"6 rows or more of db\.t are asked for, 5 may be"):
+    with pytest.raises(ConfigError, match=r"at least 6 rows of db\.t, more than --most 5"):
         ids.of(wish, second, table, (0, 9), checkpoint, fence=fences[1])
 
 
@@ -200,13 +200,13 @@ def test_a_shard_of_which_nothing_is_wished_for_is_left_alone(tmp_path: Path) ->
         pytest.param(
             RowSelection(ranges=(SelectedRange(0, 40),), most=20),
             range(0),
-            "rows or more of db.t are asked for, 20 may be",
+            "rows of db.t, more than --most 20",
             id="at the source",
         ),
         pytest.param(
             RowSelection(ranges=(SelectedRange(0, 40),), most=20),
             range(41),
-            "21 rows or more of db.t are asked for, 20 may be (--most); ask for fewer, or take",
+            "the request selects at least 21 rows of db.t, more than --most 20; select fewer",
             id="in the mirror",
         ),
     ],

@@ -80,7 +80,10 @@ def test_a_version_below_a_heartbeat_that_is_passed_holds_the_source(desk: Count
     (hold,) = desk.land().holds
 
     assert hold.reason == "disorder"
-    assert "a.db.t:0 offset 1 stands below what was landed and repeats nothing" in hold.detail
+    assert (
+        "a.db.t:0 offset 1: change is older than the landed order and not a redelivery"
+        in hold.detail
+    )
     assert len(desk.landed()) == 1
 
 
