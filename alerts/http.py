@@ -115,7 +115,7 @@ class _Deadline:
             socket.socket.shutdown(self._stream.get_extra_info("socket"), socket.SHUT_RDWR)
 
 
-def check_address(url: str, what: str) -> None:
+def check_address(url: str) -> None:
     """Refuse an address that no POST can go to; the message does not repeat it.
 
     Raises:
@@ -126,7 +126,7 @@ def check_address(url: str, what: str) -> None:
     except httpx.InvalidURL:
         address = httpx.URL()
     if address.scheme not in {"http", "https"} or not address.host:
-        raise ConfigError(f"{what}: url must be an http:// or https:// address")
+        raise ConfigError("url: must be an http:// or https:// address")
 
 
 def _judge(answer: httpx.Response, host: str) -> None:

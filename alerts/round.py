@@ -215,7 +215,8 @@ def _summary(
 ) -> tuple[Incident | None, tuple[Notice, ...]]:
     """Tell it once, again when the count has doubled, and when none is left."""
     last = max((int(n) for what, n in before.told if what == STORM), default=0) if before else 0
-    text = f'{len(those):,} more incidents are open; run "sluice status" to list them'
+    what = "1 more incident is" if len(those) == 1 else f"{len(those):,} more incidents are"
+    text = f'{what} open; run "sluice status" to list them'
     outcome = Outcome.FAIL if those else Outcome.PASS
     failing = (Member(cause.subject, STORM),) if those else ()
     finding = CauseFinding(cause, outcome, Ruling(outcome, text, STORM), failing)

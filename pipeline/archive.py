@@ -32,11 +32,18 @@ class ArchiveWindow:
     def fault(self) -> str:
         """Why no delete could be in it; empty where one can."""
         if self.since.tzinfo is None or self.until.tzinfo is None:
-            return "its moments need offsets; write 2026-03-28T01:00:00Z"
+            name, at = next(
+                (name, at)
+                for name, at in (("since", self.since), ("until", self.until))
+                if at.tzinfo is None
+            )
+            return f"{name} has no offset; write {at.isoformat()}Z for UTC"
         if self.since >= self.until:
             return f"until {self.until.isoformat()} is not after {self.since.isoformat()}"
         if bool(self.column) != bool(self.before):
-            return "name a column and `before` what, or neither"
+            return (
+                "`column` needs `before`" if self.column else "`before` needs `column`"
+            ) + "; add it"
         return ""
 
 
@@ -56,7 +63,9 @@ class ArchiveMarker:
     def fault(self) -> str:
         """Why no row could count, or which would that are not meant; empty where it is whole."""
         if bool(self.column) != bool(self.values):
-            return "name a column and `values` of it, or neither"
+            return (
+                "`column` needs `values`" if self.column else "`values` needs `column`"
+            ) + "; add it"
         return ""
 
 

@@ -173,13 +173,13 @@ def first_fence(fences: Sequence[Fence], instant: datetime) -> Fence | None:
 
 
 def no_zone(told: object) -> str:
-    """Why `told` is no time zone, with the nearest name that is one."""
+    """Return why *told* is not a time zone, with the nearest name that is one."""
     names = available_timezones()
     asked = str(told)
     folded = {name.casefold(): name for name in names}
-    close = get_close_matches(asked.casefold(), folded, n=1, cutoff=0.5)
-    near = folded[close[0]] if close else "UTC"
-    return f"{asked!r} is no time zone; the nearest is {near}"
+    close = get_close_matches(asked.casefold(), folded, n=1, cutoff=0.7)
+    fix = f"the nearest is {folded[close[0]]}" if close else "write a name such as Europe/Berlin"
+    return f"{asked!r} is not a time zone; {fix}"
 
 
 FIRST_WAIT = timedelta(seconds=2)

@@ -39,6 +39,17 @@ def duration(text: str) -> timedelta:
     raise ValueError(f"{text!r} is not a duration; {FORM}")
 
 
+def format_setting(length: timedelta) -> str:
+    """Return *length* as a config has it: ``5m``, ``90s``; `duration` reads it back."""
+    micros = length // timedelta(microseconds=1)
+    if micros % 1000:
+        return f"{micros / 1_000_000:g}s"
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)):
+        if micros and micros // 1000 % size == 0:
+            return f"{micros // 1000 // size}{unit}"
+    return f"{micros // 1000}ms" if micros else "0s"
+
+
 def _length(seconds: float, text: str) -> timedelta:
     try:
         return timedelta(seconds=seconds)

@@ -15,6 +15,7 @@ UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 CHOICES = ("literal_error", "enum")
 _MAPPING = "must be a mapping of settings, such as `name: value`"
 _LIST = "must be a list; write each entry on a line of its own, after `- `"
+_KEYED = re.compile(r"[a-z][a-z_]*: ")  # what a class raises of one of its fields
 WORDS: Mapping[str, str] = {
     "missing": "is required",
     "too_short": "needs one at least",
@@ -33,7 +34,7 @@ def fault_lines(error: ValidationError, schema: Mapping[str, Any], at: str = "")
     found = error.errors()
     wrong = {fault["loc"][: len(fault["loc"]) - n] for fault in found for n in range(1, 9)}
     return [
-        f"{join(at, fault['loc'])}: {_say(fault, schema)}"
+        with_key(join(at, fault["loc"]), _say(fault, schema))
         for fault in found
         if fault["type"] != "too_short" or fault["loc"] not in wrong  # what is wrong in it counts
     ]
@@ -45,6 +46,11 @@ def join(at: str, loc: tuple[int | str, ...]) -> str:
     for part in loc:
         path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
     return path
+
+
+def with_key(at: str, fault: str) -> str:
+    """Return ``at: fault``, or ``at.key: fault`` if *fault* begins with its key."""
+    return f"{at}.{fault}" if at and _KEYED.match(fault) else f"{at}: {fault}"
 
 
 def _say(fault: Any, schema: Mapping[str, Any]) -> str:
@@ -60,7 +66,7 @@ def _say(fault: Any, schema: Mapping[str, Any]) -> str:
     if kind.startswith("time_delta"):
         return f"is not a duration; {FORM}"
     if kind.startswith("datetime_"):
-        return "is no moment; write it with its offset, such as 2026-03-28T01:00:00Z"
+        return "is not an instant; write it with its offset, such as 2026-03-28T01:00:00Z"
     if kind == "zoneinfo_str":
         return no_zone(fault["input"])
     return WORDS.get(kind) or _of_type(kind, fault["input"]) or _in_the_librarys_words(fault)

@@ -12,6 +12,7 @@ becomes a duration.
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
+from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from inspect import get_annotations, signature
@@ -57,7 +58,10 @@ def find_class(seam: ModuleType, name: str, key: str) -> Any:
     if elsewhere:
         raise ConfigError(f"{where}: {_unfit(module, name, found)}")
     folder, word = seam.__name__.replace(".", "/"), name.lower()
-    raise ConfigError(f"no {word} {key!r} in {folder}; known: {', '.join(list_keys(seam, name))}")
+    known = list_keys(seam, name)
+    close = get_close_matches(key, known, n=1)
+    near = f"the nearest is {close[0]}; " if close else ""
+    raise ConfigError(f"no {word} {key!r} in {folder}; {near}known: {', '.join(known)}")
 
 
 def has_class(seam: ModuleType, name: str, key: str) -> bool:

@@ -32,9 +32,10 @@ def client_context(its: TlsSettings) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=its.ca or None)
     except OSError as error:  # an SSLError is one
-        raise ConfigError(
-            f"ca: {its.ca} has no certificate authorities: {error}; set a PEM file"
-        ) from error
+        if not isinstance(error, ssl.SSLError):
+            raise ConfigError(f"ca: cannot read {its.ca}: {error.strerror}") from error
+        msg = f"ca: {its.ca} has no PEM certificates; use the PEM file of the authorities"
+        raise ConfigError(msg) from error
     if its.certificate:
         try:
             context.load_cert_chain(its.certificate, its.key or None, password=_no_passphrase)

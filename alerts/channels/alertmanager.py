@@ -36,7 +36,7 @@ class Alertmanager(TlsSettings):
 
     def __post_init__(self) -> None:
         """Refuse a wrong address at the start, not at the first alert."""
-        check_address(self.url, "channel alertmanager")
+        check_address(self.url)
 
     def send(self, messages: Sequence[Message], now: datetime) -> None:
         """Send the newest message of each cause; older ones of a digest are outdated."""

@@ -52,9 +52,9 @@ class PagerDuty(TlsSettings):
 
     def __post_init__(self) -> None:
         """Refuse a wrong address or an empty key at the start, not at the first alert."""
-        check_address(self.url, "channel pagerduty")
+        check_address(self.url)
         if not self.routing_key.strip():
-            raise ConfigError("channel pagerduty: routing_key is empty; set an integration key")
+            raise ConfigError("routing_key: is empty; set an integration key")
 
     def send(self, messages: Sequence[Message], now: Moment) -> None:
         """Send one event for each incident in *messages*: its newest.

@@ -36,7 +36,7 @@ class Slack(TlsSettings):
 
     def __post_init__(self) -> None:
         """Refuse a wrong address at the start, not at the first alert."""
-        check_address(self.url, "channel slack")
+        check_address(self.url)
 
     def send(self, messages: Sequence[Message], now: datetime) -> None:
         """Post *messages*; Slack stamps the time itself."""

@@ -33,7 +33,7 @@ class Webhook(TlsSettings):
 
     def __post_init__(self) -> None:
         """Refuse a wrong address at the start, not at the first alert."""
-        check_address(self.url, "channel webhook")
+        check_address(self.url)
 
     def send(self, messages: Sequence[Message], now: datetime) -> None:
         """Send *messages* in one request, signed as of *now*."""

@@ -57,10 +57,17 @@ _JUDGED_BY: Mapping[str, set[str]] = {  # a section -> sections that it needs to
     "readiness": {"heartbeat", "schedule"},
     "schedule": {"heartbeat", "readiness"},
     "store": {"lake"},
-    "publish": {"lake"},
+    "publish": {"lake", "tables"},
     "kafka": {"transport"},
     "kafka_security": {"kafka", "transport"},
     "sources": {"transport"},
+    "alerts": {"tables"},
+    "archive": {"tables"},
+    "copies": {"tables"},
+    "invariants": {"tables"},
+    "probes": {"tables"},
+    "rebootstrap": {"tables"},
+    "standards": {"tables"},
 }
 _STAND_IN: Mapping[str, Any] = {
     "lake": "lake",
@@ -116,7 +123,17 @@ def parse_config(text: str, path: Path, also: Faults = _none) -> Config:
     except ValidationError as error:
         schema = with_keys(Config.model_json_schema(), APART)
         wrong = without_unset(fault_lines(error, schema), unset) + faults
-        wrong += _untold([*hollow, *_judged_beside(error, plain, path)], wrong)
+
+        def also_named(config: Config) -> list[str]:
+            return [
+                *unknown_names(
+                    config, plans, sinks, demanded=demanded, restated=restated, sent=sent
+                ),
+                *_unreadable(config),
+                *also(config),
+            ]
+
+        wrong += _untold([*hollow, *_judged_beside(error, plain, path, also_named)], wrong)
         raise build_config_error(path, wrong, text) from None
     own = tuple(_source(source, path) for source in config.sources)
     security = with_placed_files(config.kafka_security, path)
@@ -163,21 +180,32 @@ def _key(fault: str) -> str:
     return fault.partition(": ")[0]
 
 
-def _judged_beside(error: ValidationError, plain: Mapping[str, Any], path: Path) -> Iterator[str]:
-    """Yield faults of the sections that *error* does not concern.
+def _judged_beside(
+    error: ValidationError, plain: Mapping[str, Any], path: Path, also: Faults
+) -> Iterator[str]:
+    """Yield faults of the sections that *error* does not concern, also those that *also* finds.
 
-    References between sections, and plug-ins, are checked once all types are right.
+    What refers to a section that is wrong is not judged, except to sources, whose names suffice.
     """
     wrong = {str(fault["loc"][0]) for fault in error.errors() if fault["loc"]}
     wrong |= {name for name, others in _JUDGED_BY.items() if others & wrong}
     rest = {key: value for key, value in plain.items() if key not in wrong}
     try:
-        config = _validated({**_STAND_IN, **rest})
+        config = _validated({**_STAND_IN, "sources": _named_sources(plain), **rest})
     except ValidationError:
         return
-    for fault in [*config_errors(config), *location_errors(config, path)]:
+    for fault in [*config_errors(config), *location_errors(config, path), *also(config)]:
         if _key(fault).partition(".")[0].partition("[")[0] not in wrong:
             yield fault
+
+
+def _named_sources(plain: Mapping[str, Any]) -> list[Any]:
+    """Return placeholder sources with the names of the real ones."""
+    (source,) = _STAND_IN["sources"]
+    raw = plain.get("sources")
+    listed = raw if isinstance(raw, list) else []
+    names = [one.get("name") for one in listed if isinstance(one, Mapping)]
+    return [{**source, "name": name} for name in names if isinstance(name, str)] or [source]
 
 
 def _hollow(told: Any, at: str = "") -> Iterator[str]:

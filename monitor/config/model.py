@@ -35,6 +35,7 @@ from pipeline.settings import (
     TableRule,
     TlsSettings,
     UpkeepSettings,
+    without_login,
 )
 
 
@@ -62,17 +63,17 @@ class OpenLineageSettings(TlsSettings):
             ValueError: says what.
         """
         if self.timeout <= timedelta():
-            msg = "timeout must be longer than 0s"
+            msg = "timeout: must be longer than 0s"
             raise ValueError(msg)
         there = urlsplit(self.url)
         if not self.url and not self.file:
             msg = "url and file are both empty; set one"
             raise ValueError(msg)
         if self.url and (there.scheme not in ("http", "https") or not there.netloc):
-            msg = "url must be an http:// or https:// address"
+            msg = f"url: {without_login(self.url)!r} is not an address; write http://host:port/path"
             raise ValueError(msg)
         if self.file and not Path(self.file).is_absolute():
-            msg = "file must be an absolute path"
+            msg = f"file: {self.file!r} is not an absolute path; write one"
             raise ValueError(msg)
 
 

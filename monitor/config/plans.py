@@ -27,7 +27,7 @@ from monitor.config.text import (
 from pipeline.copies.copy import Copy
 from pipeline.durations import with_durations
 from pipeline.errors import ConfigError
-from pipeline.faults import fault_lines, join
+from pipeline.faults import fault_lines, join, with_key
 from pipeline.settings import KafkaSecurity, TlsSettings
 from pipeline.tls import FILES, file_faults, tls_faults
 
@@ -124,7 +124,7 @@ def build_section(
             known,
         )
     except ConfigError as error:  # the class refuses a value of the right type
-        return None, [*faults, f"{at}: {error}"]
+        return None, [*faults, with_key(at, str(error))]
     except ValidationError as error:
         lines = fault_lines(error, with_keys(adapter.json_schema(), also), at)
         return None, faults + without_unset(lines, unset + lost)

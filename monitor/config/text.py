@@ -11,7 +11,7 @@ dataclass hides it from `repr` (`field(repr=False)`). The same option keeps it o
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,15 @@ from yaml.reader import ReaderError
 from pipeline.errors import ConfigError
 
 _DEEPEST = 100
+_LONGEST_SHOWN = 40
+_SCALARS = {
+    "int": "a whole number that can be read",
+    "float": "a number that can be read",
+    "timestamp": "a date that exists",
+    "bool": "true or false",
+    "binary": "base64",
+}
+"""YAML tag -> what its value must be."""
 _INDEX = re.compile(r"\[(\d+)\]")
 _Step = tuple[yaml.Mark, yaml.Node, str]
 """Where a part of a key stands, what is below it, and the rest of the key."""
@@ -52,7 +61,11 @@ def parse_mapping(text: str, path: Path) -> dict[str, Any]:
         ConfigError: it is not YAML, or not a mapping; the message names *path* and line.
     """
     try:
-        raw = yaml.load(text, _Loader)  # noqa: S506  - a SafeLoader that refuses doubled keys
+        loader = _Loader(text)
+        root = loader.get_single_node()  # type: ignore[no-untyped-call]
+        if faults := list(_unreadable_values(loader, root, "", set())):
+            raise build_config_error(path, faults, text)
+        raw = None if root is None else loader.construct_document(root)  # type: ignore[no-untyped-call]
     except yaml.YAMLError as error:
         raise build_config_error(path, [f"is not YAML: {_told(error, text)}"]) from None
     if not isinstance(raw, dict):
@@ -68,6 +81,39 @@ def parse_mapping(text: str, path: Path) -> dict[str, Any]:
     except TypeError as error:
         raise build_config_error(path, [f"a key is not a text: {error}; quote it"]) from None
     return {str(key): value for key, value in raw.items()}
+
+
+def _unreadable_values(
+    loader: yaml.SafeLoader, node: yaml.Node | None, at: str, seen: set[int]
+) -> Iterator[str]:
+    """Yield each value that looks like a number or date but is none, as ``key: fault``."""
+    if node is None or id(node) in seen:  # an alias is reported at its anchor
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.ScalarNode):
+        kind = node.tag.rpartition(":")[2]
+        if kind in _SCALARS and (fault := _unreadable(loader, node)):
+            yield f"{at}: {fault}"
+    elif isinstance(node, yaml.SequenceNode):
+        for number, one in enumerate(node.value):
+            yield from _unreadable_values(loader, one, f"{at}[{number}]", seen)
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            name = key.value if isinstance(key, yaml.ScalarNode) else ""
+            place = f"{at}.{name}" if at else name
+            yield from _unreadable_values(loader, key, place, seen)
+            yield from _unreadable_values(loader, value, place, seen)
+
+
+def _unreadable(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
+    """Return why the scalar has no value; PyYAML raises the plain errors of Python for it."""
+    try:
+        str(loader.construct_object(node))  # str() refuses an int of more than 4,300 digits
+    except (ValueError, ArithmeticError, LookupError, AttributeError):
+        kind = _SCALARS[node.tag.rpartition(":")[2]]
+        shown = node.value if len(node.value) <= _LONGEST_SHOWN else f"{node.value[:20]}..."
+        return f"{shown} is not {kind}; correct it, or quote it if it is a text"
+    return ""
 
 
 def _told(error: yaml.YAMLError, text: str) -> str:
@@ -93,28 +139,40 @@ def resolve_path(text: str, path: Path) -> str:
 
 
 def build_config_error(path: Path, faults: list[str], text: str = "") -> ConfigError:
-    """Build an error of all faults, a line each; *text* is the file, for line numbers."""
-    return ConfigError("\n".join(locate_faults(path, faults, text)))
+    """Build an error of all faults, a line each, in the order of the file, and their count.
+
+    *text* is the file, for line numbers.
+    """
+    lines = locate_faults(path, faults, text)
+    count = [f"{len(lines)} faults in {path}"] if len(lines) > 1 else []
+    return ConfigError("\n".join([*lines, *count]))
 
 
 def locate_faults(path: Path, faults: Iterable[str], text: str) -> list[str]:
-    """Prefix each ``key: what`` of *faults* with the file and the line of the key in *text*."""
+    """Prefix each ``key: what`` of *faults* with the file and the line of the key in *text*.
+
+    They are in the order of the file; those without a line come first.
+    """
     try:
         root = yaml.compose(text, _Loader) if text else None
     except yaml.YAMLError:
         root = None
-    return [f"{path}{_line(root, fault.partition(': ')[0])}: {fault}" for fault in faults]
+    placed = sorted(
+        ((*_find_position(root, fault.partition(": ")[0]), fault) for fault in faults),
+        key=lambda one: one[:2],
+    )
+    return [f"{path}:{line}: {fault}" if line else f"{path}: {fault}" for line, _, fault in placed]
 
 
-def _line(root: yaml.Node | None, key: str) -> str:
-    """Return ``:12``, the line of *key* or of its last part in the file; empty if none is there."""
+def _find_position(root: yaml.Node | None, key: str) -> tuple[int, int]:
+    """Return line and column of *key* or of its last part that the file has; 0 if it has none."""
     node, rest, mark = root, key, None
     while rest and node is not None:
         step = _into_list(node, rest) or _into_mapping(node, rest)
         if step is None:
             break
         mark, node, rest = step
-    return "" if mark is None else f":{mark.line + 1}"
+    return (0, 0) if mark is None else (mark.line + 1, mark.column)
 
 
 def _into_list(node: yaml.Node, rest: str) -> _Step | None:
@@ -219,6 +277,8 @@ def expand_environment(raw: Any, at: str) -> tuple[Any, list[str]]:
     if isinstance(raw, Mapping):
         if set(raw) == {"env"} and isinstance(raw["env"], str):
             return _expanded(raw["env"], at)
+        if set(raw) == {"env"}:
+            return None, [f"{at}: name an environment variable after `env:`"]
         pairs = {
             key: expand_environment(value, f"{at}.{key}" if at else str(key))
             for key, value in raw.items()
@@ -244,9 +304,15 @@ def secret_fields(kind: type) -> frozenset[str]:
 
 def _expanded(name: str, at: str) -> tuple[Any, list[str]]:
     try:
-        return yaml.safe_load(_from_environment(name)), []
+        text = _from_environment(name)
     except ValueError as error:
         return None, [f"{at}: {error}"]
+    try:
+        loader = _Loader(text)
+        root = loader.get_single_node()  # type: ignore[no-untyped-call]
+        if faults := list(_unreadable_values(loader, root, at, set())):
+            return None, [f"{at}: environment variable {name}: {faults[0].partition(': ')[2]}"]
+        return None if root is None else loader.construct_document(root), []  # type: ignore[no-untyped-call]
     except yaml.YAMLError:
         return None, [
             f"{at}: environment variable {name} is not a YAML value; quote special characters"

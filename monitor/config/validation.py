@@ -29,6 +29,7 @@ from monitor.config.model import Config, HttpSettings
 from monitor.config.plans import CheckPlan, CopyPlan
 from monitor.config.text import resolve_path
 from monitor.messages import did_you_mean
+from pipeline.durations import format_setting
 from pipeline.errors import ConfigError
 from pipeline.installed import fix, is_installed
 from pipeline.invariants.invariant import Referring
@@ -83,6 +84,8 @@ def config_errors(config: Config) -> list[str]:
             for name, fault in find_security_faults(security)
         ),
         *(f"{at}.{fault}" for at, client in tls_clients(config) for fault in tls_faults(client)),
+        *_of_alerts(config),
+        *_of_patterns(config),
         *_of_tiers(config),
         *_of_paces(config),
     ]
@@ -188,11 +191,11 @@ def _no_table(rule: TableRule) -> str:
         re.compile(rule.shards).sub(rule.table, "")  # checks the groups, although nothing matches
     except (re.error, IndexError) as error:
         known = re.compile(rule.shards).groups
-        return f"{rule.table!r} does not fit shards, which has {known} groups: {error}"
+        return f"'{rule.table}' does not fit shards, which has {known} groups: {error}"
     database, dot, name = rule.table.partition(".")
     named = bool(database.strip() and name.strip()) or "\\" in rule.table
     if "/" in rule.table or not (named and (dot or "\\" in rule.table)):
-        return f"{rule.table!r} is not a table name; write database.table, without a slash"
+        return f"'{rule.table}' is not a table name; write database.table, without a slash"
     if any(sign in rule.table for sign in "*?["):
         return f"{rule.table!r} is a pattern; write one name, or a group of `shards` such as \\1"
     return ""
@@ -257,7 +260,8 @@ def _of_limits(config: Config) -> Iterator[str]:
             continue
         if limits.call < limits.statement:
             told = (
-                f"{limits.call} is shorter than limits.statement ({limits.statement}); increase it"
+                f"{format_setting(limits.call)} is shorter than limits.statement"
+                f" ({format_setting(limits.statement)}); increase it"
             )
             yield f"sources[{i}].options.limits.call: {told}"
 
@@ -284,6 +288,9 @@ def _of_numbers(config: Config) -> Iterator[str]:
     for name, most in {"landing_tasks": 10_000, "merge_workers": 256}.items():
         if getattr(tuning, name) > most:
             yield f"pipeline.{name}: must be at most {most}"
+    if not _SOURCE.fullmatch(tuning.lane):
+        legal = "letters, digits, '_', '.' and '-'"
+        yield f"pipeline.lane: {tuning.lane!r} is not a lane name; use {legal}"
     if not _MEMORY.fullmatch(tuning.driver_memory):
         yield (
             f"pipeline.driver_memory: {tuning.driver_memory!r} is not a size; write a"
@@ -295,6 +302,20 @@ def _of_numbers(config: Config) -> Iterator[str]:
     yield from _of_spark(tuning.spark)
     if config.readiness.margin < timedelta():  # the gate would open before the changes arrive
         yield "readiness.margin: must not be negative"
+
+
+def _of_alerts(config: Config) -> Iterator[str]:
+    if config.alerts.storm_limit < 1:
+        yield "alerts.storm_limit: must be at least 1, or no incident is sent by its name"
+    if not config.alerts.runbooks.strip():
+        yield "alerts.runbooks: is empty; write a folder or address, or remove the line"
+
+
+def _of_patterns(config: Config) -> Iterator[str]:
+    for section in ("publish", "rebootstrap"):
+        for i, rule in enumerate(getattr(config, section)):
+            if fault := _names_no_table(rule.tables, config):
+                yield f"{section}[{i}].tables: {fault}"
 
 
 def _megabytes(size: str) -> float:
@@ -414,14 +435,20 @@ def _of_paces(config: Config) -> Iterator[str]:
             )
         elif deadline < (pace := getattr(schedule, name)):
             yield (
-                f"schedule.{name}_deadline: {deadline} is shorter than schedule.{name}"
-                f" ({pace}); increase it"
+                f"schedule.{name}_deadline: {format_setting(deadline)} is shorter than"
+                f" schedule.{name} ({format_setting(pace)}); increase it"
             )
     if readiness.heartbeat_age <= config.heartbeat:
-        told = f"{readiness.heartbeat_age} is not longer than `heartbeat` ({config.heartbeat})"
+        told = (
+            f"{format_setting(readiness.heartbeat_age)} is not longer than `heartbeat`"
+            f" ({format_setting(config.heartbeat)})"
+        )
         yield f"readiness.heartbeat_age: {told}, so no table would be READY; increase it"
     if readiness.sample_age <= schedule.watch:
-        told = f"{readiness.sample_age} is not longer than schedule.watch ({schedule.watch})"
+        told = (
+            f"{format_setting(readiness.sample_age)} is not longer than schedule.watch"
+            f" ({format_setting(schedule.watch)})"
+        )
         yield f"readiness.sample_age: {told}, so no table would be READY; increase it"
 
 
@@ -429,20 +456,18 @@ def _of_tiers(config: Config) -> Iterator[str]:
     tiers = config.readiness.lag_budget
     if not tiers or not all(tier.isdecimal() for tier in tiers):
         yield (
-            "readiness.lag_budget: must be a mapping of tiers to durations, such as"
-            " {0: PT5M, 1: PT15M}"
+            "readiness.lag_budget: must be a mapping of tiers to durations, such as {0: 5m, 1: 15m}"
         )
         return
     for tier, cycle in (config.schedule.cycles or {}).items():
         if not tier.isdecimal() or int(tier) == 0:
             yield (
-                f"schedule.cycles.{tier}: is not a tier that can wait; write for example"
-                f" {{2: PT5M}}"
+                f"schedule.cycles.{tier}: is not a tier that can wait; write for example {{2: 5m}}"
             )
         elif cycle >= (most := config.readiness.budget(int(tier))):
             told = (
-                f"{cycle} must be shorter than readiness.lag_budget of this tier ({most});"
-                " decrease it"
+                f"{format_setting(cycle)} must be shorter than readiness.lag_budget of this tier"
+                f" ({format_setting(most)}); decrease it"
             )
             yield f"schedule.cycles.{tier}: {told}"
 
@@ -528,7 +553,7 @@ def _routes(
                 yield f"{at}.checks[{j}]: no check {check!r}; {did_you_mean(check, checks)}"
         for name in route.channels or ():
             if name not in sinks:
-                yield f"{at}.channels: no channel {name!r}; known: {', '.join(sorted(sinks))}"
+                yield f"{at}.channels: no channel {name!r}; {did_you_mean(name, sinks)}"
         if fault := _no_part(route.tables, config, sinks, copies) or _names_no_table(
             route.tables, config
         ):
@@ -600,6 +625,10 @@ def _is_table(name: str) -> bool:
 
 def _names_no_table(pattern: str, config: Config) -> str:
     """Return why *pattern* can match no table; rules or sources name tables database.table."""
+    if not pattern:  # reported as empty
+        return ""
+    if "[" in pattern and "]" not in pattern.partition("[")[2]:
+        return f"{pattern!r} has a '[' without ']'; add it, or write a pattern such as shop.*"
     odd = any(  # groups may make any name
         not rule.ignore and "." not in rule.table and rule.table != r"\g<0>"
         for rule in config.tables

@@ -30,7 +30,7 @@ class LetterMask:
             ConfigError: says what.
         """
         if min(self.first, self.last) < 0:
-            raise ConfigError("first and last: must be 0 or more")
+            raise ConfigError(f"{'first' if self.first < 0 else 'last'}: must be 0 or more")
         if len(self.sign) != 1:
             raise ConfigError("sign: must be one character")
 

@@ -122,5 +122,7 @@ def test_f123_the_summary_is_told_again_when_its_count_has_doubled() -> None:
     first = settle_round(settings, (), storm(12), (), at(0))
     second = settle_round(settings, first.changed, storm(14), (), at(1))
 
-    assert "2 more" in first.letters[-1][1].subject
+    one = settle_round(settings, (), storm(11), (), at(0))
+    assert "1 more incident is open; run" in one.letters[-1][1].subject
+    assert "2 more incidents are open" in first.letters[-1][1].subject
     assert ["4 more" in message.subject for _, message in second.letters] == [True]

@@ -126,5 +126,5 @@ def test_a_zone_that_is_none_is_a_fault_of_the_config(tmp_path: Path) -> None:
     config = tmp_path / "sluice.yaml"
     config.write_text("time_zone: Mars/Base\n")
 
-    with pytest.raises(ConfigError, match="is no time zone"):
+    with pytest.raises(ConfigError, match="is not a time zone"):
         read_last_status(config, "mirror")

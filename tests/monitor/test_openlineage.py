@@ -259,8 +259,8 @@ def test_the_config_names_who_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
     ("section", "fault"),
     [
         ("{}", "url and file are both empty; set one"),
-        ("{url: marquez}", "url must be an http"),
-        ("{file: events.jsonl}", "file must be an absolute path"),
+        ("{url: marquez}", "openlineage.url: 'marquez' is not an address"),
+        ("{file: events.jsonl}", "openlineage.file: 'events.jsonl' is not an absolute path"),
         ("{file: /e, token: open}", "openlineage.token: a secret must not be written here"),
         ("{file: /e, uri: x}", "uri"),
     ],

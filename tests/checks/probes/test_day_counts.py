@@ -177,7 +177,7 @@ def test_a_source_that_does_not_answer_is_unknown_not_fail() -> None:
 
 @pytest.mark.parametrize("name", ["zone", "wall"])
 def test_a_zone_that_there_is_not_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"{name}: 'Mars/Base' is no time zone"):
+    with pytest.raises(ConfigError, match=f"{name}: 'Mars/Base' is not a time zone"):
         DayCounts(**{name: "Mars/Base"})  # type: ignore[arg-type]
 
 

@@ -39,11 +39,14 @@ def _parse(more: str = "", text: str = MINIMAL) -> Config:
 
 
 def faults(text: str, also: Faults = lambda _: (), place: Path = PLACE) -> list[str]:
-    """What is wrong with a config, without file and line; none where it is valid."""
+    """What is wrong with a config, without file, line and count; none where it is valid."""
     try:
         parse_config(text, place, also)
     except ConfigError as error:
-        return [without_place(line) for line in str(error).splitlines()]
+        lines = str(error).splitlines()
+        return [
+            without_place(line) for line in lines if line != f"{len(lines) - 1} faults in {place}"
+        ]
     return []
 
 
@@ -109,7 +112,7 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
     tables: [{shards: 'a(', table: b}]
       tables[0].shards: is not a regular expression: missing ), unterminated subpattern
     time_zone: Mars/Base
-      time_zone: 'Mars/Base' is no time zone; the nearest is
+      time_zone: 'Mars/Base' is not a time zone; write a name such as Europe/Berlin
     heartbeat: 5
       heartbeat: is not a duration; write it as 30s, 5m
     heartbeat: 15 months
@@ -117,7 +120,7 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
     heartbeat: PT0S
       heartbeat: must be longer than 0s
     probes: {max_ids: {}}
-      probes.max_ids: no probe 'max_ids' in checks/probes; known:
+      probes.max_ids: no probe 'max_ids' in checks/probes; the nearest is max_id; known:
     probes: {max_id: {tolerence: 1}}
       probes.max_id.tolerence: unknown key; the nearest is tolerance; known:
     probes: {max_id: {every: often}}
@@ -127,13 +130,13 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
     probes: {max_id: {overrides: [{tables: 'a.*', tolernce: 1}]}}
       probes.max_id.overrides[0].tolernce: unknown key
     readiness: {gating: [range_count]}
-      readiness.gating[0]: no probe 'range_count' in checks/probes; known:
+      readiness.gating[0]: no probe 'range_count' in checks/probes; the nearest is range_counts;
     readiness: {rule: maybe}
       readiness.rule: must be 'both'
     readiness: {lag_budget: {gold: PT5M}}
       readiness.lag_budget: must be a mapping of tiers to durations
     channels: {pager: {}}
-      channels.pager.kind: no channel 'pager' in alerts/channels; known: alertmanager, log
+      channels.pager.kind: no channel 'pager' in alerts/channels; the nearest is pagerduty; known:
     alerts: {routes: [{channels: [log]}, {channels: [pager]}]}
       alerts.routes[1].channels: no channel 'pager'; known: log
     channels: {webhook: {url: 'http://x'}}
@@ -141,7 +144,7 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
     channels: {ops: {kind: log, colour: red}}
       channels.ops.colour: unknown key; known:
     channels: {webhook: {url: {env: HOME}}}
-      channels.webhook: channel webhook: url must be an http
+      channels.webhook.url: must be an http
     kafka: again
       is not YAML: key 'kafka' occurs twice
     a: [
@@ -290,9 +293,9 @@ def test_f164_files_of_tls_lie_beside_the_config(tmp_path: Path) -> None:
     ca: ca.pem
       ca: needs TLS; set tls: true or remove it
     tls: true\n    ca: /none.pem
-      ca: /none.pem has no certificate authorities
+      ca: cannot read /none.pem: No such file
     tls: true\n    ca: empty.pem
-      ca: {folder}/empty.pem has no
+      ca: {folder}/empty.pem has no PEM certificates; use
     tls: true\n    certificate: c.pem
       key: a certificate needs its key
     tls: true\n    key: k.pem

@@ -61,7 +61,7 @@ def test_a_host_is_called_as_one_dials_it(
         pytest.param("http: {port: 65536}", "http.port: 65536 is not a port", id="too high"),
         pytest.param("http: {port: {env: NOT_SET}}", "NOT_SET is not set", id="unset"),
         pytest.param("store: []", "store: must be the path", id="no store"),
-        pytest.param("time_zone: Mars/Base", "time_zone: 'Mars/Base' is no", id="no zone"),
+        pytest.param("time_zone: Mars/Base", "time_zone: 'Mars/Base' is not", id="no zone"),
         pytest.param("time_zone: [1]", "time_zone: '[1]' is no", id="no text"),
         pytest.param("[]", "must be a mapping", id="no config"),
     ],

@@ -105,9 +105,9 @@ def test_each_copy_is_its_kind_with_its_fields(
     a: {kind: postgres, host: h, database: d, user: u, patience: PT0S, tables: x.y}
       copies.a.patience: must be longer than 0s
     a: {kind: redis, host: r, database: -1, tables: x.y}
-      copies.a: database: -1 is negative; write 0 or more
+      copies.a.database: -1 is negative; write 0 or more
     a: {kind: redis, host: r, prefix: ' ', tables: x.y}
-      copies.a: prefix: is empty; write what all keys of the copy begin with
+      copies.a.prefix: is empty; write what all keys of the copy begin with
     a b: {kind: postgres, host: h, database: d, user: u, tables: x.y}
       'a b' is not a copy name; use at most 30 of a-z
     """),
@@ -221,7 +221,7 @@ def test_all_that_matches_a_table_is_demanded_of_it(tmp_path: Path) -> None:
     - {tables: shop.x, referenced: {keys: [{columns: [a], table: u.*, to: [id]}]}}
       invariants[0].referenced: 'u.*' is not a table name; write database.table
     - {tables: shop.x, referenced: {keys: []}}
-      invariants[0].referenced: keys: names none
+      invariants[0].referenced.keys: names none
     - {tables: shop.x, referenced: {keys: [{columns: [a, b], table: u.u, to: [id]}]}}
       columns and to must be lists of as many columns
     - {tables: shop.x, changed_at_most: {share: 20}}
@@ -299,7 +299,7 @@ def test_it_reaches_the_pipeline_and_its_process_whole(file: Path) -> None:
     {tables: t.t, key: [id], mask: {columns: []}}
       standards[0].mask.columns: is empty; list the columns to change
     {tables: t.t, key: [id], mapping: {columns: [a], file: ids.csv}}
-      standards[0].mapping: file: ids.csv must be a whole path
+      standards[0].mapping.file: ids.csv must be a whole path
     {tables: t.t, key: [id], clear: '*', mapping: {columns: [a], file: /not/ids.csv}}
       standards[0].mapping.file: mapping /not/ids.csv: No such file or directory
     {tables: t.t, key: [id], mask: 3}
@@ -427,9 +427,9 @@ def test_windows_are_read_with_their_moments() -> None:
     {since: "2026-03-28T05:00:00Z", until: "2026-03-28T01:00:00Z"}
       is not after
     {since: "2026-03-28T05:00:00", until: "2026-03-28T06:00:00"}
-      offset
+      since has no offset; write 2026-03-28T05:00:00Z for UTC
     {since: "2026-03-28", until: "2026-03-28T06:00:00Z"}
-      since: is no moment; write it with its offset, such as 2026-03-28T01:00:00Z
+      since: is not an instant; write it with its offset, such as 2026-03-28T01:00:00Z
     """),
 )
 def test_a_window_that_holds_nothing_is_told_by_its_place(window: str, told: str) -> None:
@@ -450,9 +450,9 @@ WINDOW = '{since: "2026-03-28T01:00:00Z", until: "2026-03-28T05:00:00Z"}'
     {tables: shop.*, markers: [{table: runs}]}
       archive[0].markers[0].table: 'runs' is not a table name; write database.table
     {tables: shop.*, markers: [{table: ops.runs, column: who}]}
-      archive[0].markers[0]: name a column and `values` of it, or neither
+      archive[0].markers[0]: `column` needs `values`; add it
     {tables: shop.*, markers: [{table: ops.runs, values: [me]}]}
-      archive[0].markers[0]: name a column and `values` of it, or neither
+      archive[0].markers[0]: `values` needs `column`; add it
     {tables: shop.*}
       archive[0]: has no effect on shop.*; add windows or markers
     """),
@@ -468,8 +468,8 @@ def test_a_source_names_only_plug_ins_that_can_be_built() -> None:
     text = MINIMAL.replace("{url:", "{kind: debezium, url:") + source
 
     assert [line.partition(";")[0] for line in faults(text, plugin_faults)] == [
-        "sources[0].kind: no source 'mysqll' in pipeline/sources",
         "sources[0].collector.kind: no collector 'debezium' in pipeline/collectors",
+        "sources[0].kind: no source 'mysqll' in pipeline/sources",
         "sources[0].format: no format 'avro' in pipeline/formats",
     ]
 

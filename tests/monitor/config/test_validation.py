@@ -92,13 +92,13 @@ def test_a_topic_is_read_as_one_sources_only(first: str, second: str, line: str)
         pytest.param(
             r"shop\.(\w+)",
             r"shop.\2",
-            r"'shop.\\2' does not fit shards, which has 1 groups: invalid group reference 2",
+            r"'shop.\2' does not fit shards, which has 1 groups: invalid group reference 2",
             id="a group that is not there",
         ),
         pytest.param(
-            r"shop\.x", r"\g<n>.t", r"'\\g<n>.t' does not fit shards, which has 0", id="a name"
+            r"shop\.x", r"\g<n>.t", r"'\g<n>.t' does not fit shards, which has 0", id="a name"
         ),
-        pytest.param(r"shop\.x", r"a\q.t", r"'a\\q.t' does not fit shards", id="a bad escape"),
+        pytest.param(r"shop\.x", r"a\q.t", r"'a\q.t' does not fit shards", id="a bad escape"),
         pytest.param(r"shop\.x", "orders", "'orders' is not a table name; write", id="no database"),
         pytest.param(r"shop\.x", "", "'' is not a table name; write database.table", id="empty"),
         pytest.param(r"shop\.x", "shop.", "'shop.' is not a table name; write", id="no name"),
@@ -173,7 +173,7 @@ def test_a_number_that_nothing_can_come_of_is_told() -> None:
         ("schedule: {cycles: {0: PT1M}}", "schedule.cycles.0: is not a tier that can wait"),
         (
             "schedule: {cycles: {2: PT15M}}",
-            "schedule.cycles.2: 0:15:00 must be shorter than readiness.lag_budget",
+            "schedule.cycles.2: 15m must be shorter than readiness.lag_budget",
         ),
         ("schedule: {cycles: {x: 1h}}", "schedule.cycles.x: is not a tier that can wait"),
         ("schedule: {land: 99ms}", "schedule.land: must be at least 100ms"),
@@ -181,22 +181,22 @@ def test_a_number_that_nothing_can_come_of_is_told() -> None:
         ("schedule: {land_deadline: 1s}", "schedule.land_deadline: must be at least 10s"),
         (
             "schedule: {merge: 2h}",
-            "schedule.merge_deadline: 0:30:00 is shorter than schedule.merge (2:00:00)",
+            "schedule.merge_deadline: 30m is shorter than schedule.merge (2h)",
         ),
         (
             "readiness: {heartbeat_age: 1s}",
             (
-                "readiness.heartbeat_age: 0:00:01 is not longer than `heartbeat`"
-                " (0:00:01), so no table would be"
+                "readiness.heartbeat_age: 1s is not longer than `heartbeat`"
+                " (1s), so no table would be"
             ),
         ),
         (
             "heartbeat: 15s",
-            "readiness.heartbeat_age: 0:00:15 is not longer than `heartbeat` (0:00:15)",
+            "readiness.heartbeat_age: 15s is not longer than `heartbeat` (15s)",
         ),
         (
             "schedule: {watch: 1m}",
-            "readiness.sample_age: 0:01:00 is not longer than schedule.watch (0:01:00)",
+            "readiness.sample_age: 1m is not longer than schedule.watch (1m)",
         ),
         (
             "probes: {day_counts: {days: 3661}}",
@@ -407,7 +407,7 @@ def test_f160_a_server_to_follow_is_a_host_or_a_host_and_a_port() -> None:
         ("call: -PT1S", ".call: must be greater than or equal to 100 milliseconds"),
         ("connect: 0s", ".connect: must be greater than or equal to 100 milliseconds"),
         ("lag: -PT1S", ".lag: must be greater than or equal to 0 seconds"),
-        ("statement: 10s, call: 5s", ".call: 0:00:05 is shorter than limits.statement (0:00:10)"),
+        ("statement: 10s, call: 5s", ".call: 5s is shorter than limits.statement (10s)"),
     ],
 )
 def test_limits_that_ask_nothing_or_without_end_are_refused(said: str, line: str) -> None:
@@ -432,6 +432,54 @@ def test_a_tier_that_is_none_is_told_beside_what_else_is_wrong(wrong: str, kafka
     assert any(line.startswith("kafka: is required") for line in told) == (not kafka)
 
 
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("2026-02-30", "a date that exists"),
+        ("2026-02-28T25:00:00Z", "a date that exists"),
+        ("0x_", "a whole number that can be read"),
+        ("9" * 5_000, "a whole number that can be read"),
+        ("0x" + "f" * 5_000, "a whole number that can be read"),
+        ("!!bool maybe", "true or false"),
+    ],
+)
+def test_a_value_that_looks_like_a_date_or_number_and_is_none_is_told_with_its_key(
+    value: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        parse_config(f"lake: l\nsources:\n  - name: a\n    port: {value}\nheartbeat: 0x_", PLACE)
+    monkeypatch.setenv("PORT", value)
+    in_env = faults(MINIMAL.replace("port: 3306", "port: {env: PORT}"))
+
+    shown = value.removeprefix("!!bool ")
+    shown = shown if len(shown) <= 40 else f"{shown[:20]}..."
+    told = f"{shown} is not {kind}; correct it, or quote it if it is a text"
+    assert str(error.value).splitlines() == [
+        f"{PLACE}:4: sources[0].port: {told}",
+        f"{PLACE}:5: heartbeat: 0x_ is not a whole number that can be read;"
+        " correct it, or quote it if it is a text",
+        f"2 faults in {PLACE}",
+    ]
+    assert in_env == [f"sources[0].port: environment variable PORT: {told}"]
+
+
+def test_all_faults_are_told_at_once_although_a_type_is_wrong() -> None:
+    text = MINIMAL.replace("port: 3306", "port: x") + (
+        "readiness: {gating: [max_ids], sample_age: 1s}\n"
+        "alerts: {routes: [{tables: 'source:shopp', channels: [lgo]}]}\n"
+        "table_format: icebergg\n"
+    )
+
+    assert [line.partition(": ")[0] for line in built_faults(text)] == [
+        "sources[0].port",
+        "readiness.gating[0]",
+        "readiness.sample_age",
+        "alerts.routes[0].channels",
+        "alerts.routes[0].tables",
+        "table_format",
+    ]
+
+
 @pytest.mark.parametrize("deep", [101, 3_000])
 def test_a_file_that_is_nested_without_end_is_told_with_its_line(deep: int) -> None:
     (told,) = faults("lake: l\nkafka: " + "[" * deep + "]" * deep)
@@ -449,12 +497,12 @@ def test_nonsense_is_refused_with_its_place() -> None:
         ("publish: [{tables: ''}]", "publish[0].tables: is empty; set a value, or remove"),
         ("probes: {day_counts: {columns: []}}", "probes.day_counts.columns: is empty; set a value"),
         ("probes: {day_counts: {columns: [' ']}}", "probes.day_counts.columns: contains an empty"),
-        ("probes: {range_counts: {tables: ''}}", "probes.range_counts.tables: '' matches no"),
+        ("probes: {range_counts: {tables: ''}}", "probes.range_counts.tables: is empty; set"),
         ("http: {names: ['http://x']}", "http.names[0]: 'http://x' is not a host; write a name"),
         ("http: {names: [a, '']}", "http.names[1]: '' is not a host; write a name or an address"),
         (
             "openlineage: {url: 'http://127.0.0.1', timeout: 0s}",
-            "openlineage: timeout must be longer than 0s",
+            "openlineage.timeout: must be longer than 0s",
         ),
         (
             "pipeline: {spark: {spark.master: 'local[1]'}}",
@@ -467,6 +515,17 @@ def test_nonsense_is_refused_with_its_place() -> None:
         ("pipeline: {spark: {foo: x}}", "pipeline.spark.foo: is not a Spark setting; use a name"),
         ("pipeline: {driver_memory: 1k}", "pipeline.driver_memory: '1k' is too small for Spark;"),
         ("pipeline: {driver_memory: 511m}", "pipeline.driver_memory: '511m' is too small"),
+        ("openlineage: {url: 'marquez:5000'}", "openlineage.url: 'marquez:5000' is not an address"),
+        ("openlineage: {file: log.json}", "openlineage.file: 'log.json' is not an absolute path"),
+        ("alerts: {storm_limit: 0}", "alerts.storm_limit: must be at least 1, or no incident"),
+        ("alerts: {storm_limit: -3}", "alerts.storm_limit: must be at least 1, or no incident"),
+        ("alerts: {runbooks: ''}", "alerts.runbooks: is empty; write a folder or address"),
+        ("publish: [{tables: 'shop.['}]", "publish[0].tables: 'shop.[' has a '[' without ']'"),
+        ("rebootstrap: [{tables: orders}]", "rebootstrap[0].tables: 'orders' matches no table"),
+        ("probes: {max_id: {tables: 'x.['}}", "probes.max_id.tables: 'x.[' has a '[' without"),
+        ("pipeline: {lane: ''}", "pipeline.lane: '' is not a lane name; use letters"),
+        ("pipeline: {lane: a/b}", "pipeline.lane: 'a/b' is not a lane name; use letters"),
+        ("store: {env: }", "store: name an environment variable after `env:`"),
         ("pipeline: {merge_workers: 257}", "pipeline.merge_workers: must be at most 256"),
         ("pipeline: {landing_tasks: 10001}", "pipeline.landing_tasks: must be at most 10000"),
     ]
@@ -489,11 +548,11 @@ def test_what_is_wrong_beside_values_of_a_wrong_type_is_told_at_once() -> None:
     told = faults(text + "pipeline: {merge_workers: 0}\nstore: ':memory:'\npublish: [{tables: ''}]")
 
     assert [line.partition(": ")[0] for line in told] == [
-        "sources[0].port",
-        "publish[0].tables",
-        "pipeline.merge_workers",
         "kafka",
+        "sources[0].port",
+        "pipeline.merge_workers",
         "store",
+        "publish[0].tables",
     ]
 
 

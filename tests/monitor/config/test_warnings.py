@@ -133,7 +133,7 @@ def test_f190_a_tier_below_none_is_refused() -> None:
 def test_f190_a_bad_time_zone_is_told_with_its_value_and_the_nearest(zone: str, near: str) -> None:
     told = refused(f"{MINIMAL}\ntime_zone: {zone}\n")
 
-    assert f"time_zone: {zone!r} is no time zone; the nearest is {near}" in told
+    assert f"time_zone: {zone!r} is not a time zone; the nearest is {near}" in told
 
 
 def test_f190_every_fault_has_its_line() -> None:
@@ -145,6 +145,8 @@ def test_f190_every_fault_has_its_line() -> None:
 
     told = refused(text).splitlines()
 
+    count = told.pop()
+    assert count == f"{len(told)} faults in {PLACE}"
     lines = {line.split(": ")[1]: line.split(": ")[0] for line in told}
     assert lines["sources[0].hst"] == f"{PLACE}:5"
     assert lines["sources[0].host"] == f"{PLACE}:4"  # that lacks it

@@ -126,7 +126,7 @@ def test_it_says_who_asks(registry: Answers, settings: dict[str, str], sent: str
 def test_authorities_that_are_none_are_said(registry: Answers) -> None:
     secured = RegistrySettings(registry.url.replace("http:", "https:"), ca="/nowhere.pem")
 
-    with pytest.raises(NoSchemasError, match=r"nowhere\.pem has no certificate authorities"):
+    with pytest.raises(NoSchemasError, match=r"cannot read .*nowhere\.pem"):
         SchemaRegistry("shop", secured).schemas([1])
 
 

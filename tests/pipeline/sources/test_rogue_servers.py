@@ -175,9 +175,7 @@ def test_f164_the_authority_of_a_source_is_named_in_the_advice_and_one_that_is_n
     assert source.tls_advice("Access denied", source.host) == ""
     with (
         closing(Session(source)) as session,
-        pytest.raises(
-            ConfigError, match=r"source:shop: ca: .*ca\.pem has no certificate authorities"
-        ),
+        pytest.raises(ConfigError, match=r"source:shop: ca: .*ca\.pem"),
     ):
         session.ask("SELECT 1")
 
