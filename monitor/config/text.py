@@ -62,10 +62,10 @@ def parse_mapping(text: str, path: Path) -> dict[str, Any]:
     """
     try:
         loader = _Loader(text)
-        root = loader.get_single_node()  # type: ignore[no-untyped-call]
+        root = loader.get_single_node()
         if faults := list(_unreadable_values(loader, root, "", set())):
             raise build_config_error(path, faults, text)
-        raw = None if root is None else loader.construct_document(root)  # type: ignore[no-untyped-call]
+        raw = None if root is None else loader.construct_document(root)
     except yaml.YAMLError as error:
         raise build_config_error(path, [f"is not YAML: {_told(error, text)}"]) from None
     if not isinstance(raw, dict):
@@ -309,10 +309,10 @@ def _expanded(name: str, at: str) -> tuple[Any, list[str]]:
         return None, [f"{at}: {error}"]
     try:
         loader = _Loader(text)
-        root = loader.get_single_node()  # type: ignore[no-untyped-call]
+        root = loader.get_single_node()
         if faults := list(_unreadable_values(loader, root, at, set())):
             return None, [f"{at}: environment variable {name}: {faults[0].partition(': ')[2]}"]
-        return None if root is None else loader.construct_document(root), []  # type: ignore[no-untyped-call]
+        return None if root is None else loader.construct_document(root), []
     except yaml.YAMLError:
         return None, [
             f"{at}: environment variable {name} is not a YAML value; quote special characters"
