@@ -46,7 +46,8 @@ def fix(package: str) -> str:
     package = package.partition(".")[0]
     if package not in EXTRAS:
         return ""
-    return f"needs the package {package}; run `pip install 'sluice[{EXTRAS[package]}]'`"
+    install = f"pip install '.[{EXTRAS[package]}]'"
+    return f"needs the package {package}; run `{install}` in the checkout of Sluice"
 
 
 CHECKOUT = Path(__file__).resolve().parent.parent

@@ -89,7 +89,7 @@ def _fault(verb: str, rest: str) -> str:
 def test_commands_are_found() -> None:
     places = {place.partition("/")[0] for place, _, _ in _commands()}
 
-    assert places >= {*_PACKAGES} - {"alerts"} | {"docs", "README.md"}
+    assert places >= {*_PACKAGES} - {"alerts"} | {"docs"}
 
 
 @pytest.mark.parametrize(("verb", "rest"), sorted({(v, r) for _, v, r in _commands()}))

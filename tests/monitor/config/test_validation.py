@@ -474,8 +474,8 @@ def test_all_faults_are_told_at_once_although_a_type_is_wrong() -> None:
         "sources[0].port",
         "readiness.gating[0]",
         "readiness.sample_age",
-        "alerts.routes[0].channels",
         "alerts.routes[0].tables",
+        "alerts.routes[0].channels",
         "table_format",
     ]
 

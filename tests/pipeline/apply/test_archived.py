@@ -244,8 +244,8 @@ def test_a_window_that_does_not_fit_holds_the_table(
     [
         pytest.param({}, "", id="fits"),
         pytest.param({"until": NOW}, "is not after", id="ends first"),
-        pytest.param({"before": ""}, "or neither", id="half a condition"),
-        pytest.param({"since": NOW.replace(tzinfo=None)}, "need offsets", id="no offset"),
+        pytest.param({"before": ""}, "`column` needs `before`", id="half a condition"),
+        pytest.param({"since": NOW.replace(tzinfo=None)}, "since has no offset", id="no offset"),
     ],
 )
 def test_a_window_that_holds_nothing_says_why(fields: dict[str, Any], told: str) -> None:
