@@ -150,10 +150,10 @@ def _moment(instant: datetime) -> str:
 EXTRA_CODES = ("extra_rows", "extra_events", "mirror_ahead")
 """Codes of a FAIL by which nothing is missing: the lake has what its source has not."""
 _MEANING = {
-    AlertKind.LATE: "changes are still on their way; nothing is known to be missing",
-    AlertKind.LOST: "both ends differ as of one position; waiting does not repair it",
-    AlertKind.SUSPECT: "the table looks unlike itself; a person should judge",
-    AlertKind.BLOCKED: "the table stands still, and stays so until its cause is gone or waived",
-    AlertKind.UNKNOWN: "no answer for too long; neither right nor wrong can be shown",
-    AlertKind.SERVICE: "the service itself is impaired; its other verdicts may be stale",
+    AlertKind.LATE: "changes arrive late; nothing is known to be missing",
+    AlertKind.LOST: "source and mirror differ at one position; repair the rows",
+    AlertKind.SUSPECT: "the rate or values are unusual; check the table",
+    AlertKind.BLOCKED: "merging is stopped; fix or waive the cause below",
+    AlertKind.UNKNOWN: "a fact is missing, so the table can be proven neither right nor wrong",
+    AlertKind.SERVICE: "Sluice itself has a problem; its other verdicts may be old",
 }

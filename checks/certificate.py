@@ -214,7 +214,9 @@ def _other_mirror(evidence: Evidence, mirror: MirrorPosition | str) -> str:
     if isinstance(mirror, str):
         return f"its mirror cannot be read: {mirror}"
     if mirror.mirror != evidence.mirror or not evidence.mirror:
-        return f"the mirror was recreated as table {mirror.mirror}"
+        return (
+            f"the mirror is another Delta table now ({mirror.mirror}), so its rows are not proven"
+        )
     return ""
 
 

@@ -173,7 +173,7 @@ def first_fence(fences: Sequence[Fence], instant: datetime) -> Fence | None:
 
 
 def no_zone(told: object) -> str:
-    """Return why *told* is not a time zone, with the nearest name that is one."""
+    """Return why the text is not a time zone, with the nearest name that is one."""
     names = available_timezones()
     asked = str(told)
     folded = {name.casefold(): name for name in names}

@@ -6,7 +6,7 @@ A message says what failed, where, and how to fix it.
 
 def text_or_cause(text: str, what: str) -> str:
     """The *text* if it says anything, else that *what* came without a word: nothing is silent."""
-    return text if text.strip() else f"{what}, without a word why; see the log"
+    return text if text.strip() else f"{what}, without a message; see the log"
 
 
 def class_and_text(error: Exception) -> str:

@@ -86,7 +86,7 @@ def parse_mapping(text: str, path: Path) -> dict[str, Any]:
 def _unreadable_values(
     loader: yaml.SafeLoader, node: yaml.Node | None, at: str, seen: set[int]
 ) -> Iterator[str]:
-    """Yield each value that looks like a number or date but is none, as ``key: fault``."""
+    """Yield each value that looks like a number or date and is invalid, as ``key: fault``."""
     if node is None or id(node) in seen:  # an alias is reported at its anchor
         return
     seen.add(id(node))

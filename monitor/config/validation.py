@@ -289,7 +289,7 @@ def _of_numbers(config: Config) -> Iterator[str]:
         if getattr(tuning, name) > most:
             yield f"pipeline.{name}: must be at most {most}"
     if not _SOURCE.fullmatch(tuning.lane):
-        legal = "letters, digits, '_', '.' and '-'"
+        legal = "A-Z, a-z, 0-9, '_', '.' and '-'"
         yield f"pipeline.lane: {tuning.lane!r} is not a lane name; use {legal}"
     if not _MEMORY.fullmatch(tuning.driver_memory):
         yield (

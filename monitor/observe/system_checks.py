@@ -259,8 +259,9 @@ def _headroom(
     if tight:
         left, kind, name = tight[0]
         more = f" (and {len(tight) - 1} more)" if len(tight) > 1 else ""
-        text = f"{kind} {name}: in {left.total_seconds() / 3600:.1f} h unread changes are deleted"
-        return Ruling(Outcome.FAIL, f"{text}{more}", "headroom")
+        hours = left.total_seconds() / 3600
+        text = f"{kind} {name}{more}: retention deletes unread changes in {hours:.1f} h"
+        return Ruling(Outcome.FAIL, f"{text}; raise the retention first", "headroom")
     for one in retentions:
         if one.unknown:
             why = one.kept.why if isinstance(one.kept, Missing) else "what is read is not known"

@@ -231,11 +231,9 @@ def _told(turn: ArchiveMerge, own: pa.Table, found: Found) -> pa.Table:
     try:
         return turn.whole(own, turn.read(own), found)
     except HeldError as error:
-        detail = f"rows that went to an archive cannot be kept as they were last: {error}"
-        advice = (
-            "take the rule away under `archive`, or `sluice archive withdraw` it, to let them go"
-        )
-        raise HeldError("archive", f"{detail}; {advice}") from error
+        detail = f"archived rows cannot keep their last values: {error}"
+        fix = "to delete them, remove the rule of `archive`, or run `sluice archive withdraw`"
+        raise HeldError("archive", f"{detail}; {fix}") from error
 
 
 def _came_before(deletes: pa.Table, found: Found, raised: Floors) -> Mask:

@@ -105,9 +105,9 @@ class MirrorIds:
 AT_ONCE = 10_000  # rows of a SELECT
 NAMED = 20
 ROUND = 20.0  # seconds after which no other shard has its turn in a round
-QUEUED = "its turn comes in another round"
-NO_SHARD = "no shard of it is known: nothing of it has landed, or all are gone"
-NOT_YET = "all below the place at which it reads must have landed first"
+QUEUED = "it waits for its next round"
+NO_SHARD = "no shard of the table is known; run `sluice status` to list tables"
+NOT_YET = "it waits until all changes below its read position have landed"
 log = structlog.get_logger(__name__)
 Rows = Mapping[Any, Mapping[str, Any]]
 
@@ -190,7 +190,7 @@ class Previews:
             for number, stretch in enumerate(stretches(wish, shard, table, tuple)):
                 span = stretch_rows(wish, shard, number).span
                 if span is None:
-                    what = f"a dry run needs integer ids, and {table.name} has another key"
+                    what = f"a dry run needs an integer key, which {table.name} does not have"
                     raise ConfigError(f"{what}; leave out --dry-run")
                 # once this answers, the mirror is as far as the fence
                 self._ids.of(wish, shard, table, span, landed.checkpoint, fence=at)

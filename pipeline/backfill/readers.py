@@ -26,8 +26,8 @@ from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader
 
 AGAIN = timedelta(seconds=30)  # between two looks for a table that nothing has landed of
 BELOW = (
-    "its newest heartbeat is below changes that landed earlier, so the backfill waits for one above"
-    " them; make its senders number their versions in one sequence"
+    "the newest heartbeat has a lower version than landed changes, so the backfill waits for a"
+    " higher one; let all senders use one version sequence"
 )
 log = structlog.get_logger(__name__)
 
@@ -149,9 +149,9 @@ class RowReaders:
             return
         for column in feed.server().columns(shard):
             if by := lists.alters(f"{shard.name}.{column.name}"):
-                msg = f"{shard.name}.{column.name} is left out or changed by the collector ({by})"
-                advice = "let the collector take a snapshot of it (execute-snapshot)"
-                raise ConfigError(f"{msg}; read again it would come as the source has it; {advice}")
+                msg = f"the collector omits or changes {shard.name}.{column.name} ({by})"
+                fix = "let the collector take a snapshot (execute-snapshot)"
+                raise ConfigError(f"{msg}, and a backfill would write its original values; {fix}")
 
     def schema(self, shard: Shard, catalog: Catalog, checkpoint: Checkpoint) -> TableSchema | None:
         """Return columns and key as the log describes them, else as the source does, if rows do."""

@@ -157,8 +157,10 @@ class HeartbeatEvidence:
         if self._last is None:
             return Missing(f"no heartbeat of source {source} has come through its topics yet")
         if self._last < self.highest:
-            fell = f"heartbeat {self._last} came through behind {self.highest}"
-            return Missing(f"{fell}: the log of source {source} is being sent again")
+            fell = (
+                f"source {source} is being sent again (heartbeat {self._last} after {self.highest})"
+            )
+            return Missing(f"{fell}; wait until it has caught up, or stop a second sender")
         if self._proven is None:
             return Missing(f"no heartbeat has come through yet that source {source} wrote since")
         return Acknowledged(self._proven.head.position)

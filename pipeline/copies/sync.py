@@ -85,8 +85,9 @@ class CopySync:
                 return (commit.version, commit.entry) == (was.version, was.entry)
             foreign = commit.after is None and commit.data_changing
             if foreign and not ours:
-                told = f"version {commit.version} of mirror {table} is not Sluice's"
-                raise HeldError("foreign_write", f"{told}; the copy waits for what becomes of it")
+                what = f"the copy is stopped: version {commit.version} of mirror {table} is"
+                fix = "restore the mirror, or waive its foreign_write:ID (see `sluice explain`)"
+                raise HeldError("foreign_write", f"{what} a foreign write; {fix}")
             ours, follows = ours or commit.after is not None, follows and not foreign
             if ours and not follows:
                 break

@@ -385,8 +385,8 @@ def load_snapshot(store: Store, known: Snapshot | None = None) -> Snapshot | Non
     if known is not None and (newest is None or newest.metadata.id != known.metadata.id):
         raise HeldError(
             "table_replaced",
-            f"{store.uri}: table {known.metadata.id} is gone, or another stands in its folder; "
-            "restore it, or point Sluice at another folder",
+            f"table {known.metadata.id} at {store.uri} was deleted or replaced; restore it, or"
+            " change `lake:`",
         )
     return newest
 

@@ -204,9 +204,11 @@ def _csv(file: IO[bytes], named: bool) -> _Contents | UnfinishedFile:
     """CSV with a head: the last row ends, and all have as many fields as the head."""
     quotes, last = _quotes(file)
     if last != b"\n":
-        return UnfinishedFile("its last row does not end")
+        return UnfinishedFile("its last row has no line end; finish the file, or add the line end")
     if quotes % 2:
-        return UnfinishedFile("a quote in it does not end")
+        return UnfinishedFile(
+            "a quoted field has no closing quote; finish the file, or add the quote"
+        )
     reader = _csv_reader(file)
     return _Contents(
         sum(len(batch) for batch in reader), dict.fromkeys(reader.schema.names, "string")

@@ -283,10 +283,10 @@ class SweepRules:
 
 
 CHUNK = 500  # files that are looked at, and taken, at once
-CHANGED = "it was changed after it was taken"
-UNREAD = "nothing of it was read again: write what is new in it into another file"
-RENAMED = "was taken, then changed and renamed: write what is new in it into another file"
-TOO_LATE = "they were not taken: make `back` longer, or put them into an hour in range"
+CHANGED = "it was changed after it was read"
+UNREAD = "the change was not read; write the new rows to another file"
+RENAMED = "was read, then changed and renamed; write the new rows to another file"
+TOO_LATE = "they were not read; increase `back`, or move them to an hour in range"
 REST = 2  # times as long as a look at everything took there is none
 log = structlog.get_logger(__name__)
 
@@ -632,7 +632,7 @@ class FileSweep:
             if stamp_of(os.fstat(file.fileno())) != one.stamp:
                 return
         if found != digest:
-            self._tell(one, f"{CHANGED}, and has {one.stamp.size} bytes now; {UNREAD}")
+            self._tell(one, f"{CHANGED} ({one.stamp.size} bytes now), and {UNREAD}")
         self.ledger.seen_again(one.path, one.stamp, found)
 
     def _shard(self, part: HourPartition) -> str:

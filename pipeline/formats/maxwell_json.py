@@ -50,7 +50,7 @@ SECONDS_ONLY = 10**11  # below it a time counts seconds, from it on milliseconds
 PREFIX = "pk."
 
 NO_VALUE = "the message is empty: Maxwell writes a message for each row"
-BAD_VALUE = "value is no message of Maxwell: no JSON object in UTF-8, or a field of a wrong kind"
+BAD_VALUE = "value is not a Maxwell message: a UTF-8 JSON object with fields of the right types"
 BAD_KEY = "key is neither an object nor a list as Maxwell writes them"
 UNKNOWN_KIND = "type is no row, statement or step of a bootstrap that Maxwell knows"
 NO_SHARD = "database or table is missing"

@@ -397,7 +397,7 @@ def _with_gap(source: str, made: Checkpoint, older: frozenset[str], above: Order
         return made
     why = (
         f"the collector of {source} took a new snapshot, so unsent earlier changes are lost;"
-        " the snapshot closes the gap, but for a table without a row in it take a new base"
+        " run `sluice bootstrap TABLE --reason ...` if the gap of a table remains open"
     )
     gap = Gap.noticed(f"again:{source}", made.batch, why, left, above=above)
     return replace(made, gaps={**made.gaps, gap.id: gap})

@@ -55,6 +55,7 @@ from collections.abc import (
 from dataclasses import replace
 from datetime import datetime, timedelta
 from hashlib import sha256
+from shlex import quote
 
 from pipeline.checkpoint import (
     NO_STANDARDS,
@@ -462,8 +463,11 @@ def detect_new_rules(checkpoint: Checkpoint, context: BatchContext) -> Checkpoin
 
 def _new_rule_gap(name: str, old: str | None, new: str, made: Checkpoint) -> Gap:
     topic, partition, until = rule_place(Shard.parse(name).name, made.offsets)
-    went = f"to {old}" if old is not None else "nowhere"
-    why = f"the rules sent it {went}, and send it to {new} now; take a new base of {name}"
+    before = old if old is not None else "no table"
+    why = (
+        f"`tables` maps {name} to {new} instead of {before}, so its earlier rows are missing"
+        f" there; run `sluice bootstrap {quote(new)} --reason ...`"
+    )
     return Gap(
         f"{NEW_RULE}{name}@{made.batch}",
         topic,

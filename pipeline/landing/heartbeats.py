@@ -208,18 +208,14 @@ def _lost_with(made: Checkpoint, since: int, beats: Iterable[LandedHeartbeat]) -
 
 
 def _never_sent(source: str, made: Checkpoint, skipped: MissingHeartbeats, gone: str) -> Gap:
-    lost = f"heartbeat {skipped.first} of source {source}"
+    lost = f"heartbeat {skipped.first} of source {source} is missing"
     if skipped.until - skipped.first > 1:
-        lost = f"heartbeats {skipped.first} to {skipped.until - 1} of source {source}"
-    why = (
-        f"{lost} never arrived, but a later one did: a part of the log was not sent, and will"
-        " not be sent any more"
+        lost = f"heartbeats {skipped.first} to {skipped.until - 1} of source {source} are missing"
+    cause = (
+        f"because {gone} was deleted before it landed" if gone else "although a later one landed"
     )
-    if gone:
-        why = (
-            f"{lost} never arrived, as {gone} was deleted before it landed: they may have been"
-            " there, or another part of the log was not sent"
-        )
+    fix = "run `sluice bootstrap TABLE --reason ...`"
+    why = f"{lost} {cause}, so changes may be lost; {fix}"
     return _gap(source, made, f"beats:{source}", (skipped.first, skipped.until), why)
 
 
@@ -227,7 +223,7 @@ def _sent_twice(source: str, made: Checkpoint, trail: HeartbeatHistory) -> Gap:
     why = (
         f"source {source} is sent by two collectors, or by one that keeps restarting: heartbeat"
         f" {trail.last} came after {trail.highest}, so older rows may have replaced newer ones;"
-        " stop one collector, then run `sluice bootstrap`"
+        " stop one collector, then run `sluice bootstrap TABLE --reason ...`"
     )
     return _gap(source, made, _twice(source), (trail.last, trail.highest + 1), why)
 

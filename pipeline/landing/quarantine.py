@@ -260,13 +260,13 @@ JUDGED = (
 )
 PLACE = ("source", "table", "key")
 COLUMNS = ("source", "table", "op", "order", "changed", "topic", "partition", "offset")
-CLOSED = "{change} is not open any more: a new base, a waiver or another correction closed it"
+CLOSED = "{change} was closed by a new base, a waiver or another correction"
 UNSURE = (
-    "the log of its position is unknown (after a failover, or as its topic was recreated):"
-    " take a new base of its table"
+    "the log of its position is unknown (failover, or recreated topic);"
+    " run `sluice bootstrap TABLE --reason ...`"
 )
-OCCUPIED = "another change of its key has landed in its version, or place"
-UNTOLD = "no change of {shard} has described its columns yet: it lands after the first that does"
+OCCUPIED = "another change of its key has the same version or position"
+UNTOLD = "no landed change of {shard} describes its columns yet; it lands after the first that does"
 Row = Mapping[str, Any]
 ChangePlace = tuple[str, str, str, Order]
 """Source, table, key and order."""
@@ -446,11 +446,11 @@ def _odd(row: Row, subject: str) -> str:
 def _misplaced(row: Row, subject: str) -> str:
     shard = str(Shard(row["source"], row["shard"]))
     if is_shard_subject(subject) and shard != subject:
-        return f"it is of {shard}, and the message that it is to correct is of {subject}"
+        return f"the correction is of {shard}, but the quarantined message is of {subject}"
     if row["table"] is None:
-        return f"{shard} belongs to no table: waive it instead"
+        return f"{shard} belongs to no table; waive the message instead"
     if row["key"] is None or row["order"] is None:
-        return f"it has no {'key' if row['key'] is None else 'place among its changes'}"
+        return f"the correction has no {'key' if row['key'] is None else 'position'}"
     return ""
 
 
@@ -472,8 +472,8 @@ def _overtaken(row: Row, newer: Newer) -> str:
     if following is None or following[1]["changed"] is None or following[1]["op"] == Op.DELETE:
         return ""
     return (
-        "the next newer change of its key has only some of its columns, and took the others"
-        " from an older row: send the row again in a new version, or take a new base"
+        "the next newer change of its key has only some columns, and took the others from an"
+        " older row; resend the row with a new version, or take a new base"
     )
 
 

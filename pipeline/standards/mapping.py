@@ -163,7 +163,7 @@ def _read(file: str, source: str, standard: str, kind: StandardType) -> Pairs:
 def _unread(file: str, error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"mapping {file}: {error.strerror}"
-    return f"mapping {file}: {type(error).__name__}; write the file again"
+    return f"mapping {file}: cannot be read ({type(error).__name__}); write it as Parquet or CSV"
 
 
 def _lacks(file: str, name: str, names: Sequence[str]) -> str:

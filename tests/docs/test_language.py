@@ -45,6 +45,12 @@ def test_docs_have_no_denied_word() -> None:
     assert found == []
 
 
+def test_the_config_that_init_writes_has_no_denied_word() -> None:
+    text = (ROOT / "monitor" / "commands" / "sluice.yaml").read_text("utf-8")
+
+    assert _denied(text) == []
+
+
 @pytest.mark.parametrize(("file", "name"), [*STORED, *CALLED])
 def test_an_excepted_name_is_still_used(file: str, name: str) -> None:
     assert any(name in text for _, text in _literals(ROOT / file))

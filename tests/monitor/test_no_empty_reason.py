@@ -272,12 +272,12 @@ def test_f34_nor_is_any_on_a_long_walk(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize("text", WORDLESS)
 @pytest.mark.parametrize("kind", [SluiceError, UnreachableError, ProofError])
 def test_f34_an_error_without_a_word_names_itself(kind: type[SluiceError], text: str) -> None:
-    assert str(kind(text)) == f"{kind.__name__}, without a word why; see the log"
+    assert str(kind(text)) == f"{kind.__name__}, without a message; see the log"
 
 
 @pytest.mark.parametrize("text", WORDLESS)
 def test_f34_what_is_held_missing_or_ruled_without_a_word_says_so(text: str) -> None:
-    said = "without a word why; see the log"
+    said = "without a message; see the log"
 
     assert HeldError("schema", text).detail == f"schema, {said}"
     assert Hold("x", "t", "schema", text).detail == f"schema, {said}"

@@ -66,8 +66,9 @@ def _require_files(base: Snapshot, mirror: Store) -> None:
     folders = {name.rpartition("/")[0] for name in named}
     there = {one.name for folder in sorted(folders) for one in mirror.names(folder)}
     if gone := sorted(named - there):
-        detail = f"{len(gone)} files of version {base.version} were cleaned out of it"
-        raise HeldError("missing_file", f"{base.uri}: {detail}, such as {gone[0]}")
+        what = f"{base.uri}: a vacuum deleted {len(gone)} files of version {base.version}"
+        fix = "increase pipeline.upkeep.keep_versions"
+        raise HeldError("missing_file", f"{what}, such as {gone[0]}; {fix}")
 
 
 def _as_then(task: MergeTask[Snapshot], base: Snapshot) -> MergeTask[Snapshot]:

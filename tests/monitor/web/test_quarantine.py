@@ -193,7 +193,7 @@ def test_what_can_be_read_by_now_is_sent_as_it_came(
     land(rig, right)
 
     assert waits == {
-        "no change of b/db.t has described its columns yet: it lands after the first that does"
+        "no landed change of b/db.t describes its columns yet; it lands after the first that does"
     }
     assert len(names) == 2
     assert right.loop.checkpoint.quarantine == {}

@@ -401,7 +401,7 @@ def test_f113_changes_that_tell_no_changed_columns_keep_their_rows_too() -> None
         pytest.param(
             Slice(THREE, broken="no values"),
             change(U, 15, 1, OLD),
-            "cannot be kept as they were last: partial: no values",
+            "archived rows cannot keep their last values: partial: no values",
             id="no values",
         ),
     ],

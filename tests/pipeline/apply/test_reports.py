@@ -27,7 +27,7 @@ def test_what_nobody_foresaw_is_named_by_its_kind_and_cut_to_what_a_person_reads
 
 @pytest.mark.parametrize(
     ("detail", "told"),
-    [("lost", "lost"), ("", "gap, without a word why; see the log")],
+    [("lost", "lost"), ("", "gap, without a message; see the log")],
 )
 def test_a_hold_has_a_stable_name_and_is_never_without_a_reason(detail: str, told: str) -> None:
     assert MergeFailure("gap", detail).hold("db.t") == Hold("gap:db.t", "db.t", "gap", told)

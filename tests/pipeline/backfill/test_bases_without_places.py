@@ -204,7 +204,7 @@ def test_a_piece_of_the_log_that_was_never_sent_is_a_gap_of_all_tables(beside: C
 
     (gap,) = beside.desk.gaps()
     assert gap.shards == (NAME,)
-    assert "heartbeats 2 to 4 of source a never arrived" in gap.why
+    assert "heartbeats 2 to 4 of source a are missing" in gap.why
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_heartbeats_that_may_have_stood_in_what_was_deleted_are_told_so(
     )
 
     (gap,) = (one for one in load_gaps(found) if one.id != gone.id)
-    assert gap.why.startswith("heartbeats 4 to 8 of source a never arrived")
+    assert gap.why.startswith("heartbeats 4 to 8 of source a are missing")
     assert told in gap.why
 
 

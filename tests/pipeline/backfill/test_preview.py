@@ -147,7 +147,7 @@ def test_a_table_whose_shards_are_gone_is_told_so(tmp_path: Path) -> None:
 
     (state,) = previews.run(landed, [(beside.wishes[0], Table("db.t", (), ("id",), "id"))])
 
-    assert "no shard of it is known" in state.why
+    assert "no shard of the table is known" in state.why
     assert state.done is None
 
 

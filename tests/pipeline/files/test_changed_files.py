@@ -92,7 +92,7 @@ def test_a_file_that_changes_after_it_was_taken_is_told_once_and_not_read_again(
     folder.sweep(3)
 
     (told,) = folder.faults()
-    assert "changed after it was taken" in told
+    assert "changed after it was read" in told
     assert folder.taken() == {"a.json": 1}
 
 
@@ -145,7 +145,7 @@ def test_a_file_that_is_renamed_after_it_changed_is_told_and_not_read_again(
     folder.sweep(3, LIMIT)
 
     assert folder.taken() == {"a.json": 1}
-    assert "it is clicks/2026_11_23/12/a.json, which was taken, then changed" in folder.faults()[1]
+    assert "it is clicks/2026_11_23/12/a.json, which was read, then changed" in folder.faults()[1]
 
 
 def test_a_file_that_grew_before_it_was_renamed_is_told_and_not_read_again(

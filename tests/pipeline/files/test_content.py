@@ -113,7 +113,12 @@ def test_a_whole_file_tells_its_rows_and_columns(
         pytest.param("json_lines.gz", BENT, "", id="packed, damaged"),
         pytest.param("csv.gz", gzip.compress(CSV[:-1]), "its last row does not", id="a packed row"),
         pytest.param("parquet.gz", gzip.compress(TABLE), "compresses itself", id="Parquet packed"),
-        pytest.param("csv", CSV[:-1], "its last row does not end", id="a row cut off"),
+        pytest.param(
+            "csv",
+            CSV[:-1],
+            "its last row has no line end; finish the file, or add the line end",
+            id="a row cut off",
+        ),
         pytest.param("csv", b"id,t\n1,2\n3\n", "Expected 2 columns, got 1", id="fewer fields"),
         pytest.param("csv", b"id,id\n1,2\n", "two columns of its head", id="one name twice"),
         pytest.param("parquet", twice(), "two of its columns", id="one name twice in Parquet"),

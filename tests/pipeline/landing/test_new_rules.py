@@ -102,13 +102,14 @@ def test_it_says_where_the_rows_stood_and_what_helps() -> None:
 
     assert (gap.topic, gap.partition, gap.first, gap.until) == ("a.db.t", 1, 0, 40)
     assert gap.why == (
-        "the rules sent it to db.t, and send it to all.t now; take a new base of a/db.t"
+        "`tables` maps a/db.t to all.t instead of db.t, so its earlier rows are missing there; run"
+        " `sluice bootstrap all.t --reason ...`"
     )
 
 
 @pytest.mark.parametrize(
     ("old", "went"),
-    [("db.t", "the rules sent it to db.t, and"), (None, "the rules sent it nowhere, and")],
+    [("db.t", "instead of db.t, so"), (None, "instead of no table, so")],
     ids=["another table's", "ignored"],
 )
 def test_it_says_where_the_rules_before_had_sent_it(old: str | None, went: str) -> None:

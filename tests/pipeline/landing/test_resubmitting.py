@@ -134,7 +134,7 @@ def test_a_crash_before_the_commit_loses_nothing(desk: EventDesk) -> None:
         pytest.param(b"{}", "it cannot be read either: it does not begin", id="of another kind"),
         pytest.param(
             replace(fixed(), version=10, key="k0").value,
-            "another change of its key has landed in its version",
+            "another change of its key has the same version",
             id="in a version that is taken",
         ),
     ],
@@ -183,7 +183,7 @@ def test_two_that_would_stand_in_one_place_do_not_land_together(desk: EventDesk)
 
     assert (one.refused, one.batch) == (False, desk.checkpoint.batch)
     assert (other.refused, other.batch) == (True, None)
-    assert other.why.startswith("another change of its key has landed in its version")
+    assert other.why.startswith("another change of its key has the same version")
     assert desk.checkpoint.quarantine[SUBJECT].ids == (second,)
 
 
@@ -218,7 +218,7 @@ def test_a_registry_that_is_silent_is_waited_for(desk: EventDesk, registry: Answ
 def test_what_is_not_open_is_refused(desk: EventDesk, change: str) -> None:
     (state,) = resend(desk, corrected(fixed().value, change))
 
-    assert (state.refused, "is not open any more" in state.why) == (True, True)
+    assert (state.refused, "was closed by a new base" in state.why) == (True, True)
 
 
 def test_a_topic_that_was_made_anew_keeps_its_place_to_itself(desk: EventDesk) -> None:
@@ -286,7 +286,7 @@ def test_f113_one_whose_columns_nobody_told_waits_for_a_change_that_tells_them(
     desk.loop.checkpoint = told
     (state,) = resend(desk, corrected(fixed().value))
 
-    assert waiting.why.startswith(f"no change of {SUBJECT} has described its columns yet")
+    assert waiting.why.startswith(f"no landed change of {SUBJECT} describes its columns yet")
     assert (waiting.refused, waiting.batch, state.batch) == (False, None, 1)
 
 
@@ -432,8 +432,8 @@ FINE = {
             {"op": "ddl", "schema_id": 3}, "its columns are not those", id="columns that are told"
         ),
         pytest.param({"op": "ddl"}, "it is a statement", id="a statement"),
-        pytest.param({"key": None}, "it has no key", id="without a key"),
-        pytest.param({"order": None}, "it has no place", id="without a place"),
+        pytest.param({"key": None}, "the correction has no key", id="without a key"),
+        pytest.param({"order": None}, "the correction has no position", id="without a place"),
     ],
 )
 def test_what_order_does_not_place_is_refused(other: dict[str, Any], why: str) -> None:
@@ -451,7 +451,7 @@ def test_f113_of_several_rows_each_must_be_in_its_place() -> None:
         for rows in ([FINE, FINE], [FINE, odd], [odd, FINE])
     ]
 
-    assert found == ["", "it has no key", "it has no key"]
+    assert found == ["", "the correction has no key", "the correction has no key"]
 
 
 @pytest.mark.parametrize(
@@ -472,7 +472,7 @@ def landed(pos: int | None, op: str = "u", *, part: bool = False) -> dict[str, A
 @pytest.mark.parametrize(
     ("newer", "why"),
     [
-        pytest.param([landed(5)], "another change of its key has landed", id="in its place"),
+        pytest.param([landed(5)], "another change of its key has the same", id="in its place"),
         pytest.param([landed(9), landed(5)], "another change of its key", id="and after it"),
         pytest.param([landed(None)], "", id="one without a place"),
         pytest.param([landed(None), landed(9, part=True)], "some of its columns", id="a part"),

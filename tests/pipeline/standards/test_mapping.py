@@ -162,7 +162,7 @@ def test_what_could_answer_nothing_is_known_before_it_is_asked(tmp_path: Path) -
     assert odd.fault == f"file: mapping {good.file}: has no column 'uid'; it has source, standard"
     assert "No such file" in none.fault
     Path(none.file).write_bytes(b"PAR1")
-    assert "ArrowInvalid; write the file again" in none.fault
+    assert "cannot be read (ArrowInvalid); write it" in none.fault
     assert IdMapping(("id",), str(tmp_path)).fault.endswith("Is a directory")
 
 
