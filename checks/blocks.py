@@ -5,7 +5,7 @@ A known problem keeps blocking when its sample has grown old.
 A pause blocks every stage after landing, for every cut after its start. Landing continues, so
 no change is lost.
 
-`why_unproven` reports changes that no log shows, as the sources describe their tables. A source
+`unproven_reason` reports changes that no log shows, as the sources describe their tables. A source
 that was not asked yields Missing, never an empty answer.
 
 A table also has one state, for people: from new over bootstrap to incremental, or held, paused
@@ -446,7 +446,7 @@ def unproven_reason(table: Table, told: Mapping[str, SourceDescription | Missing
 
 
 def unlogged_reasons(table: Table, unproven: str | Missing) -> tuple[Reason, ...]:
-    """Why *table* is not READY for what :func:`why_unproven` said, or what is left of it.
+    """Why *table* is not READY for what :func:`unproven_reason` said, or what is left of it.
 
     What a person waives is that foreign key, or that kind of not knowing, and no other.
     """

@@ -293,7 +293,7 @@ def dump_open_ranges(ranges: OpenRanges) -> dict[str, list[list[int]]]:
 
 
 def load_open_ranges(raw: Mapping[str, Any], table: Table) -> dict[str, tuple[OpenRange, ...]]:
-    """Read back what :func:`dumps_open` wrote; shards that no longer exist are left out."""
+    """Read back what :func:`dump_open_ranges` wrote; shards that no longer exist are left out."""
     shards = {shard_name(shard) for shard in table.shards}
     return {
         own: tuple(OpenRange((low, high), rows) for low, high, rows in many)

@@ -9,7 +9,7 @@ A valid certificate keeps answering its cut. It does not answer while another wr
 the mirror, or while the source log is being resent.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -102,7 +102,7 @@ class ReadinessPolicy:
 
     rule: Rule = Rule.BOTH
     margin: timedelta = timedelta()
-    gating: frozenset[str] = frozenset({"range_counts", "offset_keys", "completeness", "schema"})
+    gating: frozenset[str] = field(kw_only=True)
     disagreement: timedelta = timedelta(minutes=10)
     checks: CheckNeed = CheckNeed.OPTIONAL
 

@@ -244,7 +244,7 @@ class Config(BaseModel):
     lake: Text
     """A local folder, or a bucket such as `s3a://bucket/lake`."""
     kafka: str = ""
-    """Brokers as `host:port`, with commas between several."""
+    """Brokers as `host:port`, with commas between several; required by the transport `kafka`."""
     kafka_security: KafkaSecurity = KafkaSecurity()
     """TLS and login of these brokers."""
     transport: Text = "kafka"
@@ -330,7 +330,7 @@ class Config(BaseModel):
         named = probes.probe_names() if own.gating is None else own.gating
         chosen = [n for n in named if own.gating is not None or probes.find_probe(n).gating]
         gating = frozenset(chosen) & running
-        return ReadinessPolicy(own.rule, own.margin, gating, own.disagreement, own.checks)
+        return ReadinessPolicy(own.rule, own.margin, own.disagreement, own.checks, gating=gating)
 
     @property
     def whole(self) -> frozenset[str]:

@@ -317,7 +317,7 @@ class MergePlanner:
         mirror = short_name(task.snapshot.id)
         let = waived_until(job.name, mirror, after, waived)
         there, floors = self.table_format.count(task.snapshot), floors_of(task.snapshot)
-        recalling = any(isinstance(one, Recalling) for _, one in named)
+        recalling = any(isinstance(one, Recalling) and one.recalls for _, one in named)
         days = self._landed_days(job) if recalling else None
         demands = Demands(named, mirror, after, there, let, floors, days)
         names = {n for _, one in named if isinstance(one, Referring) for n in one.others}

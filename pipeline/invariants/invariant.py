@@ -112,7 +112,7 @@ class Invariant(Protocol):
 
 @runtime_checkable
 class Recalling(Protocol):
-    """An invariant that needs what ``landed``; for any other it is not computed."""
+    """An invariant that may need what ``landed``: only if ``recalls`` is true is it computed."""
 
     recalls: ClassVar[bool]
 

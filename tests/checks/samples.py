@@ -23,6 +23,7 @@ from pipeline.sources.mysql.position import binlog_position
 NOW = datetime(2026, 3, 2, 0, 10, tzinfo=UTC)
 CUT = NOW - timedelta(minutes=10)
 BUDGET = timedelta(seconds=10)
+GATING = frozenset({"completeness", "inversions", "offset_keys", "range_counts", "schema"})
 TABLE = Table("shop.orders", (Shard("shop", "shop_00.orders"), Shard("shop", "shop_01.orders")))
 
 

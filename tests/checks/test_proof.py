@@ -42,7 +42,7 @@ from pipeline.model import (
     TopicPartition,
 )
 from pipeline.sources.mysql.position import binlog_position
-from tests.checks.samples import BUDGET, CUT, NOW, TABLE, beats, fence, lags, mark, samples
+from tests.checks.samples import BUDGET, CUT, GATING, NOW, TABLE, beats, fence, lags, mark, samples
 from tests.checks.test_readiness import inputs
 
 T = TypeVar("T")
@@ -103,7 +103,7 @@ def test_no_rule_says_ready_without_evidence(rule: Rule) -> None:
     known = lags(samples())
     blind = replace(inputs(taken={"landed": Missing("down")}), lags=known)
 
-    answer = assess(Question(Stage.LANDED, CUT), blind, ReadinessPolicy(rule))
+    answer = assess(Question(Stage.LANDED, CUT), blind, ReadinessPolicy(rule, gating=GATING))
 
     assert answer.state is ReadinessState.UNKNOWN
     assert answer.reasons
@@ -112,7 +112,7 @@ def test_no_rule_says_ready_without_evidence(rule: Rule) -> None:
 
 def test_rules_that_agree_contradict_nobody() -> None:
     for cut in (CUT, NOW - SECOND):
-        answer = assess(Question(Stage.LANDED, cut), inputs(), ReadinessPolicy())
+        answer = assess(Question(Stage.LANDED, cut), inputs(), ReadinessPolicy(gating=GATING))
 
         assert answer.disagreeing is None
 
@@ -453,7 +453,7 @@ def asked(
     standing = MirrorPosition(7, 50 if idle_since is None else idle_since)
     found = samples(landed=landed, steps=steps, standing=standing)
     given = None if before is None else before.certificate
-    policy = ReadinessPolicy()
+    policy = ReadinessPolicy(gating=GATING)
     return assess(question, Inputs(TABLE, found, lags(found)), policy, certificate=given)
 
 

@@ -26,13 +26,13 @@ from pipeline.lags.lag import HopLag, Lags
 from pipeline.lags.samples import MirrorPosition, extended, step
 from pipeline.model import Hop, Lag, Missing, Order, Stage
 from pipeline.reports import Hold
-from tests.checks.samples import CUT, NOW, TABLE, beats, fence, lags, mark, samples
+from tests.checks.samples import CUT, GATING, NOW, TABLE, beats, fence, lags, mark, samples
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 MIRROR = Question(Stage.MIRROR, CUT)
 LANDED = Question(Stage.LANDED, CUT)
-BOTH = ReadinessPolicy()
+BOTH = ReadinessPolicy(gating=GATING)
 
 
 def gap_of(shard: str) -> Gap:
@@ -102,7 +102,7 @@ def test_a_mirror_is_not_ready_before_it_holds_its_newest_base(
     taken = {"landed": landed, "steps": steps, "standing": MirrorPosition(6, applied)}
     earlier = Question(Stage.MIRROR, NOW - 3 * MINUTE)
 
-    answer = assess(earlier, inputs(taken=taken), ReadinessPolicy(rule))
+    answer = assess(earlier, inputs(taken=taken), ReadinessPolicy(rule, gating=GATING))
 
     assert answer.ready is ready
     assert answer.state is not ReadinessState.BLOCKED
@@ -220,7 +220,9 @@ def test_a_cut_that_no_heartbeat_has_come_to_is_not_ready_though_all_is_landed()
     """Without a fence nothing stands for the cut, and nothing is not everything."""
     held = inputs(taken={"fences": beats(until=NOW - SECOND)})
 
-    answer = assess(Question(Stage.LANDED, NOW), held, ReadinessPolicy(rule=Rule.PROOF))
+    answer = assess(
+        Question(Stage.LANDED, NOW), held, ReadinessPolicy(rule=Rule.PROOF, gating=GATING)
+    )
 
     assert answer.state is ReadinessState.NOT_READY
     assert codes(answer) == ["no_fence"]
@@ -446,7 +448,10 @@ def test_rules_that_disagree_for_ten_minutes_are_an_incident() -> None:
 def test_the_operator_chooses_the_rule(rule: Rule, state: ReadinessState) -> None:
     question = Question(Stage.LANDED, NOW - 12 * SECOND)
 
-    assert assess(question, inputs(), ReadinessPolicy(rule=rule, margin=MINUTE)).state is state
+    assert (
+        assess(question, inputs(), ReadinessPolicy(rule=rule, margin=MINUTE, gating=GATING)).state
+        is state
+    )
 
 
 spans = st.integers(0, 900).map(lambda seconds: timedelta(seconds=seconds))
@@ -464,7 +469,7 @@ def test_readiness_is_monotone_in_every_lag(
 ) -> None:
     raised = [*values]
     raised[index] += more
-    policy = ReadinessPolicy(rule=rule)
+    policy = ReadinessPolicy(rule=rule, gating=GATING)
 
     low = assess(MIRROR, inputs(lags=measured(values)), policy)
     high = assess(MIRROR, inputs(lags=measured((raised[0], raised[1], raised[2]))), policy)
@@ -488,7 +493,7 @@ def test_with_any_input_missing_it_is_never_ready(
         assert answer.state is ReadinessState.UNKNOWN
 
 
-REQUIRED = ReadinessPolicy(checks=CheckNeed.REQUIRED)
+REQUIRED = ReadinessPolicy(checks=CheckNeed.REQUIRED, gating=GATING)
 UNSUPPORTED = tuple(
     replace(one, ruling=replace(one.ruling, code="unsupported"))
     for one in (verdict("unknown", check=name) for name in sorted(BOTH.gating))
@@ -582,7 +587,7 @@ def test_by_the_sum_rule_alone_positions_are_not_asked() -> None:
     """As where a collector cannot say what it has acknowledged."""
     behind = inputs(taken={"landed": mark(through=90)}, lags=inputs().lags)
 
-    by_clocks = assess(LANDED, behind, ReadinessPolicy(rule=Rule.SUM))
+    by_clocks = assess(LANDED, behind, ReadinessPolicy(rule=Rule.SUM, gating=GATING))
     by_both = assess(LANDED, behind, BOTH)
 
     assert (by_clocks.state, codes(by_clocks)) == (ReadinessState.READY, [])

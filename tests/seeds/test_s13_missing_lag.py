@@ -10,7 +10,7 @@ from checks.readiness import Question, ReadinessPolicy, ReadinessState, assess
 from pipeline.lags.samples import Samples
 from pipeline.model import Acknowledged, Missing, Stage
 from pipeline.sources.mysql.position import binlog_position
-from tests.checks.samples import CUT, NOW, TABLE, beats, lags, mark, samples
+from tests.checks.samples import CUT, GATING, NOW, TABLE, beats, lags, mark, samples
 
 HOUR = timedelta(hours=1)
 
@@ -43,7 +43,11 @@ def test_s13_a_lag_that_is_missing_frozen_or_idle_is_never_ready(bent: dict[str,
     taken = samples(**bent)
 
     theirs = their_rule(NOW - CUT, *their_delays(taken))
-    ours = assess(Question(Stage.MIRROR, CUT), Inputs(TABLE, taken, lags(taken)), ReadinessPolicy())
+    ours = assess(
+        Question(Stage.MIRROR, CUT),
+        Inputs(TABLE, taken, lags(taken)),
+        ReadinessPolicy(gating=GATING),
+    )
 
     assert theirs
     assert ours.state is ReadinessState.UNKNOWN

@@ -66,17 +66,8 @@ Ways = dict[int, int]
 _ONE: Ways = {0: 1}
 
 
-def compile_pattern(text: str) -> re.Pattern[str]:
-    """Compile it as connectors do: only ASCII in any case.
-
-    Raises:
-        re.error: it cannot be read here; the message names it.
-    """
-    return _counted(text)[0]
-
-
 def compile_patterns(texts: Iterable[str]) -> tuple[re.Pattern[str], ...]:
-    """Each as ``compiled`` does.
+    """Compile each as connectors do: in any case, but only of ASCII.
 
     Raises:
         re.error: one cannot be read here, or all together may need too long for one name.

@@ -213,8 +213,3 @@ def heartbeat_ddl(heartbeat: str) -> tuple[str, str]:
 def display_table(heartbeat: str) -> str:
     """``schema.table`` in quotes, for people."""
     return ".".join(quote_for_display(part) for part in heartbeat.split(".", 1))
-
-
-def quote_table(heartbeat: str) -> str:
-    """The same for `PostgresSession.ask`."""
-    return ".".join(quote_name(part) for part in heartbeat.split(".", 1))

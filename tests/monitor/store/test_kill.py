@@ -110,7 +110,9 @@ def test_every_accepted_tick_has_its_end(store: ServiceStore, survivor: tuple[Pa
 def test_every_finished_round_has_its_verdict(store: ServiceStore) -> None:
     rounds = {verdict.run for verdict in store.verdicts.list(limit=10_000)}
 
-    for tick in store.ticks.list(result="done", limit=10_000):
+    ticks = store.ticks.list(result="done", limit=10_000)
+    assert ticks
+    for tick in ticks:
         assert str((tick.planned - START) // timedelta(seconds=1)) in rounds
 
 

@@ -163,6 +163,8 @@ def test_a_table_without_a_change_in_its_slice_has_a_turn_all_the_same(
 
     outcomes = run_group(replace(group, jobs=tuple(idle)))
 
+    assert outcomes.keys() == {one.name for one in idle}
+    assert "db.v" in outcomes
     for one in outcomes.values():
         assert isinstance(one.result, MergeResult)
         assert (one.topics, one.result.account.read) == (frozenset(), 0)

@@ -5,7 +5,7 @@ import re
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.collectors.connect.table_filter import compile_pattern, compile_patterns
+from pipeline.collectors.connect.table_filter import compile_patterns
 
 NAMES = ("d.t", "D.T", "d.u", "d.é", "d.É", "d.ß", "d.K", "d.1", "d.*", "é.t")
 
@@ -31,7 +31,7 @@ READ = [
 
 @pytest.mark.parametrize(("pattern", "let_in"), READ)
 def test_a_pattern_lets_in_what_java_lets_in(pattern: str, let_in: str) -> None:
-    found = compile_pattern(pattern)
+    (found,) = compile_patterns([pattern])
 
     assert [name for name in NAMES if found.fullmatch(name)] == let_in.split()
 
@@ -75,7 +75,7 @@ def test_java_lets_in_the_same(spark: SparkSession) -> None:
 )
 def test_what_cannot_be_read_here_is_refused(pattern: str) -> None:
     with pytest.raises(re.error):
-        compile_pattern(pattern)
+        compile_patterns([pattern])
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_what_cannot_be_read_here_is_refused(pattern: str) -> None:
 )
 def test_a_pattern_that_may_take_hours_is_refused_and_named(pattern: str) -> None:
     with pytest.raises(re.error) as told:
-        compile_pattern(pattern)
+        compile_patterns([pattern])
 
     shown = pattern if len(pattern) <= 100 else f"{pattern[:100]}..."
     assert str(told.value).startswith(f"{shown!r}: ")
@@ -117,7 +117,9 @@ def test_a_pattern_that_may_take_hours_is_refused_and_named(pattern: str) -> Non
     ],
 )
 def test_a_pattern_as_people_write_them_is_read(pattern: str) -> None:
-    assert compile_pattern(pattern).fullmatch("!" * 130) is None
+    (found,) = compile_patterns([pattern])
+
+    assert found.fullmatch("!" * 130) is None
 
 
 def test_many_patterns_that_are_slow_together_are_refused() -> None:
