@@ -465,7 +465,7 @@ def _new_rule_gap(name: str, old: str | None, new: str, made: Checkpoint) -> Gap
     topic, partition, until = rule_place(Shard.parse(name).name, made.offsets)
     before = old if old is not None else "no table"
     why = (
-        f"`tables` maps {name} to {new} instead of {before}, so its earlier rows are missing"
+        f"`tables` now maps {name} to {new} (before: {before}), so its earlier rows are missing"
         f" there; run `sluice bootstrap {quote(new)} --reason ...`"
     )
     return Gap(

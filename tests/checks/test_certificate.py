@@ -50,7 +50,9 @@ def taken_back(one: Certificate, ground: CertificateBasis) -> str:
             id="put back, and grown again by upkeep alone",
         ),
         pytest.param(
-            MirrorPosition(9, 9, "n"), "the mirror is another Delta table now (n)", id="another"
+            MirrorPosition(9, 9, "n"),
+            "the mirror is another Delta table now (n), so its rows are not proven",
+            id="another",
         ),
         pytest.param("no route", "its mirror cannot be read: no route", id="not to be read"),
         pytest.param(None, "", id="nobody could look"),

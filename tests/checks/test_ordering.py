@@ -17,7 +17,7 @@ from checks.readiness import ReadinessPolicy as Policy
 from checks.readiness import ReadinessState, Rule, assess
 from pipeline.model import Ordering, Shard, TopicPartition
 from pipeline.reports import Hold
-from tests.checks.samples import TABLE
+from tests.checks.samples import TABLE, GATING
 from tests.checks.test_readiness import BOTH, LANDED, MIRROR, codes, inputs
 
 LOG, SEQUENCE, OFFSET = Ordering
@@ -80,7 +80,7 @@ def test_what_is_not_accepted_is_unknown_whatever_is_waived(question: object, ru
     asked = LANDED if question is LANDED else MIRROR
     bent = inputs(ordering=OFFSET, weak_order=weak, waived=frozenset({"", "weak_order"}))
 
-    answer = assess(asked, bent, Policy(rule))
+    answer = assess(asked, bent, Policy(rule, gating=GATING))
 
     assert (answer.state, codes(answer)) == (ReadinessState.UNKNOWN, ["weak_order"])
     assert answer.certificate is None

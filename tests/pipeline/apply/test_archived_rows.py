@@ -396,7 +396,10 @@ def test_f113_changes_that_tell_no_changed_columns_keep_their_rows_too() -> None
     ("slice_", "row", "said"),
     [
         pytest.param(
-            Slice(THREE, unread=True), change(U, 9, 3, NEW), "nobody reads it out", id="by Spark"
+            Slice(THREE, unread=True),
+            change(U, 9, 3, NEW),
+            "as Spark merges this mirror",
+            id="by Spark",
         ),
         pytest.param(
             Slice(THREE, broken="no values"),

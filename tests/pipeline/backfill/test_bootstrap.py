@@ -445,7 +445,7 @@ def test_what_the_collector_masks_is_not_read_as_the_source_has_it(beside: Besid
     state = beside.round()
 
     assert state.refused
-    assert "db.t.name is left out or changed by the collector (column.mask.*)" in state.why
+    assert "the collector omits or changes db.t.name (column.mask.*)" in state.why
     assert beside.rows.reads == []
 
 

@@ -111,7 +111,9 @@ def test_a_whole_file_tells_its_rows_and_columns(
         pytest.param("json_lines.gz", PACKED_LINES[:-5], "ended before", id="packed, cut off"),
         pytest.param("json_lines.gz", LINES, "Not a gzipped file", id="not packed"),
         pytest.param("json_lines.gz", BENT, "", id="packed, damaged"),
-        pytest.param("csv.gz", gzip.compress(CSV[:-1]), "its last row does not", id="a packed row"),
+        pytest.param(
+            "csv.gz", gzip.compress(CSV[:-1]), "its last row has no line end", id="a packed row"
+        ),
         pytest.param("parquet.gz", gzip.compress(TABLE), "compresses itself", id="Parquet packed"),
         pytest.param(
             "csv",

@@ -102,14 +102,14 @@ def test_it_says_where_the_rows_stood_and_what_helps() -> None:
 
     assert (gap.topic, gap.partition, gap.first, gap.until) == ("a.db.t", 1, 0, 40)
     assert gap.why == (
-        "`tables` maps a/db.t to all.t instead of db.t, so its earlier rows are missing there; run"
-        " `sluice bootstrap all.t --reason ...`"
+        "`tables` now maps a/db.t to all.t (before: db.t), so its earlier rows are missing there;"
+        " run `sluice bootstrap all.t --reason ...`"
     )
 
 
 @pytest.mark.parametrize(
     ("old", "went"),
-    [("db.t", "instead of db.t, so"), (None, "instead of no table, so")],
+    [("db.t", "(before: db.t), so"), (None, "(before: no table), so")],
     ids=["another table's", "ignored"],
 )
 def test_it_says_where_the_rules_before_had_sent_it(old: str | None, went: str) -> None:
@@ -119,7 +119,7 @@ def test_it_says_where_the_rules_before_had_sent_it(old: str | None, went: str) 
         detect_new_rules(NEXT, batch_context(before, router=ELSEWHERE, settings_changed=True))
     )
 
-    assert gap.why.startswith(went)
+    assert went in gap.why
 
 
 @pytest.mark.parametrize(

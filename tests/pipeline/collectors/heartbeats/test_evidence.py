@@ -112,7 +112,7 @@ def test_while_the_log_is_sent_again_nothing_is_said() -> None:
 
     evidence.learn(end(300, 9), (6,))
 
-    assert "heartbeat 6 came through behind 8" in missing(evidence.acknowledged("shop"))
+    assert "being sent again (heartbeat 6 after 8)" in missing(evidence.acknowledged("shop"))
     evidence.learn(end(400, 10), (7, 8, 9))
     assert evidence.acknowledged("shop") == at(200)
 
