@@ -17,7 +17,7 @@ from checks.readiness import ReadinessPolicy as Policy
 from checks.readiness import ReadinessState, Rule, assess
 from pipeline.model import Ordering, Shard, TopicPartition
 from pipeline.reports import Hold
-from tests.checks.samples import TABLE, GATING
+from tests.checks.samples import GATING, TABLE
 from tests.checks.test_readiness import BOTH, LANDED, MIRROR, codes, inputs
 
 LOG, SEQUENCE, OFFSET = Ordering
