@@ -333,8 +333,7 @@ class Checkpoint:
     ``grown``         topics that have gained partitions: their keys may have moved.
     ``gaps``          gap id -> the open `Gap`.
     ``quarantine``    ``source/shard`` (or ``topic:NAME`` if unknown) -> what is open of it.
-    ``lives``         first batch of each life of landing -> that life: see
-                      :mod:`pipeline.checkpoint`.
+    ``lives``         first batch of each incarnation of landing -> its number: see `Incarnations`.
     ``full``          the newest batch at or before this whose text is full; -1: none yet.
     """
 
@@ -481,8 +480,8 @@ class CheckpointDelta:
     @property
     def size(self) -> int:
         """Number of its entries."""
-        told = sum(len(getattr(self.changed, name)) for name in _NAMES)
-        return told + sum(len(names) for names in self.gone.values())
+        entries = sum(len(getattr(self.changed, name)) for name in _NAMES)
+        return entries + sum(len(names) for names in self.gone.values())
 
     @classmethod
     def loads(cls, text: str) -> "CheckpointDelta":
@@ -609,8 +608,8 @@ def _subtract(checkpoint: Checkpoint, previous: Checkpoint) -> CheckpointDelta:
         added = sum(key not in before for key in changed[name])
         if len(now) - added < len(before):
             gone[name] = tuple(before.keys() - now.keys())
-    told = Checkpoint(checkpoint.lane, checkpoint.batch, full=previous.full)
-    return CheckpointDelta(_with_entries(told, changed), gone)
+    empty = Checkpoint(checkpoint.lane, checkpoint.batch, full=previous.full)
+    return CheckpointDelta(_with_entries(empty, changed), gone)
 
 
 def _is_different(before: object, now: object) -> bool:
@@ -620,45 +619,45 @@ def _is_different(before: object, now: object) -> bool:
 def _apply(checkpoint: Checkpoint, delta: CheckpointDelta) -> Checkpoint:
     entries = {}
     for name in _NAMES:
-        told, left = _entries(delta.changed, name), delta.gone.get(name, ())
-        if not told and not left:
+        changed, gone = _entries(delta.changed, name), delta.gone.get(name, ())
+        if not changed and not gone:
             continue
-        kept = {**_entries(checkpoint, name), **told}
-        for key in left:
+        kept = {**_entries(checkpoint, name), **changed}
+        for key in gone:
             kept.pop(key, None)
         entries[name] = kept
     made = _with_entries(checkpoint, entries)
     return replace(made, batch=delta.changed.batch, full=delta.changed.full)
 
 
-MAX_INCARNATIONS = 1_000  # an older life says nothing of a log's newest entries
+MAX_INCARNATIONS = 1_000  # an older one says nothing of a log's newest entries
 
 
 @dataclass(frozen=True, slots=True)
 class Incarnations:
-    """Lives by the first batch of each, both ascending by batch."""
+    """Numbers of incarnations and the first batch of each, both ascending by batch."""
 
     firsts: tuple[int, ...]
     numbers: tuple[int, ...]
 
     @classmethod
-    def of(cls, told: Mapping[str, int]) -> "Incarnations":
+    def of(cls, lives: Mapping[str, int]) -> "Incarnations":
         """Read them from a checkpoint: first batch -> incarnation."""
-        pairs = sorted((int(first), life) for first, life in told.items())
-        return cls(tuple(first for first, _ in pairs), tuple(life for _, life in pairs))
+        pairs = sorted((int(first), number) for first, number in lives.items())
+        return cls(tuple(first for first, _ in pairs), tuple(number for _, number in pairs))
 
     def at(self, batch: int) -> int | None:
-        """The life that landed *batch*; None where that is not known any more."""
+        """The incarnation that landed *batch*; None where that is not known any more."""
         place = bisect_right(self.firsts, batch)
         return self.numbers[place - 1] if place else None
 
 
-def with_incarnation(told: Mapping[str, int], batch: int, life: int) -> Mapping[str, int]:
-    """Add that *batch* landed in *life*; return the same object if that adds nothing."""
-    if Incarnations.of(told).at(batch) == life:
-        return told
-    kept = sorted(told, key=int)[1 - MAX_INCARNATIONS :]
-    return {**{first: told[first] for first in kept}, str(batch): life}
+def with_incarnation(lives: Mapping[str, int], batch: int, number: int) -> Mapping[str, int]:
+    """Add that *batch* landed in incarnation *number*; return the same object if that is known."""
+    if Incarnations.of(lives).at(batch) == number:
+        return lives
+    kept = sorted(lives, key=int)[1 - MAX_INCARNATIONS :]
+    return {**{first: lives[first] for first in kept}, str(batch): number}
 
 
 def is_rolled_back(known: Checkpoint, now: Checkpoint) -> bool:
@@ -671,8 +670,8 @@ def is_rolled_back(known: Checkpoint, now: Checkpoint) -> bool:
 
 def shard_exists(checkpoint: Checkpoint, name: str) -> bool:
     """Whether no schema change says that the shard *name* (``source/db.table``) is gone."""
-    told = checkpoint.existing.get(name)
-    return told is None or told.there
+    existence = checkpoint.existing.get(name)
+    return existence is None or existence.there
 
 
 def is_outdated(checkpoint: Checkpoint, name: str, order: Order) -> bool:
@@ -680,10 +679,12 @@ def is_outdated(checkpoint: Checkpoint, name: str, order: Order) -> bool:
 
     A row that comes so late is in no mirror that the statement has met.
     """
-    known, told = checkpoint.existing.get(name), checkpoint.schemas.get(name)
-    if known is None or known.order <= order:
+    existence, described = checkpoint.existing.get(name), checkpoint.schemas.get(name)
+    if existence is None or existence.order <= order:
         return False
-    return told is None or told.order != known.order  # else rows described its columns, too
+    return (
+        described is None or described.order != existence.order
+    )  # else rows described its columns, too
 
 
 def active_shards(checkpoint: Checkpoint, router: Router) -> Mapping[str, str]:

@@ -247,8 +247,8 @@ def _collected(
     newest = fences[-1]
     epoch = None if isinstance(checkpoint, Missing) else checkpoint.epochs.get(newest.source)
     counted = isinstance(checkpoint, Missing) or newest.source in checkpoint.acknowledged
-    told = names_transactions(acknowledged.position) and names_transactions(newest.head.position)
-    if epoch and epoch.number > 1 and not (counted or told):
+    named = names_transactions(acknowledged.position) and names_transactions(newest.head.position)
+    if epoch and epoch.number > 1 and not (counted or named):
         return Missing("what is acknowledged may be of the log before")
     identity = epoch.identity if epoch else newest.head.identity
     # positions of two servers are never compared
@@ -284,8 +284,10 @@ def _unlanded(source: str, checkpoint: Sample[Checkpoint] | Missing) -> str:
     )
     if not isinstance(known, int) or isinstance(checkpoint, Missing):
         return "no heartbeat has landed yet"
-    told = source in checkpoint.value.acknowledged
-    short = "not all that was sent before it" if told else "its collector has not said what it sent"
+    is_known = source in checkpoint.value.acknowledged
+    short = (
+        "not all that was sent before it" if is_known else "its collector has not said what it sent"
+    )
     return f"heartbeat {known} has landed, but {short}"
 
 

@@ -65,9 +65,9 @@ def topic_kept(settings: Mapping[str, str]) -> timedelta | None:
     return _limit(int(settings.get("retention.ms", -1)))
 
 
-def log_kept(told: Limit) -> Limit:
+def log_kept(limit: Limit) -> Limit:
     """Return the retention that a source reported; None for one that is practically endless."""
-    return None if isinstance(told, timedelta) and told >= FOR_EVER else told
+    return None if isinstance(limit, timedelta) and limit >= FOR_EVER else limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +128,10 @@ def collected_through(
     *fences* ascend; *said* are positions it has acknowledged on the server of that *identity*.
     When all fences are collected and none is from *alive* or later, nothing is known to wait.
     """
-    told = tuple(said)
+    acknowledged = tuple(said)
     for fence in reversed(fences):
         own = fence.head.identity == identity
-        if own and any(has_reached(one.position, fence.head.position) for one in told):
+        if own and any(has_reached(one.position, fence.head.position) for one in acknowledged):
             quiet = fence is fences[-1] and fence.at < alive
             return None if quiet else fence.at
     return None
