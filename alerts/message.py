@@ -129,7 +129,7 @@ def _body(notice: Notice, runbook: str) -> str:
         "tables": _some(incident.tables),
         "since": _moment(incident.opened),
         "until": _moment(notice.at) if notice.event is Event.CLEARED else "",
-        "owner": incident.owner or "none (name one with a route)",
+        "owner": incident.owner or "none; set `owner` in alerts.routes",
         "meaning": _MEANING[cause.kind],
         "what now": runbook,
         "incident": incident.id,

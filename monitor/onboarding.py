@@ -213,7 +213,7 @@ def parse_address(
     system does not trust.
 
     Raises:
-        ConfigError: *address* is no address, or the password is not in the environment.
+        ConfigError: *address* is not an address, or the password is not in the environment.
     """
     parts = _split(address)
     variable = password_env or f"{name.upper().replace('-', '_')}_PASSWORD"
@@ -275,7 +275,7 @@ def _split(address: str) -> SplitResult:
             " in the file that is written"
         )
     if not (parts.scheme and parts.username and parts.hostname and port):
-        raise ConfigError(f"--from-source: {address!r} is no address; {usage}")
+        raise ConfigError(f"--from-source: {address!r} is not an address; {usage}")
     return parts
 
 

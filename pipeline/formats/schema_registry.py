@@ -148,7 +148,7 @@ class SchemaRegistry:
 
     def _no_address(self) -> str:
         its = f"format_options.registry.url: {without_login(self.settings.url)!r}"
-        return f"source {self.source}: {its} is no address; write http://host:port"
+        return f"source {self.source}: {its} is not an address; write http://host:port"
 
 
 def decode_with_registry(

@@ -122,12 +122,12 @@ class ConnectCollector:
         """Build the client; nothing is asked yet.
 
         Raises:
-            ConfigError: ``url`` is no address, ``settings`` hold a secret in clear text, or a PEM
+            ConfigError: ``url`` is not an address, ``settings`` hold a secret in clear text, or a PEM
                 file cannot be used.
         """
         if not _address(self.url):
             shown = without_login(self.url)
-            raise ConfigError(f"collector.url: {shown!r} is no address; write http://host:port")
+            raise ConfigError(f"collector.url: {shown!r} is not an address; write http://host:port")
         require_references(self.settings)
         self._client = httpx.Client(
             base_url=self.url.rstrip("/"),

@@ -56,7 +56,10 @@ class SlotRules:
         except msgspec.DecodeError:  # another version of Sluice wrote what is known
             return None
         if before.name != later.name:
-            return f"the config names slot {later.name}, and named {before.name} before"
+            return (
+                f"the slot changed from {before.name} to {later.name}, so changes that only"
+                f" {before.name} had may be lost; run `sluice bootstrap TABLE --reason ...`"
+            )
         return None if _existed(before, later) else _explain_created(before, later)
 
 

@@ -482,9 +482,9 @@ def test_a_source_names_only_plug_ins_that_can_be_built() -> None:
     connector: shop} => connector: shop, options: {pace: 3}}
       sources[0].collector.options.pace: unknown key; known: settings, timeout
     http://127.0.0.1:8083 => 127.0.0.1:8083
-      sources[0].collector.url: '127.0.0.1:8083' is no address; write http://host:port
+      sources[0].collector.url: '127.0.0.1:8083' is not an address; write http://host:port
     http://127.0.0.1:8083 => http://
-      sources[0].collector.url: 'http://' is no address; write http://host:port
+      sources[0].collector.url: 'http://' is not an address; write http://host:port
     """),
 )
 def test_what_a_plug_in_refuses_is_told_in_its_place(old: str, new: str, line: str) -> None:

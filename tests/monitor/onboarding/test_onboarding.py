@@ -82,9 +82,9 @@ def test_of_many_tables_few_are_named() -> None:
 @pytest.mark.parametrize(
     ("address", "told"),
     [
-        ("mysql-1", r"is no address; write KIND://USER@HOST:PORT\[/DATABASE\]"),
-        ("mysql://mysql-1:3306", "is no address"),
-        ("mysql://u@h", "is no address"),
+        ("mysql-1", r"is not an address; write KIND://USER@HOST:PORT\[/DATABASE\]"),
+        ("mysql://mysql-1:3306", "is not an address"),
+        ("mysql://u@h", "is not an address"),
         ("mysql://u@h:port", "Port could not be cast"),
         ("postgres://u@h:5432/a/b", "has more than an address; write"),
         ("postgres://u@h:5432/a?sslmode=require", "has more than an address; write"),

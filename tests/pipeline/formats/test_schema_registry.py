@@ -132,7 +132,7 @@ def test_authorities_that_are_none_are_said(registry: Answers) -> None:
 
 @pytest.mark.parametrize("url", ["", "registry:8081", "ftp://a/b", "http://", "http://a:b"])
 def test_an_address_that_is_none_is_refused_by_its_place(url: str) -> None:
-    with pytest.raises(ConfigError, match=r"format_options.registry.url: .* is no address"):
+    with pytest.raises(ConfigError, match=r"format_options.registry.url: .* is not an address"):
         SchemaRegistry("shop", RegistrySettings(url))
 
 

@@ -45,7 +45,7 @@ MAYBE = "slot s may have been created by the server that took over"
         pytest.param(
             replace(LATER, server="7/2", restart="0/180"), None, id="came along to another server"
         ),
-        pytest.param(replace(KNOWN, name="t"), "names slot t, and named s before", id="another"),
+        pytest.param(replace(KNOWN, name="t"), "the slot changed from s to t, so", id="another"),
     ],
 )
 def test_a_slot_is_the_same_only_if_no_new_one_can_look_so(
