@@ -122,8 +122,8 @@ class ConnectCollector:
         """Build the client; nothing is asked yet.
 
         Raises:
-            ConfigError: ``url`` is not an address, ``settings`` hold a secret in clear text, or a PEM
-                file cannot be used.
+            ConfigError: ``url`` is not an address, ``settings`` hold a secret in clear text, or a
+                PEM file cannot be used.
         """
         if not _address(self.url):
             shown = without_login(self.url)
