@@ -311,7 +311,7 @@ def test_no_turn_is_committed_on_top_of_an_entry_that_another_writer_has_only_be
     after = begun.with_name(Path(entry_name(version + 2)).name).exists()
     begun.unlink()
 
-    assert_held(held, "unreachable", f"{begun.name} says nothing")
+    assert_held(held, "unreachable", f"{begun.name} is empty")
     assert not after
     assert lake.apply().hold is None
     assert lake.rows() == {1: "a", 2: "b"}
