@@ -13,6 +13,7 @@ COMMON: Mapping[str, str] = {
     "provide.transaction.metadata": "true",
     "heartbeat.interval.ms": "1000",
     "skipped.operations": "none",  # its default hides truncates
+    "event.converting.failure.handling.mode": "fail",  # its default sends NULL instead
     "tombstones.on.delete": "true",
     "errors.max.retries": "-1",
     "retriable.restart.connector.wait.ms": "1000",

@@ -145,6 +145,7 @@ def test_a_connector_with_the_defaults_is_refused(clinic: Servers, folder: Path)
         "bigint.unsigned.handling.mode",
         "decimal.handling.mode",
         "enable.time.adjuster",
+        "event.converting.failure.handling.mode",
         "heartbeat_captured",
         "skipped.operations",
         "value.converter.replace.null.with.default",

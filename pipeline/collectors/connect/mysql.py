@@ -78,7 +78,7 @@ class ConnectedMySql:
         Demand(
             "snapshot.locking.mode",
             "a change may fall between the snapshot and the log position noted for it",
-            bad=("none",),
+            bad=("none", "custom"),
             severity=WARN,
             fix="snapshot.locking.mode=minimal",
             effect=Effect.DROPS,

@@ -58,6 +58,13 @@ DEMANDS = (
         default="fail",
         effect=Effect.DROPS,
     ),
+    Demand(  # Debezium has it since 2.5, and only that version can be set to fail
+        "event.converting.failure.handling.mode",
+        "a value that cannot be converted arrives as NULL",
+        good=("fail",),
+        default="warn",
+        effect=Effect.REWRITES,
+    ),
     Demand("errors.tolerance", SKIPPED, good=("none",), default="none", effect=Effect.DROPS),
     Demand("field.name.adjustment.mode", "columns are renamed", good=("none",), default="none"),
     Demand("sanitize.field.names", "columns are renamed", good=("false",), default="false"),
@@ -83,6 +90,13 @@ DEMANDS = (
         bad=("always",),
         severity=NOTE,
         fix="snapshot.mode=when_needed",
+    ),
+    Demand(
+        "snapshot.query.mode",
+        "a query of its own may leave out rows or change them",
+        good=("select_all",),
+        default="select_all",
+        effect=Effect.DROPS,
     ),
     Demand(
         "provide.transaction.metadata",

@@ -23,6 +23,7 @@ CONNECTOR: Mapping[str, Mapping[str, str]] = {
     "skipped.operations": {"skipped.operations": "d"},
     "binary.handling.mode": {"binary.handling.mode": "hex"},
     "event.processing.failure.handling.mode": {"event.processing.failure.handling.mode": "warn"},
+    "event.converting.failure.handling.mode": {"event.converting.failure.handling.mode": "warn"},
     "errors.tolerance": {"errors.tolerance": "all"},
     OVERRIDES: {OVERRIDES: "walked.t", f"{OVERRIDES}.walked.t": "SELECT * FROM t WHERE id > 5"},
     "snapshot.include.collection.list": {"snapshot.include.collection.list": "walked.other"},
@@ -97,6 +98,7 @@ TOPIC: Mapping[str, str] = {
     "unclean.leader.election.enable": "true",
 }
 UNSET: Mapping[str, str] = {
+    "snapshot.query.mode": "its other mode needs a class that is among no server's plug-ins",
     "value.converter.ignore.default.for.nullables": (
         "Confluent's converter is not among the servers' plug-ins, and Connect refuses its class"
     ),

@@ -581,6 +581,7 @@ def test_f102_a_source_without_lists_of_its_own_leaves_the_digest_of_the_lists()
 
 GOOD = {
     "skipped.operations": "none",
+    "event.converting.failure.handling.mode": "fail",
     "enable.time.adjuster": "false",
     "decimal.handling.mode": "string",
 }

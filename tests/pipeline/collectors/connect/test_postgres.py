@@ -91,6 +91,8 @@ def test_names_are_those_of_the_source_and_nothing_of_another_kind_is_in_it() ->
         ("database.dbname", "another", REFUSE),
         ("publication.autocreate.mode", "all_tables", WARN),
         ("replica.identity.autoset.values", "public.t:FULL", WARN),
+        ("event.converting.failure.handling.mode", "warn", REFUSE),
+        ("snapshot.query.mode", "custom", REFUSE),
         ("skipped.operations", "t", REFUSE),
         ("connector.class", "io.debezium.connector.mysql.MySqlConnector", REFUSE),
     ],
