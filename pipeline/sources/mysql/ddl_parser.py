@@ -17,9 +17,10 @@ sqlglot 30 is not used: it reports `DROP PARTITION` as an error and drops execut
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from itertools import pairwise
 
 from pipeline.model import ShardId
@@ -796,7 +797,13 @@ _SIZES = re.compile(r"\s*[A-Za-z][A-Za-z ]*?\(\s*([0-9]{1,9})\s*(?:,\s*([0-9]{1,
 _FILLED = re.compile(
     r"\b(?:NOT\s+NULL|DEFAULT|AUTO_INCREMENT|PRIMARY|KEY|SERIAL|AS)\b|\bTIMESTAMP\b", re.IGNORECASE
 )
-_QUOTED = re.compile(r"'(?:[^'\\]|''|\\.)*'|\"(?:[^\"\\]|\"\"|\\.)*\"", re.DOTALL)
+_BLANK = {Kind.NAME: "``", Kind.TEXT: "''", Kind.DOUBLE: "''"}
+_NO_TYPES = frozenset(  # words that follow a name of a column or an index, and begin no type
+    (
+        *("ADD", "AFTER", "ALTER", "ASC", "CHANGE", "CHECK", "DESC", "DROP", "FIRST", "FOREIGN"),
+        *("MODIFY", "ON", "PRIMARY", "RENAME", "SET", "TO", "UNIQUE", "USING", "VALUES"),
+    )
+)
 
 
 def find_previous_name(statement: str, shard: ShardId) -> ShardId | None:
@@ -830,39 +837,63 @@ def _renames(statement: str) -> tuple[tuple[Name, Name], ...]:
 
 def is_generated(statement: str, column: str) -> bool:
     """Whether the statement defines *column* as computed from others."""
-    return bool(_GENERATED.search(_definition(statement, column)))
+    return any(map(_GENERATED.search, _find_definitions(statement, column)))
 
 
 def has_computed_default(statement: str, column: str) -> bool:
     """Whether the statement gives *column* a default that is no constant."""
-    return bool(_COMPUTED.search(_definition(statement, column)))
+    return any(map(_COMPUTED.search, _find_definitions(statement, column)))
 
 
 def read_sizes(statement: str, column: str) -> tuple[int | None, int | None]:
-    """Numbers behind the type's name where the statement defines *column*; None where not."""
-    found = _SIZES.match(_definition(statement, column))
-    if found is None:
+    """Numbers after the type's name where the statement defines *column*; None if ambiguous."""
+    matches = map(_SIZES.match, _find_definitions(statement, column))
+    sizes = {(one[1], one[2]) for one in matches if one is not None}
+    if len(sizes) != 1:
         return None, None
-    return int(found[1]), None if found[2] is None else int(found[2])
+    length, scale = sizes.pop()
+    return int(length), None if scale is None else int(scale)
 
 
 def may_be_null(statement: str, column: str) -> bool:
     """Whether the statement defines *column* as one that old rows hold NULL in, for certain."""
-    found = _definition(statement, column)
-    return bool(found.strip()) and _FILLED.search(found) is None
+    found = _find_definitions(statement, column)
+    return bool(found) and not any(map(_FILLED.search, found))
 
 
-def _definition(statement: str, column: str) -> str:
-    """Text from the column's name to the end of its definition, without quoted text."""
-    bare = _QUOTED.sub("''", statement)
-    quoted, plain = re.escape(f"`{column.replace('`', '``')}`"), re.escape(column)
-    named = rf"(?:{quoted}|(?<![\w`.]){plain})\s+(?=[A-Za-z])"
-    found = re.search(named, bare, re.IGNORECASE)
-    if found is None:
-        return ""
-    depth = 0
-    for at, char in enumerate(bare[found.end() :], start=found.end()):
-        depth += (char == "(") - (char == ")")
-        if depth < 0 or (depth == 0 and char == ","):
-            return bare[found.end() : at]
-    return bare[found.end() :]
+def _find_definitions(statement: str, column: str) -> frozenset[str]:
+    """All texts that may define *column*, in every reading, from its name to their end.
+
+    Comments, quoted names and quoted texts are blank.  One may be the definition of another
+    column, as of ``c`` in ``CHANGE b c INT, ADD b BIGINT``.
+    """
+    return frozenset(
+        _definition(words, at)
+        for words, places in _index_names(statement)
+        for at in places.get(column.casefold(), ())
+    )
+
+
+@lru_cache(maxsize=4)
+def _index_names(statement: str) -> tuple[tuple[Words, Mapping[str, Sequence[int]]], ...]:
+    """For each reading its tokens, and by name the indexes of tokens that may follow the name."""
+    found = []
+    for words in filter(None, tokenize_statement(statement)):
+        places: dict[str, list[int]] = {}
+        before = (Token(Kind.SIGN, ""), *words)
+        for at, (last, one, after) in enumerate(zip(before, words, words[1:], strict=False), 1):
+            is_name = one.kind in (Kind.WORD, Kind.NAME) and last.upper != "."
+            if is_name and after.kind is Kind.WORD and after.upper not in _NO_TYPES:
+                places.setdefault(one.text.casefold(), []).append(at)
+        found.append((words, places))
+    return tuple(found)
+
+
+def _definition(words: Words, at: int) -> str:
+    depth, found = 0, list[str]()
+    for word in words[at:]:
+        depth += (word.upper == "(") - (word.upper == ")")
+        if depth < 0 or (depth == 0 and word.upper == ","):
+            break
+        found.append(_BLANK.get(word.kind, word.text))
+    return " ".join(found)

@@ -134,6 +134,76 @@ def test_sizes_that_only_a_statement_tells_are_read_there_and_remembered() -> No
     assert [str(one) for one in mysql_columns(later)] == [str(one) for one in mysql_columns(first)]
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        pytest.param("ALTER TABLE t ADD b INT /* net, gross */ DEFAULT 5", id="comma in a comment"),
+        pytest.param(
+            "ALTER TABLE t ADD b INT -- see b), below\n NOT NULL", id="comment to the end"
+        ),
+        pytest.param("ALTER TABLE t ADD b INT # b), below\n NOT NULL", id="comment after a hash"),
+        pytest.param(
+            "ALTER TABLE t /* b int, later */ ADD b INT NOT NULL", id="column in a comment"
+        ),
+        pytest.param("ALTER TABLE t ADD b INT /*!80000 NOT NULL */", id="executed by some servers"),
+        pytest.param("ALTER TABLE t ADD b INT COMMENT 'a\\', ' NOT NULL", id="backslash in a text"),
+        pytest.param("ALTER TABLE t RENAME COLUMN b TO c, ADD b INT NOT NULL", id="name was free"),
+        pytest.param("ALTER TABLE t CHANGE b c INT, ADD b INT NOT NULL", id="name was another's"),
+    ],
+)
+def test_old_rows_of_an_added_column_are_null_only_if_the_statement_says_so(statement: str) -> None:
+    told = ColumnDescription("b", "INT", nullable=False, notation=Notation.PLAIN)
+
+    (found,) = mysql_columns(schema([MYSQL.column(told, statement)]))
+
+    assert not found.nullable
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        pytest.param("ALTER TABLE t ADD b INT", id="plain"),
+        pytest.param("ALTER TABLE t ADD b INT /* NOT NULL */", id="comment"),
+        pytest.param("ALTER TABLE t ADD `b` INT COMMENT 'NOT NULL', ADD KEY (b DESC)", id="quoted"),
+        pytest.param("ALTER TABLE t RENAME COLUMN b TO c, ADD b INT", id="name was free"),
+    ],
+)
+def test_comments_and_texts_do_not_define_a_column(statement: str) -> None:
+    told = ColumnDescription("b", "INT", nullable=False, notation=Notation.PLAIN)
+
+    (found,) = mysql_columns(schema([MYSQL.column(told, statement)]))
+
+    assert found.nullable
+
+
+@pytest.mark.parametrize(
+    ("statement", "sizes"),
+    [
+        pytest.param("ALTER TABLE t ADD d DECIMAL /* ) */ (10, /* , */ 2)", (10, 2), id="comments"),
+        pytest.param("ALTER TABLE t /* d DECIMAL(5, 1) */ ADD d DECIMAL(10, 2)", (10, 2), id="old"),
+        pytest.param("CREATE TABLE t (d DECIMAL(10, 2), KEY (d DESC))", (10, 2), id="in an index"),
+        pytest.param(
+            "ALTER TABLE t CHANGE d c DECIMAL(5, 1), ADD d DECIMAL(10, 2)", (None, None), id="two"
+        ),
+    ],
+)
+def test_sizes_are_those_of_the_column_alone(
+    statement: str, sizes: tuple[int | None, int | None]
+) -> None:
+    told = ColumnDescription("d", "DECIMAL", nullable=False, notation=Notation.PLAIN)
+    (found,) = mysql_columns(schema([MYSQL.column(told, statement)]))
+
+    assert (found.length, found.scale) == sizes
+
+
+def test_a_computed_column_is_found_past_comments() -> None:
+    told = ColumnDescription("b", "INT", notation=Notation.PLAIN)
+    statement = "ALTER TABLE t ADD b INT /* a, c */ GENERATED /* always */ ALWAYS AS (id + 1)"
+    (found,) = mysql_columns(schema([MYSQL.column(told, statement)]))
+
+    assert found.generated
+
+
 SENT = [("id", "INT"), ("price", "DECIMAL"), ("s", "VARCHAR")]
 
 
