@@ -576,7 +576,7 @@ class Router:
         return rule is not None and rule.unique_across_shards
 
     def _decisive(self, shard: str) -> TableRule | None:
-        return next((rule for rule in self.rules if re.fullmatch(rule.shards, shard)), None)
+        return next((rule for rule in self.rules if _match(rule, shard)), None)
 
     def _folded(self, shard: str) -> str | None:
         rule = self.rule(shard)
@@ -584,8 +584,12 @@ class Router:
             return _apart(shard)
         if rule.ignore:
             return None
-        match = re.fullmatch(rule.shards, shard)
+        match = _match(rule, shard)
         return _apart(match.expand(rule.table)) if match else None
+
+
+def _match(rule: TableRule, shard: str) -> re.Match[str] | None:
+    return re.fullmatch(rule.shards, shard, re.DOTALL)  # a name may hold a line break
 
 
 def _apart(table: str) -> str:

@@ -36,6 +36,7 @@ RULES = (
         pytest.param("shop.a_tmp", None, id="the first rule that fits decides, and ignores it"),
         pytest.param("shop.a", "shop.all_a", id="the name has parts of the shard's"),
         pytest.param("other.a", "other.a", id="no rule: a table of its own name"),
+        pytest.param("shop.a\nb_tmp", None, id="a name may hold a line break"),
         pytest.param("xshop.a", "xshop.a", id="the whole name must fit"),
     ],
 )
@@ -56,9 +57,9 @@ def test_rules_are_gone_through_once_for_a_shard(monkeypatch: pytest.MonkeyPatch
     router, asked = Router(RULES), list[str]()
     fullmatch = re.fullmatch
 
-    def counted(pattern: str, text: str) -> re.Match[str] | None:
+    def counted(pattern: str, text: str, flags: int) -> re.Match[str] | None:
         asked.append(text)
-        return fullmatch(pattern, text)
+        return fullmatch(pattern, text, flags)
 
     monkeypatch.setattr(re, "fullmatch", counted)
 

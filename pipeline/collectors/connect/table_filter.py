@@ -47,9 +47,13 @@ _SETS = {
     "ASCII": r"\x00-\x7f",
 }
 _SET = re.compile(r"\\([pP])\{(\w+)\}")
-_GROUP = re.compile(r"\(\?(?:[=!>]|<[=!]|[ims]*(?:-[ims]+)?[:)])")
+_GROUP = re.compile(r"\(\?(?:[=!>]|<[=!]|(?P<flags>i?(?:-[is]+)?)[:)])")
+_DOT_ALL = re.compile(r"\(\?(?:s|is|si)\)")  # for the whole pattern; elsewhere it is refused
 _NAMED = re.compile(r"\(\?<([a-zA-Z][a-zA-Z0-9]*)>")
 _AGAIN = re.compile(r"\\k<([a-zA-Z][a-zA-Z0-9]*)>")
+# Java's dot leaves out more line terminators than Python's, and its $ may come before the last one.
+_DOT = r"[^\n\r\x85\u2028\u2029]"
+_END = r"(?=(?:\r\n|(?<!\r)\n|[\r\x85\u2028\u2029])?\Z)"
 _ODD_IN_SETS = ("&&", "--", "||", "~~", "[")  # sets of sets, in one language or the other
 _FLAGS = re.IGNORECASE | re.ASCII
 _SHOWN = 100  # characters of a pattern in a message
@@ -90,21 +94,24 @@ def _counted(text: str) -> tuple[re.Pattern[str], int]:
 
 
 def _translated(text: str) -> str:
-    found, at = "", 0
+    dot_all = _DOT_ALL.match(text)
+    found, at = ("", 0) if dot_all is None else (dot_all[0], dot_all.end())
     while at < len(text):
-        said, at = _sign(text, at)
+        said, at = _sign(text, at, "." if dot_all else _DOT)
         found += said
     return found
 
 
-def _sign(text: str, at: int) -> tuple[str, int]:
+def _sign(text: str, at: int, dot: str) -> tuple[str, int]:
     """What stands at *at*, in Python's words, and where it ends."""
+    if text[at] in ".$":
+        return dot if text[at] == "." else _END, at + 1
     if text[at] == "\\":
         return _escape(text, at)
     if text[at] == "[":
         return _letters(text, at)
     if text.startswith("(?", at):
-        return _group(text, at)
+        return _group(text, at, scoped=dot == _DOT)
     return text[at], at + 1
 
 
@@ -119,7 +126,7 @@ def _escape(text: str, at: int) -> tuple[str, int]:
         negated = "^" if one[1] == "P" else ""
         return f"[{negated}{_SETS[one[2]]}]", one.end()
     if text.startswith((r"\z", r"\Z"), at):
-        return r"\Z", at + 2
+        return r"\Z" if text[at + 1] == "z" else _END, at + 2
     if text[at + 1 : at + 2] in _NUMBERS and text[at + 2 : at + 3].isdigit():
         raise re.error("figures after a number of a group cannot be read here", text, at)
     return _alike(text, at, _ALIKE)
@@ -155,10 +162,11 @@ def _letters(text: str, at: int) -> tuple[str, int]:
     return found + "]", ends + 1
 
 
-def _group(text: str, at: int) -> tuple[str, int]:
+def _group(text: str, at: int, *, scoped: bool) -> tuple[str, int]:
+    """How a group begins; *scoped*: the flag s may be taken away, as it is not there."""
     if named := _NAMED.match(text, at):
         return f"(?P<{named[1]}>", named.end()
-    if plain := _GROUP.match(text, at):
+    if (plain := _GROUP.match(text, at)) and (scoped or "s" not in (plain["flags"] or "")):
         return plain[0], plain.end()
     raise re.error("this kind of group cannot be read here", text, at)
 

@@ -214,7 +214,7 @@ class PostgresSource(SqlSource):
 
     def shards(self, pattern: str) -> tuple[Shard, ...]:
         found = list_shards(self._session, self.name, self.publication)
-        return tuple(shard for shard in found if re.fullmatch(pattern, shard.name))
+        return tuple(shard for shard in found if re.fullmatch(pattern, shard.name, re.DOTALL))
 
     def columns(self, shard: Shard) -> tuple[PostgresColumn, ...]:
         with self._session.within_limits():

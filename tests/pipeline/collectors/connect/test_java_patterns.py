@@ -8,6 +8,8 @@ from pyspark.sql import SparkSession
 from pipeline.collectors.connect.table_filter import compile_patterns
 
 NAMES = ("d.t", "D.T", "d.u", "d.é", "d.É", "d.ß", "d.K", "d.1", "d.*", "é.t")
+BREAKS = ("\n", "\r", "\r\n", "\x85", "\u2028", "\u2029")  # lines end with them in Java
+LIKE_BREAKS = ("\x0b", "\x0c", "\x1c", "\x1e")  # and with these in Python's splitlines
 
 
 READ = [
@@ -36,6 +38,34 @@ def test_a_pattern_lets_in_what_java_lets_in(pattern: str, let_in: str) -> None:
     assert [name for name in NAMES if found.fullmatch(name)] == let_in.split()
 
 
+BROKEN = [
+    *(f"a{one}{end}" for one in (*BREAKS, *LIKE_BREAKS) for end in ("", "b")),
+    *("a", "ab", "a\n\n", "a\n\r"),
+]
+LIKE = [f"a{one}{end}" for one in LIKE_BREAKS for end in ("", "b")]
+BEFORE_END = [name for name in BROKEN if name not in ("a", *(f"a{one}" for one in BREAKS))]
+READ_BROKEN = [
+    pytest.param(r"a.b", LIKE[1::2], id="dot"),
+    pytest.param(r"a.*", [*LIKE, "a", "ab"], id="dots"),
+    pytest.param(r"(?s)a.*", BROKEN, id="dots of all"),
+    pytest.param(r"(?is)A.*", BROKEN, id="dots of all, in any case"),
+    pytest.param(r"a(?-s:.+)b", LIKE[1::2], id="dots in a group"),
+    pytest.param(r"a[^x]+", [name for name in BROKEN if name != "a"], id="a set"),
+    pytest.param(r"a[.]b?|a\.b?|a\Q.\Eb?", [], id="a dot itself"),
+    pytest.param(r"(?!a$)[^x]*", BEFORE_END, id="an end, which may come before a break"),
+    pytest.param(r"(?!a\Z)[^x]*", BEFORE_END, id="the same by a letter"),
+    pytest.param(r"(?!a\z)[^x]*", [name for name in BROKEN if name != "a"], id="the very end"),
+    pytest.param(r"a[^x]$\n", ["a\n\n"], id="an end, and the break"),
+]
+
+
+@pytest.mark.parametrize(("pattern", "let_in"), READ_BROKEN)
+def test_a_pattern_takes_line_breaks_as_java_takes_them(pattern: str, let_in: list[str]) -> None:
+    (found,) = compile_patterns([pattern])
+
+    assert {name for name in BROKEN if found.fullmatch(name)} == set(let_in)
+
+
 @pytest.mark.spark  # for its JVM
 def test_java_lets_in_the_same(spark: SparkSession) -> None:
     java = spark._jvm.java.util.regex.Pattern  # type: ignore[union-attr]
@@ -44,6 +74,10 @@ def test_java_lets_in_the_same(spark: SparkSession) -> None:
         pattern = java.compile(one.values[0], java.CASE_INSENSITIVE)
         let_in = [name for name in NAMES if pattern.matcher(name).matches()]
         assert let_in == str(one.values[1]).split(), one.values[0]
+    for one in READ_BROKEN:
+        pattern = java.compile(one.values[0], java.CASE_INSENSITIVE)
+        taken = {name for name in BROKEN if pattern.matcher(name).matches()}
+        assert taken == {*one.values[1]}, one.values[0]  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -66,6 +100,9 @@ def test_java_lets_in_the_same(spark: SparkSession) -> None:
         pytest.param(r"(?u)d\.t", id="letters of any size in Unicode"),
         pytest.param(r"(?x)d\.t # e", id="blanks that do not count"),
         pytest.param(r"d\.(?P<x>t)", id="Python's group"),
+        pytest.param(r"(?m)^d\.t$", id="lines of a name"),
+        pytest.param(r"(?s:d.t)", id="dots of all in a group"),
+        pytest.param(r"(?s)d(?-s:.)t", id="dots of all, but in a group"),
         pytest.param(r"d\.(?i)t", id="from there on in any size"),
         pytest.param(r"d\.(?<=d{1,2}\.)t", id="a look behind that varies"),
         pytest.param("d.(t", id="none in either"),
