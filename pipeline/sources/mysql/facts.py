@@ -85,7 +85,8 @@ def _grants(session: Session) -> list[str]:
     roles = [line.removeprefix("GRANT ").rpartition(" TO ")[0] for line in lines if _role(line)]
     if session.mariadb or not roles:
         return lines
-    using = f"SHOW GRANTS FOR CURRENT_USER() USING {', '.join(roles)}"
+    named = ", ".join(roles).replace("%", "%%")  # a role has a host, which may be %
+    using = f"SHOW GRANTS FOR CURRENT_USER() USING {named}"
     return [str(next(iter(row.values()))) for row in session.ask(using)]
 
 

@@ -121,7 +121,7 @@ class MySqlKey:
 
 
 def _key_expression(column: MySqlColumn) -> str:
-    name = f"`{column.name.replace('`', '``').replace('%', '%%')}`"
+    name = quote_name(column.name)
     return f"{name} + 0" if column.kind in COUNTED else name
 
 
@@ -269,11 +269,11 @@ class MySqlRowReader(SqlRowReader):
     def _found(self, columns: Sequence[MySqlColumn], key: MySqlKey, asked: RowsAsked) -> Found:
         name = ShardId.parse(asked.shard.name)
         return KeyedTable(
-            f"{_escaped(name.database)}.{_escaped(name.relation)}",
+            f"{quote_name(name.database)}.{quote_name(name.relation)}",
             tuple(map(_expression, columns)),
             {one.name for one in columns},
             key,
-            _escaped,
+            quote_name,
             self.read_from.rows,
         ).read_rows(asked)
 
@@ -289,12 +289,8 @@ class MySqlRowReader(SqlRowReader):
 
 def _expression(column: MySqlColumn) -> str:
     """An expression that returns the whole value: the server prints a FLOAT in six digits."""
-    name = _escaped(column.name)
+    name = quote_name(column.name)
     return f"{name} + 0e0" if column.kind == "FLOAT" else name
-
-
-def _escaped(column: str) -> str:
-    return quote_name(column).replace("%", "%%")
 
 
 ROW_READER: type[RowReader] = MySqlRowReader

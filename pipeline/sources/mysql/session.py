@@ -166,10 +166,10 @@ class Session(SqlSession):
     _connection: Any = field(default=None, repr=False)
 
     def ask(self, statement: str, *arguments: object) -> list[Row]:
-        """Column names are in lower case."""
+        """A literal ``%`` in *statement* is written twice; column names are in lower case."""
         with self.opened() as connection:
             cursor = connection.cursor()
-            cursor.execute(statement, arguments or None)
+            cursor.execute(statement, arguments)
             return [{name.lower(): value for name, value in row.items()} for row in cursor]
 
     def rows(self, statement: str, *arguments: object) -> pa.RecordBatch:
@@ -181,7 +181,7 @@ class Session(SqlSession):
         """
         with self.opened() as connection:
             cursor = connection.cursor(SSCursor)
-            cursor.execute(statement, arguments or None)
+            cursor.execute(statement, arguments)
             answer = cursor._result
             answer.unbuffered_active = False  # or it would read on by itself when it is let go
             texts = [encoding is not None for encoding, _ in answer.converters]
@@ -306,7 +306,12 @@ class RefusedPlugin:
 
 
 def quote_name(name: str) -> str:
-    """*name* as an identifier: names of databases, tables and columns are never trusted."""
+    """*name* as an identifier in a statement for `Session.ask`; names are never trusted."""
+    return quote_for_display(name).replace("%", "%%")
+
+
+def quote_for_display(name: str) -> str:
+    """*name* as an identifier in a statement for people."""
     return f"`{name.replace('`', '``')}`"
 
 
@@ -329,17 +334,17 @@ def create_heartbeat_table(ask: Ask, heartbeat: str, source: str) -> None:
     statements = heartbeat_ddl(heartbeat)
     try:
         for statement in statements:
-            ask(statement)
+            ask(statement.replace("%", "%%"))
     except ConfigError as error:
         msg = f"source:{source}: table {heartbeat} does not exist; run as an administrator"
         raise ConfigError(f"{msg}: {'; '.join(statements)}") from error
 
 
 def heartbeat_ddl(heartbeat: str) -> tuple[str, str]:
-    """Statements that create the table *heartbeat*, ``database.table``, where it is not there."""
+    """Statements for people that create the table *heartbeat*, ``database.table``."""
     database, _, table = heartbeat.partition(".")
     return (
-        f"CREATE DATABASE IF NOT EXISTS {quote_name(database)}",
-        f"CREATE TABLE IF NOT EXISTS {quote_name(database)}.{quote_name(table)}"
+        f"CREATE DATABASE IF NOT EXISTS {quote_for_display(database)}",
+        f"CREATE TABLE IF NOT EXISTS {quote_for_display(database)}.{quote_for_display(table)}"
         " (source VARCHAR(64) NOT NULL PRIMARY KEY, n BIGINT NOT NULL, at DATETIME(6) NOT NULL)",
     )

@@ -76,22 +76,17 @@ def aggregate_sql(
     known = KINDS.known(columns, shard, column, fields)
     sums = ""
     for number, one in enumerate(fields):
-        value = _quoted(one.name)
+        value = quote_name(one.name)
         if one.text:
             md5 = f"MD5(CONVERT({value} USING utf8mb4))"
             value = f"CAST(CONV(LEFT({md5}, {DIGITS}), 16, 10) AS UNSIGNED)"
         sums += f", SUM({value}) AS s{number}"
-    table = f"{_quoted(shard.database)}.{_quoted(shard.relation)}"
-    time = _quoted(column)
+    table = f"{quote_name(shard.database)}.{quote_name(shard.relation)}"
+    time = quote_name(column)
     where = f"{time} >= %s AND {time} < %s"
     if known[column].kind in DATED:  # 2026-03-00 lies between two days, and is none in any mirror
         where += f" AND DAYOFMONTH({time}) > 0 AND MONTH({time}) > 0"
     return f"SELECT COUNT(*) AS n{sums} FROM {table} WHERE {where}"  # noqa: S608
-
-
-def _quoted(name: str) -> str:
-    """As `quoted` of a session, with what its placeholders are made of twice."""
-    return f"`{name.replace('`', '``')}`".replace("%", "%%")
 
 
 OWN = ("information_schema", "mysql", "performance_schema", "sys")
@@ -192,7 +187,9 @@ class MySqlSource(SqlSource):
             *OWN,
         )
         names = sorted(str(ShardId(row["d"], row["t"])) for row in found)
-        return tuple(Shard(self.name, name) for name in names if re.fullmatch(pattern, name))
+        return tuple(
+            Shard(self.name, name) for name in names if re.fullmatch(pattern, name, re.DOTALL)
+        )
 
     def columns(self, shard: Shard) -> tuple[Column, ...]:
         with self._session.within_limits():

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from demo.mysql import MySQL
 from demo.ports import free_ports
 from demo.processes import wait_until
+from pipeline.aggregates import AggregatedColumn
 from pipeline.errors import ConfigError, ProofError, SparedError, UnreachableError
 from pipeline.model import Head, Shard, ShardId
 from pipeline.settings import CollectorSettings, SourceSettings
@@ -368,13 +370,17 @@ def committing(mysql: MySQL, statement: str, source: MySqlSource) -> Iterator[No
         one.join()
 
 
-@pytest.mark.parametrize("relation", ["a.b", "../a'b/c", 'say "x"'])
+PERCENT = ["a%b", "x%s", "sales_50%", "%(x)s", "y%%"]
+
+
+@pytest.mark.parametrize("relation", ["a.b", "../a'b/c", 'say "x"', "two\nlines", *PERCENT])
 def test_f115_the_facts_of_a_table_with_an_odd_name_are_found(
     primary: MySQL, relation: str
 ) -> None:
     primary.execute(
         f"CREATE TABLE d.`{relation}` (id INT PRIMARY KEY, name TEXT)",
         f"INSERT INTO d.`{relation}` VALUES (1, 'a'), (7, 'b')",
+        "CREATE TABLE d.`y%` (id INT PRIMARY KEY)",  # what `y%%` would be as a format
     )
     shard = Shard("s", str(ShardId("d", relation)))
 
@@ -387,6 +393,32 @@ def test_f115_the_facts_of_a_table_with_an_odd_name_are_found(
         described = source.describe(frozenset({shard.name}))
     assert shard.name in described.rows
     assert not described.hidden
+
+
+@pytest.mark.parametrize("name", PERCENT)
+def test_tables_and_columns_with_a_percent_sign_are_counted_summed_and_read(
+    primary: MySQL, name: str
+) -> None:
+    primary.execute(
+        f"CREATE TABLE d.`{name}` (`{name}` INT PRIMARY KEY, `n{name}` INT, `at{name}` DATE)",
+        f"INSERT INTO d.`{name}` VALUES (1, 2, '2026-03-01'), (7, 6, '2026-03-01')",
+    )
+    shard = Shard("s", str(ShardId("d", name)))
+    days = (date(2026, 3, 1), date(2026, 3, 2))
+
+    with closing(MySqlSource(settings(primary))) as source:
+        assert source.ids(shard, name, (0, 9), 9) == (1, 7)
+        assert source.count_ids(shard, name, [(0, 5), (5, 9)]) == (1, 1)
+        assert (source.min_id(shard, name), source.max_id(shard, name)) == (1, 7)
+        (found,) = source.tallies(shard, f"at{name}", [days], (AggregatedColumn(f"n{name}"),))
+    assert (found.rows, found.sums) == (2, (Decimal(8),))
+    with closing(reader(primary)) as rows:
+        fence = rows.fence(1, datetime.now(UTC))
+        where = parse_condition(f"`n{name}` = 6")
+        asked = RowsAsked(shard, (name,), None, None, 10)
+        both, one = rows.read(fence, asked), rows.read(fence, replace(asked, where=where))
+    assert [json.loads(text)[name] for text in both.rows["after"].to_pylist()] == [1, 7]
+    assert [json.loads(text)[name] for text in one.rows["after"].to_pylist()] == [7]
 
 
 def test_f198_a_lock_on_the_heartbeat_table_is_told_by_its_name(primary: MySQL) -> None:
