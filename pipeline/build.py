@@ -96,6 +96,9 @@ def open_collector(settings: SourceSettings, pipeline: PipelineSettings) -> Coll
     fields, told = signature(kind).parameters, dict[str, Any]()
     if "stream" in fields:
         told["stream"] = _stream(settings, pipeline)
+    if "unavailable" in fields:
+        usual = fields["unavailable"].default
+        told["unavailable"] = settings.format_options.get("unavailable", usual)
     given = ("url", "connector", "ca", "certificate", "key")
     told |= {name: getattr(own, name) for name in given if name in fields}
     made = _made(kind, settings, at="collector.options", options=own.options, told=told)

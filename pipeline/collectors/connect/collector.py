@@ -51,6 +51,7 @@ from pipeline.collectors.connect.requirements import version_findings
 from pipeline.collectors.connect.table_filter import find_column_settings, read_capture
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.finding import WARN, Finding
+from pipeline.formats.debezium.connector import UNAVAILABLE
 from pipeline.model import Acknowledged, CaptureScope, Missing, TopicPartition
 from pipeline.settings import SourceSettings, TlsSettings, without_login
 from pipeline.tls import verify_option
@@ -101,6 +102,7 @@ class ConnectCollector:
     """One connector of one Connect cluster, asked over REST; any worker's address will do.
 
     ``settings`` are further settings of the connector, or others than Sluice would choose.
+    ``unavailable`` is what the source's format takes for a value that was not sent.
     ``ca``, ``certificate`` and ``key`` are the PEM files for an https address.
     Every method raises UnreachableError when the worker or the connector does not answer.
     """
@@ -116,6 +118,7 @@ class ConnectCollector:
     ca: str = ""
     certificate: str = ""
     key: str = ""
+    unavailable: str = UNAVAILABLE
     _client: httpx.Client = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -179,7 +182,7 @@ class ConnectCollector:
     def captures(self) -> CaptureScope:
         """By its lists of databases, tables and columns, with what its settings do to changes."""
         config = self._settings()
-        found = find_config_hazards(config, f"connector {self.connector}")
+        found = find_config_hazards(config, f"connector {self.connector}", self.unavailable)
         return replace(read_capture(config), alters=find_column_settings(config), hazards=found)
 
     def state(self) -> CollectorState:

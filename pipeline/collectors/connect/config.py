@@ -22,14 +22,17 @@ from pipeline.collectors.connect.database import (
 )
 from pipeline.collectors.connect.requirements import (
     NULLS,
+    PLACEHOLDER,
     SIDES,
     converter_classes,
     converter_settings,
+    expected_placeholder,
     list_demands,
 )
 from pipeline.collectors.connect.table_filter import TABLES, list_setting_names
 from pipeline.errors import ConfigError
 from pipeline.finding import Demand
+from pipeline.formats.debezium.connector import UNAVAILABLE
 from pipeline.settings import KafkaSecurity, SourceSettings, TableRule
 
 GROUP = re.compile(r"\(\?P<(\w+)>")  # Python's named groups and how it calls them again
@@ -164,6 +167,8 @@ def required_config(scope: CollectionScope, own: Mapping[str, str]) -> dict[str,
         **database.settings(scope),
         **include_lists(scope.rules, source.heartbeat, database.lists),
     }
+    if (unavailable := expected_placeholder(source)) != UNAVAILABLE:
+        found[PLACEHOLDER] = unavailable
     left = left_out((list_settings(), *(one.alternatives for one in every_database())), own)
     return {**{name: value for name, value in found.items() if name not in left}, **own}
 

@@ -30,7 +30,9 @@ from pipeline.collectors.connect.requirements import (
     PRESENT,
     UNVERIFIED,
     converter_classes,
+    expected_placeholder,
     find_null_defaults,
+    find_placeholder,
     list_demands,
 )
 from pipeline.collectors.connect.table_filter import (
@@ -42,6 +44,7 @@ from pipeline.collectors.connect.table_filter import (
     read_patterns,
 )
 from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding, find_unmet
+from pipeline.formats.debezium.connector import UNAVAILABLE
 from pipeline.settings import SourceSettings
 
 OVER = "producer.override."
@@ -190,6 +193,7 @@ def connector_findings(
     return [
         *_identity(config, where, source.collected_prefix, database),
         *find_unmet(list_demands(source, database.demands), config, where, remedy=REMEDY),
+        *find_placeholder(config, expected_placeholder(source), where),
         *_present(config, where),
         *_families(config, where),
         *_unverified(config, where, source, database),
@@ -200,14 +204,18 @@ def connector_findings(
     ]
 
 
-def find_config_hazards(config: Mapping[str, str], where: str) -> tuple[Finding, ...]:
+def find_config_hazards(
+    config: Mapping[str, str], where: str, unavailable: str = UNAVAILABLE
+) -> tuple[Finding, ...]:
     """What in *config* drops, rewrites or delays changes; asked at each look, so it needs no more.
 
+    *unavailable* is what the source's format takes for a value that was not sent.
     Settings of the worker that the connector does not state are not seen here.
     """
     database = database_of_connector(config)
     found = (
         *find_unmet((*DEMANDS, *database.demands), config, where, remedy=REMEDY),
+        *find_placeholder(config, unavailable, where),
         *_present(config, where),
         *database.hazards(config, where),
         *_transforms(config, where),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding, find_unmet
+from pipeline.formats.debezium.connector import UNAVAILABLE
 from pipeline.settings import SourceSettings
 
 UNTYPED = "values would not arrive in the form that Sluice types"
@@ -200,6 +201,37 @@ def converter_settings(source: SourceSettings) -> dict[str, str]:
     for side in SIDES:
         found |= {side: CONFLUENT, f"{side}.schema.registry.url": _url(source)}
     return found | {NULLABLES: "true"}
+
+
+PLACEHOLDER = "unavailable.value.placeholder"
+
+
+def find_placeholder(config: Mapping[str, str], unavailable: str, where: str) -> list[Finding]:
+    """Refuse a placeholder of unsent values that is not *unavailable*, which the format expects."""
+    value = config.get(PLACEHOLDER, UNAVAILABLE)
+    if _placeholder_text(value) == unavailable:
+        return []
+    what = f"{PLACEHOLDER}={value}: the format expects {unavailable}, so a mirror would hold it"
+    fix = (
+        f"{PLACEHOLDER}={unavailable} in the connector's config, or format_options.unavailable of"
+        " the source as the connector sends it; then a new base of its tables"
+    )
+    setting = f"{PLACEHOLDER}={value}"
+    return [Finding(REFUSE, PLACEHOLDER, where, what, fix, Effect.REWRITES, setting=setting)]
+
+
+def expected_placeholder(source: SourceSettings) -> str:
+    """What the format of *source* takes for a value that was not sent."""
+    return str(source.format_options.get("unavailable", UNAVAILABLE))
+
+
+def _placeholder_text(value: str) -> str | None:
+    if not value.startswith("hex:"):
+        return value
+    try:
+        return bytes.fromhex(value.removeprefix("hex:")).decode()
+    except ValueError:
+        return None
 
 
 def list_demands(source: SourceSettings, its: Iterable[Demand] = ()) -> tuple[Demand, ...]:

@@ -81,7 +81,8 @@ class PostgresConnector:
 
     def complete_row(self, row: Decoded, placeholder: Placeholder) -> Decoded:
         tx = row.tx and Tx(self.transaction_id(row.tx.id), row.tx.total_order)
-        partial = placeholder.left_out(row.after, row.before) if row.after is not None else None
+        after = row.after if row.op != Op.READ else None
+        partial = placeholder.left_out(after, row.before) if after is not None else None
         if partial is None:
             return replace(row, tx=tx)
         names, left_out = partial.names, partial.left_out
@@ -121,12 +122,17 @@ def _transactions(tx: pa.StructArray) -> pa.StructArray:
 
 
 def _left_out(columns: Columns, rows: Mask, placeholder: Placeholder) -> Mask:
-    """Take placeholders out of the rows after; return which rows can be read at all."""
+    """Take placeholders out of the rows after; return which rows can be read at all.
+
+    A snapshot reads whole rows.  A row that gets another key is sent as a create, and may lack
+    values as an update does.
+    """
     after, fine = columns["after"], np.ones(len(rows), np.bool_)
     suspects = np.zeros(len(rows), np.bool_)
     for sign in placeholder.signs:
         suspects |= to_mask(pc.fill_null(pc.match_substring(after, sign), False))
     found: dict[int, Partial] = {}
+    suspects &= ~to_mask(pc.fill_null(pc.equal(columns["op"], str(Op.READ)), False))
     for at in np.flatnonzero(suspects & rows).tolist():
         try:
             partial = placeholder.left_out(after[at].as_py(), columns["before"][at].as_py())

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from demo.debezium import POSTGRES_LOSSLESS
+from pipeline.build import open_collector
 from pipeline.collectors.collector import CollectionScope, CollectorState
 from pipeline.collectors.connect.collector import ConnectCollector, examine_connector
 from pipeline.collectors.connect.config import firm_demands, required_config
@@ -19,7 +20,13 @@ from pipeline.collectors.connect.table_filter import read_capture
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.finding import REFUSE, WARN, FindingSeverity
 from pipeline.model import Acknowledged, Missing, Position, ShardId
-from pipeline.settings import CollectorSettings, KafkaSecurity, SourceSettings, TableRule
+from pipeline.settings import (
+    CollectorSettings,
+    KafkaSecurity,
+    PipelineSettings,
+    SourceSettings,
+    TableRule,
+)
 from tests.pipeline.collectors.connect.fake_connect import fake_connect
 
 SOURCE = SourceSettings(
@@ -103,6 +110,47 @@ def test_a_setting_that_harms_is_found(setting: str, value: str, severity: objec
     ).findings
 
     assert [one.severity for one in found if one.code == setting] == [severity]
+
+
+PLACEHOLDER = "unavailable.value.placeholder"
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected", "found"),
+    [
+        pytest.param(None, None, [], id="both by default"),
+        pytest.param("gone", None, [PLACEHOLDER], id="only the connector's"),
+        pytest.param(None, "gone", [PLACEHOLDER], id="only the format's"),
+        pytest.param("gone", "gone", [], id="both"),
+        pytest.param("Gone", "gone", [PLACEHOLDER], id="letters count"),
+        pytest.param("hex:676f6e65", "gone", [], id="as octets"),
+        pytest.param("hex:67e", "gone", [PLACEHOLDER], id="no octets"),
+    ],
+)
+def test_the_placeholder_of_unsent_values_is_that_of_the_format(
+    sent: str | None, expected: str | None, found: list[str]
+) -> None:
+    source = replace(SOURCE, format_options={} if expected is None else {"unavailable": expected})
+    config = {**required_config(SCOPE, {}), **({} if sent is None else {PLACEHOLDER: sent})}
+
+    doctor = examine_connector(source, RUNNING, config, WORKER, PLUGINS).findings
+    with fake_connect() as worker:
+        worker.registered["shop-1"] = config
+        known = replace(source, collector=CollectorSettings(worker.url, "shop-1"))
+        with closing(
+            open_collector(known, PipelineSettings("lake", "kafka:9092", (known,)))
+        ) as collector:
+            hazards = collector.captures().hazards
+
+    assert [one.code for one in doctor] == found
+    assert [(one.code, one.effect) for one in hazards] == [(name, "rewrites") for name in found]
+
+
+def test_the_connector_gets_the_placeholder_of_the_format() -> None:
+    source = replace(SOURCE, format_options={"unavailable": "gone"})
+
+    assert required_config(replace(SCOPE, source=source), {})[PLACEHOLDER] == "gone"
+    assert PLACEHOLDER not in required_config(SCOPE, {})
 
 
 def test_rows_in_avro_tell_their_columns_by_what_their_converter_keeps_of_them() -> None:

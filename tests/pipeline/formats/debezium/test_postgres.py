@@ -254,6 +254,18 @@ def test_what_the_row_before_tells_is_not_left_out() -> None:
     assert (some["left_out"], all_["left_out"]) == (["b", "c"], None)
 
 
+@pytest.mark.parametrize("placeholder", sorted(Placeholder().spellings))
+def test_a_snapshot_leaves_no_value_out(placeholder: bytes) -> None:
+    key, value, topic = row(op="r", after={"id": 1, "big": "?"})
+    assert value is not None
+    sent = value.replace(b'"?"', placeholder)
+
+    (found,) = decoded((key, sent, topic))
+
+    assert json.loads(found["after"]) == json.loads(sent)["after"]
+    assert (found["changed"], found["left_out"]) == (None, None)
+
+
 def test_the_placeholder_may_be_another_word() -> None:
     sent = batch([row(after={"id": 1, "big": "<gone>", "b": UNAVAILABLE})])
 
