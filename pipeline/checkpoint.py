@@ -304,8 +304,8 @@ class Checkpoint:
     ``existing``      ``source/shard`` -> whether it exists, of every one that a schema event named.
     ``departed``      table -> newest batch in which a shard was dropped or renamed away: a mirror
                       before it has rows of that shard, and no proof covers them any more.
-    ``belated``       table -> newest batch by which changes came late, which were quarantined or
-                      skipped before: older mirrors lack them.
+    ``belated``       table -> newest batch by which changes came late, which were quarantined,
+                      skipped or repaired: older mirrors lack them.
     ``bases``         ``source/shard`` -> order its newest base is complete as of.
     ``based``         ``source/shard`` -> batch in which the rows of that base began.
     ``complete``      ``source/shard`` -> batch in which that base became complete.

@@ -50,7 +50,7 @@ from pipeline.landing.listing import TopicNames, TopicShards
 from pipeline.landing.plan import Plan
 from pipeline.landing.rule import BatchContext, CheckpointRule
 from pipeline.landing.source_holds import note_late_rows
-from pipeline.model import Acknowledged, Order, Shard
+from pipeline.model import Acknowledged, Order, Origin, Shard
 from pipeline.settings import Router
 
 _WORDS = re.compile(r"\w+")
@@ -181,6 +181,7 @@ def _advance(
             **dict.fromkeys(_departed(checkpoint, facts, dropped), batch),
         },
         bases=_bases(checkpoint, facts, settled),
+        belated={**checkpoint.belated, **dict.fromkeys(_corrected(again), batch)},
         lost=_lost(checkpoint, settled),
         gaps=_gaps(checkpoint, facts, _opened(plan, batch, known), closed, waived),
         quarantine=_quarantine(checkpoint, facts, known, closed, waived, epochs=epochs),
@@ -251,6 +252,18 @@ def _reread(
     new = {done.name: done.order for done in again.settled}
     left = {n: snap for n, snap in snaps.items() if n not in new or snap.order > new[n]}
     return left, tuple(bases[name] for name in sorted(bases))
+
+
+def _corrected(again: BackfillStep) -> set[str]:
+    """Tables with rows of a repair or replay: older mirrors and copies of them lack these rows.
+
+    Rows of a bootstrap do not count: it takes many batches, and ``complete`` names the last one.
+    """
+    return {
+        one.table
+        for one in again.taken
+        if one.rows and again.rereads[one.name].origin is not Origin.SNAPSHOT
+    }
 
 
 def _bases(

@@ -15,11 +15,16 @@ from monitor.observe.system_checks import of_copies
 from monitor.web.api import application
 from monitor.web.metrics import encode_metrics
 from monitor.web.status_page import status_page
+from pipeline.backfill_state import Backfill
 from pipeline.copies.copy import CopyPosition
 from pipeline.errors import UnreachableError
-from pipeline.model import Missing
+from pipeline.landing.backfill import BackfilledRows, BackfillStep
+from pipeline.landing.next_checkpoint import next_checkpoint
+from pipeline.landing.plan import Plan
+from pipeline.model import Missing, Order, Origin
 from pipeline.reports import Hold
-from tests.monitor.rig import ORDERS, USERS, Rig, codes_of
+from tests.builders import batch_context
+from tests.monitor.rig import ORDERS, SHARDS, USERS, Rig, codes_of
 from tests.monitor.serving import serving
 
 HELD = Hold("copy:cache:shop.users", USERS, "copy_columns", "alter it")
@@ -136,6 +141,37 @@ def test_what_blocks_the_mirror_blocks_its_copies(rig: Rig, copy: FakeCopy) -> N
     rig.rule(USERS, Outcome.FAIL)
 
     assert ask(rig)[0] == 409
+
+
+def test_a_copy_is_not_ready_before_it_has_the_rows_of_a_repair(rig: Rig, copy: FakeCopy) -> None:
+    """The check passes by the mirror, which has them; a copy follows later."""
+    rig.rule(USERS, Outcome.FAIL)
+    _land_repair(rig)
+    rig.beat()
+    rig.rule(USERS, Outcome.PASS)
+
+    status, answer = ask(rig)
+
+    assert ask(rig, stage="mirror", copy="")[0] == 200
+    assert status == 404
+    assert "not_applied" in codes_of(answer)
+    copy.catch_up()
+    assert ask(rig)[0] == 200
+
+
+def _land_repair(rig: Rig) -> None:
+    """A batch with repaired rows of users, merged into the mirror."""
+    (shard,) = (name for name, table in SHARDS.items() if table == USERS)
+    order = Order(1, 1, 50)
+    rows = BackfilledRows(shard, USERS, "x", order, 0, None, ("1",), True, 1, None)
+    again = BackfillStep({shard: Backfill("x", Origin.REPAIR, order, "A", 1)}, taken=(rows,))
+    context, plan = batch_context(rig.newest), Plan({}, rig.newest.offsets, (), capped=False)
+    made, _ = next_checkpoint(context, plan, acknowledged={}, names_of=lambda _: None, again=again)
+    rig.beat()
+    rig.land()
+    assert made.batch == rig.newest.batch
+    rig.set_checkpoint(belated=made.belated)
+    rig.apply()
 
 
 @pytest.mark.parametrize("lost", ["emptied", "set back", "loaded again", "of another mirror"])

@@ -291,6 +291,30 @@ def test_the_base_heals_what_was_lost_before_its_fence_and_nothing_later(
     assert [one.name for one in settled] == [NAME]
 
 
+@pytest.mark.parametrize(
+    ("origin", "belated"),
+    [
+        pytest.param(Origin.REPAIR, {"d.t": 10, "d.u": 3}, id="repair"),
+        pytest.param(Origin.REPLAY, {"d.t": 10, "d.u": 3}, id="replay"),
+        pytest.param(Origin.SNAPSHOT, {"d.t": 4, "d.u": 3}, id="its base says when it is complete"),
+    ],
+)
+def test_mirrors_from_before_corrected_rows_lack_them(
+    origin: Origin, belated: dict[str, int]
+) -> None:
+    before = replace(mark(replace(OPEN, origin=origin)), belated={"d.t": 4, "d.u": 3})
+
+    made, _ = next_checkpoint(
+        batch_context(before, epochs={"a": EPOCH}, router=Router(())),
+        Plan({}, {}, (), capped=False),
+        acknowledged={},
+        names_of=names,
+        again=step(before, BackfillNews(rows=(rows(0, None, "3"),))),
+    )
+
+    assert made.belated == belated
+
+
 def test_the_mark_remembers_it() -> None:
     known = mark(OPEN)
 
