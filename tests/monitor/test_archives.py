@@ -64,7 +64,7 @@ def test_what_is_said_at_the_terminal_is_kept_and_listed(
     [
         pytest.param({"table": "shop.user"}, "no table 'shop.user'", id="no such table"),
         pytest.param({"until": "2026-03-28T01:00:00Z"}, "is not after", id="it ends first"),
-        pytest.param({"column": "day"}, "or neither", id="half a condition"),
+        pytest.param({"column": "day"}, "`column` needs `before`", id="half a condition"),
         pytest.param({"since": "2026-03-28T01:00:00"}, "since", id="no offset"),
         pytest.param({"since": "0001-01-01T00:00:00+23:59"}, "since: must be", id="before all"),
         pytest.param({"until": "9999-12-31T23:59:59-23:59"}, "until: must be", id="after all"),

@@ -88,7 +88,7 @@ def _anew(standing: MirrorPosition) -> MirrorPosition:
     [
         pytest.param(_gone, "no image of that cut any more", id="it is kept no longer"),
         pytest.param(_another, "is version 0 now", id="it was made again"),
-        pytest.param(_anew, "the mirror was recreated", id="its mirror was"),
+        pytest.param(_anew, "the mirror is another Delta table now", id="its mirror was"),
     ],
 )
 def test_a_certificate_holds_while_its_image_is_there(

@@ -108,7 +108,9 @@ def test_a_collector_that_is_not_there_is_told_once() -> None:
 
     (told,) = find_mistakes(source, PIPELINE)
 
-    assert told.startswith("collector.kind: no collector 'conect' in pipeline/collectors; known: ")
+    assert told.startswith(
+        "collector.kind: no collector 'conect' in pipeline/collectors; the nearest is connect;"
+    )
 
 
 def test_a_duration_among_the_options_of_a_collector_is_one() -> None:

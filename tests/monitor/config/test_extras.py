@@ -76,6 +76,7 @@ def test_f181_each_missing_extra_is_named_with_its_command(config: Path, verb: s
     assert len(found) == len(MISSING)
     for key, package in MISSING.items():
         command = f"needs the package {package}; run `pip install '.[{EXTRAS[package]}]'`"
+        command += " in the checkout of Sluice"
         (line,) = [line for line in found if f": {key}: " in line]
         assert line.endswith(command)
     assert done.returncode == 2
