@@ -207,8 +207,9 @@ class SourceSettings(TlsSettings):
     ``prefix.<database>.<table>``); the format knows of more, such as one for transactions.
     ``follow_collector``: ask the server the collector is connected to, even if its address is not
     the one given here (a fail-over); turn it off when the two see different networks.
-    It is followed only to ``host``, at any port, and to those of ``follow_hosts``: ``host``, or
-    ``host:port``.  The password is sent nowhere else.
+    It is followed only to ``host`` and to the servers of ``follow_hosts``.  Without TLS ``host``
+    is followed only at ``port``: a process that listens at another port could read the password.
+    The password is sent nowhere else.
     ``heartbeat`` is the ``database.table`` Sluice writes to, its only write right.
     ``mirrored``: the collector writes to another cluster, and a mirror brings its topics here;
     ``prefix`` and ``topics`` are then the names that they have here.
@@ -242,7 +243,7 @@ class SourceSettings(TlsSettings):
     heartbeat: str = "sluice.heartbeat"
     follow_collector: bool = True
     follow_hosts: tuple[str, ...] = ()
-    """Servers that the collector may read after a fail-over: `host` or `host:port`."""
+    """Servers that the collector may read after a failover: `host` (any port) or `host:port`."""
     mirrored: MirrorSettings | None = None
     weakest_order: Ordering = Ordering.LOG
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -286,15 +287,14 @@ class SourceSettings(TlsSettings):
         return replace(self, host=host, port=port)
 
     def _may_follow(self, host: str, port: int) -> bool:
-        asked = _plain_host(host)
-        if asked == _plain_host(self.host) or (is_loopback(host) and is_loopback(self.host)):
+        if _is_same_host(host, self.host) and (port == self.port or self.secured):
             return True
         for listed in self.follow_hosts:
-            if asked == _plain_host(listed):
+            if _is_same_host(host, listed):
                 return True
             name, _, number = listed.rpartition(":")
             is_one = address_of(listed) is None and number == str(port)  # no bare IPv6 address
-            if is_one and name and asked == _plain_host(name):
+            if is_one and name and _is_same_host(host, name):
                 return True
         return False
 
@@ -302,6 +302,10 @@ class SourceSettings(TlsSettings):
         """The same for all its topics: rows, schema changes, and those that its format *added*."""
         names = (re.escape(name) for name in (self.prefix, *added))
         return f"(?:{'|'.join((self.topic_pattern, *names))})"
+
+
+def _is_same_host(one: str, other: str) -> bool:
+    return _plain_host(one) == _plain_host(other) or (is_loopback(one) and is_loopback(other))
 
 
 def _plain_host(text: str) -> str:

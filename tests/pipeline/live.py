@@ -64,6 +64,7 @@ class Pipe:
             password="sluice",
             collector=CollectorSettings(self.servers.connect.url, self.name),
             prefix=self.name,
+            follow_hosts=("127.0.0.1",),  # servers are exchanged for others at other ports
         )
 
     def sources(self) -> tuple[SourceSettings, ...]:

@@ -41,6 +41,7 @@ class PostgresPipe(Pipe):
             password="sluice",
             collector=CollectorSettings(self.servers.connect.url, self.name),
             prefix=self.name,
+            follow_hosts=("127.0.0.1",),  # servers are exchanged for others at other ports
             kind="postgres",
             options={
                 "database": self.database,

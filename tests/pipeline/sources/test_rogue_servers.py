@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -157,8 +158,30 @@ def test_f160_only_servers_that_the_config_names_are_followed(
     assert f"reads {host}:{port}" in str(told.value)
 
 
-def test_f160_loopback_has_many_spellings() -> None:
-    assert SOURCE.at("localhost", 3307).port == 3307
+@pytest.mark.parametrize(
+    ("changed", "host", "port", "followed"),
+    [
+        pytest.param({}, "localhost", 1, True, id="its own port, in another spelling"),
+        pytest.param({}, "127.0.0.1", 3307, False, id="whoever listens at another port"),
+        pytest.param({"follow_hosts": ("localhost:3307",)}, "127.0.0.1", 3307, True, id="listed"),
+        pytest.param({"follow_hosts": ("127.0.0.1:2",)}, "127.0.0.1", 3307, False, id="another"),
+        pytest.param({"follow_hosts": ("127.0.0.1",)}, "localhost", 3307, True, id="any port"),
+        pytest.param({"tls": True}, "127.0.0.1", 3307, True, id="a server with a certificate"),
+        pytest.param(
+            {"host": "db", "tls": False}, "db", 3307, False, id="a host without certificates"
+        ),
+    ],
+)
+def test_f160_without_a_certificate_another_port_is_followed_only_if_listed(
+    changed: dict[str, Any], host: str, port: int, *, followed: bool
+) -> None:
+    source = replace(SOURCE, **changed)
+
+    if followed:
+        assert source.at(host, port) == replace(source, host=host, port=port)
+        return
+    with pytest.raises(UnreachableError, match="add it to follow_hosts"):
+        source.at(host, port)
 
 
 def test_f164_the_authority_of_a_source_is_named_in_the_advice_and_one_that_is_none_refused(
