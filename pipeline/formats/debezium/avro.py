@@ -64,7 +64,7 @@ def read_row_schema(schema: str, *, unicode_names: bool) -> Raw | None:
         row = _branch(fields[AFTER])
         record = named[row] if isinstance(row, str) else row
         told = [_column(one, unicode_names=unicode_names) for one in record["fields"]]
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError, RecursionError):
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
         return None
     after = {"field": AFTER, "type": "struct", "optional": True, "fields": told}
     return Raw(msgspec.json.encode({"type": "struct", "fields": [after]}))
@@ -300,7 +300,7 @@ def encode_message(text: str, number: int, schema: str) -> bytes:
         raise FormatError(f"it is no JSON: {error}") from error
     try:
         body = _Writer().write(msgspec.json.decode(schema), value, "the value")
-    except (KeyError, TypeError, RecursionError, msgspec.DecodeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise FormatError(f"schema {number} is no schema of Avro: {error!r}") from error
     return bytes([MAGIC]) + number.to_bytes(HEADER - 1, "big") + body
 

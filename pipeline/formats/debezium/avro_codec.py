@@ -14,6 +14,10 @@ contains itself, or two fields of one name, is refused.
 
 Values are written as Connect's JSON converter writes them. Bytes become base64. NaN and the
 infinities become texts, as Jackson writes them.
+
+Some values take no byte: null, and a record of nulls. So the length of a body does not bound
+what it becomes. A schema is bounded in depth and in the text of one row, and a body in the text
+of its lists. What exceeds a bound is refused before memory is used for it.
 """
 
 import binascii
@@ -22,7 +26,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -44,6 +48,9 @@ ENDS = "it ends inside an integer"
 INSIDE = "it ends inside a value"
 TOO_WIDE = "an integer has more than 64 bits"
 TOO_LONG = "a list is longer than what is left"
+TOO_LARGE = "the JSON of its lists is larger than 1 MiB and 64 times the message"
+TEXT_BYTES, TEXT_RATIO = 2**20, 64  # of the lists of a body: at most the sum, by its length
+ITEM_BYTES = 16  # charged for an item beside its text: an empty one costs time, too
 
 
 class DamagedError(Exception):
@@ -60,6 +67,7 @@ class BatchCursor:
     """How far each body has been read: from ``at``, which moves on, to ``end``.
 
     ``data`` holds all of them, one after the other, and a margin; ``rows`` are their numbers.
+    ``spare`` is by number: how much text each may still become.
     """
 
     data: NDArray[np.uint8]
@@ -67,6 +75,7 @@ class BatchCursor:
     at: Places
     end: Places
     rows: NDArray[np.intp]
+    spare: Places
 
     @classmethod
     def of(cls, messages: pa.BinaryArray, skip: int) -> "BatchCursor":
@@ -80,11 +89,13 @@ class BatchCursor:
             whole[: end - begin] = np.frombuffer(data, np.uint8)[begin:end]
         places = bounds.astype(np.int64) - begin
         at, until = places[:-1] + skip, places[1:].copy()
-        return cls(whole, pa.py_buffer(whole), at, until, np.arange(count))
+        spare = TEXT_BYTES + TEXT_RATIO * (until - at)
+        return cls(whole, pa.py_buffer(whole), at, until, np.arange(count), spare)
 
     def only(self, mask: Mask) -> "BatchCursor":
         """Some of them; `follow` takes over how far they were read."""
-        return BatchCursor(self.data, self.buffer, self.at[mask], self.end[mask], self.rows[mask])
+        at, end, rows = self.at[mask], self.end[mask], self.rows[mask]
+        return BatchCursor(self.data, self.buffer, at, end, rows, self.spare)
 
     def follow(self, some: "BatchCursor", mask: Mask) -> None:
         """Go on behind what was read of *some*."""
@@ -94,6 +105,11 @@ class BatchCursor:
         """Raise DamagedError if *mask* names any."""
         if mask.any():
             raise DamagedError(self.rows[mask], why)
+
+    def charge(self, texts: Sequence[str]) -> None:
+        """Count one item of each; DamagedError for those whose items are too much text."""
+        self.spare[self.rows] -= np.fromiter(map(len, texts), np.int64, len(texts)) + ITEM_BYTES
+        self.refuse(self.spare[self.rows] < 0, TOO_LARGE)
 
     def longs(self) -> Places:
         """An integer of each."""
@@ -232,6 +248,10 @@ class BodyCursor:
 
     data: bytes
     at: int = 0
+    spare: int = 0
+
+    def __post_init__(self) -> None:
+        self.spare = TEXT_BYTES + TEXT_RATIO * self.left
 
     @property
     def left(self) -> int:
@@ -241,6 +261,13 @@ class BodyCursor:
     def damaged(self, why: str) -> DamagedError:
         """To be raised: it does not fit."""
         return DamagedError(np.zeros(1, np.intp), why)
+
+    def charge(self, text: str) -> str:
+        """Count an item that became *text*."""
+        self.spare -= len(text) + ITEM_BYTES
+        if self.spare < 0:
+            raise self.damaged(TOO_LARGE)
+        return text
 
     def long(self) -> int:
         """An integer in zigzag, seven bits a byte."""
@@ -650,6 +677,7 @@ class _Array:
         lists: list[list[str]] = [[] for _ in bodies.at]
         for some, numbers in read_blocks(bodies):
             texts = self.items.read(some).whole(len(numbers)).to_pylist()
+            some.charge(texts)
             for number, text in zip(numbers.tolist(), texts, strict=True):
                 lists[number].append(text)
         return Texts(pa.array([f"[{','.join(one)}]" for one in lists], pa.string()))
@@ -658,7 +686,7 @@ class _Array:
         self.read(bodies)
 
     def one(self, body: BodyCursor) -> str:
-        return f"[{','.join(self.items.one(body) for _ in body.items())}]"
+        return f"[{','.join(body.charge(self.items.one(body)) for _ in body.items())}]"
 
     def skip_one(self, body: BodyCursor) -> None:
         self.one(body)
@@ -673,6 +701,8 @@ class _Map:
         for some, numbers in read_blocks(bodies):
             names = _String().read(some).whole(len(numbers)).to_pylist()
             texts = self.values.read(some).whole(len(numbers)).to_pylist()
+            some.charge(names)
+            some.charge(texts)
             for number, name, text in zip(numbers.tolist(), names, texts, strict=True):
                 lists[number].append(f"{name}:{text}")
         return Texts(pa.array([f"{{{','.join(one)}}}" for one in lists], pa.string()))
@@ -682,7 +712,7 @@ class _Map:
 
     def one(self, body: BodyCursor) -> str:
         name = _String().one
-        pairs = (f"{name(body)}:{self.values.one(body)}" for _ in body.items())
+        pairs = (body.charge(f"{name(body)}:{self.values.one(body)}") for _ in body.items())
         return f"{{{','.join(pairs)}}}"
 
     def skip_one(self, body: BodyCursor) -> None:
@@ -715,6 +745,19 @@ NOISE = {  # of a row's envelope: what no decoder asks for
 }
 
 
+MOST_DEPTH, MOST_TEXT, MOST_FIXED = 64, 2**20, 2**31 - 1
+TOO_DEEP = f"types are nested more than {MOST_DEPTH} deep"
+TOO_MANY_NAMES = "the names of the fields in one row are larger than 1 MiB"
+
+
+class _Built(NamedTuple):
+    """A reader, how deep types nest in it, and the most text of a value beside its content."""
+
+    reader: ValueReader
+    depth: int = 1
+    text: int = 24  # of the longest number
+
+
 @lru_cache(maxsize=2**14)  # a schema of each table, and of each key
 def value_reader(schema: str, *, unicode_names: bool) -> ValueReader:
     """Build the reader of *schema*, which is JSON from a registry.
@@ -725,8 +768,8 @@ def value_reader(schema: str, *, unicode_names: bool) -> ValueReader:
         FormatError: it is no schema of Avro, or one that cannot be JSON.
     """
     try:
-        return _Builder(unicode_names).build(msgspec.json.decode(schema), "")
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        return _Builder(unicode_names).build(msgspec.json.decode(schema), "").reader
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise FormatError(f"it is no schema of Avro: {error!r}") from error
 
 
@@ -741,51 +784,55 @@ class _Builder:
     unicode_names: bool
 
     def __post_init__(self) -> None:
-        self.named: dict[str, ValueReader] = {}
+        self.named: dict[str, _Built] = {}
 
-    def build(self, schema: Any, space: str, noise: frozenset[str] = frozenset()) -> ValueReader:
+    def build(self, schema: Any, space: str, noise: frozenset[str] = frozenset()) -> _Built:
         while isinstance(schema, dict) and not isinstance(schema["type"], str):
             schema = schema["type"]
         if isinstance(schema, list):
-            return union(tuple(self.build(one, space) for one in schema), _null_at(schema))
+            built = [self.build(one, space) for one in schema]
+            text = max((one.text for one in built), default=0)
+            return _around(union(_readers(built), _null_at(schema)), built, text)
         kind = schema["type"] if isinstance(schema, dict) else schema
-        return PLAIN[kind]() if kind in PLAIN else self._complex(kind, schema, space, noise)
+        return _Built(PLAIN[kind]()) if kind in PLAIN else self._complex(kind, schema, space, noise)
 
-    def _complex(self, kind: str, schema: Any, space: str, noise: frozenset[str]) -> ValueReader:
-        if kind == "array":
-            return array(self.build(schema["items"], space))
-        if kind == "map":
-            return map_of(self.build(schema["values"], space))
+    def _complex(self, kind: str, schema: Any, space: str, noise: frozenset[str]) -> _Built:
+        if kind in ("array", "map"):
+            inner = self.build(schema["items" if kind == "array" else "values"], space)
+            return _around((array if kind == "array" else map_of)(inner.reader), [inner], 2)
         if kind not in ("record", "error", "enum", "fixed"):
             return self.named[kind if "." in kind or not space else f"{space}.{kind}"]
         return self._named(kind, schema, space, noise)
 
-    def _named(self, kind: str, schema: Any, space: str, noise: frozenset[str]) -> ValueReader:
-        name = schema["name"]
-        within = name.rpartition(".")[0] if "." in name else schema.get("namespace", space)
+    def _named(self, kind: str, schema: Any, space: str, noise: frozenset[str]) -> _Built:
+        name = _text_of(schema, "name")
+        if "namespace" in schema and "." not in name:
+            space = _text_of(schema, "namespace")
+        within = name.rpartition(".")[0] if "." in name else space
         full = name if "." in name or not within else f"{within}.{name}"
-        made: ValueReader
         if kind == "enum":
-            made = enum(tuple(schema["symbols"]))
+            made = _enum(schema["symbols"])
         elif kind == "fixed":
-            made = fixed(int(schema["size"]))
+            made = _fixed(schema["size"])
         else:
             made = self._record(schema["fields"], within, noise)
         self.named[full] = made
         return made
 
-    def _record(self, fields: Sequence[Any], space: str, noise: frozenset[str]) -> ValueReader:
-        row = {"op", "source", "after"} <= {one["name"] for one in fields}
+    def _record(self, fields: Sequence[Any], space: str, noise: frozenset[str]) -> _Built:
+        names = [_text_of(one, "name") for one in fields]
+        row = {"op", "source", "after"} <= set(names)
         noise = NOISE[""] if row else noise
-        made = []
-        for one in fields:
-            inner = NOISE.get(one["name"], frozenset()) if row else frozenset()
-            kept = one["name"] not in noise
-            made.append((self._name(one["name"]), self.build(one["type"], space, inner), kept))
-        names = [name for name, _, _ in made]
-        if len(set(names)) != len(names):
+        built = [
+            self.build(one["type"], space, NOISE.get(name, frozenset()) if row else frozenset())
+            for one, name in zip(fields, names, strict=True)
+        ]
+        plain = [self._name(name) for name in names]
+        if len(set(plain)) != len(plain):
             raise ValueError("two fields of one name")
-        return record(tuple(made))
+        kept = [name not in noise for name in names]
+        text = 2 + sum(len(name) + 4 + one.text for name, one in zip(plain, built, strict=True))
+        return _around(record(tuple(zip(plain, _readers(built), kept, strict=True))), built, text)
 
     def _name(self, name: str) -> str:
         return plain_name(name) if self.unicode_names else name
@@ -793,3 +840,36 @@ class _Builder:
 
 def _null_at(branches: Sequence[Any]) -> int:
     return branches.index(NULL) if NULL in branches else -1
+
+
+def _readers(built: Iterable[_Built]) -> tuple[ValueReader, ...]:
+    return tuple(one.reader for one in built)
+
+
+def _around(made: ValueReader, inner: Iterable[_Built], text: int) -> _Built:
+    """A type around others, within the bounds of depth and text."""
+    depth = 1 + max((one.depth for one in inner), default=0)
+    if depth > MOST_DEPTH:
+        raise ValueError(TOO_DEEP)
+    if text > MOST_TEXT:
+        raise ValueError(TOO_MANY_NAMES)
+    return _Built(made, depth, text)
+
+
+def _enum(symbols: Any) -> _Built:
+    if not isinstance(symbols, list) or not all(isinstance(one, str) for one in symbols):
+        raise TypeError("symbols of an enum must be a list of texts")
+    return _around(enum(tuple(symbols)), (), 2 + max(map(len, symbols), default=0))
+
+
+def _fixed(size: Any) -> _Built:
+    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= MOST_FIXED:
+        raise ValueError(f"the size of a fixed must be a number from 0 to {MOST_FIXED}")
+    return _Built(fixed(size))
+
+
+def _text_of(schema: Any, key: str) -> str:
+    found = schema[key]
+    if not isinstance(found, str):
+        raise TypeError(f"{key} must be a text")
+    return found

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import FormatError
 from pipeline.formats.debezium import avro
-from pipeline.formats.debezium.avro_codec import plain_name, value_reader
+from pipeline.formats.debezium.avro_codec import TOO_LARGE, plain_name, value_reader
 from pipeline.formats.debezium_avro import DebeziumAvro
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.settings import RegistrySettings
@@ -151,6 +151,14 @@ def test_names_that_are_sent_as_they_are_stay() -> None:
     assert found.column.to_pylist() == [b'{"a_u0020b":1}']
 
 
+def doubling_records(count: int) -> str:
+    """A schema of few letters: each record holds the one before it twice."""
+    made: Any = record("r0", a="null")
+    for number in range(1, count):
+        made = record(f"r{number}", a=made, b=f"r{number - 1}")
+    return json.dumps(made)
+
+
 @pytest.mark.parametrize(
     "schema",
     [
@@ -164,6 +172,13 @@ def test_names_that_are_sent_as_they_are_stay() -> None:
             json.dumps(record("r", a_u0020b="int", **{"a b": "int"})), id="one name twice"
         ),
         pytest.param("7", id="a number"),
+        pytest.param('{"type":"enum","name":"e","symbols":[1]}', id="symbols that are numbers"),
+        pytest.param('{"type":"record","name":["."],"fields":[]}', id="a name that is a list"),
+        pytest.param('{"type":"fixed","name":"f","size":"16"}', id="a size that is a text"),
+        pytest.param(f'{{"type":"fixed","name":"f","size":{10**400}}}', id="a huge size"),
+        pytest.param('{"type":"array","items":' * 420 + '"int"' + "}" * 420, id="420 arrays"),
+        pytest.param(json.dumps(record("r", **{"n" * 2**20: "int"})), id="1 MiB of names"),
+        pytest.param(doubling_records(40), id="2**40 values by names"),
     ],
 )
 def test_a_schema_that_cannot_be_read_is_refused(schema: str) -> None:
@@ -212,6 +227,32 @@ def test_a_body_that_does_not_fit_says_why(schema: Any, bodies: list[bytes], rea
 
     assert found is not None
     assert reason in found
+
+
+NULLS = record("n", **{f"field{number:03}": "null" for number in range(300)})
+
+
+@pytest.mark.parametrize(
+    ("kind", "item"),
+    [
+        pytest.param({"type": "array", "items": NULLS}, b"", id="array"),
+        pytest.param({"type": "map", "values": NULLS}, long(0), id="map"),
+    ],
+)
+def test_items_that_take_no_byte_are_bounded(kind: Any, item: bytes) -> None:
+    items = 20_000
+    bomb = long(items) + item * items + long(0) + long(items) + b"x" * items
+    small = long(2) + item * 2 + long(0) + long(0)
+
+    found = why(record("r", a=kind, s="bytes"), bomb, small, bomb)
+
+    assert found == [f"it does not fit schema 1: {TOO_LARGE}", None, found[0]]
+
+
+def test_a_long_list_of_short_items_is_read() -> None:
+    items = list(range(-64, 64)) * 8
+
+    assert texts({"type": "array", "items": "int"}, items * 8, items) == [items * 8, items]
 
 
 SCALARS: list[tuple[Any, st.SearchStrategy[Any]]] = [

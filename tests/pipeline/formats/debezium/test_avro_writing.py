@@ -102,6 +102,7 @@ def test_what_does_not_fit_is_told_by_its_place(other: dict[str, Any], why: str)
         ("[]", SCHEMA, "the value is no object"),
         ("{}", "{", "schema 7 is no schema of Avro"),
         ("{}", '{"type":"nothing"}', "schema 7 is no schema of Avro"),
+        ("{}", '{"type":"record","name":[".."]}', "schema 7 is no schema of Avro"),
     ],
 )
 def test_what_is_none_at_all(text: str, schema: str, why: str) -> None:
