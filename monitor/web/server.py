@@ -16,6 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from pipeline.errors import ConfigError
 
 HEADER_TIME, BODY_TIME = 10.0, 60.0  # seconds until the header and the body are complete
+WRITE_TIME = 30.0  # seconds in which a client must read what was written to it
 MOST_CONNECTIONS, FEWEST_CONNECTIONS = 2_000, 64
 OTHER_FILES = 300  # open files of store, sources, Kafka and lake
 ENOUGH_FILES, MOST_FILES = 4_096, 65_536
@@ -44,16 +45,19 @@ def most_connections() -> int:
 
 
 class LimitedProtocol(H11Protocol):
-    """One connection; closed when its request is not complete in time.
+    """One connection; closed when its request is not complete, or its answer not read, in time.
 
-    When there are too many, the idle one whose time ends first is closed for a new one. So half-
-    open connections never block a health check.
+    When there are too many, the idle one whose time ends first is closed for a new one. Idle is
+    also a connection whose client does not read. So neither half-open connections nor clients
+    that never read block a health check.
     """
 
     most: ClassVar[int] = MOST_CONNECTIONS
     header_time: ClassVar[float] = HEADER_TIME
     body_time: ClassVar[float] = BODY_TIME
+    write_time: ClassVar[float] = WRITE_TIME
     _timer: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
     _timed: object = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -72,9 +76,31 @@ class LimitedProtocol(H11Protocol):
         super().data_received(data)
         self._watch()
 
+    def pause_writing(self) -> None:
+        """Limit the wait for a client that does not read."""
+        super().pause_writing()
+        self._limit_unread()
+
+    def resume_writing(self) -> None:
+        """Cancel that limit: the client has read."""
+        super().resume_writing()
+        self._forget_unread()
+
+    def on_response_complete(self) -> None:
+        """Limit the wait for a client that does not read the end of the last answer."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._limit_unread()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close an idle connection, and limit the wait for its client."""
+        super().timeout_keep_alive_handler()
+        self._limit_unread()
+
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the timer."""
+        """Cancel the timers."""
         self._forget()
+        self._forget_unread()
         super().connection_lost(exc)
 
     def _watch(self) -> None:
@@ -91,18 +117,28 @@ class LimitedProtocol(H11Protocol):
             self._timer.cancel()
             self._timer = None
 
+    def _limit_unread(self) -> None:
+        if self._unread is None and self.transport.get_write_buffer_size():
+            self._unread = self.loop.call_later(self.write_time, self.transport.abort)
+
+    def _forget_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
     def _end(self) -> None:
         self._timer = None
         self.transport.abort()
 
 
 def _is_idle(one: Any) -> bool:
-    """Whether no complete request is being answered on it."""
-    return one.cycle is None or one.cycle.response_complete or one.cycle.more_body
+    """Whether no complete request is being answered on it to a client that reads."""
+    unanswered = one.cycle is None or one.cycle.response_complete or one.cycle.more_body
+    return unanswered or one.flow.write_paused
 
 
 def _due(one: Any) -> float:
-    timer = one._timer or one.timeout_keep_alive_task
+    timer = one._unread or one._timer or one.timeout_keep_alive_task
     return 0.0 if timer is None else float(timer.when())
 
 

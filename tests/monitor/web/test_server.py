@@ -3,7 +3,11 @@
 import contextlib
 import resource
 import socket
-from collections.abc import AsyncIterator, Iterator
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import timedelta
+from typing import Any
 
 import httpx
 import pytest
@@ -69,6 +73,61 @@ def test_f142_half_open_connections_keep_no_health_check_out(
         assert [one.status_code for one in answers] == [200] * 5
         assert server._server is not None
         assert len(server._server.server_state.connections) <= 64
+
+
+@contextlib.contextmanager
+def _never_reading(server: HttpServer, count: int) -> Iterator[list[socket.socket]]:
+    """Clients that ask for far more than socket buffers hold, and read none of it."""
+    ask = b"GET /images/status.png HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100
+    with contextlib.ExitStack() as stack:
+        opened = []
+        for _ in range(count):
+            one = stack.enter_context(socket.socket())
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+            one.connect(("127.0.0.1", server.port))
+            one.settimeout(5)
+            with contextlib.suppress(TimeoutError):
+                one.sendall(ask)
+            opened.append(one)
+        yield opened
+
+
+def wait_until(reached: Callable[[], bool], within: timedelta) -> None:
+    end = time.monotonic() + within.total_seconds()
+    while not reached():
+        assert time.monotonic() < end
+        threading.Event().wait(0.02)
+
+
+def _are_paused(server: HttpServer) -> bool:
+    assert server._server is not None
+    found: set[Any] = server._server.server_state.connections
+    return len(found) == 8 and all(one.flow.write_paused for one in found)
+
+
+def test_clients_that_never_read_keep_no_health_check_out(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web_server, "most_connections", lambda: 8)
+    with _served(rig) as server, _never_reading(server, 8):
+        wait_until(lambda: _are_paused(server), timedelta(seconds=30))
+
+        answers = [httpx.get(f"{server.address}/livez", trust_env=False) for _ in range(5)]
+
+    assert [one.status_code for one in answers] == [200] * 5
+
+
+def test_a_client_that_does_not_read_in_time_is_disconnected(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LimitedProtocol, "write_time", 0.2)
+    with _served(rig) as server, _never_reading(server, 1):
+        assert server._server is not None
+        connections = server._server.server_state.connections
+
+        wait_until(lambda: not connections, timedelta(seconds=30))
+
+        assert httpx.get(f"{server.address}/livez", trust_env=False).status_code == 200
 
 
 @pytest.mark.parametrize(
