@@ -7,6 +7,7 @@ The stored offset is what counts: Kafka has every record before it. It trails by
 The collector also registers the connector and changes its settings.
 """
 
+import json
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -250,7 +251,7 @@ class ConnectCollector:
         """What connectors the worker knows, each with class and version."""
         answer = self._request("GET", "/connector-plugins", None)
         try:
-            found = answer.json() if answer.is_success else None
+            found = _readable(answer.json()) if answer.is_success else None
         except (ValueError, RecursionError):
             found = None
         if isinstance(found, list):
@@ -277,7 +278,7 @@ class ConnectCollector:
         """Take an answer of another form for none."""
         try:
             yield
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError) as error:
             what = f"{self._where} answered {path} in a form that is not known"
             raise UnreachableError(f"{what}: {type(error).__name__}: {error}") from error
 
@@ -301,7 +302,7 @@ class ConnectCollector:
 
     def _found(self, answer: httpx.Response, path: str) -> dict[str, Any]:
         try:
-            found = answer.json()
+            found = _readable(answer.json())
         except (ValueError, RecursionError) as error:
             msg = f"{self._where} answered {path} with {answer.status_code} and no JSON"
             raise UnreachableError(msg) from error
@@ -311,10 +312,15 @@ class ConnectCollector:
         raise UnreachableError(msg)
 
 
+def _readable(answer: Any) -> Any:
+    """The *answer* with "?" for each lone surrogate: no store or page can write one."""
+    return json.loads(json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace"))
+
+
 def _said(answer: httpx.Response) -> str:
     """Connect's message, in one line."""
     try:
-        found = answer.json()
+        found = _readable(answer.json())
     except (ValueError, RecursionError):
         return ""
     said = found.get("message", "") if isinstance(found, dict) else ""

@@ -95,8 +95,8 @@ def largest_record(config: Mapping[str, str], worker: Mapping[str, str] | None) 
     """The size in bytes above which the connector's producer refuses a record."""
     told = {**{n.removeprefix("producer."): v for n, v in (worker or {}).items()}}
     told |= {n.removeprefix(OVER): v for n, v in config.items() if n.startswith(OVER)}
-    sizes = [int(told.get(n, own)) for n, own in SIZES.items() if told.get(n, "0").isdecimal()]
-    return min(sizes, default=SIZES["max.request.size"])
+    sizes = [_number(told.get(name, str(own))) for name, own in SIZES.items()]
+    return min((n for n in sizes if n is not None and n >= 0), default=SIZES["max.request.size"])
 
 
 def _reordered(in_flight: str, where: str) -> list[Finding]:

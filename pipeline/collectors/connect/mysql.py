@@ -108,6 +108,8 @@ class ConnectedMySql:
             pos = int(str(offset["pos"]))
         except (KeyError, ValueError):
             return None
+        if not (0 <= log <= LARGEST and 0 <= pos <= LARGEST):
+            return None
         executed = str(offset.get("gtids") or "")
         return Acknowledged(
             binlog_position(log, pos, executed), snapshot=flag_up(offset.get("snapshot"))
@@ -160,6 +162,9 @@ class ConnectedMySql:
         what = f"{setting}: changes that began on other servers are dropped"
         fix = "gtid.source.filter.dml.events=false in the connector's config"
         return [Finding(REFUSE, names[0], where, what, fix, Effect.DROPS, setting=setting)]
+
+
+LARGEST = 2**63 - 1
 
 
 def flag_up(flag: object) -> bool:

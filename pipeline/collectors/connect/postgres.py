@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from pipeline.collectors.collector import CollectionScope
 from pipeline.collectors.connect.database import ConnectedDatabase, variable_reference
-from pipeline.collectors.connect.mysql import flag_up
+from pipeline.collectors.connect.mysql import LARGEST, flag_up
 from pipeline.collectors.connect.requirements import (
     ENVELOPE,
     UNVERIFIED,
@@ -113,9 +113,12 @@ class ConnectedPostgres:
         if told is None:
             return Missing("no commit has been handed over since the snapshot")
         try:
-            return Acknowledged(log_position(int(str(told))), snapshot=snapshot)
+            lsn = int(str(told))
         except ValueError:
             return None
+        if not 0 <= lsn <= LARGEST:
+            return None
+        return Acknowledged(log_position(lsn), snapshot=snapshot)
 
     def settings(self, scope: CollectionScope) -> Mapping[str, str]:
         """The database, the slot and the publication, as the source's settings name them."""

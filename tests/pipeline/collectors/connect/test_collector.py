@@ -108,6 +108,8 @@ def test_the_stored_offset_is_what_is_acknowledged(
         pytest.param(stored(("shop", None)), "no position of a log", id="an offset that was reset"),
         pytest.param(stored(("shop", {"scn": 5})), "no position of a log", id="another database"),
         pytest.param(stored(("a", PLAIN), ("b", PLAIN)), "not stored", id="only earlier prefixes"),
+        pytest.param(stored(("s", PLAIN | {"pos": 10**400})), "no position", id="a huge position"),
+        pytest.param(stored(("s", {"lsn_commit": 10**400, "lsn": 1})), "no position", id="lsn"),
     ],
 )
 def test_without_a_position_nothing_is_acknowledged(answers: Answers, why: str) -> None:
@@ -168,6 +170,27 @@ def test_the_worst_part_decides_the_state(
     with connect({"/status": (200, json.dumps(status))}) as collector:
         assert collector.state() == state
         assert collector.state().running is (state.state == "running")
+
+
+def test_a_trace_that_is_no_unicode_is_shown_with_replacements() -> None:
+    status = {"connector": task("FAILED", "\ud800 it broke \U0001f600"), "tasks": []}
+
+    with connect({"/status": (200, json.dumps(status))}) as collector:
+        assert collector.state() == CollectorState("failed", "? it broke \U0001f600")
+
+
+@pytest.mark.parametrize(("partition", "offset"), [("1e999", "1"), ("0", "1e999")])
+def test_numbers_of_mirrormaker_that_are_infinite_are_unreachable(
+    partition: str, offset: str
+) -> None:
+    at = f'{{"cluster": "c", "topic": "t", "partition": {partition}}}'
+    offsets = f'{{"offsets": [{{"partition": {at}, "offset": {{"offset": {offset}}}}}]}}'
+    config = json.dumps({"source.cluster.alias": "c"})
+    with (
+        connect({"/offsets": (200, offsets), "/config": (200, config)}) as collector,
+        pytest.raises(UnreachableError, match="answered /offsets in a form that is not known"),
+    ):
+        collector.carried()
 
 
 def test_config_leaves_secrets_out_and_address_is_read_from_it() -> None:

@@ -71,6 +71,9 @@ def test_its_history_is_to_be_kept_and_keys_of_its_own_are_told() -> None:
             id="the connector's",
         ),
         pytest.param(
+            {"producer.override.max.request.size": "9" * 5000}, {}, 33_554_432, id="5,000 digits"
+        ),
+        pytest.param(
             {"producer.override.max.request.size": "99999999"}, {}, 33_554_432, id="memory"
         ),
     ],
