@@ -147,6 +147,9 @@ class FilesCollector:
         """Whether the last sweep succeeded, in any process, and no file delays all others."""
         if why := self._ailment or self._ledger.ailment():
             return CollectorState("failed", why)
+        if since := self._sweep.stopped_since:
+            told = f"another process sweeps since {since.replace(microsecond=0)} without progress"
+            return CollectorState("waiting", f"{told}; {FREE.format(lock=self._sweep.lock)}")
         until = _now() - self.patience
         if found := self._ledger.restless(until.timestamp()):
             seen = datetime.fromtimestamp(found.seen, UTC).replace(microsecond=0)
@@ -191,6 +194,7 @@ def _now() -> datetime:
 
 
 INTO = "move them to LOG/yyyy_MM_dd/HH/, or name them in collector.options.unfinished"
+FREE = "find it with `fuser {lock}`, and stop it"
 RENAME = "rename the file into place when it is complete, or list it in `unfinished`"
 RUNNING = CollectorState("running")
 COLLECTOR: type[Collector] = FilesCollector

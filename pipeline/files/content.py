@@ -13,6 +13,7 @@ the value of its own message.
 """
 
 import base64
+import errno
 import gzip
 import io
 import os
@@ -23,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from functools import partial
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -43,7 +45,8 @@ UNREADABLE = (
     *(EOFError, zlib.error),  # of a file that is packed
 )
 ROWS = 10_000
-LONGEST = 16 * 2**20  # bytes of a CSV row and what is parsed with it
+LONGEST = 16 * 2**20  # bytes of a row as text
+OUTSIDE = "it is a link to a file outside of its log's folder; write a copy in place of the link"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +82,33 @@ def stamp_of(told: os.stat_result) -> FileStamp:
     return FileStamp(told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns)
 
 
-def examine_file(path: Path, kind: str, *, named: bool) -> WholeFile | UnfinishedFile:
+def open_file(path: Path, base: Path) -> IO[bytes]:
+    """Open a file below *base*.
+
+    A folder right below *base* may be a link: logs lie on disks of their own. The check is of
+    the open file, so no link can change between the two.
+
+    Raises:
+        PermissionError: a link leads to a file outside of both folders.
+        OSError: it cannot be opened.
+    """
+    file = path.open("rb")
+    real = Path(f"/proc/self/fd/{file.fileno()}").readlink()
+    log, *below = path.relative_to(base).parts
+    roots = (base, base / log) if below else (base,)
+    if not any(real.is_relative_to(one.resolve()) for one in roots):
+        file.close()
+        raise PermissionError(errno.EACCES, OUTSIDE)
+    return file
+
+
+def examine_file(path: Path, kind: str, base: Path, *, named: bool) -> WholeFile | UnfinishedFile:
     """Read a file of *kind* from end to end; ``columns`` only if they are not *named* elsewhere.
 
     Raises:
         OSError: it cannot be read.
     """
-    with path.open("rb") as file:
+    with open_file(path, base) as file:
         before = stamp_of(os.fstat(file.fileno()))
         try:
             found = KINDS[kind.removesuffix(PACKED)][0](_unpacked(file, kind), named)
@@ -157,7 +180,7 @@ def _other(path: Path, known: FileStamp) -> bool:
 def _lines(file: IO[bytes], named: bool) -> _Contents | UnfinishedFile:
     """JSON lines: the last one ends, or is a whole object."""
     count, line, fields = 0, b"\n", dict[str, str]()
-    for line in file:
+    for line in _bounded_lines(file):
         count += 1
         if not named:
             _learn(fields, line)
@@ -195,9 +218,23 @@ def _object(line: bytes) -> dict[str, Any] | None:
 
 
 def _json_rows(file: IO[bytes], first: int, until: int) -> Iterator[list[bytes]]:
-    lines = islice(file, first, until)
-    while some := list(islice(lines, ROWS)):
+    some, size = list[bytes](), 0
+    for line in islice(_bounded_lines(file), first, until):
+        some.append(line)
+        size += len(line)
+        if len(some) >= ROWS or size >= LONGEST:
+            yield some
+            some, size = [], 0
+    if some:
         yield some
+
+
+def _bounded_lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Lines; a packed file of some kB may hold one of many GB."""
+    for number, line in enumerate(iter(partial(file.readline, LONGEST + 1), b""), start=1):
+        if len(line) > LONGEST:
+            raise ValueError(f"line {number} is larger than {LONGEST // 2**20} MiB; shorten it")
+        yield line
 
 
 def _csv(file: IO[bytes], named: bool) -> _Contents | UnfinishedFile:

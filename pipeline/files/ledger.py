@@ -7,11 +7,12 @@ One process at a time adds entries (`pipeline.files.sweep`). Any process may rea
 one requests heartbeats. A change is on disk before its method returns.
 """
 
+import os
 import sqlite3
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -410,6 +411,7 @@ class Ledger:
         if self._db is None:
             if not self.path.parent.is_dir():
                 raise ConfigError(f"the ledger's folder {self.path.parent} is not there; make it")
+            make_private(self.path)  # SQLite gives its other files the same mode
             self._db = sqlite3.connect(
                 self.path, timeout=10, isolation_level=None, check_same_thread=False
             )
@@ -424,6 +426,18 @@ class Ledger:
             self._db.executemany("INSERT OR IGNORE INTO meta VALUES (?, ?)", start)
             self._db.execute("COMMIT")
         return self._db
+
+
+def make_private(path: Path) -> None:
+    """Make *path*, if it is missing, and let only its owner open it.
+
+    An existing file is not opened: closing it would end the locks of SQLite in this process.
+    """
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        with suppress(PermissionError):
+            path.chmod(0o600)
 
 
 def _known(row: Sequence[Any]) -> tuple[str, KnownFile]:

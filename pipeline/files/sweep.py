@@ -41,6 +41,7 @@ from pipeline.files.content import (
     empty_file,
     examine_file,
     grow_columns,
+    open_file,
     stamp_of,
 )
 from pipeline.files.layout import (
@@ -56,7 +57,7 @@ from pipeline.files.layout import (
     is_overdue,
     judge_file,
 )
-from pipeline.files.ledger import Ledger, SweepCount, TakenFile
+from pipeline.files.ledger import Ledger, SweepCount, TakenFile, make_private
 from pipeline.model import ShardId
 
 PAUSE = 5_000  # files between two pauses of who digests them
@@ -197,6 +198,7 @@ GONE = "2000_01_01"
 IF_NOT = f"If it is gone for good, make the folder {GONE} in its place"
 
 
+STOPPED = timedelta(minutes=1)  # a sweep of another process begins, ends or takes by then
 COARSE = 2.0  # seconds: a folder's own time may stand still for less, though files come
 QUIET = float("-inf")
 
@@ -310,6 +312,7 @@ class FileSweep:
     _since: int = 0
     _columns: dict[str, ColumnsHead] = field(default_factory=dict)
     _inodes: dict[int, tuple[str, KnownFile]] = field(default_factory=dict)
+    _other: tuple[SweepCount, datetime] | None = None
 
     def advance(self) -> bool:
         """Go on with the sweep, or begin the next, for no longer than the budget.
@@ -334,6 +337,18 @@ class FileSweep:
         return True
 
     @property
+    def lock(self) -> Path:
+        """The file that the process which sweeps holds."""
+        return self.ledger.path.with_name(f"{self.ledger.path.name}.lock")
+
+    @property
+    def stopped_since(self) -> datetime | None:
+        """Since when another process holds the lock without progress; None while it has some."""
+        if self._other is None or self.clock() - self._other[1] < STOPPED:
+            return None
+        return self._other[1]
+
+    @property
     def going(self) -> bool:
         """Whether a sweep was begun that has not ended."""
         return self._going is not None
@@ -346,14 +361,24 @@ class FileSweep:
 
     def _alone(self) -> bool:
         if self._held is None:
-            file = self.ledger.path.with_name(f"{self.ledger.path.name}.lock").open("ab")
+            try:
+                make_private(self.lock)  # who may open it may hold it, and so stop all sweeps
+                file = self.lock.open("ab")
+            except OSError as error:
+                raise UnreachableError(f"files in {self.base}: {error}") from error
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 file.close()
+                self._wait_for_other()
                 return False
-            self._held = file
+            self._held, self._other = file, None
         return True
+
+    def _wait_for_other(self) -> None:
+        count = self.ledger.count()
+        if self._other is None or self._other[0] != count:
+            self._other = count, self.clock()
 
     def _sweep(self) -> Iterator[None]:
         number, now = self.ledger.begin(), self.clock()
@@ -599,7 +624,7 @@ class FileSweep:
 
     def _begins(self, one: FoundFile, known: KnownFile) -> bool:
         """Whether its first bytes are all those of a file that was *known*."""
-        with (self.base / one.path).open("rb") as file:
+        with open_file(self.base / one.path, self.base) as file:
             return digest_of(file, known.stamp.size) == known.digest
 
     def _examined(self, one: FoundFile, rule: LogRule, *, late: bool) -> WholeFile | UnfinishedFile:
@@ -608,7 +633,7 @@ class FileSweep:
         kind = rule.kind(one.name)
         if not kind:
             return UnfinishedFile("its name does not tell how its rows are written; say `format`")
-        return examine_file(self.base / one.path, kind, named=bool(rule.columns))
+        return examine_file(self.base / one.path, kind, self.base, named=bool(rule.columns))
 
     def _news(self, shard: str, rule: LogRule, found: WholeFile) -> list[ColumnsHead]:
         told = grow_columns(
@@ -627,7 +652,7 @@ class FileSweep:
 
     def _again(self, one: FoundFile, digest: str) -> None:
         """The same bytes, or another file; what is being read while it changes waits on."""
-        with (self.base / one.path).open("rb") as file:
+        with open_file(self.base / one.path, self.base) as file:
             found = digest_of(file)
             if stamp_of(os.fstat(file.fileno())) != one.stamp:
                 return

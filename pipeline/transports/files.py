@@ -136,9 +136,10 @@ class FilesReader:
             yield [(first, encode_head(entry.what), None)]
             return
         file, base, offset = entry.what, entry.first, first
+        base_folder = Path(self.base)
         head = encode_head(_head(file, base))
         try:
-            with (Path(self.base) / file.path).open("rb") as opened:
+            with content.open_file(base_folder / file.path, base_folder) as opened:
                 stamp = _same(opened, file, FileStamp(*file.stamp))
                 for some in content.read_file_rows(opened, file.kind, first - base, until - base):
                     stamp = _same(opened, file, stamp)

@@ -1,3 +1,4 @@
+import fcntl
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -67,6 +68,29 @@ def test_one_beside_it_reads_what_it_has_come_to(
     assert told[-1] == told[0]
     beside.close()
     assert collector.acknowledged() != told[0]
+
+
+def test_a_lock_held_by_a_process_that_does_not_sweep_is_reported(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = [datetime(2026, 11, 23, 10, tzinfo=UTC)]
+    monkeypatch.setattr(files, "_now", lambda: moments[-1])
+    collector = FilesCollector(str(base), "logs", ledger=str(tmp_path / "ledger.db"))
+    lock = tmp_path / "ledger.db.lock"
+    with lock.open("ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        collector.acknowledged()
+        assert collector.state().running
+        moments.append(moments[0] + timedelta(minutes=1))
+        collector.acknowledged()
+        told = collector.state()
+
+    assert told.state == "waiting"
+    assert "another process sweeps since 2026-11-23 10:00:00+00:00 without" in told.detail
+    assert f"fuser {lock}" in told.detail
+    collector.acknowledged()
+    assert collector.state().running
+    collector.close()
 
 
 def test_a_folder_that_is_not_there_is_unreachable_and_so_is_its_state(

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import tracemalloc
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.files.content import (
+    LONGEST,
     BeatHead,
     ColumnsHead,
     FaultHead,
@@ -97,7 +99,7 @@ def test_a_whole_file_tells_its_rows_and_columns(
 ) -> None:
     path.write_bytes(data)
 
-    found = examine_file(path, kind, named=False)
+    found = examine_file(path, kind, path.parent, named=False)
 
     assert isinstance(found, WholeFile)
     assert (found.rows, dict(found.columns)) == (count, columns)
@@ -131,7 +133,7 @@ def test_a_whole_file_tells_its_rows_and_columns(
 def test_a_half_file_is_not_whole(path: Path, kind: str, data: bytes, why: str) -> None:
     path.write_bytes(data)
 
-    found = examine_file(path, kind, named=False)
+    found = examine_file(path, kind, path.parent, named=False)
 
     assert isinstance(found, UnfinishedFile)
     assert why in found.why
@@ -142,14 +144,14 @@ def test_a_half_file_is_not_whole(path: Path, kind: str, data: bytes, why: str) 
 def test_no_beginning_of_a_parquet_file_is_whole(path: Path, size: int) -> None:
     path.write_bytes(TABLE[:size])
 
-    assert isinstance(examine_file(path, "parquet", named=False), UnfinishedFile)
+    assert isinstance(examine_file(path, "parquet", path.parent, named=False), UnfinishedFile)
 
 
 @pytest.mark.parametrize("size", range(1, len(CSV)))
 def test_a_beginning_of_csv_is_whole_only_where_a_row_ends(path: Path, size: int) -> None:
     path.write_bytes(CSV[:size])
 
-    found = examine_file(path, "csv", named=False)
+    found = examine_file(path, "csv", path.parent, named=False)
 
     assert isinstance(found, WholeFile) == (CSV[:size] in (b"id,t\n", CSV[:13], CSV[:16], CSV))
 
@@ -188,7 +190,7 @@ def test_values_of_parquet_are_written_as_a_mirror_reads_them(path: Path) -> Non
         )
     )
 
-    found = examine_file(path, "parquet", named=False)
+    found = examine_file(path, "parquet", path.parent, named=False)
     ((row,),) = read(path, "parquet")
 
     assert isinstance(found, WholeFile)
@@ -233,7 +235,7 @@ def test_what_python_has_no_value_for_is_told_and_stops_nobody(path: Path, value
 def test_why_a_file_is_not_whole_shows_none_of_its_values(path: Path) -> None:
     path.write_bytes(b"id,name\n1,ann\n2,secret,s3cret\n")
 
-    found = examine_file(path, "csv", named=False)
+    found = examine_file(path, "csv", path.parent, named=False)
 
     assert found == UnfinishedFile("CSV parse error: Expected 2 columns, got 3")
 
@@ -254,12 +256,36 @@ def read(path: Path, kind: str, first: int = 0, until: int = 10**9) -> Iterator[
         yield from read_file_rows(file, kind, first, until)
 
 
+def test_a_line_larger_than_16_mib_is_refused_before_it_is_read(path: Path) -> None:
+    part = b"x" * LONGEST
+    path.write_bytes(gzip.compress(b'{"id": 1}\n{"t": "' + part * 3 + b'"}\n', mtime=0))
+    tracemalloc.start()
+
+    found = examine_file(path, "json_lines.gz", path.parent, named=False)
+
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == UnfinishedFile("line 2 is larger than 16 MiB; shorten it")
+    assert peak < 2.5 * LONGEST
+    with pytest.raises(ValueError, match="line 2 is larger than 16 MiB"):
+        list(read(path, "json_lines.gz"))
+
+
+def test_lines_are_cut_by_their_bytes_too(path: Path) -> None:
+    line = b'"' + b"x" * (LONGEST // 3) + b'"\n'
+    path.write_bytes(line * 5)
+
+    assert [len(part) for part in read(path, "json_lines")] == [3, 2]
+
+
 def test_no_beginning_of_a_packed_file_is_whole(path: Path) -> None:
     data = gzip.compress(LINES[:300], mtime=0)
     for size in range(1, len(data)):
         path.write_bytes(data[:size])
 
-        assert isinstance(examine_file(path, "json_lines.gz", named=False), UnfinishedFile)
+        assert isinstance(
+            examine_file(path, "json_lines.gz", path.parent, named=False), UnfinishedFile
+        )
 
 
 def test_rows_of_a_packed_file_are_the_same_however_they_are_cut(path: Path) -> None:

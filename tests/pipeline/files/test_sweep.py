@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,14 @@ from hypothesis import strategies as st
 
 from pipeline.errors import UnreachableError
 from pipeline.files import sweep
-from pipeline.files.content import ColumnsHead, UnfinishedFile, WholeFile, examine_file
+from pipeline.files.content import (
+    OUTSIDE,
+    ColumnsHead,
+    FaultHead,
+    UnfinishedFile,
+    WholeFile,
+    examine_file,
+)
 from pipeline.files.layout import KnownFile, LogRule, RestlessFiles
 from tests.pipeline.files.folder import LIMIT, NOW, ROW, LogFolder, set_time
 
@@ -141,10 +149,10 @@ def test_files_that_were_examined_and_not_taken_are_examined_again(
         folder.write(f"{number}.json", ROW)
     folder.sweep()
 
-    def fails(path: Path, kind: str, *, named: bool) -> WholeFile | UnfinishedFile:
+    def fails(path: Path, kind: str, base: Path, *, named: bool) -> WholeFile | UnfinishedFile:
         if path.name == "2.json":
             raise OSError(5, "Input/output error")
-        return examine_file(path, kind, named=named)
+        return examine_file(path, kind, base, named=named)
 
     with monkeypatch.context() as patched:
         patched.setattr(sweep, "examine_file", fails)
@@ -160,10 +168,10 @@ def test_files_that_were_examined_and_not_taken_are_examined_again(
 def test_a_file_that_may_not_be_read_is_told_and_the_others_are_taken(
     folder: LogFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(path: Path, kind: str, *, named: bool) -> WholeFile | UnfinishedFile:
+    def refused(path: Path, kind: str, base: Path, *, named: bool) -> WholeFile | UnfinishedFile:
         if path.name == "a.json":  # root, who may run this, may read everything
             raise PermissionError(13, "Permission denied")
-        return examine_file(path, kind, named=named)
+        return examine_file(path, kind, base, named=named)
 
     monkeypatch.setattr(sweep, "examine_file", refused)
     folder.write("a.json", ROW)
@@ -411,6 +419,55 @@ def test_a_file_that_never_stands_still_is_named(folder: LogFolder) -> None:
 
     folder.settled()
     assert folder.ledger.restless(folder.now().timestamp()) is None
+
+
+@pytest.mark.parametrize("at", ["2026_11_23/12/a.json", "2026_11_23/12", "2026_11_23"])
+def test_a_link_to_a_file_outside_of_the_folder_is_never_read(
+    folder: LogFolder, tmp_path: Path, at: str
+) -> None:
+    secret = tmp_path / "secrets" / "12" / "a.json"
+    secret.parent.mkdir(parents=True)
+    secret.write_bytes(ROW)
+    folder.write("b.json", ROW, hour=("2026_11_22", "23"))
+    link = folder.base / "clicks" / at
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to({"a.json": secret, "12": secret.parent}.get(link.name, secret.parent.parent))
+
+    folder.settled()
+    folder.sweep(after=LIMIT)
+
+    assert folder.taken() == {"b.json": 1}
+    (fault,) = [e.what for e in folder.entries() if isinstance(e.what, FaultHead)]
+    assert fault.file == "clicks/2026_11_23/12/a.json"
+    assert OUTSIDE in fault.why
+
+
+def test_links_within_the_folder_and_a_log_on_another_disk_are_read(
+    folder: LogFolder, tmp_path: Path
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    (folder.base / "clicks").symlink_to(disk)
+    folder.write("a.json", ROW)
+    views = folder.write("b.json", b'{"id": 2}\n', log="views")
+    (views.parent / "link.json").symlink_to(folder.base / "clicks" / "2026_11_23/12/a.json")
+
+    folder.settled()
+
+    assert set(folder.taken()) >= {"a.json", "b.json"}
+    assert folder.faults() == []
+
+
+def test_the_ledger_and_its_lock_are_for_their_owner_only(folder: LogFolder) -> None:
+    lock = folder.ledger.path.with_name("ledger.db.lock")
+    lock.touch()
+    lock.chmod(0o644)
+
+    folder.sweep()
+
+    beside = list(folder.ledger.path.parent.glob("ledger.db*"))
+    assert {one.name for one in beside} >= {"ledger.db", "ledger.db.lock"}
+    assert {stat.S_IMODE(one.stat().st_mode) for one in beside} == {0o600}
 
 
 def test_two_processes_do_not_sweep_at_once(folder: LogFolder, tmp_path: Path) -> None:
