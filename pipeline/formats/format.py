@@ -87,6 +87,20 @@ class Tx:
     total_order: int | None = None
 
 
+LONGEST_NAME = 64  # characters of a database or table of MySQL
+LONG_NAME = f"the name of the database or table is longer than {LONGEST_NAME} characters"
+
+
+def require_short_names(shard: ShardId) -> None:
+    """Refuse names that no table of MySQL can have.
+
+    Raises:
+        FormatError: one is longer.
+    """
+    if max(len(shard.database), len(shard.relation)) > LONGEST_NAME:
+        raise FormatError(LONG_NAME)
+
+
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """One change, or one message without a change; None where the message does not say.

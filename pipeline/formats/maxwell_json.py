@@ -27,7 +27,13 @@ from msgspec import UNSET, Raw, UnsetType
 from pipeline.errors import ConfigError, FormatError
 from pipeline.formats import format as told_columns
 from pipeline.formats import json_text
-from pipeline.formats.format import INCREMENTAL, Decoded, Format, Schemas
+from pipeline.formats.format import (
+    INCREMENTAL,
+    Decoded,
+    Format,
+    Schemas,
+    require_short_names,
+)
 from pipeline.formats.messages import (
     decode_messages,
     read_envelope,
@@ -244,6 +250,7 @@ def _tables(found: _MaxwellStatement) -> list[TableDescription]:
     made = found.made
     columns = tuple(_column(one, at) for at, one in enumerate(made.columns, start=1))
     shard = ShardId(made.database, made.table)
+    require_short_names(shard)
     return [
         TableDescription(shard, found.type.removeprefix(TABLE), columns, made.primary_key or ())
     ]

@@ -14,8 +14,14 @@ from msgspec.json import Decoder
 
 from pipeline.errors import FormatError
 from pipeline.formats import json_text
-from pipeline.formats.format import Decoded, build_batch, encode_columns
-from pipeline.model import Op
+from pipeline.formats.format import (
+    LONGEST_NAME,
+    Decoded,
+    build_batch,
+    encode_columns,
+    require_short_names,
+)
+from pipeline.model import Op, ShardId
 from pipeline.schema.model import TableDescription
 
 END_OF_TIME = 253_402_300_800_000  # milliseconds: the year 10000
@@ -58,7 +64,9 @@ def _decode_each(
         shard = None
         try:
             message = read(number)
-            shard = message.shard
+            if (named := message.shard) is not None and len(named) > LONGEST_NAME:
+                require_short_names(ShardId.read(named))
+            shard = named
             found, table = changes(number, message)
         except FormatError as error:
             yield number, Decoded(Op.ERROR, shard, error=str(error), raw=value)

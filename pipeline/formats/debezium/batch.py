@@ -36,7 +36,7 @@ from pipeline.formats.debezium.connector import (
 )
 from pipeline.formats.debezium.schema_changes import add_schema_events
 from pipeline.formats.format import DECODED, TIME, Decoded, Tx, build_batch
-from pipeline.model import LOG_PARTS, Op, Origin, ShardId
+from pipeline.model import LOG_PARTS, Op, Origin
 
 BEGIN, PAYLOAD, END = b'{"schema":{', b'},"payload":{', b"}}"
 
@@ -412,7 +412,7 @@ def _kind(combination: Combination) -> RowKind:
     return RowKind(
         connector=connector,
         op=op,
-        shard=str(ShardId(database, table)) if database and table else None,
+        shard=envelope.name_shard(connector, database, table),
         snapshot=None if live else snapshot,
         origin=int(Origin.LIVE if live else Origin.SNAPSHOT),
         with_after=op in envelope.WITH_AFTER,

@@ -154,6 +154,15 @@ class Connector(Protocol):
         ...
 
     @property
+    def long_name(self) -> str:
+        """The error of a change whose database or table has a name that the database refuses."""
+        ...
+
+    def fits(self, name: str) -> bool:
+        """Whether a database or table may have this name, by its length."""
+        ...
+
+    @property
     def no_position(self) -> str:
         """The error of a row without a position in the log."""
         ...

@@ -307,9 +307,10 @@ def _row(name: str, envelope: Slices, unavailable: Placeholder) -> Decoded:
     database = text_of(source.get(connector.database_field))
     if op is None:
         return Decoded(Op.ERROR, error=UNKNOWN_KIND)
-    if not database or not table:
-        return Decoded(Op.ERROR, error=connector.no_shard)
-    shard = str(ShardId(database, table))
+    shard = name_shard(connector, database, table)
+    if shard is None:
+        missing = not database or not table
+        return Decoded(Op.ERROR, error=connector.no_shard if missing else connector.long_name)
     placed = _place(connector, Decoded(op, shard, tx=_tx(envelope)), source, envelope)
     if placed is None:
         return Decoded(Op.ERROR, shard, error=connector.no_position)
@@ -318,6 +319,13 @@ def _row(name: str, envelope: Slices, unavailable: Placeholder) -> Decoded:
     if broken or (op in WITH_AFTER and after is None):
         return Decoded(Op.ERROR, shard, error=NO_ROW)
     return connector.complete_row(replace(placed, before=before, after=after), unavailable)
+
+
+def name_shard(connector: Connector, database: str | None, table: str | None) -> str | None:
+    """The shard of a row; None if a name is missing, or longer than the database allows."""
+    if not database or not table or not (connector.fits(database) and connector.fits(table)):
+        return None
+    return str(ShardId(database, table))
 
 
 def _image(envelope: Slices, name: str) -> str | None:
@@ -344,20 +352,23 @@ def _schema_change(envelope: Slices, whole: str) -> Decoded:
     if "file" not in source and object_of(envelope.get("position")) is not None:
         # the connector's own schema history, a topic that may lie below its prefix: told twice
         return Decoded(Op.HEARTBEAT, at=to_time(None, integer_of(envelope.get("ts_ms"))))
-    shard = _changed_shard(envelope, source)
+    connector = connector_of(text_of(source.get("connector")))
+    changed = _changed_shard(envelope, source)
+    if changed is not None and not all(map(connector.fits, (changed.database, changed.relation))):
+        return Decoded(Op.ERROR, error=connector.long_name)
+    shard = None if changed is None else str(changed)
     name = text_of(source.get("gtid"))  # no block tells of it
     told = Decoded(Op.DDL, shard, after=whole, tx=None if name is None else Tx(name))
-    connector = connector_of(text_of(source.get("connector")))
     placed = _place(connector, told, source, envelope)
     return placed or Decoded(Op.ERROR, shard, error=connector.no_position)
 
 
-def _changed_shard(envelope: Slices, source: Slices) -> str | None:
+def _changed_shard(envelope: Slices, source: Slices) -> ShardId | None:
     """Shard of the first table change."""
     table_id = _table_id(envelope)
     named = ShardId(text_of(source.get("db")) or "", text_of(source.get("table")) or "")
     try:
-        return None if table_id is None else str(read_table_id(table_id, named))
+        return None if table_id is None else read_table_id(table_id, named)
     except ValueError:
         return None
 

@@ -22,7 +22,7 @@ from pipeline.formats.debezium.connector import (
     put_values,
     to_int64,
 )
-from pipeline.formats.format import INCREMENTAL, Decoded
+from pipeline.formats.format import INCREMENTAL, LONG_NAME, LONGEST_NAME, Decoded
 from pipeline.formats.json_text import integer_of, text_of
 from pipeline.model import Op, Origin, ShardId
 
@@ -39,9 +39,13 @@ class MySqlConnector:
     name: str = "mysql"
     database_field: str = "db"
     no_shard: str = "source.db or source.table is missing"
+    long_name: str = LONG_NAME
     no_position: str = "source.file, source.pos or source.row is missing"
     heartbeat_op: str | None = None
     describes_rows: bool = False
+
+    def fits(self, name: str) -> bool:
+        return len(name) <= LONGEST_NAME
 
     def position(self, source: Slices, op: Op) -> LogPosition | None:
         log = log_number(text_of(source.get("file")))

@@ -41,6 +41,9 @@ ANCHORED_TX = rf"\A({LSN}):{LSN}\z"
 TX_TYPE = DECODED.field("tx").type
 
 
+LONGEST_NAME = 63  # bytes: NAMEDATALEN of Postgres, less its end
+
+
 @dataclass(frozen=True, slots=True)
 class PostgresConnector:
     """Rules of Postgres.
@@ -56,9 +59,13 @@ class PostgresConnector:
     name: str = "postgresql"
     database_field: str = "schema"
     no_shard: str = "source.schema or source.table is missing"
+    long_name: str = f"the name of the schema or table is longer than {LONGEST_NAME} bytes"
     no_position: str = "source.lsn or source.sequence is missing, or of a wrong kind"
     heartbeat_op: str | None = "m"  # pg_logical_emit_message: no row, and no table
     describes_rows: bool = True
+
+    def fits(self, name: str) -> bool:
+        return len(name.encode("utf-8", "surrogatepass")) <= LONGEST_NAME
 
     def position(self, source: Slices, op: Op) -> LogPosition | None:
         found = SEQUENCE.fullmatch(text_of(source.get("sequence")) or "")

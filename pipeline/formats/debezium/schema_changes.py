@@ -32,7 +32,14 @@ from pipeline.formats import json_text
 from pipeline.formats.debezium import envelope as keys
 from pipeline.formats.debezium.envelope import CONNECTORS, PAYLOAD, connector_of
 from pipeline.formats.debezium.mysql import read_table_id
-from pipeline.formats.format import AROUND, ColumnsPayload, Decoded, PayloadColumn, build_batch
+from pipeline.formats.format import (
+    AROUND,
+    ColumnsPayload,
+    Decoded,
+    PayloadColumn,
+    build_batch,
+    require_short_names,
+)
 from pipeline.formats.json_text import object_of, text_of
 from pipeline.model import LOG_PARTS, Op, Origin, ShardId
 from pipeline.schema.model import ColumnDescription, SchemaMessage, TableDescription
@@ -104,6 +111,7 @@ def read_schema_change(payload: str) -> SchemaMessage:
 
 def _table(change: _SentChange, named: ShardId) -> TableDescription:
     shard, kind, table = read_table_id(change.id, named), KINDS[change.type], change.table
+    require_short_names(shard)
     if kind == "drop" or table is None:
         return TableDescription(shard, "drop")
     columns = tuple(map(_column, table.columns))

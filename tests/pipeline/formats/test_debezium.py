@@ -8,11 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from pipeline.errors import FormatError
 from pipeline.formats.debezium import batch as messages_of_a_batch
 from pipeline.formats.debezium import envelope
 from pipeline.formats.debezium.mysql import MYSQL
-from pipeline.formats.debezium_json import FORMAT
-from pipeline.formats.format import DECODED, build_batch
+from pipeline.formats.debezium_json import FORMAT, DebeziumJson
+from pipeline.formats.format import DECODED, LONG_NAME, build_batch
 from pipeline.model import Op, Ordering
 from tests.pipeline.corpus import Message, messages
 from tests.pipeline.formats.batches import Raw, at_once, batch, one_by_one, told
@@ -192,6 +193,37 @@ def test_f05_a_row_of_an_oddly_named_table_has_the_canonical_shard(
     found = one(change(source={**SOURCE, "db": database, "table": table}))
 
     assert found["shard"] == shard
+
+
+@pytest.mark.parametrize(
+    ("connector", "longest", "limit"),
+    [("mysql", "\u8868" * 64, "64 characters"), ("postgresql", "\u8868" * 21, "63 bytes")],
+)
+@pytest.mark.parametrize("part", ["db", "table"])
+def test_a_name_that_no_table_can_have_is_an_error(
+    connector: str, longest: str, limit: str, part: str
+) -> None:
+    source = {**SOURCE, "connector": connector, "schema": "s", "lsn": 9, "sequence": '["1","9"]'}
+    field = "schema" if part == "db" and connector == "postgresql" else part
+
+    assert one(change(source={**source, field: longest}))["op"] == "c"
+    for name in (longest + "x", longest * 10_000):
+        found = one(change(source={**source, field: name}))
+        assert (found["op"], found["shard"]) == ("error", None)
+        assert limit in found["error"]
+
+
+def test_a_schema_change_of_a_name_that_no_table_can_have_is_an_error() -> None:
+    table_id = f'"d"."{"x" * 65}"'
+    source = {**SOURCE, "db": "d", "table": "t"}
+    first = {"ddl": "DROP TABLE t", "source": source, "tableChanges": [{"id": table_id}]}
+    other = {"ddl": "x", "tableChanges": [{"type": "DROP", "id": table_id}]}
+
+    found = one(json.dumps(first).encode())
+
+    assert (found["op"], found["shard"], found["error"]) == ("error", None, LONG_NAME)
+    with pytest.raises(FormatError, match=LONG_NAME):
+        DebeziumJson().schema_change(json.dumps(other))
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,14 @@ from typing import Any
 import pytest
 
 from pipeline.formats.canal_json import CanalJson
-from pipeline.formats.format import Format, Schemas, heartbeat_number
+from pipeline.formats.format import LONG_NAME, Format, Schemas, heartbeat_number
 from pipeline.formats.maxwell_json import MaxwellJson
 from tests.example_count import examples
 from tests.pipeline.corpus import Message, messages
-from tests.pipeline.formats.batches import Raw
+from tests.pipeline.formats.batches import Raw, batch, told
+from tests.pipeline.formats.canal_writer import CanalTable
 from tests.pipeline.formats.changes_told import as_expected, hurt, nothing_is_lost
+from tests.pipeline.formats.maxwell_writer import MaxwellTable
 from tests.pipeline.formats.test_dbevents_avro import FORMAT as DBEVENTS
 from tests.pipeline.formats.test_dbevents_avro import SCHEMAS
 from tests.pipeline.formats.test_simple_binlog import FORMAT as SIMPLE
@@ -54,6 +56,27 @@ def test_damaged_messages_are_kept_with_their_bytes_and_a_reason(
     form: Format, schemas: Schemas, name: str
 ) -> None:
     assert odd_messages(form, schemas, name, examples(300, brief=100), seed=1) > 10
+
+
+LONG = "x" * 100_000
+ROWS: dict[str, Raw] = {
+    "canal_json": (
+        None,
+        CanalTable("shop", LONG, {"id": "bigint"}, ("id",)).insert({"id": "1"}),
+        "shop",
+    ),
+    "maxwell_json": MaxwellTable(LONG, "orders", ("id",)).insert({"id": 1}, "b.000001:9"),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_name_that_no_table_can_have_is_an_error(name: str) -> None:
+    form, schemas = FORMATS[name]
+
+    (found,) = told(form.decode(batch([ROWS[name]]), schemas))
+
+    assert (found["op"], found["shard"], found["error"]) == ("error", None, LONG_NAME)
+    assert found["raw"] == ROWS[name][1]
 
 
 @pytest.mark.long
