@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import structlog
@@ -76,12 +76,14 @@ class VerdictRecorder:
                     self.settings, standing, telling, silences, now, starting=self.starting
                 )
             failed = [one for one in telling if one.ruling.outcome is Outcome.FAIL]
-            ended = [one for one in verdicts if self.rulings.ends_fail(one)]
+            ended = [
+                replace(one, at=max(one.at, now)) for one in verdicts if self.rulings.ends_fail(one)
+            ]
             if kept or failed or ended or settled != Round() or self._owes:
                 self._record(settled, kept, failed, ended, now=now)
             self._kept |= {(one.table, one.check): one for one in kept}
             self._log(telling)
-            self.rulings.add(verdicts)
+            self.rulings.add(verdicts, now)
             self._end_waivers(verdicts)
 
     def news(self, verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:

@@ -40,14 +40,18 @@ class LatestVerdicts:
             if not self._fails(table, check):
                 self._was_bad(table, check, at)
 
-    def add(self, verdicts: Iterable[Verdict]) -> None:
-        """Take *verdicts* in the order they were ruled."""
+    def add(self, verdicts: Iterable[Verdict], recorded: datetime | None = None) -> None:
+        """Take *verdicts* in the order they were ruled; *recorded* is when, if that is known.
+
+        A verdict has the time at which its round began, and its mirror was read after that.
+        """
         for verdict in verdicts:
             outcome = verdict.ruling.outcome
             ended = self.ends_fail(verdict)
             _keep(self._newest, verdict)
             if outcome is Outcome.FAIL or ended:
-                self._was_bad(verdict.table, verdict.check, verdict.at)
+                at = verdict.at if recorded is None else max(verdict.at, recorded)
+                self._was_bad(verdict.table, verdict.check, at)
             if outcome is not Outcome.UNKNOWN:
                 _keep(self._ruled, verdict)
             if outcome is Outcome.PASS:
@@ -62,7 +66,10 @@ class LatestVerdicts:
         return self._passed.get(table, {}).get(check)
 
     def bad_until(self, table: str) -> Mapping[str, datetime]:
-        """Check -> until when its last FAIL stood, or was seen at least; absent without any."""
+        """Check -> when the end of its last FAIL was recorded, or the FAIL; absent without any.
+
+        A mirror that was looked at before then may be one from before the repair.
+        """
         return self._bad.get(table, {})
 
     def ends_fail(self, verdict: Verdict) -> bool:

@@ -168,7 +168,10 @@ class Verdicts:
             connection.execute(insert(verdicts), [_row(verdict) for verdict in many])
 
     def end_fails(self, passed: Sequence[Verdict]) -> None:
-        """Record when the last FAIL of each check ended: at the PASS that followed it."""
+        """Record when the last FAIL of each check ended: at the PASS that followed it.
+
+        ``at`` of these is when they were recorded; their mirrors were read before.
+        """
         with self.database.write() as connection:
             for one in passed:
                 own = (fail_ends.c.table == one.table) & (fail_ends.c.check == one.check)

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from checks.model import Outcome, Ruling
+from checks.model import Outcome, Ruling, Verdict
 from checks.ordering import SourceOrdering
 from checks.readiness import Rule
 from monitor.gate import Decision, GateQuestion
@@ -17,7 +17,7 @@ from monitor.store.alerts import Waiver
 from monitor.web import deps
 from pipeline.checkpoint import Quarantine
 from pipeline.lags.lag import MOVING
-from pipeline.lags.samples import MirrorPosition
+from pipeline.lags.samples import MirrorPosition, Sample
 from pipeline.model import Account, Missing, Ordering, PartitionEnd, Stage, TopicPartition
 from pipeline.reports import Hold
 from tests.monitor.rig import NOON, ORDERS, USERS, Client, Rig, codes_of
@@ -161,6 +161,29 @@ def test_a_loss_revokes_and_a_pass_certifies_anew(healthy: Rig) -> None:
     assert revoked["why"] == "range_counts: range_counts says fail"
     assert again == 200
     assert second["tables"][0]["certificate"] != number
+
+
+def test_a_look_from_before_a_check_read_the_repaired_mirror_is_not_ready(healthy: Rig) -> None:
+    """The probe's round began before the look, and read the mirror after it."""
+    healthy.rule(USERS, Outcome.FAIL)
+    healthy.beat()
+    began, fences = healthy.now, (healthy.fences.of("shop")[-1],)
+    healthy.second(0.1)
+    look = healthy.watcher.look(timedelta(0), [USERS]).mirrors[USERS]
+    assert isinstance(look, Sample)
+    healthy.second(0.1)
+    healthy.land()
+    healthy.apply()
+    passed = Verdict(USERS, "range_counts", Ruling(Outcome.PASS, "all are there"), began, fences)
+    healthy.second(0.1)
+    healthy.recorder.tell([passed])
+
+    status, answer = healthy.ask(cut=DAY)
+
+    assert look.value.version < healthy.lake.mirrors[USERS].version
+    assert (status, codes_of(answer)) == (409, ["revoked", "check_failed"])
+    healthy.second()
+    assert healthy.ask(cut=DAY)[0] == 200
 
 
 @pytest.mark.parametrize(

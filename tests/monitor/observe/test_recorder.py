@@ -121,6 +121,20 @@ def test_f113_a_fail_of_two_keys_revokes_until_both_are_waived(
     assert (issued.revoked is None) is holds
 
 
+def test_f105_a_fail_ends_when_that_is_recorded_and_a_restart_knows_it(rig: Rig) -> None:
+    """The PASS has the time at which its round began; its mirror was read after that."""
+    rig.rule(USERS, Outcome.FAIL)
+    began = rig.now
+    rig.second(3)
+    ruling = Ruling(Outcome.PASS, "all are there")
+
+    rig.recorder.tell([Verdict(USERS, "range_counts", ruling, began)])
+
+    before = rig.rulings.bad_until(USERS)
+    rig.reload()
+    assert before == rig.rulings.bad_until(USERS) == {"range_counts": rig.now}
+
+
 @dataclass(eq=False)
 class Desk:
     """A recorder over a store of its own, and a clock that obeys."""
