@@ -174,7 +174,7 @@ def assess(
         reasons = (*reasons, *weaker_proof_reasons(certificate.evidence.ordering, inputs.promises))
         if inputs.verdicts:  # before the first there is nothing to say of them
             reasons = (*reasons, *unchecked_reasons(inputs, policy.gating))
-    since = (disagreeing or now) if _contradict(inputs, summed, proof) else None
+    since = (disagreeing or now) if _contradict(question, inputs, summed, proof) else None
     if since and now - since >= policy.disagreement:
         reasons = (*reasons, _disagreement(summed, since))
     held = certificate if state is ReadinessState.READY else None
@@ -348,11 +348,17 @@ def _certified(certificate: Certificate) -> Reason:
     return Reason("certified", f"certificate {certificate.id}")
 
 
-def _contradict(inputs: Inputs, summed: Sum, proof: Proof) -> bool:
-    """Whether both rules know, by clocks that can be believed, and know different things."""
-    if inputs.clocks:
+def _contradict(question: Question, inputs: Inputs, summed: Sum, proof: Proof) -> bool:
+    """Whether both rules know, by clocks that can be believed, and know different things.
+
+    The proof of an image says whether it exists, which no lag shows. The margin is waited out on
+    purpose, so a sum rule that only waits for it does not contradict the proof.
+    """
+    if inputs.clocks or question.stage is Stage.IMAGE or None in (summed.holds, proof.holds):
         return False
-    return None not in (summed.holds, proof.holds) and summed.holds != proof.holds
+    if summed.holds or not proof.holds:
+        return summed.holds != proof.holds
+    return not add_up(question.stage, question.cut, inputs.lags, timedelta()).holds
 
 
 def _disagreement(summed: Sum, since: datetime) -> Reason:

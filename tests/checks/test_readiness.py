@@ -424,17 +424,43 @@ def test_only_a_fail_of_the_table_revokes_and_only_once() -> None:
 
 
 def test_rules_that_disagree_for_ten_minutes_are_an_incident() -> None:
-    question = Question(Stage.LANDED, NOW - 12 * SECOND)
-    slow = replace(BOTH, margin=MINUTE)
+    question, since = Question(Stage.LANDED, NOW - 12 * SECOND), NOW - 10 * MINUTE
 
-    first = assess(question, inputs(), slow)
-    since = NOW - 10 * MINUTE
-    later = assess(question, inputs(), slow, disagreeing=since)
+    first = assess(question, too_slow(), BOTH)
+    later = assess(question, too_slow(), BOTH, disagreeing=since)
 
     assert first.disagreeing == NOW
     assert "rules_disagree" not in codes(first)
     assert later.disagreeing == since
     assert "rules_disagree" in codes(later)
+
+
+def too_slow() -> Inputs:
+    """Each lag is measured as a minute more than it is."""
+    known = inputs()
+    hops = [
+        one if isinstance(one.lag, Missing) else replace(one, lag=one.lag + MINUTE)
+        for one in known.lags.hops
+    ]
+    return replace(known, lags=replace(known.lags, hops=tuple(hops)))
+
+
+def test_a_sum_rule_that_only_waits_for_the_margin_disagrees_with_nobody() -> None:
+    question, wide = Question(Stage.LANDED, NOW - 12 * SECOND), replace(BOTH, margin=30 * MINUTE)
+
+    answer = assess(question, inputs(), wide, disagreeing=NOW - 10 * MINUTE)
+
+    assert codes(answer) == ["late"]
+    assert answer.disagreeing is None
+
+
+def test_an_image_that_is_not_there_is_no_disagreement_of_the_rules() -> None:
+    question = Question(Stage.IMAGE, CUT)
+
+    answer = assess(question, inputs(), BOTH, disagreeing=NOW - 10 * MINUTE)
+
+    assert codes(answer) == ["no_image"]
+    assert answer.disagreeing is None
 
 
 @pytest.mark.parametrize(
@@ -603,9 +629,9 @@ def test_f01_no_answer_is_ready_by_clocks_that_nobody_believes(question: Questio
 
 
 def test_f01_rules_do_not_disagree_by_clocks_that_nobody_believes() -> None:
-    slow, since = replace(BOTH, margin=MINUTE), NOW - 10 * MINUTE
+    wrong = replace(too_slow(), clocks=(CLOCK,))
 
-    answer = assess(RECENT, inputs(clocks=(CLOCK,)), slow, disagreeing=since)
+    answer = assess(RECENT, wrong, BOTH, disagreeing=NOW - 10 * MINUTE)
 
     assert answer.disagreeing is None
     assert "rules_disagree" not in codes(answer)
@@ -650,7 +676,7 @@ def disagreeing(question: Question, held: Inputs, policy: ReadinessPolicy) -> st
 def test_rules_that_disagree_are_told_by_their_names() -> None:
     behind = inputs(taken={"landed": mark(through=90)}, lags=inputs().lags)
 
-    by_positions = disagreeing(RECENT, inputs(), replace(BOTH, margin=MINUTE))
+    by_positions = disagreeing(RECENT, too_slow(), BOTH)
     by_clocks = disagreeing(LANDED, behind, BOTH)
 
     assert by_positions.startswith("proof says ready, sum rule says not")
