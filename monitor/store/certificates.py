@@ -10,7 +10,17 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, Row, delete, insert, select, type_coerce, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Row,
+    delete,
+    func,
+    insert,
+    select,
+    type_coerce,
+    update,
+)
 
 from checks.certificate import Certificate, Evidence
 from monitor.store.database import Database
@@ -21,6 +31,7 @@ from pipeline.model import Fence, Head, Position, Stage, stage_name
 
 MICROSECOND, QUARTER = timedelta(microseconds=1), timedelta(minutes=15)
 PASSING = timedelta(days=7)  # certificates of a cut that ends no day are kept so long
+MOST_PASSING = 12_000  # valid ones of a table: more than one per minute for so long
 _REMEMBERED = 8  # cached cuts and stages per table
 _CUTS = 10_000  # cached; with more cuts the store is read
 
@@ -35,6 +46,7 @@ class Certificates:
     """
 
     database: Database
+    most_passing: int = MOST_PASSING
     _newest: dict[str, dict[tuple[str, datetime], Certificate | None]] = field(
         default_factory=dict, repr=False
     )
@@ -169,7 +181,9 @@ class Certificates:
     def prune(self, now: datetime) -> int:
         """Delete old certificates, those of a passing instant sooner; return their number.
 
-        A business day ends at a full quarter of an hour, in every time zone.
+        A business day ends at a full quarter of an hour, in every time zone. Of passing instants
+        a table keeps the newest ``MOST_PASSING``, so that no client fills the disk. A revoked
+        certificate is not among them: its reason is kept.
         """
         cut, quarter = type_coerce(certificates.c.cut, BigInteger), QUARTER // MICROSECOND
         passing = cut - (cut // quarter) * quarter != 0
@@ -177,9 +191,30 @@ class Certificates:
         gone += delete_rows(
             self.database, certificates, certificates.c.issued < now - PASSING, passing
         )
+        for table, issued in self._beyond(passing & certificates.c.revoked.is_(None)):
+            older = (certificates.c.table == table) & (certificates.c.issued <= issued)
+            valid = passing & certificates.c.revoked.is_(None)
+            gone += delete_rows(self.database, certificates, older, valid)
         if gone:
             self._forget(list(self._newest))
         return gone
+
+    def _beyond(self, counted: ColumnElement[bool]) -> Sequence[tuple[str, datetime]]:
+        """Tables with too many certificates, and when the newest one beyond was issued."""
+        many = (
+            select(certificates.c.table)
+            .where(counted)
+            .group_by(certificates.c.table)
+            .having(func.count() > self.most_passing)
+        )
+        with self.database.read() as connection:
+            found = []
+            for table in connection.scalars(many).all():
+                own = counted & (certificates.c.table == table)
+                newest = select(certificates.c.issued).where(own)
+                newest = newest.order_by(certificates.c.issued.desc()).offset(self.most_passing)
+                found += [(table, issued) for issued in connection.scalars(newest.limit(1))]
+        return found
 
     def _remember(self, table: str, key: tuple[str, datetime], one: Certificate | None) -> None:
         """Cache the newest cuts of a table; the store keeps the others."""

@@ -106,6 +106,22 @@ def test_f36_a_passing_cut_is_forgotten_after_a_week_and_a_days_end_is_not(
     assert store.certificates.get("0") is not None
 
 
+def test_of_passing_cuts_a_table_keeps_so_many_and_those_that_were_revoked(
+    store: ServiceStore,
+) -> None:
+    store.certificates.most_passing = 20
+    many = [passing(number) for number in range(1, 31)]
+    day = replace(certificate(), cut=datetime(2026, 2, 28, tzinfo=UTC))
+    other = replace(passing(1), id="other", table="shop.other")
+    store.certificates.add(*many, day, other)
+    store.certificates.revoke([replace(many[3], revoked=NOW, why="lost")])
+
+    assert store.certificates.prune(NOW) == 9
+
+    kept = {one.id for one in store.certificates.list(limit=100)}
+    assert kept == {one.id for one in (many[3], *many[10:], day, other)}
+
+
 def test_of_a_cut_that_nobody_was_certified_for_the_store_is_not_asked(
     store: ServiceStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
