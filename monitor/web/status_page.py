@@ -24,7 +24,7 @@ from typing import Any, Literal, get_args
 from urllib.parse import urlencode
 
 from fastapi import APIRouter
-from fastapi.responses import FileResponse, HTMLResponse
+from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -216,10 +216,16 @@ def top_page(name: str) -> str:
     return _page(DOCS, name, "./")
 
 
-@RUNBOOK_ROUTES.get("/images/{name}.png", response_class=FileResponse, responses=NOT_FOUND)
-def image(name: str) -> FileResponse:
+class Picture(Response):
+    """A whole picture: a part of one is never sent, so no `Range` can be wrong."""
+
+    media_type = "image/png"
+
+
+@RUNBOOK_ROUTES.get("/images/{name}.png", response_class=Picture, responses=NOT_FOUND)
+def image(name: str) -> Picture:
     """A picture of the documentation."""
-    return FileResponse(_find_file(DOCS / "images", name, ".png"))
+    return Picture(_find_file(DOCS / "images", name, ".png").read_bytes())
 
 
 def _page(folder: Path, name: str, home: str) -> str:

@@ -317,13 +317,13 @@ def test_f46_incidents_and_their_tables_are_told_to_twenty_of_each() -> None:
     assert "280 more" in page
 
 
-def get(path: str) -> httpx.Response:
+def get(path: str, **headers: str) -> httpx.Response:
     app = Api(routes=RUNBOOK_ROUTES.routes)
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://sluice") as client:
-            return await client.get(path)
+            return await client.get(path, headers=headers)
 
     return asyncio.run(ask())
 
@@ -365,6 +365,14 @@ def served(page: Path) -> str:
     answer = get(f"/{page.relative_to(DOCS)}")
     assert answer.status_code == 200, page
     return answer.text
+
+
+@pytest.mark.parametrize("asked", ["bytes=5-1", "items=0-1", "bytes=a-b", "bytes=0-10"])
+def test_a_picture_is_sent_whole_whatever_range_is_asked_for(asked: str) -> None:
+    answer = get("/images/status.png", range=asked)
+
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "image/png")
+    assert answer.content == (DOCS / "images" / "status.png").read_bytes()
 
 
 @pytest.mark.parametrize(
