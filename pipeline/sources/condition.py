@@ -18,6 +18,7 @@ SqlCondition = tuple[str, tuple[Value, ...]]
 """SQL with ``%s`` for each value, and the values."""
 SIGNS = ("=", "<>", "!=", "<", "<=", ">", ">=")
 LONGEST = 10_000  # characters
+MOST_DIGITS = 100  # of a number: columns have 65 at most, and Python reads 4,300
 _TOKEN = re.compile(
     r"""\s*(?:
     (?P<text>'(?:[^']|'')*')
@@ -247,6 +248,8 @@ class _Parser:
         if token.kind == "text":
             return self._take().text[1:-1].replace("''", "'")
         if token.kind == "number":
+            if len(token.text) > MOST_DIGITS:
+                raise ConfigError(f"a number in the condition has more than {MOST_DIGITS} digits")
             return Decimal(self._take().text) if "." in token.text else int(self._take().text)
         if token.word in ("TRUE", "FALSE"):
             return self._take().word == "TRUE"
