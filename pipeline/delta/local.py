@@ -236,6 +236,10 @@ def _told(folder: Folder, name: str, *, only: Collection[int] = ()) -> Iterator[
         detail = f"{folder.uri!r}: {error}; no file has such a name: ignore the table by a rule"
         raise HeldError("name", detail) from error
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            what = "the name of its folder is longer than this file system allows"
+            fix = "set another name: `table:` of its rule under `tables`"
+            raise HeldError("name", f"{folder.uri[:500]}: {what}; {fix}") from error
         if only and error.errno not in only:
             raise
         advice = _ADVICE.get(error.errno or 0, "look at the disk")

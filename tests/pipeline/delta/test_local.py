@@ -54,9 +54,11 @@ def test_a_real_disk_that_is_full_says_so_and_takes_the_same_again_once_there_is
             file.write(bytes(4096))
     rows = numbers(0, 20_000)
 
-    with pytest.raises(UnreachableError, match=r"part-.*No space left.*make room.*by itself"):
+    with pytest.raises(
+        UnreachableError, match=r"part-.*No space left.*retried automatically; make room"
+    ):
         table.append(rows)
-    with pytest.raises(UnreachableError, match=r"version 1 .*No space left on device; make room"):
+    with pytest.raises(UnreachableError, match=r"version 1 .*No space left on device.*; make room"):
         table.commit([])
     left = {one.name for one in (small / "t").rglob("*") if one.is_file()}
     filler.unlink()
@@ -69,7 +71,7 @@ def test_a_real_disk_that_is_full_says_so_and_takes_the_same_again_once_there_is
 @pytest.mark.parametrize(
     ("code", "says"),
     [
-        pytest.param(errno.ENOSPC, "No space left on device; make room", id="no room"),
+        pytest.param(errno.ENOSPC, "make room", id="no room"),
         pytest.param(errno.EDQUOT, "make room", id="no room for this user"),
         pytest.param(errno.EROFS, "let Sluice's user read and write", id="read-only"),
         pytest.param(errno.EACCES, "let Sluice's user read and write", id="no right"),
@@ -97,8 +99,20 @@ def test_what_a_disk_does_not_do_is_told_with_its_place_and_what_helps(
         lambda: store.read("log/v.bin"),
     )
     for ask in asked:
-        with pytest.raises(UnreachableError, match=f"{tmp_path}/log.*{says}.*tried again"):
+        with pytest.raises(
+            UnreachableError, match=f"{tmp_path}/log.*retried automatically; {says}"
+        ):
             ask()
+
+
+def test_a_folder_whose_name_is_too_long_is_a_held_table_with_its_fix(tmp_path: Path) -> None:
+    store = Folder(f"{tmp_path}/{'x' * 300}")
+
+    with pytest.raises(HeldError, match="longer than this file system allows; set another name"):
+        store.make_folder("log")
+    with pytest.raises(HeldError) as held:
+        store.read("log/1.json")
+    assert held.value.reason == "name"
 
 
 def test_an_error_of_whoever_fills_a_file_is_his_own(tmp_path: Path) -> None:
