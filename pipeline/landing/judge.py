@@ -76,11 +76,18 @@ class BatchJudge:
                 held[error.source] = self.holds.no_schemas(error, stamp.received)
                 chosen = self._leave_out(chosen, listing, before, held)
                 continue
-            statements = (row for tally in staged.tallies for row in tally.statements)
-            begun = begin_at_snapshots(epochs, statements, highest_by_source(before.high))
-            if begun != epochs:
-                epochs = begun
-                continue
+            snapshots = [
+                row
+                for tally in staged.tallies
+                for row in tally.statements
+                if row["snapshot"] is not None
+            ]
+            if snapshots:
+                high = highest_by_source(before.high)
+                begun = begin_at_snapshots(epochs, snapshots, high)
+                if begun != epochs:
+                    epochs = begun
+                    continue
             stats = self._combine_stats(staged, listing, before, floors)
             strange = unexplained_rows(
                 self.reader.log,

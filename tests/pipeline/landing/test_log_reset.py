@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from pipeline.landing.epochs import EPOCH_ALONE
-from pipeline.model import Acknowledged, Fence, Missing, Op, Order
+from pipeline.landing.order_check import highest_by_source
+from pipeline.model import Acknowledged, Fence, Missing, Op, Order, SourcePartition
 from tests.pipeline.landing.desk import NOW, Desk, Server, place, record
 from tests.pipeline.schema_messages import described, message
 
@@ -95,6 +96,28 @@ def test_a_reset_that_is_seen_while_nothing_lands_is_recorded_without_rows(
     assert recorded.batch == desk.checkpoint.batch
     assert desk.checkpoint.epochs["a"].number == 2
     assert "a" not in desk.checkpoint.acknowledged
+
+
+def test_only_a_batch_with_a_statement_of_a_snapshot_compares_what_has_landed(
+    desk: Desk, server: Stopped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[Mapping[SourcePartition, Order]]()
+
+    def count(high: Mapping[SourcePartition, Order]) -> dict[str, Order]:
+        asked.append(high)
+        return highest_by_source(high)
+
+    monkeypatch.setattr("pipeline.landing.judge.highest_by_source", count)
+    for number in (4, 5):
+        desk.topics.beat("a", number, pos=100 * number + 100, log=OLD)
+        assert desk.land().batch is not None
+    desk.topics.alter("a", 650, "name", "note", log=OLD)
+    assert desk.land().batch is not None
+    without = len(asked)
+    send_schema(desk, OLD, 700, "name")
+
+    assert desk.land().batch is not None
+    assert (without, len(asked)) == (0, 1)
 
 
 def test_rows_of_the_old_log_that_come_soon_after_a_reset_belong_to_the_old_epoch(
