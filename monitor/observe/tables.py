@@ -396,29 +396,24 @@ class MergeDemand:
         """Somebody waits until *tables* are complete up to *cut*."""
         now = self.clock()
         with self._turn:
-            left = {
-                n: one for n, one in self._wishes.items() if not has_passed(one[0], REMEMBERED, now)
-            }
             for name in tables:
-                _, latest = left.get(name, (now, cut))
-                left[name] = (now, max(latest, cut))
-            self._wishes = left
+                asked, latest = self._wishes.get(name, (now, cut))
+                if has_passed(asked, REMEMBERED, now):
+                    latest = cut
+                self._wishes[name] = (now, max(latest, cut))
 
     def meet(self, tables: Iterable[str], cut: datetime) -> None:
         """*tables* are complete up to *cut*: requests for that are met."""
-        if not self._wishes:
-            return
-        met = set(tables)
         with self._turn:
-            self._wishes = {
-                name: (asked, latest)
-                for name, (asked, latest) in self._wishes.items()
-                if name not in met or latest > cut
-            }
+            for name in tables:
+                if name in self._wishes and self._wishes[name][1] <= cut:
+                    del self._wishes[name]
 
     def __call__(self) -> frozenset[str]:
         """Those that somebody waits for."""
-        now, wishes = self.clock(), self._wishes
-        return frozenset(
-            n for n, (asked, _) in wishes.items() if not has_passed(asked, REMEMBERED, now)
-        )
+        now = self.clock()
+        with self._turn:
+            self._wishes = {
+                n: one for n, one in self._wishes.items() if not has_passed(one[0], REMEMBERED, now)
+            }
+            return frozenset(self._wishes)

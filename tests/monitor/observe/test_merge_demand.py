@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from monitor.observe.tables import REMEMBERED, MergeDemand
+from pipeline.clocks import has_passed
 from tests.monitor.rig import NOON, ORDERS, USERS, Rig
 
 
@@ -54,6 +55,37 @@ def test_a_wish_ends_once_its_table_is_complete_up_to_the_latest_cut_that_was_as
     assert wanted() == {USERS, ORDERS}
     wanted.meet([USERS], NOON)
     assert wanted() == {ORDERS}
+
+
+def test_a_request_that_was_forgotten_leaves_no_later_cut_behind() -> None:
+    now = [NOON]
+    wanted = MergeDemand(lambda: now[0])
+    wanted.want([USERS], NOON + timedelta(days=1))
+    now[0] += REMEMBERED
+    wanted.want([USERS], NOON)
+
+    wanted.meet([USERS], NOON)
+
+    assert wanted() == frozenset()
+
+
+def test_a_request_for_one_table_goes_through_no_other_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wanted, names = MergeDemand(lambda: NOON), [f"shop.t{number}" for number in range(50)]
+    wanted.want(names, NOON)
+    gone_through = list[datetime]()
+
+    def count(since: datetime, length: timedelta, now: datetime) -> bool:
+        gone_through.append(since)
+        return has_passed(since, length, now)
+
+    monkeypatch.setattr("monitor.observe.tables.has_passed", count)
+    for name in names:
+        wanted.want([name], NOON)
+
+    assert len(gone_through) == 50
+    assert wanted() == {*names}
 
 
 def test_a_gate_that_has_opened_for_a_job_wants_its_table_no_more(rig: Wished) -> None:
