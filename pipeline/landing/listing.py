@@ -453,6 +453,7 @@ class Upstream:
     before: DeadlinePool[_Before]
     after: DeadlinePool[Head | None]
     _silent: dict[str, frozenset[str]] = field(default_factory=dict)
+    _owners: Mapping[str, LandingSource | None] = field(default_factory=dict)  # last topics listed
 
     @classmethod
     def of(
@@ -507,8 +508,13 @@ class Upstream:
 
     def names(self, topic: str) -> TopicNames | None:
         """What the source of *topic* calls its topics; None if it is no source's."""
-        feed = owner(topic, self.feeds)
+        feed = self._owner(topic)
         return None if feed is None else feed.names
+
+    def _owner(self, topic: str) -> LandingSource | None:
+        """Return the owner of *topic*; the patterns of all sources are tried once for each name."""
+        known = self._owners
+        return known[topic] if topic in known else owner(topic, self.feeds)
 
     def _answered(
         self, when: str, asking: DeadlinePool[T], questions: Mapping[str, Callable[[], T]]
@@ -532,7 +538,8 @@ class Upstream:
     ]:
         """Whose each topic is, and where its partitions begin and end."""
         every = "|".join(f"(?:{feed.topics})" for feed in self.feeds)
-        claims = {topic: owner(topic, self.feeds) for topic in self.transport.topics(every)}
+        claims = {topic: self._owner(topic) for topic in self.transport.topics(every)}
+        self._owners = claims
         mine = {topic: feed.settings.name for topic, feed in claims.items() if feed is not None}
         ends = self.transport.ends(sorted(mine))
         beginnings = self.transport.beginnings(sorted(mine))

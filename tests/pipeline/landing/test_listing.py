@@ -23,6 +23,7 @@ from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.source import Source
 from pipeline.transports.transport import Transport
 from tests.checks.samples import NOW
+from tests.counting import count_matches
 from tests.pipeline.hanging import Hanging
 
 NAMES = ("calm", "hung", "shop")
@@ -291,6 +292,19 @@ def test_of_several_sources_a_topic_is_of_the_longest_prefix(
 ) -> None:
     for feeds in ((SHOP, EUROPE), (EUROPE, SHOP)):
         assert owner(topic, feeds) is feed
+
+
+def test_the_patterns_of_all_sources_are_tried_once_for_each_topic(hanging: Hanging) -> None:
+    site = Site(Server(), hanging)
+
+    first = count_matches(site.list)
+    again = count_matches(site.list)
+    site.topics.names = (*site.topics.names[1:], "shop.d.new")
+    changed = count_matches(site.list)
+
+    assert (first, again, changed) == (len(NAMES) ** 2, 0, len(NAMES))
+    assert site.list().source_of == {"hung.d.t": "hung", "shop.d.t": "shop", "shop.d.new": "shop"}
+    assert count_matches(lambda: site.upstream.names("shop.d.new")) == 0
 
 
 def test_a_topic_that_two_sources_claim_alike_is_an_error_that_names_both() -> None:
