@@ -561,6 +561,9 @@ class Router:
     _tables: dict[str, str | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+    _patterns: dict[str, re.Pattern[str]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )  # ``re`` itself remembers no more than 512
 
     def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]:
         """Send the rules alone to where tasks run."""
@@ -580,7 +583,7 @@ class Router:
         return rule is not None and rule.unique_across_shards
 
     def _decisive(self, shard: str) -> TableRule | None:
-        return next((rule for rule in self.rules if _match(rule, shard)), None)
+        return next((rule for rule in self.rules if self._match(rule, shard)), None)
 
     def _folded(self, shard: str) -> str | None:
         rule = self.rule(shard)
@@ -588,12 +591,15 @@ class Router:
             return _apart(shard)
         if rule.ignore:
             return None
-        match = _match(rule, shard)
+        match = self._match(rule, shard)
         return _apart(match.expand(rule.table)) if match else None
 
-
-def _match(rule: TableRule, shard: str) -> re.Match[str] | None:
-    return re.fullmatch(rule.shards, shard, re.DOTALL)  # a name may hold a line break
+    def _match(self, rule: TableRule, shard: str) -> re.Match[str] | None:
+        pattern = self._patterns.get(rule.shards)
+        if pattern is None:
+            pattern = re.compile(rule.shards, re.DOTALL)  # a name may hold a line break
+            self._patterns[rule.shards] = pattern
+        return pattern.fullmatch(shard)
 
 
 def _apart(table: str) -> str:

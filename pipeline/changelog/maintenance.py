@@ -212,9 +212,11 @@ class LogUpkeep:
     _checkpointed: int = -1
     _told: str = ""  # why no day is dropped, as the log has it
     _cleaning: CleaningTimes = field(init=False)
+    _router: Router = field(init=False)  # one: it remembers which rule decides for each shard
 
     def __post_init__(self) -> None:
         """Nothing is due yet."""
+        self._router = Router(self.settings.rules)
         self._cleaning = CleaningTimes(self.settings.upkeep.vacuum_every, self.clock)
 
     def run(self, checkpoint: Checkpoint, applied: Mapping[str, int]) -> None:
@@ -282,7 +284,7 @@ class LogUpkeep:
         if why:
             return
         oldest = (self.clock() - self.settings.upkeep.keep_changes).date()
-        needed = _first_needed(checkpoint.batch, active_tables(checkpoint, self._router()), applied)
+        needed = _first_needed(checkpoint.batch, active_tables(checkpoint, self._router), applied)
         known = int(self.changes.snapshot.metadata.configuration.get(DROPPED, "-1"))
         days: dict[str, list[ActiveFile]] = {}
         for file in self.changes.snapshot.files.values():
@@ -305,7 +307,7 @@ class LogUpkeep:
         What is lost of a retired shard keeps none: that one comes back with a new base, or is held
         by the very gap.
         """
-        living = active_shards(checkpoint, self._router())
+        living = active_shards(checkpoint, self._router)
 
         def concerns(shards: tuple[str, ...]) -> bool:
             there = (name for name in shards if shard_exists(checkpoint, name))
@@ -322,9 +324,6 @@ class LogUpkeep:
         if lanes := self._other_lanes():
             return f"{lanes[0]} lands here, too, and what its mirrors have applied is not known"
         return ""
-
-    def _router(self) -> Router:
-        return Router(self.settings.rules)
 
     def _other_lanes(self) -> list[str]:
         numbered = self.changes.snapshot.transactions.keys() - {app(self.settings.lane)}

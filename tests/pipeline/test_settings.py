@@ -20,6 +20,7 @@ from pipeline.settings import (
     is_https,
     without_login,
 )
+from tests.counting import count_calls, count_matches
 from tests.pipeline.hand_lake import HandLake, row
 
 RULES = (
@@ -53,21 +54,26 @@ def test_a_rule_without_a_table_leaves_each_shard_its_own_name() -> None:
     assert [router.table(name) for name in ("shop.t1", "shop.t2")] == ["shop.t1", "shop.t2"]
 
 
-def test_rules_are_gone_through_once_for_a_shard(monkeypatch: pytest.MonkeyPatch) -> None:
-    router, asked = Router(RULES), list[str]()
-    fullmatch = re.fullmatch
+def test_rules_are_gone_through_once_for_a_shard() -> None:
+    router = Router(RULES)
 
-    def counted(pattern: str, text: str, flags: int) -> re.Match[str] | None:
-        asked.append(text)
-        return fullmatch(pattern, text, flags)
+    def route() -> None:
+        for _ in range(100):
+            assert router.rule("other.a") is None
+            assert router.table("other.a") == "other.a"
 
-    monkeypatch.setattr(re, "fullmatch", counted)
+    assert count_matches(route) == len(RULES)
 
-    for _ in range(100):
-        assert router.rule("other.a") is None
-        assert router.table("other.a") == "other.a"
 
-    assert asked == ["other.a"] * len(RULES)
+def test_patterns_of_many_rules_are_compiled_once_and_not_for_each_shard() -> None:
+    names = [f"shop.orders_{number}" for number in range(600)]  # `re` remembers 512
+    router = Router(tuple(TableRule(re.escape(name), f"{name}_") for name in names))
+    assert router.table("other") == "other"
+
+    calls = count_calls(lambda: router.table(names[-1]))
+
+    assert router.table(names[-1]) == f"{names[-1]}_"
+    assert calls < 6 * len(names)
 
 
 def test_a_name_is_put_together_once_for_a_shard() -> None:
