@@ -12,7 +12,6 @@ counts from the next sampling.
 for their merge interval.
 """
 
-import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
@@ -33,6 +32,7 @@ from pipeline.settings import Router, TableRule
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
 
 KEYS_AGAIN = timedelta(hours=1)
+ALL = r"(?s:.*)"  # each name, also one with a line break
 log = structlog.get_logger(__name__)
 
 
@@ -95,7 +95,7 @@ class TableRegistry:
     _existing: Mapping[str, Existence] = field(default_factory=dict)
     _bases: Mapping[str, Order] = field(default_factory=dict)
     _declared: Mapping[str, str] = field(default_factory=dict)
-    _there: dict[tuple[str, str], tuple[Shard, ...]] = field(default_factory=dict)
+    _there: dict[str, tuple[Shard, ...]] = field(default_factory=dict)  # that a rule names
     _silent: Mapping[str, str] = field(default_factory=dict)
     _moving: frozenset[str] = frozenset()
     _new: tuple[str, ...] = ()  # sources from which nothing has landed
@@ -130,14 +130,13 @@ class TableRegistry:
 
         A table of Postgres without rows is not reported.  Sources are asked now.
         """
-        patterns = [re.escape(name), *(rule.shards for rule in self.router.rules)]
         asked = {
-            f"table {name} of source {source}": partial(_listed, one, patterns)
+            f"table {name} of source {source}": partial(one.shards, ALL)
             for source, one in self.sources().items()
         }
         told = self.asking.ask(asked).values()
-        found = (shards for one in told if isinstance(one, Answer) for shards in one.value.values())
-        return any(self.router.table(shard.name) == name for some in found for shard in some)
+        found = (shard for one in told if isinstance(one, Answer) for shard in one.value)
+        return any(self.router.table(shard.name) == name for shard in found)
 
     def columns(self, table: Table) -> tuple[Column, ...]:
         """The columns of *table*'s first shard; empty if its source does not answer.
@@ -234,11 +233,7 @@ class TableRegistry:
         seen = {shard: table for shard, table in named.items() if shard.source in sources}
         names = set(seen.values())
         folding = tuple(self._folding(router))
-        self._declared = {
-            rule.shards: _uncollected(rule, router, seen, [shard for shard, _ in folding])
-            for rule in self.router.rules
-            if not rule.ignore
-        }
+        self._declared = _uncollected(router, seen, [shard for shard, _ in folding])
         unseen = {shard: table for shard, table in folding if table in names}
         folded: dict[str, list[Shard]] = {}
         for shard, table in sorted({**unseen, **seen}.items()):
@@ -256,10 +251,11 @@ class TableRegistry:
             yield from ((shard, router.table(shard.name)) for shard in found)
 
     def _ask(self) -> Iterator[tuple[str, str]]:
-        """Ask each source which shards every rule finds; those without a full answer, with why."""
-        patterns = [rule.shards for rule in self.router.rules]
+        """Ask each source for the shards that rules name; those that have never answered, why."""
+        if not self.router.rules:
+            return
         asked = {
-            f"source {name}": (name, partial(_listed, one, patterns))
+            f"source {name}": (name, partial(self._list, one))
             for name, one in self.sources().items()
         }
         said = self.asking.ask({who: put for who, (_, put) in asked.items()})
@@ -267,12 +263,17 @@ class TableRegistry:
         for who, (name, _) in asked.items():
             told = said[who]
             if isinstance(told, Answer):
-                self._there |= {(name, pattern): found for pattern, found in told.value.items()}
+                self._there[name] = told.value
                 continue
             why = told.why.removeprefix(f"source:{name}: ").removeprefix(f"{who} ")
             log.info("source was not asked for shards", source=name, why=why)
-            if any((name, pattern) not in self._there for pattern in patterns):
+            if name not in self._there:
                 yield name, why
+
+    def _list(self, source: TableDictionary) -> tuple[Shard, ...]:
+        """Ask once for all: a source reads all of its names for each pattern."""
+        found = source.shards(ALL)
+        return tuple(shard for shard in found if self.router.rule(shard.name) is not None)
 
     def _learn_keys(self, tables: Sequence[Table]) -> None:
         """Ask for the keys that are not known; each counts as soon as it is known.
@@ -341,10 +342,6 @@ def _silent(told: object) -> bool:
     return not isinstance(told, Answer)
 
 
-def _listed(source: TableDictionary, patterns: Iterable[str]) -> dict[str, tuple[Shard, ...]]:
-    return {pattern: source.shards(pattern) for pattern in patterns}
-
-
 def _keyed(table: Table, sources: Mapping[str, TableDictionary]) -> Table:
     asked = ((one, table.key or sources[one.source].key_columns(one)) for one in table.shards)
     shard, key = next(((one, key) for one, key in asked if key), (table.shards[0], ()))
@@ -360,13 +357,20 @@ def _some(length: timedelta, name: str) -> timedelta:
     return length * (1 + crc32(name.encode()) % 1_000 / 1_000)
 
 
-def _uncollected(
-    rule: TableRule, router: Router, landed: Iterable[Shard], there: Iterable[Shard]
-) -> str:
-    """Why nothing that *rule* asks for is watched; empty if something is."""
-    if any(router.rule(shard.name) == rule for shard in landed):
-        return ""
-    found = sorted(shard for shard in there if router.rule(shard.name) == rule)
+def _uncollected(router: Router, landed: Iterable[Shard], there: Iterable[Shard]) -> dict[str, str]:
+    """``shards`` of each rule that does not ignore -> why nothing is watched; "" if it is."""
+    collected = {router.rule(shard.name) for shard in landed}
+    found: dict[TableRule | None, list[Shard]] = {}
+    for shard in sorted(there):
+        found.setdefault(router.rule(shard.name), []).append(shard)
+    return {
+        rule.shards: "" if rule in collected else _why_uncollected(found.get(rule, []))
+        for rule in router.rules
+        if not rule.ignore
+    }
+
+
+def _why_uncollected(found: Sequence[Shard]) -> str:
     if not found:
         return "no source is known to have a table that it matches, and none has landed"
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""

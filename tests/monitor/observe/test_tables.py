@@ -13,6 +13,7 @@ from pipeline.checkpoint import Checkpoint, Existence
 from pipeline.errors import UnreachableError
 from pipeline.model import Order, Shard, Table
 from pipeline.settings import TableRule
+from tests.counting import count_calls, count_matches
 from tests.monitor.observe.dictionaries import BIG, FakeDictionary
 from tests.monitor.rig import NOON
 from tests.pipeline.hanging import Hanging
@@ -331,23 +332,33 @@ def test_f06_a_rule_whose_tables_another_takes_first_asks_for_nothing_itself() -
     assert watch.roster.declared()[ORDERS.shards].startswith("no source is known")
 
 
-def test_rules_are_gone_through_once_for_a_shard_however_many_rounds(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    watch, asked = Watch(ORDERS, shop_0__orders=BIG), list[str]()
+def test_rules_are_gone_through_once_for_a_shard_however_many_rounds() -> None:
+    watch = Watch(ORDERS, shop_0__orders=BIG)
     watch.see(shop_0__orders="shop.orders")
-    fullmatch = re.fullmatch
 
-    def counted(pattern: str, text: str) -> re.Match[str] | None:
-        asked.append(text)
-        return fullmatch(pattern, text)
+    def look_often() -> None:
+        for _ in range(10):
+            (orders,) = watch.see(shop_0__orders="shop.orders")
+            assert watch.roster.unlisted(orders) == ""
 
-    monkeypatch.setattr(re, "fullmatch", counted)
-    for _ in range(10):
-        (orders,) = watch.see(shop_0__orders="shop.orders")
-        assert watch.roster.unlisted(orders) == ""
+    assert count_matches(look_often) == 0
 
-    assert asked == []
+
+def test_a_source_is_asked_once_for_all_rules_and_its_shards_are_gone_through_once() -> None:
+    names = [f"shop__t{number:03}" for number in range(40)]
+    rules = [TableRule(re.escape(name.replace("__", "."))) for name in names]
+    watch = Watch(*rules, shop__other=BIG, **dict.fromkeys(names, BIG))
+    landed = many(39)
+    assert [table.name for table in watch.see(**landed)] == [*landed.values()]
+    asked = watch.source.asked
+    watch.now += timedelta(seconds=60)
+    calls = count_calls(lambda: watch.see(**landed), of="rule")
+
+    assert (asked, watch.source.asked) == (1, 2)
+    assert calls < 10 * len(rules)
+    assert [why for why in watch.roster.declared().values() if why] == [
+        "shop.t039 of source shop: nothing of it has landed"
+    ]
 
 
 def many(count: int) -> dict[str, str | None]:
