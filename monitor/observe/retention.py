@@ -44,16 +44,17 @@ class Topics:
 class RetentionWatch:
     """Topics and binary logs of all sources; *census* gives what a source has reported of itself.
 
-    *transport* gives each source a client of its own, so that none waits for another's answer.
+    *transport* gives a client for each name, so that no source waits for another's answer. Each
+    client reaches what carries the topics of all sources.
     """
 
     sources: Sequence[SourceSettings]
-    transport: Callable[[str], Transport]
+    transport: Callable[[object], Transport]
     census: Callable[[str], InventoryAnswer | Missing]
     clock: Callable[[], datetime]
     asking: DeadlinePool[None] = field(init=False)
     _topics: dict[str, Topics] = field(default_factory=dict)
-    _troubles: dict[str, str] = field(default_factory=dict)
+    _trouble: str = ""
     _emptied: dict[str, tuple[datetime]] = field(default_factory=dict)
     _backlogs: dict[str, tuple[BacklogSample, ...]] = field(default_factory=dict)
 
@@ -64,24 +65,34 @@ class RetentionWatch:
     def ask(self) -> None:
         """Ask for every source's topics; a source that does not answer keeps its earlier answer.
 
-        Whether the brokers answer is asked each time, what topics are set to more rarely.
+        Whether the brokers answer is asked once each time, what topics are set to more rarely.
         """
-        asked = {f"topics of {source.name}": partial(self._ask, source) for source in self.sources}
-        self.asking.ask(asked)
+        self.asking.ask({"topics": self._list})
+        if self._trouble:
+            return
+        due = [source for source in self.sources if self._is_due(source.name)]
+        self.asking.ask(
+            {f"topics of {source.name}": partial(self._describe, source) for source in due}
+        )
 
-    def _ask(self, source: SourceSettings) -> None:
-        transport = self.transport(source.name)
+    def _list(self) -> None:
+        """Ask once for all sources: brokers name all topics for each pattern."""
+        every = "|".join(f"(?:{every_topic(source)})" for source in self.sources)
         try:
-            transport.topics(every_topic(source))
+            self.transport(RetentionWatch).topics(every)
         except SluiceError as error:
-            if self._troubles.get(source.name) != str(error):
-                log.warning("Kafka does not answer", source=source.name, why=str(error))
-            self._troubles[source.name] = str(error)
-            return
-        self._troubles.pop(source.name, None)
-        known = self._topics.get(source.name)
-        if known is not None and not has_passed(known.at, DESCRIBED, self.clock()):
-            return
+            if self._trouble != str(error):
+                log.warning("Kafka does not answer", why=str(error))
+            self._trouble = str(error)
+        else:
+            self._trouble = ""
+
+    def _is_due(self, source: str) -> bool:
+        known = self._topics.get(source)
+        return known is None or has_passed(known.at, DESCRIBED, self.clock())
+
+    def _describe(self, source: SourceSettings) -> None:
+        transport = self.transport(source.name)
         try:
             told = transport.settings(every_topic(source))
             at = self.clock()
@@ -93,11 +104,11 @@ class RetentionWatch:
         self._topics[source.name] = Topics(kept, at, ends)
 
     def trouble(self) -> str:
-        """Why the brokers did not list the topics of a source when last asked; empty if they did.
+        """Why the brokers did not list the topics when last asked; empty if they did.
 
         That settings may not be read is no trouble of the brokers.
         """
-        return next(iter(tuple(self._troubles.values())), "")
+        return self._trouble
 
     def retentions(self, look: Sampling) -> Mapping[str, tuple[Retention, ...]]:
         """The retention of all that holds something for us, by source."""

@@ -1,6 +1,7 @@
 """What is left until unread changes are deleted, as the watching round shows and tells it."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -117,6 +118,31 @@ def test_topics_are_described_far_less_often_than_brokers_are_asked(
     assert last - first == 2 * DESCRIBED
 
 
+def test_brokers_list_their_topics_once_for_all_sources() -> None:
+    listed = list[str]()
+
+    class CountingKafka(FakeKafka):
+        def topics(self, pattern: str) -> Mapping[str, str]:
+            listed.append(pattern)
+            return super().topics(pattern)
+
+    names, now, kafka = ("a", "b", "c"), [NOON], CountingKafka()
+    retention = RetentionWatch(
+        [replace(SOURCE, name=name, prefix=name) for name in names],
+        lambda _: cast(Transport, kafka),
+        lambda _: Missing("not asked"),
+        lambda: now[0],
+    )
+
+    for _ in range(4):
+        retention.ask()
+        now[0] += timedelta(seconds=30)
+
+    assert len(listed) == 4
+    assert all(re.fullmatch(listed[0], f"{name}.shop.users") for name in names)
+    assert {*retention.retentions(Sampling.nothing())} == {*names}
+
+
 def test_settings_that_may_not_be_read_are_no_trouble_of_the_brokers(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,7 +171,7 @@ def test_f21_of_three_sources_the_topics_of_one_hang_for_ever_and_the_others_are
     kinds: dict[str, FakeKafka] = {"a": kafka, "b": HangingKafka(), "c": kafka}
     retention = RetentionWatch(
         [replace(SOURCE, name=name) for name in kinds],
-        lambda name: cast(Transport, kinds[name]),
+        lambda name: cast(Transport, kinds.get(str(name), kafka)),
         lambda _: Missing("not asked"),
         lambda: NOON,
     )
