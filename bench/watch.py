@@ -132,8 +132,8 @@ def measure(folder: Path, size: int, days: int) -> Figures:
     configure(json=True, level="CRITICAL")
     prefer_answers()
     service = Service(folder, size)
-    with service.life() as app:
-        _settle(service, app)
+    with service.life():
+        service.settle()
     started = time.process_time()
     with service.life() as app:  # it remembers what the life before has written
         service.round()
@@ -166,15 +166,6 @@ def measure(folder: Path, size: int, days: int) -> Figures:
         memory=memory,
         end=end,
     )
-
-
-def _settle(service: Service, app: App) -> None:
-    """A few rounds, after which yesterday is certified, and sources have described themselves."""
-    for _ in range(ROUNDS):
-        service.round()
-        app.cycle.watch()
-        app.observers.census.ask()
-        app.observers.retention.ask()
 
 
 def _rounds(service: Service, app: App, changed: Sequence[str]) -> Iterator[float]:

@@ -40,6 +40,7 @@ from pipeline.transports.topics import TopicFacts
 BEGIN = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 SOURCES = ("east", "north", "west")
 PARTITIONS = 2  # of each topic
+SETTLING = 3  # rounds after which a service is at rest
 BORN = Order(1, 1, 4)
 _SOURCE = """
   - name: {name}
@@ -135,6 +136,10 @@ class FakeKafka:
     """Topics of *PARTITIONS* each, that end where the mark stands."""
 
     lake: "FakeLake"
+
+    def topics(self, pattern: str) -> dict[str, str]:
+        """Those whose whole name matches, without ids."""
+        return {one.name: "" for one in self.settings(pattern)}
 
     def settings(self, pattern: str) -> tuple[TopicFacts, ...]:
         """A week."""
@@ -275,6 +280,20 @@ class Service:
         for _ in range(1 if self.clock.since else 5):
             self.beat()
         self.lake.land(changed)
+
+    def settle(self) -> None:
+        """Turn rounds until yesterday is certified, and all that a board shows is known.
+
+        Raises:
+            RuntimeError: no retention is known, so that a round would be measured without it.
+        """
+        for _ in range(SETTLING):
+            self.round()
+            self.app.cycle.watch()
+            self.app.observers.census.ask()
+            self.app.observers.retention.ask()
+        if not self.app.current.board.headroom:
+            raise RuntimeError("the board has no retention; make the fake clients complete")
 
     def changing(self, share: float) -> Sequence[str]:
         """Some of the tables, at least one."""

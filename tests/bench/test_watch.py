@@ -7,7 +7,7 @@ import pytest
 
 from bench import watch
 from bench.kit import month
-from bench.kit.service import SOURCES, Service
+from bench.kit.service import SOURCES, FakeKafka, Service
 from checks.readiness import ReadinessState
 from pipeline.model import Stage, TopicPartition
 
@@ -67,17 +67,27 @@ def test_the_service_measured_is_one_whose_tables_are_ready(tmp_path: Path) -> N
     service = Service(tmp_path, 4)
 
     with service.life() as app:
-        for _ in range(3):
-            service.round()
-            app.cycle.watch()
-            app.observers.census.ask()
-            app.observers.retention.ask()
-        views = app.current.board.tables
+        service.settle()
+        views, headroom = app.current.board.tables, app.current.board.headroom
 
     assert [view.day[Stage.MIRROR].state for view in views] == [ReadinessState.READY] * 4
     assert [view.recent[Stage.MIRROR].state for view in views] == [ReadinessState.READY] * 4
     assert {view.table.sources for view in views} == {(name,) for name in SOURCES}
     assert all(view.table.id_column == "id" for view in views)
+    assert {name for kind, name in headroom if kind == "topic"} == {
+        f"{name}.{table}"
+        for name, table in zip((*SOURCES, SOURCES[0]), service.tables, strict=True)
+    }
+
+
+def test_a_service_without_retention_is_not_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = Service(tmp_path, 1)
+    monkeypatch.delattr(FakeKafka, "settings")
+
+    with service.life(), pytest.raises(RuntimeError, match="no retention"):
+        service.settle()
 
 
 def test_a_batch_moves_what_it_touches_and_nothing_else(tmp_path: Path) -> None:

@@ -30,11 +30,7 @@ def settled(folder: Path, size: int) -> Iterator[tuple[Service, App]]:
     """A service that has certified yesterday, with nothing new to tell."""
     service = Service(folder / str(size), size)
     with service.life() as app:
-        for _ in range(3):
-            service.round()
-            app.cycle.watch()
-            app.observers.census.ask()
-            app.observers.retention.ask()
+        service.settle()
         yield service, app
 
 
