@@ -23,7 +23,7 @@ from pipeline.landing.next_checkpoint import grown_topics
 from pipeline.landing.order_check import highest_by_source
 from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import StrangeRows
-from pipeline.landing.source_holds import HoldContext, LateRows, SourceHolds
+from pipeline.landing.source_holds import HoldContext, LateRows, SourceHolds, UndecidedRow
 from pipeline.landing.staging import BatchReader, Staged, unexplained_rows
 from pipeline.model import Order, Ordering, SourcePartition, TopicPartition
 from pipeline.reports import Hold
@@ -68,7 +68,7 @@ class BatchJudge:
         chosen = self._leave_out(chosen, listing, before, held) if held else chosen
         read = {listing.source_of[at.topic] for at in chosen.spans}
         found: JudgedBatch | None = None
-        late, undecided = LateRows(epochs), set[str]()
+        late, undecided = LateRows(epochs), set[UndecidedRow]()
         while found is None and (not (held or undecided) or is_due(chosen)):
             try:
                 staged = self.reader.read(chosen, listing, epochs, stamp, before)
@@ -101,11 +101,11 @@ class BatchJudge:
                 known = epochs
                 epochs, more = explain(epochs, listing, strange, waived, strange.bounds)
                 if ends := self._find_undecided(strange, known, more, now):
-                    waiting = {listing.source_of[at.topic] for at in ends}
-                    undecided |= waiting
+                    undecided |= ends.items()
                     if chosen.capped:  # the row behind them may be the next one
                         chosen = chosen.cut(ends, before.offsets)
                     else:
+                        waiting = {listing.source_of[at.topic] for at in ends}
                         chosen = self._leave_out(chosen, listing, before, waiting)
                     epochs = known
                     continue
@@ -124,15 +124,19 @@ class BatchJudge:
         """First offset of the rows that end a batch and that a broker may have refused.
 
         They wait for the row behind them, which shows whether it did. A source with other strange
-        rows is *held*, and so is one that has waited too long.
+        rows is *held*, and so is one with a row that has waited too long.
         """
         listing, at = now.listing, self.clock()
         decided = {tp: first for tp, first in strange.items() if tp not in strange.undecided}
         _, others = explain(epochs, listing, decided, now.waived)
-        waiting = {s for s in held.keys() - others.keys() if self.holds.waits(s, at)}
-        return {
-            tp: strange[tp] for tp in strange.undecided if listing.source_of[tp.topic] in waiting
+        ends = {
+            tp: strange[tp]
+            for tp in strange.undecided
+            if listing.source_of[tp.topic] in held.keys() - others.keys()
         }
+        waits = {tp: self.holds.waits((tp, first), at) for tp, first in ends.items()}
+        late = {listing.source_of[tp.topic] for tp, waited in waits.items() if not waited}
+        return {tp: first for tp, first in ends.items() if listing.source_of[tp.topic] not in late}
 
     def _leave_out(
         self, chosen: Plan, listing: Listing, before: Checkpoint, held: Collection[str]

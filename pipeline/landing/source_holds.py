@@ -5,8 +5,9 @@ end a hold is known without reading: another server or log, a waiver, or a topic
 created again. For unforeseen causes the source is read again now and then.
 
 A batch may end with a row that the broker refused at first. Only the row behind it shows that.
-The source waits for it for up to a minute without a hold, and nothing of it lands meanwhile. A
-capped batch ends before the refused row instead, so that the next one holds the row behind it.
+The source waits up to a minute for each such row without a hold, and nothing of it lands
+meanwhile: rows of its other partitions may be of another log, too. A capped batch ends before the
+refused row instead, so that the next one holds the row behind it.
 
 A waiver accepts rows that are below what was landed. If a statement about their shard is newer,
 they land in the table under its earlier name. That table may no longer exist, or the name may
@@ -15,7 +16,7 @@ rows. This is a gap until the table has a base from above them. The table that h
 also has rows that are not its own.
 """
 
-from collections.abc import Container, Hashable, Iterable, Mapping
+from collections.abc import Collection, Container, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -29,11 +30,13 @@ from pipeline.landing.listing import Listing
 from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import StrangeRows
 from pipeline.landing.rule import BatchContext
-from pipeline.model import Order, OrderSpan
+from pipeline.model import Order, OrderSpan, TopicPartition
 from pipeline.reports import Hold
 
 PATIENCE = timedelta(minutes=1)  # with a registry that does not know a number yet, or just now
 RESENT = timedelta(minutes=1)  # in which the row behind rows that a broker refused has to come
+UndecidedRow = tuple[TopicPartition, int]
+"""Offset of the first row that ends its partition and that a broker may have refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +128,19 @@ class SourceHolds:
     _retries: Retries = field(default_factory=Retries)
     _unknown: dict[tuple[str, int], datetime] = field(default_factory=dict)  # schemas, since when
     _lost: dict[str, frozenset[int]] = field(default_factory=dict)  # schemas, by source
-    _undecided: dict[str, datetime] = field(default_factory=dict)  # sources, since when
+    _undecided: dict[UndecidedRow, datetime] = field(default_factory=dict)  # since when
 
     def holds(self, source: str) -> bool:
         """Whether it was found in disorder when it was read last."""
         return source in self._holds
 
-    def waits(self, source: str, at: datetime) -> bool:
-        """Whether *source*, whose last rows may have been refused, is not to be held yet."""
-        return not has_passed(self._undecided.setdefault(source, at), RESENT, at)
+    def waits(self, row: UndecidedRow, at: datetime) -> bool:
+        """Whether the source of *row*, which may have been refused, is not to be held for it yet.
+
+        Where the clock was set back, the row is waited for from the start.
+        """
+        since = self._undecided[row] = min(self._undecided.get(row, at), at)
+        return not has_passed(since, RESENT, at)
 
     def no_schemas(self, error: NoSchemasError, at: datetime) -> Hold:
         """A source whose messages cannot be read now; they stay where they are.
@@ -166,13 +173,19 @@ class SourceHolds:
 
     def judged(
         self,
-        read: Iterable[str],
+        read: Collection[str],
         found: Mapping[str, Hold],
         now: HoldContext,
         at: datetime,
-        undecided: Container[str] = (),
+        undecided: Container[UndecidedRow] = (),
     ) -> None:
-        """Remember what was *found* of the sources that were *read*, and which are *undecided*."""
+        """Remember what was *found* of the sources that were *read*, and which rows *undecided*."""
+        free = {source for source in read if source not in found}
+        self._undecided = {
+            row: since
+            for row, since in self._undecided.items()
+            if row in undecided or now.listing.source_of.get(row[0].topic) not in free
+        }
         for source in read:
             if source in found:
                 self._holds[source] = found[source]
@@ -180,7 +193,5 @@ class SourceHolds:
                 continue
             self._holds.pop(source, None)
             self._retries.succeeded(source)
-            if source not in undecided:
-                self._undecided.pop(source, None)
             for one in [one for one in self._unknown if one[0] == source]:
                 del self._unknown[one]

@@ -221,6 +221,45 @@ def test_f140_a_refused_row_that_stays_alone_is_disorder_and_not_lost(tmp_path: 
     assert (freed.holds, freed.rows) == ((), 3)
 
 
+def test_f140_refused_rows_of_which_each_is_explained_in_time_are_never_disorder(
+    tmp_path: Path,
+) -> None:
+    """Each round ends with one, and the next round has what explains it."""
+    desk = Desk(tmp_path, names="a")
+    sent = [GIB4 + pos for pos in range(-3_000, 0, 100)]
+    for pos in sent[::2]:
+        desk.topics.put("a", pos, f"at {pos}")
+    desk.land()
+    found = []
+    for pos in sent:
+        desk.topics.put("a", pos, f"at {pos}")
+        if pos not in sent[::2]:
+            found.append(desk.land())
+            desk.now += RESENT / 4
+    desk.topics.put("a", GIB4, "new")
+
+    found.append(desk.land())
+
+    assert [hold for one in found for hold in one.holds] == []
+    assert sorted({pos for _, pos, _ in desk.rows("a")}) == [*sent, GIB4]
+
+
+def test_f140_a_clock_that_was_set_back_makes_no_disorder(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, names="a")
+    for pos in (GIB4 - 500, GIB4 - 300):
+        desk.topics.put("a", pos, f"at {pos}")
+    desk.land()
+    desk.topics.put("a", GIB4 - 400, "refused")
+    held = []
+    for step in (-RESENT / 60, RESENT / 2, RESENT / 2):
+        held.append([one.reason for one in desk.land().holds])
+        desk.now += step
+
+    held.append([one.reason for one in desk.land().holds])
+
+    assert held == [[], [], [], ["disorder"]]
+
+
 def test_f140_a_row_of_another_log_is_disorder_once_the_row_behind_it_shows_that(
     tmp_path: Path,
 ) -> None:
