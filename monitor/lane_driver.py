@@ -127,7 +127,13 @@ class LaneDriver:
         """Build the parts; the process is not started."""
         config, store, clock = self.config, self.store, self.clock
         seen = SeenHazards(store.memory, config.settings.lane, clock)
-        self.supervisor = Supervisor(config.settings, self.command, seen=seen)
+        standing = self.observers.standstills.holds
+        self.supervisor = Supervisor(
+            config.settings,
+            self.command,
+            seen=seen,
+            held=lambda: frozenset(one.id for one in standing()),
+        )
         self.openlineage = open_lineage_events(config, self.observers.lake.links)
         self.requests = self._lane_requests()
         self.rechecks = Rechecks(store.rereads, self.observers.rulings, clock)

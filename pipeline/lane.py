@@ -88,8 +88,11 @@ class Lane:
         """Source -> hazards that were seen and are in no checkpoint yet; after landing only."""
         return find_unrecorded_hazards(self.landing.feeds, self.landing.checkpoint)
 
-    def remind(self, hazards: Mapping[str, tuple[Finding, ...]]) -> None:
-        """Tell again what was seen in the life before; before anything lands."""
+    def remind(
+        self, hazards: Mapping[str, tuple[Finding, ...]], held: frozenset[str] = frozenset()
+    ) -> None:
+        """Recall the hazards and the ids of holds from before a restart; before anything lands."""
+        self.landing.recall_holds(held)
         for feed in self.landing.feeds:
             feed.remind(hazards.get(feed.settings.name, ()))
 

@@ -81,7 +81,8 @@ class Request:
 
     ``paused`` are tables whose mirrors nothing is written to, ``wanted`` those that somebody waits
     for, ``resubmissions`` corrected messages that are to land, ``archived`` what people said
-    of archives.  ``hazards`` are what the process before had seen, by source, and only open.
+    of archives.  ``hazards`` are what the process before had seen, by source, ``held`` the ids of
+    the holds that stand; both only open.
     """
 
     id: int
@@ -96,6 +97,7 @@ class Request:
     archived: ArchiveWord = NO_WORD
     resubmissions: tuple[Resubmission, ...] = ()
     hazards: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
+    held: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -232,6 +232,7 @@ class Supervisor:
     restarts: int = 0
     trouble: Failure | None = None
     seen: SeenHazards | None = None
+    held: Callable[[], frozenset[str]] = frozenset  # ids of the holds that stand
     _child: Child | None = None
     _stopping: threading.Event = field(default_factory=threading.Event)
     _keeper: threading.Thread | None = None
@@ -338,6 +339,7 @@ class Supervisor:
         os.close(writing)
         child = Child(process, cast("IO[bytes]", process.stdin), os.fdopen(reading, "rb"))
         seen = {} if self.seen is None else self.seen.known()
-        child.send(Request(OPENING, Verb.OPEN, settings=self.settings, hazards=seen))
+        opening = Request(OPENING, Verb.OPEN, settings=self.settings, hazards=seen)
+        child.send(replace(opening, held=self.held()))
         log.info("spark process started", pid=process.pid)
         return child

@@ -156,7 +156,7 @@ class RequestServer:
     def _do(self, request: Request) -> Reply:
         if request.verb is Verb.OPEN and request.settings is not None:
             self.lane = self.open_lane(request.settings)
-            self.lane.remind(request.hazards)
+            self.lane.remind(request.hazards, request.held)
             return Reply(OPENING)
         if self.lane is None:
             msg = f"the first request must open a lane, not {request.verb.value}"

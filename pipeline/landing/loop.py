@@ -6,7 +6,7 @@ committed only if its order can be explained.
 """
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial
@@ -90,6 +90,10 @@ class Landing:
     def upstream(self) -> Upstream:
         """What is asked what there is to land."""
         return Upstream.of(self.feeds, self.transport, self.clock)
+
+    def recall_holds(self, holds: Iterable[str]) -> None:
+        """Hold again at once what had one of *holds* before a restart; before anything lands."""
+        self._holds.recall(holds)
 
     def land(
         self, waived: frozenset[str], resubmissions: Sequence[Resubmission] = ()

@@ -16,9 +16,10 @@ rows. This is a gap until the table has a base from above them. The table that h
 also has rows that are not its own.
 """
 
-from collections.abc import Collection, Container, Hashable, Mapping
+import re
+from collections.abc import Collection, Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from pipeline.checkpoint import Checkpoint, Gap, is_outdated, source_of
 from pipeline.clocks import Retries, has_passed
@@ -35,6 +36,8 @@ from pipeline.reports import Hold
 
 PATIENCE = timedelta(minutes=1)  # with a registry that does not know a number yet, or just now
 RESENT = timedelta(minutes=1)  # in which the row behind rows that a broker refused has to come
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+_DISORDER = re.compile(r"disorder:[^:]+:(?P<partition>[^:]+:\d+):(?P<offset>\d+)@\d+")
 UndecidedRow = tuple[TopicPartition, int]
 """Offset of the first row that ends its partition and that a broker may have refused."""
 
@@ -141,6 +144,14 @@ class SourceHolds:
         """
         since = self._undecided[row] = min(self._undecided.get(row, at), at)
         return not has_passed(since, RESENT, at)
+
+    def recall(self, holds: Iterable[str]) -> None:
+        """Wait for no row of *holds*, which are the ids of those from before a restart."""
+        for name in holds:
+            found = _DISORDER.fullmatch(name)
+            if found is not None:
+                row = TopicPartition.parse(found["partition"]), int(found["offset"])
+                self._undecided[row] = LONG_AGO
 
     def no_schemas(self, error: NoSchemasError, at: datetime) -> Hold:
         """A source whose messages cannot be read now; they stay where they are.

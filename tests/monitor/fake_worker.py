@@ -65,8 +65,11 @@ class FakeLane:
         """What the life before had seen."""
         return self.hazards
 
-    def remind(self, hazards: Mapping[str, tuple[Finding, ...]]) -> None:
+    def remind(
+        self, hazards: Mapping[str, tuple[Finding, ...]], held: frozenset[str] = frozenset()
+    ) -> None:
         self.hazards = hazards
+        (self.lake / "held").write_text(repr(sorted(held)), encoding="utf-8")
 
     def spark_work(self) -> Mapping[str, SparkWork]:
         return {}

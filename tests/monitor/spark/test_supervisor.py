@@ -472,3 +472,16 @@ def test_f102_a_new_process_is_told_what_the_one_before_had_seen(
         assert supervisor.call(Request(0, Verb.LAND), SOON).hazards == SEEN
     finally:
         supervisor.stop(timedelta(seconds=5))
+
+
+@THOROUGH
+def test_a_new_process_is_told_which_holds_stand(lake: Path) -> None:
+    settings, stand = PipelineSettings(str(lake), "127.0.0.1:9", ()), {"disorder:a:a.db.t:0:2@1"}
+    supervisor = Supervisor(settings, FAKE, held=lambda: frozenset(stand))
+    supervisor.start()
+    try:
+        assert _land_when_back(supervisor) == 0
+    finally:
+        supervisor.stop(timedelta(seconds=5))
+
+    assert (lake / "held").read_text(encoding="utf-8") == repr(sorted(stand))

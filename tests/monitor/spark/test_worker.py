@@ -54,7 +54,9 @@ class GatedLane:
         """What the life before had seen."""
         return self.hazards
 
-    def remind(self, hazards: Mapping[str, tuple[Finding, ...]]) -> None:
+    def remind(
+        self, hazards: Mapping[str, tuple[Finding, ...]], held: frozenset[str] = frozenset()
+    ) -> None:
         self.hazards = hazards
 
     def spark_work(self) -> Mapping[str, SparkWork]:

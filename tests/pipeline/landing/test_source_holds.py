@@ -260,6 +260,29 @@ def test_f140_a_clock_that_was_set_back_makes_no_disorder(tmp_path: Path) -> Non
     assert held == [[], [], [], ["disorder"]]
 
 
+@pytest.mark.parametrize(
+    ("stood", "held"),
+    [
+        pytest.param("disorder:a:a.db.t:0:2@1", ["disorder"], id="held before"),
+        pytest.param("registry:a", [], id="another hold"),
+        pytest.param("disorder:a:a.db.t:0:1@1", [], id="of another row"),
+    ],
+)
+def test_f140_a_restart_ends_no_hold(tmp_path: Path, stood: str, held: list[str]) -> None:
+    desk = Desk(tmp_path, names="a")
+    for pos in (GIB4 - 300, GIB4 - 200):
+        desk.topics.put("a", pos, "x")
+    desk.land()
+    for pos in (100, 200):
+        desk.topics.put("a", pos, "of another log")
+    again = Desk(tmp_path, names="a", topics=desk.topics)
+    again.loop.recall_holds([stood])
+
+    found = [[one.reason for one in report.holds] for report in rounds(again, 2)]
+
+    assert found == [held, held]
+
+
 def test_f140_a_row_of_another_log_is_disorder_once_the_row_behind_it_shows_that(
     tmp_path: Path,
 ) -> None:
