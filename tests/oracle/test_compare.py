@@ -107,7 +107,7 @@ def test_columns_missing_of_another_type_and_nobodys_are_named(tmp_path: Path) -
     assert diff.columns == (
         "touched is missing",
         "total is double for decimal(12,2)",
-        "more is nobody's",
+        "more is not a column of the source",
     )
 
 

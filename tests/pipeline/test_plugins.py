@@ -27,7 +27,9 @@ def test_all_that_stand_in_the_folder_are_known() -> None:
 
 
 def test_an_unknown_name_is_told_with_those_there_are() -> None:
-    with pytest.raises(ConfigError, match=r"no probe 'max_ids' in checks/probes; known: .*max_id"):
+    with pytest.raises(
+        ConfigError, match=r"no probe 'max_ids' .* nearest is max_id; known: .*max_id"
+    ):
         plugins.find_class(probes, "PROBE", "max_ids")
 
 

@@ -120,7 +120,11 @@ def test_a_row_that_cannot_be_kept_as_it_was_holds_the_table(tmp_path: Path) -> 
 
     hold = lake.apply().hold
 
-    assert_held(hold, "archive", "`sluice archive withdraw` it, to let them go")
+    assert_held(
+        hold,
+        "archive",
+        "remove the rule of `archive`, or run `sluice archive withdraw`",
+    )
 
 
 def test_nothing_is_demanded_of_them(tmp_path: Path) -> None:

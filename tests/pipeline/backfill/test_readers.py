@@ -184,7 +184,11 @@ def test_f113_a_fence_is_a_heartbeat_above_all_that_have_landed(
     assert found.number == number
 
 
-OFFSETS = {"a.db.t:0": PartitionEnd(1), "b.db.t:0": PartitionEnd(1), "b.db.u:0": PartitionEnd(1)}
+OFFSETS = {
+    TopicPartition("a.db.t", 0): PartitionEnd(1),
+    TopicPartition("b.db.t", 0): PartitionEnd(1),
+    TopicPartition("b.db.u", 0): PartitionEnd(1),
+}
 
 
 @pytest.mark.parametrize(
@@ -208,7 +212,10 @@ OFFSETS = {"a.db.t:0": PartitionEnd(1), "b.db.t:0": PartitionEnd(1), "b.db.u:0":
             CanalJson("UTC"),
             Notation.TEXTS,
             Origin.SNAPSHOT,
-            {"a.db.t:0": PartitionEnd(1), "a.db.u:0": PartitionEnd(1)},
+            {
+                TopicPartition("a.db.t", 0): PartitionEnd(1),
+                TopicPartition("a.db.u", 0): PartitionEnd(1),
+            },
             "changes of several partitions",
             id="two topics",
         ),
@@ -216,7 +223,10 @@ OFFSETS = {"a.db.t:0": PartitionEnd(1), "b.db.t:0": PartitionEnd(1), "b.db.u:0":
             DebeziumJson(),
             Notation.CONNECT,
             Origin.SNAPSHOT,
-            {"a.db.t:0": PartitionEnd(1), "a.db.t:1": PartitionEnd(1)},
+            {
+                TopicPartition("a.db.t", 0): PartitionEnd(1),
+                TopicPartition("a.db.t", 1): PartitionEnd(1),
+            },
             "",
             id="places need no one partition",
         ),

@@ -104,7 +104,7 @@ def test_its_settings_are_those_of_a_config() -> None:
 
 
 def test_what_is_no_expression_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no regular expression"):
+    with pytest.raises(ConfigError, match="is not a regular expression"):
         SimpleBinlog({"(": ORDERS})
 
 

@@ -97,7 +97,7 @@ def test_it_is_told_what_to_say(tmp_path: Path) -> None:
 
     assert hold.reason == "invalid"
     assert is_waivable(hold.id)
-    assert "10 rows older than 30 days go in one day, more than 7" in hold.detail
+    assert "10 rows older than 30 days are deleted in one day, more than 7" in hold.detail
     assert "(1 changes a day are usual)" in hold.detail
     assert (
         "sluice archive keep db.t --since 2026-03-01T12:00:00Z --until 2026-03-01T13:00:00Z "
