@@ -25,7 +25,7 @@ IMPURE = {"datetime.now", "time.time", "random", "os.environ", "world", "open", 
 def test_an_unknown_probe_stops_the_start_and_lists_the_known() -> None:
     with pytest.raises(
         ConfigError,
-        match="no probe 'max_ids' .* the nearest is max_id; known: compl",
+        match=r"no probe .max_ids. .* the nearest is max_id; known: compl",
     ):
         find_probe("max_ids")
 
