@@ -172,14 +172,15 @@ def of_standstills(
     """Return one verdict per kind of hold, from the reasons that block the table.
 
     A missing base is no failure during the *first* snapshot, while that makes progress.
-    While it is unknown what has *landed*, holds that only the change log shows are UNKNOWN.
+    While it is unknown what has *landed*, there is no verdict on holds that only the change log
+    shows, and no PASS of ``hold``, which may be a gap of a harmful setting.
     """
     kinds: dict[str, list[Reason]] = {"hold": [], **{kind: [] for kind in STANDSTILLS.values()}}
     for reason in reasons:
         if reason.code not in ELSEWHERE:
             kinds[STANDSTILLS.get(reason.code, "hold")].append(reason)
     for kind, found in kinds.items():
-        if not landed and kind in OF_THE_MARK:
+        if not landed and (kind in OF_THE_MARK or (kind == "hold" and not found)):
             continue
         own = [reason for reason in found if not reason.cause]
         cause = found[0].cause if found and not own else ""

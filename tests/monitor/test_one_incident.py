@@ -2,9 +2,9 @@
 
 import pytest
 
-from alerts.model import AlertKind, IncidentState
+from alerts.model import AlertKind, Cause, IncidentState
 from checks.model import Outcome, Ruling, Verdict
-from pipeline.checkpoint import Gap, OpenSnapshot, Quarantine
+from pipeline.checkpoint import SETTING, Gap, OpenSnapshot, Quarantine
 from pipeline.model import Acknowledged, Missing, Order
 from pipeline.reports import Hold
 from pipeline.settings import Router, TableRule
@@ -145,6 +145,26 @@ def test_f33_a_lost_statement_is_one_incident_that_lists_its_tables(
     assert told(rig) == [("blocked", gap.id)]
     (incident,) = rig.store.incidents.open()
     assert incident.tables == (ORDERS, USERS)
+
+
+def test_a_harmful_setting_is_not_over_because_the_change_log_does_not_answer(rig: Rig) -> None:
+    rig.round(2)
+    at, why = "setting:shop:smt", "transforms drop rows"
+    gap = Gap(f"{at}@0123abcd", at, 0, 1, 1, why, shards=tuple(SHARDS), batch=1)
+    assert gap.doubt == SETTING
+    rig.set_checkpoint(gaps={gap.id: gap})
+    minutes(rig, MINUTES)
+    before = _blocked(rig)
+    rig.lake.silent = True
+    minutes(rig, MINUTES)
+
+    assert len(before) == 1
+    assert before <= _blocked(rig)
+
+
+def _blocked(rig: Rig) -> set[Cause]:
+    open_ = rig.store.incidents.open()
+    return {one.cause for one in open_ if one.cause.kind is AlertKind.BLOCKED}
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["told by the mark", "and held by merging"])
