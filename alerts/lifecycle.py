@@ -8,7 +8,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 
-from alerts.model import AlertPolicy, CauseFinding, Event, Incident, IncidentState, Notice, Severity
+from alerts.model import (
+    AlertKind,
+    AlertPolicy,
+    CauseFinding,
+    Event,
+    Incident,
+    IncidentState,
+    Notice,
+    Severity,
+)
+from checks.blocks import are_within
 from checks.model import Outcome
 from pipeline.clocks import has_passed
 
@@ -49,7 +59,7 @@ def _worsen(
         state=state,
         turned=incident.turned if state is incident.state else now,
         seen=now,
-        ruling=finding.ruling,
+        ruling=incident.ruling if _is_joined(incident, finding) else finding.ruling,
         members=tuple(sorted({*incident.members, *finding.failing})),
         failing=finding.failing,
         severity=policy.severity,
@@ -59,7 +69,26 @@ def _worsen(
         before=_before(incident, policy),
     )
     heard = {*_concerned(worse)} <= {*worse.told}
+    if _has_grown(incident, finding):
+        heard = heard and incident.acknowledged is None
+        worse = replace(worse, worse=now, acknowledged=None)
+    elif heard and incident.notified is not None and incident.worse is not None:
+        heard = incident.notified >= incident.worse or incident.unheard is None
     return replace(worse, unheard=None if heard else worse.unheard or now)
+
+
+def _has_grown(incident: Incident, finding: CauseFinding) -> bool:
+    """Whether a loss of one table names rows that it did not name before."""
+    known, told = incident.ruling, finding.ruling
+    if incident.cause.kind is not AlertKind.LOST or len(incident.tables) > 1 or not told.keys:
+        return False
+    return told.more > known.more or not are_within(told.keys, known.keys)
+
+
+def _is_joined(incident: Incident, finding: CauseFinding) -> bool:
+    """Whether one of several checks names some of the rows of a loss: the loss names them all."""
+    several = len(incident.members) > 1 and incident.cause.kind is AlertKind.LOST
+    return several and bool(finding.ruling.keys) and not _has_grown(incident, finding)
 
 
 def _before(incident: Incident, policy: AlertPolicy) -> tuple[tuple[Severity, str], ...]:

@@ -109,7 +109,7 @@ class CauseFinding:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """A person acknowledged it: repeats stay silent for the rest of the episode."""
+    """A person acknowledged it: repeats stay silent until the loss grows, or the episode ends."""
 
     who: str
     at: datetime
@@ -125,6 +125,7 @@ class Incident:
     ``before``: severities and owners of earlier notices that it no longer has, newest last.
     It also keeps every severity, owner and channel of its notices, as (kind, name).
     ``unheard``: since when it concerns somebody without a notice; None if everyone had one.
+    ``worse``: when it last named rows that it had not named before; ends acknowledgements.
     """
 
     cause: Cause
@@ -145,6 +146,7 @@ class Incident:
     before: tuple[tuple[Severity, str], ...] = ()
     told: tuple[tuple[str, str], ...] = ()
     unheard: datetime | None = None
+    worse: datetime | None = None
 
     @property
     def id(self) -> str:

@@ -99,8 +99,8 @@ def _save(connection: Connection, incident: Incident) -> None:
 
 def _incident(row: Row[Any]) -> Incident:
     incident = loads(Incident, row.body)
-    if row.ack_who is None:
-        return incident
+    if row.ack_who is None or (incident.worse is not None and row.ack_at <= incident.worse):
+        return replace(incident, acknowledged=None)
     return replace(incident, acknowledged=Acknowledgement(row.ack_who, row.ack_at))
 
 

@@ -102,6 +102,48 @@ def test_an_acknowledged_incident_is_not_repeated() -> None:
     assert notices == ()
 
 
+@pytest.mark.parametrize(
+    ("keys", "more", "told"),
+    [
+        pytest.param(("shop/db.t:7-9",), 0, ["", ""], id="the same rows"),
+        pytest.param(("shop/db.t:7-8",), 0, ["", ""], id="some of them"),
+        pytest.param((), 0, ["", ""], id="no names"),
+        pytest.param(("shop/db.t:7-9", "shop/db.t:70-90"), 0, ["repeated", ""], id="more rows"),
+        pytest.param(("shop/db.t:7-9",), 3, ["repeated", ""], id="more than are named"),
+    ],
+)
+def test_an_acknowledged_loss_that_grows_is_told_again_once(
+    keys: tuple[str, ...], more: int, told: list[str]
+) -> None:
+    lost, policy = finding("F"), AlertPolicy(owner="data-platform", channels=("log",))
+    known = replace(firing(), ruling=replace(lost.ruling, keys=("shop/db.t:7-9",)))
+    acknowledged = replace(known, acknowledged=Acknowledgement("on call", at(1)))
+    found = replace(lost, ruling=replace(lost.ruling, keys=keys, more=more))
+
+    grown, first = advance_incident(acknowledged, found, policy, at(30))
+    _, second = advance_incident(grown, found, policy, at(40))
+
+    assert grown is not None
+    assert ["".join(one.event for one in each) for each in (first, second)] == told
+    assert (grown.acknowledged is None) is bool(told[0])
+
+
+def test_an_acknowledged_loss_that_grows_is_told_when_that_has_stayed_for_hold() -> None:
+    lost, policy = finding("F"), AlertPolicy(owner="data-platform", channels=("log",))
+    held = replace(firing(), acknowledged=Acknowledgement("on call", at(1)))
+    found = replace(lost, ruling=replace(lost.ruling, keys=("shop/db.t:7-9",)))
+    incident, told = held, []
+    for minute in (30, 31, 32, 33):
+        moved, notices = advance_incident(
+            incident, found, replace(policy, hold=minutes(2)), at(minute)
+        )
+        assert moved is not None
+        incident = moved
+        told.append(len(notices))
+
+    assert told == [0, 0, 1, 0]
+
+
 def test_f30_what_it_was_told_as_is_kept_once_that_has_changed() -> None:
     grave = AlertPolicy(severity=Severity.CRITICAL, owner="a")
     joint = AlertPolicy(severity=Severity.CRITICAL, owner="a, b")

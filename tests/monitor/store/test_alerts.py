@@ -106,6 +106,20 @@ def test_a_round_that_began_before_an_acknowledgement_does_not_undo_it(store: Se
     assert not store.incidents.acknowledge("no such id", "on call", at(1))
 
 
+def test_an_acknowledgement_ends_once_the_loss_has_grown(store: ServiceStore) -> None:
+    stale = firing()
+    store.record(Round(changed=(stale,)), (), at(0))
+    store.incidents.acknowledge(stale.id, "on call", at(1))
+    store.record(Round(changed=(replace(stale, worse=at(2)),)), (), at(2))
+
+    (grown,) = store.incidents.open()
+    store.incidents.acknowledge(stale.id, "on call", at(3))
+    (again,) = store.incidents.open()
+
+    assert grown.acknowledged is None
+    assert again.acknowledged is not None
+
+
 def test_incidents_are_listed_by_state_and_found_by_id(store: ServiceStore) -> None:
     one = firing()
     two = replace(firing(Member("shop.users", "lag")), state=IncidentState.RESOLVED)
