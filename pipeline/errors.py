@@ -5,7 +5,12 @@ A message says what failed, where, and how to fix it.
 
 
 def text_or_cause(text: str, what: str) -> str:
-    """The *text* if it says anything, else that *what* came without a word: nothing is silent."""
+    """The *text* if it says anything, else that *what* came without a word: nothing is silent.
+
+    It may quote other software. A lone surrogate, which no store and no answer can hold, is shown
+    as its code.
+    """
+    text = text.encode("utf-8", "backslashreplace").decode()
     return text if text.strip() else f"{what}, without a message; see the log"
 
 

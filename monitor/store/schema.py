@@ -90,17 +90,6 @@ def to_microseconds(instant: datetime) -> int:
     return (instant - _EPOCH) // _MICROSECOND
 
 
-class Prose(TypeDecorator[str]):
-    """A column of text. A lone surrogate, which no database stores, becomes "?"."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """Return text that is UTF-8: it may quote other software."""
-        return None if value is None else value.encode("utf-8", "replace").decode()
-
-
 METADATA = MetaData()
 _NAME = String(250)
 _WORD = String(40)
@@ -126,7 +115,7 @@ fences = _table(
     _column("number", BigInteger),
     _column("identity", _NAME),
     _column("kind", _NAME),
-    _column("position", Prose),
+    _column("position", Text),
 )
 verdicts = _table(
     "verdicts",
@@ -135,13 +124,13 @@ verdicts = _table(
     _column("check", _NAME),
     _column("at", Instant),
     _column("outcome", _WORD),
-    _column("reason", Prose),
+    _column("reason", Text),
     _column("code", _NAME),
     _column("guilty", JSON),
     _column("value", Float, nullable=True),
     _column("cause", _NAME),
     _column("run", _NAME),
-    _column("as_of", Prose),
+    _column("as_of", Text),
     _column("more", BigInteger, nullable=True),
     Index("verdicts_by_check", "table", "check", "outcome", "at"),
     Index("verdicts_by_time", "at"),
@@ -167,7 +156,7 @@ incidents = _table(
     _column("severity", _WORD),
     _column("opened", Instant),
     _column("turned", Instant),
-    _column("body", Prose),
+    _column("body", Text),
     _column("ack_who", _NAME, nullable=True),
     _column("ack_at", Instant, nullable=True),
     Index("incidents_by_state", "state", "opened"),
@@ -177,15 +166,15 @@ outbox = _table(
     _key("number", Integer),
     _column("channel", _NAME),
     _column("fingerprint", _NAME),
-    _column("message", Prose),
+    _column("message", Text),
     _column("put", Instant),
     _column("state", _WORD),
     _column("done", Instant, nullable=True),
-    _column("why", Prose),
+    _column("why", Text),
     UniqueConstraint("channel", "fingerprint"),
     Index("outbox_by_state", "state", "channel", "number"),
 )
-standings = _table("standings", _key("channel", _NAME), _column("body", Prose))
+standings = _table("standings", _key("channel", _NAME), _column("body", Text))
 certificates = _table(
     "certificates",
     _key("id", _NAME),
@@ -193,10 +182,10 @@ certificates = _table(
     _column("stage", _WORD),
     _column("cut", Instant),
     _column("issued", Instant),
-    _column("evidence", Prose),
+    _column("evidence", Text),
     _column("unknown", JSON),
     _column("revoked", Instant, nullable=True),
-    _column("why", Prose),
+    _column("why", Text),
     Index("certificates_by_cut", "table", "stage", "cut"),
     Index("certificates_by_time", "issued"),
 )
@@ -209,7 +198,7 @@ ticks = _table(
     _column("started", Instant, nullable=True),
     _column("finished", Instant, nullable=True),
     _column("result", _WORD),
-    _column("detail", Prose),
+    _column("detail", Text),
 )
 tick_totals = _table(
     "tick_totals", _key("job", _NAME), _key("result", _WORD), _column("ticks", BigInteger)
@@ -217,13 +206,13 @@ tick_totals = _table(
 waivers = _table(
     "waivers",
     _key("id", _NAME),
-    _column("reason", Prose),
+    _column("reason", Text),
     _column("who", _NAME),
     _column("at", Instant),
     _column("until", Instant, nullable=True),
     _column("withdrawn", Instant, nullable=True),
     _column("withdrawn_by", _NAME, nullable=True),
-    _column("withdrawn_why", Prose, nullable=True),
+    _column("withdrawn_why", Text, nullable=True),
 )
 accounts = _table(
     "accounts",
@@ -243,7 +232,7 @@ standstills = _table(
     _key("kind", _WORD),
     _column("subject", _NAME),
     _column("reason", _NAME),
-    _column("detail", Prose),
+    _column("detail", Text),
     _column("tables", JSON),
     _column("since", Instant),
 )
@@ -251,7 +240,7 @@ rereads = _table(
     "rereads",
     _key("id", _NAME),
     _column("table", _NAME),
-    _column("reason", Prose),
+    _column("reason", Text),
     _column("who", _NAME),
     _column("at", Instant),
     _column("ended", Instant, nullable=True),
@@ -262,22 +251,22 @@ rereads = _table(
 resubmissions = _table(
     "resubmissions",
     _key("id", _NAME),
-    _column("change", Prose),
+    _column("change", Text),
     _column("table", _NAME),
-    _column("reason", Prose),
+    _column("reason", Text),
     _column("who", _NAME),
     _column("at", Instant),
     _column("ended", Instant, nullable=True),
     _column("batch", BigInteger, nullable=True),
-    _column("why", Prose),
-    _column("original", Prose),
-    _column("body", Prose),
+    _column("why", Text),
+    _column("original", Text),
+    _column("body", Text),
 )
 pauses = _table(
     "pauses",
     _key("id", _NAME),
     _column("table", _NAME),
-    _column("reason", Prose),
+    _column("reason", Text),
     _column("who", _NAME),
     _column("since", Instant),
     _column("at", Instant),
@@ -293,14 +282,14 @@ archive_windows = _table(
     _column("until", Instant),
     _column("column", _NAME),
     _column("before", _NAME),
-    _column("reason", Prose),
+    _column("reason", Text),
     _column("who", _NAME),
     _column("at", Instant),
 )
 archive_withdrawals = _table(
     "archive_withdrawals",
     _key("id", _NAME, ForeignKey("archive_windows.id")),
-    _column("reason", Prose),
+    _column("reason", Text),
     _column("who", _NAME),
     _column("at", Instant),
 )
@@ -309,9 +298,9 @@ table_states = _table(
     _key("table", _NAME),
     _key("since", Instant),
     _column("state", _WORD),
-    _column("why", Prose),
+    _column("why", Text),
 )
-silences = _table("silences", _key("id", _NAME), _column("end", Instant), _column("body", Prose))
+silences = _table("silences", _key("id", _NAME), _column("end", Instant), _column("body", Text))
 
 
 def _wishes(connection: Connection) -> None:

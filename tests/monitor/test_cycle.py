@@ -38,6 +38,10 @@ def _stop_collector(rig: Rig) -> None:
     rig.collector.trouble = CollectorState("failed", "cannot read the binlog")
 
 
+def _garble_collector(rig: Rig) -> None:
+    rig.collector.trouble = CollectorState("failed", "\ud800 broke")
+
+
 def _silence_collector(rig: Rig) -> None:
     rig.collector.silent = True
 
@@ -54,6 +58,7 @@ def _break_spark(rig: Rig) -> None:
     ("harm", "cause"),
     [
         pytest.param(_stop_collector, "collector:shop", id="a collector that failed"),
+        pytest.param(_garble_collector, "collector:shop", id="a trace that is no Unicode"),
         pytest.param(_silence_collector, "collector:shop", id="a collector that is gone"),
         pytest.param(_break_source, "source:shop", id="a source that is down"),
         pytest.param(_break_spark, "worker", id="Spark that cannot be kept up"),

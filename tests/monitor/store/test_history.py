@@ -39,11 +39,11 @@ def test_verdicts_come_back_as_they_were_the_newest_per_check_and_outcome(
     assert found == (verdict("P", 1, 2.5), verdict("F", 3), verdict("?", 4), other)
 
 
-def test_a_lone_surrogate_in_a_reason_is_stored_as_a_question_mark(store: ServiceStore) -> None:
+def test_a_lone_surrogate_in_a_reason_is_stored_as_its_code(store: ServiceStore) -> None:
     store.verdicts.add([replace(verdict("F", 1), ruling=Ruling(Outcome.FAIL, "it \ud800 broke"))])
 
     (found,) = store.verdicts.latest()
-    assert found.ruling.reason == "it ? broke"
+    assert found.ruling.reason == "it \\ud800 broke"
 
 
 def test_f01_what_was_ruled_last_is_so_whatever_the_clock_said(store: ServiceStore) -> None:
