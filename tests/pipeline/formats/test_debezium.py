@@ -198,6 +198,7 @@ def test_f05_a_row_of_an_oddly_named_table_has_the_canonical_shard(
 @pytest.mark.parametrize(
     ("connector", "longest", "limit"),
     [("mysql", "\u8868" * 64, "64 characters"), ("postgresql", "\u8868" * 21, "63 bytes")],
+    ids=["MySQL", "Postgres"],
 )
 @pytest.mark.parametrize("part", ["db", "table"])
 def test_a_name_that_no_table_can_have_is_an_error(
