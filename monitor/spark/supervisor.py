@@ -13,6 +13,7 @@ reason for all callers that wait and all that ask later.
 """
 
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -57,7 +58,9 @@ log = structlog.get_logger(__name__)
 class Child:
     """One life of the Spark process; a process group of its own, so that its JVM goes with it.
 
-    ``ended`` says why no reply comes any more, though the process may still be there.
+    ``ended`` says why no reply comes any more, though the process may still be there. Requests
+    are written by a thread of their own: a process that does not read blocks no caller, so that
+    deadlines hold while a request larger than the pipe is sent.
     """
 
     process: subprocess.Popen[bytes]
@@ -69,10 +72,12 @@ class Child:
     _numbers: "count[int]" = field(default_factory=lambda: count(OPENING + 1))
     _waiting: dict[int, Future[Reply]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _writing: threading.Lock = field(default_factory=threading.Lock)
+    _lines: "queue.SimpleQueue[bytes | None]" = field(default_factory=queue.SimpleQueue)
 
     def __post_init__(self) -> None:
-        """Begin to read replies."""
+        """Begin to write requests and to read replies."""
+        self._writer = threading.Thread(target=self._write, name="spark-requests", daemon=True)
+        self._writer.start()
         self._reader = threading.Thread(target=self._read, name="spark-replies", daemon=True)
         self._reader.start()
 
@@ -100,9 +105,7 @@ class Child:
             limit = deadline
             with suppress(TimeoutError):
                 return answer.result(until - time.monotonic())
-        self.end(f"spark process missed {limit}; killed")
-        self._explain()
-        self.kill()
+        self._kill_late(limit)
         return answer.result()  # that it is late, or what came at the last moment
 
     def take(self, reply: Reply) -> None:
@@ -122,13 +125,8 @@ class Child:
         self._end(Failure(CRASH, why))
 
     def send(self, request: Request) -> None:
-        """Hand over *request* as it is; a dead process is found by its end."""
-        try:
-            with self._writing:
-                self.requests.write(dump_request(request))
-                self.requests.flush()
-        except (OSError, ValueError):  # a closed pipe, at the other end or at ours
-            log.info("spark process takes no more requests", pid=self.process.pid)
+        """Have *request* written as it is, and return at once."""
+        self._lines.put(dump_request(request))
 
     def kill(self) -> None:
         """End the whole group at once; harmless when it is gone already."""
@@ -138,15 +136,31 @@ class Child:
     def bury(self) -> int:
         """Wait for the end of the process and take its JVM with it; its exit status.
 
-        All waits for it end then, even if its pipe is still open.
+        All waits for it end then, even if its pipe is still open. A process whose opening is late
+        is killed, even if no caller waits for it.
         """
+        limit = OPENING_WITHIN
+        try:
+            self.process.wait(limit.total_seconds())
+        except subprocess.TimeoutExpired:
+            if not self._opened.is_set():
+                self._kill_late(limit)
         status = self.process.wait()
         self.kill()  # a JVM left behind would keep writing to the lake
         self._reader.join(LAST_WORDS.total_seconds())
         self.end(DIED)
-        with suppress(OSError):
-            self.requests.close()
+        self._lines.put(None)
+        self._writer.join(LAST_WORDS.total_seconds())
         return status
+
+    def _write(self) -> None:
+        try:
+            with self.requests:
+                while (line := self._lines.get()) is not None:
+                    self.requests.write(line)
+                    self.requests.flush()
+        except OSError:  # the process is dead, which is found by its end, or closed the pipe
+            log.info("spark process takes no more requests", pid=self.process.pid)
 
     def _read(self) -> None:
         try:
@@ -166,11 +180,13 @@ class Child:
             answer.set_result(Reply(number, failure=self.ended))
         self._opened.set()
 
-    def _explain(self) -> None:
-        """Let it write to the log where each of its threads stands."""
+    def _kill_late(self, limit: timedelta) -> None:
+        """Kill it, after it has written the stack of each of its threads to the log."""
+        self.end(f"spark process missed {limit}; killed")
         with suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGUSR1)
         time.sleep(EXPLAINING.total_seconds())
+        self.kill()
 
 
 COMMAND = (sys.executable, "-m", "monitor.spark.worker")

@@ -23,7 +23,7 @@ from monitor.spark.supervisor import SeenHazards, Supervisor
 from monitor.store.store import ServiceStore
 from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.finding import REFUSE, Effect, Finding
-from pipeline.settings import PipelineSettings
+from pipeline.settings import PipelineSettings, TableRule
 
 FAKE = (sys.executable, "-m", "tests.monitor.fake_worker")
 SOON = timedelta(seconds=30)
@@ -381,6 +381,80 @@ def test_a_process_that_hangs_while_it_opens_is_replaced_long_before_the_job_is_
         assert _land_when_back(supervisor) == 0
     finally:
         supervisor.stop(timedelta(seconds=5))
+
+
+LARGER_THAN_A_PIPE = 5000  # names of 40 characters; a pipe holds 64 KiB
+NEVER_READS = (sys.executable, "-c", "import time; time.sleep(600)")
+
+
+@pytest.mark.parametrize("rules", [pytest.param(0, id="small"), pytest.param(2000, id="large")])
+def test_a_process_that_does_not_open_is_replaced_though_nothing_is_asked(
+    lake: Path, monkeypatch: pytest.MonkeyPatch, rules: int
+) -> None:
+    monkeypatch.setattr("monitor.spark.supervisor.OPENING_WITHIN", timedelta(milliseconds=200))
+    names = tuple(TableRule(f"shop\\.{i:040}", f"shop.t{i}") for i in range(rules))
+    settings = PipelineSettings(str(lake), "127.0.0.1:9", (), rules=names)
+    supervisor = Supervisor(settings, NEVER_READS, first_pause=timedelta(milliseconds=20))
+    supervisor.start()
+    try:
+        _wait_for(lambda: supervisor.pid is not None)
+        first = supervisor.pid
+        assert first is not None
+
+        _wait_for(partial(_restarted, supervisor, 1))
+
+        assert _gone(first)
+    finally:
+        supervisor.stop(timedelta(milliseconds=100))
+
+
+@pytest.fixture
+def stopped(supervisor: Supervisor) -> Iterator[int]:
+    """A process that has opened and does not read any more, as while its host swaps."""
+    _land_when_back(supervisor)
+    assert supervisor.pid is not None
+    pid = supervisor.pid
+    os.kill(pid, signal.SIGSTOP)
+    yield pid
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _large(verb: Verb) -> Request:
+    return Request(0, verb, frozenset(f"{i:040}" for i in range(LARGER_THAN_A_PIPE)))
+
+
+def test_a_deadline_holds_while_a_request_larger_than_the_pipe_is_sent(
+    supervisor: Supervisor, callers: ThreadPoolExecutor, stopped: int
+) -> None:
+    second = timedelta(seconds=1)
+    landing = callers.submit(supervisor.call, _large(Verb.LAND), second)
+    merging = callers.submit(supervisor.call, Request(0, Verb.APPLY), second)
+
+    try:
+        for late in (landing, merging):
+            with pytest.raises(UnreachableError, match="missed 0:00:01; killed"):
+                late.result(20)
+    finally:
+        os.killpg(stopped, signal.SIGKILL)
+    assert _land_when_back(supervisor) == 1
+
+
+def test_stop_ends_while_a_request_larger_than_the_pipe_is_sent(
+    supervisor: Supervisor, callers: ThreadPoolExecutor, stopped: int
+) -> None:
+    landing = callers.submit(supervisor.call, _large(Verb.LAND), SOON)
+    time.sleep(0.2)  # the pipe is full
+    stopping = callers.submit(supervisor.stop, timedelta(milliseconds=100))
+
+    try:
+        stopping.result(20)
+        assert _gone(stopped)
+        with pytest.raises(UnreachableError, match="died"):
+            landing.result(20)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(stopped, signal.SIGKILL)
 
 
 SEEN = {"shop": (Finding(REFUSE, "c", "shop", "c=1", "unset c", Effect.DROPS),)}
