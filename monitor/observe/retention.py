@@ -17,6 +17,7 @@ from pipeline.checkpoint import Checkpoint
 from pipeline.clocks import has_passed
 from pipeline.errors import SluiceError
 from pipeline.lags import retention
+from pipeline.lags.lag import is_of_log_before
 from pipeline.lags.retention import BacklogSample, Limit, Retention
 from pipeline.model import Acknowledged, Missing, PartitionEnd, TopicPartition
 from pipeline.parallel import DeadlinePool
@@ -167,6 +168,9 @@ class RetentionWatch:
         said += _landed_with(checkpoint.value, source)
         epoch = checkpoint.value.epochs.get(source)
         identity = epoch.identity if epoch else one.known()[-1].head.identity
+        if said and is_of_log_before(said[-1], one.known()[-1], checkpoint.value):
+            own = (fence.at for fence in one.known() if fence.head.identity == identity)
+            return Retention("log", source, kept, next(own, None))  # nothing of it is read yet
         alive = self.clock() - ALIVE
         through = retention.collected_through(one.known(), said, identity, alive)
         return Retention("log", source, kept, through)

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from pipeline.checkpoint import Checkpoint
 from pipeline.lags.samples import Sample, Samples, SourceSamples, age, applied_step, fresh, living
-from pipeline.model import Fence, Hop, Lag, Missing, Stage, Table
+from pipeline.model import Acknowledged, Fence, Hop, Lag, Missing, Stage, Table
 from pipeline.sources.positions import has_reached, names_transactions
 
 Watermark = datetime | Missing
@@ -236,6 +236,18 @@ def lifted(exits: Mapping[Hop, Watermark]) -> dict[Hop, Watermark]:
     return raised
 
 
+def is_of_log_before(acknowledged: Acknowledged, newest: Fence, checkpoint: Checkpoint) -> bool:
+    """Whether what is *acknowledged* may be of the log before the epoch of the *newest* fence.
+
+    Positions of two logs are comparable only if both name transactions.
+    """
+    epoch = checkpoint.epochs.get(newest.source)
+    if epoch is None or epoch.number <= 1 or newest.source in checkpoint.acknowledged:
+        return False
+    positions = (acknowledged.position, newest.head.position)
+    return not all(names_transactions(one) for one in positions)
+
+
 def _collected(
     one: SourceSamples, fences: tuple[Fence, ...], checkpoint: Checkpoint | Missing, now: datetime
 ) -> Watermark:
@@ -246,9 +258,7 @@ def _collected(
         return Missing("the collector is reading its initial snapshot")
     newest = fences[-1]
     epoch = None if isinstance(checkpoint, Missing) else checkpoint.epochs.get(newest.source)
-    counted = isinstance(checkpoint, Missing) or newest.source in checkpoint.acknowledged
-    named = names_transactions(acknowledged.position) and names_transactions(newest.head.position)
-    if epoch and epoch.number > 1 and not (counted or named):
+    if not isinstance(checkpoint, Missing) and is_of_log_before(acknowledged, newest, checkpoint):
         return Missing("what is acknowledged may be of the log before")
     identity = epoch.identity if epoch else newest.head.identity
     # positions of two servers are never compared

@@ -15,8 +15,11 @@ from checks.model import Outcome
 from monitor.observe.retention import DESCRIBED, RetentionWatch
 from monitor.observe.sampler import Sampling
 from monitor.observe.system_checks import of_retentions
+from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.errors import UnreachableError
-from pipeline.model import Missing
+from pipeline.lags.samples import Sample, SourceSamples
+from pipeline.model import Acknowledged, Fence, Head, Missing
+from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.source import LogBacklog
 from pipeline.transports.topics import TopicFacts
 from pipeline.transports.transport import Transport
@@ -25,6 +28,7 @@ from tests.pipeline.hanging import Hanging
 
 TOPIC, LOG = ("topic", "shop.shop.users"), ("log", "shop")
 GIB = 2**30
+OLD = Acknowledged(binlog_position(9, 5_000))
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 
 
@@ -227,3 +231,32 @@ def test_f102_a_topic_whose_settings_are_not_told_has_no_known_retention(
 
     assert secret.kept == Missing("settings of shop.shop.secret are unknown; grant DescribeConfigs")
     assert verdict.ruling.outcome is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("counted", "left"),
+    [
+        pytest.param({}, 2 * HOUR, id="all of the new log may be unread"),
+        pytest.param({"shop": OLD}, 30 * DAY, id="it was acknowledged in this epoch"),
+    ],
+)
+def test_what_was_acknowledged_of_the_log_before_a_failover_reads_nothing_of_the_new_one(
+    rig: Rig, counted: dict[str, Acknowledged], left: timedelta
+) -> None:
+    began = rig.now - 30 * DAY + 2 * HOUR
+    ends = ((began, 100), (rig.now, 200))
+    fences = tuple(
+        Fence("shop", number, at, Head("B", binlog_position(1, pos)))
+        for number, (at, pos) in enumerate(ends, 1)
+    )
+    epoch = Epoch(2, "B", binlog_position(1, 50))
+    checkpoint = Checkpoint("main", 7, acknowledged=counted, epochs={"shop": epoch})
+    soon = timedelta(seconds=30)
+    source = SourceSamples(Sample(fences, rig.now, soon), Sample(OLD, rig.now, soon))
+    look = replace(
+        Sampling.nothing(), sources={"shop": source}, checkpoint=Sample(checkpoint, rig.now, soon)
+    )
+
+    (log,) = (one for one in rig.retention.retentions(look)["shop"] if one.kind == "log")
+
+    assert log.left(rig.now) == left
