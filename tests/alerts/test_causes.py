@@ -182,6 +182,12 @@ ROWS = "shop/db.orders:"
             id="it is cut off",
         ),
         pytest.param(
+            replace(lost("max_id", f"{ROWS}9"), table="shop.users"),
+            lost("range_counts", f"{ROWS}9"),
+            False,
+            id="another table's",
+        ),
+        pytest.param(
             lost("max_id", f"{ROWS}9"),
             lost("range_counts", "shop/db.others:9"),
             False,

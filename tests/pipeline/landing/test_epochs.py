@@ -1,13 +1,14 @@
 """Epochs by the servers' heads, and what is explained by a new one."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from pipeline.checkpoint import Checkpoint, Epoch, EpochStart
-from pipeline.landing.epochs import Epochs, explain, look, resending
+from pipeline.landing.epochs import Epochs, begin_at_snapshots, explain, look, resending
 from pipeline.landing.listing import Listing
-from pipeline.model import Head, PartitionEnd, TopicPartition
+from pipeline.model import Head, Order, PartitionEnd, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
 
 UUID, OTHER = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
@@ -131,3 +132,31 @@ def test_before_its_server_was_reached_a_source_is_held_whatever_is_waived() -> 
     found, held = explain(Epochs({}, {}), listed(), {TP: 7}, waived)
 
     assert (found, list(held)) == (Epochs({}, {}), ["s"])
+
+
+NEW_LOG = Epochs(
+    {"a": Epoch(2, "B", binlog_position(1, 200), 5)},
+    {EpochStart("a", 2, TopicPartition("a", 0)): 10},
+)
+
+
+@pytest.mark.parametrize(
+    ("row", "top", "first"),
+    [
+        pytest.param({}, Order(1, 9, 5_000, 0), 7, id="a snapshot's, below what has landed"),
+        pytest.param({"snapshot": None}, Order(1, 9, 5_000, 0), 10, id="a live one"),
+        pytest.param({"log": None, "pos": None}, Order(1, 9, 5_000, 0), 10, id="without order"),
+        pytest.param({}, Order(1, 9, 4_000, 0), 10, id="at what has landed"),
+        pytest.param({}, Order(2, 9, 5_000, 0), 10, id="more of the new epoch has landed"),
+        pytest.param({"epoch": 2}, Order(2, 9, 5_000, 0), 10, id="of the new epoch already"),
+    ],
+)
+def test_only_statements_of_a_snapshot_that_go_back_begin_the_new_epoch_earlier(
+    row: dict[str, Any], top: Order, first: int
+) -> None:
+    known = {"source": "a", "topic": "a", "partition": 0, "offset": 7, "snapshot": 1}
+    order = {"epoch": 1, "log": 9, "pos": 4_000, "row": 0}
+
+    made = begin_at_snapshots(NEW_LOG, [known | order | row], {"a": top})
+
+    assert list(made.starts.values()) == [first]
