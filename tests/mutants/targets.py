@@ -69,7 +69,10 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"{LANDING}/test_epoch.py",
         f"{LANDING}/test_epochs.py",
         f"{LANDING}/test_epoch_bounds.py",
+        f"{LANDING}/test_redelivery.py",
     ),
+    "pipeline/landing/judge.py": (f"{LANDING}/test_source_holds.py", f"{LANDING}/test_loop.py"),
+    "pipeline/landing/source_holds.py": (f"{LANDING}/test_source_holds.py",),
     "pipeline/landing/redelivery.py": (f"{LANDING}/test_redelivery.py",),
     "pipeline/landing/listing.py": (
         f"{LANDING}/test_acknowledgements.py",
@@ -125,5 +128,6 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"{OBSERVE}/test_clocks.py",
     ),
     "monitor/observe/assessor.py": (f"{OBSERVE}/test_revocations.py",),
+    "alerts/causes.py": ("tests/alerts/test_causes.py", "tests/alerts/test_consequences.py"),
     "alerts/lifecycle.py": ("tests/alerts/test_lifecycle.py", "tests/alerts/test_round.py"),
 }
