@@ -103,7 +103,7 @@ class BatchJudge:
                 if ends := self._find_undecided(strange, known, more, now):
                     undecided |= ends.items()
                     if chosen.capped:  # the row behind them may be the next one
-                        chosen = chosen.cut(ends, before.offsets)
+                        chosen = self._wait_capped(chosen, listing, before, ends)
                     else:
                         waiting = {listing.source_of[at.topic] for at in ends}
                         chosen = self._leave_out(chosen, listing, before, waiting)
@@ -138,12 +138,43 @@ class BatchJudge:
         late = {listing.source_of[tp.topic] for tp, waited in waits.items() if not waited}
         return {tp: first for tp, first in ends.items() if listing.source_of[tp.topic] not in late}
 
-    def _leave_out(
-        self, chosen: Plan, listing: Listing, before: Checkpoint, held: Collection[str]
+    def _wait_capped(
+        self,
+        chosen: Plan,
+        listing: Listing,
+        before: Checkpoint,
+        ends: Mapping[TopicPartition, int],
     ) -> Plan:
+        """Read on behind the undecided rows at *ends*, or up to them where there is no more room.
+
+        Nothing else of their sources lands before them: a later statement would make them outdated
+        for good. What is left out so makes the room.
+        """
+        waiting = {listing.source_of[at.topic] for at in ends}
+        topics = frozenset(at.topic for at in ends)
+        made = self._leave_out(chosen, listing, before, waiting, but=topics)
+        others = [at for at in made.spans if at.topic in topics and at not in ends]
+        made = made.cut({at: made.spans[at].first for at in others}, before.offsets)
+        size = sum(span.size for span in chosen.spans.values())
+        room = (size - sum(span.size for span in made.spans.values())) // len(ends)
+        until = {at: made.spans[at].end.offset for at in ends}
+        more = {at: min(listing.ends[at].offset, until[at] + room) for at in ends}
+        return made.cut(ends if more == until else more, before.offsets)
+
+    def _leave_out(
+        self,
+        chosen: Plan,
+        listing: Listing,
+        before: Checkpoint,
+        held: Collection[str],
+        but: frozenset[str] = frozenset(),
+    ) -> Plan:
+        """Return the plan without the *held* sources, *but* with these topics of them."""
         sources = frozenset(held)
 
         def is_held(topic: str) -> bool:
+            if topic in but:
+                return False
             if topic in listing.source_of:
                 return listing.source_of[topic] in sources
             names = self.names_of(topic)  # the topic was deleted

@@ -197,6 +197,35 @@ def test_f140_wherever_batches_cut_what_is_sent_again_it_lands_once_and_nothing_
         assert desk.rows("a")[6:] == again, cuts
 
 
+@pytest.mark.parametrize(
+    ("most", "earlier"),
+    [
+        pytest.param(1_000, 0, id="whole batches"),
+        pytest.param(2, 0, id="the row behind it is in the next batch"),
+        pytest.param(4, 2, id="rows before it land first"),
+    ],
+)
+def test_no_later_statement_lands_before_a_refused_row(
+    tmp_path: Path, most: int, earlier: int
+) -> None:
+    desk = Desk(tmp_path, names="a")
+    desk.topics.alter("a", 10, "name", kind="CREATE")
+    for pos in (100, 300):  # that at 200 is refused
+        desk.topics.put("a", pos, f"at {pos}", key=pos)
+    desk.land()
+    sent = (*(100,) * earlier, 200, 300)
+    for pos in sent:
+        desk.topics.put("a", pos, f"at {pos}", key=pos)
+    desk.topics.alter("a", 400, "name", "more")
+    desk.topics.put("a", 500, "at 500", key=500)
+    desk.loop.settings = replace(desk.loop.settings, batch_rows=most)
+
+    found = rounds(desk, 8)
+
+    assert [hold for one in found for hold in one.holds] == []
+    assert [pos for _, pos, _ in desk.rows("a")] == [100, 300, *sent, 500]
+
+
 def test_f140_a_refused_row_that_stays_alone_is_disorder_and_not_lost(tmp_path: Path) -> None:
     """A row of another partition waits with it: it may be of another log, too."""
     desk = Desk(tmp_path, names="a")
