@@ -85,16 +85,22 @@ Suspect = tuple[Shard, int]
 
 
 class SuspectState(StrEnum):
-    """What became of a suspect; the last three are findings."""
+    """What became of a suspect; the last four are findings."""
 
     CLEARED = "cleared"
     MOVING = "moving"
     MISSING = "missing"
     EXTRA = "extra"
     DOUBLED = "doubled"
+    DIFFERENT = "different"
 
 
-WRONG = (SuspectState.MISSING, SuspectState.EXTRA, SuspectState.DOUBLED)
+WRONG = (
+    SuspectState.MISSING,
+    SuspectState.EXTRA,
+    SuspectState.DOUBLED,
+    SuspectState.DIFFERENT,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +170,7 @@ def judge_suspects(table: Table, world: World, seen: SuspectReading) -> tuple[Su
     differ = [suspect for suspect in seen.suspects if before[suspect] != there[suspect]]
     if not differ:
         return (SuspectState.CLEARED,) * len(seen.suspects)
-    touched = _touched(table, world, differ, seen.landed)
+    touched = touched_suspects(table, world, differ, seen.landed)
     after = _at_source(table, world, differ)
     became = {
         one: judge_suspect(before[one], there[one], after[one], touched=one in touched)
@@ -187,7 +193,7 @@ def judge_suspect(before: int, there: int, after: int, *, touched: bool) -> Susp
     return SuspectState.DOUBLED if before else SuspectState.EXTRA
 
 
-def _touched(
+def touched_suspects(
     table: Table, world: World, suspects: Sequence[Suspect], after: int
 ) -> frozenset[Suspect]:
     """Those with a change in a batch above *after*, under any spelling of their key."""
@@ -492,11 +498,13 @@ _CODES = {
     SuspectState.MISSING: "missing_rows",
     SuspectState.EXTRA: "extra_rows",
     SuspectState.DOUBLED: "doubled_rows",
+    SuspectState.DIFFERENT: "different_rows",
 }
 _WORDS = {
     SuspectState.MISSING: "missing",
     SuspectState.EXTRA: "extra",
     SuspectState.DOUBLED: "doubled",
+    SuspectState.DIFFERENT: "different",
 }
 
 

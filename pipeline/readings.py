@@ -44,6 +44,18 @@ class ChangedRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RowVersion:
+    """A landed change of a row: its key as the log spells it, and the row after it as JSON.
+
+    ``after`` is None if the row was deleted.
+    """
+
+    order: Order
+    key: str
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class KeyTimes:
     """Times of the changes of a key, by the messages' clock: the latest, and the newest one's.
 

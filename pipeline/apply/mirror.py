@@ -25,6 +25,7 @@ from pipeline.changelog.table import app
 from pipeline.image import IMAGES, Image, parse_images
 from pipeline.model import Order, Shard
 from pipeline.readings import LogKey
+from pipeline.row_digest import DigestColumn, RangeDigest
 
 FLOORS, SCHEMAS, LIFE = "sluice.floors", "sluice.schemas", "sluice.life"  # names of texts
 ARCHIVED = "sluice.archived"
@@ -259,6 +260,26 @@ class MirrorSide(Protocol):
         fields: Sequence[AggregatedColumn],
     ) -> dict[Shard, tuple[RangeAggregate, ...]]:
         """Rows and sums of *fields* by shard in each range of *column*; no archived rows."""
+        ...
+
+    def digests(
+        self, shard: Shard, column: str, ranges: Sequence[Range], columns: Sequence[DigestColumn]
+    ) -> tuple[RangeDigest, ...]:
+        """Rows and digests of the shard in each range; ranges are ascending and disjoint."""
+        ...
+
+    def row_digests(
+        self, shard: Shard, column: str, span: Range, columns: Sequence[DigestColumn], limit: int
+    ) -> tuple[tuple[int, int], ...]:
+        """Id and digest of each of the shard's rows in *span*, ascending, at most *limit*."""
+        ...
+
+    def as_of(self, version: int) -> "MirrorSide":
+        """The same mirror at an earlier version.
+
+        Raises:
+            UnreachableError: that version cannot be read any more.
+        """
         ...
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:

@@ -31,6 +31,7 @@ from pipeline.readings import (
     KeyTimes,
     LastChange,
     LogKey,
+    RowVersion,
     ShardBase,
     Transaction,
 )
@@ -239,6 +240,30 @@ class LogReader:
             return None
         return tuple(
             ChangedRow(row["op"], Shard(row["source"], row["shard"]), row["before"], row["after"])
+            for row in found
+        )
+
+    def row_versions(
+        self, table: Table, shard: Shard, after: int, until: int, *, most: int
+    ) -> tuple[RowVersion, ...] | None:
+        """Changes of rows of *shard* in batches in ``(after, until]``, in the order of the log.
+
+        None if there are more than *most*, or if the shard was emptied or read again.
+        """
+        found = self.pinned.select(
+            f'SELECT op, key, "after", {PLACES} FROM t WHERE {self._batches(after, until)}'  # noqa: S608
+            f' AND t."table" = {quote_literal(table.name)}'
+            f" AND source = {quote_literal(shard.source)} AND shard = {quote_literal(shard.name)}"
+            f" AND {among_sql('op', (*KEYED, *EMPTYING))} ORDER BY p0, p1, p2, p3, op = 'd' DESC"
+            f" LIMIT {most + 1}"
+        )
+        changes = {*map(str, ROWS)}
+        if len(found) > most or any(row["op"] not in changes or not row["key"] for row in found):
+            return None
+        return tuple(
+            RowVersion(
+                Order(*placed(row)), row["key"], None if row["op"] == Op.DELETE else row["after"]
+            )
             for row in found
         )
 

@@ -98,9 +98,17 @@ class SnapshotReader:
         Raises:
             UnreachableError: if a file could not be read.
         """
-        asked = f"SELECT {', '.join(map(quote_name, columns))} FROM t"  # noqa: S608 - quoted names
+        return self.batches(f"SELECT {', '.join(map(quote_name, columns))} FROM t")  # noqa: S608
+
+    def batches(self, query: str) -> Iterator[pa.RecordBatch]:
+        """The answer of *query*, some thousands of rows at a time.
+
+        Raises:
+            ProofError: if the table does not have what the query names.
+            UnreachableError: if a file could not be read.
+        """
         with translate_errors(self.path):
-            answer = QueryBuilder().register("t", self.table).execute(asked)
+            answer = QueryBuilder().register("t", self.table).execute(query)
             yield from pa.RecordBatchReader.from_stream(answer)
 
     def bounds(self, column: str) -> tuple[tuple[Any, Any], ...]:

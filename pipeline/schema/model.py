@@ -22,6 +22,7 @@ from typing import Generic, Protocol, TypeVar
 import pyarrow as pa
 
 from pipeline.model import Order, ShardId
+from pipeline.row_digest import Form
 from pipeline.schema.wire import SentAs
 
 
@@ -276,6 +277,10 @@ class Dialect(Protocol):
 
     def lake_type(self, column: Column) -> str:
         """Spark type of *column* in a mirror."""
+        ...
+
+    def digest_form(self, column: Column) -> Form | str:
+        """The form of its values in a digest, or why they are not compared."""
         ...
 
     def whole(self, column: Column) -> bool:

@@ -33,6 +33,7 @@ from pipeline.durations import with_durations
 from pipeline.errors import ProofError, SparedError, TooManyRowsError, UnreachableError
 from pipeline.finding import Finding
 from pipeline.model import CaptureScope, Fence, Head, Missing, RetainedLog, Shard, ShardId
+from pipeline.row_digest import DigestColumn, RangeDigest
 from pipeline.schema.model import Column, Dialect
 from pipeline.sources.positions import PositionRules
 
@@ -159,6 +160,23 @@ class TableQueries(Protocol):
             TooManyRowsError: a span is too large to be read without harm.
             ProofError: a column does not exist, or has a type that cannot be summed.
         """
+        raise _unanswerable(shard)
+
+    def digests(
+        self, shard: Shard, column: str, ranges: Sequence[Range], columns: Sequence[DigestColumn]
+    ) -> tuple[RangeDigest, ...]:
+        """Rows and digests in each half-open range, all read in one snapshot.
+
+        Raises:
+            TooManyRowsError: a range is too large to be read without harm.
+            ProofError: a column does not exist, or its values have another form.
+        """
+        raise _unanswerable(shard)
+
+    def row_digests(
+        self, shard: Shard, column: str, span: Range, columns: Sequence[DigestColumn], limit: int
+    ) -> tuple[tuple[int, int], ...]:
+        """Id and digest of each row in *span*, ascending, at most *limit*; errors as above."""
         raise _unanswerable(shard)
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:

@@ -9,22 +9,24 @@ An engine's source derives from `SqlSource`, its row reader from `SqlRowReader`.
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import pyarrow as pa
 
 from pipeline.aggregates import AggregatedColumn, Moment, RangeAggregate, TimeSpan, parse_aggregate
 from pipeline.errors import ConfigError, ProofError, SluiceError, TooManyRowsError, UnreachableError
 from pipeline.model import Head, Shard
+from pipeline.row_digest import MODULUS, DigestColumn, Form, RangeDigest
 from pipeline.settings import SourceSettings
 from pipeline.sources.condition import SqlCondition, require_known, to_sql
 from pipeline.sources.row_reader import KeyTexts, RowsAsked, encode_keys
 from pipeline.sources.source import Limits, Range, read_limits
 
+C = TypeVar("C")
 Ask = Callable[..., list[Any]]
 """Runs a statement with its arguments; rows are mappings by column."""
 
@@ -148,6 +150,14 @@ class SqlSource(ABC):
         """A statement with two placeholders for moments; ``n`` are rows, ``s0``, ``s1`` sums."""
 
     @abstractmethod
+    def digest_sql(self, shard: Shard, columns: Sequence[DigestColumn]) -> str:
+        """An expression of a row's digest, as of ``pipeline.row_digest``.
+
+        Raises:
+            ProofError: the server has no such column, or another form of one.
+        """
+
+    @abstractmethod
     def refuse_large(
         self, ask: Ask, shard: Shard, statement: str, arguments: Sequence[object], *, scans: bool
     ) -> None:
@@ -214,6 +224,32 @@ class SqlSource(ABC):
                 found.append(parse_aggregate(ask(summed, *moments)[0], tuple(fields)))
         return tuple(found)
 
+    def digests(
+        self, shard: Shard, column: str, ranges: Sequence[Range], columns: Sequence[DigestColumn]
+    ) -> tuple[RangeDigest, ...]:
+        summed = f"SELECT COUNT(*) AS n, SUM({self.digest_sql(shard, columns)}) AS s"
+        summed += f" FROM {self.qualify(shard)} WHERE {self._between(column)}"
+        found, deadline = list[RangeDigest](), self.limits.deadline()
+        with self.session.within_limits(), self.session.snapshot() as ask:
+            for span in ranges:
+                self.session.check_deadline(deadline)
+                self.refuse_large(ask, shard, summed, span, scans=False)
+                row = ask(summed, *span)[0]
+                found.append(RangeDigest(int(row["n"]), int(row["s"] or 0) % MODULUS))
+        return tuple(found)
+
+    def row_digests(
+        self, shard: Shard, column: str, span: Range, columns: Sequence[DigestColumn], limit: int
+    ) -> tuple[tuple[int, int], ...]:
+        name, digest = self.quote(column), self.digest_sql(shard, columns)
+        with self.session.within_limits():
+            found = self.session.ask(
+                f"SELECT {name} AS id, {digest} AS d FROM {self.qualify(shard)}"  # noqa: S608
+                f" WHERE {self._between(column)} ORDER BY {name} LIMIT %s",
+                *(*span, min(limit, self.limits.rows)),
+            )
+        return tuple((int(row["id"]), int(row["d"]) % MODULUS) for row in found)
+
     def to_argument(self, moment: Moment) -> Moment:
         """A moment as the session compares it."""
         return moment
@@ -241,6 +277,25 @@ class SqlSource(ABC):
             msg = f"column {column} of {shard.name} is not an integer"
             raise ProofError(f"{msg}, so source and mirror do not share its order")
         return value
+
+
+def require_forms(
+    shard: Shard,
+    known: Mapping[str, C],
+    columns: Sequence[DigestColumn],
+    form: Callable[[C], Form | str],
+) -> tuple[C, ...]:
+    """The *known* columns of those names, in their order.
+
+    Raises:
+        ProofError: one is not there, or its values have another form.
+    """
+    for one in columns:
+        if one.name not in known:
+            raise ProofError(f"{shard} has no column {one.name}; has it just been changed?")
+        if (there := form(known[one.name])) is not one.form:
+            raise ProofError(f"{shard}: values of {one.name} are {there}, not {one.form}")
+    return tuple(known[one.name] for one in columns)
 
 
 Found = tuple[pa.RecordBatch, KeyTexts | None, bool]

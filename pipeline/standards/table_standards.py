@@ -36,6 +36,7 @@ from pipeline.formats import json_text
 from pipeline.formats.format import DECODED, SENDER_SAYS
 from pipeline.formats.json_text import parse_key, quote_text
 from pipeline.model import Op, ShardId
+from pipeline.row_digest import Form
 from pipeline.schema.decode import as_sent, parse_whole_numbers
 from pipeline.schema.model import (
     Column,
@@ -468,6 +469,11 @@ class StandardDialect:
         if isinstance(column, StandardColumn):
             return column.standard.lake_type
         return self.own.lake_type(column)
+
+    def digest_form(self, column: Column) -> Form | str:
+        if isinstance(column, StandardColumn):
+            return "a standard writes it"
+        return self.own.digest_form(column)
 
     def whole(self, column: Column) -> bool:
         """Never: the source orders its values, the mirror the answers."""

@@ -14,6 +14,7 @@ from checks.probes.max_id import MaxId
 from checks.probes.offset_keys import OffsetKeys
 from checks.probes.range_counts import RangeCounts
 from checks.probes.schema import Schema
+from checks.probes.values import Values
 from checks.run import Check, run_probe
 from pipeline.model import Op, Shard
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld
@@ -25,6 +26,7 @@ PROBES: dict[str, Any] = {
     "range_counts": RangeCounts(block_rows=4, newest=1, rotating=2, leaf=2),
     "completeness": Completeness(),
     "schema": Schema(),
+    "values": Values(block_rows=4, newest=1, rotating=2),
 }
 
 Work = list[tuple[str, Shard, int]]

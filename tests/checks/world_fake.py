@@ -32,7 +32,8 @@ from pipeline.aggregates import AggregatedColumn, RangeAggregate, TimeSpan, add_
 from pipeline.errors import TooManyRowsError
 from pipeline.formats.json_text import canonical_key
 from pipeline.model import Fence, Head, Op, Order, Ordering, Shard, Table, TopicPartition
-from pipeline.readings import NO_BASES
+from pipeline.readings import NO_BASES, RowVersion
+from pipeline.row_digest import DigestColumn, RangeDigest, digest_row
 from pipeline.schema.model import TableSchema
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.types import MySqlColumn as Column
@@ -66,6 +67,7 @@ class Event:
     promised: int = 0
     lost: bool = False
     columns: tuple[Shard, Columns] | None = None
+    content: int = 0
 
 
 @dataclass
@@ -95,6 +97,9 @@ class FakeWorld:
     values: dict[int, Row] = field(default_factory=dict)  # of a row beside its id, at the source
     copied: dict[int, Row] = field(default_factory=dict)  # where the mirror has other ones
     untold: bool = False  # whether changes leave out what a row was before
+    contents: dict[tuple[Shard, int], int] = field(default_factory=dict)  # of rows at the source
+    copied_contents: dict[tuple[Shard, int], int] = field(default_factory=dict)
+    versions: list["FakeMirror"] = field(default_factory=list)  # of the mirror; all can be read
 
     # what the world does
 
@@ -103,7 +108,10 @@ class FakeWorld:
         self.tick()
         done = [change for change in changes if self._change(*change)]
         tx = f"tx{len(self.log_)}" if self.metadata else ""
-        self.log_ += [Event(op, shard, id_, tx) for op, shard, id_ in done]
+        self.log_ += [
+            Event(op, shard, id_, tx, content=self.contents.get((shard, id_), 0))
+            for op, shard, id_ in done
+        ]
         if done and tx:
             self.log_.append(Event(Op.END, tx=tx, promised=len(done)))
 
@@ -163,6 +171,8 @@ class FakeWorld:
 
     def _change(self, op: str, shard: Shard, id_: int) -> bool:
         there = id_ in self.rows[shard]
+        if op != Op.DELETE and there == (op == Op.UPDATE):
+            self.contents[shard, id_] = self.contents.get((shard, id_), 0) + 1
         if op == Op.CREATE and not there:
             self.rows[shard].add(id_)
         elif op == Op.DELETE and there:
@@ -180,6 +190,7 @@ class FakeWorld:
             self.copy[event.shard].pop(event.id, None)
         else:
             self.copy[event.shard][event.id] = max(self.copy[event.shard][event.id], 1)
+            self.copied_contents[event.shard, event.id] = event.content
 
     # checks.world.World
 
@@ -197,7 +208,16 @@ class FakeWorld:
 
     def mirror(self, table: Table) -> "FakeMirror":
         assert table.name == TABLE.name
-        return FakeMirror(self.copy, self.applied, values={**self.values, **self.copied})
+        newest = FakeMirror(
+            {shard: counts.copy() for shard, counts in self.copy.items()},
+            self.applied,
+            len(self.versions),
+            {**self.values, **self.copied},
+            dict(self.copied_contents),
+            self.versions,
+        )
+        self.versions.append(newest)
+        return newest
 
     def log(self) -> "FakeLog":
         return FakeLog(self)
@@ -287,6 +307,21 @@ class FakeSource(TableQueries):
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         return tuple(i for i in self._rows(shard) if span[0] <= i < span[1])[:limit]
 
+    def digests(
+        self, shard: Shard, column: str, ranges: Sequence[Range], columns: Sequence[DigestColumn]
+    ) -> tuple[RangeDigest, ...]:
+        rows = self._rows(shard)
+        self.world.asked += len(ranges)
+        found = tuple(_digest(shard, rows, one, columns, self.world.contents) for one in ranges)
+        if max((one.rows for one in found), default=0) > self.world.allowed:
+            raise self.world.refusal
+        return found
+
+    def row_digests(
+        self, shard: Shard, column: str, span: Range, columns: Sequence[DigestColumn], limit: int
+    ) -> tuple[tuple[int, int], ...]:
+        return _listed(shard, self._rows(shard), span, columns, self.world.contents)[:limit]
+
     def tallies(
         self,
         shard: Shard,
@@ -306,6 +341,8 @@ class FakeMirror:
     batch: int
     version: int = 0
     values: Mapping[int, Row] = field(default_factory=dict)
+    contents: Mapping[tuple[Shard, int], int] = field(default_factory=dict)
+    versions: Sequence["FakeMirror"] = ()
 
     def _rows(self, shard: Shard) -> list[int]:
         return sorted(self.copy[shard].elements())
@@ -323,6 +360,20 @@ class FakeMirror:
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         return tuple(i for i in self._rows(shard) if span[0] <= i < span[1])[:limit]
+
+    def digests(
+        self, shard: Shard, column: str, ranges: Sequence[Range], columns: Sequence[DigestColumn]
+    ) -> tuple[RangeDigest, ...]:
+        rows = self._rows(shard)
+        return tuple(_digest(shard, rows, one, columns, self.contents) for one in ranges)
+
+    def row_digests(
+        self, shard: Shard, column: str, span: Range, columns: Sequence[DigestColumn], limit: int
+    ) -> tuple[tuple[int, int], ...]:
+        return _listed(shard, self._rows(shard), span, columns, self.contents)[:limit]
+
+    def as_of(self, version: int) -> "FakeMirror":
+        return self.versions[version]
 
     def tallies(
         self,
@@ -420,6 +471,19 @@ class FakeLog(LogReader):
             return None
         return tuple(self._changed(one, one.shard) for one in landed if one.shard)
 
+    def row_versions(
+        self, table: Table, shard: Shard, after: int, until: int, *, most: int
+    ) -> tuple[RowVersion, ...] | None:
+        found = list[RowVersion]()
+        for place, (_, event) in enumerate(self._landed(after, until)):
+            if event.shard == shard and event.op == Op.TRUNCATE:
+                return None
+            if event.shard == shard:
+                row = json.dumps({"id": event.id, "v": event.content})
+                told = None if event.op == Op.DELETE else row
+                found.append(RowVersion(Order(1, 1, place), self._key(shard, event.id), told))
+        return tuple(found) if len(found) <= most else None
+
     def _changed(self, event: Event, shard: Shard) -> ChangedRow:
         wire = {
             name: int((value - EPOCH) / timedelta(milliseconds=1))
@@ -439,6 +503,37 @@ class FakeLog(LogReader):
     def changes_without_transaction(self, table: Table, after: int, until: int) -> int:
         landed = self._landed(after, until)
         return sum(_is_change(event) and not event.tx for _, event in landed)
+
+
+def _digest(
+    shard: Shard,
+    rows: Sequence[int],
+    span: Range,
+    columns: Sequence[DigestColumn],
+    contents: Mapping[tuple[Shard, int], int],
+) -> RangeDigest:
+    listed = _listed(shard, rows, span, columns, contents)
+    return sum((RangeDigest(1, digest) for _, digest in listed), RangeDigest())
+
+
+def _listed(
+    shard: Shard,
+    rows: Sequence[int],
+    span: Range,
+    columns: Sequence[DigestColumn],
+    contents: Mapping[tuple[Shard, int], int],
+) -> tuple[tuple[int, int], ...]:
+    inside = rows[bisect_left(rows, span[0]) : bisect_left(rows, span[1])]
+    names = [one.name for one in columns]
+    return tuple(
+        (
+            id_,
+            digest_row(
+                columns, [{"id": id_, "v": contents.get((shard, id_))}.get(n) for n in names]
+            ).sum,
+        )
+        for id_ in inside
+    )
 
 
 def _is_below(place: int, base: ShardBase | None) -> bool:

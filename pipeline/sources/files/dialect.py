@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.model import ShardId
+from pipeline.row_digest import Form
 from pipeline.schema.decode import (
     ColumnReading,
     as_integer,
@@ -120,6 +121,9 @@ class FileDialect:
     def lake_type(self, column: Column) -> str:
         """The described type; text if it is unknown."""
         return _type(column)
+
+    def digest_form(self, column: Column) -> Form | str:
+        return "a file has no rows to query"
 
     def whole(self, column: Column) -> bool:
         return _type(column) in _WHOLE

@@ -10,6 +10,7 @@ from typing import cast
 
 import pyarrow as pa
 
+from pipeline.row_digest import Form
 from pipeline.schema.model import (
     Column,
     ColumnDescription,
@@ -19,7 +20,7 @@ from pipeline.schema.model import (
     arrow_type,
 )
 from pipeline.schema.wire import SentAs
-from pipeline.sources.mysql import ddl_effects, ddl_parser, types, values
+from pipeline.sources.mysql import ddl_effects, ddl_parser, digest, types, values
 from pipeline.sources.mysql.ddl_effects import default_scalar
 from pipeline.sources.mysql.ddl_parser import DatabaseDropped, parse_statement
 from pipeline.sources.mysql.types import WHOLE, MySqlColumn, lake_type, mysql_columns
@@ -82,6 +83,9 @@ class MySqlDialect:
 
     def lake_type(self, column: Column) -> str:
         return lake_type(_own(column))
+
+    def digest_form(self, column: Column) -> Form | str:
+        return digest.value_form(_own(column))
 
     def whole(self, column: Column) -> bool:
         return _own(column).kind in _INTEGERS

@@ -20,6 +20,7 @@ from typing import cast
 import pyarrow as pa
 
 from pipeline.model import ShardId
+from pipeline.row_digest import Form
 from pipeline.schema.model import (
     Column,
     ColumnDescription,
@@ -35,7 +36,7 @@ from pipeline.schema.model import (
     arrow_type,
 )
 from pipeline.schema.wire import SentAs
-from pipeline.sources.postgres import values
+from pipeline.sources.postgres import digest, values
 from pipeline.sources.postgres.types import (
     KNOWN,
     WHOLE,
@@ -209,6 +210,9 @@ class PostgresDialect:
 
     def lake_type(self, column: Column) -> str:
         return lake_type(_own(column))
+
+    def digest_form(self, column: Column) -> Form | str:
+        return digest.value_form(_own(column))
 
     def whole(self, column: Column) -> bool:
         return _own(column).kind in WHOLE

@@ -21,10 +21,12 @@ from typing import Any, ClassVar
 from pipeline.aggregates import DIGITS, AggregatedColumn, AggregatedTypes
 from pipeline.finding import Finding
 from pipeline.model import CaptureScope, Head, Shard, ShardId
+from pipeline.row_digest import DigestColumn
 from pipeline.schema.model import Dialect
 from pipeline.settings import SourceSettings
 from pipeline.sources.positions import PositionRules
 from pipeline.sources.postgres.dialect import POSTGRES
+from pipeline.sources.postgres.digest import digest_sql, value_form
 from pipeline.sources.postgres.doctor import collect_findings
 from pipeline.sources.postgres.facts import (
     INDEXES,
@@ -53,7 +55,7 @@ from pipeline.sources.source import (
     SourceDescription,
     name_heartbeat_lock,
 )
-from pipeline.sources.sql import Ask, SqlSource
+from pipeline.sources.sql import Ask, SqlSource, require_forms
 
 KINDS = AggregatedTypes(
     times=frozenset({"DATE", "TIMESTAMP", "TIMESTAMPTZ"}),
@@ -171,6 +173,10 @@ class PostgresSource(SqlSource):
 
     def aggregate_sql(self, shard: Shard, column: str, fields: Sequence[AggregatedColumn]) -> str:
         return aggregate_sql(self.columns(shard), shard, column, fields)
+
+    def digest_sql(self, shard: Shard, columns: Sequence[DigestColumn]) -> str:
+        known = {one.name: one for one in self.columns(shard)}
+        return digest_sql(require_forms(shard, known, columns, value_form))
 
     def refuse_large(
         self, ask: Ask, shard: Shard, statement: str, arguments: Sequence[object], *, scans: bool

@@ -10,7 +10,7 @@ lost data file is noticed only after that.
 
 import json
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, TypeVar
@@ -24,10 +24,12 @@ from pipeline.aggregates import (
     parse_aggregate,
 )
 from pipeline.apply.mirror import ARCHIVED
-from pipeline.delta.reader import SnapshotReader, quote_literal, quote_name
-from pipeline.errors import ProofError
+from pipeline.delta.reader import SnapshotReader, open_table, quote_literal, quote_name
+from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Op, Shard, Table
 from pipeline.readings import LogKey
+from pipeline.row_digest import DigestColumn, RangeDigest
+from pipeline.tables.delta.digest import DIGEST, ID, digest_sql, list_digests, sum_digests
 
 META = "_sluice"
 OWNER = (f"{quote_name(META)}['source']", f"{quote_name(META)}['shard']")
@@ -150,6 +152,35 @@ class MirrorReader:
         rows = self.pinned.select(f"SELECT {asked} FROM t WHERE {where}{group}")  # noqa: S608
         known = {Shard(row["o0"], row["o1"]) if owner else shards[0]: row for row in rows}
         return {one: _tallies(known.get(one), len(spans), tuple(fields)) for one in shards}
+
+    def digests(
+        self, shard: Shard, column: str, ranges: Sequence[Range], columns: Sequence[DigestColumn]
+    ) -> tuple[RangeDigest, ...]:
+        if not ranges:
+            return ()
+        digest = digest_sql(columns, self.pinned.columns())
+        hull = _inside(column, (ranges[0][0], ranges[-1][1]))
+        found = self.pinned.batches(
+            f"SELECT {quote_name(column)} AS {ID}, {digest} AS {DIGEST} FROM t"  # noqa: S608
+            f" WHERE {self._of(shard)} AND {hull}"
+        )
+        return sum_digests(found, ranges)
+
+    def row_digests(
+        self, shard: Shard, column: str, span: Range, columns: Sequence[DigestColumn], limit: int
+    ) -> tuple[tuple[int, int], ...]:
+        digest = digest_sql(columns, self.pinned.columns())
+        found = self.pinned.batches(
+            f"SELECT {quote_name(column)} AS {ID}, {digest} AS {DIGEST} FROM t"  # noqa: S608
+            f" WHERE {self._of(shard)} AND {_inside(column, span)} ORDER BY {ID} LIMIT {limit}"
+        )
+        return tuple(row for batch in found for row in list_digests(batch))
+
+    def as_of(self, version: int) -> "MirrorReader":
+        pinned = open_table(self.pinned.path, version)
+        if pinned is None or pinned.id != self.pinned.id:
+            raise UnreachableError(f"{self.table.name}: version {version} of its mirror is gone")
+        return replace(self, pinned=pinned, _answers=Answers())
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         found = self.pinned.select(

@@ -1,0 +1,1 @@
+"""Compares all values of source and mirror at one position."""

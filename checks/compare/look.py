@@ -1,0 +1,304 @@
+"""Looks at ranges of both sides, and at the rows of those that differ.
+
+One look takes three steps, with a wait for the next heartbeat between them.
+
+1. The mirror's ranges are added up, and then the source's, in one snapshot.
+2. A range that differs is equal if one position explains it (`find_position`).  The rows of the
+   others are read on both sides; those that differ are suspects.
+3. The mirror has passed the position of the second step.  A suspect that still differs is wrong,
+   unless a change of it has landed since, or the source says something else by now.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from checks.compare.reconcile import NO_ROW, RangeLook, RowChange, find_position, split_changes
+from checks.counting import Suspect, SuspectState, touched_suspects
+from checks.world import MirrorSide, Range, TableQueries, World
+from pipeline.errors import UnreachableError
+from pipeline.formats.json_text import parse_key
+from pipeline.model import Shard, Table
+from pipeline.row_digest import DigestColumn, Form, RangeDigest, digest_row
+from pipeline.schema.decode import type_rows
+from pipeline.schema.model import TableSchema
+
+MOST_CHANGES = 100_000
+"""Changes since a look that are followed; with more, the rows are read instead."""
+MOST_ROWS = 50_000
+"""Rows of one range that are read one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedColumns:
+    """The columns of a shard that are compared, and why others are not."""
+
+    columns: tuple[DigestColumn, ...]
+    left_out: Mapping[str, str]
+
+
+def choose_columns(table: Table, schema: TableSchema) -> ComparedColumns:
+    """Which columns of *schema* have one text at source and mirror."""
+    columns, left_out = list[DigestColumn](), dict[str, str]()
+    for one in schema.columns:
+        form = one.dialect.digest_form(one)
+        if table.restates(one.name):
+            left_out[one.name] = "a standard writes it"
+        elif isinstance(form, Form):
+            columns.append(DigestColumn(one.name, form))
+        else:
+            left_out[one.name] = form
+    return ComparedColumns(tuple(columns), left_out)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The ranges of one shard that differed, and what is needed to explain them.
+
+    ``version`` and ``batch`` are the mirror's, which was looked at before the source.  ``ranges``
+    and ``rows`` count all that was looked at.
+    """
+
+    shard: Shard
+    version: int
+    batch: int
+    ranges: int
+    rows: int
+    differing: tuple[RangeLook, ...]
+
+    def dumps(self) -> dict[str, Any]:
+        """Return JSON values for the memory of a check."""
+        told = [
+            [*one.span, one.mirror.rows, one.mirror.sum, one.source.rows, one.source.sum]
+            for one in self.differing
+        ]
+        counts = {"version": self.version, "batch": self.batch, "rows": self.rows}
+        return {"shard": str(self.shard), "ranges": self.ranges, "differing": told, **counts}
+
+    @classmethod
+    def loads(cls, raw: Mapping[str, Any], table: Table) -> "Look | None":
+        """Read back what :meth:`dumps` wrote; None if the shard is gone."""
+        shard = next((one for one in table.shards if str(one) == raw["shard"]), None)
+        if shard is None:
+            return None
+        differing = (
+            RangeLook((low, high), RangeDigest(*mirror), RangeDigest(*source))
+            for low, high, *sums in raw["differing"]
+            for mirror, source in [(sums[:2], sums[2:])]
+        )
+        counts = (raw["version"], raw["batch"], raw["ranges"], raw["rows"])
+        return cls(shard, *counts, tuple(differing))
+
+
+@dataclass(frozen=True, slots=True)
+class RowSuspects:
+    """Rows that differed, with their digests at the source, read in one look.
+
+    ``landed`` is the newest batch known before the look, ``ended`` the instant it ended.
+    """
+
+    rows: Mapping[Suspect, RangeDigest]
+    landed: int
+    ended: datetime
+    tries: int = 0
+    whole: bool = True
+
+    def dumps(self) -> dict[str, Any]:
+        """Return JSON values for the memory of a check."""
+        told = [[str(shard), id_, one.rows, one.sum] for (shard, id_), one in self.rows.items()]
+        ended = self.ended.isoformat()
+        return {
+            "rows": told,
+            "landed": self.landed,
+            "ended": ended,
+            "tries": self.tries,
+            "whole": self.whole,
+        }
+
+    @classmethod
+    def loads(cls, raw: Mapping[str, Any], table: Table) -> "RowSuspects":
+        """Read back what :meth:`dumps` wrote; rows of shards that are gone are left out."""
+        shards = {str(shard): shard for shard in table.shards}
+        rows = {
+            (shards[own], id_): RangeDigest(rows, total)
+            for own, id_, rows, total in raw["rows"]
+            if own in shards
+        }
+        ended = datetime.fromisoformat(raw["ended"])
+        return cls(rows, raw["landed"], ended, raw["tries"], raw["whole"])
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One table in one round: its columns are those of the newest landed schema of each shard."""
+
+    table: Table
+    world: World
+    columns: Mapping[Shard, ComparedColumns]
+
+    @property
+    def asked(self) -> dict[str, list[str]]:
+        """The compared columns with their forms, as JSON values."""
+        return {
+            str(shard): [f"{one.name}:{one.form}" for one in own.columns]
+            for shard, own in self.columns.items()
+        }
+
+    def look_at(self, shard: Shard, ranges: Sequence[Range]) -> Look:
+        """Add up both sides of *ranges*, which are ascending and disjoint: the mirror first.
+
+        Raises:
+            TooManyRowsError: a range is too large to be read without harm.
+        """
+        mirror, columns = self.world.mirror(self.table), self.columns[shard].columns
+        there = mirror.digests(shard, self._id, ranges, columns)
+        here = self._source(shard).digests(shard, self._id, ranges, columns)
+        looks = [RangeLook(*one) for one in zip(ranges, there, here, strict=True)]
+        rows = sum(one.source.rows for one in looks)
+        differing = tuple(one for one in looks if not one.equal)
+        return Look(shard, mirror.version, mirror.batch, len(looks), rows, differing)
+
+    def unexplained(self, look: Look) -> tuple[Range, ...]:
+        """The ranges of *look* not equal at any position; the mirror has passed it."""
+        spans = tuple(one.span for one in look.differing)
+        changes = self._changes(look) if spans else None
+        if changes is None:
+            return spans
+        try:
+            before = self.world.mirror(self.table).as_of(look.version)
+            found = split_changes(spans, changes)
+            return tuple(
+                one.span
+                for one in look.differing
+                if not self._explains(found[one.span], before, look.shard, one)
+            )
+        except UnreachableError:  # the files of that version are gone
+            return spans
+
+    def find_suspects(self, spans: Mapping[Shard, Sequence[Range]], most: int) -> RowSuspects:
+        """Rows of *spans* that the two sides do not hold alike; at *most* so many."""
+        landed, mirror = self.world.landed_batch(), self.world.mirror(self.table)
+        rows, whole = dict[Suspect, RangeDigest](), True
+        for shard, own in spans.items():
+            columns = self.columns[shard].columns
+            for span in own:
+                asked = (shard, self._id, span, columns, MOST_ROWS)
+                here, there = self._source(shard).row_digests(*asked), mirror.row_digests(*asked)
+                whole = whole and max(len(here), len(there)) < MOST_ROWS
+                found = differing_rows(here, there)
+                rows |= {(shard, id_): one for id_, one in found.items()}
+        kept = dict(sorted(rows.items())[:most])
+        return RowSuspects(kept, landed, self.world.clock(), 0, whole and len(rows) <= most)
+
+    def read_again(self, suspects: Iterable[Suspect], tries: int) -> RowSuspects:
+        """Read the *suspects* at their source."""
+        ordered, landed = sorted(suspects), self.world.landed_batch()
+        return RowSuspects(self._digests(ordered, self._source), landed, self.world.clock(), tries)
+
+    def judge(self, seen: RowSuspects) -> dict[Suspect, SuspectState]:
+        """What became of each suspect; only for a mirror that is newer than *seen*."""
+        ordered = sorted(one for one in seen.rows if one[0] in self.columns)
+        there = self._digests(ordered, lambda _: self.world.mirror(self.table))
+        differ = [one for one in ordered if there[one] != seen.rows[one]]
+        touched = touched_suspects(self.table, self.world, differ, seen.landed)
+        after = self._digests(differ, self._source)
+        return {
+            one: SuspectState.CLEARED
+            if one not in after
+            else judge_row(seen.rows[one], there[one], after[one], touched=one in touched)
+            for one in ordered
+        }
+
+    def differing_columns(self, suspect: Suspect) -> tuple[str, ...]:
+        """Names of the columns in which the row differs now."""
+        shard, id_ = suspect
+        mirror, span = self.world.mirror(self.table), [(id_, id_ + 1)]
+        return tuple(
+            one.name
+            for one in self.columns[shard].columns
+            if self._source(shard).digests(shard, self._id, span, [one])
+            != mirror.digests(shard, self._id, span, [one])
+        )
+
+    @property
+    def _id(self) -> str:
+        return self.table.id_column or ""
+
+    def _source(self, shard: Shard) -> TableQueries:
+        return self.world.source(shard.source)
+
+    def _digests(
+        self, suspects: Sequence[Suspect], side: Callable[[Shard], TableQueries | MirrorSide]
+    ) -> dict[Suspect, RangeDigest]:
+        found = dict[Suspect, RangeDigest]()
+        for shard in sorted({shard for shard, _ in suspects}):
+            ids = [id_ for own, id_ in suspects if own == shard]
+            spans = [(id_, id_ + 1) for id_ in ids]
+            digests = side(shard).digests(shard, self._id, spans, self.columns[shard].columns)
+            found |= {(shard, id_): one for id_, one in zip(ids, digests, strict=True)}
+        return found
+
+    def _explains(
+        self, changes: Sequence[RowChange], before: MirrorSide, shard: Shard, look: RangeLook
+    ) -> bool:
+        ids = sorted({change.id for change in changes})
+        if not ids:
+            return False
+        spans = [(id_, id_ + 1) for id_ in ids]
+        found = before.digests(shard, self._id, spans, self.columns[shard].columns)
+        return find_position(look, dict(zip(ids, found, strict=True)), changes) is not None
+
+    def _changes(self, look: Look) -> list[RowChange] | None:
+        """Landed changes of the shard after the look's batch; None if they cannot be followed."""
+        schema, columns = self.world.schema(look.shard), self.columns[look.shard].columns
+        until = self.world.mirror(self.table).batch
+        found = self.world.log().row_versions(
+            self.table, look.shard, look.batch, until, most=MOST_CHANGES
+        )
+        key = schema.column(self._id) if schema else None
+        if found is None or schema is None or key is None:
+            return None
+        texts = pa.array([parse_key(one.key)[-1] for one in found], pa.string())
+        ids = key.dialect.values(key, texts).to_pylist()
+        typed = type_rows(pa.array([one.after for one in found], pa.string()), schema.columns)
+        if None in ids or any(typed.misread.to_pylist()):
+            return None
+        values = zip(*(typed.rows[one.name].to_pylist() for one in columns), strict=True)
+        return [
+            RowChange(one.order, int(id_), digest_row(columns, row) if one.after else NO_ROW)
+            for one, id_, row in zip(found, ids, values, strict=True)
+        ]
+
+
+def differing_rows(
+    here: Iterable[tuple[int, int]], there: Iterable[tuple[int, int]]
+) -> dict[int, RangeDigest]:
+    """Ids whose rows differ, with their digests at the source (*here*)."""
+    sides = ({}, {})  # type: tuple[dict[int, RangeDigest], dict[int, RangeDigest]]
+    for side, rows in zip(sides, (here, there), strict=True):
+        for id_, digest in rows:
+            side[id_] = side.get(id_, NO_ROW) + RangeDigest(1, digest)
+    source, mirror = sides
+    return {
+        id_: source.get(id_, NO_ROW)
+        for id_ in sorted(source.keys() | mirror.keys())
+        if source.get(id_, NO_ROW) != mirror.get(id_, NO_ROW)
+    }
+
+
+def judge_row(
+    before: RangeDigest, there: RangeDigest, after: RangeDigest, *, touched: bool
+) -> SuspectState:
+    """Rule on one id: at the source, in a mirror that came past that, at the source since."""
+    if there == before:
+        return SuspectState.CLEARED
+    if touched or after != before:
+        return SuspectState.MOVING
+    if there.rows == before.rows:
+        return SuspectState.DIFFERENT
+    if there.rows < before.rows:
+        return SuspectState.MISSING
+    return SuspectState.DOUBLED if before.rows else SuspectState.EXTRA

@@ -1,0 +1,107 @@
+"""Defines the digest of a row, which the source, the mirror and Python compute alike.
+
+Each value has one text, whatever system renders it. A row's text joins the texts of its columns.
+Its digest is the first 64 bits of the MD5 of that text. Digests are added modulo 2**64, so a sum
+does not depend on the order of the rows, and two equal rows do not cancel each other as in a XOR.
+
+* NULL is `N`, which no value's text is. A text is preceded by its number of characters, so a
+  separator inside a value cannot move the border between two columns.
+* Dates are days, and times are microseconds, since 1970-01-01. What no lake holds exactly has the
+  text `X` on each side and is not compared: anything before 1582-10-15, which collectors shift,
+  and the last day of the year 9999, which stands for infinity.
+* Floating point numbers have no form: systems print the same number differently.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import StrEnum
+from hashlib import md5
+from typing import Any
+
+VERSION = 1
+"""Changes with any text below: stored digests of another version mean nothing."""
+MODULUS = 1 << 64
+HEX_DIGITS = 16
+"""Of an MD5: 64 bits."""
+NULL, UNPROVEN = "N", "X"
+DAY = 86_400_000_000  # microseconds
+FIRST_DAY, END_DAY = -141_427, 2_932_896
+"""1582-10-15, and 9999-12-31, which is excluded; in days since 1970-01-01."""
+EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  - a wall's time
+
+
+class Form(StrEnum):
+    """How a value is written."""
+
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    DECIMAL = "decimal"
+    DATE = "date"
+    MOMENT = "moment"
+    TEXT = "text"
+    BYTES = "bytes"
+    PADDED = "padded_bytes"
+    """Without the zeros at their end, which some of the writers of a column add."""
+
+
+@dataclass(frozen=True, slots=True)
+class DigestColumn:
+    """A column that is part of the digest, and the form of its values."""
+
+    name: str
+    form: Form
+
+
+@dataclass(frozen=True, slots=True)
+class RangeDigest:
+    """Rows of a range, and the sum of their digests modulo ``MODULUS``."""
+
+    rows: int = 0
+    sum: int = 0
+
+    def __add__(self, other: "RangeDigest") -> "RangeDigest":
+        """Of both together."""
+        return RangeDigest(self.rows + other.rows, (self.sum + other.sum) % MODULUS)
+
+    def __sub__(self, other: "RangeDigest") -> "RangeDigest":
+        """Of this without *other*; the number of rows may become negative."""
+        return RangeDigest(self.rows - other.rows, (self.sum - other.sum) % MODULUS)
+
+
+def render_value(form: Form, value: Any) -> str:
+    """The text of one value, as a mirror returns it: what every statement comes to."""
+    if value is None:
+        return f"{NULL}|" if form is Form.TEXT else NULL
+    return _RENDERERS[form](value)
+
+
+def digest_row(columns: Sequence[DigestColumn], values: Sequence[Any]) -> RangeDigest:
+    """The digest of one row; *values* are those of *columns*."""
+    text = "|".join(render_value(one.form, v) for one, v in zip(columns, values, strict=True))
+    digits = md5(text.encode(), usedforsecurity=False).hexdigest()[:HEX_DIGITS]
+    return RangeDigest(1, int(digits, 16))
+
+
+def _render_moment(value: datetime) -> str:
+    wall = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+    since = wall - EPOCH
+    micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    return _bounded(micros, FIRST_DAY * DAY, END_DAY * DAY)
+
+
+def _bounded(number: int, first: int, end: int) -> str:
+    return str(number) if first <= number < end else UNPROVEN
+
+
+_RENDERERS: Mapping[Form, Callable[[Any], str]] = {
+    Form.BOOLEAN: lambda value: str(int(value)),
+    Form.INTEGER: lambda value: str(int(value)),
+    Form.DECIMAL: lambda value: f"{Decimal(value):f}",
+    Form.DATE: lambda value: _bounded((value - EPOCH.date()).days, FIRST_DAY, END_DAY),
+    Form.MOMENT: _render_moment,
+    Form.TEXT: lambda value: f"{len(value)}|{value}",
+    Form.BYTES: lambda value: bytes(value).hex(),
+    Form.PADDED: lambda value: bytes(value).rstrip(b"\0").hex(),
+}

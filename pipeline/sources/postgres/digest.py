@@ -1,0 +1,92 @@
+"""Renders Postgres columns as the texts of `pipeline.row_digest`, in SQL.
+
+Expressions double `%`, as placeholders require. A `bpchar` loses the blanks at its end when it
+is cast, but its log has them; they are written again.
+"""
+
+from collections.abc import Sequence
+
+from pipeline.row_digest import (
+    HEX_DIGITS,
+    NULL,
+    UNPROVEN,
+    Form,
+)
+from pipeline.sources.postgres.types import (
+    PostgresColumn,
+    is_decimal,
+    why_unverifiable,
+)
+
+FORMS = {
+    "BOOL": Form.BOOLEAN,
+    **dict.fromkeys(("INT2", "INT4", "INT8", "OID", "TIME"), Form.INTEGER),
+    "DATE": Form.DATE,
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ"), Form.MOMENT),
+    **dict.fromkeys(("BPCHAR", "VARCHAR", "TEXT", "NAME", "UUID", "ENUM"), Form.TEXT),
+    "BYTEA": Form.BYTES,
+}
+FIRST, END = "1582-10-15", "9999-12-31"
+"""``FIRST_DAY`` and ``END_DAY``."""
+FLOATS = "systems print the same number differently"
+SPELLED = "its collector spells it otherwise than the server"
+
+
+def value_form(column: PostgresColumn) -> Form | str:
+    """The form of its values, or why they are not compared."""
+    kind = column.kind
+    if kind == "NUMERIC":
+        return Form.DECIMAL if is_decimal(column) else "a NUMERIC of any size has no one spelling"
+    if kind == "BIT" and column.length in (1, None):
+        return Form.BOOLEAN
+    if (form := FORMS.get(kind)) is not None:
+        return form
+    if kind in ("FLOAT4", "FLOAT8"):
+        return FLOATS
+    why = why_unverifiable(column) or SPELLED
+    return why.removeprefix(f"{column.name}: ")
+
+
+def digest_sql(columns: Sequence[PostgresColumn]) -> str:
+    """The digest of a row as a signed integer of 64 bits; *columns* have forms."""
+    texts = ", ".join(_text_sql(column) for column in columns)
+    digits = f"left(md5(convert_to(concat_ws('|', {texts}), 'UTF8')), {HEX_DIGITS})"
+    return f"('x' || {digits})::bit(64)::bigint"
+
+
+def _text_sql(column: PostgresColumn) -> str:
+    name, form = (
+        f'"{column.name.replace(chr(34), 2 * chr(34))}"'.replace("%", "%%"),
+        value_form(column),
+    )
+    if form is Form.TEXT:
+        text = f"{name}::text"
+        if column.kind == "BPCHAR":
+            text = f"rpad({name}::text, {column.length or 1})"
+        return f"{_or(f'length({text})::text', column, NULL)}, {_or(text, column, '')}"
+    return _or(_value_sql(column, name, form), column, NULL)
+
+
+def _value_sql(column: PostgresColumn, name: str, form: Form | str) -> str:
+    if form is Form.BYTES:
+        return f"encode({name}, 'hex')"
+    if form is Form.BOOLEAN:
+        return f"{name}::int::text"
+    if form is Form.DATE:
+        return _proven(name, f"({name} - date '1970-01-01')")
+    if form is Form.MOMENT:
+        wall = f"({name} AT TIME ZONE 'UTC')" if column.kind == "TIMESTAMPTZ" else name
+        return _proven(wall, f"(extract(epoch FROM {wall}) * 1000000)::bigint")
+    if column.kind == "TIME":
+        return f"(extract(epoch FROM {name}) * 1000000)::bigint::text"
+    return f"{name}::text"
+
+
+def _proven(name: str, value: str) -> str:
+    """*value* from ``FIRST_DAY`` until ``END_DAY``."""
+    inside = f"{name} >= '{FIRST}' AND {name} < '{END}'"
+    return f"CASE WHEN {inside} THEN {value}::text WHEN {name} IS NOT NULL THEN '{UNPROVEN}' END"
+
+
+def _or(text: str, column: PostgresColumn, instead: str) -> str:
+    return f"coalesce({text}, '{instead}')" if column.nullable else text

@@ -1,0 +1,134 @@
+"""Computes the digests of `pipeline.row_digest` over a Delta table, without Spark.
+
+The query engine of `deltalake` renders the texts and their MD5; the sums are made here, from
+16 bytes a row.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pipeline.delta.reader import quote_name
+from pipeline.errors import ProofError
+from pipeline.row_digest import (
+    DAY,
+    END_DAY,
+    FIRST_DAY,
+    MODULUS,
+    NULL,
+    UNPROVEN,
+    DigestColumn,
+    Form,
+    RangeDigest,
+)
+
+INTEGERS = frozenset({"byte", "short", "integer", "long"})
+KINDS = {
+    Form.BOOLEAN: frozenset({"boolean"}),
+    Form.INTEGER: INTEGERS,
+    Form.DATE: frozenset({"date"}),
+    Form.MOMENT: frozenset({"timestamp", "timestamp_ntz"}),
+    Form.TEXT: frozenset({"string"}),
+    Form.BYTES: frozenset({"binary"}),
+    Form.PADDED: frozenset({"binary"}),
+}
+ID, DIGEST = "id", "digest"
+
+
+def fits_form(form: Form, kind: str) -> bool:
+    """Whether values of a Delta column of type *kind* can be written in *form*."""
+    decimal = kind.startswith("decimal(")
+    if form is Form.DECIMAL:
+        return decimal
+    return kind in KINDS[form] or (form is Form.INTEGER and decimal and kind.endswith(",0)"))
+
+
+def digest_sql(columns: Sequence[DigestColumn], kinds: Mapping[str, str]) -> str:
+    """The MD5 of a row's text, as 16 bytes; *kinds* are Delta's types by name.
+
+    Raises:
+        ProofError: the table has no such column, or its type does not fit the form.
+    """
+    for one in columns:
+        if one.name not in kinds:
+            raise ProofError(f"the mirror has no column {one.name}")
+        if not fits_form(one.form, kinds[one.name]):
+            raise ProofError(f"{one.name} is a {kinds[one.name]} in the mirror, not {one.form}")
+    texts = ", ".join(_text_sql(one) for one in columns)
+    return f"digest(concat_ws('|', {texts}), 'md5')"
+
+
+def _text_sql(column: DigestColumn) -> str:
+    name, form = quote_name(column.name), column.form
+    if form is Form.TEXT:
+        length = _text(f"character_length({name})")
+        return f"coalesce({length}, '{NULL}'), coalesce({name}, '')"
+    if form in {Form.BYTES, Form.PADDED}:
+        value = f"encode({name}, 'hex')"
+        if form is Form.PADDED:
+            value = f"regexp_replace({value}, '(00)+$', '')"
+    elif form is Form.BOOLEAN:
+        value = _text(f"CAST({name} AS int)")
+    elif form is Form.DATE:
+        value = _proven(f"arrow_cast({name}, 'Int32')", FIRST_DAY, END_DAY)
+    elif form is Form.MOMENT:
+        value = _proven(f"arrow_cast({name}, 'Int64')", FIRST_DAY * DAY, END_DAY * DAY)
+    else:
+        value = _text(name)
+    return f"coalesce({value}, '{NULL}')"
+
+
+def _text(value: str) -> str:
+    return f"CAST({value} AS varchar)"
+
+
+def _proven(value: str, first: int, end: int) -> str:
+    inside = f"{value} >= {first} AND {value} < {end}"
+    return f"CASE WHEN {inside} THEN {_text(value)} WHEN {value} IS NOT NULL THEN '{UNPROVEN}' END"
+
+
+def sum_digests(
+    batches: Iterable[pa.RecordBatch], ranges: Sequence[tuple[int, int]]
+) -> tuple[RangeDigest, ...]:
+    """Digests by range; *batches* have the columns ``id`` and ``digest``, in any order.
+
+    *ranges* are half-open, ascending and disjoint.  A row in none of them is left out.
+    """
+    rows, sums = np.zeros(len(ranges) + 1, np.int64), np.zeros(len(ranges) + 1, np.uint64)
+    lows = np.array([low for low, _ in ranges], np.int64)
+    highs = np.array([high for _, high in ranges], np.int64)
+    for batch in batches:
+        ids = batch.column(ID).cast(pa.int64()).to_numpy(zero_copy_only=False)
+        place = np.searchsorted(lows, ids, side="right") - 1
+        place[(place < 0) | (ids >= highs[np.maximum(place, 0)])] = len(ranges)
+        digests = first_bytes(batch.column(DIGEST))
+        rows += np.bincount(place, minlength=len(rows))
+        order = np.argsort(place, kind="stable")
+        starts = np.flatnonzero(np.r_[True, np.diff(place[order]) != 0])
+        if len(order):
+            with np.errstate(over="ignore"):
+                sums[place[order][starts]] += np.add.reduceat(digests[order], starts)
+    return tuple(
+        RangeDigest(int(n), int(total) % MODULUS)
+        for n, total in zip(rows[:-1], sums[:-1], strict=True)
+    )
+
+
+def list_digests(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
+    """Id and digest of each row of *batch*."""
+    return zip(
+        map(int, batch.column(ID).to_pylist()),
+        first_bytes(batch.column(DIGEST)).tolist(),
+        strict=True,
+    )
+
+
+def first_bytes(column: pa.Array) -> npt.NDArray[np.uint64]:
+    """The first 8 bytes of each value of 16 as a number, the first byte the highest."""
+    data = column.cast(pa.binary())
+    if not len(data):
+        return np.zeros(0, np.uint64)
+    start = int(np.frombuffer(data.buffers()[1], np.int32)[data.offset])
+    return np.frombuffer(data.buffers()[2], ">u8", 2 * len(data), start)[::2].astype(np.uint64)

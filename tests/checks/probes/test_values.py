@@ -1,0 +1,112 @@
+"""Rows with another value are named, with their columns; rows in motion are not."""
+
+from typing import Any
+
+import pytest
+
+from checks.model import Outcome
+from checks.probes.values import Values
+from pipeline.errors import TooManyRowsError
+from pipeline.model import Op
+from tests.checks.world_fake import ONE, TWO, FakeWorld, in_step
+
+VALUED = {"id": "bigint", "v": "int"}
+
+
+@pytest.fixture
+def world() -> FakeWorld:
+    """Forty rows in each of two shards, in step."""
+    made = FakeWorld(columns={ONE: VALUED, TWO: VALUED})
+    made.alter(ONE, v="int")
+    made.alter(TWO, v="int")
+    made.commit(*((Op.CREATE, shard, id_) for shard in (ONE, TWO) for id_ in range(40)))
+    made.catch_up()
+    return made
+
+
+def probe(**settings: Any) -> Values:
+    return Values(**{"block_rows": 16, "newest": 4, "rotating": 0, **settings})
+
+
+def test_equal_sides_pass(world: FakeWorld) -> None:
+    (first, *_) = found = in_step("values", probe(), world, 4)
+
+    assert {one.outcome for one in found} == {Outcome.PASS}
+    assert first.reason == "80 rows in 10 ranges of 2 shards are equal on both sides"
+
+
+def test_a_changed_value_is_named_with_its_column(world: FakeWorld) -> None:
+    """As after an UPDATE with sql_log_bin=0: no count differs."""
+    world.contents[TWO, 7] += 1
+
+    *_, last = in_step("values", probe(), world, 4)
+
+    assert (last.outcome, last.code) == (Outcome.FAIL, "different_rows")
+    assert last.keys == ("shop/shop_01.orders:7",)
+    assert last.reason.endswith("they differ in v")
+
+
+@pytest.mark.parametrize(
+    ("harm", "code"),
+    [
+        (lambda world: world.copy[ONE].pop(3), "missing_rows"),
+        (lambda world: world.copy[ONE].update({99: 1}), "extra_rows"),
+        (lambda world: world.copy[ONE].update({3: 1}), "doubled_rows"),
+    ],
+)
+def test_lost_ghost_and_doubled_rows_are_told_apart(world: FakeWorld, harm: Any, code: str) -> None:
+    harm(world)
+
+    *_, last = in_step("values", probe(), world, 4)
+
+    assert (last.outcome, last.code, len(last.keys)) == (Outcome.FAIL, code, 1)
+
+
+def test_a_repaired_row_passes_again(world: FakeWorld) -> None:
+    world.contents[ONE, 5] += 1
+    assert in_step("values", probe(), world, 4)[-1].outcome is Outcome.FAIL
+    world.copied_contents[ONE, 5] += 1
+
+    assert in_step("values", probe(), world, 4)[-1].outcome is Outcome.PASS
+
+
+def test_two_swapped_values_are_found(world: FakeWorld) -> None:
+    """Any sum of values would be the same."""
+    world.commit((Op.UPDATE, ONE, 1))
+    world.catch_up()
+    world.contents[ONE, 1], world.contents[ONE, 2] = world.contents[ONE, 2], world.contents[ONE, 1]
+
+    *_, last = in_step("values", probe(), world, 4)
+
+    assert last.keys == ("shop/shop_00.orders:1-2",)
+
+
+def test_rows_that_change_all_the_time_are_equal_at_a_position_and_need_no_second_reading(
+    world: FakeWorld,
+) -> None:
+    """Work is committed between the two looks and after them; no row is read one by one."""
+    asked = []
+    for round_ in range(6):
+        world.meanwhile = [lambda: world.commit((Op.UPDATE, ONE, 1), (Op.DELETE, TWO, 3))]
+        world.commit((Op.UPDATE, ONE, 2), (Op.CREATE, TWO, 3), (Op.CREATE, ONE, 50 + round_))
+        before = world.asked
+        (ruling, *_) = in_step("values", probe(), world, 1) or [None]
+        asked.append(world.asked - before)
+        assert ruling is None or ruling.outcome is Outcome.PASS
+    assert asked == [11] * 6  # ranges, with the one of the new rows
+
+
+def test_a_range_that_is_too_large_is_read_in_narrower_ones(world: FakeWorld) -> None:
+    world.allowed, world.refusal = 8, TooManyRowsError("too many")
+
+    found = in_step("values", probe(block_rows=4), world, 8)
+
+    assert found[-1].outcome is Outcome.PASS
+
+
+def test_columns_that_cannot_be_compared_are_named(world: FakeWorld) -> None:
+    world.alter(ONE, v="int", price="double")
+
+    *_, last = in_step("values", probe(), world, 3)
+
+    assert "not compared: price: systems print the same number differently" in last.reason

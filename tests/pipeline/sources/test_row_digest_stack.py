@@ -1,0 +1,226 @@
+"""A row has one digest: at MySQL and Postgres, in its mirror, and in Python."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from demo.mysql import MySQL
+from demo.ports import free_ports
+from demo.postgres import Postgres
+from pipeline.changelog.table import app
+from pipeline.delta.reader import open_table
+from pipeline.model import Shard, Table
+from pipeline.row_digest import DigestColumn, RangeDigest, digest_row
+from pipeline.schema.decode import type_rows
+from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.sources.mysql.digest import value_form as mysql_form
+from pipeline.sources.mysql.row_reader import MySqlRowReader
+from pipeline.sources.mysql.source import MySqlSource
+from pipeline.sources.postgres.digest import value_form as postgres_form
+from pipeline.sources.postgres.row_reader import PostgresRowReader
+from pipeline.sources.postgres.source import PostgresSource
+from pipeline.sources.row_reader import RowReader, RowsAsked
+from pipeline.tables.delta.reader import MirrorReader
+
+pytestmark = pytest.mark.stack
+NAME = "digested"
+
+MYSQL_COLUMNS = {
+    "tiny": ("TINYINT", "-128", "127", "0"),
+    "flag": ("TINYINT(1)", "1", "0", "-1"),
+    "wide": ("BIGINT UNSIGNED", "0", "18446744073709551615", "9223372036854775808"),
+    "padded": ("INT(6) ZEROFILL", "42", "4294967295", "0"),
+    "big": ("BIGINT", "-9223372036854775808", "9223372036854775807", "0"),
+    "price": ("DECIMAL(12,2)", "0", "-0.10", "9999999999.99"),
+    "whole": ("DECIMAL(38,0)", "0", "-" + "9" * 38, "7"),
+    "tail": ("DECIMAL(20,10)", "1.5", "0.0000000001", "-1"),
+    "bit": ("BIT(1)", "b'0'", "b'1'", "b'1'"),
+    "day": ("DATE", "'1582-10-15'", "'1970-01-01'", "'9999-12-30'"),
+    "early": ("DATE", "'1000-01-01'", "'1582-10-14'", "'9999-12-31'"),
+    "wall": ("DATETIME", "'1969-12-31 23:59:59'", "'2024-02-29 12:34:56'", "'9999-12-30 23:59:59'"),
+    "wall3": (
+        "DATETIME(3)",
+        "'1970-01-01 00:00:00.001'",
+        "'1900-02-28 23:59:59.999'",
+        "'2038-01-19'",
+    ),
+    "wall6": (
+        "DATETIME(6)",
+        "'1969-12-31 23:59:59.999999'",
+        "'1582-10-15'",
+        "'2024-03-31 02:30:00'",
+    ),
+    "old": ("DATETIME(6)", "'1582-10-14 23:59:59'", "'1000-01-01'", "'9999-12-31 00:00:00'"),
+    "instant": (
+        "TIMESTAMP NULL",
+        "'1970-01-01 00:00:01'",
+        "'2024-10-27 01:30:00'",
+        "'2038-01-19 03:14:07'",
+    ),
+    "instant6": (
+        "TIMESTAMP(6) NULL",
+        "'2001-02-03 04:05:06.000007'",
+        "'1999-12-31 23:59:59.999999'",
+        "'2024-01-01'",
+    ),
+    "span": ("TIME", "'-838:59:59'", "'00:00:00'", "'838:59:59'"),
+    "span6": ("TIME(6)", "'-00:00:00.500000'", "'12:00:00.000001'", "'-01:00:00.25'"),
+    "name": ("VARCHAR(40)", "''", "'N'", "'a|3|b'"),
+    "emoji": ("TEXT CHARACTER SET utf8mb4", "'\U0001f600\u0301'", "'\u00e9'", "' '"),
+    "latin": ("VARCHAR(40) CHARACTER SET latin1", "'caf\u00e9'", "'X'", "'|'"),
+    "folded": ("VARCHAR(40) COLLATE utf8mb4_0900_ai_ci", "'A'", "'a'", "'\u00c4'"),
+    "padchar": ("CHAR(10)", "'x  '", "''", "'  x'"),
+    "word": ("ENUM('new','it''s')", "'new'", "'it''s'", "'new'"),
+    "words": ("SET('a','b','c')", "'a,c'", "''", "'b'"),
+    "blob": ("VARBINARY(20)", "x''", "x'00ff00'", "x'4e'"),
+    "fixed": ("BINARY(4)", "x'00'", "x'0102'", "x'ff000000'"),
+    "per%cent": ("VARCHAR(20)", "'%s'", "'%%'", "'50%'"),
+    "b`tick": ("INT", "1", "2", "3"),
+}
+POSTGRES_COLUMNS = {
+    "flag": ("boolean", "true", "false", "true"),
+    "small": ("smallint", "-32768", "32767", "0"),
+    "big": ("bigint", "-9223372036854775808", "9223372036854775807", "0"),
+    "price": ("numeric(12,2)", "0", "-0.10", "9999999999.99"),
+    "whole": ("numeric(38,0)", "0", "-" + "9" * 38, "7"),
+    "tail": ("numeric(20,10)", "1.5", "0.0000000001", "-1"),
+    "day": ("date", "'1582-10-15'", "'1970-01-01'", "'9999-12-30'"),
+    "early": ("date", "'0001-01-01'", "'1582-10-14'", "'infinity'"),
+    "wall": ("timestamp", "'1969-12-31 23:59:59.999999'", "'2024-02-29 12:34:56'", "'1582-10-15'"),
+    "old": ("timestamp", "'1000-01-01'", "'1582-10-14 23:59:59'", "'infinity'"),
+    "instant": (
+        "timestamptz",
+        "'2024-10-27 02:30:00+02'",
+        "'1970-01-01 00:00:00+00'",
+        "'2024-03-31 01:00:00.000001+00'",
+    ),
+    "clock": ("time", "'00:00:00'", "'23:59:59.999999'", "'24:00:00'"),
+    "name": ("text", "''", "'N'", "'a|3|b'"),
+    "emoji": ("text", "'\U0001f600\u0301'", "'\u00e9'", "' '"),
+    "padchar": ("char(10)", "'x  '", "''", "'  x'"),
+    "wordy": ("varchar(20)", "'x  '", "'X'", "'|'"),
+    "id8": (
+        "uuid",
+        "'00000000-0000-0000-0000-000000000000'",
+        "'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'",
+        "gen_random_uuid()",
+    ),
+    "mood": ("mood", "'sad'", "'so so'", "'sad'"),
+    "blob": ("bytea", "'\\x'", "'\\x00ff00'", "'\\x4e'"),
+    "per%cent": ("varchar(20)", "'%s'", "'%%'", "'50%'"),
+    'q"uote': ("int", "1", "2", "3"),
+}
+
+
+@dataclass(frozen=True)
+class Digested:
+    """A source's table, and the same rows in a mirror."""
+
+    source: MySqlSource | PostgresSource
+    mirror: MirrorReader
+    shard: Shard
+    columns: tuple[DigestColumn, ...]
+    rows: pa.Table
+
+    def differing(self, id_: int) -> list[str]:
+        """Columns of a row whose digests are not the same three times; ``*`` is the whole row."""
+        asked = {one.name: [one] for one in self.columns} | {"*": [*self.columns]}
+        return [name for name, columns in asked.items() if len(self._digests(id_, columns)) != 1]
+
+    def _digests(self, id_: int, columns: list[DigestColumn]) -> set[RangeDigest]:
+        span = [(id_, id_ + 1)]
+        (row,) = (row for row in self.rows.to_pylist() if row["id"] == id_)
+        return {
+            *self.source.digests(self.shard, "id", span, columns),
+            *self.mirror.digests(self.shard, "id", span, columns),
+            digest_row(columns, [row[one.name] for one in columns]),
+        }
+
+
+def statements(table: str, columns: dict[str, tuple[str, ...]], quote: str) -> list[str]:
+    """A table of *columns*: three rows of their values, and one of NULLs."""
+    names = [f"{quote}{name.replace(quote, 2 * quote)}{quote}" for name in columns]
+    types = ", ".join(f"{n} {one[0]}" for n, one in zip(names, columns.values(), strict=True))
+    made = [f"CREATE TABLE {table} (id INT PRIMARY KEY, {types})"]
+    listed = ", ".join(names)
+    for row in range(3):
+        values = ", ".join(one[row + 1] for one in columns.values())
+        made.append(f"INSERT INTO {table} (id, {listed}) VALUES ({row}, {values})")
+    return [*made, f"INSERT INTO {table} (id) VALUES (3)"]
+
+
+def digested(
+    source: Any,
+    reader: RowReader,
+    form: Any,
+    shard: Shard,
+    home: Path,
+) -> Digested:
+    """The mirror as a backfill would fill it."""
+    source.prepare_heartbeat()
+    fence = reader.fence(0, datetime.now(UTC))
+    declared = source.columns(shard)
+    read = reader.read(fence, RowsAsked(shard, ("id",), None, None, 10_000))
+    typed = type_rows(read.rows["after"], declared)
+    assert not any(typed.misread.to_pylist())
+    write_deltalake(str(home), typed.rows)
+    pinned = open_table(str(home))
+    assert pinned is not None
+    columns = tuple(DigestColumn(one.name, form(one)) for one in declared)
+    table = Table("t", (shard,), ("id",), "id")
+    return Digested(source, MirrorReader(pinned, table, app("main")), shard, columns, typed.rows)
+
+
+@pytest.fixture(scope="module")
+def mysql(server_folder: Path) -> Iterator[MySQL]:
+    home, (port,) = Path(tempfile.mkdtemp(dir=server_folder, prefix="digest-")), free_ports(1)
+    server = MySQL(home, port, 12)
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def of_mysql(mysql: MySQL, tmp_path: Path) -> Iterator[Digested]:
+    made = statements(f"{NAME}.t", MYSQL_COLUMNS, "`")
+    mysql.execute(f"DROP DATABASE IF EXISTS {NAME}", f"CREATE DATABASE {NAME}", *made)
+    settings = settings_of(mysql, "root")
+    with closing(MySqlSource(settings)) as source, closing(MySqlRowReader(settings)) as rows:
+        yield digested(source, rows, mysql_form, Shard("shop", f"{NAME}.t"), tmp_path / "m")
+
+
+@pytest.fixture
+def of_postgres(postgres: Postgres, tmp_path: Path) -> Iterator[Digested]:
+    postgres.execute(f"DROP DATABASE IF EXISTS {NAME}")
+    mood = "CREATE TYPE mood AS ENUM ('sad', 'so so')"
+    postgres.create_database(NAME, mood, *statements("t", POSTGRES_COLUMNS, '"'))
+    settings = settings_of(postgres, "postgres", database=NAME)
+    with (
+        closing(PostgresSource(settings, NAME)) as source,
+        closing(PostgresRowReader(settings)) as rows,
+    ):
+        yield digested(source, rows, postgres_form, Shard("shop", "public.t"), tmp_path / "m")
+
+
+def settings_of(server: Any, user: str, **options: Any) -> SourceSettings:
+    collector = CollectorSettings("http://127.0.0.1:1", "shop")
+    return SourceSettings(
+        "shop", server.host, server.port, user, collector, "shop", options=options
+    )
+
+
+def test_a_row_of_mysql_has_one_digest_everywhere(of_mysql: Digested) -> None:
+    """Four rows: the edges of every type, and NULLs."""
+    assert [of_mysql.differing(row) for row in range(4)] == [[], [], [], []]
+
+
+def test_a_row_of_postgres_has_one_digest_everywhere(of_postgres: Digested) -> None:
+    assert [of_postgres.differing(row) for row in range(4)] == [[], [], [], []]
