@@ -53,6 +53,7 @@ CHECKS: Mapping[str, str] = {
     "columns_differ": "A column is on one side only, or has another type there.",
     "days_differ": "A day has another number of rows in the mirror than at the source.",
     "doubled_rows": "The mirror has several rows of one key.",
+    "different_rows": "The mirror has other values in a row than the source.",
     "down": "A part of the pipeline does not work; its name is in the text.",
     "extra_events": "A transaction has more events in the change log than it announced.",
     "extra_rows": "The mirror has rows that the source does not have.",

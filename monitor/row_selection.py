@@ -21,7 +21,7 @@ from pipeline.model import Shard, Table
 from pipeline.schema.model import Column
 from pipeline.sources.condition import Condition, list_values, require_known
 
-NAMING = ("range_counts", "max_id", "offset_keys")
+NAMING = ("range_counts", "values", "max_id", "offset_keys")
 """Checks that name the rows which they found wrong."""
 FEW = 50  # ids that are read as ranges, in which a key of any integer type is told
 _SPAN = re.compile(r"(?P<shard>.+):(?P<first>-?\d+)(?:-(?P<last>-?\d+))?")
