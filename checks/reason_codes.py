@@ -66,6 +66,7 @@ CHECKS: Mapping[str, str] = {
     "missing_rows": "The mirror does not have rows that the source has.",
     "no_column": "The mirror has no column of a name that the probe's settings list.",
     "no_history": "There are too few comparable intervals to compare with.",
+    "no_schema": "No columns of a shard have landed yet.",
     "no_text": "The listed columns hold neither text nor whole numbers.",
     "not_all_asked": "More rows differ than one cycle looks up; the next cycle continues.",
     "not_collected": "No table that a rule under `tables` names is collected.",

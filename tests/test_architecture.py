@@ -88,7 +88,7 @@ THEIRS = {
 OF_THE_LAKE = ("pipeline.delta.store", "pipeline.readings")
 SERVER_FILES = {
     *("source", "session", "facts", "doctor", "position", "types", "values", "row_reader"),
-    *("row_encoding", "dialect"),
+    *("row_encoding", "dialect", "digest"),
 }
 ENGINE_FILES = {  # what an engine's folder has besides these names
     "mysql": {"ddl_parser", "ddl_effects"},
