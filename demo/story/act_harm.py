@@ -1,4 +1,4 @@
-"""Two kinds of harm behind the service's back, both named by it; the gate closes with 409."""
+"""Harm behind the service's back, all of it named by it; the gate closes with 409."""
 
 from demo.oracle.compare import mirror_path
 from demo.story.harm import ForeignDelete, Harm, UnloggedRows
@@ -6,25 +6,34 @@ from demo.story.progress import Progress
 from demo.story.service import Json
 from demo.story.stage import Stage
 
-TITLE = "do harm behind its back: rows without a log, a foreign hand in a mirror"
-SHARD, FOLDED, MIRROR = "shop_01.orders_00", "shop.orders", "shop.users"
+TITLE = "do harm behind its back: rows and a value without a log, a foreign hand in a mirror"
+SHARD, CHANGED, FOLDED, MIRROR = (
+    "shop_01.orders_00",
+    "shop_00.orders_01",
+    "shop.orders",
+    "shop.users",
+)
 
 
 def play(stage: Stage) -> str:
-    """Do both, and wait for the incidents that name them and for the gate to close."""
+    """Do it, and wait for the incidents that name them and for the gate to close."""
     stage.harm = harm = _do(stage)
     stage.ask_gate("after the harm", closed=(FOLDED, MIRROR))
     lost = _incident(stage, "range_counts", harm.rows.span, FOLDED)
+    changed = _incident(stage, "values", f"{CHANGED}:{harm.value.id}", FOLDED)
     foreign = _incident(stage, "foreign_write", f"version {harm.row.version} ", MIRROR)
-    harm.incidents = (lost["id"], foreign["id"])
+    harm.incidents = (lost["id"], changed["id"], foreign["id"])
     stage.summary.incidents = stage.service.incidents("firing")
-    return f"{lost['reason']}; {foreign['reason']}; gate from 200 to 409"
+    return f"{lost['reason']}; {changed['reason']}; {foreign['reason']}; gate from 200 to 409"
 
 
 def _do(stage: Stage) -> Harm:
     path = mirror_path(stage.service.lake, MIRROR)
-    harm = Harm(UnloggedRows(stage.servers.mysql, SHARD), ForeignDelete(path))
+    mysql = stage.servers.mysql
+    harm = Harm(UnloggedRows(mysql, SHARD), UnloggedChange(mysql, CHANGED), ForeignDelete(path))
     harm.rows.do()
+    harm.value.do()
+    stage.screen.say(f"  changed at the source, without a log: total of {CHANGED}:{harm.value.id}")
     stage.screen.say(f"  inserted at the source, without a log: {harm.rows.span}")
     harm.row.do()
     stage.screen.say(

@@ -1,4 +1,4 @@
-"""Repairs both: the incidents resolve, the gate opens, the mirrors equal their source again."""
+"""Repairs all of it: the incidents resolve, the gate opens, the mirrors equal their source again."""
 
 from demo.story.act_compare import compared
 from demo.story.progress import Progress
@@ -8,7 +8,7 @@ TITLE = "put it right: touch the rows, take the mirror back"
 
 
 def play(stage: Stage) -> str:
-    """Undo both, and wait until nothing is left of them.
+    """Undo it, and wait until nothing is left of them.
 
     Raises:
         UnseenError: if there was no harm, or a mirror still differs.
@@ -18,6 +18,7 @@ def play(stage: Stage) -> str:
         msg = "nothing was harmed that could be repaired"
         raise UnseenError(msg)
     harm.rows.undo()
+    harm.value.undo()
     stage.screen.say(f"  touched at the source, with a log: {harm.rows.span}")
     harm.row.undo()
     stage.screen.say(f"  mirror taken back to version {harm.row.good}")

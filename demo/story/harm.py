@@ -1,7 +1,7 @@
 """Harm outside the service, and the repair of each.
 
-Two kinds: rows that are written to the source and never to its log, and a row that somebody else
-takes out of a mirror.
+Three kinds: rows that are written to the source and never to its log, a value that is changed
+there without the log, and a row that somebody else takes out of a mirror.
 """
 
 from collections.abc import Sequence
@@ -66,6 +66,25 @@ class UnloggedRows:
 
 
 @dataclass(eq=False)
+class UnloggedChange:
+    """The total of one order changed under `sql_log_bin=0`: no count differs."""
+
+    mysql: MySQL
+    shard: str
+    id: int = -1
+
+    def do(self) -> None:
+        """Change the order with the lowest id."""
+        ((self.id,),) = self.mysql.execute(f"SELECT MIN(id) FROM {self.shard}")
+        change = f"UPDATE {self.shard} SET total = total + 1 WHERE id = {self.id}"
+        self.mysql.execute("SET sql_log_bin = 0", change)
+
+    def undo(self) -> None:
+        """Touch the row, this time with the log on."""
+        self.mysql.execute(f"UPDATE {self.shard} SET note = 'touched' WHERE id = {self.id}")
+
+
+@dataclass(eq=False)
 class ForeignDelete:
     """A row deleted from the mirror at *path* by a writer that is not the service.
 
@@ -108,9 +127,10 @@ class ForeignDelete:
 
 @dataclass(eq=False)
 class Harm:
-    """Both kinds, and the ids of the incidents that name them."""
+    """All kinds, and the ids of the incidents that name them."""
 
     rows: UnloggedRows
+    value: UnloggedChange
     row: ForeignDelete
     incidents: tuple[str, ...] = ()
 

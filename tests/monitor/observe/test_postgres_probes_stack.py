@@ -18,6 +18,7 @@ from checks.probes.day_counts import DayCounts
 from checks.probes.max_id import MaxId
 from checks.probes.offset_keys import OffsetKeys
 from checks.probes.range_counts import RangeCounts
+from checks.probes.values import Values
 from checks.run import Check, Probe, run_probe
 from demo.postgres import Postgres
 from demo.processes import wait_until
@@ -44,6 +45,7 @@ PROBES: Mapping[str, Probe[Any]] = {
     "max_id": MaxId(),
     "range_counts": RangeCounts(block_rows=16, newest=1, rotating=2, leaf=4, suspects=20),
     "day_counts": DayCounts(columns=("born",), days=2),
+    "values": Values(block_rows=16, newest=1, rotating=2),
 }
 LOSING = {  # the second half of a changed key is never sent, and counted all the same
     "predicates": "moved",
@@ -182,6 +184,7 @@ def test_probes_pass_in_step_and_name_what_was_lost(probed: Probed) -> None:
     assert (lost.code, len(lost.keys)) == ("missing_events", 1)
     assert "promised 2 events, 1 landed" in lost.reason
     assert "106" in " ".join(probed.ruled("range_counts", Outcome.FAIL).keys)
+    assert "106" in " ".join(probed.ruled("values", Outcome.FAIL).keys)
     assert probed.ruled("max_id", Outcome.FAIL).code == "mirror_short"
 
     probed.busy = False
@@ -193,7 +196,11 @@ def test_probes_pass_in_step_and_name_what_was_lost(probed: Probed) -> None:
     path = p.lane.runner.settings.mirror("public.t")
     probed.memory.kept.pop(("public.t", "offset_keys"), None)
     run_probe(Check("offset_keys", PROBES["offset_keys"], probed.table), probed.world())
-    p.session.sql(f"DELETE FROM delta.`{path}` WHERE id = 50")  # behind our back
+    p.session.sql(f"UPDATE delta.`{path}` SET name = 'other' WHERE id = 9")  # behind our back
+    other = probed.ruled("values", Outcome.FAIL)
+    assert "public.t:9" in " ".join(other.keys)
+    assert other.reason.endswith("they differ in name")
+    p.session.sql(f"DELETE FROM delta.`{path}` WHERE id = 50")
     gone = probed.ruled("offset_keys", Outcome.FAIL)
     assert gone.code == "missing_rows"
     assert '"50"' in " ".join(gone.keys)
