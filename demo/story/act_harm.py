@@ -1,7 +1,7 @@
 """Harm behind the service's back, all of it named by it; the gate closes with 409."""
 
 from demo.oracle.compare import mirror_path
-from demo.story.harm import ForeignDelete, Harm, UnloggedRows
+from demo.story.harm import ForeignDelete, Harm, UnloggedChange, UnloggedRows
 from demo.story.progress import Progress
 from demo.story.service import Json
 from demo.story.stage import Stage

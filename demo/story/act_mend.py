@@ -1,4 +1,4 @@
-"""Repairs all of it: the incidents resolve, the gate opens, the mirrors equal their source again."""
+"""Repairs it all: the incidents resolve, the gate opens, the mirrors equal their source again."""
 
 from demo.story.act_compare import compared
 from demo.story.progress import Progress
