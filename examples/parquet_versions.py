@@ -48,6 +48,7 @@ from pipeline.delta.store import Store, open_store
 from pipeline.errors import HeldError, LostRaceError, ProofError, UnreachableError
 from pipeline.model import Shard, Table
 from pipeline.readings import LogKey
+from pipeline.row_digest import DigestColumn, RangeDigest, list_row_digests, sum_ranges
 
 VERSIONS, ROWS = "versions", "rows"
 
@@ -345,6 +346,23 @@ class PinnedRows:
             for shard, own in rows.items()
         }
 
+    def digests(
+        self, shard: Shard, column: str, ranges: Sequence[Range], columns: Sequence[DigestColumn]
+    ) -> tuple[RangeDigest, ...]:
+        """Rows and digests in each range."""
+        return sum_ranges(self._digested(shard, column, columns), ranges)
+
+    def row_digests(
+        self, shard: Shard, column: str, span: Range, columns: Sequence[DigestColumn], limit: int
+    ) -> tuple[tuple[int, int], ...]:
+        """Id and digest of each row in *span*, ascending, at most *limit*."""
+        rows = self._digested(shard, column, columns)
+        return tuple([one for one in rows if span[0] <= one[0] < span[1]][:limit])
+
+    def as_of(self, version: int) -> "PinnedRows":
+        """Versions are kept, but only the newest is opened here."""
+        raise UnreachableError(f"{self.table.name}: version {version} is not opened")
+
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         """Ids in *span*, ascending, at most *limit*."""
         ids = sorted(self._of(shard, [column])[column].to_pylist())
@@ -355,6 +373,13 @@ class PinnedRows:
         rows = [row for row in self._sourced().to_pylist() if span[0] <= row[column] < span[1]]
         own, only = (shard.source, shard.name), len(self.table.shards) == 1
         return [one for one in rows if only or (one[SLUICE]["source"], one[SLUICE]["shard"]) == own]
+
+    def _digested(
+        self, shard: Shard, column: str, columns: Sequence[DigestColumn]
+    ) -> list[tuple[int, int]]:
+        names = [column, *(one.name for one in columns)]
+        rows = self._of(shard, list(dict.fromkeys(names))).to_pylist()
+        return list_row_digests(rows, column, columns)
 
     def has_keys(self, keys: Sequence[LogKey]) -> tuple[bool, ...]:
         """Whether each key's row is there; whole numbers and texts are written alike."""

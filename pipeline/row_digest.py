@@ -12,7 +12,7 @@ does not depend on the order of the rows, and two equal rows do not cancel each 
 * Floating point numbers have no form: systems print the same number differently.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -82,6 +82,27 @@ def digest_row(columns: Sequence[DigestColumn], values: Sequence[Any]) -> RangeD
     text = "|".join(render_value(one.form, v) for one, v in zip(columns, values, strict=True))
     digits = md5(text.encode(), usedforsecurity=False).hexdigest()[:HEX_DIGITS]
     return RangeDigest(1, int(digits, 16))
+
+
+def list_row_digests(
+    rows: Iterable[Mapping[str, Any]], column: str, columns: Sequence[DigestColumn]
+) -> list[tuple[int, int]]:
+    """Id and digest of each row by its integer *column*, ascending; for few rows."""
+    return sorted(
+        (int(row[column]), digest_row(columns, [row[one.name] for one in columns]).sum)
+        for row in rows
+    )
+
+
+def sum_ranges(
+    rows: Iterable[tuple[int, int]], ranges: Iterable[tuple[int, int]]
+) -> tuple[RangeDigest, ...]:
+    """The sum of each half-open range of *rows*, which are ids with digests."""
+    known = [*rows]
+    return tuple(
+        sum((RangeDigest(1, one) for id_, one in known if low <= id_ < high), RangeDigest())
+        for low, high in ranges
+    )
 
 
 def _render_moment(value: datetime) -> str:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.model import ShardId
+from pipeline.row_digest import Form
 from pipeline.schema.model import (
     Column,
     ColumnDescription,
@@ -81,6 +82,9 @@ class ToyDialect:
 
     def lake_type(self, column: Column) -> str:
         return LAKE[_type(column)]
+
+    def digest_form(self, column: Column) -> Form | str:
+        return Form.INTEGER if self.whole(column) else Form.TEXT
 
     def whole(self, column: Column) -> bool:
         return _type(column) == "number"

@@ -11,6 +11,7 @@ from pipeline.aggregates import AggregatedColumn, RangeAggregate, TimeSpan, add_
 from pipeline.errors import UnreachableError
 from pipeline.finding import NOTE, Finding
 from pipeline.model import Head, Shard, ShardId
+from pipeline.row_digest import DigestColumn, RangeDigest, list_row_digests, sum_ranges
 from pipeline.schema.model import Column, Dialect
 from pipeline.settings import SourceSettings
 from pipeline.sources.positions import PositionRules
@@ -78,6 +79,19 @@ class ToySource:
     def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
         ids = self._database().rows(shard.name)
         return tuple(sum(low <= one < high for one in ids) for low, high in ranges)
+
+    def digests(
+        self, shard: Shard, column: str, ranges: Sequence[Range], columns: Sequence[DigestColumn]
+    ) -> tuple[RangeDigest, ...]:
+        rows = self._database().rows(shard.name).values()
+        return sum_ranges(list_row_digests(rows, column, columns), ranges)
+
+    def row_digests(
+        self, shard: Shard, column: str, span: Range, columns: Sequence[DigestColumn], limit: int
+    ) -> tuple[tuple[int, int], ...]:
+        rows = self._database().rows(shard.name).values()
+        found = list_row_digests(rows, column, columns)
+        return tuple([one for one in found if span[0] <= one[0] < span[1]][:limit])
 
     def tallies(
         self,

@@ -90,9 +90,9 @@ def test_rows_that_change_all_the_time_are_equal_at_a_position_and_need_no_secon
         world.meanwhile = [lambda: world.commit((Op.UPDATE, ONE, 1), (Op.DELETE, TWO, 3))]
         world.commit((Op.UPDATE, ONE, 2), (Op.CREATE, TWO, 3), (Op.CREATE, ONE, 50 + round_))
         before = world.asked
-        (ruling, *_) = in_step("values", probe(), world, 1) or [None]
+        found = in_step("values", probe(), world, 1)
         asked.append(world.asked - before)
-        assert ruling is None or ruling.outcome is Outcome.PASS
+        assert {one.outcome for one in found} <= {Outcome.PASS}
     assert asked == [11] * 6  # ranges, with the one of the new rows
 
 

@@ -1,7 +1,7 @@
 """A row has one digest: at MySQL and Postgres, in its mirror, and in Python."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -145,7 +145,7 @@ class Digested:
         }
 
 
-def statements(table: str, columns: dict[str, tuple[str, ...]], quote: str) -> list[str]:
+def statements(table: str, columns: Mapping[str, tuple[str, ...]], quote: str) -> list[str]:
     """A table of *columns*: three rows of their values, and one of NULLs."""
     names = [f"{quote}{name.replace(quote, 2 * quote)}{quote}" for name in columns]
     types = ", ".join(f"{n} {one[0]}" for n, one in zip(names, columns.values(), strict=True))
