@@ -1,6 +1,6 @@
 """Defines the digest of a row, which the source, the mirror and Python compute alike.
 
-Each value has one text, whatever system renders it. A row's text joins the texts of its columns.
+Each value has one text in all of them. A row's text joins the texts of its columns.
 Its digest is the first 64 bits of the MD5 of that text. Digests are added modulo 2**64, so a sum
 does not depend on the order of the rows, and two equal rows do not cancel each other as in a XOR.
 
