@@ -82,7 +82,7 @@ class Values:
     """How long it waits for the mirror to reach the position; after that it is UNKNOWN."""
     limit: Span = timedelta(seconds=30)
     every: ClassVar[timedelta] = timedelta(seconds=30)
-    gating: ClassVar[bool] = False
+    gating: ClassVar[bool] = True
     kind: ClassVar[FailKind] = FailKind.LOST
 
     def measure(self, table: Table, world: World) -> ValueDifferences | NotYet | Undecided:
