@@ -330,12 +330,26 @@ def _lacks(question: Question, inputs: Inputs, policy: ReadinessPolicy) -> tuple
     mirror = inputs.samples.mirror
     if question.stage is Stage.LANDED or isinstance(mirror, Missing):
         return ()
+    if question.stage is Stage.COPY and gating and _is_read_again(inputs):
+        why = f"{', '.join(sorted(gating))} failed before, and a bootstrap reads the table again"
+        return (
+            Reason("check_failed", f"{why}; the copy may lack rows that the mirror has by now"),
+        )
     failing = {one.check for one in inputs.verdicts if one.ruling.outcome is Outcome.FAIL}  # waived
     return tuple(
         Reason("check_failed", f"{check} failed until {until:%H:%M:%S} UTC, after the last look")
         for check, until in sorted(gating.items())
         if mirror.at <= until and check not in failing
     )
+
+
+def _is_read_again(inputs: Inputs) -> bool:
+    """Whether a bootstrap of the table goes on, whose rows reach the mirror bit by bit."""
+    checkpoint = inputs.samples.checkpoint
+    if isinstance(checkpoint, Missing):
+        return False
+    known = (checkpoint.value.rereads.get(str(shard)) for shard in inputs.table.shards)
+    return any(one is not None and one.done is None for one in known)
 
 
 def _sent_again(question: Question, inputs: Inputs) -> tuple[Reason, ...]:

@@ -159,6 +159,24 @@ def test_a_copy_is_not_ready_before_it_has_the_rows_of_a_repair(rig: Rig, copy: 
     assert ask(rig)[0] == 200
 
 
+def test_a_copy_is_not_ready_while_a_bootstrap_repairs_its_table(rig: Rig, copy: FakeCopy) -> None:
+    """Its first rows may already have made the check pass."""
+    (shard,) = (name for name, table in SHARDS.items() if table == USERS)
+    going = Backfill("x", Origin.SNAPSHOT, Order(1, 1, 50), "A", 1)
+    rig.rule(USERS, Outcome.FAIL)
+    rig.beat()
+    rig.rule(USERS, Outcome.PASS)
+    rig.set_checkpoint(rereads={shard: going})
+
+    status, answer = ask(rig)
+
+    assert ask(rig, stage="mirror", copy="")[0] == 200
+    assert (status, codes_of(answer)) == (404, ["check_failed"])
+    rig.set_checkpoint(rereads={shard: replace(going, done=rig.newest.batch)})
+    copy.catch_up()
+    assert ask(rig)[0] == 200
+
+
 def _land_repair(rig: Rig) -> None:
     """A batch with repaired rows of users, merged into the mirror."""
     (shard,) = (name for name, table in SHARDS.items() if table == USERS)
