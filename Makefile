@@ -25,7 +25,7 @@ FAST := $(LIMIT) 1800
 SPARK := $(LIMIT) 2400
 STACK := $(LIMIT) 3900
 
-.PHONY: help setup demo docs test test-fast test-spark test-stack test-proof test-long mutants check check-static check-fast fmt bench lock floors clean basics libraries packages
+.PHONY: help setup demo docs slow test test-fast test-spark test-stack test-proof test-long mutants check check-static check-fast fmt bench lock floors clean basics libraries packages
 
 help:
 	echo "make demo | test | check | docs | test-long | mutants | bench | fmt | lock | floors | clean"
@@ -66,6 +66,11 @@ check-static: setup
 
 check-fast: setup
 	$(FAST) $(PYTEST) $(SPREAD) -m "$(FAST_ONES) and not thorough" --hypothesis-profile=brief
+
+# Writes anew which tests `make check` leaves out; on a quiet machine.
+slow: setup
+	$(FAST) $(PYTEST) $(SPREAD) -m "$(FAST_ONES)" --hypothesis-profile=brief --durations=0 --durations-min=0.05 | tee build/slow.txt
+	$(BIN)/python -m tests.slow < build/slow.txt
 
 # Real servers make tests wait, Spark makes them compute: both at once, and then the proofs, which
 # have servers of their own, beside the other servers.  Each line says whose it is.

@@ -31,6 +31,7 @@ from pipeline.settings import PipelineSettings
 from pipeline.spark import jars
 from pipeline.spark.session import open_session
 from tests.pipeline.hanging import Hanging
+from tests.slow import mark_slow
 
 FOLDER = jars.ROOT / "build" / "tests"
 
@@ -86,6 +87,12 @@ def no_power_failure() -> Iterator[None]:
         event.listen(Pool, "checkout", unsynced)
         yield
         event.remove(Pool, "checkout", unsynced)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Before tests are chosen by their marks."""
+    mark_slow(items)
 
 
 def pytest_sessionfinish() -> None:
