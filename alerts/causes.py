@@ -53,7 +53,7 @@ OF_PROBES = {FailKind.LOST: AlertKind.LOST, FailKind.SUSPECT: AlertKind.SUSPECT}
 _NOTHING = Ruling(Outcome.UNKNOWN, "no verdict")
 _STANDING_STILL = (AlertKind.SERVICE, AlertKind.BLOCKED)
 _FOLLOWING = (AlertKind.LATE, AlertKind.UNKNOWN)
-_OF_ROWS = frozenset({"range_counts", "max_id", "offset_keys", "day_counts"})
+_OF_ROWS = frozenset({"range_counts", "values", "max_id", "offset_keys", "day_counts"})
 _FOREIGN = "foreign_write"
 
 

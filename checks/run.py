@@ -100,6 +100,11 @@ def is_whole(name: str) -> bool:
     return bool(getattr(find_probe(name), "whole", False))
 
 
+def runs_by_default(name: str) -> bool:
+    """Whether that probe runs without a section of its own: its class may say ``by_default``."""
+    return bool(getattr(find_probe(name), "by_default", True))
+
+
 def kind_of(probe: Probe[Any] | type[Probe[Any]]) -> FailKind:
     """What a FAIL of *probe* means: a suspicion, unless its class says ``kind``."""
     return FailKind(getattr(probe, "kind", FailKind.SUSPECT))

@@ -351,8 +351,8 @@ SEAMS = (
         "Probe",
         "PROBE",
         probes,
-        "Below `probes` each probe has its name. One that is not named runs with its defaults."
-        " Every probe has these keys beside its own:",
+        "Below `probes` each probe has its name. One that is not named runs with its defaults;"
+        " only `values` has to be named. Every probe has these keys beside its own:",
         protocol=Probe,
     ),
     Seam(

@@ -6,6 +6,7 @@ does not depend on the order of the rows, and two equal rows do not cancel each 
 
 * NULL is `N`, which no value's text is. A text is preceded by its number of characters, so a
   separator inside a value cannot move the border between two columns.
+* Bytes are their own MD5, so that long ones are not written out as digits.
 * Dates are days, and times are microseconds, since 1970-01-01. What no lake holds exactly has the
   text `X` on each side and is not compared: anything before 1582-10-15, which collectors shift,
   and the last day of the year 9999, which stands for infinity.
@@ -80,8 +81,7 @@ def render_value(form: Form, value: Any) -> str:
 def digest_row(columns: Sequence[DigestColumn], values: Sequence[Any]) -> RangeDigest:
     """The digest of one row; *values* are those of *columns*."""
     text = "|".join(render_value(one.form, v) for one, v in zip(columns, values, strict=True))
-    digits = md5(text.encode(), usedforsecurity=False).hexdigest()[:HEX_DIGITS]
-    return RangeDigest(1, int(digits, 16))
+    return RangeDigest(1, int(_md5(text.encode())[:HEX_DIGITS], 16))
 
 
 def list_row_digests(
@@ -112,6 +112,10 @@ def _render_moment(value: datetime) -> str:
     return _bounded(micros, FIRST_DAY * DAY, END_DAY * DAY)
 
 
+def _md5(data: bytes) -> str:
+    return md5(data, usedforsecurity=False).hexdigest()
+
+
 def _bounded(number: int, first: int, end: int) -> str:
     return str(number) if first <= number < end else UNPROVEN
 
@@ -123,6 +127,6 @@ _RENDERERS: Mapping[Form, Callable[[Any], str]] = {
     Form.DATE: lambda value: _bounded((value - EPOCH.date()).days, FIRST_DAY, END_DAY),
     Form.MOMENT: _render_moment,
     Form.TEXT: lambda value: f"{len(value)}|{value}",
-    Form.BYTES: lambda value: bytes(value).hex(),
-    Form.PADDED: lambda value: bytes(value).rstrip(b"\0").hex(),
+    Form.BYTES: lambda value: _md5(bytes(value)),
+    Form.PADDED: lambda value: _md5(bytes(value).rstrip(b"\0")),
 }

@@ -104,19 +104,12 @@ class RowSuspects:
     landed: int
     ended: datetime
     tries: int = 0
-    whole: bool = True
 
     def dumps(self) -> dict[str, Any]:
         """Return JSON values for the memory of a check."""
         told = [[str(shard), id_, one.rows, one.sum] for (shard, id_), one in self.rows.items()]
         ended = self.ended.isoformat()
-        return {
-            "rows": told,
-            "landed": self.landed,
-            "ended": ended,
-            "tries": self.tries,
-            "whole": self.whole,
-        }
+        return {"rows": told, "landed": self.landed, "ended": ended, "tries": self.tries}
 
     @classmethod
     def loads(cls, raw: Mapping[str, Any], table: Table) -> "RowSuspects":
@@ -128,7 +121,7 @@ class RowSuspects:
             if own in shards
         }
         ended = datetime.fromisoformat(raw["ended"])
-        return cls(rows, raw["landed"], ended, raw["tries"], raw["whole"])
+        return cls(rows, raw["landed"], ended, raw["tries"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,20 +171,28 @@ class Comparison:
         except UnreachableError:  # the files of that version are gone
             return spans
 
-    def find_suspects(self, spans: Mapping[Shard, Sequence[Range]], most: int) -> RowSuspects:
-        """Rows of *spans* that the two sides do not hold alike; at *most* so many."""
+    def find_suspects(
+        self, spans: Mapping[Shard, Sequence[Range]], most: int
+    ) -> tuple[RowSuspects, dict[Shard, list[Range]]]:
+        """Rows of *spans* that the two sides do not hold alike, and the spans that have more.
+
+        At *most* so many, and other ones each time if there are more.
+        """
         landed, mirror = self.world.landed_batch(), self.world.mirror(self.table)
-        rows, whole = dict[Suspect, RangeDigest](), True
+        rows, cut = dict[Suspect, RangeDigest](), dict[Shard, list[Range]]()
         for shard, own in spans.items():
             columns = self.columns[shard].columns
             for span in own:
                 asked = (shard, self._id, span, columns, MOST_ROWS)
                 here, there = self._source(shard).row_digests(*asked), mirror.row_digests(*asked)
-                whole = whole and max(len(here), len(there)) < MOST_ROWS
                 found = differing_rows(here, there)
-                rows |= {(shard, id_): one for id_, one in found.items()}
-        kept = dict(sorted(rows.items())[:most])
-        return RowSuspects(kept, landed, self.world.clock(), 0, whole and len(rows) <= most)
+                if max(len(here), len(there)) >= MOST_ROWS or len(found) > most - len(rows):
+                    cut.setdefault(shard, []).append(span)
+                first = landed % max(len(found), 1)
+                ordered = [*found.items()][first:] + [*found.items()][:first]
+                room = max(most - len(rows), 0)
+                rows |= {(shard, id_): one for id_, one in ordered[:room]}
+        return RowSuspects(rows, landed, self.world.clock()), cut
 
     def read_again(self, suspects: Iterable[Suspect], tries: int) -> RowSuspects:
         """Read the *suspects* at their source."""

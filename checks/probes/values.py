@@ -3,8 +3,11 @@
 A range that differs is equal if the mirror with the landed changes equals the source at some
 position between the two looks.  Rows of other ranges are compared one by one, and a row is named
 only when it still differs in a later round and nothing in motion explains it.
+A range is open until all of its rows were settled: it is looked at again in each cycle, and there
+is no PASS while one is open.
 Cannot see: an old range until its turn comes; columns whose values systems write differently,
-which the verdict names; tables whose key is not one integer.
+which the verdict names; tables whose key is not one integer; a wrong row whose last change is sent
+again just then, until its next turn.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,14 +28,16 @@ from checks.counting import (
     WRONG,
     Differences,
     Fences,
+    Suspect,
     SuspectState,
     await_fences,
+    fences_after,
     rule_differences,
 )
 from checks.model import FailKind, NoneOrMore, NotYet, OneOrMore, Outcome, Ruling, Span, Undecided
 from checks.ranges import block_width, choose_blocks
 from checks.run import Probe
-from checks.world import World
+from checks.world import Range, World
 from pipeline.errors import ProofError, TooManyRowsError, UnreachableError
 from pipeline.model import Shard, Table
 
@@ -82,7 +87,8 @@ class Values:
     """How long it waits for the mirror to reach the position; after that it is UNKNOWN."""
     limit: Span = timedelta(seconds=30)
     every: ClassVar[timedelta] = timedelta(seconds=30)
-    gating: ClassVar[bool] = True
+    gating: ClassVar[bool] = False
+    by_default: ClassVar[bool] = False
     kind: ClassVar[FailKind] = FailKind.LOST
 
     def measure(self, table: Table, world: World) -> ValueDifferences | NotYet | Undecided:
@@ -122,13 +128,13 @@ class Values:
         """Find the position of each range; rows of the others become suspects."""
         found = {look.shard: comparison.unexplained(look) for look in looks}
         spans = {shard: left for shard, left in found.items() if left}
-        fresh = comparison.find_suspects(spans, self.suspects)
+        fresh, cut = comparison.find_suspects(spans, self.suspects)
         shards = {str(shard): shard for shard in comparison.table.shards}
         known = {(shards[own], id_) for own, id_ in memory["found"] if own in shards}
         if not fresh.rows and not known:
-            return self._finish(comparison, memory, replace(reading, more=int(not fresh.whole)))
+            return self._finish(comparison, {**memory, "open": _dump(cut)}, reading)
         again = comparison.read_again({*fresh.rows, *known}, 0)
-        told = {"rows": again.dumps(), "whole": fresh.whole}
+        told = {"rows": again.dumps(), "spans": _dump(spans), "open": _dump(cut)}
         comparison.world.remember(comparison.table, NAME, {**memory, **told})
         return NotYet(f"reading {len(again.rows)} rows again")
 
@@ -145,10 +151,18 @@ class Values:
             return NotYet(f"{len(moving)} rows keep moving")
         found = tuple((one, state) for one, state in became.items() if state in WRONG)
         different = [one for one, state in found if state is SuspectState.DIFFERENT]
-        names = [n for one in different[:NARROWED] for n in comparison.differing_columns(one)]
-        more = int(not memory["whole"])
-        reading = replace(reading, found=found, moving=len(moving), more=more)
-        return self._finish(comparison, memory, reading, tuple(dict.fromkeys(names)))
+        names = list[str]()
+        with suppress(UnreachableError, ProofError):  # what was confirmed is said all the same
+            names = [n for one in different[:NARROWED] for n in comparison.differing_columns(one)]
+        reading = replace(reading, found=found, moving=len(moving))
+        if not found:  # a PASS vouches for no more than what was compared
+            ended = datetime.fromisoformat(memory["ended"])
+            fences = fences_after(comparison.table, comparison.world, ended)
+            reading = replace(reading, as_of=fences or reading.as_of)
+        left_open = _with_moving(memory, moving)
+        return self._finish(
+            comparison, {**memory, "open": left_open}, reading, tuple(dict.fromkeys(names))
+        )
 
     def _finish(
         self,
@@ -158,7 +172,8 @@ class Values:
         columns: tuple[str, ...] = (),
     ) -> ValueDifferences:
         """Begin the next cycle: the reading stands, whether the source answers that or not."""
-        reading = replace(reading, ended=comparison.world.clock())
+        left_open = sum(len(own) for own in memory["open"].values())
+        reading = replace(reading, more=left_open, ended=comparison.world.clock())
         found = [[str(shard), id_] for (shard, id_), _ in reading.found][: self.suspects]
         with suppress(UnreachableError, ProofError):  # the next round tries again, and says why
             self._begin(comparison, {**memory, "found": found})
@@ -168,12 +183,14 @@ class Values:
         """Look at the next ranges of each shard; at narrower ones after each time that failed."""
         table, world = comparison.table, comparison.world
         cursors, failed = memory.get("cursors", {}), memory.get("failed", 0)
-        kept = {"found": memory["found"], "rows": None, "whole": True}
+        opened = memory.get("open", {})
+        kept = {"found": memory["found"], "rows": None, "open": opened, "spans": {}}
         looks, moved = list[dict[str, Any]](), dict[str, int]()
         try:
             for shard in table.shards:
+                own = [(low, high) for low, high in opened.get(str(shard), ())]
                 look, moved[str(shard)] = self._look(
-                    comparison, shard, cursors.get(str(shard), 0), failed
+                    comparison, shard, own, cursors.get(str(shard), 0), failed
                 )
                 looks.append(look.dumps())
         except (UnreachableError, ProofError):
@@ -183,9 +200,14 @@ class Values:
         world.remember(table, NAME, {**kept, **told, "cursors": moved, "failed": 0})
 
     def _look(
-        self, comparison: Comparison, shard: Shard, cursor: int, failed: int
+        self,
+        comparison: Comparison,
+        shard: Shard,
+        opened: Sequence[Range],
+        cursor: int,
+        failed: int,
     ) -> tuple[Look, int]:
-        """Ranges as wide as they may be; narrower ones if that is too much."""
+        """Open ranges and others as wide as they may be; narrower ones if that is too much."""
         table, world = comparison.table, comparison.world
         source, column = world.source(shard.source), table.id_column or ""
         rows = world.mirror(table).rows() // len(table.shards)
@@ -197,11 +219,36 @@ class Values:
                 low, high, size, cursor=cursor, newest=self.newest, rotating=self.rotating
             )
             try:
-                return comparison.look_at(shard, sorted(choice.ranges)), choice.cursor
+                ranges = _disjoint(() if failed else opened, choice.ranges)
+                return comparison.look_at(shard, ranges), choice.cursor
             except TooManyRowsError:
                 if size == dense:
                     raise
             size = max(size // NARROWER, dense)
+
+
+def _dump(spans: Mapping[Shard, Sequence[Range]]) -> dict[str, list[list[int]]]:
+    return {str(shard): [[*span] for span in own] for shard, own in spans.items() if own}
+
+
+def _with_moving(memory: Memory, moving: Sequence[Suspect]) -> dict[str, list[list[int]]]:
+    """The open spans, with those of rows that kept moving."""
+    found = {own: [*many] for own, many in memory["open"].items()}
+    for own, spans in memory["spans"].items():
+        for low, high in spans:
+            busy = any(str(shard) == own and low <= id_ < high for shard, id_ in moving)
+            if busy and [low, high] not in found.get(own, []):
+                found.setdefault(own, []).append([low, high])
+    return found
+
+
+def _disjoint(first: Sequence[Range], more: Sequence[Range]) -> list[Range]:
+    """*first*, and those of *more* that overlap none of them; ascending."""
+    kept: list[Range] = []
+    for low, high in (*first, *more):
+        if all(high <= start or end <= low for start, end in kept):
+            kept.append((low, high))
+    return sorted(kept)
 
 
 def _begun(table: Table, world: World) -> Comparison | Undecided:

@@ -320,7 +320,8 @@ def _probes(told: Any, folder: Path) -> tuple[list[CheckPlan], list[str]]:
     )
     faults = wrong + [f"probes.{name}: {why}" for name, why in unknown.items()]
     plans = []
-    for name in (*known, *modules):
+    by_default = [n for n in known if n in raw or probes.runs_by_default(n)]
+    for name in (*by_default, *modules):
         one, wrong = build_check_plan(name, probes.find_probe(name), raw.get(name, {}), folder)
         plans += [one] if one else []
         faults += wrong

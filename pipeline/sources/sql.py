@@ -248,6 +248,8 @@ class SqlSource(ABC):
                 f" WHERE {self._between(column)} ORDER BY {name} LIMIT %s",
                 *(*span, min(limit, self.limits.rows)),
             )
+        if any(row["d"] is None for row in found):
+            raise ProofError(f"a row of {shard} is too large for the server to digest")
         return tuple((int(row["id"]), int(row["d"]) % MODULUS) for row in found)
 
     def to_argument(self, moment: Moment) -> Moment:

@@ -3,8 +3,8 @@
 The session's time zone is UTC. Expressions double `%`, as placeholders require.
 
 * ZEROFILL pads what the server prints, so such a column is added to 0.
-* CHAR is printed without blanks at its end, as the log has it. BINARY has zeros at its end, which
-  the log does not have; they are stripped on each side.
+* CHAR has no blanks at its end in the log, and is trimmed: a server may print them. BINARY has
+  zeros at its end, which the log does not have; they are stripped on each side.
 * A date with a day or month of 0 does not exist in a lake. Collectors send NULL for it, or
   1970-01-01 where the column is NOT NULL; `TO_DAYS` returns NULL for it.
 """
@@ -64,6 +64,7 @@ def digest_sql(columns: Sequence[MySqlColumn]) -> str:
 def _text_sql(column: MySqlColumn) -> str:
     name, form = f"`{column.name.replace('`', '``')}`".replace("%", "%%"), value_form(column)
     if form is Form.TEXT:
+        name = f"TRIM(TRAILING ' ' FROM {name})" if column.kind == "CHAR" else name
         text, length = f"CONVERT({name} USING utf8mb4)", f"CHAR_LENGTH({name})"
         return f"{_or(length, column, NULL)}, {_or(text, column, '')}"
     return _or(_value_sql(column, name, form), column, NULL)
@@ -71,9 +72,9 @@ def _text_sql(column: MySqlColumn) -> str:
 
 def _value_sql(column: MySqlColumn, name: str, form: Form | str) -> str:
     if form is Form.BYTES:
-        return f"LOWER(HEX({name}))"
+        return f"MD5({name})"
     if form is Form.PADDED:
-        return f"LOWER(HEX(TRIM(TRAILING 0x00 FROM {name})))"
+        return f"MD5(TRIM(TRAILING 0x00 FROM {name}))"
     if form is Form.DATE:
         return _proven(column, name, f"TO_DAYS({name}) - {UNIX_DAY}")
     if form is Form.MOMENT:

@@ -39,6 +39,8 @@ def value_form(column: PostgresColumn) -> Form | str:
         return Form.DECIMAL if is_decimal(column) else "a NUMERIC of any size has no one spelling"
     if kind == "BIT" and column.length in (1, None):
         return Form.BOOLEAN
+    if kind == "BPCHAR" and column.length is None:
+        return "its blanks at the end are unknown"
     if (form := FORMS.get(kind)) is not None:
         return form
     if kind in ("FLOAT4", "FLOAT8"):
@@ -62,14 +64,14 @@ def _text_sql(column: PostgresColumn) -> str:
     if form is Form.TEXT:
         text = f"{name}::text"
         if column.kind == "BPCHAR":
-            text = f"rpad({name}::text, {column.length or 1})"
+            text = f"rpad({name}::text, {column.length})"
         return f"{_or(f'length({text})::text', column, NULL)}, {_or(text, column, '')}"
     return _or(_value_sql(column, name, form), column, NULL)
 
 
 def _value_sql(column: PostgresColumn, name: str, form: Form | str) -> str:
     if form is Form.BYTES:
-        return f"encode({name}, 'hex')"
+        return f"md5({name})"
     if form is Form.BOOLEAN:
         return f"{name}::int::text"
     if form is Form.DATE:

@@ -5,6 +5,7 @@ The query engine of `deltalake` renders the texts and their MD5; the sums are ma
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,7 @@ KINDS = {
     Form.PADDED: frozenset({"binary"}),
 }
 ID, DIGEST = "id", "digest"
+LARGEST = 2**63 - 1
 
 
 def fits_form(form: Form, kind: str) -> bool:
@@ -66,9 +68,10 @@ def _text_sql(column: DigestColumn) -> str:
         length = _text(f"character_length({name})")
         return f"coalesce({length}, '{NULL}'), coalesce({name}, '')"
     if form in {Form.BYTES, Form.PADDED}:
-        value = f"encode({name}, 'hex')"
+        data = name
         if form is Form.PADDED:
-            value = f"regexp_replace({value}, '(00)+$', '')"
+            data = f"decode(regexp_replace(encode({name}, 'hex'), '(00)+$', ''), 'hex')"
+        value = f"encode(digest({data}, 'md5'), 'hex')"
     elif form is Form.BOOLEAN:
         value = _text(f"CAST({name} AS int)")
     elif form is Form.DATE:
@@ -97,12 +100,15 @@ def sum_digests(
     *ranges* are half-open, ascending and disjoint.  A row in none of them is left out.
     """
     rows, sums = np.zeros(len(ranges) + 1, np.int64), np.zeros(len(ranges) + 1, np.uint64)
-    lows = np.array([low for low, _ in ranges], np.int64)
-    highs = np.array([high for _, high in ranges], np.int64)
+    wide = any(low > LARGEST for low, _ in ranges)
+    lows = np.array([low for low, _ in ranges], object if wide else np.int64)
+    highs = np.array([min(high, LARGEST) for _, high in ranges], np.int64)
+    endless = np.array([high > LARGEST for _, high in ranges], np.bool_)
     for batch in batches:
-        ids = batch.column(ID).cast(pa.int64()).to_numpy(zero_copy_only=False)
+        ids = _ids(batch.column(ID), wide=wide)
         place = np.searchsorted(lows, ids, side="right") - 1
-        place[(place < 0) | (ids >= highs[np.maximum(place, 0)])] = len(ranges)
+        own = np.maximum(place, 0)
+        place[(place < 0) | ((ids >= highs[own]) & ~endless[own])] = len(ranges)
         digests = first_bytes(batch.column(DIGEST))
         rows += np.bincount(place, minlength=len(rows))
         order = np.argsort(place, kind="stable")
@@ -114,6 +120,14 @@ def sum_digests(
         RangeDigest(int(n), int(total) % MODULUS)
         for n, total in zip(rows[:-1], sums[:-1], strict=True)
     )
+
+
+def _ids(column: pa.Array, *, wide: bool) -> npt.NDArray[Any]:
+    """Ids as numbers; as Python's where they may be above 64 bits with a sign."""
+    if wide or not pa.types.is_integer(column.type):
+        return np.array([int(one) for one in column.to_pylist()], object)
+    ids: npt.NDArray[Any] = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return ids
 
 
 def list_digests(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:

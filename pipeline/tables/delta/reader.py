@@ -159,10 +159,13 @@ class MirrorReader:
         if not ranges:
             return ()
         digest = digest_sql(columns, self.pinned.columns())
-        hull = _inside(column, (ranges[0][0], ranges[-1][1]))
+        asked = _joined(ranges)
+        if len(asked) > RANGES_AT_ONCE:
+            asked = [(ranges[0][0], ranges[-1][1])]
+        inside = " OR ".join(_inside(column, span) for span in asked)
         found = self.pinned.batches(
             f"SELECT {quote_name(column)} AS {ID}, {digest} AS {DIGEST} FROM t"  # noqa: S608
-            f" WHERE {self._of(shard)} AND {hull}"
+            f" WHERE {self._of(shard)} AND ({inside})"
         )
         return sum_digests(found, ranges)
 
@@ -263,6 +266,17 @@ class MirrorReader:
             f"SELECT DISTINCT {asked} FROM t WHERE {self._of(shard)} AND ({' OR '.join(each)})"  # noqa: S608
         )
         return {tuple(str(row[f"k{i}"]) for i in range(len(columns))) for row in found}
+
+
+def _joined(ranges: Sequence[Range]) -> list[Range]:
+    """*ranges*, which are ascending, with neighbours as one."""
+    joined: list[Range] = []
+    for low, high in ranges:
+        if joined and joined[-1][1] == low:
+            joined[-1] = joined[-1][0], high
+        else:
+            joined.append((low, high))
+    return joined
 
 
 def _inside(column: str, span: Range) -> str:

@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
-from checks.model import Outcome
+from checks.compare.look import Comparison
+from checks.model import Outcome, Verdict
 from checks.probes.values import Values
-from pipeline.errors import TooManyRowsError
+from checks.run import Check, run_probe
+from pipeline.errors import TooManyRowsError, UnreachableError
 from pipeline.model import Op
-from tests.checks.world_fake import ONE, TWO, FakeWorld, in_step
+from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld, in_step
 
 VALUED = {"id": "bigint", "v": "int"}
 
@@ -110,3 +112,57 @@ def test_columns_that_cannot_be_compared_are_named(world: FakeWorld) -> None:
     *_, last = in_step("values", probe(), world, 3)
 
     assert "not compared: price: systems print the same number differently" in last.reason
+
+
+def test_no_pass_while_a_range_has_rows_that_were_not_named(world: FakeWorld) -> None:
+    """Two rows fit into a finding; five differ, and those that are named are repaired."""
+    wrong = [3, 5, 7, 9, 11]
+    for id_ in wrong:
+        world.contents[ONE, id_] += 1
+    probe_ = probe(suspects=2, newest=1, rotating=1)
+
+    said = []
+    for _ in range(40):
+        for ruling in in_step("values", probe_, world, 1):
+            said.append(ruling.outcome)
+            for key in ruling.keys:
+                first, _, last = key.rpartition(":")[2].partition("-")
+                for id_ in range(int(first), int(last or first) + 1):
+                    world.copied_contents[ONE, id_] = world.contents[ONE, id_]
+    differ = [id_ for id_ in wrong if world.copied_contents[ONE, id_] != world.contents[ONE, id_]]
+
+    assert differ == []
+    first_fail, last_fail = said.index(Outcome.FAIL), len(said) - said[::-1].index(Outcome.FAIL)
+    assert Outcome.PASS not in said[first_fail:last_fail]
+    assert said[-1] is Outcome.PASS
+
+
+def test_a_pass_after_a_second_reading_is_as_of_what_was_compared(world: FakeWorld) -> None:
+    """Fence 3 is the first after the look; the row is read again behind it."""
+    check = Check("values", probe(), TABLE)
+    world.contents[ONE, 5] += 1
+    run_probe(check, world)
+    world.catch_up()
+    first = world.fences[-1][0]
+    run_probe(check, world)
+    world.copied_contents[ONE, 5] += 1
+    world.catch_up()
+
+    verdict = run_probe(check, world)
+
+    assert isinstance(verdict, Verdict)
+    assert (verdict.ruling.outcome, verdict.as_of) == (Outcome.PASS, (first,))
+
+
+def test_a_finding_is_said_though_the_source_then_refuses_to_name_its_columns(
+    world: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> tuple[str, ...]:
+        raise UnreachableError("source:shop: loaded")
+
+    monkeypatch.setattr(Comparison, "differing_columns", refuse)
+    world.contents[TWO, 7] += 1
+
+    *_, last = in_step("values", probe(), world, 4)
+
+    assert (last.outcome, last.keys) == (Outcome.FAIL, ("shop/shop_01.orders:7",))

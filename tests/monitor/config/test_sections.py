@@ -599,3 +599,23 @@ def test_a_transport_of_its_own_that_cannot_be_built_is_told_at_its_source() -> 
 
     at = f"{PLACE}:5: sources[0].transport_options.folder: is required"
     assert str(told.value).startswith(at)
+
+
+@pytest.mark.parametrize(
+    ("section", "runs"),
+    [
+        pytest.param("{}", False, id="not named"),
+        pytest.param("{values: {}}", True, id="named"),
+        pytest.param("{values: {enabled: false}}", False, id="switched off"),
+    ],
+)
+def test_the_comparison_of_values_runs_only_where_it_is_named(
+    tmp_path: Path, section: str, *, runs: bool
+) -> None:
+    path = tmp_path / "sluice.yaml"
+    path.write_text(f"{LEAST}probes: {section}\n")
+
+    names = {plan.name for plan in load_config(path).plans}
+
+    assert ("values" in names) is runs
+    assert "range_counts" in names
