@@ -14,6 +14,7 @@ gap or a suspicion never follows from anything.  Pure.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from alerts.model import AlertKind, Cause, CauseFinding, Incident, IncidentState, Member
 from checks.blocks import are_within
@@ -55,6 +56,7 @@ _STANDING_STILL = (AlertKind.SERVICE, AlertKind.BLOCKED)
 _FOLLOWING = (AlertKind.LATE, AlertKind.UNKNOWN)
 _OF_ROWS = frozenset({"range_counts", "values", "max_id", "offset_keys", "day_counts"})
 _FOREIGN = "foreign_write"
+MOST_KEYS = 20  # of a finding
 
 
 def fold_findings(
@@ -172,13 +174,24 @@ def _weigh(
         passed = known  # the part itself works: whoever blamed it has, or will name, another cause
     failing = ({*incident.failing} if incident else set()) - passed | set(guilty)
     witness = next(iter(guilty), next(iter(sorted(known & spoken.keys())), None))
+    ruling = spoken[witness].ruling if witness else _NOTHING
+    if cause.kind is AlertKind.LOST and len(guilty) > 1:
+        ruling = _joined_rulings([spoken[member].ruling for member in guilty])
     return CauseFinding(
         cause=cause,
         outcome=_outcome(guilty=bool(guilty), failing=bool(failing), good=bool(passed)),
-        ruling=spoken[witness].ruling if witness else _NOTHING,
+        ruling=ruling,
         failing=tuple(sorted(failing)),
         run=spoken[witness].run if witness else "",
     )
+
+
+def _joined_rulings(rulings: Sequence[Ruling]) -> Ruling:
+    """The one that names most rows, with the keys of all: no part of a loss is left out."""
+    widest = max(rulings, key=lambda one: (one.more, len(one.keys)))
+    others = dict.fromkeys(key for one in rulings for key in one.keys)
+    keys = (*widest.keys, *(key for key in others if not are_within([key], widest.keys)))
+    return replace(widest, keys=keys[:MOST_KEYS], more=widest.more + len(keys[MOST_KEYS:]))
 
 
 def _good(kind: AlertKind, verdict: Verdict) -> bool:

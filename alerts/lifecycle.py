@@ -87,7 +87,8 @@ def _has_grown(incident: Incident, finding: CauseFinding) -> bool:
 
 def _is_joined(incident: Incident, finding: CauseFinding) -> bool:
     """Whether one of several checks names some of the rows of a loss: the loss names them all."""
-    several = len(incident.members) > 1 and incident.cause.kind is AlertKind.LOST
+    several = len({*incident.members, *finding.failing}) > 1
+    several = several and incident.cause.kind is AlertKind.LOST
     return several and bool(finding.ruling.keys) and not _has_grown(incident, finding)
 
 

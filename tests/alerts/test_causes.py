@@ -4,7 +4,7 @@ import pytest
 
 from alerts.causes import BEYOND_HELP, find_cause, fold_findings
 from alerts.lifecycle import advance_incident
-from alerts.model import AlertKind, AlertPolicy, Cause, Incident, Member
+from alerts.model import Acknowledgement, AlertKind, AlertPolicy, Cause, Incident, Member
 from checks.model import FailKind, Outcome, Ruling, Verdict
 from tests.alerts.kit import at, verdict
 
@@ -228,3 +228,33 @@ def test_f198_a_loss_from_before_a_foreign_write_stays() -> None:
     (found,) = fold_findings([loss], standing)
 
     assert (found.cause.check, found.outcome) == ("range_counts", Outcome.FAIL)
+
+
+def test_a_loss_that_grows_by_one_of_its_checks_is_told_again() -> None:
+    """The other still names an acknowledged row, and is the first by name."""
+    opened = told_of(None, loss("values", "s/d.t:1", "s/d.t:2"), minute=0)
+    joined = told_of(opened, loss("range_counts", "s/d.t:1"), minute=1)
+    known = replace(joined, acknowledged=Acknowledgement("me", at(2)), unheard=None)
+
+    grown = told_of(
+        known,
+        loss("range_counts", "s/d.t:1"),
+        loss("values", "s/d.t:1-2", "s/d.t:50-900"),
+        minute=3,
+    )
+
+    assert grown.ruling.keys == ("s/d.t:1-2", "s/d.t:50-900")
+    assert (grown.acknowledged, grown.worse) == (None, at(3))
+
+
+def told_of(incident: Incident | None, *verdicts: Verdict, minute: float) -> Incident:
+    """The one incident after a round."""
+    (found,) = fold_findings(verdicts, [incident] if incident else [])
+    after, _ = advance_incident(incident, found, AlertPolicy(), at(minute))
+    assert after is not None
+    return after
+
+
+def loss(check: str, *keys: str) -> Verdict:
+    ruling = Ruling(Outcome.FAIL, "rows are missing", "missing_rows", keys)
+    return Verdict("d.t", check, ruling, at(0), kind=FailKind.LOST)
