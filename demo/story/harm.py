@@ -75,8 +75,11 @@ class UnloggedChange:
 
     def do(self) -> None:
         """Change the order with the lowest id."""
-        ((self.id,),) = self.mysql.execute(f"SELECT MIN(id) FROM {self.shard}")
-        change = f"UPDATE {self.shard} SET total = total + 1 WHERE id = {self.id}"
+        ((self.id,),) = self.mysql.execute(
+            f"SELECT MIN(id) FROM {self.shard} WHERE total IS NOT NULL"
+        )
+        other = "IF(total > 0, total - 1, total + 1)"  # of any total, also the highest there is
+        change = f"UPDATE {self.shard} SET total = {other} WHERE id = {self.id}"
         self.mysql.execute("SET sql_log_bin = 0", change)
 
     def undo(self) -> None:
