@@ -15,7 +15,7 @@ does not depend on the order of the rows, and two equal rows do not cancel each 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import StrEnum
 from hashlib import md5
@@ -28,9 +28,14 @@ HEX_DIGITS = 16
 """Of an MD5: 64 bits."""
 NULL, UNPROVEN = "N", "X"
 DAY = 86_400_000_000  # microseconds
-FIRST_DAY, END_DAY = -141_427, 2_932_896
-"""1582-10-15, and 9999-12-31, which is excluded; in days since 1970-01-01."""
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  - a wall's time
+FIRST_DATE, END_DATE = "1582-10-15", "9999-12-31"
+"""The dates that are compared; the end is excluded."""
+FIRST_DAY, END_DAY = (
+    (date.fromisoformat(one) - EPOCH.date()).days for one in (FIRST_DATE, END_DATE)
+)
+NO_FLOATS = "systems print the same number differently"
+"""Why floating point numbers have no form."""
 
 
 class Form(StrEnum):

@@ -9,24 +9,24 @@ An engine's source derives from `SqlSource`, its row reader from `SqlRowReader`.
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
 from pipeline.aggregates import AggregatedColumn, Moment, RangeAggregate, TimeSpan, parse_aggregate
 from pipeline.errors import ConfigError, ProofError, SluiceError, TooManyRowsError, UnreachableError
 from pipeline.model import Head, Shard
-from pipeline.row_digest import MODULUS, DigestColumn, Form, RangeDigest
+from pipeline.row_digest import MODULUS, DigestColumn, RangeDigest
+from pipeline.schema.model import Column
 from pipeline.settings import SourceSettings
 from pipeline.sources.condition import SqlCondition, require_known, to_sql
 from pipeline.sources.row_reader import KeyTexts, RowsAsked, encode_keys
 from pipeline.sources.source import Limits, Range, read_limits
 
-C = TypeVar("C")
 Ask = Callable[..., list[Any]]
 """Runs a statement with its arguments; rows are mappings by column."""
 
@@ -150,12 +150,12 @@ class SqlSource(ABC):
         """A statement with two placeholders for moments; ``n`` are rows, ``s0``, ``s1`` sums."""
 
     @abstractmethod
-    def digest_sql(self, shard: Shard, columns: Sequence[DigestColumn]) -> str:
-        """An expression of a row's digest, as of ``pipeline.row_digest``.
+    def columns(self, shard: Shard) -> Sequence[Column]:
+        """See `TableQueries.columns`."""
 
-        Raises:
-            ProofError: the server has no such column, or another form of one.
-        """
+    @abstractmethod
+    def digest_sql(self, columns: Sequence[Column]) -> str:
+        """An expression of the digest of a row, as of ``pipeline.row_digest``, by its columns."""
 
     @abstractmethod
     def refuse_large(
@@ -227,7 +227,7 @@ class SqlSource(ABC):
     def digests(
         self, shard: Shard, column: str, ranges: Sequence[Range], columns: Sequence[DigestColumn]
     ) -> tuple[RangeDigest, ...]:
-        summed = f"SELECT COUNT(*) AS n, SUM({self.digest_sql(shard, columns)}) AS s"
+        summed = f"SELECT COUNT(*) AS n, SUM({self._digest(shard, columns)}) AS s"
         summed += f" FROM {self.qualify(shard)} WHERE {self._between(column)}"
         found, deadline = list[RangeDigest](), self.limits.deadline()
         with self.session.within_limits(), self.session.snapshot() as ask:
@@ -241,7 +241,7 @@ class SqlSource(ABC):
     def row_digests(
         self, shard: Shard, column: str, span: Range, columns: Sequence[DigestColumn], limit: int
     ) -> tuple[tuple[int, int], ...]:
-        name, digest = self.quote(column), self.digest_sql(shard, columns)
+        name, digest = self.quote(column), self._digest(shard, columns)
         with self.session.within_limits():
             found = self.session.ask(
                 f"SELECT {name} AS id, {digest} AS d FROM {self.qualify(shard)}"  # noqa: S608
@@ -271,6 +271,21 @@ class SqlSource(ABC):
     def _between(self, column: str) -> str:
         return f"{self.quote(column)} >= %s AND {self.quote(column)} < %s"
 
+    def _digest(self, shard: Shard, columns: Sequence[DigestColumn]) -> str:
+        """An expression of a row's digest.
+
+        Raises:
+            ProofError: the server has no such column, or another form of one.
+        """
+        known = {one.name: one for one in self.columns(shard)}
+        for one in columns:
+            if one.name not in known:
+                raise ProofError(f"{shard} has no column {one.name}; has it just been changed?")
+            there = known[one.name]
+            if (form := there.dialect.digest_form(there)) is not one.form:
+                raise ProofError(f"{shard}: values of {one.name} are {form}, not {one.form}")
+        return self.digest_sql([known[one.name] for one in columns])
+
     def _extreme(self, which: str, shard: Shard, column: str) -> int | None:
         statement = f"SELECT {which}({self.quote(column)}) AS id FROM {self.qualify(shard)}"  # noqa: S608
         with self.session.within_limits():
@@ -279,25 +294,6 @@ class SqlSource(ABC):
             msg = f"column {column} of {shard.name} is not an integer"
             raise ProofError(f"{msg}, so source and mirror do not share its order")
         return value
-
-
-def require_forms(
-    shard: Shard,
-    known: Mapping[str, C],
-    columns: Sequence[DigestColumn],
-    form: Callable[[C], Form | str],
-) -> tuple[C, ...]:
-    """The *known* columns of those names, in their order.
-
-    Raises:
-        ProofError: one is not there, or its values have another form.
-    """
-    for one in columns:
-        if one.name not in known:
-            raise ProofError(f"{shard} has no column {one.name}; has it just been changed?")
-        if (there := form(known[one.name])) is not one.form:
-            raise ProofError(f"{shard}: values of {one.name} are {there}, not {one.form}")
-    return tuple(known[one.name] for one in columns)
 
 
 Found = tuple[pa.RecordBatch, KeyTexts | None, bool]

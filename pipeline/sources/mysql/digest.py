@@ -1,6 +1,6 @@
 """Renders MySQL columns as the texts of `pipeline.row_digest`, in SQL.
 
-The session's time zone is UTC. Expressions double `%`, as placeholders require.
+The session's time zone is UTC.
 
 * ZEROFILL pads what the server prints, so such a column is added to 0.
 * CHAR has no blanks at its end in the log, and is trimmed: a server may print them. BINARY has
@@ -9,9 +9,17 @@ The session's time zone is UTC. Expressions double `%`, as placeholders require.
   1970-01-01 where the column is NOT NULL; `TO_DAYS` returns NULL for it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from pipeline.row_digest import HEX_DIGITS, NULL, UNPROVEN, Form
+from pipeline.row_digest import (
+    END_DATE,
+    FIRST_DATE,
+    HEX_DIGITS,
+    NO_FLOATS,
+    NULL,
+    UNPROVEN,
+    Form,
+)
 from pipeline.sources.mysql.types import (
     BYTES,
     GEOMETRIES,
@@ -24,8 +32,6 @@ from pipeline.sources.mysql.types import (
 UNIX_DAY = 719_528  # TO_DAYS('1970-01-01')
 UNIX_SECOND = UNIX_DAY * 86_400
 MISSING = "0"  # 1970-01-01
-FIRST, END = "1582-10-15", "9999-12-31"
-"""``FIRST_DAY`` and ``END_DAY``."""
 FORMS = {
     **dict.fromkeys((*WHOLE, "BIGINT", "TIME"), Form.INTEGER),
     "DECIMAL": Form.DECIMAL,
@@ -36,7 +42,7 @@ FORMS = {
     "BINARY": Form.PADDED,
 }
 NO_FORM = {
-    **dict.fromkeys(("FLOAT", "DOUBLE"), "systems print the same number differently"),
+    **dict.fromkeys(("FLOAT", "DOUBLE"), NO_FLOATS),
     "JSON": "the collector spells JSON otherwise than the server",
     "BIT": "its bits arrive in the collector's own order",
     **dict.fromkeys(GEOMETRIES, "geometry is kept as the collector's text"),
@@ -55,14 +61,14 @@ def value_form(column: MySqlColumn) -> Form | str:
     return why.removeprefix(f"{column.name}: ")
 
 
-def digest_sql(columns: Sequence[MySqlColumn]) -> str:
+def digest_sql(columns: Sequence[MySqlColumn], quoted: Callable[[str], str]) -> str:
     """The digest of a row as an unsigned integer of 64 bits; *columns* have forms."""
-    texts = ", ".join(_text_sql(column) for column in columns)
+    texts = ", ".join(_text_sql(column, quoted(column.name)) for column in columns)
     return f"CAST(CONV(LEFT(MD5(CONCAT_WS('|', {texts})), {HEX_DIGITS}), 16, 10) AS UNSIGNED)"
 
 
-def _text_sql(column: MySqlColumn) -> str:
-    name, form = f"`{column.name.replace('`', '``')}`".replace("%", "%%"), value_form(column)
+def _text_sql(column: MySqlColumn, name: str) -> str:
+    form = value_form(column)
     if form is Form.TEXT:
         name = f"TRIM(TRAILING ' ' FROM {name})" if column.kind == "CHAR" else name
         text, length = f"CONVERT({name} USING utf8mb4)", f"CHAR_LENGTH({name})"
@@ -90,7 +96,7 @@ def _value_sql(column: MySqlColumn, name: str, form: Form | str) -> str:
 
 def _proven(column: MySqlColumn, name: str, value: str) -> str:
     """*value* from ``FIRST_DAY`` until ``END_DAY``; NULL for a date that does not exist."""
-    inside, missing = f"{name} >= '{FIRST}' AND {name} < '{END}'", "NULL"
+    inside, missing = f"{name} >= '{FIRST_DATE}' AND {name} < '{END_DATE}'", "NULL"
     if not column.nullable:
         value, missing = f"IFNULL({value}, '{MISSING}')", f"'{MISSING}'"
     other = f"IF(TO_DAYS({name}) IS NULL, {missing}, '{UNPROVEN}')"

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from pipeline.errors import ConfigError
 from pipeline.sources.condition import SqlCondition, Value
+from pipeline.sources.mysql.session import quote_name
 from pipeline.sources.mysql.types import BYTES, GEOMETRIES, TEXTS, WHOLE, decode_label
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.sources.mysql.values import (
@@ -142,7 +143,7 @@ def match_keys(shard: str, columns: Sequence[Column], keys: Sequence[str]) -> Sq
     Raises:
         ConfigError: one of them is no key of the shard.
     """
-    equal = " AND ".join(f"{_name(column)} = %s" for column in columns)
+    equal = " AND ".join(f"{quote_name(column.name)} = %s" for column in columns)
     rows = [_row(shard, columns, key) for key in keys]
     return " OR ".join([f"({equal})"] * len(rows)), tuple(value for row in rows for value in row)
 
@@ -196,7 +197,3 @@ def _moment(column: Column, text: str) -> str:
     unit = "D" if column.kind == "DATE" else "ms" if column.fraction <= MILLIS else "us"
     moment = np.array([int(text)]).astype(f"datetime64[{unit}]")
     return str(moment[0]).replace("T", " ")
-
-
-def _name(column: Column) -> str:
-    return f"`{column.name.replace('`', '``')}`".replace("%", "%%")

@@ -25,11 +25,10 @@ from pipeline.aggregates import (
 from pipeline.errors import ConfigError
 from pipeline.finding import Finding
 from pipeline.model import CaptureScope, Head, Shard, ShardId
-from pipeline.row_digest import DigestColumn
 from pipeline.schema.model import Column, Dialect
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
-from pipeline.sources.mysql.digest import digest_sql, value_form
+from pipeline.sources.mysql.digest import digest_sql
 from pipeline.sources.mysql.doctor import ASKED, collect_findings, collect_hazards
 from pipeline.sources.mysql.facts import (
     describe_source,
@@ -57,7 +56,7 @@ from pipeline.sources.source import (
     SourceDescription,
     name_heartbeat_lock,
 )
-from pipeline.sources.sql import Ask, SqlSource, require_forms
+from pipeline.sources.sql import Ask, SqlSource
 
 KINDS = AggregatedTypes(
     times=frozenset({"DATE", "DATETIME", "TIMESTAMP"}),
@@ -134,9 +133,8 @@ class MySqlSource(SqlSource):
             return moment.astimezone(UTC).replace(tzinfo=None)
         return moment
 
-    def digest_sql(self, shard: Shard, columns: Sequence[DigestColumn]) -> str:
-        known = {one.name: one for one in cast("Sequence[MySqlColumn]", self.columns(shard))}
-        return digest_sql(require_forms(shard, known, columns, value_form))
+    def digest_sql(self, columns: Sequence[Column]) -> str:
+        return digest_sql(cast("Sequence[MySqlColumn]", columns), quote_name)
 
     def refuse_large(
         self, ask: Ask, shard: Shard, statement: str, arguments: Sequence[object], *, scans: bool

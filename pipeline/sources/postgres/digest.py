@@ -1,13 +1,16 @@
 """Renders Postgres columns as the texts of `pipeline.row_digest`, in SQL.
 
-Expressions double `%`, as placeholders require. A `bpchar` loses the blanks at its end when it
-is cast, but its log has them; they are written again.
+A `bpchar` loses the blanks at its end when it is cast, but its log has them; they are written
+again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pipeline.row_digest import (
+    END_DATE,
+    FIRST_DATE,
     HEX_DIGITS,
+    NO_FLOATS,
     NULL,
     UNPROVEN,
     Form,
@@ -26,9 +29,6 @@ FORMS = {
     **dict.fromkeys(("BPCHAR", "VARCHAR", "TEXT", "NAME", "UUID", "ENUM"), Form.TEXT),
     "BYTEA": Form.BYTES,
 }
-FIRST, END = "1582-10-15", "9999-12-31"
-"""``FIRST_DAY`` and ``END_DAY``."""
-FLOATS = "systems print the same number differently"
 SPELLED = "its collector spells it otherwise than the server"
 
 
@@ -44,23 +44,20 @@ def value_form(column: PostgresColumn) -> Form | str:
     if (form := FORMS.get(kind)) is not None:
         return form
     if kind in ("FLOAT4", "FLOAT8"):
-        return FLOATS
+        return NO_FLOATS
     why = why_unverifiable(column) or SPELLED
     return why.removeprefix(f"{column.name}: ")
 
 
-def digest_sql(columns: Sequence[PostgresColumn]) -> str:
+def digest_sql(columns: Sequence[PostgresColumn], quoted: Callable[[str], str]) -> str:
     """The digest of a row as a signed integer of 64 bits; *columns* have forms."""
-    texts = ", ".join(_text_sql(column) for column in columns)
+    texts = ", ".join(_text_sql(column, quoted(column.name)) for column in columns)
     digits = f"left(md5(convert_to(concat_ws('|', {texts}), 'UTF8')), {HEX_DIGITS})"
     return f"('x' || {digits})::bit(64)::bigint"
 
 
-def _text_sql(column: PostgresColumn) -> str:
-    name, form = (
-        f'"{column.name.replace(chr(34), 2 * chr(34))}"'.replace("%", "%%"),
-        value_form(column),
-    )
+def _text_sql(column: PostgresColumn, name: str) -> str:
+    form = value_form(column)
     if form is Form.TEXT:
         text = f"{name}::text"
         if column.kind == "BPCHAR":
@@ -86,7 +83,7 @@ def _value_sql(column: PostgresColumn, name: str, form: Form | str) -> str:
 
 def _proven(name: str, value: str) -> str:
     """*value* from ``FIRST_DAY`` until ``END_DAY``."""
-    inside = f"{name} >= '{FIRST}' AND {name} < '{END}'"
+    inside = f"{name} >= '{FIRST_DATE}' AND {name} < '{END_DATE}'"
     return f"CASE WHEN {inside} THEN {value}::text WHEN {name} IS NOT NULL THEN '{UNPROVEN}' END"
 
 

@@ -16,17 +16,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from pipeline.aggregates import DIGITS, AggregatedColumn, AggregatedTypes
 from pipeline.finding import Finding
 from pipeline.model import CaptureScope, Head, Shard, ShardId
-from pipeline.row_digest import DigestColumn
-from pipeline.schema.model import Dialect
+from pipeline.schema.model import Column, Dialect
 from pipeline.settings import SourceSettings
 from pipeline.sources.positions import PositionRules
 from pipeline.sources.postgres.dialect import POSTGRES
-from pipeline.sources.postgres.digest import digest_sql, value_form
+from pipeline.sources.postgres.digest import digest_sql
 from pipeline.sources.postgres.doctor import collect_findings
 from pipeline.sources.postgres.facts import (
     INDEXES,
@@ -55,7 +54,7 @@ from pipeline.sources.source import (
     SourceDescription,
     name_heartbeat_lock,
 )
-from pipeline.sources.sql import Ask, SqlSource, require_forms
+from pipeline.sources.sql import Ask, SqlSource
 
 KINDS = AggregatedTypes(
     times=frozenset({"DATE", "TIMESTAMP", "TIMESTAMPTZ"}),
@@ -75,15 +74,15 @@ def aggregate_sql(
     known = KINDS.known(columns, shard, column, fields)
     sums = ""
     for number, one in enumerate(fields):
-        value = _quoted(one.name)
+        value = quote_name(one.name)
         if one.text:
             md5 = f"md5(convert_to({value}::text, 'UTF8'))"
             value = f"('x' || left({md5}, {DIGITS}))::bit({4 * DIGITS})::bigint"
         elif known[one.name].kind == "OID":
             value = f"{value}::bigint"  # an OID has no sum
         sums += f", sum({value}) AS s{number}"
-    own, time = ShardId.parse(shard.name), _quoted(column)
-    table = f"{_quoted(own.database)}.{_quoted(own.relation)}"
+    own, time = ShardId.parse(shard.name), quote_name(column)
+    table = f"{quote_name(own.database)}.{quote_name(own.relation)}"
     return f"SELECT count(*) AS n{sums} FROM {table} WHERE {time} >= %s AND {time} < %s"  # noqa: S608
 
 
@@ -96,10 +95,6 @@ def find_scanned_tables(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield plan["Schema"], plan["Relation Name"]
     for step in plan.get("Plans", []):
         yield from find_scanned_tables(step)
-
-
-def _quoted(name: str) -> str:
-    return f'"{name.replace(chr(34), 2 * chr(34)).replace("%", "%%")}"'
 
 
 # Where a promoted server ended to follow it tells until it is started again; after a crash it tells
@@ -174,9 +169,8 @@ class PostgresSource(SqlSource):
     def aggregate_sql(self, shard: Shard, column: str, fields: Sequence[AggregatedColumn]) -> str:
         return aggregate_sql(self.columns(shard), shard, column, fields)
 
-    def digest_sql(self, shard: Shard, columns: Sequence[DigestColumn]) -> str:
-        known = {one.name: one for one in self.columns(shard)}
-        return digest_sql(require_forms(shard, known, columns, value_form))
+    def digest_sql(self, columns: Sequence[Column]) -> str:
+        return digest_sql(cast("Sequence[PostgresColumn]", columns), quote_name)
 
     def refuse_large(
         self, ask: Ask, shard: Shard, statement: str, arguments: Sequence[object], *, scans: bool
