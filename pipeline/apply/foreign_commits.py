@@ -204,9 +204,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _FoundHold:
-    """Why a mirror stands still as of one entry of its log; kept while nothing of that changes.
+    """Why a mirror is held as of one entry of its log; kept while nothing of that changes.
 
-    It may stand so for days, with thousands of commits that others have made.
+    It may be held for days, with thousands of commits that others have made.
     """
 
     at: tuple[str, int, str]
@@ -248,7 +248,7 @@ class ForeignWatch:
         return None if self._all_ours(snapshot) else self.find_hold(table, waived)
 
     def find_hold(self, table: str, waived: frozenset[str]) -> Hold | None:
-        """Why *table* must stand still; None when all of its commits are ours or waived."""
+        """Why *table* must be held; None when all of its commits are ours or waived."""
         try:
             return self._looked(table, waived)
         except (HeldError, UnreachableError) as error:
@@ -323,7 +323,7 @@ class ForeignWatch:
 def _unread(
     table: str, known: KnownVersion | None, commits: Sequence[Commit], first: int
 ) -> Hold | None:
-    """Why *table* must stand still if commits below version *first* are gone, and count."""
+    """Why *table* must be held if commits below version *first* are gone, and count."""
     if known is not None:
         gone = known.version + 1
         return unread_hold(table, gone, first - 1) if gone < first else None

@@ -296,7 +296,7 @@ def _joined(late: pa.Table, archive: LandedArchives | None, image: Image) -> pa.
 
 
 def _late(image: Image, name: str, checkpoint: Checkpoint, changes: ChangeLog) -> pa.Table:
-    """All that came after the image was made and stands below its cut."""
+    """All changes that came after the image was made and are below its cut."""
     until = image.corrected().through
     wanted = WantedBatches(image.batch, until)
     files = parts(changes.snapshot, image.batch, until)

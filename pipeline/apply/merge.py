@@ -338,7 +338,7 @@ def count_rows(verdicts: Verdicts, floored: int) -> RowCounts:
 
 
 def _corrected(changes: pa.Table) -> int:
-    """Changes that were quarantined before: they bear the name of their message."""
+    """Changes that were quarantined before; each has the name of its message."""
     if "error" not in changes.column_names:
         return 0
     named = changes.filter(pc.not_equal(flat_column(changes["op"]), str(Op.ERROR)))["error"]
