@@ -18,7 +18,13 @@ from dataclasses import replace
 
 from alerts.model import AlertKind, Cause, CauseFinding, Incident, IncidentState, Member
 from checks.blocks import are_within
-from checks.model import FailKind, Outcome, Ruling, Verdict
+from checks.model import (
+    MOST_KEYS,
+    FailKind,
+    Outcome,
+    Ruling,
+    Verdict,
+)
 
 KINDS: Mapping[str, AlertKind] = {
     "lag": AlertKind.LATE,
@@ -56,7 +62,6 @@ _STANDING_STILL = (AlertKind.SERVICE, AlertKind.BLOCKED)
 _FOLLOWING = (AlertKind.LATE, AlertKind.UNKNOWN)
 _OF_ROWS = frozenset({"range_counts", "values", "max_id", "offset_keys", "day_counts"})
 _FOREIGN = "foreign_write"
-MOST_KEYS = 20  # of a finding
 
 
 def fold_findings(

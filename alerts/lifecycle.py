@@ -53,13 +53,15 @@ def _worsen(
         incident = _open(finding, policy, now)
     due = has_passed(incident.opened, policy.hold, now)
     pending = incident.state is IncidentState.PENDING and not due
+    grown = _has_grown(incident, finding)
+    joined = not grown and _is_joined(incident, finding)
     state = IncidentState.PENDING if pending else IncidentState.FIRING
     worse = replace(
         incident,
         state=state,
         turned=incident.turned if state is incident.state else now,
         seen=now,
-        ruling=incident.ruling if _is_joined(incident, finding) else finding.ruling,
+        ruling=incident.ruling if joined else finding.ruling,
         members=tuple(sorted({*incident.members, *finding.failing})),
         failing=finding.failing,
         severity=policy.severity,
@@ -69,7 +71,7 @@ def _worsen(
         before=_before(incident, policy),
     )
     heard = {*_concerned(worse)} <= {*worse.told}
-    if _has_grown(incident, finding):
+    if grown:
         heard = heard and incident.acknowledged is None
         worse = replace(worse, worse=now, acknowledged=None)
     elif heard and incident.notified is not None and incident.worse is not None:
@@ -86,10 +88,9 @@ def _has_grown(incident: Incident, finding: CauseFinding) -> bool:
 
 
 def _is_joined(incident: Incident, finding: CauseFinding) -> bool:
-    """Whether one of several checks names some of the rows of a loss: the loss names them all."""
+    """Whether one of several checks names rows of a loss that has not grown: it names them all."""
     several = len({*incident.members, *finding.failing}) > 1
-    several = several and incident.cause.kind is AlertKind.LOST
-    return several and bool(finding.ruling.keys) and not _has_grown(incident, finding)
+    return several and incident.cause.kind is AlertKind.LOST and bool(finding.ruling.keys)
 
 
 def _before(incident: Incident, policy: AlertPolicy) -> tuple[tuple[Severity, str], ...]:

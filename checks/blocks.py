@@ -25,7 +25,13 @@ from hashlib import sha256
 from itertools import chain
 from shlex import quote
 
-from checks.model import Outcome, Reason, Ruling, Verdict
+from checks.model import (
+    MOST_KEYS,
+    Outcome,
+    Reason,
+    Ruling,
+    Verdict,
+)
 from pipeline.checkpoint import SETTING, Checkpoint, Gap, Quarantine
 from pipeline.lags.lag import Lags
 from pipeline.lags.samples import Samples
@@ -84,7 +90,6 @@ def _second(at: datetime) -> str:
 
 
 LAKE = "lake"  # what tables blame whose mirrors cannot be reached
-MOST_KEYS = 20  # a ruling names no more: one that names so many may have been cut off
 _ROWS = re.compile(r"(?P<of>.+:)(?P<first>-?\d+)(?:-(?P<last>-?\d+))?", re.DOTALL)
 
 

@@ -19,11 +19,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.model import (
+    MOST_KEYS,
+    NotYet,
+    Outcome,
+    Ruling,
+    Undecided,
+)
 from checks.ranges import (
     CEILING,
     FLOOR,
@@ -81,6 +87,7 @@ def _digits(schema: TableSchema, name: str, text: str | None) -> str | None:
     return text if value is None else str(int(value))
 
 
+A = TypeVar("A")
 Suspect = tuple[Shard, int]
 
 
@@ -211,11 +218,18 @@ def _counted(
 ) -> dict[Suspect, int]:
     """Rows of each id on one side; each shard's are counted in one snapshot."""
     column = str(table.id_column)  # no probe that asks for ids begins without one
-    counts: dict[Suspect, int] = {}
+    return ask_suspects(suspects, lambda shard, spans: side(shard).count_ids(shard, column, spans))
+
+
+def ask_suspects(
+    suspects: Iterable[Suspect], ask: Callable[[Shard, list[Range]], Sequence[A]]
+) -> dict[Suspect, A]:
+    """The answer for each suspect; *ask* is asked once a shard, for ranges of one id each."""
+    answers: dict[Suspect, A] = {}
     for shard, ids in _by_shard(suspects).items():
-        found = side(shard).count_ids(shard, column, [(id_, id_ + 1) for id_ in ids])
-        counts |= {(shard, id_): count for id_, count in zip(ids, found, strict=True)}
-    return counts
+        found = ask(shard, [(id_, id_ + 1) for id_ in ids])
+        answers |= {(shard, id_): one for id_, one in zip(ids, found, strict=True)}
+    return answers
 
 
 def _by_shard(suspects: Iterable[Suspect]) -> dict[Shard, list[int]]:
@@ -493,7 +507,6 @@ def _column(table: Table) -> str:
     return table.id_column or ""
 
 
-MOST_KEYS = 20
 _CODES = {
     SuspectState.MISSING: "missing_rows",
     SuspectState.EXTRA: "extra_rows",
@@ -515,6 +528,7 @@ class Differences:
     ``looked`` says in words what was compared; ``moving`` counts suspects that kept changing;
     ``more`` counts rows that ranges differ by and that no id was named for.  ``ended`` is when the
     looking ended: what is read after it for the next cycle counts against no time limit.
+    ``columns`` are those in which the first rows differ, where values were compared.
     """
 
     as_of: tuple[Fence, ...]
@@ -523,6 +537,7 @@ class Differences:
     moving: int = 0
     more: int = 0
     ended: datetime | None = None
+    columns: tuple[str, ...] = ()
 
     @property
     def value(self) -> float:
@@ -537,6 +552,7 @@ def rule_differences(reading: Differences) -> Ruling:
         fates = [fate for fate in _CODES if any(fate is each for _, each in reading.found)]
         told = "; ".join(_told(reading, fate) for fate in fates)
         more = f"; about {reading.more} more rows differ" if reading.more else ""
+        more += f"; they differ in {', '.join(reading.columns)}" if reading.columns else ""
         unnamed = reading.more + len(keys[MOST_KEYS:])
         code = _CODES[fates[0]]
         return Ruling(Outcome.FAIL, f"{told}{more}", code, keys[:MOST_KEYS], unnamed)

@@ -33,6 +33,10 @@ class FailKind(StrEnum):
     SUSPECT = "suspect"
 
 
+MOST_KEYS = 20
+"""A ruling names no more; one that names so many may have been cut off."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ruling:
     """What a probe concludes from one reading.

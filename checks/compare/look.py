@@ -17,12 +17,18 @@ from typing import Any
 import pyarrow as pa
 
 from checks.compare.reconcile import NO_ROW, RangeLook, RowChange, find_position, split_changes
-from checks.counting import Suspect, SuspectState, touched_suspects
+from checks.counting import (
+    Suspect,
+    SuspectState,
+    ask_suspects,
+    judge_suspect,
+    touched_suspects,
+)
 from checks.world import MirrorSide, Range, TableQueries, World
 from pipeline.errors import UnreachableError
 from pipeline.formats.json_text import parse_key
 from pipeline.model import Shard, Table
-from pipeline.row_digest import DigestColumn, Form, RangeDigest, digest_row
+from pipeline.row_digest import VERSION, DigestColumn, Form, RangeDigest, digest_row
 from pipeline.schema.decode import type_rows
 from pipeline.schema.model import TableSchema
 
@@ -134,9 +140,9 @@ class Comparison:
 
     @property
     def asked(self) -> dict[str, list[str]]:
-        """The compared columns with their forms, as JSON values."""
+        """The compared columns with their forms, as JSON values; others after a new version."""
         return {
-            str(shard): [f"{one.name}:{one.form}" for one in own.columns]
+            str(shard): [f"{one.name}:{one.form}:{VERSION}" for one in own.columns]
             for shard, own in self.columns.items()
         }
 
@@ -158,7 +164,7 @@ class Comparison:
         """The ranges of *look* not equal at any position; the mirror has passed it."""
         spans = tuple(one.span for one in look.differing)
         changes = self._changes(look) if spans else None
-        if changes is None:
+        if not changes:  # none that may explain them, or none that can be followed
             return spans
         try:
             before = self.world.mirror(self.table).as_of(look.version)
@@ -234,20 +240,17 @@ class Comparison:
     def _digests(
         self, suspects: Sequence[Suspect], side: Callable[[Shard], TableQueries | MirrorSide]
     ) -> dict[Suspect, RangeDigest]:
-        found = dict[Suspect, RangeDigest]()
-        for shard in sorted({shard for shard, _ in suspects}):
-            ids = [id_ for own, id_ in suspects if own == shard]
-            spans = [(id_, id_ + 1) for id_ in ids]
-            digests = side(shard).digests(shard, self._id, spans, self.columns[shard].columns)
-            found |= {(shard, id_): one for id_, one in zip(ids, digests, strict=True)}
-        return found
+        return ask_suspects(
+            suspects,
+            lambda shard, spans: side(shard).digests(
+                shard, self._id, spans, self.columns[shard].columns
+            ),
+        )
 
     def _explains(
         self, changes: Sequence[RowChange], before: MirrorSide, shard: Shard, look: RangeLook
     ) -> bool:
         ids = sorted({change.id for change in changes})
-        if not ids:
-            return False
         spans = [(id_, id_ + 1) for id_ in ids]
         found = before.digests(shard, self._id, spans, self.columns[shard].columns)
         return find_position(look, dict(zip(ids, found, strict=True)), changes) is not None
@@ -296,10 +299,7 @@ def judge_row(
     """Rule on one id: at the source, in a mirror that came past that, at the source since."""
     if there == before:
         return SuspectState.CLEARED
-    if touched or after != before:
-        return SuspectState.MOVING
+    moved = touched or after != before
     if there.rows == before.rows:
-        return SuspectState.DIFFERENT
-    if there.rows < before.rows:
-        return SuspectState.MISSING
-    return SuspectState.DOUBLED if before.rows else SuspectState.EXTRA
+        return SuspectState.MOVING if moved else SuspectState.DIFFERENT
+    return judge_suspect(before.rows, there.rows, before.rows, touched=moved)

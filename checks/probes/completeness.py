@@ -16,7 +16,15 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from checks.counting import await_fences
-from checks.model import FailKind, NotYet, Outcome, Ruling, Span, Undecided
+from checks.model import (
+    MOST_KEYS,
+    FailKind,
+    NotYet,
+    Outcome,
+    Ruling,
+    Span,
+    Undecided,
+)
 from checks.run import Probe
 from checks.world import Transaction, World
 from pipeline.model import Fence, Table
@@ -60,7 +68,6 @@ def count_events(transactions: Iterable[Transaction]) -> EventCount:
 
 
 NAME = "completeness"
-MOST_KEYS = 20
 ENDED, UNTOLD = "ended", "untold"  # what was seen last of a table's transactions
 MOST_WRONG = 100  # batches with wrong transactions that are counted again, the oldest
 

@@ -26,14 +26,23 @@ from checks.days import (
     require_zone,
     sum_days,
 )
-from checks.model import Days, FailKind, NotYet, OneOrMore, Outcome, Ruling, Span, Undecided
+from checks.model import (
+    MOST_KEYS,
+    Days,
+    FailKind,
+    NotYet,
+    OneOrMore,
+    Outcome,
+    Ruling,
+    Span,
+    Undecided,
+)
 from checks.run import Probe
 from checks.world import World
 from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Fence, Table
 
 NAME = "day_counts"
-MOST_KEYS = 20
 NARROWED = 3  # differences that are followed down to a second
 
 

@@ -14,13 +14,20 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from checks.model import FailKind, NotYet, OneOrMore, Outcome, Ruling, Span
+from checks.model import (
+    MOST_KEYS,
+    FailKind,
+    NotYet,
+    OneOrMore,
+    Outcome,
+    Ruling,
+    Span,
+)
 from checks.run import Probe
 from checks.world import KeyTimes, ShardBase, World
 from pipeline.model import Fence, Order, Ordering, Table
 
 NAME = "inversions"
-MOST_KEYS = 20
 MOST_KEPT = 1_000  # falls that are followed; of more, the first are enough to report
 
 

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from checks.counting import (
-    MOST_KEYS,
     WRONG,
     Fences,
     Suspect,
@@ -22,7 +21,17 @@ from checks.counting import (
     read_suspects,
     shard_name,
 )
-from checks.model import FailKind, NoneOrMore, NotYet, OneOrMore, Outcome, Ruling, Span, Undecided
+from checks.model import (
+    MOST_KEYS,
+    FailKind,
+    NoneOrMore,
+    NotYet,
+    OneOrMore,
+    Outcome,
+    Ruling,
+    Span,
+    Undecided,
+)
 from checks.run import Probe
 from checks.world import World
 from pipeline.errors import ProofError, UnreachableError

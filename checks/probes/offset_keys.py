@@ -14,13 +14,20 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from checks.counting import Fences, await_fences, keys_in_mirror, shard_name
-from checks.model import FailKind, NotYet, Outcome, Ruling, Span, Undecided
+from checks.model import (
+    MOST_KEYS,
+    FailKind,
+    NotYet,
+    Outcome,
+    Ruling,
+    Span,
+    Undecided,
+)
 from checks.run import Probe
 from checks.world import LastChange, LogKey, World
 from pipeline.model import Fence, Op, Table, TopicPartition
 
 NAME = "offset_keys"
-MOST_KEYS = 20
 MOST_DOUBTFUL = 1000  # bounds the memory; the rest comes up again when its partition moves
 _PRESENT = {Op.CREATE, Op.UPDATE, Op.READ}
 

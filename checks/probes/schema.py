@@ -15,7 +15,15 @@ from typing import ClassVar
 from zlib import crc32
 
 from checks.counting import await_fences, shard_name
-from checks.model import FailKind, NotYet, Outcome, Ruling, Span, Undecided
+from checks.model import (
+    MOST_KEYS,
+    FailKind,
+    NotYet,
+    Outcome,
+    Ruling,
+    Span,
+    Undecided,
+)
 from checks.run import Probe
 from checks.world import World
 from pipeline.errors import ProofError
@@ -23,7 +31,6 @@ from pipeline.model import Fence, Shard, Table
 
 NAME = "schema"
 ALIKE = ""  # stands for "no difference" among the differences that were seen
-MOST_KEYS = 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,14 +27,13 @@ from checks.counting import (
     NARROWER,
     WRONG,
     Differences,
-    Fences,
     Suspect,
     SuspectState,
     await_fences,
     fences_after,
     rule_differences,
 )
-from checks.model import FailKind, NoneOrMore, NotYet, OneOrMore, Outcome, Ruling, Span, Undecided
+from checks.model import FailKind, NoneOrMore, NotYet, OneOrMore, Ruling, Span, Undecided
 from checks.ranges import block_width, choose_blocks
 from checks.run import Probe
 from checks.world import Range, World
@@ -44,29 +43,6 @@ from pipeline.model import Shard, Table
 NAME = "values"
 NARROWED = 3  # rows whose columns are named
 Memory = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ValueDifferences:
-    """``found`` rows differ, some of them in the ``columns`` named."""
-
-    differences: Differences
-    columns: tuple[str, ...] = ()
-
-    @property
-    def value(self) -> float:
-        """Rows found to be wrong."""
-        return self.differences.value
-
-    @property
-    def as_of(self) -> Fences:
-        """The fences that the mirror holds."""
-        return self.differences.as_of
-
-    @property
-    def ended(self) -> datetime | None:
-        """When the looking ended."""
-        return self.differences.ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +67,7 @@ class Values:
     by_default: ClassVar[bool] = False
     kind: ClassVar[FailKind] = FailKind.LOST
 
-    def measure(self, table: Table, world: World) -> ValueDifferences | NotYet | Undecided:
+    def measure(self, table: Table, world: World) -> Differences | NotYet | Undecided:
         """Explain what differed before, or rule on the suspects; then look at the next ranges."""
         comparison = _begun(table, world)
         if isinstance(comparison, Undecided):
@@ -112,19 +88,13 @@ class Values:
             return self._explain(comparison, memory, looks, reading)
         return self._confirm(comparison, memory, seen, reading)
 
-    def judge(self, reading: ValueDifferences, past: Sequence[float]) -> Ruling:
+    def judge(self, reading: Differences, past: Sequence[float]) -> Ruling:
         """Rule on what was confirmed; history plays no part."""
-        ruling = rule_differences(reading.differences)
-        if ruling.outcome is Outcome.FAIL and reading.columns:
-            where = f"; they differ in {', '.join(reading.columns)}"
-            return Ruling(
-                ruling.outcome, ruling.reason + where, ruling.code, ruling.keys, ruling.more
-            )
-        return ruling
+        return rule_differences(reading)
 
     def _explain(
         self, comparison: Comparison, memory: Memory, looks: Sequence[Look], reading: Differences
-    ) -> ValueDifferences | NotYet:
+    ) -> Differences | NotYet:
         """Find the position of each range; rows of the others become suspects."""
         found = {look.shard: comparison.unexplained(look) for look in looks}
         spans = {shard: left for shard, left in found.items() if left}
@@ -140,7 +110,7 @@ class Values:
 
     def _confirm(
         self, comparison: Comparison, memory: Memory, seen: RowSuspects, reading: Differences
-    ) -> ValueDifferences | NotYet:
+    ) -> Differences | NotYet:
         """Rule on the suspects; look again while one of them keeps moving."""
         became = comparison.judge(seen)
         left = [one for one, state in became.items() if state is not SuspectState.CLEARED]
@@ -154,30 +124,23 @@ class Values:
         names = list[str]()
         with suppress(UnreachableError, ProofError):  # what was confirmed is said all the same
             names = [n for one in different[:NARROWED] for n in comparison.differing_columns(one)]
-        reading = replace(reading, found=found, moving=len(moving))
+        named = tuple(dict.fromkeys(names))
+        reading = replace(reading, found=found, moving=len(moving), columns=named)
         if not found:  # a PASS vouches for no more than what was compared
             ended = datetime.fromisoformat(memory["ended"])
             fences = fences_after(comparison.table, comparison.world, ended)
             reading = replace(reading, as_of=fences or reading.as_of)
         left_open = _with_moving(memory, moving)
-        return self._finish(
-            comparison, {**memory, "open": left_open}, reading, tuple(dict.fromkeys(names))
-        )
+        return self._finish(comparison, {**memory, "open": left_open}, reading)
 
-    def _finish(
-        self,
-        comparison: Comparison,
-        memory: Memory,
-        reading: Differences,
-        columns: tuple[str, ...] = (),
-    ) -> ValueDifferences:
+    def _finish(self, comparison: Comparison, memory: Memory, reading: Differences) -> Differences:
         """Begin the next cycle: the reading stands, whether the source answers that or not."""
         left_open = sum(len(own) for own in memory["open"].values())
         reading = replace(reading, more=left_open, ended=comparison.world.clock())
         found = [[str(shard), id_] for (shard, id_), _ in reading.found][: self.suspects]
         with suppress(UnreachableError, ProofError):  # the next round tries again, and says why
             self._begin(comparison, {**memory, "found": found})
-        return ValueDifferences(reading, columns)
+        return reading
 
     def _begin(self, comparison: Comparison, memory: Memory) -> None:
         """Look at the next ranges of each shard; at narrower ones after each time that failed."""
@@ -275,4 +238,4 @@ def _told(looks: Sequence[Look], comparison: Comparison) -> str:
     return f"{text}; not compared: {shown}"
 
 
-PROBE: type[Probe[ValueDifferences]] = Values
+PROBE: type[Probe[Differences]] = Values
