@@ -354,6 +354,15 @@ def test_each_link_of_a_served_page_leads_to_what_is_served() -> None:
                 assert not anchor or f'id="{anchor}"' in texts[file], (page, target)
 
 
+def test_a_healthy_status_page_leads_to_guides_runbooks_and_the_api() -> None:
+    links = [one for one in HREF.findall(status_page(ALL_WELL, NOW)) if not one.startswith("#")]
+
+    answers = {one: get(f"/{one}").status_code for one in links if one != "data:,"}
+
+    assert {*answers} >= {"guides/README.md", "runbooks/service.md", "docs"}
+    assert {*answers.values()} == {200}
+
+
 def test_a_link_to_what_is_not_served_becomes_text() -> None:
     text = served(DOCS / "guides" / "readiness-gate-and-airflow.md")
 
