@@ -7,11 +7,11 @@ from alerts.routing import Route
 from checks.model import Verdict
 from tests.alerts.kit import at, minutes, verdict
 
-DESK = AlertSettings((Route(channels=("log", "slack")),))
+HARNESS = AlertSettings((Route(channels=("log", "slack")),))
 
 
 def test_a_loss_is_an_incident_with_a_letter_for_each_channel() -> None:
-    settled = settle_round(DESK, (), [verdict("F")], (), at(0))
+    settled = settle_round(HARNESS, (), [verdict("F")], (), at(0))
 
     (incident,) = settled.changed
     assert incident.state is IncidentState.FIRING
@@ -20,24 +20,24 @@ def test_a_loss_is_an_incident_with_a_letter_for_each_channel() -> None:
 
 
 def test_a_round_without_news_changes_nothing() -> None:
-    settled = settle_round(DESK, (), [verdict("P"), verdict("P", check="max_id")], (), at(0))
+    settled = settle_round(HARNESS, (), [verdict("P"), verdict("P", check="max_id")], (), at(0))
 
-    assert settled == settle_round(DESK, (), (), (), at(0))
+    assert settled == settle_round(HARNESS, (), (), (), at(0))
 
 
 def test_trouble_that_never_fired_is_dropped_when_it_passes() -> None:
-    desk = AlertSettings((Route(hold=minutes(5)),))
-    first = settle_round(desk, (), [verdict("F")], (), at(0))
+    harness = AlertSettings((Route(hold=minutes(5)),))
+    first = settle_round(harness, (), [verdict("F")], (), at(0))
 
-    second = settle_round(desk, first.changed, [verdict("P")], (), at(1))
+    second = settle_round(harness, first.changed, [verdict("P")], (), at(1))
 
     assert second.dropped == first.changed
     assert (second.changed, second.letters) == ((), ())
 
 
 def test_unknown_for_long_is_told_mildly_and_never_as_a_loss() -> None:
-    first = settle_round(DESK, (), [verdict("?")], (), at(0))
-    second = settle_round(DESK, first.changed, [verdict("?")], (), at(20))
+    first = settle_round(HARNESS, (), [verdict("?")], (), at(0))
+    second = settle_round(HARNESS, first.changed, [verdict("?")], (), at(20))
 
     assert first.letters == ()
     assert {message.kind for _, message in second.letters} == {AlertKind.UNKNOWN}
@@ -47,16 +47,18 @@ def test_unknown_for_long_is_told_mildly_and_never_as_a_loss() -> None:
 def test_a_silenced_loss_is_an_incident_without_letters() -> None:
     window = Silence("s", at(0), at(10), "on call", "upgrade")
 
-    settled = settle_round(DESK, (), [verdict("F")], [window], at(1))
+    settled = settle_round(HARNESS, (), [verdict("F")], [window], at(1))
 
     assert [incident.state for incident in settled.changed] == [IncidentState.FIRING]
     assert settled.letters == ()
 
 
 def test_an_incident_that_nothing_watches_any_more_is_closed_and_says_so() -> None:
-    standing = settle_round(DESK, (), [verdict("F"), verdict("F", "shop.users")], (), at(0)).changed
+    standing = settle_round(
+        HARNESS, (), [verdict("F"), verdict("F", "shop.users")], (), at(0)
+    ).changed
 
-    closed = withdraw_members(DESK, standing, [Member("shop.orders", "range_counts")], at(5))
+    closed = withdraw_members(HARNESS, standing, [Member("shop.orders", "range_counts")], at(5))
 
     (incident,) = closed.changed
     assert incident.tables == ("shop.users",)
@@ -65,12 +67,12 @@ def test_an_incident_that_nothing_watches_any_more_is_closed_and_says_so() -> No
 
 
 def test_a_reminder_names_what_was_told_and_is_not_over() -> None:
-    told = settle_round(DESK, (), [verdict("F")], (), at(0)).changed
+    told = settle_round(HARNESS, (), [verdict("F")], (), at(0)).changed
     window = Silence("s", at(0), at(10), "on call", "upgrade")
-    muted = settle_round(DESK, (), [verdict("F", "shop.users")], [window], at(0)).changed
-    over = settle_round(DESK, told, [verdict("P")], (), at(1)).changed
+    muted = settle_round(HARNESS, (), [verdict("F", "shop.users")], [window], at(0)).changed
+    over = settle_round(HARNESS, told, [verdict("P")], (), at(1)).changed
 
-    letters = make_reminders(DESK, [*told, *muted, *over], at(2))
+    letters = make_reminders(HARNESS, [*told, *muted, *over], at(2))
 
     assert [(channel, message.about) for channel, message in letters] == [
         ("log", "shop.orders"),

@@ -28,8 +28,8 @@ from pipeline.invariants.invariant import IntendedRows, LandedDay
 from pipeline.model import Op, Order, Shard, ShardId, Table
 from pipeline.readings import Transaction
 from tests.alerts.kit import message
+from tests.builders.change_log import change, place, write_changes
 from tests.docs.markdown import ROOT, blocks
-from tests.pipeline.lakes import change, place, write_changes
 from tests.toy.copy import FileCopy
 
 PAGE = ROOT / "docs" / "extending.md"

@@ -21,7 +21,7 @@ from pipeline.model import Op, Order, Shard, Table, TopicPartition
 from pipeline.readings import LogKey
 from pipeline.settings import PipelineSettings, TableRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
-from tests.pipeline.hand_lake import ID, NAME, NOW, HandLake, row
+from tests.builders.lake import ID, NAME, NOW, LocalLake, row
 
 C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
 T, S = Op.TRUNCATE, Op.SETTLE
@@ -31,11 +31,11 @@ BOTH = TableRule(r"db\.[tu]", "db.t")
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> HandLake:
-    return HandLake(tmp_path, table_format=ParquetVersions(None))
+def lake(tmp_path: Path) -> LocalLake:
+    return LocalLake(tmp_path, table_format=ParquetVersions(None))
 
 
-def names(lake: HandLake) -> dict[int, Any]:
+def names(lake: LocalLake) -> dict[int, Any]:
     """Rows by other means than the product's, id -> name; fails on a duplicate."""
     newest = lake.runner.mirrors.look("db.t")
     assert newest is not None
@@ -44,7 +44,7 @@ def names(lake: HandLake) -> dict[int, Any]:
     return {one["id"]: one.get("name") for one in found}
 
 
-def played(lake: HandLake, *rows: Mapping[str, Any]) -> dict[int, Any]:
+def played(lake: LocalLake, *rows: Mapping[str, Any]) -> dict[int, Any]:
     """Land and apply one batch; its account balances."""
     lake.land(*rows)
     turn = lake.apply()
@@ -54,7 +54,7 @@ def played(lake: HandLake, *rows: Mapping[str, Any]) -> dict[int, Any]:
     return names(lake)
 
 
-def reader(lake: HandLake, table: Table = TABLE) -> PinnedRows:
+def reader(lake: LocalLake, table: Table = TABLE) -> PinnedRows:
     found = lake.table_format.reader(lake.settings.mirror("db.t"), table, "main")
     assert isinstance(found, PinnedRows)
     return found
@@ -68,13 +68,13 @@ def test_the_finder_builds_it_with_its_options() -> None:
     assert open_table_format(told) == ParquetVersions(None, "snappy")
 
 
-def test_rows_come_change_and_go(lake: HandLake) -> None:
+def test_rows_come_change_and_go(lake: LocalLake) -> None:
     assert played(lake, row(C, 10, 1, "a"), row(C, 11, 2, "b")) == {1: "a", 2: "b"}
     assert played(lake, row(U, 20, 1, "z"), row(D, 21, 2)) == {1: "z"}
     assert played(lake, row(C, 30, 2, "again")) == {1: "z", 2: "again"}
 
 
-def test_an_older_version_is_read_as_it_was(lake: HandLake) -> None:
+def test_an_older_version_is_read_as_it_was(lake: LocalLake) -> None:
     played(lake, row(C, 10, 1, "a"))
     seen = lake.runner.mirrors.seen("db.t")
     played(lake, row(U, 20, 1, "z"))
@@ -84,7 +84,7 @@ def test_an_older_version_is_read_as_it_was(lake: HandLake) -> None:
     assert found.to_pylist() == [{"id": 1, "name": "a"}]
 
 
-def test_no_row_goes_back_and_no_change_acts_twice(lake: HandLake) -> None:
+def test_no_row_goes_back_and_no_change_acts_twice(lake: LocalLake) -> None:
     first = [row(C, 10, 1, "a"), row(U, 30, 1, "new"), row(C, 11, 2, "b"), row(D, 31, 2)]
     played(lake, *first)
 
@@ -92,7 +92,7 @@ def test_no_row_goes_back_and_no_change_acts_twice(lake: HandLake) -> None:
     assert played(lake, *first) == {1: "new"}
 
 
-def test_what_a_truncate_took_stays_gone_after_a_restart(lake: HandLake) -> None:
+def test_what_a_truncate_took_stays_gone_after_a_restart(lake: LocalLake) -> None:
     played(lake, row(C, 10, 1, "a"))
     assert played(lake, row(T, 20, None), row(C, 30, 2, "b")) == {2: "b"}
     lake.reopen()
@@ -101,7 +101,7 @@ def test_what_a_truncate_took_stays_gone_after_a_restart(lake: HandLake) -> None
 
 
 def test_shards_keep_apart_what_has_one_key(tmp_path: Path) -> None:
-    lake = HandLake(
+    lake = LocalLake(
         tmp_path, rules=(BOTH,), shards=("db.t", "db.u"), table_format=ParquetVersions(None)
     )
     lake.land(row(C, 10, 1, "t"), row(C, 11, 1, "u", shard="db.u"))
@@ -115,7 +115,7 @@ def test_shards_keep_apart_what_has_one_key(tmp_path: Path) -> None:
     assert [found.count_ids(one, "id", [(0, 9)]) for one in table.shards] == [(1,), (0,)]
 
 
-def test_a_new_column_comes_with_its_default_in_old_rows(lake: HandLake) -> None:
+def test_a_new_column_comes_with_its_default_in_old_rows(lake: LocalLake) -> None:
     played(lake, row(C, 10, 1, "a"))
     more = Column("more", "INT", default="7", has_default=True)
     lake.alter(ID, NAME, more, at=Order(1, 1, 20))
@@ -127,7 +127,7 @@ def test_a_new_column_comes_with_its_default_in_old_rows(lake: HandLake) -> None
     assert reader(lake).count_ids(SHARD, "more", [(7, 8), (9, 10)]) == (1, 1)
 
 
-def test_probes_read_the_version_that_they_were_given(lake: HandLake) -> None:
+def test_probes_read_the_version_that_they_were_given(lake: LocalLake) -> None:
     played(lake, *(row(C, 10 + n, n, f"n{n}") for n in range(1, 6)))
     found = reader(lake)
     played(lake, row(D, 50, 5))
@@ -143,7 +143,7 @@ def test_probes_read_the_version_that_they_were_given(lake: HandLake) -> None:
 
 def test_a_key_that_systems_write_differently_is_undecided(tmp_path: Path) -> None:
     columns = (Column("id", "DOUBLE"), NAME)
-    lake = HandLake(tmp_path, columns=columns, table_format=ParquetVersions(None))
+    lake = LocalLake(tmp_path, columns=columns, table_format=ParquetVersions(None))
     played(lake, row(C, 10, 1, "a"))
 
     with pytest.raises(ProofError, match="different ways"):
@@ -151,11 +151,11 @@ def test_a_key_that_systems_write_differently_is_undecided(tmp_path: Path) -> No
 
 
 def test_whoever_comes_second_writes_nothing(
-    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+    lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played(lake, row(C, 10, 1, "a"))
     lake.land(row(C, 20, 2, "b"))
-    rival = HandLake(lake.home, table_format=ParquetVersions(None))
+    rival = LocalLake(lake.home, table_format=ParquetVersions(None))
     rival.checkpoint = lake.checkpoint
     job, written = _worked_out(lake, monkeypatch)
 
@@ -168,7 +168,7 @@ def test_whoever_comes_second_writes_nothing(
 
 
 def test_a_commit_that_was_written_before_its_answer_was_lost_is_not_lost(
-    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+    lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played(lake, row(C, 10, 1, "a"))
     lake.land(row(C, 20, 2, "b"))
@@ -181,7 +181,7 @@ def test_a_commit_that_was_written_before_its_answer_was_lost_is_not_lost(
 
 
 def test_turns_are_sent_to_where_tasks_run_and_back(
-    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+    lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipeline.apply.merge_job.HERE", 0)
     lake.runner.parallel.spread = lambda groups: [
@@ -191,7 +191,7 @@ def test_turns_are_sent_to_where_tasks_run_and_back(
     assert played(lake, row(C, 10, 1, "a"), row(C, 11, 2, "b")) == {1: "a", 2: "b"}
 
 
-def test_a_strangers_commit_holds_the_mirror_until_it_is_waived(lake: HandLake) -> None:
+def test_a_strangers_commit_holds_the_mirror_until_it_is_waived(lake: LocalLake) -> None:
     played(lake, row(C, 10, 1, "a"))
     folder = Path(lake.settings.mirror("db.t"), VERSIONS)
     text = (folder / "1.json").read_text()
@@ -206,7 +206,7 @@ def test_a_strangers_commit_holds_the_mirror_until_it_is_waived(lake: HandLake) 
     assert names(lake) == {1: "a", 2: "b"}
 
 
-def test_a_mirror_that_was_made_anew_in_its_folder_is_held(lake: HandLake) -> None:
+def test_a_mirror_that_was_made_anew_in_its_folder_is_held(lake: LocalLake) -> None:
     played(lake, row(C, 10, 1, "a"))
     for path in Path(lake.settings.mirror("db.t"), VERSIONS).iterdir():
         path.write_text(path.read_text().replace('"id": "', '"id": "0'))
@@ -219,7 +219,7 @@ def test_a_mirror_that_was_made_anew_in_its_folder_is_held(lake: HandLake) -> No
 
 
 def test_a_file_that_is_gone_is_never_committed(
-    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+    lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played(lake, row(C, 10, 1, "a"))
     lake.land(row(C, 20, 2, "b"))
@@ -230,7 +230,7 @@ def test_a_file_that_is_gone_is_never_committed(
         lake.table_format.commit(job, written, CommitStamp("main", NOW))
 
 
-def test_files_go_once_no_kept_version_has_them(lake: HandLake) -> None:
+def test_files_go_once_no_kept_version_has_them(lake: LocalLake) -> None:
     for number in range(4):
         lake.now += timedelta(days=1)
         played(lake, row(U if number else C, 10 + number, 1, f"v{number}"))
@@ -253,7 +253,7 @@ def _copied(one: Any) -> Any:
     return pickle.loads(pickle.dumps(one))  # noqa: S301 - our own
 
 
-def _worked_out(lake: HandLake, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
+def _worked_out(lake: LocalLake, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
     """A turn of the next pass, whose commit is left to the test."""
     kept: list[tuple[Any, Any]] = []
 

@@ -9,7 +9,7 @@ from monitor.clients import LandedSchemas
 from pipeline.changelog.reader import LogReader
 from pipeline.delta.reader import SnapshotReader, open_table
 from pipeline.model import Op, Shard
-from tests.pipeline.lakes import change, write_changes
+from tests.builders.change_log import change, write_changes
 from tests.pipeline.reading import readings
 from tests.pipeline.schema_messages import described, dropped, message
 

@@ -20,7 +20,7 @@ AUTO = RebootstrapRule("shop.*", "auto")
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 
 
-class Desk:
+class LandingHarness:
     """A service whose board shows tables that stand still."""
 
     def __init__(self, store: ServiceStore, *rules: RebootstrapRule) -> None:
@@ -64,10 +64,10 @@ class Desk:
 def test_it_is_begun_for_what_a_base_heals_where_that_is_allowed(
     *, store: ServiceStore, reason: Reason, rules: tuple[RebootstrapRule, ...], begun: bool
 ) -> None:
-    desk = Desk(store, *rules)
-    desk.show(t=reason)
+    harness = LandingHarness(store, *rules)
+    harness.show(t=reason)
 
-    assert desk.after(5 * MINUTE) == (["shop.t"] if begun else [])
+    assert harness.after(5 * MINUTE) == (["shop.t"] if begun else [])
     for one in store.rereads.list():
         assert (one.who, one.reason) == (
             "sluice",
@@ -76,24 +76,24 @@ def test_it_is_begun_for_what_a_base_heals_where_that_is_allowed(
 
 
 def test_what_heals_by_itself_needs_none(store: ServiceStore) -> None:
-    desk = Desk(store, AUTO)
-    desk.show(t=GAP)
-    assert desk.after(4 * MINUTE) == []
-    desk.show()
-    desk.after(MINUTE)
-    desk.show(t=GAP)
+    harness = LandingHarness(store, AUTO)
+    harness.show(t=GAP)
+    assert harness.after(4 * MINUTE) == []
+    harness.show()
+    harness.after(MINUTE)
+    harness.show(t=GAP)
 
-    assert desk.after(4 * MINUTE) == []
-    assert desk.after(MINUTE) == ["shop.t"]
+    assert harness.after(4 * MINUTE) == []
+    assert harness.after(MINUTE) == ["shop.t"]
 
 
 def test_so_many_at_once_and_no_more(store: ServiceStore) -> None:
-    desk = Desk(store, replace(AUTO, at_once=2))
-    desk.show(a=GAP, b=GAP, c=GAP)
+    harness = LandingHarness(store, replace(AUTO, at_once=2))
+    harness.show(a=GAP, b=GAP, c=GAP)
 
-    first = desk.after(5 * MINUTE)
-    desk.end()
-    second = desk.after(MINUTE)
+    first = harness.after(5 * MINUTE)
+    harness.end()
+    second = harness.after(MINUTE)
 
     assert (first, second) == (["shop.a", "shop.b"], ["shop.c"])
 
@@ -102,22 +102,24 @@ def test_so_many_at_once_and_no_more(store: ServiceStore) -> None:
 def test_it_is_not_begun_again_soon_and_a_restart_forgets_that_not(
     store: ServiceStore, done: int | None
 ) -> None:
-    desk = Desk(store, AUTO)
-    desk.show(t=GAP)
-    desk.after(5 * MINUTE)
-    desk.end(done, "" if done else "no key")
-    desk.bases = AutoBootstrap((AUTO,), store.rereads, lambda: desk.board, lambda: desk.now)
+    harness = LandingHarness(store, AUTO)
+    harness.show(t=GAP)
+    harness.after(5 * MINUTE)
+    harness.end(done, "" if done else "no key")
+    harness.bases = AutoBootstrap(
+        (AUTO,), store.rereads, lambda: harness.board, lambda: harness.now
+    )
 
-    assert desk.after(5 * HOUR) == []
-    assert desk.after(HOUR) == ["shop.t"]
+    assert harness.after(5 * HOUR) == []
+    assert harness.after(HOUR) == ["shop.t"]
 
 
 def test_what_somebody_has_read_already_is_left_to_him(store: ServiceStore) -> None:
     store.rereads.add(RereadRequest("x", "shop.t", "mine", "ann", NOW))
-    desk = Desk(store, AUTO)
-    desk.show(t=GAP)
+    harness = LandingHarness(store, AUTO)
+    harness.show(t=GAP)
 
-    desk.after(5 * MINUTE)
+    harness.after(5 * MINUTE)
 
     assert store.rereads.wished() == (BackfillRequest("x", "shop.t"),)
 
@@ -125,22 +127,22 @@ def test_what_somebody_has_read_already_is_left_to_him(store: ServiceStore) -> N
 def test_a_table_that_is_read_for_the_first_time_has_its_base_on_its_way(
     store: ServiceStore,
 ) -> None:
-    desk = Desk(store, AUTO)
-    desk.show(t=Reason("no_base", "none"))
+    harness = LandingHarness(store, AUTO)
+    harness.show(t=Reason("no_base", "none"))
     first = FirstLanding("shop", "10 rows", NOW, ("shop.t",))
-    desk.board = replace(desk.board, firsts=(first,))
+    harness.board = replace(harness.board, firsts=(first,))
 
-    assert desk.after(HOUR) == []
-    desk.board = replace(desk.board, firsts=(replace(first, stuck=NOW),))
-    assert desk.after(5 * MINUTE) == ["shop.t"]
+    assert harness.after(HOUR) == []
+    harness.board = replace(harness.board, firsts=(replace(first, stuck=NOW),))
+    assert harness.after(5 * MINUTE) == ["shop.t"]
 
 
 def test_nothing_is_begun_by_a_board_that_is_old(store: ServiceStore) -> None:
-    desk = Desk(store, AUTO)
-    desk.show(t=GAP)
-    desk.after(MINUTE)
-    desk.now += HOUR
+    harness = LandingHarness(store, AUTO)
+    harness.show(t=GAP)
+    harness.after(MINUTE)
+    harness.now += HOUR
 
-    desk.bases.look()
+    harness.bases.look()
 
     assert store.rereads.wished() == ()

@@ -16,17 +16,17 @@ from pipeline.settings import StandardRule
 from pipeline.standards.mask import LetterMask
 from pipeline.standards.table_standards import Standards
 from pipeline.tables.lake import Lake
+from tests.builders.harness import LandingHarness
 from tests.monitor.rig import Rig
 from tests.monitor.serving import serving
-from tests.pipeline.landing.desk import Desk
 from tests.pipeline.reading import readings
 
 RULE = StandardRule("db.t", ("id",), (("mask", LetterMask(("name",))),))
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    made = Desk(tmp_path, standards=(RULE,))
+def harness(tmp_path: Path) -> LandingHarness:
+    made = LandingHarness(tmp_path, standards=(RULE,))
     made.topics.alter("a", 100, "name", kind="CREATE")
     made.topics.put("a", 101, "Ada")
     made.land()
@@ -34,8 +34,8 @@ def desk(tmp_path: Path) -> Desk:
 
 
 @pytest.fixture
-def lineage(desk: Desk) -> Lineage:
-    lake = Lake(desk.settings, open_table_format(desk.settings))
+def lineage(harness: LandingHarness) -> Lineage:
+    lake = Lake(harness.settings, open_table_format(harness.settings))
     return Lineage(lake, readings("a", "b"), (), Standards((RULE,)))
 
 
@@ -64,11 +64,11 @@ def test_a_name_that_nothing_bears_is_refused_in_words(server: str) -> None:
     assert "no table, shard or column 'db.t.fax' has landed" in str(found.exception)
 
 
-def test_columns_that_land_later_are_known_then(desk: Desk, lineage: Lineage) -> None:
+def test_columns_that_land_later_are_known_then(harness: LandingHarness, lineage: Lineage) -> None:
     assert len(lineage.of("db.t")) == 2
-    desk.topics.alter("a", 200, "name", "city")
-    desk.topics.put("a", 201, "Bob")
-    desk.land()
+    harness.topics.alter("a", 200, "name", "city")
+    harness.topics.put("a", 201, "Bob")
+    harness.land()
 
     assert [one.column for one in lineage.of("db.t")] == ["id", "name", "city"]
     assert lineage.of("db.t.city")[0].table == "db.t"
@@ -79,11 +79,11 @@ def test_tables_are_asked_for_together(lineage: Lineage) -> None:
 
 
 def test_a_column_that_went_is_told_with_the_statement_that_took_it(
-    desk: Desk, lineage: Lineage
+    harness: LandingHarness, lineage: Lineage
 ) -> None:
-    desk.topics.alter("a", 200, "called")
-    desk.topics.put("a", 201, "Bob")
-    desk.land()
+    harness.topics.alter("a", 200, "called")
+    harness.topics.put("a", 201, "Bob")
+    harness.land()
 
     with pytest.raises(ConfigError, match=r"a/db\.t had a column name, until: .*; ask for the col"):
         lineage.of("db.t.name")

@@ -16,8 +16,8 @@ from pipeline.reports import Hold, MergeReport
 from pipeline.schema.model import Column
 from pipeline.sources.mysql.types import MySqlColumn
 from pipeline.sources.postgres.types import PostgresColumn
+from tests.builders.change_log import NOON
 from tests.monitor.rig import ORDERS, USERS, Rig
-from tests.pipeline.lakes import NOON
 
 S0, S1 = Shard("shop", "shop.t_0"), Shard("shop", "shop.t_1")
 IDS = Table("shop.t", (S0, S1), ("id",), "id")

@@ -48,8 +48,8 @@ from pipeline.model import (
 )
 from pipeline.settings import Router, TableRule
 from pipeline.sources.mysql.position import binlog_position
+from tests.builders.change_log import NOON
 from tests.example_count import examples
-from tests.pipeline.lakes import NOON
 
 OLD, NEW = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
 PLACES = st.builds(binlog_position, st.integers(0, 3), st.integers(0, 3))

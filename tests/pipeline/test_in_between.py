@@ -22,7 +22,7 @@ __all__ = ["services"]
 
 def cleans(beside: Beside) -> None:
     """A checkpoint, log cleaning and a full vacuum of both tables, by deltalake alone."""
-    for uri in (beside.desk.settings.changes, beside.desk.settings.mirror(TABLE)):
+    for uri in (beside.harness.settings.changes, beside.harness.settings.mirror(TABLE)):
         maintenance.write_checkpoint(open_store(uri))
         maintenance.clean_log(open_store(uri))
         maintenance.vacuum_files(open_store(uri), timedelta(days=7))
@@ -85,7 +85,7 @@ def test_whatever_step_somebody_writes_to_the_mirror_it_is_held_and_never_merged
     while came:
         step += 1
         lake = services.copied(tmp_path / f"{step}")
-        mirror = lake.begin().desk.settings.mirror(TABLE)
+        mirror = lake.begin().harness.settings.mirror(TABLE)
         living, disk, came = lake.begin(), Disk(step), []
         disk.event = _coming(came, lambda: _foreign(mirror))  # noqa: B023 - as above
         with disk.mounted():

@@ -11,9 +11,9 @@ import pytest
 from pipeline.changelog import maintenance as compaction
 from pipeline.delta import maintenance as checkpoints
 from pipeline.errors import UnreachableError
+from tests.builders.harness import LandingHarness, Server, Topics
 from tests.pipeline.delta.disk import Cache, Disk, KilledError
 from tests.pipeline.delta.replayed import Replayed
-from tests.pipeline.landing.desk import Desk, Server, Topics
 from tests.pipeline.test_lane import Beside
 
 Work = Callable[[Beside], object]
@@ -33,7 +33,7 @@ class Services:
     sent: int = 0
 
     def begin(self) -> Beside:
-        return Beside(Desk(self.home, self.topics, self.server))
+        return Beside(LandingHarness(self.home, self.topics, self.server))
 
     def send(self, count: int) -> None:
         """That many changes more, of eight rows in turn."""
@@ -182,11 +182,11 @@ def goes_on(lake: Services, work: Work, living: Beside | None = None) -> None:
 def sure(lake: Services, after: Beside) -> None:
     """All that was sent stands in the change log and in the mirror, once."""
     assert [turn.hold for turn in after.turns if turn.hold] == []
-    assert [offset for _, _, offset in after.desk.rows("a")] == list(range(lake.sent))
-    batches = after.desk.batches()
+    assert [offset for _, _, offset in after.harness.rows("a")] == list(range(lake.sent))
+    batches = after.harness.batches()
     assert batches == list(range(len(batches)))
     assert after.rows() == lake.expected()
-    for table in (after.desk.settings.changes, after.desk.settings.mirror(TABLE)):
+    for table in (after.harness.settings.changes, after.harness.settings.mirror(TABLE)):
         replayed = Replayed(Path(table))
         assert replayed.missing == []
     assert replayed.rows[-1] == len(lake.expected())

@@ -25,7 +25,7 @@ from pipeline.reports import MergeReport
 from pipeline.settings import Router, SourceSettings, TableRule
 from pipeline.sources.row_reader import RowReader
 from pipeline.tables.delta.table_format import DeltaMirrors
-from tests.pipeline.landing.desk import NOW, Desk
+from tests.builders.harness import NOW, LandingHarness
 from tests.pipeline.reading import readings
 
 SOON = 60
@@ -33,15 +33,15 @@ SOON = 60
 
 @dataclass(eq=False)
 class Beside:
-    """A lane over the desk's topics; its clock goes on by a minute with each look."""
+    """A lane over the harness's topics; its clock goes on by a minute with each look."""
 
-    desk: Desk
+    harness: LandingHarness
     divided: bool = False
     looks: int = 0
     turns: list[MergeReport] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        settings, log = self.desk.settings, self.desk.log
+        settings, log = self.harness.settings, self.harness.log
         mirrors = DeltaMirrors(None)
         passes = MergeRunner(settings, log(), here, self.clock, mirrors)
         urgent = None
@@ -53,7 +53,7 @@ class Beside:
         if known.look() is not None:
             catalog.add(known.schema_changes(-1))
         again = BackfillRunner(settings, (), log(), nobody, lambda _: (), self.clock)
-        self.lane = Lane(self.desk.loop, passes, upkeep, again, catalog, urgent=urgent)
+        self.lane = Lane(self.harness.loop, passes, upkeep, again, catalog, urgent=urgent)
 
     def clock(self) -> datetime:
         self.looks += 1
@@ -62,7 +62,7 @@ class Beside:
     def land(self, first: int, until: int) -> None:
         """One batch for each row."""
         for number in range(first, until):
-            self.desk.topics.put("a", 100 + number, "a", key=number)
+            self.harness.topics.put("a", 100 + number, "a", key=number)
             self.lane.land(frozenset())
 
     def apply(self) -> None:
@@ -70,10 +70,10 @@ class Beside:
 
     def changes(self) -> int:
         """Rows that have landed, and that the base of a new table is complete."""
-        return len(self.desk.landed(Op.CREATE, Op.SETTLE))
+        return len(self.harness.landed(Op.CREATE, Op.SETTLE))
 
     def rows(self) -> dict[int, str]:
-        found = open_table(self.desk.settings.mirror("db.t"))
+        found = open_table(self.harness.settings.mirror("db.t"))
         assert found is not None
         rows = found.select("SELECT id, name FROM t")
         assert len({row["id"] for row in rows}) == len(rows), "duplicates"
@@ -90,8 +90,8 @@ def nobody(settings: SourceSettings) -> RowReader:
 
 def begun(home: Path, *, divided: bool = False) -> Beside:
     """The table was created, and two rows have landed."""
-    made = Beside(Desk(home), divided)
-    made.desk.topics.alter("a", 10, "name", kind="CREATE")
+    made = Beside(LandingHarness(home), divided)
+    made.harness.topics.alter("a", 10, "name", kind="CREATE")
     made.land(0, 2)
     return made
 
@@ -126,7 +126,7 @@ def test_f49_landing_waits_for_no_merge_and_merges_and_upkeep_wait_for_each_othe
 
 def test_a_pass_knows_a_batch_and_its_schemas_or_neither(beside: Beside) -> None:
     old = beside.lane._known
-    beside.desk.topics.alter("a", 500, "name", "note")
+    beside.harness.topics.alter("a", 500, "name", "note")
 
     beside.lane.land(frozenset())
     new = beside.lane._known
@@ -138,10 +138,10 @@ def test_a_pass_knows_a_batch_and_its_schemas_or_neither(beside: Beside) -> None
 
 def test_schemas_of_batches_that_another_process_landed_are_read_back(beside: Beside) -> None:
     """As after a commit whose outcome was not known: the batch is there, and nobody has seen it."""
-    other = Desk(beside.desk.home, beside.desk.topics, beside.desk.server)
-    beside.desk.topics.alter("a", 500, "name", "note")
+    other = LandingHarness(beside.harness.home, beside.harness.topics, beside.harness.server)
+    beside.harness.topics.alter("a", 500, "name", "note")
     other.land()
-    beside.desk.loop._unsure = True
+    beside.harness.loop._unsure = True
 
     beside.land(50, 51)
 
@@ -155,7 +155,7 @@ def test_a_batch_without_a_statement_costs_no_look_at_the_schemas(
     beside: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(beside.desk.loop.log, "schema_changes", asked.append)
+    monkeypatch.setattr(beside.harness.loop.log, "schema_changes", asked.append)
     known = beside.lane._known.catalog
 
     beside.land(2, 4)
@@ -170,9 +170,9 @@ def test_f43_a_statement_that_lands_has_no_older_ones_read_again(
     names = ["name"]
     for number in range(5):
         names.append(f"c{number}")
-        beside.desk.topics.alter("a", 500 + number, *names)
+        beside.harness.topics.alter("a", 500 + number, *names)
         beside.lane.land(frozenset())
-    log, told = beside.desk.loop.log, list[list[tuple[str, Order, str]]]()
+    log, told = beside.harness.loop.log, list[list[tuple[str, Order, str]]]()
     read, opened, files = log.schema_changes, scan.opened, list[str]()
 
     def changes(after: int) -> list[tuple[str, Order, str]]:
@@ -186,7 +186,7 @@ def test_f43_a_statement_that_lands_has_no_older_ones_read_again(
 
     monkeypatch.setattr(log, "schema_changes", changes)
     monkeypatch.setattr(scan, "opened", noted)
-    beside.desk.topics.alter("a", 600, *names, "last")
+    beside.harness.topics.alter("a", 600, *names, "last")
 
     beside.lane.land(frozenset())
 
@@ -235,11 +235,11 @@ def test_no_row_is_lost_or_doubled_when_upkeep_and_merging_go_on_under_a_landing
         keeping.result(SOON)
     beside.apply()
 
-    log = beside.desk.log()
+    log = beside.harness.log()
     log.look()
     assert [turn.hold for turn in beside.turns if turn.hold] == []
-    assert beside.desk.batches() == list(range(30))
-    assert [offset for _, _, offset in beside.desk.rows("a")] == list(range(30))
+    assert beside.harness.batches() == list(range(30))
+    assert [offset for _, _, offset in beside.harness.rows("a")] == list(range(30))
     assert sum(turn.account.read for turn in beside.turns) == beside.changes() == 31
     assert beside.rows() == dict.fromkeys(range(30), "a")
     assert len(log.snapshot.files) < 30, "it was compacted meanwhile"

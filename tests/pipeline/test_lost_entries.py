@@ -9,7 +9,7 @@ from pipeline.apply.mirror import LIFE
 from pipeline.delta.log import LOG_FOLDER, load_snapshot
 from pipeline.delta.store import open_store
 from pipeline.model import Op
-from tests.pipeline.landing.desk import Desk
+from tests.builders.harness import LandingHarness
 from tests.pipeline.test_lane import Beside
 
 TABLE = "db.t"
@@ -19,9 +19,9 @@ Life = Callable[[], Beside]
 @pytest.fixture
 def life(tmp_path: Path) -> Life:
     """Each call is a process that begins: it knows what the lake says, and the topics stay."""
-    first = Beside(Desk(tmp_path))
-    first.desk.topics.alter("a", 10, "name", kind="CREATE")
-    return lambda: Beside(Desk(tmp_path, first.desk.topics, first.desk.server))
+    first = Beside(LandingHarness(tmp_path))
+    first.harness.topics.alter("a", 10, "name", kind="CREATE")
+    return lambda: Beside(LandingHarness(tmp_path, first.harness.topics, first.harness.server))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_what_was_lost_lands_again(life: Life) -> None:
     again = life()
     again.land(4, 5)
 
-    assert [offset for _, _, offset in again.desk.rows("a")] == list(range(5))
+    assert [offset for _, _, offset in again.harness.rows("a")] == list(range(5))
 
 
 def test_many_starts_in_which_nothing_was_lost_hold_nothing(life: Life) -> None:
@@ -89,7 +89,7 @@ def test_entries_lost_under_a_service_that_lives_on_are_noticed_as_well(life: Li
     one.land(0, 4)
     one.apply()
     _lose_entries(one, 2)
-    one.desk.loop._unsure = True
+    one.harness.loop._unsure = True
 
     one.land(4, 8)
     one.apply()
@@ -102,7 +102,7 @@ def test_a_mirror_remembers_the_life_of_the_batch_it_applied_last(life: Life) ->
     one.land(0, 2)
     one.apply()
 
-    snapshot = load_snapshot(open_store(one.desk.settings.mirror(TABLE)))
+    snapshot = load_snapshot(open_store(one.harness.settings.mirror(TABLE)))
 
     assert snapshot is not None
     assert [int(snapshot.metadata.configuration[LIFE])] == list(one.lane.checkpoint.lives.values())
@@ -114,8 +114,8 @@ def test_a_table_that_was_first_seen_in_a_lost_batch_is_held_too(life: Life) -> 
     lost.land(0, 1)
     lost.apply()
     _lose_entries(lost, 1)
-    assert lost.desk.log().checkpoint() is None
-    assert lost.desk.landed(Op.CREATE) == []
+    assert lost.harness.log().checkpoint() is None
+    assert lost.harness.landed(Op.CREATE) == []
 
     again = life()
     again.land(1, 3)
@@ -126,7 +126,7 @@ def test_a_table_that_was_first_seen_in_a_lost_batch_is_held_too(life: Life) -> 
 
 def _lose_entries(beside: Beside, count: int) -> None:
     """As when the power fails before the log's folder was synced."""
-    log = Path(beside.desk.settings.changes, LOG_FOLDER)
+    log = Path(beside.harness.settings.changes, LOG_FOLDER)
     for entry in sorted(log.glob("*.json"))[-count:]:
         entry.unlink()
 
@@ -146,8 +146,8 @@ def test_a_service_that_lives_on_learns_what_took_the_numbers_of_lost_batches(
     one.apply()
     one.land(1, 4)
     _lose_entries(one, 3)
-    one.desk.loop._unsure = True
-    one.desk.topics.alter("a", 500, "name", "note")
+    one.harness.loop._unsure = True
+    one.harness.topics.alter("a", 500, "name", "note")
     one.lane.land(frozenset())
     one.apply()
 
@@ -155,7 +155,7 @@ def test_a_service_that_lives_on_learns_what_took_the_numbers_of_lost_batches(
     one.apply()
 
     schema = one.lane._known.catalog.newest("a", TABLE)
-    assert one.lane.checkpoint == one.desk.loop.checkpoint
+    assert one.lane.checkpoint == one.harness.loop.checkpoint
     assert schema is not None
     assert [column.name for column in schema.columns] == ["id", "name", "note"]
     assert _holds(one) == []
@@ -166,10 +166,10 @@ def test_a_service_whose_whole_log_was_lost_knows_no_table(life: Life) -> None:
     one = life()
     one.land(0, 1)
     _lose_entries(one, 1)
-    one.desk.loop._unsure = True
-    one.desk.topics.held.clear()
+    one.harness.loop._unsure = True
+    one.harness.topics.held.clear()
 
     one.lane.land(frozenset())
 
-    assert one.lane.checkpoint == one.desk.loop.checkpoint
+    assert one.lane.checkpoint == one.harness.loop.checkpoint
     assert one.lane._known.catalog.newest("a", TABLE) is None

@@ -20,8 +20,8 @@ from pipeline.settings import (
     is_https,
     without_login,
 )
+from tests.builders.lake import LocalLake, row
 from tests.counting import count_calls, count_matches
-from tests.pipeline.hand_lake import HandLake, row
 
 RULES = (
     TableRule(r"shop_\d+\.orders_(\d+)", r"shop.orders"),
@@ -185,7 +185,7 @@ def test_no_two_tables_share_an_address_and_none_leaves_the_folder() -> None:
 def test_rows_of_tables_whose_names_hold_slashes_are_not_mixed(
     tmp_path: Path, one: str, other: str
 ) -> None:
-    lake = HandLake(tmp_path, others=(one, other))
+    lake = LocalLake(tmp_path, others=(one, other))
     lake.land(change(one, 11, 1, "of one"), change(one, 12, 2, "of one"))
     lake.run()
     lake.land(change(other, 13, 1, "of the other"))
@@ -200,7 +200,7 @@ def test_rows_of_tables_whose_names_hold_slashes_are_not_mixed(
     ["d.a%20b", "d.a\\b", "d.a\nb", "d.a b", "d.é#?*[x]😀", "d.select", "d.^|", "d._delta_log"],
 )
 def test_a_mirror_of_an_odd_name_can_be_read(tmp_path: Path, name: str) -> None:
-    lake = HandLake(tmp_path, others=(name,))
+    lake = LocalLake(tmp_path, others=(name,))
     lake.land(change(name, 11, 1, "x"))
     lake.run()
 

@@ -24,8 +24,8 @@ from pipeline.clocks import ClockReading
 from pipeline.finding import REFUSE, Effect, Finding
 from pipeline.model import Acknowledged, CaptureScope, Fence, Head, Op, Stage
 from pipeline.sources.mysql.position import binlog_position
+from tests.builders.harness import LandingHarness, Topics
 from tests.monitor.rig import Rig
-from tests.pipeline.landing.desk import Desk, Topics
 
 TABLE, TOPIC = "db.t", "shop.db.t"
 KEYS = 8
@@ -193,7 +193,7 @@ class Model(Rig):
         super()._build()
         self.assessor.unproven = lambda _, __: ""
         own = (self.home, self.topics, self.database)
-        self.desk = Desk(*own, names=("shop",), ticks=self._ticks)  # type: ignore[arg-type]
+        self.harness = LandingHarness(*own, names=("shop",), ticks=self._ticks)  # type: ignore[arg-type]
 
     def _ticks(self) -> float:
         """Landing's own seconds go by five times as fast, so that what lingers is over soon."""
@@ -230,8 +230,8 @@ class Model(Rig):
 
     def land(self, *, changes: bool = True) -> None:
         """One batch of what the topics hold."""
-        self.desk.land()
-        self.lake.newest = self.desk.loop.checkpoint
+        self.harness.land()
+        self.lake.newest = self.harness.loop.checkpoint
 
     def apply(self, *tables: str) -> None:
         """Merge what is landed."""
@@ -348,21 +348,21 @@ class Model(Rig):
     @cached_property
     def bases(self) -> list[tuple[int, int]]:
         """Batch that completed a snapshot, and how much was written before it: when all is over."""
-        settled = [(row["batch"], row["order"]) for row in self.desk.landed(Op.SETTLE)]
+        settled = [(row["batch"], row["order"]) for row in self.harness.landed(Op.SETTLE)]
         read = self.database.snapshots
         places = [(batch, read.get((at["log"], at["pos"]))) for batch, at in settled]
         return [(batch, place) for batch, place in places if place is not None]
 
     def landed(self) -> dict[int, Contents]:
         """Batch -> what a mirror holds that is applied through it, by the change log alone."""
-        rows = self.desk.landed(Op.CREATE, Op.READ)
+        rows = self.harness.landed(Op.CREATE, Op.READ)
         found: dict[int, Contents] = {}
         newest: dict[int, int] = {}
         last = max((row["batch"] for row in rows), default=-1)
         by_batch = defaultdict[int, list[dict[str, object]]](list)
         for row in rows:
             by_batch[row["batch"]].append(row)
-        for batch in range(max(last, self.desk.loop.checkpoint.batch) + 1):
+        for batch in range(max(last, self.harness.loop.checkpoint.batch) + 1):
             for row in by_batch[batch]:
                 after = json.loads(str(row["after"]))
                 if "name" in after:

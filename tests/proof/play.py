@@ -166,7 +166,7 @@ class Play:
 
         One that was never listed before it went is missed by nobody: no log of ours knows of it.
         """
-        if TopicPartition(TOPIC, 0) not in self.model.desk.loop.checkpoint.offsets:
+        if TopicPartition(TOPIC, 0) not in self.model.harness.loop.checkpoint.offsets:
             return
         self.model.change()
         self.model.carry(9)
@@ -182,7 +182,7 @@ class Play:
 
         A topic that was never listed before it went is missed by nobody, as above.
         """
-        if TopicPartition("shop", 0) in self.model.desk.loop.checkpoint.offsets:
+        if TopicPartition("shop", 0) in self.model.harness.loop.checkpoint.offsets:
             self.model.lose_statement()
             self._then(self.model.describe)
 

@@ -117,7 +117,7 @@ def test_a_base_that_was_read_before_a_statement_knows_nothing_of_it(tmp_path: P
         model.beat()
         model.carry(9)
         model.land()
-    evidence = Evidence((), model.desk.loop.checkpoint.batch)
+    evidence = Evidence((), model.harness.loop.checkpoint.batch)
     one = Certificate("c", TABLE, Stage.LANDED, cut, cut, evidence)
 
     (why,) = model.violations(one, model.landed())

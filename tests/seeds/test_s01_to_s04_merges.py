@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pipeline.model import Op
-from tests.pipeline.hand_lake import HandLake, row
+from tests.builders.lake import LocalLake, row
 
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
 Change = Mapping[str, Any]
@@ -15,8 +15,8 @@ Seen = dict[int, tuple[str, str | None]]  # id -> (op, name), deletes kept as ro
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> HandLake:
-    return HandLake(tmp_path)
+def lake(tmp_path: Path) -> LocalLake:
+    return LocalLake(tmp_path)
 
 
 def merge_as_the_seed(batches: Sequence[Sequence[Change]], newest: Callable[[Change], Any]) -> Seen:
@@ -46,21 +46,21 @@ def by_offset(one: Change) -> int:
     return int(one["offset"])
 
 
-def test_s01_a_row_inserted_again_after_its_delete_is_not_lost(lake: HandLake) -> None:
+def test_s01_a_row_inserted_again_after_its_delete_is_not_lost(lake: LocalLake) -> None:
     batches = [[change(C, 10, "old")], [change(D, 20, "old")], [change(C, 30, "new")]]
 
     assert alive(merge_as_the_seed(batches, by_offset)) == {}
     assert lake.play(*batches) == {1: "new"}
 
 
-def test_s02_a_batch_played_again_does_not_take_a_row_back(lake: HandLake) -> None:
+def test_s02_a_batch_played_again_does_not_take_a_row_back(lake: LocalLake) -> None:
     first, second = [change(C, 10, "a"), change(U, 20, "old")], [change(U, 30, "new")]
 
     assert alive(merge_as_the_seed([first, second, first], by_offset)) == {1: "old"}
     assert lake.play(first, second, first) == {1: "new"}
 
 
-def test_s03_two_changes_of_one_millisecond_are_not_picked_at_random(lake: HandLake) -> None:
+def test_s03_two_changes_of_one_millisecond_are_not_picked_at_random(lake: LocalLake) -> None:
     early, late = change(C, 10, "early", ts_ms=5), change(U, 11, "late", ts_ms=5)
 
     seeds = [
@@ -72,7 +72,7 @@ def test_s03_two_changes_of_one_millisecond_are_not_picked_at_random(lake: HandL
     assert ours == [{1: "late"}, {1: "late"}]
 
 
-def test_s04_a_key_that_changed_partition_is_not_judged_by_offsets(lake: HandLake) -> None:
+def test_s04_a_key_that_changed_partition_is_not_judged_by_offsets(lake: LocalLake) -> None:
     before = change(C, 10, "before", partition=0, offset=9_000)
     after = change(U, 20, "after", partition=1, offset=3)
 

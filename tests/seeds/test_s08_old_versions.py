@@ -17,22 +17,22 @@ from pipeline.model import Op
 from pipeline.settings import PublishRule
 from pipeline.tables.delta.table_format import DeltaMirrors
 from pipeline.tables.lake import Lake
+from tests.builders.lake import LocalLake, row
 from tests.pipeline.apply.keeping import DAY, Keeping, aged, mirror, read
-from tests.pipeline.hand_lake import HandLake, row
 
 KEEP = timedelta(days=40)
 YESTERDAY, IMAGED = {1: "day", 2: "day"}, "2026-01-01"
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> HandLake:
+def lake(tmp_path: Path) -> LocalLake:
     return image_of_yesterday(tmp_path, "pin")
 
 
-def image_of_yesterday(folder: Path, how: Any) -> HandLake:
+def image_of_yesterday(folder: Path, how: Any) -> LocalLake:
     """An image of which every row has changed since, as of twenty days ago."""
     now = datetime.now(UTC) - timedelta(hours=6)
-    made = HandLake(folder, now=now, publish=(PublishRule("db.*", how=how, keep=KEEP),))
+    made = LocalLake(folder, now=now, publish=(PublishRule("db.*", how=how, keep=KEEP),))
     made.play([row(Op.CREATE, 10, 1, "day"), row(Op.CREATE, 11, 2, "day")])
     made.end_day(made.now + timedelta(minutes=1), 50, IMAGED)
     made.land(row(Op.UPDATE, 60, 1, "night"), row(Op.UPDATE, 61, 2, "night"))
@@ -43,12 +43,12 @@ def image_of_yesterday(folder: Path, how: Any) -> HandLake:
     return made
 
 
-def image(lake: HandLake) -> Image:
+def image(lake: LocalLake) -> Image:
     (found,) = lake.images()
     return found
 
 
-def test_s08_their_vacuum_takes_what_a_long_reader_still_needs(lake: HandLake) -> None:
+def test_s08_their_vacuum_takes_what_a_long_reader_still_needs(lake: LocalLake) -> None:
     theirs = DeltaTable(mirror(lake))
 
     theirs.vacuum(1, dry_run=False, enforce_retention_duration=False)
@@ -57,7 +57,7 @@ def test_s08_their_vacuum_takes_what_a_long_reader_still_needs(lake: HandLake) -
         read(mirror(lake), image(lake).version)
 
 
-def test_s08_an_image_is_kept_for_as_long_as_it_was_promised(lake: HandLake) -> None:
+def test_s08_an_image_is_kept_for_as_long_as_it_was_promised(lake: LocalLake) -> None:
     """Longer than versions are: nobody's setting for those shortens what an image was given."""
     version = image(lake).version
     keeping = Keeping(lake)
@@ -69,7 +69,7 @@ def test_s08_an_image_is_kept_for_as_long_as_it_was_promised(lake: HandLake) -> 
     assert read(mirror(lake), version) == YESTERDAY
 
 
-def test_s08_once_it_is_kept_no_longer_its_files_go(lake: HandLake) -> None:
+def test_s08_once_it_is_kept_no_longer_its_files_go(lake: LocalLake) -> None:
     version = image(lake).version
     keeping = Keeping(lake)
     keeping.now = datetime.now(UTC) + KEEP
@@ -80,7 +80,7 @@ def test_s08_once_it_is_kept_no_longer_its_files_go(lake: HandLake) -> None:
         read(mirror(lake), version)
 
 
-def told(lake: HandLake, how: Any) -> tuple[Image, ...]:
+def told(lake: LocalLake, how: Any) -> tuple[Image, ...]:
     """What the gate sees once images are to be made *how*."""
     as_now = replace(lake.settings, publish=(PublishRule("db.*", how=how, keep=KEEP),))
     found = Lake(as_now, DeltaMirrors(None)).applied("db.t")
@@ -105,7 +105,7 @@ def test_s08_of_a_day_that_was_written_out_no_version_of_the_mirror_is_promised(
 
 
 def test_s08_a_version_that_was_promised_stays_though_days_are_written_out_by_now(
-    lake: HandLake,
+    lake: LocalLake,
 ) -> None:
     lake.settings = replace(lake.settings, publish=(PublishRule("db.*", how="parquet", keep=KEEP),))
     keeping = Keeping(lake)

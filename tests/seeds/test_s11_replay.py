@@ -10,15 +10,15 @@ import pytest
 from pipeline.model import Head, Op, Origin
 from pipeline.sources.mysql.position import binlog_position, explain_behind_fence
 from pipeline.sources.row_reader import ReadFence
-from tests.pipeline.hand_lake import HandLake, row
+from tests.builders.lake import LocalLake, row
 
 SEEDS_STAMP = timedelta(minutes=5)
 LIVE = "11111111-0000-0000-0000-000000000000"
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> HandLake:
-    return HandLake(tmp_path)
+def lake(tmp_path: Path) -> LocalLake:
+    return LocalLake(tmp_path)
 
 
 def seeds_winner(lag: timedelta) -> str:
@@ -78,6 +78,6 @@ ABSENT = row(Op.DELETE, 100, 1, origin=int(Origin.REPAIR), before=json.dumps({"i
     ],
 )
 def test_s11_what_is_read_again_wins_by_its_place_in_the_log_alone(
-    lake: HandLake, batches: list[list[dict[str, Any]]], left: dict[int, str]
+    lake: LocalLake, batches: list[list[dict[str, Any]]], left: dict[int, str]
 ) -> None:
     assert lake.play(*batches) == left

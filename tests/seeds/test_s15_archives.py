@@ -13,7 +13,7 @@ from pipeline.invariants.archive_purge import ArchivePurge
 from pipeline.model import Op, Shard, Table
 from pipeline.settings import InvariantRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
-from tests.pipeline.hand_lake import ID, HandLake, row
+from tests.builders.lake import ID, LocalLake, row
 
 NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -27,9 +27,9 @@ def their_rule(deletes: int, daily: int, age: timedelta) -> bool:
     return (deletes > 5_000_000 or deletes > 7 * daily) and age > 30 * DAY
 
 
-def table(home: Path) -> HandLake:
+def table(home: Path) -> LocalLake:
     """Old rows, a week in which two change a day, and our rule with a window for the purge."""
-    lake = HandLake(
+    lake = LocalLake(
         home,
         columns=(ID, Column("day", "DATE")),
         invariants=(InvariantRule("db.t", (("archive_purge", ArchivePurge("day", asked=5)),)),),

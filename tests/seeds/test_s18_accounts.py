@@ -14,7 +14,7 @@ from pipeline.apply.account import (
     main_and_error,
 )
 from pipeline.model import Op
-from tests.pipeline.hand_lake import HandLake, row
+from tests.builders.lake import LocalLake, row
 
 
 def test_s18_a_row_in_neither_table_is_found() -> None:
@@ -28,7 +28,7 @@ def test_s18_a_row_in_neither_table_is_found() -> None:
 
 
 def test_s18_main_and_error_rows_add_up_on_a_real_table(tmp_path: Path) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     broken = {**row(Op.ERROR, 0, 2), "order": None, "key": None}
     lake.land(row(Op.CREATE, 10, 1, "a"), broken)
 
@@ -56,7 +56,7 @@ NAME = "s.db.t:0:20@0"
 def test_s18_a_message_that_is_corrected_is_counted_once(
     tmp_path: Path, mended: list[dict[str, object]], main: int, *, late: bool
 ) -> None:
-    lake, sums = HandLake(tmp_path), Counter[str]()
+    lake, sums = LocalLake(tmp_path), Counter[str]()
 
     lake.land(row(Op.CREATE, 10, 1, "a"), ODD, row(Op.CREATE, 11, 9, "z"))
     if not late:

@@ -320,7 +320,7 @@ class Shelf:
 
 
 @dataclass(eq=False)
-class Desk:
+class LandingHarness:
     """Clocks over a memory and a store that outlive them."""
 
     memory: Memory = field(default_factory=Memory)
@@ -363,7 +363,7 @@ def codes_of_clock_states(clocks: Clocks, now: float) -> list[str]:
     ],
 )
 def test_a_clock_may_be_off_by_the_limit_and_no_more(skew: timedelta, told: str) -> None:
-    clocks = Desk().life()
+    clocks = LandingHarness().life()
     clocks.compared("shop", skew, NOON)
 
     assert clocks.ailment("shop", NOON) == told
@@ -372,38 +372,38 @@ def test_a_clock_may_be_off_by_the_limit_and_no_more(skew: timedelta, told: str)
 
 def test_only_a_clock_that_goes_wrong_or_right_is_told_and_kept() -> None:
     """A heartbeat comes each second."""
-    desk = Desk()
-    clocks, told = desk.life(), list[tuple[int, int]]()
+    harness = LandingHarness()
+    clocks, told = harness.life(), list[tuple[int, int]]()
     for seconds in (0, 1, 9, 10, 9, 1, -1, -9):
-        before = desk.memory.kept
+        before = harness.memory.kept
         with capture_logs() as logs:
             clocks.compared("shop", timedelta(seconds=seconds), NOON)
         assert [(one["event"], one["behind"]) for one in logs] in (
             [],
             [("clock_compared", seconds)],
         )
-        told.append((len(logs), desk.memory.kept - before))
+        told.append((len(logs), harness.memory.kept - before))
 
     assert told == [(0, 0), (0, 0), (1, 1), (0, 0), (0, 0), (1, 1), (0, 0), (1, 1)]
 
 
 def test_what_was_kept_is_known_to_the_next_life_by_source() -> None:
-    desk = Desk()
-    clocks = desk.life()
+    harness = LandingHarness()
+    clocks = harness.life()
     clocks.compared("shop", timedelta(seconds=9), NOON)
     clocks.stepped(step(3, 6, 0, 120, 20))
 
-    found = desk.life("other", "shop")
+    found = harness.life("other", "shop")
 
     assert codes_of_clock_states(found, 30) == ["clock", "clock"]
     assert found.step("shop") == step(3, 6, 0, 120, 20)
     assert found.reasons(("other",), at(30)) == ()
     assert found.step("other") is None
-    assert codes_of_clock_states(desk.life("other"), 30) == []
+    assert codes_of_clock_states(harness.life("other"), 30) == []
 
 
 def test_a_step_stays_known_while_skews_come_and_go() -> None:
-    clocks = Desk().life()
+    clocks = LandingHarness().life()
     clocks.stepped(step(3, 6, 0, 120, 20))
     clocks.compared("shop", timedelta(seconds=9), at(21))
     clocks.compared("shop", timedelta(), at(22))
@@ -419,7 +419,7 @@ def test_a_step_stays_known_while_skews_come_and_go() -> None:
     ],
 )
 def test_when_a_step_back_is_over(before: float, over: float) -> None:
-    clocks = Desk().life()
+    clocks = LandingHarness().life()
     clocks.stepped(step(3, 6, 0, before, 20))
 
     assert codes_of_clock_states(clocks, over - 1e-6) == ["clock"]
@@ -427,15 +427,15 @@ def test_when_a_step_back_is_over(before: float, over: float) -> None:
 
 
 def test_a_step_that_a_person_has_waived_is_no_reason_and_the_skew_still_is() -> None:
-    desk = Desk()
-    clocks = desk.life()
+    harness = LandingHarness()
+    clocks = harness.life()
     clocks.stepped(step(3, 6, 0, 120, 20))
     clocks.compared("shop", timedelta(seconds=9), at(21))
     (far, back) = clocks.reasons(("shop",), at(22))
 
-    desk.waived = frozenset({"clock:shop:5"})
+    harness.waived = frozenset({"clock:shop:5"})
     assert clocks.reasons(("shop",), at(22)) == (far, back)
-    desk.waived = frozenset({"clock:shop:6"})
+    harness.waived = frozenset({"clock:shop:6"})
 
     assert back.id == "clock:shop:6"
     assert back.text == (
@@ -461,7 +461,7 @@ def test_a_step_before_the_last_is_over_goes_on_with_that(
     second: ClockStep, known: ClockStep
 ) -> None:
     """What the first had shown is still to come past, and its heartbeats stay fallen."""
-    clocks = Desk().life()
+    clocks = LandingHarness().life()
     clocks.stepped(FIRST)
 
     clocks.stepped(second)
@@ -476,18 +476,18 @@ def certificate(name: str, number: int, *, issued: float = 50, source: str = "sh
 
 
 def test_what_rests_on_a_fallen_heartbeat_is_taken_back_and_told() -> None:
-    desk = Desk()
-    desk.shelf.held = [
+    harness = LandingHarness()
+    harness.shelf.held = [
         certificate("before", 2),
         certificate("fallen", 4),
         certificate("far", 4, source="far"),
         replace(certificate("revoked", 4), revoked=NOON, why="x"),
     ]
     with capture_logs() as logs:
-        desk.life().stepped(FIRST)
+        harness.life().stepped(FIRST)
 
     why = "the clocks of source shop and Sluice went back at heartbeat 6"
-    taken = {one.id: one.why for one in desk.shelf.held if one.revoked == at(100)}
+    taken = {one.id: one.why for one in harness.shelf.held if one.revoked == at(100)}
     assert taken == {"fallen": why}
     assert [one["event"] for one in logs] == ["clock_went_back", "certificates_revoked"]
     assert (logs[0]["source"], logs[0]["first"], logs[0]["number"]) == ("shop", "3", "6")
@@ -495,10 +495,10 @@ def test_what_rests_on_a_fallen_heartbeat_is_taken_back_and_told() -> None:
 
 
 def test_where_nothing_rests_on_it_nothing_is_taken_back_or_told() -> None:
-    desk = Desk()
-    desk.shelf.held = [certificate("before", 2)]
+    harness = LandingHarness()
+    harness.shelf.held = [certificate("before", 2)]
     with capture_logs() as logs:
-        desk.life().stepped(FIRST)
+        harness.life().stepped(FIRST)
 
-    assert desk.shelf.revocations == 0
+    assert harness.shelf.revocations == 0
     assert [one["event"] for one in logs] == ["clock_went_back"]

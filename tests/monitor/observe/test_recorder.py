@@ -136,7 +136,7 @@ def test_f105_a_fail_ends_when_that_is_recorded_and_a_restart_knows_it(rig: Rig)
 
 
 @dataclass(eq=False)
-class Desk:
+class LandingHarness:
     """A recorder over a store of its own, and a clock that obeys."""
 
     store: ServiceStore
@@ -195,13 +195,13 @@ class Desk:
 
 @dataclass(eq=False)
 class FullDisk:
-    """No write of *desk*'s store begins until there is room."""
+    """No write of *harness*'s store begins until there is room."""
 
-    desk: InitVar[Desk]
+    harness: InitVar[LandingHarness]
     full: bool = True
 
-    def __post_init__(self, desk: Desk) -> None:
-        listen(desk.store.database.engine, "begin", self._refuse)
+    def __post_init__(self, harness: LandingHarness) -> None:
+        listen(harness.store.database.engine, "begin", self._refuse)
 
     def free(self) -> None:
         self.full = False
@@ -212,8 +212,8 @@ class FullDisk:
 
 
 @pytest.fixture
-def desk(store: ServiceStore) -> Desk:
-    return Desk(store)
+def harness(store: ServiceStore) -> LandingHarness:
+    return LandingHarness(store)
 
 
 PASS, FAIL, UNKNOWN = Outcome.PASS, Outcome.FAIL, Outcome.UNKNOWN
@@ -227,286 +227,300 @@ PASS, FAIL, UNKNOWN = Outcome.PASS, Outcome.FAIL, Outcome.UNKNOWN
         pytest.param([UNKNOWN, UNKNOWN], "10", id="an unknown that lasts"),
     ],
 )
-def test_f113_what_rules_otherwise_is_kept(desk: Desk, said: list[Outcome], kept: str) -> None:
-    assert flags(desk, [desk.verdict(one) for one in said]) == kept
+def test_f113_what_rules_otherwise_is_kept(
+    harness: LandingHarness, said: list[Outcome], kept: str
+) -> None:
+    assert flags(harness, [harness.verdict(one) for one in said]) == kept
 
 
-def flags(desk: Desk, said: Sequence[Verdict], minutes: Sequence[float] = ()) -> str:
+def flags(harness: LandingHarness, said: Sequence[Verdict], minutes: Sequence[float] = ()) -> str:
     """Which of *said*, so many minutes after the one before, are worth keeping."""
     found = ""
     for one, pause in zip_longest(said, minutes, fillvalue=None):
-        desk.now += timedelta(minutes=pause or 0)
+        harness.now += timedelta(minutes=pause or 0)
         assert one is not None
-        now = replace(one, at=desk.now)
-        kept = desk.recorder.changed([now])
-        desk.recorder.tell([now], kept=kept)
+        now = replace(one, at=harness.now)
+        kept = harness.recorder.changed([now])
+        harness.recorder.tell([now], kept=kept)
         found += str(len(kept))
     return found
 
 
-def test_f113_a_fail_that_names_other_rows_is_kept(desk: Desk) -> None:
+def test_f113_a_fail_that_names_other_rows_is_kept(harness: LandingHarness) -> None:
     said = [
-        desk.verdict(FAIL, "a"),
-        desk.verdict(FAIL, "b"),  # other keys
-        desk.verdict(FAIL, "b", more=1),  # cut off from now on
-        desk.verdict(FAIL, "b", more=3),
-        desk.verdict(FAIL, "b", more=1),
-        desk.verdict(FAIL, "b"),  # whole again
-        replace(desk.verdict(FAIL, "b"), ruling=Ruling(FAIL, "told", "code", ("b",))),
+        harness.verdict(FAIL, "a"),
+        harness.verdict(FAIL, "b"),  # other keys
+        harness.verdict(FAIL, "b", more=1),  # cut off from now on
+        harness.verdict(FAIL, "b", more=3),
+        harness.verdict(FAIL, "b", more=1),
+        harness.verdict(FAIL, "b"),  # whole again
+        replace(harness.verdict(FAIL, "b"), ruling=Ruling(FAIL, "told", "code", ("b",))),
     ]
 
-    assert flags(desk, said) == "1110011"
+    assert flags(harness, said) == "1110011"
 
 
-def test_f113_a_pass_or_unknown_is_not_kept_for_its_keys(desk: Desk) -> None:
-    said = [desk.verdict(one, key) for one in (PASS, UNKNOWN) for key in ("a", "b")]
+def test_f113_a_pass_or_unknown_is_not_kept_for_its_keys(harness: LandingHarness) -> None:
+    said = [harness.verdict(one, key) for one in (PASS, UNKNOWN) for key in ("a", "b")]
 
-    assert flags(desk, said) == "1010"
+    assert flags(harness, said) == "1010"
 
 
 def test_f113_a_fail_that_lasts_is_kept_once_an_hour_since_the_last_that_was_kept(
-    desk: Desk,
+    harness: LandingHarness,
 ) -> None:
-    assert flags(desk, [desk.verdict(FAIL)] * 5, [0, 50, 20, 20, 50]) == "10101"
+    assert flags(harness, [harness.verdict(FAIL)] * 5, [0, 50, 20, 20, 50]) == "10101"
 
 
-def test_f113_a_new_number_is_kept_once_an_hour_and_the_same_is_not(desk: Desk) -> None:
+def test_f113_a_new_number_is_kept_once_an_hour_and_the_same_is_not(
+    harness: LandingHarness,
+) -> None:
     values = [1.0, 2.0, 2.0, 2.0, 3.0, 3.0]
-    said = [desk.verdict(PASS, value=one) for one in values]
+    said = [harness.verdict(PASS, value=one) for one in values]
 
-    assert flags(desk, said, [0, 50, 20, 90, 10, 70]) == "101010"
+    assert flags(harness, said, [0, 50, 20, 90, 10, 70]) == "101010"
 
 
-def test_f113_an_unknown_that_lasts_spares_nothing_and_is_not_kept_daily(desk: Desk) -> None:
-    assert flags(desk, [desk.verdict(UNKNOWN)] * 2, [0, 60 * 30]) == "10"
+def test_f113_an_unknown_that_lasts_spares_nothing_and_is_not_kept_daily(
+    harness: LandingHarness,
+) -> None:
+    assert flags(harness, [harness.verdict(UNKNOWN)] * 2, [0, 60 * 30]) == "10"
 
 
 @pytest.mark.parametrize("before", [None, FAIL, UNKNOWN])
-def test_f113_a_pass_is_news_unless_one_went_before(desk: Desk, before: Outcome | None) -> None:
-    said = desk.verdict(PASS)
+def test_f113_a_pass_is_news_unless_one_went_before(
+    harness: LandingHarness, before: Outcome | None
+) -> None:
+    said = harness.verdict(PASS)
     if before is not None:
-        desk.rulings.add([desk.verdict(before)])  # without an incident
+        harness.rulings.add([harness.verdict(before)])  # without an incident
 
-    assert desk.recorder.news([said]) == (said,)
-    desk.rulings.add([said])
-    assert desk.recorder.news([said]) == ()
-    for other in (desk.verdict(FAIL), desk.verdict(UNKNOWN)):
-        assert desk.recorder.news([other]) == (other,)
+    assert harness.recorder.news([said]) == (said,)
+    harness.rulings.add([said])
+    assert harness.recorder.news([said]) == ()
+    for other in (harness.verdict(FAIL), harness.verdict(UNKNOWN)):
+        assert harness.recorder.news([other]) == (other,)
 
 
 def test_f113_an_open_incident_waits_for_each_pass(store: ServiceStore) -> None:
-    desk = Desk(store, route=Route(hold=timedelta(), keep=timedelta(seconds=2)))
+    harness = LandingHarness(store, route=Route(hold=timedelta(), keep=timedelta(seconds=2)))
     found = list[list[str]]()
     for outcome in (FAIL, PASS, PASS, PASS):
-        desk.tell(outcome)
-        found.append(desk.states())
+        harness.tell(outcome)
+        found.append(harness.states())
 
     assert found == [["firing"], ["recovering"], ["recovering"], []]
-    assert desk.stored() == ["resolved"]
+    assert harness.stored() == ["resolved"]
 
 
-def test_f113_history_holds_all_by_default_and_else_what_is_kept(desk: Desk) -> None:
-    desk.tell(FAIL)
-    desk.tell(PASS, kept=False)
-    desk.tell(PASS)
-    desk.tell(FAIL, kept=False)
+def test_f113_history_holds_all_by_default_and_else_what_is_kept(harness: LandingHarness) -> None:
+    harness.tell(FAIL)
+    harness.tell(PASS, kept=False)
+    harness.tell(PASS)
+    harness.tell(FAIL, kept=False)
 
-    assert desk.history() == "FP"
-    assert desk.stored() == ["firing", "resolved"]
+    assert harness.history() == "FP"
+    assert harness.stored() == ["firing", "resolved"]
 
 
 def test_f113_a_storm_ends_though_nothing_new_is_said(store: ServiceStore) -> None:
-    desk = Desk(store, storm=1)
+    harness = LandingHarness(store, storm=1)
     for check in ("a", "b", "c"):
-        desk.tell(FAIL, check=check)
-    assert STORM in {one.cause.check for one in desk.recorder.open()}
-    others = [one for one in desk.recorder.open() if one.cause.check != STORM]
-    desk.store.incidents.keep([replace(one, state=IncidentState.RESOLVED) for one in others])
-    desk.recorder.open()
+        harness.tell(FAIL, check=check)
+    assert STORM in {one.cause.check for one in harness.recorder.open()}
+    others = [one for one in harness.recorder.open() if one.cause.check != STORM]
+    harness.store.incidents.keep([replace(one, state=IncidentState.RESOLVED) for one in others])
+    harness.recorder.open()
 
-    desk.recorder.tell([])
+    harness.recorder.tell([])
 
-    assert desk.states() == []
+    assert harness.states() == []
 
 
 def test_in_a_storm_a_pass_of_a_good_table_asks_the_store_for_nothing(store: ServiceStore) -> None:
-    desk = Desk(store, storm=1)
+    harness = LandingHarness(store, storm=1)
     for check in ("a", "b", "c"):
-        desk.tell(FAIL, check=check)
-    desk.tell(PASS, check="good")
+        harness.tell(FAIL, check=check)
+    harness.tell(PASS, check="good")
     asked = list[str]()
-    listen(desk.store.database.engine, "before_cursor_execute", lambda *a: asked.append(a[2]))
+    listen(harness.store.database.engine, "before_cursor_execute", lambda *a: asked.append(a[2]))
 
     for _ in range(3):
-        desk.tell(PASS, check="good", kept=False)
+        harness.tell(PASS, check="good", kept=False)
 
-    assert STORM in {one.cause.check for one in desk.recorder._standing()}
+    assert STORM in {one.cause.check for one in harness.recorder._standing()}
     assert asked == []
 
 
-def test_what_a_verdict_made_of_incidents_is_known_without_reading_them_again(desk: Desk) -> None:
-    desk.tell(FAIL, check="a")
+def test_what_a_verdict_made_of_incidents_is_known_without_reading_them_again(
+    harness: LandingHarness,
+) -> None:
+    harness.tell(FAIL, check="a")
     read = list[str]()
 
     def note(*said: Any) -> None:
         read.extend(["read"] if said[2].startswith("SELECT incidents") else [])
 
-    listen(desk.store.database.engine, "before_cursor_execute", note)
+    listen(harness.store.database.engine, "before_cursor_execute", note)
     for outcome in (FAIL, FAIL, PASS, PASS):
-        desk.tell(outcome, check="a")
-    desk.tell(FAIL, check="b")
+        harness.tell(outcome, check="a")
+    harness.tell(FAIL, check="b")
 
     assert read == []
-    assert desk.states() == ["firing"]
-    assert desk.stored() == ["firing", "resolved"]
+    assert harness.states() == ["firing"]
+    assert harness.stored() == ["firing", "resolved"]
 
 
-def test_f113_what_changes_nothing_leaves_the_store_alone(desk: Desk) -> None:
-    waive(desk, "other", "3")
-    desk.tell(FAIL)
-    desk.recorder.withdraw(lambda member: False)
-    desk.tell(PASS)
-    desk.certify()
-    desk.tell(PASS, kept=False)  # what is open is read once
+def test_f113_what_changes_nothing_leaves_the_store_alone(harness: LandingHarness) -> None:
+    waive(harness, "other", "3")
+    harness.tell(FAIL)
+    harness.recorder.withdraw(lambda member: False)
+    harness.tell(PASS)
+    harness.certify()
+    harness.tell(PASS, kept=False)  # what is open is read once
     asked = list[str]()
-    listen(desk.store.database.engine, "before_cursor_execute", lambda *a: asked.append(a[2]))
+    listen(harness.store.database.engine, "before_cursor_execute", lambda *a: asked.append(a[2]))
 
     for _ in range(3):
-        desk.tell(PASS, kept=False)
-        desk.recorder.tell([])
-        desk.recorder.withdraw(lambda member: False)
+        harness.tell(PASS, kept=False)
+        harness.recorder.tell([])
+        harness.recorder.withdraw(lambda member: False)
 
     assert asked == []
 
 
 @pytest.mark.parametrize("outcome", [PASS, UNKNOWN])
 def test_f113_only_a_fail_revokes_and_only_one_of_a_gating_check(
-    desk: Desk, outcome: Outcome
+    harness: LandingHarness, outcome: Outcome
 ) -> None:
-    desk.recorder.whole = frozenset()
-    certificate = desk.certify()
-    desk.tell(outcome)
-    desk.tell(FAIL, check="other")
-    before = desk.holds(certificate)
+    harness.recorder.whole = frozenset()
+    certificate = harness.certify()
+    harness.tell(outcome)
+    harness.tell(FAIL, check="other")
+    before = harness.holds(certificate)
 
-    desk.tell(FAIL)
+    harness.tell(FAIL)
 
-    assert (before, desk.holds(certificate)) == (True, False)
+    assert (before, harness.holds(certificate)) == (True, False)
 
 
 def test_f113_a_fail_that_lasts_revokes_what_was_certified_since_and_is_not_kept(
-    desk: Desk,
+    harness: LandingHarness,
 ) -> None:
-    desk.tell(FAIL)
-    desk.recorder.withdraw(lambda member: False)
-    certificate = desk.certify()
+    harness.tell(FAIL)
+    harness.recorder.withdraw(lambda member: False)
+    certificate = harness.certify()
 
-    desk.tell(FAIL, kept=False)
+    harness.tell(FAIL, kept=False)
 
-    assert not desk.holds(certificate)
+    assert not harness.holds(certificate)
 
 
 @pytest.mark.parametrize("full", [False, True], ids=["a store that works", "a full store"])
-def test_f113_a_fail_that_opens_no_incident_revokes_as_well(desk: Desk, *, full: bool) -> None:
+def test_f113_a_fail_that_opens_no_incident_revokes_as_well(
+    harness: LandingHarness, *, full: bool
+) -> None:
     """It follows from somebody else's write in the mirror, which has one."""
-    desk.tell(FAIL, check="foreign_write")
-    certificate = desk.certify()
-    disk = FullDisk(desk, full=full)
-    desk.tell(FAIL, kept=False)
+    harness.tell(FAIL, check="foreign_write")
+    certificate = harness.certify()
+    disk = FullDisk(harness, full=full)
+    harness.tell(FAIL, kept=False)
     disk.free()
 
-    desk.recorder.tell([])
+    harness.recorder.tell([])
 
-    assert [one.cause.check for one in desk.recorder.open()] == ["foreign_write"]
-    assert not desk.holds(certificate)
+    assert [one.cause.check for one in harness.recorder.open()] == ["foreign_write"]
+    assert not harness.holds(certificate)
 
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_f113_a_pass_of_all_rows_spares_what_it_covers(store: ServiceStore, *, whole: bool) -> None:
-    desk = Desk(store, whole=frozenset({CHECK} if whole else ()))
-    certificate = desk.certify()
-    desk.tell(PASS)
+    harness = LandingHarness(store, whole=frozenset({CHECK} if whole else ()))
+    certificate = harness.certify()
+    harness.tell(PASS)
 
-    desk.tell(FAIL)
+    harness.tell(FAIL)
 
-    assert desk.holds(certificate) is whole
+    assert harness.holds(certificate) is whole
 
 
-def test_f113_only_the_first_pass_after_a_fail_is_kept_as_its_end(desk: Desk) -> None:
+def test_f113_only_the_first_pass_after_a_fail_is_kept_as_its_end(harness: LandingHarness) -> None:
     for outcome in (PASS, UNKNOWN):
-        desk.tell(outcome)
-    before = dict(desk.store.verdicts.fail_ends())
-    desk.tell(FAIL)
-    desk.recorder.withdraw(lambda member: False)
-    ended = desk.tell(PASS, kept=False)
-    desk.tell(PASS)
+        harness.tell(outcome)
+    before = dict(harness.store.verdicts.fail_ends())
+    harness.tell(FAIL)
+    harness.recorder.withdraw(lambda member: False)
+    ended = harness.tell(PASS, kept=False)
+    harness.tell(PASS)
 
     assert before == {}
-    assert desk.store.verdicts.fail_ends() == {(USERS, CHECK): ended.at}
-    assert desk.rulings.newest(USERS, CHECK) is not ended
+    assert harness.store.verdicts.fail_ends() == {(USERS, CHECK): ended.at}
+    assert harness.rulings.newest(USERS, CHECK) is not ended
 
 
-def test_f113_incidents_about_what_is_not_watched_are_closed_and_others_stay(desk: Desk) -> None:
-    desk.tell(FAIL)
-    desk.tell(FAIL, check="other")
+def test_f113_incidents_about_what_is_not_watched_are_closed_and_others_stay(
+    harness: LandingHarness,
+) -> None:
+    harness.tell(FAIL)
+    harness.tell(FAIL, check="other")
 
-    desk.recorder.withdraw(lambda member: member.check == "other")
+    harness.recorder.withdraw(lambda member: member.check == "other")
 
-    assert [one.cause.check for one in desk.recorder.open()] == ["other"]
-    assert desk.stored() == ["firing", "resolved"]
+    assert [one.cause.check for one in harness.recorder.open()] == ["other"]
+    assert harness.stored() == ["firing", "resolved"]
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["kept", "not kept"])
 def test_f113_what_a_full_store_did_not_take_is_written_once_it_does(
-    desk: Desk, *, kept: bool
+    harness: LandingHarness, *, kept: bool
 ) -> None:
-    desk.tell(FAIL, check="before")
-    certificate = desk.certify()
-    disk = FullDisk(desk)
-    fail = desk.tell(FAIL, kept=kept)
-    other = desk.tell(FAIL, check="other", kept=kept)
-    doubted = set(desk.store.certificates.doubted)
-    desk.tell(PASS, check="before", kept=kept)
-    seen = desk.states()
+    harness.tell(FAIL, check="before")
+    certificate = harness.certify()
+    disk = FullDisk(harness)
+    fail = harness.tell(FAIL, kept=kept)
+    other = harness.tell(FAIL, check="other", kept=kept)
+    doubted = set(harness.store.certificates.doubted)
+    harness.tell(PASS, check="before", kept=kept)
+    seen = harness.states()
     disk.free()
-    desk.recorder.tell([])
-    owed = desk.history()
-    desk.recorder.tell([])
+    harness.recorder.tell([])
+    owed = harness.history()
+    harness.recorder.tell([])
 
     assert doubted == {USERS}
     assert seen == ["firing", "firing"]
-    assert desk.states() == ["firing", "firing"]
-    assert desk.stored() == ["firing", "firing", "resolved"]
-    assert not desk.holds(certificate)
-    assert desk.store.certificates.doubted == set()
-    assert desk.history() == owed == ("FFFP" if kept else "F")
-    assert list(desk.store.verdicts.fail_ends()) == [(USERS, "before")]
+    assert harness.states() == ["firing", "firing"]
+    assert harness.stored() == ["firing", "firing", "resolved"]
+    assert not harness.holds(certificate)
+    assert harness.store.certificates.doubted == set()
+    assert harness.history() == owed == ("FFFP" if kept else "F")
+    assert list(harness.store.verdicts.fail_ends()) == [(USERS, "before")]
     assert fail.table == other.table
 
 
-def test_f113_only_a_fail_of_a_gating_check_doubts_certificates(desk: Desk) -> None:
-    FullDisk(desk)
+def test_f113_only_a_fail_of_a_gating_check_doubts_certificates(harness: LandingHarness) -> None:
+    FullDisk(harness)
 
-    desk.tell(FAIL, check="other")
-    desk.tell(UNKNOWN)
-    desk.tell(PASS)
+    harness.tell(FAIL, check="other")
+    harness.tell(UNKNOWN)
+    harness.tell(PASS)
 
-    assert desk.store.certificates.doubted == set()
-    assert desk.states() == ["firing"]
+    assert harness.store.certificates.doubted == set()
+    assert harness.states() == ["firing"]
 
 
 def test_f113_notifications_of_a_full_store_are_sent_and_the_log_says_so(
     store: ServiceStore,
 ) -> None:
-    desk = Desk(store, route=Route(hold=timedelta(), channels=("pager",)))
-    desk.certify()
-    disk = FullDisk(desk)
+    harness = LandingHarness(store, route=Route(hold=timedelta(), channels=("pager",)))
+    harness.certify()
+    disk = FullDisk(harness)
     with capture_logs() as logged:
-        desk.tell(FAIL)
-        waiting = [one.message.subject for one in desk.store.outbox.waiting("pager", 9)]
+        harness.tell(FAIL)
+        waiting = [one.message.subject for one in harness.store.outbox.waiting("pager", 9)]
         disk.free()
-        desk.recorder.tell([])
-        desk.tell(PASS)
+        harness.recorder.tell([])
+        harness.tell(PASS)
 
     events = [one["event"] for one in logged if one["event"] != "verdict"]
     assert len(waiting) == 1
@@ -518,116 +532,122 @@ def test_f113_notifications_of_a_full_store_are_sent_and_the_log_says_so(
 
 
 def test_f113_a_blip_while_the_store_is_full_is_forgotten(store: ServiceStore) -> None:
-    desk = Desk(store, route=Route(hold=timedelta(hours=1), keep=timedelta()))
-    desk.tell(FAIL)
-    disk = FullDisk(desk)
-    pending = desk.states()
-    desk.tell(PASS)
-    forgotten = desk.states()
+    harness = LandingHarness(store, route=Route(hold=timedelta(hours=1), keep=timedelta()))
+    harness.tell(FAIL)
+    disk = FullDisk(harness)
+    pending = harness.states()
+    harness.tell(PASS)
+    forgotten = harness.states()
     disk.free()
-    desk.recorder.tell([])
+    harness.recorder.tell([])
 
-    assert (pending, forgotten, desk.states(), desk.stored()) == (["pending"], [], [], [])
+    assert (pending, forgotten, harness.states(), harness.stored()) == (["pending"], [], [], [])
 
 
 def test_f113_a_fail_after_a_blip_is_held_back_from_its_own_beginning(store: ServiceStore) -> None:
-    desk = Desk(store, route=Route(hold=timedelta(hours=1), keep=timedelta()))
-    desk.tell(FAIL)
-    desk.tell(PASS)
-    desk.now += timedelta(hours=1)
+    harness = LandingHarness(store, route=Route(hold=timedelta(hours=1), keep=timedelta()))
+    harness.tell(FAIL)
+    harness.tell(PASS)
+    harness.now += timedelta(hours=1)
 
-    desk.tell(FAIL)
+    harness.tell(FAIL)
 
-    assert (desk.states(), desk.stored()) == (["pending"], ["pending"])
+    assert (harness.states(), harness.stored()) == (["pending"], ["pending"])
 
 
-def test_f113_what_is_closed_while_the_store_is_full_is_closed_in_it_later(desk: Desk) -> None:
-    desk.tell(FAIL)
-    disk = FullDisk(desk)
-    desk.recorder.withdraw(lambda member: False)
+def test_f113_what_is_closed_while_the_store_is_full_is_closed_in_it_later(
+    harness: LandingHarness,
+) -> None:
+    harness.tell(FAIL)
+    disk = FullDisk(harness)
+    harness.recorder.withdraw(lambda member: False)
     disk.free()
 
-    desk.recorder.tell([])
+    harness.recorder.tell([])
 
-    assert desk.stored() == ["resolved"]
+    assert harness.stored() == ["resolved"]
 
 
-def test_f113_a_verdict_alone_is_owed_until_the_store_takes_it(desk: Desk) -> None:
-    disk = FullDisk(desk)
-    desk.tell(PASS)
+def test_f113_a_verdict_alone_is_owed_until_the_store_takes_it(harness: LandingHarness) -> None:
+    disk = FullDisk(harness)
+    harness.tell(PASS)
     disk.free()
 
-    desk.recorder.tell([])
+    harness.recorder.tell([])
 
-    assert desk.history() == "P"
+    assert harness.history() == "P"
 
 
-def test_f113_the_end_of_a_fail_alone_is_owed_until_the_store_takes_it(desk: Desk) -> None:
-    desk.tell(FAIL)
-    desk.recorder.withdraw(lambda member: False)
-    disk = FullDisk(desk)
-    ended = desk.tell(PASS, kept=False)
+def test_f113_the_end_of_a_fail_alone_is_owed_until_the_store_takes_it(
+    harness: LandingHarness,
+) -> None:
+    harness.tell(FAIL)
+    harness.recorder.withdraw(lambda member: False)
+    disk = FullDisk(harness)
+    ended = harness.tell(PASS, kept=False)
     disk.free()
 
-    desk.recorder.tell([])
+    harness.recorder.tell([])
 
-    assert desk.store.verdicts.fail_ends() == {(USERS, CHECK): ended.at}
+    assert harness.store.verdicts.fail_ends() == {(USERS, CHECK): ended.at}
 
 
 @pytest.mark.parametrize("passed", [True, False], ids=["after a pass", "before any"])
 def test_f113_a_pass_that_came_after_an_owed_fail_spares_nothing_from_it(
-    desk: Desk, *, passed: bool
+    harness: LandingHarness, *, passed: bool
 ) -> None:
     if passed:
-        desk.tell(PASS)
-    certificate = desk.certify()
-    disk = FullDisk(desk)
-    desk.tell(FAIL)
-    desk.tell(PASS)
+        harness.tell(PASS)
+    certificate = harness.certify()
+    disk = FullDisk(harness)
+    harness.tell(FAIL)
+    harness.tell(PASS)
     disk.free()
 
-    desk.recorder.tell([])
+    harness.recorder.tell([])
 
-    assert not desk.holds(certificate)
+    assert not harness.holds(certificate)
 
 
-def test_f113_a_second_owed_fail_does_not_take_the_place_of_the_first(desk: Desk) -> None:
+def test_f113_a_second_owed_fail_does_not_take_the_place_of_the_first(
+    harness: LandingHarness,
+) -> None:
     """The PASS between them covers what the first one took back."""
-    desk.tell(PASS)
-    certificate = desk.certify()
-    disk = FullDisk(desk)
+    harness.tell(PASS)
+    certificate = harness.certify()
+    disk = FullDisk(harness)
     for outcome in (FAIL, PASS, FAIL):
-        desk.tell(outcome)
+        harness.tell(outcome)
     disk.free()
 
-    desk.recorder.tell([])
+    harness.recorder.tell([])
 
-    assert not desk.holds(certificate)
+    assert not harness.holds(certificate)
 
 
 @pytest.mark.parametrize(
     ("keys", "more"), [(("b",), 0), (("a",), 1)], ids=["another key", "rows without a name"]
 )
 def test_f113_owed_fails_of_other_rows_are_judged_one_by_one(
-    desk: Desk, keys: tuple[str, ...], more: int
+    harness: LandingHarness, keys: tuple[str, ...], more: int
 ) -> None:
-    certificate, waived = desk.certify(), f"{CHECK}:{USERS}:a"
-    desk.store.waivers.add(Waiver(waived, "the row is known", "ann", desk.now))
-    disk = FullDisk(desk)
-    desk.tell(FAIL, "a")
-    desk.recorder.tell([desk.verdict(FAIL, *keys, more=more)])
+    certificate, waived = harness.certify(), f"{CHECK}:{USERS}:a"
+    harness.store.waivers.add(Waiver(waived, "the row is known", "ann", harness.now))
+    disk = FullDisk(harness)
+    harness.tell(FAIL, "a")
+    harness.recorder.tell([harness.verdict(FAIL, *keys, more=more)])
     disk.free()
 
-    desk.recorder.tell([])
+    harness.recorder.tell([])
 
-    assert not desk.holds(certificate)
+    assert not harness.holds(certificate)
 
 
-def test_f113_the_log_has_what_rules_otherwise_than_before(desk: Desk) -> None:
+def test_f113_the_log_has_what_rules_otherwise_than_before(harness: LandingHarness) -> None:
     with capture_logs() as logged:
         for outcome in (PASS, PASS, FAIL, FAIL, UNKNOWN, PASS):
-            desk.tell(outcome)
-        desk.tell(UNKNOWN, check="other")
+            harness.tell(outcome)
+        harness.tell(UNKNOWN, check="other")
 
     said = [(one["check"], one["outcome"]) for one in logged if one["event"] == "verdict"]
     assert said == [(CHECK, "fail"), (CHECK, "unknown"), (CHECK, "pass"), ("other", "unknown")]
@@ -646,14 +666,14 @@ def test_f113_the_log_has_what_rules_otherwise_than_before(desk: Desk) -> None:
     ],
 )
 def test_f103_a_waiver_ends_once_no_row_of_it_is_found_again(
-    desk: Desk, outcome: Outcome, keys: tuple[str, ...], left: set[str]
+    harness: LandingHarness, outcome: Outcome, keys: tuple[str, ...], left: set[str]
 ) -> None:
-    waive(desk, CHECK, "3-9", "12", "x")
+    waive(harness, CHECK, "3-9", "12", "x")
 
     with capture_logs() as logged:
-        desk.tell(outcome, *(f"a:{key}" for key in keys))
+        harness.tell(outcome, *(f"a:{key}" for key in keys))
 
-    assert desk.store.waivers.waived() == {f"{CHECK}:{USERS}:a:{key}" for key in left}
+    assert harness.store.waivers.waived() == {f"{CHECK}:{USERS}:a:{key}" for key in left}
     ended = [one["count"] for one in logged if one["event"] == "waivers ended"]
     assert ended == ([3 - len(left)] if len(left) < 3 else [])
 
@@ -669,50 +689,52 @@ def test_f103_a_waiver_ends_once_no_row_of_it_is_found_again(
 def test_f103_a_waiver_goes_on_where_its_rows_may_be_among_what_is_not_told(
     store: ServiceStore, check: str, more: int, *, whole: bool
 ) -> None:
-    desk = Desk(store, whole=frozenset({check} if whole else ()))
-    waive(desk, check, "3")
+    harness = LandingHarness(store, whole=frozenset({check} if whole else ()))
+    waive(harness, check, "3")
 
-    desk.recorder.tell([desk.verdict(FAIL, "a:7", check=check, more=more)])
+    harness.recorder.tell([harness.verdict(FAIL, "a:7", check=check, more=more)])
 
-    assert desk.store.waivers.waived() == {f"{check}:{USERS}:a:3"}
+    assert harness.store.waivers.waived() == {f"{check}:{USERS}:a:3"}
 
 
-def test_f103_a_waiver_that_a_full_store_does_not_end_ends_by_the_next_verdict(desk: Desk) -> None:
-    waive(desk, CHECK, "3")
-    disk = FullDisk(desk)
+def test_f103_a_waiver_that_a_full_store_does_not_end_ends_by_the_next_verdict(
+    harness: LandingHarness,
+) -> None:
+    waive(harness, CHECK, "3")
+    disk = FullDisk(harness)
     with capture_logs() as logged:
-        desk.tell(PASS)
-    left = desk.store.waivers.waived()
+        harness.tell(PASS)
+    left = harness.store.waivers.waived()
     disk.free()
 
-    desk.tell(PASS)
+    harness.tell(PASS)
 
     assert left == {f"{CHECK}:{USERS}:a:3"}
     assert "waivers of what passed are not ended yet" in {one["event"] for one in logged}
-    assert desk.store.waivers.waived() == frozenset()
+    assert harness.store.waivers.waived() == frozenset()
 
 
-def waive(desk: Desk, check: str, *keys: str) -> None:
+def waive(harness: LandingHarness, check: str, *keys: str) -> None:
     for key in keys:
-        waived = Waiver(f"{check}:{USERS}:a:{key}", "the rows are known", "ann", desk.now)
-        desk.store.waivers.add(waived)
+        waived = Waiver(f"{check}:{USERS}:a:{key}", "the rows are known", "ann", harness.now)
+        harness.store.waivers.add(waived)
 
 
 @pytest.mark.parametrize("what", ["incidents", "silences"])
 def test_f113_what_a_store_does_not_tell_is_what_it_told_last(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, what: str
+    harness: LandingHarness, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    desk.tell(FAIL)
-    assert desk.states() == ["firing"]
+    harness.tell(FAIL)
+    assert harness.states() == ["firing"]
 
     def silent(*_: object) -> None:
         raise UnreachableError("locked")
 
-    of = desk.store.incidents if what == "incidents" else desk.store.silences
+    of = harness.store.incidents if what == "incidents" else harness.store.silences
     monkeypatch.setattr(of, "open" if what == "incidents" else "list", silent)
     with capture_logs() as logged:
-        desk.tell(FAIL, "another row")
-        assert desk.states() == ["firing"]
+        harness.tell(FAIL, "another row")
+        assert harness.states() == ["firing"]
 
     assert ("warning", "locked") in {
         (one["log_level"], one["why"])
@@ -725,16 +747,16 @@ def test_f113_what_a_store_does_not_tell_is_what_it_told_last(
 def test_f113_a_storm_beside_another_incident_ends_though_nothing_new_is_said(
     store: ServiceStore,
 ) -> None:
-    desk = Desk(store, storm=2)
+    harness = LandingHarness(store, storm=2)
     for check in ("a", "b", "c", "d"):
-        desk.tell(FAIL, check=check)
-    others = [one for one in desk.recorder.open() if one.cause.check != STORM]
-    assert len(others) < len(desk.recorder.open())
+        harness.tell(FAIL, check=check)
+    others = [one for one in harness.recorder.open() if one.cause.check != STORM]
+    assert len(others) < len(harness.recorder.open())
     over = [replace(one, state=IncidentState.RESOLVED) for one in others[1:]]
-    desk.store.incidents.keep(over)
-    desk.recorder.open()
+    harness.store.incidents.keep(over)
+    harness.recorder.open()
 
-    desk.recorder.tell([])
+    harness.recorder.tell([])
 
-    assert STORM not in {one.cause.check for one in desk.recorder.open()}
-    assert desk.states() != []
+    assert STORM not in {one.cause.check for one in harness.recorder.open()}
+    assert harness.states() != []

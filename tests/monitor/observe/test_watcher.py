@@ -105,7 +105,7 @@ class Untouched:
 
 
 @dataclass(eq=False)
-class Desk:
+class LandingHarness:
     """A watcher over all of them, and a clock that obeys."""
 
     now: datetime = NOON
@@ -135,123 +135,129 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    made = Desk()
+def harness() -> LandingHarness:
+    made = LandingHarness()
     made.look()
     return made
 
 
-def test_f113_a_look_is_shared_by_all_who_can_bear_its_age(desk: Desk) -> None:
+def test_f113_a_look_is_shared_by_all_who_can_bear_its_age(harness: LandingHarness) -> None:
     marks = list[int]()
     for after, patience in ((0, 5), (5, 5), (1, 5), (1, 0), (0, 0), (-1, 5)):
-        desk.look(after=after, patience=patience)
-        marks.append(desk.lake.marks)
+        harness.look(after=after, patience=patience)
+        marks.append(harness.lake.marks)
 
     assert marks == [1, 1, 2, 3, 3, 4]  # the last one lies in the future of a clock that was set
-    assert desk.newest.at == desk.now
+    assert harness.newest.at == harness.now
 
 
 def test_f113_the_first_look_sees_all_mirrors_and_a_shared_one_those_that_are_new() -> None:
-    desk = Desk()
+    harness = LandingHarness()
 
-    assert desk.look() == sorted(NAMES)
-    assert desk.look(after=0, patience=5) == []
-    number = desk.newest.number
-    desk.roster.names += ("db.e",)
-    desk.lake.applied_["db.e"] = 4
-    assert desk.look(after=0, patience=5) == ["db.e"]
-    assert desk.newest.number > number
-    number = desk.newest.number
-    assert desk.look(after=0, patience=5) == []
-    assert desk.newest.number == number
+    assert harness.look() == sorted(NAMES)
+    assert harness.look(after=0, patience=5) == []
+    number = harness.newest.number
+    harness.roster.names += ("db.e",)
+    harness.lake.applied_["db.e"] = 4
+    assert harness.look(after=0, patience=5) == ["db.e"]
+    assert harness.newest.number > number
+    number = harness.newest.number
+    assert harness.look(after=0, patience=5) == []
+    assert harness.newest.number == number
 
 
-def test_f113_a_job_has_its_own_mirrors_looked_at_where_they_are_not_new(desk: Desk) -> None:
-    assert desk.look("db.b", "db.nothing", after=2, patience=2) == []
-    assert desk.look("db.b", "db.nothing", after=1, patience=2) == ["db.b"]
-    assert desk.look("db.b", "db.c", after=2, patience=2) == ["db.c"]
-    assert desk.look("db.b", after=-9, patience=20) == ["db.b"]  # it was seen in the future
-    assert desk.look(after=0, patience=20) == []
+def test_f113_a_job_has_its_own_mirrors_looked_at_where_they_are_not_new(
+    harness: LandingHarness,
+) -> None:
+    assert harness.look("db.b", "db.nothing", after=2, patience=2) == []
+    assert harness.look("db.b", "db.nothing", after=1, patience=2) == ["db.b"]
+    assert harness.look("db.b", "db.c", after=2, patience=2) == ["db.c"]
+    assert harness.look("db.b", after=-9, patience=20) == ["db.b"]  # it was seen in the future
+    assert harness.look(after=0, patience=20) == []
 
 
 def test_f113_a_round_looks_at_mirrors_that_lag_and_in_turn_at_those_at_rest(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: LandingHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sampler, "FEWEST", 1)
-    desk.lake.newest = mark(5, a=5, b=4)
-    assert desk.look() == ["db.a", "db.b", "db.c"]  # one lags, and of those at rest two are next
-    assert desk.look() == ["db.a", "db.b", "db.d"]  # the one that waited, and by its name
-    assert desk.look() == ["db.a", "db.b", "db.c"]
-    desk.lake.applied_["db.a"] = 5
-    assert desk.look() == ["db.a", "db.b", "db.d"]
-    assert desk.look() == ["db.a", "db.c"]
+    harness.lake.newest = mark(5, a=5, b=4)
+    assert harness.look() == ["db.a", "db.b", "db.c"]  # one lags, and of those at rest two are next
+    assert harness.look() == ["db.a", "db.b", "db.d"]  # the one that waited, and by its name
+    assert harness.look() == ["db.a", "db.b", "db.c"]
+    harness.lake.applied_["db.a"] = 5
+    assert harness.look() == ["db.a", "db.b", "db.d"]
+    assert harness.look() == ["db.a", "db.c"]
 
 
 def test_f113_mirrors_at_rest_are_all_looked_at_once_they_are_no_longer_fresh(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: LandingHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sampler, "FEWEST", 1)
-    assert desk.look(after=9.9) == ["db.a", "db.b"]
-    assert desk.look(after=0.1) == ["db.c", "db.d"]
-    assert desk.look(after=10) == sorted(NAMES)
-    assert desk.look(after=-1) == sorted(NAMES)  # all were seen in the future
-    assert desk.look(after=1, patience=0) == ["db.a", "db.b"]
+    assert harness.look(after=9.9) == ["db.a", "db.b"]
+    assert harness.look(after=0.1) == ["db.c", "db.d"]
+    assert harness.look(after=10) == sorted(NAMES)
+    assert harness.look(after=-1) == sorted(NAMES)  # all were seen in the future
+    assert harness.look(after=1, patience=0) == ["db.a", "db.b"]
 
 
 def test_f113_a_mirror_that_was_seen_just_now_is_fresh(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: LandingHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sampler, "FEWEST", 1)
-    assert desk.look() == ["db.a", "db.b"]
-    assert desk.look("db.c", patience=1) == ["db.c"]
+    assert harness.look() == ["db.a", "db.b"]
+    assert harness.look("db.c", patience=1) == ["db.c"]
 
-    assert desk.look(after=0) == ["db.a", "db.d"]
+    assert harness.look(after=0) == ["db.a", "db.d"]
 
 
 def test_f113_a_few_mirrors_at_rest_are_all_looked_at_in_each_round(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: LandingHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert desk.look() == sorted(NAMES)
+    assert harness.look() == sorted(NAMES)
     monkeypatch.setattr(sampler, "FEWEST", 3)
-    assert desk.look() == ["db.a", "db.b", "db.c"]
+    assert harness.look() == ["db.a", "db.b", "db.c"]
 
 
-def test_f113_before_anything_has_landed_each_round_looks_at_those_at_rest(desk: Desk) -> None:
-    desk.lake.newest = None
+def test_f113_before_anything_has_landed_each_round_looks_at_those_at_rest(
+    harness: LandingHarness,
+) -> None:
+    harness.lake.newest = None
 
-    assert desk.look() == sorted(NAMES)
-    assert desk.newest.checkpoint == Missing("nothing has landed yet")
-    assert [one.batch for one in desk.newest.steps] == [4]
-
-
-def test_f113_a_table_that_is_gone_leaves_no_sample(desk: Desk) -> None:
-    desk.roster.names = NAMES[1:]
-
-    desk.look()
-
-    assert sorted(desk.newest.mirrors) == list(NAMES[1:])
+    assert harness.look() == sorted(NAMES)
+    assert harness.newest.checkpoint == Missing("nothing has landed yet")
+    assert [one.batch for one in harness.newest.steps] == [4]
 
 
-def test_f113_each_look_has_a_higher_number(desk: Desk) -> None:
-    numbers = [desk.newest.number]
+def test_f113_a_table_that_is_gone_leaves_no_sample(harness: LandingHarness) -> None:
+    harness.roster.names = NAMES[1:]
+
+    harness.look()
+
+    assert sorted(harness.newest.mirrors) == list(NAMES[1:])
+
+
+def test_f113_each_look_has_a_higher_number(harness: LandingHarness) -> None:
+    numbers = [harness.newest.number]
     for after, patience in ((1, 0), (1, 0), (0, 5)):
-        desk.look("db.a", after=after, patience=patience)
-        numbers.append(desk.newest.number)
+        harness.look("db.a", after=after, patience=patience)
+        numbers.append(harness.newest.number)
 
     assert numbers == sorted({*numbers[:3]}) + numbers[2:3]
 
 
-def taken(desk: Desk, monkeypatch: pytest.MonkeyPatch, found: Mapping[str, object]) -> Sampling:
+def taken(
+    harness: LandingHarness, monkeypatch: pytest.MonkeyPatch, found: Mapping[str, object]
+) -> Sampling:
     """The look after *found* was told of mirrors."""
-    monkeypatch.setattr(desk.sampler, "mirrors", lambda _: found)
-    return desk.watcher.look(timedelta(), NAMES)
+    monkeypatch.setattr(harness.sampler, "mirrors", lambda _: found)
+    return harness.watcher.look(timedelta(), NAMES)
 
 
 def test_f113_what_is_known_of_a_mirror_counts_unless_something_newer_is_told(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: LandingHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = desk.newest.mirrors
-    desk.now += SECOND
+    known = harness.newest.mirrors
+    harness.now += SECOND
     older, newer, later = (
         Sample(MirrorPosition(9, 9, "x"), NOON + n * SECOND, SECOND) for n in (0, 1, 2)
     )
@@ -264,7 +270,7 @@ def test_f113_what_is_known_of_a_mirror_counts_unless_something_newer_is_told(
         "db.new": NOT_ASKED,
         "db.other": older,
     }
-    look = taken(desk, monkeypatch, found)
+    look = taken(harness, monkeypatch, found)
 
     assert look.mirrors == {
         "db.a": known["db.a"],
@@ -273,102 +279,106 @@ def test_f113_what_is_known_of_a_mirror_counts_unless_something_newer_is_told(
         "db.d": silent,
     } | {"db.new": NOT_ASKED, "db.other": older}
 
-    taken(desk, monkeypatch, {"db.a": later, "db.d": older})
-    desk.now = NOON + SECOND  # what was told is of the future
-    again = taken(desk, monkeypatch, {"db.a": newer, "db.b": older})
+    taken(harness, monkeypatch, {"db.a": later, "db.d": older})
+    harness.now = NOON + SECOND  # what was told is of the future
+    again = taken(harness, monkeypatch, {"db.a": newer, "db.b": older})
     assert (again.mirrors["db.a"], again.mirrors["db.b"]) == (newer, newer)
     assert again.mirrors["db.d"] == older
 
 
-def test_f113_only_a_mirror_that_holds_more_than_the_mark_has_it_read_again(desk: Desk) -> None:
-    before = desk.lake.marks
-    desk.look()
-    as_far = desk.lake.marks - before
-    desk.lake.applied_["db.b"] = 5
-    desk.look()
+def test_f113_only_a_mirror_that_holds_more_than_the_mark_has_it_read_again(
+    harness: LandingHarness,
+) -> None:
+    before = harness.lake.marks
+    harness.look()
+    as_far = harness.lake.marks - before
+    harness.lake.applied_["db.b"] = 5
+    harness.look()
 
-    assert (as_far, desk.lake.marks - before) == (1, 3)
-
-
-def test_f113_a_silent_change_log_is_not_asked_again_for_a_mirror_that_is_ahead(desk: Desk) -> None:
-    desk.lake.newest = None
-    before = desk.lake.marks
-
-    desk.look()
-
-    assert desk.lake.marks == before + 1
+    assert (as_far, harness.lake.marks - before) == (1, 3)
 
 
-def test_f113_looks_remember_which_heartbeats_each_batch_has(desk: Desk) -> None:
-    desk.lake.newest = mark(6, 4)
-    desk.look()
-    desk.lake.newest = mark(7, 5)
-    desk.look()
-    fences = [one.passed["shop"].number for one in desk.newest.steps]
-    desk.fences.wrong = {"shop": range(4, 5)}
-    desk.look()
+def test_f113_a_silent_change_log_is_not_asked_again_for_a_mirror_that_is_ahead(
+    harness: LandingHarness,
+) -> None:
+    harness.lake.newest = None
+    before = harness.lake.marks
+
+    harness.look()
+
+    assert harness.lake.marks == before + 1
+
+
+def test_f113_looks_remember_which_heartbeats_each_batch_has(harness: LandingHarness) -> None:
+    harness.lake.newest = mark(6, 4)
+    harness.look()
+    harness.lake.newest = mark(7, 5)
+    harness.look()
+    fences = [one.passed["shop"].number for one in harness.newest.steps]
+    harness.fences.wrong = {"shop": range(4, 5)}
+    harness.look()
 
     assert fences == [3, 4, 5]
-    told = [one.passed.get("shop") for one in desk.newest.steps]
+    told = [one.passed.get("shop") for one in harness.newest.steps]
     assert [one and one.number for one in told] == [3, None, 5]
-    assert desk.roster.marks == [4, 6, 7, 7]
+    assert harness.roster.marks == [4, 6, 7, 7]
 
 
-def test_f113_batches_of_a_log_that_was_set_back_are_forgotten(desk: Desk) -> None:
-    desk.lake.newest = replace(mark(9), lives={"0": 7})
-    desk.look()
-    desk.lake.newest = replace(mark(9, 4), lives={"0": 8})
-    desk.look()
+def test_f113_batches_of_a_log_that_was_set_back_are_forgotten(harness: LandingHarness) -> None:
+    harness.lake.newest = replace(mark(9), lives={"0": 7})
+    harness.look()
+    harness.lake.newest = replace(mark(9, 4), lives={"0": 8})
+    harness.look()
 
-    assert [one.batch for one in desk.newest.steps] == [9]
-    desk.lake.newest = replace(mark(10, 5), lives={"0": 8})
-    desk.look()
-    assert [one.batch for one in desk.newest.steps] == [9, 10]
+    assert [one.batch for one in harness.newest.steps] == [9]
+    harness.lake.newest = replace(mark(10, 5), lives={"0": 8})
+    harness.look()
+    assert [one.batch for one in harness.newest.steps] == [9, 10]
 
 
 def test_f113_mirrors_are_looked_at_one_at_a_time(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: LandingHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer, another = desk.lake.applied, threading.Event()
+    answer, another = harness.lake.applied, threading.Event()
     at_once = list[bool]()
 
     def slow(table: str) -> MirrorPosition | None:
-        if desk.lake.asked:
+        if harness.lake.asked:
             another.set()
             return answer(table)
         found = answer(table)
         at_once.append(another.wait(0.1))
         return found
 
-    monkeypatch.setattr(desk.lake, "applied", slow)
+    monkeypatch.setattr(harness.lake, "applied", slow)
 
-    assert desk.look() == sorted(NAMES)
+    assert harness.look() == sorted(NAMES)
     assert at_once == [False]
 
 
 def test_f113_a_damaged_mirror_is_missing_by_its_own_words(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: LandingHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def damaged(_: str) -> MirrorPosition:
         raise HeldError("log_damaged", "its log has a hole")
 
-    monkeypatch.setattr(desk.lake, "applied", damaged)
-    desk.look()
+    monkeypatch.setattr(harness.lake, "applied", damaged)
+    harness.look()
 
     said = "log_damaged: its log has a hole"
-    assert desk.newest.mirrors == dict.fromkeys(NAMES, Missing(said))
-    assert desk.newest.unreadable == dict.fromkeys(NAMES, said)
+    assert harness.newest.mirrors == dict.fromkeys(NAMES, Missing(said))
+    assert harness.newest.unreadable == dict.fromkeys(NAMES, said)
 
 
-def test_f113_what_copies_say_is_part_of_a_look(desk: Desk) -> None:
+def test_f113_what_copies_say_is_part_of_a_look(harness: LandingHarness) -> None:
     def silent() -> Mapping[str, CopyPosition]:
         raise UnreachableError("redis: refused")
 
-    desk.sampler.copies = {"one": dict, "two": silent}
-    desk.look()
+    harness.sampler.copies = {"one": dict, "two": silent}
+    harness.look()
 
-    assert desk.newest.copies == {
-        "one": Sample({}, desk.now, 30 * SECOND),
+    assert harness.newest.copies == {
+        "one": Sample({}, harness.now, 30 * SECOND),
         "two": Missing("redis: refused"),
     }
 
@@ -384,14 +394,16 @@ class Stateless(FakeCollector):
         raise UnreachableError("no status")
 
 
-def test_f113_a_collector_may_tell_what_has_come_and_not_how_it_fares(desk: Desk) -> None:
-    desk.sampler.collectors = {"shop": cast("Collector", Stateless())}
+def test_f113_a_collector_may_tell_what_has_come_and_not_how_it_fares(
+    harness: LandingHarness,
+) -> None:
+    harness.sampler.collectors = {"shop": cast("Collector", Stateless())}
 
-    desk.look()
+    harness.look()
 
-    told = desk.newest.sources["shop"].acknowledged
-    assert told == Sample(Acknowledged(binlog_position(1, 300)), desk.now, 30 * SECOND)
-    assert desk.newest.troubles == {"shop": CollectorState("unreachable", "no status")}
+    told = harness.newest.sources["shop"].acknowledged
+    assert told == Sample(Acknowledged(binlog_position(1, 300)), harness.now, 30 * SECOND)
+    assert harness.newest.troubles == {"shop": CollectorState("unreachable", "no status")}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from alerts.routing import Route
 from monitor.store.store import ServiceStore
 from tests.alerts.kit import START, verdict
 
-DESK = AlertSettings((Route(channels=("log", "slack")),))
+HARNESS = AlertSettings((Route(channels=("log", "slack")),))
 LETTERS = "FF?PPFP?"
 
 
@@ -40,7 +40,7 @@ def play(store: ServiceStore, number: int) -> None:
     now = START + timedelta(seconds=number)
     store.ticks.start("cycle", now, now)
     verdicts = [verdict(LETTERS[number % len(LETTERS)], run=str(number))]
-    settled = settle_round(DESK, store.incidents.open(), verdicts, (), now)
+    settled = settle_round(HARNESS, store.incidents.open(), verdicts, (), now)
     store.record(settled, verdicts, now)
     letters = store.outbox.waiting("log", 1)
     if letters:

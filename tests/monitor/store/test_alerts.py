@@ -13,13 +13,13 @@ from monitor.store.store import ServiceStore
 from tests.alerts.kit import at, firing, message, minutes, verdict
 from tests.monitor.store.kit import NOW, SECOND, ReadOnly
 
-DESK = AlertSettings((Route(channels=("log", "slack")),))
+HARNESS = AlertSettings((Route(channels=("log", "slack")),))
 
 
 def cycle(store: ServiceStore, letters: str, minute: float) -> Round:
     verdicts = [verdict(letters, minute=minute)]
     now = at(minute)
-    settled = settle_round(DESK, store.incidents.open(), verdicts, store.silences.list(now), now)
+    settled = settle_round(HARNESS, store.incidents.open(), verdicts, store.silences.list(now), now)
     store.record(settled, verdicts, now)
     return settled
 

@@ -20,7 +20,7 @@ from pipeline.backfill_state import (
 from pipeline.errors import ConfigError
 from pipeline.model import Origin
 from pipeline.resubmissions import Resubmission, ResubmissionState
-from tests.pipeline.lakes import NOON
+from tests.builders.change_log import NOON
 
 ASKED = RereadRequest("x", "shop.a", "a gap", "ann", NOON)
 LATER = NOON + timedelta(minutes=1)

@@ -20,11 +20,11 @@ from pipeline.image import Image, LateChanges
 from pipeline.settings import RegistrySettings
 from pipeline.standards.table_standards import Standards
 from pipeline.tables.lake import Lake
+from tests.builders.harness import LandingHarness
 from tests.monitor.rig import NOON, ORDERS, USERS, Client, Rig
 from tests.monitor.web.test_arrivals import Shelf
 from tests.pipeline.formats.dbevents_writer import NUMBER, SCHEMA, Event
-from tests.pipeline.landing.desk import Desk
-from tests.pipeline.landing.test_resubmitting import ODD, TOPIC, EventDesk
+from tests.pipeline.landing.test_resubmitting import ODD, TOPIC, EventHarness
 from tests.pipeline.reading import readings
 from tests.pipeline.registry_server import Answers
 
@@ -78,21 +78,23 @@ def furnished(rig: Rig, folder: Path, registry: Answers) -> Furnished:
 def _error_table(folder: Path, registry: Answers) -> ErrorTable:
     """With one message that could not be read."""
     registry.schemas = {NUMBER: json.dumps(SCHEMA)}
-    desk = EventDesk(folder, registries={"b": SchemaRegistry("b", RegistrySettings(registry.url))})
-    desk.topics.held[TOPIC] = [(b"", Event("k0", 10, {"id": 0}).value), (b"key", ODD.value)]
-    desk.send(Event("k2", 30, {"id": 2}))
-    lake = Lake(desk.settings, open_table_format(desk.settings))
-    formats = {"b": SourceFormat(desk.format("b"), desk.registries["b"], AvroMessage())}
-    return ErrorTable(lake, formats, lambda: desk.topics)
+    harness = EventHarness(
+        folder, registries={"b": SchemaRegistry("b", RegistrySettings(registry.url))}
+    )
+    harness.topics.held[TOPIC] = [(b"", Event("k0", 10, {"id": 0}).value), (b"key", ODD.value)]
+    harness.send(Event("k2", 30, {"id": 2}))
+    lake = Lake(harness.settings, open_table_format(harness.settings))
+    formats = {"b": SourceFormat(harness.format("b"), harness.registries["b"], AvroMessage())}
+    return ErrorTable(lake, formats, lambda: harness.topics)
 
 
 def _lineage(folder: Path) -> Lineage:
     """Of a table ``db.t`` with two columns."""
-    desk = Desk(folder)
-    desk.topics.alter("a", 100, "name", kind="CREATE")
-    desk.topics.put("a", 101, "Ada")
-    desk.land()
-    lake = Lake(desk.settings, open_table_format(desk.settings))
+    harness = LandingHarness(folder)
+    harness.topics.alter("a", 100, "name", kind="CREATE")
+    harness.topics.put("a", 101, "Ada")
+    harness.land()
+    lake = Lake(harness.settings, open_table_format(harness.settings))
     return Lineage(lake, readings("a", "b"), (), Standards(()))
 
 

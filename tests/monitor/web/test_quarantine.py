@@ -27,7 +27,7 @@ from pipeline.tables.lake import Lake
 from tests.monitor.rig import NOON, Rig
 from tests.monitor.serving import serving
 from tests.pipeline.formats.dbevents_writer import NUMBER, SCHEMA, Event
-from tests.pipeline.landing.test_resubmitting import ODD, TOPIC, EventDesk
+from tests.pipeline.landing.test_resubmitting import ODD, TOPIC, EventHarness
 from tests.pipeline.registry_server import Answers, registry_server
 
 NAME = f"{TOPIC}:0:1@0"
@@ -41,10 +41,10 @@ def registry() -> Iterator[Answers]:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, registry: Answers) -> EventDesk:
+def harness(tmp_path: Path, registry: Answers) -> EventHarness:
     registry.schemas = {NUMBER: json.dumps(SCHEMA)}
     asked = SchemaRegistry("b", RegistrySettings(registry.url))
-    made = EventDesk(tmp_path / "lake", registries={"b": asked})
+    made = EventHarness(tmp_path / "lake", registries={"b": asked})
     odd = replace(ODD, row={"id": 1, "note": SECRET})
     made.topics.held[TOPIC] = [(b"", Event("k0", 10, {"id": 0}).value), (b"key", odd.value)]
     made.send(Event("k2", 30, {"id": 2}))
@@ -52,10 +52,10 @@ def desk(tmp_path: Path, registry: Answers) -> EventDesk:
 
 
 @pytest.fixture
-def server(rig: Rig, desk: EventDesk) -> Iterator[str]:
-    lake = Lake(desk.settings, open_table_format(desk.settings))
-    formats = {"b": SourceFormat(desk.format("b"), desk.registries["b"], AvroMessage())}
-    errors = ErrorTable(lake, formats, lambda: desk.topics)
+def server(rig: Rig, harness: EventHarness) -> Iterator[str]:
+    lake = Lake(harness.settings, open_table_format(harness.settings))
+    formats = {"b": SourceFormat(harness.format("b"), harness.registries["b"], AvroMessage())}
+    errors = ErrorTable(lake, formats, lambda: harness.topics)
     with serving(application(replace(rig.api_parts(), errors=errors))) as address:
         yield address
 
@@ -70,9 +70,9 @@ def resend(server: str, *words: str, **more: Any) -> Result:
     return run(server, "resend", NAME, *words, *said, **more)
 
 
-def land(rig: Rig, desk: EventDesk) -> None:
+def land(rig: Rig, harness: EventHarness) -> None:
     """As the service does."""
-    landed = desk.loop.land(frozenset(), rig.store.resubmissions.wished())
+    landed = harness.loop.land(frozenset(), rig.store.resubmissions.wished())
     rig.store.resubmissions.told(landed.resubmitted, rig.clock())
 
 
@@ -97,7 +97,7 @@ def test_what_it_says_is_shown_to_who_asks_for_it_and_no_more_than_that(server: 
 
 
 def test_it_is_written_to_a_file_corrected_and_lands(
-    server: str, rig: Rig, desk: EventDesk, tmp_path: Path
+    server: str, rig: Rig, harness: EventHarness, tmp_path: Path
 ) -> None:
     file = tmp_path / "odd.json"
     assert (
@@ -110,12 +110,12 @@ def test_it_is_written_to_a_file_corrected_and_lands(
 
     asked = json.loads(resend(server, "--text", str(file)).output)
     (wished,) = rig.store.resubmissions.wished()
-    land(rig, desk)
+    land(rig, harness)
 
     assert (asked["change"], asked["table"], asked["ended"]) == (NAME, "db.t", None)
     assert wished.key == "a2V5", "as its topic has it"
-    assert desk.loop.checkpoint.quarantine == {}
-    (row,) = [one for one in desk.landed(Op.UPDATE) if one["offset"] == 1]
+    assert harness.loop.checkpoint.quarantine == {}
+    (row,) = [one for one in harness.landed(Op.UPDATE) if one["offset"] == 1]
     assert json.loads(row["after"])["note"] == "corrected"
     assert run(server, "list").output == "no message is in quarantine\n"
     said = run(server, "list", "--all").output
@@ -127,16 +127,16 @@ def test_it_is_written_to_a_file_corrected_and_lands(
 
 
 def test_of_what_nobody_edits_no_digit_is_lost_on_the_way(
-    rig: Rig, desk: EventDesk, tmp_path: Path
+    rig: Rig, harness: EventHarness, tmp_path: Path
 ) -> None:
     """Maxwell's decimals are numbers of JSON, and a message may have one name twice."""
     sent = b'{"price": 10.10, "sum": 12345678901234567890.123456, "odd": "\\u00e9", "sum": 1}'
-    desk.topics.held[TOPIC].append((b"", sent))
-    desk.land()
+    harness.topics.held[TOPIC].append((b"", sent))
+    harness.land()
     file = tmp_path / "odd.json"
-    lake = Lake(desk.settings, open_table_format(desk.settings))
-    formats = {"b": SourceFormat(desk.format("b"), desk.registries["b"])}
-    errors = ErrorTable(lake, formats, lambda: desk.topics)
+    lake = Lake(harness.settings, open_table_format(harness.settings))
+    formats = {"b": SourceFormat(harness.format("b"), harness.registries["b"])}
+    errors = ErrorTable(lake, formats, lambda: harness.topics)
     with serving(application(replace(rig.api_parts(), errors=errors))) as address:
         run(address, "show", f"{TOPIC}:0:3@1", "--out", str(file))
 
@@ -157,15 +157,15 @@ def test_letters_that_are_not_utf_8_are_never_replaced(server: str, tmp_path: Pa
         resend(server, "--text", str(file))
 
 
-def test_bytes_are_sent_as_they_are(server: str, rig: Rig, desk: EventDesk) -> None:
+def test_bytes_are_sent_as_they_are(server: str, rig: Rig, harness: EventHarness) -> None:
     value = replace(ODD, error=None).value
 
     resend(server, "--bytes", "-", "--key", "other", input=value)
     (wished,) = rig.store.resubmissions.wished()
-    land(rig, desk)
+    land(rig, harness)
 
     assert wished.key == "b3RoZXI="
-    assert desk.loop.checkpoint.quarantine == {}
+    assert harness.loop.checkpoint.quarantine == {}
 
 
 def test_what_can_be_read_by_now_is_sent_as_it_came(
@@ -176,10 +176,10 @@ def test_what_can_be_read_by_now_is_sent_as_it_came(
     asked = SchemaRegistry("b", RegistrySettings(registry.url))
     wrong = DbEventsAvro(asked.settings, keys={"db.t": ("nothing",)})
     home = tmp_path / "other"
-    desk = EventDesk(home, registries={"b": asked}, other=wrong)
-    desk.send(Event("k0", 10, {"id": 0}), Event("k1", 20, {"id": 1}))
-    names = desk.loop.checkpoint.quarantine["b/db.t"].ids
-    right = EventDesk(home, topics=desk.topics, registries={"b": asked})
+    harness = EventHarness(home, registries={"b": asked}, other=wrong)
+    harness.send(Event("k0", 10, {"id": 0}), Event("k1", 20, {"id": 1}))
+    names = harness.loop.checkpoint.quarantine["b/db.t"].ids
+    right = EventHarness(home, topics=harness.topics, registries={"b": asked})
     lake = Lake(right.settings, open_table_format(right.settings))
     formats = {"b": SourceFormat(right.format("b"), asked, AvroMessage())}
     errors = ErrorTable(lake, formats, lambda: right.topics)
@@ -244,23 +244,23 @@ def test_what_cannot_be_done_is_refused_in_words(
 
 
 def test_a_second_correction_waits_its_turn_and_a_closed_one_is_corrected_no_more(
-    server: str, rig: Rig, desk: EventDesk
+    server: str, rig: Rig, harness: EventHarness
 ) -> None:
     value = replace(ODD, error=None).value
     resend(server, "--bytes", "-", input=value)
 
     with pytest.raises(ConfigError, match="already has a correction that has not landed"):
         resend(server, "--bytes", "-", input=value)
-    land(rig, desk)
+    land(rig, harness)
     with pytest.raises(ConfigError, match="is not open by name"):
         resend(server, "--bytes", "-", input=value)
 
 
 def test_who_waits_learns_that_it_never_lands(
-    server: str, rig: Rig, desk: EventDesk, monkeypatch: pytest.MonkeyPatch
+    server: str, rig: Rig, harness: EventHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk.send(Event("k1", 50, {"id": 1}, changed=[(50, ["id"])]))
-    monkeypatch.setattr("monitor.commands.quarantine.time.sleep", lambda _: land(rig, desk))
+    harness.send(Event("k1", 50, {"id": 1}, changed=[(50, ["id"])]))
+    monkeypatch.setattr("monitor.commands.quarantine.time.sleep", lambda _: land(rig, harness))
     words = ("--bytes", "-", "--reason", "x", "--who", "ann")
 
     found = run(server, "resend", NAME, *words, input=replace(ODD, error=None).value)
@@ -277,8 +277,8 @@ def test_main_and_error_table_are_counted_for_who_lists(server: str, rig: Rig) -
     assert "db.t: 3 changes read = 3 in the mirror + 0 here" in run(server, "list").output
 
 
-def test_the_topic_has_it_no_more(server: str, desk: EventDesk) -> None:
-    desk.topics.held[TOPIC][1] = (b"another", Event("k9", 99, {"id": 9}).value)
+def test_the_topic_has_it_no_more(server: str, harness: EventHarness) -> None:
+    harness.topics.held[TOPIC][1] = (b"another", Event("k9", 99, {"id": 9}).value)
 
     found = run(server, "show", NAME).output
 
@@ -287,23 +287,23 @@ def test_the_topic_has_it_no_more(server: str, desk: EventDesk) -> None:
 
 
 def test_what_could_be_read_and_is_open_all_the_same_is_left_to_a_new_base(
-    server: str, desk: EventDesk
+    server: str, harness: EventHarness
 ) -> None:
     """A row whose transaction may have begun before a snapshot."""
     name = f"{TOPIC}:0:0@0"
-    mark = desk.loop.checkpoint
+    mark = harness.loop.checkpoint
     around = Quarantine("db.t", 0, 1, (name,), ("b/db.t",), epoch=1)
-    desk.loop.checkpoint = replace(mark, quarantine={**mark.quarantine, "b/db.t": around})
-    desk.send(Event("k9", 90, {"id": 9}))
+    harness.loop.checkpoint = replace(mark, quarantine={**mark.quarantine, "b/db.t": around})
+    harness.send(Event("k9", 90, {"id": 9}))
 
     with pytest.raises(ConfigError, match="could be read, and is open all the same"):
         run(server, "show", name)
 
 
-def test_what_it_says_does_nothing_to_the_terminal(server: str, desk: EventDesk) -> None:
+def test_what_it_says_does_nothing_to_the_terminal(server: str, harness: EventHarness) -> None:
     odd = replace(ODD, version=60, error="\x1b]0;owned\x07", row={"id": 1, "note": "\x9b2J\u202e"})
-    desk.send(odd)
-    (name,) = {one for one in desk.loop.checkpoint.quarantine["b/db.t"].ids if one != NAME}
+    harness.send(odd)
+    (name,) = {one for one in harness.loop.checkpoint.quarantine["b/db.t"].ids if one != NAME}
 
     for words in (("list",), ("show", name)):
         told = run(server, *words).output
@@ -311,10 +311,10 @@ def test_what_it_says_does_nothing_to_the_terminal(server: str, desk: EventDesk)
         assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(told)
 
 
-def test_of_what_nothing_was_kept_it_is_said_so(server: str, desk: EventDesk) -> None:
-    desk.topics.held[TOPIC].append((b"key", None))  # type: ignore[arg-type]
-    desk.send(Event("k3", 70, {"id": 3}))
-    (name,) = {one for one in desk.loop.checkpoint.quarantine["b/db.t"].ids if one != NAME}
+def test_of_what_nothing_was_kept_it_is_said_so(server: str, harness: EventHarness) -> None:
+    harness.topics.held[TOPIC].append((b"key", None))  # type: ignore[arg-type]
+    harness.send(Event("k3", 70, {"id": 3}))
+    (name,) = {one for one in harness.loop.checkpoint.quarantine["b/db.t"].ids if one != NAME}
 
     shown = run(server, "show", name).output
 

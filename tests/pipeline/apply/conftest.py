@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.hand_lake import HandLake
+from tests.builders.lake import LocalLake
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> HandLake:
-    return HandLake(tmp_path)
+def lake(tmp_path: Path) -> LocalLake:
+    return LocalLake(tmp_path)

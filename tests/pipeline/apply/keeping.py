@@ -18,7 +18,7 @@ from pipeline.delta.reader import open_table
 from pipeline.delta.store import open_store
 from pipeline.model import Op
 from pipeline.tables.delta.table_format import DeltaMirrors
-from tests.pipeline.hand_lake import HandLake, row
+from tests.builders.lake import LocalLake, row
 
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
 DAY = timedelta(days=1)
@@ -30,7 +30,7 @@ ROWS = dict.fromkeys(range(12), "a") | {0: "z"}
 class Keeping:
     """Upkeep of a lake by one process that lives for long; each ``run`` is a day later."""
 
-    lake: HandLake
+    lake: LocalLake
     now: datetime = field(default_factory=lambda: datetime.now(UTC) - DAY)
     left: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
@@ -54,12 +54,12 @@ class Keeping:
         return table in self.left
 
 
-def kept(lake: HandLake, reader: int | None = None) -> None:
+def kept(lake: LocalLake, reader: int | None = None) -> None:
     """All that is due at the wall clock's time, by a process that began a day earlier."""
     Keeping(lake).run({} if reader is None else {"db.t": reader})
 
 
-def mirror(lake: HandLake, table: str = "db.t") -> str:
+def mirror(lake: LocalLake, table: str = "db.t") -> str:
     return lake.settings.mirror(table)
 
 
@@ -102,13 +102,13 @@ def file(path: str, rows: int, gone: int = 0) -> ActiveFile:
     return ActiveFile({"path": path, "size": 1, "stats": f'{{"numRecords":{rows}}}'} | vector)
 
 
-def filled(lake: HandLake) -> HandLake:
+def filled(lake: LocalLake) -> LocalLake:
     batches = [[row(C, 10 + key, key, "a")] for key in range(12)]
     lake.play(*batches, [row(U, 90, 0, "z"), row(U, 91, 1, "a")])
     return lake
 
 
-def batches(lake: HandLake, *ops: str) -> list[int]:
+def batches(lake: LocalLake, *ops: str) -> list[int]:
     """Batches of the change log's rows of *ops*, as code that is not ours reads them."""
     found = open_table(lake.settings.changes)
     assert found is not None

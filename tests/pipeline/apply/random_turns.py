@@ -26,8 +26,8 @@ from pipeline.delta.store import open_store
 from pipeline.model import Op, Order
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
+from tests.builders.lake import LocalLake, row
 from tests.pipeline.apply.two_writers import C, D, U, change, plain
-from tests.pipeline.hand_lake import HandLake, row
 
 KEY = ("Order.Id", "nr")
 TEXTS = ("a", "A", "a ", "ä", "x" * 45, "q'u", "b\\s", "\U0001f600" + "z" * 31, "")
@@ -65,7 +65,7 @@ class RandomTurns:
         self.random = random.Random(self.seed)
         self.columns = list(COLUMNS)
         writers = DeltaMirrors(self.spark)
-        self.lake = HandLake(self.home, columns=COLUMNS, key=KEY, table_format=writers)
+        self.lake = LocalLake(self.home, columns=COLUMNS, key=KEY, table_format=writers)
         self.path = self.lake.settings.mirror("db.t")
         changes = ChangeLog(open_store(self.lake.settings.changes), "main")
         mirrors = self.lake.runner.mirrors

@@ -14,7 +14,7 @@ from pipeline.schema.history import SchemaChange
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.position import binlog_position
 from tests.builders import batch_context
-from tests.pipeline.hand_lake import HandLake, row
+from tests.builders.lake import LocalLake, row
 from tests.pipeline.schema_messages import described, message
 
 C, U, D, R, S = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ, Op.SETTLE
@@ -29,7 +29,7 @@ class Renames:
         self, home: Path, rules: tuple[TableRule, ...] = (), shards: tuple[str, ...] = ()
     ) -> None:
         own = {"shards": shards} if shards else {"others": (NEW,)}
-        self.lake = HandLake(home, rules, **own)
+        self.lake = LocalLake(home, rules, **own)
         self.sent(10_000)
 
     def sent(self, pos: int) -> None:

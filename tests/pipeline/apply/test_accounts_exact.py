@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.model import Op
+from tests.builders.lake import LocalLake, row
 from tests.example_count import examples
 from tests.pipeline.apply.keeping import Keeping
 from tests.pipeline.delta.replayed import Replayed
-from tests.pipeline.hand_lake import HandLake, row
 
 ACTS = st.tuples(
     st.sampled_from([Op.CREATE, Op.UPDATE, Op.UPDATE, Op.DELETE, Op.DELETE, Op.TRUNCATE]),
@@ -27,7 +27,7 @@ def test_every_turns_own_counts_are_what_its_files_say(
     batches: list[list[tuple[Op, int, str]]], kept: list[bool], again: int
 ) -> None:
     with TemporaryDirectory() as folder:
-        lake, model, pos = HandLake(Path(folder)), dict[int, str](), 10
+        lake, model, pos = LocalLake(Path(folder)), dict[int, str](), 10
         sent: list[dict[str, Any]] = []
         for acts, keep in zip(batches, kept, strict=False):
             fresh = []

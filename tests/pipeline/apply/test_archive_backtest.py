@@ -11,8 +11,8 @@ from pipeline.apply.archive_backtest import ArchiveBacktest, BacktestDay
 from pipeline.archive import ArchiveMarker, ArchiveRules, ArchiveWindow, RegisteredWindow
 from pipeline.changelog.scan import parts
 from pipeline.model import Op
+from tests.builders.lake import LocalLake, row
 from tests.pipeline.apply.test_archive_evidence import in_tx
-from tests.pipeline.hand_lake import HandLake, row
 from tests.pipeline.invariants.test_archive_purge import DAY, NEW, OLD, PURGE, TODAY, dated, lake
 
 D = Op.DELETE
@@ -20,7 +20,7 @@ WINDOW = ArchiveWindow(TODAY, TODAY + timedelta(hours=1), "day", "2026-01-30")
 
 
 def backtested(
-    made: HandLake, rules: ArchiveRules, purge: object = PURGE
+    made: LocalLake, rules: ArchiveRules, purge: object = PURGE
 ) -> tuple[BacktestDay, ...]:
     made.log.look()
     files = parts(made.log.snapshot, -1, made.checkpoint.batch)

@@ -14,9 +14,9 @@ from pipeline.apply import archive_evidence
 from pipeline.archive import ArchiveMarker, ArchiveRule, ArchiveWindow
 from pipeline.changelog.scan import placed_parts, scan
 from pipeline.model import Op, Order
+from tests.builders.lake import NOW, LocalLake, row
 from tests.pipeline.apply.holds import assert_held
 from tests.pipeline.apply.test_archived import FORMATS, NEW, OLD, RULE, U, purged, sourced
-from tests.pipeline.hand_lake import NOW, HandLake, row
 
 C, D = Op.CREATE, Op.DELETE
 RUNS = ArchiveMarker("db.runs", "who", ("archiver", "cron"))
@@ -34,8 +34,8 @@ def marker(pos: int, tx: str, who: str) -> dict[str, Any]:
     return in_tx(tx, row(C, pos, pos, **own))
 
 
-def lake(home: Path, rule: tuple[ArchiveRule, ...] = MARKED) -> HandLake:
-    made = HandLake(home, archive=rule, others=("db.runs",))
+def lake(home: Path, rule: tuple[ArchiveRule, ...] = MARKED) -> LocalLake:
+    made = LocalLake(home, archive=rule, others=("db.runs",))
     made.land(*(row(C, n, n, "x") for n in range(1, 6)))
     assert made.apply().hold is None
     return made
@@ -216,7 +216,7 @@ def test_the_files_of_a_version_are_found_once_for_all_tables(tmp_path: Path) ->
 
 
 def test_a_table_of_which_nothing_is_said_asks_for_none(tmp_path: Path) -> None:
-    lake = HandLake(tmp_path, archive=(ArchiveRule("x.*", RULE[0].windows),))
+    lake = LocalLake(tmp_path, archive=(ArchiveRule("x.*", RULE[0].windows),))
     lake.play([CREATE])
     table = lake.state().catalog.table("db.t", lake.checkpoint.shards)
 
@@ -225,6 +225,6 @@ def test_a_table_of_which_nothing_is_said_asks_for_none(tmp_path: Path) -> None:
 
 def test_markers_count_as_windows_do(tmp_path: Path) -> None:
     rules = (ArchiveRule("db.*", (), (ArchiveMarker("db.runs"),)),)
-    lake = HandLake(tmp_path, archive=rules)
+    lake = LocalLake(tmp_path, archive=rules)
 
     assert lake.play([row(C, 10, 1, OLD)], [row(C, 11, 2, OLD)]) == {1: OLD, 2: OLD}

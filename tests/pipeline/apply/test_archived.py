@@ -21,7 +21,7 @@ from pipeline.readings import LogKey
 from pipeline.reports import MergeReport
 from pipeline.settings import InvariantRule
 from pipeline.tables.delta.table_format import DeltaMirrors
-from tests.pipeline.hand_lake import NOW, HandLake, row
+from tests.builders.lake import NOW, LocalLake, row
 
 C, U, D, R, T = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ, Op.TRUNCATE
 HOUR = timedelta(hours=1)
@@ -33,22 +33,22 @@ TABLE = Table("db.t", (SHARD,), ("id",), id_column="id")
 FORMATS = [pytest.param(DeltaMirrors, id="delta"), pytest.param(ParquetVersions, id="parquet")]
 
 
-def purged(home: Path, *rows: dict[str, Any], **more: Any) -> tuple[HandLake, MergeReport]:
+def purged(home: Path, *rows: dict[str, Any], **more: Any) -> tuple[LocalLake, MergeReport]:
     """Rows 1 and 2 are old, 3 is new; then what came of *rows*."""
-    lake = HandLake(home, archive=RULE, **more)
+    lake = LocalLake(home, archive=RULE, **more)
     lake.land(row(C, 10, 1, OLD), row(C, 11, 2, OLD), row(C, 12, 3, NEW))
     assert lake.apply().hold is None
     lake.land(*rows)
     return lake, lake.apply()
 
 
-def reader(lake: HandLake) -> Any:
+def reader(lake: LocalLake) -> Any:
     found = lake.runner.table_format.reader(lake.settings.mirror("db.t"), TABLE, "main")
     assert found is not None
     return found
 
 
-def sourced(lake: HandLake) -> tuple[int, ...]:
+def sourced(lake: LocalLake) -> tuple[int, ...]:
     """Ids that the source has, for all that the mirror's reader knows."""
     return tuple(reader(lake).ids(SHARD, "id", (0, 100), 100))
 
@@ -148,7 +148,7 @@ def test_a_row_that_takes_another_key_does_not_go_to_an_archive(tmp_path: Path) 
 
 def test_of_rows_that_stay_nothing_is_demanded(tmp_path: Path) -> None:
     demanded = InvariantRule("db.t", (("unique", Unique((("name",),))),))
-    lake = HandLake(tmp_path, archive=RULE, invariants=(demanded,))
+    lake = LocalLake(tmp_path, archive=RULE, invariants=(demanded,))
     lake.land(row(C, 10, 1, OLD))
     lake.apply()
     lake.land(row(D, 20, 1, OLD), row(C, 21, 8, OLD))
@@ -225,7 +225,7 @@ def test_a_rule_that_is_taken_away_leaves_what_it_kept(tmp_path: Path) -> None:
 def test_a_window_that_does_not_fit_holds_the_table(
     tmp_path: Path, column: str, before: str, told: str
 ) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     window = ArchiveWindow(NOW - HOUR, NOW + HOUR, column, before)
     lake.archive = (ArchiveRule("db.t", (window,)),)
     lake.__post_init__()

@@ -15,6 +15,7 @@ from pipeline.model import Op, Order
 from pipeline.settings import InvariantRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
+from tests.builders.lake import ID, NAME, LocalLake, row
 from tests.pipeline.apply.holds import assert_held
 from tests.pipeline.apply.test_archived import (
     FORMATS,
@@ -29,7 +30,6 @@ from tests.pipeline.apply.test_archived import (
     purged,
     sourced,
 )
-from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 from tests.pipeline.tables.delta.turns import change, table
 
 NO_RULES, MARKED = ArchiveRules(), ArchiveRules(markers=(ArchiveMarker("db.purges"),))
@@ -106,7 +106,7 @@ def test_of_a_delete_in_no_window_the_floor_leaves_nothing(tmp_path: Path) -> No
 
 def test_a_column_that_is_there_no_more_holds_nobody(tmp_path: Path) -> None:
     """A mirror that is made anew from what the log still has of before its base."""
-    lake = HandLake(tmp_path, archive=RULE)
+    lake = LocalLake(tmp_path, archive=RULE)
     whole = json.dumps({"id": 1, "name": OLD, "gone": "x"})
     lake.play([row(C, 10, 1, after=whole), row(D, 20, 1, before=whole), row(R, 30, 3, NEW), SETTLE])
 
@@ -114,7 +114,7 @@ def test_a_column_that_is_there_no_more_holds_nobody(tmp_path: Path) -> None:
 
 
 def test_a_row_that_cannot_be_kept_as_it_was_holds_the_table(tmp_path: Path) -> None:
-    lake = HandLake(tmp_path, archive=RULE, columns=(ID, NAME, Column("age", "BIGINT")))
+    lake = LocalLake(tmp_path, archive=RULE, columns=(ID, NAME, Column("age", "BIGINT")))
     whole = json.dumps({"id": 1, "name": OLD, "age": "eight"})
     lake.land(row(C, 10, 1, after=whole), row(D, 20, 1, before=whole), TRUNCATE)
 
@@ -129,7 +129,7 @@ def test_a_row_that_cannot_be_kept_as_it_was_holds_the_table(tmp_path: Path) -> 
 
 def test_nothing_is_demanded_of_them(tmp_path: Path) -> None:
     demanded = InvariantRule("db.t", (("unique", Unique((("name",),))),))
-    lake = HandLake(tmp_path, archive=RULE, invariants=(demanded,))
+    lake = LocalLake(tmp_path, archive=RULE, invariants=(demanded,))
     lake.play([row(C, 10, 1, OLD)], [row(D, 20, 1, OLD), TRUNCATE, row(C, 40, 8, OLD)])
 
     assert lake.rows() == {1: OLD, 8: OLD}

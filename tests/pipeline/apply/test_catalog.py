@@ -19,9 +19,9 @@ from pipeline.standards.hash import KeyedHash
 from pipeline.standards.mask import LetterMask
 from pipeline.standards.standard import Standard
 from pipeline.standards.table_standards import Standards
+from tests.builders.lake import ID, NAME, LocalLake, row
 from tests.pipeline.apply.holds import assert_held
 from tests.pipeline.apply.renames import NEW, SHADOW, C, Renames, S, new
-from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 from tests.pipeline.reading import readings
 from tests.pipeline.schema_messages import described, message
 
@@ -29,7 +29,7 @@ from tests.pipeline.schema_messages import described, message
 def test_a_key_that_is_spelled_in_two_ways_holds_the_table(tmp_path: Path) -> None:
     """A snapshot sends ``d,e``, the log a comma with a backslash before it: two keys of one row."""
     label = Column("id", "ENUM", values=("d,e", "x"))
-    lake = HandLake(tmp_path, columns=(label, NAME))
+    lake = LocalLake(tmp_path, columns=(label, NAME))
     lake.land(row(Op.CREATE, 10, 1, "a"))
 
     hold = lake.apply().hold
@@ -80,7 +80,7 @@ def told(text: str, *, made: bool = False) -> str:
 def test_rows_that_only_a_statement_took_away_hold_the_table_until_a_base(
     tmp_path: Path, statements: list[str]
 ) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     lake.catalog.add([("s", Order(1, 1, 1), told(MADE, made=True))])
     lake.land(row(Op.SETTLE, 1, None), row(Op.CREATE, 10, 1, "old"))
     before = lake.apply()
@@ -102,8 +102,8 @@ def test_rows_that_only_a_statement_took_away_hold_the_table_until_a_base(
 OTHER = {"shard": "db.t2", "topic": "s.db.t2"}
 
 
-def _with_new(tmp_path: Path, *columns: Column) -> HandLake:
-    lake = HandLake(tmp_path, shards=("db.t", "db.t2"))
+def _with_new(tmp_path: Path, *columns: Column) -> LocalLake:
+    lake = LocalLake(tmp_path, shards=("db.t", "db.t2"))
     lake.land(row(Op.CREATE, 2, 1, "Ada"))
     assert lake.apply().hold is None
     lake.alter(*columns, at=Order(1, 1, 3), shard="db.t2")

@@ -24,6 +24,7 @@ from pipeline.model import Op, Order, Origin
 from pipeline.settings import PublishRule
 from pipeline.tables.delta.table_format import DeltaMirrors
 from pipeline.tables.lake import Lake
+from tests.builders.lake import NOW, LocalLake, row
 from tests.example_count import examples
 from tests.pipeline.apply.test_random_images import (
     CUTS,
@@ -34,7 +35,6 @@ from tests.pipeline.apply.test_random_images import (
     let_come,
     prove,
 )
-from tests.pipeline.hand_lake import NOW, HandLake, row
 
 C, U, D, R, T = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ, Op.TRUNCATE
 CUT = NOW + timedelta(minutes=25)
@@ -43,9 +43,9 @@ REPAIR = int(Origin.REPAIR)
 AS_MADE = {1: "day", 2: "old"}
 
 
-def imaged(folder: Path, *with_it: Mapping[str, Any], how: Any = "pin") -> HandLake:
+def imaged(folder: Path, *with_it: Mapping[str, Any], how: Any = "pin") -> LocalLake:
     """A lake with an image of two rows, and a change after it; *with_it* landed with its mark."""
-    made = HandLake(folder, publish=(PublishRule("db.*", how=how),))
+    made = LocalLake(folder, publish=(PublishRule("db.*", how=how),))
     made.play([row(C, 10, 1, "old"), row(C, 11, 2, "old")])
     made.end_day(CUT, 50, DAY)
     made.now = CUT
@@ -54,12 +54,12 @@ def imaged(folder: Path, *with_it: Mapping[str, Any], how: Any = "pin") -> HandL
     return made
 
 
-def late(lake: HandLake, *rows: Mapping[str, Any]) -> None:
+def late(lake: LocalLake, *rows: Mapping[str, Any]) -> None:
     lake.land(*rows)
     assert lake.apply().hold is None
 
 
-def another(lake: HandLake, days: int) -> None:
+def another(lake: LocalLake, days: int) -> None:
     """Make the image of so many days later."""
     lake.now = CUT + timedelta(days=days)
     lake.end_day(lake.now, 80, f"2026-01-{1 + days:02}", number=8)
@@ -67,14 +67,14 @@ def another(lake: HandLake, days: int) -> None:
     lake.run()
 
 
-def written(lake: HandLake) -> int:
+def written(lake: LocalLake) -> int:
     """How many were written by one run."""
     mirrors = Mirrors(lake.settings, DeltaMirrors(None))
     ours = ImageWriter(lake.settings, mirrors, lambda: lake.now)
     return len(ours.run(LandedState(lake.checkpoint, lake.catalog)))
 
 
-def told(lake: HandLake) -> Image:
+def told(lake: LocalLake) -> Image:
     """The image as the gate sees it."""
     found = Lake(lake.settings, DeltaMirrors(None)).applied("db.t")
     assert found is not None
@@ -300,9 +300,9 @@ FIRST = {99: "first"}
 LONG = timedelta(days=9)
 
 
-def lied_about(folder: Path, seed: int, how: Any) -> tuple[HandLake, History, list[Cut]]:
+def lied_about(folder: Path, seed: int, how: Any) -> tuple[LocalLake, History, list[Cut]]:
     """A lake to which some of what stands below a cut came after its image was made."""
-    lake = HandLake(folder, publish=(PublishRule("db.*", how=how, hold_back=LONG),))
+    lake = LocalLake(folder, publish=(PublishRule("db.*", how=how, hold_back=LONG),))
     random = Random(seed)
     history, cuts = begun(lake, random)
     for _ in range(500):
@@ -318,7 +318,7 @@ def lied_about(folder: Path, seed: int, how: Any) -> tuple[HandLake, History, li
     return lake, history, cuts
 
 
-def rows(lake: HandLake, image: Image, how: str) -> dict[int, Any]:
+def rows(lake: LocalLake, image: Image, how: str) -> dict[int, Any]:
     """What is read as the image, by whoever goes by what it names."""
     if how == "parquet":
         told = ds.dataset(image.path, format="parquet").to_table().to_pylist()

@@ -28,8 +28,8 @@ from pipeline.delta.log import Snapshot, encode_entry, entry_name, load_snapshot
 from pipeline.delta.store import open_store
 from pipeline.model import Op
 from pipeline.tables.delta.merge import read_commit
+from tests.builders.lake import NOW, LocalLake, row
 from tests.pipeline.apply.holds import assert_held
-from tests.pipeline.hand_lake import NOW, HandLake, row
 
 C, U, T = Op.CREATE, Op.UPDATE, Op.TRUNCATE
 
@@ -229,19 +229,19 @@ Action = Mapping[str, Any]
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> HandLake:
-    made = HandLake(tmp_path)
+def lake(tmp_path: Path) -> LocalLake:
+    made = LocalLake(tmp_path)
     made.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")], [row(C, 12, 3, "c")])
     return made
 
 
-def now_of(lake: HandLake) -> Snapshot:
+def now_of(lake: LocalLake) -> Snapshot:
     found = load_snapshot(open_store(lake.settings.mirror("db.t")))
     assert found is not None
     return found
 
 
-def intrude(lake: HandLake, *actions: Action, operation: str = "WRITE", **told: Any) -> int:
+def intrude(lake: LocalLake, *actions: Action, operation: str = "WRITE", **told: Any) -> int:
     """Somebody commits *actions*; the version."""
     store = open_store(lake.settings.mirror("db.t"))
     version = now_of(lake).version + 1
@@ -250,20 +250,20 @@ def intrude(lake: HandLake, *actions: Action, operation: str = "WRITE", **told: 
     return version
 
 
-def deleted(lake: HandLake) -> Action:
+def deleted(lake: LocalLake) -> Action:
     """The removal of some rows."""
     first, *_ = now_of(lake).files.values()
     return remove_file(first, at=NOW)
 
 
-def described(lake: HandLake, **properties: str) -> Action:
+def described(lake: LocalLake, **properties: str) -> Action:
     """Columns as they are, and *properties* (``_`` is a dot)."""
     known = now_of(lake).metadata.action
     told = {name.replace("_", "."): value for name, value in properties.items()}
     return {"metaData": {**known, "configuration": {**known["configuration"], **told}}}
 
 
-def without(lake: HandLake, column: str) -> Action:
+def without(lake: LocalLake, column: str) -> Action:
     """A column dropped, as Delta does it where columns are mapped: by its metadata alone."""
     known = now_of(lake).metadata.action
     struct = json.loads(known["schemaString"])
@@ -271,14 +271,14 @@ def without(lake: HandLake, column: str) -> Action:
     return {"metaData": {**known, "schemaString": json.dumps(struct)}}
 
 
-def hold_id(lake: HandLake) -> str | None:
+def hold_id(lake: LocalLake) -> str | None:
     lake.land(row(U, lake.checkpoint.batch + 100, 1, "z"))
     hold = lake.apply().hold
     return None if hold is None else hold.id
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_column_dropped_without_a_file_is_seen(lake: HandLake, restarted: bool) -> None:
+def test_a_column_dropped_without_a_file_is_seen(lake: LocalLake, restarted: bool) -> None:
     """Or it would be added again, empty, and nobody would know of the values that went."""
     version = intrude(lake, without(lake, "name"), operation="DROP COLUMNS")
     if restarted:
@@ -289,7 +289,7 @@ def test_a_column_dropped_without_a_file_is_seen(lake: HandLake, restarted: bool
 
 def test_a_restore_of_what_sluice_remembers_is_seen_though_no_row_changes(tmp_path: Path) -> None:
     """A forgotten truncate lets older rows in."""
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     lake.play([row(C, 10, 1, "a"), row(T, 20, None)])
     before = now_of(lake)
     lake.play([row(T, 30, None)])
@@ -303,7 +303,7 @@ def test_a_restore_of_what_sluice_remembers_is_seen_though_no_row_changes(tmp_pa
     assert lake.apply().hold is None
 
 
-def test_a_batch_number_that_somebody_else_set_is_seen(lake: HandLake) -> None:
+def test_a_batch_number_that_somebody_else_set_is_seen(lake: LocalLake) -> None:
     """Or batches up to it would never be applied."""
     version = intrude(lake, {"txn": {"appId": "sluice:main", "version": 2, "lastUpdated": 1}})
     lake.land(row(U, 90, 1, "y"))
@@ -312,7 +312,7 @@ def test_a_batch_number_that_somebody_else_set_is_seen(lake: HandLake) -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_what_changes_no_row_holds_nothing(lake: HandLake, restarted: bool) -> None:
+def test_what_changes_no_row_holds_nothing(lake: LocalLake, restarted: bool) -> None:
     intrude(lake, described(lake, delta_logRetentionDuration="interval 60 days"))
     intrude(lake, operation="VACUUM START")
     intrude(lake, {"txn": {"appId": "somebody", "version": 2, "lastUpdated": 1}})
@@ -329,7 +329,7 @@ def test_nobody_comes_between_the_look_and_the_turn(tmp_path: Path) -> None:
     step, came = 0, True
     while came:
         step += 1
-        lake = HandLake(tmp_path / str(step))
+        lake = LocalLake(tmp_path / str(step))
         lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
         lake.land(row(U, 20, 1, "z"))
         clock = Intruder(lake, step)
@@ -347,7 +347,7 @@ def test_nobody_comes_between_the_look_and_the_turn(tmp_path: Path) -> None:
 class Intruder:
     """A clock at whose *n*-th reading somebody deletes rows."""
 
-    def __init__(self, lake: HandLake, n: int) -> None:
+    def __init__(self, lake: LocalLake, n: int) -> None:
         self.lake, self.left, self.came = lake, n, False
 
     def __call__(self) -> datetime:
@@ -359,7 +359,7 @@ class Intruder:
 
 
 def test_a_turn_that_spark_put_on_top_of_somebody_else_is_seen_by_the_next_process(
-    lake: HandLake,
+    lake: LocalLake,
 ) -> None:
     """Spark goes over another's commit where the two do not conflict."""
     seen = now_of(lake).version
@@ -371,7 +371,7 @@ def test_a_turn_that_spark_put_on_top_of_somebody_else_is_seen_by_the_next_proce
     assert hold_id(lake) == f"foreign_write:db.t:{version}"
 
 
-def test_a_log_taken_back_and_gone_on_by_somebody_else_is_looked_at_again(lake: HandLake) -> None:
+def test_a_log_taken_back_and_gone_on_by_somebody_else_is_looked_at_again(lake: LocalLake) -> None:
     """As from a backup: the foreign commit has the number of one of ours, which is gone."""
     mirror, newest = Path(lake.settings.mirror("db.t")), now_of(lake).version
     (mirror / entry_name(newest)).unlink()
@@ -381,7 +381,7 @@ def test_a_log_taken_back_and_gone_on_by_somebody_else_is_looked_at_again(lake: 
     assert hold_id(lake) == f"foreign_write:db.t:{newest}"
 
 
-def test_commits_that_were_cleaned_away_unread_are_not_taken_for_ours(lake: HandLake) -> None:
+def test_commits_that_were_cleaned_away_unread_are_not_taken_for_ours(lake: LocalLake) -> None:
     version = intrude(lake, deleted(lake), operation="DELETE")
     intrude(lake, operation="VACUUM START")
     table = DeltaTable(lake.settings.mirror("db.t"))
@@ -393,7 +393,7 @@ def test_commits_that_were_cleaned_away_unread_are_not_taken_for_ours(lake: Hand
     assert lake.apply(waived=[f"foreign_write:db.t:{version}"]).hold is None
 
 
-def moved(lake: HandLake, *, lost: int) -> list[Action]:
+def moved(lake: LocalLake, *, lost: int) -> list[Action]:
     """A file whose rows, but for some of them, are said to be only moved to another."""
     (first,) = now_of(lake).files.values()
     other = f"moved-{now_of(lake).version}.parquet"
@@ -409,7 +409,7 @@ def moved(lake: HandLake, *, lost: int) -> list[Action]:
 def test_who_says_that_rows_were_only_moved_is_believed_if_all_are_there(
     tmp_path: Path, restarted: bool
 ) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
     intrude(lake, *moved(lake, lost=0), operation="OPTIMIZE")
     if restarted:
@@ -424,7 +424,7 @@ def test_who_says_that_rows_were_only_moved_and_lost_one_is_not_believed(
     tmp_path: Path, restarted: bool
 ) -> None:
     """As by a job that writes with `dataChange` off, and filters."""
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
     before = now_of(lake).version
     intrude(lake, *moved(lake, lost=0), operation="OPTIMIZE")
@@ -441,7 +441,7 @@ def test_who_says_that_rows_were_only_moved_and_lost_one_is_not_believed(
 
 
 def test_rows_that_a_person_let_go_are_missed_no_more(tmp_path: Path) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
     version = intrude(lake, *moved(lake, lost=1), operation="OPTIMIZE")
     waived = f"foreign_write:db.t:{version}"
@@ -453,7 +453,7 @@ def test_rows_that_a_person_let_go_are_missed_no_more(tmp_path: Path) -> None:
     assert hold_id(lake) is None
 
 
-def cleaned(lake: HandLake, until: int) -> None:
+def cleaned(lake: LocalLake, until: int) -> None:
     """The log begins with a checkpoint of its newest version, and entries from *until* on."""
     mirror = lake.settings.mirror("db.t")
     DeltaTable(mirror).create_checkpoint()
@@ -461,7 +461,7 @@ def cleaned(lake: HandLake, until: int) -> None:
         (Path(mirror) / entry_name(gone)).unlink()
 
 
-def test_a_process_that_cannot_look_at_what_was_cleaned_away_says_so(lake: HandLake) -> None:
+def test_a_process_that_cannot_look_at_what_was_cleaned_away_says_so(lake: LocalLake) -> None:
     """Somebody deletes while the service is down, and his checkpoint cleans the log."""
     version = intrude(lake, deleted(lake), operation="DELETE")
     last = intrude(lake, operation="VACUUM START")
@@ -477,7 +477,7 @@ def test_a_process_that_cannot_look_at_what_was_cleaned_away_says_so(lake: HandL
     assert hold_id(lake) is None, "a turn was put on top of it"
 
 
-def test_a_mirror_that_rested_until_its_turns_were_cleaned_away_goes_on(lake: HandLake) -> None:
+def test_a_mirror_that_rested_until_its_turns_were_cleaned_away_goes_on(lake: LocalLake) -> None:
     """The newest commit is of upkeep, which looked before it wrote."""
     seen = now_of(lake).version
     own = following_note(now_of(lake), -1, "main")
@@ -490,7 +490,7 @@ def test_a_mirror_that_rested_until_its_turns_were_cleaned_away_goes_on(lake: Ha
 
 
 def test_a_mirror_that_stands_still_is_judged_once_however_many_passes(
-    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+    lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     intrude(lake, deleted(lake))
     held = hold_id(lake)
@@ -511,7 +511,7 @@ def test_a_mirror_that_stands_still_is_judged_once_however_many_passes(
     assert read == []
 
 
-def test_what_is_found_later_of_a_mirror_that_stands_still_is_judged(lake: HandLake) -> None:
+def test_what_is_found_later_of_a_mirror_that_stands_still_is_judged(lake: LocalLake) -> None:
     """The rows come back by one commit, and go again by the next."""
     gone = deleted(lake)
     (back,) = (file for file in now_of(lake).files.values() if file.path == gone["remove"]["path"])
@@ -524,9 +524,9 @@ def test_what_is_found_later_of_a_mirror_that_stands_still_is_judged(lake: HandL
 
 
 @pytest.fixture
-def rebuilt(tmp_path: Path) -> HandLake:
+def rebuilt(tmp_path: Path) -> LocalLake:
     """Six versions, moved away under the eyes of a running lane, and grown again in one or two."""
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     for number in range(5):
         lake.play([row(C, 10 + number, number, "a")])
     mirror = Path(lake.settings.mirror("db.t"))
@@ -536,12 +536,12 @@ def rebuilt(tmp_path: Path) -> HandLake:
     return lake
 
 
-def test_a_mirror_that_was_moved_away_is_held_once_and_grows_anew(rebuilt: HandLake) -> None:
+def test_a_mirror_that_was_moved_away_is_held_once_and_grows_anew(rebuilt: LocalLake) -> None:
     assert rebuilt.rows() == dict.fromkeys(range(5), "a")
     assert rebuilt.play([row(U, 50, 0, "b")]) == {**dict.fromkeys(range(5), "a"), 0: "b"}
 
 
-def test_f02_a_foreign_write_to_a_mirror_made_anew_is_found_at_once(rebuilt: HandLake) -> None:
+def test_f02_a_foreign_write_to_a_mirror_made_anew_is_found_at_once(rebuilt: LocalLake) -> None:
     """Though its version lies below those of the mirror before, which were known to be ours."""
     path = rebuilt.settings.mirror("db.t")
     columns = pa.schema(DeltaTable(path).schema().to_arrow())

@@ -18,7 +18,7 @@ from pipeline.image import DueCut, Image, add_image, images_property, shards_dig
 from pipeline.model import Acknowledged, Fence, Head, Order, Origin, Shard, Table
 from pipeline.settings import PipelineSettings, PublishRule
 from pipeline.sources.mysql.position import binlog_position
-from tests.pipeline.hand_lake import NOW
+from tests.builders.lake import NOW
 
 MINUTE = timedelta(minutes=1)
 CUT, LATER = NOW + 20 * MINUTE, NOW + 21 * MINUTE
@@ -82,7 +82,7 @@ def turn(version: int, at: datetime, **more: object) -> Commit:
 
 
 @dataclass(eq=False)
-class Desk:
+class LandingHarness:
     """Images of ``db.t`` are due, kept for a day, and waited for for five minutes."""
 
     how: Any = "pin"
@@ -111,13 +111,13 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def harness() -> LandingHarness:
+    return LandingHarness()
 
 
 @pytest.mark.parametrize(("how", "pinned"), [("pin", True), ("clone", True), ("parquet", False)])
 def test_f113_the_image_of_a_cut_is_the_next_version_of_its_mirror(how: str, pinned: bool) -> None:
-    made = Desk(how).after(1)
+    made = LandingHarness(how).after(1)
 
     assert made == Image(
         CUT,
@@ -133,25 +133,29 @@ def test_f113_the_image_of_a_cut_is_the_next_version_of_its_mirror(how: str, pin
     )
 
 
-def test_f113_a_cut_concerns_a_table_once_it_has_passed_and_until_it_is_missed(desk: Desk) -> None:
+def test_f113_a_cut_concerns_a_table_once_it_has_passed_and_until_it_is_missed(
+    harness: LandingHarness,
+) -> None:
     found = list[bool]()
     for minutes in (-1, 0, 1):
-        desk.now = CUT + minutes * MINUTE
-        found.append(desk.images.has_due_cut("db.t"))
-    desk.images.note_missed("db.t", CUT, "why")
+        harness.now = CUT + minutes * MINUTE
+        found.append(harness.images.has_due_cut("db.t"))
+    harness.images.note_missed("db.t", CUT, "why")
 
     assert found == [False, True, True]
-    assert not desk.images.has_due_cut("db.t")
-    assert not desk.images.has_due_cut("other.t")  # of which no images are made
-    assert desk.after(-1) is None
+    assert not harness.images.has_due_cut("db.t")
+    assert not harness.images.has_due_cut("other.t")  # of which no images are made
+    assert harness.after(-1) is None
 
 
-def test_f113_without_proof_a_mirror_waits_for_as_long_as_its_rule_says(desk: Desk) -> None:
-    assert desk.after(1, UNPROVEN) == CutDelay(CUT, LATER + 5 * MINUTE)
-    assert desk.after(6, UNPROVEN) == CutDelay(CUT, LATER + 5 * MINUTE)
+def test_f113_without_proof_a_mirror_waits_for_as_long_as_its_rule_says(
+    harness: LandingHarness,
+) -> None:
+    assert harness.after(1, UNPROVEN) == CutDelay(CUT, LATER + 5 * MINUTE)
+    assert harness.after(6, UNPROVEN) == CutDelay(CUT, LATER + 5 * MINUTE)
     why = "what is below the cut was not proven to have landed in time"
-    assert desk.missed(6.5, UNPROVEN) == why
-    assert desk.missed(7) == ""  # it has gone on by then
+    assert harness.missed(6.5, UNPROVEN) == why
+    assert harness.missed(7) == ""  # it has gone on by then
 
 
 @pytest.mark.parametrize(
@@ -170,15 +174,15 @@ def test_f113_without_proof_a_mirror_waits_for_as_long_as_its_rule_says(desk: De
     ],
 )
 def test_f113_what_the_mirror_may_lack_below_the_cut_makes_no_image(
-    desk: Desk, mark: Checkpoint, floors: dict[Shard, Order], why: str
+    harness: LandingHarness, mark: Checkpoint, floors: dict[Shard, Order], why: str
 ) -> None:
-    desk.mirrors.mirror = Standing(remembered=floors_property(floors))
+    harness.mirrors.mirror = Standing(remembered=floors_property(floors))
 
     if not why:
-        assert isinstance(desk.after(1, mark), Image)
+        assert isinstance(harness.after(1, mark), Image)
         return
-    assert why in desk.missed(1, mark)
-    assert desk.after(1) is None
+    assert why in harness.missed(1, mark)
+    assert harness.after(1) is None
 
 
 @pytest.mark.parametrize(
@@ -196,28 +200,30 @@ def test_f113_what_the_mirror_may_lack_below_the_cut_makes_no_image(
     ],
 )
 def test_f113_a_cut_that_is_settled_makes_no_image_and_no_warning(
-    desk: Desk, mirror: Standing | None, why: str
+    harness: LandingHarness, mirror: Standing | None, why: str
 ) -> None:
-    desk.mirrors.mirror = mirror
+    harness.mirrors.mirror = mirror
 
-    assert desk.missed(1) == why
-    assert desk.mirrors.read == []
+    assert harness.missed(1) == why
+    assert harness.mirrors.read == []
 
 
-def test_f113_the_image_of_a_cut_before_does_not_stand_for_this_one(desk: Desk) -> None:
-    desk.mirrors.mirror = Standing(
+def test_f113_the_image_of_a_cut_before_does_not_stand_for_this_one(
+    harness: LandingHarness,
+) -> None:
+    harness.mirrors.mirror = Standing(
         transactions={app("main"): 0}, remembered=images_property([image(CUT - MINUTE)])
     )
 
-    assert isinstance(desk.after(1), Image)
+    assert isinstance(harness.after(1), Image)
 
 
-def test_f113_a_mirror_that_another_engine_writes_has_no_images(desk: Desk) -> None:
-    desk.mirrors.engine_of = "spark"
+def test_f113_a_mirror_that_another_engine_writes_has_no_images(harness: LandingHarness) -> None:
+    harness.mirrors.engine_of = "spark"
 
-    assert desk.missed(1) == "another engine writes its mirror"
-    desk.mirrors.engine_of = None
-    assert desk.missed(1) == ""
+    assert harness.missed(1) == "another engine writes its mirror"
+    harness.mirrors.engine_of = None
+    assert harness.missed(1) == ""
 
 
 COMPACTED = Commit(5, "OPTIMIZE", LATER, note=commit_note(4, 3, "main"))
@@ -241,105 +247,107 @@ COMPACTED = Commit(5, "OPTIMIZE", LATER, note=commit_note(4, 3, "main"))
     ],
 )
 def test_f113_only_a_mirror_made_of_what_landed_before_the_cut_becomes_its_image(
-    desk: Desk, log: tuple[Commit, ...], *, made: bool
+    harness: LandingHarness, log: tuple[Commit, ...], *, made: bool
 ) -> None:
-    desk.mirrors.log = log
+    harness.mirrors.log = log
 
     if made:
-        assert isinstance(desk.after(1), Image)
+        assert isinstance(harness.after(1), Image)
     else:
-        assert desk.missed(1) == "the mirror went past the cut before it was known"
-        assert desk.missed(1) == ""
-    assert desk.mirrors.read == [("db.t", 4)]
+        assert harness.missed(1) == "the mirror went past the cut before it was known"
+        assert harness.missed(1) == ""
+    assert harness.mirrors.read == [("db.t", 4)]
 
 
-def test_f113_cuts_are_taken_in_turn_the_oldest_first(desk: Desk) -> None:
+def test_f113_cuts_are_taken_in_turn_the_oldest_first(harness: LandingHarness) -> None:
     first, last = DueCut(CUT, {"s": FENCE}), DueCut(LATER, {"s": FENCE})
-    desk.images.set_cuts([last, first])
+    harness.images.set_cuts([last, first])
 
-    both = [desk.after(2)]
-    desk.images.note_missed("db.t", CUT, "why")
-    both.append(desk.after(2))
+    both = [harness.after(2)]
+    harness.images.note_missed("db.t", CUT, "why")
+    both.append(harness.after(2))
 
     assert [one.cut for one in both if isinstance(one, Image)] == [CUT, LATER]
 
 
 def test_f113_what_is_known_of_a_cut_is_forgotten_once_nobody_asks_for_its_image(
-    desk: Desk,
+    harness: LandingHarness,
 ) -> None:
-    cuts = desk.images.cuts
-    assert isinstance(desk.after(1, UNPROVEN), CutDelay)
-    desk.images.set_cuts(cuts)
-    assert desk.after(2, UNPROVEN) == CutDelay(CUT, LATER + 5 * MINUTE)
-    desk.images.set_cuts([])
-    assert desk.after(3, UNPROVEN) is None
-    desk.images.set_cuts(cuts)
-    assert desk.after(4, UNPROVEN) == CutDelay(CUT, CUT + 9 * MINUTE)
+    cuts = harness.images.cuts
+    assert isinstance(harness.after(1, UNPROVEN), CutDelay)
+    harness.images.set_cuts(cuts)
+    assert harness.after(2, UNPROVEN) == CutDelay(CUT, LATER + 5 * MINUTE)
+    harness.images.set_cuts([])
+    assert harness.after(3, UNPROVEN) is None
+    harness.images.set_cuts(cuts)
+    assert harness.after(4, UNPROVEN) == CutDelay(CUT, CUT + 9 * MINUTE)
 
-    desk.images.note_missed("db.t", CUT, "why")
-    desk.images.set_cuts(cuts)
-    assert not desk.images.has_due_cut("db.t")
-    desk.images.set_cuts([])
-    desk.images.set_cuts(cuts)
-    assert desk.images.has_due_cut("db.t")
-
-
-def test_f113_changes_without_places_are_not_cut(desk: Desk) -> None:
-    desk.images.unplaced = frozenset({"other"})
-    assert isinstance(desk.after(1), Image)
-    desk.images.unplaced = frozenset({"s", "other"})
-
-    assert desk.missed(1) == "its changes have no place in a log to be cut at"
+    harness.images.note_missed("db.t", CUT, "why")
+    harness.images.set_cuts(cuts)
+    assert not harness.images.has_due_cut("db.t")
+    harness.images.set_cuts([])
+    harness.images.set_cuts(cuts)
+    assert harness.images.has_due_cut("db.t")
 
 
-def test_f113_an_image_that_is_refused_is_given_up_in_time(desk: Desk) -> None:
-    desk.images.set_cuts([*desk.images.cuts, DueCut(CUT + 9 * MINUTE)])  # another is still to come
-    assert isinstance(desk.after(1), Image)
-    desk.images.note_held("db.t")
+def test_f113_changes_without_places_are_not_cut(harness: LandingHarness) -> None:
+    harness.images.unplaced = frozenset({"other"})
+    assert isinstance(harness.after(1), Image)
+    harness.images.unplaced = frozenset({"s", "other"})
 
-    told = [desk.images.is_given_up("db.t", CUT + minutes * MINUTE) for minutes in (1, 6, 6.5)]
-    others = desk.images.is_given_up("db.u", CUT + 9 * MINUTE)
+    assert harness.missed(1) == "its changes have no place in a log to be cut at"
+
+
+def test_f113_an_image_that_is_refused_is_given_up_in_time(harness: LandingHarness) -> None:
+    harness.images.set_cuts(
+        [*harness.images.cuts, DueCut(CUT + 9 * MINUTE)]
+    )  # another is still to come
+    assert isinstance(harness.after(1), Image)
+    harness.images.note_held("db.t")
+
+    told = [harness.images.is_given_up("db.t", CUT + minutes * MINUTE) for minutes in (1, 6, 6.5)]
+    others = harness.images.is_given_up("db.u", CUT + 9 * MINUTE)
 
     assert (told, others) == ([False, False, True], False)
-    assert isinstance(desk.after(6), Image)
-    assert desk.missed(6.5) == "the turn that was to make it was refused for too long"
+    assert isinstance(harness.after(6), Image)
+    assert harness.missed(6.5) == "the turn that was to make it was refused for too long"
 
 
-def test_f113_a_refused_turn_that_was_to_make_no_image_costs_none(desk: Desk) -> None:
-    assert isinstance(desk.after(1, UNPROVEN), CutDelay)
-    desk.images.note_held("db.t")
-    assert not desk.images.is_given_up("db.t", CUT + 9 * MINUTE)
+def test_f113_a_refused_turn_that_was_to_make_no_image_costs_none(harness: LandingHarness) -> None:
+    assert isinstance(harness.after(1, UNPROVEN), CutDelay)
+    harness.images.note_held("db.t")
+    assert not harness.images.is_given_up("db.t", CUT + 9 * MINUTE)
 
-    assert isinstance(desk.after(1), Image)
-    assert isinstance(desk.after(1, UNPROVEN), CutDelay)  # it makes none now
-    desk.images.note_held("db.t")
-    assert isinstance(desk.after(9), Image)
-    desk.images.note_missed("db.t", CUT, "why")
-    desk.images.note_held("db.t")
-    assert not desk.images.is_given_up("db.t", CUT + 9 * MINUTE)
+    assert isinstance(harness.after(1), Image)
+    assert isinstance(harness.after(1, UNPROVEN), CutDelay)  # it makes none now
+    harness.images.note_held("db.t")
+    assert isinstance(harness.after(9), Image)
+    harness.images.note_missed("db.t", CUT, "why")
+    harness.images.note_held("db.t")
+    assert not harness.images.is_given_up("db.t", CUT + 9 * MINUTE)
 
 
-def test_f113_a_refusal_is_forgotten_with_its_cut(desk: Desk) -> None:
-    cuts = desk.images.cuts
+def test_f113_a_refusal_is_forgotten_with_its_cut(harness: LandingHarness) -> None:
+    cuts = harness.images.cuts
     for told in ([*cuts], []):
-        assert isinstance(desk.after(1), Image)
-        desk.images.note_held("db.t")
-        desk.images.set_cuts(told)
-        desk.images.set_cuts(cuts)
-        desk.after(1, UNPROVEN)
-        assert desk.images.is_given_up("db.t", CUT + 9 * MINUTE) is bool(told)
+        assert isinstance(harness.after(1), Image)
+        harness.images.note_held("db.t")
+        harness.images.set_cuts(told)
+        harness.images.set_cuts(cuts)
+        harness.after(1, UNPROVEN)
+        assert harness.images.is_given_up("db.t", CUT + 9 * MINUTE) is bool(told)
 
 
 def test_f113_a_refusal_of_a_cut_that_nobody_asked_for_then_counts_for_nothing(
-    desk: Desk,
+    harness: LandingHarness,
 ) -> None:
-    cuts = desk.images.cuts
-    assert isinstance(desk.after(1), Image)
-    desk.images.set_cuts([])
-    desk.images.note_held("db.t")
-    desk.images.set_cuts(cuts)
+    cuts = harness.images.cuts
+    assert isinstance(harness.after(1), Image)
+    harness.images.set_cuts([])
+    harness.images.note_held("db.t")
+    harness.images.set_cuts(cuts)
 
-    assert not desk.images.is_given_up("db.t", CUT + 9 * MINUTE)
+    assert not harness.images.is_given_up("db.t", CUT + 9 * MINUTE)
 
 
 PLACES = {"s": PLACE}

@@ -26,7 +26,7 @@ from pipeline.model import Op
 from pipeline.settings import PipelineSettings, PublishRule
 from pipeline.tables.delta.table_format import DeltaMirrors
 from pipeline.tables.lake import Lake
-from tests.pipeline.hand_lake import NOW, HandLake, row
+from tests.builders.lake import NOW, LocalLake, row
 
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
 DAYS = 30
@@ -140,9 +140,9 @@ WINDOW = ArchiveWindow(NOW - HOUR, NOW + HOUR, "name", "2026")
 TX = {"id": "7"}
 
 
-def imaged(folder: Path, rule: ArchiveRule, *early: dict[str, Any]) -> HandLake:
+def imaged(folder: Path, rule: ArchiveRule, *early: dict[str, Any]) -> LocalLake:
     """An image of rows 1 and 2, which are old, and of 3; *early* rows landed before it."""
-    made = HandLake(folder, publish=(PublishRule("db.*", how="clone"),), archive=(rule,))
+    made = LocalLake(folder, publish=(PublishRule("db.*", how="clone"),), archive=(rule,))
     rows = [row(C, 10, 1, "2025"), row(C, 11, 2, "2025"), row(C, 12, 3, "2026")]
     made.play(rows, *([early] if early else []))
     made.end_day(CUT, 50, "2026-01-01")
@@ -152,7 +152,7 @@ def imaged(folder: Path, rule: ArchiveRule, *early: dict[str, Any]) -> HandLake:
     return made
 
 
-def archived_image(lake: HandLake) -> dict[int, Any]:
+def archived_image(lake: LocalLake) -> dict[int, Any]:
     """Its rows, once it is written, with what they are."""
     rules = rules_of("db.t", lake.archive)
     mirrors = Mirrors(lake.settings, DeltaMirrors(None))

@@ -18,8 +18,8 @@ from pipeline.model import Fence, Head, Op, Order, Origin, Shard, Table
 from pipeline.settings import InvariantRule, PublishRule
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.types import MySqlColumn as Column
-from tests.pipeline.hand_lake import ID, NOW, HandLake, row
-from tests.pipeline.hand_lake import NAME as FULL_NAME
+from tests.builders.lake import ID, NOW, LocalLake, row
+from tests.builders.lake import NAME as FULL_NAME
 
 C, U, D, R, S, T = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ, Op.SETTLE, Op.TRUNCATE
 CUT = NOW + timedelta(minutes=25)  # each pass takes ten
@@ -30,20 +30,20 @@ def fence(pos: int, number: int = 7, at: datetime = CUT, identity: str = "A") ->
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> HandLake:
+def lake(tmp_path: Path) -> LocalLake:
     """With a row that was applied long before the cut."""
-    made = HandLake(tmp_path, publish=(PublishRule("db.*"),))
+    made = LocalLake(tmp_path, publish=(PublishRule("db.*"),))
     made.cuts = (DueCut(CUT),)
     made.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
     return made
 
 
-def written(lake: HandLake, pos: int) -> None:
+def written(lake: LocalLake, pos: int) -> None:
     """The heartbeat after the cut is written, where the log ends at *pos*."""
     lake.cuts = (DueCut(CUT, {"s": fence(pos)}),)
 
 
-def test_one_slice_with_changes_on_both_sides_is_split_at_the_cut(lake: HandLake) -> None:
+def test_one_slice_with_changes_on_both_sides_is_split_at_the_cut(lake: LocalLake) -> None:
     lake.now = CUT
     written(lake, 50)
     lake.prove(50)
@@ -57,7 +57,7 @@ def test_one_slice_with_changes_on_both_sides_is_split_at_the_cut(lake: HandLake
     assert lake.runner.applied("db.t") == lake.checkpoint.batch
 
 
-def test_what_stands_at_the_cut_is_behind_it(lake: HandLake) -> None:
+def test_what_stands_at_the_cut_is_behind_it(lake: LocalLake) -> None:
     lake.now = CUT
     written(lake, 50)
     lake.prove(50)
@@ -68,7 +68,7 @@ def test_what_stands_at_the_cut_is_behind_it(lake: HandLake) -> None:
     assert lake.rows(version=lake.images()[0].version) == {1: "below", 2: "b"}
 
 
-def test_from_the_cut_on_a_mirror_waits_until_all_below_it_has_landed(lake: HandLake) -> None:
+def test_from_the_cut_on_a_mirror_waits_until_all_below_it_has_landed(lake: LocalLake) -> None:
     lake.now = CUT - timedelta(minutes=9)
     lake.land(row(U, 60, 1, "night"))
 
@@ -86,7 +86,7 @@ def test_from_the_cut_on_a_mirror_waits_until_all_below_it_has_landed(lake: Hand
     assert lake.rows() == {1: "night", 2: "came late"}
 
 
-def test_who_waits_for_too_long_goes_on_without_an_image(lake: HandLake) -> None:
+def test_who_waits_for_too_long_goes_on_without_an_image(lake: LocalLake) -> None:
     lake.now = CUT
     lake.land(row(U, 60, 1, "night"))
 
@@ -101,7 +101,7 @@ def test_who_waits_for_too_long_goes_on_without_an_image(lake: HandLake) -> None
     assert lake.rows()[1] == "deep night"
 
 
-def test_an_idle_table_has_an_image_too(lake: HandLake) -> None:
+def test_an_idle_table_has_an_image_too(lake: LocalLake) -> None:
     lake.now = CUT
     written(lake, 50)
     lake.prove(50)
@@ -115,7 +115,7 @@ def test_an_idle_table_has_an_image_too(lake: HandLake) -> None:
     assert lake.run() == ()
 
 
-def test_a_cut_that_a_mirror_has_gone_past_has_no_image(lake: HandLake) -> None:
+def test_a_cut_that_a_mirror_has_gone_past_has_no_image(lake: LocalLake) -> None:
     cuts, lake.cuts = lake.cuts, ()
     lake.now = CUT
     lake.play([row(U, 60, 1, "night")])
@@ -131,7 +131,7 @@ def test_a_cut_that_a_mirror_has_gone_past_has_no_image(lake: HandLake) -> None:
 
 
 def test_a_turn_that_began_before_the_cut_and_was_committed_after_it_is_none_past_it(
-    lake: HandLake,
+    lake: LocalLake,
 ) -> None:
     """What a turn is made of had landed when it began."""
     lake.land(row(U, 20, 1, "day"))
@@ -154,7 +154,7 @@ def test_a_turn_that_began_before_the_cut_and_was_committed_after_it_is_none_pas
     assert [lake.rows(version=one.version) for one in lake.images()] == [{1: "day", 2: "b"}]
 
 
-def test_after_a_restart_nothing_is_forgotten_of_a_cut(lake: HandLake) -> None:
+def test_after_a_restart_nothing_is_forgotten_of_a_cut(lake: LocalLake) -> None:
     lake.now = CUT
     lake.land(row(U, 60, 1, "night"))
     assert lake.run() == ()
@@ -195,7 +195,7 @@ def test_after_a_restart_nothing_is_forgotten_of_a_cut(lake: HandLake) -> None:
     ],
 )
 def test_the_image_is_what_a_model_says(
-    lake: HandLake, night: list[Mapping[str, Any]], expected: Mapping[int, str]
+    lake: LocalLake, night: list[Mapping[str, Any]], expected: Mapping[int, str]
 ) -> None:
     lake.now = CUT
     written(lake, 50)
@@ -209,7 +209,7 @@ def test_the_image_is_what_a_model_says(
     assert turns[1].account.residual == 0
 
 
-def test_a_base_from_after_the_cut_hides_nothing_that_was_before_it(lake: HandLake) -> None:
+def test_a_base_from_after_the_cut_hides_nothing_that_was_before_it(lake: LocalLake) -> None:
     lake.now = CUT
     written(lake, 50)
     lake.prove(50)
@@ -223,7 +223,7 @@ def test_a_base_from_after_the_cut_hides_nothing_that_was_before_it(lake: HandLa
     assert lake.rows() == {2: "new"}
 
 
-def test_days_that_were_slept_through_have_one_image_each(lake: HandLake) -> None:
+def test_days_that_were_slept_through_have_one_image_each(lake: LocalLake) -> None:
     lake.now = CUT + timedelta(days=2)
     cuts = [CUT + timedelta(days=number) for number in range(3)]
     lake.cuts = tuple(DueCut(cut, {"s": fence(50, at=cuts[-1])}) for cut in cuts)
@@ -238,7 +238,7 @@ def test_days_that_were_slept_through_have_one_image_each(lake: HandLake) -> Non
 
 
 def test_a_mirror_that_was_paused_over_midnight_becomes_the_image_once_it_goes_on(
-    lake: HandLake,
+    lake: LocalLake,
 ) -> None:
     lake.land(row(U, 20, 1, "day"), row(U, 60, 1, "night"))
     lake.now = CUT + timedelta(days=1)
@@ -256,7 +256,7 @@ def test_a_mirror_that_was_paused_over_midnight_becomes_the_image_once_it_goes_o
 
 
 def test_a_day_has_one_image_also_where_the_time_zone_has_changed_and_it_ended_twice(
-    lake: HandLake,
+    lake: LocalLake,
 ) -> None:
     """Both would stand in one folder, each in the place of the other."""
     cuts = [CUT, CUT + timedelta(hours=8)]
@@ -270,7 +270,7 @@ def test_a_day_has_one_image_also_where_the_time_zone_has_changed_and_it_ended_t
     assert [one.cut for one in lake.images()] == cuts[1:]
 
 
-def test_changes_without_a_place_in_a_log_are_not_cut_and_not_held_back(lake: HandLake) -> None:
+def test_changes_without_a_place_in_a_log_are_not_cut_and_not_held_back(lake: LocalLake) -> None:
     """Their orders are offsets: below the heartbeat's place some would be by chance."""
     lake.runner.images.unplaced = frozenset({"s"})
     lake.now = CUT
@@ -288,13 +288,13 @@ UNREAD = Quarantine("db.t", 1, 1, ("s.db.t:0:20@1",), (NAME,))
 
 
 @pytest.fixture
-def imaged(tmp_path: Path) -> HandLake:
+def imaged(tmp_path: Path) -> LocalLake:
     """With a row that was applied before the cut, which has passed; its heartbeat is at 50."""
     return at_the_cut(tmp_path)
 
 
-def at_the_cut(home: Path, **more: Any) -> HandLake:
-    made = HandLake(home, **({"publish": (PublishRule("db.*"),)} | more))
+def at_the_cut(home: Path, **more: Any) -> LocalLake:
+    made = LocalLake(home, **({"publish": (PublishRule("db.*"),)} | more))
     made.cuts = (DueCut(CUT),)
     made.play([row(Op.CREATE, 10, 1, "a")])
     made.now = CUT
@@ -302,11 +302,11 @@ def at_the_cut(home: Path, **more: Any) -> HandLake:
     return made
 
 
-def images(imaged: HandLake) -> int:
+def images(imaged: LocalLake) -> int:
     return len(imaged.images())
 
 
-def rebased(imaged: HandLake) -> None:
+def rebased(imaged: LocalLake) -> None:
     """A base from after the cut closes what was open, as landing marks it."""
     base = Order(1, 1, 90)
     imaged.checkpoint = replace(
@@ -323,7 +323,7 @@ def rebased(imaged: HandLake) -> None:
     ],
 )
 def test_a_new_base_makes_no_image_of_what_the_mirror_lacked_before(
-    imaged: HandLake, open_: Mapping[str, Any]
+    imaged: LocalLake, open_: Mapping[str, Any]
 ) -> None:
     imaged.checkpoint = replace(imaged.checkpoint, **open_)
     imaged.land(row(Op.CREATE, 40, 3, "c"))
@@ -336,7 +336,7 @@ def test_a_new_base_makes_no_image_of_what_the_mirror_lacked_before(
     assert imaged.rows() == {1: "b", 2: "lost"}
 
 
-def test_a_base_that_closed_a_gap_makes_none_after_a_restart_either(imaged: HandLake) -> None:
+def test_a_base_that_closed_a_gap_makes_none_after_a_restart_either(imaged: LocalLake) -> None:
     imaged.checkpoint = replace(imaged.checkpoint, gaps={GAP.id: GAP})
     imaged.land(row(Op.CREATE, 40, 3, "c"))
     imaged.run()
@@ -350,7 +350,7 @@ def test_a_base_that_closed_a_gap_makes_none_after_a_restart_either(imaged: Hand
     assert imaged.rows() == {1: "b", 2: "lost"}
 
 
-def test_a_shard_without_a_base_has_no_image(imaged: HandLake) -> None:
+def test_a_shard_without_a_base_has_no_image(imaged: LocalLake) -> None:
     imaged.checkpoint = replace(imaged.checkpoint, bases={})
     imaged.land(row(Op.UPDATE, 20, 1, "day"))
 
@@ -389,7 +389,7 @@ def test_bases_tell_what_a_mirror_may_lack(
     assert bool(found) is bool(why)
 
 
-def test_a_new_base_frees_a_table_whose_image_nobody_can_make(imaged: HandLake) -> None:
+def test_a_new_base_frees_a_table_whose_image_nobody_can_make(imaged: LocalLake) -> None:
     """The base stands behind the cut, so the image's turn never comes to it."""
     imaged.land(row(Op.UPDATE, 20, 1, "x"), row(Op.UPDATE, 20, 1, "y"))
     first = imaged.run()
@@ -433,7 +433,7 @@ def test_an_image_that_is_refused_is_waited_for_as_long_as_any(tmp_path: Path) -
 
 
 def test_what_is_too_much_for_one_turn_makes_no_image(
-    imaged: HandLake, monkeypatch: pytest.MonkeyPatch
+    imaged: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(merge_plan, "MOST_ROWS", 5)
     for batch in range(4):
@@ -448,7 +448,7 @@ def test_what_is_too_much_for_one_turn_makes_no_image(
 
 
 def test_all_that_one_turn_may_read_makes_one(
-    imaged: HandLake, monkeypatch: pytest.MonkeyPatch
+    imaged: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where other tables' rows lie beside."""
     monkeypatch.setattr(merge_plan, "MOST_ROWS", 5)
@@ -477,7 +477,7 @@ PART = Backfill("x", Origin.SNAPSHOT, Order(1, 1, 30), "A", 1)
     ],
 )
 def test_what_was_read_again_over_the_cut_makes_no_image(
-    imaged: HandLake, one: Backfill, made: int
+    imaged: LocalLake, one: Backfill, made: int
 ) -> None:
     """Its rows stand below the cut, and tell what came after it."""
     imaged.checkpoint = replace(imaged.checkpoint, rereads={NAME: one})
@@ -492,7 +492,7 @@ def test_a_base_after_the_cut_tells_nothing_of_columns_before_it(tmp_path: Path)
     """Rows of before a column that nobody can fill make no image, and the mirror goes on."""
     keep = timedelta(days=30)
     rule = PublishRule("db.t", keep=keep, hold_back=timedelta(hours=2))
-    imaged = HandLake(tmp_path, publish=(rule,))
+    imaged = LocalLake(tmp_path, publish=(rule,))
     imaged.play([row(Op.CREATE, 10, 1, "a"), row(Op.CREATE, 11, 3, "c")])
     computed = Column("at", "VARCHAR", 80, default="uuid()", generated=True)
     imaged.alter(ID, FULL_NAME, computed, at=Order(1, 1, 15))

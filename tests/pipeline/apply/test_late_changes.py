@@ -17,7 +17,7 @@ from pipeline.settings import PublishRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
 from pipeline.tables.lake import Lake
-from tests.pipeline.hand_lake import ID, NOW, HandLake, row
+from tests.builders.lake import ID, NOW, LocalLake, row
 
 C, U, D, R, S, T = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ, Op.SETTLE, Op.TRUNCATE
 CUT = NOW + timedelta(minutes=25)
@@ -29,10 +29,10 @@ def image_of(key: int, made: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> HandLake:
+def lake(tmp_path: Path) -> LocalLake:
     """With an image of two rows, and a change after it."""
     rule = PublishRule("db.*", day="made")
-    made = HandLake(tmp_path, publish=(rule,), columns=(ID, MADE))
+    made = LocalLake(tmp_path, publish=(rule,), columns=(ID, MADE))
     made.settings = replace(made.settings, time_zone="Europe/Berlin")
     made.reopen()
     old = "2026-01-01T10:00:00Z"
@@ -44,7 +44,7 @@ def lake(tmp_path: Path) -> HandLake:
     return made
 
 
-def only(lake: HandLake) -> Image:
+def only(lake: LocalLake) -> Image:
     (found,) = lake.images()
     return found
 
@@ -81,7 +81,7 @@ REPAIR = int(Origin.REPAIR)
     ],
 )
 def test_what_belongs_in_an_image_and_came_after_it_is_listed_by_day(
-    lake: HandLake, rows: list[Mapping[str, Any]], count: int, days: Mapping[str, int]
+    lake: LocalLake, rows: list[Mapping[str, Any]], count: int, days: Mapping[str, int]
 ) -> None:
     lake.land(*rows)
     turn = lake.apply()
@@ -111,7 +111,7 @@ def test_what_belongs_in_an_image_and_came_after_it_is_listed_by_day(
         ),
     ],
 )
-def test_nothing_else_is_late(lake: HandLake, rows: list[Mapping[str, Any]]) -> None:
+def test_nothing_else_is_late(lake: LocalLake, rows: list[Mapping[str, Any]]) -> None:
     lake.land(*rows)
     lake.apply()
 
@@ -120,7 +120,7 @@ def test_nothing_else_is_late(lake: HandLake, rows: list[Mapping[str, Any]]) -> 
 
 @pytest.mark.parametrize("stage", list(Stage))
 def test_a_late_change_takes_back_what_was_said_of_its_cut_and_nothing_said_since(
-    lake: HandLake, stage: Stage
+    lake: LocalLake, stage: Stage
 ) -> None:
     watching = Lake(lake.settings, DeltaMirrors(None))
     image, before = only(lake), watching.applied("db.t")

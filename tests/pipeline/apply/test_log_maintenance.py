@@ -20,25 +20,25 @@ from pipeline.landing.staging import write_rows
 from pipeline.model import Op, Order
 from pipeline.reports import MergeReport
 from pipeline.settings import UpkeepSettings
+from tests.builders.lake import NOW, LocalLake, row, stamped
 from tests.pipeline.apply.holds import assert_held
 from tests.pipeline.apply.keeping import DAY, C, Keeping, batches, mirror
-from tests.pipeline.hand_lake import NOW, HandLake, row, stamped
 
 
 @pytest.fixture
-def days(tmp_path: Path) -> HandLake:
+def days(tmp_path: Path) -> LocalLake:
     """Three batches, each received on a day of its own, long ago."""
-    return on_days(HandLake(tmp_path))
+    return on_days(LocalLake(tmp_path))
 
 
-def on_days(lake: HandLake) -> HandLake:
+def on_days(lake: LocalLake) -> LocalLake:
     for batch in range(3):
         lake.received = NOW + batch * DAY
         lake.land(row(C, 10 + batch, batch, "a"), row(Op.ERROR, batch, None) | {"order": None})
     return lake
 
 
-Apply = Callable[[HandLake], MergeReport | None]
+Apply = Callable[[LocalLake], MergeReport | None]
 GONE = {"existing": {"s/db.t": Existence(Order(1, 1, 99), there=False)}}
 OLD = {
     "shards": {"s/db.t": "db.t", "s/db.old": "db.old", "s/db.no": None},
@@ -56,11 +56,11 @@ def unread(*shards: str) -> dict[str, Any]:
     return {"quarantine": {"topic:x": Quarantine(None, 1, 1, ("x:0:5@1",), shards)}}
 
 
-def all_of_it(lake: HandLake) -> MergeReport:
+def all_of_it(lake: LocalLake) -> MergeReport:
     return lake.apply()
 
 
-def first_batch(lake: HandLake) -> MergeReport:
+def first_batch(lake: LocalLake) -> MergeReport:
     newest, lake.checkpoint = lake.checkpoint, replace(lake.checkpoint, batch=0, tables={"db.t": 0})
     turn = lake.apply()
     lake.checkpoint = newest
@@ -90,7 +90,7 @@ def first_batch(lake: HandLake) -> MergeReport:
     ],
 )
 def test_a_day_is_dropped_when_it_is_old_and_nobody_needs_it(
-    days: HandLake, apply: Apply, mark: Mapping[str, Any], left: list[int]
+    days: LocalLake, apply: Apply, mark: Mapping[str, Any], left: list[int]
 ) -> None:
     apply(days)
 
@@ -103,7 +103,7 @@ def test_a_day_is_dropped_when_it_is_old_and_nobody_needs_it(
     assert days.log.checkpoint() == days.checkpoint
 
 
-def test_why_no_day_is_dropped_is_told_once(days: HandLake) -> None:
+def test_why_no_day_is_dropped_is_told_once(days: LocalLake) -> None:
     days.apply()
     keeping = Keeping(days)
 
@@ -116,7 +116,7 @@ def test_why_no_day_is_dropped_is_told_once(days: HandLake) -> None:
 
 
 def test_a_day_that_is_young_is_not_dropped(tmp_path: Path) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     lake.settings = replace(lake.settings, upkeep=UpkeepSettings(keep_changes=timedelta(days=9999)))
     on_days(lake).apply()
 
@@ -125,7 +125,7 @@ def test_a_day_that_is_young_is_not_dropped(tmp_path: Path) -> None:
     assert batches(lake) == [0, 1, 2]
 
 
-def test_a_day_that_holds_rows_of_another_lane_is_that_ones_too(days: HandLake) -> None:
+def test_a_day_that_holds_rows_of_another_lane_is_that_ones_too(days: LocalLake) -> None:
     """Batches are numbered by lane, and nobody here knows what its mirrors have applied."""
     log = ChangeLog(open_store(days.settings.changes), "other")
     log.look()
@@ -142,7 +142,7 @@ def test_a_day_that_holds_rows_of_another_lane_is_that_ones_too(days: HandLake) 
     assert batches(days) == [0, 0, 1, 2]
 
 
-def test_a_day_is_dropped_once(days: HandLake) -> None:
+def test_a_day_is_dropped_once(days: LocalLake) -> None:
     days.apply()
     keeping = Keeping(days)
     keeping.run()
@@ -153,7 +153,7 @@ def test_a_day_is_dropped_once(days: HandLake) -> None:
     assert DeltaTable(days.settings.changes).version() == version
 
 
-def test_a_mirror_is_not_begun_from_changes_that_were_dropped(days: HandLake) -> None:
+def test_a_mirror_is_not_begun_from_changes_that_were_dropped(days: LocalLake) -> None:
     days.apply()
     Keeping(days).run()
     Path(mirror(days)).rename(days.home / "gone")
@@ -173,11 +173,11 @@ OTHERS = tuple(f"db.u{n}" for n in range(8))  # so that a mark tells less than e
 
 
 @pytest.fixture(scope="module")
-def pattern(tmp_path_factory: pytest.TempPathFactory) -> HandLake:
+def pattern(tmp_path_factory: pytest.TempPathFactory) -> LocalLake:
     """Batches 0 to 20, all applied; full marks at 0, 6, 12 and 18."""
     with pytest.MonkeyPatch.context() as patched:
         often_full(patched)
-        made = HandLake(tmp_path_factory.mktemp("pattern"), others=OTHERS)
+        made = LocalLake(tmp_path_factory.mktemp("pattern"), others=OTHERS)
         for batch in range(21):
             made.land(row(C, 10 + batch, batch, "a"))
         made.apply()
@@ -185,7 +185,7 @@ def pattern(tmp_path_factory: pytest.TempPathFactory) -> HandLake:
 
 
 @pytest.fixture
-def lake(pattern: HandLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HandLake:
+def lake(pattern: LocalLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalLake:
     """A copy of the pattern."""
     often_full(monkeypatch)
     return pattern.copied(tmp_path)
@@ -196,11 +196,11 @@ def often_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.changelog.change_log.FULL_EVERY", EVERY)
 
 
-def reader(lake: HandLake) -> ChangeLog:
+def reader(lake: LocalLake) -> ChangeLog:
     return ChangeLog(open_store(lake.settings.changes), "main")
 
 
-def test_markers_below_the_newest_full_one_go_and_it_tells_the_same(lake: HandLake) -> None:
+def test_markers_below_the_newest_full_one_go_and_it_tells_the_same(lake: LocalLake) -> None:
     long_ago, lately, between = reader(lake), reader(lake), reader(lake)
     for log, batch in ((long_ago, 3), (between, 14), (lately, 19)):
         log.look()
@@ -214,7 +214,7 @@ def test_markers_below_the_newest_full_one_go_and_it_tells_the_same(lake: HandLa
         assert log.checkpoint() == lake.checkpoint
 
 
-def test_a_lane_that_stands_still_keeps_its_newest_mark(lake: HandLake) -> None:
+def test_a_lane_that_stands_still_keeps_its_newest_mark(lake: LocalLake) -> None:
     keeping = Keeping(lake)
     for _ in range(3):
         keeping.run()
@@ -224,7 +224,7 @@ def test_a_lane_that_stands_still_keeps_its_newest_mark(lake: HandLake) -> None:
 
 
 def test_markers_that_were_joined_before_go_as_well(
-    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+    lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As those of a build that kept them all; of the file beyond the newest full one all stay."""
     with monkeypatch.context() as patched:
@@ -244,7 +244,7 @@ def test_a_few_markers_are_not_worth_a_commit_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipeline.checkpoint.FULL_EVERY", 2)
-    lake = HandLake(tmp_path, others=OTHERS)
+    lake = LocalLake(tmp_path, others=OTHERS)
     for batch in range(4):
         lake.land(row(C, 10 + batch, batch, "a"))
     before = open_store(lake.settings.changes).after("_delta_log", "")
@@ -255,7 +255,7 @@ def test_a_few_markers_are_not_worth_a_commit_of_their_own(
     assert open_store(lake.settings.changes).after("_delta_log", "") == before
 
 
-def test_the_markers_of_another_lane_in_the_same_log_are_its_own_to_let_go(lake: HandLake) -> None:
+def test_the_markers_of_another_lane_in_the_same_log_are_its_own_to_let_go(lake: LocalLake) -> None:
     log = ChangeLog(open_store(lake.settings.changes), "other")
     log.look()
     for batch in range(3):
@@ -280,7 +280,7 @@ def test_the_markers_of_another_lane_in_the_same_log_are_its_own_to_let_go(lake:
     assert sorted(batches(lake, "mark")) == sorted([0, 1, 2, 36])
 
 
-def test_a_change_log_that_was_set_back_goes_by_its_own_newest_mark(lake: HandLake) -> None:
+def test_a_change_log_that_was_set_back_goes_by_its_own_newest_mark(lake: LocalLake) -> None:
     """What the caller has in mind may be of a log that the power has taken since."""
     for batch in range(21, 25):
         lake.land(row(C, 10 + batch, batch, "a"))

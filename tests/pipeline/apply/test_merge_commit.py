@@ -15,8 +15,8 @@ from pipeline.delta.log import Snapshot
 from pipeline.errors import UnreachableError
 from pipeline.model import Op, Order, Shard
 from pipeline.tables.delta.table_format import DeltaMirrors
+from tests.builders.lake import row
 from tests.pipeline.apply.renames import SHADOW, C, Renames, U
-from tests.pipeline.hand_lake import row
 
 T = Shard("s", "db.t")
 

@@ -21,22 +21,22 @@ from pipeline.model import Op, Table
 from pipeline.reports import Hold, MergeFailure
 from pipeline.tables.delta.merge import run_merge
 from pipeline.tables.delta.table_format import DeltaMirrors
+from tests.builders.lake import LocalLake, row
 from tests.pipeline.apply.holds import assert_held
-from tests.pipeline.hand_lake import HandLake, row
 
 C, D = Op.CREATE, Op.DELETE
 TABLES = ("db.t", "db.u", "db.v")
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> HandLake:
+def lake(tmp_path: Path) -> LocalLake:
     """A change of each of three tables has landed."""
-    made = HandLake(tmp_path, others=TABLES[1:])
+    made = LocalLake(tmp_path, others=TABLES[1:])
     land(made, 10, 1)
     return made
 
 
-def land(lake: HandLake, pos: int, key: int) -> None:
+def land(lake: LocalLake, pos: int, key: int) -> None:
     lake.land(*(row(C, pos, key, "a", table=t, shard=t, topic=f"s.{t}") for t in TABLES))
 
 
@@ -68,7 +68,7 @@ def breaks(monkeypatch: pytest.MonkeyPatch, table: str, error: BaseException) ->
     ],
 )
 def test_f34_a_turn_that_fails_holds_its_table_with_a_reason_and_no_other(
-    lake: HandLake,
+    lake: LocalLake,
     monkeypatch: pytest.MonkeyPatch,
     error: Exception,
     reason: str,
@@ -88,7 +88,7 @@ def test_f34_a_turn_that_fails_holds_its_table_with_a_reason_and_no_other(
 
 
 def test_f34_a_hold_that_goes_away_lets_the_table_go_on(
-    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+    lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
         breaks(patched, "db.u", RuntimeError("once"))
@@ -101,7 +101,7 @@ def test_f34_a_hold_that_goes_away_lets_the_table_go_on(
 
 
 def test_what_ends_the_process_is_nobodys_refusal(
-    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+    lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     breaks(monkeypatch, "db.t", KeyboardInterrupt())
 
@@ -110,7 +110,7 @@ def test_what_ends_the_process_is_nobodys_refusal(
 
 
 def test_a_file_of_the_change_log_that_is_damaged_holds_those_who_need_it_and_no_other(
-    lake: HandLake,
+    lake: LocalLake,
 ) -> None:
     """One of the two batches that are waiting cannot be read."""
     lake.land(row(C, 20, 2, "b"))
@@ -127,7 +127,7 @@ def test_a_file_of_the_change_log_that_is_damaged_holds_those_who_need_it_and_no
     assert lake.rows("db.u") == {1: "a"}
 
 
-def jobs(lake: HandLake, monkeypatch: pytest.MonkeyPatch) -> JobGroup:
+def jobs(lake: LocalLake, monkeypatch: pytest.MonkeyPatch) -> JobGroup:
     """The group that the next pass would run."""
     found: list[JobGroup] = []
 
@@ -143,7 +143,7 @@ def jobs(lake: HandLake, monkeypatch: pytest.MonkeyPatch) -> JobGroup:
 
 
 def test_an_outcome_names_the_topics_that_the_changes_came_in(
-    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+    lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outcomes = run_group(jobs(lake, monkeypatch))
 
@@ -154,7 +154,7 @@ def test_an_outcome_names_the_topics_that_the_changes_came_in(
 
 
 def test_a_table_without_a_change_in_its_slice_has_a_turn_all_the_same(
-    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+    lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.checkpoint = replace(lake.checkpoint, tables={**lake.checkpoint.tables, "db.v": 0})
     lake.land()
@@ -171,7 +171,7 @@ def test_a_table_without_a_change_in_its_slice_has_a_turn_all_the_same(
 
 
 def test_a_landed_delete_is_found_for_its_keys_up_to_the_batch_that_is_applied(
-    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+    lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.land(row(D, 20, 1, "a"), row(D, 21, 7, "b"))
     lake.land(row(D, 30, 2, "c"))
@@ -223,7 +223,7 @@ def _job(name: str) -> MergeJob[Any]:
     ],
 )
 def test_a_group_holds_no_more_rows_at_once_than_memory_has(
-    lake: HandLake, monkeypatch: pytest.MonkeyPatch, together: int, portions: list[set[str]]
+    lake: LocalLake, monkeypatch: pytest.MonkeyPatch, together: int, portions: list[set[str]]
 ) -> None:
     asked: list[set[str]] = []
 
@@ -259,13 +259,13 @@ class Workers:
 
 
 @pytest.fixture
-def wide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HandLake:
+def wide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalLake:
     monkeypatch.setattr(merge_job, "HERE", -1)
     monkeypatch.setattr(merge_job, "GROUPS", 1)
-    return HandLake(tmp_path, others=NAMES[1:])
+    return LocalLake(tmp_path, others=NAMES[1:])
 
 
-def turned(wide: HandLake, pos: int, workers: Workers) -> dict[str, Hold | None]:
+def turned(wide: LocalLake, pos: int, workers: Workers) -> dict[str, Hold | None]:
     """A change of each table, and what its turn came to."""
     wide.runner.parallel.spread = workers
     more = {name: {"table": name, "shard": name, "topic": f"s.{name}"} for name in NAMES}
@@ -273,7 +273,7 @@ def turned(wide: HandLake, pos: int, workers: Workers) -> dict[str, Hold | None]
     return {turn.table: turn.hold for turn in wide.run()}
 
 
-def test_a_mirror_that_ends_its_worker_ends_no_other_mirrors_turn(wide: HandLake) -> None:
+def test_a_mirror_that_ends_its_worker_ends_no_other_mirrors_turn(wide: LocalLake) -> None:
     first = turned(wide, 10, Workers("db.u"))
 
     assert first["db.u"] is not None
@@ -281,7 +281,7 @@ def test_a_mirror_that_ends_its_worker_ends_no_other_mirrors_turn(wide: HandLake
     assert [first[name] for name in NAMES if name != "db.u"] == [None] * 3
 
 
-def test_it_is_run_by_itself_until_it_comes_through(wide: HandLake) -> None:
+def test_it_is_run_by_itself_until_it_comes_through(wide: LocalLake) -> None:
     turned(wide, 10, Workers("db.u"))
     dies, lives, after = Workers("db.u"), Workers(), Workers()
 
@@ -293,13 +293,13 @@ def test_it_is_run_by_itself_until_it_comes_through(wide: HandLake) -> None:
     assert wide.rows("db.u") == dict.fromkeys((10, 20, 30, 40), "x")
 
 
-def test_workers_that_die_over_all_of_them_are_nobodys_fault(wide: HandLake) -> None:
+def test_workers_that_die_over_all_of_them_are_nobodys_fault(wide: LocalLake) -> None:
     with pytest.raises(UnreachableError, match="a worker died"):
         turned(wide, 10, Workers(*NAMES))
 
 
 def test_the_rows_of_other_tables_send_no_turn_to_a_worker(
-    wide: HandLake, monkeypatch: pytest.MonkeyPatch
+    wide: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(merge_job, "HERE", 10)
     monkeypatch.setattr(data_file, "GROUP", 4)
@@ -317,7 +317,7 @@ def test_the_rows_of_other_tables_send_no_turn_to_a_worker(
 
 @pytest.mark.parametrize("rows", [30, 3], ids=["one_of_most_changes", "all_alike"])
 def test_a_large_table_beside_small_ones_costs_each_of_these_no_turn(
-    wide: HandLake, monkeypatch: pytest.MonkeyPatch, rows: int
+    wide: LocalLake, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     """What is small is committed before the large one's turn is begun."""
     monkeypatch.setattr(merge_job, "HERE", 10)
@@ -343,7 +343,7 @@ def test_a_large_table_beside_small_ones_costs_each_of_these_no_turn(
 
 
 def test_a_large_table_that_cannot_be_run_takes_no_other_turn_back(
-    wide: HandLake, monkeypatch: pytest.MonkeyPatch
+    wide: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(merge_job, "HERE", 10)
     monkeypatch.setattr(data_file, "GROUP", 1)
@@ -358,7 +358,7 @@ def test_a_large_table_that_cannot_be_run_takes_no_other_turn_back(
 
 
 def test_all_others_that_cannot_be_run_take_no_turn_from_a_large_table(
-    wide: HandLake, monkeypatch: pytest.MonkeyPatch
+    wide: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a worker that dies over the only other mirror nobody knows yet whose fault it is."""
     monkeypatch.setattr(merge_job, "HERE", 10)

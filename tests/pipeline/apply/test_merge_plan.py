@@ -14,9 +14,9 @@ from pipeline.schema.history import SchemaChange
 from pipeline.schema.model import TableSchema
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
+from tests.builders.lake import ID, NAME, LocalLake, row
 from tests.pipeline.apply.holds import assert_held
 from tests.pipeline.apply.renames import SHADOW, Renames
-from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
 C, R, S = Op.CREATE, Op.READ, Op.SETTLE
 OTHERS = ("db.u", "db.v", "db.w")
@@ -47,7 +47,7 @@ def test_tables_that_always_have_something_to_apply_keep_no_other_from_its_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
 ) -> None:
     monkeypatch.setattr(merge_run, limit, most)
-    lake = HandLake(tmp_path, others=OTHERS)
+    lake = LocalLake(tmp_path, others=OTHERS)
     had: set[str] = set()
 
     for pos in range(10, 22):
@@ -62,7 +62,7 @@ def test_a_low_tier_has_a_turn_in_each_pass_however_much_waits_of_higher_ones(
 ) -> None:
     monkeypatch.setattr(merge_run, "PASS_ROWS", 1)
     rules = (TableRule("db.[tu]", tier=1), TableRule("db.[vw]", tier=5))
-    lake = HandLake(tmp_path, others=OTHERS, rules=rules)
+    lake = LocalLake(tmp_path, others=OTHERS, rules=rules)
     turned: list[list[str]] = []
 
     for pos in range(10, 14):
@@ -76,7 +76,7 @@ def test_a_turn_that_does_not_come_to_a_new_base_reads_nothing_from_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those changes may have columns that are there no longer, and would hold it for ever."""
-    lake = HandLake(tmp_path, columns=(ID, Column("gone", "VARCHAR", 80)))
+    lake = LocalLake(tmp_path, columns=(ID, Column("gone", "VARCHAR", 80)))
     for pos in range(10, 20):
         lake.land({**row(C, pos, pos), "after": f'{{"id": {pos}, "gone": "x"}}'})
     lake.land(row(R, 50, 1, "read"), row(S, 50, None))
@@ -93,7 +93,7 @@ def test_a_turn_that_does_not_come_to_a_new_base_reads_nothing_from_before_it(
 def test_a_table_that_nobody_foresaw_stops_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = HandLake(tmp_path, others=("db.u",))
+    lake = LocalLake(tmp_path, others=("db.u",))
     lake.land(*each(10, "db.t", "db.u"))
     known = lake.catalog.schema
 
@@ -116,7 +116,7 @@ def test_a_table_that_nobody_foresaw_stops_no_other(
 
 def test_a_table_with_an_impossible_name_stops_no_other(tmp_path: Path) -> None:
     endless = f"db.{'x' * 300}"  # more than a folder's name may have
-    lake = HandLake(tmp_path, others=("db.u", endless))
+    lake = LocalLake(tmp_path, others=("db.u", endless))
     lake.land(*each(10, "db.u", endless))
 
     turns = {turn.table: turn.hold for turn in lake.run()}
@@ -154,7 +154,7 @@ def moment(op: Op, pos: int, at: int, **more: Any) -> dict[str, Any]:
 def test_f116_a_moment_that_a_snapshot_may_have_shifted_holds_the_table(
     tmp_path: Path, changes: list[dict[str, Any]], held: bool
 ) -> None:
-    lake = HandLake(tmp_path, columns=(ID, MOMENT))
+    lake = LocalLake(tmp_path, columns=(ID, MOMENT))
 
     lake.land(*changes)
 
@@ -190,7 +190,7 @@ def test_a_table_that_waits_for_a_silent_collector_says_so(tmp_path: Path) -> No
 
 
 def test_a_row_that_lands_before_its_schema_waits_for_it_and_holds_the_table_after_a_while(
-    lake: HandLake,
+    lake: LocalLake,
 ) -> None:
     lake.play([row(C, 10, 1, "a")])
     more = '{"id":2,"name":"b","extra":5}'
@@ -206,7 +206,7 @@ def test_a_row_that_lands_before_its_schema_waits_for_it_and_holds_the_table_aft
     assert {r["id"]: r["extra"] for r in lake.mirror()} == {1: None, 2: 5}
 
 
-def test_a_row_whose_schema_lands_with_the_next_batch_holds_nothing(lake: HandLake) -> None:
+def test_a_row_whose_schema_lands_with_the_next_batch_holds_nothing(lake: LocalLake) -> None:
     lake.play([row(C, 10, 1, "a")])
     lake.land({**row(C, 20, 2, "b"), "after": '{"id":2,"name":"b","extra":5}'})
     early = list(lake.run())

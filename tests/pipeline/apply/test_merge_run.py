@@ -26,15 +26,15 @@ from pipeline.errors import UnreachableError
 from pipeline.model import Op, Order, ShardId
 from pipeline.settings import PipelineSettings, TableRule
 from pipeline.tables.delta import table_format
+from tests.builders.lake import ID, NAME, LocalLake, row
 from tests.pipeline.apply.holds import assert_held
 from tests.pipeline.apply.test_foreign_commits import deleted, intrude
-from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
 C, U = Op.CREATE, Op.UPDATE
 
 
 def test_a_paused_mirror_stands_still_and_takes_up_all_that_landed_when_it_goes_on(
-    lake: HandLake,
+    lake: LocalLake,
 ) -> None:
     lake.play([row(C, 10, 1, "a")])
     lake.land(row(U, 20, 1, "b"))
@@ -48,7 +48,7 @@ def test_a_paused_mirror_stands_still_and_takes_up_all_that_landed_when_it_goes_
     assert lake.rows() == {1: "b", 2: "c"}
 
 
-def test_a_held_mirror_that_is_paused_is_not_called_free(lake: HandLake) -> None:
+def test_a_held_mirror_that_is_paused_is_not_called_free(lake: LocalLake) -> None:
     lake.play([row(C, 10, 1, "a")])
     lake.alter(ID, at=Order(1, 1, 15))
     lake.land(row(U, 20, 1, "b"))
@@ -65,9 +65,9 @@ RULES = (TableRule(r"db\.t", LOW, tier=2), TableRule(r"db\.u", HOT, tier=0))
 
 
 @pytest.fixture
-def tiers(tmp_path: Path) -> HandLake:
+def tiers(tmp_path: Path) -> LocalLake:
     """Each pass is ten minutes after the one before; tables of tier 2 have 25 minutes."""
-    made = HandLake(tmp_path, rules=RULES, others=(HOT,))
+    made = LocalLake(tmp_path, rules=RULES, others=(HOT,))
     made.settings = replace(made.settings, cycles={2: timedelta(minutes=25)})
     made.reopen()
     made.land(
@@ -78,16 +78,16 @@ def tiers(tmp_path: Path) -> HandLake:
     return made
 
 
-def change_both(tiers: HandLake, place: int, name: str) -> None:
+def change_both(tiers: LocalLake, place: int, name: str) -> None:
     more = {"table": HOT, "shard": HOT, "topic": "s.u"}
     tiers.land(row(U, place, 1, name), {**row(U, place, 1, name), **more})
 
 
-def merged_tables(tiers: HandLake, *wanted: str) -> list[str]:
+def merged_tables(tiers: LocalLake, *wanted: str) -> list[str]:
     return [turn.table for turn in tiers.run(wanted=wanted)]
 
 
-def test_a_table_of_a_low_tier_has_one_turn_in_a_cycle_and_loses_nothing(tiers: HandLake) -> None:
+def test_a_table_of_a_low_tier_has_one_turn_in_a_cycle_and_loses_nothing(tiers: LocalLake) -> None:
     passes = []
     for number in range(6):
         change_both(tiers, 20 + number, str(number))
@@ -98,14 +98,14 @@ def test_a_table_of_a_low_tier_has_one_turn_in_a_cycle_and_loses_nothing(tiers: 
     assert (tiers.rows(), tiers.rows(HOT)) == ({1: "4"}, {1: "5"})
 
 
-def test_what_somebody_waits_for_waits_for_no_cycle(tiers: HandLake) -> None:
+def test_what_somebody_waits_for_waits_for_no_cycle(tiers: LocalLake) -> None:
     change_both(tiers, 20, "b")
 
     assert merged_tables(tiers, LOW) == [HOT, LOW]
     assert tiers.rows() == {1: "b"}
 
 
-def test_a_table_that_is_held_is_tried_again_before_its_cycle_is_over(tiers: HandLake) -> None:
+def test_a_table_that_is_held_is_tried_again_before_its_cycle_is_over(tiers: LocalLake) -> None:
     change_both(tiers, 20, "b")
     tiers.alter(ID, at=Order(1, 1, 15))
     first = next(turn for turn in tiers.run(wanted=(LOW,)) if turn.table == LOW)
@@ -117,7 +117,7 @@ def test_a_table_that_is_held_is_tried_again_before_its_cycle_is_over(tiers: Han
     assert LOW in merged_tables(tiers)
 
 
-def test_after_a_restart_all_have_a_turn_at_once(tiers: HandLake) -> None:
+def test_after_a_restart_all_have_a_turn_at_once(tiers: LocalLake) -> None:
     change_both(tiers, 20, "b")
     assert merged_tables(tiers) == [HOT]
 
@@ -145,7 +145,7 @@ def test_a_tier_waits_as_the_highest_named_up_to_it(tier: int, minutes: int) -> 
     assert settings.cycle(tier) == timedelta(minutes=minutes)
 
 
-def test_each_table_is_merged_in_one_line(tiers: HandLake) -> None:
+def test_each_table_is_merged_in_one_line(tiers: LocalLake) -> None:
     other = MergeRunner(
         tiers.settings,
         tiers.runner.jobs.changes,
@@ -171,14 +171,14 @@ def test_each_table_is_merged_in_one_line(tiers: HandLake) -> None:
 
 
 @pytest.fixture
-def merged(tmp_path: Path) -> HandLake:
-    merged = HandLake(tmp_path)
+def merged(tmp_path: Path) -> LocalLake:
+    merged = LocalLake(tmp_path)
     merged.land(row(Op.CREATE, 10, 1, "a"), row(Op.CREATE, 11, 2, "b"))
     merged.apply()
     return merged
 
 
-def untold(merged: HandLake) -> UnreportedMerges:
+def untold(merged: LocalLake) -> UnreportedMerges:
     """What a process that has told nothing yet knows."""
     merged.runner.mirrors.look("db.t")
     return UnreportedMerges(merged.runner.mirrors, merged.runner.watch, lambda: merged.now)
@@ -188,14 +188,14 @@ def reports_of(found: UnreportedMerges) -> list[tuple[str, int, int]]:
     return [(one.table, one.batch, one.account.applied) for one in found.turns(["db.t", "db.u"])]
 
 
-def test_the_newest_turn_of_each_mirror_is_told_once(merged: HandLake) -> None:
+def test_the_newest_turn_of_each_mirror_is_told_once(merged: LocalLake) -> None:
     found = untold(merged)
 
     assert reports_of(found) == [("db.t", 0, 2)]
     assert reports_of(found) == []
 
 
-def test_a_turn_that_was_told_by_who_made_it_is_not_told_again(merged: HandLake) -> None:
+def test_a_turn_that_was_told_by_who_made_it_is_not_told_again(merged: LocalLake) -> None:
     found = untold(merged)
 
     found.note_reported("db.t")
@@ -204,7 +204,7 @@ def test_a_turn_that_was_told_by_who_made_it_is_not_told_again(merged: HandLake)
 
 
 def test_a_mirror_that_does_not_answer_is_asked_again_and_keeps_no_other_from_being_told(
-    merged: HandLake, monkeypatch: pytest.MonkeyPatch
+    merged: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = untold(merged)
     commits = merged.runner.mirrors.commits
@@ -228,7 +228,7 @@ def test_a_mirror_that_does_not_answer_is_asked_again_and_keeps_no_other_from_be
     ],
 )
 def test_a_commit_without_an_answer_is_told_if_it_was_made(
-    merged: HandLake, batch: int, expected: list[tuple[str, int, int]]
+    merged: LocalLake, batch: int, expected: list[tuple[str, int, int]]
 ) -> None:
     found = untold(merged)
     found.note_reported("db.t")
@@ -239,7 +239,7 @@ def test_a_commit_without_an_answer_is_told_if_it_was_made(
     assert reports_of(found) == expected
 
 
-def test_while_the_mirror_cannot_be_looked_at_the_answer_waits(merged: HandLake) -> None:
+def test_while_the_mirror_cannot_be_looked_at_the_answer_waits(merged: LocalLake) -> None:
     found, log = untold(merged), Path(merged.settings.mirror("db.t"), "_delta_log")
     found.note_reported("db.t")
     found.note_unanswered("db.t", 0)
@@ -274,7 +274,7 @@ def damaged_entry(log: Path) -> None:
 def test_a_mirror_that_cannot_be_read_stops_no_other_and_continues_once_it_can(
     tmp_path: Path, broken: Callable[[Path], None], reason: str, detail: str
 ) -> None:
-    lake = HandLake(tmp_path, others=("db.u",))
+    lake = LocalLake(tmp_path, others=("db.u",))
     other = {"table": "db.u", "shard": "db.u", "topic": "s.db.u"}
     lake.land(row(C, 10, 1, "a"), row(C, 10, 1, "a") | other)
     lake.run()
@@ -300,7 +300,7 @@ def test_a_mirror_that_cannot_be_read_stops_no_other_and_continues_once_it_can(
 def test_no_turn_is_committed_on_top_of_an_entry_that_another_writer_has_only_begun(
     tmp_path: Path,
 ) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     lake.land(row(C, 10, 1, "a"))
     version = lake.apply().version
     begun = Path(lake.settings.mirror("db.t"), entry_name(version + 1))
@@ -321,7 +321,7 @@ def test_a_turn_whose_commit_was_not_answered_is_told_once_the_mirror_is_read_ag
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its rows are in the mirror: with no other turn, nobody else would tell of them."""
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     lake.play([row(C, 10, 1, "a")])
     lake.land(row(C, 20, 2, "b"), row(C, 30, 3, "c"))
     store = lake.table_format.store(lake.settings.mirror("db.t"))
@@ -366,9 +366,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 @pytest.fixture
-def idle(tmp_path: Path) -> HandLake:
+def idle(tmp_path: Path) -> LocalLake:
     """Many mirrors, all applied."""
-    lake = HandLake(tmp_path, others=TABLES)
+    lake = LocalLake(tmp_path, others=TABLES)
     own = [{"table": name, "shard": name, "topic": f"s.{name}"} for name in TABLES]
     lake.land(*({**row(Op.CREATE, 10, 1, "a"), **names} for names in own))
     for _ in range(3):
@@ -377,7 +377,7 @@ def idle(tmp_path: Path) -> HandLake:
 
 
 def test_f42_a_pass_with_nothing_due_looks_at_a_few_mirrors_only(
-    idle: HandLake, opened: Counter[str]
+    idle: LocalLake, opened: Counter[str]
 ) -> None:
     assert idle.run() == ()
 
@@ -385,7 +385,7 @@ def test_f42_a_pass_with_nothing_due_looks_at_a_few_mirrors_only(
 
 
 def test_f42_a_pass_with_one_mirror_due_opens_that_one_and_a_few(
-    idle: HandLake, opened: Counter[str]
+    idle: LocalLake, opened: Counter[str]
 ) -> None:
     idle.land({**row(Op.CREATE, 20, 2, "b"), "table": "db.u07", "shard": "db.u07"})
 
@@ -396,9 +396,9 @@ def test_f42_a_pass_with_one_mirror_due_opens_that_one_and_a_few(
 
 
 @pytest.fixture
-def baseless(tmp_path: Path) -> HandLake:
+def baseless(tmp_path: Path) -> LocalLake:
     """Many tables that have landed and have no mirror: each is held by a gap of its own."""
-    lake = HandLake(tmp_path, others=TABLES)
+    lake = LocalLake(tmp_path, others=TABLES)
     own = [{"table": name, "shard": name, "topic": f"s.{name}"} for name in TABLES]
     lake.land(*({**row(Op.CREATE, 10, 1, "a"), **names} for names in own))
     gaps = [Gap(f"g@{name}", f"s.{name}", 0, 1, 2, "", shards=(f"s/{name}",)) for name in TABLES]
@@ -407,7 +407,7 @@ def baseless(tmp_path: Path) -> HandLake:
 
 
 def test_held_tables_without_a_mirror_are_not_looked_for_in_each_pass(
-    baseless: HandLake, opened: Counter[str], monkeypatch: pytest.MonkeyPatch
+    baseless: LocalLake, opened: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = baseless.run()
     opened.clear()
@@ -420,7 +420,7 @@ def test_held_tables_without_a_mirror_are_not_looked_for_in_each_pass(
     assert opened.total() <= 20
 
 
-def test_a_mirror_that_is_put_back_is_found(baseless: HandLake) -> None:
+def test_a_mirror_that_is_put_back_is_found(baseless: LocalLake) -> None:
     """Such as from a backup; the table is held until then, and tried again now and then."""
     baseless.run()
     baseless.checkpoint = replace(baseless.checkpoint, gaps={})
@@ -434,7 +434,7 @@ def test_a_mirror_that_is_put_back_is_found(baseless: HandLake) -> None:
 @pytest.mark.parametrize("relation", ["größe", 'a"b', "a.b", "a\\b"])
 def test_a_gap_holds_a_table_of_any_name(tmp_path: Path, relation: str) -> None:
     name = str(ShardId("db", relation))
-    lake = HandLake(tmp_path, others=(name,))
+    lake = LocalLake(tmp_path, others=(name,))
     gap = Gap("g@0", f"s.{name}", 0, 1, 2, "", shards=(f"s/{name}",))
     own = {"table": name, "shard": name, "topic": "s.other"}
     lake.land({**row(Op.CREATE, 10, 1, "a"), **own})
@@ -448,7 +448,7 @@ def test_a_gap_holds_a_table_of_any_name(tmp_path: Path, relation: str) -> None:
 def test_a_damaged_mirror_is_read_again_less_and_less_often(
     tmp_path: Path, opened: Counter[str]
 ) -> None:
-    lake = HandLake(tmp_path, others=("db.u",))
+    lake = LocalLake(tmp_path, others=("db.u",))
     other = {"table": "db.u", "shard": "db.u", "topic": "s.db.u"}
     lake.land(row(Op.CREATE, 10, 1, "a") | other)
     lake.run()
@@ -479,7 +479,7 @@ def test_a_damaged_mirror_is_read_again_less_and_less_often(
 def test_a_mirror_with_a_foreign_commit_is_looked_at_less_and_less_often(
     tmp_path: Path, opened: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     lake.play([row(Op.CREATE, 10, 1, "a")])
     intrude(lake, deleted(lake), operation="DELETE")
     landed = LandedState(lake.checkpoint, lake.catalog)

@@ -18,8 +18,8 @@ from pipeline.model import Account, Op, Order
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import Router, TableRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
+from tests.builders.lake import ID, NAME, NOW, LocalLake, row
 from tests.pipeline.apply.holds import assert_held
-from tests.pipeline.hand_lake import ID, NAME, NOW, HandLake, row
 
 C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
 T, S, TOMB = Op.TRUNCATE, Op.SETTLE, Op.TOMBSTONE
@@ -50,12 +50,12 @@ def tomb(key: int) -> dict[str, object]:
     ],
 )
 def test_a_mirror_follows_what_landed(
-    lake: HandLake, batches: list[list[dict[str, object]]], expected: dict[int, str]
+    lake: LocalLake, batches: list[list[dict[str, object]]], expected: dict[int, str]
 ) -> None:
     assert lake.play(*batches) == expected
 
 
-def test_replaying_any_suffix_changes_nothing(lake: HandLake) -> None:
+def test_replaying_any_suffix_changes_nothing(lake: LocalLake) -> None:
     history = [row(C, 10, 1, "a"), row(U, 20, 1, "b"), row(D, 30, 1, "b"), row(C, 40, 2, "x")]
     lake.play(history)
 
@@ -64,7 +64,7 @@ def test_replaying_any_suffix_changes_nothing(lake: HandLake) -> None:
 
 
 def test_a_deleted_row_stays_deleted_when_its_insert_is_sent_again_after_a_restart(
-    lake: HandLake,
+    lake: LocalLake,
 ) -> None:
     lake.play([row(C, 10, 1, "a")], [row(D, 20, 1, "a"), tomb(1)])
     lake.reopen()
@@ -80,7 +80,7 @@ def test_a_deleted_row_of_a_shard_that_was_idle_since_the_start_stays_deleted(
     tmp_path: Path,
 ) -> None:
     rules = (TableRule(r"db\.[tu]", "db.t"),)
-    lake = HandLake(tmp_path, rules=rules, shards=("db.t", "db.u"))
+    lake = LocalLake(tmp_path, rules=rules, shards=("db.t", "db.u"))
     other = {"shard": "db.u", "topic": "s.db.u"}
     lake.play([row(C, 10, 1, "a"), row(C, 20, 3, "x", **other)], [row(D, 21, 3, "x", **other)])
 
@@ -90,7 +90,7 @@ def test_a_deleted_row_of_a_shard_that_was_idle_since_the_start_stays_deleted(
     assert lake.play([row(C, 20, 3, "x", **other, offset=40)]) == {1: "b"}
 
 
-def test_what_is_known_of_an_older_batch_brings_no_deleted_row_back(lake: HandLake) -> None:
+def test_what_is_known_of_an_older_batch_brings_no_deleted_row_back(lake: LocalLake) -> None:
     lake.play([row(C, 10, 1, "a")])
     lake.land(row(C, 20, 3, "x"), row(D, 21, 3, "x"))
     for batch in range(2, 1_002):  # of other tables, until the mark of this one is forgotten
@@ -100,7 +100,7 @@ def test_what_is_known_of_an_older_batch_brings_no_deleted_row_back(lake: HandLa
     assert lake.play([row(C, 20, 3, "x", offset=40)]) == {1: "a"}
 
 
-def test_a_key_that_moved_to_a_new_partition_does_not_come_back(lake: HandLake) -> None:
+def test_a_key_that_moved_to_a_new_partition_does_not_come_back(lake: LocalLake) -> None:
     """Its delete came through the new partition before an old change through the old one."""
     lake.play([row(C, 5, 9, "z")], [row(C, 10, 1, "a")], [row(D, 50, 1, "a", partition=1)])
     lake.checkpoint = replace(lake.checkpoint, grown=("s.db.t",))
@@ -108,7 +108,7 @@ def test_a_key_that_moved_to_a_new_partition_does_not_come_back(lake: HandLake) 
     assert lake.play([row(U, 20, 1, "b")]) == {9: "z"}
 
 
-def test_a_foreign_commit_blocks_the_mirror_until_it_is_taken_back(lake: HandLake) -> None:
+def test_a_foreign_commit_blocks_the_mirror_until_it_is_taken_back(lake: LocalLake) -> None:
     lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
     good = stranger(lake)
     lake.land(row(C, 20, 3, "c"))
@@ -125,7 +125,7 @@ def test_a_foreign_commit_blocks_the_mirror_until_it_is_taken_back(lake: HandLak
     assert lake.rows() == {1: "a", 2: "b", 3: "c"}
 
 
-def test_a_foreign_commit_is_found_by_the_next_process_too(lake: HandLake) -> None:
+def test_a_foreign_commit_is_found_by_the_next_process_too(lake: LocalLake) -> None:
     lake.play([row(C, 10, 1, "a")], [row(C, 11, 2, "b")])
     good = stranger(lake)
     lake.reopen()
@@ -139,7 +139,7 @@ def test_a_foreign_commit_is_found_by_the_next_process_too(lake: HandLake) -> No
     assert lake.rows() == {3: "c"}
 
 
-def stranger(lake: HandLake) -> Snapshot:
+def stranger(lake: LocalLake) -> Snapshot:
     """Somebody removes all rows; the version before."""
     store = open_store(lake.settings.mirror("db.t"))
     snapshot = load_snapshot(store)
@@ -149,7 +149,7 @@ def stranger(lake: HandLake) -> Snapshot:
     return snapshot
 
 
-def restored(lake: HandLake, good: Snapshot) -> None:
+def restored(lake: LocalLake, good: Snapshot) -> None:
     """Somebody takes the mirror back to an earlier version."""
     store = open_store(lake.settings.mirror("db.t"))
     now = load_snapshot(store)
@@ -161,7 +161,7 @@ def restored(lake: HandLake, good: Snapshot) -> None:
 
 
 def test_a_settle_without_rows_makes_an_empty_mirror_that_counts_as_applied(
-    lake: HandLake,
+    lake: LocalLake,
 ) -> None:
     assert lake.play([row(S, 50, None)]) == {}
 
@@ -171,7 +171,7 @@ def test_a_settle_without_rows_makes_an_empty_mirror_that_counts_as_applied(
     assert lake.run() == ()
 
 
-def test_a_batch_of_rows_that_change_nothing_counts_as_applied(lake: HandLake) -> None:
+def test_a_batch_of_rows_that_change_nothing_counts_as_applied(lake: LocalLake) -> None:
     lake.play([row(C, 10, 1, "a")])
 
     assert lake.play([row(C, 10, 1, "a")]) == {1: "a"}
@@ -181,7 +181,7 @@ def test_a_batch_of_rows_that_change_nothing_counts_as_applied(lake: HandLake) -
     assert lake.run() == ()
 
 
-def test_a_mirror_that_is_gone_is_not_begun_without_its_base(lake: HandLake) -> None:
+def test_a_mirror_that_is_gone_is_not_begun_without_its_base(lake: LocalLake) -> None:
     lake.play([row(R, 10, 1, "a"), row(S, 10, None)])
     lake.checkpoint = replace(lake.checkpoint, based={"s/db.t": 0})
     mirror = Path(lake.settings.mirror("db.t"))
@@ -199,7 +199,7 @@ def test_a_mirror_that_is_gone_is_not_begun_without_its_base(lake: HandLake) -> 
     assert_held(turn.hold, "no_base")
 
 
-def test_a_mirror_whose_protocol_is_not_ours_is_held_and_says_why(lake: HandLake) -> None:
+def test_a_mirror_whose_protocol_is_not_ours_is_held_and_says_why(lake: LocalLake) -> None:
     lake.play([row(C, 10, 1, "a")])
     store = open_store(lake.settings.mirror("db.t"))
     snapshot = load_snapshot(store)
@@ -217,7 +217,7 @@ def test_a_mirror_whose_protocol_is_not_ours_is_held_and_says_why(lake: HandLake
 
 
 def test_an_account_that_does_not_balance_holds_the_table_until_a_person_says_so(
-    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+    lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.play([row(C, 10, 1, "a")])
     lake.land(row(C, 20, 2, "b"))
@@ -237,7 +237,7 @@ def test_an_account_that_does_not_balance_holds_the_table_until_a_person_says_so
 
 def test_tables_keep_their_own_numbers_and_one_that_is_held_stops_no_other(tmp_path: Path) -> None:
     others = ("db.u", "db.v", "db.w")
-    lake = HandLake(tmp_path, others=others)
+    lake = LocalLake(tmp_path, others=others)
 
     def land(pos: int, key: int, name: str) -> None:
         tables = ("db.t", *others)
@@ -264,7 +264,7 @@ def test_tables_keep_their_own_numbers_and_one_that_is_held_stops_no_other(tmp_p
     }
 
 
-def test_a_turn_whose_account_was_never_told_is_told_by_the_next_process(lake: HandLake) -> None:
+def test_a_turn_whose_account_was_never_told_is_told_by_the_next_process(lake: LocalLake) -> None:
     lake.play([row(C, 10, 1, "a")])
     lake.land(row(C, 10, 1, "a"), row(C, 20, 2, "b"), row(D, 30, 9))
     turn = lake.apply()
@@ -282,7 +282,7 @@ def test_a_turn_whose_account_was_never_told_is_told_by_the_next_process(lake: H
 
 def test_f16_an_idle_table_does_not_make_the_others_read_less_or_more(tmp_path: Path) -> None:
     """Slices follow each table's own batches, however far apart these are."""
-    lake = HandLake(tmp_path, others=("db.u",))
+    lake = LocalLake(tmp_path, others=("db.u",))
     idle = {"table": "db.u", "shard": "db.u", "topic": "s.db.u"}
     lake.land({**row(C, 5, 1, "idle"), **idle})
     lake.run()
@@ -296,7 +296,7 @@ def test_f16_an_idle_table_does_not_make_the_others_read_less_or_more(tmp_path: 
     assert (turns["db.t"].batch, turns["db.t"].account.read) == (5, 5)
 
 
-def test_f17_a_held_table_is_not_tried_in_every_pass(lake: HandLake) -> None:
+def test_f17_a_held_table_is_not_tried_in_every_pass(lake: LocalLake) -> None:
     lake.play([row(C, 10, 1, "a")])
     lake.land({**row(C, 20, 2, "b"), "after": '{"id":2,"nobody":5}'})
     lake.apply()
@@ -311,7 +311,7 @@ def test_f17_a_held_table_is_not_tried_in_every_pass(lake: HandLake) -> None:
 def test_f26_a_retired_table_is_held_no_more_and_keeps_its_mirror(
     tmp_path: Path, dropped: bool
 ) -> None:
-    lake = HandLake(tmp_path, others=("db.u",))
+    lake = LocalLake(tmp_path, others=("db.u",))
     lake.play([row(C, 10, 1, "a")])
     lake.land({**row(C, 20, 2, "b"), "after": '{"id":2,"nobody":5}'})
     held = lake.apply()
@@ -330,7 +330,7 @@ def test_f26_a_retired_table_is_held_no_more_and_keeps_its_mirror(
 
 
 def test_f20_dropping_the_first_shard_takes_no_key_from_the_others(tmp_path: Path) -> None:
-    lake = HandLake(tmp_path, shards=("db.a", "db.t"))
+    lake = LocalLake(tmp_path, shards=("db.a", "db.t"))
     gone = SchemaChange("drop", "db.a", Order(1, 1, 30), None, "")
     lake.catalog.learn([("s", gone)])
     lake.checkpoint = replace(
@@ -343,7 +343,7 @@ def test_f20_dropping_the_first_shard_takes_no_key_from_the_others(tmp_path: Pat
     assert lake.rows() == {1: "a"}
 
 
-def test_a_mirror_ahead_of_a_log_that_lost_its_newest_entries_is_held(lake: HandLake) -> None:
+def test_a_mirror_ahead_of_a_log_that_lost_its_newest_entries_is_held(lake: LocalLake) -> None:
     before = lake.checkpoint
     lake.play([row(C, 10, 1, "a")], [row(C, 20, 2, "b")])
     lake.checkpoint = replace(before, batch=0, tables={"db.t": 0})

@@ -15,8 +15,8 @@ from pipeline.image import DueCut
 from pipeline.model import Fence, Head, Op
 from pipeline.settings import PublishRule
 from pipeline.sources.mysql.position import binlog_position
+from tests.builders.lake import NOW, LocalLake, row
 from tests.example_count import examples
-from tests.pipeline.hand_lake import NOW, HandLake, row
 
 KEYS, CHANGES, CUTS = 6, 60, 3
 EACH = timedelta(hours=2)  # between two cuts, in which some passes are
@@ -88,7 +88,7 @@ class Cut:
 
 @pytest.mark.parametrize("seed", range(examples(6, brief=1)))
 def test_an_image_is_what_the_changes_below_its_cut_leave(tmp_path: Path, seed: int) -> None:
-    lake = HandLake(tmp_path, publish=(PublishRule("db.*", hold_back=timedelta(days=9)),))
+    lake = LocalLake(tmp_path, publish=(PublishRule("db.*", hold_back=timedelta(days=9)),))
     random = Random(seed)
     history, cuts = begun(lake, random)
     passed = 0
@@ -114,7 +114,7 @@ def test_an_image_is_what_the_changes_below_its_cut_leave(tmp_path: Path, seed: 
     assert all(one.late == () for one in images.values())
 
 
-def begun(lake: HandLake, random: Random) -> tuple[History, list[Cut]]:
+def begun(lake: LocalLake, random: Random) -> tuple[History, list[Cut]]:
     """What will come to a table of one row, and cuts at random places of it."""
     history = History(random)
     history.write()
@@ -123,7 +123,7 @@ def begun(lake: HandLake, random: Random) -> tuple[History, list[Cut]]:
     return history, [Cut(NOW + EACH * (n + 1), pos, n) for n, pos in enumerate(positions)]
 
 
-def let_come(lake: HandLake, cuts: list[Cut]) -> tuple[list[Cut], int]:
+def let_come(lake: LocalLake, cuts: list[Cut]) -> tuple[list[Cut], int]:
     """Cuts that are over in the next pass, and the place up to which may be read before it."""
     now = lake.now + timedelta(minutes=10)
     due = [one for one in cuts if one.at <= now]
@@ -131,12 +131,12 @@ def let_come(lake: HandLake, cuts: list[Cut]) -> tuple[list[Cut], int]:
     return due, next((one.pos for one in cuts if one.at > now), 10**9)
 
 
-def prove(lake: HandLake, covered: list[Cut]) -> None:
+def prove(lake: LocalLake, covered: list[Cut]) -> None:
     if covered:
         lake.prove(covered[-1].pos, covered[-1].number)
 
 
-def finish(lake: HandLake, cuts: list[Cut]) -> None:
+def finish(lake: LocalLake, cuts: list[Cut]) -> None:
     """All has landed, and it is long after the last cut."""
     lake.now = max(lake.now, cuts[-1].at)
     lake.cuts = tuple(one.due() for one in cuts)

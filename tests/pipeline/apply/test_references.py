@@ -23,8 +23,8 @@ from pipeline.settings import InvariantRule
 from pipeline.tables.delta.files import Footers
 from pipeline.tables.delta.merge import _searching
 from pipeline.tables.delta.table_format import DeltaMirrors
+from tests.builders.lake import FIRST, NOW, LocalLake, row, stamped
 from tests.pipeline.apply.holds import assert_held
-from tests.pipeline.hand_lake import FIRST, NOW, HandLake, row, stamped
 
 C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
 KEY = ForeignKey(("name",), "db.u", ("name",))
@@ -38,14 +38,14 @@ def parent(op: Op, pos: int, key: int, name: str | None, **more: Any) -> dict[st
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> HandLake:
+def lake(tmp_path: Path) -> LocalLake:
     """Names of ``db.t`` are to be names in ``db.u``; both have a base, all below 100 has landed."""
     return begun(tmp_path, KEY)
 
 
-def begun(home: Path, *keys: ForeignKey, **more: Any) -> HandLake:
+def begun(home: Path, *keys: ForeignKey, **more: Any) -> LocalLake:
     rule = InvariantRule("db.t", (("referenced", Referenced(keys)),))
-    made = HandLake(home, invariants=(rule,), others=("db.u",), **more)
+    made = LocalLake(home, invariants=(rule,), others=("db.u",), **more)
     made.checkpoint = replace(made.checkpoint, bases=dict.fromkeys(made.checkpoint.shards, FIRST))
     made.prove(100)
     made.land(parent(C, 5, 1, "a"))
@@ -53,22 +53,22 @@ def begun(home: Path, *keys: ForeignKey, **more: Any) -> HandLake:
     return made
 
 
-def turned(lake: HandLake, *waived: str, paused: str = "") -> dict[str, Hold | None]:
+def turned(lake: LocalLake, *waived: str, paused: str = "") -> dict[str, Hold | None]:
     return {turn.table: turn.hold for turn in lake.run(*waived, paused={paused})}
 
 
-def told(lake: HandLake, *waived: str) -> Hold | None:
+def told(lake: LocalLake, *waived: str) -> Hold | None:
     return turned(lake, *waived)["db.t"]
 
 
-def test_a_row_whose_parent_is_in_the_other_mirror_is_merged(lake: HandLake) -> None:
+def test_a_row_whose_parent_is_in_the_other_mirror_is_merged(lake: LocalLake) -> None:
     lake.land(row(C, 10, 1, "a"), row(C, 11, 2, None))
 
     assert told(lake) is None
     assert lake.rows() == {1: "a", 2: None}
 
 
-def test_a_row_whose_parent_is_nowhere_is_held_with_its_key(lake: HandLake) -> None:
+def test_a_row_whose_parent_is_nowhere_is_held_with_its_key(lake: LocalLake) -> None:
     lake.land(row(C, 10, 1, "a"), row(C, 11, 2, "b"))
 
     hold = told(lake)
@@ -81,14 +81,14 @@ def test_a_row_whose_parent_is_nowhere_is_held_with_its_key(lake: HandLake) -> N
     assert lake.rows() == {1: "a", 2: "b"}
 
 
-def test_a_parent_that_has_landed_counts_though_its_mirror_stands_still(lake: HandLake) -> None:
+def test_a_parent_that_has_landed_counts_though_its_mirror_stands_still(lake: LocalLake) -> None:
     lake.land(parent(C, 9, 2, "b"), row(C, 10, 1, "b"))
 
     assert turned(lake, paused="db.u") == {"db.t": None}
     assert lake.rows() == {1: "b"}
 
 
-def test_a_parent_that_went_before_is_none_once_its_merge_has_decided(lake: HandLake) -> None:
+def test_a_parent_that_went_before_is_none_once_its_merge_has_decided(lake: LocalLake) -> None:
     lake.land(parent(D, 9, 1, "a"), row(C, 10, 1, "a"))
 
     assert waiting(lake, paused="db.u")
@@ -98,7 +98,7 @@ def test_a_parent_that_went_before_is_none_once_its_merge_has_decided(lake: Hand
     assert_held(hold, "invalid")
 
 
-def test_a_parent_that_went_later_was_there_for_the_row(lake: HandLake) -> None:
+def test_a_parent_that_went_later_was_there_for_the_row(lake: LocalLake) -> None:
     lake.land(parent(D, 12, 1, "a"))
     lake.run()
     lake.land(row(C, 10, 1, "a"))
@@ -106,7 +106,7 @@ def test_a_parent_that_went_later_was_there_for_the_row(lake: HandLake) -> None:
     assert told(lake) is None
 
 
-def test_a_parent_that_got_another_name_later_was_there_for_the_row(lake: HandLake) -> None:
+def test_a_parent_that_got_another_name_later_was_there_for_the_row(lake: LocalLake) -> None:
     lake.land(parent(U, 12, 1, "b") | {"before": '{"id": 1, "name": "a"}'})
     lake.run()
     lake.land(row(C, 10, 1, "a"))
@@ -115,7 +115,7 @@ def test_a_parent_that_got_another_name_later_was_there_for_the_row(lake: HandLa
 
 
 def test_what_is_newest_of_a_parent_is_told_by_the_log_not_by_what_landed_last(
-    lake: HandLake,
+    lake: LocalLake,
 ) -> None:
     lake.land(parent(C, 20, 2, "b"))
     lake.land(parent(D, 9, 3, "b"), row(C, 30, 1, "b"))
@@ -123,7 +123,7 @@ def test_what_is_newest_of_a_parent_is_told_by_the_log_not_by_what_landed_last(
     assert turned(lake, paused="db.u") == {"db.t": None}
 
 
-def test_what_a_truncate_took_is_not_read_from_a_file_that_still_has_it(lake: HandLake) -> None:
+def test_what_a_truncate_took_is_not_read_from_a_file_that_still_has_it(lake: LocalLake) -> None:
     truncate = parent(Op.TRUNCATE, 8, 1, None) | {"key": None, "after": None}
     lake.land(truncate)
     lake.run()
@@ -141,7 +141,7 @@ def test_what_a_truncate_took_is_not_read_from_a_file_that_still_has_it(lake: Ha
     assert found.to_pylist() == [False]
 
 
-def test_a_parent_that_got_another_name_before_is_none(lake: HandLake) -> None:
+def test_a_parent_that_got_another_name_before_is_none(lake: LocalLake) -> None:
     renamed = parent(U, 9, 1, "b") | {"before": '{"id": 1, "name": "a"}'}
     lake.land(renamed)
     lake.run()
@@ -162,7 +162,7 @@ def test_a_parent_that_got_another_name_before_is_none(lake: HandLake) -> None:
         pytest.param({"snaps": {"s/db.u": None}}, id="a snapshot of it is not complete"),
     ],
 )
-def test_nothing_is_known_to_be_absent(lake: HandLake, change: Mapping[str, Any]) -> None:
+def test_nothing_is_known_to_be_absent(lake: LocalLake, change: Mapping[str, Any]) -> None:
     lake.land(row(C, 10, 1, "b"))
     known = lake.checkpoint
     lake.checkpoint = replace(lake.checkpoint, **change)
@@ -174,13 +174,13 @@ def test_nothing_is_known_to_be_absent(lake: HandLake, change: Mapping[str, Any]
     assert_held(hold, "invalid")
 
 
-def test_rows_of_another_source_may_be_above_whatever_has_landed(lake: HandLake) -> None:
+def test_rows_of_another_source_may_be_above_whatever_has_landed(lake: LocalLake) -> None:
     lake.land(row(C, 10, 1, "b", source="r"))
 
     assert waiting(lake)
 
 
-def test_of_a_table_of_two_sources_nothing_is_known_to_be_absent(lake: HandLake) -> None:
+def test_of_a_table_of_two_sources_nothing_is_known_to_be_absent(lake: LocalLake) -> None:
     shards, bases = (
         {**lake.checkpoint.shards, "r/db.u": "db.u"},
         {**lake.checkpoint.bases, "r/db.u": FIRST},
@@ -193,7 +193,7 @@ def test_of_a_table_of_two_sources_nothing_is_known_to_be_absent(lake: HandLake)
 
 def test_a_table_without_a_mirror_is_waited_for(tmp_path: Path) -> None:
     rule = InvariantRule("db.t", (("referenced", Referenced((KEY,))),))
-    lake = HandLake(tmp_path, invariants=(rule,), others=("db.u",))
+    lake = LocalLake(tmp_path, invariants=(rule,), others=("db.u",))
     lake.checkpoint = replace(lake.checkpoint, bases=dict.fromkeys(lake.checkpoint.shards, FIRST))
     lake.prove(100)
     lake.land(parent(C, 9, 1, "a"), row(C, 10, 1, "a"), row(C, 11, 2, None))
@@ -202,7 +202,7 @@ def test_a_table_without_a_mirror_is_waited_for(tmp_path: Path) -> None:
     assert told(lake) is None
 
 
-def waiting(lake: HandLake, paused: str = "") -> bool:
+def waiting(lake: LocalLake, paused: str = "") -> bool:
     """Whether its turn comes again and tells nobody, but after a minute."""
     lake.now -= timedelta(minutes=10)
     first = turned(lake, paused=paused)
@@ -213,7 +213,7 @@ def waiting(lake: HandLake, paused: str = "") -> bool:
     return "db.t" not in first
 
 
-def test_a_row_above_what_is_proven_waits_for_its_parent_and_goes_on(lake: HandLake) -> None:
+def test_a_row_above_what_is_proven_waits_for_its_parent_and_goes_on(lake: LocalLake) -> None:
     lake.land(row(C, 150, 1, "b"))
     assert waiting(lake)
 
@@ -223,7 +223,7 @@ def test_a_row_above_what_is_proven_waits_for_its_parent_and_goes_on(lake: HandL
     assert lake.rows() == {1: "b"}
 
 
-def test_what_waits_for_too_long_can_be_let_through(lake: HandLake) -> None:
+def test_what_waits_for_too_long_can_be_let_through(lake: LocalLake) -> None:
     lake.land(row(C, 150, 1, "b"))
     lake.run()
     hold = told(lake)
@@ -232,7 +232,7 @@ def test_what_waits_for_too_long_can_be_let_through(lake: HandLake) -> None:
     assert told(lake, hold.id) is None
 
 
-def test_a_gap_of_the_other_table_leaves_it_open(lake: HandLake) -> None:
+def test_a_gap_of_the_other_table_leaves_it_open(lake: LocalLake) -> None:
     gap = Gap("s.db.u:0:1", "s.db.u", 0, 1, 2, "deleted", shards=("s/db.u",))
     lake.land(row(C, 10, 1, "b"))
     lake.checkpoint = replace(lake.checkpoint, gaps={gap.id: gap})

@@ -12,7 +12,7 @@ from pipeline.apply import merge_plan
 from pipeline.invariants.not_null import NotNull
 from pipeline.model import Op, Order
 from pipeline.settings import InvariantRule
-from tests.pipeline.hand_lake import HandLake, row
+from tests.builders.lake import LocalLake, row
 from tests.pipeline.standards.test_standards_in_mirrors import HASH, _noted, _ruled
 
 AT = Order(1, 1, 9)  # of the base
@@ -28,7 +28,7 @@ def _without_a_name(pos: int) -> dict[str, object]:
     return row(Op.UPDATE, pos, 1, after='{"id":1}', changed=["id"])
 
 
-def _base(lake: HandLake, name: str, began: int) -> None:
+def _base(lake: LocalLake, name: str, began: int) -> None:
     """Landed in the next batch: of one row, which has *name*, and another."""
     own = {"s/db.t": lake.checkpoint.batch + 1}
     lake.checkpoint = replace(
@@ -38,7 +38,7 @@ def _base(lake: HandLake, name: str, began: int) -> None:
     lake.land(row(Op.READ, 9, 1, name), other, row(Op.SETTLE, 9, None))
 
 
-def _end(lake: HandLake) -> dict[int, str]:
+def _end(lake: LocalLake) -> dict[int, str]:
     for _ in range(6):
         holds = [turn.hold for turn in lake.run()]
         assert holds in ([], [None])
@@ -47,7 +47,7 @@ def _end(lake: HandLake) -> dict[int, str]:
 
 def test_a_value_from_before_the_base_does_not_outlive_it(tmp_path: Path) -> None:
     """The change that set Eve was lost; the base knows of it, and the newer change does not."""
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     lake.play([row(Op.CREATE, 2, 1, "Ada")])
     lake.land(row(Op.CREATE, 3, 2, "Bob"))
     lake.land(_without_a_name(10))
@@ -57,7 +57,7 @@ def test_a_value_from_before_the_base_does_not_outlive_it(tmp_path: Path) -> Non
 
 
 def test_a_clear_value_from_before_a_standard_does_not_outlive_the_base(tmp_path: Path) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     lake.play([row(Op.CREATE, 2, 1, "Ada")])
     lake.catalog.standards = _ruled(("hash", HASH))
     lake.land(row(Op.CREATE, 3, 2, HASH.value("Bob")))
@@ -69,7 +69,7 @@ def test_a_clear_value_from_before_a_standard_does_not_outlive_the_base(tmp_path
 
 
 def test_a_new_mirror_gets_the_values_that_its_base_tells_later(tmp_path: Path) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     lake.land(row(Op.CREATE, 8, 3, "Cyd"))
     lake.land(_without_a_name(10))
     _base(lake, "Eve", began=1)
@@ -78,7 +78,7 @@ def test_a_new_mirror_gets_the_values_that_its_base_tells_later(tmp_path: Path) 
 
 
 def test_whole_rows_are_still_read_a_share_at_a_time(tmp_path: Path) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     lake.play([row(Op.CREATE, 2, 1, "Ada")])
     lake.land(row(Op.UPDATE, 10, 1, "Ann"))
     lake.land(row(Op.UPDATE, 11, 1, "Amy"))
@@ -94,7 +94,7 @@ def test_what_a_person_lets_through_does_not_end_before_the_base(
     """The rule is broken by a row beside the one that came without its name."""
     monkeypatch.setattr(merge_plan, "MOST_ROWS", 2_000_000)
     named = InvariantRule("db.t", (("not_null", NotNull(("name",))),))
-    lake = HandLake(tmp_path, invariants=(named,))
+    lake = LocalLake(tmp_path, invariants=(named,))
     lake.play([row(Op.CREATE, 2, 1, "Ada")])
     lake.land(_without_a_name(10), row(Op.CREATE, 11, 3))
     _base(lake, "Eve", began=1)
@@ -110,7 +110,7 @@ def test_what_a_person_lets_through_does_not_end_before_the_base(
 
 def test_rows_that_are_not_whole_are_read_a_share_at_a_time_too(tmp_path: Path) -> None:
     """The base may be far larger than memory: of it only the rows of their keys are read ahead."""
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     lake.play([row(Op.CREATE, 2, 1, "Ada")])
     lake.land(_without_a_name(10))
     _base(lake, "Eve", began=1)
@@ -123,7 +123,7 @@ def test_rows_that_are_not_whole_are_read_a_share_at_a_time_too(tmp_path: Path) 
 
 
 def test_a_row_that_took_another_key_has_the_values_of_its_old_one(tmp_path: Path) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     lake.play([row(Op.CREATE, 2, 1, "Ada")])
     new = row(Op.CREATE, 10, 7, after='{"id":7}', changed=["id"])
     lake.land(row(Op.DELETE, 10, 1, before='{"id":1}'), new)

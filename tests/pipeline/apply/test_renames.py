@@ -11,9 +11,9 @@ from pipeline.checkpoint import Existence, Gap
 from pipeline.landing.batch_stats import UnreadChanges
 from pipeline.model import Op, Order
 from pipeline.settings import TableRule
+from tests.builders.lake import row
 from tests.pipeline.apply.holds import assert_held
 from tests.pipeline.apply.renames import FIRST_COLUMNS, NEW, SHADOW, C, D, R, Renames, S, U, new
-from tests.pipeline.hand_lake import row
 
 GAP = Gap(f"s.{NEW}:0:5", f"s.{NEW}", 0, 5, 8, "deleted")
 UNREAD = UnreadChanges("s", None, 1, (f"s.{NEW}:0:5",))

@@ -28,11 +28,11 @@ from pipeline.schema.model import arrow_type
 from pipeline.settings import RegistrySettings, TableRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.rewrite import REWRITES
+from tests.builders.lake import ID, NAME, LocalLake, row
 from tests.example_count import examples
 from tests.pipeline.formats.dbevents_writer import Event
 from tests.pipeline.formats.test_dbevents_avro import SCHEMAS
 from tests.pipeline.formats.test_formats_in_mirrors import Applied, value
-from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
 BORN, LATER = Order(1, 1, 15), Order(1, 1, 35)
@@ -41,9 +41,9 @@ SEVEN = Column("extra", "INT", default="7", has_default=True)
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> HandLake:
+def lake(tmp_path: Path) -> LocalLake:
     """One row, in a mirror of ``id`` and ``name``."""
-    made = HandLake(tmp_path)
+    made = LocalLake(tmp_path)
     made.play([row(C, 10, 1, "a")])
     return made
 
@@ -55,26 +55,26 @@ def image(op: Op, pos: int, key: int, at: str = "db.t", /, **columns: Any) -> di
     return {**made, "before" if op is D else "after": text}
 
 
-def snapshot(lake: HandLake) -> Snapshot:
+def snapshot(lake: LocalLake) -> Snapshot:
     found: Snapshot | None = lake.runner.mirrors.look("db.t")
     assert found is not None
     return found
 
 
-def commits(lake: HandLake) -> list[Commit]:
+def commits(lake: LocalLake) -> list[Commit]:
     return list(lake.runner.mirrors.commits("db.t", snapshot(lake).version))[::-1]
 
 
-def values(lake: HandLake, name: str) -> dict[int, Any]:
+def values(lake: LocalLake, name: str) -> dict[int, Any]:
     return {r["id"]: r[name] for r in lake.mirror()}
 
 
-def reshapings(lake: HandLake) -> int:
+def reshapings(lake: LocalLake) -> int:
     return [one.operation for one in commits(lake)].count(REWRITES)
 
 
 # an adopted table whose key has another type
-def adopted(lake: HandLake, *keys: Any, kind: pa.DataType) -> str | None:
+def adopted(lake: LocalLake, *keys: Any, kind: pa.DataType) -> str | None:
     """Why a table with these keys is held; None if it is merged into."""
     rows = pa.table({"id": pa.array(keys, kind), "name": ["a"] * len(keys)})
     path = lake.settings.mirror("db.t")
@@ -98,7 +98,7 @@ def adopted(lake: HandLake, *keys: Any, kind: pa.DataType) -> str | None:
 def test_a_key_of_another_type_than_the_source_s_is_held(
     tmp_path: Path, keys: tuple[Any, ...], kind: pa.DataType
 ) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
 
     assert adopted(lake, *keys, kind=kind) == "key_kind"
     assert {one["name"] for one in lake.mirror()} == {"a"}
@@ -108,14 +108,14 @@ def test_a_key_of_another_type_than_the_source_s_is_held(
 def test_a_key_whose_every_value_fits_is_widened_with_its_table(
     tmp_path: Path, kind: pa.DataType
 ) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
 
     assert adopted(lake, 0, 1, kind=kind) is None
     assert lake.rows() == {0: "a", 1: "b"}
 
 
 # columns that are added
-def test_an_added_column_is_null_in_rows_that_were_there(lake: HandLake) -> None:
+def test_an_added_column_is_null_in_rows_that_were_there(lake: LocalLake) -> None:
     lake.alter(ID, NAME, EXTRA, at=BORN)
 
     lake.play([image(C, 20, 2, name="b", extra=5)])
@@ -126,7 +126,7 @@ def test_an_added_column_is_null_in_rows_that_were_there(lake: HandLake) -> None
 
 
 def test_a_default_is_in_rows_that_were_there_and_null_stays_null_in_later_ones(
-    lake: HandLake,
+    lake: LocalLake,
 ) -> None:
     lake.alter(ID, NAME, SEVEN, at=BORN)
 
@@ -135,7 +135,7 @@ def test_a_default_is_in_rows_that_were_there_and_null_stays_null_in_later_ones(
     assert values(lake, "extra") == {1: 7, 2: None, 3: 9}
 
 
-def test_a_change_of_before_the_column_that_comes_after_it_has_the_default(lake: HandLake) -> None:
+def test_a_change_of_before_the_column_that_comes_after_it_has_the_default(lake: LocalLake) -> None:
     """One batch holds rows on both sides of the statement."""
     lake.alter(ID, NAME, SEVEN, at=BORN)
 
@@ -144,7 +144,7 @@ def test_a_change_of_before_the_column_that_comes_after_it_has_the_default(lake:
     assert values(lake, "extra") == {1: 7, 2: 7, 3: None}
 
 
-def test_a_deleted_row_does_not_come_back_with_the_columns(lake: HandLake) -> None:
+def test_a_deleted_row_does_not_come_back_with_the_columns(lake: LocalLake) -> None:
     lake.play([row(C, 11, 2, "b"), row(C, 12, 3, "c")], [row(D, 13, 2)])
     assert any(file.vector for file in snapshot(lake).files.values())
     lake.alter(ID, NAME, SEVEN, at=BORN)
@@ -154,7 +154,7 @@ def test_a_deleted_row_does_not_come_back_with_the_columns(lake: HandLake) -> No
     assert values(lake, "extra") == {1: 7, 3: 8}
 
 
-def test_columns_of_several_statements_come_in_one_commit(lake: HandLake) -> None:
+def test_columns_of_several_statements_come_in_one_commit(lake: LocalLake) -> None:
     lake.alter(ID, NAME, SEVEN, at=BORN)
     lake.alter(ID, NAME, SEVEN, Column("more", "VARCHAR", 9), at=LATER)
 
@@ -165,7 +165,7 @@ def test_columns_of_several_statements_come_in_one_commit(lake: HandLake) -> Non
     assert values(lake, "more") == {1: None, 2: "x"}
 
 
-def test_a_column_in_the_middle_goes_to_the_end_and_holds_its_own_values(lake: HandLake) -> None:
+def test_a_column_in_the_middle_goes_to_the_end_and_holds_its_own_values(lake: LocalLake) -> None:
     lake.alter(ID, Column("title", "VARCHAR", 9), NAME, at=BORN)
 
     lake.play([image(C, 20, 2, title="Dr", name="b")], [image(U, 30, 1, title="Mr", name="z")])
@@ -177,7 +177,7 @@ def test_a_column_in_the_middle_goes_to_the_end_and_holds_its_own_values(lake: H
 
 
 def test_a_schema_that_only_says_the_same_again_writes_nothing_but_where_it_stands(
-    lake: HandLake,
+    lake: LocalLake,
 ) -> None:
     files = snapshot(lake).files
     lake.alter(ID, NAME, at=BORN)
@@ -193,14 +193,14 @@ def test_a_schema_that_only_says_the_same_again_writes_nothing_but_where_it_stan
 
 # F13: shards that add a column at orders, and with defaults, of their own
 @pytest.fixture
-def shards(tmp_path: Path) -> HandLake:
+def shards(tmp_path: Path) -> LocalLake:
     """A row of each of two shards."""
-    lake = HandLake(tmp_path, (TableRule(r"db\.t_\d", "db.t"),), shards=("db.t_0", "db.t_1"))
+    lake = LocalLake(tmp_path, (TableRule(r"db\.t_\d", "db.t"),), shards=("db.t_0", "db.t_1"))
     lake.play([image(C, 10, 1, "db.t_0", name="a"), image(C, 10, 2, "db.t_1", name="b")])
     return lake
 
 
-def test_f13_a_shards_rows_get_its_own_default_when_it_adds_the_column(shards: HandLake) -> None:
+def test_f13_a_shards_rows_get_its_own_default_when_it_adds_the_column(shards: LocalLake) -> None:
     eight = Column("extra", "INT", default="8", has_default=True)
     shards.alter(ID, NAME, SEVEN, at=BORN, shard="db.t_0")
     shards.play([image(C, 20, 3, "db.t_0", name="c", extra=None)])
@@ -213,7 +213,7 @@ def test_f13_a_shards_rows_get_its_own_default_when_it_adds_the_column(shards: H
 
 
 def test_f13_rows_between_the_two_statements_are_old_in_one_shard_and_new_in_the_other(
-    shards: HandLake,
+    shards: LocalLake,
 ) -> None:
     shards.alter(ID, NAME, SEVEN, at=BORN, shard="db.t_0")
     shards.alter(ID, NAME, SEVEN, at=LATER, shard="db.t_1")
@@ -229,7 +229,7 @@ def test_f13_rows_between_the_two_statements_are_old_in_one_shard_and_new_in_the
 
 
 def test_a_new_shard_is_followed_without_touching_the_rows_of_the_others(tmp_path: Path) -> None:
-    lake = HandLake(tmp_path, (TableRule(r"db\.t_\d", "db.t"),), shards=("db.t_0",))
+    lake = LocalLake(tmp_path, (TableRule(r"db\.t_\d", "db.t"),), shards=("db.t_0",))
     lake.play([image(C, 10, 1, "db.t_0", name="a")])
     files = set(snapshot(lake).files)
     lake.checkpoint = replace(
@@ -281,7 +281,7 @@ def test_a_new_shard_is_followed_without_touching_the_rows_of_the_others(tmp_pat
 def test_a_wider_type_keeps_every_row(
     tmp_path: Path, narrow: Column, wide: Column, old: tuple[Any, Any], new: tuple[Any, Any]
 ) -> None:
-    lake = HandLake(tmp_path, columns=(ID, narrow))
+    lake = LocalLake(tmp_path, columns=(ID, narrow))
     lake.land(image(C, 10, 1, v=old[0]), image(C, 11, 2, v=old[0]), image(C, 12, 3, v=None))
     lake.apply()
     lake.land(image(D, 13, 2, v=old[0]))
@@ -298,7 +298,7 @@ def test_a_wider_type_keeps_every_row(
 
 
 def test_a_wider_type_and_a_default_come_in_one_commit(tmp_path: Path) -> None:
-    lake = HandLake(tmp_path, columns=(ID, Column("v", "DECIMAL", 5, 2)))
+    lake = LocalLake(tmp_path, columns=(ID, Column("v", "DECIMAL", 5, 2)))
     lake.land(image(C, 10, 1, v="1.50"))
     lake.apply()
     lake.alter(ID, Column("v", "DECIMAL", 9, 2), SEVEN, at=BORN)
@@ -337,7 +337,7 @@ def test_a_wider_type_and_a_default_come_in_one_commit(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_followed_holds_the_table_and_names_the_way_out(
-    lake: HandLake, columns: tuple[Column, ...], detail: str
+    lake: LocalLake, columns: tuple[Column, ...], detail: str
 ) -> None:
     before = snapshot(lake)
     lake.alter(*columns, at=BORN)
@@ -353,7 +353,7 @@ def test_what_cannot_be_followed_holds_the_table_and_names_the_way_out(
     assert lake.rows() == {1: "a"}
 
 
-def test_a_table_goes_on_once_the_statement_is_undone(lake: HandLake) -> None:
+def test_a_table_goes_on_once_the_statement_is_undone(lake: LocalLake) -> None:
     lake.alter(ID, at=BORN)
     lake.land(row(C, 20, 2, "b"))
     held = lake.apply()
@@ -379,7 +379,7 @@ UNTOLD = Column("extra", "INT", nullable=False)  # who sends rows alone tells no
     ],
 )
 def test_a_base_has_what_nobody_can_fill_old_rows_with(
-    lake: HandLake, base: Order, columns: tuple[Column, ...], *, free: bool
+    lake: LocalLake, base: Order, columns: tuple[Column, ...], *, free: bool
 ) -> None:
     lake.alter(*columns, at=BORN)
     lake.land(image(C, 20, 2, name="b", extra=5))
@@ -397,7 +397,7 @@ def test_a_base_has_what_nobody_can_fill_old_rows_with(
         assert values(lake, "extra")[3] == 3
 
 
-def test_a_column_with_the_name_of_sluices_own_is_held(lake: HandLake) -> None:
+def test_a_column_with_the_name_of_sluices_own_is_held(lake: LocalLake) -> None:
     lake.alter(ID, NAME, Column("_sluice", "INT"), at=BORN)
     lake.land(image(C, 20, 2, name="b", _sluice=1))
 
@@ -425,7 +425,7 @@ def test_a_column_with_the_name_of_sluices_own_is_held(lake: HandLake) -> None:
 )
 def test_a_column_may_have_any_name(tmp_path: Path, name: str) -> None:
     odd = Column(name, "INT", default="3", has_default=True)
-    lake = HandLake(tmp_path, columns=(ID, odd))
+    lake = LocalLake(tmp_path, columns=(ID, odd))
     lake.land(image(C, 10, 1, **{name: 5}))
     lake.apply()
     lake.land(image(U, 20, 1, **{name: 6}), image(C, 21, 2, **{name: None}))
@@ -437,7 +437,7 @@ def test_a_column_may_have_any_name(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["two words", "a.b", "back`tick", "a,b;{c}=(d)"])
-def test_a_column_of_any_name_may_be_added(lake: HandLake, name: str) -> None:
+def test_a_column_of_any_name_may_be_added(lake: LocalLake, name: str) -> None:
     """Files that are there keep their columns' names; a table without odd names needs no others."""
     lake.alter(ID, NAME, Column(name, "INT", default="3", has_default=True), at=BORN)
 
@@ -449,7 +449,7 @@ def test_a_column_of_any_name_may_be_added(lake: HandLake, name: str) -> None:
 
 # somebody else
 def test_somebody_who_comes_between_makes_it_start_over(
-    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+    lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raced: list[int] = []
 
@@ -471,7 +471,7 @@ def test_somebody_who_comes_between_makes_it_start_over(
 
 
 def test_a_process_that_ends_between_the_columns_and_the_rows_loses_neither(
-    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+    lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.alter(ID, NAME, SEVEN, at=BORN)
     lake.land(image(C, 20, 2, name="b", extra=None))

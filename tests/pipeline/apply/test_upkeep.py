@@ -24,6 +24,7 @@ from pipeline.settings import UpkeepSettings
 from pipeline.tables.delta import table_format
 from pipeline.tables.delta.rewrite import TOGETHER, rewrite_files
 from pipeline.tables.delta.table_format import DeltaMirrors
+from tests.builders.lake import NOW, LocalLake, row
 from tests.pipeline.apply.keeping import (
     AGED,
     DAY,
@@ -41,18 +42,17 @@ from tests.pipeline.apply.keeping import (
     on_disk,
     read,
 )
-from tests.pipeline.hand_lake import NOW, HandLake, row
 
 
 @pytest.fixture(scope="module")
-def pattern(tmp_path_factory: pytest.TempPathFactory) -> HandLake:
+def pattern(tmp_path_factory: pytest.TempPathFactory) -> LocalLake:
     """Twelve rows in twelve files; then the first one was updated."""
     home = tmp_path_factory.mktemp("pattern")
-    return filled(HandLake(home, now=datetime.now(UTC) - timedelta(hours=6)))
+    return filled(LocalLake(home, now=datetime.now(UTC) - timedelta(hours=6)))
 
 
 @pytest.fixture
-def lake(pattern: HandLake, tmp_path: Path) -> HandLake:
+def lake(pattern: LocalLake, tmp_path: Path) -> LocalLake:
     """A copy of the pattern."""
     return pattern.copied(tmp_path)
 
@@ -60,7 +60,7 @@ def lake(pattern: HandLake, tmp_path: Path) -> HandLake:
 # mirrors
 
 
-def test_compaction_leaves_the_rows_and_what_is_applied_as_they_were(lake: HandLake) -> None:
+def test_compaction_leaves_the_rows_and_what_is_applied_as_they_were(lake: LocalLake) -> None:
     before = named(mirror(lake))
 
     kept(lake)
@@ -71,7 +71,7 @@ def test_compaction_leaves_the_rows_and_what_is_applied_as_they_were(lake: HandL
     assert lake.play([row(C, 95, 12, "n")]) == ROWS | {12: "n"}
 
 
-def test_compaction_is_no_change_of_data_and_is_known_to_be_ours(lake: HandLake) -> None:
+def test_compaction_is_no_change_of_data_and_is_known_to_be_ours(lake: LocalLake) -> None:
     kept(lake)
     lake.reopen()
     store = open_store(mirror(lake))
@@ -90,7 +90,7 @@ def test_compaction_is_no_change_of_data_and_is_known_to_be_ours(lake: HandLake)
 
 
 def test_files_that_writing_anew_makes_no_larger_are_written_once(
-    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+    lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As those of wide rows, of which memory holds too few at once."""
     monkeypatch.setattr(table_format, "rewrite_files", partial(rewrite_files, window=1))
@@ -104,7 +104,7 @@ def test_files_that_writing_anew_makes_no_larger_are_written_once(
     assert named(mirror(lake)) >= TOGETHER
 
 
-def test_vacuum_takes_what_is_old_and_no_kept_version_needs(lake: HandLake) -> None:
+def test_vacuum_takes_what_is_old_and_no_kept_version_needs(lake: LocalLake) -> None:
     path = mirror(lake)
     first = on_disk(path)
     kept(lake)
@@ -119,7 +119,7 @@ def test_vacuum_takes_what_is_old_and_no_kept_version_needs(lake: HandLake) -> N
     assert lake.rows() == ROWS
 
 
-def test_vacuum_leaves_the_version_that_somebody_reads(lake: HandLake) -> None:
+def test_vacuum_leaves_the_version_that_somebody_reads(lake: LocalLake) -> None:
     path = mirror(lake)
     version = DeltaTable(path).version()
     kept(lake)
@@ -132,7 +132,7 @@ def test_vacuum_leaves_the_version_that_somebody_reads(lake: HandLake) -> None:
     assert len(on_disk(path)) == 1, "nobody reads it any more"
 
 
-def test_a_reader_of_the_newest_version_does_not_keep_the_others(lake: HandLake) -> None:
+def test_a_reader_of_the_newest_version_does_not_keep_the_others(lake: LocalLake) -> None:
     path = mirror(lake)
     kept(lake)
     aged(path)
@@ -142,7 +142,7 @@ def test_a_reader_of_the_newest_version_does_not_keep_the_others(lake: HandLake)
     assert len(on_disk(path)) == 1
 
 
-def test_a_reader_of_a_version_that_no_log_tells_of_keeps_everything(lake: HandLake) -> None:
+def test_a_reader_of_a_version_that_no_log_tells_of_keeps_everything(lake: LocalLake) -> None:
     path = mirror(lake)
     kept(lake)
     aged(path)
@@ -157,7 +157,7 @@ def test_a_reader_of_a_version_that_no_log_tells_of_keeps_everything(lake: HandL
 
 
 def test_versions_are_kept_for_as_long_as_the_settings_say(tmp_path: Path) -> None:
-    lake = HandLake(tmp_path, now=datetime.now(UTC) - timedelta(hours=6))
+    lake = LocalLake(tmp_path, now=datetime.now(UTC) - timedelta(hours=6))
     longer = UpkeepSettings(keep_versions=AGED + DAY)
     lake.settings = replace(lake.settings, upkeep=longer)
     filled(lake)
@@ -174,7 +174,7 @@ def test_versions_are_kept_for_as_long_as_the_settings_say(tmp_path: Path) -> No
 
 
 def test_nothing_younger_than_a_week_is_ever_taken(tmp_path: Path) -> None:
-    lake = HandLake(tmp_path, now=datetime.now(UTC) - timedelta(hours=6))
+    lake = LocalLake(tmp_path, now=datetime.now(UTC) - timedelta(hours=6))
     shorter = UpkeepSettings(keep_versions=timedelta(minutes=1))
     lake.settings = replace(lake.settings, upkeep=shorter)
     filled(lake)
@@ -188,7 +188,7 @@ def test_nothing_younger_than_a_week_is_ever_taken(tmp_path: Path) -> None:
     assert read(path, old) == ROWS
 
 
-def test_vectors_are_swept_once_no_kept_version_names_them(lake: HandLake) -> None:
+def test_vectors_are_swept_once_no_kept_version_names_them(lake: LocalLake) -> None:
     lake.play([row(C, 200 + key, key, "b") for key in range(100, 120)], [row(D, 900, 105)])
     path = mirror(lake)
     stale = on_disk(path, "deletion_vector_*.bin")
@@ -206,7 +206,7 @@ def test_vectors_are_swept_once_no_kept_version_names_them(lake: HandLake) -> No
     assert lake.rows().keys() == {*range(12), *range(100, 105), *range(107, 120)}
 
 
-def test_a_vector_that_left_lately_is_spared_for_the_versions_that_have_it(lake: HandLake) -> None:
+def test_a_vector_that_left_lately_is_spared_for_the_versions_that_have_it(lake: LocalLake) -> None:
     lake.play([row(C, 200 + key, key, "b") for key in range(100, 120)], [row(D, 900, 105)])
     path = mirror(lake)
     aged(path)
@@ -221,7 +221,7 @@ def test_a_vector_that_left_lately_is_spared_for_the_versions_that_have_it(lake:
     assert 106 in read(path, version)
 
 
-def test_a_mirror_that_is_held_or_not_ours_is_left_alone(lake: HandLake) -> None:
+def test_a_mirror_that_is_held_or_not_ours_is_left_alone(lake: LocalLake) -> None:
     """A commit of ours on top of somebody else's would make it impossible to take that one back."""
     keeping = Keeping(lake, left=["db.t"])
     before = DeltaTable(mirror(lake)).version()
@@ -237,14 +237,14 @@ def test_a_mirror_that_is_held_or_not_ours_is_left_alone(lake: HandLake) -> None
 
 
 def test_a_mirror_that_needs_nothing_is_not_asked_about(tmp_path: Path) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     lake.play([row(C, 10, 1, "a")])
 
     assert Keeping(lake).asked == []
 
 
 def test_a_mirror_that_cannot_be_written_stops_no_other(tmp_path: Path) -> None:
-    lake = HandLake(tmp_path, others=("db.u",))
+    lake = LocalLake(tmp_path, others=("db.u",))
     many(lake, ("db.t", "db.u"))
     log = Path(mirror(lake), "_delta_log")
     last = max(log.glob("*.json"))
@@ -262,7 +262,7 @@ def test_a_mirror_that_cannot_be_written_stops_no_other(tmp_path: Path) -> None:
 
 
 def test_somebody_who_comes_between_is_left_his_version(
-    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+    lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next time upkeep begins from what is there then."""
     keeping = Keeping.__new__(Keeping)
@@ -285,7 +285,7 @@ def test_somebody_who_comes_between_is_left_his_version(
     assert lake.rows() == ROWS
 
 
-def test_a_log_of_many_versions_gets_a_checkpoint(lake: HandLake) -> None:
+def test_a_log_of_many_versions_gets_a_checkpoint(lake: LocalLake) -> None:
     lake.play(*([row(U, 200 + n, 0, "z")] for n in range(4)))
 
     Keeping(lake)
@@ -296,7 +296,7 @@ def test_a_log_of_many_versions_gets_a_checkpoint(lake: HandLake) -> None:
 
 
 def test_a_process_that_began_waits_a_little_before_it_cleans_not_a_whole_day(
-    lake: HandLake,
+    lake: LocalLake,
 ) -> None:
     """One that is restarted every hour would never clean up."""
     path = mirror(lake)
@@ -313,7 +313,7 @@ def test_a_process_that_began_waits_a_little_before_it_cleans_not_a_whole_day(
     assert len(on_disk(path)) == 1
 
 
-def many(lake: HandLake, names: tuple[str, ...]) -> None:
+def many(lake: LocalLake, names: tuple[str, ...]) -> None:
     for key in range(TOGETHER):
         lake.land(*(row(C, 10 + key, key, "a", table=n, shard=n, topic=f"s.{n}") for n in names))
         lake.run()
@@ -322,7 +322,7 @@ def many(lake: HandLake, names: tuple[str, ...]) -> None:
 def test_many_tables_are_done_in_turns_so_that_merging_need_not_wait(tmp_path: Path) -> None:
     """Each look at the clock takes ten seconds here, so two tables are too many for one turn."""
     names = ("db.t", "db.u")
-    lake = HandLake(tmp_path, others=names[1:])
+    lake = LocalLake(tmp_path, others=names[1:])
     many(lake, names)
     now = [NOW]
 
@@ -344,7 +344,7 @@ def test_many_tables_are_done_in_turns_so_that_merging_need_not_wait(tmp_path: P
 # the change log
 
 
-def test_a_change_log_that_cannot_be_read_keeps_no_mirror_from_being_done(lake: HandLake) -> None:
+def test_a_change_log_that_cannot_be_read_keeps_no_mirror_from_being_done(lake: LocalLake) -> None:
     for path in on_disk(lake.settings.changes):
         path.write_bytes(path.read_bytes()[:-9])
 
@@ -353,7 +353,7 @@ def test_a_change_log_that_cannot_be_read_keeps_no_mirror_from_being_done(lake: 
     assert named(mirror(lake)) == 1
 
 
-def test_the_change_log_gives_up_the_files_it_was_compacted_from(lake: HandLake) -> None:
+def test_the_change_log_gives_up_the_files_it_was_compacted_from(lake: LocalLake) -> None:
     log = lake.settings.changes
     kept(lake)
     young = len(on_disk(log))
@@ -369,7 +369,7 @@ def test_the_change_log_gives_up_the_files_it_was_compacted_from(lake: HandLake)
 
 
 def test_a_batch_that_lands_meanwhile_is_kept_and_compaction_goes_on_top_of_it(
-    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+    lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     landed: list[int] = []
 

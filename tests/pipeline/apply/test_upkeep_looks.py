@@ -16,8 +16,8 @@ from pipeline.delta.store import Store
 from pipeline.model import Op
 from pipeline.tables.delta import table_format
 from pipeline.tables.delta.rewrite import TOGETHER
+from tests.builders.lake import NOW, LocalLake, row
 from tests.pipeline.apply.keeping import mirror, named, on_disk
-from tests.pipeline.hand_lake import NOW, HandLake, row
 
 TABLES = tuple(f"db.u{number:02d}" for number in range(12))
 
@@ -40,15 +40,15 @@ def own(name: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def pattern(tmp_path_factory: pytest.TempPathFactory) -> HandLake:
-    made = HandLake(tmp_path_factory.mktemp("pattern"), others=TABLES)
+def pattern(tmp_path_factory: pytest.TempPathFactory) -> LocalLake:
+    made = LocalLake(tmp_path_factory.mktemp("pattern"), others=TABLES)
     made.land(*({**row(Op.CREATE, 10, 1, "a"), **own(name)} for name in TABLES))
     made.run()
     return made
 
 
 @pytest.fixture
-def lake(pattern: HandLake, tmp_path: Path) -> HandLake:
+def lake(pattern: LocalLake, tmp_path: Path) -> LocalLake:
     """Many mirrors of one row each, all applied and known."""
     made = pattern.copied(tmp_path)
     for _ in range(2):
@@ -56,18 +56,18 @@ def lake(pattern: HandLake, tmp_path: Path) -> HandLake:
     return made
 
 
-def upkeep(lake: HandLake) -> LakeMaintenance:
+def upkeep(lake: LocalLake) -> LakeMaintenance:
     """As a lane has it: of the mirrors that its passes know."""
     return LakeMaintenance(lake.settings, lake.log, lake.runner.mirrors, lambda: NOW)
 
 
-def kept(lake: HandLake, keeping: LakeMaintenance) -> None:
+def kept(lake: LocalLake, keeping: LakeMaintenance) -> None:
     applied = {name: lake.runner.applied(name) for name in lake.checkpoint.tables}
     keeping.run(lake.checkpoint, {}, applied, lake.runner.held.is_held)
 
 
 def test_mirrors_that_merges_know_are_not_looked_at_again(
-    lake: HandLake, opened: Counter[str]
+    lake: LocalLake, opened: Counter[str]
 ) -> None:
     keeping = upkeep(lake)
 
@@ -78,7 +78,7 @@ def test_mirrors_that_merges_know_are_not_looked_at_again(
 
 
 def test_only_a_mirror_that_has_something_to_do_is_looked_at(
-    lake: HandLake, opened: Counter[str]
+    lake: LocalLake, opened: Counter[str]
 ) -> None:
     keeping = upkeep(lake)
     kept(lake, keeping)
@@ -94,7 +94,7 @@ def test_only_a_mirror_that_has_something_to_do_is_looked_at(
     assert named(mirror(lake, "db.u07")) == 1
 
 
-def test_a_mirror_that_is_held_is_asked_about_until_it_is_not(lake: HandLake) -> None:
+def test_a_mirror_that_is_held_is_asked_about_until_it_is_not(lake: LocalLake) -> None:
     keeping, asked = upkeep(lake), list[str]()
     for key in range(2, 2 + TOGETHER):
         lake.land({**row(Op.CREATE, 10 + key, key, "b"), **own("db.u07")})
@@ -111,7 +111,7 @@ def test_a_mirror_that_is_held_is_asked_about_until_it_is_not(lake: HandLake) ->
     assert named(mirror(lake, "db.u07")) == 1
 
 
-def test_a_restart_is_no_reason_for_a_checkpoint(lake: HandLake) -> None:
+def test_a_restart_is_no_reason_for_a_checkpoint(lake: LocalLake) -> None:
     for key in range(2, 2 + maintenance.EVERY):
         lake.land({**row(Op.CREATE, 10 + key, key, "b"), **own("db.u07")})
         lake.run()
@@ -130,7 +130,7 @@ def test_a_restart_is_no_reason_for_a_checkpoint(lake: HandLake) -> None:
 
 
 def test_each_mirror_is_a_turn_of_its_own_and_the_change_log_none(
-    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+    lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeping, seen = upkeep(lake), list[str]()
     logged, mended = keeping._log.run, keeping._mirror
@@ -160,7 +160,7 @@ def test_each_mirror_is_a_turn_of_its_own_and_the_change_log_none(
     )
 
 
-def test_waiting_for_merges_comes_to_an_end(lake: HandLake) -> None:
+def test_waiting_for_merges_comes_to_an_end(lake: LocalLake) -> None:
     """A pass of ten minutes comes in before each mirror: one is enough, the rest next time."""
     now, turns = [NOW], list[datetime]()
 

@@ -22,16 +22,16 @@ from pipeline.reports import Hold, MergeReport
 from pipeline.settings import InvariantRule, PublishRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
+from tests.builders.lake import ID, NAME, LocalLake, row
 from tests.pipeline.apply.test_images import CUT, written
-from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
 N = Column("n", "INT")
 C, U, D, R, T = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ, Op.TRUNCATE
 NAMED = (("not_null", NotNull(("name",))),)
 
 
-def demanding(home: Path, *named: tuple[str, Any], tables: str = "db.t", **more: Any) -> HandLake:
-    return HandLake(home, invariants=(InvariantRule(tables, named or NAMED),), **more)
+def demanding(home: Path, *named: tuple[str, Any], tables: str = "db.t", **more: Any) -> LocalLake:
+    return LocalLake(home, invariants=(InvariantRule(tables, named or NAMED),), **more)
 
 
 def held(turn: MergeReport) -> Hold:

@@ -10,8 +10,8 @@ from pipeline.invariants.not_null import NotNull
 from pipeline.invariants.unique import Unique
 from pipeline.settings import InvariantRule
 from pipeline.tables.delta.table_format import DeltaMirrors
+from tests.builders.lake import LocalLake, row
 from tests.pipeline.apply.two_writers import C, D, U, writers_of
-from tests.pipeline.hand_lake import HandLake, row
 
 pytestmark = pytest.mark.spark
 
@@ -22,12 +22,12 @@ def writers(request: pytest.FixtureRequest, spark: SparkSession) -> DeltaMirrors
     return writers_of(request.param, spark)
 
 
-def demanding(home: Path, writers: DeltaMirrors, name: str, invariant: Invariant) -> HandLake:
+def demanding(home: Path, writers: DeltaMirrors, name: str, invariant: Invariant) -> LocalLake:
     rule = InvariantRule("db.*", ((name, invariant),))
-    return HandLake(home, invariants=(rule,), table_format=writers)
+    return LocalLake(home, invariants=(rule,), table_format=writers)
 
 
-def seen(spark: SparkSession, lake: HandLake) -> dict[int, str | None]:
+def seen(spark: SparkSession, lake: LocalLake) -> dict[int, str | None]:
     """The rows as Spark reads them."""
     found = spark.read.format("delta").load(lake.settings.mirror("db.t"))
     return {one["id"]: one["name"] for one in found.collect()}

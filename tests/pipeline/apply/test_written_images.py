@@ -37,7 +37,7 @@ from pipeline.settings import PublishRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
 from pipeline.tables.lake import Lake
-from tests.pipeline.hand_lake import ID, NOW, HandLake, row
+from tests.builders.lake import ID, NOW, LocalLake, row
 
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
 CUT = NOW + timedelta(minutes=25)
@@ -46,9 +46,9 @@ TOLD = Manifest("db.t", CUT, "m", 7, 0, 0, NOW, NOW + timedelta(days=7))
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> HandLake:
+def lake(tmp_path: Path) -> LocalLake:
     """A mirror with rows of both sides of a cut, and vectors that hide some."""
-    made = HandLake(tmp_path / "lake", publish=(PublishRule("db.*", how="parquet"),))
+    made = LocalLake(tmp_path / "lake", publish=(PublishRule("db.*", how="parquet"),))
     made.play([row(C, 10 + key, key, "old") for key in range(5)], [row(U, 20, 0, "day")])
     made.now = CUT
     made.end_day(CUT, 50, DAY)
@@ -57,12 +57,12 @@ def lake(tmp_path: Path) -> HandLake:
     return made
 
 
-def writing(lake: HandLake) -> ImageWriter:
+def writing(lake: LocalLake) -> ImageWriter:
     mirrors = Mirrors(lake.settings, DeltaMirrors(None))
     return ImageWriter(lake.settings, mirrors, lambda: lake.now)
 
 
-def table_folder(lake: HandLake) -> Path:
+def table_folder(lake: LocalLake) -> Path:
     return lake.home / "images" / "db" / "t"
 
 
@@ -73,7 +73,7 @@ class Killed(BaseException):
 EXPECTED = {0: "day", 1: "old", 2: "old", 3: "old"}
 
 
-def test_the_folder_of_the_day_holds_the_image_and_not_the_mirror(lake: HandLake) -> None:
+def test_the_folder_of_the_day_holds_the_image_and_not_the_mirror(lake: LocalLake) -> None:
     (made,) = writing(lake).run(LandedState(lake.checkpoint, lake.catalog))
 
     found = ds.dataset(table_folder(lake), format="parquet", partitioning="hive").to_table()
@@ -87,7 +87,7 @@ def test_the_folder_of_the_day_holds_the_image_and_not_the_mirror(lake: HandLake
     assert [one.name for one in (lake.home / "images" / "_staged").iterdir()] == []
 
 
-def test_duckdb_reads_the_folder(lake: HandLake) -> None:
+def test_duckdb_reads_the_folder(lake: LocalLake) -> None:
     writing(lake).run(LandedState(lake.checkpoint, lake.catalog))
     query = "SELECT id, name, dt FROM read_parquet(?, hive_partitioning=true)"
 
@@ -99,7 +99,7 @@ def test_duckdb_reads_the_folder(lake: HandLake) -> None:
 
 
 @pytest.mark.spark
-def test_spark_reads_the_folder_and_the_version_alike(lake: HandLake, spark: SparkSession) -> None:
+def test_spark_reads_the_folder_and_the_version_alike(lake: LocalLake, spark: SparkSession) -> None:
     writing(lake).run(LandedState(lake.checkpoint, lake.catalog))
     (image,) = lake.images()
 
@@ -116,7 +116,7 @@ def test_spark_reads_the_folder_and_the_version_alike(lake: HandLake, spark: Spa
     assert sorted(folder) == sorted(pinned)
 
 
-def test_it_is_written_once_and_again_only_if_it_is_not_there(lake: HandLake) -> None:
+def test_it_is_written_once_and_again_only_if_it_is_not_there(lake: LocalLake) -> None:
     first = writing(lake).run(LandedState(lake.checkpoint, lake.catalog))
     again = writing(lake).run(LandedState(lake.checkpoint, lake.catalog))
     (table_folder(lake) / f"dt={DAY}" / MANIFEST).unlink()
@@ -126,7 +126,7 @@ def test_it_is_written_once_and_again_only_if_it_is_not_there(lake: HandLake) ->
     assert ds.dataset(table_folder(lake), format="parquet").count_rows() == 4
 
 
-def test_nobody_is_told_of_an_image_before_it_is_written(lake: HandLake) -> None:
+def test_nobody_is_told_of_an_image_before_it_is_written(lake: LocalLake) -> None:
     watching = Lake(lake.settings, DeltaMirrors(None))
 
     before = watching.applied("db.t")
@@ -139,7 +139,7 @@ def test_nobody_is_told_of_an_image_before_it_is_written(lake: HandLake) -> None
     assert [one.path for one in after.images] == [str(table_folder(lake) / f"dt={DAY}")]
 
 
-def test_an_image_that_cannot_be_written_is_tried_again_and_stops_no_other(lake: HandLake) -> None:
+def test_an_image_that_cannot_be_written_is_tried_again_and_stops_no_other(lake: LocalLake) -> None:
     (lake.home / "images").write_text("a file where a folder should be")
 
     assert writing(lake).run(LandedState(lake.checkpoint, lake.catalog)) == ()
@@ -150,7 +150,7 @@ def test_an_image_that_cannot_be_written_is_tried_again_and_stops_no_other(lake:
 def test_an_error_that_nobody_foresaw_stops_no_other_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = HandLake(tmp_path, publish=(PublishRule("db.*", how="parquet"),), others=("db.a",))
+    lake = LocalLake(tmp_path, publish=(PublishRule("db.*", how="parquet"),), others=("db.a",))
     other = {"table": "db.a", "shard": "db.a", "topic": "s.db.a"}
     lake.play([row(C, 10, 1, "old"), row(C, 10, 1, "old") | other])
     lake.now = CUT
@@ -192,7 +192,7 @@ def test_a_column_that_readers_take_for_the_day_is_refused_by_name(name: str) ->
 def test_an_image_that_readers_would_misread_is_not_written(tmp_path: Path) -> None:
     columns = (ID, Column("Dt", "VARCHAR", 80))
     rules = (PublishRule("db.*", how="parquet"),)
-    lake = HandLake(tmp_path, publish=rules, columns=columns)
+    lake = LocalLake(tmp_path, publish=rules, columns=columns)
     lake.play([row(C, 10, 1) | {"after": '{"id": 1, "Dt": "a"}'}])
     lake.now = CUT
     lake.end_day(CUT, 50, DAY)
@@ -203,7 +203,7 @@ def test_an_image_that_readers_would_misread_is_not_written(tmp_path: Path) -> N
     assert list((tmp_path / "images").rglob("*.parquet")) == []
 
 
-def test_days_that_are_kept_no_longer_go(lake: HandLake) -> None:
+def test_days_that_are_kept_no_longer_go(lake: LocalLake) -> None:
     store = open_store(str(lake.home / "images"))
     old = replace(TOLD, until=NOW)
     for day in ("2025-12-25", "2025-12-20"):
@@ -353,7 +353,7 @@ def killed_placing(home: Path, day: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_a_killed_one_leaves_is_mended_by_the_next_run_and_swept_a_day_later(
-    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+    lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writing(lake).run(LandedState(lake.checkpoint, lake.catalog))
     killed_placing(lake.home / "images", f"dt={DAY}", monkeypatch)

@@ -15,7 +15,7 @@ from pipeline.delta.store import open_store
 from pipeline.model import Account, Op, Origin
 from pipeline.reports import MergeReport
 from pipeline.tables.delta.table_format import DeltaMirrors
-from tests.pipeline.hand_lake import HandLake, row
+from tests.builders.lake import LocalLake, row
 
 C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
 ADOPTED = tuple(f"foreign_write:db.t:{version}" for version in range(1, 20))  # waived
@@ -47,7 +47,7 @@ def snapshot_row(pos: int, image: Image, **more: Any) -> dict[str, Any]:
     return change(R, pos, image, **more) | {"origin": int(Origin.SNAPSHOT)}
 
 
-def applied(lake: HandLake, *rows: Mapping[str, Any], waived: Sequence[str] = ()) -> Account:
+def applied(lake: LocalLake, *rows: Mapping[str, Any], waived: Sequence[str] = ()) -> Account:
     """Land and apply one batch; its account, after the log's own counts were held against it."""
     before = _count(lake)
     lake.land(*rows)
@@ -61,14 +61,14 @@ def applied(lake: HandLake, *rows: Mapping[str, Any], waived: Sequence[str] = ()
     return turn.account
 
 
-def newest(lake: HandLake) -> Any:
+def newest(lake: LocalLake) -> Any:
     """The mirror's newest commit."""
     found = lake.runner.mirrors.look("db.t")
     assert found is not None
     return next(lake.runner.mirrors.commits("db.t", found.version))
 
 
-def held(lake: HandLake, *rows: Mapping[str, Any], waived: Sequence[str] = ()) -> MergeReport:
+def held(lake: LocalLake, *rows: Mapping[str, Any], waived: Sequence[str] = ()) -> MergeReport:
     """Land a batch that the mirror does not take."""
     lake.land(*rows)
     turn = lake.apply(waived)
@@ -76,7 +76,7 @@ def held(lake: HandLake, *rows: Mapping[str, Any], waived: Sequence[str] = ()) -
     return turn
 
 
-def read(lake: HandLake, spark: SparkSession) -> list[dict[str, Any]]:
+def read(lake: LocalLake, spark: SparkSession) -> list[dict[str, Any]]:
     """The mirror's rows without ``_sluice``, sorted, if Spark and deltalake agree on them."""
     path = lake.settings.mirror("db.t")
     by_spark = plain(spark.read.format("delta").load(path).toArrow().to_pylist())
@@ -97,24 +97,24 @@ def plain(rows: Sequence[Image]) -> list[dict[str, Any]]:
     ]
 
 
-def lake_rows(lake: HandLake) -> list[dict[str, Any]]:
+def lake_rows(lake: LocalLake) -> list[dict[str, Any]]:
     """All columns as deltalake reads them, in no order."""
     found = open_table(lake.settings.mirror("db.t"))
     assert found is not None
     return found.select("SELECT * FROM t")
 
 
-def mirror_of(lake: HandLake) -> Snapshot:
+def mirror_of(lake: LocalLake) -> Snapshot:
     found = load_snapshot(open_store(lake.settings.mirror("db.t")))
     assert found is not None
     return found
 
 
-def path_of(lake: HandLake) -> Path:
+def path_of(lake: LocalLake) -> Path:
     return Path(lake.settings.mirror("db.t"))
 
 
-def _count(lake: HandLake) -> int:
+def _count(lake: LocalLake) -> int:
     """Rows by the log's own counts."""
     found = load_snapshot(open_store(lake.settings.mirror("db.t")))
     if found is None:

@@ -18,9 +18,9 @@ from pipeline.landing.heartbeats import follow_histories
 from pipeline.model import Op, Order, Ordering, Origin, ShardId, TopicPartition
 from pipeline.schema.model import Notation, TableDescription
 from tests.builders import batch_context, orders_at
+from tests.builders.harness import LandingHarness, Server, Topics, load_gaps
 from tests.pipeline.backfill.test_bootstrap import NAME, WISH, Beside, Rows
 from tests.pipeline.formats.canal_writer import CanalTable
-from tests.pipeline.landing.desk import Desk, Server, Topics, load_gaps
 from tests.pipeline.test_heartbeats import beat
 
 TABLE = CanalTable("db", "t", {"id": "int", "name": "varchar(9)"}, ("id",))
@@ -39,7 +39,7 @@ class TextRows(Rows):
 
 
 @dataclass(eq=False)
-class CanalDesk(Desk):
+class CanalHarness(LandingHarness):
     """One source, whose statements and rows canal sends through one topic."""
 
     names: str = "a"
@@ -66,32 +66,32 @@ class CanalBeside(Beside):
     sent: list[bytes] = field(default_factory=list)
 
     def start(self) -> None:
-        home, topics, server = self.desk.home, self.desk.topics, self.desk.server
+        home, topics, server = self.harness.home, self.harness.topics, self.harness.server
         super().start()
-        self.desk = CanalDesk(home, topics, server)
-        self.again.feeds = self.desk.loop.feeds
-        self.again.readers.feeds = self.desk.loop.feeds
-        self.desk.loop.rereads = self.again.offer.news
+        self.harness = CanalHarness(home, topics, server)
+        self.again.feeds = self.harness.loop.feeds
+        self.again.readers.feeds = self.harness.loop.feeds
+        self.harness.loop.rereads = self.again.offer.news
 
     def beat(self) -> None:
         self.number += 1
         self.rows.end += 5
-        self.desk.server.end = self.rows.end
-        self.desk.topics.held.setdefault("a", []).append((b"", heartbeat(self.number)))
+        self.harness.server.end = self.rows.end
+        self.harness.topics.held.setdefault("a", []).append((b"", heartbeat(self.number)))
 
     def round(self) -> "object":  # type: ignore[override]
         self.beat()
-        self.desk.land()
+        self.harness.land()
         return self.state()
 
 
 @pytest.fixture
 def beside(tmp_path: Path) -> CanalBeside:
     server = Server(end=900)
-    desk = CanalDesk(tmp_path, Topics(), server)
+    harness = CanalHarness(tmp_path, Topics(), server)
     rows = TextRows(50, told=TOLD)
-    made = CanalBeside(desk, rows)
-    made.desk.topics.held["a"] = [(b"", TABLE.insert(row(3)))]
+    made = CanalBeside(harness, rows)
+    made.harness.topics.held["a"] = [(b"", TABLE.insert(row(3)))]
     return made
 
 
@@ -99,38 +99,38 @@ def test_a_table_has_a_base_at_the_heartbeat_that_landed_before_it_was_read(
     beside: CanalBeside,
 ) -> None:
     beside.beat()
-    beside.desk.land()
-    began = len(beside.desk.topics.held["a"]) - 1
+    beside.harness.land()
+    began = len(beside.harness.topics.held["a"]) - 1
     beside.state()  # it begins here
 
     state = beside.until_done()
 
-    orders = {tuple(one["order"].values()) for one in beside.desk.landed(Op.READ)}
+    orders = {tuple(one["order"].values()) for one in beside.harness.landed(Op.READ)}
     assert state.rows == 50
     assert orders == {(1, 0, began, 0)}
-    assert beside.desk.checkpoint.bases[NAME] == Order(1, 0, began, 0)
+    assert beside.harness.checkpoint.bases[NAME] == Order(1, 0, began, 0)
 
 
 def test_what_was_sent_before_loses_against_it_and_what_came_after_wins(
     beside: CanalBeside,
 ) -> None:
-    beside.desk.topics.held["a"] += [(b"", TABLE.insert(row(4, "older")))]
+    beside.harness.topics.held["a"] += [(b"", TABLE.insert(row(4, "older")))]
     beside.beat()
-    beside.desk.land()
+    beside.harness.land()
     beside.state()  # it begins here
-    beside.desk.topics.held["a"] += [(b"", TABLE.insert(row(5, "newer")))]
+    beside.harness.topics.held["a"] += [(b"", TABLE.insert(row(5, "newer")))]
     beside.until_done()
 
-    base = beside.desk.checkpoint.bases[NAME]
+    base = beside.harness.checkpoint.bases[NAME]
     places = {
         json.loads(one["after"])["name"]: Order(*one["order"].values())
-        for one in beside.desk.landed(Op.CREATE)
+        for one in beside.harness.landed(Op.CREATE)
     }
     assert places["older"] < base < places["newer"]
 
 
 def test_before_any_heartbeat_has_landed_nothing_is_read(beside: CanalBeside) -> None:
-    beside.desk.land()
+    beside.harness.land()
 
     state = beside.state()
 
@@ -143,7 +143,7 @@ def test_while_the_log_is_sent_again_nothing_begins(beside: CanalBeside) -> None
         beside.beat()
     beside.number = 1
     beside.beat()
-    beside.desk.land()
+    beside.harness.land()
 
     assert "being sent again" in beside.state().why
 
@@ -151,10 +151,10 @@ def test_while_the_log_is_sent_again_nothing_begins(beside: CanalBeside) -> None
 def test_a_heartbeat_below_what_came_before_it_is_no_place_for_a_base(beside: CanalBeside) -> None:
     """Versions that each table counts for itself: rows that stand would win over the base."""
     beside.beat()
-    beside.desk.land()
-    checkpoint = beside.desk.checkpoint
+    beside.harness.land()
+    checkpoint = beside.harness.checkpoint
     low = replace(checkpoint.beats["a"], clear=False)
-    beside.desk.loop.checkpoint = replace(checkpoint, beats={"a": low})
+    beside.harness.loop.checkpoint = replace(checkpoint, beats={"a": low})
 
     assert "let all senders use one version sequence" in beside.state().why
     assert not beside.rows.reads
@@ -187,7 +187,7 @@ def test_a_heartbeat_is_clear_above_all_that_came_in_batches_before(
 def test_only_a_whole_table_is_read_again(beside: CanalBeside, origin: Origin) -> None:
     beside.wishes = (replace(WISH, origin=origin, rows=RowSelection((SelectedKey('["3"]'),))),)
     beside.beat()
-    beside.desk.land()
+    beside.harness.land()
 
     state = beside.state()
 
@@ -200,9 +200,9 @@ def test_a_piece_of_the_log_that_was_never_sent_is_a_gap_of_all_tables(beside: C
     beside.beat()
     beside.number += 3
     beside.beat()
-    beside.desk.land()
+    beside.harness.land()
 
-    (gap,) = beside.desk.gaps()
+    (gap,) = beside.harness.gaps()
     assert gap.shards == (NAME,)
     assert "heartbeats 2 to 4 of source a are missing" in gap.why
 
@@ -243,20 +243,20 @@ def test_a_new_base_closes_it(beside: CanalBeside) -> None:
     beside.beat()
     beside.number += 3
     beside.beat()
-    beside.desk.land()
+    beside.harness.land()
 
     beside.until_done()
 
-    assert not beside.desk.checkpoint.gaps
+    assert not beside.harness.checkpoint.gaps
 
 
 def test_what_two_have_sent_is_a_gap_until_a_base_that_begins_after_it(beside: CanalBeside) -> None:
     for number in (5, 6, 7, 3, 8):  # one goes on at 8 while the other is behind
         beside.number = number - 1
         beside.beat()
-        beside.desk.land()
+        beside.harness.land()
 
-    (gap,) = beside.desk.gaps()
+    (gap,) = beside.harness.gaps()
     waiting = beside.round()
 
     assert "source a is sent by two collectors" in gap.why
@@ -265,18 +265,18 @@ def test_what_two_have_sent_is_a_gap_until_a_base_that_begins_after_it(beside: C
     for _ in range(CALM_HEARTBEATS):
         beside.round()
     beside.until_done()
-    assert not beside.desk.checkpoint.gaps
+    assert not beside.harness.checkpoint.gaps
 
 
 def test_the_newest_sign_of_two_is_what_a_base_must_come_after(beside: CanalBeside) -> None:
     for number in (5, 6, 7, 3, 8, 4, 9):
         beside.number = number - 1
         beside.beat()
-        beside.desk.land()
+        beside.harness.land()
 
-    (gap,) = beside.desk.gaps()
+    (gap,) = beside.harness.gaps()
 
-    assert gap.batch == beside.desk.checkpoint.batch
+    assert gap.batch == beside.harness.checkpoint.batch
 
 
 def test_where_changes_have_places_in_the_log_no_heartbeat_is_followed() -> None:
@@ -313,10 +313,10 @@ def test_what_its_heartbeats_showed_before_is_forgotten_once_changes_have_places
 
 def test_from_several_partitions_no_offset_says_where_rows_begin(beside: CanalBeside) -> None:
     beside.beat()
-    beside.desk.land()
-    checkpoint = beside.desk.checkpoint
+    beside.harness.land()
+    checkpoint = beside.harness.checkpoint
     more = {TopicPartition("a", 1): checkpoint.offsets[TopicPartition("a", 0)]}
 
-    beside.desk.loop.checkpoint = replace(checkpoint, offsets={**checkpoint.offsets, **more})
+    beside.harness.loop.checkpoint = replace(checkpoint, offsets={**checkpoint.offsets, **more})
 
     assert "changes of several partitions" in beside.state().why

@@ -30,7 +30,7 @@ from pipeline.settings import Router, SourceSettings, TableRule
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.row_reader import ROWS, KeyTexts, ReadFence, RowsAsked, RowsRead
 from pipeline.standards.table_standards import Standards
-from tests.pipeline.landing.desk import Desk
+from tests.builders.harness import LandingHarness
 from tests.pipeline.reading import readings
 
 WISH = BackfillRequest("x", "db.t")
@@ -101,7 +101,7 @@ class Rows:
 class Beside:
     """A landing loop, and a re-reading that lands by it."""
 
-    desk: Desk
+    harness: LandingHarness
     rows: Rows
     number: int = 0
     wishes: tuple[BackfillRequest, ...] = (WISH,)
@@ -113,20 +113,20 @@ class Beside:
 
     def start(self) -> None:
         """As after kill -9: nothing is remembered but what the lake says."""
-        old = self.desk
-        self.desk = Desk(old.home, old.topics, old.server, standards=old.standards)
-        feeds = self.desk.loop.feeds
+        old = self.harness
+        self.harness = LandingHarness(old.home, old.topics, old.server, standards=old.standards)
+        feeds = self.harness.loop.feeds
         self.again = BackfillRunner(
-            self.desk.settings,
+            self.harness.settings,
             feeds,
-            self.desk.log(),
+            self.harness.log(),
             self.rows,
             self.work,
-            lambda: self.desk.now,
+            lambda: self.harness.now,
             ReadLimits(rows=7, select=3),
             MirrorIds(lambda _: self.mirror),
         )
-        self.desk.loop.rereads = self.again.offer.news
+        self.harness.loop.rereads = self.again.offer.news
 
     def work(self, tasks: Sequence[BackfillTask]) -> list[BackfillResult | BackfillFailure]:
         return [attempt(task) for task in tasks]
@@ -134,18 +134,18 @@ class Beside:
     def round(self) -> BackfillState:
         """A change, a batch, and what is read on after it."""
         self.number += 1
-        self.desk.topics.beat("a", self.number, pos=self.rows.end + 1)
+        self.harness.topics.beat("a", self.number, pos=self.rows.end + 1)
         self.rows.end += 5
-        self.desk.server.end = self.rows.end
-        self.desk.land()
+        self.harness.server.end = self.rows.end
+        self.harness.land()
         return self.state()
 
     def states(self) -> tuple[BackfillState, ...]:
-        log = self.desk.log()
-        catalog = Catalog(self.router, readings("a", "b"), Standards(self.desk.standards))
+        log = self.harness.log()
+        catalog = Catalog(self.router, readings("a", "b"), Standards(self.harness.standards))
         log.look()
         catalog.add(log.schema_changes(-1))
-        return self.again.run(LandedState(self.desk.checkpoint, catalog), self.wishes)
+        return self.again.run(LandedState(self.harness.checkpoint, catalog), self.wishes)
 
     def state(self) -> BackfillState:
         (state,) = self.states()
@@ -159,17 +159,17 @@ class Beside:
         raise AssertionError(state)
 
     def landed(self) -> list[int]:
-        return [json.loads(row["after"])["id"] for row in self.desk.landed(Op.READ)]
+        return [json.loads(row["after"])["id"] for row in self.harness.landed(Op.READ)]
 
 
-def begun(home: Path) -> Desk:
+def begun(home: Path) -> LandingHarness:
     """db.t has a row, in a log that goes on behind it."""
-    desk = Desk(home)
-    desk.server.end = 900
-    desk.topics.alter("a", 10, "name")
-    desk.topics.put("a", 500, "live", key=3)
-    desk.land()
-    return desk
+    harness = LandingHarness(home)
+    harness.server.end = 900
+    harness.topics.alter("a", 10, "name")
+    harness.topics.put("a", 500, "live", key=3)
+    harness.land()
+    return harness
 
 
 @pytest.fixture
@@ -182,11 +182,11 @@ def test_all_rows_are_landed_once_and_make_a_base(beside: Beside) -> None:
 
     assert state.rows == 50
     assert sorted(beside.landed()) == list(range(50))
-    (settle,) = beside.desk.landed(Op.SETTLE)
-    orders = {tuple(row["order"].values()) for row in beside.desk.landed(Op.READ)}
+    (settle,) = beside.harness.landed(Op.SETTLE)
+    orders = {tuple(row["order"].values()) for row in beside.harness.landed(Op.READ)}
     assert orders == {tuple(settle["order"].values())}
-    assert beside.desk.checkpoint.bases[NAME].parts in orders
-    assert beside.desk.checkpoint.complete[NAME] == state.done
+    assert beside.harness.checkpoint.bases[NAME].parts in orders
+    assert beside.harness.checkpoint.complete[NAME] == state.done
 
 
 @pytest.mark.parametrize("every", [2, 3, 5])
@@ -268,7 +268,7 @@ def test_a_part_whose_file_upkeep_took_is_read_again(beside: Beside) -> None:
         beside.round()
     for one in beside.again.offer.news().rows:
         assert one.file is not None
-        beside.desk.log().store.remove(one.file.path)
+        beside.harness.log().store.remove(one.file.path)
 
     beside.state()
 
@@ -283,7 +283,7 @@ def test_a_server_that_is_down_is_waited_for_and_landing_goes_on(beside: Beside)
     batch = beside.round()
 
     assert "down" in beside.round().why
-    assert beside.desk.checkpoint.batch > (batch.done or 0)
+    assert beside.harness.checkpoint.batch > (batch.done or 0)
     beside.rows.down = False
     assert beside.until_done().rows == 50
 
@@ -299,12 +299,12 @@ def test_what_can_never_be_read_is_refused_with_words(beside: Beside) -> None:
 def test_a_new_epoch_begins_it_anew(beside: Beside) -> None:
     for _ in range(5):
         beside.round()
-    before = beside.desk.checkpoint.rereads[NAME]
-    beside.rows.identity = beside.desk.server.identity = "other"
+    before = beside.harness.checkpoint.rereads[NAME]
+    beside.rows.identity = beside.harness.server.identity = "other"
 
     beside.until_done()
 
-    after = beside.desk.checkpoint.rereads[NAME]
+    after = beside.harness.checkpoint.rereads[NAME]
     assert before.rows > 0
     assert (after.order.epoch, after.identity, after.rows) == (2, "other", 50)
 
@@ -312,17 +312,17 @@ def test_a_new_epoch_begins_it_anew(beside: Beside) -> None:
 def test_a_statement_meanwhile_begins_it_anew(beside: Beside) -> None:
     for _ in range(5):
         beside.round()
-    before = beside.desk.checkpoint.rereads[NAME]
+    before = beside.harness.checkpoint.rereads[NAME]
     beside.rows.end += 20
-    beside.desk.topics.alter("a", beside.rows.end, "name", "note")
+    beside.harness.topics.alter("a", beside.rows.end, "name", "note")
 
     beside.until_done()
 
-    assert beside.desk.checkpoint.rereads[NAME].order > before.order
+    assert beside.harness.checkpoint.rereads[NAME].order > before.order
 
 
 def test_a_table_that_nothing_is_known_of_waits(beside: Beside) -> None:
-    log = LandedState(beside.desk.checkpoint, Catalog(Router(), readings("a", "b")))
+    log = LandedState(beside.harness.checkpoint, Catalog(Router(), readings("a", "b")))
 
     (state,) = beside.again.run(log, (BackfillRequest("y", "db.nothing"),))
 
@@ -332,23 +332,23 @@ def test_a_table_that_nothing_is_known_of_waits(beside: Beside) -> None:
 
 def test_a_table_whose_topic_we_may_not_see_gets_no_base(beside: Beside) -> None:
     """Else what is written to it after its base would be missed, and nothing would tell."""
-    beside.desk.topics.forbidden = frozenset({"a.db.t"})
+    beside.harness.topics.forbidden = frozenset({"a.db.t"})
 
     for _ in range(20):
         state = beside.round()
 
-    assert NAME not in beside.desk.checkpoint.bases
+    assert NAME not in beside.harness.checkpoint.bases
     assert "all is read" in state.why
 
 
 def test_a_table_that_the_collector_leaves_out_gets_no_base(beside: Beside) -> None:
-    beside.desk.server.left_out = frozenset({"db.t"})
-    beside.desk.now = beside.desk.now.replace(year=2027)
+    beside.harness.server.left_out = frozenset({"db.t"})
+    beside.harness.now = beside.harness.now.replace(year=2027)
 
     for _ in range(20):
         beside.round()
 
-    assert NAME not in beside.desk.checkpoint.bases
+    assert NAME not in beside.harness.checkpoint.bases
 
 
 def test_nothing_is_read_before_all_below_its_place_has_landed(beside: Beside) -> None:
@@ -356,15 +356,15 @@ def test_nothing_is_read_before_all_below_its_place_has_landed(beside: Beside) -
     altered = beside.rows.end + 1
     beside.rows.end += 5
     for _ in range(2):
-        beside.desk.land()
+        beside.harness.land()
         state = beside.state()
-    assert (beside.desk.checkpoint.rereads[NAME].order.pos > altered, beside.rows.reads) == (
+    assert (beside.harness.checkpoint.rereads[NAME].order.pos > altered, beside.rows.reads) == (
         True,
         [],
     )
     assert "once all before it has landed" in state.why
 
-    beside.desk.topics.alter("a", altered, "name", key=("name",))
+    beside.harness.topics.alter("a", altered, "name", key=("name",))
     state = beside.until_done()
 
     assert state.rows == 50
@@ -374,9 +374,9 @@ def test_nothing_is_read_before_all_below_its_place_has_landed(beside: Beside) -
 def test_a_log_that_began_again_under_its_name_is_seen_though_landing_sees_nothing(
     beside: Beside,
 ) -> None:
-    beside.desk.server.end = beside.rows.end = 90_000
-    beside.desk.topics.put("a", 89_000, "live", key=4)
-    beside.desk.land()
+    beside.harness.server.end = beside.rows.end = 90_000
+    beside.harness.topics.put("a", 89_000, "live", key=4)
+    beside.harness.land()
     beside.rows.end = 150
 
     state = beside.state()
@@ -395,18 +395,18 @@ def test_one_that_was_cancelled_makes_no_base_and_is_told_of_until_it_is_forgott
 
     (gone,) = beside.states()
     assert (gone.id, gone.shard, gone.why) == ("x", NAME, "it was cancelled")
-    beside.desk.land()
+    beside.harness.land()
 
     assert beside.states() == ()
     assert not beside.again.offer.news().any
-    assert beside.desk.checkpoint.rereads[NAME].id == ""
-    assert NAME not in beside.desk.checkpoint.bases
+    assert beside.harness.checkpoint.rereads[NAME].id == ""
+    assert NAME not in beside.harness.checkpoint.bases
 
 
 def test_a_key_that_is_named_in_another_order_is_told_as_its_rows_are(beside: Beside) -> None:
     """Else one row would have two keys."""
     beside.router = Router((TableRule("db.t", "db.t", key=("id", "name")),))
-    beside.desk.topics.alter("a", beside.rows.end, "name", key=("name", "id"))
+    beside.harness.topics.alter("a", beside.rows.end, "name", key=("name", "id"))
 
     beside.until_done()
 
@@ -423,16 +423,16 @@ def test_a_key_in_an_order_that_nobody_tells_is_refused(beside: Beside) -> None:
 
 
 def test_a_table_that_waits_for_its_collector_makes_no_batches(beside: Beside) -> None:
-    beside.desk.topics.forbidden = frozenset({"a.db.t"})
+    beside.harness.topics.forbidden = frozenset({"a.db.t"})
     for _ in range(20):
         beside.round()
-    before = beside.desk.checkpoint
+    before = beside.harness.checkpoint
 
     for _ in range(3):
-        beside.desk.land()
+        beside.harness.land()
 
     assert before.rereads[NAME].closing is not None
-    assert beside.desk.checkpoint.batch == before.batch
+    assert beside.harness.checkpoint.batch == before.batch
 
 
 def masked(column: str) -> str:
@@ -440,7 +440,7 @@ def masked(column: str) -> str:
 
 
 def test_what_the_collector_masks_is_not_read_as_the_source_has_it(beside: Beside) -> None:
-    beside.desk.server.alters = masked
+    beside.harness.server.alters = masked
 
     state = beside.round()
 
@@ -450,9 +450,9 @@ def test_what_the_collector_masks_is_not_read_as_the_source_has_it(beside: Besid
 
 
 def test_nothing_is_read_while_nobody_tells_what_the_collector_masks(beside: Beside) -> None:
-    beside.desk.server.silent = True
+    beside.harness.server.silent = True
     silent = beside.round()
-    beside.desk.server.silent = False
+    beside.harness.server.silent = False
 
     assert "whether the collector alters columns is not known" in silent.why
     assert not silent.refused

@@ -27,11 +27,13 @@ def turn(beside: Beside) -> list[str]:
     """One round; which are begun, as the mark knows them then."""
     beside.number += 1
     beside.rows.end += 5
-    beside.desk.topics.beat("a", beside.number, pos=beside.rows.end + 1)
-    beside.desk.server.end = beside.rows.end = beside.rows.end + 5
+    beside.harness.topics.beat("a", beside.number, pos=beside.rows.end + 1)
+    beside.harness.server.end = beside.rows.end = beside.rows.end + 5
     beside.states()
-    beside.desk.land()
-    return sorted(name for name, one in beside.desk.checkpoint.rereads.items() if one.done is None)
+    beside.harness.land()
+    return sorted(
+        name for name, one in beside.harness.checkpoint.rereads.items() if one.done is None
+    )
 
 
 def test_the_mark_remembers_few_at_a_time_and_the_others_wait_for_their_turn(
@@ -92,7 +94,7 @@ def test_what_is_begun_anew_again_and_again_is_refused_and_says_why(tmp_path: Pa
 
     for _ in range(6 * runner.ANEW):
         beside.rows.end += 20
-        beside.desk.topics.alter("a", beside.rows.end, "name", "note")
+        beside.harness.topics.alter("a", beside.rows.end, "name", "note")
         state = beside.round()
         if state.refused:
             break

@@ -31,9 +31,9 @@ from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.row_reader import ReadFence, RowsAsked, RowsRead
 from pipeline.standards.mask import LetterMask
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
+from tests.builders.harness import LandingHarness
 from tests.pipeline.backfill.test_bootstrap import Beside
 from tests.pipeline.backfill.test_repair import HeldIds, SomeRows, make, repair
-from tests.pipeline.landing.desk import Desk
 from tests.pipeline.reading import readings
 from tests.pipeline.schema_messages import described, message
 
@@ -88,15 +88,15 @@ class HeldRows(HeldIds):
 
 def states(beside: Beside, previews: Previews) -> BackfillState:
     beside.number += 1
-    beside.desk.topics.beat("a", beside.number, pos=beside.rows.end + 1)
+    beside.harness.topics.beat("a", beside.number, pos=beside.rows.end + 1)
     beside.rows.end += 5
-    beside.desk.server.end = beside.rows.end
-    beside.desk.land()
-    log = beside.desk.log()
+    beside.harness.server.end = beside.rows.end
+    beside.harness.land()
+    log = beside.harness.log()
     log.look()
     catalog = Catalog(beside.router, readings("a", "b"))
     catalog.add(log.schema_changes(-1))
-    landed = LandedState(beside.desk.checkpoint, catalog)
+    landed = LandedState(beside.harness.checkpoint, catalog)
     (state,) = previews.run(landed, beside.again.tables(landed, beside.wishes))
     return state
 
@@ -121,7 +121,7 @@ def test_nothing_lands_of_a_dry_run(
 ) -> None:
     held = HeldRows([3, 5, 6, 7])
     beside = make(tmp_path, repair(wished), held)
-    mirror, feeds = cast(MirrorSide, held), beside.desk.loop.feeds
+    mirror, feeds = cast(MirrorSide, held), beside.harness.loop.feeds
     previews = Previews(feeds, beside.rows, lambda _: mirror, lambda: datetime.now(UTC))
     for _ in range(9):
         state = states(beside, previews)
@@ -130,20 +130,20 @@ def test_nothing_lands_of_a_dry_run(
 
     assert (state.preview, state.refused) == (preview, preview is None)
     assert why in state.why
-    assert beside.desk.landed(Op.READ, Op.DELETE) == []
-    assert beside.desk.checkpoint.rereads == {}
+    assert beside.harness.landed(Op.READ, Op.DELETE) == []
+    assert beside.harness.checkpoint.rereads == {}
 
 
 def looking(path: Path, wished: RowSelection) -> tuple[Beside, Previews]:
     held = HeldRows([3, 5, 6, 7])
     beside = make(path, repair(wished), held)
-    mirror, feeds = cast(MirrorSide, held), beside.desk.loop.feeds
+    mirror, feeds = cast(MirrorSide, held), beside.harness.loop.feeds
     return beside, Previews(feeds, beside.rows, lambda _: mirror, lambda: datetime.now(UTC))
 
 
 def test_a_table_whose_shards_are_gone_is_told_so(tmp_path: Path) -> None:
     beside, previews = looking(tmp_path, RowSelection(ranges=(SelectedRange(3, 8),)))
-    landed = LandedState(beside.desk.checkpoint, Catalog(beside.router, readings("a", "b")))
+    landed = LandedState(beside.harness.checkpoint, Catalog(beside.router, readings("a", "b")))
 
     (state,) = previews.run(landed, [(beside.wishes[0], Table("db.t", (), ("id",), "id"))])
 
@@ -158,7 +158,7 @@ def test_a_round_has_its_time_and_each_shard_its_turn(
     monkeypatch.setattr(preview, "ROUND", -1.0)
     beside, previews = looking(tmp_path, RowSelection(ranges=(SelectedRange(3, 8),)))
     table = Table("db.t", (Shard("a", "db.t"), Shard("a", "db.u")), ("id",), "id")
-    landed = LandedState(beside.desk.checkpoint, Catalog(beside.router, readings("a", "b")))
+    landed = LandedState(beside.harness.checkpoint, Catalog(beside.router, readings("a", "b")))
 
     rounds = [previews.run(landed, [(beside.wishes[0], table)]) for _ in range(4)]
 
@@ -248,12 +248,12 @@ class Looks:
     standards: Standards = NO_STANDARDS
 
     def __post_init__(self, home: Path) -> None:
-        self.desk = Desk(home)
+        self.harness = LandingHarness(home)
         self.previews = Previews(
-            self.desk.loop.feeds,
+            self.harness.loop.feeds,
             lambda _: self.rows,
             lambda _: cast("MirrorSide | None", self.held),
-            lambda: self.desk.now,
+            lambda: self.harness.now,
         )
 
     def run(self, *wishes: BackfillRequest, table: Table = TABLE) -> tuple[BackfillState, ...]:

@@ -32,8 +32,8 @@ from pipeline.schema.model import ColumnDescription, Notation, TableDescription,
 from pipeline.settings import Router, SourceSettings, TableRule
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.row_reader import ReadFence
+from tests.builders.harness import LandingHarness, Server, Topics
 from tests.pipeline.backfill.test_bootstrap import Rows
-from tests.pipeline.landing.desk import Desk, Server, Topics
 from tests.pipeline.reading import readings
 from tests.pipeline.schema_messages import described, message
 
@@ -88,8 +88,8 @@ class Opened:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    made = Desk(tmp_path, Topics(), Moving(end=900))
+def harness(tmp_path: Path) -> LandingHarness:
+    made = LandingHarness(tmp_path, Topics(), Moving(end=900))
     for feed in made.loop.feeds:
         feed.settings = replace(feed.settings, follow_hosts=("replica",))
     return made
@@ -101,8 +101,8 @@ def opened() -> Opened:
 
 
 @pytest.fixture
-def readers(desk: Desk, opened: Opened) -> RowReaders:
-    return RowReaders(desk.loop.feeds, opened, lambda: desk.now)
+def readers(harness: LandingHarness, opened: Opened) -> RowReaders:
+    return RowReaders(harness.loop.feeds, opened, lambda: harness.now)
 
 
 def written(readers: RowReaders, form: Format) -> None:
@@ -111,12 +111,12 @@ def written(readers: RowReaders, form: Format) -> None:
 
 
 def test_f113_a_reader_is_kept_until_its_collector_reads_another_server(
-    desk: Desk, readers: RowReaders, opened: Opened
+    harness: LandingHarness, readers: RowReaders, opened: Opened
 ) -> None:
     first = readers.of("a")
     assert readers.of("a") is first
-    assert isinstance(desk.server, Moving)
-    desk.server.host = "replica"
+    assert isinstance(harness.server, Moving)
+    harness.server.host = "replica"
 
     second, other = readers.of("a"), readers.of("b")
 
@@ -324,7 +324,7 @@ def test_f113_all_below_a_place_in_the_log_must_have_landed(
 
 
 def test_f113_what_is_altered_on_the_way_is_refused_column_by_column(
-    desk: Desk, readers: RowReaders
+    harness: LandingHarness, readers: RowReaders
 ) -> None:
     asked = list[str]()
 
@@ -333,7 +333,7 @@ def test_f113_what_is_altered_on_the_way_is_refused_column_by_column(
         return "column.exclude.list" if column == "db.t.name" else ""
 
     readers.require_sent_as_it_is(SHARD)
-    desk.server.alters = alters
+    harness.server.alters = alters
     with pytest.raises(ConfigError, match=r"changes db\.t\.name \(column\.exclude\.list\)"):
         readers.require_sent_as_it_is(SHARD)
     readers.require_sent_as_it_is(Shard("a", "db.u"))
@@ -342,9 +342,9 @@ def test_f113_what_is_altered_on_the_way_is_refused_column_by_column(
 
 
 def test_f113_where_nobody_tells_what_is_altered_nothing_is_read(
-    desk: Desk, readers: RowReaders
+    harness: LandingHarness, readers: RowReaders
 ) -> None:
-    desk.server.silent = True
+    harness.server.silent = True
 
     with pytest.raises(ProofError, match="whether the collector alters columns is not known"):
         readers.require_sent_as_it_is(SHARD)
@@ -445,7 +445,7 @@ def test_f113_sources_are_asked_for_tables_of_which_nothing_has_landed(
 
 
 def test_f113_a_source_that_is_silent_hides_no_table_of_another(
-    desk: Desk, readers: RowReaders
+    harness: LandingHarness, readers: RowReaders
 ) -> None:
     first, second = readers.of("a"), readers.of("b")
     assert isinstance(first, Asked)
@@ -461,12 +461,12 @@ def test_f113_a_source_that_is_silent_hides_no_table_of_another(
 
 
 def test_f113_sources_are_asked_for_tables_once_in_a_while(
-    desk: Desk, readers: RowReaders, opened: Opened
+    harness: LandingHarness, readers: RowReaders, opened: Opened
 ) -> None:
     opened.like.there = (SHARD,)
     second, listings = timedelta(seconds=1), list[int]()
     for pause in (timedelta(), AGAIN - second, second, AGAIN - second, second):
-        desk.now += pause
+        harness.now += pause
         assert readers.folding(wishes("db.t"), LANDED, ROUTES) == {"a/db.t": "db.t"}
         listings.append(opened.readers[0].listings)
 

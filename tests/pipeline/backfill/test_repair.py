@@ -89,7 +89,7 @@ def make(path: Path, wish: BackfillRequest, mirror: HeldIds | None = None) -> Be
 
 
 def landed(beside: Beside, op: Op) -> list[int]:
-    return sorted(int(json.loads(row["key"])[-1]) for row in beside.desk.landed(op))
+    return sorted(int(json.loads(row["key"])[-1]) for row in beside.harness.landed(op))
 
 
 def until_done(beside: Beside) -> BackfillState:
@@ -105,11 +105,11 @@ def test_rows_that_are_named_are_read_and_those_that_are_gone_are_deleted(tmp_pa
 
     assert (landed(beside, Op.READ), landed(beside, Op.DELETE)) == ([3, 7], [5, 99])
     assert state.rows == 4
-    rows = [*beside.desk.landed(Op.READ), *beside.desk.landed(Op.DELETE)]
-    order = beside.desk.checkpoint.rereads[NAME].order.parts
+    rows = [*beside.harness.landed(Op.READ), *beside.harness.landed(Op.DELETE)]
+    order = beside.harness.checkpoint.rereads[NAME].order.parts
     assert {tuple(row["order"].values()) for row in rows} == {order}
     assert {row["origin"] for row in rows} == {Origin.REPAIR}
-    (gone, _) = sorted(beside.desk.landed(Op.DELETE), key=lambda row: str(row["key"]))
+    (gone, _) = sorted(beside.harness.landed(Op.DELETE), key=lambda row: str(row["key"]))
     assert (json.loads(gone["before"]), gone["after"]) == ({"id": "5"}, None)
 
 
@@ -122,7 +122,7 @@ def test_of_ranges_what_the_mirror_has_and_the_source_has_not_is_deleted(tmp_pat
 
     assert landed(beside, Op.READ) == [4, 6, 7, 8, 9, 10, 11]
     assert landed(beside, Op.DELETE) == [5, 12, 30, 60]
-    assert NAME not in beside.desk.checkpoint.bases
+    assert NAME not in beside.harness.checkpoint.bases
 
 
 @pytest.mark.parametrize("every", [2, 3, 5])
@@ -150,7 +150,7 @@ def test_a_mirror_that_is_behind_is_waited_for(tmp_path: Path) -> None:
 
     assert "its mirror is merged through batch -1, and is to hold 0" in state.why
     assert mirror.asked == []
-    mirror.batch = beside.desk.checkpoint.batch
+    mirror.batch = beside.harness.checkpoint.batch
     until_done(beside)
     assert (landed(beside, Op.DELETE), mirror.asked) == ([5], [(4, 7)])
 
@@ -162,7 +162,7 @@ def test_what_begins_anew_asks_the_mirror_anew(tmp_path: Path) -> None:
         beside.round()
     mirror.held = [5, 30]
     beside.rows.end += 20
-    beside.desk.topics.alter("a", beside.rows.end, "name", "note")
+    beside.harness.topics.alter("a", beside.rows.end, "name", "note")
 
     until_done(beside)
 
@@ -228,7 +228,7 @@ def test_more_rows_than_were_allowed_are_refused_with_the_way_out(
 def test_ranges_of_a_key_that_is_not_one_integer_are_refused(tmp_path: Path) -> None:
     beside = make(tmp_path, repair(RowSelection(ranges=(SelectedRange(0, 4),))))
     beside.rows.end += 20
-    beside.desk.topics.alter("a", beside.rows.end, "name", key=("name",))
+    beside.harness.topics.alter("a", beside.rows.end, "name", key=("name",))
 
     for _ in range(8):
         state = beside.round()
@@ -246,7 +246,7 @@ def test_a_replay_reads_what_meets_its_condition_and_shows_the_time_it_was_given
 
     until_done(beside)
 
-    rows = beside.desk.landed(Op.READ)
+    rows = beside.harness.landed(Op.READ)
     assert landed(beside, Op.READ) == list(range(40, 50))
     assert landed(beside, Op.DELETE) == []
     assert {(row["origin"], row["at"]) for row in rows} == {(Origin.REPLAY, NOON)}
@@ -256,13 +256,17 @@ def test_a_base_that_was_read_again_stays_one_after_a_repair(tmp_path: Path) -> 
     """Else live changes below it would be taken for such as a snapshot may have overtaken."""
     beside = make(tmp_path, BackfillRequest("x", "db.t"))
     until_done(beside)
-    base = beside.desk.checkpoint.bases[NAME]
+    base = beside.harness.checkpoint.bases[NAME]
     beside.wishes = (replace(repair(RowSelection(keys=keys(3))), id="y"),)
 
     until_done(beside)
 
-    again_read = beside.desk.checkpoint.rereads[NAME]
-    assert (again_read.id, again_read.base, beside.desk.checkpoint.bases[NAME]) == ("y", base, base)
+    again_read = beside.harness.checkpoint.rereads[NAME]
+    assert (again_read.id, again_read.base, beside.harness.checkpoint.bases[NAME]) == (
+        "y",
+        base,
+        base,
+    )
     assert again_read.order > base
 
 

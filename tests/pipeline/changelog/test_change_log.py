@@ -20,17 +20,17 @@ from pipeline.delta.store import open_store
 from pipeline.errors import HeldError, ProofError
 from pipeline.landing.staging import write_rows
 from pipeline.model import Op, Order
-from tests.pipeline.hand_lake import NOW, HandLake, row, stamped
+from tests.builders.lake import NOW, LocalLake, row, stamped
 
 C, D, DDL = Op.CREATE, Op.DELETE, Op.DDL
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> HandLake:
-    return HandLake(tmp_path)
+def lake(tmp_path: Path) -> LocalLake:
+    return LocalLake(tmp_path)
 
 
-def log_of(lake: HandLake, lane: str = "main") -> ChangeLog:
+def log_of(lake: LocalLake, lane: str = "main") -> ChangeLog:
     return ChangeLog(open_store(lake.settings.changes), lane)
 
 
@@ -62,7 +62,7 @@ def test_it_is_made_once_and_stands_as_others_read_it(tmp_path: Path) -> None:
     assert log.batch() == -1
 
 
-def test_the_newest_batch_and_its_mark_are_what_was_committed(lake: HandLake) -> None:
+def test_the_newest_batch_and_its_mark_are_what_was_committed(lake: LocalLake) -> None:
     log = log_of(lake)
     assert log.checkpoint() is None
     for batch in range(3):
@@ -71,7 +71,7 @@ def test_the_newest_batch_and_its_mark_are_what_was_committed(lake: HandLake) ->
         assert log.batch() == batch
 
 
-def test_each_lane_has_batches_and_marks_of_its_own(lake: HandLake) -> None:
+def test_each_lane_has_batches_and_marks_of_its_own(lake: LocalLake) -> None:
     lake.land(row(C, 10, 1, "a"))
     second = log_of(lake, "second")
 
@@ -80,7 +80,7 @@ def test_each_lane_has_batches_and_marks_of_its_own(lake: HandLake) -> None:
 
 
 def test_a_batch_whose_mark_is_not_there_is_told_and_never_taken_for_an_empty_lake(
-    lake: HandLake,
+    lake: LocalLake,
 ) -> None:
     lake.land(row(C, 10, 1, "a"))
     log = log_of(lake)
@@ -91,7 +91,7 @@ def test_a_batch_whose_mark_is_not_there_is_told_and_never_taken_for_an_empty_la
         log.checkpoint()
 
 
-def test_rows_without_a_mark_are_refused_before_anything_lands_on_top(lake: HandLake) -> None:
+def test_rows_without_a_mark_are_refused_before_anything_lands_on_top(lake: LocalLake) -> None:
     log = log_of(lake)
     log.look()
     require_rows_with_a_checkpoint(log)
@@ -106,7 +106,7 @@ def test_rows_without_a_mark_are_refused_before_anything_lands_on_top(lake: Hand
         require_rows_with_a_checkpoint(fresh)
 
 
-def _unnumbered(lake: HandLake) -> None:
+def _unnumbered(lake: LocalLake) -> None:
     """A row of another lane, in a commit that numbers no batch."""
     stamp = Stamp("second", 0, NOW)
     log = log_of(lake)
@@ -115,7 +115,7 @@ def _unnumbered(lake: HandLake) -> None:
     commit_actions(log.store, log.snapshot, [file.added(NOW)], operation="WRITE", clock=NOW)
 
 
-def test_schema_changes_come_as_they_landed_and_only_those_that_are_newer(lake: HandLake) -> None:
+def test_schema_changes_come_as_they_landed_and_only_those_that_are_newer(lake: LocalLake) -> None:
     lake.land(statement(12, "second", offset=1), statement(10, "first", offset=0))
     lake.land(row(C, 20, 1, "a"))
     lake.land(statement(30, "third"), statement(31, "no place") | {"order": None})
@@ -138,7 +138,7 @@ def far(row_: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {**row_, "order": replace(row_["order"], **more)}
 
 
-def test_what_landed_near_is_found_by_source_topic_and_log(lake: HandLake) -> None:
+def test_what_landed_near_is_found_by_source_topic_and_log(lake: LocalLake) -> None:
     lake.land(row(C, 10, 1, "a"), far(row(C, 11, 2, "b"), log=5))
     lake.land(far(row(C, 12, 3, "c"), log=2, epoch=7), row(C, 13, 4, "d", topic="s.db.x"))
     lake.land({**row(C, 14, 5, "e"), "source": "other"})
@@ -151,7 +151,7 @@ def test_what_landed_near_is_found_by_source_topic_and_log(lake: HandLake) -> No
     assert found.column_names == ["offset", "order", "source"]
 
 
-def test_files_that_end_before_a_log_begins_are_not_opened(lake: HandLake) -> None:
+def test_files_that_end_before_a_log_begins_are_not_opened(lake: LocalLake) -> None:
     lake.land(row(C, 10, 1, "a"))
     lake.land(far(row(C, 11, 2, "b"), log=5))
     log = log_of(lake)
@@ -166,7 +166,7 @@ def test_files_that_end_before_a_log_begins_are_not_opened(lake: HandLake) -> No
     assert found["offset"].to_pylist() == [11]
 
 
-def test_what_was_sent_is_found_by_transaction_of_one_source(lake: HandLake) -> None:
+def test_what_was_sent_is_found_by_transaction_of_one_source(lake: LocalLake) -> None:
     def sent(pos: int, tx: str | None, **more: Any) -> dict[str, Any]:
         told = None if tx is None else {"id": tx, "total_order": 1}
         return row(C, pos, pos, "a", tx=told, **more)
@@ -185,7 +185,7 @@ def test_what_was_sent_is_found_by_transaction_of_one_source(lake: HandLake) -> 
     assert len(log.sent("s", (), None, columns)) == 0
 
 
-def test_a_look_reads_on_from_the_one_before_and_sees_what_others_did(lake: HandLake) -> None:
+def test_a_look_reads_on_from_the_one_before_and_sees_what_others_did(lake: LocalLake) -> None:
     log = log_of(lake)
     log.look()
     first = log.snapshot.version

@@ -14,23 +14,23 @@ from pipeline.delta.commit import commit_actions
 from pipeline.delta.log import ActiveFile, Snapshot, empty_snapshot
 from pipeline.delta.reader import open_table
 from pipeline.model import Op
-from tests.pipeline.hand_lake import HandLake, row
+from tests.builders.lake import LocalLake, row
 
 C, D = Op.CREATE, Op.DELETE
 NOW = datetime(2026, 1, 2, 5, tzinfo=UTC)
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> HandLake:
+def lake(tmp_path: Path) -> LocalLake:
     """Twelve batches of two tables: 24 files, with the markers'."""
-    made = HandLake(tmp_path, others=("db.u",))
+    made = LocalLake(tmp_path, others=("db.u",))
     other = {"table": "db.u", "shard": "db.u", "topic": "s.db.u"}
     for batch in range(12):
         made.land(row(C, 10 + batch, batch, "a"), row(D, 50 + batch, batch), row(C, 9, 1) | other)
     return made
 
 
-def joined(lake: HandLake) -> int:
+def joined(lake: LocalLake) -> int:
     """Compact once; the number of files that came."""
     lake.log.look()
     store, snapshot = lake.log.store, lake.log.snapshot
@@ -40,7 +40,7 @@ def joined(lake: HandLake) -> int:
     return len(made.files)
 
 
-def rows(lake: HandLake) -> list[tuple[object, ...]]:
+def rows(lake: LocalLake) -> list[tuple[object, ...]]:
     """All rows, as code that is not ours reads them."""
     found = open_table(lake.settings.changes)
     assert found is not None
@@ -48,7 +48,7 @@ def rows(lake: HandLake) -> list[tuple[object, ...]]:
     return sorted((tuple(map(str, r.values())) for r in found.select(asked)), key=str)
 
 
-def test_every_row_is_there_once_and_in_its_day(lake: HandLake) -> None:
+def test_every_row_is_there_once_and_in_its_day(lake: LocalLake) -> None:
     before = rows(lake)
 
     made = joined(lake)
@@ -58,7 +58,7 @@ def test_every_row_is_there_once_and_in_its_day(lake: HandLake) -> None:
     assert len(lake.log.snapshot.files) == 3
 
 
-def test_nothing_of_it_is_a_change_of_data(lake: HandLake) -> None:
+def test_nothing_of_it_is_a_change_of_data(lake: LocalLake) -> None:
     joined(lake)
 
     name = f"_delta_log/{lake.log.snapshot.version:020d}.json"
@@ -67,7 +67,7 @@ def test_nothing_of_it_is_a_change_of_data(lake: HandLake) -> None:
     assert {file["dataChange"] for file in files} == {False}
 
 
-def test_marks_and_slices_are_read_from_what_was_joined(lake: HandLake) -> None:
+def test_marks_and_slices_are_read_from_what_was_joined(lake: LocalLake) -> None:
     joined(lake)
     fresh = lake.log.checkpoint()
     files = parts(lake.log.snapshot, 3, 5)
@@ -80,7 +80,7 @@ def test_marks_and_slices_are_read_from_what_was_joined(lake: HandLake) -> None:
 
 
 def test_few_files_are_left_as_they_are(tmp_path: Path) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     for batch in range(7):
         lake.land(row(C, batch, batch))
     lake.log.look()
@@ -88,7 +88,7 @@ def test_few_files_are_left_as_they_are(tmp_path: Path) -> None:
     assert maintenance.joinable(lake.log.snapshot) == ()
 
 
-def test_a_mirror_is_applied_alike_before_and_after(lake: HandLake) -> None:
+def test_a_mirror_is_applied_alike_before_and_after(lake: LocalLake) -> None:
     lake.land(row(C, 70, 5, "b"))
     joined(lake)
     lake.now += timedelta(minutes=1)

@@ -9,16 +9,16 @@ from pipeline.changelog.scan import crossing, parts, scan
 from pipeline.changelog.table import CHANGES
 from pipeline.errors import HeldError
 from pipeline.model import Op
-from tests.pipeline.hand_lake import HandLake, row
+from tests.builders.lake import LocalLake, row
 
 C, U, D, MARK = Op.CREATE, Op.UPDATE, Op.DELETE, Op.MARK
 EVERY = tuple(Op)
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> HandLake:
+def lake(tmp_path: Path) -> LocalLake:
     """Four batches: creates, creates of another table, deletes, nothing but a marker."""
-    made = HandLake(tmp_path, others=("db.u",))
+    made = LocalLake(tmp_path, others=("db.u",))
     made.land(row(C, 10, 1, "a"), row(C, 11, 2, "b"))
     made.land(row(C, 10, 1, "a", table="db.u", shard="db.u", topic="s.db.u"))
     made.land(row(D, 20, 1, "a"))
@@ -27,7 +27,7 @@ def lake(tmp_path: Path) -> HandLake:
     return made
 
 
-def found(lake: HandLake, after: int, until: int, *ops: Op) -> list[tuple[int, int, int]]:
+def found(lake: LocalLake, after: int, until: int, *ops: Op) -> list[tuple[int, int, int]]:
     return [(one.low, one.high, one.rows) for one in parts(lake.log.snapshot, after, until, ops)]
 
 
@@ -43,24 +43,24 @@ def found(lake: HandLake, after: int, until: int, *ops: Op) -> list[tuple[int, i
     ],
 )
 def test_files_are_found_by_batch_and_kind(
-    lake: HandLake, after: int, until: int, ops: tuple[Op, ...], expected: list[tuple[int, ...]]
+    lake: LocalLake, after: int, until: int, ops: tuple[Op, ...], expected: list[tuple[int, ...]]
 ) -> None:
     assert found(lake, after, until, *ops) == expected
 
 
-def test_without_a_kind_every_file_of_the_batches_is_found(lake: HandLake) -> None:
+def test_without_a_kind_every_file_of_the_batches_is_found(lake: LocalLake) -> None:
     assert len(found(lake, -1, 9)) == 7
     assert len(found(lake, 1, 2)) == 2
 
 
-def test_a_file_without_statistics_may_hold_anything(lake: HandLake) -> None:
+def test_a_file_without_statistics_may_hold_anything(lake: LocalLake) -> None:
     for file in lake.log.snapshot.files.values():
         file.__dict__["stats"] = None
 
     assert found(lake, 2, 3, U) == [(-1, 3, 0)] * 7
 
 
-def test_rows_are_read_by_a_column_and_their_kind(lake: HandLake) -> None:
+def test_rows_are_read_by_a_column_and_their_kind(lake: LocalLake) -> None:
     files = parts(lake.log.snapshot, -1, 9)
 
     rows = scan(
@@ -84,21 +84,21 @@ def test_rows_are_read_by_a_column_and_their_kind(lake: HandLake) -> None:
     ],
 )
 def test_nothing_but_what_was_asked_for_is_read(
-    lake: HandLake, among: tuple[str, Sequence[str]], ops: tuple[Op, ...], count: int
+    lake: LocalLake, among: tuple[str, Sequence[str]], ops: tuple[Op, ...], count: int
 ) -> None:
     files = parts(lake.log.snapshot, -1, 9)
 
     assert len(scan(lake.log.store, files, among=among, ops=ops, columns=("key",))) == count
 
 
-def test_no_file_gives_no_row_of_the_same_columns(lake: HandLake) -> None:
+def test_no_file_gives_no_row_of_the_same_columns(lake: LocalLake) -> None:
     rows = scan(lake.log.store, (), among=("table", ("db.t",)), ops=EVERY, columns=("key", "batch"))
 
     assert (len(rows), rows.column_names) == (0, ["key", "batch"])
 
 
 def test_row_groups_that_cannot_hold_the_value_are_not_read(tmp_path: Path) -> None:
-    lake = HandLake(tmp_path, others=("db.u",))
+    lake = LocalLake(tmp_path, others=("db.u",))
     other = {"table": "db.u", "shard": "db.u", "topic": "s.db.u"}
     mine = [row(C, 10 + n, n) for n in range(GROUP)]
     lake.land(*mine, *({**one, **other} for one in mine))
@@ -114,7 +114,7 @@ def test_row_groups_that_cannot_hold_the_value_are_not_read(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("harm", ["gone", "cut"])
-def test_a_file_that_cannot_be_read_is_named(lake: HandLake, harm: str) -> None:
+def test_a_file_that_cannot_be_read_is_named(lake: LocalLake, harm: str) -> None:
     (part,) = parts(lake.log.snapshot, -1, 0, (C,))
     file = Path(lake.settings.changes, part.path)
     if harm == "gone":

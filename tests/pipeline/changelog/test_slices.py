@@ -22,28 +22,28 @@ from pipeline.changelog.scan import (
 )
 from pipeline.delta.store import Store
 from pipeline.model import Op
-from tests.pipeline.hand_lake import HandLake, row
+from tests.builders.lake import LocalLake, row
 
 C = Op.CREATE
 NAMES = ("db.t", "db.u")
 BATCHES = 6
 
 
-def land(lake: HandLake, batch: int, *tables: str) -> None:
+def land(lake: LocalLake, batch: int, *tables: str) -> None:
     lake.land(*(row(C, 10 + batch, batch, "a", table=t, shard=t, topic=f"s.{t}") for t in tables))
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> HandLake:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> LocalLake:
     """Six batches; the other table has a change in every second one."""
-    made = HandLake(tmp_path_factory.mktemp("lake"), others=NAMES[1:])
+    made = LocalLake(tmp_path_factory.mktemp("lake"), others=NAMES[1:])
     for batch in range(BATCHES):
         land(made, batch, *(NAMES if batch % 2 else NAMES[:1]))
     made.log.look()
     return made
 
 
-def batches(lake: HandLake, **wanted: WantedBatches) -> dict[str, list[int]]:
+def batches(lake: LocalLake, **wanted: WantedBatches) -> dict[str, list[int]]:
     asked = {f"db.{name}": one for name, one in wanted.items()}
     files = parts(lake.log.snapshot, -1, BATCHES)
     found = read(lake.log.store, files, asked)
@@ -57,7 +57,7 @@ wanteds = st.tuples(st.integers(-1, BATCHES), st.integers(-1, BATCHES)).map(
 
 @given(wanteds, wanteds)
 def test_a_slice_holds_its_own_batches_and_no_other(
-    lake: HandLake, mine: WantedBatches, other: WantedBatches
+    lake: LocalLake, mine: WantedBatches, other: WantedBatches
 ) -> None:
     found = batches(lake, t=mine, u=other)
 
@@ -68,13 +68,13 @@ def test_a_slice_holds_its_own_batches_and_no_other(
     assert found == {name: numbers for name, numbers in expected.items() if numbers}
 
 
-def test_a_table_that_is_not_wanted_or_not_there_is_absent(lake: HandLake) -> None:
+def test_a_table_that_is_not_wanted_or_not_there_is_absent(lake: LocalLake) -> None:
     assert batches(lake, u=WantedBatches(-1, 5)).keys() == {"db.u"}
     assert batches(lake, x=WantedBatches(-1, 5)) == {}
     assert batches(lake) == {}
 
 
-def test_what_is_read_is_what_a_turn_needs_and_no_marker(lake: HandLake) -> None:
+def test_what_is_read_is_what_a_turn_needs_and_no_marker(lake: LocalLake) -> None:
     files = parts(lake.log.snapshot, -1, BATCHES)
 
     found = read(lake.log.store, files, {"db.t": WantedBatches(0, 1)})
@@ -84,7 +84,7 @@ def test_what_is_read_is_what_a_turn_needs_and_no_marker(lake: HandLake) -> None
 
 
 def test_only_files_that_may_hold_a_wanted_batch_are_opened(tmp_path: Path) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     for batch in range(4):
         land(lake, batch, "db.t")
     lake.log.look()
@@ -111,7 +111,7 @@ def test_only_files_that_may_hold_a_wanted_batch_are_opened(tmp_path: Path) -> N
 def test_f16_a_slice_stops_after_so_many_rows_of_its_own_table(
     tmp_path: Path, after: int, until: int, most: int, stop: int
 ) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     for batch in range(BATCHES):
         land(lake, batch, "db.t")
     lake.log.look()
@@ -131,7 +131,7 @@ class OwnRows(TableRows):
 
 
 @pytest.mark.parametrize("rows", [(0, 3), (3, 0), (2, 2)])
-def test_of_a_batch_all_files_are_read_or_none(lake: HandLake, rows: tuple[int, int]) -> None:
+def test_of_a_batch_all_files_are_read_or_none(lake: LocalLake, rows: tuple[int, int]) -> None:
     """Whichever comes first: the others of its batch count before the slice may end behind it."""
     first = Part("a", 0, 0, rows=1)
     files = (first, *(replace(first, path=f"b{n}", low=1, high=1, rows=n) for n in rows))
@@ -141,7 +141,7 @@ def test_of_a_batch_all_files_are_read_or_none(lake: HandLake, rows: tuple[int, 
     assert found == WantedBatches(-1, 0)
 
 
-def test_files_without_a_row_of_the_table_end_no_slice(lake: HandLake) -> None:
+def test_files_without_a_row_of_the_table_end_no_slice(lake: LocalLake) -> None:
     """A turn each of them would read what came before it again."""
     files = (Part("a", 0, 5, rows=3), *(Part(f"b{n}", n, n) for n in range(1, 6)))
 
@@ -152,7 +152,7 @@ def test_files_without_a_row_of_the_table_end_no_slice(lake: HandLake) -> None:
 
 def test_f16_rows_of_others_count_for_nobody_else(tmp_path: Path) -> None:
     """A table with little to apply comes to the newest batch, however much the others have."""
-    lake = HandLake(tmp_path, others=NAMES[1:])
+    lake = LocalLake(tmp_path, others=NAMES[1:])
     land(lake, 0, "db.t")
     for batch in range(1, 5):
         land(lake, batch, *["db.u"] * 50)
@@ -168,7 +168,7 @@ def test_f16_rows_of_others_count_for_nobody_else(tmp_path: Path) -> None:
     ) == WantedBatches(-1, 1)
 
 
-def test_bounded_slices_one_after_the_other_read_everything_once(lake: HandLake) -> None:
+def test_bounded_slices_one_after_the_other_read_everything_once(lake: LocalLake) -> None:
     after, seen = -1, []
     while after < BATCHES - 1:
         files = parts(lake.log.snapshot, after, BATCHES - 1)
@@ -183,7 +183,7 @@ def test_bounded_slices_one_after_the_other_read_everything_once(lake: HandLake)
 
 
 def test_a_footer_is_read_once_for_all_tables(
-    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+    lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = parts(lake.log.snapshot, -1, BATCHES, (C,))
     read_: list[str] = []
@@ -202,7 +202,7 @@ def test_a_footer_is_read_once_for_all_tables(
 
 
 def test_a_table_far_behind_makes_no_other_read_its_old_rows_again(
-    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+    lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows: list[int] = []
 

@@ -10,7 +10,7 @@ from pipeline.copies.copy import Copy, CopyPosition, CopyTarget
 from pipeline.copies.sync import CopySync
 from pipeline.model import Op, Shard, Table
 from pipeline.settings import TableRule
-from tests.pipeline.hand_lake import HandLake, row
+from tests.builders.lake import LocalLake, row
 
 C, D = Op.CREATE, Op.DELETE
 TABLE = Table("db.t", (Shard("s", "db.t"),), ("id",), "id")
@@ -20,7 +20,7 @@ TABLE = Table("db.t", (Shard("s", "db.t"),), ("id",), "id")
 class Copied:
     """``table`` of *lake* in *copy*; ``bring`` is what the service does again and again."""
 
-    lake: HandLake
+    lake: LocalLake
     copy: Copy
     table: Table = TABLE
     target: CopyTarget = field(init=False)
@@ -62,7 +62,7 @@ class Copied:
 def left_of_two(home: Path, copy: Copy) -> Copied:
     """Two shards had a row of one key each; that of the second is deleted, and *copy* knows it."""
     shards = (Shard("s", "db.t"), Shard("s", "db.u"))
-    lake = HandLake(home, rules=(TableRule(r"db\.[tu]", "db.t"),), shards=("db.t", "db.u"))
+    lake = LocalLake(home, rules=(TableRule(r"db\.[tu]", "db.t"),), shards=("db.t", "db.u"))
     copied = Copied(lake, copy, Table("db.t", shards, ("id",), "id"))
     lake.land(row(C, 10, 1, "t"), row(C, 11, 1, "u", shard="db.u"))
     assert lake.apply().hold is None
@@ -77,7 +77,7 @@ def made_anew(copied: Copied, home: Path) -> Copied:
     """A mirror with other rows in the place of that of *copied*, which had some."""
     copied.lake.play([row(C, 90, 1, "old"), row(C, 91, 2, "old")])
     copied.bring()
-    again = Copied(HandLake(home), copied.copy)
+    again = Copied(LocalLake(home), copied.copy)
     again.lake.play([row(C, 10, 1, "new")])
     again.target.owner = copied.lake.settings.lake  # type: ignore[attr-defined]
     return again

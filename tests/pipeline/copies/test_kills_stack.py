@@ -20,9 +20,9 @@ from pipeline.copies.copy import Copy, CopyTarget
 from pipeline.copies.postgres import PostgresCopy
 from pipeline.copies.redis import RedisCopy
 from pipeline.model import Op
+from tests.builders.lake import LocalLake, row
 from tests.pipeline.copies import copier
 from tests.pipeline.copies.copied import TABLE
-from tests.pipeline.hand_lake import HandLake, row
 
 pytestmark = pytest.mark.stack
 SOON = timedelta(minutes=5)  # against hanging only
@@ -40,7 +40,7 @@ class Server(Protocol):
 class Stand:
     """A mirror that goes on, a process that copies it, and a store."""
 
-    lake: HandLake
+    lake: LocalLake
     server: Server
     copy: Copy
     rows: Callable[[], dict[int, str]]
@@ -113,7 +113,7 @@ def stand(
                 found: list[Any] = [client.hgetall(key) for key in keys]
             return {int(one["id"]): one["name"] for one in found}
 
-    lake = HandLake(tmp_path / "lake")
+    lake = LocalLake(tmp_path / "lake")
     process = Daemon("copier", tmp_path / "copier.log")
     words = (sys.executable, "-m", copier.__name__, request.param, lake.settings.lake, str(port))
     made = Stand(lake, server, copy, rows, process, words)

@@ -14,9 +14,9 @@ from pipeline.copies.postgres import PostgresCopy, PostgresTarget
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.model import Op, Order
 from pipeline.sources.mysql.types import MySqlColumn as Column
+from tests.builders.lake import ID, NAME, LocalLake, row
 from tests.patience import answered
 from tests.pipeline.copies.copied import Copied, left_of_two, made_anew
-from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
 pytestmark = pytest.mark.stack
 C, U, D, T = Op.CREATE, Op.UPDATE, Op.DELETE, Op.TRUNCATE
@@ -33,7 +33,7 @@ def copy(postgres: Postgres, request: pytest.FixtureRequest) -> PostgresCopy:
 
 @pytest.fixture
 def copied(tmp_path: Path, copy: PostgresCopy) -> Iterator[Copied]:
-    made = Copied(HandLake(tmp_path), copy)
+    made = Copied(LocalLake(tmp_path), copy)
     yield made
     made.target.close()
 
@@ -80,7 +80,7 @@ def test_every_type_comes_through(tmp_path: Path, copy: PostgresCopy, rows: Any)
         Column("moment", "TIMESTAMP", 6),
         Column("raw", "VARBINARY", 20),
     )
-    copied = Copied(HandLake(tmp_path, columns=columns), copy)
+    copied = Copied(LocalLake(tmp_path, columns=columns), copy)
     image = (
         '{"id": 1, "small": -7, "flag": true, "price": "12.30", "huge": "18446744073709551615",'
         ' "ratio": 0.1, "day": 20454, "at": 1767323045123456,'

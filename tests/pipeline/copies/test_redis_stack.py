@@ -19,9 +19,9 @@ from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.model import Op, Order, Shard, Table
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
+from tests.builders.lake import ID, NAME, LocalLake, row
 from tests.patience import SOON, answered
 from tests.pipeline.copies.copied import Copied, left_of_two, made_anew
-from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
 pytestmark = pytest.mark.stack
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
@@ -37,7 +37,7 @@ def client(redis: Redis) -> Iterator[Client]:
 
 @pytest.fixture
 def copied(tmp_path: Path, redis: Redis, client: Client) -> Iterator[Copied]:
-    made = Copied(HandLake(tmp_path), RedisCopy("127.0.0.1", redis.port))
+    made = Copied(LocalLake(tmp_path), RedisCopy("127.0.0.1", redis.port))
     yield made
     made.target.close()
 
@@ -103,7 +103,7 @@ def test_every_type_has_one_text(tmp_path: Path, redis: Redis, client: Client) -
         Column("moment", "TIMESTAMP", 6),
         Column("raw", "VARBINARY", 20),
     )
-    copied = Copied(HandLake(tmp_path, columns=columns), RedisCopy("127.0.0.1", redis.port))
+    copied = Copied(LocalLake(tmp_path, columns=columns), RedisCopy("127.0.0.1", redis.port))
     image = (
         '{"id": 1, "flag": 1, "price": "12.30", "ratio": 0.1, "day": 20454,'
         ' "at": 1767323045123456, "moment": "2026-01-02T03:04:05.123456Z", "raw": "AP8="}'
@@ -129,7 +129,7 @@ def test_a_key_of_parts_is_never_that_of_another(
     tmp_path: Path, redis: Redis, client: Client
 ) -> None:
     columns = (Column("a", "VARCHAR", 9), Column("b", "VARCHAR", 9))
-    lake = HandLake(tmp_path, columns=columns, key=("a", "b"))
+    lake = LocalLake(tmp_path, columns=columns, key=("a", "b"))
     table = Table("db.t", (Shard("s", "db.t"),), ("a", "b"))
     copied = Copied(lake, RedisCopy("127.0.0.1", redis.port), table)
     for pos, (a, b) in enumerate([("x:", "y"), ("x", ":y"), ("x%3A", "y")], 10):
@@ -239,7 +239,7 @@ def test_rows_that_would_get_other_names_hold_the_copy(
     tmp_path: Path, redis: Redis, client: Client
 ) -> None:
     """A second shard, or another key: the old ones would stay, and each be there twice."""
-    lake = HandLake(tmp_path, rules=(TableRule(r"db\.[tu]", "db.t"),), shards=("db.t", "db.u"))
+    lake = LocalLake(tmp_path, rules=(TableRule(r"db\.[tu]", "db.t"),), shards=("db.t", "db.u"))
     copied = Copied(lake, RedisCopy("127.0.0.1", redis.port))
     lake.play([row(C, 10, 1, "t")])
     copied.bring()

@@ -13,9 +13,9 @@ from pipeline.copies.copy import CopyStep
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.model import Op, Order
 from pipeline.sources.mysql.types import MySqlColumn as Column
+from tests.builders.lake import ID, NAME, LocalLake, row
 from tests.pipeline.apply.test_archived import NEW, OLD, RULE
 from tests.pipeline.copies.copied import Copied, left_of_two
-from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 from tests.toy.copy import FileCopy, FileTarget
 
 C, U, D, T = Op.CREATE, Op.UPDATE, Op.DELETE, Op.TRUNCATE
@@ -23,7 +23,7 @@ C, U, D, T = Op.CREATE, Op.UPDATE, Op.DELETE, Op.TRUNCATE
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Copied:
-    return Copied(HandLake(tmp_path / "lake"), FileCopy(str(tmp_path / "copy.json")))
+    return Copied(LocalLake(tmp_path / "lake"), FileCopy(str(tmp_path / "copy.json")))
 
 
 def names(copied: Copied) -> dict[int, Any]:
@@ -131,7 +131,7 @@ def test_a_mirror_that_was_made_anew_is_loaded_over_the_old_one(
 ) -> None:
     copied.lake.play([row(C, 90, 1, "old"), row(C, 91, 2, "old")])
     copied.bring()
-    anew = HandLake(tmp_path / "anew")
+    anew = LocalLake(tmp_path / "anew")
     anew.play([row(C, 10, 1, "new")])  # its orders are lower
     anew.settings = replace(anew.settings)
     again = Copied(anew, copied.copy)
@@ -197,7 +197,7 @@ def test_a_table_without_a_key_is_held(copied: Copied) -> None:
 
 
 def test_one_that_does_not_answer_is_caught_up_with(tmp_path: Path) -> None:
-    copied = Copied(HandLake(tmp_path / "lake"), FileCopy(str(tmp_path / "away" / "copy.json")))
+    copied = Copied(LocalLake(tmp_path / "lake"), FileCopy(str(tmp_path / "away" / "copy.json")))
     copied.lake.play([row(C, 10, 1, "a")])
     with pytest.raises(UnreachableError):
         copied.bring()
@@ -233,7 +233,7 @@ def _killed(write: Any, after: int) -> Any:
 
 @pytest.fixture
 def archived(tmp_path: Path) -> Copied:
-    lake = HandLake(tmp_path / "lake", archive=RULE)
+    lake = LocalLake(tmp_path / "lake", archive=RULE)
     made = Copied(lake, FileCopy(str(tmp_path / "copy.json")))
     made.play(row(C, 10, 1, OLD), row(C, 11, 2, OLD), row(C, 12, 3, NEW))
     return made

@@ -16,7 +16,7 @@ from pipeline.changelog.transactions import Ended, LogMemory, TransactionEnd
 from pipeline.delta.reader import SnapshotReader, open_table
 from pipeline.model import Op, Shard, Table, TopicPartition
 from pipeline.readings import LastChange, LogKey
-from tests.pipeline.lakes import change, write_changes
+from tests.builders.change_log import change, write_changes
 
 A, B = Shard("shop", "s.orders_00"), Shard("shop", "s.orders_01")
 TABLE = Table("shop.orders", (A, B), ("id",), "id")

@@ -13,7 +13,7 @@ from pipeline.changelog.transactions import LOOK_BACK
 from pipeline.delta.reader import open_table
 from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
 from pipeline.readings import KeyTimes, LastChange, LogKey, Transaction
-from tests.pipeline.lakes import NOON, change, place, write_changes
+from tests.builders.change_log import NOON, change, place, write_changes
 
 A, B = Shard("shop", "s.orders_00"), Shard("shop", "s.orders_01")
 TABLE = Table("shop.orders", (A, B), ("id",), "id")

@@ -18,6 +18,7 @@ from pipeline.changelog.transactions import (
 from pipeline.delta.reader import SnapshotReader
 from pipeline.model import Op, Order, Shard, Table
 from pipeline.readings import ShardBase, Transaction
+from tests.builders.change_log import change, place, write_changes
 from tests.pipeline.delta.test_transactions import (
     OLD,
     TABLE,
@@ -31,7 +32,6 @@ from tests.pipeline.delta.test_transactions import (
     reader,
     rows,
 )
-from tests.pipeline.lakes import change, place, write_changes
 
 ONE, THREE = end(orders_00=1), end(orders_00=3)
 FAR_ABOVE = {str(A): ShardBase(Order(9, 1, 1), 99)}

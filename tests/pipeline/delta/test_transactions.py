@@ -12,7 +12,7 @@ from pipeline.changelog.transactions import LOOK_BACK, BatchSpan, LogMemory, Tra
 from pipeline.delta.reader import SnapshotReader, open_table
 from pipeline.model import Op, Order, Shard, Table
 from pipeline.readings import ShardBase, Transaction
-from tests.pipeline.lakes import change, place, write_changes
+from tests.builders.change_log import change, place, write_changes
 
 A, B = Shard("shop", "s.orders_00"), Shard("shop", "s.orders_01")
 TABLE = Table("shop.orders", (A, B), ("id",), "id")

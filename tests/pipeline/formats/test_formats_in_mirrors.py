@@ -22,6 +22,7 @@ from pipeline.schema.history import SchemaReader
 from pipeline.settings import RegistrySettings, Router
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.standards.table_standards import NO_STANDARDS
+from tests.builders.lake import NOW, LocalLake
 from tests.pipeline.formats.batches import Raw, batch
 from tests.pipeline.formats.canal_writer import CanalTable
 from tests.pipeline.formats.dbevents_writer import Event
@@ -29,7 +30,6 @@ from tests.pipeline.formats.maxwell_writer import MaxwellTable
 from tests.pipeline.formats.simple_binlog_writer import LAG, Collector
 from tests.pipeline.formats.sound_messages import ROW, TYPES
 from tests.pipeline.formats.test_dbevents_avro import SCHEMAS
-from tests.pipeline.hand_lake import NOW, HandLake
 
 DAY = datetime(2020, 5, 13, 12, 38, 35, 123_000, UTC)
 CANAL_TYPES = {**TYPES, "seen": "timestamp(3)"}
@@ -42,7 +42,7 @@ class Applied:
 
     def __init__(self, home: Path, form: Format, schemas: Schemas | None = None) -> None:
         self.form, self.schemas = form, schemas or {}
-        self.lake = HandLake(home)
+        self.lake = LocalLake(home)
         self.lake.catalog = Catalog(Router(()), {"s": SchemaReader(form.schema_change, MYSQL)})
         self.offset = 0
 

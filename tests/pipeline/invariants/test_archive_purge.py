@@ -21,7 +21,7 @@ from pipeline.model import Op, Shard, Table
 from pipeline.reports import Hold, MergeReport
 from pipeline.settings import InvariantRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
-from tests.pipeline.hand_lake import ID, HandLake, row
+from tests.builders.lake import ID, LocalLake, row
 
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
 TODAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -38,9 +38,9 @@ def dated(op: Op, pos: int, key: int, day: date | None, at: datetime = TODAY) ->
     return row(op, pos, key, at=at, **sides)
 
 
-def lake(home: Path, purge: ArchivePurge = PURGE, *, changes: int = 1, rows: int = 40) -> HandLake:
+def lake(home: Path, purge: ArchivePurge = PURGE, *, changes: int = 1, rows: int = 40) -> LocalLake:
     """So many old rows, and as many new ones; each of ten days before had *changes* changes."""
-    made = HandLake(
+    made = LocalLake(
         home,
         columns=(ID, Column("day", "DATE")),
         invariants=(InvariantRule("db.t", (("archive_purge", purge),)),),
@@ -59,7 +59,7 @@ def lake(home: Path, purge: ArchivePurge = PURGE, *, changes: int = 1, rows: int
 
 
 def purge(
-    made: HandLake, keys: range, at: datetime = TODAY, born: date | None = OLD
+    made: LocalLake, keys: range, at: datetime = TODAY, born: date | None = OLD
 ) -> MergeReport:
     made.land(*(dated(D, 5000 + key, key, born, at) for key in keys))
     return made.apply()
@@ -170,7 +170,7 @@ def test_what_is_usual_costs_a_slice_no_look_at_the_whole_log(
 
 
 def test_where_no_day_is_known_only_the_number_counts(tmp_path: Path) -> None:
-    made = HandLake(
+    made = LocalLake(
         tmp_path,
         columns=(ID, Column("day", "DATE")),
         invariants=(

@@ -24,11 +24,11 @@ from pipeline.lags.lag import Lags, measure
 from pipeline.lags.samples import MirrorPosition, Sample, Samples, SourceSamples, extended, step
 from pipeline.model import Acknowledged, Fence, Hop, Missing, Shard, Stage, Table
 from pipeline.settings import RegistrySettings
+from tests.builders.harness import GIB4, NOW, LandingHarness
 from tests.pipeline.formats.avro_writer import message
 from tests.pipeline.formats.canal_writer import CanalTable
 from tests.pipeline.formats.maxwell_writer import MaxwellTable
 from tests.pipeline.formats.simple_binlog_writer import Collector
-from tests.pipeline.landing.desk import GIB4, NOW, Desk
 from tests.pipeline.registry_server import Answers
 from tests.proof.rides_sender import schema
 
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 @dataclass(eq=False)
-class FormatDesk(Desk):
+class FormatHarness(LandingHarness):
     """Its source ``b`` writes in the format of a test."""
 
     form: Format = field(default_factory=DebeziumJson)
@@ -114,17 +114,17 @@ FORMATS = [
 every = pytest.mark.parametrize(("form", "beat"), FORMATS)
 
 
-def desk_of(form: Format, home: Path, registry: Answers) -> FormatDesk:
+def harness_of(form: Format, home: Path, registry: Answers) -> FormatHarness:
     registry.schemas = {8: json.dumps(schema("sluice.heartbeat"))}
     asked = SchemaRegistry("b", RegistrySettings(registry.url)) if form is DBEVENTS else None
-    return FormatDesk(home, form=form, registries={"b": asked} if asked else {})
+    return FormatHarness(home, form=form, registries={"b": asked} if asked else {})
 
 
-def measured(desk: Desk, acknowledged: Acknowledged | Missing, *, mirror: int) -> Lags:
+def measured(harness: LandingHarness, acknowledged: Acknowledged | Missing, *, mirror: int) -> Lags:
     """The lags of a table nine seconds after heartbeat 2, with what has landed by now."""
-    fences = tuple(Fence("b", n, NOW + timedelta(seconds=n), desk.server.head()) for n in (1, 2))
+    fences = tuple(Fence("b", n, NOW + timedelta(seconds=n), harness.server.head()) for n in (1, 2))
     told = acknowledged if isinstance(acknowledged, Missing) else sample(acknowledged)
-    checkpoint = desk.loop.checkpoint
+    checkpoint = harness.loop.checkpoint
     return measure(
         TABLE,
         Samples(
@@ -145,14 +145,14 @@ def sample(value: T) -> Sample[T]:
 def test_each_hop_is_a_number_once_a_heartbeat_has_come_through(
     form: Format, beat: Callable[[int], Record], tmp_path: Path, registry: Answers
 ) -> None:
-    desk = desk_of(form, tmp_path, registry)
-    desk.topics.held[BEATS] = [beat(1)]
-    desk.land()
-    desk.topics.held[BEATS].append(beat(2))
-    desk.land()
-    assert desk.loop.checkpoint.heartbeats == {"b": 2}
+    harness = harness_of(form, tmp_path, registry)
+    harness.topics.held[BEATS] = [beat(1)]
+    harness.land()
+    harness.topics.held[BEATS].append(beat(2))
+    harness.land()
+    assert harness.loop.checkpoint.heartbeats == {"b": 2}
 
-    lags = measured(desk, desk.server.acknowledged(), mirror=0)
+    lags = measured(harness, harness.server.acknowledged(), mirror=0)
 
     assert {one.hop for one in lags.hops} == {Hop.COLLECTION, Hop.CONSUMER, Hop.MERGE}
     assert lags.total(Stage.MIRROR) == LATER - NOW - timedelta(seconds=2)
@@ -162,12 +162,12 @@ def test_each_hop_is_a_number_once_a_heartbeat_has_come_through(
 def test_a_hop_that_is_not_known_says_why(
     form: Format, beat: Callable[[int], Record], tmp_path: Path, registry: Answers
 ) -> None:
-    desk = desk_of(form, tmp_path, registry)
-    desk.topics.held[BEATS] = [beat(1), beat(2)]
-    desk.server.acknowledged = lambda: Missing("the connector is down")  # type: ignore[method-assign, assignment, return-value]
-    desk.land()
+    harness = harness_of(form, tmp_path, registry)
+    harness.topics.held[BEATS] = [beat(1), beat(2)]
+    harness.server.acknowledged = lambda: Missing("the connector is down")  # type: ignore[method-assign, assignment, return-value]
+    harness.land()
 
-    lags = measured(desk, Missing("the connector is down"), mirror=0)
+    lags = measured(harness, Missing("the connector is down"), mirror=0)
 
     told = {one.hop: one.lag for one in lags.hops}
     assert all(isinstance(one, Missing) and one.why for one in told.values()), told

@@ -19,7 +19,7 @@ FIRST = Epoch(1, NEW, binlog_position(5, 500))
 
 
 @dataclass(eq=False)
-class Desk:
+class LandingHarness:
     """Rounds of one source with one partition; W goes where it is told."""
 
     epoch: Epoch = FIRST
@@ -59,49 +59,49 @@ def end(offset: int, topic_id: str = "id") -> PartitionEnd:
 
 
 def test_what_was_said_before_a_listing_counts_once_w_has_passed_its_ends() -> None:
-    desk = Desk()
+    harness = LandingHarness()
 
-    assert desk.round(SAID, end(10), 9) is None
-    assert desk.round(Acknowledged(binlog_position(5, 450)), end(20), 10) == SAID
-    assert desk.round(Acknowledged(binlog_position(5, 450)), end(20), 20) == Acknowledged(
+    assert harness.round(SAID, end(10), 9) is None
+    assert harness.round(Acknowledged(binlog_position(5, 450)), end(20), 10) == SAID
+    assert harness.round(Acknowledged(binlog_position(5, 450)), end(20), 20) == Acknowledged(
         binlog_position(5, 450)
     )
 
 
 def test_a_source_that_moved_forgets_what_was_said_of_the_log_before() -> None:
-    desk = Desk()
-    desk.round(SAID, end(10), 9)
-    desk.epoch = replace(FIRST, number=2)
+    harness = LandingHarness()
+    harness.round(SAID, end(10), 9)
+    harness.epoch = replace(FIRST, number=2)
 
-    assert desk.round(SAID, end(10), 10) is None
+    assert harness.round(SAID, end(10), 10) is None
 
 
 def test_f04_an_acknowledgement_above_the_head_is_refused() -> None:
-    assert Desk().round(Acknowledged(binlog_position(5, 501)), end(10), 10) is None
+    assert LandingHarness().round(Acknowledged(binlog_position(5, 501)), end(10), 10) is None
 
 
 def test_f04_without_an_answer_of_the_server_its_highest_head_known_decides() -> None:
-    desk = Desk()
+    harness = LandingHarness()
 
-    assert desk.round(Acknowledged(binlog_position(5, 501)), end(10), 10, head=None) is None
-    assert desk.round(SAID, end(10), 10, head=None) == SAID
+    assert harness.round(Acknowledged(binlog_position(5, 501)), end(10), 10, head=None) is None
+    assert harness.round(SAID, end(10), 10, head=None) == SAID
 
 
 def test_f04_without_gtids_only_the_second_word_in_a_new_log_counts() -> None:
     """The first may still be the old server's, with a position that is likely here too."""
-    desk = Desk(epoch=Epoch(2, NEW, binlog_position(5, 500), heartbeat=40))
-    desk.checkpoint = Checkpoint("main", 3, epochs={"s": desk.epoch}, heartbeats={"s": 40})
+    harness = LandingHarness(epoch=Epoch(2, NEW, binlog_position(5, 500), heartbeat=40))
+    harness.checkpoint = Checkpoint("main", 3, epochs={"s": harness.epoch}, heartbeats={"s": 40})
 
-    early = desk.round(SAID, end(10), 10)
-    final = desk.round(Acknowledged(binlog_position(5, 410)), end(10), 10)
-    desk.checkpoint = replace(desk.checkpoint, heartbeats={"s": 41})
-    first = desk.round(Acknowledged(binlog_position(5, 410)), end(10), 10)
-    same = desk.round(Acknowledged(binlog_position(5, 410)), end(10), 10)
-    other = desk.round(Acknowledged(binlog_position(5, 420)), end(10), 10)
-    desk.checkpoint = replace(
-        desk.checkpoint, acknowledged={"s": Acknowledged(binlog_position(5, 420))}
+    early = harness.round(SAID, end(10), 10)
+    final = harness.round(Acknowledged(binlog_position(5, 410)), end(10), 10)
+    harness.checkpoint = replace(harness.checkpoint, heartbeats={"s": 41})
+    first = harness.round(Acknowledged(binlog_position(5, 410)), end(10), 10)
+    same = harness.round(Acknowledged(binlog_position(5, 410)), end(10), 10)
+    other = harness.round(Acknowledged(binlog_position(5, 420)), end(10), 10)
+    harness.checkpoint = replace(
+        harness.checkpoint, acknowledged={"s": Acknowledged(binlog_position(5, 420))}
     )
-    again = desk.round(Acknowledged(binlog_position(5, 410)), end(10), 10)
+    again = harness.round(Acknowledged(binlog_position(5, 410)), end(10), 10)
 
     assert [early, final, first, same] == [None, None, None, None]
     assert other == Acknowledged(binlog_position(5, 420))
@@ -110,12 +110,14 @@ def test_f04_without_gtids_only_the_second_word_in_a_new_log_counts() -> None:
 
 def test_f04_with_gtids_the_first_word_counts_for_what_it_names() -> None:
     executed = f"{OLD}:1-9,{NEW}:1-3"
-    desk = Desk(epoch=Epoch(2, NEW, binlog_position(5, 500, executed), heartbeat=40))
-    desk.checkpoint = Checkpoint("main", 3, epochs={"s": desk.epoch})
+    harness = LandingHarness(epoch=Epoch(2, NEW, binlog_position(5, 500, executed), heartbeat=40))
+    harness.checkpoint = Checkpoint("main", 3, epochs={"s": harness.epoch})
 
     said = Acknowledged(binlog_position(5, 400, f"{OLD}:1-9"))
 
-    assert desk.round(said, end(10), 10, head=Head(NEW, binlog_position(5, 500, executed))) == said
+    assert (
+        harness.round(said, end(10), 10, head=Head(NEW, binlog_position(5, 500, executed))) == said
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,11 +128,11 @@ def test_f04_with_gtids_the_first_word_counts_for_what_it_names() -> None:
     ],
 )
 def test_f04_one_side_that_names_its_transactions_is_not_enough(said: str, head: str) -> None:
-    desk = Desk(epoch=Epoch(2, NEW, binlog_position(5, 500, head), heartbeat=40))
-    desk.checkpoint = Checkpoint("main", 3, epochs={"s": desk.epoch}, heartbeats={"s": 41})
+    harness = LandingHarness(epoch=Epoch(2, NEW, binlog_position(5, 500, head), heartbeat=40))
+    harness.checkpoint = Checkpoint("main", 3, epochs={"s": harness.epoch}, heartbeats={"s": 41})
     first = Acknowledged(binlog_position(5, 400, said))
 
-    assert desk.round(first, end(10), 10, head=Head(NEW, binlog_position(5, 500, head))) is None
+    assert harness.round(first, end(10), 10, head=Head(NEW, binlog_position(5, 500, head))) is None
 
 
 @pytest.mark.parametrize(
@@ -161,32 +163,32 @@ def test_f24_one_partition_that_cannot_be_passed_breaks_a_promise_of_several(
     ],
 )
 def test_f24_a_promise_that_cannot_be_kept_is_made_anew(now: PartitionEnd | None) -> None:
-    desk = Desk()
-    desk.round(SAID, end(10), 5)
+    harness = LandingHarness()
+    harness.round(SAID, end(10), 5)
     later = Acknowledged(binlog_position(5, 450))
 
-    assert desk.round(later, now, 0 if now is None else now.offset) == later
+    assert harness.round(later, now, 0 if now is None else now.offset) == later
 
 
 def test_f24_made_anew_it_waits_for_the_ends_there_are_then() -> None:
-    desk = Desk()
-    desk.round(SAID, end(10), 5)
+    harness = LandingHarness()
+    harness.round(SAID, end(10), 5)
 
-    assert desk.round(SAID, end(12, "new"), 11) is None
-    assert desk.round(SAID, end(12, "new"), 12) == SAID
+    assert harness.round(SAID, end(12, "new"), 11) is None
+    assert harness.round(SAID, end(12, "new"), 12) == SAID
 
 
 def test_a_promise_waits_while_nothing_more_is_said() -> None:
-    desk = Desk()
-    desk.round(SAID, end(10), 9)
+    harness = LandingHarness()
+    harness.round(SAID, end(10), 9)
 
-    assert desk.round(None, end(11), 10) == SAID
+    assert harness.round(None, end(11), 10) == SAID
 
 
 def test_what_another_source_has_to_land_keeps_nobody_waiting() -> None:
-    desk = Desk(others={OTHERS: end(99)})
+    harness = LandingHarness(others={OTHERS: end(99)})
 
-    assert desk.round(SAID, end(10), 10) == SAID
+    assert harness.round(SAID, end(10), 10) == SAID
 
 
 @pytest.mark.parametrize(
@@ -199,52 +201,54 @@ def test_what_another_source_has_to_land_keeps_nobody_waiting() -> None:
 def test_f04_the_head_that_was_read_last_decides(before: int, after: int, counts: bool) -> None:
     heads = (Head(NEW, binlog_position(5, before)), Head(NEW, binlog_position(5, after)))
 
-    found = Desk().round(SAID, end(10), 10, before=heads[0], head=heads[1])
+    found = LandingHarness().round(SAID, end(10), 10, before=heads[0], head=heads[1])
 
     assert (found == SAID) is counts
 
 
 def test_of_a_source_whose_epoch_is_new_or_not_known_nothing_counts() -> None:
     """What was said may be of the log before."""
-    new = Desk(checkpoint=Checkpoint("main", 3))
-    unknown = Desk(known=False)
+    new = LandingHarness(checkpoint=Checkpoint("main", 3))
+    unknown = LandingHarness(known=False)
 
     assert new.round(SAID, end(10), 10) is None
     assert unknown.round(SAID, end(10), 10) is None
 
 
 def test_what_counted_once_is_told_once() -> None:
-    desk = Desk()
-    desk.round(SAID, end(10), 10)
+    harness = LandingHarness()
+    harness.round(SAID, end(10), 10)
 
-    assert desk.round(None, end(10), 10) is None
+    assert harness.round(None, end(10), 10) is None
 
 
 def test_a_partition_that_w_does_not_know_is_not_passed() -> None:
-    desk = Desk()
+    harness = LandingHarness()
     ends = {TP: end(10)}
     listing = Listing({"s": (HEAD, HEAD)}, {"s": SAID}, {"s.t": "s"}, {}, ends)
     unread = Plan({}, {}, (), capped=False)
 
-    assert desk.counts.passed(listing, unread, desk.checkpoint, {"s": FIRST}) == {}
+    assert harness.counts.passed(listing, unread, harness.checkpoint, {"s": FIRST}) == {}
 
 
 def test_f04_each_new_log_needs_a_second_word_of_its_own() -> None:
     """What was said first of one log is not the first word of the next."""
-    desk = Desk(epoch=Epoch(2, NEW, binlog_position(5, 500), heartbeat=40))
+    harness = LandingHarness(epoch=Epoch(2, NEW, binlog_position(5, 500), heartbeat=40))
     found = []
     for number in (2, 3):
-        desk.epoch = Epoch(number, NEW, binlog_position(5, 500), heartbeat=40)
-        desk.checkpoint = Checkpoint("main", 3, epochs={"s": desk.epoch}, heartbeats={"s": 41})
+        harness.epoch = Epoch(number, NEW, binlog_position(5, 500), heartbeat=40)
+        harness.checkpoint = Checkpoint(
+            "main", 3, epochs={"s": harness.epoch}, heartbeats={"s": 41}
+        )
         said = Acknowledged(binlog_position(5, 400 + number))
-        found += [desk.round(said, end(10), 10), desk.round(said, end(10), 10)]
+        found += [harness.round(said, end(10), 10), harness.round(said, end(10), 10)]
 
     assert found == [None] * 4
 
 
 def test_f04_without_an_answer_what_the_server_had_executed_decides_too() -> None:
-    desk = Desk(epoch=replace(FIRST, position=binlog_position(5, 500, f"{NEW}:1-3")))
+    harness = LandingHarness(epoch=replace(FIRST, position=binlog_position(5, 500, f"{NEW}:1-3")))
 
     said = Acknowledged(binlog_position(5, 400, f"{NEW}:1-9"))
 
-    assert desk.round(said, end(10), 10, head=None) is None
+    assert harness.round(said, end(10), 10, head=None) is None

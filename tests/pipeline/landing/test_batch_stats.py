@@ -33,8 +33,8 @@ from pipeline.schema.history import History
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.postgres.dialect import POSTGRES
 from tests.builders import orders_at
+from tests.builders.harness import LandingHarness
 from tests.example_count import examples
-from tests.pipeline.landing.desk import Desk
 from tests.pipeline.landing.test_unbased_tables import MORE
 from tests.pipeline.landing.test_unbased_tables import message as row_message
 from tests.pipeline.reading import READING, readings
@@ -533,15 +533,15 @@ def test_columns_that_come_back_in_another_task_of_the_batch_are_in_force_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan, "LEAST", 1)
-    desk = Desk(tmp_path, names="a", dialect=POSTGRES)
-    topic = desk.topics.held.setdefault("a.public.t", [row_message("t", 100, 1)])
-    desk.land()
+    harness = LandingHarness(tmp_path, names="a", dialect=POSTGRES)
+    topic = harness.topics.held.setdefault("a.public.t", [row_message("t", 100, 1)])
+    harness.land()
     for lsn, more in ((200, (MORE,)), (300, (MORE,)), (400, ()), (500, ())):
         topic.append(row_message("t", lsn, lsn, "false", *more))
-    desk.land()
+    harness.land()
 
-    readings = {feed.settings.name: feed.reading for feed in desk.loop.feeds}
-    log = desk.log()
+    readings = {feed.settings.name: feed.reading for feed in harness.loop.feeds}
+    log = harness.log()
     log.look()
     told = log.schema_changes(-1)
     history = History(*(c for _, order, text in told for c in readings["a"].read(text, order)[1]))
@@ -550,12 +550,12 @@ def test_columns_that_come_back_in_another_task_of_the_batch_are_in_force_again(
         for lsn in (100, 200, 300, 400, 500)
         if (found := history.at("public.t", Order(1, lsn - 50, lsn, 1))) is not None
     }
-    assert desk.tasks[-1] > 1
+    assert harness.tasks[-1] > 1
     assert width == {100: 1, 200: 2, 300: 2, 400: 1, 500: 1}
     newest_told = history.newest("public.t")
     assert newest_told is not None
     assert newest_told.order == Order(1, 350, 400, 1)
-    assert desk.checkpoint.schemas["a/public.t"].order == Order(1, 350, 400, 1)
+    assert harness.checkpoint.schemas["a/public.t"].order == Order(1, 350, 400, 1)
 
 
 def test_the_mark_keeps_the_newest() -> None:

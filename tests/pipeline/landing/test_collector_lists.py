@@ -10,7 +10,7 @@ from pipeline.checkpoint import Checkpoint, CollectorLists
 from pipeline.landing.gaps import GRACE, captured, collected, detect_capture_changes, digest
 from pipeline.model import CaptureScope, Order
 from tests.builders import batch_context
-from tests.pipeline.landing.desk import NOW, Desk, Server, place
+from tests.builders.harness import NOW, LandingHarness, Server, place
 from tests.pipeline.schema_messages import described, message
 
 NAME = "a/db.t"
@@ -22,59 +22,61 @@ SNAPSHOT = {"snapshot": "true"}
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def harness(tmp_path: Path) -> LandingHarness:
     """One batch is landed, and ``db.t`` is left out."""
-    made = Desk(tmp_path, server=Server(left_out=LEFT_OUT, end=2))
+    made = LandingHarness(tmp_path, server=Server(left_out=LEFT_OUT, end=2))
     made.topics.beat("a", 1, pos=2)
     made.land()
     return made
 
 
-def later(desk: Desk, by: timedelta = SECOND, *, left_out: frozenset[str] = frozenset()) -> None:
-    desk.now += by
-    desk.server.left_out = left_out
+def later(
+    harness: LandingHarness, by: timedelta = SECOND, *, left_out: frozenset[str] = frozenset()
+) -> None:
+    harness.now += by
+    harness.server.left_out = left_out
 
 
-def create(desk: Desk) -> None:
-    desk.topics.alter("a", 5, "name", kind="CREATE")
+def create(harness: LandingHarness) -> None:
+    harness.topics.alter("a", 5, "name", kind="CREATE")
 
 
-def tell(desk: Desk, value: str) -> None:
-    desk.topics.held.setdefault("a", []).append((b"{}", value.encode()))
+def tell(harness: LandingHarness, value: str) -> None:
+    harness.topics.held.setdefault("a", []).append((b"{}", value.encode()))
 
 
-def gaps(desk: Desk) -> list[tuple[str, tuple[str, ...]]]:
-    return [(one.id, one.shards) for one in desk.gaps()]
+def gaps(harness: LandingHarness) -> list[tuple[str, tuple[str, ...]]]:
+    return [(one.id, one.shards) for one in harness.gaps()]
 
 
-def test_a_table_that_was_let_in_after_its_create_has_no_base(desk: Desk) -> None:
+def test_a_table_that_was_let_in_after_its_create_has_no_base(harness: LandingHarness) -> None:
     """The rows before that were never sent, though those since then are."""
-    create(desk)
-    later(desk)
-    desk.topics.put("a", 20, "one")
+    create(harness)
+    later(harness)
+    harness.topics.put("a", 20, "one")
 
-    desk.land()
+    harness.land()
 
-    assert desk.checkpoint.bases == {}
-
-
-def test_a_table_that_was_described_as_left_out_is_no_empty_one(desk: Desk) -> None:
-    tell(desk, message(CREATE, described(CREATE, "t", "id BIGINT!"), source=PLACE | SNAPSHOT))
-    later(desk)
-    desk.topics.beat("a", 2, pos=30)
-
-    desk.land()
-
-    assert (desk.checkpoint.bases, desk.checkpoint.snaps) == ({}, {})
+    assert harness.checkpoint.bases == {}
 
 
-def settle(desk: Desk, after: timedelta = GRACE, *, end: int = 4) -> None:
+def test_a_table_that_was_described_as_left_out_is_no_empty_one(harness: LandingHarness) -> None:
+    tell(harness, message(CREATE, described(CREATE, "t", "id BIGINT!"), source=PLACE | SNAPSHOT))
+    later(harness)
+    harness.topics.beat("a", 2, pos=30)
+
+    harness.land()
+
+    assert (harness.checkpoint.bases, harness.checkpoint.snaps) == ({}, {})
+
+
+def settle(harness: LandingHarness, after: timedelta = GRACE, *, end: int = 4) -> None:
     """The lists let all in, and time passes, until the source's log ends at *end*."""
     for number, by in ((2, SECOND), (3, after)):
-        later(desk, by)
-        desk.server.end = end
-        desk.topics.beat("a", number, pos=number)
-        desk.land()
+        later(harness, by)
+        harness.server.end = end
+        harness.topics.beat("a", number, pos=number)
+        harness.land()
 
 
 @pytest.mark.parametrize(
@@ -86,29 +88,29 @@ def settle(desk: Desk, after: timedelta = GRACE, *, end: int = 4) -> None:
     ],
 )
 def test_a_create_counts_once_the_lists_were_seen_for_a_while(
-    desk: Desk, after: timedelta, *, based: bool
+    harness: LandingHarness, after: timedelta, *, based: bool
 ) -> None:
-    settle(desk, after)
-    create(desk)
+    settle(harness, after)
+    create(harness)
 
-    desk.land()
+    harness.land()
 
-    assert (NAME in desk.checkpoint.bases) is based
+    assert (NAME in harness.checkpoint.bases) is based
 
 
 @pytest.mark.parametrize(("end", "based"), [(4, True), (5, False), (6, False)])
 def test_what_was_written_under_older_lists_may_land_far_later(
-    desk: Desk, end: int, *, based: bool
+    harness: LandingHarness, end: int, *, based: bool
 ) -> None:
     """A mirror was slow, or the source was held: rows after the CREATE were left out."""
-    settle(desk, end=end)
-    create(desk)
-    desk.topics.put("a", 20, "one")
-    later(desk, timedelta(hours=1))
+    settle(harness, end=end)
+    create(harness)
+    harness.topics.put("a", 20, "one")
+    later(harness, timedelta(hours=1))
 
-    desk.land()
+    harness.land()
 
-    assert (NAME in desk.checkpoint.bases) is based
+    assert (NAME in harness.checkpoint.bases) is based
 
 
 def test_lists_do_not_count_before_the_server_says_where_its_log_ends() -> None:
@@ -127,10 +129,10 @@ def test_lists_do_not_count_before_the_server_says_where_its_log_ends() -> None:
     ).lists["a"] == (CollectorLists(digest(ALL), above=Order(1, 2, 3)))
 
 
-def test_a_restart_forgets_nothing_of_the_lists(desk: Desk) -> None:
-    create(desk)
-    later(desk)
-    again = Desk(desk.home, desk.topics, desk.server, now=desk.now)
+def test_a_restart_forgets_nothing_of_the_lists(harness: LandingHarness) -> None:
+    create(harness)
+    later(harness)
+    again = LandingHarness(harness.home, harness.topics, harness.server, now=harness.now)
 
     again.land()
 
@@ -139,30 +141,30 @@ def test_a_restart_forgets_nothing_of_the_lists(desk: Desk) -> None:
 
 
 def test_lists_that_are_seen_first_are_those_of_ever(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    create(desk)
+    harness = LandingHarness(tmp_path)
+    create(harness)
 
-    desk.land()
+    harness.land()
 
-    assert NAME in desk.checkpoint.bases
-    assert desk.checkpoint.lists["a"] == CollectorLists(digest(desk.server.captures()))
+    assert NAME in harness.checkpoint.bases
+    assert harness.checkpoint.lists["a"] == CollectorLists(digest(harness.server.captures()))
 
 
 def test_rows_before_lists_that_are_seen_first_show_nothing(tmp_path: Path) -> None:
     """It was let in, or left out, at some time between."""
-    desk = Desk(tmp_path, server=Server(left_out=LEFT_OUT))
-    create(desk)
-    desk.topics.put("a", 20, "one")
+    harness = LandingHarness(tmp_path, server=Server(left_out=LEFT_OUT))
+    create(harness)
+    harness.topics.put("a", 20, "one")
 
-    desk.land()
+    harness.land()
 
-    assert desk.checkpoint.bases == {}
+    assert harness.checkpoint.bases == {}
 
 
 @pytest.fixture
-def based(tmp_path: Path) -> Desk:
+def based(tmp_path: Path) -> LandingHarness:
     """``db.t`` has its base and a row."""
-    made = Desk(tmp_path)
+    made = LandingHarness(tmp_path)
     create(made)
     made.topics.put("a", 20, "one")
     made.land()
@@ -171,7 +173,7 @@ def based(tmp_path: Path) -> Desk:
 
 
 def test_a_table_that_is_left_out_from_now_on_is_a_gap_that_its_next_base_closes(
-    based: Desk,
+    based: LandingHarness,
 ) -> None:
     """What is written to it meanwhile is not sent, and heartbeats are."""
     later(based, left_out=LEFT_OUT)
@@ -195,20 +197,20 @@ def test_a_base_that_becomes_complete_after_its_table_was_left_out_is_short(
     tmp_path: Path, *, silent: bool
 ) -> None:
     """Its snapshot was over, or landed late: what is written to the table since is not sent."""
-    desk = Desk(tmp_path)
-    desk.topics.snapshot("a", 50, 2)
-    desk.land()
-    later(desk, left_out=LEFT_OUT)
-    desk.topics.beat("a", 1, pos=40)
-    desk.land()
-    assert (gaps(desk), desk.checkpoint.bases) == ([], {}), "nobody relies on it yet"
+    harness = LandingHarness(tmp_path)
+    harness.topics.snapshot("a", 50, 2)
+    harness.land()
+    later(harness, left_out=LEFT_OUT)
+    harness.topics.beat("a", 1, pos=40)
+    harness.land()
+    assert (gaps(harness), harness.checkpoint.bases) == ([], {}), "nobody relies on it yet"
     for number in (2, 3):
-        desk.server.silent = silent and number == 2
-        later(desk, left_out=LEFT_OUT)
-        desk.topics.beat("a", number, pos=50 + number)
-        desk.land()
+        harness.server.silent = silent and number == 2
+        later(harness, left_out=LEFT_OUT)
+        harness.topics.beat("a", number, pos=50 + number)
+        harness.land()
 
-    assert gaps(desk) == [(f"lists:a:0:{2 + silent}@{2 + silent}", (NAME,))]
+    assert gaps(harness) == [(f"lists:a:0:{2 + silent}@{2 + silent}", (NAME,))]
 
 
 def test_a_base_of_the_time_in_which_a_collector_was_silent_needs_lists_that_stayed(
@@ -216,23 +218,23 @@ def test_a_base_of_the_time_in_which_a_collector_was_silent_needs_lists_that_sta
 ) -> None:
     seen = {}
     for name, left_out in (("stayed", frozenset[str]()), ("other", frozenset({"db.x"}))):
-        desk = Desk(tmp_path / name)
-        desk.topics.beat("a", 1, pos=2)
-        desk.land()
-        desk.server.silent = True
-        create(desk)
-        desk.land()
-        assert NAME in desk.checkpoint.bases, "by what it told last"
-        desk.server.silent = False
-        later(desk, left_out=left_out)
-        desk.topics.beat("a", 2, pos=40)
-        desk.land()
-        seen[name] = gaps(desk)
+        harness = LandingHarness(tmp_path / name)
+        harness.topics.beat("a", 1, pos=2)
+        harness.land()
+        harness.server.silent = True
+        create(harness)
+        harness.land()
+        assert NAME in harness.checkpoint.bases, "by what it told last"
+        harness.server.silent = False
+        later(harness, left_out=left_out)
+        harness.topics.beat("a", 2, pos=40)
+        harness.land()
+        seen[name] = gaps(harness)
 
     assert seen == {"stayed": [], "other": [("lists:a:0:2@2", (NAME,))]}
 
 
-def test_what_a_collector_told_before_and_after_it_was_silent_stands(based: Desk) -> None:
+def test_what_a_collector_told_before_and_after_it_was_silent_stands(based: LandingHarness) -> None:
     """Neither a base from before the silence is in doubt, nor one from after it."""
     for silent in (True, False):
         based.server.silent = silent
@@ -252,40 +254,42 @@ def test_what_a_collector_told_before_and_after_it_was_silent_stands(based: Desk
 
 
 def test_a_base_after_the_silence_is_in_no_doubt(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+    harness = LandingHarness(tmp_path)
     for silent in (False, True, False):
-        desk.server.silent = silent
-        beats = len(desk.topics.held.get("a.sluice.heartbeat", ()))
-        desk.topics.beat("a", beats, pos=10 + 10 * beats)
-        desk.land()
-    desk.topics.snapshot("a", 40, 2)
-    desk.topics.beat("a", 3, pos=50)
-    desk.land()
-    assert NAME in desk.checkpoint.bases
-    later(desk, left_out=frozenset({"db.x"}))
-    desk.topics.beat("a", 4, pos=60)
+        harness.server.silent = silent
+        beats = len(harness.topics.held.get("a.sluice.heartbeat", ()))
+        harness.topics.beat("a", beats, pos=10 + 10 * beats)
+        harness.land()
+    harness.topics.snapshot("a", 40, 2)
+    harness.topics.beat("a", 3, pos=50)
+    harness.land()
+    assert NAME in harness.checkpoint.bases
+    later(harness, left_out=frozenset({"db.x"}))
+    harness.topics.beat("a", 4, pos=60)
 
-    desk.land()
+    harness.land()
 
-    assert gaps(desk) == []
+    assert gaps(harness) == []
 
 
-def test_nothing_is_acknowledged_of_a_source_whose_lists_are_not_told(desk: Desk) -> None:
+def test_nothing_is_acknowledged_of_a_source_whose_lists_are_not_told(
+    harness: LandingHarness,
+) -> None:
     """Or a table that was left out a moment ago would be proven complete."""
-    desk.topics.beat("a", 2, pos=10)
-    desk.land()
-    before = desk.checkpoint.acknowledged["a"]
-    desk.server.silent = True
-    desk.server.log = 8
-    desk.topics.beat("a", 3, pos=20, log=8)
-    desk.land()
-    unheard = desk.checkpoint.acknowledged["a"]
-    desk.server.silent = False
-    desk.topics.beat("a", 4, pos=30, log=8)
-    desk.land()
+    harness.topics.beat("a", 2, pos=10)
+    harness.land()
+    before = harness.checkpoint.acknowledged["a"]
+    harness.server.silent = True
+    harness.server.log = 8
+    harness.topics.beat("a", 3, pos=20, log=8)
+    harness.land()
+    unheard = harness.checkpoint.acknowledged["a"]
+    harness.server.silent = False
+    harness.topics.beat("a", 4, pos=30, log=8)
+    harness.land()
 
     assert unheard == before
-    assert desk.checkpoint.acknowledged["a"] == desk.server.acknowledged() != before
+    assert harness.checkpoint.acknowledged["a"] == harness.server.acknowledged() != before
 
 
 ALL, SOME = CaptureScope(lambda _: True, "all"), CaptureScope(lambda _: True, "some")

@@ -11,7 +11,7 @@ from pipeline.landing.batch_stats import BatchStats, DroppedDatabase, SchemaNews
 from pipeline.model import Op, Order
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import Router
-from tests.pipeline.landing.desk import Desk
+from tests.builders.harness import LandingHarness
 from tests.pipeline.test_lane import Beside, begun
 
 
@@ -24,7 +24,7 @@ def beside(tmp_path: Path) -> Beside:
 
 
 def test_a_table_is_retired_with_its_database_and_keeps_its_mirror(beside: Beside) -> None:
-    beside.desk.topics.say("a", 500, "DROP DATABASE `db`")
+    beside.harness.topics.say("a", 500, "DROP DATABASE `db`")
 
     beside.lane.land(frozenset())
     beside.apply()
@@ -34,7 +34,7 @@ def test_a_table_is_retired_with_its_database_and_keeps_its_mirror(beside: Besid
 
 
 def test_a_database_in_other_letters_is_another_one(beside: Beside) -> None:
-    beside.desk.topics.say("a", 500, "DROP DATABASE DB")
+    beside.harness.topics.say("a", 500, "DROP DATABASE DB")
 
     beside.lane.land(frozenset())
 
@@ -46,7 +46,7 @@ def test_a_database_in_other_letters_is_another_one(beside: Beside) -> None:
 def test_a_table_made_after_its_database_was_dropped_is_born_with_columns_of_its_own(
     beside: Beside, together: bool, restarted: bool
 ) -> None:
-    lane, topics = beside.lane, beside.desk.topics
+    lane, topics = beside.lane, beside.harness.topics
     topics.say("a", 500, "DROP DATABASE db")
     if not together:
         lane.land(frozenset())
@@ -54,7 +54,7 @@ def test_a_table_made_after_its_database_was_dropped_is_born_with_columns_of_its
     topics.put("a", 700, "new", key=7)
     lane.land(frozenset())
     if restarted:
-        beside = Beside(Desk(beside.desk.home, topics))
+        beside = Beside(LandingHarness(beside.harness.home, topics))
         beside.looks = 60
 
     for _ in range(3):
@@ -65,7 +65,7 @@ def test_a_table_made_after_its_database_was_dropped_is_born_with_columns_of_its
     assert checkpoint.bases["a/db.t"] == Order(1, 7, 600)
     assert [turn.hold for turn in beside.turns if turn.hold] == []
     assert beside.rows() == {7: "new"}
-    assert len(beside.desk.landed(Op.SETTLE)) == 2
+    assert len(beside.harness.landed(Op.SETTLE)) == 2
 
 
 GONE = DroppedDatabase("a", Order(1, 7, 500), "db", "DROP DATABASE db")

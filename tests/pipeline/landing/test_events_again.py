@@ -13,17 +13,17 @@ from pipeline.landing.source_holds import RESENT
 from pipeline.model import Op, TopicPartition
 from pipeline.settings import RegistrySettings
 from tests.pipeline.formats.dbevents_writer import NUMBER, SCHEMA, Event
-from tests.pipeline.landing.test_resubmitting import SUBJECT, TOPIC, EventDesk, corrected, resend
+from tests.pipeline.landing.test_resubmitting import SUBJECT, TOPIC, EventHarness, corrected, resend
 from tests.pipeline.registry_server import Answers
 
 FIRST, SECOND = Event("k1", 10, {"id": 1}), Event("k2", 20, {"id": 2})
 
 
 @pytest.fixture
-def desk(tmp_path: Path, registry: Answers) -> EventDesk:
+def harness(tmp_path: Path, registry: Answers) -> EventHarness:
     registry.schemas = {NUMBER: json.dumps(SCHEMA)}
     asked = SchemaRegistry("b", RegistrySettings(registry.url))
-    made = EventDesk(tmp_path, registries={"b": asked})
+    made = EventHarness(tmp_path, registries={"b": asked})
     made.send(FIRST, SECOND)
     return made
 
@@ -43,14 +43,14 @@ def desk(tmp_path: Path, registry: Answers) -> EventDesk:
     ],
 )
 def test_an_event_below_what_came_repeats_it_or_holds_its_source(
-    desk: EventDesk, sent: Sequence[Event], held: Sequence[str]
+    harness: EventHarness, sent: Sequence[Event], held: Sequence[str]
 ) -> None:
-    desk.send(*sent)
-    desk.now += RESENT  # an event that stays alone is held then
-    landed = desk.land()
+    harness.send(*sent)
+    harness.now += RESENT  # an event that stays alone is held then
+    landed = harness.land()
 
     assert [hold.reason for hold in landed.holds] == held
-    assert bool(desk.checkpoint.batch) is not bool(held), "nothing of it is merged in silence"
+    assert bool(harness.checkpoint.batch) is not bool(held), "nothing of it is merged in silence"
 
 
 def test_what_is_sent_again_with_metadata_that_may_change_repeats_it(
@@ -59,21 +59,21 @@ def test_what_is_sent_again_with_metadata_that_may_change_repeats_it(
     registry.schemas = {NUMBER: json.dumps(SCHEMA)}
     asked = SchemaRegistry("b", RegistrySettings(registry.url))
     form = DbEventsAvro(asked.settings, changing=("timestamp",))
-    desk = EventDesk(tmp_path, registries={"b": asked}, other=form)
-    desk.send(FIRST, SECOND)
+    harness = EventHarness(tmp_path, registries={"b": asked}, other=form)
+    harness.send(FIRST, SECOND)
 
-    assert not desk.send(replace(FIRST, at=FIRST.at + 1)).holds
-    assert len({row["after"] for row in desk.landed(Op.UPDATE)}) == 2
+    assert not harness.send(replace(FIRST, at=FIRST.at + 1)).holds
+    assert len({row["after"] for row in harness.landed(Op.UPDATE)}) == 2
 
 
-def test_a_forced_event_is_sent_again_in_a_new_version(desk: EventDesk) -> None:
+def test_a_forced_event_is_sent_again_in_a_new_version(harness: EventHarness) -> None:
     forced = Event("k1", 5, {"id": 1, "note": "older, and right"}, forced=True)
-    desk.send(forced)
-    (name,) = desk.checkpoint.quarantine[SUBJECT].ids
+    harness.send(forced)
+    (name,) = harness.checkpoint.quarantine[SUBJECT].ids
 
-    (state,) = resend(desk, corrected(replace(forced, forced=False, version=40).value, name))
+    (state,) = resend(harness, corrected(replace(forced, forced=False, version=40).value, name))
 
-    assert (state.batch, desk.checkpoint.quarantine) == (desk.checkpoint.batch, {})
-    newest = max(desk.landed(Op.UPDATE), key=lambda row: row["order"]["pos"])
+    assert (state.batch, harness.checkpoint.quarantine) == (harness.checkpoint.batch, {})
+    newest = max(harness.landed(Op.UPDATE), key=lambda row: row["order"]["pos"])
     assert (newest["order"]["pos"], json.loads(newest["after"])["note"]) == (40, "older, and right")
-    assert desk.checkpoint.offsets[TopicPartition(TOPIC, 0)].offset == 3
+    assert harness.checkpoint.offsets[TopicPartition(TOPIC, 0)].offset == 3

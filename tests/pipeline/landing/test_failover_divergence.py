@@ -14,7 +14,7 @@ from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
 from tests.builders import batch_context, orders_at
-from tests.pipeline.landing.desk import Desk, Server, load_gaps
+from tests.builders.harness import LandingHarness, Server, load_gaps
 from tests.pipeline.landing.test_unbased_tables import message
 
 OLD = Epoch(1, "7/1/5", log_position(1000))
@@ -141,27 +141,27 @@ class Postgres(Server):
         return Acknowledged(self.now.position)
 
 
-def landed(home: Path) -> tuple[Desk, Postgres, list[tuple[bytes, bytes]]]:
+def landed(home: Path) -> tuple[LandingHarness, Postgres, list[tuple[bytes, bytes]]]:
     """With a base and a change of table t, its server, and what stands in its topic."""
     server = Postgres()
-    desk = Desk(home, server=server, names="a", dialect=POSTGRES)
-    topic = desk.topics.held.setdefault("a.public.t", [])
+    harness = LandingHarness(home, server=server, names="a", dialect=POSTGRES)
+    topic = harness.topics.held.setdefault("a.public.t", [])
     topic += [message("t", 500, 1, "last"), message("t", 600, 2)]
-    desk.land()
-    return desk, server, topic
+    harness.land()
+    return harness, server, topic
 
 
 @pytest.mark.parametrize("parted", [699, 700])
 def test_landing_tells_it_with_the_first_batch_after_the_promotion(
     tmp_path: Path, parted: int
 ) -> None:
-    desk, server, topic = landed(tmp_path)
+    harness, server, topic = landed(tmp_path)
     server.now = Head("7/2/5", log_position(900), log_position(parted))
     topic.append(message("t", 800, 3))
 
-    told = desk.land()
+    told = harness.land()
 
-    assert desk.checkpoint.epochs["a"].number == 2
+    assert harness.checkpoint.epochs["a"].number == 2
     assert [gap.shards for gap in told.gaps] == [("a/public.t",)] * (parted < 700)
 
 
@@ -172,16 +172,16 @@ def test_what_was_landed_after_the_old_server_was_seen_last_counts(
     tmp_path: Path, parted: int, *, short: bool
 ) -> None:
     """Its last rows come while nobody answers; the replica had less of them, or all."""
-    desk, server, topic = landed(tmp_path)
+    harness, server, topic = landed(tmp_path)
     server.down = True
     topic.append(message("t", 800, 3))
-    desk.land()
+    harness.land()
     server.now, server.down = Head("7/2/5", log_position(900), log_position(parted)), False
     topic.append(message("t", 850, 4))
 
-    told = desk.land()
+    told = harness.land()
 
-    assert desk.checkpoint.epochs["a"].number == 2
+    assert harness.checkpoint.epochs["a"].number == 2
     assert [gap.shards for gap in told.gaps] == [("a/public.t",)] * short
 
 

@@ -15,7 +15,7 @@ from pipeline.errors import UnreachableError
 from pipeline.landing.task import LandingTask, TaskResult, run
 from pipeline.transports.kafka import KafkaTransport
 from pipeline.transports.transport import ReadBounds
-from tests.pipeline.landing.desk import Desk, nothing
+from tests.builders.harness import LandingHarness, nothing
 from tests.pipeline.transports.brokers import Node
 from tests.pipeline.transports.topics import make, send
 
@@ -40,25 +40,25 @@ def node(server_folder: Path) -> Iterator[Node]:
 
 
 @pytest.fixture(scope="module")
-def desk(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def harness(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LandingHarness]:
     """A landing loop over that broker."""
-    made = Desk(tmp_path_factory.mktemp("lake"))
+    made = LandingHarness(tmp_path_factory.mktemp("lake"))
     with KafkaTransport(node.bootstrap, timeout=ANSWER) as transport:
         made.loop.transport = transport
         yield made
 
 
-def send_more(node: Node, desk: Desk, count: int) -> int:
+def send_more(node: Node, harness: LandingHarness, count: int) -> int:
     """Send this many changes; how many were sent in all."""
-    held = desk.topics.held.setdefault(TOPIC, [])
+    held = harness.topics.held.setdefault(TOPIC, [])
     first = len(held)
     for number in range(first, first + count):
-        desk.topics.put("a", 100 + number, "a", key=number)
+        harness.topics.put("a", 100 + number, "a", key=number)
     send(node.bootstrap, TOPIC, held[first:])
     return len(held)
 
 
-def before_reading(desk: Desk, event: Callable[[], object]) -> None:
+def before_reading(harness: LandingHarness, event: Callable[[], object]) -> None:
     """Let *event* happen once, after the next batch is planned; its tasks have little patience."""
     due = [event]
 
@@ -66,21 +66,21 @@ def before_reading(desk: Desk, event: Callable[[], object]) -> None:
         (due.pop() if due else nothing)()
         return [run(replace(task, bounds=PATIENT)) for task in tasks]
 
-    desk.loop.work = work
+    harness.loop.work = work
 
 
-def before_commit(desk: Desk, event: Callable[[], object]) -> None:
+def before_commit(harness: LandingHarness, event: Callable[[], object]) -> None:
     """Let it happen after that batch is read."""
-    desk.meanwhile, desk.loop.work = event, desk.work
+    harness.meanwhile, harness.loop.work = event, harness.work
 
 
 @pytest.mark.parametrize("moment", ["listing", "reading", "judging"])
 def test_a_broker_that_hangs_costs_rounds_with_a_name_and_nothing_else(
-    moment: str, node: Node, desk: Desk
+    moment: str, node: Node, harness: LandingHarness
 ) -> None:
     process = node.daemon.process
     assert process is not None
-    sent = send_more(node, desk, 300)
+    sent = send_more(node, harness, 300)
     told, took = list[str](), list[float]()
 
     def hang() -> None:
@@ -89,7 +89,7 @@ def test_a_broker_that_hangs_costs_rounds_with_a_name_and_nothing_else(
     def landed() -> bool:
         began = time.monotonic()
         try:
-            batch = desk.land()
+            batch = harness.land()
         except UnreachableError as error:
             told.append(str(error))
             if len(told) == 2:
@@ -97,15 +97,15 @@ def test_a_broker_that_hangs_costs_rounds_with_a_name_and_nothing_else(
         else:
             assert (batch.gaps, batch.holds) == ((), ())
         took.append(time.monotonic() - began)
-        return len(desk.landed()) == sent
+        return len(harness.landed()) == sent
 
     if moment == "listing":
         hang()
     else:
-        (before_reading if moment == "reading" else before_commit)(desk, hang)
+        (before_reading if moment == "reading" else before_commit)(harness, hang)
     wait_until(landed, SOON, "end of what was sent")
 
-    assert [offset for _, _, offset in desk.rows("a")] == list(range(sent))
+    assert [offset for _, _, offset in harness.rows("a")] == list(range(sent))
     assert len(told) >= 2
     assert all(TOPIC in one or node.bootstrap in one for one in told), told
     assert max(took) < LONGEST, (told, took)

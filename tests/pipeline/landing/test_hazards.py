@@ -44,8 +44,8 @@ from pipeline.sources.source import FoldedTable
 from pipeline.transports.topics import TopicFacts, untold_parts
 from pipeline.transports.topics import find_topic_hazards as topic_hazards
 from tests.builders import batch_context
+from tests.builders.harness import LandingHarness, load_gaps
 from tests.checks.test_readiness import inputs
-from tests.pipeline.landing.desk import Desk, load_gaps
 from tests.pipeline.landing.test_left_out import ALL
 from tests.pipeline.landing.test_unbased_tables import message
 
@@ -90,8 +90,8 @@ def after(
     )
 
 
-def unrecorded(desk: Desk) -> Mapping[str, tuple[Finding, ...]]:
-    return find_unrecorded_hazards(desk.loop.feeds, desk.checkpoint)
+def unrecorded(harness: LandingHarness) -> Mapping[str, tuple[Finding, ...]]:
+    return find_unrecorded_hazards(harness.loop.feeds, harness.checkpoint)
 
 
 def opened(
@@ -213,35 +213,35 @@ def test_f102_a_setting_is_forgotten_once_all_has_landed_that_was_sent_by_it() -
 def test_f102_rows_of_a_base_that_waited_in_a_topic_are_not_ready_after_the_setting(
     tmp_path: Path,
 ) -> None:
-    desk, now = Desk(tmp_path, names="a"), [0.0]
-    (feed,) = desk.loop.feeds
+    harness, now = LandingHarness(tmp_path, names="a"), [0.0]
+    (feed,) = harness.loop.feeds
     feed.clock = lambda: now[0]
-    desk.server.published = replace(ALL, text="", hazards=(SKIPS,))
-    desk.server.end = 600
-    desk.topics.put("a", 500, "first")
-    desk.topics.beat("a", 1, pos=510)
-    desk.land()
+    harness.server.published = replace(ALL, text="", hazards=(SKIPS,))
+    harness.server.end = 600
+    harness.topics.put("a", 500, "first")
+    harness.topics.beat("a", 1, pos=510)
+    harness.land()
 
     def unproven() -> bool:
         table = Table("db.t", (Shard("a", "db.t"),), key=("id",))
-        found = find_blocks(inputs(table=table, taken={"landed": desk.checkpoint}), frozenset())
+        found = find_blocks(inputs(table=table, taken={"landed": harness.checkpoint}), frozenset())
         return any(one.code == "unproven" for one in found)
 
-    desk.server.published = replace(ALL, text="")
+    harness.server.published = replace(ALL, text="")
     for now[0] in (LINGER, 2 * LINGER + 1):
-        desk.land()
-    desk.topics.snapshot("a", 550, 2)  # sent while the setting lasted; a third row was dropped
-    desk.server.end = 800
-    desk.topics.put("a", 700, "live")
-    desk.land()
-    waited = desk.checkpoint.bases["a/db.t"].pos, unproven()
-    desk.topics.snapshot("a", 900, 3)
-    desk.server.end = 1100
-    desk.topics.put("a", 1000, "live")
-    desk.land()
+        harness.land()
+    harness.topics.snapshot("a", 550, 2)  # sent while the setting lasted; a third row was dropped
+    harness.server.end = 800
+    harness.topics.put("a", 700, "live")
+    harness.land()
+    waited = harness.checkpoint.bases["a/db.t"].pos, unproven()
+    harness.topics.snapshot("a", 900, 3)
+    harness.server.end = 1100
+    harness.topics.put("a", 1000, "live")
+    harness.land()
 
     assert waited == (550, True)
-    assert (desk.checkpoint.bases["a/db.t"].pos, unproven()) == (900, False)
+    assert (harness.checkpoint.bases["a/db.t"].pos, unproven()) == (900, False)
 
 
 @pytest.mark.parametrize("found", [SKIPS, LATE], ids=["drops", "delays"])
@@ -378,14 +378,14 @@ def test_f102_keys_of_the_connector_are_accepted_where_the_config_names_a_key() 
 def test_f102_the_batch_that_first_sees_a_setting_blocks_the_gate_and_a_restart_remembers(
     tmp_path: Path,
 ) -> None:
-    desk = Desk(tmp_path, names="a")
-    held = desk.topics.held
+    harness = LandingHarness(tmp_path, names="a")
+    held = harness.topics.held
     held["a.public.old"] = [message("old", 500, 1, "last"), message("old", 600, 2)]
-    desk.server.published = replace(ALL, text="", hazards=(SKIPS,))
-    desk.land()
-    again = Desk(tmp_path, names="a")
+    harness.server.published = replace(ALL, text="", hazards=(SKIPS,))
+    harness.land()
+    again = LandingHarness(tmp_path, names="a")
 
-    for made in (desk.checkpoint, again.checkpoint):
+    for made in (harness.checkpoint, again.checkpoint):
         found = find_blocks(
             inputs(
                 table=Table("public.old", (Shard("a", "public.old"),), key=("id",)),
@@ -400,14 +400,14 @@ def test_f102_the_batch_that_first_sees_a_setting_blocks_the_gate_and_a_restart_
 
 
 def test_f102_a_setting_that_is_gone_is_told_for_a_while(tmp_path: Path) -> None:
-    desk, now = Desk(tmp_path, names="a"), [0.0]
-    (feed,) = desk.loop.feeds
+    harness, now = LandingHarness(tmp_path, names="a"), [0.0]
+    (feed,) = harness.loop.feeds
     feed.clock = lambda: now[0]
-    desk.server.published = replace(ALL, text="", hazards=(SKIPS,))
+    harness.server.published = replace(ALL, text="", hazards=(SKIPS,))
     told = []
     looks = ((0.0, (SKIPS,)), (900.0, ()), (900 + LINGER, ()), (901 + LINGER, ()))
     for at, hazards_now in looks:
-        now[0], desk.server.published = at, replace(ALL, text="", hazards=hazards_now)
+        now[0], harness.server.published = at, replace(ALL, text="", hazards=hazards_now)
         found = feed.captures()
         assert isinstance(found, CaptureScope)
         feed.recorded(found)
@@ -416,52 +416,52 @@ def test_f102_a_setting_that_is_gone_is_told_for_a_while(tmp_path: Path) -> None
     assert told == [(SKIPS,), (SKIPS,), (SKIPS,), ()], "as of the first look that did not see it"
 
 
-def passing(desk: Desk) -> Iterator[float]:
+def passing(harness: LandingHarness) -> Iterator[float]:
     """Times of looks of which the first two see a setting; at the last it is long gone."""
-    (feed,) = desk.loop.feeds
+    (feed,) = harness.loop.feeds
     for at, found in ((10.0, (SKIPS,)), (60.0, (SKIPS,)), (70.0, ()), (131.0, ()), (190.0, ())):
         feed.clock = partial(float, at)
-        desk.server.published = replace(ALL, text="", hazards=found)
+        harness.server.published = replace(ALL, text="", hazards=found)
         yield at
 
 
-def started(home: Path) -> Desk:
-    desk = Desk(home, names="a", ticks=partial(float, 0))
-    desk.server.end = 600
-    desk.topics.put("a", 500, "first")
-    desk.land()
-    return desk
+def started(home: Path) -> LandingHarness:
+    harness = LandingHarness(home, names="a", ticks=partial(float, 0))
+    harness.server.end = 600
+    harness.topics.put("a", 500, "first")
+    harness.land()
+    return harness
 
 
-def seen_while_kafka_is_down(home: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+def seen_while_kafka_is_down(home: Path, monkeypatch: pytest.MonkeyPatch) -> LandingHarness:
     """A setting is seen, and gone, while no batch can be committed."""
-    desk = started(home)
+    harness = started(home)
 
     def down(_: object) -> None:
         raise UnreachableError("Kafka does not answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(desk.topics, "ends", down)
-        for _ in passing(desk):
+        patch.setattr(harness.topics, "ends", down)
+        for _ in passing(harness):
             with pytest.raises(UnreachableError):
-                desk.land()
-    return desk
+                harness.land()
+    return harness
 
 
-def later(desk: Desk) -> list[str]:
-    desk.server.end = 2000
-    desk.topics.put("a", 1900, "later")
-    desk.land()
-    return list(desk.checkpoint.gaps)
+def later(harness: LandingHarness) -> list[str]:
+    harness.server.end = 2000
+    harness.topics.put("a", 1900, "later")
+    harness.land()
+    return list(harness.checkpoint.gaps)
 
 
 def test_f102_a_setting_seen_while_kafka_did_not_answer_is_in_the_next_mark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk = seen_while_kafka_is_down(tmp_path, monkeypatch)
+    harness = seen_while_kafka_is_down(tmp_path, monkeypatch)
 
-    assert later(desk) == [hazard_id("a", SKIPS)]
-    feed = desk.loop.feeds[0]
+    assert later(harness) == [hazard_id("a", SKIPS)]
+    feed = harness.loop.feeds[0]
     found = feed.captures()
     assert isinstance(found, CaptureScope)
     assert found.hazards == (), "the mark says it"
@@ -470,9 +470,9 @@ def test_f102_a_setting_seen_while_kafka_did_not_answer_is_in_the_next_mark(
 def test_f102_a_setting_seen_while_kafka_did_not_answer_outlives_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk = seen_while_kafka_is_down(tmp_path, monkeypatch)
-    again = Desk(tmp_path, topics=desk.topics, names="a", ticks=partial(float, 0))
-    seen = unrecorded(desk)
+    harness = seen_while_kafka_is_down(tmp_path, monkeypatch)
+    again = LandingHarness(tmp_path, topics=harness.topics, names="a", ticks=partial(float, 0))
+    seen = unrecorded(harness)
 
     again.loop.feeds[0].remind(seen["a"])
 
@@ -483,27 +483,27 @@ def test_f102_a_setting_seen_while_kafka_did_not_answer_outlives_a_restart(
 
 
 def test_f102_a_setting_that_lasts_is_no_news_once_a_mark_has_it(tmp_path: Path) -> None:
-    desk = started(tmp_path)
-    desk.server.published = replace(ALL, text="", hazards=(SKIPS,))
-    desk.land()
+    harness = started(tmp_path)
+    harness.server.published = replace(ALL, text="", hazards=(SKIPS,))
+    harness.land()
 
-    desk.land()
+    harness.land()
 
-    assert unrecorded(desk) == {}
+    assert unrecorded(harness) == {}
 
 
 def test_f102_a_setting_seen_while_the_source_was_held_is_in_a_mark_at_once(tmp_path: Path) -> None:
-    desk = started(tmp_path)
-    desk.topics.put("a", 400, "below, and not sent again")
-    desk.land()
-    desk.now += RESENT
+    harness = started(tmp_path)
+    harness.topics.put("a", 400, "below, and not sent again")
+    harness.land()
+    harness.now += RESENT
 
     batches = []
-    for at in passing(desk):
-        landed = desk.land()
+    for at in passing(harness):
+        landed = harness.land()
         assert [one.reason for one in landed.holds] == ["disorder"]
         batches += [at] if landed.batch is not None else []
-        assert list(Desk(tmp_path, names="a").checkpoint.gaps) == [hazard_id("a", SKIPS)]
+        assert list(LandingHarness(tmp_path, names="a").checkpoint.gaps) == [hazard_id("a", SKIPS)]
     assert batches == [10.0], "one batch says it"
 
 
@@ -511,25 +511,25 @@ def test_f102_a_setting_seen_while_the_source_was_held_is_in_a_mark_at_once(tmp_
 def test_f102_a_setting_of_the_connector_is_in_the_next_mark_whoever_was_silent(
     silent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk = started(tmp_path)
-    own = desk.server.captures
+    harness = started(tmp_path)
+    own = harness.server.captures
 
     def fail() -> None:
         raise UnreachableError("no answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(desk.server, "captures", lambda: replace(own(), hazards=(SKIPS,)))
-        patch.setattr(desk.server, "sends" if silent == "the server" else "acknowledged", fail)
-        assert isinstance(desk.loop.feeds[0].acknowledged(), Missing) != (silent == "the server")
-        assert isinstance(desk.loop.feeds[0].captures(), Missing)
+        patch.setattr(harness.server, "captures", lambda: replace(own(), hazards=(SKIPS,)))
+        patch.setattr(harness.server, "sends" if silent == "the server" else "acknowledged", fail)
+        assert isinstance(harness.loop.feeds[0].acknowledged(), Missing) != (silent == "the server")
+        assert isinstance(harness.loop.feeds[0].captures(), Missing)
 
-    assert later(desk) == [hazard_id("a", SKIPS)]
+    assert later(harness) == [hazard_id("a", SKIPS)]
 
 
 def test_a_collector_that_hangs_is_not_asked_for_its_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (feed,) = (desk := Desk(tmp_path, names="a")).loop.feeds
+    (feed,) = (harness := LandingHarness(tmp_path, names="a")).loop.feeds
     at = iter((0.0, 3.0))
     feed.clock = partial(next, at)
 
@@ -539,15 +539,15 @@ def test_a_collector_that_hangs_is_not_asked_for_its_settings(
     def asked() -> None:
         raise AssertionError
 
-    monkeypatch.setattr(desk.server, "acknowledged", fail)
-    monkeypatch.setattr(desk.server, "captures", asked)
+    monkeypatch.setattr(harness.server, "acknowledged", fail)
+    monkeypatch.setattr(harness.server, "captures", asked)
 
     assert isinstance(feed.acknowledged(), Missing)
     assert feed.captures() == Missing("no answer in 3 s")
 
 
 def test_f102_a_service_that_has_just_begun_does_not_know_what_is_gone(tmp_path: Path) -> None:
-    (feed,) = Desk(tmp_path, names="a").loop.feeds
+    (feed,) = LandingHarness(tmp_path, names="a").loop.feeds
     steady = []
     for at in (50.0, 50 + LINGER, 51 + LINGER):
         feed.clock = partial(float, at)
@@ -559,13 +559,13 @@ def test_f102_a_service_that_has_just_begun_does_not_know_what_is_gone(tmp_path:
 
 
 def test_f102_a_setting_seen_while_the_collector_was_silent_is_told_later(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, names="a")
-    (feed,) = desk.loop.feeds
-    desk.server.published = replace(ALL, text="", hazards=(SKIPS,))
+    harness = LandingHarness(tmp_path, names="a")
+    (feed,) = harness.loop.feeds
+    harness.server.published = replace(ALL, text="", hazards=(SKIPS,))
     feed.server()
     feed._silence = "the connector does not answer"
     feed.captures()
-    feed._silence, desk.server.published = "", None
+    feed._silence, harness.server.published = "", None
 
     found = feed.captures()
 

@@ -37,9 +37,9 @@ from pipeline.model import (
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.transports.transport import OffsetRange
 from tests.builders import batch_context, orders_at
+from tests.builders.harness import LandingHarness, Server, Topics, load_gaps
 from tests.example_count import examples
-from tests.pipeline.backfill.test_bases_without_places import CanalDesk, heartbeat
-from tests.pipeline.landing.desk import Desk, Server, Topics, load_gaps
+from tests.pipeline.backfill.test_bases_without_places import CanalHarness, heartbeat
 from tests.pipeline.test_heartbeats import beat as landed_beat
 
 SEQUENCE = {"a": Ordering.SEQUENCE}
@@ -53,7 +53,7 @@ class Counted(DebeziumJson):
 
 
 @dataclass(eq=False)
-class CountedDesk(Desk):
+class CountedHarness(LandingHarness):
     def format(self, name: str) -> Format:
         return Counted()
 
@@ -65,99 +65,101 @@ class CountedDesk(Desk):
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> CountedDesk:
-    made = CountedDesk(tmp_path, names="a")
+def harness(tmp_path: Path) -> CountedHarness:
+    made = CountedHarness(tmp_path, names="a")
     made.topics.put("a", 5, "first")
     for number in range(1, 6):
         made.beat(number, 100 * number)
     return made
 
 
-def test_a_version_below_a_heartbeat_that_is_passed_holds_the_source(desk: CountedDesk) -> None:
+def test_a_version_below_a_heartbeat_that_is_passed_holds_the_source(
+    harness: CountedHarness,
+) -> None:
     """Its partition has shown nothing as high: it is counted by its own row."""
-    desk.topics.put("a", 6, "lost, if a base stands above it")
+    harness.topics.put("a", 6, "lost, if a base stands above it")
 
-    (hold,) = desk.land().holds
+    (hold,) = harness.land().holds
 
     assert hold.reason == "disorder"
     assert (
         "a.db.t:0 offset 1: change is older than the landed order and not a redelivery"
         in hold.detail
     )
-    assert len(desk.landed()) == 1
+    assert len(harness.landed()) == 1
 
 
-def test_what_a_topic_holds_when_it_is_met_may_be_older(desk: CountedDesk) -> None:
+def test_what_a_topic_holds_when_it_is_met_may_be_older(harness: CountedHarness) -> None:
     """It was there before, and nobody let us read it; from then on it is as any other."""
-    desk.topics.insert("a", ("db", "new"), {"id": 1}, (7, 6))
-    assert not desk.land().holds
-    desk.beat(6, 600)
-    desk.beat(7, 700)
-    desk.beat(8, 800)
+    harness.topics.insert("a", ("db", "new"), {"id": 1}, (7, 6))
+    assert not harness.land().holds
+    harness.beat(6, 600)
+    harness.beat(7, 700)
+    harness.beat(8, 800)
 
-    desk.topics.insert("a", ("db", "new"), {"id": 2}, (7, 7))
+    harness.topics.insert("a", ("db", "new"), {"id": 2}, (7, 7))
 
-    assert [one.reason for one in desk.land().holds] == ["disorder"]
+    assert [one.reason for one in harness.land().holds] == ["disorder"]
 
 
-def test_one_above_it_lands_and_so_does_what_is_sent_again(desk: CountedDesk) -> None:
-    desk.topics.put("a", 5, "first")  # again
-    desk.topics.put("a", 900, "new")
+def test_one_above_it_lands_and_so_does_what_is_sent_again(harness: CountedHarness) -> None:
+    harness.topics.put("a", 5, "first")  # again
+    harness.topics.put("a", 900, "new")
 
-    assert not desk.land().holds
-    assert len(desk.landed()) == 3
+    assert not harness.land().holds
+    assert len(harness.landed()) == 3
 
 
 def test_a_message_that_was_logged_before_the_newest_heartbeat_may_come_after_it(
-    desk: CountedDesk,
+    harness: CountedHarness,
 ) -> None:
     """Another partition was slower: nobody has acknowledged yet that all before it has arrived."""
-    desk.server.silent = True
-    desk.beat(6, 600)
-    desk.topics.put("a", 550, "slower")
+    harness.server.silent = True
+    harness.beat(6, 600)
+    harness.topics.put("a", 550, "slower")
 
-    assert not desk.land().holds
-    desk.server.silent = False
-    desk.beat(7, 700)
-    desk.beat(8, 800)
-    desk.topics.put("a", 560, "too late")
-    assert [one.reason for one in desk.land().holds] == ["disorder"]
+    assert not harness.land().holds
+    harness.server.silent = False
+    harness.beat(7, 700)
+    harness.beat(8, 800)
+    harness.topics.put("a", 560, "too late")
+    assert [one.reason for one in harness.land().holds] == ["disorder"]
 
 
-def test_a_person_lets_it_through_as_a_new_log(desk: CountedDesk) -> None:
-    desk.topics.put("a", 6, "lower")
-    (hold,) = desk.land().holds
+def test_a_person_lets_it_through_as_a_new_log(harness: CountedHarness) -> None:
+    harness.topics.put("a", 6, "lower")
+    (hold,) = harness.land().holds
 
-    assert not desk.land(hold.id).holds
-    assert [one["order"]["epoch"] for one in desk.landed(Op.CREATE)] == [1, 2]
-    desk.topics.put("a", 7, "of the new log")
-    assert not desk.land().holds
+    assert not harness.land(hold.id).holds
+    assert [one["order"]["epoch"] for one in harness.landed(Op.CREATE)] == [1, 2]
+    harness.topics.put("a", 7, "of the new log")
+    assert not harness.land().holds
 
 
 @pytest.mark.parametrize("ordering", [Ordering.LOG, Ordering.OFFSET])
-def test_other_orders_have_none(desk: CountedDesk, ordering: Ordering) -> None:
+def test_other_orders_have_none(harness: CountedHarness, ordering: Ordering) -> None:
     passed = HeartbeatLowWatermark()
     for number in (6, 7, 8):
-        desk.beat(number, 100 * number)
-        found = passed.floors(desk.checkpoint, listing(desk), {"a": ordering})
+        harness.beat(number, 100 * number)
+        found = passed.floors(harness.checkpoint, listing(harness), {"a": ordering})
 
         assert not found
 
 
-def test_after_a_restart_it_is_found_out_anew(desk: CountedDesk) -> None:
-    checkpoint, passed = desk.checkpoint, HeartbeatLowWatermark()
+def test_after_a_restart_it_is_found_out_anew(harness: CountedHarness) -> None:
+    checkpoint, passed = harness.checkpoint, HeartbeatLowWatermark()
 
-    first = passed.floors(checkpoint, listing(desk), SEQUENCE)
-    desk.beat(6, 600)
-    then = passed.floors(desk.checkpoint, listing(desk), SEQUENCE)
+    first = passed.floors(checkpoint, listing(harness), SEQUENCE)
+    harness.beat(6, 600)
+    then = passed.floors(harness.checkpoint, listing(harness), SEQUENCE)
 
     assert first == {}
     order = checkpoint.beats["a"].order
     assert then == orders_at({"a/a.db.t:0": order, "a/a.sluice.heartbeat:0": order})
 
 
-def listing(desk: CountedDesk) -> Listing:
-    return desk.loop.upstream.list(desk.checkpoint.offsets)
+def listing(harness: CountedHarness) -> Listing:
+    return harness.loop.upstream.list(harness.checkpoint.offsets)
 
 
 # histories
@@ -198,18 +200,18 @@ class OnceJson(CanalJson):
     sent_once: ClassVar[bool] = True
 
 
-class OnceDesk(CanalDesk):
+class OnceHarness(CanalHarness):
     """Canal's messages, as if they came once."""
 
     def format(self, name: str) -> Format:
         return OnceJson("UTC")
 
 
-@pytest.mark.parametrize(("desk", "once"), [(CanalDesk, False), (OnceDesk, True)])
+@pytest.mark.parametrize(("harness", "once"), [(CanalHarness, False), (OnceHarness, True)])
 def test_what_a_format_says_of_its_log_stands_in_the_trail(
-    tmp_path: Path, desk: type[CanalDesk], *, once: bool
+    tmp_path: Path, harness: type[CanalHarness], *, once: bool
 ) -> None:
-    made = desk(tmp_path, Topics({"a": [(b"", heartbeat(1))]}), Server())
+    made = harness(tmp_path, Topics({"a": [(b"", heartbeat(1))]}), Server())
 
     made.land()
 
@@ -390,10 +392,10 @@ def test_heartbeats_of_an_added_partition_wait_for_those_of_the_first_one(
     tmp_path: Path, *, lost: bool
 ) -> None:
     """A batch that is capped would land later numbers first."""
-    desk = Desk(tmp_path, topics=(topics := Grown()), names="a", most=6)
-    desk.topics.snapshot("a", 10, 2)
+    harness = LandingHarness(tmp_path, topics=(topics := Grown()), names="a", most=6)
+    harness.topics.snapshot("a", 10, 2)
     topics.beat("a", 1, pos=100)
-    desk.land()
+    harness.land()
     for number in range(2, 10):
         topics.beat("a", number, pos=100 * number)
     for number in range(10 + lost, 13):
@@ -402,10 +404,10 @@ def test_heartbeats_of_an_added_partition_wait_for_those_of_the_first_one(
     found = []
 
     for _ in range(9):
-        desk.land()
-        found += desk.gaps()
+        harness.land()
+        found += harness.gaps()
 
-    assert desk.checkpoint.heartbeats == {"a": 12}
+    assert harness.checkpoint.heartbeats == {"a": 12}
     assert {(one.first, one.until) for one in found} == ({(10, 11)} if lost else set())
 
 
@@ -571,18 +573,18 @@ def test_what_a_partition_shows_ahead_of_the_heartbeats_is_not_merged() -> None:
 def test_a_batch_that_is_capped_counts_once_all_that_was_listed_with_it_has_landed(
     tmp_path: Path,
 ) -> None:
-    desk, levels = CountedDesk(tmp_path, names="a", most=2), list[tuple[int, int]]()
+    harness, levels = CountedHarness(tmp_path, names="a", most=2), list[tuple[int, int]]()
     for number in range(1, 5):
-        desk.topics.put("a", 100 * number - 1, "row", key=number)
-        desk.topics.beat("a", number, pos=100 * number)
+        harness.topics.put("a", 100 * number - 1, "row", key=number)
+        harness.topics.beat("a", number, pos=100 * number)
 
-    while desk.land().batch is not None:
-        trail = desk.checkpoint.beats["a"]
+    while harness.land().batch is not None:
+        trail = harness.checkpoint.beats["a"]
         levels.append((trail.level, trail.known))
 
     assert levels == [(-1, -1), (-1, -1), (-1, -1), (3, -1)]
-    desk.beat(5, 500)
-    assert desk.checkpoint.beats["a"].sure == 3
+    harness.beat(5, 500)
+    assert harness.checkpoint.beats["a"].sure == 3
 
 
 def test_what_comes_through_one_partition_waits_for_no_backlog() -> None:

@@ -14,7 +14,7 @@ from pipeline.landing.gaps import detect_hidden_topics
 from pipeline.model import Order
 from pipeline.settings import Router, TableRule
 from tests.builders import batch_context
-from tests.pipeline.landing.desk import Desk, place
+from tests.builders.harness import LandingHarness, place
 from tests.pipeline.schema_messages import described, dropped, message
 
 NAME, TOPIC = "a/db.t", "a.db.t"
@@ -23,42 +23,42 @@ CREATE = "CREATE TABLE t"
 PLACE = place("t", 5)
 
 
-def describe(desk: Desk) -> None:
+def describe(harness: LandingHarness) -> None:
     """A snapshot of all tables tells of ``db.t`` before it reads it."""
     at = PLACE | {"snapshot": "true"}
     for value in (
         message("DROP DATABASE IF EXISTS `db`", source=at),
         message(CREATE, described(CREATE, "t", "id BIGINT!"), source=at),
     ):
-        desk.topics.held.setdefault("a", []).append((b"{}", value.encode()))
+        harness.topics.held.setdefault("a", []).append((b"{}", value.encode()))
 
 
-def seen_no_more(home: Path) -> Desk:
+def seen_no_more(home: Path) -> LandingHarness:
     """Of a table that was landed, one row comes after its topic was hidden."""
-    desk = Desk(home)
-    desk.topics.alter("a", 5, "name", kind="CREATE")
-    desk.topics.put("a", 20, "one")
-    desk.land()
-    desk.topics.forbidden = HIDDEN
-    desk.topics.put("a", 30, "unseen")
-    desk.topics.beat("a", 1, pos=40)
-    return desk
+    harness = LandingHarness(home)
+    harness.topics.alter("a", 5, "name", kind="CREATE")
+    harness.topics.put("a", 20, "one")
+    harness.land()
+    harness.topics.forbidden = HIDDEN
+    harness.topics.put("a", 30, "unseen")
+    harness.topics.beat("a", 1, pos=40)
+    return harness
 
 
 @pytest.mark.parametrize("born", [True, False], ids=["created", "read by a snapshot"])
 def test_a_table_whose_topic_was_never_seen_is_no_empty_one(tmp_path: Path, *, born: bool) -> None:
-    desk = Desk(tmp_path)
-    desk.topics.forbidden = HIDDEN
-    desk.topics.alter("a", 5, "name", kind="CREATE") if born else describe(desk)
-    desk.topics.put("a", 20, "unseen")
-    desk.topics.beat("a", 1, pos=30)
+    harness = LandingHarness(tmp_path)
+    harness.topics.forbidden = HIDDEN
+    harness.topics.alter("a", 5, "name", kind="CREATE") if born else describe(harness)
+    harness.topics.put("a", 20, "unseen")
+    harness.topics.beat("a", 1, pos=30)
 
-    desk.land()
+    harness.land()
 
-    assert desk.checkpoint.bases.keys() & {NAME} == set()
-    assert [(one.id, one.shards) for one in desk.gaps()] == [("hidden:a/db.t:0:0@0", (NAME,))]
-    assert desk.checkpoint.shards[NAME] == "db.t"
-    (gap,) = desk.gaps()
+    assert harness.checkpoint.bases.keys() & {NAME} == set()
+    assert [(one.id, one.shards) for one in harness.gaps()] == [("hidden:a/db.t:0:0@0", (NAME,))]
+    assert harness.checkpoint.shards[NAME] == "db.t"
+    (gap,) = harness.gaps()
     assert (gap.partition, gap.first, gap.until) == (0, 0, 0), "no record of it was ever seen"
     assert gap.why == (
         "Kafka does not let Sluice's user see a topic of a/db.t, if there is one: give it "
@@ -67,74 +67,74 @@ def test_a_table_whose_topic_was_never_seen_is_no_empty_one(tmp_path: Path, *, b
 
 
 def test_its_snapshot_closes_the_gap_once_it_may_be_read(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.topics.forbidden = HIDDEN
-    describe(desk)
-    desk.topics.snapshot("a", 5, 2)
-    desk.topics.beat("a", 1, pos=30)
-    desk.land()
-    desk.topics.forbidden = frozenset()
-    desk.topics.beat("a", 2, pos=40)
+    harness = LandingHarness(tmp_path)
+    harness.topics.forbidden = HIDDEN
+    describe(harness)
+    harness.topics.snapshot("a", 5, 2)
+    harness.topics.beat("a", 1, pos=30)
+    harness.land()
+    harness.topics.forbidden = frozenset()
+    harness.topics.beat("a", 2, pos=40)
 
-    desk.land()
+    harness.land()
 
-    assert desk.gaps() == []
-    assert NAME in desk.checkpoint.bases
+    assert harness.gaps() == []
+    assert NAME in harness.checkpoint.bases
 
 
 def test_a_table_that_may_be_seen_and_has_no_topic_yet_is_empty(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    describe(desk)
-    desk.topics.beat("a", 1, pos=5, read=True)
-    desk.topics.beat("a", 2, pos=30)
+    harness = LandingHarness(tmp_path)
+    describe(harness)
+    harness.topics.beat("a", 1, pos=5, read=True)
+    harness.topics.beat("a", 2, pos=30)
 
-    desk.land()
+    harness.land()
 
-    assert desk.gaps() == []
-    assert NAME in desk.checkpoint.bases
+    assert harness.gaps() == []
+    assert NAME in harness.checkpoint.bases
 
 
 def test_a_topic_that_may_be_seen_no_more_is_a_gap_though_all_of_it_was_landed(
     tmp_path: Path,
 ) -> None:
     """Else the table would go on to be READY, as heartbeats do."""
-    desk = seen_no_more(tmp_path)
+    harness = seen_no_more(tmp_path)
 
-    desk.land()
+    harness.land()
 
-    (gap,) = desk.gaps()
+    (gap,) = harness.gaps()
     assert (gap.id, gap.shards, gap.first) == ("a.db.t:0:1@1", (NAME,), 1)
     assert gap.why.startswith("Kafka does not let Sluice's user see it any more")
 
 
 def test_what_may_be_seen_again_is_read_on_where_it_stood(tmp_path: Path) -> None:
-    desk = seen_no_more(tmp_path)
-    desk.land()
-    desk.topics.forbidden = frozenset()
-    desk.topics.put("a", 50, "seen")
-    desk.land()
-    (gap,) = desk.gaps()
-    desk.land(gap.id)
+    harness = seen_no_more(tmp_path)
+    harness.land()
+    harness.topics.forbidden = frozenset()
+    harness.topics.put("a", 50, "seen")
+    harness.land()
+    (gap,) = harness.gaps()
+    harness.land(gap.id)
 
-    assert desk.gaps() == []
-    assert [row[1] for row in desk.rows("a")] == [20, 30, 50]
+    assert harness.gaps() == []
+    assert [row[1] for row in harness.rows("a")] == [20, 30, 50]
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["dropped", "and made anew"])
 def test_a_table_that_is_dropped_at_once_needs_no_topic(tmp_path: Path, *, again: bool) -> None:
     """No later DROP would end its gap."""
-    desk = Desk(tmp_path)
-    desk.topics.forbidden = HIDDEN
-    desk.topics.alter("a", 5, "name", kind="CREATE")
+    harness = LandingHarness(tmp_path)
+    harness.topics.forbidden = HIDDEN
+    harness.topics.alter("a", 5, "name", kind="CREATE")
     value = message("DROP TABLE t", dropped("t"), source=PLACE | {"pos": 6})
-    desk.topics.held["a"].append((b"{}", value.encode()))
+    harness.topics.held["a"].append((b"{}", value.encode()))
     if again:
-        desk.topics.alter("a", 7, "name", kind="CREATE")
-    desk.topics.beat("a", 1, pos=30)
+        harness.topics.alter("a", 7, "name", kind="CREATE")
+    harness.topics.beat("a", 1, pos=30)
 
-    desk.land()
+    harness.land()
 
-    assert [one.shards for one in desk.gaps()] == ([(NAME,)] if again else [])
+    assert [one.shards for one in harness.gaps()] == ([(NAME,)] if again else [])
 
 
 MARK = Checkpoint("main", 7, shards={NAME: "db.t"})

@@ -10,7 +10,7 @@ from pipeline.checkpoint import Checkpoint, CollectorLists, Existence, Gap
 from pipeline.landing.gaps import GRACE, captured, detect_capture_changes, digest, is_above
 from pipeline.model import CaptureScope, Order, ShardId
 from tests.builders import batch_context
-from tests.pipeline.landing.desk import NOW, load_gaps
+from tests.builders.harness import NOW, load_gaps
 
 ALL = CaptureScope(lambda _: True, "all")
 NO_T = CaptureScope(lambda shard: str(shard) != "db.t", "no t")

@@ -10,7 +10,7 @@ import pytest
 from pipeline.landing.epochs import EPOCH_ALONE
 from pipeline.landing.order_check import highest_by_source
 from pipeline.model import Acknowledged, Fence, Missing, Op, Order, SourcePartition
-from tests.pipeline.landing.desk import NOW, Desk, Server, place, record
+from tests.builders.harness import NOW, LandingHarness, Server, place, record
 from tests.pipeline.schema_messages import described, message
 
 OLD, NEW = 7, 1  # log files
@@ -28,9 +28,9 @@ class Stopped(Server):
         return super().acknowledged() if self.said is None else self.said
 
 
-def send_schema(desk: Desk, log: int, pos: int, *columns: str) -> None:
+def send_schema(harness: LandingHarness, log: int, pos: int, *columns: str) -> None:
     """The statements with which Debezium begins a snapshot of all tables."""
-    at, held = place("t", pos, log=log, snapshot="true"), desk.topics.held.setdefault("a", [])
+    at, held = place("t", pos, log=log, snapshot="true"), harness.topics.held.setdefault("a", [])
     told = ", ".join(["id BIGINT!", *(f"{name} VARCHAR:80" for name in columns)])
     drop = message("DROP DATABASE IF EXISTS `db`", source=at | {"table": ""})
     text = "CREATE TABLE t"
@@ -38,9 +38,9 @@ def send_schema(desk: Desk, log: int, pos: int, *columns: str) -> None:
     held += [(b"{}", one.encode()) for one in (drop, create)]
 
 
-def send_rows(desk: Desk, log: int, pos: int, rows: Mapping[int, str]) -> None:
+def send_rows(harness: LandingHarness, log: int, pos: int, rows: Mapping[int, str]) -> None:
     """The rows of ``db.t`` as a snapshot reads them."""
-    held = desk.topics.held.setdefault("a.db.t", [])
+    held = harness.topics.held.setdefault("a.db.t", [])
     for number, (key, name) in enumerate(rows.items(), 1):
         flag = "last_in_data_collection" if number == len(rows) else "true"
         source = place("t", pos, log=log, snapshot=flag)
@@ -54,9 +54,9 @@ def server() -> Stopped:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, server: Stopped) -> Desk:
+def harness(tmp_path: Path, server: Stopped) -> LandingHarness:
     """A snapshot and some changes of the old log have landed, up to its end."""
-    made = Desk(tmp_path, server=server, names="a")
+    made = LandingHarness(tmp_path, server=server, names="a")
     send_schema(made, OLD, 100, "name")
     send_rows(made, OLD, 100, {1: "first", 6: "first"})
     made.topics.beat("a", 1, pos=100, log=OLD, read=True)
@@ -81,25 +81,25 @@ def reset(server: Stopped) -> None:
 
 
 def test_a_reset_that_is_seen_while_nothing_lands_is_recorded_without_rows(
-    desk: Desk, server: Stopped
+    harness: LandingHarness, server: Stopped
 ) -> None:
     """The new log outgrows the old one before the collector goes on: then nothing shows it."""
     reset(server)
-    early = desk.land()
-    desk.now += EPOCH_ALONE
-    recorded = desk.land()
+    early = harness.land()
+    harness.now += EPOCH_ALONE
+    recorded = harness.land()
 
     server.end, server.executed = 50_000, f"{UUID}:1-90"
-    later = desk.land()
+    later = harness.land()
 
     assert (early.batch, later.batch) == (None, None)
-    assert recorded.batch == desk.checkpoint.batch
-    assert desk.checkpoint.epochs["a"].number == 2
-    assert "a" not in desk.checkpoint.acknowledged
+    assert recorded.batch == harness.checkpoint.batch
+    assert harness.checkpoint.epochs["a"].number == 2
+    assert "a" not in harness.checkpoint.acknowledged
 
 
 def test_only_a_batch_with_a_statement_of_a_snapshot_compares_what_has_landed(
-    desk: Desk, server: Stopped, monkeypatch: pytest.MonkeyPatch
+    harness: LandingHarness, server: Stopped, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = list[Mapping[SourcePartition, Order]]()
 
@@ -109,45 +109,45 @@ def test_only_a_batch_with_a_statement_of_a_snapshot_compares_what_has_landed(
 
     monkeypatch.setattr("pipeline.landing.judge.highest_by_source", count)
     for number in (4, 5):
-        desk.topics.beat("a", number, pos=100 * number + 100, log=OLD)
-        assert desk.land().batch is not None
-    desk.topics.alter("a", 650, "name", "note", log=OLD)
-    assert desk.land().batch is not None
+        harness.topics.beat("a", number, pos=100 * number + 100, log=OLD)
+        assert harness.land().batch is not None
+    harness.topics.alter("a", 650, "name", "note", log=OLD)
+    assert harness.land().batch is not None
     without = len(asked)
-    send_schema(desk, OLD, 700, "name")
+    send_schema(harness, OLD, 700, "name")
 
-    assert desk.land().batch is not None
+    assert harness.land().batch is not None
     assert (without, len(asked)) == (0, 1)
 
 
 def test_rows_of_the_old_log_that_come_soon_after_a_reset_belong_to_the_old_epoch(
-    desk: Desk, server: Stopped
+    harness: LandingHarness, server: Stopped
 ) -> None:
     """Else the rows of the new log, which are below them, would be disorder."""
     reset(server)
-    desk.land()
-    desk.topics.put("a", 500, "late", log=OLD, key=2)
-    late = desk.land()
-    desk.topics.put("a", 900, "new", log=NEW, key=3)
-    new = desk.land()
+    harness.land()
+    harness.topics.put("a", 500, "late", log=OLD, key=2)
+    late = harness.land()
+    harness.topics.put("a", 900, "new", log=NEW, key=3)
+    new = harness.land()
 
     assert (late.holds, new.holds) == ((), ())
-    assert [epoch for epoch, _, _ in desk.rows("a")] == [1, 1, 2]
+    assert [epoch for epoch, _, _ in harness.rows("a")] == [1, 1, 2]
 
 
-def snapshot_parts(desk: Desk) -> list[Callable[[], None]]:
+def snapshot_parts(harness: LandingHarness) -> list[Callable[[], None]]:
     """What the collector sends of its snapshot of the new log, in this order."""
     return [
-        lambda: send_schema(desk, NEW, SNAPSHOT, "name", "colour"),
-        lambda: send_rows(desk, NEW, SNAPSHOT, {1: "third"}),
-        lambda: desk.topics.beat("a", 4, pos=SNAPSHOT, log=NEW, read=True),
+        lambda: send_schema(harness, NEW, SNAPSHOT, "name", "colour"),
+        lambda: send_rows(harness, NEW, SNAPSHOT, {1: "third"}),
+        lambda: harness.topics.beat("a", 4, pos=SNAPSHOT, log=NEW, read=True),
     ]
 
 
 @pytest.mark.parametrize("first", [1, 2, 3], ids=lambda n: f"{n} parts at the first look")
 @pytest.mark.parametrize("executed", [f"{UUID}:1-4", ""], ids=["GTIDs", "no GTIDs"])
 def test_wherever_batches_cut_it_the_snapshot_after_a_reset_is_a_base(
-    desk: Desk, server: Stopped, first: int, executed: str
+    harness: LandingHarness, server: Stopped, first: int, executed: str
 ) -> None:
     """Nothing is proven before the table has its base, and it gets one."""
     reset(server)
@@ -155,20 +155,22 @@ def test_wherever_batches_cut_it_the_snapshot_after_a_reset_is_a_base(
     goal = fence(server, 4)
     proven: list[bool] = []
 
-    for number, send in enumerate(snapshot_parts(desk), 1):
+    for number, send in enumerate(snapshot_parts(harness), 1):
         send()
         if number >= first:
-            assert desk.land().holds == ()
-            proven.append(desk.checkpoint.covers(goal))
+            assert harness.land().holds == ()
+            proven.append(harness.checkpoint.covers(goal))
     server.said = None
     for number in range(5, 9):
-        desk.topics.beat("a", number, pos=number * 1000, log=NEW)
+        harness.topics.beat("a", number, pos=number * 1000, log=NEW)
         server.end = number * 1000 + 100
-        assert desk.land().holds == ()
+        assert harness.land().holds == ()
 
-    mark = desk.checkpoint
+    mark = harness.checkpoint
     assert True not in proven
     assert mark.covers(goal)
     assert mark.bases == {"a/db.t": Order(2, NEW, SNAPSHOT)}
     assert mark.gaps == {}
-    assert {row["order"]["epoch"] for row in desk.landed(Op.DDL) if "colour" in row["after"]} == {2}
+    assert {
+        row["order"]["epoch"] for row in harness.landed(Op.DDL) if "colour" in row["after"]
+    } == {2}

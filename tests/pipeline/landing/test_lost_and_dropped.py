@@ -11,7 +11,7 @@ from pipeline.landing.batch_stats import BatchStats, SchemaNews, SnapshotRows
 from pipeline.model import Order
 from pipeline.schema.history import SchemaChange
 from tests.builders import orders_at
-from tests.pipeline.landing.desk import Desk, load_gaps, place
+from tests.builders.harness import LandingHarness, load_gaps, place
 from tests.pipeline.landing.test_next_checkpoint import ACK, GAP, OLD, renamed, step
 from tests.pipeline.schema_messages import dropped as gone
 from tests.pipeline.schema_messages import message
@@ -142,17 +142,17 @@ def test_what_came_into_a_topic_after_its_last_listing_goes_with_it(
     tmp_path: Path, *, dropped: bool
 ) -> None:
     """It had been landed to the end that was listed last; a table that is there misses the rest."""
-    desk = Desk(tmp_path)
-    desk.topics.alter("a", 5, "name", kind="CREATE")
-    desk.topics.put("a", 20, "one")
+    harness = LandingHarness(tmp_path)
+    harness.topics.alter("a", 5, "name", kind="CREATE")
+    harness.topics.put("a", 20, "one")
     if dropped:
-        drop_table(desk)
-    desk.land()
-    desk.topics.put("a", 30, "never listed")
-    desk.topics.delete("a.db.t")
-    desk.topics.beat("a", 1, pos=40)
+        drop_table(harness)
+    harness.land()
+    harness.topics.put("a", 30, "never listed")
+    harness.topics.delete("a.db.t")
+    harness.topics.beat("a", 1, pos=40)
 
-    told = desk.land()
+    told = harness.land()
 
     assert [(one.id, one.shards) for one in told.gaps] == (
         [] if dropped else [("a.db.t:0:1@1", ("a/db.t",))]
@@ -168,24 +168,24 @@ def test_what_came_into_a_topic_after_its_last_listing_goes_with_it(
 )
 def test_so_it_does_of_a_table_that_was_made_again_since(tmp_path: Path, most: int) -> None:
     """As of the batch before it was dropped; what is lost is of the new one."""
-    first = Desk(tmp_path)
+    first = LandingHarness(tmp_path)
     first.topics.alter("a", 5, "name", kind="CREATE")
     first.topics.put("a", 20, "one")
     drop_table(first)
     first.land()
-    desk = Desk(tmp_path, first.topics, most=most)
-    desk.land()  # lists the end of its topic
-    desk.topics.say("a", 90, "CREATE USER x")
-    desk.topics.alter("a", 100, "name", kind="CREATE")
-    desk.topics.put("a", 110, "never listed")
-    desk.topics.delete("a.db.t")
+    harness = LandingHarness(tmp_path, first.topics, most=most)
+    harness.land()  # lists the end of its topic
+    harness.topics.say("a", 90, "CREATE USER x")
+    harness.topics.alter("a", 100, "name", kind="CREATE")
+    harness.topics.put("a", 110, "never listed")
+    harness.topics.delete("a.db.t")
     for _ in range(2):
-        desk.land()
+        harness.land()
 
-    assert desk.checkpoint.bases["a/db.t"].pos == 100
-    assert desk.short() == [("a/db.t",)]
+    assert harness.checkpoint.bases["a/db.t"].pos == 100
+    assert harness.short() == [("a/db.t",)]
 
 
-def drop_table(desk: Desk) -> None:
+def drop_table(harness: LandingHarness) -> None:
     value = message("DROP TABLE t", gone("t"), source=place("t", 25))
-    desk.topics.held["a"].append((b"{}", value.encode()))
+    harness.topics.held["a"].append((b"{}", value.encode()))

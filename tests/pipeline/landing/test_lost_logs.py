@@ -11,7 +11,7 @@ from pipeline.model import Acknowledged, Break, CaptureScope, Head, Order, Shard
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
 from tests.builders import batch_context
-from tests.pipeline.landing.desk import Desk, Server, load_gaps
+from tests.builders.harness import LandingHarness, Server, load_gaps
 from tests.pipeline.landing.test_unbased_tables import beat, message
 
 T, U = "shop/public.t", "shop/public.u"
@@ -107,9 +107,9 @@ class Postgres(Server):
         return Acknowledged(log_position(self.end))
 
 
-def landed(home: Path, server: Postgres) -> Desk:
+def landed(home: Path, server: Postgres) -> LandingHarness:
     """A table with a base."""
-    made = Desk(home, server=server, names="a", dialect=POSTGRES)
+    made = LandingHarness(home, server=server, names="a", dialect=POSTGRES)
     made.topics.held["a.public.t"] = [message("t", 500, 1, "last"), message("t", 600, 2)]
     made.land()
     assert made.checkpoint.bases
@@ -122,111 +122,113 @@ def server() -> Postgres:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, server: Postgres) -> Desk:
+def harness(tmp_path: Path, server: Postgres) -> LandingHarness:
     return landed(tmp_path, server)
 
 
-def based(desk: Desk, lsn: int) -> None:
-    desk.topics.held["a.public.t"] += [message("t", lsn, 1, "last"), message("t", lsn + 100, 2)]
-    beats = desk.topics.held.setdefault("a.sluice.heartbeat", [])
+def based(harness: LandingHarness, lsn: int) -> None:
+    harness.topics.held["a.public.t"] += [message("t", lsn, 1, "last"), message("t", lsn + 100, 2)]
+    beats = harness.topics.held.setdefault("a.sluice.heartbeat", [])
     beats.append(beat(lsn, len(beats) + 1))
-    desk.land()
+    harness.land()
 
 
 def test_a_slot_that_was_gone_blocks_its_tables_though_nothing_else_landed(
-    desk: Desk, server: Postgres
+    harness: LandingHarness, server: Postgres
 ) -> None:
     """With snapshot.mode=no_data the new one sends what comes, as if nothing had been between."""
     server.published = GONE
-    told = desk.land()
+    told = harness.land()
     server.published = replace(ALL, broken=Break("slot s was not there", 7.0, over=True))
-    desk.topics.held["a.public.t"].append(message("t", 900, 9))
-    desk.land()
+    harness.topics.held["a.public.t"].append(message("t", 900, 9))
+    harness.land()
 
     assert told.batch is not None
-    assert desk.short() == [("a/public.t",)]
-    assert desk.land().batch is None
-    based(desk, 1500)
-    assert desk.short() == []
+    assert harness.short() == [("a/public.t",)]
+    assert harness.land().batch is None
+    based(harness, 1500)
+    assert harness.short() == []
 
 
 def test_it_is_told_though_it_is_kept_again_before_a_batch_could_say_so(
-    desk: Desk, server: Postgres
+    harness: LandingHarness, server: Postgres
 ) -> None:
     server.published = replace(ALL, broken=Break("slot s was not there", 7.0, over=True))
-    desk.land()
+    harness.land()
 
-    assert desk.short() == [("a/public.t",)]
-    based(desk, 1500)
-    desk.land()
-    assert desk.short() == []
+    assert harness.short() == [("a/public.t",)]
+    based(harness, 1500)
+    harness.land()
+    assert harness.short() == []
 
 
 def test_a_base_that_began_while_nothing_was_kept_is_short_of_it(
-    desk: Desk, server: Postgres
+    harness: LandingHarness, server: Postgres
 ) -> None:
     server.published = GONE
-    desk.land()
-    based(desk, 1500)
+    harness.land()
+    based(harness, 1500)
     server.published = replace(ALL, broken=Break("slot s was not there", 7.0, over=True))
-    desk.land()
+    harness.land()
 
-    assert desk.short() == [("a/public.t",)]
+    assert harness.short() == [("a/public.t",)]
 
 
 REPLACED = {ShardId("public", "t"): 3.0}
 
 
-def test_a_table_that_was_replaced_is_a_gap_once(desk: Desk, server: Postgres) -> None:
+def test_a_table_that_was_replaced_is_a_gap_once(harness: LandingHarness, server: Postgres) -> None:
     """A base that comes at once is a base."""
     server.published = replace(ALL, replaced=REPLACED)
-    desk.land()
-    assert desk.short() == [("a/public.t",)]
+    harness.land()
+    assert harness.short() == [("a/public.t",)]
 
-    based(desk, 1500)
-    desk.land()
+    based(harness, 1500)
+    harness.land()
 
-    assert desk.short() == []
+    assert harness.short() == []
 
 
 def test_a_table_that_is_replaced_again_while_it_is_a_gap_needs_a_base_that_begins_after_that(
-    desk: Desk, server: Postgres
+    harness: LandingHarness, server: Postgres
 ) -> None:
     server.published = replace(ALL, replaced=REPLACED)
-    desk.land()
+    harness.land()
     rows = [message("t", 1500, 1, "first"), message("t", 1500, 2, "last")]
-    desk.topics.held["a.public.t"].append(rows[0])
-    desk.topics.held["a.sluice.heartbeat"] = [beat(1500, 1)]
-    desk.land()
+    harness.topics.held["a.public.t"].append(rows[0])
+    harness.topics.held["a.sluice.heartbeat"] = [beat(1500, 1)]
+    harness.land()
     server.published = replace(ALL, replaced={ShardId("public", "t"): 4.0})
-    desk.land()
-    desk.topics.held["a.public.t"] += [rows[1], message("t", 1600, 2)]
-    desk.land()
-    desk.land()
+    harness.land()
+    harness.topics.held["a.public.t"] += [rows[1], message("t", 1600, 2)]
+    harness.land()
+    harness.land()
 
-    assert desk.short() == [("a/public.t",)]
+    assert harness.short() == [("a/public.t",)]
 
 
 def test_a_table_that_is_replaced_while_its_first_base_comes_is_a_gap(
     tmp_path: Path, server: Postgres
 ) -> None:
-    desk = Desk(tmp_path, server=server, names="a", dialect=POSTGRES)
-    topic = desk.topics.held.setdefault("a.public.t", [])
+    harness = LandingHarness(tmp_path, server=server, names="a", dialect=POSTGRES)
+    topic = harness.topics.held.setdefault("a.public.t", [])
     topic.append(message("t", 500, 1, "first"))
-    desk.land()
+    harness.land()
     server.published = replace(ALL, replaced=REPLACED)
-    desk.land()
+    harness.land()
     topic += [message("t", 500, 2, "last"), message("t", 600, 3)]
-    desk.land()
+    harness.land()
 
-    assert desk.checkpoint.bases
-    assert desk.short() == [("a/public.t",)]
+    assert harness.checkpoint.bases
+    assert harness.short() == [("a/public.t",)]
 
 
-def test_what_no_table_of_the_mark_needs_makes_no_batch(desk: Desk, server: Postgres) -> None:
+def test_what_no_table_of_the_mark_needs_makes_no_batch(
+    harness: LandingHarness, server: Postgres
+) -> None:
     server.published = replace(ALL, replaced={ShardId("public", "new"): 9.0})
 
-    assert desk.land().batch is None
+    assert harness.land().batch is None
 
 
 @pytest.mark.parametrize(
@@ -241,11 +243,11 @@ def test_what_was_seen_before_the_first_rows_of_a_table_is_nothing_to_it(
     tmp_path: Path, server: Postgres, seen: CaptureScope
 ) -> None:
     """Sluice may have run for long before a connector makes its slot."""
-    desk = Desk(tmp_path, server=server, names="a", dialect=POSTGRES)
+    harness = LandingHarness(tmp_path, server=server, names="a", dialect=POSTGRES)
     server.published = seen
-    assert desk.land().batch is None
-    desk.topics.held["a.public.t"] = [message("t", 500, 1, "last"), message("t", 600, 2)]
+    assert harness.land().batch is None
+    harness.topics.held["a.public.t"] = [message("t", 500, 1, "last"), message("t", 600, 2)]
 
-    desk.land()
+    harness.land()
 
-    assert desk.short() == []
+    assert harness.short() == []

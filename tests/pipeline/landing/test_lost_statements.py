@@ -7,30 +7,30 @@ from pathlib import Path
 import pytest
 
 from pipeline.landing.loop import Landing
-from tests.pipeline.landing.desk import Desk
+from tests.builders.harness import LandingHarness
 
 T_OF_A, T_OF_B = "a/db.t", "b/db.t"
 
 
-def lose(desk: Desk) -> None:
+def lose(harness: LandingHarness) -> None:
     """A statement nobody listed goes with its topic."""
-    desk.topics.delete("a")
+    harness.topics.delete("a")
 
 
-def lose_and_make_anew(desk: Desk) -> None:
+def lose_and_make_anew(harness: LandingHarness) -> None:
     """It is made again by the next statement, before anybody looks."""
-    desk.topics.create_anew("a")
+    harness.topics.create_anew("a")
 
 
-def say(desk: Desk) -> None:
+def say(harness: LandingHarness) -> None:
     """The topic is there again, by a statement that tells of nothing lost."""
-    desk.topics.say("a", 100, "CREATE USER x")
+    harness.topics.say("a", 100, "CREATE USER x")
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def harness(tmp_path: Path) -> LandingHarness:
     """``db.t`` of both sources has its base and a row."""
-    made = Desk(tmp_path)
+    made = LandingHarness(tmp_path)
     for source in "ab":
         made.topics.alter(source, 5, "name", kind="CREATE")
         made.topics.put(source, 20, "one")
@@ -42,124 +42,124 @@ def desk(tmp_path: Path) -> Desk:
 
 @pytest.mark.parametrize("how", [lose, lose_and_make_anew])
 def test_it_is_a_gap_of_the_tables_of_its_source_and_of_no_other(
-    desk: Desk, how: Callable[[Desk], None]
+    harness: LandingHarness, how: Callable[[LandingHarness], None]
 ) -> None:
-    how(desk)
+    how(harness)
     for source in "ab":
-        desk.topics.beat(source, 2, pos=40)
+        harness.topics.beat(source, 2, pos=40)
 
-    desk.land()
+    harness.land()
 
-    (gap,) = desk.gaps()
+    (gap,) = harness.gaps()
     assert (gap.id, gap.shards) == ("a:0:1@1", (T_OF_A,))
 
 
-def test_a_restart_that_does_not_know_what_was_listed_tells_it_too(desk: Desk) -> None:
-    lose(desk)
-    again = Desk(desk.home, desk.topics, desk.server)
+def test_a_restart_that_does_not_know_what_was_listed_tells_it_too(harness: LandingHarness) -> None:
+    lose(harness)
+    again = LandingHarness(harness.home, harness.topics, harness.server)
     again.land()
 
     assert [one.shards for one in again.gaps()] == [(T_OF_A,)]
 
 
-def test_it_is_over_with_a_base_that_begins_later(desk: Desk) -> None:
-    lose(desk)
-    desk.topics.beat("a", 2, pos=40)
-    desk.land()
-    say(desk)
-    desk.topics.snapshot("a", 150, 2)
-    desk.topics.beat("a", 3, pos=200)
-    desk.land()
+def test_it_is_over_with_a_base_that_begins_later(harness: LandingHarness) -> None:
+    lose(harness)
+    harness.topics.beat("a", 2, pos=40)
+    harness.land()
+    say(harness)
+    harness.topics.snapshot("a", 150, 2)
+    harness.topics.beat("a", 3, pos=200)
+    harness.land()
 
-    assert desk.gaps() == []
-    assert desk.checkpoint.lost[T_OF_A].pos == 150
+    assert harness.gaps() == []
+    assert harness.checkpoint.lost[T_OF_A].pos == 150
 
 
 def test_a_snapshot_that_was_being_read_does_not_end_it(tmp_path: Path) -> None:
     """It has no base yet, and gets one by what was sent before."""
-    desk = Desk(tmp_path)
-    desk.topics.alter("a", 5, "name", kind="ALTER")
-    desk.topics.snapshot("a", 50, 2)
-    desk.land()
-    assert desk.checkpoint.snaps.keys() == {T_OF_A}
-    lose(desk)
-    desk.land()
-    desk.topics.beat("a", 1, pos=60)
-    desk.land()
+    harness = LandingHarness(tmp_path)
+    harness.topics.alter("a", 5, "name", kind="ALTER")
+    harness.topics.snapshot("a", 50, 2)
+    harness.land()
+    assert harness.checkpoint.snaps.keys() == {T_OF_A}
+    lose(harness)
+    harness.land()
+    harness.topics.beat("a", 1, pos=60)
+    harness.land()
 
-    assert T_OF_A in desk.checkpoint.bases
-    assert [one.shards for one in desk.gaps()] == [(T_OF_A,)]
+    assert T_OF_A in harness.checkpoint.bases
+    assert [one.shards for one in harness.gaps()] == [(T_OF_A,)]
 
 
 def test_rows_that_went_while_a_snapshot_was_being_read_are_missed_too(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.topics.snapshot("a", 50, 2)
-    desk.land()
-    desk.topics.put("a", 55, "lost")
-    desk.topics.delete("a.db.t")
-    desk.topics.beat("a", 1, pos=60)
-    desk.land()
+    harness = LandingHarness(tmp_path)
+    harness.topics.snapshot("a", 50, 2)
+    harness.land()
+    harness.topics.put("a", 55, "lost")
+    harness.topics.delete("a.db.t")
+    harness.topics.beat("a", 1, pos=60)
+    harness.land()
 
-    assert T_OF_A in desk.checkpoint.bases
-    assert [one.shards for one in desk.gaps()] == [(T_OF_A,)]
+    assert T_OF_A in harness.checkpoint.bases
+    assert [one.shards for one in harness.gaps()] == [(T_OF_A,)]
 
 
-def test_it_can_be_waived_by_whoever_knows_what_it_was(desk: Desk) -> None:
-    lose(desk)
-    desk.land()
-    (gap,) = desk.gaps()
+def test_it_can_be_waived_by_whoever_knows_what_it_was(harness: LandingHarness) -> None:
+    lose(harness)
+    harness.land()
+    (gap,) = harness.gaps()
 
-    desk.land(gap.id)
+    harness.land(gap.id)
 
-    assert desk.gaps() == []
+    assert harness.gaps() == []
 
 
 def test_a_source_of_which_nothing_is_known_yet_misses_nothing(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.topics.alter("b", 5, "name", kind="CREATE")
-    desk.topics.say("a", 5, "CREATE USER x")
-    desk.land()
-    lose_and_make_anew(desk)
-    desk.topics.beat("a", 2, pos=40)
-    desk.land()
+    harness = LandingHarness(tmp_path)
+    harness.topics.alter("b", 5, "name", kind="CREATE")
+    harness.topics.say("a", 5, "CREATE USER x")
+    harness.land()
+    lose_and_make_anew(harness)
+    harness.topics.beat("a", 2, pos=40)
+    harness.land()
 
-    assert desk.gaps() == []
-    assert T_OF_B in desk.checkpoint.bases
+    assert harness.gaps() == []
+    assert T_OF_B in harness.checkpoint.bases
 
 
 def test_a_topic_into_which_rows_are_routed_is_one_of_its_tables(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    route(desk.loop)
+    harness = LandingHarness(tmp_path)
+    route(harness.loop)
     for source in "ab":  # b's topic is named after db.t, too
-        desk.topics.alter(source, 5, "name", kind="CREATE")
-        desk.topics.put(source, 20, "one")
-    desk.topics.held["all.rows"] = desk.topics.held.pop("a.db.t")
-    desk.land()
-    assert desk.checkpoint.bases.keys() == {T_OF_A, T_OF_B}
-    desk.topics.delete("all.rows")
-    desk.topics.beat("a", 1, pos=30)
+        harness.topics.alter(source, 5, "name", kind="CREATE")
+        harness.topics.put(source, 20, "one")
+    harness.topics.held["all.rows"] = harness.topics.held.pop("a.db.t")
+    harness.land()
+    assert harness.checkpoint.bases.keys() == {T_OF_A, T_OF_B}
+    harness.topics.delete("all.rows")
+    harness.topics.beat("a", 1, pos=30)
 
-    desk.land()
+    harness.land()
 
-    (gap,) = desk.gaps()
+    (gap,) = harness.gaps()
     assert (gap.id, gap.shards) == ("all.rows:0:1@1", (T_OF_A,))
 
 
 def test_a_table_that_had_a_topic_of_its_own_may_be_routed_since(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    route(desk.loop)
-    desk.topics.alter("a", 5, "name", kind="CREATE")
-    desk.topics.put("a", 20, "one")
-    desk.land()
-    desk.topics.put("a", 30, "two")
-    desk.topics.held["all.rows"] = [desk.topics.held["a.db.t"].pop()]
-    desk.land()
-    desk.topics.delete("all.rows")
-    desk.topics.beat("a", 1, pos=40)
+    harness = LandingHarness(tmp_path)
+    route(harness.loop)
+    harness.topics.alter("a", 5, "name", kind="CREATE")
+    harness.topics.put("a", 20, "one")
+    harness.land()
+    harness.topics.put("a", 30, "two")
+    harness.topics.held["all.rows"] = [harness.topics.held["a.db.t"].pop()]
+    harness.land()
+    harness.topics.delete("all.rows")
+    harness.topics.beat("a", 1, pos=40)
 
-    desk.land()
+    harness.land()
 
-    assert [one.shards for one in desk.gaps()] == [(T_OF_A,)]
+    assert [one.shards for one in harness.gaps()] == [(T_OF_A,)]
 
 
 def route(loop: Landing) -> None:

@@ -12,7 +12,7 @@ from pipeline.settings import Router, StandardRule, TableRule
 from pipeline.standards.mask import LetterMask
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
 from tests.builders import batch_context
-from tests.pipeline.landing.desk import Desk, load_gaps
+from tests.builders.harness import LandingHarness, load_gaps
 
 IGNORED = Router((TableRule(r"db\.t", "x", ignore=True),))
 ELSEWHERE = Router((TableRule(r"db\.t", "all.t"),))
@@ -21,26 +21,28 @@ MARK = Checkpoint("main", 6, shards=SHARDS, offsets={TopicPartition("a.db.t", 1)
 NEXT = replace(MARK, batch=7)
 
 
-def ruled(desk: Desk, router: Router) -> Desk:
+def ruled(harness: LandingHarness, router: Router) -> LandingHarness:
     """The same lake, landed on by a process with other rules."""
-    found = Desk(desk.home, desk.topics)
+    found = LandingHarness(harness.home, harness.topics)
     found.loop.router = router
     return found
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def harness(tmp_path: Path) -> LandingHarness:
     """A table with its base, and a row of it."""
-    made = Desk(tmp_path)
+    made = LandingHarness(tmp_path)
     made.topics.alter("a", 100, "name", kind="CREATE")
     made.topics.put("a", 200, "one")
     made.land()
     return made
 
 
-def test_what_came_while_a_table_was_ignored_is_a_gap_once_it_no_longer_is(desk: Desk) -> None:
+def test_what_came_while_a_table_was_ignored_is_a_gap_once_it_no_longer_is(
+    harness: LandingHarness,
+) -> None:
     """Else it would be READY without those rows: its base is older than they are."""
-    ignoring = ruled(desk, IGNORED)
+    ignoring = ruled(harness, IGNORED)
     ignoring.topics.put("a", 300, "two")
     ignoring.land()
     again = ruled(ignoring, Router())
@@ -54,10 +56,10 @@ def test_what_came_while_a_table_was_ignored_is_a_gap_once_it_no_longer_is(desk:
 
 
 def test_rows_landed_for_one_table_are_a_gap_of_the_other_that_its_shard_goes_to(
-    desk: Desk,
+    harness: LandingHarness,
 ) -> None:
     """Else the new table would be READY with none of the rows that are in the old one's mirror."""
-    moved = ruled(desk, ELSEWHERE)
+    moved = ruled(harness, ELSEWHERE)
     moved.topics.put("b", 300, "elsewhere")
 
     told = moved.land()
@@ -68,15 +70,17 @@ def test_rows_landed_for_one_table_are_a_gap_of_the_other_that_its_shard_goes_to
     assert moved.checkpoint.shards["a/db.t"] == "all.t"
 
 
-def test_the_same_rules_change_nothing(desk: Desk) -> None:
-    again = ruled(desk, Router())
+def test_the_same_rules_change_nothing(harness: LandingHarness) -> None:
+    again = ruled(harness, Router())
     again.topics.put("a", 300, "two")
 
     assert again.land().gaps == ()
 
 
-def test_it_is_told_once_and_stays_until_a_person_or_a_base_closes_it(desk: Desk) -> None:
-    moved = ruled(desk, ELSEWHERE)
+def test_it_is_told_once_and_stays_until_a_person_or_a_base_closes_it(
+    harness: LandingHarness,
+) -> None:
+    moved = ruled(harness, ELSEWHERE)
     for pos in (300, 400):
         moved.topics.put("a", pos, "more")
         told = moved.land()

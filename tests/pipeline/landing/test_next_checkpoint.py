@@ -34,8 +34,8 @@ from pipeline.settings import Router, TableRule
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
 from tests.builders import batch_context, orders_at
-from tests.pipeline.lakes import NOON
-from tests.pipeline.landing.desk import load_gaps
+from tests.builders.change_log import NOON
+from tests.builders.harness import load_gaps
 
 ROUTER = Router((TableRule(r"sluice\.heartbeat", "x", ignore=True),))
 EPOCH = Epoch(1, "uuid", binlog_position(1, 100))

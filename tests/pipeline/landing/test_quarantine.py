@@ -23,7 +23,7 @@ from pipeline.landing.task import SLIM, TaskResult, TaskSource
 from pipeline.model import Op, Order
 from pipeline.resubmissions import Resubmission
 from pipeline.transports.transport import OffsetRange, RangeRead
-from tests.pipeline.landing.desk import GIB4, Desk
+from tests.builders.harness import GIB4, LandingHarness
 from tests.pipeline.landing.test_no_schemas import ENVELOPE, SCHEMAS, asking, patient, put
 from tests.pipeline.registry_server import Answers
 
@@ -33,7 +33,7 @@ LATE = {9: json.dumps(ENVELOPE)}
 
 
 @pytest.fixture
-def desk(tmp_path: Path, registry: Answers) -> Desk:
+def harness(tmp_path: Path, registry: Answers) -> LandingHarness:
     """One change of a schema that nobody knows, between two others."""
     made = asking(registry, tmp_path)
     registry.schemas = SCHEMAS
@@ -46,85 +46,91 @@ def desk(tmp_path: Path, registry: Answers) -> Desk:
     return made
 
 
-def later(desk: Desk, registry: Answers) -> None:
+def later(harness: LandingHarness, registry: Answers) -> None:
     registry.schemas = SCHEMAS | LATE
-    desk.now += LONGEST_WAIT
-    desk.land()
+    harness.now += LONGEST_WAIT
+    harness.land()
 
 
 def test_it_lands_with_its_own_order_and_the_quarantine_closes(
-    desk: Desk, registry: Answers
+    harness: LandingHarness, registry: Answers
 ) -> None:
-    before = desk.checkpoint
+    before = harness.checkpoint
 
-    later(desk, registry)
+    later(harness, registry)
 
-    checkpoint = desk.checkpoint
-    assert desk.rows("b") == [(1, GIB4, 0), (1, GIB4 + 1, 1), (1, GIB4 + 2, 2)]
+    checkpoint = harness.checkpoint
+    assert harness.rows("b") == [(1, GIB4, 0), (1, GIB4 + 1, 1), (1, GIB4 + 2, 2)]
     assert (checkpoint.quarantine, checkpoint.gaps, checkpoint.high) == ({}, {}, before.high)
     assert (checkpoint.tables["db.t"], checkpoint.belated["db.t"]) == (
         checkpoint.batch,
         checkpoint.batch,
     )
     assert checkpoint.offsets == before.offsets
-    assert [row["batch"] for row in desk.landed() if row["offset"] == 1] == [checkpoint.batch]
+    assert [row["batch"] for row in harness.landed() if row["offset"] == 1] == [checkpoint.batch]
 
 
-def test_it_lands_once(desk: Desk, registry: Answers) -> None:
-    later(desk, registry)
-    batch = desk.checkpoint.batch
-    desk.now += LONGEST_WAIT
-    again = Desk(desk.home, topics=desk.topics, registries=desk.registries)
+def test_it_lands_once(harness: LandingHarness, registry: Answers) -> None:
+    later(harness, registry)
+    batch = harness.checkpoint.batch
+    harness.now += LONGEST_WAIT
+    again = LandingHarness(harness.home, topics=harness.topics, registries=harness.registries)
 
-    assert (desk.land().batch, again.land().batch) == (None, None)
-    assert desk.checkpoint.batch == batch
+    assert (harness.land().batch, again.land().batch) == (None, None)
+    assert harness.checkpoint.batch == batch
 
 
 def test_what_a_person_corrects_in_the_same_round_is_not_read_again(
-    desk: Desk, registry: Answers
+    harness: LandingHarness, registry: Answers
 ) -> None:
     registry.schemas = SCHEMAS | LATE
-    desk.now += LONGEST_WAIT
-    (change,) = desk.checkpoint.quarantine["topic:b.db.t"].ids
-    key, value = (base64.b64encode(one or b"").decode() for one in desk.topics.held["b.db.t"][1])
+    harness.now += LONGEST_WAIT
+    (change,) = harness.checkpoint.quarantine["topic:b.db.t"].ids
+    key, value = (base64.b64encode(one or b"").decode() for one in harness.topics.held["b.db.t"][1])
 
-    desk.loop.land(frozenset(), [Resubmission("r1", change, value, key)])
+    harness.loop.land(frozenset(), [Resubmission("r1", change, value, key)])
 
-    assert desk.rows("b") == [(1, GIB4, 0), (1, GIB4 + 1, 1), (1, GIB4 + 2, 2)]
-    assert desk.checkpoint.quarantine == {}
+    assert harness.rows("b") == [(1, GIB4, 0), (1, GIB4 + 1, 1), (1, GIB4 + 2, 2)]
+    assert harness.checkpoint.quarantine == {}
 
 
-def test_the_registry_is_not_asked_in_each_round(desk: Desk, registry: Answers) -> None:
-    desk.now += LONGEST_WAIT
-    desk.land()
+def test_the_registry_is_not_asked_in_each_round(
+    harness: LandingHarness, registry: Answers
+) -> None:
+    harness.now += LONGEST_WAIT
+    harness.land()
     asked = len(registry.asked)
 
     for _ in range(5):
-        desk.land()
+        harness.land()
 
     assert len(registry.asked) == asked
 
 
-def test_a_registry_that_is_silent_then_costs_nothing(desk: Desk, registry: Answers) -> None:
+def test_a_registry_that_is_silent_then_costs_nothing(
+    harness: LandingHarness, registry: Answers
+) -> None:
     registry.whole = (503, "")
-    desk.now += LONGEST_WAIT
-    desk.topics.put("a", GIB4, "x")
+    harness.now += LONGEST_WAIT
+    harness.topics.put("a", GIB4, "x")
 
-    assert desk.land().holds == ()
-    assert len(desk.rows("a")) == 1
+    assert harness.land().holds == ()
+    assert len(harness.rows("a")) == 1
     registry.whole = None
-    later(desk, registry)
-    assert desk.checkpoint.quarantine == {}
+    later(harness, registry)
+    assert harness.checkpoint.quarantine == {}
 
 
-def test_a_statement_since_leaves_it_to_a_new_base(desk: Desk, registry: Answers) -> None:
+def test_a_statement_since_leaves_it_to_a_new_base(
+    harness: LandingHarness, registry: Answers
+) -> None:
     there = Existence(Order(1, 7, GIB4 + 2), there=True)
-    desk.loop.checkpoint = replace(desk.checkpoint, existing={"b/db.t": there})
+    harness.loop.checkpoint = replace(harness.checkpoint, existing={"b/db.t": there})
 
-    later(desk, registry)
+    later(harness, registry)
 
-    assert len(desk.landed(Op.CREATE)) == 2
-    assert desk.checkpoint.quarantine
+    assert len(harness.landed(Op.CREATE)) == 2
+    assert harness.checkpoint.quarantine
 
 
 @pytest.mark.parametrize(
@@ -154,14 +160,14 @@ def test_only_live_changes_of_rows_are_read_out_of_turn(
 
 
 def test_rows_that_tell_their_own_columns_are_left_to_a_new_base(
-    desk: Desk, registry: Answers
+    harness: LandingHarness, registry: Answers
 ) -> None:
     told = {"b/db.t": DescribedSchema(Order(1, 7, GIB4, 0), "x")}
-    desk.loop.checkpoint = replace(desk.checkpoint, schemas=told)
+    harness.loop.checkpoint = replace(harness.checkpoint, schemas=told)
 
-    later(desk, registry)
+    later(harness, registry)
 
-    assert desk.checkpoint.quarantine
+    assert harness.checkpoint.quarantine
 
 
 @pytest.mark.parametrize(
@@ -172,31 +178,31 @@ def test_rows_that_tell_their_own_columns_are_left_to_a_new_base(
     ],
 )
 def test_what_is_not_known_of_it_leaves_it_to_a_new_base(
-    desk: Desk, registry: Answers, other: dict[str, Any]
+    harness: LandingHarness, registry: Answers, other: dict[str, Any]
 ) -> None:
-    ((name, one),) = desk.checkpoint.quarantine.items()
-    desk.loop.checkpoint = replace(desk.checkpoint, quarantine={name: replace(one, **other)})
+    ((name, one),) = harness.checkpoint.quarantine.items()
+    harness.loop.checkpoint = replace(harness.checkpoint, quarantine={name: replace(one, **other)})
 
-    later(desk, registry)
+    later(harness, registry)
 
-    assert len(desk.landed(Op.CREATE)) == 2
-    assert desk.checkpoint.quarantine
+    assert len(harness.landed(Op.CREATE)) == 2
+    assert harness.checkpoint.quarantine
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 2])
 def test_another_topic_of_that_name_heals_nothing(
-    desk: Desk, registry: Answers, rounds: int
+    harness: LandingHarness, registry: Answers, rounds: int
 ) -> None:
     """At that offset stands another change: the one that was not read is nowhere."""
-    desk.topics.create_anew("b.db.t")
-    put(desk, GIB4 + 3)
-    put(desk, GIB4 + 4)
+    harness.topics.create_anew("b.db.t")
+    put(harness, GIB4 + 3)
+    put(harness, GIB4 + 4)
     for _ in range(rounds):
-        desk.land()
+        harness.land()
 
-    later(desk, registry)
+    later(harness, registry)
 
-    assert desk.checkpoint.quarantine
+    assert harness.checkpoint.quarantine
 
 
 PLAN = Plan({}, {}, (), capped=False)
@@ -224,11 +230,13 @@ class Reading:
         return TaskResult(None, tuple(read), (TALLY,))
 
 
-def tried(desk: Desk, checkpoint: Checkpoint, source_of: dict[str, str]) -> list[OffsetRange]:
+def tried(
+    harness: LandingHarness, checkpoint: Checkpoint, source_of: dict[str, str]
+) -> list[OffsetRange]:
     """Which messages are read again; none was there."""
     read = Reading(there=0)
     listing = Listing({}, {}, source_of, {}, {})
-    QuarantineRetry(desk.loop.feeds).found(checkpoint, listing, PLAN, desk.now, read)
+    QuarantineRetry(harness.loop.feeds).found(checkpoint, listing, PLAN, harness.now, read)
     return [each for ranges in read.asked for each in ranges]
 
 
@@ -246,11 +254,13 @@ def tried(desk: Desk, checkpoint: Checkpoint, source_of: dict[str, str]) -> list
     ],
 )
 def test_what_is_no_message_of_one_source_with_a_registry_is_left_to_a_new_base(
-    desk: Desk, ids: tuple[str, ...], source_of: dict[str, str]
+    harness: LandingHarness, ids: tuple[str, ...], source_of: dict[str, str]
 ) -> None:
-    assert tried(desk, open_of("b.db.t:0:1@1"), {"b.db.t": "b"}) == [OffsetRange("b.db.t", 0, 1, 2)]
+    assert tried(harness, open_of("b.db.t:0:1@1"), {"b.db.t": "b"}) == [
+        OffsetRange("b.db.t", 0, 1, 2)
+    ]
 
-    assert tried(desk, open_of(*ids), source_of) == []
+    assert tried(harness, open_of(*ids), source_of) == []
 
 
 def test_one_that_is_not_there_among_others_leaves_all_to_a_new_base() -> None:
@@ -274,7 +284,7 @@ def test_what_came_of_it_is_counted_with_the_rest() -> None:
     assert made.belated == {"db.t": 7, "db.v": 7, "db.w": 2}
 
 
-def test_messages_that_leave_no_row_leave_no_file(desk: Desk) -> None:
+def test_messages_that_leave_no_row_leave_no_file(harness: LandingHarness) -> None:
     listing = Listing({}, {}, {"b.db.t": "b"}, {}, {})
 
     def read(intake: TaskSource) -> TaskResult:
@@ -282,7 +292,7 @@ def test_messages_that_leave_no_row_leave_no_file(desk: Desk) -> None:
         return TaskResult(None, (RangeRead(asked, 1, 1, 1),), (TALLY,))
 
     checkpoint = open_of("b.db.t:0:1@1")
-    found = QuarantineRetry(desk.loop.feeds).found(checkpoint, listing, PLAN, desk.now, read)
+    found = QuarantineRetry(harness.loop.feeds).found(checkpoint, listing, PLAN, harness.now, read)
 
     assert (found.ids, found.files) == (frozenset({"b.db.t:0:1@1"}), ())
 
@@ -291,20 +301,22 @@ NAMES = tuple(f"b.db.t:0:{offset}@1" for offset in range(5 * AT_ONCE))
 LISTING = Listing({}, {}, {"b.db.t": "b"}, {}, {})
 
 
-def test_of_many_that_cannot_be_read_one_is_tried(desk: Desk) -> None:
+def test_of_many_that_cannot_be_read_one_is_tried(harness: LandingHarness) -> None:
     """Each is a client of its own, for which all sources wait."""
     read = Reading(there=0)
 
-    found = QuarantineRetry(desk.loop.feeds).found(open_of(*NAMES), LISTING, PLAN, desk.now, read)
+    found = QuarantineRetry(harness.loop.feeds).found(
+        open_of(*NAMES), LISTING, PLAN, harness.now, read
+    )
 
     assert (found, [len(each) for each in read.asked]) == (Healed(), [1])
 
 
-def test_many_that_can_be_read_are_a_few_a_round_and_none_is_left(desk: Desk) -> None:
-    healing, read, left = QuarantineRetry(desk.loop.feeds), Reading(there=len(NAMES)), NAMES
+def test_many_that_can_be_read_are_a_few_a_round_and_none_is_left(harness: LandingHarness) -> None:
+    healing, read, left = QuarantineRetry(harness.loop.feeds), Reading(there=len(NAMES)), NAMES
     rounds = 0
     while left:
-        found = healing.found(open_of(*left), LISTING, PLAN, desk.now, read)
+        found = healing.found(open_of(*left), LISTING, PLAN, harness.now, read)
         assert found.ids == {*left[:AT_ONCE]}
         left, rounds = left[AT_ONCE:], rounds + 1
 
@@ -312,13 +324,13 @@ def test_many_that_can_be_read_are_a_few_a_round_and_none_is_left(desk: Desk) ->
     assert len(read.asked) == len(NAMES)
 
 
-def test_some_that_cannot_be_read_leave_those_before_them_read(desk: Desk) -> None:
-    healing, read = QuarantineRetry(desk.loop.feeds), Reading(there=1)
+def test_some_that_cannot_be_read_leave_those_before_them_read(harness: LandingHarness) -> None:
+    healing, read = QuarantineRetry(harness.loop.feeds), Reading(there=1)
 
-    found = healing.found(open_of(*NAMES), LISTING, PLAN, desk.now, read)
+    found = healing.found(open_of(*NAMES), LISTING, PLAN, harness.now, read)
 
     assert found.ids == {NAMES[0]}
-    again = healing.found(open_of(*NAMES[1:]), LISTING, PLAN, desk.now, read)
+    again = healing.found(open_of(*NAMES[1:]), LISTING, PLAN, harness.now, read)
     assert (again, len(read.asked)) == (Healed(), AT_ONCE)
 
 
@@ -335,9 +347,9 @@ def test_some_that_cannot_be_read_leave_those_before_them_read(desk: Desk) -> No
     ],
 )
 def test_those_that_cannot_be_read_hide_none_behind_them(
-    desk: Desk, bad: set[int], rounds: int
+    harness: LandingHarness, bad: set[int], rounds: int
 ) -> None:
-    healing, left, at = QuarantineRetry(desk.loop.feeds), NAMES, desk.now
+    healing, left, at = QuarantineRetry(harness.loop.feeds), NAMES, harness.now
 
     def read(intake: TaskSource) -> TaskResult:
         there = {one: int(one.first not in bad) for one in intake.ranges}
@@ -350,7 +362,7 @@ def test_those_that_cannot_be_read_hide_none_behind_them(
     assert left == tuple(one for n, one in enumerate(NAMES) if n in bad)
 
 
-def test_nothing_is_tried_behind_what_nobody_answers_for(desk: Desk) -> None:
+def test_nothing_is_tried_behind_what_nobody_answers_for(harness: LandingHarness) -> None:
     tried = list[TaskSource]()
 
     def read(intake: TaskSource) -> TaskResult:
@@ -359,50 +371,60 @@ def test_nothing_is_tried_behind_what_nobody_answers_for(desk: Desk) -> None:
             raise UnreachableError("the brokers say nothing")
         return TaskResult(None, tuple(RangeRead(one, 1, 1, 1) for one in intake.ranges), ())
 
-    found = QuarantineRetry(desk.loop.feeds).found(open_of(*NAMES), LISTING, PLAN, desk.now, read)
+    found = QuarantineRetry(harness.loop.feeds).found(
+        open_of(*NAMES), LISTING, PLAN, harness.now, read
+    )
 
     assert (found.ids, len(tried)) == (frozenset(NAMES[:2]), 3)
 
 
-def test_a_schema_that_is_not_known_yet_does_not_hide_those_behind_it(desk: Desk) -> None:
+def test_a_schema_that_is_not_known_yet_does_not_hide_those_behind_it(
+    harness: LandingHarness,
+) -> None:
     def read(intake: TaskSource) -> TaskResult:
         if intake.ranges[0].first == 5:
             raise NoSchemasError("b", "does not know 9", frozenset({9}))
         return TaskResult(None, tuple(RangeRead(one, 1, 1, 1) for one in intake.ranges), ())
 
-    found = QuarantineRetry(desk.loop.feeds).found(open_of(*NAMES), LISTING, PLAN, desk.now, read)
+    found = QuarantineRetry(harness.loop.feeds).found(
+        open_of(*NAMES), LISTING, PLAN, harness.now, read
+    )
 
     assert found.ids == {*NAMES[:AT_ONCE]} - {NAMES[5]}
 
 
-def test_quarantines_of_many_tables_share_a_round(desk: Desk) -> None:
+def test_quarantines_of_many_tables_share_a_round(harness: LandingHarness) -> None:
     read = Reading(there=len(NAMES))
     one = Quarantine(None, 1, AT_ONCE - 1, NAMES[: AT_ONCE - 1], epoch=1)
     checkpoint = Checkpoint("main", 1, quarantine={f"topic:b.db.t{n}": one for n in range(5)})
 
-    QuarantineRetry(desk.loop.feeds).found(checkpoint, LISTING, PLAN, desk.now, read)
+    QuarantineRetry(harness.loop.feeds).found(checkpoint, LISTING, PLAN, harness.now, read)
 
     assert sum(map(len, read.asked)) == AT_ONCE
 
 
-def test_a_message_of_many_rows_is_read_once(desk: Desk) -> None:
+def test_a_message_of_many_rows_is_read_once(harness: LandingHarness) -> None:
     read = Reading(there=1)
     ids = ("b.db.t:0:0@1",) * 3
 
-    found = QuarantineRetry(desk.loop.feeds).found(open_of(*ids), LISTING, PLAN, desk.now, read)
+    found = QuarantineRetry(harness.loop.feeds).found(
+        open_of(*ids), LISTING, PLAN, harness.now, read
+    )
 
     assert read.asked == [(OffsetRange("b.db.t", 0, 0, 1),)]
     assert found.ids == {*ids}
 
 
-def test_what_rows_that_tell_their_own_columns_leave_to_a_new_base_is_not_read(desk: Desk) -> None:
+def test_what_rows_that_tell_their_own_columns_leave_to_a_new_base_is_not_read(
+    harness: LandingHarness,
+) -> None:
     read = Reading(there=1)
     one = Quarantine("db.t", 1, 1, ("b.db.t:0:0@1",), ("b/db.t",), epoch=1)
     told = {"b/db.t": DescribedSchema(Order(1, 7, GIB4, 0), "x")}
     checkpoint = Checkpoint("main", 1, quarantine={"b/db.t": one}, schemas=told)
 
     assert (
-        QuarantineRetry(desk.loop.feeds).found(checkpoint, LISTING, PLAN, desk.now, read)
+        QuarantineRetry(harness.loop.feeds).found(checkpoint, LISTING, PLAN, harness.now, read)
         == Healed()
     )
     assert read.asked == []

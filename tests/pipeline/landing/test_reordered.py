@@ -13,8 +13,8 @@ from pipeline.formats.simple_binlog import SimpleBinlog, SimpleTable
 from pipeline.landing.epochs import Epochs, reordered
 from pipeline.model import Ordering
 from pipeline.sources.mysql.position import binlog_position
+from tests.builders.harness import LandingHarness
 from tests.pipeline.formats.simple_binlog_writer import Collector
-from tests.pipeline.landing.desk import Desk
 from tests.pipeline.landing.test_epochs import listed
 
 SIMPLE = SimpleBinlog({r"db\.t": SimpleTable(("id",), {"id": "bigint", "name": "text"})})
@@ -22,8 +22,8 @@ NOW = 1_767_000_000_000
 
 
 @dataclass(eq=False)
-class Formatted(Desk):
-    """A desk whose sources write in ``form``."""
+class Formatted(LandingHarness):
+    """A harness whose sources write in ``form``."""
 
     form: Format = SIMPLE
 
@@ -32,22 +32,22 @@ class Formatted(Desk):
 
 
 def ordered_by_sequence(home: Path) -> Formatted:
-    """A desk that has landed a row by its collector's own sequence, far above any log's place."""
-    desk = Formatted(home, names="a")
+    """One that has landed a row by its collector's own sequence, far above any log's place."""
+    harness = Formatted(home, names="a")
     sent = Collector(NOW).message("INSERT", "db.t", {"id": 1, "name": "old"})
-    desk.topics.held["a.simple"] = [(b"", sent)]
-    desk.land()
-    return desk
+    harness.topics.held["a.simple"] = [(b"", sent)]
+    harness.land()
+    return harness
 
 
 def test_places_in_the_log_win_over_a_sequence_that_came_before_them(tmp_path: Path) -> None:
     topics = ordered_by_sequence(tmp_path).topics
     topics.put("a", 101, "new")
 
-    desk = Formatted(tmp_path, topics, names="a", form=DebeziumJson())
-    desk.land()
+    harness = Formatted(tmp_path, topics, names="a", form=DebeziumJson())
+    harness.land()
 
-    old, new = [row["order"] for row in sorted(desk.landed(), key=lambda row: row["batch"])]
+    old, new = [row["order"] for row in sorted(harness.landed(), key=lambda row: row["batch"])]
     assert tuple(old.values()) < tuple(new.values())
     assert [order["epoch"] for order in (old, new)] == [1, 2]
 
@@ -55,17 +55,17 @@ def test_places_in_the_log_win_over_a_sequence_that_came_before_them(tmp_path: P
 def test_what_came_between_the_two_is_a_gap_that_is_told_once(tmp_path: Path) -> None:
     topics = ordered_by_sequence(tmp_path).topics
     topics.put("a", 101, "new")
-    desk = Formatted(tmp_path, topics, names="a", form=DebeziumJson())
-    desk.land()
-    (gap,) = desk.gaps()
+    harness = Formatted(tmp_path, topics, names="a", form=DebeziumJson())
+    harness.land()
+    (gap,) = harness.gaps()
 
     topics.put("a", 102, "newer")
-    desk.land()
+    harness.land()
 
     assert gap.shards == ("a/db.t",)
     assert "were ordered by own_sequence, and are by log_position" in gap.why
-    assert [one.id for one in desk.gaps()] == [gap.id]
-    assert [epoch for epoch, _, _ in desk.rows("a")].count(2) == 2
+    assert [one.id for one in harness.gaps()] == [gap.id]
+    assert [epoch for epoch, _, _ in harness.rows("a")].count(2) == 2
 
 
 @pytest.mark.parametrize("form", [SIMPLE, SimpleBinlog()], ids=["the same", "other settings"])
@@ -73,12 +73,12 @@ def test_the_same_order_goes_on(tmp_path: Path, form: Format) -> None:
     topics = ordered_by_sequence(tmp_path).topics
     topics.held["a.simple"] += [(b"", Collector(NOW + 1).message("INSERT", "db.t", {"id": 2}))]
 
-    desk = Formatted(tmp_path, topics, names="a", form=form)
-    desk.land()
+    harness = Formatted(tmp_path, topics, names="a", form=form)
+    harness.land()
 
-    assert {epoch for epoch, _, _ in desk.rows("a")} == {1}
-    assert desk.checkpoint.gaps == {}
-    assert desk.checkpoint.orderings == {"a": Ordering.SEQUENCE}
+    assert {epoch for epoch, _, _ in harness.rows("a")} == {1}
+    assert harness.checkpoint.gaps == {}
+    assert harness.checkpoint.orderings == {"a": Ordering.SEQUENCE}
 
 
 def test_in_one_topic_the_other_order_begins_where_nothing_was_landed_yet(tmp_path: Path) -> None:
@@ -86,11 +86,11 @@ def test_in_one_topic_the_other_order_begins_where_nothing_was_landed_yet(tmp_pa
         told = b'{"database":"db","table":"t","type":"insert","commit":true,"data":{"id":%d},'
         return b"", told % n + b'"primary_key_columns":["id"],"position":"binlog.000009:%d"}' % n
 
-    desk = Formatted(tmp_path, names="a", form=MaxwellJson())
-    desk.topics.held["a.maxwell"] = [message(1), message(2)]
-    desk.land()
-    desk.topics.held["a.maxwell"] += [message(3), message(4)]
-    without = Formatted(tmp_path, desk.topics, names="a", form=MaxwellJson(positions=False))
+    harness = Formatted(tmp_path, names="a", form=MaxwellJson())
+    harness.topics.held["a.maxwell"] = [message(1), message(2)]
+    harness.land()
+    harness.topics.held["a.maxwell"] += [message(3), message(4)]
+    without = Formatted(tmp_path, harness.topics, names="a", form=MaxwellJson(positions=False))
 
     report = without.land()
 

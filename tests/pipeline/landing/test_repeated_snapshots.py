@@ -19,7 +19,7 @@ from pipeline.landing.task import SLIM
 from pipeline.model import Op, Order, Origin, SnapshotAgain
 from pipeline.sources.postgres.dialect import POSTGRES
 from tests.builders import batch_context, orders_at
-from tests.pipeline.landing.desk import Desk, load_gaps, place, record
+from tests.builders.harness import LandingHarness, load_gaps, place, record
 from tests.pipeline.landing.test_next_checkpoint import step
 from tests.pipeline.landing.test_unbased_tables import beat, message
 from tests.pipeline.reading import readings
@@ -33,9 +33,9 @@ KNOWN = Checkpoint("main", 7, shards={T: "public.t", U: "public.u"}, bases={T: B
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def harness(tmp_path: Path) -> LandingHarness:
     """Two tables with their bases, landed."""
-    made = Desk(tmp_path, names="a", dialect=POSTGRES)
+    made = LandingHarness(tmp_path, names="a", dialect=POSTGRES)
     for name in ("t", "u"):
         made.topics.held[f"a.public.{name}"] = [message(name, 500, 1, "last_in_data_collection")]
     made.topics.held["a.sluice.heartbeat"] = [beat(500, 1), beat(600, 2, "false")]
@@ -45,178 +45,186 @@ def desk(tmp_path: Path) -> Desk:
     return made
 
 
-def read_again(desk: Desk, *tables: str, lsn: int = 900) -> None:
+def read_again(harness: LandingHarness, *tables: str, lsn: int = 900) -> None:
     for name in tables:
-        rows = desk.topics.held[f"a.public.{name}"]
+        rows = harness.topics.held[f"a.public.{name}"]
         rows.append(message(name, lsn, 1, "last_in_data_collection"))
-    desk.topics.held["a.sluice.heartbeat"].append(beat(lsn, number(desk)))
+    harness.topics.held["a.sluice.heartbeat"].append(beat(lsn, number(harness)))
 
 
-def number(desk: Desk) -> int:
+def number(harness: LandingHarness) -> int:
     """The number after the highest heartbeat that was sent."""
-    sent = (json.loads(value) for _, value in desk.topics.held["a.sluice.heartbeat"])
+    sent = (json.loads(value) for _, value in harness.topics.held["a.sluice.heartbeat"])
     return 1 + max(int(one["payload"]["after"]["n"]) for one in sent)
 
 
-def live(desk: Desk, lsn: int) -> None:
-    desk.topics.held["a.sluice.heartbeat"].append(beat(lsn, number(desk), "false"))
-    desk.land()
+def live(harness: LandingHarness, lsn: int) -> None:
+    harness.topics.held["a.sluice.heartbeat"].append(beat(lsn, number(harness), "false"))
+    harness.land()
 
 
-def test_a_table_without_a_row_in_it_stays_short_and_the_others_are_not(desk: Desk) -> None:
-    read_again(desk, "t")
-    desk.land()
-    assert desk.short() == [(T, U)]
+def test_a_table_without_a_row_in_it_stays_short_and_the_others_are_not(
+    harness: LandingHarness,
+) -> None:
+    read_again(harness, "t")
+    harness.land()
+    assert harness.short() == [(T, U)]
 
-    live(desk, 1000)
+    live(harness, 1000)
 
-    assert desk.short() == [(U,)]
-    assert desk.checkpoint.lost[T] == ANEW
-    assert desk.checkpoint.again["a"] == SnapshotAgain(Order(1, 900, 900), desk.now, 1, 2, False)
+    assert harness.short() == [(U,)]
+    assert harness.checkpoint.lost[T] == ANEW
+    assert harness.checkpoint.again["a"] == SnapshotAgain(
+        Order(1, 900, 900), harness.now, 1, 2, False
+    )
 
 
-def test_what_is_whole_in_the_same_batch_is_no_gap_and_yet_lost_what_was_before(desk: Desk) -> None:
+def test_what_is_whole_in_the_same_batch_is_no_gap_and_yet_lost_what_was_before(
+    harness: LandingHarness,
+) -> None:
     """No image of a cut between is right."""
-    read_again(desk, "t", "u")
-    live(desk, 1000)
+    read_again(harness, "t", "u")
+    live(harness, 1000)
 
-    assert desk.short() == []
-    assert desk.checkpoint.lost == {T: ANEW, U: ANEW}
-    assert desk.checkpoint.again["a"].tables == 2
+    assert harness.short() == []
+    assert harness.checkpoint.lost == {T: ANEW, U: ANEW}
+    assert harness.checkpoint.again["a"].tables == 2
 
 
-def test_it_is_told_once_and_the_next_one_again(desk: Desk) -> None:
-    read_again(desk, "t", "u")
-    live(desk, 1000)
-    desk.topics.held["a.sluice.heartbeat"].append(beat(900, 3))
-    desk.land()
-    first = desk.checkpoint.again["a"]
+def test_it_is_told_once_and_the_next_one_again(harness: LandingHarness) -> None:
+    read_again(harness, "t", "u")
+    live(harness, 1000)
+    harness.topics.held["a.sluice.heartbeat"].append(beat(900, 3))
+    harness.land()
+    first = harness.checkpoint.again["a"]
     assert first.batch == 1
 
-    read_again(desk, "t", "u", lsn=2000)
-    desk.land()
-    assert desk.short() == [(T, U)]
-    live(desk, 2100)
-    assert desk.short() == []
-    assert desk.checkpoint.again["a"].order == Order(1, 2000, 2000)
+    read_again(harness, "t", "u", lsn=2000)
+    harness.land()
+    assert harness.short() == [(T, U)]
+    live(harness, 2100)
+    assert harness.short() == []
+    assert harness.checkpoint.again["a"].order == Order(1, 2000, 2000)
 
 
-def read_past(desk: Desk) -> None:
+def read_past(harness: LandingHarness) -> None:
     """Let the collector have sent all from before the newest change, and land that."""
-    desk.server.log = 2_000
-    live(desk, 1100)
-    live(desk, 1200)
+    harness.server.log = 2_000
+    live(harness, 1100)
+    live(harness, 1200)
 
 
 @pytest.mark.parametrize(
     "batches", [pytest.param(1, id="in one batch"), pytest.param(2, id="in two batches")]
 )
 def test_f102_a_snapshot_of_single_tables_is_no_base_and_deletes_nothing(
-    desk: Desk, batches: int
+    harness: LandingHarness, batches: int
 ) -> None:
     """It may have been asked for with a condition on the rows, and no event shows that."""
-    rows = desk.topics.held["a.public.t"]
+    rows = harness.topics.held["a.public.t"]
     rows += [message("t", 900, key, kind) for key, kind in ((7, "true"), (8, "last"))]
     if batches == 2:
-        desk.land()
-    live(desk, 1000)
-    assert desk.checkpoint.snaps.keys() == {T}, "the heartbeat's rows of it may still come"
+        harness.land()
+    live(harness, 1000)
+    assert harness.checkpoint.snaps.keys() == {T}, "the heartbeat's rows of it may still come"
 
-    read_past(desk)
+    read_past(harness)
 
-    assert (desk.checkpoint.bases[T], desk.checkpoint.snaps) == (BASE, {})
-    assert (desk.short(), desk.checkpoint.lost, desk.checkpoint.again) == ([], {}, {})
-    assert [row["key"] for row in desk.landed(Op.READ)][-2:] == [
+    assert (harness.checkpoint.bases[T], harness.checkpoint.snaps) == (BASE, {})
+    assert (harness.short(), harness.checkpoint.lost, harness.checkpoint.again) == ([], {}, {})
+    assert [row["key"] for row in harness.landed(Op.READ)][-2:] == [
         '["a","public.t","7"]',
         '["a","public.t","8"]',
     ]
-    assert not [row for row in desk.landed(Op.SETTLE) if row["order"]["pos"] == 900]
+    assert not [row for row in harness.landed(Op.SETTLE) if row["order"]["pos"] == 900]
 
 
-def signal(desk: Desk, table: str, *keys: int) -> None:
+def signal(harness: LandingHarness, table: str, *keys: int) -> None:
     """Read some rows of *table* and the heartbeat's table, as a signal with a condition does."""
-    rows = desk.topics.held.setdefault(f"a.public.{table}", [])
+    rows = harness.topics.held.setdefault(f"a.public.{table}", [])
     rows += [message(table, 900, key, "true", signalled=True) for key in keys[:-1]]
     rows.append(message(table, 900, keys[-1], "last_in_data_collection", signalled=True))
-    newest = number(desk) - 1
-    desk.topics.held["a.sluice.heartbeat"].append(beat(900, newest, "last", signalled=True))
+    newest = number(harness) - 1
+    harness.topics.held["a.sluice.heartbeat"].append(beat(900, newest, "last", signalled=True))
 
 
-def bases_given(desk: Desk) -> list[tuple[str, int]]:
-    return [(row["shard"], row["order"]["pos"]) for row in desk.landed(Op.SETTLE, more=["shard"])]
+def bases_given(harness: LandingHarness) -> list[tuple[str, int]]:
+    return [
+        (row["shard"], row["order"]["pos"]) for row in harness.landed(Op.SETTLE, more=["shard"])
+    ]
 
 
 @pytest.mark.parametrize("tables", [("t",), ("t", "u")], ids=["one table", "all tables"])
 def test_f102_a_signal_that_names_the_table_of_heartbeats_gives_no_base_and_opens_no_gap(
-    desk: Desk, tables: tuple[str, ...]
+    harness: LandingHarness, tables: tuple[str, ...]
 ) -> None:
-    before = bases_given(desk)
+    before = bases_given(harness)
     for table in tables:
-        signal(desk, table, 7, 8)
-    live(desk, 1000)
-    read_past(desk)
+        signal(harness, table, 7, 8)
+    live(harness, 1000)
+    read_past(harness)
 
-    assert bases_given(desk) == before
-    assert (desk.checkpoint.bases[T], desk.checkpoint.snaps) == (BASE, {})
-    assert (desk.short(), desk.checkpoint.lost, desk.checkpoint.again) == ([], {}, {})
-    assert '["a","public.t","8"]' in [row["key"] for row in desk.landed(Op.READ)]
+    assert bases_given(harness) == before
+    assert (harness.checkpoint.bases[T], harness.checkpoint.snaps) == (BASE, {})
+    assert (harness.short(), harness.checkpoint.lost, harness.checkpoint.again) == ([], {}, {})
+    assert '["a","public.t","8"]' in [row["key"] for row in harness.landed(Op.READ)]
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["behind the first snapshot", "without one"])
 def test_f102_a_signal_that_lands_before_the_first_base_gives_none(
     tmp_path: Path, *, first: bool
 ) -> None:
-    desk = Desk(tmp_path, names="a", dialect=POSTGRES)
-    desk.topics.held["a.sluice.heartbeat"] = [beat(600, 2, "false")]
+    harness = LandingHarness(tmp_path, names="a", dialect=POSTGRES)
+    harness.topics.held["a.sluice.heartbeat"] = [beat(600, 2, "false")]
     if first:
-        desk.topics.held["a.sluice.heartbeat"].insert(0, beat(500, 1))
+        harness.topics.held["a.sluice.heartbeat"].insert(0, beat(500, 1))
         for name in ("t", "u"):
             rows = [message(name, 500, 1, "true"), message(name, 500, 2, "last_in_data_collection")]
-            desk.topics.held[f"a.public.{name}"] = rows
-    signal(desk, "t", 7, 8)
-    live(desk, 1000)
-    read_past(desk)
+            harness.topics.held[f"a.public.{name}"] = rows
+    signal(harness, "t", 7, 8)
+    live(harness, 1000)
+    read_past(harness)
 
     expected = [("public.t", 500), ("public.u", 500)] if first else []
-    assert sorted(bases_given(desk)) == expected
-    assert desk.checkpoint.snaps == {}
+    assert sorted(bases_given(harness)) == expected
+    assert harness.checkpoint.snaps == {}
 
 
 def test_f102_a_signal_takes_no_base_from_a_table_whose_first_rows_are_still_landing(
     tmp_path: Path,
 ) -> None:
-    desk = Desk(tmp_path, names="a", dialect=POSTGRES, most=6)
-    held = desk.topics.held
+    harness = LandingHarness(tmp_path, names="a", dialect=POSTGRES, most=6)
+    held = harness.topics.held
     held["a.public.t"] = [message("t", 500, 1, "last_in_data_collection")]
     held["a.public.u"] = [message("u", 500, key, "true") for key in range(20)]
     held["a.public.u"].append(message("u", 500, 20, "last_in_data_collection"))
     held["a.sluice.heartbeat"] = [beat(500, 1), beat(600, 2, "false")]
-    signal(desk, "t", 7)
+    signal(harness, "t", 7)
     held["a.sluice.heartbeat"].append(beat(950, 3, "false"))
     for _ in range(12):
-        desk.land()
-    read_past(desk)
+        harness.land()
+    read_past(harness)
 
-    assert sorted(bases_given(desk)) == [("public.t", 500), ("public.u", 500)]
-    assert desk.short() == []
+    assert sorted(bases_given(harness)) == [("public.t", 500), ("public.u", 500)]
+    assert harness.short() == []
 
 
-def mysql_read(desk: Desk, pos: int, table: str, *keys: int, server: int = 0) -> None:
+def mysql_read(harness: LandingHarness, pos: int, table: str, *keys: int, server: int = 0) -> None:
     """The description and the rows of a table, as a snapshot of MySQL or a signal reads them."""
     at = place(table, pos, server_id=server, snapshot="true")
     text = f"CREATE TABLE {table} (id INT)"
     ddl = statement(text, described(text, table, "id BIGINT!"), source=at)
-    desk.topics.held.setdefault("a", []).append((b"{}", ddl.encode()))
+    harness.topics.held.setdefault("a", []).append((b"{}", ddl.encode()))
     for key in keys:
         kind = "last_in_data_collection" if key == keys[-1] else "true"
         value = {"after": {"id": key}, "source": {**at, "snapshot": kind}, "op": "r"}
-        desk.topics.held.setdefault(f"a.db.{table}", []).append(record(key, value))
+        harness.topics.held.setdefault(f"a.db.{table}", []).append(record(key, value))
 
 
-def mysql_heartbeat(desk: Desk, pos: int, server: int) -> None:
+def mysql_heartbeat(harness: LandingHarness, pos: int, server: int) -> None:
     at = place("heartbeat", pos, database="sluice", snapshot="last", server_id=server)
     value = {"after": {"id": "a", "source": "a", "n": 1}, "source": at, "op": "r"}
-    desk.topics.held.setdefault("a.sluice.heartbeat", []).append(record("a", value))
+    harness.topics.held.setdefault("a.sluice.heartbeat", []).append(record("a", value))
 
 
 @pytest.mark.parametrize("batches", [1, 2])
@@ -224,60 +232,62 @@ def test_f102_a_signal_to_mysql_takes_no_place_of_a_snapshot_that_is_landing(
     tmp_path: Path, batches: int
 ) -> None:
     """Its own snapshot is of one table and of the heartbeat's, with a condition."""
-    desk = Desk(tmp_path, names="a")
-    desk.topics.say("a", 90, "SET character_set_server=utf8mb4")
+    harness = LandingHarness(tmp_path, names="a")
+    harness.topics.say("a", 90, "SET character_set_server=utf8mb4")
     for pos, keys in ((100, (1, 2, 3)), (1000, (1, 2))):
         at = place("", pos, snapshot="true")
         made = statement("DROP DATABASE IF EXISTS `db`", source=at)
-        desk.topics.held["a"].append((b"{}", made.encode()))
+        harness.topics.held["a"].append((b"{}", made.encode()))
         for table in ("t", "u"):
-            mysql_read(desk, pos, table, *keys)
-        mysql_heartbeat(desk, pos, 0)
+            mysql_read(harness, pos, table, *keys)
+        mysql_heartbeat(harness, pos, 0)
         if pos == 100:
-            desk.topics.beat("a", 2, pos=200)
-            desk.land()
+            harness.topics.beat("a", 2, pos=200)
+            harness.land()
     if batches == 2:
-        desk.land()
-    mysql_read(desk, 1300, "t", 1, server=1)
-    mysql_heartbeat(desk, 1300, 1)
-    desk.server.end = 10 * 2**32
+        harness.land()
+    mysql_read(harness, 1300, "t", 1, server=1)
+    mysql_heartbeat(harness, 1300, 1)
+    harness.server.end = 10 * 2**32
     for number_ in (3, 4, 5):
-        desk.topics.beat("a", number_, pos=1400 + number_)
-        desk.land()
+        harness.topics.beat("a", number_, pos=1400 + number_)
+        harness.land()
 
     given = [("db.t", 100), ("db.t", 1000), ("db.u", 100), ("db.u", 1000)]
-    assert sorted(bases_given(desk)) == given
-    assert (desk.short(), desk.checkpoint.snaps) == ([], {})
-    assert desk.checkpoint.again["a"].order.pos == 1000
+    assert sorted(bases_given(harness)) == given
+    assert (harness.short(), harness.checkpoint.snaps) == ([], {})
+    assert harness.checkpoint.again["a"].order.pos == 1000
 
 
 def test_f102_a_table_that_is_added_later_needs_more_than_a_snapshot_of_it_alone(
-    desk: Desk,
+    harness: LandingHarness,
 ) -> None:
-    desk.topics.held["a.public.v"] = [message("v", 900, 1, "last")]
-    live(desk, 1000)
-    read_past(desk)
+    harness.topics.held["a.public.v"] = [message("v", 900, 1, "last")]
+    live(harness, 1000)
+    read_past(harness)
 
-    assert desk.checkpoint.bases.keys() == {T, U}
-    assert desk.checkpoint.snaps == {}
+    assert harness.checkpoint.bases.keys() == {T, U}
+    assert harness.checkpoint.snaps == {}
 
 
-def test_a_snapshot_that_came_while_its_server_was_replaced_is_no_base(desk: Desk) -> None:
+def test_a_snapshot_that_came_while_its_server_was_replaced_is_no_base(
+    harness: LandingHarness,
+) -> None:
     """As of its newer rows it would delete the older ones from the mirror."""
-    desk.topics.held["a.public.t"].append(message("t", 900, 1, "first_in_data_collection"))
-    desk.server.identity = "promoted"
-    desk.land()
+    harness.topics.held["a.public.t"].append(message("t", 900, 1, "first_in_data_collection"))
+    harness.server.identity = "promoted"
+    harness.land()
 
-    read_again(desk, "t")
-    live(desk, 1000)
+    read_again(harness, "t")
+    live(harness, 1000)
 
-    assert [row["order"]["epoch"] for row in desk.landed(Op.READ)[-2:]] == [1, 2]
-    assert (desk.checkpoint.bases[T], desk.checkpoint.snaps) == (BASE, {})
-    assert sorted(desk.short()) == [(T,), (T, U), (T, U)]  # no GTIDs: nor is the old end shown
+    assert [row["order"]["epoch"] for row in harness.landed(Op.READ)[-2:]] == [1, 2]
+    assert (harness.checkpoint.bases[T], harness.checkpoint.snaps) == (BASE, {})
+    assert sorted(harness.short()) == [(T,), (T, U), (T, U)]  # no GTIDs: nor is the old end shown
 
-    read_again(desk, "t", "u", lsn=1100)
-    live(desk, 1200)
-    assert (desk.checkpoint.bases[T], desk.short()) == (Order(2, 1100, 1100, 1), [])
+    read_again(harness, "t", "u", lsn=1100)
+    live(harness, 1200)
+    assert (harness.checkpoint.bases[T], harness.short()) == (Order(2, 1100, 1100, 1), [])
 
 
 def again(before: Checkpoint) -> Checkpoint:
@@ -383,20 +393,20 @@ def test_only_a_base_above_it_closes_the_gap(order: Order, *, open_: bool) -> No
 def test_a_snapshot_whose_first_rows_were_deleted_before_they_were_landed_is_no_base(
     tmp_path: Path, deleted: int, *, based: bool
 ) -> None:
-    desk = Desk(tmp_path)
-    desk.topics.beat("a", 1, pos=50)
-    desk.topics.snapshot("a", 100, 4)
-    desk.topics.deleted["a.db.t"] = deleted
-    desk.topics.put("a", 200, "later")
-    desk.land()
-    assert (desk.checkpoint.bases != {}) is based
+    harness = LandingHarness(tmp_path)
+    harness.topics.beat("a", 1, pos=50)
+    harness.topics.snapshot("a", 100, 4)
+    harness.topics.deleted["a.db.t"] = deleted
+    harness.topics.put("a", 200, "later")
+    harness.land()
+    assert (harness.checkpoint.bases != {}) is based
 
-    desk.topics.snapshot("a", 300, 4)
-    desk.topics.put("a", 400, "last")
-    desk.land()
+    harness.topics.snapshot("a", 300, 4)
+    harness.topics.put("a", 400, "last")
+    harness.land()
 
-    assert desk.checkpoint.bases["a/db.t"].pos == 300
-    assert not desk.checkpoint.snaps
+    assert harness.checkpoint.bases["a/db.t"].pos == 300
+    assert not harness.checkpoint.snaps
 
 
 # changes below a snapshot
@@ -498,14 +508,14 @@ def change(lsn: int, key: int, **changed: str) -> tuple[bytes, bytes]:
 def test_a_first_transaction_is_quarantined_when_it_lands_and_not_lost(
     tmp_path: Path, lsn: int, *, quarantined: bool
 ) -> None:
-    desk = Desk(tmp_path, names="a")
-    topic = desk.topics.held.setdefault("a.public.t", [])
+    harness = LandingHarness(tmp_path, names="a")
+    topic = harness.topics.held.setdefault("a.public.t", [])
     topic += [change(500, 1, snapshot="first"), change(500, 2, snapshot="last")]
-    desk.land()
+    harness.land()
 
     topic += [change(lsn, 3), change(700, 4, sequence='["650","700"]')]
-    desk.land()
+    harness.land()
 
-    assert desk.checkpoint.bases == {"a/public.t": Order(1, 500, 500, 1)}
+    assert harness.checkpoint.bases == {"a/public.t": Order(1, 500, 500, 1)}
     told = {"public.t": ("a.public.t:0:2@1",)} if quarantined else {}
-    assert desk.checkpoint.quarantined == told
+    assert harness.checkpoint.quarantined == told

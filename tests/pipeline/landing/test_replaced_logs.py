@@ -12,7 +12,7 @@ from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
 from pipeline.sources.postgres.retained_log import SlotSnapshot
 from tests.builders import batch_context
-from tests.pipeline.landing.desk import Desk, load_gaps
+from tests.builders.harness import LandingHarness, load_gaps
 from tests.pipeline.landing.test_lost_logs import ALL, Postgres, based, landed
 from tests.pipeline.landing.test_unbased_tables import beat, message
 
@@ -35,93 +35,99 @@ def server() -> Postgres:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, server: Postgres) -> Desk:
+def harness(tmp_path: Path, server: Postgres) -> LandingHarness:
     return landed(tmp_path, server)
 
 
-def change(desk: Desk, lsn: int) -> None:
-    desk.topics.held["a.public.t"].append(message("t", lsn, lsn))
-    desk.land()
+def change(harness: LandingHarness, lsn: int) -> None:
+    harness.topics.held["a.public.t"].append(message("t", lsn, lsn))
+    harness.land()
 
 
-def test_it_is_a_gap_though_it_was_there_at_each_look(desk: Desk, server: Postgres) -> None:
+def test_it_is_a_gap_though_it_was_there_at_each_look(
+    harness: LandingHarness, server: Postgres
+) -> None:
     server.published = slot(700, end=900, decoded=2)
-    change(desk, 850)
-    assert desk.short() == [("a/public.t",)]
+    change(harness, 850)
+    assert harness.short() == [("a/public.t",)]
 
-    change(desk, 860)
-    assert desk.short() == [("a/public.t",)]
+    change(harness, 860)
+    assert harness.short() == [("a/public.t",)]
 
-    based(desk, 1500)
-    assert desk.short() == []
-    change(desk, 1900)
-    assert desk.short() == [], "it is told once"
+    based(harness, 1500)
+    assert harness.short() == []
+    change(harness, 1900)
+    assert harness.short() == [], "it is told once"
 
 
-def test_it_is_known_again_by_who_lands_next(desk: Desk, server: Postgres, tmp_path: Path) -> None:
+def test_it_is_known_again_by_who_lands_next(
+    harness: LandingHarness, server: Postgres, tmp_path: Path
+) -> None:
     server.published = slot(700, end=900, decoded=2)
-    desk.topics.held["a.public.t"].append(message("t", 850, 3))
+    harness.topics.held["a.public.t"].append(message("t", 850, 3))
 
-    later = Desk(tmp_path, topics=desk.topics, server=server, names="a", dialect=POSTGRES)
+    later = LandingHarness(
+        tmp_path, topics=harness.topics, server=server, names="a", dialect=POSTGRES
+    )
     later.land()
 
     assert later.short() == [("a/public.t",)]
 
 
-def test_one_that_only_went_on_is_none(desk: Desk, server: Postgres) -> None:
+def test_one_that_only_went_on_is_none(harness: LandingHarness, server: Postgres) -> None:
     for number in range(3):
         begin = 650 + 200 * number
         server.published = slot(begin, end=begin + 50, decoded=9 + begin)
-        change(desk, begin + 60)
+        change(harness, begin + 60)
 
-    assert desk.short() == []
+    assert harness.short() == []
 
 
 @pytest.mark.parametrize(("lsn", "closed"), [(699, False), (700, True)])
 def test_a_base_counts_if_it_begins_where_the_slot_does(
-    desk: Desk, server: Postgres, lsn: int, *, closed: bool
+    harness: LandingHarness, server: Postgres, lsn: int, *, closed: bool
 ) -> None:
     """Whether it lands with the look at the new slot, or after."""
     server.published = slot(700, end=900, decoded=2)
-    based(desk, lsn)
-    assert desk.short() == ([] if closed else [("a/public.t",)])
+    based(harness, lsn)
+    assert harness.short() == ([] if closed else [("a/public.t",)])
 
-    lost = desk.checkpoint.lost.get("a/public.t")
+    lost = harness.checkpoint.lost.get("a/public.t")
     assert lost == Order(1, lsn, lsn, 1), "no image of a cut below it is right"
 
 
 def test_a_snapshot_that_began_before_the_look_and_after_the_slot_closes_it(
-    desk: Desk, server: Postgres
+    harness: LandingHarness, server: Postgres
 ) -> None:
     rows = [message("t", 700, 1, "first"), message("t", 700, 2, "last"), message("t", 800, 2)]
-    desk.topics.held["a.public.t"].append(rows[0])
-    desk.land()
+    harness.topics.held["a.public.t"].append(rows[0])
+    harness.land()
     server.published = slot(690, end=900, decoded=2)
-    change(desk, 610)
-    assert desk.short() == [("a/public.t",)]
+    change(harness, 610)
+    assert harness.short() == [("a/public.t",)]
 
-    desk.topics.held["a.public.t"] += rows[1:]
-    desk.topics.held["a.sluice.heartbeat"] = [beat(700, 1)]
-    desk.land()
+    harness.topics.held["a.public.t"] += rows[1:]
+    harness.topics.held["a.sluice.heartbeat"] = [beat(700, 1)]
+    harness.land()
 
-    assert desk.short() == []
+    assert harness.short() == []
 
 
 def test_one_that_is_seen_again_after_a_look_without_it_is_told_by_that_look(
-    desk: Desk, server: Postgres
+    harness: LandingHarness, server: Postgres
 ) -> None:
     """A base that comes with the first look at the new one is none too early."""
     server.published = replace(ALL, broken=Break("slot s was not there", 7.0))
-    desk.land()
-    assert desk.checkpoint.keepers == {}
+    harness.land()
+    assert harness.checkpoint.keepers == {}
 
     server.published = replace(
         slot(700, end=900, decoded=2), broken=Break("slot s was not there", 7.0, over=True)
     )
-    based(desk, 750)
+    based(harness, 750)
 
-    assert desk.short() == []
-    assert isinstance(desk.checkpoint.keepers["a"], RetainedLog)
+    assert harness.short() == []
+    assert isinstance(harness.checkpoint.keepers["a"], RetainedLog)
 
 
 def test_what_keeps_the_log_is_the_sources_word() -> None:
@@ -131,11 +137,11 @@ def test_what_keeps_the_log_is_the_sources_word() -> None:
     assert combine_scopes(told, None).keeper == told.keeper
 
 
-def test_a_gap_says_from_where_a_base_closes_it(desk: Desk, server: Postgres) -> None:
+def test_a_gap_says_from_where_a_base_closes_it(harness: LandingHarness, server: Postgres) -> None:
     server.published = slot(700, end=900, decoded=2)
-    change(desk, 850)
+    change(harness, 850)
 
-    (gap,) = desk.gaps()
+    (gap,) = harness.gaps()
 
     assert gap.above == Order(1, 700, 0)
     assert gap.why.startswith("slot s was created again: it retains nothing below 0/2BC,")

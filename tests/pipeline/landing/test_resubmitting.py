@@ -18,8 +18,8 @@ from pipeline.model import Op, Order, TopicPartition
 from pipeline.reports import LandingReport
 from pipeline.resubmissions import Resubmission, ResubmissionState, parse_change_name
 from pipeline.settings import RegistrySettings, Router, TableRule
+from tests.builders.harness import GIB4, LandingHarness, place
 from tests.pipeline.formats.dbevents_writer import NUMBER, SCHEMA, Event
-from tests.pipeline.landing.desk import GIB4, Desk, place
 from tests.pipeline.registry_server import Answers
 
 TOPIC, SUBJECT = "b.db.t", "b/db.t"
@@ -27,7 +27,7 @@ ODD = Event("k1", 20, {"id": 1, "note": "odd"}, error="a letter where a number b
 
 
 @dataclass(eq=False)
-class EventDesk(Desk):
+class EventHarness(LandingHarness):
     """Its source ``b`` sends DBEvents, all of one table, read as *other* says."""
 
     other: DbEventsAvro | None = None
@@ -44,11 +44,11 @@ class EventDesk(Desk):
 
 
 @pytest.fixture
-def desk(tmp_path: Path, registry: Answers) -> EventDesk:
+def harness(tmp_path: Path, registry: Answers) -> EventHarness:
     """One event that its sender could not conform, between two others of other keys."""
     registry.schemas = {NUMBER: json.dumps(SCHEMA)}
     asked = SchemaRegistry("b", RegistrySettings(registry.url))
-    made = EventDesk(tmp_path, registries={"b": asked})
+    made = EventHarness(tmp_path, registries={"b": asked})
     made.send(Event("k0", 10, {"id": 0}), ODD, Event("k2", 30, {"id": 2}))
     return made
 
@@ -57,71 +57,71 @@ def corrected(value: bytes, change: str = f"{TOPIC}:0:1@0", id_: str = "r1") -> 
     return Resubmission(id_, change, base64.b64encode(value).decode())
 
 
-def resend(desk: Desk, *asked: Resubmission) -> tuple[ResubmissionState, ...]:
-    return desk.loop.land(frozenset(), asked).resubmitted
+def resend(harness: LandingHarness, *asked: Resubmission) -> tuple[ResubmissionState, ...]:
+    return harness.loop.land(frozenset(), asked).resubmitted
 
 
 def fixed(**other: Any) -> Event:
     return replace(ODD, error=None, row={"id": 1, "note": "good"}, **other)
 
 
-def test_it_lands_in_its_own_place_and_what_it_blocked_is_closed(desk: EventDesk) -> None:
-    before = desk.checkpoint
+def test_it_lands_in_its_own_place_and_what_it_blocked_is_closed(harness: EventHarness) -> None:
+    before = harness.checkpoint
     assert before.quarantine[SUBJECT].ids == (f"{TOPIC}:0:1@0",)
 
-    (state,) = resend(desk, corrected(fixed().value))
+    (state,) = resend(harness, corrected(fixed().value))
 
-    checkpoint = desk.checkpoint
+    checkpoint = harness.checkpoint
     assert (state.batch, state.refused, checkpoint.quarantine) == (checkpoint.batch, False, {})
     assert (checkpoint.batch, checkpoint.belated, checkpoint.high) == (1, {"db.t": 1}, before.high)
-    (row,) = [row for row in desk.landed(Op.UPDATE) if row["batch"] == 1]
+    (row,) = [row for row in harness.landed(Op.UPDATE) if row["batch"] == 1]
     assert (row["order"]["pos"], row["offset"]) == (20, 1)
     assert json.loads(row["after"])["note"] == "good"
 
 
-def test_the_original_bytes_stay_and_the_row_says_what_it_corrects(desk: EventDesk) -> None:
-    resend(desk, corrected(fixed().value))
+def test_the_original_bytes_stay_and_the_row_says_what_it_corrects(harness: EventHarness) -> None:
+    resend(harness, corrected(fixed().value))
 
-    (error,) = desk.landed(Op.ERROR, more=("raw",))
-    notes = {row["offset"]: row["error"] for row in desk.landed(Op.UPDATE, more=("error",))}
+    (error,) = harness.landed(Op.ERROR, more=("raw",))
+    notes = {row["offset"]: row["error"] for row in harness.landed(Op.UPDATE, more=("error",))}
     assert error["raw"] == ODD.value
     assert notes == {0: None, 1: f"{TOPIC}:0:1@0", 2: None}
 
 
-def test_it_lands_once_though_it_is_asked_for_again(desk: EventDesk) -> None:
+def test_it_lands_once_though_it_is_asked_for_again(harness: EventHarness) -> None:
     asked = corrected(fixed().value)
-    resend(desk, asked)
-    anew = EventDesk(desk.home, topics=desk.topics, registries=desk.registries)
+    resend(harness, asked)
+    anew = EventHarness(harness.home, topics=harness.topics, registries=harness.registries)
 
-    again, restarted = resend(desk, asked), resend(anew, asked)
+    again, restarted = resend(harness, asked), resend(anew, asked)
 
     assert again == restarted == (ResubmissionState("r1", 1),)
-    assert desk.checkpoint.batch == 1
-    desk.send(Event("k3", 40, {"id": 3}))
-    assert desk.checkpoint.resubmitted == {}, "nobody asks any more"
+    assert harness.checkpoint.batch == 1
+    harness.send(Event("k3", 40, {"id": 3}))
+    assert harness.checkpoint.resubmitted == {}, "nobody asks any more"
 
 
-def test_f113_it_stays_of_the_batch_that_landed_it_while_others_land(desk: EventDesk) -> None:
+def test_f113_it_stays_of_the_batch_that_landed_it_while_others_land(harness: EventHarness) -> None:
     asked = corrected(fixed().value)
-    resend(desk, asked)
-    desk.topics.held[TOPIC].append((b"", Event("k3", 40, {"id": 3}).value))
+    resend(harness, asked)
+    harness.topics.held[TOPIC].append((b"", Event("k3", 40, {"id": 3}).value))
 
-    (state,) = resend(desk, asked)
+    (state,) = resend(harness, asked)
 
-    assert (desk.checkpoint.batch, state.batch) == (2, 1)
-    assert desk.checkpoint.resubmitted == {"r1": 1}
+    assert (harness.checkpoint.batch, state.batch) == (2, 1)
+    assert harness.checkpoint.resubmitted == {"r1": 1}
 
 
-def test_a_crash_before_the_commit_loses_nothing(desk: EventDesk) -> None:
+def test_a_crash_before_the_commit_loses_nothing(harness: EventHarness) -> None:
     def fail(*_: object) -> None:
         raise OSError("the disk is gone")
 
     asked = corrected(fixed().value)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(desk.loop, "_commit", fail)
+        patch.setattr(harness.loop, "_commit", fail)
         with pytest.raises(OSError, match="disk"):
-            resend(desk, asked)
-    anew = EventDesk(desk.home, topics=desk.topics, registries=desk.registries)
+            resend(harness, asked)
+    anew = EventHarness(harness.home, topics=harness.topics, registries=harness.registries)
 
     assert resend(anew, asked) == (ResubmissionState("r1", 1),)
     assert len(anew.landed(Op.UPDATE)) == 3
@@ -140,14 +140,14 @@ def test_a_crash_before_the_commit_loses_nothing(desk: EventDesk) -> None:
     ],
 )
 def test_what_is_odd_still_is_refused_and_the_table_stays_blocked(
-    desk: EventDesk, value: bytes, why: str
+    harness: EventHarness, value: bytes, why: str
 ) -> None:
-    (state,) = resend(desk, corrected(value))
+    (state,) = resend(harness, corrected(value))
 
     assert (state.refused, state.batch) == (True, None)
     assert state.why.startswith(why)
-    assert desk.checkpoint.quarantine[SUBJECT].count == 1
-    assert desk.checkpoint.batch == 0
+    assert harness.checkpoint.quarantine[SUBJECT].count == 1
+    assert harness.checkpoint.batch == 0
 
 
 @pytest.mark.parametrize(
@@ -162,49 +162,49 @@ def test_what_is_odd_still_is_refused_and_the_table_stays_blocked(
     ],
 )
 def test_a_newer_change_that_took_columns_from_before_keeps_it_out(
-    desk: EventDesk, newer: Event, *, refused: bool
+    harness: EventHarness, newer: Event, *, refused: bool
 ) -> None:
-    desk.send(newer)
+    harness.send(newer)
 
-    (state,) = resend(desk, corrected(fixed().value))
+    (state,) = resend(harness, corrected(fixed().value))
 
     assert state.refused == refused
     assert ("has only some columns" in state.why) == refused
-    assert bool(desk.checkpoint.quarantine) == refused
+    assert bool(harness.checkpoint.quarantine) == refused
 
 
-def test_two_that_would_stand_in_one_place_do_not_land_together(desk: EventDesk) -> None:
+def test_two_that_would_stand_in_one_place_do_not_land_together(harness: EventHarness) -> None:
     """The wrong file for the second: its own change would be passed over without a word."""
-    desk.send(replace(ODD, key="k5", version=50))
-    (first, second) = desk.checkpoint.quarantine[SUBJECT].ids
+    harness.send(replace(ODD, key="k5", version=50))
+    (first, second) = harness.checkpoint.quarantine[SUBJECT].ids
     same = fixed().value
 
-    one, other = resend(desk, corrected(same, first, "r1"), corrected(same, second, "r2"))
+    one, other = resend(harness, corrected(same, first, "r1"), corrected(same, second, "r2"))
 
-    assert (one.refused, one.batch) == (False, desk.checkpoint.batch)
+    assert (one.refused, one.batch) == (False, harness.checkpoint.batch)
     assert (other.refused, other.batch) == (True, None)
     assert other.why.startswith("another change of its key has the same version")
-    assert desk.checkpoint.quarantine[SUBJECT].ids == (second,)
+    assert harness.checkpoint.quarantine[SUBJECT].ids == (second,)
 
 
-def test_a_statement_since_leaves_it_to_a_new_base(desk: EventDesk) -> None:
+def test_a_statement_since_leaves_it_to_a_new_base(harness: EventHarness) -> None:
     there = Existence(Order(1, 0, 25), there=True)
-    desk.loop.checkpoint = replace(desk.checkpoint, existing={SUBJECT: there})
+    harness.loop.checkpoint = replace(harness.checkpoint, existing={SUBJECT: there})
 
-    (state,) = resend(desk, corrected(fixed().value))
+    (state,) = resend(harness, corrected(fixed().value))
 
     assert "a statement about db.t came since" in state.why
 
 
-def test_a_registry_that_is_silent_is_waited_for(desk: EventDesk, registry: Answers) -> None:
+def test_a_registry_that_is_silent_is_waited_for(harness: EventHarness, registry: Answers) -> None:
     registry.whole = (503, "")
     unread = replace(fixed()).value.replace(NUMBER.to_bytes(4, "big"), (78).to_bytes(4, "big"), 1)
 
-    (state,) = resend(desk, corrected(unread))
+    (state,) = resend(harness, corrected(unread))
     registry.whole = None
 
     assert (state.refused, "503" in state.why) == (False, True)
-    assert resend(desk, corrected(fixed().value))[0].batch == 1
+    assert resend(harness, corrected(fixed().value))[0].batch == 1
 
 
 @pytest.mark.parametrize(
@@ -215,55 +215,55 @@ def test_a_registry_that_is_silent_is_waited_for(desk: EventDesk, registry: Answ
         pytest.param("nothing", id="that is none"),
     ],
 )
-def test_what_is_not_open_is_refused(desk: EventDesk, change: str) -> None:
-    (state,) = resend(desk, corrected(fixed().value, change))
+def test_what_is_not_open_is_refused(harness: EventHarness, change: str) -> None:
+    (state,) = resend(harness, corrected(fixed().value, change))
 
     assert (state.refused, "was closed by a new base" in state.why) == (True, True)
 
 
-def test_a_topic_that_was_made_anew_keeps_its_place_to_itself(desk: EventDesk) -> None:
-    ((name, one),) = desk.checkpoint.quarantine.items()
-    desk.loop.checkpoint = replace(desk.checkpoint, quarantine={name: replace(one, epoch=0)})
+def test_a_topic_that_was_made_anew_keeps_its_place_to_itself(harness: EventHarness) -> None:
+    ((name, one),) = harness.checkpoint.quarantine.items()
+    harness.loop.checkpoint = replace(harness.checkpoint, quarantine={name: replace(one, epoch=0)})
 
-    (state,) = resend(desk, corrected(fixed().value))
+    (state,) = resend(harness, corrected(fixed().value))
 
     assert "the log of its position is unknown" in state.why
 
 
 def test_it_is_of_the_table_of_the_one_that_it_corrects(tmp_path: Path) -> None:
     """Debezium's messages name their table; what cannot be read at all is of its topic."""
-    desk = Desk(tmp_path)
-    desk.topics.put("a", GIB4, "x")
-    desk.topics.held["a.db.t"].append((b'{"id":"y"}', b'{"op":"?"'))
-    desk.topics.put("a", GIB4 + 9, "z")
-    desk.land()
-    assert list(desk.checkpoint.quarantine) == ["topic:a.db.t"]
+    harness = LandingHarness(tmp_path)
+    harness.topics.put("a", GIB4, "x")
+    harness.topics.held["a.db.t"].append((b'{"id":"y"}', b'{"op":"?"'))
+    harness.topics.put("a", GIB4 + 9, "z")
+    harness.land()
+    assert list(harness.checkpoint.quarantine) == ["topic:a.db.t"]
     value = {"before": None, "after": {"id": "y"}, "source": place("t", GIB4 + 5), "op": "c"}
     asked = corrected(json.dumps(value).encode(), "a.db.t:0:1@0")
     asked = replace(asked, key=base64.b64encode(b'{"id":"y"}').decode())
 
-    (state,) = resend(desk, asked)
+    (state,) = resend(harness, asked)
 
-    assert (state.batch, desk.checkpoint.quarantine) == (1, {})
-    assert desk.rows("a") == [(1, GIB4, 0), (1, GIB4 + 5, 1), (1, GIB4 + 9, 2)]
-    assert {row["error"] for row in desk.landed(more=("error",))} == {None}, "no account had it"
+    assert (state.batch, harness.checkpoint.quarantine) == (1, {})
+    assert harness.rows("a") == [(1, GIB4, 0), (1, GIB4 + 5, 1), (1, GIB4 + 9, 2)]
+    assert {row["error"] for row in harness.landed(more=("error",))} == {None}, "no account had it"
 
 
-def test_those_beyond_what_is_told_one_by_one_are_sent_again_too(desk: EventDesk) -> None:
+def test_those_beyond_what_is_told_one_by_one_are_sent_again_too(harness: EventHarness) -> None:
     odd = [replace(ODD, key=f"o{n}", version=100 + n) for n in range(30)]
-    desk.send(*odd)
-    names = desk.checkpoint.quarantine[SUBJECT].ids
+    harness.send(*odd)
+    names = harness.checkpoint.quarantine[SUBJECT].ids
     assert len(names) == 31
     asked = [
         corrected(replace(one, error=None).value, name, name)
         for one, name in zip(odd[MAX_NAMED_CHANGES:], names[1 + MAX_NAMED_CHANGES :], strict=True)
     ]
 
-    states = resend(desk, *asked)
+    states = resend(harness, *asked)
 
     assert {one.batch for one in states} == {2}
-    assert desk.checkpoint.quarantine[SUBJECT].ids == names[: 1 + MAX_NAMED_CHANGES]
-    assert desk.checkpoint.quarantine[SUBJECT].count == 1 + MAX_NAMED_CHANGES
+    assert harness.checkpoint.quarantine[SUBJECT].ids == names[: 1 + MAX_NAMED_CHANGES]
+    assert harness.checkpoint.quarantine[SUBJECT].count == 1 + MAX_NAMED_CHANGES
 
 
 def test_f113_what_is_corrected_is_not_read_again_as_it_was_in_the_same_batch() -> None:
@@ -278,39 +278,39 @@ def test_f113_what_is_corrected_is_not_read_again_as_it_was_in_the_same_batch() 
 
 
 def test_f113_one_whose_columns_nobody_told_waits_for_a_change_that_tells_them(
-    desk: EventDesk,
+    harness: EventHarness,
 ) -> None:
-    told = desk.checkpoint
-    desk.loop.checkpoint = replace(told, schemas={})
-    (waiting,) = resend(desk, corrected(fixed().value))
-    desk.loop.checkpoint = told
-    (state,) = resend(desk, corrected(fixed().value))
+    told = harness.checkpoint
+    harness.loop.checkpoint = replace(told, schemas={})
+    (waiting,) = resend(harness, corrected(fixed().value))
+    harness.loop.checkpoint = told
+    (state,) = resend(harness, corrected(fixed().value))
 
     assert waiting.why.startswith(f"no landed change of {SUBJECT} describes its columns yet")
     assert (waiting.refused, waiting.batch, state.batch) == (False, None, 1)
 
 
 def test_f113_one_that_tells_other_columns_than_those_in_force_is_refused(
-    desk: EventDesk, registry: Answers
+    harness: EventHarness, registry: Answers
 ) -> None:
     other = json.dumps(SCHEMA).replace('"note"', '"remark"')
     registry.schemas[78] = other
     value = fixed().value.replace(NUMBER.to_bytes(4, "big"), (78).to_bytes(4, "big"), 1)
 
-    (state,) = resend(desk, corrected(value))
+    (state,) = resend(harness, corrected(value))
 
     assert state.refused
     assert state.why == "its columns are not those that are known of db.t"
 
 
 def test_f113_a_statement_is_refused_and_waits_for_nothing(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.topics.alter("a", GIB4, "name")
-    statement = desk.topics.held["a"][0][1]
-    desk.topics.held["a.db.t"] = [(b"{}", b"?")]
-    desk.land()
+    harness = LandingHarness(tmp_path)
+    harness.topics.alter("a", GIB4, "name")
+    statement = harness.topics.held["a"][0][1]
+    harness.topics.held["a.db.t"] = [(b"{}", b"?")]
+    harness.land()
 
-    (state,) = resend(desk, corrected(statement, "a.db.t:0:0@0"))
+    (state,) = resend(harness, corrected(statement, "a.db.t:0:0@0"))
 
     assert state.refused
     assert state.why.startswith("it is a statement, which is known in its place only")
@@ -321,15 +321,15 @@ def test_f113_a_change_of_the_same_key_in_another_source_is_no_newer_one(
 ) -> None:
     registry.schemas = {NUMBER: json.dumps(SCHEMA)}
     asked = SchemaRegistry("b", RegistrySettings(registry.url))
-    desk = EventDesk(tmp_path, registries={"a": asked, "b": asked})
-    desk.loop.router = Router((TableRule(r"db\.t", "db.t", unique_across_shards=True),))
+    harness = EventHarness(tmp_path, registries={"a": asked, "b": asked})
+    harness.loop.router = Router((TableRule(r"db\.t", "db.t", unique_across_shards=True),))
     part = Event("k1", 50, {"id": 1}, changed=[(50, ["id"])])
-    desk.topics.held["a.db.t"] = [(b"", part.value)]
-    desk.send(Event("k0", 10, {"id": 0}), ODD)
+    harness.topics.held["a.db.t"] = [(b"", part.value)]
+    harness.send(Event("k0", 10, {"id": 0}), ODD)
 
-    (state,) = resend(desk, corrected(fixed().value))
+    (state,) = resend(harness, corrected(fixed().value))
 
-    keys = {(row["source"], row["key"]) for row in desk.landed(Op.UPDATE)}
+    keys = {(row["source"], row["key"]) for row in harness.landed(Op.UPDATE)}
     assert keys == {("a", '["k1"]'), ("b", '["k0"]'), ("b", '["k1"]')}
     assert (state.why, state.batch) == ("", 1)
 
@@ -359,29 +359,29 @@ def test_f113_a_change_of_the_same_key_in_another_source_is_no_newer_one(
     ],
 )
 def test_f113_a_topic_that_is_gone_is_needed_only_where_its_shard_is_not_known(
-    desk: EventDesk, subject: str, change: str, why: str
+    harness: EventHarness, subject: str, change: str, why: str
 ) -> None:
-    loop = desk.loop
+    loop = harness.loop
     listing = replace(loop.upstream.list(loop.checkpoint.offsets), source_of={})
     open_ = replace(loop.checkpoint.quarantine[SUBJECT], ids=(change,))
     checkpoint = replace(loop.checkpoint, quarantine={subject: open_})
-    resubmitting = Resubmitting(loop.feeds, loop.router, desk.log())
+    resubmitting = Resubmitting(loop.feeds, loop.router, harness.log())
 
-    found = resubmitting.found(checkpoint, listing, [corrected(fixed().value, change)], desk.now)
+    found = resubmitting.found(checkpoint, listing, [corrected(fixed().value, change)], harness.now)
 
     assert [(one.why, one.refused) for one in found.others] == ([(why, True)] if why else [])
     assert bool(found.landed) is not bool(why)
 
 
 def test_f113_of_several_that_are_quarantined_only_the_corrected_were_counted(
-    desk: EventDesk,
+    harness: EventHarness,
 ) -> None:
-    desk.send(replace(ODD, key="k5", version=50))
-    loop, (first, second) = desk.loop, desk.checkpoint.quarantine[SUBJECT].ids
+    harness.send(replace(ODD, key="k5", version=50))
+    loop, (first, second) = harness.loop, harness.checkpoint.quarantine[SUBJECT].ids
     listing = loop.upstream.list(loop.checkpoint.offsets)
-    resubmitting = Resubmitting(loop.feeds, loop.router, desk.log())
+    resubmitting = Resubmitting(loop.feeds, loop.router, harness.log())
 
-    found = resubmitting.found(loop.checkpoint, listing, [corrected(fixed().value)], desk.now)
+    found = resubmitting.found(loop.checkpoint, listing, [corrected(fixed().value)], harness.now)
 
     assert (found.healed.counted_before, second in found.healed.ids) == ((first,), False)
 
@@ -395,13 +395,13 @@ def test_f113_one_whose_batch_was_not_committed_is_asked_for_again() -> None:
     assert states == (ResubmissionState("r3", 4), waits)
 
 
-def test_f113_it_is_held_against_the_change_log_as_it_is_now(desk: EventDesk) -> None:
+def test_f113_it_is_held_against_the_change_log_as_it_is_now(harness: EventHarness) -> None:
     """Also by who has not read that yet: after a restart, or while others took files away."""
-    loop = desk.loop
+    loop = harness.loop
     listing = loop.upstream.list(loop.checkpoint.offsets)
-    resubmitting = Resubmitting(loop.feeds, loop.router, desk.log())
+    resubmitting = Resubmitting(loop.feeds, loop.router, harness.log())
 
-    found = resubmitting.found(loop.checkpoint, listing, [corrected(fixed().value)], desk.now)
+    found = resubmitting.found(loop.checkpoint, listing, [corrected(fixed().value)], harness.now)
 
     assert (found.landed, found.others) == ({"r1": None}, ())
     assert found.healed.ids == {f"{TOPIC}:0:1@0"}

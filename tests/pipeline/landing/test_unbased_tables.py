@@ -12,8 +12,8 @@ from checks.blocks import find_blocks
 from pipeline.checkpoint import Checkpoint
 from pipeline.model import Shard, Table
 from pipeline.sources.postgres.dialect import POSTGRES
+from tests.builders.harness import LandingHarness
 from tests.checks.test_readiness import inputs
-from tests.pipeline.landing.desk import Desk
 
 LATE = Table("public.late", (Shard("a", "public.late"),), key=("id",))
 OLD = Table("public.old", (Shard("a", "public.old"),), key=("id",))
@@ -57,17 +57,17 @@ def beat(
 def test_a_postgres_table_that_the_snapshot_did_not_read_is_blocked(
     tmp_path: Path, rows: int
 ) -> None:
-    desk = Desk(tmp_path, names="a", dialect=POSTGRES)
-    held = desk.topics.held
+    harness = LandingHarness(tmp_path, names="a", dialect=POSTGRES)
+    held = harness.topics.held
     held["a.public.old"] = [message("old", 500, 1, "last"), message("old", 600, 2)]
-    desk.land()
+    harness.land()
     held["a.public.late"] = [message("late", 700 + key, key) for key in range(rows)]
-    desk.land()
+    harness.land()
     held["a.public.old"] += [message("old", 900, 3)]
-    desk.land()
+    harness.land()
 
-    assert {*desk.checkpoint.existing} == {"a/public.old", "a/public.late"}
-    late, old = (_blocking(desk.checkpoint, table) for table in (LATE, OLD))
+    assert {*harness.checkpoint.existing} == {"a/public.old", "a/public.late"}
+    late, old = (_blocking(harness.checkpoint, table) for table in (LATE, OLD))
     assert (late, old) == (["no_base"], [])
 
 
@@ -75,15 +75,15 @@ def test_columns_are_newer_than_the_base_only_if_they_are_others_than_came_with_
     tmp_path: Path,
 ) -> None:
     """By this a default that filled old rows is told from one that the snapshot has read."""
-    desk = Desk(tmp_path, names="a", dialect=POSTGRES)
-    topic = desk.topics.held.setdefault("a.public.old", [message("old", 500, 1, "last")])
+    harness = LandingHarness(tmp_path, names="a", dialect=POSTGRES)
+    topic = harness.topics.held.setdefault("a.public.old", [message("old", 500, 1, "last")])
     newer = []
     for lsn, more in ((600, ()), (700, ()), (800, (MORE,)), (900, (MORE,))):
         topic.append(message("old", lsn, lsn, "false", *more))
-        desk.land()
+        harness.land()
         told, base = (
-            desk.checkpoint.existing["a/public.old"],
-            desk.checkpoint.bases["a/public.old"],
+            harness.checkpoint.existing["a/public.old"],
+            harness.checkpoint.bases["a/public.old"],
         )
         newer.append(told.order > base)
 

@@ -5,20 +5,20 @@ from pathlib import Path
 import pytest
 
 from pipeline.landing.gaps import GRACE
-from tests.pipeline.landing.desk import Desk, Server
+from tests.builders.harness import LandingHarness, Server
 
 NAME = "a/db.t"
 
 
-def beat(desk: Desk, number: int, *, pos: int) -> None:
-    desk.topics.beat("a", number, pos=pos)
-    desk.land()
+def beat(harness: LandingHarness, number: int, *, pos: int) -> None:
+    harness.topics.beat("a", number, pos=pos)
+    harness.land()
 
 
 @pytest.fixture
-def based(tmp_path: Path) -> Desk:
+def based(tmp_path: Path) -> LandingHarness:
     """``db.t`` has its base, and from now on nobody can read the lists."""
-    made = Desk(tmp_path, server=Server(end=45))
+    made = LandingHarness(tmp_path, server=Server(end=45))
     made.topics.alter("a", 5, "name", kind="CREATE")
     made.topics.put("a", 20, "one")
     made.land()
@@ -27,7 +27,7 @@ def based(tmp_path: Path) -> Desk:
     return made
 
 
-def test_a_table_with_a_base_is_in_doubt_from_then_on(based: Desk) -> None:
+def test_a_table_with_a_base_is_in_doubt_from_then_on(based: LandingHarness) -> None:
     beat(based, 1, pos=30)
     beat(based, 2, pos=40)
 
@@ -47,7 +47,7 @@ def test_a_table_with_a_base_is_in_doubt_from_then_on(based: Desk) -> None:
     ],
 )
 def test_a_later_base_ends_it_if_it_was_surely_sent_by_those_lists(
-    based: Desk, pos: int, *, closed: bool
+    based: LandingHarness, pos: int, *, closed: bool
 ) -> None:
     beat(based, 1, pos=30)
     based.now += GRACE
@@ -59,7 +59,7 @@ def test_a_later_base_ends_it_if_it_was_surely_sent_by_those_lists(
     assert (based.gaps() == []) is closed
 
 
-def test_a_base_of_before_counts_for_nothing_while_they_are_new(based: Desk) -> None:
+def test_a_base_of_before_counts_for_nothing_while_they_are_new(based: LandingHarness) -> None:
     beat(based, 1, pos=30)
     based.topics.snapshot("a", 46, 2)
     beat(based, 2, pos=60)
@@ -71,18 +71,20 @@ def test_lists_that_were_so_from_the_first_need_a_base_that_is_seen_to_be_sent(
     tmp_path: Path,
 ) -> None:
     """What was sent before they were seen may have been sent by others."""
-    desk = Desk(tmp_path, server=Server(readable=False))
-    desk.topics.snapshot("a", 50, 2)
-    beat(desk, 1, pos=60)
-    first = desk.gaps()
-    desk.topics.snapshot("a", 70, 2)
-    beat(desk, 2, pos=80)
+    harness = LandingHarness(tmp_path, server=Server(readable=False))
+    harness.topics.snapshot("a", 50, 2)
+    beat(harness, 1, pos=60)
+    first = harness.gaps()
+    harness.topics.snapshot("a", 70, 2)
+    beat(harness, 2, pos=80)
 
     assert [one.shards for one in first] == [(NAME,)]
-    assert desk.gaps() == []
+    assert harness.gaps() == []
 
 
-def test_lists_that_can_be_read_again_leave_what_was_in_doubt_between(based: Desk) -> None:
+def test_lists_that_can_be_read_again_leave_what_was_in_doubt_between(
+    based: LandingHarness,
+) -> None:
     beat(based, 1, pos=30)
     based.server.readable = True
     beat(based, 2, pos=40)

@@ -15,8 +15,8 @@ from pipeline.standards.hash import KeyedHash
 from pipeline.standards.mask import LetterMask
 from pipeline.standards.standard import Standard
 from pipeline.standards.table_standards import Standards
+from tests.builders.lake import NOW, LocalLake, row
 from tests.pipeline.apply.holds import assert_held
-from tests.pipeline.hand_lake import NOW, HandLake, row
 
 HASH = KeyedHash(("name",), "0123456789abcdef")
 
@@ -25,13 +25,13 @@ def _ruled(*standards: tuple[str, Standard]) -> Standards:
     return Standards((StandardRule("db.t", ("id",), standards),))
 
 
-def _lake(home: Path, rules: Standards, since: int = -1) -> HandLake:
-    lake = HandLake(home)
+def _lake(home: Path, rules: Standards, since: int = -1) -> LocalLake:
+    lake = LocalLake(home)
     lake.catalog.standards = rules
     return _noted(lake, since)
 
 
-def _noted(lake: HandLake, since: int) -> HandLake:
+def _noted(lake: LocalLake, since: int) -> LocalLake:
     noted = {"s/db.t": RowStandards(lake.catalog.standards.digest("db.t"), since)}
     lake.checkpoint = replace(lake.checkpoint, standards=noted)
     return lake
@@ -53,7 +53,7 @@ def test_the_mirror_has_the_answers_as_texts(tmp_path: Path) -> None:
 def test_rows_from_before_a_change_of_standards_hold_the_table_until_a_later_base(
     tmp_path: Path,
 ) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     lake.land(row(Op.CREATE, 2, 1, "Ada"))
     assert lake.apply().hold is None
     lake.catalog.standards = _ruled(("hash", HASH))
@@ -83,7 +83,7 @@ def test_rows_from_before_a_change_of_standards_hold_the_table_until_a_later_bas
 def test_a_column_whose_type_is_another_by_its_standard_asks_for_a_new_mirror(
     tmp_path: Path,
 ) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     lake.land(row(Op.CREATE, 2, 1, "Ada"))
     assert lake.apply().hold is None
     own = KeyedHash(("id",), "0123456789abcdef")
@@ -132,7 +132,7 @@ def test_ids_of_a_key_with_a_standard_have_no_ranges(tmp_path: Path) -> None:
 
     assert (table.id_column, table.by_standard) == (None, ("id",))
     assert table.no_ranges == "key column id is written by a standard"
-    plain = HandLake(tmp_path / "plain")
+    plain = LocalLake(tmp_path / "plain")
     assert not plain.catalog.table("db.t", plain.checkpoint.shards).no_ranges
 
 

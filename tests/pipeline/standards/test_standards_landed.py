@@ -19,9 +19,9 @@ from pipeline.settings import StandardRule
 from pipeline.standards.hash import KeyedHash
 from pipeline.standards.mapping import IdMapping
 from pipeline.standards.table_standards import Standards
-from tests.pipeline.backfill.test_bases_without_places import TABLE, CanalDesk
+from tests.builders.harness import LandingHarness
+from tests.pipeline.backfill.test_bases_without_places import TABLE, CanalHarness
 from tests.pipeline.backfill.test_bootstrap import NAME, Beside, Rows
-from tests.pipeline.landing.desk import Desk
 
 SECRET = "0123456789abcdef"
 HASH = KeyedHash(("name",), SECRET)
@@ -38,45 +38,45 @@ def _lake(home: Path) -> str:
 
 def _begun(home: Path, count: int, *rules: StandardRule) -> Beside:
     """A table of so many rows that nobody has read, and its schema."""
-    desk = Desk(home, standards=rules)
-    desk.topics.alter("a", 100, "name", kind="CREATE")
-    desk.topics.put("a", 101, "again")
-    desk.topics.beat("a", 0, pos=102)
-    desk.land()
-    return Beside(desk, Rows(count))
+    harness = LandingHarness(home, standards=rules)
+    harness.topics.alter("a", 100, "name", kind="CREATE")
+    harness.topics.put("a", 101, "again")
+    harness.topics.beat("a", 0, pos=102)
+    harness.land()
+    return Beside(harness, Rows(count))
 
 
-def _rows(desk: Desk, *ops: Op) -> list[dict[str, Any]]:
-    return [one for one in desk.landed(*ops) if one["source"] == "a"]
+def _rows(harness: LandingHarness, *ops: Op) -> list[dict[str, Any]]:
+    return [one for one in harness.landed(*ops) if one["source"] == "a"]
 
 
 def test_values_are_standardised_before_anything_of_them_is_written(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, standards=(RULE,))
-    desk.topics.put("a", 101, CLEAR)
-    desk.topics.held["a.db.t"].append((b'{"id": 7}', b'{"op":"c","after":"%s"' % CLEAR.encode()))
+    harness = LandingHarness(tmp_path, standards=(RULE,))
+    harness.topics.put("a", 101, CLEAR)
+    harness.topics.held["a.db.t"].append((b'{"id": 7}', b'{"op":"c","after":"%s"' % CLEAR.encode()))
 
-    desk.land()
+    harness.land()
 
-    (row,) = _rows(desk)
+    (row,) = _rows(harness)
     assert json.loads(row["after"]) == {"id": 1, "name": HASH.value(CLEAR)}
-    (odd,) = _rows(desk, Op.ERROR)
+    (odd,) = _rows(harness, Op.ERROR)
     assert odd["key"] is None
     assert CLEAR not in _lake(tmp_path)
-    assert desk.loop.checkpoint.standards[NAME] == RowStandards(
+    assert harness.loop.checkpoint.standards[NAME] == RowStandards(
         Standards((RULE,)).digest("db.t"), -1
     )
 
 
 def test_a_key_that_is_hashed_is_one_for_all_that_becomes_of_its_row(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, standards=(BY_KEY,))
-    desk.topics.put("a", 101, CLEAR, key=424_242)
+    harness = LandingHarness(tmp_path, standards=(BY_KEY,))
+    harness.topics.put("a", 101, CLEAR, key=424_242)
     key, place = b'{"id": 424242}', {"db": "db", "table": "t", "file": "binlog.000007", "row": 0}
     gone = {"before": {"id": 424_242, "name": CLEAR}, "source": place | {"pos": 102}, "op": "d"}
-    desk.topics.held["a.db.t"] += [(key, json.dumps(gone).encode())]
+    harness.topics.held["a.db.t"] += [(key, json.dumps(gone).encode())]
 
-    desk.land()
+    harness.land()
 
-    keys = {one["key"] for one in _rows(desk, Op.CREATE, Op.DELETE)}
+    keys = {one["key"] for one in _rows(harness, Op.CREATE, Op.DELETE)}
     assert keys == {
         json.dumps(["a", "db.t", KeyedHash((), SECRET).value("424242")], separators=(",", ":"))
     }
@@ -87,23 +87,23 @@ def test_a_key_that_is_hashed_is_one_for_all_that_becomes_of_its_row(tmp_path: P
 @pytest.mark.parametrize("topic", ["a.db.t", "a.by.way.t"], ids=["its_own", "one_of_many"])
 def test_a_tombstone_brings_no_clear_key(tmp_path: Path, rule: StandardRule, topic: str) -> None:
     """It has no row by which its columns could be told."""
-    desk = Desk(tmp_path, standards=(rule,))
-    desk.topics.put("a", 101, CLEAR)
-    sent = cast("list[Any]", desk.topics.held.setdefault(topic, []))
+    harness = LandingHarness(tmp_path, standards=(rule,))
+    harness.topics.put("a", 101, CLEAR)
+    sent = cast("list[Any]", harness.topics.held.setdefault(topic, []))
     sent.append((json.dumps({"name": CLEAR}).encode(), None))
 
-    desk.land()
+    harness.land()
 
-    assert [one["key"] for one in _rows(desk, Op.TOMBSTONE)] == [None]
+    assert [one["key"] for one in _rows(harness, Op.TOMBSTONE)] == [None]
     assert CLEAR not in _lake(tmp_path)
 
 
 def test_other_standards_for_rows_that_are_there_are_a_gap(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.topics.put("a", 101, CLEAR)
-    desk.topics.put("b", 101, CLEAR)
-    desk.land()
-    again = Desk(tmp_path, desk.topics, desk.server, standards=(RULE,))
+    harness = LandingHarness(tmp_path)
+    harness.topics.put("a", 101, CLEAR)
+    harness.topics.put("b", 101, CLEAR)
+    harness.land()
+    again = LandingHarness(tmp_path, harness.topics, harness.server, standards=(RULE,))
     again.topics.put("a", 102, CLEAR)
 
     again.land()
@@ -111,7 +111,7 @@ def test_other_standards_for_rows_that_are_there_are_a_gap(tmp_path: Path) -> No
     gaps = list(again.loop.checkpoint.gaps.values())
     assert {gap.shards for gap in gaps} == {("a/db.t",), ("b/db.t",)}
     assert again.loop.checkpoint.standards[NAME].since == again.loop.checkpoint.batch
-    quiet = Desk(tmp_path, desk.topics, desk.server, standards=(RULE,))
+    quiet = LandingHarness(tmp_path, harness.topics, harness.server, standards=(RULE,))
     quiet.topics.put("a", 103, CLEAR)
     quiet.land()
     assert quiet.loop.checkpoint.gaps.keys() == again.loop.checkpoint.gaps.keys()
@@ -121,19 +121,19 @@ def test_rows_that_are_read_again_go_through_the_same_place_and_close_the_gap(
     tmp_path: Path,
 ) -> None:
     beside = _begun(tmp_path, 20)
-    beside.desk.standards = (RULE,)
+    beside.harness.standards = (RULE,)
     beside.start()
-    beside.desk.topics.put("a", 103, "again")
-    beside.desk.land()
-    assert beside.desk.loop.checkpoint.gaps
+    beside.harness.topics.put("a", 103, "again")
+    beside.harness.land()
+    assert beside.harness.loop.checkpoint.gaps
 
     beside.until_done()
 
-    read = _rows(beside.desk, Op.READ)
+    read = _rows(beside.harness, Op.READ)
     assert {json.loads(one["after"])["name"] for one in read} == {HASH.value("again")}
     assert len(read) == 20
-    assert not [one for one in beside.desk.loop.checkpoint.gaps if NAME in one]
-    mark = beside.desk.loop.checkpoint
+    assert not [one for one in beside.harness.loop.checkpoint.gaps if NAME in one]
+    mark = beside.harness.loop.checkpoint
     assert mark.based[NAME] > mark.standards[NAME].since
 
 
@@ -150,7 +150,7 @@ def test_a_row_without_an_answer_is_not_read_again_until_it_has_one(tmp_path: Pa
     assert CLEAR not in states[-1].why
     file.write_text(f"source,standard\nagain,x\n{CLEAR},y\n", encoding="utf-8")
     beside.until_done()
-    assert {json.loads(one["after"])["name"] for one in _rows(beside.desk, Op.READ)} == {"y"}
+    assert {json.loads(one["after"])["name"] for one in _rows(beside.harness, Op.READ)} == {"y"}
 
 
 def test_a_hidden_key_is_not_read_along(tmp_path: Path) -> None:
@@ -167,15 +167,17 @@ def test_a_value_without_an_entry_holds_its_table_or_is_null(tmp_path: Path, unm
     file = tmp_path / "ids.csv"
     file.write_text("source,standard\nAda,a\n", encoding="utf-8")
     own = IdMapping(("name",), str(file), unmapped=unmapped)
-    desk = Desk(tmp_path / "lake", standards=(StandardRule("db.t", ("id",), (("mapping", own),)),))
-    desk.topics.put("a", 101, "Ada")
-    desk.topics.put("a", 102, CLEAR)
+    harness = LandingHarness(
+        tmp_path / "lake", standards=(StandardRule("db.t", ("id",), (("mapping", own),)),)
+    )
+    harness.topics.put("a", 101, "Ada")
+    harness.topics.put("a", 102, CLEAR)
 
-    desk.land()
+    harness.land()
 
-    told = [json.loads(one["after"])["name"] for one in _rows(desk)]
+    told = [json.loads(one["after"])["name"] for one in _rows(harness)]
     assert told == (["a"] if unmapped == "hold" else ["a", None])
-    assert (NAME in desk.loop.checkpoint.quarantine) == (unmapped == "hold")
+    assert (NAME in harness.loop.checkpoint.quarantine) == (unmapped == "hold")
     assert CLEAR not in _lake(tmp_path / "lake")
 
 
@@ -183,20 +185,22 @@ def test_what_had_no_entry_lands_once_it_has_one(tmp_path: Path) -> None:
     file = tmp_path / "ids.csv"
     file.write_text("source,standard\nAda,a\n", encoding="utf-8")
     own = IdMapping(("name",), str(file))
-    desk = Desk(tmp_path / "lake", standards=(StandardRule("db.t", ("id",), (("mapping", own),)),))
-    desk.topics.put("a", 101, CLEAR)
-    desk.land()
-    desk.topics.put("a", 102, "Ada", key=2)
-    desk.now += LONGEST_WAIT
-    desk.land()
-    assert desk.loop.checkpoint.quarantine[NAME].count == 1
+    harness = LandingHarness(
+        tmp_path / "lake", standards=(StandardRule("db.t", ("id",), (("mapping", own),)),)
+    )
+    harness.topics.put("a", 101, CLEAR)
+    harness.land()
+    harness.topics.put("a", 102, "Ada", key=2)
+    harness.now += LONGEST_WAIT
+    harness.land()
+    assert harness.loop.checkpoint.quarantine[NAME].count == 1
 
     file.write_text(f"source,standard\nAda,a\n{CLEAR},b\n", encoding="utf-8")
-    desk.now += LONGEST_WAIT
-    desk.land()
+    harness.now += LONGEST_WAIT
+    harness.land()
 
-    assert NAME not in desk.loop.checkpoint.quarantine
-    assert {json.loads(one["after"])["name"] for one in _rows(desk)} == {"a", "b"}
+    assert NAME not in harness.loop.checkpoint.quarantine
+    assert {json.loads(one["after"])["name"] for one in _rows(harness)} == {"a", "b"}
     assert CLEAR not in _lake(tmp_path / "lake")
 
 
@@ -205,18 +209,18 @@ def test_a_message_of_two_rows_that_is_sent_again_counts_as_two(tmp_path: Path) 
     file = tmp_path / "ids.csv"
     file.write_text("source,standard\nAda,a\n", encoding="utf-8")
     rule = StandardRule("db.t", ("id",), (("mapping", IdMapping(("name",), str(file))),))
-    desk = CanalDesk(tmp_path / "lake", standards=(rule,))
+    harness = CanalHarness(tmp_path / "lake", standards=(rule,))
     two = TABLE.insert({"id": "1", "name": CLEAR}, {"id": "2", "name": "Bob"})
-    desk.send(TABLE.insert({"id": "0", "name": "Ada"}), two)
-    desk.land()
-    (name,) = {*desk.loop.checkpoint.quarantine[NAME].ids}
-    assert desk.loop.checkpoint.quarantine[NAME].count == 2
+    harness.send(TABLE.insert({"id": "0", "name": "Ada"}), two)
+    harness.land()
+    (name,) = {*harness.loop.checkpoint.quarantine[NAME].ids}
+    assert harness.loop.checkpoint.quarantine[NAME].count == 2
 
     file.write_text(f"source,standard\nAda,a\n{CLEAR},b\nBob,c\n", encoding="utf-8")
-    desk.loop.land(frozenset(), [Resubmission("r1", name, base64.b64encode(two).decode())])
+    harness.loop.land(frozenset(), [Resubmission("r1", name, base64.b64encode(two).decode())])
 
-    assert NAME not in desk.loop.checkpoint.quarantine
-    told = desk.landed(Op.CREATE, more=("error",))
+    assert NAME not in harness.loop.checkpoint.quarantine
+    told = harness.landed(Op.CREATE, more=("error",))
     assert [one["error"] for one in told if one["offset"] in (0, 1)] == [None, name, name]
     counted = {"op": ["c"] * len(told), "error": [one["error"] for one in told]}
     assert _corrected(pa.table(counted)) == 2
@@ -224,16 +228,16 @@ def test_a_message_of_two_rows_that_is_sent_again_counts_as_two(tmp_path: Path) 
 
 def test_a_new_column_lands_once_somebody_has_spoken_of_it(tmp_path: Path) -> None:
     rule = replace(RULE, clear=("id",))
-    desk = Desk(tmp_path, standards=(rule,))
+    harness = LandingHarness(tmp_path, standards=(rule,))
     place = {"db": "db", "table": "t", "file": "binlog.000007", "row": 0, "pos": 102}
     made = {"op": "c", "after": {"id": 1, "name": CLEAR, "city": "Wien"}, "source": place}
-    desk.topics.put("a", 101, "Ada", key=2)
-    desk.topics.held["a.db.t"].append((b'{"id": 1}', json.dumps(made).encode()))
-    desk.land()
-    assert desk.loop.checkpoint.quarantine[NAME].count == 1
+    harness.topics.put("a", 101, "Ada", key=2)
+    harness.topics.held["a.db.t"].append((b'{"id": 1}', json.dumps(made).encode()))
+    harness.land()
+    assert harness.loop.checkpoint.quarantine[NAME].count == 1
 
-    again = Desk(
-        tmp_path, desk.topics, desk.server, standards=(replace(rule, clear=("id", "city")),)
+    again = LandingHarness(
+        tmp_path, harness.topics, harness.server, standards=(replace(rule, clear=("id", "city")),)
     )
     again.land()
 
@@ -248,7 +252,7 @@ def test_a_column_under_a_new_name_reaches_no_file_of_the_lake(
     tmp_path: Path, clear: tuple[str, ...]
 ) -> None:
     """Rows come before their statement does, and before anybody has read either."""
-    desk = Desk(tmp_path, standards=(replace(RULE, clear=clear),))
+    harness = LandingHarness(tmp_path, standards=(replace(RULE, clear=clear),))
     place = {"db": "db", "table": "t", "file": "binlog.000007", "row": 0, "pos": 102}
     new = {"id": 1, "called": CLEAR}
     sent = [
@@ -256,15 +260,15 @@ def test_a_column_under_a_new_name_reaches_no_file_of_the_lake(
         {"op": "u", "before": new, "after": new, "source": place | {"pos": 103}},
         {"op": "d", "before": new, "after": None, "source": place | {"pos": 104}},
     ]
-    desk.topics.put("a", 101, "Ada")
-    desk.topics.held["a.db.t"] += [(b'{"id": 1}', json.dumps(one).encode()) for one in sent]
+    harness.topics.put("a", 101, "Ada")
+    harness.topics.held["a.db.t"] += [(b'{"id": 1}', json.dumps(one).encode()) for one in sent]
 
-    desk.land()
+    harness.land()
 
-    assert len(_rows(desk, Op.CREATE)) == 1
-    assert len(_rows(desk, Op.ERROR)) == 3
-    assert not _rows(desk, Op.UPDATE, Op.DELETE)
-    assert desk.loop.checkpoint.quarantine[NAME].count == 3
+    assert len(_rows(harness, Op.CREATE)) == 1
+    assert len(_rows(harness, Op.ERROR)) == 3
+    assert not _rows(harness, Op.UPDATE, Op.DELETE)
+    assert harness.loop.checkpoint.quarantine[NAME].count == 3
     assert CLEAR not in _lake(tmp_path)
 
 

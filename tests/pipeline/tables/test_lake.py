@@ -23,7 +23,14 @@ from pipeline.settings import PipelineSettings
 from pipeline.tables import lake as tables_lake
 from pipeline.tables.delta.table_format import DeltaMirrors
 from pipeline.tables.lake import Lake
-from tests.pipeline.lakes import APP, change, commit_properties, meta, write_changes, write_mirror
+from tests.builders.change_log import (
+    APP,
+    change,
+    commit_properties,
+    meta,
+    write_changes,
+    write_mirror,
+)
 
 A = Shard("shop", "s.orders_00")
 TABLE = Table("shop.orders", (A,), ("id",), "id")

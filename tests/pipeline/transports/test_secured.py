@@ -15,7 +15,7 @@ from pipeline.settings import KafkaSecurity
 from pipeline.transports.kafka import KafkaTransport, consume_ranges
 from pipeline.transports.security import for_kafka_python, for_librdkafka
 from pipeline.transports.transport import OffsetRange, ReadBounds
-from tests.pipeline.landing.desk import Desk
+from tests.builders.harness import LandingHarness
 from tests.pipeline.transports.brokers import PASSWORDS, SCRAM, Node, secured
 from tests.pipeline.transports.topics import read, refused, send
 
@@ -40,9 +40,9 @@ def node(server_folder: Path) -> Iterator[Node]:
 
 
 @pytest.fixture(scope="module")
-def desk(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Desk:
+def harness(node: Node, tmp_path_factory: pytest.TempPathFactory) -> LandingHarness:
     """Changes that were sent to that broker, and a loop that is to land them."""
-    made = Desk(tmp_path_factory.mktemp("lake"))
+    made = LandingHarness(tmp_path_factory.mktemp("lake"))
     for number in range(SENT):
         made.topics.put("a", 100 + number, "a", key=number)
     login: dict[str, Any] = {**for_librdkafka(node.bootstrap, known(node))}
@@ -56,13 +56,13 @@ def known(node: Node) -> KafkaSecurity:
     return KafkaSecurity("SASL_SSL", SCRAM, "reader", PASSWORDS["reader"], ca)
 
 
-def test_what_lies_behind_tls_and_a_login_lands(node: Node, desk: Desk) -> None:
+def test_what_lies_behind_tls_and_a_login_lands(node: Node, harness: LandingHarness) -> None:
     with KafkaTransport(node.bootstrap, known(node)) as transport:
-        desk.loop.transport = transport
-        landed = desk.land()
+        harness.loop.transport = transport
+        landed = harness.land()
 
     assert (landed.gaps, landed.holds) == ((), ())
-    assert [offset for _, _, offset in desk.rows("a")] == list(range(SENT))
+    assert [offset for _, _, offset in harness.rows("a")] == list(range(SENT))
 
 
 # kafka-python leaves the sockets of failed handshakes to the garbage collector
@@ -80,9 +80,12 @@ def test_what_lies_behind_tls_and_a_login_lands(node: Node, desk: Desk) -> None:
     ],
 )
 def test_neither_client_goes_on_where_one_does_not_know_the_other(
-    node: Node, desk: Desk, name: str, changed: Callable[[KafkaSecurity], KafkaSecurity]
+    node: Node,
+    harness: LandingHarness,
+    name: str,
+    changed: Callable[[KafkaSecurity], KafkaSecurity],
 ) -> None:
-    del desk  # there are records to be read
+    del harness  # there are records to be read
     where, how = f"{name}:{node.port}", changed(known(node))
 
     with KafkaTransport(where, how, HASTY) as lister, pytest.raises(UnreachableError) as listing:

@@ -17,16 +17,16 @@ from pipeline.errors import HeldError, UnreachableError
 from pipeline.model import Op
 from pipeline.tables.delta.clone import to_address
 from pipeline.tables.delta.table_format import DeltaMirrors
-from tests.pipeline.hand_lake import NOW, HandLake, row
+from tests.builders.lake import NOW, LocalLake, row
 
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
 EXPECTED = {1: "new", 3: "old"}
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> HandLake:
+def lake(tmp_path: Path) -> LocalLake:
     """A mirror of two files, with a vector, in a folder whose name is no plain URI."""
-    made = HandLake(tmp_path / "a lake")
+    made = LocalLake(tmp_path / "a lake")
     made.play(
         [row(C, 10 + key, key, "old") for key in (1, 2, 3)],
         [row(U, 20, 1, "new"), row(D, 21, 2, "old")],
@@ -34,7 +34,7 @@ def lake(tmp_path: Path) -> HandLake:
     return made
 
 
-def cloned(lake: HandLake, name: str = "clone") -> str:
+def cloned(lake: LocalLake, name: str = "clone") -> str:
     where = str(lake.home / name)
     seen = lake.runner.mirrors.look("db.t")
     assert seen is not None
@@ -42,7 +42,7 @@ def cloned(lake: HandLake, name: str = "clone") -> str:
     return where
 
 
-def test_it_holds_the_rows_of_its_version_whatever_becomes_of_the_mirror(lake: HandLake) -> None:
+def test_it_holds_the_rows_of_its_version_whatever_becomes_of_the_mirror(lake: LocalLake) -> None:
     where = cloned(lake)
     lake.play([row(U, 30, 3, "later"), row(D, 31, 1, "new")])
 
@@ -52,7 +52,7 @@ def test_it_holds_the_rows_of_its_version_whatever_becomes_of_the_mirror(lake: H
     assert {one["id"]: one["name"] for one in found.select("SELECT * FROM t")} == EXPECTED
 
 
-def test_it_is_no_mirror_and_names_where_it_comes_from(lake: HandLake) -> None:
+def test_it_is_no_mirror_and_names_where_it_comes_from(lake: LocalLake) -> None:
     where, mirror = cloned(lake), lake.settings.mirror("db.t")
 
     entry = (Path(where) / "_delta_log" / f"{0:020}.json").read_text().splitlines()
@@ -65,19 +65,19 @@ def test_it_is_no_mirror_and_names_where_it_comes_from(lake: HandLake) -> None:
     assert [one.name for one in Path(where).iterdir()] == ["_delta_log"]
 
 
-def test_there_is_one_table_in_a_folder(lake: HandLake) -> None:
+def test_there_is_one_table_in_a_folder(lake: LocalLake) -> None:
     cloned(lake)
 
     with pytest.raises(HeldError, match="log is there already"):
         cloned(lake)
 
 
-def test_a_version_that_is_not_there_cannot_be_cloned(lake: HandLake) -> None:
+def test_a_version_that_is_not_there_cannot_be_cloned(lake: LocalLake) -> None:
     with pytest.raises(UnreachableError, match="does not tell version 99"):
         DeltaMirrors(None).cloned(lake.settings.mirror("db.t"), 99, str(lake.home / "c"), NOW)
 
 
-def test_an_older_version_is_cloned_as_it_was(lake: HandLake) -> None:
+def test_an_older_version_is_cloned_as_it_was(lake: LocalLake) -> None:
     seen = lake.runner.mirrors.look("db.t")
     assert seen is not None
     where = str(lake.home / "older")
@@ -90,7 +90,7 @@ def test_an_older_version_is_cloned_as_it_was(lake: HandLake) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["part-*.parquet", "_v/*"])
-def test_a_version_whose_files_are_gone_cannot_be_cloned(lake: HandLake, pattern: str) -> None:
+def test_a_version_whose_files_are_gone_cannot_be_cloned(lake: LocalLake, pattern: str) -> None:
     mirror, where = Path(lake.settings.mirror("db.t")), lake.home / "none"
     next(mirror.glob(pattern)).unlink()
     seen = lake.runner.mirrors.look("db.t")
@@ -103,13 +103,13 @@ def test_a_version_whose_files_are_gone_cannot_be_cloned(lake: HandLake, pattern
 
 
 @pytest.mark.spark
-def test_spark_reads_it(lake: HandLake, spark: SparkSession) -> None:
+def test_spark_reads_it(lake: LocalLake, spark: SparkSession) -> None:
     found = spark.read.format("delta").load(cloned(lake)).select("id", "name").collect()
 
     assert {one.id: one.name for one in found} == EXPECTED
 
 
-def test_pyarrow_by_deltalake_knows_no_vectors_and_says_so(lake: HandLake) -> None:
+def test_pyarrow_by_deltalake_knows_no_vectors_and_says_so(lake: LocalLake) -> None:
     """As of every mirror: then the query engine of `deltalake` reads it, or DuckDB its Parquet."""
     with pytest.raises(DeltaProtocolError, match="deletionVectors"):
         DeltaTable(cloned(lake)).to_pyarrow_dataset()
@@ -123,7 +123,7 @@ def test_a_bucket_has_the_name_that_others_know() -> None:
 @pytest.mark.stack
 def test_in_a_bucket_a_clone_is_read_and_goes_as_a_whole(s3: S3) -> None:
     where = f"s3a://{BUCKET}/{uuid.uuid4()}"
-    made = HandLake(cast(Path, where))
+    made = LocalLake(cast(Path, where))
     made.play([row(C, 10 + key, key, "old") for key in (1, 2, 3)])
     made.play([row(U, 20, 1, "new"), row(D, 21, 2, "old")])
     seen = made.runner.mirrors.look("db.t")

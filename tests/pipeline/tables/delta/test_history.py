@@ -21,7 +21,7 @@ from pipeline.model import Op, Order
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.history import MirrorRows
 from pipeline.tables.delta.table_format import DeltaMirrors
-from tests.pipeline.hand_lake import ID, NAME, HandLake, row
+from tests.builders.lake import ID, NAME, LocalLake, row
 
 C, U, D, T = Op.CREATE, Op.UPDATE, Op.DELETE, Op.TRUNCATE
 MORE = Column("more", "INT", default="7", has_default=True)
@@ -29,9 +29,9 @@ FORMATS: dict[str, type[Any]] = {"delta": DeltaMirrors, "parquet_versions": Parq
 
 
 @pytest.fixture(params=FORMATS)
-def lake(tmp_path: Path, request: pytest.FixtureRequest) -> HandLake:
+def lake(tmp_path: Path, request: pytest.FixtureRequest) -> LocalLake:
     """A mirror with rows that came, changed and went, a new column, and a truncate."""
-    made = HandLake(tmp_path, table_format=FORMATS[request.param](None))
+    made = LocalLake(tmp_path, table_format=FORMATS[request.param](None))
     _apply(made, *(row(C, 10 + n, n, f"n{n}") for n in range(6)))
     _apply(made, row(U, 20, 1, "z"), row(D, 21, 2))
     _apply(made, row(C, 30, 2, "again"), row(D, 31, 3), row(C, 32, 9, "nine"))
@@ -41,23 +41,23 @@ def lake(tmp_path: Path, request: pytest.FixtureRequest) -> HandLake:
     return made
 
 
-def _apply(lake: HandLake, *rows: Any) -> None:
+def _apply(lake: LocalLake, *rows: Any) -> None:
     lake.land(*rows)
     assert lake.apply().hold is None
 
 
-def _seen(lake: HandLake) -> Any:
+def _seen(lake: LocalLake) -> Any:
     found = lake.runner.mirrors.look("db.t")
     assert found is not None
     return found
 
 
-def _whole(lake: HandLake, version: int) -> dict[int, dict[str, Any]]:
+def _whole(lake: LocalLake, version: int) -> dict[int, dict[str, Any]]:
     parts = lake.table_format.contents(_seen(lake).uri, version)
     return {one["id"]: one for part in parts for rows in part() for one in rows.to_pylist()}
 
 
-def _gone_by(lake: HandLake, since: int) -> dict[int, dict[str, Any]]:
+def _gone_by(lake: LocalLake, since: int) -> dict[int, dict[str, Any]]:
     """The rows as of *since*, and all that commits did to them afterwards."""
     found, written = _whole(lake, since), dict[int, int]()
     for step in lake.table_format.changes(_seen(lake), since, ("id",)):
@@ -70,7 +70,7 @@ def _gone_by(lake: HandLake, since: int) -> dict[int, dict[str, Any]]:
     return found
 
 
-def test_from_every_version_on_the_changes_lead_to_the_newest(lake: HandLake) -> None:
+def test_from_every_version_on_the_changes_lead_to_the_newest(lake: LocalLake) -> None:
     newest = _seen(lake).version
     want = _whole(lake, newest)
 
@@ -79,7 +79,7 @@ def test_from_every_version_on_the_changes_lead_to_the_newest(lake: HandLake) ->
 
 
 def test_what_is_told_of_a_version_is_what_stands_in_it(tmp_path: Path) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")], [row(U, 20, 1, "z"), row(D, 21, 2)])
 
     told = {n: {k: r["name"] for k, r in _whole(lake, n).items()} for n in range(3)}
@@ -88,7 +88,7 @@ def test_what_is_told_of_a_version_is_what_stands_in_it(tmp_path: Path) -> None:
 
 
 def test_only_rows_that_a_commit_wrote_are_read(tmp_path: Path) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     lake.play([row(C, 10 + n, n, f"n{n}") for n in range(50)], [row(U, 90, 7, "z")])
 
     (step,) = lake.table_format.changes(_seen(lake), 1, ("id",))
@@ -100,7 +100,7 @@ def test_only_rows_that_a_commit_wrote_are_read(tmp_path: Path) -> None:
 def test_rows_that_were_only_moved_are_told_of_by_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     lake.play(*([row(C, 10 + n, n, f"n{n}")] for n in range(3)))
     before = _seen(lake)
     monkeypatch.setattr(
@@ -114,7 +114,7 @@ def test_rows_that_were_only_moved_are_told_of_by_none(
     assert step.commit.after == before.version
 
 
-def test_a_commit_that_is_no_longer_in_the_log_is_not_passed_over(lake: HandLake) -> None:
+def test_a_commit_that_is_no_longer_in_the_log_is_not_passed_over(lake: LocalLake) -> None:
     uri = Path(_seen(lake).uri)
     gone = uri / "_delta_log" / f"{3:020}.json"
     (gone if gone.exists() else uri / "versions" / "3.json").unlink()
@@ -123,7 +123,7 @@ def test_a_commit_that_is_no_longer_in_the_log_is_not_passed_over(lake: HandLake
         _gone_by(lake, 1)
 
 
-def test_a_version_that_is_not_there_cannot_be_read(lake: HandLake) -> None:
+def test_a_version_that_is_not_there_cannot_be_read(lake: LocalLake) -> None:
     with pytest.raises(UnreachableError):
         lake.table_format.contents(_seen(lake).uri, 99)
 
@@ -167,7 +167,7 @@ def test_of_a_partitioned_mirror_the_log_tells_the_rest(tmp_path: Path) -> None:
 def test_one_partitioned_by_what_may_be_told_in_more_ways_than_one_is_refused(
     tmp_path: Path, kind: str
 ) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     lake.play([row(C, 10, 1, "a")])
     seen = _seen(lake)
     text = seen.metadata.schema_string.replace(
@@ -181,7 +181,7 @@ def test_one_partitioned_by_what_may_be_told_in_more_ways_than_one_is_refused(
 
 
 def test_columns_are_those_of_the_newest_version(tmp_path: Path) -> None:
-    lake = HandLake(tmp_path)
+    lake = LocalLake(tmp_path)
     lake.play([row(C, 10, 1, "a")])
     lake.alter(ID, NAME, replace(MORE, has_default=False, default=None), at=Order(1, 1, 20))
     lake.now += timedelta(days=1)

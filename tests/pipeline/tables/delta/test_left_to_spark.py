@@ -18,8 +18,8 @@ from pipeline.errors import HeldError
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.spark_merge import SparkMerge, translate_errors
 from pipeline.tables.delta.table_format import DeltaMirrors
+from tests.builders.lake import ID, NAME, LocalLake, row
 from tests.pipeline.apply.two_writers import ADOPTED, C, D, U, applied, held, newest
-from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
 pytestmark = pytest.mark.spark
 
@@ -50,7 +50,7 @@ ODD_TABLES = [
 
 
 def table(
-    spark: SparkSession, lake: HandLake, columns: str, layout: str, properties: Mapping[str, str]
+    spark: SparkSession, lake: LocalLake, columns: str, layout: str, properties: Mapping[str, str]
 ) -> Path:
     """An adopted table with the rows 0, 1 and 2, named ``a``."""
     path = lake.settings.mirror("db.t")
@@ -78,7 +78,7 @@ def test_what_our_writer_refuses_spark_takes_and_the_log_says_why(
     told: Odd,
 ) -> None:
     columns, layout, properties, why = told
-    lake = HandLake(tmp_path, table_format=DeltaMirrors(spark))
+    lake = LocalLake(tmp_path, table_format=DeltaMirrors(spark))
     path = table(spark, lake, columns, layout, properties)
 
     with capture_logs() as said:
@@ -100,7 +100,7 @@ def test_what_our_writer_refuses_spark_takes_and_the_log_says_why(
 
 
 def test_what_spark_refuses_too_is_held_with_its_name(spark: SparkSession, tmp_path: Path) -> None:
-    lake = HandLake(tmp_path, table_format=DeltaMirrors(spark))
+    lake = LocalLake(tmp_path, table_format=DeltaMirrors(spark))
     path = table(spark, lake, PLAIN, "", {})
     applied(lake, row(U, 10, 0, "b"), waived=ADOPTED)
     _entry(path, lake, {"readerFeatures": ["deletionVectors", "holograms"]})
@@ -118,7 +118,7 @@ def test_a_key_of_another_type_and_a_value_that_does_not_fit_are_held(
     """Spark's own CAST would make the text NULL, and one row of the keys 01 and 1."""
     found = []
     for number, columns in enumerate(("(id STRING, name STRING)", "(id BIGINT, name STRING)")):
-        lake = HandLake(tmp_path / str(number), columns=(ID, (NAME, COUNT)[number]))
+        lake = LocalLake(tmp_path / str(number), columns=(ID, (NAME, COUNT)[number]))
         lake.table_format.spark = SparkMerge(spark)
         path = table(spark, lake, columns, "", {CHECK: "name <> 'no'"})
         turn = held(lake, row(U, 10, 0, "7"), waived=ADOPTED)
@@ -133,7 +133,7 @@ def test_a_key_of_another_type_and_a_value_that_does_not_fit_are_held(
 def test_a_row_that_a_constraint_refuses_is_told_without_its_values(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    lake = HandLake(tmp_path, table_format=DeltaMirrors(spark))
+    lake = LocalLake(tmp_path, table_format=DeltaMirrors(spark))
     path = table(spark, lake, PLAIN, "", {"delta.constraints.named": "name <> 'secret'"})
 
     turn = held(lake, row(U, 20, 0, "secret"), waived=ADOPTED)
@@ -148,7 +148,7 @@ def test_a_row_that_a_constraint_refuses_is_told_without_its_values(
 def test_upkeep_lets_spark_join_its_files_as_a_commit_of_ours(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    lake = HandLake(tmp_path, table_format=DeltaMirrors(spark))
+    lake = LocalLake(tmp_path, table_format=DeltaMirrors(spark))
     path = table(spark, lake, PLAIN, "", {CHECK: "name <> 'no'"})
     for key in range(10):
         insert = f"INSERT INTO delta.`{path}` (id, name) VALUES ({10 + key}, 'a')"
@@ -181,7 +181,7 @@ def test_a_mirror_that_spark_cannot_reach_is_held_with_what_helps(
     assert "give Spark hadoop-aws" in held_.value.detail
 
 
-def _entry(path: Path, lake: HandLake, features: Mapping[str, Any]) -> None:
+def _entry(path: Path, lake: LocalLake, features: Mapping[str, Any]) -> None:
     """Somebody's commit that lists a feature more."""
     found = lake.runner.mirrors.look("db.t")
     assert found is not None

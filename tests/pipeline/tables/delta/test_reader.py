@@ -17,7 +17,7 @@ from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Shard, Table, TopicPartition
 from pipeline.readings import LogKey
 from pipeline.tables.delta.reader import SAID_AGAIN, MirrorReader
-from tests.pipeline.lakes import APP, meta, write_mirror
+from tests.builders.change_log import APP, meta, write_mirror
 
 A, B = Shard("shop", "s.orders_00"), Shard("shop", "s.orders_01")
 ELSEWHERE = Shard("other", "s.orders_00")

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from pipeline.apply.mirror import batch_of, floors_of, incarnation_of
 from pipeline.changelog.table import app
 from pipeline.model import Op, Order, Shard
+from tests.builders.lake import LocalLake, row
 from tests.pipeline.apply.two_writers import C, D, U, mirror_of, writers_of
 from tests.pipeline.delta.disk import KilledError
-from tests.pipeline.hand_lake import HandLake, row
 
 pytestmark = pytest.mark.spark
 FORGET, MERGE = "UNSET TBLPROPERTIES", "MERGE INTO"
@@ -54,9 +54,9 @@ def ear(monkeypatch: pytest.MonkeyPatch) -> Ear:
 
 
 @pytest.fixture
-def lake(spark: SparkSession, tmp_path: Path) -> HandLake:
+def lake(spark: SparkSession, tmp_path: Path) -> LocalLake:
     """Four rows, merged in life 4; then a truncate, changes below and above it, in life 5."""
-    made = HandLake(tmp_path, table_format=writers_of("spark", spark))
+    made = LocalLake(tmp_path, table_format=writers_of("spark", spark))
     made.checkpoint = replace(made.checkpoint, lives={"0": 4, "1": 5})
     made.play([row(C, 10 + key, key, "a") for key in range(4)])
     made.land(
@@ -66,14 +66,14 @@ def lake(spark: SparkSession, tmp_path: Path) -> HandLake:
     return made
 
 
-def merged(lake: HandLake) -> list[int]:
+def merged(lake: LocalLake) -> list[int]:
     """Batches that commits of the mirror bear, oldest first."""
     found = mirror_of(lake)
     commits = lake.runner.mirrors.commits("db.t", found.version)
     return [one.txns[app("main")] for one in commits if one.txns][::-1]
 
 
-def told(lake: HandLake, passes: int = 3) -> Iterator[tuple[int, int]]:
+def told(lake: LocalLake, passes: int = 3) -> Iterator[tuple[int, int]]:
     """Batch and rows read of each turn that the next passes tell of; none may be held."""
     for turn in (turn for _ in range(passes) for turn in lake.run()):
         assert turn.hold is None, turn.hold
@@ -81,7 +81,7 @@ def told(lake: HandLake, passes: int = 3) -> Iterator[tuple[int, int]]:
             yield turn.batch, turn.account.read
 
 
-def right(lake: HandLake) -> None:
+def right(lake: LocalLake) -> None:
     """The mirror after both batches, and that it takes a third."""
     assert lake.rows() == {1: "b", 5: "b"}
     assert merged(lake) == [0, 1]
@@ -92,7 +92,7 @@ def right(lake: HandLake) -> None:
 
 @pytest.mark.parametrize("last", [FORGET, MERGE])
 def test_a_service_that_dies_between_two_commits_of_a_turn_is_followed_by_one_that_knows_it(
-    ear: Ear, lake: HandLake, last: str
+    ear: Ear, lake: LocalLake, last: str
 ) -> None:
     ear.words, ear.after = last, KilledError()
     with pytest.raises(KilledError):
@@ -109,7 +109,7 @@ def test_a_service_that_dies_between_two_commits_of_a_turn_is_followed_by_one_th
     right(lake)
 
 
-def test_a_merge_without_an_answer_is_looked_up_and_told_once(ear: Ear, lake: HandLake) -> None:
+def test_a_merge_without_an_answer_is_looked_up_and_told_once(ear: Ear, lake: LocalLake) -> None:
     ear.words, ear.after = MERGE, Py4JNetworkError("Answer from Java side is empty")
     (failed,) = lake.run()
 
@@ -122,9 +122,9 @@ def test_a_merge_without_an_answer_is_looked_up_and_told_once(ear: Ear, lake: Ha
 
 
 def test_a_batch_that_another_process_merges_meanwhile_is_merged_once(
-    ear: Ear, lake: HandLake, spark: SparkSession
+    ear: Ear, lake: LocalLake, spark: SparkSession
 ) -> None:
-    other = HandLake(lake.home, table_format=writers_of("spark", spark))
+    other = LocalLake(lake.home, table_format=writers_of("spark", spark))
     other.checkpoint, other.runner.highs = lake.checkpoint, lake.runner.highs
     theirs: list[tuple[int, int]] = []
     ear.words, ear.before = MERGE, lambda: theirs.extend(told(other))

@@ -14,6 +14,7 @@ from pipeline.model import Op, Order
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
+from tests.builders.lake import ID, NAME, LocalLake, row
 from tests.pipeline.apply.two_writers import (
     ADOPTED,
     C,
@@ -28,7 +29,6 @@ from tests.pipeline.apply.two_writers import (
     snapshot_row,
     writers_of,
 )
-from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
 pytestmark = pytest.mark.spark
 MICROS = 86_400_000_000  # of a day
@@ -85,7 +85,7 @@ def test_every_type_keeps_its_edges(
     writers: DeltaMirrors, spark: SparkSession, tmp_path: Path
 ) -> None:
     columns = (Column("id", "INT"), *(column for column, _ in EDGES))
-    lake = HandLake(tmp_path, columns=columns, table_format=writers)
+    lake = LocalLake(tmp_path, columns=columns, table_format=writers)
     low, high = ({c.name: edges[i][0] for c, edges in EDGES} for i in (0, 1))
     lowest, highest = ({c.name: edges[i][1] for c, edges in EDGES} for i in (0, 1))
     empty = dict.fromkeys(low)
@@ -110,7 +110,7 @@ def test_keys_of_every_kind_are_told_apart_byte_by_byte(
         Column("v", "INT"),
     )
     key = tuple(column.name for column in columns[:-1])
-    lake = HandLake(tmp_path, columns=columns, key=key, table_format=writers)
+    lake = LocalLake(tmp_path, columns=columns, key=key, table_format=writers)
     one = {"t": "a", "d": "1.00", "day": 0, "at": 0, "b": coded(b"a"), "n": 0}
     texts = ("A", "a ", "ä", "a\u0308", "", "x" * 40, "x" * 41, "q'u`\\")
     others: list[dict[str, Any]] = [{"t": text} for text in texts]
@@ -135,7 +135,7 @@ def test_odd_names_of_columns_are_just_names(
     names = ("Order.Id", "a b", "q\"uo'te", "ba`ck", "SELECT", "x,;{}()=y", "é", "_act", "c0", "n")
     columns = tuple(Column(name, "VARCHAR", 40) for name in names)
     key = ("Order.Id", "ba`ck")
-    lake = HandLake(tmp_path, columns=columns, key=key, table_format=writers)
+    lake = LocalLake(tmp_path, columns=columns, key=key, table_format=writers)
     rows = [{name: f"{i} {name}" for name in names} for i in range(3)]
 
     applied(lake, *(change(C, i, one, key=key) for i, one in enumerate(rows)))
@@ -148,7 +148,7 @@ def test_odd_names_of_columns_are_just_names(
 def test_only_what_is_newer_acts_and_each_change_has_its_term(
     writers: DeltaMirrors, spark: SparkSession, tmp_path: Path
 ) -> None:
-    lake = HandLake(tmp_path, table_format=writers)
+    lake = LocalLake(tmp_path, table_format=writers)
     applied(lake, *(row(C, 10 + i, i, "old") for i in range(7)))
 
     account = applied(
@@ -179,7 +179,7 @@ def test_a_delete_and_a_truncate_speak_for_their_own_shard(
 ) -> None:
     shards = ("db.t", "db.u")
     rules = (TableRule(r"db\.[tu]", "db.t"),)
-    lake = HandLake(tmp_path, rules=rules, shards=shards, table_format=writers)
+    lake = LocalLake(tmp_path, rules=rules, shards=shards, table_format=writers)
     both = [row(C, 10 + i, i, s, shard=s) for i in range(3) for s in shards]
     applied(lake, *both, row(C, 80, 9, "after", shard="db.u"))
 
@@ -198,7 +198,7 @@ def test_a_row_moves_between_shards_whose_keys_are_unique(
     writers: DeltaMirrors, spark: SparkSession, tmp_path: Path
 ) -> None:
     rules = (TableRule(r"db\.[tu]", "db.t", unique_across_shards=True),)
-    lake = HandLake(tmp_path, rules=rules, shards=("db.t", "db.u"), table_format=writers)
+    lake = LocalLake(tmp_path, rules=rules, shards=("db.t", "db.u"), table_format=writers)
 
     def of(shard: str, *told: Any) -> dict[str, Any]:
         made = row(*told, shard=shard)
@@ -214,7 +214,7 @@ def test_added_and_widened_columns_keep_what_old_rows_mean(
     writers: DeltaMirrors, spark: SparkSession, tmp_path: Path
 ) -> None:
     number = Column("n", "INT")
-    lake = HandLake(tmp_path, columns=(ID, number), table_format=writers)
+    lake = LocalLake(tmp_path, columns=(ID, number), table_format=writers)
     applied(lake, *(change(C, i, {"id": i, "n": i}) for i in range(3)))
     plain, filled = Column("plain x", "DATETIME", 6), Column("with", "VARCHAR", 9, default="dflt")
 
@@ -237,7 +237,7 @@ def test_added_and_widened_columns_keep_what_old_rows_mean(
 def test_rows_without_provenance_are_older_than_any_change(
     writers: DeltaMirrors, spark: SparkSession, tmp_path: Path
 ) -> None:
-    lake = HandLake(tmp_path, table_format=writers)
+    lake = LocalLake(tmp_path, table_format=writers)
     spark.sql(
         f"CREATE TABLE delta.`{lake.settings.mirror('db.t')}` (id BIGINT, name STRING) USING delta"
     )

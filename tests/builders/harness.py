@@ -265,7 +265,7 @@ def nothing() -> None:
 
 
 @dataclass(eq=False)
-class Desk:
+class LandingHarness:
     """A landing loop over two sources, ``a`` and ``b``.
 
     Those with one of ``registries`` write Avro.  ``meanwhile`` happens once, after the next

@@ -72,7 +72,7 @@ def row(op: Op, pos: int, key: int | None, name: str | None = None, **more: Any)
 
 
 @dataclass(eq=False)
-class HandLake:
+class LocalLake:
     """A table ``db.t (id, name)``, others like it, their change log, and passes over their mirrors.
 
     ``shards`` are those of ``db.t``; each of ``others`` is a table of one shard, of its name.
@@ -128,7 +128,7 @@ class HandLake:
             self.table_format,
         )
 
-    def copied(self, home: Path) -> "HandLake":
+    def copied(self, home: Path) -> "LocalLake":
         """The same on a folder of its own, after a restart; to make it anew takes far longer."""
         shutil.copytree(self.home, home, dirs_exist_ok=True)
         made = copy(self)
