@@ -46,9 +46,15 @@ from pipeline.apply.table_format import MaintenanceWork, TableFormat
 from pipeline.changelog.table import app
 from pipeline.delta.store import Store, open_store
 from pipeline.errors import HeldError, LostRaceError, ProofError, UnreachableError
-from pipeline.model import Shard, Table
+from pipeline.model import Order, Shard, Table
 from pipeline.readings import LogKey
-from pipeline.row_digest import DigestColumn, RangeDigest, list_row_digests, sum_ranges
+from pipeline.row_digest import (
+    DigestColumn,
+    RangeDigest,
+    list_row_digests,
+    sum_ids,
+    sum_ranges,
+)
 
 VERSIONS, ROWS = "versions", "rows"
 
@@ -358,6 +364,18 @@ class PinnedRows:
         """Id and digest of each row in *span*, ascending, at most *limit*."""
         rows = self._digested(shard, column, columns)
         return tuple([one for one in rows if span[0] <= one[0] < span[1]][:limit])
+
+    def id_digests(
+        self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
+    ) -> tuple[RangeDigest, ...]:
+        """Rows and digest of each of *ids*."""
+        return sum_ids(self._digested(shard, column, columns), ids)
+
+    def row_orders(self, shard: Shard, column: str, ids: Sequence[int]) -> Mapping[int, Order]:
+        """Order of the row of each of *ids*."""
+        rows = self.rows_of(shard, column, (min(ids), max(ids) + 1)) if ids else ()
+        own = [row for row in rows if row[column] in ids and row[SLUICE]["order"]]
+        return {row[column]: Order(**row[SLUICE]["order"]) for row in own}
 
     def as_of(self, version: int) -> "PinnedRows":
         """Versions are kept, but only the newest is opened here."""

@@ -110,6 +110,14 @@ def sum_ranges(
     )
 
 
+def sum_ids(rows: Iterable[tuple[int, int]], ids: Iterable[int]) -> tuple[RangeDigest, ...]:
+    """The sum of each of *ids*, in their order; *rows* are ids with digests."""
+    found: dict[int, RangeDigest] = {}
+    for id_, digest in rows:
+        found[id_] = found.get(id_, RangeDigest()) + RangeDigest(1, digest)
+    return tuple(found.get(id_, RangeDigest()) for id_ in ids)
+
+
 def _render_moment(value: datetime) -> str:
     wall = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
     since = wall - EPOCH

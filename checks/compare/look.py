@@ -16,7 +16,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from checks.compare.reconcile import NO_ROW, RangeLook, RowChange, find_position, split_changes
+from checks.compare.reconcile import (
+    NO_ROW,
+    RangeLook,
+    RowChange,
+    drop_redelivered,
+    find_position,
+    split_changes,
+)
 from checks.counting import (
     Suspect,
     SuspectState,
@@ -27,7 +34,7 @@ from checks.counting import (
 from checks.world import MirrorSide, Range, TableQueries, World
 from pipeline.errors import UnreachableError
 from pipeline.formats.json_text import parse_key
-from pipeline.model import Shard, Table
+from pipeline.model import Order, Shard, Table
 from pipeline.row_digest import VERSION, DigestColumn, Form, RangeDigest, digest_row
 from pipeline.schema.decode import type_rows
 from pipeline.schema.model import TableSchema
@@ -131,6 +138,23 @@ class RowSuspects:
 
 
 @dataclass(frozen=True, slots=True)
+class RowsBefore:
+    """Rows of the mirror at a look, by id: their digests, and their orders if they are known.
+
+    ``top`` is the highest order applied by then; asked for only where a row was not there.
+    """
+
+    digests: Mapping[int, RangeDigest]
+    orders: Mapping[int, Order | None]
+    top: Order | None
+
+    def explain(self, look: RangeLook, changes: Sequence[RowChange]) -> bool:
+        """Whether the mirror has the source's digest of the range after some of *changes*."""
+        applied = drop_redelivered(changes, self.orders, self.top)
+        return applied is not None and find_position(look, self.digests, applied) is not None
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """One table in one round: its columns are those of the newest landed schema of each shard."""
 
@@ -166,16 +190,13 @@ class Comparison:
         changes = self._changes(look) if spans else None
         if not changes:  # none that may explain them, or none that can be followed
             return spans
+        found = split_changes(spans, changes)
         try:
-            before = self.world.mirror(self.table).as_of(look.version)
-            found = split_changes(spans, changes)
-            return tuple(
-                one.span
-                for one in look.differing
-                if not self._explains(found[one.span], before, look.shard, one)
-            )
+            before = self._rows_before(look, [one for own in found.values() for one in own])
         except UnreachableError:  # the files of that version are gone
             return spans
+        looks = {one.span: one for one in look.differing}
+        return tuple(span for span in spans if not before.explain(looks[span], found[span]))
 
     def find_suspects(
         self, spans: Mapping[Shard, Sequence[Range]], most: int
@@ -242,18 +263,21 @@ class Comparison:
     ) -> dict[Suspect, RangeDigest]:
         return ask_suspects(
             suspects,
-            lambda shard, spans: side(shard).digests(
-                shard, self._id, spans, self.columns[shard].columns
+            lambda shard, spans: side(shard).id_digests(
+                shard, self._id, [id_ for id_, _ in spans], self.columns[shard].columns
             ),
         )
 
-    def _explains(
-        self, changes: Sequence[RowChange], before: MirrorSide, shard: Shard, look: RangeLook
-    ) -> bool:
+    def _rows_before(self, look: Look, changes: Sequence[RowChange]) -> "RowsBefore":
+        """The mirror's rows that *changes* are about, as they were at the look."""
+        mirror, shard = self.world.mirror(self.table).as_of(look.version), look.shard
         ids = sorted({change.id for change in changes})
-        spans = [(id_, id_ + 1) for id_ in ids]
-        found = before.digests(shard, self._id, spans, self.columns[shard].columns)
-        return find_position(look, dict(zip(ids, found, strict=True)), changes) is not None
+        digests = mirror.id_digests(shard, self._id, ids, self.columns[shard].columns)
+        found = {id_: one for id_, one in zip(ids, digests, strict=True) if one.rows}
+        orders = mirror.row_orders(shard, self._id, [*found])
+        created = any(one.id not in found and one.digest != NO_ROW for one in changes)
+        top = self.world.log().highest_order(self.table, shard, look.batch) if created else None
+        return RowsBefore(found, {id_: orders.get(id_) for id_ in found}, top)
 
     def _changes(self, look: Look) -> list[RowChange] | None:
         """Landed changes of the shard after the look's batch; None if they cannot be followed."""

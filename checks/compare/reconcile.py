@@ -6,6 +6,9 @@ of the mirror, with the landed changes since, pass through every such state. So 
 states has the source's digest, both sides were equal at that position, even though rows changed
 all the time. No position fits if a row differs that no change explains.
 
+Only changes count that a merge applies: one that is sent again is not newer than its row, and
+changes nothing. It must not explain a wrong row either.
+
 Only equality is proven here. Ranges without a fitting position are looked at row by row.
 """
 
@@ -60,6 +63,30 @@ def find_position(
         if total == look.source:
             return number
     return None
+
+
+def drop_redelivered(
+    changes: Iterable[RowChange], rows: Mapping[int, Order | None], top: Order | None
+) -> list[RowChange] | None:
+    """Those of *changes* that a merge applies to a mirror; None where that is not known.
+
+    *rows* has the order of each row that the mirror holds, by id; None where it is not known.
+    *top* is the highest order that was applied before.  A change of a row that is not there may
+    be a redelivery if it is not above that: the row may have been deleted since.
+    """
+    kept = list[RowChange]()
+    for change in changes:
+        if change.id in rows:
+            own = rows[change.id]
+            if own is None:
+                return None
+            if change.order > own:
+                kept.append(change)
+        elif top is None or change.order > top:
+            kept.append(change)
+        elif change.digest != NO_ROW:
+            return None
+    return kept
 
 
 def split_changes(

@@ -6,8 +6,7 @@ only when it still differs in a later round and nothing in motion explains it.
 A range is open until all of its rows were settled: it is looked at again in each cycle, and there
 is no PASS while one is open.
 Cannot see: an old range until its turn comes; columns whose values systems write differently,
-which the verdict names; tables whose key is not one integer; a wrong row whose last change is sent
-again just then, until its next turn.
+which the verdict names; tables whose key is not one integer.
 """
 
 from collections.abc import Mapping, Sequence

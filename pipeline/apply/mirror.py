@@ -274,6 +274,19 @@ class MirrorSide(Protocol):
         """Id and digest of each of the shard's rows in *span*, ascending, at most *limit*."""
         ...
 
+    def id_digests(
+        self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
+    ) -> tuple[RangeDigest, ...]:
+        """Rows and digest of each of the shard's *ids*, in their order."""
+        ...
+
+    def row_orders(self, shard: Shard, column: str, ids: Sequence[int]) -> Mapping[int, Order]:
+        """Order of the change that wrote the row of each id; an id without a row is absent.
+
+        A row of an adopted mirror has no order.  Of several rows of one id it is the highest.
+        """
+        ...
+
     def as_of(self, version: int) -> "MirrorSide":
         """The same mirror at an earlier version.
 

@@ -118,6 +118,7 @@ def _row(one: dict[str, object]) -> ErrorRow:
 KEYED = (*ROWS, Op.READ)
 EMPTYING = (Op.TRUNCATE, Op.SETTLE)
 KEYS_AT_ONCE = 100
+BATCHES_FIRST = 100  # looked through for the highest order at first, then ten times as many
 
 
 @dataclass(eq=False)
@@ -266,6 +267,28 @@ class LogReader:
             )
             for row in found
         )
+
+    def highest_order(self, table: Table, shard: Shard, until: int) -> Order | None:
+        """Highest order of the shard's changes in the newest batches up to *until* that have any.
+
+        None if none has landed.  Older batches are not read: their orders are lower, unless the
+        newest hold redelivered changes only.
+        """
+        after, width = until, BATCHES_FIRST
+        highest = ", ".join(f"{part} DESC" for part in PLACE)
+        while after >= 0:
+            before, after = after, max(after - width, -1)
+            found = self.pinned.select(
+                f"SELECT {PLACES} FROM t WHERE {self._batches(after, before)}"  # noqa: S608
+                f' AND t."table" = {quote_literal(table.name)}'
+                f" AND source = {quote_literal(shard.source)}"
+                f" AND shard = {quote_literal(shard.name)} AND {among_sql('op', KEYED)}"
+                f" ORDER BY {highest} LIMIT 1"
+            )
+            if found:
+                return Order(*placed(found[0]))
+            width *= 10
+        return None
 
     def schema_changes(self, after: int) -> list[tuple[str, Order, str]]:
         """Source, order and payload of schema changes in later batches, as they landed.

@@ -179,6 +179,15 @@ class TableQueries(Protocol):
         """Id and digest of each row in *span*, ascending, at most *limit*; errors as above."""
         raise _unanswerable(shard)
 
+    def id_digests(
+        self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
+    ) -> tuple[RangeDigest, ...]:
+        """Rows and digest of each of *ids*, in their order, all read in one snapshot.
+
+        A source that has no better way asks for ranges of one id each.
+        """
+        return self.digests(shard, column, [(id_, id_ + 1) for id_ in ids], columns)
+
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         """Ids in *span*, ascending, at most *limit*."""
         raise _unanswerable(shard)

@@ -20,12 +20,14 @@ import pyarrow as pa
 from pipeline.aggregates import AggregatedColumn, Moment, RangeAggregate, TimeSpan, parse_aggregate
 from pipeline.errors import ConfigError, ProofError, SluiceError, TooManyRowsError, UnreachableError
 from pipeline.model import Head, Shard
-from pipeline.row_digest import MODULUS, DigestColumn, RangeDigest
+from pipeline.row_digest import MODULUS, DigestColumn, RangeDigest, sum_ids
 from pipeline.schema.model import Column
 from pipeline.settings import SourceSettings
 from pipeline.sources.condition import SqlCondition, require_known, to_sql
 from pipeline.sources.row_reader import KeyTexts, RowsAsked, encode_keys
 from pipeline.sources.source import Limits, Range, read_limits
+
+IDS_AT_ONCE = 500  # in one statement
 
 Ask = Callable[..., list[Any]]
 """Runs a statement with its arguments; rows are mappings by column."""
@@ -251,6 +253,22 @@ class SqlSource(ABC):
         if any(row["d"] is None for row in found):
             raise ProofError(f"a row of {shard} is too large for the server to digest")
         return tuple((int(row["id"]), int(row["d"]) % MODULUS) for row in found)
+
+    def id_digests(
+        self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
+    ) -> tuple[RangeDigest, ...]:
+        name, digest = self.quote(column), self._digest(shard, columns)
+        asked = f"SELECT {name} AS id, {digest} AS d FROM {self.qualify(shard)} WHERE {name} IN"  # noqa: S608
+        found, deadline = list[tuple[int, int | None]](), self.limits.deadline()
+        with self.session.within_limits(), self.session.snapshot() as ask:
+            for start in range(0, len(ids), IDS_AT_ONCE):
+                self.session.check_deadline(deadline)
+                some = ids[start : start + IDS_AT_ONCE]
+                rows = ask(f"{asked} ({', '.join(['%s'] * len(some))})", *some)
+                found += [(int(row["id"]), row["d"]) for row in rows]
+        if any(digest is None for _, digest in found):
+            raise ProofError(f"a row of {shard} is too large for the server to digest")
+        return sum_ids(((id_, int(one or 0) % MODULUS) for id_, one in found), ids)
 
     def to_argument(self, moment: Moment) -> Moment:
         """A moment as the session compares it."""

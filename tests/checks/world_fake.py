@@ -10,7 +10,7 @@ import json
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -68,6 +68,7 @@ class Event:
     lost: bool = False
     columns: tuple[Shard, Columns] | None = None
     content: int = 0
+    order: Order | None = None  # once it has landed
 
 
 @dataclass
@@ -100,6 +101,8 @@ class FakeWorld:
     contents: dict[tuple[Shard, int], int] = field(default_factory=dict)  # of rows at the source
     copied_contents: dict[tuple[Shard, int], int] = field(default_factory=dict)
     versions: list["FakeMirror"] = field(default_factory=list)  # of the mirror; all can be read
+    copied_orders: dict[tuple[Shard, int], Order] = field(default_factory=dict)  # of its rows
+    asked_rows: int = 0  # that the source was asked for one by one
 
     # what the world does
 
@@ -145,6 +148,8 @@ class FakeWorld:
     def land(self, most: int = 1_000_000) -> None:
         begin = self.ends[-1] if self.ends else 0
         self.ends.append(min(begin + most, len(self.log_)))
+        for place, event in enumerate(self.log_[begin : self.ends[-1]], start=begin):
+            event.order = event.order or Order(1, 1, place)
 
     def apply(self, batches: int = 1_000_000) -> None:
         until = min(self.applied + batches, len(self.ends) - 1)
@@ -181,9 +186,18 @@ class FakeWorld:
             return op == Op.UPDATE and there
         return True
 
+    def resend(self, shard: Shard, id_: int) -> None:
+        """Send the newest change of a row again, as a collector does after a restart."""
+        newest = [one for one in self.log_ if (one.shard, one.id) == (shard, id_)][-1]
+        self.log_.append(replace(newest))
+
     def _merge(self, event: Event) -> None:
-        if event.shard is None or event.lost:
+        if event.shard is None or event.lost or event.order is None:
             return
+        row = event.shard, event.id
+        if event.order <= self.copied_orders.get(row, Order(0, 0, 0)):
+            return
+        self.copied_orders[row] = event.order
         if event.op == Op.TRUNCATE:
             self.copy[event.shard].clear()
         elif event.op == Op.DELETE:
@@ -215,6 +229,7 @@ class FakeWorld:
             {**self.values, **self.copied},
             dict(self.copied_contents),
             self.versions,
+            dict(self.copied_orders),
         )
         self.versions.append(newest)
         return newest
@@ -317,6 +332,13 @@ class FakeSource(TableQueries):
             raise self.world.refusal
         return found
 
+    def id_digests(
+        self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
+    ) -> tuple[RangeDigest, ...]:
+        rows, spans = self._rows(shard), [(id_, id_ + 1) for id_ in ids]
+        self.world.asked_rows += len(ids)
+        return tuple(_digest(shard, rows, one, columns, self.world.contents) for one in spans)
+
     def row_digests(
         self, shard: Shard, column: str, span: Range, columns: Sequence[DigestColumn], limit: int
     ) -> tuple[tuple[int, int], ...]:
@@ -343,6 +365,7 @@ class FakeMirror:
     values: Mapping[int, Row] = field(default_factory=dict)
     contents: Mapping[tuple[Shard, int], int] = field(default_factory=dict)
     versions: Sequence["FakeMirror"] = ()
+    orders: Mapping[tuple[Shard, int], Order] = field(default_factory=dict)
 
     def _rows(self, shard: Shard) -> list[int]:
         return sorted(self.copy[shard].elements())
@@ -371,6 +394,15 @@ class FakeMirror:
         self, shard: Shard, column: str, span: Range, columns: Sequence[DigestColumn], limit: int
     ) -> tuple[tuple[int, int], ...]:
         return _listed(shard, self._rows(shard), span, columns, self.contents)[:limit]
+
+    def id_digests(
+        self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
+    ) -> tuple[RangeDigest, ...]:
+        return self.digests(shard, column, [(id_, id_ + 1) for id_ in ids], columns)
+
+    def row_orders(self, shard: Shard, column: str, ids: Sequence[int]) -> dict[int, Order]:
+        there = [(shard, id_) for id_ in ids if self.copy[shard][id_]]
+        return {id_: self.orders[own, id_] for own, id_ in there if (own, id_) in self.orders}
 
     def as_of(self, version: int) -> "FakeMirror":
         return self.versions[version]
@@ -475,14 +507,19 @@ class FakeLog(LogReader):
         self, table: Table, shard: Shard, after: int, until: int, *, most: int
     ) -> tuple[RowVersion, ...] | None:
         found = list[RowVersion]()
-        for place, (_, event) in enumerate(self._landed(after, until)):
+        for _, event in self._landed(after, until):
             if event.shard == shard and event.op == Op.TRUNCATE:
                 return None
-            if event.shard == shard:
+            if event.shard == shard and event.order:
                 row = json.dumps({"id": event.id, "v": event.content})
                 told = None if event.op == Op.DELETE else row
-                found.append(RowVersion(Order(1, 1, place), self._key(shard, event.id), told))
+                found.append(RowVersion(event.order, self._key(shard, event.id), told))
+        found.sort(key=lambda one: one.order)
         return tuple(found) if len(found) <= most else None
+
+    def highest_order(self, table: Table, shard: Shard, until: int) -> Order | None:
+        landed = self._landed(until=until)
+        return max((e.order for _, e in landed if e.shard == shard and e.order), default=None)
 
     def _changed(self, event: Event, shard: Shard) -> ChangedRow:
         wire = {

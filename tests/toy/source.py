@@ -11,7 +11,13 @@ from pipeline.aggregates import AggregatedColumn, RangeAggregate, TimeSpan, add_
 from pipeline.errors import UnreachableError
 from pipeline.finding import NOTE, Finding
 from pipeline.model import Head, Shard, ShardId
-from pipeline.row_digest import DigestColumn, RangeDigest, list_row_digests, sum_ranges
+from pipeline.row_digest import (
+    DigestColumn,
+    RangeDigest,
+    list_row_digests,
+    sum_ids,
+    sum_ranges,
+)
 from pipeline.schema.model import Column, Dialect
 from pipeline.settings import SourceSettings
 from pipeline.sources.positions import PositionRules
@@ -85,6 +91,12 @@ class ToySource:
     ) -> tuple[RangeDigest, ...]:
         rows = self._database().rows(shard.name).values()
         return sum_ranges(list_row_digests(rows, column, columns), ranges)
+
+    def id_digests(
+        self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
+    ) -> tuple[RangeDigest, ...]:
+        rows = self._database().rows(shard.name).values()
+        return sum_ids(list_row_digests(rows, column, columns), ids)
 
     def row_digests(
         self, shard: Shard, column: str, span: Range, columns: Sequence[DigestColumn], limit: int

@@ -24,11 +24,17 @@ from pipeline.aggregates import (
     parse_aggregate,
 )
 from pipeline.apply.mirror import ARCHIVED
-from pipeline.delta.reader import SnapshotReader, open_table, quote_literal, quote_name
+from pipeline.delta.reader import (
+    SnapshotReader,
+    among_sql,
+    open_table,
+    quote_literal,
+    quote_name,
+)
 from pipeline.errors import ProofError, UnreachableError
-from pipeline.model import Op, Shard, Table
+from pipeline.model import ORDER_PARTS, Op, Order, Shard, Table
 from pipeline.readings import LogKey
-from pipeline.row_digest import DigestColumn, RangeDigest
+from pipeline.row_digest import DigestColumn, RangeDigest, sum_ids
 from pipeline.tables.delta.digest import DIGEST, ID, digest_sql, list_digests, sum_digests
 
 META = "_sluice"
@@ -41,6 +47,7 @@ TIMES = {
 }
 RANGES_AT_ONCE = 20
 KEYS_AT_ONCE = 100
+IDS_AT_ONCE = 5000  # in one statement
 FILES_FIRST = 4  # files looked through for a maximum at first, then eight times as many
 SAID_AGAIN = 20  # times that an answer is given without a look: a lost file is found after that
 KNOWN = 200  # answers of one reader that are kept
@@ -178,6 +185,41 @@ class MirrorReader:
             f" WHERE {self._of(shard)} AND {_inside(column, span)} ORDER BY {ID} LIMIT {limit}"
         )
         return tuple(row for batch in found for row in list_digests(batch))
+
+    def id_digests(
+        self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
+    ) -> tuple[RangeDigest, ...]:
+        digest = digest_sql(columns, self.pinned.columns())
+        asked = f"SELECT {quote_name(column)} AS {ID}, {digest} AS {DIGEST} FROM t"  # noqa: S608
+        found = (
+            row
+            for condition in self._among(shard, column, ids)
+            for batch in self.pinned.batches(f"{asked} WHERE {condition}")
+            for row in list_digests(batch)
+        )
+        return sum_ids(found, ids)
+
+    def row_orders(self, shard: Shard, column: str, ids: Sequence[int]) -> dict[int, Order]:
+        if META not in self.pinned.columns():
+            return {}
+        order = f"{quote_name(META)}['order']"
+        parts = [f"{order}['{part}'] AS p{n}" for n, part in enumerate(ORDER_PARTS)]
+        asked = f"SELECT {quote_name(column)} AS {ID}, {', '.join(parts)} FROM t"  # noqa: S608
+        found: dict[int, Order] = {}
+        for condition in self._among(shard, column, ids):
+            for row in self.pinned.select(f"{asked} WHERE {condition}"):
+                if row["p0"] is not None:
+                    own = Order(*(int(row[f"p{n}"] or 0) for n in range(len(ORDER_PARTS))))
+                    found[int(row[ID])] = max(own, found.get(int(row[ID]), own))
+        return found
+
+    def _among(self, shard: Shard, column: str, ids: Sequence[int]) -> Iterator[str]:
+        """Conditions that together hold for the rows of *ids*; each has bounds, to skip files."""
+        ordered = sorted(ids)
+        for start in range(0, len(ordered), IDS_AT_ONCE):
+            some = ordered[start : start + IDS_AT_ONCE]
+            bounds = _inside(column, (some[0], some[-1] + 1))
+            yield f"{self._of(shard)} AND {bounds} AND {among_sql(quote_name(column), some)}"
 
     def as_of(self, version: int) -> "MirrorReader":
         pinned = open_table(self.pinned.path, version)

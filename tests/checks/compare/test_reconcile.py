@@ -5,7 +5,14 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.compare.reconcile import NO_ROW, RangeLook, RowChange, find_position, split_changes
+from checks.compare.reconcile import (
+    NO_ROW,
+    RangeLook,
+    RowChange,
+    drop_redelivered,
+    find_position,
+    split_changes,
+)
 from pipeline.model import Order
 from pipeline.row_digest import DigestColumn, Form, RangeDigest, digest_row
 
@@ -75,6 +82,16 @@ def test_changes_are_told_apart_by_span_and_counted_once() -> None:
     found = split_changes([(0, 50), (50, 100)], shuffled)
 
     assert found == {(0, 50): [made[0], made[2]], (50, 100): [made[1]]}
+
+
+def test_only_changes_that_a_merge_applies_count() -> None:
+    first, second, third = changes_of([(1, "a"), (1, "b"), (2, "c")])
+
+    assert drop_redelivered([first, second], {1: first.order}, None) == [second]
+    assert drop_redelivered([first], {1: second.order}, None) == []
+    assert drop_redelivered([third], {}, second.order) == [third]
+    assert drop_redelivered([third], {}, third.order) is None  # it may have been deleted since
+    assert drop_redelivered([third], {2: None}, None) is None  # adopted: its order is not known
 
 
 def apply(rows: dict[int, str], changes: list[tuple[int, str | None]]) -> dict[int, str]:

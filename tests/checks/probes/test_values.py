@@ -1,5 +1,6 @@
 """Rows with another value are named, with their columns; rows in motion are not."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -166,3 +167,35 @@ def test_a_finding_is_said_though_the_source_then_refuses_to_name_its_columns(
     *_, last = in_step("values", probe(), world, 4)
 
     assert (last.outcome, last.keys) == (Outcome.FAIL, ("shop/shop_01.orders:7",))
+
+
+def test_a_change_that_is_sent_again_does_not_explain_a_wrong_row(world: FakeWorld) -> None:
+    """The mirror has another value than the newest change, and that change lands again."""
+    world.commit((Op.UPDATE, ONE, 5))
+    world.catch_up()
+    world.copied_contents[ONE, 5] += 7
+    in_step("values", probe(), world, 1)
+    world.resend(ONE, 5)
+
+    found = in_step("values", probe(), world, 1)
+    found += in_step("values", probe(), world, 4)
+
+    assert {one.outcome for one in found} == {Outcome.FAIL}
+
+
+def test_a_row_that_was_deleted_is_not_explained_by_its_insert_that_is_sent_again(
+    world: FakeWorld,
+) -> None:
+    """The source has the row without any log; the mirror rightly does not."""
+    world.commit((Op.CREATE, ONE, 50))
+    created = world.log_[-2]
+    world.commit((Op.DELETE, ONE, 50))
+    world.catch_up()
+    world.rows[ONE].add(50)
+    in_step("values", probe(), world, 1)
+    world.log_.append(replace(created))
+
+    found = in_step("values", probe(), world, 5)
+
+    assert found
+    assert {one.outcome for one in found} == {Outcome.FAIL}

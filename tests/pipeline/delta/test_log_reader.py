@@ -271,3 +271,27 @@ def test_a_key_is_touched_by_its_own_change_or_by_one_that_emptied_its_shard(
 
     assert LogReader(opened, "main").touched(TABLE, asked, after) == found
     assert LogReader(opened, "main").touched(TABLE, [], after) == ()
+
+
+@pytest.mark.parametrize(
+    ("until", "highest"),
+    [
+        pytest.param(0, 30, id="a later change has a lower order"),
+        pytest.param(2, 30, id="up to a batch"),
+        pytest.param(1500, 30, id="the newest batches have none of the shard"),
+        pytest.param(2000, 70, id="all"),
+    ],
+)
+def test_the_highest_order_of_a_shard_is_that_of_its_newest_batches(
+    tmp_path: Path, until: int, highest: int
+) -> None:
+    write_changes(tmp_path, 0, [row(Op.CREATE, 30, "k", 0), row(Op.CREATE, 20, "other", 1)])
+    write_changes(tmp_path, 1, [row(Op.DELETE, 90, "k", 0, shard=B.name)])
+    write_changes(tmp_path, 1400, [change(Op.HEARTBEAT, 95, offset=4)])
+    write_changes(tmp_path, 2000, [row(Op.DELETE, 70, "k", 5)])
+
+    found = reader(tmp_path).highest_order(TABLE, A, until)
+
+    assert found is not None
+    assert found.pos == highest
+    assert reader(tmp_path).highest_order(TABLE, Shard("shop", "s.none"), 2000) is None

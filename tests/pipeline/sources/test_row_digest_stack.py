@@ -141,6 +141,8 @@ class Digested:
         return {
             *self.source.digests(self.shard, "id", span, columns),
             *self.mirror.digests(self.shard, "id", span, columns),
+            *self.source.id_digests(self.shard, "id", [id_], columns),
+            *self.mirror.id_digests(self.shard, "id", [id_], columns),
             digest_row(columns, [row[one.name] for one in columns]),
         }
 

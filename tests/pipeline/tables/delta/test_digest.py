@@ -89,3 +89,17 @@ def test_an_empty_range_has_no_rows(tmp_path: Path) -> None:
 
     assert mirror.digests(SHARD, "id", [(5, 9)], COLUMNS) == (RangeDigest(),)
     assert mirror.digests(SHARD, "id", [], COLUMNS) == ()
+
+
+def test_rows_are_digested_by_id_in_the_order_asked(tmp_path: Path) -> None:
+    """An id that is not there has no row, and one that is there twice has two."""
+    mirror = reader(tmp_path / "m", pa.array([5, 7, 7, -3], pa.int64()), ["a", "b", "c", None])
+    ranges = [(-3, -2), (5, 6), (6, 7), (7, 8)]
+    expected = dict(zip((-3, 5, 6, 7), mirror.digests(SHARD, "id", ranges, COLUMNS), strict=True))
+
+    found = mirror.id_digests(SHARD, "id", [7, -3, 6, 5], COLUMNS)
+
+    assert found == tuple(expected[id_] for id_ in (7, -3, 6, 5))
+    assert [one.rows for one in found] == [2, 1, 0, 1]
+    assert mirror.id_digests(SHARD, "id", [], COLUMNS) == ()
+    assert mirror.row_orders(SHARD, "id", [5]) == {}  # adopted: nothing says what wrote it

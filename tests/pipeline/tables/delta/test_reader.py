@@ -28,7 +28,7 @@ SPOT = TopicPartition("t", 0)
 
 
 def rows(shard: Shard, batch: int, *ids: int) -> list[dict[str, Any]]:
-    about = meta(shard.name, batch, source=shard.source)
+    about = meta(shard.name, batch, source=shard.source, pos=batch)
     return [{"id": n, "t": f"t{n}", "_sluice": about} for n in ids]
 
 
@@ -240,3 +240,11 @@ def test_an_answer_about_a_version_is_given_again_and_looked_at_anew_in_the_end(
         file.unlink()
     with pytest.raises(UnreachableError):
         found.count_ids(A, "id", [(0, 60)])
+
+
+def test_the_order_of_a_row_is_that_of_the_change_that_wrote_it(mirror: Path) -> None:
+    write_mirror(mirror, rows(A, 9, 3), 9, TYPES)
+
+    found = reader(mirror).row_orders(A, "id", [3, 50, 700])
+
+    assert {id_: order.pos for id_, order in found.items()} == {3: 9, 50: 4}
