@@ -8,8 +8,8 @@ import pytest
 
 from bench.kit.lake import Lake, here
 from bench.kit.table import NARROW, WIDE, Workload
-from pipeline.delta.reader import open_table
 from pipeline.schema.decode import type_rows
+from tests.builders.change_log import read_table
 
 NARROW_TABLE = Workload(NARROW, rows=300, changed=30, window=300)
 
@@ -55,8 +55,7 @@ def test_a_process_that_comes_later_goes_on_from_the_mark(tmp_path: Path) -> Non
 
 def mirror(lake: Lake, work: Workload) -> dict[Any, dict[str, Any]]:
     """Rows by key, read by code that is not ours."""
-    found = open_table(lake.mirror(work))
-    assert found is not None
+    found = read_table(lake.mirror(work))
     return {row["id"]: row for row in found.select(f"SELECT {', '.join(work.names)} FROM t")}
 
 

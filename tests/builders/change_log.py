@@ -1,5 +1,6 @@
 """Lakes for tests, written without Spark: mirrors and change logs of a few rows."""
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -8,7 +9,9 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 
+from pipeline.changelog.reader import LogReader
 from pipeline.changelog.table import CHANGES
+from pipeline.delta.reader import SnapshotReader, open_table
 from pipeline.model import Op, Order
 
 APP = "sluice:main"
@@ -86,3 +89,37 @@ def write_changes(path: Path, batch: int, rows: Sequence[Mapping[str, Any]]) -> 
         partition_by=["dt"],
         commit_properties=commit_properties(batch),
     )
+
+
+def key_change(op: Op, pos: int, key: str, offset: int, **fields: Any) -> dict[str, Any]:
+    """A change of one *key*, from the record at *offset*."""
+    return change(op, pos, key=key, offset=offset, **fields)
+
+
+def begin_event(tx_id: str = "u:1") -> dict[str, Any]:
+    """The BEGIN of a transaction."""
+    return change(Op.BEGIN, **_transaction(tx_id))
+
+
+def end_event(tx_id: str = "u:1", **counts: int) -> dict[str, Any]:
+    """The END of a transaction that has so many events of each shard of database ``s``."""
+    collections = [{"data_collection": f"s.{n}", "event_count": c} for n, c in counts.items()]
+    payload = {"event_count": sum(counts.values()), "data_collections": collections}
+    return change(Op.END, after=json.dumps(payload), **_transaction(tx_id))
+
+
+def _transaction(tx_id: str) -> dict[str, Any]:
+    tx = {"id": tx_id, "total_order": None}
+    return {"table": None, "shard": None, "topic": "shop.tx", "tx": tx}
+
+
+def log_reader(path: Path) -> LogReader:
+    """The change log at *path*, at its newest version."""
+    return LogReader(read_table(path), "main")
+
+
+def read_table(path: Path | str, version: int | None = None) -> SnapshotReader:
+    """The Delta table at *path*, which exists; its newest version unless one is named."""
+    found = open_table(str(path), version)
+    assert found is not None
+    return found

@@ -22,7 +22,6 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import CHANGES, Stamp, app, checkpoint_row
 from pipeline.checkpoint import Checkpoint, CheckpointDelta, Epoch
 from pipeline.delta.commit import commit_actions
-from pipeline.delta.reader import open_table
 from pipeline.delta.store import open_store
 from pipeline.image import DueCut, Image
 from pipeline.landing.staging import write_rows
@@ -43,6 +42,7 @@ from pipeline.settings import InvariantRule, PipelineSettings, PublishRule, Rout
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
+from tests.builders.change_log import read_table
 from tests.pipeline.reading import readings
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -225,9 +225,9 @@ class LocalLake:
 
     def mirror(self, table: str = "db.t", version: int | None = None) -> list[dict[str, Any]]:
         """The mirror's rows, or those of a version, read by code that is not ours."""
-        found = open_table(self.settings.mirror(table), version)
-        assert found is not None
-        return found.select("SELECT * FROM t ORDER BY id")
+        return read_table(self.settings.mirror(table), version).select(
+            "SELECT * FROM t ORDER BY id"
+        )
 
     def play(self, *batches: Sequence[Mapping[str, Any]]) -> dict[int, Any]:
         """Land and apply each batch; every account must balance.  Returns the mirror's rows."""

@@ -23,12 +23,11 @@ from monitor.config.file import parse_config
 from pipeline import collectors, formats, plugins, sources
 from pipeline.build import open_table_format, open_transport
 from pipeline.changelog.transactions import LogMemory, TransactionReader
-from pipeline.delta.reader import open_table
 from pipeline.invariants.invariant import IntendedRows, LandedDay
 from pipeline.model import Op, Order, Shard, ShardId, Table
 from pipeline.readings import Transaction
 from tests.alerts.kit import message
-from tests.builders.change_log import change, place, write_changes
+from tests.builders.change_log import change, place, read_table, write_changes
 from tests.docs.markdown import ROOT, blocks
 from tests.toy.copy import FileCopy
 
@@ -137,8 +136,7 @@ def test_the_end_of_a_transaction_is_counted_as_it_is_shown(tmp_path: Path) -> N
     write_changes(
         tmp_path, 0, [change(Op.BEGIN, **about), *rows, change(Op.END, after=shown, **about)]
     )
-    lake = open_table(str(tmp_path))
-    assert lake is not None
+    lake = read_table(str(tmp_path))
     reader = TransactionReader(lake, "main", LogMemory())
 
     tables = [Table(one["data_collection"], (_shard(one["data_collection"]),)) for one in told]

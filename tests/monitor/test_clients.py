@@ -7,19 +7,13 @@ import pytest
 
 from monitor.clients import LandedSchemas
 from pipeline.changelog.reader import LogReader
-from pipeline.delta.reader import SnapshotReader, open_table
+from pipeline.delta.reader import SnapshotReader
 from pipeline.model import Op, Shard
-from tests.builders.change_log import change, write_changes
+from tests.builders.change_log import change, log_reader, write_changes
 from tests.pipeline.reading import readings
 from tests.pipeline.schema_messages import described, dropped, message
 
 SHARD = Shard("shop", "s.orders")
-
-
-def reader(path: Path) -> LogReader:
-    found = open_table(str(path))
-    assert found is not None
-    return LogReader(found, "main")
 
 
 def told(
@@ -47,30 +41,30 @@ def test_the_newest_schema_is_that_of_the_highest_order(tmp_path: Path) -> None:
     write_changes(tmp_path, 0, [told(20, "a", "b"), told(10, "a")])
     write_changes(tmp_path, 1, [change(Op.CREATE, 30, key="k")])
 
-    assert names(none_seen(), reader(tmp_path)) == ["a", "b"]
-    assert names(none_seen(), reader(tmp_path), Shard("other", "s.orders")) is None
+    assert names(none_seen(), log_reader(tmp_path)) == ["a", "b"]
+    assert names(none_seen(), log_reader(tmp_path), Shard("other", "s.orders")) is None
 
 
 def test_it_grows_with_the_log_and_forgets_what_was_dropped(tmp_path: Path) -> None:
     schemas = none_seen()
     write_changes(tmp_path, 0, [told(10, "a", kind="CREATE"), told(11, "z", shard="s.users")])
-    first = names(schemas, reader(tmp_path))
+    first = names(schemas, log_reader(tmp_path))
     write_changes(tmp_path, 1, [told(20, "a", "b")])
-    second = names(schemas, reader(tmp_path))
+    second = names(schemas, log_reader(tmp_path))
     write_changes(tmp_path, 2, [told(30, kind="DROP")])
 
     assert (first, second) == (["a"], ["a", "b"])
-    assert names(schemas, reader(tmp_path)) is None
-    assert names(schemas, reader(tmp_path), Shard("shop", "s.users")) == ["z"]
+    assert names(schemas, log_reader(tmp_path)) is None
+    assert names(schemas, log_reader(tmp_path), Shard("shop", "s.users")) == ["z"]
 
 
 def test_a_batch_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     schemas = none_seen()
     write_changes(tmp_path, 0, [told(10, "a")])
-    assert names(schemas, reader(tmp_path)) == ["a"]
+    assert names(schemas, log_reader(tmp_path)) == ["a"]
     monkeypatch.delattr(SnapshotReader, "select")
 
-    assert names(schemas, reader(tmp_path)) == ["a"]
+    assert names(schemas, log_reader(tmp_path)) == ["a"]
 
 
 def test_a_swap_of_two_tables_is_read_as_it_has_landed(tmp_path: Path) -> None:
@@ -81,7 +75,7 @@ def test_a_swap_of_two_tables_is_read_as_it_has_landed(tmp_path: Path) -> None:
     write_changes(tmp_path, 0, [told(10, "a"), told(11, "a", "b", shard="s._orders_gho")])
     write_changes(tmp_path, 1, [here | {"offset": 8}, away | {"offset": 7}])
 
-    assert names(none_seen(), reader(tmp_path)) == ["a", "b"]
+    assert names(none_seen(), log_reader(tmp_path)) == ["a", "b"]
 
 
 def test_a_log_that_was_put_back_is_read_anew(tmp_path: Path) -> None:
@@ -89,13 +83,13 @@ def test_a_log_that_was_put_back_is_read_anew(tmp_path: Path) -> None:
     for batch, columns in enumerate(("a", "ab", "abc")):
         write_changes(tmp_path / "one", batch, [told(batch, *columns)])
     write_changes(tmp_path / "other", 0, [told(0, "z")])
-    first = names(schemas, reader(tmp_path / "one"))
+    first = names(schemas, log_reader(tmp_path / "one"))
 
     assert first == ["a", "b", "c"]
-    assert names(schemas, reader(tmp_path / "other")) == ["z"]
+    assert names(schemas, log_reader(tmp_path / "other")) == ["z"]
 
 
 def test_another_lanes_changes_are_not_ours(tmp_path: Path) -> None:
     write_changes(tmp_path, 0, [told(10, "a"), told(20, "b") | {"lane": "other"}])
 
-    assert names(none_seen(), reader(tmp_path)) == ["a"]
+    assert names(none_seen(), log_reader(tmp_path)) == ["a"]

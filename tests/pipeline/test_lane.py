@@ -17,7 +17,6 @@ from pipeline.apply.merge_job import JobGroup, MergeOutcome, run_group
 from pipeline.apply.merge_run import MergeRequest, MergeRunner
 from pipeline.backfill.runner import BackfillRunner
 from pipeline.changelog import maintenance, scan
-from pipeline.delta.reader import open_table
 from pipeline.delta.store import Store
 from pipeline.lane import Lane
 from pipeline.model import Op, Order
@@ -25,6 +24,7 @@ from pipeline.reports import MergeReport
 from pipeline.settings import Router, SourceSettings, TableRule
 from pipeline.sources.row_reader import RowReader
 from pipeline.tables.delta.table_format import DeltaMirrors
+from tests.builders.change_log import read_table
 from tests.builders.harness import NOW, LandingHarness
 from tests.pipeline.reading import readings
 
@@ -73,8 +73,7 @@ class Beside:
         return len(self.harness.landed(Op.CREATE, Op.SETTLE))
 
     def rows(self) -> dict[int, str]:
-        found = open_table(self.harness.settings.mirror("db.t"))
-        assert found is not None
+        found = read_table(self.harness.settings.mirror("db.t"))
         rows = found.select("SELECT id, name FROM t")
         assert len({row["id"] for row in rows}) == len(rows), "duplicates"
         return {row["id"]: row["name"] for row in rows}

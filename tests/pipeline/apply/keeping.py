@@ -14,10 +14,10 @@ from pipeline.apply.maintenance import LakeMaintenance
 from pipeline.apply.table_format import Mirrors
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.delta.log import ActiveFile
-from pipeline.delta.reader import open_table
 from pipeline.delta.store import open_store
 from pipeline.model import Op
 from pipeline.tables.delta.table_format import DeltaMirrors
+from tests.builders.change_log import read_table
 from tests.builders.lake import LocalLake, row
 
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
@@ -72,8 +72,7 @@ def named(path: str) -> int:
 
 
 def read(path: str, version: int) -> dict[int, str]:
-    found = open_table(path, version)
-    assert found is not None
+    found = read_table(path, version)
     return {r["id"]: r["name"] for r in found.select("SELECT id, name FROM t ORDER BY id")}
 
 
@@ -110,8 +109,7 @@ def filled(lake: LocalLake) -> LocalLake:
 
 def batches(lake: LocalLake, *ops: str) -> list[int]:
     """Batches of the change log's rows of *ops*, as code that is not ours reads them."""
-    found = open_table(lake.settings.changes)
-    assert found is not None
+    found = read_table(lake.settings.changes)
     words = ", ".join(f"'{op}'" for op in ops or (C, U, D))
     return [
         r["batch"] for r in found.select(f"SELECT batch FROM t WHERE op IN ({words}) ORDER BY 1")

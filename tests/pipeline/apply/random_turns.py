@@ -21,11 +21,11 @@ from pyspark.sql import SparkSession
 from pipeline.apply.maintenance import LakeMaintenance
 from pipeline.apply.row_metadata import SLUICE
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.delta.reader import open_table
 from pipeline.delta.store import open_store
 from pipeline.model import Op, Order
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
+from tests.builders.change_log import read_table
 from tests.builders.lake import LocalLake, row
 from tests.pipeline.apply.two_writers import C, D, U, change, plain
 
@@ -211,9 +211,7 @@ class RandomTurns:
         return plain(self._open("SELECT * FROM t"))
 
     def _open(self, query: str) -> list[dict[str, Any]]:
-        found = open_table(self.path)
-        assert found is not None
-        return found.select(query)
+        return read_table(self.path).select(query)
 
     def _kernel_rows(self) -> list[dict[str, Any]]:
         uri = f"file://{self.path}"

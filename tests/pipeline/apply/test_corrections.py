@@ -24,6 +24,7 @@ from pipeline.model import Op, Order, Origin
 from pipeline.settings import PublishRule
 from pipeline.tables.delta.table_format import DeltaMirrors
 from pipeline.tables.lake import Lake
+from tests.builders.change_log import read_table
 from tests.builders.lake import NOW, LocalLake, row
 from tests.example_count import examples
 from tests.pipeline.apply.test_random_images import (
@@ -83,8 +84,7 @@ def told(lake: LocalLake) -> Image:
 
 
 def rows_at(path: str) -> dict[int, Any]:
-    found = open_table(path)
-    assert found is not None
+    found = read_table(path)
     return {one["id"]: one["name"] for one in found.select("SELECT * FROM t")}
 
 

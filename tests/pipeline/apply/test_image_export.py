@@ -19,13 +19,13 @@ from pipeline.apply.image_export import (
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.table_format import Mirrors
 from pipeline.archive import ArchiveMarker, ArchiveRule, ArchiveWindow, rules_of
-from pipeline.delta.reader import open_table
 from pipeline.errors import UnreachableError
 from pipeline.image import Image
 from pipeline.model import Op
 from pipeline.settings import PipelineSettings, PublishRule
 from pipeline.tables.delta.table_format import DeltaMirrors
 from pipeline.tables.lake import Lake
+from tests.builders.change_log import read_table
 from tests.builders.lake import NOW, LocalLake, row
 
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
@@ -163,8 +163,7 @@ def archived_image(lake: LocalLake) -> dict[int, Any]:
     assert found is not None
     (one,) = found.images
     assert one.left_out == ()
-    table = open_table(one.path)
-    assert table is not None
+    table = read_table(one.path)
     return {
         row["id"]: (row["name"], row["_sluice"]["op"]) for row in table.select("SELECT * FROM t")
     }

@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 
 from pipeline.apply.row_metadata import SLUICE
 from pipeline.delta.log import Snapshot, load_snapshot
-from pipeline.delta.reader import open_table
 from pipeline.delta.store import open_store
 from pipeline.model import Account, Op, Origin
 from pipeline.reports import MergeReport
 from pipeline.tables.delta.table_format import DeltaMirrors
+from tests.builders.change_log import read_table
 from tests.builders.lake import LocalLake, row
 
 C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
@@ -99,9 +99,7 @@ def plain(rows: Sequence[Image]) -> list[dict[str, Any]]:
 
 def lake_rows(lake: LocalLake) -> list[dict[str, Any]]:
     """All columns as deltalake reads them, in no order."""
-    found = open_table(lake.settings.mirror("db.t"))
-    assert found is not None
-    return found.select("SELECT * FROM t")
+    return read_table(lake.settings.mirror("db.t")).select("SELECT * FROM t")
 
 
 def mirror_of(lake: LocalLake) -> Snapshot:

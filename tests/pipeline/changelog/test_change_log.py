@@ -20,6 +20,7 @@ from pipeline.delta.store import open_store
 from pipeline.errors import HeldError, ProofError
 from pipeline.landing.staging import write_rows
 from pipeline.model import Op, Order
+from tests.builders.change_log import read_table
 from tests.builders.lake import NOW, LocalLake, row, stamped
 
 C, D, DDL = Op.CREATE, Op.DELETE, Op.DDL
@@ -121,8 +122,7 @@ def test_schema_changes_come_as_they_landed_and_only_those_that_are_newer(lake: 
     lake.land(statement(30, "third"), statement(31, "no place") | {"order": None})
     log = log_of(lake)
     log.look()
-    pinned = open_table(lake.settings.changes)
-    assert pinned is not None
+    pinned = read_table(lake.settings.changes)
 
     assert log.schema_changes(-1) == LogReader(pinned, "main").schema_changes(-1)
     assert log.schema_changes(-1) == [

@@ -12,8 +12,8 @@ from pipeline.changelog import maintenance
 from pipeline.changelog.scan import WantedBatches, parts, read
 from pipeline.delta.commit import commit_actions
 from pipeline.delta.log import ActiveFile, Snapshot, empty_snapshot
-from pipeline.delta.reader import open_table
 from pipeline.model import Op
+from tests.builders.change_log import read_table
 from tests.builders.lake import LocalLake, row
 
 C, D = Op.CREATE, Op.DELETE
@@ -42,8 +42,7 @@ def joined(lake: LocalLake) -> int:
 
 def rows(lake: LocalLake) -> list[tuple[object, ...]]:
     """All rows, as code that is not ours reads them."""
-    found = open_table(lake.settings.changes)
-    assert found is not None
+    found = read_table(lake.settings.changes)
     asked = 'SELECT batch, op, "table", key, "after", dt, "offset" FROM t'
     return sorted((tuple(map(str, r.values())) for r in found.select(asked)), key=str)
 

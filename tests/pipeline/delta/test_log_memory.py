@@ -3,7 +3,6 @@
 Counts the statements that readers run.
 """
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,28 +12,17 @@ import pytest
 from pipeline.changelog import transactions
 from pipeline.changelog.reader import LogReader
 from pipeline.changelog.transactions import Ended, LogMemory, TransactionEnd
-from pipeline.delta.reader import SnapshotReader, open_table
+from pipeline.delta.reader import SnapshotReader
 from pipeline.model import Op, Shard, Table, TopicPartition
 from pipeline.readings import LastChange, LogKey
-from tests.builders.change_log import change, write_changes
+from tests.builders.change_log import change, end_event, key_change, read_table, write_changes
 
 A, B = Shard("shop", "s.orders_00"), Shard("shop", "s.orders_01")
 TABLE = Table("shop.orders", (A, B), ("id",), "id")
 
 
-def row(op: Op, pos: int, key: str, offset: int) -> dict[str, Any]:
-    return change(op, pos, key=key, offset=offset)
-
-
 def asked(key: str, offset: int) -> LogKey:
     return LogKey(A, key, TopicPartition("shop.s.orders_00", 0), offset)
-
-
-def end(tx_id: str, counts: dict[str, int]) -> dict[str, Any]:
-    collections = [{"data_collection": name, "event_count": n} for name, n in counts.items()]
-    payload = {"event_count": sum(counts.values()), "data_collections": collections}
-    about: dict[str, Any] = {"table": None, "shard": None, "tx": {"id": tx_id, "total_order": None}}
-    return change(Op.END, after=json.dumps(payload), **about)
 
 
 class Line:
@@ -52,8 +40,7 @@ class Line:
 
     def reader(self) -> LogReader:
         """One at the newest version; what was asked before is forgotten."""
-        found = open_table(str(self.path))
-        assert found is not None
+        found = read_table(self.path)
         newest = found.transaction("sluice:main")
         self.memory.of(found.id, -1 if newest is None else newest)
         self.asked.clear()
@@ -66,12 +53,14 @@ def line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
 
 
 def test_f48_a_key_at_the_end_of_a_partition_at_rest_is_searched_for_once(line: Line) -> None:
-    write_changes(line.path, 0, [row(Op.CREATE, 10, "k", 0)])
+    write_changes(line.path, 0, [key_change(Op.CREATE, 10, "k", 0)])
     first = line.reader().last_touches(TABLE, [asked("k", 0)])
     assert any("batch >= -1" in one for one in line.asked)
     again = line.reader().last_touches(TABLE, [asked("k", 0)])
     at_rest = [*line.asked]
-    write_changes(line.path, 1, [row(Op.UPDATE, 20, "k", 1), row(Op.CREATE, 11, "other", 2)])
+    write_changes(
+        line.path, 1, [key_change(Op.UPDATE, 20, "k", 1), key_change(Op.CREATE, 11, "other", 2)]
+    )
     later = line.reader().last_touches(TABLE, [asked("k", 0)])
 
     assert first == again == (LastChange("c", 0),)
@@ -83,9 +72,9 @@ def test_f48_a_key_at_the_end_of_a_partition_at_rest_is_searched_for_once(line: 
 def test_f48_what_came_in_a_later_batch_but_was_written_before_is_not_the_newest(
     line: Line,
 ) -> None:
-    write_changes(line.path, 0, [row(Op.UPDATE, 30, "k", 0)])
+    write_changes(line.path, 0, [key_change(Op.UPDATE, 30, "k", 0)])
     line.reader().last_touches(TABLE, [asked("k", 0)])
-    write_changes(line.path, 1, [row(Op.CREATE, 20, "k", 1)])
+    write_changes(line.path, 1, [key_change(Op.CREATE, 20, "k", 1)])
 
     assert line.reader().last_touches(TABLE, [asked("k", 0)]) == (LastChange("u", 0),)
 
@@ -94,7 +83,7 @@ def test_f48_the_record_at_the_new_end_is_searched_for_from_the_one_before_it_on
     line: Line,
 ) -> None:
     for batch in range(5):
-        write_changes(line.path, batch, [row(Op.CREATE, 10 + batch, f"k{batch}", batch)])
+        write_changes(line.path, batch, [key_change(Op.CREATE, 10 + batch, f"k{batch}", batch)])
     line.reader().last_touches(TABLE, [asked("k3", 3)])
 
     assert line.reader().last_touches(TABLE, [asked("k4", 4)]) == (LastChange("c", 4),)
@@ -105,7 +94,7 @@ def test_f48_the_record_at_the_new_end_is_searched_for_from_the_one_before_it_on
 def test_f48_a_truncate_that_lands_later_is_the_newest_touch_of_a_key_known_before(
     line: Line,
 ) -> None:
-    write_changes(line.path, 0, [row(Op.CREATE, 10, "k", 0)])
+    write_changes(line.path, 0, [key_change(Op.CREATE, 10, "k", 0)])
     line.reader().last_touches(TABLE, [asked("k", 0)])
     write_changes(line.path, 1, [change(Op.TRUNCATE, 20)])
 
@@ -115,7 +104,7 @@ def test_f48_a_truncate_that_lands_later_is_the_newest_touch_of_a_key_known_befo
 def test_f48_the_ends_of_a_batch_are_read_once_for_all_tables(line: Line) -> None:
     many = [Table(f"shop.t{n}", (Shard("shop", f"s.t{n}"),), ("id",), "id") for n in range(20)]
     for batch in range(3):
-        write_changes(line.path, batch, [end(f"x{batch}", {f"s.t{n}": 1 for n in range(20)})])
+        write_changes(line.path, batch, [end_event(f"x{batch}", **{f"t{n}": 1 for n in range(20)})])
     reader = line.reader()
 
     found = [reader.transactions(table, -1, 1) for table in many]
@@ -130,11 +119,11 @@ def test_f48_the_ends_of_a_batch_are_read_once_for_all_tables(line: Line) -> Non
 def test_another_log_in_its_place_is_one_of_which_nothing_is_known(
     line: Line, tmp_path: Path
 ) -> None:
-    write_changes(line.path, 0, [row(Op.CREATE, 10, "k", 0)])
+    write_changes(line.path, 0, [key_change(Op.CREATE, 10, "k", 0)])
     line.reader().last_touches(TABLE, [asked("k", 0)])
     line.path = tmp_path / "other"
-    write_changes(line.path, 0, [row(Op.DELETE, 5, "k", 0)])
-    write_changes(line.path, 1, [row(Op.CREATE, 6, "other", 1)])
+    write_changes(line.path, 0, [key_change(Op.DELETE, 5, "k", 0)])
+    write_changes(line.path, 1, [key_change(Op.CREATE, 6, "other", 1)])
 
     assert line.reader().last_touches(TABLE, [asked("k", 0)]) == (LastChange("d", 0),)
 

@@ -1,6 +1,5 @@
 """The change log tells what was landed of keys and transactions, each change once."""
 
-import json
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -10,24 +9,23 @@ import pytest
 
 from pipeline.changelog.reader import LogReader
 from pipeline.changelog.transactions import LOOK_BACK
-from pipeline.delta.reader import open_table
 from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
 from pipeline.readings import KeyTimes, LastChange, LogKey, Transaction
-from tests.builders.change_log import NOON, change, place, write_changes
+from tests.builders.change_log import (
+    NOON,
+    begin_event,
+    change,
+    end_event,
+    key_change,
+    log_reader,
+    place,
+    read_table,
+    write_changes,
+)
 
 A, B = Shard("shop", "s.orders_00"), Shard("shop", "s.orders_01")
 TABLE = Table("shop.orders", (A, B), ("id",), "id")
 TOPIC = "shop.s.orders_00"
-
-
-def reader(path: Path) -> LogReader:
-    found = open_table(str(path))
-    assert found is not None
-    return LogReader(found, "main")
-
-
-def row(op: Op, pos: int, key: str, offset: int, **fields: Any) -> dict[str, Any]:
-    return change(op, pos, key=key, offset=offset, **fields)
 
 
 def asked(key: str, offset: int, shard: Shard = A) -> LogKey:
@@ -35,26 +33,32 @@ def asked(key: str, offset: int, shard: Shard = A) -> LogKey:
 
 
 def test_the_newest_touch_of_a_key_is_the_one_of_the_highest_order(tmp_path: Path) -> None:
-    write_changes(tmp_path, 0, [row(Op.CREATE, 10, "k", 0), row(Op.CREATE, 11, "other", 1)])
-    write_changes(tmp_path, 1, [row(Op.DELETE, 30, "k", 2), row(Op.UPDATE, 20, "k", 3)])
+    write_changes(
+        tmp_path, 0, [key_change(Op.CREATE, 10, "k", 0), key_change(Op.CREATE, 11, "other", 1)]
+    )
+    write_changes(
+        tmp_path, 1, [key_change(Op.DELETE, 30, "k", 2), key_change(Op.UPDATE, 20, "k", 3)]
+    )
 
-    touches = reader(tmp_path).last_touches(TABLE, [asked("other", 1), asked("k", 0)])
+    touches = log_reader(tmp_path).last_touches(TABLE, [asked("other", 1), asked("k", 0)])
 
     assert touches == (LastChange("c", 0), LastChange("d", 1))
 
 
 def test_a_key_whose_record_is_not_landed_has_no_touch(tmp_path: Path) -> None:
-    write_changes(tmp_path, 0, [row(Op.CREATE, 10, "k", 0)])
+    write_changes(tmp_path, 0, [key_change(Op.CREATE, 10, "k", 0)])
 
-    assert reader(tmp_path).last_touches(TABLE, [asked("k", 7)]) == (None,)
-    assert reader(tmp_path).last_touches(TABLE, []) == ()
+    assert log_reader(tmp_path).last_touches(TABLE, [asked("k", 7)]) == (None,)
+    assert log_reader(tmp_path).last_touches(TABLE, []) == ()
 
 
 def test_a_tombstones_delete_counts_though_it_was_landed_a_batch_before(tmp_path: Path) -> None:
-    write_changes(tmp_path, 0, [row(Op.CREATE, 10, "k", 4), row(Op.DELETE, 20, "k", 5)])
+    write_changes(
+        tmp_path, 0, [key_change(Op.CREATE, 10, "k", 4), key_change(Op.DELETE, 20, "k", 5)]
+    )
     write_changes(tmp_path, 3, [change(Op.TOMBSTONE, key="k", offset=6)])
 
-    assert reader(tmp_path).last_touches(TABLE, [asked("k", 6)]) == (LastChange("d", 0),)
+    assert log_reader(tmp_path).last_touches(TABLE, [asked("k", 6)]) == (LastChange("d", 0),)
 
 
 @pytest.mark.parametrize(
@@ -69,19 +73,19 @@ def test_a_tombstones_delete_counts_though_it_was_landed_a_batch_before(tmp_path
 def test_an_emptied_shard_is_the_newest_touch_of_its_keys(
     tmp_path: Path, op: Op, shard: Shard, pos: int, touch: LastChange
 ) -> None:
-    write_changes(tmp_path, 0, [row(Op.CREATE, 10, "k", 0)])
+    write_changes(tmp_path, 0, [key_change(Op.CREATE, 10, "k", 0)])
     write_changes(tmp_path, 1, [change(op, pos, shard=shard.name)])
 
-    assert reader(tmp_path).last_touches(TABLE, [asked("k", 0)]) == (touch,)
+    assert log_reader(tmp_path).last_touches(TABLE, [asked("k", 0)]) == (touch,)
 
 
 def test_changes_are_counted_by_batch_table_and_lane(tmp_path: Path) -> None:
-    some = [row(op, 10, "k", 0) for op in (Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ)]
+    some = [key_change(op, 10, "k", 0) for op in (Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ)]
     write_changes(tmp_path, 1, some)
-    write_changes(tmp_path, 2, [*some, row(Op.CREATE, 1, "k", 0, table="shop.users")])
-    write_changes(tmp_path, 3, [row(Op.CREATE, 1, "k", 0, lane="second")])
+    write_changes(tmp_path, 2, [*some, key_change(Op.CREATE, 1, "k", 0, table="shop.users")])
+    write_changes(tmp_path, 3, [key_change(Op.CREATE, 1, "k", 0, lane="second")])
 
-    found = reader(tmp_path)
+    found = log_reader(tmp_path)
 
     assert found.change_counts(TABLE, 0, 3) == 6
     assert found.change_counts(TABLE, 1, 2) == 3
@@ -89,11 +93,14 @@ def test_changes_are_counted_by_batch_table_and_lane(tmp_path: Path) -> None:
 
 
 def test_changed_rows_tell_what_they_were_and_are(tmp_path: Path) -> None:
-    some = [row(Op.UPDATE, 10, "k", 0, before="{}", after='{"id": 1}'), row(Op.DELETE, 11, "k", 1)]
-    write_changes(tmp_path, 1, [row(Op.CREATE, 1, "k", 0)])
-    write_changes(tmp_path, 2, [*some, row(Op.CREATE, 1, "k", 0, table="shop.users")])
+    some = [
+        key_change(Op.UPDATE, 10, "k", 0, before="{}", after='{"id": 1}'),
+        key_change(Op.DELETE, 11, "k", 1),
+    ]
+    write_changes(tmp_path, 1, [key_change(Op.CREATE, 1, "k", 0)])
+    write_changes(tmp_path, 2, [*some, key_change(Op.CREATE, 1, "k", 0, table="shop.users")])
 
-    found = reader(tmp_path).changed_rows(TABLE, 1, 2, most=2)
+    found = log_reader(tmp_path).changed_rows(TABLE, 1, 2, most=2)
 
     assert found is not None
     assert {(one.op, one.shard, one.before, one.after) for one in found} == {
@@ -104,22 +111,24 @@ def test_changed_rows_tell_what_they_were_and_are(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("op", [Op.TRUNCATE, Op.SETTLE])
 def test_changed_rows_are_not_told_where_any_may_have_changed(tmp_path: Path, op: Op) -> None:
-    write_changes(tmp_path, 1, [row(Op.CREATE, n, "k", n) for n in range(3)])
+    write_changes(tmp_path, 1, [key_change(Op.CREATE, n, "k", n) for n in range(3)])
     write_changes(tmp_path, 2, [change(op, 20, shard=A.name)])
 
-    found = reader(tmp_path)
+    found = log_reader(tmp_path)
 
     assert found.changed_rows(TABLE, 0, 1, most=2) is None
     assert found.changed_rows(TABLE, 0, 2, most=9) is None
 
 
 def test_changes_that_name_no_transaction_are_counted_if_they_are_live(tmp_path: Path) -> None:
-    told = row(Op.CREATE, 10, "k", 0, tx={"id": "u:1", "total_order": 1})
-    reread = row(Op.UPDATE, 10, "k", 0, origin=int(Origin.REPAIR))
-    write_changes(tmp_path, 1, [told, reread, row(Op.READ, 1, "k", 0)])
-    write_changes(tmp_path, 2, [row(Op.UPDATE, 11, "k", 0), row(Op.DELETE, 12, "k", 0), told])
+    told = key_change(Op.CREATE, 10, "k", 0, tx={"id": "u:1", "total_order": 1})
+    reread = key_change(Op.UPDATE, 10, "k", 0, origin=int(Origin.REPAIR))
+    write_changes(tmp_path, 1, [told, reread, key_change(Op.READ, 1, "k", 0)])
+    write_changes(
+        tmp_path, 2, [key_change(Op.UPDATE, 11, "k", 0), key_change(Op.DELETE, 12, "k", 0), told]
+    )
 
-    found = reader(tmp_path)
+    found = log_reader(tmp_path)
 
     assert found.changes_without_transaction(TABLE, 0, 1) == 0
     assert found.changes_without_transaction(TABLE, 0, 2) == 2
@@ -129,21 +138,10 @@ def tx(op: Op, total: int, pos: int, tx_id: str = "u:1", **fields: Any) -> dict[
     return change(op, pos, tx={"id": tx_id, "total_order": total}, **fields)
 
 
-def begin(tx_id: str = "u:1") -> dict[str, Any]:
-    return change(Op.BEGIN, table=None, shard=None, tx={"id": tx_id, "total_order": None})
-
-
-def end(tx_id: str = "u:1", **counts: int) -> dict[str, Any]:
-    collections = [{"data_collection": f"s.{n}", "event_count": c} for n, c in counts.items()]
-    payload = {"event_count": sum(counts.values()), "data_collections": collections}
-    about: dict[str, Any] = {"table": None, "shard": None, "tx": {"id": tx_id, "total_order": None}}
-    return change(Op.END, after=json.dumps(payload), **about)
-
-
 def transactions(path: Path, *batches: Sequence[dict[str, Any]]) -> tuple[Transaction, ...]:
     for batch, rows in enumerate(batches):
         write_changes(path, batch, rows)
-    return reader(path).transactions(TABLE, -1, len(batches) - 1)
+    return log_reader(path).transactions(TABLE, -1, len(batches) - 1)
 
 
 def test_a_transaction_is_compared_over_all_shards_and_batches(tmp_path: Path) -> None:
@@ -152,11 +150,11 @@ def test_a_transaction_is_compared_over_all_shards_and_batches(tmp_path: Path) -
 
     found = transactions(
         tmp_path,
-        [begin(), tx(Op.CREATE, 1, 10), tx(Op.CREATE, 2, 11, **in_b)],
+        [begin_event(), tx(Op.CREATE, 1, 10), tx(Op.CREATE, 2, 11, **in_b)],
         [
             tx(Op.UPDATE, 3, 12),
             tx(Op.CREATE, 4, 13, **users),
-            end(orders_00=2, orders_01=1, users=1),
+            end_event(orders_00=2, orders_01=1, users=1),
         ],
     )
 
@@ -166,8 +164,8 @@ def test_a_transaction_is_compared_over_all_shards_and_batches(tmp_path: Path) -
 def test_a_lost_event_is_short_and_one_landed_twice_counts_once(tmp_path: Path) -> None:
     found = transactions(
         tmp_path,
-        [begin(), tx(Op.CREATE, 1, 10), tx(Op.CREATE, 1, 10), end(orders_00=2)],
-        [begin("u:2"), tx(Op.CREATE, 1, 20, "u:2"), end("u:2", orders_00=1)],
+        [begin_event(), tx(Op.CREATE, 1, 10), tx(Op.CREATE, 1, 10), end_event(orders_00=2)],
+        [begin_event("u:2"), tx(Op.CREATE, 1, 20, "u:2"), end_event("u:2", orders_00=1)],
     )
 
     assert found == (Transaction("u:1", 2, 1, 0), Transaction("u:2", 1, 1, 1))
@@ -176,7 +174,7 @@ def test_a_lost_event_is_short_and_one_landed_twice_counts_once(tmp_path: Path) 
 def test_a_changed_key_is_two_events_at_one_place(tmp_path: Path) -> None:
     both = [tx(Op.DELETE, 1, 10, key="old"), tx(Op.CREATE, 2, 10, key="new")]
 
-    assert transactions(tmp_path, [begin(), *both, end(orders_00=2)])[0].landed == 2
+    assert transactions(tmp_path, [begin_event(), *both, end_event(orders_00=2)])[0].landed == 2
 
 
 def test_what_another_server_sent_of_a_transaction_is_counted_in_its_newest_epoch(
@@ -185,15 +183,21 @@ def test_what_another_server_sent_of_a_transaction_is_counted_in_its_newest_epoc
     moved: list[dict[str, Any]] = [{"order": place(Order(1, 1, pos))} for pos in (900, 901)]
     again = [tx(Op.CREATE, n, 0, **order) for n, order in enumerate(moved, start=1)]
 
-    found = transactions(tmp_path, [begin(), tx(Op.CREATE, 1, 10)], [*again, end(orders_00=2)])
+    found = transactions(
+        tmp_path, [begin_event(), tx(Op.CREATE, 1, 10)], [*again, end_event(orders_00=2)]
+    )
 
     assert found == (Transaction("u:1", 2, 2, 1),)
 
 
 def test_a_transaction_begun_again_is_stated_over_all_its_tables(tmp_path: Path) -> None:
     users = {"shard": "s.users", "table": "shop.users"}
-    first = [begin(), tx(Op.CREATE, 1, 10, **users), *(tx(Op.CREATE, n, 9 + n) for n in (2, 3))]
-    second = [begin(), *(tx(Op.CREATE, n, 11 + n) for n in (1, 2)), end(orders_00=2)]
+    first = [
+        begin_event(),
+        tx(Op.CREATE, 1, 10, **users),
+        *(tx(Op.CREATE, n, 9 + n) for n in (2, 3)),
+    ]
+    second = [begin_event(), *(tx(Op.CREATE, n, 11 + n) for n in (1, 2)), end_event(orders_00=2)]
 
     (found,) = transactions(tmp_path, first, second)
 
@@ -204,37 +208,47 @@ def test_a_transaction_begun_again_is_stated_over_all_its_tables(tmp_path: Path)
 def test_transactions_of_other_tables_lanes_and_batches_are_left_out(tmp_path: Path) -> None:
     found = transactions(
         tmp_path,
-        [end("u:1", users=1)],
-        [begin("u:2"), tx(Op.CREATE, 1, 10, "u:2"), {**end("u:2", orders_00=1), "lane": "second"}],
+        [end_event("u:1", users=1)],
+        [
+            begin_event("u:2"),
+            tx(Op.CREATE, 1, 10, "u:2"),
+            {**end_event("u:2", orders_00=1), "lane": "second"},
+        ],
     )
 
     assert found == ()
 
 
 def test_a_transaction_that_began_long_ago_is_looked_for_further_back(tmp_path: Path) -> None:
-    write_changes(tmp_path, 0, [begin(), tx(Op.CREATE, 1, 10)])
-    write_changes(tmp_path, LOOK_BACK + 5, [tx(Op.CREATE, 2, 11), end(orders_00=2)])
+    write_changes(tmp_path, 0, [begin_event(), tx(Op.CREATE, 1, 10)])
+    write_changes(tmp_path, LOOK_BACK + 5, [tx(Op.CREATE, 2, 11), end_event(orders_00=2)])
 
-    found = reader(tmp_path).transactions(TABLE, LOOK_BACK + 4, LOOK_BACK + 5)
+    found = log_reader(tmp_path).transactions(TABLE, LOOK_BACK + 4, LOOK_BACK + 5)
 
     assert found == (Transaction("u:1", 2, 2, LOOK_BACK + 5),)
 
 
 def test_an_end_without_counts_promises_nothing(tmp_path: Path) -> None:
-    assert transactions(tmp_path, [begin(), tx(Op.CREATE, 1, 10), end()]) == ()
+    assert transactions(tmp_path, [begin_event(), tx(Op.CREATE, 1, 10), end_event()]) == ()
 
 
 def test_the_times_of_keys_are_by_order_and_told_of_those_that_fell_and_those_asked_for(
     tmp_path: Path,
 ) -> None:
     early, late = NOON, NOON + timedelta(minutes=5)
-    fell = [row(Op.CREATE, 1, "fell", 0, at=late), row(Op.UPDATE, 2, "fell", 1, at=early)]
-    rose = [row(Op.UPDATE, 4, "rose", 3, at=late), row(Op.CREATE, 3, "rose", 2, at=early)]
-    read = row(Op.UPDATE, 9, "rose", 4, at=early, origin=int(Origin.REPLAY))
+    fell = [
+        key_change(Op.CREATE, 1, "fell", 0, at=late),
+        key_change(Op.UPDATE, 2, "fell", 1, at=early),
+    ]
+    rose = [
+        key_change(Op.UPDATE, 4, "rose", 3, at=late),
+        key_change(Op.CREATE, 3, "rose", 2, at=early),
+    ]
+    read = key_change(Op.UPDATE, 9, "rose", 4, at=early, origin=int(Origin.REPLAY))
     write_changes(tmp_path, 0, [*fell, *rose, read])
-    write_changes(tmp_path, 1, [row(Op.DELETE, 7, "later", 5, at=early)])
+    write_changes(tmp_path, 1, [key_change(Op.DELETE, 7, "later", 5, at=early)])
 
-    log = reader(tmp_path)
+    log = log_reader(tmp_path)
 
     assert log.key_times(TABLE, -1, 1, (), most=9) == (
         KeyTimes("fell", late, early, str(A), Order(0, 1, 2)),
@@ -264,8 +278,7 @@ def test_a_key_is_touched_by_its_own_change_or_by_one_that_emptied_its_shard(
     )
     write_changes(tmp_path, 1, [change(Op.DELETE, 20, key="l", offset=2)])
     write_changes(tmp_path, 2, [change(Op.TRUNCATE, 30, shard=B.name)])
-    opened = open_table(str(tmp_path))
-    assert opened is not None
+    opened = read_table(str(tmp_path))
 
     asked = [(A, "k"), (A, "l"), (B, "m"), (A, "m")]
 
@@ -285,13 +298,15 @@ def test_a_key_is_touched_by_its_own_change_or_by_one_that_emptied_its_shard(
 def test_the_highest_order_of_a_shard_is_that_of_its_newest_batches(
     tmp_path: Path, until: int, highest: int
 ) -> None:
-    write_changes(tmp_path, 0, [row(Op.CREATE, 30, "k", 0), row(Op.CREATE, 20, "other", 1)])
-    write_changes(tmp_path, 1, [row(Op.DELETE, 90, "k", 0, shard=B.name)])
+    write_changes(
+        tmp_path, 0, [key_change(Op.CREATE, 30, "k", 0), key_change(Op.CREATE, 20, "other", 1)]
+    )
+    write_changes(tmp_path, 1, [key_change(Op.DELETE, 90, "k", 0, shard=B.name)])
     write_changes(tmp_path, 1400, [change(Op.HEARTBEAT, 95, offset=4)])
-    write_changes(tmp_path, 2000, [row(Op.DELETE, 70, "k", 5)])
+    write_changes(tmp_path, 2000, [key_change(Op.DELETE, 70, "k", 5)])
 
-    found = reader(tmp_path).highest_order(TABLE, A, until)
+    found = log_reader(tmp_path).highest_order(TABLE, A, until)
 
     assert found is not None
     assert found.pos == highest
-    assert reader(tmp_path).highest_order(TABLE, Shard("shop", "s.none"), 2000) is None
+    assert log_reader(tmp_path).highest_order(TABLE, Shard("shop", "s.none"), 2000) is None

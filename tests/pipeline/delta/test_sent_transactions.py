@@ -18,7 +18,7 @@ from pipeline.changelog.transactions import (
 from pipeline.delta.reader import SnapshotReader
 from pipeline.model import Op, Order, Shard, Table
 from pipeline.readings import ShardBase, Transaction
-from tests.builders.change_log import change, place, write_changes
+from tests.builders.change_log import begin_event, change, end_event, place, write_changes
 from tests.pipeline.delta.test_transactions import (
     OLD,
     TABLE,
@@ -26,14 +26,12 @@ from tests.pipeline.delta.test_transactions import (
     Row,
     about,
     beat,
-    begin,
-    end,
     read,
     reader,
     rows,
 )
 
-ONE, THREE = end(orders_00=1), end(orders_00=3)
+ONE, THREE = end_event(orders_00=1), end_event(orders_00=3)
 FAR_ABOVE = {str(A): ShardBase(Order(9, 1, 1), 99)}
 LONG = LOOK_BACK * 3
 
@@ -73,7 +71,9 @@ def test_of_several_epochs_a_transaction_is_of_one(landed: dict[int, int], told:
     [
         pytest.param({0: OLD[:-1], 1: [THREE]}, (3, 3, 1, 1), id="landed before it"),
         pytest.param({0: OLD[1:-1], 1: [THREE]}, (3, 3, 1, 1), id="and BEGIN never did"),
-        pytest.param({0: [begin()], 1: [begin()], 2: [THREE]}, (3, 0, 2, 2), id="began again"),
+        pytest.param(
+            {0: [begin_event()], 1: [begin_event()], 2: [THREE]}, (3, 0, 2, 2), id="began again"
+        ),
         pytest.param({0: OLD[:-2], 1: [THREE]}, (3, 2, 1, 1), id="one is lost"),
         pytest.param({0: OLD[1:]}, (3, 3, 0, 1), id="with its rows, and BEGIN never did"),
     ],
@@ -104,7 +104,7 @@ def test_what_is_whole_is_stated_below_a_base_though_it_never_began(
 
 def test_of_an_end_that_lands_alone_no_base_holds_what_became_of_it(tmp_path: Path) -> None:
     """Nothing tells where in the log it stands."""
-    found = read(tmp_path, {0: [begin(), THREE]}, range(1), FAR_ABOVE)
+    found = read(tmp_path, {0: [begin_event(), THREE]}, range(1), FAR_ABOVE)
 
     assert [(one.promised, one.landed) for one in found] == [(3, 0)]
 
@@ -115,10 +115,16 @@ NOWHERE = change(Op.CREATE, order=None, tx={"id": "u:1", "total_order": 2})
 @pytest.mark.parametrize(
     ("batches", "told"),
     [
-        pytest.param({0: [begin(), NOWHERE], 1: [ONE]}, (1, 1), id="of a log that nobody knows"),
-        pytest.param({0: [begin(), NOWHERE, beat(1, 900), ONE]}, (1, 0), id="of none that is"),
         pytest.param(
-            {0: [begin(), *rows(1, 900, 1), NOWHERE], 1: [end(orders_00=2)]}, (2, 1), id="of both"
+            {0: [begin_event(), NOWHERE], 1: [ONE]}, (1, 1), id="of a log that nobody knows"
+        ),
+        pytest.param(
+            {0: [begin_event(), NOWHERE, beat(1, 900), ONE]}, (1, 0), id="of none that is"
+        ),
+        pytest.param(
+            {0: [begin_event(), *rows(1, 900, 1), NOWHERE], 1: [end_event(orders_00=2)]},
+            (2, 1),
+            id="of both",
         ),
     ],
 )
@@ -133,14 +139,14 @@ def test_a_change_without_a_place_is_of_no_known_epoch(
 @pytest.mark.parametrize(
     "first",
     [
-        pytest.param([begin(), *rows(1, 900, 2)], id="the whole of it"),
-        pytest.param([begin()], id="BEGIN and nothing else"),
+        pytest.param([begin_event(), *rows(1, 900, 2)], id="the whole of it"),
+        pytest.param([begin_event()], id="BEGIN and nothing else"),
     ],
 )
 def test_a_transaction_begun_in_two_batches_of_one_log_was_begun_again(
     tmp_path: Path, first: list[Row]
 ) -> None:
-    (found,) = read(tmp_path, {0: first, 1: [begin(), *rows(1, 902, 1), ONE]}, range(2))
+    (found,) = read(tmp_path, {0: first, 1: [begin_event(), *rows(1, 902, 1), ONE]}, range(2))
 
     assert (found.begun, found.promised) == (2, 1)
 
@@ -154,7 +160,7 @@ def test_what_began_in_a_log_before_is_not_begun_again_however_high_its_number(
         for epoch, log in ((1, 99), (2, 2))
     )
 
-    found = read(tmp_path, {0: [begin(), high], 1: [begin(), low, ONE]}, range(2))
+    found = read(tmp_path, {0: [begin_event(), high], 1: [begin_event(), low, ONE]}, range(2))
 
     assert found == (Transaction("u:1", 1, 1, 1),)
 
@@ -168,7 +174,7 @@ def test_what_began_long_ago_is_found_beside_what_began_lately(tmp_path: Path) -
     assert [(one.id, one.landed) for one in found] == [("u:1", 3), ("u:2", 0)]
 
 
-BEGUN_IN_BOTH = [begin(), *rows(1, 900, 3), begin(), *rows(2, 10, 1)]
+BEGUN_IN_BOTH = [begin_event(), *rows(1, 900, 3), begin_event(), *rows(2, 10, 1)]
 
 
 @pytest.mark.parametrize(
@@ -215,9 +221,9 @@ def test_where_a_killed_collector_went_on_is_told(
     promised: int,
     resumed: tuple[int, ...],
 ) -> None:
-    events = [row for run in runs for row in (begin(), *(numbered(*one) for one in run))]
+    events = [row for run in runs for row in (begin_event(), *(numbered(*one) for one in run))]
 
-    (found,) = read(tmp_path, {0: [*events, end(orders_00=promised)]}, range(1))
+    (found,) = read(tmp_path, {0: [*events, end_event(orders_00=promised)]}, range(1))
 
     assert (found.begun, found.promised, found.resumed) == (2, promised, resumed)
 
@@ -226,13 +232,13 @@ def test_where_a_killed_collector_went_on_is_told(
     ("batches", "base", "stated"),
     [
         pytest.param(
-            {0: [begin(), *rows(1, 900, 1), THREE], 1: [begin(), *rows(2, 10, 1)]},
+            {0: [begin_event(), *rows(1, 900, 1), THREE], 1: [begin_event(), *rows(2, 10, 1)]},
             (1, 950),
             0,
             id="below a base, though its id came again above it",
         ),
         pytest.param(
-            {0: [begin(), *rows(1, 900, 1), *rows(2, 10, 1), THREE]},
+            {0: [begin_event(), *rows(1, 900, 1), *rows(2, 10, 1), THREE]},
             (1, 950),
             1,
             id="of two logs the newer counts, and its rows are above the base",
@@ -304,20 +310,20 @@ def at(offset: int, row: Row) -> Row:
 
 (USER,) = rows(1, 102, 1, "users")
 FIRST_RUN = [
-    at(10, begin()),
+    at(10, begin_event()),
     *rows(1, 100, 2),
     {**USER, "tx": {"id": "u:1", "total_order": 3}},
-    at(11, end(orders_00=2, users=1)),
+    at(11, end_event(orders_00=2, users=1)),
 ]
-REST = [USER, at(13, end(users=1))]
+REST = [USER, at(13, end_event(users=1))]
 
 
 @pytest.mark.parametrize(
     "batches",
     [
-        pytest.param({0: [*FIRST_RUN, at(12, begin()), *REST]}, id="together"),
-        pytest.param({0: [*FIRST_RUN, at(12, begin())], 1: REST}, id="cut"),
-        pytest.param({0: FIRST_RUN, 1: [at(12, begin()), *REST]}, id="apart"),
+        pytest.param({0: [*FIRST_RUN, at(12, begin_event()), *REST]}, id="together"),
+        pytest.param({0: [*FIRST_RUN, at(12, begin_event())], 1: REST}, id="cut"),
+        pytest.param({0: FIRST_RUN, 1: [at(12, begin_event()), *REST]}, id="apart"),
     ],
 )
 def test_a_run_that_was_told_to_its_end_is_not_judged_by_the_one_after(

@@ -1,6 +1,5 @@
 """An END is compared with rows of its own epoch, and of shards without a base above it."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,10 +8,17 @@ import pytest
 
 from pipeline.changelog import transactions
 from pipeline.changelog.transactions import LOOK_BACK, BatchSpan, LogMemory, TransactionReader
-from pipeline.delta.reader import SnapshotReader, open_table
+from pipeline.delta.reader import SnapshotReader
 from pipeline.model import Op, Order, Shard, Table
 from pipeline.readings import ShardBase, Transaction
-from tests.builders.change_log import change, place, write_changes
+from tests.builders.change_log import (
+    begin_event,
+    change,
+    end_event,
+    place,
+    read_table,
+    write_changes,
+)
 
 A, B = Shard("shop", "s.orders_00"), Shard("shop", "s.orders_01")
 TABLE = Table("shop.orders", (A, B), ("id",), "id")
@@ -23,16 +29,6 @@ Row = dict[str, Any]
 def about(op: Op, tx_id: str, after: str | None = None) -> Row:
     tx = {"id": tx_id, "total_order": None}
     return change(op, table=None, shard=None, topic="shop.tx", tx=tx, after=after)
-
-
-def begin(tx_id: str = "u:1") -> Row:
-    return about(Op.BEGIN, tx_id)
-
-
-def end(tx_id: str = "u:1", **counts: int) -> Row:
-    each = [{"data_collection": f"s.{n}", "event_count": c} for n, c in counts.items()]
-    told = {"event_count": sum(counts.values()), "data_collections": each}
-    return about(Op.END, tx_id, json.dumps(told))
 
 
 def rows(epoch: int, first: int, many: int, shard: str = "orders_00") -> list[Row]:
@@ -55,9 +51,7 @@ def beat(epoch: int, pos: int) -> Row:
 
 
 def reader(path: Path, memory: LogMemory | None = None) -> TransactionReader:
-    found = open_table(str(path))
-    assert found is not None
-    return TransactionReader(found, "main", memory or LogMemory())
+    return TransactionReader(read_table(path), "main", memory or LogMemory())
 
 
 def read(
@@ -71,8 +65,8 @@ def read(
     return reader(path).of(TABLE, asked, bases or {})
 
 
-OLD = [begin(), *rows(1, 900, 3), end(orders_00=3)]
-NEW = [begin(), *rows(2, 10, 1), end(orders_00=1)]
+OLD = [begin_event(), *rows(1, 900, 3), end_event(orders_00=3)]
+NEW = [begin_event(), *rows(2, 10, 1), end_event(orders_00=1)]
 
 
 @pytest.mark.parametrize(
@@ -86,13 +80,16 @@ NEW = [begin(), *rows(2, 10, 1), end(orders_00=1)]
             {0: [OLD[0], *OLD[2:]], 1: NEW}, range(2), [(3, 2, 0), (1, 1, 1)], id="one lost of old"
         ),
         pytest.param(
-            {0: [OLD[0], beat(1, 950), OLD[-1]], 1: [begin(), *rows(2, 10, 3), end(orders_00=3)]},
+            {
+                0: [OLD[0], beat(1, 950), OLD[-1]],
+                1: [begin_event(), *rows(2, 10, 3), end_event(orders_00=3)],
+            },
             range(2),
             [(3, 0, 0), (3, 3, 1)],
             id="all lost of old, and as many in the new",
         ),
         pytest.param(
-            {0: OLD, 1: [begin(), beat(2, 9), end(orders_00=3)]},
+            {0: OLD, 1: [begin_event(), beat(2, 9), end_event(orders_00=3)]},
             range(2),
             [(3, 3, 0), (3, 0, 1)],
             id="all lost of new, and as many in the old",
@@ -124,8 +121,8 @@ def test_an_id_that_came_again_in_a_new_log_is_another_transaction(
 
 
 def test_a_transaction_sent_again_by_another_server_is_not_begun_again(tmp_path: Path) -> None:
-    first = [begin(), *rows(1, 900, 2)]
-    again = [begin(), *rows(2, 10, 3), end(orders_00=3)]
+    first = [begin_event(), *rows(1, 900, 2)]
+    again = [begin_event(), *rows(2, 10, 3), end_event(orders_00=3)]
 
     assert read(tmp_path, {0: first, 1: again}, range(2)) == (Transaction("u:1", 3, 3, 1),)
 
@@ -133,8 +130,10 @@ def test_a_transaction_sent_again_by_another_server_is_not_begun_again(tmp_path:
 @pytest.mark.parametrize(
     "mixed",
     [
-        pytest.param([begin(), *rows(1, 900, 3), *NEW], id="the new log's END"),
-        pytest.param([*OLD, begin(), *rows(2, 10, 2)[1:]], id="the old log's, the new half landed"),
+        pytest.param([begin_event(), *rows(1, 900, 3), *NEW], id="the new log's END"),
+        pytest.param(
+            [*OLD, begin_event(), *rows(2, 10, 2)[1:]], id="the old log's, the new half landed"
+        ),
     ],
 )
 def test_a_transaction_that_began_again_in_either_log_is_not_told_from_both(
@@ -146,9 +145,9 @@ def test_a_transaction_that_began_again_in_either_log_is_not_told_from_both(
 
 
 NAMES = {"a": str(A), "b": str(B)}
-IN_BOTH = end(orders_00=2, orders_01=1)
-HALF = [begin(), *rows(1, 100, 1), IN_BOTH]
-NONE = [begin(), beat(1, 100), IN_BOTH]
+IN_BOTH = end_event(orders_00=2, orders_01=1)
+HALF = [begin_event(), *rows(1, 100, 1), IN_BOTH]
+NONE = [begin_event(), beat(1, 100), IN_BOTH]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +181,7 @@ def test_rows_below_a_base_of_their_shard_are_not_missed(
 
 
 def test_a_transaction_begun_again_below_a_base_is_not_stated(tmp_path: Path) -> None:
-    again = [begin(), *rows(1, 100, 1), begin(), end(orders_00=3)]
+    again = [begin_event(), *rows(1, 100, 1), begin_event(), end_event(orders_00=3)]
     base = {str(A): ShardBase(Order(1, 1, 200), 0)}
 
     assert read(tmp_path, {0: again}, range(1), base) == ()
@@ -204,7 +203,12 @@ def test_the_epochs_of_a_batch_are_read_once_for_all_tables(
         return select(pinned, query)
 
     monkeypatch.setattr(SnapshotReader, "select", noted)
-    both = [begin(), *rows(1, 100, 1), *rows(1, 101, 1, shard="users"), end(orders_00=1, users=1)]
+    both = [
+        begin_event(),
+        *rows(1, 100, 1),
+        *rows(1, 101, 1, shard="users"),
+        end_event(orders_00=1, users=1),
+    ]
     write_changes(tmp_path, 0, both)
     found = reader(tmp_path, LogMemory(("shop",)))
 

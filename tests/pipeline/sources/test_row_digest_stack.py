@@ -16,7 +16,6 @@ from demo.mysql import MySQL
 from demo.ports import free_ports
 from demo.postgres import Postgres
 from pipeline.changelog.table import app
-from pipeline.delta.reader import open_table
 from pipeline.model import Shard, Table
 from pipeline.row_digest import DigestColumn, RangeDigest, digest_row
 from pipeline.schema.decode import type_rows
@@ -29,6 +28,7 @@ from pipeline.sources.postgres.row_reader import PostgresRowReader
 from pipeline.sources.postgres.source import PostgresSource
 from pipeline.sources.row_reader import RowReader, RowsAsked
 from pipeline.tables.delta.reader import MirrorReader
+from tests.builders.change_log import read_table
 
 pytestmark = pytest.mark.stack
 NAME = "digested"
@@ -174,8 +174,7 @@ def digested(
     typed = type_rows(read.rows["after"], declared)
     assert not any(typed.misread.to_pylist())
     write_deltalake(str(home), typed.rows)
-    pinned = open_table(str(home))
-    assert pinned is not None
+    pinned = read_table(home)
     columns = tuple(DigestColumn(one.name, form(one)) for one in declared)
     table = Table("t", (shard,), ("id",), "id")
     return Digested(source, MirrorReader(pinned, table, app("main")), shard, columns, typed.rows)

@@ -15,7 +15,6 @@ from demo.mysql import MySQL
 from demo.postgres import Postgres
 from demo.servers import Servers
 from pipeline.aggregates import AggregatedColumn, RangeAggregate, TimeSpan, add_up
-from pipeline.delta.reader import open_table
 from pipeline.errors import ProofError, TooManyRowsError
 from pipeline.model import Shard, Table
 from pipeline.settings import CollectorSettings, SourceSettings
@@ -23,6 +22,7 @@ from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.postgres.source import PostgresSource
 from pipeline.sources.source import Limits
 from pipeline.tables.delta.reader import MirrorReader
+from tests.builders.change_log import read_table
 
 pytestmark = pytest.mark.stack
 
@@ -109,9 +109,7 @@ def mirror(folder: Path) -> MirrorReader:
         )
     )
     write_deltalake(str(folder), rows)
-    found = open_table(str(folder))
-    assert found is not None
-    return MirrorReader(found, Table("o", (M,), ("id",)), "sluice:main")
+    return MirrorReader(read_table(folder), Table("o", (M,), ("id",)), "sluice:main")
 
 
 def one_by_one(column: str) -> tuple[RangeAggregate, ...]:

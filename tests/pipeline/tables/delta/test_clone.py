@@ -17,6 +17,7 @@ from pipeline.errors import HeldError, UnreachableError
 from pipeline.model import Op
 from pipeline.tables.delta.clone import to_address
 from pipeline.tables.delta.table_format import DeltaMirrors
+from tests.builders.change_log import read_table
 from tests.builders.lake import NOW, LocalLake, row
 
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
@@ -84,8 +85,7 @@ def test_an_older_version_is_cloned_as_it_was(lake: LocalLake) -> None:
 
     rows = DeltaMirrors(None).cloned(seen.uri, seen.version - 1, where, NOW)
 
-    found = open_table(where)
-    assert found is not None
+    found = read_table(where)
     assert rows == len(found.select("SELECT * FROM t")) == 3
 
 
@@ -131,8 +131,7 @@ def test_in_a_bucket_a_clone_is_read_and_goes_as_a_whole(s3: S3) -> None:
 
     DeltaMirrors(None).cloned(seen.uri, seen.version, f"{where}/clone", NOW)
 
-    found = open_table(f"{where}/clone")
-    assert found is not None
+    found = read_table(f"{where}/clone")
     assert {one["id"]: one["name"] for one in found.select("SELECT * FROM t")} == EXPECTED
     open_store(where).drop("clone")
     assert open_table(f"{where}/clone") is None

@@ -8,11 +8,11 @@ import pytest
 from deltalake import write_deltalake
 
 from pipeline.changelog.table import app
-from pipeline.delta.reader import open_table
 from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Shard, Table
 from pipeline.row_digest import DigestColumn, Form, RangeDigest, list_row_digests, sum_ranges
 from pipeline.tables.delta.reader import MirrorReader
+from tests.builders.change_log import read_table
 
 SHARD = Shard("s", "d.t")
 COLUMNS = (DigestColumn("id", Form.INTEGER), DigestColumn("v", Form.TEXT))
@@ -24,8 +24,7 @@ HALVES = [(0, 2), (2**63 - 1, 2**63), (2**63, 2**64)]
 
 def reader(home: Path, ids: pa.Array, values: list[str | None]) -> MirrorReader:
     write_deltalake(str(home), pa.table({"id": ids, "v": pa.array(values, pa.string())}))
-    pinned = open_table(str(home))
-    assert pinned is not None
+    pinned = read_table(home)
     return MirrorReader(pinned, Table("t", (SHARD,), ("id",), "id"), app("main"))
 
 
@@ -65,8 +64,7 @@ def test_many_ranges_and_gaps_between_them_are_told_apart(tmp_path: Path) -> Non
 def test_an_earlier_version_is_read_and_one_that_is_gone_is_said(tmp_path: Path) -> None:
     mirror = reader(tmp_path / "m", pa.array([1], pa.int64()), ["old"])
     write_deltalake(str(tmp_path / "m"), pa.table({"id": [1], "v": ["new"]}), mode="overwrite")
-    newest = open_table(str(tmp_path / "m"))
-    assert newest is not None
+    newest = read_table(str(tmp_path / "m"))
     now = MirrorReader(newest, mirror.table, mirror.app)
     before = mirror.digests(SHARD, "id", [(1, 2)], COLUMNS)
 

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.aggregates import AggregatedColumn, TimeSpan
-from pipeline.delta.reader import SnapshotReader, open_table
+from pipeline.delta.reader import SnapshotReader
 from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Shard, Table, TopicPartition
 from pipeline.readings import LogKey
 from pipeline.tables.delta.reader import SAID_AGAIN, MirrorReader
-from tests.builders.change_log import APP, meta, write_mirror
+from tests.builders.change_log import APP, meta, read_table, write_mirror
 
 A, B = Shard("shop", "s.orders_00"), Shard("shop", "s.orders_01")
 ELSEWHERE = Shard("other", "s.orders_00")
@@ -33,9 +33,7 @@ def rows(shard: Shard, batch: int, *ids: int) -> list[dict[str, Any]]:
 
 
 def reader(path: Path, table: Table = TABLE) -> MirrorReader:
-    found = open_table(str(path))
-    assert found is not None
-    return MirrorReader(found, table, APP)
+    return MirrorReader(read_table(path), table, APP)
 
 
 def key(shard: Shard, *values: str) -> LogKey:
