@@ -7,6 +7,7 @@ from alerts.lifecycle import advance_incident
 from alerts.model import Acknowledgement, AlertKind, AlertPolicy, Cause, Incident, Member
 from checks.model import FailKind, Outcome, Ruling, Verdict
 from tests.alerts.kit import at, verdict
+from tests.builders.values import lost_rows
 
 DOWN = "source:shop unreachable"
 
@@ -154,12 +155,6 @@ def test_verdicts_of_others_say_nothing_about_an_incident() -> None:
     assert fold_findings([verdict("P", "shop.users"), verdict("P", check="max_id")], standing) == ()
 
 
-def lost(check: str, *keys: str, more: int = 0) -> Verdict:
-    """A FAIL of one of Sluice's own probes that names rows of the table."""
-    ruling = Ruling(Outcome.FAIL, "rows missing", "missing_rows", keys, more)
-    return Verdict("shop.orders", check, ruling, at(0), kind=FailKind.LOST)
-
-
 ROWS = "shop/db.orders:"
 
 
@@ -167,29 +162,38 @@ ROWS = "shop/db.orders:"
     ("first", "then", "joins"),
     [
         pytest.param(
-            lost("max_id", f"{ROWS}9"), lost("range_counts", f"{ROWS}9"), True, id="one row"
+            lost_rows("max_id", f"{ROWS}9"),
+            lost_rows("range_counts", f"{ROWS}9"),
+            True,
+            id="one row",
         ),
         pytest.param(
-            lost("range_counts", f"{ROWS}5-9"), lost("max_id", f"{ROWS}9"), True, id="one of them"
+            lost_rows("range_counts", f"{ROWS}5-9"),
+            lost_rows("max_id", f"{ROWS}9"),
+            True,
+            id="one of them",
         ),
         pytest.param(
-            lost("max_id", f"{ROWS}9"), lost("range_counts", f"{ROWS}8-9"), False, id="more rows"
+            lost_rows("max_id", f"{ROWS}9"),
+            lost_rows("range_counts", f"{ROWS}8-9"),
+            False,
+            id="more rows",
         ),
         pytest.param(
-            lost("max_id", f"{ROWS}9"),
-            lost("range_counts", f"{ROWS}9", more=3),
+            lost_rows("max_id", f"{ROWS}9"),
+            lost_rows("range_counts", f"{ROWS}9", more=3),
             False,
             id="it is cut off",
         ),
         pytest.param(
-            replace(lost("max_id", f"{ROWS}9"), table="shop.users"),
-            lost("range_counts", f"{ROWS}9"),
+            replace(lost_rows("max_id", f"{ROWS}9"), table="shop.users"),
+            lost_rows("range_counts", f"{ROWS}9"),
             False,
             id="another table's",
         ),
         pytest.param(
-            lost("max_id", f"{ROWS}9"),
-            lost("range_counts", "shop/db.others:9"),
+            lost_rows("max_id", f"{ROWS}9"),
+            lost_rows("range_counts", "shop/db.others:9"),
             False,
             id="another shard's",
         ),
@@ -207,8 +211,8 @@ def test_f198_one_lost_row_is_one_incident(first: Verdict, then: Verdict, joins:
 def test_f198_rows_that_somebody_else_deleted_are_no_incident_of_their_own() -> None:
     standing = opened(verdict("F", check="foreign_write"))
 
-    found = fold_findings([lost("range_counts", f"{ROWS}9")], standing)
-    after = fold_findings([lost("range_counts", f"{ROWS}9")], ())
+    found = fold_findings([lost_rows("range_counts", f"{ROWS}9")], standing)
+    after = fold_findings([lost_rows("range_counts", f"{ROWS}9")], ())
 
     assert found == ()
     assert [one.cause.kind for one in after] == [AlertKind.LOST]
@@ -216,13 +220,13 @@ def test_f198_rows_that_somebody_else_deleted_are_no_incident_of_their_own() -> 
 
 @pytest.mark.parametrize("check", ["completeness", "inversions"])
 def test_f198_a_loss_on_the_way_does_not_follow_from_a_foreign_write(check: str) -> None:
-    found = fold_findings([lost(check, "tx-1")], opened(verdict("F", check="foreign_write")))
+    found = fold_findings([lost_rows(check, "tx-1")], opened(verdict("F", check="foreign_write")))
 
     assert [one.cause.check for one in found] == [check]
 
 
 def test_f198_a_loss_from_before_a_foreign_write_stays() -> None:
-    loss = lost("range_counts", f"{ROWS}9")
+    loss = lost_rows("range_counts", f"{ROWS}9")
     standing = [*opened(loss), *opened(verdict("F", check="foreign_write"))]
 
     (found,) = fold_findings([loss], standing)
@@ -232,14 +236,14 @@ def test_f198_a_loss_from_before_a_foreign_write_stays() -> None:
 
 def test_a_loss_that_grows_by_one_of_its_checks_is_told_again() -> None:
     """The other still names an acknowledged row, and is the first by name."""
-    opened = told_of(None, loss("values", "s/d.t:1", "s/d.t:2"), minute=0)
-    joined = told_of(opened, loss("range_counts", "s/d.t:1"), minute=1)
+    opened = told_of(None, lost_rows("values", "s/d.t:1", "s/d.t:2", table="d.t"), minute=0)
+    joined = told_of(opened, lost_rows("range_counts", "s/d.t:1", table="d.t"), minute=1)
     known = replace(joined, acknowledged=Acknowledgement("me", at(2)), unheard=None)
 
     grown = told_of(
         known,
-        loss("range_counts", "s/d.t:1"),
-        loss("values", "s/d.t:1-2", "s/d.t:50-900"),
+        lost_rows("range_counts", "s/d.t:1", table="d.t"),
+        lost_rows("values", "s/d.t:1-2", "s/d.t:50-900", table="d.t"),
         minute=3,
     )
 
@@ -253,8 +257,3 @@ def told_of(incident: Incident | None, *verdicts: Verdict, minute: float) -> Inc
     after, _ = advance_incident(incident, found, AlertPolicy(), at(minute))
     assert after is not None
     return after
-
-
-def loss(check: str, *keys: str) -> Verdict:
-    ruling = Ruling(Outcome.FAIL, "rows are missing", "missing_rows", keys)
-    return Verdict("d.t", check, ruling, at(0), kind=FailKind.LOST)

@@ -10,7 +10,6 @@ from pipeline.lags.samples import LandedBatch, MirrorPosition, Sample, Samples, 
 from pipeline.model import (
     Acknowledged,
     Fence,
-    Head,
     Missing,
     Order,
     PartitionEnd,
@@ -19,17 +18,13 @@ from pipeline.model import (
     TopicPartition,
 )
 from pipeline.sources.mysql.position import binlog_position
+from tests.builders.values import fence
 
 NOW = datetime(2026, 3, 2, 0, 10, tzinfo=UTC)
 CUT = NOW - timedelta(minutes=10)
 BUDGET = timedelta(seconds=10)
 GATING = frozenset({"completeness", "inversions", "offset_keys", "range_counts", "schema"})
 TABLE = Table("shop.orders", (Shard("shop", "shop_00.orders"), Shard("shop", "shop_01.orders")))
-
-
-def fence(number: int, at: datetime, source: str = "shop", identity: str = "A") -> Fence:
-    """A heartbeat whose position is its number."""
-    return Fence(source, number, at, Head(identity, binlog_position(1, number * 100)))
 
 
 def beats(*, count: int = 700, until: datetime = NOW, source: str = "shop") -> tuple[Fence, ...]:

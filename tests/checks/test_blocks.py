@@ -23,7 +23,7 @@ from checks.blocks import (
     waiver_id_of_text,
     waivers_of,
 )
-from checks.model import Outcome, Reason, Ruling, Verdict
+from checks.model import Reason, Verdict
 from checks.readiness import assess
 from monitor.observe.system_checks import given_up_id
 from pipeline.apply.foreign_commits import waiver_id
@@ -32,8 +32,9 @@ from pipeline.model import Missing, Order, Shard, Stage, Table
 from pipeline.reports import Hold
 from pipeline.sources.mysql.facts import Cascade, ServerFacts, ShardFacts, describe_source
 from pipeline.sources.source import SourceDescription
+from tests.builders.values import verdict
 from tests.checks.samples import NOW, TABLE, mark
-from tests.checks.test_readiness import BOTH, MIRROR, inputs, verdict
+from tests.checks.test_readiness import BOTH, MIRROR, inputs
 
 OWN = frozenset({"shop", "shop.shop_00.orders", "shop.shop_01.orders"})
 STATEMENTS = frozenset({"shop"})
@@ -235,7 +236,7 @@ def test_what_is_not_known_now_is_listed(told: tuple[Verdict, ...], *, undecided
 def test_a_gating_check_without_a_ruling_is_listed(
     rulings: tuple[str, ...], *, undecided_: bool
 ) -> None:
-    told = tuple(verdict(one, ago=9 - at) for at, one in enumerate(rulings))
+    told = tuple(verdict(one, at=NOW - timedelta(seconds=9 - at)) for at, one in enumerate(rulings))
 
     found = [
         undecided_checks(inputs(verdicts=verdicts), frozenset({"range_counts"}))
@@ -279,29 +280,29 @@ def test_to_have_been_asked_changes_nothing_of_what_is_known() -> None:
     assert (asked, repr(asked)) == (unasked, repr(unasked))
 
 
-def failed(*keys: str, more: int = 0, check: str = "range_counts") -> Verdict:
-    """A FAIL that names these rows of the table."""
-    return Verdict(TABLE.name, check, Ruling(Outcome.FAIL, "lost", "x", keys, more), NOW)
-
-
 RANGE = f"range_counts:{TABLE.name}:shop/shop_00.orders:"
 
 
 @pytest.mark.parametrize(
     ("fail", "waived", "left"),
     [
-        pytest.param(failed("s/t:1-200"), {"1-200"}, (), id="all of it"),
-        pytest.param(failed("s/t:1-200", more=800), {"1-200"}, ("",), id="it is cut off"),
-        pytest.param(failed("s/t:1-205"), {"1-200"}, ("201-205",), id="it grew"),
-        pytest.param(failed("s/t:7"), {"1-200"}, (), id="one row of it"),
-        pytest.param(failed("s/t:-3-4"), {"0-1"}, ("-3--1", "2-4"), id="the middle, below 0"),
-        pytest.param(failed("s/t:1-9"), {"1-3", "2-5", "9"}, ("6-8",), id="they overlap"),
-        pytest.param(failed("s/t:1-9"), {"20-30"}, ("1-9",), id="other rows"),
-        pytest.param(failed("s/u:1-9"), {"1-9"}, ("u:1-9",), id="another shard"),
-        pytest.param(failed("s/t:4", "s/t:8"), {"4"}, ("8",), id="one of two"),
-        pytest.param(failed(), {"4"}, ("",), id="nothing is named"),
+        pytest.param(verdict("fail", "s/t:1-200"), {"1-200"}, (), id="all of it"),
+        pytest.param(verdict("fail", "s/t:1-200", more=800), {"1-200"}, ("",), id="it is cut off"),
+        pytest.param(verdict("fail", "s/t:1-205"), {"1-200"}, ("201-205",), id="it grew"),
+        pytest.param(verdict("fail", "s/t:7"), {"1-200"}, (), id="one row of it"),
         pytest.param(
-            failed(*[f"s/t:{n}" for n in range(0, 40, 2)]), {"0-100"}, ("",), id="as many as may be"
+            verdict("fail", "s/t:-3-4"), {"0-1"}, ("-3--1", "2-4"), id="the middle, below 0"
+        ),
+        pytest.param(verdict("fail", "s/t:1-9"), {"1-3", "2-5", "9"}, ("6-8",), id="they overlap"),
+        pytest.param(verdict("fail", "s/t:1-9"), {"20-30"}, ("1-9",), id="other rows"),
+        pytest.param(verdict("fail", "s/u:1-9"), {"1-9"}, ("u:1-9",), id="another shard"),
+        pytest.param(verdict("fail", "s/t:4", "s/t:8"), {"4"}, ("8",), id="one of two"),
+        pytest.param(verdict("fail"), {"4"}, ("",), id="nothing is named"),
+        pytest.param(
+            verdict("fail", *[f"s/t:{n}" for n in range(0, 40, 2)]),
+            {"0-100"},
+            ("",),
+            id="as many as may be",
         ),
     ],
 )
@@ -318,7 +319,7 @@ def test_f103_a_waiver_covers_only_the_rows_it_names(
 
 
 def test_f103_rows_that_no_waiver_names_block() -> None:
-    fail = failed("shop/shop_00.orders:1-200", more=800)
+    fail = verdict("fail", "shop/shop_00.orders:1-200", more=800)
 
     found = find_blocks(inputs(verdicts=(fail,), waived=frozenset({f"{RANGE}1-200"})), GATING)
 

@@ -20,7 +20,8 @@ from pipeline.clocks import ClockStep
 from pipeline.image import Image
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Fence, Stage
-from tests.checks.samples import CUT, NOW, fence
+from tests.builders.values import fence, verdict
+from tests.checks.samples import CUT, NOW
 
 EVIDENCE = Evidence((), batch=5, version=7, applied=5, mirror="m", life=70)
 ISSUED = Certificate("c", "shop.orders", Stage.MIRROR, CUT, NOW, EVIDENCE)
@@ -168,14 +169,6 @@ def certificate(
     return replace(made, revoked=NOW, why="before") if revoked else made
 
 
-def verdict(outcome: Outcome, *as_of: Fence, at: datetime = LATER) -> Verdict:
-    return Verdict("shop.orders", "completeness", Ruling(outcome, "said so"), at, as_of=as_of)
-
-
-def of(number: int, source: str = "shop", identity: str = "A") -> Fence:
-    return fence(number, CUT, source, identity)
-
-
 def taken(one: Certificate, fail: Verdict, last_pass: Verdict | None = None) -> bool:
     return bool(revoke_failed(fail, [one], last_pass))
 
@@ -183,48 +176,82 @@ def taken(one: Certificate, fail: Verdict, last_pass: Verdict | None = None) -> 
 @pytest.mark.parametrize(
     ("one", "limit", "revoked"),
     [
-        pytest.param(certificate(of(5)), [of(5)], True, id="at its position"),
-        pytest.param(certificate(of(4)), [of(5)], True, id="below"),
-        pytest.param(certificate(of(6)), [of(5)], True, id="above, given before anybody knew"),
-        pytest.param(certificate(of(6)), [], True, id="a FAIL without a position"),
-        pytest.param(certificate(), [of(5)], True, id="nothing is known of what it rests on"),
-        pytest.param(certificate(of(6, identity="B")), [of(5)], True, id="of another server"),
-        pytest.param(certificate(of(6), table="shop.users"), [], False, id="another table's"),
-        pytest.param(certificate(of(5), revoked=True), [of(5)], False, id="not a second time"),
+        pytest.param(certificate(fence(5, CUT)), [fence(5, CUT)], True, id="at its position"),
+        pytest.param(certificate(fence(4, CUT)), [fence(5, CUT)], True, id="below"),
         pytest.param(
-            certificate(of(6), of(7, "old")), [of(5), of(6, "old")], True, id="above in each"
+            certificate(fence(6, CUT)), [fence(5, CUT)], True, id="above, given before anybody knew"
+        ),
+        pytest.param(certificate(fence(6, CUT)), [], True, id="a FAIL without a position"),
+        pytest.param(
+            certificate(), [fence(5, CUT)], True, id="nothing is known of what it rests on"
+        ),
+        pytest.param(
+            certificate(fence(6, CUT, identity="B")), [fence(5, CUT)], True, id="of another server"
+        ),
+        pytest.param(
+            certificate(fence(6, CUT), table="shop.users"), [], False, id="another table's"
+        ),
+        pytest.param(
+            certificate(fence(5, CUT), revoked=True), [fence(5, CUT)], False, id="not a second time"
+        ),
+        pytest.param(
+            certificate(fence(6, CUT), fence(7, CUT, "old")),
+            [fence(5, CUT), fence(6, CUT, "old")],
+            True,
+            id="above in each",
         ),
     ],
 )
 def test_a_fail_takes_back_what_its_table_was_promised_wherever_it_lies(
     one: Certificate, limit: Sequence[Fence], revoked: bool
 ) -> None:
-    assert taken(one, verdict(Outcome.FAIL, *limit)) is revoked
+    assert taken(one, verdict(Outcome.FAIL, check="completeness", at=LATER, as_of=limit)) is revoked
 
 
 @pytest.mark.parametrize("outcome", [Outcome.PASS, Outcome.UNKNOWN])
 def test_nothing_but_a_fail_takes_back(outcome: Outcome) -> None:
-    assert not taken(certificate(of(5)), verdict(outcome, of(9)))
+    assert not taken(
+        certificate(fence(5, CUT)),
+        verdict(outcome, check="completeness", at=LATER, as_of=(fence(9, CUT),)),
+    )
 
 
 @pytest.mark.parametrize(
     ("one", "limit", "spared"),
     [
-        pytest.param(certificate(of(4)), [of(5)], True, id="wholly below it"),
-        pytest.param(certificate(of(5)), [of(5)], False, id="at its end"),
-        pytest.param(certificate(of(4, identity="B")), [of(5)], False, id="of another server"),
-        pytest.param(certificate(of(4)), [of(5, "old")], False, id="of another source"),
-        pytest.param(certificate(of(4), of(4, "old")), [of(5)], False, id="one source unseen"),
-        pytest.param(certificate(), [of(5)], False, id="nothing is known of what it rests on"),
-        pytest.param(certificate(of(4), issued=LATER), [of(5)], False, id="issued with it"),
+        pytest.param(certificate(fence(4, CUT)), [fence(5, CUT)], True, id="wholly below it"),
+        pytest.param(certificate(fence(5, CUT)), [fence(5, CUT)], False, id="at its end"),
+        pytest.param(
+            certificate(fence(4, CUT, identity="B")), [fence(5, CUT)], False, id="of another server"
+        ),
+        pytest.param(
+            certificate(fence(4, CUT)), [fence(5, CUT, "old")], False, id="of another source"
+        ),
+        pytest.param(
+            certificate(fence(4, CUT), fence(4, CUT, "old")),
+            [fence(5, CUT)],
+            False,
+            id="one source unseen",
+        ),
+        pytest.param(
+            certificate(), [fence(5, CUT)], False, id="nothing is known of what it rests on"
+        ),
+        pytest.param(
+            certificate(fence(4, CUT), issued=LATER), [fence(5, CUT)], False, id="issued with it"
+        ),
     ],
 )
 def test_a_pass_spares_only_what_it_looked_at(
     one: Certificate, limit: Sequence[Fence], spared: bool
 ) -> None:
-    fail = verdict(Outcome.FAIL, of(9), at=LATER + timedelta(minutes=1))
+    fail = verdict(
+        Outcome.FAIL, check="completeness", at=LATER + timedelta(minutes=1), as_of=(fence(9, CUT),)
+    )
 
-    assert taken(one, fail, verdict(Outcome.PASS, *limit)) is not spared
+    assert (
+        taken(one, fail, verdict(Outcome.PASS, check="completeness", at=LATER, as_of=limit))
+        is not spared
+    )
 
 
 STEP = ClockStep("shop", 3, 6, CUT, CUT + timedelta(minutes=2), CUT)
@@ -233,11 +260,11 @@ STEP = ClockStep("shop", 3, 6, CUT, CUT + timedelta(minutes=2), CUT)
 @pytest.mark.parametrize(
     ("one", "felled"),
     [
-        pytest.param(certificate(of(5)), True, id="its heartbeat is one of them"),
-        pytest.param(certificate(of(6)), False, id="a later one"),
-        pytest.param(certificate(of(5, "old")), False, id="of another source"),
-        pytest.param(certificate(of(5), of(5, "old")), True, id="one of two"),
-        pytest.param(certificate(of(5), revoked=True), False, id="not a second time"),
+        pytest.param(certificate(fence(5, CUT)), True, id="its heartbeat is one of them"),
+        pytest.param(certificate(fence(6, CUT)), False, id="a later one"),
+        pytest.param(certificate(fence(5, CUT, "old")), False, id="of another source"),
+        pytest.param(certificate(fence(5, CUT), fence(5, CUT, "old")), True, id="one of two"),
+        pytest.param(certificate(fence(5, CUT), revoked=True), False, id="not a second time"),
     ],
 )
 def test_a_clock_that_went_back_takes_what_rests_on_its_times(
@@ -247,4 +274,4 @@ def test_a_clock_that_went_back_takes_what_rests_on_its_times(
 
 
 def test_what_is_still_there_is_not_forfeited() -> None:
-    assert revoke_lost([certificate(of(5))], CertificateBasis(None, batch=9), NOW) == ()
+    assert revoke_lost([certificate(fence(5, CUT))], CertificateBasis(None, batch=9), NOW) == ()

@@ -42,7 +42,8 @@ from pipeline.model import (
     TopicPartition,
 )
 from pipeline.sources.mysql.position import binlog_position
-from tests.checks.samples import BUDGET, CUT, GATING, NOW, TABLE, beats, fence, lags, mark, samples
+from tests.builders.values import fence
+from tests.checks.samples import BUDGET, CUT, GATING, NOW, TABLE, beats, lags, mark, samples
 from tests.checks.test_readiness import inputs
 
 T = TypeVar("T")

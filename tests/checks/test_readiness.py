@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from checks.blocks import Inputs
 from checks.certificate import Certificate, revoke_failed
-from checks.model import Outcome, Reason, Ruling, Verdict
+from checks.model import Reason, Verdict
 from checks.readiness import (
     CheckNeed,
     Question,
@@ -26,7 +26,8 @@ from pipeline.lags.lag import HopLag, Lags
 from pipeline.lags.samples import MirrorPosition, extended, step
 from pipeline.model import Hop, Lag, Missing, Order, Stage
 from pipeline.reports import Hold
-from tests.checks.samples import CUT, GATING, NOW, TABLE, beats, fence, lags, mark, samples
+from tests.builders.values import fence, verdict
+from tests.checks.samples import CUT, GATING, NOW, TABLE, beats, lags, mark, samples
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -43,12 +44,6 @@ def inputs(*, taken: Mapping[str, Any] | None = None, **more: Any) -> Inputs:
     """A table that is ready at CUT, unless bent."""
     found = samples(**(taken or {}))
     return replace(Inputs(TABLE, found, lags(found)), **more)
-
-
-def verdict(outcome: str, *, check: str = "range_counts", ago: int = 0, **more: Any) -> Verdict:
-    ruling = Ruling(Outcome(outcome), "because", keys=more.pop("keys", ()))
-    made = Verdict(TABLE.name, check, ruling, NOW - ago * SECOND)
-    return replace(made, **more)
 
 
 def codes(answer: Readiness) -> list[str]:
@@ -273,7 +268,7 @@ def test_a_topic_s_quarantine_blocks_only_the_tables_of_that_topic() -> None:
             {"taken": {"landed": mark(gaps={"g1": gap_of("shop_01.orders")})}}, "g1", id="gap"
         ),
         pytest.param(
-            {"verdicts": (verdict("fail", keys=("17",)),)},
+            {"verdicts": (verdict("fail", "17", at=NOW),)},
             f"range_counts:{TABLE.name}:17",
             id="failed gating check",
         ),
@@ -299,20 +294,28 @@ def test_holds_of_others_do_not_block() -> None:
 @pytest.mark.parametrize(
     ("verdicts", "state"),
     [
-        pytest.param((verdict("pass"),), ReadinessState.READY, id="pass"),
-        pytest.param((verdict("unknown"),), ReadinessState.READY, id="unknown is listed only"),
-        pytest.param((verdict("fail"),), ReadinessState.BLOCKED, id="fail"),
+        pytest.param((verdict("pass", at=NOW),), ReadinessState.READY, id="pass"),
         pytest.param(
-            (verdict("fail", ago=9), verdict("unknown")),
+            (verdict("unknown", at=NOW),), ReadinessState.READY, id="unknown is listed only"
+        ),
+        pytest.param((verdict("fail", at=NOW),), ReadinessState.BLOCKED, id="fail"),
+        pytest.param(
+            (verdict("fail", at=NOW - 9 * SECOND), verdict("unknown", at=NOW)),
             ReadinessState.BLOCKED,
             id="unknown clears nothing",
         ),
         pytest.param(
-            (verdict("fail", ago=9), verdict("pass")), ReadinessState.READY, id="pass clears"
+            (verdict("fail", at=NOW - 9 * SECOND), verdict("pass", at=NOW)),
+            ReadinessState.READY,
+            id="pass clears",
         ),
-        pytest.param((verdict("fail", check="volatility"),), ReadinessState.READY, id="not gating"),
         pytest.param(
-            (verdict("fail", table="shop.users"),), ReadinessState.READY, id="another table's"
+            (verdict("fail", check="volatility", at=NOW),), ReadinessState.READY, id="not gating"
+        ),
+        pytest.param(
+            (verdict("fail", table="shop.users", at=NOW),),
+            ReadinessState.READY,
+            id="another table's",
         ),
     ],
 )
@@ -326,7 +329,7 @@ def test_a_fail_that_names_all_it_may_name_cannot_be_waived_by_keys() -> None:
     keys = tuple(str(n) for n in range(20))
     ids = frozenset(f"range_counts:{TABLE.name}:{key}" for key in keys)
 
-    answer = assess(MIRROR, inputs(verdicts=(verdict("fail", keys=keys),), waived=ids), BOTH)
+    answer = assess(MIRROR, inputs(verdicts=(verdict("fail", *keys, at=NOW),), waived=ids), BOTH)
 
     assert answer.state is ReadinessState.BLOCKED
 
@@ -376,7 +379,7 @@ def test_a_certificate_answers_its_cut_whatever_goes_missing_later() -> None:
 def test_a_revoked_certificate_says_revoked_until_a_new_one_can_be_issued() -> None:
     old = replace(issued(), revoked=NOW, why="range_counts: 3 rows missing")
 
-    bad = assess(MIRROR, inputs(verdicts=(verdict("fail"),)), BOTH, certificate=old)
+    bad = assess(MIRROR, inputs(verdicts=(verdict("fail", at=NOW),)), BOTH, certificate=old)
     good = assess(MIRROR, inputs(), BOTH, certificate=old)
 
     assert bad.state is ReadinessState.REVOKED
@@ -407,7 +410,7 @@ def passed(number: int, *, at: datetime = NOW + SECOND, identity: str = "A") -> 
 def test_a_fail_revokes_what_it_can_have_made_wrong(
     as_of: Any, last_pass: Verdict | None, revoked: bool
 ) -> None:
-    fail = verdict("fail", as_of=(as_of,) if as_of else ())
+    fail = verdict("fail", as_of=(as_of,) if as_of else (), at=NOW)
 
     found = revoke_failed(fail, [issued()], last_pass)
 
@@ -418,9 +421,9 @@ def test_a_fail_revokes_what_it_can_have_made_wrong(
 def test_only_a_fail_of_the_table_revokes_and_only_once() -> None:
     gone = replace(issued(), revoked=NOW)
 
-    assert revoke_failed(verdict("pass"), [issued()], None) == ()
-    assert revoke_failed(verdict("fail", table="x"), [issued()], None) == ()
-    assert revoke_failed(verdict("fail"), [gone], None) == ()
+    assert revoke_failed(verdict("pass", at=NOW), [issued()], None) == ()
+    assert revoke_failed(verdict("fail", table="x", at=NOW), [issued()], None) == ()
+    assert revoke_failed(verdict("fail", at=NOW), [gone], None) == ()
 
 
 def test_rules_that_disagree_for_ten_minutes_are_an_incident() -> None:
@@ -522,7 +525,7 @@ def test_with_any_input_missing_it_is_never_ready(
 REQUIRED = ReadinessPolicy(checks=CheckNeed.REQUIRED, gating=GATING)
 UNSUPPORTED = tuple(
     replace(one, ruling=replace(one.ruling, code="unsupported"))
-    for one in (verdict("unknown", check=name) for name in sorted(BOTH.gating))
+    for one in (verdict("unknown", check=name, at=NOW) for name in sorted(BOTH.gating))
 )
 
 
@@ -540,16 +543,18 @@ def test_f115_a_table_that_no_gating_check_can_look_at_is_said_to_be_so() -> Non
         pytest.param((), ReadinessState.UNKNOWN, id="none has looked"),
         pytest.param(UNSUPPORTED, ReadinessState.UNKNOWN, id="none can"),
         pytest.param(
-            (*UNSUPPORTED, verdict("pass", check="range_counts", ago=9)),
+            (*UNSUPPORTED, verdict("pass", check="range_counts", at=NOW - 9 * SECOND)),
             ReadinessState.UNKNOWN,
             id="none can any more",
         ),
         pytest.param(
-            (verdict("pass", check="schema"),), ReadinessState.UNKNOWN, id="columns are no rows"
+            (verdict("pass", check="schema", at=NOW),),
+            ReadinessState.UNKNOWN,
+            id="columns are no rows",
         ),
-        pytest.param((verdict("pass"),), ReadinessState.READY, id="one works"),
+        pytest.param((verdict("pass", at=NOW),), ReadinessState.READY, id="one works"),
         pytest.param(
-            (verdict("pass", ago=9), verdict("unknown")),
+            (verdict("pass", at=NOW - 9 * SECOND), verdict("unknown", at=NOW)),
             ReadinessState.READY,
             id="its source is away for a while",
         ),

@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 
 from alerts.model import AlertKind
-from checks.model import Outcome, Ruling, Verdict
 from monitor.row_selection import select_failed_rows, select_rows
 from pipeline.backfill_state import SelectedKey, SelectedRange
 from pipeline.errors import ConfigError
@@ -16,17 +15,13 @@ from pipeline.reports import Hold, MergeReport
 from pipeline.schema.model import Column
 from pipeline.sources.mysql.types import MySqlColumn
 from pipeline.sources.postgres.types import PostgresColumn
-from tests.builders.change_log import NOON
+from tests.builders.values import verdict
 from tests.monitor.rig import ORDERS, USERS, Rig
 
 S0, S1 = Shard("shop", "shop.t_0"), Shard("shop", "shop.t_1")
 IDS = Table("shop.t", (S0, S1), ("id",), "id")
 WORDS = Table("shop.w", (S0,), ("name",))
 PAIRS = Table("shop.p", (S0,), ("a", "b"))
-
-
-def fail(check: str, *keys: str, value: float | None = None) -> Verdict:
-    return Verdict("shop.t", check, Ruling(Outcome.FAIL, "wrong", "x", keys), NOON, value=value)
 
 
 def test_ids_that_touch_are_one_range() -> None:
@@ -86,11 +81,17 @@ def test_what_names_no_row_is_refused_in_words(
 
 def test_what_checks_name_is_read_in_the_shards_they_name() -> None:
     fails = [
-        fail("range_counts", "shop/shop.t_0:17-29", "shop/shop.t_1:-5--3"),
-        fail("max_id", "shop/shop.t_1:100", value=4.0),
-        fail("max_id", "shop/shop.t_0:31", value=-2.0),
-        fail("offset_keys", 'topic:0:42 ["shop","shop.t_1","7"]'),
-        fail("volatility", "whatever"),
+        verdict(
+            "fail",
+            "shop/shop.t_0:17-29",
+            "shop/shop.t_1:-5--3",
+            check="range_counts",
+            table="shop.t",
+        ),
+        verdict("fail", "shop/shop.t_1:100", check="max_id", table="shop.t", value=4.0),
+        verdict("fail", "shop/shop.t_0:31", check="max_id", table="shop.t", value=-2.0),
+        verdict("fail", 'topic:0:42 ["shop","shop.t_1","7"]', check="offset_keys", table="shop.t"),
+        verdict("fail", "whatever", check="volatility", table="shop.t"),
     ]
 
     found = select_failed_rows(IDS, fails, 9)
@@ -105,7 +106,7 @@ def test_what_checks_name_is_read_in_the_shards_they_name() -> None:
 
 def test_checks_that_name_no_row_are_no_ground_for_a_repair() -> None:
     with pytest.raises(ConfigError, match=r"no check names rows of shop\.t"):
-        select_failed_rows(IDS, [fail("volatility", "x")], 9)
+        select_failed_rows(IDS, [verdict("fail", "x", check="volatility", table="shop.t")], 9)
 
 
 def test_the_command_for_a_new_base_names_the_table_alone() -> None:

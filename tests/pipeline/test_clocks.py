@@ -18,7 +18,8 @@ from pipeline.clocks import (
     step_back,
 )
 from pipeline.model import Fence
-from tests.checks.samples import NOW, fence
+from tests.builders.values import fence
+from tests.checks.samples import NOW
 
 SECOND = timedelta(seconds=1)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pipeline.clocks import day_end, first_fence, parse_cut
 from pipeline.errors import ConfigError
-from tests.checks.samples import fence
+from tests.builders.values import fence
 
 NOW = datetime(2026, 3, 2, 0, 15, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")

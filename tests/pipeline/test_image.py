@@ -18,21 +18,16 @@ from pipeline.image import (
     parse_images,
     shards_digest,
 )
-from pipeline.model import Acknowledged, Fence, Head, Order, Shard, Table
+from pipeline.model import Acknowledged, Fence, Order, Shard, Table
 from pipeline.sources.mysql.position import binlog_position
+from tests.builders.values import fence
 
 CUT = datetime(2026, 3, 29, 22, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 
 
-def beat(number: int, after: float, identity: str = "A") -> Fence:
-    """A heartbeat so many seconds after the cut; its position is its number."""
-    head = Head(identity, binlog_position(3, number * 100))
-    return Fence("shop", number, CUT + after * SECOND, head)
-
-
 def mark(through: int, identity: str = "A") -> Checkpoint:
-    position = binlog_position(3, through * 100)
+    position = binlog_position(1, through * 100)
     return Checkpoint(
         "main",
         9,
@@ -43,14 +38,14 @@ def mark(through: int, identity: str = "A") -> Checkpoint:
 
 
 def test_the_cut_stands_where_the_log_ended_after_its_heartbeat() -> None:
-    cut = DueCut(CUT, {"shop": beat(7, 0.4)})
+    cut = DueCut(CUT, {"shop": fence(7, CUT + 0.4 * SECOND)})
 
-    assert cut_positions(cut, ("shop",), mark(7)) == {"shop": Order(2, 3, 700)}
+    assert cut_positions(cut, ("shop",), mark(7)) == {"shop": Order(2, 1, 700)}
 
 
 def test_a_fence_of_an_epoch_before_stands_nowhere_though_its_server_has_come_back() -> None:
     """By that place what the other server wrote meanwhile would be below the cut."""
-    newest, due = mark(9), DueCut(CUT, {"shop": beat(7, 0)})
+    newest, due = mark(9), DueCut(CUT, {"shop": fence(7, CUT)})
     back = replace(newest, epochs={"shop": replace(newest.epochs["shop"], heartbeat=7)})
 
     assert cut_positions(due, ("shop",), newest) is not None
@@ -61,9 +56,11 @@ def test_a_fence_of_an_epoch_before_stands_nowhere_though_its_server_has_come_ba
     ("cut", "landed"),
     [
         pytest.param(DueCut(CUT), mark(7), id="no heartbeat after the cut is written yet"),
-        pytest.param(DueCut(CUT, {"shop": beat(7, 0)}), mark(6), id="it has not landed"),
-        pytest.param(DueCut(CUT, {"shop": beat(7, 0)}), mark(9, "B"), id="another server is read"),
-        pytest.param(DueCut(CUT, {"other": beat(7, 0)}), mark(9), id="it is another source's"),
+        pytest.param(DueCut(CUT, {"shop": fence(7, CUT)}), mark(6), id="it has not landed"),
+        pytest.param(
+            DueCut(CUT, {"shop": fence(7, CUT)}), mark(9, "B"), id="another server is read"
+        ),
+        pytest.param(DueCut(CUT, {"other": fence(7, CUT)}), mark(9), id="it is another source's"),
     ],
 )
 def test_without_proof_a_cut_stands_nowhere(cut: DueCut, landed: Checkpoint) -> None:
@@ -73,15 +70,41 @@ def test_without_proof_a_cut_stands_nowhere(cut: DueCut, landed: Checkpoint) -> 
 @pytest.mark.parametrize(
     ("fences", "number"),
     [
-        pytest.param((beat(1, -1), beat(2, 0), beat(3, 1)), 2, id="the first at or after the cut"),
-        pytest.param((beat(1, -1),), None, id="none yet"),
-        pytest.param((), None, id="none at all"),
-        pytest.param((beat(1, 2), beat(2, -1), beat(3, 1)), 3, id="a clock was fast before"),
-        pytest.param((beat(1, 1), beat(2, -1)), None, id="a clock was fast, and it is not time"),
-        pytest.param((beat(1, 1), beat(2, 2, "B")), None, id="another server has taken over since"),
-        pytest.param((beat(1, -1), beat(2, 2, "B")), 2, id="another had taken over by then"),
         pytest.param(
-            (beat(1, 1), beat(2, 2, "B"), beat(3, 3)), None, id="the first one has come back since"
+            (fence(1, CUT - SECOND), fence(2, CUT), fence(3, CUT + SECOND)),
+            2,
+            id="the first at or after the cut",
+        ),
+        pytest.param((fence(1, CUT - SECOND),), None, id="none yet"),
+        pytest.param((), None, id="none at all"),
+        pytest.param(
+            (fence(1, CUT + 2 * SECOND), fence(2, CUT - SECOND), fence(3, CUT + SECOND)),
+            3,
+            id="a clock was fast before",
+        ),
+        pytest.param(
+            (fence(1, CUT + SECOND), fence(2, CUT - SECOND)),
+            None,
+            id="a clock was fast, and it is not time",
+        ),
+        pytest.param(
+            (fence(1, CUT + SECOND), fence(2, CUT + 2 * SECOND, identity="B")),
+            None,
+            id="another server has taken over since",
+        ),
+        pytest.param(
+            (fence(1, CUT - SECOND), fence(2, CUT + 2 * SECOND, identity="B")),
+            2,
+            id="another had taken over by then",
+        ),
+        pytest.param(
+            (
+                fence(1, CUT + SECOND),
+                fence(2, CUT + 2 * SECOND, identity="B"),
+                fence(3, CUT + 3 * SECOND),
+            ),
+            None,
+            id="the first one has come back since",
         ),
     ],
 )
@@ -94,7 +117,7 @@ def test_the_first_heartbeat_after_the_cut_of_the_server_there_is(
 
 
 def test_what_a_mirror_remembers_of_its_images_is_what_was_told() -> None:
-    made = Image(CUT, 7, 12, (beat(7, 0),), {"shop": Order(2, 3, 700, 1)}, CUT, CUT + SECOND)
+    made = Image(CUT, 7, 12, (fence(7, CUT),), {"shop": Order(2, 3, 700, 1)}, CUT, CUT + SECOND)
     later = Image(CUT + SECOND, 9, 14, (), {}, CUT, CUT + SECOND)
 
     told = images_property((later, made))

@@ -15,6 +15,7 @@ from pipeline.model import Fence, Head
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.source import Heartbeat, Source
+from tests.builders.values import fence
 
 START = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 SETTINGS = SourceSettings(
@@ -207,12 +208,6 @@ def test_f22_an_old_cut_is_answered_by_a_heartbeat_soon_after_it() -> None:
     assert (kept[0].number, len(kept) <= 4_096) == (0, True)
 
 
-def _fence(number: int, minutes: int) -> Fence:
-    return Fence(
-        "shop", number, START + timedelta(minutes=minutes), Head("A", binlog_position(1, number))
-    )
-
-
 def test_heartbeats_fall_though_the_life_that_saw_the_clocks_go_back_ended_at_once(
     store: ServiceStore,
 ) -> None:
@@ -225,13 +220,13 @@ def test_heartbeats_fall_though_the_life_that_saw_the_clocks_go_back_ended_at_on
 
     book = FenceBook(store.fences, die)
     for number, minutes in ((1, 0), (2, 1), (3, 61), (4, 62)):
-        book.add(_fence(number, minutes))
+        book.add(fence(number, START + timedelta(minutes=minutes), pos=number))
     with pytest.raises(SystemExit):
-        book.add(_fence(5, 3))
+        book.add(fence(5, START + timedelta(minutes=3), pos=5))
     later = FenceBook(store.fences, told.append)
 
     later.load(["shop"], START - timedelta(days=1), lambda _: told[0])
-    later.add(_fence(6, 120))
+    later.add(fence(6, START + timedelta(minutes=120), pos=6))
 
     assert [fence.number for fence in later.of("shop")] == [1, 2, 6]
     assert told == [told[0]] * 2

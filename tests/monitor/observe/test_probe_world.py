@@ -20,19 +20,14 @@ from monitor.store.store import ServiceStore
 from pipeline.backfill_state import Backfill
 from pipeline.checkpoint import Checkpoint, Incarnations
 from pipeline.lags.samples import LandedBatch, Sample
-from pipeline.model import Fence, Head, Missing, Order, Ordering, Origin, Shard, Table
-from pipeline.sources.mysql.position import binlog_position
+from pipeline.model import Fence, Missing, Order, Ordering, Origin, Shard, Table
+from tests.builders.values import fence
 from tests.monitor.rig import NOON
 
 SHARD = Shard("shop", "shop.t")
 NOTHING = Missing("nothing has landed yet")
 TABLE = Table("shop.t", (SHARD,), ("id",), "id")
 OTHER = Table("shop.u", (SHARD,), ("id",), "id")
-
-
-def fence(number: int, identity: str = "A", source: str = "shop") -> Fence:
-    at = NOON + timedelta(seconds=number)
-    return Fence(source, number, at, Head(identity, binlog_position(1, number * 100)))
 
 
 class FakeMirrors:
@@ -60,7 +55,7 @@ def world(
     store = ServiceStore.open(folder / "s.db")
     fences = FenceBook(store.fences)
     for number in (1, 2):
-        fences.add(fence(number))
+        fences.add(fence(number, NOON + timedelta(seconds=number)))
     store.close()
     opened = [] if logs is None else logs
 
@@ -128,12 +123,48 @@ def test_a_source_without_heartbeats_has_no_fence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("applied", "passed", "asked", "reached"),
     [
-        pytest.param(4, fence(2), fence(2), True, id="exactly"),
-        pytest.param(4, fence(2), fence(1), True, id="and more"),
-        pytest.param(4, fence(1), fence(2), False, id="the heartbeat is not landed"),
-        pytest.param(3, fence(2), fence(2), False, id="landed, and not merged"),
-        pytest.param(4, fence(2, "B"), fence(1), False, id="heartbeats of another server"),
-        pytest.param(4, fence(2), fence(1, source="crm"), False, id="of another source"),
+        pytest.param(
+            4,
+            fence(2, NOON + timedelta(seconds=2)),
+            fence(2, NOON + timedelta(seconds=2)),
+            True,
+            id="exactly",
+        ),
+        pytest.param(
+            4,
+            fence(2, NOON + timedelta(seconds=2)),
+            fence(1, NOON + timedelta(seconds=1)),
+            True,
+            id="and more",
+        ),
+        pytest.param(
+            4,
+            fence(1, NOON + timedelta(seconds=1)),
+            fence(2, NOON + timedelta(seconds=2)),
+            False,
+            id="the heartbeat is not landed",
+        ),
+        pytest.param(
+            3,
+            fence(2, NOON + timedelta(seconds=2)),
+            fence(2, NOON + timedelta(seconds=2)),
+            False,
+            id="landed, and not merged",
+        ),
+        pytest.param(
+            4,
+            fence(2, NOON + timedelta(seconds=2), identity="B"),
+            fence(1, NOON + timedelta(seconds=1)),
+            False,
+            id="heartbeats of another server",
+        ),
+        pytest.param(
+            4,
+            fence(2, NOON + timedelta(seconds=2)),
+            fence(1, NOON + timedelta(seconds=1), source="crm"),
+            False,
+            id="of another source",
+        ),
     ],
 )
 def test_a_fence_is_reached_when_a_batch_that_covers_it_is_merged(
@@ -147,12 +178,12 @@ def test_a_fence_is_reached_when_a_batch_that_covers_it_is_merged(
 
 def test_f146_a_mirror_is_not_opened_while_no_batch_covers_the_fence(tmp_path: Path) -> None:
     mirrors = FakeMirrors(4)
-    steps = (LandedBatch(4, {"shop.t": 4}, {"shop": fence(1)}),)
+    steps = (LandedBatch(4, {"shop.t": 4}, {"shop": fence(1, NOON + timedelta(seconds=1))}),)
     seen = world(tmp_path, steps=steps, mirrors=mirrors)
 
-    assert not seen.reached(TABLE, [fence(2)])
+    assert not seen.reached(TABLE, [fence(2, NOON + timedelta(seconds=2))])
     assert mirrors.opened == []
-    assert seen.reached(TABLE, [fence(1)])
+    assert seen.reached(TABLE, [fence(1, NOON + timedelta(seconds=1))])
     assert mirrors.opened == ["shop.t"]
 
 
@@ -175,11 +206,17 @@ class CountedSteps(tuple[LandedBatch, ...]):
 def test_f146_the_steps_of_a_look_are_gone_through_once_for_a_fence_and_not_for_each_table(
     tmp_path: Path,
 ) -> None:
-    steps = CountedSteps([LandedBatch(4, {"shop.t": 4}, {"shop": fence(2)})])
+    steps = CountedSteps(
+        [LandedBatch(4, {"shop.t": 4}, {"shop": fence(2, NOON + timedelta(seconds=2))})]
+    )
     first = world(tmp_path, steps=steps)
     second = replace(first, _mirrors={})
 
-    found = [one.reached(table, [fence(2)]) for one in (first, second) for table in (TABLE, OTHER)]
+    found = [
+        one.reached(table, [fence(2, NOON + timedelta(seconds=2))])
+        for one in (first, second)
+        for table in (TABLE, OTHER)
+    ]
 
     assert found == [True] * 4
     assert len(steps.walks) == 1
@@ -239,16 +276,19 @@ READ = Backfill("x", Origin.SNAPSHOT, ORDER, "A", 2)
 def test_rows_of_before_a_table_has_its_base_are_missed_by_nobody(
     tmp_path: Path, checkpoint: Checkpoint, reached: bool
 ) -> None:
-    steps = (LandedBatch(4, {"shop.t": 4}, {"shop": fence(2)}),)
+    steps = (LandedBatch(4, {"shop.t": 4}, {"shop": fence(2, NOON + timedelta(seconds=2))}),)
     sample = Sample(checkpoint, NOON, timedelta(1))
 
     seen = world(tmp_path, steps=steps, checkpoint=sample, mirrors=FakeMirrors(4))
 
-    assert seen.reached(TABLE, [fence(2)]) is reached
+    assert seen.reached(TABLE, [fence(2, NOON + timedelta(seconds=2))]) is reached
 
 
 def test_several_sources_must_be_reached_in_one_batch(tmp_path: Path) -> None:
-    one, other = fence(2), fence(2, source="crm")
+    one, other = (
+        fence(2, NOON + timedelta(seconds=2)),
+        fence(2, NOON + timedelta(seconds=2), source="crm"),
+    )
     steps = (
         LandedBatch(3, {"shop.t": 3}, {"shop": one}),
         LandedBatch(4, {"shop.t": 3}, {"crm": other}),
@@ -258,9 +298,11 @@ def test_several_sources_must_be_reached_in_one_batch(tmp_path: Path) -> None:
 
 
 def test_a_table_that_no_later_batch_has_changed_needs_no_later_merge(tmp_path: Path) -> None:
-    steps = (LandedBatch(9, {"shop.t": 4}, {"shop": fence(2)}),)
+    steps = (LandedBatch(9, {"shop.t": 4}, {"shop": fence(2, NOON + timedelta(seconds=2))}),)
 
-    assert world(tmp_path, steps=steps, mirrors=FakeMirrors(4)).reached(TABLE, [fence(2)])
+    assert world(tmp_path, steps=steps, mirrors=FakeMirrors(4)).reached(
+        TABLE, [fence(2, NOON + timedelta(seconds=2))]
+    )
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ from monitor.store.alerts import Waiver
 from monitor.store.store import ServiceStore
 from pipeline.errors import UnreachableError
 from pipeline.model import Stage
+from tests.builders.values import fence
 from tests.monitor.rig import NOON, USERS, Rig
-from tests.monitor.store.kit import fence
 
 CHECK = "range_counts"
 

@@ -13,7 +13,7 @@ from monitor.observe.source_inventory import SourceInventory
 from monitor.store.history import CheckMemory
 from monitor.store.store import ServiceStore
 from pipeline.model import Missing, Shard, Table
-from pipeline.settings import CollectorSettings, SourceSettings
+from tests.builders.values import source_settings
 
 pytestmark = pytest.mark.stack
 
@@ -28,15 +28,8 @@ def memory(tmp_path: Path) -> Iterator[CheckMemory]:
         yield store.memory
 
 
-def settings(mysql: MySQL, user: str) -> SourceSettings:
-    collector = CollectorSettings("http://127.0.0.1:1", "shop")
-    return SourceSettings(
-        "shop", mysql.host, mysql.port, user, collector, "shop", password="sluice"
-    )
-
-
 def asked(mysql: MySQL, user: str, memory: CheckMemory) -> SourceInventory:
-    one = settings(mysql, user)
+    one = source_settings(mysql, user=user, password="sluice")
     census = SourceInventory(
         {"shop": lambda: one},
         lambda: (TEAMS, PEOPLE, GONE),

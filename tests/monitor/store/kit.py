@@ -8,17 +8,12 @@ from sqlalchemy.exc import OperationalError
 
 from monitor.store.database import Database
 from monitor.store.store import ServiceStore
-from pipeline.model import Fence, Head
-from pipeline.sources.mysql.position import binlog_position
+from pipeline.model import Fence
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
 SECOND = timedelta(seconds=1)
-
-
-def fence(number: int, at: datetime, source: str = "shop", identity: str = "server-a") -> Fence:
-    return Fence(source, number, at, Head(identity, binlog_position(3, 1000 + number, "uuid:1-9")))
 
 
 def first(store: ServiceStore, instant: datetime) -> Fence | None:

@@ -11,8 +11,9 @@ from monitor.store.history import HISTORY
 from monitor.store.store import ServiceStore
 from pipeline.clocks import ClockStep
 from pipeline.model import Stage
+from tests.builders.values import fence
 from tests.example_count import examples
-from tests.monitor.store.kit import DAY, NOW, SECOND, fence, first, newest
+from tests.monitor.store.kit import DAY, NOW, SECOND, first, newest
 
 
 def certificate(seconds: int = 0, stage: Stage = Stage.MIRROR) -> Certificate:

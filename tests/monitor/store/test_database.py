@@ -16,7 +16,8 @@ from monitor.store.database import Database
 from monitor.store.schema import version
 from monitor.store.store import ServiceStore
 from pipeline.errors import ConfigError
-from tests.monitor.store.kit import NOW, SECOND, fence, newest
+from tests.builders.values import fence
+from tests.monitor.store.kit import NOW, SECOND, newest
 
 
 def test_a_second_service_on_the_same_file_is_refused_by_name(store: ServiceStore) -> None:

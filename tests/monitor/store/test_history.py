@@ -17,7 +17,8 @@ from monitor.store.store import ServiceStore
 from pipeline.checkpoint import Gap
 from pipeline.model import Account
 from pipeline.reports import Hold
-from tests.monitor.store.kit import DAY, HOUR, NOW, SECOND, Full, fence
+from tests.builders.values import fence
+from tests.monitor.store.kit import DAY, HOUR, NOW, SECOND, Full
 
 
 def verdict(letter: str, number: int, value: float | None = None) -> Verdict:

@@ -14,19 +14,15 @@ from pipeline.backfill_state import Backfill
 from pipeline.checkpoint import Checkpoint, Gap, Quarantine
 from pipeline.image import DueCut, find_missing
 from pipeline.invariants.range import Range, ValueBounds
-from pipeline.model import Fence, Head, Op, Order, Origin, Shard, Table
+from pipeline.model import Op, Order, Origin, Shard, Table
 from pipeline.settings import InvariantRule, PublishRule
-from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from tests.builders.lake import ID, NOW, LocalLake, row
 from tests.builders.lake import NAME as FULL_NAME
+from tests.builders.values import fence
 
 C, U, D, R, S, T = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ, Op.SETTLE, Op.TRUNCATE
 CUT = NOW + timedelta(minutes=25)  # each pass takes ten
-
-
-def fence(pos: int, number: int = 7, at: datetime = CUT, identity: str = "A") -> Fence:
-    return Fence("s", number, at, Head(identity, binlog_position(1, pos)))
 
 
 @pytest.fixture
@@ -40,7 +36,7 @@ def lake(tmp_path: Path) -> LocalLake:
 
 def written(lake: LocalLake, pos: int) -> None:
     """The heartbeat after the cut is written, where the log ends at *pos*."""
-    lake.cuts = (DueCut(CUT, {"s": fence(pos)}),)
+    lake.cuts = (DueCut(CUT, {"s": fence(7, CUT, "s", pos=pos)}),)
 
 
 def test_one_slice_with_changes_on_both_sides_is_split_at_the_cut(lake: LocalLake) -> None:
@@ -226,7 +222,7 @@ def test_a_base_from_after_the_cut_hides_nothing_that_was_before_it(lake: LocalL
 def test_days_that_were_slept_through_have_one_image_each(lake: LocalLake) -> None:
     lake.now = CUT + timedelta(days=2)
     cuts = [CUT + timedelta(days=number) for number in range(3)]
-    lake.cuts = tuple(DueCut(cut, {"s": fence(50, at=cuts[-1])}) for cut in cuts)
+    lake.cuts = tuple(DueCut(cut, {"s": fence(7, cuts[-1], "s", pos=50)}) for cut in cuts)
     lake.prove(50)
     lake.land(row(U, 60, 1, "morning"))
 
@@ -261,7 +257,9 @@ def test_a_day_has_one_image_also_where_the_time_zone_has_changed_and_it_ended_t
     """Both would stand in one folder, each in the place of the other."""
     cuts = [CUT, CUT + timedelta(hours=8)]
     lake.now = cuts[-1]
-    lake.cuts = tuple(DueCut(cut, {"s": fence(50, at=cuts[-1])}, "2026-01-02") for cut in cuts)
+    lake.cuts = tuple(
+        DueCut(cut, {"s": fence(7, cuts[-1], "s", pos=50)}, "2026-01-02") for cut in cuts
+    )
     lake.prove(50)
     lake.land(row(U, 60, 1, "night"))
 

@@ -19,7 +19,8 @@ from pipeline.lags.samples import (
 )
 from pipeline.model import Acknowledged, Fence, Head, Hop, Missing, Shard, Stage, Table
 from pipeline.sources.mysql.position import binlog_position
-from tests.checks.samples import BUDGET, NOW, TABLE, beats, fence, lags, mark, samples
+from tests.builders.values import fence
+from tests.checks.samples import BUDGET, NOW, TABLE, beats, lags, mark, samples
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)

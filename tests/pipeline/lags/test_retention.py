@@ -13,9 +13,10 @@ from pipeline.lags.retention import (
     of_backlog,
     topic_kept,
 )
-from pipeline.model import Acknowledged, Fence, Head, Missing, PartitionEnd, TopicPartition
+from pipeline.model import Acknowledged, Missing, PartitionEnd, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.source import LogBacklog
+from tests.builders.values import fence
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -75,12 +76,6 @@ def test_a_log_is_kept_for_as_long_as_its_source_says(told: Limit, kept: Limit) 
     assert log_kept(told) == kept
 
 
-def fence(number: int, identity: str = "server") -> Fence:
-    return Fence(
-        "shop", number, NOON + number * HOUR, Head(identity, binlog_position(7, number * 100))
-    )
-
-
 @pytest.mark.parametrize(
     ("said", "identity", "through"),
     [
@@ -93,7 +88,7 @@ def fence(number: int, identity: str = "server") -> Fence:
 def test_a_collector_needs_nothing_from_before_the_newest_fence_it_has_passed(
     said: tuple[int, int], identity: str, through: datetime | None
 ) -> None:
-    fences = [fence(number) for number in (1, 2, 3)]
+    fences = [fence(number, NOON + number * HOUR, identity="server", log=7) for number in (1, 2, 3)]
 
     assert (
         collected_through(fences, [Acknowledged(binlog_position(*said))], identity, NOON) == through
@@ -104,7 +99,12 @@ def test_when_heartbeats_have_stopped_nobody_knows_what_waits() -> None:
     stopped = NOON + 4 * HOUR
 
     assert (
-        collected_through([fence(3)], [Acknowledged(binlog_position(8, 4))], "server", stopped)
+        collected_through(
+            [fence(3, NOON + 3 * HOUR, identity="server", log=7)],
+            [Acknowledged(binlog_position(8, 4))],
+            "server",
+            stopped,
+        )
         is None
     )
 

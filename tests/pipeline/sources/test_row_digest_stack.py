@@ -19,7 +19,6 @@ from pipeline.changelog.table import app
 from pipeline.model import Shard, Table
 from pipeline.row_digest import DigestColumn, RangeDigest, digest_row
 from pipeline.schema.decode import type_rows
-from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.digest import value_form as mysql_form
 from pipeline.sources.mysql.row_reader import MySqlRowReader
 from pipeline.sources.mysql.source import MySqlSource
@@ -29,6 +28,7 @@ from pipeline.sources.postgres.source import PostgresSource
 from pipeline.sources.row_reader import RowReader, RowsAsked
 from pipeline.tables.delta.reader import MirrorReader
 from tests.builders.change_log import read_table
+from tests.builders.values import source_settings
 
 pytestmark = pytest.mark.stack
 NAME = "digested"
@@ -193,7 +193,7 @@ def mysql(server_folder: Path) -> Iterator[MySQL]:
 def of_mysql(mysql: MySQL, tmp_path: Path) -> Iterator[Digested]:
     made = statements(f"{NAME}.t", MYSQL_COLUMNS, "`")
     mysql.execute(f"DROP DATABASE IF EXISTS {NAME}", f"CREATE DATABASE {NAME}", *made)
-    settings = settings_of(mysql, "root")
+    settings = source_settings(mysql, user="root")
     with closing(MySqlSource(settings)) as source, closing(MySqlRowReader(settings)) as rows:
         yield digested(source, rows, mysql_form, Shard("shop", f"{NAME}.t"), tmp_path / "m")
 
@@ -203,19 +203,12 @@ def of_postgres(postgres: Postgres, tmp_path: Path) -> Iterator[Digested]:
     postgres.execute(f"DROP DATABASE IF EXISTS {NAME}")
     mood = "CREATE TYPE mood AS ENUM ('sad', 'so so')"
     postgres.create_database(NAME, mood, *statements("t", POSTGRES_COLUMNS, '"'))
-    settings = settings_of(postgres, "postgres", database=NAME)
+    settings = source_settings(postgres, user="postgres", options={"database": NAME})
     with (
         closing(PostgresSource(settings, NAME)) as source,
         closing(PostgresRowReader(settings)) as rows,
     ):
         yield digested(source, rows, postgres_form, Shard("shop", "public.t"), tmp_path / "m")
-
-
-def settings_of(server: Any, user: str, **options: Any) -> SourceSettings:
-    collector = CollectorSettings("http://127.0.0.1:1", "shop")
-    return SourceSettings(
-        "shop", server.host, server.port, user, collector, "shop", options=options
-    )
 
 
 def test_a_row_of_mysql_has_one_digest_everywhere(of_mysql: Digested) -> None:

@@ -17,12 +17,12 @@ from demo.servers import Servers
 from pipeline.aggregates import AggregatedColumn, RangeAggregate, TimeSpan, add_up
 from pipeline.errors import ProofError, TooManyRowsError
 from pipeline.model import Shard, Table
-from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.postgres.source import PostgresSource
 from pipeline.sources.source import Limits
 from pipeline.tables.delta.reader import MirrorReader
 from tests.builders.change_log import read_table
+from tests.builders.values import source_settings
 
 pytestmark = pytest.mark.stack
 
@@ -52,11 +52,6 @@ SPANS: dict[str, Sequence[TimeSpan]] = {
     ],
     "day": [(date(2026, 3, n), date(2026, 3, n + 1)) for n in (1, 2, 3)],
 }
-
-
-def settings(host: str, port: int, user: str, password: str) -> SourceSettings:
-    made = CollectorSettings("http://127.0.0.1:1", "shop")
-    return SourceSettings("shop", host, port, user, made, "shop", password=password)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +85,7 @@ def in_postgres(postgres: Postgres) -> Postgres:
 
 
 def mysql_source(mysql: MySQL, **limits: Any) -> MySqlSource:
-    told = settings(mysql.host, mysql.port, "sluice", "sluice")
+    told = source_settings(mysql, password="sluice")
     return MySqlSource(told, Limits(**limits))
 
 
@@ -130,7 +125,7 @@ def test_mysql_a_mirror_and_rows_one_by_one_agree(
 
 @pytest.mark.parametrize("column", SPANS)
 def test_postgres_and_rows_one_by_one_agree(in_postgres: Postgres, column: str) -> None:
-    told = settings(in_postgres.host, in_postgres.port, "sluice", "sluice")
+    told = source_settings(in_postgres, password="sluice")
     with closing(PostgresSource(told, "tallied")) as shop:
         assert shop.tallies(P, column, SPANS[column], FIELDS) == one_by_one(column)
 
@@ -149,7 +144,7 @@ def test_postgres_and_rows_one_by_one_agree(in_postgres: Postgres, column: str) 
 def test_what_is_not_added_up_is_said(
     in_mysql: MySQL, in_postgres: Postgres, column: str, field: AggregatedColumn, told: str
 ) -> None:
-    postgres = settings(in_postgres.host, in_postgres.port, "sluice", "sluice")
+    postgres = source_settings(in_postgres, password="sluice")
     for shop, shard in ((mysql_source(in_mysql), M), (PostgresSource(postgres, "tallied"), P)):
         with closing(shop), pytest.raises(ProofError, match=told):
             shop.tallies(shard, column, [(date(2026, 3, 1), date(2026, 3, 2))], [field])
@@ -166,7 +161,7 @@ def test_a_span_of_few_rows_is_refused_where_all_are_read_to_find_them(
     in_postgres: Postgres,
 ) -> None:
     told, second = (
-        settings(in_postgres.host, in_postgres.port, "sluice", "sluice"),
+        source_settings(in_postgres, password="sluice"),
         [(NIGHT, NIGHT)],
     )
     with closing(PostgresSource(told, "tallied", limits=Limits(rows=10))) as shop:
@@ -196,7 +191,7 @@ def test_a_day_that_does_not_exist_belongs_to_none_that_does(in_mysql: MySQL) ->
 
 
 def test_oids_are_added_up(in_postgres: Postgres) -> None:
-    told = settings(in_postgres.host, in_postgres.port, "sluice", "sluice")
+    told = source_settings(in_postgres, password="sluice")
     with closing(PostgresSource(told, "tallied")) as shop:
         owned, days = Shard("shop", "public.owned"), [(date(2026, 3, 1), date(2026, 3, 2))]
         assert shop.tallies(owned, "day", days, [AggregatedColumn("n")])[0].sums == (

@@ -1,25 +1,21 @@
-from typing import Any
-
 import pytest
 
 from pipeline.errors import ConfigError
-from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.settings import SourceSettings
 from pipeline.sources.postgres.replication import Replication, read_replication
-
-
-def settings(name: str = "shop", **options: Any) -> SourceSettings:
-    collector = CollectorSettings("http://127.0.0.1:1", "shop")
-    return SourceSettings(name, "db", 5432, "sluice", collector, "shop", options=options)
-
+from tests.builders.values import source_settings
 
 NAMES = {
-    "the usual ones": (settings(database="d"), Replication("d", "sluice", "sluice_shop")),
+    "the usual ones": (
+        source_settings(options={"database": "d"}),
+        Replication("d", "sluice", "sluice_shop"),
+    ),
     "a slot's name has small letters only": (
-        settings("Shop-EU.1", database="d"),
+        source_settings(name="Shop-EU.1", options={"database": "d"}),
         Replication("d", "sluice", "sluice_shop_eu_1"),
     ),
     "a person's own": (
-        settings(database="D d", publication="P", slot="mine"),
+        source_settings(options={"database": "D d", "publication": "P", "slot": "mine"}),
         Replication("D d", "P", "mine"),
     ),
 }
@@ -31,7 +27,9 @@ def test_names_are_a_persons_or_the_usual_ones(given: SourceSettings, names: Rep
 
 
 def test_no_usual_name_is_too_long_to_be_one() -> None:
-    assert len(read_replication(settings("s" * 80, database="d")).slot) == 63
+    assert (
+        len(read_replication(source_settings(name="s" * 80, options={"database": "d"})).slot) == 63
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,4 +46,4 @@ def test_no_usual_name_is_too_long_to_be_one() -> None:
 )
 def test_what_cannot_be_a_name_is_said(options: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        read_replication(settings(**options))
+        read_replication(source_settings(options=options))
