@@ -40,3 +40,11 @@ def answered(
                 error.add_note(f"asked again for {within.total_seconds():.0f} s")
                 raise
         time.sleep(PAUSE)
+
+
+def wait_for(condition: Callable[[], object], within: timedelta = SOON, what: str = "") -> None:
+    """Return once *condition* is true; fail, and name *what* was waited for, if it never is."""
+    deadline = time.monotonic() + within.total_seconds()
+    while not condition():
+        assert time.monotonic() < deadline, f"not in time: {what or condition}"
+        time.sleep(0.01)

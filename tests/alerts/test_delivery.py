@@ -1,5 +1,4 @@
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -15,6 +14,7 @@ from monitor.store.store import ServiceStore
 from pipeline.errors import UnreachableError
 from tests.alerts.kit import at, message, minutes
 from tests.alerts.outboxes import FillableOutbox, MemoryOutbox, ScriptedChannel
+from tests.patience import wait_for
 
 Deliver = Callable[..., Delivery]
 
@@ -51,14 +51,6 @@ def fill(outbox: FillableOutbox, channel: str, count: int) -> list[str]:
 
 def about(number: int) -> Callable[[Sequence[Message]], bool]:
     return lambda messages: any(each.about == f"shop.t{number}" for each in messages)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline
-        pause.wait(0.01)
 
 
 def test_letters_arrive_in_order_and_once(outbox: FillableOutbox, deliver: Deliver) -> None:
@@ -165,7 +157,7 @@ def test_a_channel_that_hangs_blocks_no_other(outbox: FillableOutbox, deliver: D
     outbox.put([("quick", message(7))], at(0))
     second = delivery.deliver_due(at(0))
     gate.set()
-    until(lambda: outbox.channels() == ())
+    wait_for(lambda: outbox.channels() == ())
 
     assert (first.delivered, second.delivered) == (2, 1)
     assert hanging.got == [(name,) for name in names]

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from demo.mysql import MySQL
 from demo.ports import free_ports
 from demo.web import LOCAL
 from tests.monitor.receiver import receiver
+from tests.patience import wait_for
 from tests.proof.small_disks import require_mounts
 
 pytestmark = pytest.mark.stack
@@ -124,13 +126,6 @@ def service(home: Path) -> Iterator[str]:
         log.close()
 
 
-def wait_for(condition: Callable[[], object], within: float = 120.0, what: str = "") -> None:
-    until = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < until, f"the condition did not come true in time: {what}"
-        time.sleep(0.05)
-
-
 def fill(place: Path) -> Path:
     """Leave no free byte."""
     filler = place / "filler"
@@ -175,16 +170,32 @@ def test_f120_with_each_disk_full_one_alert_comes_and_resolves_once_there_is_roo
                 wait_for(lambda: works("source:shop"), what="source works")
                 filler = fill(tmp_path / name)
             began = time.monotonic()
-            wait_for(lambda: len(events("collector:shop")) == before + 1, 30, f"{name}: alert")
+            wait_for(
+                lambda: len(events("collector:shop")) == before + 1,
+                within=timedelta(seconds=30),
+                what=f"{name}: alert",
+            )
             seconds = time.monotonic() - began
-            wait_for(lambda: events(f"disk:{name}") == ["fired"], 30, f"{name}: disk alert")
+            wait_for(
+                lambda: events(f"disk:{name}") == ["fired"],
+                within=timedelta(seconds=30),
+                what=f"{name}: disk alert",
+            )
             if name == "store":
                 answer = LOCAL.get(address + "/readyz")
                 assert (answer.status_code, "disk" in answer.text) == (503, True)
             filler.unlink()
             with connect(port, mysql.port):
-                wait_for(lambda: len(events("collector:shop")) == before + 2, 60, "resolved")
-                wait_for(lambda: events(f"disk:{name}") == ["fired", "cleared"], 60, "room")
+                wait_for(
+                    lambda: len(events("collector:shop")) == before + 2,
+                    within=timedelta(seconds=60),
+                    what="resolved",
+                )
+                wait_for(
+                    lambda: events(f"disk:{name}") == ["fired", "cleared"],
+                    within=timedelta(seconds=60),
+                    what="room",
+                )
             return seconds
 
         with service(tmp_path) as address:

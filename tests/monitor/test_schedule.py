@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from monitor.schedule import EPOCH, Job, Schedule, batch_ticks, missed_ticks, newest_tick
 from monitor.store.ticks import Ticks
 from pipeline.errors import UnreachableError
+from tests.patience import wait_for
 
 START = datetime(2026, 10, 25, 0, 59, 58, tzinfo=UTC)
 FIVE = timedelta(seconds=5)
@@ -277,7 +278,7 @@ def test_a_silent_timer_is_started_again(jump: float) -> None:
     schedule = scheduled(job, Book(), clock)
     schedule.start()
     try:
-        _wait_for(ran.is_set)
+        wait_for(ran.is_set)
         clock.advance(jump)
 
         schedule.watch()
@@ -294,7 +295,7 @@ def test_a_real_timer_runs_every_job_at_once_and_again() -> None:
 
     schedule.start()
     try:
-        _wait_for(lambda: len(runs) >= 3)
+        wait_for(lambda: len(runs) >= 3)
     finally:
         schedule.stop()
 
@@ -324,10 +325,3 @@ def test_a_long_silence_is_cut_into_batches() -> None:
     ticks = missed_ticks(EPOCH, EPOCH + FIVE * 12, FIVE)
 
     assert [len(batch) for batch in batch_ticks(ticks, 5)] == [5, 5, 1]
-
-
-def _wait_for(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < until, "the condition did not come true in time"
-        time.sleep(0.005)

@@ -14,6 +14,7 @@ import pytest
 from demo.web import LOCAL
 from monitor.store.store import ServiceStore
 from pipeline.delta.local import Folder
+from tests.patience import wait_for
 
 pytestmark = pytest.mark.stack  # processes of several seconds
 
@@ -57,7 +58,7 @@ class Service:
 
     def wait(self) -> None:
         """Until it serves, or is refused."""
-        _wait_for(lambda: self.address or self.process.poll() is not None)
+        wait_for(lambda: self.address or self.process.poll() is not None)
 
     def get(self, path: str) -> tuple[int, Any]:
         """Ask it."""
@@ -92,13 +93,6 @@ def start(folder: Path) -> Iterator[Callable[..., Service]]:
         life.process.wait()
 
 
-def _wait_for(condition: Callable[[], object], within: float = 240.0) -> None:
-    until = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < until, "the condition did not come true in time"
-        time.sleep(0.02)
-
-
 def _landed(folder: Path) -> int:
     return len(list((folder / "lake").glob("batch-*")))
 
@@ -107,9 +101,9 @@ def test_it_lives_without_its_servers_says_so_and_stops_in_time(
     folder: Path, start: Callable[[], Service]
 ) -> None:
     service = start()
-    _wait_for(lambda: service.get("/readyz")[0] == 200)
-    _wait_for(lambda: _landed(folder) > 0)
-    _wait_for(lambda: len(_down(service)) == 2)
+    wait_for(lambda: service.get("/readyz")[0] == 200)
+    wait_for(lambda: _landed(folder) > 0)
+    wait_for(lambda: len(_down(service)) == 2)
 
     gate, answer = service.get("/v1/gate?table=shop.users")
     begun = time.monotonic()
@@ -193,12 +187,12 @@ def test_after_kill_9_it_goes_on_and_no_tick_is_unaccounted_for(
     folder: Path, start: Callable[[], Service]
 ) -> None:
     first = start()
-    _wait_for(lambda: _landed(folder) >= 2)
+    wait_for(lambda: _landed(folder) >= 2)
     first.end(signal.SIGKILL)
     landed = _landed(folder)
 
     second = start()
-    _wait_for(lambda: _landed(folder) > landed)
+    wait_for(lambda: _landed(folder) > landed)
     assert second.end(signal.SIGTERM) == 0
 
     store = ServiceStore.open(folder / "s.db")
@@ -224,8 +218,8 @@ def test_its_log_is_json_with_the_run_on_every_line_of_a_job(
     folder: Path, start: Callable[[], Service]
 ) -> None:
     service = start()
-    _wait_for(lambda: _landed(folder) > 0)
-    _wait_for(lambda: '"landed"' in service.log.read_text())
+    wait_for(lambda: _landed(folder) > 0)
+    wait_for(lambda: '"landed"' in service.log.read_text())
     service.end(signal.SIGTERM)
 
     text = service.log.read_text().splitlines()

@@ -24,6 +24,7 @@ from monitor.store.store import ServiceStore
 from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.finding import REFUSE, Effect, Finding
 from pipeline.settings import PipelineSettings, TableRule
+from tests.patience import wait_for
 
 FAKE = (sys.executable, "-m", "tests.monitor.fake_worker")
 SOON = timedelta(seconds=30)
@@ -40,7 +41,7 @@ def supervisor(lake: Path) -> Iterator[Supervisor]:
     settings = PipelineSettings(str(lake), "127.0.0.1:9", ())
     supervisor = Supervisor(settings, FAKE, first_pause=timedelta(milliseconds=20))
     supervisor.start()
-    _wait_for(lambda: supervisor.pid is not None)
+    wait_for(lambda: supervisor.pid is not None)
     yield supervisor
     supervisor.stop(timedelta(seconds=5))
 
@@ -49,13 +50,6 @@ def supervisor(lake: Path) -> Iterator[Supervisor]:
 def callers() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor() as pool:
         yield pool
-
-
-def _wait_for(condition: Callable[[], object], within: float = 20.0) -> None:
-    until = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < until, "the condition did not come true in time"
-        time.sleep(0.01)
 
 
 def _land(supervisor: Supervisor, *orders: str, deadline: timedelta = SOON) -> int | None:
@@ -74,7 +68,7 @@ def ask(supervisor: Supervisor, callers: ThreadPoolExecutor, lake: Path) -> Ask:
     def begin(verb: Verb, order: str) -> Future[Reply]:
         (lake / f"{verb}-begun").unlink(missing_ok=True)
         asked = callers.submit(supervisor.call, Request(0, verb, frozenset({order})), SOON)
-        _wait_for((lake / f"{verb}-begun").exists)
+        wait_for((lake / f"{verb}-begun").exists)
         return asked
 
     return begin
@@ -103,7 +97,7 @@ def _gone(pid: int) -> bool:
 
 
 def _jvm(lake: Path) -> int:
-    _wait_for(lambda: (lake / "jvm").exists() and (lake / "jvm").read_text(encoding="utf-8"))
+    wait_for(lambda: (lake / "jvm").exists() and (lake / "jvm").read_text(encoding="utf-8"))
     return int((lake / "jvm").read_text(encoding="utf-8"))
 
 
@@ -156,7 +150,7 @@ def test_a_process_that_dies_or_hangs_is_replaced_and_its_jvm_goes_with_it(
     with pytest.raises(UnreachableError):
         _land(supervisor, order, deadline=deadline)
 
-    _wait_for(lambda: _gone(jvm))
+    wait_for(lambda: _gone(jvm))
     assert _land_when_back(supervisor) == 1
     assert supervisor.restarts == 1
 
@@ -171,8 +165,8 @@ def test_a_kill_between_two_calls_is_noticed_without_a_call(
 
     os.kill(first, signal.SIGKILL)
 
-    _wait_for(lambda: supervisor.pid not in (None, first))
-    _wait_for(lambda: _gone(jvm))
+    wait_for(lambda: supervisor.pid not in (None, first))
+    wait_for(lambda: _gone(jvm))
     assert _land_when_back(supervisor) == 0
 
 
@@ -256,11 +250,11 @@ def test_nobody_is_left_waiting_whenever_the_process_is_killed(
 
     asking = [callers.submit(ask_on, verb) for verb in (Verb.LAND, Verb.APPLY)]
     for kills in range(1, 6):
-        _wait_for(lambda: supervisor.pid is not None)
+        wait_for(lambda: supervisor.pid is not None)
         time.sleep(chance.uniform(0, 0.6))  # a moment, not a wait: opening, asking, replying
         with suppress(ProcessLookupError, TypeError):
             os.kill(supervisor.pid, signal.SIGKILL)  # type: ignore[arg-type]
-        _wait_for(partial(_restarted, supervisor, kills))
+        wait_for(partial(_restarted, supervisor, kills))
         supervisor._failures = 0  # short pauses
     ended.set()
 
@@ -289,7 +283,7 @@ def test_a_lane_that_refuses_to_open_says_why_on_each_call(tmp_path: Path) -> No
     supervisor = Supervisor(settings, FAKE, first_pause=timedelta(milliseconds=20))
     supervisor.start()
     try:
-        _wait_for(lambda: supervisor.pid is not None)
+        wait_for(lambda: supervisor.pid is not None)
 
         with pytest.raises(Exception, match="no checkpoint; restore it"):
             _land(supervisor)
@@ -306,7 +300,7 @@ def test_stop_closes_spark_before_the_process_ends(supervisor: Supervisor, lake:
     assert (lake / "closed").exists()
     assert child is not None
     assert _gone(child)
-    _wait_for(lambda: _gone(jvm))
+    wait_for(lambda: _gone(jvm))
 
 
 @THOROUGH
@@ -360,7 +354,7 @@ def test_no_process_outlives_a_killed_service(lake: Path, how: signal.Signals) -
 
         service.send_signal(how)
 
-    _wait_for(lambda: _gone(jvm))
+    wait_for(lambda: _gone(jvm))
 
 
 @THOROUGH
@@ -372,7 +366,7 @@ def test_a_process_that_hangs_while_it_opens_is_replaced_long_before_the_job_is_
     supervisor = Supervisor(settings, FAKE, first_pause=timedelta(milliseconds=20))
     supervisor.start()
     try:
-        _wait_for(lambda: not (lake / "hang").exists())
+        wait_for(lambda: not (lake / "hang").exists())
         monkeypatch.setattr("monitor.spark.supervisor.OPENING_WITHIN", timedelta(milliseconds=10))
         with pytest.raises(UnreachableError, match="missed"):
             _land(supervisor)
@@ -397,11 +391,11 @@ def test_a_process_that_does_not_open_is_replaced_though_nothing_is_asked(
     supervisor = Supervisor(settings, NEVER_READS, first_pause=timedelta(milliseconds=20))
     supervisor.start()
     try:
-        _wait_for(lambda: supervisor.pid is not None)
+        wait_for(lambda: supervisor.pid is not None)
         first = supervisor.pid
         assert first is not None
 
-        _wait_for(partial(_restarted, supervisor, 1))
+        wait_for(partial(_restarted, supervisor, 1))
 
         assert _gone(first)
     finally:
@@ -515,7 +509,7 @@ def test_f102_nothing_lands_while_what_was_seen_before_cannot_be_recalled(
     supervisor = Supervisor(settings, FAKE, first_pause=timedelta(milliseconds=20), seen=seen)
     supervisor.start()
     try:
-        _wait_for(lambda: supervisor.pid is not None)
+        wait_for(lambda: supervisor.pid is not None)
         with pytest.raises(ProofError, match="delete row lane:main hazards of table memory"):
             _land(supervisor)
         assert supervisor.call(Request(0, Verb.APPLY), SOON).applied, "the rest goes on"

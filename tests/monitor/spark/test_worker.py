@@ -2,7 +2,7 @@
 
 import io
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import cast
@@ -20,6 +20,7 @@ from pipeline.errors import HeldError
 from pipeline.finding import REFUSE, Effect, Finding
 from pipeline.reports import LandingReport, MergeReport, SparkWork
 from pipeline.settings import PipelineSettings
+from tests.patience import wait_for
 
 AT = datetime(2026, 3, 29, tzinfo=UTC)
 SOON = timedelta(seconds=20)
@@ -160,15 +161,6 @@ def bench() -> Iterator[Bench]:
     made.server.drain(SOON)
 
 
-def _wait_for(condition: Callable[[], object]) -> None:
-    until = threading.Event()
-    for _ in range(2000):
-        if condition():
-            return
-        until.wait(0.01)
-    pytest.fail("the condition did not come true in time")
-
-
 def _land(number: int, *waived: str) -> Request:
     return Request(number, Verb.LAND, frozenset(waived))
 
@@ -178,11 +170,11 @@ def test_f49_each_line_keeps_its_order_and_waits_for_no_other(bench: Bench) -> N
     bench.take(*(_land(number, str(number)) for number in range(3, 9)))
 
     bench.lane.gates["land"].set()
-    _wait_for(lambda: len(bench.ids()) == 6)
+    wait_for(lambda: len(bench.ids()) == 6)
     bench.lane.gates["upkeep"].set()
-    _wait_for(lambda: len(bench.ids()) == 7)
+    wait_for(lambda: len(bench.ids()) == 7)
     bench.lane.gates["apply"].set()
-    _wait_for(lambda: len(bench.ids()) == 8)
+    wait_for(lambda: len(bench.ids()) == 8)
 
     assert bench.ids() == [3, 4, 5, 6, 7, 8, 2, 1]
     assert bench.lane.done[:6] == [f"land-{number}" for number in range(3, 9)]
@@ -195,7 +187,7 @@ def test_a_crash_is_told_before_the_process_ends(bench: Bench) -> None:
     bench.server.crashed = lambda: told.append(len(bench.ids()))
 
     bench.take(Request(7, Verb.APPLY))
-    _wait_for(lambda: told)
+    wait_for(lambda: told)
 
     assert told == [1]
     (reply,) = bench.replies.all()[1:]
@@ -209,7 +201,7 @@ def test_a_failure_that_was_foreseen_ends_nothing(bench: Bench) -> None:
 
     with capture_logs() as logs:
         bench.take(_land(1), _land(2))
-        _wait_for(lambda: len(bench.ids()) == 2)
+        wait_for(lambda: len(bench.ids()) == 2)
 
     assert not bench.crashed.is_set()
     told = [(one["log_level"], one["event"], "exc_info" in one) for one in logs]
@@ -222,7 +214,7 @@ def test_a_stop_ends_what_runs_and_begins_nothing_that_waits(bench: Bench) -> No
     stop = threading.Thread(target=bench.server.take, args=(Request(-1, Verb.STOP),))
 
     stop.start()
-    _wait_for(bench.server._draining.is_set)
+    wait_for(bench.server._draining.is_set)
     bench.lane.gates["land"].set()
     stop.join(20)
 
@@ -239,7 +231,7 @@ def test_what_a_stop_cuts_off_is_not_told_as_a_failure(
     assert bench.lane.begun["apply"].wait(20)
 
     assert not bench.server.take(Request(-1, Verb.STOP))
-    _wait_for(lambda: bench.server.drained)
+    wait_for(lambda: bench.server.drained)
 
     assert bench.ids() == [-1]
     assert not bench.crashed.is_set()

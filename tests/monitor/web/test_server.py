@@ -3,10 +3,7 @@
 import contextlib
 import resource
 import socket
-import threading
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from datetime import timedelta
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx
@@ -18,6 +15,7 @@ from monitor.web import server as web_server
 from monitor.web.metrics import CONTENT_TYPE
 from monitor.web.server import HttpServer, LimitedProtocol, raise_open_files
 from tests.monitor.rig import USERS, Rig
+from tests.patience import wait_for
 
 
 def test_an_answer_is_sent_at_once_and_waits_for_nobody_to_confirm_its_first_half() -> None:
@@ -92,13 +90,6 @@ def _never_reading(server: HttpServer, count: int) -> Iterator[list[socket.socke
         yield opened
 
 
-def wait_until(reached: Callable[[], bool], within: timedelta) -> None:
-    end = time.monotonic() + within.total_seconds()
-    while not reached():
-        assert time.monotonic() < end
-        threading.Event().wait(0.02)
-
-
 def _are_paused(server: HttpServer) -> bool:
     assert server._server is not None
     found: set[Any] = server._server.server_state.connections
@@ -110,7 +101,7 @@ def test_clients_that_never_read_keep_no_health_check_out(
 ) -> None:
     monkeypatch.setattr(web_server, "most_connections", lambda: 8)
     with _served(rig) as server, _never_reading(server, 8):
-        wait_until(lambda: _are_paused(server), timedelta(seconds=30))
+        wait_for(lambda: _are_paused(server))
 
         answers = [httpx.get(f"{server.address}/livez", trust_env=False) for _ in range(5)]
 
@@ -125,7 +116,7 @@ def test_a_client_that_does_not_read_in_time_is_disconnected(
         assert server._server is not None
         connections = server._server.server_state.connections
 
-        wait_until(lambda: not connections, timedelta(seconds=30))
+        wait_for(lambda: not connections)
 
         assert httpx.get(f"{server.address}/livez", trust_env=False).status_code == 200
 
