@@ -4,6 +4,6 @@
 with its change log and mirror, `change_log` rows of a change log and of mirrors.
 """
 
-from tests.builders.landing import BATCH_TIME, batch_context, orders_at
+from tests.builders.landing import BATCH_TIME, batch_context, orders_at, schema_news
 
-__all__ = ["BATCH_TIME", "batch_context", "orders_at"]
+__all__ = ["BATCH_TIME", "batch_context", "orders_at", "schema_news"]

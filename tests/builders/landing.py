@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pipeline.checkpoint import Checkpoint, Epoch, EpochStart
-from pipeline.landing.batch_stats import BatchStats
+from pipeline.landing.batch_stats import BatchStats, SchemaNews
 from pipeline.landing.epochs import Epochs
 from pipeline.landing.listing import Listing
 from pipeline.landing.rule import BatchContext
 from pipeline.model import CaptureScope, Head, Order, SourcePartition
+from pipeline.schema.history import SchemaChange
 from pipeline.settings import Router
 from pipeline.sources.mysql.position import binlog_position
 
@@ -49,3 +50,25 @@ def batch_context(
         "router": Router(),
     }
     return BatchContext(before, **given | fields)
+
+
+def schema_news(
+    kind: str,
+    pos: int,
+    *,
+    shard: str = "db.t",
+    previous: str | None = None,
+    source: str = "shop",
+    log: int = 1,
+    snapshot: bool = False,
+    **fields: Any,
+) -> SchemaNews:
+    """A ``create``, ``alter`` or ``drop`` at *pos* of the log, of no described columns.
+
+    *previous* is the shard's name before, if it was renamed.
+    """
+    text = f"{kind.upper()} TABLE {shard.rpartition('.')[2]} (id INT)"
+    if previous:
+        text = f"RENAME TABLE {previous} TO {shard}"
+    change = SchemaChange(kind, shard, Order(1, log, pos), None, text, previous)
+    return SchemaNews(source, change, snapshot=snapshot, **fields)

@@ -14,10 +14,9 @@ from pipeline.landing.bases import (
 )
 from pipeline.landing.batch_stats import BatchStats, SchemaNews, SnapshotRows
 from pipeline.model import Acknowledged, Order, SourcePartition
-from pipeline.schema.history import SchemaChange
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
-from tests.builders import orders_at
+from tests.builders import orders_at, schema_news
 
 S1, S2 = Order(1, 1, 100), Order(1, 1, 500)
 LIVE = orders_at({"shop/shop.t:0": Order(1, 1, 900)})
@@ -144,17 +143,7 @@ def test_a_snapshot_remembers_the_batch_it_began_in() -> None:
     assert snaps == {"shop/db.t": OpenSnapshot(S1, 7, rows=2)}
 
 
-def told(kind: str, pos: int, *, shard: str = "t", snapshot: bool = False) -> SchemaNews:
-    name, _, previous = shard.partition("<")
-    order = Order(1, 1, pos)
-    old = f"db.{previous}" if previous else None
-    text = f"{kind.upper()} TABLE {name} (id INT)"
-    return SchemaNews(
-        "shop", SchemaChange(kind, f"db.{name}", order, None, text, old), snapshot=snapshot
-    )
-
-
-CREATE = told("create", 50)
+CREATE = schema_news("create", 50)
 PERHAPS = replace(CREATE, new=False)
 SEEN = Checkpoint("main", 4, shards={"shop/db.t": "db.t"})
 
@@ -176,33 +165,52 @@ def there(pos: int, *, there: bool) -> Checkpoint:
         pytest.param(SEEN, (CREATE,), None, id="IF NOT EXISTS, of one whose rows were seen"),
         pytest.param(there(9, there=True), (CREATE,), None, id="IF NOT EXISTS, of one there"),
         pytest.param(there(9, there=False), (CREATE,), 50, id="after its DROP, batches ago"),
-        pytest.param(SEEN, (told("drop", 40), CREATE), 50, id="after its DROP in this batch"),
-        pytest.param(SEEN, (told("drop", 40, shard="u"), CREATE), None, id="another was dropped"),
-        pytest.param(SEEN, (CREATE, told("drop", 60)), None, id="dropped after it"),
-        pytest.param(SEEN, (told("alter", 40, shard="t_old<t"), CREATE), 50, id="renamed away"),
+        pytest.param(
+            SEEN, (schema_news("drop", 40), CREATE), 50, id="after its DROP in this batch"
+        ),
+        pytest.param(
+            SEEN, (schema_news("drop", 40, shard="db.u"), CREATE), None, id="another was dropped"
+        ),
+        pytest.param(SEEN, (CREATE, schema_news("drop", 60)), None, id="dropped after it"),
         pytest.param(
             SEEN,
-            (told("alter", 40, shard="t<t_new"), told("alter", 40, shard="t_old<t"), CREATE),
+            (schema_news("alter", 40, shard="db.t_old", previous="db.t"), CREATE),
+            50,
+            id="renamed away",
+        ),
+        pytest.param(
+            SEEN,
+            (
+                schema_news("alter", 40, shard="db.t", previous="db.t_new"),
+                schema_news("alter", 40, shard="db.t_old", previous="db.t"),
+                CREATE,
+            ),
             None,
             id="swapped by a rename, whichever is told first",
         ),
         pytest.param(
             Checkpoint("main", 4),
-            (told("alter", 40), CREATE),
+            (schema_news("alter", 40), CREATE),
             None,
             id="a shard only altered so far",
         ),
         pytest.param(
-            SEEN, (told("drop", 40, snapshot=True), CREATE), None, id="a snapshot's DROP is none"
+            SEEN,
+            (schema_news("drop", 40, snapshot=True), CREATE),
+            None,
+            id="a snapshot's DROP is none",
         ),
         pytest.param(
             Checkpoint("main", 4),
-            (told("create", 50, snapshot=True),),
+            (schema_news("create", 50, snapshot=True),),
             None,
             id="read by a snapshot",
         ),
         pytest.param(
-            there(60, there=True), (told("drop", 40), CREATE), None, id="both sent again, later"
+            there(60, there=True),
+            (schema_news("drop", 40), CREATE),
+            None,
+            id="both sent again, later",
         ),
         pytest.param(there(60, there=False), (CREATE,), None, id="sent again, dropped meanwhile"),
         pytest.param(there(50, there=True), (CREATE,), None, id="sent again at once"),
@@ -231,7 +239,9 @@ def test_f07_rows_of_the_same_batch_tell_whether_a_shard_was_there(first: int, b
 
 
 def test_f07_dropped_and_created_beside_its_old_rows_it_is_born() -> None:
-    facts = BatchStats(news=(told("drop", 40), CREATE), firsts={"shop/db.t": Order(1, 1, 10)})
+    facts = BatchStats(
+        news=(schema_news("drop", 40), CREATE), firsts={"shop/db.t": Order(1, 1, 10)}
+    )
 
     assert [one.order.pos for one in advance(Checkpoint("main", 4), facts, 5)[1]] == [50]
 
@@ -243,7 +253,12 @@ def test_a_birth_below_a_base_is_one_that_was_sent_again() -> None:
 
 
 def test_what_exists_is_what_the_newest_news_says() -> None:
-    news = (told("create", 10), told("create", 20, shard="u"), told("drop", 30), told("drop", 5))
+    news = (
+        schema_news("create", 10),
+        schema_news("create", 20, shard="db.u"),
+        schema_news("drop", 30),
+        schema_news("drop", 5),
+    )
 
     existing, _ = births(there(1, there=True), BatchStats(news=news))
 
@@ -256,7 +271,7 @@ def test_what_exists_is_what_the_newest_news_says() -> None:
 def test_a_table_that_the_collector_leaves_out_has_no_base() -> None:
     """Its CREATE is told, live or by a snapshot; its rows never come."""
     live = replace(CREATE, captured=False)
-    snapshot = replace(told("create", 60, snapshot=True), captured=False)
+    snapshot = replace(schema_news("create", 60, snapshot=True), captured=False)
     facts = BatchStats(
         news=(live, snapshot), high=orders_at({"shop/shop.other:0": Order(1, 1, 900)})
     )
@@ -265,7 +280,7 @@ def test_a_table_that_the_collector_leaves_out_has_no_base() -> None:
 
 
 DESCRIBED = BatchStats(
-    news=(told("create", 60, snapshot=True),),
+    news=(schema_news("create", 60, snapshot=True),),
     high=orders_at({"shop/shop.other:0": Order(1, 1, 900)}),
 )
 S60 = Order(1, 1, 60)
@@ -385,7 +400,7 @@ TRIMMED = Checkpoint("main", 4, trimmed=("shop.db.t",))
 
 def test_a_table_whose_topic_had_lost_its_beginning_is_not_empty_by_a_description() -> None:
     high = orders_at({"shop/shop.other:0": Order(1, 1, 900)})
-    described = BatchStats(news=(told("create", 60, snapshot=True),), high=high)
+    described = BatchStats(news=(schema_news("create", 60, snapshot=True),), high=high)
 
     assert advance(TRIMMED, described, 5) == ({}, ())
     assert advance(TRIMMED, replace(rows(S1, 1, ended=False), high=high), 5)[1]
@@ -449,15 +464,19 @@ def test_the_text_of_a_create_decides_too(text: str, born: bool) -> None:
 def test_a_snapshot_opens_with_the_description_of_its_table_and_nothing_else() -> None:
     """Neither a live CREATE, as of a table that is there, nor what a snapshot drops or alters."""
     opening = advance(
-        Checkpoint("main", 4), BatchStats(news=(told("create", 60, snapshot=True),)), 5
+        Checkpoint("main", 4), BatchStats(news=(schema_news("create", 60, snapshot=True),)), 5
     )[0]
-    others = (CREATE, told("drop", 60, snapshot=True), told("alter", 60, snapshot=True))
+    others = (
+        CREATE,
+        schema_news("drop", 60, snapshot=True),
+        schema_news("alter", 60, snapshot=True),
+    )
 
     assert opening == {"shop/db.t": OpenSnapshot(Order(1, 1, 60), 5)}
     assert [advance(SEEN, BatchStats(news=(one,)), 5) for one in others] == [({}, ())] * 3
 
 
-DROP, MADE = told("drop", 600), told("create", 700)
+DROP, MADE = schema_news("drop", 600), schema_news("create", 700)
 
 
 @pytest.mark.parametrize("first", [(), (rows(S1, 2, ended=False),)], ids=["one batch", "two"])
@@ -483,9 +502,11 @@ def test_the_snapshot_of_a_table_that_was_dropped_since_is_waited_for_no_more() 
 @pytest.mark.parametrize(
     "news",
     [
-        pytest.param((told("alter", 600),), id="altered meanwhile"),
-        pytest.param((told("drop", 40),), id="dropped before"),
-        pytest.param((told("drop", 40), told("create", 50)), id="dropped and made anew before"),
+        pytest.param((schema_news("alter", 600),), id="altered meanwhile"),
+        pytest.param((schema_news("drop", 40),), id="dropped before"),
+        pytest.param(
+            (schema_news("drop", 40), schema_news("create", 50)), id="dropped and made anew before"
+        ),
     ],
 )
 def test_a_snapshot_is_given_up_only_for_a_drop_or_a_birth_after_it(
@@ -504,10 +525,15 @@ def test_a_snapshot_is_given_up_only_for_a_drop_or_a_birth_after_it(
 def test_a_rename_told_again_leaves_a_table_the_base_it_has_got_since() -> None:
     checkpoint = Checkpoint("main", 4, bases={"shop/db.u": S1, "shop/db.t": S2})
 
-    assert inherited(checkpoint, BatchStats(news=(told("alter", 90, shard="t<u"),))) == {}
-    assert inherited(checkpoint, BatchStats(news=(told("alter", 90, shard="x<u"),))) == {
-        "shop/db.x": S1
-    }
+    assert (
+        inherited(
+            checkpoint, BatchStats(news=(schema_news("alter", 90, shard="db.t", previous="db.u"),))
+        )
+        == {}
+    )
+    assert inherited(
+        checkpoint, BatchStats(news=(schema_news("alter", 90, shard="db.x", previous="db.u"),))
+    ) == {"shop/db.x": S1}
 
 
 def test_a_base_of_before_is_replaced_once_the_heartbeat_of_the_snapshot_has_landed() -> None:
@@ -540,17 +566,23 @@ def test_rows_of_a_snapshot_may_land_in_the_epoch_after_its_beginning() -> None:
 
 S80 = Order(1, 1, 80)
 FIRST = BatchStats(
-    news=(told("create", 60, snapshot=True), told("create", 60, shard="e", snapshot=True)),
+    news=(
+        schema_news("create", 60, snapshot=True),
+        schema_news("create", 60, shard="db.e", snapshot=True),
+    ),
     initial={"shop": frozenset({S60})},
 )
 RECOVERY = BatchStats(
-    news=(told("create", 80, snapshot=True), told("create", 80, shard="e", snapshot=True)),
+    news=(
+        schema_news("create", 80, snapshot=True),
+        schema_news("create", 80, shard="db.e", snapshot=True),
+    ),
     initial={"shop": frozenset({S80})},
 )
 READ = BatchStats(
     snapshots={"shop/db.t": SnapshotRows(S60, 3, ended=True)}, wholes={"shop": S60}, high=LIVE
 )
-SIGNAL = BatchStats(news=(replace(told("create", 80, snapshot=True), signalled=True),))
+SIGNAL = BatchStats(news=(replace(schema_news("create", 80, snapshot=True), signalled=True),))
 
 
 def together(*batches: BatchStats) -> BatchStats:

@@ -7,9 +7,9 @@ import pytest
 from pipeline.checkpoint import Checkpoint, Existence
 from pipeline.landing.batch_stats import BatchStats, SchemaNews
 from pipeline.model import Acknowledged, Order
-from pipeline.schema.history import SchemaChange
 from pipeline.sources.mysql.position import binlog_position
-from tests.pipeline.landing.test_next_checkpoint import GAP, OLD, renamed, step, unread
+from tests.builders import schema_news
+from tests.pipeline.landing.test_next_checkpoint import GAP, OLD, step, unread
 
 PASSED = {"s": Acknowledged(binlog_position(1, 90))}
 KNOWN = replace(
@@ -19,12 +19,7 @@ KNOWN = replace(
 )
 
 
-def dropped(name: str = "t", *, snapshot: bool = False, kind: str = "drop") -> SchemaNews:
-    change = SchemaChange(kind, f"db.{name}", Order(1, 1, 9), None, f"{kind} {name}")
-    return SchemaNews("s", change, snapshot=snapshot)
-
-
-def told(checkpoint: Checkpoint, *names: str, pos: int) -> Checkpoint:
+def with_dropped(checkpoint: Checkpoint, *names: str, pos: int) -> Checkpoint:
     gone = {f"s/db.{name}": Existence(Order(1, 1, pos), there=False) for name in names}
     return replace(checkpoint, existing=gone)
 
@@ -32,17 +27,55 @@ def told(checkpoint: Checkpoint, *names: str, pos: int) -> Checkpoint:
 @pytest.mark.parametrize(
     ("checkpoint", "news", "left"),
     [
-        pytest.param(KNOWN, (dropped(),), {"db.t"}, id="dropped"),
-        pytest.param(KNOWN, (renamed("t", "y"),), {"db.t"}, id="renamed"),
-        pytest.param(KNOWN, (dropped("u"), renamed("t", "y")), {"db.t", "db.u"}, id="one of each"),
-        pytest.param(KNOWN, (dropped("old"),), set(), id="of no table"),
-        pytest.param(KNOWN, (dropped("other"),), set(), id="of no shard that is known"),
-        pytest.param(KNOWN, (dropped(kind="alter"),), set(), id="only altered"),
-        pytest.param(KNOWN, (dropped(snapshot=True),), set(), id="described by a snapshot"),
-        pytest.param(told(KNOWN, "t", pos=8), (dropped(),), {"db.t"}, id="dropped once more"),
-        pytest.param(told(KNOWN, "t", pos=9), (dropped(),), set(), id="the DROP is sent again"),
+        pytest.param(KNOWN, (schema_news("drop", 9, source="s"),), {"db.t"}, id="dropped"),
         pytest.param(
-            told(KNOWN, "t", pos=9), (renamed("t", "y"),), set(), id="the RENAME is sent again"
+            KNOWN,
+            (schema_news("alter", 9, shard="db.y", previous="db.t", source="s"),),
+            {"db.t"},
+            id="renamed",
+        ),
+        pytest.param(
+            KNOWN,
+            (
+                schema_news("drop", 9, shard="db.u", source="s"),
+                schema_news("alter", 9, shard="db.y", previous="db.t", source="s"),
+            ),
+            {"db.t", "db.u"},
+            id="one of each",
+        ),
+        pytest.param(
+            KNOWN, (schema_news("drop", 9, shard="db.old", source="s"),), set(), id="of no table"
+        ),
+        pytest.param(
+            KNOWN,
+            (schema_news("drop", 9, shard="db.other", source="s"),),
+            set(),
+            id="of no shard that is known",
+        ),
+        pytest.param(KNOWN, (schema_news("alter", 9, source="s"),), set(), id="only altered"),
+        pytest.param(
+            KNOWN,
+            (schema_news("drop", 9, source="s", snapshot=True),),
+            set(),
+            id="described by a snapshot",
+        ),
+        pytest.param(
+            with_dropped(KNOWN, "t", pos=8),
+            (schema_news("drop", 9, source="s"),),
+            {"db.t"},
+            id="dropped once more",
+        ),
+        pytest.param(
+            with_dropped(KNOWN, "t", pos=9),
+            (schema_news("drop", 9, source="s"),),
+            set(),
+            id="the DROP is sent again",
+        ),
+        pytest.param(
+            with_dropped(KNOWN, "t", pos=9),
+            (schema_news("alter", 9, shard="db.y", previous="db.t", source="s"),),
+            set(),
+            id="the RENAME is sent again",
         ),
     ],
 )
@@ -67,11 +100,25 @@ def opened(checkpoint: Checkpoint, *, passed: bool) -> Checkpoint:
 @pytest.mark.parametrize(
     ("passed", "news", "closed"),
     [
-        pytest.param(True, dropped(), True, id="all beside what is lost is read"),
-        pytest.param(False, dropped(), False, id="its CREATE may be among what is lost"),
-        pytest.param(True, dropped(kind="alter"), False, id="only altered"),
-        pytest.param(True, dropped(snapshot=True), False, id="described by a snapshot"),
-        pytest.param(True, dropped("other"), False, id="another table"),
+        pytest.param(
+            True, schema_news("drop", 9, source="s"), True, id="all beside what is lost is read"
+        ),
+        pytest.param(
+            False,
+            schema_news("drop", 9, source="s"),
+            False,
+            id="its CREATE may be among what is lost",
+        ),
+        pytest.param(True, schema_news("alter", 9, source="s"), False, id="only altered"),
+        pytest.param(
+            True,
+            schema_news("drop", 9, source="s", snapshot=True),
+            False,
+            id="described by a snapshot",
+        ),
+        pytest.param(
+            True, schema_news("drop", 9, shard="db.other", source="s"), False, id="another table"
+        ),
     ],
 )
 def test_of_a_shard_that_is_dropped_nothing_is_missed(
@@ -89,7 +136,7 @@ def test_a_drop_that_is_sent_again_closes_nothing_of_the_table_that_came_after_i
         opened(KNOWN, passed=True), existing={"s/db.t": Existence(Order(1, 1, 50), there=True)}
     )
 
-    made = step(since, BatchStats(news=(dropped(),)))
+    made = step(since, BatchStats(news=(schema_news("drop", 9, source="s"),)))
 
     assert made.gaps["lost"].shards == ("s/db.t", "s/db.u")
     assert made.quarantine.keys() == {"s/db.t"}
@@ -98,11 +145,29 @@ def test_a_drop_that_is_sent_again_closes_nothing_of_the_table_that_came_after_i
 @pytest.mark.parametrize(
     ("checkpoint", "news", "concerned"),
     [
-        pytest.param(KNOWN, renamed("t", "y"), ("s/db.t", "s/db.u", "s/db.y"), id="to a new name"),
-        pytest.param(KNOWN, renamed("t", "u"), ("s/db.t", "s/db.u"), id="to one that has it too"),
-        pytest.param(KNOWN, renamed("x", "y"), ("s/db.t", "s/db.u"), id="of another table"),
         pytest.param(
-            told(KNOWN, "t", pos=9), renamed("t", "y"), ("s/db.t", "s/db.u"), id="sent again"
+            KNOWN,
+            schema_news("alter", 9, shard="db.y", previous="db.t", source="s"),
+            ("s/db.t", "s/db.u", "s/db.y"),
+            id="to a new name",
+        ),
+        pytest.param(
+            KNOWN,
+            schema_news("alter", 9, shard="db.u", previous="db.t", source="s"),
+            ("s/db.t", "s/db.u"),
+            id="to one that has it too",
+        ),
+        pytest.param(
+            KNOWN,
+            schema_news("alter", 9, shard="db.y", previous="db.x", source="s"),
+            ("s/db.t", "s/db.u"),
+            id="of another table",
+        ),
+        pytest.param(
+            with_dropped(KNOWN, "t", pos=9),
+            schema_news("alter", 9, shard="db.y", previous="db.t", source="s"),
+            ("s/db.t", "s/db.u"),
+            id="sent again",
         ),
     ],
 )

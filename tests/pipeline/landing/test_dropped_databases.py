@@ -7,10 +7,10 @@ import pytest
 
 from pipeline.checkpoint import Checkpoint, Existence, active_tables
 from pipeline.landing.bases import births, with_drops
-from pipeline.landing.batch_stats import BatchStats, DroppedDatabase, SchemaNews
+from pipeline.landing.batch_stats import BatchStats, DroppedDatabase
 from pipeline.model import Op, Order
-from pipeline.schema.history import SchemaChange
 from pipeline.settings import Router
+from tests.builders import schema_news
 from tests.builders.harness import LandingHarness
 from tests.pipeline.test_lane import Beside, begun
 
@@ -71,11 +71,6 @@ def test_a_table_made_after_its_database_was_dropped_is_born_with_columns_of_its
 GONE = DroppedDatabase("a", Order(1, 7, 500), "db", "DROP DATABASE db")
 
 
-def told(kind: str, pos: int, *, snapshot: bool = False) -> SchemaNews:
-    change = SchemaChange(kind, "db.t", Order(1, 7, pos), None, f"{kind} t")
-    return SchemaNews("a", change, snapshot=snapshot)
-
-
 @pytest.mark.parametrize(
     ("checkpoint", "facts"),
     [
@@ -91,11 +86,13 @@ def told(kind: str, pos: int, *, snapshot: bool = False) -> SchemaNews:
             Checkpoint("m", 1), BatchStats(shards={"a/db.t": "t"}), id="its rows come with it"
         ),
         pytest.param(
-            Checkpoint("m", 1), BatchStats(news=(told("create", 9),)), id="its CREATE does"
+            Checkpoint("m", 1),
+            BatchStats(news=(schema_news("create", 9, log=7, source="a"),)),
+            id="its CREATE does",
         ),
         pytest.param(
             Checkpoint("m", 1),
-            BatchStats(news=(told("create", 9, snapshot=True),)),
+            BatchStats(news=(schema_news("create", 9, log=7, source="a", snapshot=True),)),
             id="a snapshot tells of it, and it is empty",
         ),
     ],
@@ -121,7 +118,10 @@ def test_tables_of_other_databases_and_those_that_were_gone_are_left_alone() -> 
 
 def test_a_drop_stands_where_its_database_was_dropped() -> None:
     checkpoint = Checkpoint("m", 1, shards={"a/db.t": "t"})
-    news = (told("alter", 400), told("create", 600))
+    news = (
+        schema_news("alter", 400, log=7, source="a"),
+        schema_news("create", 600, log=7, source="a"),
+    )
 
     found = with_drops(BatchStats(news=news, databases=(GONE,)), checkpoint)
 

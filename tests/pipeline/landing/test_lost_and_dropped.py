@@ -7,22 +7,16 @@ from typing import Any
 import pytest
 
 from pipeline.checkpoint import Epoch, Existence
-from pipeline.landing.batch_stats import BatchStats, SchemaNews, SnapshotRows
+from pipeline.landing.batch_stats import BatchStats, SnapshotRows
 from pipeline.model import Order
-from pipeline.schema.history import SchemaChange
-from tests.builders import orders_at
+from tests.builders import orders_at, schema_news
 from tests.builders.harness import LandingHarness, load_gaps, place
-from tests.pipeline.landing.test_next_checkpoint import ACK, GAP, OLD, renamed, step
+from tests.pipeline.landing.test_next_checkpoint import ACK, GAP, OLD, step
 from tests.pipeline.schema_messages import dropped as gone
 from tests.pipeline.schema_messages import message
 
 SHARDS = replace(OLD, shards={"s/db.t": "t", "s/db.u": "t"})
 PASSED: dict[str, Any] = {"acknowledged": {"s": ACK}}
-
-
-def drop(shard: str, *, snapshot: bool = False) -> BatchStats:
-    change = SchemaChange("drop", shard, Order(1, 1, 500), None, "DROP TABLE t")
-    return BatchStats(news=(SchemaNews("s", change, snapshot=snapshot),))
 
 
 @pytest.mark.parametrize("pos", [500, 600], ids=["nothing came since", "it was created since"])
@@ -31,7 +25,7 @@ def test_a_drop_that_is_sent_again_closes_nothing(pos: int) -> None:
     there = {"s/db.t": Existence(Order(1, 1, pos), there=pos > 500)}
     opened = step(replace(SHARDS, existing=there), gaps=(GAP,), **PASSED)
 
-    made = step(opened, drop("db.t"))
+    made = step(opened, BatchStats(news=(schema_news("drop", 500, shard="db.t", source="s"),)))
 
     assert list(made.gaps) == list(opened.gaps)
     assert made.departed == {}
@@ -42,7 +36,10 @@ def test_a_rename_that_is_sent_again_moves_no_gap_of_the_table_made_since() -> N
     checkpoint = replace(SHARDS, existing=there)
     opened = step(checkpoint, gaps=(replace(GAP, topic="s.db.u"),), **PASSED)
 
-    made = step(opened, BatchStats(news=(renamed("u", "t"),)))
+    made = step(
+        opened,
+        BatchStats(news=(schema_news("alter", 9, shard="db.t", previous="db.u", source="s"),)),
+    )
 
     (gap,) = load_gaps(made)
     assert gap.shards == ("s/db.u",)
@@ -52,7 +49,10 @@ def test_a_drop_that_is_news_closes_what_was_lost_of_a_table_that_statements_tol
     there = {"s/db.t": Existence(Order(1, 1, 300), there=True)}
     opened = step(replace(SHARDS, existing=there), gaps=(GAP,), **PASSED)
 
-    assert step(opened, drop("db.t")).gaps == {}
+    assert (
+        step(opened, BatchStats(news=(schema_news("drop", 500, shard="db.t", source="s"),))).gaps
+        == {}
+    )
 
 
 def test_a_batch_forgets_nothing_of_what_it_does_not_tell() -> None:
@@ -110,7 +110,10 @@ def test_a_gap_concerns_the_shard_of_its_own_source_and_stays_where_another_is_r
     )
     opened = step(checkpoint, gaps=(GAP,))
 
-    made = step(opened, BatchStats(news=(renamed("u", "x"),)))
+    made = step(
+        opened,
+        BatchStats(news=(schema_news("alter", 9, shard="db.x", previous="db.u", source="s"),)),
+    )
 
     assert [gap.shards for gap in load_gaps(made)] == [("s/db.t",)]
 

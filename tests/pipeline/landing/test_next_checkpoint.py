@@ -33,7 +33,7 @@ from pipeline.schema.history import SchemaChange
 from pipeline.settings import Router, TableRule
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
-from tests.builders import batch_context, orders_at
+from tests.builders import batch_context, orders_at, schema_news
 from tests.builders.change_log import NOON
 from tests.builders.harness import load_gaps
 
@@ -119,17 +119,26 @@ def test_a_statement_about_a_table_that_is_not_captured_touches_no_mirror() -> N
     assert (checkpoint.tables, checkpoint.shards, checkpoint.bases) == ({}, OLD.shards, OLD.bases)
 
 
-def renamed(old: str, new: str, *, captured: bool = True) -> SchemaNews:
-    text = f"RENAME TABLE {old} TO {new}"
-    change = SchemaChange("alter", f"db.{new}", Order(1, 1, 9), None, text, f"db.{old}")
-    return SchemaNews("s", change, snapshot=False, captured=captured)
-
-
 def test_a_renamed_table_has_the_base_of_the_table_it_was() -> None:
     checkpoint = replace(OLD, bases={"s/db.u": Order(1, 1, 3)}, shards={"s/db.u": "db.u"})
 
-    made = step(checkpoint, BatchStats(news=(renamed("u", "x"), renamed("unknown", "y"))))
-    left_out = step(checkpoint, BatchStats(news=(renamed("u", "x", captured=False),)))
+    made = step(
+        checkpoint,
+        BatchStats(
+            news=(
+                schema_news("alter", 9, shard="db.x", previous="db.u", source="s"),
+                schema_news("alter", 9, shard="db.y", previous="db.unknown", source="s"),
+            )
+        ),
+    )
+    left_out = step(
+        checkpoint,
+        BatchStats(
+            news=(
+                schema_news("alter", 9, shard="db.x", previous="db.u", source="s", captured=False),
+            )
+        ),
+    )
 
     assert made.bases == {**checkpoint.bases, "s/db.x": Order(1, 1, 3)}
     assert made.shards == {**checkpoint.shards, "s/db.x": "db.x", "s/db.y": "db.y"}
