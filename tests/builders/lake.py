@@ -22,6 +22,7 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import CHANGES, Stamp, app, checkpoint_row
 from pipeline.checkpoint import Checkpoint, CheckpointDelta, Epoch
 from pipeline.delta.commit import commit_actions
+from pipeline.delta.log import Snapshot, load_snapshot
 from pipeline.delta.store import open_store
 from pipeline.image import DueCut, Image
 from pipeline.landing.staging import write_rows
@@ -35,7 +36,7 @@ from pipeline.model import (
     SourcePartition,
     TopicPartition,
 )
-from pipeline.reports import MergeReport
+from pipeline.reports import Hold, MergeReport
 from pipeline.schema.history import SchemaChange
 from pipeline.schema.model import TableSchema
 from pipeline.settings import InvariantRule, PipelineSettings, PublishRule, Router, TableRule
@@ -217,6 +218,17 @@ class LocalLake:
         assert seen is not None
         return images_of(seen)
 
+    def image(self) -> Image:
+        """The one image that the mirror of ``db.t`` remembers."""
+        (found,) = self.images()
+        return found
+
+    def snapshot(self, table: str = "db.t") -> Snapshot:
+        """The newest version of a mirror, which exists."""
+        found = load_snapshot(open_store(self.settings.mirror(table)))
+        assert found is not None
+        return found
+
     def rows(self, table: str = "db.t", version: int | None = None) -> dict[int, Any]:
         """Mirror rows, id -> name; fails on a duplicate."""
         found = self.mirror(table, version)
@@ -249,3 +261,9 @@ def stamped(rows: Sequence[Mapping[str, Any]], stamp: Stamp) -> pa.RecordBatch:
     ]
     arrays = [pa.array([r.get(f.name) for r in made], f.type) for f in CHANGES]
     return pa.RecordBatch.from_arrays(arrays, schema=CHANGES)
+
+
+def hold_of(merge: MergeReport) -> Hold:
+    """Why *merge* holds its table, which it does."""
+    assert merge.hold is not None
+    return merge.hold

@@ -43,23 +43,18 @@ def image_of_yesterday(folder: Path, how: Any) -> LocalLake:
     return made
 
 
-def image(lake: LocalLake) -> Image:
-    (found,) = lake.images()
-    return found
-
-
 def test_s08_their_vacuum_takes_what_a_long_reader_still_needs(lake: LocalLake) -> None:
     theirs = DeltaTable(mirror(lake))
 
     theirs.vacuum(1, dry_run=False, enforce_retention_duration=False)
 
     with pytest.raises(UnreachableError):
-        read(mirror(lake), image(lake).version)
+        read(mirror(lake), lake.image().version)
 
 
 def test_s08_an_image_is_kept_for_as_long_as_it_was_promised(lake: LocalLake) -> None:
     """Longer than versions are: nobody's setting for those shortens what an image was given."""
-    version = image(lake).version
+    version = lake.image().version
     keeping = Keeping(lake)
     keeping.now = datetime.now(UTC)
 
@@ -70,7 +65,7 @@ def test_s08_an_image_is_kept_for_as_long_as_it_was_promised(lake: LocalLake) ->
 
 
 def test_s08_once_it_is_kept_no_longer_its_files_go(lake: LocalLake) -> None:
-    version = image(lake).version
+    version = lake.image().version
     keeping = Keeping(lake)
     keeping.now = datetime.now(UTC) + KEEP
 
@@ -93,7 +88,7 @@ def test_s08_of_a_day_that_was_written_out_no_version_of_the_mirror_is_promised(
 ) -> None:
     """That images are pinned from now on brings none back."""
     made = image_of_yesterday(tmp_path, "parquet")
-    version = image(made).version
+    version = made.image().version
     keeping = Keeping(made)
     keeping.now = datetime.now(UTC)
 

@@ -24,7 +24,7 @@ from pipeline.apply.foreign_commits import (
 )
 from pipeline.apply.mirror import FLOORS, Commit, commit_note, following_note
 from pipeline.delta.actions import add_file, remove_file
-from pipeline.delta.log import Snapshot, encode_entry, entry_name, load_snapshot, shape_of
+from pipeline.delta.log import encode_entry, entry_name, shape_of
 from pipeline.delta.store import open_store
 from pipeline.model import Op
 from pipeline.tables.delta.merge import read_commit
@@ -235,16 +235,10 @@ def lake(tmp_path: Path) -> LocalLake:
     return made
 
 
-def now_of(lake: LocalLake) -> Snapshot:
-    found = load_snapshot(open_store(lake.settings.mirror("db.t")))
-    assert found is not None
-    return found
-
-
 def intrude(lake: LocalLake, *actions: Action, operation: str = "WRITE", **told: Any) -> int:
     """Somebody commits *actions*; the version."""
     store = open_store(lake.settings.mirror("db.t"))
-    version = now_of(lake).version + 1
+    version = lake.snapshot().version + 1
     info = {"timestamp": 1, "operation": operation, **told}
     store.put_new(entry_name(version), encode_entry([{"commitInfo": info}, *actions]))
     return version
@@ -252,20 +246,20 @@ def intrude(lake: LocalLake, *actions: Action, operation: str = "WRITE", **told:
 
 def deleted(lake: LocalLake) -> Action:
     """The removal of some rows."""
-    first, *_ = now_of(lake).files.values()
+    first, *_ = lake.snapshot().files.values()
     return remove_file(first, at=NOW)
 
 
 def described(lake: LocalLake, **properties: str) -> Action:
     """Columns as they are, and *properties* (``_`` is a dot)."""
-    known = now_of(lake).metadata.action
+    known = lake.snapshot().metadata.action
     told = {name.replace("_", "."): value for name, value in properties.items()}
     return {"metaData": {**known, "configuration": {**known["configuration"], **told}}}
 
 
 def without(lake: LocalLake, column: str) -> Action:
     """A column dropped, as Delta does it where columns are mapped: by its metadata alone."""
-    known = now_of(lake).metadata.action
+    known = lake.snapshot().metadata.action
     struct = json.loads(known["schemaString"])
     struct["fields"] = [one for one in struct["fields"] if one["name"] != column]
     return {"metaData": {**known, "schemaString": json.dumps(struct)}}
@@ -291,9 +285,9 @@ def test_a_restore_of_what_sluice_remembers_is_seen_though_no_row_changes(tmp_pa
     """A forgotten truncate lets older rows in."""
     lake = LocalLake(tmp_path)
     lake.play([row(C, 10, 1, "a"), row(T, 20, None)])
-    before = now_of(lake)
+    before = lake.snapshot()
     lake.play([row(T, 30, None)])
-    assert before.metadata.configuration[FLOORS] != now_of(lake).metadata.configuration[FLOORS]
+    assert before.metadata.configuration[FLOORS] != lake.snapshot().metadata.configuration[FLOORS]
     path = lake.settings.mirror("db.t")
 
     DeltaTable(path).restore(before.version)
@@ -316,7 +310,7 @@ def test_what_changes_no_row_holds_nothing(lake: LocalLake, restarted: bool) -> 
     intrude(lake, described(lake, delta_logRetentionDuration="interval 60 days"))
     intrude(lake, operation="VACUUM START")
     intrude(lake, {"txn": {"appId": "somebody", "version": 2, "lastUpdated": 1}})
-    DeltaTable(lake.settings.mirror("db.t")).restore(now_of(lake).version - 1)
+    DeltaTable(lake.settings.mirror("db.t")).restore(lake.snapshot().version - 1)
     if restarted:
         lake.reopen()
 
@@ -362,7 +356,7 @@ def test_a_turn_that_spark_put_on_top_of_somebody_else_is_seen_by_the_next_proce
     lake: LocalLake,
 ) -> None:
     """Spark goes over another's commit where the two do not conflict."""
-    seen = now_of(lake).version
+    seen = lake.snapshot().version
     version = intrude(lake, deleted(lake), operation="DELETE")
     own = commit_note(seen, 1, "main", account={"read": 0, "applied": 0, "noop": 0})
     intrude(lake, operation="MERGE", userMetadata=json.dumps(own))
@@ -373,7 +367,7 @@ def test_a_turn_that_spark_put_on_top_of_somebody_else_is_seen_by_the_next_proce
 
 def test_a_log_taken_back_and_gone_on_by_somebody_else_is_looked_at_again(lake: LocalLake) -> None:
     """As from a backup: the foreign commit has the number of one of ours, which is gone."""
-    mirror, newest = Path(lake.settings.mirror("db.t")), now_of(lake).version
+    mirror, newest = Path(lake.settings.mirror("db.t")), lake.snapshot().version
     (mirror / entry_name(newest)).unlink()
 
     assert intrude(lake, deleted(lake), operation="DELETE") == newest
@@ -395,8 +389,8 @@ def test_commits_that_were_cleaned_away_unread_are_not_taken_for_ours(lake: Loca
 
 def moved(lake: LocalLake, *, lost: int) -> list[Action]:
     """A file whose rows, but for some of them, are said to be only moved to another."""
-    (first,) = now_of(lake).files.values()
-    other = f"moved-{now_of(lake).version}.parquet"
+    (first,) = lake.snapshot().files.values()
+    other = f"moved-{lake.snapshot().version}.parquet"
     mirror = Path(lake.settings.mirror("db.t"))
     kept = pq.read_table(mirror / first.path)
     pq.write_table(kept.slice(lost), mirror / other)
@@ -426,7 +420,7 @@ def test_who_says_that_rows_were_only_moved_and_lost_one_is_not_believed(
     """As by a job that writes with `dataChange` off, and filters."""
     lake = LocalLake(tmp_path)
     lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
-    before = now_of(lake).version
+    before = lake.snapshot().version
     intrude(lake, *moved(lake, lost=0), operation="OPTIMIZE")
     intrude(lake, *moved(lake, lost=1), operation="OPTIMIZE")
     if restarted:
@@ -479,8 +473,8 @@ def test_a_process_that_cannot_look_at_what_was_cleaned_away_says_so(lake: Local
 
 def test_a_mirror_that_rested_until_its_turns_were_cleaned_away_goes_on(lake: LocalLake) -> None:
     """The newest commit is of upkeep, which looked before it wrote."""
-    seen = now_of(lake).version
-    own = following_note(now_of(lake), -1, "main")
+    seen = lake.snapshot().version
+    own = following_note(lake.snapshot(), -1, "main")
     newest = intrude(lake, operation="SET TBLPROPERTIES", userMetadata=json.dumps(own))
     assert newest == seen + 1
     cleaned(lake, newest)
@@ -514,7 +508,9 @@ def test_a_mirror_that_stands_still_is_judged_once_however_many_passes(
 def test_what_is_found_later_of_a_mirror_that_stands_still_is_judged(lake: LocalLake) -> None:
     """The rows come back by one commit, and go again by the next."""
     gone = deleted(lake)
-    (back,) = (file for file in now_of(lake).files.values() if file.path == gone["remove"]["path"])
+    (back,) = (
+        file for file in lake.snapshot().files.values() if file.path == gone["remove"]["path"]
+    )
     intrude(lake, gone)
     assert hold_id(lake) is not None
 

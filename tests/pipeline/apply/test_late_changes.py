@@ -44,11 +44,6 @@ def lake(tmp_path: Path) -> LocalLake:
     return made
 
 
-def only(lake: LocalLake) -> Image:
-    (found,) = lake.images()
-    return found
-
-
 REPAIR = int(Origin.REPAIR)
 
 
@@ -86,12 +81,12 @@ def test_what_belongs_in_an_image_and_came_after_it_is_listed_by_day(
     lake.land(*rows)
     turn = lake.apply()
 
-    (late,) = only(lake).late
+    (late,) = lake.image().late
     assert turn.hold is None
     assert (late.batch, late.rows, dict(late.days)) == (lake.checkpoint.batch, count, days)
     lake.land(row(U, 90, 2, **image_of(2, "2026-01-01T10:00:00Z")))
     lake.apply()
-    assert len(only(lake).late) == 1
+    assert len(lake.image().late) == 1
 
 
 @pytest.mark.parametrize(
@@ -115,7 +110,7 @@ def test_nothing_else_is_late(lake: LocalLake, rows: list[Mapping[str, Any]]) ->
     lake.land(*rows)
     lake.apply()
 
-    assert only(lake).late == ()
+    assert lake.image().late == ()
 
 
 @pytest.mark.parametrize("stage", list(Stage))
@@ -123,7 +118,7 @@ def test_a_late_change_takes_back_what_was_said_of_its_cut_and_nothing_said_sinc
     lake: LocalLake, stage: Stage
 ) -> None:
     watching = Lake(lake.settings, DeltaMirrors(None))
-    image, before = only(lake), watching.applied("db.t")
+    image, before = lake.image(), watching.applied("db.t")
     assert before is not None
     evidence = Evidence(
         image.fences, lake.checkpoint.batch, image.version, before.batch, mirror=before.mirror

@@ -18,11 +18,11 @@ from pipeline.invariants.not_null import NotNull
 from pipeline.invariants.range import Range, ValueBounds
 from pipeline.invariants.unique import Unique
 from pipeline.model import Op
-from pipeline.reports import Hold, MergeReport
+from pipeline.reports import Hold
 from pipeline.settings import InvariantRule, PublishRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
-from tests.builders.lake import ID, NAME, LocalLake, row
+from tests.builders.lake import ID, NAME, LocalLake, hold_of, row
 from tests.pipeline.apply.test_images import CUT, written
 
 N = Column("n", "INT")
@@ -32,11 +32,6 @@ NAMED = (("not_null", NotNull(("name",))),)
 
 def demanding(home: Path, *named: tuple[str, Any], tables: str = "db.t", **more: Any) -> LocalLake:
     return LocalLake(home, invariants=(InvariantRule(tables, named or NAMED),), **more)
-
-
-def held(turn: MergeReport) -> Hold:
-    assert turn.hold is not None
-    return turn.hold
 
 
 def span(hold: Hold) -> str:
@@ -51,7 +46,7 @@ def test_a_slice_that_breaks_an_invariant_leaves_the_mirror_as_it_was(tmp_path: 
 
     turn = lake.apply()
 
-    hold = held(turn)
+    hold = hold_of(turn)
     assert (hold.reason, span(hold), turn.batch) == ("invalid", "invalid:db.t:1-1", 0)
     assert 'not_null: name is NULL in 1 row, key ["s","db.t","1"]' in hold.detail
     assert is_waivable(hold.id)
@@ -76,7 +71,7 @@ def held_by(turns: dict[str, Hold | None]) -> dict[str, str | None]:
 def test_a_later_change_that_puts_the_row_right_makes_the_whole_slice_valid(tmp_path: Path) -> None:
     lake = demanding(tmp_path)
     lake.land(row(C, 10, 1, None), row(C, 11, 2, "b"))
-    held(lake.apply())
+    hold_of(lake.apply())
 
     lake.land(row(U, 20, 1, "right"))
     turn = lake.apply()
@@ -89,38 +84,38 @@ def test_a_later_change_that_puts_the_row_right_makes_the_whole_slice_valid(tmp_
 def test_the_question_stays_the_same_while_only_good_rows_come(tmp_path: Path) -> None:
     lake = demanding(tmp_path)
     lake.land(row(C, 10, 1, None))
-    first = held(lake.apply())
+    first = hold_of(lake.apply())
     lake.land(row(C, 20, 2, "b"))
 
-    assert held(lake.apply()) == first
+    assert hold_of(lake.apply()) == first
 
 
 def test_what_is_let_through_is_let_through_once(tmp_path: Path) -> None:
     lake = demanding(tmp_path)
     lake.land(row(C, 10, 1, None))
-    hold = held(lake.apply())
+    hold = hold_of(lake.apply())
     lake.land(row(C, 20, 2, None))
-    assert span(held(lake.apply())) == "invalid:db.t:0-1"
+    assert span(hold_of(lake.apply())) == "invalid:db.t:0-1"
 
     turn = lake.apply([hold.id])
 
-    assert span(held(turn)) == "invalid:db.t:1-1"
+    assert span(hold_of(turn)) == "invalid:db.t:1-1"
     assert lake.rows() == {1: None}
-    assert lake.apply([hold.id, held(turn).id]).hold is None
+    assert lake.apply([hold.id, hold_of(turn).id]).hold is None
     assert lake.rows() == {1: None, 2: None}
     lake.land(row(U, 30, 1, None))
-    assert span(held(lake.apply([hold.id, held(turn).id]))) == "invalid:db.t:2-2"
+    assert span(hold_of(lake.apply([hold.id, hold_of(turn).id]))) == "invalid:db.t:2-2"
 
 
 def test_a_mirror_that_is_made_anew_asks_anew(tmp_path: Path) -> None:
     lake = demanding(tmp_path)
     lake.land(row(C, 10, 1, None))
-    hold = held(lake.apply())
+    hold = hold_of(lake.apply())
     assert lake.apply([hold.id]).hold is None
 
     shutil.rmtree(lake.settings.mirror("db.t"))
     lake.reopen()
-    again = held(lake.apply([hold.id]))
+    again = hold_of(lake.apply([hold.id]))
 
     assert span(again) == span(hold)
     assert again.id != hold.id
@@ -131,10 +126,10 @@ def test_a_mirror_that_is_made_anew_asks_anew(tmp_path: Path) -> None:
 def test_a_restart_asks_the_same_question_and_keeps_its_answer(tmp_path: Path) -> None:
     lake = demanding(tmp_path)
     lake.land(row(C, 10, 1, None))
-    hold = held(lake.apply())
+    hold = hold_of(lake.apply())
 
     lake.reopen()
-    assert held(lake.apply()) == hold
+    assert hold_of(lake.apply()) == hold
 
     lake.reopen()
     assert lake.apply([hold.id]).hold is None
@@ -147,7 +142,7 @@ def test_all_that_is_broken_is_told_at_once(tmp_path: Path) -> None:
     )
     lake.land(*(row(C, pos, pos, None) for pos in range(5, 25)))
 
-    detail = held(lake.apply()).detail
+    detail = hold_of(lake.apply()).detail
 
     keys = ", ".join(f'["s","db.t","{key}"]' for key in range(5, 10))
     assert f"not_null: name is NULL in 20 rows, first keys {keys}; range: id is out" in detail
@@ -158,7 +153,7 @@ def test_what_cannot_be_asked_holds_the_table_and_says_what_there_is(tmp_path: P
     lake = demanding(tmp_path, ("not_null", NotNull(("nam",))))
     lake.land(row(C, 10, 1, "a"))
 
-    hold = held(lake.apply())
+    hold = hold_of(lake.apply())
 
     assert hold.reason == "invariant"
     assert "an invariant names 'nam', and the columns of db.t are" in hold.detail
@@ -224,7 +219,7 @@ def test_a_set_of_columns_is_unique_as_a_whole(tmp_path: Path) -> None:
     assert lake.apply().hold is None
 
     lake.land(told(30, "a", 2))
-    assert 'name, n not unique in 1 row, key ["s","db.t","30"]' in held(lake.apply()).detail
+    assert 'name, n not unique in 1 row, key ["s","db.t","30"]' in hold_of(lake.apply()).detail
 
 
 def test_what_is_not_matched_exactly_cannot_be_unique(tmp_path: Path) -> None:
@@ -232,7 +227,7 @@ def test_what_is_not_matched_exactly_cannot_be_unique(tmp_path: Path) -> None:
     lake = demanding(tmp_path, ("unique", Unique((("n",),))), columns=columns)
     lake.land(row(C, 10, 1) | {"after": '{"id": 1, "n": 1.5}'})
 
-    hold = held(lake.apply())
+    hold = hold_of(lake.apply())
 
     assert hold.reason == "invariant"
     assert "n (double), which are not matched exactly" in hold.detail
@@ -248,7 +243,7 @@ def test_an_image_is_asked_by_itself_and_let_through_by_itself(tmp_path: Path) -
     lake.prove(50)
     lake.land(row(U, 20, 1, None), row(U, 60, 1, "right"))
 
-    hold = held(lake.apply())
+    hold = hold_of(lake.apply())
     assert span(hold) == "invalid:db.t:1-1"
     assert lake.images() == ()
     lake.land(row(C, 30, 2, "of the day, too"))
@@ -284,7 +279,7 @@ def test_a_truncate_that_is_sent_again_takes_nothing(tmp_path: Path) -> None:
     assert lake.apply().hold is None
 
     lake.land(row(T, 40, None))
-    assert "a TRUNCATE takes the rows" in held(lake.apply()).detail
+    assert "a TRUNCATE takes the rows" in hold_of(lake.apply()).detail
 
 
 def lost(pos: int, key: int, before: str | None, after: str | None) -> dict[str, Any]:
@@ -346,14 +341,14 @@ def test_range(
     assert lake.apply().hold is None
 
     lake.land(told(20, inside), told(21, outside))
-    assert 'n is out of its range in 1 row, key ["s","db.t","21"]' in held(lake.apply()).detail
+    assert 'n is out of its range in 1 row, key ["s","db.t","21"]' in hold_of(lake.apply()).detail
 
 
 def test_a_bound_that_does_not_compare_says_so(tmp_path: Path) -> None:
     lake = demanding(tmp_path, ("range", Range({"name": ValueBounds(0)})))
     lake.land(row(C, 10, 1, "a"))
 
-    hold = held(lake.apply())
+    hold = hold_of(lake.apply())
 
     assert hold.reason == "invariant"
     assert "column name is of type string, which does not compare with 0" in hold.detail

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from pipeline.apply.row_metadata import SLUICE
-from pipeline.delta.log import Snapshot, load_snapshot
+from pipeline.delta.log import load_snapshot
 from pipeline.delta.store import open_store
 from pipeline.model import Account, Op, Origin
 from pipeline.reports import MergeReport
@@ -100,12 +100,6 @@ def plain(rows: Sequence[Image]) -> list[dict[str, Any]]:
 def lake_rows(lake: LocalLake) -> list[dict[str, Any]]:
     """All columns as deltalake reads them, in no order."""
     return read_table(lake.settings.mirror("db.t")).select("SELECT * FROM t")
-
-
-def mirror_of(lake: LocalLake) -> Snapshot:
-    found = load_snapshot(open_store(lake.settings.mirror("db.t")))
-    assert found is not None
-    return found
 
 
 def path_of(lake: LocalLake) -> Path:

@@ -18,10 +18,10 @@ from pipeline.changelog.scan import Part, scan
 from pipeline.errors import ConfigError
 from pipeline.invariants.archive_purge import ArchivePurge
 from pipeline.model import Op, Shard, Table
-from pipeline.reports import Hold, MergeReport
+from pipeline.reports import MergeReport
 from pipeline.settings import InvariantRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
-from tests.builders.lake import ID, LocalLake, row
+from tests.builders.lake import ID, LocalLake, hold_of, row
 
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
 TODAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -65,11 +65,6 @@ def purge(
     return made.apply()
 
 
-def held(turn: MergeReport) -> Hold:
-    assert turn.hold is not None
-    return turn.hold
-
-
 @pytest.mark.parametrize(
     ("keys", "born", "stands_still"),
     [
@@ -93,7 +88,7 @@ def test_many_old_rows_do_not_go_by_themselves(
 
 
 def test_it_is_told_what_to_say(tmp_path: Path) -> None:
-    hold = held(purge(lake(tmp_path), range(1, 11)))
+    hold = hold_of(purge(lake(tmp_path), range(1, 11)))
 
     assert hold.reason == "invalid"
     assert is_waivable(hold.id)
@@ -107,7 +102,7 @@ def test_it_is_told_what_to_say(tmp_path: Path) -> None:
 
 def test_what_is_let_through_is_applied_and_not_asked_again_that_day(tmp_path: Path) -> None:
     made = lake(tmp_path)
-    hold = held(purge(made, range(1, 11)))
+    hold = hold_of(purge(made, range(1, 11)))
 
     assert made.apply([hold.id]).hold is None
     assert purge(made, range(11, 21)).hold is None
@@ -117,7 +112,7 @@ def test_what_is_let_through_is_applied_and_not_asked_again_that_day(tmp_path: P
 
 def test_a_window_that_comes_later_answers_it(tmp_path: Path) -> None:
     made = lake(tmp_path)
-    held(purge(made, range(1, 11)))
+    hold_of(purge(made, range(1, 11)))
     window = ArchiveWindow(TODAY, TODAY + timedelta(hours=1), "day", "2026-01-30")
     made.archive = (ArchiveRule("db.t", (window,)),)
     made.settings = made.runner.settings.__class__(
@@ -186,7 +181,7 @@ def test_where_no_day_is_known_only_the_number_counts(tmp_path: Path) -> None:
 def test_a_column_that_tells_no_age_holds_the_table(tmp_path: Path) -> None:
     made = lake(tmp_path, ArchivePurge("id"))
 
-    hold = held(purge(made, range(1, 3)))
+    hold = hold_of(purge(made, range(1, 3)))
 
     assert hold.reason == "invariant"
     assert "which gives no age" in hold.detail

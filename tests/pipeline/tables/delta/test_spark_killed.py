@@ -13,7 +13,7 @@ from pipeline.apply.mirror import batch_of, floors_of, incarnation_of
 from pipeline.changelog.table import app
 from pipeline.model import Op, Order, Shard
 from tests.builders.lake import LocalLake, row
-from tests.pipeline.apply.two_writers import C, D, U, mirror_of, writers_of
+from tests.pipeline.apply.two_writers import C, D, U, writers_of
 from tests.pipeline.delta.disk import KilledError
 
 pytestmark = pytest.mark.spark
@@ -68,7 +68,7 @@ def lake(spark: SparkSession, tmp_path: Path) -> LocalLake:
 
 def merged(lake: LocalLake) -> list[int]:
     """Batches that commits of the mirror bear, oldest first."""
-    found = mirror_of(lake)
+    found = lake.snapshot()
     commits = lake.runner.mirrors.commits("db.t", found.version)
     return [one.txns[app("main")] for one in commits if one.txns][::-1]
 
@@ -85,9 +85,9 @@ def right(lake: LocalLake) -> None:
     """The mirror after both batches, and that it takes a third."""
     assert lake.rows() == {1: "b", 5: "b"}
     assert merged(lake) == [0, 1]
-    assert floors_of(mirror_of(lake)) == FLOOR
+    assert floors_of(lake.snapshot()) == FLOOR
     assert lake.play([row(U, 50, 1, "c"), row(C, 25, 7, "late")]) == {1: "c", 5: "b"}
-    assert (batch_of(mirror_of(lake), "main"), incarnation_of(mirror_of(lake))) == (2, 5)
+    assert (batch_of(lake.snapshot(), "main"), incarnation_of(lake.snapshot())) == (2, 5)
 
 
 @pytest.mark.parametrize("last", [FORGET, MERGE])
@@ -99,7 +99,7 @@ def test_a_service_that_dies_between_two_commits_of_a_turn_is_followed_by_one_th
         lake.run()
     done = last == MERGE
     assert merged(lake) == ([0, 1] if done else [0])
-    assert floors_of(mirror_of(lake)) == FLOOR
+    assert floors_of(lake.snapshot()) == FLOOR
     lake.reopen()
 
     found = list(told(lake))
