@@ -528,7 +528,8 @@ class Differences:
     ``looked`` says in words what was compared; ``moving`` counts suspects that kept changing;
     ``more`` counts rows that ranges differ by and that no id was named for.  ``ended`` is when the
     looking ended: what is read after it for the next cycle counts against no time limit.
-    ``columns`` are those in which the first rows differ, where values were compared.
+    ``columns`` are those in which the first rows differ, where values were compared.  ``behind``
+    says why more was not compared than was promised; empty if all was.
     """
 
     as_of: tuple[Fence, ...]
@@ -538,6 +539,7 @@ class Differences:
     more: int = 0
     ended: datetime | None = None
     columns: tuple[str, ...] = ()
+    behind: str = ""
 
     @property
     def value(self) -> float:
@@ -562,6 +564,8 @@ def rule_differences(reading: Differences) -> Ruling:
     if reading.more:
         why = f"about {reading.more} more rows differed than could be asked for; counted again"
         return Ruling(Outcome.UNKNOWN, why, "not_all_asked")
+    if reading.behind:
+        return Ruling(Outcome.UNKNOWN, reading.behind, "behind")
     return Ruling(Outcome.PASS, reading.looked)
 
 

@@ -77,6 +77,10 @@ class World(Protocol):
         """Whether the pinned mirror holds everything below every one of *fences*."""
         ...
 
+    def held_until(self, table: Table) -> datetime | None:
+        """Time up to which the pinned mirror holds every change; None where it is not known."""
+        ...
+
     def ordering(self, table: Table) -> Ordering:
         """What the order of its changes rests on; the weakest, where its sources differ."""
         ...

@@ -10,7 +10,7 @@ One look takes three steps, with a wait for the next heartbeat between them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -32,9 +32,10 @@ from checks.counting import (
     touched_suspects,
 )
 from checks.world import MirrorSide, Range, TableQueries, World
-from pipeline.errors import UnreachableError
+from pipeline.errors import ProofError, UnreachableError
 from pipeline.formats.json_text import parse_key
 from pipeline.model import Order, Shard, Table
+from pipeline.readings import RowVersion
 from pipeline.row_digest import VERSION, DigestColumn, Form, RangeDigest, digest_row
 from pipeline.schema.decode import type_rows
 from pipeline.schema.model import TableSchema
@@ -156,11 +157,17 @@ class RowsBefore:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One table in one round: its columns are those of the newest landed schema of each shard."""
+    """One table in one round: its columns are those of the newest landed schema of each shard.
+
+    ``known`` are changes that were read in this round, by shard and batches.
+    """
 
     table: Table
     world: World
     columns: Mapping[Shard, ComparedColumns]
+    known: dict[tuple[Shard, int, int], tuple[RowVersion, ...] | None] = field(
+        default_factory=dict, repr=False
+    )
 
     @property
     def asked(self) -> dict[str, list[str]]:
@@ -183,6 +190,33 @@ class Comparison:
         rows = sum(one.source.rows for one in looks)
         differing = tuple(one for one in looks if not one.equal)
         return Look(shard, mirror.version, mirror.batch, len(looks), rows, differing)
+
+    def look_at_rows(self, shard: Shard, ids: Sequence[int]) -> Look:
+        """Read the rows of *ids*, which ascend, on both sides: the mirror first."""
+        mirror, columns = self.world.mirror(self.table), self.columns[shard].columns
+        there = mirror.id_digests(shard, self._id, ids, columns)
+        here = self._source(shard).id_digests(shard, self._id, ids, columns)
+        spans = [(id_, id_ + 1) for id_ in ids]
+        looks = [RangeLook(*one) for one in zip(spans, there, here, strict=True)]
+        differing = tuple(one for one in looks if not one.equal)
+        rows = sum(one.source.rows for one in looks)
+        return Look(shard, mirror.version, mirror.batch, len(looks), rows, differing)
+
+    def read_ids(self, shard: Shard, keys: Sequence[str]) -> list[int]:
+        """The ids that *keys* of the change log spell.
+
+        Raises:
+            ProofError: one of them is not a whole number by the columns that have landed.
+        """
+        schema = self.world.schema(shard)
+        column = schema.column(self._id) if schema else None
+        if column is None:
+            raise ProofError(f"{shard}: no column {self._id} has landed")
+        texts = pa.array([parse_key(key)[-1] for key in keys], pa.string())
+        ids = column.dialect.values(column, texts).to_pylist()
+        if None in ids:
+            raise ProofError(f"{shard}: a key of the change log is not a whole number")
+        return [int(id_) for id_ in ids]
 
     def unexplained(self, look: Look) -> tuple[Range, ...]:
         """The ranges of *look* not equal at any position; the mirror has passed it."""
@@ -283,20 +317,22 @@ class Comparison:
         """Landed changes of the shard after the look's batch; None if they cannot be followed."""
         schema, columns = self.world.schema(look.shard), self.columns[look.shard].columns
         until = self.world.mirror(self.table).batch
-        found = self.world.log().row_versions(
-            self.table, look.shard, look.batch, until, most=MOST_CHANGES
-        )
-        key = schema.column(self._id) if schema else None
-        if found is None or schema is None or key is None:
+        asked = look.shard, look.batch, until
+        if asked not in self.known:
+            self.known[asked] = self.world.log().row_versions(self.table, *asked, most=MOST_CHANGES)
+        found = self.known[asked]
+        if found is None or schema is None:
             return None
-        texts = pa.array([parse_key(one.key)[-1] for one in found], pa.string())
-        ids = key.dialect.values(key, texts).to_pylist()
+        try:
+            ids = self.read_ids(look.shard, [one.key for one in found])
+        except ProofError:
+            return None
         typed = type_rows(pa.array([one.after for one in found], pa.string()), schema.columns)
-        if None in ids or any(typed.misread.to_pylist()):
+        if any(typed.misread.to_pylist()):
             return None
         values = zip(*(typed.rows[one.name].to_pylist() for one in columns), strict=True)
         return [
-            RowChange(one.order, int(id_), digest_row(columns, row) if one.after else NO_ROW)
+            RowChange(one.order, id_, digest_row(columns, row) if one.after else NO_ROW)
             for one, id_, row in zip(found, ids, values, strict=True)
         ]
 

@@ -1,4 +1,7 @@
-"""Compares all values of each id range of each shard with the source, at one position.
+"""Compares all values of each changed row, and of each id range, with the source at one position.
+
+Each row that was changed is looked at again by its key once its change was merged.  Ranges of ids
+are looked at in turn, for what differs without a change.
 
 A range that differs is equal if the mirror with the landed changes equals the source at some
 position between the two looks.  Rows of other ranges are compared one by one, and a row is named
@@ -15,6 +18,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
+from checks.compare.changed import (
+    ChangedLook,
+    ChangedProgress,
+    LogSegment,
+    look_at_changes,
+    unexplained_rows,
+)
 from checks.compare.look import (
     ComparedColumns,
     Comparison,
@@ -29,7 +39,9 @@ from checks.counting import (
     Suspect,
     SuspectState,
     await_fences,
+    dump_suspects,
     fences_after,
+    load_suspects,
     rule_differences,
 )
 from checks.model import FailKind, NoneOrMore, NotYet, OneOrMore, Ruling, Span, Undecided
@@ -48,20 +60,23 @@ Memory = Mapping[str, Any]
 class Values:
     """Fail when a row is on one side only, is doubled, or has another value.
 
-    A block holds about *block_rows*; each cycle compares the *newest* blocks of each shard and
-    *rotating* older ones.  At most *suspects* rows are read again, at most *tries* times while
-    they keep moving.
+    Each cycle looks at *changed_rows* that were changed since the last, by their keys.  A block
+    holds about *block_rows*; each cycle compares the *newest* blocks of each shard and *rotating*
+    older ones.  At most *suspects* rows are read again, at most *tries* times while they keep
+    moving.
     """
 
+    changed_rows: OneOrMore = 5_000
     block_rows: OneOrMore = 20_000
     newest: OneOrMore = 1
     rotating: NoneOrMore = 2
     suspects: OneOrMore = 200
     tries: OneOrMore = 3
     patience: Span = timedelta(minutes=10)
-    """How long it waits for the mirror to reach the position; after that it is UNKNOWN."""
+    """How long it waits for the mirror to reach the position, and a changed row for being looked
+    at; after that it is UNKNOWN."""
     limit: Span = timedelta(seconds=30)
-    every: ClassVar[timedelta] = timedelta(seconds=30)
+    every: ClassVar[timedelta] = timedelta(seconds=20)
     gating: ClassVar[bool] = False
     by_default: ClassVar[bool] = False
     kind: ClassVar[FailKind] = FailKind.LOST
@@ -82,33 +97,45 @@ class Values:
         if isinstance(fences, NotYet | Undecided):
             return fences
         looks = [look for raw in memory["looks"] if (look := Look.loads(raw, table))]
-        reading = Differences(fences, _told(looks, comparison))
+        changed = ChangedLook.loads(memory["changed"], table)
+        reading = Differences(fences, _told(looks, changed, comparison))
         if seen is None:
-            return self._explain(comparison, memory, looks, reading)
-        return self._confirm(comparison, memory, seen, reading)
+            return self._explain(comparison, memory, looks, changed, reading)
+        return self._confirm(comparison, memory, seen, changed, reading)
 
     def judge(self, reading: Differences, past: Sequence[float]) -> Ruling:
         """Rule on what was confirmed; history plays no part."""
         return rule_differences(reading)
 
     def _explain(
-        self, comparison: Comparison, memory: Memory, looks: Sequence[Look], reading: Differences
+        self,
+        comparison: Comparison,
+        memory: Memory,
+        looks: Sequence[Look],
+        changed: ChangedLook,
+        reading: Differences,
     ) -> Differences | NotYet:
-        """Find the position of each range; rows of the others become suspects."""
+        """Find the position of each range and row; rows of the others become suspects."""
         found = {look.shard: comparison.unexplained(look) for look in looks}
         spans = {shard: left for shard, left in found.items() if left}
         fresh, cut = comparison.find_suspects(spans, self.suspects)
-        shards = {str(shard): shard for shard in comparison.table.shards}
-        known = {(shards[own], id_) for own, id_ in memory["found"] if own in shards}
-        if not fresh.rows and not known:
-            return self._finish(comparison, {**memory, "open": _dump(cut)}, reading)
-        again = comparison.read_again({*fresh.rows, *known}, 0)
-        told = {"rows": again.dumps(), "spans": _dump(spans), "open": _dump(cut)}
-        comparison.world.remember(comparison.table, NAME, {**memory, **told})
+        rows = unexplained_rows(comparison, changed)
+        known = load_suspects(memory["found"], comparison.table)
+        memory = {**memory, "open": _dump(cut), "later": dump_suspects(rows[self.suspects :])}
+        if not fresh.rows and not known and not rows:
+            return self._finish(comparison, memory, changed, reading, moving=())
+        again = comparison.read_again({*fresh.rows, *known, *rows[: self.suspects]}, 0)
+        more = {"rows": again.dumps(), "spans": _dump(spans)}
+        comparison.world.remember(comparison.table, NAME, {**memory, **more})
         return NotYet(f"reading {len(again.rows)} rows again")
 
     def _confirm(
-        self, comparison: Comparison, memory: Memory, seen: RowSuspects, reading: Differences
+        self,
+        comparison: Comparison,
+        memory: Memory,
+        seen: RowSuspects,
+        changed: ChangedLook,
+        reading: Differences,
     ) -> Differences | NotYet:
         """Rule on the suspects; look again while one of them keeps moving."""
         became = comparison.judge(seen)
@@ -124,29 +151,58 @@ class Values:
         with suppress(UnreachableError, ProofError):  # what was confirmed is said all the same
             names = [n for one in different[:NARROWED] for n in comparison.differing_columns(one)]
         named = tuple(dict.fromkeys(names))
-        reading = replace(reading, found=found, moving=len(moving), columns=named)
+        known = {*load_suspects(memory["found"], comparison.table)}
+        still = sum(one in known or _is_within(memory["spans"], one) for one in moving)
+        reading = replace(reading, found=found, moving=still, columns=named)
         if not found:  # a PASS vouches for no more than what was compared
             ended = datetime.fromisoformat(memory["ended"])
             fences = fences_after(comparison.table, comparison.world, ended)
             reading = replace(reading, as_of=fences or reading.as_of)
-        left_open = _with_moving(memory, moving)
-        return self._finish(comparison, {**memory, "open": left_open}, reading)
+        memory = {**memory, "open": _with_moving(memory, moving)}
+        return self._finish(comparison, memory, changed, reading, moving=moving)
 
-    def _finish(self, comparison: Comparison, memory: Memory, reading: Differences) -> Differences:
+    def _finish(
+        self,
+        comparison: Comparison,
+        memory: Memory,
+        changed: ChangedLook,
+        reading: Differences,
+        *,
+        moving: Sequence[Suspect],
+    ) -> Differences:
         """Begin the next cycle: the reading stands, whether the source answers that or not."""
+        table, world = comparison.table, comparison.world
         left_open = sum(len(own) for own in memory["open"].values())
-        reading = replace(reading, more=left_open, ended=comparison.world.clock())
-        found = [[str(shard), id_] for (shard, id_), _ in reading.found][: self.suspects]
+        wrong = [suspect for suspect, _ in reading.found]
+        kept, later = wrong[: self.suspects], load_suspects(memory["later"], table)
+        progress = ChangedProgress.loads(memory["progress"], table)
+        progress = progress.settled(changed, (*moving, *later, *wrong[self.suspects :]), kept)
+        behind = self._behind(progress, world)
+        reading = replace(reading, more=left_open + len(later), behind=behind)
+        reading = replace(reading, looked=_through(reading.looked, progress), ended=world.clock())
+        memory = {**memory, "found": dump_suspects(kept), "progress": progress.dumps()}
         with suppress(UnreachableError, ProofError):  # the next round tries again, and says why
-            self._begin(comparison, {**memory, "found": found})
+            self._begin(comparison, memory)
         return reading
+
+    def _behind(self, progress: ChangedProgress, world: World) -> str:
+        """Why changed rows have waited for longer than *patience*; empty if none has."""
+        since = progress.waits_since()
+        if world.now - since <= self.patience:
+            return ""
+        cause = f"{len(progress.pending)} of them are looked at again"
+        if progress.segment.last is not None:
+            cause = f"one cycle looks at {self.changed_rows}; raise changed_rows"
+        return f"changed rows wait since {since:%Y-%m-%d %H:%M:%S %Z} to be compared: {cause}"
 
     def _begin(self, comparison: Comparison, memory: Memory) -> None:
         """Look at the next ranges of each shard; at narrower ones after each time that failed."""
         table, world = comparison.table, comparison.world
         cursors, failed = memory.get("cursors", {}), memory.get("failed", 0)
         opened = memory.get("open", {})
-        kept = {"found": memory["found"], "rows": None, "open": opened, "spans": {}}
+        progress = self._progress(comparison, memory)
+        kept: dict[str, Any] = {"found": memory["found"], "rows": None, "open": opened, "spans": {}}
+        kept |= {"progress": progress.dumps(), "later": []}
         looks, moved = list[dict[str, Any]](), dict[str, int]()
         try:
             for shard in table.shards:
@@ -155,11 +211,22 @@ class Values:
                     comparison, shard, own, cursors.get(str(shard), 0), failed
                 )
                 looks.append(look.dumps())
+            most = max(self.changed_rows // NARROWER**failed, 1)
+            changed = look_at_changes(comparison, progress, most)
         except (UnreachableError, ProofError):
             world.remember(table, NAME, {**kept, "cursors": cursors, "failed": failed + 1})
             raise
-        told = {"looks": looks, "ended": world.clock().isoformat(), "asked": comparison.asked}
-        world.remember(table, NAME, {**kept, **told, "cursors": moved, "failed": 0})
+        told: dict[str, Any] = {"looks": looks, "ended": world.clock().isoformat()}
+        told |= {"asked": comparison.asked}
+        told |= {"changed": changed.dumps(), "cursors": moved, "failed": 0}
+        world.remember(table, NAME, {**kept, **told})
+
+    def _progress(self, comparison: Comparison, memory: Memory) -> ChangedProgress:
+        """How far it had come; from now on, if nothing is known of this log."""
+        if "progress" in memory:
+            return ChangedProgress.loads(memory["progress"], comparison.table)
+        batch = comparison.world.mirror(comparison.table).batch
+        return ChangedProgress(LogSegment(batch, batch), comparison.world.now)
 
     def _look(
         self,
@@ -198,10 +265,15 @@ def _with_moving(memory: Memory, moving: Sequence[Suspect]) -> dict[str, list[li
     found = {own: [*many] for own, many in memory["open"].items()}
     for own, spans in memory["spans"].items():
         for low, high in spans:
-            busy = any(str(shard) == own and low <= id_ < high for shard, id_ in moving)
+            busy = any(_is_within({own: [[low, high]]}, one) for one in moving)
             if busy and [low, high] not in found.get(own, []):
                 found.setdefault(own, []).append([low, high])
     return found
+
+
+def _is_within(spans: Mapping[str, Sequence[Sequence[int]]], suspect: Suspect) -> bool:
+    shard, id_ = suspect
+    return any(low <= id_ < high for low, high in spans.get(str(shard), ()))
 
 
 def _disjoint(first: Sequence[Range], more: Sequence[Range]) -> list[Range]:
@@ -227,10 +299,18 @@ def _begun(table: Table, world: World) -> Comparison | Undecided:
     return Comparison(table, world, columns)
 
 
-def _told(looks: Sequence[Look], comparison: Comparison) -> str:
+def _through(looked: str, progress: ChangedProgress) -> str:
+    if progress.through is None or progress.through <= progress.since:
+        return looked
+    since, through = (f"{at:%Y-%m-%d %H:%M:%S}" for at in (progress.since, progress.through))
+    return f"{looked}; each row changed from {since} to {through} UTC was compared"
+
+
+def _told(looks: Sequence[Look], changed: ChangedLook, comparison: Comparison) -> str:
     rows, ranges = sum(look.rows for look in looks), sum(look.ranges for look in looks)
     left = {n: why for own in comparison.columns.values() for n, why in own.left_out.items()}
     text = f"{rows} rows in {ranges} ranges of {len(looks)} shards are equal on both sides"
+    text += f", and {changed.rows} changed rows" if changed.rows else ""
     if not left:
         return text
     shown = "; ".join(f"{name}: {why}" for name, why in list(left.items())[:5])

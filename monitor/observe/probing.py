@@ -244,6 +244,18 @@ class ProbeWorld:
             step.holds(table.name, applied) for step in covering
         )
 
+    def held_until(self, table: Table) -> datetime | None:
+        """Time of the newest heartbeats whose batch is applied to the pinned mirror."""
+        applied = self.mirror(table).batch
+        if self._awaits_base(table, applied):
+            return None
+        for step in reversed(self.look.steps):
+            fences = [step.passed.get(source) for source in table.sources]
+            known = [fence.at for fence in fences if fence is not None]
+            if step.holds(table.name, applied) and len(known) == len(fences):
+                return min(known)
+        return None
+
     def _covering(self, fences: Sequence[Fence]) -> Sequence[LandedBatch]:
         """Steps that have passed all *fences*: looked for once a look, however many tables ask."""
 

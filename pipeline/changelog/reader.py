@@ -268,6 +268,32 @@ class LogReader:
             for row in found
         )
 
+    def changed_keys(
+        self,
+        table: Table,
+        after: int,
+        until: int,
+        *,
+        above: tuple[str, str, str] | None = None,
+        most: int,
+    ) -> tuple[tuple[Shard, str], ...]:
+        """Shards and keys of rows changed or read in batches in ``(after, until]``, each once.
+
+        They ascend by source, shard and key; at *most* so many, only those *above* a source, shard
+        and key.
+        """
+        later = ""
+        if above is not None:
+            source, shard, key = map(quote_literal, above)
+            later = f" AND (source > {source} OR (source = {source} AND (shard > {shard}"
+            later += f" OR (shard = {shard} AND key > {key}))))"
+        found = self.pinned.select(
+            f"SELECT DISTINCT source, shard, key FROM t WHERE {self._batches(after, until)}"  # noqa: S608
+            f' AND t."table" = {quote_literal(table.name)} AND key IS NOT NULL'
+            f" AND {among_sql('op', KEYED)}{later} ORDER BY source, shard, key LIMIT {most}"
+        )
+        return tuple((Shard(row["source"], row["shard"]), row["key"]) for row in found)
+
     def highest_order(self, table: Table, shard: Shard, until: int) -> Order | None:
         """Highest order of the shard's changes in the newest batches up to *until* that have any.
 

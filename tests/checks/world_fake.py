@@ -264,6 +264,10 @@ class FakeWorld:
         done = self.ends[self.applied] if self.applied >= 0 else 0
         return all(self.fences[fence.number][1] <= done for fence in fences)
 
+    def held_until(self, table: Table) -> datetime | None:
+        done = self.ends[self.applied] if self.applied >= 0 else 0
+        return max((fence.at for fence, end in self.fences if end <= done), default=None)
+
     def ordering(self, table: Table) -> Ordering:
         return Ordering.LOG
 
@@ -516,6 +520,20 @@ class FakeLog(LogReader):
                 found.append(RowVersion(event.order, self._key(shard, event.id), told))
         found.sort(key=lambda one: one.order)
         return tuple(found) if len(found) <= most else None
+
+    def changed_keys(
+        self,
+        table: Table,
+        after: int,
+        until: int,
+        *,
+        above: tuple[str, str, str] | None = None,
+        most: int,
+    ) -> tuple[tuple[Shard, str], ...]:
+        landed = [(e.shard, e.id) for _, e in self._landed(after, until) if e.shard and e.order]
+        keys = {(shard.source, shard.name, self._key(shard, id_)) for shard, id_ in landed}
+        later = sorted(one for one in keys if above is None or one > above)
+        return tuple((Shard(source, name), key) for source, name, key in later[:most])
 
     def highest_order(self, table: Table, shard: Shard, until: int) -> Order | None:
         landed = self._landed(until=until)

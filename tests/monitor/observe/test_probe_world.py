@@ -176,6 +176,27 @@ def test_a_fence_is_reached_when_a_batch_that_covers_it_is_merged(
     assert seen.reached(TABLE, [asked]) is reached
 
 
+@pytest.mark.parametrize(
+    ("applied", "until"),
+    [
+        pytest.param(9, 2, id="all of its changes are merged"),
+        pytest.param(3, 1, id="the newest is not merged"),
+        pytest.param(1, None, id="nothing is merged"),
+    ],
+)
+def test_a_mirror_holds_everything_up_to_the_newest_heartbeat_that_is_merged(
+    tmp_path: Path, applied: int, until: int | None
+) -> None:
+    steps = (
+        LandedBatch(2, {"shop.t": 2}, {"shop": fence(1, NOON + timedelta(seconds=1))}),
+        LandedBatch(7, {"shop.t": 4}, {"shop": fence(2, NOON + timedelta(seconds=2))}),
+        LandedBatch(8, {"shop.t": 4}, {}),
+    )
+    found = world(tmp_path, steps=steps, mirrors=FakeMirrors(applied)).held_until(TABLE)
+
+    assert found == (None if until is None else NOON + timedelta(seconds=until))
+
+
 def test_f146_a_mirror_is_not_opened_while_no_batch_covers_the_fence(tmp_path: Path) -> None:
     mirrors = FakeMirrors(4)
     steps = (LandedBatch(4, {"shop.t": 4}, {"shop": fence(1, NOON + timedelta(seconds=1))}),)

@@ -310,3 +310,24 @@ def test_the_highest_order_of_a_shard_is_that_of_its_newest_batches(
     assert found is not None
     assert found.pos == highest
     assert log_reader(tmp_path).highest_order(TABLE, Shard("shop", "s.none"), 2000) is None
+
+
+def test_changed_keys_are_each_told_once_in_pages(tmp_path: Path) -> None:
+    """A change that lands twice counts once; a tombstone, a heartbeat and an emptying name none."""
+    write_changes(tmp_path, 0, [key_change(Op.CREATE, 1, "before", 0)])
+    write_changes(tmp_path, 1, [key_change(Op.CREATE, 2, "b", 1), key_change(Op.UPDATE, 3, "b", 2)])
+    more = [
+        key_change(Op.DELETE, 4, "a", 3),
+        key_change(Op.READ, 5, "c", 4),
+        change(Op.TRUNCATE, 6, offset=5),
+    ]
+    write_changes(tmp_path, 2, [*more, key_change(Op.CREATE, 7, "a", 6, shard=B.name)])
+    write_changes(tmp_path, 3, [key_change(Op.CREATE, 8, "after", 7)])
+    log, expected = log_reader(tmp_path), ((A, "a"), (A, "b"), (A, "c"), (B, "a"))
+
+    assert log.changed_keys(TABLE, 0, 2, most=10) == expected
+    first = log.changed_keys(TABLE, 0, 2, most=3)
+    assert first == expected[:3]
+    shard, key = first[-1]
+    above = shard.source, shard.name, key
+    assert log.changed_keys(TABLE, 0, 2, above=above, most=3) == expected[3:]

@@ -1,0 +1,180 @@
+"""Looks again at each row that was changed, by its key, after its change was merged.
+
+The change log names the rows. They are taken in segments: of the batches from where the last
+segment ended, to the one that the mirror is applied through. A segment is looked at in as many
+rounds as its rows need. A row that changes many times in a segment is read once, as it is now.
+
+A row that is equal on both sides is verified, at once or by a position (`Comparison.unexplained`).
+One that is not settled in a round is pending, and is looked at again in the next. Everything
+changed before an instant is verified when no row of it is pending or wrong.
+
+Cannot see: the rows that a TRUNCATE or a new base has removed, because the log names none. Their
+ranges show them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from checks.compare.look import Comparison, Look
+from checks.counting import Suspect, dump_suspects, load_suspects
+from pipeline.model import Shard, Table
+
+
+@dataclass(frozen=True, slots=True)
+class LogSegment:
+    """Changed rows of batches in ``(after, until]``, above the key ``last`` if that is there.
+
+    Keys ascend by source, shard and key.
+    """
+
+    after: int
+    until: int
+    last: tuple[str, str, str] | None = None
+
+    def dumps(self) -> list[Any]:
+        """Return JSON values for the memory of a check."""
+        return [self.after, self.until, None if self.last is None else [*self.last]]
+
+    @classmethod
+    def loads(cls, raw: Sequence[Any]) -> "LogSegment":
+        """Read back what :meth:`dumps` wrote."""
+        after, until, last = raw
+        return cls(after, until, None if last is None else (last[0], last[1], last[2]))
+
+    def continued(self, batch: int) -> "LogSegment":
+        """What is to be looked at of a mirror that is applied through *batch*.
+
+        A mirror that was put back merges those batches again, so their rows come again, too.
+        """
+        if self.last is not None and self.until <= batch:
+            return self
+        return LogSegment(min(self.after if self.last else self.until, batch), batch)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedLook:
+    """One round: the looks at changed rows, each row as a range of one id.
+
+    ``rows`` counts those looked at, and ``rest`` is what comes next.  ``held`` is the instant up
+    to which the mirror held every change; None where it is not known.
+    """
+
+    looks: tuple[Look, ...]
+    rows: int
+    rest: LogSegment
+    held: datetime | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether all rows of the segment were looked at."""
+        return self.rest.last is None
+
+    def dumps(self) -> dict[str, Any]:
+        """Return JSON values for the memory of a check."""
+        held = self.held.isoformat() if self.held else None
+        looks = [look.dumps() for look in self.looks]
+        return {"looks": looks, "rows": self.rows, "rest": self.rest.dumps(), "held": held}
+
+    @classmethod
+    def loads(cls, raw: Mapping[str, Any], table: Table) -> "ChangedLook":
+        """Read back what :meth:`dumps` wrote; shards that are gone are left out."""
+        looks = tuple(look for one in raw["looks"] if (look := Look.loads(one, table)))
+        held = datetime.fromisoformat(raw["held"]) if raw["held"] else None
+        return cls(looks, raw["rows"], LogSegment.loads(raw["rest"]), held)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedProgress:
+    """How far changed rows are verified.
+
+    ``through``: all rows changed before then are; None before that is known.  ``looked``: all of
+    them were looked at, and those in ``pending`` are to be looked at again.  ``wrong`` are those
+    that differ.  ``since`` is when the looking began.
+    """
+
+    segment: LogSegment
+    since: datetime
+    pending: tuple[Suspect, ...] = ()
+    wrong: tuple[Suspect, ...] = ()
+    looked: datetime | None = None
+    through: datetime | None = None
+
+    def dumps(self) -> dict[str, Any]:
+        """Return JSON values for the memory of a check."""
+        looked, through = (at.isoformat() if at else None for at in (self.looked, self.through))
+        rows = {"pending": dump_suspects(self.pending), "wrong": dump_suspects(self.wrong)}
+        times = {"since": self.since.isoformat(), "looked": looked, "through": through}
+        return {"segment": self.segment.dumps(), **rows, **times}
+
+    @classmethod
+    def loads(cls, raw: Mapping[str, Any], table: Table) -> "ChangedProgress":
+        """Read back what :meth:`dumps` wrote; shards that are gone are left out."""
+        looked, through = (
+            datetime.fromisoformat(raw[name]) if raw[name] else None
+            for name in ("looked", "through")
+        )
+        pending, wrong = (load_suspects(raw[name], table) for name in ("pending", "wrong"))
+        since = datetime.fromisoformat(raw["since"])
+        return cls(LogSegment.loads(raw["segment"]), since, pending, wrong, looked, through)
+
+    def settled(
+        self, look: ChangedLook, pending: Iterable[Suspect], wrong: Iterable[Suspect]
+    ) -> "ChangedProgress":
+        """The progress after *look*, whose rows are verified but for *pending* and *wrong*.
+
+        The rows that are left belong to this segment or an earlier one.  If none was left before,
+        all are of this one, and everything before it is verified.
+        """
+        pending, wrong = tuple(sorted(set(pending))), tuple(sorted(set(wrong)))
+        left = {*pending, *wrong}
+        looked = look.held if look.whole and look.held else self.looked
+        through = self.through
+        if not left:
+            through = looked
+        elif not left & {*self.pending, *self.wrong}:
+            through = self.looked
+        return replace(
+            self, segment=look.rest, pending=pending, wrong=wrong, looked=looked, through=through
+        )
+
+    def waits_since(self) -> datetime:
+        """Since when a changed row may wait, at the earliest."""
+        return self.through or self.since
+
+
+def look_at_changes(comparison: Comparison, progress: ChangedProgress, most: int) -> ChangedLook:
+    """Look at pending rows, and at *most* so many rows with them that were changed since.
+
+    Raises:
+        ProofError: a key of the log cannot be read as a number.
+    """
+    table, world = comparison.table, comparison.world
+    segment = progress.segment.continued(world.mirror(table).batch)
+    room = max(most - len(progress.pending), 1)
+    keys = world.log().changed_keys(
+        table, segment.after, segment.until, above=segment.last, most=room
+    )
+    rest = LogSegment(segment.until, segment.until)
+    if len(keys) >= room:
+        rest = replace(segment, last=(keys[-1][0].source, keys[-1][0].name, keys[-1][1]))
+    ids: dict[Shard, set[int]] = {}
+    for shard, id_ in progress.pending:
+        ids.setdefault(shard, set()).add(id_)
+    for shard in comparison.columns:
+        texts = [key for own, key in keys if own == shard]
+        if texts:
+            ids.setdefault(shard, set()).update(comparison.read_ids(shard, texts))
+    looks = tuple(comparison.look_at_rows(shard, sorted(own)) for shard, own in ids.items())
+    return ChangedLook(looks, sum(map(len, ids.values())), rest, world.held_until(table))
+
+
+def unexplained_rows(comparison: Comparison, look: ChangedLook) -> list[Suspect]:
+    """The rows of *look* that no position explains; the mirror has passed it."""
+    return [
+        (one.shard, low)
+        for one in look.looks
+        if one.shard in comparison.columns
+        for low, _ in comparison.unexplained(one)
+    ]

@@ -1,0 +1,59 @@
+"""What is verified never goes past a row that is not settled."""
+
+from datetime import timedelta
+
+import pytest
+
+from checks.compare.changed import ChangedLook, ChangedProgress, LogSegment
+from tests.checks.world_fake import ONE, START, TABLE
+
+A, B = (ONE, 1), (ONE, 2)
+KEY = ("shop", "shop_00.orders", '["1"]')
+
+
+def look(seconds: int, *, last: tuple[str, str, str] | None = None) -> ChangedLook:
+    """One that held everything up to then; it is whole without a *last* key."""
+    return ChangedLook((), 1, LogSegment(1, 2, last), START + timedelta(seconds=seconds))
+
+
+def test_a_row_that_is_left_holds_back_its_own_segment_and_no_earlier_one() -> None:
+    one = ChangedProgress(LogSegment(0, 0), START).settled(look(1), [A], [])
+    assert one.through is None
+    two = one.settled(look(2), [A], [])
+    assert two.through is None  # it is of the first segment still
+    three = two.settled(look(3), [B], [])
+    assert three.through == START + timedelta(seconds=2)  # B was changed after that
+    four = three.settled(look(4), [], [B])
+    assert four.through == START + timedelta(seconds=2)
+    assert four.settled(look(5), [], []).through == START + timedelta(seconds=5)
+
+
+def test_a_segment_counts_once_all_of_its_rows_were_looked_at() -> None:
+    half = ChangedProgress(LogSegment(0, 0), START).settled(look(1, last=KEY), [], [])
+
+    assert (half.through, half.looked, half.segment.last) == (None, None, KEY)
+    assert half.settled(look(2), [], []).through == START + timedelta(seconds=2)
+
+
+@pytest.mark.parametrize(
+    ("known", "batch", "next_"),
+    [
+        (LogSegment(3, 7), 9, LogSegment(7, 9)),
+        (LogSegment(3, 7), 7, LogSegment(7, 7)),
+        (LogSegment(3, 7, KEY), 9, LogSegment(3, 7, KEY)),
+        (LogSegment(3, 7), 5, LogSegment(5, 5)),
+        (LogSegment(3, 7, KEY), 5, LogSegment(3, 5)),
+        (LogSegment(3, 7, KEY), 2, LogSegment(2, 2)),
+    ],
+    ids=["newer", "same", "continued", "put back", "put back within", "put back before"],
+)
+def test_a_segment_ends_where_the_mirror_is(
+    known: LogSegment, batch: int, next_: LogSegment
+) -> None:
+    assert known.continued(batch) == next_
+
+
+def test_progress_is_read_back_as_it_was_written() -> None:
+    made = ChangedProgress(LogSegment(3, 7, KEY), START, (A,), (B,), START, None)
+
+    assert ChangedProgress.loads(made.dumps(), TABLE) == made

@@ -1,0 +1,229 @@
+"""Each changed row is looked at again by its key, whatever happens in between."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checks.compare.changed import ChangedProgress
+from checks.model import Outcome, Verdict
+from checks.probes.values import NAME, Values
+from checks.run import Check, run_probe
+from pipeline.errors import UnreachableError
+from pipeline.model import Op, Shard
+from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld, in_step
+
+VALUED = {"id": "bigint", "v": "int"}
+SILENT = UnreachableError("source:shop: down")
+
+
+def made(rows: int = 200) -> FakeWorld:
+    """Rows in each of two shards, in step."""
+    world = FakeWorld(columns={ONE: VALUED, TWO: VALUED})
+    world.alter(ONE, v="int")
+    world.alter(TWO, v="int")
+    world.commit(*((Op.CREATE, shard, id_) for shard in (ONE, TWO) for id_ in range(rows)))
+    world.catch_up()
+    return world
+
+
+@pytest.fixture
+def world() -> FakeWorld:
+    return made()
+
+
+def probe(**more: Any) -> Values:
+    """Ranges are looked at only where the newest rows are."""
+    return Values(**{"block_rows": 16, "newest": 1, "rotating": 0, **more})
+
+
+def progress(world: FakeWorld) -> ChangedProgress:
+    return ChangedProgress.loads(world.memory[NAME]["progress"], TABLE)
+
+
+def update(world: FakeWorld, *ids: int, shard: Shard = ONE) -> None:
+    world.commit(*((Op.UPDATE, shard, id_) for id_ in ids))
+
+
+def test_a_wrong_row_is_named_after_its_change_though_its_range_is_not_looked_at(
+    world: FakeWorld,
+) -> None:
+    in_step(NAME, probe(), world, 2)
+    update(world, 3)
+    world.contents[ONE, 3] += 1  # with sql_log_bin=0, right after it
+
+    *_, last = in_step(NAME, probe(), world, 4)
+
+    assert (last.outcome, last.code) == (Outcome.FAIL, "different_rows")
+    assert last.keys == ("shop/shop_00.orders:3",)
+    assert last.reason.endswith("they differ in v")
+
+
+@pytest.mark.parametrize(
+    ("change", "harm", "code"),
+    [
+        (Op.UPDATE, lambda world: world.copy[ONE].pop(3), "missing_rows"),
+        (Op.DELETE, lambda world: world.copy[ONE].update({3: 1}), "extra_rows"),
+        (Op.UPDATE, lambda world: world.copy[ONE].update({3: 1}), "doubled_rows"),
+    ],
+)
+def test_a_change_that_a_merge_did_not_make_right_is_told_by_its_kind(
+    world: FakeWorld, change: Op, harm: Any, code: str
+) -> None:
+    in_step(NAME, probe(), world, 2)
+    world.commit((change, ONE, 3))
+    world.catch_up()
+    harm(world)
+
+    *_, last = in_step(NAME, probe(), world, 4)
+
+    assert (last.outcome, last.code, last.keys) == (Outcome.FAIL, code, ("shop/shop_00.orders:3",))
+
+
+def test_rows_that_change_all_the_time_are_read_once_each_and_verified(world: FakeWorld) -> None:
+    """Some rows change in each round, some of them while both sides are read."""
+    in_step(NAME, probe(), world, 2)
+    world.asked_rows, changed, began = 0, 0, world.fences[0][0].at
+    for round_ in range(40):
+        cold = range(round_ % 20, 200, 20)
+        update(world, 1, 2, *cold)
+        world.meanwhile = [lambda: update(world, 1, 2)] * 3
+        changed += 2 + len(cold)
+        assert {one.outcome for one in in_step(NAME, probe(), world, 1)} <= {Outcome.PASS}
+    in_step(NAME, probe(), world, 1)
+
+    assert 0.5 * changed < world.asked_rows <= 1.2 * changed
+    assert (progress(world).through or began) >= world.fences[-5][0].at > began
+
+
+def test_more_rows_than_one_cycle_looks_at_wait_and_none_is_skipped(world: FakeWorld) -> None:
+    narrow = probe(changed_rows=5)
+    in_step(NAME, narrow, world, 2)
+    update(world, *range(100))
+    world.contents[ONE, 99] += 1  # the last one by its key, too
+    in_step(NAME, narrow, world, 2)
+    before = progress(world).through
+
+    found = in_step(NAME, narrow, world, 8)
+
+    assert {one.outcome for one in found} == {Outcome.PASS}
+    assert progress(world).through == before
+    assert [one.outcome for one in in_step(NAME, narrow, world, 20)][-1] is Outcome.FAIL
+    assert progress(world).through == before
+    world.copied_contents[ONE, 99] = world.contents[ONE, 99]
+    assert in_step(NAME, narrow, world, 4)[-1].outcome is Outcome.PASS
+    assert progress(world).through != before
+
+
+def test_waiting_for_longer_than_the_patience_is_unknown_with_figures(world: FakeWorld) -> None:
+    narrow = probe(changed_rows=2)
+    in_step(NAME, narrow, world, 2)
+    for _ in range(8):
+        update(world, *range(20))
+        world.time += narrow.patience / 4
+        *_, last = in_step(NAME, narrow, world, 1)
+
+    assert (last.outcome, last.code) == (Outcome.UNKNOWN, "behind")
+    assert "one cycle looks at 2; raise changed_rows" in last.reason
+
+
+def test_a_row_in_flight_is_looked_at_again_and_holds_back_what_is_verified(
+    world: FakeWorld,
+) -> None:
+    """It differs, and the source says something else each time it is asked."""
+    in_step(NAME, probe(tries=1), world, 2)
+    update(world, 3)
+    world.catch_up()
+    world.copied_contents[ONE, 3] += 9
+    for _ in range(4):
+        before = progress(world).through
+        world.contents[ONE, 3] += 1  # without a change in the log
+        world.meanwhile = []
+        for _ in range(3):
+            world.catch_up()
+            world.contents[ONE, 3] += 1
+            run_probe(Check(NAME, probe(tries=1), TABLE), world)
+    assert (ONE, 3) in progress(world).pending
+    assert progress(world).through == before
+
+    world.copied_contents[ONE, 3] = world.contents[ONE, 3]
+    in_step(NAME, probe(tries=1), world, 4)
+
+    assert progress(world).pending == ()
+    assert progress(world).through != before
+
+
+def test_rows_are_not_looked_at_before_they_are_merged(world: FakeWorld) -> None:
+    in_step(NAME, probe(), world, 2)
+    update(world, 3)
+    world.beat()
+    world.land()
+    world.asked_rows = 0
+
+    run_probe(Check(NAME, probe(), TABLE), world)
+
+    assert world.asked_rows == 0
+
+
+def test_a_new_column_while_rows_are_looked_at_skips_none(world: FakeWorld) -> None:
+    in_step(NAME, probe(), world, 2)
+    update(world, 3)
+    world.catch_up()
+    world.contents[ONE, 3] += 1
+    in_step(NAME, probe(), world, 1)  # has looked at row 3, and not ruled
+    world.alter(ONE, v="int", more="int")
+    world.catch_up()
+    world.alter(ONE, v="int")
+
+    found = in_step(NAME, probe(), world, 6)
+
+    assert found[-1].keys == ("shop/shop_00.orders:3",)
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["update", "delete", "create", "land", "apply", "probe", "fail", "harm"]),
+        st.integers(0, 30),
+    ),
+    max_size=60,
+)
+
+
+@settings(deadline=None)
+@given(steps, st.integers(1, 6))
+def test_each_changed_row_that_is_wrong_is_named_in_the_end(
+    history: list[tuple[str, int]], budget: int
+) -> None:
+    """Whatever lands, fails and waits in between, and however little one cycle looks at."""
+    world, narrow = made(30), probe(changed_rows=budget, tries=2)
+    in_step(NAME, narrow, world, 2)
+    changed, wrong = set[int](), set[int]()
+    ops = {"update": Op.UPDATE, "delete": Op.DELETE, "create": Op.CREATE}
+    for what, id_ in history:
+        if what in ops:
+            world.commit((ops[what], ONE, id_))
+            changed.add(id_)
+        elif what == "land":
+            world.beat()
+            world.land(3 + id_)
+        elif what == "apply":
+            world.apply(1 + id_ % 3)
+        elif what == "harm" and id_ in changed and id_ in world.rows[ONE]:
+            world.contents[ONE, id_] = world.contents.get((ONE, id_), 0) + 1000
+        else:
+            world.error = SILENT if what == "fail" else None
+            run_probe(Check(NAME, narrow, TABLE), world)
+    world.error = None
+    for _ in range(90):
+        world.catch_up()
+        answer = run_probe(Check(NAME, narrow, TABLE), world)
+    wrong = {
+        id_
+        for id_ in world.rows[ONE]
+        if world.contents.get((ONE, id_), 0) != world.copied_contents.get((ONE, id_), 0)
+    }
+
+    kept = {id_ for _, id_ in progress(world).wrong}
+    assert kept == wrong
+    assert not isinstance(answer, Verdict) or (answer.ruling.outcome is Outcome.FAIL) == bool(wrong)
