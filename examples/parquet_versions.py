@@ -38,6 +38,7 @@ from pipeline.apply.mirror import (
     RowChanges,
     RowPart,
     commit_note,
+    digest_rewrites,
     following_note,
 )
 from pipeline.apply.row_metadata import SLUICE, Adoption, RowOrigins
@@ -322,6 +323,23 @@ class PinnedRows:
     def batch(self) -> int:
         """Applied through this batch; -1 before the first."""
         return self.snapshot.transactions.get(self.application, -1)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Its columns in order."""
+        return tuple(name for name in read(self.snapshot).column_names if name != SLUICE)
+
+    @property
+    def rewritten(self) -> str:
+        """Another text where a batch does not tell which rows changed."""
+        return digest_rewrites(self.snapshot.id, self.snapshot.remembered)
+
+    def rows_after(self, batch: int | None) -> Iterator[pa.RecordBatch]:
+        """Rows whose newest change is of a later batch, or all."""
+        rows = self._sourced()
+        later = None if batch is None else pc.struct_field(rows[SLUICE], "batch")
+        kept = rows if later is None else rows.filter(pc.greater(later, batch))
+        yield from kept.to_batches()
 
     def rows(self) -> int:
         """Rows of all shards."""

@@ -11,6 +11,7 @@ or `ProofError`; both end as UNKNOWN. The row changes of a commit come in parts,
 is read only when it is used.
 """
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -134,6 +135,16 @@ def standards_property(snapshot: MirrorSnapshot | None, digest: str) -> dict[str
     return {STANDARDS: digest} if digest or known else {}
 
 
+def digest_rewrites(mirror: str, remembered: Mapping[str, str]) -> str:
+    """Return another text where rows may have changed without a later batch.
+
+    That is so for another *mirror* (its id), after a truncate, a settle or a rename, after a
+    schema change that fills a column, and with other standards. *remembered* are its properties.
+    """
+    known = (remembered.get(name, "") for name in (FLOORS, SCHEMAS, STANDARDS))
+    return hashlib.sha256("\n".join([mirror, *known]).encode()).hexdigest()[:16]
+
+
 def incarnation_of(snapshot: MirrorSnapshot) -> int | None:
     """The life of landing whose batch was applied last; see :mod:`pipeline.checkpoint`."""
     text = snapshot.remembered.get(LIFE)
@@ -240,8 +251,26 @@ class MirrorSide(Protocol):
         """Applied through this batch of its lane."""
         ...
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of its columns in order, without ``_sluice``."""
+        ...
+
+    @property
+    def rewritten(self) -> str:
+        """Another text where no batch shows which rows changed, see :func:`digest_rewrites`."""
+        ...
+
     def rows(self) -> int:
         """Rows, from the table's own metadata where it is exact."""
+        ...
+
+    def rows_after(self, batch: int | None) -> Iterator[pa.RecordBatch]:
+        """Rows whose newest change is of a later batch, or all; no archived ones.
+
+        They have ``_sluice`` where the mirror has it. Without it, all rows are returned. They come
+        some thousands at a time.
+        """
         ...
 
     def max_id(self, shard: Shard, column: str) -> int | None:

@@ -9,11 +9,13 @@ import base64
 import json
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
+
+import pyarrow as pa
 
 from checks.model import Ruling, Verdict
 from checks.run import Check, run_probe
@@ -371,8 +373,14 @@ class FakeMirror:
     versions: Sequence["FakeMirror"] = ()
     orders: Mapping[tuple[Shard, int], Order] = field(default_factory=dict)
 
+    columns: tuple[str, ...] = ("id",)
+    rewritten: str = "never"
+
     def _rows(self, shard: Shard) -> list[int]:
         return sorted(self.copy[shard].elements())
+
+    def rows_after(self, batch: int | None) -> Iterator[pa.RecordBatch]:
+        raise AssertionError("no row knows its batch here")
 
     def rows(self) -> int:
         return sum(counts.total() for counts in self.copy.values())

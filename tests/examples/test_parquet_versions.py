@@ -127,6 +127,20 @@ def test_a_new_column_comes_with_its_default_in_old_rows(lake: LocalLake) -> Non
     assert reader(lake).count_ids(SHARD, "more", [(7, 8), (9, 10)]) == (1, 1)
 
 
+def test_rows_after_a_batch_are_those_of_later_ones(lake: LocalLake) -> None:
+    played(lake, row(C, 10, 1, "a"))
+    first = reader(lake)
+    played(lake, row(C, 20, 2, "b"))
+    second = reader(lake)
+
+    def names(batch: int | None) -> list[str]:
+        return [n for part in second.rows_after(batch) for n in part.column("name").to_pylist()]
+
+    assert (names(first.batch), sorted(names(None))) == (["b"], ["a", "b"])
+    assert second.columns == ("id", "name")
+    assert second.rewritten == first.rewritten
+
+
 def test_probes_read_the_version_that_they_were_given(lake: LocalLake) -> None:
     played(lake, *(row(C, 10 + n, n, f"n{n}") for n in range(1, 6)))
     found = reader(lake)

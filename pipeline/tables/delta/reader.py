@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, TypeVar
 
+import pyarrow as pa
+
 from pipeline.aggregates import (
     DIGITS,
     AggregatedColumn,
@@ -23,7 +25,7 @@ from pipeline.aggregates import (
     TimeSpan,
     parse_aggregate,
 )
-from pipeline.apply.mirror import ARCHIVED
+from pipeline.apply.mirror import ARCHIVED, digest_rewrites
 from pipeline.delta.reader import (
     SnapshotReader,
     among_sql,
@@ -95,6 +97,22 @@ class MirrorReader:
         """
         batch = self.pinned.transaction(self.app)
         return -1 if batch is None else batch
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(name for name in self.pinned.columns() if name != META)
+
+    @cached_property
+    def rewritten(self) -> str:
+        return digest_rewrites(self.pinned.id, self.pinned.table.metadata().configuration)
+
+    def rows_after(self, batch: int | None) -> Iterator[pa.RecordBatch]:
+        columns = self.pinned.columns()
+        where = self._kept
+        if batch is not None and META in columns:
+            where = f"{where} AND {quote_name(META)}['batch'] > {int(batch)}"
+        names = ", ".join(map(quote_name, columns))
+        yield from self.pinned.batches(f"SELECT {names} FROM t WHERE {where}")  # noqa: S608
 
     def rows(self) -> int:
         asked = f"SELECT count(*) AS n FROM t WHERE {self._kept}"  # noqa: S608

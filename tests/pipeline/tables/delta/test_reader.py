@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -133,6 +134,36 @@ def test_a_sample_is_of_the_newest_slice_and_shows_no_metadata(mirror: Path) -> 
 
     assert {row["id"] for row in reader(mirror).sample(9)} == {61, 62, 63}
     assert [set(row) for row in reader(mirror).sample(2)] == [{"id", "t"}] * 2
+
+
+def ids(found: MirrorReader, batch: int | None) -> list[int]:
+    return sorted(n for part in found.rows_after(batch) for n in part.column("id").to_pylist())
+
+
+def test_rows_after_a_batch_are_those_of_later_ones(mirror: Path) -> None:
+    found = reader(mirror)
+
+    assert (ids(found, 4), ids(found, 3), ids(found, 7)) == ([900], [50, 900], [])
+    assert ids(found, None) == [1, 2, 2, 3, 3, 50, 700, 900]
+    assert found.columns == ("id", "t")
+    assert next(found.rows_after(4)).column("_sluice")[0]["batch"].as_py() == 7
+
+
+def test_an_adopted_mirror_has_all_rows_after_any_batch(tmp_path: Path) -> None:
+    write_mirror(tmp_path, [{"id": 5, "t": "x"}], None, TYPES)
+
+    assert ids(reader(tmp_path, ONE), 3) == [5]
+
+
+@pytest.mark.parametrize("name", ["sluice.floors", "sluice.schemas", "sluice.standards"])
+def test_a_property_that_no_batch_shows_is_seen(mirror: Path, name: str) -> None:
+    before = reader(mirror).rewritten
+    write_mirror(mirror, rows(A, 9, 60), 9, TYPES)
+    assert reader(mirror).rewritten == before
+
+    DeltaTable(mirror).alter.set_table_properties({name: "{}"}, raise_if_not_exists=False)
+
+    assert reader(mirror).rewritten != before
 
 
 @pytest.mark.parametrize(
