@@ -71,7 +71,7 @@ CHECKS: Mapping[str, str] = {
     "no_text": "The listed columns hold neither text nor whole numbers.",
     "not_all_asked": "More rows differ than one cycle looks up; the next cycle continues.",
     "not_collected": "No table that a rule under `tables` names is collected.",
-    "not_met": "The newest rows do not meet an expectation.",
+    "not_met": "Rows of the mirror do not meet an expectation.",
     "not_reached": "The mirror has not reached the position to compare at; the table is late.",
     "not_yet": "The check has not ruled yet; this opens no incident.",
     "over_time": "The check took longer than its limit.",

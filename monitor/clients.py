@@ -236,6 +236,21 @@ def describe_source(settings: SourceSettings, shards: Collection[str]) -> Source
         return source.describe(shards)
 
 
+def mirror_columns(config: Config) -> dict[str, tuple[str, ...]]:
+    """Table -> columns of its mirror; none of those that are not there or cannot be read."""
+    found: dict[str, tuple[str, ...]] = {}
+    settings = config.settings
+    try:
+        lake = Lake(settings, open_table_format(settings))
+        checkpoint = lake.checkpoint()
+    except SluiceError:
+        return found
+    for name in checkpoint.tables if checkpoint else ():
+        with suppress(SluiceError):
+            found[name] = lake.mirror(Table(name, (), ())).columns
+    return found
+
+
 def highest_landed(lake: Lake, source: str) -> int:
     """The highest heartbeat number ever landed, -1 for none: numbers must not go back."""
     checkpoint = lake.checkpoint()

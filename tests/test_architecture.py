@@ -30,7 +30,8 @@ DECIDING = (
 SHELLS = {  # what these packages have that asks, writes or waits
     "alerts/delivery.py": "sends in threads of its own",
     "alerts/http.py": "posts by HTTP",
-    "checks/probes/expectations.py": "runs Great Expectations",
+    "checks/probes/expectations.py": "reads files of suites",
+    "checks/suites.py": "runs Great Expectations",
     "pipeline/apply/merge_run.py": "merges in a thread of its own",
     "pipeline/apply/image_export.py": "names files that never were",
     "pipeline/formats/schema_registry.py": "asks the registry by HTTP",

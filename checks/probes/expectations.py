@@ -1,162 +1,317 @@
-"""Evaluates expectations of Great Expectations on the newest rows of a mirror.
+"""Evaluates suites of Great Expectations on every changed row of a mirror, and on the whole.
 
-The only file that uses Great Expectations; importing it takes seconds, so that waits for the
-first round.  Results hold counts and column names, never values.
-Cannot see: rows outside its sample; whether a plausible value is the source's value.
+Each look takes the rows that changed since the last one, as they are in the mirror now. While
+one of them does not meet an expectation, the next look takes the same rows again, so a later
+good row ends no finding about an earlier bad one. Expectations about a set of rows (unique
+values, a mean, a row count) are evaluated on the whole mirror. The first look is at the whole,
+and so is each one after a new base, a schema change or a change of the suite.
+
+Cannot see: whether a plausible value is the source's value; changes between two looks that a
+later change has replaced; of set expectations, anything between two looks at the whole.
 """
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import timedelta
-from difflib import get_close_matches
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any, ClassVar
 
-from checks.model import FailKind, NotYet, OneOrMore, Outcome, Ruling, Span, Undecided
+import pyarrow as pa
+
+from checks.model import MOST_KEYS, FailKind, NotYet, OneOrMore, Outcome, Ruling, Span, Undecided
 from checks.run import Probe
-from checks.world import World
+from checks.suites import (
+    ExpectationResult,
+    ExpectationSettings,
+    evaluate_rows,
+    find_mistakes,
+    find_strange_columns,
+    import_expectations,
+    read_suite,
+    split_expectations,
+)
+from checks.world import MirrorSide, World
+from pipeline.errors import ConfigError
 from pipeline.installed import require
 from pipeline.model import Fence, Table
 
-COLUMNS = ("column", "column_A", "column_B", "column_list", "column_set")
-COUNTS_ONLY = {"result_format": "SUMMARY", "partial_unexpected_count": 0}
+NAME = "expectations"
+AGAIN = timedelta(hours=1)
+"""After which a mirror is looked at as a whole again while that finds something."""
 
 
 @dataclass(frozen=True, slots=True)
-class ExpectationResults:
-    """One expectation by its Great Expectations name, with its arguments."""
+class Look:
+    """One look: at ``rows`` that changed after batch ``after``, or at all if that is None."""
 
-    type: str
-    """Its name, such as `expect_column_values_to_not_be_null`."""
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    """Its arguments by their names."""
+    after: int | None
+    rows: int
+    results: tuple[ExpectationResult, ...]
 
+    @property
+    def unmet(self) -> tuple[ExpectationResult, ...]:
+        """What is not met and not only mentioned."""
+        return tuple(one for one in self.results if one.met is False and one.severity != "info")
 
-@dataclass(frozen=True, slots=True)
-class MetExpectations:
-    """The result of one expectation; ``met`` is absent when it could not be evaluated."""
+    @property
+    def is_done(self) -> bool:
+        """Whether its rows need no other look: all is met, or only mentioned."""
+        return not self.unmet and all(one.met is not None for one in self.results)
 
-    told: str
-    met: bool | None
+    @property
+    def scope(self) -> str:
+        """What it looked at, for people."""
+        if self.after is None:
+            return f"all {self.rows} rows"
+        return f"{self.rows} rows changed after batch {self.after}"
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What became of the suite on one sample."""
+    """What became of the suite: the newest look, and the one at the whole before it."""
 
-    rows: int
-    results: tuple[MetExpectations, ...]
+    looks: tuple[Look, ...]
     as_of: tuple[Fence, ...] = ()
+
+    @property
+    def results(self) -> tuple[ExpectationResult, ...]:
+        """Those of all looks."""
+        return tuple(one for look in self.looks for one in look.results)
 
     @property
     def value(self) -> float:
         """Expectations that are not met."""
-        return float(sum(each.met is False for each in self.results))
+        return float(sum(one.met is False for one in self.results))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is remembered: looked through up to ``batch``, open since batch ``since``.
+
+    ``state`` is another one where a look at the whole is due. ``whole`` is the last look at the
+    whole, with what it found and no more, at ``whole_at``.
+    """
+
+    state: str
+    batch: int
+    since: int
+    whole: Look
+    whole_at: datetime
+
+    def is_whole_due(self, every: timedelta, now: datetime) -> bool:
+        """Whether the whole is to be looked at again."""
+        return now - self.whole_at >= (every if self.whole.is_done else min(every, AGAIN))
+
+    def dumps(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {**asdict(self), "whole_at": self.whole_at.isoformat()}
+
+    @staticmethod
+    def loads(known: Mapping[str, Any]) -> "Seen":
+        """Read back what :meth:`dumps` returned."""
+        whole = known["whole"]
+        results = (
+            ExpectationResult(**{**one, "keys": tuple(one["keys"])}) for one in whole["results"]
+        )
+        look = Look(whole["after"], whole["rows"], tuple(results))
+        at = datetime.fromisoformat(known["whole_at"])
+        return Seen(known["state"], known["batch"], known["since"], look, at)
 
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """Fail when an expectation of *suite* is not met by the newest *rows* of the mirror."""
+    """Fail when rows of the mirror do not meet an expectation."""
 
-    suite: tuple[ExpectationResults, ...] = ()
-    rows: OneOrMore = 1000
+    suite: tuple[ExpectationSettings, ...] = ()
+    """Expectations for each table that the probe looks at."""
+    suites: Mapping[str, str] = field(default_factory=dict)
+    """Files of suites, as Great Expectations 1.x exports them, by table or pattern of tables.
+
+    All that match a table count.
+    """
+    modules: tuple[str, ...] = ()
+    """Full names of modules with expectations of your own."""
+    rows: OneOrMore = 100_000
+    """Most rows that one look takes into memory."""
+    whole_every: Span = timedelta(days=1)
+    """The pause between two looks at the whole mirror; at most 1h while one finds something."""
     limit: Span = timedelta(minutes=2)
-    every: ClassVar[timedelta] = timedelta(minutes=15)
+    every: ClassVar[timedelta] = timedelta(minutes=1)
     gating: ClassVar[bool] = False
     kind: ClassVar[FailKind] = FailKind.SUSPECT
 
     def __post_init__(self) -> None:
         """Refuse a suite without what evaluates it."""
-        if self.suite:
+        if self.suite or self.suites:
             require("great_expectations")
 
-    def mistakes(self) -> Iterator[str]:
-        """Each expectation that cannot be evaluated on any table, behind its key."""
-        if not self.suite:
-            return
-        from great_expectations.exceptions.exceptions import (  # noqa: PLC0415
-            GreatExpectationsError,
-        )
-        from great_expectations.expectations import registry  # noqa: PLC0415  - takes seconds
+    def located_from(self, folder: Path) -> "Expectations":
+        """Return it with files relative to *folder*.
 
-        known = registry.list_registered_expectation_implementations()
-        for number, each in enumerate(self.suite):
-            try:
-                registry.get_expectation_impl(each.type)(**each.kwargs)
-            except (GreatExpectationsError, ValueError, TypeError) as error:
-                if each.type in known:
-                    said = " ".join(str(error).split())[:200]
-                    yield f"suite[{number}].kwargs: do not fit {each.type}: {said}"
-                else:
-                    close = get_close_matches(each.type, known, n=1)
-                    near = f"; the nearest is {close[0]}" if close else ""
-                    yield f"suite[{number}].type: no expectation {each.type!r}{near}"
+        Raises:
+            ConfigError: a file is missing, or is no suite.
+        """
+        found = {name: str(folder / Path(path).expanduser()) for name, path in self.suites.items()}
+        for name, path in found.items():
+            _read_suite(name, path)
+        return replace(self, suites=found)
+
+    def mistakes(self) -> Iterator[str]:
+        """Yield each expectation that cannot be evaluated on any table, behind its key."""
+        if not self.suite and not self.suites:
+            return
+        try:
+            import_expectations(self.modules)
+        except ConfigError as error:
+            yield str(error)
+            return
+        for number, fault in find_mistakes(self.suite):
+            yield f"suite[{number}].{fault}"
+        for name, path in self.suites.items():
+            read = _read_suite(name, path)
+            for number, fault in find_mistakes(read):
+                yield f"suites: {name}: {path}: expectations[{number}].{fault}"
+
+    def column_mistakes(self, table: str, columns: Sequence[str]) -> Iterator[str]:
+        """Yield each expectation about a column that the *table* does not have."""
+        for at, expectations in self._of(table):
+            for number, fault in find_strange_columns(expectations, columns):
+                yield f"{at}[{number}].kwargs: {table} {fault}"
 
     def measure(self, table: Table, world: World) -> Content | NotYet | Undecided:
-        """Evaluate the suite on a sample."""
-        if not self.suite:
-            return NotYet("no expectations are set for it")
-        sample = world.mirror(table).sample(self.rows)
-        if not sample:
-            return NotYet("the mirror is empty")
-        return Content(len(sample), tuple(_evaluated(self.suite, sample)))
+        """Evaluate the suite on what changed, or on the whole where that is due."""
+        try:
+            suite = tuple(one for _, own in self._of(table.name) for one in own)
+            if not suite:
+                return NotYet("no expectations are set for it")
+            import_expectations(self.modules)
+        except ConfigError as error:
+            return Undecided("broken", str(error))
+        mirror = world.mirror(table)
+        if not world.reached(table, ()):
+            return NotYet("its first snapshot is not merged yet")
+        state = _digest(suite, mirror.rewritten)
+        seen = _recall(table, world, state, mirror.batch)
+        if seen is None or seen.is_whole_due(self.whole_every, world.now):
+            return self._look_at_whole(table, world, mirror, suite, state)
+        if seen.batch == mirror.batch:
+            return NotYet("nothing was merged since the last look")
+        return self._look_at_changes(table, world, mirror, suite, seen)
 
     def judge(self, reading: Content, past: Sequence[float]) -> Ruling:
         """FAIL for any that is not met, UNKNOWN if one could not be evaluated."""
-        unmet = [each.told for each in reading.results if each.met is False]
-        broken = [each.told for each in reading.results if each.met is None]
-        if unmet:
-            more = f" and {len(unmet) - 1} more" if len(unmet) > 1 else ""
-            return Ruling(Outcome.FAIL, f"not met: {unmet[0]}{more}", "not_met")
+        broken = [one.text for one in reading.results if one.met is None]
+        looked = " and ".join(look.scope for look in reading.looks)
+        for look in reading.looks:
+            if look.unmet:
+                return _fail(reading, look)
         if broken:
             return Ruling(Outcome.UNKNOWN, f"could not be evaluated: {broken[0]}", "broken")
-        told = f"{len(reading.results)} expectations met by {reading.rows} rows"
-        return Ruling(Outcome.PASS, told)
+        info = [one.text for one in reading.results if one.met is False]
+        mentioned = f"; not met, and only mentioned: {info[0]}" if info else ""
+        text = f"{len(reading.looks[0].results)} expectations met by {looked}{mentioned}"
+        return Ruling(Outcome.PASS, text)
+
+    def _of(self, table: str) -> Iterator[tuple[str, tuple[ExpectationSettings, ...]]]:
+        """What is expected of *table*, behind where that is said."""
+        if self.suite:
+            yield "suite", self.suite
+        for name, path in self.suites.items():
+            if fnmatchcase(table, name):
+                yield f"suites: {name}: {path}: expectations", _read_suite(name, path)
+
+    def _look_at_whole(
+        self,
+        table: Table,
+        world: World,
+        mirror: MirrorSide,
+        suite: Sequence[ExpectationSettings],
+        state: str,
+    ) -> Content | NotYet | Undecided:
+        look = self._look(table, mirror, suite, None)
+        if isinstance(look, Undecided):
+            return look
+        if not look.rows and not split_expectations(suite)[1]:
+            return NotYet("the mirror is empty")
+        found = replace(look, results=tuple(one for one in look.results if one.met is not True))
+        seen = Seen(state, mirror.batch, mirror.batch, found, world.now)
+        world.remember(table, NAME, seen.dumps())
+        return Content((look,))
+
+    def _look_at_changes(
+        self,
+        table: Table,
+        world: World,
+        mirror: MirrorSide,
+        suite: Sequence[ExpectationSettings],
+        seen: Seen,
+    ) -> Content | NotYet | Undecided:
+        single, _ = split_expectations(suite)
+        if not single:
+            return NotYet("its expectations are about the whole table")
+        look = self._look(table, mirror, single, seen.since)
+        if isinstance(look, Undecided):
+            return look
+        since = mirror.batch if look.is_done else seen.since
+        world.remember(table, NAME, replace(seen, batch=mirror.batch, since=since).dumps())
+        return Content((look, seen.whole) if seen.whole.results else (look,))
+
+    def _look(
+        self,
+        table: Table,
+        mirror: MirrorSide,
+        suite: Sequence[ExpectationSettings],
+        after: int | None,
+    ) -> Look | Undecided:
+        rows = _take(mirror.rows_after(after), self.rows)
+        if rows is None:
+            return Undecided("unsupported", f"more than {self.rows} rows; increase `rows`")
+        if not rows.num_rows and after is not None:
+            return Look(after, 0, ())
+        return Look(after, rows.num_rows, evaluate_rows(rows, table, suite))
 
 
-def _evaluated(
-    suite: Sequence[ExpectationResults], sample: Sequence[Mapping[str, Any]]
-) -> Iterator[MetExpectations]:
-    import great_expectations as gx  # noqa: PLC0415  - takes seconds, so only when it is used
-    import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415  - comes with it
-    from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415
-    from great_expectations.exceptions.exceptions import GreatExpectationsError  # noqa: PLC0415
-    from great_expectations.expectations.registry import get_expectation_impl  # noqa: PLC0415
-
-    context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = ProgressBarsConfig(globally=False)
-    asset = context.data_sources.add_pandas("mirror").add_dataframe_asset("sample")
-    whole = asset.add_batch_definition_whole_dataframe("newest")
-    batch = whole.get_batch({"dataframe": pd.DataFrame(list(sample))})
-    for each in suite:
-        told = f"{each.type}({', '.join(_columns(each.kwargs))})"
-        try:
-            expectation = get_expectation_impl(each.type)(**each.kwargs)
-        except (GreatExpectationsError, ValueError, TypeError):
-            yield MetExpectations(f"{told}: no such expectation, or wrong arguments", None)
-            continue
-        yield _met(told, batch.validate(expectation, result_format=COUNTS_ONLY))
+def _read_suite(name: str, path: str) -> tuple[ExpectationSettings, ...]:
+    try:
+        return read_suite(path)
+    except ConfigError as error:
+        raise ConfigError(f"suites: {name}: {error}") from error
 
 
-def _met(told: str, result: Any) -> MetExpectations:
-    if _raised(result.exception_info):
-        return MetExpectations(f"{told}: it raised an error; do its columns exist?", None)
-    unexpected = int(result.result.get("unexpected_count") or 0)
-    count = f": {unexpected} of {result.result.get('element_count')} rows" if unexpected else ""
-    return MetExpectations(f"{told}{count}", bool(result.success))
+def _take(batches: Iterator[pa.RecordBatch], most: int) -> pa.Table | None:
+    """Return all rows; None if there are more than *most*, then no more are read."""
+    taken, count = list[pa.RecordBatch](), 0
+    for batch in batches:
+        count += batch.num_rows
+        if count > most:
+            return None
+        taken.append(batch)
+    return pa.Table.from_batches(taken) if taken else pa.table({})
 
 
-def _raised(info: Mapping[str, Any] | None) -> bool:
-    """Whether anything was raised; the report is one mapping, or one per metric."""
-    known = info or {}
-    nested = [each for each in known.values() if isinstance(each, Mapping)]
-    return bool(known.get("raised_exception")) or any(map(_raised, nested))
+def _digest(suite: Sequence[ExpectationSettings], rewritten: str) -> str:
+    text = json.dumps([asdict(one) for one in suite], sort_keys=True, default=str)
+    return hashlib.sha256(f"{rewritten}\n{text}".encode()).hexdigest()[:16]
 
 
-def _columns(kwargs: Mapping[str, Any]) -> Iterator[str]:
-    """Names of the columns an expectation is about; other arguments may hold values."""
-    for name in COLUMNS:
-        found = kwargs.get(name, ())
-        yield from [found] if isinstance(found, str) else map(str, found)
+def _recall(table: Table, world: World, state: str, batch: int) -> Seen | None:
+    """What is remembered, if that is of this suite and these rows."""
+    known = world.recall(table, NAME)
+    seen = None if known is None else Seen.loads(known)
+    return seen if seen is not None and seen.state == state and seen.batch <= batch else None
+
+
+def _fail(reading: Content, first: Look) -> Ruling:
+    unmet = [one for look in reading.looks for one in look.unmet]
+    more = f" and {len(unmet) - 1} more" if len(unmet) > 1 else ""
+    keys = tuple(dict.fromkeys(key for one in unmet for key in one.keys))
+    unnamed = sum(max(one.unexpected, 1) - len(one.keys) for one in unmet)
+    unnamed += len(keys[MOST_KEYS:])
+    text = f"not met: {unmet[0].text}{more}; looked at {first.scope}"
+    return Ruling(Outcome.FAIL, text, "not_met", keys[:MOST_KEYS], unnamed)
 
 
 PROBE: type[Probe[Content]] = Expectations

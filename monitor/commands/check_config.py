@@ -5,8 +5,9 @@ from pathlib import Path
 
 import click
 
+from monitor.clients import mirror_columns
 from monitor.config.file import config_schema, load_config
-from monitor.config.sections import plugin_faults, probe_faults
+from monitor.config.sections import column_faults, plugin_faults, probe_faults
 from monitor.config.text import build_config_error, locate_faults, parse_mapping, read_text
 from monitor.config.warnings import config_warnings, exposed_files
 from monitor.messages import say
@@ -30,7 +31,13 @@ def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
         return
     found = load_config(config, plugin_faults)
     text = read_text(config)
-    if faults := list(probe_faults(found)):
+    faults = list(probe_faults(found))
+    if any(
+        getattr(plan.probe, "suites", None) or getattr(plan.probe, "suite", None)
+        for plan in found.plans
+    ):
+        faults += column_faults(found, mirror_columns(found))
+    if faults:
         raise build_config_error(config, faults, text)
     told = [*config_warnings(found), *map(str, exposed_files(parse_mapping(text, config), config))]
     doubts = [*locate_faults(config, told, text), *jars.missing_jars()]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar, runtime_checkable
 
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 
@@ -40,6 +40,15 @@ def _positive(value: timedelta) -> timedelta:
         msg = "must be longer than 0s"
         raise ValueError(msg)
     return value
+
+
+@runtime_checkable
+class FileSettings(Protocol):
+    """Settings that name files by paths relative to the folder of the config."""
+
+    def located_from(self, folder: Path) -> Any:
+        """Return the same settings with whole paths; ConfigError if a file is missing."""
+        ...
 
 
 Every = Annotated[timedelta, AfterValidator(_positive)]
@@ -128,6 +137,11 @@ def build_section(
     except ValidationError as error:
         lines = fault_lines(error, with_keys(adapter.json_schema(), also), at)
         return None, faults + without_unset(lines, unset + lost)
+    if isinstance(value, FileSettings):
+        try:
+            value = value.located_from(place.folder)
+        except ConfigError as error:
+            faults.append(with_key(at, str(error)))
     if isinstance(value, TlsSettings):
         value = with_placed_files(value, place.folder / "sluice.yaml")
         faults += [f"{at}.{fault}" for one in (tls_faults, file_faults) for fault in one(value)]

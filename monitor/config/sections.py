@@ -19,7 +19,7 @@ address.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -291,6 +291,15 @@ def probe_faults(config: Config) -> Iterator[str]:
         yield from own.values()
         for at, one in variants:
             yield from (f"{at}.{fault}" for fault in _mistakes(one) if fault not in own)
+
+
+def column_faults(config: Config, columns: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield what probes say of columns that a table does not have; *columns* by table."""
+    for plan in config.plans:
+        for table, known in columns.items():
+            find = getattr(plan.probe_for(table), "column_mistakes", None)
+            if find is not None:
+                yield from (f"probes.{plan.name}.{fault}" for fault in find(table, known))
 
 
 def _mistakes(probe: Any) -> Iterator[str]:

@@ -1,15 +1,22 @@
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+"""Suites of Great Expectations on every changed row, and on the whole."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from checks.model import NotYet, Outcome, Ruling
-from checks.probes.expectations import Content, ExpectationResults, Expectations
-from checks.world import MirrorSide
-from pipeline.model import Table
-from tests.checks.world_fake import TABLE, FakeWorld
+from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.probes.expectations import Content, Expectations
+from checks.suites import ExpectationSettings, make_frame, read_suite
+from pipeline.errors import ConfigError
+from pipeline.model import Fence, Table
+from tests.checks.world_fake import ONE, TABLE, TWO, FakeMirror, FakeWorld
 
 # Great Expectations imports what Python and pandas have deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -17,94 +24,228 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::F
 THOROUGH = pytest.mark.thorough  # to import Great Expectations costs more than hundreds of tests
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
-ROWS: Sequence[Mapping[str, Any]] = [
-    {"id": 1, "email": "top-secret-1", "paid": Decimal("1.50"), "at": DAY},
-    {"id": 2, "email": None, "paid": Decimal("9.99"), "at": DAY},
-]
 NOT_NULL = "expect_column_values_to_not_be_null"
 BETWEEN = "expect_column_values_to_be_between"
+UNIQUE = "expect_column_values_to_be_unique"
+IN_SET = "expect_column_values_to_be_in_set"
+COUNT = "expect_table_row_count_to_be_between"
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("email", pa.string()),
+        ("paid", pa.decimal128(10, 2)),
+        ("at", pa.timestamp("us", "UTC")),
+        ("_sluice", pa.struct([(n, pa.string()) for n in ("source", "shard")])),
+    ]
+)
 
 
-class Sampled(FakeWorld):
-    """A world whose mirror holds the rows above."""
+@dataclass
+class RowsWorld(FakeWorld):
+    """A world whose mirror has the rows of ``held``: id -> batch, row."""
 
-    rows_: Sequence[Mapping[str, Any]] = ROWS
+    held: dict[int, tuple[int, Mapping[str, Any]]] = field(default_factory=dict)
+    newest: int = 0
+    rewritten: str = "never"
+    loading: bool = False
+
+    def merge(self, id_: int, **values: Any) -> None:
+        self.newest += 1
+        own = {"email": "a@b", "paid": Decimal(1), "at": DAY, **values}
+        shard = {"source": ONE.source, "shard": (TWO if id_ > 50 else ONE).name}
+        self.held[id_] = self.newest, {"id": id_, **own, "_sluice": shard}
 
     def mirror(self, table: Table) -> Any:
-        side: MirrorSide = super().mirror(table)
-        side.sample = lambda limit: self.rows_[:limit]  # type: ignore[method-assign]
-        return side
+        return RowsMirror({}, self.newest, rewritten=self.rewritten, held=self.held)
+
+    def reached(self, table: Table, fences: Sequence[Fence]) -> bool:
+        return not self.loading
 
 
-def ruled(*suite: ExpectationResults) -> Ruling:
-    probe = Expectations(suite)
-    reading = probe.measure(TABLE, Sampled())
-    assert isinstance(reading, Content)
+@dataclass
+class RowsMirror(FakeMirror):
+    held: Mapping[int, tuple[int, Mapping[str, Any]]] = field(default_factory=dict)
+
+    def rows_after(self, batch: int | None) -> Iterator[pa.RecordBatch]:
+        kept = [row for at, row in self.held.values() if batch is None or at > batch]
+        yield from pa.Table.from_pylist(kept, SCHEMA).to_batches()
+
+
+def expect(kind: str, severity: Any = "critical", **kwargs: Any) -> ExpectationSettings:
+    return ExpectationSettings(kind, kwargs, severity)
+
+
+def look(probe: Expectations, world: FakeWorld) -> Ruling | str:
+    """The ruling of a round, or why there is none."""
+    reading = probe.measure(TABLE, world)
+    if isinstance(reading, NotYet | Undecided):
+        return reading.why
     return probe.judge(reading, [])
+
+
+def ruled(probe: Expectations, world: FakeWorld) -> Ruling:
+    found = look(probe, world)
+    assert isinstance(found, Ruling), found
+    return found
+
+
+@pytest.fixture
+def world() -> RowsWorld:
+    made = RowsWorld()
+    made.merge(1, email="top-secret-1", paid=Decimal("1.50"))
+    made.merge(2, email=None, paid=Decimal("9.99"))
+    return made
 
 
 @pytest.mark.parametrize(
     ("suite", "outcome", "says"),
     [
         pytest.param(
-            [ExpectationResults(NOT_NULL, {"column": "id"})], Outcome.PASS, "1 expec", id="met"
+            [expect(NOT_NULL, column="id")],
+            Outcome.PASS,
+            "1 expectations met by all 2 rows",
+            id="met",
         ),
         pytest.param(
-            [
-                ExpectationResults(NOT_NULL, {"column": "email"}),
-                ExpectationResults(NOT_NULL, {"column": "id"}),
-            ],
+            [expect(NOT_NULL, column="email"), expect(NOT_NULL, column="id")],
             Outcome.FAIL,
-            f"{NOT_NULL}(email): 1 of 2 rows",
+            f"{NOT_NULL}(email): 1 of 2 rows; looked at all 2 rows",
             id="not met",
         ),
         pytest.param(
-            [ExpectationResults(BETWEEN, {"column": "paid", "max_value": 5})],
+            [expect(BETWEEN, column="paid", max_value=5)],
             Outcome.FAIL,
             f"{BETWEEN}(paid): 1 of 2 rows",
             id="decimals compare",
         ),
         pytest.param(
-            [ExpectationResults(NOT_NULL, {"column": "gone"})],
-            Outcome.UNKNOWN,
-            "(gone): it",
-            id="no column",
+            [expect(BETWEEN, column="at", min_value="2026-01-02T00:00:00")],
+            Outcome.FAIL,
+            f"{BETWEEN}(at): 2 of 2 rows",
+            id="times compare in UTC",
         ),
         pytest.param(
-            [ExpectationResults("expect_magic", {"column": "id"})],
-            Outcome.UNKNOWN,
-            "no such",
-            id="no such",
+            [expect(NOT_NULL, column="email", mostly=0.5)], Outcome.PASS, "met by", id="mostly"
         ),
         pytest.param(
-            [ExpectationResults(NOT_NULL, {"colum": "id"})],
-            Outcome.UNKNOWN,
-            "wrong arg",
-            id="misspelt",
+            [expect(NOT_NULL, column="email", row_condition="id < 2", condition_parser="pandas")],
+            Outcome.PASS,
+            "met by",
+            id="row condition",
         ),
+        pytest.param(
+            [expect(NOT_NULL, "info", column="email")],
+            Outcome.PASS,
+            f"only mentioned: {NOT_NULL}(email): 1 of 2",
+            id="info",
+        ),
+        pytest.param(
+            [expect(NOT_NULL, column="gone")], Outcome.UNKNOWN, "(gone): it", id="no column"
+        ),
+        pytest.param([expect("expect_magic", column="id")], Outcome.UNKNOWN, "no such", id="none"),
+        pytest.param([expect(NOT_NULL, colum="id")], Outcome.UNKNOWN, "wrong arg", id="misspelt"),
     ],
 )
 @THOROUGH
-def test_a_suite_is_evaluated_on_the_newest_rows(
-    suite: list[ExpectationResults], outcome: Outcome, says: str
+def test_a_suite_is_evaluated_on_the_whole_at_first(
+    world: RowsWorld, suite: list[ExpectationSettings], outcome: Outcome, says: str
 ) -> None:
-    ruling = ruled(*suite)
+    ruling = ruled(Expectations(tuple(suite)), world)
 
-    assert ruling.outcome is outcome
-    assert says in ruling.reason
+    assert (ruling.outcome, says in ruling.reason) == (outcome, True), ruling
 
 
 @THOROUGH
-def test_no_value_of_a_row_leaves_the_probe() -> None:
-    probe = Expectations(
-        (
-            ExpectationResults(
-                "expect_column_values_to_be_in_set", {"column": "email", "value_set": ["x"]}
-            ),
-        )
-    )
+def test_each_changed_row_is_looked_at_once_and_no_other(world: RowsWorld) -> None:
+    probe = Expectations((expect(NOT_NULL, column="id"),))
+    ruled(probe, world)
+    assert look(probe, world) == "nothing was merged since the last look"
+    for id_ in range(10, 40):
+        world.merge(id_)
 
-    reading = probe.measure(TABLE, Sampled())
+    assert "by 30 rows changed after batch 2" in ruled(probe, world).reason
+    world.merge(3)
+    assert "by 1 rows changed after batch 32" in ruled(probe, world).reason
+
+
+@THOROUGH
+def test_a_bad_row_fails_until_it_is_good_whatever_changes_meanwhile(world: RowsWorld) -> None:
+    probe = Expectations((expect(NOT_NULL, column="email"),))
+    world.merge(2)
+    assert ruled(probe, world).outcome is Outcome.PASS
+    world.merge(7, email=None)
+    world.merge(60, email=None)
+    bad = ruled(probe, world)
+    world.merge(8)
+    still = ruled(probe, world)
+    world.merge(7)
+    world.merge(60)
+
+    assert (bad.outcome, bad.keys, bad.more) == (
+        Outcome.FAIL,
+        (f"{ONE}:7", f"{TWO}:60"),
+        0,
+    )
+    assert (still.outcome, still.keys) == (Outcome.FAIL, bad.keys)
+    assert ruled(probe, world).outcome is Outcome.PASS
+
+
+@THOROUGH
+def test_what_the_whole_lacks_stays_until_another_look_at_the_whole(world: RowsWorld) -> None:
+    probe = Expectations((expect(COUNT, min_value=4), expect(NOT_NULL, column="id")))
+    first = ruled(probe, world)
+    world.merge(3)
+    world.merge(4)
+    between = ruled(probe, world)
+    world.time += timedelta(hours=1)
+
+    assert (first.outcome, between.outcome) == (Outcome.FAIL, Outcome.FAIL)
+    assert COUNT in between.reason
+    assert ruled(probe, world).outcome is Outcome.PASS
+
+
+@THOROUGH
+def test_duplicates_are_found_in_the_whole_only(world: RowsWorld) -> None:
+    probe = Expectations((expect(UNIQUE, column="email"),))
+    assert ruled(probe, world).outcome is Outcome.PASS
+    world.merge(3, email="top-secret-1")
+    assert look(probe, world) == "its expectations are about the whole table"
+    world.time += timedelta(days=1)
+
+    assert ruled(probe, world).keys == (f"{ONE}:1", f"{ONE}:3")
+
+
+@pytest.mark.parametrize("what", ["suite", "rewritten", "rolled back"])
+@THOROUGH
+def test_what_no_batch_shows_is_looked_at_as_a_whole(world: RowsWorld, what: str) -> None:
+    probe = Expectations((expect(NOT_NULL, column="id"),))
+    ruled(probe, world)
+    world.merge(3)
+    if what == "suite":
+        probe = Expectations((expect(NOT_NULL, column="paid"),))
+    elif what == "rewritten":
+        world.rewritten = "renamed"
+    else:
+        world.newest = 1
+
+    assert "all 3 rows" in ruled(probe, world).reason
+
+
+@THOROUGH
+def test_a_look_names_twenty_rows_and_counts_the_others(world: RowsWorld) -> None:
+    for id_ in range(10, 40):
+        world.merge(id_, email=None)
+
+    found = ruled(Expectations((expect(NOT_NULL, column="email"),)), world)
+
+    assert (len(found.keys), found.more) == (20, 11)
+
+
+@THOROUGH
+def test_no_value_of_a_row_leaves_the_probe(world: RowsWorld) -> None:
+    probe = Expectations((expect(IN_SET, column="email", value_set=["x"]),))
+
+    reading = probe.measure(TABLE, world)
 
     assert isinstance(reading, Content)
     assert "secret" not in str(reading)
@@ -112,9 +253,178 @@ def test_no_value_of_a_row_leaves_the_probe() -> None:
     assert reading.value == 1.0
 
 
-def test_without_a_suite_or_rows_there_is_nothing_to_rule_on() -> None:
-    empty = Sampled()
-    empty.rows_ = []
+@THOROUGH
+def test_more_rows_than_fit_are_no_sample(world: RowsWorld) -> None:
+    probe = Expectations((expect(NOT_NULL, column="id"),), rows=1)
 
-    assert isinstance(Expectations().measure(TABLE, Sampled()), NotYet)
-    assert isinstance(Expectations((ExpectationResults(NOT_NULL),)).measure(TABLE, empty), NotYet)
+    assert "more than 1 rows" in str(look(probe, world))
+
+
+def test_without_a_suite_or_a_whole_snapshot_there_is_nothing_to_rule_on() -> None:
+    first = RowsWorld(loading=True)
+
+    assert look(Expectations(), RowsWorld()) == "no expectations are set for it"
+    assert look(Expectations((expect(NOT_NULL),)), first) == "its first snapshot is not merged yet"
+
+
+@THOROUGH
+def test_an_empty_mirror_meets_what_is_about_rows_and_not_a_count() -> None:
+    rows, count = expect(NOT_NULL, column="id"), expect(COUNT, min_value=1)
+
+    assert look(Expectations((rows,)), RowsWorld()) == "the mirror is empty"
+    assert ruled(Expectations((rows, count)), RowsWorld()).outcome is Outcome.FAIL
+
+
+EXPORTED: Mapping[str, Any] = {
+    "name": "orders",
+    "id": None,
+    "expectations": [
+        {
+            "type": NOT_NULL,
+            "kwargs": {
+                "column": "email",
+                "row_condition": {"pass_through_filter": "id > 1", "type": "pass_through"},
+                "condition_parser": "pandas",
+            },
+            "meta": {},
+            "severity": "warning",
+        }
+    ],
+    "meta": {"great_expectations_version": "1.24.1"},
+    "notes": None,
+}
+
+
+def with_file(tmp_path: Path, suite: Any, pattern: str = "shop.*") -> Expectations:
+    (tmp_path / "orders.json").write_text(json.dumps(suite), encoding="utf-8")
+    return Expectations(suites={pattern: "orders.json"}).located_from(tmp_path)
+
+
+@THOROUGH
+def test_an_exported_suite_is_read_as_it_is(tmp_path: Path, world: RowsWorld) -> None:
+    import great_expectations as gx  # noqa: PLC0415  - takes seconds
+    import great_expectations.expectations as gxe  # noqa: PLC0415
+
+    made = gxe.ExpectColumnValuesToNotBeNull(
+        column="email", row_condition="id > 1", condition_parser="pandas", severity="warning"
+    )
+    suite = gx.ExpectationSuite(name="orders", expectations=[made])
+    assert suite.to_json_dict() == EXPORTED
+
+    found = ruled(with_file(tmp_path, EXPORTED), world)
+
+    assert (found.outcome, found.keys) == (Outcome.FAIL, (f"{ONE}:2",))
+    assert "1 of 1 rows" in found.reason
+    assert list(with_file(tmp_path, EXPORTED).mistakes()) == []
+
+
+def test_a_file_counts_for_the_tables_that_its_pattern_names(tmp_path: Path) -> None:
+    probe = with_file(tmp_path, EXPORTED, "other.*")
+
+    assert look(probe, RowsWorld()) == "no expectations are set for it"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        pytest.param(None, "orders.json: cannot be read: No such file", id="absent"),
+        pytest.param("{'a'", "orders.json: line 1, column 2: is not JSON", id="not JSON"),
+        pytest.param("[]", "orders.json: expectations: must be a list", id="no suite"),
+        pytest.param(
+            '{"expectations": [{"kwargs": {}}]}', "expectations[0]: must have `type`", id="no type"
+        ),
+        pytest.param(
+            '{"expectations": [{"expectation_type": "x"}]}', "Great Expectations 0.x", id="old"
+        ),
+        pytest.param(
+            '{"expectations": [{"type": "x", "severity": "high"}]}',
+            "expectations[0].severity: must be critical",
+            id="severity",
+        ),
+    ],
+)
+def test_a_file_that_is_no_suite_is_refused(tmp_path: Path, text: str | None, says: str) -> None:
+    if text is not None:
+        (tmp_path / "orders.json").write_text(text, encoding="utf-8")
+
+    with pytest.raises(ConfigError, match=r"suites: shop\.orders: ") as refused:
+        Expectations(suites={"shop.orders": "orders.json"}).located_from(tmp_path)
+
+    assert says in str(refused.value)
+
+
+@THOROUGH
+def test_a_mistake_in_a_file_is_named_with_its_position(tmp_path: Path) -> None:
+    good = EXPORTED["expectations"][0]
+    listed = [
+        good,
+        {"type": "expect_column_values_to_not_be_nul", "kwargs": {}},
+        {"type": NOT_NULL, "kwargs": {"colum": "id"}},
+        {"type": BETWEEN, "kwargs": {"column": "id", "min_value": {"$PARAMETER": "low"}}},
+    ]
+    probe = with_file(tmp_path, {**EXPORTED, "expectations": listed})
+
+    found = list(probe.mistakes())
+
+    at = f"suites: shop.*: {tmp_path}/orders.json: expectations"
+    assert [one.startswith(f"{at}[{n}].") for n, one in enumerate(found, 1)] == [True] * 3
+    assert f"the nearest is {NOT_NULL}" in found[0]
+    assert "do not fit" in found[1]
+    assert "write its value" in found[2]
+    assert list(probe.column_mistakes("shop.orders", ("id", "e_mail"))) == [
+        f"{at}[0].kwargs: shop.orders has no column 'email'; the nearest is e_mail; correct it"
+    ]
+
+
+OWN = """
+from great_expectations.execution_engine import PandasExecutionEngine
+from great_expectations.expectations.expectation import ColumnMapExpectation
+from great_expectations.expectations.metrics import ColumnMapMetricProvider
+from great_expectations.expectations.metrics import column_condition_partial
+
+
+class ColumnValuesHaveAt(ColumnMapMetricProvider):
+    condition_metric_name = "column_values.have_at"
+
+    @column_condition_partial(engine=PandasExecutionEngine)
+    def _pandas(cls, column, **kwargs):
+        return column.str.contains("@")
+
+
+class ExpectColumnValuesToHaveAt(ColumnMapExpectation):
+    map_metric = "column_values.have_at"
+"""
+
+
+@THOROUGH
+def test_expectations_of_the_user_come_from_a_module(
+    tmp_path: Path, world: RowsWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "our_expectations.py").write_text(OWN, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    probe = Expectations((expect("expect_column_values_to_have_at", column="email"),))
+    mine = replace(probe, modules=("our_expectations",))
+
+    assert list(mine.mistakes()) == []
+    assert ruled(mine, world).keys == (f"{ONE}:1",)
+    absent = replace(probe, modules=("no_such_module",))
+    assert next(iter(absent.mistakes())).startswith("modules: no_such_module: its import fails")
+    assert "no_such_module" in str(look(absent, world))
+
+
+def test_a_large_number_stays_exact_beside_nulls() -> None:
+    large = 2**60 + 1
+    rows = pa.table({"n": pa.array([large, None]), "s": pa.array([1, None])})
+
+    frame = make_frame(rows)
+
+    assert int(frame["n"][0]) == large
+    assert str(frame["s"].dtype) == "float64"
+
+
+def test_inline_and_exported_expectations_are_one_thing(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(EXPORTED), encoding="utf-8")
+
+    (one,) = read_suite(str(tmp_path / "a.json"))
+
+    assert one == expect(NOT_NULL, "warning", **EXPORTED["expectations"][0]["kwargs"])

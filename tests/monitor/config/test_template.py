@@ -1,5 +1,6 @@
 """What `sluice init` writes shows every section, and shows it right."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,10 @@ from monitor.commands import check_config
 from monitor.commands.init import TEMPLATE
 from monitor.config.file import load_config
 from monitor.config.model import Config, RebootstrapRule
+from pipeline.errors import ConfigError
+from pipeline.model import Op
 from pipeline.settings import PublishRule
+from tests.builders.lake import LocalLake, row
 from tests.pipeline.certificates import Authority
 
 SECTION = re.compile(r"#? ?([a-z_]+):")
@@ -101,3 +105,49 @@ def test_f186_an_invented_expectation_is_refused(
         assert f": probes.expectations.{line}" in str(ran.exception)
     else:
         assert ran.exit_code == 0, ran.exception
+
+
+@pytest.mark.thorough  # to import Great Expectations costs more than hundreds of tests
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize(
+    ("column", "says"),
+    [
+        pytest.param("name", "", id="a column of the mirror"),
+        pytest.param("nam", "db.t has no column 'nam'; the nearest is name", id="no column"),
+    ],
+)
+def test_a_suite_file_is_compared_with_the_columns_of_the_mirror(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str, says: str
+) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", "x")
+    lake = LocalLake(tmp_path / "lake")
+    lake.land(row(Op.CREATE, 10, 1, "a"))
+    lake.apply()
+    kwargs = {"column": column}
+    suite = {"expectations": [{"type": "expect_column_values_to_not_be_null", "kwargs": kwargs}]}
+    (tmp_path / "t.json").write_text(json.dumps(suite), encoding="utf-8")
+    path = tmp_path / "sluice.yaml"
+    probes = "probes:\n  expectations:\n    suites: {db.t: t.json}\n"
+    path.write_text(f"{TEMPLATE.read_text(encoding='utf-8')}\n{probes}", encoding="utf-8")
+
+    ran = CliRunner().invoke(check_config.COMMAND, ["--config", str(path)])
+
+    where = f"probes.expectations.suites: db.t: {tmp_path}/t.json: expectations[0].kwargs: "
+    if says:
+        assert f"{where}{says}" in str(ran.exception)
+    else:
+        assert ran.exit_code == 0, ran.exception
+
+
+def test_a_suite_file_that_is_not_there_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", "x")
+    path = tmp_path / "sluice.yaml"
+    probes = "probes:\n  expectations:\n    suites: {db.t: t.json}\n"
+    path.write_text(f"{TEMPLATE.read_text(encoding='utf-8')}\n{probes}", encoding="utf-8")
+
+    with pytest.raises(ConfigError) as refused:
+        load_config(path)
+
+    assert f"probes.expectations.suites: db.t: {tmp_path}/t.json: cannot be" in str(refused.value)

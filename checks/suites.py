@@ -1,0 +1,307 @@
+"""Reads suites of Great Expectations, and evaluates them on rows.
+
+The only module that uses Great Expectations. Importing it takes seconds, so that waits for the
+first suite. Results hold counts, names of columns and keys of rows, never other values.
+
+Times are in UTC without a zone, because Great Expectations reads a time in a suite so. An
+expectation about single rows can be evaluated on some rows alone. One about a set of rows
+(unique values, a mean, a row count) cannot: `split_expectations` separates them.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from checks.counting import shard_name
+from checks.model import MOST_KEYS
+from pipeline.errors import ConfigError
+from pipeline.model import Shard, Table
+
+SLUICE = "_sluice"
+COLUMNS = ("column", "column_A", "column_B", "column_list", "column_set")
+NEED_ALL_ROWS = frozenset(
+    {
+        "expect_column_value_z_scores_to_be_less_than",
+        "expect_column_values_to_be_decreasing",
+        "expect_column_values_to_be_increasing",
+        "expect_column_values_to_be_unique",
+        "expect_column_values_to_not_be_outliers",
+        "expect_compound_columns_to_be_unique",
+        "expect_multicolumn_values_to_be_unique",
+    }
+)
+"""Expectations that look at each row, and compare it with the others."""
+EXACT_FLOAT = 2**53  # the whole numbers that a float holds exactly
+Severity = Literal["critical", "warning", "info"]
+_turn = Lock()  # Great Expectations has one current project in a process
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationSettings:
+    """One expectation by its Great Expectations name, with its arguments."""
+
+    type: str
+    """Its name, such as `expect_column_values_to_not_be_null`."""
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """Its arguments by their names."""
+    severity: Severity = "critical"
+    """`info`: an unmet one is only mentioned; `warning`: it fails, and holds no image."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationResult:
+    """One expectation on some rows; ``met`` is None when it could not be evaluated.
+
+    ``keys`` names at most 20 of the ``unexpected`` rows. Rows of an expectation about a set of
+    rows are not counted.
+    """
+
+    text: str
+    met: bool | None
+    severity: Severity = "critical"
+    unexpected: int = 0
+    keys: tuple[str, ...] = ()
+
+
+def read_suite(path: str) -> tuple[ExpectationSettings, ...]:
+    """Read a suite that Great Expectations 1.x exported (`ExpectationSuite.to_json_dict()`).
+
+    Raises:
+        ConfigError: the file is missing, is not JSON, or is not a suite; names the position.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise ConfigError(f"{path}: cannot be read: {why}; correct the path") from error
+    try:
+        suite = json.loads(text)
+    except ValueError as error:
+        at = getattr(error, "lineno", 1), getattr(error, "colno", 1)
+        where = f"line {at[0]}, column {at[1]}"
+        fix = "write `json.dumps(suite.to_json_dict())` there"
+        raise ConfigError(f"{path}: {where}: is not JSON; {fix}") from error
+    listed = suite.get("expectations") if isinstance(suite, Mapping) else None
+    if not isinstance(listed, list):
+        fix = "export it with `ExpectationSuite.to_json_dict()`"
+        raise ConfigError(f"{path}: expectations: must be a list; {fix}")
+    return tuple(_exported(one, f"{path}: expectations[{n}]") for n, one in enumerate(listed))
+
+
+def _exported(one: Any, at: str) -> ExpectationSettings:
+    entry = one if isinstance(one, Mapping) else {}
+    if "expectation_type" in entry:
+        raise ConfigError(
+            f"{at}: has `expectation_type`, as Great Expectations 0.x wrote it; export the suite "
+            "with 1.x"
+        )
+    kind, kwargs = entry.get("type"), entry.get("kwargs", {})
+    if not isinstance(kind, str) or not isinstance(kwargs, Mapping):
+        raise ConfigError(f"{at}: must have `type`, a text, and `kwargs`, a mapping")
+    severity = entry.get("severity", "critical")
+    if severity not in ("critical", "warning", "info"):
+        raise ConfigError(f"{at}.severity: must be critical, warning or info")
+    return ExpectationSettings(kind, kwargs, severity)
+
+
+def import_expectations(modules: Sequence[str]) -> None:
+    """Import modules with expectations of the user: each registers itself on import.
+
+    Raises:
+        ConfigError: a module cannot be imported.
+    """
+    for name in modules:
+        try:
+            import_module(name)
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # another's code: whatever it raises, it has a name
+            why = f"its import fails: {type(error).__name__}: {error}"
+            fix = "put its folder on PYTHONPATH, or fix the module"
+            raise ConfigError(f"modules: {name}: {why}; {fix}") from error
+
+
+def find_mistakes(
+    expectations: Sequence[ExpectationSettings],
+) -> Iterator[tuple[int, str]]:
+    """Yield the number and the fault of each expectation that cannot be evaluated on any table."""
+    for number, each in enumerate(expectations):
+        if fault := _unfit(each):
+            yield number, fault
+
+
+def find_strange_columns(
+    expectations: Sequence[ExpectationSettings], columns: Sequence[str]
+) -> Iterator[tuple[int, str]]:
+    """Yield the number and the fault of each expectation about another column than *columns*."""
+    for number, each in enumerate(expectations):
+        for name in list_columns(each):
+            if name not in columns:
+                close = get_close_matches(name, columns, n=1)
+                near = f"; the nearest is {close[0]}" if close else ""
+                yield number, f"has no column {name!r}{near}; correct it"
+
+
+def _unfit(each: ExpectationSettings) -> str:
+    """Why no expectation can be made of it; empty if one can."""
+    from great_expectations.exceptions.exceptions import (  # noqa: PLC0415
+        GreatExpectationsError,
+    )
+    from great_expectations.expectations import registry  # noqa: PLC0415  - takes seconds
+
+    for name, value in each.kwargs.items():
+        if isinstance(value, Mapping) and "$PARAMETER" in value:
+            return f"kwargs.{name}: is a suite parameter, and there are none; write its value"
+    try:
+        _build_expectation(each)
+    except (GreatExpectationsError, ValueError, TypeError) as error:
+        known = registry.list_registered_expectation_implementations()
+        if each.type in known:
+            said = " ".join(str(error).split())[:200]
+            return f"kwargs: do not fit {each.type}: {said}"
+        close = get_close_matches(each.type, known, n=1)
+        near = f"; the nearest is {close[0]}" if close else ""
+        return f"type: no expectation {each.type!r}{near}"
+    return ""
+
+
+def _build_expectation(each: ExpectationSettings) -> Any:
+    from great_expectations.expectations.expectation_configuration import (  # noqa: PLC0415
+        ExpectationConfiguration,
+    )
+
+    made = ExpectationConfiguration(
+        type=each.type, kwargs=dict(each.kwargs), severity=each.severity
+    )
+    return made.to_domain_obj()
+
+
+def list_columns(each: ExpectationSettings) -> Iterator[str]:
+    """Names of the columns an expectation is about; other arguments may hold values."""
+    for name in COLUMNS:
+        found = each.kwargs.get(name) or ()
+        yield from [found] if isinstance(found, str) else map(str, found)
+
+
+def split_expectations(
+    expectations: Sequence[ExpectationSettings],
+) -> tuple[tuple[ExpectationSettings, ...], tuple[ExpectationSettings, ...]]:
+    """Return the expectations about single rows, and those about a set of rows."""
+    single = [one for one in expectations if _is_about_rows(one.type)]
+    return tuple(single), tuple(one for one in expectations if one not in single)
+
+
+def _is_about_rows(name: str) -> bool:
+    from great_expectations.exceptions.exceptions import (  # noqa: PLC0415
+        ExpectationNotFoundError,
+    )
+    from great_expectations.expectations.expectation import (  # noqa: PLC0415
+        ColumnMapExpectation,
+        ColumnPairMapExpectation,
+        MulticolumnMapExpectation,
+    )
+    from great_expectations.expectations.registry import get_expectation_impl  # noqa: PLC0415
+
+    try:
+        kind = get_expectation_impl(name)
+    except ExpectationNotFoundError:
+        return True  # each look says that there is none
+    names = {getattr(one, "expectation_type", "") for one in kind.__mro__}
+    maps = (ColumnMapExpectation, ColumnPairMapExpectation, MulticolumnMapExpectation)
+    return issubclass(kind, maps) and not names & NEED_ALL_ROWS
+
+
+def evaluate_rows(
+    rows: pa.Table, table: Table, expectations: Sequence[ExpectationSettings]
+) -> tuple[ExpectationResult, ...]:
+    """Evaluate each expectation on *rows* in memory, by the pandas engine."""
+    import great_expectations as gx  # noqa: PLC0415  - takes seconds, so only when it is used
+    from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415
+
+    def keys(result: Mapping[str, Any]) -> Iterator[str]:
+        for place in islice(result.get("unexpected_index_list") or (), MOST_KEYS):
+            yield name_row(table, rows.slice(int(place), 1).to_pylist()[0])
+
+    with _turn:
+        context = gx.get_context(mode="ephemeral")
+        context.variables.progress_bars = ProgressBarsConfig(globally=False)
+        asset = context.data_sources.add_pandas("mirror").add_dataframe_asset(table.name)
+        whole = asset.add_batch_definition_whole_dataframe("rows")
+        batch = whole.get_batch({"dataframe": make_frame(rows)})
+        return tuple(
+            _evaluated(batch, each, {"result_format": "COMPLETE"}, keys) for each in expectations
+        )
+
+
+def _evaluated(
+    batch: Any,
+    each: ExpectationSettings,
+    result_format: Mapping[str, Any],
+    keys: Callable[[Mapping[str, Any]], Iterator[str]],
+) -> ExpectationResult:
+    text = f"{each.type}({', '.join(list_columns(each))})"
+    if _unfit(each):
+        why = "no such expectation, or wrong arguments"
+        return ExpectationResult(f"{text}: {why}", None, each.severity)
+    result = batch.validate(_build_expectation(each), result_format=dict(result_format))
+    if _raised(result.exception_info):
+        why = "it raised an error; do its columns exist, and do their types fit?"
+        return ExpectationResult(f"{text}: {why}", None, each.severity)
+    unexpected = int(result.result.get("unexpected_count") or 0)
+    count = f": {unexpected} of {result.result.get('element_count')} rows" if unexpected else ""
+    met = bool(result.success)
+    named = () if met else tuple(keys(result.result))
+    return ExpectationResult(f"{text}{count}", met, each.severity, unexpected, named)
+
+
+def _raised(info: Mapping[str, Any] | None) -> bool:
+    """Whether anything was raised; the report is one mapping, or one per metric."""
+    known = info or {}
+    nested = [each for each in known.values() if isinstance(each, Mapping)]
+    return bool(known.get("raised_exception")) or any(map(_raised, nested))
+
+
+def name_row(table: Table, row: Mapping[str, Any]) -> str:
+    """Name a row by its shard and key: ``shop/shop_00.orders:17``, or a list of key values."""
+    own = row.get(SLUICE)
+    known = len(table.shards) > 1 and own
+    shard = Shard(own["source"], own["shard"]) if known and own else table.shards[0]
+    values = [row.get(name) for name in table.key]
+    only = len(values) == 1 and isinstance(values[0], int)
+    text = str(values[0]) if only else json.dumps([str(one) for one in values])
+    return f"{shard_name(shard)}:{text}"
+
+
+def make_frame(rows: pa.Table) -> Any:
+    """Return *rows* as a pandas frame, times in UTC without a zone, without ``_sluice``.
+
+    A large whole number is kept exact where the column has nulls, too.
+    """
+    plain = rows.drop_columns([SLUICE]) if SLUICE in rows.column_names else rows
+    for number, one in enumerate(plain.schema):
+        if pa.types.is_timestamp(one.type) and one.type.tz is not None:
+            naive = plain.column(number).cast(pa.timestamp(one.type.unit))
+            plain = plain.set_column(number, one.name, naive)
+    frame = plain.to_pandas()
+    for one in plain.schema:
+        column = plain[one.name]
+        if pa.types.is_int64(one.type) and column.null_count and _is_large(column):
+            import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415  - comes with it
+
+            frame[one.name] = column.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+    return frame
+
+
+def _is_large(column: pa.ChunkedArray) -> bool:
+    bounds = pc.min_max(column).as_py()
+    return bounds["min"] is not None and max(-bounds["min"], bounds["max"]) > EXACT_FLOAT
