@@ -16,6 +16,10 @@ CHECKPOINTS = tuple(
     f"{LANDING}/test_{one}.py" for one in ("next_checkpoint", "next_checkpoint_keeps", "departed")
 )
 
+HOLDS = tuple(
+    f"{LANDING}/test_{one}.py" for one in ("source_holds", "loop", "no_schemas", "lost_statements")
+)
+
 TARGETS: dict[str, tuple[str, ...]] = {
     "checks/proof.py": READINESS,
     "checks/readiness.py": READINESS,
@@ -29,6 +33,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     "checks/probes/completeness.py": (f"{CHECKS}/probes/test_completeness.py",),
     "checks/counting.py": (f"{CHECKS}/test_counting.py", f"{CHECKS}/probes/test_range_counts.py"),
+    "checks/compare/reconcile.py": (f"{CHECKS}/compare/test_reconcile.py",),
     "pipeline/clocks.py": ("tests/pipeline/test_clocks.py", "tests/pipeline/test_clocks_cuts.py"),
     "pipeline/model.py": (
         f"{LANDING}/test_lost_logs.py",
@@ -71,17 +76,19 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"{LANDING}/test_epoch_bounds.py",
         f"{LANDING}/test_redelivery.py",
     ),
-    "pipeline/landing/judge.py": (f"{LANDING}/test_source_holds.py", f"{LANDING}/test_loop.py"),
-    "pipeline/landing/source_holds.py": (f"{LANDING}/test_source_holds.py",),
+    "pipeline/landing/judge.py": HOLDS,
+    "pipeline/landing/source_holds.py": HOLDS,
     "pipeline/landing/redelivery.py": (f"{LANDING}/test_redelivery.py",),
     "pipeline/landing/listing.py": (
         f"{LANDING}/test_acknowledgements.py",
         f"{LANDING}/test_listing.py",
+        f"{LANDING}/test_landing_source.py",
         f"{LANDING}/test_topic_shards.py",
     ),
     "pipeline/landing/bases.py": (
         f"{LANDING}/test_bases.py",
         f"{LANDING}/test_dropped_databases.py",
+        f"{LANDING}/test_repeated_snapshots.py",
         *CHECKPOINTS,
     ),
     "pipeline/changelog/transactions.py": (
@@ -123,10 +130,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "monitor/observe/verdicts.py": (f"{OBSERVE}/test_verdicts.py",),
     "monitor/observe/sampler.py": (f"{OBSERVE}/test_watcher.py", f"{OBSERVE}/test_sampler.py"),
     "monitor/waivers.py": ("tests/monitor/test_waivers.py",),
-    "monitor/observe/clocks.py": (
-        f"{OBSERVE}/test_clocks.py",
-        f"{OBSERVE}/test_clocks.py",
-    ),
+    "monitor/observe/clocks.py": (f"{OBSERVE}/test_clocks.py",),
     "monitor/observe/assessor.py": (f"{OBSERVE}/test_revocations.py",),
     "alerts/causes.py": ("tests/alerts/test_causes.py", "tests/alerts/test_consequences.py"),
     "alerts/lifecycle.py": ("tests/alerts/test_lifecycle.py", "tests/alerts/test_round.py"),

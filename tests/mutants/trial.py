@@ -1,23 +1,27 @@
 """Do a module's tests notice its mutants?  Each is tried in a fork, after the tests were collected.
 
 A mutant inside a function is put into the living module as that function's code, so nothing is
-imported anew; one outside of all functions is what the import finds.
+imported anew, and only the tests that call this function without a mutant are run, the quickest
+first. One outside of all functions is what the import finds, and all tests are run.
 """
 
 import ast
 import gc
 import importlib.abc
 import importlib.util
+import json
 import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 import pytest
@@ -27,11 +31,14 @@ from tests.mutants.operators import Mutant, mutants
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "mutants" / str(os.getpid())  # of one run: its trials come in turns
-LEAST, MOST = 2.0, 300.0  # seconds of CPU that a mutant gets, however quick the tests are
+LEAST = 2.0  # seconds of CPU that a mutant gets, however quick the tests are
+MOST = 1800.0  # seconds for the tests without a mutant, also on a machine that does much else
+IDLE = 120.0  # seconds that a mutant gets at least: what hangs takes no CPU
 TIMES = 5  # what is so much slower than without a mutant is noticed
+MARKS = "not spark and not stack and not long"
 QUICK = (
     *("-q", "-x", "-s", "-p", "no:cacheprovider", "-p", "no:randomly"),
-    *("-m", "not spark and not stack and not long"),
+    *("-m", MARKS),
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
 )
 
@@ -52,13 +59,14 @@ def tried(target: str, tests: Sequence[str], tell: Callable[[Outcome], None]) ->
         SystemExit: the tests fail without any mutant.
     """
     every = list(mutants((ROOT / target).read_text("utf-8")))
-    sound = _fork(lambda: _whole(tests), MOST)
+    sound = _fork(lambda: _whole(tests), _Limit(MOST, MOST))
     if sound.noticed:
-        raise SystemExit(f"{target}: its tests fail without any mutant: {' '.join(tests)}")
+        why = f"fail, or take {MOST:.0f} s, without any mutant: run them with -m '{MARKS}'"
+        raise SystemExit(f"{target}: its tests {why}: {' '.join(tests)}")
     for one in every:
         if not one.function:
             run = partial(_imported, target, one, tests)
-            tell(Outcome(one.name, one.line, _fork(run, _limit(sound)).noticed))
+            tell(Outcome(one.name, one.line, _fork(run, _limit(sound.took)).noticed))
     living = _Living(target, [one for one in every if one.function], tell)
     if _whole(tests, [living]) or living.unfound:
         raise SystemExit(f"{target}: these could not be tried: {living.unfound}")
@@ -114,14 +122,105 @@ class _Living:
             for code in [one.__code__]
         }
         gc.freeze()  # or each fork would copy what it never changes
-        limit = _limit(_fork(lambda: _fails(session), MOST))
+        callers = _find_callers(session, str(module.__file__))
+        every = list(session.items)
         for one in self.mutants:
             if one.function not in {name for name, _ in functions}:
                 self.unfound.append(one.name)
                 continue
+            near = callers.get(one.function, _Callers((), _Limit(0, 0)))
+            session.items = [every[number] for number in near.tests]
             run = partial(_bent_fails, session, one, functions, before)
-            self.tell(Outcome(one.name, one.line, _fork(run, limit).noticed))
+            killed = bool(near.tests) and _fork(run, _limit(near.took)).noticed
+            self.tell(Outcome(one.name, one.line, killed))
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Callers:
+    """Numbers of the tests that call a function, the quickest first, and what they take."""
+
+    tests: tuple[int, ...]
+    took: "_Limit"
+
+
+def _find_callers(session: pytest.Session, file: str) -> dict[str, _Callers]:
+    """Run the tests without a mutant, and find which of them call each function of *file*."""
+    found = FOLDER / "callers.json"
+
+    def run() -> bool:
+        calls = _Calls(file)
+        session.config.pluginmanager.register(calls)
+        failed = _fails(session)
+        tests = {name: [*ids] for name, ids in calls.tests.items()}
+        found.write_text(json.dumps([calls.seconds, tests]))
+        return failed
+
+    found.unlink(missing_ok=True)
+    if _fork(run, _Limit(MOST, MOST)).noticed:
+        raise SystemExit(f"{file}: its tests fail, or take {MOST:.0f} s, when calls are counted")
+    seconds, tests = json.loads(found.read_text())
+    number = {one.nodeid: n for n, one in enumerate(session.items)}
+    return {
+        name: _Callers(
+            tuple(number[one] for one in sorted(ids, key=lambda one: seconds[one][0])),
+            _Limit(*(sum(seconds[one][n] for one in ids) for n in (0, 1))),
+        )
+        for name, ids in tests.items()
+    }
+
+
+@dataclass(eq=False)
+class _Calls:
+    """Which tests call which functions of a file, and what each test takes: CPU and seconds.
+
+    What a fixture of several tests calls counts for each later test that may use this fixture.
+    """
+
+    file: str
+    tests: dict[str, dict[str, None]] = field(default_factory=dict)
+    seconds: dict[str, tuple[float, float]] = field(default_factory=dict)
+    _now: str = ""
+    _scope: str = "function"
+    _of_module: set[str] = field(default_factory=set)
+    _of_session: set[str] = field(default_factory=set)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, bool, bool]:
+        """Count what a test calls."""
+        if item.nodeid.partition("::")[0] != self._now.partition("::")[0]:
+            self._of_module.clear()
+        self._now = item.nodeid
+        for name in self._of_module | self._of_session:
+            self._count(name)
+        cpu, clock = time.process_time(), time.monotonic()
+        threading.setprofile(self._enter)
+        sys.setprofile(self._enter)
+        try:
+            return (yield)
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+            self.seconds[item.nodeid] = (time.process_time() - cpu, time.monotonic() - clock)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, request: pytest.FixtureRequest) -> Generator[None, Any, Any]:
+        """Remember what is called for several tests."""
+        before, self._scope = self._scope, request.scope
+        try:
+            return (yield)
+        finally:
+            self._scope = before
+
+    def _enter(self, frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename == self.file:
+            self._count(frame.f_code.co_qualname.partition(".<locals>")[0])
+
+    def _count(self, name: str) -> None:
+        self.tests.setdefault(name, {})[self._now] = None
+        if self._scope != "function":
+            wide = self._scope in ("session", "package")
+            (self._of_session if wide else self._of_module).add(name)
 
 
 def _bent_fails(
@@ -147,25 +246,35 @@ def _fails(session: pytest.Session) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    """Whether it failed, or died, or took too long; and the seconds of CPU that it took."""
+class _Limit:
+    """How many seconds of CPU, and how many seconds, a run may take."""
 
-    noticed: bool
+    cpu: float
     seconds: float
 
 
-def _limit(sound: _Run) -> float:
-    return max(LEAST, TIMES * sound.seconds)
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Whether it failed, or died, or took too long; and what it took."""
+
+    noticed: bool
+    took: _Limit
 
 
-def _fork(run: Callable[[], bool], limit: float) -> _Run:
-    """What *run* answers in a process of its own, that ends after *limit* seconds of CPU."""
+def _limit(sound: _Limit) -> _Limit:
+    return _Limit(max(LEAST, TIMES * sound.cpu), max(IDLE, TIMES * sound.seconds))
+
+
+def _fork(run: Callable[[], bool], limit: _Limit) -> _Run:
+    """What *run* answers in a process of its own, that ends when the limit is reached."""
+    began = time.monotonic()
     child = os.fork()
     if child == 0:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
-        for kind, after in ((signal.ITIMER_PROF, limit), (signal.ITIMER_REAL, MOST)):
+        timers = ((signal.ITIMER_PROF, limit.cpu), (signal.ITIMER_REAL, limit.seconds))
+        for kind, after in timers:
             signal.setitimer(kind, after)
         noticed = True
         try:
@@ -173,7 +282,8 @@ def _fork(run: Callable[[], bool], limit: float) -> _Run:
         finally:
             os._exit(int(noticed))
     _, status, used = os.wait4(child, 0)
-    return _Run(os.waitstatus_to_exitcode(status) != 0, used.ru_utime + used.ru_stime)
+    took = _Limit(used.ru_utime + used.ru_stime, time.monotonic() - began)
+    return _Run(os.waitstatus_to_exitcode(status) != 0, took)
 
 
 def _codes(code: CodeType) -> Iterator[tuple[tuple[str, int], CodeType]]:
