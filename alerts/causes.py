@@ -57,7 +57,6 @@ BEYOND_HELP = frozenset({"unsupported", "no_history", "not_yet"})
 """UNKNOWN codes that open nothing: not for this table as it is, or not before time has passed."""
 
 OF_PROBES = {FailKind.LOST: AlertKind.LOST, FailKind.SUSPECT: AlertKind.SUSPECT}
-_NOTHING = Ruling(Outcome.UNKNOWN, "no verdict")
 _STANDING_STILL = (AlertKind.SERVICE, AlertKind.BLOCKED)
 _FOLLOWING = (AlertKind.LATE, AlertKind.UNKNOWN)
 _OF_ROWS = frozenset({"range_counts", "values", "max_id", "offset_keys", "day_counts"})
@@ -132,7 +131,7 @@ def _consequences(
     def follows(verdict: Verdict) -> bool:
         if verdict.ruling.outcome is Outcome.FAIL and verdict.check in _OF_ROWS:
             return verdict.table in written and Member(verdict.table, verdict.check) not in lost
-        if verdict.ruling.outcome is Outcome.PASS or _kind(verdict) not in _FOLLOWING:
+        if _kind(verdict) not in _FOLLOWING:
             return False
         return verdict.table in still or verdict.table in starting or verdict.cause in parts
 
@@ -153,7 +152,7 @@ def _same_rows(cause: Cause, verdict: Verdict, standing: Mapping[Cause, Incident
     if cause.kind is not AlertKind.LOST or cause in standing or ruling.more:
         return cause
     for known, incident in standing.items():
-        own = known.kind is AlertKind.LOST and known.subject == cause.subject and known.check
+        own = known.kind is AlertKind.LOST and known.subject == cause.subject
         if own and are_within(ruling.keys, incident.ruling.keys):
             return known
     return cause
@@ -178,16 +177,16 @@ def _weigh(
     if any(member.table == cause.subject for member in passed) and not cause.check:
         passed = known  # the part itself works: whoever blamed it has, or will name, another cause
     failing = ({*incident.failing} if incident else set()) - passed | set(guilty)
-    witness = next(iter(guilty), next(iter(sorted(known & spoken.keys())), None))
-    ruling = spoken[witness].ruling if witness else _NOTHING
-    if cause.kind is AlertKind.LOST and len(guilty) > 1:
+    witness = next(iter(guilty or sorted(known & spoken.keys())))
+    ruling = spoken[witness].ruling
+    if cause.kind is AlertKind.LOST and guilty:
         ruling = _joined_rulings([spoken[member].ruling for member in guilty])
     return CauseFinding(
         cause=cause,
         outcome=_outcome(guilty=bool(guilty), failing=bool(failing), good=bool(passed)),
         ruling=ruling,
         failing=tuple(sorted(failing)),
-        run=spoken[witness].run if witness else "",
+        run=spoken[witness].run,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
+from alerts.causes import fold_findings
 from alerts.model import AlertKind, Incident, Member
 from alerts.round import AlertSettings, settle_round, withdraw_members
 from alerts.routing import Route
@@ -89,6 +90,53 @@ def test_f33_lateness_that_moves_down_the_way_stays_one_incident() -> None:
 
     assert kinds(found) == [("late", "", SILENT)]
     assert over == []
+
+
+def test_f33_lateness_for_which_an_open_cause_is_blamed_belongs_to_that_one() -> None:
+    source, own = verdict("F", check="lag", cause=SILENT), verdict("F", check="lag")
+    both = [*open_late(source), *open_late(own)]
+
+    (found,) = (one for one in fold_findings([own], both) if one.outcome is Outcome.FAIL)
+
+    assert found.cause == both[1].cause
+
+
+def test_f33_a_table_does_not_join_the_lateness_of_another() -> None:
+    found, _ = rounds([verdict("F", "a", "lag")], [verdict("F", "b", "lag")])
+
+    assert kinds(found) == [("late", "lag", "a"), ("late", "lag", "b")]
+
+
+def test_f33_a_lag_that_becomes_known_is_late_and_one_that_is_known_no_more_is_unknown() -> None:
+    late, silent = verdict("F", check="lag"), verdict("?", check="lag")
+
+    known, _ = rounds([silent], [late])
+    lost, _ = rounds([late], [silent])
+
+    assert kinds(known) == [("late", "lag", "shop.orders")]
+    assert kinds(lost) == [("late", "lag", "shop.orders"), ("unknown", "lag", "shop.orders")]
+
+
+def open_late(*verdicts: Verdict) -> tuple[Incident, ...]:
+    return settle_round(AT_ONCE, [], list(verdicts), (), at(0)).changed
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["in the same round", "in a later round"])
+def test_f33_what_a_part_that_fails_leaves_unknown_follows_from_it(together: bool) -> None:
+    """Also of a table that the part's own incident does not list."""
+    down, silent = verdict("F", SILENT, "service", SILENT), unknown("a", "max_id", cause=SILENT)
+
+    found, _ = rounds([down, silent]) if together else rounds([down], [silent])
+
+    assert kinds(found) == [("service", "", SILENT)]
+
+
+def test_f33_a_part_that_works_is_blamed_no_more_though_not_each_table_has_spoken() -> None:
+    down = [verdict("F", name, "service", cause=SILENT) for name in (SILENT, "a", "b")]
+
+    found, _ = rounds(down, [verdict("P", SILENT, "service"), verdict("P", "a", "service")])
+
+    assert found == []
 
 
 def test_f33_what_one_waits_for_the_first_time_opens_nothing() -> None:

@@ -84,6 +84,18 @@ def test_changes_are_told_apart_by_span_and_counted_once() -> None:
     assert found == {(0, 50): [made[0], made[2]], (50, 100): [made[1]]}
 
 
+def test_a_change_of_an_id_in_no_span_belongs_to_none() -> None:
+    made = changes_of([(9, "below"), (10, "first"), (19, "last"), (20, "above")])
+
+    assert split_changes([(10, 20)], made) == {(10, 20): made[1:3]}
+    assert split_changes([(10, 20), (30, 40)], made) == {(10, 20): made[1:3], (30, 40): []}
+
+
+def test_only_a_range_whose_sides_are_alike_has_nothing_to_explain() -> None:
+    assert RangeLook(SPAN, digest(1, "a"), digest(1, "a")).equal
+    assert not RangeLook(SPAN, digest(1, "a"), digest(1, "b")).equal
+
+
 def test_only_changes_that_a_merge_applies_count() -> None:
     first, second, third = changes_of([(1, "a"), (1, "b"), (2, "c")])
 
@@ -92,6 +104,18 @@ def test_only_changes_that_a_merge_applies_count() -> None:
     assert drop_redelivered([third], {}, second.order) == [third]
     assert drop_redelivered([third], {}, third.order) is None  # it may have been deleted since
     assert drop_redelivered([third], {2: None}, None) is None  # adopted: its order is not known
+
+
+def test_each_change_counts_in_a_mirror_to_which_none_was_applied_before() -> None:
+    made = changes_of([(1, "a"), (2, None)])
+
+    assert drop_redelivered(made, {}, None) == made
+
+
+def test_the_delete_of_a_row_that_is_not_there_changes_nothing_however_often_it_is_sent() -> None:
+    (gone,) = changes_of([(1, None)])
+
+    assert drop_redelivered([gone], {}, gone.order) == []
 
 
 def apply(rows: dict[int, str], changes: list[tuple[int, str | None]]) -> dict[int, str]:
