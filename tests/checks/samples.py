@@ -27,13 +27,17 @@ GATING = frozenset({"completeness", "inversions", "offset_keys", "range_counts",
 TABLE = Table("shop.orders", (Shard("shop", "shop_00.orders"), Shard("shop", "shop_01.orders")))
 
 
-def beats(*, count: int = 700, until: datetime = NOW, source: str = "shop") -> tuple[Fence, ...]:
+def fence_series(
+    *, count: int = 700, until: datetime = NOW, source: str = "shop"
+) -> tuple[Fence, ...]:
     """One heartbeat a second, the last at *until*, numbered from 1."""
     start = until - timedelta(seconds=count - 1)
     return tuple(fence(n + 1, start + timedelta(seconds=n), source) for n in range(count))
 
 
-def mark(batch: int = 50, through: int = 690, source: str = "shop", **more: object) -> Checkpoint:
+def healthy_checkpoint(
+    batch: int = 50, through: int = 690, source: str = "shop", **more: object
+) -> Checkpoint:
     """A mark that covers fences up to number *through* of one source."""
     bases = {f"{source}/{name}": Order(1, 1, 1) for name in ("shop_00.orders", "shop_01.orders")}
     made = Checkpoint(
@@ -62,9 +66,9 @@ def samples(
 ) -> Samples:
     """Healthy unless told otherwise: acknowledged to 695, landed to 690, applied in full."""
     ages = ages or {}
-    fences = beats() if fences is None else fences
+    fences = fence_series() if fences is None else fences
     acknowledged = acknowledged or Acknowledged(binlog_position(1, 69_500))
-    landed = landed or mark()
+    landed = landed or healthy_checkpoint()
     standing = standing or MirrorPosition(7, 50)
 
     def old(name: str) -> datetime:

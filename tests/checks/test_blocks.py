@@ -33,7 +33,7 @@ from pipeline.reports import Hold
 from pipeline.sources.mysql.facts import Cascade, ServerFacts, ShardFacts, describe_source
 from pipeline.sources.source import SourceDescription
 from tests.builders.values import verdict
-from tests.checks.samples import NOW, TABLE, mark
+from tests.checks.samples import NOW, TABLE, healthy_checkpoint
 from tests.checks.test_readiness import BOTH, MIRROR, inputs
 
 OWN = frozenset({"shop", "shop.shop_00.orders", "shop.shop_01.orders"})
@@ -67,7 +67,7 @@ def test_an_unread_change_of_a_topic_blocks_every_table_it_may_concern(
     topic: str, shards: tuple[str, ...], blocked: bool
 ) -> None:
     unread = Quarantine(UNREAD.table, UNREAD.batch, UNREAD.count, UNREAD.ids, shards)
-    taken = {"landed": mark(quarantine={f"topic:{topic}": unread})}
+    taken = {"landed": healthy_checkpoint(quarantine={f"topic:{topic}": unread})}
 
     found = find_blocks(inputs(taken=taken, topics=OWN, statements=STATEMENTS), frozenset())
 
@@ -76,7 +76,9 @@ def test_an_unread_change_of_a_topic_blocks_every_table_it_may_concern(
 
 def test_an_unread_change_is_told_with_its_table_or_else_its_topic() -> None:
     known = Quarantine(TABLE.name, 3, 1, ("t:0:1@3",))
-    taken = {"landed": mark(quarantine={"shop/shop_01.orders": known, "topic:x": UNREAD})}
+    taken = {
+        "landed": healthy_checkpoint(quarantine={"shop/shop_01.orders": known, "topic:x": UNREAD})
+    }
 
     texts = [reason.text for reason in find_blocks(inputs(taken=taken), frozenset())]
 
@@ -98,7 +100,7 @@ def test_an_unread_change_is_told_with_its_table_or_else_its_topic() -> None:
     ],
 )
 def test_a_gap_blocks_whom_it_may_concern(gap: Gap, *, blocked: bool) -> None:
-    taken = {"landed": mark(gaps={"g": gap})}
+    taken = {"landed": healthy_checkpoint(gaps={"g": gap})}
 
     found = find_blocks(inputs(taken=taken), frozenset())
 
@@ -113,7 +115,7 @@ def test_a_gap_blocks_whom_it_may_concern(gap: Gap, *, blocked: bool) -> None:
 def test_a_command_in_a_reason_names_the_table_alone(name: str, written: str) -> None:
     """A person pastes it into a shell."""
     gap = Gap("g", "t", 0, 1, 9, "x", tables=(name,))
-    own = inputs(taken={"landed": mark(gaps={"g": gap})})
+    own = inputs(taken={"landed": healthy_checkpoint(gaps={"g": gap})})
 
     found = find_blocks(replace(own, table=replace(own.table, name=name)), frozenset())
     paused = pause_reasons(
@@ -150,7 +152,7 @@ def test_a_command_in_a_reason_names_the_table_alone(name: str, written: str) ->
     ],
 )
 def test_f33_a_gap_that_others_may_miss_too_is_one_cause_for_all(gap: Gap, cause: str) -> None:
-    taken = {"landed": mark(gaps={"g": gap})}
+    taken = {"landed": healthy_checkpoint(gaps={"g": gap})}
 
     assert [one.cause for one in find_blocks(inputs(taken=taken), frozenset())] == [cause]
 
@@ -170,7 +172,7 @@ def test_f33_a_table_held_for_a_gap_has_the_gaps_cause(
     gaps: tuple[tuple[str, ...], ...], reason: str, cause: str
 ) -> None:
     open_ = [Gap(f"g{n}", "t", 0, 1, 9, "x", shards=names) for n, names in enumerate(gaps)]
-    taken = {"landed": mark(gaps={gap.id: gap for gap in open_})}
+    taken = {"landed": healthy_checkpoint(gaps={gap.id: gap for gap in open_})}
     held = (Hold("held", TABLE.name, reason, "x"),)
 
     found = find_blocks(inputs(taken=taken, holds=held), frozenset())
@@ -180,7 +182,9 @@ def test_f33_a_table_held_for_a_gap_has_the_gaps_cause(
 
 def test_f33_an_unread_change_of_a_topic_is_one_cause_for_all() -> None:
     known = Quarantine(TABLE.name, 3, 1, ("t:0:1@3",))
-    taken = {"landed": mark(quarantine={"shop/shop_01.orders": known, "topic:x": UNREAD})}
+    taken = {
+        "landed": healthy_checkpoint(quarantine={"shop/shop_01.orders": known, "topic:x": UNREAD})
+    }
 
     assert [one.cause for one in find_blocks(inputs(taken=taken), frozenset())] == ["", "topic:x"]
 
@@ -334,7 +338,7 @@ ONE, TWO = Shard("a", "shop.people_0"), Shard("b", "shop.people_1")
 PEOPLE = Table("shop.people", (ONE, TWO))
 
 
-def told(server: ServerFacts, *shards: ShardFacts) -> SourceDescription:
+def source_description(server: ServerFacts, *shards: ShardFacts) -> SourceDescription:
     """Of a MySQL, asked about all that it shows and the table's own shards."""
     asked = {ONE.name, TWO.name, *(one.shard.name for one in shards)}
     return describe_source(server, shards, asked)
@@ -342,7 +346,11 @@ def told(server: ServerFacts, *shards: ShardFacts) -> SourceDescription:
 
 ONES, TWOS = ShardFacts(ONE), ShardFacts(TWO)
 GOING = ShardFacts(TWO, cascades=(GOES,))
-PLAIN, OTHER, CASCADING = told(SERVER, ONES), told(SERVER, TWOS), told(SERVER, GOING)
+PLAIN, OTHER, CASCADING = (
+    source_description(SERVER, ONES),
+    source_description(SERVER, TWOS),
+    source_description(SERVER, GOING),
+)
 STRANGER = ShardFacts(Shard("b", "shop.strangers"), cascades=(GOES,))
 
 
@@ -352,9 +360,13 @@ STRANGER = ShardFacts(Shard("b", "shop.strangers"), cascades=(GOES,))
         pytest.param({"a": PLAIN, "b": OTHER}, "", id="no cascade anywhere"),
         pytest.param({"a": PLAIN, "b": CASCADING}, "shop.teams", id="a cascade in one shard"),
         pytest.param({"b": CASCADING}, "shop.teams", id="found, whatever the other source says"),
-        pytest.param({"a": PLAIN, "b": told(SERVER, TWOS, STRANGER)}, "", id="another table's"),
-        pytest.param({"a": PLAIN, "b": told(SERVER)}, "", id="dropped: it would be seen"),
-        pytest.param({"a": PLAIN, "b": told(BLIND)}, None, id="hidden from the user"),
+        pytest.param(
+            {"a": PLAIN, "b": source_description(SERVER, TWOS, STRANGER)}, "", id="another table's"
+        ),
+        pytest.param(
+            {"a": PLAIN, "b": source_description(SERVER)}, "", id="dropped: it would be seen"
+        ),
+        pytest.param({"a": PLAIN, "b": source_description(BLIND)}, None, id="hidden from the user"),
         pytest.param({"a": PLAIN}, None, id="one source not asked"),
         pytest.param({"a": PLAIN, "b": Missing("down")}, None, id="one source silent"),
         pytest.param({}, None, id="nobody asked"),
@@ -377,7 +389,7 @@ def test_a_table_is_proven_only_if_every_source_says_so(
 def test_a_server_that_logs_cascades_proves_the_table() -> None:
     newer = replace(SERVER, version=(9, 7))
 
-    assert unproven_reason(PEOPLE, {"a": PLAIN, "b": told(newer, GOING)}) == ""
+    assert unproven_reason(PEOPLE, {"a": PLAIN, "b": source_description(newer, GOING)}) == ""
 
 
 def test_a_source_that_is_silent_is_named_once() -> None:
@@ -518,9 +530,9 @@ def test_a_waiver_of_a_missing_base_ends_when_the_shard_is_made_anew(
 ) -> None:
     name = str(TABLE.shards[0])
     bases = {str(TABLE.shards[1]): Order(1, 1, 1)}
-    before = mark(bases=bases, existing={name: Existence(Order(1, 7, 5), there=True)})
+    before = healthy_checkpoint(bases=bases, existing={name: Existence(Order(1, 7, 5), there=True)})
     (reason, *_) = assess(MIRROR, inputs(taken={"landed": before}), BOTH).reasons
-    now = mark(bases=bases, existing={name: existing})
+    now = healthy_checkpoint(bases=bases, existing={name: existing})
 
     answer = assess(MIRROR, inputs(taken={"landed": now}, waived=frozenset({reason.id})), BOTH)
 

@@ -43,7 +43,17 @@ from pipeline.model import (
 )
 from pipeline.sources.mysql.position import binlog_position
 from tests.builders.values import fence
-from tests.checks.samples import BUDGET, CUT, GATING, NOW, TABLE, beats, lags, mark, samples
+from tests.checks.samples import (
+    BUDGET,
+    CUT,
+    GATING,
+    NOW,
+    TABLE,
+    fence_series,
+    healthy_checkpoint,
+    lags,
+    samples,
+)
 from tests.checks.test_readiness import inputs
 
 T = TypeVar("T")
@@ -68,7 +78,7 @@ TWO = replace(TABLE, shards=(*TABLE.shards, Shard("other", "shop_02.orders")))
 def test_a_cut_is_proven_by_a_heartbeat_at_it_or_past_it(
     passed: Fence | None, *, proven: bool
 ) -> None:
-    nothing = mark(acknowledged={})
+    nothing = healthy_checkpoint(acknowledged={})
     steps = (LandedBatch(49, {TABLE.name: 49}, {"shop": passed} if passed else {}),)
 
     found = prove(TABLE, Stage.MIRROR, CUT, samples(landed=nothing, steps=steps), NOW)
@@ -80,7 +90,7 @@ def test_a_cut_is_proven_by_a_heartbeat_at_it_or_past_it(
     ("through", "proven"), [(690, True), (90, False)], ids=["both", "one of two"]
 )
 def test_every_source_must_have_passed_it(through: int, *, proven: bool) -> None:
-    landed, said = mark(), Acknowledged(binlog_position(1, through * 100))
+    landed, said = healthy_checkpoint(), Acknowledged(binlog_position(1, through * 100))
     both = replace(
         landed,
         acknowledged={**landed.acknowledged, "other": said},
@@ -88,7 +98,7 @@ def test_every_source_must_have_passed_it(through: int, *, proven: bool) -> None
         epochs={**landed.epochs, "other": landed.epochs["shop"]},
     )
     taken = samples(landed=both)
-    one = replace(taken.source("shop"), fences=Sample(beats(source="other"), NOW, BUDGET))
+    one = replace(taken.source("shop"), fences=Sample(fence_series(source="other"), NOW, BUDGET))
 
     found = prove(
         TWO, Stage.LANDED, CUT, replace(taken, sources={**taken.sources, "other": one}), NOW
@@ -184,7 +194,7 @@ def test_what_is_missing_is_told_upstream_first() -> None:
 
 def test_evidence_names_no_heartbeat_where_none_was_written_after_the_cut() -> None:
     fresh_cut = NOW - SECOND
-    slow = Sample(beats(until=NOW - 2 * SECOND, source="other"), NOW, BUDGET)
+    slow = Sample(fence_series(until=NOW - 2 * SECOND, source="other"), NOW, BUDGET)
     taken = samples()
     both = {**taken.sources, "other": replace(taken.source("shop"), fences=slow)}
 
@@ -210,15 +220,19 @@ def test_a_certificate_rests_on_w_of_its_own_topics() -> None:
     offsets = {at: PartitionEnd(at.partition) for at in own}
     gone = {own[3]: offsets.pop(own[3])}
 
-    found = landed_offsets(mark(offsets=offsets, gone=gone), frozenset({"shop.a", "shop"}))
+    found = landed_offsets(
+        healthy_checkpoint(offsets=offsets, gone=gone), frozenset({"shop.a", "shop"})
+    )
 
     assert found == {f"shop.a:{n}": n for n in range(12) if n != 3}
 
 
 def test_f01_a_heartbeat_of_a_time_to_come_proves_nothing_though_it_was_passed() -> None:
-    fast = beats(until=NOW + 720 * SECOND)
+    fast = fence_series(until=NOW + 720 * SECOND)
 
-    found = prove(TABLE, Stage.LANDED, CUT, samples(fences=fast, landed=mark(through=700)), NOW)
+    found = prove(
+        TABLE, Stage.LANDED, CUT, samples(fences=fast, landed=healthy_checkpoint(through=700)), NOW
+    )
 
     assert found.holds is None
     assert [reason.code for reason in found.reasons] == ["no_heartbeat"]
@@ -226,7 +240,7 @@ def test_f01_a_heartbeat_of_a_time_to_come_proves_nothing_though_it_was_passed()
 
 
 def test_a_cut_to_come_is_called_that_though_the_heartbeat_is_dead() -> None:
-    dead = samples(fences=beats(until=NOW - 1_200 * SECOND))
+    dead = samples(fences=fence_series(until=NOW - 1_200 * SECOND))
 
     found = prove(TABLE, Stage.LANDED, NOW + SECOND, dead, NOW)
     at_once = prove(TABLE, Stage.LANDED, NOW, dead, NOW)
@@ -238,11 +252,13 @@ def test_a_cut_to_come_is_called_that_though_the_heartbeat_is_dead() -> None:
 def test_a_snapshot_that_is_on_its_way_is_named_where_the_cut_is_not_landed_only() -> None:
     snaps = {"shop/shop_09.users": OpenSnapshot(Order(1, 1, 1), 49)}
 
-    before = extended((), step(mark(batch=49), {"shop": beats()}))
-    later = samples(landed=mark(snaps=snaps), steps=before)
+    before = extended((), step(healthy_checkpoint(batch=49), {"shop": fence_series()}))
+    later = samples(landed=healthy_checkpoint(snaps=snaps), steps=before)
 
     covered = prove(TABLE, Stage.LANDED, CUT, later, NOW)
-    behind = prove(TABLE, Stage.LANDED, CUT, samples(landed=mark(through=90, snaps=snaps)), NOW)
+    behind = prove(
+        TABLE, Stage.LANDED, CUT, samples(landed=healthy_checkpoint(through=90, snaps=snaps)), NOW
+    )
     early = prove(TABLE, Stage.LANDED, NOW + SECOND, later, NOW)
 
     assert [reason.code for reason in behind.reasons] == ["not_landed", "snapshot"]
@@ -273,8 +289,8 @@ def test_what_is_shared_by_tables_of_one_look_says_nothing_of_their_bases(first:
     based = {str(TABLE.shards[0]): 50, str(early.shards[0]): 49}
     steps: tuple[LandedBatch, ...] = ()
     for batch in (48, 49):
-        steps = extended(steps, step(mark(batch=batch), {"shop": beats()}))
-    taken = samples(landed=mark(through=90, complete=based), steps=steps)
+        steps = extended(steps, step(healthy_checkpoint(batch=batch), {"shop": fence_series()}))
+    taken = samples(landed=healthy_checkpoint(through=90, complete=based), steps=steps)
     asked = {"whole": whole, "based anew": TABLE, "based just before": early}
     order = sorted(asked, key=lambda name: name != first)
 
@@ -296,7 +312,7 @@ IMAGE = Image(
 )
 
 
-def standing(image: Image) -> MirrorPosition:
+def mirror_position(image: Image) -> MirrorPosition:
     return MirrorPosition(7, 50, images=(image,))
 
 
@@ -328,7 +344,9 @@ def standing(image: Image) -> MirrorPosition:
     ],
 )
 def test_why_nobody_may_read_an_image(image: Image, codes: list[str]) -> None:
-    found = missing_image_reasons(TABLE, CUT, samples(), standing(image), mark(), now=NOW)
+    found = missing_image_reasons(
+        TABLE, CUT, samples(), mirror_position(image), healthy_checkpoint(), now=NOW
+    )
 
     assert [one.code for one in found] == codes
 
@@ -336,16 +354,18 @@ def test_why_nobody_may_read_an_image(image: Image, codes: list[str]) -> None:
 def test_what_came_late_is_counted() -> None:
     image = replace(IMAGE, late=LATE)
 
-    (reason,) = missing_image_reasons(TABLE, CUT, samples(), standing(image), mark(), now=NOW)
+    (reason,) = missing_image_reasons(
+        TABLE, CUT, samples(), mirror_position(image), healthy_checkpoint(), now=NOW
+    )
 
     assert reason.text.startswith("5 changes")
 
 
 def test_an_image_that_lacks_a_source_of_its_table_is_none() -> None:
-    bases = {**mark().bases, "other/shop_02.orders": Order(1, 1, 1)}
+    bases = {**healthy_checkpoint().bases, "other/shop_02.orders": Order(1, 1, 1)}
 
     (reason, *_) = missing_image_reasons(
-        TWO, CUT, samples(), standing(IMAGE), mark(bases=bases), now=NOW
+        TWO, CUT, samples(), mirror_position(IMAGE), healthy_checkpoint(bases=bases), now=NOW
     )
 
     assert reason.code == "image_unbased"
@@ -362,9 +382,11 @@ def test_bases_after_the_cut_are_of_shards_that_had_one_before(
     shards: str, codes: list[str]
 ) -> None:
     bases = {str(shard): Order(1, 1, 20_000) for shard in TABLE.shards}
-    image = standing(replace(IMAGE, shards=shards))
+    image = mirror_position(replace(IMAGE, shards=shards))
 
-    found = missing_image_reasons(TABLE, CUT, samples(), image, mark(bases=bases), now=NOW)
+    found = missing_image_reasons(
+        TABLE, CUT, samples(), image, healthy_checkpoint(bases=bases), now=NOW
+    )
 
     assert [one.code for one in found] == codes
 
@@ -389,7 +411,9 @@ def test_a_later_heartbeat_from_before_the_cut_shows_that_the_image_goes_too_far
 ) -> None:
     taken = samples(fences=known)
 
-    found = missing_image_reasons(TABLE, CUT, taken, standing(IMAGE), mark(), now=NOW)
+    found = missing_image_reasons(
+        TABLE, CUT, taken, mirror_position(IMAGE), healthy_checkpoint(), now=NOW
+    )
 
     assert [one.code for one in found] == codes
 
@@ -404,7 +428,7 @@ def test_a_check_that_failed_after_it_was_made_leaves_it_in_doubt(
 ) -> None:
     until = {"range_counts": NOW + seconds * SECOND}
 
-    found = doubtful_image_reasons(CUT, samples(standing=standing(IMAGE)), until)
+    found = doubtful_image_reasons(CUT, samples(standing=mirror_position(IMAGE)), until)
 
     assert [one.code for one in found] == codes
 
@@ -425,13 +449,13 @@ def test_of_an_image_that_is_not_there_nothing_is_in_doubt(known: MirrorPosition
 def test_a_certificate_rests_on_the_image_alone() -> None:
     landed = Evidence(fences=(fence(200, NOW),), batch=60)
     image = replace(IMAGE, late=LATE, revision=2, path="/lake/images/x")
-    here = replace(standing(image), mirror="m")
+    here = replace(mirror_position(image), mirror="m")
 
-    found = image_evidence(landed, here, CUT, mark())
+    found = image_evidence(landed, here, CUT, healthy_checkpoint())
 
     assert (found.fences, found.batch, found.version) == (image.fences, 49, 6)
     assert (found.mirror, found.path) == ("m", "/lake/images/x")
-    assert image_evidence(landed, here, CUT + SECOND, mark()) == landed
+    assert image_evidence(landed, here, CUT + SECOND, healthy_checkpoint()) == landed
 
 
 MIRROR, LANDED = Question(Stage.MIRROR, CUT), Question(Stage.LANDED, CUT)
@@ -439,18 +463,21 @@ COPY = Question(Stage.COPY, CUT, "cache")  # where it stands is told as if it we
 CALM = HeartbeatHistory(highest=900, order=Order(1, 0, 7), last=900, raised=51)
 
 
-def asked(
+def ask(
     trail: HeartbeatHistory,
     question: Question = MIRROR,
     before: Readiness | None = None,
     idle_since: int | None = None,
 ) -> Readiness:
     """*idle_since*: its last change, and so its mirror's last turn, is of this batch."""
-    landed, known = replace(mark(batch=51), beats={"shop": trail}), mark(batch=50)
+    landed, known = (
+        replace(healthy_checkpoint(batch=51), beats={"shop": trail}),
+        healthy_checkpoint(batch=50),
+    )
     if idle_since is not None:
         tables = {TABLE.name: idle_since}
         landed, known = replace(landed, tables=tables), replace(known, tables=tables)
-    steps = extended((), step(known, {"shop": beats()}))
+    steps = extended((), step(known, {"shop": fence_series()}))
     standing = MirrorPosition(7, 50 if idle_since is None else idle_since)
     found = samples(landed=landed, steps=steps, standing=standing)
     given = None if before is None else before.certificate
@@ -477,7 +504,7 @@ def asked(
 def test_a_mirror_that_may_hold_older_rows_is_not_ready(
     trail: HeartbeatHistory, why: str, question: Question
 ) -> None:
-    found = asked(trail, question)
+    found = ask(trail, question)
 
     assert found.state is ReadinessState.NOT_READY
     assert why in found.reasons[0].text
@@ -494,7 +521,7 @@ def test_a_mirror_that_may_hold_older_rows_is_not_ready(
 def test_one_that_holds_all_that_came_again_is_ready(
     trail: HeartbeatHistory, question: Question
 ) -> None:
-    assert asked(trail, question).ready
+    assert ask(trail, question).ready
 
 
 @pytest.mark.parametrize("question", [MIRROR, COPY], ids=["mirror", "copy"])
@@ -504,7 +531,7 @@ def test_one_that_stands_before_the_newest_came_again_is_not_ready(question: Que
     for number in (900, 901):
         trail = trail.next(LandedHeartbeat(number, "canal", 0, number, Order(1, 0, number)), 51)
 
-    found = asked(trail, question)
+    found = ask(trail, question)
 
     assert found.state is ReadinessState.NOT_READY
     assert "sent again until batch 51" in found.reasons[0].text
@@ -515,35 +542,35 @@ def test_one_of_which_nothing_came_again_is_ready_though_it_has_no_turn(question
     """A table that is idle is applied through batch 40 for ever, and is believed by what it had."""
     trail = replace(CALM, again=49, over=50)
 
-    idle = asked(trail, question, idle_since=40)
+    idle = ask(trail, question, idle_since=40)
 
     assert idle.ready
-    assert asked(trail, question, before=idle, idle_since=40).ready
+    assert ask(trail, question, before=idle, idle_since=40).ready
 
 
 def test_what_was_certified_before_is_not_to_be_read_while_it_is_sent_again() -> None:
-    before = asked(CALM)
+    before = ask(CALM)
 
     during, unsure = (
-        asked(replace(CALM, last=880), before=before),
-        asked(replace(CALM, raised=50), before=before),
+        ask(replace(CALM, last=880), before=before),
+        ask(replace(CALM, raised=50), before=before),
     )
 
     assert before.ready
     assert during.state is ReadinessState.NOT_READY
     assert unsure.ready
-    assert asked(CALM, before=before).ready
+    assert ask(CALM, before=before).ready
 
 
 def test_where_nothing_is_sent_again_no_heartbeat_is_waited_for_until_numbers_fall() -> None:
     """A ledger of files: rows land all the time, and a heartbeat once all files were looked at."""
     once = replace(CALM, raised=50, once=True)
 
-    assert asked(once).ready
-    assert asked(replace(once, last=880)).state is ReadinessState.NOT_READY
-    assert asked(replace(once, over=51)).state is ReadinessState.NOT_READY
+    assert ask(once).ready
+    assert ask(replace(once, last=880)).state is ReadinessState.NOT_READY
+    assert ask(replace(once, over=51)).state is ReadinessState.NOT_READY
 
 
 def test_the_change_log_is_asked_only_whether_it_is_sent_again_now() -> None:
-    assert asked(replace(CALM, raised=50, over=51), LANDED).ready
-    assert not asked(replace(CALM, last=880), LANDED).ready
+    assert ask(replace(CALM, raised=50, over=51), LANDED).ready
+    assert not ask(replace(CALM, last=880), LANDED).ready

@@ -27,7 +27,16 @@ from pipeline.lags.samples import MirrorPosition, extended, step
 from pipeline.model import Hop, Lag, Missing, Order, Stage
 from pipeline.reports import Hold
 from tests.builders.values import fence, verdict
-from tests.checks.samples import CUT, GATING, NOW, TABLE, beats, lags, mark, samples
+from tests.checks.samples import (
+    CUT,
+    GATING,
+    NOW,
+    TABLE,
+    fence_series,
+    healthy_checkpoint,
+    lags,
+    samples,
+)
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -71,13 +80,16 @@ def test_landed_names_no_mirror_and_needs_none() -> None:
 
 
 def test_a_table_without_change_since_stays_complete() -> None:
-    taken = {"landed": mark(batch=90, tables={TABLE.name: 12}), "standing": MirrorPosition(3, 12)}
+    taken = {
+        "landed": healthy_checkpoint(batch=90, tables={TABLE.name: 12}),
+        "standing": MirrorPosition(3, 12),
+    }
 
     assert assess(MIRROR, inputs(taken=taken), BOTH).ready
 
 
 def test_a_mirror_that_holds_an_older_covering_batch_is_ready_under_steady_load() -> None:
-    steps = extended((), step(mark(batch=49, through=600), {"shop": beats()}))
+    steps = extended((), step(healthy_checkpoint(batch=49, through=600), {"shop": fence_series()}))
     behind = {"steps": steps, "standing": MirrorPosition(6, 49)}
     earlier = Question(Stage.MIRROR, NOW - 3 * MINUTE)
 
@@ -92,8 +104,8 @@ def test_a_mirror_is_not_ready_before_it_holds_its_newest_base(
     rule: Rule, applied: int, *, ready: bool
 ) -> None:
     """What the base heals lies before the cut, which an earlier batch covers all the same."""
-    landed = mark(complete={"shop/shop_01.orders": 50, "shop/other": 51})
-    steps = extended((), step(mark(batch=49, through=600), {"shop": beats()}))
+    landed = healthy_checkpoint(complete={"shop/shop_01.orders": 50, "shop/other": 51})
+    steps = extended((), step(healthy_checkpoint(batch=49, through=600), {"shop": fence_series()}))
     taken = {"landed": landed, "steps": steps, "standing": MirrorPosition(6, applied)}
     earlier = Question(Stage.MIRROR, NOW - 3 * MINUTE)
 
@@ -107,7 +119,10 @@ def test_a_mirror_is_not_ready_before_it_holds_its_newest_base(
     ("bent", "state", "code"),
     [
         pytest.param(
-            {"landed": mark(through=90)}, ReadinessState.NOT_READY, "not_landed", id="W behind"
+            {"landed": healthy_checkpoint(through=90)},
+            ReadinessState.NOT_READY,
+            "not_landed",
+            id="W behind",
         ),
         pytest.param(
             {"standing": MirrorPosition(6, 49)},
@@ -126,7 +141,7 @@ def test_a_mirror_is_not_ready_before_it_holds_its_newest_base(
             {"fences": Missing("x")}, ReadinessState.UNKNOWN, "no_heartbeat", id="no heartbeat"
         ),
         pytest.param(
-            {"fences": beats(until=NOW - 20 * MINUTE)},
+            {"fences": fence_series(until=NOW - 20 * MINUTE)},
             ReadinessState.UNKNOWN,
             "no_heartbeat",
             id="heartbeat dead before the cut",
@@ -138,28 +153,39 @@ def test_a_mirror_is_not_ready_before_it_holds_its_newest_base(
             id="collector silent",
         ),
         pytest.param(
-            {"landed": mark(bases={})}, ReadinessState.BLOCKED, "no_base", id="no base on any shard"
+            {"landed": healthy_checkpoint(bases={})},
+            ReadinessState.BLOCKED,
+            "no_base",
+            id="no base on any shard",
         ),
         pytest.param(
-            {"landed": mark(bases={"shop/shop_00.orders": None})},
+            {"landed": healthy_checkpoint(bases={"shop/shop_00.orders": None})},
             ReadinessState.BLOCKED,
             "no_base",
             id="one shard without base",
         ),
         pytest.param(
-            {"landed": mark(gaps={"g1": gap_of("shop_01.orders")})},
+            {"landed": healthy_checkpoint(gaps={"g1": gap_of("shop_01.orders")})},
             ReadinessState.BLOCKED,
             "gap",
             id="gap",
         ),
         pytest.param(
-            {"landed": mark(quarantine={"s/t": Quarantine(TABLE.name, 3, 1, ("t:0:5@3",))})},
+            {
+                "landed": healthy_checkpoint(
+                    quarantine={"s/t": Quarantine(TABLE.name, 3, 1, ("t:0:5@3",))}
+                )
+            },
             ReadinessState.BLOCKED,
             "quarantine",
             id="quarantined change",
         ),
         pytest.param(
-            {"landed": mark(quarantine={"topic:x": Quarantine(None, 3, 1, ("x:0:5@3",))})},
+            {
+                "landed": healthy_checkpoint(
+                    quarantine={"topic:x": Quarantine(None, 3, 1, ("x:0:5@3",))}
+                )
+            },
             ReadinessState.BLOCKED,
             "quarantine",
             id="quarantined change of a topic, own topics unknown",
@@ -181,7 +207,7 @@ def test_f25_a_snapshot_that_does_not_end_is_named_with_its_waiver() -> None:
         "shop/shop_09.users": OpenSnapshot(Order(1, 1, 5), 40, 7),
         "other/db.t": OpenSnapshot(Order(1, 1, 5), 3),
     }
-    taken = {"landed": mark(snaps=snaps)}
+    taken = {"landed": healthy_checkpoint(snaps=snaps)}
 
     answer = assess(MIRROR, inputs(taken=taken), BOTH)
 
@@ -213,7 +239,7 @@ def test_the_time_since_the_cut_must_be_above_the_lags_and_the_margin_not_at_the
 
 def test_a_cut_that_no_heartbeat_has_come_to_is_not_ready_though_all_is_landed() -> None:
     """Without a fence nothing stands for the cut, and nothing is not everything."""
-    held = inputs(taken={"fences": beats(until=NOW - SECOND)})
+    held = inputs(taken={"fences": fence_series(until=NOW - SECOND)})
 
     answer = assess(
         Question(Stage.LANDED, NOW), held, ReadinessPolicy(rule=Rule.PROOF, gating=GATING)
@@ -233,9 +259,15 @@ def test_a_cut_ahead_says_so() -> None:
 @pytest.mark.parametrize(
     ("others", "ready"),
     [
-        pytest.param({"landed": mark(gaps={"g1": gap_of("other.t")})}, True, id="another's gap"),
         pytest.param(
-            {"landed": mark(quarantine={"s/u": Quarantine("shop.users", 3, 1, ("t:0:5@3",))})},
+            {"landed": healthy_checkpoint(gaps={"g1": gap_of("other.t")})}, True, id="another's gap"
+        ),
+        pytest.param(
+            {
+                "landed": healthy_checkpoint(
+                    quarantine={"s/u": Quarantine("shop.users", 3, 1, ("t:0:5@3",))}
+                )
+            },
             True,
             id="another's change",
         ),
@@ -246,7 +278,9 @@ def test_what_concerns_other_tables_does_not_block(others: Mapping[str, Any], re
 
 
 def test_a_topic_s_quarantine_blocks_only_the_tables_of_that_topic() -> None:
-    taken = {"landed": mark(quarantine={"topic:x": Quarantine(None, 3, 1, ("x:0:5@3",))})}
+    taken = {
+        "landed": healthy_checkpoint(quarantine={"topic:x": Quarantine(None, 3, 1, ("x:0:5@3",))})
+    }
 
     mine = assess(MIRROR, inputs(taken=taken, topics=frozenset({"x"})), BOTH)
     other = assess(MIRROR, inputs(taken=taken, topics=frozenset({"y"})), BOTH)
@@ -265,7 +299,9 @@ def test_a_topic_s_quarantine_blocks_only_the_tables_of_that_topic() -> None:
         ),
         pytest.param({"residual": 2}, f"unbalanced:{TABLE.name}@2", id="unbalanced account"),
         pytest.param(
-            {"taken": {"landed": mark(gaps={"g1": gap_of("shop_01.orders")})}}, "g1", id="gap"
+            {"taken": {"landed": healthy_checkpoint(gaps={"g1": gap_of("shop_01.orders")})}},
+            "g1",
+            id="gap",
         ),
         pytest.param(
             {"verdicts": (verdict("fail", "17", at=NOW),)},
@@ -616,7 +652,7 @@ def test_an_answer_for_the_eye_is_the_same_without_a_certificate() -> None:
 
 def test_by_the_sum_rule_alone_positions_are_not_asked() -> None:
     """As where a collector cannot say what it has acknowledged."""
-    behind = inputs(taken={"landed": mark(through=90)}, lags=inputs().lags)
+    behind = inputs(taken={"landed": healthy_checkpoint(through=90)}, lags=inputs().lags)
 
     by_clocks = assess(LANDED, behind, ReadinessPolicy(rule=Rule.SUM, gating=GATING))
     by_both = assess(LANDED, behind, BOTH)
@@ -679,7 +715,7 @@ def disagreeing(question: Question, held: Inputs, policy: ReadinessPolicy) -> st
 
 
 def test_rules_that_disagree_are_told_by_their_names() -> None:
-    behind = inputs(taken={"landed": mark(through=90)}, lags=inputs().lags)
+    behind = inputs(taken={"landed": healthy_checkpoint(through=90)}, lags=inputs().lags)
 
     by_positions = disagreeing(RECENT, too_slow(), BOTH)
     by_clocks = disagreeing(LANDED, behind, BOTH)

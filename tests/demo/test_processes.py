@@ -31,7 +31,7 @@ def test_a_stopped_process_is_gone_with_its_group(tmp_path: Path) -> None:
     process.stop()
 
     assert not process.alive
-    wait_until(lambda: ended(child), SOON, "end of the child")
+    wait_until(lambda: has_ended(child), SOON, "end of the child")
 
 
 def test_a_process_that_ignores_the_request_is_killed(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_leashed_process_dies_with_its_parent(tmp_path: Path, number: signal.S
 
         parent.send_signal(number)
 
-    wait_until(lambda: ended(pid), SOON, "end of the leashed process")
+    wait_until(lambda: has_ended(pid), SOON, "end of the leashed process")
 
 
 def test_a_server_that_ends_at_once_says_its_last_words(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def command(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_text()
 
 
-def ended(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -43,7 +43,7 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "ledger.jsonl")
 
 
-def standing(entries: Mapping[int, Entry]) -> dict[tuple[str, Key], int]:
+def remaining_rows(entries: Mapping[int, Entry]) -> dict[tuple[str, Key], int]:
     """Give the rows that committed transactions left, with the number each carries."""
     rows: dict[tuple[str, Key], int] = {}
     for number in sorted(entries):
@@ -86,7 +86,7 @@ def test_the_ledger_knows_every_row_that_the_server_has(
     busy(workload, 2500)
     workload.stop()
 
-    assert stored(mysql) == standing(ledger.entries())
+    assert stored(mysql) == remaining_rows(ledger.entries())
     assert outcomes(ledger)[Outcome.UNKNOWN] == 0
     assert workload.tally["changes"] >= 2900
 
@@ -130,7 +130,7 @@ def test_a_killed_server_leaves_nothing_in_doubt(
     workload.stop()
 
     assert running
-    assert stored(mysql) == standing(ledger.entries())
+    assert stored(mysql) == remaining_rows(ledger.entries())
     assert outcomes(ledger)[Outcome.UNKNOWN] == 0
 
 
@@ -162,7 +162,7 @@ def test_a_second_start_owns_the_rows_it_finds_and_goes_on_numbering(
 
     kept = [n for n, entry in first.entries().items() if entry.outcome is Outcome.COMMITTED]
     assert max(kept) < min(second.entries())  # what was rolled back left no number in any row
-    assert stored(mysql) == standing(first.entries() | second.entries())
+    assert stored(mysql) == remaining_rows(first.entries() | second.entries())
 
 
 def test_rows_that_somebody_else_removed_do_not_stop_the_shop(
@@ -178,7 +178,7 @@ def test_rows_that_somebody_else_removed_do_not_stop_the_shop(
     workload.stop()
 
     assert running
-    ours = standing(ledger.entries())
+    ours = remaining_rows(ledger.entries())
     assert stored(mysql).items() <= ours.items()
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from demo.story.spark_jobs import SparkJob, largest, read_jobs
 
 
-def told(number: int, what: str | None, status: str = "SUCCEEDED") -> dict[str, Any]:
+def spark_job(number: int, what: str | None, status: str = "SUCCEEDED") -> dict[str, Any]:
     """A job as Spark 4.0.4 tells it; what nobody reads is left out."""
     return {
         "jobId": number,
@@ -21,11 +21,11 @@ def told(number: int, what: str | None, status: str = "SUCCEEDED") -> dict[str, 
 def test_jobs_that_land_or_merge_have_rows_tasks_and_seconds_in_their_order() -> None:
     jobs = read_jobs(
         [
-            told(3, "merge slice of shop.visits, 300000 rows read"),
-            told(1, "land batch 0 of lane main, 301734 rows"),
-            told(0, None),
-            told(2, "look up shop.visits"),
-            told(4, "land batch 9 of lane main, 21000 rows", "RUNNING"),
+            spark_job(3, "merge slice of shop.visits, 300000 rows read"),
+            spark_job(1, "land batch 0 of lane main, 301734 rows"),
+            spark_job(0, None),
+            spark_job(2, "look up shop.visits"),
+            spark_job(4, "land batch 9 of lane main, 21000 rows", "RUNNING"),
         ]
     )
 

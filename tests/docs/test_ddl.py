@@ -8,7 +8,7 @@ import pytest
 from pipeline.schema.model import BaseNeeded, Effect
 from pipeline.sources.mysql.ddl_effects import follow_statements
 from tests.pipeline.effect_words import written
-from tests.pipeline.sources.mysql.test_ddl_effects import BOTH, TABLE, told
+from tests.pipeline.sources.mysql.test_ddl_effects import BOTH, TABLE, schema_event
 
 PAGE = Path(__file__).parents[2] / "docs" / "ddl.md"
 ROW = re.compile(r"^\| `([^`]+)` \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
@@ -57,7 +57,9 @@ def test_the_table_is_there() -> None:
 def test_a_statement_does_what_the_page_says(text: str, effect: str, advice: str) -> None:
     described = DESCRIBED.get(text, DESCRIBED.get(clauses(text), SAME))
 
-    found, _ = follow_statements([told(text, described, key=KEYS.get(clauses(text), "id"))], BOTH)
+    found, _ = follow_statements(
+        [schema_event(text, described, key=KEYS.get(clauses(text), "id"))], BOTH
+    )
 
     assert sorted(map(in_the_tables_words, found)) == sorted(expected(effect))
     for hold in (one for one in found if isinstance(one, BaseNeeded)):

@@ -64,7 +64,7 @@ def test_a_config_that_a_guide_shows_is_taken(code: str, monkeypatch: pytest.Mon
 EXAMPLES = ROOT / "examples"
 
 
-def read(name: str) -> str:
+def read_page(name: str) -> str:
     return (ROOT / "docs" / "start" / name).read_text(encoding="utf-8")
 
 
@@ -84,7 +84,7 @@ def test_its_config_is_read_without_a_fault(
 
 
 def test_the_demo_has_the_acts_of_the_page() -> None:
-    text = read("demo.md")
+    text = read_page("demo.md")
     shown = [f"{number}/{len(ACTS)}  {act.TITLE}" for number, act in enumerate(ACTS, 1)]
 
     assert [one for one in shown if one not in text] == []

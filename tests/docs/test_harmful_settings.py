@@ -59,7 +59,7 @@ def _needed(one: Demand) -> str:
     return "not " + ", ".join(f"`{value}`" for value in one.bad) if one.bad else "absent"
 
 
-def written(text: str) -> str:
+def with_tables(text: str) -> str:
     """*text* of the page with its tables written anew."""
     for name in LISTS:
         before, _, rest = text.partition(f"<!-- {name} -->")
@@ -71,7 +71,7 @@ def written(text: str) -> str:
 def test_f102_the_page_has_the_rows_of_the_lists() -> None:
     text = PAGE.read_text(encoding="utf-8")
 
-    assert written(text) == text, "run python -m tests.docs.test_harmful_settings"
+    assert with_tables(text) == text, "run python -m tests.docs.test_harmful_settings"
     assert text.count("drops") > 10
 
 
@@ -111,4 +111,4 @@ def test_f102_doctor_service_and_connector_go_by_one_list(
 
 
 if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -20,7 +20,7 @@ from deltalake import write_deltalake
 from demo.processes import wait_until
 from tests.monitor.rig import ORDERS, USERS, Rig
 from tests.monitor.serving import serving
-from tests.monitor.test_gate_images import made
+from tests.monitor.test_gate_images import add_image
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "airflow_image.py"
 AIRFLOW = ("apache-airflow==2.11.2", "apache-airflow-providers-http", "deltalake", "pyarrow")
@@ -69,7 +69,7 @@ def airflow(tmp_path: Path, gate: str) -> tuple[str, Mapping[str, str]]:
 
 
 def image(rig: Rig, table: str, version: int, path: str) -> None:
-    told = replace(made(rig, DAY), version=version, path=path)
+    told = replace(add_image(rig, DAY), version=version, path=path)
     if table != USERS:
         rig.lake.mirrors[USERS] = replace(rig.lake.mirrors[USERS], images=())
     rig.lake.mirrors[table] = replace(rig.lake.mirrors[table], images=(told,))

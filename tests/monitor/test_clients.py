@@ -16,7 +16,7 @@ from tests.pipeline.schema_messages import described, dropped, message
 SHARD = Shard("shop", "s.orders")
 
 
-def told(
+def schema_row(
     pos: int, *names: str, shard: str = "s.orders", kind: str = "ALTER", ddl: str = ""
 ) -> dict[str, Any]:
     """A schema change as it stands in the log, of columns that are all numbers."""
@@ -38,7 +38,7 @@ def names(schemas: LandedSchemas, log: LogReader, shard: Shard = SHARD) -> list[
 
 
 def test_the_newest_schema_is_that_of_the_highest_order(tmp_path: Path) -> None:
-    write_changes(tmp_path, 0, [told(20, "a", "b"), told(10, "a")])
+    write_changes(tmp_path, 0, [schema_row(20, "a", "b"), schema_row(10, "a")])
     write_changes(tmp_path, 1, [change(Op.CREATE, 30, key="k")])
 
     assert names(none_seen(), log_reader(tmp_path)) == ["a", "b"]
@@ -47,11 +47,13 @@ def test_the_newest_schema_is_that_of_the_highest_order(tmp_path: Path) -> None:
 
 def test_it_grows_with_the_log_and_forgets_what_was_dropped(tmp_path: Path) -> None:
     schemas = none_seen()
-    write_changes(tmp_path, 0, [told(10, "a", kind="CREATE"), told(11, "z", shard="s.users")])
+    write_changes(
+        tmp_path, 0, [schema_row(10, "a", kind="CREATE"), schema_row(11, "z", shard="s.users")]
+    )
     first = names(schemas, log_reader(tmp_path))
-    write_changes(tmp_path, 1, [told(20, "a", "b")])
+    write_changes(tmp_path, 1, [schema_row(20, "a", "b")])
     second = names(schemas, log_reader(tmp_path))
-    write_changes(tmp_path, 2, [told(30, kind="DROP")])
+    write_changes(tmp_path, 2, [schema_row(30, kind="DROP")])
 
     assert (first, second) == (["a"], ["a", "b"])
     assert names(schemas, log_reader(tmp_path)) is None
@@ -60,7 +62,7 @@ def test_it_grows_with_the_log_and_forgets_what_was_dropped(tmp_path: Path) -> N
 
 def test_a_batch_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     schemas = none_seen()
-    write_changes(tmp_path, 0, [told(10, "a")])
+    write_changes(tmp_path, 0, [schema_row(10, "a")])
     assert names(schemas, log_reader(tmp_path)) == ["a"]
     monkeypatch.delattr(SnapshotReader, "select")
 
@@ -70,9 +72,11 @@ def test_a_batch_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_swap_of_two_tables_is_read_as_it_has_landed(tmp_path: Path) -> None:
     """`RENAME TABLE t TO old, new TO t`: two changes at one order; files are sorted by table."""
     statement = "RENAME TABLE orders TO _orders_del, _orders_gho TO orders"
-    away = told(20, "a", shard="s._orders_del", ddl=statement)
-    here = told(20, "a", "b", ddl=statement)
-    write_changes(tmp_path, 0, [told(10, "a"), told(11, "a", "b", shard="s._orders_gho")])
+    away = schema_row(20, "a", shard="s._orders_del", ddl=statement)
+    here = schema_row(20, "a", "b", ddl=statement)
+    write_changes(
+        tmp_path, 0, [schema_row(10, "a"), schema_row(11, "a", "b", shard="s._orders_gho")]
+    )
     write_changes(tmp_path, 1, [here | {"offset": 8}, away | {"offset": 7}])
 
     assert names(none_seen(), log_reader(tmp_path)) == ["a", "b"]
@@ -81,8 +85,8 @@ def test_a_swap_of_two_tables_is_read_as_it_has_landed(tmp_path: Path) -> None:
 def test_a_log_that_was_put_back_is_read_anew(tmp_path: Path) -> None:
     schemas = none_seen()
     for batch, columns in enumerate(("a", "ab", "abc")):
-        write_changes(tmp_path / "one", batch, [told(batch, *columns)])
-    write_changes(tmp_path / "other", 0, [told(0, "z")])
+        write_changes(tmp_path / "one", batch, [schema_row(batch, *columns)])
+    write_changes(tmp_path / "other", 0, [schema_row(0, "z")])
     first = names(schemas, log_reader(tmp_path / "one"))
 
     assert first == ["a", "b", "c"]
@@ -90,6 +94,6 @@ def test_a_log_that_was_put_back_is_read_anew(tmp_path: Path) -> None:
 
 
 def test_another_lanes_changes_are_not_ours(tmp_path: Path) -> None:
-    write_changes(tmp_path, 0, [told(10, "a"), told(20, "b") | {"lane": "other"}])
+    write_changes(tmp_path, 0, [schema_row(10, "a"), schema_row(20, "b") | {"lane": "other"}])
 
     assert names(none_seen(), log_reader(tmp_path)) == ["a"]

@@ -70,7 +70,7 @@ def apply(office: Path) -> Callable[[], Result]:
     return lambda: CliRunner().invoke(connector.COMMAND, [NAME, "--apply", "--config", str(office)])
 
 
-def _told(office: Path) -> dict[str, str]:
+def read_doctor_findings(office: Path) -> dict[str, str]:
     """What the doctor says of the collector, by codes."""
     worker = office.with_name("worker.properties")
     worker.write_text("offset.flush.interval.ms=1000\n", encoding="utf-8")
@@ -83,7 +83,7 @@ def _told(office: Path) -> dict[str, str]:
 def test_f52_a_source_is_collected_by_one_command(
     servers: Servers, office: Path, apply: Callable[[], Result]
 ) -> None:
-    assert _told(office) == {"unregistered": "refuse"}
+    assert read_doctor_findings(office) == {"unregistered": "refuse"}
 
     result = apply()
 
@@ -91,12 +91,16 @@ def test_f52_a_source_is_collected_by_one_command(
     at = TopicPartition(f"{NAME}.{NAME}.people_07", 0)
     with KafkaTransport(servers.kafka.bootstrap) as kafka:
         wait_until(lambda: at in kafka.last_records([at]), PATIENCE, "the row in its topic")
-    wait_until(lambda: _told(office) == {}, PATIENCE, "a collector with nothing to put right")
+    wait_until(
+        lambda: read_doctor_findings(office) == {},
+        PATIENCE,
+        "a collector with nothing to put right",
+    )
 
     servers.connect.register(
         NAME, {**servers.connect.config(NAME), "decimal.handling.mode": "double"}
     )
-    assert _told(office) == {"decimal.handling.mode": "refuse"}
+    assert read_doctor_findings(office) == {"decimal.handling.mode": "refuse"}
     assert apply().output == "~ decimal.handling.mode: double -> string\nchanged\n"
     assert apply().output == "the connector has these settings already; nothing was changed\n"
 

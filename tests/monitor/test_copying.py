@@ -182,19 +182,19 @@ def test_a_round_ends_between_two_tables_when_its_time_is_over() -> None:
     assert rig.run() == ["a.y"]
 
 
-def standing(lag: float | None = 2.0, **more: Any) -> dict[str, Any]:
+def copy_status(lag: float | None = 2.0, **more: Any) -> dict[str, Any]:
     told = {"lag_seconds": lag, "why": None, "hold": None, "watermark": "2026-01-02T03:04:05Z"}
     return told | more
 
 
-HELD = standing(
+HELD = copy_status(
     hold="copy_written: 2 rows are newer than the mirror's: another client writes there"
 )
-SILENT = standing(None, why="it does not answer", watermark=None)
+SILENT = copy_status(None, why="it does not answer", watermark=None)
 
 
 def test_each_copy_of_a_table_says_how_it_stands() -> None:
-    row = {"table": "a.t", "copies": {"three": HELD, "one": standing(), "two": SILENT}}
+    row = {"table": "a.t", "copies": {"three": HELD, "one": copy_status(), "two": SILENT}}
 
     assert format_copies(row) == [
         "copy one: 2.0 s behind its mirror, complete up to 2026-01-02T03:04:05Z",
@@ -206,8 +206,8 @@ def test_each_copy_of_a_table_says_how_it_stands() -> None:
 
 def test_copies_of_many_tables_are_summed_up_and_what_does_not_follow_is_named() -> None:
     rows: list[dict[str, Any]] = [
-        {"table": "a.t", "copies": {"one": standing(1.0), "two": SILENT}},
-        {"table": "a.u", "copies": {"one": standing(7.25)}},
+        {"table": "a.t", "copies": {"one": copy_status(1.0), "two": SILENT}},
+        {"table": "a.u", "copies": {"one": copy_status(7.25)}},
         {"table": "a.v", "copies": {"one": HELD}},
         {"table": "a.w", "copies": {}},
     ]

@@ -77,7 +77,7 @@ def register(servers: Servers, **settings: str) -> None:
     servers.connect.register(NAME, config)
 
 
-def asked(servers: Servers, folder: Path, *, user: str = "sluice", kafka: str = "") -> Result:
+def run_doctor(servers: Servers, folder: Path, *, user: str = "sluice", kafka: str = "") -> Result:
     path = folder / "sluice.yaml"
     mysql = servers.mysql
     text = CONFIG.format(
@@ -97,7 +97,7 @@ def codes(result: Result, severity: str) -> dict[str, str]:
     return {one["code"]: one["where"] for one in findings if one["severity"] == severity}
 
 
-def row(servers: Servers, table: str = "people") -> Mapping[str, Any] | None:
+def last_change(servers: Servers, table: str = "people") -> Mapping[str, Any] | None:
     """The last change of a table, as it arrived."""
     at = TopicPartition(f"{NAME}.{NAME}.{table}", 0)
     with KafkaTransport(servers.kafka.bootstrap) as kafka:
@@ -108,9 +108,9 @@ def row(servers: Servers, table: str = "people") -> Mapping[str, Any] | None:
 
 def test_the_demos_connector_has_a_clean_bill(clinic: Servers, folder: Path) -> None:
     register(clinic)
-    wait_until(lambda: row(clinic) is not None, PATIENCE, "a row in the topic")
+    wait_until(lambda: last_change(clinic) is not None, PATIENCE, "a row in the topic")
 
-    result = asked(clinic, folder)
+    result = run_doctor(clinic, folder)
 
     assert result.exit_code == 0, result.output
     assert codes(result, "refuse") == {}
@@ -123,13 +123,13 @@ def test_the_demos_connector_has_a_clean_bill(clinic: Servers, folder: Path) -> 
 
 def test_null_in_a_column_with_a_default_stays_null_as_the_doctor_demands(clinic: Servers) -> None:
     register(clinic)
-    wait_until(lambda: row(clinic) is not None, PATIENCE, "the snapshot's row")
-    assert (row(clinic) or {})["n"] is None
+    wait_until(lambda: last_change(clinic) is not None, PATIENCE, "the snapshot's row")
+    assert (last_change(clinic) or {})["n"] is None
 
     clinic.mysql.execute(f"INSERT INTO {NAME}.people VALUES (2, NULL, NULL)")
 
-    wait_until(lambda: (row(clinic) or {}).get("id") == 2, PATIENCE, "the row from the log")
-    assert (row(clinic) or {})["n"] is None
+    wait_until(lambda: (last_change(clinic) or {}).get("id") == 2, PATIENCE, "the row from the log")
+    assert (last_change(clinic) or {})["n"] is None
 
 
 def test_a_connector_with_the_defaults_is_refused(clinic: Servers, folder: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_connector_with_the_defaults_is_refused(clinic: Servers, folder: Path)
     ours = {name for name in MYSQL_LOSSLESS if not name.startswith(stated)}
     clinic.connect.register(NAME, {n: v for n, v in config.items() if n not in ours})
 
-    result = asked(clinic, folder)
+    result = run_doctor(clinic, folder)
 
     assert result.exit_code == 1, result.output
     assert codes(result, "refuse").keys() == {
@@ -151,15 +151,17 @@ def test_a_connector_with_the_defaults_is_refused(clinic: Servers, folder: Path)
         "value.converter.replace.null.with.default",
     }
     clinic.mysql.execute(f"INSERT INTO {NAME}.people VALUES (3, NULL, NULL)")
-    wait_until(lambda: (row(clinic) or {}).get("id") == 3, PATIENCE, "the row from the log")
-    assert (row(clinic) or {})["n"] == 7  # NULL in the source: the refusal is no pedantry
+    wait_until(lambda: (last_change(clinic) or {}).get("id") == 3, PATIENCE, "the row from the log")
+    assert (last_change(clinic) or {})["n"] == 7  # NULL in the source: the refusal is no pedantry
 
 
 def test_a_user_without_rights_is_told_the_statements(clinic: Servers, folder: Path) -> None:
     register(clinic)
-    wait_until(lambda: row(clinic, "teams") is not None, PATIENCE, "a table that nobody may see")
+    wait_until(
+        lambda: last_change(clinic, "teams") is not None, PATIENCE, "a table that nobody may see"
+    )
 
-    result = asked(clinic, folder, user="nobody")
+    result = run_doctor(clinic, folder, user="nobody")
 
     assert result.exit_code == 1, result.output
     assert codes(result, "refuse").keys() == {
@@ -173,7 +175,7 @@ def test_a_user_without_rights_is_told_the_statements(clinic: Servers, folder: P
 def test_what_does_not_answer_is_no_clean_bill(clinic: Servers, folder: Path) -> None:
     register(clinic)
 
-    result = asked(clinic, folder, kafka="127.0.0.1:9")
+    result = run_doctor(clinic, folder, kafka="127.0.0.1:9")
 
     assert result.exit_code == 3, result.output
     assert [one["where"] for one in json.loads(result.output)["unasked"]] == [f"kafka:{NAME}"]

@@ -697,24 +697,26 @@ def test_clients_that_have_gone_keep_no_place(
     assert asyncio.run(one_by_one()) == [404, 404]
 
 
-def of(cut: datetime, *tables: str, stage: Stage = Stage.MIRROR) -> GateQuestion:
+def gate_question(cut: datetime, *tables: str, stage: Stage = Stage.MIRROR) -> GateQuestion:
     return (tables or (USERS,), cut, stage, "")
 
 
 def test_a_question_has_hope_once_its_cut_has_landed_and_not_before(healthy: Rig) -> None:
     cut = healthy.now + timedelta(seconds=1)
     healthy.second(2)
-    early = healthy.gate.hopeful([of(cut), of(cut, stage=Stage.LANDED)])
+    early = healthy.gate.hopeful([gate_question(cut), gate_question(cut, stage=Stage.LANDED)])
     healthy.beat()
-    written = healthy.gate.hopeful([of(cut)])
+    written = healthy.gate.hopeful([gate_question(cut)])
     healthy.second(2)
     healthy.land()
     healthy.second(2)
 
-    landed = healthy.gate.hopeful([of(cut), of(cut, USERS, ORDERS), of(healthy.now)])
+    landed = healthy.gate.hopeful(
+        [gate_question(cut), gate_question(cut, USERS, ORDERS), gate_question(healthy.now)]
+    )
 
     assert (early, written) == ([], [])
-    assert landed == [of(cut), of(cut, USERS, ORDERS)]
+    assert landed == [gate_question(cut), gate_question(cut, USERS, ORDERS)]
 
 
 @pytest.mark.parametrize("rule", Rule)
@@ -728,7 +730,7 @@ def test_who_gets_a_yes_had_hope(healthy: Rig, stage: Stage, rule: Rule) -> None
     for _ in range(8):
         healthy.round()
         for cut in cuts:
-            hoped = healthy.gate.hopeful([of(cut, stage=stage)])
+            hoped = healthy.gate.hopeful([gate_question(cut, stage=stage)])
             told, _ = healthy.ask(cut=cut.isoformat(), stage=stage.value)
 
             assert told == 404 or hoped
@@ -738,7 +740,7 @@ def test_who_gets_a_yes_had_hope(healthy: Rig, stage: Stage, rule: Rule) -> None
 
 def test_where_the_sum_of_lags_decides_alone_all_have_hope(healthy: Rig) -> None:
     healthy.assessor.policy = replace(healthy.assessor.policy, rule=Rule.SUM)
-    asked = [of(healthy.now + timedelta(seconds=1)), of(healthy.now)]
+    asked = [gate_question(healthy.now + timedelta(seconds=1)), gate_question(healthy.now)]
 
     assert healthy.gate.hopeful(asked) == asked
 
@@ -748,7 +750,7 @@ def test_nobody_is_kept_waiting_by_hope_and_nothing_is_ruled(healthy: Rig) -> No
 
     healthy.gate.recorder.deciding = None  # type: ignore[assignment]
 
-    assert healthy.gate.hopeful([of(healthy.now - timedelta(days=2))])
+    assert healthy.gate.hopeful([gate_question(healthy.now - timedelta(days=2))])
     assert healthy.store.certificates.list() == before
 
 
@@ -758,14 +760,14 @@ def test_what_is_not_known_leaves_hope(healthy: Rig) -> None:
     healthy.collector.position = Missing("no offset")
     healthy.second(20)
 
-    asked = [of(healthy.now), of(healthy.now, "shop.unheard_of")]
+    asked = [gate_question(healthy.now), gate_question(healthy.now, "shop.unheard_of")]
     assert healthy.gate.hopeful(asked) == asked
 
 
 OFFSET = SourceOrdering(Ordering.OFFSET, Ordering.OFFSET, r"shop\..+")
 
 
-def asked(rig: Rig, cut: str) -> tuple[int, list[str], str | None]:
+def ask_gate(rig: Rig, cut: str) -> tuple[int, list[str], str | None]:
     """The status, the codes of its reasons, and the order that a yes rests on."""
     status, answer = rig.ask(cut=cut)
     (table,) = answer["tables"]
@@ -773,28 +775,28 @@ def asked(rig: Rig, cut: str) -> tuple[int, list[str], str | None]:
 
 
 def test_places_in_the_log_are_named_and_need_no_word_more(healthy: Rig) -> None:
-    assert asked(healthy, EARLIER) == (200, ["unchecked"], "log_position")
-    assert asked(healthy, EARLIER) == (200, ["certified", "unchecked"], "log_position")
+    assert ask_gate(healthy, EARLIER) == (200, ["unchecked"], "log_position")
+    assert ask_gate(healthy, EARLIER) == (200, ["certified", "unchecked"], "log_position")
 
 
 def test_offsets_open_the_gate_only_if_they_are_asked_for_and_are_named(rig: Rig) -> None:
     rig.assessor.orderings = {"shop": replace(OFFSET, weakest=Ordering.LOG)}
     rig.round(2)
-    assert asked(rig, DAY) == (404, ["weak_order"], None)
+    assert ask_gate(rig, DAY) == (404, ["weak_order"], None)
 
     rig.assessor.orderings = {"shop": OFFSET}
-    assert asked(rig, DAY) == (200, ["weaker_proof", "unchecked"], "partition_offset")
+    assert ask_gate(rig, DAY) == (200, ["weaker_proof", "unchecked"], "partition_offset")
     _, answer = rig.ask(cut=DAY)
     kept = rig.client.get(f"/v1/certificates/{answer['tables'][0]['certificate']}").json()
     assert kept["order"] == "partition_offset"
 
     rig.assessor.orderings = {"shop": replace(OFFSET, weakest=Ordering.LOG)}
-    assert asked(rig, DAY) == (404, ["weak_order"], None)
+    assert ask_gate(rig, DAY) == (404, ["weak_order"], None)
 
 
 def test_offsets_of_two_partitions_open_no_gate(healthy: Rig) -> None:
     healthy.assessor.orderings = {"shop": OFFSET}
-    assert asked(healthy, EARLIER)[0] == 200
+    assert ask_gate(healthy, EARLIER)[0] == 200
     mark = healthy.newest
 
     more = dict.fromkeys(
@@ -804,4 +806,4 @@ def test_offsets_of_two_partitions_open_no_gate(healthy: Rig) -> None:
     healthy.apply()
     healthy.second(2)
 
-    assert asked(healthy, EARLIER) == (404, ["weak_order"], None)
+    assert ask_gate(healthy, EARLIER) == (404, ["weak_order"], None)

@@ -17,7 +17,7 @@ from tests.monitor.rig import ORDERS, USERS, Rig, codes_of
 WEEK = timedelta(days=7)
 
 
-def made(rig: Rig, at: str) -> Image:
+def add_image(rig: Rig, at: str) -> Image:
     """Let the newest version of the mirror be the image of that cut."""
     instant, mark = parse_cut(at, rig.gate.zone, rig.now), rig.lake.newest
     fence = fence_of(rig.fences.of("shop"), instant)
@@ -49,7 +49,7 @@ def test_without_an_image_the_gate_is_closed_though_the_mirror_is_ready(publishe
 
 
 def test_ready_names_the_version_that_is_the_image(published: Rig) -> None:
-    image = made(published, "2026-03-28")
+    image = add_image(published, "2026-03-28")
     published.land()
     published.apply()
     published.set_images(image)
@@ -71,7 +71,7 @@ def test_of_a_table_without_images_nobody_waits_for_one(published: Rig) -> None:
     assert "no images are made of shop.orders" in answer["error"]
 
 
-def _gone(standing: MirrorPosition) -> MirrorPosition:
+def _without_image(standing: MirrorPosition) -> MirrorPosition:
     return replace(standing, images=())
 
 
@@ -79,22 +79,24 @@ def _another(standing: MirrorPosition) -> MirrorPosition:
     return replace(standing, images=(replace(standing.images[0], version=0),))
 
 
-def _anew(standing: MirrorPosition) -> MirrorPosition:
+def _of_another_mirror(standing: MirrorPosition) -> MirrorPosition:
     return replace(standing, mirror="another")
 
 
 @pytest.mark.parametrize(
     ("lost", "why"),
     [
-        pytest.param(_gone, "no image of that cut any more", id="it is kept no longer"),
+        pytest.param(_without_image, "no image of that cut any more", id="it is kept no longer"),
         pytest.param(_another, "is version 0 now", id="it was made again"),
-        pytest.param(_anew, "the mirror is another Delta table now", id="its mirror was"),
+        pytest.param(
+            _of_another_mirror, "the mirror is another Delta table now", id="its mirror was"
+        ),
     ],
 )
 def test_a_certificate_holds_while_its_image_is_there(
     published: Rig, lost: Callable[[MirrorPosition], MirrorPosition], why: str
 ) -> None:
-    made(published, "2026-03-28")
+    add_image(published, "2026-03-28")
     _, before = ask(published, "2026-03-28")
     name = before["tables"][0]["certificate"]
 
@@ -111,7 +113,7 @@ def test_an_image_by_a_heartbeat_whose_clock_was_fast_is_none_of_that_cut(publis
     published.second(20)
     published.flow()
     at = published.now.isoformat().replace("+00:00", "Z")
-    image = made(published, at)
+    image = add_image(published, at)
     early = replace(image.fences[0], at=image.cut - timedelta(seconds=1))
     wrong = replace(image, fences=(early,))
     published.set_images(wrong)
@@ -125,7 +127,7 @@ def test_an_image_by_a_heartbeat_whose_clock_was_fast_is_none_of_that_cut(publis
 
 
 def test_the_board_answers_for_the_image_of_yesterday(published: Rig) -> None:
-    made(published, "2026-03-28")
+    add_image(published, "2026-03-28")
     published.flow()
     published.cycle.watch()
 
@@ -140,7 +142,7 @@ def test_an_image_from_while_a_check_failed_is_not_ready_though_nobody_was_told_
 ) -> None:
     """What put the mirror right came after the image: it may still lack those rows."""
     published.rule(USERS, Outcome.FAIL)
-    made(published, "2026-03-28")
+    add_image(published, "2026-03-28")
     published.second(5)
     published.rule(USERS, Outcome.PASS)
 
@@ -160,7 +162,7 @@ def _reload(rig: Rig) -> None:
 @pytest.mark.parametrize("restarts", ["while it fails", "after it passed"])
 def test_f105_a_restart_forgets_no_doubt_about_an_image(published: Rig, restarts: str) -> None:
     published.rule(USERS, Outcome.FAIL)
-    made(published, "2026-03-28")
+    add_image(published, "2026-03-28")
     if restarts == "while it fails":
         _reload(published)
     published.second(5)
@@ -185,7 +187,7 @@ def test_a_check_that_was_right_again_before_the_image_was_made_says_nothing_of_
     published.rule(USERS, Outcome.PASS)
     published.second(5)
     published.beat()
-    made(published, "2026-03-28")
+    add_image(published, "2026-03-28")
 
     status, _ = ask(published, "2026-03-28")
 
@@ -206,7 +208,7 @@ FAR = Order(99, 99, 99)
 def test_a_base_after_the_cut_does_not_make_the_image_ready(
     published: Rig, field: str, shards: tuple[Shard, ...]
 ) -> None:
-    image = replace(made(published, "2026-03-28"), shards=shards_digest(shards))
+    image = replace(add_image(published, "2026-03-28"), shards=shards_digest(shards))
     published.set_images(image)
     mark = published.newest
     told: dict[str, Any] = {field: {**getattr(mark, field), NAME: FAR}}
@@ -220,7 +222,7 @@ def test_a_base_after_the_cut_does_not_make_the_image_ready(
 
 
 def test_a_second_base_after_the_cut_takes_nothing_from_an_image(published: Rig) -> None:
-    image = replace(made(published, "2026-03-28"), shards=shards_digest((SHARD,)))
+    image = replace(add_image(published, "2026-03-28"), shards=shards_digest((SHARD,)))
     published.set_images(image)
     mark = published.newest
     published.lake.newest = replace(mark, bases={**mark.bases, NAME: FAR})
@@ -232,7 +234,7 @@ def test_a_second_base_after_the_cut_takes_nothing_from_an_image(published: Rig)
 
 def test_an_image_whose_certificate_was_revoked_is_not_certified_again(published: Rig) -> None:
     """The repair went into the mirror: the version that was told wrong is as it was."""
-    made(published, "2026-03-28")
+    add_image(published, "2026-03-28")
     _, before = ask(published, "2026-03-28")
     held = published.certificate(before["tables"][0]["certificate"])
     wrong = replace(held, revoked=published.now, why="range_counts: 3 rows are lost")
@@ -245,7 +247,7 @@ def test_an_image_whose_certificate_was_revoked_is_not_certified_again(published
 
 
 def test_an_image_that_was_made_again_is_certified_again(published: Rig) -> None:
-    image = made(published, "2026-03-28")
+    image = add_image(published, "2026-03-28")
     _, before = ask(published, "2026-03-28")
     name = before["tables"][0]["certificate"]
     published.land()
@@ -262,7 +264,7 @@ def test_an_image_that_was_made_again_is_certified_again(published: Rig) -> None
 
 def test_a_certificate_lives_no_longer_than_its_image_is_kept(published: Rig) -> None:
     """Nothing but the time has changed since it was asked for last."""
-    image = replace(made(published, "2026-03-28"), until=published.now + timedelta(seconds=3))
+    image = replace(add_image(published, "2026-03-28"), until=published.now + timedelta(seconds=3))
     published.set_images(image)
     first, _ = ask(published, "2026-03-28")
 

@@ -162,7 +162,7 @@ def silent(rig: Rig) -> Iterator[str]:
     yield from _api(rig)
     yield from _page(rig)
     yield from _metrics(rig)
-    yield from _told(rig)
+    yield from _find_mute_messages(rig)
 
 
 def _api(rig: Rig) -> Iterator[str]:
@@ -173,7 +173,7 @@ def _api(rig: Rig) -> Iterator[str]:
         yield from _hops(row)
         for stage in ("landed", "mirror"):
             url = f"/v1/readiness/{row['table']}?stage={stage}&cut=now"
-            yield from _asked(rig.client.get(url).json())
+            yield from _find_mute_answers(rig.client.get(url).json())
     status_, answer = rig.ask(USERS, ORDERS, cut="now")
     if status_ not in (200, 400):
         yield from (("gate says nothing",) if not (answer["tables"] or answer.get("why")) else ())
@@ -191,7 +191,7 @@ def _api(rig: Rig) -> Iterator[str]:
         yield "nothing stands first"
 
 
-def _asked(answer: dict[str, Any]) -> Iterator[str]:
+def _find_mute_answers(answer: dict[str, Any]) -> Iterator[str]:
     if "hops" in answer:
         yield from _answer(f"readiness {answer['table']}", answer)
         yield from _hops(answer)
@@ -230,7 +230,7 @@ def _metrics(rig: Rig) -> Iterator[str]:
             yield f"metric: {table} {stage} {state}"
 
 
-def _told(rig: Rig) -> Iterator[str]:
+def _find_mute_messages(rig: Rig) -> Iterator[str]:
     for letter in rig.store.outbox.waiting("log", 10_000):
         for line in (letter.message.subject, *letter.message.body.splitlines()):
             if _mute(line):

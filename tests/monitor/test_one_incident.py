@@ -15,7 +15,7 @@ PROBES = ("range_counts", "max_id", "offset_keys", "completeness")
 MINUTES = 4
 
 
-def told(rig: Rig) -> list[tuple[str, str]]:
+def find_open_causes(rig: Rig) -> list[tuple[str, str]]:
     """What every open incident is about, fired or not."""
     return sorted((o.cause.kind.value, o.cause.subject) for o in rig.store.incidents.open())
 
@@ -59,7 +59,7 @@ def test_f33_a_held_table_is_one_incident_however_long_it_lasts(rig: Rig) -> Non
         rig.recorder.tell([Verdict(USERS, probe, unknown, rig.now) for probe in PROBES])
         rig.second(60)
 
-    assert told(rig) == [("blocked", USERS)]
+    assert find_open_causes(rig) == [("blocked", USERS)]
 
 
 def test_f33_a_silent_source_is_one_incident_that_lists_its_tables(rig: Rig) -> None:
@@ -78,7 +78,7 @@ def test_f33_what_the_way_holds_up_is_one_incident_about_its_source(rig: Rig) ->
     rig.round(2)
     minutes(rig, MINUTES)
 
-    assert told(rig) == [("late", "source:shop")]
+    assert find_open_causes(rig) == [("late", "source:shop")]
     assert "hop is collection" in rig.store.incidents.open()[0].ruling.reason
 
 
@@ -101,7 +101,7 @@ def test_f33_an_offset_that_nobody_tells_is_one_incident_about_its_source(rig: R
     rig.collector.position = Missing("no offset yet")
     minutes(rig, MINUTES)
 
-    assert told(rig) == [("unknown", "source:shop")]
+    assert find_open_causes(rig) == [("unknown", "source:shop")]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_f33_a_hold_of_a_whole_source_is_one_incident(
     rig.hold_source(*holds)
     minutes(rig, MINUTES)
 
-    blocked = [about for kind, about in told(rig) if kind == "blocked"]
+    blocked = [about for kind, about in find_open_causes(rig) if kind == "blocked"]
     assert blocked == [subject]
 
 
@@ -142,7 +142,7 @@ def test_f33_a_lost_statement_is_one_incident_that_lists_its_tables(
         hold(rig, ORDERS, "gap")
     minutes(rig, MINUTES)
 
-    assert told(rig) == [("blocked", gap.id)]
+    assert find_open_causes(rig) == [("blocked", gap.id)]
     (incident,) = rig.store.incidents.open()
     assert incident.tables == (ORDERS, USERS)
 
@@ -200,7 +200,7 @@ def test_f33_a_lake_that_no_mirror_can_be_reached_in_is_one_incident(rig: Rig) -
     hold(rig, ORDERS, "unreachable")
     rig.round()
 
-    assert told(rig) == [("blocked", "lake")]
+    assert find_open_causes(rig) == [("blocked", "lake")]
 
 
 def test_f33_before_the_first_landing_one_line_says_what_is_waited_for(rig: Rig) -> None:
@@ -208,7 +208,7 @@ def test_f33_before_the_first_landing_one_line_says_what_is_waited_for(rig: Rig)
     rig.collector.position = Acknowledged(binlog_position(1, 1), snapshot=True)
     minutes(rig, MINUTES)
 
-    assert told(rig) == []
+    assert find_open_causes(rig) == []
     assert [one.told for one in rig.current.board.firsts] == [
         "nothing has landed yet: the collector is reading its first snapshot"
     ]
@@ -222,11 +222,11 @@ def test_f33_the_first_landing_opens_nothing_while_it_moves(rig: Rig) -> None:
         first_snapshot(rig, rows=minute)
         minutes(rig, 1, "unprovable")
 
-    assert told(rig) == []
+    assert find_open_causes(rig) == []
     (line,) = rig.current.board.firsts
     assert line.told.startswith("6 rows of 2 tables landed")
     rig.round(2)
-    assert told(rig) == [("unknown", r"rule:hr\.(people)")]
+    assert find_open_causes(rig) == [("unknown", r"rule:hr\.(people)")]
     assert rig.current.board.firsts == ()
 
 
@@ -235,7 +235,7 @@ def test_f33_a_first_landing_that_stands_still_is_one_incident_of_its_source(rig
     first_snapshot(rig, rows=5)
     minutes(rig, 17)
 
-    assert told(rig) == [("blocked", "source:shop")]
+    assert find_open_causes(rig) == [("blocked", "source:shop")]
     (incident,) = rig.store.incidents.open()
     assert incident.tables == (ORDERS, USERS, "source:shop")
 
@@ -246,7 +246,7 @@ def test_f33_a_first_landing_that_a_part_holds_up_is_the_part_s(rig: Rig) -> Non
     rig.collector.silent = True
     minutes(rig, 17)
 
-    assert told(rig) == [("service", "collector:shop")]
+    assert find_open_causes(rig) == [("service", "collector:shop")]
 
 
 def test_f33_a_table_that_gets_no_base_though_nothing_reads_it_is_blocked(rig: Rig) -> None:
@@ -254,7 +254,7 @@ def test_f33_a_table_that_gets_no_base_though_nothing_reads_it_is_blocked(rig: R
     rig.set_checkpoint(bases={"shop/shop.users": Order(1, 1, 0)})
     minutes(rig, 1)
 
-    assert told(rig) == [("blocked", ORDERS)]
+    assert find_open_causes(rig) == [("blocked", ORDERS)]
 
 
 def test_f33_the_end_of_a_common_cause_ends_its_incident(rig: Rig) -> None:

@@ -44,7 +44,7 @@ OTHER: RowId = (SHARDS[1], (1,))
 SECOND: RowId = (SHARDS[0], (2,))
 
 
-def written(path: Path, *rows: Mapping[str, Any]) -> Mirror:
+def write_mirror(path: Path, *rows: Mapping[str, Any]) -> Mirror:
     write_deltalake(str(path), pa.Table.from_pylist([dict(each) for each in rows], schema=SCHEMA))
     return read_mirror(str(path), SOURCE)
 
@@ -70,7 +70,7 @@ def written(path: Path, *rows: Mapping[str, Any]) -> Mirror:
 def test_each_harm_to_rows_is_found_under_its_name(
     tmp_path: Path, rows: list[dict[str, Any]], finding: str | None, named: list[RowId]
 ) -> None:
-    diff = judge(SOURCE, written(tmp_path / "orders", *rows), ROLLED_BACK)
+    diff = judge(SOURCE, write_mirror(tmp_path / "orders", *rows), ROLLED_BACK)
 
     assert {name for name, count in diff.counts.items() if count} == ({finding} - {None})
     assert diff.clean is (finding is None)
@@ -78,7 +78,7 @@ def test_each_harm_to_rows_is_found_under_its_name(
 
 
 def test_a_changed_value_is_named_with_both_sides(tmp_path: Path) -> None:
-    diff = judge(SOURCE, written(tmp_path / "orders", row(0, 1, "1.51", 11), *TRUE[1:]))
+    diff = judge(SOURCE, write_mirror(tmp_path / "orders", row(0, 1, "1.51", 11), *TRUE[1:]))
 
     (value,) = diff.changed
     assert (value.row, value.column) == (FIRST, "total")
@@ -87,7 +87,7 @@ def test_a_changed_value_is_named_with_both_sides(tmp_path: Path) -> None:
 
 
 def test_a_newer_row_than_the_source_has_is_a_changed_value(tmp_path: Path) -> None:
-    diff = judge(SOURCE, written(tmp_path / "orders", row(0, 1, "1.50", 99), *TRUE[1:]))
+    diff = judge(SOURCE, write_mirror(tmp_path / "orders", row(0, 1, "1.50", 99), *TRUE[1:]))
 
     assert [(value.row, value.column) for value in diff.changed] == [(FIRST, "touched")]
 
@@ -113,7 +113,7 @@ def test_columns_missing_of_another_type_and_nobodys_are_named(tmp_path: Path) -
 
 def test_an_earlier_version_is_read_as_it_was(tmp_path: Path) -> None:
     path = str(tmp_path / "orders")
-    written(tmp_path / "orders", *TRUE)
+    write_mirror(tmp_path / "orders", *TRUE)
     DeltaTable(path).delete("touched = 12")
 
     then, now = (judge(SOURCE, read_mirror(path, SOURCE, version)) for version in (0, 1))
@@ -125,12 +125,12 @@ def test_an_earlier_version_is_read_as_it_was(tmp_path: Path) -> None:
 
 
 def test_of_a_duplicate_the_oldest_copy_counts_for_a_ready_answer(tmp_path: Path) -> None:
-    written(tmp_path / "orders", *TRUE, row(0, 1, "1.50", 4))
+    write_mirror(tmp_path / "orders", *TRUE, row(0, 1, "1.50", 4))
 
     assert read_touched(str(tmp_path / "orders"), ["id"])[FIRST] == 4
 
 
 def test_a_diff_names_the_first_few_of_each_finding(tmp_path: Path) -> None:
-    diff = judge(SOURCE, written(tmp_path / "orders", TRUE[0]))
+    diff = judge(SOURCE, write_mirror(tmp_path / "orders", TRUE[0]))
 
     assert str(diff) == f"3 rows; 2 lost: {OTHER}, {SECOND}"

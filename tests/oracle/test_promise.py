@@ -121,7 +121,7 @@ def test_other_tables_rows_are_not_asked_for() -> None:
     assert judge_ready(WRITTEN, "shop.payments", at(9), {}) == []
 
 
-def seen(*sights: tuple[int, int, bool]) -> Landed:
+def landed_of(*sights: tuple[int, int, bool]) -> Landed:
     """Build what the change log shows of the one row: (batch, number, deleted)."""
     landed = Landed()
     for batch, number, deleted in sights:
@@ -132,15 +132,20 @@ def seen(*sights: tuple[int, int, bool]) -> Landed:
 @pytest.mark.parametrize(
     ("ledger", "landed", "missing"),
     [
-        pytest.param(WRITTEN, seen((1, 1, False), (2, 2, False), (2, 3, False)), [], id="all in"),
-        pytest.param(WRITTEN, seen((1, 1, False), (2, 3, False)), [2], id="one is missing"),
         pytest.param(
-            WRITTEN, seen((1, 1, False), (3, 2, False), (2, 3, False)), [2], id="one came too late"
+            WRITTEN, landed_of((1, 1, False), (2, 2, False), (2, 3, False)), [], id="all in"
         ),
-        pytest.param(DELETED, seen((1, 1, False), (2, 1, True)), [], id="a delete is in"),
-        pytest.param(DELETED, seen((1, 1, False)), [2], id="a delete is missing"),
-        pytest.param(DOUBTFUL, seen((1, 1, False)), [], id="doubt is not asked for"),
-        pytest.param(ABANDONED, seen((1, 1, False)), [], id="what was rolled back is not"),
+        pytest.param(WRITTEN, landed_of((1, 1, False), (2, 3, False)), [2], id="one is missing"),
+        pytest.param(
+            WRITTEN,
+            landed_of((1, 1, False), (3, 2, False), (2, 3, False)),
+            [2],
+            id="one came too late",
+        ),
+        pytest.param(DELETED, landed_of((1, 1, False), (2, 1, True)), [], id="a delete is in"),
+        pytest.param(DELETED, landed_of((1, 1, False)), [2], id="a delete is missing"),
+        pytest.param(DOUBTFUL, landed_of((1, 1, False)), [], id="doubt is not asked for"),
+        pytest.param(ABANDONED, landed_of((1, 1, False)), [], id="what was rolled back is not"),
     ],
 )
 def test_the_change_log_is_ready_only_with_every_transaction_that_was_due(
@@ -154,18 +159,28 @@ def test_the_change_log_is_ready_only_with_every_transaction_that_was_due(
 @pytest.mark.parametrize(
     ("ledger", "landed", "snapshot", "missing"),
     [
-        pytest.param(WRITTEN, seen((1, 3, False)), 3.5, [], id="only the last state was sent"),
+        pytest.param(WRITTEN, landed_of((1, 3, False)), 3.5, [], id="only the last state was sent"),
         pytest.param(
-            WRITTEN, seen((1, 2, False), (2, 3, False)), 2.9, [], id="the stream sent the third"
+            WRITTEN,
+            landed_of((1, 2, False), (2, 3, False)),
+            2.9,
+            [],
+            id="the stream sent the third",
         ),
-        pytest.param(WRITTEN, seen((1, 3, False)), 2.9, [2], id="what it saw is not in"),
-        pytest.param(WRITTEN, seen((1, 2, False)), 2.9, [3], id="the stream lost the third"),
+        pytest.param(WRITTEN, landed_of((1, 3, False)), 2.9, [2], id="what it saw is not in"),
+        pytest.param(WRITTEN, landed_of((1, 2, False)), 2.9, [3], id="the stream lost the third"),
         pytest.param(
-            WRITTEN, seen((1, 1, False), (2, 3, False)), 1.5, [2], id="the stream lost the second"
+            WRITTEN,
+            landed_of((1, 1, False), (2, 3, False)),
+            1.5,
+            [2],
+            id="the stream lost the second",
         ),
-        pytest.param(WRITTEN, seen(), 3.5, [3], id="what stood must have been sent"),
-        pytest.param(DELETED, seen(), 2.5, [], id="what was gone was never sent"),
-        pytest.param(DELETED, seen((1, 1, False)), 1.5, [2], id="a delete after it must be sent"),
+        pytest.param(WRITTEN, landed_of(), 3.5, [3], id="what stood must have been sent"),
+        pytest.param(DELETED, landed_of(), 2.5, [], id="what was gone was never sent"),
+        pytest.param(
+            DELETED, landed_of((1, 1, False)), 1.5, [2], id="a delete after it must be sent"
+        ),
     ],
 )
 def test_a_snapshot_excuses_only_what_it_could_not_see(

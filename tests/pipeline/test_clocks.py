@@ -24,7 +24,7 @@ from tests.checks.samples import NOW
 SECOND = timedelta(seconds=1)
 
 
-def beats(*seconds: float) -> tuple[Fence, ...]:
+def fences_at(*seconds: float) -> tuple[Fence, ...]:
     """Heartbeats of these times, numbered from 0."""
     return tuple(fence(n, NOW + one * SECOND) for n, one in enumerate(seconds))
 
@@ -49,7 +49,7 @@ def beats(*seconds: float) -> tuple[Fence, ...]:
     ],
 )
 def test_f01_those_since_the_leap_forward_fall(seconds: list[float], first: int | None) -> None:
-    *history, new = beats(*seconds) if seconds else (fence(0, NOW),)
+    *history, new = fences_at(*seconds) if seconds else (fence(0, NOW),)
 
     step = step_back(history, new)
 
@@ -66,7 +66,7 @@ def test_f01_those_since_the_leap_forward_fall(seconds: list[float], first: int 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=12))
 def test_f01_what_is_left_standing_is_never_later_than_what_came_after(times: list[int]) -> None:
     kept: Sequence[Fence] = ()
-    for one in beats(*times):
+    for one in fences_at(*times):
         step = step_back(kept, one)
         kept = (*(old for old in kept if step is None or not step.fells(old)), one)
 
@@ -76,7 +76,7 @@ def test_f01_what_is_left_standing_is_never_later_than_what_came_after(times: li
 
 @given(st.lists(st.integers(0, 9), max_size=12))
 def test_f01_of_a_history_in_disorder_none_stands_before_an_earlier_one(times: list[int]) -> None:
-    history = beats(*times)
+    history = fences_at(*times)
 
     kept = in_order(tuple(reversed(history)))
 
@@ -86,7 +86,7 @@ def test_f01_of_a_history_in_disorder_none_stands_before_an_earlier_one(times: l
 
 
 def test_f01_a_step_waives_and_names_itself() -> None:
-    history = beats(0, 720, 1)
+    history = fences_at(0, 720, 1)
 
     step = step_back(history[:2], history[2])
 

@@ -25,11 +25,11 @@ class Seen:
     doubtful: tuple[int, ...]
 
 
-def seen(*numbers: int) -> Seen:
+def follow(*numbers: int) -> Seen:
     """One batch a number."""
     trail, skipped, doubtful = None, tuple[MissingHeartbeats, ...](), list[int]()
     for at, number in enumerate(numbers):
-        found = follow_heartbeats(trail, [beat(number, at)], at)
+        found = follow_heartbeats(trail, [landed_heartbeat(number, at)], at)
         assert found is not None
         trail, skipped = found.trail, (*skipped, *found.skipped)
         doubtful += [at] if found.doubtful else []
@@ -37,11 +37,11 @@ def seen(*numbers: int) -> Seen:
     return Seen(trail, skipped, tuple(doubtful))
 
 
-def beat(number: int, offset: int) -> LandedHeartbeat:
+def landed_heartbeat(number: int, offset: int) -> LandedHeartbeat:
     return LandedHeartbeat(number, "canal", 0, offset, Order(1, 0, offset))
 
 
-def at(partition: int, beats: Sequence[LandedHeartbeat]) -> list[LandedHeartbeat]:
+def in_partition(partition: int, beats: Sequence[LandedHeartbeat]) -> list[LandedHeartbeat]:
     return [replace(one, partition=partition) for one in beats]
 
 
@@ -67,14 +67,14 @@ KILLED = tuple(n for first in range(0, 40, 5) for n in range(first, first + 6))
     ],
 )
 def test_falls_and_leaps(numbers: tuple[int, ...], resending: bool, divided: bool) -> None:
-    found = seen(*numbers)
+    found = follow(*numbers)
 
     assert (found.trail.resending, found.trail.divided) == (resending, divided)
     assert found.skipped == ()
 
 
 def test_the_highest_keeps_the_order_it_came_with_first() -> None:
-    found = seen(5, 6, 7, 6, 7).trail
+    found = follow(5, 6, 7, 6, 7).trail
 
     assert (found.highest, found.order, found.last) == (7, Order(1, 0, 2), 7)
     assert (found.raised, found.again, found.over) == (2, 3, 4)
@@ -82,7 +82,7 @@ def test_the_highest_keeps_the_order_it_came_with_first() -> None:
 
 def test_what_came_again_below_the_newest_is_over_once_that_came_again() -> None:
     """It never fell below itself, and what stood between it and the one before came again, too."""
-    found = seen(5, 6, 6, 7).trail
+    found = follow(5, 6, 6, 7).trail
 
     assert not found.resending
     assert (found.raised, found.over) == (3, 2)
@@ -91,8 +91,8 @@ def test_what_came_again_below_the_newest_is_over_once_that_came_again() -> None
 def test_two_that_send_are_over_once_one_was_quiet_for_long() -> None:
     two = (5, 6, 7, 3, 8, 4, 9)
 
-    before = seen(*two, *range(10, 10 + CALM_HEARTBEATS - 1)).trail
-    after = seen(*two, *range(10, 10 + CALM_HEARTBEATS + 1)).trail
+    before = follow(*two, *range(10, 10 + CALM_HEARTBEATS - 1)).trail
+    after = follow(*two, *range(10, 10 + CALM_HEARTBEATS + 1)).trail
 
     assert before.divided
     assert not after.divided
@@ -111,11 +111,16 @@ def test_two_that_send_are_over_once_one_was_quiet_for_long() -> None:
 def test_numbers_that_never_came_are_told(
     numbers: tuple[int, ...], skipped: tuple[MissingHeartbeats, ...]
 ) -> None:
-    assert seen(*numbers).skipped == skipped
+    assert follow(*numbers).skipped == skipped
 
 
 def test_those_of_one_batch_are_taken_in_the_order_in_which_they_arrived() -> None:
-    beats = [beat(7, 2), beat(5, 0), beat(6, 1), beat(6, 3)]
+    beats = [
+        landed_heartbeat(7, 2),
+        landed_heartbeat(5, 0),
+        landed_heartbeat(6, 1),
+        landed_heartbeat(6, 3),
+    ]
 
     found = follow_heartbeats(None, beats, 0)
 
@@ -129,10 +134,13 @@ def test_heartbeats_that_go_through_another_partition_from_now_on_are_none_that_
     later: int,
 ) -> None:
     """Their topic got more partitions."""
-    before, moved = [beat(6, 90), beat(7, 91)], [beat(8, 0), beat(9, 1)]
+    before, moved = (
+        [landed_heartbeat(6, 90), landed_heartbeat(7, 91)],
+        [landed_heartbeat(8, 0), landed_heartbeat(9, 1)],
+    )
     trail = HeartbeatHistory(5, Order(1, 0, 89), 5, 0)
 
-    found = follow_heartbeats(trail, [*at(later, moved), *at(2, before)], 1)
+    found = follow_heartbeats(trail, [*in_partition(later, moved), *in_partition(2, before)], 1)
 
     assert found is not None
     assert (found.skipped, found.doubtful, found.trail.resending) == ((), False, False)
@@ -140,9 +148,9 @@ def test_heartbeats_that_go_through_another_partition_from_now_on_are_none_that_
 
 
 def test_what_two_have_sent_is_in_doubt_as_of_the_newest_sign_of_it() -> None:
-    assert seen(5, 6, 7, 3, 8, 4, 9, 10, 11).doubtful == (4, 5, 6)
-    assert seen(5, 5, 6, 6, 7, 7, 8, 9).doubtful == (5,)
-    assert seen(5, 6, 7, 6, 7, 8, 9).doubtful == ()
+    assert follow(5, 6, 7, 3, 8, 4, 9, 10, 11).doubtful == (4, 5, 6)
+    assert follow(5, 5, 6, 6, 7, 7, 8, 9).doubtful == (5,)
+    assert follow(5, 6, 7, 6, 7, 8, 9).doubtful == ()
 
 
 SENDING = st.one_of(
@@ -174,7 +182,7 @@ def test_up_to_a_sure_batch_no_row_goes_back_however_often_one_that_sends_is_kil
         new, sent = sent, []
         numbers = [sum(log[:at]) for at in new if log[at]]
         found = follow_heartbeats(
-            trail, [beat(n, offset + i) for i, n in enumerate(numbers)], len(stands)
+            trail, [landed_heartbeat(n, offset + i) for i, n in enumerate(numbers)], len(stands)
         )
         trail, offset = None if found is None else found.trail, offset + len(numbers)
         trail = trail and replace(trail, level=len(stands))

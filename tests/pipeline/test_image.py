@@ -26,7 +26,7 @@ CUT = datetime(2026, 3, 29, 22, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 
 
-def mark(through: int, identity: str = "A") -> Checkpoint:
+def checkpoint_through(through: int, identity: str = "A") -> Checkpoint:
     position = binlog_position(1, through * 100)
     return Checkpoint(
         "main",
@@ -40,12 +40,12 @@ def mark(through: int, identity: str = "A") -> Checkpoint:
 def test_the_cut_stands_where_the_log_ended_after_its_heartbeat() -> None:
     cut = DueCut(CUT, {"shop": fence(7, CUT + 0.4 * SECOND)})
 
-    assert cut_positions(cut, ("shop",), mark(7)) == {"shop": Order(2, 1, 700)}
+    assert cut_positions(cut, ("shop",), checkpoint_through(7)) == {"shop": Order(2, 1, 700)}
 
 
 def test_a_fence_of_an_epoch_before_stands_nowhere_though_its_server_has_come_back() -> None:
     """By that place what the other server wrote meanwhile would be below the cut."""
-    newest, due = mark(9), DueCut(CUT, {"shop": fence(7, CUT)})
+    newest, due = checkpoint_through(9), DueCut(CUT, {"shop": fence(7, CUT)})
     back = replace(newest, epochs={"shop": replace(newest.epochs["shop"], heartbeat=7)})
 
     assert cut_positions(due, ("shop",), newest) is not None
@@ -55,12 +55,22 @@ def test_a_fence_of_an_epoch_before_stands_nowhere_though_its_server_has_come_ba
 @pytest.mark.parametrize(
     ("cut", "landed"),
     [
-        pytest.param(DueCut(CUT), mark(7), id="no heartbeat after the cut is written yet"),
-        pytest.param(DueCut(CUT, {"shop": fence(7, CUT)}), mark(6), id="it has not landed"),
         pytest.param(
-            DueCut(CUT, {"shop": fence(7, CUT)}), mark(9, "B"), id="another server is read"
+            DueCut(CUT), checkpoint_through(7), id="no heartbeat after the cut is written yet"
         ),
-        pytest.param(DueCut(CUT, {"other": fence(7, CUT)}), mark(9), id="it is another source's"),
+        pytest.param(
+            DueCut(CUT, {"shop": fence(7, CUT)}), checkpoint_through(6), id="it has not landed"
+        ),
+        pytest.param(
+            DueCut(CUT, {"shop": fence(7, CUT)}),
+            checkpoint_through(9, "B"),
+            id="another server is read",
+        ),
+        pytest.param(
+            DueCut(CUT, {"other": fence(7, CUT)}),
+            checkpoint_through(9),
+            id="it is another source's",
+        ),
     ],
 )
 def test_without_proof_a_cut_stands_nowhere(cut: DueCut, landed: Checkpoint) -> None:

@@ -37,7 +37,7 @@ def test_every_locked_jar_has_its_folder_coordinate_and_hash() -> None:
 
 
 def test_what_is_there_is_not_fetched_and_what_is_no_longer_locked_goes(tmp_path: Path) -> None:
-    lock = written(tmp_path, f"spark org.x:thing:1.0 {EMPTY}\n")
+    lock = write_lock(tmp_path, f"spark org.x:thing:1.0 {EMPTY}\n")
     home = tmp_path / "jars"
     (home / "spark").mkdir(parents=True)
     (home / "spark" / "thing-1.0.jar").touch()
@@ -51,7 +51,7 @@ def test_a_file_with_another_hash_is_refused_and_not_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pretend_java(tmp_path, monkeypatch, 'echo harm > "$(dirname "${@: -1}")/thing-1.0.jar"')
-    lock = written(tmp_path, f"spark org.x:thing:1.0 {EMPTY}\n")
+    lock = write_lock(tmp_path, f"spark org.x:thing:1.0 {EMPTY}\n")
 
     with pytest.raises(UnreachableError, match=r"org\.x:thing:1\.0 has SHA-256 .* jars\.lock says"):
         jars.fetch_jars(home=tmp_path / "jars", lock=lock)
@@ -63,7 +63,7 @@ def test_a_file_that_cannot_be_had_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pretend_java(tmp_path, monkeypatch, "echo no route to it")
-    lock = written(tmp_path, f"spark org.x:thing:1.0 {EMPTY}\n")
+    lock = write_lock(tmp_path, f"spark org.x:thing:1.0 {EMPTY}\n")
 
     with pytest.raises(UnreachableError, match=r"cannot fetch org\.x:thing:1\.0: no route to it"):
         jars.fetch_jars(home=tmp_path / "jars", lock=lock)
@@ -80,7 +80,7 @@ def test_f183_progress_is_reported_while_jars_are_fetched(
     """
     pretend_java(tmp_path, monkeypatch, script)
     monkeypatch.setattr(jars, "PACE", 0.05)
-    lock = written(tmp_path, f"spark org.x:thing:1.0 {EMPTY}\n")
+    lock = write_lock(tmp_path, f"spark org.x:thing:1.0 {EMPTY}\n")
     told.touch()
 
     def report(line: str) -> None:
@@ -157,7 +157,7 @@ def test_f180_jars_are_fetched_from_the_repository_that_is_named(tmp_path: Path)
     content, folder = b"only this repository has it", tmp_path / "maven/org/x/thing/1.0"
     folder.mkdir(parents=True)
     (folder / "thing-1.0.jar").write_bytes(content)
-    lock = written(tmp_path, f"spark org.x:thing:1.0 {hashlib.sha256(content).hexdigest()}\n")
+    lock = write_lock(tmp_path, f"spark org.x:thing:1.0 {hashlib.sha256(content).hexdigest()}\n")
     home = tmp_path / "jars"
 
     repository = (tmp_path / "maven").as_uri()
@@ -167,7 +167,7 @@ def test_f180_jars_are_fetched_from_the_repository_that_is_named(tmp_path: Path)
 
 def test_f180_a_repository_that_has_no_such_jar_is_told(tmp_path: Path) -> None:
     (tmp_path / "maven").mkdir()
-    lock = written(tmp_path, f"spark org.x:thing:1.0 {EMPTY}\n")
+    lock = write_lock(tmp_path, f"spark org.x:thing:1.0 {EMPTY}\n")
 
     with pytest.raises(UnreachableError, match=r"cannot fetch org\.x:thing:1\.0"):
         jars.fetch_jars(home=tmp_path / "jars", lock=lock, repository=(tmp_path / "maven").as_uri())
@@ -200,7 +200,7 @@ def pretend_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
 
-def written(tmp_path: Path, text: str) -> Path:
+def write_lock(tmp_path: Path, text: str) -> Path:
     lock = tmp_path / "jars.lock"
     lock.write_text(text)
     return lock
@@ -214,7 +214,7 @@ def test_a_repository_with_a_login_is_told_without_it(tmp_path: Path) -> None:
 
 
 def test_what_ivy_says_is_told_without_the_login(tmp_path: Path) -> None:
-    lock = written(tmp_path, f"spark org.x:thing:1.0 {EMPTY}\n")
+    lock = write_lock(tmp_path, f"spark org.x:thing:1.0 {EMPTY}\n")
 
     with pytest.raises(UnreachableError) as failed:
         jars.fetch_jars(

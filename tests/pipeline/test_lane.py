@@ -87,7 +87,7 @@ def nobody(settings: SourceSettings) -> RowReader:
     raise AssertionError(f"nothing is read again of {settings.name}")
 
 
-def begun(home: Path, *, divided: bool = False) -> Beside:
+def lane_with_rows(home: Path, *, divided: bool = False) -> Beside:
     """The table was created, and two rows have landed."""
     made = Beside(LandingHarness(home), divided)
     made.harness.topics.alter("a", 10, "name", kind="CREATE")
@@ -97,7 +97,7 @@ def begun(home: Path, *, divided: bool = False) -> Beside:
 
 @pytest.fixture
 def beside(tmp_path: Path) -> Beside:
-    return begun(tmp_path)
+    return lane_with_rows(tmp_path)
 
 
 @contextmanager
@@ -245,7 +245,7 @@ def test_no_row_is_lost_or_doubled_when_upkeep_and_merging_go_on_under_a_landing
 
 
 def test_tier_0_is_merged_in_a_line_of_its_own_whatever_the_other_is_at(tmp_path: Path) -> None:
-    beside = begun(tmp_path, divided=True)
+    beside = lane_with_rows(tmp_path, divided=True)
     lane = beside.lane
 
     assert lane.apply(MergeRequest()) == ()

@@ -33,7 +33,7 @@ def make_anew(p: PostgresPipe) -> None:
     p.servers.connect.resume(p.name)
 
 
-def landed(p: PostgresPipe) -> set[int]:
+def landed_ids(p: PostgresPipe) -> set[int]:
     """The ids of t that the change log has heard of."""
     log = p.session.read.format("delta").load(f"{p.lane.runner.settings.lake}/changes")
     told = log.where("shard = 'public.t' AND op IN ('c', 'r', 'u')").select("after").collect()
@@ -63,7 +63,7 @@ def test_a_slot_that_was_made_anew_between_two_looks_is_a_gap_until_a_base_after
     (gap,) = p.lane.checkpoint.gaps.values()
     assert gap.shards == (f"{p.name}/public.e", f"{p.name}/public.t")
     assert f"slot {p.name} was created again: it retains nothing below" in gap.why
-    assert landed(p) == {1, 31}, "the connector has noticed nothing, or this were no test"
+    assert landed_ids(p) == {1, 31}, "the connector has noticed nothing, or this were no test"
     assert p.pairs() == {1: "b"}, "held, though more has landed"
 
     p.servers.connect.halt(p.name)

@@ -30,7 +30,7 @@ def test_rides_reach_their_mirrors_and_what_is_odd_is_corrected() -> None:
         assert "proven by own_sequence only" in said
         assert "what has arrived is known by source rides: heartbeats that came through" in said
         for table in TABLES:
-            rides.until(lambda one=table: known(rides, one) == HOPS, f"lags of {table}")  # type: ignore[misc]
+            rides.until(lambda one=table: known_hops(rides, one) == HOPS, f"lags of {table}")  # type: ignore[misc]
         rides.sender.kill()
         with_kills(rides)
         mended(rides)
@@ -107,7 +107,7 @@ def based(rides: Rides) -> None:
     assert said.count("the new base is complete") == len(TABLES)
 
 
-def known(rides: Rides, table: str) -> set[str]:
+def known_hops(rides: Rides, table: str) -> set[str]:
     """Hops whose lag is known."""
     return {hop for hop, seconds in rides.lags(table).items() if seconds is not None}
 

@@ -75,7 +75,7 @@ def test_s08_once_it_is_kept_no_longer_its_files_go(lake: LocalLake) -> None:
         read(mirror(lake), version)
 
 
-def told(lake: LocalLake, how: Any) -> tuple[Image, ...]:
+def gate_images(lake: LocalLake, how: Any) -> tuple[Image, ...]:
     """What the gate sees once images are to be made *how*."""
     as_now = replace(lake.settings, publish=(PublishRule("db.*", how=how, keep=KEEP),))
     found = Lake(as_now, DeltaMirrors(None)).applied("db.t")
@@ -96,7 +96,7 @@ def test_s08_of_a_day_that_was_written_out_no_version_of_the_mirror_is_promised(
 
     with pytest.raises(UnreachableError):
         read(mirror(made), version)
-    assert told(made, "pin") == ()
+    assert gate_images(made, "pin") == ()
 
 
 def test_s08_a_version_that_was_promised_stays_though_days_are_written_out_by_now(
@@ -108,7 +108,7 @@ def test_s08_a_version_that_was_promised_stays_though_days_are_written_out_by_no
 
     keeping.run()
 
-    (found,) = told(lake, "pin")
+    (found,) = gate_images(lake, "pin")
     assert read(mirror(lake), found.version) == YESTERDAY
 
 

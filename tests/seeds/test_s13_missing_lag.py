@@ -10,7 +10,16 @@ from checks.readiness import Question, ReadinessPolicy, ReadinessState, assess
 from pipeline.lags.samples import Samples
 from pipeline.model import Acknowledged, Missing, Stage
 from pipeline.sources.mysql.position import binlog_position
-from tests.checks.samples import CUT, GATING, NOW, TABLE, beats, lags, mark, samples
+from tests.checks.samples import (
+    CUT,
+    GATING,
+    NOW,
+    TABLE,
+    fence_series,
+    healthy_checkpoint,
+    lags,
+    samples,
+)
 
 HOUR = timedelta(hours=1)
 
@@ -30,9 +39,13 @@ def their_delays(taken: Samples) -> list[timedelta | None]:
     "bent",
     [
         pytest.param({"acknowledged": Missing("canal's gauge is gone")}, id="missing"),
-        pytest.param({"ages": {"mark": HOUR}, "landed": mark(through=10)}, id="frozen"),
-        pytest.param({"fences": beats(until=NOW - HOUR)}, id="idle or stalled, nobody can tell"),
-        pytest.param({"landed": mark(through=0)}, id="nothing ever landed"),
+        pytest.param(
+            {"ages": {"mark": HOUR}, "landed": healthy_checkpoint(through=10)}, id="frozen"
+        ),
+        pytest.param(
+            {"fences": fence_series(until=NOW - HOUR)}, id="idle or stalled, nobody can tell"
+        ),
+        pytest.param({"landed": healthy_checkpoint(through=0)}, id="nothing ever landed"),
         pytest.param(
             {"acknowledged": Acknowledged(binlog_position(0, 0))},
             id="the collector stands at its start",

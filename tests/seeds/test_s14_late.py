@@ -30,10 +30,10 @@ from tests.seeds.test_s14_midnight import (
     Midnight,
     around,
     odd_day,
+    read_folder,
     ready,
     replica,
     restart,
-    written,
 )
 
 TOPIC = "shop.shop_00.orders_00"
@@ -60,12 +60,12 @@ def test_s14_a_change_that_comes_after_the_image_of_its_day_corrects_it(
         around(stand, night)
         starting.result()
     answers = {table: ready(stand, table, night) for table in MIRRORS}
-    before = written(answers[ORDERS]["path"])
+    before = read_folder(answers[ORDERS]["path"])
     stand.workload.stop()
     stand.recover()
 
     send_late(stand)
-    corrected = anew(stand, night, answers[ORDERS])
+    corrected = certified_anew(stand, night, answers[ORDERS])
 
     assert revoked(stand, answers[ORDERS]) is not None
     late = stand.service.http.get("/v1/late").json()
@@ -75,7 +75,7 @@ def test_s14_a_change_that_comes_after_the_image_of_its_day_corrects_it(
     said = CliRunner().invoke(COMMAND, ["--server", stand.service.url]).output
     assert said.startswith(f"{ORDERS} {night.day}: 1 changes landed at ")
     assert said.rstrip().endswith(f"({day}: 1)")
-    assert written(corrected["path"]) == [
+    assert read_folder(corrected["path"]) == [
         {**one, "note": "too late"} if one["note"] == "in time" else one for one in before
     ]
     stand.finish()
@@ -126,7 +126,7 @@ def sent(stand: Stand) -> tuple[bytes, dict[str, Any]]:
     pytest.fail("it was never sent")
 
 
-def anew(stand: Stand, night: Midnight, first: Mapping[str, Any]) -> Mapping[str, Any]:
+def certified_anew(stand: Stand, night: Midnight, first: Mapping[str, Any]) -> Mapping[str, Any]:
     """What the gate says of the image once another one is certified."""
 
     found: list[Mapping[str, Any]] = []

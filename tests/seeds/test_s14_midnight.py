@@ -98,10 +98,10 @@ def test_s14_at_midnight_an_image_is_the_source_at_the_cut_whatever_time_rows_be
     found = compare(other, lake, versions=versions)
     assert {table: str(one) for table, one in found.items() if not one.clean} == {}
     assert not compare(other, lake)[ORDERS].clean, "nothing came after the cut"
-    assert written(answers[ORDERS]["path"]) == imaged(stand, versions[ORDERS])
-    clone = read(answers[USERS]["path"], None)
+    assert read_folder(answers[ORDERS]["path"]) == imaged(stand, versions[ORDERS])
+    clone = read_version(answers[USERS]["path"], None)
     assert sorted(map(str, clone)) == sorted(
-        map(str, read(mirror_path(lake, USERS), versions[USERS]))
+        map(str, read_version(mirror_path(lake, USERS), versions[USERS]))
     )
     notes = {one["note"] for one in imaged(stand, versions[ORDERS])}
     assert notes >= {"in time", "ahead of its time"}
@@ -142,12 +142,12 @@ def around(stand: Stand, night: Midnight) -> None:
         open_one.execute(PLACED, (1, placed, "open over midnight"))
         ordered(stand, night.at - timedelta(seconds=1), "in time")
         ordered(stand, night.at + timedelta(seconds=1), "ahead of its time")
-        wait_until(lambda: len(beats(stand, night, first)) > 1, SOON, "two heartbeats")
+        wait_until(lambda: len(fences_of_day(stand, night, first)) > 1, SOON, "two heartbeats")
         late.commit()
     ordered(stand, night.at + timedelta(seconds=6), "in the new day")
 
 
-def beats(stand: Stand, night: Midnight, seen: set[datetime]) -> set[datetime]:
+def fences_of_day(stand: Stand, night: Midnight, seen: set[datetime]) -> set[datetime]:
     """Those of the new day that were *seen* by now."""
     found = stand.servers.mysql.execute("SELECT at FROM sluice.heartbeat")
     seen |= {at for (at,) in found if at >= night.at.replace(tzinfo=None)}
@@ -209,10 +209,10 @@ def _stopped(other: MySQL) -> bool:
 
 def imaged(stand: Stand, version: int | None) -> list[dict[str, Any]]:
     """Rows of orders, of one version or the newest, by id."""
-    return in_order(read(mirror_path(stand.service.lake, ORDERS), version))
+    return in_order(read_version(mirror_path(stand.service.lake, ORDERS), version))
 
 
-def read(path: str, version: int | None) -> list[dict[str, Any]]:
+def read_version(path: str, version: int | None) -> list[dict[str, Any]]:
     """Rows of a version of a Delta table, or of the newest, in no order."""
     table = DeltaTable(path, version=version)
     rows = QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all()
@@ -226,7 +226,7 @@ def stamped(stand: Stand, night: Midnight) -> list[dict[str, Any]]:
     return [one for one in imaged(stand, None) if one["placed"].replace(tzinfo=None) < before]
 
 
-def written(folder: str) -> list[dict[str, Any]]:
+def read_folder(folder: str) -> list[dict[str, Any]]:
     """Rows of a folder of Parquet."""
     return in_order(ds.dataset(folder, format="parquet").to_table().to_pylist())
 

@@ -48,7 +48,7 @@ def image(key: int) -> str:
     return json.dumps({"id": key, "day": OLD})
 
 
-def gone(key: int, at: datetime) -> dict[str, object]:
+def purged_row(key: int, at: datetime) -> dict[str, object]:
     return row(Op.DELETE, 5000 + key, key, at=at, before=image(key))
 
 
@@ -56,7 +56,7 @@ def test_s15_a_mass_delete_is_not_ignored(tmp_path: Path) -> None:
     lake, keys = table(tmp_path), range(1, 41)
     assert their_rule(len(keys), USUAL, timedelta(days=400)), "the seed keeps 40 ghosts"
 
-    lake.land(*(gone(key, NIGHT + 5 * HOUR) for key in keys))
+    lake.land(*(purged_row(key, NIGHT + 5 * HOUR) for key in keys))
     hold = lake.apply().hold
 
     assert hold is not None, "neither ignored nor applied: a person is asked"
@@ -69,7 +69,7 @@ def test_s15_a_small_purge_is_not_applied(tmp_path: Path) -> None:
     lake, keys = table(tmp_path), range(1, 11)
     assert not their_rule(len(keys), USUAL, timedelta(days=400)), "the seed loses 10 rows"
 
-    lake.land(*(gone(key, NIGHT) for key in keys))
+    lake.land(*(purged_row(key, NIGHT) for key in keys))
     turn = lake.apply()
 
     assert turn.hold is None
@@ -80,8 +80,8 @@ def test_s15_a_small_purge_is_not_applied(tmp_path: Path) -> None:
 def test_s15_a_row_lost_beside_a_purge_is_found(tmp_path: Path) -> None:
     """Numbers that agree would hide it; the mirror's readers go by keys."""
     lake, source = table(tmp_path), set(range(11, ROWS + 1))
-    lake.play([gone(key, NIGHT) for key in range(1, 11)])
-    lake.play([gone(20, NIGHT + 5 * HOUR), row(Op.CREATE, 9000, 99, after=image(99))])
+    lake.play([purged_row(key, NIGHT) for key in range(1, 11)])
+    lake.play([purged_row(20, NIGHT + 5 * HOUR), row(Op.CREATE, 9000, 99, after=image(99))])
 
     shard = Shard("s", "db.t")
     reader = lake.runner.table_format.reader(

@@ -30,12 +30,12 @@ def world(rows: int = 9, **more: Any) -> FakeWorld:
     return made
 
 
-def told(made: FakeWorld, rounds: int = 4, probe: DayCounts = PROBE) -> list[Ruling]:
+def run_rounds(made: FakeWorld, rounds: int = 4, probe: DayCounts = PROBE) -> list[Ruling]:
     return in_step("day_counts", probe, made, rounds)
 
 
 def test_equal_days_pass() -> None:
-    (*_, last) = told(world())
+    (*_, last) = run_rounds(world())
 
     assert last.outcome is Outcome.PASS
     assert last.reason == "9 rows of 7 days are on both sides"
@@ -67,14 +67,14 @@ def test_what_was_added_up_for_another_question_is_added_up_anew(asked: DayCount
     answer = run_probe(Check("day_counts", asked, TABLE), made)
 
     assert answer == NotYet("the source was added up for the first time")
-    assert told(made, probe=asked)[-1].outcome is Outcome.PASS
+    assert run_rounds(made, probe=asked)[-1].outcome is Outcome.PASS
 
 
 def test_a_lost_row_is_found_by_its_day_and_second() -> None:
     made = world()
     del made.copy[ONE][2]
 
-    (*_, last) = told(made)
+    (*_, last) = run_rounds(made)
 
     assert (last.outcome, last.code) == (Outcome.FAIL, "days_differ")
     assert last.keys == ("shop/shop_00.orders:born=2026-03-01",)
@@ -86,7 +86,7 @@ def test_a_changed_value_that_no_count_shows_is_found() -> None:
     made = world()
     made.copied[5] = {**made.values[5], "total": 1}
 
-    (*_, last) = told(made)
+    (*_, last) = run_rounds(made)
 
     assert (last.outcome, last.code) == (Outcome.FAIL, "sums_differ")
     assert "3 rows on both sides, total differ" in last.reason
@@ -97,8 +97,8 @@ def test_it_is_said_once_it_has_differed_twice() -> None:
     made.copy[ONE][77] = 1
     made.copied[77] = {"born": YESTERDAY, "total": 0}
 
-    assert told(made, 2) == []
-    assert told(made, 1)[-1].outcome is Outcome.FAIL
+    assert run_rounds(made, 2) == []
+    assert run_rounds(made, 1)[-1].outcome is Outcome.FAIL
 
 
 def test_a_row_that_lands_between_the_two_readings_explains_its_day() -> None:
@@ -111,7 +111,7 @@ def test_a_row_that_lands_between_the_two_readings_explains_its_day() -> None:
     answer = run_probe(Check("day_counts", PROBE, TABLE), made)
 
     assert isinstance(answer, NotYet)
-    assert told(made)[-1].outcome is Outcome.PASS
+    assert run_rounds(made)[-1].outcome is Outcome.PASS
 
 
 def test_a_change_of_one_day_excuses_no_other() -> None:
@@ -121,7 +121,7 @@ def test_a_change_of_one_day_excuses_no_other() -> None:
     for id_ in range(20, 26):
         made.values |= {id_: {"born": YESTERDAY, "total": 1}}
         made.commit((Op.CREATE, ONE, id_))
-        rulings += told(made, 1)
+        rulings += run_rounds(made, 1)
 
     failed = [one for one in rulings if one.outcome is Outcome.FAIL]
     assert failed
@@ -169,10 +169,10 @@ def test_an_update_that_does_not_tell_what_was_before_may_leave_any_day() -> Non
 
 def test_a_source_that_does_not_answer_is_unknown_not_fail() -> None:
     made = world()
-    told(made, 1)
+    run_rounds(made, 1)
     made.error = made.refusal
 
-    assert told(made, 2)[-1].outcome is Outcome.UNKNOWN
+    assert run_rounds(made, 2)[-1].outcome is Outcome.UNKNOWN
 
 
 @pytest.mark.parametrize("name", ["zone", "wall"])
@@ -182,7 +182,7 @@ def test_a_zone_that_there_is_not_is_refused(name: str) -> None:
 
 
 def test_a_column_that_there_is_not_is_unknown_with_words() -> None:
-    ruling = told(world(), 2, DayCounts(columns=("gone",)))[-1]
+    ruling = run_rounds(world(), 2, DayCounts(columns=("gone",)))[-1]
 
     assert ruling.outcome is Outcome.UNKNOWN
     assert "has no column 'gone'; name one of id, born, total" in ruling.reason

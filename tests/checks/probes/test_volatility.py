@@ -82,7 +82,7 @@ def test_a_slow_table_is_missed_only_when_its_silence_adds_up() -> None:
     assert expected_changes(silence, 7) == 0
 
 
-def told(pattern: str) -> list[CountedInterval]:
+def day_intervals(pattern: str) -> list[CountedInterval]:
     """One letter a day from a Monday on: ``.`` is none, ``x`` some changes."""
     return [
         CountedInterval(MONDAY + timedelta(days=n), 3.0 * (c == "x")) for n, c in enumerate(pattern)
@@ -100,7 +100,7 @@ def told(pattern: str) -> list[CountedInterval]:
     ],
 )
 def test_a_silence_is_as_long_as_it_was_seen(pattern: str, expected: SilentPeriod) -> None:
-    assert silent_period(told(pattern)) == expected
+    assert silent_period(day_intervals(pattern)) == expected
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_silence_is_as_long_as_it_was_seen(pattern: str, expected: SilentPerio
 def test_a_table_is_missed_once_it_is_silent_for_far_longer_than_ever(
     pattern: str, stopped: bool
 ) -> None:
-    quiet = silent_period(told(pattern))
+    quiet = silent_period(day_intervals(pattern))
     probe = Volatility(interval=timedelta(days=1))
 
     ruling = probe.judge(Changes((), 0.0, Past((0.0,) * 10), 0.0, quiet), [])
@@ -195,7 +195,7 @@ def work(world: FakeWorld, length: timedelta, changes: int) -> None:
     world.catch_up()
 
 
-def begun(changes: int = 60, days: int = 9) -> tuple[Volatility, FakeWorld]:
+def started_probe(changes: int = 60, days: int = 9) -> tuple[Volatility, FakeWorld]:
     probe, world = Volatility(interval=timedelta(days=1)), FakeWorld()
     world.commit((Op.CREATE, ONE, 1))
     world.catch_up()
@@ -215,7 +215,7 @@ def begun(changes: int = 60, days: int = 9) -> tuple[Volatility, FakeWorld]:
     ],
 )
 def test_a_day_is_compared_with_the_days_before(changes: int, code: str) -> None:
-    probe, world = begun()
+    probe, world = started_probe()
 
     work(world, timedelta(days=1), changes)
     reading = probe.measure(TABLE, world)
@@ -226,7 +226,7 @@ def test_a_day_is_compared_with_the_days_before(changes: int, code: str) -> None
 
 
 def test_an_interval_is_not_cut_while_the_mirror_is_far_behind() -> None:
-    probe, world = begun()
+    probe, world = started_probe()
 
     world.tick(timedelta(days=1))
     late = probe.measure(TABLE, world)
@@ -240,7 +240,7 @@ def test_an_interval_is_not_cut_while_the_mirror_is_far_behind() -> None:
 
 def test_a_replaced_lake_is_no_table_that_stopped() -> None:
     """Batches begin anew: none is above the one remembered, and what was counted is kept."""
-    probe, world = begun()
+    probe, world = started_probe()
     world.replace_lake()
 
     codes = []
@@ -253,7 +253,7 @@ def test_a_replaced_lake_is_no_table_that_stopped() -> None:
 
 
 def test_an_interval_nobody_cut_in_time_is_left_out() -> None:
-    probe, world = begun()
+    probe, world = started_probe()
 
     work(world, timedelta(days=4), 10)
 

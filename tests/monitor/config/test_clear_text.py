@@ -27,7 +27,7 @@ SECRET = {
 }
 
 
-def written(folder: Path, section: str) -> Path:
+def write_config(folder: Path, section: str) -> Path:
     path = folder / "sluice.yaml"
     own = section.startswith("format:")
     path.write_text(f"{LEAST.rstrip()[:-1]}, {section}}}" if own else f"{LEAST}{section}\n")
@@ -35,7 +35,7 @@ def written(folder: Path, section: str) -> Path:
 
 
 def faults(folder: Path, section: str) -> list[str]:
-    path = written(folder, section)
+    path = write_config(folder, section)
     try:
         load_config(path, plugin_faults)
     except ConfigError as error:
@@ -112,7 +112,7 @@ def test_f164_a_copy_beyond_this_machine_speaks_tls_by_default(tmp_path: Path) -
     ours = Authority(tmp_path, "ours")
     ours.certificate("sluice")
 
-    (plan,) = load_config(written(tmp_path, REDIS.format(rest=files))).copied
+    (plan,) = load_config(write_config(tmp_path, REDIS.format(rest=files))).copied
 
     assert plan.copy == RedisCopy(
         "there",
@@ -134,7 +134,7 @@ def test_f164_an_authority_of_the_registry_is_named_from_the_folder_of_the_confi
 ) -> None:
     ours = Authority(tmp_path, "ours")
     at = "sources[0].format_options.registry"
-    path = written(tmp_path, section(at, "https://there", "ca: ours.pem"))
+    path = write_config(tmp_path, section(at, "https://there", "ca: ours.pem"))
 
     (source,) = load_config(path, plugin_faults).sources
 

@@ -380,7 +380,7 @@ tables: [{{shards: 'logs[.]clicks', table: logs.clicks}}]
 """
 
 
-def written(folder: Path, kind: str, more: str = "tls: false") -> Path:
+def write_config(folder: Path, kind: str, more: str = "tls: false") -> Path:
     path = folder / "sluice.yaml"
     path.write_text(FILES.format(kind=kind, more=more))
     return path
@@ -388,7 +388,7 @@ def written(folder: Path, kind: str, more: str = "tls: false") -> Path:
 
 @pytest.mark.parametrize("more", ["tls: false", "port: 1", "host: localhost"])
 def test_a_source_of_files_needs_no_address(tmp_path: Path, more: str) -> None:
-    (source,) = load_config(written(tmp_path, "files", more)).sources
+    (source,) = load_config(write_config(tmp_path, "files", more)).sources
 
     assert has_placeholder_address(source)
 
@@ -398,7 +398,7 @@ def test_every_other_kind_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("KIND", "connect")
 
     with pytest.raises(ConfigError, match=r"sources\[0\]\.host: is required"):
-        load_config(written(tmp_path, kind))
+        load_config(write_config(tmp_path, kind))
 
 
 def test_what_is_no_collector_is_told_by_whoever_reads_it() -> None:

@@ -688,7 +688,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "sluice.yaml"
 
 
-def _told(path: Path, text: str) -> str:
+def only_fault(path: Path, text: str) -> str:
     (told,) = faults(text, place=path)
     return told
 
@@ -724,7 +724,7 @@ def _told(path: Path, text: str) -> str:
 def test_a_lake_that_cannot_be_read_by_all_is_refused(path: Path, lake: str, said: str) -> None:
     text = MINIMAL.replace("lake: lake", f"lake: {lake}")
 
-    told = _told(path, text)
+    told = only_fault(path, text)
 
     assert said.format(here=path.parent) in told
     assert "SIG" not in told
@@ -761,7 +761,7 @@ def test_the_kinds_of_lakes_are_those_that_the_lake_knows() -> None:
     ],
 )
 def test_a_store_that_can_be_no_file_is_refused(path: Path, place: str, said: str) -> None:
-    told = _told(path, f"{MINIMAL}store: {place}\n")
+    told = only_fault(path, f"{MINIMAL}store: {place}\n")
 
     assert told.startswith(said.format(here=path.parent))
 
@@ -783,7 +783,7 @@ def test_a_store_that_can_be_no_file_is_refused(path: Path, place: str, said: st
 def test_images_where_upkeep_deletes_files_are_refused(
     path: Path, how: str, where: str, said: str
 ) -> None:
-    told = _told(path, f"{MINIMAL}publish: [{{tables: '*', how: {how}, where: {where}}}]\n")
+    told = only_fault(path, f"{MINIMAL}publish: [{{tables: '*', how: {how}, where: {where}}}]\n")
 
     assert told.startswith("publish[0].where: ")
     assert said.format(here=path.parent) in told
@@ -799,7 +799,9 @@ def test_images_in_a_folder_of_their_own_are_fine(path: Path, where: str) -> Non
 def test_images_in_a_bucket_do_not_share_the_mirrors(path: Path) -> None:
     text = MINIMAL.replace("lake: lake", "lake: s3://b/lake")
 
-    told = _told(path, f"{text}publish: [{{tables: '*', how: parquet, where: s3://b/lake/}}]\n")
+    told = only_fault(
+        path, f"{text}publish: [{{tables: '*', how: parquet, where: s3://b/lake/}}]\n"
+    )
 
     assert "overlaps with s3://b/lake/mirrors" in told
 

@@ -40,7 +40,7 @@ def sampled(
     )
 
 
-def reading(orders: int, users: int = 0, *, based: tuple[str, ...] = ()) -> Checkpoint:
+def snapshot_checkpoint(orders: int, users: int = 0, *, based: tuple[str, ...] = ()) -> Checkpoint:
     rows = {"shop.orders": orders, "shop.users": users}
     snaps = {
         f"shop/{name}": OpenSnapshot(Order(1, 1, 4), 0, count)
@@ -107,7 +107,7 @@ def test_f194_what_is_waited_for_is_not_told_twice() -> None:
 
 
 def test_how_far_it_is_and_when_it_should_be_done() -> None:
-    found = look(reading(0), reading(250_000), total=1_000_000)
+    found = look(snapshot_checkpoint(0), snapshot_checkpoint(250_000), total=1_000_000)
 
     assert found.told == (
         "250,000 of about 1,000,000 rows of 2 tables landed; shop.orders and 1 more are being read"
@@ -116,20 +116,20 @@ def test_how_far_it_is_and_when_it_should_be_done() -> None:
 
 
 def test_where_nobody_knows_how_many_rows_there_are_no_time_is_made_up() -> None:
-    found = look(reading(0), reading(250_000))
+    found = look(snapshot_checkpoint(0), snapshot_checkpoint(250_000))
 
     assert (found.eta, found.told.split(";")[0]) == (None, "250,000 rows of 2 tables landed")
 
 
 def test_a_table_that_has_more_rows_than_its_source_thought_is_not_done_yesterday() -> None:
-    found = look(reading(0), reading(3_000_000), total=1_000_000)
+    found = look(snapshot_checkpoint(0), snapshot_checkpoint(3_000_000), total=1_000_000)
 
     assert found.eta == NOON + HALF
     assert found.told.startswith("3,000,000 of about 3,000,000 rows")
 
 
 def test_a_table_is_read_for_the_first_time_until_its_mirror_is_there() -> None:
-    landed = reading(0, based=("shop.orders", "shop.users"))
+    landed = snapshot_checkpoint(0, based=("shop.orders", "shop.users"))
     landings = FirstLandings()
 
     (one,) = landings.look(sampled(landed, snapshot=False, mirrors=(USERS,)), BOTH, NOON)
@@ -143,14 +143,14 @@ def test_a_table_is_read_for_the_first_time_until_its_mirror_is_there() -> None:
 
 
 def test_a_table_that_nobody_reads_is_not_excused() -> None:
-    added = reading(0, based=("shop.users",))
+    added = snapshot_checkpoint(0, based=("shop.users",))
     added = replace(added, snaps={})
 
     assert FirstLandings().look(sampled(added, snapshot=False, mirrors=(USERS,)), BOTH, NOON) == ()
 
 
 def test_a_mirror_that_cannot_be_read_is_not_excused() -> None:
-    seen = sampled(reading(0, based=("shop.orders", "shop.users")), snapshot=False)
+    seen = sampled(snapshot_checkpoint(0, based=("shop.orders", "shop.users")), snapshot=False)
     broken = replace(seen, unreadable=dict.fromkeys(("shop.orders", "shop.users"), "log_damaged"))
 
     assert FirstLandings().look(broken, BOTH, NOON) == ()
@@ -161,8 +161,10 @@ def test_a_lake_that_does_not_answer_is_no_first_landing() -> None:
 
 
 def test_what_has_not_moved_for_too_long_is_stuck() -> None:
-    moves = look(reading(5), reading(6), pause=PATIENCE)
-    stuck = look(reading(5), reading(5), pause=PATIENCE + timedelta(seconds=1))
+    moves = look(snapshot_checkpoint(5), snapshot_checkpoint(6), pause=PATIENCE)
+    stuck = look(
+        snapshot_checkpoint(5), snapshot_checkpoint(5), pause=PATIENCE + timedelta(seconds=1)
+    )
 
     assert moves.stuck is None
     assert stuck.stuck == NOON
@@ -173,8 +175,10 @@ def test_the_log_says_how_far_it_is_now_and_then_and_that_it_is_done() -> None:
     landings = FirstLandings()
     with capture_logs() as lines:
         for second in range(60):
-            landings.look(sampled(reading(second)), BOTH, NOON + timedelta(seconds=second))
-        done = reading(0, based=("shop.orders", "shop.users"))
+            landings.look(
+                sampled(snapshot_checkpoint(second)), BOTH, NOON + timedelta(seconds=second)
+            )
+        done = snapshot_checkpoint(0, based=("shop.orders", "shop.users"))
         landings.look(sampled(done, snapshot=False, mirrors=BOTH), BOTH, NOON)
 
     assert [one["event"] for one in lines] == ["first landing"] * 2 + ["first landing is done"]
@@ -185,7 +189,7 @@ BEGUN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NOW = BEGUN + timedelta(seconds=50)
 
 
-def asked(*states: BackfillState, wish: RereadWish | None = None) -> RereadRequest:
+def backfill_request(*states: BackfillState, wish: RereadWish | None = None) -> RereadRequest:
     return RereadRequest("x", "d.t", "why", "who", BEGUN, states=states, wish=wish or RereadWish())
 
 
@@ -196,25 +200,29 @@ def state(shard: str, rows: int, done: int | None = None, brake: str = "") -> Ba
 @pytest.mark.parametrize(
     ("request_", "told"),
     [
-        pytest.param(asked(), "0 rows", id="nothing yet"),
-        pytest.param(asked(state("a", 500)), "500 rows of about 2000, 10 rows/s, about 150 s left"),
+        pytest.param(backfill_request(), "0 rows", id="nothing yet"),
         pytest.param(
-            asked(state("a", 400, 7, "rate"), state("b", 100, None, "lag")),
+            backfill_request(state("a", 500)), "500 rows of about 2000, 10 rows/s, about 150 s left"
+        ),
+        pytest.param(
+            backfill_request(state("a", 400, 7, "rate"), state("b", 100, None, "lag")),
             "500 rows of about 5000, 10 rows/s, about 450 s left;"
             " the replica that is read is behind",
             id="a shard that has ended is slowed by nothing",
         ),
-        pytest.param(asked(state("c", 500)), "500 rows, 10 rows/s", id="no estimate"),
+        pytest.param(backfill_request(state("c", 500)), "500 rows, 10 rows/s", id="no estimate"),
         pytest.param(
-            asked(state("a", 3000)), "3000 rows of about 2000, 60 rows/s", id="more than estimated"
+            backfill_request(state("a", 3000)),
+            "3000 rows of about 2000, 60 rows/s",
+            id="more than estimated",
         ),
         pytest.param(
-            asked(state("a", 400), state("c", 100)),
+            backfill_request(state("a", 400), state("c", 100)),
             "500 rows, 10 rows/s",
             id="one shard without an estimate",
         ),
         pytest.param(
-            asked(
+            backfill_request(
                 state("a", 500, brake="rate"),
                 wish=RereadWish(Origin.REPLAY, RowSelection(where="id > 5")),
             ),
@@ -229,7 +237,7 @@ def test_it_tells_what_is_known(request_: RereadRequest, told: str) -> None:
 
 def test_a_clock_that_went_back_makes_no_rate() -> None:
     found = backfill_progress(
-        asked(state("a", 5)), lambda _: {"a": 9}, BEGUN - timedelta(seconds=1)
+        backfill_request(state("a", 5)), lambda _: {"a": 9}, BEGUN - timedelta(seconds=1)
     )
 
     assert (found.rate, found.left) == (0.0, None)

@@ -39,7 +39,7 @@ def rig(rig: Rig) -> Rig:
     return rig
 
 
-def _told(rig: Rig) -> list[tuple[AlertKind, str]]:
+def find_open_causes(rig: Rig) -> list[tuple[AlertKind, str]]:
     return [
         (one.cause.kind, one.cause.subject)
         for one in rig.store.incidents.open()
@@ -52,7 +52,7 @@ def test_a_pipeline_that_keeps_up_has_all_the_time_that_is_kept(rig: Rig) -> Non
 
     assert timedelta() < 7 * DAY - left[TOPIC] < timedelta(minutes=1)
     assert timedelta() < 30 * DAY - left[LOG] < timedelta(minutes=1)
-    assert _told(rig) == []
+    assert find_open_causes(rig) == []
 
 
 def test_changes_that_will_be_deleted_before_they_are_read_are_told_in_time(rig: Rig) -> None:
@@ -63,7 +63,7 @@ def test_changes_that_will_be_deleted_before_they_are_read_are_told_in_time(rig:
     rig.cycle.watch()
 
     assert rig.current.board.headroom[TOPIC] < 5 * HOUR
-    assert (AlertKind.SERVICE, "retention:shop") in _told(rig)
+    assert (AlertKind.SERVICE, "retention:shop") in find_open_causes(rig)
 
 
 def test_what_was_never_told_is_not_shown_and_wakes_nobody(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_what_was_never_told_is_not_shown_and_wakes_nobody(tmp_path: Path) -> No
     rig.round(3)
 
     assert rig.current.board.headroom == {}
-    assert "retention:shop" not in [subject for _, subject in _told(rig)]
+    assert "retention:shop" not in [subject for _, subject in find_open_causes(rig)]
     rig.close()
 
 
@@ -203,14 +203,14 @@ def test_a_log_that_is_kept_by_size_is_told_before_its_room_is_full(rig: Rig) ->
     told(100, 1, 100)
     told(110, 2, 99)
     rig.round()
-    well = _told(rig)
+    well = find_open_causes(rig)
     told(120, 90, 9)
     rig.round()
 
     assert well == []
     assert rig.current.board.backlogs["shop"].left == 9 * GIB
     assert rig.current.board.headroom["backlog", "sluice_shop"] < timedelta(minutes=20)
-    assert (AlertKind.SERVICE, "retention:shop") in _told(rig)
+    assert (AlertKind.SERVICE, "retention:shop") in find_open_causes(rig)
 
 
 def test_f102_a_topic_whose_settings_are_not_told_has_no_known_retention(

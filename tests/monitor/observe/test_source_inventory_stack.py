@@ -28,7 +28,7 @@ def memory(tmp_path: Path) -> Iterator[CheckMemory]:
         yield store.memory
 
 
-def asked(mysql: MySQL, user: str, memory: CheckMemory) -> SourceInventory:
+def taken_inventory(mysql: MySQL, user: str, memory: CheckMemory) -> SourceInventory:
     one = source_settings(mysql, user=user, password="sluice")
     census = SourceInventory(
         {"shop": lambda: one},
@@ -56,7 +56,7 @@ def test_a_cascade_is_seen_with_select_alone_and_a_hidden_table_is_not_proven(
         "GRANT SELECT ON shop.teams TO 'one'@'%'",
     )
 
-    reads, one = asked(mysql, "reads", memory), asked(mysql, "one", memory)
+    reads, one = taken_inventory(mysql, "reads", memory), taken_inventory(mysql, "one", memory)
 
     assert reads.unproven(TEAMS) == ""
     assert "shop.teams ON DELETE CASCADE (goes)" in str(reads.unproven(PEOPLE))

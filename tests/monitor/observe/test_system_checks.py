@@ -37,7 +37,7 @@ from pipeline.settings import Router, TableRule
 from tests.alerts.kit import at, message
 from tests.monitor.rig import NOON, ORDERS, USERS, Rig
 from tests.monitor.store.kit import Full
-from tests.monitor.test_gate_images import made
+from tests.monitor.test_gate_images import add_image
 
 AGAIN = SnapshotAgain(Order(1, 900, 900), NOON, 7, 2, asked=False)
 
@@ -162,7 +162,7 @@ def minutes(rig: Rig, stalled: StalledRound, count: int) -> None:
         stalled.tell(rig.now)
 
 
-def told(rig: Rig) -> list[str]:
+def queued_subjects(rig: Rig) -> list[str]:
     return [letter.message.subject for letter in rig.store.outbox.waiting("log", 100)]
 
 
@@ -172,7 +172,7 @@ def test_f37_a_watch_that_hangs_is_told_though_it_holds_its_lock(rig: Rig) -> No
     with rig.recorder.deciding:
         minutes(rig, stalled, 4)
 
-    (subject,) = told(rig)
+    (subject,) = queued_subjects(rig)
     assert subject.startswith("SERVICE job:watch stalled: no monitoring round has ended for ")
     (letter,) = rig.store.outbox.waiting("log", 100)
     assert letter.message.runbook == "docs/runbooks/service.md#stalled"
@@ -181,7 +181,7 @@ def test_f37_a_watch_that_hangs_is_told_though_it_holds_its_lock(rig: Rig) -> No
 def test_f37_a_watch_that_never_ended_its_first_round_is_told_too(rig: Rig) -> None:
     minutes(rig, teller(rig), 4)
 
-    assert len(told(rig)) == 1
+    assert len(queued_subjects(rig)) == 1
 
 
 def test_f37_that_it_turns_again_is_told(rig: Rig) -> None:
@@ -191,7 +191,10 @@ def test_f37_that_it_turns_again_is_told(rig: Rig) -> None:
         rig.cycle.watch()
         minutes(rig, stalled, 1)
 
-    assert [subject.partition(":")[0] for subject in told(rig)] == ["SERVICE job", "resolved"]
+    assert [subject.partition(":")[0] for subject in queued_subjects(rig)] == [
+        "SERVICE job",
+        "resolved",
+    ]
 
 
 def test_f37_a_watch_that_is_slow_for_a_minute_is_told_to_nobody(rig: Rig) -> None:
@@ -203,7 +206,7 @@ def test_f37_a_watch_that_is_slow_for_a_minute_is_told_to_nobody(rig: Rig) -> No
         rig.cycle.watch()
         stalled.tell(rig.now)
 
-    assert told(rig) == []
+    assert queued_subjects(rig) == []
 
 
 def test_f121_a_stalled_round_is_a_stored_incident_that_the_next_run_clears(rig: Rig) -> None:
@@ -226,7 +229,7 @@ def test_f121_a_stalled_round_is_a_stored_incident_that_the_next_run_clears(rig:
     (over,) = rig.store.incidents.list()
     assert over.state == "resolved"
     assert over.acknowledged
-    assert [one.partition(":")[0] for one in told(rig)] == ["SERVICE job", "resolved"]
+    assert [one.partition(":")[0] for one in queued_subjects(rig)] == ["SERVICE job", "resolved"]
 
 
 def test_f121_a_stall_is_sent_from_memory_while_the_store_is_full(rig: Rig) -> None:
@@ -239,7 +242,7 @@ def test_f121_a_stall_is_sent_from_memory_while_the_store_is_full(rig: Rig) -> N
         minutes(rig, stalled, 1)
 
     assert rig.store.incidents.open() == ()
-    assert [one.partition(":")[0] for one in told(rig)] == ["SERVICE job", "resolved"]
+    assert [one.partition(":")[0] for one in queued_subjects(rig)] == ["SERVICE job", "resolved"]
 
 
 NOBODY: frozenset[str] = frozenset()
@@ -342,11 +345,11 @@ def gauges(rig: Rig) -> dict[str, float]:
 
 
 def _made(rig: Rig) -> None:
-    made(rig, YESTERDAY)
+    add_image(rig, YESTERDAY)
 
 
 def _older(rig: Rig) -> None:
-    made(rig, BEFORE)
+    add_image(rig, BEFORE)
 
 
 def _ran(rig: Rig) -> None:
@@ -365,7 +368,7 @@ def _not_due(rig: Rig) -> None:
 
 
 def _late(rig: Rig) -> None:
-    image = replace(made(rig, YESTERDAY), late=(LateChanges(9, 3),))
+    image = replace(add_image(rig, YESTERDAY), late=(LateChanges(9, 3),))
     rig.set_images(image)
 
 
@@ -396,7 +399,7 @@ def test_what_is_said_of_the_image_of_yesterday(
 
 
 def test_the_newest_image_is_told_with_its_age_and_rows(published: Rig) -> None:
-    image = replace(made(published, YESTERDAY), rows=12_345, day=YESTERDAY)
+    image = replace(add_image(published, YESTERDAY), rows=12_345, day=YESTERDAY)
     published.set_images(image)
 
     look(published)

@@ -188,7 +188,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
 MINUTE = timedelta(minutes=1)
 
 
-def beats(since: datetime, count: int) -> tuple[Fence, ...]:
+def hourly_fences(since: datetime, count: int) -> tuple[Fence, ...]:
     """One an hour."""
     head = Head("A", binlog_position(1, 4))
     return tuple(Fence("shop", n, since + n * timedelta(hours=1), head) for n in range(count))
@@ -200,7 +200,7 @@ def first_of(known: Mapping[str, Sequence[Fence]]) -> Callable[[str, datetime], 
 
 def test_today_is_told_before_it_ends_and_days_before_with_their_heartbeats() -> None:
     now = datetime(2026, 3, 10, 12, tzinfo=UTC)
-    known = {"shop": beats(datetime(2026, 3, 9, 12, 30, tzinfo=UTC), 20), "new": ()}
+    known = {"shop": hourly_fences(datetime(2026, 3, 9, 12, 30, tzinfo=UTC), 20), "new": ()}
 
     found = DueCuts(lambda: known, first_of(known), BERLIN, lambda: now)()
 

@@ -20,7 +20,7 @@ NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
 LETTERS = {"P": Outcome.PASS, "F": Outcome.FAIL, "?": Outcome.UNKNOWN}
 
 
-def told(sheet: str, table: str = "shop.t", check: str = "max_id") -> list[Verdict]:
+def verdicts_of(sheet: str, table: str = "shop.t", check: str = "max_id") -> list[Verdict]:
     """One verdict a minute."""
     return [
         Verdict(table, check, Ruling(LETTERS[letter], ""), NOON + timedelta(minutes=minute))
@@ -39,7 +39,7 @@ def told(sheet: str, table: str = "shop.t", check: str = "max_id") -> list[Verdi
     ],
 )
 def test_what_is_kept_of_a_check(sheet: str, kept: str, passed: int | None) -> None:
-    rulings, verdicts = LatestVerdicts(), told(sheet)
+    rulings, verdicts = LatestVerdicts(), verdicts_of(sheet)
     rulings.add(verdicts)
 
     last = rulings.last_pass("shop.t", "max_id")
@@ -64,7 +64,7 @@ class Name(str):
 def test_f39_a_table_is_found_without_looking_at_the_others() -> None:
     rulings = LatestVerdicts()
     for number in range(500):
-        rulings.add(told("P", Name(f"shop.t{number}")))
+        rulings.add(verdicts_of("P", Name(f"shop.t{number}")))
     before = Name.compared
 
     found = rulings.of(Name("shop.t7"))
@@ -77,7 +77,7 @@ def test_f39_a_table_is_found_without_looking_at_the_others() -> None:
 def test_what_earlier_lives_ruled_is_read_by_two_questions(tmp_path: Path) -> None:
     store, rulings = ServiceStore.open(tmp_path / "s.db"), LatestVerdicts()
     for number, sheet in enumerate(("PF?", "F?P", "P", "??") * 10):
-        store.verdicts.add(told(sheet, f"shop.t{number}"))
+        store.verdicts.add(verdicts_of(sheet, f"shop.t{number}"))
     asked = list[str]()
     event.listen(store.database.engine, "before_cursor_execute", lambda *a: asked.append(a[2]))
 
@@ -108,7 +108,7 @@ def test_what_earlier_lives_ruled_is_read_by_two_questions(tmp_path: Path) -> No
 )
 def test_until_when_a_check_was_bad(sheet: str, until: int | None) -> None:
     rulings = LatestVerdicts()
-    rulings.add(told(sheet))
+    rulings.add(verdicts_of(sheet))
 
     found = rulings.bad_until("shop.t").get("max_id")
 
@@ -117,7 +117,7 @@ def test_until_when_a_check_was_bad(sheet: str, until: int | None) -> None:
 
 def test_after_a_restart_a_fail_counts_as_long_as_it_was_seen(tmp_path: Path) -> None:
     store, rulings = ServiceStore.open(tmp_path / "s.db"), LatestVerdicts()
-    store.verdicts.add(told("PFPP"))
+    store.verdicts.add(verdicts_of("PFPP"))
     rulings.load(store.verdicts)
     store.close()
 
@@ -126,7 +126,7 @@ def test_after_a_restart_a_fail_counts_as_long_as_it_was_seen(tmp_path: Path) ->
 
 def test_f105_the_end_of_a_fail_outlives_a_restart(tmp_path: Path) -> None:
     store, rulings = ServiceStore.open(tmp_path / "s.db"), LatestVerdicts()
-    sheet = told("PF?PP")
+    sheet = verdicts_of("PF?PP")
     for one in sheet:
         store.verdicts.add([one])
         store.verdicts.end_fails([one] if rulings.ends_fail(one) else [])
@@ -141,7 +141,7 @@ def test_f105_the_end_of_a_fail_outlives_a_restart(tmp_path: Path) -> None:
 
 def test_f105_a_fail_that_began_again_is_bad_for_as_long_as_it_was_seen(tmp_path: Path) -> None:
     store, rulings = ServiceStore.open(tmp_path / "s.db"), LatestVerdicts()
-    sheet = told("FPF")
+    sheet = verdicts_of("FPF")
     store.verdicts.add(sheet)
     store.verdicts.end_fails(sheet[1:2])
     rulings.load(store.verdicts)
@@ -152,7 +152,7 @@ def test_f105_a_fail_that_began_again_is_bad_for_as_long_as_it_was_seen(tmp_path
 
 def test_f113_each_check_of_a_table_has_its_own_rulings() -> None:
     rulings, checks = LatestVerdicts(), ("max_id", "day_counts")
-    said = {check: told("F", check=check) for check in checks}
+    said = {check: verdicts_of("F", check=check) for check in checks}
     for one in said.values():
         rulings.add(one)
 
@@ -163,7 +163,7 @@ def test_f113_each_check_of_a_table_has_its_own_rulings() -> None:
 
 
 def test_f113_only_a_pass_ends_a_fail() -> None:
-    rulings, (fail, again, unknown, passed) = LatestVerdicts(), told("FF?P")
+    rulings, (fail, again, unknown, passed) = LatestVerdicts(), verdicts_of("FF?P")
     rulings.add([fail])
 
     assert [rulings.ends_fail(one) for one in (again, unknown, passed)] == [False, False, True]

@@ -32,7 +32,7 @@ BEATS = tuple(
 )
 
 
-def mark(batch: int = 4, through: int = 3, **tables: int) -> Checkpoint:
+def landed_checkpoint(batch: int = 4, through: int = 3, **tables: int) -> Checkpoint:
     """All through a heartbeat has landed; *tables* changed last in these batches."""
     head = binlog_position(1, through * 100)
     return Checkpoint(
@@ -49,7 +49,7 @@ def mark(batch: int = 4, through: int = 3, **tables: int) -> Checkpoint:
 class Lake:
     """A change log, and a mirror of each table; notes what is asked."""
 
-    newest: Checkpoint | None = field(default_factory=mark)
+    newest: Checkpoint | None = field(default_factory=landed_checkpoint)
     applied_: dict[str, int] = field(default_factory=lambda: dict.fromkeys(NAMES, 4))
     asked: list[str] = field(default_factory=list)
     marks: int = 0
@@ -180,7 +180,7 @@ def test_f113_a_round_looks_at_mirrors_that_lag_and_in_turn_at_those_at_rest(
     harness: LandingHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sampler, "FEWEST", 1)
-    harness.lake.newest = mark(5, a=5, b=4)
+    harness.lake.newest = landed_checkpoint(5, a=5, b=4)
     assert harness.look() == ["db.a", "db.b", "db.c"]  # one lags, and of those at rest two are next
     assert harness.look() == ["db.a", "db.b", "db.d"]  # the one that waited, and by its name
     assert harness.look() == ["db.a", "db.b", "db.c"]
@@ -310,9 +310,9 @@ def test_f113_a_silent_change_log_is_not_asked_again_for_a_mirror_that_is_ahead(
 
 
 def test_f113_looks_remember_which_heartbeats_each_batch_has(harness: LandingHarness) -> None:
-    harness.lake.newest = mark(6, 4)
+    harness.lake.newest = landed_checkpoint(6, 4)
     harness.look()
-    harness.lake.newest = mark(7, 5)
+    harness.lake.newest = landed_checkpoint(7, 5)
     harness.look()
     fences = [one.passed["shop"].number for one in harness.newest.steps]
     harness.fences.wrong = {"shop": range(4, 5)}
@@ -325,13 +325,13 @@ def test_f113_looks_remember_which_heartbeats_each_batch_has(harness: LandingHar
 
 
 def test_f113_batches_of_a_log_that_was_set_back_are_forgotten(harness: LandingHarness) -> None:
-    harness.lake.newest = replace(mark(9), lives={"0": 7})
+    harness.lake.newest = replace(landed_checkpoint(9), lives={"0": 7})
     harness.look()
-    harness.lake.newest = replace(mark(9, 4), lives={"0": 8})
+    harness.lake.newest = replace(landed_checkpoint(9, 4), lives={"0": 8})
     harness.look()
 
     assert [one.batch for one in harness.newest.steps] == [9]
-    harness.lake.newest = replace(mark(10, 5), lives={"0": 8})
+    harness.lake.newest = replace(landed_checkpoint(10, 5), lives={"0": 8})
     harness.look()
     assert [one.batch for one in harness.newest.steps] == [9, 10]
 

@@ -32,7 +32,7 @@ def text_of(*seen: SeenTable, address: str = SERVER, name: str = "shop") -> str:
     return fill_template(TEMPLATE.read_text("utf-8"), source, propose_rules(seen))
 
 
-def read(text: str) -> Config:
+def parse(text: str) -> Config:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SHOP_PASSWORD", "hush-hush")
         return parse_config(text, Path("sluice.yaml"))
@@ -42,7 +42,7 @@ def test_the_server_and_its_rules_are_in_a_config_without_a_fault() -> None:
     shards = [SeenTable(f"a_{n}.orders_{n}", ("id",), ("id",), 500) for n in range(3)]
     text = text_of(*shards, SeenTable("a.people", ("id",), (), None))
 
-    config = read(text)
+    config = parse(text)
 
     (source,) = config.sources
     assert (source.host, source.port, source.user, source.kind) == (
@@ -60,13 +60,13 @@ def test_the_server_and_its_rules_are_in_a_config_without_a_fault() -> None:
 
 
 def test_a_server_without_tables_has_no_rules() -> None:
-    assert read(text_of()).tables == ()
+    assert parse(text_of()).tables == ()
 
 
 def test_odd_words_are_read_back_as_they_are() -> None:
     text = text_of(address="mariadb://o'no%3A@10.0.0.1:3306", name="on")
 
-    (source,) = read(text).sources
+    (source,) = parse(text).sources
 
     assert (source.kind, source.user, source.host) == ("mariadb", "o'no:", "10.0.0.1")
     assert source.name == source.prefix == source.collector.connector == "on"
@@ -109,14 +109,14 @@ def test_whatever_tables_are_called_the_config_is_read(names: list[str]) -> None
     source = parse_address(SERVER, "shop", "SHOP_PASSWORD", ENVIRONMENT)
     proposal = propose_rules(seen)
 
-    config = read(fill_template(TEMPLATE.read_text("utf-8"), source, proposal))
+    config = parse(fill_template(TEMPLATE.read_text("utf-8"), source, proposal))
 
     assert config.tables == tuple(one.rule for one in proposal.rules)
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql"])
 def test_f182_the_database_of_an_address_is_an_option_of_the_source(scheme: str) -> None:
-    (source,) = read(text_of(address=f"{scheme}://sluice@pg-1:5432/sh%20op")).sources
+    (source,) = parse(text_of(address=f"{scheme}://sluice@pg-1:5432/sh%20op")).sources
 
     assert (source.kind, source.options) == ("postgres", {"database": "sh op"})
 
@@ -136,7 +136,7 @@ def test_f182_only_a_kind_that_is_one_database_needs_its_name() -> None:
 ID = ("id int",)
 
 
-def seen(name: str, columns: tuple[str, ...] = ID, rows: int | None = 10) -> SeenTable:
+def seen_table(name: str, columns: tuple[str, ...] = ID, rows: int | None = 10) -> SeenTable:
     return SeenTable(name, columns, ("id",), rows)
 
 
@@ -170,14 +170,14 @@ def folded(proposal: Proposal) -> list[tuple[str, str, int]]:
 def test_names_that_differ_in_numbers_are_shards_of_one(
     names: list[str], shards: str, table: str
 ) -> None:
-    proposal = propose_rules(map(seen, names))
+    proposal = propose_rules(map(seen_table, names))
 
     assert (shards, table) in [one[:2] for one in folded(proposal)]
 
 
 def test_tables_of_other_columns_or_keys_are_told_and_left_alone() -> None:
-    others = [seen("s.a_1"), seen("s.a_2", ("id int", "more int"))]
-    keys = [seen("s.b_1"), SeenTable("s.b_2", ID, ("other",))]
+    others = [seen_table("s.a_1"), seen_table("s.a_2", ("id int", "more int"))]
+    keys = [seen_table("s.b_1"), SeenTable("s.b_2", ID, ("other",))]
 
     proposal = propose_rules([*others, *keys])
 
@@ -190,21 +190,25 @@ def test_tables_of_other_columns_or_keys_are_told_and_left_alone() -> None:
 
 
 def test_logs_and_archives_wait_behind_the_others() -> None:
-    proposal = propose_rules([seen("s.audit_log"), seen("s.orders"), seen("s.catalog")])
+    proposal = propose_rules(
+        [seen_table("s.audit_log"), seen_table("s.orders"), seen_table("s.catalog")]
+    )
 
     assert [(one.rule.shards, one.rule.tier) for one in proposal.rules] == [(r"s\.audit_log", 2)]
     assert [one.name for one in proposal.alone] == ["s.catalog", "s.orders"]
 
 
 def test_tables_without_a_key_are_named() -> None:
-    proposal = propose_rules([SeenTable("s.b", ID, ()), seen("s.a"), SeenTable("s.x_log", ID, ())])
+    proposal = propose_rules(
+        [SeenTable("s.b", ID, ()), seen_table("s.a"), SeenTable("s.x_log", ID, ())]
+    )
 
     assert proposal.keyless == ("s.b", "s.x_log")
 
 
 def test_the_largest_comes_first_and_unknown_rows_count_as_none() -> None:
-    few = [seen("s.a_1", rows=None), seen("s.a_2", rows=3)]
-    many = [seen("s.b_1"), seen("s.b_2")]
+    few = [seen_table("s.a_1", rows=None), seen_table("s.a_2", rows=3)]
+    many = [seen_table("s.b_1"), seen_table("s.b_2")]
 
     assert [(one.rule.table, one.rows) for one in propose_rules([*few, *many]).rules] == [
         ("s.b", 20),
@@ -217,7 +221,7 @@ NAMES = st.from_regex(r"[ab1_\u0661]{1,4}\.[ab2_$-]{1,4}", fullmatch=True)
 
 @given(st.sets(NAMES, max_size=12))
 def test_every_table_goes_where_the_proposal_says(names: set[str]) -> None:
-    proposal = propose_rules(map(seen, names))
+    proposal = propose_rules(map(seen_table, names))
     router = Router(tuple(one.rule for one in proposal.rules))
     owners: dict[str, str] = {}
 

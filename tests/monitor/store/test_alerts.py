@@ -207,7 +207,7 @@ def test_f143_letters_that_cannot_be_read_are_given_up_and_hold_up_no_other(
     assert store.database.unreadable == 3
 
 
-def held(outbox: StoredOutbox, channel: str) -> list[str]:
+def waiting_ids(outbox: StoredOutbox, channel: str) -> list[str]:
     return [letter.message.id for letter in outbox.waiting(channel, 99)]
 
 
@@ -218,8 +218,8 @@ def test_in_memory_a_channel_that_is_down_pushes_out_no_letter_of_another(
     outbox.hold([("log", message(n)) for n in range(2)], at(0))
     outbox.hold([("slack", message(n)) for n in range(9)], at(1))
 
-    assert held(outbox, "log") == [message(n).id for n in range(2)]
-    assert held(outbox, "slack") == [message(n).id for n in (6, 7, 8)]
+    assert waiting_ids(outbox, "log") == [message(n).id for n in range(2)]
+    assert waiting_ids(outbox, "slack") == [message(n).id for n in (6, 7, 8)]
 
 
 def test_in_memory_letters_that_were_delivered_push_out_none_that_wait(
@@ -232,7 +232,7 @@ def test_in_memory_letters_that_were_delivered_push_out_none_that_wait(
         outbox.hold([("slack", message(number))], at(1))
         outbox.delivered(outbox.waiting("slack", 1), ChannelHealth(), at(1))
 
-    assert held(outbox, "log") == [message(0).id]
+    assert waiting_ids(outbox, "log") == [message(0).id]
 
 
 def test_in_memory_letters_that_were_delivered_are_bounded_too(store: ServiceStore) -> None:

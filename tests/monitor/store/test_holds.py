@@ -15,7 +15,7 @@ from tests.monitor.store.kit import NOW, SECOND
 T = "shop.users"
 
 
-def told(standstills: HoldRegistry, reasons: str, start: int = 0) -> list[str]:
+def hold_ids(standstills: HoldRegistry, reasons: str, start: int = 0) -> list[str]:
     """Ids after each turn: `s`chema, `u`nreachable, `.` for one that went on."""
     words, ids = {"s": "schema", "u": "unreachable"}, []
     for number, letter in enumerate(reasons, start):
@@ -40,15 +40,15 @@ def told(standstills: HoldRegistry, reasons: str, start: int = 0) -> list[str]:
 def test_a_hold_is_named_after_the_second_since_which_it_stands(
     store: ServiceStore, reasons: str, names: list[str]
 ) -> None:
-    assert told(HoldRegistry(store.holds), reasons) == names
+    assert hold_ids(HoldRegistry(store.holds), reasons) == names
 
 
 def test_a_restart_renames_no_hold_and_its_words_stay_fresh(store: ServiceStore) -> None:
-    told(HoldRegistry(store.holds), "s")
+    hold_ids(HoldRegistry(store.holds), "s")
     later = HoldRegistry(store.holds)
     later.load()
 
-    assert told(later, "s", start=5) == ["0"]
+    assert hold_ids(later, "s", start=5) == ["0"]
     assert later.holds()[0].detail == "detail 5"
 
 

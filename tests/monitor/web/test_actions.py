@@ -32,7 +32,7 @@ def run(command: click.Command, server: str, *words: str) -> Result:
     return CliRunner().invoke(command, given, catch_exceptions=False)
 
 
-def asked(result: Result) -> dict[str, Any]:
+def only_request(result: Result) -> dict[str, Any]:
     (one,) = json.loads(result.output)
     found: dict[str, Any] = one
     return found
@@ -49,7 +49,7 @@ def fail(rig: Rig) -> None:
 def test_keys_are_recorded_with_who_and_why_and_go_to_the_pipeline(rig: Rig, server: str) -> None:
     rig.dictionary.types["id"] = "VARCHAR"
     words = (USERS, "--keys", "x,y", "--keys", '["it,s"]', "--no-wait", "--json")
-    one = asked(run(repair.COMMAND, server, *words))
+    one = only_request(run(repair.COMMAND, server, *words))
 
     assert (one["kind"], one["who"], one["reason"]) == ("repair", "ann", "a loss")
     (wish,) = rig.store.rereads.wished()
@@ -97,14 +97,14 @@ def test_a_second_wish_for_a_table_waits_its_turn(rig: Rig, server: str) -> None
     with pytest.raises(ConfigError, match=told):
         run(replay.COMMAND, server, USERS, "--no-wait")
 
-    assert asked(again)["id"] == rig.store.rereads.wished()[0].id
+    assert only_request(again)["id"] == rig.store.rereads.wished()[0].id
 
 
 def test_an_incident_names_the_rows_and_its_check_is_to_pass_again(rig: Rig, server: str) -> None:
     fail(rig)
     (incident,) = [one for one in rig.store.incidents.open() if one.cause.check == "range_counts"]
 
-    one = asked(
+    one = only_request(
         run(repair.COMMAND, server, USERS, "--incident", incident.id, "--no-wait", "--json")
     )
 
@@ -324,7 +324,7 @@ def test_f189_only_a_dry_run_needs_no_reason(rig: Rig, server: str) -> None:
         {"error": "Missing option '--reason'."},
     )
     assert looked.exit_code == 0, looked.output
-    assert asked(looked)["reason"] == "a dry run"
+    assert only_request(looked)["reason"] == "a dry run"
     assert httpx.post(f"{server}/v1/repairs", json={"table": USERS, "who": "a"}).status_code == 400
 
 
@@ -361,7 +361,7 @@ def bootstrap(server: str, *words: str) -> Result:
     return CliRunner().invoke(COMMAND, given, catch_exceptions=False)
 
 
-def told(rig: Rig, *states: BackfillState) -> None:
+def report_states(rig: Rig, *states: BackfillState) -> None:
     rig.store.rereads.told(states, rig.clock())
 
 
@@ -396,7 +396,7 @@ def test_who_waits_sees_it_end(
     def meanwhile(_: float) -> None:
         (wish,) = rig.store.rereads.wished()
         rows, done, why = next(steps)
-        told(rig, BackfillState(wish.id, USERS, "s/u", rows, done, why, why == "no key"))
+        report_states(rig, BackfillState(wish.id, USERS, "s/u", rows, done, why, why == "no key"))
 
     monkeypatch.setattr("monitor.cli.options.time.sleep", meanwhile)
 
@@ -435,7 +435,7 @@ def test_a_bootstrap_can_be_given_up(rig: Rig, server: str) -> None:
 def test_a_page_says_what_is_read_and_a_metric_how_far(rig: Rig, server: str) -> None:
     bootstrap(server, "--no-wait")
     (wish,) = rig.store.rereads.wished()
-    told(rig, BackfillState(wish.id, USERS, "s/u", 12, None, "down"))
+    report_states(rig, BackfillState(wish.id, USERS, "s/u", 12, None, "down"))
 
     rig.round()
 

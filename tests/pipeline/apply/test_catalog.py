@@ -63,7 +63,7 @@ MADE = "CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR(80))"
 COLUMNS = "id BIGINT, name VARCHAR:80"
 
 
-def told(text: str, *, made: bool = False) -> str:
+def statement_message(text: str, *, made: bool = False) -> str:
     """A statement as the collector sends it; *made* if it describes db.t."""
     return message(text, *([described(text, "t", COLUMNS)] if made else []))
 
@@ -71,9 +71,10 @@ def told(text: str, *, made: bool = False) -> str:
 @pytest.mark.parametrize(
     "statements",
     [
-        pytest.param([told("TRUNCATE TABLE t")], id="a truncate without its row"),
+        pytest.param([statement_message("TRUNCATE TABLE t")], id="a truncate without its row"),
         pytest.param(
-            [told("DROP DATABASE db"), told(MADE, made=True)], id="a database dropped and made anew"
+            [statement_message("DROP DATABASE db"), statement_message(MADE, made=True)],
+            id="a database dropped and made anew",
         ),
     ],
 )
@@ -81,7 +82,7 @@ def test_rows_that_only_a_statement_took_away_hold_the_table_until_a_base(
     tmp_path: Path, statements: list[str]
 ) -> None:
     lake = LocalLake(tmp_path)
-    lake.catalog.add([("s", Order(1, 1, 1), told(MADE, made=True))])
+    lake.catalog.add([("s", Order(1, 1, 1), statement_message(MADE, made=True))])
     lake.land(row(Op.SETTLE, 1, None), row(Op.CREATE, 10, 1, "old"))
     before = lake.apply()
     places = range(20, 20 + len(statements))
@@ -276,7 +277,7 @@ def test_what_a_shard_gained_is_found_without_going_through_all_others(
     assert named == []
 
 
-def rows(first: int, last: int) -> list[tuple[str, Order, str]]:
+def create_statements(first: int, last: int) -> list[tuple[str, Order, str]]:
     names = [f"t{n}" for n in range(first, last)]
     texts = [f"CREATE TABLE {name} (id BIGINT PRIMARY KEY)" for name in names]
     told = zip(range(first, last), texts, names, strict=True)
@@ -290,7 +291,7 @@ def test_what_a_collector_sends_again_is_not_worked_out_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     catalog = Catalog(Router(), readings("s"))
-    catalog.add(rows(0, 50))
+    catalog.add(create_statements(0, 50))
     worked: list[int] = []
     follow = MySqlDialect.follow
 
@@ -302,7 +303,7 @@ def test_what_a_collector_sends_again_is_not_worked_out_again(
 
     monkeypatch.setattr(MySqlDialect, "follow", staticmethod(counted))
 
-    again = catalog.reading(rows(10, 30))
+    again = catalog.reading(create_statements(10, 30))
 
     assert sum(worked) == 0
     assert again.newest("s", "db.t20") == catalog.newest("s", "db.t20") is not None

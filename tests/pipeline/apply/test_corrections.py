@@ -31,7 +31,7 @@ from tests.pipeline.apply.test_random_images import (
     CUTS,
     Cut,
     History,
-    begun,
+    draw_history,
     finish,
     let_come,
     prove,
@@ -68,14 +68,14 @@ def another(lake: LocalLake, days: int) -> None:
     lake.run()
 
 
-def written(lake: LocalLake) -> int:
+def count_written(lake: LocalLake) -> int:
     """How many were written by one run."""
     mirrors = Mirrors(lake.settings, DeltaMirrors(None))
     ours = ImageWriter(lake.settings, mirrors, lambda: lake.now)
     return len(ours.run(LandedState(lake.checkpoint, lake.catalog)))
 
 
-def told(lake: LocalLake) -> Image:
+def gate_image(lake: LocalLake) -> Image:
     """The image as the gate sees it."""
     found = Lake(lake.settings, DeltaMirrors(None)).applied("db.t")
     assert found is not None
@@ -122,26 +122,26 @@ def test_a_late_change_makes_a_corrected_image(
     left: Mapping[int, Any],
 ) -> None:
     lake = imaged(tmp_path, *with_it)
-    assert written(lake) == 0, "an image that is pinned stands in its mirror"
+    assert count_written(lake) == 0, "an image that is pinned stands in its mirror"
     late(lake, *came)
-    assert told(lake).left_out
+    assert gate_image(lake).left_out
 
-    assert written(lake) == 1
+    assert count_written(lake) == 1
 
-    image = told(lake)
+    image = gate_image(lake)
     assert (image.left_out, image.revision, image.through) == ((), 1, lake.checkpoint.batch)
     assert image.path.endswith(f"/clones/db/t/{DAY}.r1")
     assert rows_at(image.path) == left
-    assert written(lake) == 0
+    assert count_written(lake) == 0
 
 
 def test_each_correction_is_another_table_and_none_is_changed(tmp_path: Path) -> None:
     lake = imaged(tmp_path, how="clone")
-    first = written(lake), told(lake).path
+    first = count_written(lake), gate_image(lake).path
     late(lake, row(U, 47, 1, "first"))
-    second = written(lake), told(lake).path
+    second = count_written(lake), gate_image(lake).path
     late(lake, row(U, 48, 2, "second"))
-    third = written(lake), told(lake).path
+    third = count_written(lake), gate_image(lake).path
 
     assert [made for made, _ in (first, second, third)] == [1, 1, 1]
     assert [rows_at(path) for _, path in (first, second, third)] == [
@@ -149,7 +149,7 @@ def test_each_correction_is_another_table_and_none_is_changed(tmp_path: Path) ->
         {1: "first", 2: "old"},
         {1: "first", 2: "second"},
     ]
-    assert told(lake).revision == 2
+    assert gate_image(lake).revision == 2
 
 
 @pytest.mark.parametrize("how", ["clone", "parquet"])
@@ -159,34 +159,34 @@ def test_two_corrections_of_one_number_are_two(tmp_path: Path, how: str) -> None
     mirror = Path(lake.settings.mirror("db.t"))
     shutil.copytree(mirror, tmp_path / "before")
     late(lake, row(U, 47, 1, "first"))
-    assert written(lake) == 1
+    assert count_written(lake) == 1
     shutil.rmtree(mirror)
     shutil.copytree(tmp_path / "before", mirror)
     lake.reopen()
     lake.land(row(U, 48, 2, "second"))
     assert lake.apply().hold is None
-    assert told(lake).left_out, "the first correction lacks the second change"
+    assert gate_image(lake).left_out, "the first correction lacks the second change"
 
-    assert written(lake) == 1
+    assert count_written(lake) == 1
 
-    assert told(lake).left_out == ()
-    found = rows_at(told(lake).path) if how == "clone" else days_at(told(lake).path)
+    assert gate_image(lake).left_out == ()
+    found = rows_at(gate_image(lake).path) if how == "clone" else days_at(gate_image(lake).path)
     assert found == {1: "first", 2: "second"}
 
 
 def test_a_day_of_parquet_is_replaced_and_its_parts_have_other_names(tmp_path: Path) -> None:
     lake = imaged(tmp_path, how="parquet")
-    written(lake)
-    folder = Path(told(lake).path)
+    count_written(lake)
+    folder = Path(gate_image(lake).path)
     before = {one.name for one in folder.glob("*.parquet")}
     late(lake, row(U, 48, 2, "late"))
-    assert told(lake).left_out, "what stands there is not what it should be"
+    assert gate_image(lake).left_out, "what stands there is not what it should be"
 
-    assert written(lake) == 1
+    assert count_written(lake) == 1
 
     assert days_at(str(folder)) == {1: "day", 2: "late"}
     assert before.isdisjoint(one.name for one in folder.glob("*.parquet"))
-    assert told(lake).left_out == ()
+    assert gate_image(lake).left_out == ()
     assert list((tmp_path / "images" / "_staged").iterdir()) == []
 
 
@@ -211,10 +211,10 @@ def test_rows_that_were_read_again_go_in_only_if_that_ended_below_the_cut(
     late(lake, AGAIN)
 
     with capture_logs() as logs:
-        made = written(lake)
+        made = count_written(lake)
 
     assert made == int(corrected)
-    assert (told(lake).left_out == ()) is corrected
+    assert (gate_image(lake).left_out == ()) is corrected
     assert [one["event"] for one in logs] == ([] if corrected else ["image_unwritten"])
 
 
@@ -223,7 +223,7 @@ def test_none_is_made_once_days_that_came_after_the_image_are_in_the_log_no_more
 ) -> None:
     lake = imaged(tmp_path)
     late(lake, row(U, 47, 1, "first"))
-    assert written(lake) == 1
+    assert count_written(lake) == 1
     days = lake.settings.upkeep.keep_changes + timedelta(days=2)
     lake.received += days
     late(lake, row(U, 48, 2, "second"))
@@ -233,10 +233,12 @@ def test_none_is_made_once_days_that_came_after_the_image_are_in_the_log_no_more
     keeping.run(lake.checkpoint, lake.checkpoint.tables)
 
     with capture_logs() as logs:
-        assert written(lake) == 0
+        assert count_written(lake) == 0
 
     assert "not in the change log any more" in logs[0]["why"]
-    assert told(lake).left_out, "a table with the second change, and without the first, is none"
+    assert gate_image(lake).left_out, (
+        "a table with the second change, and without the first, is none"
+    )
 
 
 def test_what_is_refused_is_tried_again_later_and_not_in_each_round(tmp_path: Path) -> None:
@@ -263,34 +265,34 @@ def test_one_that_cannot_be_made_keeps_no_other_from_it(tmp_path: Path, how: str
     Path((set(mirror.file_uris()) - newest).pop()).unlink()
 
     with capture_logs() as logs:
-        assert written(lake) == 1
+        assert count_written(lake) == 1
 
     assert [(one["event"], one["day"]) for one in logs] == [("image_unwritten", DAY)]
-    assert told(lake).day == "2026-01-02", "the image of the next day"
+    assert gate_image(lake).day == "2026-01-02", "the image of the next day"
 
 
 def test_what_was_killed_between_a_clone_and_its_manifest_is_made_anew(tmp_path: Path) -> None:
     lake = imaged(tmp_path, how="clone")
-    written(lake)
-    Path(f"{told(lake).path}.json").unlink()
+    count_written(lake)
+    Path(f"{gate_image(lake).path}.json").unlink()
     found = Lake(lake.settings, DeltaMirrors(None)).applied("db.t")
     assert found is not None
     assert found.images == (), "nobody is told of it meanwhile"
 
-    assert written(lake) == 1
-    assert rows_at(told(lake).path) == AS_MADE
+    assert count_written(lake) == 1
+    assert rows_at(gate_image(lake).path) == AS_MADE
 
 
 def test_clones_that_are_kept_no_longer_go_with_their_corrections(tmp_path: Path) -> None:
     lake = imaged(tmp_path, how="clone")
-    written(lake)
+    count_written(lake)
     late(lake, row(U, 48, 2, "late"))
-    written(lake)
+    count_written(lake)
     folder = tmp_path / "clones" / "db" / "t"
     old = [one.name for one in folder.iterdir()]
     another(lake, days=9)
 
-    written(lake)
+    count_written(lake)
 
     assert sorted(old) == [f"{DAY}.r{n}{end}" for n in (0, 1) for end in ("", ".json")]
     assert sorted(one.name for one in folder.iterdir()) == ["2026-01-10.r0", "2026-01-10.r0.json"]
@@ -304,7 +306,7 @@ def lied_about(folder: Path, seed: int, how: Any) -> tuple[LocalLake, History, l
     """A lake to which some of what stands below a cut came after its image was made."""
     lake = LocalLake(folder, publish=(PublishRule("db.*", how=how, hold_back=LONG),))
     random = Random(seed)
-    history, cuts = begun(lake, random)
+    history, cuts = draw_history(lake, random)
     for _ in range(500):
         if history.landed(10**9):
             break
@@ -318,7 +320,7 @@ def lied_about(folder: Path, seed: int, how: Any) -> tuple[LocalLake, History, l
     return lake, history, cuts
 
 
-def rows(lake: LocalLake, image: Image, how: str) -> dict[int, Any]:
+def read_image(lake: LocalLake, image: Image, how: str) -> dict[int, Any]:
     """What is read as the image, by whoever goes by what it names."""
     if how == "parquet":
         told = ds.dataset(image.path, format="parquet").to_table().to_pylist()
@@ -344,7 +346,7 @@ def test_a_corrected_image_is_what_the_changes_below_its_cut_leave(
     found = Lake(lake.settings, DeltaMirrors(None)).applied("db.t")
     assert found is not None
     assert [one.left_out for one in found.images] == [()] * CUTS
-    assert [rows(lake, one, how) for one in found.images] == [
+    assert [read_image(lake, one, how) for one in found.images] == [
         FIRST | history.model(one.pos) for one in cuts
     ]
     assert [len(one.late) for one in found.images] == [len(one.late) for one in lake.images()]

@@ -34,14 +34,14 @@ def lake(tmp_path: Path) -> LocalLake:
     return made
 
 
-def written(lake: LocalLake, pos: int) -> None:
+def set_cut(lake: LocalLake, pos: int) -> None:
     """The heartbeat after the cut is written, where the log ends at *pos*."""
     lake.cuts = (DueCut(CUT, {"s": fence(7, CUT, "s", pos=pos)}),)
 
 
 def test_one_slice_with_changes_on_both_sides_is_split_at_the_cut(lake: LocalLake) -> None:
     lake.now = CUT
-    written(lake, 50)
+    set_cut(lake, 50)
     lake.prove(50)
     lake.land(row(U, 20, 1, "day"), row(U, 60, 1, "night"), row(D, 61, 2), row(C, 49, 3, "last"))
 
@@ -55,7 +55,7 @@ def test_one_slice_with_changes_on_both_sides_is_split_at_the_cut(lake: LocalLak
 
 def test_what_stands_at_the_cut_is_behind_it(lake: LocalLake) -> None:
     lake.now = CUT
-    written(lake, 50)
+    set_cut(lake, 50)
     lake.prove(50)
     lake.land(row(U, 49, 1, "below"), row(U, 50, 2, "at"))
 
@@ -69,7 +69,7 @@ def test_from_the_cut_on_a_mirror_waits_until_all_below_it_has_landed(lake: Loca
     lake.land(row(U, 60, 1, "night"))
 
     before = lake.run()  # the cut has just passed, and no heartbeat after it is written
-    written(lake, 50)
+    set_cut(lake, 50)
     lake.now = CUT + timedelta(minutes=1) - timedelta(minutes=10)
     waiting = lake.run()
     lake.land(row(U, 20, 2, "came late"))
@@ -89,7 +89,7 @@ def test_who_waits_for_too_long_goes_on_without_an_image(lake: LocalLake) -> Non
     assert lake.run() == ()
     lake.run()  # ten minutes later
     lake.prove(50)
-    written(lake, 50)
+    set_cut(lake, 50)
     lake.land(row(U, 70, 1, "deep night"))
     lake.run()
 
@@ -99,7 +99,7 @@ def test_who_waits_for_too_long_goes_on_without_an_image(lake: LocalLake) -> Non
 
 def test_an_idle_table_has_an_image_too(lake: LocalLake) -> None:
     lake.now = CUT
-    written(lake, 50)
+    set_cut(lake, 50)
     lake.prove(50)
     lake.land()
 
@@ -116,7 +116,7 @@ def test_a_cut_that_a_mirror_has_gone_past_has_no_image(lake: LocalLake) -> None
     lake.now = CUT
     lake.play([row(U, 60, 1, "night")])
     lake.cuts = cuts
-    written(lake, 50)
+    set_cut(lake, 50)
     lake.prove(50)
     lake.land(row(U, 61, 1, "deep night"))
 
@@ -142,7 +142,7 @@ def test_a_turn_that_began_before_the_cut_and_was_committed_after_it_is_none_pas
     lake.runner.clock = slow
     lake.run()
     lake.runner.clock = clock
-    written(lake, 50)
+    set_cut(lake, 50)
     lake.prove(50)
     lake.land(row(U, 60, 1, "night"))
     lake.run()
@@ -155,7 +155,7 @@ def test_after_a_restart_nothing_is_forgotten_of_a_cut(lake: LocalLake) -> None:
     lake.land(row(U, 60, 1, "night"))
     assert lake.run() == ()
     lake.reopen()
-    written(lake, 50)
+    set_cut(lake, 50)
     lake.prove(50)
     lake.land()
 
@@ -194,7 +194,7 @@ def test_the_image_is_what_a_model_says(
     lake: LocalLake, night: list[Mapping[str, Any]], expected: Mapping[int, str]
 ) -> None:
     lake.now = CUT
-    written(lake, 50)
+    set_cut(lake, 50)
     lake.prove(50)
     lake.land(*night)
     turns = lake.run()
@@ -207,7 +207,7 @@ def test_the_image_is_what_a_model_says(
 
 def test_a_base_from_after_the_cut_hides_nothing_that_was_before_it(lake: LocalLake) -> None:
     lake.now = CUT
-    written(lake, 50)
+    set_cut(lake, 50)
     lake.prove(50)
     bases = {"s/db.t": row(S, 70, None)["order"]}
     lake.checkpoint = replace(lake.checkpoint, bases=bases)
@@ -239,7 +239,7 @@ def test_a_mirror_that_was_paused_over_midnight_becomes_the_image_once_it_goes_o
     lake.land(row(U, 20, 1, "day"), row(U, 60, 1, "night"))
     lake.now = CUT + timedelta(days=1)
     lake.run(paused={"db.t"})
-    written(lake, 50)
+    set_cut(lake, 50)
     lake.prove(50)
     lake.land(row(U, 70, 2, "night"))
     lake.run(paused={"db.t"})
@@ -494,9 +494,11 @@ def test_a_base_after_the_cut_tells_nothing_of_columns_before_it(tmp_path: Path)
     imaged.play([row(Op.CREATE, 10, 1, "a"), row(Op.CREATE, 11, 3, "c")])
     computed = Column("at", "VARCHAR", 80, default="uuid()", generated=True)
     imaged.alter(ID, FULL_NAME, computed, at=Order(1, 1, 15))
-    imaged.land(_told(Op.CREATE, 20, 2, "live"))
+    imaged.land(timed_change(Op.CREATE, 20, 2, "live"))
     imaged.end_day(imaged.now + timedelta(minutes=1), 30, "d")
-    imaged.land(*(_told(Op.READ, 50, key, "real") for key in (1, 2, 3)), row(Op.SETTLE, 50, None))
+    imaged.land(
+        *(timed_change(Op.READ, 50, key, "real") for key in (1, 2, 3)), row(Op.SETTLE, 50, None)
+    )
     imaged.checkpoint = replace(imaged.checkpoint, bases={NAME: Order(1, 1, 50)})
     imaged.prove(50, 9)
     held = [turn.hold for turn in imaged.run()]
@@ -510,5 +512,5 @@ def test_a_base_after_the_cut_tells_nothing_of_columns_before_it(tmp_path: Path)
     assert {one["id"]: one["at"] for one in imaged.mirror()} == dict.fromkeys((1, 2, 3), "real")
 
 
-def _told(op: Op, pos: int, key: int, at: str) -> dict[str, Any]:
+def timed_change(op: Op, pos: int, key: int, at: str) -> dict[str, Any]:
     return {**row(op, pos, key), "after": json.dumps({"id": key, "name": "x", "at": at})}

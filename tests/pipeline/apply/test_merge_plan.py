@@ -29,7 +29,7 @@ def each(pos: int, *tables: str) -> list[dict[str, Any]]:
     ]
 
 
-def told(kind: str, pos: int) -> tuple[str, SchemaChange]:
+def schema_change(kind: str, pos: int) -> tuple[str, SchemaChange]:
     """db.t was dropped, or made anew with other columns."""
     order = Order(1, 1, pos)
     schema = TableSchema("db.t", order, (ID, NAME), ("id",)) if kind == "create" else None
@@ -80,7 +80,7 @@ def test_a_turn_that_does_not_come_to_a_new_base_reads_nothing_from_before_it(
     for pos in range(10, 20):
         lake.land({**row(C, pos, pos), "after": f'{{"id": {pos}, "gone": "x"}}'})
     lake.land(row(R, 50, 1, "read"), row(S, 50, None))
-    lake.catalog.learn([told("drop", 40), told("create", 40)])
+    lake.catalog.learn([schema_change("drop", 40), schema_change("create", 40)])
     lake.checkpoint = replace(lake.checkpoint, bases={"s/db.t": Order(1, 1, 50)})
     monkeypatch.setattr(merge_plan, "MOST_ROWS", 4)
 

@@ -90,7 +90,7 @@ class Cut:
 def test_an_image_is_what_the_changes_below_its_cut_leave(tmp_path: Path, seed: int) -> None:
     lake = LocalLake(tmp_path, publish=(PublishRule("db.*", hold_back=timedelta(days=9)),))
     random = Random(seed)
-    history, cuts = begun(lake, random)
+    history, cuts = draw_history(lake, random)
     passed = 0
     while not history.landed(10**9):
         due, ahead = let_come(lake, cuts)
@@ -114,7 +114,7 @@ def test_an_image_is_what_the_changes_below_its_cut_leave(tmp_path: Path, seed: 
     assert all(one.late == () for one in images.values())
 
 
-def begun(lake: LocalLake, random: Random) -> tuple[History, list[Cut]]:
+def draw_history(lake: LocalLake, random: Random) -> tuple[History, list[Cut]]:
     """What will come to a table of one row, and cuts at random places of it."""
     history = History(random)
     history.write()

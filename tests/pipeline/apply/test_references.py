@@ -40,10 +40,10 @@ def parent(op: Op, pos: int, key: int, name: str | None, **more: Any) -> dict[st
 @pytest.fixture
 def lake(tmp_path: Path) -> LocalLake:
     """Names of ``db.t`` are to be names in ``db.u``; both have a base, all below 100 has landed."""
-    return begun(tmp_path, KEY)
+    return lake_with_parent(tmp_path, KEY)
 
 
-def begun(home: Path, *keys: ForeignKey, **more: Any) -> LocalLake:
+def lake_with_parent(home: Path, *keys: ForeignKey, **more: Any) -> LocalLake:
     rule = InvariantRule("db.t", (("referenced", Referenced(keys)),))
     made = LocalLake(home, invariants=(rule,), others=("db.u",), **more)
     made.checkpoint = replace(made.checkpoint, bases=dict.fromkeys(made.checkpoint.shards, FIRST))
@@ -57,27 +57,27 @@ def turned(lake: LocalLake, *waived: str, paused: str = "") -> dict[str, Hold | 
     return {turn.table: turn.hold for turn in lake.run(*waived, paused={paused})}
 
 
-def told(lake: LocalLake, *waived: str) -> Hold | None:
+def hold_after_run(lake: LocalLake, *waived: str) -> Hold | None:
     return turned(lake, *waived)["db.t"]
 
 
 def test_a_row_whose_parent_is_in_the_other_mirror_is_merged(lake: LocalLake) -> None:
     lake.land(row(C, 10, 1, "a"), row(C, 11, 2, None))
 
-    assert told(lake) is None
+    assert hold_after_run(lake) is None
     assert lake.rows() == {1: "a", 2: None}
 
 
 def test_a_row_whose_parent_is_nowhere_is_held_with_its_key(lake: LocalLake) -> None:
     lake.land(row(C, 10, 1, "a"), row(C, 11, 2, "b"))
 
-    hold = told(lake)
+    hold = hold_after_run(lake)
 
     assert hold is not None
     assert (hold.reason, hold.id.rpartition("@")[0]) == ("invalid", "invalid:db.t:0-1")
     assert 'name names no row of db.u (name) in 1 row, key ["s","db.t","2"]' in hold.detail
     assert '"b"' not in hold.detail
-    assert told(lake, hold.id) is None
+    assert hold_after_run(lake, hold.id) is None
     assert lake.rows() == {1: "a", 2: "b"}
 
 
@@ -93,7 +93,7 @@ def test_a_parent_that_went_before_is_none_once_its_merge_has_decided(lake: Loca
 
     assert waiting(lake, paused="db.u")
     lake.run()
-    hold = told(lake)
+    hold = hold_after_run(lake)
 
     assert_held(hold, "invalid")
 
@@ -103,7 +103,7 @@ def test_a_parent_that_went_later_was_there_for_the_row(lake: LocalLake) -> None
     lake.run()
     lake.land(row(C, 10, 1, "a"))
 
-    assert told(lake) is None
+    assert hold_after_run(lake) is None
 
 
 def test_a_parent_that_got_another_name_later_was_there_for_the_row(lake: LocalLake) -> None:
@@ -111,7 +111,7 @@ def test_a_parent_that_got_another_name_later_was_there_for_the_row(lake: LocalL
     lake.run()
     lake.land(row(C, 10, 1, "a"))
 
-    assert told(lake) is None
+    assert hold_after_run(lake) is None
 
 
 def test_what_is_newest_of_a_parent_is_told_by_the_log_not_by_what_landed_last(
@@ -147,7 +147,7 @@ def test_a_parent_that_got_another_name_before_is_none(lake: LocalLake) -> None:
     lake.run()
     lake.land(row(C, 10, 1, "a"), row(C, 11, 2, "b"))
 
-    hold = told(lake)
+    hold = hold_after_run(lake)
 
     assert hold is not None
     assert '1 row, key ["s","db.t","1"]' in hold.detail
@@ -169,7 +169,7 @@ def test_nothing_is_known_to_be_absent(lake: LocalLake, change: Mapping[str, Any
 
     assert waiting(lake)
     lake.checkpoint = known
-    hold = told(lake)
+    hold = hold_after_run(lake)
 
     assert_held(hold, "invalid")
 
@@ -199,7 +199,7 @@ def test_a_table_without_a_mirror_is_waited_for(tmp_path: Path) -> None:
     lake.land(parent(C, 9, 1, "a"), row(C, 10, 1, "a"), row(C, 11, 2, None))
 
     assert waiting(lake, paused="db.u")
-    assert told(lake) is None
+    assert hold_after_run(lake) is None
 
 
 def waiting(lake: LocalLake, paused: str = "") -> bool:
@@ -219,17 +219,17 @@ def test_a_row_above_what_is_proven_waits_for_its_parent_and_goes_on(lake: Local
 
     lake.land(parent(C, 149, 2, "b"))
 
-    assert told(lake) is None
+    assert hold_after_run(lake) is None
     assert lake.rows() == {1: "b"}
 
 
 def test_what_waits_for_too_long_can_be_let_through(lake: LocalLake) -> None:
     lake.land(row(C, 150, 1, "b"))
     lake.run()
-    hold = told(lake)
+    hold = hold_after_run(lake)
     assert hold is not None
 
-    assert told(lake, hold.id) is None
+    assert hold_after_run(lake, hold.id) is None
 
 
 def test_a_gap_of_the_other_table_leaves_it_open(lake: LocalLake) -> None:
@@ -241,17 +241,17 @@ def test_a_gap_of_the_other_table_leaves_it_open(lake: LocalLake) -> None:
 
 
 def test_a_row_of_the_same_slice_may_be_the_parent(tmp_path: Path) -> None:
-    lake = begun(tmp_path, ForeignKey(("name",), "db.t", ("name",)))
+    lake = lake_with_parent(tmp_path, ForeignKey(("name",), "db.t", ("name",)))
     lake.land(row(C, 10, 1, "a"))
 
-    assert told(lake) is None
+    assert hold_after_run(lake) is None
 
 
 def test_all_columns_of_a_key_are_compared_together(tmp_path: Path) -> None:
-    lake = begun(tmp_path, ForeignKey(("name", "id"), "db.u", ("name", "id")))
+    lake = lake_with_parent(tmp_path, ForeignKey(("name", "id"), "db.u", ("name", "id")))
     lake.land(parent(C, 9, 2, "b"), row(C, 10, 1, "a"), row(C, 11, 2, "a"))
 
-    hold = told(lake)
+    hold = hold_after_run(lake)
 
     assert hold is not None
     assert "name, id names no row of db.u (name, id) in 1 row" in hold.detail
@@ -259,13 +259,13 @@ def test_all_columns_of_a_key_are_compared_together(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("table_format", [DeltaMirrors(None), ParquetVersions(None)])
 def test_every_table_format_finds_them(tmp_path: Path, table_format: Any) -> None:
-    lake = begun(tmp_path, KEY, table_format=table_format)
+    lake = lake_with_parent(tmp_path, KEY, table_format=table_format)
     lake.land(row(C, 10, 1, "b"))
-    assert told(lake) is not None
+    assert hold_after_run(lake) is not None
 
     lake.land(parent(C, 20, 2, "b"))
 
-    assert told(lake) is None
+    assert hold_after_run(lake) is None
 
 
 @pytest.mark.parametrize(
@@ -279,16 +279,16 @@ def test_every_table_format_finds_them(tmp_path: Path, table_format: Any) -> Non
 def test_what_cannot_be_asked_is_held_with_words(
     tmp_path: Path, key: ForeignKey, words: str
 ) -> None:
-    lake = begun(tmp_path, key)
+    lake = lake_with_parent(tmp_path, key)
     lake.land(row(C, 10, 1, "a"))
 
-    hold = told(lake)
+    hold = hold_after_run(lake)
 
     assert_held(hold, "invariant", words)
 
 
 def test_a_table_that_nobody_knows_is_waited_for(tmp_path: Path) -> None:
-    lake = begun(tmp_path, ForeignKey(("name",), "db.x", ("name",)))
+    lake = lake_with_parent(tmp_path, ForeignKey(("name",), "db.x", ("name",)))
     lake.land(row(C, 10, 1, "a"))
 
     assert waiting(lake)

@@ -502,7 +502,7 @@ def applied(home: Path) -> Applied:
     return Applied(home, DbEventsAvro(RegistrySettings("http://r")), SCHEMAS)
 
 
-def rows(made: Applied) -> dict[str, dict[str, Any]]:
+def rows_by_key(made: Applied) -> dict[str, dict[str, Any]]:
     return {row["row_key"]: {name: row[name] for name in NAMES} for row in made.mirror()}
 
 
@@ -523,7 +523,7 @@ def test_a_column_that_comes_late_in_an_older_version_is_passed_over(tmp_path: P
 
     send(made, Event("k", 12, {"note": "b", "fare": 1.5}, [(12, ["note"]), (7, ["fare"])]))
 
-    assert rows(made) == {"k": {"id": 1, "fare": 2.5, "note": "b"}}
+    assert rows_by_key(made) == {"k": {"id": 1, "fare": 2.5, "note": "b"}}
     assert versions(made) == {"id": 5, "fare": 10, "raw": 5, "tags": 5}
 
 
@@ -534,7 +534,7 @@ def test_one_that_comes_late_and_is_newer_than_what_stands_counts(tmp_path: Path
 
     send(made, Event("k", 12, {"fare": 1.5}, [(7, ["fare"])]))
 
-    assert rows(made) == {"k": {"id": 1, "fare": 1.5, "note": "b"}}
+    assert rows_by_key(made) == {"k": {"id": 1, "fare": 1.5, "note": "b"}}
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["in one slice", "in two"])
@@ -549,7 +549,7 @@ def test_what_was_deleted_tells_no_value_of_the_row_that_came_after(
     for events in ((gone,), (again,)) if apart else ((gone, again),):
         send(made, *events)
 
-    assert rows(made) == {"k": {"id": 8, "fare": 8.5, "note": "now"}}
+    assert rows_by_key(made) == {"k": {"id": 8, "fare": 8.5, "note": "now"}}
 
 
 def test_what_a_base_says_is_of_its_own_version(tmp_path: Path) -> None:
@@ -563,7 +563,7 @@ def test_what_a_base_says_is_of_its_own_version(tmp_path: Path) -> None:
     old, new = [(18, ["fare"])], [(21, ["note"])]
     send(made, Event("k", 22, {"fare": 1.5, "note": "new"}, [*old, *new]))
 
-    assert rows(made)["k"] == {"id": 1, "fare": 9.5, "note": "new"}
+    assert rows_by_key(made)["k"] == {"id": 1, "fare": 9.5, "note": "new"}
 
 
 @dataclass
@@ -615,7 +615,7 @@ def test_any_slices_come_to_what_a_plain_model_says(
         if dice.random() < 0.3:
             send(made, *some)
 
-        assert rows(made) == {
+        assert rows_by_key(made) == {
             key: {name: found for name, (_, found) in row.items()}
             for key, row in story.model.items()
         }

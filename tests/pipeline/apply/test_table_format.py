@@ -23,17 +23,17 @@ class Seen:
     remembered: dict[str, str] = field(default_factory=dict)
 
 
-def seen(uri: str, version: int) -> Any:
+def seen_table(uri: str, version: int) -> Any:
     image = Image(NOW, version, 1, (), {}, NOW, NOW + timedelta(days=7))
     return Seen(uri, images_property([image]))
 
 
 def test_images_are_read_once_for_each_text() -> None:
-    first = images_of(seen("a", 1))
+    first = images_of(seen_table("a", 1))
 
-    assert images_of(seen("a", 1)) is first
-    assert [one.version for one in images_of(seen("a", 2))] == [2]
-    assert [one.version for one in images_of(seen("b", 1))] == [1]
+    assert images_of(seen_table("a", 1)) is first
+    assert [one.version for one in images_of(seen_table("a", 2))] == [2]
+    assert [one.version for one in images_of(seen_table("b", 1))] == [1]
     assert images_of(Seen("a")) == ()  # type: ignore[arg-type]
 
 
@@ -41,7 +41,7 @@ def test_what_a_mirror_remembered_before_is_not_kept() -> None:
     kept = len(mirror._images)
 
     for version in range(100):
-        images_of(seen("of many days", version))
+        images_of(seen_table("of many days", version))
 
     assert len(mirror._images) == kept + 1
 

@@ -61,7 +61,7 @@ def upkeep(lake: LocalLake) -> LakeMaintenance:
     return LakeMaintenance(lake.settings, lake.log, lake.runner.mirrors, lambda: NOW)
 
 
-def kept(lake: LocalLake, keeping: LakeMaintenance) -> None:
+def maintain(lake: LocalLake, keeping: LakeMaintenance) -> None:
     applied = {name: lake.runner.applied(name) for name in lake.checkpoint.tables}
     keeping.run(lake.checkpoint, {}, applied, lake.runner.held.is_held)
 
@@ -72,7 +72,7 @@ def test_mirrors_that_merges_know_are_not_looked_at_again(
     keeping = upkeep(lake)
 
     for _ in range(3):
-        kept(lake, keeping)
+        maintain(lake, keeping)
 
     assert opened == {}
 
@@ -81,14 +81,14 @@ def test_only_a_mirror_that_has_something_to_do_is_looked_at(
     lake: LocalLake, opened: Counter[str]
 ) -> None:
     keeping = upkeep(lake)
-    kept(lake, keeping)
+    maintain(lake, keeping)
     for key in range(2, 2 + TOGETHER):
         lake.land({**row(Op.CREATE, 10 + key, key, "b"), **own("db.u07")})
         lake.run()
     opened.clear()
 
-    kept(lake, keeping)
-    kept(lake, keeping)
+    maintain(lake, keeping)
+    maintain(lake, keeping)
 
     assert opened.keys() == {"u07"}
     assert named(mirror(lake, "db.u07")) == 1
@@ -115,7 +115,7 @@ def test_a_restart_is_no_reason_for_a_checkpoint(lake: LocalLake) -> None:
     for key in range(2, 2 + maintenance.EVERY):
         lake.land({**row(Op.CREATE, 10 + key, key, "b"), **own("db.u07")})
         lake.run()
-    kept(lake, upkeep(lake))
+    maintain(lake, upkeep(lake))
     path = mirror(lake, "db.u07")
     before = on_disk(path, "*.checkpoint.parquet")
 
@@ -123,7 +123,7 @@ def test_a_restart_is_no_reason_for_a_checkpoint(lake: LocalLake) -> None:
     lake.land({**row(Op.CREATE, 90, 90, "c"), **own("db.u07")})
     lake.run()
     lake.run()
-    kept(lake, upkeep(lake))
+    maintain(lake, upkeep(lake))
 
     assert len(before) == 1
     assert on_disk(path, "*.checkpoint.parquet") == before

@@ -23,7 +23,7 @@ from pipeline.settings import InvariantRule, PublishRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.builders.lake import ID, NAME, LocalLake, hold_of, row
-from tests.pipeline.apply.test_images import CUT, written
+from tests.pipeline.apply.test_images import CUT, set_cut
 
 N = Column("n", "INT")
 C, U, D, R, T = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ, Op.TRUNCATE
@@ -239,7 +239,7 @@ def test_an_image_is_asked_by_itself_and_let_through_by_itself(tmp_path: Path) -
     lake.cuts = (DueCut(CUT),)
     lake.play([row(C, 10, 1, "a")])
     lake.now = CUT
-    written(lake, 50)
+    set_cut(lake, 50)
     lake.prove(50)
     lake.land(row(U, 20, 1, None), row(U, 60, 1, "right"))
 
@@ -260,7 +260,7 @@ def test_a_truncate_that_an_image_has_seen_takes_nothing_again(tmp_path: Path) -
     lake.cuts = (DueCut(CUT),)
     lake.play([row(C, 10, 1, "a")], [row(D, 11, 1, "a")])
     lake.now = CUT
-    written(lake, 50)
+    set_cut(lake, 50)
     lake.prove(50)
     lake.land(row(T, 20, None), row(C, 21, 5, "x"))
 

@@ -27,7 +27,7 @@ def demanding(home: Path, writers: DeltaMirrors, name: str, invariant: Invariant
     return LocalLake(home, invariants=(rule,), table_format=writers)
 
 
-def seen(spark: SparkSession, lake: LocalLake) -> dict[int, str | None]:
+def read_by_spark(spark: SparkSession, lake: LocalLake) -> dict[int, str | None]:
     """The rows as Spark reads them."""
     found = spark.read.format("delta").load(lake.settings.mirror("db.t"))
     return {one["id"]: one["name"] for one in found.collect()}
@@ -42,18 +42,18 @@ def test_a_slice_is_held_heals_and_is_let_through(
     first = lake.apply()
     assert first.hold is not None
     assert first.hold.id.startswith("invalid:db.t:1-1@")
-    assert seen(spark, lake) == {1: "a", 2: "b"}
+    assert read_by_spark(spark, lake) == {1: "a", 2: "b"}
 
     lake.land(row(U, 30, 1, "right"))
     healed = lake.apply()
     assert (healed.hold, healed.account.residual) == (None, 0)
-    assert seen(spark, lake) == {1: "right", 3: "c"}
+    assert read_by_spark(spark, lake) == {1: "right", 3: "c"}
 
     lake.land(row(U, 40, 1, None))
     again = lake.apply().hold
     assert again is not None
     assert lake.apply([again.id]).hold is None
-    assert seen(spark, lake) == {1: None, 3: "c"}
+    assert read_by_spark(spark, lake) == {1: None, 3: "c"}
 
 
 def test_values_are_not_looked_up_where_spark_merges(spark: SparkSession, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tests.builders import batch_context, orders_at
 from tests.builders.harness import LandingHarness, Server, Topics, load_gaps
 from tests.pipeline.backfill.test_bootstrap import NAME, WISH, Beside, Rows
 from tests.pipeline.formats.canal_writer import CanalTable
-from tests.pipeline.test_heartbeats import beat
+from tests.pipeline.test_heartbeats import landed_heartbeat
 
 TABLE = CanalTable("db", "t", {"id": "int", "name": "varchar(9)"}, ("id",))
 BEATS = CanalTable("sluice", "heartbeat", {"source": "varchar(64)", "n": "bigint"}, ("source",))
@@ -51,7 +51,7 @@ class CanalHarness(LandingHarness):
         self.topics.held.setdefault("a", []).extend((b"", value) for value in values)
 
 
-def row(number: int, name: str = "live") -> dict[str, str]:
+def named_row(number: int, name: str = "live") -> dict[str, str]:
     return {"id": str(number), "name": name}
 
 
@@ -91,7 +91,7 @@ def beside(tmp_path: Path) -> CanalBeside:
     harness = CanalHarness(tmp_path, Topics(), server)
     rows = TextRows(50, told=TOLD)
     made = CanalBeside(harness, rows)
-    made.harness.topics.held["a"] = [(b"", TABLE.insert(row(3)))]
+    made.harness.topics.held["a"] = [(b"", TABLE.insert(named_row(3)))]
     return made
 
 
@@ -114,11 +114,11 @@ def test_a_table_has_a_base_at_the_heartbeat_that_landed_before_it_was_read(
 def test_what_was_sent_before_loses_against_it_and_what_came_after_wins(
     beside: CanalBeside,
 ) -> None:
-    beside.harness.topics.held["a"] += [(b"", TABLE.insert(row(4, "older")))]
+    beside.harness.topics.held["a"] += [(b"", TABLE.insert(named_row(4, "older")))]
     beside.beat()
     beside.harness.land()
     beside.state()  # it begins here
-    beside.harness.topics.held["a"] += [(b"", TABLE.insert(row(5, "newer")))]
+    beside.harness.topics.held["a"] += [(b"", TABLE.insert(named_row(5, "newer")))]
     beside.until_done()
 
     base = beside.harness.checkpoint.bases[NAME]
@@ -172,7 +172,9 @@ def test_a_heartbeat_is_clear_above_all_that_came_in_batches_before(
     found = follow_histories(
         made,
         batch_context(
-            before, stats=BatchStats(beats={"a": (beat(7, 3),)}), orderings={"a": Ordering.SEQUENCE}
+            before,
+            stats=BatchStats(beats={"a": (landed_heartbeat(7, 3),)}),
+            orderings={"a": Ordering.SEQUENCE},
         ),
     )
     later = follow_histories(
@@ -225,7 +227,7 @@ def test_heartbeats_that_may_have_stood_in_what_was_deleted_are_told_so(
         "main", 5, shards={NAME: "a.t"}, beats={"a": HeartbeatHistory(3, Order(1, 0, 3), 3, 4)}
     )
     made = replace(before, batch=6, gaps={gone.id: gone})
-    own = replace(beat(9, 30), topic="canal")
+    own = replace(landed_heartbeat(9, 30), topic="canal")
 
     found = follow_histories(
         made,
@@ -280,7 +282,7 @@ def test_the_newest_sign_of_two_is_what_a_base_must_come_after(beside: CanalBesi
 
 
 def test_where_changes_have_places_in_the_log_no_heartbeat_is_followed() -> None:
-    beats = {"a": (beat(3, 1), beat(9, 2)), "b": (beat(3, 3),)}
+    beats = {"a": (landed_heartbeat(3, 1), landed_heartbeat(9, 2)), "b": (landed_heartbeat(3, 3),)}
 
     made = follow_histories(
         Checkpoint("main", 4),

@@ -162,7 +162,7 @@ class Beside:
         return [json.loads(row["after"])["id"] for row in self.harness.landed(Op.READ)]
 
 
-def begun(home: Path) -> LandingHarness:
+def harness_with_row(home: Path) -> LandingHarness:
     """db.t has a row, in a log that goes on behind it."""
     harness = LandingHarness(home)
     harness.server.end = 900
@@ -174,7 +174,7 @@ def begun(home: Path) -> LandingHarness:
 
 @pytest.fixture
 def beside(tmp_path: Path) -> Beside:
-    return Beside(begun(tmp_path), Rows(50))
+    return Beside(harness_with_row(tmp_path), Rows(50))
 
 
 def test_all_rows_are_landed_once_and_make_a_base(beside: Beside) -> None:

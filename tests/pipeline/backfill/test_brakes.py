@@ -17,7 +17,7 @@ from pipeline.backfill.task import (
 from pipeline.backfill_state import BackfillState
 from pipeline.errors import SparedError
 from pipeline.sources.row_reader import ReadFence, RowsAsked, RowsRead
-from tests.pipeline.backfill.test_bootstrap import WISH, Beside, Rows, begun
+from tests.pipeline.backfill.test_bootstrap import WISH, Beside, Rows, harness_with_row
 
 RATE, ROUNDS = 200, 40
 
@@ -36,7 +36,7 @@ class BusyRows(Rows):
 
 @pytest.fixture
 def beside(tmp_path: Path) -> Beside:
-    return Beside(begun(tmp_path), BusyRows(50))
+    return Beside(harness_with_row(tmp_path), BusyRows(50))
 
 
 def test_no_more_rows_a_second_are_read_than_were_asked_for(beside: Beside) -> None:

@@ -10,7 +10,7 @@ from pipeline.formats.canal_json import CanalJson
 from pipeline.formats.format import Format
 from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.model import Shard
-from tests.pipeline.backfill.test_bootstrap import WISH, Beside, Rows, begun
+from tests.pipeline.backfill.test_bootstrap import WISH, Beside, Rows, harness_with_row
 
 TABLES = tuple(f"db.t{number:03}" for number in range(40))
 
@@ -19,7 +19,9 @@ TABLES = tuple(f"db.t{number:03}" for number in range(40))
 def beside(tmp_path: Path) -> Beside:
     rows = Rows(50, there=tuple(Shard("a", name) for name in TABLES))
     return Beside(
-        begun(tmp_path), rows, wishes=tuple(BackfillRequest(name, name) for name in TABLES)
+        harness_with_row(tmp_path),
+        rows,
+        wishes=tuple(BackfillRequest(name, name) for name in TABLES),
     )
 
 
@@ -79,7 +81,7 @@ def test_sources_are_asked_for_tables_only_where_nothing_landed_tells_of_one(
 def test_rows_are_not_read_again_where_they_cannot_be_put_among_changes(
     tmp_path: Path, form: Format, why: str
 ) -> None:
-    beside = Beside(begun(tmp_path), Rows(50))
+    beside = Beside(harness_with_row(tmp_path), Rows(50))
     for feed in beside.again.feeds:
         feed.format = form
 
@@ -90,7 +92,7 @@ def test_rows_are_not_read_again_where_they_cannot_be_put_among_changes(
 
 
 def test_what_is_begun_anew_again_and_again_is_refused_and_says_why(tmp_path: Path) -> None:
-    beside = Beside(begun(tmp_path), Rows(50))
+    beside = Beside(harness_with_row(tmp_path), Rows(50))
 
     for _ in range(6 * runner.ANEW):
         beside.rows.end += 20

@@ -20,7 +20,7 @@ SECOND = replace(FIRST, after=("4",), read=("9",), ended=True)
 BESIDE = replace(FIRST, stretch=1, after=("9",), read=("12",))
 
 
-def mark(rereads: Mapping[str, Backfill], batch: int = 6) -> Checkpoint:
+def checkpoint_with(rereads: Mapping[str, Backfill], batch: int = 6) -> Checkpoint:
     return Checkpoint("main", batch, rereads=rereads)
 
 
@@ -50,7 +50,7 @@ def test_f113_what_begins_is_offered_until_landing_has_taken_it_or_passed_it_by(
     offer.begin(NAME, one)
     offer.begin(OTHER, replace(BEGUN, since=99))
 
-    offer.forget(mark({} if known is None else {NAME: known}, batch), there)
+    offer.forget(checkpoint_with({} if known is None else {NAME: known}, batch), there)
 
     assert offer.news().begun.keys() == ({NAME, OTHER} if left else {OTHER})
 
@@ -89,7 +89,7 @@ def test_f113_rows_are_offered_as_long_as_landing_may_take_them(
     offer.read([FIRST, SECOND])
     offer.read([BESIDE])
 
-    offer.forget(mark({} if known is None else {NAME: known}), there)
+    offer.forget(checkpoint_with({} if known is None else {NAME: known}), there)
 
     assert offer.news().rows == left
 
@@ -101,7 +101,9 @@ def test_f113_rows_of_another_shard_or_stretch_make_none_worth_waiting_for() -> 
     alone = replace(SECOND, after=("3",), stretch=1)  # of its stretch nothing is landed up to there
     offer.read([SECOND, alone, replace(FIRST, name=OTHER)])
 
-    offer.forget(mark({NAME: known, OTHER: replace(known, stretches=stretches[:1])}), there)
+    offer.forget(
+        checkpoint_with({NAME: known, OTHER: replace(known, stretches=stretches[:1])}), there
+    )
 
     assert offer.news().rows == (replace(FIRST, name=OTHER),)
 
@@ -110,7 +112,7 @@ def test_f113_rows_whose_file_is_gone_are_not_offered_nor_those_behind_them() ->
     offer = Offer()
     offer.read([FIRST, SECOND, BESIDE])
 
-    offer.forget(mark({NAME: CUT}), lambda one: one is not FIRST)
+    offer.forget(checkpoint_with({NAME: CUT}), lambda one: one is not FIRST)
 
     assert offer.news().rows == (BESIDE,)
 
@@ -128,7 +130,7 @@ def test_f113_an_end_is_told_until_landing_knows_it(known: Backfill | None, *, l
     offer = Offer()
     offer.end(NAME, "x", AFTER)
 
-    offer.forget(mark({} if known is None else {NAME: known}), there)
+    offer.forget(checkpoint_with({} if known is None else {NAME: known}), there)
 
     assert offer.news().closing == ({NAME: ("x", AFTER)} if left else {})
 
@@ -142,9 +144,9 @@ def test_f113_what_nobody_wishes_any_more_is_cancelled_and_nothing_of_it_offered
     offer.end(OTHER, "y", AFTER)
     known = {NAME: CUT, "a/db.w": replace(BEGUN, id="w", done=4)}
 
-    offer.cancel(mark(known), {"y"})
+    offer.cancel(checkpoint_with(known), {"y"})
     news = offer.news()
-    offer.cancel(mark(known), {"x", "y", "z"})
+    offer.cancel(checkpoint_with(known), {"x", "y", "z"})
 
     assert news.cancelled == {NAME: "x", "a/db.v": "z"}
     assert [one.id for one in news.rows] == ["y"]
@@ -156,7 +158,7 @@ def test_f113_of_two_under_one_name_the_one_that_landing_knows_is_cancelled() ->
     offer = Offer()
     offer.begin(NAME, replace(BEGUN, id="new"))
 
-    offer.cancel(mark({NAME: CUT}), set())
+    offer.cancel(checkpoint_with({NAME: CUT}), set())
 
     assert offer.news().cancelled == {NAME: "x"}
 
@@ -168,7 +170,7 @@ def test_f113_what_landing_was_given_stays_as_it_was() -> None:
     offer.end(NAME, "x", AFTER)
     given = offer.news()
 
-    offer.forget(mark({}, 99), there)
+    offer.forget(checkpoint_with({}, 99), there)
 
     assert offer.news() == BackfillNews()
     assert given == BackfillNews({NAME: BEGUN}, (FIRST,), {NAME: ("x", AFTER)})

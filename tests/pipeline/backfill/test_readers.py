@@ -105,7 +105,7 @@ def readers(harness: LandingHarness, opened: Opened) -> RowReaders:
     return RowReaders(harness.loop.feeds, opened, lambda: harness.now)
 
 
-def written(readers: RowReaders, form: Format) -> None:
+def set_format(readers: RowReaders, form: Format) -> None:
     for feed in readers.feeds:
         feed.format = form
 
@@ -252,7 +252,7 @@ def test_f113_rows_are_read_where_they_can_be_put_among_changes(
     why: str,
 ) -> None:
     monkeypatch.setattr(Asked, "notations", frozenset((notation,)))
-    written(readers, form)
+    set_format(readers, form)
 
     said = refused_by(readers, origin, replace(LANDED, offsets=offsets))
 
@@ -297,7 +297,7 @@ def test_f113_where_changes_have_places_rows_begin_at_that_of_the_fence(
 def test_f113_without_places_rows_begin_at_a_heartbeat_above_all_before_it(
     readers: RowReaders, trail: HeartbeatHistory | None, why: str
 ) -> None:
-    written(readers, CanalJson("UTC"))
+    set_format(readers, CanalJson("UTC"))
     checkpoint = replace(LANDED, beats={} if trail is None else {"a": trail})
 
     try:
@@ -315,7 +315,7 @@ def test_f113_without_places_rows_begin_at_a_heartbeat_above_all_before_it(
 def test_f113_all_below_a_place_in_the_log_must_have_landed(
     readers: RowReaders, form: Format, landed: list[bool]
 ) -> None:
-    written(readers, form)
+    set_format(readers, form)
     checkpoint = replace(LANDED, acknowledged={"a": Acknowledged(binlog_position(7, 1_000))})
 
     found = [readers.has_landed(SHARD, Order(1, 7, pos), checkpoint) for pos in (500, 2_000)]

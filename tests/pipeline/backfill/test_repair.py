@@ -25,7 +25,7 @@ from pipeline.errors import ConfigError
 from pipeline.model import Op, Order, Origin, Shard, Table
 from pipeline.sources.condition import Comparison
 from pipeline.sources.row_reader import ROWS, ReadFence, RowsAsked, RowsRead
-from tests.pipeline.backfill.test_bootstrap import NAME, Beside, Rows, begun
+from tests.pipeline.backfill.test_bootstrap import NAME, Beside, Rows, harness_with_row
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -41,11 +41,11 @@ class SomeRows(Rows):
             self.reads.append(asked)
             wanted = {int(json.loads(key)[0]) for key in asked.keys}
             numbers = [n for n in range(self.count) if n in wanted - self.gone]
-            return RowsRead(batch(numbers), None, ended=True)
+            return RowsRead(rows_read(numbers), None, ended=True)
         read = super().read(fence, asked)
         found = [json.loads(text)["id"] for text in read.rows["after"].to_pylist()]
         found = [n for n in found if n < self.count and n not in self.gone and _meets(n, asked)]
-        return replace(read, rows=batch(found))
+        return replace(read, rows=rows_read(found))
 
 
 def _meets(number: int, asked: RowsAsked) -> bool:
@@ -53,7 +53,7 @@ def _meets(number: int, asked: RowsAsked) -> bool:
     return where is None or (isinstance(where, Comparison) and number >= cast(int, where.value))
 
 
-def batch(numbers: Sequence[int]) -> pa.RecordBatch:
+def rows_read(numbers: Sequence[int]) -> pa.RecordBatch:
     rows = {
         "key_values": [f'["{n}"]' for n in numbers],
         "after": [json.dumps({"id": n, "name": "again"}) for n in numbers],
@@ -85,10 +85,10 @@ def repair(rows: RowSelection) -> BackfillRequest:
 def make(path: Path, wish: BackfillRequest, mirror: HeldIds | None = None) -> Beside:
     rows = SomeRows(50, gone=frozenset({5, 12, 30}))
     held = cast(MirrorSide, mirror or HeldIds())
-    return Beside(begun(path), rows, wishes=(wish,), mirror=held)
+    return Beside(harness_with_row(path), rows, wishes=(wish,), mirror=held)
 
 
-def landed(beside: Beside, op: Op) -> list[int]:
+def landed_ids(beside: Beside, op: Op) -> list[int]:
     return sorted(int(json.loads(row["key"])[-1]) for row in beside.harness.landed(op))
 
 
@@ -103,7 +103,7 @@ def test_rows_that_are_named_are_read_and_those_that_are_gone_are_deleted(tmp_pa
 
     state = until_done(beside)
 
-    assert (landed(beside, Op.READ), landed(beside, Op.DELETE)) == ([3, 7], [5, 99])
+    assert (landed_ids(beside, Op.READ), landed_ids(beside, Op.DELETE)) == ([3, 7], [5, 99])
     assert state.rows == 4
     rows = [*beside.harness.landed(Op.READ), *beside.harness.landed(Op.DELETE)]
     order = beside.harness.checkpoint.rereads[NAME].order.parts
@@ -120,8 +120,8 @@ def test_of_ranges_what_the_mirror_has_and_the_source_has_not_is_deleted(tmp_pat
 
     until_done(beside)
 
-    assert landed(beside, Op.READ) == [4, 6, 7, 8, 9, 10, 11]
-    assert landed(beside, Op.DELETE) == [5, 12, 30, 60]
+    assert landed_ids(beside, Op.READ) == [4, 6, 7, 8, 9, 10, 11]
+    assert landed_ids(beside, Op.DELETE) == [5, 12, 30, 60]
     assert NAME not in beside.harness.checkpoint.bases
 
 
@@ -137,8 +137,8 @@ def test_after_kills_nothing_is_missing_or_landed_twice(tmp_path: Path, every: i
             beside.start()
 
     gone = {5, 12, 30}
-    assert landed(beside, Op.READ) == [n for n in range(50) if n not in gone]
-    assert landed(beside, Op.DELETE) == [5, 12, 30, *range(50, 60)]
+    assert landed_ids(beside, Op.READ) == [n for n in range(50) if n not in gone]
+    assert landed_ids(beside, Op.DELETE) == [5, 12, 30, *range(50, 60)]
 
 
 def test_a_mirror_that_is_behind_is_waited_for(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_mirror_that_is_behind_is_waited_for(tmp_path: Path) -> None:
     assert mirror.asked == []
     mirror.batch = beside.harness.checkpoint.batch
     until_done(beside)
-    assert (landed(beside, Op.DELETE), mirror.asked) == ([5], [(4, 7)])
+    assert (landed_ids(beside, Op.DELETE), mirror.asked) == ([5], [(4, 7)])
 
 
 def test_what_begins_anew_asks_the_mirror_anew(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_what_begins_anew_asks_the_mirror_anew(tmp_path: Path) -> None:
 
     until_done(beside)
 
-    assert 30 in landed(beside, Op.DELETE)
+    assert 30 in landed_ids(beside, Op.DELETE)
 
 
 def test_what_is_allowed_is_of_all_shards_together() -> None:
@@ -191,7 +191,7 @@ def test_a_shard_of_which_nothing_is_wished_for_is_left_alone(tmp_path: Path) ->
 
     until_done(beside)
 
-    assert landed(beside, Op.READ) == [7]
+    assert landed_ids(beside, Op.READ) == [7]
 
 
 @pytest.mark.parametrize(
@@ -247,8 +247,8 @@ def test_a_replay_reads_what_meets_its_condition_and_shows_the_time_it_was_given
     until_done(beside)
 
     rows = beside.harness.landed(Op.READ)
-    assert landed(beside, Op.READ) == list(range(40, 50))
-    assert landed(beside, Op.DELETE) == []
+    assert landed_ids(beside, Op.READ) == list(range(40, 50))
+    assert landed_ids(beside, Op.DELETE) == []
     assert {(row["origin"], row["at"]) for row in rows} == {(Origin.REPLAY, NOON)}
 
 

@@ -171,7 +171,7 @@ class Held:
         return self.ids_
 
 
-def mark(last: int | None = 4) -> Checkpoint:
+def checkpoint_at(last: int | None = 4) -> Checkpoint:
     return Checkpoint("main", 9, tables={} if last is None else {"db.t": last})
 
 
@@ -189,7 +189,7 @@ def test_f113_a_mirror_is_asked_once_for_each_range_of_a_wish_with_both_ends_in(
     few = wish(RowSelection(ranges=RANGES, most=7), "few")
 
     found = [
-        ids.of(one, SHARD, TABLE, span, mark(), fence=FENCE)
+        ids.of(one, SHARD, TABLE, span, checkpoint_at(), fence=FENCE)
         for one, span in ((ANY, (3, 8)), (ANY, (3, 8)), (ANY, (20, 29)), (few, (3, 8)))
     ]
 
@@ -216,7 +216,10 @@ def test_f113_a_mirror_that_lacks_what_had_landed_is_waited_for(
     held: Held | None, last: int | None, why: str
 ) -> None:
     try:
-        found, said = asking(held).of(ANY, SHARD, TABLE, (3, 8), mark(last), fence=FENCE), ""
+        found, said = (
+            asking(held).of(ANY, SHARD, TABLE, (3, 8), checkpoint_at(last), fence=FENCE),
+            "",
+        )
     except ProofError as error:
         found, said = (), str(error)
 
@@ -230,54 +233,56 @@ def test_f113_a_mirror_is_waited_for_up_to_what_had_landed_when_it_was_first_ask
     ids = asking(held)
     for last in (4, 6):
         with pytest.raises(ProofError, match="is to hold 4 first"):
-            ids.of(ANY, SHARD, TABLE, (3, 8), mark(last), fence=FENCE)
+            ids.of(ANY, SHARD, TABLE, (3, 8), checkpoint_at(last), fence=FENCE)
     held.batch = 4
-    assert ids.of(ANY, SHARD, TABLE, (3, 8), mark(6), fence=FENCE)
+    assert ids.of(ANY, SHARD, TABLE, (3, 8), checkpoint_at(6), fence=FENCE)
 
     with pytest.raises(ProofError, match="is to hold 6 first"):
-        ids.of(ANY, SHARD, TABLE, (3, 8), mark(6), fence=NEXT)
+        ids.of(ANY, SHARD, TABLE, (3, 8), checkpoint_at(6), fence=NEXT)
     with pytest.raises(ProofError, match="is to hold 6 first"):
-        ids.of(ANY, OTHER, TABLE, (3, 8), mark(6), fence=FENCE)
+        ids.of(ANY, OTHER, TABLE, (3, 8), checkpoint_at(6), fence=FENCE)
     ids.keep(frozenset({"y"}))
     with pytest.raises(ProofError, match="is to hold 6 first"):
-        ids.of(ANY, SHARD, TABLE, (20, 29), mark(6), fence=FENCE)
+        ids.of(ANY, SHARD, TABLE, (20, 29), checkpoint_at(6), fence=FENCE)
 
 
 def test_f113_who_waits_for_a_mirror_still_is_not_put_off_by_what_lands_meanwhile() -> None:
     held = Held(batch=3)
     ids = asking(held)
     with pytest.raises(ProofError, match="is to hold 4 first"):
-        ids.of(ANY, SHARD, TABLE, (3, 8), mark(4), fence=FENCE)
+        ids.of(ANY, SHARD, TABLE, (3, 8), checkpoint_at(4), fence=FENCE)
     held.batch = 4
 
     ids.keep(frozenset({ANY.id}))
 
-    assert ids.of(ANY, SHARD, TABLE, (3, 8), mark(6), fence=FENCE) == (3, 5, 8)
+    assert ids.of(ANY, SHARD, TABLE, (3, 8), checkpoint_at(6), fence=FENCE) == (3, 5, 8)
 
 
 def test_f113_ids_of_all_ranges_and_shards_of_a_wish_count() -> None:
     ids, few = asking(Held()), wish(RowSelection(ranges=RANGES, most=6), "few")
-    ids.of(ANY, SHARD, TABLE, (3, 8), mark(), fence=FENCE)  # another wish's count for that one
-    ids.of(few, SHARD, TABLE, (3, 8), mark(), fence=FENCE)
-    ids.of(few, OTHER, TABLE, (3, 8), mark(), fence=FENCE)
+    ids.of(
+        ANY, SHARD, TABLE, (3, 8), checkpoint_at(), fence=FENCE
+    )  # another wish's count for that one
+    ids.of(few, SHARD, TABLE, (3, 8), checkpoint_at(), fence=FENCE)
+    ids.of(few, OTHER, TABLE, (3, 8), checkpoint_at(), fence=FENCE)
 
     with pytest.raises(ConfigError, match="at least 9 rows"):
-        ids.of(few, SHARD, TABLE, (20, 29), mark(), fence=FENCE)
+        ids.of(few, SHARD, TABLE, (20, 29), checkpoint_at(), fence=FENCE)
 
 
 def test_f113_what_begins_anew_counts_once_and_others_stay_known() -> None:
     held, few = Held(), wish(RowSelection(ranges=RANGES, most=6), "few")
     ids = asking(held)
     for shard, fence in ((SHARD, FENCE), (OTHER, FENCE), (SHARD, NEXT)):
-        ids.of(few, shard, TABLE, (3, 8), mark(), fence=fence)
-    ids.of(ANY, SHARD, TABLE, (3, 8), mark(), fence=FENCE)
+        ids.of(few, shard, TABLE, (3, 8), checkpoint_at(), fence=fence)
+    ids.of(ANY, SHARD, TABLE, (3, 8), checkpoint_at(), fence=FENCE)
     count = len(held.asked)
 
-    ids.of(few, OTHER, TABLE, (3, 8), mark(), fence=FENCE)
-    ids.of(few, SHARD, TABLE, (3, 8), mark(), fence=NEXT)
+    ids.of(few, OTHER, TABLE, (3, 8), checkpoint_at(), fence=FENCE)
+    ids.of(few, SHARD, TABLE, (3, 8), checkpoint_at(), fence=NEXT)
     assert len(held.asked) == count
     ids.keep(frozenset({"few"}))
-    ids.of(few, OTHER, TABLE, (3, 8), mark(), fence=FENCE)
+    ids.of(few, OTHER, TABLE, (3, 8), checkpoint_at(), fence=FENCE)
     assert len(held.asked) == count
-    ids.of(ANY, SHARD, TABLE, (3, 8), mark(), fence=FENCE)
+    ids.of(ANY, SHARD, TABLE, (3, 8), checkpoint_at(), fence=FENCE)
     assert len(held.asked) == count + 1

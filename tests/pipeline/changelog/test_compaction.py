@@ -40,7 +40,7 @@ def joined(lake: LocalLake) -> int:
     return len(made.files)
 
 
-def rows(lake: LocalLake) -> list[tuple[object, ...]]:
+def read_rows(lake: LocalLake) -> list[tuple[object, ...]]:
     """All rows, as code that is not ours reads them."""
     found = read_table(lake.settings.changes)
     asked = 'SELECT batch, op, "table", key, "after", dt, "offset" FROM t'
@@ -48,11 +48,11 @@ def rows(lake: LocalLake) -> list[tuple[object, ...]]:
 
 
 def test_every_row_is_there_once_and_in_its_day(lake: LocalLake) -> None:
-    before = rows(lake)
+    before = read_rows(lake)
 
     made = joined(lake)
 
-    assert rows(lake) == before
+    assert read_rows(lake) == before
     assert made == 3, "changes, deletes and markers apart"
     assert len(lake.log.snapshot.files) == 3
 

@@ -42,12 +42,12 @@ def batch(rows: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([dict(row) for row in rows], schema=CHANGES)
 
 
-def row(op: str, table: str | None, pos: int | None, **more: Any) -> dict[str, Any]:
+def log_row(op: str, table: str | None, pos: int | None, **more: Any) -> dict[str, Any]:
     order = None if pos is None else {"epoch": 1, "log": 1, "pos": pos, "row": 0}
     return {"op": op, "table": table, "order": order, **more}
 
 
-def told(rows: pa.RecordBatch | pa.Table) -> list[tuple[Any, ...]]:
+def row_positions(rows: pa.RecordBatch | pa.Table) -> list[tuple[Any, ...]]:
     return [
         (one["op"], one["table"], one["order"] and one["order"]["pos"]) for one in rows.to_pylist()
     ]
@@ -70,7 +70,7 @@ rows_of_a_table = st.lists(
 )
 
 
-def place(row: Mapping[str, Any]) -> tuple[Any, ...]:
+def sort_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """Where a row stands, said as plainly as can be."""
     kind = {"c": 0, "u": 0, "r": 0, "d": 1, "ddl": 2}.get(row["op"], 3)
     order = row["order"]
@@ -81,7 +81,7 @@ def place(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 @given(rows_of_a_table)
 def test_rows_are_ordered_by_kind_table_and_order_then_as_they_came(rows: Rows) -> None:
-    expected = sorted(range(len(rows)), key=lambda n: place(rows[n]))
+    expected = sorted(range(len(rows)), key=lambda n: sort_key(rows[n]))
 
     assert ordered(batch(rows)).tolist() == expected
 
@@ -105,8 +105,8 @@ def test_a_column_that_one_run_cannot_bound_has_no_bound() -> None:
 
 def test_a_file_holds_its_runs_sorted_and_tells_all_that_an_add_needs(tmp_path: Path) -> None:
     runs = [
-        [row("d", "b", 1), row("u", "b", 2), row("ddl", None, 3), row("c", "a", 4)],
-        [row("tombstone", None, None), row("u", "a", 9), row("c", "a", 8)],
+        [log_row("d", "b", 1), log_row("u", "b", 2), log_row("ddl", None, 3), log_row("c", "a", 4)],
+        [log_row("tombstone", None, None), log_row("u", "a", 9), log_row("c", "a", 8)],
     ]
 
     with SortedFile(open_store(str(tmp_path)), metadata(), "part-1.parquet", RECEIVED) as file:
@@ -121,7 +121,7 @@ def test_a_file_holds_its_runs_sorted_and_tells_all_that_an_add_needs(tmp_path: 
         {"dt": "2026-11-21"},
     )
     assert (written.size, written.records, written.modified) == (path.stat().st_size, 7, RECEIVED)
-    assert told(pq.read_table(path, partitioning=None)) == [
+    assert row_positions(pq.read_table(path, partitioning=None)) == [
         *[("c", "a", 4), ("u", "b", 2), ("d", "b", 1), ("ddl", None, 3)],
         *[("c", "a", 8), ("u", "a", 9), ("tombstone", None, None)],
     ]
@@ -134,7 +134,7 @@ def test_a_file_holds_its_runs_sorted_and_tells_all_that_an_add_needs(tmp_path: 
 
 
 def test_row_groups_are_small_bounded_and_indexed(tmp_path: Path) -> None:
-    rows = [row("u", f"t{n % 3}", n, key=f'["{n}"]') for n in range(3 * GROUP)]
+    rows = [log_row("u", f"t{n % 3}", n, key=f'["{n}"]') for n in range(3 * GROUP)]
 
     with SortedFile(open_store(str(tmp_path)), metadata(), "p.parquet", RECEIVED) as file:
         file.add([batch(rows)])
@@ -155,7 +155,7 @@ def test_row_groups_are_small_bounded_and_indexed(tmp_path: Path) -> None:
 
 
 def test_the_batches_of_a_run_are_taken_over(tmp_path: Path) -> None:
-    batches = [batch([row("u", "a", 1)]), batch([row("u", "a", 0)])]
+    batches = [batch([log_row("u", "a", 1)]), batch([log_row("u", "a", 0)])]
 
     with SortedFile(open_store(str(tmp_path)), metadata(), "p.parquet", RECEIVED) as file:
         file.add(batches)
@@ -174,7 +174,7 @@ def test_no_run_leaves_no_file(tmp_path: Path) -> None:
 def test_a_block_that_fails_leaves_no_file(tmp_path: Path) -> None:
     file = SortedFile(open_store(str(tmp_path)), metadata(), "p.parquet", RECEIVED)
     with suppress(ZeroDivisionError), file:
-        file.add([batch([row("u", "a", 1)])])
+        file.add([batch([log_row("u", "a", 1)])])
         _ = 1 / 0
 
     assert file.written is None
@@ -182,7 +182,7 @@ def test_a_block_that_fails_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_row_groups_of_large_rows_hold_few(tmp_path: Path) -> None:
-    rows = [row("u", "a", n, after="x" * 5 * 2**20) for n in range(6)]
+    rows = [log_row("u", "a", n, after="x" * 5 * 2**20) for n in range(6)]
 
     with SortedFile(open_store(str(tmp_path)), metadata(), "p.parquet", RECEIVED) as file:
         file.add([batch(rows)])

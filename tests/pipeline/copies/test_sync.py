@@ -239,22 +239,22 @@ def archived(tmp_path: Path) -> Copied:
     return made
 
 
-def held(archived: Copied) -> dict[int, Any]:
+def copied_names(archived: Copied) -> dict[int, Any]:
     assert isinstance(archived.copy, FileCopy)
     return {int(one["id"]): one.get("name") for one in archived.copy.rows("db.t").values()}
 
 
 def test_a_copy_keeps_what_went_to_an_archive(archived: Copied) -> None:
     archived.play(row(D, 20, 1, OLD), row(D, 21, 3, NEW))
-    assert held(archived) == archived.lake.rows() == {1: OLD, 2: OLD}
+    assert copied_names(archived) == archived.lake.rows() == {1: OLD, 2: OLD}
 
     archived.play(row(T, 30, None))
-    assert held(archived) == archived.lake.rows() == {1: OLD}
+    assert copied_names(archived) == archived.lake.rows() == {1: OLD}
 
     archived.play(row(C, 40, 1, "back"), row(U, 41, 1, "again"))
-    assert held(archived) == archived.lake.rows() == {1: "again"}
+    assert copied_names(archived) == archived.lake.rows() == {1: "again"}
     archived.play(row(D, 50, 1, NEW))
-    assert held(archived) == archived.lake.rows() == {}
+    assert copied_names(archived) == archived.lake.rows() == {}
 
 
 def test_a_copy_that_is_loaded_later_has_them_too(tmp_path: Path, archived: Copied) -> None:
@@ -263,13 +263,18 @@ def test_a_copy_that_is_loaded_later_has_them_too(tmp_path: Path, archived: Copi
     other = Copied(archived.lake, FileCopy(str(tmp_path / "other.json")))
     other.bring()
 
-    assert held(other) == held(archived) == archived.lake.rows() == {1: OLD, 2: OLD, 3: NEW, 7: OLD}
+    assert (
+        copied_names(other)
+        == copied_names(archived)
+        == archived.lake.rows()
+        == {1: OLD, 2: OLD, 3: NEW, 7: OLD}
+    )
 
 
 def test_a_kept_row_that_had_only_taken_another_key_goes_again(archived: Copied) -> None:
     archived.play(row(D, 20, 1, OLD))
-    assert held(archived)[1] == OLD
+    assert copied_names(archived)[1] == OLD
 
     archived.play(row(C, 20, 7, OLD))
 
-    assert held(archived) == archived.lake.rows() == {2: OLD, 3: NEW, 7: OLD}
+    assert copied_names(archived) == archived.lake.rows() == {2: OLD, 3: NEW, 7: OLD}

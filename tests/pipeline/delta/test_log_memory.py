@@ -21,7 +21,7 @@ A, B = Shard("shop", "s.orders_00"), Shard("shop", "s.orders_01")
 TABLE = Table("shop.orders", (A, B), ("id",), "id")
 
 
-def asked(key: str, offset: int) -> LogKey:
+def log_key(key: str, offset: int) -> LogKey:
     return LogKey(A, key, TopicPartition("shop.s.orders_00", 0), offset)
 
 
@@ -54,14 +54,14 @@ def line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
 
 def test_f48_a_key_at_the_end_of_a_partition_at_rest_is_searched_for_once(line: Line) -> None:
     write_changes(line.path, 0, [key_change(Op.CREATE, 10, "k", 0)])
-    first = line.reader().last_touches(TABLE, [asked("k", 0)])
+    first = line.reader().last_touches(TABLE, [log_key("k", 0)])
     assert any("batch >= -1" in one for one in line.asked)
-    again = line.reader().last_touches(TABLE, [asked("k", 0)])
+    again = line.reader().last_touches(TABLE, [log_key("k", 0)])
     at_rest = [*line.asked]
     write_changes(
         line.path, 1, [key_change(Op.UPDATE, 20, "k", 1), key_change(Op.CREATE, 11, "other", 2)]
     )
-    later = line.reader().last_touches(TABLE, [asked("k", 0)])
+    later = line.reader().last_touches(TABLE, [log_key("k", 0)])
 
     assert first == again == (LastChange("c", 0),)
     assert at_rest == []
@@ -73,10 +73,10 @@ def test_f48_what_came_in_a_later_batch_but_was_written_before_is_not_the_newest
     line: Line,
 ) -> None:
     write_changes(line.path, 0, [key_change(Op.UPDATE, 30, "k", 0)])
-    line.reader().last_touches(TABLE, [asked("k", 0)])
+    line.reader().last_touches(TABLE, [log_key("k", 0)])
     write_changes(line.path, 1, [key_change(Op.CREATE, 20, "k", 1)])
 
-    assert line.reader().last_touches(TABLE, [asked("k", 0)]) == (LastChange("u", 0),)
+    assert line.reader().last_touches(TABLE, [log_key("k", 0)]) == (LastChange("u", 0),)
 
 
 def test_f48_the_record_at_the_new_end_is_searched_for_from_the_one_before_it_on(
@@ -84,21 +84,21 @@ def test_f48_the_record_at_the_new_end_is_searched_for_from_the_one_before_it_on
 ) -> None:
     for batch in range(5):
         write_changes(line.path, batch, [key_change(Op.CREATE, 10 + batch, f"k{batch}", batch)])
-    line.reader().last_touches(TABLE, [asked("k3", 3)])
+    line.reader().last_touches(TABLE, [log_key("k3", 3)])
 
-    assert line.reader().last_touches(TABLE, [asked("k4", 4)]) == (LastChange("c", 4),)
+    assert line.reader().last_touches(TABLE, [log_key("k4", 4)]) == (LastChange("c", 4),)
     assert not any("batch >= -1" in one for one in line.asked)
-    assert line.reader().last_touches(TABLE, [asked("k1", 1)]) == (LastChange("c", 1),)
+    assert line.reader().last_touches(TABLE, [log_key("k1", 1)]) == (LastChange("c", 1),)
 
 
 def test_f48_a_truncate_that_lands_later_is_the_newest_touch_of_a_key_known_before(
     line: Line,
 ) -> None:
     write_changes(line.path, 0, [key_change(Op.CREATE, 10, "k", 0)])
-    line.reader().last_touches(TABLE, [asked("k", 0)])
+    line.reader().last_touches(TABLE, [log_key("k", 0)])
     write_changes(line.path, 1, [change(Op.TRUNCATE, 20)])
 
-    assert line.reader().last_touches(TABLE, [asked("k", 0)]) == (LastChange("truncate", 1),)
+    assert line.reader().last_touches(TABLE, [log_key("k", 0)]) == (LastChange("truncate", 1),)
 
 
 def test_f48_the_ends_of_a_batch_are_read_once_for_all_tables(line: Line) -> None:
@@ -120,12 +120,12 @@ def test_another_log_in_its_place_is_one_of_which_nothing_is_known(
     line: Line, tmp_path: Path
 ) -> None:
     write_changes(line.path, 0, [key_change(Op.CREATE, 10, "k", 0)])
-    line.reader().last_touches(TABLE, [asked("k", 0)])
+    line.reader().last_touches(TABLE, [log_key("k", 0)])
     line.path = tmp_path / "other"
     write_changes(line.path, 0, [key_change(Op.DELETE, 5, "k", 0)])
     write_changes(line.path, 1, [key_change(Op.CREATE, 6, "other", 1)])
 
-    assert line.reader().last_touches(TABLE, [asked("k", 0)]) == (LastChange("d", 0),)
+    assert line.reader().last_touches(TABLE, [log_key("k", 0)]) == (LastChange("d", 0),)
 
 
 @pytest.mark.parametrize(

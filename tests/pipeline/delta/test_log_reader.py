@@ -28,7 +28,7 @@ TABLE = Table("shop.orders", (A, B), ("id",), "id")
 TOPIC = "shop.s.orders_00"
 
 
-def asked(key: str, offset: int, shard: Shard = A) -> LogKey:
+def log_key(key: str, offset: int, shard: Shard = A) -> LogKey:
     return LogKey(shard, key, TopicPartition(TOPIC, 0), offset)
 
 
@@ -40,7 +40,7 @@ def test_the_newest_touch_of_a_key_is_the_one_of_the_highest_order(tmp_path: Pat
         tmp_path, 1, [key_change(Op.DELETE, 30, "k", 2), key_change(Op.UPDATE, 20, "k", 3)]
     )
 
-    touches = log_reader(tmp_path).last_touches(TABLE, [asked("other", 1), asked("k", 0)])
+    touches = log_reader(tmp_path).last_touches(TABLE, [log_key("other", 1), log_key("k", 0)])
 
     assert touches == (LastChange("c", 0), LastChange("d", 1))
 
@@ -48,7 +48,7 @@ def test_the_newest_touch_of_a_key_is_the_one_of_the_highest_order(tmp_path: Pat
 def test_a_key_whose_record_is_not_landed_has_no_touch(tmp_path: Path) -> None:
     write_changes(tmp_path, 0, [key_change(Op.CREATE, 10, "k", 0)])
 
-    assert log_reader(tmp_path).last_touches(TABLE, [asked("k", 7)]) == (None,)
+    assert log_reader(tmp_path).last_touches(TABLE, [log_key("k", 7)]) == (None,)
     assert log_reader(tmp_path).last_touches(TABLE, []) == ()
 
 
@@ -58,7 +58,7 @@ def test_a_tombstones_delete_counts_though_it_was_landed_a_batch_before(tmp_path
     )
     write_changes(tmp_path, 3, [change(Op.TOMBSTONE, key="k", offset=6)])
 
-    assert log_reader(tmp_path).last_touches(TABLE, [asked("k", 6)]) == (LastChange("d", 0),)
+    assert log_reader(tmp_path).last_touches(TABLE, [log_key("k", 6)]) == (LastChange("d", 0),)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_an_emptied_shard_is_the_newest_touch_of_its_keys(
     write_changes(tmp_path, 0, [key_change(Op.CREATE, 10, "k", 0)])
     write_changes(tmp_path, 1, [change(op, pos, shard=shard.name)])
 
-    assert log_reader(tmp_path).last_touches(TABLE, [asked("k", 0)]) == (touch,)
+    assert log_reader(tmp_path).last_touches(TABLE, [log_key("k", 0)]) == (touch,)
 
 
 def test_changes_are_counted_by_batch_table_and_lane(tmp_path: Path) -> None:

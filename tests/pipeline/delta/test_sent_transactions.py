@@ -24,11 +24,11 @@ from tests.pipeline.delta.test_transactions import (
     TABLE,
     A,
     Row,
-    about,
-    beat,
-    read,
+    heartbeat_event,
+    read_transactions,
     reader,
-    rows,
+    transaction_event,
+    transaction_rows,
 )
 
 ONE, THREE = end_event(orders_00=1), end_event(orders_00=3)
@@ -36,7 +36,7 @@ FAR_ABOVE = {str(A): ShardBase(Order(9, 1, 1), 99)}
 LONG = LOOK_BACK * 3
 
 
-def sent(epochs: tuple[int, int] = EVER, **counts: int) -> SentTransaction:
+def sent_transaction(epochs: tuple[int, int] = EVER, **counts: int) -> SentTransaction:
     told = {f"s.{name}": count for name, count in counts.items()}
     return SentTransaction(("shop", "u:1"), TransactionEnd(9, told, 4), epochs, 1)
 
@@ -44,7 +44,7 @@ def sent(epochs: tuple[int, int] = EVER, **counts: int) -> SentTransaction:
 def test_a_shard_of_another_source_is_promised_nothing() -> None:
     both = Table("t", (A, Shard("far", "s.other")), ("id",), "id")
 
-    assert sent(orders_00=2, other=3).promised(both) == {"s.orders_00": 2}
+    assert sent_transaction(orders_00=2, other=3).promised(both) == {"s.orders_00": 2}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_shard_of_another_source_is_promised_nothing() -> None:
 def test_of_several_epochs_a_transaction_is_of_one(landed: dict[int, int], told: int) -> None:
     each = {(epoch, "s.orders_00"): n for epoch, n in landed.items()}
 
-    found = sent((1, 2), orders_00=2).compared({"s.orders_00": 2}, each)
+    found = sent_transaction((1, 2), orders_00=2).compared({"s.orders_00": 2}, each)
 
     assert found == Transaction("u:1", 2, told, 4)
 
@@ -82,7 +82,7 @@ def test_an_end_that_lands_alone_is_of_any_epoch(
     tmp_path: Path, batches: dict[int, list[Row]], told: tuple[int, int, int, int]
 ) -> None:
     """Promised, landed, batch and BEGINs."""
-    (found,) = read(tmp_path, batches, range(3))
+    (found,) = read_transactions(tmp_path, batches, range(3))
 
     assert (found.promised, found.landed, found.end_batch, found.begun) == told
 
@@ -97,14 +97,14 @@ def test_an_end_that_lands_alone_is_of_any_epoch(
 def test_what_is_whole_is_stated_below_a_base_though_it_never_began(
     tmp_path: Path, batches: dict[int, list[Row]]
 ) -> None:
-    (found,) = read(tmp_path, batches, range(2), FAR_ABOVE)
+    (found,) = read_transactions(tmp_path, batches, range(2), FAR_ABOVE)
 
     assert (found.promised, found.landed) == (3, 3)
 
 
 def test_of_an_end_that_lands_alone_no_base_holds_what_became_of_it(tmp_path: Path) -> None:
     """Nothing tells where in the log it stands."""
-    found = read(tmp_path, {0: [begin_event(), THREE]}, range(1), FAR_ABOVE)
+    found = read_transactions(tmp_path, {0: [begin_event(), THREE]}, range(1), FAR_ABOVE)
 
     assert [(one.promised, one.landed) for one in found] == [(3, 0)]
 
@@ -119,10 +119,15 @@ NOWHERE = change(Op.CREATE, order=None, tx={"id": "u:1", "total_order": 2})
             {0: [begin_event(), NOWHERE], 1: [ONE]}, (1, 1), id="of a log that nobody knows"
         ),
         pytest.param(
-            {0: [begin_event(), NOWHERE, beat(1, 900), ONE]}, (1, 0), id="of none that is"
+            {0: [begin_event(), NOWHERE, heartbeat_event(1, 900), ONE]},
+            (1, 0),
+            id="of none that is",
         ),
         pytest.param(
-            {0: [begin_event(), *rows(1, 900, 1), NOWHERE], 1: [end_event(orders_00=2)]},
+            {
+                0: [begin_event(), *transaction_rows(1, 900, 1), NOWHERE],
+                1: [end_event(orders_00=2)],
+            },
             (2, 1),
             id="of both",
         ),
@@ -131,7 +136,7 @@ NOWHERE = change(Op.CREATE, order=None, tx={"id": "u:1", "total_order": 2})
 def test_a_change_without_a_place_is_of_no_known_epoch(
     tmp_path: Path, batches: dict[int, list[Row]], told: tuple[int, int]
 ) -> None:
-    (found,) = read(tmp_path, batches, range(2))
+    (found,) = read_transactions(tmp_path, batches, range(2))
 
     assert (found.promised, found.landed) == told
 
@@ -139,14 +144,16 @@ def test_a_change_without_a_place_is_of_no_known_epoch(
 @pytest.mark.parametrize(
     "first",
     [
-        pytest.param([begin_event(), *rows(1, 900, 2)], id="the whole of it"),
+        pytest.param([begin_event(), *transaction_rows(1, 900, 2)], id="the whole of it"),
         pytest.param([begin_event()], id="BEGIN and nothing else"),
     ],
 )
 def test_a_transaction_begun_in_two_batches_of_one_log_was_begun_again(
     tmp_path: Path, first: list[Row]
 ) -> None:
-    (found,) = read(tmp_path, {0: first, 1: [begin_event(), *rows(1, 902, 1), ONE]}, range(2))
+    (found,) = read_transactions(
+        tmp_path, {0: first, 1: [begin_event(), *transaction_rows(1, 902, 1), ONE]}, range(2)
+    )
 
     assert (found.begun, found.promised) == (2, 1)
 
@@ -160,21 +167,28 @@ def test_what_began_in_a_log_before_is_not_begun_again_however_high_its_number(
         for epoch, log in ((1, 99), (2, 2))
     )
 
-    found = read(tmp_path, {0: [begin_event(), high], 1: [begin_event(), low, ONE]}, range(2))
+    found = read_transactions(
+        tmp_path, {0: [begin_event(), high], 1: [begin_event(), low, ONE]}, range(2)
+    )
 
     assert found == (Transaction("u:1", 1, 1, 1),)
 
 
 def test_what_began_long_ago_is_found_beside_what_began_lately(tmp_path: Path) -> None:
-    lately = [about(Op.BEGIN, "u:2"), about(Op.END, "u:2", THREE["after"])]
-    batches = {0: OLD[:-1], LONG: [*lately, beat(1, 950), THREE]}
+    lately = [transaction_event(Op.BEGIN, "u:2"), transaction_event(Op.END, "u:2", THREE["after"])]
+    batches = {0: OLD[:-1], LONG: [*lately, heartbeat_event(1, 950), THREE]}
 
-    found = read(tmp_path, batches, range(LONG, LONG + 1))
+    found = read_transactions(tmp_path, batches, range(LONG, LONG + 1))
 
     assert [(one.id, one.landed) for one in found] == [("u:1", 3), ("u:2", 0)]
 
 
-BEGUN_IN_BOTH = [begin_event(), *rows(1, 900, 3), begin_event(), *rows(2, 10, 1)]
+BEGUN_IN_BOTH = [
+    begin_event(),
+    *transaction_rows(1, 900, 3),
+    begin_event(),
+    *transaction_rows(2, 10, 1),
+]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +201,7 @@ BEGUN_IN_BOTH = [begin_event(), *rows(1, 900, 3), begin_event(), *rows(2, 10, 1)
 def test_of_one_that_began_again_the_rows_of_the_newest_log_count(
     tmp_path: Path, written: list[Row], told: tuple[int, int]
 ) -> None:
-    (found,) = read(tmp_path, {0: written}, range(1))
+    (found,) = read_transactions(tmp_path, {0: written}, range(1))
 
     assert (found.promised, found.landed) == told
 
@@ -223,7 +237,7 @@ def test_where_a_killed_collector_went_on_is_told(
 ) -> None:
     events = [row for run in runs for row in (begin_event(), *(numbered(*one) for one in run))]
 
-    (found,) = read(tmp_path, {0: [*events, end_event(orders_00=promised)]}, range(1))
+    (found,) = read_transactions(tmp_path, {0: [*events, end_event(orders_00=promised)]}, range(1))
 
     assert (found.begun, found.promised, found.resumed) == (2, promised, resumed)
 
@@ -232,13 +246,16 @@ def test_where_a_killed_collector_went_on_is_told(
     ("batches", "base", "stated"),
     [
         pytest.param(
-            {0: [begin_event(), *rows(1, 900, 1), THREE], 1: [begin_event(), *rows(2, 10, 1)]},
+            {
+                0: [begin_event(), *transaction_rows(1, 900, 1), THREE],
+                1: [begin_event(), *transaction_rows(2, 10, 1)],
+            },
             (1, 950),
             0,
             id="below a base, though its id came again above it",
         ),
         pytest.param(
-            {0: [begin_event(), *rows(1, 900, 1), *rows(2, 10, 1), THREE]},
+            {0: [begin_event(), *transaction_rows(1, 900, 1), *transaction_rows(2, 10, 1), THREE]},
             (1, 950),
             1,
             id="of two logs the newer counts, and its rows are above the base",
@@ -250,7 +267,9 @@ def test_a_base_is_compared_with_rows_of_the_transactions_own_logs(
 ) -> None:
     (epoch, pos) = base
 
-    found = read(tmp_path, batches, range(1), {str(A): ShardBase(Order(epoch, 1, pos), 0)})
+    found = read_transactions(
+        tmp_path, batches, range(1), {str(A): ShardBase(Order(epoch, 1, pos), 0)}
+    )
 
     assert len(found) == stated
 
@@ -266,9 +285,9 @@ def test_a_base_is_compared_with_rows_of_the_transactions_own_logs(
     ],
 )
 def test_an_end_that_promises_nothing_is_no_tables(tmp_path: Path, after: str | None) -> None:
-    batch = [about(Op.BEGIN, "u:0"), about(Op.END, "u:0", after), *OLD]
+    batch = [transaction_event(Op.BEGIN, "u:0"), transaction_event(Op.END, "u:0", after), *OLD]
 
-    assert read(tmp_path, {0: batch}, range(1)) == (Transaction("u:1", 3, 3, 0),)
+    assert read_transactions(tmp_path, {0: batch}, range(1)) == (Transaction("u:1", 3, 3, 0),)
 
 
 @pytest.mark.parametrize(
@@ -304,32 +323,32 @@ def test_no_more_is_asked_than_is_needed(
     assert all(f"batch > {LONG - LOOK_BACK}" in one for one in near)
 
 
-def at(offset: int, row: Row) -> Row:
+def at_offset(offset: int, row: Row) -> Row:
     return {**row, "offset": offset}
 
 
-(USER,) = rows(1, 102, 1, "users")
+(USER,) = transaction_rows(1, 102, 1, "users")
 FIRST_RUN = [
-    at(10, begin_event()),
-    *rows(1, 100, 2),
+    at_offset(10, begin_event()),
+    *transaction_rows(1, 100, 2),
     {**USER, "tx": {"id": "u:1", "total_order": 3}},
-    at(11, end_event(orders_00=2, users=1)),
+    at_offset(11, end_event(orders_00=2, users=1)),
 ]
-REST = [USER, at(13, end_event(users=1))]
+REST = [USER, at_offset(13, end_event(users=1))]
 
 
 @pytest.mark.parametrize(
     "batches",
     [
-        pytest.param({0: [*FIRST_RUN, at(12, begin_event()), *REST]}, id="together"),
-        pytest.param({0: [*FIRST_RUN, at(12, begin_event())], 1: REST}, id="cut"),
-        pytest.param({0: FIRST_RUN, 1: [at(12, begin_event()), *REST]}, id="apart"),
+        pytest.param({0: [*FIRST_RUN, at_offset(12, begin_event()), *REST]}, id="together"),
+        pytest.param({0: [*FIRST_RUN, at_offset(12, begin_event())], 1: REST}, id="cut"),
+        pytest.param({0: FIRST_RUN, 1: [at_offset(12, begin_event()), *REST]}, id="apart"),
     ],
 )
 def test_a_run_that_was_told_to_its_end_is_not_judged_by_the_one_after(
     tmp_path: Path, batches: dict[int, list[Row]]
 ) -> None:
     """A collector that was killed after an END it does not remember states the rest again."""
-    found = read(tmp_path, batches, range(2))
+    found = read_transactions(tmp_path, batches, range(2))
 
     assert [(one.begun, expected_events(one), one.landed) for one in found] == [(1, 2, 2)]

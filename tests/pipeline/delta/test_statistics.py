@@ -25,7 +25,7 @@ def metadata(schema: pa.Schema, configuration: dict[str, str] | None = None) -> 
     return Metadata.of(action)
 
 
-def of(values: list[Any], kind: pa.DataType) -> dict[str, Any]:
+def statistics_of(values: list[Any], kind: pa.DataType) -> dict[str, Any]:
     """Statistics of one column ``c``, as they stand in the log."""
     table = pa.table({"c": pa.array(values, kind)})
     told: dict[str, Any] = json.loads(
@@ -36,7 +36,7 @@ def of(values: list[Any], kind: pa.DataType) -> dict[str, Any]:
 
 
 def bounds(values: list[Any], kind: pa.DataType) -> tuple[Any, Any]:
-    told = of(values, kind)
+    told = statistics_of(values, kind)
     return told["minValues"].get("c"), told["maxValues"].get("c")
 
 
@@ -136,7 +136,7 @@ def test_nulls_are_counted_inside_of_structs_that_are_null_too() -> None:
     kind = pa.struct([("order", pa.struct([("pos", pa.int64())])), ("op", pa.string())])
     rows = [{"order": {"pos": 3}, "op": None}, {"order": None, "op": "u"}, None]
 
-    told = of(rows, kind)
+    told = statistics_of(rows, kind)
 
     assert told["numRecords"] == 3
     assert told["nullCount"] == {"c": {"order": {"pos": 2}, "op": 2}}

@@ -26,12 +26,12 @@ USERS = Table("shop.users", (Shard("shop", "s.users"),), ("id",), "id")
 Row = dict[str, Any]
 
 
-def about(op: Op, tx_id: str, after: str | None = None) -> Row:
+def transaction_event(op: Op, tx_id: str, after: str | None = None) -> Row:
     tx = {"id": tx_id, "total_order": None}
     return change(op, table=None, shard=None, topic="shop.tx", tx=tx, after=after)
 
 
-def rows(epoch: int, first: int, many: int, shard: str = "orders_00") -> list[Row]:
+def transaction_rows(epoch: int, first: int, many: int, shard: str = "orders_00") -> list[Row]:
     table = "shop.users" if shard == "users" else "shop.orders"
     return [
         change(
@@ -45,7 +45,7 @@ def rows(epoch: int, first: int, many: int, shard: str = "orders_00") -> list[Ro
     ]
 
 
-def beat(epoch: int, pos: int) -> Row:
+def heartbeat_event(epoch: int, pos: int) -> Row:
     order, tx = place(Order(epoch, 1, pos)), {"id": f"h:{pos}", "total_order": 1}
     return change(Op.HEARTBEAT, order=order, tx=tx, table="sluice.heartbeat", shard="s.heartbeat")
 
@@ -54,7 +54,7 @@ def reader(path: Path, memory: LogMemory | None = None) -> TransactionReader:
     return TransactionReader(read_table(path), "main", memory or LogMemory())
 
 
-def read(
+def read_transactions(
     path: Path,
     batches: Mapping[int, Sequence[Row]],
     asked: range,
@@ -65,8 +65,8 @@ def read(
     return reader(path).of(TABLE, asked, bases or {})
 
 
-OLD = [begin_event(), *rows(1, 900, 3), end_event(orders_00=3)]
-NEW = [begin_event(), *rows(2, 10, 1), end_event(orders_00=1)]
+OLD = [begin_event(), *transaction_rows(1, 900, 3), end_event(orders_00=3)]
+NEW = [begin_event(), *transaction_rows(2, 10, 1), end_event(orders_00=1)]
 
 
 @pytest.mark.parametrize(
@@ -81,15 +81,15 @@ NEW = [begin_event(), *rows(2, 10, 1), end_event(orders_00=1)]
         ),
         pytest.param(
             {
-                0: [OLD[0], beat(1, 950), OLD[-1]],
-                1: [begin_event(), *rows(2, 10, 3), end_event(orders_00=3)],
+                0: [OLD[0], heartbeat_event(1, 950), OLD[-1]],
+                1: [begin_event(), *transaction_rows(2, 10, 3), end_event(orders_00=3)],
             },
             range(2),
             [(3, 0, 0), (3, 3, 1)],
             id="all lost of old, and as many in the new",
         ),
         pytest.param(
-            {0: OLD, 1: [begin_event(), beat(2, 9), end_event(orders_00=3)]},
+            {0: OLD, 1: [begin_event(), heartbeat_event(2, 9), end_event(orders_00=3)]},
             range(2),
             [(3, 3, 0), (3, 0, 1)],
             id="all lost of new, and as many in the old",
@@ -101,13 +101,16 @@ NEW = [begin_event(), *rows(2, 10, 1), end_event(orders_00=1)]
             id="the old one was long ago",
         ),
         pytest.param(
-            {0: OLD[:-1], 1: [beat(2, 5), OLD[-1]], 2: NEW},
+            {0: OLD[:-1], 1: [heartbeat_event(2, 5), OLD[-1]], 2: NEW},
             range(1, 2),
             [(3, 3, 1)],
             id="the old END landed with rows of the new log",
         ),
         pytest.param(
-            {0: [*OLD, *rows(2, 10, 1)]}, range(1), [(3, 3, 0)], id="the log was reset in a batch"
+            {0: [*OLD, *transaction_rows(2, 10, 1)]},
+            range(1),
+            [(3, 3, 0)],
+            id="the log was reset in a batch",
         ),
     ],
 )
@@ -117,37 +120,42 @@ def test_an_id_that_came_again_in_a_new_log_is_another_transaction(
     asked: range,
     told: list[tuple[int, int, int]],
 ) -> None:
-    assert read(tmp_path, batches, asked) == tuple(Transaction("u:1", *one) for one in told)
+    assert read_transactions(tmp_path, batches, asked) == tuple(
+        Transaction("u:1", *one) for one in told
+    )
 
 
 def test_a_transaction_sent_again_by_another_server_is_not_begun_again(tmp_path: Path) -> None:
-    first = [begin_event(), *rows(1, 900, 2)]
-    again = [begin_event(), *rows(2, 10, 3), end_event(orders_00=3)]
+    first = [begin_event(), *transaction_rows(1, 900, 2)]
+    again = [begin_event(), *transaction_rows(2, 10, 3), end_event(orders_00=3)]
 
-    assert read(tmp_path, {0: first, 1: again}, range(2)) == (Transaction("u:1", 3, 3, 1),)
+    assert read_transactions(tmp_path, {0: first, 1: again}, range(2)) == (
+        Transaction("u:1", 3, 3, 1),
+    )
 
 
 @pytest.mark.parametrize(
     "mixed",
     [
-        pytest.param([begin_event(), *rows(1, 900, 3), *NEW], id="the new log's END"),
+        pytest.param([begin_event(), *transaction_rows(1, 900, 3), *NEW], id="the new log's END"),
         pytest.param(
-            [*OLD, begin_event(), *rows(2, 10, 2)[1:]], id="the old log's, the new half landed"
+            [*OLD, begin_event(), *transaction_rows(2, 10, 2)[1:]],
+            id="the old log's, the new half landed",
         ),
     ],
 )
 def test_a_transaction_that_began_again_in_either_log_is_not_told_from_both(
     tmp_path: Path, mixed: list[Row]
 ) -> None:
-    (found,) = read(tmp_path, {0: mixed}, range(1))
+    (found,) = read_transactions(tmp_path, {0: mixed}, range(1))
 
     assert (found.begun, found.resumed) == (2, ())
 
 
 NAMES = {"a": str(A), "b": str(B)}
 IN_BOTH = end_event(orders_00=2, orders_01=1)
-HALF = [begin_event(), *rows(1, 100, 1), IN_BOTH]
-NONE = [begin_event(), beat(1, 100), IN_BOTH]
+HALF = [begin_event(), *transaction_rows(1, 100, 1), IN_BOTH]
+NONE = [begin_event(), heartbeat_event(1, 100), IN_BOTH]
 
 
 @pytest.mark.parametrize(
@@ -175,22 +183,22 @@ def test_rows_below_a_base_of_their_shard_are_not_missed(
     """A base: its epoch, its position, and the batch of its first row."""
     made = {NAMES[n]: ShardBase(Order(e, 1, pos), since) for n, (e, pos, since) in bases.items()}
 
-    found = read(tmp_path, {0: landed}, range(1), made)
+    found = read_transactions(tmp_path, {0: landed}, range(1), made)
 
     assert [(one.promised, one.landed) for one in found] == told
 
 
 def test_a_transaction_begun_again_below_a_base_is_not_stated(tmp_path: Path) -> None:
-    again = [begin_event(), *rows(1, 100, 1), begin_event(), end_event(orders_00=3)]
+    again = [begin_event(), *transaction_rows(1, 100, 1), begin_event(), end_event(orders_00=3)]
     base = {str(A): ShardBase(Order(1, 1, 200), 0)}
 
-    assert read(tmp_path, {0: again}, range(1), base) == ()
+    assert read_transactions(tmp_path, {0: again}, range(1), base) == ()
 
 
 def test_a_whole_transaction_is_stated_whatever_bases_there_are(tmp_path: Path) -> None:
     base = {str(A): ShardBase(Order(2, 1, 5), 9)}
 
-    assert read(tmp_path, {0: OLD}, range(1), base) == (Transaction("u:1", 3, 3, 0),)
+    assert read_transactions(tmp_path, {0: OLD}, range(1), base) == (Transaction("u:1", 3, 3, 0),)
 
 
 def test_the_epochs_of_a_batch_are_read_once_for_all_tables(
@@ -205,8 +213,8 @@ def test_the_epochs_of_a_batch_are_read_once_for_all_tables(
     monkeypatch.setattr(SnapshotReader, "select", noted)
     both = [
         begin_event(),
-        *rows(1, 100, 1),
-        *rows(1, 101, 1, shard="users"),
+        *transaction_rows(1, 100, 1),
+        *transaction_rows(1, 101, 1, shard="users"),
         end_event(orders_00=1, users=1),
     ]
     write_changes(tmp_path, 0, both)

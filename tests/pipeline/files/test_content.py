@@ -103,7 +103,7 @@ def test_a_whole_file_tells_its_rows_and_columns(
 
     assert isinstance(found, WholeFile)
     assert (found.rows, dict(found.columns)) == (count, columns)
-    assert sum(len(part) for part in read(path, kind)) == count
+    assert sum(len(part) for part in read_rows(path, kind)) == count
 
 
 @pytest.mark.parametrize(
@@ -161,18 +161,18 @@ def test_a_beginning_of_csv_is_whole_only_where_a_row_ends(path: Path, size: int
 )
 def test_rows_are_the_same_wherever_they_are_cut(path: Path, kind: str, data: bytes) -> None:
     path.write_bytes(data)
-    every = [row for part in read(path, kind) for row in part]
+    every = [row for part in read_rows(path, kind) for row in part]
 
     for cut in {1, len(every) // 2, len(every) - 1}:
-        low = [row for part in read(path, kind, until=cut) for row in part]
-        high = [row for part in read(path, kind, first=cut) for row in part]
+        low = [row for part in read_rows(path, kind, until=cut) for row in part]
+        high = [row for part in read_rows(path, kind, first=cut) for row in part]
         assert low + high == every
 
 
 def test_an_empty_field_of_csv_is_null_and_an_empty_text_is_one(path: Path) -> None:
     path.write_bytes(CSV)
 
-    found = [json.loads(row) for part in read(path, "csv") for row in part]
+    found = [json.loads(row) for part in read_rows(path, "csv") for row in part]
 
     assert found == [{"id": "1", "t": "a\nb"}, {"id": "2", "t": None}, {"id": "3", "t": ""}]
 
@@ -191,7 +191,7 @@ def test_values_of_parquet_are_written_as_a_mirror_reads_them(path: Path) -> Non
     )
 
     found = examine_file(path, "parquet", path.parent, named=False)
-    ((row,),) = read(path, "parquet")
+    ((row,),) = read_rows(path, "parquet")
 
     assert isinstance(found, WholeFile)
     assert list(found.columns.values()) == [
@@ -211,7 +211,7 @@ def test_a_fraction_that_is_no_number_is_not_null(path: Path) -> None:
     values = [float("nan"), None, float("inf"), float("-inf"), 0.5]
     path.write_bytes(parquet(a=pa.array(values), b=pa.array(values, pa.float32())))
 
-    found = [json.loads(row) for part in read(path, "parquet") for row in part]
+    found = [json.loads(row) for part in read_rows(path, "parquet") for row in part]
 
     told = ["NaN", None, "Infinity", "-Infinity", 0.5]
     assert found == [{"a": one, "b": one} for one in told]
@@ -229,7 +229,7 @@ def test_what_python_has_no_value_for_is_told_and_stops_nobody(path: Path, value
     path.write_bytes(parquet(a=values))
 
     with pytest.raises(ValueError, match=r"\S"):
-        list(read(path, "parquet"))
+        list(read_rows(path, "parquet"))
 
 
 def test_why_a_file_is_not_whole_shows_none_of_its_values(path: Path) -> None:
@@ -251,7 +251,7 @@ def test_a_digest_moves_nobody_who_reads(path: Path) -> None:
         assert digest_of(file) == first != whole
 
 
-def read(path: Path, kind: str, first: int = 0, until: int = 10**9) -> Iterator[list[bytes]]:
+def read_rows(path: Path, kind: str, first: int = 0, until: int = 10**9) -> Iterator[list[bytes]]:
     with path.open("rb") as file:
         yield from read_file_rows(file, kind, first, until)
 
@@ -268,14 +268,14 @@ def test_a_line_larger_than_16_mib_is_refused_before_it_is_read(path: Path) -> N
     assert found == UnfinishedFile("line 2 is larger than 16 MiB; shorten it")
     assert peak < 2.5 * LONGEST
     with pytest.raises(ValueError, match="line 2 is larger than 16 MiB"):
-        list(read(path, "json_lines.gz"))
+        list(read_rows(path, "json_lines.gz"))
 
 
 def test_lines_are_cut_by_their_bytes_too(path: Path) -> None:
     line = b'"' + b"x" * (LONGEST // 3) + b'"\n'
     path.write_bytes(line * 5)
 
-    assert [len(part) for part in read(path, "json_lines")] == [3, 2]
+    assert [len(part) for part in read_rows(path, "json_lines")] == [3, 2]
 
 
 def test_no_beginning_of_a_packed_file_is_whole(path: Path) -> None:
@@ -290,7 +290,7 @@ def test_no_beginning_of_a_packed_file_is_whole(path: Path) -> None:
 
 def test_rows_of_a_packed_file_are_the_same_however_they_are_cut(path: Path) -> None:
     path.write_bytes(PACKED_LINES)
-    whole = [row for part in read(path, "json_lines.gz") for row in part]
+    whole = [row for part in read_rows(path, "json_lines.gz") for row in part]
 
     with path.open("rb") as file:
         some = [

@@ -36,14 +36,14 @@ changes = st.lists(
 )
 
 
-def told(slice_: Sequence[Change], first: int) -> list[dict[str, Any]]:
+def change_rows(slice_: Sequence[Change], first: int) -> list[dict[str, Any]]:
     return [
         change(Op.DELETE if gone else Op.UPDATE, first + at, key, name, batch=1 + at // 3)
         for at, (key, name, gone) in enumerate(slice_)
     ]
 
 
-def after(rows: Rows, slice_: Sequence[Change]) -> Rows:
+def apply_changes(rows: Rows, slice_: Sequence[Change]) -> Rows:
     made = dict(rows)
     for key, name, gone in slice_:
         made.pop(key, None)
@@ -54,7 +54,7 @@ def after(rows: Rows, slice_: Sequence[Change]) -> Rows:
 
 def plainly_broken(rows: Rows, slice_: Sequence[Change]) -> dict[str, set[int]]:
     """By invariant the rows at fault, by the words of the guide and nothing of the product's."""
-    made, touched = after(rows, slice_), {key for key, _, _ in slice_}
+    made, touched = apply_changes(rows, slice_), {key for key, _, _ in slice_}
     new = {key: made[key] for key in touched & made.keys()}
     times = Counter(made.values())
     changed = len(touched & rows.keys())
@@ -70,7 +70,7 @@ def plainly_broken(rows: Rows, slice_: Sequence[Change]) -> dict[str, set[int]]:
 def refused(bench: TurnBench, slice_: Sequence[Change], demands: Demands) -> HeldError | None:
     """Play it; what held it, if anything did."""
     try:
-        bench.play(*told(slice_, 100), demands=demands)
+        bench.play(*change_rows(slice_, 100), demands=demands)
     except HeldError as error:
         return error
     return None
@@ -81,12 +81,12 @@ def refused(bench: TurnBench, slice_: Sequence[Change], demands: Demands) -> Hel
 def test_a_slice_is_held_if_and_only_if_a_plain_check_says_so(
     before: list[Change], slice_: list[Change], named: set[str]
 ) -> None:
-    rows = after({}, before)
+    rows = apply_changes({}, before)
     expected = named & plainly_broken(rows, slice_).keys()
     home = Path(tempfile.mkdtemp())
     try:
         bench = TurnBench(home)
-        bench.play(*told(before, 10))
+        bench.play(*change_rows(before, 10))
         demands = Demands(tuple((n, INVARIANTS[n]) for n in sorted(named)), "m", 0, len(rows))
         error = refused(bench, slice_, demands)
         if error is not None:
@@ -98,7 +98,7 @@ def test_a_slice_is_held_if_and_only_if_a_plain_check_says_so(
             assert refused(bench, slice_, replace(demands, let=last - 1)) is not None
             assert refused(bench, slice_, replace(demands, let=last)) is None
         assert (error is not None) is bool(expected)
-        assert bench.rows() == after(rows, slice_)
+        assert bench.rows() == apply_changes(rows, slice_)
     finally:
         shutil.rmtree(home)
 
@@ -106,11 +106,11 @@ def test_a_slice_is_held_if_and_only_if_a_plain_check_says_so(
 def test_a_held_turn_leaves_no_file_at_all(tmp_path: Path) -> None:
     """So that a kill in the midst of it finds nothing half done."""
     bench = TurnBench(tmp_path)
-    bench.play(*told([(1, "a", False), (2, "b", False)], 10))
+    bench.play(*change_rows([(1, "a", False), (2, "b", False)], 10))
     there = sorted(tmp_path.rglob("*"))
     demands = Demands((("not_null", INVARIANTS["not_null"]),), "m", 0, 2)
 
     with pytest.raises(HeldError):
-        bench.play(*told([(1, None, False), (2, "b", True)], 100), demands=demands)
+        bench.play(*change_rows([(1, None, False), (2, "b", True)], 100), demands=demands)
 
     assert sorted(tmp_path.rglob("*")) == there

@@ -20,7 +20,7 @@ from pipeline.lags.samples import (
 from pipeline.model import Acknowledged, Fence, Head, Hop, Missing, Shard, Stage, Table
 from pipeline.sources.mysql.position import binlog_position
 from tests.builders.values import fence
-from tests.checks.samples import BUDGET, NOW, TABLE, beats, lags, mark, samples
+from tests.checks.samples import BUDGET, NOW, TABLE, fence_series, healthy_checkpoint, lags, samples
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -82,7 +82,7 @@ def test_a_person_is_shown_the_hop_to_look_at(taken: Lags, slowest: Hop | None) 
 
 
 def test_an_idle_table_needs_no_merge_to_stay_current() -> None:
-    landed = mark(batch=90, tables={"shop.orders": 12})
+    landed = healthy_checkpoint(batch=90, tables={"shop.orders": 12})
 
     found = lags(samples(landed=landed, standing=MirrorPosition(3, 12)))
 
@@ -90,9 +90,9 @@ def test_an_idle_table_needs_no_merge_to_stay_current() -> None:
 
 
 def test_a_mirror_behind_has_the_watermark_of_the_batch_it_holds() -> None:
-    fences = {"shop": beats()}
-    steps = extended((), step(mark(batch=40, through=600), fences))
-    steps = extended(steps, step(mark(batch=41, through=610), fences))
+    fences = {"shop": fence_series()}
+    steps = extended((), step(healthy_checkpoint(batch=40, through=600), fences))
+    steps = extended(steps, step(healthy_checkpoint(batch=41, through=610), fences))
 
     found = lags(samples(steps=steps, standing=MirrorPosition(7, 40)))
 
@@ -115,8 +115,12 @@ def test_the_sync_hop_exists_only_where_it_is_configured() -> None:
     [
         pytest.param({"fences": Missing("down")}, Stage.LANDED, id="no fences"),
         pytest.param({"fences": ()}, Stage.LANDED, id="no heartbeat ever"),
-        pytest.param({"fences": beats(until=NOW - MINUTE)}, Stage.LANDED, id="frozen heartbeat"),
-        pytest.param({"fences": beats(until=NOW + MINUTE)}, Stage.LANDED, id="fences ahead of us"),
+        pytest.param(
+            {"fences": fence_series(until=NOW - MINUTE)}, Stage.LANDED, id="frozen heartbeat"
+        ),
+        pytest.param(
+            {"fences": fence_series(until=NOW + MINUTE)}, Stage.LANDED, id="fences ahead of us"
+        ),
         pytest.param({"acknowledged": Missing("down")}, Stage.LANDED, id="collector silent"),
         pytest.param(
             {"acknowledged": Acknowledged(binlog_position(1, 69_500), snapshot=True)},
@@ -129,7 +133,9 @@ def test_the_sync_hop_exists_only_where_it_is_configured() -> None:
             id="nothing acknowledged",
         ),
         pytest.param({"landed": Missing("no mark")}, Stage.LANDED, id="no mark"),
-        pytest.param({"landed": mark(heartbeats={})}, Stage.LANDED, id="no heartbeat landed"),
+        pytest.param(
+            {"landed": healthy_checkpoint(heartbeats={})}, Stage.LANDED, id="no heartbeat landed"
+        ),
         pytest.param({"standing": Missing("no mirror")}, Stage.MIRROR, id="no mirror"),
         pytest.param(
             {"standing": MirrorPosition(1, 1)}, Stage.MIRROR, id="mirror behind all memory"
@@ -159,13 +165,13 @@ def test_a_silent_heartbeat_hides_those_hops_that_there_are(through: Missing | N
 
 
 def test_a_source_of_which_nothing_has_landed_has_a_collector_all_the_same() -> None:
-    found = lags(samples(landed=mark(epochs={})))
+    found = lags(samples(landed=healthy_checkpoint(epochs={})))
 
     assert found.hops[0].lag == 5 * SECOND
 
 
 def test_a_first_log_needs_no_word_about_itself() -> None:
-    found = lags(samples(landed=mark(acknowledged={}, heartbeats={})))
+    found = lags(samples(landed=healthy_checkpoint(acknowledged={}, heartbeats={})))
 
     assert found.hops[0].lag == 5 * SECOND
 
@@ -174,7 +180,7 @@ def test_what_the_old_server_finished_says_nothing_of_the_new_ones_heartbeats() 
     """They are written before anything of the new server has landed, so the epoch is the old."""
     changed = tuple(
         replace(one, head=Head("B", binlog_position(1, 4))) if one.number > 690 else one
-        for one in beats()
+        for one in fence_series()
     )
 
     found = lags(samples(fences=changed))
@@ -184,7 +190,8 @@ def test_what_the_old_server_finished_says_nothing_of_the_new_ones_heartbeats() 
 
 def test_positions_of_two_servers_are_never_compared() -> None:
     other = tuple(
-        Fence("shop", one.number, one.at, Head("B", binlog_position(1, 1))) for one in beats()
+        Fence("shop", one.number, one.at, Head("B", binlog_position(1, 1)))
+        for one in fence_series()
     )
 
     found = lags(samples(fences=other))
@@ -249,9 +256,9 @@ def test_f04_a_word_of_the_log_before_a_fail_over_ends_no_lag(
 ) -> None:
     fences = tuple(
         replace(one, head=Head("A", binlog_position(1, one.number * 100, executed)))
-        for one in beats(count=700)
+        for one in fence_series(count=700)
     )
-    landed = mark(epochs=SECOND_LOG, acknowledged=counted, heartbeats={})
+    landed = healthy_checkpoint(epochs=SECOND_LOG, acknowledged=counted, heartbeats={})
 
     found = lags(samples(fences=fences, acknowledged=said, landed=landed))
 
@@ -270,7 +277,7 @@ TWO_SOURCES = Table("t", (Shard("a", "x.t"), Shard("shop", "y.t")))
 def two_sources(**more: Any) -> Samples:
     """One has acknowledged and landed up to 650, the other is healthy; *more* bends the first."""
     one = samples()
-    landed = mark()
+    landed = healthy_checkpoint()
     both = replace(
         landed,
         acknowledged={**landed.acknowledged, "a": Acknowledged(binlog_position(1, 65_000))},
@@ -278,7 +285,7 @@ def two_sources(**more: Any) -> Samples:
         epochs={**landed.epochs, "a": Epoch(1, "A", binlog_position(1, 0))},
     )
     other = SourceSamples(
-        Sample(beats(source="a"), NOW, BUDGET),
+        Sample(fence_series(source="a"), NOW, BUDGET),
         Sample(Acknowledged(binlog_position(1, 65_000)), NOW, BUDGET),
     )
     sources = {**one.sources, "a": replace(other, **more)}
@@ -316,7 +323,9 @@ def test_the_age_of_two_sources_is_that_of_the_older_and_unknown_without_one_of_
 def test_a_watermark_does_not_go_back_within_an_epoch() -> None:
     first = lags(samples())
 
-    again = measure(TABLE, samples(landed=mark(batch=51, through=600)), NOW + SECOND, first)
+    again = measure(
+        TABLE, samples(landed=healthy_checkpoint(batch=51, through=600)), NOW + SECOND, first
+    )
 
     assert again.watermark(Stage.LANDED) == first.watermark(Stage.LANDED)
 
@@ -325,10 +334,10 @@ def test_a_watermark_does_not_go_back_within_an_epoch() -> None:
     "landed",
     [
         pytest.param(
-            mark(through=600, epochs={"shop": Epoch(2, "A", binlog_position(1, 0))}),
+            healthy_checkpoint(through=600, epochs={"shop": Epoch(2, "A", binlog_position(1, 0))}),
             id="a new epoch",
         ),
-        pytest.param(mark(batch=3, through=600), id="a lane begun anew"),
+        pytest.param(healthy_checkpoint(batch=3, through=600), id="a lane begun anew"),
     ],
 )
 def test_a_new_history_starts_its_own_watermark(landed: object) -> None:
@@ -340,7 +349,7 @@ def test_a_new_history_starts_its_own_watermark(landed: object) -> None:
 
 
 def test_a_mirror_taken_back_is_as_late_as_it_is() -> None:
-    steps = extended((), step(mark(batch=40, through=600), {"shop": beats()}))
+    steps = extended((), step(healthy_checkpoint(batch=40, through=600), {"shop": fence_series()}))
     first = lags(samples(steps=steps))
 
     again = measure(
@@ -351,9 +360,11 @@ def test_a_mirror_taken_back_is_as_late_as_it_is() -> None:
 
 
 def test_a_mirror_taken_back_takes_nothing_back_of_what_has_landed() -> None:
-    steps = extended((), step(mark(batch=40, through=600), {"shop": beats()}))
+    steps = extended((), step(healthy_checkpoint(batch=40, through=600), {"shop": fence_series()}))
     first = lags(samples(steps=steps))
-    less = samples(steps=steps, landed=mark(through=600), standing=MirrorPosition(9, 40))
+    less = samples(
+        steps=steps, landed=healthy_checkpoint(through=600), standing=MirrorPosition(9, 40)
+    )
 
     again = measure(TABLE, less, NOW + SECOND, first)
 
@@ -371,7 +382,7 @@ def test_a_collectors_watermark_does_not_go_back_while_nobody_knows_what_has_lan
 
 def test_a_watermark_of_a_clock_that_went_back_is_of_no_time_yet() -> None:
     first, before = lags(samples()), NOW - 30 * SECOND
-    early = samples(fences=beats(until=before), now=before)
+    early = samples(fences=fence_series(until=before), now=before)
 
     again = measure(TABLE, early, before, first)
 
@@ -383,7 +394,9 @@ def test_a_sample_missing_for_a_while_does_not_forget_the_watermark() -> None:
     first = lags(samples())
     gone = measure(TABLE, samples(landed=Missing("down")), NOW + SECOND, first)
 
-    again = measure(TABLE, samples(landed=mark(batch=51, through=600)), NOW + 2 * SECOND, gone)
+    again = measure(
+        TABLE, samples(landed=healthy_checkpoint(batch=51, through=600)), NOW + 2 * SECOND, gone
+    )
 
     assert again.watermark(Stage.LANDED) == first.watermark(Stage.LANDED)
 
@@ -397,13 +410,19 @@ def test_the_age_shown_is_that_of_the_oldest_sample() -> None:
 def test_thinned_steps_only_make_old_answers_cautious() -> None:
     steps: tuple[LandedBatch, ...] = ()
     for batch in range(1, 200):
-        steps = extended(steps, step(mark(batch=batch, through=batch), {"shop": beats()}), limit=32)
+        steps = extended(
+            steps,
+            step(healthy_checkpoint(batch=batch, through=batch), {"shop": fence_series()}),
+            limit=32,
+        )
 
     standing = MirrorPosition(1, 150)
-    found = lags(samples(steps=steps, landed=mark(batch=200, through=200), standing=standing))
+    found = lags(
+        samples(steps=steps, landed=healthy_checkpoint(batch=200, through=200), standing=standing)
+    )
 
     assert len(steps) <= 33
-    assert found.watermark(Stage.MIRROR) <= fence(150, beats()[149].at).at  # type: ignore[operator]
+    assert found.watermark(Stage.MIRROR) <= fence(150, fence_series()[149].at).at  # type: ignore[operator]
 
 
 numbers = st.integers(0, 700)
@@ -413,10 +432,12 @@ numbers = st.integers(0, 700)
 def test_lags_sum_exactly_to_now_minus_watermark(
     acknowledged: int, through: int, older: int, applied: int, age: int
 ) -> None:
-    steps = extended((), step(mark(batch=applied, through=older), {"shop": beats()}))
+    steps = extended(
+        (), step(healthy_checkpoint(batch=applied, through=older), {"shop": fence_series()})
+    )
     taken = samples(
         acknowledged=Acknowledged(binlog_position(1, acknowledged * 100)),
-        landed=mark(through=through),
+        landed=healthy_checkpoint(through=through),
         steps=steps,
         standing=MirrorPosition(7, applied),
         ages={"acknowledged": timedelta(seconds=age)},
@@ -436,7 +457,7 @@ def test_watermarks_are_monotone_whatever_is_sampled(rounds: list[tuple[int, int
     earlier, seen, batch = None, [], 50
     for number, ahead in rounds:
         batch = max(batch, ahead)
-        landed = mark(batch=batch, through=number)
+        landed = healthy_checkpoint(batch=batch, through=number)
         earlier = measure(
             TABLE, samples(landed=landed, standing=MirrorPosition(1, batch)), NOW, earlier
         )

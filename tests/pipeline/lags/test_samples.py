@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline.lags.samples import LandedBatch, extended, spaced, step
 from pipeline.model import Table
-from tests.checks.samples import TABLE, beats, mark, samples
+from tests.checks.samples import TABLE, fence_series, healthy_checkpoint, samples
 
 OTHER = Table("shop.users", ())
 
@@ -38,9 +38,9 @@ def test_a_batch_from_before_a_table_was_whole_says_nothing_of_it(
 ) -> None:
     known: tuple[LandedBatch, ...] = ()
     for batch in (47, 48, 49):
-        known = extended(known, step(mark(batch=batch), {"shop": beats()}))
+        known = extended(known, step(healthy_checkpoint(batch=batch), {"shop": fence_series()}))
 
-    found = samples(landed=mark(**more), steps=known).walked(TABLE)
+    found = samples(landed=healthy_checkpoint(**more), steps=known).walked(TABLE)
 
     assert [one.batch for one in found] == batches
 

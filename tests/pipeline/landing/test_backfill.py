@@ -34,7 +34,7 @@ READ = replace(OPEN, stretches=(KeyRange(("9",), ("9",), ended=True),))
 ENDED = replace(READ, closing=P2)
 
 
-def mark(*known: Backfill, passed: int = 0, batch: int = 9) -> Checkpoint:
+def checkpoint_of(*known: Backfill, passed: int = 0, batch: int = 9) -> Checkpoint:
     return Checkpoint(
         "main",
         batch,
@@ -44,7 +44,7 @@ def mark(*known: Backfill, passed: int = 0, batch: int = 9) -> Checkpoint:
     )
 
 
-def rows(stretch: int, after: str | None, read: str, *, ended: bool = False) -> BackfilledRows:
+def rows_read(stretch: int, after: str | None, read: str, *, ended: bool = False) -> BackfilledRows:
     return BackfilledRows(
         NAME, "d.t", "x", P1, stretch, (after,) if after else None, (read,), ended, 10, None
     )
@@ -55,9 +55,13 @@ def step(before: Checkpoint, news: BackfillNews, facts: BatchStats | None = None
 
 
 def test_rows_are_taken_once_and_in_their_order() -> None:
-    first, next_, other = rows(0, None, "3"), rows(0, "3", "6"), rows(1, None, "12", ended=True)
+    first, next_, other = (
+        rows_read(0, None, "3"),
+        rows_read(0, "3", "6"),
+        rows_read(1, None, "12", ended=True),
+    )
 
-    made = step(mark(OPEN), BackfillNews(rows=(first, next_, other, first)))
+    made = step(checkpoint_of(OPEN), BackfillNews(rows=(first, next_, other, first)))
 
     assert made.taken == (first, next_, other)
     assert made.rereads[NAME].rows == 30
@@ -68,19 +72,19 @@ def test_rows_are_taken_once_and_in_their_order() -> None:
 @pytest.mark.parametrize(
     "strange",
     [
-        pytest.param(rows(0, "3", "6"), id="rows before them are not landed"),
-        pytest.param(replace(rows(0, None, "3"), id="y"), id="of another wish"),
-        pytest.param(replace(rows(0, None, "3"), order=P2), id="from behind another fence"),
-        pytest.param(rows(2, None, "3"), id="of a stretch that is not there"),
-        pytest.param(replace(rows(0, None, "3"), name="a/d.u"), id="of another shard"),
+        pytest.param(rows_read(0, "3", "6"), id="rows before them are not landed"),
+        pytest.param(replace(rows_read(0, None, "3"), id="y"), id="of another wish"),
+        pytest.param(replace(rows_read(0, None, "3"), order=P2), id="from behind another fence"),
+        pytest.param(rows_read(2, None, "3"), id="of a stretch that is not there"),
+        pytest.param(replace(rows_read(0, None, "3"), name="a/d.u"), id="of another shard"),
     ],
 )
 def test_rows_that_follow_nothing_are_left_aside(strange: BackfilledRows) -> None:
-    assert step(mark(OPEN), BackfillNews(rows=(strange,))).taken == ()
+    assert step(checkpoint_of(OPEN), BackfillNews(rows=(strange,))).taken == ()
 
 
 def test_rows_are_counted_and_their_table_has_something_to_apply() -> None:
-    made = step(mark(OPEN), BackfillNews(rows=(rows(0, None, "3"),)))
+    made = step(checkpoint_of(OPEN), BackfillNews(rows=(rows_read(0, None, "3"),)))
 
     facts = made.counted(BatchStats(rows=1))
 
@@ -89,29 +93,33 @@ def test_rows_are_counted_and_their_table_has_something_to_apply() -> None:
 
 def test_it_ends_only_when_all_is_landed_that_its_reads_may_have_seen() -> None:
     closing = {NAME: ("x", P2)}
-    assert step(mark(OPEN), BackfillNews(closing=closing)).rereads[NAME].closing is None
-    assert step(mark(READ), BackfillNews(closing=closing)).rereads[NAME].closing == P2
-    assert step(mark(ENDED, passed=200), BackfillNews()).settled == ()
+    assert step(checkpoint_of(OPEN), BackfillNews(closing=closing)).rereads[NAME].closing is None
+    assert step(checkpoint_of(READ), BackfillNews(closing=closing)).rereads[NAME].closing == P2
+    assert step(checkpoint_of(ENDED, passed=200), BackfillNews()).settled == ()
 
-    done = step(mark(ENDED, passed=201), BackfillNews())
+    done = step(checkpoint_of(ENDED, passed=201), BackfillNews())
 
     assert [(one.name, one.order, one.since) for one in done.settled] == [(NAME, P1, 5)]
     assert (done.rereads[NAME].done, done.rereads[NAME].stretches) == (10, ())
-    assert is_due(mark(ENDED, passed=201), BackfillNews())
-    assert not is_due(mark(ENDED, passed=200), BackfillNews())
+    assert is_due(checkpoint_of(ENDED, passed=201), BackfillNews())
+    assert not is_due(checkpoint_of(ENDED, passed=200), BackfillNews())
 
 
 @pytest.mark.parametrize("told", [None, False])
 def test_no_base_of_a_table_that_the_collector_may_leave_out(told: bool | None) -> None:
     made = advanced(
-        mark(ENDED, passed=300), BatchStats(), {"a": EPOCH}, BackfillNews(), lambda *_: told
+        checkpoint_of(ENDED, passed=300),
+        BatchStats(),
+        {"a": EPOCH},
+        BackfillNews(),
+        lambda *_: told,
     )
 
     assert made.settled == ()
 
 
 def test_what_replays_or_repairs_makes_no_base() -> None:
-    made = step(mark(replace(ENDED, origin=Origin.REPLAY), passed=300), BackfillNews())
+    made = step(checkpoint_of(replace(ENDED, origin=Origin.REPLAY), passed=300), BackfillNews())
 
     assert (made.settled, made.rereads[NAME].done) == ((), 10)
 
@@ -119,12 +127,14 @@ def test_what_replays_or_repairs_makes_no_base() -> None:
 @pytest.mark.parametrize(
     ("epochs", "before"),
     [
-        pytest.param({"a": replace(EPOCH, number=2)}, mark(OPEN), id="a new epoch"),
-        pytest.param({"a": replace(EPOCH, identity="other")}, mark(OPEN), id="another server"),
-        pytest.param({}, mark(OPEN), id="nobody knows the server"),
+        pytest.param({"a": replace(EPOCH, number=2)}, checkpoint_of(OPEN), id="a new epoch"),
+        pytest.param(
+            {"a": replace(EPOCH, identity="other")}, checkpoint_of(OPEN), id="another server"
+        ),
+        pytest.param({}, checkpoint_of(OPEN), id="nobody knows the server"),
         pytest.param(
             {"a": EPOCH},
-            replace(mark(OPEN), lists={"a": CollectorLists("d", None, -1, P1)}),
+            replace(checkpoint_of(OPEN), lists={"a": CollectorLists("d", None, -1, P1)}),
             id="other lists since",
         ),
     ],
@@ -133,7 +143,7 @@ def test_it_is_void_once_its_log_or_lists_are_others(
     epochs: dict[str, Epoch], before: Checkpoint
 ) -> None:
     made = advanced(
-        before, BatchStats(), epochs, BackfillNews(rows=(rows(0, None, "3"),)), lambda *_: True
+        before, BatchStats(), epochs, BackfillNews(rows=(rows_read(0, None, "3"),)), lambda *_: True
     )
 
     left = made.rereads[NAME]
@@ -157,7 +167,7 @@ def test_it_is_void_once_its_log_or_lists_are_others(
 def test_it_is_void_by_a_statement_that_came_since(change: SchemaChange, left: int) -> None:
     facts = BatchStats(news=(SchemaNews("a", change, snapshot=False),))
 
-    made = step(mark(OPEN), BackfillNews(), facts).rereads.values()
+    made = step(checkpoint_of(OPEN), BackfillNews(), facts).rereads.values()
 
     assert len([one for one in made if one.done is None]) == left
 
@@ -165,13 +175,15 @@ def test_it_is_void_by_a_statement_that_came_since(change: SchemaChange, left: i
 def test_how_often_it_was_begun_is_counted_and_why() -> None:
     change = SchemaChange("alter", "d.t", P2, None, "ALTER TABLE t ADD c INT")
     facts = BatchStats(news=(SchemaNews("a", change, snapshot=False),))
-    void = step(mark(OPEN), BackfillNews(), facts).rereads[NAME]
+    void = step(checkpoint_of(OPEN), BackfillNews(), facts).rereads[NAME]
     new = replace(OPEN, order=Order(1, 7, 300))
 
-    again = step(mark(void), BackfillNews(begun={NAME: new})).rereads[NAME]
+    again = step(checkpoint_of(void), BackfillNews(begun={NAME: new})).rereads[NAME]
     cut = replace(again, key=("id",))
-    kept = step(mark(again), BackfillNews(begun={NAME: cut})).rereads[NAME]
-    other = step(mark(void), BackfillNews(begun={NAME: replace(new, id="y")})).rereads[NAME]
+    kept = step(checkpoint_of(again), BackfillNews(begun={NAME: cut})).rereads[NAME]
+    other = step(checkpoint_of(void), BackfillNews(begun={NAME: replace(new, id="y")})).rereads[
+        NAME
+    ]
 
     assert (void.void, void.former) == ("a statement came: ALTER TABLE t ADD c INT", "x")
     assert (again.begun, again.void, kept.begun, other.begun) == (2, void.void, 2, 1)
@@ -186,9 +198,9 @@ def test_one_that_was_void_before_it_read_a_row_leaves_nothing_to_be_told_of() -
     )
 
     lows = [
-        step(mark(void), BackfillNews(begun={NAME: new})).rereads[NAME].lowest
+        step(checkpoint_of(void), BackfillNews(begun={NAME: new})).rereads[NAME].lowest
         for one in (OPEN, replace(OPEN, rows=5), replace(OPEN, first=Order(1, 7, 50)))
-        for void in [step(mark(one), BackfillNews(), facts).rereads[NAME]]
+        for void in [step(checkpoint_of(one), BackfillNews(), facts).rereads[NAME]]
     ]
 
     assert lows == [P2, P1, Order(1, 7, 50)]
@@ -197,21 +209,21 @@ def test_one_that_was_void_before_it_read_a_row_leaves_nothing_to_be_told_of() -
 def test_a_new_one_takes_the_place_of_an_old_one_and_an_old_one_of_none() -> None:
     new = replace(OPEN, id="y", order=P2)
 
-    assert step(mark(OPEN), BackfillNews(begun={NAME: new})).rereads == {
+    assert step(checkpoint_of(OPEN), BackfillNews(begun={NAME: new})).rereads == {
         NAME: replace(new, first=P1)
     }
-    assert step(mark(new), BackfillNews(begun={NAME: OPEN})).rereads == {NAME: new}
+    assert step(checkpoint_of(new), BackfillNews(begun={NAME: OPEN})).rereads == {NAME: new}
 
 
 def test_it_is_cut_along_a_key_once() -> None:
     cut = replace(OPEN, key=("id",))
     other = replace(cut, key=("name",))
 
-    assert step(mark(OPEN), BackfillNews(begun={NAME: cut})).rereads == {
+    assert step(checkpoint_of(OPEN), BackfillNews(begun={NAME: cut})).rereads == {
         NAME: replace(cut, first=P1)
     }
-    assert step(mark(cut), BackfillNews(begun={NAME: other})).rereads == {NAME: cut}
-    assert step(mark(), BackfillNews(begun={NAME: cut})).rereads == {}
+    assert step(checkpoint_of(cut), BackfillNews(begun={NAME: other})).rereads == {NAME: cut}
+    assert step(checkpoint_of(), BackfillNews(begun={NAME: cut})).rereads == {}
 
 
 def test_a_statement_of_the_batch_that_ran_while_it_was_noted_voids_it_too() -> None:
@@ -219,39 +231,43 @@ def test_a_statement_of_the_batch_that_ran_while_it_was_noted_voids_it_too() -> 
     facts = BatchStats(news=(SchemaNews("a", change, snapshot=False),))
     news = BackfillNews(begun={NAME: OPEN})
 
-    made = advanced(mark(), BatchStats(), {"a": EPOCH}, news, lambda *_: True, before=facts)
+    made = advanced(
+        checkpoint_of(), BatchStats(), {"a": EPOCH}, news, lambda *_: True, before=facts
+    )
 
     assert made.rereads == {}
 
 
 def test_one_that_was_cancelled_is_forgotten_and_nothing_of_it_taken() -> None:
-    news = BackfillNews(rows=(rows(0, None, "3"),), cancelled={NAME: "x"})
+    news = BackfillNews(rows=(rows_read(0, None, "3"),), cancelled={NAME: "x"})
 
-    made = step(mark(OPEN), news)
+    made = step(checkpoint_of(OPEN), news)
 
     assert (made.rereads, made.taken) == ({}, ())
-    assert is_due(mark(OPEN), news)
-    assert step(mark(), replace(news, begun={NAME: OPEN})).rereads == {}
+    assert is_due(checkpoint_of(OPEN), news)
+    assert step(checkpoint_of(), replace(news, begun={NAME: OPEN})).rereads == {}
     done = replace(ENDED, done=7)
-    assert step(mark(done), news).rereads == {NAME: done}
-    assert step(mark(replace(OPEN, id="y")), news).rereads
+    assert step(checkpoint_of(done), news).rereads == {NAME: done}
+    assert step(checkpoint_of(replace(OPEN, id="y")), news).rereads
 
 
 def test_rows_that_one_leaves_behind_are_remembered_with_their_span() -> None:
     news = BackfillNews(cancelled={NAME: "x"})
     epochs = {"a": replace(EPOCH, position=binlog_position(7, 400))}
 
-    made = advanced(mark(replace(OPEN, rows=5)), BatchStats(), epochs, news, lambda *_: True)
+    made = advanced(
+        checkpoint_of(replace(OPEN, rows=5)), BatchStats(), epochs, news, lambda *_: True
+    )
 
     left = made.rereads[NAME]
     assert (left.id, left.done, left.order, left.closing) == ("", 10, P1, Order(1, 7, 400))
     new = replace(OPEN, id="y", order=P2)
-    again = step(mark(left), BackfillNews(begun={NAME: new})).rereads[NAME]
+    again = step(checkpoint_of(left), BackfillNews(begun={NAME: new})).rereads[NAME]
     assert (again.order, again.lowest) == (P2, P1)
 
 
 def test_what_could_not_be_completed_makes_no_batch_of_its_own() -> None:
-    waiting = mark(ENDED, passed=201)
+    waiting = checkpoint_of(ENDED, passed=201)
 
     assert is_due(waiting, BackfillNews(), frozenset())
     assert not is_due(waiting, BackfillNews(), ripe(waiting))
@@ -270,7 +286,7 @@ def test_the_base_heals_what_was_lost_before_its_fence_and_nothing_later(
     gap = Gap("g", "t", 0, 1, 2, "lost", shards=(NAME,), batch=lost_in)
     unread = Quarantine("d.t", lost_in, 1, ("q",), (NAME,))
     before = replace(
-        mark(ENDED, passed=300),
+        checkpoint_of(ENDED, passed=300),
         gaps={"g": gap},
         quarantine={NAME: unread},
         snaps={NAME: OpenSnapshot(Order(1, 7, 50), 3)},
@@ -302,21 +318,21 @@ def test_the_base_heals_what_was_lost_before_its_fence_and_nothing_later(
 def test_mirrors_from_before_corrected_rows_lack_them(
     origin: Origin, belated: dict[str, int]
 ) -> None:
-    before = replace(mark(replace(OPEN, origin=origin)), belated={"d.t": 4, "d.u": 3})
+    before = replace(checkpoint_of(replace(OPEN, origin=origin)), belated={"d.t": 4, "d.u": 3})
 
     made, _ = next_checkpoint(
         batch_context(before, epochs={"a": EPOCH}, router=Router(())),
         Plan({}, {}, (), capped=False),
         acknowledged={},
         names_of=names,
-        again=step(before, BackfillNews(rows=(rows(0, None, "3"),))),
+        again=step(before, BackfillNews(rows=(rows_read(0, None, "3"),))),
     )
 
     assert made.belated == belated
 
 
 def test_the_mark_remembers_it() -> None:
-    known = mark(OPEN)
+    known = checkpoint_of(OPEN)
 
     assert Checkpoint.loads(known.dumps()).rereads == known.rereads
 
@@ -325,7 +341,7 @@ def names(topic: str) -> TopicNames | None:
     return None
 
 
-SOME = (rows(0, None, "3"),)
+SOME = (rows_read(0, None, "3"),)
 
 
 @pytest.mark.parametrize(
@@ -338,7 +354,7 @@ SOME = (rows(0, None, "3"),)
     ],
 )
 def test_any_news_is_worth_a_batch(news: BackfillNews) -> None:
-    assert is_due(mark(), news)
+    assert is_due(checkpoint_of(), news)
 
 
 @pytest.mark.parametrize(
@@ -350,7 +366,7 @@ def test_any_news_is_worth_a_batch(news: BackfillNews) -> None:
     ],
 )
 def test_none_is_completed_twice_or_too_early(known: Backfill) -> None:
-    made = step(mark(known, passed=300), BackfillNews())
+    made = step(checkpoint_of(known, passed=300), BackfillNews())
 
     assert (made.settled, made.rereads[NAME]) == ((), known)
 
@@ -358,9 +374,9 @@ def test_none_is_completed_twice_or_too_early(known: Backfill) -> None:
 def test_one_that_is_done_is_no_reason_for_a_batch_and_never_void() -> None:
     done = replace(ENDED, done=7, stretches=())
 
-    assert ripe(mark(done, passed=300)) == frozenset()
-    assert ripe(mark(READ, passed=300)) == frozenset()
-    made = advanced(mark(done), BatchStats(), {}, BackfillNews(), lambda *_: True)
+    assert ripe(checkpoint_of(done, passed=300)) == frozenset()
+    assert ripe(checkpoint_of(READ, passed=300)) == frozenset()
+    made = advanced(checkpoint_of(done), BatchStats(), {}, BackfillNews(), lambda *_: True)
     assert made.rereads == {NAME: done}
 
 
@@ -379,13 +395,13 @@ def file(megabytes: int) -> WrittenFile:
 def test_files_are_taken_up_to_a_size_and_rows_without_one_have_none(
     sizes: list[int | None], taken: int
 ) -> None:
-    places = [rows(0, None, "3"), rows(0, "3", "6"), rows(0, "6", "9")]
+    places = [rows_read(0, None, "3"), rows_read(0, "3", "6"), rows_read(0, "6", "9")]
     offered = [
         replace(one, file=None if size is None else file(size))
         for one, size in zip(places, sizes, strict=False)
     ]
 
-    made = step(mark(OPEN), BackfillNews(rows=tuple(offered)))
+    made = step(checkpoint_of(OPEN), BackfillNews(rows=tuple(offered)))
 
     assert made.taken == tuple(offered[:taken])
     assert made.files == tuple(one.file for one in offered[:taken] if one.file is not None)
@@ -393,7 +409,7 @@ def test_files_are_taken_up_to_a_size_and_rows_without_one_have_none(
 
 
 def test_rows_of_a_stretch_that_has_ended_follow_nothing() -> None:
-    assert step(mark(READ), BackfillNews(rows=(rows(0, "9", "10"),))).taken == ()
+    assert step(checkpoint_of(READ), BackfillNews(rows=(rows_read(0, "9", "10"),))).taken == ()
 
 
 @pytest.mark.parametrize(
@@ -406,13 +422,13 @@ def test_rows_of_a_stretch_that_has_ended_follow_nothing() -> None:
 def test_where_the_log_ended_is_that_of_the_same_reading(
     closing: dict[str, tuple[str, Order]], after: Order | None
 ) -> None:
-    assert step(mark(READ), BackfillNews(closing=closing)).rereads[NAME].closing == after
+    assert step(checkpoint_of(READ), BackfillNews(closing=closing)).rereads[NAME].closing == after
 
 
 def test_where_the_log_ended_is_noted_once() -> None:
     later = BackfillNews(closing={NAME: ("x", Order(1, 7, 300))})
 
-    assert step(mark(ENDED), later).rereads[NAME].closing == P2
+    assert step(checkpoint_of(ENDED), later).rereads[NAME].closing == P2
 
 
 AT_400 = replace(EPOCH, position=binlog_position(7, 400))
@@ -443,7 +459,7 @@ def test_rows_of_one_that_is_void_tell_of_the_log_up_to_its_end_then(
     known: Backfill, epoch: Epoch | None, closing: Order
 ) -> None:
     above = CollectorLists("d", None, -1, P2)
-    before = replace(mark(known), lists={"a": above})
+    before = replace(checkpoint_of(known), lists={"a": above})
     epochs = {} if epoch is None else {"a": epoch}
 
     made = advanced(before, BatchStats(), epochs, BackfillNews(), lambda *_: True)
@@ -455,8 +471,8 @@ def test_rows_of_one_that_is_void_tell_of_the_log_up_to_its_end_then(
 def test_one_that_is_cancelled_is_forgotten_though_it_is_void_and_not_what_was_before_it() -> None:
     news = BackfillNews(cancelled={NAME: "x"})
 
-    assert advanced(mark(OPEN), BatchStats(), {}, news, lambda *_: True).rereads == {}
-    left = step(mark(replace(OPEN, first=Order(1, 7, 50))), news).rereads[NAME]
+    assert advanced(checkpoint_of(OPEN), BatchStats(), {}, news, lambda *_: True).rereads == {}
+    left = step(checkpoint_of(replace(OPEN, first=Order(1, 7, 50))), news).rereads[NAME]
     assert (left.id, left.former, left.lowest) == ("", "", Order(1, 7, 50))
 
 
@@ -471,7 +487,7 @@ def test_one_that_is_cancelled_is_forgotten_though_it_is_void_and_not_what_was_b
     ],
 )
 def test_what_is_no_newer_begins_nothing(known: Backfill, begun: Backfill) -> None:
-    assert step(mark(known), BackfillNews(begun={NAME: begun})).rereads == {NAME: known}
+    assert step(checkpoint_of(known), BackfillNews(begun={NAME: begun})).rereads == {NAME: known}
 
 
 @pytest.mark.parametrize(
@@ -483,7 +499,7 @@ def test_what_is_no_newer_begins_nothing(known: Backfill, begun: Backfill) -> No
     ],
 )
 def test_it_is_a_base_above_one_that_is_older(base: Order, made: int) -> None:
-    before = replace(mark(ENDED, passed=300), bases={NAME: base})
+    before = replace(checkpoint_of(ENDED, passed=300), bases={NAME: base})
 
     found = step(before, BackfillNews())
 
@@ -498,7 +514,7 @@ def test_it_is_a_base_above_one_that_is_older(base: Order, made: int) -> None:
     ],
 )
 def test_lists_that_were_the_same_all_the_while_void_nothing(lists: CollectorLists) -> None:
-    before = replace(mark(OPEN), lists={"a": lists})
+    before = replace(checkpoint_of(OPEN), lists={"a": lists})
 
     assert step(before, BackfillNews()).rereads == {NAME: OPEN}
 
@@ -507,7 +523,9 @@ def test_a_statement_that_a_snapshot_told_voids_nothing() -> None:
     change = SchemaChange("create", "d.t", P2, None, "")
 
     made = step(
-        mark(OPEN), BackfillNews(), BatchStats(news=(SchemaNews("a", change, snapshot=True),))
+        checkpoint_of(OPEN),
+        BackfillNews(),
+        BatchStats(news=(SchemaNews("a", change, snapshot=True),)),
     )
 
     assert made.rereads == {NAME: OPEN}

@@ -51,7 +51,7 @@ FEED = cast(
 )
 
 
-def rows(
+def rows_read(
     stretch: int, columns: str, told: TableDescription | None = None, **other: Any
 ) -> BackfilledRows:
     one = BackfilledRows(
@@ -68,24 +68,24 @@ def step(known: Backfill, *news: BackfilledRows) -> BackfillStep:
 
 
 def test_columns_are_told_once_by_the_first_rows_that_are_landed() -> None:
-    made = step(OPEN, rows(0, "c", TOLD), rows(1, "c", TOLD))
+    made = step(OPEN, rows_read(0, "c", TOLD), rows_read(1, "c", TOLD))
 
     assert len(made.taken) == 2
     assert made.told == made.taken[:1]
     assert made.rereads[NAME].columns == "c"
-    assert step(made.rereads[NAME], rows(0, "c", TOLD, after=("3",), read=("6",))).told == ()
+    assert step(made.rereads[NAME], rows_read(0, "c", TOLD, after=("3",), read=("6",))).told == ()
 
 
 def test_rows_of_other_columns_end_it_so_that_it_begins_anew() -> None:
     """Nothing in the log of Postgres tells that a column was added between two reads."""
-    made = step(replace(OPEN, columns="c", rows=10), rows(0, "d", TOLD))
+    made = step(replace(OPEN, columns="c", rows=10), rows_read(0, "d", TOLD))
 
     assert (made.taken, made.told) == ((), ())
     assert (made.rereads[NAME].id, made.rereads[NAME].done) == ("", 10)
 
 
 def test_what_is_told_holds_from_the_order_of_the_rows_on() -> None:
-    facts, told = with_columns(BatchStats(statements=1), [rows(0, "c", TOLD)], (FEED,))
+    facts, told = with_columns(BatchStats(statements=1), [rows_read(0, "c", TOLD)], (FEED,))
 
     ((news,), (one,)) = facts.news, told
     assert (facts.statements, news.name, news.snapshot) == (2, NAME, False)
@@ -99,4 +99,4 @@ def test_what_is_told_holds_from_the_order_of_the_rows_on() -> None:
 
 
 def test_nothing_is_told_where_statements_tell_columns() -> None:
-    assert with_columns(BatchStats(), [rows(0, "")], (FEED,)) == (BatchStats(), ())
+    assert with_columns(BatchStats(), [rows_read(0, "")], (FEED,)) == (BatchStats(), ())

@@ -24,13 +24,13 @@ OTHER_LIVE = orders_at({"shop/shop.other:0": Order(1, 1, 900)})
 EARLY = orders_at({"shop/shop.t:0": Order(1, 1, 50)})
 
 
-def rows(order: Order, count: int, *, ended: bool) -> BatchStats:
+def snapshot_stats(order: Order, count: int, *, ended: bool) -> BatchStats:
     """Some of a snapshot of all tables."""
     found = {"shop/db.t": SnapshotRows(order, count, ended)}
     return BatchStats(snapshots=found, wholes={"shop": order.event})
 
 
-def live(high: dict[SourcePartition, Order] = LIVE) -> BatchStats:
+def live_stats(high: dict[SourcePartition, Order] = LIVE) -> BatchStats:
     return BatchStats(high=high)
 
 
@@ -48,42 +48,53 @@ def play(*batches: BatchStats) -> tuple[Checkpoint, list[str]]:
 
 
 def test_a_snapshot_is_complete_once_its_end_was_seen_and_the_log_goes_on() -> None:
-    _, settled = play(rows(S1, 2, ended=False), rows(S1, 1, ended=True), live())
+    _, settled = play(
+        snapshot_stats(S1, 2, ended=False), snapshot_stats(S1, 1, ended=True), live_stats()
+    )
 
     assert settled == ["2:100"]
 
 
 def test_an_end_marker_alone_proves_nothing() -> None:
     """The collector may die in the next table, and snapshot all of them again."""
-    checkpoint, settled = play(rows(S1, 3, ended=True))
+    checkpoint, settled = play(snapshot_stats(S1, 3, ended=True))
 
     assert not settled
     assert checkpoint.snaps["shop/db.t"].ended
 
 
 def test_a_live_change_from_before_the_snapshot_does_not_end_it() -> None:
-    _, settled = play(rows(S1, 3, ended=True), live(EARLY))
+    _, settled = play(snapshot_stats(S1, 3, ended=True), live_stats(EARLY))
 
     assert not settled
 
 
 def test_a_snapshot_without_an_end_is_no_base() -> None:
     """Connect was killed inside the table: rows deleted meanwhile would stay for ever."""
-    _, settled = play(rows(S1, 3, ended=False), live())
+    _, settled = play(snapshot_stats(S1, 3, ended=False), live_stats())
 
     assert not settled
 
 
 def test_a_snapshot_begun_again_replaces_the_unfinished_one() -> None:
-    _, settled = play(rows(S1, 3, ended=False), rows(S2, 2, ended=True), live())
+    _, settled = play(
+        snapshot_stats(S1, 3, ended=False), snapshot_stats(S2, 2, ended=True), live_stats()
+    )
 
     assert settled == ["2:500"]
 
 
 def test_a_snapshot_after_a_finished_one_is_waited_for_and_becomes_the_base() -> None:
     """Else the table is READY in the middle of it."""
-    begun, _ = play(rows(S1, 2, ended=True), live(), rows(S2, 2, ended=False))
-    _, settled = play(rows(S1, 2, ended=True), live(), rows(S2, 2, ended=True), live())
+    begun, _ = play(
+        snapshot_stats(S1, 2, ended=True), live_stats(), snapshot_stats(S2, 2, ended=False)
+    )
+    _, settled = play(
+        snapshot_stats(S1, 2, ended=True),
+        live_stats(),
+        snapshot_stats(S2, 2, ended=True),
+        live_stats(),
+    )
 
     assert list(begun.snaps) == ["shop/db.t"]
     assert settled == ["1:100", "2:500"]
@@ -91,19 +102,26 @@ def test_a_snapshot_after_a_finished_one_is_waited_for_and_becomes_the_base() ->
 
 def test_the_end_of_a_snapshot_begun_again_is_not_told_by_rows_of_the_one_before() -> None:
     """They are sent again, late: the newer one would be a base with rows missing."""
-    checkpoint, settled = play(rows(S2, 3, ended=False), rows(S1, 2, ended=True), live())
+    checkpoint, settled = play(
+        snapshot_stats(S2, 3, ended=False), snapshot_stats(S1, 2, ended=True), live_stats()
+    )
 
     assert (checkpoint.snaps["shop/db.t"].rows, settled) == (3, [])
 
 
 def test_a_single_row_needs_no_end_marker() -> None:
-    _, settled = play(rows(S1, 1, ended=False), live())
+    _, settled = play(snapshot_stats(S1, 1, ended=False), live_stats())
 
     assert settled == ["1:100"]
 
 
 def test_rows_of_a_finished_snapshot_sent_again_open_nothing() -> None:
-    checkpoint, settled = play(rows(S1, 2, ended=True), live(), rows(S1, 2, ended=True), live())
+    checkpoint, settled = play(
+        snapshot_stats(S1, 2, ended=True),
+        live_stats(),
+        snapshot_stats(S1, 2, ended=True),
+        live_stats(),
+    )
 
     assert settled == ["1:100"]
     assert not checkpoint.snaps
@@ -111,34 +129,40 @@ def test_rows_of_a_finished_snapshot_sent_again_open_nothing() -> None:
 
 def test_rows_of_several_batches_are_counted_together() -> None:
     """One row and one row are no table of a single row, whose end would not be told."""
-    checkpoint, settled = play(rows(S1, 1, ended=False), rows(S1, 1, ended=False), live())
+    checkpoint, settled = play(
+        snapshot_stats(S1, 1, ended=False), snapshot_stats(S1, 1, ended=False), live_stats()
+    )
 
     assert not settled
     assert checkpoint.snaps["shop/db.t"].rows == 2
 
 
 def test_an_end_that_was_seen_stays_seen() -> None:
-    _, settled = play(rows(S1, 2, ended=True), rows(S1, 2, ended=False), live())
+    _, settled = play(
+        snapshot_stats(S1, 2, ended=True), snapshot_stats(S1, 2, ended=False), live_stats()
+    )
 
     assert settled == ["2:100"]
 
 
 def test_a_live_change_just_at_the_snapshot_does_not_end_it() -> None:
-    _, settled = play(rows(S1, 3, ended=True), live(orders_at({"shop/shop.t:0": S1})))
+    _, settled = play(
+        snapshot_stats(S1, 3, ended=True), live_stats(orders_at({"shop/shop.t:0": S1}))
+    )
 
     assert not settled
 
 
 def test_a_live_change_of_an_earlier_batch_counts_and_the_base_began_with_its_first_row() -> None:
-    checkpoint, early = play(rows(S1, 2, ended=False), live())
-    snaps, (settled,) = advance(checkpoint, rows(S1, 1, ended=True), 2)
+    checkpoint, early = play(snapshot_stats(S1, 2, ended=False), live_stats())
+    snaps, (settled,) = advance(checkpoint, snapshot_stats(S1, 1, ended=True), 2)
 
     assert (early, snaps) == ([], {})
     assert (settled.order, settled.since) == (S1, 0)
 
 
 def test_a_snapshot_remembers_the_batch_it_began_in() -> None:
-    snaps, _ = advance(Checkpoint("main", 6), rows(S1, 2, ended=False), 7)
+    snaps, _ = advance(Checkpoint("main", 6), snapshot_stats(S1, 2, ended=False), 7)
 
     assert snaps == {"shop/db.t": OpenSnapshot(S1, 7, rows=2)}
 
@@ -148,7 +172,7 @@ PERHAPS = replace(CREATE, new=False)
 SEEN = Checkpoint("main", 4, shards={"shop/db.t": "db.t"})
 
 
-def there(pos: int, *, there: bool) -> Checkpoint:
+def with_existence(pos: int, *, there: bool) -> Checkpoint:
     checkpoint = Checkpoint("main", 4, shards={"shop/db.t": "db.t"})
     known = {"shop/db.t": Existence(Order(1, 1, pos), there=there)}
     return Checkpoint("main", checkpoint.batch, shards=checkpoint.shards, existing=known)
@@ -161,10 +185,16 @@ def there(pos: int, *, there: bool) -> Checkpoint:
         pytest.param(
             Checkpoint("main", 4), (PERHAPS,), None, id="IF NOT EXISTS, of one not described"
         ),
-        pytest.param(there(9, there=False), (PERHAPS,), 50, id="IF NOT EXISTS, after its DROP"),
+        pytest.param(
+            with_existence(9, there=False), (PERHAPS,), 50, id="IF NOT EXISTS, after its DROP"
+        ),
         pytest.param(SEEN, (CREATE,), None, id="IF NOT EXISTS, of one whose rows were seen"),
-        pytest.param(there(9, there=True), (CREATE,), None, id="IF NOT EXISTS, of one there"),
-        pytest.param(there(9, there=False), (CREATE,), 50, id="after its DROP, batches ago"),
+        pytest.param(
+            with_existence(9, there=True), (CREATE,), None, id="IF NOT EXISTS, of one there"
+        ),
+        pytest.param(
+            with_existence(9, there=False), (CREATE,), 50, id="after its DROP, batches ago"
+        ),
         pytest.param(
             SEEN, (schema_news("drop", 40), CREATE), 50, id="after its DROP in this batch"
         ),
@@ -207,14 +237,16 @@ def there(pos: int, *, there: bool) -> Checkpoint:
             id="read by a snapshot",
         ),
         pytest.param(
-            there(60, there=True),
+            with_existence(60, there=True),
             (schema_news("drop", 40), CREATE),
             None,
             id="both sent again, later",
         ),
-        pytest.param(there(60, there=False), (CREATE,), None, id="sent again, dropped meanwhile"),
-        pytest.param(there(50, there=True), (CREATE,), None, id="sent again at once"),
-        pytest.param(there(50, there=False), (CREATE,), None, id="as low as the DROP"),
+        pytest.param(
+            with_existence(60, there=False), (CREATE,), None, id="sent again, dropped meanwhile"
+        ),
+        pytest.param(with_existence(50, there=True), (CREATE,), None, id="sent again at once"),
+        pytest.param(with_existence(50, there=False), (CREATE,), None, id="as low as the DROP"),
     ],
 )
 def test_f07_a_create_is_a_birth_only_of_a_shard_that_was_not_there(
@@ -260,7 +292,7 @@ def test_what_exists_is_what_the_newest_news_says() -> None:
         schema_news("drop", 5),
     )
 
-    existing, _ = births(there(1, there=True), BatchStats(news=news))
+    existing, _ = births(with_existence(1, there=True), BatchStats(news=news))
 
     assert existing == {
         "shop/db.t": Existence(Order(1, 1, 30), there=False),
@@ -403,7 +435,7 @@ def test_a_table_whose_topic_had_lost_its_beginning_is_not_empty_by_a_descriptio
     described = BatchStats(news=(schema_news("create", 60, snapshot=True),), high=high)
 
     assert advance(TRIMMED, described, 5) == ({}, ())
-    assert advance(TRIMMED, replace(rows(S1, 1, ended=False), high=high), 5)[1]
+    assert advance(TRIMMED, replace(snapshot_stats(S1, 1, ended=False), high=high), 5)[1]
 
 
 @pytest.mark.parametrize(
@@ -422,11 +454,12 @@ def test_a_create_is_no_birth_where_the_beginning_of_the_topic_is_gone(
 
 def test_a_snapshot_of_which_a_part_is_left_is_no_base_and_the_next_one_is() -> None:
     checkpoint = Checkpoint("main", 4, parts={"shop/db.t": S1})
-    left = replace(rows(S1, 2, ended=True), high=LIVE)
+    left = replace(snapshot_stats(S1, 2, ended=True), high=LIVE)
 
     assert advance(checkpoint, left, 5) == ({}, ())
     assert [
-        one.order for one in advance(checkpoint, replace(rows(S2, 2, ended=True), high=LIVE), 5)[1]
+        one.order
+        for one in advance(checkpoint, replace(snapshot_stats(S2, 2, ended=True), high=LIVE), 5)[1]
     ]
 
 
@@ -456,7 +489,7 @@ def test_a_topic_is_told_by_its_shard(topic: str, shard: str, *, named: bool) ->
 def test_the_text_of_a_create_decides_too(text: str, born: bool) -> None:
     empty, over = (MYSQL.makes_anew(text, there=there) for there in (False, True))
     news = replace(CREATE, empty=empty, over=over)
-    checkpoint = there(9, there="REPLACE" in text) if born else Checkpoint("main", 4)
+    checkpoint = with_existence(9, there="REPLACE" in text) if born else Checkpoint("main", 4)
 
     assert bool(advance(checkpoint, BatchStats(news=(news,)), 5)[1]) is born
 
@@ -479,14 +512,16 @@ def test_a_snapshot_opens_with_the_description_of_its_table_and_nothing_else() -
 DROP, MADE = schema_news("drop", 600), schema_news("create", 700)
 
 
-@pytest.mark.parametrize("first", [(), (rows(S1, 2, ended=False),)], ids=["one batch", "two"])
+@pytest.mark.parametrize(
+    "first", [(), (snapshot_stats(S1, 2, ended=False),)], ids=["one batch", "two"]
+)
 def test_a_table_made_anew_as_its_snapshot_ends_goes_by_its_birth(
     first: tuple[BatchStats, ...],
 ) -> None:
     """Or the older of two bases would be its own, and it would wait for another for ever."""
-    end = replace(rows(S1, 2, ended=True), news=(DROP, MADE), high=LIVE)
+    end = replace(snapshot_stats(S1, 2, ended=True), news=(DROP, MADE), high=LIVE)
 
-    checkpoint, settled = play(*first, end, live())
+    checkpoint, settled = play(*first, end, live_stats())
 
     assert [one.partition(":")[2] for one in settled] == ["700"]
     assert checkpoint.snaps == {}
@@ -494,7 +529,9 @@ def test_a_table_made_anew_as_its_snapshot_ends_goes_by_its_birth(
 
 def test_the_snapshot_of_a_table_that_was_dropped_since_is_waited_for_no_more() -> None:
     """Its end comes never, and with one open no cut of the source is proved."""
-    checkpoint, settled = play(rows(S1, 3, ended=False), BatchStats(news=(DROP,), high=LIVE))
+    checkpoint, settled = play(
+        snapshot_stats(S1, 3, ended=False), BatchStats(news=(DROP,), high=LIVE)
+    )
 
     assert (checkpoint.snaps, settled) == ({}, [])
 
@@ -513,10 +550,10 @@ def test_a_snapshot_is_given_up_only_for_a_drop_or_a_birth_after_it(
     news: tuple[SchemaNews, ...],
 ) -> None:
     """Else a table is without a base for ever, or READY before its rows have come."""
-    first = replace(rows(S1, 2, ended=False), news=news, high=EARLY)
+    first = replace(snapshot_stats(S1, 2, ended=False), news=news, high=EARLY)
 
     begun, _ = advance(SEEN, first, 5)
-    _, settled = play(first, rows(S1, 1, ended=True), live())
+    _, settled = play(first, snapshot_stats(S1, 1, ended=True), live_stats())
 
     assert begun == {"shop/db.t": OpenSnapshot(S1, 5, rows=2)}
     assert settled[-1] == "2:100"
@@ -585,7 +622,7 @@ READ = BatchStats(
 SIGNAL = BatchStats(news=(replace(schema_news("create", 80, snapshot=True), signalled=True),))
 
 
-def together(*batches: BatchStats) -> BatchStats:
+def combined_stats(*batches: BatchStats) -> BatchStats:
     news = tuple(one for facts in batches for one in facts.news)
     initial = frozenset().union(*(one.initial.get("shop", frozenset()) for one in batches))
     return replace(READ, news=news, initial={"shop": initial})
@@ -594,10 +631,12 @@ def together(*batches: BatchStats) -> BatchStats:
 @pytest.mark.parametrize(
     "batches",
     [
-        pytest.param((together(FIRST, RECOVERY),), id="in one batch"),
-        pytest.param((FIRST, together(RECOVERY)), id="with its rows"),
+        pytest.param((combined_stats(FIRST, RECOVERY),), id="in one batch"),
+        pytest.param((FIRST, combined_stats(RECOVERY)), id="with its rows"),
         pytest.param((FIRST, RECOVERY, READ), id="before its rows"),
-        pytest.param((replace(together(FIRST, RECOVERY), high={}, snapshots={}), READ), id="first"),
+        pytest.param(
+            (replace(combined_stats(FIRST, RECOVERY), high={}, snapshots={}), READ), id="first"
+        ),
         pytest.param((FIRST, SIGNAL, READ), id="a signal's description"),
     ],
 )

@@ -43,7 +43,7 @@ from tests.pipeline.schema_messages import described, message
 TP = TopicPartition("shop.db.t", 0)
 
 
-def row(offset: int, pos: int | None, **changed: Any) -> dict[str, Any]:
+def slim_row(offset: int, pos: int | None, **changed: Any) -> dict[str, Any]:
     plain = {
         "source": "shop", "topic": "shop.db.t", "partition": 0, "offset": offset, "table": "db.t",
         "shard": "db.t", "op": "u", "origin": int(Origin.LIVE),
@@ -78,33 +78,35 @@ def _tallied(runs: Sequence[Sequence[dict[str, Any]]]) -> list[RunStats]:
 def test_a_partition_is_doubted_where_its_orders_fall(
     positions: tuple[int | None, ...], doubted: bool
 ) -> None:
-    found = facts(*(row(offset, pos) for offset, pos in enumerate(positions)))
+    found = facts(*(slim_row(offset, pos) for offset, pos in enumerate(positions)))
 
     assert found.doubted == ({TP} if doubted else frozenset())
 
 
 def test_the_batch_before_counts_too() -> None:
-    found = facts(row(7, 20), row(8, 60), high=orders_at({"shop/shop.db.t:0": Order(1, 1, 50)}))
+    found = facts(
+        slim_row(7, 20), slim_row(8, 60), high=orders_at({"shop/shop.db.t:0": Order(1, 1, 50)})
+    )
 
     assert found.doubted == {TP}
     assert found.high == orders_at({"shop/shop.db.t:0": Order(1, 1, 60)})
 
 
 def test_rows_are_judged_by_offset_not_by_where_they_stand_in_the_file() -> None:
-    found = facts(row(2, 30), row(0, 10), row(1, 20))
+    found = facts(slim_row(2, 30), slim_row(0, 10), slim_row(1, 20))
 
     assert not found.doubted
     assert found.high[SourcePartition.parse("shop/shop.db.t:0")].pos == 30
 
 
 def test_partitions_are_judged_apart() -> None:
-    found = facts(row(0, 50), row(0, 10, partition=1))
+    found = facts(slim_row(0, 50), slim_row(0, 10, partition=1))
 
     assert not found.doubted
 
 
 def test_incremental_snapshot_rows_may_stand_anywhere() -> None:
-    found = facts(row(0, 50), row(1, 10, op="r", snapshot="incremental", origin=0))
+    found = facts(slim_row(0, 50), slim_row(1, 10, op="r", snapshot="incremental", origin=0))
 
     assert not found.doubted
     assert not found.snapshots
@@ -115,16 +117,16 @@ def test_incremental_snapshot_rows_may_stand_anywhere() -> None:
     [("last", True), ("last_in_data_collection", True), ("first", False), ("true", False)],
 )
 def test_the_last_row_of_a_snapshot_or_of_its_table_ends_it(marker: str, ended: bool) -> None:
-    read = row(3, 50, op="r", origin=int(Origin.SNAPSHOT), snapshot=marker)
+    read = slim_row(3, 50, op="r", origin=int(Origin.SNAPSHOT), snapshot=marker)
 
     assert facts(read).snapshots["shop/db.t"].ended is ended
 
 
 def test_a_restarted_snapshot_is_told_by_its_order() -> None:
-    reads = [row(n, 100, op="r", snapshot="true", origin=0) for n in range(3)]
-    again = [row(n + 3, 200, op="r", snapshot="true", origin=0) for n in range(2)]
+    reads = [slim_row(n, 100, op="r", snapshot="true", origin=0) for n in range(3)]
+    again = [slim_row(n + 3, 200, op="r", snapshot="true", origin=0) for n in range(2)]
 
-    found = facts(*reads, *again, row(5, 200, op="r", snapshot="last", origin=0))
+    found = facts(*reads, *again, slim_row(5, 200, op="r", snapshot="last", origin=0))
 
     snapshot = found.snapshots["shop/db.t"]
     assert (snapshot.order.pos, snapshot.rows, snapshot.ended) == (200, 3, True)
@@ -132,7 +134,10 @@ def test_a_restarted_snapshot_is_told_by_its_order() -> None:
 
 def test_only_rows_that_change_a_mirror_are_counted_for_its_table() -> None:
     found = facts(
-        row(0, 10), row(1, 20, op="d"), row(2, None, op="tombstone"), row(3, None, op="error")
+        slim_row(0, 10),
+        slim_row(1, 20, op="d"),
+        slim_row(2, None, op="tombstone"),
+        slim_row(3, None, op="error"),
     )
 
     assert found.tables == {"db.t": 2}
@@ -141,10 +146,10 @@ def test_only_rows_that_change_a_mirror_are_counted_for_its_table() -> None:
 
 def test_f09_a_broken_message_concerns_its_shard_or_where_that_is_not_known_its_topic() -> None:
     found = facts(
-        row(0, None, op="error"),
-        row(1, None, op="error", table=None),
-        row(2, None, op="error", shard=None, table=None),
-        row(3, None, op="error", shard="db_2.t"),
+        slim_row(0, None, op="error"),
+        slim_row(1, None, op="error", table=None),
+        slim_row(2, None, op="error", shard=None, table=None),
+        slim_row(3, None, op="error", shard="db_2.t"),
     )
 
     assert found.errors == {
@@ -155,13 +160,13 @@ def test_f09_a_broken_message_concerns_its_shard_or_where_that_is_not_known_its_
 
 
 def test_a_schema_change_that_cannot_be_read_concerns_its_topic() -> None:
-    found = facts(row(4, 10, topic="shop", op="ddl", table=None, shard=None, note="{"))
+    found = facts(slim_row(4, 10, topic="shop", op="ddl", table=None, shard=None, note="{"))
 
     assert found.errors == {"topic:shop": UnreadChanges("shop", None, 1, ("shop:0:4",))}
 
 
 def test_f38_broken_messages_by_the_thousand_are_counted_and_the_first_named() -> None:
-    many = (row(n, None, op="error", shard=f"db_{n % 2}.t") for n in reversed(range(5_000)))
+    many = (slim_row(n, None, op="error", shard=f"db_{n % 2}.t") for n in reversed(range(5_000)))
 
     errors = facts(*many).errors
 
@@ -183,9 +188,11 @@ def test_the_first_row_of_a_created_shard_is_told(
     snapshot: str | None, firsts: dict[str, Order]
 ) -> None:
     note = message("CREATE TABLE t ...", described("CREATE TABLE t ...", "t", ""))
-    ddl = row(0, 50, topic="shop", op="ddl", table=None, shard=None, snapshot=snapshot, note=note)
+    ddl = slim_row(
+        0, 50, topic="shop", op="ddl", table=None, shard=None, snapshot=snapshot, note=note
+    )
 
-    found = facts(ddl, row(1, 30), row(0, 20), row(2, 5, shard="db.u"))
+    found = facts(ddl, slim_row(1, 30), slim_row(0, 20), slim_row(2, 5, shard="db.u"))
 
     assert [news.change.shard for news in found.news] == ["db.t"]
     assert found.firsts == firsts
@@ -193,7 +200,7 @@ def test_the_first_row_of_a_created_shard_is_told(
 
 def statement(offset: int, pos: int | None, text: str, kind: str = "CREATE") -> dict[str, Any]:
     note = message(text, described(text, "t", "", kind=kind))
-    return row(offset, pos, topic="shop", op="ddl", table=None, shard=None, note=note)
+    return slim_row(offset, pos, topic="shop", op="ddl", table=None, shard=None, note=note)
 
 
 def test_schema_changes_are_told_in_the_log_s_order_wherever_they_stand() -> None:
@@ -251,14 +258,16 @@ def test_how_a_table_begins_is_asked_of_statements_that_make_one_and_of_no_other
 
 
 def test_the_first_row_of_an_altered_shard_says_nothing() -> None:
-    assert facts(statement(3, 50, "ALTER TABLE t ADD c INT", "ALTER"), row(1, 30)).firsts == {}
+    assert facts(statement(3, 50, "ALTER TABLE t ADD c INT", "ALTER"), slim_row(1, 30)).firsts == {}
 
 
 def test_a_statement_is_told_though_it_describes_no_table_but_not_a_snapshot_s() -> None:
     """`skip.unparseable.ddl` lets a collector send what it could not read without any table."""
     notes = [json.dumps({"ddl": f"ALTER TABLE t FROB {n}"}) for n in range(2)]
     rows = [
-        row(n, 50, topic="shop", op="ddl", table=None, shard=None, snapshot=snapshot, note=notes[n])
+        slim_row(
+            n, 50, topic="shop", op="ddl", table=None, shard=None, snapshot=snapshot, note=notes[n]
+        )
         for n, snapshot in enumerate([None, "true"])
     ]
 
@@ -272,7 +281,9 @@ def test_a_database_that_is_dropped_is_told_and_one_that_is_made_is_not() -> Non
     """Its tables go with it, and of none is it told."""
     texts = ["CREATE DATABASE shop", "DROP DATABASE shop"]
     rows = [
-        row(n, 50 + n, topic="s", op="ddl", table=None, shard=None, note=json.dumps({"ddl": text}))
+        slim_row(
+            n, 50 + n, topic="s", op="ddl", table=None, shard=None, note=json.dumps({"ddl": text})
+        )
         for n, text in enumerate(texts)
     ]
 
@@ -280,7 +291,7 @@ def test_a_database_that_is_dropped_is_told_and_one_that_is_made_is_not() -> Non
 
 
 def test_the_highest_heartbeat_number_is_kept() -> None:
-    beats = [row(n, 10 + n, op="heartbeat", table=None, note=str(n)) for n in (3, 9, 4)]
+    beats = [slim_row(n, 10 + n, op="heartbeat", table=None, note=str(n)) for n in (3, 9, 4)]
 
     assert facts(*beats).heartbeats == {"shop": 9}
 
@@ -288,10 +299,12 @@ def test_the_highest_heartbeat_number_is_kept() -> None:
 @pytest.mark.parametrize("note", [None, "", "x", "-3"])
 def test_a_heartbeat_without_a_number_is_below_every_number(note: str | None) -> None:
     """And not taken for the first, which is 0."""
-    beat = row(1, 10, op="heartbeat", table=None, note=note)
+    beat = slim_row(1, 10, op="heartbeat", table=None, note=note)
 
     assert facts(beat).heartbeats == {"shop": -1}
-    assert facts(beat, row(2, 11, op="heartbeat", table=None, note="0")).heartbeats == {"shop": 0}
+    assert facts(beat, slim_row(2, 11, op="heartbeat", table=None, note="0")).heartbeats == {
+        "shop": 0
+    }
 
 
 def test_an_empty_batch_has_no_facts() -> None:
@@ -317,7 +330,9 @@ def test_a_snapshot_of_all_tables_is_one_that_makes_their_databases_anew(
 ) -> None:
     note = json.dumps({"ddl": text, "databaseName": "db"})
     rows = [
-        row(n, pos, topic="shop", op="ddl", table=None, shard=None, snapshot=snapshot, note=note)
+        slim_row(
+            n, pos, topic="shop", op="ddl", table=None, shard=None, snapshot=snapshot, note=note
+        )
         for n, pos in enumerate((60, 50))
     ]
 
@@ -331,7 +346,7 @@ PLACES = st.builds(
 )
 
 
-def rows(*said: tuple[str, Order | None]) -> pa.Table:
+def update_rows(*said: tuple[str, Order | None]) -> pa.Table:
     """An update of each shard at each order, offset by offset."""
     plain = {"source": "shop", "topic": "t", "partition": 0, "op": "u", "origin": int(Origin.LIVE)}
     made = [
@@ -350,7 +365,7 @@ def rows(*said: tuple[str, Order | None]) -> pa.Table:
 @settings(max_examples=examples(50))
 @given(st.lists(st.tuples(st.sampled_from(["a.1", "a.2", "b.1"]), st.none() | PLACES)))
 def test_the_first_of_a_shard_is_its_lowest_order(said: list[tuple[str, Order | None]]) -> None:
-    found = tally(rows(*said)).firsts
+    found = tally(update_rows(*said)).firsts
 
     placed = {
         shard: [order for name, order in said if name == shard and order] for shard, _ in said
@@ -361,7 +376,7 @@ def test_the_first_of_a_shard_is_its_lowest_order(said: list[tuple[str, Order | 
 def test_shards_of_one_table_are_counted_together() -> None:
     order = Order(1, 1, 1)
 
-    found = tally(rows(("a.1", order), ("b.1", order), ("a.2", order)))
+    found = tally(update_rows(("a.1", order), ("b.1", order), ("a.2", order)))
 
     assert found.tables == {"a": 2, "b": 1}
     assert found.shards == {"shop/a.1": "a", "shop/a.2": "a", "shop/b.1": "b"}
@@ -379,7 +394,7 @@ def test_a_snapshot_of_the_whole_source_reads_the_heartbeat(
     snapshots: tuple[str | None, ...], found: dict[str, Order]
 ) -> None:
     orders = [("sluice.heartbeat", Order(1, 0, 5 + n)) for n, _ in enumerate(snapshots)]
-    beats = rows(*orders).to_pylist()
+    beats = update_rows(*orders).to_pylist()
     for beat, snapshot in zip(beats, snapshots, strict=True):
         beat.update(op=str(Op.HEARTBEAT), table=None, snapshot=snapshot, note="7")
 
@@ -401,7 +416,7 @@ def test_a_heartbeat_that_was_read_beside_the_log_tells_nothing_of_it(
     snapshot: str | None, origin: Origin, highest: int, followed: list[int]
 ) -> None:
     """A bootstrap reads it as the server has it now, while the log may be hours behind."""
-    one, other = rows(
+    one, other = update_rows(
         ("sluice.heartbeat", Order(1, 0, 5)), ("sluice.heartbeat", Order(1, 0, 6))
     ).to_pylist()
     one.update(op=str(Op.HEARTBEAT), table=None, note="7")

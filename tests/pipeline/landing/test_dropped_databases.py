@@ -12,13 +12,13 @@ from pipeline.model import Op, Order
 from pipeline.settings import Router
 from tests.builders import schema_news
 from tests.builders.harness import LandingHarness
-from tests.pipeline.test_lane import Beside, begun
+from tests.pipeline.test_lane import Beside, lane_with_rows
 
 
 @pytest.fixture
 def beside(tmp_path: Path) -> Beside:
     """db.t has rows, in the mirror too."""
-    made = begun(tmp_path)
+    made = lane_with_rows(tmp_path)
     made.apply()
     return made
 

@@ -32,7 +32,7 @@ KNOWN = Checkpoint(
 )
 
 
-def after(head: Head, made: Checkpoint = KNOWN) -> Checkpoint:
+def checkpoint_after(head: Head, made: Checkpoint = KNOWN) -> Checkpoint:
     """The mark of the next batch, in which *head* is seen."""
     epochs = {"shop": observe(OLD, head, 0)}
     return detect_failover_divergence(
@@ -67,7 +67,7 @@ def after(head: Head, made: Checkpoint = KNOWN) -> Checkpoint:
 def test_a_server_that_may_lack_what_was_landed_is_a_gap_of_its_tables(
     head: Head, why: str | None
 ) -> None:
-    gaps = load_gaps(after(head))
+    gaps = load_gaps(checkpoint_after(head))
 
     if why is None:
         assert gaps == []
@@ -85,13 +85,15 @@ BEHIND = Head("7/2/5", log_position(2000), log_position(999))
 def test_tables_that_went_and_bases_that_began_since_are_no_part_of_it() -> None:
     gone = {"shop/public.u": Existence(Order(1, 20, 20), there=False)}
     there = replace(KNOWN, existing=gone)
-    made = after(BEHIND, there)
+    made = checkpoint_after(BEHIND, there)
     assert [gap.shards for gap in load_gaps(made)] == [("shop/public.t",)]
 
     bases, based = {**KNOWN.bases, "shop/public.t": NEWER}, {**KNOWN.based, "shop/public.t": 5}
-    assert after(BEHIND, replace(there, bases=bases, based=based)).gaps == {}
+    assert checkpoint_after(BEHIND, replace(there, bases=bases, based=based)).gaps == {}
     unbased = replace(there, bases={}, based=based)
-    assert [text.shards for text in after(BEHIND, unbased).gaps.values()] == [("shop/public.t",)]
+    assert [text.shards for text in checkpoint_after(BEHIND, unbased).gaps.values()] == [
+        ("shop/public.t",)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ def test_the_highest_that_landed_of_the_old_log_may_lie_above_what_was_seen_of_i
 
 
 def test_it_is_told_once() -> None:
-    made = after(BEHIND)
+    made = checkpoint_after(BEHIND)
     assert detect_failover_divergence(
         replace(made, batch=6), batch_context(made, heads={"shop": (BEHIND, BEHIND)})
     ) == replace(made, batch=6)
@@ -141,7 +143,7 @@ class Postgres(Server):
         return Acknowledged(self.now.position)
 
 
-def landed(home: Path) -> tuple[LandingHarness, Postgres, list[tuple[bytes, bytes]]]:
+def harness_with_base(home: Path) -> tuple[LandingHarness, Postgres, list[tuple[bytes, bytes]]]:
     """With a base and a change of table t, its server, and what stands in its topic."""
     server = Postgres()
     harness = LandingHarness(home, server=server, names="a", dialect=POSTGRES)
@@ -155,7 +157,7 @@ def landed(home: Path) -> tuple[LandingHarness, Postgres, list[tuple[bytes, byte
 def test_landing_tells_it_with_the_first_batch_after_the_promotion(
     tmp_path: Path, parted: int
 ) -> None:
-    harness, server, topic = landed(tmp_path)
+    harness, server, topic = harness_with_base(tmp_path)
     server.now = Head("7/2/5", log_position(900), log_position(parted))
     topic.append(message("t", 800, 3))
 
@@ -172,7 +174,7 @@ def test_what_was_landed_after_the_old_server_was_seen_last_counts(
     tmp_path: Path, parted: int, *, short: bool
 ) -> None:
     """Its last rows come while nobody answers; the replica had less of them, or all."""
-    harness, server, topic = landed(tmp_path)
+    harness, server, topic = harness_with_base(tmp_path)
     server.down = True
     topic.append(message("t", 800, 3))
     harness.land()
@@ -186,5 +188,5 @@ def test_what_was_landed_after_the_old_server_was_seen_last_counts(
 
 
 def test_a_log_of_another_kind_holds_nothing_of_it() -> None:
-    (gap,) = load_gaps(after(Head("mysql", binlog_position(7, 4, ""))))
+    (gap,) = load_gaps(checkpoint_after(Head("mysql", binlog_position(7, 4, ""))))
     assert "of kind postgres and are of kind mysql" in gap.why

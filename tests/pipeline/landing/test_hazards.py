@@ -77,7 +77,7 @@ GONE = {"shop": ALL}
 END = Order(1, 1, 500)
 
 
-def after(
+def checkpoint_after(
     made: Checkpoint,
     told: Mapping[str, CaptureScope],
     *waived: str,
@@ -97,7 +97,7 @@ def unrecorded(harness: LandingHarness) -> Mapping[str, tuple[Finding, ...]]:
 def opened(
     made: Checkpoint, told: Mapping[str, CaptureScope], *waived: str, router: Router
 ) -> list[Gap]:
-    return load_gaps(after(made, told, *waived, router=router))
+    return load_gaps(checkpoint_after(made, told, *waived, router=router))
 
 
 def gaps(made: Checkpoint, *found: Finding, waived: str = "") -> list[Gap]:
@@ -122,9 +122,9 @@ def test_f102_only_tables_that_the_setting_names_are_unproven() -> None:
 
 
 def test_f102_only_a_base_above_the_end_of_the_log_after_the_setting_closes_it() -> None:
-    made = after(KNOWN, TOLD)
-    later = after(replace(made, batch=9), TOLD)
-    over = after(replace(later, batch=12), GONE)
+    made = checkpoint_after(KNOWN, TOLD)
+    later = checkpoint_after(replace(made, batch=9), TOLD)
+    over = checkpoint_after(replace(later, batch=12), GONE)
 
     (gap,) = load_gaps(over)
 
@@ -148,7 +148,7 @@ def test_f102_only_a_base_above_the_end_of_the_log_after_the_setting_closes_it()
 def test_f102_nothing_closes_it_while_nobody_knows_that_the_setting_is_gone(
     told: Mapping[str, CaptureScope], ends: Mapping[str, Order]
 ) -> None:
-    made = after(replace(after(KNOWN, TOLD), batch=12), told, ends=ends)
+    made = checkpoint_after(replace(checkpoint_after(KNOWN, TOLD), batch=12), told, ends=ends)
 
     (gap,) = load_gaps(made)
 
@@ -157,10 +157,10 @@ def test_f102_nothing_closes_it_while_nobody_knows_that_the_setting_is_gone(
 
 
 def test_f102_only_settings_of_whom_does_not_answer_are_not_gone() -> None:
-    made = after(KNOWN, {"shop": replace(ALL, hazards=(SKIPS, COMPACT))})
+    made = checkpoint_after(KNOWN, {"shop": replace(ALL, hazards=(SKIPS, COMPACT))})
     told = {"shop": replace(ALL, unanswered=frozenset({"Kafka"}))}
 
-    over = {one.hazard.where: one.above for one in after(made, told).hazards.values()}
+    over = {one.hazard.where: one.above for one in checkpoint_after(made, told).hazards.values()}
 
     assert over == {"connector c": END, "Kafka": None}
 
@@ -173,7 +173,7 @@ def test_f102_tables_of_a_setting_that_is_told_twice_count_all() -> None:
 
 
 def test_f102_a_table_whose_rows_land_once_the_setting_is_gone_has_the_gap_too() -> None:
-    over = after(replace(after(KNOWN, TOLD), batch=12), GONE)
+    over = checkpoint_after(replace(checkpoint_after(KNOWN, TOLD), batch=12), GONE)
     bases = {"shop/db.old": Order(1, 1, 400), "shop/db.new": Order(1, 1, 600)}
     more = replace(
         over,
@@ -182,32 +182,32 @@ def test_f102_a_table_whose_rows_land_once_the_setting_is_gone_has_the_gap_too()
         shards={**over.shards, "shop/db.old": "db.old", "shop/db.new": "db.new"},
     )
 
-    (gap,) = load_gaps(after(more, GONE))
+    (gap,) = load_gaps(checkpoint_after(more, GONE))
 
     assert gap.shards == ("shop/db.old", T, U)
 
 
 def test_f102_a_table_has_the_gap_even_if_no_table_was_known_while_the_setting_lasted() -> None:
     empty = Checkpoint("main", 5)
-    over = after(replace(after(empty, TOLD), batch=12), GONE)
+    over = checkpoint_after(replace(checkpoint_after(empty, TOLD), batch=12), GONE)
     more = replace(over, batch=13, shards={T: "db.t"}, bases={T: Order(1, 1, 400)})
 
-    (gap,) = load_gaps(after(more, GONE))
+    (gap,) = load_gaps(checkpoint_after(more, GONE))
 
     assert (over.gaps, gap.shards, gap.above) == ({}, (T,), END)
 
 
 def test_f102_a_setting_is_forgotten_once_all_has_landed_that_was_sent_by_it() -> None:
     epochs = {"shop": Epoch(1, "server", binlog_position(1, 400))}
-    over = after(replace(after(KNOWN, TOLD), batch=12, epochs=epochs), GONE)
+    over = checkpoint_after(replace(checkpoint_after(KNOWN, TOLD), batch=12, epochs=epochs), GONE)
     half, whole = (
         replace(over, acknowledged={"shop": Acknowledged(binlog_position(1, pos))})
         for pos in (END.pos, END.pos + 1)
     )
 
-    assert over.hazards.keys() == after(half, GONE).hazards.keys() == over.gaps.keys()
-    assert after(whole, GONE).hazards == {}
-    assert after(whole, GONE).gaps == over.gaps
+    assert over.hazards.keys() == checkpoint_after(half, GONE).hazards.keys() == over.gaps.keys()
+    assert checkpoint_after(whole, GONE).hazards == {}
+    assert checkpoint_after(whole, GONE).gaps == over.gaps
 
 
 def test_f102_rows_of_a_base_that_waited_in_a_topic_are_not_ready_after_the_setting(
@@ -247,7 +247,7 @@ def test_f102_rows_of_a_base_that_waited_in_a_topic_are_not_ready_after_the_sett
 @pytest.mark.parametrize("found", [SKIPS, LATE], ids=["drops", "delays"])
 def test_f198_a_gap_of_several_tables_stays_one_while_the_setting_lasts(found: Finding) -> None:
     told = {"shop": replace(ALL, hazards=(found,))}
-    both_there = after(KNOWN, told)
+    both_there = checkpoint_after(KNOWN, told)
     gone = {U: Existence(Order(1, 1, 1), there=False)}
     left = replace(KNOWN, batch=6, existing=gone)
     made = both_there
@@ -337,11 +337,11 @@ def test_a_waiver_of_the_digest_of_a_text_counts_while_the_text_is_the_same() ->
 
 
 def test_f110_what_only_delays_ends_with_it() -> None:
-    made = after(KNOWN, {"shop": replace(ALL, hazards=(LATE,))})
+    made = checkpoint_after(KNOWN, {"shop": replace(ALL, hazards=(LATE,))})
 
     assert is_waivable(next(iter(made.gaps)))
-    assert after(made, {}).gaps == made.gaps, "nobody answered"
-    assert after(made, GONE).gaps == {}
+    assert checkpoint_after(made, {}).gaps == made.gaps, "nobody answered"
+    assert checkpoint_after(made, GONE).gaps == {}
 
 
 @pytest.mark.parametrize(
@@ -743,7 +743,7 @@ def test_f110_a_replica_is_a_hazard_and_more_so_one_that_logs_nothing() -> None:
 
 
 def test_f102_what_still_comes_is_merged_while_a_setting_makes_the_table_unproven() -> None:
-    made = after(KNOWN, {"shop": replace(ALL, hazards=(SKIPS, LATE))})
+    made = checkpoint_after(KNOWN, {"shop": replace(ALL, hazards=(SKIPS, LATE))})
     state = LandedState(made, Catalog(Router(), {}))
 
     assert state.holding == {}
@@ -777,19 +777,19 @@ def open_gaps(made: Checkpoint) -> dict[tuple[str, ...], Order | None]:
 
 
 def test_f102_a_table_that_lands_after_its_topic_left_a_harmful_default_has_a_gap() -> None:
-    made = after(replace(KNOWN, shards={U: "db.u"}), default())
-    made = after(replace(made, batch=9), default("t"))
+    made = checkpoint_after(replace(KNOWN, shards={U: "db.u"}), default())
+    made = checkpoint_after(replace(made, batch=9), default("t"))
 
-    made = after(replace(made, batch=12, shards={U: "db.u", T: "db.t"}), default("t"))
+    made = checkpoint_after(replace(made, batch=12, shards={U: "db.u", T: "db.t"}), default("t"))
 
     assert open_gaps(made) == {(U,): None, (T,): END}
 
 
 def test_f102_a_base_heals_a_table_whose_topic_left_a_harmful_default() -> None:
-    made = after(KNOWN, default())
+    made = checkpoint_after(KNOWN, default())
     both_there = open_gaps(made)
     for batch in range(6, 40):
-        made = after(replace(made, batch=batch), default("t"))
+        made = checkpoint_after(replace(made, batch=batch), default("t"))
 
     assert both_there == {(T, U): None}
     assert open_gaps(made) == {(U,): None, (T,): END}
@@ -801,10 +801,10 @@ def test_f102_a_base_heals_a_table_whose_topic_left_a_harmful_default() -> None:
 
 def test_f102_topics_leave_a_harmful_default_one_after_the_other() -> None:
     later = Order(1, 1, 800)
-    made = after(replace(after(KNOWN, default()), batch=9), default("t"))
+    made = checkpoint_after(replace(checkpoint_after(KNOWN, default()), batch=9), default("t"))
 
-    last = after(replace(made, batch=12), default("t", "u"), ends={"shop": later})
-    at_once = after(replace(made, batch=12), default("t", "u"))
+    last = checkpoint_after(replace(made, batch=12), default("t", "u"), ends={"shop": later})
+    at_once = checkpoint_after(replace(made, batch=12), default("t", "u"))
 
     assert open_gaps(last) == {(T,): END, (U,): later}
     assert open_gaps(at_once) == {(T,): END, (U,): END}
@@ -813,34 +813,36 @@ def test_f102_topics_leave_a_harmful_default_one_after_the_other() -> None:
 def test_f102_a_harmful_default_that_begins_again_for_one_topic_is_not_forgotten_of_another() -> (
     None
 ):
-    over = after(replace(after(KNOWN, default()), batch=9), default("t", "u"))
+    over = checkpoint_after(replace(checkpoint_after(KNOWN, default()), batch=9), default("t", "u"))
     unlanded = replace(over, batch=12, gaps={}, shards={U: "db.u"})
 
-    again = after(replace(over, batch=12), default("t"))
-    landed = replace(after(unlanded, default("t")), batch=13, shards=KNOWN.shards)
+    again = checkpoint_after(replace(over, batch=12), default("t"))
+    landed = replace(checkpoint_after(unlanded, default("t")), batch=13, shards=KNOWN.shards)
 
     assert open_gaps(over) == {(T, U): END}
     assert open_gaps(again) == {(U,): None, (T,): END}
-    assert open_gaps(after(landed, default("t"))) == {(U,): None, (T,): END}
+    assert open_gaps(checkpoint_after(landed, default("t"))) == {(U,): None, (T,): END}
 
 
 def test_f102_a_waiver_of_a_default_holds_for_topics_that_left_it() -> None:
-    made = after(KNOWN, default())
+    made = checkpoint_after(KNOWN, default())
     (id_,) = made.gaps
 
-    split = after(replace(made, batch=9), default("t"))
+    split = checkpoint_after(replace(made, batch=9), default("t"))
 
-    assert after(replace(split, batch=10), default("t"), id_).gaps == {}
-    assert after(KNOWN, default(), id_).gaps == {}
+    assert checkpoint_after(replace(split, batch=10), default("t"), id_).gaps == {}
+    assert checkpoint_after(KNOWN, default(), id_).gaps == {}
     (ended,) = split.gaps.keys() - {id_}
-    assert open_gaps(after(replace(split, batch=10), default("t"), ended)) == {(U,): None}
+    assert open_gaps(checkpoint_after(replace(split, batch=10), default("t"), ended)) == {
+        (U,): None
+    }
 
 
 def test_f102_a_default_lasts_for_a_topic_that_is_not_told_and_ends_for_others() -> None:
-    made = after(KNOWN, default())
+    made = checkpoint_after(KNOWN, default())
 
-    told = after(replace(made, batch=9), default("t", untold="u"))
-    untold = after(replace(made, batch=9), default("t", untold="t"))
+    told = checkpoint_after(replace(made, batch=9), default("t", untold="u"))
+    untold = checkpoint_after(replace(made, batch=9), default("t", untold="t"))
 
     assert open_gaps(told) == {(U,): None, (T,): END}
     assert open_gaps(untold) == {(T, U): None}
@@ -850,10 +852,10 @@ def test_f102_a_default_lasts_for_a_topic_that_is_not_told_and_ends_for_others()
 def test_f102_a_topics_own_setting_lasts_while_it_is_not_told(untold: str) -> None:
     facts = [TopicFacts("p.db.t", 1, {"cleanup.policy": "compact"})]
     found = tuple(topic_hazards(facts, "p", frozenset(), routed=False))
-    made = after(KNOWN, {"shop": replace(ALL, hazards=found)})
+    made = checkpoint_after(KNOWN, {"shop": replace(ALL, hazards=found)})
     parts = partial(untold_parts, untold=[f"p.db.{untold}"], prefix="p", routed=False)
 
-    over = after(replace(made, batch=9), {"shop": replace(ALL, untold=parts)})
+    over = checkpoint_after(replace(made, batch=9), {"shop": replace(ALL, untold=parts)})
 
     assert open_gaps(over) == {(T,): None if untold == "t" else END}
 
@@ -866,8 +868,8 @@ def test_f102_a_default_of_thousands_of_topics_is_one_gap_that_changes_no_more()
     told = {"shop": replace(ALL, hazards=found)}
     landed = replace(KNOWN, shards={f"shop/{name}": name for name in names})
 
-    made = after(landed, told)
-    later = after(replace(made, batch=6), told)
+    made = checkpoint_after(landed, told)
+    later = checkpoint_after(replace(made, batch=6), told)
 
     assert [len(gap.shards) for gap in load_gaps(made)] == [3000]
     assert (later.gaps, later.hazards) == (made.gaps, made.hazards)

@@ -40,7 +40,7 @@ from tests.builders import batch_context, orders_at
 from tests.builders.harness import LandingHarness, Server, Topics, load_gaps
 from tests.example_count import examples
 from tests.pipeline.backfill.test_bases_without_places import CanalHarness, heartbeat
-from tests.pipeline.test_heartbeats import beat as landed_beat
+from tests.pipeline.test_heartbeats import landed_heartbeat as landed_beat
 
 SEQUENCE = {"a": Ordering.SEQUENCE}
 
@@ -222,7 +222,7 @@ def test_a_ledger_of_files_never_sends_again() -> None:
     assert FileRows.sent_once
 
 
-def after(checkpoint: Checkpoint, numbers: list[int], said: int | None) -> Checkpoint:
+def checkpoint_after(checkpoint: Checkpoint, numbers: list[int], said: int | None) -> Checkpoint:
     """The mark after one more batch, with those heartbeats, and what the collector said by then.
 
     All that there is of them has landed each time.
@@ -255,11 +255,11 @@ def test_what_was_sent_again_is_over_once_it_has_landed_from_all_partitions(
     high = orders_at({f"a/t:{n}": Order(1, 0, 2) for n in range(partitions)})
     checkpoint = Checkpoint("main", -1, high=high)
     for number in (99, 100, 99, 100):
-        checkpoint = after(checkpoint, [number], said=1)
+        checkpoint = checkpoint_after(checkpoint, [number], said=1)
     found = [checkpoint.beats["a"].over]
 
     for beats, said in (([101], 2), ([102], None), ([], 3), ([103], 4)):
-        checkpoint = after(checkpoint, beats, said)
+        checkpoint = checkpoint_after(checkpoint, beats, said)
         found.append(checkpoint.beats["a"].over)
 
     assert tuple(found) == over
@@ -276,7 +276,9 @@ SENT = Checkpoint(
 )
 
 
-def row(number: int, offset: int, *, partition: int = 0, read: bool = False) -> HeartbeatRow:
+def heartbeat_row(
+    number: int, offset: int, *, partition: int = 0, read: bool = False
+) -> HeartbeatRow:
     return HeartbeatRow(number, "h", partition, offset, Order(1, 1, 100 + number), read)
 
 
@@ -299,15 +301,37 @@ def with_rows(
 @pytest.mark.parametrize(
     ("rows", "missing"),
     [
-        pytest.param([row(4, 4), row(5, 5)], [], id="none is missing"),
-        pytest.param([row(2, 4), row(3, 5), row(4, 6)], [], id="redelivered after a restart"),
-        pytest.param([row(80, 4), row(81, 5)], [(4, 80)], id="skipped"),
-        pytest.param([row(4, 4), row(9, 5), row(12, 6)], [(5, 9), (10, 12)], id="skipped twice"),
-        pytest.param([row(80, 4, read=True), row(81, 5)], [], id="a snapshot read the table"),
-        pytest.param([row(80, 4, read=True), row(84, 5)], [(81, 84)], id="skipped after that"),
-        pytest.param([row(80, 80)], [], id="compaction removed as many records"),
-        pytest.param([row(-1, 4), row(-1, 5), row(6, 6)], [(4, 6)], id="another service's rows"),
-        pytest.param([row(5, 4), row(4, 0, partition=1)], [], id="in another partition"),
+        pytest.param([heartbeat_row(4, 4), heartbeat_row(5, 5)], [], id="none is missing"),
+        pytest.param(
+            [heartbeat_row(2, 4), heartbeat_row(3, 5), heartbeat_row(4, 6)],
+            [],
+            id="redelivered after a restart",
+        ),
+        pytest.param([heartbeat_row(80, 4), heartbeat_row(81, 5)], [(4, 80)], id="skipped"),
+        pytest.param(
+            [heartbeat_row(4, 4), heartbeat_row(9, 5), heartbeat_row(12, 6)],
+            [(5, 9), (10, 12)],
+            id="skipped twice",
+        ),
+        pytest.param(
+            [heartbeat_row(80, 4, read=True), heartbeat_row(81, 5)],
+            [],
+            id="a snapshot read the table",
+        ),
+        pytest.param(
+            [heartbeat_row(80, 4, read=True), heartbeat_row(84, 5)],
+            [(81, 84)],
+            id="skipped after that",
+        ),
+        pytest.param([heartbeat_row(80, 80)], [], id="compaction removed as many records"),
+        pytest.param(
+            [heartbeat_row(-1, 4), heartbeat_row(-1, 5), heartbeat_row(6, 6)],
+            [(4, 6)],
+            id="another service's rows",
+        ),
+        pytest.param(
+            [heartbeat_row(5, 4), heartbeat_row(4, 0, partition=1)], [], id="in another partition"
+        ),
     ],
 )
 def test_f101_a_missing_heartbeat_is_a_gap_also_with_log_positions(
@@ -320,14 +344,14 @@ def test_f101_a_missing_heartbeat_is_a_gap_also_with_log_positions(
 
 
 def test_f101_the_first_heartbeats_of_a_source_miss_nothing() -> None:
-    assert not with_rows([row(80, 4)], replace(SENT, heartbeats={})).gaps
+    assert not with_rows([heartbeat_row(80, 4)], replace(SENT, heartbeats={})).gaps
 
 
 def left(*batches: list[int]) -> list[tuple[int, int]]:
     """What was not sent again: heartbeats 4 to 8 are missing, and *batches* come after 9."""
-    made, offset = with_rows([row(9, 4)]), 5
+    made, offset = with_rows([heartbeat_row(9, 4)]), 5
     for numbers in batches:
-        made = with_rows([row(n, offset + at) for at, n in enumerate(numbers)], made)
+        made = with_rows([heartbeat_row(n, offset + at) for at, n in enumerate(numbers)], made)
         offset += len(numbers)
     gaps = load_gaps(made)
     return [(gap.first, gap.until) for gap in gaps if not gap.sent_again]
@@ -357,7 +381,7 @@ def test_f101_only_all_of_the_log_is_sent_again_whole(
 def test_f101_a_base_from_the_next_heartbeat_on_has_all_that_was_not_sent() -> None:
     made = replace(SENT, batch=5, bases={**SENT.bases, "a/d.t": Order(1, 1, 180)})
 
-    assert not with_rows([row(80, 4)], made=made).gaps
+    assert not with_rows([heartbeat_row(80, 4)], made=made).gaps
 
 
 BEATS = "a.sluice.heartbeat"

@@ -35,7 +35,7 @@ def silent(lists: CollectorLists, since: int) -> CollectorLists:
     return replace(lists, unseen=since)
 
 
-def begun(lists: CollectorLists, pos: int) -> CollectorLists:
+def lists_above(lists: CollectorLists, pos: int) -> CollectorLists:
     return replace(lists, above=Order(1, 1, pos))
 
 
@@ -58,8 +58,8 @@ NOBODY_READS = replace(NO_T, known=False)
         pytest.param(silent(OTHER, 0), ALL, 0, True, id="the same since the first batch"),
         pytest.param(SAME, NOBODY_READS, 4, False, id="by lists that nobody can read: told"),
         pytest.param(SAME, NOBODY_READS, 5, False, id="sent by them, as ever"),
-        pytest.param(begun(SAME, 0), NOBODY_READS, 5, False, id="above where they begin"),
-        pytest.param(begun(SAME, 1), NOBODY_READS, 5, True, id="where they begin"),
+        pytest.param(lists_above(SAME, 0), NOBODY_READS, 5, False, id="above where they begin"),
+        pytest.param(lists_above(SAME, 1), NOBODY_READS, 5, True, id="where they begin"),
         pytest.param(replace(SAME, since=NOW), NOBODY_READS, 5, True, id="while they are new"),
     ],
 )

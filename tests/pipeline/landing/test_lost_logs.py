@@ -12,7 +12,7 @@ from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
 from tests.builders import batch_context
 from tests.builders.harness import LandingHarness, Server, load_gaps
-from tests.pipeline.landing.test_unbased_tables import beat, message
+from tests.pipeline.landing.test_unbased_tables import heartbeat_message, message
 
 T, U = "shop/public.t", "shop/public.u"
 SHARDS = {T: "public.t", U: "public.u", "till/public.t": "till.t", "shop/public.x": None}
@@ -107,7 +107,7 @@ class Postgres(Server):
         return Acknowledged(log_position(self.end))
 
 
-def landed(home: Path, server: Postgres) -> LandingHarness:
+def harness_with_base(home: Path, server: Postgres) -> LandingHarness:
     """A table with a base."""
     made = LandingHarness(home, server=server, names="a", dialect=POSTGRES)
     made.topics.held["a.public.t"] = [message("t", 500, 1, "last"), message("t", 600, 2)]
@@ -123,13 +123,13 @@ def server() -> Postgres:
 
 @pytest.fixture
 def harness(tmp_path: Path, server: Postgres) -> LandingHarness:
-    return landed(tmp_path, server)
+    return harness_with_base(tmp_path, server)
 
 
 def based(harness: LandingHarness, lsn: int) -> None:
     harness.topics.held["a.public.t"] += [message("t", lsn, 1, "last"), message("t", lsn + 100, 2)]
     beats = harness.topics.held.setdefault("a.sluice.heartbeat", [])
-    beats.append(beat(lsn, len(beats) + 1))
+    beats.append(heartbeat_message(lsn, len(beats) + 1))
     harness.land()
 
 
@@ -196,7 +196,7 @@ def test_a_table_that_is_replaced_again_while_it_is_a_gap_needs_a_base_that_begi
     harness.land()
     rows = [message("t", 1500, 1, "first"), message("t", 1500, 2, "last")]
     harness.topics.held["a.public.t"].append(rows[0])
-    harness.topics.held["a.sluice.heartbeat"] = [beat(1500, 1)]
+    harness.topics.held["a.sluice.heartbeat"] = [heartbeat_message(1500, 1)]
     harness.land()
     server.published = replace(ALL, replaced={ShardId("public", "t"): 4.0})
     harness.land()

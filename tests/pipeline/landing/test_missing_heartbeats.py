@@ -42,17 +42,17 @@ def harness(tmp_path: Path, server: Behind) -> LandingHarness:
     """A connector skipped heartbeats 4 to 8 and the rows between, and was acknowledged beyond."""
     harness = LandingHarness(tmp_path, server=server, most=20)
     harness.topics.snapshot("a", 100, 2)
-    beats(harness, 1, 2, 3)
+    land_heartbeats(harness, 1, 2, 3)
     harness.topics.put("a", 3500, "x", key=1)
     harness.land()
-    beats(harness, 9)
+    land_heartbeats(harness, 9)
     harness.land()
     assert harness.checkpoint.gaps
     assert harness.checkpoint.covers(FENCE)
     return harness
 
 
-def beats(harness: LandingHarness, *numbers: int) -> None:
+def land_heartbeats(harness: LandingHarness, *numbers: int) -> None:
     for number in numbers:
         harness.topics.beat("a", number, pos=number * BEAT)
 
@@ -69,7 +69,7 @@ def statement(
     harness.topics.held.setdefault("a", []).append((b"{}", json.dumps(value).encode()))
 
 
-def row(harness: LandingHarness, table: str, pos: int, key: int) -> None:
+def insert_row(harness: LandingHarness, table: str, pos: int, key: int) -> None:
     harness.topics.insert("a", ("db", table), {"id": key}, (7, pos))
 
 
@@ -83,7 +83,7 @@ def snapshot_rows(table: str, pos: int, count: int) -> list[tuple[bytes, bytes]]
 
 def sent_again(harness: LandingHarness, rows: int) -> None:
     """The connector was moved back: all comes again."""
-    beats(harness, *range(3, 10))
+    land_heartbeats(harness, *range(3, 10))
     for key in range(rows):
         harness.topics.put("a", 4500 + key, "missed", key=key)
 
@@ -115,7 +115,7 @@ def test_f101_a_gap_waits_for_the_rows_that_close_it(harness: LandingHarness) ->
 
     waited = 0
     for number in range(10, 20):
-        beats(harness, number)
+        land_heartbeats(harness, number)
         harness.land()
         if rests(harness):
             waited += 1
@@ -135,13 +135,13 @@ def test_f101_a_gap_waits_for_what_was_acknowledged_after_all_came_again(
     server.said = 4 * BEAT  # what was finished since it was moved back
 
     for number in range(10, 20):
-        beats(harness, number)
+        land_heartbeats(harness, number)
         harness.land()
         assert harness.short(), "a row below that may not have been listed yet"
 
     server.said = None
     for number in (20, 21):
-        beats(harness, number)
+        land_heartbeats(harness, number)
         harness.land()
     assert not harness.short()
 
@@ -155,7 +155,7 @@ def test_f101_what_was_acknowledged_before_all_came_again_closes_nothing(
     server.said = 4 * BEAT
 
     for number in range(10, 20):
-        beats(harness, number)
+        land_heartbeats(harness, number)
         harness.land()
         assert harness.short()
     assert not rests(harness)
@@ -168,11 +168,11 @@ def test_f101_a_table_that_was_created_in_the_skipped_piece_waits_for_its_rows(
     statement(harness, 4200, "CREATE TABLE u (id BIGINT)", "u")
     sent_again(harness, 1)
     for key in range(40):
-        row(harness, "u", 4500 + key, key)
+        insert_row(harness, "u", 4500 + key, key)
 
     seen = 0
     for number in range(10, 20):
-        beats(harness, number)
+        land_heartbeats(harness, number)
         harness.land()
         if "a/db.u" in harness.checkpoint.bases and rests(harness, "a.db.u"):
             seen += 1
@@ -187,13 +187,13 @@ def test_f101_rows_sent_again_after_a_rename_keep_the_gap_of_the_renamed_table(
     harness: LandingHarness,
 ) -> None:
     statement(harness, 9500, "RENAME TABLE t TO u", "u", former="t")
-    beats(harness, 10)
+    land_heartbeats(harness, 10)
     harness.land()
     assert "a/db.u" in harness.short()[0]
     sent_again(harness, 5)
 
     for number in range(11, 20):
-        beats(harness, number)
+        land_heartbeats(harness, number)
         harness.land()
 
     (gap,) = harness.gaps()
@@ -208,7 +208,7 @@ def test_f101_a_statement_from_before_the_skipped_piece_keeps_no_gap(
 
     sent_again(harness, 5)
     for number in range(10, 20):
-        beats(harness, number)
+        land_heartbeats(harness, number)
         harness.land()
 
     assert harness.checkpoint.existing["a/db.t"].order.pos == 2500
@@ -253,9 +253,9 @@ def test_f101_rows_between_those_that_landed_are_held_after_a_rename(
 ) -> None:
     harness.topics.put("a", 9400, "y", key=1)
     statement(harness, 9500, "RENAME TABLE t TO u", "u", former="t")
-    beats(harness, 10)
+    land_heartbeats(harness, 10)
     harness.land()
-    beats(harness, *range(3, 10))
+    land_heartbeats(harness, *range(3, 10))
     for pos, name in ((4500, "missed"), (9400, "y")):
         harness.topics.put("a", pos, name, key=1)
 
@@ -270,7 +270,7 @@ def renamed(tmp_path: Path) -> LandingHarness:
     """A refused row of ``db.t`` comes, which is ``db.u`` by now; ``db.v`` met no statement."""
     harness = LandingHarness(tmp_path)
     harness.topics.snapshot("a", 100, 2)
-    row(harness, "v", 350, 1)
+    insert_row(harness, "v", 350, 1)
     harness.topics.put("a", 400, "behind the refused one", key=8)
     statement(harness, 500, "RENAME TABLE t TO u", "u", former="t")
     harness.land()
@@ -340,7 +340,7 @@ def test_f140_what_was_renamed_again_with_the_waiver_is_short_of_the_row(
 def test_f140_a_mirror_from_before_a_refused_row_came_lacks_it(tmp_path: Path) -> None:
     harness = LandingHarness(tmp_path)
     harness.topics.snapshot("a", 100, 2)
-    row(harness, "v", 350, 1)
+    insert_row(harness, "v", 350, 1)
     harness.topics.put("a", 400, "behind the refused one", key=8)
     harness.land()
     assert not harness.checkpoint.belated
@@ -366,7 +366,7 @@ def renaming(home: Path) -> LandingHarness:
     """A table with a base and a newer row; the statement that renames it is sent, not landed."""
     harness = LandingHarness(home)
     harness.topics.snapshot("a", 100, 2)
-    row(harness, "v", 350, 1)
+    insert_row(harness, "v", 350, 1)
     harness.topics.put("a", 400, "live", key=8)
     statement(harness, 500, "RENAME TABLE t TO u", "u", former="t")
     return harness
@@ -389,7 +389,7 @@ def test_f140_a_base_from_between_the_rows_that_were_let_pass_lacks_the_later_on
 ) -> None:
     harness = LandingHarness(tmp_path)
     harness.topics.snapshot("a", 100, 2)
-    row(harness, "v", 150, 1)
+    insert_row(harness, "v", 150, 1)
     harness.topics.put("a", 200, "of this log", key=1)
     harness.land()
     harness.topics.held["a.db.t"] += snapshot_rows("t", 250, 2)
@@ -438,7 +438,7 @@ def test_f140_two_partitions_that_go_back_at_once_can_be_waived(tmp_path: Path) 
     harness = renaming(tmp_path)
     harness.land()
     harness.topics.put("a", 300, "late", key=7)
-    row(harness, "v", 340, 2)
+    insert_row(harness, "v", 340, 2)
 
     land_waived(harness)
 

@@ -21,7 +21,7 @@ MARK = Checkpoint("main", 6, shards=SHARDS, offsets={TopicPartition("a.db.t", 1)
 NEXT = replace(MARK, batch=7)
 
 
-def ruled(harness: LandingHarness, router: Router) -> LandingHarness:
+def with_rules(harness: LandingHarness, router: Router) -> LandingHarness:
     """The same lake, landed on by a process with other rules."""
     found = LandingHarness(harness.home, harness.topics)
     found.loop.router = router
@@ -42,10 +42,10 @@ def test_what_came_while_a_table_was_ignored_is_a_gap_once_it_no_longer_is(
     harness: LandingHarness,
 ) -> None:
     """Else it would be READY without those rows: its base is older than they are."""
-    ignoring = ruled(harness, IGNORED)
+    ignoring = with_rules(harness, IGNORED)
     ignoring.topics.put("a", 300, "two")
     ignoring.land()
-    again = ruled(ignoring, Router())
+    again = with_rules(ignoring, Router())
     again.topics.put("a", 400, "three")
 
     again.land()
@@ -59,7 +59,7 @@ def test_rows_landed_for_one_table_are_a_gap_of_the_other_that_its_shard_goes_to
     harness: LandingHarness,
 ) -> None:
     """Else the new table would be READY with none of the rows that are in the old one's mirror."""
-    moved = ruled(harness, ELSEWHERE)
+    moved = with_rules(harness, ELSEWHERE)
     moved.topics.put("b", 300, "elsewhere")
 
     told = moved.land()
@@ -71,7 +71,7 @@ def test_rows_landed_for_one_table_are_a_gap_of_the_other_that_its_shard_goes_to
 
 
 def test_the_same_rules_change_nothing(harness: LandingHarness) -> None:
-    again = ruled(harness, Router())
+    again = with_rules(harness, Router())
     again.topics.put("a", 300, "two")
 
     assert again.land().gaps == ()
@@ -80,7 +80,7 @@ def test_the_same_rules_change_nothing(harness: LandingHarness) -> None:
 def test_it_is_told_once_and_stays_until_a_person_or_a_base_closes_it(
     harness: LandingHarness,
 ) -> None:
-    moved = ruled(harness, ELSEWHERE)
+    moved = with_rules(harness, ELSEWHERE)
     for pos in (300, 400):
         moved.topics.put("a", pos, "more")
         told = moved.land()

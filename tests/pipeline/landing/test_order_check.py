@@ -118,7 +118,7 @@ def test_stretches_tell_the_tops_and_doubt_every_partition_that_has_a_low_row(
         )
 
 
-def at(offset: int, *parts: int | None, live: bool = True, topic: str = "a.t") -> Row:
+def row_at(offset: int, *parts: int | None, live: bool = True, topic: str = "a.t") -> Row:
     origin = Origin.LIVE if live else Origin.SNAPSHOT
     place = Order(*parts)  # type: ignore[arg-type]  # a collector may tell no row
     return topic, 0, offset, place, origin, "u", None
@@ -127,28 +127,44 @@ def at(offset: int, *parts: int | None, live: bool = True, topic: str = "a.t") -
 HIGH = orders_at({"a/a.t:0": Order(1, 1, 50)})
 ONE, OTHER = TopicPartition("a.t", 0), TopicPartition("a.u", 0)
 CASES = [
-    pytest.param([at(0, 2, 2, 2, 2), at(1, 1, 3, 3, 3)], {ONE: (1,)}, id="an epoch below"),
-    pytest.param([at(0, 2, 2, 2, 2), at(1, 2, 1, 3, 3)], {ONE: (1,)}, id="a log below"),
-    pytest.param([at(0, 2, 2, 2, 2), at(1, 2, 2, 1, 3)], {ONE: (1,)}, id="a position below"),
-    pytest.param([at(0, 2, 2, 2, 2), at(1, 2, 2, 2, 1)], {ONE: (1,)}, id="a row below"),
-    pytest.param([at(0, 2, 2, 2, 2), at(1, 3, 3, 3, 3)], {}, id="above in every part"),
-    pytest.param([at(0, 2, 2, 2, 2), at(1, 1, 1, 1, 1)], {ONE: (1,)}, id="below in every part"),
-    pytest.param([at(0, 2, 9, 9, 9), at(1, 3, 1, 1, 1)], {}, id="a new epoch, from its beginning"),
-    pytest.param([at(0, 2, 2, 2, 2), at(1, 2, 2, 2, 2)], {}, id="two at one place"),
-    pytest.param([at(0, 1, 1, 60, 0), at(1, 1, 1, 60, None)], {}, id="no row is 0"),
-    pytest.param([at(0, 1, 1, 60, None), at(1, 1, 1, 60, 0)], {}, id="0 is no row"),
-    pytest.param([at(0, 1, 1, 50)], {}, id="just where it stood before"),
-    pytest.param([at(0, 1, 1, 49)], {ONE: (0,)}, id="below where it stood before"),
-    pytest.param([at(2, 1, 1, 80), at(0, 1, 1, 60), at(1, 1, 1, 70)], {}, id="written by no order"),
+    pytest.param([row_at(0, 2, 2, 2, 2), row_at(1, 1, 3, 3, 3)], {ONE: (1,)}, id="an epoch below"),
+    pytest.param([row_at(0, 2, 2, 2, 2), row_at(1, 2, 1, 3, 3)], {ONE: (1,)}, id="a log below"),
     pytest.param(
-        [at(0, 1, 1, 60), at(1, 1, 1, 90), at(2, 1, 1, 70), at(3, 1, 1, 80), at(4, 1, 1, 95)],
+        [row_at(0, 2, 2, 2, 2), row_at(1, 2, 2, 1, 3)], {ONE: (1,)}, id="a position below"
+    ),
+    pytest.param([row_at(0, 2, 2, 2, 2), row_at(1, 2, 2, 2, 1)], {ONE: (1,)}, id="a row below"),
+    pytest.param([row_at(0, 2, 2, 2, 2), row_at(1, 3, 3, 3, 3)], {}, id="above in every part"),
+    pytest.param(
+        [row_at(0, 2, 2, 2, 2), row_at(1, 1, 1, 1, 1)], {ONE: (1,)}, id="below in every part"
+    ),
+    pytest.param(
+        [row_at(0, 2, 9, 9, 9), row_at(1, 3, 1, 1, 1)], {}, id="a new epoch, from its beginning"
+    ),
+    pytest.param([row_at(0, 2, 2, 2, 2), row_at(1, 2, 2, 2, 2)], {}, id="two at one place"),
+    pytest.param([row_at(0, 1, 1, 60, 0), row_at(1, 1, 1, 60, None)], {}, id="no row is 0"),
+    pytest.param([row_at(0, 1, 1, 60, None), row_at(1, 1, 1, 60, 0)], {}, id="0 is no row"),
+    pytest.param([row_at(0, 1, 1, 50)], {}, id="just where it stood before"),
+    pytest.param([row_at(0, 1, 1, 49)], {ONE: (0,)}, id="below where it stood before"),
+    pytest.param(
+        [row_at(2, 1, 1, 80), row_at(0, 1, 1, 60), row_at(1, 1, 1, 70)],
+        {},
+        id="written by no order",
+    ),
+    pytest.param(
+        [
+            row_at(0, 1, 1, 60),
+            row_at(1, 1, 1, 90),
+            row_at(2, 1, 1, 70),
+            row_at(3, 1, 1, 80),
+            row_at(4, 1, 1, 95),
+        ],
         {ONE: (2, 3)},
         id="back, and on to above where it was",
     ),
     pytest.param(
         [
-            *(at(n, 1, 1, pos) for n, pos in enumerate((60, 55, 52))),
-            *(at(n, 1, 1, pos, topic="a.u") for n, pos in enumerate((9, 12, 10, 11))),
+            *(row_at(n, 1, 1, pos) for n, pos in enumerate((60, 55, 52))),
+            *(row_at(n, 1, 1, pos, topic="a.u") for n, pos in enumerate((9, 12, 10, 11))),
         ],
         {ONE: (1, 2), OTHER: (2, 3)},
         id="two partitions, each by itself",
@@ -167,7 +183,7 @@ def test_a_row_below_a_change_before_it_is_low_and_its_partition_doubted(
 
 def test_only_changes_of_the_log_say_how_high_a_partition_stands() -> None:
     """A snapshot's rows bear the place at which it was read; changes up to there still come."""
-    rows = [at(0, 1, 1, 90, live=False), at(1, 1, 1, 60), at(2, 1, 1, 70, live=False)]
+    rows = [row_at(0, 1, 1, 90, live=False), row_at(1, 1, 1, 60), row_at(2, 1, 1, 70, live=False)]
 
     assert low(without_order(rows), HIGH) == {}
     assert tops(stretches(table(rows)), HIGH)[0] == orders_at({"a/a.t:0": Order(1, 1, 60)})

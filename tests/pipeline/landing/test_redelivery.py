@@ -32,7 +32,7 @@ TP = TopicPartition("s.t", 0)
 FAR = 5 * 2**20
 
 
-def row(offset: int, pos: int | None, **changed: Any) -> dict[str, Any]:
+def landed_row(offset: int, pos: int | None, **changed: Any) -> dict[str, Any]:
     order = None if pos is None else {"epoch": 1, "log": 7, "pos": pos, "row": 0}
     plain = {
         "source": "s", "shard": "t", "topic": "s.t", "partition": 0, "offset": offset,
@@ -42,7 +42,7 @@ def row(offset: int, pos: int | None, **changed: Any) -> dict[str, Any]:
     return plain | changed
 
 
-def rows(*given: dict[str, Any]) -> pa.Table:
+def change_table(*given: dict[str, Any]) -> pa.Table:
     return pa.Table.from_pylist(list(given), CHANGES)
 
 
@@ -59,69 +59,102 @@ class Log:
         return self.landed.filter(partial) if isinstance(asked, PartialFrom) else self.landed
 
 
-LANDED = (row(0, 10), row(1, 20, before="x"), row(2, 30, key=None, after=None, op="d"))
+LANDED = (
+    landed_row(0, 10),
+    landed_row(1, 20, before="x"),
+    landed_row(2, 30, key=None, after=None, op="d"),
+)
 
 
 @pytest.mark.parametrize(
     ("sent", "found"),
     [
-        pytest.param(row(7, 10), None, id="the same"),
-        pytest.param(row(7, 20, before="x"), None, id="the same, with a row before"),
-        pytest.param(row(7, 30, key=None, after=None, op="d"), None, id="the same, without a key"),
-        pytest.param(row(7, 10, tx={"id": "g", "total_order": 3}), None, id="in another sending"),
+        pytest.param(landed_row(7, 10), None, id="the same"),
+        pytest.param(landed_row(7, 20, before="x"), None, id="the same, with a row before"),
         pytest.param(
-            row(7, 10, order={"epoch": 2, "log": 7, "pos": 10, "row": 0}), None, id="a later epoch"
-        ),
-        pytest.param(row(7, 11), 7, id="between two that are landed"),
-        pytest.param(row(7, 10, after="other"), 7, id="it says something else"),
-        pytest.param(row(7, 10, after=None), 7, id="it says nothing"),
-        pytest.param(row(7, 30, key=None, after="", op="d"), 7, id="an empty text is not nothing"),
-        pytest.param(row(7, 30, key="", after=None, op="d"), 7, id="an empty key is not none"),
-        pytest.param(row(7, 20), 7, id="without the row before"),
-        pytest.param(row(7, 10, before=""), 7, id="with an empty row before"),
-        pytest.param(row(7, 10, op="c"), 7, id="another op"),
-        pytest.param(row(7, 10, key="[2]"), 7, id="another key"),
-        pytest.param(row(7, 10, topic="s.u"), 7, id="in another topic"),
-        pytest.param(row(7, 10, source="b"), 7, id="of another source"),
-        pytest.param(
-            row(7, 10, order={"epoch": 1, "log": 7, "pos": 10, "row": 1}), 7, id="another row of it"
+            landed_row(7, 30, key=None, after=None, op="d"), None, id="the same, without a key"
         ),
         pytest.param(
-            row(7, 10, order={"epoch": 1, "log": 6, "pos": 10, "row": 0}), 7, id="another log"
+            landed_row(7, 10, tx={"id": "g", "total_order": 3}), None, id="in another sending"
+        ),
+        pytest.param(
+            landed_row(7, 10, order={"epoch": 2, "log": 7, "pos": 10, "row": 0}),
+            None,
+            id="a later epoch",
+        ),
+        pytest.param(landed_row(7, 11), 7, id="between two that are landed"),
+        pytest.param(landed_row(7, 10, after="other"), 7, id="it says something else"),
+        pytest.param(landed_row(7, 10, after=None), 7, id="it says nothing"),
+        pytest.param(
+            landed_row(7, 30, key=None, after="", op="d"), 7, id="an empty text is not nothing"
+        ),
+        pytest.param(
+            landed_row(7, 30, key="", after=None, op="d"), 7, id="an empty key is not none"
+        ),
+        pytest.param(landed_row(7, 20), 7, id="without the row before"),
+        pytest.param(landed_row(7, 10, before=""), 7, id="with an empty row before"),
+        pytest.param(landed_row(7, 10, op="c"), 7, id="another op"),
+        pytest.param(landed_row(7, 10, key="[2]"), 7, id="another key"),
+        pytest.param(landed_row(7, 10, topic="s.u"), 7, id="in another topic"),
+        pytest.param(landed_row(7, 10, source="b"), 7, id="of another source"),
+        pytest.param(
+            landed_row(7, 10, order={"epoch": 1, "log": 7, "pos": 10, "row": 1}),
+            7,
+            id="another row of it",
+        ),
+        pytest.param(
+            landed_row(7, 10, order={"epoch": 1, "log": 6, "pos": 10, "row": 0}),
+            7,
+            id="another log",
         ),
     ],
 )
 def test_a_row_is_sent_again_only_if_it_equals_a_landed_one(
     sent: dict[str, Any], found: int | None
 ) -> None:
-    log = Log(rows(*LANDED))
+    log = Log(change_table(*LANDED))
     at = TopicPartition(sent["topic"], 0)
     if sent["source"] == "b":
-        log.landed = rows()
+        log.landed = change_table()
 
-    assert unexplained(rows(sent), {at: (7,)}, log) == ({} if found is None else {at: found})
+    assert unexplained(change_table(sent), {at: (7,)}, log) == (
+        {} if found is None else {at: found}
+    )
 
 
 def test_a_row_may_repeat_one_that_stands_higher_in_its_batch_but_not_itself() -> None:
-    batch = rows(row(5, 60), row(6, 70), row(7, 60), row(8, 65))
+    batch = change_table(landed_row(5, 60), landed_row(6, 70), landed_row(7, 60), landed_row(8, 65))
 
-    assert unexplained(batch, {TP: (7, 8)}, Log(rows())) == {TP: 8}
-    assert unexplained(batch, {TP: (5, 7, 8)}, Log(rows())) == {TP: 5}
+    assert unexplained(batch, {TP: (7, 8)}, Log(change_table())) == {TP: 8}
+    assert unexplained(batch, {TP: (5, 7, 8)}, Log(change_table())) == {TP: 5}
 
 
 def test_the_lowest_offset_of_each_partition_is_told() -> None:
-    batch = rows(row(9, 11), row(7, 12), row(8, 10), row(3, 13, partition=1), row(4, None))
+    batch = change_table(
+        landed_row(9, 11),
+        landed_row(7, 12),
+        landed_row(8, 10),
+        landed_row(3, 13, partition=1),
+        landed_row(4, None),
+    )
     other = TopicPartition("s.t", 1)
 
-    assert unexplained(batch, {TP: (7, 8, 9), other: (3,)}, Log(rows(*LANDED))) == {TP: 7, other: 3}
+    assert unexplained(batch, {TP: (7, 8, 9), other: (3,)}, Log(change_table(*LANDED))) == {
+        TP: 7,
+        other: 3,
+    }
 
 
 def test_f27_the_log_is_asked_for_the_places_in_question_and_once_a_source() -> None:
-    low = rows(
-        row(1, 10), row(2, FAR + 10), row(3, FAR + 99), row(4, 5, source="b", topic="b.t"),
-        row(5, 7, topic="s.u"), row(6, 8, order={"epoch": 1, "log": 6, "pos": 9, "row": 0}),
-    )  # fmt: skip
-    log = Log(rows())
+    low = change_table(
+        landed_row(1, 10),
+        landed_row(2, FAR + 10),
+        landed_row(3, FAR + 99),
+        landed_row(4, 5, source="b", topic="b.t"),
+        landed_row(5, 7, topic="s.u"),
+        landed_row(6, 8, order={"epoch": 1, "log": 6, "pos": 9, "row": 0}),
+    )
+    log = Log(change_table())
 
     back = {TP: (1, 2, 3, 6), TopicPartition("b.t", 0): (4,), TopicPartition("s.u", 0): (5,)}
     unexplained(low, back, log)
@@ -152,8 +185,8 @@ def test_how_long_old_transactions_may_still_come(
     assert resending(checkpoint, {"s": epoch}) == expected
 
 
-def said(number: int, **changed: Any) -> dict[str, Any]:
-    return row(number, 5, tx={"id": f"{OLD}:{number}", "total_order": 1}) | changed
+def ended_row(number: int, **changed: Any) -> dict[str, Any]:
+    return landed_row(number, 5, tx={"id": f"{OLD}:{number}", "total_order": 1}) | changed
 
 
 ACKNOWLEDGED = Acknowledged(binlog_position(4, 90, f"{OLD}:1-50"))
@@ -178,7 +211,9 @@ ACKNOWLEDGED = Acknowledged(binlog_position(4, 90, f"{OLD}:1-50"))
 def test_f27_only_transactions_of_the_log_before_are_looked_for(
     passed: Acknowledged | None, sent: tuple[int, ...], ids: tuple[int, ...], since: Order | None
 ) -> None:
-    batch = rows(*(said(number) for number in sent), row(4, 5), said(51, source="b"))
+    batch = change_table(
+        *(ended_row(number) for number in sent), landed_row(4, 5), ended_row(51, source="b")
+    )
     asked = (Transactions("s", tuple(f"{OLD}:{n}" for n in ids), since),) if ids else ()
     moving = Checkpoint(
         "main", 3, epochs={"s": replace(EPOCH, number=1)}, heartbeats={"s": 40},
@@ -194,25 +229,32 @@ def test_where_the_end_of_the_log_before_was_never_seen_any_transaction_may_be_o
     """A person waived what stood low before the server was first reached: there is no epoch yet."""
     unseen = Epoch(2, "new", binlog_position(1, 1))
 
-    asked = sent_again(rows(said(51), said(999)), Checkpoint("m", 3), {"s": unseen})
+    asked = sent_again(
+        change_table(ended_row(51), ended_row(999)), Checkpoint("m", 3), {"s": unseen}
+    )
 
     assert asked == (Transactions("s", (f"{OLD}:51", f"{OLD}:999"), None),)
 
 
 def test_once_a_heartbeat_of_the_new_log_has_landed_nothing_is_asked() -> None:
-    assert sent_again(rows(said(51)), Checkpoint("m", 3, heartbeats={"s": 41}), {"s": EPOCH}) == ()
+    assert (
+        sent_again(
+            change_table(ended_row(51)), Checkpoint("m", 3, heartbeats={"s": 41}), {"s": EPOCH}
+        )
+        == ()
+    )
 
 
 Said = tuple[str | None, str, int, int, int | None]  # tx, says, epoch, pos, its number in the tx
 
 
-def told(*given: Said, first: int = 0) -> pa.Table:
+def transaction_rows(*given: Said, first: int = 0) -> pa.Table:
     made = []
     for offset, (tx, after, epoch, pos, number) in enumerate(given, first):
         order = {"epoch": epoch, "log": 1, "pos": pos, "row": 0}
         named = None if tx is None else {"id": tx, "total_order": number}
-        made.append(row(offset, 0, order=order, after=after, tx=named))
-    return rows(*made)
+        made.append(landed_row(offset, 0, order=order, after=after, tx=named))
+    return change_table(*made)
 
 
 @pytest.mark.parametrize(
@@ -252,9 +294,9 @@ def told(*given: Said, first: int = 0) -> pa.Table:
 def test_a_change_sent_again_by_a_new_server_keeps_its_place(
     landed: list[Said], sent: list[Said], orders: list[tuple[int, int]]
 ) -> None:
-    batch = told(*sent, first=50)
+    batch = transaction_rows(*sent, first=50)
 
-    found = reordered(batch, told(*landed), {TP: 50})
+    found = reordered(batch, transaction_rows(*landed), {TP: 50})
 
     assert [(one["epoch"], one["pos"]) for one in found["order"].to_pylist()] == orders
     assert found.schema == batch.schema
@@ -264,11 +306,11 @@ def test_a_change_sent_again_by_a_new_server_keeps_its_place(
 def test_a_transaction_cut_by_a_batch_goes_on_counting_what_it_says_twice() -> None:
     """Landed once by the old server; its second time comes in the batch after the first."""
     landed = pa.concat_tables(
-        [told(("g", "a", 1, 90, 1)), told(("g", "a", 1, 90, 1), first=50)]
+        [transaction_rows(("g", "a", 1, 90, 1)), transaction_rows(("g", "a", 1, 90, 1), first=50)]
     )  # by the old server, and from the new one with its place
 
-    later = reordered(told(("g", "a", 2, 7, 3), first=51), landed, {TP: 50})
-    again = reordered(told(("g", "a", 2, 5, 1), first=51), landed, {TP: 50})
+    later = reordered(transaction_rows(("g", "a", 2, 7, 3), first=51), landed, {TP: 50})
+    again = reordered(transaction_rows(("g", "a", 2, 5, 1), first=51), landed, {TP: 50})
 
     assert later["order"].to_pylist()[0]["epoch"] == 2, "it was never landed: no repetition"
     assert again["order"].to_pylist()[0]["pos"] == 90
@@ -276,50 +318,62 @@ def test_a_transaction_cut_by_a_batch_goes_on_counting_what_it_says_twice() -> N
 
 def test_what_a_partition_without_a_start_holds_from_its_first_offset_on_was_sent_again() -> None:
     """It came after the fail-over, so it has no start: its row is the first time that is told."""
-    landed = told(("g", "a", 1, 90, 1))
+    landed = transaction_rows(("g", "a", 1, 90, 1))
 
-    later = reordered(told(("g", "a", 2, 7, 3), first=1), landed, {})
+    later = reordered(transaction_rows(("g", "a", 2, 7, 3), first=1), landed, {})
 
     assert later["order"].to_pylist()[0]["epoch"] == 2, "it was never landed: no repetition"
 
 
 def test_rows_without_an_order_are_left_as_they_are() -> None:
-    batch = pa.concat_tables([rows(row(8, None, tx={"id": "g", "total_order": 1})),
-                              told(("g", "a", 2, 5, 1), first=9)])  # fmt: skip
+    batch = pa.concat_tables([change_table(landed_row(8, None, tx={"id": "g", "total_order": 1})),
+                              transaction_rows(("g", "a", 2, 5, 1), first=9)])  # fmt: skip
 
-    found = reordered(batch, told(("g", "a", 1, 90, 1)), {})
+    found = reordered(batch, transaction_rows(("g", "a", 1, 90, 1)), {})
 
     assert [one and one["pos"] for one in found["order"].to_pylist()] == [None, 90]
 
 
-def live(offset: int, pos: int | None, **changed: Any) -> dict[str, Any]:
-    return row(offset, pos, origin=int(Origin.LIVE), **changed)
+def live_row(offset: int, pos: int | None, **changed: Any) -> dict[str, Any]:
+    return landed_row(offset, pos, origin=int(Origin.LIVE), **changed)
 
 
 def of_epoch(epoch: int, pos: int, log: int = 7) -> dict[str, int]:
     return {"epoch": epoch, "log": log, "pos": pos, "row": 0}
 
 
-BEFORE = (live(0, 10), live(1, 20), live(2, 40), live(3, 50))  # 30 was refused
+BEFORE = (live_row(0, 10), live_row(1, 20), live_row(2, 40), live_row(3, 50))  # 30 was refused
 
 
 @pytest.mark.parametrize(
     ("sent", "low"),
     [
-        pytest.param([live(4, 20), live(5, 30), live(6, 40), live(7, 50)], (4, 5, 6), id="again"),
-        pytest.param([live(4, 30), live(5, 40)], (4, 5), id="from the refused one on"),
         pytest.param(
-            [live(4, 30), live(5, 40), live(6, 45), live(7, 50)], (4, 5, 6), id="two of them, apart"
+            [live_row(4, 20), live_row(5, 30), live_row(6, 40), live_row(7, 50)],
+            (4, 5, 6),
+            id="again",
+        ),
+        pytest.param([live_row(4, 30), live_row(5, 40)], (4, 5), id="from the refused one on"),
+        pytest.param(
+            [live_row(4, 30), live_row(5, 40), live_row(6, 45), live_row(7, 50)],
+            (4, 5, 6),
+            id="two of them, apart",
         ),
         pytest.param(
-            [live(4, 30), live(5, 35), live(6, 36), live(7, 40)], (4, 5, 6, 7), id="three together"
-        ),
-        pytest.param([live(4, 45), live(5, 50), live(6, 60)], (4,), id="the last one, not low"),
-        pytest.param(
-            [live(4, 30), live(5, 40), live(6, 30), live(7, 40)], (4, 5, 6, 7), id="sent twice"
+            [live_row(4, 30), live_row(5, 35), live_row(6, 36), live_row(7, 40)],
+            (4, 5, 6, 7),
+            id="three together",
         ),
         pytest.param(
-            [live(4, 40, op="c", key="[2]"), live(5, 50)],
+            [live_row(4, 45), live_row(5, 50), live_row(6, 60)], (4,), id="the last one, not low"
+        ),
+        pytest.param(
+            [live_row(4, 30), live_row(5, 40), live_row(6, 30), live_row(7, 40)],
+            (4, 5, 6, 7),
+            id="sent twice",
+        ),
+        pytest.param(
+            [live_row(4, 40, op="c", key="[2]"), live_row(5, 50)],
             (4,),
             id="the create of a changed key, whose delete was taken",
         ),
@@ -328,70 +382,106 @@ BEFORE = (live(0, 10), live(1, 20), live(2, 40), live(3, 50))  # 30 was refused
 def test_f140_a_row_that_the_broker_refused_is_sent_again_with_those_behind_it(
     sent: list[dict[str, Any]], low: tuple[int, ...]
 ) -> None:
-    landed = [*BEFORE[:2], live(2, 40, op="d"), BEFORE[3]] if sent[0]["op"] == "c" else BEFORE
-    log = Log(rows(*landed))
+    landed = [*BEFORE[:2], live_row(2, 40, op="d"), BEFORE[3]] if sent[0]["op"] == "c" else BEFORE
+    log = Log(change_table(*landed))
 
-    assert unexplained(rows(*sent), {TP: low}, log) == {}
+    assert unexplained(change_table(*sent), {TP: low}, log) == {}
 
 
 @pytest.mark.parametrize(
     ("sent", "low", "found"),
     [
-        pytest.param([live(4, 30)], (4,), 4, id="nothing has come behind it yet"),
-        pytest.param([live(4, 30), live(5, 60)], (4,), 4, id="what comes behind it is new"),
-        pytest.param([live(4, 30), live(5, 60), live(6, 40)], (4, 6), 4, id="or new, and then it"),
-        pytest.param([live(4, 30), live(5, 50)], (4,), 4, id="a landed one between is not sent"),
-        pytest.param([live(4, 30), live(5, 20)], (4, 5), 4, id="the log goes back behind it"),
-        pytest.param([live(4, 35), live(5, 30), live(6, 40)], (4, 5, 6), 4, id="two that fall"),
+        pytest.param([live_row(4, 30)], (4,), 4, id="nothing has come behind it yet"),
+        pytest.param([live_row(4, 30), live_row(5, 60)], (4,), 4, id="what comes behind it is new"),
         pytest.param(
-            [live(4, 30), live(5, 40, after="other")], (4, 5), 4, id="one place, another content"
+            [live_row(4, 30), live_row(5, 60), live_row(6, 40)], (4, 6), 4, id="or new, and then it"
         ),
         pytest.param(
-            [live(4, 30), live(5, 40, key="[2]")], (4, 5), 4, id="one place, another key"
+            [live_row(4, 30), live_row(5, 50)], (4,), 4, id="a landed one between is not sent"
         ),
         pytest.param(
-            [live(4, 40, after="other"), live(5, 50)], (4,), 4, id="at the place of a landed one"
+            [live_row(4, 30), live_row(5, 20)], (4, 5), 4, id="the log goes back behind it"
         ),
         pytest.param(
-            [live(4, 40, op="d"), live(5, 50)], (4,), 4, id="a delete at the place of an update"
+            [live_row(4, 35), live_row(5, 30), live_row(6, 40)], (4, 5, 6), 4, id="two that fall"
         ),
         pytest.param(
-            [live(4, 45), live(5, 50, after="other")], (4,), 4, id="at the highest, other content"
-        ),
-        pytest.param([row(4, 30), live(5, 40)], (4, 5), 4, id="a row of a snapshot"),
-        pytest.param([live(4, 30), row(5, 40)], (4, 5), 4, id="before a row of a snapshot"),
-        pytest.param(
-            [live(4, 30), live(5, 40, topic="s.u")], (4,), 4, id="the next one is another topic's"
+            [live_row(4, 30), live_row(5, 40, after="other")],
+            (4, 5),
+            4,
+            id="one place, another content",
         ),
         pytest.param(
-            [live(4, 30), live(5, 40, partition=1)], (4,), 4, id="or another partition's"
+            [live_row(4, 30), live_row(5, 40, key="[2]")], (4, 5), 4, id="one place, another key"
         ),
         pytest.param(
-            [live(4, 30, order=of_epoch(2, 30)), live(5, 40, order=of_epoch(2, 40))],
-            (4, 5), 4, id="of another epoch, where places mean nothing",
+            [live_row(4, 40, after="other"), live_row(5, 50)],
+            (4,),
+            4,
+            id="at the place of a landed one",
         ),
-        pytest.param([live(4, 10, after="x"), live(5, 20)], (4, 5), 4, id="a history that differs"),
+        pytest.param(
+            [live_row(4, 40, op="d"), live_row(5, 50)],
+            (4,),
+            4,
+            id="a delete at the place of an update",
+        ),
+        pytest.param(
+            [live_row(4, 45), live_row(5, 50, after="other")],
+            (4,),
+            4,
+            id="at the highest, other content",
+        ),
+        pytest.param([landed_row(4, 30), live_row(5, 40)], (4, 5), 4, id="a row of a snapshot"),
+        pytest.param(
+            [live_row(4, 30), landed_row(5, 40)], (4, 5), 4, id="before a row of a snapshot"
+        ),
+        pytest.param(
+            [live_row(4, 30), live_row(5, 40, topic="s.u")],
+            (4,),
+            4,
+            id="the next one is another topic's",
+        ),
+        pytest.param(
+            [live_row(4, 30), live_row(5, 40, partition=1)], (4,), 4, id="or another partition's"
+        ),
+        pytest.param(
+            [live_row(4, 30, order=of_epoch(2, 30)), live_row(5, 40, order=of_epoch(2, 40))],
+            (4, 5),
+            4,
+            id="of another epoch, where places mean nothing",
+        ),
+        pytest.param(
+            [live_row(4, 10, after="x"), live_row(5, 20)], (4, 5), 4, id="a history that differs"
+        ),
     ],
-)  # fmt: skip
+)
 def test_f140_what_is_not_followed_by_the_landed_row_next_to_it_stays_in_disorder(
     sent: list[dict[str, Any]], low: tuple[int, ...], found: int
 ) -> None:
-    assert unexplained(rows(*sent), {TP: low}, Log(rows(*BEFORE))) == {TP: found}
+    assert unexplained(change_table(*sent), {TP: low}, Log(change_table(*BEFORE))) == {TP: found}
 
 
 def test_f140_a_refused_row_is_no_excuse_for_another_that_is_low() -> None:
-    sent = rows(live(4, 30), live(5, 40), live(6, 15), live(7, 50), live(8, 12), live(9, 13))
+    sent = change_table(
+        live_row(4, 30),
+        live_row(5, 40),
+        live_row(6, 15),
+        live_row(7, 50),
+        live_row(8, 12),
+        live_row(9, 13),
+    )
 
-    assert unexplained(sent, {TP: (4, 5, 6, 8, 9)}, Log(rows(*BEFORE))) == {TP: 6}
+    assert unexplained(sent, {TP: (4, 5, 6, 8, 9)}, Log(change_table(*BEFORE))) == {TP: 6}
 
 
 @pytest.mark.parametrize(
     ("partial", "found"),
     [
-        pytest.param(live(3, 50, changed=["name"]), {TP: 5}, id="above it"),
-        pytest.param(live(2, 40, changed=["name"]), {TP: 5}, id="the one behind it"),
-        pytest.param(live(1, 20, changed=["name"]), {}, id="below it"),
-        pytest.param(live(3, 50, partition=1, changed=["name"]), {}, id="in another partition"),
+        pytest.param(live_row(3, 50, changed=["name"]), {TP: 5}, id="above it"),
+        pytest.param(live_row(2, 40, changed=["name"]), {TP: 5}, id="the one behind it"),
+        pytest.param(live_row(1, 20, changed=["name"]), {}, id="below it"),
+        pytest.param(live_row(3, 50, partition=1, changed=["name"]), {}, id="in another partition"),
     ],
 )
 def test_f140_a_landed_row_of_some_columns_may_lack_the_values_of_the_refused_one(
@@ -399,9 +489,9 @@ def test_f140_a_landed_row_of_some_columns_may_lack_the_values_of_the_refused_on
 ) -> None:
     """It was made whole from older values, and its order is higher: the refused row comes late."""
     others = [each for each in BEFORE if each["order"] != partial["order"]]
-    sent = rows(live(4, 20), live(5, 30), live(6, 40), live(7, 50))
+    sent = change_table(live_row(4, 20), live_row(5, 30), live_row(6, 40), live_row(7, 50))
 
-    low = unexplained(sent, {TP: (4, 5, 6)}, Log(rows(*others, partial)))
+    low = unexplained(sent, {TP: (4, 5, 6)}, Log(change_table(*others, partial)))
 
     assert low == found
 
@@ -420,39 +510,39 @@ def test_f140_a_newer_statement_that_has_landed_may_have_met_no_refused_row(
     def asked(name: str, order: Order) -> bool:
         return name == outdated[0] and order.pos <= outdated[1]
 
-    sent = rows(live(4, 20), live(5, 30), live(6, 40), live(7, 50))
+    sent = change_table(live_row(4, 20), live_row(5, 30), live_row(6, 40), live_row(7, 50))
 
-    assert unexplained(sent, {TP: (4, 5, 6)}, Log(rows(*BEFORE)), asked) == found
+    assert unexplained(sent, {TP: (4, 5, 6)}, Log(change_table(*BEFORE)), asked) == found
 
 
 def test_f140_in_a_topic_that_has_gained_partitions_the_row_of_some_columns_may_be_in_any() -> None:
-    partial = live(9, 50, partition=1, changed=["name"])
-    sent = rows(live(4, 20), live(5, 30), live(6, 40), live(7, 50))
-    log = Log(rows(*BEFORE, partial))
+    partial = live_row(9, 50, partition=1, changed=["name"])
+    sent = change_table(live_row(4, 20), live_row(5, 30), live_row(6, 40), live_row(7, 50))
+    log = Log(change_table(*BEFORE, partial))
 
     assert unexplained(sent, {TP: (4, 5, 6)}, log, grown=frozenset({"s.u"})) == {}
     assert unexplained(sent, {TP: (4, 5, 6)}, log, grown=frozenset({"s.t"})) == {TP: 5}
 
 
 def test_f140_the_rows_before_may_stand_in_the_same_batch() -> None:
-    sent = rows(*BEFORE, live(4, 20), live(5, 30), live(6, 40), live(7, 50))
+    sent = change_table(*BEFORE, live_row(4, 20), live_row(5, 30), live_row(6, 40), live_row(7, 50))
 
-    assert unexplained(sent, {TP: (4, 5, 6)}, Log(rows())) == {}
+    assert unexplained(sent, {TP: (4, 5, 6)}, Log(change_table())) == {}
 
 
 def test_f140_the_row_behind_does_not_repeat_itself() -> None:
-    sent = rows(live(0, 50), live(1, 30), live(2, 40), live(3, 45))
+    sent = change_table(live_row(0, 50), live_row(1, 30), live_row(2, 40), live_row(3, 45))
 
-    assert unexplained(sent, {TP: (1, 2, 3)}, Log(rows())) == {TP: 1}
+    assert unexplained(sent, {TP: (1, 2, 3)}, Log(change_table())) == {TP: 1}
 
 
 def test_f140_all_that_landed_between_is_asked_for_in_logs_of_their_own_too() -> None:
     """Postgres: each transaction is a log."""
-    landed = [live(0, 1, order=of_epoch(1, 1, log=log)) for log in (10, 20, 25, 40)]
-    sent = [live(at, 1, order=of_epoch(1, 1, log=log)) for at, log in ((4, 22), (5, 40))]
-    log = Log(rows(*landed))
+    landed = [live_row(0, 1, order=of_epoch(1, 1, log=log)) for log in (10, 20, 25, 40)]
+    sent = [live_row(at, 1, order=of_epoch(1, 1, log=log)) for at, log in ((4, 22), (5, 40))]
+    log = Log(change_table(*landed))
 
-    assert unexplained(rows(*sent), {TP: (4,)}, log) == {TP: 4}
+    assert unexplained(change_table(*sent), {TP: (4,)}, log) == {TP: 4}
     assert log.asked[-1] == Between("s", "s.t", 22, 40)
 
 
@@ -466,9 +556,9 @@ def test_f140_all_that_landed_between_is_asked_for_in_logs_of_their_own_too() ->
 def test_f140_as_many_refused_rows_in_a_run_are_no_accident(
     many: int, found: dict[TopicPartition, int]
 ) -> None:
-    landed = rows(live(0, 10), live(1, 90_000))
-    refused = (live(4 + number, 20 + number) for number in range(many))
-    sent = rows(*refused, live(4 + many, 90_000))
+    landed = change_table(live_row(0, 10), live_row(1, 90_000))
+    refused = (live_row(4 + number, 20 + number) for number in range(many))
+    sent = change_table(*refused, live_row(4 + many, 90_000))
 
     strange = unexplained(sent, {TP: tuple(range(4, 4 + many))}, Log(landed))
 
@@ -487,22 +577,25 @@ def test_f140_as_many_refused_rows_in_a_run_are_no_accident(
     ],
 )
 def test_f140_more_runs_of_refused_rows_are_told_as_too_many(runs: int, bound: str | None) -> None:
-    landed = rows(*(live(number, 10 * number) for number in range(runs + 2)))
+    landed = change_table(*(live_row(number, 10 * number) for number in range(runs + 2)))
     sent = [
         row
         for number in range(runs)
         for row in (
-            live(10_000 + 2 * number, 10 * number + 5),
-            live(10_001 + 2 * number, 10 * number + 10),
+            live_row(10_000 + 2 * number, 10 * number + 5),
+            live_row(10_001 + 2 * number, 10 * number + 10),
         )
     ]
     low = tuple(each["offset"] for each in sent)
 
-    strange = unexplained(rows(*sent), {TP: low}, Log(landed))
+    strange = unexplained(change_table(*sent), {TP: low}, Log(landed))
 
     assert strange == ({} if bound is None else {TP: 10_000})
     assert strange.bounds == ({} if bound is None else {TP: bound})
 
 
 def test_f140_few_rows_that_nothing_explains_met_no_bound() -> None:
-    assert unexplained(rows(live(4, 30)), {TP: (4,)}, Log(rows(*BEFORE))).bounds == {}
+    assert (
+        unexplained(change_table(live_row(4, 30)), {TP: (4,)}, Log(change_table(*BEFORE))).bounds
+        == {}
+    )

@@ -27,11 +27,11 @@ def test_f140_rows_behind_a_refused_record_land_by_themselves_once_the_limit_is_
     p.catch_up()
     write(p)
     wait_until(lambda: failed(p), PATIENCE, "the failure of the task")
-    before = landed(p)
+    before = count_landed(p)
     fence = p.round()
     while p.landed[-1].batch is not None:
         p.round()
-    passed, early = landed(p) - before, p.lane.checkpoint.covers(fence)
+    passed, early = count_landed(p) - before, p.lane.checkpoint.covers(fence)
 
     raise_limit(p)
     p.servers.connect.revive(p.name)
@@ -67,7 +67,7 @@ def failed(p: Pipe) -> bool:
     return any(task["state"] == "FAILED" for task in p.servers.connect.status(p.name)["tasks"])
 
 
-def landed(p: Pipe) -> int:
+def count_landed(p: Pipe) -> int:
     """Rows of the change log."""
     path = f"{p.home}/changes"
     return p.session.read.format("delta").load(path).where("op IN ('c', 'u', 'd')").count()

@@ -55,7 +55,7 @@ def reasons(pipe: Pipe, table: str) -> set[str]:
     }
 
 
-def held(pipe: Pipe) -> dict[str, str]:
+def find_holds(pipe: Pipe) -> dict[str, str]:
     """Tables whose merge is held, and why."""
     return {one.table: one.hold.detail for one in pipe.applied if one.hold is not None}
 
@@ -84,6 +84,6 @@ def test_f117_a_table_that_moves_to_another_database_is_listed_at_once(pipe: Pip
     assert (said["databaseName"], said["source"]["db"]) == ("moved_b", "moved_b")
     assert [one["id"] for one in said["tableChanges"]] == ['"moved_b"."bare"']
     assert reasons(pipe, "moved_b.bare") == {"no_base"}
-    pipe.until(lambda: {"moved_a.bare", "moved_b.bare"} <= held(pipe).keys())
-    assert "became moved_b.bare, maybe this one (then ignore it" in held(pipe)["moved_a.bare"]
-    assert "; take a new base of moved_b.bare" in held(pipe)["moved_b.bare"]
+    pipe.until(lambda: {"moved_a.bare", "moved_b.bare"} <= find_holds(pipe).keys())
+    assert "became moved_b.bare, maybe this one (then ignore it" in find_holds(pipe)["moved_a.bare"]
+    assert "; take a new base of moved_b.bare" in find_holds(pipe)["moved_b.bare"]

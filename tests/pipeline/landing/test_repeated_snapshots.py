@@ -21,7 +21,7 @@ from pipeline.sources.postgres.dialect import POSTGRES
 from tests.builders import batch_context, orders_at
 from tests.builders.harness import LandingHarness, load_gaps, place, record
 from tests.pipeline.landing.test_next_checkpoint import step
-from tests.pipeline.landing.test_unbased_tables import beat, message
+from tests.pipeline.landing.test_unbased_tables import heartbeat_message, message
 from tests.pipeline.reading import readings
 from tests.pipeline.schema_messages import described
 from tests.pipeline.schema_messages import message as statement
@@ -38,7 +38,10 @@ def harness(tmp_path: Path) -> LandingHarness:
     made = LandingHarness(tmp_path, names="a", dialect=POSTGRES)
     for name in ("t", "u"):
         made.topics.held[f"a.public.{name}"] = [message(name, 500, 1, "last_in_data_collection")]
-    made.topics.held["a.sluice.heartbeat"] = [beat(500, 1), beat(600, 2, "false")]
+    made.topics.held["a.sluice.heartbeat"] = [
+        heartbeat_message(500, 1),
+        heartbeat_message(600, 2, "false"),
+    ]
     made.land()
     assert made.checkpoint.bases.keys() == {T, U}
     assert (made.checkpoint.again, made.checkpoint.gaps) == ({}, {})
@@ -49,7 +52,7 @@ def read_again(harness: LandingHarness, *tables: str, lsn: int = 900) -> None:
     for name in tables:
         rows = harness.topics.held[f"a.public.{name}"]
         rows.append(message(name, lsn, 1, "last_in_data_collection"))
-    harness.topics.held["a.sluice.heartbeat"].append(beat(lsn, number(harness)))
+    harness.topics.held["a.sluice.heartbeat"].append(heartbeat_message(lsn, number(harness)))
 
 
 def number(harness: LandingHarness) -> int:
@@ -59,7 +62,9 @@ def number(harness: LandingHarness) -> int:
 
 
 def live(harness: LandingHarness, lsn: int) -> None:
-    harness.topics.held["a.sluice.heartbeat"].append(beat(lsn, number(harness), "false"))
+    harness.topics.held["a.sluice.heartbeat"].append(
+        heartbeat_message(lsn, number(harness), "false")
+    )
     harness.land()
 
 
@@ -94,7 +99,7 @@ def test_what_is_whole_in_the_same_batch_is_no_gap_and_yet_lost_what_was_before(
 def test_it_is_told_once_and_the_next_one_again(harness: LandingHarness) -> None:
     read_again(harness, "t", "u")
     live(harness, 1000)
-    harness.topics.held["a.sluice.heartbeat"].append(beat(900, 3))
+    harness.topics.held["a.sluice.heartbeat"].append(heartbeat_message(900, 3))
     harness.land()
     first = harness.checkpoint.again["a"]
     assert first.batch == 1
@@ -145,7 +150,9 @@ def signal(harness: LandingHarness, table: str, *keys: int) -> None:
     rows += [message(table, 900, key, "true", signalled=True) for key in keys[:-1]]
     rows.append(message(table, 900, keys[-1], "last_in_data_collection", signalled=True))
     newest = number(harness) - 1
-    harness.topics.held["a.sluice.heartbeat"].append(beat(900, newest, "last", signalled=True))
+    harness.topics.held["a.sluice.heartbeat"].append(
+        heartbeat_message(900, newest, "last", signalled=True)
+    )
 
 
 def bases_given(harness: LandingHarness) -> list[tuple[str, int]]:
@@ -175,9 +182,9 @@ def test_f102_a_signal_that_lands_before_the_first_base_gives_none(
     tmp_path: Path, *, first: bool
 ) -> None:
     harness = LandingHarness(tmp_path, names="a", dialect=POSTGRES)
-    harness.topics.held["a.sluice.heartbeat"] = [beat(600, 2, "false")]
+    harness.topics.held["a.sluice.heartbeat"] = [heartbeat_message(600, 2, "false")]
     if first:
-        harness.topics.held["a.sluice.heartbeat"].insert(0, beat(500, 1))
+        harness.topics.held["a.sluice.heartbeat"].insert(0, heartbeat_message(500, 1))
         for name in ("t", "u"):
             rows = [message(name, 500, 1, "true"), message(name, 500, 2, "last_in_data_collection")]
             harness.topics.held[f"a.public.{name}"] = rows
@@ -198,9 +205,9 @@ def test_f102_a_signal_takes_no_base_from_a_table_whose_first_rows_are_still_lan
     held["a.public.t"] = [message("t", 500, 1, "last_in_data_collection")]
     held["a.public.u"] = [message("u", 500, key, "true") for key in range(20)]
     held["a.public.u"].append(message("u", 500, 20, "last_in_data_collection"))
-    held["a.sluice.heartbeat"] = [beat(500, 1), beat(600, 2, "false")]
+    held["a.sluice.heartbeat"] = [heartbeat_message(500, 1), heartbeat_message(600, 2, "false")]
     signal(harness, "t", 7)
-    held["a.sluice.heartbeat"].append(beat(950, 3, "false"))
+    held["a.sluice.heartbeat"].append(heartbeat_message(950, 3, "false"))
     for _ in range(12):
         harness.land()
     read_past(harness)
@@ -290,7 +297,7 @@ def test_a_snapshot_that_came_while_its_server_was_replaced_is_no_base(
     assert (harness.checkpoint.bases[T], harness.short()) == (Order(2, 1100, 1100, 1), [])
 
 
-def again(before: Checkpoint) -> Checkpoint:
+def snapshot_again(before: Checkpoint) -> Checkpoint:
     return detect_repeated_snapshots(
         replace(before, batch=8), batch_context(before, stats=BatchStats(wholes={"a": ANEW}), at=AT)
     )
@@ -322,16 +329,16 @@ def gap(shard: str) -> dict[str, Gap]:
 def test_tables_that_had_a_base_and_are_there_are_short(
     before: Checkpoint, tables: tuple[str, ...] | None
 ) -> None:
-    found = load_gaps(again(before))
+    found = load_gaps(snapshot_again(before))
 
     assert [one.shards for one in found] == ([] if tables is None else [tables])
     assert all(is_waivable(one.id) for one in found)
 
 
 def test_it_was_asked_for_where_something_was_lost_before() -> None:
-    assert not again(KNOWN).again["a"].asked
-    assert again(replace(KNOWN, gaps=gap(T))).again["a"].asked
-    assert not again(replace(KNOWN, gaps=gap("b/public.t"))).again["a"].asked
+    assert not snapshot_again(KNOWN).again["a"].asked
+    assert snapshot_again(replace(KNOWN, gaps=gap(T))).again["a"].asked
+    assert not snapshot_again(replace(KNOWN, gaps=gap("b/public.t"))).again["a"].asked
 
 
 # snapshots of two servers
@@ -417,7 +424,7 @@ LATER = Order(1, 700, 700, 1)
 MARK = Checkpoint("shop", 0)
 
 
-def row(offset: int, lsn: int, **changed: Any) -> dict[str, Any]:
+def slim_row(offset: int, lsn: int, **changed: Any) -> dict[str, Any]:
     plain = {
         "source": "shop", "topic": "p.public.t", "partition": 0, "offset": offset,
         "table": "public.t", "shard": "public.t", "op": "c", "origin": int(Origin.LIVE),
@@ -426,7 +433,7 @@ def row(offset: int, lsn: int, **changed: Any) -> dict[str, Any]:
     return plain | changed
 
 
-READ = row(0, 500, op="r", origin=int(Origin.SNAPSHOT), snapshot="last")
+READ = slim_row(0, 500, op="r", origin=int(Origin.SNAPSHOT), snapshot="last")
 
 
 def facts(*runs: list[dict[str, Any]]) -> BatchStats:
@@ -435,24 +442,28 @@ def facts(*runs: list[dict[str, Any]]) -> BatchStats:
 
 
 def test_all_rows_of_a_transaction_that_was_open_while_the_snapshot_was_made_are_named() -> None:
-    found = with_overlaps(facts([READ, row(1, 400)], [row(2, 410), row(3, 600)]), MARK)
+    found = with_overlaps(
+        facts([READ, slim_row(1, 400)], [slim_row(2, 410), slim_row(3, 600)]), MARK
+    )
 
     ids = tuple(f"p.public.t:0:{offset}" for offset in (1, 2, 3))
     assert found.errors == {NAME: UnreadChanges("shop", "public.t", 3, ids)}
 
 
 def test_a_delete_at_the_place_of_the_snapshot_is_below_it() -> None:
-    assert with_overlaps(facts([READ, row(1, 500, op="d", row=0)]), MARK).errors
+    assert with_overlaps(facts([READ, slim_row(1, 500, op="d", row=0)]), MARK).errors
 
 
 @pytest.mark.parametrize(
     "rows",
     [
-        pytest.param([READ, row(1, 501)], id="above it"),
-        pytest.param([READ, row(1, 400, snapshot=None)], id="sent again, or of a partition behind"),
-        pytest.param([READ, row(1, 400, epoch=2)], id="of another log"),
-        pytest.param([row(1, 400)], id="of a table without a snapshot"),
-        pytest.param([READ, row(1, 400, table=None)], id="of a shard that is ignored"),
+        pytest.param([READ, slim_row(1, 501)], id="above it"),
+        pytest.param(
+            [READ, slim_row(1, 400, snapshot=None)], id="sent again, or of a partition behind"
+        ),
+        pytest.param([READ, slim_row(1, 400, epoch=2)], id="of another log"),
+        pytest.param([slim_row(1, 400)], id="of a table without a snapshot"),
+        pytest.param([READ, slim_row(1, 400, table=None)], id="of a shard that is ignored"),
     ],
 )
 def test_other_changes_are_left_alone(rows: list[dict[str, Any]]) -> None:
@@ -493,7 +504,7 @@ def test_other_changes_are_left_alone(rows: list[dict[str, Any]]) -> None:
     ],
 )
 def test_a_snapshot_of_a_batch_before_counts_too(checkpoint: Checkpoint, quarantined: bool) -> None:
-    assert (NAME in with_overlaps(facts([row(1, 400)]), checkpoint).errors) is quarantined
+    assert (NAME in with_overlaps(facts([slim_row(1, 400)]), checkpoint).errors) is quarantined
 
 
 def change(lsn: int, key: int, **changed: str) -> tuple[bytes, bytes]:

@@ -13,8 +13,8 @@ from pipeline.sources.postgres.position import log_position
 from pipeline.sources.postgres.retained_log import SlotSnapshot
 from tests.builders import batch_context
 from tests.builders.harness import LandingHarness, load_gaps
-from tests.pipeline.landing.test_lost_logs import ALL, Postgres, based, landed
-from tests.pipeline.landing.test_unbased_tables import beat, message
+from tests.pipeline.landing.test_lost_logs import ALL, Postgres, based, harness_with_base
+from tests.pipeline.landing.test_unbased_tables import heartbeat_message, message
 
 
 def slot(restart: int, *, end: int, decoded: int = 9) -> CaptureScope:
@@ -24,7 +24,7 @@ def slot(restart: int, *, end: int, decoded: int = 9) -> CaptureScope:
     )
 
 
-def kept(told: CaptureScope) -> RetainedLog:
+def retained_log(told: CaptureScope) -> RetainedLog:
     assert told.keeper is not None
     return told.keeper
 
@@ -36,10 +36,10 @@ def server() -> Postgres:
 
 @pytest.fixture
 def harness(tmp_path: Path, server: Postgres) -> LandingHarness:
-    return landed(tmp_path, server)
+    return harness_with_base(tmp_path, server)
 
 
-def change(harness: LandingHarness, lsn: int) -> None:
+def land_change(harness: LandingHarness, lsn: int) -> None:
     harness.topics.held["a.public.t"].append(message("t", lsn, lsn))
     harness.land()
 
@@ -48,15 +48,15 @@ def test_it_is_a_gap_though_it_was_there_at_each_look(
     harness: LandingHarness, server: Postgres
 ) -> None:
     server.published = slot(700, end=900, decoded=2)
-    change(harness, 850)
+    land_change(harness, 850)
     assert harness.short() == [("a/public.t",)]
 
-    change(harness, 860)
+    land_change(harness, 860)
     assert harness.short() == [("a/public.t",)]
 
     based(harness, 1500)
     assert harness.short() == []
-    change(harness, 1900)
+    land_change(harness, 1900)
     assert harness.short() == [], "it is told once"
 
 
@@ -78,7 +78,7 @@ def test_one_that_only_went_on_is_none(harness: LandingHarness, server: Postgres
     for number in range(3):
         begin = 650 + 200 * number
         server.published = slot(begin, end=begin + 50, decoded=9 + begin)
-        change(harness, begin + 60)
+        land_change(harness, begin + 60)
 
     assert harness.short() == []
 
@@ -103,11 +103,11 @@ def test_a_snapshot_that_began_before_the_look_and_after_the_slot_closes_it(
     harness.topics.held["a.public.t"].append(rows[0])
     harness.land()
     server.published = slot(690, end=900, decoded=2)
-    change(harness, 610)
+    land_change(harness, 610)
     assert harness.short() == [("a/public.t",)]
 
     harness.topics.held["a.public.t"] += rows[1:]
-    harness.topics.held["a.sluice.heartbeat"] = [beat(700, 1)]
+    harness.topics.held["a.sluice.heartbeat"] = [heartbeat_message(700, 1)]
     harness.land()
 
     assert harness.short() == []
@@ -139,7 +139,7 @@ def test_what_keeps_the_log_is_the_sources_word() -> None:
 
 def test_a_gap_says_from_where_a_base_closes_it(harness: LandingHarness, server: Postgres) -> None:
     server.published = slot(700, end=900, decoded=2)
-    change(harness, 850)
+    land_change(harness, 850)
 
     (gap,) = harness.gaps()
 
@@ -150,7 +150,9 @@ def test_a_gap_says_from_where_a_base_closes_it(harness: LandingHarness, server:
 
 T, U = "shop/public.t", "shop/public.u"
 OLD, NEW = slot(400, end=620), slot(700, end=900, decoded=2)
-KNOWN = Checkpoint("main", 5, shards={T: "public.t", U: "public.u"}, keepers={"shop": kept(OLD)})
+KNOWN = Checkpoint(
+    "main", 5, shards={T: "public.t", U: "public.u"}, keepers={"shop": retained_log(OLD)}
+)
 BEGINS = Order(1, 700, 0)
 
 

@@ -465,7 +465,7 @@ def test_f113_what_was_of_an_unknown_shard_may_be_of_any(shard: str, table: str)
     assert refusal([row], "topic:b.db.t", Checkpoint("main", 0), lambda _: []) == ""
 
 
-def landed(pos: int | None, op: str = "u", *, part: bool = False) -> dict[str, Any]:
+def landed_change(pos: int | None, op: str = "u", *, part: bool = False) -> dict[str, Any]:
     """What the change log has of the key of ``FINE``, which is at 5."""
     order = None if pos is None else {"epoch": 1, "log": 0, "pos": pos, "row": 0}
     return {"op": op, "order": order, "changed": ["id"] if part else None}
@@ -474,14 +474,26 @@ def landed(pos: int | None, op: str = "u", *, part: bool = False) -> dict[str, A
 @pytest.mark.parametrize(
     ("newer", "why"),
     [
-        pytest.param([landed(5)], "another change of its key has the same", id="in its place"),
-        pytest.param([landed(9), landed(5)], "another change of its key", id="and after it"),
-        pytest.param([landed(None)], "", id="one without a place"),
-        pytest.param([landed(None), landed(9, part=True)], "has only some columns", id="a part"),
-        pytest.param([landed(9, part=True), landed(7)], "", id="a whole row before a part"),
-        pytest.param([landed(9), landed(7, part=True)], "has only some columns", id="a part first"),
-        pytest.param([landed(9, "d", part=True)], "", id="a delete, whatever it tells"),
-        pytest.param([landed(3, part=True)], "", id="a part from before it"),
+        pytest.param(
+            [landed_change(5)], "another change of its key has the same", id="in its place"
+        ),
+        pytest.param(
+            [landed_change(9), landed_change(5)], "another change of its key", id="and after it"
+        ),
+        pytest.param([landed_change(None)], "", id="one without a place"),
+        pytest.param(
+            [landed_change(None), landed_change(9, part=True)], "has only some columns", id="a part"
+        ),
+        pytest.param(
+            [landed_change(9, part=True), landed_change(7)], "", id="a whole row before a part"
+        ),
+        pytest.param(
+            [landed_change(9), landed_change(7, part=True)],
+            "has only some columns",
+            id="a part first",
+        ),
+        pytest.param([landed_change(9, "d", part=True)], "", id="a delete, whatever it tells"),
+        pytest.param([landed_change(3, part=True)], "", id="a part from before it"),
     ],
 )
 def test_f113_the_next_newer_change_decides_whether_it_is_overtaken(

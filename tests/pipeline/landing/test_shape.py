@@ -45,12 +45,14 @@ def shaped(
     return shape(decoded, raw(at), came, routes=TableRouter(ROUTER, NO_STANDARDS), stamp=STAMP)
 
 
-def row(op: Op = Op.CREATE, shard: str | None = "shop.orders", **more: object) -> Decoded:
+def decoded_change(
+    op: Op = Op.CREATE, shard: str | None = "shop.orders", **more: object
+) -> Decoded:
     return Decoded(op, shard, **({"log": 3, "pos": 4, "row": 1} | more))  # type: ignore[arg-type]
 
 
 def test_a_change_keeps_all_that_its_format_told() -> None:
-    change = row(
+    change = decoded_change(
         key_values='["1","a\\"b"]',
         before='{"id": 1.10}',
         after='{"id":2}',
@@ -109,9 +111,11 @@ def test_no_rows_have_the_change_logs_columns_too() -> None:
 def test_a_row_stands_in_the_table_and_under_the_key_that_the_rules_say(
     shard: str | None, table: str | None, key: str | None
 ) -> None:
-    others = [row(shard="shop_9.other", key_values='["2"]'), row(shard=None)]
+    others = [decoded_change(shard="shop_9.other", key_values='["2"]'), decoded_change(shard=None)]
 
-    found = shaped([others[0], row(shard=shard, key_values='["1"]'), others[1]]).to_pylist()
+    found = shaped(
+        [others[0], decoded_change(shard=shard, key_values='["1"]'), others[1]]
+    ).to_pylist()
 
     assert (found[1]["table"], found[1]["key"], found[1]["shard"]) == (table, key, shard)
     assert found[0]["table"] == "shop.other"
@@ -119,9 +123,9 @@ def test_a_row_stands_in_the_table_and_under_the_key_that_the_rules_say(
 
 def test_rows_of_the_heartbeat_table_are_heartbeats_of_no_table() -> None:
     ops = (Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ, Op.TRUNCATE, Op.TOMBSTONE, Op.ERROR)
-    beats = [row(op, "sluice.heartbeat") for op in ops]
+    beats = [decoded_change(op, "sluice.heartbeat") for op in ops]
 
-    found = shaped([*beats, row(Op.UPDATE), row(Op.DDL, None)]).to_pylist()
+    found = shaped([*beats, decoded_change(Op.UPDATE), decoded_change(Op.DDL, None)]).to_pylist()
 
     assert [(one["op"], one["table"]) for one in found] == [
         *[("heartbeat", None)] * 4,
@@ -134,7 +138,7 @@ def test_rows_of_the_heartbeat_table_are_heartbeats_of_no_table() -> None:
 
 
 def test_a_change_without_a_place_in_the_log_has_no_order() -> None:
-    known, nowhere = row(row=None), Decoded(Op.ERROR, error="no JSON", raw=b"{")
+    known, nowhere = decoded_change(row=None), Decoded(Op.ERROR, error="no JSON", raw=b"{")
 
     found = shaped([known, nowhere]).to_pylist()
 
@@ -170,7 +174,7 @@ def test_columns_that_rows_tell_take_no_place_of_their_own() -> None:
 def test_changes_of_one_message_stand_at_its_place_and_messages_without_any_at_none() -> None:
     places = [("a", 0, 5), ("a", 0, 6), ("b", 1, 7), ("b", 1, 8)]
 
-    found = shaped([row(pos=n) for n in range(4)], messages=[0, 0, 2, 3], places=places)
+    found = shaped([decoded_change(pos=n) for n in range(4)], messages=[0, 0, 2, 3], places=places)
 
     assert [
         tuple(one.values()) for one in found.select(["topic", "partition", "offset"]).to_pylist()
@@ -202,26 +206,26 @@ def test_a_row_belongs_to_the_epoch_that_holds_at_its_offset(
     told = {at: EpochBounds(steps) for at, steps in bounds.items()}
     came = SourceContext("shop", "h.b", epoch=3, bounds=told)
 
-    found = shaped([row() for _ in range(4)], came=came)
+    found = shaped([decoded_change() for _ in range(4)], came=came)
 
     assert [one["epoch"] for one in found["order"].to_pylist()] == expected
 
 
-def beat(source: str, number: object) -> Decoded:
+def heartbeat_change(source: str, number: object) -> Decoded:
     after = json.dumps({"id": 1, "source": source, "n": number})
-    return row(Op.UPDATE, "sluice.heartbeat", after=after)
+    return decoded_change(Op.UPDATE, "sluice.heartbeat", after=after)
 
 
 def test_slim_rows_note_the_own_heartbeats_number_and_the_schema_changes_text() -> None:
     changes = [
-        beat("shop", 42),
-        beat("another", 43),
-        row(Op.UPDATE, after='{"source":"shop","n":44}'),
-        row(Op.DELETE, "sluice.heartbeat", before='{"source":"shop","n":45}'),
-        row(Op.DDL, None, after='{"ddl": "ALTER"}'),
-        row(Op.UPDATE, "sluice.heartbeat", after="no JSON"),
-        beat("shop", "46"),
-        beat("shop", None),
+        heartbeat_change("shop", 42),
+        heartbeat_change("another", 43),
+        decoded_change(Op.UPDATE, after='{"source":"shop","n":44}'),
+        decoded_change(Op.DELETE, "sluice.heartbeat", before='{"source":"shop","n":45}'),
+        decoded_change(Op.DDL, None, after='{"ddl": "ALTER"}'),
+        decoded_change(Op.UPDATE, "sluice.heartbeat", after="no JSON"),
+        heartbeat_change("shop", "46"),
+        heartbeat_change("shop", None),
     ]
 
     found = slim(shaped(changes))
@@ -250,14 +254,24 @@ def test_slim_rows_note_the_own_heartbeats_number_and_the_schema_changes_text() 
     ],
 )
 def test_a_damaged_heartbeat_has_no_number_and_stops_nobody(after: str) -> None:
-    found = slim(shaped([row(Op.UPDATE, "sluice.heartbeat", after=after), beat("shop", 7)]))
+    found = slim(
+        shaped(
+            [
+                decoded_change(Op.UPDATE, "sluice.heartbeat", after=after),
+                heartbeat_change("shop", 7),
+            ]
+        )
+    )
 
     assert found["note"].to_pylist() == [None, "7"]
     assert tally(pa.Table.from_batches([found])).heartbeats == {"shop": 7}
 
 
 def test_slim_rows_hold_what_judging_needs_and_no_payload() -> None:
-    changes = [row(snapshot="last", before="{}", after="{}"), Decoded(Op.ERROR, raw=b"x")]
+    changes = [
+        decoded_change(snapshot="last", before="{}", after="{}"),
+        Decoded(Op.ERROR, raw=b"x"),
+    ]
 
     found = slim(shaped(changes)).to_pylist()
 

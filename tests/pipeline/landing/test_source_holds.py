@@ -32,12 +32,12 @@ def harness(tmp_path: Path) -> LandingHarness:
     return made
 
 
-def rounds(harness: LandingHarness, count: int) -> list[LandingReport]:
+def land_batches(harness: LandingHarness, count: int) -> list[LandingReport]:
     return [harness.land() for _ in range(count)]
 
 
 def test_it_is_not_read_again_in_each_round_and_told_all_the_same(harness: LandingHarness) -> None:
-    found = rounds(harness, 5)
+    found = land_batches(harness, 5)
 
     assert harness.tasks == []
     assert [hold.id for one in found for hold in one.holds] == ["disorder:a:a.db.t:0:2@1"] * 5
@@ -47,7 +47,7 @@ def test_others_are_read_once_a_round(harness: LandingHarness) -> None:
     for number in range(3):
         harness.topics.put("b", GIB4 - 100 + number, "more")
         harness.topics.put("a", GIB4 - 100 + number, "more")
-        (landed,) = rounds(harness, 1)
+        (landed,) = land_batches(harness, 1)
         assert (landed.batch, len(landed.holds)) == (number + 1, 1)
 
     assert harness.tasks == [1, 1, 1]
@@ -62,7 +62,7 @@ def test_its_schema_changes_go_ahead_of_nobody(harness: LandingHarness) -> None:
         harness.topics.say("a", GIB4 - 90 + pos, "CREATE VIEW w AS SELECT 1")
     harness.topics.put("b", GIB4 - 100, "more")
 
-    rounds(harness, 2)
+    land_batches(harness, 2)
 
     assert [offset for _, _, offset in harness.rows("b")] == [0, 1, 2]
 
@@ -77,17 +77,17 @@ def to_a_log_begun_anew(harness: LandingHarness) -> None:
 
 @pytest.mark.parametrize("change", [to_another_server, to_a_log_begun_anew])
 def test_another_server_or_log_is_seen_at_once(harness: LandingHarness, change: Change) -> None:
-    rounds(harness, 2)
+    land_batches(harness, 2)
     change(harness)
 
-    (landed,) = rounds(harness, 1)
+    (landed,) = land_batches(harness, 1)
 
     assert landed.holds == ()
     assert [offset for _, _, offset in harness.rows("a")] == [0, 1, 2]
 
 
 def test_a_waiver_is_heard_at_once(harness: LandingHarness) -> None:
-    (held,) = rounds(harness, 1)
+    (held,) = land_batches(harness, 1)
 
     landed = harness.land(held.holds[0].id)
 
@@ -96,11 +96,11 @@ def test_a_waiver_is_heard_at_once(harness: LandingHarness) -> None:
 
 
 def test_a_topic_that_is_created_anew_is_read_at_once(harness: LandingHarness) -> None:
-    rounds(harness, 1)
+    land_batches(harness, 1)
     harness.topics.create_anew("a.db.t")
     harness.topics.put("a", GIB4 - 50, "fresh")
 
-    (landed,) = rounds(harness, 1)
+    (landed,) = land_batches(harness, 1)
 
     assert landed.holds == ()
     assert len(landed.gaps) == 1
@@ -126,19 +126,19 @@ def test_it_is_read_again_now_and_then_whatever_is_known(harness: LandingHarness
     harness.topics.held["a.db.t"].pop()
     harness.topics.put("a", GIB4 - 50, "mended")
     harness.now += LONGEST_WAIT
-    (landed,) = rounds(harness, 1)
+    (landed,) = land_batches(harness, 1)
     assert landed.holds == ()
     assert [pos for _, pos, _ in harness.rows("a")][-1] == GIB4 - 50
 
 
 def test_what_went_on_is_forgotten(harness: LandingHarness) -> None:
-    (held,) = rounds(harness, 1)
+    (held,) = land_batches(harness, 1)
     harness.land(held.holds[0].id)
     harness.topics.put("a", 50, "lower still")
     harness.land()
     harness.now += RESENT
 
-    found = rounds(harness, 2)
+    found = land_batches(harness, 2)
 
     assert [hold.id for one in found for hold in one.holds] == ["disorder:a:a.db.t:0:3@2"] * 2
 
@@ -171,7 +171,7 @@ def resent(harness: LandingHarness, cuts: frozenset[int]) -> list[LandingReport]
     for pos in sent:
         if pos not in (-700, -600, -300):
             harness.topics.put("a", GIB4 + pos, f"at {pos}")
-    rounds(harness, 6)
+    land_batches(harness, 6)
     found = []
     for number, pos in enumerate(sent):
         if number in cuts:
@@ -189,7 +189,7 @@ def test_f140_wherever_batches_cut_what_is_sent_again_it_lands_once_and_nothing_
         harness = LandingHarness(tmp_path / f"{sorted(cuts)}", most=most, names="a")
 
         found = resent(harness, cuts)
-        found += rounds(harness, 15)
+        found += land_batches(harness, 15)
 
         assert [hold for one in found for hold in one.holds] == [], cuts
         assert found[-1].gaps == ()
@@ -220,7 +220,7 @@ def test_no_later_statement_lands_before_a_refused_row(
     harness.topics.put("a", 500, "at 500", key=500)
     harness.loop.settings = replace(harness.loop.settings, batch_rows=most)
 
-    found = rounds(harness, 8)
+    found = land_batches(harness, 8)
 
     assert [hold for one in found for hold in one.holds] == []
     assert [pos for _, pos, _ in harness.rows("a")] == [100, 300, *sent, 500]
@@ -307,7 +307,7 @@ def test_f140_a_restart_ends_no_hold(tmp_path: Path, stood: str, held: list[str]
     again = LandingHarness(tmp_path, names="a", topics=harness.topics)
     again.loop.recall_holds([stood])
 
-    found = [[one.reason for one in report.holds] for report in rounds(again, 2)]
+    found = [[one.reason for one in report.holds] for report in land_batches(again, 2)]
 
     assert found == [held, held]
 

@@ -91,7 +91,7 @@ def messages(values: Sequence[str], topic: str = "t", first: int = 0) -> pa.Reco
     return pa.RecordBatch.from_pylist(made, schema=RAW)
 
 
-def landed(lake: Path) -> list[tuple[str, str, str, int]]:
+def landed_rows(lake: Path) -> list[tuple[str, str, str, int]]:
     """Source, table, word and offset of every row in every file, file by file."""
     return [
         (row["source"], row["table"], row["after"], row["offset"])
@@ -107,7 +107,7 @@ def test_messages_become_one_file_sorted_by_table_and_are_summed_up(
 
     file, tallies = write(batches, task(tmp_path))
 
-    assert landed(tmp_path) == [
+    assert landed_rows(tmp_path) == [
         ("shop", "a", "z", 1),
         ("shop", "a", "w", 3),
         ("shop", "b", "x", 0),
@@ -129,7 +129,7 @@ def test_each_message_is_decoded_as_its_own_sources(tmp_path: Path) -> None:
 
     write([mixed, messages(["a 4"], "u")], task(tmp_path, intake("shop", "t"), intake("bank", "u")))
 
-    assert sorted((source, word) for source, _, word, _ in landed(tmp_path)) == [
+    assert sorted((source, word) for source, _, word, _ in landed_rows(tmp_path)) == [
         *[("bank", "3"), ("bank", "4")],
         *[("shop", "1"), ("shop", "2")],
     ]
@@ -143,7 +143,7 @@ def test_a_format_gets_the_columns_it_asks_for_and_another_none_of_them(tmp_path
 
     write([mixed], task(tmp_path, intake("shop", "t"), stamped))
 
-    assert landed(tmp_path) == [("shop", "t", "word", 0), ("bank", "t", "y", 1)]
+    assert landed_rows(tmp_path) == [("shop", "t", "word", 0), ("bank", "t", "y", 1)]
 
 
 @pytest.mark.stack
@@ -158,7 +158,7 @@ def test_a_task_reads_what_its_format_asks_for_from_the_broker(
 
     told = run(replace(asked, reader=KafkaReader({"bootstrap.servers": bootstrap})))
 
-    assert landed(tmp_path) == [("shop", "t", "w", 0), ("shop", "t", "w", 1)]
+    assert landed_rows(tmp_path) == [("shop", "t", "w", 0), ("shop", "t", "w", 1)]
     assert told.file is not None
     found = pq.read_table(tmp_path / told.file.path, partitioning=None)
     assert found["at"].to_pylist() == [datetime(2023, 11, 14, 22, 13, 20, 123_000, UTC)] * 2
@@ -173,7 +173,7 @@ def test_more_rows_than_memory_holds_are_runs_of_one_file(tmp_path: Path) -> Non
 
     file, tallies = write(batches, task(tmp_path, size=1))
 
-    assert [word for _, _, word, _ in landed(tmp_path)] == ["2", "1", "4", "3"]
+    assert [word for _, _, word, _ in landed_rows(tmp_path)] == ["2", "1", "4", "3"]
     assert file is not None
     assert file.records == 4
     assert [(told.rows, told.stretches[0].first) for told in tallies] == [(2, 0), (2, 2)]

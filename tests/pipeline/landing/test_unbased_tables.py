@@ -40,7 +40,7 @@ def message(
     return json.dumps({"schema": {}, "payload": {"id": key}}).encode(), value
 
 
-def beat(
+def heartbeat_message(
     lsn: int, number: int, snapshot: str = "true", *, signalled: bool = False
 ) -> tuple[bytes, bytes]:
     """A heartbeat, as a snapshot of all tables or a signal reads it, or as the log has it."""

@@ -10,7 +10,7 @@ from tests.builders.harness import LandingHarness, Server
 NAME = "a/db.t"
 
 
-def beat(harness: LandingHarness, number: int, *, pos: int) -> None:
+def land_heartbeat(harness: LandingHarness, number: int, *, pos: int) -> None:
     harness.topics.beat("a", number, pos=pos)
     harness.land()
 
@@ -28,8 +28,8 @@ def based(tmp_path: Path) -> LandingHarness:
 
 
 def test_a_table_with_a_base_is_in_doubt_from_then_on(based: LandingHarness) -> None:
-    beat(based, 1, pos=30)
-    beat(based, 2, pos=40)
+    land_heartbeat(based, 1, pos=30)
+    land_heartbeat(based, 2, pos=40)
 
     (gap,) = based.gaps()
     assert (gap.id, gap.shards) == ("lists:a:0:1@1", (NAME,))
@@ -49,20 +49,20 @@ def test_a_table_with_a_base_is_in_doubt_from_then_on(based: LandingHarness) -> 
 def test_a_later_base_ends_it_if_it_was_surely_sent_by_those_lists(
     based: LandingHarness, pos: int, *, closed: bool
 ) -> None:
-    beat(based, 1, pos=30)
+    land_heartbeat(based, 1, pos=30)
     based.now += GRACE
-    beat(based, 2, pos=40)
+    land_heartbeat(based, 2, pos=40)
     based.topics.snapshot("a", pos, 2)
-    beat(based, 3, pos=60)
+    land_heartbeat(based, 3, pos=60)
 
     assert based.checkpoint.bases[NAME].pos == pos
     assert (based.gaps() == []) is closed
 
 
 def test_a_base_of_before_counts_for_nothing_while_they_are_new(based: LandingHarness) -> None:
-    beat(based, 1, pos=30)
+    land_heartbeat(based, 1, pos=30)
     based.topics.snapshot("a", 46, 2)
-    beat(based, 2, pos=60)
+    land_heartbeat(based, 2, pos=60)
 
     assert [one.id for one in based.gaps()] == ["lists:a:0:2@2"]
 
@@ -73,10 +73,10 @@ def test_lists_that_were_so_from_the_first_need_a_base_that_is_seen_to_be_sent(
     """What was sent before they were seen may have been sent by others."""
     harness = LandingHarness(tmp_path, server=Server(readable=False))
     harness.topics.snapshot("a", 50, 2)
-    beat(harness, 1, pos=60)
+    land_heartbeat(harness, 1, pos=60)
     first = harness.gaps()
     harness.topics.snapshot("a", 70, 2)
-    beat(harness, 2, pos=80)
+    land_heartbeat(harness, 2, pos=80)
 
     assert [one.shards for one in first] == [(NAME,)]
     assert harness.gaps() == []
@@ -85,8 +85,8 @@ def test_lists_that_were_so_from_the_first_need_a_base_that_is_seen_to_be_sent(
 def test_lists_that_can_be_read_again_leave_what_was_in_doubt_between(
     based: LandingHarness,
 ) -> None:
-    beat(based, 1, pos=30)
+    land_heartbeat(based, 1, pos=30)
     based.server.readable = True
-    beat(based, 2, pos=40)
+    land_heartbeat(based, 2, pos=40)
 
     assert [one.shards for one in based.gaps()] == [(NAME,)]

@@ -23,7 +23,9 @@ ROW = json.dumps({"id": 42_424_242, "phone": CLEAR, "city": "Wien"})
 KEY = '["42424242"]'
 
 
-def _told(changes: list[Decoded], tables: list[str | None], own: Standards = RULES) -> pa.Table:
+def standardised(
+    changes: list[Decoded], tables: list[str | None], own: Standards = RULES
+) -> pa.Table:
     batch = build_batch(enumerate(changes))
     return pa.Table.from_batches([standardise_batch(batch, pa.array(tables, pa.string()), own)])
 
@@ -50,7 +52,7 @@ def _told(changes: list[Decoded], tables: list[str | None], own: Standards = RUL
 def test_no_clear_value_is_left_anywhere(change: Decoded) -> None:
     table = None if change.shard is None else change.shard
 
-    told = _told([change], [table]).to_pylist()[0]
+    told = standardised([change], [table]).to_pylist()[0]
 
     assert CLEAR not in str(told)
     assert "42424242" not in str(told)
@@ -64,7 +66,7 @@ def test_images_before_and_after_a_key_and_a_delete_agree() -> None:
         Decoded(Op.TOMBSTONE, "shop.users", KEY),
     ]
 
-    told = _told(changes, ["shop.users"] * 4).to_pylist()
+    told = standardised(changes, ["shop.users"] * 4).to_pylist()
 
     assert {one["key_values"] for one in told} == {json.dumps([HASH.value("42424242")])}
     images = {one[name] for one in told for name in ("before", "after")} - {None}
@@ -81,7 +83,7 @@ def test_rows_of_other_tables_are_passed_on_as_they_are() -> None:
     ]
     batch = build_batch(enumerate(changes))
 
-    told = _told(changes, ["shop.a", "shop.users", None, "shop.a"])
+    told = standardised(changes, ["shop.a", "shop.users", None, "shop.a"])
 
     for place in (0, 2, 3):
         assert told.slice(place, 1).to_pylist() == batch.slice(place, 1).to_pylist()
@@ -95,7 +97,7 @@ def test_a_value_without_an_answer_is_one_error_and_spoils_no_other_row() -> Non
         Decoded(Op.CREATE, "shop.users", '["2"]', after='{"id":2,"phone":"x"}'),
     ]
 
-    told = _told(changes, ["shop.users"] * 2, OPEN).to_pylist()
+    told = standardised(changes, ["shop.users"] * 2, OPEN).to_pylist()
 
     assert [one["op"] for one in told] == [Op.ERROR, Op.CREATE]
     assert "no standard value: column phone: a question has no capital" in told[0]["error"]
@@ -105,15 +107,17 @@ def test_a_value_without_an_answer_is_one_error_and_spoils_no_other_row() -> Non
 def test_bytes_are_kept_where_nothing_is_to_be_hidden() -> None:
     odd = Decoded(Op.ERROR, "shop.users", error="odd", raw=b"{")
 
-    assert _told([odd], ["shop.users"], OPEN).to_pylist()[0]["raw"] == b"{"
-    assert _told([odd], ["shop.users"], RULES).to_pylist()[0]["raw"] is None
+    assert standardised([odd], ["shop.users"], OPEN).to_pylist()[0]["raw"] == b"{"
+    assert standardised([odd], ["shop.users"], RULES).to_pylist()[0]["raw"] is None
 
 
 def test_rows_that_are_read_again_are_written_as_those_that_were_sent() -> None:
     own = RULES.of("shop.users")
     assert own is not None
     read = pa.RecordBatch.from_arrays([pa.array([KEY]), pa.array([ROW])], schema=ROWS)
-    sent = _told([Decoded(Op.READ, "shop.users", KEY, after=ROW)], ["shop.users"]).to_pylist()
+    sent = standardised(
+        [Decoded(Op.READ, "shop.users", KEY, after=ROW)], ["shop.users"]
+    ).to_pylist()
 
     again = rows_again(read, ("id",), own).to_pylist()
 
@@ -149,7 +153,7 @@ def test_a_row_that_leaves_columns_out_lands_if_it_has_the_hidden_ones(
         Op.UPDATE, "shop.users", KEY, after=after, changed=("id", "mobile"), left_out=left_out
     )
 
-    (told,) = _told([partial], ["shop.users"], own).to_pylist()
+    (told,) = standardised([partial], ["shop.users"], own).to_pylist()
 
     assert (told["op"] == Op.UPDATE, CLEAR in str(told)) == (landed, landed)
     if not landed:

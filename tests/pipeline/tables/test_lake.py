@@ -52,7 +52,7 @@ def mirror(lake: Lake, name: str = "shop.orders") -> Path:
     return Path(lake.settings.mirror(name))
 
 
-def row(number: int, batch: int = 0) -> dict[str, object]:
+def mirror_row(number: int, batch: int = 0) -> dict[str, object]:
     return {"id": number, "_sluice": meta(A.name, batch)}
 
 
@@ -106,8 +106,8 @@ def test_a_numbered_batch_without_its_mark_is_refused(lake: Lake) -> None:
 
 def test_mirrors_say_what_is_applied(lake: Lake) -> None:
     assert lake.applied("shop.orders") is None
-    write_mirror(mirror(lake), [row(1)], None, TYPES)
-    write_mirror(mirror(lake, "a.users"), [row(1)], 4, TYPES)
+    write_mirror(mirror(lake), [mirror_row(1)], None, TYPES)
+    write_mirror(mirror(lake, "a.users"), [mirror_row(1)], 4, TYPES)
 
     users, orders = lake.applied("a.users"), lake.applied("shop.orders")
     assert users == MirrorPosition(0, 4, identity(mirror(lake, "a.users")))
@@ -115,12 +115,12 @@ def test_mirrors_say_what_is_applied(lake: Lake) -> None:
 
 
 def test_f02_a_mirror_made_anew_in_the_same_folder_is_another_table(lake: Lake) -> None:
-    write_mirror(mirror(lake), [row(1)], 4, TYPES)
-    write_mirror(mirror(lake), [row(2)], 5, TYPES)
+    write_mirror(mirror(lake), [mirror_row(1)], 4, TYPES)
+    write_mirror(mirror(lake), [mirror_row(2)], 5, TYPES)
     before = lake.applied("shop.orders")
     mirror(lake).rename(mirror(lake).with_name("away"))
     away = lake.applied("shop.orders")
-    write_mirror(mirror(lake), [row(1)], 4, TYPES)
+    write_mirror(mirror(lake), [mirror_row(1)], 4, TYPES)
 
     anew = lake.applied("shop.orders")
 
@@ -149,30 +149,30 @@ def test_without_a_table_there_is_no_reader(lake: Lake) -> None:
 
 
 def test_f146_a_reader_is_kept_for_as_long_as_its_version_is_the_newest(lake: Lake) -> None:
-    write_mirror(mirror(lake), [row(1)], 2, TYPES)
+    write_mirror(mirror(lake), [mirror_row(1)], 2, TYPES)
     first = lake.mirror(TABLE)
 
     assert lake.mirror(TABLE) is first
-    write_mirror(mirror(lake), [row(2)], 3, TYPES)
+    write_mirror(mirror(lake), [mirror_row(2)], 3, TYPES)
     second = lake.mirror(TABLE)
     assert (second.version, second.batch, second.rows()) == (1, 3, 2)
     assert (first.version, first.batch, first.rows()) == (0, 2, 1)
 
 
 def test_f146_a_reader_of_a_table_that_was_replaced_is_not_kept(lake: Lake) -> None:
-    write_mirror(mirror(lake), [row(1)], 2, TYPES)
+    write_mirror(mirror(lake), [mirror_row(1)], 2, TYPES)
     assert lake.mirror(TABLE).rows() == 1
     rmtree(mirror(lake))
 
     with pytest.raises(ProofError, match="has no mirror"):
         lake.mirror(TABLE)
-    write_mirror(mirror(lake), [row(1), row(2)], 7, TYPES)
+    write_mirror(mirror(lake), [mirror_row(1), mirror_row(2)], 7, TYPES)
 
     assert (lake.mirror(TABLE).batch, lake.mirror(TABLE).rows()) == (7, 2)
 
 
 def test_f146_a_table_with_another_key_gets_another_reader(lake: Lake) -> None:
-    write_mirror(mirror(lake), [row(1)], 2, TYPES)
+    write_mirror(mirror(lake), [mirror_row(1)], 2, TYPES)
     first = lake.mirror(TABLE)
 
     assert lake.mirror(replace(TABLE, key=("other",))) is not first
@@ -184,7 +184,7 @@ def test_where_mirrors_are_more_than_kept_readers_most_are_still_found(
     monkeypatch.setattr(tables_lake, "READERS", 4)
     tables = [replace(TABLE, name=f"shop.orders_{number}") for number in range(5)]
     for one in tables:
-        write_mirror(mirror(lake, one.name), [row(1)], 2, TYPES)
+        write_mirror(mirror(lake, one.name), [mirror_row(1)], 2, TYPES)
     first = [lake.mirror(one) for one in tables]
 
     again = [lake.mirror(one) for one in tables]
@@ -194,7 +194,7 @@ def test_where_mirrors_are_more_than_kept_readers_most_are_still_found(
 
 
 def test_readers_are_pinned_to_what_was_newest(lake: Lake) -> None:
-    write_mirror(mirror(lake), [row(1)], 2, TYPES)
+    write_mirror(mirror(lake), [mirror_row(1)], 2, TYPES)
     land(lake, Checkpoint("main", 0))
 
     assert (lake.mirror(TABLE).version, lake.mirror(TABLE).batch) == (0, 2)
@@ -203,9 +203,9 @@ def test_readers_are_pinned_to_what_was_newest(lake: Lake) -> None:
 
 def test_history_tells_foreign_commits_from_our_own(lake: Lake) -> None:
     assert lake.history("shop.orders", -1) == ()
-    write_mirror(mirror(lake), [row(1), row(2)], 0, TYPES)
+    write_mirror(mirror(lake), [mirror_row(1), mirror_row(2)], 0, TYPES)
     own = commit_properties(1, '{"sluice": {"after": 0}}')
-    more = pa.Table.from_pylist([row(3)], open_schema(mirror(lake)))
+    more = pa.Table.from_pylist([mirror_row(3)], open_schema(mirror(lake)))
     write_deltalake(str(mirror(lake)), more, mode="append", commit_properties=own)
     DeltaTable(str(mirror(lake))).delete("id = 1")
     DeltaTable(str(mirror(lake))).optimize.compact()
@@ -219,7 +219,7 @@ def test_history_tells_foreign_commits_from_our_own(lake: Lake) -> None:
 
 def test_a_history_that_was_cleaned_up_is_undecided(lake: Lake) -> None:
     for batch in range(3):
-        write_mirror(mirror(lake), [row(batch)], batch, TYPES)
+        write_mirror(mirror(lake), [mirror_row(batch)], batch, TYPES)
     DeltaTable(str(mirror(lake))).create_checkpoint()
     (mirror(lake) / "_delta_log" / f"{1:020d}.json").unlink()
 
@@ -229,7 +229,7 @@ def test_a_history_that_was_cleaned_up_is_undecided(lake: Lake) -> None:
 
 
 def test_a_version_that_is_not_there_is_unreachable(lake: Lake) -> None:
-    write_mirror(mirror(lake), [row(1)], 0, TYPES)
+    write_mirror(mirror(lake), [mirror_row(1)], 0, TYPES)
 
     with pytest.raises(UnreachableError):
         open_table(str(mirror(lake)), version=7)

@@ -94,7 +94,7 @@ def clients_that_never_wait(monkeypatch: pytest.MonkeyPatch) -> list[Unwaiting]:
     return made
 
 
-def ended(before: set[str]) -> None:
+def wait_for_end(before: set[str]) -> None:
     """A thread may be listed for a moment after it was waited for."""
     wait_until(lambda: clients() <= before, timedelta(seconds=10), "end of a consumer")
 
@@ -280,7 +280,7 @@ def test_rule_11_a_consumer_ends_with_its_reading(
     except UnreachableError:
         assert until == 12
 
-    ended(before)
+    wait_for_end(before)
 
 
 def test_rule_11_a_consumer_ends_when_nobody_reads_on(
@@ -297,7 +297,7 @@ def test_rule_11_a_consumer_ends_when_nobody_reads_on(
     assert clients() - before
     reading.close()
 
-    ended(before)
+    wait_for_end(before)
 
 
 def test_rule_13_nothing_is_committed_and_no_group_is_joined(

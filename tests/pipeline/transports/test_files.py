@@ -38,7 +38,7 @@ def transport(folder: LogFolder) -> FilesTransport:
     return FilesTransport(SourceSettings("logs", "h", 1, "u", told, "logs"))
 
 
-def read(
+def read_ranges(
     transport: FilesTransport, *ranges: tuple[int, int], rows: int = 10_000
 ) -> tuple[list[tuple[int, object]], tuple[RangeRead, ...]]:
     """Offset and value, or head where there is none, of what a task reads."""
@@ -75,7 +75,7 @@ def test_where_the_topic_begins_and_ends(transport: FilesTransport, folder: LogF
 def test_rows_are_the_same_wherever_ranges_are_cut(
     transport: FilesTransport, cut: int, rows: int
 ) -> None:
-    found, told = read(transport, (0, cut), (cut, 6), rows=rows)
+    found, told = read_ranges(transport, (0, cut), (cut, 6), rows=rows)
 
     assert found[1:] == [(1, 0), (2, 1), (3, 2), (4, "7"), (5, "8")]
     assert [(one.first, one.last, one.count) for one in told] == [
@@ -109,7 +109,7 @@ def test_a_file_that_is_not_what_was_taken_is_told_in_the_place_of_its_rows(
 ) -> None:
     harm(folder.base / "clicks/2026_11_23/12/a.json")  # type: ignore[operator]
 
-    found, told = read(transport, (0, 6))
+    found, told = read_ranges(transport, (0, 6))
 
     (offset, fault), *rest = found[1:]
     assert isinstance(fault, FaultHead)
@@ -122,14 +122,14 @@ def test_a_file_that_is_not_what_was_taken_is_told_in_the_place_of_its_rows(
 def test_a_file_that_was_only_touched_is_read(transport: FilesTransport, folder: LogFolder) -> None:
     (folder.base / "clicks/2026_11_23/12/a.json").touch()
 
-    found, _ = read(transport, (1, 4))
+    found, _ = read_ranges(transport, (1, 4))
 
     assert found == [(1, 0), (2, 1), (3, 2)]
 
 
 def test_offsets_that_the_ledger_does_not_know_are_an_error(transport: FilesTransport) -> None:
     with pytest.raises(UnreachableError, match="has no entry for 6"):
-        read(transport, (4, 8))
+        read_ranges(transport, (4, 8))
 
 
 def test_a_disk_that_fails_is_no_file_that_is_gone(

@@ -30,7 +30,7 @@ def node(server_folder: Path) -> Iterator[Node]:
     """The broker, with an empty topic."""
     made = secured(server_folder / "secured")
     made.start()
-    admin = KafkaAdminClient(**for_kafka_python(made.bootstrap, known(made)))
+    admin = KafkaAdminClient(**for_kafka_python(made.bootstrap, security_of(made)))
     wanted = {"num_partitions": 1, "replication_factor": 1, "configs": {"retention.ms": "-1"}}
     admin.create_topics({TOPIC: wanted})
     admin.wait_for_topics([TOPIC])
@@ -45,19 +45,19 @@ def harness(node: Node, tmp_path_factory: pytest.TempPathFactory) -> LandingHarn
     made = LandingHarness(tmp_path_factory.mktemp("lake"))
     for number in range(SENT):
         made.topics.put("a", 100 + number, "a", key=number)
-    login: dict[str, Any] = {**for_librdkafka(node.bootstrap, known(node))}
+    login: dict[str, Any] = {**for_librdkafka(node.bootstrap, security_of(node))}
     send(node.bootstrap, TOPIC, made.topics.held[TOPIC], **login)
     return made
 
 
-def known(node: Node) -> KafkaSecurity:
+def security_of(node: Node) -> KafkaSecurity:
     """What opens it."""
     ca = str(node.home / "ca.pem")
     return KafkaSecurity("SASL_SSL", SCRAM, "reader", PASSWORDS["reader"], ca)
 
 
 def test_what_lies_behind_tls_and_a_login_lands(node: Node, harness: LandingHarness) -> None:
-    with KafkaTransport(node.bootstrap, known(node)) as transport:
+    with KafkaTransport(node.bootstrap, security_of(node)) as transport:
         harness.loop.transport = transport
         landed = harness.land()
 
@@ -86,7 +86,7 @@ def test_neither_client_goes_on_where_one_does_not_know_the_other(
     changed: Callable[[KafkaSecurity], KafkaSecurity],
 ) -> None:
     del harness  # there are records to be read
-    where, how = f"{name}:{node.port}", changed(known(node))
+    where, how = f"{name}:{node.port}", changed(security_of(node))
 
     with KafkaTransport(where, how, HASTY) as lister, pytest.raises(UnreachableError) as listing:
         lister.topics(".*")

@@ -360,37 +360,40 @@ def record(shard: str, key: int, offset: int = 8) -> LastRecord:
     return LastRecord(json.dumps({"id": key}).encode(), json.dumps(value).encode(), offset)
 
 
-def at(topic: str, partition: int = 0) -> TopicPartition:
+def partition_of(topic: str, partition: int = 0) -> TopicPartition:
     return TopicPartition(topic, partition)
 
 
 def test_each_partition_tells_the_key_it_ends_with() -> None:
     transport = FakeTransport(
         {
-            at("shop.s_01.orders"): record(B.name, 7, offset=3),
-            at("shop.s_00.orders", 1): record(A.name, 5),
-            at("shop.s_00.orders", 0): None,
-            at("shop.s_00.users"): record("s_00.users", 1),
+            partition_of("shop.s_01.orders"): record(B.name, 7, offset=3),
+            partition_of("shop.s_00.orders", 1): record(A.name, 5),
+            partition_of("shop.s_00.orders", 0): None,
+            partition_of("shop.s_00.users"): record("s_00.users", 1),
         }
     )
 
     assert end_keys(TABLE, [SHOP], transport) == (
-        LogKey(A, '["shop","s_00.orders","5"]', at("shop.s_00.orders", 1), 8),
-        LogKey(B, '["shop","s_01.orders","7"]', at("shop.s_01.orders"), 3),
+        LogKey(A, '["shop","s_00.orders","5"]', partition_of("shop.s_00.orders", 1), 8),
+        LogKey(B, '["shop","s_01.orders","7"]', partition_of("shop.s_01.orders"), 3),
     )
     assert transport.asked == {"shop.s_00.orders", "shop.s_01.orders"}
 
 
 def test_keys_that_are_unique_across_shards_stand_alone() -> None:
     table = Table("shop.orders", (A,), ("id",), unique_across_shards=True)
-    transport = FakeTransport({at("shop.s_00.orders"): record(A.name, 5)})
+    transport = FakeTransport({partition_of("shop.s_00.orders"): record(A.name, 5)})
 
     assert [found.key for found in end_keys(table, [SHOP], transport)] == ['["5"]']
 
 
 def test_a_folded_topic_is_searched_and_other_tables_rows_in_it_are_none_of_ours() -> None:
     transport = FakeTransport(
-        {at("shop.all.rows", 0): record(A.name, 5), at("shop.all.rows", 1): record("x.users", 1)}
+        {
+            partition_of("shop.all.rows", 0): record(A.name, 5),
+            partition_of("shop.all.rows", 1): record("x.users", 1),
+        }
     )
 
     found = end_keys(TABLE, [SHOP], transport)
@@ -401,7 +404,7 @@ def test_a_folded_topic_is_searched_and_other_tables_rows_in_it_are_none_of_ours
 def test_a_tombstone_still_tells_its_key() -> None:
     deleted = LastRecord(b'{"id": 5}', None, 8)
 
-    found = end_keys(TABLE, [SHOP], FakeTransport({at("shop.s_00.orders"): deleted}))
+    found = end_keys(TABLE, [SHOP], FakeTransport({partition_of("shop.s_00.orders"): deleted}))
 
     assert [key.key for key in found] == ['["shop","s_00.orders","5"]']
 
@@ -432,7 +435,7 @@ def test_a_format_is_given_the_columns_it_asks_for(time: int, found: list[str]) 
     own = KeyedTopics("shop", PATTERN, HeaderKeyed())
     last = LastRecord(None, b"", 8, time, (("key", b'["5"]'),))
 
-    keys = end_keys(TABLE, [own], FakeTransport({at("shop.s_00.orders"): last}))
+    keys = end_keys(TABLE, [own], FakeTransport({partition_of("shop.s_00.orders"): last}))
 
     assert [key.key for key in keys] == found
 
@@ -445,12 +448,12 @@ def test_a_format_is_given_the_columns_it_asks_for(time: int, found: list[str]) 
     ],
 )
 def test_what_cannot_be_decoded_tells_nothing(last: LastRecord) -> None:
-    assert end_keys(TABLE, [SHOP], FakeTransport({at("shop.s_00.orders"): last})) == ()
+    assert end_keys(TABLE, [SHOP], FakeTransport({partition_of("shop.s_00.orders"): last})) == ()
 
 
 def test_a_source_that_holds_no_shard_of_the_table_is_not_asked() -> None:
     other = KeyedTopics("other", PATTERN, SHOP.format)
-    transport = FakeTransport({at("shop.s_00.orders"): record(A.name, 5)})
+    transport = FakeTransport({partition_of("shop.s_00.orders"): record(A.name, 5)})
 
     assert end_keys(TABLE, [other], transport) == ()
     assert transport.asked == set()

@@ -220,7 +220,7 @@ def _context(server: Authority, *hosts: str, clients: Authority | None = None) -
     return context
 
 
-def _asked(url: str, **files: Any) -> dict[str, str]:
+def _asked_tls(url: str, **files: Any) -> dict[str, str]:
     given: dict[str, Any] = {name: str(file) for name, file in files.items()}
     source = replace(MYSQL, collector=CollectorSettings(url, "shop-1", **given))
     with closing(open_collector(source, PipelineSettings("/lake", "kafka:1", (source,)))) as asked:
@@ -233,15 +233,15 @@ def test_f164_connect_is_believed_by_the_named_authority_only(tmp_path: Path) ->
     with fake_connect(_context(ours, "127.0.0.1")) as worker:
         worker.registered["shop-1"] = {"topic.prefix": "shop"}
 
-        assert _asked(worker.url, ca=ours.file) == {"topic.prefix": "shop"}
+        assert _asked_tls(worker.url, ca=ours.file) == {"topic.prefix": "shop"}
         for files in ({"ca": foreign.file}, {}):
             with pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
-                _asked(worker.url, **files)
+                _asked_tls(worker.url, **files)
     with (
         fake_connect(_context(ours, "connect.example")) as worker,
         pytest.raises(UnreachableError, match=r"not valid for '127\.0\.0\.1'"),
     ):
-        _asked(worker.url, ca=ours.file)
+        _asked_tls(worker.url, ca=ours.file)
 
 
 def test_f164_connect_is_shown_who_asks(tmp_path: Path) -> None:
@@ -250,9 +250,9 @@ def test_f164_connect_is_shown_who_asks(tmp_path: Path) -> None:
     with fake_connect(_context(ours, "127.0.0.1", clients=ours)) as worker:
         worker.registered["shop-1"] = {"topic.prefix": "shop"}
 
-        assert _asked(worker.url, ca=ours.file, certificate=certificate, key=key)
+        assert _asked_tls(worker.url, ca=ours.file, certificate=certificate, key=key)
         with pytest.raises(UnreachableError):
-            _asked(worker.url, ca=ours.file)
+            _asked_tls(worker.url, ca=ours.file)
 
 
 def test_f164_files_that_cannot_be_used_are_named_and_nobody_is_asked_for_a_passphrase(

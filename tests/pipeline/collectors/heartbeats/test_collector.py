@@ -32,7 +32,7 @@ USERS = CanalTable("shop", "users", {"id": "int"}, ("id",))
 ROW = USERS.insert({"id": "1"})
 
 
-def beat(number: int, source: str = "shop") -> bytes:
+def heartbeat_row(number: int, source: str = "shop") -> bytes:
     return BEATS.insert({"source": source, "n": str(number), "at": "2026-01-01 00:00:00"})
 
 
@@ -121,7 +121,7 @@ class Site:
         self.server.pos += 100
         self.server.number += 1
         if send:
-            self.cluster.held[partition].append(beat(self.server.number))
+            self.cluster.held[partition].append(heartbeat_row(self.server.number))
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def test_one_that_is_too_far_back_is_not_looked_for(site: Site) -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        pytest.param(beat(9, source="bank"), id="another source's, in the same table"),
+        pytest.param(heartbeat_row(9, source="bank"), id="another source's, in the same table"),
         pytest.param(b'{"heartbeat"', id="no message at all"),
         pytest.param(USERS.insert({"id": "heartbeat"}), id="a row that only speaks of one"),
         pytest.param(BEATS.delete({"source": "shop", "n": "9"}), id="one that went"),
@@ -223,7 +223,7 @@ def test_by_batches_what_is_taken_again_between_two_looks_is_seen(site: Site) ->
     for sent in (range(1), range(1, 8), range(0), range(16)):
         for _ in range(4):
             site.beats(send=False)
-        site.cluster.held[0] += [beat(number) for number in sent]
+        site.cluster.held[0] += [heartbeat_row(number) for number in sent]
         found.append(collector.acknowledged())
 
     assert [type(one) for one in found] == [Missing] * 4

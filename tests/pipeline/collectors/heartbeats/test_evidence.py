@@ -15,7 +15,7 @@ def end(pos: int, number: int, identity: str = "A") -> NotedEnd:
     return NotedEnd(Head(identity, binlog_position(7, pos)), number)
 
 
-def at(pos: int) -> Acknowledged:
+def acknowledged_at(pos: int) -> Acknowledged:
     return Acknowledged(binlog_position(7, pos))
 
 
@@ -32,7 +32,7 @@ def test_nothing_is_said_before_a_heartbeat_came_through() -> None:
     assert "no heartbeat of source shop" in missing(evidence.acknowledged("shop"))
 
 
-def begun(promise: SendingPromise, identity: str = "A") -> HeartbeatEvidence:
+def risen_evidence(promise: SendingPromise, identity: str = "A") -> HeartbeatEvidence:
     """Of a server whose number has been seen to rise."""
     evidence = HeartbeatEvidence(promise)
     evidence.learn(end(10, -2, identity), ())
@@ -54,30 +54,30 @@ def begun(promise: SendingPromise, identity: str = "A") -> HeartbeatEvidence:
 def test_an_end_is_proven_by_a_heartbeat_that_was_written_after_it(
     seen: tuple[int, ...], proven: bool
 ) -> None:
-    evidence = begun(SendingPromise.ORDERED)
+    evidence = risen_evidence(SendingPromise.ORDERED)
     evidence.learn(end(100, 5), (4,))
 
     evidence.learn(end(200, 7), seen)
 
-    assert (evidence.acknowledged("shop") == at(100)) is proven
+    assert (evidence.acknowledged("shop") == acknowledged_at(100)) is proven
 
 
 def test_a_number_that_came_before_it_was_seen_committed_is_one_of_the_two() -> None:
     """A log may be read before what it tells of can be seen."""
-    evidence = begun(SendingPromise.ORDERED)
+    evidence = risen_evidence(SendingPromise.ORDERED)
     evidence.learn(end(90, 5), (4, 5, 6))
     evidence.learn(end(100, 5), ())
 
     evidence.learn(end(200, 7), (7,))
 
-    assert evidence.acknowledged("shop") == at(100)
+    assert evidence.acknowledged("shop") == acknowledged_at(100)
 
 
 @pytest.mark.parametrize("identity", ["B", "A"], ids=["another server", "one that was restored"])
 @pytest.mark.parametrize("known", [True, False], ids=["seen before", "at the start"])
 def test_heartbeats_that_a_server_lacks_prove_nothing_of_it(identity: str, known: bool) -> None:
     """The one before it had 104 and 105, which are on their way; the next one is 106."""
-    evidence = begun(SendingPromise.ORDERED)
+    evidence = risen_evidence(SendingPromise.ORDERED)
     if known:
         evidence.learn(end(900, 104), (101, 102, 103))
     else:
@@ -90,11 +90,11 @@ def test_heartbeats_that_a_server_lacks_prove_nothing_of_it(identity: str, known
     evidence.learn(end(600, 107, identity), (107,))
     assert isinstance(evidence.acknowledged("shop"), Missing)
     evidence.learn(end(700, 109, identity), (108, 109))
-    assert evidence.acknowledged("shop") == at(600)
+    assert evidence.acknowledged("shop") == acknowledged_at(600)
 
 
 def test_by_batches_one_heartbeat_more_is_waited_for_that_was_written_later() -> None:
-    evidence = begun(SendingPromise.BATCHES)
+    evidence = risen_evidence(SendingPromise.BATCHES)
     evidence.learn(end(100, 5), (4,))
     evidence.learn(end(200, 7), (5, 6, 7))  # may be of the same batch as what stands before 100
 
@@ -102,11 +102,11 @@ def test_by_batches_one_heartbeat_more_is_waited_for_that_was_written_later() ->
     evidence.learn(end(300, 9), (8, 9))  # number 9 was committed before it was known that 7 came
     assert isinstance(evidence.acknowledged("shop"), Missing)
     evidence.learn(end(400, 11), (10, 11))
-    assert evidence.acknowledged("shop") == at(100)
+    assert evidence.acknowledged("shop") == acknowledged_at(100)
 
 
 def test_while_the_log_is_sent_again_nothing_is_said() -> None:
-    evidence = begun(SendingPromise.ORDERED)
+    evidence = risen_evidence(SendingPromise.ORDERED)
     evidence.learn(end(100, 5), (4,))
     evidence.learn(end(200, 7), (7, 8))
 
@@ -114,14 +114,14 @@ def test_while_the_log_is_sent_again_nothing_is_said() -> None:
 
     assert "being sent again (heartbeat 6 after 8)" in missing(evidence.acknowledged("shop"))
     evidence.learn(end(400, 10), (7, 8, 9))
-    assert evidence.acknowledged("shop") == at(200)
+    assert evidence.acknowledged("shop") == acknowledged_at(200)
 
 
 def test_what_was_proven_of_another_server_says_nothing_of_this_one() -> None:
-    evidence = begun(SendingPromise.ORDERED)
+    evidence = risen_evidence(SendingPromise.ORDERED)
     evidence.learn(end(100, 5), (4,))
     evidence.learn(end(200, 7), (6, 7))
-    assert evidence.acknowledged("shop") == at(100)
+    assert evidence.acknowledged("shop") == acknowledged_at(100)
 
     evidence.learn(end(50, 8, identity="B"), (9,))
 
@@ -129,14 +129,14 @@ def test_what_was_proven_of_another_server_says_nothing_of_this_one() -> None:
 
 
 def test_however_far_it_lags_ends_that_wait_are_bounded_and_none_is_lost() -> None:
-    evidence = begun(SendingPromise.ORDERED)
+    evidence = risen_evidence(SendingPromise.ORDERED)
     evidence.learn(end(100, 0), (0,))
     for number in range(1, 2_000):
         evidence.learn(end(100 + number, number), ())
 
     evidence.learn(end(5_000, 2_000), (1, 2, 3))
 
-    assert evidence.acknowledged("shop") == at(101)
+    assert evidence.acknowledged("shop") == acknowledged_at(101)
 
 
 @dataclass
@@ -188,7 +188,7 @@ def test_in_order_no_more_is_acknowledged_than_has_arrived(steps: list[str]) -> 
 
 def test_a_batch_that_failed_and_is_taken_again_with_more_in_it_proves_nothing() -> None:
     """One partition took its part, the other hangs; heartbeats of now come out behind the old."""
-    evidence = begun(SendingPromise.BATCHES)
+    evidence = risen_evidence(SendingPromise.BATCHES)
     evidence.learn(end(100, 5), (4, 5))
     evidence.learn(end(200, 8), (6, 7, 8))  # of the batch that does not end
     evidence.learn(end(300, 10), ())
@@ -198,7 +198,7 @@ def test_a_batch_that_failed_and_is_taken_again_with_more_in_it_proves_nothing()
     assert isinstance(evidence.acknowledged("shop"), Missing)
     evidence.learn(end(500, 13), (13,))
     evidence.learn(end(600, 15), (14, 15))
-    assert evidence.acknowledged("shop") == at(300)
+    assert evidence.acknowledged("shop") == acknowledged_at(300)
 
 
 STEPS = ("beat", "leap", "row", "take", "came", "sent", "fail", "look")

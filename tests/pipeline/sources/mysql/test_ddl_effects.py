@@ -59,7 +59,7 @@ def schema(shard: str, columns: str, key: str = "id") -> TableSchema:
     return TableSchema(shard, HERE, tuple(made), tuple(key.split()))
 
 
-def told(
+def schema_event(
     text: str,
     described: str = "",
     *,
@@ -76,7 +76,7 @@ def told(
     return SchemaEvent(order, text, database, tuple(tables))
 
 
-def known(*shards: str, based: Sequence[str] | None = None, missed: str = "") -> KnownTables:
+def known_tables(*shards: str, based: Sequence[str] | None = None, missed: str = "") -> KnownTables:
     tables = {ShardId.parse(shard): schema(shard, TABLE) for shard in shards}
     whole = tables if based is None else [ShardId.parse(shard) for shard in based]
     return KnownTables(lambda shard: str(shard) != missed, tables, frozenset(whole))
@@ -86,7 +86,7 @@ def all_written(found: Sequence[Effect]) -> list[str]:
     return sorted(written(effect) for effect in found)
 
 
-BOTH = known("d.t", "d.u")
+BOTH = known_tables("d.t", "d.u")
 SAME = f"d.t:{TABLE}"
 
 ALTERS = [
@@ -138,7 +138,7 @@ ALTERS = [
     ("clauses", "columns", "effect"), [pytest.param(*case, id=case[0]) for case in ALTERS]
 )
 def test_an_alter_keeps_only_what_is_known_to_stay(clauses: str, columns: str, effect: str) -> None:
-    found = effects([told(f"ALTER TABLE t {clauses}", f"d.t:{columns}")], BOTH)
+    found = effects([schema_event(f"ALTER TABLE t {clauses}", f"d.t:{columns}")], BOTH)
 
     assert all_written(found) == [f"d.t {effect}"]
 
@@ -150,7 +150,7 @@ def test_an_alter_keeps_only_what_is_known_to_stay(clauses: str, columns: str, e
 def test_f08_rows_of_a_partition_that_go_hold_the_table(clauses: str) -> None:
     (found,) = (
         e
-        for e in effects([told(f"ALTER TABLE t {clauses}", SAME)], BOTH)
+        for e in effects([schema_event(f"ALTER TABLE t {clauses}", SAME)], BOTH)
         if e.shard.relation == "t"
     )
 
@@ -172,7 +172,7 @@ def test_f08_rows_of_a_partition_that_go_hold_the_table(clauses: str) -> None:
 def test_f08_a_column_dropped_and_added_anew_holds_though_all_columns_look_alike(
     clauses: str,
 ) -> None:
-    (found,) = effects([told(f"ALTER TABLE t {clauses}", SAME)], BOTH)
+    (found,) = effects([schema_event(f"ALTER TABLE t {clauses}", SAME)], BOTH)
 
     assert isinstance(found, BaseNeeded)
     assert "was dropped or renamed" in found.detail
@@ -265,13 +265,13 @@ STATEMENTS = {
 
 @pytest.mark.parametrize(("text", "described", "expected"), STATEMENTS.values(), ids=STATEMENTS)
 def test_a_statement_has_its_effects(text: str, described: str, expected: list[str]) -> None:
-    assert all_written(effects([told(text, described)], BOTH)) == expected
+    assert all_written(effects([schema_event(text, described)], BOTH)) == expected
 
 
 def test_columns_that_rows_tell_are_kept_and_make_no_base() -> None:
-    fresh = told("", "d.fresh: id INT!")
-    wider = told("", f"d.t: {TABLE}, more INT")
-    other = told("", "d.t: id INT!, v VARCHAR:9, s VARCHAR:10")
+    fresh = schema_event("", "d.fresh: id INT!")
+    wider = schema_event("", f"d.t: {TABLE}, more INT")
+    other = schema_event("", "d.t: id INT!, v VARCHAR:9, s VARCHAR:10")
 
     found, after = follow_statements([fresh], BOTH)
 
@@ -283,13 +283,13 @@ def test_columns_that_rows_tell_are_kept_and_make_no_base() -> None:
 
 def test_f07_create_table_if_not_exists_like_leaves_rows_as_they_are() -> None:
     """MySQL logs it though the table is there, and Debezium sends a CREATE."""
-    like = told("CREATE TABLE IF NOT EXISTS t LIKE u", SAME)
+    like = schema_event("CREATE TABLE IF NOT EXISTS t LIKE u", SAME)
 
     assert effects([like], BOTH) == ()
 
 
 def test_f07_a_collector_that_took_other_columns_for_the_tables_own_holds_it() -> None:
-    (found,) = effects([told("CREATE TABLE IF NOT EXISTS t LIKE u", "d.t: id INT!")], BOTH)
+    (found,) = effects([schema_event("CREATE TABLE IF NOT EXISTS t LIKE u", "d.t: id INT!")], BOTH)
 
     assert isinstance(found, BaseNeeded)
     assert found.schema == schema("d.t", TABLE)
@@ -299,7 +299,7 @@ def test_f07_a_collector_that_took_other_columns_for_the_tables_own_holds_it() -
 def rename(pair: str, *, described: bool = True, database: str | None = "d") -> SchemaEvent:
     old, new = pair.split(">")
     target = new if "." in new else f"d.{new}"
-    return told(
+    return schema_event(
         f"RENAME TABLE {old} TO {new}", f"{target}:{TABLE}" if described else "", database=database
     )
 
@@ -331,7 +331,7 @@ def test_f08_renames_of_one_order_say_whose_rows_are_whose(
 def test_renames_in_one_text_mean_the_same_as_one_message_each() -> None:
     text = "RENAME TABLE t TO a, u TO t, a TO u"
 
-    together = effects([told(text, f"d.t:{TABLE}\nd.u:{TABLE}")], BOTH)
+    together = effects([schema_event(text, f"d.t:{TABLE}\nd.u:{TABLE}")], BOTH)
 
     assert all_written(together) == ["d.t of d.u", "d.u of d.t"]
 
@@ -352,7 +352,7 @@ def test_a_chain_of_renames_undone_in_the_same_statement_changes_nothing(moves: 
         places[place], free = free, places[place]
     undone = [(new, old) for old, new in reversed(chain)]
     assume(len({*chain, *undone}) == 2 * len(chain))  # the same twice is taken for sent twice
-    four = known("d.t", "d.u", "d.v", "d.w")
+    four = known_tables("d.t", "d.u", "d.v", "d.w")
 
     found = effects([rename(f"{old}>{new}") for old, new in (*chain, *undone)], four)
 
@@ -371,10 +371,10 @@ UNFIT = {
 def test_rows_are_taken_over_only_from_a_whole_mirror_that_fits(
     facts: dict[str, str], columns: str, effect: str
 ) -> None:
-    before = known("d.t", "d.u", **facts)
+    before = known_tables("d.t", "d.u", **facts)
     new = schema("d.u", columns)
     before = replace(before, schemas={**before.schemas, ShardId("d", "u"): new})
-    swap = [rename("t>old"), told("RENAME TABLE u TO t", f"d.t:{columns}")]
+    swap = [rename("t>old"), schema_event("RENAME TABLE u TO t", f"d.t:{columns}")]
 
     assert f"d.t {effect}" in all_written(effects(swap, before))
 
@@ -383,12 +383,12 @@ def test_a_ghost_table_grows_from_its_create_to_the_swap() -> None:
     at = [Order(1, 1, pos) for pos in range(5)]
     grown = f"{TABLE}, n INT"
     story = [
-        told("CREATE TABLE _t LIKE t", f"d._t:{TABLE}", order=at[0]),
-        told("ALTER TABLE _t ADD n INT", f"d._t:{grown}", order=at[1]),
-        told("RENAME TABLE t TO _o", f"d._o:{TABLE}", order=at[2]),
-        told("RENAME TABLE _t TO t", f"d.t:{grown}", order=at[2]),
-        told("DROP TABLE _o", "d._o:", order=at[3]),
-        told("CREATE TABLE _t (id INT)", "d._t: id INT", order=at[4]),
+        schema_event("CREATE TABLE _t LIKE t", f"d._t:{TABLE}", order=at[0]),
+        schema_event("ALTER TABLE _t ADD n INT", f"d._t:{grown}", order=at[1]),
+        schema_event("RENAME TABLE t TO _o", f"d._o:{TABLE}", order=at[2]),
+        schema_event("RENAME TABLE _t TO t", f"d.t:{grown}", order=at[2]),
+        schema_event("DROP TABLE _o", "d._o:", order=at[3]),
+        schema_event("CREATE TABLE _t (id INT)", "d._t: id INT", order=at[4]),
     ]
 
     found = effects(story, BOTH)
@@ -406,17 +406,19 @@ def test_a_ghost_table_grows_from_its_create_to_the_swap() -> None:
 
 def test_two_alters_that_look_like_none_are_held_at_the_first() -> None:
     """Between two turns a column goes and another comes under its name."""
-    without = told("ALTER TABLE t DROP v", "d.t: id INT!, s VARCHAR:10", order=Order(1, 1, 1))
-    again = told("ALTER TABLE t ADD v INT AFTER id", SAME, order=Order(1, 1, 2))
+    without = schema_event(
+        "ALTER TABLE t DROP v", "d.t: id INT!, s VARCHAR:10", order=Order(1, 1, 1)
+    )
+    again = schema_event("ALTER TABLE t ADD v INT AFTER id", SAME, order=Order(1, 1, 2))
 
     assert [written(e) for e in effects([without, again], BOTH)] == ["d.t hold schema", "d.t keep"]
 
 
 def test_a_table_held_is_no_table_to_take_rows_from() -> None:
     story = [
-        told("ALTER TABLE u DROP PARTITION p", f"d.u:{TABLE}", order=Order(1, 1, 1)),
-        told("RENAME TABLE t TO x", f"d.x:{TABLE}", order=Order(1, 1, 2)),
-        told("RENAME TABLE u TO t", SAME, order=Order(1, 1, 2)),
+        schema_event("ALTER TABLE u DROP PARTITION p", f"d.u:{TABLE}", order=Order(1, 1, 1)),
+        schema_event("RENAME TABLE t TO x", f"d.x:{TABLE}", order=Order(1, 1, 2)),
+        schema_event("RENAME TABLE u TO t", SAME, order=Order(1, 1, 2)),
     ]
 
     assert "d.t hold renamed" in all_written(effects(story, BOTH))
@@ -424,8 +426,8 @@ def test_a_table_held_is_no_table_to_take_rows_from() -> None:
 
 def test_a_held_table_that_is_emptied_is_whole_again() -> None:
     story = [
-        told("ALTER TABLE t DROP PARTITION p", SAME, order=Order(1, 1, 1)),
-        told("TRUNCATE t", order=Order(1, 1, 2)),
+        schema_event("ALTER TABLE t DROP PARTITION p", SAME, order=Order(1, 1, 1)),
+        schema_event("TRUNCATE t", order=Order(1, 1, 2)),
     ]
 
     _, after = follow_statements(story, BOTH)
@@ -435,8 +437,8 @@ def test_a_held_table_that_is_emptied_is_whole_again() -> None:
 
 def test_a_held_table_that_is_altered_is_not_whole_again() -> None:
     story = [
-        told("ALTER TABLE t DROP PARTITION p", SAME, order=Order(1, 1, 1)),
-        told("ALTER TABLE t ADD n INT", f"d.t:{TABLE}, n INT", order=Order(1, 1, 2)),
+        schema_event("ALTER TABLE t DROP PARTITION p", SAME, order=Order(1, 1, 1)),
+        schema_event("ALTER TABLE t ADD n INT", f"d.t:{TABLE}, n INT", order=Order(1, 1, 2)),
     ]
 
     found, after = follow_statements(story, BOTH)
@@ -447,8 +449,8 @@ def test_a_held_table_that_is_altered_is_not_whole_again() -> None:
 
 def test_a_table_that_is_emptied_keeps_the_columns_that_are_known_of_it() -> None:
     story = [
-        told("TRUNCATE t", order=Order(1, 1, 1)),
-        told("ALTER TABLE t DROP v", "d.t: id INT!, s VARCHAR:10", order=Order(1, 1, 2)),
+        schema_event("TRUNCATE t", order=Order(1, 1, 1)),
+        schema_event("ALTER TABLE t DROP v", "d.t: id INT!, s VARCHAR:10", order=Order(1, 1, 2)),
     ]
 
     assert all_written(effects(story, BOTH))[-1] == "d.t hold schema"
@@ -456,8 +458,8 @@ def test_a_table_that_is_emptied_keeps_the_columns_that_are_known_of_it() -> Non
 
 def test_a_snapshot_makes_whole_what_is_captured_and_forgets_what_it_only_drops() -> None:
     t, x = ShardId("d", "t"), ShardId("d", "x")
-    gone = replace(told("DROP TABLE IF EXISTS t", "d.t:"), snapshot=True)
-    there = replace(told("CREATE TABLE x (id INT)", "d.x: id INT"), snapshot=True)
+    gone = replace(schema_event("DROP TABLE IF EXISTS t", "d.t:"), snapshot=True)
+    there = replace(schema_event("CREATE TABLE x (id INT)", "d.x: id INT"), snapshot=True)
 
     after = follow_statements([gone, there], BOTH)[1]
     elsewhere = follow_statements([there], replace(BOTH, captured=lambda shard: shard != x))[1]
@@ -468,7 +470,7 @@ def test_a_snapshot_makes_whole_what_is_captured_and_forgets_what_it_only_drops(
 
 def test_a_table_made_where_the_collector_leaves_it_out_has_no_whole_mirror() -> None:
     x = ShardId("d", "x")
-    made = [told("CREATE TABLE x (id INT)", "d.x: id INT")]
+    made = [schema_event("CREATE TABLE x (id INT)", "d.x: id INT")]
 
     assert x in follow_statements(made, BOTH)[1].based
     assert x not in follow_statements(made, replace(BOTH, captured=lambda _: False))[1].based
@@ -481,8 +483,8 @@ def test_a_snapshot_describes_and_has_no_effect() -> None:
         ("DROP DATABASE IF EXISTS d", ""),
         ("CREATE TABLE t (id INT)", f"d.t:{TABLE}, n INT"),
     ]
-    snapshot = [replace(told(*text), snapshot=True) for text in texts]
-    later = told("ALTER TABLE t DROP n", SAME, order=Order(1, 1, 101))
+    snapshot = [replace(schema_event(*text), snapshot=True) for text in texts]
+    later = schema_event("ALTER TABLE t DROP n", SAME, order=Order(1, 1, 101))
 
     found = effects([*snapshot, later], BOTH)
 
@@ -490,15 +492,15 @@ def test_a_snapshot_describes_and_has_no_effect() -> None:
 
 
 def test_a_table_that_a_snapshot_only_drops_is_not_there() -> None:
-    gone = replace(told("DROP TABLE IF EXISTS t", "d.t:"), snapshot=True)
-    made = told("CREATE TABLE t (id INT)", "d.t: id INT", order=Order(1, 1, 101))
+    gone = replace(schema_event("DROP TABLE IF EXISTS t", "d.t:"), snapshot=True)
+    made = schema_event("CREATE TABLE t (id INT)", "d.t: id INT", order=Order(1, 1, 101))
 
     assert all_written(effects([gone, made], BOTH)) == ["d.t empty"]
 
 
 def test_odd_names_are_told_apart() -> None:
     odd = ShardId("d.e", 't"`.x')
-    before = known(str(odd), "d.t")
+    before = known_tables(str(odd), "d.t")
 
     found = effects(
         [SchemaEvent(HERE, 'RENAME TABLE `d.e`.`t"``.x` TO `d`.`RENAME TABLE t TO u`', "d", ())],
@@ -508,7 +510,7 @@ def test_odd_names_are_told_apart() -> None:
     assert all_written(found) == sorted([f"{odd} drop", f"d.RENAME TABLE t TO u of {odd}"])
 
 
-THREE = known("d.t", "d.u", "e.u")
+THREE = known_tables("d.t", "d.u", "e.u")
 ELSEWHERE = {
     "out of the session's database": (
         "ALTER TABLE t RENAME TO e.x",
@@ -546,7 +548,9 @@ ELSEWHERE = {
 def test_a_statement_concerns_the_tables_of_the_databases_it_may_be_about(
     text: str, described: str, database: str | None, expected: list[str]
 ) -> None:
-    assert all_written(effects([told(text, described, database=database)], THREE)) == expected
+    assert (
+        all_written(effects([schema_event(text, described, database=database)], THREE)) == expected
+    )
 
 
 def at(pos: int) -> Order:
@@ -555,18 +559,24 @@ def at(pos: int) -> Order:
 
 ONE_ORDER = {
     "made without columns, and renamed with them": (
-        [told("CREATE TABLE x (id INT)"), told("RENAME TABLE x TO y", f"d.y:{TABLE}")],
+        [
+            schema_event("CREATE TABLE x (id INT)"),
+            schema_event("RENAME TABLE x TO y", f"d.y:{TABLE}"),
+        ],
         ["d.y hold statement"],
     ),
     "made without columns, and again with them": (
         [
-            told("CREATE TABLE x (id INT)"),
-            told("CREATE TABLE IF NOT EXISTS x LIKE t", f"d.x:{TABLE}"),
+            schema_event("CREATE TABLE x (id INT)"),
+            schema_event("CREATE TABLE IF NOT EXISTS x LIKE t", f"d.x:{TABLE}"),
         ],
         ["d.x hold created"],
     ),
     "the first doubt goes with its rows": (
-        [told("INSERT INTO t VALUES (1)"), told("RENAME TABLE t TO x", "d.x: id INT!")],
+        [
+            schema_event("INSERT INTO t VALUES (1)"),
+            schema_event("RENAME TABLE t TO x", "d.x: id INT!"),
+        ],
         ["d.t drop", "d.x hold statement"],
     ),
 }
@@ -581,8 +591,8 @@ def test_a_doubt_stays_with_the_rows_of_one_order_wherever_they_go(
 
 def test_a_table_whose_columns_were_never_told_is_held_at_each_statement() -> None:
     story = [
-        told("CREATE TABLE x (id INT)", order=at(1)),
-        told("ALTER TABLE x ADD n INT", "d.x: id INT, n INT", order=at(2)),
+        schema_event("CREATE TABLE x (id INT)", order=at(1)),
+        schema_event("ALTER TABLE x ADD n INT", "d.x: id INT, n INT", order=at(2)),
     ]
 
     assert all_written(effects(story, BOTH)) == ["d.x hold statement"] * 2
@@ -590,11 +600,15 @@ def test_a_table_whose_columns_were_never_told_is_held_at_each_statement() -> No
 
 def test_an_effect_bears_the_columns_that_are_known_or_newly_told() -> None:
     """Rows are typed by them: with those of before a new column's values would be lost."""
-    (emptied,) = effects([told("TRUNCATE t")], BOTH)
-    (_, moved) = effects([told("RENAME TABLE t TO x")], BOTH)
-    doubted = effects([told("ALTER TABLE t ADD n INT", f"d.u:{GROWN}")], BOTH)
+    (emptied,) = effects([schema_event("TRUNCATE t")], BOTH)
+    (_, moved) = effects([schema_event("RENAME TABLE t TO x")], BOTH)
+    doubted = effects([schema_event("ALTER TABLE t ADD n INT", f"d.u:{GROWN}")], BOTH)
     named_later = effects(
-        [told("CREATE TABLE x (id INT)"), told("RENAME TABLE x TO y", f"d.y:{GROWN}")], BOTH
+        [
+            schema_event("CREATE TABLE x (id INT)"),
+            schema_event("RENAME TABLE x TO y", f"d.y:{GROWN}"),
+        ],
+        BOTH,
     )
 
     assert emptied == Empty(ShardId("d", "t"), HERE, schema("d.t", TABLE))
@@ -618,7 +632,7 @@ def test_an_effect_bears_the_columns_that_are_known_or_newly_told() -> None:
 def test_a_mirror_is_rebuilt_only_where_it_cannot_take_the_new_columns(
     clauses: str, columns: str, rebuilt: bool
 ) -> None:
-    (found,) = effects([told(f"ALTER TABLE t {clauses}", f"d.t:{columns}")], BOTH)
+    (found,) = effects([schema_event(f"ALTER TABLE t {clauses}", f"d.t:{columns}")], BOTH)
 
     assert isinstance(found, BaseNeeded)
     assert found.detail.endswith("take a new base of d.t, then rebuild its mirror") is rebuilt

@@ -11,12 +11,12 @@ from pipeline.sources.mysql.types import read_column as column_of
 ID = Column("id", "INT", nullable=False)
 
 
-def told(*columns: Column) -> TableSchema:
+def table_schema(*columns: Column) -> TableSchema:
     return TableSchema("s.t", Order(1, 1, 0), columns)
 
 
 def test_the_server_that_agrees_with_the_log_differs_in_nothing() -> None:
-    table = told(
+    table = table_schema(
         ID, Column("n", "DECIMAL UNSIGNED", 10, 2), Column("e", "ENUM", values=("a", "b'c"))
     )
 
@@ -42,17 +42,17 @@ def test_the_server_that_agrees_with_the_log_differs_in_nothing() -> None:
     ],
 )
 def test_what_changes_no_value_is_no_difference(column: Column, kind: str) -> None:
-    assert find_differences(told(column), [described("c", kind)]) == ()
+    assert find_differences(table_schema(column), [described("c", kind)]) == ()
 
 
 def test_labels_in_another_order_are_a_difference() -> None:
-    table = told(Column("c", "ENUM", values=("a", "b")))
+    table = table_schema(Column("c", "ENUM", values=("a", "b")))
 
     assert find_differences(table, [described("c", "enum('b','a')")]) != ()
 
 
 def test_where_server_and_log_differ_is_named() -> None:
-    table = told(ID, Column("n", "DECIMAL", 10, 2), Column("x", "INT"))
+    table = table_schema(ID, Column("n", "DECIMAL", 10, 2), Column("x", "INT"))
 
     assert find_differences(table, SERVER) == (
         "n: the log says DECIMAL(10,2), the server DECIMAL(10,2) UNSIGNED",
@@ -63,7 +63,7 @@ def test_where_server_and_log_differ_is_named() -> None:
 
 def test_columns_in_another_order_are_a_difference() -> None:
     """Values stand in a row image by place: each would be read as another column's."""
-    table = told(Column("a", "INT"), Column("b", "INT"))
+    table = table_schema(Column("a", "INT"), Column("b", "INT"))
 
     assert find_differences(table, [described("b", "int"), described("a", "int")]) == (
         "a: column 1 of the log, where the server has b",

@@ -214,18 +214,24 @@ def run(servers: Servers) -> Run:
         settings=settings,
     )
     servers.connect.register(PREFIX, config)
-    wait_until(lambda: any("hidden_before" in t.text for t in told(servers)), PATIENCE, "snapshot")
+    wait_until(
+        lambda: any("hidden_before" in t.text for t in sent_events(servers)), PATIENCE, "snapshot"
+    )
     run = Run(servers)
     with servers.mysql.connect(database="ea") as connection, connection.cursor() as cursor:
-        before = place(cursor)
+        before = log_position(cursor)
         for statement, *_ in STORY:
             cursor.execute(statement)
-            run.ranges.append((before, before := place(cursor)))
+            run.ranges.append((before, before := log_position(cursor)))
     servers.mysql.execute(f"CREATE TABLE ea.{END} (id INT PRIMARY KEY)")
-    wait_until(lambda: any(END in t.text for t in told(servers)), PATIENCE, "every statement")
+    wait_until(
+        lambda: any(END in t.text for t in sent_events(servers)), PATIENCE, "every statement"
+    )
     servers.connect.deregister(PREFIX)
     # the collector tells of every table of the server, those of other tests among them
-    run.sent = [t for t in told(servers) if all(shard.database in OURS for shard, _ in t.tables)]
+    run.sent = [
+        t for t in sent_events(servers) if all(shard.database in OURS for shard, _ in t.tables)
+    ]
     return run
 
 
@@ -291,13 +297,13 @@ def captured(shard: ShardId) -> bool:
     return not shard.relation.startswith("hidden")
 
 
-def place(cursor: Cursor) -> Place:
+def log_position(cursor: Cursor) -> Place:
     cursor.execute("SHOW MASTER STATUS")
     file, pos, *_ = cursor.fetchone() or ()
     return int(file.rpartition(".")[2]), pos
 
 
-def told(servers: Servers) -> list[SchemaEvent]:
+def sent_events(servers: Servers) -> list[SchemaEvent]:
     found = []
     for record in sent(servers, PREFIX):
         source = record["source"]

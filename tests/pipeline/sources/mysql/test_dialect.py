@@ -65,7 +65,7 @@ PLAIN = {
 }
 
 
-def read(own: MySqlColumn, notation: Notation, text: str) -> list[Any]:
+def decode_text(own: MySqlColumn, notation: Notation, text: str) -> list[Any]:
     named = replace(own, notation=notation)
     return list(decode_values(named, pa.array([text, None], pa.string())).to_pylist())
 
@@ -75,17 +75,17 @@ def read(own: MySqlColumn, notation: Notation, text: str) -> list[Any]:
 def test_what_both_notations_write_alike(
     own: MySqlColumn, text: str, value: Any, notation: Notation
 ) -> None:
-    assert read(own, notation, text) == [value, None]
+    assert decode_text(own, notation, text) == [value, None]
 
 
 @pytest.mark.parametrize(("own", "text", "value"), TEXTS.values(), ids=TEXTS)
 def test_the_logs_own_texts(own: MySqlColumn, text: str, value: Any) -> None:
-    assert read(own, Notation.TEXTS, text) == [value, None]
+    assert decode_text(own, Notation.TEXTS, text) == [value, None]
 
 
 @pytest.mark.parametrize(("own", "text", "value"), PLAIN.values(), ids=PLAIN)
 def test_plain_json(own: MySqlColumn, text: str, value: Any) -> None:
-    assert read(own, Notation.PLAIN, text) == [value, None]
+    assert decode_text(own, Notation.PLAIN, text) == [value, None]
 
 
 def test_a_list_is_the_labels_of_a_set() -> None:

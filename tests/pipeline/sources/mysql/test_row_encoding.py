@@ -102,11 +102,11 @@ def test_an_id_is_looked_for_by_every_text_that_may_be_its(
     assert MYSQL.spellings(column(kind), number) == texts
 
 
-def told(kind: str, name: str = "c") -> MySqlColumn:
+def plain_column(kind: str, name: str = "c") -> MySqlColumn:
     return MySqlColumn(name, kind, notation=Notation.PLAIN)
 
 
-BESIDE = told("JSON", "hadoop_metadata")
+BESIDE = plain_column("JSON", "hadoop_metadata")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,9 @@ BESIDE = told("JSON", "hadoop_metadata")
 def test_what_has_one_way_is_written_so(events: str, there: str, raw: Raw, value: object) -> None:
     columns = [MySqlColumn("c", there)]
 
-    rows = encode_plain_rows("s/db.t", [told(events), BESIDE], columns, [pa.array([raw, None])])
+    rows = encode_plain_rows(
+        "s/db.t", [plain_column(events), BESIDE], columns, [pa.array([raw, None])]
+    )
 
     assert [json.loads(row)["c"] for row in rows.to_pylist()] == [value, None]
 
@@ -133,7 +135,7 @@ def test_what_stands_beside_the_rows_is_null_and_what_events_lack_is_left_out() 
     columns = [MySqlColumn("c", "INT"), MySqlColumn("more", "INT")]
 
     (row,) = encode_plain_rows(
-        "s/db.t", [told("INT"), BESIDE], columns, [pa.array(["1"]), pa.array(["2"])]
+        "s/db.t", [plain_column("INT"), BESIDE], columns, [pa.array(["1"]), pa.array(["2"])]
     ).to_pylist()
 
     assert json.loads(row) == {"c": 1, "hadoop_metadata": None}
@@ -154,7 +156,7 @@ def test_what_stands_beside_the_rows_is_null_and_what_events_lack_is_left_out() 
 def test_what_nobody_knows_is_refused_by_its_name(events: str, there: str, why: str) -> None:
     with pytest.raises(ConfigError) as refused:
         encode_plain_rows(
-            "s/db.t", [told(events), BESIDE], [MySqlColumn("c", there)], [pa.array(["1"])]
+            "s/db.t", [plain_column(events), BESIDE], [MySqlColumn("c", there)], [pa.array(["1"])]
         )
 
     assert "column c" in str(refused.value)
@@ -163,14 +165,14 @@ def test_what_nobody_knows_is_refused_by_its_name(events: str, there: str, why: 
 
 def test_a_column_that_the_table_lost_is_told() -> None:
     with pytest.raises(ConfigError, match=r"s/db\.t has no column row_key, which its events have"):
-        encode_plain_rows("s/db.t", [told("LONGTEXT", "row_key"), BESIDE], [], [])
+        encode_plain_rows("s/db.t", [plain_column("LONGTEXT", "row_key"), BESIDE], [], [])
 
 
 def test_rows_of_a_collector_that_puts_nothing_beside_them_are_not_read() -> None:
     """Maxwell's, whose columns are told by statements."""
     with pytest.raises(ConfigError, match="written otherwise than its collector writes them"):
         encode_plain_rows(
-            "s/db.t", [told("BIGINT")], [MySqlColumn("c", "BIGINT")], [pa.array(["1"])]
+            "s/db.t", [plain_column("BIGINT")], [MySqlColumn("c", "BIGINT")], [pa.array(["1"])]
         )
 
 

@@ -61,16 +61,16 @@ def mysql(start_mysql: Callable[[int], MySQL]) -> MySQL:
 
 def test_each_value_is_the_same_in_both_notations(mysql: MySQL) -> None:
     with closing(MySqlRowReader(settings(mysql))) as reader:
-        plain = read(reader, ("code2", "id"))
+        plain = read_rows(reader, ("code2", "id"))
     with closing(MySqlRowReader(settings(mysql), notation=Notation.TEXTS)) as reader:
         described = reader.describe(T)
-        texts = read(reader, ("id", "code2"))
+        texts = read_rows(reader, ("id", "code2"))
 
     assert described is not None
     assert texts.told == described
     assert described.key == ("id", "code2")  # as canal names them: in the table's order
     assert texts.rows["key_values"].to_pylist() == ['["1","A"]', '["2","B"]']
-    for own, theirs in zip(rows(texts), rows(plain), strict=True):
+    for own, theirs in zip(row_images(texts), row_images(plain), strict=True):
         for told in described.columns:
             column = MYSQL.column(told, "")
             assert isinstance(column, MySqlColumn)
@@ -87,12 +87,12 @@ def test_the_highest_heartbeat_is_told(mysql: MySQL) -> None:
         assert (before, server.newest_heartbeat()) == (-1, made.number)
 
 
-def read(reader: MySqlRowReader, key: tuple[str, ...]) -> RowsRead:
+def read_rows(reader: MySqlRowReader, key: tuple[str, ...]) -> RowsRead:
     fence = reader.fence(0, datetime.now(UTC))
     return reader.read(fence, RowsAsked(T, key, None, None, 10))
 
 
-def rows(read: RowsRead) -> list[dict[str, Any]]:
+def row_images(read: RowsRead) -> list[dict[str, Any]]:
     return [json.loads(text, parse_float=str) for text in read.rows["after"].to_pylist()]
 
 

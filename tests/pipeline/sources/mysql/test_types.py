@@ -32,7 +32,7 @@ def test_f14_a_label_is_the_same_from_the_log_and_from_a_snapshot(
 ) -> None:
     column = Column("c", "ENUM", 1, values=ODD)
 
-    assert read(column, snapshot, log) == [label, label]
+    assert read_labels(column, snapshot, log) == [label, label]
 
 
 def test_f14_a_label_with_a_comma_is_typed_as_declared() -> None:
@@ -56,7 +56,7 @@ def test_f14_a_label_with_a_comma_is_typed_as_declared() -> None:
 def test_f14_every_label_of_a_set_is_told_by_itself(sent: str, labels_: str) -> None:
     column = Column("c", "SET", 1, values=("a", "f'g", r"j\\k", "l ", r"x\\\\y"))
 
-    assert read(column, sent) == [labels_]
+    assert read_labels(column, sent) == [labels_]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_f14_every_label_of_a_set_is_told_by_itself(sent: str, labels_: str) -> 
 def test_a_text_that_is_no_label_stays_unless_it_may_mean_another(
     values: tuple[str, ...], sent: str, expected: str | None
 ) -> None:
-    assert read(Column("c", "ENUM", 1, values=values), sent) == [expected]
+    assert read_labels(Column("c", "ENUM", 1, values=values), sent) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_literal_is_read_as_the_server_reads_it(text: str, meant: str) -> None
     assert unescape_text(text.replace("''", "'")) == meant
 
 
-def read(column: Column, *sent: str) -> list[str | None]:
+def read_labels(column: Column, *sent: str) -> list[str | None]:
     found: list[str | None] = decode_labels(column, pa.array(sent, pa.string())).to_pylist()
     return found
 

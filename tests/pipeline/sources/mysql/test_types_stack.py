@@ -152,27 +152,27 @@ def test_a_type_told_by_another_name_is_what_the_server_makes_of_it(servers: Ser
         servers.mysql, servers.kafka.bootstrap, prefix="aliases", databases=["aliases"]
     )
     servers.connect.register("aliases", config)
-    wait_until(lambda: told(servers) is not None, PATIENCE, "the snapshot's schema")
+    wait_until(lambda: aliases_schema(servers) is not None, PATIENCE, "the snapshot's schema")
 
     columns = ", ".join(f"ADD c{n} {kind}" for n, kind in enumerate(every_type.ALIASES))
     servers.mysql.execute(f"ALTER TABLE aliases.told {columns}")
     servers.mysql.execute("ALTER TABLE aliases.told ADD last INT AFTER c3, ADD early INT FIRST")
     servers.mysql.execute("ALTER TABLE aliases.told MODIFY c7 INT AFTER id, CHANGE c9 nine BIGINT")
-    wait_until(lambda: "nine" in known(servers), PATIENCE, "the statements")
+    wait_until(lambda: "nine" in aliases_columns(servers), PATIENCE, "the statements")
     servers.connect.deregister("aliases")
 
-    schema = told(servers)
+    schema = aliases_schema(servers)
     assert schema is not None
     assert len(schema.columns) == len(every_type.ALIASES) + 3
     assert find_differences(schema, described(servers, "aliases", "told")) == ()
 
 
-def told(servers: Servers) -> TableSchema | None:
+def aliases_schema(servers: Servers) -> TableSchema | None:
     return schema_of([*messages(servers, "aliases")], "aliases.told")
 
 
-def known(servers: Servers) -> list[str]:
-    schema = told(servers)
+def aliases_columns(servers: Servers) -> list[str]:
+    schema = aliases_schema(servers)
     return [column.name for column in schema.columns] if schema else []
 
 

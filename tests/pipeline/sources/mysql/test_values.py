@@ -502,12 +502,12 @@ def test_a_row_is_the_same_read_with_others_and_read_alone(
     exactly = type_rows(pa.array(texts, pa.string()), [*columns, UNSAYABLE])
     alone = [type_rows(pa.array([one], pa.string()), columns) for one in texts]
 
-    assert told(together) == told(exactly)[: len(columns)]
+    assert comparable_values(together) == comparable_values(exactly)[: len(columns)]
     assert together.misread.to_pylist() == exactly.misread.to_pylist()
     assert together.unknown == exactly.unknown
     assert together.misread.to_pylist() == [one.misread[0].as_py() for one in alone]
-    assert [*zip(*told(together), strict=True)] == [
-        tuple(column[0] for column in told(one)) for one in alone
+    assert [*zip(*comparable_values(together), strict=True)] == [
+        tuple(column[0] for column in comparable_values(one)) for one in alone
     ]
 
 
@@ -538,7 +538,7 @@ def hurt(case: tuple[str, tuple[int, str]]) -> str:
     return row[:at] + mark + row[at + 1 :]
 
 
-def told(found: TypedRows) -> list[list[object]]:
+def comparable_values(found: TypedRows) -> list[list[object]]:
     """Values by column, comparable where Python has none: bits of floats, days, microseconds."""
     return [_comparable(column.combine_chunks()) for column in found.rows.columns]
 

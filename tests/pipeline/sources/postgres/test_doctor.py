@@ -82,7 +82,7 @@ def slot(**changed: Any) -> PostgresFacts:
     return replace(GOOD, slot=SlotFacts("sluice_shop", **{"database": "shop", **changed}))
 
 
-def beat(**changed: Any) -> PostgresFacts:
+def with_heartbeat(**changed: Any) -> PostgresFacts:
     return replace(GOOD, heartbeat=HeartbeatFacts(**changed))
 
 
@@ -112,11 +112,11 @@ OF_SERVER = {
         'warn grant_monitor: GRANT pg_monitor TO "sluice"',
     ),
     "no heartbeat's table": (
-        beat(present=False, creatable=False, schema=True),
+        with_heartbeat(present=False, creatable=False, schema=True),
         'refuse grant_heartbeat: CREATE TABLE IF NOT EXISTS "sluice"."heartbeat"',
     ),
     "a heartbeat's table of another": (
-        beat(lacking=("UPDATE",)),
+        with_heartbeat(lacking=("UPDATE",)),
         'refuse grant_heartbeat: GRANT UPDATE ON "sluice"."heartbeat" TO "sluice"',
     ),
     "no slot yet": (replace(GOOD, slot=None), "note slot: register the connector"),

@@ -34,7 +34,7 @@ DEC = pa.decimal128(38, 10)
 BIG = pa.decimal128(20, 0)
 
 
-def told(shard: Shard | None, pos: int) -> dict[str, Any] | None:
+def row_metadata(shard: Shard | None, pos: int) -> dict[str, Any] | None:
     if shard is None:
         return None
     place = {"epoch": 1, "log": 1, "pos": pos, "row": 0}
@@ -55,7 +55,7 @@ def mirror(folder: Path, *files: pa.Table, rows: int = 4, **more: Any) -> Mirror
 
 
 def keyed(values: Sequence[Any], kind: pa.DataType, *, of: Shard | None = A) -> pa.Table:
-    meta = pa.array([told(of, 100 + at) for at in range(len(values))], META)
+    meta = pa.array([row_metadata(of, 100 + at) for at in range(len(values))], META)
     return pa.table({"k": pa.array(values, kind), SLUICE: meta})
 
 
@@ -64,7 +64,7 @@ def places(found: Found) -> list[tuple[int, int] | None]:
     return [pair if pair[0] >= 0 else None for pair in pairs]
 
 
-def at(day: int) -> datetime:
+def day_of(day: int) -> datetime:
     return datetime(2026, 1, day, 0, 0, 0, day)  # noqa: DTZ001
 
 
@@ -78,7 +78,7 @@ KINDS: dict[str, tuple[pa.DataType, list[Any], list[Any]]] = {
         [date(1, 1, 1), date(2026, 1, 2), date(9999, 12, 31)],
         [date(2026, 1, 3)],
     ),
-    "time": (pa.timestamp("us"), [at(1), at(2), datetime(9999, 12, 31)], [at(3)]),  # noqa: DTZ001
+    "time": (pa.timestamp("us"), [day_of(1), day_of(2), datetime(9999, 12, 31)], [day_of(3)]),  # noqa: DTZ001
     "instant": (
         pa.timestamp("us", "UTC"),
         [datetime(1, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)],
@@ -137,7 +137,7 @@ def test_a_row_without_provenance_is_told_apart_from_its_neighbours(tmp_path: Pa
 
 
 def test_the_whole_key_counts(tmp_path: Path) -> None:
-    meta = pa.array([told(A, n) for n in range(4)], META)
+    meta = pa.array([row_metadata(A, n) for n in range(4)], META)
     rows = pa.table({"a": [1, 1, 2, 2], "b": ["x", "y", "x", "z"], "c": [0, 0, 0, 0], SLUICE: meta})
     keys = pa.table({"a": [1, 2, 1, 2], "b": ["x", "y", "z", "z"], "c": [0, 0, 0, 0]})
 
@@ -148,7 +148,7 @@ def test_a_key_is_its_own_shards_where_shards_may_share_keys(tmp_path: Path) -> 
     files = mirror(tmp_path, keyed([1, 2], pa.int64()), keyed([1], pa.int64(), of=B))
     told_by = pa.table({"source": ["s"] * 3, "shard": ["db.b", "db.a", "db.b"]}).append_column(
         "order",
-        pa.array([told(A, 1)["order"]] * 3, META.field("order").type),  # type: ignore[index]
+        pa.array([row_metadata(A, 1)["order"]] * 3, META.field("order").type),  # type: ignore[index]
     )
     owners = row_origins(told_by.append_column("origin", pa.array([3] * 3, pa.int32())))
 
@@ -169,12 +169,12 @@ def test_an_adopted_row_belongs_to_the_only_shard(tmp_path: Path) -> None:
 
 def test_rows_that_went_are_not_found(tmp_path: Path) -> None:
     files = mirror(tmp_path, keyed([1, 1, None, 2], pa.int64()))
-    files = gone(files, {0, 2})
+    files = without_rows(files, {0, 2})
 
     assert places(find_rows(pa.table({"k": [1, 2]}), files)) == [(0, 1), (0, 3)]
 
 
-def gone(files: MirrorFiles, positions: set[int]) -> MirrorFiles:
+def without_rows(files: MirrorFiles, positions: set[int]) -> MirrorFiles:
     """The first file without those rows."""
     vectors = VectorFile()
     descriptor = vectors.add(BitMap64(positions))
@@ -220,7 +220,7 @@ def test_a_null_in_a_later_column_of_the_key_is_seen(tmp_path: Path) -> None:
 
 def test_an_adopted_row_of_one_of_many_shards_holds_the_table(tmp_path: Path) -> None:
     files = mirror(tmp_path, keyed([1], pa.int64(), of=None))
-    rows = pa.Table.from_pylist([told(A, 1)], pa.schema(list(META)))
+    rows = pa.Table.from_pylist([row_metadata(A, 1)], pa.schema(list(META)))
 
     with pytest.raises(HeldError, match="no_shard"):
         find_rows(pa.table({"k": [1]}), files, owners=row_origins(rows))
@@ -228,7 +228,7 @@ def test_an_adopted_row_of_one_of_many_shards_holds_the_table(tmp_path: Path) ->
 
 def test_times_that_readers_take_for_others_are_refused(tmp_path: Path) -> None:
     files = mirror(tmp_path, keyed([1], pa.int64()))
-    rows = keyed([1], pa.int64()).append_column("t", pa.array([at(1)]))
+    rows = keyed([1], pa.int64()).append_column("t", pa.array([day_of(1)]))
     pq.write_table(rows, tmp_path / "f0.parquet", use_deprecated_int96_timestamps=True)
 
     with pytest.raises(HeldError, match="INT96"):
@@ -245,7 +245,7 @@ def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
 
 def test_a_name_with_dots_is_one_name(tmp_path: Path) -> None:
     inner = pa.array([{"b": 5}], pa.struct([("b", pa.int64())]))
-    meta = pa.array([told(A, 1)], META)
+    meta = pa.array([row_metadata(A, 1)], META)
     rows = pa.table({"a": inner, "a.b": [7], SLUICE: meta})
 
     files = mirror(tmp_path, rows)
@@ -334,7 +334,7 @@ def test_any_keys_in_any_files(
     values = [str(n) if text else n for n in stored]
     folder = tmp_path_factory.mktemp("any")
     files = mirror(folder, keyed(values[:cut], kind), keyed(values[cut:], kind), rows=7)
-    files = gone(files, dead) if dead else files
+    files = without_rows(files, dead) if dead else files
 
     keys = [str(n) if text else n for n in sorted(sought)]
     found = find_rows(pa.table({"k": pa.array(keys, kind)}), files)
@@ -350,7 +350,7 @@ def test_rows_below_a_floor_are_those_of_its_shard_before_it(tmp_path: Path) -> 
         keyed(range(10), pa.int64(), of=B),
         pa.concat_tables([keyed([1], pa.int64()), keyed([2], pa.int64(), of=B)]),
     )
-    files = gone(files, {0, 1})
+    files = without_rows(files, {0, 1})
 
     found = rows_below_floor(files, {A: order(105)})
 

@@ -46,21 +46,21 @@ def _apply(lake: LocalLake, *rows: Any) -> None:
     assert lake.apply().hold is None
 
 
-def _seen(lake: LocalLake) -> Any:
+def _newest_mirror(lake: LocalLake) -> Any:
     found = lake.runner.mirrors.look("db.t")
     assert found is not None
     return found
 
 
 def _whole(lake: LocalLake, version: int) -> dict[int, dict[str, Any]]:
-    parts = lake.table_format.contents(_seen(lake).uri, version)
+    parts = lake.table_format.contents(_newest_mirror(lake).uri, version)
     return {one["id"]: one for part in parts for rows in part() for one in rows.to_pylist()}
 
 
 def _gone_by(lake: LocalLake, since: int) -> dict[int, dict[str, Any]]:
     """The rows as of *since*, and all that commits did to them afterwards."""
     found, written = _whole(lake, since), dict[int, int]()
-    for step in lake.table_format.changes(_seen(lake), since, ("id",)):
+    for step in lake.table_format.changes(_newest_mirror(lake), since, ("id",)):
         for one in (one for part in step.came for rows in part() for one in rows.to_pylist()):
             found[one["id"]], written[one["id"]] = one, step.commit.version
         for one in (one for part in step.went for rows in part() for one in rows.to_pylist()):
@@ -71,7 +71,7 @@ def _gone_by(lake: LocalLake, since: int) -> dict[int, dict[str, Any]]:
 
 
 def test_from_every_version_on_the_changes_lead_to_the_newest(lake: LocalLake) -> None:
-    newest = _seen(lake).version
+    newest = _newest_mirror(lake).version
     want = _whole(lake, newest)
 
     assert {key: one["name"] for key, one in want.items()} == {1: "new"}
@@ -91,7 +91,7 @@ def test_only_rows_that_a_commit_wrote_are_read(tmp_path: Path) -> None:
     lake = LocalLake(tmp_path)
     lake.play([row(C, 10 + n, n, f"n{n}") for n in range(50)], [row(U, 90, 7, "z")])
 
-    (step,) = lake.table_format.changes(_seen(lake), 1, ("id",))
+    (step,) = lake.table_format.changes(_newest_mirror(lake), 1, ("id",))
 
     assert [r.to_pylist()[0]["name"] for part in step.came for r in part()] == ["z"]
     assert [r["id"].to_pylist() for part in step.went for r in part()] == [[7]]
@@ -102,7 +102,7 @@ def test_rows_that_were_only_moved_are_told_of_by_none(
 ) -> None:
     lake = LocalLake(tmp_path)
     lake.play(*([row(C, 10 + n, n, f"n{n}")] for n in range(3)))
-    before = _seen(lake)
+    before = _newest_mirror(lake)
     monkeypatch.setattr(
         "pipeline.tables.delta.table_format.files_to_compact", lambda files, _: tuple(files)
     )
@@ -115,7 +115,7 @@ def test_rows_that_were_only_moved_are_told_of_by_none(
 
 
 def test_a_commit_that_is_no_longer_in_the_log_is_not_passed_over(lake: LocalLake) -> None:
-    uri = Path(_seen(lake).uri)
+    uri = Path(_newest_mirror(lake).uri)
     gone = uri / "_delta_log" / f"{3:020}.json"
     (gone if gone.exists() else uri / "versions" / "3.json").unlink()
 
@@ -125,7 +125,7 @@ def test_a_commit_that_is_no_longer_in_the_log_is_not_passed_over(lake: LocalLak
 
 def test_a_version_that_is_not_there_cannot_be_read(lake: LocalLake) -> None:
     with pytest.raises(UnreachableError):
-        lake.table_format.contents(_seen(lake).uri, 99)
+        lake.table_format.contents(_newest_mirror(lake).uri, 99)
 
 
 DAY, PRICE = date(2026, 1, 2), Decimal("1.50")
@@ -169,7 +169,7 @@ def test_one_partitioned_by_what_may_be_told_in_more_ways_than_one_is_refused(
 ) -> None:
     lake = LocalLake(tmp_path)
     lake.play([row(C, 10, 1, "a")])
-    seen = _seen(lake)
+    seen = _newest_mirror(lake)
     text = seen.metadata.schema_string.replace(
         '"name":"name","type":"string"', f'"name":"name","type":"{kind}"'
     )
@@ -187,7 +187,7 @@ def test_columns_are_those_of_the_newest_version(tmp_path: Path) -> None:
     lake.now += timedelta(days=1)
     lake.play([row(U, 21, 1, after='{"id": 1, "name": "b", "more": 5}')])
 
-    steps = lake.table_format.changes(_seen(lake), 0, ("id",))
+    steps = lake.table_format.changes(_newest_mirror(lake), 0, ("id",))
     told = [r.to_pylist() for step in steps for part in step.came for r in part()]
 
     assert [[one["more"] for one in rows] for rows in told] == [[None], [5]]

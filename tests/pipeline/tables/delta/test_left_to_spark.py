@@ -65,7 +65,7 @@ def table(
     return Path(path)
 
 
-def rows(spark: SparkSession, path: Path) -> dict[int, str]:
+def read_by_spark(spark: SparkSession, path: Path) -> dict[int, str]:
     found = spark.read.format("delta").load(str(path)).collect()
     assert len({one["id"] for one in found}) == len(found)
     return {one["id"]: one["name"] for one in found}
@@ -87,7 +87,7 @@ def test_what_our_writer_refuses_spark_takes_and_the_log_says_why(
         )
         applied(lake, row(U, 20, 3, "c"), row(U, 5, 0, "older"))
 
-    assert rows(spark, path) == {0: "b", 2: "a", 3: "c"}
+    assert read_by_spark(spark, path) == {0: "b", 2: "a", 3: "c"}
     assert account.applied == 3
     (line,) = [one for one in said if one["event"] == "mirror_merged_by_spark"]
     assert line["log_level"] == "info"
@@ -142,7 +142,7 @@ def test_a_row_that_a_constraint_refuses_is_told_without_its_values(
     assert turn.hold.reason == "refused"
     assert "CONSTRAINT" in turn.hold.detail
     assert "secret" not in turn.hold.detail
-    assert rows(spark, path) == {0: "a", 1: "a", 2: "a"}
+    assert read_by_spark(spark, path) == {0: "a", 1: "a", 2: "a"}
 
 
 def test_upkeep_lets_spark_join_its_files_as_a_commit_of_ours(
@@ -167,7 +167,7 @@ def test_upkeep_lets_spark_join_its_files_as_a_commit_of_ours(
     assert len(after.files) < 3 < len(before.files)
     assert newest(lake).after == before.version
     applied(lake, row(U, 11, 1, "b"), waived=ADOPTED)
-    assert len(rows(spark, path)) == 13
+    assert len(read_by_spark(spark, path)) == 13
 
 
 @pytest.mark.parametrize("address", ["s3a://bucket/t", "s3://bucket/t"])

@@ -28,7 +28,7 @@ TYPES = {"id": pa.int64(), "t": pa.string()}
 SPOT = TopicPartition("t", 0)
 
 
-def rows(shard: Shard, batch: int, *ids: int) -> list[dict[str, Any]]:
+def mirror_rows(shard: Shard, batch: int, *ids: int) -> list[dict[str, Any]]:
     about = meta(shard.name, batch, source=shard.source, pos=batch)
     return [{"id": n, "t": f"t{n}", "_sluice": about} for n in ids]
 
@@ -44,9 +44,9 @@ def key(shard: Shard, *values: str) -> LogKey:
 
 @pytest.fixture
 def mirror(tmp_path: Path) -> Path:
-    write_mirror(tmp_path, rows(A, 0, 1, 2, 3, 3) + rows(B, 0, 2, 700), 0, TYPES)
-    write_mirror(tmp_path, rows(A, 4, 50), 4, TYPES)
-    write_mirror(tmp_path, rows(ELSEWHERE, 7, 900), 7, TYPES)
+    write_mirror(tmp_path, mirror_rows(A, 0, 1, 2, 3, 3) + mirror_rows(B, 0, 2, 700), 0, TYPES)
+    write_mirror(tmp_path, mirror_rows(A, 4, 50), 4, TYPES)
+    write_mirror(tmp_path, mirror_rows(ELSEWHERE, 7, 900), 7, TYPES)
     return tmp_path
 
 
@@ -67,7 +67,9 @@ def test_days_of_all_shards_are_added_up_by_one_look(
     days: list[TimeSpan] = [(first + n * day, first + (n + 1) * day) for n in range(3)]
     made = [
         {**row, "day": first + (row["id"] % 10) * day}
-        for row in rows(A, 0, 10, 20, 21) + rows(B, 0, 22, 30, 39) + rows(ELSEWHERE, 0, 19)
+        for row in mirror_rows(A, 0, 10, 20, 21)
+        + mirror_rows(B, 0, 22, 30, 39)
+        + mirror_rows(ELSEWHERE, 0, 19)
     ]
     write_mirror(tmp_path, made, 0, {**TYPES, "day": pa.date32()})
     found, asked = reader(tmp_path), list[str]()
@@ -100,7 +102,7 @@ def test_ids_ascend_keep_duplicates_and_stop_at_the_limit(mirror: Path) -> None:
 
 def test_a_pinned_version_does_not_see_later_commits(mirror: Path) -> None:
     before = reader(mirror)
-    write_mirror(mirror, rows(A, 9, 60), 9, TYPES)
+    write_mirror(mirror, mirror_rows(A, 9, 60), 9, TYPES)
 
     assert (before.batch, before.max_id(A, "id")) == (7, 50)
     assert (reader(mirror).batch, reader(mirror).max_id(A, "id")) == (9, 60)
@@ -130,7 +132,7 @@ def test_an_adopted_mirror_without_metadata_can_be_asked(tmp_path: Path) -> None
 
 
 def test_a_sample_is_of_the_newest_slice_and_shows_no_metadata(mirror: Path) -> None:
-    write_mirror(mirror, rows(A, 9, 61, 62, 63), 9, TYPES)
+    write_mirror(mirror, mirror_rows(A, 9, 61, 62, 63), 9, TYPES)
 
     assert {row["id"] for row in reader(mirror).sample(9)} == {61, 62, 63}
     assert [set(row) for row in reader(mirror).sample(2)] == [{"id", "t"}] * 2
@@ -238,7 +240,7 @@ def test_a_maximum_is_right_however_rows_lie_in_files(
     path = tmp_path_factory.mktemp("mirror")
     shards = [data.draw(st.sampled_from([A, B])) for _ in ids]
     for shard, some in zip(shards, ids, strict=True):
-        write_mirror(path, rows(shard, 0, *some), 0, TYPES)
+        write_mirror(path, mirror_rows(shard, 0, *some), 0, TYPES)
 
     for shard in (A, B):
         own = [n for of, some in zip(shards, ids, strict=True) if of == shard for n in some]
@@ -272,7 +274,7 @@ def test_an_answer_about_a_version_is_given_again_and_looked_at_anew_in_the_end(
 
 
 def test_the_order_of_a_row_is_that_of_the_change_that_wrote_it(mirror: Path) -> None:
-    write_mirror(mirror, rows(A, 9, 3), 9, TYPES)
+    write_mirror(mirror, mirror_rows(A, 9, 3), 9, TYPES)
 
     found = reader(mirror).row_orders(A, "id", [3, 50, 700])
 

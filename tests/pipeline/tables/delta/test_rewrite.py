@@ -18,18 +18,18 @@ def files(*sizes: tuple[int, int]) -> list[ActiveFile]:
     return [file(str(n), *one) for n, one in enumerate(sizes)]
 
 
-def rows(found: list[ActiveFile] | tuple[ActiveFile, ...]) -> int:
+def count_rows(found: list[ActiveFile] | tuple[ActiveFile, ...]) -> int:
     return sum(one.records or 0 for one in found)
 
 
 def left(found: list[ActiveFile] | tuple[ActiveFile, ...]) -> int:
-    return rows(found) - sum(int((one.vector or {}).get("cardinality", 0)) for one in found)
+    return count_rows(found) - sum(int((one.vector or {}).get("cardinality", 0)) for one in found)
 
 
 def excess(found: list[ActiveFile]) -> float:
     """What reading costs beyond the fresh mirror, as a share of that."""
     fresh = left(found) + OPENING * max(1, math.ceil(left(found) / LARGE))
-    return (rows(found) + OPENING * len(found) - fresh) / fresh
+    return (count_rows(found) + OPENING * len(found) - fresh) / fresh
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_worn_files_are_small_and_many_or_full_of_deleted_rows(
     found = files_to_compact(files(*sizes))
 
     assert len(found) == expected
-    assert len(found) < 2 or rows(found) <= AT_ONCE
+    assert len(found) < 2 or count_rows(found) <= AT_ONCE
 
 
 def test_a_small_file_that_nothing_is_joined_with_is_not_written_again_and_again() -> None:
@@ -69,7 +69,7 @@ def test_a_small_file_that_nothing_is_joined_with_is_not_written_again_and_again
 
     (found,) = files_to_compact(files((5, 0), *large))
 
-    assert rows([found]) == 5_000_000
+    assert count_rows([found]) == 5_000_000
 
 
 def test_files_that_cannot_become_larger_are_left() -> None:
@@ -98,7 +98,7 @@ def test_writing_worn_files_anew_comes_to_an_end_at_which_reading_costs_little_m
     whole = drawn.choice([LARGE, 150_000])
     rounds = 0
     while taken := files_to_compact(mirror, whole):
-        mirror = _anew(mirror, taken, f"{rounds}", whole)
+        mirror = _compacted(mirror, taken, f"{rounds}", whole)
         rounds += 1
         assert rounds < 500
 
@@ -124,7 +124,7 @@ def test_after_any_number_of_small_turns_reading_costs_little_and_little_was_wri
         if turn % 60 == 59:
             assert excess(mirror) <= 0.1
             while taken := files_to_compact(mirror):
-                mirror = _anew(mirror, taken, f"made {turn}", LARGE)
+                mirror = _compacted(mirror, taken, f"made {turn}", LARGE)
                 made += left(taken)
                 went = {one.path for one in taken}
                 where = {k: f"made {turn}/0" if v in went else v for k, v in where.items()}
@@ -143,15 +143,15 @@ def _turned(
         where[key] = name
     after = []
     for one in mirror:
-        went = rows([one]) - left([one]) + gone.get(one.path, 0)
+        went = count_rows([one]) - left([one]) + gone.get(one.path, 0)
         if one.path not in gone:
             after.append(one)
-        elif went < rows([one]):
-            after.append(file(one.path, rows([one]), went))
+        elif went < count_rows([one]):
+            after.append(file(one.path, count_rows([one]), went))
     return [*after, file(name, len(keys))]
 
 
-def _anew(
+def _compacted(
     mirror: list[ActiveFile], taken: tuple[ActiveFile, ...], name: str, whole: int
 ) -> list[ActiveFile]:
     """What a compaction makes of it: files of *whole* rows, or of all where that is a large one."""

@@ -73,7 +73,7 @@ def merged(lake: LocalLake) -> list[int]:
     return [one.txns[app("main")] for one in commits if one.txns][::-1]
 
 
-def told(lake: LocalLake, passes: int = 3) -> Iterator[tuple[int, int]]:
+def merged_batches(lake: LocalLake, passes: int = 3) -> Iterator[tuple[int, int]]:
     """Batch and rows read of each turn that the next passes tell of; none may be held."""
     for turn in (turn for _ in range(passes) for turn in lake.run()):
         assert turn.hold is None, turn.hold
@@ -102,7 +102,7 @@ def test_a_service_that_dies_between_two_commits_of_a_turn_is_followed_by_one_th
     assert floors_of(lake.snapshot()) == FLOOR
     lake.reopen()
 
-    found = list(told(lake))
+    found = list(merged_batches(lake))
 
     # a process tells of the last turn that it finds, whoever has told of it before
     assert found == ([(1, 6)] if done else [(0, 4), (1, 6)])
@@ -113,7 +113,7 @@ def test_a_merge_without_an_answer_is_looked_up_and_told_once(ear: Ear, lake: Lo
     ear.words, ear.after = MERGE, Py4JNetworkError("Answer from Java side is empty")
     (failed,) = lake.run()
 
-    found = list(told(lake))
+    found = list(merged_batches(lake))
 
     assert failed.hold is not None
     assert failed.hold.reason == "unreachable"
@@ -127,9 +127,9 @@ def test_a_batch_that_another_process_merges_meanwhile_is_merged_once(
     other = LocalLake(lake.home, table_format=writers_of("spark", spark))
     other.checkpoint, other.runner.highs = lake.checkpoint, lake.runner.highs
     theirs: list[tuple[int, int]] = []
-    ear.words, ear.before = MERGE, lambda: theirs.extend(told(other))
+    ear.words, ear.before = MERGE, lambda: theirs.extend(merged_batches(other))
 
-    ours = list(told(lake))
+    ours = list(merged_batches(lake))
 
     assert theirs == [(0, 4), (1, 6)]
     assert ours == [(1, 6)]

@@ -41,13 +41,13 @@ def files(bench: TurnBench, **more: Any) -> MirrorFiles:
     return MirrorFiles(bench.store, bench.files, layout, **more)
 
 
-def rows(*ids: int, name: str = "n") -> pa.Table:
+def new_rows(*ids: int, name: str = "n") -> pa.Table:
     meta = pa.nulls(len(ids), META)
     return pa.table({"id": pa.array(ids, pa.int64()), "name": [name] * len(ids), SLUICE: meta})
 
 
 def test_a_new_file_is_sorted_by_key_and_has_exactly_the_tables_columns(bench: TurnBench) -> None:
-    add = write_rows(rows(3, 1, 2).select(["name", SLUICE, "id"]), target(bench))["add"]
+    add = write_rows(new_rows(3, 1, 2).select(["name", SLUICE, "id"]), target(bench))["add"]
 
     footer = pq.read_metadata(bench.folder / add["path"])
     file = pq.ParquetFile(bench.folder / add["path"])
@@ -67,7 +67,7 @@ def test_row_groups_are_of_one_size_whatever_the_rows(
     monkeypatch.setattr(merge, "GROUP_ROWS", 4)
     monkeypatch.setattr(merge, "_LARGE", 100)  # as if they were a gigabyte
 
-    add = write_rows(rows(*range(9, -1, -1), name="x" * 50), target(bench))["add"]
+    add = write_rows(new_rows(*range(9, -1, -1), name="x" * 50), target(bench))["add"]
 
     footer = pq.read_metadata(bench.folder / add["path"])
     assert [footer.row_group(n).num_rows for n in range(3)] == [4, 4, 2]
@@ -77,9 +77,9 @@ def test_row_groups_are_of_one_size_whatever_the_rows(
 @pytest.mark.parametrize(
     "wrong",
     [
-        pytest.param(rows(1).drop_columns(["name"]), id="a column is missing"),
-        pytest.param(rows(1).append_column("more", pa.array([1])), id="one is too many"),
-        pytest.param(rows(1).set_column(1, "name", pa.array([b"\xff"])), id="no text"),
+        pytest.param(new_rows(1).drop_columns(["name"]), id="a column is missing"),
+        pytest.param(new_rows(1).append_column("more", pa.array([1])), id="one is too many"),
+        pytest.param(new_rows(1).set_column(1, "name", pa.array([b"\xff"])), id="no text"),
     ],
 )
 def test_rows_of_another_shape_are_refused_and_leave_no_file(
@@ -214,7 +214,7 @@ def fill(shard: Shard, born: int, default: int) -> Fill:
 
 
 def test_an_adopted_row_has_the_default_of_the_only_shard(bench: TurnBench) -> None:
-    bench.snapshot = settled(bench, (write_rows(rows(1), target(bench)),))
+    bench.snapshot = settled(bench, (write_rows(new_rows(1), target(bench)),))
     adding = alterations.alter_metadata(bench.snapshot, pa.schema([("more", pa.int16())]), {})
     mirror, aim = files(bench), target(bench, metadata=described_by(adding))
 
