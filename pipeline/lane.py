@@ -33,9 +33,9 @@ from pipeline.spark.session import JobCounts
 class Lane:
     """Land and apply; a table that fails is held and blocks no other.
 
-    State kept here is a cache of what the lake says.  Landing's thread alone replaces ``_known``,
-    whole, when all that belongs to a batch is in it; a pass reads it once.  ``urgent`` are passes
-    over tables of tier 0; without them ``passes`` are over all.
+    State kept here is a cache of what the lake says.  Landing's thread alone replaces ``known``,
+    whole, when all that belongs to a batch is in it; a merge run reads it once.  ``urgent`` merges
+    the tables of tier 0; without it ``runner`` merges all.
     """
 
     landing: Landing
@@ -52,7 +52,7 @@ class Lane:
 
     def __post_init__(self, catalog: Catalog) -> None:
         """Begin with what has landed."""
-        self._known = Known(self.landing.checkpoint, catalog)
+        self.known = Known(self.landing.checkpoint, catalog)
         self._queues = (MergeQueue("apply", self.runner),)
         if self.urgent is not None:
             others = MergeQueue("apply", self.runner, is_other_tier)
@@ -65,7 +65,7 @@ class Lane:
     @property
     def checkpoint(self) -> Checkpoint:
         """What the newest landed batch proves."""
-        return self._known.checkpoint
+        return self.known.checkpoint
 
     def land(
         self, waived: frozenset[str], resubmissions: Sequence[Resubmission] = ()
@@ -73,7 +73,7 @@ class Lane:
         """Land one batch, and corrected messages with it, and learn the schema changes in it."""
         self._in_pool("land")
         landed = self.landing.land(waived, resubmissions)
-        checkpoint, known = self.landing.checkpoint, self._known
+        checkpoint, known = self.landing.checkpoint, self.known
         if set_back := is_rolled_back(known.checkpoint, checkpoint):
             known = Known(Checkpoint(checkpoint.lane, -1), known.catalog.blank())
             for line in self._queues:
@@ -81,7 +81,7 @@ class Lane:
         if set_back or checkpoint.batch > known.checkpoint.batch:
             for line in self._queues:
                 line.runner.highs.note_landed(checkpoint.batch, checkpoint.high)
-            self._known = Known(checkpoint, self._learnt(known, checkpoint, landed))
+            self.known = Known(checkpoint, self._learnt(known, checkpoint, landed))
         return landed
 
     def unsaid_hazards(self) -> Mapping[str, tuple[Finding, ...]]:
@@ -109,7 +109,7 @@ class Lane:
             return ()
         queue = self._queues[urgent]
         self._in_pool(queue.name)
-        return queue.run(self._known, request)
+        return queue.run(self.known, request)
 
     def upkeep(self, readers: Mapping[str, int], paused: frozenset[str] = frozenset()) -> None:
         """Compact and clean what is due; *readers*: table -> lowest version still needed.
@@ -120,7 +120,7 @@ class Lane:
         checkpoint, applied = self.checkpoint, dict[str, int]()
         for line in self._queues:
             with line.lock():
-                own = line.own(self._known).checkpoint.tables
+                own = line.own(self.known).checkpoint.tables
                 applied |= {name: line.runner.applied(name) for name in own}
 
         def held(table: str) -> bool:
@@ -134,14 +134,14 @@ class Lane:
     def reread(self, wishes: Sequence[BackfillRequest]) -> tuple[BackfillState, ...]:
         """Continue the backfills and return their progress; waits for no other work."""
         self._in_pool("reread")
-        known = self._known
+        known = self.known
         dry = self.rereading.tables(known, [one for one in wishes if one.dry])
         going = self.rereading.run(known, [one for one in wishes if not one.dry])
         return (*going, *self.previews.run(known, dry)) if self.previews else going
 
     def publish(self) -> tuple[Manifest, ...]:
         """Export the images that are ready; waits for no other work."""
-        return () if self.image_writer is None else self.image_writer.run(self._known)
+        return () if self.image_writer is None else self.image_writer.run(self.known)
 
     def close(self) -> None:
         """Stop Spark."""
@@ -150,11 +150,11 @@ class Lane:
             self.session.stop()
 
     def _line(self, table: str) -> MergeQueue:
-        tier = self._known.catalog.tier(table, self.checkpoint.shards)
+        tier = self.known.catalog.tier(table, self.checkpoint.shards)
         return next(line for line in self._queues if line.has_tier(tier))
 
     def _key(self, table: str) -> tuple[str, ...]:
-        return self._known.catalog.table(table, self.checkpoint.shards).key
+        return self.known.catalog.table(table, self.checkpoint.shards).key
 
     def _learnt(self, known: Known, checkpoint: Checkpoint, landed: LandingReport) -> Catalog:
         """The schemas as of *mark*; schema changes are rare, and read back from the log."""

@@ -341,6 +341,23 @@ class LandingHarness:
     def land(self, *waived: str) -> LandingReport:
         return self.loop.land(frozenset(waived))
 
+    def land_unknown(self) -> None:
+        """Land a heartbeat whose commit fails: the loop does not know whether it was written."""
+        log, put = self.loop.log, self.loop.log.put
+
+        def fail(*_: object) -> None:
+            raise UnreachableError("the store does not answer")
+
+        self.topics.beat("a", 1, pos=self.server.end)
+        log.put = fail  # type: ignore[assignment, method-assign]
+        try:
+            self.land()
+        except UnreachableError:
+            return
+        finally:
+            log.put = put  # type: ignore[method-assign]
+        raise AssertionError("there was nothing to land")
+
     def work(self, tasks: Sequence[LandingTask]) -> list[TaskResult]:
         self.tasks.append(len(tasks))
         done = [run(task) for task in tasks]

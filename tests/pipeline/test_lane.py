@@ -14,7 +14,7 @@ from demo.processes import wait_until
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.maintenance import LakeMaintenance
 from pipeline.apply.merge_job import JobGroup, MergeOutcome, run_group
-from pipeline.apply.merge_run import MergeRequest, MergeRunner
+from pipeline.apply.merge_run import MergeQueue, MergeRequest, MergeRunner, every_tier
 from pipeline.backfill.runner import BackfillRunner
 from pipeline.changelog import maintenance, scan
 from pipeline.delta.store import Store
@@ -37,6 +37,7 @@ class Beside:
 
     harness: LandingHarness
     divided: bool = False
+    paused: dict[int, tuple[threading.Event, threading.Event]] = field(default_factory=dict)
     looks: int = 0
     turns: list[MergeReport] = field(default_factory=list)
 
@@ -56,7 +57,12 @@ class Beside:
         self.lane = Lane(self.harness.loop, passes, upkeep, again, catalog, urgent=urgent)
 
     def clock(self) -> datetime:
+        """A run that is to pause does so at its first look."""
         self.looks += 1
+        if (pause := self.paused.pop(threading.get_ident(), None)) is not None:
+            begun, ended = pause
+            begun.set()
+            assert ended.wait(SOON)
         return NOW + timedelta(minutes=self.looks)
 
     def land(self, first: int, until: int) -> None:
@@ -64,6 +70,24 @@ class Beside:
         for number in range(first, until):
             self.harness.topics.put("a", 100 + number, "a", key=number)
             self.lane.land(frozenset())
+
+    @contextmanager
+    def merging(self) -> Iterator[None]:
+        """A merge run, of the tables that are not of tier 0 alone, that ends with the block."""
+        begun, ended = threading.Event(), threading.Event()
+
+        def merge() -> None:
+            self.paused[threading.get_ident()] = begun, ended
+            self.apply()
+
+        with ThreadPoolExecutor(1) as pool:
+            run = pool.submit(merge)
+            try:
+                assert begun.wait(SOON)
+                yield
+            finally:
+                ended.set()
+            run.result(SOON)
 
     def apply(self) -> None:
         self.turns += self.lane.apply(MergeRequest())
@@ -112,7 +136,7 @@ def test_f49_landing_waits_for_no_merge_and_merges_and_upkeep_wait_for_each_othe
 ) -> None:
     lane = beside.lane
     with ThreadPoolExecutor(3) as pool:
-        with lane._queues[0].lock():
+        with beside.merging():
             waiting = pool.submit(lane.apply, MergeRequest()), pool.submit(lane.upkeep, {})
             pool.submit(beside.land, 2, 3).result(SOON)
             assert not any(one.done() for one in waiting)
@@ -124,11 +148,11 @@ def test_f49_landing_waits_for_no_merge_and_merges_and_upkeep_wait_for_each_othe
 
 
 def test_a_pass_knows_a_batch_and_its_schemas_or_neither(beside: Beside) -> None:
-    old = beside.lane._known
+    old = beside.lane.known
     beside.harness.topics.alter("a", 500, "name", "note")
 
     beside.lane.land(frozenset())
-    new = beside.lane._known
+    new = beside.lane.known
 
     found = [known.catalog.newest("a", "db.t") for known in (old, new)]
     assert [schema and len(schema.columns) for schema in found] == [2, 3]
@@ -139,12 +163,12 @@ def test_schemas_of_batches_that_another_process_landed_are_read_back(beside: Be
     """As after a commit whose outcome was not known: the batch is there, and nobody has seen it."""
     other = LandingHarness(beside.harness.home, beside.harness.topics, beside.harness.server)
     beside.harness.topics.alter("a", 500, "name", "note")
+    beside.harness.land_unknown()
     other.land()
-    beside.harness.loop._unsure = True
 
     beside.land(50, 51)
 
-    schema = beside.lane._known.catalog.newest("a", "db.t")
+    schema = beside.lane.known.catalog.newest("a", "db.t")
     assert schema is not None
     assert [column.name for column in schema.columns] == ["id", "name", "note"]
     assert beside.lane.checkpoint.batch == 3
@@ -155,12 +179,12 @@ def test_a_batch_without_a_statement_costs_no_look_at_the_schemas(
 ) -> None:
     asked: list[int] = []
     monkeypatch.setattr(beside.harness.loop.log, "schema_changes", asked.append)
-    known = beside.lane._known.catalog
+    known = beside.lane.known.catalog
 
     beside.land(2, 4)
 
     assert asked == []
-    assert beside.lane._known.catalog is known
+    assert beside.lane.known.catalog is known
 
 
 def test_f43_a_statement_that_lands_has_no_older_ones_read_again(
@@ -191,7 +215,7 @@ def test_f43_a_statement_that_lands_has_no_older_ones_read_again(
 
     assert [len(rows) for rows in told] == [1]
     assert len(files) == 1
-    schema = beside.lane._known.catalog.newest("a", "db.t")
+    schema = beside.lane.known.catalog.newest("a", "db.t")
     assert schema is not None
     assert [column.name for column in schema.columns] == ["id", *names, "last"]
 
@@ -249,7 +273,9 @@ def test_tier_0_is_merged_in_a_line_of_its_own_whatever_the_other_is_at(tmp_path
     lane = beside.lane
 
     assert lane.apply(MergeRequest()) == ()
-    with lane._queues[0].lock(), ThreadPoolExecutor(1) as pool:  # as a long pass of the others
+    beside.harness.topics.insert("a", ("db", "u"), {"id": 1, "name": "a"}, (7, 300))
+    beside.lane.land(frozenset())
+    with beside.merging(), ThreadPoolExecutor(1) as pool:
         turns = pool.submit(lane.apply, MergeRequest(), urgent=True).result(SOON)
     lane.upkeep({})
 
@@ -258,23 +284,24 @@ def test_tier_0_is_merged_in_a_line_of_its_own_whatever_the_other_is_at(tmp_path
 
 
 def test_who_waits_for_the_mirrors_comes_next(beside: Beside) -> None:
-    """A lock by itself goes to whoever takes it again at once: upkeep of thousands of mirrors."""
-    lane, taken = beside.lane, list[str]()
+    """A plain lock goes to whoever takes it again at once: maintenance of thousands of mirrors."""
+    next_, taken = threading.Lock(), list[str]()
+    queue = MergeQueue("apply", beside.lane.runner, every_tier, threading.Lock(), next_)
 
     def merge() -> None:
-        with lane._queues[0].lock():
-            taken.append("a pass")
+        with queue.lock():
+            taken.append("a merge run")
 
     with ThreadPoolExecutor(1) as pool:
-        with lane._queues[0].lock():
+        with queue.lock():
             waiting = pool.submit(merge)
-            wait_until(lane._queues[0]._next.locked, timedelta(seconds=SOON), "a pass that waits")
+            wait_until(next_.locked, timedelta(seconds=SOON), "a merge run that waits")
         for _ in range(20):
-            with lane._queues[0].lock():
+            with queue.lock():
                 taken.append("a mirror")
         waiting.result(SOON)
 
-    assert taken == ["a pass", *["a mirror"] * 20]
+    assert taken == ["a merge run", *["a mirror"] * 20]
 
 
 def test_a_merge_waits_for_one_mirrors_upkeep_no_longer_than_its_caller_would(
@@ -283,8 +310,9 @@ def test_a_merge_waits_for_one_mirrors_upkeep_no_longer_than_its_caller_would(
     """Or Spark's OPTIMIZE of a large mirror would have the process killed as late, for ever."""
     monkeypatch.setattr("pipeline.apply.merge_run.LOCK_PATIENCE", timedelta(milliseconds=1))
 
-    with beside.lane._queues[0].lock(), ThreadPoolExecutor(1) as pool:
+    with beside.merging(), ThreadPoolExecutor(1) as pool:
         turns = pool.submit(beside.lane.apply, MergeRequest()).result(SOON)
 
     assert turns == ()
+    beside.land(2, 3)
     assert beside.lane.apply(MergeRequest()) != ()

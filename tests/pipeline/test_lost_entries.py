@@ -89,7 +89,7 @@ def test_entries_lost_under_a_service_that_lives_on_are_noticed_as_well(life: Li
     one.land(0, 4)
     one.apply()
     _lose_entries(one, 2)
-    one.harness.loop._unsure = True
+    one.harness.land_unknown()
 
     one.land(4, 8)
     one.apply()
@@ -146,7 +146,7 @@ def test_a_service_that_lives_on_learns_what_took_the_numbers_of_lost_batches(
     one.apply()
     one.land(1, 4)
     _lose_entries(one, 3)
-    one.harness.loop._unsure = True
+    one.harness.land_unknown()
     one.harness.topics.alter("a", 500, "name", "note")
     one.lane.land(frozenset())
     one.apply()
@@ -154,7 +154,7 @@ def test_a_service_that_lives_on_learns_what_took_the_numbers_of_lost_batches(
     one.land(401, 401 + more)
     one.apply()
 
-    schema = one.lane._known.catalog.newest("a", TABLE)
+    schema = one.lane.known.catalog.newest("a", TABLE)
     assert one.lane.checkpoint == one.harness.loop.checkpoint
     assert schema is not None
     assert [column.name for column in schema.columns] == ["id", "name", "note"]
@@ -166,10 +166,10 @@ def test_a_service_whose_whole_log_was_lost_knows_no_table(life: Life) -> None:
     one = life()
     one.land(0, 1)
     _lose_entries(one, 1)
-    one.harness.loop._unsure = True
+    one.harness.land_unknown()
     one.harness.topics.held.clear()
 
     one.lane.land(frozenset())
 
     assert one.lane.checkpoint == one.harness.loop.checkpoint
-    assert one.lane._known.catalog.newest("a", TABLE) is None
+    assert one.lane.known.catalog.newest("a", TABLE) is None

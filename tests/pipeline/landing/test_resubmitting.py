@@ -118,7 +118,7 @@ def test_a_crash_before_the_commit_loses_nothing(harness: EventHarness) -> None:
 
     asked = corrected(fixed().value)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(harness.loop, "_commit", fail)
+        patch.setattr(harness.loop.log, "put", fail)
         with pytest.raises(OSError, match="disk"):
             resend(harness, asked)
     anew = EventHarness(harness.home, topics=harness.topics, registries=harness.registries)
