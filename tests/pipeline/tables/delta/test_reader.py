@@ -160,7 +160,7 @@ def test_an_adopted_mirror_has_all_rows_after_any_batch(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["sluice.floors", "sluice.schemas", "sluice.standards"])
 def test_a_property_that_no_batch_shows_is_seen(mirror: Path, name: str) -> None:
     before = reader(mirror).rewritten
-    write_mirror(mirror, rows(A, 9, 60), 9, TYPES)
+    write_mirror(mirror, mirror_rows(A, 9, 60), 9, TYPES)
     assert reader(mirror).rewritten == before
 
     DeltaTable(mirror).alter.set_table_properties({name: "{}"}, raise_if_not_exists=False)
