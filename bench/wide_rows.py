@@ -25,8 +25,8 @@ from pipeline.changelog.table import Stamp
 from pipeline.delta.store import open_store
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import RAW
-from pipeline.landing.epochs import bounds
-from pipeline.landing.task import LandingTask, SourceContext, TaskSource, write
+from pipeline.landing.epochs import find_epoch_bounds
+from pipeline.landing.task import LandingTask, SourceContext, TaskSource, write_file
 from pipeline.model import Ordering, TopicPartition
 from pipeline.settings import Router
 from pipeline.transports.kafka import KafkaTransport
@@ -59,7 +59,7 @@ def measure(narrow: int, wide: int) -> None:
     with tempfile.TemporaryDirectory() as home:
         task = _task(home)
         cpu, started = time.process_time(), time.monotonic()
-        file, _ = write(iter(batches), task)
+        file, _ = write_file(iter(batches), task)
         seconds, cpu = time.monotonic() - started, time.process_time() - cpu
     if file is None or file.records != narrow + wide:
         raise AssertionError(f"{file and file.records} of {narrow + wide} rows were written")
@@ -74,7 +74,9 @@ def _task(home: str) -> LandingTask:
     topics = (f"{PREFIX}.narrow", f"{PREFIX}.wide")
     ranges = tuple(OffsetRange(topic, 0, 0, 2**40) for topic in topics)
     read = [TopicPartition(topic, 0) for topic in topics]
-    came = SourceContext("s", "sluice.heartbeat", 1, bounds("s", read, {}, {}), Ordering.LOG)
+    came = SourceContext(
+        "s", "sluice.heartbeat", 1, find_epoch_bounds("s", read, {}, {}), Ordering.LOG
+    )
     with KafkaTransport("127.0.0.1:1") as transport:  # nothing is dialled
         reader = transport.reader(ranges)
     intakes = (TaskSource(came, DebeziumJson(), ranges),)

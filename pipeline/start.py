@@ -24,8 +24,7 @@ from pipeline.checkpoint import Checkpoint
 from pipeline.delta.log import LOG_FOLDER
 from pipeline.delta.store import open_store
 from pipeline.landing.loop import Landing
-from pipeline.landing.task import LandingTask, TaskResult
-from pipeline.landing.task import run as run_task
+from pipeline.landing.task import LandingTask, TaskResult, run_task
 from pipeline.lane import Lane
 from pipeline.model import Ordering, Table
 from pipeline.parallel import spark_map

@@ -21,7 +21,7 @@ from pipeline.changelog.data_file import WrittenFile
 from pipeline.changelog.table import ColumnEvent
 from pipeline.checkpoint import Checkpoint, Epoch, source_of
 from pipeline.landing.bases import Settled
-from pipeline.landing.batch_stats import BatchStats, SchemaNews, after, told_schema
+from pipeline.landing.batch_stats import BatchStats, SchemaNews, merge_schemas, told_schema
 from pipeline.landing.listing import LandingSource
 from pipeline.model import Order, Origin, Shard
 from pipeline.schema.model import TableDescription
@@ -108,10 +108,10 @@ def is_due(checkpoint: Checkpoint, news: BackfillNews, tried: Set[str] = frozens
 
     *tried* are those that could not be completed by the batch before: they wait for another's.
     """
-    return news.any or not ripe(checkpoint) <= tried
+    return news.any or not find_complete(checkpoint) <= tried
 
 
-def ripe(checkpoint: Checkpoint) -> frozenset[str]:
+def find_complete(checkpoint: Checkpoint) -> frozenset[str]:
     """Return the backfills for which everything that their reads may have seen has landed."""
     return frozenset(
         name
@@ -122,7 +122,7 @@ def ripe(checkpoint: Checkpoint) -> frozenset[str]:
     )
 
 
-def advanced(
+def advance_backfills(
     checkpoint: Checkpoint,
     facts: BatchStats,
     epochs: Mapping[str, Epoch],
@@ -301,7 +301,7 @@ def with_columns(
         _, changes = readings[one.source].read(one.payload, one.order)
         news += [SchemaNews(one.source, change, snapshot=False) for change in changes]
         name = str(Shard(one.source, one.shard))
-        schemas = after(schemas, {name: told_schema(one.order, one.payload)})
+        schemas = merge_schemas(schemas, {name: told_schema(one.order, one.payload)})
     every = sorted((*facts.news, *news), key=lambda one: (one.source, one.change.order))
     count = facts.statements + len(told)
     return replace(facts, news=tuple(every), statements=count, schemas=schemas), told

@@ -83,7 +83,7 @@ def settles_of(settled: Iterable[Settled], router: Router) -> list[Settle]:
     return [Settle(one.source, one.name, router.table(one.name), order) for one, order in shards]
 
 
-def advance(
+def advance_snapshots(
     checkpoint: Checkpoint, facts: BatchStats, batch: int
 ) -> tuple[dict[str, OpenSnapshot], tuple[Settled, ...]]:
     """Snapshots still open after this batch, and the shards that got a base in it, sorted."""
@@ -94,7 +94,7 @@ def advance(
             _begin(
                 snaps, checkpoint, news.name, OpenSnapshot(news.change.order, batch), described=True
             )
-    existing, created = births(checkpoint, facts)
+    existing, created = find_births(checkpoint, facts)
     born = {n: Settled(n, order, batch, born=True) for n, order in created.items()}
     for name, rows in facts.snapshots.items():
         _begin(snaps, checkpoint, name, OpenSnapshot(rows.order, batch))
@@ -199,7 +199,7 @@ def _is_outlived(snap: OpenSnapshot, known: Existence | None, created: Order | N
     return gone or (created is not None and created > snap.order)
 
 
-def births(
+def find_births(
     checkpoint: Checkpoint, facts: BatchStats
 ) -> tuple[Mapping[str, Existence], Mapping[str, Order]]:
     """Which shards are there after the batch, and the order of the CREATE of each born in it."""
@@ -266,7 +266,7 @@ def _endings(topics: tuple[str, ...]) -> frozenset[str]:
     return frozenset(chain(topics, *map(topic_endings, topics)))
 
 
-def inherited(checkpoint: Checkpoint, facts: BatchStats) -> dict[str, Order]:
+def inherit_bases(checkpoint: Checkpoint, facts: BatchStats) -> dict[str, Order]:
     """Bases that renamed tables have: of the table that each was, if it has none of its own.
 
     They are older than the rename, so that the rows that came with it have still to be moved.

@@ -34,11 +34,11 @@ from pipeline.landing.order_check import (
     NO_FLOORS,
     Ints,
     OrderStretch,
-    grouped,
+    find_highest_orders,
+    find_stretches,
+    group_rows,
     order_of,
-    places,
-    stretches,
-    tops,
+    read_places,
 )
 from pipeline.model import (
     ORDER_PARTS,
@@ -154,10 +154,10 @@ class RunStats:
     heartbeat_rows: Mapping[str, tuple[HeartbeatRow, ...]] = field(default_factory=dict)
 
 
-def tally(rows: pa.Table) -> RunStats:
+def tally_rows(rows: pa.Table) -> RunStats:
     """Sum up *rows* of ``SLIM``."""
     mirrored = _only(rows, pc.and_(pc.is_in(rows["op"], _MIRRORED), pc.is_valid(rows["table"])))
-    codes, firsts = grouped(mirrored, ["source", "shard", "table"])
+    codes, firsts = group_rows(mirrored, ["source", "shard", "table"])
     shards = mirrored.select(["source", "shard", "table"]).take(pa.array(firsts)).to_pylist()
     names = [str(Shard(one["source"], one["shard"])) for one in shards]
     tables = [one["table"] for one in shards]
@@ -170,7 +170,7 @@ def tally(rows: pa.Table) -> RunStats:
         snapshots=_snapshots(_of(rows, Op.READ)),
         statements=tuple(_of(rows, Op.DDL).to_pylist()),
         errors=_errors(_of(rows, Op.ERROR)),
-        stretches=stretches(rows),
+        stretches=find_stretches(rows),
         around=_around(
             mirrored.filter(pc.fill_null(pc.equal(mirrored["snapshot"], AROUND), False))
         ),
@@ -199,7 +199,7 @@ def _counts(tables: list[str], codes: Ints) -> dict[str, int]:
 def _firsts(rows: pa.Table, codes: Ints, names: list[str]) -> dict[str, Order]:
     """The lowest order of each group of *codes* that has any: part by part, among what is left."""
     placed = np.asarray(pc.is_valid(rows["log"]))
-    left, columns = codes[placed], [column[placed] for column in places(rows)]
+    left, columns = codes[placed], [column[placed] for column in read_places(rows)]
     found, parts = np.unique(left), []
     for number, column in enumerate(columns):
         lowest = np.full(len(names), np.iinfo(np.int64).max)
@@ -399,7 +399,7 @@ class Unrepeated:
         return rows.filter(pc.invert(told))
 
 
-def unrepeated(
+def drop_repeated(
     statements: Iterable[Mapping[str, Any]], known: Mapping[str, DescribedSchema]
 ) -> list[Mapping[str, Any]]:
     """Return *statements* (of ``SLIM``) of all tasks of a batch, without repeated descriptions.
@@ -413,7 +413,7 @@ def unrepeated(
     return [*(row for row in every if not _tells(row)), *steps.news()]
 
 
-def newest(statements: Iterable[Mapping[str, Any]]) -> dict[str, DescribedSchema]:
+def find_newest_schemas(statements: Iterable[Mapping[str, Any]]) -> dict[str, DescribedSchema]:
     """Return ``source/shard`` -> the newest schema that rows of *statements* describe."""
     found: dict[str, DescribedSchema] = {}
     for row in statements:
@@ -427,7 +427,7 @@ def told_schema(order: Order, payload: str) -> DescribedSchema:
     return DescribedSchema(order, _digest(payload))
 
 
-def after(
+def merge_schemas(
     known: Mapping[str, DescribedSchema], told: Mapping[str, DescribedSchema]
 ) -> dict[str, DescribedSchema]:
     """The newest of both."""
@@ -569,7 +569,7 @@ class BatchStats:
     heartbeat_rows: Mapping[str, tuple[HeartbeatRow, ...]] = field(default_factory=dict)
 
 
-def gather(
+def gather_stats(
     told: Sequence[RunStats],
     high: Mapping[SourcePartition, Order],
     readings: Mapping[str, SchemaReader],
@@ -579,10 +579,12 @@ def gather(
     """Add up the statistics of a batch's runs; *high* is the highest LIVE order landed before.
 
     *readings*: source -> how its schema changes are read. *schemas* are the newest columns that
-    rows described before. *floors* as of :func:`pipeline.landing.order_check.tops`.
+    rows described before. *floors* as of :func:`pipeline.landing.order_check.find_highest_orders`.
     """
-    statements = unrepeated((row for tally in told for row in tally.statements), schemas or {})
-    reached, doubted = tops((one for tally in told for one in tally.stretches), high, floors)
+    statements = drop_repeated((row for tally in told for row in tally.statements), schemas or {})
+    reached, doubted = find_highest_orders(
+        (one for tally in told for one in tally.stretches), high, floors
+    )
     read = _read(statements, readings)
     texts = [(source, one) for source, one in read.told if not one.snapshot]
     errors = _joined([*(one.errors for one in told), *read.unread], Unreadable.with_more)
@@ -597,7 +599,7 @@ def gather(
         initial=_initial(read.told, readings),
         statements=sum(len(one.statements) for one in told),
         databases=tuple(_databases(texts, readings)),
-        schemas=newest(statements),
+        schemas=find_newest_schemas(statements),
         texts=tuple((source, one.text) for source, one in texts if one.text),
         firsts=_joined_firsts(told, read.news),
         errors={name: unread_changes(one) for name, one in errors.items()},

@@ -30,7 +30,7 @@ from pipeline.reports import Hold
 from pipeline.sources.positions import explain_reset, locate_position
 
 
-def moved(known: Epoch, head: Head) -> str | None:
+def explain_log_change(known: Epoch, head: Head) -> str | None:
     """Why *head* cannot continue the log of *known*; None when it does.
 
     Another identity is a fail-over.  The same one with a log that cannot have grown from what it
@@ -41,11 +41,11 @@ def moved(known: Epoch, head: Head) -> str | None:
     return explain_reset(known.position, head.position)
 
 
-def observe(known: Epoch | None, head: Head, heartbeat: int) -> Epoch:
+def observe_head(known: Epoch | None, head: Head, heartbeat: int) -> Epoch:
     """The epoch after seeing *head*: the same one with a higher head, or the next one."""
     if known is None:
         return Epoch(1, head.identity, head.position)
-    if moved(known, head):
+    if explain_log_change(known, head):
         return Epoch(known.number + 1, head.identity, head.position, heartbeat, known.position)
     return replace(known, position=head.position)
 
@@ -85,7 +85,7 @@ def find_moved(before: Mapping[str, Epoch], now: Mapping[str, Epoch]) -> set[str
     return {n for n, e in now.items() if n in before and e.number != before[n].number}
 
 
-def resending(checkpoint: Checkpoint, epochs: Mapping[str, Epoch]) -> frozenset[str]:
+def find_resending(checkpoint: Checkpoint, epochs: Mapping[str, Epoch]) -> frozenset[str]:
     """Return the sources whose newest epoch has no landed heartbeat of its own."""
     return frozenset(
         source
@@ -118,10 +118,10 @@ def current_epochs(
     checkpoint: Checkpoint, listing: Listing, orderings: Mapping[str, Ordering]
 ) -> Epochs:
     """Return the epochs after seeing the servers' heads and what orders rest on now."""
-    return reordered(look(checkpoint, listing), checkpoint, listing, orderings)
+    return follow_orderings(follow_heads(checkpoint, listing), checkpoint, listing, orderings)
 
 
-def look(checkpoint: Checkpoint, listing: Listing) -> Epochs:
+def follow_heads(checkpoint: Checkpoint, listing: Listing) -> Epochs:
     """Epochs after seeing the servers' heads.
 
     A new one is valid from the ends that were listed: a row of the new log that stands before
@@ -132,13 +132,13 @@ def look(checkpoint: Checkpoint, listing: Listing) -> Epochs:
     for source, (first, second) in listing.heads.items():
         beat = checkpoint.heartbeats.get(source, -1)
         before = known.get(source)
-        known[source] = observe(observe(before, first, beat), second, beat)
+        known[source] = observe_head(observe_head(before, first, beat), second, beat)
         if before is not None and known[source].number > before.number:
             starts |= _from_ends(source, known[source].number, listing)
     return Epochs(known, starts)
 
 
-def reordered(
+def follow_orderings(
     epochs: Epochs, checkpoint: Checkpoint, listing: Listing, orderings: Mapping[str, Ordering]
 ) -> Epochs:
     """A new one for each source whose changes are ordered by something else than those landed.
@@ -158,7 +158,7 @@ def reordered(
     return Epochs(known, starts)
 
 
-def explain(
+def explain_strange_rows(
     epochs: Epochs,
     listing: Listing,
     strange: Mapping[TopicPartition, int],
@@ -248,7 +248,7 @@ class EpochBounds:
         return numbers[np.searchsorted(firsts, offsets, side="right") - 1]
 
 
-def bounds(
+def find_epoch_bounds(
     source: str,
     partitions: Iterable[TopicPartition],
     known: Mapping[str, Epoch],
@@ -271,7 +271,7 @@ def bounds(
     }
 
 
-def needed(
+def find_needed_starts(
     starts: Mapping[EpochStart, int],
     w: Mapping[TopicPartition, PartitionEnd],
     *,

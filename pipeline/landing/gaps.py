@@ -87,12 +87,12 @@ from pipeline.transports.topics import spell_topic
 GRACE = timedelta(seconds=30)  # a task that is stopped for new lists may go by the old ones so long
 
 
-def digest(capture: CaptureScope) -> str:
+def digest_scope(capture: CaptureScope) -> str:
     """What stays the same as long as the lists do."""
     return sha256(capture.text.encode()).hexdigest()[:16]
 
 
-def collected(
+def find_collected(
     known: CollectorLists | None, now: CaptureScope | None, last: CaptureScope | None
 ) -> CaptureScope | None:
     """Return the lists that selected what is above ``known.above``; None if that is unknown.
@@ -105,7 +105,7 @@ def collected(
         return None
     if known is None:
         return told
-    return told if known.since is None and known.digest == digest(told) else None
+    return told if known.since is None and known.digest == digest_scope(told) else None
 
 
 def is_above(known: CollectorLists | None, order: Order) -> bool:
@@ -113,7 +113,7 @@ def is_above(known: CollectorLists | None, order: Order) -> bool:
     return known is None or known.above is None or order > known.above
 
 
-def captured(
+def find_captured(
     lists: CaptureScope, names: Iterable[str], sent: Collection[str], *, first: bool
 ) -> set[str]:
     """Those shards of *names* that were captured when they were described.
@@ -165,8 +165,8 @@ def detect_capture_changes(checkpoint: Checkpoint, context: BatchContext) -> Che
 def _known(
     before: CollectorLists | None, capture: CaptureScope, end: Order | None, at: datetime
 ) -> CollectorLists:
-    if before is None or before.digest != digest(capture):
-        return CollectorLists(digest(capture), None if before is None else at)
+    if before is None or before.digest != digest_scope(capture):
+        return CollectorLists(digest_scope(capture), None if before is None else at)
     now = replace(before, unseen=-1)
     if now.since is None or at < now.since:
         return replace(now, since=now.since and at)  # a clock that was set back must not delay it
@@ -402,10 +402,10 @@ def note_captured_news(
     found: set[str] = set()
     for feed in feeds:
         name, known = feed.settings.name, checkpoint.lists.get(feed.settings.name)
-        lists = collected(known, listing.captures.get(name), feed.told)
+        lists = find_collected(known, listing.captures.get(name), feed.told)
         if lists is not None:
             own = {news.name for news in stats.news if news.source == name}
-            found |= captured(lists, own, stats.shards, first=known is None)
+            found |= find_captured(lists, own, stats.shards, first=known is None)
     hidden = frozenset(find_hidden(found - stats.shards.keys()))
     sent, lists_of = found - hidden, checkpoint.lists
     news = (
@@ -535,7 +535,7 @@ def has_sent(
     if feed is None:
         return False
     known = checkpoint.lists.get(source)
-    lists = collected(known, listing.captures.get(source), feed.told)
+    lists = find_collected(known, listing.captures.get(source), feed.told)
     if lists is None or not is_above(known, order):
         return None
-    return bool(captured(lists, (name,), (), first=False)) and not hidden({name})
+    return bool(find_captured(lists, (name,), (), first=False)) and not hidden({name})

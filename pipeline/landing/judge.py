@@ -14,8 +14,8 @@ from pipeline.changelog.table import Stamp
 from pipeline.checkpoint import Checkpoint
 from pipeline.errors import NoSchemasError
 from pipeline.landing.bases import with_drops, with_overlaps
-from pipeline.landing.batch_stats import BatchStats, gather
-from pipeline.landing.epochs import Epochs, begin_at_snapshots, explain
+from pipeline.landing.batch_stats import BatchStats, gather_stats
+from pipeline.landing.epochs import Epochs, begin_at_snapshots, explain_strange_rows
 from pipeline.landing.gaps import note_captured_news
 from pipeline.landing.heartbeats import HeartbeatLowWatermark
 from pipeline.landing.listing import Listing, TopicNames
@@ -99,7 +99,9 @@ class BatchJudge:
             )
             if strange:
                 known = epochs
-                epochs, more = explain(epochs, listing, strange, waived, strange.bounds)
+                epochs, more = explain_strange_rows(
+                    epochs, listing, strange, waived, strange.bounds
+                )
                 if ends := self._find_undecided(strange, known, more, now):
                     undecided |= ends.items()
                     if chosen.capped:  # the row behind them may be the next one
@@ -128,7 +130,7 @@ class BatchJudge:
         """
         listing, at = now.listing, self.clock()
         decided = {tp: first for tp, first in strange.items() if tp not in strange.undecided}
-        _, others = explain(epochs, listing, decided, now.waived)
+        _, others = explain_strange_rows(epochs, listing, decided, now.waived)
         ends = {
             tp: strange[tp]
             for tp in strange.undecided
@@ -191,7 +193,7 @@ class BatchJudge:
     ) -> BatchStats:
         feeds = self.reader.feeds
         readings = {feed.settings.name: feed.reading for feed in feeds}
-        stats = gather(staged.tallies, before.high, readings, before.schemas, floors)
+        stats = gather_stats(staged.tallies, before.high, readings, before.schemas, floors)
         stats = with_overlaps(with_drops(stats, before), before)
         hidden = partial(self.reader.find_hidden, listing)
         return note_captured_news(stats, feeds, before, listing, hidden)

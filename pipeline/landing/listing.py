@@ -514,7 +514,7 @@ class Upstream:
     def _owner(self, topic: str) -> LandingSource | None:
         """Return the owner of *topic*; the patterns of all sources are tried once for each name."""
         known = self._owners
-        return known[topic] if topic in known else owner(topic, self.feeds)
+        return known[topic] if topic in known else find_owner(topic, self.feeds)
 
     def _answered(
         self, when: str, asking: DeadlinePool[T], questions: Mapping[str, Callable[[], T]]
@@ -550,7 +550,7 @@ def _look(feed: LandingSource) -> _Before:
     return _Before(feed.head(), feed.acknowledged(), feed.captures())
 
 
-def owner(topic: str, feeds: Sequence[LandingSource]) -> LandingSource | None:
+def find_owner(topic: str, feeds: Sequence[LandingSource]) -> LandingSource | None:
     """Whose *topic* is: of several sources whose names it fits, the one with the longest prefix.
 
     Raises:

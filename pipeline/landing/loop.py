@@ -17,10 +17,16 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import Stamp, checkpoint_row, settle_rows
 from pipeline.checkpoint import Checkpoint, has_streaming_table, with_incarnation
 from pipeline.errors import HeldError
-from pipeline.landing.backfill import BackfillNews, advanced, is_due, ripe, with_columns
+from pipeline.landing.backfill import (
+    BackfillNews,
+    advance_backfills,
+    find_complete,
+    is_due,
+    with_columns,
+)
 from pipeline.landing.bases import Settled, settles_of
 from pipeline.landing.batch_stats import BatchStats
-from pipeline.landing.epochs import Epochs, UnrecordedEpochs, current_epochs, resending
+from pipeline.landing.epochs import Epochs, UnrecordedEpochs, current_epochs, find_resending
 from pipeline.landing.gaps import has_sent
 from pipeline.landing.heartbeats import HeartbeatLowWatermark
 from pipeline.landing.judge import BatchJudge, JudgedBatch
@@ -34,7 +40,7 @@ from pipeline.landing.listing import (
     tell_gone,
 )
 from pipeline.landing.next_checkpoint import next_checkpoint
-from pipeline.landing.plan import Plan, PlanContext, plan
+from pipeline.landing.plan import Plan, PlanContext, plan_batch
 from pipeline.landing.quarantine import Healed, QuarantineRetry, Resubmitted, Resubmitting
 from pipeline.landing.rule import BatchContext
 from pipeline.landing.source_holds import SourceHolds
@@ -147,8 +153,10 @@ class Landing:
             needed=shards.is_needed,
         )
         cap = self._cap()
-        most = min(cap, RESENT_AT_ONCE) if resending(self.checkpoint, epochs.known) else cap
-        chosen = plan(self.checkpoint.offsets, listing.beginnings, listing.ends, most, known=known)
+        most = min(cap, RESENT_AT_ONCE) if find_resending(self.checkpoint, epochs.known) else cap
+        chosen = plan_batch(
+            self.checkpoint.offsets, listing.beginnings, listing.ends, most, known=known
+        )
         self._ends.update(listing.ends)  # of those that are gone, too: where they last ended
         return chosen
 
@@ -203,7 +211,7 @@ class Landing:
         sends = partial(
             has_sent, feeds=feeds, checkpoint=self.checkpoint, listing=listing, hidden=hidden
         )
-        again = advanced(
+        again = advance_backfills(
             self.checkpoint, facts, epochs.known, self.rereads(), sends, before=self.facts
         )
         counted = self._healed.counted(again.counted(facts))
@@ -231,7 +239,7 @@ class Landing:
         made = replace(self._resubmitted.noted(self._healed.noted(made)), lives=lives)
         files, before = (*again.files, *self._healed.files), self._healed.counted_before
         taken = rows_again(self.log, files, columns, stamp, counted_before=before)
-        self._tried = ripe(self.checkpoint)
+        self._tried = find_complete(self.checkpoint)
         self._put(made, settled, replace(staged, files=(*staged.files, *taken)), stamp)
         tell_gone(chosen, made)
         return facts

@@ -24,17 +24,17 @@ from pipeline.checkpoint import (
 from pipeline.landing.backfill import BackfillStep
 from pipeline.landing.bases import (
     Settled,
-    advance,
-    births,
+    advance_snapshots,
     detect_repeated_snapshots,
     detect_split_snapshots,
-    inherited,
+    find_births,
+    inherit_bases,
     initial_snapshots,
     is_torn,
     read_snapshots,
 )
-from pipeline.landing.batch_stats import NAMED, BatchStats, SchemaNews, UnreadChanges, after
-from pipeline.landing.epochs import find_moved, needed, resending
+from pipeline.landing.batch_stats import NAMED, BatchStats, SchemaNews, UnreadChanges, merge_schemas
+from pipeline.landing.epochs import find_moved, find_needed_starts, find_resending
 from pipeline.landing.gaps import (
     detect_capture_changes,
     detect_changed_orderings,
@@ -199,7 +199,9 @@ def _topics(checkpoint: Checkpoint, facts: BatchStats, plan: Plan) -> Checkpoint
     topics = tuple(sorted({*checkpoint.trimmed, *plan.trimmed}))
     at = replace(checkpoint, offsets=dict(plan.offsets), gone=dict(plan.gone))
     at = replace(
-        at, schemas=after(checkpoint.schemas, facts.schemas), quarantine=_left(checkpoint, plan)
+        at,
+        schemas=merge_schemas(checkpoint.schemas, facts.schemas),
+        quarantine=_left(checkpoint, plan),
     )
     return replace(
         at,
@@ -223,7 +225,7 @@ def _after(
     names_of: Callable[[str], TopicNames | None],
 ) -> TopicShards:
     """The shards after the batch, and which of them are there."""
-    made = replace(checkpoint, shards=shards, existing=births(checkpoint, facts)[0])
+    made = replace(checkpoint, shards=shards, existing=find_births(checkpoint, facts)[0])
     return TopicShards(made, shards, names_of)
 
 
@@ -237,7 +239,7 @@ def _snaps(
     checkpoint: Checkpoint, facts: BatchStats, batch: int, waived: frozenset[str]
 ) -> tuple[dict[str, OpenSnapshot], tuple[Settled, ...]]:
     """Snapshots that are still awaited, and the bases that this batch completes."""
-    left, settled = advance(checkpoint, facts, batch)
+    left, settled = advance_snapshots(checkpoint, facts, batch)
     return {n: snap for n, snap in left.items() if snap.waiver(n) not in waived}, settled
 
 
@@ -270,7 +272,7 @@ def _bases(
     checkpoint: Checkpoint, facts: BatchStats, settled: Iterable[Settled]
 ) -> dict[str, Order]:
     own = {done.name: done.order for done in settled}
-    return {**checkpoint.bases, **inherited(checkpoint, facts), **own}
+    return {**checkpoint.bases, **inherit_bases(checkpoint, facts), **own}
 
 
 def _completed(made: Checkpoint, settled: Iterable[Settled]) -> Checkpoint:
@@ -308,8 +310,8 @@ def _epochs(checkpoint: Checkpoint, epochs: Mapping[str, Epoch]) -> dict[str, Ep
 
 def _started(made: Checkpoint, starts: Mapping[EpochStart, int], plan: Plan) -> Checkpoint:
     """With those of all *starts* that say something of rows to come, or to be sent again."""
-    again = {(name, made.epochs[name].number) for name in resending(made, made.epochs)}
-    left = needed(starts, made.offsets, anew=plan.anew, kept=again)
+    again = {(name, made.epochs[name].number) for name in find_resending(made, made.epochs)}
+    left = find_needed_starts(starts, made.offsets, anew=plan.anew, kept=again)
     return replace(made, starts=left)
 
 
@@ -327,7 +329,7 @@ def _shards(
         if one.captured and not one.snapshot and one.change.kind == "alter"
     )
     known = {
-        name: _table(name, router) for name in (*seen, *inherited(checkpoint, facts), *altered)
+        name: _table(name, router) for name in (*seen, *inherit_bases(checkpoint, facts), *altered)
     }
     return {**checkpoint.shards, **known, **facts.shards}
 

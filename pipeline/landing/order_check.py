@@ -22,7 +22,7 @@ from pipeline.model import ORDER_PARTS, Op, Order, Origin, SourcePartition, Topi
 Ints = npt.NDArray[np.int64]
 
 
-def grouped(rows: pa.Table, names: Sequence[str]) -> tuple[Ints, Ints]:
+def group_rows(rows: pa.Table, names: Sequence[str]) -> tuple[Ints, Ints]:
     """Each row's group, from 0 on in the order they come, and the first row of each group.
 
     Null is a value like any other.
@@ -70,7 +70,7 @@ class OrderStretch:
         return SourcePartition(self.source, self.at)
 
 
-def stretches(rows: pa.Table) -> tuple[OrderStretch, ...]:
+def find_stretches(rows: pa.Table) -> tuple[OrderStretch, ...]:
     """Return one stretch for each partition of ``SLIM`` rows, in any order, with a position."""
     found = []
     ordered = _by_offset(rows)
@@ -95,7 +95,7 @@ def stretches(rows: pa.Table) -> tuple[OrderStretch, ...]:
     return tuple(found)
 
 
-def tops(
+def find_highest_orders(
     told: Iterable[OrderStretch],
     high: Mapping[SourcePartition, Order],
     floors: Mapping[SourcePartition, Order] = NO_FLOORS,
@@ -118,7 +118,7 @@ def tops(
     return reached, frozenset(doubted)
 
 
-def low(
+def find_low_rows(
     rows: pa.Table,
     high: Mapping[SourcePartition, Order],
     floors: Mapping[SourcePartition, Order] = NO_FLOORS,
@@ -126,7 +126,7 @@ def low(
     """Offsets of the rows that stand too low in their partition.
 
     In: ``JUDGED``, in any order.  A row stands too low when its order is below that of a LIVE row
-    before it, by offset, or below *high*, or *floors* as of :func:`tops`.
+    before it, by offset, or below *high*, or *floors* as of :func:`find_highest_orders`.
     """
     parts = [pc.struct_field(rows["order"], [name]) for name in ORDER_PARTS]
     flat = rows.drop_columns("order")
@@ -145,7 +145,7 @@ def low(
     }
 
 
-def places(rows: pa.Table) -> Columns:
+def read_places(rows: pa.Table) -> Columns:
     """The parts of the orders of *rows*, 0 where one is null."""
     return [_ints(rows, name) for name in ORDER_PARTS]
 
@@ -183,14 +183,14 @@ class _Ordered:
 
 def _by_offset(rows: pa.Table) -> _Ordered:
     placed = _placed(rows)
-    codes, firsts = grouped(placed, _PARTITION)
+    codes, firsts = group_rows(placed, _PARTITION)
     named = placed.select(_PARTITION).take(pa.array(firsts)).to_pylist()
     partitions = [
         SourcePartition(one["source"], TopicPartition(one["topic"], one["partition"]))
         for one in named
     ]
     live = _ints(placed, "origin") == int(Origin.LIVE)
-    offsets, columns = _ints(placed, "offset"), places(placed)
+    offsets, columns = _ints(placed, "offset"), read_places(placed)
     if _less([codes[1:], offsets[1:]], [codes[:-1], offsets[:-1]]).any():
         sorting = np.lexsort((offsets, codes))
         codes, offsets, live = codes[sorting], offsets[sorting], live[sorting]

@@ -35,7 +35,7 @@ class Span:
         return self.end.offset - self.first
 
 
-def shared(
+def share_cap(
     spans: Mapping[TopicPartition, Span],
     cap: int,
     ahead: Container[str] = (),
@@ -174,7 +174,7 @@ class _Start:
     trimmed: bool = False
 
 
-def plan(
+def plan_batch(
     w: Ends,
     beginnings: Ends,
     ends: Ends,
@@ -197,7 +197,7 @@ def plan(
         moving = [tp for tp in moving if tp.topic in known.ahead]
         starts = {tp: starts[tp] for tp in moving}
         spans = {tp: spans[tp] for tp in moving}
-    taken, capped = shared(spans, cap, known.ahead, known.in_turn)
+    taken, capped = share_cap(spans, cap, known.ahead, known.in_turn)
     gone, lost, doubts = _gone(w.keys() - ends.keys(), w, known, capped=capped)
     offsets = {tp: end for tp, end in before.items() if tp not in gone} if gone else before
     for tp in moving:

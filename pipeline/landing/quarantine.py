@@ -37,11 +37,18 @@ from pipeline.checkpoint import Checkpoint, Quarantine, is_outdated, source_of
 from pipeline.clocks import Retries
 from pipeline.errors import FormatError, NoSchemasError, ProofError, UnreachableError
 from pipeline.formats.schema_registry import decode_with_registry
-from pipeline.landing.batch_stats import BatchStats, RunStats, tally, told_schema
+from pipeline.landing.batch_stats import BatchStats, RunStats, tally_rows, told_schema
 from pipeline.landing.listing import LandingSource, Listing
 from pipeline.landing.plan import Plan
 from pipeline.landing.staging import write_rows
-from pipeline.landing.task import SourceContext, TableRouter, TaskResult, TaskSource, shape, slim
+from pipeline.landing.task import (
+    SourceContext,
+    TableRouter,
+    TaskResult,
+    TaskSource,
+    shape_rows,
+    slim_columns,
+)
 from pipeline.model import Op, Order, Shard
 from pipeline.resubmissions import (
     Resubmission,
@@ -350,7 +357,7 @@ class Resubmitting:
             return Healed()
         whole = pa.Table.from_batches(rows).combine_chunks()
         (batch,) = whole.to_batches()
-        told = tally(pa.Table.from_batches([slim(batch)]))
+        told = tally_rows(pa.Table.from_batches([slim_columns(batch)]))
         file = write_rows(self.log, batch, Stamp(checkpoint.lane, -1, at))
         counted = (
             checkpoint.quarantine[one].ids
@@ -378,12 +385,12 @@ class Resubmitting:
         changes = decode_with_registry(feed.format, feed.registry, raw)
         stamp = Stamp(checkpoint.lane, -1, at)
         routes = TableRouter(self.router, self.standards)
-        shaped = shape(changes, raw, came, routes=routes, stamp=stamp)
+        shaped = shape_rows(changes, raw, came, routes=routes, stamp=stamp)
         rows = _without_known_columns(shaped, checkpoint)
         judged = rows.select(list(JUDGED)).to_pylist()
         if untold := _untold(judged, checkpoint):
             raise ProofError(UNTOLD.format(shard=untold))
-        if why := refusal(judged, subject, checkpoint, self._newer):
+        if why := explain_refusal(judged, subject, checkpoint, self._newer):
             raise FormatError(why)
         return subject, [rows]
 
@@ -403,7 +410,7 @@ class Resubmitting:
         return [each for each in own if each["source"] == row["source"]]
 
 
-def refusal(rows: Sequence[Row], subject: str, checkpoint: Checkpoint, newer: Newer) -> str:
+def explain_refusal(rows: Sequence[Row], subject: str, checkpoint: Checkpoint, newer: Newer) -> str:
     """Why rows of a corrected message do not land (``JUDGED``); empty if they do."""
     for row in rows:
         why = _odd(row, subject) or _outdated(row, checkpoint) or _overtaken(row, newer)

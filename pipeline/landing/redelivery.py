@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 
 from pipeline.changelog.table import ORDER_TYPE
 from pipeline.checkpoint import Checkpoint, Epoch
-from pipeline.landing.epochs import resending
+from pipeline.landing.epochs import find_resending
 from pipeline.model import LOG_PARTS, Op, Order, OrderSpan, Origin, Shard, TopicPartition
 from pipeline.sources.positions import locate_position, may_contain
 
@@ -134,7 +134,7 @@ class StrangeRows(dict[TopicPartition, int]):
             known[name] = span.joined(known.get(name, span))
 
 
-def unexplained(
+def find_unexplained(
     rows: pa.Table,
     back: Mapping[TopicPartition, tuple[int, ...]],
     landed: Callable[[Asked], pa.Table],
@@ -404,19 +404,21 @@ def _reaches(rows: pa.Table, order: Order, beyond: Callable[..., Any]) -> Any:
 def sent_again(
     rows: pa.Table, checkpoint: Checkpoint, epochs: Mapping[str, Epoch]
 ) -> tuple[Transactions, ...]:
-    """What to look for in the change log before :func:`reordered`; empty where nothing can be old.
+    """What to look for in the change log before :func:`restore_orders`; empty if nothing is old.
 
     *rows* are the batch's, with ``COLUMNS``, *checkpoint* that before it, *epochs* those now.  With
     GTIDs only transactions that the server before had executed can have been landed.
     """
     return tuple(
         asked
-        for source in sorted(resending(checkpoint, epochs))
+        for source in sorted(find_resending(checkpoint, epochs))
         if (asked := _asked(source, rows, checkpoint, epochs[source])).ids
     )
 
 
-def reordered(rows: pa.Table, landed: pa.Table, starts: Mapping[TopicPartition, int]) -> pa.Table:
+def restore_orders(
+    rows: pa.Table, landed: pa.Table, starts: Mapping[TopicPartition, int]
+) -> pa.Table:
     """Give redelivered *rows* the order that the change log holds them with.
 
     *rows* keep their columns and their positions. *landed* are the rows found for

@@ -20,11 +20,17 @@ from pipeline.changelog.table import CHANGES, ColumnEvent, Stamp, column_event_r
 from pipeline.checkpoint import Checkpoint, is_outdated, source_of
 from pipeline.delta.store import Store
 from pipeline.errors import SluiceError
-from pipeline.landing.batch_stats import RunStats, tally
-from pipeline.landing.epochs import EpochBounds, Epochs, bounds, newest_starts, resending
+from pipeline.landing.batch_stats import RunStats, tally_rows
+from pipeline.landing.epochs import (
+    EpochBounds,
+    Epochs,
+    find_epoch_bounds,
+    find_resending,
+    newest_starts,
+)
 from pipeline.landing.gaps import hidden_among
 from pipeline.landing.listing import LandingSource, Listing
-from pipeline.landing.order_check import JUDGED, NO_FLOORS, low
+from pipeline.landing.order_check import JUDGED, NO_FLOORS, find_low_rows
 from pipeline.landing.plan import Plan, epochs_read, single_reader_sources, split_tasks
 from pipeline.landing.redelivery import (
     COLUMNS,
@@ -32,12 +38,12 @@ from pipeline.landing.redelivery import (
     Between,
     PartialFrom,
     StrangeRows,
-    reordered,
+    find_unexplained,
+    restore_orders,
     sent_again,
-    unexplained,
 )
 from pipeline.landing.source_holds import SourceHolds
-from pipeline.landing.task import LandingTask, SourceContext, TaskResult, TaskSource, slim
+from pipeline.landing.task import LandingTask, SourceContext, TaskResult, TaskSource, slim_columns
 from pipeline.model import Op, Order, SourcePartition, TopicPartition
 from pipeline.resubmissions import parse_change_name
 from pipeline.settings import PipelineSettings, Router
@@ -85,7 +91,9 @@ class BatchReader:
         bounded: dict[str, Mapping[TopicPartition, EpochBounds]] = {}
         for name in {listing.source_of[at.topic] for at in chosen.spans}:
             own = [at for at in chosen.spans if listing.source_of[at.topic] == name]
-            bounded[name] = bounds(name, own, epochs.known, epochs.starts, anew=chosen.anew)
+            bounded[name] = find_epoch_bounds(
+                name, own, epochs.known, epochs.starts, anew=chosen.anew
+            )
         tasks = []
         for ranges in parts:
             intakes = []
@@ -163,13 +171,13 @@ def rows_again(
     names: dict[MessagePlace | None, list[str]] = {}
     for name in counted_before:
         names.setdefault(parse_change_name(name), []).append(name)
-    found = [restamped(log, file, stamp, names) for file in files]
+    found = [restamp_file(log, file, stamp, names) for file in files]
     if columns:
         found.append(write_rows(log, column_event_rows(columns, stamp), stamp))
     return tuple(found)
 
 
-def restamped(
+def restamp_file(
     log: ChangeLog, file: WrittenFile, stamp: Stamp, names: Mapping[MessagePlace | None, list[str]]
 ) -> WrittenFile:
     """Return a file of the same rows in the batch of *stamp*: they were written before it had one.
@@ -225,12 +233,12 @@ def staged_rows(
     return pa.concat_tables(
         [
             rows.filter(pc.is_in(rows["topic"], pa.array(topics, pa.string())))
-            for rows in (whole(store, file, columns) for file in files)
+            for rows in (read_file(store, file, columns) for file in files)
         ]
     )
 
 
-def whole(store: Store, file: WrittenFile, columns: Sequence[str]) -> pa.Table:
+def read_file(store: Store, file: WrittenFile, columns: Sequence[str]) -> pa.Table:
     """All rows of one file, in its order; *columns* of ``CHANGES`` but the partition's."""
     schema = pa.schema([CHANGES.field(name) for name in columns])
     with pq.ParquetFile(store.source(file.path)) as parquet:
@@ -249,26 +257,31 @@ def unexplained_rows(
     """Where a batch goes back and repeats nothing: partition -> first such offset.
 
     *doubted* are the partitions that may, *checkpoint* is that before the batch, *floors* are as of
-    :func:`pipeline.landing.order_check.tops`, *grown* are topics that have gained partitions.
+    :func:`pipeline.landing.order_check.find_highest_orders`, *grown* are topics that have gained
+    partitions.
     """
     if not doubted:
         return StrangeRows()
     told = partial(staged_rows, log.store, staged.files)
-    back = low(told(tuple(sorted({at.topic for at in doubted})), JUDGED), checkpoint.high, floors)
+    back = find_low_rows(
+        told(tuple(sorted({at.topic for at in doubted})), JUDGED), checkpoint.high, floors
+    )
     if not back:
         return StrangeRows()
     rows = told(tuple(sorted({at.topic for at in back})), COLUMNS)
     log.look()
-    found = unexplained(rows, back, partial(near, log), partial(is_outdated, checkpoint), grown)
+    found = find_unexplained(
+        rows, back, partial(read_near, log), partial(is_outdated, checkpoint), grown
+    )
     if found.undecided and floors:  # below a floor alone there is no row to be repeated behind them
-        own = low(
+        own = find_low_rows(
             told(tuple(sorted({at.topic for at in found.undecided})), JUDGED), checkpoint.high
         )
         found.undecided = {at for at in found.undecided if found[at] in own.get(at, ())}
     return found
 
 
-def near(log: ChangeLog, asked: Asked) -> pa.Table:
+def read_near(log: ChangeLog, asked: Asked) -> pa.Table:
     """What the change log holds near rows that stand low."""
     if isinstance(asked, PartialFrom):
         names = ("source", *PLACE, "order", "changed")
@@ -287,16 +300,16 @@ def with_landed_positions(
 
     Where there are none, which is all but the first batches after a fail-over, nothing is read.
     """
-    if not staged.files or not resending(checkpoint, epochs.known):
+    if not staged.files or not find_resending(checkpoint, epochs.known):
         return staged
     names = [name for name in CHANGES.names if name != "dt"]
-    rows = pa.concat_tables([whole(log.store, file, names) for file in staged.files])
+    rows = pa.concat_tables([read_file(log.store, file, names) for file in staged.files])
     asked = sent_again(rows, checkpoint, epochs.known)
     if not asked:
         return staged
     log.look()
     landed = pa.concat_tables([log.sent(one.source, one.ids, one.since, COLUMNS) for one in asked])
-    placed = reordered(rows, landed, newest_starts(epochs.known, epochs.starts))
+    placed = restore_orders(rows, landed, newest_starts(epochs.known, epochs.starts))
     if placed.equals(rows):
         return staged
     dated = placed.append_column(
@@ -304,5 +317,5 @@ def with_landed_positions(
     )
     (batch,) = dated.select(CHANGES.names).combine_chunks().to_batches()
     file = write_rows(log, batch, stamp)
-    told = tally(pa.Table.from_batches([slim(batch)]))
+    told = tally_rows(pa.Table.from_batches([slim_columns(batch)]))
     return Staged((file,), (told,), staged.epochs)

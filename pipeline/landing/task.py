@@ -29,7 +29,7 @@ from pipeline.delta.store import open_store
 from pipeline.formats import json_text
 from pipeline.formats.format import RAW, Format, heartbeat_number
 from pipeline.formats.schema_registry import SchemaRegistry, decode_with_registry
-from pipeline.landing.batch_stats import RunStats, Unrepeated, tally
+from pipeline.landing.batch_stats import RunStats, Unrepeated, tally_rows
 from pipeline.landing.epochs import EpochBounds
 from pipeline.model import ORDER_PARTS, Op, Ordering, TopicPartition
 from pipeline.settings import Router
@@ -90,7 +90,7 @@ class TableRouter:
         return self._known[shard]
 
 
-def shape(
+def shape_rows(
     decoded: pa.RecordBatch,
     raw: pa.RecordBatch,
     came: SourceContext,
@@ -170,7 +170,7 @@ def _counts_no_event(text: str | None) -> bool:
     return told.event_count == 0 and not told.data_collections
 
 
-def slim(rows: pa.RecordBatch) -> pa.RecordBatch:
+def slim_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
     """The columns a batch is judged by: no payload but that of heartbeats and schema changes.
 
     In: ``CHANGES``.  Out: `SLIM`; ``note`` is the heartbeat's number, or the schema change's
@@ -301,7 +301,7 @@ class TaskResult:
     tallies: tuple[RunStats, ...]
 
 
-def run(task: LandingTask) -> TaskResult:
+def run_task(task: LandingTask) -> TaskResult:
     """Read, decode, shape, sort, write.
 
     Raises:
@@ -313,11 +313,11 @@ def run(task: LandingTask) -> TaskResult:
     ranges = [one for intake in task.intakes for one in intake.ranges]
     reading = task.reader.consume(ranges, bounds=task.bounds, columns=sorted(wanted))
     with closing(iter(reading)) as batches:
-        file, tallies = write(batches, task)
+        file, tallies = write_file(batches, task)
     return TaskResult(file, reading.read, tallies)
 
 
-def write(
+def write_file(
     batches: Iterable[pa.RecordBatch], task: LandingTask
 ) -> tuple[WrittenFile | None, tuple[RunStats, ...]]:
     """Make one file of these messages, and `TaskResult.tallies`; no file without a row.
@@ -329,7 +329,7 @@ def write(
     with SortedFile(open_store(task.changes), task.metadata, name, task.stamp.received) as file:
         known = {name: one for intake in task.intakes for name, one in intake.schemas.items()}
         for rows in _runs(Unrepeated(known).among(_shaped(batches, task)), task.run):
-            tallies.append(tally(pa.Table.from_batches(map(slim, rows))))
+            tallies.append(tally_rows(pa.Table.from_batches(map(slim_columns, rows))))
             file.add(rows)
     return file.written, tuple(tallies)
 
@@ -344,7 +344,7 @@ def _shaped(batches: Iterable[pa.RecordBatch], task: LandingTask) -> Iterator[pa
                 decode_with_registry(intake.format, intake.registry, raw)
             )
             if len(changes):
-                yield shape(changes, raw, intake.came, routes=routes, stamp=task.stamp)
+                yield shape_rows(changes, raw, intake.came, routes=routes, stamp=task.stamp)
 
 
 def _share(batch: pa.RecordBatch, intake: TaskSource, *, alone: bool) -> pa.RecordBatch:

@@ -22,7 +22,7 @@ from pipeline.formats.format import RAW, Format
 from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.landing.listing import LandingSource
 from pipeline.landing.loop import Landing
-from pipeline.landing.task import LandingTask, TaskResult, run
+from pipeline.landing.task import LandingTask, TaskResult, run_task
 from pipeline.model import Acknowledged, CaptureScope, Head, Op, PartitionEnd, Shard, TopicPartition
 from pipeline.reports import LandingReport
 from pipeline.schema.model import Dialect
@@ -360,7 +360,7 @@ class LandingHarness:
 
     def work(self, tasks: Sequence[LandingTask]) -> list[TaskResult]:
         self.tasks.append(len(tasks))
-        done = [run(task) for task in tasks]
+        done = [run_task(task) for task in tasks]
         meanwhile, self.meanwhile = self.meanwhile, nothing
         meanwhile()
         return done

@@ -18,7 +18,7 @@ from pipeline.delta.protocol import describe_table
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import Format
-from pipeline.landing.task import LandingTask, SourceContext, TaskSource, run
+from pipeline.landing.task import LandingTask, SourceContext, TaskSource, run_task
 from pipeline.parallel import spark_map
 from pipeline.settings import Router
 from pipeline.transports.kafka import KafkaReader
@@ -90,7 +90,7 @@ def test_each_task_leaves_one_file_and_tells_of_it_in_the_order_of_the_tasks(
     ]
     tasks = [task(servers, tmp_path, *ranges[:2]), task(servers, tmp_path, ranges[2])]
 
-    told = spark_map(spark, run, tasks)
+    told = spark_map(spark, run_task, tasks)
 
     assert [[(one.asked, one.count) for one in done.ranges] for done in told] == [
         [(ranges[0], 15), (ranges[1], 7)],
@@ -109,7 +109,7 @@ def test_a_worker_and_the_driver_make_the_same_of_a_task(
 ) -> None:
     one = task(servers, tmp_path, OffsetRange(topic, 0, 0, 20, 0), OffsetRange(topic, 1, 3, 20, 0))
 
-    (there,), here = spark_map(spark, run, [one]), run(one)
+    (there,), here = spark_map(spark, run_task, [one]), run_task(one)
 
     assert there.file is not None
     assert here.file is not None
@@ -129,7 +129,7 @@ def test_a_tasks_error_is_the_callers_and_not_sparks(
         lakes.append(tmp_path / str(len(lakes)))
         lakes[-1].mkdir()
         hasty = task(servers, lakes[-1], bad, bounds=HASTY)
-        spark_map(spark, run, [task(servers, lakes[-1], good), hasty])
+        spark_map(spark, run_task, [task(servers, lakes[-1], good), hasty])
 
     said = refused(asked, r"^1 ranges not read.* its log ends at 20")
 
@@ -143,10 +143,10 @@ def test_a_worker_that_dies_is_an_error_of_one_line(
     fatal = task(servers, tmp_path, OffsetRange(topic, 0, 0, 20), format_=Fatal())
 
     with pytest.raises(UnreachableError, match="a Spark job failed") as caught:
-        spark_map(spark, run, [fatal])
+        spark_map(spark, run_task, [fatal])
 
     assert "\n" not in str(caught.value)
 
 
 def test_no_tasks_need_no_job(spark: SparkSession) -> None:
-    assert spark_map(spark, run, []) == []
+    assert spark_map(spark, run_task, []) == []

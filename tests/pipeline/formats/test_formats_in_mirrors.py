@@ -16,7 +16,7 @@ from pipeline.formats.dbevents_avro import DbEventsAvro
 from pipeline.formats.format import Format, Schemas
 from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.formats.simple_binlog import SimpleBinlog, SimpleTable
-from pipeline.landing.task import SourceContext, TableRouter, shape, slim
+from pipeline.landing.task import SourceContext, TableRouter, shape_rows, slim_columns
 from pipeline.model import Op, Order
 from pipeline.schema.history import SchemaReader
 from pipeline.settings import RegistrySettings, Router
@@ -55,7 +55,7 @@ class Applied:
         came = SourceContext("s", "sluice.heartbeat", ordering=self.form.ordering)
         stamp = Stamp("main", self.lake.checkpoint.batch + 1, NOW)
         decoded = self.form.decode(sent, self.schemas)
-        rows = shape(decoded, sent, came, routes=ROUTES, stamp=stamp).to_pylist()
+        rows = shape_rows(decoded, sent, came, routes=ROUTES, stamp=stamp).to_pylist()
         placed = [{**row, "order": Order(**row["order"])} for row in rows]
         self._learn([row for row in placed if row["op"] == Op.DDL])
         self.lake.land(*(row for row in placed if row["op"] != Op.DDL))
@@ -100,9 +100,9 @@ def test_the_number_of_a_heartbeat_is_read_in_each_format(form: Format, sent: Ra
     came = SourceContext("s", "sluice.heartbeat", ordering=form.ordering)
     raw, stamp = batch([sent]), Stamp("main", 1, NOW)
 
-    rows = shape(form.decode(raw, {}), raw, came, routes=ROUTES, stamp=stamp)
+    rows = shape_rows(form.decode(raw, {}), raw, came, routes=ROUTES, stamp=stamp)
 
-    notes = [one["note"] for one in slim(rows).to_pylist() if one["op"] == Op.HEARTBEAT]
+    notes = [one["note"] for one in slim_columns(rows).to_pylist() if one["op"] == Op.HEARTBEAT]
     assert notes == ["41"]
 
 

@@ -12,9 +12,9 @@ from pipeline.landing.backfill import (
     BackfilledRows,
     BackfillNews,
     BackfillStep,
-    advanced,
+    advance_backfills,
+    find_complete,
     is_due,
-    ripe,
 )
 from pipeline.landing.batch_stats import BatchStats, SchemaNews
 from pipeline.landing.listing import TopicNames
@@ -51,7 +51,7 @@ def rows_read(stretch: int, after: str | None, read: str, *, ended: bool = False
 
 
 def step(before: Checkpoint, news: BackfillNews, facts: BatchStats | None = None) -> BackfillStep:
-    return advanced(before, facts or BatchStats(), {"a": EPOCH}, news, lambda *_: True)
+    return advance_backfills(before, facts or BatchStats(), {"a": EPOCH}, news, lambda *_: True)
 
 
 def test_rows_are_taken_once_and_in_their_order() -> None:
@@ -107,7 +107,7 @@ def test_it_ends_only_when_all_is_landed_that_its_reads_may_have_seen() -> None:
 
 @pytest.mark.parametrize("told", [None, False])
 def test_no_base_of_a_table_that_the_collector_may_leave_out(told: bool | None) -> None:
-    made = advanced(
+    made = advance_backfills(
         checkpoint_of(ENDED, passed=300),
         BatchStats(),
         {"a": EPOCH},
@@ -142,7 +142,7 @@ def test_what_replays_or_repairs_makes_no_base() -> None:
 def test_it_is_void_once_its_log_or_lists_are_others(
     epochs: dict[str, Epoch], before: Checkpoint
 ) -> None:
-    made = advanced(
+    made = advance_backfills(
         before, BatchStats(), epochs, BackfillNews(rows=(rows_read(0, None, "3"),)), lambda *_: True
     )
 
@@ -231,7 +231,7 @@ def test_a_statement_of_the_batch_that_ran_while_it_was_noted_voids_it_too() -> 
     facts = BatchStats(news=(SchemaNews("a", change, snapshot=False),))
     news = BackfillNews(begun={NAME: OPEN})
 
-    made = advanced(
+    made = advance_backfills(
         checkpoint_of(), BatchStats(), {"a": EPOCH}, news, lambda *_: True, before=facts
     )
 
@@ -255,7 +255,7 @@ def test_rows_that_one_leaves_behind_are_remembered_with_their_span() -> None:
     news = BackfillNews(cancelled={NAME: "x"})
     epochs = {"a": replace(EPOCH, position=binlog_position(7, 400))}
 
-    made = advanced(
+    made = advance_backfills(
         checkpoint_of(replace(OPEN, rows=5)), BatchStats(), epochs, news, lambda *_: True
     )
 
@@ -270,7 +270,7 @@ def test_what_could_not_be_completed_makes_no_batch_of_its_own() -> None:
     waiting = checkpoint_of(ENDED, passed=201)
 
     assert is_due(waiting, BackfillNews(), frozenset())
-    assert not is_due(waiting, BackfillNews(), ripe(waiting))
+    assert not is_due(waiting, BackfillNews(), find_complete(waiting))
 
 
 @pytest.mark.parametrize(
@@ -374,9 +374,9 @@ def test_none_is_completed_twice_or_too_early(known: Backfill) -> None:
 def test_one_that_is_done_is_no_reason_for_a_batch_and_never_void() -> None:
     done = replace(ENDED, done=7, stretches=())
 
-    assert ripe(checkpoint_of(done, passed=300)) == frozenset()
-    assert ripe(checkpoint_of(READ, passed=300)) == frozenset()
-    made = advanced(checkpoint_of(done), BatchStats(), {}, BackfillNews(), lambda *_: True)
+    assert find_complete(checkpoint_of(done, passed=300)) == frozenset()
+    assert find_complete(checkpoint_of(READ, passed=300)) == frozenset()
+    made = advance_backfills(checkpoint_of(done), BatchStats(), {}, BackfillNews(), lambda *_: True)
     assert made.rereads == {NAME: done}
 
 
@@ -462,7 +462,7 @@ def test_rows_of_one_that_is_void_tell_of_the_log_up_to_its_end_then(
     before = replace(checkpoint_of(known), lists={"a": above})
     epochs = {} if epoch is None else {"a": epoch}
 
-    made = advanced(before, BatchStats(), epochs, BackfillNews(), lambda *_: True)
+    made = advance_backfills(before, BatchStats(), epochs, BackfillNews(), lambda *_: True)
 
     left = made.rereads[NAME]
     assert (left.id, left.former, left.closing) == ("", "x", closing)
@@ -471,7 +471,10 @@ def test_rows_of_one_that_is_void_tell_of_the_log_up_to_its_end_then(
 def test_one_that_is_cancelled_is_forgotten_though_it_is_void_and_not_what_was_before_it() -> None:
     news = BackfillNews(cancelled={NAME: "x"})
 
-    assert advanced(checkpoint_of(OPEN), BatchStats(), {}, news, lambda *_: True).rereads == {}
+    assert (
+        advance_backfills(checkpoint_of(OPEN), BatchStats(), {}, news, lambda *_: True).rereads
+        == {}
+    )
     left = step(checkpoint_of(replace(OPEN, first=Order(1, 7, 50))), news).rereads[NAME]
     assert (left.id, left.former, left.lowest) == ("", "", Order(1, 7, 50))
 

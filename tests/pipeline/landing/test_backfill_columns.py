@@ -11,7 +11,7 @@ from pipeline.landing.backfill import (
     BackfilledRows,
     BackfillNews,
     BackfillStep,
-    advanced,
+    advance_backfills,
     with_columns,
 )
 from pipeline.landing.batch_stats import BatchStats
@@ -62,7 +62,7 @@ def rows_read(
 
 def step(known: Backfill, *news: BackfilledRows) -> BackfillStep:
     checkpoint = Checkpoint("main", 9, epochs={"a": EPOCH}, rereads={NAME: known})
-    return advanced(
+    return advance_backfills(
         checkpoint, BatchStats(), {"a": EPOCH}, BackfillNews(rows=news), lambda *_: True
     )
 

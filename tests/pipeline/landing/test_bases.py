@@ -5,9 +5,9 @@ import pytest
 
 from pipeline.checkpoint import Checkpoint, Epoch, Existence, OpenSnapshot
 from pipeline.landing.bases import (
-    advance,
-    births,
-    inherited,
+    advance_snapshots,
+    find_births,
+    inherit_bases,
     initial_snapshots,
     is_trimmed,
     read_snapshots,
@@ -38,7 +38,7 @@ def play(*batches: BatchStats) -> tuple[Checkpoint, list[str]]:
     """Feed batches to a mark; returns it, and what was settled in each, as `batch:pos`."""
     checkpoint, settled = Checkpoint("main", -1), []
     for batch, facts in enumerate(batches):
-        snaps, done = advance(checkpoint, facts, batch)
+        snaps, done = advance_snapshots(checkpoint, facts, batch)
         settled += [f"{batch}:{one.order.pos}" for one in done]
         bases = {**checkpoint.bases, **{one.name: one.order for one in done}}
         high = {**checkpoint.high, **facts.high}
@@ -155,14 +155,14 @@ def test_a_live_change_just_at_the_snapshot_does_not_end_it() -> None:
 
 def test_a_live_change_of_an_earlier_batch_counts_and_the_base_began_with_its_first_row() -> None:
     checkpoint, early = play(snapshot_stats(S1, 2, ended=False), live_stats())
-    snaps, (settled,) = advance(checkpoint, snapshot_stats(S1, 1, ended=True), 2)
+    snaps, (settled,) = advance_snapshots(checkpoint, snapshot_stats(S1, 1, ended=True), 2)
 
     assert (early, snaps) == ([], {})
     assert (settled.order, settled.since) == (S1, 0)
 
 
 def test_a_snapshot_remembers_the_batch_it_began_in() -> None:
-    snaps, _ = advance(Checkpoint("main", 6), snapshot_stats(S1, 2, ended=False), 7)
+    snaps, _ = advance_snapshots(Checkpoint("main", 6), snapshot_stats(S1, 2, ended=False), 7)
 
     assert snaps == {"shop/db.t": OpenSnapshot(S1, 7, rows=2)}
 
@@ -252,7 +252,7 @@ def with_existence(pos: int, *, there: bool) -> Checkpoint:
 def test_f07_a_create_is_a_birth_only_of_a_shard_that_was_not_there(
     checkpoint: Checkpoint, news: tuple[SchemaNews, ...], born: int | None
 ) -> None:
-    _, settled = advance(checkpoint, BatchStats(news=news), 5)
+    _, settled = advance_snapshots(checkpoint, BatchStats(news=news), 5)
 
     assert [one.order.pos for one in settled if one.name == "shop/db.t"] == ([born] if born else [])
 
@@ -267,7 +267,7 @@ def test_f07_a_create_is_a_birth_only_of_a_shard_that_was_not_there(
 def test_f07_rows_of_the_same_batch_tell_whether_a_shard_was_there(first: int, born: bool) -> None:
     facts = BatchStats(news=(CREATE,), firsts={"shop/db.t": Order(1, 1, first)})
 
-    assert bool(advance(Checkpoint("main", 4), facts, 5)[1]) is born
+    assert bool(advance_snapshots(Checkpoint("main", 4), facts, 5)[1]) is born
 
 
 def test_f07_dropped_and_created_beside_its_old_rows_it_is_born() -> None:
@@ -275,13 +275,13 @@ def test_f07_dropped_and_created_beside_its_old_rows_it_is_born() -> None:
         news=(schema_news("drop", 40), CREATE), firsts={"shop/db.t": Order(1, 1, 10)}
     )
 
-    assert [one.order.pos for one in advance(Checkpoint("main", 4), facts, 5)[1]] == [50]
+    assert [one.order.pos for one in advance_snapshots(Checkpoint("main", 4), facts, 5)[1]] == [50]
 
 
 def test_a_birth_below_a_base_is_one_that_was_sent_again() -> None:
     checkpoint = Checkpoint("main", 4, bases={"shop/db.t": Order(1, 1, 50)})
 
-    assert advance(checkpoint, BatchStats(news=(CREATE,)), 5)[1] == ()
+    assert advance_snapshots(checkpoint, BatchStats(news=(CREATE,)), 5)[1] == ()
 
 
 def test_what_exists_is_what_the_newest_news_says() -> None:
@@ -292,7 +292,7 @@ def test_what_exists_is_what_the_newest_news_says() -> None:
         schema_news("drop", 5),
     )
 
-    existing, _ = births(with_existence(1, there=True), BatchStats(news=news))
+    existing, _ = find_births(with_existence(1, there=True), BatchStats(news=news))
 
     assert existing == {
         "shop/db.t": Existence(Order(1, 1, 30), there=False),
@@ -308,7 +308,7 @@ def test_a_table_that_the_collector_leaves_out_has_no_base() -> None:
         news=(live, snapshot), high=orders_at({"shop/shop.other:0": Order(1, 1, 900)})
     )
 
-    assert advance(Checkpoint("main", 4), facts, 5) == ({}, ())
+    assert advance_snapshots(Checkpoint("main", 4), facts, 5) == ({}, ())
 
 
 DESCRIBED = BatchStats(
@@ -356,7 +356,11 @@ def empty_bases(checkpoint: Checkpoint, *more: BatchStats) -> list[int]:
             wholes={**facts.wholes, **one.wholes},
             initial={**facts.initial, **one.initial},
         )
-    return [one.order.pos for one in advance(checkpoint, facts, 5)[1] if one.name == "shop/db.t"]
+    return [
+        one.order.pos
+        for one in advance_snapshots(checkpoint, facts, 5)[1]
+        if one.name == "shop/db.t"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -396,7 +400,7 @@ def test_f141_a_snapshot_that_may_not_have_read_a_table_shows_it_empty_to_nobody
 )
 def test_f141_a_description_that_no_row_came_with_is_no_empty_table(checkpoint: Checkpoint) -> None:
     """As snapshot.mode=recovery and no_data describe all tables, full as they are."""
-    assert advance(checkpoint, DESCRIBED, 5)[1] == ()
+    assert advance_snapshots(checkpoint, DESCRIBED, 5)[1] == ()
 
 
 def test_f141_a_snapshot_of_a_single_table_is_no_base_and_shows_no_other_empty() -> None:
@@ -404,7 +408,7 @@ def test_f141_a_snapshot_of_a_single_table_is_no_base_and_shows_no_other_empty()
     rows = {"shop/db.u": SnapshotRows(S60, 3, ended=True)}
     checkpoint = Checkpoint("main", 4, bases={"shop/db.u": Order(1, 1, 50)})
 
-    assert advance(checkpoint, replace(DESCRIBED, snapshots=rows), 5)[1] == ()
+    assert advance_snapshots(checkpoint, replace(DESCRIBED, snapshots=rows), 5)[1] == ()
 
 
 def test_f141_a_description_without_rows_is_given_up_once_all_that_came_with_it_has_landed() -> (
@@ -412,10 +416,10 @@ def test_f141_a_description_without_rows_is_given_up_once_all_that_came_with_it_
 ):
     known = {"shop": Epoch(1, "server", binlog_position(1, 50))}
     checkpoint = Checkpoint("main", 4, epochs=known)
-    snaps, _ = advance(checkpoint, DESCRIBED, 5)
+    snaps, _ = advance_snapshots(checkpoint, DESCRIBED, 5)
     checkpoint, nothing = replace(checkpoint, batch=5, snaps=snaps), BatchStats()
     left = [
-        advance(replace(checkpoint, acknowledged={"shop": said}), nothing, 6)
+        advance_snapshots(replace(checkpoint, acknowledged={"shop": said}), nothing, 6)
         for said in (
             Acknowledged(binlog_position(1, 60)),
             Acknowledged(binlog_position(1, 70), snapshot=True),
@@ -434,8 +438,8 @@ def test_a_table_whose_topic_had_lost_its_beginning_is_not_empty_by_a_descriptio
     high = orders_at({"shop/shop.other:0": Order(1, 1, 900)})
     described = BatchStats(news=(schema_news("create", 60, snapshot=True),), high=high)
 
-    assert advance(TRIMMED, described, 5) == ({}, ())
-    assert advance(TRIMMED, replace(snapshot_stats(S1, 1, ended=False), high=high), 5)[1]
+    assert advance_snapshots(TRIMMED, described, 5) == ({}, ())
+    assert advance_snapshots(TRIMMED, replace(snapshot_stats(S1, 1, ended=False), high=high), 5)[1]
 
 
 @pytest.mark.parametrize(
@@ -449,17 +453,19 @@ def test_a_table_whose_topic_had_lost_its_beginning_is_not_empty_by_a_descriptio
 def test_a_create_is_no_birth_where_the_beginning_of_the_topic_is_gone(
     checkpoint: Checkpoint, *, born: bool
 ) -> None:
-    assert (births(checkpoint, BatchStats(news=(CREATE,)))[1] != {}) is born
+    assert (find_births(checkpoint, BatchStats(news=(CREATE,)))[1] != {}) is born
 
 
 def test_a_snapshot_of_which_a_part_is_left_is_no_base_and_the_next_one_is() -> None:
     checkpoint = Checkpoint("main", 4, parts={"shop/db.t": S1})
     left = replace(snapshot_stats(S1, 2, ended=True), high=LIVE)
 
-    assert advance(checkpoint, left, 5) == ({}, ())
+    assert advance_snapshots(checkpoint, left, 5) == ({}, ())
     assert [
         one.order
-        for one in advance(checkpoint, replace(snapshot_stats(S2, 2, ended=True), high=LIVE), 5)[1]
+        for one in advance_snapshots(
+            checkpoint, replace(snapshot_stats(S2, 2, ended=True), high=LIVE), 5
+        )[1]
     ]
 
 
@@ -491,12 +497,12 @@ def test_the_text_of_a_create_decides_too(text: str, born: bool) -> None:
     news = replace(CREATE, empty=empty, over=over)
     checkpoint = with_existence(9, there="REPLACE" in text) if born else Checkpoint("main", 4)
 
-    assert bool(advance(checkpoint, BatchStats(news=(news,)), 5)[1]) is born
+    assert bool(advance_snapshots(checkpoint, BatchStats(news=(news,)), 5)[1]) is born
 
 
 def test_a_snapshot_opens_with_the_description_of_its_table_and_nothing_else() -> None:
     """Neither a live CREATE, as of a table that is there, nor what a snapshot drops or alters."""
-    opening = advance(
+    opening = advance_snapshots(
         Checkpoint("main", 4), BatchStats(news=(schema_news("create", 60, snapshot=True),)), 5
     )[0]
     others = (
@@ -506,7 +512,7 @@ def test_a_snapshot_opens_with_the_description_of_its_table_and_nothing_else() -
     )
 
     assert opening == {"shop/db.t": OpenSnapshot(Order(1, 1, 60), 5)}
-    assert [advance(SEEN, BatchStats(news=(one,)), 5) for one in others] == [({}, ())] * 3
+    assert [advance_snapshots(SEEN, BatchStats(news=(one,)), 5) for one in others] == [({}, ())] * 3
 
 
 DROP, MADE = schema_news("drop", 600), schema_news("create", 700)
@@ -552,7 +558,7 @@ def test_a_snapshot_is_given_up_only_for_a_drop_or_a_birth_after_it(
     """Else a table is without a base for ever, or READY before its rows have come."""
     first = replace(snapshot_stats(S1, 2, ended=False), news=news, high=EARLY)
 
-    begun, _ = advance(SEEN, first, 5)
+    begun, _ = advance_snapshots(SEEN, first, 5)
     _, settled = play(first, snapshot_stats(S1, 1, ended=True), live_stats())
 
     assert begun == {"shop/db.t": OpenSnapshot(S1, 5, rows=2)}
@@ -563,12 +569,12 @@ def test_a_rename_told_again_leaves_a_table_the_base_it_has_got_since() -> None:
     checkpoint = Checkpoint("main", 4, bases={"shop/db.u": S1, "shop/db.t": S2})
 
     assert (
-        inherited(
+        inherit_bases(
             checkpoint, BatchStats(news=(schema_news("alter", 90, shard="db.t", previous="db.u"),))
         )
         == {}
     )
-    assert inherited(
+    assert inherit_bases(
         checkpoint, BatchStats(news=(schema_news("alter", 90, shard="db.x", previous="db.u"),))
     ) == {"shop/db.x": S1}
 
@@ -580,10 +586,12 @@ def test_a_base_of_before_is_replaced_once_the_heartbeat_of_the_snapshot_has_lan
         snapshots={"shop/db.t": SnapshotRows(S60, 2, ended=True)}, initial=WHOLE.initial
     )
 
-    assert advance(known, told, 5)[1] == ()
-    (settled,) = advance(known, replace(told, wholes=BEAT.wholes), 5)[1]
+    assert advance_snapshots(known, told, 5)[1] == ()
+    (settled,) = advance_snapshots(known, replace(told, wholes=BEAT.wholes), 5)[1]
     assert settled.order == S60
-    assert len(advance(replace(known, bases={}), told, 5)[1]) == 1, "nothing was before it"
+    assert len(advance_snapshots(replace(known, bases={}), told, 5)[1]) == 1, (
+        "nothing was before it"
+    )
 
 
 def test_rows_of_a_snapshot_may_land_in_the_epoch_after_its_beginning() -> None:
@@ -597,8 +605,8 @@ def test_rows_of_a_snapshot_may_land_in_the_epoch_after_its_beginning() -> None:
     rows = BatchStats(snapshots={"shop/db.t": SnapshotRows(replace(S60, epoch=2), 2, ended=True)})
     others = BatchStats(snapshots={"shop/db.t": SnapshotRows(Order(2, 1, 61), 2, ended=True)})
 
-    assert len(advance(known, rows, 5)[1]) == 1
-    assert advance(known, others, 5)[1] == ()
+    assert len(advance_snapshots(known, rows, 5)[1]) == 1
+    assert advance_snapshots(known, others, 5)[1] == ()
 
 
 S80 = Order(1, 1, 80)
@@ -666,7 +674,7 @@ def lands(*batches: BatchStats) -> tuple[Mapping[str, OpenSnapshot], dict[str, O
     """Snapshots that are left, and the bases, once *batches* have landed."""
     checkpoint, bases = Checkpoint("main", 0), dict[str, Order]()
     for number, facts in enumerate(batches, 1):
-        snaps, settled = advance(checkpoint, facts, number)
+        snaps, settled = advance_snapshots(checkpoint, facts, number)
         bases |= {one.name: one.order for one in settled}
         checkpoint = replace(
             checkpoint,

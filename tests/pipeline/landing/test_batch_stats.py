@@ -21,11 +21,11 @@ from pipeline.landing.batch_stats import (
     RunStats,
     UnreadChanges,
     Unrepeated,
-    after,
-    gather,
-    newest,
-    tally,
-    unrepeated,
+    drop_repeated,
+    find_newest_schemas,
+    gather_stats,
+    merge_schemas,
+    tally_rows,
 )
 from pipeline.landing.task import SLIM
 from pipeline.model import Op, Order, Origin, SourcePartition, TopicPartition
@@ -55,15 +55,15 @@ def slim_row(offset: int, pos: int | None, **changed: Any) -> dict[str, Any]:
 
 def facts(*rows: dict[str, Any], high: dict[SourcePartition, Order] | None = None) -> BatchStats:
     """Of one run of rows; cut into runs at any place, they come to the same."""
-    found = gather(_tallied([rows]), high or {}, readings("shop"))
+    found = gather_stats(_tallied([rows]), high or {}, readings("shop"))
     for cut in {1, len(rows) // 2, len(rows) - 1} & set(range(1, len(rows))):
-        apart = gather(_tallied([rows[:cut], rows[cut:]]), high or {}, readings("shop"))
+        apart = gather_stats(_tallied([rows[:cut], rows[cut:]]), high or {}, readings("shop"))
         assert apart == replace(found, doubted=apart.doubted)
     return found
 
 
 def _tallied(runs: Sequence[Sequence[dict[str, Any]]]) -> list[RunStats]:
-    return [tally(pa.Table.from_pylist(list(rows), schema=SLIM)) for rows in runs if rows]
+    return [tally_rows(pa.Table.from_pylist(list(rows), schema=SLIM)) for rows in runs if rows]
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_how_a_table_begins_is_asked_of_statements_that_make_one_and_of_no_other
     described_ = statement(5, 70, "CREATE TABLE t (id INT, c INT)") | {"snapshot": "true"}
     dialect = Noting()
 
-    gather(_tallied([[*rows, described_]]), {}, {"shop": replace(READING, dialect=dialect)})
+    gather_stats(_tallied([[*rows, described_]]), {}, {"shop": replace(READING, dialect=dialect)})
 
     assert dialect.asked == [created] * 3, "where there was none, and where there was one"
 
@@ -308,7 +308,7 @@ def test_a_heartbeat_without_a_number_is_below_every_number(note: str | None) ->
 
 
 def test_an_empty_batch_has_no_facts() -> None:
-    found = gather([], orders_at({"shop/shop.db.t:0": Order(1, 1, 50)}), {})
+    found = gather_stats([], orders_at({"shop/shop.db.t:0": Order(1, 1, 50)}), {})
 
     assert found == BatchStats()
     assert (found.rows, found.statements) == (0, 0)
@@ -365,7 +365,7 @@ def update_rows(*said: tuple[str, Order | None]) -> pa.Table:
 @settings(max_examples=examples(50))
 @given(st.lists(st.tuples(st.sampled_from(["a.1", "a.2", "b.1"]), st.none() | PLACES)))
 def test_the_first_of_a_shard_is_its_lowest_order(said: list[tuple[str, Order | None]]) -> None:
-    found = tally(update_rows(*said)).firsts
+    found = tally_rows(update_rows(*said)).firsts
 
     placed = {
         shard: [order for name, order in said if name == shard and order] for shard, _ in said
@@ -376,7 +376,7 @@ def test_the_first_of_a_shard_is_its_lowest_order(said: list[tuple[str, Order | 
 def test_shards_of_one_table_are_counted_together() -> None:
     order = Order(1, 1, 1)
 
-    found = tally(update_rows(("a.1", order), ("b.1", order), ("a.2", order)))
+    found = tally_rows(update_rows(("a.1", order), ("b.1", order), ("a.2", order)))
 
     assert found.tables == {"a": 2, "b": 1}
     assert found.shards == {"shop/a.1": "a", "shop/a.2": "a", "shop/b.1": "b"}
@@ -398,7 +398,7 @@ def test_a_snapshot_of_the_whole_source_reads_the_heartbeat(
     for beat, snapshot in zip(beats, snapshots, strict=True):
         beat.update(op=str(Op.HEARTBEAT), table=None, snapshot=snapshot, note="7")
 
-    assert tally(pa.Table.from_pylist(beats, schema=SLIM)).wholes == found
+    assert tally_rows(pa.Table.from_pylist(beats, schema=SLIM)).wholes == found
 
 
 @pytest.mark.parametrize(
@@ -422,7 +422,7 @@ def test_a_heartbeat_that_was_read_beside_the_log_tells_nothing_of_it(
     one.update(op=str(Op.HEARTBEAT), table=None, note="7")
     other.update(op=str(Op.HEARTBEAT), table=None, note="9", snapshot=snapshot, origin=int(origin))
 
-    told = tally(pa.Table.from_pylist([one, other], schema=SLIM))
+    told = tally_rows(pa.Table.from_pylist([one, other], schema=SLIM))
 
     assert told.heartbeats == {"shop": highest}
     assert [beat.number for beat in told.beats["shop"]] == followed
@@ -462,7 +462,7 @@ def land_all(*batches: Sequence[Step]) -> list[list[Step]]:
         found = list(Unrepeated(known).among(statement_rows(step) for step in steps))
         told = [row for one in found for row in one.to_pylist()]
         left.append([(row["order"]["log"], row["after"]) for row in told])
-        known = after(known, newest(statements(*left[-1])))
+        known = merge_schemas(known, find_newest_schemas(statements(*left[-1])))
     return left
 
 
@@ -505,11 +505,11 @@ def test_statements_and_rows_all_stay() -> None:
 
 
 def test_of_what_several_tasks_tell_only_news_is_judged() -> None:
-    known = newest(statements((1, "a")))
+    known = find_newest_schemas(statements((1, "a")))
     alter = {**statements((4, "ALTER"))[0], "schema_id": None}
     told = [*statements((5, "b"), (9, "a")), *statements((7, "b"), (8, "a"), (3, "a")), alter]
 
-    left = unrepeated(told, known)
+    left = drop_repeated(told, known)
 
     assert [(row["log"], row["note"]) for row in left] == [(4, "ALTER"), (5, "b"), (8, "a")]
 
@@ -522,7 +522,7 @@ def test_columns_that_another_task_knows_to_have_been_others_between_are_in_forc
         for row in statements(*((one["order"]["log"], one["after"]) for one in found.to_pylist()))
     ]
 
-    left = unrepeated(told, newest(statements((1, "a"))))
+    left = drop_repeated(told, find_newest_schemas(statements((1, "a"))))
 
     assert [(row["log"], row["note"]) for row in left] == [(5, "b"), (10, "a")]
 
@@ -539,7 +539,7 @@ def test_in_whichever_order_tasks_tell_columns_are_in_force_from_where_they_came
         for row in statements(*((one["order"]["log"], one["after"]) for one in found.to_pylist()))
     ]
 
-    left = unrepeated(told, {})
+    left = drop_repeated(told, {})
 
     assert [(row["log"], row["note"]) for row in left] == [(1, "a"), (5, "b"), (7, "a")]
 
@@ -575,7 +575,7 @@ def test_columns_that_come_back_in_another_task_of_the_batch_are_in_force_again(
 
 def test_the_mark_keeps_the_newest() -> None:
     place = {"epoch": 1, "pos": 0, "row": 0, "source": "s", "shard": "public.t"}
-    told = newest(
+    told = find_newest_schemas(
         [
             {**place, "log": 2, "note": "b", "schema_id": 1},
             {**place, "log": 1, "note": "a", "schema_id": 1},
@@ -588,5 +588,5 @@ def test_the_mark_keeps_the_newest() -> None:
     }
 
     assert told[NAME].order == Order(1, 2, 0)
-    assert after(old, told) == {**old, **told}
-    assert after(told, old) == {**old, **told}
+    assert merge_schemas(old, told) == {**old, **told}
+    assert merge_schemas(told, old) == {**old, **told}

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from pipeline.checkpoint import Checkpoint, CollectorLists
-from pipeline.landing.gaps import GRACE, captured, collected, detect_capture_changes, digest
+from pipeline.landing.gaps import (
+    GRACE,
+    detect_capture_changes,
+    digest_scope,
+    find_captured,
+    find_collected,
+)
 from pipeline.model import CaptureScope, Order
 from tests.builders import batch_context
 from tests.builders.harness import NOW, LandingHarness, Server, place
@@ -114,7 +120,7 @@ def test_what_was_written_under_older_lists_may_land_far_later(
 
 
 def test_lists_do_not_count_before_the_server_says_where_its_log_ends() -> None:
-    seen = CollectorLists(digest(ALL), NOW)
+    seen = CollectorLists(digest_scope(ALL), NOW)
     before = Checkpoint("main", 3, lists={"a": seen})
     made = replace(before, batch=4)
 
@@ -126,7 +132,7 @@ def test_lists_do_not_count_before_the_server_says_where_its_log_ends() -> None:
     )
     assert detect_capture_changes(
         made, batch_context(before, captures={"a": ALL}, ends={"a": Order(1, 2, 3)}, at=NOW + GRACE)
-    ).lists["a"] == (CollectorLists(digest(ALL), above=Order(1, 2, 3)))
+    ).lists["a"] == (CollectorLists(digest_scope(ALL), above=Order(1, 2, 3)))
 
 
 def test_a_restart_forgets_nothing_of_the_lists(harness: LandingHarness) -> None:
@@ -147,7 +153,7 @@ def test_lists_that_are_seen_first_are_those_of_ever(tmp_path: Path) -> None:
     harness.land()
 
     assert NAME in harness.checkpoint.bases
-    assert harness.checkpoint.lists["a"] == CollectorLists(digest(harness.server.captures()))
+    assert harness.checkpoint.lists["a"] == CollectorLists(digest_scope(harness.server.captures()))
 
 
 def test_rows_before_lists_that_are_seen_first_show_nothing(tmp_path: Path) -> None:
@@ -300,12 +306,14 @@ ALL, SOME = CaptureScope(lambda _: True, "all"), CaptureScope(lambda _: True, "s
     [
         pytest.param(None, ALL, None, ALL, id="seen first"),
         pytest.param(None, None, ALL, None, id="silent from the first on"),
-        pytest.param(CollectorLists(digest(ALL)), ALL, None, ALL, id="as ever"),
-        pytest.param(CollectorLists(digest(ALL)), SOME, ALL, None, id="others"),
-        pytest.param(CollectorLists(digest(ALL)), None, ALL, ALL, id="silent, told before"),
-        pytest.param(CollectorLists(digest(ALL)), None, SOME, None, id="silent, others before"),
-        pytest.param(CollectorLists(digest(ALL)), None, None, None, id="silent in this life"),
-        pytest.param(CollectorLists(digest(ALL), NOW), ALL, None, None, id="just changed"),
+        pytest.param(CollectorLists(digest_scope(ALL)), ALL, None, ALL, id="as ever"),
+        pytest.param(CollectorLists(digest_scope(ALL)), SOME, ALL, None, id="others"),
+        pytest.param(CollectorLists(digest_scope(ALL)), None, ALL, ALL, id="silent, told before"),
+        pytest.param(
+            CollectorLists(digest_scope(ALL)), None, SOME, None, id="silent, others before"
+        ),
+        pytest.param(CollectorLists(digest_scope(ALL)), None, None, None, id="silent in this life"),
+        pytest.param(CollectorLists(digest_scope(ALL), NOW), ALL, None, None, id="just changed"),
     ],
 )
 def test_which_lists_a_batch_was_sent_by(
@@ -314,14 +322,14 @@ def test_which_lists_a_batch_was_sent_by(
     last: CaptureScope | None,
     found: CaptureScope | None,
 ) -> None:
-    assert collected(known, now, last) is found
+    assert find_collected(known, now, last) is found
 
 
 def test_rows_show_what_lists_that_nobody_can_read_do_not() -> None:
     nothing = CaptureScope(lambda _: False, "(", known=False)
 
-    assert captured(nothing, [NAME, "a/db.u"], [NAME], first=True) == {NAME}
-    assert captured(replace(nothing, known=True), [NAME], [NAME], first=True) == set()
+    assert find_captured(nothing, [NAME, "a/db.u"], [NAME], first=True) == {NAME}
+    assert find_captured(replace(nothing, known=True), [NAME], [NAME], first=True) == set()
 
 
 def test_a_mark_tells_lists_as_they_were() -> None:

@@ -25,8 +25,8 @@ from pipeline.formats.format import Format
 from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.formats.simple_binlog import SimpleBinlog
-from pipeline.landing.batch_stats import gather
-from pipeline.landing.task import LandingTask, SourceContext, TaskSource, write
+from pipeline.landing.batch_stats import gather_stats
+from pipeline.landing.task import LandingTask, SourceContext, TaskSource, write_file
 from pipeline.model import Op, Order, Ordering
 from pipeline.schema.decode import type_rows
 from pipeline.schema.history import SchemaReader
@@ -188,12 +188,12 @@ class Landing:
     def _landed(self, sent: Sequence[Raw]) -> list[dict[str, Any]]:
         """Rows of the file that a task leaves; the driver makes of what it tells what it would."""
         made = self._task()
-        file, tallies = write([batch(sent)], made)
+        file, tallies = write_file([batch(sent)], made)
         assert file is not None
         path = Path(made.changes) / file.path
         rows: list[dict[str, Any]] = pq.read_table(path, partitioning=None).to_pylist()
         path.unlink()
-        facts = gather(tallies, {}, {SOURCE: self._reading})
+        facts = gather_stats(tallies, {}, {SOURCE: self._reading})
         unread = sum(row["op"] == Op.ERROR for row in rows)
         assert facts.rows == len(rows)
         assert sum(one.count for one in facts.errors.values()) >= unread

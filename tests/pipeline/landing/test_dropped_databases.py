@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.checkpoint import Checkpoint, Existence, active_tables
-from pipeline.landing.bases import births, with_drops
+from pipeline.landing.bases import find_births, with_drops
 from pipeline.landing.batch_stats import BatchStats, DroppedDatabase
 from pipeline.model import Op, Order
 from pipeline.settings import Router
@@ -101,7 +101,7 @@ def test_however_a_table_is_known_it_goes_with_its_database(
     checkpoint: Checkpoint, facts: BatchStats
 ) -> None:
     """Else it is asked about, and waited for, for ever."""
-    found, _ = births(checkpoint, with_drops(replace(facts, databases=(GONE,)), checkpoint))
+    found, _ = find_births(checkpoint, with_drops(replace(facts, databases=(GONE,)), checkpoint))
 
     assert found["a/db.t"] == Existence(Order(1, 7, 500), there=False)
 

@@ -6,7 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.checkpoint import Epoch, EpochStart
-from pipeline.landing.epochs import EpochBounds, bounds, needed, newest_starts
+from pipeline.landing.epochs import (
+    EpochBounds,
+    find_epoch_bounds,
+    find_needed_starts,
+    newest_starts,
+)
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
 
@@ -31,9 +36,9 @@ def rule(newest: int, starts: dict[int, int], offset: int) -> int:
 def test_each_offset_has_the_epoch_that_the_starts_give_it(
     newest: int, starts: dict[int, int]
 ) -> None:
-    found = bounds("s", [TP], {"s": Epoch(newest, "uuid", binlog_position(1, 1))}, named(starts))[
-        TP
-    ]
+    found = find_epoch_bounds(
+        "s", [TP], {"s": Epoch(newest, "uuid", binlog_position(1, 1))}, named(starts)
+    )[TP]
 
     expected = [rule(newest, starts, offset) for offset in range(14)]
     assert [found.at(offset) for offset in range(14)] == expected
@@ -46,25 +51,27 @@ def test_each_offset_has_the_epoch_that_the_starts_give_it(
 def test_f38_starts_that_w_has_passed_are_dropped_and_no_row_to_come_changes_its_epoch(
     newest: int, starts: dict[int, int], w: int
 ) -> None:
-    left = needed(named(starts), {TP: PartitionEnd(w)})
+    left = find_needed_starts(named(starts), {TP: PartitionEnd(w)})
 
     known = {"s": Epoch(newest, "uuid", binlog_position(1, 1))}
     offsets = np.arange(w, 16)
-    before, after = (bounds("s", [TP], known, some)[TP] for some in (named(starts), left))
+    before, after = (
+        find_epoch_bounds("s", [TP], known, some)[TP] for some in (named(starts), left)
+    )
     assert before.epochs(offsets).tolist() == after.epochs(offsets).tolist()
     assert all(start > w for start in left.values())
 
 
 def test_a_source_never_reached_is_in_its_first_epoch() -> None:
-    assert bounds("s", [TP], {}, {}) == {TP: EpochBounds(((0, 1),))}
+    assert find_epoch_bounds("s", [TP], {}, {}) == {TP: EpochBounds(((0, 1),))}
 
 
 def test_a_partition_that_began_anew_knows_nothing_of_starts_before() -> None:
     known, starts = {"s": Epoch(2, "uuid", binlog_position(1, 1))}, named({2: 50})
 
-    assert bounds("s", [TP], known, starts)[TP].steps == ((0, 1), (50, 2))
-    assert bounds("s", [TP], known, starts, anew={TP})[TP].steps == ((0, 2),)
-    assert needed(starts, {TP: PartitionEnd(3)}, anew={TP}) == {}
+    assert find_epoch_bounds("s", [TP], known, starts)[TP].steps == ((0, 1), (50, 2))
+    assert find_epoch_bounds("s", [TP], known, starts, anew={TP})[TP].steps == ((0, 2),)
+    assert find_needed_starts(starts, {TP: PartitionEnd(3)}, anew={TP}) == {}
 
 
 @pytest.mark.parametrize(
@@ -80,7 +87,7 @@ def test_a_partition_that_began_anew_knows_nothing_of_starts_before() -> None:
 def test_how_long_a_start_is_kept(
     w: dict[TopicPartition, PartitionEnd], kept: set[tuple[str, int]], left: bool
 ) -> None:
-    assert bool(needed(named({2: 50}), w, kept=kept)) is left
+    assert bool(find_needed_starts(named({2: 50}), w, kept=kept)) is left
 
 
 def test_the_newest_epochs_starts_by_partition() -> None:

@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from pipeline.checkpoint import Checkpoint, Epoch, EpochStart
-from pipeline.landing.epochs import Epochs, begin_at_snapshots, explain, look, resending
+from pipeline.landing.epochs import (
+    Epochs,
+    begin_at_snapshots,
+    explain_strange_rows,
+    find_resending,
+    follow_heads,
+)
 from pipeline.landing.listing import Listing
 from pipeline.model import Head, Order, PartitionEnd, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
@@ -41,7 +47,7 @@ def test_a_new_epoch_begins_at_the_ends_of_its_own_source_s_partitions(
     heads: tuple[Head, Head], number: int, begins: dict[TopicPartition, int]
 ) -> None:
     """Rows before them that are still to be read belong to the log before."""
-    found = look(MARK, listed(s=heads))
+    found = follow_heads(MARK, listed(s=heads))
 
     assert found.number("s") == number
     assert found.starts == {start(2, TP): 10} | {start(3, at): n for at, n in begins.items()}
@@ -50,17 +56,17 @@ def test_a_new_epoch_begins_at_the_ends_of_its_own_source_s_partitions(
 def test_a_source_that_does_not_answer_keeps_its_epoch_and_one_never_reached_is_in_its_first() -> (
     None
 ):
-    found = look(MARK, listed())
+    found = follow_heads(MARK, listed())
 
     assert (found.known, found.number("b")) == ({"s": KNOWN}, 1)
-    assert look(Checkpoint("main", -1), listed(s=(SAME, SAME))).known["s"].number == 1
+    assert follow_heads(Checkpoint("main", -1), listed(s=(SAME, SAME))).known["s"].number == 1
 
 
 def test_a_server_replaced_before_any_heartbeat_has_landed_may_send_all_again() -> None:
     """Else what it sends again is disorder, and its source is held."""
     checkpoint = replace(MARK, heartbeats={})
 
-    assert resending(checkpoint, look(checkpoint, listed(s=(NEW, NEW))).known) == {"s"}
+    assert find_resending(checkpoint, follow_heads(checkpoint, listed(s=(NEW, NEW))).known) == {"s"}
 
 
 MOVED = Epochs({"s": KNOWN}, {start(2, TP): 10})
@@ -78,14 +84,14 @@ def test_a_new_log_explains_only_what_stands_before_its_start(
     offset: int, begins: int | None
 ) -> None:
     """What is explained is written once more: anything else would be written for ever."""
-    found, held = explain(MOVED, listed(s=(SAME, SAME)), {TP: offset}, frozenset())
+    found, held = explain_strange_rows(MOVED, listed(s=(SAME, SAME)), {TP: offset}, frozenset())
 
     assert found.starts[start(2, TP)] == (begins or 10)
     assert (held == {}) is (begins is not None)
 
 
 def test_in_a_partition_that_is_all_of_the_newest_epoch_nothing_is_explained() -> None:
-    found, held = explain(MOVED, listed(s=(SAME, SAME)), {SECOND: 0}, frozenset())
+    found, held = explain_strange_rows(MOVED, listed(s=(SAME, SAME)), {SECOND: 0}, frozenset())
 
     assert found == MOVED
     assert held["s"].id == f"disorder:s:{SECOND}:0@2"
@@ -95,7 +101,7 @@ def test_in_a_partition_that_is_all_of_the_newest_epoch_nothing_is_explained() -
 def test_a_hold_says_whether_the_server_answers() -> None:
     """It was replaced, perhaps: who is asked to waive has to know."""
     told = [
-        explain(MOVED, listing, {SECOND: 0}, frozenset())[1]["s"].detail
+        explain_strange_rows(MOVED, listing, {SECOND: 0}, frozenset())[1]["s"].detail
         for listing in (listed(s=(SAME, SAME)), listed())
     ]
 
@@ -105,7 +111,7 @@ def test_a_hold_says_whether_the_server_answers() -> None:
 
 def test_f140_a_hold_names_the_bound_above_which_nobody_asks_what_a_broker_refused() -> None:
     told = [
-        explain(MOVED, listed(), {SECOND: 0}, frozenset(), bounds)[1]["s"].detail
+        explain_strange_rows(MOVED, listed(), {SECOND: 0}, frozenset(), bounds)[1]["s"].detail
         for bounds in ({SECOND: "20 such rows in a row are more than 10"}, {TP: "of another"})
     ]
 
@@ -119,7 +125,7 @@ def test_f140_a_hold_names_the_bound_above_which_nobody_asks_what_a_broker_refus
 def test_what_a_person_waives_is_taken_for_a_new_log_from_its_row_on() -> None:
     waived = frozenset({f"disorder:s:{SECOND}:7@2"})
 
-    found, held = explain(MOVED, listed(s=(SAME, SAME)), {SECOND: 7}, waived)
+    found, held = explain_strange_rows(MOVED, listed(s=(SAME, SAME)), {SECOND: 7}, waived)
 
     assert held == {}
     assert found.known == {"s": replace(KNOWN, number=3)}
@@ -129,7 +135,7 @@ def test_what_a_person_waives_is_taken_for_a_new_log_from_its_row_on() -> None:
 def test_before_its_server_was_reached_a_source_is_held_whatever_is_waived() -> None:
     waived = frozenset({f"disorder:s:{TP}:7@1"})
 
-    found, held = explain(Epochs({}, {}), listed(), {TP: 7}, waived)
+    found, held = explain_strange_rows(Epochs({}, {}), listed(), {TP: 7}, waived)
 
     assert (found, list(held)) == (Epochs({}, {}), ["s"])
 

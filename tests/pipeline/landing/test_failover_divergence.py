@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.checkpoint import Checkpoint, Epoch, Existence
 from pipeline.errors import UnreachableError
-from pipeline.landing.epochs import observe
+from pipeline.landing.epochs import observe_head
 from pipeline.landing.gaps import detect_failover_divergence
 from pipeline.model import Acknowledged, Head, Order
 from pipeline.sources.mysql.position import binlog_position
@@ -34,7 +34,7 @@ KNOWN = Checkpoint(
 
 def checkpoint_after(head: Head, made: Checkpoint = KNOWN) -> Checkpoint:
     """The mark of the next batch, in which *head* is seen."""
-    epochs = {"shop": observe(OLD, head, 0)}
+    epochs = {"shop": observe_head(OLD, head, 0)}
     return detect_failover_divergence(
         replace(made, batch=5, epochs=epochs), batch_context(KNOWN, heads={"shop": (head, head)})
     )
@@ -111,7 +111,7 @@ def test_the_highest_that_landed_of_the_old_log_may_lie_above_what_was_seen_of_i
         Head("7/2/5", log_position(2000), log_position(1000)),
         replace(KNOWN, high=orders_at(high)),
     )
-    epochs = {"shop": observe(OLD, head, 0)}
+    epochs = {"shop": observe_head(OLD, head, 0)}
 
     made = detect_failover_divergence(
         replace(seen, batch=5, epochs=epochs), batch_context(seen, heads={"shop": (head, head)})

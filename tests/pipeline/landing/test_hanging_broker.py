@@ -12,7 +12,7 @@ import pytest
 from demo.ports import free_ports
 from demo.processes import wait_until
 from pipeline.errors import UnreachableError
-from pipeline.landing.task import LandingTask, TaskResult, run
+from pipeline.landing.task import LandingTask, TaskResult, run_task
 from pipeline.transports.kafka import KafkaTransport
 from pipeline.transports.transport import ReadBounds
 from tests.builders.harness import LandingHarness, nothing
@@ -64,7 +64,7 @@ def before_reading(harness: LandingHarness, event: Callable[[], object]) -> None
 
     def work(tasks: Sequence[LandingTask]) -> list[TaskResult]:
         (due.pop() if due else nothing)()
-        return [run(replace(task, bounds=PATIENT)) for task in tasks]
+        return [run_task(replace(task, bounds=PATIENT)) for task in tasks]
 
     harness.loop.work = work
 

@@ -7,14 +7,20 @@ from datetime import timedelta
 import pytest
 
 from pipeline.checkpoint import Checkpoint, CollectorLists, Existence, Gap
-from pipeline.landing.gaps import GRACE, captured, detect_capture_changes, digest, is_above
+from pipeline.landing.gaps import (
+    GRACE,
+    detect_capture_changes,
+    digest_scope,
+    find_captured,
+    is_above,
+)
 from pipeline.model import CaptureScope, Order, ShardId
 from tests.builders import batch_context
 from tests.builders.harness import NOW, load_gaps
 
 ALL = CaptureScope(lambda _: True, "all")
 NO_T = CaptureScope(lambda shard: str(shard) != "db.t", "no t")
-SAME, OTHER = CollectorLists(digest(NO_T)), CollectorLists("other")
+SAME, OTHER = CollectorLists(digest_scope(NO_T)), CollectorLists("other")
 T, U = "a/db.t", "a/db.u"
 SHARDS = {T: "db.t", U: "db.u", "b/db.t": "db.t", "a/db.ignored": None}
 BEFORE = Checkpoint("main", 4, shards=SHARDS, bases=dict.fromkeys(SHARDS, Order(1, 1, 1)))
@@ -170,8 +176,8 @@ def test_since_when_lists_count(before: CollectorLists | None, after: CollectorL
 
 
 def test_rows_show_that_a_table_is_let_in_where_the_lists_were_seen_before() -> None:
-    assert captured(NO_T, [T, U], [T], first=False) == {T, U}
-    assert captured(NO_T, [T, U], [T], first=True) == {U}
+    assert find_captured(NO_T, [T, U], [T], first=False) == {T, U}
+    assert find_captured(NO_T, [T, U], [T], first=True) == {U}
 
 
 @pytest.mark.parametrize(
@@ -192,12 +198,12 @@ def test_what_stands_above_the_beginning_of_lists_was_sent_by_them(
 def test_what_was_replaced_without_a_word_is_a_gap_once() -> None:
     replaced = replace(ALL, replaced={ShardId("db", "t"): 1.0, ShardId("db", "ignored"): 1.0})
 
-    (gap,) = gaps(CollectorLists(digest(ALL)), replaced, {T: 2})
+    (gap,) = gaps(CollectorLists(digest_scope(ALL)), replaced, {T: 2})
 
     assert gap.shards == (T,)
     assert "db.t was changed at the source by a statement that its log leaves out" in gap.why
     known = {gap.id: gap}
-    assert gaps(CollectorLists(digest(ALL)), replaced, {T: 2}, gaps=known) == [gap]
+    assert gaps(CollectorLists(digest_scope(ALL)), replaced, {T: 2}, gaps=known) == [gap]
 
 
 def test_f112_what_was_replaced_while_nothing_ran_is_a_gap_of_what_the_mark_remembers() -> None:
@@ -207,7 +213,7 @@ def test_f112_what_was_replaced_while_nothing_ran_is_a_gap_of_what_the_mark_reme
     now = replace(ALL, remembered={"7": "new"}, differs=differs)
     before = replace(
         BEFORE,
-        lists={"a": CollectorLists(digest(ALL))},
+        lists={"a": CollectorLists(digest_scope(ALL))},
         stores={"a/7": "old", "a/8": "gone", "b/7": "other"},
     )
     made = replace(before, batch=5)

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from pipeline.collectors.collector import Collector
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
-from pipeline.landing.listing import LandingSource, Listing, Upstream, owner
+from pipeline.landing.listing import LandingSource, Listing, Upstream, find_owner
 from pipeline.model import Acknowledged, CaptureScope, Head, Missing, PartitionEnd, TopicPartition
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
@@ -291,7 +291,7 @@ def test_of_several_sources_a_topic_is_of_the_longest_prefix(
     topic: str, feed: LandingSource | None
 ) -> None:
     for feeds in ((SHOP, EUROPE), (EUROPE, SHOP)):
-        assert owner(topic, feeds) is feed
+        assert find_owner(topic, feeds) is feed
 
 
 def test_the_patterns_of_all_sources_are_tried_once_for_each_topic(hanging: Hanging) -> None:
@@ -309,4 +309,4 @@ def test_the_patterns_of_all_sources_are_tried_once_for_each_topic(hanging: Hang
 
 def test_a_topic_that_two_sources_claim_alike_is_an_error_that_names_both() -> None:
     with pytest.raises(ConfigError, match=r"shop\.db\.t is claimed by shop and twin; give them"):
-        owner("shop.db.t", (SHOP, _feed("twin", Server(), "shop")))
+        find_owner("shop.db.t", (SHOP, _feed("twin", Server(), "shop")))

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from pipeline.changelog.table import ORDER_TYPE
 from pipeline.landing.order_check import (
     OrderStretch,
-    grouped,
+    find_highest_orders,
+    find_low_rows,
+    find_stretches,
+    group_rows,
     highest_by_source,
-    low,
-    stretches,
-    tops,
 )
 from pipeline.model import Order, Origin, SourcePartition, TopicPartition
 from tests.builders import orders_at
@@ -93,7 +93,7 @@ def without_order(rows: Sequence[Row]) -> pa.Table:
 def test_all_at_once_finds_what_one_by_one_finds(
     rows: list[Row], high: dict[SourcePartition, Order]
 ) -> None:
-    assert low(without_order(rows), high) == one_by_one(rows, high)[1]
+    assert find_low_rows(without_order(rows), high) == one_by_one(rows, high)[1]
 
 
 @settings(max_examples=examples(200))
@@ -105,9 +105,9 @@ def test_stretches_tell_the_tops_and_doubt_every_partition_that_has_a_low_row(
     bounds = [0, *sorted(cuts), 31]
     told: list[OrderStretch] = []
     for start, end in pairwise(bounds):
-        told += stretches(table([row for row in rows if start <= row[2] < end]))
+        told += find_stretches(table([row for row in rows if start <= row[2] < end]))
 
-    reached, doubted = tops(told, high)
+    reached, doubted = find_highest_orders(told, high)
 
     expected, back = one_by_one(rows, high)
     assert reached == expected
@@ -177,25 +177,27 @@ def test_a_row_below_a_change_before_it_is_low_and_its_partition_doubted(
     rows: list[Row], expected: dict[TopicPartition, tuple[int, ...]]
 ) -> None:
     """One that is not seen is folded under what is newer: its change is lost."""
-    assert low(without_order(rows), HIGH) == expected
-    assert tops(stretches(table(rows)), HIGH)[1] == expected.keys()
+    assert find_low_rows(without_order(rows), HIGH) == expected
+    assert find_highest_orders(find_stretches(table(rows)), HIGH)[1] == expected.keys()
 
 
 def test_only_changes_of_the_log_say_how_high_a_partition_stands() -> None:
     """A snapshot's rows bear the place at which it was read; changes up to there still come."""
     rows = [row_at(0, 1, 1, 90, live=False), row_at(1, 1, 1, 60), row_at(2, 1, 1, 70, live=False)]
 
-    assert low(without_order(rows), HIGH) == {}
-    assert tops(stretches(table(rows)), HIGH)[0] == orders_at({"a/a.t:0": Order(1, 1, 60)})
-    assert tops(stretches(table(rows[:1])), {})[0] == {}
+    assert find_low_rows(without_order(rows), HIGH) == {}
+    assert find_highest_orders(find_stretches(table(rows)), HIGH)[0] == orders_at(
+        {"a/a.t:0": Order(1, 1, 60)}
+    )
+    assert find_highest_orders(find_stretches(table(rows[:1])), {})[0] == {}
 
 
 def test_rows_that_rise_are_never_doubted() -> None:
     rows = [("a.t", n % 3, n, Order(1, n // 50, n), Origin.LIVE, "u", None) for n in range(99)]
 
-    told = [*stretches(table(rows[60:])), *stretches(table(rows[:60]))]
+    told = [*find_stretches(table(rows[60:])), *find_stretches(table(rows[:60]))]
 
-    assert tops(told, {}) == (
+    assert find_highest_orders(told, {}) == (
         orders_at({f"a/a.t:{n % 3}": rows[n][3] for n in (96, 97, 98)}),
         frozenset(),
     )
@@ -224,7 +226,7 @@ def test_f41_many_partitions_cost_what_their_rows_cost() -> None:
         }
     )
 
-    found = low(rows, {})  # one by one it takes minutes
+    found = find_low_rows(rows, {})  # one by one it takes minutes
 
     assert len(found) > partitions // 2
 
@@ -240,14 +242,14 @@ GROUPED = pa.table(
 
 
 def test_rows_of_the_same_values_share_a_number_null_among_them() -> None:
-    codes, firsts = grouped(GROUPED, ["topic", "partition"])
+    codes, firsts = group_rows(GROUPED, ["topic", "partition"])
 
     assert codes.tolist() == [0, 1, 2, 3, 1, 0, 3]
     assert firsts.tolist() == [0, 1, 2, 3]
 
 
 def test_no_rows_have_no_groups() -> None:
-    codes, firsts = grouped(GROUPED.slice(0, 0), ["topic", "partition"])
+    codes, firsts = group_rows(GROUPED.slice(0, 0), ["topic", "partition"])
 
     assert (len(codes), len(firsts)) == (0, 0)
 

@@ -13,8 +13,8 @@ from pipeline.landing.plan import (
     Span,
     _start,
     epochs_read,
-    plan,
-    shared,
+    plan_batch,
+    share_cap,
     single_reader_sources,
     split_tasks,
 )
@@ -40,7 +40,7 @@ def planned(
     """A plan of one partition; *until* is None where it is not there."""
     there = {} if until is None else {A: until}
     stood = {} if w is None else {A: w}
-    return plan(stood, {A: begin}, there, cap=1_000, known=known)
+    return plan_batch(stood, {A: begin}, there, cap=1_000, known=known)
 
 
 def test_a_batch_starts_exactly_where_the_last_ended() -> None:
@@ -74,8 +74,8 @@ def test_a_topic_first_read_without_its_beginning_is_no_gap_but_told(until: Part
 def test_a_new_partition_of_a_topic_that_is_read_has_a_gap_where_its_beginning_is_gone() -> None:
     w, ends = {A: end(9)}, {A: end(9), B: end(8)}
 
-    whole = plan(w, {A: end(5), B: end(0)}, ends, cap=1_000)
-    cut_off = plan(w, {A: end(5), B: end(3)}, ends, cap=1_000)
+    whole = plan_batch(w, {A: end(5), B: end(0)}, ends, cap=1_000)
+    cut_off = plan_batch(w, {A: end(5), B: end(3)}, ends, cap=1_000)
 
     assert not whole.gaps
     assert [(gap.partition, gap.first, gap.until) for gap in cut_off.gaps] == [(1, 0, 3)]
@@ -223,8 +223,8 @@ def test_a_doubt_waits_until_a_batch_holds_all() -> None:
     """A statement that it leaves for the next may make a table of which the topic was."""
     known, w = PlanContext(last={A: end(5)}), {A: end(5)}
 
-    part = plan(w, {B: BEGIN}, {B: END}, cap=8, known=known)
-    whole = plan(part.offsets, {B: BEGIN}, {B: END}, cap=8, known=known)
+    part = plan_batch(w, {B: BEGIN}, {B: END}, cap=8, known=known)
+    whole = plan_batch(part.offsets, {B: BEGIN}, {B: END}, cap=8, known=known)
 
     assert (part.doubts, part.gone, part.offsets[A]) == ((), {}, end(5))
     assert (len(whole.doubts), whole.gone) == (1, w)
@@ -240,7 +240,7 @@ def test_a_plan_without_held_topics_doubts_nothing_of_them() -> None:
 
 
 def test_what_is_gone_is_told_once() -> None:
-    chosen = plan({}, {}, {}, cap=100, known=PlanContext(gone={A: end(5)}))
+    chosen = plan_batch({}, {}, {}, cap=100, known=PlanContext(gone={A: end(5)}))
 
     assert (chosen.gaps, chosen.doubts) == ((), ())
     assert chosen.gone == {A: end(5)}
@@ -281,13 +281,13 @@ def test_w_takes_the_leader_epoch_of_the_last_record_read_and_keeps_it_where_non
     w = {A: end(5, epoch=2), B: end(5, epoch=3)}
     ends = {A: end(9, epoch=8), B: end(9, epoch=8)}
 
-    landed = plan(w, dict.fromkeys(ends, end(0)), ends, cap=100).landed({A: 7})
+    landed = plan_batch(w, dict.fromkeys(ends, end(0)), ends, cap=100).landed({A: 7})
 
     assert landed.offsets == {A: end(9, epoch=7), B: end(9, epoch=3)}
 
 
 def test_a_cap_is_shared_and_what_small_partitions_leave_goes_to_large_ones() -> None:
-    chosen = plan({}, {A: end(0), B: end(0)}, {A: end(10), B: end(1000)}, cap=100)
+    chosen = plan_batch({}, {A: end(0), B: end(0)}, {A: end(10), B: end(1000)}, cap=100)
 
     assert chosen.capped
     assert chosen.spans[A].size == 10
@@ -296,7 +296,7 @@ def test_a_cap_is_shared_and_what_small_partitions_leave_goes_to_large_ones() ->
 
 
 def test_a_cap_that_is_just_enough_cuts_nothing() -> None:
-    chosen = plan({}, {A: end(0), B: end(0)}, {A: end(10), B: end(90)}, cap=100)
+    chosen = plan_batch({}, {A: end(0), B: end(0)}, {A: end(10), B: end(90)}, cap=100)
 
     assert not chosen.capped
     assert replace(chosen.spans[B].end) == end(90)
@@ -307,7 +307,7 @@ def test_what_goes_ahead_fills_a_batch_by_itself_and_nothing_is_noted_of_the_oth
     ends = {A: end(100), TopicPartition("b", 0): end(9)}
     known = PlanContext(ahead=frozenset({"b"}))
 
-    chosen = plan({}, dict.fromkeys(ends, end(3)), ends, cap=5, known=known)
+    chosen = plan_batch({}, dict.fromkeys(ends, end(3)), ends, cap=5, known=known)
 
     assert chosen.capped
     assert {at: span.size for at, span in chosen.spans.items()} == {TopicPartition("b", 0): 5}
@@ -320,7 +320,7 @@ def test_what_goes_ahead_and_fills_a_batch_exactly_shuts_nobody_out() -> None:
     ends = {A: end(100), TopicPartition("b", 0): end(9)}
     known = PlanContext(ahead=frozenset({"b"}))
 
-    chosen = plan({}, dict.fromkeys(ends, end(3)), ends, cap=6, known=known)
+    chosen = plan_batch({}, dict.fromkeys(ends, end(3)), ends, cap=6, known=known)
 
     assert {at: span.size for at, span in chosen.spans.items()} == {TopicPartition("b", 0): 6, A: 1}
     assert sorted(chosen.trimmed) == ["b", "shop.a"]
@@ -336,7 +336,7 @@ def two_spans(small: int, large: int) -> dict[TopicPartition, Span]:
 
 
 def test_each_partition_has_a_record_of_its_own_however_small_the_cap() -> None:
-    taken, capped = shared(two_spans(3, 3), 1)
+    taken, capped = share_cap(two_spans(3, 3), 1)
 
     assert capped
     assert [span.size for span in taken.values()] == [1, 1]
@@ -346,14 +346,14 @@ def test_what_goes_ahead_is_taken_whole_and_the_others_share_what_is_left() -> N
     schema = TopicPartition("shop", 0)
     given = {**two_spans(10, 1000), schema: Span(3, PartitionEnd(83))}
 
-    taken, capped = shared(given, 100, {"shop"})
+    taken, capped = share_cap(given, 100, {"shop"})
 
     assert capped
     assert {at: span.size for at, span in taken.items()} == {schema: 80, SMALL: 10, LARGE: 10}
 
 
 def test_what_goes_ahead_is_cut_by_the_cap_and_leaves_each_of_the_others_a_record() -> None:
-    taken, capped = shared(
+    taken, capped = share_cap(
         two_spans(10, 1000) | {TopicPartition("b", 0): Span(0, PartitionEnd(9))}, 5, {"b"}
     )
 
@@ -365,9 +365,9 @@ def test_partitions_in_turn_wait_until_those_before_them_are_read_to_their_ends(
     given = {TopicPartition("h", n): Span(5, PartitionEnd(14 - n)) for n in range(3)}
     other = {LARGE: Span(0, PartitionEnd(4))}
 
-    taken, capped = shared(given | other, 10, in_turn={"h"})
+    taken, capped = share_cap(given | other, 10, in_turn={"h"})
     rest = {at: Span(span.end.offset, given[at].end) for at, span in taken.items() if at in given}
-    after, _ = shared(rest, 20, in_turn={"h"})
+    after, _ = share_cap(rest, 20, in_turn={"h"})
 
     assert capped
     assert [taken[at].size for at in (*given, LARGE)] == [3, 0, 0, 2]
@@ -377,7 +377,7 @@ def test_partitions_in_turn_wait_until_those_before_them_are_read_to_their_ends(
 def test_partitions_in_turn_are_read_at_once_where_all_fits() -> None:
     given = {TopicPartition("h", n): Span(5, PartitionEnd(8)) for n in range(3)}
 
-    assert shared(given, 9, in_turn={"h"}) == (given, False)
+    assert share_cap(given, 9, in_turn={"h"}) == (given, False)
 
 
 # tasks
@@ -473,7 +473,7 @@ def test_a_held_source_is_left_out_and_each_partition_named_a_few_times(
     ends = {TopicPartition(f"s.db.t{number}", 0): PartitionEnd(9, "x") for number in range(MANY)}
     first = {at: PartitionEnd(0, "x") for at in ends}
     w = {at: PartitionEnd(5, "x") for at in ends}
-    chosen = plan(w, first, ends, 1_000_000)
+    chosen = plan_batch(w, first, ends, 1_000_000)
     named: list[TopicPartition] = []
     told = TopicPartition.__str__
 
@@ -504,7 +504,7 @@ def test_partitions_that_rest_are_not_looked_at(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("pipeline.landing.plan._start", counted)
 
-    chosen = plan(w, first, ends, 1_000)
+    chosen = plan_batch(w, first, ends, 1_000)
 
     assert looked == list(chosen.spans) == [moved]
     assert chosen.offsets == {**w, moved: PartitionEnd(9, "x", 3)}
@@ -526,7 +526,7 @@ def test_one_that_stands_at_its_end_and_is_not_the_same_is_no_resting_one(
     at = TopicPartition("s.db.t", 0)
     known = PlanContext(epoch_ends={at: epoch_end} if epoch_end >= 0 else {}, last={at: stood})
 
-    chosen = plan({at: stood}, {at: PartitionEnd(0, "x")}, {at: end}, 100, known=known)
+    chosen = plan_batch({at: stood}, {at: PartitionEnd(0, "x")}, {at: end}, 100, known=known)
 
     assert len(chosen.gaps) == gaps
     assert chosen.offsets[at].topic_id == end.topic_id

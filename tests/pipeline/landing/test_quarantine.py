@@ -15,7 +15,13 @@ import pytest
 from pipeline.checkpoint import Checkpoint, DescribedSchema, Existence, Quarantine
 from pipeline.clocks import LONGEST_WAIT
 from pipeline.errors import NoSchemasError, UnreachableError
-from pipeline.landing.batch_stats import AroundRows, BatchStats, SnapshotRows, Unreadable, tally
+from pipeline.landing.batch_stats import (
+    AroundRows,
+    BatchStats,
+    SnapshotRows,
+    Unreadable,
+    tally_rows,
+)
 from pipeline.landing.listing import Listing
 from pipeline.landing.plan import Plan
 from pipeline.landing.quarantine import AT_ONCE, Healed, QuarantineRetry, is_whole
@@ -152,7 +158,7 @@ def test_only_live_changes_of_rows_are_read_out_of_turn(
     checkpoint: dict[str, Any], other: dict[str, Any], *, whole: bool
 ) -> None:
     asked = OffsetRange("b.db.t", 0, 1, 2)
-    rows = replace(tally(pa.Table.from_batches([], SLIM)), firsts={NAME: ORDER}, **other)
+    rows = replace(tally_rows(pa.Table.from_batches([], SLIM)), firsts={NAME: ORDER}, **other)
     known = Checkpoint("main", 1, **checkpoint)
 
     assert is_whole(TaskResult(None, (RangeRead(asked, 1, 1, 1),), (rows,)), known) == whole
@@ -206,7 +212,7 @@ def test_another_topic_of_that_name_heals_nothing(
 
 
 PLAN = Plan({}, {}, (), capped=False)
-TALLY = replace(tally(pa.Table.from_batches([], SLIM)), rows=3)
+TALLY = replace(tally_rows(pa.Table.from_batches([], SLIM)), rows=3)
 
 
 def open_of(*ids: str) -> Checkpoint:

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.changelog.table import CHANGES
 from pipeline.checkpoint import Checkpoint, Epoch
-from pipeline.landing.epochs import resending
+from pipeline.landing.epochs import find_resending
 from pipeline.landing.redelivery import (
     Asked,
     Between,
@@ -17,9 +17,9 @@ from pipeline.landing.redelivery import (
     Near,
     PartialFrom,
     Transactions,
-    reordered,
+    find_unexplained,
+    restore_orders,
     sent_again,
-    unexplained,
 )
 from pipeline.model import Acknowledged, Order, Origin, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
@@ -117,7 +117,7 @@ def test_a_row_is_sent_again_only_if_it_equals_a_landed_one(
     if sent["source"] == "b":
         log.landed = change_table()
 
-    assert unexplained(change_table(sent), {at: (7,)}, log) == (
+    assert find_unexplained(change_table(sent), {at: (7,)}, log) == (
         {} if found is None else {at: found}
     )
 
@@ -125,8 +125,8 @@ def test_a_row_is_sent_again_only_if_it_equals_a_landed_one(
 def test_a_row_may_repeat_one_that_stands_higher_in_its_batch_but_not_itself() -> None:
     batch = change_table(landed_row(5, 60), landed_row(6, 70), landed_row(7, 60), landed_row(8, 65))
 
-    assert unexplained(batch, {TP: (7, 8)}, Log(change_table())) == {TP: 8}
-    assert unexplained(batch, {TP: (5, 7, 8)}, Log(change_table())) == {TP: 5}
+    assert find_unexplained(batch, {TP: (7, 8)}, Log(change_table())) == {TP: 8}
+    assert find_unexplained(batch, {TP: (5, 7, 8)}, Log(change_table())) == {TP: 5}
 
 
 def test_the_lowest_offset_of_each_partition_is_told() -> None:
@@ -139,7 +139,7 @@ def test_the_lowest_offset_of_each_partition_is_told() -> None:
     )
     other = TopicPartition("s.t", 1)
 
-    assert unexplained(batch, {TP: (7, 8, 9), other: (3,)}, Log(change_table(*LANDED))) == {
+    assert find_unexplained(batch, {TP: (7, 8, 9), other: (3,)}, Log(change_table(*LANDED))) == {
         TP: 7,
         other: 3,
     }
@@ -157,7 +157,7 @@ def test_f27_the_log_is_asked_for_the_places_in_question_and_once_a_source() -> 
     log = Log(change_table())
 
     back = {TP: (1, 2, 3, 6), TopicPartition("b.t", 0): (4,), TopicPartition("s.u", 0): (5,)}
-    unexplained(low, back, log)
+    find_unexplained(low, back, log)
 
     assert sorted(log.asked, key=lambda near: near.source) == [
         Near("b", ("b.t",), (LogStretch(7, 5, 5),)),
@@ -182,7 +182,7 @@ def test_how_long_old_transactions_may_still_come(
 ) -> None:
     checkpoint = Checkpoint("main", 3, heartbeats={"s": landed})
 
-    assert resending(checkpoint, {"s": epoch}) == expected
+    assert find_resending(checkpoint, {"s": epoch}) == expected
 
 
 def ended_row(number: int, **changed: Any) -> dict[str, Any]:
@@ -296,7 +296,7 @@ def test_a_change_sent_again_by_a_new_server_keeps_its_place(
 ) -> None:
     batch = transaction_rows(*sent, first=50)
 
-    found = reordered(batch, transaction_rows(*landed), {TP: 50})
+    found = restore_orders(batch, transaction_rows(*landed), {TP: 50})
 
     assert [(one["epoch"], one["pos"]) for one in found["order"].to_pylist()] == orders
     assert found.schema == batch.schema
@@ -309,8 +309,8 @@ def test_a_transaction_cut_by_a_batch_goes_on_counting_what_it_says_twice() -> N
         [transaction_rows(("g", "a", 1, 90, 1)), transaction_rows(("g", "a", 1, 90, 1), first=50)]
     )  # by the old server, and from the new one with its place
 
-    later = reordered(transaction_rows(("g", "a", 2, 7, 3), first=51), landed, {TP: 50})
-    again = reordered(transaction_rows(("g", "a", 2, 5, 1), first=51), landed, {TP: 50})
+    later = restore_orders(transaction_rows(("g", "a", 2, 7, 3), first=51), landed, {TP: 50})
+    again = restore_orders(transaction_rows(("g", "a", 2, 5, 1), first=51), landed, {TP: 50})
 
     assert later["order"].to_pylist()[0]["epoch"] == 2, "it was never landed: no repetition"
     assert again["order"].to_pylist()[0]["pos"] == 90
@@ -320,7 +320,7 @@ def test_what_a_partition_without_a_start_holds_from_its_first_offset_on_was_sen
     """It came after the fail-over, so it has no start: its row is the first time that is told."""
     landed = transaction_rows(("g", "a", 1, 90, 1))
 
-    later = reordered(transaction_rows(("g", "a", 2, 7, 3), first=1), landed, {})
+    later = restore_orders(transaction_rows(("g", "a", 2, 7, 3), first=1), landed, {})
 
     assert later["order"].to_pylist()[0]["epoch"] == 2, "it was never landed: no repetition"
 
@@ -329,7 +329,7 @@ def test_rows_without_an_order_are_left_as_they_are() -> None:
     batch = pa.concat_tables([change_table(landed_row(8, None, tx={"id": "g", "total_order": 1})),
                               transaction_rows(("g", "a", 2, 5, 1), first=9)])  # fmt: skip
 
-    found = reordered(batch, transaction_rows(("g", "a", 1, 90, 1)), {})
+    found = restore_orders(batch, transaction_rows(("g", "a", 1, 90, 1)), {})
 
     assert [one and one["pos"] for one in found["order"].to_pylist()] == [None, 90]
 
@@ -385,7 +385,7 @@ def test_f140_a_row_that_the_broker_refused_is_sent_again_with_those_behind_it(
     landed = [*BEFORE[:2], live_row(2, 40, op="d"), BEFORE[3]] if sent[0]["op"] == "c" else BEFORE
     log = Log(change_table(*landed))
 
-    assert unexplained(change_table(*sent), {TP: low}, log) == {}
+    assert find_unexplained(change_table(*sent), {TP: low}, log) == {}
 
 
 @pytest.mark.parametrize(
@@ -459,7 +459,9 @@ def test_f140_a_row_that_the_broker_refused_is_sent_again_with_those_behind_it(
 def test_f140_what_is_not_followed_by_the_landed_row_next_to_it_stays_in_disorder(
     sent: list[dict[str, Any]], low: tuple[int, ...], found: int
 ) -> None:
-    assert unexplained(change_table(*sent), {TP: low}, Log(change_table(*BEFORE))) == {TP: found}
+    assert find_unexplained(change_table(*sent), {TP: low}, Log(change_table(*BEFORE))) == {
+        TP: found
+    }
 
 
 def test_f140_a_refused_row_is_no_excuse_for_another_that_is_low() -> None:
@@ -472,7 +474,7 @@ def test_f140_a_refused_row_is_no_excuse_for_another_that_is_low() -> None:
         live_row(9, 13),
     )
 
-    assert unexplained(sent, {TP: (4, 5, 6, 8, 9)}, Log(change_table(*BEFORE))) == {TP: 6}
+    assert find_unexplained(sent, {TP: (4, 5, 6, 8, 9)}, Log(change_table(*BEFORE))) == {TP: 6}
 
 
 @pytest.mark.parametrize(
@@ -491,7 +493,7 @@ def test_f140_a_landed_row_of_some_columns_may_lack_the_values_of_the_refused_on
     others = [each for each in BEFORE if each["order"] != partial["order"]]
     sent = change_table(live_row(4, 20), live_row(5, 30), live_row(6, 40), live_row(7, 50))
 
-    low = unexplained(sent, {TP: (4, 5, 6)}, Log(change_table(*others, partial)))
+    low = find_unexplained(sent, {TP: (4, 5, 6)}, Log(change_table(*others, partial)))
 
     assert low == found
 
@@ -512,7 +514,7 @@ def test_f140_a_newer_statement_that_has_landed_may_have_met_no_refused_row(
 
     sent = change_table(live_row(4, 20), live_row(5, 30), live_row(6, 40), live_row(7, 50))
 
-    assert unexplained(sent, {TP: (4, 5, 6)}, Log(change_table(*BEFORE)), asked) == found
+    assert find_unexplained(sent, {TP: (4, 5, 6)}, Log(change_table(*BEFORE)), asked) == found
 
 
 def test_f140_in_a_topic_that_has_gained_partitions_the_row_of_some_columns_may_be_in_any() -> None:
@@ -520,20 +522,20 @@ def test_f140_in_a_topic_that_has_gained_partitions_the_row_of_some_columns_may_
     sent = change_table(live_row(4, 20), live_row(5, 30), live_row(6, 40), live_row(7, 50))
     log = Log(change_table(*BEFORE, partial))
 
-    assert unexplained(sent, {TP: (4, 5, 6)}, log, grown=frozenset({"s.u"})) == {}
-    assert unexplained(sent, {TP: (4, 5, 6)}, log, grown=frozenset({"s.t"})) == {TP: 5}
+    assert find_unexplained(sent, {TP: (4, 5, 6)}, log, grown=frozenset({"s.u"})) == {}
+    assert find_unexplained(sent, {TP: (4, 5, 6)}, log, grown=frozenset({"s.t"})) == {TP: 5}
 
 
 def test_f140_the_rows_before_may_stand_in_the_same_batch() -> None:
     sent = change_table(*BEFORE, live_row(4, 20), live_row(5, 30), live_row(6, 40), live_row(7, 50))
 
-    assert unexplained(sent, {TP: (4, 5, 6)}, Log(change_table())) == {}
+    assert find_unexplained(sent, {TP: (4, 5, 6)}, Log(change_table())) == {}
 
 
 def test_f140_the_row_behind_does_not_repeat_itself() -> None:
     sent = change_table(live_row(0, 50), live_row(1, 30), live_row(2, 40), live_row(3, 45))
 
-    assert unexplained(sent, {TP: (1, 2, 3)}, Log(change_table())) == {TP: 1}
+    assert find_unexplained(sent, {TP: (1, 2, 3)}, Log(change_table())) == {TP: 1}
 
 
 def test_f140_all_that_landed_between_is_asked_for_in_logs_of_their_own_too() -> None:
@@ -542,7 +544,7 @@ def test_f140_all_that_landed_between_is_asked_for_in_logs_of_their_own_too() ->
     sent = [live_row(at, 1, order=of_epoch(1, 1, log=log)) for at, log in ((4, 22), (5, 40))]
     log = Log(change_table(*landed))
 
-    assert unexplained(change_table(*sent), {TP: (4,)}, log) == {TP: 4}
+    assert find_unexplained(change_table(*sent), {TP: (4,)}, log) == {TP: 4}
     assert log.asked[-1] == Between("s", "s.t", 22, 40)
 
 
@@ -560,7 +562,7 @@ def test_f140_as_many_refused_rows_in_a_run_are_no_accident(
     refused = (live_row(4 + number, 20 + number) for number in range(many))
     sent = change_table(*refused, live_row(4 + many, 90_000))
 
-    strange = unexplained(sent, {TP: tuple(range(4, 4 + many))}, Log(landed))
+    strange = find_unexplained(sent, {TP: tuple(range(4, 4 + many))}, Log(landed))
 
     assert strange == found
     bound = "10,001 such rows in a row are more than 10,000"
@@ -588,7 +590,7 @@ def test_f140_more_runs_of_refused_rows_are_told_as_too_many(runs: int, bound: s
     ]
     low = tuple(each["offset"] for each in sent)
 
-    strange = unexplained(change_table(*sent), {TP: low}, Log(landed))
+    strange = find_unexplained(change_table(*sent), {TP: low}, Log(landed))
 
     assert strange == ({} if bound is None else {TP: 10_000})
     assert strange.bounds == ({} if bound is None else {TP: bound})
@@ -596,6 +598,8 @@ def test_f140_more_runs_of_refused_rows_are_told_as_too_many(runs: int, bound: s
 
 def test_f140_few_rows_that_nothing_explains_met_no_bound() -> None:
     assert (
-        unexplained(change_table(live_row(4, 30)), {TP: (4,)}, Log(change_table(*BEFORE))).bounds
+        find_unexplained(
+            change_table(live_row(4, 30)), {TP: (4,)}, Log(change_table(*BEFORE))
+        ).bounds
         == {}
     )

@@ -10,7 +10,7 @@ from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import Format
 from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.formats.simple_binlog import SimpleBinlog, SimpleTable
-from pipeline.landing.epochs import Epochs, reordered
+from pipeline.landing.epochs import Epochs, follow_orderings
 from pipeline.model import Ordering
 from pipeline.sources.mysql.position import binlog_position
 from tests.builders.harness import LandingHarness
@@ -101,6 +101,6 @@ def test_in_one_topic_the_other_order_begins_where_nothing_was_landed_yet(tmp_pa
 def test_a_source_whose_server_was_never_reached_has_no_epoch_to_end() -> None:
     checkpoint, now = Checkpoint("main", 3, orderings={"s": Ordering.LOG}), {"s": Ordering.OFFSET}
 
-    assert reordered(Epochs({}, {}), checkpoint, listed(), now) == Epochs({}, {})
+    assert follow_orderings(Epochs({}, {}), checkpoint, listed(), now) == Epochs({}, {})
     known = {"s": Epoch(2, "x", binlog_position(5, 800))}
-    assert reordered(Epochs(known, {}), checkpoint, listed(), now).number("s") == 3
+    assert follow_orderings(Epochs(known, {}), checkpoint, listed(), now).number("s") == 3

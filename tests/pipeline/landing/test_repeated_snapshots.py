@@ -14,7 +14,13 @@ from pipeline.backfill_state import Backfill
 from pipeline.checkpoint import Checkpoint, Existence, Gap, OpenSnapshot
 from pipeline.formats.format import AROUND
 from pipeline.landing.bases import detect_repeated_snapshots, detect_split_snapshots, with_overlaps
-from pipeline.landing.batch_stats import BatchStats, SnapshotRows, UnreadChanges, gather, tally
+from pipeline.landing.batch_stats import (
+    BatchStats,
+    SnapshotRows,
+    UnreadChanges,
+    gather_stats,
+    tally_rows,
+)
 from pipeline.landing.task import SLIM
 from pipeline.model import Op, Order, Origin, SnapshotAgain
 from pipeline.sources.postgres.dialect import POSTGRES
@@ -437,8 +443,8 @@ READ = slim_row(0, 500, op="r", origin=int(Origin.SNAPSHOT), snapshot="last")
 
 
 def facts(*runs: list[dict[str, Any]]) -> BatchStats:
-    told = [tally(pa.Table.from_pylist(rows, schema=SLIM)) for rows in runs]
-    return gather(told, {}, readings("shop"))
+    told = [tally_rows(pa.Table.from_pylist(rows, schema=SLIM)) for rows in runs]
+    return gather_stats(told, {}, readings("shop"))
 
 
 def test_all_rows_of_a_transaction_that_was_open_while_the_snapshot_was_made_are_named() -> None:

@@ -13,7 +13,7 @@ from pipeline.checkpoint import MAX_NAMED_CHANGES, Checkpoint, Existence, Quaran
 from pipeline.formats.dbevents_avro import DbEventsAvro
 from pipeline.formats.format import Format
 from pipeline.formats.schema_registry import SchemaRegistry
-from pipeline.landing.quarantine import Healed, Resubmitted, Resubmitting, refusal
+from pipeline.landing.quarantine import Healed, Resubmitted, Resubmitting, explain_refusal
 from pipeline.model import Op, Order, TopicPartition
 from pipeline.reports import LandingReport
 from pipeline.resubmissions import Resubmission, ResubmissionState, parse_change_name
@@ -439,7 +439,7 @@ FINE = {
     ],
 )
 def test_what_order_does_not_place_is_refused(other: dict[str, Any], why: str) -> None:
-    found = refusal([FINE | other], SUBJECT, Checkpoint("main", 0), lambda _: [])
+    found = explain_refusal([FINE | other], SUBJECT, Checkpoint("main", 0), lambda _: [])
 
     assert bool(found) == bool(why)
     assert why in found
@@ -449,7 +449,7 @@ def test_f113_of_several_rows_each_must_be_in_its_place() -> None:
     odd = FINE | {"key": None}
 
     found = [
-        refusal(rows, SUBJECT, Checkpoint("main", 0), lambda _: [])
+        explain_refusal(rows, SUBJECT, Checkpoint("main", 0), lambda _: [])
         for rows in ([FINE, FINE], [FINE, odd], [odd, FINE])
     ]
 
@@ -462,7 +462,7 @@ def test_f113_of_several_rows_each_must_be_in_its_place() -> None:
 def test_f113_what_was_of_an_unknown_shard_may_be_of_any(shard: str, table: str) -> None:
     row = FINE | {"shard": shard.removeprefix("b/"), "table": table}
 
-    assert refusal([row], "topic:b.db.t", Checkpoint("main", 0), lambda _: []) == ""
+    assert explain_refusal([row], "topic:b.db.t", Checkpoint("main", 0), lambda _: []) == ""
 
 
 def landed_change(pos: int | None, op: str = "u", *, part: bool = False) -> dict[str, Any]:
@@ -499,14 +499,14 @@ def landed_change(pos: int | None, op: str = "u", *, part: bool = False) -> dict
 def test_f113_the_next_newer_change_decides_whether_it_is_overtaken(
     newer: Sequence[dict[str, Any]], why: str
 ) -> None:
-    found = refusal([FINE], SUBJECT, Checkpoint("main", 0), lambda _: newer)
+    found = explain_refusal([FINE], SUBJECT, Checkpoint("main", 0), lambda _: newer)
 
     assert why in found
     assert bool(found) == bool(why)
 
 
 def test_a_message_that_says_nothing_is_refused() -> None:
-    assert "it says nothing" in refusal([], SUBJECT, Checkpoint("main", 0), lambda _: [])
+    assert "it says nothing" in explain_refusal([], SUBJECT, Checkpoint("main", 0), lambda _: [])
 
 
 @pytest.mark.parametrize(

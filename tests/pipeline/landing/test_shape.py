@@ -7,9 +7,9 @@ import pytest
 
 from pipeline.changelog.table import CHANGES, Stamp
 from pipeline.formats.format import RAW, Decoded, build_batch
-from pipeline.landing.batch_stats import tally
+from pipeline.landing.batch_stats import tally_rows
 from pipeline.landing.epochs import EpochBounds
-from pipeline.landing.task import SLIM, SourceContext, TableRouter, shape, slim
+from pipeline.landing.task import SLIM, SourceContext, TableRouter, shape_rows, slim_columns
 from pipeline.model import Op, Ordering, Origin, TopicPartition
 from pipeline.settings import Router, TableRule
 from pipeline.standards.table_standards import NO_STANDARDS
@@ -42,7 +42,7 @@ def shaped(
     of = range(len(changes)) if messages is None else messages
     decoded = build_batch(zip(of, changes, strict=True))
     at = places or [("t", 0, 100 + n) for n in range(max(of, default=-1) + 1)]
-    return shape(decoded, raw(at), came, routes=TableRouter(ROUTER, NO_STANDARDS), stamp=STAMP)
+    return shape_rows(decoded, raw(at), came, routes=TableRouter(ROUTER, NO_STANDARDS), stamp=STAMP)
 
 
 def decoded_change(
@@ -94,7 +94,7 @@ def test_a_change_keeps_all_that_its_format_told() -> None:
 
 def test_no_rows_have_the_change_logs_columns_too() -> None:
     assert shaped([]).schema == CHANGES
-    assert slim(shaped([])).schema == SLIM
+    assert slim_columns(shaped([])).schema == SLIM
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_slim_rows_note_the_own_heartbeats_number_and_the_schema_changes_text() 
         heartbeat_change("shop", None),
     ]
 
-    found = slim(shaped(changes))
+    found = slim_columns(shaped(changes))
 
     assert found["note"].to_pylist() == [
         "42",
@@ -254,7 +254,7 @@ def test_slim_rows_note_the_own_heartbeats_number_and_the_schema_changes_text() 
     ],
 )
 def test_a_damaged_heartbeat_has_no_number_and_stops_nobody(after: str) -> None:
-    found = slim(
+    found = slim_columns(
         shaped(
             [
                 decoded_change(Op.UPDATE, "sluice.heartbeat", after=after),
@@ -264,7 +264,7 @@ def test_a_damaged_heartbeat_has_no_number_and_stops_nobody(after: str) -> None:
     )
 
     assert found["note"].to_pylist() == [None, "7"]
-    assert tally(pa.Table.from_batches([found])).heartbeats == {"shop": 7}
+    assert tally_rows(pa.Table.from_batches([found])).heartbeats == {"shop": 7}
 
 
 def test_slim_rows_hold_what_judging_needs_and_no_payload() -> None:
@@ -273,7 +273,7 @@ def test_slim_rows_hold_what_judging_needs_and_no_payload() -> None:
         Decoded(Op.ERROR, raw=b"x"),
     ]
 
-    found = slim(shaped(changes)).to_pylist()
+    found = slim_columns(shaped(changes)).to_pylist()
 
     assert list(found[0].values()) == [
         *("shop", "t", 0, 100, "shop.orders", "shop.orders", "c", int(Origin.LIVE)),

@@ -17,7 +17,14 @@ from pipeline.errors import HeldError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import OPTIONAL, RAW, Decoded, Schemas, build_batch
 from pipeline.landing.order_check import OrderStretch
-from pipeline.landing.task import LandingTask, SourceContext, TaskResult, TaskSource, run, write
+from pipeline.landing.task import (
+    LandingTask,
+    SourceContext,
+    TaskResult,
+    TaskSource,
+    run_task,
+    write_file,
+)
 from pipeline.model import Op, Order, Ordering, TopicPartition
 from pipeline.settings import Router
 from pipeline.transports.kafka import KafkaReader
@@ -105,7 +112,7 @@ def test_messages_become_one_file_sorted_by_table_and_are_summed_up(
 ) -> None:
     batches = [messages(["b x y", "a z", "b"]), messages(["a w"], first=3)]
 
-    file, tallies = write(batches, task(tmp_path))
+    file, tallies = write_file(batches, task(tmp_path))
 
     assert landed_rows(tmp_path) == [
         ("shop", "a", "z", 1),
@@ -127,7 +134,9 @@ def test_messages_become_one_file_sorted_by_table_and_are_summed_up(
 def test_each_message_is_decoded_as_its_own_sources(tmp_path: Path) -> None:
     mixed = pa.concat_batches([messages(["a 1", "a 2"], "t"), messages(["a 3"], "u")])
 
-    write([mixed, messages(["a 4"], "u")], task(tmp_path, intake("shop", "t"), intake("bank", "u")))
+    write_file(
+        [mixed, messages(["a 4"], "u")], task(tmp_path, intake("shop", "t"), intake("bank", "u"))
+    )
 
     assert sorted((source, word) for source, _, word, _ in landed_rows(tmp_path)) == [
         *[("bank", "3"), ("bank", "4")],
@@ -141,7 +150,7 @@ def test_a_format_gets_the_columns_it_asks_for_and_another_none_of_them(tmp_path
     for name, values in (("timestamp", [RECEIVED] * 2), ("headers", [header(b"x"), header(b"y")])):
         mixed = mixed.append_column(name, pa.array(values, OPTIONAL[name]))
 
-    write([mixed], task(tmp_path, intake("shop", "t"), stamped))
+    write_file([mixed], task(tmp_path, intake("shop", "t"), stamped))
 
     assert landed_rows(tmp_path) == [("shop", "t", "word", 0), ("bank", "t", "y", 1)]
 
@@ -156,7 +165,7 @@ def test_a_task_reads_what_its_format_asks_for_from_the_broker(
     came = SourceContext("shop", "h.b", ordering=Ordering.OFFSET)
     asked = task(tmp_path, TaskSource(came, Stamped(), (OffsetRange(topic, 0, 0, 2),)))
 
-    told = run(replace(asked, reader=KafkaReader({"bootstrap.servers": bootstrap})))
+    told = run_task(replace(asked, reader=KafkaReader({"bootstrap.servers": bootstrap})))
 
     assert landed_rows(tmp_path) == [("shop", "t", "w", 0), ("shop", "t", "w", 1)]
     assert told.file is not None
@@ -171,7 +180,7 @@ def header(value: bytes) -> list[dict[str, str | bytes]]:
 def test_more_rows_than_memory_holds_are_runs_of_one_file(tmp_path: Path) -> None:
     batches = [messages(["b 1", "a 2"]), messages(["b 3", "a 4"], first=2)]
 
-    file, tallies = write(batches, task(tmp_path, size=1))
+    file, tallies = write_file(batches, task(tmp_path, size=1))
 
     assert [word for _, _, word, _ in landed_rows(tmp_path)] == ["2", "1", "4", "3"]
     assert file is not None
@@ -180,14 +189,14 @@ def test_more_rows_than_memory_holds_are_runs_of_one_file(tmp_path: Path) -> Non
 
 
 def test_messages_that_say_nothing_leave_no_file(tmp_path: Path) -> None:
-    file, tallies = write([messages(["a", "b"])], task(tmp_path))
+    file, tallies = write_file([messages(["a", "b"])], task(tmp_path))
 
     assert (file, tallies) == (None, ())
     assert list(tmp_path.rglob("*")) == []
 
 
 def test_a_task_that_runs_twice_leaves_two_files_and_no_other_trace(tmp_path: Path) -> None:
-    twice = [write([messages(["a 1"])], task(tmp_path)) for _ in range(2)]
+    twice = [write_file([messages(["a 1"])], task(tmp_path)) for _ in range(2)]
 
     paths = {file.path for file, _ in twice if file is not None}
     assert len(paths) == 2
@@ -197,14 +206,14 @@ def test_a_task_that_runs_twice_leaves_two_files_and_no_other_trace(tmp_path: Pa
 
 def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(HeldError):
-        write([messages(["a 1"]), messages(["held"])], task(tmp_path, size=1))
+        write_file([messages(["a 1"]), messages(["held"])], task(tmp_path, size=1))
 
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_a_task_and_what_it_tells_can_be_sent(tmp_path: Path) -> None:
     sent = task(tmp_path)
-    file, tallies = write([messages(["a 1"])], sent)
+    file, tallies = write_file([messages(["a 1"])], sent)
 
     assert pickle.loads(pickle.dumps(sent)) == sent  # noqa: S301
     result = TaskResult(file, (), tallies)
@@ -218,7 +227,7 @@ def test_no_secret_of_the_settings_shows_in_a_task(tmp_path: Path) -> None:
 def test_ranges_that_hold_nothing_need_no_broker(tmp_path: Path) -> None:
     nothing = TaskSource(SourceContext("shop", "h.b"), Words(), (OffsetRange("t", 0, 5, 5),))
 
-    told = run(task(tmp_path, nothing))
+    told = run_task(task(tmp_path, nothing))
 
     assert (told.file, told.ranges[0].count, told.tallies) == (None, 0, ())
 
@@ -289,7 +298,7 @@ def test_f193_only_markers_of_transactions_with_captured_changes_land(
         RAW.get_field_index("key"), "key", pa.array([b'{"id":"x"}'] * len(sent))
     )
 
-    write([batch], task(tmp_path, its))
+    write_file([batch], task(tmp_path, its))
 
     found = [
         (row["offset"], f"{row['op']} {row['tx']['id']}")
