@@ -29,7 +29,14 @@ from pipeline.checkpoint import Checkpoint, Incarnations
 from pipeline.clocks import first_fence
 from pipeline.heartbeats import HeartbeatHistory
 from pipeline.image import Image, find_missing, shards_digest
-from pipeline.lags.samples import LandedBatch, MirrorPosition, Samples, ahead, fresh, living
+from pipeline.lags.samples import (
+    LandedBatch,
+    MirrorPosition,
+    Samples,
+    explain_future_fence,
+    require_active_fences,
+    require_fresh,
+)
 from pipeline.model import Fence, Missing, Order, Shard, Stage, Table, TopicPartition
 
 
@@ -135,7 +142,11 @@ def prove(table: Table, stage: Stage, cut: datetime, samples: Samples, now: date
     landed = _proof_of_landing(table, cut, samples, now)
     if stage is Stage.LANDED:
         return landed
-    standing, checkpoint, evidence = fresh(samples.mirror, now), samples.checkpoint, landed.evidence
+    standing, checkpoint, evidence = (
+        require_fresh(samples.mirror, now),
+        samples.checkpoint,
+        landed.evidence,
+    )
     if isinstance(standing, Missing):
         return Proof(None, _with_unknown_mirror(standing, landed))
     if evidence is None or isinstance(checkpoint, Missing):
@@ -160,7 +171,7 @@ def _proof_of_landing(table: Table, cut: datetime, samples: Samples, now: dateti
 
 
 def _landing(table: Table, cut: datetime, samples: Samples, now: datetime) -> Proof:
-    checkpoint = fresh(samples.checkpoint, now)
+    checkpoint = require_fresh(samples.checkpoint, now)
     fences = {source: _fence(source, cut, samples, now) for source in table.sources}
     if isinstance(checkpoint, Missing) or any(
         isinstance(fence, Missing) for fence in fences.values()
@@ -198,12 +209,12 @@ def _own(checkpoint: Checkpoint, topics: Iterable[str]) -> Iterator[tuple[str, i
 def _fence(source: str, cut: datetime, samples: Samples, now: datetime) -> Fence | Missing | None:
     """The source's first fence after the cut; None while a living heartbeat has not come to it."""
     one = samples.source(source)
-    found = ahead(one.known(), now) or samples.once(
+    found = explain_future_fence(one.known(), now) or samples.once(
         ("fence", source, cut), lambda: first_fence(one.known(), cut)
     )
     if found or cut > now:
         return found
-    fences = living(one, now)
+    fences = require_active_fences(one, now)
     return fences if isinstance(fences, Missing) else None
 
 

@@ -44,7 +44,7 @@ from pipeline.apply.mirror import (
 from pipeline.apply.row_metadata import SLUICE, Adoption, RowOrigins
 from pipeline.apply.schema_evolution import SchemaDelta, TargetSchema, find_delta, lake_schema
 from pipeline.apply.table_format import MaintenanceWork, TableFormat
-from pipeline.changelog.table import app
+from pipeline.changelog.table import build_app_id
 from pipeline.delta.store import Store, open_store
 from pipeline.errors import HeldError, LostRaceError, ProofError, UnreachableError
 from pipeline.model import Order, Shard, Table
@@ -178,7 +178,7 @@ class ParquetVersions:
     def reader(self, uri: str, table: Table, lane: str) -> "PinnedRows | None":
         """Its file is never changed, and stays for a week."""
         found = self.look(uri, None)
-        return None if found is None else PinnedRows(found, table, app(lane))
+        return None if found is None else PinnedRows(found, table, build_app_id(lane))
 
     def shaped(
         self, uri: str, known: Version | None, shape: TargetSchema, stamp: CommitStamp

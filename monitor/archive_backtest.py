@@ -14,7 +14,7 @@ from pipeline.apply.archive_backtest import ArchiveBacktest, BacktestDay
 from pipeline.archive import ArchiveRules, ArchiveWindow, RegisteredWindow, rules_of
 from pipeline.build import open_table_format, schema_readings
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.scan import parts
+from pipeline.changelog.scan import find_parts
 from pipeline.delta.store import open_store
 from pipeline.errors import ConfigError
 from pipeline.invariants.archive_purge import ArchivePurge
@@ -57,7 +57,7 @@ def run_backtests(
         own = (Shard.parse(shard) for shard, of in sorted(shards.items()) if of == table)
         found = [schema for shard in own if (schema := schemas.newest(shard, reader)) is not None]
         columns = found[0].columns if found else ()
-        files = parts(log.snapshot, -1, checkpoint.batch, (Op.CREATE, Op.UPDATE, Op.DELETE))
+        files = find_parts(log.snapshot, -1, checkpoint.batch, (Op.CREATE, Op.UPDATE, Op.DELETE))
         test = ArchiveBacktest(
             settings.changes, files, table, columns, rules or ArchiveRules(), purge
         )

@@ -25,7 +25,7 @@ from pipeline.build import (
     schema_readings,
 )
 from pipeline.changelog.reader import LogReader
-from pipeline.changelog.table import app
+from pipeline.changelog.table import build_app_id
 from pipeline.changelog.transactions import LogMemory
 from pipeline.errors import SluiceError, UnknownNameError
 from pipeline.model import Shard, Table
@@ -81,7 +81,7 @@ class LandedSchemas:
 
     def newest(self, shard: Shard, log: LogReader) -> TableSchema | None:
         """The shard's columns, as of *log* or later; None if none has landed, or a DROP has."""
-        last = log.pinned.transaction(app(log.lane))
+        last = log.pinned.transaction(build_app_id(log.lane))
         last = -1 if last is None else last
         if last < self._until:  # another log, or an older one put back
             self._catalog, self._until = Catalog(Router(), self.readings), -1
@@ -138,7 +138,7 @@ class Lineage:
     def _learnt(self) -> Catalog:
         with self._turn:
             log = self.lake.changes()
-            last = log.pinned.transaction(app(log.lane))
+            last = log.pinned.transaction(build_app_id(log.lane))
             last = -1 if last is None else last
             if self._catalog is None or last < self._until:  # or another log was put there
                 self._catalog = Catalog(Router(self.rules), self.readings, self.standards)

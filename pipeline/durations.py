@@ -17,7 +17,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|min|[smhdw])(?![a-z])\s*")
 
 
-def duration(text: str) -> timedelta:
+def parse_duration(text: str) -> timedelta:
     """The length of time that *text* says.
 
     Raises:
@@ -81,7 +81,7 @@ def _restated(value: Any, loc: Sequence[int | str]) -> Any:
     """*value* with the text at *loc* in ISO 8601; as it is, if that is no duration."""
     if not loc:
         try:
-            micros = duration(value) // timedelta(microseconds=1)
+            micros = parse_duration(value) // timedelta(microseconds=1)
             return f"PT{micros // 1_000_000}.{micros % 1_000_000:06}S"
         except ValueError:
             return value

@@ -34,13 +34,13 @@ def fault_lines(error: ValidationError, schema: Mapping[str, Any], at: str = "")
     found = error.errors()
     wrong = {fault["loc"][: len(fault["loc"]) - n] for fault in found for n in range(1, 9)}
     return [
-        with_key(join(at, fault["loc"]), _say(fault, schema))
+        with_key(join_path(at, fault["loc"]), _say(fault, schema))
         for fault in found
         if fault["type"] != "too_short" or fault["loc"] not in wrong  # what is wrong in it counts
     ]
 
 
-def join(at: str, loc: tuple[int | str, ...]) -> str:
+def join_path(at: str, loc: tuple[int | str, ...]) -> str:
     """The path of a fault as it would be written: ``sources[0].collector.url``."""
     path = at
     for part in loc:

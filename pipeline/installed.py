@@ -31,17 +31,17 @@ def is_installed(package: str) -> bool:
     return find_spec(package) is not None
 
 
-def require(package: str) -> None:
+def require_package(package: str) -> None:
     """Return only if *package*, one of an extra, is installed.
 
     Raises:
         ConfigError: it is not; the message has the command that installs it.
     """
     if not is_installed(package):
-        raise ConfigError(fix(package))
+        raise ConfigError(explain_install(package))
 
 
-def fix(package: str) -> str:
+def explain_install(package: str) -> str:
     """What is said of *package* where it is missing; empty if no extra has it."""
     package = package.partition(".")[0]
     if package not in EXTRAS:
@@ -64,7 +64,7 @@ def data_file(name: str) -> Path:
     return base / name
 
 
-def cache() -> Path:
+def find_cache_folder() -> Path:
     """Folder for what is fetched once and can be fetched again: `$XDG_CACHE_HOME/sluice`."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "sluice"

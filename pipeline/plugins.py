@@ -26,7 +26,7 @@ from pydantic.errors import PydanticUserError
 from pipeline.durations import with_durations
 from pipeline.errors import ConfigError
 from pipeline.faults import fault_lines
-from pipeline.installed import fix
+from pipeline.installed import explain_install
 
 
 def list_keys(seam: ModuleType, name: str) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ def find_class(seam: ModuleType, name: str, key: str) -> Any:
         module = _load(where, name)
     except ModuleNotFoundError as error:
         if not f"{where}.{name.lower()}".startswith(error.name or ""):  # it lacks more
-            told = fix(error.name or "") or f"{error}; install it first"
+            told = explain_install(error.name or "") or f"{error}; install it first"
             raise ConfigError(f"{where}: {told}") from error
         module = None
     except (Exception, SystemExit) as error:  # another's code: whatever it raises, it has a name
@@ -93,9 +93,11 @@ def _bears(where: str, name: str) -> bool:
     try:
         return hasattr(_load(where, name), name)
     except ModuleNotFoundError as error:
-        if error.name != f"{where}.{name.lower()}" and not fix(error.name or ""):
+        if error.name != f"{where}.{name.lower()}" and not explain_install(error.name or ""):
             raise
-        return bool(fix(error.name or ""))  # it needs an extra; else a folder of something else
+        return bool(
+            explain_install(error.name or "")
+        )  # it needs an extra; else a folder of something else
 
 
 def _load(where: str, name: str) -> ModuleType:

@@ -17,7 +17,7 @@ from pipeline.apply.mirror import MirrorSide
 from pipeline.apply.table_format import Mirrors
 from pipeline.backfill.dry_run import MirrorIds, Previews
 from pipeline.backfill.runner import BackfillRunner
-from pipeline.backfill.task import BackfillFailure, BackfillResult, BackfillTask, attempt
+from pipeline.backfill.task import BackfillFailure, BackfillResult, BackfillTask, try_task
 from pipeline.build import open_feed, open_rows, open_table_format, open_transport, schema_readings
 from pipeline.changelog.change_log import ChangeLog, require_rows_with_a_checkpoint
 from pipeline.checkpoint import Checkpoint
@@ -137,9 +137,9 @@ class BackfillWorkers:
     def __call__(self, tasks: Sequence[BackfillTask]) -> Sequence[BackfillResult | BackfillFailure]:
         """Run the tasks; results are in their order."""
         if len(tasks) < 2:
-            return [attempt(task) for task in tasks]
+            return [try_task(task) for task in tasks]
         with describe_jobs(self.session, f"read {tasks[0].table} again"):
-            return spark_map(self.session, attempt, tasks)
+            return spark_map(self.session, try_task, tasks)
 
 
 def _rereading(

@@ -21,7 +21,7 @@ from pipeline.apply.row_metadata import META, SLUICE
 from pipeline.apply.schema_evolution import TargetSchema
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.data_file import SortedFile, WrittenFile
-from pipeline.changelog.table import Stamp, app, checkpoint_row
+from pipeline.changelog.table import Stamp, build_app_id, checkpoint_row
 from pipeline.checkpoint import Checkpoint
 from pipeline.delta.commit import commit_actions
 from pipeline.delta.log import ActiveFile
@@ -105,7 +105,7 @@ class Lake:
         if changes:
             written.append(self._written(changes))
         snapshot = self.log.look() or self.log.snapshot
-        actions, txn = [file.added(AT) for file in written], (app(LANE), batch)
+        actions, txn = [file.added(AT) for file in written], (build_app_id(LANE), batch)
         made = commit_actions(
             self.log.store, snapshot, actions, operation="WRITE", clock=_now(), txn=txn
         )
@@ -155,7 +155,7 @@ class Lake:
             operation="MERGE",
             clock=AT,
             note=commit_note(made.version, 0, LANE),
-            txn=(app(LANE), 0),
+            txn=(build_app_id(LANE), 0),
         )
         self.runner.highs.note_applied(work.shard, 0, frozenset({work.topic}))
 

@@ -35,7 +35,7 @@ from checks.suites import (
 )
 from checks.world import MirrorSide, World
 from pipeline.errors import ConfigError
-from pipeline.installed import require
+from pipeline.installed import require_package
 from pipeline.model import Fence, Table
 
 NAME = "expectations"
@@ -146,7 +146,7 @@ class Expectations:
     def __post_init__(self) -> None:
         """Refuse a suite without what evaluates it."""
         if self.suite or self.suites:
-            require("great_expectations")
+            require_package("great_expectations")
 
     def located_from(self, folder: Path) -> "Expectations":
         """Return it with files relative to *folder*.

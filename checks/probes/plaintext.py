@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 from checks.model import FailKind, NotYet, OneOrMore, Outcome, Ruling, Span, Undecided
 from checks.run import Probe
 from checks.world import World
-from pipeline.installed import is_installed, require
+from pipeline.installed import is_installed, require_package
 from pipeline.model import Fence, Table
 
 ALL = "*"
@@ -83,7 +83,7 @@ class Plaintext:
         """Refuse regions that there are not, and columns without what looks through them."""
         if self.columns:
             for package in PACKAGES:
-                require(package)
+                require_package(package)
         if all(map(is_installed, PACKAGES)):
             from checks.pii import require_regions  # noqa: PLC0415  - of an extra
 

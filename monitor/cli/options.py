@@ -44,7 +44,7 @@ def cut_parameter(cut: str | None) -> Mapping[str, str]:
 
 
 class Duration(click.ParamType[timedelta]):
-    """A duration as `pipeline.durations.duration` reads it; a plain number means *unit*s.
+    """A duration as `pipeline.durations.parse_duration` reads it; a plain number means *unit*s.
 
     It is at most *most*, and never negative.
     """
@@ -73,9 +73,9 @@ class Duration(click.ParamType[timedelta]):
         try:
             number = float(text)
         except ValueError:
-            from pipeline.durations import duration  # noqa: PLC0415  - half a verb's start
+            from pipeline.durations import parse_duration  # noqa: PLC0415  - half a verb's start
 
-            return duration(text)
+            return parse_duration(text)
         if math.isnan(number):
             raise ValueError(f"{text!r} is not a number; write seconds, or a duration such as 30s")
         return timedelta(seconds=min(number * self._unit.total_seconds(), 1e13))

@@ -27,7 +27,7 @@ from monitor.config.text import (
 from pipeline.copies.copy import Copy
 from pipeline.durations import with_durations
 from pipeline.errors import ConfigError
-from pipeline.faults import fault_lines, join, with_key
+from pipeline.faults import fault_lines, join_path, with_key
 from pipeline.settings import KafkaSecurity, TlsSettings
 from pipeline.tls import FILES, file_faults, tls_faults
 
@@ -105,7 +105,7 @@ def build_check_plan(
         return None, faults + more
     variants, rest = [], []
     for number, override in enumerate(common.overrides):
-        where = SectionPlace(join(place.at, ("overrides", number)), folder)
+        where = SectionPlace(join_path(place.at, ("overrides", number)), folder)
         variant, wrong = _variant(kind, own, override, where)
         variants.append(variant)  # wrong ones, too, so that the others keep their numbers
         rest += wrong

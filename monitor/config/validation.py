@@ -31,7 +31,7 @@ from monitor.config.text import resolve_path
 from monitor.messages import did_you_mean
 from pipeline.durations import format_setting
 from pipeline.errors import ConfigError
-from pipeline.installed import fix, is_installed
+from pipeline.installed import explain_install, is_installed
 from pipeline.invariants.invariant import Referring
 from pipeline.plugins import missing_members
 from pipeline.settings import (
@@ -684,7 +684,7 @@ def _bucket(text: str, kind: str) -> tuple[str, str]:
         return "", "contains a key; set it in the environment (AWS_ACCESS_KEY_ID, ...) instead"
     if text != text.strip() or not text.startswith(f"{kind}://") or not urlsplit(text).netloc:
         return "", f"{shown!r} is not an address; write {kind}://bucket/folder"
-    return text, fix("obstore") if not is_installed("obstore") else ""
+    return text, explain_install("obstore") if not is_installed("obstore") else ""
 
 
 def _folder(text: str, path: Path) -> tuple[str, str]:

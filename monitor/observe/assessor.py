@@ -46,8 +46,8 @@ from monitor.store.holds import HoldRegistry
 from pipeline.apply.foreign_commits import foreign_hold
 from pipeline.checkpoint import Checkpoint
 from pipeline.copies.copy import CopyPosition
-from pipeline.lags.lag import Lags, measure
-from pipeline.lags.lag import copied as lags_of_copy
+from pipeline.lags.lag import Lags, measure_lags
+from pipeline.lags.lag import measure_copy as lags_of_copy
 from pipeline.lags.samples import MirrorPosition
 from pipeline.landing.gaps import NEW_RULE
 from pipeline.model import Missing, Order, Stage, Table
@@ -232,7 +232,7 @@ class Assessor:
         return Inputs(
             table=table,
             samples=samples,
-            lags=measure(table, samples, facts.at, earlier),
+            lags=measure_lags(table, samples, facts.at, earlier),
             topics=topics,
             statements=statements,
             holds=_once((*facts.holds_of(table), *_intruded(table, look))),
@@ -260,7 +260,7 @@ class Assessor:
         table, told = inputs.table, look.copies.get(copy, Missing(f"copy {copy} was not asked"))
         samples = inputs.samples.of_copy(told, table.name)
         earlier = None if inputs.clocks else self._earlier.get(_of_copy(table.name, copy))
-        own = measure(table, samples, inputs.lags.at, earlier)
+        own = measure_lags(table, samples, inputs.lags.at, earlier)
         return replace(inputs, samples=samples, lags=lags_of_copy(inputs.lags, own))
 
     def decided(

@@ -18,7 +18,7 @@ import structlog
 from monitor.store.certificates import Fences
 from pipeline.clocks import ClockStep, in_order, step_back
 from pipeline.errors import SluiceError
-from pipeline.lags.samples import spaced
+from pipeline.lags.samples import thin_history
 from pipeline.model import Fence
 from pipeline.settings import SourceSettings
 from pipeline.sources.source import HeartbeatTable, Source
@@ -217,4 +217,4 @@ class HeartbeatWriter:
 
 def thin_fences(fences: Sequence[Fence], limit: int = 4096) -> tuple[Fence, ...]:
     """At most *limit* fences, ascending; of a cut, one at most a hundredth of its age after it."""
-    return spaced(fences, lambda fence: fence.at.timestamp(), share=100, limit=limit)
+    return thin_history(fences, lambda fence: fence.at.timestamp(), share=100, limit=limit)

@@ -141,7 +141,9 @@ class RetentionWatch:
     def _note_emptied(self, checkpoint: Checkpoint, told: Topics) -> None:
         """Remember of each topic when its ends were listed, if W has passed them all."""
         waiting = {
-            at.topic for at, end in told.ends.items() if not retention.landed(checkpoint, at, end)
+            at.topic
+            for at, end in told.ends.items()
+            if not retention.has_landed(checkpoint, at, end)
         }
         self._emptied |= {name: (told.at,) for name in told.kept if name not in waiting}
 

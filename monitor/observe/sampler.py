@@ -29,9 +29,9 @@ from pipeline.lags.samples import (
     Samples,
     SourceSamples,
     WorkedOut,
-    believed,
-    extended,
-    step,
+    drop_disproved,
+    extend_batches,
+    to_landed_batch,
 )
 from pipeline.model import Acknowledged, Fence, Missing, Table
 from pipeline.parallel import Answer, DeadlinePool
@@ -302,8 +302,8 @@ class Watcher:
             self._steps = ()  # of batches that the log has lost, though others have their numbers
         self._mark = checkpoint
         fences = {name: one.known() for name, one in look.sources.items()}
-        steps = extended(self._steps, step(checkpoint, fences))
-        self._steps = believed(steps, self.sampler.fences.fallen())
+        steps = extend_batches(self._steps, to_landed_batch(checkpoint, fences))
+        self._steps = drop_disproved(steps, self.sampler.fences.fallen())
         self.roster.update(checkpoint)
         return replace(look, steps=self._steps)
 

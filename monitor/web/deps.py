@@ -42,7 +42,7 @@ from monitor.store.store import ServiceStore
 from monitor.waivers import WaivableIds
 from monitor.web.metrics import Scrape
 from monitor.web.server import most_connections
-from pipeline.durations import PATTERN, duration
+from pipeline.durations import PATTERN, parse_duration
 from pipeline.errors import ConfigError, UnknownNameError, UnreachableError
 from pipeline.model import Table
 from pipeline.settings import address_of, is_loopback
@@ -364,7 +364,7 @@ _LENGTH = re.compile(PATTERN, re.IGNORECASE)
 def parse_seconds(told: Any) -> Any:
     """Return the seconds of a duration such as ``5m``; anything else unchanged."""
     try:
-        return duration(told).total_seconds() if isinstance(told, str) else told
+        return parse_duration(told).total_seconds() if isinstance(told, str) else told
     except ValueError:
         return told
 
@@ -377,7 +377,7 @@ def end_after(text: str, now: datetime) -> datetime:
     """
     try:
         if _LENGTH.match(text):
-            found = now + duration(text)
+            found = now + parse_duration(text)
         else:
             found = datetime.fromisoformat(text.upper())
         found = found if found.tzinfo is None else found.astimezone(UTC)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pipeline.apply.archive_evidence import LandedMarkers, count_days, is_in_windows, usual_changes
 from pipeline.apply.row_metadata import Mask, flat_column
 from pipeline.archive import ArchiveRules
-from pipeline.changelog.scan import Part, scan
+from pipeline.changelog.scan import Part, scan_files
 from pipeline.delta.store import open_store
 from pipeline.errors import HeldError
 from pipeline.invariants.archive_purge import ArchivePurge
@@ -82,7 +82,7 @@ class ArchiveBacktest:
 
     def _of_file(self, part: Part) -> Iterator[BacktestDay]:
         store, among = open_store(self.changes), ("table", (self.table,))
-        rows = scan(store, (part,), among=among, ops=(Op.DELETE,), columns=_COLUMNS)
+        rows = scan_files(store, (part,), among=among, ops=(Op.DELETE,), columns=_COLUMNS)
         live = pc.and_(pc.equal(rows["origin"], int(Origin.LIVE)), rows["at"].is_valid())
         rows = rows.filter(live)
         if not len(rows):

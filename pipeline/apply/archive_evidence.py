@@ -37,7 +37,7 @@ from pipeline.apply.archive import (
 from pipeline.apply.row_metadata import Mask, flat_column, is_above, rank_rows, row_origins
 from pipeline.archive import ArchiveMarker, ArchiveRules, ArchiveWindow
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.scan import Part, PlacedPart, placed_parts, scan
+from pipeline.changelog.scan import Part, PlacedPart, placed_parts, scan_files
 from pipeline.checkpoint import Checkpoint
 from pipeline.delta.store import open_store
 from pipeline.errors import HeldError
@@ -90,7 +90,7 @@ class LandedMarkers:
         store, names = open_store(self.changes), [pa.array([], pa.string())]
         for marker in self.markers:
             among = ("table", (marker.table,))
-            rows = scan(
+            rows = scan_files(
                 store, self.files, among=among, ops=(Op.CREATE, Op.UPDATE), columns=_COLUMNS
             )
             rows = rows.filter(pc.is_in(_names(rows), value_set=wanted))
@@ -165,7 +165,7 @@ class LandedPartners:
             near = (one for one in self.files if one.near(log, pos))
         store, among = open_store(self.changes), ("table", (self.table,))
         files = [one.part for one in near]
-        return scan(store, files, among=among, ops=ops, columns=columns)
+        return scan_files(store, files, among=among, ops=ops, columns=columns)
 
 
 def _span(line: Any) -> tuple[int, int]:
@@ -316,7 +316,9 @@ class LandedDays:
 def _read(
     changes: str, files: Sequence[Part], table: str, ops: Sequence[Op], columns: Sequence[str]
 ) -> pa.Table:
-    return scan(open_store(changes), files, among=("table", (table,)), ops=ops, columns=columns)
+    return scan_files(
+        open_store(changes), files, among=("table", (table,)), ops=ops, columns=columns
+    )
 
 
 def _counted(rows: pa.Table) -> FileDays:

@@ -29,7 +29,7 @@ from pipeline.apply.row_metadata import flat_column
 from pipeline.apply.table_format import Mirrors
 from pipeline.archive import ArchiveRules
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.scan import APPLIED_COLUMNS, WantedBatches, parts, read
+from pipeline.changelog.scan import APPLIED_COLUMNS, WantedBatches, find_parts, read_tables
 from pipeline.changelog.table import DROPPED
 from pipeline.checkpoint import Checkpoint
 from pipeline.errors import HeldError
@@ -286,7 +286,7 @@ def _refuse_other_sources(table: Table, image: Image) -> None:
 
 
 def _deletes(image: Image, name: str, changes: ChangeLog) -> DeletesBelow:
-    files = parts(changes.snapshot, -1, image.batch, (Op.DELETE,))
+    files = find_parts(changes.snapshot, -1, image.batch, (Op.DELETE,))
     return DeletesBelow(LandedDeletes(changes.store.uri, files, name, image.batch), image.positions)
 
 
@@ -299,9 +299,9 @@ def _late(image: Image, name: str, checkpoint: Checkpoint, changes: ChangeLog) -
     """All changes that came after the image was made and are below its cut."""
     until = image.corrected().through
     wanted = WantedBatches(image.batch, until)
-    files = parts(changes.snapshot, image.batch, until)
+    files = find_parts(changes.snapshot, image.batch, until)
     columns = (*APPLIED_COLUMNS, "tx")  # a marker may stand in the transaction
-    rows = read(changes.store, files, {name: wanted}, columns=columns).get(name)
+    rows = read_tables(changes.store, files, {name: wanted}, columns=columns).get(name)
     dropped = int(changes.snapshot.metadata.configuration.get(DROPPED, "-1"))
     if (
         rows is None or checkpoint.batch < until or dropped > image.batch

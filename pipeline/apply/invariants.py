@@ -47,7 +47,7 @@ from pipeline.apply.row_metadata import (
     rank_rows,
     row_origins,
 )
-from pipeline.changelog.scan import Part, scan
+from pipeline.changelog.scan import Part, scan_files
 from pipeline.delta.store import open_store
 from pipeline.errors import HeldError
 from pipeline.invariants.invariant import Breach, IntendedRows, Invariant, LandedDay, number_values
@@ -470,7 +470,7 @@ def _of_file(
 ) -> Iterator[_Movements]:
     names, table = wanted.column_names, other.table.name
     among = ("table", (table,))
-    rows = scan(open_store(other.changes), (part,), among=among, ops=ops, columns=_READ)
+    rows = scan_files(open_store(other.changes), (part,), among=among, ops=ops, columns=_READ)
     rows = rows.filter(pc.greater(rows["batch"], after))
     columns = [one for name in names for one in other.columns if one.name == name]
     for text, came in (("before", False), ("after", True)):

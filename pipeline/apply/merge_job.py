@@ -46,8 +46,15 @@ from pipeline.apply.mirror import (
 from pipeline.apply.partial_rows import find_moved_deletes, is_partial
 from pipeline.apply.renames import TableRename, move_rows
 from pipeline.apply.row_metadata import flat_column
-from pipeline.changelog.scan import APPLIED_COLUMNS, Part, TableRows, WantedBatches, read, scan
-from pipeline.changelog.table import CHANGES, app
+from pipeline.changelog.scan import (
+    APPLIED_COLUMNS,
+    Part,
+    TableRows,
+    WantedBatches,
+    read_tables,
+    scan_files,
+)
+from pipeline.changelog.table import CHANGES, build_app_id
 from pipeline.checkpoint import Checkpoint
 from pipeline.delta.store import Store, open_store
 from pipeline.errors import SluiceError, UnreachableError
@@ -78,7 +85,7 @@ class RemainingSnapshot:
             return rows
         store, columns = open_store(self.changes), rows.column_names
         wanted = tuple(dict.fromkeys([*columns, "table", "batch"]))
-        found = scan(store, self.files, among=("key", keys), ops=(Op.READ,), columns=wanted)
+        found = scan_files(store, self.files, among=("key", keys), ops=(Op.READ,), columns=wanted)
         own = self.batches.of(found.filter(pc.equal(found["table"], self.table)))
         return pa.concat_tables([rows, own.select(columns)])
 
@@ -129,7 +136,7 @@ class LandedDeletes:
         """Return key, source, shard, order and origin of the landed deletes of *keys*."""
         columns = ("table", "batch", *DELETE_COLUMNS)
         near = [part for part in self.files if part.low <= self.until]
-        found = scan(
+        found = scan_files(
             open_store(self.changes),
             near,
             among=("table", (self.table,)),
@@ -232,7 +239,7 @@ def _portions(group: JobGroup, store: Store) -> Iterator[tuple[MergeJob[Any], ..
 def _together(group: JobGroup, store: Store) -> dict[str, MergeOutcome]:
     wanted = {one.name: one.wanted for one in group.jobs}
     try:
-        rows = read(store, group.files, wanted, columns=_columns(group.jobs))
+        rows = read_tables(store, group.files, wanted, columns=_columns(group.jobs))
     except SluiceError:
         return {one.name: _alone(one, group, store) for one in group.jobs}
     return {one.name: _done(one, group.changes, rows, group.turn) for one in group.jobs}
@@ -241,7 +248,7 @@ def _together(group: JobGroup, store: Store) -> dict[str, MergeOutcome]:
 def _alone(job: MergeJob[S], group: JobGroup, store: Store) -> MergeOutcome:
     """Run one job alone: it may not need the file that could not be read."""
     try:
-        rows = read(store, group.files, {job.name: job.wanted}, columns=_columns([job]))
+        rows = read_tables(store, group.files, {job.name: job.wanted}, columns=_columns([job]))
     except SluiceError as error:
         return MergeOutcome(MergeFailure.of(error))
     return _done(job, group.changes, rows, group.turn)
@@ -283,7 +290,7 @@ def _late(job: MergeJob[S], changes: str, rows: pa.Table) -> dict[datetime, Late
     def landed(some: pa.Table) -> pa.Table:
         """One file after the other: a table may have been changed often."""
         found = [
-            scan(
+            scan_files(
                 open_store(changes),
                 (part,),
                 among=("table", (job.name,)),
@@ -446,7 +453,7 @@ def describe_commit(job: MergeJob[S], written: MergeResult[Any], stamp: CommitSt
     reached, floors = job.reached, highest_orders(written.floors)
     images = _images(job, written)
     return MergeCommit(
-        application=app(stamp.lane),
+        application=build_app_id(stamp.lane),
         batch=reached,
         remembered={
             **(floors_property(floors) if floors else {}),

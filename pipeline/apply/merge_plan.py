@@ -38,8 +38,8 @@ from pipeline.changelog.scan import (
     Part,
     TableRows,
     WantedBatches,
-    bounded,
-    parts,
+    find_parts,
+    limit_batches,
 )
 from pipeline.changelog.table import CHANGES, DROPPED
 from pipeline.checkpoint import NO_STANDARDS, Checkpoint, shard_exists
@@ -213,10 +213,10 @@ class MergePlanner:
         self.changes.look()
         first, until = min(self.mirrors.applied(one.name) for one in ready), landed.checkpoint.batch
         return PendingFiles(
-            files=parts(self.changes.snapshot, first, until),
-            deletes=parts(self.changes.snapshot, -1, until, (Op.DELETE,)),
+            files=find_parts(self.changes.snapshot, first, until),
+            deletes=find_parts(self.changes.snapshot, -1, until, (Op.DELETE,)),
             rows=TableRows(self.changes.store),
-            every=parts(self.changes.snapshot, -1, until) if self.settings.publish else (),
+            every=find_parts(self.changes.snapshot, -1, until) if self.settings.publish else (),
         )
 
     def plan_job(
@@ -271,7 +271,7 @@ class MergePlanner:
         batches = remaining_batches(job.task.table, landed.checkpoint, job.wanted, until)
         if batches is None:
             return replace(job, rest=None)
-        files = parts(self.changes.snapshot, batches.after, batches.until, (Op.READ,))
+        files = find_parts(self.changes.snapshot, batches.after, batches.until, (Op.READ,))
         rest = RemainingSnapshot(self.changes.store.uri, files, job.name, batches)
         return replace(job, rest=rest)
 
@@ -332,7 +332,7 @@ class MergePlanner:
         snapshot, after = self.changes.snapshot, job.wanted.after
         return LandedDays(
             changes=self.changes.store.uri,
-            files=parts(snapshot, -1, after, ROW_OPS),
+            files=find_parts(snapshot, -1, after, ROW_OPS),
             table=job.name,
             columns=job.task.columns,
             until=after,
@@ -354,7 +354,7 @@ class MergePlanner:
             snapshot=seen,
             applied=-1 if seen is None else batch_of(seen, self.settings.lane),
             changes=self.changes.store.uri,
-            files=parts(self.changes.snapshot, -1, checkpoint.batch),
+            files=find_parts(self.changes.snapshot, -1, checkpoint.batch),
             reached={source: place for source, place in reached.items() if place is not None},
             whole=_is_whole(table, landed),
         )
@@ -365,7 +365,7 @@ class MergePlanner:
         """All files, where rows of other shards come or a change may be late."""
         if pending.every or not moves:
             return pending.every
-        return parts(self.changes.snapshot, -1, checkpoint.batch)
+        return find_parts(self.changes.snapshot, -1, checkpoint.batch)
 
     def _imaged(self, job: MergeJob[Any], image: Image | None) -> MergeJob[Any]:
         """With the *image* that it makes, or those before it, for which a change may be late."""
@@ -452,7 +452,7 @@ def _wanted(
     near = pending.of(wanted)
     if image is not None or sum(part.rows for part in near) <= MOST_ROWS:
         return wanted
-    return bounded(pending.rows, near, table.name, wanted, MOST_ROWS)
+    return limit_batches(pending.rows, near, table.name, wanted, MOST_ROWS)
 
 
 def _known(

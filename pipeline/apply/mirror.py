@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from pipeline.aggregates import AggregatedColumn, RangeAggregate, TimeSpan
 from pipeline.apply.decide import Floors
-from pipeline.changelog.table import app
+from pipeline.changelog.table import build_app_id
 from pipeline.image import IMAGES, Image, parse_images
 from pipeline.model import Order, Shard
 from pipeline.readings import LogKey
@@ -89,7 +89,7 @@ class CommitStamp:
 
 def batch_of(snapshot: MirrorSnapshot, lane: str) -> int:
     """The batch a mirror is applied through; -1 before the first."""
-    return snapshot.transactions.get(app(lane), -1)
+    return snapshot.transactions.get(build_app_id(lane), -1)
 
 
 def floors_of(snapshot: MirrorSnapshot) -> dict[Shard, Order]:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from pipeline.apply.fold import ROW_OPS, fold_changes
 from pipeline.apply.row_metadata import Integers, flat_column, is_above, rank_order, rank_rows
-from pipeline.changelog.scan import APPLIED_COLUMNS, Part, opened, row_groups, scan
+from pipeline.changelog.scan import APPLIED_COLUMNS, Part, open_file, row_groups, scan_files
 from pipeline.changelog.table import CHANGES
 from pipeline.delta.store import Store
 from pipeline.errors import HeldError
@@ -113,7 +113,7 @@ def _landed(name: PreviousName, move: TableRename, store: Store, files: Sequence
     shard = name.shard.name
     if (number := sum(_rows(part, shard, store) for part in files)) > MOST_ROWS:
         _refuse(move, f"{number} changes of {shard} are more than are moved at once")
-    rows = scan(
+    rows = scan_files(
         store,
         files,
         among=("shard", (shard,)),
@@ -129,7 +129,7 @@ def _landed(name: PreviousName, move: TableRename, store: Store, files: Sequence
 
 def _rows(part: Part, shard: str, store: Store) -> int:
     """Rows of the row groups that may hold the shard: never fewer than there are."""
-    with opened(store, part.path) as file:
+    with open_file(store, part.path) as file:
         groups = tuple(row_groups(file.metadata, "shard"))
     return sum(group.rows for group in groups if group.holds((shard,)))
 

@@ -25,7 +25,7 @@ from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirror import MirrorSide
 from pipeline.apply.row_metadata import SLUICE
-from pipeline.backfill.task import require_few, stretch_rows, stretches
+from pipeline.backfill.task import find_key_ranges, require_few, stretch_rows
 from pipeline.backfill_state import BackfillRequest, BackfillState, RepairPreview
 from pipeline.checkpoint import Checkpoint
 from pipeline.errors import ConfigError, ProofError, SluiceError
@@ -187,7 +187,7 @@ class Previews:
             if not landed.checkpoint.passed(shard.source, at):
                 return None
             found, count = RepairPreview(), 0
-            for number, stretch in enumerate(stretches(wish, shard, table, tuple)):
+            for number, stretch in enumerate(find_key_ranges(wish, shard, table, tuple)):
                 span = stretch_rows(wish, shard, number).span
                 if span is None:
                     what = f"a dry run needs an integer key, which {table.name} does not have"
@@ -198,7 +198,9 @@ class Previews:
                 texts = _read(server, fence, asked, wish, count)
                 count += len(texts)
                 source = _typed(texts, table, landed.catalog)
-                found = found.with_more(compared(source, self._mirror(table, shard, span), at))
+                found = found.with_more(
+                    preview_repair(source, self._mirror(table, shard, span), at)
+                )
             return found
 
     def _fence(
@@ -246,7 +248,7 @@ def _typed(texts: Sequence[str], table: Table, catalog: Catalog) -> Rows:
     return {row[table.key[0]]: row for row in rows}
 
 
-def compared(source: Rows, mirror: Rows, at: Order) -> RepairPreview:
+def preview_repair(source: Rows, mirror: Rows, at: Order) -> RepairPreview:
     """What a repair at *at* would write, take and replace."""
     standing = {id_ for id_, row in mirror.items() if not _is_newer(row, at)}
     missing = sorted(source.keys() - mirror.keys())

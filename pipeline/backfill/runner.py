@@ -29,9 +29,9 @@ from pipeline.backfill.task import (
     BackfillResult,
     BackfillTask,
     ReadLimits,
+    find_key_ranges,
     require_few,
     stretch_rows,
-    stretches,
 )
 from pipeline.backfill_state import Backfill, BackfillRequest, BackfillState
 from pipeline.changelog.change_log import ChangeLog
@@ -305,7 +305,7 @@ class BackfillRunner:
         if str(shard) in self.offer.begun:
             return
         bounds = partial(self.readers.of(shard.source).bounds, shard, key, AT_ONCE)
-        cut = replace(known, key=key, stretches=stretches(wish, shard, table, bounds))
+        cut = replace(known, key=key, stretches=find_key_ranges(wish, shard, table, bounds))
         self.offer.begin(str(shard), cut)
 
     def _end(self, shard: Shard, known: Backfill, checkpoint: Checkpoint) -> None:

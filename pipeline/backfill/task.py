@@ -139,10 +139,10 @@ class BackfillFailure:
         return ConfigError(self.why) if self.refused else UnreachableError(self.why)
 
 
-def attempt(task: BackfillTask) -> BackfillResult | BackfillFailure:
+def try_task(task: BackfillTask) -> BackfillResult | BackfillFailure:
     """Run *task*; what stands in its way is a value, so others of its round keep their rows."""
     try:
-        return run(task)
+        return run_task(task)
     except SluiceError as error:
         refused = isinstance(error, ConfigError)
         brake = error.brake if isinstance(error, SparedError) else ""
@@ -153,7 +153,7 @@ def attempt(task: BackfillTask) -> BackfillResult | BackfillFailure:
         return BackfillFailure(str(task.asked.shard), task.stretch, why, refused=False)
 
 
-def run(task: BackfillTask) -> BackfillResult:
+def run_task(task: BackfillTask) -> BackfillResult:
     """Read, shape, write.
 
     Raises:
@@ -177,7 +177,7 @@ def run(task: BackfillTask) -> BackfillResult:
             for rows, op in ((read.rows, Op.READ), (gone, Op.DELETE)):
                 if len(rows):
                     count += len(rows)
-                    file.add([shaped(rows, task, blank, op)])
+                    file.add([shape_rows(rows, task, blank, op)])
     rows_again = BackfilledRows(
         name=str(task.asked.shard),
         table=task.table,
@@ -349,7 +349,7 @@ def _gone(asked: Sequence[str], read: RowsRead, task: BackfillTask) -> pa.Record
     )
 
 
-def shaped(
+def shape_rows(
     rows: pa.RecordBatch, task: BackfillTask, blank: Blank, op: Op = Op.READ
 ) -> pa.RecordBatch:
     """Rows of ``CHANGES`` of ``ROWS``, all at the order of the fence, their batch left blank.
@@ -389,7 +389,7 @@ class StretchRows:
     span: tuple[int, int] | None = None
 
 
-def stretches(
+def find_key_ranges(
     wish: BackfillRequest, shard: Shard, table: Table, bounds: Callable[[], Sequence[KeyTexts]]
 ) -> tuple[KeyRange, ...]:
     """Where reading begins and ends; none if no row of *shard* is wished for.

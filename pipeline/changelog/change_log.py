@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.changelog.data_file import PARTITION
-from pipeline.changelog.scan import Part, order_ends, overlap, parts, scan
-from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp, app
+from pipeline.changelog.scan import Part, find_parts, may_overlap, order_ends, scan_files
+from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp, build_app_id
 from pipeline.checkpoint import FULL_EVERY, Checkpoint, CheckpointDelta
 from pipeline.delta.commit import commit_actions, create_table
 from pipeline.delta.log import Action, ActiveFile, Snapshot, load_snapshot
@@ -31,7 +31,9 @@ from pipeline.model import Op, Order
 Texts = Sequence[tuple[int, str]]
 
 
-def replay(texts: Iterable[tuple[int, str]], before: Checkpoint | None = None) -> Checkpoint:
+def replay_checkpoints(
+    texts: Iterable[tuple[int, str]], before: Checkpoint | None = None
+) -> Checkpoint:
     """Return the checkpoint after the last of *texts*: (batch, text), unordered, each batch once.
 
     It starts from *before*, the checkpoint of the batch before the first text. Without it, it
@@ -93,9 +95,9 @@ class CheckpointReader:
         if known is not None and known.batch == batch:
             return known
         if known is None or not known.batch < batch <= known.batch + FULL_EVERY:
-            checkpoint = replay(self._whole(batch))
+            checkpoint = replay_checkpoints(self._whole(batch))
         else:
-            checkpoint = replay(self._after(known.batch, batch), known)
+            checkpoint = replay_checkpoints(self._after(known.batch, batch), known)
         if checkpoint.batch != batch:
             detail = f"batch {batch} has no marker, the newest is that of {checkpoint.batch}"
             raise HeldError("mark_lost", f"{detail}; restore it, or begin with an empty lake")
@@ -159,7 +161,7 @@ class ChangeLog:
 
     def batch(self) -> int:
         """Number of the newest batch in the version looked at last; -1 before the first."""
-        return self.snapshot.transactions.get(app(self.lane), -1)
+        return self.snapshot.transactions.get(build_app_id(self.lane), -1)
 
     def put(self, actions: Sequence[Action], stamp: Stamp) -> None:
         """Commit the batch of *stamp* once; upkeep may come first, another batch may not.
@@ -179,7 +181,7 @@ class ChangeLog:
                     operation="WRITE",
                     clock=stamp.received,
                     note={"sluice": {"lane": self.lane, "batch": stamp.batch}},
-                    txn=(app(self.lane), stamp.batch),
+                    txn=(build_app_id(self.lane), stamp.batch),
                     parameters={"mode": "Append"},
                 )
             except LostRaceError:
@@ -211,7 +213,9 @@ class ChangeLog:
     ) -> pa.Table:
         """Landed rows of these topics of a source whose order lies in one of its *logs*."""
         files = self._files(lambda file: _meets(file, "log", min(logs), max(logs)))
-        found = scan(self.store, files, among=("topic", topics), ops=EVERY_OP, columns=columns)
+        found = scan_files(
+            self.store, files, among=("topic", topics), ops=EVERY_OP, columns=columns
+        )
         log = pc.struct_field(found["order"], "log")
         own = pc.and_(
             pc.equal(found["source"], source), pc.is_in(log, pa.array(sorted(logs), pa.int64()))
@@ -226,7 +230,9 @@ class ChangeLog:
         *columns* must contain ``source`` and ``order``.
         """
         files = self._files(lambda file: _meets(file, "log", first, last))
-        found = scan(self.store, files, among=("topic", (topic,)), ops=EVERY_OP, columns=columns)
+        found = scan_files(
+            self.store, files, among=("topic", (topic,)), ops=EVERY_OP, columns=columns
+        )
         log = pc.struct_field(found["order"], "log")
         own = pc.and_(pc.equal(found["source"], source), pc.greater_equal(log, first))
         if last is not None:
@@ -237,7 +243,7 @@ class ChangeLog:
         """Landed changes of one key of a table, none of an order below *since*."""
         files = self._files(lambda file: _meets(file, "epoch", since.epoch, None))
         wanted = tuple(dict.fromkeys([*columns, "table", "order"]))
-        found = scan(self.store, files, among=("key", (key,)), ops=ROW_OPS, columns=wanted)
+        found = scan_files(self.store, files, among=("key", (key,)), ops=ROW_OPS, columns=wanted)
         own = found.filter(pc.equal(found["table"], table))
         above = [Order(**one) >= since for one in own["order"].to_pylist()]  # few have one key
         return own.filter(pa.array(above, pa.bool_())).select(list(columns))
@@ -250,7 +256,9 @@ class ChangeLog:
         *since* only skips files of earlier epochs: older rows of the same files are among them.
         """
         files = self._files(lambda file: since is None or _meets(file, "epoch", since.epoch, None))
-        found = scan(self.store, files, among=("source", (source,)), ops=EVERY_OP, columns=columns)
+        found = scan_files(
+            self.store, files, among=("source", (source,)), ops=EVERY_OP, columns=columns
+        )
         return found.filter(
             pc.is_in(pc.struct_field(found["tx"], "id"), pa.array(ids, pa.string()))
         )
@@ -274,9 +282,9 @@ class ChangeLog:
                 yield row["batch"], row["after"]
 
     def _of_ops(self, ops: Collection[Op], after: int, columns: Sequence[str]) -> pa.Table:
-        files = parts(self.snapshot, after, self.batch(), ops)
+        files = find_parts(self.snapshot, after, self.batch(), ops)
         wanted = tuple(dict.fromkeys([*columns, "lane", "batch"]))
-        rows = scan(self.store, files, among=("lane", (self.lane,)), ops=ops, columns=wanted)
+        rows = scan_files(self.store, files, among=("lane", (self.lane,)), ops=ops, columns=wanted)
         return rows.filter(pc.greater(rows["batch"], after)).select(list(columns))
 
     def _files(self, wanted: Callable[[ActiveFile], bool]) -> list[Part]:
@@ -290,9 +298,9 @@ def require_rows_with_a_checkpoint(log: ChangeLog) -> None:
         HeldError: ``mark_lost``.
     """
     batch = log.batch()
-    files = parts(log.snapshot, -1, 2**62)
+    files = find_parts(log.snapshot, -1, 2**62)
     if batch < 0 and files:
-        found = scan(
+        found = scan_files(
             log.store, files, among=("lane", (log.lane,)), ops=EVERY_OP, columns=("batch",)
         )
         if len(found):
@@ -302,4 +310,4 @@ def require_rows_with_a_checkpoint(log: ChangeLog) -> None:
 
 def _meets(file: ActiveFile, part: str, low: int, high: int | None) -> bool:
     """Whether the file may hold orders with *part* between the two, both included."""
-    return overlap(order_ends(file, part), low, high)
+    return may_overlap(order_ends(file, part), low, high)

@@ -117,10 +117,10 @@ class SortedFile:
         """
         rows = _joined(batches)
         stats = statistics.collect_statistics(pa.Table.from_batches([rows]), self.metadata)
-        self._stats = merged(self._stats, stats) if self._stats else stats
+        self._stats = merge_statistics(self._stats, stats) if self._stats else stats
         if self._writer is None:
             self._begin()
-        places = ordered(rows)
+        places = sort_rows(rows)
         sorted_already = bool((np.diff(places) == 1).all())
         group = max(1, min(GROUP, LARGEST * len(rows) // rows.nbytes))
         for first in range(0, len(rows), group):
@@ -160,7 +160,7 @@ class SortedFile:
         )
 
 
-def ordered(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+def sort_rows(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
     """Indices of *rows* by kind, table and order, then as they came; no table and no order last."""
     groups = _groups(rows)
     parts = [pc.struct_field(rows["order"], [part]) for part in ORDER_PARTS]
@@ -170,7 +170,7 @@ def ordered(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
     return np.lexsort((*reversed(order), groups))
 
 
-def merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def merge_statistics(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """Statistics of two runs as those of one file; a column that one run cannot bound has no bound.
 
     A run in which a column is null throughout bounds nothing, and leaves the other's bounds.
@@ -294,7 +294,7 @@ class Blank:
         return {"batch": pa.repeat(batch, rows), "received": pa.repeat(instant, rows)}
 
 
-def filled(store: Store, file: WrittenFile, stamp: Stamp) -> WrittenFile | None:
+def restamp_copy(store: Store, file: WrittenFile, stamp: Stamp) -> WrittenFile | None:
     """Copy *file* into the batch of *stamp*; return None if its rows must be written again."""
     stats = json.loads(file.stats)
     number = stats["minValues"].get("batch", 0)

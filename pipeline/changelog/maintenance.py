@@ -26,8 +26,8 @@ import structlog
 
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.data_file import PARTITION, STORED, SortedFile, WrittenFile
-from pipeline.changelog.scan import bounds, opened
-from pipeline.changelog.table import APPS, DROPPED, app
+from pipeline.changelog.scan import open_file, read_bounds
+from pipeline.changelog.table import APPS, DROPPED, build_app_id
 from pipeline.checkpoint import Checkpoint, active_shards, active_tables, shard_exists
 from pipeline.delta import maintenance
 from pipeline.delta.actions import remove_file, with_properties
@@ -83,7 +83,7 @@ class Joined:
     actions: tuple[Action, ...]
 
 
-def joinable(snapshot: Snapshot) -> tuple[ActiveFile, ...]:
+def find_joinable(snapshot: Snapshot) -> tuple[ActiveFile, ...]:
     """Files of one day and about one size that are to become fewer; none if all are well."""
     rooms: dict[tuple[str, int], list[ActiveFile]] = {}
     for file in snapshot.files.values():
@@ -102,7 +102,7 @@ def joinable(snapshot: Snapshot) -> tuple[ActiveFile, ...]:
     return tuple(kept) if len(kept) > 1 else ()
 
 
-def superseded(snapshot: Snapshot, lane: str, full: int) -> tuple[ActiveFile, ...]:
+def find_superseded(snapshot: Snapshot, lane: str, full: int) -> tuple[ActiveFile, ...]:
     """Return files that hold only markers of *lane* below batch *full*, whose text is full.
 
     A reader of checkpoints starts at the newest full text of its version. Every version that no
@@ -116,16 +116,18 @@ def superseded(snapshot: Snapshot, lane: str, full: int) -> tuple[ActiveFile, ..
 
 
 def _only(file: ActiveFile, column: str, value: str) -> bool:
-    low, high = bounds(file, column)
+    low, high = read_bounds(file, column)
     return bool(low == high == value)
 
 
 def _below(file: ActiveFile, batch: int) -> bool:
-    high = bounds(file, "batch")[1]
+    high = read_bounds(file, "batch")[1]
     return high is not None and int(high) < batch
 
 
-def join(store: Store, snapshot: Snapshot, files: Sequence[ActiveFile], at: datetime) -> Joined:
+def join_files(
+    store: Store, snapshot: Snapshot, files: Sequence[ActiveFile], at: datetime
+) -> Joined:
     """Write the rows of *files*, all of one day, into fewer files; commit nothing.
 
     The new files keep the day of the old ones.
@@ -148,7 +150,7 @@ def join(store: Store, snapshot: Snapshot, files: Sequence[ActiveFile], at: date
 
 
 def _whole(store: Store, file: ActiveFile) -> pa.Table:
-    with opened(store, file.path) as parquet:
+    with open_file(store, file.path) as parquet:
         return parquet.read().select(STORED.names).cast(STORED)
 
 
@@ -169,7 +171,7 @@ def _by_lane(rows: pa.Table) -> Iterator[pa.Table]:
         yield rows.filter(pc.equal(rows["lane"], lane))
 
 
-def left(
+def drop_other_rows(
     store: Store, snapshot: Snapshot, files: Sequence[ActiveFile], ops: Collection[Op], at: datetime
 ) -> tuple[Action, ...]:
     """Actions that take *files*, of one day, out of the log, but for their rows of *ops*."""
@@ -228,8 +230,8 @@ class LogUpkeep:
             return
         store = self.changes.store
         self._forget_marks()
-        while files := joinable(self.changes.snapshot):
-            made = join(store, self.changes.snapshot, files, self.clock())
+        while files := find_joinable(self.changes.snapshot):
+            made = join_files(store, self.changes.snapshot, files, self.clock())
             if not self._committed(made.actions, COMPACTS):
                 break
         if maintenance.is_checkpoint_due(self.changes.snapshot, self._checkpointed):
@@ -250,7 +252,7 @@ class LogUpkeep:
         newest = self.changes.checkpoint()
         if newest is None:
             return
-        old = superseded(self.changes.snapshot, self.settings.lane, newest.full)
+        old = find_superseded(self.changes.snapshot, self.settings.lane, newest.full)
         if len(old) >= TOGETHER:
             now = self.clock()
             self._committed(tuple(remove_file(file, at=now) for file in old), "DELETE")
@@ -296,7 +298,7 @@ class LogUpkeep:
         }
         for day in sorted(free):
             files, snapshot = free[day], self.changes.snapshot
-            actions = left(self.changes.store, snapshot, files, KEPT, self.clock())
+            actions = drop_other_rows(self.changes.store, snapshot, files, KEPT, self.clock())
             known = max(known, _last(files))
             dropped = {DROPPED: str(known)}
             self._committed((*with_properties(snapshot, dropped), *actions), "DELETE")
@@ -326,7 +328,7 @@ class LogUpkeep:
         return ""
 
     def _other_lanes(self) -> list[str]:
-        numbered = self.changes.snapshot.transactions.keys() - {app(self.settings.lane)}
+        numbered = self.changes.snapshot.transactions.keys() - {build_app_id(self.settings.lane)}
         return sorted(name for name in numbered if name.startswith(APPS))
 
 

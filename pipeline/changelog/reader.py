@@ -21,7 +21,7 @@ from pipeline.changelog.transactions import (
     KnownTouch,
     LogMemory,
     TransactionReader,
-    placed,
+    read_place,
 )
 from pipeline.delta.reader import SnapshotReader, among_sql, quote_literal
 from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
@@ -211,7 +211,7 @@ class LogReader:
                 row["latest"],
                 row["newest"],
                 str(Shard(row["source"], row["shard"])),
-                Order(*placed(row)),
+                Order(*read_place(row)),
             )
             for row in found
         )
@@ -263,7 +263,9 @@ class LogReader:
             return None
         return tuple(
             RowVersion(
-                Order(*placed(row)), row["key"], None if row["op"] == Op.DELETE else row["after"]
+                Order(*read_place(row)),
+                row["key"],
+                None if row["op"] == Op.DELETE else row["after"],
             )
             for row in found
         )
@@ -312,7 +314,7 @@ class LogReader:
                 f" ORDER BY {highest} LIMIT 1"
             )
             if found:
-                return Order(*placed(found[0]))
+                return Order(*read_place(found[0]))
             width *= 10
         return None
 
@@ -327,7 +329,7 @@ class LogReader:
             f" AND op = {quote_literal(Op.DDL)}"
             ' AND t."order" IS NOT NULL ORDER BY batch, topic, t."offset"'
         )
-        return [(row["source"], Order(*placed(row)), row["payload"]) for row in found]
+        return [(row["source"], Order(*read_place(row)), row["payload"]) for row in found]
 
     def _found(self, table: Table, keys: Sequence[LogKey]) -> dict[LogKey, KnownTouch]:
         """The newest change of each key; of one known before, only later batches are searched."""
@@ -378,7 +380,7 @@ class LogReader:
             rows: Sequence[Mapping[str, Any]] = self._emptied(table, after)
             after = after if known is None else min(after, known.after)
         elif known.until < until:
-            rows = sorted([*known.rows, *self._emptied(table, known.until)], key=placed)
+            rows = sorted([*known.rows, *self._emptied(table, known.until)], key=read_place)
             after = known.after
         else:
             return known.rows
@@ -410,7 +412,7 @@ def _not_before(keys: Sequence[LogKey], before: Iterable[KnownTouch]) -> int:
 
 
 def _rank(row: Mapping[str, Any]) -> tuple[int, ...]:
-    return (*placed(row), int(row["origin"] or 0), int(row["batch"]))
+    return (*read_place(row), int(row["origin"] or 0), int(row["batch"]))
 
 
 def _touch(
@@ -421,5 +423,5 @@ def _touch(
     of_shard = (
         e for e in emptied if (e["source"], e["shard"]) == (key.shard.source, key.shard.name)
     )
-    newest = next(iter([e for e in of_shard if placed(e) > placed(row)][-1:]), row)
+    newest = next(iter([e for e in of_shard if read_place(e) > read_place(row)][-1:]), row)
     return LastChange(str(newest["op"]), int(newest["batch"]))

@@ -41,7 +41,9 @@ class Part:
     rows: int = 0
 
 
-def parts(snapshot: Snapshot, after: int, until: int, ops: Collection[Op] = ()) -> tuple[Part, ...]:
+def find_parts(
+    snapshot: Snapshot, after: int, until: int, ops: Collection[Op] = ()
+) -> tuple[Part, ...]:
     """Files that may hold rows of batches in ``(after, until]``, of one of *ops* if any is given.
 
     Ascending by their lowest batch.  A file without statistics may hold anything.
@@ -50,13 +52,13 @@ def parts(snapshot: Snapshot, after: int, until: int, ops: Collection[Op] = ()) 
     found = (
         _part(file, until)
         for file in snapshot.files.values()
-        if not names or _crosses(names, *bounds(file, "op"))
+        if not names or _crosses(names, *read_bounds(file, "op"))
     )
     kept = (part for part in found if part.high > after and part.low <= until)
     return tuple(sorted(kept, key=lambda part: (part.low, part.path)))
 
 
-def scan(
+def scan_files(
     store: Store,
     files: Iterable[Part],
     *,
@@ -77,8 +79,8 @@ def scan(
     wanted = list(dict.fromkeys([column, "op", *columns]))
     found = []
     for part in files:
-        with opened(store, part.path) as file:
-            groups = crossing(file.metadata, column, values)
+        with open_file(store, part.path) as file:
+            groups = find_row_groups(file.metadata, column, values)
             rows = file.read_row_groups(groups, columns=wanted)
         kept = pc.and_(
             pc.is_in(rows[column], pa.array(values, pa.string())), pc.is_in(rows["op"], words)
@@ -87,7 +89,7 @@ def scan(
     return pa.concat_tables(found) if found else schema.empty_table()
 
 
-def bounds(file: ActiveFile, name: str) -> tuple[Any, Any]:
+def read_bounds(file: ActiveFile, name: str) -> tuple[Any, Any]:
     """Least and greatest value of a column in a file; None where its statistics do not tell."""
     stats = file.stats or {}
     low, high = (stats.get(bound) or {} for bound in ("minValues", "maxValues"))
@@ -97,19 +99,19 @@ def bounds(file: ActiveFile, name: str) -> tuple[Any, Any]:
 def order_ends(file: ActiveFile, part: str) -> Ends:
     """Between which two a *part* of its orders lies: epoch, log, pos or row."""
     low, high = (
-        one.get(part) if isinstance(one, Mapping) else None for one in bounds(file, "order")
+        one.get(part) if isinstance(one, Mapping) else None for one in read_bounds(file, "order")
     )
     return low, high
 
 
-def overlap(ends: Ends, low: int, high: int | None) -> bool:
+def may_overlap(ends: Ends, low: int, high: int | None) -> bool:
     """Whether what lies between *ends* may lie between *low* and *high*, all of them included."""
     least, most = ends
     return (most is None or most >= low) and (high is None or least is None or least <= high)
 
 
 @contextmanager
-def opened(store: Store, path: str) -> Iterator[Any]:
+def open_file(store: Store, path: str) -> Iterator[Any]:
     """Open a file of the change log as pyarrow's ``ParquetFile``.
 
     Raises:
@@ -150,7 +152,7 @@ def row_groups(metadata: Any, column: str) -> Iterator[RowGroup]:
             yield RowGroup(None, None, group.num_rows, nulls)
 
 
-def crossing(metadata: Any, column: str, values: Sequence[str]) -> list[int]:
+def find_row_groups(metadata: Any, column: str, values: Sequence[str]) -> list[int]:
     """Row groups whose bounds let one of *values*, ascending, in."""
     found = enumerate(row_groups(metadata, column))
     return [number for number, group in found if group.holds(values)]
@@ -162,7 +164,7 @@ def _crosses(values: Sequence[str], low: str | None, high: str | None) -> bool:
 
 
 def _part(file: ActiveFile, until: int) -> Part:
-    low, high = bounds(file, "batch")
+    low, high = read_bounds(file, "batch")
     first, last = -1 if low is None else int(low), until if high is None else int(high)
     return Part(file.path, first, last, file.records or 0)
 
@@ -191,7 +193,7 @@ class WantedBatches:
         return rows.filter(pc.and_(pc.greater(batch, self.after), pc.less_equal(batch, self.until)))
 
 
-def read(
+def read_tables(
     store: Store,
     files: Sequence[Part],
     wanted: Mapping[str, WantedBatches],
@@ -207,7 +209,7 @@ def read(
         return {}
     found = {}
     parts = [
-        scan(store, near, among=("table", names), ops=ops, columns=columns)
+        scan_files(store, near, among=("table", names), ops=ops, columns=columns)
         for names, near in _meeting(files, wanted).items()
     ]
     for name, own in _split(pa.concat_tables(parts)) if parts else ():
@@ -227,12 +229,12 @@ class TableRows:
     def of(self, part: Part, table: str) -> int:
         """Rows of the row groups that may hold the table: never fewer than there are."""
         if part.path not in self._groups:
-            with opened(self.store, part.path) as file:
+            with open_file(self.store, part.path) as file:
                 self._groups[part.path] = tuple(row_groups(file.metadata, "table"))
         return sum(group.rows for group in self._groups[part.path] if group.holds((table,)))
 
 
-def bounded(
+def limit_batches(
     rows: TableRows, files: Sequence[Part], table: str, wanted: WantedBatches, most: int
 ) -> WantedBatches:
     """Stop before the batch with which more than *most* rows are read; at least one batch is.
@@ -295,7 +297,7 @@ class PlacedPart:
     def near(self, log: tuple[int, int], pos: tuple[int, int]) -> bool:
         """Whether it may hold one of the places between two, in the logs between two."""
         one_log = self.logs == log and log[0] == log[1]
-        return overlap(self.logs, *log) and (not one_log or overlap(self.places, *pos))
+        return may_overlap(self.logs, *log) and (not one_log or may_overlap(self.places, *pos))
 
 
 def placed_parts(snapshot: Snapshot, until: int, ops: Collection[Op]) -> tuple[PlacedPart, ...]:
@@ -317,5 +319,5 @@ def _found(snapshot: Snapshot, until: int, ops: Collection[Op]) -> tuple[PlacedP
     files = {file.path: file for file in snapshot.files.values()}
     return tuple(
         PlacedPart(one, order_ends(files[one.path], "log"), order_ends(files[one.path], "pos"))
-        for one in parts(snapshot, -1, until, ops)
+        for one in find_parts(snapshot, -1, until, ops)
     )

@@ -61,7 +61,7 @@ PROPERTIES = {
 MIRROR_OPS = (Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ, Op.TRUNCATE, Op.SETTLE)
 
 
-def app(lane: str) -> str:
+def build_app_id(lane: str) -> str:
     """The Delta transaction id that numbers a lane's batches, and its mirrors' applied batches."""
     return f"{APPS}{lane}"
 

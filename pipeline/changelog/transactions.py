@@ -177,7 +177,7 @@ PLACES = ", ".join(f"{part} AS p{i}" for i, part in enumerate(PLACE))
 TX = "t.tx['id']"
 
 
-def placed(row: Mapping[str, Any]) -> tuple[int, ...]:
+def read_place(row: Mapping[str, Any]) -> tuple[int, ...]:
     """Where a row stands that was asked for its ``PLACES``."""
     return tuple(int(row[f"p{i}"] or 0) for i in range(len(PLACE)))
 
@@ -194,7 +194,7 @@ class SentEvent:
     total_order: int
 
 
-def resumed(events: Iterable[SentEvent], begun: int, promised: int) -> tuple[int, ...]:
+def find_resumed_numbers(events: Iterable[SentEvent], begun: int, promised: int) -> tuple[int, ...]:
     """Return the number that the first of two runs gave to the first event of the second run.
 
     Return an empty text if there were not two runs, or if the number is unknown. It is unknown
@@ -379,11 +379,11 @@ class TransactionReader:
             f" AND {among_sql('op', SENT)} AND t.tx['total_order'] IS NOT NULL"
             f" AND {EPOCH} >= {low} AND {EPOCH} <= {high}"
         )
-        places = [(*placed(row), int(row["op"] != Op.DELETE)) for row in found]
+        places = [(*read_place(row), int(row["op"] != Op.DELETE)) for row in found]
         events = [SentEvent(place, int(row["n"])) for place, row in zip(places, found, strict=True)]
         epochs = {place[0] for place in places}
-        distinct = {(*placed(row), row["op"]) for row in found if row["p0"] == max(epochs)}
-        again = resumed(events, sent.begun, end.total) if len(epochs) < 2 else ()
+        distinct = {(*read_place(row), row["op"]) for row in found if row["p0"] == max(epochs)}
+        again = find_resumed_numbers(events, sent.begun, end.total) if len(epochs) < 2 else ()
         return Transaction(name, end.total, len(distinct), end.batch, sent.begun, again)
 
     def _begins(self, rows: str) -> Begins:

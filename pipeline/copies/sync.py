@@ -17,7 +17,7 @@ import pyarrow as pa
 from pipeline.apply.mirror import Commit, MirrorSnapshot, RowChanges, RowPart, batch_of
 from pipeline.apply.row_metadata import SLUICE, Adoption
 from pipeline.apply.table_format import Mirrors
-from pipeline.changelog.table import app
+from pipeline.changelog.table import build_app_id
 from pipeline.copies.copy import CopiedTable, CopyPosition, CopyStep, CopyTarget, RankedRows
 from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.model import Table
@@ -178,5 +178,5 @@ class CopySync:
 
 
 def _after(was: CopyPosition, commit: Commit, lane: str) -> CopyPosition:
-    batch = commit.txns.get(app(lane), was.batch)
+    batch = commit.txns.get(build_app_id(lane), was.batch)
     return replace(was, version=commit.version, batch=batch, entry=commit.entry)

@@ -28,7 +28,7 @@ _EXCHANGE = 2
 _UNKNOWN = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
 
 
-def exchanged(one: str, other: str) -> bool:
+def exchange_paths(one: str, other: str) -> bool:
     """Let what is at *one* be at *other*, and the other way round; False if that is not known here.
 
     Raises:
@@ -182,7 +182,7 @@ class Folder:
             if not target.parent.exists():
                 self.make_folder(folder.rpartition("/")[0])
             _sync(Path(self._at(staged)))
-            if target.exists() and exchanged(self._at(staged), str(target)):
+            if target.exists() and exchange_paths(self._at(staged), str(target)):
                 before = Path(self._at(staged))
             else:
                 if target.exists():

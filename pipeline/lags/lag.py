@@ -14,7 +14,15 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from pipeline.checkpoint import Checkpoint
-from pipeline.lags.samples import Sample, Samples, SourceSamples, age, applied_step, fresh, living
+from pipeline.lags.samples import (
+    Sample,
+    Samples,
+    SourceSamples,
+    applied_step,
+    find_oldest_age,
+    require_active_fences,
+    require_fresh,
+)
 from pipeline.model import Acknowledged, Fence, Hop, Lag, Missing, Stage, Table
 from pipeline.sources.positions import has_reached, names_transactions
 
@@ -56,7 +64,7 @@ class HopLag:
 class Lags:
     """The hops of one table at one instant, in the order a change passes them.
 
-    ``kept`` is for the next round's :func:`measure`, by source and hop.
+    ``kept`` is for the next round's :func:`measure_lags`, by source and hop.
     """
 
     table: str
@@ -94,7 +102,9 @@ class Lags:
         return next(found, Missing("no hop was measured"))
 
 
-def measure(table: Table, samples: Samples, now: datetime, earlier: Lags | None = None) -> Lags:
+def measure_lags(
+    table: Table, samples: Samples, now: datetime, earlier: Lags | None = None
+) -> Lags:
     """Lags of *table* at *now*; *earlier*, the last round's, keeps watermarks from going back.
 
     With several sources each watermark is the lowest of theirs.
@@ -102,10 +112,10 @@ def measure(table: Table, samples: Samples, now: datetime, earlier: Lags | None 
     kept = dict(earlier.kept) if earlier else {}
     exits: dict[str, Mapping[Hop, Watermark]] = {}
     for source in table.sources:
-        found = sampled(table, source, samples, now)
+        found = sample_watermarks(table, source, samples, now)
         kept |= kept_exits(source, found, samples, kept)
         held = {h: w if isinstance(w, Missing) else kept[source, h].at for h, w in found.items()}
-        exits[source] = lifted(held)
+        exits[source] = lift_watermarks(held)
     hops = [hop for hop in Hop if any(hop in found for found in exits.values())]
     marks = [_lowest(hop, exits, now) for hop in hops]
     lags = [_lag(entry, leave) for entry, leave in pairwise([now, *marks])]
@@ -114,7 +124,7 @@ def measure(table: Table, samples: Samples, now: datetime, earlier: Lags | None 
     return Lags(table.name, now, rows, kept)
 
 
-def copied(mirror: Lags, copy: Lags) -> Lags:
+def measure_copy(mirror: Lags, copy: Lags) -> Lags:
     """Lags up to a copy: those up to its *mirror*, and the hop from there on.
 
     *copy* are those of the same table if the copy were its mirror.  A copy never holds more than
@@ -151,7 +161,7 @@ def _lag(entry: Watermark, leave: Watermark) -> Lag:
 def _age(hop: Hop, table: Table, samples: Samples, now: datetime) -> timedelta | None:
     """Age of the oldest sample that the hop's exit rests on; None if one was never taken."""
     if hop is Hop.MERGE:
-        return age(now, samples.checkpoint, samples.mirror)
+        return find_oldest_age(now, samples.checkpoint, samples.mirror)
     key, sources = ("age", hop, table.sources, now), table.sources
     return samples.once(key, lambda: _age_upstream(hop, sources, samples, now))
 
@@ -163,16 +173,18 @@ def _age_upstream(
     sources = [samples.source(name) for name in names]
     match hop:
         case Hop.COLLECTION:
-            ages = [age(now, one.fences, one.acknowledged) for one in sources]
+            ages = [find_oldest_age(now, one.fences, one.acknowledged) for one in sources]
         case Hop.SYNC:
-            ages = [age(now, one.synced) for one in sources if one.synced is not None]
+            ages = [find_oldest_age(now, one.synced) for one in sources if one.synced is not None]
         case _:
-            ages = [age(now, samples.checkpoint)]
+            ages = [find_oldest_age(now, samples.checkpoint)]
     known = [each for each in ages if each is not None]
     return max(known) if len(known) == len(ages) else None
 
 
-def sampled(table: Table, source: str, samples: Samples, now: datetime) -> dict[Hop, Watermark]:
+def sample_watermarks(
+    table: Table, source: str, samples: Samples, now: datetime
+) -> dict[Hop, Watermark]:
     """The watermark each hop of one source ends at, as sampled; SYNC only if it exists."""
     upstream = samples.once(("upstream", source, now), lambda: _upstream(source, samples, now))
     if Hop.MERGE in upstream:
@@ -189,8 +201,8 @@ def sampled(table: Table, source: str, samples: Samples, now: datetime) -> dict[
 def _upstream(source: str, samples: Samples, now: datetime) -> dict[Hop, Watermark]:
     """Return exits that all tables of the source share; all hops, if nothing else can be known."""
     one = samples.source(source)
-    checkpoint = fresh(samples.checkpoint, now)
-    fences = living(one, now)
+    checkpoint = require_fresh(samples.checkpoint, now)
+    fences = require_active_fences(one, now)
     if isinstance(fences, Missing):
         hops = [hop for hop in Hop if hop in EVERY or (hop is Hop.SYNC and one.synced is not None)]
         return dict.fromkeys(hops, fences)
@@ -225,7 +237,7 @@ def kept_exits(
     return kept
 
 
-def lifted(exits: Mapping[Hop, Watermark]) -> dict[Hop, Watermark]:
+def lift_watermarks(exits: Mapping[Hop, Watermark]) -> dict[Hop, Watermark]:
     """Each known watermark raised to the highest known one further down."""
     raised = dict(exits)
     highest: datetime | None = None
@@ -251,7 +263,7 @@ def is_of_log_before(acknowledged: Acknowledged, newest: Fence, checkpoint: Chec
 def _collected(
     one: SourceSamples, fences: tuple[Fence, ...], checkpoint: Checkpoint | Missing, now: datetime
 ) -> Watermark:
-    acknowledged = fresh(one.acknowledged, now)
+    acknowledged = require_fresh(one.acknowledged, now)
     if isinstance(acknowledged, Missing):
         return acknowledged
     if acknowledged.snapshot:
@@ -268,7 +280,7 @@ def _collected(
 
 
 def _synced(synced: Sample[int] | Missing, fences: tuple[Fence, ...], now: datetime) -> Watermark:
-    number = fresh(synced, now)
+    number = require_fresh(synced, now)
     if isinstance(number, Missing):
         return number
     passed = (fence for fence in reversed(fences) if fence.number <= number)
@@ -276,7 +288,7 @@ def _synced(synced: Sample[int] | Missing, fences: tuple[Fence, ...], now: datet
 
 
 def _merged(table: Table, source: str, samples: Samples, now: datetime) -> Watermark:
-    standing = fresh(samples.mirror, now)
+    standing = require_fresh(samples.mirror, now)
     if isinstance(standing, Missing):
         return standing
     applied = applied_step(samples.walked(table), table.name, standing.batch)

@@ -112,7 +112,7 @@ def _fastest(samples: Sequence[BacklogSample]) -> float | None:
     return max(rates, default=None)
 
 
-def landed(checkpoint: Checkpoint, at: TopicPartition, end: PartitionEnd) -> bool:
+def has_landed(checkpoint: Checkpoint, at: TopicPartition, end: PartitionEnd) -> bool:
     """Whether W has come to *end*, in the same incarnation of the topic."""
     w = checkpoint.offsets.get(at, PartitionEnd(0))
     if w.topic_id and end.topic_id and w.topic_id != end.topic_id:

@@ -24,7 +24,7 @@ from pipeline.model import Acknowledged, Fence, Missing, Shard, Table
 T = TypeVar("T")
 
 
-def spaced(
+def thin_history(
     history: Sequence[T], place: Callable[[T], float], *, share: int, limit: int
 ) -> tuple[T, ...]:
     """Of *history*, ascending by *place*: all of it up to *limit*, else what must not be left out.
@@ -126,8 +126,8 @@ class WorkedOut:
 class Samples:
     """Everything one table's lags and proof rest on, sampled upstream first.
 
-    ``steps`` are the batches seen so far, ascending (:func:`extended`).  ``worked`` is shared by
-    all tables of one look: by samples that differ in nothing but the mirror.
+    ``steps`` are the batches seen so far, ascending (:func:`extend_batches`).  ``worked`` is shared
+    by all tables of one look: by samples that differ in nothing but the mirror.
     """
 
     sources: Mapping[str, SourceSamples]
@@ -187,7 +187,7 @@ class Samples:
 
         def known() -> tuple[LandedBatch, ...]:
             fences = {name: self.source(name).known() for name in sources}
-            return extended(self.steps, step(checkpoint.value, fences))
+            return extend_batches(self.steps, to_landed_batch(checkpoint.value, fences))
 
         return self.once(("steps", sources), known)
 
@@ -212,7 +212,7 @@ def _as_mirror(
     return Sample(MirrorPosition(at.version, at.batch, at.mirror), copy.at, copy.budget)
 
 
-def fresh(sample: Sample[T] | Missing, now: datetime) -> T | Missing:
+def require_fresh(sample: Sample[T] | Missing, now: datetime) -> T | Missing:
     """The sample's value, if it is at most its budget old and not from the future."""
     if isinstance(sample, Missing):
         return sample
@@ -224,14 +224,14 @@ def fresh(sample: Sample[T] | Missing, now: datetime) -> T | Missing:
     return sample.value
 
 
-def living(one: SourceSamples, now: datetime) -> tuple[Fence, ...] | Missing:
+def require_active_fences(one: SourceSamples, now: datetime) -> tuple[Fence, ...] | Missing:
     """The fences, unless the newest of them shows that heartbeats stand still."""
-    fences = fresh(one.fences, now)
+    fences = require_fresh(one.fences, now)
     if isinstance(fences, Missing) or isinstance(one.fences, Missing):
         return fences
     if not fences:
         return Missing("no heartbeat was ever written")
-    if early := ahead(fences, now):
+    if early := explain_future_fence(fences, now):
         return early
     quiet = now - fences[-1].at
     if quiet > one.fences.budget:
@@ -239,7 +239,7 @@ def living(one: SourceSamples, now: datetime) -> tuple[Fence, ...] | Missing:
     return fences
 
 
-def ahead(fences: Sequence[Fence], now: datetime) -> Missing | None:
+def explain_future_fence(fences: Sequence[Fence], now: datetime) -> Missing | None:
     """Why *fences*, ascending, prove nothing where the newest is of a time still to come."""
     if not fences or fences[-1].at <= now:
         return None
@@ -247,26 +247,26 @@ def ahead(fences: Sequence[Fence], now: datetime) -> Missing | None:
     return Missing(f"the newest heartbeat is {seconds:.1f} s ahead of Sluice's clock")
 
 
-def age(now: datetime, *samples: Sample[Any] | Missing) -> timedelta | None:
+def find_oldest_age(now: datetime, *samples: Sample[Any] | Missing) -> timedelta | None:
     """How old the oldest of *samples* is; None if one was never taken."""
     ages = [now - each.at for each in samples if not isinstance(each, Missing)]
     return max(ages) if len(ages) == len(samples) else None
 
 
-def step(checkpoint: Checkpoint, fences: Mapping[str, Sequence[Fence]]) -> LandedBatch:
+def to_landed_batch(checkpoint: Checkpoint, fences: Mapping[str, Sequence[Fence]]) -> LandedBatch:
     """What *checkpoint* proves of the *fences* known by source, each ascending by number."""
-    newest = {source: covered(checkpoint, known) for source, known in fences.items()}
+    newest = {source: find_covered_fence(checkpoint, known) for source, known in fences.items()}
     return LandedBatch(
         checkpoint.batch, checkpoint.tables, {k: v for k, v in newest.items() if v is not None}
     )
 
 
-def covered(checkpoint: Checkpoint, fences: Sequence[Fence]) -> Fence | None:
+def find_covered_fence(checkpoint: Checkpoint, fences: Sequence[Fence]) -> Fence | None:
     """The newest of *fences*, ascending, that *checkpoint* covers; None if it covers none."""
     return next((fence for fence in reversed(fences) if checkpoint.covers(fence)), None)
 
 
-def extended(
+def extend_batches(
     steps: tuple[LandedBatch, ...], new: LandedBatch, limit: int = 512
 ) -> tuple[LandedBatch, ...]:
     """Add *new*; past *limit*, the older are kept wider apart, which only makes them cautious.
@@ -277,10 +277,10 @@ def extended(
     if steps and new.batch < steps[-1].batch:
         return (new,)
     kept = steps[:-1] if steps and steps[-1].batch == new.batch else steps
-    return spaced((*kept, new), lambda one: one.batch, share=30, limit=limit)
+    return thin_history((*kept, new), lambda one: one.batch, share=30, limit=limit)
 
 
-def believed(
+def drop_disproved(
     steps: tuple[LandedBatch, ...], fallen: Mapping[str, range]
 ) -> tuple[LandedBatch, ...]:
     """The *steps* without those fences whose times proved wrong: by source, their numbers."""

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.data_file import SortedFile, WrittenFile, filled
+from pipeline.changelog.data_file import SortedFile, WrittenFile, restamp_copy
 from pipeline.changelog.table import CHANGES, ColumnEvent, Stamp, column_event_rows
 from pipeline.checkpoint import Checkpoint, is_outdated, source_of
 from pipeline.delta.store import Store
@@ -184,7 +184,7 @@ def restamp_file(
 
     *names*: see :func:`rows_again`; names that a row has are taken out.
     """
-    if (made_out := filled(log.store, file, stamp)) is not None:
+    if (made_out := restamp_copy(log.store, file, stamp)) is not None:
         return made_out
     name = f"part-{uuid.uuid4()}.parquet"
     with (

@@ -34,7 +34,11 @@ LOCK = installed.data_file("jars.lock")
 PLACE = "SLUICE_JARS"
 JARS = Path(
     os.environ.get(PLACE)
-    or (ROOT / "build" / "jars" if installed.is_checkout() else installed.cache() / "jars")
+    or (
+        ROOT / "build" / "jars"
+        if installed.is_checkout()
+        else installed.find_cache_folder() / "jars"
+    )
 )
 SPARK = "spark"  # the one folder that a service needs
 JAVA = 17  # the oldest release that Spark 4.0 runs on

@@ -14,7 +14,7 @@ from pipeline.apply.mirror import Commit, MirrorSide, MirrorSnapshot, batch_of, 
 from pipeline.apply.table_format import Mirrors, TableFormat
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.reader import LogReader
-from pipeline.changelog.table import app
+from pipeline.changelog.table import build_app_id
 from pipeline.changelog.transactions import LogMemory
 from pipeline.checkpoint import Checkpoint
 from pipeline.delta.reader import open_table, translate_errors
@@ -116,7 +116,7 @@ class Lake:
             raise ProofError(msg)
         if memory is None:
             return LogReader(found, self.settings.lane)
-        newest = found.transaction(app(self.settings.lane))
+        newest = found.transaction(build_app_id(self.settings.lane))
         memory.of(found.id, -1 if newest is None else newest)
         return LogReader(found, self.settings.lane, memory)
 

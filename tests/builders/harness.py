@@ -11,7 +11,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.scan import parts, scan
+from pipeline.changelog.scan import find_parts, scan_files
 from pipeline.checkpoint import Checkpoint, Gap
 from pipeline.collectors.collector import Collector
 from pipeline.delta.store import open_store
@@ -372,9 +372,9 @@ class LandingHarness:
             return []
         names = ("batch", "source", "offset", "order", "tx", "after")
         columns = (*names, "before", "key", "origin", "at", *more)
-        files = parts(log.snapshot, -1, 2**62)
+        files = find_parts(log.snapshot, -1, 2**62)
         words = ops or (Op.CREATE,)
-        rows = scan(log.store, files, among=("lane", ("main",)), ops=words, columns=columns)
+        rows = scan_files(log.store, files, among=("lane", ("main",)), ops=words, columns=columns)
         found: list[dict[str, Any]] = rows.to_pylist()
         return sorted(found, key=lambda row: (row["source"] or "", row["offset"] or 0))
 

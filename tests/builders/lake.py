@@ -19,7 +19,7 @@ from pipeline.apply.merge_run import MergeRequest, MergeRunner
 from pipeline.apply.mirror import images_of
 from pipeline.archive import ArchiveRule
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.table import CHANGES, Stamp, app, checkpoint_row
+from pipeline.changelog.table import CHANGES, Stamp, build_app_id, checkpoint_row
 from pipeline.checkpoint import Checkpoint, CheckpointDelta, Epoch
 from pipeline.delta.commit import commit_actions
 from pipeline.delta.log import Snapshot, load_snapshot
@@ -168,7 +168,7 @@ class LocalLake:
         files = [write_rows(self.log, part, stamp) for part in parts]
         self.log.look()
         actions = [file.added(NOW) for file in files]
-        txn = (app("main"), batch)
+        txn = (build_app_id("main"), batch)
         commit_actions(
             self.log.store, self.log.snapshot, actions, operation="WRITE", clock=NOW, txn=txn
         )

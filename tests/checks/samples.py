@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from pipeline.checkpoint import Checkpoint, Epoch
-from pipeline.lags.lag import Lags, measure
+from pipeline.lags.lag import Lags, measure_lags
 from pipeline.lags.samples import LandedBatch, MirrorPosition, Sample, Samples, SourceSamples
 from pipeline.model import (
     Acknowledged,
@@ -91,4 +91,4 @@ def samples(
 
 def lags(taken: Samples, now: datetime = NOW) -> Lags:
     """The lags of the table of these tests."""
-    return measure(TABLE, taken, now)
+    return measure_lags(TABLE, taken, now)

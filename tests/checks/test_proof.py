@@ -27,9 +27,9 @@ from pipeline.lags.samples import (
     MirrorPosition,
     Sample,
     SourceSamples,
-    extended,
-    fresh,
-    step,
+    extend_batches,
+    require_fresh,
+    to_landed_batch,
 )
 from pipeline.model import (
     Acknowledged,
@@ -167,9 +167,9 @@ def test_f146_mirrors_of_one_look_ask_for_what_has_landed_once(
 
     def counting(sample: Sample[T] | Missing, now: datetime) -> T | Missing:
         asked.append(sample)
-        return fresh(sample, now)
+        return require_fresh(sample, now)
 
-    monkeypatch.setattr(proof, "fresh", counting)
+    monkeypatch.setattr(proof, "require_fresh", counting)
     taken = samples()
 
     found = [
@@ -252,7 +252,9 @@ def test_a_cut_to_come_is_called_that_though_the_heartbeat_is_dead() -> None:
 def test_a_snapshot_that_is_on_its_way_is_named_where_the_cut_is_not_landed_only() -> None:
     snaps = {"shop/shop_09.users": OpenSnapshot(Order(1, 1, 1), 49)}
 
-    before = extended((), step(healthy_checkpoint(batch=49), {"shop": fence_series()}))
+    before = extend_batches(
+        (), to_landed_batch(healthy_checkpoint(batch=49), {"shop": fence_series()})
+    )
     later = samples(landed=healthy_checkpoint(snaps=snaps), steps=before)
 
     covered = prove(TABLE, Stage.LANDED, CUT, later, NOW)
@@ -289,7 +291,9 @@ def test_what_is_shared_by_tables_of_one_look_says_nothing_of_their_bases(first:
     based = {str(TABLE.shards[0]): 50, str(early.shards[0]): 49}
     steps: tuple[LandedBatch, ...] = ()
     for batch in (48, 49):
-        steps = extended(steps, step(healthy_checkpoint(batch=batch), {"shop": fence_series()}))
+        steps = extend_batches(
+            steps, to_landed_batch(healthy_checkpoint(batch=batch), {"shop": fence_series()})
+        )
     taken = samples(landed=healthy_checkpoint(through=90, complete=based), steps=steps)
     asked = {"whole": whole, "based anew": TABLE, "based just before": early}
     order = sorted(asked, key=lambda name: name != first)
@@ -477,7 +481,7 @@ def ask(
     if idle_since is not None:
         tables = {TABLE.name: idle_since}
         landed, known = replace(landed, tables=tables), replace(known, tables=tables)
-    steps = extended((), step(known, {"shop": fence_series()}))
+    steps = extend_batches((), to_landed_batch(known, {"shop": fence_series()}))
     standing = MirrorPosition(7, 50 if idle_since is None else idle_since)
     found = samples(landed=landed, steps=steps, standing=standing)
     given = None if before is None else before.certificate

@@ -23,7 +23,7 @@ from checks.readiness import (
 )
 from pipeline.checkpoint import Gap, OpenSnapshot, Quarantine
 from pipeline.lags.lag import HopLag, Lags
-from pipeline.lags.samples import MirrorPosition, extended, step
+from pipeline.lags.samples import MirrorPosition, extend_batches, to_landed_batch
 from pipeline.model import Hop, Lag, Missing, Order, Stage
 from pipeline.reports import Hold
 from tests.builders.values import fence, verdict
@@ -89,7 +89,9 @@ def test_a_table_without_change_since_stays_complete() -> None:
 
 
 def test_a_mirror_that_holds_an_older_covering_batch_is_ready_under_steady_load() -> None:
-    steps = extended((), step(healthy_checkpoint(batch=49, through=600), {"shop": fence_series()}))
+    steps = extend_batches(
+        (), to_landed_batch(healthy_checkpoint(batch=49, through=600), {"shop": fence_series()})
+    )
     behind = {"steps": steps, "standing": MirrorPosition(6, 49)}
     earlier = Question(Stage.MIRROR, NOW - 3 * MINUTE)
 
@@ -105,7 +107,9 @@ def test_a_mirror_is_not_ready_before_it_holds_its_newest_base(
 ) -> None:
     """What the base heals lies before the cut, which an earlier batch covers all the same."""
     landed = healthy_checkpoint(complete={"shop/shop_01.orders": 50, "shop/other": 51})
-    steps = extended((), step(healthy_checkpoint(batch=49, through=600), {"shop": fence_series()}))
+    steps = extend_batches(
+        (), to_landed_batch(healthy_checkpoint(batch=49, through=600), {"shop": fence_series()})
+    )
     taken = {"landed": landed, "steps": steps, "standing": MirrorPosition(6, applied)}
     earlier = Question(Stage.MIRROR, NOW - 3 * MINUTE)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from monitor.cli.options import Duration
 from monitor.config.file import parse_config
-from pipeline.durations import duration
+from pipeline.durations import parse_duration
 from pipeline.errors import ConfigError
 from pipeline.plugins import build_object
 from tests.monitor.config.test_config import MINIMAL
@@ -37,7 +37,7 @@ DAYS = timedelta(days=1)
     ],
 )
 def test_f192_a_duration_is_read_as_it_is_written(text: str, found: timedelta) -> None:
-    assert duration(text) == found
+    assert parse_duration(text) == found
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_f192_a_duration_is_read_as_it_is_written(text: str, found: timedelta) -
 )
 def test_f192_what_is_none_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a duration; write it as 30s|is too long"):
-        duration(text)
+        parse_duration(text)
 
 
 @given(st.integers(min_value=0, max_value=10**9))
@@ -54,7 +54,12 @@ def test_f192_every_number_of_seconds_is_read(seconds: int) -> None:
     whole = timedelta(seconds=seconds)
     text = f"{seconds // 86400}d{seconds // 3600 % 24}h{seconds // 60 % 60}m{seconds % 60}s"
 
-    assert duration(text) == duration(f"{seconds}s") == duration(f"PT{seconds}S") == whole
+    assert (
+        parse_duration(text)
+        == parse_duration(f"{seconds}s")
+        == parse_duration(f"PT{seconds}S")
+        == whole
+    )
 
 
 def test_f192_the_config_reads_durations_at_any_depth() -> None:

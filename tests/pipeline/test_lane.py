@@ -196,7 +196,7 @@ def test_f43_a_statement_that_lands_has_no_older_ones_read_again(
         beside.harness.topics.alter("a", 500 + number, *names)
         beside.lane.land(frozenset())
     log, told = beside.harness.loop.log, list[list[tuple[str, Order, str]]]()
-    read, opened, files = log.schema_changes, scan.opened, list[str]()
+    read, opened, files = log.schema_changes, scan.open_file, list[str]()
 
     def changes(after: int) -> list[tuple[str, Order, str]]:
         files.clear()
@@ -208,7 +208,7 @@ def test_f43_a_statement_that_lands_has_no_older_ones_read_again(
         return opened(store, path)
 
     monkeypatch.setattr(log, "schema_changes", changes)
-    monkeypatch.setattr(scan, "opened", noted)
+    monkeypatch.setattr(scan, "open_file", noted)
     beside.harness.topics.alter("a", 600, *names, "last")
 
     beside.lane.land(frozenset())

@@ -47,7 +47,7 @@ from pipeline.apply.mirror import (
 )
 from pipeline.apply.row_metadata import RANK, SHARD, SOURCE, Adoption, RowOrigins, is_same
 from pipeline.apply.schema_evolution import SchemaDelta, TargetSchema
-from pipeline.changelog.table import app
+from pipeline.changelog.table import build_app_id
 from pipeline.delta import protocol
 from pipeline.delta.log import Snapshot, load_snapshot
 from pipeline.delta.store import Store, open_store
@@ -332,7 +332,7 @@ class SparkMerge:
             HeldError: Spark refuses to write the table or a row.
         """
         snapshot, until, made = job.task.snapshot, job.wanted.until, written.work
-        own, life, numbered = self._own(snapshot, stamp), stamp.life, app(stamp.lane)
+        own, life, numbered = self._own(snapshot, stamp), stamp.life, build_app_id(stamp.lane)
         if first := early_floors(job, written):
             snapshot = own.tell(snapshot, floors_property(first))
         if incarnation_of(snapshot) not in (

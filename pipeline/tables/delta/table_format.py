@@ -24,7 +24,7 @@ from pipeline.apply.mirror import Commit, CommitStamp, RowChanges, RowPart, foll
 from pipeline.apply.row_metadata import SLUICE
 from pipeline.apply.schema_evolution import TargetSchema
 from pipeline.apply.table_format import MaintenanceWork, TableFormat
-from pipeline.changelog.table import app
+from pipeline.changelog.table import build_app_id
 from pipeline.delta import maintenance
 from pipeline.delta.actions import with_properties
 from pipeline.delta.commit import commit_actions
@@ -197,7 +197,7 @@ class DeltaMirrors:
         from pipeline.delta.reader import open_table  # noqa: PLC0415 - its threads survive no fork
 
         found = open_table(uri)
-        return None if found is None else MirrorReader(found, table, app(lane))
+        return None if found is None else MirrorReader(found, table, build_app_id(lane))
 
     def rows(self, uri: str, version: int) -> Iterator[pa.RecordBatch]:
         """By the query engine of `deltalake`; in the types that every reader of Parquet knows."""

@@ -9,7 +9,7 @@ from monitor.archive_backtest import counted_windows
 from monitor.commands.archive import COMMAND
 from pipeline.apply.archive_backtest import ArchiveBacktest, BacktestDay
 from pipeline.archive import ArchiveMarker, ArchiveRules, ArchiveWindow, RegisteredWindow
-from pipeline.changelog.scan import parts
+from pipeline.changelog.scan import find_parts
 from pipeline.model import Op
 from tests.builders.lake import LocalLake, row
 from tests.pipeline.apply.test_archive_evidence import in_tx
@@ -23,7 +23,7 @@ def backtested(
     made: LocalLake, rules: ArchiveRules, purge: object = PURGE
 ) -> tuple[BacktestDay, ...]:
     made.log.look()
-    files = parts(made.log.snapshot, -1, made.checkpoint.batch)
+    files = find_parts(made.log.snapshot, -1, made.checkpoint.batch)
     test = ArchiveBacktest(made.settings.changes, files, "db.t", made.columns, rules)
     return replace(test, purge=purge).days()  # type: ignore[arg-type]
 

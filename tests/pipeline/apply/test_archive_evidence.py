@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.apply import archive_evidence
 from pipeline.archive import ArchiveMarker, ArchiveRule, ArchiveWindow
-from pipeline.changelog.scan import placed_parts, scan
+from pipeline.changelog.scan import placed_parts, scan_files
 from pipeline.model import Op, Order
 from tests.builders.lake import NOW, LocalLake, row
 from tests.pipeline.apply.holds import assert_held
@@ -194,9 +194,9 @@ def test_files_of_other_orders_are_not_read(
 
     def counted(store: Any, files: Sequence[Any], **more: Any) -> pa.Table:
         read.append(len(files))
-        return scan(store, files, **more)
+        return scan_files(store, files, **more)
 
-    monkeypatch.setattr(archive_evidence, "scan", counted)
+    monkeypatch.setattr(archive_evidence, "scan_files", counted)
     lake, _ = purged(tmp_path, DELETE)
     for pos in range(30, 36):
         lake.play([row(C, pos, pos, NEW)])

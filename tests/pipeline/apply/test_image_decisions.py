@@ -12,7 +12,7 @@ from pipeline.apply.images import CutDelay, DueImages, find_doubts
 from pipeline.apply.mirror import Commit, commit_note, floors_property
 from pipeline.apply.table_format import Mirrors
 from pipeline.backfill_state import Backfill
-from pipeline.changelog.table import app
+from pipeline.changelog.table import build_app_id
 from pipeline.checkpoint import Checkpoint, Epoch, Gap, Quarantine
 from pipeline.image import DueCut, Image, add_image, images_property, shards_digest
 from pipeline.model import Acknowledged, Fence, Head, Order, Origin, Shard, Table
@@ -47,7 +47,7 @@ class Standing:
     """A mirror as it was looked at last."""
 
     version: int = 4
-    transactions: dict[str, int] = field(default_factory=lambda: {app("main"): 3})
+    transactions: dict[str, int] = field(default_factory=lambda: {build_app_id("main"): 3})
     remembered: dict[str, str] = field(default_factory=dict)
     uri: str = "m"
 
@@ -190,7 +190,9 @@ def test_f113_what_the_mirror_may_lack_below_the_cut_makes_no_image(
     [
         pytest.param(None, "", id="none is there"),
         pytest.param(Standing(transactions={}), "", id="nothing was applied yet"),
-        pytest.param(Standing(transactions={app("other"): 3}), "", id="by another lane only"),
+        pytest.param(
+            Standing(transactions={build_app_id("other"): 3}), "", id="by another lane only"
+        ),
         pytest.param(Standing(remembered=images_property([image(CUT)])), "", id="it has one"),
         pytest.param(
             Standing(remembered=images_property([image(CUT - MINUTE), image(LATER)])),
@@ -212,7 +214,7 @@ def test_f113_the_image_of_a_cut_before_does_not_stand_for_this_one(
     harness: LandingHarness,
 ) -> None:
     harness.mirrors.mirror = Standing(
-        transactions={app("main"): 0}, remembered=images_property([image(CUT - MINUTE)])
+        transactions={build_app_id("main"): 0}, remembered=images_property([image(CUT - MINUTE)])
     )
 
     assert isinstance(harness.after(1), Image)

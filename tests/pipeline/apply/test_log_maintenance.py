@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from pipeline.changelog import maintenance
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.table import Stamp, app, checkpoint_row
+from pipeline.changelog.table import Stamp, build_app_id, checkpoint_row
 from pipeline.checkpoint import Checkpoint, Existence, Gap, Quarantine
 from pipeline.delta.commit import commit_actions
 from pipeline.delta.store import open_store
@@ -133,7 +133,7 @@ def test_a_day_that_holds_rows_of_another_lane_is_that_ones_too(days: LocalLake)
     parts = [stamped([row(C, 10, 7, "theirs") | {"table": "db.u"}], stamp)]
     parts.append(checkpoint_row(Checkpoint("other", 0, tables={"db.u": 0}).dumps(), stamp))
     actions = [write_rows(log, part, stamp).added(NOW) for part in parts]
-    txn = (app("other"), 0)
+    txn = (build_app_id("other"), 0)
     commit_actions(log.store, log.snapshot, actions, operation="WRITE", clock=NOW, txn=txn)
     days.apply()
 
@@ -228,7 +228,7 @@ def test_markers_that_were_joined_before_go_as_well(
 ) -> None:
     """As those of a build that kept them all; of the file beyond the newest full one all stay."""
     with monkeypatch.context() as patched:
-        patched.setattr("pipeline.changelog.maintenance.superseded", lambda *_: ())
+        patched.setattr("pipeline.changelog.maintenance.find_superseded", lambda *_: ())
         Keeping(lake)
     assert batches(lake, "mark") == [*range(21)]
     for batch in range(21, 26 + maintenance.TOGETHER):
@@ -263,7 +263,7 @@ def test_the_markers_of_another_lane_in_the_same_log_are_its_own_to_let_go(lake:
         stamp = Stamp("other", batch, NOW)
         files = [write_rows(log, checkpoint_row(text, stamp), stamp)]
         actions = [file.added(NOW) for file in files]
-        txn = (app("other"), batch)
+        txn = (build_app_id("other"), batch)
         made = commit_actions(
             log.store, log.snapshot, actions, operation="WRITE", clock=NOW, txn=txn
         )

@@ -14,7 +14,7 @@ from pipeline.apply.merge import MergeResult, MergeTask
 from pipeline.apply.merge_job import JobGroup, MergeJob, Outcomes, run_group, split_group
 from pipeline.apply.merge_run import MergeRequest
 from pipeline.changelog import data_file
-from pipeline.changelog.scan import Part, WantedBatches, parts, read
+from pipeline.changelog.scan import Part, WantedBatches, find_parts, read_tables
 from pipeline.delta.store import Store
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.model import Op, Table
@@ -115,7 +115,7 @@ def test_a_file_of_the_change_log_that_is_damaged_holds_those_who_need_it_and_no
     """One of the two batches that are waiting cannot be read."""
     lake.land(row(C, 20, 2, "b"))
     lake.log.look()
-    name = next(part.path for part in parts(lake.log.snapshot, 0, 1, (C,)) if part.rows == 1)
+    name = next(part.path for part in find_parts(lake.log.snapshot, 0, 1, (C,)) if part.rows == 1)
     file = Path(lake.settings.changes, name)
     file.write_bytes(file.read_bytes()[:-50])
 
@@ -231,10 +231,10 @@ def test_a_group_holds_no_more_rows_at_once_than_memory_has(
         store: Store, files: Sequence[Part], wanted: Mapping[str, WantedBatches], **more: Any
     ) -> Any:
         asked.append({*wanted})
-        return read(store, files, wanted, **more)
+        return read_tables(store, files, wanted, **more)
 
     monkeypatch.setattr(merge_job, "TOGETHER", together)
-    monkeypatch.setattr(merge_job, "read", told)
+    monkeypatch.setattr(merge_job, "read_tables", told)
 
     lake.run()
 

@@ -345,7 +345,7 @@ def killed_placing(home: Path, day: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
     with monkeypatch.context() as dying_now, suppress(Killed):
         dying_now.setattr(Path, "rename", dies)
-        dying_now.setattr(folder, "exchanged", lambda *_: False)
+        dying_now.setattr(folder, "exchange_paths", lambda *_: False)
         dying_now.setattr(image_export, "_forsake", lambda *_: None)
         write_image(
             open_store(str(home)), f"db/t/{day}", iter([batch(3)]), replace(TOLD, version=1)

@@ -20,7 +20,7 @@ from pipeline.backfill.task import (
     BackfillResult,
     BackfillTask,
     ReadLimits,
-    attempt,
+    try_task,
 )
 from pipeline.backfill_state import BackfillRequest, BackfillState
 from pipeline.errors import ConfigError, TooManyRowsError, UnreachableError
@@ -129,7 +129,7 @@ class Beside:
         self.harness.loop.rereads = self.again.offer.news
 
     def work(self, tasks: Sequence[BackfillTask]) -> list[BackfillResult | BackfillFailure]:
-        return [attempt(task) for task in tasks]
+        return [try_task(task) for task in tasks]
 
     def round(self) -> BackfillState:
         """A change, a batch, and what is read on after it."""

@@ -12,7 +12,7 @@ from pipeline.backfill.task import (
     BackfillResult,
     BackfillTask,
     ReadLimits,
-    attempt,
+    try_task,
 )
 from pipeline.backfill_state import BackfillState
 from pipeline.errors import SparedError
@@ -98,6 +98,6 @@ def noted(
 ) -> Callable[[Sequence[BackfillTask]], Sequence[BackfillResult | BackfillFailure]]:
     def run(tasks: Sequence[BackfillTask]) -> Sequence[BackfillResult | BackfillFailure]:
         seen.append(len(tasks))
-        return [attempt(task) for task in tasks]
+        return [try_task(task) for task in tasks]
 
     return run

@@ -14,7 +14,7 @@ from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirror import MirrorSide
 from pipeline.backfill import dry_run as preview
-from pipeline.backfill.dry_run import NOT_YET, Previews, compared
+from pipeline.backfill.dry_run import NOT_YET, Previews, preview_repair
 from pipeline.backfill_state import (
     BackfillRequest,
     BackfillState,
@@ -72,7 +72,7 @@ def mirror(**changed: Any) -> dict[str, Any]:
 def test_rows_are_compared_as_of_the_fence(
     source: dict[str, Any] | None, there: dict[str, Any] | None, found: tuple[int, int, int]
 ) -> None:
-    made = compared({1: source} if source else {}, {1: there} if there else {}, AT)
+    made = preview_repair({1: source} if source else {}, {1: there} if there else {}, AT)
 
     assert (made.missing, made.extra, made.different) == found
     assert len(made.keys) == sum(found)
@@ -183,7 +183,7 @@ def spelled(pos: int) -> dict[str, Any]:
     ],
 )
 def test_f113_values_are_compared_by_what_they_mean(one: Any, other: Any, *, alike: bool) -> None:
-    made = compared({1: {"id": 1, "name": one}}, {1: mirror(name=other)}, AT)
+    made = preview_repair({1: {"id": 1, "name": one}}, {1: mirror(name=other)}, AT)
 
     assert made.different == (not alike)
 
@@ -191,14 +191,14 @@ def test_f113_values_are_compared_by_what_they_mean(one: Any, other: Any, *, ali
 def test_f113_a_row_that_came_at_the_fence_is_compared() -> None:
     there = {1: mirror(_sluice=spelled(500)), 2: mirror(_sluice=spelled(501))}
 
-    assert compared({}, there, AT) == RepairPreview(0, 1, 0, ("extra: 1",))
+    assert preview_repair({}, there, AT) == RepairPreview(0, 1, 0, ("extra: 1",))
 
 
 def test_f113_the_first_of_each_kind_are_named() -> None:
     source = {n: {"id": n, "name": "new"} for n in range(99, -1, -1)}
     there = {n: mirror(id=n) for n in range(120, 70, -1)}
 
-    made = compared(source, there, AT)
+    made = preview_repair(source, there, AT)
 
     assert (made.missing, made.extra, made.different) == (71, 21, 29)
     assert made.keys == (

@@ -9,7 +9,7 @@ import pytest
 from pipeline.apply.mirror import MirrorSide
 from pipeline.backfill.dry_run import MirrorIds
 from pipeline.backfill.runner import ANEW, begun_anew, require_few_beginnings
-from pipeline.backfill.task import StretchRows, require_few, stretch_rows, stretches
+from pipeline.backfill.task import StretchRows, find_key_ranges, require_few, stretch_rows
 from pipeline.backfill_state import (
     Backfill,
     BackfillRequest,
@@ -40,8 +40,10 @@ KEYS = (SelectedKey('["7"]'), SelectedKey('["8"]', "b/db.t"), SelectedKey('["9"]
 
 
 def test_f113_a_whole_shard_is_cut_along_its_key_without_a_hole() -> None:
-    cut = stretches(BackfillRequest("x", "db.t"), SHARD, TABLE, lambda: (("10",), ("20",)))
-    whole = stretches(BackfillRequest("x", "db.t"), SHARD, replace(TABLE, id_column=None), tuple)
+    cut = find_key_ranges(BackfillRequest("x", "db.t"), SHARD, TABLE, lambda: (("10",), ("20",)))
+    whole = find_key_ranges(
+        BackfillRequest("x", "db.t"), SHARD, replace(TABLE, id_column=None), tuple
+    )
 
     assert cut == (
         KeyRange(("10",), None),
@@ -81,7 +83,7 @@ def test_f113_a_whole_shard_is_cut_along_its_key_without_a_hole() -> None:
 def test_f113_named_rows_are_read_in_a_stretch_a_range_and_one_of_all_keys(
     rows: RowSelection, cut: tuple[KeyRange, ...], asked: tuple[StretchRows, ...]
 ) -> None:
-    found = stretches(wish(rows), SHARD, TABLE, nowhere)
+    found = find_key_ranges(wish(rows), SHARD, TABLE, nowhere)
 
     assert found == cut
     assert tuple(stretch_rows(wish(rows), SHARD, at) for at in range(len(cut))) == asked
@@ -97,13 +99,13 @@ def test_f113_named_rows_are_read_in_a_stretch_a_range_and_one_of_all_keys(
     ],
 )
 def test_f113_ranges_are_of_one_integer_and_keys_of_any(table: Table, *, fits: bool) -> None:
-    assert stretches(wish(RowSelection(keys=KEYS)), SHARD, table, nowhere)
+    assert find_key_ranges(wish(RowSelection(keys=KEYS)), SHARD, table, nowhere)
     ranged = wish(RowSelection(ranges=RANGES))
     if fits:
-        assert stretches(ranged, SHARD, table, nowhere)
+        assert find_key_ranges(ranged, SHARD, table, nowhere)
         return
     with pytest.raises(ConfigError, match=r"db\.t is not one integer column, .* \(--keys\)"):
-        stretches(ranged, SHARD, table, nowhere)
+        find_key_ranges(ranged, SHARD, table, nowhere)
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import pytest
 from pipeline.changelog.change_log import (
     ChangeLog,
     CheckpointReader,
-    replay,
+    replay_checkpoints,
     require_rows_with_a_checkpoint,
 )
 from pipeline.changelog.reader import LogReader
-from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp, app
+from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp, build_app_id
 from pipeline.checkpoint import FULL_EVERY, Checkpoint
 from pipeline.delta.commit import commit_actions
 from pipeline.delta.reader import open_table
@@ -86,7 +86,9 @@ def test_a_batch_whose_mark_is_not_there_is_told_and_never_taken_for_an_empty_la
     lake.land(row(C, 10, 1, "a"))
     log = log_of(lake)
     log.look()
-    commit_actions(log.store, log.snapshot, (), operation="WRITE", clock=NOW, txn=(app("main"), 1))
+    commit_actions(
+        log.store, log.snapshot, (), operation="WRITE", clock=NOW, txn=(build_app_id("main"), 1)
+    )
 
     with pytest.raises(HeldError, match="mark_lost"):
         log.checkpoint()
@@ -234,11 +236,16 @@ def log() -> Log:
 def test_any_stretch_that_holds_a_full_text_gives_the_newest_mark(log: Log) -> None:
     every = list(log.texts.items())
 
-    assert replay(every) == replay(reversed(every)) == replay(every[FULL_EVERY:]) == log.marks[-1]
-    assert replay(every[:20]) == log.marks[19]
-    assert replay(every[15:20], log.marks[14]) == log.marks[19]
-    assert replay([], log.marks[3]) == log.marks[3]
-    assert replay(every[15:], log.marks[14]) == log.marks[-1]
+    assert (
+        replay_checkpoints(every)
+        == replay_checkpoints(reversed(every))
+        == replay_checkpoints(every[FULL_EVERY:])
+        == log.marks[-1]
+    )
+    assert replay_checkpoints(every[:20]) == log.marks[19]
+    assert replay_checkpoints(every[15:20], log.marks[14]) == log.marks[19]
+    assert replay_checkpoints([], log.marks[3]) == log.marks[3]
+    assert replay_checkpoints(every[15:], log.marks[14]) == log.marks[-1]
 
 
 @pytest.mark.parametrize(
@@ -259,14 +266,14 @@ def test_a_hole_or_a_double_is_found(
     log: Log, change: Callable[[list[tuple[int, str]]], list[tuple[int, str]]], words: str
 ) -> None:
     with pytest.raises(HeldError, match=words) as found:
-        replay(change(list(log.texts.items())))
+        replay_checkpoints(change(list(log.texts.items())))
 
     assert found.value.reason == "mark_lost"
 
 
 def test_a_hole_after_a_known_mark_is_found(log: Log) -> None:
     with pytest.raises(HeldError, match="batch 15 is not there, that of batch 16 is"):
-        replay(list(log.texts.items())[16:20], log.marks[14])
+        replay_checkpoints(list(log.texts.items())[16:20], log.marks[14])
 
 
 def test_a_reader_reads_from_the_full_text_on_and_then_only_what_is_new(log: Log) -> None:

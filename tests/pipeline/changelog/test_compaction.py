@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipeline.changelog import maintenance
-from pipeline.changelog.scan import WantedBatches, parts, read
+from pipeline.changelog.scan import WantedBatches, find_parts, read_tables
 from pipeline.delta.commit import commit_actions
 from pipeline.delta.log import ActiveFile, Snapshot, empty_snapshot
 from pipeline.model import Op
@@ -34,7 +34,7 @@ def joined(lake: LocalLake) -> int:
     """Compact once; the number of files that came."""
     lake.log.look()
     store, snapshot = lake.log.store, lake.log.snapshot
-    made = maintenance.join(store, snapshot, maintenance.joinable(snapshot), NOW)
+    made = maintenance.join_files(store, snapshot, maintenance.find_joinable(snapshot), NOW)
     commit_actions(store, snapshot, made.actions, operation="OPTIMIZE", clock=NOW)
     lake.log.look()
     return len(made.files)
@@ -69,9 +69,11 @@ def test_nothing_of_it_is_a_change_of_data(lake: LocalLake) -> None:
 def test_marks_and_slices_are_read_from_what_was_joined(lake: LocalLake) -> None:
     joined(lake)
     fresh = lake.log.checkpoint()
-    files = parts(lake.log.snapshot, 3, 5)
+    files = find_parts(lake.log.snapshot, 3, 5)
 
-    found = read(lake.log.store, files, {"db.u": WantedBatches(3, 5), "db.t": WantedBatches(4, 5)})
+    found = read_tables(
+        lake.log.store, files, {"db.u": WantedBatches(3, 5), "db.t": WantedBatches(4, 5)}
+    )
 
     assert fresh == lake.checkpoint
     assert sorted(found["db.u"]["batch"].to_pylist()) == [4, 5]
@@ -84,7 +86,7 @@ def test_few_files_are_left_as_they_are(tmp_path: Path) -> None:
         lake.land(row(C, batch, batch))
     lake.log.look()
 
-    assert maintenance.joinable(lake.log.snapshot) == ()
+    assert maintenance.find_joinable(lake.log.snapshot) == ()
 
 
 def test_a_mirror_is_applied_alike_before_and_after(lake: LocalLake) -> None:
@@ -130,14 +132,14 @@ def made_of(files: Mapping[str, ActiveFile]) -> Snapshot:
 def test_files_of_a_day_are_joined_by_size(sizes: list[int], expected: int) -> None:
     snapshot = made_of(sized(*sizes))
 
-    assert len(maintenance.joinable(snapshot)) == expected
+    assert len(maintenance.find_joinable(snapshot)) == expected
 
 
 def test_the_oldest_files_of_the_oldest_day_come_first() -> None:
     young = sized(*[100] * 20, day="2026-01-03")
     old = sized(*[100] * 600)
 
-    found = maintenance.joinable(made_of(young | old))
+    found = maintenance.find_joinable(made_of(young | old))
 
     assert [file.path for file in found] == list(old)[:500]
 
@@ -149,7 +151,7 @@ def test_no_day_keeps_a_later_one_from_being_joined(sizes: list[int], count: int
     first, later = sized(*sizes), sized(*[100] * count, day="2026-01-03")
     snapshot = made_of(first | later)
     rounds = 0
-    while taken := maintenance.joinable(snapshot):
+    while taken := maintenance.find_joinable(snapshot):
         rounds += 1
         assert len(taken) > 1
         assert sum(file.size for file in taken) <= maintenance.AT_ONCE

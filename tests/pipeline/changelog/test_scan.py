@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.changelog.data_file import GROUP
-from pipeline.changelog.scan import crossing, parts, scan
+from pipeline.changelog.scan import find_parts, find_row_groups, scan_files
 from pipeline.changelog.table import CHANGES
 from pipeline.errors import HeldError
 from pipeline.model import Op
@@ -28,7 +28,9 @@ def lake(tmp_path: Path) -> LocalLake:
 
 
 def found(lake: LocalLake, after: int, until: int, *ops: Op) -> list[tuple[int, int, int]]:
-    return [(one.low, one.high, one.rows) for one in parts(lake.log.snapshot, after, until, ops)]
+    return [
+        (one.low, one.high, one.rows) for one in find_parts(lake.log.snapshot, after, until, ops)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -61,9 +63,9 @@ def test_a_file_without_statistics_may_hold_anything(lake: LocalLake) -> None:
 
 
 def test_rows_are_read_by_a_column_and_their_kind(lake: LocalLake) -> None:
-    files = parts(lake.log.snapshot, -1, 9)
+    files = find_parts(lake.log.snapshot, -1, 9)
 
-    rows = scan(
+    rows = scan_files(
         lake.log.store, files, among=("table", ("db.t",)), ops=(C,), columns=("offset", "batch")
     )
 
@@ -86,13 +88,15 @@ def test_rows_are_read_by_a_column_and_their_kind(lake: LocalLake) -> None:
 def test_nothing_but_what_was_asked_for_is_read(
     lake: LocalLake, among: tuple[str, Sequence[str]], ops: tuple[Op, ...], count: int
 ) -> None:
-    files = parts(lake.log.snapshot, -1, 9)
+    files = find_parts(lake.log.snapshot, -1, 9)
 
-    assert len(scan(lake.log.store, files, among=among, ops=ops, columns=("key",))) == count
+    assert len(scan_files(lake.log.store, files, among=among, ops=ops, columns=("key",))) == count
 
 
 def test_no_file_gives_no_row_of_the_same_columns(lake: LocalLake) -> None:
-    rows = scan(lake.log.store, (), among=("table", ("db.t",)), ops=EVERY, columns=("key", "batch"))
+    rows = scan_files(
+        lake.log.store, (), among=("table", ("db.t",)), ops=EVERY, columns=("key", "batch")
+    )
 
     assert (len(rows), rows.column_names) == (0, ["key", "batch"])
 
@@ -103,11 +107,13 @@ def test_row_groups_that_cannot_hold_the_value_are_not_read(tmp_path: Path) -> N
     mine = [row(C, 10 + n, n) for n in range(GROUP)]
     lake.land(*mine, *({**one, **other} for one in mine))
     lake.log.look()
-    (file,) = parts(lake.log.snapshot, -1, 0, (C,))
+    (file,) = find_parts(lake.log.snapshot, -1, 0, (C,))
 
     with pq.ParquetFile(lake.log.store.source(file.path)) as parquet:
-        groups = [crossing(parquet.metadata, "table", [name]) for name in ("db.t", "db.u", "x")]
-        unknown = crossing(parquet.metadata, "raw", ["x"])
+        groups = [
+            find_row_groups(parquet.metadata, "table", [name]) for name in ("db.t", "db.u", "x")
+        ]
+        unknown = find_row_groups(parquet.metadata, "raw", ["x"])
 
     assert groups == [[0], [1], []]
     assert unknown == [0, 1], "a column without bounds may hold anything"
@@ -115,7 +121,7 @@ def test_row_groups_that_cannot_hold_the_value_are_not_read(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("harm", ["gone", "cut"])
 def test_a_file_that_cannot_be_read_is_named(lake: LocalLake, harm: str) -> None:
-    (part,) = parts(lake.log.snapshot, -1, 0, (C,))
+    (part,) = find_parts(lake.log.snapshot, -1, 0, (C,))
     file = Path(lake.settings.changes, part.path)
     if harm == "gone":
         file.unlink()
@@ -123,6 +129,6 @@ def test_a_file_that_cannot_be_read_is_named(lake: LocalLake, harm: str) -> None
         file.write_bytes(file.read_bytes()[:-9])
 
     with pytest.raises(HeldError, match=f"file_damaged: .*{part.path}") as error:
-        scan(lake.log.store, [part], among=("table", ("db.t",)), ops=EVERY, columns=("key",))
+        scan_files(lake.log.store, [part], among=("table", ("db.t",)), ops=EVERY, columns=("key",))
 
     assert "restore it" in error.value.detail

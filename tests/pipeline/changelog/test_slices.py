@@ -14,11 +14,11 @@ from pipeline.changelog.scan import (
     Part,
     TableRows,
     WantedBatches,
-    bounded,
-    opened,
-    parts,
-    read,
-    scan,
+    find_parts,
+    limit_batches,
+    open_file,
+    read_tables,
+    scan_files,
 )
 from pipeline.delta.store import Store
 from pipeline.model import Op
@@ -45,8 +45,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> LocalLake:
 
 def batches(lake: LocalLake, **wanted: WantedBatches) -> dict[str, list[int]]:
     asked = {f"db.{name}": one for name, one in wanted.items()}
-    files = parts(lake.log.snapshot, -1, BATCHES)
-    found = read(lake.log.store, files, asked)
+    files = find_parts(lake.log.snapshot, -1, BATCHES)
+    found = read_tables(lake.log.store, files, asked)
     return {name: sorted(rows["batch"].to_pylist()) for name, rows in found.items()}
 
 
@@ -75,9 +75,9 @@ def test_a_table_that_is_not_wanted_or_not_there_is_absent(lake: LocalLake) -> N
 
 
 def test_what_is_read_is_what_a_turn_needs_and_no_marker(lake: LocalLake) -> None:
-    files = parts(lake.log.snapshot, -1, BATCHES)
+    files = find_parts(lake.log.snapshot, -1, BATCHES)
 
-    found = read(lake.log.store, files, {"db.t": WantedBatches(0, 1)})
+    found = read_tables(lake.log.store, files, {"db.t": WantedBatches(0, 1)})
 
     assert tuple(found["db.t"].column_names) == APPLIED_COLUMNS
     assert found["db.t"]["op"].to_pylist() == ["c"]
@@ -88,12 +88,12 @@ def test_only_files_that_may_hold_a_wanted_batch_are_opened(tmp_path: Path) -> N
     for batch in range(4):
         land(lake, batch, "db.t")
     lake.log.look()
-    files = parts(lake.log.snapshot, -1, 4)
+    files = find_parts(lake.log.snapshot, -1, 4)
     for part in files:
         if part.low != 2:
             Path(lake.settings.changes, part.path).unlink()
 
-    found = read(lake.log.store, files, {"db.t": WantedBatches(1, 2)})
+    found = read_tables(lake.log.store, files, {"db.t": WantedBatches(1, 2)})
 
     assert found["db.t"]["batch"].to_pylist() == [2]
 
@@ -115,9 +115,11 @@ def test_f16_a_slice_stops_after_so_many_rows_of_its_own_table(
     for batch in range(BATCHES):
         land(lake, batch, "db.t")
     lake.log.look()
-    files = parts(lake.log.snapshot, after, until, (C,))
+    files = find_parts(lake.log.snapshot, after, until, (C,))
 
-    found = bounded(TableRows(lake.log.store), files, "db.t", WantedBatches(after, until), most)
+    found = limit_batches(
+        TableRows(lake.log.store), files, "db.t", WantedBatches(after, until), most
+    )
 
     assert found == WantedBatches(after, stop)
 
@@ -136,7 +138,7 @@ def test_of_a_batch_all_files_are_read_or_none(lake: LocalLake, rows: tuple[int,
     first = Part("a", 0, 0, rows=1)
     files = (first, *(replace(first, path=f"b{n}", low=1, high=1, rows=n) for n in rows))
 
-    found = bounded(OwnRows(lake.log.store), files, "db.t", WantedBatches(-1, 1), 2)
+    found = limit_batches(OwnRows(lake.log.store), files, "db.t", WantedBatches(-1, 1), 2)
 
     assert found == WantedBatches(-1, 0)
 
@@ -145,7 +147,7 @@ def test_files_without_a_row_of_the_table_end_no_slice(lake: LocalLake) -> None:
     """A turn each of them would read what came before it again."""
     files = (Part("a", 0, 5, rows=3), *(Part(f"b{n}", n, n) for n in range(1, 6)))
 
-    found = bounded(OwnRows(lake.log.store), files, "db.t", WantedBatches(-1, 5), 2)
+    found = limit_batches(OwnRows(lake.log.store), files, "db.t", WantedBatches(-1, 5), 2)
 
     assert found == WantedBatches(-1, 5)
 
@@ -158,12 +160,12 @@ def test_f16_rows_of_others_count_for_nobody_else(tmp_path: Path) -> None:
         land(lake, batch, *["db.u"] * 50)
     land(lake, 5, "db.t")
     lake.log.look()
-    files = parts(lake.log.snapshot, -1, 5, (C,))
+    files = find_parts(lake.log.snapshot, -1, 5, (C,))
 
-    assert bounded(
+    assert limit_batches(
         TableRows(lake.log.store), files, "db.t", WantedBatches(-1, 5), 60
     ) == WantedBatches(-1, 5)
-    assert bounded(
+    assert limit_batches(
         TableRows(lake.log.store), files, "db.u", WantedBatches(-1, 5), 60
     ) == WantedBatches(-1, 1)
 
@@ -171,8 +173,8 @@ def test_f16_rows_of_others_count_for_nobody_else(tmp_path: Path) -> None:
 def test_bounded_slices_one_after_the_other_read_everything_once(lake: LocalLake) -> None:
     after, seen = -1, []
     while after < BATCHES - 1:
-        files = parts(lake.log.snapshot, after, BATCHES - 1)
-        wanted = bounded(
+        files = find_parts(lake.log.snapshot, after, BATCHES - 1)
+        wanted = limit_batches(
             TableRows(lake.log.store), files, "db.t", WantedBatches(after, BATCHES - 1), 2
         )
         assert wanted.until > after
@@ -185,18 +187,18 @@ def test_bounded_slices_one_after_the_other_read_everything_once(lake: LocalLake
 def test_a_footer_is_read_once_for_all_tables(
     lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = parts(lake.log.snapshot, -1, BATCHES, (C,))
+    files = find_parts(lake.log.snapshot, -1, BATCHES, (C,))
     read_: list[str] = []
 
     def told(store: Store, path: str) -> Any:
         read_.append(path)
-        return opened(store, path)
+        return open_file(store, path)
 
-    monkeypatch.setattr(slices, "opened", told)
+    monkeypatch.setattr(slices, "open_file", told)
     rows = TableRows(lake.log.store)
 
     for name in NAMES:
-        bounded(rows, files, name, WantedBatches(-1, BATCHES), 100)
+        limit_batches(rows, files, name, WantedBatches(-1, BATCHES), 100)
 
     assert sorted(read_) == sorted(part.path for part in files)
 
@@ -207,11 +209,11 @@ def test_a_table_far_behind_makes_no_other_read_its_old_rows_again(
     rows: list[int] = []
 
     def counted(*args: Any, **more: Any) -> Any:
-        found = scan(*args, **more)
+        found = scan_files(*args, **more)
         rows.append(len(found))
         return found
 
-    monkeypatch.setattr(slices, "scan", counted)
+    monkeypatch.setattr(slices, "scan_files", counted)
 
     found = batches(lake, t=WantedBatches(BATCHES - 2, BATCHES - 1), u=WantedBatches(-1, BATCHES))
 

@@ -19,9 +19,9 @@ from pipeline.changelog.data_file import (
     Blank,
     SortedFile,
     WrittenFile,
-    filled,
-    merged,
-    ordered,
+    merge_statistics,
+    restamp_copy,
+    sort_rows,
 )
 from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp
 from pipeline.delta import statistics
@@ -83,7 +83,7 @@ def sort_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
 def test_rows_are_ordered_by_kind_table_and_order_then_as_they_came(rows: Rows) -> None:
     expected = sorted(range(len(rows)), key=lambda n: sort_key(rows[n]))
 
-    assert ordered(batch(rows)).tolist() == expected
+    assert sort_rows(batch(rows)).tolist() == expected
 
 
 @given(rows_of_a_table.filter(bool), rows_of_a_table.filter(bool))
@@ -91,7 +91,7 @@ def test_statistics_of_two_runs_are_those_of_all_their_rows(one: Rows, other: Ro
     def of(rows: Rows) -> dict[str, Any]:
         return statistics.collect_statistics(pa.Table.from_batches([batch(rows)]), metadata())
 
-    assert merged(of(one), of(other)) == of(one + other)
+    assert merge_statistics(of(one), of(other)) == of(one + other)
 
 
 def test_a_column_that_one_run_cannot_bound_has_no_bound() -> None:
@@ -99,8 +99,8 @@ def test_a_column_that_one_run_cannot_bound_has_no_bound() -> None:
         bounds = {} if low is None else {"key": low}
         return {"numRecords": 2, "minValues": bounds, "maxValues": {}, "nullCount": {"key": nulls}}
 
-    assert merged(of("a", 0), of(None, 2))["minValues"] == {"key": "a"}
-    assert merged(of("a", 0), of(None, 1))["minValues"] == {}
+    assert merge_statistics(of("a", 0), of(None, 2))["minValues"] == {"key": "a"}
+    assert merge_statistics(of("a", 0), of(None, 1))["minValues"] == {}
 
 
 def test_a_file_holds_its_runs_sorted_and_tells_all_that_an_add_needs(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def numbered(first: int, blank: Blank | None) -> pa.RecordBatch:
 def test_it_is_byte_by_byte_what_would_have_been_written_in_the_batch(store: Store) -> None:
     blank, plain = write_one(store, Blank.drawn()), write_one(store, None, "two.parquet")
 
-    made = filled(store, blank, STAMP)
+    made = restamp_copy(store, blank, STAMP)
 
     assert made is not None
     assert store.read(made.path) == store.read(plain.path)
@@ -249,8 +249,8 @@ def test_the_same_file_can_be_taken_by_one_batch_after_the_other(store: Store) -
     """A batch that came to nothing leaves the file as it was."""
     blank = write_one(store, Blank.drawn())
 
-    filled(store, blank, STAMP)
-    made = filled(store, blank, Stamp("main", 8, STAMP.received))
+    restamp_copy(store, blank, STAMP)
+    made = restamp_copy(store, blank, Stamp("main", 8, STAMP.received))
 
     assert made is not None
     kept = ds.dataset(store.uri + "/" + made.path)
@@ -268,7 +268,7 @@ def test_the_same_file_can_be_taken_by_one_batch_after_the_other(store: Store) -
 def test_what_cannot_be_filled_is_left_to_be_written_anew(store: Store, stamp: Stamp) -> None:
     file = write_one(store, None if stamp is STAMP else Blank.drawn())
 
-    assert filled(store, file, stamp) is None
+    assert restamp_copy(store, file, stamp) is None
 
 
 def test_a_file_whose_rows_do_not_come_out_right_is_not_taken(store: Store) -> None:
@@ -279,4 +279,4 @@ def test_a_file_whose_rows_do_not_come_out_right_is_not_taken(store: Store) -> N
         packed = {"batch": "DELTA_BINARY_PACKED"}
         pq.write_table(table, output, use_dictionary=False, column_encoding=packed)
 
-    assert filled(store, replace(file, path="packed.parquet"), STAMP) is None
+    assert restamp_copy(store, replace(file, path="packed.parquet"), STAMP) is None

@@ -243,7 +243,7 @@ def test_two_folders_change_places(tmp_path: Path) -> None:
         folder.mkdir()
         (folder / folder.name).touch()
 
-    assert local.exchanged(str(one), str(other))
+    assert local.exchange_paths(str(one), str(other))
 
     assert [each.name for each in one.iterdir()] == ["other"]
     assert [each.name for each in other.iterdir()] == ["one"]
@@ -251,7 +251,7 @@ def test_two_folders_change_places(tmp_path: Path) -> None:
 
 def test_what_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        local.exchanged(str(tmp_path / "one"), str(tmp_path / "other"))
+        local.exchange_paths(str(tmp_path / "one"), str(tmp_path / "other"))
 
 
 @pytest.mark.parametrize(
@@ -267,4 +267,4 @@ def test_where_nobody_knows_how_nothing_moves(
     monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: library)
     monkeypatch.setattr(ctypes, "get_errno", lambda: errno.EINVAL)
 
-    assert not local.exchanged(str(tmp_path), str(tmp_path / "other"))
+    assert not local.exchange_paths(str(tmp_path), str(tmp_path / "other"))

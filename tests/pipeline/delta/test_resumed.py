@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.changelog.transactions import SentEvent, resumed
+from pipeline.changelog.transactions import SentEvent, find_resumed_numbers
 
 
 def sent_events(first: int, last: int, *, at: int) -> list[SentEvent]:
@@ -54,13 +54,13 @@ def sent_events(first: int, last: int, *, at: int) -> list[SentEvent]:
 def test_the_number_the_first_run_gave_to_the_second_ones_first_event(
     events: list[SentEvent], begun: int, promised: int, answer: tuple[int, ...]
 ) -> None:
-    assert resumed(events, begun, promised) == answer
+    assert find_resumed_numbers(events, begun, promised) == answer
 
 
 def test_measured_restart_adds_up_to_the_truth() -> None:
     # seen: END said 52,997, and the first event sent again had been number 6,994
     events = sent_events(1, 6_998, at=0) + sent_events(1, 52_997, at=6_993)
 
-    (first,) = resumed(events, 2, 52_997)
+    (first,) = find_resumed_numbers(events, 2, 52_997)
 
     assert first - 1 + 52_997 == len({event.place for event in events}) == 59_990

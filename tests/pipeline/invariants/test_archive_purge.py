@@ -14,7 +14,7 @@ from checks.blocks import is_waivable
 from pipeline.aggregates import AggregatedColumn, TimeSpan
 from pipeline.apply import archive_evidence
 from pipeline.archive import ArchiveRule, ArchiveWindow
-from pipeline.changelog.scan import Part, scan
+from pipeline.changelog.scan import Part, scan_files
 from pipeline.errors import ConfigError
 from pipeline.invariants.archive_purge import ArchivePurge
 from pipeline.model import Op, Shard, Table
@@ -151,9 +151,9 @@ def test_what_is_usual_costs_a_slice_no_look_at_the_whole_log(
 
     def counted(store: Any, files: Sequence[Part], **more: Any) -> pa.Table:
         read.extend(part.path for part in files)
-        return scan(store, files, **more)
+        return scan_files(store, files, **more)
 
-    monkeypatch.setattr(archive_evidence, "scan", counted)
+    monkeypatch.setattr(archive_evidence, "scan_files", counted)
     costs = []
     for first in (3, 5):
         read.clear()

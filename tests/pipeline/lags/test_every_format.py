@@ -20,8 +20,15 @@ from pipeline.formats.format import Format
 from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.formats.simple_binlog import SimpleBinlog
-from pipeline.lags.lag import Lags, measure
-from pipeline.lags.samples import MirrorPosition, Sample, Samples, SourceSamples, extended, step
+from pipeline.lags.lag import Lags, measure_lags
+from pipeline.lags.samples import (
+    MirrorPosition,
+    Sample,
+    Samples,
+    SourceSamples,
+    extend_batches,
+    to_landed_batch,
+)
 from pipeline.model import Acknowledged, Fence, Hop, Missing, Shard, Stage, Table
 from pipeline.settings import RegistrySettings
 from tests.builders.harness import GIB4, NOW, LandingHarness
@@ -125,13 +132,13 @@ def measured(harness: LandingHarness, acknowledged: Acknowledged | Missing, *, m
     fences = tuple(Fence("b", n, NOW + timedelta(seconds=n), harness.server.head()) for n in (1, 2))
     told = acknowledged if isinstance(acknowledged, Missing) else sample(acknowledged)
     checkpoint = harness.loop.checkpoint
-    return measure(
+    return measure_lags(
         TABLE,
         Samples(
             sources={"b": SourceSamples(sample(fences), told)},
             checkpoint=sample(checkpoint),
             mirror=sample(MirrorPosition(1, mirror)),
-            steps=extended((), step(checkpoint, {"b": fences})),
+            steps=extend_batches((), to_landed_batch(checkpoint, {"b": fences})),
         ),
         LATER,
     )

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.checkpoint import Epoch
-from pipeline.lags.lag import HopLag, Lags, measure
+from pipeline.lags.lag import HopLag, Lags, measure_lags
 from pipeline.lags.samples import (
     LandedBatch,
     MirrorPosition,
     Sample,
     Samples,
     SourceSamples,
-    extended,
-    step,
+    extend_batches,
+    to_landed_batch,
 )
 from pipeline.model import Acknowledged, Fence, Head, Hop, Missing, Shard, Stage, Table
 from pipeline.sources.mysql.position import binlog_position
@@ -91,8 +91,10 @@ def test_an_idle_table_needs_no_merge_to_stay_current() -> None:
 
 def test_a_mirror_behind_has_the_watermark_of_the_batch_it_holds() -> None:
     fences = {"shop": fence_series()}
-    steps = extended((), step(healthy_checkpoint(batch=40, through=600), fences))
-    steps = extended(steps, step(healthy_checkpoint(batch=41, through=610), fences))
+    steps = extend_batches((), to_landed_batch(healthy_checkpoint(batch=40, through=600), fences))
+    steps = extend_batches(
+        steps, to_landed_batch(healthy_checkpoint(batch=41, through=610), fences)
+    )
 
     found = lags(samples(steps=steps, standing=MirrorPosition(7, 40)))
 
@@ -295,15 +297,19 @@ def two_sources(**more: Any) -> Samples:
 def test_a_table_on_two_sources_is_as_late_as_the_later_one() -> None:
     taken = two_sources()
 
-    found = measure(TWO_SOURCES, taken, NOW)
+    found = measure_lags(TWO_SOURCES, taken, NOW)
 
     assert found.watermark(Stage.LANDED) == NOW - 50 * SECOND
-    assert isinstance(measure(TWO_SOURCES, replace(taken, sources={}), NOW).hops[0].lag, Missing)
+    assert isinstance(
+        measure_lags(TWO_SOURCES, replace(taken, sources={}), NOW).hops[0].lag, Missing
+    )
 
 
 def test_a_sync_of_one_source_is_a_hop_of_the_table() -> None:
     """The other's collection stands in its place."""
-    found = measure(TWO_SOURCES, two_sources(synced=Sample(655, NOW - 3 * SECOND, BUDGET)), NOW)
+    found = measure_lags(
+        TWO_SOURCES, two_sources(synced=Sample(655, NOW - 3 * SECOND, BUDGET)), NOW
+    )
 
     sync = {each.hop: each for each in found.hops}[Hop.SYNC]
     assert (sync.watermark, sync.age) == (NOW - 45 * SECOND, 3 * SECOND)
@@ -312,10 +318,10 @@ def test_a_sync_of_one_source_is_a_hop_of_the_table() -> None:
 def test_the_age_of_two_sources_is_that_of_the_older_and_unknown_without_one_of_them() -> None:
     said = Acknowledged(binlog_position(1, 65_000))
 
-    found = measure(
+    found = measure_lags(
         TWO_SOURCES, two_sources(acknowledged=Sample(said, NOW - 4 * SECOND, BUDGET)), NOW
     )
-    silent = measure(TWO_SOURCES, two_sources(acknowledged=Missing("down")), NOW)
+    silent = measure_lags(TWO_SOURCES, two_sources(acknowledged=Missing("down")), NOW)
 
     assert (found.hops[0].age, silent.hops[0].age) == (4 * SECOND, None)
 
@@ -323,7 +329,7 @@ def test_the_age_of_two_sources_is_that_of_the_older_and_unknown_without_one_of_
 def test_a_watermark_does_not_go_back_within_an_epoch() -> None:
     first = lags(samples())
 
-    again = measure(
+    again = measure_lags(
         TABLE, samples(landed=healthy_checkpoint(batch=51, through=600)), NOW + SECOND, first
     )
 
@@ -343,16 +349,18 @@ def test_a_watermark_does_not_go_back_within_an_epoch() -> None:
 def test_a_new_history_starts_its_own_watermark(landed: object) -> None:
     first = lags(samples())
 
-    again = measure(TABLE, samples(landed=landed), NOW + SECOND, first)  # type: ignore[arg-type]
+    again = measure_lags(TABLE, samples(landed=landed), NOW + SECOND, first)  # type: ignore[arg-type]
 
     assert again.watermark(Stage.LANDED) == NOW - 100 * SECOND
 
 
 def test_a_mirror_taken_back_is_as_late_as_it_is() -> None:
-    steps = extended((), step(healthy_checkpoint(batch=40, through=600), {"shop": fence_series()}))
+    steps = extend_batches(
+        (), to_landed_batch(healthy_checkpoint(batch=40, through=600), {"shop": fence_series()})
+    )
     first = lags(samples(steps=steps))
 
-    again = measure(
+    again = measure_lags(
         TABLE, samples(steps=steps, standing=MirrorPosition(9, 40)), NOW + SECOND, first
     )
 
@@ -360,13 +368,15 @@ def test_a_mirror_taken_back_is_as_late_as_it_is() -> None:
 
 
 def test_a_mirror_taken_back_takes_nothing_back_of_what_has_landed() -> None:
-    steps = extended((), step(healthy_checkpoint(batch=40, through=600), {"shop": fence_series()}))
+    steps = extend_batches(
+        (), to_landed_batch(healthy_checkpoint(batch=40, through=600), {"shop": fence_series()})
+    )
     first = lags(samples(steps=steps))
     less = samples(
         steps=steps, landed=healthy_checkpoint(through=600), standing=MirrorPosition(9, 40)
     )
 
-    again = measure(TABLE, less, NOW + SECOND, first)
+    again = measure_lags(TABLE, less, NOW + SECOND, first)
 
     assert again.watermark(Stage.LANDED) == first.watermark(Stage.LANDED)
 
@@ -375,7 +385,9 @@ def test_a_collectors_watermark_does_not_go_back_while_nobody_knows_what_has_lan
     first = lags(samples())
     less = Acknowledged(binlog_position(1, 60_000))
 
-    again = measure(TABLE, samples(landed=Missing("down"), acknowledged=less), NOW + SECOND, first)
+    again = measure_lags(
+        TABLE, samples(landed=Missing("down"), acknowledged=less), NOW + SECOND, first
+    )
 
     assert again.hops[0].watermark == first.hops[0].watermark
 
@@ -384,7 +396,7 @@ def test_a_watermark_of_a_clock_that_went_back_is_of_no_time_yet() -> None:
     first, before = lags(samples()), NOW - 30 * SECOND
     early = samples(fences=fence_series(until=before), now=before)
 
-    again = measure(TABLE, early, before, first)
+    again = measure_lags(TABLE, early, before, first)
 
     landed = again.watermark(Stage.LANDED)
     assert landed == Missing("watermark 20 s ahead of the clock (source shop)")
@@ -392,9 +404,9 @@ def test_a_watermark_of_a_clock_that_went_back_is_of_no_time_yet() -> None:
 
 def test_a_sample_missing_for_a_while_does_not_forget_the_watermark() -> None:
     first = lags(samples())
-    gone = measure(TABLE, samples(landed=Missing("down")), NOW + SECOND, first)
+    gone = measure_lags(TABLE, samples(landed=Missing("down")), NOW + SECOND, first)
 
-    again = measure(
+    again = measure_lags(
         TABLE, samples(landed=healthy_checkpoint(batch=51, through=600)), NOW + 2 * SECOND, gone
     )
 
@@ -410,9 +422,11 @@ def test_the_age_shown_is_that_of_the_oldest_sample() -> None:
 def test_thinned_steps_only_make_old_answers_cautious() -> None:
     steps: tuple[LandedBatch, ...] = ()
     for batch in range(1, 200):
-        steps = extended(
+        steps = extend_batches(
             steps,
-            step(healthy_checkpoint(batch=batch, through=batch), {"shop": fence_series()}),
+            to_landed_batch(
+                healthy_checkpoint(batch=batch, through=batch), {"shop": fence_series()}
+            ),
             limit=32,
         )
 
@@ -432,8 +446,9 @@ numbers = st.integers(0, 700)
 def test_lags_sum_exactly_to_now_minus_watermark(
     acknowledged: int, through: int, older: int, applied: int, age: int
 ) -> None:
-    steps = extended(
-        (), step(healthy_checkpoint(batch=applied, through=older), {"shop": fence_series()})
+    steps = extend_batches(
+        (),
+        to_landed_batch(healthy_checkpoint(batch=applied, through=older), {"shop": fence_series()}),
     )
     taken = samples(
         acknowledged=Acknowledged(binlog_position(1, acknowledged * 100)),
@@ -458,7 +473,7 @@ def test_watermarks_are_monotone_whatever_is_sampled(rounds: list[tuple[int, int
     for number, ahead in rounds:
         batch = max(batch, ahead)
         landed = healthy_checkpoint(batch=batch, through=number)
-        earlier = measure(
+        earlier = measure_lags(
             TABLE, samples(landed=landed, standing=MirrorPosition(1, batch)), NOW, earlier
         )
         seen.append(earlier.watermark(Stage.MIRROR))

@@ -8,7 +8,7 @@ from pipeline.lags.retention import (
     Limit,
     Retention,
     collected_through,
-    landed,
+    has_landed,
     log_kept,
     of_backlog,
     topic_kept,
@@ -123,7 +123,7 @@ def test_a_topic_is_landed_when_w_has_come_to_its_end(
 ) -> None:
     checkpoint = Checkpoint("main", 1, offsets={TopicPartition("t", 0): w})
 
-    assert landed(checkpoint, TopicPartition("t", 0), end) is there
+    assert has_landed(checkpoint, TopicPartition("t", 0), end) is there
 
 
 GIB = 2**30

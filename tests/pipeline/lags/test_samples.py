@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.lags.samples import LandedBatch, extended, spaced, step
+from pipeline.lags.samples import LandedBatch, extend_batches, thin_history, to_landed_batch
 from pipeline.model import Table
 from tests.checks.samples import TABLE, fence_series, healthy_checkpoint, samples
 
@@ -38,7 +38,9 @@ def test_a_batch_from_before_a_table_was_whole_says_nothing_of_it(
 ) -> None:
     known: tuple[LandedBatch, ...] = ()
     for batch in (47, 48, 49):
-        known = extended(known, step(healthy_checkpoint(batch=batch), {"shop": fence_series()}))
+        known = extend_batches(
+            known, to_landed_batch(healthy_checkpoint(batch=batch), {"shop": fence_series()})
+        )
 
     found = samples(landed=healthy_checkpoint(**more), steps=known).walked(TABLE)
 
@@ -51,7 +53,7 @@ SHARE, LIMIT = 10, 128
 
 
 def _spaced(history: tuple[int, ...], limit: int = LIMIT) -> tuple[int, ...]:
-    return spaced(history, float, share=SHARE, limit=limit)
+    return thin_history(history, float, share=SHARE, limit=limit)
 
 
 def test_a_short_history_is_kept_as_it_is() -> None:

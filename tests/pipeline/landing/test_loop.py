@@ -120,7 +120,7 @@ def test_what_cannot_be_read_is_read_in_the_next_round(harness: LandingHarness) 
 def compact(harness: LandingHarness) -> None:
     log = harness.log()
     log.look()
-    made = compaction.join(log.store, log.snapshot, [*log.snapshot.files.values()], LATER)
+    made = compaction.join_files(log.store, log.snapshot, [*log.snapshot.files.values()], LATER)
     commit_actions(log.store, log.snapshot, made.actions, operation="OPTIMIZE", clock=LATER)
 
 
@@ -135,7 +135,7 @@ def drop(harness: LandingHarness) -> None:
     log = harness.log()
     log.look()
     files = [*log.snapshot.files.values()]
-    actions = compaction.left(log.store, log.snapshot, files, (Op.MARK,), LATER)
+    actions = compaction.drop_other_rows(log.store, log.snapshot, files, (Op.MARK,), LATER)
     commit_actions(log.store, log.snapshot, actions, operation="DELETE", clock=LATER)
 
 

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from checks.proof import prove
-from pipeline.lags.samples import LandedBatch, MirrorPosition, Sample, Samples, SourceSamples, step
+from pipeline.lags.samples import (
+    LandedBatch,
+    MirrorPosition,
+    Sample,
+    Samples,
+    SourceSamples,
+    to_landed_batch,
+)
 from pipeline.landing.source_holds import RESENT
 from pipeline.model import Acknowledged, Fence, Head, Shard, Stage, Table, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
@@ -109,7 +116,10 @@ def rests(harness: LandingHarness, topic: str = "a.db.t") -> int:
 
 
 def test_f101_a_gap_waits_for_the_rows_that_close_it(harness: LandingHarness) -> None:
-    old, merged = step(harness.checkpoint, {"a": (FENCE,)}), harness.checkpoint.tables["db.t"]
+    old, merged = (
+        to_landed_batch(harness.checkpoint, {"a": (FENCE,)}),
+        harness.checkpoint.tables["db.t"],
+    )
     assert proven(harness, old, merged), "but for the gap"
     sent_again(harness, 40)
 
@@ -164,7 +174,7 @@ def test_f101_what_was_acknowledged_before_all_came_again_closes_nothing(
 def test_f101_a_table_that_was_created_in_the_skipped_piece_waits_for_its_rows(
     harness: LandingHarness,
 ) -> None:
-    old = step(harness.checkpoint, {"a": (FENCE,)})
+    old = to_landed_batch(harness.checkpoint, {"a": (FENCE,)})
     statement(harness, 4200, "CREATE TABLE u (id BIGINT)", "u")
     sent_again(harness, 1)
     for key in range(40):

@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 from demo.mysql import MySQL
 from demo.ports import free_ports
 from demo.postgres import Postgres
-from pipeline.changelog.table import app
+from pipeline.changelog.table import build_app_id
 from pipeline.model import Shard, Table
 from pipeline.row_digest import DigestColumn, RangeDigest, digest_row
 from pipeline.schema.decode import type_rows
@@ -177,7 +177,9 @@ def digested(
     pinned = read_table(home)
     columns = tuple(DigestColumn(one.name, form(one)) for one in declared)
     table = Table("t", (shard,), ("id",), "id")
-    return Digested(source, MirrorReader(pinned, table, app("main")), shard, columns, typed.rows)
+    return Digested(
+        source, MirrorReader(pinned, table, build_app_id("main")), shard, columns, typed.rows
+    )
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from pipeline.changelog.table import app
+from pipeline.changelog.table import build_app_id
 from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Shard, Table
 from pipeline.row_digest import DigestColumn, Form, RangeDigest, list_row_digests, sum_ranges
@@ -25,7 +25,7 @@ HALVES = [(0, 2), (2**63 - 1, 2**63), (2**63, 2**64)]
 def reader(home: Path, ids: pa.Array, values: list[str | None]) -> MirrorReader:
     write_deltalake(str(home), pa.table({"id": ids, "v": pa.array(values, pa.string())}))
     pinned = read_table(home)
-    return MirrorReader(pinned, Table("t", (SHARD,), ("id",), "id"), app("main"))
+    return MirrorReader(pinned, Table("t", (SHARD,), ("id",), "id"), build_app_id("main"))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from pipeline.apply.mirror import batch_of, floors_of, incarnation_of
-from pipeline.changelog.table import app
+from pipeline.changelog.table import build_app_id
 from pipeline.model import Op, Order, Shard
 from tests.builders.lake import LocalLake, row
 from tests.pipeline.apply.two_writers import C, D, U, writers_of
@@ -70,7 +70,7 @@ def merged(lake: LocalLake) -> list[int]:
     """Batches that commits of the mirror bear, oldest first."""
     found = lake.snapshot()
     commits = lake.runner.mirrors.commits("db.t", found.version)
-    return [one.txns[app("main")] for one in commits if one.txns][::-1]
+    return [one.txns[build_app_id("main")] for one in commits if one.txns][::-1]
 
 
 def merged_batches(lake: LocalLake, passes: int = 3) -> Iterator[tuple[int, int]]:
