@@ -24,7 +24,7 @@ from bench.kit.cpu import spent
 from bench.kit.rounds import under_load
 from bench.kit.service import FakeLake, Service
 from monitor.app import App
-from monitor.runtime import configure
+from monitor.runtime import configure_logging
 from pipeline.apply.mirror import Commit
 from pipeline.checkpoint import Checkpoint
 from pipeline.lags.samples import MirrorPosition
@@ -157,5 +157,5 @@ def _live(service: Service, app: App, seconds: int, *, changes: int = 0) -> floa
 
 
 if __name__ == "__main__":
-    configure(json=True, level="CRITICAL")
+    configure_logging(json=True, level="CRITICAL")
     main()

@@ -29,7 +29,7 @@ from bench.kit import month
 from bench.kit.rounds import under_load
 from bench.kit.service import Service
 from monitor.app import App
-from monitor.runtime import configure, prefer_answers
+from monitor.runtime import configure_logging, prefer_answers
 from monitor.web.server import HttpServer
 
 ROUNDS = 3
@@ -129,7 +129,7 @@ def slope(found: Sequence[Figures], name: str) -> str:
 
 def measure(folder: Path, size: int, days: int) -> Figures:
     """All figures of one number of tables, by this process."""
-    configure(json=True, level="CRITICAL")
+    configure_logging(json=True, level="CRITICAL")
     prefer_answers()
     service = Service(folder, size)
     with service.life():

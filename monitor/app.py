@@ -30,7 +30,7 @@ from monitor.runtime import RequestPriority, collect_garbage, current_run, utc_n
 from monitor.schedule import Job, Schedule
 from monitor.spark.supervisor import COMMAND
 from monitor.store.store import ServiceStore
-from monitor.web.api import application
+from monitor.web.api import build_application
 from monitor.web.deps import Access, ApiParts
 from pipeline.build import every_arrivals
 from pipeline.errors import UnreachableError
@@ -91,7 +91,7 @@ class App:
             lambda table: tuple(self.copies.holds_of(table)),
         )
         stopping, rows = self.stopping.is_set, observers.census.rows
-        return application(
+        return build_application(
             ApiParts(
                 *(gate, self.current, self.store, self.clock, stopping, access, self.way, rows),
                 errors=open_error_table(self.config, self.lake),

@@ -21,7 +21,7 @@ from monitor.board import (
 from monitor.config.plans import CheckPlan
 from monitor.gate import OPEN
 from monitor.observe import system_checks
-from monitor.observe.assessor import Assessor, withhold
+from monitor.observe.assessor import Assessor, withhold_ready
 from monitor.observe.progress import FirstLandings, landings_by_table
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.sampler import Sampling, Watcher
@@ -185,9 +185,9 @@ class Cycle:
             self.assessor.certify(answer for one in copied for _, answer in one.values())
         except UnreachableError as error:
             for day in days:
-                day.update({stage: withhold(one, str(error)) for stage, one in day.items()})
+                day.update({stage: withhold_ready(one, str(error)) for stage, one in day.items()})
             for copies in copied:
-                told = {n: (i, withhold(one, str(error))) for n, (i, one) in copies.items()}
+                told = {n: (i, withhold_ready(one, str(error))) for n, (i, one) in copies.items()}
                 copies.update(told)
 
     def _day(self, inputs: Inputs, cut: datetime) -> dict[Stage, Readiness]:

@@ -19,7 +19,7 @@ _ODD = re.compile(
 T = TypeVar("T")
 
 
-def visible(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     r"""*text* with control and direction characters written out, as ``\x1b``; lines are kept."""
     return _ODD.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
@@ -28,7 +28,7 @@ def visible_in(answer: T) -> T:
     """*answer*, any JSON, with each of its texts made visible; keys stay as they are."""
     found: object = answer
     if isinstance(answer, str):
-        found = visible(answer)
+        found = escape_control_characters(answer)
     elif isinstance(answer, dict):
         found = {key: visible_in(value) for key, value in answer.items()}
     elif isinstance(answer, list):
@@ -38,7 +38,7 @@ def visible_in(answer: T) -> T:
 
 def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     """Write *text* to stdout, or to stderr; what every verb writes goes through here."""
-    click.echo(visible(text), err=err, nl=nl)
+    click.echo(escape_control_characters(text), err=err, nl=nl)
 
 
 NEAR = 0.65  # of 1, so alike must a name be to be suggested

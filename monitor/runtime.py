@@ -33,12 +33,12 @@ from typing import TextIO
 import structlog
 from structlog.contextvars import get_contextvars, merge_contextvars
 
-from monitor.messages import visible, visible_in
+from monitor.messages import escape_control_characters, visible_in
 
 CHATTY = ("apscheduler", "kafka", "httpx", "httpcore", "uvicorn.access", "py4j", "sqlalchemy")
 
 
-def configure(*, json: bool, level: str = "INFO", stream: TextIO = sys.stderr) -> None:
+def configure_logging(*, json: bool, level: str = "INFO", stream: TextIO = sys.stderr) -> None:
     """Send everything to *stream*; call once, before the first line."""
     shared: list[structlog.typing.Processor] = [
         merge_contextvars,
@@ -99,7 +99,7 @@ def _traceback(stream: TextIO, error: structlog.typing.ExcInfo) -> None:
     """Without local variables, which the default one prints: rows, secrets."""
     text = StringIO()
     structlog.dev.plain_traceback(text, error)
-    stream.write(visible(text.getvalue()))
+    stream.write(escape_control_characters(text.getvalue()))
 
 
 M_ARENA_MAX = -8  # of glibc's malloc.h

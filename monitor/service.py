@@ -29,7 +29,9 @@ LAST_RESORT = 18.0  # seconds from the order to stop until the process ends, wha
 log = structlog.get_logger(__name__)
 
 
-def run(config: Config, ready: Callable[[str], object], spark: Sequence[str] = COMMAND) -> int:
+def run_service(
+    config: Config, ready: Callable[[str], object], spark: Sequence[str] = COMMAND
+) -> int:
     """Serve until SIGTERM or SIGINT; *ready* gets the address; exit status 0 after the stop.
 
     Raises:

@@ -79,7 +79,7 @@ def get_mapping(
     return _with(key, found, base + path)
 
 
-def post(base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
+def send_post(base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """POST; return the answer, a mapping that contains *key*.
 
     Raises what :func:`send_request` raises, and ConfigError if the subject of the request is
@@ -88,8 +88,8 @@ def post(base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, A
     return _sent("POST", base, path, key, body)
 
 
-def delete(base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """DELETE, as :func:`post`."""
+def send_delete(base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """DELETE, as :func:`send_post`."""
     return _sent("DELETE", base, path, key, body)
 
 

@@ -21,8 +21,8 @@ from typing import Any
 
 import click
 
-from monitor.cli.client import get_list, post
-from monitor.messages import say, visible
+from monitor.cli.client import get_list, send_post
+from monitor.messages import escape_control_characters, say
 
 Verb = Callable[..., Any]
 UNKNOWN = 3
@@ -171,7 +171,7 @@ def cancel_backfill(
 
 
 def _ids(base: str, path: str, body: Mapping[str, Any]) -> set[str]:
-    return {one["id"] for one in post(base, path, "rereads", body)["rereads"]}
+    return {one["id"] for one in send_post(base, path, "rereads", body)["rereads"]}
 
 
 def _follow(base: str, ids: set[str], *, wait: bool, as_json: bool) -> None:
@@ -219,7 +219,10 @@ def _goes_on(one: Mapping[str, Any]) -> bool:
 def _show(line: str, *, moving: bool) -> None:
     """Print progress; on a terminal, overwrite the line of a running backfill."""
     live = sys.stdout.isatty()
-    click.echo(f"\r\x1b[K{visible(line)}" if live else visible(line), nl=not (live and moving))
+    click.echo(
+        f"\r\x1b[K{escape_control_characters(line)}" if live else escape_control_characters(line),
+        nl=not (live and moving),
+    )
 
 
 def _line(one: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from monitor.cli.client import get_list, post, service_address
+from monitor.cli.client import get_list, send_post, service_address
 from monitor.cli.options import Duration, service_options, who_option
 from monitor.messages import say
 from pipeline.errors import UnreachableError
@@ -56,7 +56,7 @@ def keep(
     """
     body = {"table": table, "since": since, "until": until, "reason": reason, "who": who}
     body |= {"column": column, "before": before}
-    answer = post(service_address(server, config), "/v1/archives", "window", body)
+    answer = send_post(service_address(server, config), "/v1/archives", "window", body)
     if as_json:
         say(json.dumps(answer))
         return
@@ -91,7 +91,7 @@ def withdraw(
     Rows that the window has kept stay in the lake.
     """
     body = {"id": number, "reason": reason, "who": who}
-    answer = post(service_address(server, config), "/v1/archives/withdrawals", "window", body)
+    answer = send_post(service_address(server, config), "/v1/archives/withdrawals", "window", body)
     say(json.dumps(answer) if as_json else f"withdrawn: {_line(answer['window'])}")
 
 

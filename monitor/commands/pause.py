@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from monitor.cli.client import post, service_address
+from monitor.cli.client import send_post, service_address
 from monitor.cli.options import service_options, who_option
 from monitor.messages import say
 
@@ -36,7 +36,7 @@ def pause(
     end.
     """
     body = {"tables": list(tables), "reason": reason, "who": who, "until": until}
-    answer = post(service_address(server, config), "/v1/pauses", "pauses", body)
+    answer = send_post(service_address(server, config), "/v1/pauses", "pauses", body)
     if as_json:
         say(json.dumps(answer["pauses"]))
         return

@@ -12,7 +12,7 @@ from typing import Any
 import click
 import msgspec
 
-from monitor.cli.client import get_mapping, post, service_address
+from monitor.cli.client import get_mapping, send_post, service_address
 from monitor.cli.options import service_options, who_option
 from monitor.messages import say
 from pipeline.errors import ConfigError
@@ -158,7 +158,7 @@ def resend(
     if raw is not None:
         what["value"] = base64.b64encode(_bytes(raw)).decode()
     base = service_address(server, config)
-    found = post(base, "/v1/resubmissions", "change", said | what)
+    found = send_post(base, "/v1/resubmissions", "change", said | what)
     found = _ended(base, found["id"]) if wait else found
     _say(json.dumps(found) if as_json else _became(found))
     if found["ended"] and found["batch"] is None:

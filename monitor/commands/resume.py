@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from monitor.cli.client import post, service_address
+from monitor.cli.client import send_post, service_address
 from monitor.cli.options import service_options, who_option
 from monitor.messages import say
 
@@ -19,7 +19,7 @@ def resume(
 ) -> None:
     """Resume merging into TABLES, from where it was paused."""
     body = {"tables": list(tables), "who": who}
-    answer = post(service_address(server, config), "/v1/pauses/ended", "pauses", body)
+    answer = send_post(service_address(server, config), "/v1/pauses/ended", "pauses", body)
     if as_json:
         say(json.dumps(answer["pauses"]))
         return

@@ -11,7 +11,7 @@ from monitor.config.sections import plugin_faults
 from monitor.config.text import locate_faults, read_text
 from monitor.config.warnings import config_warnings
 from monitor.messages import say
-from monitor.runtime import configure
+from monitor.runtime import configure_logging
 from pipeline.errors import ConfigError
 from pipeline.spark import jars
 
@@ -40,14 +40,14 @@ def run(config: Path, log_format: str | None, log_level: str) -> None:
     """Run the service: land and merge changes, monitor tables, serve the gate, send alerts."""
     found = load_config(config, plugin_faults)
     json = log_format == "json" or (log_format is None and not sys.stderr.isatty())
-    configure(json=json, level=log_level.upper())
+    configure_logging(json=json, level=log_level.upper())
     for doubt in locate_faults(config, config_warnings(found), read_text(config)):
         structlog.get_logger().warning("config", doubt=doubt)
     if lacks := jars.missing_jars():
         raise ConfigError("\n".join(lacks))
     from monitor import service  # noqa: PLC0415  - a second of imports that no other verb needs
 
-    sys.exit(service.run(found, lambda address: say(f"status page: {address}/")))
+    sys.exit(service.run_service(found, lambda address: say(f"status page: {address}/")))
 
 
 COMMAND = run

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import click
 
-from monitor.cli.client import delete, post, service_address
+from monitor.cli.client import send_delete, send_post, service_address
 from monitor.cli.options import service_options, who_option
 from monitor.messages import say
 
@@ -39,13 +39,13 @@ def waive(
         if until is not None:
             raise click.UsageError("--until and --withdraw exclude each other; use one")
         body = {"reason": reason, "who": who}
-        answer = delete(base, f"/v1/waivers/{quote(id_, safe='')}", "withdrawn", body)
+        answer = send_delete(base, f"/v1/waivers/{quote(id_, safe='')}", "withdrawn", body)
         say(json.dumps(answer) if as_json else f"the waiver of {id_} is withdrawn")
         return
     body = {"id": id_, "reason": reason, "who": who}
     if until is not None:
         body["until"] = until
-    answer = post(base, "/v1/waivers", "new", body)
+    answer = send_post(base, "/v1/waivers", "new", body)
     if as_json:
         say(json.dumps(answer))
         return

@@ -345,7 +345,7 @@ def _of_copy(table: str, copy: str) -> str:
     return f"{table} in {copy}"  # no table has such a name
 
 
-def withhold(answer: Readiness, why: str) -> Readiness:
+def withhold_ready(answer: Readiness, why: str) -> Readiness:
     """Turn READY into UNKNOWN if its certificate is new and could not be stored."""
     if not _issued(answer):
         return answer

@@ -16,7 +16,7 @@ from checks.certificate import revoke_misdated
 from checks.model import Reason
 from monitor.store.certificates import Certificates
 from monitor.store.history import CheckMemory
-from monitor.store.schema import dumps, loads
+from monitor.store.schema import decode_value, encode_value
 from pipeline.clocks import ClockStep
 from pipeline.errors import ProofError
 
@@ -53,7 +53,7 @@ class Clocks:
             try:
                 kept = self.memory.recall(_subject(source), "clock")
                 if kept is not None:
-                    self._known[source] = loads(ClockState, str(kept["state"]))
+                    self._known[source] = decode_value(ClockState, str(kept["state"]))
             except (ProofError, KeyError, ValueError, TypeError):
                 self._unread.add(source)
 
@@ -114,7 +114,9 @@ class Clocks:
     def _keep(self, source: str, state: ClockState, at: datetime) -> None:
         if source in self._unread:
             return  # it may hold a step back that still counts
-        self.memory.remember(_subject(source), "clock", {"state": dumps(ClockState, state)}, at)
+        self.memory.remember(
+            _subject(source), "clock", {"state": encode_value(ClockState, state)}, at
+        )
 
 
 def _over(step: ClockStep, now: datetime) -> bool:

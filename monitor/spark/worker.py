@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING
 
 import structlog
 
-from monitor.runtime import configure
+from monitor.runtime import configure_logging
 from monitor.spark.requests import (
     CRASH,
     LINES,
@@ -211,5 +211,5 @@ def _open_lane(settings: PipelineSettings) -> "Lane":
 
 
 if __name__ == "__main__":
-    configure(json=not sys.stderr.isatty())
+    configure_logging(json=not sys.stderr.isatty())
     sys.exit(serve(_open_lane, int(sys.argv[1])))

@@ -25,7 +25,15 @@ from alerts.model import Acknowledgement, Incident, IncidentState, Message, Sile
 from alerts.outbox import ChannelHealth, QueuedMessage
 from monitor.store.database import Database
 from monitor.store.history import HISTORY, delete_rows
-from monitor.store.schema import dumps, incidents, loads, outbox, silences, standings, waivers
+from monitor.store.schema import (
+    decode_value,
+    encode_value,
+    incidents,
+    outbox,
+    silences,
+    standings,
+    waivers,
+)
 from pipeline.errors import UnreachableError
 
 _KEPT = timedelta(days=180)
@@ -90,7 +98,7 @@ def _save(connection: Connection, incident: Incident) -> None:
         "severity": incident.severity.value,
         "opened": incident.opened,
         "turned": incident.turned,
-        "body": dumps(Incident, incident),
+        "body": encode_value(Incident, incident),
     }
     same = incidents.c.id == incident.id
     if connection.execute(update(incidents).where(same).values(values)).rowcount == 0:
@@ -98,7 +106,7 @@ def _save(connection: Connection, incident: Incident) -> None:
 
 
 def _incident(row: Row[Any]) -> Incident:
-    incident = loads(Incident, row.body)
+    incident = decode_value(Incident, row.body)
     if row.ack_who is None or (incident.worse is not None and row.ack_at <= incident.worse):
         return replace(incident, acknowledged=None)
     return replace(incident, acknowledged=Acknowledgement(row.ack_who, row.ack_at))
@@ -252,7 +260,7 @@ class StoredOutbox:
         query = select(standings).where(standings.c.channel == channel)
         try:
             found = self.database.decoded(
-                query, standings, lambda row: loads(ChannelHealth, row.body)
+                query, standings, lambda row: decode_value(ChannelHealth, row.body)
             )
         except UnreachableError:
             return ChannelHealth()
@@ -347,7 +355,7 @@ def _put(connection: Connection, channel: str, message: Message, at: datetime) -
     if connection.scalar(select(outbox.c.number).where(same)) is not None:
         return 0
     row = {"channel": channel, "fingerprint": message.id, "put": at, "state": WAITING, "why": ""}
-    connection.execute(insert(outbox).values(message=dumps(Message, message), **row))
+    connection.execute(insert(outbox).values(message=encode_value(Message, message), **row))
     return 1
 
 
@@ -362,13 +370,13 @@ def _end(connection: Connection, which: ColumnElement[bool], end: _Ending) -> No
 
 
 def _fare(connection: Connection, channel: str, standing: ChannelHealth) -> None:
-    body = dumps(ChannelHealth, standing)
+    body = encode_value(ChannelHealth, standing)
     connection.execute(delete(standings).where(standings.c.channel == channel))
     connection.execute(insert(standings).values(channel=channel, body=body))
 
 
 def _letter(row: Row[Any]) -> QueuedMessage:
-    return QueuedMessage(row.number, row.channel, loads(Message, row.message), row.put)
+    return QueuedMessage(row.number, row.channel, decode_value(Message, row.message), row.put)
 
 
 @dataclass(eq=False)
@@ -381,7 +389,7 @@ class Silences:
         """Store *silence*; it replaces one with the same id, which is how one is ended early."""
         with self.database.write() as connection:
             connection.execute(delete(silences).where(silences.c.id == silence.id))
-            row = {"id": silence.id, "end": silence.end, "body": dumps(Silence, silence)}
+            row = {"id": silence.id, "end": silence.end, "body": encode_value(Silence, silence)}
             connection.execute(insert(silences).values(row))
 
     def list(self, now: datetime) -> tuple[Silence, ...]:
@@ -399,7 +407,7 @@ class Silences:
 
 
 def _silence(row: Row[Any]) -> Silence:
-    return loads(Silence, row.body)
+    return decode_value(Silence, row.body)
 
 
 SERVICE = "sluice"  # who ends a waiver after the check has passed again

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from checks.certificate import Certificate, Evidence
 from monitor.store.database import Database
 from monitor.store.history import HISTORY, delete_rows, downsample
-from monitor.store.schema import certificates, dumps, fences, loads
+from monitor.store.schema import certificates, decode_value, encode_value, fences
 from pipeline.clocks import ClockStep
 from pipeline.model import Fence, Head, Position, Stage, stage_name
 
@@ -251,7 +251,7 @@ def _row(one: Certificate) -> dict[str, object]:
         "stage": _about(one),
         "cut": one.cut,
         "issued": one.issued,
-        "evidence": dumps(Evidence, one.evidence),
+        "evidence": encode_value(Evidence, one.evidence),
         "unknown": list(one.unknown),
         "revoked": one.revoked,
         "why": one.why,
@@ -265,7 +265,7 @@ def _certificate(row: Row[Any]) -> Certificate:
         stage=Stage(row.stage.partition(":")[0]),
         cut=row.cut,
         issued=row.issued,
-        evidence=loads(Evidence, row.evidence),
+        evidence=decode_value(Evidence, row.evidence),
         unknown=tuple(row.unknown),
         revoked=row.revoked,
         why=row.why,

@@ -49,13 +49,13 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def dumps(kind: Any, value: object) -> str:
+def encode_value(kind: Any, value: object) -> str:
     """Encode *value* of type *kind*; times keep their microseconds, durations are ISO 8601."""
     return _adapter(kind).dump_json(value).decode()
 
 
-def loads(kind: type[T], text: str) -> T:
-    """Decode what :func:`dumps` wrote."""
+def decode_value(kind: type[T], text: str) -> T:
+    """Decode what :func:`encode_value` wrote."""
     adapter: TypeAdapter[T] = _adapter(kind)  # type: ignore[arg-type]  # types are hashable
     return adapter.validate_json(text)
 

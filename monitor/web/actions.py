@@ -32,7 +32,7 @@ from monitor.store.requests import (
     require_same,
 )
 from monitor.web import answers, render
-from monitor.web.answers import NOT_FOUND, answer
+from monitor.web.answers import NOT_FOUND, declare_answer
 from monitor.web.deps import (
     ApiParts,
     Instant,
@@ -65,16 +65,16 @@ class BootstrapRequest(BaseModel):
     rate: Rate = 0
 
 
-@REREAD_ROUTES.get("/bootstraps", responses={200: answer(list[answers.Backfill])})
+@REREAD_ROUTES.get("/bootstraps", responses={200: declare_answer(list[answers.Backfill])})
 def bootstraps(parts: Parts, limit: Limit = 100) -> JSONResponse:
     """Requested bootstraps, newest first."""
     found = parts.store.rereads.list(limit=limit)
     bases = [one for one in found if one.wish.origin is Origin.SNAPSHOT]
-    return render.Answer([reread(one, parts) for one in bases])
+    return render.Answer([render_backfill(one, parts) for one in bases])
 
 
 @REREAD_ROUTES.post(
-    "/bootstraps", status_code=202, responses={202: answer(answers.Backfills), **NOT_FOUND}
+    "/bootstraps", status_code=202, responses={202: declare_answer(answers.Backfills), **NOT_FOUND}
 )
 def bootstrap(parts: Parts, body: BootstrapRequest) -> JSONResponse:
     """Bootstrap tables: 202, also for a running bootstrap. 404 if a table is unknown."""
@@ -89,10 +89,12 @@ def bootstrap(parts: Parts, body: BootstrapRequest) -> JSONResponse:
         )
         for name in dict.fromkeys(body.tables)
     ]
-    return backfills(asked, parts, 202)
+    return answer_backfills(asked, parts, 202)
 
 
-@REREAD_ROUTES.post("/rereads/cancelled", responses={200: answer(answers.Backfills), **NOT_FOUND})
+@REREAD_ROUTES.post(
+    "/rereads/cancelled", responses={200: declare_answer(answers.Backfills), **NOT_FOUND}
+)
 def cancel(parts: Parts, body: BootstrapRequest) -> JSONResponse:
     """Cancel the running backfills of tables; `shop.*` selects by prefix.
 
@@ -101,7 +103,7 @@ def cancel(parts: Parts, body: BootstrapRequest) -> JSONResponse:
     open_ones = {one.table: one for one in parts.store.rereads.open()}
     ended = dict[str, RereadRequest]()
     for name in body.tables:
-        found = meant(name, open_ones)
+        found = select_tables(name, open_ones)
         if not open_ones.keys() >= {*found} or not found:
             if found:
                 parts.table(name)
@@ -111,22 +113,26 @@ def cancel(parts: Parts, body: BootstrapRequest) -> JSONResponse:
     for one in ended.values():
         parts.store.rereads.cancel(one.id, why, parts.clock())
     kept = (parts.store.rereads.get(one.id) or one for one in ended.values())
-    return backfills(kept, parts)
+    return answer_backfills(kept, parts)
 
 
-@REREAD_ROUTES.get("/rereads", responses={200: answer(list[answers.Backfill])})
+@REREAD_ROUTES.get("/rereads", responses={200: declare_answer(list[answers.Backfill])})
 def rereads(parts: Parts, limit: Limit = 100) -> JSONResponse:
     """All backfills, newest first."""
-    return render.Answer([reread(one, parts) for one in parts.store.rereads.list(limit=limit)])
+    return render.Answer(
+        [render_backfill(one, parts) for one in parts.store.rereads.list(limit=limit)]
+    )
 
 
-def backfills(some: Iterable[RereadRequest], parts: ApiParts, status: int = 200) -> JSONResponse:
+def answer_backfills(
+    some: Iterable[RereadRequest], parts: ApiParts, status: int = 200
+) -> JSONResponse:
     """Return the answer to a request that started or cancelled *some*."""
-    made: answers.Backfills = {"rereads": [reread(one, parts) for one in some]}
+    made: answers.Backfills = {"rereads": [render_backfill(one, parts) for one in some]}
     return render.Answer(made, status)
 
 
-def meant(text: str, names: Iterable[str]) -> list[str]:
+def select_tables(text: str, names: Iterable[str]) -> list[str]:
     """Return the table *text*, or with `*` at its end all of *names* with that prefix."""
     begins = re.fullmatch(r"([^*]+)\*", text)
     return [text] if begins is None else [name for name in names if name.startswith(begins[1])]
@@ -149,7 +155,7 @@ def _require(name: str, parts: ApiParts) -> None:
     raise UnknownNameError(f"{msg}; run `sluice status` to list tables")
 
 
-def reread(one: RereadRequest, parts: ApiParts) -> answers.Backfill:
+def render_backfill(one: RereadRequest, parts: ApiParts) -> answers.Backfill:
     """Render everything that is known of one backfill, for programs."""
     rows, now = one.wish.rows, parts.clock()
     far = backfill_progress(one, parts.estimates, now)
@@ -252,7 +258,7 @@ class ReplayRequest(BaseModel):
 
 
 @REPAIR_ROUTES.post(
-    "/repairs", status_code=202, responses={202: answer(answers.Backfills), **NOT_FOUND}
+    "/repairs", status_code=202, responses={202: declare_answer(answers.Backfills), **NOT_FOUND}
 )
 def repair(parts: Parts, body: RepairRequest) -> JSONResponse:
     """Repair named rows of a table: 202; 400 if the table cannot have these rows."""
@@ -274,12 +280,12 @@ def repair(parts: Parts, body: RepairRequest) -> JSONResponse:
 
 
 @REPAIR_ROUTES.post(
-    "/replays", status_code=202, responses={202: answer(answers.Backfills), **NOT_FOUND}
+    "/replays", status_code=202, responses={202: declare_answer(answers.Backfills), **NOT_FOUND}
 )
 def replay(parts: Parts, body: ReplayRequest) -> JSONResponse:
     """Replay rows that meet a condition: 202; 400 if it cannot be read or matches no table."""
     condition = parse_condition(body.where) if body.where else None
-    names = meant(body.tables, (table.name for table in parts.gate.roster.tables()))
+    names = select_tables(body.tables, (table.name for table in parts.gate.roster.tables()))
     if not names:
         raise UnknownNameError(
             f"no table name starts with {body.tables!r}; run `sluice status` to list tables"
@@ -308,7 +314,7 @@ def _asked(
         )
         for name in names
     ]
-    return backfills(made, parts, 202)
+    return answer_backfills(made, parts, 202)
 
 
 def _require_previewable(rows: RowSelection, most: int) -> None:
@@ -375,14 +381,16 @@ class ResumeRequest(BaseModel):
     who: Text
 
 
-@PAUSE_ROUTES.get("/pauses", responses={200: answer(list[answers.Pause])})
+@PAUSE_ROUTES.get("/pauses", responses={200: declare_answer(list[answers.Pause])})
 def pauses(parts: Parts, limit: Limit = 100) -> JSONResponse:
     """Pauses of merging, newest first."""
     found = parts.store.pauses.list(parts.clock(), limit=limit)
     return render.Answer([_told(one) for one in found])
 
 
-@PAUSE_ROUTES.post("/pauses", status_code=201, responses={201: answer(answers.Pauses), **NOT_FOUND})
+@PAUSE_ROUTES.post(
+    "/pauses", status_code=201, responses={201: declare_answer(answers.Pauses), **NOT_FOUND}
+)
 def pause(parts: Parts, body: PauseRequest) -> JSONResponse:
     """Pause merging into tables: 201; 404 if a table is unknown."""
     now = parts.clock()
@@ -397,7 +405,7 @@ def pause(parts: Parts, body: PauseRequest) -> JSONResponse:
     return render.Answer(began, 201)
 
 
-@PAUSE_ROUTES.post("/pauses/ended", responses={200: answer(answers.Pauses), **NOT_FOUND})
+@PAUSE_ROUTES.post("/pauses/ended", responses={200: declare_answer(answers.Pauses), **NOT_FOUND})
 def resume(parts: Parts, body: ResumeRequest) -> JSONResponse:
     """Resume merging into tables; 400 if one is not paused, 404 if one is unknown."""
     now = parts.clock()
@@ -455,7 +463,7 @@ class WithdrawalRequest(BaseModel):
     who: Text
 
 
-@ARCHIVE_ROUTES.get("/archives", responses={200: answer(list[answers.Archive])})
+@ARCHIVE_ROUTES.get("/archives", responses={200: declare_answer(list[answers.Archive])})
 def archives(parts: Parts) -> JSONResponse:
     """Registered archive windows, newest first; without those of the config."""
     return render.Answer([_told_archive(one) for one in parts.store.archives.list()])
@@ -464,7 +472,7 @@ def archives(parts: Parts) -> JSONResponse:
 @ARCHIVE_ROUTES.post(
     "/archives",
     status_code=201,
-    responses={201: answer(answers.RecordedArchive), **NOT_FOUND},
+    responses={201: declare_answer(answers.RecordedArchive), **NOT_FOUND},
 )
 def keep(parts: Parts, body: WindowRequest) -> JSONResponse:
     """Register a window in which deletes keep their rows: 201; 404 if the table is unknown."""
@@ -481,7 +489,7 @@ def keep(parts: Parts, body: WindowRequest) -> JSONResponse:
 @ARCHIVE_ROUTES.post(
     "/archives/withdrawals",
     status_code=201,
-    responses={201: answer(answers.WithdrawnArchive), **NOT_FOUND},
+    responses={201: declare_answer(answers.WithdrawnArchive), **NOT_FOUND},
 )
 def withdraw(parts: Parts, body: WithdrawalRequest) -> JSONResponse:
     """Withdraw an archive window: 201; 404 if the id is unknown."""

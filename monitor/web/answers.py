@@ -560,17 +560,17 @@ class Quarantine(TypedDict):
     tables: list[MainAndError]
 
 
-def problem(description: str) -> dict[str, Any]:
+def declare_problem(description: str) -> dict[str, Any]:
     """The declaration of an error in an OpenAPI document."""
     schema = {"$ref": "#/components/schemas/Problem"}
     return {"description": description, "content": {PROBLEM_JSON: {"schema": schema}}}
 
 
-def answer(model: object, description: str = "Successful Response") -> dict[str, Any]:
+def declare_answer(model: object, description: str = "Successful Response") -> dict[str, Any]:
     """The declaration of an answer in an OpenAPI document."""
     return {"description": description, "model": model}
 
 
 NOT_FOUND: dict[int | str, dict[str, Any]] = {
-    HTTPStatus.NOT_FOUND.value: problem("The name or id is unknown")
+    HTTPStatus.NOT_FOUND.value: declare_problem("The name or id is unknown")
 }

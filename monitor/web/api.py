@@ -32,7 +32,7 @@ from monitor.gate import CLOSED, Decision, GateQuestion
 from monitor.messages import did_you_mean
 from monitor.web import answers, render
 from monitor.web.actions import ARCHIVE_ROUTES, PAUSE_ROUTES, REPAIR_ROUTES, REREAD_ROUTES
-from monitor.web.answers import NOT_FOUND, answer
+from monitor.web.answers import NOT_FOUND, declare_answer
 from monitor.web.deps import (
     TOKEN_NEEDED,
     Access,
@@ -55,7 +55,7 @@ from monitor.web.status_page import (
     reference_page,
     status_page,
 )
-from monitor.web.summary import headlines
+from monitor.web.summary import find_headlines
 from pipeline.clocks import has_passed
 from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Stage
@@ -70,7 +70,7 @@ Wait = Annotated[float, BeforeValidator(parse_seconds), Query(ge=0, le=LONGEST_W
 GATE_ROUTES, SERVICE_ROUTES = APIRouter(prefix="/v1"), APIRouter()
 
 
-def application(parts: ApiParts) -> FastAPI:
+def build_application(parts: ApiParts) -> FastAPI:
     """The whole application; every error is a problem document."""
     app = _api(parts.access)
     app.state.parts, app.state.room = parts, parts.room()
@@ -118,7 +118,7 @@ class TrustedOnly:
         await self.app(scope, receive, send)
 
 
-@GATE_ROUTES.get("/tables", responses={200: answer(list[answers.Table])})
+@GATE_ROUTES.get("/tables", responses={200: declare_answer(list[answers.Table])})
 def tables(parts: Parts) -> JSONResponse:
     """All tables, with readiness for the end of yesterday and for one lag budget ago."""
     return render.Answer([render.render_table(view) for view in parts.current.board.tables])
@@ -126,7 +126,7 @@ def tables(parts: Parts) -> JSONResponse:
 
 @GATE_ROUTES.get(
     "/readiness/{table:path}",  # table names may contain slashes
-    responses={200: answer(answers.Readiness | answers.GateAnswer), **NOT_FOUND},
+    responses={200: declare_answer(answers.Readiness | answers.GateAnswer), **NOT_FOUND},
 )
 async def readiness(
     parts: Parts, table: str, cut: str | None = None, stage: Stage = Stage.MIRROR, copy: str = ""
@@ -142,9 +142,9 @@ async def readiness(
 @GATE_ROUTES.get(
     "/gate",
     responses={
-        200: {**answer(answers.GateAnswer, "Ready"), **STATE_HEADER},
-        404: {**answer(answers.GateAnswer, "Not ready yet, or unknown"), **STATE_HEADER},
-        409: {**answer(answers.GateAnswer, "Blocked or revoked"), **STATE_HEADER},
+        200: {**declare_answer(answers.GateAnswer, "Ready"), **STATE_HEADER},
+        404: {**declare_answer(answers.GateAnswer, "Not ready yet, or unknown"), **STATE_HEADER},
+        409: {**declare_answer(answers.GateAnswer, "Blocked or revoked"), **STATE_HEADER},
     },
 )
 async def ask(
@@ -198,7 +198,9 @@ async def _decision(
     return decision
 
 
-@GATE_ROUTES.get("/late", responses={200: answer(list[answers.LateImage | answers.LatePartition])})
+@GATE_ROUTES.get(
+    "/late", responses={200: declare_answer(list[answers.LateImage | answers.LatePartition])}
+)
 def late(parts: Parts, since: str | None = None) -> JSONResponse:
     """Days and partitions to compute again.
 
@@ -222,7 +224,7 @@ def metrics(parts: Parts) -> Response:
     return Response(parts.scrape.text(), media_type=CONTENT_TYPE)
 
 
-@SERVICE_ROUTES.get("/livez", responses={200: answer(answers.Live)})
+@SERVICE_ROUTES.get("/livez", responses={200: declare_answer(answers.Live)})
 async def live() -> JSONResponse:
     """The process answers."""
     return render.Answer({"live": True})
@@ -230,7 +232,10 @@ async def live() -> JSONResponse:
 
 @SERVICE_ROUTES.get(
     "/readyz",
-    responses={200: answer(answers.Ready), 503: answer(answers.Ready, "The service is not ready")},
+    responses={
+        200: declare_answer(answers.Ready),
+        503: declare_answer(answers.Ready, "The service is not ready"),
+    },
 )
 async def ready(parts: Parts) -> JSONResponse:
     """Whether the monitoring round runs and the store accepts writes."""
@@ -238,11 +243,11 @@ async def ready(parts: Parts) -> JSONResponse:
     return render.Answer({"ready": not why, "why": why}, 503 if why else 200)
 
 
-@SERVICE_ROUTES.get("/v1/service", responses={200: answer(answers.Service)})
+@SERVICE_ROUTES.get("/v1/service", responses={200: declare_answer(answers.Service)})
 def service(parts: Parts) -> JSONResponse:
     """The state of the service, its components and its jobs."""
     board, now = parts.current.board, parts.clock()
-    first = [render.first_line(one) for one in headlines(board, now)]
+    first = [render.first_line(one) for one in find_headlines(board, now)]
     told: answers.Service = {
         "turning": not _stalled(board, now),
         "why": _stalled(board, now),

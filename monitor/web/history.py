@@ -17,7 +17,7 @@ from checks.run import probe_names as probes
 from monitor.messages import similar_names
 from monitor.store.alerts import Waiver
 from monitor.web import answers, render
-from monitor.web.answers import NOT_FOUND, answer
+from monitor.web.answers import NOT_FOUND, declare_answer
 from monitor.web.deps import ApiParts, Limit, Parts, Text, end_after
 from pipeline.apply.lineage import ColumnLink
 from pipeline.errors import ConfigError, UnknownNameError
@@ -58,7 +58,7 @@ class AckRequest(BaseModel):
 
 
 @HISTORY_ROUTES.get(
-    "/certificates/{number}", responses={200: answer(answers.Certificate), **NOT_FOUND}
+    "/certificates/{number}", responses={200: declare_answer(answers.Certificate), **NOT_FOUND}
 )
 def certificate(parts: Parts, number: str) -> JSONResponse:
     """A READY answer with its evidence, and whether it still holds."""
@@ -70,7 +70,7 @@ def certificate(parts: Parts, number: str) -> JSONResponse:
     return render.Answer(render.render_certificate(found))
 
 
-@HISTORY_ROUTES.get("/states", responses={200: answer(list[answers.TableStateSince])})
+@HISTORY_ROUTES.get("/states", responses={200: declare_answer(list[answers.TableStateSince])})
 def states(parts: Parts) -> JSONResponse:
     """The state of every table, retired tables included."""
     board = parts.current.board
@@ -84,7 +84,7 @@ def states(parts: Parts) -> JSONResponse:
 
 @HISTORY_ROUTES.get(
     "/tables/{table:path}/states",
-    responses={200: answer(list[answers.StateSince]), **NOT_FOUND},
+    responses={200: declare_answer(list[answers.StateSince]), **NOT_FOUND},
 )
 def transitions(parts: Parts, table: str) -> JSONResponse:
     """The last hundred states of a table, newest first."""
@@ -94,7 +94,9 @@ def transitions(parts: Parts, table: str) -> JSONResponse:
     return render.Answer([render.render_state(one) for one in found])
 
 
-@HISTORY_ROUTES.get("/verdicts", responses={200: answer(list[answers.Verdict]), **NOT_FOUND})
+@HISTORY_ROUTES.get(
+    "/verdicts", responses={200: declare_answer(list[answers.Verdict]), **NOT_FOUND}
+)
 def verdicts(
     parts: Parts, table: str | None = None, check: str | None = None, limit: Limit = 100
 ) -> JSONResponse:
@@ -126,7 +128,7 @@ def _require_named(parts: ApiParts, table: str | None, check: str | None) -> Non
         )
 
 
-@HISTORY_ROUTES.get("/incidents", responses={200: answer(list[answers.Incident])})
+@HISTORY_ROUTES.get("/incidents", responses={200: declare_answer(list[answers.Incident])})
 def incidents(
     parts: Parts,
     state: Annotated[list[IncidentState], Query()] = [],  # noqa: B006  - FastAPI copies it
@@ -140,7 +142,7 @@ def incidents(
 
 @HISTORY_ROUTES.post(
     "/incidents/{number:path}/acknowledgement",
-    responses={200: answer(answers.Acknowledgement), **NOT_FOUND},
+    responses={200: declare_answer(answers.Acknowledgement), **NOT_FOUND},
 )
 def acknowledge(parts: Parts, number: str, body: AckRequest) -> JSONResponse:
     """Acknowledge an incident: 400 if it has ended, 404 if it is unknown."""
@@ -152,7 +154,7 @@ def acknowledge(parts: Parts, number: str, body: AckRequest) -> JSONResponse:
     return render.Answer(made)
 
 
-@HISTORY_ROUTES.get("/waivers", responses={200: answer(list[answers.Waiver])})
+@HISTORY_ROUTES.get("/waivers", responses={200: declare_answer(list[answers.Waiver])})
 def waivers(parts: Parts) -> JSONResponse:
     """Waivers, newest first."""
     return render.Answer([_waiver(one) for one in parts.store.waivers.list()])
@@ -162,8 +164,8 @@ def waivers(parts: Parts) -> JSONResponse:
     "/waivers",
     status_code=201,
     responses={
-        201: answer(answers.RecordedWaiver, "The waiver is recorded"),
-        200: answer(
+        201: declare_answer(answers.RecordedWaiver, "The waiver is recorded"),
+        200: declare_answer(
             answers.RecordedWaiver, "The same waiver was open before; nothing was recorded"
         ),
         **NOT_FOUND,
@@ -192,7 +194,7 @@ def waive(parts: Parts, body: WaiverRequest) -> JSONResponse:
 
 
 @HISTORY_ROUTES.delete(
-    "/waivers/{id_:path}", responses={200: answer(answers.WithdrawnWaiver), **NOT_FOUND}
+    "/waivers/{id_:path}", responses={200: declare_answer(answers.WithdrawnWaiver), **NOT_FOUND}
 )
 def withdraw_waiver(parts: Parts, id_: str, body: WithdrawalRequest) -> JSONResponse:
     """Withdraw a waiver, so that its id blocks again; 404 if none is open for this id.
@@ -229,7 +231,9 @@ def _waiver(one: Waiver) -> answers.Waiver:
 LINEAGE_ROUTES = APIRouter(prefix="/v1")
 
 
-@LINEAGE_ROUTES.get("/lineage", responses={200: answer(list[answers.ColumnLink]), **NOT_FOUND})
+@LINEAGE_ROUTES.get(
+    "/lineage", responses={200: declare_answer(list[answers.ColumnLink]), **NOT_FOUND}
+)
 def lineage(parts: Parts, name: Text) -> JSONResponse:
     """Each source column with its column of the mirror; 404 if the name is unknown."""
     return render.Answer([_told(one) for one in parts.lineage().of(name)])
@@ -254,7 +258,7 @@ ARRIVAL_ROUTES = APIRouter(prefix="/v1")
 Offset = Annotated[int, Query(ge=0)]
 
 
-@ARRIVAL_ROUTES.get("/arrivals", responses={200: answer(answers.Arrivals), **NOT_FOUND})
+@ARRIVAL_ROUTES.get("/arrivals", responses={200: declare_answer(answers.Arrivals), **NOT_FOUND})
 def arrivals(
     parts: Parts, source: str, after: Offset = 0, until: Offset | None = None
 ) -> JSONResponse:

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from monitor.messages import closest_name, did_you_mean
-from monitor.web.answers import PROBLEM_JSON, Problem, problem
+from monitor.web.answers import PROBLEM_JSON, Problem, declare_problem
 from monitor.web.deps import Access, LongPollFullError
 from pipeline.errors import (
     ConfigError,
@@ -107,7 +107,7 @@ def _declare(document: dict[str, Any], access: Access) -> None:
             answers = operation["responses"]
             answers.pop("422", None)
             for status, text in COMMON.items():
-                declared = problem(text)
+                declared = declare_problem(text)
                 known = answers.setdefault(str(status), declared)
                 known["content"] = {**known.get("content", {}), **declared["content"]}
 

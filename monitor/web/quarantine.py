@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from monitor.quarantine import QuarantinedMessage
 from monitor.store.requests import ResubmissionRecord
 from monitor.web import answers, render
-from monitor.web.answers import NOT_FOUND, answer
+from monitor.web.answers import NOT_FOUND, declare_answer
 from monitor.web.deps import ApiParts, Limit, Parts, Text
 from pipeline.apply.account import main_and_error
 from pipeline.changelog.reader import ErrorRow
@@ -51,7 +51,9 @@ class ResubmissionRequest(BaseModel):
     schema_id: int | None = None
 
 
-@QUARANTINE_ROUTES.get("/quarantine", responses={200: answer(answers.Quarantine), **NOT_FOUND})
+@QUARANTINE_ROUTES.get(
+    "/quarantine", responses={200: declare_answer(answers.Quarantine), **NOT_FOUND}
+)
 def quarantine(
     parts: Parts, table: str | None = None, limit: Limit = 100, *, every: bool = False
 ) -> JSONResponse:
@@ -72,7 +74,7 @@ def quarantine(
 
 
 @QUARANTINE_ROUTES.get(
-    "/quarantine/message", responses={200: answer(answers.QuarantinedMessage), **NOT_FOUND}
+    "/quarantine/message", responses={200: declare_answer(answers.QuarantinedMessage), **NOT_FOUND}
 )
 def message(parts: Parts, id: Text, letters: Letters = 0) -> JSONResponse:  # noqa: A002
     """One message, with the beginning of its text; 404 if the id is unknown."""
@@ -88,7 +90,7 @@ def message(parts: Parts, id: Text, letters: Letters = 0) -> JSONResponse:  # no
 @QUARANTINE_ROUTES.post(
     "/resubmissions",
     status_code=202,
-    responses={202: answer(answers.Resubmission), **NOT_FOUND},
+    responses={202: declare_answer(answers.Resubmission), **NOT_FOUND},
 )
 def resubmit(parts: Parts, body: ResubmissionRequest) -> JSONResponse:
     """Resend a corrected message: 202; 400 if it cannot be read either."""
@@ -115,7 +117,9 @@ def resubmit(parts: Parts, body: ResubmissionRequest) -> JSONResponse:
     return render.Answer(_resubmission(parts.store.resubmissions.add(asked, made)), 202)
 
 
-@QUARANTINE_ROUTES.get("/resubmissions", responses={200: answer(list[answers.Resubmission])})
+@QUARANTINE_ROUTES.get(
+    "/resubmissions", responses={200: declare_answer(list[answers.Resubmission])}
+)
 def resubmissions(parts: Parts, limit: Limit = 100) -> JSONResponse:
     """Corrections of quarantined messages, newest first."""
     found = parts.store.resubmissions.list(limit=limit)
@@ -123,7 +127,7 @@ def resubmissions(parts: Parts, limit: Limit = 100) -> JSONResponse:
 
 
 @QUARANTINE_ROUTES.get(
-    "/resubmissions/{number}", responses={200: answer(answers.Resubmission), **NOT_FOUND}
+    "/resubmissions/{number}", responses={200: declare_answer(answers.Resubmission), **NOT_FOUND}
 )
 def resubmission(parts: Parts, number: str) -> JSONResponse:
     """One correction; 404 if the id is unknown."""

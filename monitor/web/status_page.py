@@ -36,7 +36,7 @@ from checks.readiness import Readiness, ReadinessState
 from monitor.board import GRAVITY, Board, CopyView, TableView
 from monitor.web.answers import NOT_FOUND
 from monitor.web.metrics import find_newest_image as newest_image
-from monitor.web.summary import format_duration, format_instant, headlines
+from monitor.web.summary import find_headlines, format_duration, format_instant
 from pipeline import installed
 from pipeline.errors import UnknownNameError
 from pipeline.lags.lag import HopLag, Lags
@@ -302,7 +302,7 @@ class ShownTables:
     after: str = ""
 
 
-def shown(
+def select_page(
     views: Sequence[TableView], state: Callable[[TableView], str], asked: TableQuestion
 ) -> ShownTables:
     """Return one page of *views*, which are in the order of the page; *state* classifies each."""
@@ -399,7 +399,7 @@ EVERYTHING = TableQuestion()
 
 def status_page(board: Board, now: datetime, asked: TableQuestion = EVERYTHING) -> str:
     """Return the page as HTML; it refreshes itself every five seconds."""
-    found = shown(_ordered(board, now), partial(_state, board.stale(now)), asked)
+    found = select_page(_ordered(board, now), partial(_state, board.stale(now)), asked)
     incidents, pending = open_incidents(board, now)
     template = _PAGES.get_template("status.html")
     return template.render(
@@ -409,7 +409,7 @@ def status_page(board: Board, now: datetime, asked: TableQuestion = EVERYTHING) 
         at_once=AT_ONCE,
         asked=asked,
         counts=[(_named(kind), found.states[kind]) for kind in WORST_FIRST if found.states[kind]],
-        first=headlines(board, now),
+        first=find_headlines(board, now),
         link=runbook_link,
         incidents=incidents,
         pending=pending,

@@ -98,7 +98,7 @@ class Headline:
         return self.eta and f"ready in about {self.eta}"
 
 
-def headlines(board: Board, now: datetime) -> tuple[Headline, ...]:
+def find_headlines(board: Board, now: datetime) -> tuple[Headline, ...]:
     """Return at most ten lines, gravest first; one line says so if all is well."""
     if board.at == Board().at:
         return (Headline("starting", "no monitoring round has ended yet, so nothing is known"),)

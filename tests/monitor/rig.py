@@ -382,7 +382,7 @@ class Rig:
 
     def api(self) -> FastAPI:
         """The HTTP application over these parts."""
-        return api.application(self.api_parts())
+        return api.build_application(self.api_parts())
 
     def api_parts(self) -> ApiParts:
         access = Access(frozenset({"sluice"}), self.token, self.beyond)

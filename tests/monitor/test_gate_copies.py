@@ -12,7 +12,7 @@ from checks.model import Outcome
 from monitor.commands import explain
 from monitor.commands.status import COMMAND as STATUS
 from monitor.observe.system_checks import of_copies
-from monitor.web.api import application
+from monitor.web.api import build_application
 from monitor.web.metrics import encode_metrics
 from monitor.web.status_page import status_page
 from pipeline.backfill_state import Backfill
@@ -279,7 +279,7 @@ def test_status_and_explain_say_how_copies_stand(rig: Rig, copy: FakeCopy) -> No
     rig.round()
     copy.catch_up()
     rig.cycle.watch()
-    with serving(application(rig.api_parts())) as server:
+    with serving(build_application(rig.api_parts())) as server:
         good = [
             _said(explain.COMMAND, USERS, "--server", server),
             _said(STATUS, "--server", server),

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from monitor.clients import Lineage
 from monitor.commands.lineage import COMMAND
-from monitor.web.api import application
+from monitor.web.api import build_application
 from pipeline.build import open_table_format
 from pipeline.errors import ConfigError
 from pipeline.settings import StandardRule
@@ -41,7 +41,7 @@ def lineage(harness: LandingHarness) -> Lineage:
 
 @pytest.fixture
 def server(rig: Rig, lineage: Lineage) -> Iterator[str]:
-    with serving(application(replace(rig.api_parts(), links=lineage))) as address:
+    with serving(build_application(replace(rig.api_parts(), links=lineage))) as address:
         yield address
 
 

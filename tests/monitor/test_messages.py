@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor import runtime
-from monitor.messages import did_you_mean, say, similar_names, visible, visible_in
+from monitor.messages import did_you_mean, escape_control_characters, say, similar_names, visible_in
 
 MONITOR = Path(runtime.__file__).parent
 EVIL = "\x1b]0;owned\x07shop.\u202eredro\x9b2J"
@@ -23,7 +23,7 @@ SHOWN = "\\x1b]0;owned\\x07shop.\\u202eredro\\x9b2J"
 def console() -> Iterator[StringIO]:
     root, stream = logging.getLogger(), StringIO()
     before, level = root.handlers[:], root.level
-    runtime.configure(json=False, stream=stream)
+    runtime.configure_logging(json=False, stream=stream)
     yield stream
     root.handlers[:] = before
     root.setLevel(level)
@@ -31,14 +31,16 @@ def console() -> Iterator[StringIO]:
 
 
 def test_f163_control_characters_are_written_out_and_lines_kept() -> None:
-    assert visible(EVIL) == SHOWN
-    assert visible("größe\t1\nline 2") == "größe\t1\nline 2"
+    assert escape_control_characters(EVIL) == SHOWN
+    assert escape_control_characters("größe\t1\nline 2") == "größe\t1\nline 2"
     assert visible_in({"a": [EVIL, 1, None]}) == {"a": [SHOWN, 1, None]}
 
 
 @given(st.text())
 def test_f163_nothing_that_a_terminal_obeys_is_left(text: str) -> None:
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", visible(text))
+    assert not re.search(
+        "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", escape_control_characters(text)
+    )
 
 
 def test_f163_a_verb_writes_such_a_name_so_that_it_can_be_read(

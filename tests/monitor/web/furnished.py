@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from checks.model import Outcome, Ruling, Verdict
 from monitor.clients import Lineage
 from monitor.quarantine import ErrorTable, SourceFormat
-from monitor.web.api import application
+from monitor.web.api import build_application
 from pipeline.backfill_state import BackfillState, RepairPreview
 from pipeline.build import open_table_format
 from pipeline.formats.debezium.avro import AvroMessage
@@ -70,7 +70,7 @@ def furnished(rig: Rig, folder: Path, registry: Answers) -> Furnished:
     errors = _error_table(folder / "error", registry)
     links = _lineage(folder / "links")
     parts = replace(rig.api_parts(), errors=errors, links=links, stopping=lambda: True)
-    made = Furnished(rig, application(parts))
+    made = Furnished(rig, build_application(parts))
     _fill(made)
     return made
 

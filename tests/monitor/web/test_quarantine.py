@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from monitor.cli.client import get_mapping, send_request
 from monitor.commands.quarantine import COMMAND
 from monitor.quarantine import ErrorTable, SourceFormat
-from monitor.web.api import application
+from monitor.web.api import build_application
 from pipeline.build import message_text, open_table_format
 from pipeline.checkpoint import Quarantine
 from pipeline.errors import ConfigError, SluiceError
@@ -56,7 +56,7 @@ def server(rig: Rig, harness: EventHarness) -> Iterator[str]:
     lake = Lake(harness.settings, open_table_format(harness.settings))
     formats = {"b": SourceFormat(harness.format("b"), harness.registries["b"], AvroMessage())}
     errors = ErrorTable(lake, formats, lambda: harness.topics)
-    with serving(application(replace(rig.api_parts(), errors=errors))) as address:
+    with serving(build_application(replace(rig.api_parts(), errors=errors))) as address:
         yield address
 
 
@@ -137,7 +137,7 @@ def test_of_what_nobody_edits_no_digit_is_lost_on_the_way(
     lake = Lake(harness.settings, open_table_format(harness.settings))
     formats = {"b": SourceFormat(harness.format("b"), harness.registries["b"])}
     errors = ErrorTable(lake, formats, lambda: harness.topics)
-    with serving(application(replace(rig.api_parts(), errors=errors))) as address:
+    with serving(build_application(replace(rig.api_parts(), errors=errors))) as address:
         run(address, "show", f"{TOPIC}:0:3@1", "--out", str(file))
 
     told = (
@@ -183,7 +183,7 @@ def test_what_can_be_read_by_now_is_sent_as_it_came(
     lake = Lake(right.settings, open_table_format(right.settings))
     formats = {"b": SourceFormat(right.format("b"), asked, AvroMessage())}
     errors = ErrorTable(lake, formats, lambda: right.topics)
-    with serving(application(replace(rig.api_parts(), errors=errors))) as address:
+    with serving(build_application(replace(rig.api_parts(), errors=errors))) as address:
         for name in names:
             words = ("--unchanged", "--reason", "keys are right now", "--no-wait")
             assert run(address, "resend", name, *words).exit_code == 0

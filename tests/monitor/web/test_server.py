@@ -33,7 +33,7 @@ def test_an_answer_is_sent_at_once_and_waits_for_nobody_to_confirm_its_first_hal
 def test_prometheus_gets_the_newest_board_in_its_own_format(rig: Rig) -> None:
     rig.round()
     server = HttpServer("127.0.0.1", 0)
-    server.start(api.application(rig.api_parts()))
+    server.start(api.build_application(rig.api_parts()))
 
     answer = httpx.get(f"{server.address}/metrics", trust_env=False)
     server.stop()
@@ -48,7 +48,7 @@ def test_prometheus_gets_the_newest_board_in_its_own_format(rig: Rig) -> None:
 def _served(rig: Rig) -> Iterator[HttpServer]:
     rig.round()
     server = HttpServer("127.0.0.1", 0)
-    server.start(api.application(rig.api_parts()))
+    server.start(api.build_application(rig.api_parts()))
     try:
         yield server
     finally:

@@ -24,7 +24,7 @@ from monitor.web.status_page import (
     RUNBOOK_ROUTES,
     TableQuestion,
     runbook_link,
-    shown,
+    select_page,
     status_page,
 )
 from tests.docs.markdown import PAGES, anchors
@@ -273,7 +273,7 @@ def state(one: TableView) -> str:
     ],
 )
 def test_tables_are_found(asked: TableQuestion, names: list[str] | None, found: int) -> None:
-    told = shown(many(200), state, asked)
+    told = select_page(many(200), state, asked)
 
     assert told.found == found
     assert names is None or [one.table.name for one in told.views] == names
@@ -281,10 +281,10 @@ def test_tables_are_found(asked: TableQuestion, names: list[str] | None, found: 
 
 
 def test_pages_follow_one_another_and_keep_what_was_asked() -> None:
-    first = shown(many(200), state, TableQuestion("orders&<"))
+    first = select_page(many(200), state, TableQuestion("orders&<"))
     asked = TableQuestion("orders", page=2)
 
-    second = shown(many(200), state, asked)
+    second = select_page(many(200), state, asked)
 
     assert first.after == ""
     assert (second.first, len(second.views)) == (AT_ONCE + 1, AT_ONCE)

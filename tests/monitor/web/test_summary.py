@@ -9,7 +9,7 @@ from alerts.model import AlertKind, Cause, Incident, IncidentState, Member, Seve
 from checks.model import Outcome, Reason, Ruling
 from checks.readiness import ReadinessState
 from monitor.board import Board, ComponentView, FirstLanding, TableView
-from monitor.web.summary import MOST, Headline, headlines
+from monitor.web.summary import MOST, Headline, find_headlines
 from pipeline.lags.lag import HopLag
 from pipeline.model import Hop, Missing
 from tests.monitor.boards import ALL_WELL, LOST, MIXED, NOT_READY, NOW, READY, UNKNOWN, board
@@ -41,7 +41,7 @@ def incident(kind: AlertKind, check: str, subject: str, *tables: str) -> Inciden
 
 
 def only(shown: Board) -> Headline:
-    (line,) = headlines(shown, NOW)
+    (line,) = find_headlines(shown, NOW)
     return line
 
 
@@ -110,7 +110,7 @@ def test_what_only_takes_time_says_how_much() -> None:
 def test_a_loss_stands_first_though_its_table_is_ready() -> None:
     lost = incident(AlertKind.LOST, "max_id", READY.table.name)
 
-    lines = headlines(board(READY, NOT_READY, incidents=(lost,)), NOW)
+    lines = find_headlines(board(READY, NOT_READY, incidents=(lost,)), NOW)
 
     assert [line.kind for line in lines] == ["lost", "not_ready"]
 
@@ -128,14 +128,14 @@ def test_of_two_causes_of_one_table_the_graver_one_is_told() -> None:
 def test_there_are_never_more_than_ten_and_the_last_counts_the_rest() -> None:
     views = [blocked(f"shop.t{number:02}", f"code_{number}") for number in range(25)]
 
-    lines = headlines(board(*views), NOW)
+    lines = find_headlines(board(*views), NOW)
 
     assert len(lines) == MOST
     assert (lines[-1].what, len(lines[-1].tables)) == ("16 more causes are listed below", 16)
 
 
 def test_gravest_first() -> None:
-    kinds = [line.kind for line in headlines(MIXED, NOW)]
+    kinds = [line.kind for line in find_headlines(MIXED, NOW)]
 
     assert kinds == ["lost", "unknown", "not_ready"]
 
@@ -174,7 +174,7 @@ def test_f51_nothing_to_show_is_told_as_such(shown: Board, said: str) -> None:
 
 
 def test_a_board_that_has_grown_old_says_only_that() -> None:
-    (line,) = headlines(replace(MIXED, incidents=()), NOW + timedelta(minutes=3))
+    (line,) = find_headlines(replace(MIXED, incidents=()), NOW + timedelta(minutes=3))
 
     assert (line.kind, line.runbook) == ("stale", "docs/runbooks/service.md#stalled")
 
