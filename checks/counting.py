@@ -29,6 +29,7 @@ from checks.model import (
     Outcome,
     Ruling,
     Undecided,
+    Verified,
 )
 from checks.ranges import (
     CEILING,
@@ -529,7 +530,8 @@ class Differences:
     ``more`` counts rows that ranges differ by and that no id was named for.  ``ended`` is when the
     looking ended: what is read after it for the next cycle counts against no time limit.
     ``columns`` are those in which the first rows differ, where values were compared.  ``behind``
-    says why more was not compared than was promised; empty if all was.
+    says why more was not compared than was promised; empty if all was.  ``verified`` is what was
+    compared so far, where values were.
     """
 
     as_of: tuple[Fence, ...]
@@ -540,6 +542,7 @@ class Differences:
     ended: datetime | None = None
     columns: tuple[str, ...] = ()
     behind: str = ""
+    verified: Verified | None = None
 
     @property
     def value(self) -> float:

@@ -61,6 +61,20 @@ class Ruling:
 
 
 @dataclass(frozen=True, slots=True)
+class Verified:
+    """What a check has compared of a table, wrong rows aside.
+
+    ``through``: each row changed before then was compared after its merge; None while that is
+    not known of all.  ``oldest``: each row was compared then or later; None while some never was.
+    ``batch`` is what the mirror was applied through.
+    """
+
+    through: datetime | None
+    oldest: datetime | None
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """A ruling with its table, its time and the position it holds as of.
 
@@ -68,6 +82,7 @@ class Verdict:
     ``value`` is the reading's one number for history and graphs; None if the reading has no number.
     ``cause`` groups verdicts with one common cause (``source:shop unreachable``); empty for own.
     ``kind`` is what a FAIL means, as its probe says; None for a check that is no probe.
+    ``verified`` is what the check has compared so far, where it keeps account of that.
     """
 
     table: str
@@ -79,6 +94,7 @@ class Verdict:
     cause: str = ""
     run: str = ""
     kind: FailKind | None = None
+    verified: Verified | None = None
 
 
 @dataclass(frozen=True, slots=True)

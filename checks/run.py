@@ -26,7 +26,8 @@ class Reading(Protocol):
     """What a probe measured.  ``value`` is its one number for history and graphs.
 
     One that also has ``ended``, an instant by the world's clock, is timed up to then: what the
-    probe reads after it for its next round does not count against its limit.
+    probe reads after it for its next round does not count against its limit.  One that also has
+    ``verified`` states what the probe has compared so far.
     """
 
     @property
@@ -141,6 +142,7 @@ def run_probe(
         cause=cause,
         run=run,
         kind=kind_of(check.probe),
+        verified=getattr(reading, "verified", None),
     )
 
 

@@ -58,13 +58,15 @@ class ChangedLook:
     """One round: the looks at changed rows, each row as a range of one id.
 
     ``rows`` counts those looked at, and ``rest`` is what comes next.  ``held`` is the instant up
-    to which the mirror held every change; None where it is not known.
+    to which the mirror held every change; None where it is not known.  ``emptied`` are shards that
+    the segment emptied: the log does not name their rows.
     """
 
     looks: tuple[Look, ...]
     rows: int
     rest: LogSegment
     held: datetime | None
+    emptied: frozenset[Shard] = frozenset()
 
     @property
     def whole(self) -> bool:
@@ -75,14 +77,16 @@ class ChangedLook:
         """Return JSON values for the memory of a check."""
         held = self.held.isoformat() if self.held else None
         looks = [look.dumps() for look in self.looks]
-        return {"looks": looks, "rows": self.rows, "rest": self.rest.dumps(), "held": held}
+        told = {"rows": self.rows, "rest": self.rest.dumps(), "held": held}
+        return {"looks": looks, **told, "emptied": sorted(map(str, self.emptied))}
 
     @classmethod
     def loads(cls, raw: Mapping[str, Any], table: Table) -> "ChangedLook":
         """Read back what :meth:`dumps` wrote; shards that are gone are left out."""
         looks = tuple(look for one in raw["looks"] if (look := Look.loads(one, table)))
         held = datetime.fromisoformat(raw["held"]) if raw["held"] else None
-        return cls(looks, raw["rows"], LogSegment.loads(raw["rest"]), held)
+        emptied = frozenset(one for one in table.shards if str(one) in raw["emptied"])
+        return cls(looks, raw["rows"], LogSegment.loads(raw["rest"]), held, emptied)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +171,9 @@ def look_at_changes(comparison: Comparison, progress: ChangedProgress, most: int
         if texts:
             ids.setdefault(shard, set()).update(comparison.read_ids(shard, texts))
     looks = tuple(comparison.look_at_rows(shard, sorted(own)) for shard, own in ids.items())
-    return ChangedLook(looks, sum(map(len, ids.values())), rest, world.held_until(table))
+    emptied = world.log().emptied_shards(table, segment.after, segment.until)
+    rows = sum(map(len, ids.values()))
+    return ChangedLook(looks, rows, rest, world.held_until(table), emptied)
 
 
 def unexplained_rows(comparison: Comparison, look: ChangedLook) -> list[Suspect]:

@@ -25,6 +25,7 @@ from checks.compare.changed import (
     look_at_changes,
     unexplained_rows,
 )
+from checks.compare.coverage import Coverage, LapPlan
 from checks.compare.look import (
     ComparedColumns,
     Comparison,
@@ -44,7 +45,16 @@ from checks.counting import (
     load_suspects,
     rule_differences,
 )
-from checks.model import FailKind, NoneOrMore, NotYet, OneOrMore, Ruling, Span, Undecided
+from checks.model import (
+    FailKind,
+    NoneOrMore,
+    NotYet,
+    OneOrMore,
+    Ruling,
+    Span,
+    Undecided,
+    Verified,
+)
 from checks.ranges import block_width, choose_blocks
 from checks.run import Probe
 from checks.world import Range, World
@@ -60,16 +70,22 @@ Memory = Mapping[str, Any]
 class Values:
     """Fail when a row is on one side only, is doubled, or has another value.
 
-    Each cycle looks at *changed_rows* that were changed since the last, by their keys.  A block
-    holds about *block_rows*; each cycle compares the *newest* blocks of each shard and *rotating*
-    older ones.  At most *suspects* rows are read again, at most *tries* times while they keep
-    moving.
+    A block is a range of ids.  At most *suspects* rows are read again, at most *tries* times while
+    they keep moving.
     """
 
     changed_rows: OneOrMore = 5_000
+    """How many changed rows of a table one cycle compares, by their keys."""
     block_rows: OneOrMore = 20_000
+    """How many rows a block holds, about."""
     newest: OneOrMore = 1
+    """How many of the newest blocks of each shard every cycle compares."""
     rotating: NoneOrMore = 2
+    """How many older blocks of each shard a cycle compares at least."""
+    ranges: NoneOrMore = 20
+    """How many older blocks of a table a cycle compares at most; 0: none, and `within` is void."""
+    within: Span = timedelta(days=7)
+    """Each block is compared again within this time; longer is UNKNOWN."""
     suspects: OneOrMore = 200
     tries: OneOrMore = 3
     patience: Span = timedelta(minutes=10)
@@ -177,49 +193,87 @@ class Values:
         kept, later = wrong[: self.suspects], load_suspects(memory["later"], table)
         progress = ChangedProgress.loads(memory["progress"], table)
         progress = progress.settled(changed, (*moving, *later, *wrong[self.suspects :]), kept)
-        behind = self._behind(progress, world)
+        coverage = self._covered(comparison, memory, changed)
+        behind = self._behind(progress, world) or self._slow(coverage, memory, world)
         reading = replace(reading, more=left_open + len(later), behind=behind)
-        reading = replace(reading, looked=_through(reading.looked, progress), ended=world.clock())
+        verified = _verified(progress, coverage, world.mirror(table).batch)
+        looked = f"{reading.looked}{_told_verified(progress, verified)}"
+        reading = replace(reading, looked=looked, verified=verified, ended=world.clock())
         memory = {**memory, "found": dump_suspects(kept), "progress": progress.dumps()}
+        memory["coverage"] = {str(shard): one.dumps() for shard, one in coverage.items()}
         with suppress(UnreachableError, ProofError):  # the next round tries again, and says why
             self._begin(comparison, memory)
         return reading
 
     def _behind(self, progress: ChangedProgress, world: World) -> str:
         """Why changed rows have waited for longer than *patience*; empty if none has."""
-        since = progress.waits_since()
-        if world.now - since <= self.patience:
+        since, waiting = progress.waits_since(), progress.segment.last is not None
+        if world.now - since <= self.patience or not (waiting or progress.pending):
             return ""
-        cause = f"{len(progress.pending)} of them are looked at again"
-        if progress.segment.last is not None:
+        cause = f"{len(progress.pending)} of them are looked at again in each cycle"
+        if waiting:
             cause = f"one cycle looks at {self.changed_rows}; raise changed_rows"
         return f"changed rows wait since {since:%Y-%m-%d %H:%M:%S %Z} to be compared: {cause}"
+
+    def _covered(
+        self, comparison: Comparison, memory: Memory, changed: ChangedLook
+    ) -> dict[Shard, Coverage]:
+        """When the rows of each shard were compared last, with the ranges of this cycle."""
+        at, found = datetime.fromisoformat(memory["began"]), dict[Shard, Coverage]()
+        for shard, known in _coverage(comparison, memory).items():
+            before = Coverage(at) if shard in changed.emptied else known
+            left_open = memory["open"].get(str(shard), ())
+            closed = [
+                (a, b) for a, b in memory["ranges"].get(str(shard), ()) if [a, b] not in left_open
+            ]
+            found[shard] = before.compared(closed, at, self.within)
+        return found
+
+    def _slow(self, coverage: Mapping[Shard, Coverage], memory: Memory, world: World) -> str:
+        """Why rows are not compared *within* the promised time; empty if they are."""
+        if not self.ranges:
+            return ""
+        for shard, one in coverage.items():
+            since = one.oldest or one.since
+            if world.now - since > self.within:
+                return f"rows of {shard} were not compared since {since:%Y-%m-%d %H:%M} UTC"
+        slow: str = memory["slow"]
+        return slow
 
     def _begin(self, comparison: Comparison, memory: Memory) -> None:
         """Look at the next ranges of each shard; at narrower ones after each time that failed."""
         table, world = comparison.table, comparison.world
-        cursors, failed = memory.get("cursors", {}), memory.get("failed", 0)
-        opened = memory.get("open", {})
-        progress = self._progress(comparison, memory)
+        failed, opened = memory.get("failed", 0), memory.get("open", {})
+        progress, coverage = self._progress(comparison, memory), _coverage(comparison, memory)
         kept: dict[str, Any] = {"found": memory["found"], "rows": None, "open": opened, "spans": {}}
-        kept |= {"progress": progress.dumps(), "later": []}
-        looks, moved = list[dict[str, Any]](), dict[str, int]()
+        kept |= {"progress": progress.dumps(), "later": [], "columns": comparison.asked}
+        kept["coverage"] = {str(shard): one.dumps() for shard, one in coverage.items()}
+        pace = self._pace(memory, world.now)
+        kept |= {"began": world.now.isoformat(), "pace": pace.total_seconds()}
+        looks, ranges, slow = list[dict[str, Any]](), dict[str, list[Range]](), ""
         try:
             for shard in table.shards:
                 own = [(low, high) for low, high in opened.get(str(shard), ())]
-                look, moved[str(shard)] = self._look(
-                    comparison, shard, own, cursors.get(str(shard), 0), failed
-                )
+                due = NextBlocks(shard, coverage[shard], pace, failed)
+                look, ranges[str(shard)], plan = self._look(comparison, due, own)
                 looks.append(look.dumps())
+                slow = slow or (f"{shard}: {plan.too_long}" if plan.too_long else "")
             most = max(self.changed_rows // NARROWER**failed, 1)
             changed = look_at_changes(comparison, progress, most)
         except (UnreachableError, ProofError):
-            world.remember(table, NAME, {**kept, "cursors": cursors, "failed": failed + 1})
+            world.remember(table, NAME, {**kept, "failed": failed + 1})
             raise
         told: dict[str, Any] = {"looks": looks, "ended": world.clock().isoformat()}
-        told |= {"asked": comparison.asked}
-        told |= {"changed": changed.dumps(), "cursors": moved, "failed": 0}
-        world.remember(table, NAME, {**kept, **told})
+        told |= {"asked": comparison.asked, "changed": changed.dumps(), "failed": 0}
+        world.remember(table, NAME, {**kept, **told, "ranges": ranges, "slow": slow})
+
+    def _pace(self, memory: Memory, now: datetime) -> timedelta:
+        """The time from one cycle to the next, as it was lately; a pause counts little."""
+        usual = timedelta(seconds=memory.get("pace", self.every.total_seconds()))
+        if "began" not in memory:
+            return usual
+        last = min(now - datetime.fromisoformat(memory["began"]), 10 * usual)
+        return max(0.8 * usual + 0.2 * last, timedelta(milliseconds=1))
 
     def _progress(self, comparison: Comparison, memory: Memory) -> ChangedProgress:
         """How far it had come; from now on, if nothing is known of this log."""
@@ -229,31 +283,65 @@ class Values:
         return ChangedProgress(LogSegment(batch, batch), comparison.world.now)
 
     def _look(
-        self,
-        comparison: Comparison,
-        shard: Shard,
-        opened: Sequence[Range],
-        cursor: int,
-        failed: int,
-    ) -> tuple[Look, int]:
+        self, comparison: Comparison, due: "NextBlocks", opened: Sequence[Range]
+    ) -> tuple[Look, list[Range], LapPlan]:
         """Open ranges and others as wide as they may be; narrower ones if that is too much."""
-        table, world = comparison.table, comparison.world
+        table, world, shard = comparison.table, comparison.world, due.shard
         source, column = world.source(shard.source), table.id_column or ""
         rows = world.mirror(table).rows() // len(table.shards)
         low, high = source.min_id(shard, column) or 0, source.max_id(shard, column) or 0
         dense = block_width(0, 0, 1, self.block_rows)
-        size = max(block_width(low, high, rows, self.block_rows) // NARROWER**failed, dense)
+        size = max(block_width(low, high, rows, self.block_rows) // NARROWER**due.failed, dense)
+        share = max(self.ranges // len(table.shards), self.rotating, min(self.ranges, 1))
         while True:
-            choice = choose_blocks(
-                low, high, size, cursor=cursor, newest=self.newest, rotating=self.rotating
-            )
+            plan = LapPlan(high // size - low // size + 1, due.pace, share, self.within)
+            newest = choose_blocks(low, high, size, cursor=0, newest=self.newest, rotating=0)
+            first = due.coverage.oldest is None  # the first lap is as fast as it may be
+            most = share if first else min(max(plan.needed, self.rotating), share)
+            known = () if due.failed else opened
+            skipped = [*known, *newest.ranges]
+            older = due.coverage.next_blocks(low, high, size, most, skipped)
+            ranges = _disjoint(known, [*newest.ranges, *older])
             try:
-                ranges = _disjoint(() if failed else opened, choice.ranges)
-                return comparison.look_at(shard, ranges), choice.cursor
+                return comparison.look_at(shard, ranges), ranges, plan
             except TooManyRowsError:
                 if size == dense:
                     raise
             size = max(size // NARROWER, dense)
+
+
+@dataclass(frozen=True, slots=True)
+class NextBlocks:
+    """What decides which ranges of a shard are next; ``failed`` counts the attempts before."""
+
+    shard: Shard
+    coverage: Coverage
+    pace: timedelta
+    failed: int
+
+
+def _coverage(comparison: Comparison, memory: Memory) -> dict[Shard, Coverage]:
+    """What is known of each shard; nothing of one whose compared columns are others now."""
+    known, columns = memory.get("coverage", {}), memory.get("columns", {})
+    return {
+        shard: Coverage.loads(known[str(shard)])
+        if str(shard) in known and columns.get(str(shard)) == asked
+        else Coverage(comparison.world.now)
+        for shard in comparison.table.shards
+        for asked in [comparison.asked[str(shard)]]
+    }
+
+
+def _verified(
+    progress: ChangedProgress, coverage: Mapping[Shard, Coverage], batch: int
+) -> Verified:
+    """Rows changed before the looking began are verified once all ranges were compared."""
+    times = [one.oldest for one in coverage.values()]
+    known = [at for at in times if at is not None]
+    if len(known) < len(times):
+        return Verified(None, None, batch)
+    through = progress.through
+    return Verified(through if through and through > progress.since else None, min(known), batch)
 
 
 def _dump(spans: Mapping[Shard, Sequence[Range]]) -> dict[str, list[list[int]]]:
@@ -299,11 +387,15 @@ def _begun(table: Table, world: World) -> Comparison | Undecided:
     return Comparison(table, world, columns)
 
 
-def _through(looked: str, progress: ChangedProgress) -> str:
+def _told_verified(progress: ChangedProgress, verified: Verified) -> str:
+    """Up to when changed rows were compared, and since when all rows."""
     if progress.through is None or progress.through <= progress.since:
-        return looked
+        return ""
     since, through = (f"{at:%Y-%m-%d %H:%M:%S}" for at in (progress.since, progress.through))
-    return f"{looked}; each row changed from {since} to {through} UTC was compared"
+    if verified.oldest is None:
+        return f"; each row changed from {since} to {through} UTC was compared"
+    oldest = f"each row was compared since {verified.oldest:%Y-%m-%d %H:%M:%S}"
+    return f"; {oldest}, and each one changed until {through} UTC after that"
 
 
 def _told(looks: Sequence[Look], changed: ChangedLook, comparison: Comparison) -> str:

@@ -296,6 +296,13 @@ class LogReader:
         )
         return tuple((Shard(row["source"], row["shard"]), row["key"]) for row in found)
 
+    def emptied_shards(self, table: Table, after: int, until: int) -> frozenset[Shard]:
+        """Shards that a truncate or a new base emptied in batches in ``(after, until]``."""
+        found = self._emptied(table, after) if until > after else []
+        return frozenset(
+            Shard(row["source"], row["shard"]) for row in found if int(row["batch"]) <= until
+        )
+
     def highest_order(self, table: Table, shard: Shard, until: int) -> Order | None:
         """Highest order of the shard's changes in the newest batches up to *until* that have any.
 

@@ -538,10 +538,15 @@ class FakeLog(LogReader):
         above: tuple[str, str, str] | None = None,
         most: int,
     ) -> tuple[tuple[Shard, str], ...]:
-        landed = [(e.shard, e.id) for _, e in self._landed(after, until) if e.shard and e.order]
+        events = [event for _, event in self._landed(after, until) if event.op != Op.TRUNCATE]
+        landed = [(event.shard, event.id) for event in events if event.shard]
         keys = {(shard.source, shard.name, self._key(shard, id_)) for shard, id_ in landed}
         later = sorted(one for one in keys if above is None or one > above)
         return tuple((Shard(source, name), key) for source, name, key in later[:most])
+
+    def emptied_shards(self, table: Table, after: int, until: int) -> frozenset[Shard]:
+        landed = [event for _, event in self._landed(after, until)]
+        return frozenset(e.shard for e in landed if e.shard and e.op == Op.TRUNCATE)
 
     def highest_order(self, table: Table, shard: Shard, until: int) -> Order | None:
         landed = self._landed(until=until)

@@ -28,7 +28,7 @@ def world() -> FakeWorld:
 
 
 def probe(**settings: Any) -> Values:
-    return Values(**{"block_rows": 16, "newest": 4, "rotating": 0, **settings})
+    return Values(**{"block_rows": 16, "newest": 4, "rotating": 0, "ranges": 0, **settings})
 
 
 def test_equal_sides_pass(world: FakeWorld) -> None:

@@ -1,0 +1,166 @@
+"""Remembers when the rows of each id range of a shard were last compared.  Pure.
+
+All ids, from the lowest to the highest of any type, belong to one span each. A span has the time
+at which the first of its rows was compared, so it never claims more than was done. Neighbours
+with nearly one time become one span: a lap over a table of any size is some hundred spans.
+
+The ranges that were compared longest ago are the next. So a lap goes on where it was, for any
+width of ranges, and a range that is looked at in each cycle delays none.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from checks.ranges import CEILING, FLOOR, UNSIGNED_CEILING
+from checks.world import Range
+
+LAP = 100  # spans of one lap that are told apart
+MOST_SPANS = 4 * LAP
+FAR = timedelta(days=100_000)
+MARGIN = 0.9  # of the promised time: a lap may be interrupted
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedSpan:
+    """Ids in ``[low, high)``, all compared at ``at`` or later; None: some never."""
+
+    low: int
+    high: int
+    at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """When the rows of one shard were last compared; ``spans`` ascend and leave no id out.
+
+    ``since`` is when the comparing began.
+    """
+
+    since: datetime
+    spans: tuple[ComparedSpan, ...] = (ComparedSpan(FLOOR, UNSIGNED_CEILING, None),)
+
+    def dumps(self) -> dict[str, Any]:
+        """Return JSON values for the memory of a check."""
+        told = [[one.low, one.at and one.at.isoformat()] for one in self.spans]
+        return {"since": self.since.isoformat(), "spans": told}
+
+    @classmethod
+    def loads(cls, raw: Mapping[str, Any]) -> "Coverage":
+        """Read back what :meth:`dumps` wrote."""
+        lows = [low for low, _ in raw["spans"]]
+        highs = [*lows[1:], UNSIGNED_CEILING]
+        spans = (
+            ComparedSpan(low, high, datetime.fromisoformat(at) if at else None)
+            for (low, at), high in zip(raw["spans"], highs, strict=True)
+        )
+        return cls(datetime.fromisoformat(raw["since"]), tuple(spans))
+
+    @property
+    def oldest(self) -> datetime | None:
+        """Every row was compared at this time or later; None before that is so."""
+        times = [one.at for one in self.spans]
+        return None if None in times else min(at for at in times if at is not None)
+
+    def compared(self, ranges: Iterable[Range], at: datetime, within: timedelta) -> "Coverage":
+        """The coverage after *ranges* were compared *at* that time.
+
+        A range up to the end of signed ids is the last: its column has none above.
+        """
+        spans = list(self.spans)
+        for low, until in ranges:
+            high = UNSIGNED_CEILING if until == CEILING else until
+            spans = [part for one in spans for part in _cut(one, low, high)]
+            spans.append(ComparedSpan(low, high, at))
+            spans.sort(key=lambda one: one.low)
+        return Coverage(self.since, _joined(spans, within / LAP))
+
+    def next_blocks(
+        self, low: int, high: int, size: int, most: int, skipped: Sequence[Range] = ()
+    ) -> list[Range]:
+        """At *most* so many blocks of width *size* with ids of *low* to *high*, oldest first.
+
+        Of those that are equally old the highest come first.  Blocks with ids of *skipped* are
+        left out.
+        """
+        first, last, wanted = low // size, high // size, most + len(skipped)
+        never = datetime.min.replace(tzinfo=self.since.tzinfo)
+        found: dict[Range, None] = {}
+        for one in sorted(self.spans, key=lambda span: (span.at or never, -span.low)):
+            top, bottom = min((one.high - 1) // size, last), max(one.low // size, first)
+            for block in range(top, max(bottom, top - wanted) - 1, -1):
+                span = block * size, (block + 1) * size
+                if not any(span[0] < end and start < span[1] for start, end in skipped):
+                    found.setdefault(span)
+            if len(found) >= most:
+                break
+        return [*found][:most]
+
+
+@dataclass(frozen=True, slots=True)
+class LapPlan:
+    """How a lap over the ``blocks`` of a shard is spread over cycles.
+
+    ``pace`` is the time from one cycle to the next.  Each compares ``most`` blocks, at most.
+    """
+
+    blocks: int
+    pace: timedelta
+    most: int
+    within: timedelta
+
+    @property
+    def needed(self) -> int:
+        """How many blocks each cycle must compare, so that a lap ends ``within`` that time."""
+        return math.ceil(self.blocks * (self.pace / (self.within * MARGIN)))
+
+    @property
+    def too_long(self) -> str:
+        """Why a lap takes longer than promised, with figures; empty if it does not."""
+        if self.needed <= self.most or not self.most:
+            return ""
+        lap, cycle = self.blocks / self.most * self.pace, self.pace.total_seconds()
+        told = f"{self.blocks} ranges, {self.most} of them every {cycle:.0f} s"
+        return f"{told}, take {_length(lap)}, and not {_length(self.within)}; raise `ranges`"
+
+
+def _length(time: timedelta) -> str:
+    minutes = time / timedelta(minutes=1)
+    if minutes < 120:
+        return f"{minutes:.1f} minutes"
+    return f"{minutes / 60:.1f} hours" if minutes < 48 * 60 else f"{minutes / 60 / 24:.1f} days"
+
+
+def _cut(one: ComparedSpan, low: int, high: int) -> Iterator[ComparedSpan]:
+    """What is left of a span without ``[low, high)``."""
+    if one.low < min(low, one.high):
+        yield ComparedSpan(one.low, min(low, one.high), one.at)
+    if max(high, one.low) < one.high:
+        yield ComparedSpan(max(high, one.low), one.high, one.at)
+
+
+def _joined(spans: Sequence[ComparedSpan], close: timedelta) -> tuple[ComparedSpan, ...]:
+    """Neighbours with times less than *close* apart become one, with the earlier time."""
+    while True:
+        kept: list[ComparedSpan] = []
+        for one in spans:
+            last = kept[-1] if kept else None
+            if last is not None and _apart(last, one) <= close:
+                kept[-1] = ComparedSpan(last.low, one.high, _earlier(last, one))
+            else:
+                kept.append(one)
+        if len(kept) <= MOST_SPANS:
+            return tuple(kept)
+        spans, close = kept, 2 * close
+
+
+def _apart(one: ComparedSpan, other: ComparedSpan) -> timedelta:
+    if one.at is None or other.at is None:
+        return timedelta() if one.at is other.at else FAR
+    return abs(one.at - other.at)
+
+
+def _earlier(one: ComparedSpan, other: ComparedSpan) -> datetime | None:
+    return None if one.at is None or other.at is None else min(one.at, other.at)

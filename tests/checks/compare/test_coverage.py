@@ -1,0 +1,99 @@
+"""What is known of the rows that were compared is never more than was done, and is bounded."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checks.compare.coverage import FAR, MOST_SPANS, Coverage, LapPlan
+from checks.ranges import FLOOR, UNSIGNED_CEILING
+
+START = datetime(2026, 3, 2, tzinfo=UTC)
+WEEK = timedelta(days=7)
+ALL = (FLOOR, UNSIGNED_CEILING)
+spans = st.tuples(st.integers(-20, 120), st.integers(1, 60)).map(lambda one: (one[0], sum(one)))
+steps = st.lists(st.tuples(st.lists(spans, max_size=3), st.integers(0, 300_000)), max_size=40)
+
+
+@given(steps)
+def test_no_row_is_claimed_to_be_compared_later_than_it_was(
+    history: list[tuple[list[tuple[int, int]], int]],
+) -> None:
+    made, at, truth = Coverage(START), START, dict[int, datetime]()
+    for ranges, seconds in history:
+        at += timedelta(seconds=seconds)
+        made = made.compared(ranges, at, WEEK)
+        truth |= {id_: at for low, high in ranges for id_ in range(low, high)}
+
+    lows = [one.low for one in made.spans]
+    assert lows == sorted(set(lows))
+    assert [one.high for one in made.spans] == [*lows[1:], UNSIGNED_CEILING]
+    assert lows[0] == FLOOR
+    for one in made.spans:
+        for id_ in range(max(one.low, -30), min(one.high, 200)):
+            assert one.at is None or one.at <= truth[id_]
+    assert Coverage.loads(made.dumps()) == made
+
+
+def test_many_ranges_are_remembered_in_few_spans() -> None:
+    """Every second one was never compared, at first."""
+    made = Coverage(START).compared([ALL], START, WEEK)
+    for block in range(MOST_SPANS + 40):
+        at = START + timedelta(days=block)
+        made = made.compared([(20 * block, 20 * block + 10)], at, WEEK)
+    fresh = Coverage(START).compared(
+        [(20 * block, 20 * block + 10) for block in range(MOST_SPANS + 40)], START + FAR / 200, WEEK
+    )
+
+    assert len(made.spans) <= MOST_SPANS
+    assert made.oldest == START
+    assert len(fresh.spans) <= MOST_SPANS
+    assert fresh.oldest is None
+
+
+@given(st.integers(1, 400), st.integers(1, 7), st.integers(1, 3000))
+def test_a_lap_ends_after_as_many_cycles_as_it_has_blocks_for_each(
+    blocks: int, most: int, seconds: int
+) -> None:
+    """The newest block is compared in each cycle, too, and delays none."""
+    high, cycles = 16 * blocks - 1, -(-blocks // most)
+    made, at = Coverage(START), START
+    for lap in range(3):
+        began = at
+        for _ in range(cycles):
+            at += timedelta(seconds=seconds)
+            newest = (16 * (blocks - 1), 16 * blocks)
+            due = made.next_blocks(0, high, 16, most)
+            edges = [(FLOOR, 0), (16 * blocks, UNSIGNED_CEILING)]
+            made = made.compared([*due, newest, *edges], at, WEEK)
+        assert made.oldest is not None
+        assert lap == 0 or made.oldest >= began - cycles * timedelta(seconds=seconds) - WEEK / 100
+
+
+def test_blocks_that_are_open_take_the_place_of_no_other() -> None:
+    made = Coverage(START)
+
+    assert made.next_blocks(0, 99, 10, 2) == [(90, 100), (80, 90)]
+    assert made.next_blocks(0, 99, 10, 2, [(85, 95)]) == [(70, 80), (60, 70)]
+    assert made.compared([(60, 100)], START, WEEK).next_blocks(0, 99, 10, 1) == [(50, 60)]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "most", "needed", "told"),
+    [
+        (1000, 20, 1, ""),
+        (100_000, 20, 4, ""),
+        (1_000_000, 20, 37, "1000000 ranges, 20 of them every 20 s, take 11.6 days, and not 7.0"),
+        (1_000_000, 0, 37, ""),
+    ],
+    ids=["small", "large", "too large", "switched off"],
+)
+def test_a_lap_that_takes_too_long_is_said_with_figures(
+    blocks: int, most: int, needed: int, told: str
+) -> None:
+    plan = LapPlan(blocks, timedelta(seconds=20), most, WEEK)
+
+    assert plan.needed == needed
+    assert plan.too_long.startswith(told)
+    assert bool(plan.too_long) == bool(told)

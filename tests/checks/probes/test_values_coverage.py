@@ -1,0 +1,139 @@
+"""Each row is compared within the promised time, or the check says that it is not."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from checks.model import Outcome, Verdict, Verified
+from checks.probes.values import NAME, Values
+from checks.run import Check, run_probe
+from pipeline.model import Op
+from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld, in_step
+
+CYCLE = timedelta(seconds=20)
+VALUED = {"id": "bigint", "v": "int"}
+
+
+@pytest.fixture
+def world() -> FakeWorld:
+    """Sixteen blocks in each of two shards, in step."""
+    made = FakeWorld(columns={ONE: VALUED, TWO: VALUED})
+    made.alter(ONE, v="int")
+    made.alter(TWO, v="int")
+    made.commit(*((Op.CREATE, shard, id_) for shard in (ONE, TWO) for id_ in range(256)))
+    made.catch_up()
+    return made
+
+
+def probe(**more: Any) -> Values:
+    return Values(**{"block_rows": 16, "newest": 1, "rotating": 0, **more})
+
+
+def cycles(world: FakeWorld, many: int, **settings: Any) -> list[Verdict]:
+    """Verdicts of so many rounds, each after a cycle's time."""
+    found = []
+    for _ in range(many):
+        world.time += CYCLE
+        world.catch_up()
+        answer = run_probe(Check(NAME, probe(**settings), TABLE), world)
+        found += [answer] if isinstance(answer, Verdict) else []
+    return found
+
+
+def compared(verdicts: Sequence[Verdict]) -> list[Verified]:
+    return [one.verified for one in verdicts if one.verified is not None]
+
+
+def test_nothing_is_verified_before_all_rows_were_compared_once(world: FakeWorld) -> None:
+    """Five older blocks of each shard in a cycle: three cycles for fifteen."""
+    found = compared(cycles(world, 6, ranges=10))
+
+    assert [one.oldest is None for one in found] == [True, True, False, False, False]
+    assert [one.through is None for one in found] == [True, True, False, False, False]
+    times = [one.through for one in found if one.through is not None]
+    assert times == sorted(times)
+    assert world.time - times[-1] <= 2 * CYCLE + timedelta(seconds=1)
+
+
+def test_after_the_first_lap_a_cycle_compares_as_much_as_the_promise_needs(
+    world: FakeWorld,
+) -> None:
+    """Fifteen older blocks within ten minutes: one in a cycle of twenty seconds."""
+    cycles(world, 6, ranges=20, within=timedelta(minutes=10))
+    before, oldest = world.asked, []
+    for _ in range(60):
+        oldest += compared(cycles(world, 1, ranges=20, within=timedelta(minutes=10)))
+
+    edges_and_newest = 3
+    assert world.asked - before == 60 * 2 * (1 + edges_and_newest)
+    ages = [world.time - one.oldest for one in oldest[-1:] if one.oldest]
+    assert max(ages) <= timedelta(minutes=10)
+
+
+def test_a_row_that_differs_without_any_change_is_found_within_a_lap(world: FakeWorld) -> None:
+    cycles(world, 8, ranges=2)
+    world.contents[TWO, 100] += 1
+
+    found = cycles(world, 40, ranges=2)
+
+    assert [one.ruling.keys for one in found][-1] == ("shop/shop_01.orders:100",)
+
+
+def test_a_budget_that_cannot_keep_the_promise_is_unknown_with_figures(world: FakeWorld) -> None:
+    *_, last = cycles(world, 4, ranges=2, within=timedelta(minutes=2))
+
+    assert (last.ruling.outcome, last.ruling.code) == (Outcome.UNKNOWN, "behind")
+    assert "16 ranges, 1 of them every 20 s, take 5.3 minutes" in last.ruling.reason
+    assert "and not 2.0 minutes; raise `ranges`" in last.ruling.reason
+
+
+def test_rows_that_were_not_compared_in_time_are_unknown(world: FakeWorld) -> None:
+    """A table was paused for a day."""
+    cycles(world, 8, within=timedelta(hours=12))
+    world.time += timedelta(days=1)
+
+    found = cycles(world, 1, ranges=2, within=timedelta(hours=12))
+
+    assert [one.ruling.code for one in found] == ["behind"]
+    assert "were not compared since" in found[0].ruling.reason
+
+
+def test_an_emptied_shard_is_compared_anew(world: FakeWorld) -> None:
+    """The log does not name the rows that a TRUNCATE removes; one of them stays in the mirror."""
+    assert compared(cycles(world, 6))[-1].oldest is not None
+    world.truncate(ONE)
+    world.commit(*((Op.CREATE, ONE, id_) for id_ in range(256) if id_ != 100))
+    world.catch_up()
+    world.copy[ONE][100] = 1
+
+    found = cycles(world, 30, ranges=2)
+
+    assert [one.oldest is None for one in compared(found)][:5] == [False, True, True, True, True]
+    assert found[-1].ruling.keys == ("shop/shop_00.orders:100",)
+
+
+def test_new_columns_are_compared_anew(world: FakeWorld) -> None:
+    assert compared(cycles(world, 6))[-1].oldest is not None
+    world.alter(ONE, v="int", more="int")
+
+    assert {one.oldest for one in compared(cycles(world, 4, ranges=2))} == {None}
+
+
+def test_a_range_that_is_not_settled_is_not_compared(world: FakeWorld) -> None:
+    """It has more rows that differ than one cycle names."""
+    for id_ in range(48):
+        world.contents[ONE, id_] += 1
+
+    found = cycles(world, 8, suspects=1)
+
+    assert {one.oldest for one in compared(found)} == {None}
+    assert found[-1].ruling.outcome is Outcome.FAIL
+
+
+def test_in_step_all_pass(world: FakeWorld) -> None:
+    found = in_step(NAME, probe(), world, 6)
+
+    assert {one.outcome for one in found} == {Outcome.PASS}
+    assert "each row was compared since" in found[-1].reason
