@@ -133,5 +133,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "monitor/observe/clocks.py": (f"{OBSERVE}/test_clocks.py",),
     "monitor/observe/assessor.py": (f"{OBSERVE}/test_revocations.py",),
     "alerts/causes.py": ("tests/alerts/test_causes.py", "tests/alerts/test_consequences.py"),
-    "alerts/lifecycle.py": ("tests/alerts/test_lifecycle.py", "tests/alerts/test_round.py"),
+    "alerts/lifecycle.py": tuple(
+        f"tests/alerts/test_{one}.py" for one in ("lifecycle", "round", "causes", "consequences")
+    ),
 }

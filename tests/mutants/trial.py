@@ -1,8 +1,9 @@
 """Do a module's tests notice its mutants?  Each is tried in a fork, after the tests were collected.
 
 A mutant inside a function is put into the living module as that function's code, so nothing is
-imported anew, and only the tests that call this function without a mutant are run, the quickest
-first. One outside of all functions is what the import finds, and all tests are run.
+imported anew, and only the tests that call this function without a mutant are run. The first are
+those that noticed an earlier mutant, then the quickest. One outside of all functions is what the
+import finds, and all tests are run.
 """
 
 import ast
@@ -124,16 +125,38 @@ class _Living:
         gc.freeze()  # or each fork would copy what it never changes
         callers = _find_callers(session, str(module.__file__))
         every = list(session.items)
+        noticers: dict[int, None] = {}  # tests that noticed a mutant, the last one last
         for one in self.mutants:
             if one.function not in {name for name, _ in functions}:
                 self.unfound.append(one.name)
                 continue
             near = callers.get(one.function, _Callers((), _Limit(0, 0)))
-            session.items = [every[number] for number in near.tests]
+            again = [number for number in reversed(noticers) if number in near.tests]
+            session.items = [every[number] for number in dict.fromkeys((*again, *near.tests))]
             run = partial(_bent_fails, session, one, functions, before)
             killed = bool(near.tests) and _fork(run, _limit(near.took)).noticed
             self.tell(Outcome(one.name, one.line, killed))
+            for number in near.tests:
+                if killed and every[number].nodeid == _Noticed.last():
+                    noticers.pop(number, None)
+                    noticers[number] = None
         return True
+
+
+class _Noticed:
+    """Keeps the name of the test that failed in a fork."""
+
+    FILE = FOLDER / "noticed"
+
+    @classmethod
+    def last(cls) -> str:
+        """The test that failed last; empty where a run took too long."""
+        return cls.FILE.read_text() if cls.FILE.exists() else ""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write down who failed."""
+        if report.failed:
+            self.FILE.write_text(report.nodeid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +255,8 @@ def _bent_fails(
     for place, code in _codes(compile(one.tree(), "<before>", "exec")):
         if place in functions and code != before.get(place):
             functions[place].__code__ = code
+    _Noticed.FILE.unlink(missing_ok=True)
+    session.config.pluginmanager.register(_Noticed())
     return _fails(session)
 
 
