@@ -70,19 +70,24 @@ def _worsen(
         run=finding.run,
         before=_before(incident, policy),
     )
-    heard = {*_concerned(worse)} <= {*worse.told}
+    heard = {*_concerned(worse)} <= {*worse.told} and not _has_growth_unheard(incident)
     if grown:
         heard = heard and incident.acknowledged is None
         worse = replace(worse, worse=now, acknowledged=None)
-    elif heard and incident.notified is not None and incident.worse is not None:
-        heard = incident.notified >= incident.worse or incident.unheard is None
     return replace(worse, unheard=None if heard else worse.unheard or now)
+
+
+def _has_growth_unheard(incident: Incident) -> bool:
+    """Whether a loss that was acknowledged has grown since, and waits for its notice."""
+    if incident.unheard is None or incident.worse is None:
+        return False
+    return incident.worse > (incident.notified or incident.opened)
 
 
 def _has_grown(incident: Incident, finding: CauseFinding) -> bool:
     """Whether a loss of one table names rows that it did not name before."""
     known, told = incident.ruling, finding.ruling
-    if incident.cause.kind is not AlertKind.LOST or len(incident.tables) > 1 or not told.keys:
+    if not _names_rows(incident, finding):
         return False
     return told.more > known.more or not are_within(told.keys, known.keys)
 
@@ -90,7 +95,13 @@ def _has_grown(incident: Incident, finding: CauseFinding) -> bool:
 def _is_joined(incident: Incident, finding: CauseFinding) -> bool:
     """Whether one of several checks names rows of a loss that has not grown: it names them all."""
     several = len({*incident.members, *finding.failing}) > 1
-    return several and incident.cause.kind is AlertKind.LOST and bool(finding.ruling.keys)
+    return several and _names_rows(incident, finding)
+
+
+def _names_rows(incident: Incident, finding: CauseFinding) -> bool:
+    """Whether it is a loss of one table whose rows are named."""
+    is_loss = incident.cause.kind is AlertKind.LOST and len(incident.tables) == 1
+    return is_loss and bool(finding.ruling.keys)
 
 
 def _before(incident: Incident, policy: AlertPolicy) -> tuple[tuple[Severity, str], ...]:

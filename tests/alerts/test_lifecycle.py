@@ -6,7 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.lifecycle import advance_incident
-from alerts.model import Acknowledgement, AlertPolicy, IncidentState, Member, Severity
+from alerts.model import (
+    Acknowledgement,
+    AlertKind,
+    AlertPolicy,
+    CauseFinding,
+    Incident,
+    IncidentState,
+    Member,
+    Severity,
+)
 from tests.alerts.kit import ORDERS, at, finding, firing, minutes, play
 
 HOLD_TWO = AlertPolicy(hold=minutes(2))
@@ -142,6 +151,116 @@ def test_an_acknowledged_loss_that_grows_is_told_when_that_has_stayed_for_hold()
         told.append(len(notices))
 
     assert told == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("last", [7, 8, 9], ids=["once", "twice", "three times"])
+@pytest.mark.parametrize("muted", [False, True], ids=["in the time of hold", "in a silence"])
+def test_an_acknowledged_loss_that_grows_again_before_it_is_told_is_told(
+    last: int, muted: bool
+) -> None:
+    policy = AlertPolicy(hold=minutes(0 if muted else 3), channels=("log",), owner="data-platform")
+    incident, told = acknowledged("shop/db.t:5-6"), []
+    for minute in range(30, 36):
+        found = naming(f"shop/db.t:5-{min(minute - 30 + 7, last)}")
+        silenced = replace(policy, muted=muted and minute < 33)
+        moved, notices = advance_incident(incident, found, silenced, at(minute))
+        assert moved is not None
+        incident = moved
+        told.append(len(notices))
+
+    assert told == [0, 0, 0, 1, 0, 0]
+
+
+def test_a_loss_that_grows_and_was_not_acknowledged_is_not_told_again() -> None:
+    incident: Incident | None = replace(acknowledged("shop/db.t:5-6"), acknowledged=None)
+    policy = AlertPolicy(channels=("log",), owner="data-platform")
+    told = []
+    for minute in (30, 31, 32):
+        found = naming("shop/db.t:5-9")
+        incident, notices = advance_incident(incident, found, policy, at(minute))
+        told.append(notices)
+
+    assert told == [(), (), ()]
+
+
+def test_a_growth_that_was_told_is_not_told_again_when_somebody_was_concerned_for_a_moment() -> (
+    None
+):
+    alone = AlertPolicy(channels=("log",), owner="data-platform")
+    joint = replace(alone, owner="data-platform, b", hold=minutes(2))
+    incident: Incident | None = acknowledged("shop/db.t:5-6")
+    told = []
+    for minute, policy in enumerate((alone, joint, alone, alone, alone), start=30):
+        found = naming("shop/db.t:5-9")
+        incident, notices = advance_incident(incident, found, policy, at(minute))
+        told.append(len(notices))
+
+    assert told == [1, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "other"),
+    [
+        pytest.param(AlertKind.LOST, Member("shop.users", "range_counts"), id="of several tables"),
+        pytest.param(AlertKind.SUSPECT, ORDERS, id="a suspicion"),
+    ],
+)
+def test_only_the_loss_of_one_table_ends_its_acknowledgement_by_new_rows(
+    kind: AlertKind, other: Member
+) -> None:
+    held = acknowledged("shop/db.t:5-6", kind=kind)
+    held = replace(held, members=tuple(sorted({ORDERS, other})))
+
+    incident, notices = advance_incident(
+        held, naming("shop/db.t:5-9", kind=kind), AlertPolicy(channels=("log",)), at(30)
+    )
+
+    assert incident is not None
+    assert (incident.acknowledged, notices) == (held.acknowledged, ())
+    assert incident.ruling.keys == ("shop/db.t:5-9",)
+
+
+MAX_ID = Member("shop.orders", "max_id")
+
+
+@pytest.mark.parametrize(
+    ("kind", "members", "failing", "told", "kept"),
+    [
+        pytest.param(AlertKind.LOST, (ORDERS,), (ORDERS,), "shop/db.t:5", False, id="one check"),
+        pytest.param(
+            AlertKind.LOST, (MAX_ID, ORDERS), (ORDERS,), "shop/db.t:5", True, id="one of two checks"
+        ),
+        pytest.param(
+            AlertKind.LOST, (ORDERS,), (MAX_ID, ORDERS), "shop/db.t:5", True, id="another check too"
+        ),
+        pytest.param(AlertKind.LOST, (MAX_ID, ORDERS), (ORDERS,), "", False, id="without rows"),
+        pytest.param(
+            AlertKind.SUSPECT, (MAX_ID, ORDERS), (ORDERS,), "shop/db.t:5", False, id="no loss"
+        ),
+    ],
+)
+def test_a_loss_of_several_checks_names_all_its_rows_whichever_check_speaks(
+    kind: AlertKind, members: tuple[Member, ...], failing: tuple[Member, ...], told: str, kept: bool
+) -> None:
+    held = replace(acknowledged("shop/db.t:5-6", kind=kind), members=members, failing=members)
+    found = replace(naming(told, kind=kind), failing=failing)
+
+    incident, _ = advance_incident(held, found, AlertPolicy(channels=("log",)), at(30))
+
+    assert incident is not None
+    assert incident.ruling == (held.ruling if kept else found.ruling)
+
+
+def naming(key: str, *, kind: AlertKind = AlertKind.LOST) -> CauseFinding:
+    """A FAIL of ``ORDERS`` that names these rows; none where *key* is empty."""
+    found = finding("F", kind=kind)
+    return replace(found, ruling=replace(found.ruling, keys=(key,) if key else ()))
+
+
+def acknowledged(key: str, *, kind: AlertKind = AlertKind.LOST) -> Incident:
+    """An incident that named these rows, was told, and was acknowledged."""
+    known = replace(firing(kind=kind), ruling=naming(key).ruling)
+    return replace(known, acknowledged=Acknowledgement("on call", at(1)))
 
 
 def test_f30_what_it_was_told_as_is_kept_once_that_has_changed() -> None:
