@@ -370,8 +370,8 @@ def _contradict(question: Question, inputs: Inputs, summed: Sum, proof: Proof) -
     """
     if inputs.clocks or question.stage is Stage.IMAGE or None in (summed.holds, proof.holds):
         return False
-    if summed.holds or not proof.holds:
-        return summed.holds != proof.holds
+    if not proof.holds:
+        return bool(summed.holds)
     return not add_up(question.stage, question.cut, inputs.lags, timedelta()).holds
 
 

@@ -21,10 +21,12 @@ from checks.readiness import (
     answer_for_display,
     assess,
 )
+from pipeline.backfill_state import Backfill
 from pipeline.checkpoint import Gap, OpenSnapshot, Quarantine
+from pipeline.image import Image, shards_digest
 from pipeline.lags.lag import HopLag, Lags
 from pipeline.lags.samples import MirrorPosition, extend_batches, to_landed_batch
-from pipeline.model import Hop, Lag, Missing, Order, Stage
+from pipeline.model import Hop, Lag, Missing, Order, Origin, Stage
 from pipeline.reports import Hold
 from tests.builders.values import fence, verdict
 from tests.checks.samples import (
@@ -399,6 +401,197 @@ def test_a_table_whose_schema_nobody_has_told_is_not_called_ready() -> None:
 
     assert answer.state is ReadinessState.UNKNOWN
     assert [reason.code for reason in answer.reasons] == ["not_described"]
+
+
+FAILED = {"range_counts": NOW}
+EARLIER = {"range_counts": NOW - SECOND}
+REREAD = Backfill("r1", Origin.REPAIR, Order(1, 1, 5), "A", 40)
+COPY = Question(Stage.COPY, CUT, "redis")
+IMAGE = Question(Stage.IMAGE, CUT)
+BY_PROOF = ReadinessPolicy(Rule.PROOF, gating=GATING)
+
+
+def reading_again(shard: str, backfill: Backfill) -> dict[str, Any]:
+    return {"landed": healthy_checkpoint(rereads={f"shop/{shard}": backfill})}
+
+
+@pytest.mark.parametrize(
+    ("question", "more", "ready"),
+    [
+        pytest.param(MIRROR, {"bad_until": FAILED}, False, id="at the last look"),
+        pytest.param(
+            MIRROR, {"bad_until": {"range_counts": NOW + SECOND}}, False, id="after the last look"
+        ),
+        pytest.param(
+            MIRROR, {"bad_until": {"range_counts": NOW - SECOND}}, True, id="before the last look"
+        ),
+        pytest.param(MIRROR, {"bad_until": {"volatility": NOW}}, True, id="a check of no weight"),
+        pytest.param(LANDED, {"bad_until": FAILED}, True, id="asked of the change log"),
+        pytest.param(
+            MIRROR,
+            {"bad_until": FAILED, "verdicts": (verdict("pass", at=NOW),)},
+            False,
+            id="it passes by now",
+        ),
+        pytest.param(
+            MIRROR,
+            {
+                "bad_until": FAILED,
+                "verdicts": (verdict("fail", "7", at=NOW),),
+                "waived": frozenset({f"range_counts:{TABLE.name}:7"}),
+            },
+            True,
+            id="it still fails, and that is waived",
+        ),
+        pytest.param(
+            MIRROR,
+            {
+                "bad_until": dict.fromkeys(("offset_keys", "range_counts"), NOW),
+                "verdicts": (verdict("fail", "7", at=NOW),),
+                "waived": frozenset({f"range_counts:{TABLE.name}:7"}),
+            },
+            False,
+            id="another check failed, too",
+        ),
+    ],
+)
+def test_a_mirror_that_was_looked_at_before_a_fail_had_ended_is_not_ready(
+    question: Question, more: dict[str, Any], ready: bool
+) -> None:
+    """What was repaired may not be in the version that was looked at."""
+    answer = assess(question, inputs(**more), BOTH)
+
+    assert answer.ready is ready
+    assert ("check_failed" in codes(answer)) is not ready
+    assert ready or answer.state is ReadinessState.NOT_READY
+
+
+@pytest.mark.parametrize(
+    ("question", "taken", "bad_until", "ready"),
+    [
+        pytest.param(COPY, reading_again("shop_01.orders", REREAD), EARLIER, False, id="a copy"),
+        pytest.param(MIRROR, reading_again("shop_01.orders", REREAD), EARLIER, True, id="a mirror"),
+        pytest.param(COPY, reading_again("shop_01.orders", REREAD), {}, True, id="no check failed"),
+        pytest.param(COPY, {}, EARLIER, True, id="it is not read again"),
+        pytest.param(
+            COPY, reading_again("others", REREAD), EARLIER, True, id="another table is read again"
+        ),
+        pytest.param(
+            COPY,
+            reading_again("shop_00.orders", replace(REREAD, done=45)),
+            EARLIER,
+            True,
+            id="it was read again",
+        ),
+    ],
+)
+def test_a_copy_is_not_ready_while_a_table_that_failed_is_read_again(
+    question: Question, taken: dict[str, Any], bad_until: Mapping[str, datetime], ready: bool
+) -> None:
+    """A copy may lack rows that the mirror has by now."""
+    answer = assess(question, inputs(taken=taken, bad_until=bad_until), BY_PROOF)
+
+    assert answer.ready is ready
+    assert codes(answer) == ([] if ready else ["check_failed"])
+
+
+def imaged(**bent: Any) -> dict[str, Any]:
+    """A mirror with an image of CUT, made at NOW."""
+    image = Image(
+        CUT,
+        6,
+        50,
+        (fence(100, CUT),),
+        {"shop": Order(1, 1, 10_000)},
+        NOW,
+        NOW + MINUTE,
+        shards=shards_digest(TABLE.shards),
+    )
+    mirror = bent.pop("mirror", "m")
+    return {"standing": MirrorPosition(7, 50, mirror, images=(replace(image, **bent),))}
+
+
+@pytest.mark.parametrize(
+    ("bad_until", "ready"),
+    [
+        pytest.param({"range_counts": NOW + SECOND}, False, id="after it was made"),
+        pytest.param({"range_counts": NOW}, True, id="until it was made"),
+        pytest.param({"volatility": NOW + SECOND}, True, id="a check of no weight"),
+    ],
+)
+def test_an_image_from_before_a_fail_had_ended_is_not_ready(
+    bad_until: Mapping[str, datetime], ready: bool
+) -> None:
+    answer = assess(IMAGE, inputs(taken=imaged(), bad_until=bad_until), BY_PROOF)
+
+    assert answer.ready is ready
+    assert codes(answer) == ([] if ready else ["image_doubted"])
+
+
+@pytest.mark.parametrize(
+    ("bent", "state"),
+    [
+        pytest.param({}, ReadinessState.REVOKED, id="the same image"),
+        pytest.param({"version": 7}, ReadinessState.READY, id="another version"),
+        pytest.param({"mirror": "n"}, ReadinessState.READY, id="of another mirror"),
+        pytest.param({"batch": 49}, ReadinessState.READY, id="through another batch"),
+    ],
+)
+def test_a_revoked_image_is_ready_again_only_once_it_was_made_anew(
+    bent: dict[str, Any], state: ReadinessState
+) -> None:
+    """A repair goes into the mirror, and never into a version from before."""
+    given = assess(IMAGE, inputs(taken=imaged()), BY_PROOF).certificate
+    assert given
+    revoked = replace(given, revoked=NOW, why="range_counts: 3 rows missing")
+
+    answer = assess(IMAGE, inputs(taken=imaged(**bent)), BY_PROOF, certificate=revoked)
+
+    assert answer.state is state
+
+
+def test_a_revoked_certificate_of_an_image_withholds_nothing_from_what_is_unknown() -> None:
+    given = assess(IMAGE, inputs(taken=imaged()), BY_PROOF).certificate
+    assert given
+    silent = inputs(taken={**imaged(), "landed": Missing("down")})
+
+    answer = assess(IMAGE, silent, BY_PROOF, certificate=replace(given, revoked=NOW, why="x"))
+
+    assert answer.state is ReadinessState.REVOKED
+    assert codes(answer) == ["revoked", "no_mark"]
+
+
+def test_a_required_check_that_has_worked_keeps_its_certificate_valid() -> None:
+    worked = inputs(verdicts=(verdict("pass", at=NOW),))
+    given = assess(MIRROR, worked, REQUIRED).certificate
+    behind = inputs(taken={"landed": healthy_checkpoint(through=90)})
+
+    answer = assess(MIRROR, behind, REQUIRED, certificate=given)
+
+    assert (answer.ready, codes(answer)[0]) == (True, "certified")
+
+
+def test_only_a_yes_says_on_what_it_rests() -> None:
+    """A table that is BLOCKED needs no word of the checks that could not look."""
+    answer = certified(MIRROR, holds=(WRITTEN,), verdicts=UNSUPPORTED)
+
+    assert codes(answer) == ["foreign_write"]
+
+
+@pytest.mark.parametrize(
+    ("since", "text"),
+    [
+        pytest.param(timedelta(), "0.0 s since the cut, lags sum to", id="at the cut"),
+        pytest.param(SECOND, "1.0 s since the cut, lags sum to", id="after it"),
+        pytest.param(-SECOND, "the cut is 0:00:01 ahead", id="before it"),
+    ],
+)
+def test_a_cut_that_is_late_says_how_long_ago_it_was(since: timedelta, text: str) -> None:
+    lags = Lags(TABLE.name, NOW, tuple(HopLag(hop, SECOND, NOW, SECOND) for hop in Hop))
+
+    (reason,) = add_up(Stage.MIRROR, NOW - since, lags, SECOND).reasons
+
+    assert reason.text.startswith(text)
 
 
 def issued() -> Certificate:

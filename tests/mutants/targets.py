@@ -11,7 +11,7 @@ REREAD = "tests/pipeline/backfill"
 OBSERVE = "tests/monitor/observe"
 MYSQL = "tests/pipeline/sources/mysql"
 
-READINESS = tuple(f"{CHECKS}/test_{one}.py" for one in ("proof", "blocks", "readiness"))
+READINESS = tuple(f"{CHECKS}/test_{one}.py" for one in ("proof", "blocks", "readiness", "ordering"))
 CHECKPOINTS = tuple(
     f"{LANDING}/test_{one}.py" for one in ("next_checkpoint", "next_checkpoint_keeps", "departed")
 )
