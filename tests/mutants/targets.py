@@ -17,7 +17,8 @@ CHECKPOINTS = tuple(
 )
 
 HOLDS = tuple(
-    f"{LANDING}/test_{one}.py" for one in ("source_holds", "loop", "no_schemas", "lost_statements")
+    f"{LANDING}/test_{one}.py"
+    for one in ("source_holds", "loop", "no_schemas", "missing_heartbeats")
 )
 
 TARGETS: dict[str, tuple[str, ...]] = {
