@@ -1,23 +1,33 @@
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from checks.counting import (
+    AGAIN,
+    MOST_OPEN,
+    CountedRanges,
     Differences,
+    OpenRange,
     SuspectReading,
     SuspectState,
     await_fences,
+    differing_ranges,
+    dump_open_ranges,
     judge_suspect,
     judge_suspects,
     keys_in_log,
     keys_in_mirror,
+    load_open_ranges,
     read_suspects,
+    rows_in,
     rule_differences,
+    uncounted_ranges,
 )
-from checks.model import NotYet, Outcome, Undecided
+from checks.model import MOST_KEYS, NotYet, Outcome, Undecided
 from checks.probes.offset_keys import OffsetKeys
-from checks.world import LogKey
+from checks.ranges import Mismatch
+from checks.world import LogKey, Range
 from pipeline.model import Op, Shard, Table, TopicPartition
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld, in_step
 
@@ -136,6 +146,174 @@ def test_rows_are_told_in_words_that_fit_their_number(ids: list[int], told: str)
     found = tuple(((Shard("shop", "shop.t"), id_), SuspectState.MISSING) for id_ in ids)
 
     assert rule_differences(Differences((), "", found)).reason == told
+
+
+LOST, EXTRA = SuspectState.MISSING, SuspectState.EXTRA
+
+
+@pytest.mark.parametrize(
+    ("reading", "outcome", "code", "more"),
+    [
+        pytest.param(Differences((), "all"), Outcome.PASS, "", 0, id="nothing"),
+        pytest.param(
+            Differences((), "all", moving=1, more=2, behind="x"),
+            Outcome.UNKNOWN,
+            "in_motion",
+            0,
+            id="an id that would not stand still",
+        ),
+        pytest.param(
+            Differences((), "all", more=2, behind="x"),
+            Outcome.UNKNOWN,
+            "not_all_asked",
+            0,
+            id="rows that were not asked for",
+        ),
+        pytest.param(
+            Differences((), "all", behind="x"), Outcome.UNKNOWN, "behind", 0, id="not all compared"
+        ),
+        pytest.param(
+            Differences((), "all", (((ONE, 1), EXTRA), ((ONE, 3), LOST)), moving=1, more=2),
+            Outcome.FAIL,
+            "missing_rows",
+            2,
+            id="a loss is graver than a row too many",
+        ),
+        pytest.param(
+            Differences((), "all", tuple(((ONE, 2 * n), LOST) for n in range(MOST_KEYS + 3))),
+            Outcome.FAIL,
+            "missing_rows",
+            3,
+            id="more keys than are listed",
+        ),
+    ],
+)
+def test_what_was_not_seen_equal_is_never_a_pass(
+    reading: Differences, outcome: Outcome, code: str, more: int
+) -> None:
+    ruling = rule_differences(reading)
+
+    assert (ruling.outcome, ruling.code, ruling.more) == (outcome, code, more)
+    assert len(ruling.keys) == min(len(reading.found), MOST_KEYS)
+
+
+def test_a_finding_counts_and_names_what_it_is_about() -> None:
+    found = (((TWO, 9), LOST), ((ONE, 8), LOST), ((ONE, 7), LOST), ((ONE, 1), EXTRA))
+    reading = Differences((), "all", found, more=5, columns=("name", "state"))
+
+    ruling = rule_differences(reading)
+
+    one, two = f"{ONE.source}/{ONE.name}", f"{TWO.source}/{TWO.name}"
+    assert ruling.keys == (f"{one}:7-8", f"{two}:9", f"{one}:1")
+    assert ruling.reason == (
+        f"3 rows missing in the mirror: {one}:7-8, {two}:9; 1 row extra in the mirror: {one}:1"
+        "; about 5 more rows differ; they differ in name, state"
+    )
+    assert reading.value == 9.0
+
+
+@pytest.mark.parametrize(
+    ("ids", "dots"), [((1, 3, 5), False), ((1, 3, 5, 7), True)], ids=["three", "four"]
+)
+def test_a_sentence_names_three_keys(ids: tuple[int, ...], dots: bool) -> None:
+    reason = rule_differences(Differences((), "", tuple(((ONE, id_), LOST) for id_ in ids))).reason
+
+    assert reason.endswith(", ...") is dots
+    assert f"{ONE.name}:5" in reason
+    assert f"{ONE.name}:7" not in reason
+
+
+SHARD = f"{ONE.source}/{ONE.name}"
+NINE = OpenRange((10, 20), 9)
+
+
+def counted(*spans: Range, shard: str = SHARD) -> CountedRanges:
+    """A cycle that has counted these ranges of a shard."""
+    return CountedRanges(datetime(2026, 1, 1, tzinfo=UTC), {shard: spans}, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("open_", "cycle", "left"),
+    [
+        pytest.param((NINE,), counted((10, 20)), (), id="counted"),
+        pytest.param((NINE,), counted((15, 30), (0, 15)), (), id="by two ranges"),
+        pytest.param(
+            (NINE,),
+            counted((10, 14), (15, 20)),
+            (OpenRange((10, 15), 4), OpenRange((15, 20), 4)),
+            id="but for one id in the middle",
+        ),
+        pytest.param(
+            (NINE,),
+            counted((10, 19)),
+            (OpenRange((10, 15), 4), OpenRange((15, 20), 4)),
+            id="but for the last id",
+        ),
+        pytest.param(
+            (OpenRange((10, 13), 1),),
+            counted(),
+            (OpenRange((10, 11), 1), OpenRange((11, 13), 1)),
+            id="too large to be counted",
+        ),
+        pytest.param(
+            (OpenRange((10, 12), 2),),
+            counted(),
+            (OpenRange((10, 11), 1), OpenRange((11, 12), 1)),
+            id="two ids that were too many",
+        ),
+        pytest.param((OpenRange((10, 11), 7),), counted(), (OpenRange((10, 11), 7),), id="one id"),
+        pytest.param((NINE,), counted((10, 20), shard="s/other"), (NINE,), id="of another shard"),
+    ],
+)
+def test_a_range_that_differed_stays_open_until_it_was_counted_whole(
+    open_: tuple[OpenRange, ...], cycle: CountedRanges, left: tuple[OpenRange, ...]
+) -> None:
+    assert uncounted_ranges({SHARD: open_}, cycle) == {SHARD: left}
+
+
+def test_only_ranges_that_were_due_are_halved_and_none_where_too_many_are_open() -> None:
+    ranges = tuple(OpenRange((10 * n, 10 * n + 2), 2) for n in range(MOST_OPEN))
+
+    few = uncounted_ranges({SHARD: ranges[:-1]}, counted())[SHARD]
+    many = uncounted_ranges({SHARD: ranges}, counted())[SHARD]
+
+    assert (len(few), few[2 * AGAIN :]) == (MOST_OPEN - 1 + AGAIN, ranges[AGAIN:-1])
+    assert many == ranges
+
+
+def test_what_was_not_counted_comes_first_and_no_difference_is_forgotten() -> None:
+    wide = {ONE: [Mismatch((30, 40), 5, 7), Mismatch((50, 60), 7, 5), Mismatch((70, 80), 3, 3)]}
+
+    found = differing_ranges(wide, {SHARD: (NINE,), "s/other": ()})
+
+    assert [(one.span, one.rows) for one in found[SHARD]] == [
+        ((10, 20), 9), ((30, 40), 2), ((50, 60), 2), ((70, 80), 1)
+    ]  # fmt: skip
+    assert rows_in(found) == 14
+
+
+@pytest.mark.parametrize(
+    ("many", "left"),
+    [(MOST_OPEN, MOST_OPEN), (MOST_OPEN + 1, MOST_OPEN // 2 + 1)],
+    ids=["as many as are remembered", "one more"],
+)
+def test_neighbours_become_one_range_where_too_many_are_open(many: int, left: int) -> None:
+    ranges = tuple(OpenRange((10 * n, 10 * n + 4), 3) for n in reversed(range(many)))
+
+    (kept,) = differing_ranges({}, {SHARD: ranges}).values()
+
+    assert (len(kept), rows_in({SHARD: kept})) == (left, 3 * many)
+    assert {one.span for one in ranges} == {
+        one.span for one in ranges for wide in kept
+        if wide.span[0] <= one.span[0] and one.span[1] <= wide.span[1]
+    }  # fmt: skip
+
+
+def test_open_ranges_survive_being_remembered_and_forget_shards_that_are_gone() -> None:
+    raw = dump_open_ranges({SHARD: (NINE,), "s/gone": (NINE,), "s/equal": ()})
+
+    assert raw == {SHARD: [[10, 20, 9]], "s/gone": [[10, 20, 9]]}
+    assert load_open_ranges(raw, TABLE) == {SHARD: (NINE,)}
 
 
 UNSIGNED = "bigint unsigned"
