@@ -1,0 +1,337 @@
+"""Decides where a row is: which hop has it, and which hop it has not passed.
+
+`TraceFacts` are what each hop said of one key of one shard. `judge_trace` names the first hop that
+explains why the mirror differs from the source, in a sentence, and what to do about it.
+
+A hop that did not answer is `Missing`. Source and mirror are read one after the other, so a row
+that changes meanwhile may differ in both and be right. So a loss or a difference is reported only
+if everything that was committed before the source was read has landed (``covered``), and no change
+of the row has landed since (``known_batch``). Until then the row is IN_FLIGHT.
+
+Cannot detect: changes of columns that a standard writes alike, and columns that are not in the
+mirror.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from shlex import quote
+
+from pipeline.model import Missing, Op, Order
+
+
+class TraceState(StrEnum):
+    """Where a row is."""
+
+    ABSENT = "ABSENT"
+    """No hop has it."""
+    NOT_CAPTURED = "NOT_CAPTURED"
+    """The source has it, and no change of it came."""
+    IN_TOPIC = "IN_TOPIC"
+    """A record of it has not landed yet."""
+    QUARANTINED = "QUARANTINED"
+    """A record of it could not be read."""
+    LANDED_NOT_MERGED = "LANDED_NOT_MERGED"
+    """Its newest change has landed, and the mirror has not merged it."""
+    MERGED = "MERGED"
+    """The mirror is as the source."""
+    OVERWRITTEN_BY_OLDER = "OVERWRITTEN_BY_OLDER"
+    """The mirror has an older change than the newest that is merged."""
+    GHOST = "GHOST"
+    """The mirror has it, the source does not, and no delete landed."""
+    LOST_FROM_MIRROR = "LOST_FROM_MIRROR"
+    """Its newest change is merged, and the mirror does not have it."""
+    DIFFERENT = "DIFFERENT"
+    """Both have it, with other values."""
+    IN_FLIGHT = "IN_FLIGHT"
+    """It may be changing now."""
+    UNDECIDED = "UNDECIDED"
+    """A hop that is needed did not answer."""
+
+
+GONE = frozenset({Op.DELETE, Op.TRUNCATE, Op.SETTLE})
+"""Ops after which a shard does not have the row."""
+
+
+@dataclass(frozen=True, slots=True)
+class LandedChange:
+    """An entry of the change log: a change of the key, or one that emptied its shard.
+
+    ``order`` is None if its message has no position. ``at`` is the time of the source's clock.
+    ``live`` if the source logged it then, and no snapshot or backfill read it.
+    """
+
+    op: Op
+    batch: int
+    order: Order | None = None
+    at: datetime | None = None
+    live: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LandedChanges:
+    """Entries of the key, the newest first; ``whole`` if none can be newer than those found.
+
+    ``searched`` says how far the log was searched, for people. Days up to batch ``dropped`` are no
+    longer in it; -1 without any.
+    """
+
+    entries: tuple[LandedChange, ...] = ()
+    whole: bool = True
+    searched: str = ""
+    dropped: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorFacts:
+    """The mirror's row, if it ``has`` it, and the batch that the mirror is ``applied`` through.
+
+    ``order`` is that of the row's change; None in rows that were adopted. ``archived`` if the
+    source gave the row away to an archive.
+    """
+
+    has: bool
+    applied: int = -1
+    order: Order | None = None
+    archived: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFacts:
+    """What each hop said of one key of one shard.
+
+    ``source``: whether the source has the row. ``waiting``: the newest record of the key that has
+    not landed, as ``topic:partition:offset``; empty without one. ``refused``: ids of open
+    quarantined messages that carry the key. ``differing``: columns in which source and mirror
+    differ, if both have the row. ``base``: whether the mirror has a complete base of the shard.
+    ``hold``: why the mirror does not merge, empty if it does.
+    """
+
+    source: bool | Missing
+    waiting: str | Missing
+    log: LandedChanges | Missing
+    refused: tuple[str, ...] | Missing
+    mirror: MirrorFacts | Missing
+    differing: tuple[str, ...] = ()
+    covered: bool = False
+    known_batch: int = -1
+    base: bool = True
+    hold: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceVerdict:
+    """Where the row is: one sentence that says so, and one that says what to do."""
+
+    state: TraceState
+    sentence: str
+    advice: str
+    columns: tuple[str, ...] = ()
+
+    @property
+    def transient(self) -> bool:
+        """Whether another look may decide it within seconds."""
+        return self.advice == AGAIN
+
+
+NOTHING_TO_DO = "nothing to do"
+REPAIR = "read the row again: sluice repair TABLE --keys KEY --reason ..."
+EXPLAIN = "if it stays so, see why: sluice explain TABLE"
+AGAIN = "trace the row again in some seconds"
+UNSEEN_WRITER = "then find the writer whose changes the source does not log: sluice doctor"
+
+
+def judge_trace(facts: TraceFacts) -> TraceVerdict:
+    """Name the first hop that explains the row."""
+    found = (rule(facts) for rule in RULES)
+    return next((one for one in found if one is not None), None) or _different(facts)
+
+
+def _equal(facts: TraceFacts) -> TraceVerdict | None:
+    """MERGED, if source and mirror have the same row and nothing newer is known."""
+    mirror = facts.mirror
+    if facts.source is not True or isinstance(mirror, Missing) or not mirror.has:
+        return None
+    if facts.differing or _waits(facts) or _unmerged(facts) is not None:
+        return None
+    words = "the mirror has the row as the source has it"
+    unread = [name for name, told in _hops(facts) if isinstance(told, Missing)]
+    words += f"; not answered: {', '.join(unread)}" if unread else ""
+    if isinstance(facts.refused, tuple) and facts.refused:
+        words += f"; {len(facts.refused)} refused messages carry its key"
+        return TraceVerdict(TraceState.MERGED, words, _look_at(facts.refused))
+    return TraceVerdict(TraceState.MERGED, words, NOTHING_TO_DO)
+
+
+def _on_the_way(facts: TraceFacts) -> TraceVerdict | None:
+    """The hop that has a newer change than the mirror, from topic to merge."""
+    if _waits(facts):
+        words = f"record {facts.waiting} of the row has not landed"
+        return TraceVerdict(TraceState.IN_TOPIC, words, EXPLAIN)
+    if (change := _unmerged(facts)) is not None:
+        words = f"its newest change ({_name(change)}) landed in batch {change.batch}"
+        words += f", and the mirror is merged through batch {_mirror(facts).applied}"
+        words += f"; the mirror is held: {facts.hold}" if facts.hold else ""
+        return TraceVerdict(TraceState.LANDED_NOT_MERGED, words, EXPLAIN)
+    if isinstance(facts.refused, tuple) and facts.refused:
+        words = f"a message with its key could not be read: {facts.refused[0]}"
+        return TraceVerdict(TraceState.QUARANTINED, words, _look_at(facts.refused))
+    return None
+
+
+def _unanswered(facts: TraceFacts) -> TraceVerdict | None:
+    """UNDECIDED, if what a hop did not say may change the verdict."""
+    for name, told in _hops(facts):
+        if isinstance(told, Missing) and not (name == "topic" and facts.covered):
+            words, advice = f"{name} did not answer: {told.why}", "fix that, and trace again"
+            return TraceVerdict(TraceState.UNDECIDED, words, advice)
+    if isinstance(facts.log, LandedChanges) and not facts.log.whole:
+        words = f"the change log was not searched to its beginning: {facts.log.searched}"
+        return TraceVerdict(TraceState.UNDECIDED, words, "trace again with a larger --budget")
+    return None
+
+
+def _overwritten(facts: TraceFacts) -> TraceVerdict | None:
+    """The mirror's row is below a change that it has merged."""
+    newest, mirror = _newest(facts), facts.mirror
+    if newest is None or newest.order is None or not isinstance(mirror, MirrorFacts):
+        return None
+    if not mirror.has or mirror.order is None or mirror.archived or newest.order <= mirror.order:
+        return None
+    words = f"the mirror has the row as of {_spell(mirror.order)}, and has merged a newer change"
+    words += f" ({_name(newest)} at {_spell(newest.order)}, batch {newest.batch})"
+    advice = f"{REPAIR}; then look for another writer of the mirror: sluice explain TABLE"
+    state = TraceState.OVERWRITTEN_BY_OLDER
+    return TraceVerdict(state, words, advice, facts.differing)
+
+
+def _in_flight(facts: TraceFacts) -> TraceVerdict | None:
+    """IN_FLIGHT, while a loss cannot be proven."""
+    if facts.source is False and not _mirror(facts).has:
+        return None  # nothing is claimed
+    newest = _newest(facts)
+    if not facts.base:
+        words = "the snapshot of its shard is not complete in the mirror"
+        return TraceVerdict(TraceState.IN_FLIGHT, words, EXPLAIN)
+    if not facts.covered:
+        words = "not everything that the source had committed when it was read has landed"
+        return TraceVerdict(TraceState.IN_FLIGHT, words, AGAIN)
+    if newest is not None and newest.batch > facts.known_batch:
+        words = f"a change of the row landed in batch {newest.batch}, while it was traced"
+        return TraceVerdict(TraceState.IN_FLIGHT, words, AGAIN)
+    return None
+
+
+def _not_in_mirror(facts: TraceFacts) -> TraceVerdict | None:
+    """The source has the row, and the mirror does not."""
+    if facts.source is not True or _mirror(facts).has:
+        return None
+    newest = _newest(facts)
+    if newest is not None and newest.op not in GONE:
+        words = "its newest change is merged, and the mirror does not have the row"
+        return TraceVerdict(TraceState.LOST_FROM_MIRROR, words, REPAIR)
+    words = "the source has the row, and no change of it is in the change log"
+    if isinstance(facts.log, LandedChanges) and facts.log.dropped >= 0:
+        words += f", which begins after batch {facts.log.dropped}"
+    if newest is not None:
+        words = f"the source has the row, and its newest landed change is a {_name(newest)}"
+    return TraceVerdict(TraceState.NOT_CAPTURED, words, f"{REPAIR}; {UNSEEN_WRITER}")
+
+
+def _not_at_source(facts: TraceFacts) -> TraceVerdict | None:
+    """The source does not have the row."""
+    mirror, newest = _mirror(facts), _newest(facts)
+    if facts.source is not False:
+        return None
+    if mirror.has and mirror.archived:
+        words = "the row went to an archive, and the mirror keeps it"
+        return TraceVerdict(TraceState.MERGED, words, NOTHING_TO_DO)
+    if mirror.has:
+        words = "the mirror has the row, the source does not, and no delete landed"
+        return TraceVerdict(TraceState.GHOST, words, f"{REPAIR}; {UNSEEN_WRITER}")
+    if newest is not None and newest.op in GONE:
+        words = f"the row is gone at the source and in the mirror, by a {_name(newest)}"
+        return TraceVerdict(TraceState.MERGED, words, NOTHING_TO_DO)
+    words = "neither source nor mirror has the row"
+    return TraceVerdict(TraceState.ABSENT, words, "check the spelling of the key")
+
+
+def _different(facts: TraceFacts) -> TraceVerdict:
+    newest, latest = _newest(facts), _latest(facts)
+    named = ", ".join(facts.differing)
+    if newest is not None and latest is not None and latest != newest:
+        words = f"the mirror has the change of {newest.at}, and the one of {latest.at} has a lower"
+        words += f" order; differing: {named}"
+        advice = f"{REPAIR}; then let its senders write in one order"
+        state = TraceState.OVERWRITTEN_BY_OLDER
+        return TraceVerdict(state, words, advice, facts.differing)
+    words = f"the mirror has other values than the source: {named}"
+    advice = f"{REPAIR}; {UNSEEN_WRITER}"
+    return TraceVerdict(TraceState.DIFFERENT, words, advice, facts.differing)
+
+
+def _hops(facts: TraceFacts) -> Iterator[tuple[str, object]]:
+    yield "source", facts.source
+    yield "topic", facts.waiting
+    yield "change log", facts.log
+    yield "quarantine", facts.refused
+    yield "mirror", facts.mirror
+
+
+def _waits(facts: TraceFacts) -> bool:
+    return isinstance(facts.waiting, str) and bool(facts.waiting)
+
+
+def _mirror(facts: TraceFacts) -> MirrorFacts:
+    return facts.mirror if isinstance(facts.mirror, MirrorFacts) else MirrorFacts(has=False)
+
+
+def _newest(facts: TraceFacts) -> LandedChange | None:
+    entries = facts.log.entries if isinstance(facts.log, LandedChanges) else ()
+    return entries[0] if entries else None
+
+
+def _latest(facts: TraceFacts) -> LandedChange | None:
+    """The live change with the latest time; of equal times the newest."""
+    entries = facts.log.entries if isinstance(facts.log, LandedChanges) else ()
+    timed = [one for one in entries if one.live and one.at is not None]
+    newest = entries[0] if entries else None
+    if newest is None or newest.at is None or not newest.live:
+        return None
+    return max(timed, key=lambda one: (one.at or newest.at, one == newest), default=None)
+
+
+def _unmerged(facts: TraceFacts) -> LandedChange | None:
+    """The newest change, if the mirror has neither merged nor passed it."""
+    newest, mirror = _newest(facts), facts.mirror
+    if newest is None or not isinstance(mirror, MirrorFacts) or newest.batch <= mirror.applied:
+        return None
+    passed = mirror.has and mirror.order is not None and newest.order is not None
+    if passed and mirror.order is not None and newest.order is not None:
+        return None if mirror.order >= newest.order else newest
+    return newest
+
+
+def _name(change: LandedChange) -> str:
+    return change.op.name.lower()
+
+
+def _look_at(refused: tuple[str, ...]) -> str:
+    return f"correct and resend it: sluice quarantine show {quote(refused[0])}"
+
+
+def _spell(order: Order) -> str:
+    return "/".join(map(str, order.parts))
+
+
+RULES: tuple[Callable[[TraceFacts], TraceVerdict | None], ...] = (
+    _equal,
+    _on_the_way,
+    _unanswered,
+    _overwritten,
+    _in_flight,
+    _not_in_mirror,
+    _not_at_source,
+)
+"""The first that names a state decides."""

@@ -1,0 +1,288 @@
+"""Finds the changes of one row in the change log, newest batches first, within a time budget.
+
+The log has no index by key. Files are left out by their statistics (batch, table, key, op), then
+row groups by the bounds in their footer. Delta cuts the bounds of texts after 32 characters;
+footers have them whole. Rows of a table that are written in the order of their key fill row groups
+of narrow bounds, so a search reads a few of them. Keys that are updated at random occur in every
+row group, so all of the table's keys have to be read. The search then ends with its budget, and
+`KeySearch.down_to` says how far it came.
+
+Files never change, so `FooterBounds` keeps what was read of each footer.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from threading import Lock
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.changelog.scan import (
+    Part,
+    RowGroup,
+    find_parts,
+    open_file,
+    read_bounds,
+    row_groups,
+)
+from pipeline.changelog.table import CHANGES, DROPPED
+from pipeline.delta.log import Snapshot
+from pipeline.delta.store import Store
+from pipeline.model import Op, Order, Origin, Shard, TopicPartition
+
+KEYED = (Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ)
+EMPTYING = (Op.TRUNCATE, Op.SETTLE)
+COLUMNS = (
+    "lane", "batch", "source", "shard", "op", "key", "at", "order", "origin", "topic",
+    "partition", "offset", "received", "changed",
+)  # fmt: skip
+GROUPS_AT_ONCE = 64
+FOOTERS = 2_000  # files whose bounds are kept; 250 row groups of one take some 100 kB
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChange:
+    """A landed change of a key; ``key`` is None of one that emptied the shard.
+
+    ``at`` is the time of the source's clock, ``received`` that of the batch. ``place`` and
+    ``offset`` are those of its message, None and -1 without one. ``changed`` are the columns that
+    it carries, if it does not carry all.
+    """
+
+    shard: Shard
+    op: Op
+    batch: int
+    key: str | None
+    order: Order | None
+    origin: Origin
+    at: datetime | None
+    received: datetime
+    place: TopicPartition | None
+    offset: int = -1
+    changed: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeySearch:
+    """What was found, the newest first by order, and what that took.
+
+    ``files`` is how many may hold the key by their statistics, ``footers`` how many of these were
+    looked at, ``read`` how many were read, in so many row ``groups``. All batches from ``down_to``
+    on were searched; 0 if the whole log was. Days up to batch ``dropped`` are gone; -1 without.
+    """
+
+    changes: tuple[KeyChange, ...]
+    files: int
+    footers: int
+    read: int
+    groups: int
+    down_to: int
+    dropped: int = -1
+
+    @property
+    def whole(self) -> bool:
+        """Whether the whole log was searched."""
+        return self.down_to <= 0
+
+
+@dataclass(frozen=True, slots=True)
+class SoughtKeys:
+    """Keys of one table as the change log writes them, in one lane, and when to stop.
+
+    ``budget`` is for the whole search; the newest file is always searched.
+    """
+
+    lane: str
+    table: str
+    keys: tuple[str, ...]
+    budget: timedelta = timedelta(seconds=1.5)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBounds:
+    """What a footer says of one row group; ``keyless`` if rows in it may have no key.
+
+    Rows that empty a shard have none. Their op lies between those of a create and an update, so
+    the bounds of ops do not tell.
+    """
+
+    table: RowGroup
+    key: RowGroup
+    keyless: bool
+
+    def may_hold(self, table: str, keys: Sequence[str]) -> bool:
+        """Whether rows of *table* with one of *keys*, ascending, or with none may be in it."""
+        return self.table.holds((table,)) and (self.keyless or self.key.holds(keys))
+
+
+Bounds = tuple[GroupBounds, ...]
+"""Of the row groups of a file, in their order."""
+
+
+@dataclass(eq=False)
+class FooterBounds:
+    """The bounds of row groups by file, of those asked for last. Thread-safe."""
+
+    most: int = FOOTERS
+    _known: OrderedDict[str, Bounds] = field(default_factory=OrderedDict)
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def of(self, file: Any, path: str) -> Bounds:
+        """Those of the open *file* at *path*."""
+        known = self.known(path)
+        if known is not None:
+            return known
+        found = tuple(_group_bounds(file.metadata))
+        with self._lock:
+            self._known[path] = found
+            while len(self._known) > self.most:
+                self._known.popitem(last=False)
+        return found
+
+    def known(self, path: str) -> Bounds | None:
+        """Those of a file that was asked for before; None if it was not."""
+        with self._lock:
+            if path in self._known:
+                self._known.move_to_end(path)
+            return self._known.get(path)
+
+
+def find_key_changes(
+    store: Store, snapshot: Snapshot, sought: SoughtKeys, footers: FooterBounds
+) -> KeySearch:
+    """Search for *sought* and for what emptied the table's shards.
+
+    Raises:
+        HeldError: ``file_damaged``.
+    """
+    until = time.monotonic() + sought.budget.total_seconds()
+    files = candidate_files(snapshot, sought)
+    found, looked, read, groups = list[KeyChange](), 0, 0, 0
+    for part in files:
+        if looked and time.monotonic() > until:
+            break
+        wanted = _wanted_groups(store, part, sought, footers)
+        looked += 1
+        if not wanted:
+            continue
+        rows, done = _read_part(store, part, wanted, sought, until if looked > 1 else None)
+        read, groups = read + 1, groups + done
+        if done < len(wanted):
+            looked -= 1  # it counts as not searched
+            found += rows
+            break
+        found += rows
+    left = files[looked:]
+    down_to = max((one.high for one in left), default=-1) + 1
+    ordered = sorted(found, key=_newest_first, reverse=True)
+    dropped = int(snapshot.metadata.configuration.get(DROPPED, "-1"))
+    return KeySearch(tuple(ordered), len(files), looked, read, groups, down_to, dropped)
+
+
+def candidate_files(snapshot: Snapshot, sought: SoughtKeys) -> tuple[Part, ...]:
+    """Files that may hold *sought* by their statistics, those of the newest batches first."""
+    files = {file.path: file for file in snapshot.files.values()}
+    everything = find_parts(snapshot, -2, 2**62, (*KEYED, *EMPTYING))
+    kept = (one for one in everything if _may_hold(files[one.path], sought))
+    return tuple(sorted(kept, key=lambda one: (one.high, one.low, one.path), reverse=True))
+
+
+def _may_hold(file: Any, sought: SoughtKeys) -> bool:
+    if not _within(read_bounds(file, "table"), [sought.table]):
+        return False
+    if not _within(read_bounds(file, "lane"), [sought.lane]):
+        return False
+    keyless = ((file.stats or {}).get("nullCount") or {}).get("key")
+    return keyless != 0 or _within(read_bounds(file, "key"), sought.keys)
+
+
+def _within(ends: tuple[Any, Any], values: Iterable[str]) -> bool:
+    low, high = ends
+    return any((low is None or one >= low) and (high is None or one <= high) for one in values)
+
+
+def _wanted_groups(
+    store: Store, part: Part, sought: SoughtKeys, footers: FooterBounds
+) -> list[int]:
+    known = footers.known(part.path)
+    if known is None:
+        with open_file(store, part.path) as file:
+            known = footers.of(file, part.path)
+    keys = sorted(sought.keys)
+    return [number for number, one in enumerate(known) if one.may_hold(sought.table, keys)]
+
+
+def _group_bounds(metadata: Any) -> Iterator[GroupBounds]:
+    names = {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
+    both = zip(row_groups(metadata, "table"), row_groups(metadata, "key"), strict=True)
+    for number, (table, key) in enumerate(both):
+        told = metadata.row_group(number).column(names["key"]).statistics
+        yield GroupBounds(table, key, told is None or told.null_count != 0)
+
+
+def _read_part(
+    store: Store, part: Part, wanted: Sequence[int], sought: SoughtKeys, until: float | None
+) -> tuple[list[KeyChange], int]:
+    """Changes in the *wanted* row groups, and how many of these were read in time."""
+    found, done = list[KeyChange](), 0
+    with open_file(store, part.path) as file:
+        for start in range(0, len(wanted), GROUPS_AT_ONCE):
+            if done and until is not None and time.monotonic() > until:
+                break
+            some = [*wanted[start : start + GROUPS_AT_ONCE]]
+            found += _read_groups(file, some, sought)
+            done += len(some)
+    return found, done
+
+
+def _read_groups(file: Any, groups: Sequence[int], sought: SoughtKeys) -> Iterator[KeyChange]:
+    keys = file.read_row_groups(groups, columns=["table", "key", "op"], use_threads=True)
+    kept = _matching(keys, sought)
+    if not kept.true_count:
+        return
+    rows = file.read_row_groups(groups, columns=list(COLUMNS)).filter(kept)
+    rows = rows.select(list(COLUMNS)).cast(pa.schema([CHANGES.field(name) for name in COLUMNS]))
+    for row in rows.to_pylist():
+        if row["lane"] == sought.lane:
+            yield _change(row)
+
+
+def _matching(rows: pa.Table, sought: SoughtKeys) -> pa.BooleanArray:
+    keyed = pc.and_(
+        pc.is_in(rows["key"], pa.array(sought.keys, pa.string())),
+        pc.is_in(rows["op"], pa.array([*map(str, KEYED)], pa.string())),
+    )
+    emptied = pc.is_in(rows["op"], pa.array([*map(str, EMPTYING)], pa.string()))
+    own = pc.fill_null(pc.equal(rows["table"], sought.table), False)
+    kept = pc.and_(own, pc.or_(keyed, emptied))
+    return kept.combine_chunks() if isinstance(kept, pa.ChunkedArray) else kept
+
+
+def _change(row: dict[str, Any]) -> KeyChange:
+    placed = row["topic"] is not None and row["partition"] is not None
+    return KeyChange(
+        shard=Shard(row["source"], row["shard"]),
+        op=Op(row["op"]),
+        batch=row["batch"],
+        key=row["key"],
+        order=None if row["order"] is None else Order(**row["order"]),
+        origin=Origin(row["origin"]),
+        at=row["at"],
+        received=row["received"],
+        place=TopicPartition(row["topic"], row["partition"]) if placed else None,
+        offset=row["offset"] if row["offset"] is not None else -1,
+        changed=None if row["changed"] is None else tuple(row["changed"]),
+    )
+
+
+def _newest_first(one: KeyChange) -> tuple[Any, ...]:
+    """By order, then origin; of one order a create is newer than the delete of a changed key.
+
+    What empties a shard takes only rows from before its order, so it is the oldest at that order.
+    """
+    parts = (-1,) if one.order is None else one.order.parts
+    return parts, one.op not in EMPTYING, int(one.origin), one.op is not Op.DELETE, one.batch

@@ -1,0 +1,155 @@
+"""The changes of one row are found in the change log, from few files and row groups."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.changelog.data_file import GROUP
+from pipeline.changelog.key_search import FooterBounds, KeySearch, SoughtKeys, find_key_changes
+from pipeline.model import Op, Order, Shard
+from tests.builders.lake import LocalLake, row
+
+C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
+T, S = Op.TRUNCATE, Op.SETTLE
+NO_TIME = timedelta(seconds=-1)
+
+
+def key(number: int, shard: str = "db.t") -> str:
+    return f'["s","{shard}","{number}"]'
+
+
+def search(
+    lake: LocalLake, *keys: str, budget: timedelta = timedelta(minutes=1), lane: str = "main"
+) -> KeySearch:
+    lake.log.look()
+    sought = SoughtKeys(lane, "db.t", keys, budget)
+    return find_key_changes(lake.log.store, lake.log.snapshot, sought, FooterBounds())
+
+
+def ops(found: KeySearch) -> list[tuple[Any, ...]]:
+    return [(one.op, one.batch, one.order and one.order.pos) for one in found.changes]
+
+
+def test_all_changes_of_the_key_come_newest_first_by_order(tmp_path: Path) -> None:
+    lake = LocalLake(tmp_path)
+    lake.land(row(C, 10, 1, "a"), row(C, 11, 2, "b"))
+    lake.land(row(U, 30, 1, "c"))
+    lake.land(row(D, 20, 1, "a"))
+
+    found = search(lake, key(1))
+
+    assert ops(found) == [(U, 1, 30), (D, 2, 20), (C, 0, 10)]
+    assert found.whole
+    newest = found.changes[0]
+    assert (newest.shard, newest.order) == (Shard("s", "db.t"), Order(1, 1, 30))
+    assert (str(newest.place), newest.offset) == ("s.db.t:0", 30)
+
+
+def test_a_changed_key_is_a_create_after_its_delete(tmp_path: Path) -> None:
+    lake = LocalLake(tmp_path)
+    lake.land(row(D, 10, 1, "a"), row(C, 10, 1, "b"))
+
+    assert ops(search(lake, key(1))) == [(C, 0, 10), (D, 0, 10)]
+
+
+def test_what_empties_the_shard_is_found_too(tmp_path: Path) -> None:
+    lake = LocalLake(tmp_path)
+    lake.land(row(C, 10, 1, "a"))
+    lake.land(row(T, 20, None))
+    lake.land(row(S, 30, None))
+
+    found = search(lake, key(1))
+
+    assert ops(found) == [(S, 2, 30), (T, 1, 20), (C, 0, 10)]
+    assert [one.key for one in found.changes] == [None, None, key(1)]
+
+
+def test_a_row_of_a_snapshot_is_newer_than_the_settle_of_its_order(tmp_path: Path) -> None:
+    lake = LocalLake(tmp_path)
+    lake.land(row(S, 10, None), row(R, 10, 1, "a"))
+    lake.land(row(S, 10, None))
+
+    assert [one.op for one in search(lake, key(1)).changes] == [R, S, S]
+
+
+def test_other_tables_lanes_and_keys_are_left_out(tmp_path: Path) -> None:
+    lake = LocalLake(tmp_path, others=("db.u",))
+    lake.land(row(C, 10, 1, "a", table="db.u"), row(C, 11, 11, "a"))
+
+    assert ops(search(lake, key(1))) == []
+    assert ops(search(lake, key(11), lane="other")) == []
+    assert search(lake, key(1)).whole
+
+
+def test_keys_of_several_shards_are_found_at_once(tmp_path: Path) -> None:
+    lake = LocalLake(tmp_path, shards=("db.t", "db.t2"))
+    lake.land(row(C, 10, 1, "a"), row(C, 11, 1, "b", shard="db.t2"))
+
+    found = search(lake, key(1), key(1, "db.t2"))
+
+    assert {str(one.shard) for one in found.changes} == {"s/db.t", "s/db.t2"}
+
+
+def test_without_time_the_newest_file_is_searched_and_the_rest_is_named(tmp_path: Path) -> None:
+    lake = LocalLake(tmp_path)
+    for number in range(3):
+        lake.land(row(U, 10 + number, 1, "a"))
+
+    found = search(lake, key(1), budget=NO_TIME)
+
+    assert ops(found) == [(U, 2, 12)]
+    assert not found.whole
+    assert (found.files, found.footers, found.read, found.down_to) == (3, 1, 1, 2)
+
+
+@pytest.fixture(scope="module")
+def ascending(tmp_path_factory: pytest.TempPathFactory) -> LocalLake:
+    """Two batches of six row groups each, with ascending keys of one length."""
+    lake = LocalLake(tmp_path_factory.mktemp("ascending"))
+    for batch in range(2):
+        first = 100_000 + batch * 6 * GROUP
+        lake.land(*(row(C if n % 2 else U, n, n, "a") for n in range(first, first + 6 * GROUP)))
+    return lake
+
+
+def test_only_row_groups_whose_bounds_let_the_key_in_are_read(ascending: LocalLake) -> None:
+    found = search(ascending, key(100_000 + 2 * GROUP))
+
+    assert len(found.changes) == 1
+    assert (found.files, found.footers, found.read, found.groups) == (1, 1, 1, 1)
+
+
+def test_a_key_above_all_bounds_opens_no_file(ascending: LocalLake) -> None:
+    found = search(ascending, key(999_999))
+
+    assert (found.files, found.footers, found.read, found.groups) == (0, 0, 0, 0)
+    assert found.whole
+
+
+def test_a_footer_is_read_once(ascending: LocalLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    ascending.log.look()
+    store, known = ascending.log.store, FooterBounds()
+    sought = SoughtKeys("main", "db.t", (key(100_001),))
+    find_key_changes(store, ascending.log.snapshot, sought, known)
+    opened, source = list[str](), type(store).source
+
+    def counted(self: Any, path: str) -> Any:
+        opened.append(path)
+        return source(self, path)
+
+    monkeypatch.setattr(type(store), "source", counted)
+
+    again = find_key_changes(store, ascending.log.snapshot, sought, known)
+
+    assert again.footers == 1
+    assert len(opened) == 1, "the rows, and not the footer again"
+
+
+def test_bounds_of_long_keys_are_cut_and_still_let_the_key_in(tmp_path: Path) -> None:
+    lake = LocalLake(tmp_path)
+    long = "x" * 50
+    lake.land(row(C, 10, 1, "a") | {"key": f'["s","db.t","{long}2"]'})
+
+    assert ops(search(lake, f'["s","db.t","{long}2"]')) == [(C, 0, 10)]
