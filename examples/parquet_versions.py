@@ -417,6 +417,11 @@ class PinnedRows:
         rows = self._of(shard, list(dict.fromkeys(names))).to_pylist()
         return list_row_digests(rows, column, columns)
 
+    def rows_with_key(self, key: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+        """Whole rows of any shard with these values, with ``_sluice``."""
+        rows = read(self.snapshot).to_pylist()
+        return [one for one in rows if all(one[name] == value for name, value in key.items())]
+
     def has_keys(self, keys: Sequence[LogKey]) -> tuple[bool, ...]:
         """Whether each key's row is there; whole numbers and texts are written alike."""
         names, found = list(self.table.key), {}

@@ -332,6 +332,10 @@ class MirrorSide(Protocol):
         """Whole rows of the shard whose ids are in *span*, with ``_sluice`` if they have it."""
         ...
 
+    def rows_with_key(self, key: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+        """Whole rows of any shard, archived ones too, whose columns have these typed values."""
+        ...
+
     def has_keys(self, keys: Sequence[LogKey]) -> tuple[bool, ...]:
         """Whether each key's row is there, in the order asked."""
         ...

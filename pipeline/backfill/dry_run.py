@@ -254,7 +254,7 @@ def preview_repair(source: Rows, mirror: Rows, at: Order) -> RepairPreview:
     missing = sorted(source.keys() - mirror.keys())
     extra = sorted(standing - source.keys())
     both = sorted(source.keys() & standing)
-    different = [one for one in both if _differ(source[one], mirror[one])]
+    different = [one for one in both if differing_columns(source[one], mirror[one])]
     named = [*_named("missing", missing), *_named("extra", extra), *_named("different", different)]
     return RepairPreview(len(missing), len(extra), len(different), tuple(named))
 
@@ -268,8 +268,9 @@ def _is_newer(row: Mapping[str, Any], at: Order) -> bool:
     return came is not None and Order(**came) > at
 
 
-def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return any(not _alike(value, other.get(name)) for name, value in one.items())
+def differing_columns(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, ...]:
+    """Columns of *one* that do not have the same value in *other*; both have typed values."""
+    return tuple(name for name, value in one.items() if not _alike(value, other.get(name)))
 
 
 def _alike(one: Any, other: Any) -> bool:

@@ -6,6 +6,7 @@ Mirrors are in the table format that the settings name; the change log is always
 
 import threading
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import takewhile
 from typing import Any
 
@@ -13,6 +14,7 @@ from pipeline.apply.image_export import FoundImages, WrittenImages
 from pipeline.apply.mirror import Commit, MirrorSide, MirrorSnapshot, batch_of, images_of
 from pipeline.apply.table_format import Mirrors, TableFormat
 from pipeline.changelog.change_log import ChangeLog
+from pipeline.changelog.key_search import FooterBounds, KeySearch, SoughtKeys, find_key_changes
 from pipeline.changelog.reader import LogReader
 from pipeline.changelog.table import build_app_id
 from pipeline.changelog.transactions import LogMemory
@@ -41,6 +43,8 @@ class Lake:
     _readers: dict[str, tuple[tuple[str, int, Table], MirrorSide]] = field(
         default_factory=dict, repr=False
     )
+
+    _footers: FooterBounds = field(default_factory=FooterBounds, repr=False)
 
     def __post_init__(self) -> None:
         """Read nothing yet."""
@@ -119,6 +123,36 @@ class Lake:
         newest = found.transaction(build_app_id(self.settings.lane))
         memory.of(found.id, -1 if newest is None else newest)
         return LogReader(found, self.settings.lane, memory)
+
+    def key_changes(self, sought: SoughtKeys) -> KeySearch:
+        """Search the newest version of the change log for keys, as of now.
+
+        Raises:
+            ProofError: if there is no change log yet.
+        """
+        with self._turn, translate_errors(self.settings.changes):
+            snapshot = self._log.look()
+        if snapshot is None:
+            raise ProofError(f"there is no change log at {self.settings.changes} yet")
+        with translate_errors(self.settings.changes):
+            return find_key_changes(self._log.store, snapshot, sought, self._footers)
+
+    def version_at(self, table: str, instant: datetime) -> tuple[int, datetime]:
+        """The mirror's version that was the newest at *instant*, and when that was committed.
+
+        Raises:
+            ProofError: its log does not go back so far, or there is no mirror yet.
+        """
+        newest = self._newest(table)
+        if newest is None:
+            raise ProofError(f"{table} has no mirror yet; wait for its first merge")
+        oldest = newest.version
+        for one in self._mirrors.commits(table, newest.version):
+            if one.at <= instant:
+                return one.version, one.at
+            oldest = one.version
+        msg = f"the log of mirror {table} begins at version {oldest}, after {instant.isoformat()}"
+        raise ProofError(msg)
 
     def history(self, table: str, since: int | None) -> tuple[Commit, ...]:
         """Commits of a mirror after version *since*, oldest first; empty without a mirror.

@@ -211,14 +211,14 @@ def end_keys(table: Table, origins: Sequence[KeyedTopics], transport: Ends) -> t
     """
     found: list[LogKey] = []
     for origin in origins:
-        names = _own(table, origin, transport.topics(origin.pattern))
+        names = own_topics(table, origin, transport.topics(origin.pattern))
         records = transport.last_records(transport.ends(names))
         keys = (_key(table, origin, at, record) for at, record in records.items())
         found += [one for one in keys if one is not None]
     return tuple(sorted(found, key=lambda one: (one.at.topic, one.at.partition)))
 
 
-def _own(table: Table, origin: KeyedTopics, names: Iterable[str]) -> list[str]:
+def own_topics(table: Table, origin: KeyedTopics, names: Iterable[str]) -> list[str]:
     """Topics named for the table's shards; all of them, unless every shard has one of its own."""
     shards = [shard.name for shard in table.shards if shard.source == origin.source]
     own = {shard: [name for name in names if name.endswith(f".{shard}")] for shard in shards}

@@ -435,6 +435,9 @@ class FakeMirror:
     def rows_of(self, shard: Shard, column: str, span: Range) -> Sequence[Mapping[str, Any]]:
         raise AssertionError("no check asks for whole rows")
 
+    def rows_with_key(self, key: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+        raise AssertionError("no check asks for whole rows")
+
     def has_keys(self, keys: Sequence[LogKey]) -> tuple[bool, ...]:
         return tuple(
             any(text(shard, id_) == key.key for shard in self.copy for id_ in self._rows(shard))

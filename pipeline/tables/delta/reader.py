@@ -11,7 +11,8 @@ lost data file is noticed only after that.
 import json
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -52,6 +53,7 @@ KEYS_AT_ONCE = 100
 IDS_AT_ONCE = 5000  # in one statement
 FILES_FIRST = 4  # files looked through for a maximum at first, then eight times as many
 SAID_AGAIN = 20  # times that an answer is given without a look: a lost file is found after that
+MOST_ROWS = 1_000  # with one key: one of each shard
 KNOWN = 200  # answers of one reader that are kept
 
 Range = tuple[int, int]
@@ -256,6 +258,11 @@ class MirrorReader:
         where = f"{self._of(shard)} AND {_inside(column, span)}"
         return self.pinned.select(f"SELECT * FROM t WHERE {where}")  # noqa: S608
 
+    def rows_with_key(self, key: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+        types = self.pinned.columns()
+        each = (_is_value(name, types.get(name, "nothing"), value) for name, value in key.items())
+        return self.pinned.select(f"SELECT * FROM t WHERE {' AND '.join(each)} LIMIT {MOST_ROWS}")  # noqa: S608
+
     def has_keys(self, keys: Sequence[LogKey]) -> tuple[bool, ...]:
         """Whether each key's row is there, in the order asked.
 
@@ -397,6 +404,19 @@ def _added(field: AggregatedColumn, kind: str) -> str:
         scale = kind.removesuffix(")").partition(",")[2]
         return f"CAST({quote_name(field.name)} AS decimal(38,{int(scale)}))"
     raise ProofError(f"{field.name} is of type {kind} in the mirror, which is not added up so")
+
+
+def _is_value(column: str, kind: str, value: Any) -> str:
+    """Condition that a column of that *kind* has a *value* of its own type."""
+    if kind in TIMES and isinstance(value, date):
+        return f"{quote_name(column)} = {_moment(value, kind)}"
+    if kind == "binary" and isinstance(value, bytes):
+        return f"{quote_name(column)} = decode({quote_literal(value.hex())}, 'hex')"
+    if kind.startswith("decimal(") and isinstance(value, Decimal):
+        return f"{quote_name(column)} = CAST({quote_literal(f'{value:f}')} AS {kind})"
+    if kind == "boolean" and isinstance(value, bool):
+        return f"{quote_name(column)} = {str(value).lower()}"
+    return _equals(column, kind, str(value))
 
 
 def _equals(column: str, kind: str, text: str) -> str:

@@ -1,7 +1,7 @@
 """A mirror answers for one version, shard by shard, and only what it can decide."""
 
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -279,3 +279,53 @@ def test_the_order_of_a_row_is_that_of_the_change_that_wrote_it(mirror: Path) ->
     found = reader(mirror).row_orders(A, "id", [3, 50, 700])
 
     assert {id_: order.pos for id_, order in found.items()} == {3: 9, 50: 4}
+
+
+@pytest.mark.parametrize(
+    ("kind", "kept", "other"),
+    [
+        pytest.param(pa.int32(), -3, 3, id="int"),
+        pytest.param(pa.string(), "it's", "its", id="text"),
+        pytest.param(pa.binary(), b"\x00\xff'", b"\x00\xff", id="bytes"),
+        pytest.param(pa.binary(), b"", b"\x00", id="no bytes"),
+        pytest.param(pa.date32(), date(2026, 1, 2), date(2026, 1, 3), id="date"),
+        pytest.param(
+            pa.timestamp("us"),
+            datetime(2026, 1, 2, 3, 4, 5, 6),  # noqa: DTZ001 - a wall's time
+            datetime(2026, 1, 2, 3, 4, 5, 7),  # noqa: DTZ001
+            id="time",
+        ),
+        pytest.param(
+            pa.timestamp("us", "UTC"),
+            datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC),
+            datetime(2026, 1, 2, 3, 4, 5, 7, tzinfo=UTC),
+            id="instant",
+        ),
+        pytest.param(pa.decimal128(10, 2), Decimal("1.10"), Decimal("1.11"), id="decimal"),
+        pytest.param(pa.bool_(), True, False, id="boolean"),
+    ],
+)
+def test_the_row_of_a_key_is_found_by_its_typed_values(
+    tmp_path: Path, kind: Any, kept: Any, other: Any
+) -> None:
+    rows = [{"k": kept, "n": n, "_sluice": meta(A.name, 0)} for n in (1, 2)]
+    write_mirror(tmp_path, rows, 0, {"k": kind, "n": pa.int64()})
+    mirror = reader(tmp_path, Table("t", (A, B), ("k", "n")))
+
+    (found,) = mirror.rows_with_key({"k": kept, "n": 2})
+
+    assert (found["k"], found["n"], found["_sluice"]["shard"]) == (kept, 2, A.name)
+    assert mirror.rows_with_key({"k": other, "n": 2}) == []
+
+
+def test_a_key_of_several_shards_is_found_in_each(mirror: Path) -> None:
+    found = reader(mirror).rows_with_key({"id": 2})
+
+    assert sorted(one["_sluice"]["shard"] for one in found) == [A.name, B.name]
+
+
+def test_a_key_of_a_type_that_is_not_exact_is_undecided(tmp_path: Path) -> None:
+    write_mirror(tmp_path, [{"k": 1.5, "_sluice": meta(A.name, 0)}], 0, {"k": pa.float64()})
+
+    with pytest.raises(ProofError, match="write differently"):
+        reader(tmp_path).rows_with_key({"k": 1.5})
