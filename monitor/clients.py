@@ -114,9 +114,11 @@ class Lineage:
             UnreachableError: the lake did not answer.
         """
         mark = self.lake.checkpoint()
-        found = () if mark is None else find_links(self._learnt(), mark.shards, name)
+        found = () if mark is None else find_links(self.learn_schemas(), mark.shards, name)
         if not found:
-            gone = () if mark is None else columns_of_before(self._learnt(), mark.shards, name)
+            gone = (
+                () if mark is None else columns_of_before(self.learn_schemas(), mark.shards, name)
+            )
             if gone:
                 msg = "; ".join(map(str, gone[-_FEW:]))
                 raise UnknownNameError(
@@ -133,9 +135,14 @@ class Lineage:
             UnreachableError: the lake did not answer.
         """
         mark = self.lake.checkpoint()
-        return {} if mark is None else links_of_tables(self._learnt(), mark.shards, names)
+        return {} if mark is None else links_of_tables(self.learn_schemas(), mark.shards, names)
 
-    def _learnt(self) -> Catalog:
+    def learn_schemas(self) -> Catalog:
+        """All schema changes that have landed, with rules and standards.
+
+        Raises:
+            UnreachableError: the lake did not answer.
+        """
         with self._turn:
             log = self.lake.changes()
             last = log.pinned.transaction(build_app_id(log.lane))

@@ -6,7 +6,8 @@ topic, as long as it still has the message.
 """
 
 import base64
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -57,6 +58,16 @@ class QuarantinedMessage:
     schema: int | None
     text: str
     unread: str = ""
+
+    def objects(self) -> Iterator[Mapping[str, Any]]:
+        """All JSON objects in its text and in its key, as far as these are JSON."""
+        key = None if self.record is None else self.record.key
+        sent = "" if key is None else base64.b64decode(key).decode("utf-8", "replace")
+        for text in (self.text, sent):
+            try:
+                yield from _objects(json.loads(text))
+            except (ValueError, RecursionError):
+                continue
 
 
 @dataclass(eq=False)
@@ -180,6 +191,14 @@ class ErrorTable:
             return None
         same = [one for one in found if one["value"] == value]
         return _recorded(row.change, same[0]) if same else None
+
+
+def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+    inner = value.values() if isinstance(value, dict) else value
+    for one in inner if isinstance(inner, Iterable) and not isinstance(inner, str) else ():
+        yield from _objects(one)
 
 
 def _recorded(change: str, found: Mapping[str, Any]) -> Resubmission:

@@ -1,17 +1,21 @@
 """Parses the rows that an operator or a failed check names.
 
 A key is the JSON array of its values as texts, as `sluice` prints it, with or without source
-and shard in front. For a key of one column the bare value suffices. A check names ids by shard
+and shard in front. For a key of one column the bare value suffices. `parse_row_key` also reads
+`a=1,b=x` and JSON objects, and bytes as `0x` and hexadecimal digits. A check names ids by shard
 (`shop/shop.orders:17-29`) or keys by their messages (`topic:0:42 ["shop","shop.orders","7"]`).
 Both ends of a range are inclusive.
 """
 
+import base64
 import json
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from shlex import quote
+
+import pyarrow as pa
 
 from checks.model import Verdict
 from pipeline.backfill_state import RowSelection, SelectedKey, SelectedRange
@@ -28,6 +32,8 @@ _SPAN = re.compile(r"(?P<shard>.+):(?P<first>-?\d+)(?:-(?P<last>-?\d+))?")
 _RANGE = re.compile(r"\s*(?P<first>-?\d+)\s*\.\.\s*(?P<last>-?\d+)\s*")
 LONGEST_ID = 20  # characters of a 64-bit integer, with or without a sign
 _WHOLE = re.compile(r"-?\d+")
+_HEX = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def select_rows(
@@ -80,6 +86,60 @@ def select_failed_rows(table: Table, fails: Iterable[Verdict], most: int) -> Row
         msg = f"no check names rows of {table.name} that are wrong; name them (--keys, --ranges)"
         raise ConfigError(f"{msg}, or run `sluice bootstrap {quote(table.name)} --reason ...`")
     return RowSelection(tuple(dict.fromkeys(keys)), _merged(ranges), most=most)
+
+
+def parse_row_key(table: Table, text: str, columns: Sequence[Column] = ()) -> SelectedKey:
+    """The one key that *text* is: a value, ``a=1,b=x``, a JSON array or a JSON object.
+
+    *columns* are the source's, as far as they are known. Bytes may be written as ``0x00ff``, and
+    16 of them as a UUID.
+
+    Raises:
+        ConfigError: it is no key of the table.
+    """
+    if not table.key:
+        raise ConfigError(f"table {table.name} has no key; name one under `key:` of its rule")
+    known = {column.name: column for column in columns}
+    found = _key(table, _as_array(table, text.strip()))
+    values = zip(table.key, json.loads(found.values), strict=True)
+    spelled = [_spelled(known.get(name), value) for name, value in values]
+    made = SelectedKey(canonical_key(spelled, "", "", unique=True), found.shard)
+    _require_values(table, made, columns)
+    return made
+
+
+def _as_array(table: Table, text: str) -> str:
+    """Write *text* as a JSON array if it names the columns of the key; else return it as it is."""
+    if text.startswith("{"):
+        try:
+            named = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            msg = f"{text} is no key of {table.name}: it is no JSON object: {error}"
+            raise ConfigError(msg) from error
+    else:
+        names = "|".join(map(re.escape, table.key))
+        parts = [part.partition("=") for part in re.split(rf",\s*(?=(?:{names})=)", text)]
+        named = {name: value for name, _, value in parts}
+    if set(named) == set(table.key):
+        return json.dumps([named[name] for name in table.key], ensure_ascii=False)
+    if text.startswith("{"):
+        raise ConfigError(f"{text} is no key of {table.name}, which goes by {', '.join(table.key)}")
+    return text
+
+
+def _spelled(column: Column | None, text: str) -> str:
+    """*text* as the change log writes it, where a person writes it otherwise."""
+    if column is None:
+        return text
+    if str(column) == "UUID":
+        return text.lower()
+    hexadecimal = _HEX.fullmatch(text) or _UUID.fullmatch(text)
+    if column.dialect.lake_type(column) != "binary" or hexadecimal is None:
+        return text
+    data = bytes.fromhex(text.removeprefix("0x").replace("-", ""))
+    made = base64.b64encode(data).decode()
+    typed = column.dialect.values(column, pa.array([made], pa.string())).to_pylist()
+    return made if typed == [data] else text
 
 
 def _key(table: Table, text: str) -> SelectedKey:

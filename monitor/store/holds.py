@@ -125,6 +125,11 @@ class HoldRegistry:
         """All that stand now."""
         return (*self._sources, *self._tables.values())
 
+    def why_held(self, table: str) -> str:
+        """Why the mirror of *table* does not merge; empty if it is not held."""
+        hold = self._tables.get(table)
+        return "" if hold is None else hold.detail
+
     def landed(self, landed: LandingReport, at: datetime) -> None:
         """Take over what one landing said."""
         with self._lock:

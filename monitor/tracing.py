@@ -1,0 +1,621 @@
+"""Traces one row: reads every hop for one key, side by side, and has the verdict judged.
+
+A hop that does not answer in time becomes `Missing` and hides no other. The source is read behind
+a fence, which commits one heartbeat there, as a repair does. Its row is written and typed as the
+mirror has rows, so a column that a standard masks in the mirror is masked here, too.
+
+Source and mirror are read one after the other. While the verdict is IN_FLIGHT, the tracer waits
+until everything that was committed before the source was read has landed, and then reads change
+log and mirror again. If a change of the row landed meanwhile, it reads the source again.
+
+Bounds: the last ``MOST_RECORDS`` records of each partition that have not landed, the newest
+``MOST_REFUSED`` open messages in quarantine, and the change log as far as the budget goes.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import partial
+from shlex import quote
+from typing import Any
+
+import pyarrow as pa
+
+from checks.trace import (
+    LandedChange,
+    LandedChanges,
+    MirrorFacts,
+    TraceFacts,
+    TraceState,
+    TraceVerdict,
+    judge_trace,
+)
+from monitor.clients import LakeClient
+from monitor.quarantine import ErrorTable
+from monitor.row_selection import parse_row_key
+from pipeline.apply.catalog import Catalog
+from pipeline.apply.row_metadata import SLUICE
+from pipeline.backfill.dry_run import differing_columns
+from pipeline.changelog.key_search import KeyChange, KeySearch, SoughtKeys
+from pipeline.checkpoint import Checkpoint
+from pipeline.errors import ConfigError, FormatError, HeldError, ProofError, SluiceError
+from pipeline.formats import json_text
+from pipeline.model import Fence, Missing, Op, Order, Origin, Shard, Table
+from pipeline.parallel import Answer, DeadlinePool
+from pipeline.schema.decode import type_rows
+from pipeline.schema.model import TableSchema
+from pipeline.settings import Router, SourceSettings
+from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader, RowsAsked
+from pipeline.standards.table_standards import rows_again, source_schema
+from pipeline.transports.waiting import MOST_RECORDS, WaitingRecord, WaitingRecords, find_waiting
+
+PATIENCE = timedelta(seconds=8)
+"""How long a hop may take, and a fence at a source with open transactions."""
+POLL = 0.25  # seconds between two looks whether all has landed
+MOST_REFUSED, MOST_OPEN = 20, 100
+MOST_SHARDS = 200  # of one table: each is a statement at its source
+DELETED = str(Op.DELETE)
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRequest:
+    """Which row to trace; ``at`` asks for an older version of the mirror, too.
+
+    ``wait`` is how long a row in flight is looked at again.
+    """
+
+    table: Table
+    key: str
+    at: datetime | None = None
+    budget: timedelta = timedelta(seconds=1.5)
+    wait: timedelta = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLook:
+    """The row at its source, as the mirror would have it; None if the source does not have it."""
+
+    row: Row | None
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorLook:
+    """The row in a version of the mirror, with its origin, the column ``_sluice``.
+
+    ``committed`` is when the version was committed, where an older one was asked for.
+    """
+
+    version: int
+    applied: int
+    row: Row | None = None
+    origin: Row = field(default_factory=dict)
+    committed: datetime | None = None
+
+    @property
+    def order(self) -> Order | None:
+        """That of the change which wrote the row; None without a row, or if it was adopted."""
+        told = self.origin.get("order")
+        return None if told is None else Order(**told)
+
+    @property
+    def archived(self) -> bool:
+        """Whether the source gave the row away to an archive."""
+        return self.row is not None and self.origin.get("op") == DELETED
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedMessage:
+    """An open quarantined message that carries the key."""
+
+    id: str
+    why: str
+    received: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ShardTrace:
+    """The row in one shard: the verdict, and what each hop has of it."""
+
+    shard: Shard
+    verdict: TraceVerdict
+    source: SourceLook | Missing
+    waiting: tuple[WaitingRecord, ...] | Missing
+    changes: tuple[KeyChange, ...] | Missing
+    refused: tuple[RefusedMessage, ...] | Missing
+    mirror: MirrorLook | Missing
+    before: MirrorLook | Missing | None = None
+
+    @property
+    def nothing(self) -> bool:
+        """Whether no hop has the row, and each answered."""
+        return self.verdict.state is TraceState.ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One row in all shards that have it, or in the first one if none has.
+
+    ``key`` is as the change log writes it, without source and shard. ``shards`` counts those of
+    the table. ``records`` and ``search`` say how far topics and change log were searched.
+    """
+
+    table: str
+    key: str
+    traces: tuple[ShardTrace, ...]
+    shards: int
+    records: WaitingRecords | Missing
+    search: KeySearch | Missing
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """The row that is traced: its key at the source, in the log by shard, and in the mirror."""
+
+    request: TraceRequest
+    key: str
+    own: str
+    catalog: Catalog
+    schema: TableSchema | Missing
+    shards: tuple[Shard, ...]
+
+    @property
+    def table(self) -> Table:
+        return self.request.table
+
+    def log_key(self, shard: Shard) -> str:
+        values, unique = json_text.parse_key(self.own), self.table.unique_across_shards
+        return json_text.canonical_key(values, shard.source, shard.name, unique=unique)
+
+    @property
+    def log_keys(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(map(self.log_key, self.shards)))
+
+    def typed(self, text: str) -> Row:
+        """Values of a row of the log, as the mirror has them.
+
+        Raises:
+            ProofError: a value does not fit its column, or the columns are unknown.
+        """
+        if isinstance(self.schema, Missing):
+            raise ProofError(self.schema.why)
+        made = type_rows(pa.array([text], pa.string()), self.schema.columns)
+        if made.misread[0].as_py():
+            raise ProofError("a value of the row does not fit the type of its column")
+        found: Row = made.rows.to_pylist()[0]
+        return found
+
+    def mirror_key(self) -> Row:
+        """Typed values of the key's columns.
+
+        Raises:
+            ProofError: the columns are unknown.
+        """
+        if isinstance(self.schema, Missing):
+            raise ProofError(self.schema.why)
+        found = dict[str, Any]()
+        for name, text in zip(self.table.key, json_text.parse_key(self.own), strict=True):
+            column = self.schema.column(name)
+            if column is None:
+                raise ProofError(f"{self.table.name} has no key column {name}")
+            values = column.dialect.values(column, pa.array([text], pa.string()))
+            found[name] = values[0].as_py()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Sighting:
+    """What the sources had, and the newest batch that was known before they were read."""
+
+    rows: Mapping[Shard, SourceLook | Missing]
+    known_batch: int
+    covered: frozenset[str] = frozenset()
+
+
+@dataclass(eq=False)
+class _Session:
+    """Who is asked in one trace: its row readers, and a pool, so that no trace waits for another.
+
+    ``_asked`` counts how often each hop was asked: a late answer is never taken for a later one.
+    """
+
+    open_rows: OpenRows
+    addresses: Mapping[str, Callable[[], SourceSettings]]
+    clock: Callable[[], datetime]
+    closing: ExitStack
+    pool: DeadlinePool[Any]
+    _asked: Counter[str] = field(default_factory=Counter)
+    _open: dict[str, RowReader] = field(default_factory=dict)
+    _number: dict[str, int] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def ask(self, questions: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
+        """What each hop answers, or `Missing` with the reason."""
+        self._asked.update(questions.keys())
+        names = {name: _numbered(name, self._asked[name]) for name in questions}
+        answers = self.pool.ask({names[name]: put for name, put in questions.items()})
+        found = {name: answers[names[name]] for name in questions}
+        return {name: one.value if isinstance(one, Answer) else one for name, one in found.items()}
+
+    def of(self, source: str) -> RowReader:
+        with self._lock:
+            if source not in self._open:
+                if source not in self.addresses:
+                    raise ConfigError(f"source {source} is not in the config any more")
+                server = self.open_rows(self.addresses[source]())
+                self._open[source] = self.closing.enter_context(closing(server))
+            return self._open[source]
+
+    def fence(self, source: str, checkpoint: Checkpoint | None) -> ReadFence:
+        landed = -1 if checkpoint is None else checkpoint.heartbeats.get(source, -1)
+        at_least = max(landed, self._number.get(source, -1)) + 1
+        fence = self.of(source).fence(at_least, self.clock())
+        self._number[source] = fence.number
+        return fence
+
+
+@dataclass(eq=False)
+class Tracer:
+    """Traces rows, for any number of threads.
+
+    ``schemas`` returns what has landed of them, ``addresses`` where each source's server is now.
+    ``hold`` says why the mirror of a table does not merge; empty if it does.
+    """
+
+    lake: LakeClient
+    schemas: Callable[[], Catalog]
+    addresses: Mapping[str, Callable[[], SourceSettings]]
+    open_rows: OpenRows
+    errors: ErrorTable
+    clock: Callable[[], datetime]
+    hold: Callable[[str], str] = lambda _: ""
+    patience: timedelta = PATIENCE
+
+    def trace(self, request: TraceRequest) -> Trace:
+        """Read all hops, and again while the row is in flight.
+
+        Raises:
+            ConfigError: the key is not one of the table.
+        """
+        began, until = time.monotonic(), time.monotonic() + request.wait.total_seconds()
+        with ExitStack() as closing_:
+            pool = DeadlinePool[Any](self.clock, timedelta(), self.patience)
+            given = (self.open_rows, self.addresses, self.clock, closing_, pool)
+            session = _Session(*given)
+            mark, subject = self._subject(request, session)
+            seen = self._sight(subject, session, mark)
+            found = self._look(subject, session, seen, mark)
+            while _is_moving(found) and time.monotonic() < until:
+                covered = self._await(seen, session, mark, until)
+                if covered == seen.covered:
+                    break
+                seen = replace(seen, covered=covered)
+                mark = session.ask({"landing": self._checkpoint})["landing"]
+                found = self._look(subject, session, seen, mark)
+                if _is_moving(found) and time.monotonic() < until:
+                    seen = self._sight(subject, session, mark)
+                    found = self._look(subject, session, seen, mark)
+        return replace(found, seconds=time.monotonic() - began)
+
+    def _checkpoint(self) -> Checkpoint:
+        found = self.lake.lake.checkpoint()
+        if found is None:
+            raise ProofError("nothing has landed yet")
+        return found
+
+    def _subject(
+        self, request: TraceRequest, session: _Session
+    ) -> tuple[Checkpoint | Missing, _Subject]:
+        answers = session.ask({"landing": self._checkpoint, "schemas": self.schemas})
+        mark, catalog, table = answers["landing"], answers["schemas"], request.table
+        schema: TableSchema | Missing
+        if isinstance(catalog, Missing):
+            schema, catalog = catalog, Catalog(Router(self.lake.rules))
+        else:
+            try:
+                schema = catalog.schema(table)
+            except HeldError as error:
+                schema = Missing(str(error))
+        columns = () if isinstance(schema, Missing) else source_schema(schema).columns
+        selected = parse_row_key(table, request.key, columns)
+        own = self.lake.standards.of(table.name)
+        try:
+            key = selected.values if own is None else own.key_values(selected.values)
+        except FormatError as error:
+            raise ConfigError(f"the key has no standard value: {error}") from error
+        shards = [one for one in table.shards if selected.shard in ("", str(one))]
+        if len(shards) > MOST_SHARDS:
+            msg = f"table {table.name} has {len(shards)} shards, and {MOST_SHARDS} are traced"
+            raise ConfigError(f'{msg} at once; name one: ["SOURCE","SHARD","KEY"]')
+        return mark, _Subject(request, selected.values, key, catalog, schema, tuple(shards))
+
+    def _sight(self, subject: _Subject, session: _Session, mark: Checkpoint | Missing) -> _Sighting:
+        """Read the row at each source."""
+        checkpoint = None if isinstance(mark, Missing) else mark
+        sources = sorted({shard.source for shard in subject.shards})
+
+        def read(source: str) -> dict[Shard, SourceLook | Missing]:
+            fence = session.fence(source, checkpoint)
+            own = [shard for shard in subject.shards if shard.source == source]
+            return {shard: self._read(subject, session.of(source), fence, shard) for shard in own}
+
+        questions = {f"source:{name}": partial(read, name) for name in sources}
+        answers = session.ask(questions)
+        rows = dict[Shard, SourceLook | Missing]()
+        for shard in subject.shards:
+            told = answers[f"source:{shard.source}"]
+            rows[shard] = told if isinstance(told, Missing) else told[shard]
+        return _Sighting(rows, -1 if checkpoint is None else checkpoint.batch)
+
+    def _read(
+        self, subject: _Subject, server: RowReader, fence: ReadFence, shard: Shard
+    ) -> SourceLook | Missing:
+        declared = subject.catalog.newest(shard.source, shard.name)
+        asked = RowsAsked(
+            shard, subject.table.key, None, None, 2, keys=(subject.key,), declared=declared
+        )
+        try:
+            rows = server.read(fence, asked).rows
+            own = self.lake.standards.of(subject.table.name)
+            if own is not None:
+                rows = rows_again(rows, subject.table.key, own)
+            texts = rows["after"].to_pylist()
+            return SourceLook(subject.typed(texts[0]) if texts else None)
+        except SluiceError as error:
+            return Missing(str(error))
+
+    def _await(
+        self, seen: _Sighting, session: _Session, mark: Checkpoint | Missing, until: float
+    ) -> frozenset[str]:
+        """Sources whose commits up to the time when they were read have all landed."""
+        checkpoint = None if isinstance(mark, Missing) else mark
+        sources = sorted({shard.source for shard in seen.rows} - seen.covered)
+        questions = {name: partial(session.fence, name, checkpoint) for name in sources}
+        fences = {
+            name: Fence(name, told.number, self.clock(), told.head)
+            for name, told in session.ask(questions).items()
+            if isinstance(told, ReadFence)
+        }
+        covered = seen.covered
+        while fences:
+            now = session.ask({"landing": self._checkpoint})["landing"]
+            if isinstance(now, Checkpoint):
+                covered |= {name for name, fence in fences.items() if now.covers(fence)}
+            if covered >= fences.keys() or time.monotonic() > until:
+                break
+            time.sleep(POLL)
+        return covered
+
+    def _look(
+        self, subject: _Subject, session: _Session, seen: _Sighting, mark: Checkpoint | Missing
+    ) -> Trace:
+        """Read topic, quarantine, mirror and log, and judge each shard.
+
+        The mirror before the log: what the log has of the row is then newer, never older.
+        """
+        at, lake = subject.request.at, self.lake.lake
+        answers = session.ask(
+            {
+                "mirror": partial(self._mirror, subject),
+                "quarantine": partial(self._refused, subject, mark),
+                **({} if at is None else {"before": partial(self._mirror_at, subject, at)}),
+                **{
+                    f"topic:{name}": partial(self._waiting, subject, name, mark)
+                    for name in sorted({shard.source for shard in subject.shards})
+                },
+            }
+        )
+        names = (lake.settings.lane, subject.table.name)
+        sought = SoughtKeys(*names, subject.log_keys, subject.request.budget)
+        search = session.ask({"log": partial(lake.key_changes, sought)})["log"]
+        topics = {name[6:]: one for name, one in answers.items() if name.startswith("topic:")}
+        said = (answers["quarantine"], answers["mirror"], answers.get("before"), search)
+        traces = []
+        for shard in subject.shards:
+            hops = _Hops(subject, shard, seen.rows[shard], topics[shard.source], *said)
+            traces.append(self._judge(hops, seen, mark))
+        kept = tuple(one for one in traces if not one.nothing) or tuple(traces[:1])
+        records = sum(
+            (one for one in topics.values() if isinstance(one, WaitingRecords)), WaitingRecords()
+        )
+        silent = next((one for one in topics.values() if isinstance(one, Missing)), None)
+        return Trace(
+            *(subject.table.name, subject.own, kept, len(subject.table.shards)),
+            *(silent or records, search, 0.0),
+        )
+
+    def _judge(self, hops: "_Hops", seen: _Sighting, mark: Checkpoint | Missing) -> ShardTrace:
+        source, shard, refused = hops.source, hops.shard, hops.refused
+        changes, mirror, waiting = hops.changes, hops.mirror_row, hops.waiting
+        facts = TraceFacts(
+            source=source if isinstance(source, Missing) else source.row is not None,
+            waiting=hops.newest_waiting,
+            log=hops.landed,
+            refused=refused if isinstance(refused, Missing) else tuple(one.id for one in refused),
+            mirror=mirror if isinstance(mirror, Missing) else _mirror_facts(mirror),
+            differing=_differing(source, mirror),
+            covered=shard.source in seen.covered,
+            known_batch=seen.known_batch,
+            base=_has_base(shard, mark, mirror),
+            hold=self.hold(hops.subject.table.name),
+        )
+        row = (source, waiting, changes, refused, mirror, hops.row_before)
+        return ShardTrace(shard, judge_trace(facts), *row)
+
+    def _mirror(self, subject: _Subject) -> tuple[MirrorLook, ...]:
+        if self.lake.lake.applied(subject.table.name) is None:
+            return (MirrorLook(-1, -1),)
+        side = self.lake.lake.mirror(subject.table)
+        rows = side.rows_with_key(subject.mirror_key())
+        return _rows_in(MirrorLook(side.version, side.batch), rows)
+
+    def _mirror_at(self, subject: _Subject, at: datetime) -> tuple[MirrorLook, ...]:
+        version, committed = self.lake.lake.version_at(subject.table.name, at)
+        side = self.lake.lake.mirror(subject.table).as_of(version)
+        look = MirrorLook(version, side.batch, committed=committed)
+        return _rows_in(look, side.rows_with_key(subject.mirror_key()))
+
+    def _waiting(
+        self, subject: _Subject, source: str, mark: Checkpoint | Missing
+    ) -> WaitingRecords:
+        if isinstance(mark, Missing):
+            raise ProofError(f"it is unknown what has landed: {mark.why}")
+        if source not in self.lake.origins:
+            raise ConfigError(f"source {source} is not in the config any more")
+        origin, transport = self.lake.origins[source], self.lake.transport(Tracer)
+        return find_waiting(
+            subject.table, origin, transport, mark.offsets, frozenset(subject.log_keys)
+        )
+
+    def _refused(self, subject: _Subject, mark: Checkpoint | Missing) -> tuple[RefusedMessage, ...]:
+        """Open quarantined messages of the table that carry the key.
+
+        A message of unknown table counts if its topic is named for one of the shards.
+
+        Raises:
+            ProofError: none shows it, and not all of them can be read.
+        """
+        table, unknown = subject.table.name, {} if isinstance(mark, Missing) else mark.quarantine
+        names = [name for name in unknown if _is_topic_of(name, subject.shards)]
+        rows = [row for name in (table, *names) for row in self.errors.rows(name, MOST_OPEN)]
+        still = self.errors.open(rows)
+        rows = [row for row in rows if still[row.change]]
+        values = json_text.parse_key(subject.key)
+        named = dict(zip(subject.table.key, values, strict=True))
+        found, hidden = list[RefusedMessage](), max(len(rows) - MOST_REFUSED, 0)
+        for row in rows[:MOST_REFUSED]:
+            shown = [*self.errors.message(row.change).objects()]
+            keys = [one for one in shown if named.keys() <= one.keys()]
+            if any(all(str(one[name]) == named[name] for name in named) for one in keys):
+                found.append(RefusedMessage(row.change, row.why, row.received))
+            hidden += not keys
+        if not found and hidden:
+            msg = f"{hidden} refused messages of the table do not show their keys"
+            raise ProofError(f"{msg}; list them: sluice quarantine list {quote(table)}")
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Hops:
+    """What each hop said, and the part of one shard."""
+
+    subject: _Subject
+    shard: Shard
+    source: SourceLook | Missing
+    topic: WaitingRecords | Missing
+    refused: tuple[RefusedMessage, ...] | Missing
+    mirror: tuple[MirrorLook, ...] | Missing
+    before: tuple[MirrorLook, ...] | Missing | None
+    search: KeySearch | Missing
+
+    @property
+    def changes(self) -> tuple[KeyChange, ...] | Missing:
+        if isinstance(self.search, Missing):
+            return self.search
+        return tuple(one for one in self.search.changes if one.shard == self.shard)
+
+    @property
+    def waiting(self) -> tuple[WaitingRecord, ...] | Missing:
+        """Records that have not landed by the time when the log was searched."""
+        if isinstance(self.topic, Missing):
+            return self.topic
+        changes = () if isinstance(self.changes, Missing) else self.changes
+        landed = {(one.place, one.offset) for one in changes}
+        own = (one for one in self.topic.found if one.shard == self.shard)
+        return tuple(one for one in own if (one.at, one.offset) not in landed)
+
+    @property
+    def newest_waiting(self) -> str | Missing:
+        waiting = self.waiting
+        if isinstance(waiting, Missing):
+            return waiting
+        if waiting:
+            return str(waiting[-1])
+        if isinstance(self.topic, WaitingRecords) and self.topic.skipped:
+            msg = f"{self.topic.skipped} records before the last {MOST_RECORDS} were not looked at"
+            return Missing(msg)
+        return ""
+
+    @property
+    def mirror_row(self) -> MirrorLook | Missing:
+        return self.mirror if isinstance(self.mirror, Missing) else self._own(self.mirror)
+
+    @property
+    def row_before(self) -> MirrorLook | Missing | None:
+        if self.before is None or isinstance(self.before, Missing):
+            return self.before
+        return self._own(self.before)
+
+    @property
+    def landed(self) -> LandedChanges | Missing:
+        changes, search, mirror = self.changes, self.search, self.mirror_row
+        if isinstance(changes, Missing) or isinstance(search, Missing):
+            return Missing(str(getattr(search, "why", "")))
+        batch = -1 if isinstance(mirror, Missing) else mirror.origin.get("batch") or -1
+        whole = search.whole or batch >= search.down_to
+        told = f"{search.footers} of {search.files} files, batches from {search.down_to} on"
+        return LandedChanges(tuple(map(_landed, changes)), whole, told, search.dropped)
+
+    def _own(self, looks: tuple[MirrorLook, ...]) -> MirrorLook:
+        """The row of the shard; in a table of one shard each row is its."""
+        only, own = len(self.subject.table.shards) == 1, (self.shard.source, self.shard.name)
+        for one in looks:
+            origin = (one.origin.get("source"), one.origin.get("shard"))
+            if one.row is not None and (only or origin == own):
+                return one
+        return replace(looks[0], row=None, origin={})
+
+
+def _numbered(name: str, count: int) -> str:
+    return name if count == 1 else f"{name} (look {count})"
+
+
+def _is_moving(found: Trace) -> bool:
+    return any(one.verdict.transient for one in found.traces)
+
+
+def _is_topic_of(subject: str, shards: Sequence[Shard]) -> bool:
+    kind, _, topic = subject.partition(":")
+    return kind == "topic" and any(topic.endswith(f".{shard.name}") for shard in shards)
+
+
+def _rows_in(look: MirrorLook, rows: Sequence[Row]) -> tuple[MirrorLook, ...]:
+    """One for each of *rows*; *look* itself without any."""
+    return tuple(
+        replace(
+            look,
+            row={name: value for name, value in row.items() if name != SLUICE},
+            origin=row.get(SLUICE) or {},
+        )
+        for row in rows
+    ) or (look,)
+
+
+def _landed(one: KeyChange) -> LandedChange:
+    return LandedChange(one.op, one.batch, one.order, one.at, one.origin is Origin.LIVE)
+
+
+def _mirror_facts(look: MirrorLook) -> MirrorFacts:
+    return MirrorFacts(look.row is not None, look.applied, look.order, look.archived)
+
+
+def _differing(source: SourceLook | Missing, mirror: MirrorLook | Missing) -> tuple[str, ...]:
+    """Columns of the source's row with another value in the mirror's, if both are there."""
+    if isinstance(source, Missing) or isinstance(mirror, Missing):
+        return ()
+    if source.row is None or mirror.row is None:
+        return ()
+    return differing_columns(source.row, mirror.row)
+
+
+def _has_base(shard: Shard, mark: Checkpoint | Missing, mirror: MirrorLook | Missing) -> bool:
+    """Whether the newest base of the shard is merged; true while that is unknown."""
+    if isinstance(mark, Missing) or isinstance(mirror, Missing):
+        return True
+    name = str(shard)
+    return name in mark.bases and mark.complete.get(name, mirror.applied + 1) <= mirror.applied
