@@ -30,9 +30,10 @@ from monitor.runtime import RequestPriority, collect_garbage, current_run, utc_n
 from monitor.schedule import Job, Schedule
 from monitor.spark.supervisor import COMMAND
 from monitor.store.store import ServiceStore
+from monitor.tracing import Tracer
 from monitor.web.api import build_application
 from monitor.web.deps import Access, ApiParts
-from pipeline.build import every_arrivals
+from pipeline.build import every_arrivals, open_rows
 from pipeline.errors import UnreachableError
 
 CENSUS = timedelta(seconds=5)  # looks which sources are due; each is asked far less often
@@ -91,12 +92,18 @@ class App:
             lambda table: tuple(self.copies.holds_of(table)),
         )
         stopping, rows = self.stopping.is_set, observers.census.rows
+        errors = open_error_table(self.config, self.lake)
+        addresses = {one.settings.name: one.followed for one in observers.heartbeats}
         return build_application(
             ApiParts(
                 *(gate, self.current, self.store, self.clock, stopping, access, self.way, rows),
-                errors=open_error_table(self.config, self.lake),
+                errors=errors,
                 links=self.lake.links,
                 arrivals=self.arrivals,
+                rows=Tracer(
+                    *(self.lake, self.lake.links.learn_schemas, addresses, open_rows, errors),
+                    *(self.clock, observers.standstills.why_held),
+                ),
             )
         )
 

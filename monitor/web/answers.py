@@ -18,6 +18,7 @@ from alerts.model import Severity as SeverityName
 from checks.blocks import TableState
 from checks.model import Outcome
 from checks.readiness import ReadinessState
+from checks.trace import TraceState
 from pipeline.model import Hop, Stage
 from pipeline.model import Ordering as OrderingName
 
@@ -38,6 +39,7 @@ HopName = Annotated[str, _one_of(Hop)]
 Order = Annotated[str, _one_of(OrderingName)]
 OutcomeName = Annotated[str, _one_of(Outcome)]
 Kind = Annotated[str, _one_of(AlertKind)]
+TraceName = Annotated[str, _one_of(TraceState)]
 IncidentStateName = Annotated[str, _one_of(IncidentState)]
 Severity = Annotated[str, _one_of(SeverityName)]
 
@@ -558,6 +560,149 @@ class Quarantine(TypedDict):
     changes: list[QuarantinedChange]
     open: dict[str, int]
     tables: list[MainAndError]
+
+
+class TracedHop(TypedDict):
+    """What a hop has of a traced row; ``why`` if it did not answer, and then the rest is empty."""
+
+    why: str | None
+
+
+class TracedSource(TracedHop):
+    """The row at its source now, as texts; null if the source does not have it."""
+
+    row: dict[str, str | None] | None
+
+
+class TracedRecord(TypedDict):
+    """A record that has not landed: ``topic:partition:offset``, its op and the source's time."""
+
+    place: str
+    op: str
+    at: Instant | None
+
+
+class TracedTopic(TracedHop):
+    """Records of the key that have not landed, the last is the newest."""
+
+    records: list[TracedRecord]
+
+
+class TracedChange(TypedDict):
+    """An entry of the change log; ``order`` is epoch/log/pos/row.
+
+    ``at`` is the source's time, ``received`` that of the batch.  ``place`` is its message's.
+    """
+
+    op: str
+    batch: int
+    order: str | None
+    origin: str
+    at: Instant | None
+    received: Instant
+    place: str | None
+
+
+class TracedLog(TracedHop):
+    """Entries of the key, and what emptied its shard, the newest first by order."""
+
+    changes: list[TracedChange]
+
+
+class TracedMessage(TypedDict):
+    """An open quarantined message that carries the key."""
+
+    id: str
+    why: str
+    received: Instant
+
+
+class TracedQuarantine(TracedHop):
+    """Open quarantined messages that carry the key."""
+
+    messages: list[TracedMessage]
+
+
+class TracedMirror(TracedHop):
+    """The row in a version of the mirror, null if it does not have it, and what wrote it.
+
+    ``applied`` is the batch that the version is merged through, ``batch`` the one that wrote the
+    row.  ``committed`` is there for an older version.
+    """
+
+    version: int | None
+    applied: int | None
+    committed: Instant | None
+    row: dict[str, str | None] | None
+    op: str | None
+    batch: int | None
+    order: str | None
+    at: Instant | None
+
+
+class TracedShard(TypedDict):
+    """The row in one shard: where it is, what to do, and all hops side by side.
+
+    ``columns`` differ between source and mirror.  ``before`` is an older version of the mirror.
+    """
+
+    shard: str
+    state: TraceName
+    sentence: str
+    advice: str
+    columns: list[str]
+    source: TracedSource
+    topic: TracedTopic
+    change_log: TracedLog
+    quarantine: TracedQuarantine
+    mirror: TracedMirror
+    before: TracedMirror | None
+
+
+class TraceSearch(TypedDict):
+    """How far a trace searched: records of topics, files and row groups of the change log.
+
+    ``down_to`` is the lowest batch from which on all was searched; 0 if the whole log was.
+    """
+
+    records: int | None
+    skipped_records: int | None
+    files: int | None
+    footers: int | None
+    read_files: int | None
+    row_groups: int | None
+    down_to: int | None
+
+
+class TracedImage(TypedDict):
+    """An image that the table has."""
+
+    cut: Instant
+    version: int
+    path: str | None
+
+
+class TracedCopy(TypedDict):
+    """A copy that the table has, and why it stands still, if it does."""
+
+    name: str
+    held: str | None
+
+
+class Trace(TypedDict):
+    """One row in all shards that have it, or in the first one if none has.
+
+    ``key`` is as the change log writes it.  ``shards`` counts those of the table.
+    """
+
+    table: str
+    key: str
+    shards: int
+    traces: list[TracedShard]
+    search: TraceSearch
+    images: list[TracedImage]
+    copies: list[TracedCopy]
+    seconds: float
 
 
 def declare_problem(description: str) -> dict[str, Any]:

@@ -56,6 +56,7 @@ from monitor.web.status_page import (
     status_page,
 )
 from monitor.web.summary import find_headlines
+from monitor.web.trace import TRACE_PAGES, TRACE_ROUTES
 from pipeline.clocks import has_passed
 from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Stage
@@ -85,8 +86,13 @@ def openapi_document() -> dict[str, Any]:
 
 
 def _api(access: Access) -> Api:
-    told = (GATE_ROUTES, ARRIVAL_ROUTES, HISTORY_ROUTES, LINEAGE_ROUTES)
-    asked = (*told, SERVICE_ROUTES, RUNBOOK_ROUTES)  # runbooks last, because they match any name.md
+    told = (GATE_ROUTES, ARRIVAL_ROUTES, HISTORY_ROUTES, LINEAGE_ROUTES, TRACE_ROUTES)
+    asked = (
+        *told,
+        TRACE_PAGES,
+        SERVICE_ROUTES,
+        RUNBOOK_ROUTES,
+    )  # runbooks last, because they match any name.md
     acting = (REREAD_ROUTES, REPAIR_ROUTES, PAUSE_ROUTES, ARCHIVE_ROUTES, QUARANTINE_ROUTES)
     routers = (*asked, *acting)
     routes = [route for router in routers for route in router.routes]

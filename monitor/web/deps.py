@@ -39,6 +39,7 @@ from monitor.messages import similar_names
 from monitor.quarantine import ErrorTable
 from monitor.runtime import RequestPriority
 from monitor.store.store import ServiceStore
+from monitor.tracing import Tracer
 from monitor.waivers import WaivableIds
 from monitor.web.metrics import Scrape
 from monitor.web.server import most_connections
@@ -269,7 +270,8 @@ class ApiParts:
     """What the API answers from; ``estimates``: source -> about how many rows each shard has.
 
     ``errors`` reads what is quarantined, ``links`` which columns are which; None without a lake.
-    ``arrivals`` are of sources whose rows come in partitions.
+    ``arrivals`` are of sources whose rows come in partitions. ``rows`` traces single rows; None
+    without a lake.
     """
 
     gate: Gate
@@ -283,6 +285,7 @@ class ApiParts:
     errors: ErrorTable | None = None
     links: Lineage | None = None
     arrivals: Mapping[str, SourceArrivals] = field(default_factory=dict)
+    rows: Tracer | None = None
     scrape: Scrape = field(init=False)
 
     def __post_init__(self) -> None:
@@ -326,6 +329,16 @@ class ApiParts:
         if self.errors is None:
             raise ConfigError("this service reads no change log, so it has no quarantine")
         return self.errors
+
+    def tracer(self) -> Tracer:
+        """Return the tracer of rows.
+
+        Raises:
+            ConfigError: the service has no lake.
+        """
+        if self.rows is None:
+            raise ConfigError("this service reads no change log, so it traces no row")
+        return self.rows
 
     def lineage(self) -> Lineage:
         """Return the reader of column lineage.

@@ -388,6 +388,11 @@ class TableLine:
     copies: tuple[CopyLine, ...] = ()
 
     @property
+    def trace(self) -> str:
+        """Return the address of the page that traces its rows."""
+        return "trace?" + urlencode({"table": self.name})
+
+    @property
     def worst(self) -> Badge:
         """Return the graver of its two answers, which the head of the page counts."""
         return min(self.day.badge, self.recent.badge, key=lambda one: WORST_FIRST.index(one.kind))

@@ -21,7 +21,9 @@ from pipeline.settings import RegistrySettings
 from pipeline.standards.table_standards import Standards
 from pipeline.tables.lake import Lake
 from tests.builders.harness import LandingHarness
+from tests.builders.lake import LocalLake
 from tests.monitor.rig import NOON, ORDERS, USERS, Client, Rig
+from tests.monitor.traced import TracedLake
 from tests.monitor.web.test_arrivals import Shelf
 from tests.pipeline.formats.dbevents_writer import NUMBER, SCHEMA, Event
 from tests.pipeline.landing.test_resubmitting import ODD, TOPIC, EventHarness
@@ -69,7 +71,8 @@ def furnished(rig: Rig, folder: Path, registry: Answers) -> Furnished:
     rig.cycle.watch()
     errors = _error_table(folder / "error", registry)
     links = _lineage(folder / "links")
-    parts = replace(rig.api_parts(), errors=errors, links=links, stopping=lambda: True)
+    tracer = TracedLake(LocalLake(folder / "rows")).tracer()
+    parts = replace(rig.api_parts(), errors=errors, links=links, rows=tracer, stopping=lambda: True)
     made = Furnished(rig, build_application(parts))
     _fill(made)
     return made

@@ -1,0 +1,163 @@
+"""`sluice trace TABLE KEY`: show where one row is, hop by hop, and what to do."""
+
+import json
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from monitor.cli.client import get_mapping, service_address
+from monitor.cli.options import UNKNOWN, Duration, service_options
+from monitor.messages import say
+
+MOST = timedelta(minutes=1)
+WRONG = 4
+FINE = ("MERGED", "IN_TOPIC", "LANDED_NOT_MERGED", "ABSENT")
+OPEN = ("UNDECIDED", "IN_FLIGHT")
+
+
+@click.command("trace")
+@click.argument("table")
+@click.argument("key")
+@click.option(
+    "--at",
+    metavar="WHEN",
+    help="Also show the mirror's row as of this instant, such as 2026-03-29T12:00:00Z.",
+)
+@click.option(
+    "--wait",
+    default="10s",
+    show_default=True,
+    type=Duration(timedelta(seconds=1), MOST),
+    help="How long to look again while the row is in flight.",
+)
+@click.option(
+    "--budget",
+    default="1.5s",
+    show_default=True,
+    type=Duration(timedelta(seconds=1), MOST),
+    help="How long to search the change log, newest changes first.",
+)
+@service_options
+def trace(
+    *,
+    table: str,
+    key: str,
+    at: str | None,
+    wait: timedelta,
+    budget: timedelta,
+    config: Path,
+    server: str | None,
+    as_json: bool,
+) -> None:
+    """Show where the row KEY of TABLE is: source, topic, change log, quarantine and mirror.
+
+    KEY is a value, a=1,b=x, or a JSON array or object; bytes are 0x00ff. Exit status 0: the row is
+    right or on its way; 3: undecided, or no service answers; 4: it is lost, refused or different.
+    """
+    times = {"wait": wait.total_seconds(), "budget": budget.total_seconds()}
+    question = {"key": key, **times} | ({} if at is None else {"at": at})
+    path = f"/v1/tables/{quote(table)}/trace"
+    longest = times["wait"] + times["budget"]
+    base = service_address(server, config)
+    found = get_mapping(base, path, "traces", question, longest)
+    if as_json:
+        say(json.dumps(found))
+    else:
+        _show(found)
+    states = {one["state"] for one in found["traces"]}
+    if states - {*FINE, *OPEN}:
+        sys.exit(WRONG)
+    if states & {*OPEN}:
+        sys.exit(UNKNOWN)
+
+
+def _show(found: dict[str, Any]) -> None:
+    for one in found["traces"]:
+        say(f"{found['table']} {found['key']} in {one['shard']}: {one['state']}")
+        say(f"  {one['sentence']}")
+        say(f"  what to do: {one['advice']}")
+        for name, lines in _hops(one):
+            for number, line in enumerate(lines):
+                say(f"  {name if number == 0 else '':<11} {line}")
+    say(_search(found["search"]))
+    for image in found["images"]:
+        say(f"image of {image['cut']}: version {image['version']} {image['path'] or ''}".rstrip())
+    for copy in found["copies"]:
+        say(f"copy {copy['name']}{': held: ' + copy['held'] if copy['held'] else ''}")
+
+
+def _hops(one: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    hops = [
+        ("source", one["source"], [_row(one["source"], one["columns"])]),
+        ("topic", one["topic"], [*map(_record, one["topic"]["records"])] or ["no record waits"]),
+        (
+            "change log",
+            one["change_log"],
+            [*map(_change, one["change_log"]["changes"])] or ["no change"],
+        ),
+        (
+            "quarantine",
+            one["quarantine"],
+            [f"{each['id']}: {each['why']}" for each in one["quarantine"]["messages"]]
+            or ["no message"],
+        ),
+        ("mirror", one["mirror"], _mirror(one["mirror"], one["columns"])),
+    ]
+    if one["before"] is not None:
+        hops.append(("before", one["before"], _mirror(one["before"], one["columns"])))
+    return [
+        (name, [f"did not answer: {told['why']}"] if told["why"] else lines)
+        for name, told, lines in hops
+    ]
+
+
+def _row(told: dict[str, Any], differing: list[str]) -> str:
+    """The values of a row; those that differ are marked with an exclamation mark."""
+    if told["row"] is None:
+        return "no row"
+    return ", ".join(
+        f"{'!' if name in differing else ''}{name}={'NULL' if value is None else value}"
+        for name, value in told["row"].items()
+    )
+
+
+def _record(one: dict[str, Any]) -> str:
+    return f"{one['op']} {one['place']}{_at(one)}, not landed"
+
+
+def _change(one: dict[str, Any]) -> str:
+    place = f", {one['place']}" if one["place"] else ""
+    told = f"{one['op']} batch {one['batch']}, order {one['order']}, {one['origin']}"
+    return f"{told}{_at(one)}{place}"
+
+
+def _mirror(told: dict[str, Any], differing: list[str]) -> list[str]:
+    committed = f" of {told['committed']}" if told["committed"] else ""
+    lines = [f"version {told['version']}{committed}, merged through batch {told['applied']}"]
+    if told["order"] is not None:
+        lines.append(f"{told['op']} batch {told['batch']}, order {told['order']}{_at(told)}")
+    return [*lines, _row(told, differing)]
+
+
+def _at(one: dict[str, Any]) -> str:
+    return f", at {one['at']}" if one["at"] else ""
+
+
+def _search(told: dict[str, Any]) -> str:
+    """How far topics and change log were searched."""
+    parts = []
+    if told["files"] is not None:
+        looked = f"{told['footers']} of {told['files']} files of the change log"
+        rest = f", not below batch {told['down_to']}" if told["down_to"] else ""
+        parts.append(f"{looked}{rest}")
+    if told["records"] is not None:
+        rest = f", not {told['skipped_records']} before" if told["skipped_records"] else ""
+        parts.append(f"{told['records']} records that have not landed{rest}")
+    return f"searched: {'; '.join(parts) or 'nothing'}"
+
+
+COMMAND = trace

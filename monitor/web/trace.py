@@ -1,0 +1,249 @@
+"""Serves traces of single rows, as JSON for `sluice trace` and as a page with a form.
+
+Both read source, topics and lake when they are asked. The page does not refresh itself: a key that
+is being typed would be lost. A standardised column has the mirror's value on each side.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from shlex import quote
+from typing import Annotated, Any
+
+import structlog
+from fastapi import APIRouter, Query
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse, JSONResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from pydantic import BeforeValidator
+
+from checks.trace import TraceVerdict
+from monitor.board import TableView
+from monitor.tracing import MirrorLook, ShardTrace, SourceLook, Trace, TraceRequest
+from monitor.web import answers, render
+from monitor.web.answers import NOT_FOUND, declare_answer
+from monitor.web.deps import ApiParts, Parts, Text, parse_seconds
+from pipeline.changelog.key_search import KeyChange, KeySearch
+from pipeline.errors import ConfigError
+from pipeline.model import Missing, Order, Table
+
+TRACE_ROUTES, TRACE_PAGES = APIRouter(prefix="/v1"), APIRouter()
+LONGEST = 60.0  # seconds of a budget
+Key = Annotated[str, Query(min_length=1, max_length=10_000)]
+Wait = Annotated[float, BeforeValidator(parse_seconds), Query(ge=0, le=LONGEST)]
+SHOWN = 1_000  # characters of a value
+_PAGES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+log = structlog.get_logger(__name__)
+
+
+@TRACE_ROUTES.get(
+    "/tables/{table:path}/trace",  # table names may contain slashes
+    responses={200: declare_answer(answers.Trace), **NOT_FOUND},
+)
+async def trace(
+    parts: Parts,
+    table: str,
+    key: Key,
+    *,
+    at: str | None = None,
+    wait: Wait = 10.0,
+    budget: Wait = 1.5,
+) -> JSONResponse:
+    """Where one row is: source, topic, change log, quarantine and mirror, side by side.
+
+    *at* adds the mirror's row as of then. A row in flight is looked at again for *wait* seconds,
+    and the change log is searched for *budget* seconds. Commits a heartbeat at the source.
+    """
+    request = _request(parts, table, key, at, (budget, wait))
+    return render.Answer(await run_in_threadpool(_answer, parts, request))
+
+
+@TRACE_PAGES.get("/trace", response_class=HTMLResponse, responses=NOT_FOUND)
+async def trace_page(parts: Parts, table: Text, key: str = "", at: str = "") -> str:
+    """A form for the key of a row, and where that row is."""
+    found, error = None, ""
+    parts.table(table)
+    if key:
+        try:
+            request = _request(parts, table, key, at or None, (1.5, 5.0))
+            found = await run_in_threadpool(_answer, parts, request)
+        except ConfigError as fault:
+            error = str(fault)
+    rows = [] if found is None else [_lines(one) for one in found["traces"]]
+    page = _PAGES.get_template("trace.html")
+    return page.render(table=table, key=key, at=at, found=found, rows=rows, error=error)
+
+
+def _request(
+    parts: ApiParts, table: str, key: str, at: str | None, seconds: tuple[float, float]
+) -> TraceRequest:
+    times = (timedelta(seconds=one) for one in seconds)
+    instant = None if at is None else parts.gate.cut(at)
+    return TraceRequest(parts.table(table), key, instant, *times)
+
+
+def _answer(parts: ApiParts, request: TraceRequest) -> answers.Trace:
+    log.info("row traced", table=request.table.name)
+    found = parts.tracer().trace(request)
+    views = {view.table.name: view for view in parts.current.board.tables}
+    return render_trace(found, request, views.get(found.table))
+
+
+def render_trace(found: Trace, request: TraceRequest, view: TableView | None) -> answers.Trace:
+    """Render all hops of all shards; a value is a text, and bytes are ``0x`` and digits."""
+    search, records = found.search, found.records
+    told = search if isinstance(search, KeySearch) else None
+    return {
+        "table": found.table,
+        "key": found.key,
+        "shards": found.shards,
+        "traces": [_shard(one, found, request.table) for one in found.traces],
+        "search": {
+            "records": None if isinstance(records, Missing) else records.read,
+            "skipped_records": None if isinstance(records, Missing) else records.skipped,
+            "files": None if told is None else told.files,
+            "footers": None if told is None else told.footers,
+            "read_files": None if told is None else told.read,
+            "row_groups": None if told is None else told.groups,
+            "down_to": None if told is None else told.down_to,
+        },
+        "images": [
+            {
+                "cut": render.render_instant(one.cut),
+                "version": one.version,
+                "path": one.path or None,
+            }
+            for one in (view.images if view else ())
+        ],
+        "copies": [
+            {"name": one.name, "held": one.hold.detail if one.hold else None}
+            for one in (view.copies if view else ())
+        ],
+        "seconds": round(found.seconds, 3),
+    }
+
+
+def _shard(one: ShardTrace, found: Trace, table: Table) -> answers.TracedShard:
+    return {
+        "shard": str(one.shard),
+        "state": one.verdict.state.value,
+        "sentence": one.verdict.sentence,
+        "advice": _advice(one.verdict, found, table),
+        "columns": list(one.verdict.columns),
+        "source": _source(one.source),
+        "topic": {
+            "why": _why(one.waiting),
+            "records": [
+                {"place": str(each), "op": each.op.value, "at": _instant(each.sent)}
+                for each in (() if isinstance(one.waiting, Missing) else one.waiting)
+            ],
+        },
+        "change_log": {
+            "why": _why(one.changes),
+            "changes": [
+                _change(each) for each in (() if isinstance(one.changes, Missing) else one.changes)
+            ],
+        },
+        "quarantine": {
+            "why": _why(one.refused),
+            "messages": [
+                {"id": each.id, "why": each.why, "received": render.render_instant(each.received)}
+                for each in (() if isinstance(one.refused, Missing) else one.refused)
+            ],
+        },
+        "mirror": _mirror(one.mirror),
+        "before": None if one.before is None else _mirror(one.before),
+    }
+
+
+def _advice(verdict: TraceVerdict, found: Trace, table: Table) -> str:
+    """Write the names into the command; a key that a standard writes is not the source's."""
+    written = any(map(table.restates, table.key))
+    text, name = verdict.advice, quote(found.table)
+    for verb in ("repair", "explain"):
+        text = text.replace(f"sluice {verb} TABLE", f"sluice {verb} {name}")
+    return text if written else text.replace("--keys KEY", f"--keys {quote(found.key)}")
+
+
+def _source(told: SourceLook | Missing) -> answers.TracedSource:
+    row = None if isinstance(told, Missing) else told.row
+    return {"why": _why(told), "row": _texts(row)}
+
+
+def _mirror(told: MirrorLook | Missing) -> answers.TracedMirror:
+    if isinstance(told, Missing):
+        nothing = MirrorLook(-1, -1)
+        return {**_mirror(nothing), "why": told.why, "version": None, "applied": None}
+    op, batch, at = (told.origin.get(name) for name in ("op", "batch", "at"))
+    return {
+        "why": None,
+        "version": told.version,
+        "applied": told.applied,
+        "committed": _instant(told.committed),
+        "row": _texts(told.row),
+        "op": op,
+        "batch": batch,
+        "order": _order(told.order),
+        "at": _instant(at),
+    }
+
+
+def _change(one: KeyChange) -> answers.TracedChange:
+    return {
+        "op": one.op.value,
+        "batch": one.batch,
+        "order": _order(one.order),
+        "origin": one.origin.name.lower(),
+        "at": _instant(one.at),
+        "received": render.render_instant(one.received),
+        "place": None if one.place is None else f"{one.place}:{one.offset}",
+    }
+
+
+def _why(told: object) -> str | None:
+    return told.why if isinstance(told, Missing) else None
+
+
+def _order(order: Order | None) -> str | None:
+    return None if order is None else "/".join(map(str, order.parts))
+
+
+def _instant(at: datetime | None) -> str | None:
+    return None if at is None else render.render_instant(at)
+
+
+def _texts(row: Mapping[str, Any] | None) -> dict[str, str | None] | None:
+    return None if row is None else {name: render_value(value) for name, value in row.items()}
+
+
+def render_value(value: Any) -> str | None:
+    """Render a typed value as a text of at most ``SHOWN`` characters; NULL is None."""
+    if value is None:
+        return None
+    if isinstance(value, bytes):
+        text = f"0x{value.hex()}"
+    elif isinstance(value, datetime | date):
+        text = value.isoformat()
+    elif isinstance(value, list | dict):
+        text = json.dumps(value, default=str, ensure_ascii=False)
+    else:
+        text = str(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}... {len(text) - SHOWN} more"
+
+
+def _lines(one: answers.TracedShard) -> list[tuple[str, list[str | None], bool]]:
+    """Each column with its values at the source, in the mirror and before, and if it differs."""
+    sides = [one["source"]["row"], one["mirror"]["row"]]
+    sides += [one["before"]["row"]] if one["before"] is not None else []
+    names = dict.fromkeys(name for side in sides if side is not None for name in side)
+    return [
+        (name, [None if side is None else side.get(name) for side in sides], name in one["columns"])
+        for name in names
+    ]

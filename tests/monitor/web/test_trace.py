@@ -1,0 +1,156 @@
+"""A traced row is shown alike by the API, by the page and by the verb, and no value is markup."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from fastapi import FastAPI
+
+from checks.trace import TraceState
+from monitor.commands.trace import COMMAND
+from monitor.observe.tables import TableRegistry
+from monitor.web.api import build_application
+from monitor.web.trace import SHOWN, render_value
+from pipeline.model import Op, Table
+from tests.builders.lake import LocalLake, row
+from tests.monitor.rig import Client, Rig
+from tests.monitor.serving import serving
+from tests.monitor.test_tracing import based, proving
+from tests.monitor.traced import TracedLake
+
+PATH = "/v1/tables/db.t/trace"
+WILD = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def traced(tmp_path: Path) -> TracedLake:
+    """Row 1 is right, row 2 has another name at the source, and row 3 is only there."""
+    made = proving(TracedLake(based(LocalLake(tmp_path / "traced"))))
+    made.lake.play([row(Op.CREATE, 10, 1, WILD), row(Op.CREATE, 11, 2, "b")])
+    for key, name in (("1", WILD), ("2", None), ("3", "x")):
+        made.source.put(key, {"id": int(key), "name": name})
+    return made
+
+
+@pytest.fixture
+def app(rig: Rig, traced: TracedLake, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
+    table = traced.lake.catalog.table("db.t", traced.lake.checkpoint.shards)
+
+    def known(_: TableRegistry, name: str) -> Table | None:
+        return table if name == table.name else None
+
+    monkeypatch.setattr(TableRegistry, "table", known)
+    return build_application(replace(rig.api_parts(), rows=traced.tracer()))
+
+
+@pytest.fixture
+def server(app: FastAPI) -> Iterator[str]:
+    with serving(app) as address:
+        yield address
+
+
+def verb(server: str, *words: str) -> Result:
+    return CliRunner().invoke(COMMAND, ["db.t", *words, "--server", server])
+
+
+def test_the_api_shows_all_hops(app: FastAPI) -> None:
+    found = Client(app).get(PATH, params={"key": "2"}).json()
+
+    (one,) = found["traces"]
+    assert (found["key"], one["shard"], one["state"]) == ('["2"]', "s/db.t", "DIFFERENT")
+    assert one["columns"] == ["name"]
+    assert one["advice"].startswith("read the row again: sluice repair db.t --keys '[\"2\"]'")
+    assert one["source"] == {"why": None, "row": {"id": "2", "name": None}}
+    assert one["mirror"]["row"] == {"id": "2", "name": "b"}
+    assert (one["mirror"]["order"], one["mirror"]["batch"]) == ("1/1/11/0", 0)
+    (change,) = one["change_log"]["changes"]
+    assert (change["op"], change["order"], change["place"]) == ("c", "1/1/11/0", "s.db.t:0:11")
+    assert one["topic"]["records"] == one["quarantine"]["messages"] == []
+    assert found["search"]["down_to"] == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "why"),
+    [
+        pytest.param("/v1/tables/db.x/trace?key=1", 404, "no table 'db.x'", id="no table"),
+        pytest.param(f"{PATH}?key=x", 400, "no value of key column id", id="no key of it"),
+        pytest.param(f"{PATH}?key=1&at=yesterday", 400, "yesterday", id="no instant"),
+        pytest.param(PATH, 400, "key", id="no key at all"),
+        pytest.param("/trace?table=db.x", 404, "no table 'db.x'", id="a page of no table"),
+    ],
+)
+def test_what_cannot_be_traced_is_refused(app: FastAPI, path: str, status: int, why: str) -> None:
+    answer = Client(app).get(path)
+
+    assert answer.status_code == status
+    assert why in answer.json()["error"]
+
+
+def test_the_page_shows_the_same_and_no_value_is_markup(app: FastAPI) -> None:
+    client = Client(app)
+    empty = client.get("/trace", params={"table": "db.t"}).text
+    right = client.get("/trace", params={"table": "db.t", "key": "1"}).text
+    wrong = client.get("/trace", params={"table": "db.t", "key": "2"}).text
+    odd = client.get("/trace", params={"table": "db.t", "key": WILD}).text
+
+    assert "<form" in empty
+    assert "data-state" not in empty
+    assert 'data-state="MERGED"' in right
+    assert 'data-state="DIFFERENT"' in wrong
+    assert '<tr class="differs"><th>name</th><td><i>NULL</i></td><td>b</td></tr>' in wrong
+    assert "no value of key column id" in odd
+    assert "<script>" not in empty + right + wrong + odd
+    assert "&lt;script&gt;" in right
+    assert "&lt;script&gt;" in odd
+
+
+def test_the_verb_shows_the_same(server: str) -> None:
+    right, wrong, lost = (verb(server, key) for key in "123")
+
+    assert (right.exit_code, wrong.exit_code, lost.exit_code) == (0, 4, 4)
+    lines = [line for line in wrong.output.splitlines() if "[info" not in line]
+    assert lines[0] == 'db.t ["2"] in s/db.t: DIFFERENT'
+    assert lines[1] == "  the mirror has other values than the source: name"
+    assert "  source      id=2, !name=NULL" in lines
+    assert any(line.startswith("  change log  c batch 0, order 1/1/11/0, live") for line in lines)
+    assert "              id=2, !name=b" in lines
+    assert lines[-1].startswith("searched: ")
+    assert "NOT_CAPTURED" in lost.output
+    assert "  mirror      version" in lost.output
+
+
+def test_an_undecided_row_ends_with_another_status(server: str, traced: TracedLake) -> None:
+    traced.source.silent = True
+
+    found = verb(server, "1")
+
+    assert found.exit_code == 3
+    assert "UNDECIDED" in found.output
+    assert "did not answer: source:s: connection refused" in found.output
+    assert "name=<script>" in found.output, "the mirror is shown"
+
+
+def test_every_state_has_a_color_and_a_line_in_the_guide() -> None:
+    root = Path(__file__).parents[3]
+    page = (root / "monitor/web/trace.html").read_text(encoding="utf-8")
+    guide = (root / "docs/guides/trace-a-row.md").read_text(encoding="utf-8")
+
+    assert [one for one in TraceState if f".{one}" not in page] == []
+    assert [one for one in TraceState if f"| `{one}` |" not in guide] == []
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        pytest.param(None, None, id="NULL"),
+        pytest.param(b"\x00\xff", "0x00ff", id="bytes"),
+        pytest.param(True, "True", id="boolean"),
+        pytest.param("a" * (SHOWN + 3), "a" * SHOWN + "... 3 more", id="long text"),
+        pytest.param([1, None], "[1, null]", id="list"),
+    ],
+)
+def test_a_value_is_rendered_as_a_text(value: Any, text: str | None) -> None:
+    assert render_value(value) == text
