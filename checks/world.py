@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from pipeline.apply.mirror import MirrorSide, Range
 from pipeline.changelog.reader import LogReader
-from pipeline.model import Fence, Ordering, Shard, Table
+from pipeline.model import CaptureScope, Fence, Ordering, Shard, Table
 from pipeline.readings import ChangedRow, KeyTimes, LastChange, LogKey, ShardBase, Transaction
 from pipeline.schema.model import TableSchema
 from pipeline.sources.source import TableQueries
@@ -47,6 +47,10 @@ class World(Protocol):
 
     def source(self, name: str) -> TableQueries:
         """The source of that name."""
+        ...
+
+    def collected(self, source: str) -> CaptureScope:
+        """What the source's collector sends now, and which of its settings alter values."""
         ...
 
     def mirror(self, table: Table) -> MirrorSide:

@@ -86,6 +86,7 @@ class Observers:
             now=self.clock(),
             zone=self.config.time_zone,
             orderings=self.orderings,
+            collectors=self.collectors,
         )
 
     def close(self) -> None:

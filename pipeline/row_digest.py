@@ -10,6 +10,8 @@ does not depend on the order of the rows, and two equal rows do not cancel each 
 * Dates are days, and times are microseconds, since 1970-01-01. What no lake holds exactly has the
   text `X` on each side and is not compared: anything before 1582-10-15, which collectors shift,
   and the last day of the year 9999, which stands for infinity.
+* A form may count two values as equal (`ZERO_DATE`), or a value as not compared (`LATIN`), where
+  collectors send one value in two ways.
 * Floating point numbers have no form: systems print the same number differently.
 """
 
@@ -34,6 +36,8 @@ FIRST_DATE, END_DATE = "1582-10-15", "9999-12-31"
 FIRST_DAY, END_DAY = (
     (date.fromisoformat(one) - EPOCH.date()).days for one in (FIRST_DATE, END_DATE)
 )
+UNDEFINED = "\x81\x8d\x8f\x90\x9d\ufffd"
+"""What converters make of the five bytes that latin1 does not define."""
 NO_FLOATS = "systems print the same number differently"
 """Why floating point numbers have no form."""
 
@@ -50,6 +54,16 @@ class Form(StrEnum):
     BYTES = "bytes"
     PADDED = "padded_bytes"
     """Without the zeros at their end, which some of the writers of a column add."""
+    ZERO_DATE = "date_or_zero"
+    ZERO_MOMENT = "moment_or_zero"
+    """NULL is as 1970-01-01: collectors send either for a date that does not exist."""
+    LATIN = "latin_text"
+    """With a character of ``UNDEFINED`` it is ``UNPROVEN``: converters replace it or keep it."""
+
+    @property
+    def base(self) -> "Form":
+        """The form without what only the server knows of a column."""
+        return Form.TEXT if self is Form.LATIN else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +93,7 @@ class RangeDigest:
 def render_value(form: Form, value: Any) -> str:
     """The text of one value, as a mirror returns it: what every statement comes to."""
     if value is None:
-        return f"{NULL}|" if form is Form.TEXT else NULL
+        return f"{NULL}|" if form.base is Form.TEXT else NULL
     return _RENDERERS[form](value)
 
 
@@ -118,11 +132,25 @@ def sum_ids(rows: Iterable[tuple[int, int]], ids: Iterable[int]) -> tuple[RangeD
     return tuple(found.get(id_, RangeDigest()) for id_ in ids)
 
 
+def _render_latin(value: str) -> str:
+    if not set(UNDEFINED).isdisjoint(value):
+        return f"{UNPROVEN}|"
+    return f"{len(value)}|{value}"
+
+
+def _render_date(value: date) -> str:
+    return _bounded((value - EPOCH.date()).days, FIRST_DAY, END_DAY)
+
+
 def _render_moment(value: datetime) -> str:
     wall = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
     since = wall - EPOCH
     micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
     return _bounded(micros, FIRST_DAY * DAY, END_DAY * DAY)
+
+
+def _none_if_zero(text: str) -> str:
+    return NULL if text == "0" else text
 
 
 def _md5(data: bytes) -> str:
@@ -137,8 +165,11 @@ _RENDERERS: Mapping[Form, Callable[[Any], str]] = {
     Form.BOOLEAN: lambda value: str(int(value)),
     Form.INTEGER: lambda value: str(int(value)),
     Form.DECIMAL: lambda value: f"{Decimal(value):f}",
-    Form.DATE: lambda value: _bounded((value - EPOCH.date()).days, FIRST_DAY, END_DAY),
+    Form.DATE: _render_date,
     Form.MOMENT: _render_moment,
+    Form.ZERO_DATE: lambda value: _none_if_zero(_render_date(value)),
+    Form.ZERO_MOMENT: lambda value: _none_if_zero(_render_moment(value)),
+    Form.LATIN: _render_latin,
     Form.TEXT: lambda value: f"{len(value)}|{value}",
     Form.BYTES: lambda value: _md5(bytes(value)),
     Form.PADDED: lambda value: _md5(bytes(value).rstrip(b"\0")),

@@ -33,12 +33,13 @@ from checks.counting import (
 )
 from checks.world import MirrorSide, Range, TableQueries, World
 from pipeline.errors import ProofError, UnreachableError
+from pipeline.finding import Effect
 from pipeline.formats.json_text import parse_key
 from pipeline.model import Order, Shard, Table
 from pipeline.readings import RowVersion
 from pipeline.row_digest import VERSION, DigestColumn, Form, RangeDigest, digest_row
 from pipeline.schema.decode import type_rows
-from pipeline.schema.model import TableSchema
+from pipeline.schema.model import Column, TableSchema
 
 MOST_CHANGES = 100_000
 """Changes since a look that are followed; with more, the rows are read instead."""
@@ -54,18 +55,51 @@ class ComparedColumns:
     left_out: Mapping[str, str]
 
 
-def choose_columns(table: Table, schema: TableSchema) -> ComparedColumns:
-    """Which columns of *schema* have one text at source and mirror."""
+def choose_columns(
+    table: Table, shard: Shard, schema: TableSchema, world: World
+) -> ComparedColumns:
+    """Which columns of *schema* have one text at source and mirror.
+
+    The log describes a column, the server knows more of it, and the collector may alter it.
+
+    Raises:
+        UnreachableError: the source or its collector does not answer.
+    """
+    scope = world.collected(shard.source)
+    server = {one.name: one for one in world.source(shard.source).columns(shard)}
+    rewriting = [
+        f"the collector rewrites values: {one.identity}"
+        for one in scope.hazards
+        if one.effect is Effect.REWRITES and one.affects(shard.name)
+    ]
     columns, left_out = list[DigestColumn](), dict[str, str]()
     for one in schema.columns:
-        form = one.dialect.digest_form(one)
+        form = _choose_form(one, server.get(one.name))
+        by = scope.alters(f"{shard.name}.{one.name}") if scope.alters else ""
         if table.restates(one.name):
             left_out[one.name] = "a standard writes it"
+        elif rewriting:
+            left_out[one.name] = rewriting[0]
+        elif by:
+            left_out[one.name] = f"the collector alters it ({by})"
         elif isinstance(form, Form):
             columns.append(DigestColumn(one.name, form))
         else:
             left_out[one.name] = form
+    told = {one.name for one in schema.columns}
+    left_out |= dict.fromkeys(sorted(server.keys() - told), "the log does not describe it")
     return ComparedColumns(tuple(columns), left_out)
+
+
+def _choose_form(logged: Column, server: Column | None) -> Form | str:
+    """The form of a column's values, by its log and its *server* (None: it is not there now)."""
+    form = logged.dialect.digest_form(logged)
+    if server is None or not isinstance(form, Form):
+        return form
+    there = server.dialect.digest_form(server)
+    if isinstance(there, Form) and there.base is not form.base:
+        return f"the log describes {form} values, the server {there}"
+    return there
 
 
 @dataclass(frozen=True, slots=True)

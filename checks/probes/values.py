@@ -381,9 +381,10 @@ def _begun(table: Table, world: World) -> Comparison | Undecided:
         schema = world.schema(shard)
         if schema is None:
             return Undecided("no_schema", f"no columns of {shard} have landed yet")
-        columns[shard] = choose_columns(table, schema)
+        columns[shard] = choose_columns(table, shard, schema, world)
         if not columns[shard].columns:
-            return Undecided("unsupported", f"no column of {shard} can be compared")
+            why = next(iter(columns[shard].left_out.values()), "it has none")
+            return Undecided("unsupported", f"no column of {shard} can be compared: {why}")
     return Comparison(table, world, columns)
 
 

@@ -38,8 +38,10 @@ from monitor.store.history import CheckMemory, Verdicts
 from pipeline.changelog.reader import LogReader
 from pipeline.checkpoint import Incarnations
 from pipeline.clocks import first_fence, has_passed
+from pipeline.collectors.collector import Collector
+from pipeline.errors import UnreachableError
 from pipeline.lags.samples import LandedBatch
-from pipeline.model import Fence, Missing, Ordering, Origin, Shard, Stage, Table
+from pipeline.model import CaptureScope, Fence, Missing, Ordering, Origin, Shard, Stage, Table
 from pipeline.parallel import DeadlinePool
 from pipeline.readings import NO_BASES, ShardBase
 from pipeline.schema.model import TableSchema
@@ -196,12 +198,20 @@ class ProbeWorld:
     now: datetime
     zone: ZoneInfo
     orderings: Mapping[str, SourceOrdering]
+    collectors: Mapping[str, Collector] = field(default_factory=dict)
     _mirrors: dict[str, MirrorSide] = field(default_factory=dict)
     _log: LogReader | None = None
 
     def source(self, name: str) -> TableQueries:
         """The source of that name."""
         return self.sources[name]
+
+    def collected(self, source: str) -> CaptureScope:
+        """What the source's collector sends; it is asked once a look, however many tables ask."""
+        found = self.look.once(("collected", source), partial(_scope, self.collectors[source]))
+        if isinstance(found, Missing):
+            raise UnreachableError(f"collector:{source}: {found.why}")
+        return found
 
     def mirror(self, table: Table) -> MirrorSide:
         """The mirror at the version that was newest when it was first asked for."""
@@ -325,6 +335,13 @@ class ProbeWorld:
             return None
         told = checkpoint.value.lives
         return self.look.once("lives", lambda: Incarnations.of(told)).at(batch)
+
+
+def _scope(collector: Collector) -> CaptureScope | Missing:
+    try:
+        return collector.captures()
+    except UnreachableError as error:
+        return Missing(str(error))
 
 
 def _past(passed: Mapping[str, Fence], fence: Fence) -> bool:

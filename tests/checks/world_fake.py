@@ -32,8 +32,19 @@ from checks.world import (
 )
 from pipeline.aggregates import AggregatedColumn, RangeAggregate, TimeSpan, add_up
 from pipeline.errors import TooManyRowsError
+from pipeline.finding import Finding
 from pipeline.formats.json_text import canonical_key
-from pipeline.model import Fence, Head, Op, Order, Ordering, Shard, Table, TopicPartition
+from pipeline.model import (
+    CaptureScope,
+    Fence,
+    Head,
+    Op,
+    Order,
+    Ordering,
+    Shard,
+    Table,
+    TopicPartition,
+)
 from pipeline.readings import NO_BASES, RowVersion
 from pipeline.row_digest import DigestColumn, RangeDigest, digest_row
 from pipeline.schema.model import TableSchema
@@ -102,6 +113,8 @@ class FakeWorld:
     untold: bool = False  # whether changes leave out what a row was before
     contents: dict[tuple[Shard, int], int] = field(default_factory=dict)  # of rows at the source
     copied_contents: dict[tuple[Shard, int], int] = field(default_factory=dict)
+    alters: Callable[[str], str] | None = None  # of the collector
+    hazards: tuple[Finding, ...] = ()
     versions: list["FakeMirror"] = field(default_factory=list)  # of the mirror; all can be read
     copied_orders: dict[tuple[Shard, int], Order] = field(default_factory=dict)  # of its rows
     asked_rows: int = 0  # that the source was asked for one by one
@@ -221,6 +234,9 @@ class FakeWorld:
     def source(self, name: str) -> "FakeSource":
         assert name == "shop"
         return FakeSource(self)
+
+    def collected(self, source: str) -> CaptureScope:
+        return CaptureScope(lambda _: True, alters=self.alters, hazards=self.hazards)
 
     def mirror(self, table: Table) -> "FakeMirror":
         assert table.name == TABLE.name

@@ -5,8 +5,10 @@ The session's time zone is UTC.
 * ZEROFILL pads what the server prints, so such a column is added to 0.
 * CHAR has no blanks at its end in the log, and is trimmed: a server may print them. BINARY has
   zeros at its end, which the log does not have; they are stripped on each side.
-* A date with a day or month of 0 does not exist in a lake. Collectors send NULL for it, or
-  1970-01-01 where the column is NOT NULL; `TO_DAYS` returns NULL for it.
+* A date with a day or month of 0, or a 30th of February, does not exist in a lake. Collectors send
+  NULL for it, or 1970-01-01 where the column is NOT NULL, which it may not have been always. So
+  these three are one text.
+* The collector converts other character sets than Unicode, ASCII and latin1 by tables of its own.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +24,9 @@ from pipeline.row_digest import (
 )
 from pipeline.sources.mysql.types import (
     BYTES,
+    DATED,
     GEOMETRIES,
+    MOST_DIGITS,
     TEXTS,
     WHOLE,
     MySqlColumn,
@@ -31,16 +35,18 @@ from pipeline.sources.mysql.types import (
 
 UNIX_DAY = 719_528  # TO_DAYS('1970-01-01')
 UNIX_SECOND = UNIX_DAY * 86_400
-MISSING = "0"  # 1970-01-01
+UNDEFINED_BYTES = ("0x81", "0x8D", "0x8F", "0x90", "0x9D")  # in latin1
 FORMS = {
     **dict.fromkeys((*WHOLE, "BIGINT", "TIME"), Form.INTEGER),
     "DECIMAL": Form.DECIMAL,
-    "DATE": Form.DATE,
-    **dict.fromkeys(("DATETIME", "TIMESTAMP"), Form.MOMENT),
+    "DATE": Form.ZERO_DATE,
+    **dict.fromkeys(("DATETIME", "TIMESTAMP"), Form.ZERO_MOMENT),
     **dict.fromkeys((*TEXTS, "ENUM", "SET"), Form.TEXT),
     **dict.fromkeys(BYTES, Form.BYTES),
     "BINARY": Form.PADDED,
 }
+CHARSETS = ("", "utf8mb4", "utf8mb3", "utf8", "ascii", "latin1", "ucs2", "utf16", "utf32")
+"""Empty: the log does not say it."""
 NO_FORM = {
     **dict.fromkeys(("FLOAT", "DOUBLE"), NO_FLOATS),
     "JSON": "the collector spells JSON otherwise than the server",
@@ -51,14 +57,28 @@ NO_FORM = {
 
 def value_form(column: MySqlColumn) -> Form | str:
     """The form of its values, or why they are not compared."""
-    if column.kind == "BIT" and column.width == 1:
+    if (why := _find_reason(column)) is not None:
+        return why
+    if column.kind == "BIT":
         return Form.BOOLEAN
-    if column.kind == "DECIMAL" and column.digits > 38:
-        return Form.TEXT
-    if (form := FORMS.get(column.kind)) is not None:
-        return form
-    why = NO_FORM.get(column.kind) or why_unverifiable(column) or f"type {column.type} is not known"
-    return why.removeprefix(f"{column.name}: ")
+    latin = column.kind in TEXTS and column.charset == "latin1"
+    return Form.LATIN if latin else FORMS[column.kind]
+
+
+def _find_reason(column: MySqlColumn) -> str | None:
+    kind = column.kind
+    if column.computed:
+        return "it is computed, and no log shows when its expression changes"
+    if kind == "DECIMAL" and column.digits > MOST_DIGITS:
+        return f"a DECIMAL of more than {MOST_DIGITS} digits is kept as the collector's text"
+    if kind in TEXTS and column.charset not in CHARSETS:
+        return f"the collector converts {column.charset} by a table of its own"
+    if kind in NO_FORM and not (kind == "BIT" and column.width == 1):
+        return NO_FORM[kind]
+    why = None if kind in DATED else why_unverifiable(column)
+    if why is None and kind not in FORMS and kind != "BIT":
+        why = f"type {column.type} is not known"
+    return why.removeprefix(f"{column.name}: ") if why else None
 
 
 def digest_sql(columns: Sequence[MySqlColumn], quoted: Callable[[str], str]) -> str:
@@ -69,9 +89,12 @@ def digest_sql(columns: Sequence[MySqlColumn], quoted: Callable[[str], str]) -> 
 
 def _text_sql(column: MySqlColumn, name: str) -> str:
     form = value_form(column)
-    if form is Form.TEXT:
+    if form in {Form.TEXT, Form.LATIN}:
+        odd = " + ".join(f"LOCATE({byte}, CAST({name} AS BINARY))" for byte in UNDEFINED_BYTES)
         name = f"TRIM(TRAILING ' ' FROM {name})" if column.kind == "CHAR" else name
         text, length = f"CONVERT({name} USING utf8mb4)", f"CHAR_LENGTH({name})"
+        if form is Form.LATIN:
+            text, length = f"IF({odd}, '', {text})", f"IF({odd}, '{UNPROVEN}', {length})"
         return f"{_or(length, column, NULL)}, {_or(text, column, '')}"
     return _or(_value_sql(column, name, form), column, NULL)
 
@@ -81,12 +104,12 @@ def _value_sql(column: MySqlColumn, name: str, form: Form | str) -> str:
         return f"MD5({name})"
     if form is Form.PADDED:
         return f"MD5(TRIM(TRAILING 0x00 FROM {name}))"
-    if form is Form.DATE:
-        return _proven(column, name, f"TO_DAYS({name}) - {UNIX_DAY}")
-    if form is Form.MOMENT:
+    if form is Form.ZERO_DATE:
+        return _proven(name, f"TO_DAYS({name}) - {UNIX_DAY}")
+    if form is Form.ZERO_MOMENT:
         micros = f"(TO_SECONDS({name}) - {UNIX_SECOND}) * 1000000"
         micros += f" + MICROSECOND({name})" if column.fraction else ""
-        return _proven(column, name, micros)
+        return _proven(name, micros)
     if column.kind == "TIME":
         sign = f"IF({name} < 0, -1, 1)"
         return f"TIME_TO_SEC({name}) * 1000000 + {sign} * MICROSECOND({name})"
@@ -94,13 +117,12 @@ def _value_sql(column: MySqlColumn, name: str, form: Form | str) -> str:
     return f"{name} + 0" if padded or form is Form.BOOLEAN else name
 
 
-def _proven(column: MySqlColumn, name: str, value: str) -> str:
-    """*value* from ``FIRST_DAY`` until ``END_DAY``; NULL for a date that does not exist."""
-    inside, missing = f"{name} >= '{FIRST_DATE}' AND {name} < '{END_DATE}'", "NULL"
-    if not column.nullable:
-        value, missing = f"IFNULL({value}, '{MISSING}')", f"'{MISSING}'"
-    other = f"IF(TO_DAYS({name}) IS NULL, {missing}, '{UNPROVEN}')"
-    return f"IF({inside}, {value}, {other})"
+def _proven(name: str, value: str) -> str:
+    """*value* from ``FIRST_DATE`` until ``END_DATE``; as NULL if it is 0 or does not exist."""
+    inside = f"{name} >= '{FIRST_DATE}' AND {name} < '{END_DATE}'"
+    exists = f"DAYOFMONTH({name}) < 29 OR DAYOFMONTH({name}) <= DAYOFMONTH(LAST_DAY({name}))"
+    found = f"IF({inside}, IF({exists}, NULLIF({value}, 0), NULL), '{UNPROVEN}')"
+    return f"IFNULL(IF(TO_DAYS({name}) IS NULL, NULL, {found}), '{NULL}')"
 
 
 def _or(text: str, column: MySqlColumn, instead: str) -> str:

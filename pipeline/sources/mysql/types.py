@@ -40,6 +40,7 @@ DIALECT = {
     "GEOMETRYCOLLECTION": "GEOMCOLLECTION",
 }
 ATTRIBUTES = ("UNSIGNED", "SIGNED", "ZEROFILL", "BINARY")  # of a number, of a text
+COMPUTED = ("VIRTUAL", "STORED", "PERSISTENT")  # how the server begins to describe such a column
 LONGEST_FLOAT = 24  # FLOAT(25) and more are a DOUBLE
 DIGITS = 10  # of a DECIMAL that names none
 
@@ -53,7 +54,8 @@ class MySqlColumn:
     integer (which means nothing).  ``default`` is the text of the schema change, None for none;
     ``has_default`` is true as well when the default is NULL.  ``generated`` columns, and those
     with a computed default, held no constant when they were added.  ``values`` are ENUM's, SET's;
-    ``notation`` is that of the values in rows.
+    ``notation`` is that of the values in rows.  Only the server says the ``charset``, and which
+    columns are ``computed`` from others.
     """
 
     name: str
@@ -67,6 +69,8 @@ class MySqlColumn:
     position: int = 0
     values: tuple[str, ...] = ()
     notation: Notation = Notation.CONNECT
+    charset: str = ""
+    computed: bool = False
 
     @property
     def dialect(self) -> Dialect:
@@ -152,6 +156,8 @@ def read_column(row: Mapping[str, Any]) -> MySqlColumn:
         nullable=row["is_nullable"] == "YES",
         default=None if default is None else str(default),
         values=tuple(label.replace("''", "'") for label in labels),
+        charset=str(row.get("character_set_name") or ""),
+        computed=row.get("extra", "").upper().startswith(COMPUTED),
     )
 
 

@@ -24,6 +24,7 @@ from pipeline.sources.postgres.types import (
 FORMS = {
     "BOOL": Form.BOOLEAN,
     **dict.fromkeys(("INT2", "INT4", "INT8", "OID", "TIME"), Form.INTEGER),
+    "NUMERIC": Form.DECIMAL,
     "DATE": Form.DATE,
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ"), Form.MOMENT),
     **dict.fromkeys(("BPCHAR", "VARCHAR", "TEXT", "NAME", "UUID", "ENUM"), Form.TEXT),
@@ -34,17 +35,23 @@ SPELLED = "its collector spells it otherwise than the server"
 
 def value_form(column: PostgresColumn) -> Form | str:
     """The form of its values, or why they are not compared."""
+    if (why := _find_reason(column)) is not None:
+        return why
+    return Form.BOOLEAN if column.kind == "BIT" else FORMS[column.kind]
+
+
+def _find_reason(column: PostgresColumn) -> str | None:
     kind = column.kind
-    if kind == "NUMERIC":
-        return Form.DECIMAL if is_decimal(column) else "a NUMERIC of any size has no one spelling"
-    if kind == "BIT" and column.length in (1, None):
-        return Form.BOOLEAN
+    if column.undigested:
+        return column.undigested
+    if kind == "NUMERIC" and not is_decimal(column):
+        return "a NUMERIC of any size has no one spelling"
     if kind == "BPCHAR" and column.length is None:
         return "its blanks at the end are unknown"
-    if (form := FORMS.get(kind)) is not None:
-        return form
     if kind in ("FLOAT4", "FLOAT8"):
         return NO_FLOATS
+    if kind in FORMS or (kind == "BIT" and column.length in (1, None)):
+        return None
     why = why_unverifiable(column) or SPELLED
     return why.removeprefix(f"{column.name}: ")
 

@@ -15,7 +15,10 @@ from pipeline.schema.model import Dialect, TableSchema
 CATALOGUE = """
 SELECT a.attname::text AS name, b.typname::text AS type, b.typtype::text AS made,
     CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END AS modifier,
-    t.typtype = 'd' AS domain, a.attnotnull AS filled, pg_get_expr(d.adbin, d.adrelid) AS default
+    t.typtype = 'd' AS domain, a.attnotnull AS filled, pg_get_expr(d.adbin, d.adrelid) AS default,
+    a.attgenerated <> '' AS computed, current_setting('server_encoding') AS encoding,
+    EXISTS (SELECT FROM pg_inherits h JOIN pg_class p ON p.oid = h.inhparent
+        WHERE h.inhparent = a.attrelid AND p.relkind = 'r') AS inherited
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
 JOIN pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
 LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
@@ -55,7 +58,8 @@ class PostgresColumn:
 
     ``sent`` is the type on the wire, None from the catalogue; ``length`` is the number of digits
     of a NUMERIC, the characters of a text, the bits; None for any.  ``has_default`` as well where
-    it is not a constant, if that is reported.
+    it is not a constant, if that is reported.  ``undigested`` is a reason of the server's not to
+    compare its values; empty without one.
     """
 
     name: str
@@ -67,6 +71,7 @@ class PostgresColumn:
     has_default: bool = False
     position: int = 0
     values: tuple[str, ...] = ()
+    undigested: str = ""
 
     @property
     def dialect(self) -> Dialect:
@@ -148,7 +153,21 @@ def read_column(row: Mapping[str, Any], position: int = 0) -> PostgresColumn:
         nullable=not row["filled"],
         has_default=row["default"] is not None,
         position=position,
+        undigested=_undigested(row, str(row["type"]).upper(), kind),
     )
+
+
+def _undigested(row: Mapping[str, Any], base: str, kind: str) -> str:
+    """Why values that the server has are not those of the log; *base* is a domain's own type."""
+    if row.get("inherited"):
+        return "other tables inherit from its table, whose rows the server counts as its own"
+    if row.get("computed"):
+        return "it is computed, and no log shows that"
+    if row["domain"] and base in ("BPCHAR", "NUMERIC"):
+        return f"a domain over {'char' if base == 'BPCHAR' else 'numeric'} has no one spelling"
+    if row.get("encoding") == "SQL_ASCII" and kind in (*TEXTS, "CITEXT", "ENUM"):
+        return "the database has the encoding SQL_ASCII, so its texts are any bytes"
+    return ""
 
 
 def _of_modifier(kind: str, modifier: int) -> tuple[int | None, int | None]:

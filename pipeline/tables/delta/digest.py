@@ -19,6 +19,7 @@ from pipeline.row_digest import (
     FIRST_DAY,
     MODULUS,
     NULL,
+    UNDEFINED,
     UNPROVEN,
     DigestColumn,
     Form,
@@ -31,7 +32,10 @@ KINDS = {
     Form.INTEGER: INTEGERS,
     Form.DATE: frozenset({"date"}),
     Form.MOMENT: frozenset({"timestamp", "timestamp_ntz"}),
+    Form.ZERO_DATE: frozenset({"date"}),
+    Form.ZERO_MOMENT: frozenset({"timestamp", "timestamp_ntz"}),
     Form.TEXT: frozenset({"string"}),
+    Form.LATIN: frozenset({"string"}),
     Form.BYTES: frozenset({"binary"}),
     Form.PADDED: frozenset({"binary"}),
 }
@@ -64,9 +68,15 @@ def digest_sql(columns: Sequence[DigestColumn], kinds: Mapping[str, str]) -> str
 
 def _text_sql(column: DigestColumn) -> str:
     name, form = quote_name(column.name), column.form
-    if form is Form.TEXT:
-        length = _text(f"character_length({name})")
-        return f"coalesce({length}, '{NULL}'), coalesce({name}, '')"
+    if form.base is Form.TEXT:
+        length, text = f"coalesce({_text(f'character_length({name})')}, '{NULL}')", name
+        if form is Form.LATIN:
+            odd = f"regexp_like({name}, '[{UNDEFINED}]')"
+            length, text = (
+                f"CASE WHEN {odd} THEN '{UNPROVEN}' ELSE {length} END",
+                f"CASE WHEN {odd} THEN '' ELSE {name} END",
+            )
+        return f"{length}, coalesce({text}, '')"
     if form in {Form.BYTES, Form.PADDED}:
         data = name
         if form is Form.PADDED:
@@ -74,12 +84,14 @@ def _text_sql(column: DigestColumn) -> str:
         value = f"encode(digest({data}, 'md5'), 'hex')"
     elif form is Form.BOOLEAN:
         value = _text(f"CAST({name} AS int)")
-    elif form is Form.DATE:
+    elif form in {Form.DATE, Form.ZERO_DATE}:
         value = _proven(f"arrow_cast({name}, 'Int32')", FIRST_DAY, END_DAY)
-    elif form is Form.MOMENT:
+    elif form in {Form.MOMENT, Form.ZERO_MOMENT}:
         value = _proven(f"arrow_cast({name}, 'Int64')", FIRST_DAY * DAY, END_DAY * DAY)
     else:
         value = _text(name)
+    if form in {Form.ZERO_DATE, Form.ZERO_MOMENT}:
+        value = f"nullif({value}, '0')"
     return f"coalesce({value}, '{NULL}')"
 
 

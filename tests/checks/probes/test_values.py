@@ -1,16 +1,22 @@
 """Rows with another value are named, with their columns; rows in motion are not."""
 
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from checks.compare.look import Comparison
+from checks.compare.look import Comparison, choose_columns
 from checks.model import Outcome, Verdict
 from checks.probes.values import Values
 from checks.run import Check, run_probe
+from checks.world import World
 from pipeline.errors import TooManyRowsError, UnreachableError
-from pipeline.model import Op
+from pipeline.finding import REFUSE, Effect, Finding
+from pipeline.model import Op, Order
+from pipeline.row_digest import DigestColumn, Form
+from pipeline.schema.model import TableSchema
+from pipeline.sources.mysql.types import MySqlColumn
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld, in_step
 
 VALUED = {"id": "bigint", "v": "int"}
@@ -113,6 +119,73 @@ def test_columns_that_cannot_be_compared_are_named(world: FakeWorld) -> None:
     *_, last = in_step("values", probe(), world, 3)
 
     assert "not compared: price: systems print the same number differently" in last.reason
+
+
+def test_a_column_that_the_collector_masks_is_named_and_makes_no_difference(
+    world: FakeWorld,
+) -> None:
+    world.contents[TWO, 7] += 1
+    world.alters = lambda name: "column.mask.*" if name.endswith(".v") else ""
+
+    *_, last = in_step("values", probe(), world, 4)
+
+    assert last.outcome is Outcome.PASS
+    assert "not compared: v: the collector alters it (column.mask.*)" in last.reason
+
+
+@pytest.mark.parametrize(
+    ("effect", "shards", "outcome"),
+    [
+        (Effect.REWRITES, "", Outcome.UNKNOWN),
+        (Effect.REWRITES, "shop_01[.]orders", Outcome.UNKNOWN),
+        (Effect.REWRITES, "shop_02[.]orders", Outcome.FAIL),
+        (Effect.DELAYS, "", Outcome.FAIL),
+    ],
+)
+def test_nothing_is_compared_while_the_collector_rewrites_values(
+    world: FakeWorld, effect: Effect, shards: str, outcome: Outcome
+) -> None:
+    """Its table is blocked for that: each value that it rewrote would be one more alert."""
+    world.contents[TWO, 7] += 1
+    setting = "decimal.handling.mode=double"
+    world.hazards = (Finding(REFUSE, "d", "w", "rounds", "fix", effect, shards, setting=setting),)
+
+    *_, last = in_step("values", probe(), world, 4)
+
+    assert last.outcome is outcome
+    assert (setting in last.reason) == (outcome is Outcome.UNKNOWN)
+
+
+def test_a_column_that_no_log_describes_is_named(world: FakeWorld) -> None:
+    world.columns[ONE] = {**VALUED, "hidden": "int"}
+
+    *_, last = in_step("values", probe(), world, 3)
+
+    assert "not compared: hidden: the log does not describe it" in last.reason
+
+
+def test_a_column_of_which_the_server_says_more_has_the_form_of_the_server(
+    world: FakeWorld,
+) -> None:
+    """The log says no character set, and which columns are computed."""
+    schema = TableSchema(ONE.name, Order(1, 1, 1), tuple(MySqlColumn(n, "TEXT") for n in "abcd"))
+    server = [
+        MySqlColumn("a", "TEXT", charset="latin1"),
+        MySqlColumn("b", "TEXT", charset="gbk"),
+        MySqlColumn("c", "BLOB"),
+        MySqlColumn("d", "TEXT", computed=True),
+    ]
+    source = SimpleNamespace(columns=lambda _: server)
+    known = SimpleNamespace(collected=world.collected, source=lambda _: source)
+
+    found = choose_columns(TABLE, ONE, schema, cast("World", known))
+
+    assert found.columns == (DigestColumn("a", Form.LATIN),)
+    assert found.left_out == {
+        "b": "the collector converts gbk by a table of its own",
+        "c": "the log describes text values, the server bytes",
+        "d": "it is computed, and no log shows when its expression changes",
+    }
 
 
 def test_no_pass_while_a_range_has_rows_that_were_not_named(world: FakeWorld) -> None:

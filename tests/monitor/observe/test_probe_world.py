@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -19,8 +20,19 @@ from monitor.observe.sampler import Sampling
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import Backfill
 from pipeline.checkpoint import Checkpoint, Incarnations
+from pipeline.collectors.collector import Collector
+from pipeline.errors import UnreachableError
 from pipeline.lags.samples import LandedBatch, Sample
-from pipeline.model import Fence, Missing, Order, Ordering, Origin, Shard, Table
+from pipeline.model import (
+    CaptureScope,
+    Fence,
+    Missing,
+    Order,
+    Ordering,
+    Origin,
+    Shard,
+    Table,
+)
 from tests.builders.values import fence
 from tests.monitor.rig import NOON
 
@@ -411,3 +423,26 @@ def test_now_stands_still_and_the_clock_does_not(tmp_path: Path) -> None:
     seen = world(tmp_path)
 
     assert (seen.now, seen.clock()) == (NOON, NOON + timedelta(seconds=9))
+
+
+def test_a_collector_is_asked_once_a_look_and_a_silent_one_is_named(tmp_path: Path) -> None:
+    """However many tables of it are compared."""
+    asked = list[str]()
+
+    def captures(name: str) -> CaptureScope:
+        asked.append(name)
+        if name == "shop":
+            return CaptureScope(lambda _: True, text="all")
+        raise UnreachableError("connector stock: no answer")
+
+    seen = world(tmp_path)
+    seen.collectors = {
+        name: cast("Collector", SimpleNamespace(captures=partial(captures, name)))
+        for name in ("shop", "stock")
+    }
+
+    assert [seen.collected("shop").text for _ in range(2)] == ["all", "all"]
+    for _ in range(2):
+        with pytest.raises(UnreachableError, match=r"^collector:stock: connector stock: no answer"):
+            seen.collected("stock")
+    assert asked == ["shop", "stock"]

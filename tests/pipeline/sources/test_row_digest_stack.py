@@ -17,7 +17,7 @@ from demo.ports import free_ports
 from demo.postgres import Postgres
 from pipeline.changelog.table import build_app_id
 from pipeline.model import Shard, Table
-from pipeline.row_digest import DigestColumn, RangeDigest, digest_row
+from pipeline.row_digest import DigestColumn, Form, RangeDigest, digest_row
 from pipeline.schema.decode import type_rows
 from pipeline.sources.mysql.digest import value_form as mysql_form
 from pipeline.sources.mysql.row_reader import MySqlRowReader
@@ -84,6 +84,45 @@ MYSQL_COLUMNS = {
     "fixed": ("BINARY(4)", "x'00'", "x'0102'", "x'ff000000'"),
     "per%cent": ("VARCHAR(20)", "'%s'", "'%%'", "'50%'"),
     "b`tick": ("INT", "1", "2", "3"),
+    "none": ("DATE", "'0000-00-00'", "'2026-03-00'", "'2026-02-30'"),
+    "never": ("DATE NOT NULL", "'0000-00-00'", "'2024-00-00'", "'1970-01-01'"),
+    "nowhen": ("DATETIME(6) NOT NULL", "'0000-00-00'", "'2026-02-30 01:02:03'", "'2026-02-28'"),
+    "nostamp": (
+        "TIMESTAMP NOT NULL DEFAULT '0000-00-00 00:00:00'",
+        "'0000-00-00 00:00:00'",
+        "'1970-01-01 00:00:01'",
+        "'2024-10-27 01:30:00'",
+    ),
+    "undefined": (
+        "VARCHAR(40) CHARACTER SET latin1",
+        "_latin1 x'C381'",
+        "_latin1 x'809F'",
+        "_latin1 x'9D'",
+    ),
+    "latin_char": ("CHAR(9) CHARACTER SET latin1 NOT NULL", "'\u20ac '", "''", "'\u0178'"),
+    "ascii": ("TEXT CHARACTER SET ascii", "'a\tb'", "x'00'", "'~'"),
+    "wide2": ("VARCHAR(9) CHARACTER SET ucs2", "'\u00e9 '", "'\uffff'", "''"),
+    "wide16": ("VARCHAR(9) CHARACTER SET utf16", "'\U0001f600'", "'a\u0301'", "' '"),
+    "three": ("VARCHAR(9) CHARACTER SET utf8", "'\ufffd'", "'\u00e9|2|'", "'|'"),
+    "odd_enum": ("ENUM('a','it''s','\u00e9','c\\\\d','N')", "'\u00e9'", "'no label'", "'c\\\\d'"),
+    "latin_enum": ("ENUM('\u00e9','b') CHARACTER SET latin1", "'\u00e9'", "'b'", "'\u00e9'"),
+    "odd_set": ("SET('\u00e9','x y')", "'\u00e9,x y'", "''", "'x y'"),
+    "unsigned": ("DECIMAL(10,2) UNSIGNED ZEROFILL", "0", "0.10", "99999999.99"),
+    "long": ("LONGTEXT", "REPEAT('\u00e9', 70000)", "''", "'\n'"),
+    "blobs": ("MEDIUMBLOB", "REPEAT(x'00ff', 70000)", "''", "x'7c'"),
+}
+MYSQL_LEFT_OUT = {
+    "float": ("FLOAT", "1.5", "0.1", "-0.0"),
+    "double": ("DOUBLE", "1.5", "0.1", "-0.0"),
+    "bits": ("BIT(9)", "b'1'", "b'0'", "b'111111111'"),
+    "json": ("JSON", "'{}'", "'[1, 2]'", "'null'"),
+    "year": ("YEAR", "0", "2024", "1901"),
+    "place": ("POINT", "POINT(1,2)", "POINT(0,0)", "POINT(-1,-2)"),
+    "gbk": ("VARCHAR(9) CHARACTER SET gbk", "'\u4e2d'", "'a'", "''"),
+    "large": ("DECIMAL(40,10)", "1", "0.0000000001", "-1"),
+    "virtual": ("INT AS (id + 1) VIRTUAL", "DEFAULT", "DEFAULT", "DEFAULT"),
+    "stored": ("VARCHAR(9) AS (CONCAT(id, 'x')) STORED", "DEFAULT", "DEFAULT", "DEFAULT"),
+    "outside": ("ENUM('\U0001f600','b')", "'b'", "'b'", "'b'"),
 }
 POSTGRES_COLUMNS = {
     "flag": ("boolean", "true", "false", "true"),
@@ -117,7 +156,37 @@ POSTGRES_COLUMNS = {
     "blob": ("bytea", "'\\x'", "'\\x00ff00'", "'\\x4e'"),
     "per%cent": ("varchar(20)", "'%s'", "'%%'", "'50%'"),
     'q"uote': ("int", "1", "2", "3"),
+    "worded": ("word", "'a  '", "''", "'\u00e9'"),
+    "counted": ("counted", "7", "-1", "0"),
+    "bit1": ("bit(1)", "B'0'", "B'1'", "B'1'"),
+    "oid": ("oid", "0", "4294967295", "1"),
+    "named": ("name", "'a'", "''", "'\u00e9'"),
+    "toast": ("text", "repeat('\u00e9', 70000)", "''", "E'\\n'"),
+    "stored": ('text COLLATE "C"', "'A'", "'a'", "'\u00c4'"),
 }
+POSTGRES_LEFT_OUT = {
+    "real": ("real", "1.5", "'NaN'", "'-0'"),
+    "double": ("double precision", "'Infinity'", "'-0'", "0.1"),
+    "any": ("numeric", "1.50", "'NaN'", "1e-20"),
+    "code": ("code", "'a'", "''", "'abc'"),
+    "amount": ("amount", "1.50", "0", "-1"),
+    "json": ("jsonb", "'{}'", "'[1]'", "'null'"),
+    "list": ("int[]", "'{1,2}'", "'{}'", "'{NULL}'"),
+    "span": ("interval", "'1 month'", "'0'", "'-1 day'"),
+    "zoned": ("timetz", "'01:02:03+02'", "'00:00+00'", "'23:59:59-05'"),
+    "money": ("money", "1", "0", "-1"),
+    "bits": ("bit varying(9)", "B'01'", "B''", "B'1'"),
+    "blank": ("bpchar", "'a '", "''", "'b'"),
+    "computed": ("int GENERATED ALWAYS AS (id + 1) STORED", "DEFAULT", "DEFAULT", "DEFAULT"),
+    "net": ("inet", "'10.0.0.1'", "'::1'", "'10.0.0.0/8'"),
+}
+POSTGRES_TYPES = (
+    "CREATE TYPE mood AS ENUM ('sad', 'so so')",
+    "CREATE DOMAIN word AS varchar(9)",
+    "CREATE DOMAIN counted AS int",
+    "CREATE DOMAIN code AS char(5)",
+    "CREATE DOMAIN amount AS numeric(10,2)",
+)
 
 
 @dataclass(frozen=True)
@@ -129,6 +198,7 @@ class Digested:
     shard: Shard
     columns: tuple[DigestColumn, ...]
     rows: pa.Table
+    left_out: tuple[str, ...] = ()
 
     def differing(self, id_: int) -> list[str]:
         """Columns of a row whose digests are not the same three times; ``*`` is the whole row."""
@@ -170,16 +240,18 @@ def digested(
     source.prepare_heartbeat()
     fence = reader.fence(0, datetime.now(UTC))
     declared = source.columns(shard)
+    assert declared
     read = reader.read(fence, RowsAsked(shard, ("id",), None, None, 10_000))
     typed = type_rows(read.rows["after"], declared)
     assert not any(typed.misread.to_pylist())
     write_deltalake(str(home), typed.rows)
     pinned = read_table(home)
-    columns = tuple(DigestColumn(one.name, form(one)) for one in declared)
+    forms = {one.name: form(one) for one in declared}
+    columns = tuple(DigestColumn(n, own) for n, own in forms.items() if isinstance(own, Form))
+    left_out = tuple(name for name, own in forms.items() if not isinstance(own, Form))
     table = Table("t", (shard,), ("id",), "id")
-    return Digested(
-        source, MirrorReader(pinned, table, build_app_id("main")), shard, columns, typed.rows
-    )
+    mirror = MirrorReader(pinned, table, build_app_id("main"))
+    return Digested(source, mirror, shard, columns, typed.rows, left_out)
 
 
 @pytest.fixture(scope="module")
@@ -193,8 +265,9 @@ def mysql(server_folder: Path) -> Iterator[MySQL]:
 
 @pytest.fixture
 def of_mysql(mysql: MySQL, tmp_path: Path) -> Iterator[Digested]:
-    made = statements(f"{NAME}.t", MYSQL_COLUMNS, "`")
-    mysql.execute(f"DROP DATABASE IF EXISTS {NAME}", f"CREATE DATABASE {NAME}", *made)
+    made = statements(f"{NAME}.t", MYSQL_COLUMNS | MYSQL_LEFT_OUT, "`")
+    begun = (f"DROP DATABASE IF EXISTS {NAME}", f"CREATE DATABASE {NAME}")
+    mysql.execute("SET sql_mode = 'ALLOW_INVALID_DATES'", *begun, *made)
     settings = source_settings(mysql, user="root")
     with closing(MySqlSource(settings)) as source, closing(MySqlRowReader(settings)) as rows:
         yield digested(source, rows, mysql_form, Shard("shop", f"{NAME}.t"), tmp_path / "m")
@@ -203,8 +276,8 @@ def of_mysql(mysql: MySQL, tmp_path: Path) -> Iterator[Digested]:
 @pytest.fixture
 def of_postgres(postgres: Postgres, tmp_path: Path) -> Iterator[Digested]:
     postgres.execute(f"DROP DATABASE IF EXISTS {NAME}")
-    mood = "CREATE TYPE mood AS ENUM ('sad', 'so so')"
-    postgres.create_database(NAME, mood, *statements("t", POSTGRES_COLUMNS, '"'))
+    made = statements("t", POSTGRES_COLUMNS | POSTGRES_LEFT_OUT, '"')
+    postgres.create_database(NAME, *POSTGRES_TYPES, *made)
     settings = source_settings(postgres, user="postgres", options={"database": NAME})
     with (
         closing(PostgresSource(settings, NAME)) as source,
@@ -216,7 +289,20 @@ def of_postgres(postgres: Postgres, tmp_path: Path) -> Iterator[Digested]:
 def test_a_row_of_mysql_has_one_digest_everywhere(of_mysql: Digested) -> None:
     """Four rows: the edges of every type, and NULLs."""
     assert [of_mysql.differing(row) for row in range(4)] == [[], [], [], []]
+    assert of_mysql.left_out == tuple(MYSQL_LEFT_OUT)
+
+
+def test_modes_of_a_mysql_server_change_no_digest(mysql: MySQL, of_mysql: Digested) -> None:
+    modes = "PAD_CHAR_TO_FULL_LENGTH,NO_BACKSLASH_ESCAPES,ANSI_QUOTES,PIPES_AS_CONCAT"
+    (before,) = mysql.execute("SELECT @@GLOBAL.sql_mode")
+    mysql.execute(f"SET GLOBAL sql_mode = '{modes},TRADITIONAL'")
+    of_mysql.source.session.close()
+    try:
+        assert [of_mysql.differing(row) for row in range(4)] == [[], [], [], []]
+    finally:
+        mysql.execute(f"SET GLOBAL sql_mode = '{before[0]}'")
 
 
 def test_a_row_of_postgres_has_one_digest_everywhere(of_postgres: Digested) -> None:
     assert [of_postgres.differing(row) for row in range(4)] == [[], [], [], []]
+    assert of_postgres.left_out == tuple(POSTGRES_LEFT_OUT)

@@ -1,7 +1,9 @@
 """Digests of a Delta table are those of its rows, one by one, whatever the ids are."""
 
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,7 +12,14 @@ from deltalake import write_deltalake
 from pipeline.changelog.table import build_app_id
 from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Shard, Table
-from pipeline.row_digest import DigestColumn, Form, RangeDigest, list_row_digests, sum_ranges
+from pipeline.row_digest import (
+    DigestColumn,
+    Form,
+    RangeDigest,
+    digest_row,
+    list_row_digests,
+    sum_ranges,
+)
 from pipeline.tables.delta.reader import MirrorReader
 from tests.builders.change_log import read_table
 
@@ -101,3 +110,62 @@ def test_rows_are_digested_by_id_in_the_order_asked(tmp_path: Path) -> None:
     assert [one.rows for one in found] == [2, 1, 0, 1]
     assert mirror.id_digests(SHARD, "id", [], COLUMNS) == ()
     assert mirror.row_orders(SHARD, "id", [5]) == {}  # adopted: nothing says what wrote it
+
+
+NOW = datetime(2024, 2, 29, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("form", "equal", "other"),
+    [
+        (Form.ZERO_DATE, [None, date(1970, 1, 1)], date(1970, 1, 2)),
+        (Form.ZERO_MOMENT, [None, datetime(1970, 1, 1, tzinfo=UTC)], NOW),
+        (Form.LATIN, ["a\x81b", "\ufffd", "\x9d"], "\u0178"),
+    ],
+)
+def test_values_that_collectors_send_in_two_ways_are_one(
+    tmp_path: Path, form: Form, equal: list[Any], other: Any
+) -> None:
+    columns = (DigestColumn("v", form),)
+    values = [*equal, other]
+    write_deltalake(str(tmp_path / "m"), pa.table({"id": range(len(values)), "v": values}))
+    pinned = read_table(tmp_path / "m")
+    mirror = MirrorReader(pinned, Table("t", (SHARD,), ("id",), "id"), build_app_id("main"))
+
+    found = [digest for _, digest in mirror.row_digests(SHARD, "id", (0, 9), columns, 9)]
+
+    assert found == [digest_row(columns, [one]).sum for one in values]
+    assert len(set(found)) == 2
+
+
+def digest(*values: Any) -> int:
+    forms = {str: Form.TEXT, type(None): Form.TEXT, bytes: Form.BYTES, int: Form.INTEGER}
+    columns = [DigestColumn(f"c{n}", forms[type(one)]) for n, one in enumerate(values)]
+    return digest_row(columns, values).sum
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param((None,), ("",), id="NULL and the empty text"),
+        pytest.param((None,), ("N",), id="NULL and its own text"),
+        pytest.param((None, "a"), ("a", None), id="NULL changes places"),
+        pytest.param(("a", "b"), ("b", "a"), id="two columns swapped"),
+        pytest.param(("a|1|b", ""), ("a", "b"), id="a separator in a value"),
+        pytest.param(("", "1|a"), ("1|a", ""), id="a length in a value"),
+        pytest.param(("a ",), ("a",), id="a blank at the end"),
+        pytest.param(("\u00e9",), ("e\u0301",), id="another normal form"),
+        pytest.param((b"\0",), (b"",), id="a zero byte"),
+        pytest.param((1, 23), (12, 3), id="digits move to the next column"),
+    ],
+)
+def test_other_rows_have_other_digests(one: tuple[Any, ...], other: tuple[Any, ...]) -> None:
+    assert digest(*one) != digest(*other)
+
+
+def test_two_equal_rows_do_not_cancel_each_other() -> None:
+    """As they would in a XOR."""
+    row = RangeDigest(1, digest("a"))
+
+    assert row + row != RangeDigest()
+    assert (row + row).sum not in (0, row.sum)
