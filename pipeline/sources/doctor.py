@@ -12,6 +12,8 @@ from typing import Protocol, TypeVar
 
 from pipeline.finding import NOTE, REFUSE, WARN, Finding, FindingSeverity
 from pipeline.model import Shard
+from pipeline.row_digest import Form
+from pipeline.schema.model import Column
 from pipeline.sources.source import FoldedTable
 
 SHARD = "<shard>"
@@ -97,6 +99,18 @@ def report_unverifiable(reasons: Sequence[str], fix: str = NOT_COMPARED) -> list
     if not reasons:
         return []
     return [(NOTE, "unverifiable", f"not verifiable: {'; '.join(reasons)}", fix)]
+
+
+def report_uncompared(columns: Iterable[Column], verifiable: Collection[str]) -> list[TableFinding]:
+    """Report which *verifiable* columns the check of values leaves out, each with its reason."""
+    reasons = [
+        f"{one.name}: {why}"
+        for one in columns
+        if one.name in verifiable and not isinstance(why := one.dialect.digest_form(one), Form)
+    ]
+    if not reasons:
+        return []
+    return [(NOTE, "uncompared", f"not compared by `values`: {'; '.join(reasons)}", NOT_COMPARED)]
 
 
 def check_clock(ahead: timedelta, where: str, limit: timedelta) -> list[Finding]:

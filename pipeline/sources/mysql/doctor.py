@@ -23,6 +23,7 @@ from pipeline.sources.doctor import (
     check_key,
     find_in_tables,
     name_few,
+    report_uncompared,
     report_unverifiable,
 )
 from pipeline.sources.mysql.facts import (
@@ -367,7 +368,8 @@ def _columns(shard: ShardFacts, server: ServerFacts) -> list[TableFinding]:
         if avoidable
         else NOT_COMPARED
     )
-    return report_unverifiable(whys, fix)
+    known = {c.name for c in shard.columns if not why_unverifiable(c, zero_dates=zero)}
+    return [*report_unverifiable(whys, fix), *report_uncompared(shard.columns, known)]
 
 
 def _too_large(shard: ShardFacts, server: ServerFacts, largest: int | None) -> list[TableFinding]:

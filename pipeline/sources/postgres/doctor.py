@@ -21,6 +21,7 @@ from pipeline.sources.doctor import (
     check_key,
     find_in_tables,
     name_few,
+    report_uncompared,
     report_unverifiable,
 )
 from pipeline.sources.postgres.facts import (
@@ -309,6 +310,8 @@ def check_tables(
         yield from check_key(into.key, shard.unique, not_null, topic_keys=topic_keys)
         yield from _identity(shard, into)
         yield from report_unverifiable([why for c in shard.typed if (why := why_unverifiable(c))])
+        known = {c.name for c in shard.typed if not why_unverifiable(c)}
+        yield from report_uncompared(shard.typed, known)
 
     return find_in_tables(shards, fold, rules)
 

@@ -55,10 +55,13 @@ RULED = {
         replace(USERS, columns=(ID, Column("size", "ENUM", values=("s", "?")))),
         {"unverifiable": NOTE},
     ),
-    "FLOAT": (replace(USERS, columns=(ID, Column("w", "FLOAT", 12))), {"rounded": WARN}),
+    "FLOAT": (
+        replace(USERS, columns=(ID, Column("w", "FLOAT", 12))),
+        {"rounded": WARN, "uncompared": NOTE},
+    ),
     "a FLOAT that is printed whole": (
         replace(USERS, columns=(ID, Column("w", "FLOAT", 10, 2), Column("v", "FLOAT", 30))),
-        {},
+        {"uncompared": NOTE},
     ),
     "ignored by a rule": (replace(USERS, shard=Shard("shop", "tmp.users"), unique=()), {}),
 }
@@ -71,12 +74,25 @@ def test_a_table_is_ruled_by_its_schema(
     assert ruled(shard) == expected
 
 
+def test_columns_that_values_leaves_out_are_named_with_the_reason() -> None:
+    """One that cannot be verified at all is named once."""
+    gbk, computed = Column("a", "TEXT", charset="gbk"), Column("b", "INT", computed=True)
+    shard = replace(USERS, columns=(ID, gbk, computed, Column("c", "POINT")))
+
+    (found,) = (one for one in check_tables([shard], SERVER, fold) if one.code == "uncompared")
+
+    assert found.what == (
+        "not compared by `values`: a: the collector converts gbk by a table of its own;"
+        " b: it is computed, and no log shows when its expression changes"
+    )
+
+
 def test_columns_that_a_snapshot_rounds_are_named_with_the_way_out() -> None:
     shard = replace(
         USERS, columns=(ID, Column("weight", "FLOAT"), Column("size", "FLOAT UNSIGNED"))
     )
 
-    (told,) = check_tables([shard], SERVER, fold)
+    _, told = check_tables([shard], SERVER, fold)
 
     assert told.what.startswith("FLOAT in weight, size: a snapshot rounds it to six digits")
     assert "make weight, size of shop.users DOUBLE by ALTER TABLE ... MODIFY with all" in told.fix
