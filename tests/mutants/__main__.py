@@ -3,6 +3,7 @@
 ``python -m tests.mutants`` tries all of them; with paths only those of these modules.
 """
 
+import importlib
 import json
 import multiprocessing
 import os
@@ -14,17 +15,15 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import click
-import hypothesis  # what every test needs is imported once, before the forks
-import pyarrow as pa
-import pydantic
-import pytest
-import sqlalchemy
 
 from tests.mutants.survivors import named
 from tests.mutants.targets import TARGETS
 from tests.mutants.trial import Outcome, tried
 
-PRELOADED = (hypothesis, pa, pydantic, pytest, sqlalchemy)
+PRELOADED = (  # what most tests need is imported once, before the forks
+    *("hypothesis", "kafka.admin", "pandas", "psycopg", "pyarrow", "pydantic"),
+    *("pyspark.sql", "pytest", "redis", "sqlalchemy", "structlog"),
+)
 ENOUGH = 0.95
 
 
@@ -33,6 +32,8 @@ ENOUGH = 0.95
 @click.option("--minutes", default=90.0, show_default=True, help="No module begins after that.")
 def main(modules: Sequence[str], minutes: float) -> None:
     """Print a line a module and one a fault."""
+    for name in PRELOADED:
+        importlib.import_module(name)
     until = time.monotonic() + 60 * minutes
     faults: list[str] = []
     tried_ = survived = 0
