@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -355,6 +355,52 @@ def test_why_nobody_may_read_an_image(image: Image, codes: list[str]) -> None:
     assert [one.code for one in found] == codes
 
 
+@pytest.mark.parametrize(
+    ("cut", "taken", "codes"),
+    [
+        pytest.param(CUT, {}, [], id="it is there"),
+        pytest.param(
+            CUT, {"landed": healthy_checkpoint(through=90)}, [], id="whatever is landed by now"
+        ),
+        pytest.param(CUT - SECOND, {}, ["no_image"], id="it is not there"),
+        pytest.param(NOW + SECOND, {}, ["cut_ahead", "no_fence"], id="its cut is still to come"),
+        pytest.param(
+            NOW - SECOND,
+            {"fences": fence_series(until=NOW - 2 * SECOND)},
+            ["no_fence"],
+            id="no heartbeat stands for its cut",
+        ),
+    ],
+)
+def test_an_image_is_not_missed_before_there_can_be_one(
+    cut: datetime, taken: dict[str, Any], codes: list[str]
+) -> None:
+    found = prove(TABLE, Stage.IMAGE, cut, samples(standing=mirror_position(IMAGE), **taken), NOW)
+
+    assert [one.code for one in found.reasons] == codes
+    assert found.holds is (not codes)
+
+
+@pytest.mark.parametrize(
+    ("taken", "codes"),
+    [
+        pytest.param({"landed": healthy_checkpoint(through=90)}, ["no_mirror"], id="not landed"),
+        pytest.param({"landed": Missing("down")}, ["no_mark", "no_mirror"], id="no checkpoint"),
+        pytest.param(
+            {"landed": Missing("down"), "fences": Missing("away")},
+            ["no_mark", "no_mirror", "no_heartbeat"],
+            id="nothing is known",
+        ),
+    ],
+)
+def test_a_mirror_that_is_unknown_is_told_among_what_is_missing_in_the_order_of_the_path(
+    taken: dict[str, Any], codes: list[str]
+) -> None:
+    found = prove(TABLE, Stage.MIRROR, CUT, samples(standing=Missing("away"), **taken), NOW)
+
+    assert (found.holds, [one.code for one in found.reasons]) == (None, codes)
+
+
 def test_what_came_late_is_counted() -> None:
     image = replace(IMAGE, late=LATE)
 
@@ -495,7 +541,9 @@ def ask(
         pytest.param(replace(CALM, last=880), "880 came after 900", id="it is sent again now"),
         pytest.param(replace(CALM, leaps=1), "came after", id="by two"),
         pytest.param(
-            replace(CALM, over=51), "sent again until batch 51", id="the mirror is from within"
+            replace(CALM, over=51),
+            "sent again until batch 51, and the mirror is applied through batch 50; wait for its",
+            id="the mirror is from within",
         ),
         pytest.param(
             replace(CALM, raised=50),

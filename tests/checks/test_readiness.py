@@ -600,10 +600,15 @@ def issued() -> Certificate:
     return certificate
 
 
-def test_a_certificate_answers_its_cut_whatever_goes_missing_later() -> None:
-    gone = inputs(taken={"landed": Missing("down"), "fences": Missing("down")})
-
-    answer = assess(MIRROR, gone, BOTH, certificate=issued())
+@pytest.mark.parametrize(
+    "gone",
+    [
+        pytest.param({"landed": Missing("down"), "fences": Missing("down")}, id="upstream"),
+        pytest.param({"standing": Missing("down")}, id="the mirror"),
+    ],
+)
+def test_a_certificate_answers_its_cut_whatever_goes_missing_later(gone: dict[str, Any]) -> None:
+    answer = assess(MIRROR, inputs(taken=gone), BOTH, certificate=issued())
 
     assert answer.ready
     assert answer.certificate == issued()
