@@ -571,6 +571,14 @@ def test_a_required_check_that_has_worked_keeps_its_certificate_valid() -> None:
     assert (answer.ready, codes(answer)[0]) == (True, "certified")
 
 
+def test_a_certificate_does_not_answer_for_a_table_whose_order_is_too_weak_now() -> None:
+    weak = Reason("weak_order", "source shop sends no log positions any more")
+
+    answer = certified(MIRROR, weak_order=(weak,))
+
+    assert (answer.state, answer.reasons) == (ReadinessState.UNKNOWN, (weak,))
+
+
 def test_only_a_yes_says_on_what_it_rests() -> None:
     """A table that is BLOCKED needs no word of the checks that could not look."""
     answer = certified(MIRROR, holds=(WRITTEN,), verdicts=UNSUPPORTED)
