@@ -31,6 +31,7 @@ from checks.model import (
     Reason,
     Ruling,
     Verdict,
+    Verified,
 )
 from pipeline.checkpoint import SETTING, Checkpoint, Gap, Quarantine
 from pipeline.lags.lag import Lags
@@ -109,7 +110,8 @@ class Inputs:
     ``accepted`` is the weakest that a certificate may rest on.
     ``clocks`` say why the times of its sources' heartbeats cannot be believed now.
     ``pause`` is there while a person keeps its merges from going on.  ``bad_until`` maps each
-    check to the end of its last FAIL.
+    check to the end of its last FAIL.  ``verified`` is what was compared with the source; None
+    while no check has reported it.
     """
 
     table: Table
@@ -130,6 +132,7 @@ class Inputs:
     clocks: tuple[Reason, ...] = ()
     pause: Pause | None = None
     bad_until: Mapping[str, datetime] = field(default_factory=dict)
+    verified: Verified | None = None
     _blocks: dict[frozenset[str], tuple[Reason, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )  # by checks: each question of a round asks for them
@@ -212,6 +215,32 @@ def undecided_checks(inputs: Inputs, gating: frozenset[str]) -> tuple[str, ...]:
     if gating not in known:
         known[gating] = tuple(sorted(gating - _ruled_newest(inputs)))
     return known[gating]
+
+
+def unverified_reasons(inputs: Inputs, cut: datetime) -> tuple[Reason, ...]:
+    """Why not each row that was changed before *cut* is proven equal to its source's.
+
+    Empty if each was compared, and none that differs is known.
+    """
+    why = _why_unverified(inputs, inputs.verified, cut)
+    return (Reason("not_verified", why),) if why else ()
+
+
+def _why_unverified(inputs: Inputs, one: Verified | None, cut: datetime) -> str:
+    if one is None:
+        return "no check has compared rows since the service started; is the probe `values` on?"
+    wrong = [v for v in inputs.verdicts if v.verified and v.ruling.outcome is Outcome.FAIL]
+    if wrong:
+        return f"{wrong[0].check} failed: {wrong[0].ruling.reason}"
+    mirror = inputs.samples.mirror
+    if isinstance(mirror, Missing) or mirror.value.batch < one.batch:
+        return f"rows were compared when the mirror held batch {one.batch}, which it does not now"
+    if one.oldest is None:
+        return "not all rows were compared yet; the first lap over the table goes on"
+    if one.through is None or one.through < cut:
+        told = "none yet" if one.through is None else f"those until {_second(one.through)}"
+        return f"of the changed rows, {told} were compared again; the cut is {_second(cut)}"
+    return ""
 
 
 def unchecked_reasons(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:

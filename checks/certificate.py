@@ -31,6 +31,7 @@ class Evidence:
     is the folder that it is written out to, if it is.  For `copy` version and batch are those that
     the ``copy`` of this name holds.  ``ordering`` is what the orders of the
     table's changes rest on: less than places in the log proves less.
+    ``verified_through``: each row changed before then had been compared with its source.
     """
 
     fences: tuple[Fence, ...]
@@ -43,6 +44,7 @@ class Evidence:
     path: str = ""
     copy: str = ""
     ordering: Ordering = Ordering.LOG
+    verified_through: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

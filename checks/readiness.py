@@ -21,6 +21,7 @@ from checks.blocks import (
     unchecked_reasons,
     undecided_checks,
     unlogged_reasons,
+    unverified_reasons,
 )
 from checks.certificate import Certificate, Evidence, certify
 from checks.model import Outcome, Reason
@@ -109,11 +110,15 @@ class ReadinessPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Is *stage* complete up to *cut* (an instant, UTC)?  Of stage COPY: that of this name."""
+    """Is *stage* complete up to *cut* (an instant, UTC)?  Of stage COPY: that of this name.
+
+    If *verified*, the rows changed before the cut must have been compared with the source, too.
+    """
 
     stage: Stage
     cut: datetime
     copy: str = ""
+    verified: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +129,7 @@ class Readiness:
     ``eta`` assumes the lags stay as they are; None when they are unknown.  ``unknown`` lists gating
     checks without a ruling.
     ``disagreeing`` is since when the two rules contradict each other; None when they do not.
+    ``verified_through``: each row changed before then was compared with its source.
     """
 
     table: str
@@ -138,6 +144,7 @@ class Readiness:
     unknown: tuple[str, ...] = ()
     disagreeing: datetime | None = None
     copy: str = ""
+    verified_through: datetime | None = None
 
     @property
     def ready(self) -> bool:
@@ -174,6 +181,10 @@ def assess(
         reasons = (*reasons, *weaker_proof_reasons(certificate.evidence.ordering, inputs.promises))
         if inputs.verdicts:  # before the first there is nothing to say of them
             reasons = (*reasons, *unchecked_reasons(inputs, policy.gating))
+    lacking = unverified_reasons(inputs, question.cut) if question.verified else ()
+    if state is ReadinessState.READY and lacking:
+        state, reasons = ReadinessState.NOT_READY, lacking
+        summed = replace(summed, eta=None)
     since = (disagreeing or now) if _contradict(question, inputs, summed, proof) else None
     if since and now - since >= policy.disagreement:
         reasons = (*reasons, _disagreement(summed, since))
@@ -214,6 +225,7 @@ def _told(
         disagreeing=disagreeing,
         unknown=undecided_checks(inputs, policy.gating),
         copy=question.copy,
+        verified_through=inputs.verified.through if inputs.verified else None,
     )
 
 
@@ -307,8 +319,13 @@ def _certificate(
     if evidence is None or isinstance(checkpoint, Missing):
         return None
     offsets = landed_offsets(checkpoint.value, inputs.topics)
-    ordering, copy = inputs.ordering, question.copy
-    evidence = replace(evidence, offsets=offsets, ordering=ordering, copy=copy)
+    evidence = replace(
+        evidence,
+        offsets=offsets,
+        ordering=inputs.ordering,
+        copy=question.copy,
+        verified_through=inputs.verified.through if inputs.verified else None,
+    )
     return certify(
         inputs.table.name,
         question.stage,

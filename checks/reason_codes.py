@@ -28,6 +28,7 @@ READINESS: Mapping[str, str] = {
     "not_applied": "The cut has landed in the change log and is not merged into the mirror yet.",
     "not_described": "The source is not asked yet which foreign keys change rows without a log.",
     "not_landed": "The heartbeat after the cut is not proven to be in the change log yet.",
+    "not_verified": "Rows changed before the cut are not all compared with the source; asked for.",
     "paused": "A person paused the table; `sluice resume TABLE` ends the pause.",
     "quarantine": "A change of the table could not be decoded and waits in quarantine.",
     "revoked": "The table was ready for this cut, and a check has since found a difference.",

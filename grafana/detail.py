@@ -83,6 +83,16 @@ PANELS = (
         (Query(f"{m.VALUE.name}{_OWN}", "{{check}}"),),
     ),
     Panel(
+        "Not compared with the source since",
+        "How long ago the first of all rows was compared, and the first changed row that waits.",
+        "timeseries",
+        "s",
+        (
+            Query(f"{m.VERIFIED_AGE.name}{_OWN}", "all rows"),
+            Query(f"time() - {m.VERIFIED_THROUGH.name}{_OWN}", "changed rows"),
+        ),
+    ),
+    Panel(
         "Changes per second",
         "read is the sum of all other terms; what is not, shows as unexplained.",
         "timeseries",

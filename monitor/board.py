@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from alerts.model import Incident
 from checks.blocks import StateSince
-from checks.model import Verdict
+from checks.model import Verdict, Verified
 from checks.readiness import Readiness, ReadinessState
 from pipeline.image import Image
 from pipeline.lags.lag import HopLag, Lags
@@ -41,7 +41,8 @@ class TableView:
     ``day`` answers for the end of yesterday, ``recent`` for one lag budget ago; ``since`` is when
     the graver of them became what it is, as far back as this life of the service has seen.
     ``images`` are those that can be read.  ``life`` is what the table is at; None before anybody
-    knows.  ``budget`` is the longest lag that is not late.
+    knows.  ``budget`` is the longest lag that is not late.  ``verified`` is what was compared with
+    the source; None while no check has reported it.
     """
 
     table: Table
@@ -55,6 +56,7 @@ class TableView:
     since: datetime | None = None
     life: StateSince | None = None
     budget: timedelta | None = None
+    verified: Verified | None = None
 
     @property
     def worst(self) -> ReadinessState:

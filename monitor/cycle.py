@@ -236,6 +236,7 @@ class Cycle:
             now_ish,
             tuple(shown.values()),
             residual=inputs.residual,
+            verified=inputs.verified,
             images=_images(inputs),
             copies=views,
             budget=budget,

@@ -30,11 +30,17 @@ def validate_stage(
     copy: str,
     published: Callable[[str], bool],
     copies: Callable[[str], tuple[str, ...]],
+    *,
+    verified: bool = False,
 ) -> str:
     """Why not; empty if it can.
 
     *published* is whether images are made of a table, *copies* the names of those it has.
     """
+    if verified and stage is not Stage.MIRROR:
+        return (
+            f"rows of stage {stage} are not compared; ask for stage mirror, or without `verified`"
+        )
     if copy and stage is not Stage.COPY:
         return f"copy {copy!r} is asked for at stage {stage}; ask for stage copy, or name no copy"
     for name in tables:
@@ -47,8 +53,8 @@ def validate_stage(
 
 
 FRESH = timedelta(seconds=1)
-GateQuestion = tuple[tuple[str, ...], datetime, Stage, str]
-"""Tables, cut and stage; of stage COPY the copy's name, else nothing."""
+GateQuestion = tuple[tuple[str, ...], datetime, Stage, str, bool]
+"""Tables, cut, stage, name of a copy or nothing, and whether rows must be verified."""
 CLOSED = (ReadinessState.BLOCKED, ReadinessState.REVOKED)
 OPEN = (ReadinessState.NOT_READY, ReadinessState.UNKNOWN)  # what a merge may answer
 
@@ -87,16 +93,21 @@ class Gate:
     copies: Callable[[str], tuple[str, ...]] = lambda _: ()
 
     def decide(
-        self, tables: Sequence[str], cut: datetime, stage: Stage, copy: str = ""
+        self,
+        tables: Sequence[str],
+        cut: datetime,
+        stage: Stage,
+        copy: str = "",
+        verified: bool = False,
     ) -> Decision:
-        """Answer now, for all *tables*.
+        """Answer now, for all *tables*; if *verified*, READY needs that changed rows were compared.
 
         Raises:
             UnknownNameError: one of them is not known; the message lists those that are.
             ConfigError: none of its images are made, or it is not copied there, and that is asked
                 for.
         """
-        why = validate_stage(tables, stage, copy, self.published, self.copies)
+        why = validate_stage(tables, stage, copy, self.published, self.copies, verified=verified)
         look = self.watcher.look(FRESH, tables)
         known = [(name, self.roster.table(name)) for name in tables]
         unknown = [name for name, table in known if table is None]
@@ -112,7 +123,7 @@ class Gate:
         with self.recorder.deciding:
             facts = self.assessor.facts(self.clock())
             answers = [
-                self.assessor.decided(Question(stage, cut, copy), table, look, facts)
+                self.assessor.decided(Question(stage, cut, copy, verified), table, look, facts)
                 for _, table in known
                 if table is not None
             ]

@@ -39,6 +39,11 @@ EXITS = {"ready": 0, "not_ready": 1, "unknown": 3, **dict.fromkeys(CLOSED, 4)}
     default="0s",
     help="How long to wait at most, such as 90s, 5m or 1h; a plain number means seconds.",
 )
+@click.option(
+    "--verified",
+    is_flag=True,
+    help="Ready only if the rows changed before the cut were compared with the source.",
+)
 @click.option("--patient", is_flag=True, help="Also wait while a table is blocked.")
 @service_options
 def gate(
@@ -49,6 +54,7 @@ def gate(
     copy: str,
     wait: timedelta,
     patient: bool,
+    verified: bool,
     config: Path,
     server: str | None,
     as_json: bool,
@@ -58,7 +64,8 @@ def gate(
     Exit status 0: ready; 1: not ready yet; 2: wrong usage; 3: unknown; 4: blocked or revoked, and
     waiting does not help.
     """
-    question = {"table": list(tables), "stage": stage, "copy": copy, **cut_parameter(cut)}
+    question: dict[str, Any] = {"table": list(tables), "stage": stage, "copy": copy}
+    question |= {**cut_parameter(cut), **({"verified": True} if verified else {})}
     try:
         answer = _wait(
             service_address(server, config), question, wait.total_seconds(), patient=patient

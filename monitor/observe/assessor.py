@@ -253,6 +253,7 @@ class Assessor:
             clocks=doubts,
             pause=facts.pauses.get(table.name),
             bad_until=self.rulings.bad_until(table.name),
+            verified=self.rulings.verified(table.name),
         )
 
     def copied(self, copy: str, inputs: Inputs, look: Sampling) -> Inputs:

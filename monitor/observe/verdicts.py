@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from checks.model import Outcome, Verdict
+from checks.model import Outcome, Verdict, Verified
 from monitor.store.history import Verdicts
 from monitor.store.requests import CheckedAgain, RereadRequest, RereadRequests
 
@@ -27,6 +27,7 @@ class LatestVerdicts:
     _ruled: dict[str, dict[str, Verdict]] = field(default_factory=dict)
     _passed: dict[str, dict[str, Verdict]] = field(default_factory=dict)
     _bad: dict[str, dict[str, datetime]] = field(default_factory=dict)
+    _verified: dict[str, Verified] = field(default_factory=dict)
 
     def load(self, kept: Verdicts) -> None:
         """Remember what earlier lives ruled, in the order they did."""
@@ -52,6 +53,8 @@ class LatestVerdicts:
             if outcome is Outcome.FAIL or ended:
                 at = verdict.at if recorded is None else max(verdict.at, recorded)
                 self._was_bad(verdict.table, verdict.check, at)
+            if verdict.verified is not None:
+                self._verified[verdict.table] = verdict.verified
             if outcome is not Outcome.UNKNOWN:
                 _keep(self._ruled, verdict)
             if outcome is Outcome.PASS:
@@ -64,6 +67,13 @@ class LatestVerdicts:
     def last_pass(self, table: str, check: str) -> Verdict | None:
         """The last PASS; None if there never was one."""
         return self._passed.get(table, {}).get(check)
+
+    def verified(self, table: str) -> Verified | None:
+        """What was compared of *table* as of the newest verdict that has it; None before one does.
+
+        A verdict of an earlier run of the service does not have it.
+        """
+        return self._verified.get(table)
 
     def bad_until(self, table: str) -> Mapping[str, datetime]:
         """Check -> when the end of its last FAIL was recorded, or the FAIL; absent without any.

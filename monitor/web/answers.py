@@ -83,7 +83,8 @@ class Lags(TypedDict):
 class Readiness(Lags):
     """Whether one table may be read up to the cut, and why not.
 
-    ``version`` and ``path`` are the certified ones; absent before a certificate.
+    ``version`` and ``path`` are the certified ones; absent before a certificate.  Each row that was
+    changed before ``verified_through`` was compared with its source; null while that is not known.
     """
 
     table: str
@@ -99,6 +100,7 @@ class Readiness(Lags):
     version: int | None
     path: str | None
     order: Order | None
+    verified_through: Instant | None
     unknown_checks: list[str]
 
 
@@ -143,7 +145,11 @@ class Copy(HopLag):
 
 
 class Table(Lags):
-    """One table; ``day`` is readiness for the end of yesterday, ``recent`` for now, by stage."""
+    """One table; ``day`` is readiness for the end of yesterday, ``recent`` for now, by stage.
+
+    Each row was compared with its source at ``compared_since`` or later, and each that was changed
+    before ``verified_through`` after that change; null while that is not known.
+    """
 
     table: str
     tier: int
@@ -153,6 +159,8 @@ class Table(Lags):
     day: dict[str, StageReadiness]
     recent: dict[str, StageReadiness]
     copies: dict[str, Copy]
+    verified_through: Instant | None
+    compared_since: Instant | None
 
 
 class LateImage(TypedDict):
@@ -279,6 +287,7 @@ class Certificate(TypedDict):
     path: str | None
     order: Order
     applied: int | None
+    verified_through: Instant | None
     offsets: dict[str, int]
     fences: list[Fence]
 

@@ -135,10 +135,16 @@ def tables(parts: Parts) -> JSONResponse:
     responses={200: declare_answer(answers.Readiness | answers.GateAnswer), **NOT_FOUND},
 )
 async def readiness(
-    parts: Parts, table: str, cut: str | None = None, stage: Stage = Stage.MIRROR, copy: str = ""
+    parts: Parts,
+    table: str,
+    *,
+    cut: str | None = None,
+    stage: Stage = Stage.MIRROR,
+    copy: str = "",
+    verified: bool = False,
 ) -> JSONResponse:
     """Readiness of one table, always with status 200; the state is in the body."""
-    question = ((table,), parts.gate.cut(cut), stage, copy)
+    question = ((table,), parts.gate.cut(cut), stage, copy, verified)
     with parts.way.foreground(), parts.scrape.gate_latency.time():
         decision = await run_in_threadpool(parts.gate.decide, *question)
     told = _answer(decision)
@@ -164,13 +170,17 @@ async def ask(
     copy: str = "",
     wait: Wait = 0.0,
     patient: bool = False,
+    verified: bool = False,
 ) -> JSONResponse:
     """One answer for all tables; waits at most *wait* seconds until it is 200 or 409.
+
+    With *verified*, a table is ready only if each row that was changed before the cut was compared
+    with its source after its merge.
 
     The header ``Sluice-Gate`` has the state in lower case, so a client can tell "not ready yet"
     from the 404 of another server.
     """
-    question = (tuple(dict.fromkeys(table)), parts.gate.cut(cut), stage, copy)
+    question = (tuple(dict.fromkeys(table)), parts.gate.cut(cut), stage, copy, verified)
     try:
         gone, patience = request.is_disconnected, timedelta(seconds=wait)
         decision = await _decision(parts, room, question, patience, gone, patient=patient)

@@ -256,6 +256,22 @@ def _values(board: Board, now: datetime) -> Iterator[Row]:
                 yield (view.table.name, verdict.check), verdict.value
 
 
+def _verified_ages(board: Board, now: datetime) -> Iterator[Row]:
+    if board.stale(now):
+        return
+    for view in board.tables:
+        if view.verified is not None and view.verified.oldest is not None:
+            yield (view.table.name,), (now - view.verified.oldest).total_seconds()
+
+
+def _verified_through(board: Board, now: datetime) -> Iterator[Row]:
+    if board.stale(now):
+        return
+    for view in board.tables:
+        if view.verified is not None and view.verified.through is not None:
+            yield (view.table.name,), view.verified.through.timestamp()
+
+
 def _incidents(board: Board, _: datetime) -> Iterator[Row]:
     for severity in Severity:
         for state in OPEN:
@@ -410,6 +426,18 @@ VALUE = MetricFamily(
     "Value of the check's newest verdict, in the unit of the check.",
     _values,
 )
+VERIFIED_AGE = MetricFamily(
+    "sluice_verified_age_seconds",
+    ("table",),
+    "Time since the row that was compared with its source longest ago; absent before all were.",
+    _verified_ages,
+)
+VERIFIED_THROUGH = MetricFamily(
+    "sluice_verified_through_timestamp_seconds",
+    ("table",),
+    "Unix time before which each changed row was compared with its source; absent while unknown.",
+    _verified_through,
+)
 CHANGES = MetricFamily(
     "sluice_changes_total",
     ("table", "term"),
@@ -563,6 +591,8 @@ METRICS = (
     OUTCOME,
     CHECKED,
     VALUE,
+    VERIFIED_AGE,
+    VERIFIED_THROUGH,
     CHANGES,
     RESIDUAL,
     HEADROOM,

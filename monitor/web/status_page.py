@@ -31,7 +31,7 @@ from markdown_it.token import Token
 
 from alerts.message import runbook_page
 from alerts.model import AlertKind, Incident, IncidentState, Severity
-from checks.model import Outcome, Verdict
+from checks.model import Outcome, Verdict, Verified
 from checks.readiness import Readiness, ReadinessState
 from monitor.board import GRAVITY, Board, CopyView, TableView
 from monitor.web.answers import NOT_FOUND
@@ -386,6 +386,7 @@ class TableLine:
     image: Badge | None = None
     imaged: str = ""
     copies: tuple[CopyLine, ...] = ()
+    compared: str = ""
 
     @property
     def trace(self) -> str:
@@ -481,7 +482,20 @@ def _line(view: TableView, longest: timedelta, now: datetime, *, stale: bool) ->
         image=None if imaged is None else _badge(imaged, stale=stale),
         imaged="" if stale else _imaged(view, now),
         copies=tuple(_copy(one, stale=stale) for one in view.copies),
+        compared="" if stale else _compared(view.verified, now),
     )
+
+
+def _compared(one: Verified | None, now: datetime) -> str:
+    """How long ago the rows were compared with their source; empty if nothing compares them."""
+    if one is None:
+        return ""
+    if one.oldest is None:
+        return "not all rows were compared yet"
+    rows = f"all rows were compared in the last {format_duration(now - one.oldest)}"
+    if one.through is None:
+        return rows
+    return f"{rows}, and changed ones until {format_duration(now - one.through)} ago"
 
 
 def _copy(one: CopyView, *, stale: bool) -> CopyLine:

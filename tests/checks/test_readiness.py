@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from checks.blocks import Inputs
 from checks.certificate import Certificate, revoke_failed
-from checks.model import Reason, Verdict
+from checks.model import Outcome, Reason, Ruling, Verdict, Verified
 from checks.readiness import (
     CheckNeed,
     Question,
@@ -932,3 +932,51 @@ def test_rules_that_disagree_are_told_by_their_names() -> None:
 
     assert by_positions.startswith("proof says ready, sum rule says not")
     assert by_clocks.startswith("sum rule says ready, proof says not")
+
+
+WRONG = Verdict(
+    TABLE.name,
+    "values",
+    Ruling(Outcome.FAIL, "1 row different", "different_rows", ("shop/t:1",)),
+    NOW,
+    verified=Verified(CUT, CUT, 50),
+)
+
+
+@pytest.mark.parametrize(
+    ("known", "verdicts", "why"),
+    [
+        pytest.param(None, (), "is the probe `values` on?", id="nothing compares"),
+        pytest.param(Verified(None, None, 50), (), "the first lap over", id="not all rows yet"),
+        pytest.param(Verified(None, CUT, 50), (), "none yet were compared", id="no change yet"),
+        pytest.param(Verified(CUT - MINUTE, CUT, 50), (), "those until", id="not up to the cut"),
+        pytest.param(Verified(NOW, CUT, 51), (), "held batch 51", id="the mirror was put back"),
+        pytest.param(Verified(NOW, CUT, 50), (WRONG,), "values failed: 1 row", id="rows differ"),
+        pytest.param(Verified(CUT, CUT, 50), (), "", id="up to the cut"),
+    ],
+)
+def test_verified_is_asked_for_and_each_changed_row_up_to_the_cut_was_compared(
+    known: Verified | None, verdicts: tuple[Verdict, ...], why: str
+) -> None:
+    bent, question = inputs(verified=known, verdicts=verdicts), replace(MIRROR, verified=True)
+
+    answer = assess(question, bent, BOTH)
+    plain = assess(MIRROR, bent, BOTH)
+    again = assess(question, bent, BOTH, certificate=plain.certificate)
+
+    assert plain.ready
+    assert answer.ready == again.ready == (not why)
+    assert bool(answer.certificate) == (not why)
+    assert why == "" or (codes(answer), answer.eta) == (["not_verified"], None)
+    assert why in (answer.reasons[0].text if why else "")
+    assert plain.certificate is not None
+    assert plain.certificate.evidence.verified_through == (known.through if known else None)
+
+
+def test_a_table_that_is_blocked_says_that_and_not_what_is_not_verified() -> None:
+    question = replace(MIRROR, verified=True)
+
+    answer = assess(question, inputs(residual=3), BOTH)
+
+    assert answer.state is ReadinessState.BLOCKED
+    assert "not_verified" not in codes(answer)

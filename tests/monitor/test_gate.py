@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from checks.model import Outcome, Ruling, Verdict
+from checks.model import Outcome, Ruling, Verdict, Verified
 from checks.ordering import SourceOrdering
 from checks.readiness import Rule
 from monitor.gate import Decision, GateQuestion
@@ -402,6 +402,29 @@ def test_cuts_and_stages(healthy: Rig, params: dict[str, str], status: int) -> N
     assert status != 400 or answer["error"]
 
 
+def test_verified_waits_until_the_changed_rows_were_compared(healthy: Rig) -> None:
+    (plain,) = healthy.ask(cut=DAY)[1]["tables"]
+    before = healthy.ask(cut=DAY, verified="1")
+    passed = Verdict(
+        USERS,
+        "values",
+        Ruling(Outcome.PASS, "all are equal"),
+        healthy.now,
+        verified=Verified(healthy.now, healthy.now - timedelta(days=3), 0),
+    )
+    healthy.recorder.tell([passed])
+
+    status, after = healthy.ask(cut=DAY, verified="1")
+    healthy.second()
+
+    assert plain["verified_through"] is None
+    assert (before[0], codes_of(before[1])) == (404, ["not_verified"])
+    assert (status, after["tables"][0]["verified_through"]) == (200, passed.at.isoformat())
+    certificate = healthy.client.get(f"/v1/certificates/{plain['certificate']}").json()
+    assert certificate["verified_through"] is None  # it was issued before that
+    assert healthy.ask(cut=DAY, verified="1", stage="landed")[0] == 400
+
+
 def test_an_unknown_table_is_the_callers_mistake(healthy: Rig) -> None:
     status, answer = healthy.ask("shop.usres", cut=DAY)
 
@@ -698,7 +721,7 @@ def test_clients_that_have_gone_keep_no_place(
 
 
 def gate_question(cut: datetime, *tables: str, stage: Stage = Stage.MIRROR) -> GateQuestion:
-    return (tables or (USERS,), cut, stage, "")
+    return (tables or (USERS,), cut, stage, "", False)
 
 
 def test_a_question_has_hope_once_its_cut_has_landed_and_not_before(healthy: Rig) -> None:

@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
 from checks.blocks import StateSince, TableState
-from checks.model import Outcome, Ruling, Verdict
+from checks.model import Outcome, Ruling, Verdict, Verified
 from monitor.board import Board, CopyView, CurrentBoard, RereadView
 from monitor.observe.system_checks import IMAGE
 from monitor.web.metrics import METRICS, BoardCollector, Scrape, encode_metrics
@@ -120,7 +120,7 @@ def test_every_listed_metric_has_a_sample_with_its_labels() -> None:
     hop = HopLag(Hop.COPY, timedelta(seconds=3), NOW, timedelta())
     copy = CopyView("cache", hop, first.day[Stage.MIRROR])
     first = replace(first, images=(image,), verdicts=(*first.verdicts, missing), copies=(copy,))
-    first = replace(first, budget=timedelta(minutes=5))
+    first = replace(first, budget=timedelta(minutes=5), verified=Verified(NOW, NOW, 4))
     shown = replace(shown, tables=(first, *others))
 
     _, samples = _scrape(shown, NOW + timedelta(seconds=20))
@@ -129,6 +129,26 @@ def test_every_listed_metric_has_a_sample_with_its_labels() -> None:
         labels = [set(dict(key[1])) for key in samples if key[0] == metric.name]
         assert labels, metric.name
         assert all(one == set(metric.labels) for one in labels)
+
+
+def test_the_rows_that_were_compared_are_told_by_age_and_by_change() -> None:
+    oldest, through = NOW - timedelta(days=3), NOW - timedelta(minutes=1)
+    all_, some, none = (
+        replace(view, verified=verified)
+        for view, verified in zip(
+            MIXED.tables,
+            (Verified(through, oldest, 4), Verified(None, None, 4), None),
+            strict=False,
+        )
+    )
+    shown = replace(MIXED, tables=(all_, some, none))
+
+    _, samples = _scrape(shown)
+
+    age, until = "sluice_verified_age_seconds", "sluice_verified_through_timestamp_seconds"
+    told = {name: value for (name, _), value in samples.items() if name in {age, until}}
+    assert told == {age: 3 * 86_400.0, until: through.timestamp()}
+    assert not {age, until} & {name for name, _ in _scrape(shown, LATER)[1]}
 
 
 def test_an_unknown_lag_is_absent_and_never_zero() -> None:

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from alerts.model import Acknowledgement
-from checks.model import Outcome, Reason, Ruling, Verdict
+from checks.model import Outcome, Reason, Ruling, Verdict, Verified
 from checks.readiness import ReadinessState
 from monitor.board import Board, TableView
 from monitor.web.problems import Api
@@ -133,6 +133,25 @@ def test_why_checks_are_unknown_is_said_once_for_all_of_one_reason() -> None:
     text = _text(status_page(board(replace(READY, verdicts=verdicts)), NOW))
 
     assert text.count("max_id, range_counts: the key is not one integer column") == 1
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        (None, ""),
+        (Verified(None, None, 4), "not all rows were compared yet"),
+        (Verified(None, NOW - timedelta(days=2), 4), "all rows were compared in the last 2 d"),
+        (
+            Verified(NOW - timedelta(seconds=50), NOW - timedelta(days=2), 4),
+            "all rows were compared in the last 2 d, and changed ones until 50 s ago",
+        ),
+    ],
+)
+def test_a_table_shows_when_its_rows_were_compared(known: Verified | None, said: str) -> None:
+    words = _text(status_page(board(replace(READY, verified=known)), NOW))
+
+    assert said in words
+    assert bool(said) == ("compared" in words)
 
 
 def test_f54_a_healthy_page_tells_of_no_tick_that_was_missed_long_ago() -> None:
