@@ -7,9 +7,10 @@ Id ranges are half open: ``(low, high)`` includes ``low`` and excludes ``high``.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from zoneinfo import ZoneInfo
 
+from checks.model import NotYet
 from pipeline.apply.mirror import MirrorSide, Range
 from pipeline.changelog.reader import LogReader
 from pipeline.model import CaptureScope, Fence, Ordering, Shard, Table
@@ -17,9 +18,13 @@ from pipeline.readings import ChangedRow, KeyTimes, LastChange, LogKey, ShardBas
 from pipeline.schema.model import TableSchema
 from pipeline.sources.source import TableQueries
 
+if TYPE_CHECKING:
+    from pipeline.suites import SuiteAnswer, SuiteLook
+
 __all__ = [
     "ChangedRow",
     "KeyTimes",
+    "LargeLooks",
     "LastChange",
     "LogKey",
     "LogReader",
@@ -30,6 +35,22 @@ __all__ = [
     "Transaction",
     "World",
 ]
+
+
+class LargeLooks(Protocol):
+    """Looks at more rows than a probe reads itself; Spark answers each in a later round."""
+
+    def answer(self, key: tuple[str, str, int | None]) -> "SuiteAnswer | NotYet | None":
+        """What was found for the look of that key, once; None if it was not asked for.
+
+        Raises:
+            UnreachableError: Spark could not answer; the look is forgotten.
+        """
+        ...
+
+    def ask(self, look: "SuiteLook") -> None:
+        """Ask for *look*."""
+        ...
 
 
 class World(Protocol):
@@ -59,6 +80,10 @@ class World(Protocol):
 
     def log(self) -> LogReader:
         """The change log, pinned for the whole round."""
+        ...
+
+    def large_looks(self) -> LargeLooks:
+        """Looks that Spark makes."""
         ...
 
     def end_keys(self, table: Table) -> tuple[LogKey, ...]:

@@ -136,6 +136,12 @@ class ParquetVersions:
             raise UnreachableError(f"{uri}: version {version} is gone") from error
         yield from found.drop_columns([SLUICE]).to_batches()
 
+    def frame(self, uri: str, version: int) -> Any:
+        """Of the file that it names, if there is a session."""
+        if self.session is None:
+            return None
+        return self.session.read.parquet(f"{uri}/{_told(open_store(uri), version)[0].file}")
+
     def contents(self, uri: str, version: int) -> tuple[RowPart, ...]:
         """One part, as there is one file."""
         try:

@@ -40,6 +40,7 @@ CENSUS = timedelta(seconds=5)  # looks which sources are due; each is asked far 
 RETENTION = timedelta(seconds=30)  # silent brokers are noticed after it
 PUBLISH = timedelta(seconds=30)
 LINEAGE = timedelta(seconds=5)
+CHECK = timedelta(seconds=5)
 
 
 @dataclass(eq=False)
@@ -226,6 +227,8 @@ class App:
         if any(rule.how != "none" for rule in self.config.publish):
             upkeep = paces.upkeep_deadline
             yield Job("publish", PUBLISH, upkeep, requests.publish, continuous=True)
+        if any(getattr(plan.probe, "looks_by_spark", False) for plan in self.config.plans):
+            yield Job("check", CHECK, paces.upkeep_deadline, requests.check, continuous=True)
         if self.settings.divided:
             yield Job("merge_urgent", *merging, requests.apply_urgent, continuous=True)
         if openlineage is not None:

@@ -169,6 +169,7 @@ class LaneDriver:
             paused=self.paused,
             wanted=self.wanted,
             archived=self._archived,
+            looks=self.observers.looks,
             noted=tuple if self.openlineage is None else self.openlineage.note,
             cuts=DueCuts(
                 self.observers.fences.known,

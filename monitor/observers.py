@@ -24,6 +24,7 @@ from monitor.observe.source_inventory import SourceInventory
 from monitor.observe.table_states import TableStates
 from monitor.observe.tables import TableRegistry
 from monitor.observe.verdicts import LatestVerdicts
+from monitor.spark.requests import SparkLooks
 from monitor.store.holds import HoldRegistry
 from monitor.store.store import ServiceStore
 from pipeline.build import open_collector, open_source
@@ -50,6 +51,7 @@ class Observers:
         self.fences = FenceBook(store.fences, self.clocks.stepped)
         self.rulings = LatestVerdicts()
         self.standstills = HoldRegistry(store.holds)
+        self.looks = SparkLooks()
         self.collectors = {one.name: open_collector(one, config.settings) for one in config.sources}
         self.heartbeats = tuple(self._heartbeat(one) for one in config.sources)
         followed = {one.settings.name: one.followed for one in self.heartbeats}
@@ -87,6 +89,7 @@ class Observers:
             zone=self.config.time_zone,
             orderings=self.orderings,
             collectors=self.collectors,
+            looks=self.looks,
         )
 
     def close(self) -> None:

@@ -71,7 +71,7 @@ class Lane:
         self, waived: frozenset[str], resubmissions: Sequence[Resubmission] = ()
     ) -> LandingReport:
         """Land one batch, and corrected messages with it, and learn the schema changes in it."""
-        self._in_pool("land")
+        self.enter_pool("land")
         landed = self.landing.land(waived, resubmissions)
         checkpoint, known = self.landing.checkpoint, self.known
         if set_back := is_rolled_back(known.checkpoint, checkpoint):
@@ -108,7 +108,7 @@ class Lane:
         if urgent and self.urgent is None:
             return ()
         queue = self._queues[urgent]
-        self._in_pool(queue.name)
+        self.enter_pool(queue.name)
         return queue.run(self.known, request)
 
     def upkeep(self, readers: Mapping[str, int], paused: frozenset[str] = frozenset()) -> None:
@@ -133,7 +133,7 @@ class Lane:
 
     def reread(self, wishes: Sequence[BackfillRequest]) -> tuple[BackfillState, ...]:
         """Continue the backfills and return their progress; waits for no other work."""
-        self._in_pool("reread")
+        self.enter_pool("reread")
         known = self.known
         dry = self.rereading.tables(known, [one for one in wishes if one.dry])
         going = self.rereading.run(known, [one for one in wishes if not one.dry])
@@ -163,10 +163,11 @@ class Lane:
             return known.catalog
         return known.catalog.reading(self.landing.log.schema_changes(known.checkpoint.batch))
 
-    def _in_pool(self, name: str) -> None:
-        """Let Spark share its cores fairly between this thread's jobs and those of other pools.
+    def enter_pool(self, name: str) -> SparkSession | None:
+        """Return the session, for jobs of this thread that share its cores fairly with others.
 
         In the one pool that all jobs are in by default, the first come is the first served.
         """
         if self.session is not None:
             self.session.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+        return self.session

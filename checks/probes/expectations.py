@@ -15,7 +15,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,20 +22,25 @@ import pyarrow as pa
 
 from checks.model import MOST_KEYS, FailKind, NotYet, OneOrMore, Outcome, Ruling, Span, Undecided
 from checks.run import Probe
-from checks.suites import (
+from checks.world import World
+from pipeline.errors import ConfigError
+from pipeline.installed import require_package
+from pipeline.invariants.expectations import Expectations as Held
+from pipeline.model import Fence, Table
+from pipeline.settings import InvariantRule
+from pipeline.suites import (
     ExpectationResult,
     ExpectationSettings,
+    SuiteAnswer,
+    SuiteLook,
     evaluate_rows,
     find_mistakes,
     find_strange_columns,
     import_expectations,
-    read_suite,
+    list_suites,
+    resolve_suites,
     split_expectations,
 )
-from checks.world import MirrorSide, World
-from pipeline.errors import ConfigError
-from pipeline.installed import require_package
-from pipeline.model import Fence, Table
 
 NAME = "expectations"
 AGAIN = timedelta(hours=1)
@@ -135,7 +139,12 @@ class Expectations:
     modules: tuple[str, ...] = ()
     """Full names of modules with expectations of your own."""
     rows: OneOrMore = 100_000
-    """Most rows that one look takes into memory."""
+    """Most rows that one look takes into memory; more are evaluated by Spark."""
+    gate: bool = False
+    """Whether changes that do not meet a critical expectation about single rows are held.
+
+    They reach neither the mirror nor an image, as with an [invariant](../guides/invariants.md).
+    """
     whole_every: Span = timedelta(days=1)
     """The pause between two looks at the whole mirror; at most 1h while one finds something."""
     limit: Span = timedelta(minutes=2)
@@ -148,16 +157,27 @@ class Expectations:
         if self.suite or self.suites:
             require_package("great_expectations")
 
+    @property
+    def looks_by_spark(self) -> bool:
+        """Whether it may ask for large looks."""
+        return bool(self.suite or self.suites)
+
     def located_from(self, folder: Path) -> "Expectations":
         """Return it with files relative to *folder*.
 
         Raises:
             ConfigError: a file is missing, or is no suite.
         """
-        found = {name: str(folder / Path(path).expanduser()) for name, path in self.suites.items()}
-        for name, path in found.items():
-            _read_suite(name, path)
-        return replace(self, suites=found)
+        return replace(self, suites=resolve_suites(self.suites, folder))
+
+    @property
+    def gate_rules(self) -> tuple[InvariantRule, ...]:
+        """What holds changes before they reach a mirror, where ``gate`` says so."""
+        if not self.gate:
+            return ()
+        held = [(name, Held((), {name: path}, self.modules)) for name, path in self.suites.items()]
+        held += [("*", Held(self.suite, {}, self.modules))] if self.suite else []
+        return tuple(InvariantRule(name, ((NAME, one),)) for name, one in held)
 
     def mistakes(self) -> Iterator[str]:
         """Yield each expectation that cannot be evaluated on any table, behind its key."""
@@ -170,10 +190,10 @@ class Expectations:
             return
         for number, fault in find_mistakes(self.suite):
             yield f"suite[{number}].{fault}"
-        for name, path in self.suites.items():
-            read = _read_suite(name, path)
-            for number, fault in find_mistakes(read):
-                yield f"suites: {name}: {path}: expectations[{number}].{fault}"
+        for name in self.suites:
+            for at, expectations in list_suites(self.suites, name, exactly=True):
+                for number, fault in find_mistakes(expectations):
+                    yield f"{at}[{number}].{fault}"
 
     def column_mistakes(self, table: str, columns: Sequence[str]) -> Iterator[str]:
         """Yield each expectation about a column that the *table* does not have."""
@@ -196,10 +216,10 @@ class Expectations:
         state = _digest(suite, mirror.rewritten)
         seen = _recall(table, world, state, mirror.batch)
         if seen is None or seen.is_whole_due(self.whole_every, world.now):
-            return self._look_at_whole(table, world, mirror, suite, state)
+            return self._look_at_whole(Round(table, world, suite, state))
         if seen.batch == mirror.batch:
             return NotYet("nothing was merged since the last look")
-        return self._look_at_changes(table, world, mirror, suite, seen)
+        return self._look_at_changes(Round(table, world, suite, state), seen)
 
     def judge(self, reading: Content, past: Sequence[float]) -> Ruling:
         """FAIL for any that is not met, UNKNOWN if one could not be evaluated."""
@@ -219,66 +239,65 @@ class Expectations:
         """What is expected of *table*, behind where that is said."""
         if self.suite:
             yield "suite", self.suite
-        for name, path in self.suites.items():
-            if fnmatchcase(table, name):
-                yield f"suites: {name}: {path}: expectations", _read_suite(name, path)
+        yield from list_suites(self.suites, table)
 
-    def _look_at_whole(
-        self,
-        table: Table,
-        world: World,
-        mirror: MirrorSide,
-        suite: Sequence[ExpectationSettings],
-        state: str,
-    ) -> Content | NotYet | Undecided:
-        look = self._look(table, mirror, suite, None)
-        if isinstance(look, Undecided):
+    def _look_at_whole(self, round_: "Round") -> Content | NotYet:
+        look, batch = self._look(round_, round_.suite, None)
+        if isinstance(look, NotYet):
             return look
-        if not look.rows and not split_expectations(suite)[1]:
+        if not look.rows and not split_expectations(round_.suite)[1]:
             return NotYet("the mirror is empty")
         found = replace(look, results=tuple(one for one in look.results if one.met is not True))
-        seen = Seen(state, mirror.batch, mirror.batch, found, world.now)
-        world.remember(table, NAME, seen.dumps())
+        round_.remember(Seen(round_.state, batch, batch, found, round_.world.now))
         return Content((look,))
 
-    def _look_at_changes(
-        self,
-        table: Table,
-        world: World,
-        mirror: MirrorSide,
-        suite: Sequence[ExpectationSettings],
-        seen: Seen,
-    ) -> Content | NotYet | Undecided:
-        single, _ = split_expectations(suite)
+    def _look_at_changes(self, round_: "Round", seen: Seen) -> Content | NotYet:
+        single, _ = split_expectations(round_.suite)
         if not single:
             return NotYet("its expectations are about the whole table")
-        look = self._look(table, mirror, single, seen.since)
-        if isinstance(look, Undecided):
+        look, batch = self._look(round_, single, seen.since)
+        if isinstance(look, NotYet):
             return look
-        since = mirror.batch if look.is_done else seen.since
-        world.remember(table, NAME, replace(seen, batch=mirror.batch, since=since).dumps())
+        since = batch if look.is_done else seen.since
+        round_.remember(replace(seen, batch=batch, since=since))
         return Content((look, seen.whole) if seen.whole.results else (look,))
 
     def _look(
-        self,
-        table: Table,
-        mirror: MirrorSide,
-        suite: Sequence[ExpectationSettings],
-        after: int | None,
-    ) -> Look | Undecided:
-        rows = _take(mirror.rows_after(after), self.rows)
+        self, round_: "Round", suite: tuple[ExpectationSettings, ...], after: int | None
+    ) -> tuple[Look | NotYet, int]:
+        """Evaluate here, or let Spark if the rows are too many; with the batch that was seen."""
+        table, mirror = round_.table, round_.world.mirror(round_.table)
+        large = round_.world.large_looks()
+        asked = SuiteLook(
+            *(table, mirror.version, mirror.batch, after, round_.state, suite, self.modules)
+        )
+        found = large.answer(asked.key)
+        if isinstance(found, SuiteAnswer):
+            return Look(after, found.rows, found.results), found.batch
+        if found is not None:
+            return found, mirror.batch
+        fits = after is not None or mirror.rows() <= self.rows
+        rows = _take(mirror.rows_after(after), self.rows) if fits else None
         if rows is None:
-            return Undecided("unsupported", f"more than {self.rows} rows; increase `rows`")
+            large.ask(asked)
+            return NotYet(f"Spark evaluates it: there are more than {self.rows} rows"), mirror.batch
         if not rows.num_rows and after is not None:
-            return Look(after, 0, ())
-        return Look(after, rows.num_rows, evaluate_rows(rows, table, suite))
+            return Look(after, 0, ()), mirror.batch
+        return Look(after, rows.num_rows, evaluate_rows(rows, table, suite)), mirror.batch
 
 
-def _read_suite(name: str, path: str) -> tuple[ExpectationSettings, ...]:
-    try:
-        return read_suite(path)
-    except ConfigError as error:
-        raise ConfigError(f"suites: {name}: {error}") from error
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round on a table: what it is asked, and the mark of suite and rows."""
+
+    table: Table
+    world: World
+    suite: tuple[ExpectationSettings, ...]
+    state: str
+
+    def remember(self, seen: Seen) -> None:
+        """Keep what was seen for the next round."""
+        self.world.remember(self.table, NAME, seen.dumps())
 
 
 def _take(batches: Iterator[pa.RecordBatch], most: int) -> pa.Table | None:

@@ -20,6 +20,7 @@ from monitor.config.plans import (
     SectionPlace,
     build_check_plan,
     build_section,
+    find_gate_rules,
     section_schema,
     with_keys,
     with_placed_files,
@@ -109,8 +110,11 @@ def parse_config(text: str, path: Path, also: Faults = _none) -> Config:
     """
     raw = parse_mapping(text, path)
     plans, faults = _probes(raw.get("probes"), path.parent)
+    gates = [find_gate_rules(plan) for plan in plans]
+    faults += [fault for _, wrong in gates for fault in wrong]
     sinks, more = _channels(raw.get("channels"), path.parent)
     demanded, odd = invariants.build_invariant_rules(raw.get("invariants"), path.parent)
+    demanded = (*demanded, *(rule for rules, _ in gates for rule in rules))
     sent, bad = copies.build_copy_plans(raw.get("copies"), path.parent)
     restated, strange = standards.standard_rules(raw.get("standards"), path.parent)
     plain, hidden = _with_secrets({k: v for k, v in raw.items() if k not in APART}, path.parent)

@@ -28,7 +28,7 @@ from pipeline.copies.copy import Copy
 from pipeline.durations import with_durations
 from pipeline.errors import ConfigError
 from pipeline.faults import fault_lines, join_path, with_key
-from pipeline.settings import KafkaSecurity, TlsSettings
+from pipeline.settings import InvariantRule, KafkaSecurity, TlsSettings
 from pipeline.tls import FILES, file_faults, tls_faults
 
 Client = TypeVar("Client", bound=TlsSettings | KafkaSecurity)
@@ -146,6 +146,17 @@ def build_section(
         value = with_placed_files(value, place.folder / "sluice.yaml")
         faults += [f"{at}.{fault}" for one in (tls_faults, file_faults) for fault in one(value)]
     return (None if faults else value), faults
+
+
+def find_gate_rules(plan: CheckPlan) -> tuple[tuple[InvariantRule, ...], list[str]]:
+    """Return what the check of *plan* demands of rows before they reach a mirror, and faults."""
+    probes = [plan.probe, *(probe for _, probe in plan.variants)]
+    rules = tuple(rule for probe in probes for rule in getattr(probe, "gate_rules", ()))
+    if rules and (plan.variants or plan.tables != "*"):
+        fix = "name the tables under `suites`, or write an `expectations` invariant"
+        at = f"probes.{plan.name}.gate"
+        return (), [f"{at}: cannot be used with `tables` or `overrides`; {fix}"]
+    return rules, []
 
 
 def with_placed_files(client: Client, path: Path) -> Client:

@@ -23,6 +23,7 @@ from checks.model import NotYet, Outcome, Ruling, Verdict
 from checks.ordering import SourceOrdering, weakest_ordering
 from checks.run import Check, looks_back, run_probe
 from checks.world import (
+    LargeLooks,
     LogKey,
     MirrorSide,
     World,
@@ -198,6 +199,7 @@ class ProbeWorld:
     now: datetime
     zone: ZoneInfo
     orderings: Mapping[str, SourceOrdering]
+    looks: LargeLooks
     collectors: Mapping[str, Collector] = field(default_factory=dict)
     _mirrors: dict[str, MirrorSide] = field(default_factory=dict)
     _log: LogReader | None = None
@@ -224,6 +226,10 @@ class ProbeWorld:
         if self._log is None:
             self._log = self.lake.changes(self.names)
         return self._log
+
+    def large_looks(self) -> LargeLooks:
+        """Looks that Spark makes."""
+        return self.looks
 
     def end_keys(self, table: Table) -> tuple[LogKey, ...]:
         """The row key of the last data message of each partition of the table's topics."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from pydantic import TypeAdapter
 
+from checks.model import NotYet
 from pipeline.apply.image_export import Manifest
 from pipeline.apply.merge_run import MergeRequest
 from pipeline.archive import NO_WORD, ArchiveWord
@@ -40,6 +41,7 @@ from pipeline.reports import Hold, LandingReport, MergeReport, SparkWork
 from pipeline.resubmissions import Resubmission
 from pipeline.settings import PipelineSettings
 from pipeline.standards import standard as standards
+from pipeline.suites import SuiteAnswer, SuiteLook, evaluate_by_spark
 
 if TYPE_CHECKING:
     from monitor.store.history import Accounts
@@ -60,6 +62,7 @@ class Verb(StrEnum):
     APPLY_URGENT = "apply_urgent"
     UPKEEP = "upkeep"
     PUBLISH = "publish"
+    CHECK = "check"
     REREAD = "reread"
     STOP = "stop"
 
@@ -70,6 +73,7 @@ LINES = (
     Verb.APPLY_URGENT,
     Verb.UPKEEP,
     Verb.PUBLISH,
+    Verb.CHECK,
     Verb.REREAD,
 )
 """What is answered side by side, each in a line of its own."""
@@ -81,8 +85,8 @@ class Request:
 
     ``paused`` are tables whose mirrors nothing is written to, ``wanted`` those that somebody waits
     for, ``resubmissions`` corrected messages that are to land, ``archived`` what people said
-    of archives.  ``hazards`` are what the process before had seen, by source, ``held`` the ids of
-    the holds that stand; both only open.
+    of archives, ``look`` what a check asks.  ``hazards`` are what the process before had seen, by
+    source, ``held`` the ids of the holds that stand; both only open.
     """
 
     id: int
@@ -98,6 +102,7 @@ class Request:
     resubmissions: tuple[Resubmission, ...] = ()
     hazards: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
     held: frozenset[str] = frozenset()
+    look: SuiteLook | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +131,7 @@ class Reply:
     applied: tuple[MergeReport, ...] = ()
     published: tuple[Manifest, ...] = ()
     rereads: tuple[BackfillState, ...] = ()
+    answer: SuiteAnswer | None = None
     failure: Failure | None = None
     spark: Mapping[str, SparkWork] = field(default_factory=dict)
     hazards: Mapping[str, tuple[Finding, ...]] | None = None
@@ -190,6 +196,8 @@ def as_error(failure: Failure) -> SluiceError:
     return _PLAIN.get(failure.kind, UnreachableError)(failure.text)
 
 
+LookKey = tuple[str, str, int | None]
+MOST_ANSWERS = 1_000
 AT_A_STRETCH = 10  # batches that are landed without a pause, while each was full
 DRIVEN = (Verb.LAND, Verb.APPLY, Verb.APPLY_URGENT)
 log = structlog.get_logger(__name__)
@@ -202,6 +210,53 @@ class Deadlines:
     land: timedelta
     apply: timedelta
     upkeep: timedelta
+
+
+@dataclass(eq=False)
+class SparkLooks:
+    """Keeps which looks checks wait for, and what came of each, until it is asked for.
+
+    A look that waits is replaced by one at a later version that answers the same question.
+    """
+
+    _waiting: dict[LookKey, SuiteLook] = field(default_factory=dict)
+    _done: dict[LookKey, SuiteAnswer | SluiceError] = field(default_factory=dict)
+    _at_work: LookKey | None = None
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def answer(self, key: LookKey) -> SuiteAnswer | NotYet | None:
+        """Implements :class:`checks.world.LargeLooks`."""
+        with self._turn:
+            found = self._done.pop(key, None)
+            if isinstance(found, SluiceError):
+                raise found
+            if found is None and (key in self._waiting or key == self._at_work):
+                return NotYet("Spark evaluates it")
+            return found
+
+    def ask(self, look: SuiteLook) -> None:
+        """Implements :class:`checks.world.LargeLooks`."""
+        with self._turn:
+            self._waiting[look.key] = look
+
+    def run(self, make: Callable[[SuiteLook], SuiteAnswer | None]) -> None:
+        """Make each look that waits; one that fails is the failure of its check."""
+        while True:
+            with self._turn:
+                if not self._waiting:
+                    return
+                self._at_work = next(iter(self._waiting))
+                look = self._waiting.pop(self._at_work)
+            try:
+                found: SuiteAnswer | SluiceError | None = make(look)
+            except SluiceError as error:
+                found = error
+            with self._turn:
+                self._at_work = None
+                if found is not None:
+                    self._done[look.key] = found
+                while len(self._done) > MOST_ANSWERS:  # of tables that are looked at no more
+                    self._done.pop(next(iter(self._done)))
 
 
 @dataclass(eq=False)
@@ -229,6 +284,7 @@ class LaneRequests:
     wanted: Callable[[], frozenset[str]] = frozenset
     archived: Callable[[], ArchiveWord] = ArchiveWord
     noted: Callable[[Sequence[MergeReport]], object] = tuple
+    looks: SparkLooks = field(default_factory=SparkLooks)
     ailments: dict[Verb, str] = field(default_factory=dict)
     at_rest: bool = False
     spark: dict[str, SparkWork] = field(default_factory=dict)
@@ -283,6 +339,13 @@ class LaneRequests:
         for one in self._asked(Request(0, Verb.PUBLISH), self.deadlines.upkeep).published:
             cut = one.cut.isoformat()
             log.info("image_written", table=one.table, cut=cut, rows=one.rows, parts=one.parts)
+
+    def check(self) -> None:
+        """Make the looks that checks asked for, one after the other."""
+        self.looks.run(self._look)
+
+    def _look(self, look: SuiteLook) -> SuiteAnswer | None:
+        return self._asked(Request(0, Verb.CHECK, look=look), self.deadlines.upkeep).answer
 
     def reread(self) -> None:
         """Continue the requested backfills, and stop those that were cancelled.
@@ -402,6 +465,34 @@ def answer_request(lane: "Lane", request: Request) -> Reply:
             lane.upkeep(request.readers, request.paused)
         case Verb.PUBLISH:
             return Reply(request.id, published=lane.publish())
+        case Verb.CHECK if request.look is not None:
+            return Reply(request.id, answer=_evaluate(lane, request.look))
         case Verb.STOP:
             lane.close()
     return Reply(request.id)
+
+
+def _evaluate(lane: "Lane", look: SuiteLook) -> SuiteAnswer:
+    """Evaluate a suite; what it raises is the failure of one check, and no crash of the process.
+
+    Raises:
+        ProofError: it could not be evaluated.
+    """
+    from pipeline.build import open_table_format  # noqa: PLC0415  - seconds of Spark
+    from pipeline.spark.session import describe_jobs  # noqa: PLC0415
+
+    settings, table, session = lane.landing.settings, look.table.name, lane.enter_pool(Verb.CHECK)
+    found = open_table_format(settings, session).frame(settings.mirror(table), look.version)
+    if session is None or found is None:
+        fix = "increase `rows` of the check"
+        raise ProofError(f"Spark cannot read {table} in format {settings.table_format}; {fix}")
+    rows = "all rows" if look.after is None else f"rows changed after batch {look.after}"
+    try:
+        with describe_jobs(session, f"check {table}, {rows}"):
+            return evaluate_by_spark(found, look)
+    except SluiceError:
+        raise
+    except Exception as error:
+        log.exception("look_failed", table=table)
+        why = f"{type(error).__name__}; see the log"
+        raise ProofError(f"Spark did not evaluate {rows} of {table}: {why}") from error

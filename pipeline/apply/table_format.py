@@ -82,6 +82,13 @@ class TableFormat(Protocol[S, W]):
         """
         ...
 
+    def frame(self, uri: str, version: int) -> Any | None:
+        """The rows of an older version as a frame of Spark's, with ``_sluice``, for checks.
+
+        None without a session, or where Spark cannot read the format.
+        """
+        ...
+
     def contents(self, uri: str, version: int) -> tuple[RowPart, ...]:
         """All rows of an older version with what Sluice keeps with them, in parts.
 

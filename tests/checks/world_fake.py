@@ -22,6 +22,7 @@ from checks.run import Check, run_probe
 from checks.world import (
     ChangedRow,
     KeyTimes,
+    LargeLooks,
     LastChange,
     LogKey,
     LogReader,
@@ -254,6 +255,9 @@ class FakeWorld:
 
     def log(self) -> "FakeLog":
         return FakeLog(self)
+
+    def large_looks(self) -> LargeLooks:
+        raise AssertionError("no check makes large looks here")
 
     def end_keys(self, table: Table) -> tuple[LogKey, ...]:
         newest: dict[Shard, LogKey] = {}

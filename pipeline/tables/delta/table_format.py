@@ -133,7 +133,7 @@ def _remembering(store: Store, snapshot: Snapshot, kept: timedelta, stamp: Commi
 
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from pipeline.tables.delta.spark_merge import SparkMerge
 
@@ -210,6 +210,12 @@ class DeltaMirrors:
         yield pa.RecordBatch.from_pylist([], schema=wanted)  # the columns of an empty table
         for batch in found.stream(wanted.names):
             yield batch.cast(wanted)
+
+    def frame(self, uri: str, version: int) -> "DataFrame | None":
+        """By Delta's own reader in Spark, which applies deletion vectors."""
+        if self.session is None:
+            return None
+        return self.session.read.format("delta").option("versionAsOf", version).load(uri)
 
     def contents(self, uri: str, version: int) -> tuple[RowPart, ...]:
         """A file each, by its log."""

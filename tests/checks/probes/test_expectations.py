@@ -13,9 +13,17 @@ import pytest
 
 from checks.model import NotYet, Outcome, Ruling, Undecided
 from checks.probes.expectations import Content, Expectations
-from checks.suites import ExpectationSettings, make_frame, read_suite
+from checks.world import LargeLooks
 from pipeline.errors import ConfigError
 from pipeline.model import Fence, Table
+from pipeline.suites import (
+    ExpectationResult,
+    ExpectationSettings,
+    SuiteAnswer,
+    SuiteLook,
+    make_frame,
+    read_suite,
+)
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeMirror, FakeWorld
 
 # Great Expectations imports what Python and pandas have deprecated.
@@ -48,6 +56,7 @@ class RowsWorld(FakeWorld):
     newest: int = 0
     rewritten: str = "never"
     loading: bool = False
+    spark: "FakeLooks" = field(default_factory=lambda: FakeLooks())  # noqa: PLW0108  - defined below
 
     def merge(self, id_: int, **values: Any) -> None:
         self.newest += 1
@@ -61,10 +70,31 @@ class RowsWorld(FakeWorld):
     def reached(self, table: Table, fences: Sequence[Fence]) -> bool:
         return not self.loading
 
+    def large_looks(self) -> LargeLooks:
+        return self.spark
+
+
+@dataclass
+class FakeLooks:
+    """Spark answers when a test lets it."""
+
+    asked: list[SuiteLook] = field(default_factory=list)
+    found: SuiteAnswer | NotYet | None = None
+
+    def answer(self, key: tuple[str, str, int | None]) -> SuiteAnswer | NotYet | None:
+        return self.found if self.asked and key == self.asked[-1].key else None
+
+    def ask(self, look: SuiteLook) -> None:
+        self.asked.append(look)
+        self.found = NotYet("Spark evaluates it")
+
 
 @dataclass
 class RowsMirror(FakeMirror):
     held: Mapping[int, tuple[int, Mapping[str, Any]]] = field(default_factory=dict)
+
+    def rows(self) -> int:
+        return len(self.held)
 
     def rows_after(self, batch: int | None) -> Iterator[pa.RecordBatch]:
         kept = [row for at, row in self.held.values() if batch is None or at > batch]
@@ -236,9 +266,13 @@ def test_a_look_names_twenty_rows_and_counts_the_others(world: RowsWorld) -> Non
     for id_ in range(10, 40):
         world.merge(id_, email=None)
 
-    found = ruled(Expectations((expect(NOT_NULL, column="email"),)), world)
+    probe = Expectations((expect(NOT_NULL, column="email"),))
+    reading = probe.measure(TABLE, world)
 
+    assert isinstance(reading, Content)
+    found = probe.judge(reading, [])
     assert (len(found.keys), found.more) == (20, 11)
+    assert [len(one.keys) for one in reading.results] == [20]
 
 
 @THOROUGH
@@ -254,10 +288,23 @@ def test_no_value_of_a_row_leaves_the_probe(world: RowsWorld) -> None:
 
 
 @THOROUGH
-def test_more_rows_than_fit_are_no_sample(world: RowsWorld) -> None:
-    probe = Expectations((expect(NOT_NULL, column="id"),), rows=1)
+def test_more_rows_than_fit_are_evaluated_by_spark_and_no_sample(world: RowsWorld) -> None:
+    probe = Expectations((expect(NOT_NULL, column="id"), expect(COUNT, min_value=1)), rows=1)
 
-    assert "more than 1 rows" in str(look(probe, world))
+    assert look(probe, world) == "Spark evaluates it: there are more than 1 rows"
+    world.merge(3)
+    assert look(probe, world) == "Spark evaluates it"
+    (asked,) = world.spark.asked
+    unmet = ExpectationResult(f"{NOT_NULL}(id): 1 of 2 rows", False, unexpected=1, keys=("k",))
+    world.spark.found = SuiteAnswer(asked.batch, 2, (unmet,))
+    found = ruled(probe, world)
+
+    assert (asked.after, asked.batch, len(asked.expectations)) == (None, 2, 2)
+    assert (found.outcome, found.keys) == (Outcome.FAIL, ("k",))
+    assert "looked at all 2 rows" in found.reason
+    world.merge(4)
+    assert look(probe, world) == "Spark evaluates it: there are more than 1 rows"
+    assert (world.spark.asked[1].after, world.spark.asked[1].expectations) == (2, (probe.suite[0],))
 
 
 def test_without_a_suite_or_a_whole_snapshot_there_is_nothing_to_rule_on() -> None:

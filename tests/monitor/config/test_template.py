@@ -13,8 +13,9 @@ from monitor.commands.init import TEMPLATE
 from monitor.config.file import load_config
 from monitor.config.model import Config, RebootstrapRule
 from pipeline.errors import ConfigError
+from pipeline.invariants.expectations import Expectations
 from pipeline.model import Op
-from pipeline.settings import PublishRule
+from pipeline.settings import InvariantRule, PublishRule
 from tests.builders.lake import LocalLake, row
 from tests.pipeline.certificates import Authority
 
@@ -151,3 +152,24 @@ def test_a_suite_file_that_is_not_there_is_refused(
         load_config(path)
 
     assert f"probes.expectations.suites: db.t: {tmp_path}/t.json: cannot be" in str(refused.value)
+
+
+def gated(tmp_path: Path, more: str = "") -> Config:
+    (tmp_path / "t.json").write_text('{"expectations": []}', encoding="utf-8")
+    path = tmp_path / "sluice.yaml"
+    probes = f"probes:\n  expectations: {{suites: {{db.t: t.json}}, gate: true{more}}}\n"
+    path.write_text(f"{TEMPLATE.read_text(encoding='utf-8')}\n{probes}", encoding="utf-8")
+    return load_config(path)
+
+
+def test_a_gate_is_an_invariant_of_the_tables_of_its_suites(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", "x")
+
+    (rule,) = gated(tmp_path).settings.invariants
+
+    suites = {"db.t": str(tmp_path / "t.json")}
+    assert rule == InvariantRule("db.t", (("expectations", Expectations((), suites)),))
+    with pytest.raises(ConfigError, match=r"expectations\.gate: cannot be used with"):
+        gated(tmp_path, ", tables: db.t")

@@ -15,6 +15,7 @@ from monitor.clients import LakeClient, source_orderings
 from monitor.observe.heartbeats import FenceBook
 from monitor.observe.probing import ProbeWorld
 from monitor.observe.sampler import Sampling
+from monitor.spark.requests import SparkLooks
 from monitor.store.history import CheckMemory
 from pipeline.build import open_source, open_table_format, open_transport, schema_readings
 from pipeline.checkpoint import Checkpoint
@@ -95,6 +96,7 @@ class Probed:
             now=now(),
             zone=ZoneInfo("UTC"),
             orderings=source_orderings((self.pipe.source(),), {}),
+            looks=SparkLooks(),
         )
 
     def ruled(self, name: str, wanted: Outcome) -> Ruling:

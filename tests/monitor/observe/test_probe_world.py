@@ -17,6 +17,7 @@ from monitor.clients import LakeClient
 from monitor.observe.heartbeats import FenceBook
 from monitor.observe.probing import ProbeWorld
 from monitor.observe.sampler import Sampling
+from monitor.spark.requests import SparkLooks
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import Backfill
 from pipeline.checkpoint import Checkpoint, Incarnations
@@ -88,6 +89,7 @@ def world(
         now=NOON,
         zone=ZoneInfo("UTC"),
         orderings={"shop": SourceOrdering(Ordering.SEQUENCE)},
+        looks=SparkLooks(),
     )
 
 

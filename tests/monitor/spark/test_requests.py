@@ -5,9 +5,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from checks.model import NotYet
 from monitor.config.sections import build_invariant_rules
 from monitor.spark.requests import (
     CRASH,
@@ -16,7 +19,9 @@ from monitor.spark.requests import (
     LaneRequests,
     Reply,
     Request,
+    SparkLooks,
     Verb,
+    answer_request,
     as_error,
     as_failure,
     dump_reply,
@@ -39,10 +44,12 @@ from pipeline.errors import (
 )
 from pipeline.invariants.column_loss import ColumnLoss
 from pipeline.invariants.not_null import NotNull
-from pipeline.model import Account
+from pipeline.lane import Lane
+from pipeline.model import Account, Shard, Table
 from pipeline.reports import Hold, LandingReport, MergeReport, SparkWork
 from pipeline.resubmissions import Resubmission, ResubmissionState
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings, TableRule
+from pipeline.suites import ExpectationResult, ExpectationSettings, SuiteAnswer, SuiteLook
 from tests.monitor.store.kit import Full
 
 NOW = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
@@ -463,3 +470,64 @@ def test_an_error_nobody_foresaw_is_a_crash_that_may_pass() -> None:
 
     assert failure == Failure(CRASH, "ValueError: boom")
     assert isinstance(as_error(failure), UnreachableError)
+
+
+TABLE = Table("shop.t", (Shard("shop", "s.t"),), ("id",), "id")
+EXPECTED = ExpectationSettings("expect_column_to_exist", {"column": "id"}, "warning")
+
+
+def _look(version: int = 3, *, state: str = "one") -> SuiteLook:
+    return SuiteLook(TABLE, version, 7, None, state, (EXPECTED,), ("our.expectations",))
+
+
+def test_a_look_and_its_answer_survive_the_pipe() -> None:
+    request = Request(4, Verb.CHECK, look=_look())
+    result = ExpectationResult("expect_x(id)", None, "info", 3, ("shop/s.t:1",))
+    reply = Reply(4, answer=SuiteAnswer(7, 20, (result,)))
+
+    assert load_request(dump_request(request)) == request
+    assert load_reply(dump_reply(reply)) == reply
+
+
+def test_a_look_is_answered_once_and_a_later_version_replaces_one_that_waits() -> None:
+    looks, made = SparkLooks(), list[int]()
+    answer = SuiteAnswer(7, 20, ())
+
+    def make(look: SuiteLook) -> SuiteAnswer:
+        assert looks.answer(look.key) == NotYet("Spark evaluates it")
+        made.append(look.version)
+        return answer
+
+    assert looks.answer(_look().key) is None
+    looks.ask(_look(3))
+    looks.ask(_look(4))
+    assert looks.answer(_look().key) == NotYet("Spark evaluates it")
+    assert looks.answer(_look(state="other").key) is None
+    looks.run(make)
+
+    assert made == [4]
+    assert looks.answer(_look().key) == answer
+    assert looks.answer(_look().key) is None
+
+
+def test_a_look_that_fails_is_the_failure_of_its_check_alone(store: ServiceStore) -> None:
+    spark = FakeSpark(down=UnreachableError("the spark process is starting again"))
+    requests = _requests(store, spark)
+    requests.looks.ask(_look())
+
+    requests.check()
+
+    assert [one.look for one in spark.asked] == [_look()]
+    with pytest.raises(UnreachableError, match="starting again"):
+        requests.looks.answer(_look().key)
+    assert requests.looks.answer(_look().key) is None
+
+
+def test_without_spark_a_look_is_undecided_and_no_crash(tmp_path: Path) -> None:
+    settings = PipelineSettings(str(tmp_path), "", ())
+    lane = SimpleNamespace(
+        landing=SimpleNamespace(settings=settings), enter_pool=lambda name: None, session=None
+    )
+
+    with pytest.raises(ProofError, match=r"Spark cannot read shop\.t in format delta; increase"):
+        answer_request(cast("Lane", lane), Request(1, Verb.CHECK, look=_look()))

@@ -32,9 +32,11 @@ from pipeline.delta import local as folder
 from pipeline.delta.object_store import Bucket
 from pipeline.delta.store import open_store
 from pipeline.errors import ConfigError, UnreachableError
+from pipeline.invariants.expectations import Expectations
 from pipeline.model import Op
-from pipeline.settings import PublishRule
+from pipeline.settings import InvariantRule, PublishRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
+from pipeline.suites import ExpectationSettings, Severity
 from pipeline.tables.delta.table_format import DeltaMirrors
 from pipeline.tables.lake import Lake
 from tests.builders.lake import ID, NOW, LocalLake, row
@@ -380,3 +382,50 @@ def test_a_folder_without_a_manifest_that_can_be_read_is_none(store: Any) -> Non
     store.drop("db/t/dt=x")
     store.drop("db/t/dt=never")
     assert store.names("db/t/dt=x") == []
+
+
+@pytest.mark.thorough  # to import Great Expectations costs more than hundreds of tests
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_a_suite_holds_an_image_until_its_rows_are_good(tmp_path: Path) -> None:
+    kwargs = {"column": "name", "value_set": ["a", "good"]}
+    expected = ExpectationSettings("expect_column_values_to_be_in_set", kwargs)
+    rule = InvariantRule("db.*", (("expectations", Expectations((expected,))),))
+    publish = (PublishRule("db.*", how="parquet", hold_back=timedelta(hours=1)),)
+    made = LocalLake(tmp_path / "lake", publish=publish, invariants=(rule,))
+    made.play([row(C, 10, 1, "a")])
+    made.now = CUT
+    made.end_day(CUT, 50, DAY)
+    made.land(row(C, 20, 7, "bad"))
+    (held,) = made.run()
+    before = writing(made).run(made.state())
+    made.land(row(U, 30, 7, "good"))  # landed late, from before the cut
+    turns = made.run()
+    after = writing(made).run(made.state())
+
+    assert held.hold is not None
+    assert (held.hold.reason, before) == ("invalid", ())
+    assert [turn.hold for turn in turns] == [None, None]  # the image, and what is above it
+    assert "expect_column_values_to_be_in_set(name): 1 of 1 rows in 1 row, key" in held.hold.detail
+    assert "bad" not in held.hold.detail
+    assert [(one.cut, one.rows) for one in after] == [(CUT, 2)]
+    assert made.rows() == {1: "a", 7: "good"}
+
+
+@pytest.mark.thorough  # to import Great Expectations costs more than hundreds of tests
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize(
+    ("severity", "column", "reason"),
+    [("critical", "name", "invalid"), ("warning", "name", None), ("critical", "gone", "invariant")],
+)
+def test_only_a_critical_expectation_holds_and_one_that_cannot_be_asked(
+    tmp_path: Path, severity: Severity, column: str, reason: str | None
+) -> None:
+    kind = "expect_column_values_to_not_be_null"
+    expected = ExpectationSettings(kind, {"column": column}, severity)
+    rule = InvariantRule("db.*", (("expectations", Expectations((expected,))),))
+    made = LocalLake(tmp_path / "lake", invariants=(rule,))
+    made.land(row(C, 20, 7, None))
+
+    (turn,) = made.run()
+
+    assert (turn.hold and turn.hold.reason) == reason

@@ -9,24 +9,25 @@ expectation about single rows can be evaluated on some rows alone. One about a s
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from functools import partial
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checks.counting import shard_name
-from checks.model import MOST_KEYS
 from pipeline.errors import ConfigError
-from pipeline.model import Shard, Table
+from pipeline.model import Op, Shard, Table
 
 SLUICE = "_sluice"
+MOST_KEYS = 20  # of rows that one result names
 COLUMNS = ("column", "column_A", "column_B", "column_list", "column_set")
 NEED_ALL_ROWS = frozenset(
     {
@@ -40,6 +41,13 @@ NEED_ALL_ROWS = frozenset(
     }
 )
 """Expectations that look at each row, and compare it with the others."""
+PLACES = {"result_format": "COMPLETE"}  # of rows in memory; asking for keys would cost more
+COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0}
+ROWS = {
+    "result_format": "BASIC",  # any other collects all values, or all keys
+    "partial_unexpected_count": MOST_KEYS,
+    "include_unexpected_rows": True,
+}
 EXACT_FLOAT = 2**53  # the whole numbers that a float holds exactly
 Severity = Literal["critical", "warning", "info"]
 _turn = Lock()  # Great Expectations has one current project in a process
@@ -70,6 +78,37 @@ class ExpectationResult:
     severity: Severity = "critical"
     unexpected: int = 0
     keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteLook:
+    """What Spark is asked to evaluate: a version of the mirror of ``table``.
+
+    Of its rows those that changed after batch ``after``, or all if that is None. ``batch`` is the
+    one that the version is applied through. ``state`` is the prober's own mark of suite and rows.
+    """
+
+    table: Table
+    version: int
+    batch: int
+    after: int | None
+    state: str
+    expectations: tuple[ExpectationSettings, ...]
+    modules: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str, int | None]:
+        """The same for looks at a later version that answer the same question."""
+        return self.table.name, self.state, self.after
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteAnswer:
+    """What Spark found: ``rows`` were looked at, in the version of batch ``batch``."""
+
+    batch: int
+    rows: int
+    results: tuple[ExpectationResult, ...]
 
 
 def read_suite(path: str) -> tuple[ExpectationSettings, ...]:
@@ -111,6 +150,39 @@ def _exported(one: Any, at: str) -> ExpectationSettings:
     if severity not in ("critical", "warning", "info"):
         raise ConfigError(f"{at}.severity: must be critical, warning or info")
     return ExpectationSettings(kind, kwargs, severity)
+
+
+def resolve_suites(suites: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Return *suites*, path by pattern, with paths relative to *folder*.
+
+    Raises:
+        ConfigError: a file is missing, or is no suite.
+    """
+    found = {name: str(folder / Path(path).expanduser()) for name, path in suites.items()}
+    for name in found:
+        tuple(list_suites(found, name, exactly=True))
+    return found
+
+
+def list_suites(
+    suites: Mapping[str, str], table: str, *, exactly: bool = False
+) -> Iterator[tuple[str, tuple[ExpectationSettings, ...]]]:
+    """Yield the suites for *table*, each behind its key and path; or the one of that key.
+
+    Raises:
+        ConfigError: a file is missing, or is no suite.
+    """
+    for name, path in suites.items():
+        if name == table if exactly else fnmatchcase(table, name):
+            try:
+                yield f"suites: {name}: {path}: expectations", read_suite(path)
+            except ConfigError as error:
+                raise ConfigError(f"suites: {name}: {error}") from error
+
+
+def read_suites(suites: Mapping[str, str], table: str) -> tuple[ExpectationSettings, ...]:
+    """Return all that is expected of *table*; ConfigError as of `list_suites`."""
+    return tuple(one for _, suite in list_suites(suites, table) for one in suite)
 
 
 def import_expectations(modules: Sequence[str]) -> None:
@@ -202,58 +274,159 @@ def split_expectations(
 
 
 def _is_about_rows(name: str) -> bool:
-    from great_expectations.exceptions.exceptions import (  # noqa: PLC0415
-        ExpectationNotFoundError,
-    )
+    """Whether an expectation of that *name* can be evaluated on some rows alone."""
+    kind = _find_kind(name)
+    names = {getattr(one, "expectation_type", "") for one in kind.__mro__} if kind else set()
+    return kind is None or (_is_map(name) and not names & NEED_ALL_ROWS)
+
+
+def _is_map(name: str) -> bool:
+    """Whether it looks at each row, alone or beside others."""
     from great_expectations.expectations.expectation import (  # noqa: PLC0415
         ColumnMapExpectation,
         ColumnPairMapExpectation,
         MulticolumnMapExpectation,
     )
+
+    maps = (ColumnMapExpectation, ColumnPairMapExpectation, MulticolumnMapExpectation)
+    kind = _find_kind(name)
+    return kind is not None and issubclass(kind, maps)
+
+
+def _find_kind(name: str) -> type | None:
+    from great_expectations.exceptions.exceptions import (  # noqa: PLC0415
+        ExpectationNotFoundError,
+    )
     from great_expectations.expectations.registry import get_expectation_impl  # noqa: PLC0415
 
     try:
-        kind = get_expectation_impl(name)
+        return cast("type", get_expectation_impl(name))
     except ExpectationNotFoundError:
-        return True  # each look says that there is none
-    names = {getattr(one, "expectation_type", "") for one in kind.__mro__}
-    maps = (ColumnMapExpectation, ColumnPairMapExpectation, MulticolumnMapExpectation)
-    return issubclass(kind, maps) and not names & NEED_ALL_ROWS
+        return None
+
+
+def evaluate_by_spark(every: Any, look: SuiteLook) -> SuiteAnswer:
+    """Evaluate a suite on *every* row of a mirror, a frame of Spark's; its rows stay in Spark.
+
+    At most 20 rows of each unmet expectation are collected, to name them.
+    """
+    import_expectations(look.modules)
+    if SLUICE in every.columns:
+        every = every.where(f"coalesce({SLUICE}.op, '') <> '{Op.DELETE}'")  # no archived rows
+        if look.after is not None:
+            every = every.where(f"{SLUICE}.batch > {int(look.after)}")
+        shard = [f"{SLUICE}.{name} AS {SLUICE}_{name}" for name in ("source", "shard")]
+        named = every.selectExpr("*", *shard).drop(SLUICE)
+    else:
+        named = every
+    plain = every.drop(SLUICE)
+    with _turn:
+        results = tuple(_by_spark(look, plain, named))
+    return SuiteAnswer(look.batch, plain.count(), results)
+
+
+def _by_spark(look: SuiteLook, plain: Any, named: Any) -> Iterator[ExpectationResult]:
+    """Count in one validation, so that Spark reads the rows as rarely as it can."""
+    fit = {
+        number: each
+        for number, each in enumerate(look.expectations)
+        if not _unfit(each) and not list(find_strange_columns([each], plain.columns))
+    }
+    batch = _spark_batch(look.table, plain)
+    found = _validate_all(batch, fit.values())
+    done = dict(zip(fit, found, strict=True))
+    for number, each in enumerate(look.expectations):
+        yield _concluded(each, done.get(number), partial(_keys, look, named, each))
+
+
+def _spark_batch(table: Table, frame: Any) -> Any:
+    source = _new_context().data_sources.add_spark("mirror", persist=False)
+    source._spark = frame.sparkSession  # or it would ask for a session with settings of its own
+    asset = source.add_dataframe_asset(table.name)
+    return asset.add_batch_definition_whole_dataframe("rows").get_batch({"dataframe": frame})
+
+
+def _validate_all(batch: Any, expectations: Iterable[ExpectationSettings]) -> list[Any]:
+    """Results in the order of *expectations*, without a value of a row."""
+    import great_expectations as gx  # noqa: PLC0415
+
+    built = [_build_expectation(each) for each in expectations]
+    for number, one in enumerate(built):
+        one.meta = {"number": number}
+    suite = gx.ExpectationSuite(name="suite", expectations=built)
+    found = batch.validate(suite, result_format=COUNTS)
+    return sorted(found.results, key=lambda one: one.expectation_config.meta["number"])
+
+
+def _keys(look: SuiteLook, named: Any, each: ExpectationSettings, _: object) -> Iterator[str]:
+    """Names of some rows that do not meet an expectation about single rows."""
+    if not look.table.key or not _is_map(each.type):
+        return
+    batch = _spark_batch(look.table, named)
+    result = batch.validate(_build_expectation(each), result_format=ROWS)
+    for row in (result.result.get("unexpected_rows") or ())[:MOST_KEYS]:
+        own = row.asDict()
+        shard = {name: own.get(f"{SLUICE}_{name}") for name in ("source", "shard")}
+        yield name_row(look.table, {**own, SLUICE: shard if shard["shard"] else None})
 
 
 def evaluate_rows(
     rows: pa.Table, table: Table, expectations: Sequence[ExpectationSettings]
 ) -> tuple[ExpectationResult, ...]:
     """Evaluate each expectation on *rows* in memory, by the pandas engine."""
-    import great_expectations as gx  # noqa: PLC0415  - takes seconds, so only when it is used
-    from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415
 
     def keys(result: Mapping[str, Any]) -> Iterator[str]:
-        for place in islice(result.get("unexpected_index_list") or (), MOST_KEYS):
-            yield name_row(table, rows.slice(int(place), 1).to_pylist()[0])
+        for place in islice(_places(result), MOST_KEYS):
+            yield name_row(table, rows.slice(place, 1).to_pylist()[0])
 
     with _turn:
-        context = gx.get_context(mode="ephemeral")
-        context.variables.progress_bars = ProgressBarsConfig(globally=False)
-        asset = context.data_sources.add_pandas("mirror").add_dataframe_asset(table.name)
-        whole = asset.add_batch_definition_whole_dataframe("rows")
-        batch = whole.get_batch({"dataframe": make_frame(rows)})
-        return tuple(
-            _evaluated(batch, each, {"result_format": "COMPLETE"}, keys) for each in expectations
-        )
+        batch = _pandas_batch(rows, table.name)
+        return tuple(_concluded(each, _validated(batch, each), keys) for each in expectations)
 
 
-def _evaluated(
-    batch: Any,
-    each: ExpectationSettings,
-    result_format: Mapping[str, Any],
-    keys: Callable[[Mapping[str, Any]], Iterator[str]],
-) -> ExpectationResult:
-    text = f"{each.type}({', '.join(list_columns(each))})"
+def find_unmet(
+    rows: pa.Table, table: str, expectations: Sequence[ExpectationSettings]
+) -> Iterator[tuple[str, tuple[int, ...] | None]]:
+    """Yield each unmet expectation about single rows with the places of the rows that do not.
+
+    None instead of places: it could not be evaluated.
+    """
+    with _turn:
+        batch = _pandas_batch(rows, table)
+        found = [(each, _validated(batch, each)) for each in expectations]
+    for each, result in found:
+        own = _concluded(each, result, lambda _: iter(()))
+        if own.met is None:
+            yield own.text, None
+        elif not own.met and result is not None:
+            yield own.text, tuple(_places(result.result))
+
+
+def _pandas_batch(rows: pa.Table, name: str) -> Any:
+    asset = _new_context().data_sources.add_pandas("mirror").add_dataframe_asset(name)
+    whole = asset.add_batch_definition_whole_dataframe("rows")
+    return whole.get_batch({"dataframe": make_frame(rows)})
+
+
+def _validated(batch: Any, each: ExpectationSettings) -> Any | None:
+    """None where no expectation can be made of it."""
     if _unfit(each):
-        why = "no such expectation, or wrong arguments"
+        return None
+    return batch.validate(_build_expectation(each), result_format=PLACES)
+
+
+def _places(result: Mapping[str, Any]) -> Iterator[int]:
+    """Places of the rows in memory that do not meet an expectation."""
+    yield from map(int, result.get("unexpected_index_list") or ())
+
+
+def _concluded(
+    each: ExpectationSettings, result: Any, keys: Callable[[Mapping[str, Any]], Iterator[str]]
+) -> ExpectationResult:
+    text = name_expectation(each)
+    if result is None:
+        why = "no such expectation or column, or wrong arguments"
         return ExpectationResult(f"{text}: {why}", None, each.severity)
-    result = batch.validate(_build_expectation(each), result_format=dict(result_format))
     if _raised(result.exception_info):
         why = "it raised an error; do its columns exist, and do their types fit?"
         return ExpectationResult(f"{text}: {why}", None, each.severity)
@@ -262,6 +435,21 @@ def _evaluated(
     met = bool(result.success)
     named = () if met else tuple(keys(result.result))
     return ExpectationResult(f"{text}{count}", met, each.severity, unexpected, named)
+
+
+def name_expectation(each: ExpectationSettings) -> str:
+    """Its type and columns; other arguments may hold values."""
+    return f"{each.type}({', '.join(list_columns(each))})"
+
+
+def _new_context() -> Any:
+    """A context that keeps nothing on disk; one that is used again would keep its last rows."""
+    import great_expectations as gx  # noqa: PLC0415  - takes seconds, so only when it is used
+    from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415
+
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    return context
 
 
 def _raised(info: Mapping[str, Any] | None) -> bool:
@@ -279,7 +467,7 @@ def name_row(table: Table, row: Mapping[str, Any]) -> str:
     values = [row.get(name) for name in table.key]
     only = len(values) == 1 and isinstance(values[0], int)
     text = str(values[0]) if only else json.dumps([str(one) for one in values])
-    return f"{shard_name(shard)}:{text}"
+    return f"{shard}:{text}"
 
 
 def make_frame(rows: pa.Table) -> Any:

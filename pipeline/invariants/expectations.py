@@ -1,0 +1,65 @@
+"""An invariant: rows meet the critical expectations about single rows of suites.
+
+Suites are those of Great Expectations. Expectations about a set of rows (unique values, a mean,
+a row count) are not evaluated, because a slice is not the table. Importing Great Expectations
+takes seconds in each process that merges such a table.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.errors import ConfigError, HeldError
+from pipeline.installed import require_package
+from pipeline.invariants.invariant import Breach, IntendedRows, Invariant
+from pipeline.suites import (
+    ExpectationSettings,
+    find_unmet,
+    import_expectations,
+    read_suites,
+    resolve_suites,
+    split_expectations,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Expectations:
+    """Each new row meets ``suite``, and those of ``suites`` whose pattern matches its table."""
+
+    suite: tuple[ExpectationSettings, ...] = ()
+    """Expectations of each table."""
+    suites: Mapping[str, str] = field(default_factory=dict)
+    """Files of suites, as Great Expectations 1.x exports them, by table or pattern of tables."""
+    modules: tuple[str, ...] = ()
+    """Full names of modules with expectations of your own."""
+
+    def __post_init__(self) -> None:
+        """Refuse a suite without what evaluates it."""
+        require_package("great_expectations")
+
+    def located_from(self, folder: Path) -> "Expectations":
+        """Return it with files relative to *folder*; ConfigError if one is no suite."""
+        return replace(self, suites=resolve_suites(self.suites, folder))
+
+    def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
+        """Expectation by expectation; rows of a `warning` or `info` go on."""
+        try:
+            import_expectations(self.modules)
+            read = (*self.suite, *read_suites(self.suites, intended.table))
+        except ConfigError as error:
+            raise HeldError("invariant", f"{intended.table}: {error}") from error
+        wanted = [one for one in split_expectations(read)[0] if one.severity == "critical"]
+        if not wanted or not intended.rows.num_rows:
+            return
+        for text, places in find_unmet(intended.rows, intended.table, wanted):
+            if places is None:
+                fix = "correct the suite"
+                raise HeldError("invariant", f"{intended.table}: {text}; {fix}")
+            mask = np.zeros(intended.rows.num_rows, np.bool_)
+            mask[list(places)] = True
+            yield Breach(f"does not meet {text}", mask)
+
+
+INVARIANT: type[Invariant] = Expectations
