@@ -78,7 +78,7 @@ def fold_findings(
     standing = {incident.cause: incident for incident in incidents}
     follows = _consequences(spoken.values(), standing, starting)
     blamed = {
-        member: _same_rows(_kept(cause, member, standing), verdict, standing)
+        member: _same_rows(_keep_lateness(cause, member, standing), verdict, standing)
         for member, verdict in spoken.items()
         if (cause := find_cause(verdict)) and not follows(verdict)
     }
@@ -138,7 +138,7 @@ def _consequences(
     return follows
 
 
-def _kept(cause: Cause, member: Member, standing: Mapping[Cause, Incident]) -> Cause:
+def _keep_lateness(cause: Cause, member: Member, standing: Mapping[Cause, Incident]) -> Cause:
     """Stay with the lateness that is open: what holds changes up moves on while they catch up."""
     if cause.kind is not AlertKind.LATE or cause in standing:
         return cause

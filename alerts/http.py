@@ -135,11 +135,11 @@ def _judge(answer: httpx.Response, host: str) -> None:
         return
     if status in _COME_AGAIN or status >= _SERVER_ERROR:
         raise BusyError(f"{host} answered {status}", _pause(answer))
-    said = "it has moved; set its new address" if status in _REDIRECT else _said(answer)
+    said = "it has moved; set its new address" if status in _REDIRECT else _read_beginning(answer)
     raise RefusedError(f"{host} answered {status}: {said}")
 
 
-def _said(answer: httpx.Response) -> str:
+def _read_beginning(answer: httpx.Response) -> str:
     """The beginning of what it says, however long it is.
 
     Neither its compression nor its charset is believed: either may be false, or a bomb.

@@ -68,9 +68,9 @@ def _worsen(
         owner=policy.owner,
         channels=policy.channels,
         run=finding.run,
-        before=_before(incident, policy),
+        before=_earlier_notices(incident, policy),
     )
-    heard = {*_concerned(worse)} <= {*worse.told} and not _has_growth_unheard(incident)
+    heard = {*_find_recipients(worse)} <= {*worse.told} and not _has_growth_unheard(incident)
     if grown:
         heard = heard and incident.acknowledged is None
         worse = replace(worse, worse=now, acknowledged=None)
@@ -104,7 +104,7 @@ def _names_rows(incident: Incident, finding: CauseFinding) -> bool:
     return is_loss and bool(finding.ruling.keys)
 
 
-def _before(incident: Incident, policy: AlertPolicy) -> tuple[tuple[Severity, str], ...]:
+def _earlier_notices(incident: Incident, policy: AlertPolicy) -> tuple[tuple[Severity, str], ...]:
     own = (policy.severity, policy.owner)
     told = () if incident.notified is None else ((incident.severity, incident.owner),)
     known = dict.fromkeys((*incident.before, *told))
@@ -174,13 +174,13 @@ def _notice(incident: Incident, event: Event, now: datetime) -> Step:
         incident,
         notices=incident.notices + 1,
         notified=now,
-        told=tuple(sorted({*incident.told, *_concerned(incident)})),
+        told=tuple(sorted({*incident.told, *_find_recipients(incident)})),
         unheard=None,
     )
     return told, (Notice(event, told, now),)
 
 
-def _concerned(incident: Incident) -> Iterator[tuple[str, str]]:
+def _find_recipients(incident: Incident) -> Iterator[tuple[str, str]]:
     """Yield whom a notice reaches, as (kind, name); a severity includes the milder ones."""
     grave = list(Severity)
     yield from (("severity", one) for one in grave[grave.index(incident.severity) :])

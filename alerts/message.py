@@ -126,7 +126,7 @@ def _body(notice: Notice, runbook: str) -> str:
         "keys": ", ".join(incident.ruling.keys),
         "cause": "" if cause.check else cause.subject,
         "check": cause.check or ", ".join(sorted({member.check for member in incident.members})),
-        "tables": _some(incident.tables),
+        "tables": _join_some(incident.tables),
         "since": _moment(incident.opened),
         "until": _moment(notice.at) if notice.event is Event.CLEARED else "",
         "owner": incident.owner or "none; set `owner` in alerts.routes",
@@ -138,7 +138,7 @@ def _body(notice: Notice, runbook: str) -> str:
     return "\n".join(f"{name}: {value}" for name, value in facts.items() if value)
 
 
-def _some(tables: tuple[str, ...]) -> str:
+def _join_some(tables: tuple[str, ...]) -> str:
     rest = len(tables) - _TABLES_IN_BODY
     return ", ".join(tables[:_TABLES_IN_BODY]) + (f" and {rest} more" if rest > 0 else "")
 

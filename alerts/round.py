@@ -91,7 +91,7 @@ def settle_round(
             dropped += [before] if before else []
         elif after != before:
             changed.append(after)
-    changed, notices = _limited(settings, incidents, (changed, dropped), notices, now)
+    changed, notices = _limit_notices(settings, incidents, (changed, dropped), notices, now)
     return _round(settings, changed, dropped, notices)
 
 
@@ -145,7 +145,7 @@ def _round(
     return Round(tuple(changed), tuple(dropped), tuple(notices), tuple(letters))
 
 
-def _limited(
+def _limit_notices(
     settings: AlertSettings,
     incidents: Sequence[Incident],
     moved: tuple[Sequence[Incident], Sequence[Incident]],

@@ -104,11 +104,13 @@ def _decide(routes: Sequence[Route], member: Member, kind: AlertKind) -> AlertPo
         repeat=_first((route.repeat for route in fit), default.repeat),
         severity=_first((route.severity for route in fit), default.severity),
         owner=_first((route.owner for route in fit), ""),
-        channels=_around(member, _first((route.channels for route in fit), ("log",)), routes),
+        channels=_route_around(member, _first((route.channels for route in fit), ("log",)), routes),
     )
 
 
-def _around(member: Member, chosen: tuple[str, ...], routes: Iterable[Route]) -> tuple[str, ...]:
+def _route_around(
+    member: Member, chosen: tuple[str, ...], routes: Iterable[Route]
+) -> tuple[str, ...]:
     """A broken channel cannot report itself: leave that channel out; if it is the only one, any."""
     ailing = member.table.removeprefix(CHANNEL)
     if ailing == member.table or ailing not in chosen:

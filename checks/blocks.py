@@ -326,7 +326,7 @@ def _of_rounds(inputs: Inputs) -> Iterator[Reason]:
     subjects = {table.name, *(f"source:{source}" for source in table.sources)}
     for hold in inputs.holds:
         if hold.subject in subjects:
-            yield Reason(hold.reason, hold.detail, hold.id, _shared(hold, inputs))
+            yield Reason(hold.reason, hold.detail, hold.id, _explain_shared(hold, inputs))
     if inputs.residual:
         text = f"{inputs.residual} changes read are not accounted for"
         yield Reason("unbalanced", text, f"unbalanced:{table.name}@{inputs.residual}")
@@ -341,7 +341,7 @@ def _of_checks(inputs: Inputs, gating: frozenset[str]) -> Iterator[Reason]:
             yield Reason("check_failed", f"{name}: {ruled.ruling.reason}", id_)
 
 
-def _shared(hold: Hold, inputs: Inputs) -> str:
+def _explain_shared(hold: Hold, inputs: Inputs) -> str:
     """What holds other tables too: a source, all sources alike, or a lake that did not answer."""
     if hold.subject == inputs.table.name:
         return _shared_of_table(hold.reason, inputs)

@@ -127,7 +127,7 @@ def revoke_lost(
 ) -> tuple[Certificate, ...]:
     """Return those whose evidence is gone, marked as revoked *at* now."""
     valid = (one for one in certificates if one.revoked is None)
-    told = ((one, _lost(one, ground, at)) for one in valid)
+    told = ((one, _explain_lost(one, ground, at)) for one in valid)
     return tuple(replace(one, revoked=at, why=why) for one, why in told if why)
 
 
@@ -143,12 +143,12 @@ def revoke_misdated(
     )
 
 
-def _lost(one: Certificate, ground: CertificateBasis, at: datetime) -> str:
+def _explain_lost(one: Certificate, ground: CertificateBasis, at: datetime) -> str:
     """Why what *one* certifies cannot be read; empty if it still can."""
     why = _batch_lost(one.evidence, ground)
     if why or ground.mirror is None:
         return why
-    if isinstance(ground.mirror, MirrorPosition) and (late := _late(one, ground.mirror)):
+    if isinstance(ground.mirror, MirrorPosition) and (late := _explain_late(one, ground.mirror)):
         return late
     if one.stage is Stage.LANDED:
         return ""
@@ -175,7 +175,7 @@ def _batch_lost(evidence: Evidence, ground: CertificateBasis) -> str:
     return ""
 
 
-def _late(one: Certificate, mirror: MirrorPosition) -> str:
+def _explain_late(one: Certificate, mirror: MirrorPosition) -> str:
     image = mirror.image(one.cut)
     told = () if image is None else image.late
     count = sum(late.rows for late in told if late.batch > one.evidence.batch)

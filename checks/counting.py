@@ -174,7 +174,7 @@ def read_suspects(
 def judge_suspects(table: Table, world: World, seen: SuspectReading) -> tuple[SuspectState, ...]:
     """What became of each suspect, in order; only for a mirror that is newer than *seen*."""
     before = dict(zip(seen.suspects, seen.before, strict=True))
-    there = _counted(table, seen.suspects, lambda _: world.mirror(table))
+    there = _count_ids(table, seen.suspects, lambda _: world.mirror(table))
     differ = [suspect for suspect in seen.suspects if before[suspect] != there[suspect]]
     if not differ:
         return (SuspectState.CLEARED,) * len(seen.suspects)
@@ -211,10 +211,10 @@ def touched_suspects(
 
 
 def _at_source(table: Table, world: World, suspects: Sequence[Suspect]) -> dict[Suspect, int]:
-    return _counted(table, suspects, lambda shard: world.source(shard.source))
+    return _count_ids(table, suspects, lambda shard: world.source(shard.source))
 
 
-def _counted(
+def _count_ids(
     table: Table, suspects: Sequence[Suspect], side: Callable[[Shard], TableQueries | MirrorSide]
 ) -> dict[Suspect, int]:
     """Rows of each id on one side; each shard's are counted in one snapshot."""
@@ -343,7 +343,7 @@ def uncounted_ranges(
         for one in many:
             if _holds(spans, one.span):
                 continue
-            kept += _halved(one) if one.span in due and len(many) < MOST_OPEN else [one]
+            kept += _halve_ranges(one) if one.span in due and len(many) < MOST_OPEN else [one]
         left[own] = tuple(kept)
     return left
 
@@ -372,7 +372,7 @@ def _holds(spans: Sequence[Range], span: Range) -> bool:
     return low >= span[1]
 
 
-def _halved(one: OpenRange) -> list[OpenRange]:
+def _halve_ranges(one: OpenRange) -> list[OpenRange]:
     low, high = one.span
     if high - low <= 1:
         return [one]
@@ -555,7 +555,7 @@ def rule_differences(reading: Differences) -> Ruling:
     if reading.found:
         keys = tuple(_keys(reading))
         fates = [fate for fate in _CODES if any(fate is each for _, each in reading.found)]
-        told = "; ".join(_told(reading, fate) for fate in fates)
+        told = "; ".join(_describe_suspects(reading, fate) for fate in fates)
         more = f"; about {reading.more} more rows differ" if reading.more else ""
         more += f"; they differ in {', '.join(reading.columns)}" if reading.columns else ""
         unnamed = reading.more + len(keys[MOST_KEYS:])
@@ -572,20 +572,20 @@ def rule_differences(reading: Differences) -> Ruling:
     return Ruling(Outcome.PASS, reading.looked)
 
 
-def _told(reading: Differences, fate: SuspectState) -> str:
+def _describe_suspects(reading: Differences, fate: SuspectState) -> str:
     own = [suspect for suspect, each in reading.found if each is fate]
-    shown = ", ".join(list(_spelled(own))[:3])
-    rest = ", ..." if len(list(_spelled(own))) > 3 else ""
+    shown = ", ".join(list(_spell_ids(own))[:3])
+    rest = ", ..." if len(list(_spell_ids(own))) > 3 else ""
     rows = "1 row" if len(own) == 1 else f"{len(own)} rows"
     return f"{rows} {_WORDS[fate]} in the mirror: {shown}{rest}"
 
 
 def _keys(reading: Differences) -> Iterator[str]:
     for fate in _CODES:
-        yield from _spelled([suspect for suspect, each in reading.found if each is fate])
+        yield from _spell_ids([suspect for suspect, each in reading.found if each is fate])
 
 
-def _spelled(suspects: Sequence[Suspect]) -> Iterator[str]:
+def _spell_ids(suspects: Sequence[Suspect]) -> Iterator[str]:
     """Ids by shard, runs of consecutive ones as ``first-last``: ``shop/shop_00.orders:17-29``."""
     for shard in sorted({shard for shard, _ in suspects}):
         for first, last in id_runs(sorted(id_ for own, id_ in suspects if own == shard)):

@@ -203,7 +203,7 @@ def find_differences(
         for shard in table.shards
     }
     found: list[tuple[Shard, str, int, RangeAggregate, RangeAggregate]] = []
-    for column, asked, shards in _alike(known, question, seen):
+    for column, asked, shards in _group_columns(known, question, seen):
         for shard, there in mirror.tallies(shards, column, *asked).items():
             pairs = enumerate(zip(seen.counted[str(shard)][column], there, strict=True))
             found += [(shard, column, n, *pair) for n, pair in pairs if pair[0] != pair[1]]
@@ -219,7 +219,7 @@ def find_differences(
     )
 
 
-def _alike(
+def _group_columns(
     known: Mapping[Shard, Mapping[str, Column]], question: DayQuestion, seen: DayTallies
 ) -> Iterator[tuple[str, Asked, list[Shard]]]:
     """Each column with the shards that get the same query: usually all of them."""

@@ -98,7 +98,7 @@ def check_topics(
             *(UNCLEAN.why, f"{UNCLEAN.name}=false"),
         ),
         TopicRule(
-            *(WARN, "in_sync", topics, _alone),
+            *(WARN, "in_sync", topics, _is_alone),
             *("acks=all waits for the disk of one broker only", "min.insync.replicas=2"),
         ),
         TopicRule(
@@ -117,7 +117,7 @@ def _mortal(topic: TopicFacts) -> bool:
     return 0 <= _number(topic, "retention.ms") < FOR_EVER
 
 
-def _alone(topic: TopicFacts) -> bool:
+def _is_alone(topic: TopicFacts) -> bool:
     return topic.copies >= SAFE_COPIES and _number(topic, "min.insync.replicas") == 1
 
 

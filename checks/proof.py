@@ -64,7 +64,7 @@ def missing_image_reasons(
     else:
         own = {fence.source: fence for fence in image.fences}
         for source in table.sources:
-            if not _stands(own.get(source), samples.source(source).known(), cut):
+            if not _is_confirmed(own.get(source), samples.source(source).known(), cut):
                 text = f"source {source}: the heartbeat that the image goes by is not after the cut"
                 yield Reason("image_misplaced", text)
 
@@ -100,7 +100,7 @@ def _unbased(table: Table, image: Image, checkpoint: Checkpoint) -> str:
     )
 
 
-def _stands(fence: Fence | None, known: Sequence[Fence], cut: datetime) -> bool:
+def _is_confirmed(fence: Fence | None, known: Sequence[Fence], cut: datetime) -> bool:
     """Whether *fence* is after the cut, and no later one of those *known* shows it was not."""
     if fence is None or fence.at < cut:
         return False
@@ -182,7 +182,7 @@ def _landing(table: Table, cut: datetime, samples: Samples, now: datetime) -> Pr
         ("evidence", table.sources, cut), lambda: _landed_evidence(known, checkpoint)
     )
     reasons = tuple(_unwritten(fences, cut, now))
-    if not reasons and not _landed(table, known, cut, samples):
+    if not reasons and not _find_landed(table, known, cut, samples):
         behind = Reason("not_landed", "the cut's heartbeat is not proven landed yet")
         reasons = (behind, *_read_anew(checkpoint, known))
     return Proof(not reasons, reasons, evidence)
@@ -250,7 +250,7 @@ def _unapplied(
     table: Table, evidence: Evidence, cut: datetime, samples: Samples, standing: MirrorPosition
 ) -> tuple[Reason, ...]:
     fences = {fence.source: fence for fence in evidence.fences}
-    landed = _landed(table, fences, cut, samples)
+    landed = _find_landed(table, fences, cut, samples)
     if any(step.holds(table.name, standing.batch) for step in landed):
         return ()
     batches = f"through batch {standing.batch}, and the cut landed in {landed[0].batch}"
@@ -258,7 +258,7 @@ def _unapplied(
     return (Reason("not_applied", text),)
 
 
-def _landed(
+def _find_landed(
     table: Table, fences: Mapping[str, Fence], cut: datetime, samples: Samples
 ) -> Sequence[LandedBatch]:
     """The steps that say something of *table* and prove the cut landed, ascending."""
@@ -283,10 +283,10 @@ def _read_anew(checkpoint: Checkpoint, sources: Iterable[str]) -> Iterator[Reaso
 
 
 def _covers(step: LandedBatch, fences: Mapping[str, Fence], cut: datetime) -> bool:
-    return all(_past(step.passed.get(source), fence, cut) for source, fence in fences.items())
+    return all(_is_past(step.passed.get(source), fence, cut) for source, fence in fences.items())
 
 
-def _past(passed: Fence | None, fence: Fence, cut: datetime) -> bool:
+def _is_past(passed: Fence | None, fence: Fence, cut: datetime) -> bool:
     """Whether passing *passed* proves *fence*; across a fail-over any fence after the cut does."""
     if passed is None:
         return False
@@ -317,17 +317,17 @@ CODE = "sent_again"
 
 def resent_reasons(table: Table, stage: Stage, samples: Samples) -> tuple[Reason, ...]:
     """Why older rows may stand in *table* now; also of what a certificate was given for."""
-    behind = _behind(table, stage, samples)
+    behind = _batch_behind(table, stage, samples)
     return tuple(
         reason
         for source, trail in _trails(table, samples)
-        for reason in _again(source, trail, behind)
+        for reason in _explain_resending(source, trail, behind)
     )
 
 
 def unconfirmed_reasons(table: Table, stage: Stage, samples: Samples) -> tuple[Reason, ...]:
     """Why it is unknown yet whether the content of the mirror was sent again."""
-    applied = _applied(stage, samples)
+    applied = _applied_batch(stage, samples)
     late = "no heartbeat has come yet behind all that was listed with"
     return tuple(
         Reason(CODE, f"source {source}: {late} batch {applied}")
@@ -336,15 +336,17 @@ def unconfirmed_reasons(table: Table, stage: Stage, samples: Samples) -> tuple[R
     )
 
 
-def _behind(table: Table, stage: Stage, samples: Samples) -> int | None:
+def _batch_behind(table: Table, stage: Stage, samples: Samples) -> int | None:
     """The batch that it is applied through, if there is a change of *table* above it."""
-    applied = _applied(stage, samples)
+    applied = _applied_batch(stage, samples)
     if applied is None or isinstance(samples.checkpoint, Missing):
         return None
     return applied if applied < samples.checkpoint.value.tables.get(table.name, -1) else None
 
 
-def _again(source: str, trail: HeartbeatHistory, applied: int | None) -> Iterator[Reason]:
+def _explain_resending(
+    source: str, trail: HeartbeatHistory, applied: int | None
+) -> Iterator[Reason]:
     if trail.resending or trail.divided:
         told = f"heartbeat {trail.last} came after {trail.highest}"
         yield Reason(CODE, f"source {source}: its log is being sent again, as {told}")
@@ -361,7 +363,7 @@ def _trails(table: Table, samples: Samples) -> Iterable[tuple[str, HeartbeatHist
     return tuple((source, beats[source]) for source in table.sources if source in beats)
 
 
-def _applied(stage: Stage, samples: Samples) -> int | None:
+def _applied_batch(stage: Stage, samples: Samples) -> int | None:
     """The batch of the mirror, or of the copy; None where it is not asked for, or not known."""
     if stage not in (Stage.MIRROR, Stage.COPY) or isinstance(samples.mirror, Missing):
         return None

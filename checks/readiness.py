@@ -166,11 +166,11 @@ def assess(
     *disagreeing* what the last answer to the same question said.
     """
     now, proof, summed = inputs.lags.at, *_by_both(question, inputs, policy)
-    state, reasons = _ruled(question, inputs, policy, summed, proof)
+    state, reasons = _decide_state(question, inputs, policy, summed, proof)
     unknown = undecided_checks(inputs, policy.gating)
     accepted = certificate is not None and _is_accepted(certificate, inputs, policy)
     if certificate and certificate.revoked is None and accepted:
-        state, reasons = _answered(certificate, _strange(question, inputs), reasons)
+        state, reasons = _answer_by_certificate(certificate, _strange(question, inputs), reasons)
         if again := resent_reasons(inputs.table, question.stage, inputs.samples):
             state, reasons = ReadinessState.NOT_READY, again
     elif state is ReadinessState.READY and not _told_wrong(certificate, proof.evidence):
@@ -189,7 +189,7 @@ def assess(
     if since and now - since >= policy.disagreement:
         reasons = (*reasons, _disagreement(summed, since))
     held = certificate if state is ReadinessState.READY else None
-    return _told(
+    return _make_readiness(
         question, inputs, policy, summed, (state, reasons), certificate=held, disagreeing=since
     )
 
@@ -197,11 +197,11 @@ def assess(
 def answer_for_display(question: Question, inputs: Inputs, policy: ReadinessPolicy) -> Readiness:
     """Answer *question* for the eye alone: no certificate is issued, and none is looked for."""
     proof, summed = _by_both(question, inputs, policy)
-    ruled = _ruled(question, inputs, policy, summed, proof)
-    return _told(question, inputs, policy, summed, ruled)
+    ruled = _decide_state(question, inputs, policy, summed, proof)
+    return _make_readiness(question, inputs, policy, summed, ruled)
 
 
-def _told(
+def _make_readiness(
     question: Question,
     inputs: Inputs,
     policy: ReadinessPolicy,
@@ -235,7 +235,7 @@ def _by_both(question: Question, inputs: Inputs, policy: ReadinessPolicy) -> tup
     return proof, add_up(question.stage, question.cut, inputs.lags, policy.margin)
 
 
-def _ruled(
+def _decide_state(
     question: Question, inputs: Inputs, policy: ReadinessPolicy, summed: Sum, proof: Proof
 ) -> tuple[ReadinessState, tuple[Reason, ...]]:
     """The state without regard to certificates: blocked, else unknown, else what the rules say."""
@@ -252,7 +252,7 @@ def _ruled(
         return ReadinessState.UNKNOWN, reasons or proof.reasons
     if not all(one.holds for one in asked):
         return ReadinessState.NOT_READY, reasons
-    if lacks := (*_lacks(question, inputs, policy), *_sent_again(question, inputs)):
+    if lacks := (*_find_missing_rows(question, inputs, policy), *_sent_again(question, inputs)):
         return ReadinessState.NOT_READY, lacks
     needed = policy.checks is CheckNeed.REQUIRED
     lacking = unchecked_reasons(inputs, policy.gating) if needed else ()
@@ -260,7 +260,7 @@ def _ruled(
     return (ReadinessState.UNKNOWN, doubts) if doubts else (ReadinessState.READY, ())
 
 
-def _answered(
+def _answer_by_certificate(
     certificate: Certificate, strange: tuple[Reason, ...], reasons: tuple[Reason, ...]
 ) -> tuple[ReadinessState, tuple[Reason, ...]]:
     """What a valid certificate says, unless something *strange* stands in the mirror."""
@@ -336,7 +336,9 @@ def _certificate(
     )
 
 
-def _lacks(question: Question, inputs: Inputs, policy: ReadinessPolicy) -> tuple[Reason, ...]:
+def _find_missing_rows(
+    question: Question, inputs: Inputs, policy: ReadinessPolicy
+) -> tuple[Reason, ...]:
     """Why an image, or a mirror that was looked at too early, may lack rows that are there by now.
 
     A version from before a FAIL ended still misses what was repaired.

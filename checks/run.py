@@ -124,7 +124,7 @@ def run_probe(
 ) -> Verdict | NotYet:
     """Run *check* once; *past* holds earlier values, oldest first; *run* is the id of the round."""
     started = world.clock()
-    measured = _measured(check, world, past)
+    measured = _measure(check, world, past)
     if isinstance(measured, NotYet):
         return measured
     ruling, reading, cause = measured
@@ -146,7 +146,7 @@ def run_probe(
     )
 
 
-def _measured(
+def _measure(
     check: Check, world: World, past: Sequence[float]
 ) -> tuple[Ruling, Reading | None, str] | NotYet:
     """Ruling, reading and cause of one round; the one place where a probe's errors end."""

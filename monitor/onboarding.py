@@ -90,7 +90,7 @@ def propose_rules(seen: Iterable[SeenTable]) -> Proposal:
         else:
             taken.add(rule.table)
             rules.append(ProposedRule(rule, tuple(group)))
-    apart, alone = _late(alone)
+    apart, alone = _propose_rest(alone)
     ordered = sorted((*rules, *apart), key=lambda one: (-one.rows, one.rule.shards))
     return Proposal(tuple(ordered), tuple(alone), unlike)
 
@@ -133,7 +133,7 @@ def _tier(table: str) -> int:
     return LOW if LATE.search(relation) else USUAL.tier
 
 
-def _late(alone: Sequence[SeenTable]) -> tuple[list[ProposedRule], list[SeenTable]]:
+def _propose_rest(alone: Sequence[SeenTable]) -> tuple[list[ProposedRule], list[SeenTable]]:
     """Rules for those that wait behind the others, and the rest."""
     rules, rest = [], []
     for one in alone:
@@ -315,7 +315,9 @@ def _tables(proposal: Proposal) -> Iterator[str]:
     if proposal.rules:
         yield "tables:"
         yield from (f"  - {_written_rule(one)}" for one in proposal.rules)
-    yield from _comment("Tables under their own names", map(_told, _largest(proposal.alone)))
+    yield from _comment(
+        "Tables under their own names", map(_describe_table, _largest(proposal.alone))
+    )
     yield from _comment("Without a key, so held until a rule names one by `key:`", proposal.keyless)
     unlike = (f"{name}: {why}" for name, why in sorted(proposal.unlike.items()))
     yield from _comment("Alike by name, and yet no shards of one table", unlike)
@@ -337,7 +339,7 @@ def _largest(tables: Iterable[SeenTable]) -> list[SeenTable]:
     return sorted(tables, key=lambda one: (-(one.rows or 0), one.name))
 
 
-def _told(one: SeenTable) -> str:
+def _describe_table(one: SeenTable) -> str:
     rows = "rows not known" if one.rows is None else f"about {one.rows:,} rows"
     return f"{one.name}: {rows}, key {', '.join(one.key) or 'none'}"
 

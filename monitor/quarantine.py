@@ -202,9 +202,13 @@ def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _recorded(change: str, found: Mapping[str, Any]) -> Resubmission:
-    headers = tuple((one["name"], _told(one["value"])) for one in found.get("headers") or ())
-    return Resubmission("", change, "", _told(found["key"]), headers, found.get("timestamp"))
+    headers = tuple(
+        (one["name"], _encode_base64(one["value"])) for one in found.get("headers") or ()
+    )
+    return Resubmission(
+        "", change, "", _encode_base64(found["key"]), headers, found.get("timestamp")
+    )
 
 
-def _told(value: bytes | None) -> str | None:
+def _encode_base64(value: bytes | None) -> str | None:
     return None if value is None else base64.b64encode(value).decode()

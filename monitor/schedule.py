@@ -196,11 +196,11 @@ class Schedule:
             job.run()
         except SluiceError as error:
             self._ail(job, error)
-            self._finish(job, planned, "failed", _told(error))
+            self._finish(job, planned, "failed", _describe_error(error))
         except Exception as error:
             log.exception("job failed")
-            self.ailments[job.name] = _told(error)
-            self._finish(job, planned, "failed", _told(error))
+            self.ailments[job.name] = _describe_error(error)
+            self._finish(job, planned, "failed", _describe_error(error))
         else:
             self.ailments.pop(job.name, None)
             late = self.clock() - started > job.deadline
@@ -220,9 +220,9 @@ class Schedule:
         return accepted
 
     def _ail(self, job: Job, error: SluiceError) -> None:
-        if self.ailments.get(job.name) != _told(error):  # once, not once a second
+        if self.ailments.get(job.name) != _describe_error(error):  # once, not once a second
             log.error("job failed", why=str(error))  # foreseen: no traceback
-        self.ailments[job.name] = _told(error)
+        self.ailments[job.name] = _describe_error(error)
 
     def _finish(self, job: Job, planned: datetime, result: str, detail: str = "") -> None:
         now = self.clock()
@@ -277,5 +277,5 @@ class Schedule:
         self._pulse = self.clock()
 
 
-def _told(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"[:500]

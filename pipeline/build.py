@@ -41,7 +41,9 @@ SEAMS: Mapping[str, type] = {
 def open_source(settings: SourceSettings) -> Source:
     """A client of one source; ConfigError if its kind is not known."""
     kind = _source(settings)
-    return cast("Source", _made(kind, settings, settings, at="options", options=settings.options))
+    return cast(
+        "Source", _construct(kind, settings, settings, at="options", options=settings.options)
+    )
 
 
 def source_options(settings: SourceSettings) -> tuple[str, ...]:
@@ -58,7 +60,7 @@ def source_kind(settings: SourceSettings) -> str:
 def open_rows(settings: SourceSettings) -> RowReader:
     """What reads rows of one source again; ConfigError if its kind has no such thing."""
     name = settings.kind or _collector(settings).usual_kind
-    kind = _found(settings, "kind", sources, "ROW_READER", name)
+    kind = _find_class(settings, "kind", sources, "ROW_READER", name)
     if "notation" not in signature(kind).parameters:
         return cast("RowReader", kind(settings))
     return cast("RowReader", kind(settings, notation=open_format(settings).notation))
@@ -69,7 +71,9 @@ def open_arrivals(settings: SourceSettings) -> SourceArrivals | None:
     name = settings.kind or _collector(settings).usual_kind
     if not plugins.has_class(sources, "ARRIVALS", name):
         return None
-    return cast("SourceArrivals", _found(settings, "kind", sources, "ARRIVALS", name)(settings))
+    return cast(
+        "SourceArrivals", _find_class(settings, "kind", sources, "ARRIVALS", name)(settings)
+    )
 
 
 def every_arrivals(every: Iterable[SourceSettings]) -> Mapping[str, SourceArrivals]:
@@ -101,7 +105,7 @@ def open_collector(settings: SourceSettings, pipeline: PipelineSettings) -> Coll
         told["unavailable"] = settings.format_options.get("unavailable", usual)
     given = ("url", "connector", "ca", "certificate", "key")
     told |= {name: getattr(own, name) for name in given if name in fields}
-    made = _made(kind, settings, at="collector.options", options=own.options, told=told)
+    made = _construct(kind, settings, at="collector.options", options=own.options, told=told)
     return cast("Collector", made)
 
 
@@ -159,9 +163,9 @@ def collection_scope(settings: PipelineSettings, source: SourceSettings) -> Coll
 def open_format(settings: SourceSettings) -> Format:
     """The format of the source's topics; ConfigError if it is not known."""
     name = settings.format or _collector(settings).usual_format
-    kind = _found(settings, "format", formats, "FORMAT", name)
+    kind = _find_class(settings, "format", formats, "FORMAT", name)
     options = settings.format_options
-    made = cast("Format", _made(kind, settings, at="format_options", options=options))
+    made = cast("Format", _construct(kind, settings, at="format_options", options=options))
     if unknown := set(made.columns) - set(OPTIONAL):
         raise ConfigError(
             f"source {settings.name}: format {name} reads columns {sorted(unknown)} that"
@@ -211,10 +215,10 @@ def open_transport(settings: PipelineSettings) -> Transport:
 
 def _own_transport(settings: SourceSettings) -> Transport:
     """With the source's settings as its field ``source``, if it has one."""
-    kind = _found(settings, "transport", transports, "TRANSPORT", settings.transport)
+    kind = _find_class(settings, "transport", transports, "TRANSPORT", settings.transport)
     told = {"source": settings} if "source" in signature(kind).parameters else {}
     options = settings.transport_options
-    made = _made(kind, settings, at="transport_options", options=options, told=told)
+    made = _construct(kind, settings, at="transport_options", options=options, told=told)
     return cast("Transport", made)
 
 
@@ -277,15 +281,15 @@ def _try_collector(settings: SourceSettings, *, pipeline: PipelineSettings) -> N
 
 def _source(settings: SourceSettings) -> Any:
     name = settings.kind or _collector(settings).usual_kind
-    return _found(settings, "kind", sources, "SOURCE", name)
+    return _find_class(settings, "kind", sources, "SOURCE", name)
 
 
 def _collector(settings: SourceSettings) -> Any:
     kind = settings.collector.kind or USUAL
-    return _found(settings, "collector.kind", collectors, "COLLECTOR", kind)
+    return _find_class(settings, "collector.kind", collectors, "COLLECTOR", kind)
 
 
-def _made(
+def _construct(
     kind: Callable[..., T],
     settings: SourceSettings,
     *given: Any,
@@ -299,7 +303,7 @@ def _made(
         raise ConfigError(f"source {settings.name}: {error}") from error
 
 
-def _found(settings: SourceSettings, field: str, seam: ModuleType, name: str, key: str) -> Any:
+def _find_class(settings: SourceSettings, field: str, seam: ModuleType, name: str, key: str) -> Any:
     if not key:
         msg = f"source {settings.name}: {field}: is required where its collector may read any"
         raise ConfigError(msg)

@@ -110,7 +110,7 @@ class Completeness:
         fences = await_fences(table, world, datetime.fromisoformat(memory["ended"]), self.patience)
         if isinstance(fences, NotYet | Undecided):
             return fences
-        found, wrong, rest = _counted(table, world, memory)
+        found, wrong, rest = _count_since(table, world, memory)
         ended = world.clock()
         until, told = memory["until"], _told_last(found, table, world, memory)
         landed = world.landed_batch()
@@ -130,7 +130,7 @@ class Completeness:
         if wrong:
             code = "missing_events" if found.short else "extra_events"
             keys = tuple(each.id for each in wrong[:MOST_KEYS])
-            told = f"{len(wrong)} transactions: {_told(wrong[0])}"
+            told = f"{len(wrong)} transactions: {_describe_count(wrong[0])}"
             return Ruling(Outcome.FAIL, told, code, keys)
         if found.undecided and not found.complete:
             why = f"{found.undecided} transactions restarted at an unknown event"
@@ -139,7 +139,7 @@ class Completeness:
         return Ruling(Outcome.PASS, told)
 
 
-def _counted(
+def _count_since(
     table: Table, world: World, memory: Mapping[str, Any]
 ) -> tuple[EventCount, list[int], list[int]]:
     """Those since the last judgement, and those of the batches that were wrong before.
@@ -196,7 +196,7 @@ def _remember(
     world.remember(table, NAME, memory)
 
 
-def _told(each: Transaction) -> str:
+def _describe_count(each: Transaction) -> str:
     return f"{each.id} promised {expected_events(each)} events, {each.landed} landed"
 
 

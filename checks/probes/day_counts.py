@@ -120,7 +120,7 @@ class DayCounts:
         if reading.found:
             keys = tuple(one.key for one in reading.found[:MOST_KEYS])
             code = "days_differ" if _is_counted(reading.found) else "sums_differ"
-            told = "; ".join(_told(one) for one in reading.found[:3])
+            told = "; ".join(_describe_days(one) for one in reading.found[:3])
             places = f" ({'; '.join(reading.places)})" if reading.places else ""
             more = len(reading.found) - 3
             rest = f"; and {more} more" if more > 0 else ""
@@ -186,7 +186,7 @@ def _is_counted(found: Sequence[DayDifference]) -> bool:
     return any(one.source != one.mirror for one in found)
 
 
-def _told(one: DayDifference) -> str:
+def _describe_days(one: DayDifference) -> str:
     if one.source == one.mirror:
         return f"{one.key}: {one.source} rows on both sides, {', '.join(one.fields)} differ"
     return f"{one.key}: {one.source} rows at the source, {one.mirror} in the mirror"

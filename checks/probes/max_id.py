@@ -79,7 +79,7 @@ class MaxId:
             return Undecided("unsupported", table.no_ranges)
         memory = world.recall(table, NAME)
         if not memory:
-            _begin(table, world)
+            _read_maxima(table, world)
             return NotYet("read for the first time")
         seen = SuspectReading.loads(memory["look"], table) if memory["look"] else None
         instant = seen.ended if seen else datetime.fromisoformat(memory["ended"])
@@ -143,7 +143,7 @@ class MaxId:
         return f"both sides reach id {reading.highest}"
 
 
-def _begin(table: Table, world: World) -> None:
+def _read_maxima(table: Table, world: World) -> None:
     """Read every shard's maximum at its source, and keep it for the next round."""
     column = table.id_column or ""
     maxima = [[shard_name(s), world.source(s.source).max_id(s, column)] for s in table.shards]
@@ -154,7 +154,7 @@ def _begin(table: Table, world: World) -> None:
 def _begin_next(table: Table, world: World) -> None:
     """The same after a round that has its answer: a source silent now must not take that away."""
     try:
-        _begin(table, world)
+        _read_maxima(table, world)
     except (UnreachableError, ProofError):
         world.remember(table, NAME, {})  # the next round begins, and says what it hears
 

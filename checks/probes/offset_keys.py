@@ -82,7 +82,7 @@ class OffsetKeys:
         became = {key: fate for key, (_, fate) in zip(keys, fates, strict=True)}
         ended = world.clock()
         doubtful = {
-            key: _known(before.get(_text(key)), fate, there=there)
+            key: _find_state(before.get(_text(key)), fate, there=there)
             for key, (there, fate) in zip(keys, fates, strict=True)
             if fate is not KeyState.FINE
         }
@@ -110,7 +110,7 @@ class OffsetKeys:
         return Ruling(Outcome.PASS, f"{reading.looked} last keys are as the change log says")
 
 
-def _known(before: str | None, fate: KeyState, *, there: bool) -> KeyState:
+def _find_state(before: str | None, fate: KeyState, *, there: bool) -> KeyState:
     """What is remembered of a doubtful key: one that was wrong is so until a look finds it right.
 
     That it has been changed again meanwhile says nothing of the row in the mirror.

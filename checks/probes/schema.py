@@ -70,7 +70,7 @@ class Schema:
         fences = await_fences(table, world, max(seen), self.patience) if seen else ()
         if isinstance(fences, NotYet | Undecided):
             return fences
-        compared = dict(_compared(table, world))
+        compared = dict(_compare_shards(table, world))
         if not compared:
             world.remember(table, NAME, {})
             return Undecided("unsupported", "the source shows none of its shards")
@@ -99,7 +99,7 @@ class Schema:
         return Ruling(Outcome.FAIL, f"{texts[0]}{more}", "columns_differ", keys[:MOST_KEYS])
 
 
-def _compared(table: Table, world: World) -> Iterator[tuple[Shard, list[tuple[str, str]]]]:
+def _compare_shards(table: Table, world: World) -> Iterator[tuple[Shard, list[tuple[str, str]]]]:
     """Each shard that the source shows, with its differences and a key for each.
 
     A key has the order of the schema change that the log knows last in it.

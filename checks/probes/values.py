@@ -99,7 +99,7 @@ class Values:
 
     def measure(self, table: Table, world: World) -> Differences | NotYet | Undecided:
         """Explain what differed before, or rule on the suspects; then look at the next ranges."""
-        comparison = _begun(table, world)
+        comparison = _begin_comparison(table, world)
         if isinstance(comparison, Undecided):
             return comparison
         memory = world.recall(table, NAME) or {}
@@ -114,7 +114,7 @@ class Values:
             return fences
         looks = [look for raw in memory["looks"] if (look := Look.loads(raw, table))]
         changed = ChangedLook.loads(memory["changed"], table)
-        reading = Differences(fences, _told(looks, changed, comparison))
+        reading = Differences(fences, _describe_values(looks, changed, comparison))
         if seen is None:
             return self._explain(comparison, memory, looks, changed, reading)
         return self._confirm(comparison, memory, seen, changed, reading)
@@ -373,7 +373,7 @@ def _disjoint(first: Sequence[Range], more: Sequence[Range]) -> list[Range]:
     return sorted(kept)
 
 
-def _begun(table: Table, world: World) -> Comparison | Undecided:
+def _begin_comparison(table: Table, world: World) -> Comparison | Undecided:
     if table.no_ranges:
         return Undecided("unsupported", table.no_ranges)
     columns = dict[Shard, ComparedColumns]()
@@ -399,7 +399,7 @@ def _told_verified(progress: ChangedProgress, verified: Verified) -> str:
     return f"; {oldest}, and each one changed until {through} UTC after that"
 
 
-def _told(looks: Sequence[Look], changed: ChangedLook, comparison: Comparison) -> str:
+def _describe_values(looks: Sequence[Look], changed: ChangedLook, comparison: Comparison) -> str:
     rows, ranges = sum(look.rows for look in looks), sum(look.ranges for look in looks)
     left = {n: why for own in comparison.columns.values() for n, why in own.left_out.items()}
     text = f"{rows} rows in {ranges} ranges of {len(looks)} shards are equal on both sides"

@@ -76,7 +76,7 @@ def get_mapping(
 ) -> dict[str, Any]:
     """GET a mapping that contains *key*. Raises what :func:`send_request` raises."""
     found = send_request("GET", base + path, wait, params=params, **_bearer(base))
-    return _with(key, found, base + path)
+    return _require_key(key, found, base + path)
 
 
 def send_post(base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,17 +85,19 @@ def send_post(base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[s
     Raises what :func:`send_request` raises, and ConfigError if the subject of the request is
     unknown.
     """
-    return _sent("POST", base, path, key, body)
+    return _send_request("POST", base, path, key, body)
 
 
 def send_delete(base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """DELETE, as :func:`send_post`."""
-    return _sent("DELETE", base, path, key, body)
+    return _send_request("DELETE", base, path, key, body)
 
 
-def _sent(method: str, base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
+def _send_request(
+    method: str, base: str, path: str, key: str, body: Mapping[str, Any]
+) -> dict[str, Any]:
     found = send_request(method, base + path, json=body, **_bearer(base))
-    return _with(key, found, base + path)
+    return _require_key(key, found, base + path)
 
 
 def _bearer(base: str) -> dict[str, Any]:
@@ -138,7 +140,7 @@ def send_request(method: str, url: str, wait: float = 0.0, **rest: Any) -> Any:
     return found
 
 
-def _with(key: str, found: Any, url: str) -> dict[str, Any]:
+def _require_key(key: str, found: Any, url: str) -> dict[str, Any]:
     if not isinstance(found, dict) or key not in found:
         raise _stranger(url)
     return found

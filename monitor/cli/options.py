@@ -175,7 +175,7 @@ def _ids(base: str, path: str, body: Mapping[str, Any]) -> set[str]:
 
 
 def _follow(base: str, ids: set[str], *, wait: bool, as_json: bool) -> None:
-    found = _watched(base, ids, quiet=as_json) if wait else _told(base, ids)
+    found = _watched(base, ids, quiet=as_json) if wait else _read_backfills(base, ids)
     if as_json:
         say(json.dumps(found))
     elif not wait:
@@ -188,7 +188,7 @@ def _follow(base: str, ids: set[str], *, wait: bool, as_json: bool) -> None:
         sys.exit(FAILED)
 
 
-def _told(base: str, ids: set[str]) -> list[dict[str, Any]]:
+def _read_backfills(base: str, ids: set[str]) -> list[dict[str, Any]]:
     found = get_list(base, "/v1/rereads", {"limit": min(MOST, OTHERS + len(ids))})
     return [one for one in found if one["id"] in ids]
 
@@ -197,7 +197,7 @@ def _watched(base: str, ids: set[str], *, quiet: bool) -> list[dict[str, Any]]:
     """Print progress until all have ended; on a terminal per backfill, else per change."""
     shown: dict[str, str] = {}
     while True:
-        found = _told(base, ids)
+        found = _read_backfills(base, ids)
         for one in found:
             line = _line(one)
             if not quiet and shown.get(one["id"]) != line:
@@ -232,7 +232,7 @@ def _line(one: Mapping[str, Any]) -> str:
         return "\n  ".join((f"{one['table']}: a repair would change {counts}", *found["keys"]))
     if one["done"]:
         told = "the new base is complete" if based else "the rows are in the change log"
-        return f"{one['table']}: {rows} rows read, {told}{_checked(one)}"
+        return f"{one['table']}: {rows} rows read, {told}{_describe_checks(one)}"
     if one["ended"]:
         ended = "ended without a new base" if based else f"the {one['kind']} ended incomplete"
         return f"{one['table']}: {ended}: {one['why'] or 'cancelled'}"
@@ -240,7 +240,7 @@ def _line(one: Mapping[str, Any]) -> str:
     return f"{told}; waits: {one['why']}" if one["why"] else told
 
 
-def _checked(one: Mapping[str, Any]) -> str:
+def _describe_checks(one: Mapping[str, Any]) -> str:
     """Return the results of the checks that it repairs."""
     said = {proof["check"]: proof for proof in one["proofs"]}
     told = [

@@ -159,7 +159,7 @@ def resend(
         what["value"] = base64.b64encode(_bytes(raw)).decode()
     base = service_address(server, config)
     found = send_post(base, "/v1/resubmissions", "change", said | what)
-    found = _ended(base, found["id"]) if wait else found
+    found = _wait_for_end(base, found["id"]) if wait else found
     _say(json.dumps(found) if as_json else _became(found))
     if found["ended"] and found["batch"] is None:
         sys.exit(REFUSED)
@@ -180,7 +180,7 @@ def _text(path: Path) -> str:
         raise ConfigError(msg) from None
 
 
-def _ended(base: str, id_: str) -> dict[str, Any]:
+def _wait_for_end(base: str, id_: str) -> dict[str, Any]:
     while True:
         found = get_mapping(base, f"/v1/resubmissions/{id_}", "change")
         if found["ended"]:

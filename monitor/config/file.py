@@ -137,7 +137,9 @@ def parse_config(text: str, path: Path, also: Faults = _none) -> Config:
                 *also(config),
             ]
 
-        wrong += _untold([*hollow, *_judged_beside(error, plain, path, also_named)], wrong)
+        wrong += _drop_known_faults(
+            [*hollow, *_judged_beside(error, plain, path, also_named)], wrong
+        )
         raise build_config_error(path, wrong, text) from None
     own = tuple(_source(source, path) for source in config.sources)
     security = with_placed_files(config.kafka_security, path)
@@ -152,8 +154,8 @@ def parse_config(text: str, path: Path, also: Faults = _none) -> Config:
         *_unreadable(config),
         *also(config),
     ]
-    faults += _untold(wrong, faults)
-    faults += _untold(hollow, faults)
+    faults += _drop_known_faults(wrong, faults)
+    faults += _drop_known_faults(hollow, faults)
     if faults:
         raise build_config_error(path, faults, text)
     return config.model_copy(
@@ -174,7 +176,7 @@ def _validated(plain: Mapping[str, Any]) -> Config:
     )
 
 
-def _untold(more: Iterable[str], faults: Iterable[str]) -> list[str]:
+def _drop_known_faults(more: Iterable[str], faults: Iterable[str]) -> list[str]:
     """Return those of *more* whose keys have no fault in *faults*, each once."""
     told = {_key(fault) for fault in faults}
     return list(dict.fromkeys(fault for fault in more if _key(fault) not in told))

@@ -67,7 +67,9 @@ def parse_mapping(text: str, path: Path) -> dict[str, Any]:
             raise build_config_error(path, faults, text)
         raw = None if root is None else loader.construct_document(root)
     except yaml.YAMLError as error:
-        raise build_config_error(path, [f"is not YAML: {_told(error, text)}"]) from None
+        raise build_config_error(
+            path, [f"is not YAML: {_describe_yaml_error(error, text)}"]
+        ) from None
     if not isinstance(raw, dict):
         raise build_config_error(
             path, ["must be a mapping of sections; `sluice init` creates an example"]
@@ -116,7 +118,7 @@ def _unreadable(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
     return ""
 
 
-def _told(error: yaml.YAMLError, text: str) -> str:
+def _describe_yaml_error(error: yaml.YAMLError, text: str) -> str:
     """Describe a YAML error in one line; YAML's own text calls every file a string."""
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark

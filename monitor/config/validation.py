@@ -130,10 +130,10 @@ def _of_tables(config: Config) -> Iterator[str]:
             yield f"tables[{i}].shards: {fault}"
         elif not rule.ignore and (fault := _no_table(rule)):
             yield f"tables[{i}].table: {fault}"
-    yield from _torn(config)
+    yield from _contradicting_rules(config)
 
 
-def _torn(config: Config) -> Iterator[str]:
+def _contradicting_rules(config: Config) -> Iterator[str]:
     """Yield contradictions of two rules about one table; else its first shard would decide."""
     first: dict[str, int] = {}
     for i, rule in enumerate(config.tables):
@@ -511,14 +511,14 @@ def find_plugins(
         except ConfigError as error:
             unknown[name] = str(error)
         else:
-            if lacks := _lacks(kind, needs):
+            if lacks := _explain_unusable(kind, needs):
                 unknown[name] = f"{kind.__module__}.{kind.__name__} {lacks}"
             else:
                 found.append(name)
     return found, unknown
 
 
-def _lacks(kind: type, needs: type) -> str:
+def _explain_unusable(kind: type, needs: type) -> str:
     """Return why a class of another package cannot be used for a section."""
     if not is_dataclass(kind):
         return "is not a dataclass; make it one, with a field for each setting"

@@ -75,7 +75,7 @@ class CertificateRevocation:
             return
         self._newest[table] = look.number
         if self._ruled[0] != look.number:
-            self._ruled = (look.number, _ruled(look))
+            self._ruled = (look.number, _find_rule_changes(look))
         ruled = self._ruled[1].get(table, -1)
         now, before = _ground(table, look, ruled), self._ground.get(table)
         since = self._when.get(table, at)
@@ -90,7 +90,7 @@ class CertificateRevocation:
         self._ground[table] = now if before is None else _known(now, before)
 
 
-def _ruled(look: Sampling) -> dict[str, int]:
+def _find_rule_changes(look: Sampling) -> dict[str, int]:
     """Table -> the newest batch since which other rules send it a shard, of those still open."""
     found: dict[str, int] = {}
     if isinstance(look.checkpoint, Missing):

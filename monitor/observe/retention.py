@@ -22,7 +22,7 @@ from pipeline.lags.retention import BacklogSample, Limit, Retention
 from pipeline.model import Acknowledged, Missing, PartitionEnd, TopicPartition
 from pipeline.parallel import DeadlinePool
 from pipeline.settings import SourceSettings
-from pipeline.transports.topics import TopicFacts, untold_text
+from pipeline.transports.topics import TopicFacts, undescribed_text
 from pipeline.transports.transport import Transport
 
 Ends = Mapping[TopicPartition, PartitionEnd]
@@ -180,7 +180,7 @@ class RetentionWatch:
 
 def _topic_kept(topic: TopicFacts) -> Limit:
     if not topic.told:
-        return Missing(untold_text([topic.name]))
+        return Missing(undescribed_text([topic.name]))
     return retention.topic_kept(topic.settings)
 
 

@@ -267,7 +267,7 @@ def _rows(
         rows = connection.execute(query.add_columns(*keys)).all()
     except _UNREADABLE:
         for key in connection.execute(query.with_only_columns(*keys)).all():
-            one = query.where(_is(table, tuple(key)))
+            one = query.where(_matches_key(table, tuple(key)))
             yield tuple(key), lambda one=one: connection.execute(one).one()  # type: ignore[misc]
         return
     for row in rows:
@@ -278,14 +278,14 @@ def _as_stored(columns: Iterable[Column[Any]]) -> list[Any]:
     return [cast(one, LargeBinary).label(f"stored_{one.name}") for one in columns]
 
 
-def _is(table: Table, key: _Key) -> ColumnElement[bool]:
+def _matches_key(table: Table, key: _Key) -> ColumnElement[bool]:
     pairs = zip(table.primary_key, key, strict=True)
     return and_(*(cast(column, LargeBinary) == value for column, value in pairs))
 
 
 def _stored(table: Table, key: _Key) -> Select[Any]:
     every: list[Any] = [cast(one, LargeBinary).label(one.name) for one in table.columns]
-    return select(*every).where(_is(table, key))
+    return select(*every).where(_matches_key(table, key))
 
 
 def _keep_private(path: Path) -> None:

@@ -276,7 +276,7 @@ def repair(parts: Parts, body: RepairRequest) -> JSONResponse:
     checks = tuple(sorted({one.check for one in fails})) if not body.dry_run else ()
     named_by, dry = body.incident, body.dry_run
     wish = RereadWish(Origin.REPAIR, rows, incident=named_by, checks=checks, dry=dry)
-    return _asked([body.table], wish, body.reason, body.who, parts)
+    return _store_requests([body.table], wish, body.reason, body.who, parts)
 
 
 @REPAIR_ROUTES.post(
@@ -297,10 +297,10 @@ def replay(parts: Parts, body: ReplayRequest) -> JSONResponse:
     shown = None if body.day is None else _noon(body.day, parts)
     rows = RowSelection(where=body.where, most=body.most)
     wish = RereadWish(Origin.REPLAY, rows, shown, rate=body.rate)
-    return _asked(names, wish, body.reason, body.who, parts)
+    return _store_requests(names, wish, body.reason, body.who, parts)
 
 
-def _asked(
+def _store_requests(
     names: list[str], wish: RereadWish, reason: str, who: str, parts: ApiParts
 ) -> JSONResponse:
     """Record one request for each of *names*, or none if another backfill prevents one."""
@@ -385,7 +385,7 @@ class ResumeRequest(BaseModel):
 def pauses(parts: Parts, limit: Limit = 100) -> JSONResponse:
     """Pauses of merging, newest first."""
     found = parts.store.pauses.list(parts.clock(), limit=limit)
-    return render.Answer([_told(one) for one in found])
+    return render.Answer([_render_pause(one) for one in found])
 
 
 @PAUSE_ROUTES.post(
@@ -401,7 +401,7 @@ def pause(parts: Parts, body: PauseRequest) -> JSONResponse:
         parts.store.pauses.begin(Pause(name, body.reason, body.who, now, until))
         for name in dict.fromkeys(body.tables)
     ]
-    began: answers.Pauses = {"pauses": [_told(PauseRecord(one, now)) for one in made]}
+    began: answers.Pauses = {"pauses": [_render_pause(PauseRecord(one, now)) for one in made]}
     return render.Answer(began, 201)
 
 
@@ -418,11 +418,11 @@ def resume(parts: Parts, body: ResumeRequest) -> JSONResponse:
     for name in body.tables:
         parts.store.pauses.resume(name, body.who, now)
     ended = [PauseRecord(standing[name], now, now, body.who) for name in dict.fromkeys(body.tables)]
-    made: answers.Pauses = {"pauses": [_told(one) for one in ended]}
+    made: answers.Pauses = {"pauses": [_render_pause(one) for one in ended]}
     return render.Answer(made)
 
 
-def _told(one: PauseRecord) -> answers.Pause:
+def _render_pause(one: PauseRecord) -> answers.Pause:
     pause = one.pause
     return {
         "table": pause.table,

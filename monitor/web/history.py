@@ -236,10 +236,10 @@ LINEAGE_ROUTES = APIRouter(prefix="/v1")
 )
 def lineage(parts: Parts, name: Text) -> JSONResponse:
     """Each source column with its column of the mirror; 404 if the name is unknown."""
-    return render.Answer([_told(one) for one in parts.lineage().of(name)])
+    return render.Answer([_render_link(one) for one in parts.lineage().of(name)])
 
 
-def _told(one: ColumnLink) -> answers.ColumnLink:
+def _render_link(one: ColumnLink) -> answers.ColumnLink:
     return {
         "source": one.shard.source,
         "shard": one.shard.name,

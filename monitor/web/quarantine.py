@@ -84,7 +84,7 @@ def message(parts: Parts, id: Text, letters: Letters = 0) -> JSONResponse:  # no
         log.info("quarantined message shown", change=id, letters=letters)
     made, still = _newest(parts, [id]), errors.open([one.row])
     row = _row(one.row, made.get(id), open_=still[one.row.change])
-    return render.Answer(_said(one, row, letters))
+    return render.Answer(_render_message(one, row, letters))
 
 
 @QUARANTINE_ROUTES.post(
@@ -162,7 +162,7 @@ def _row(
     }
 
 
-def _said(
+def _render_message(
     one: QuarantinedMessage, row: answers.QuarantinedChange, letters: int
 ) -> answers.QuarantinedMessage:
     key = one.record.key if one.record is not None else None

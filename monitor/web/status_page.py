@@ -112,11 +112,11 @@ def open_incidents(board: Board, now: datetime) -> tuple[list[ShownIncident], li
     """Return firing incidents, and separately pending ones, which may end unnotified."""
     gravity = list(Severity)
     every = sorted(board.incidents, key=lambda one: (gravity.index(one.severity), one.opened))
-    told = [_trouble(one, board, now) for one in every if _told(one)]
-    return told, [_trouble(one, board, now) for one in every if not _told(one)]
+    told = [_trouble(one, board, now) for one in every if _was_notified(one)]
+    return told, [_trouble(one, board, now) for one in every if not _was_notified(one)]
 
 
-def _told(one: Incident) -> bool:
+def _was_notified(one: Incident) -> bool:
     """Tell whether it was notified: a pending incident may end before that."""
     return one.state is not IncidentState.PENDING or one.cause.kind is not AlertKind.UNKNOWN
 

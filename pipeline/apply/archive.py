@@ -83,8 +83,8 @@ def apply_archive_rules(
             the mirror is one whose rows are not read here.
     """
     folded, verdicts = turn.folded.rows, _undone(turn, verdicts)
-    asked = _asked(folded, is_existing(turn.found, turn.raised), verdicts)
-    asked[asked] = ~_rekeyed(turn.changes, folded.filter(pa.array(asked)))
+    asked = _find_asked(folded, is_existing(turn.found, turn.raised), verdicts)
+    asked[asked] = ~_find_rekeyed(turn.changes, folded.filter(pa.array(asked)))
     by_time = [asked & is_during(folded, window) for window in evidence.rules.windows]
     by_mark = np.zeros(len(asked), np.bool_)
     if evidence.marked is not None and asked.any():
@@ -93,14 +93,14 @@ def apply_archive_rules(
     places = np.flatnonzero(np.logical_or.reduce([by_mark, *by_time]))
     if not len(places):
         return turn.rows, verdicts
-    known, rows = _known(turn, places)
+    known, rows = _find_known(turn, places)
     places = places[known]
     stays = by_mark[places]
     for window, inside in zip(evidence.rules.windows, by_time, strict=True):
         stays |= inside[places] & meets_window(rows, window)
     if evidence.find_rekeyed is not None and stays.any():
         stays[stays] = ~evidence.find_rekeyed(folded.take(pa.array(places[stays])))
-    return _with(turn, verdicts, places[stays], rows.filter(pa.array(stays)))
+    return _add_rows(turn, verdicts, places[stays], rows.filter(pa.array(stays)))
 
 
 def is_during(changes: pa.Table, window: ArchiveWindow) -> Mask:
@@ -161,13 +161,13 @@ def _undone(turn: ArchiveMerge, verdicts: Verdicts) -> Verdicts:
     )
     if kept.any():
         verdicts = verdicts.copy()
-        kept[kept] = _rekeyed(turn.changes, folded.filter(pa.array(kept)))
+        kept[kept] = _find_rekeyed(turn.changes, folded.filter(pa.array(kept)))
         verdicts[kept] = RowVerdict.DELETE
         return verdicts
     return verdicts
 
 
-def _rekeyed(changes: pa.Table, deletes: pa.Table) -> Mask:
+def _find_rekeyed(changes: pa.Table, deletes: pa.Table) -> Mask:
     """Which *deletes* are of rows that took another key: that came at their very place."""
     return has_partner(
         deletes, changes.filter(pc.is_in(flat_column(changes["op"]), value_set=_UPSERTS))
@@ -199,7 +199,7 @@ def has_live_op(changes: pa.Table, op: Op) -> Mask:
     return found
 
 
-def _asked(folded: pa.Table, stands: Mask, verdicts: Verdicts) -> Mask:
+def _find_asked(folded: pa.Table, stands: Mask, verdicts: Verdicts) -> Mask:
     """Live deletes that take a row, and those of a row that does not stand in the mirror."""
     takes = verdicts == RowVerdict.DELETE
     unseen = (verdicts == RowVerdict.NOOP) & ~stands
@@ -207,27 +207,27 @@ def _asked(folded: pa.Table, stands: Mask, verdicts: Verdicts) -> Mask:
     return asked
 
 
-def _known(turn: ArchiveMerge, places: Integers) -> tuple[Mask, pa.Table]:
+def _find_known(turn: ArchiveMerge, places: Integers) -> tuple[Mask, pa.Table]:
     """The deletes at *places* whose row is known, and these rows as they were last."""
     some = turn.folded.rows.take(pa.array(places))
-    found = _taken(turn.found, places)
+    found = _take_found(turn.found, places)
     last = _last_in_slice(turn.changes, some, found)
     told, there = last >= 0, found.there & (last < 0) & _came_before(some, found, turn.raised)
     known = told | there
     rows = turn.rows.take(pa.array(places))
     if there.any():
-        rows = _peeked(turn, rows, found, np.flatnonzero(there))
+        rows = _fill_from_mirror(turn, rows, found, np.flatnonzero(there))
     at = np.flatnonzero(told)
     lasting = turn.changes.take(pa.array(last[told]))
     own = some.take(pa.array(at))
     for name in ("after", "changed"):
         if name in own.column_names:
             own = own.set_column(own.schema.get_field_index(name), name, lasting[name])
-    rows = _put(rows, at, _told(turn, own, _taken(found, at)))
+    rows = _put_rows(rows, at, _complete_rows(turn, own, _take_found(found, at)))
     return known, rows.filter(pa.array(known))
 
 
-def _told(turn: ArchiveMerge, own: pa.Table, found: Found) -> pa.Table:
+def _complete_rows(turn: ArchiveMerge, own: pa.Table, found: Found) -> pa.Table:
     try:
         return turn.whole(own, turn.read(own), found)
     except HeldError as error:
@@ -263,38 +263,38 @@ def _last_in_slice(changes: pa.Table, deletes: pa.Table, found: Found) -> Intege
     return last
 
 
-def _peeked(turn: ArchiveMerge, rows: pa.Table, found: Found, at: Integers) -> pa.Table:
+def _fill_from_mirror(turn: ArchiveMerge, rows: pa.Table, found: Found, at: Integers) -> pa.Table:
     """The rows with all that the mirror has of those *at* some places."""
     if turn.peek is None:
         detail = "an archived row cannot be kept, as Spark merges this mirror"
         raise HeldError("archive", f"{detail}; rebuild the mirror, so that Sluice merges it")
     names = [name for name in rows.column_names if name != SLUICE]
-    values = turn.peek(_taken(found, at), names)
+    values = turn.peek(_take_found(found, at), names)
     its = rows.take(pa.array(at))
     for number, name in enumerate(rows.column_names):
         if name != SLUICE:
             column = values[name].cast(rows.schema.field(name).type)
             its = its.set_column(number, rows.schema.field(name), column)
-    return _put(rows, at, its)
+    return _put_rows(rows, at, its)
 
 
-def _put(rows: pa.Table, at: Integers, others: pa.Table) -> pa.Table:
+def _put_rows(rows: pa.Table, at: Integers, others: pa.Table) -> pa.Table:
     """*rows* with *others* in the places *at*."""
     places = np.arange(len(rows))
     places[at] = len(rows) + np.arange(len(others))
     return pa.concat_tables([rows, others]).take(pa.array(places)).combine_chunks()
 
 
-def _with(
+def _add_rows(
     turn: ArchiveMerge, verdicts: Verdicts, places: Integers, rows: pa.Table
 ) -> tuple[pa.Table, Verdicts]:
     verdicts = verdicts.copy()
     takes = verdicts[places] == RowVerdict.DELETE
     verdicts[places] = np.where(takes, RowVerdict.ARCHIVE, RowVerdict.INSERT)
-    return _put(turn.rows, places, rows), verdicts
+    return _put_rows(turn.rows, places, rows), verdicts
 
 
-def _taken(found: Found, at: Integers | Sequence[int]) -> Found:
+def _take_found(found: Found, at: Integers | Sequence[int]) -> Found:
     rows = np.asarray(at, np.int64)
     return Found(found.file[rows], found.position[rows], found.owned.take(rows))
 
@@ -309,17 +309,17 @@ def find_last_deletes(rules: ArchiveRules, outlived: pa.Table, key: Collection[s
     """
     newest = fold_changes(outlived.filter(outlived["key"].is_valid())).rows
     last = newest.filter(pa.array(is_in_reach(newest, rules) & has_live_op(newest, Op.DELETE)))
-    return _only(last, "before", key)
+    return _take_columns(last, "before", key)
 
 
 def select_evidence(last: pa.Table, outlived: pa.Table, names: Collection[str]) -> pa.Table:
     """The *outlived* changes of the keys of *last*, in columns *names* that are still there."""
     keys = flat_column(last["key"]).combine_chunks()
     own = outlived.filter(pc.is_in(flat_column(outlived["key"]), value_set=keys))
-    return _only(own, "after", names)
+    return _take_columns(own, "after", names)
 
 
-def _only(changes: pa.Table, image: str, names: Collection[str]) -> pa.Table:
+def _take_columns(changes: pa.Table, image: str, names: Collection[str]) -> pa.Table:
     texts = [
         None if one is None else _part(one, names)
         for one in flat_column(changes[image]).to_pylist()

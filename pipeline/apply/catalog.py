@@ -265,7 +265,7 @@ class Catalog:
     def history(self, source: str) -> History:
         """All schemas of a source's shards, by order."""
         if source not in self._histories:
-            self._histories[source] = History(*_believed(self._changes.get(source, ())))
+            self._histories[source] = History(*_drop_void_changes(self._changes.get(source, ())))
         return self._histories[source]
 
     def newest(self, source: str, shard: str) -> TableSchema | None:
@@ -422,7 +422,7 @@ def _refuse_two_spellings(table: Table, schema: TableSchema) -> None:
             raise HeldError("key_kind", detail)
 
 
-def _believed(changes: Iterable[SchemaChange]) -> list[SchemaChange]:
+def _drop_void_changes(changes: Iterable[SchemaChange]) -> list[SchemaChange]:
     """The changes in log order, without those that made nothing.
 
     Measured: ``CREATE TABLE IF NOT EXISTS t LIKE u`` is logged though t is there, and described

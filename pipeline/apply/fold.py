@@ -63,7 +63,7 @@ def fold_changes(changes: pa.Table) -> Folded:
     repeats, conflicts = _repeats(changes, places, sort)
     newest = sort[_ends(places.group[sort])]
     kept = np.sort(_across(places, newest))
-    crossed = _crossed(places, newest[places.upsert[newest]])
+    crossed = _find_crossed(places, newest[places.upsert[newest]])
     mask = np.zeros(len(changes), np.bool_)
     mask[kept] = True
     return Folded(
@@ -72,7 +72,7 @@ def fold_changes(changes: pa.Table) -> Folded:
         distinct=len(changes) - repeats,
         conflicts=changes.select(_PLACE).take(pa.array(conflicts)),
         crossed=None if crossed is None else changes["key"][crossed].as_py(),
-        left=_left(changes, places, newest, kept),
+        left=_find_left(changes, places, newest, kept),
     )
 
 
@@ -132,7 +132,7 @@ def _repeats(changes: pa.Table, places: _Places, sort: Integers) -> tuple[int, I
 
     Only those that share their place with others are compared by their texts.
     """
-    alike = _alike(places, sort)
+    alike = _is_repeated(places, sort)
     shared = np.zeros(len(sort), np.bool_)
     shared[1:] |= alike
     shared[:-1] |= alike
@@ -153,7 +153,7 @@ def _repeats(changes: pa.Table, places: _Places, sort: Integers) -> tuple[int, I
     return int(again.sum()), rows[disputed[first]]
 
 
-def _alike(places: _Places, sort: Integers) -> Mask:
+def _is_repeated(places: _Places, sort: Integers) -> Mask:
     """After which rows, but for the last, *sort* has one of the same key, shard and rank."""
     alike = np.ones(max(len(sort) - 1, 0), np.bool_)
     for line in (places.group, *_worth_sorting(*places.rank)):
@@ -179,7 +179,7 @@ def _across(places: _Places, newest: Integers) -> Integers:
     return newest[by_key][_ends(key[by_key])]
 
 
-def _crossed(places: _Places, standing: Integers) -> int | None:
+def _find_crossed(places: _Places, standing: Integers) -> int | None:
     """A row of a key whose *standing* upserts come from two sources, else None.
 
     They stand by key and source.
@@ -189,7 +189,7 @@ def _crossed(places: _Places, standing: Integers) -> int | None:
     return int(standing[crossing[0]]) if len(crossing) else None
 
 
-def _left(changes: pa.Table, places: _Places, newest: Integers, kept: Integers) -> pa.Table:
+def _find_left(changes: pa.Table, places: _Places, newest: Integers, kept: Integers) -> pa.Table:
     """Newest deletes of other shards than that of the change that stands for their key."""
     of = np.empty(len(changes), np.int64)
     of[places.key[kept]] = np.arange(len(kept))

@@ -172,7 +172,7 @@ class DueImages:
         """Whether the newest turn was made of what had landed before *cut*."""
         turns = (one for one in self.mirrors.commits(table, version) if "since" in one.own)
         turn = next(turns, None)
-        return turn is not None and _known(turn) < cut
+        return turn is not None and _read_known_time(turn) < cut
 
     def _patient(self, table: str, due: DueCut, at: datetime) -> CutDelay | None:
         rule, since = self.settings.published(table), self._waiting[table, due.at]
@@ -184,7 +184,7 @@ class DueImages:
         return None
 
 
-def _known(turn: Commit) -> datetime:
+def _read_known_time(turn: Commit) -> datetime:
     """Before when all had landed that *turn* is made of."""
     told = turn.own.get("known")
     return datetime.fromisoformat(told) if isinstance(told, str) else turn.at
@@ -197,7 +197,7 @@ def find_doubts(
 
     *based*: see :func:`pipeline.image.find_missing`.
     """
-    again = _lost(table, checkpoint) or _read_again(table, places, checkpoint)
+    again = _explain_lost(table, checkpoint) or _read_again(table, places, checkpoint)
     return again or find_missing(table, places, checkpoint, based)
 
 
@@ -210,7 +210,7 @@ def _read_again(table: Table, places: Mapping[str, Order], checkpoint: Checkpoin
     return ""
 
 
-def _lost(table: Table, checkpoint: Checkpoint) -> str:
+def _explain_lost(table: Table, checkpoint: Checkpoint) -> str:
     """What is open of *table* that lost it changes, whether before the cut or after it."""
     own = {str(shard) for shard in table.shards}
     for gap in checkpoint.gaps.values():
@@ -256,7 +256,7 @@ def plan_correction(
     _refuse_other_sources(table, image)
     changes.look()
     archive = find_archives(table, rules, changes, landed.checkpoint, image.batch)
-    late = _joined(_late(image, name, landed.checkpoint, changes), archive, image)
+    late = _joined(_find_late_changes(image, name, landed.checkpoint, changes), archive, image)
     schema, newest = landed.catalog.schema(table), landed.catalog.newest_of(table)
 
     def task(snapshot: Any) -> MergeTask[Any]:
@@ -295,7 +295,9 @@ def _joined(late: pa.Table, archive: LandedArchives | None, image: Image) -> pa.
     return late if archive is None else below_cut(archive.with_rows(late), image.positions)
 
 
-def _late(image: Image, name: str, checkpoint: Checkpoint, changes: ChangeLog) -> pa.Table:
+def _find_late_changes(
+    image: Image, name: str, checkpoint: Checkpoint, changes: ChangeLog
+) -> pa.Table:
     """All changes that came after the image was made and are below its cut."""
     until = image.corrected().through
     wanted = WantedBatches(image.batch, until)

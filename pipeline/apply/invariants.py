@@ -152,7 +152,7 @@ def require_valid(demands: Demands, made: PlannedSlice) -> None:
         return
     keys = flat_column(made.folded["key"]).filter(pa.array(new))
     span = f"{demands.after + 1}-{last}"
-    told = "; ".join(_told(name, breach, keys) for name, breach in broken)
+    told = "; ".join(_describe_breach(name, breach, keys) for name, breach in broken)
     waiver = f"invalid:{made.table.name}:{span}@{demands.mirror}"
     advice = (
         "the mirror is unchanged; correct the rows at the source, and the table continues "
@@ -174,7 +174,7 @@ def _intended(demands: Demands, made: PlannedSlice, new: Mask) -> IntendedRows:
         changed=int((removes_row(made.verdicts) & (made.verdicts != RowVerdict.ARCHIVE)).sum()),
         emptied=_emptied(made.changes, demands.floors),
         standing=partial(_standing, made),
-        before=partial(_before, made, new),
+        before=partial(_rows_before, made, new),
         elsewhere=partial(_elsewhere, made, new),
         deleted=partial(_deleted, made),
         landed=demands.landed or _unknown_day,
@@ -217,7 +217,7 @@ def _last(breach: Breach, made: PlannedSlice, new: Mask) -> int:
     return int(pc.max(rows["batch"]).as_py())
 
 
-def _told(name: str, breach: Breach, keys: pa.ChunkedArray) -> str:
+def _describe_breach(name: str, breach: Breach, keys: pa.ChunkedArray) -> str:
     if breach.rows is None:
         return f"{name}: {breach.what}"
     first = keys.filter(pa.array(breach.rows)).slice(0, FIRST_KEYS).to_pylist()
@@ -260,7 +260,7 @@ def search_values(search: Search, values: pa.Table) -> Occurrences:
         raise HeldError("invariant", f"{detail}; {advice}") from error
 
 
-def _before(made: PlannedSlice, new: Mask, names: Sequence[str]) -> pa.Table:
+def _rows_before(made: PlannedSlice, new: Mask, names: Sequence[str]) -> pa.Table:
     """What the first change of each row says that it was; nulls where it does not say."""
     rows = made.changes.filter(
         pc.and_(

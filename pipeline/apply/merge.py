@@ -175,7 +175,7 @@ def plan_merge(
     if task.archive is not None:
         known = _sources(task, told, folded, look, peek)
         lent = ArchiveMerge(
-            told, folded, rows, found, raised, known.read, partial(_whole, its=known), peek
+            told, folded, rows, found, raised, known.read, partial(_complete_rows, its=known), peek
         )
         rows, verdicts = apply_archive_rules(task.archive, lent, verdicts)
     verdicts = _withdrawn(task, folded, found, verdicts)
@@ -286,7 +286,9 @@ def _sources(
     )
 
 
-def _whole(folded: pa.Table, rows: pa.Table, found: Found, *, its: ValueSources) -> pa.Table:
+def _complete_rows(
+    folded: pa.Table, rows: pa.Table, found: Found, *, its: ValueSources
+) -> pa.Table:
     """All that are partial among *rows*, with what they had before."""
     some = np.flatnonzero(is_partial(folded))
     return fill_missing_values(folded, rows, found, some, its) if len(some) else rows

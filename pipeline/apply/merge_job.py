@@ -241,11 +241,11 @@ def _together(group: JobGroup, store: Store) -> dict[str, MergeOutcome]:
     try:
         rows = read_tables(store, group.files, wanted, columns=_columns(group.jobs))
     except SluiceError:
-        return {one.name: _alone(one, group, store) for one in group.jobs}
+        return {one.name: _run_alone(one, group, store) for one in group.jobs}
     return {one.name: _done(one, group.changes, rows, group.turn) for one in group.jobs}
 
 
-def _alone(job: MergeJob[S], group: JobGroup, store: Store) -> MergeOutcome:
+def _run_alone(job: MergeJob[S], group: JobGroup, store: Store) -> MergeOutcome:
     """Run one job alone: it may not need the file that could not be read."""
     try:
         rows = read_tables(store, group.files, {job.name: job.wanted}, columns=_columns([job]))
@@ -553,11 +553,11 @@ def add_late_changes(
 def _first_sent(late: pa.Table, landed: pa.Table, batch: int) -> pa.Table:
     """Those of *late* that are no repetition of one in a batch up to *batch*."""
     before = landed.filter(pc.less_equal(landed["batch"], batch))
-    known = set(_said(before))
-    return late.filter(pa.array([one not in known for one in _said(late)], pa.bool_()))
+    known = set(_identify_rows(before))
+    return late.filter(pa.array([one not in known for one in _identify_rows(late)], pa.bool_()))
 
 
-def _said(changes: pa.Table) -> Iterator[tuple[object, ...]]:
+def _identify_rows(changes: pa.Table) -> Iterator[tuple[object, ...]]:
     for one in changes.select(list(SAME)).to_pylist():
         yield (one["source"], one["key"], one["op"], *one["order"].values())
 

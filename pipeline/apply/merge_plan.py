@@ -252,7 +252,7 @@ class MergePlanner:
             changes=NO_CHANGES,
             at=stamp.at,
             deletes=LandedDeletes(self.changes.store.uri, deletes, name, after),
-            known=_known(name, after, highs, checkpoint),
+            known=_known_before(name, after, highs, checkpoint),
             floors=highest_orders(floors_of(snapshot), base_floors(table, checkpoint, image)),
             fills=tuple(fill for one in shape.newest for fill in landed.catalog.fills(one)),
         )
@@ -455,7 +455,7 @@ def _wanted(
     return limit_batches(pending.rows, near, table.name, wanted, MOST_ROWS)
 
 
-def _known(
+def _known_before(
     name: str, after: int, highs: HighestOrders, checkpoint: Checkpoint
 ) -> AppliedBefore | None:
     """How high the mirror has come by batch *after*; None if it holds nothing."""

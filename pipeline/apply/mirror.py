@@ -106,7 +106,7 @@ def schemas_of(snapshot: MirrorSnapshot) -> dict[str, Order]:
 
 def floors_property(floors: Floors) -> dict[str, str]:
     """The text that remembers *floors*."""
-    return {FLOORS: _told({str(s): order for s, order in floors.items()})}
+    return {FLOORS: _encode_orders({str(s): order for s, order in floors.items()})}
 
 
 def images_of(snapshot: MirrorSnapshot) -> tuple[Image, ...]:
@@ -168,7 +168,7 @@ def incarnation_property(life: int | None) -> dict[str, str]:
 
 def schemas_property(orders: Mapping[str, Order]) -> dict[str, str]:
     """The text that remembers which schema changes are followed."""
-    return {SCHEMAS: _told(orders)}
+    return {SCHEMAS: _encode_orders(orders)}
 
 
 def following_note(
@@ -188,7 +188,7 @@ def commit_note(after: int, batch: int, lane: str, **more: object) -> dict[str, 
     return {"sluice": {"after": after, "batch": batch, "lane": lane, **more}}
 
 
-def _told(orders: Mapping[str, Order]) -> str:
+def _encode_orders(orders: Mapping[str, Order]) -> str:
     return json.dumps({name: order.parts for name, order in orders.items()}, sort_keys=True)
 
 

@@ -114,7 +114,7 @@ def complete_rows(
         HeldError: ``partial_row``, a value is neither in the changes nor, for all that they tell,
             in the mirror.
     """
-    lives, own = _RowHistories.of(changes, rows), _own(rows, stands) & there
+    lives, own = _RowHistories.of(changes, rows), _is_own(rows, stands) & there
     ranks = stands.rank.T.tolist()
     return tuple(
         lives.completed(row, names, tuple(ranks[at]) if own[at] else None)
@@ -122,7 +122,7 @@ def complete_rows(
     )
 
 
-def _own(rows: pa.Table, stands: RowOrigins) -> Mask:
+def _is_own(rows: pa.Table, stands: RowOrigins) -> Mask:
     """Which rows of the mirror are of the very shard."""
     ours = row_origins(rows)
     mine: Mask = is_same(ours.source, stands.source) & is_same(ours.shard, stands.shard)
@@ -139,7 +139,7 @@ class _RowHistories:
     @classmethod
     def of(cls, changes: pa.Table, rows: pa.Table) -> "_RowHistories":
         """The histories of those *rows*, and of all that took another key."""
-        at = np.flatnonzero(_concerned(changes, rows))
+        at = np.flatnonzero(_find_concerned(changes, rows))
         some = changes.select(_NEEDED).take(pa.array(at))
         steps: dict[Name, list[_Change]] = {}
         old: dict[tuple[str, str, Rank], tuple[Name, _Change]] = {}
@@ -225,7 +225,7 @@ class _Values:
             HeldError: ``partial_row``.
         """
         if self.missing:
-            raise HeldError("partial_row", _told(name, self.missing))
+            raise HeldError("partial_row", _describe_missing(name, self.missing))
 
     def made_anew(self, name: Name) -> CompletedRow:
         """Complete a row that came after a delete, which took all that stood before.
@@ -244,7 +244,7 @@ class _Values:
         return CompletedRow(_text(self.values), self.own, *some)
 
 
-def _concerned(changes: pa.Table, rows: pa.Table) -> Mask:
+def _find_concerned(changes: pa.Table, rows: pa.Table) -> Mask:
     """Which changes may tell a value: of the keys of *rows*, and of keys that others took."""
     both = (rows, find_moved_deletes(changes))
     keys = pa.concat_arrays([flat_column(one["key"]).combine_chunks() for one in both])
@@ -256,7 +256,7 @@ def _by_rank(step: _Change) -> Rank:
     return step.rank
 
 
-def _told(name: Name, missing: AbstractSet[str]) -> str:
+def _describe_missing(name: Name, missing: AbstractSet[str]) -> str:
     some = ", ".join(sorted(missing)[:5])
     what = f"a change of {name[1]}, key {name[2]}, came without {some}, which no earlier row has"
     return f"{what}; {_ADVICE}"
@@ -264,7 +264,9 @@ def _told(name: Name, missing: AbstractSet[str]) -> str:
 
 def missing_row_error(row: Mapping[str, Any], missing: AbstractSet[str]) -> HeldError:
     """What holds a table in whose mirror a row is not, or cannot be looked at."""
-    return HeldError("partial_row", _told((row["source"], row["shard"], row["key"]), missing))
+    return HeldError(
+        "partial_row", _describe_missing((row["source"], row["shard"], row["key"]), missing)
+    )
 
 
 def _fields(text: str) -> dict[str, Raw]:
@@ -309,27 +311,27 @@ def fill_missing_values(
     Raises:
         HeldError: ``partial_row``, a value is nowhere.
     """
-    some, here = folded.take(pa.array(at)), _taken(found, at)
+    some, here = folded.take(pa.array(at)), _take_found(found, at)
     names = frozenset(its.columns) - {COLUMN_VERSIONS}
     told = complete_rows(its.changes, some, names, here.owned, here.there)
     if COLUMN_VERSIONS in its.columns:
-        told = tuple(_beside(told, here, its.peek))
+        told = tuple(_pair_with_mirror(told, here, its.peek))
     texts = pa.array([one.text for one in told], pa.string())
     whole = its.read(some.set_column(some.schema.get_field_index("after"), "after", texts))
-    whole = _peeked(some, whole, told, here, its)
+    whole = _fill_from_mirror(some, whole, told, here, its)
     places = np.arange(len(rows))
     places[at] = len(rows) + np.arange(len(whole))
     return pa.concat_tables([rows, whole]).take(pa.array(places)).combine_chunks()
 
 
-def _beside(
+def _pair_with_mirror(
     told: Sequence[CompletedRow], here: Found, peek: ReadValues | None
 ) -> Iterator[CompletedRow]:
     """They beside the mirror's rows, where these may have what they lack, or have it newer."""
     asked = np.array([one.old is None and bool(one.missing or one.open) for one in told], np.bool_)
     short = np.flatnonzero(asked & here.there)
     texts = (
-        peek(_taken(here, short), [COLUMN_VERSIONS])[COLUMN_VERSIONS].to_pylist()
+        peek(_take_found(here, short), [COLUMN_VERSIONS])[COLUMN_VERSIONS].to_pylist()
         if peek is not None and len(short)
         else [None] * len(short)
     )
@@ -342,18 +344,18 @@ def _beside(
         yield one.beside(there)
 
 
-def _taken(found: Found, at: Integers) -> Found:
+def _take_found(found: Found, at: Integers) -> Found:
     return Found(found.file[at], found.position[at], found.owned.take(at))
 
 
-def _peeked(
+def _fill_from_mirror(
     some: pa.Table, whole: pa.Table, told: Sequence[CompletedRow], here: Found, its: ValueSources
 ) -> pa.Table:
     """With values out of the mirror."""
     short = np.array([number for number, one in enumerate(told) if one.missing], np.int64)
     if not len(short):
         return whole
-    stand = _standing([told[number].old for number in short], _taken(here, short), its)
+    stand = _standing([told[number].old for number in short], _take_found(here, short), its)
     lost = short if its.peek is None else short[~stand.there]
     if its.peek is None or len(lost):
         raise missing_row_error(

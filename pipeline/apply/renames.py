@@ -87,7 +87,7 @@ def move_rows(move: TableRename, store: Store, files: Sequence[Part], dropped: i
     before = "[" if move.unique else _before_key(move.shard)
     keys = pc.binary_join_element_wise(before, pc.utf8_slice_codeunits(key, 1), "")
     settle = {**told, "op": str(Op.SETTLE), "batch": -1}
-    rows = _told(folded, {**told, "key": keys})
+    rows = _replace_columns(folded, {**told, "key": keys})
     return pa.concat_tables([rows, pa.Table.from_pylist([settle], rows.schema)])
 
 
@@ -97,7 +97,7 @@ def _under_each_name(
     """Changes under each name, back to the newest base; with keys that name no shard."""
     for at, name in enumerate(move.names):
         came = move.names[at + 1].order if at + 1 < len(move.names) else None
-        rows = _landed(name, move, store, files)
+        rows = _read_landed(name, move, store, files)
         floor = _floor(rows, name, dropped)
         ends = floor is not None and (came is None or came < floor)
         first = floor if ends else came
@@ -108,7 +108,9 @@ def _under_each_name(
             return
 
 
-def _landed(name: PreviousName, move: TableRename, store: Store, files: Sequence[Part]) -> pa.Table:
+def _read_landed(
+    name: PreviousName, move: TableRename, store: Store, files: Sequence[Part]
+) -> pa.Table:
     """What has landed of a shard below the order until which it had the rows."""
     shard = name.shard.name
     if (number := sum(_rows(part, shard, store) for part in files)) > MOST_ROWS:
@@ -160,7 +162,9 @@ def _since(rows: pa.Table, name: PreviousName, first: Order, move: TableRename) 
     start = 1 if name.unique else len(_before_key(name.shard))
     keys = pc.utf8_slice_codeunits(flat_column(rows["key"]).combine_chunks(), start)
     keys = pc.binary_join_element_wise("[", keys, "")
-    return _told(rows, {"key": keys, "shard": move.shard.name})  # of one shard, or none outlives it
+    return _replace_columns(
+        rows, {"key": keys, "shard": move.shard.name}
+    )  # of one shard, or none outlives it
 
 
 def _any_below(order: Order, ranks: Integers) -> bool:
@@ -172,7 +176,7 @@ def _before_key(shard: Shard) -> str:
     return f"[{quote_text(shard.source)},{quote_text(shard.name)},"
 
 
-def _told(rows: pa.Table, told: Mapping[str, object]) -> pa.Table:
+def _replace_columns(rows: pa.Table, told: Mapping[str, object]) -> pa.Table:
     """The rows with other values: arrays, or one for all."""
     columns = []
     for name in APPLIED_COLUMNS:

@@ -302,7 +302,7 @@ def _reads(server: RowReader, task: BackfillTask, pace: ReadPace) -> Iterator[_R
                 raise
             continue
         pace.took(read)
-        yield read, _gone(_ids(server, task, after, read), read, task)
+        yield read, _rows_of_deleted(_ids(server, task, after, read), read, task)
         if read.ended:
             return
         after, count = read.last, count + len(read.rows)
@@ -323,7 +323,7 @@ def _keyed(server: RowReader, task: BackfillTask, pace: ReadPace) -> Iterator[_R
         at += len(some)
         pace.took(read)
         share = replace(read, last=(str(at),), ended=at >= len(task.asked.keys))
-        yield share, _gone(some, read, task)
+        yield share, _rows_of_deleted(some, read, task)
         if share.ended:
             return
 
@@ -339,7 +339,7 @@ def _ids(
     return server.keys_of(task.asked.shard, task.asked.key, ids) if ids else ()
 
 
-def _gone(asked: Sequence[str], read: RowsRead, task: BackfillTask) -> pa.RecordBatch:
+def _rows_of_deleted(asked: Sequence[str], read: RowsRead, task: BackfillTask) -> pa.RecordBatch:
     """Return ``ROWS`` of the keys without a row in *read*, as a delete has them."""
     found = set(read.rows["key_values"].to_pylist()) if asked else set()
     keys = [key for key in dict.fromkeys(asked) if key not in found]

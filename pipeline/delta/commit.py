@@ -174,7 +174,7 @@ def commit_actions(
     """
     protocol.require_writable(snapshot)
     require_agreement(snapshot, actions)
-    info = _told(operation, clock, note, metrics or {}, parameters or {})
+    info = _make_commit_info(operation, clock, note, metrics or {}, parameters or {})
     info |= {"readVersion": snapshot.version}
     lines = [{"commitInfo": info}, *_transaction(txn, clock), *_ordered(actions)]
     content = encode_entry(lines)
@@ -216,13 +216,15 @@ def create_table(
         "configuration": properties,
         "createdTime": to_milliseconds(clock),
     }
-    info = _told("CREATE TABLE", clock, note, {}, _listed(partition_columns, properties))
+    info = _make_commit_info(
+        "CREATE TABLE", clock, note, {}, _listed(partition_columns, properties)
+    )
     lines = [
         {"commitInfo": info},
         protocol.our_protocol(schema, properties),
         {"metaData": described},
     ]
-    return _begun(store, lines)
+    return _begin_table(store, lines)
 
 
 def create_clone(
@@ -237,15 +239,15 @@ def create_clone(
     if store.after(LOG_FOLDER, "0"):
         raise _exists(store.uri)
     lines: list[Action] = [
-        {"commitInfo": _told("CLONE", clock, None, {}, parameters)},
+        {"commitInfo": _make_commit_info("CLONE", clock, None, {}, parameters)},
         {"protocol": table.protocol},
         {"metaData": table.metadata.action},
         *({"add": file.action} for file in table.files.values()),
     ]
-    return _begun(store, lines)
+    return _begin_table(store, lines)
 
 
-def _begun(store: Store, lines: Sequence[Action]) -> Snapshot:
+def _begin_table(store: Store, lines: Sequence[Action]) -> Snapshot:
     """Write version 0 if it is absent; the first of *lines* identifies its writer."""
     content = encode_entry(lines)
     made = advance_snapshot(empty_snapshot(store.uri), lines, entry=entry_digest(content))
@@ -263,7 +265,7 @@ def _exists(uri: str) -> HeldError:
     )
 
 
-def _told(
+def _make_commit_info(
     operation: str,
     clock: datetime,
     note: Mapping[str, Any] | None,

@@ -81,7 +81,7 @@ class Folder:
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         with (
-            _told(self, name),
+            _explain_disk_errors(self, name),
             open(self._at(name), "rb") as file,  # noqa: PTH123 - a third of Path.open's time
         ):
             if start:
@@ -90,7 +90,7 @@ class Folder:
 
     def after(self, folder: str, name: str) -> list[str]:
         try:
-            with _told(self, folder):
+            with _explain_disk_errors(self, folder):
                 found = os.listdir(self._at(folder))  # noqa: PTH208 - it may hold 10,000 names
         except FileNotFoundError:
             return []
@@ -100,7 +100,7 @@ class Folder:
         found = []
         with (
             suppress(FileNotFoundError),
-            _told(self, folder),
+            _explain_disk_errors(self, folder),
             os.scandir(self._at(folder)) as entries,
         ):
             for entry in entries:
@@ -119,18 +119,18 @@ class Folder:
         Raises:
             ConfigError: the file system knows no hard links.
         """
-        with _told(self, name):
+        with _explain_disk_errors(self, name):
             _make(Path(self._at(name)), data)
 
     def put(self, name: str, data: bytes) -> None:
-        with _told(self, name):
+        with _explain_disk_errors(self, name):
             target = self._room_for(name)
             _write(target, data)
             _sync(target.parent)
 
     def sync(self, name: str) -> None:
         target = Path(self._at(name))
-        with suppress(FileNotFoundError), _told(self, name):
+        with suppress(FileNotFoundError), _explain_disk_errors(self, name):
             _sync(target)
             _sync(target.parent)
 
@@ -138,36 +138,39 @@ class Folder:
         return os.access(self._at(name), os.F_OK)  # a third of os.path.exists where there is none
 
     def size(self, name: str) -> int:
-        with _told(self, name):
+        with _explain_disk_errors(self, name):
             return os.stat(self._at(name)).st_size  # noqa: PTH116 - asked for every file of a commit
 
     def remove(self, name: str) -> None:
-        with _told(self, name):
+        with _explain_disk_errors(self, name):
             Path(self._at(name)).unlink(missing_ok=True)
 
     def source(self, name: str) -> Any:
-        with _told(self, name):
+        with _explain_disk_errors(self, name):
             return pa.OSFile(self._at(name), "rb")
 
     @contextmanager
     def sink(self, name: str) -> Iterator[Any]:
-        with _told(self, name):
+        with _explain_disk_errors(self, name):
             target = self._room_for(name)
             os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
         try:
-            with _told(self, name, only=_DISK), pa.OSFile(str(target), "wb") as output:
+            with (
+                _explain_disk_errors(self, name, only=_DISK),
+                pa.OSFile(str(target), "wb") as output,
+            ):
                 yield output
-            with _told(self, name):
+            with _explain_disk_errors(self, name):
                 _sync(target)
         except BaseException:
             target.unlink(missing_ok=True)
             raise
-        with _told(self, name):
+        with _explain_disk_errors(self, name):
             _sync(target.parent)
 
     def make_folder(self, folder: str) -> None:
         missing = Path(self._at(folder))
-        with _told(self, folder):
+        with _explain_disk_errors(self, folder):
             new = [one for one in (missing, *missing.parents) if not one.exists()]
             for one in reversed(new):
                 one.mkdir(exist_ok=True)
@@ -178,7 +181,7 @@ class Folder:
 
     def place(self, staged: str, folder: str) -> None:
         target, before = Path(self._at(folder)), Path(f"{self._at(staged)}-before")
-        with _told(self, folder):
+        with _explain_disk_errors(self, folder):
             if not target.parent.exists():
                 self.make_folder(folder.rpartition("/")[0])
             _sync(Path(self._at(staged)))
@@ -196,7 +199,7 @@ class Folder:
         """Remove *folder* with its files; no reader sees a part of it."""
         target = Path(self._at(folder))
         gone = target.with_name(f"{LEFTOVER}{uuid.uuid4()}")
-        with _told(self, folder), suppress(FileNotFoundError):
+        with _explain_disk_errors(self, folder), suppress(FileNotFoundError):
             target.rename(gone)
             shutil.rmtree(gone)
 
@@ -226,7 +229,9 @@ def _make(target: Path, data: bytes) -> None:
 
 
 @contextmanager
-def _told(folder: Folder, name: str, *, only: Collection[int] = ()) -> Iterator[None]:
+def _explain_disk_errors(
+    folder: Folder, name: str, *, only: Collection[int] = ()
+) -> Iterator[None]:
     """Say what the disk does not do, where, and what helps; *only* of these errors, if any."""
     try:
         yield

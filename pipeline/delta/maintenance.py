@@ -154,7 +154,7 @@ def _removes(store: Store) -> Iterator[Mapping[str, Any]]:
     for checkpoint in log.complete_checkpoints(names)[:1]:
         first = checkpoint.version + 1
         for name in checkpoint.names:
-            yield from _told(store, f"{LOG_FOLDER}/{name}")
+            yield from _read_removes(store, f"{LOG_FOLDER}/{name}")
     for name in names:
         if name.endswith(".json") and name[:20].isdigit() and int(name[:20]) >= first:
             path = f"{LOG_FOLDER}/{name}"
@@ -163,7 +163,7 @@ def _removes(store: Store) -> Iterator[Mapping[str, Any]]:
                     yield action["remove"]
 
 
-def _told(store: Store, name: str) -> Iterator[Mapping[str, Any]]:
+def _read_removes(store: Store, name: str) -> Iterator[Mapping[str, Any]]:
     with pq.ParquetFile(store.source(name)) as file:
         if "remove" not in file.schema_arrow.names:
             return

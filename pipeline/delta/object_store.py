@@ -239,7 +239,7 @@ def _no_bucket(bucket: Bucket, name: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise UnreachableError(_told(bucket, name, error)) from error
+        raise UnreachableError(_describe_error(bucket, name, error)) from error
 
 
 @contextmanager
@@ -251,13 +251,13 @@ def _translated(bucket: Bucket, name: str) -> Iterator[None]:
         raise FileExistsError(f"{bucket.uri}/{name}: another writer made it") from error
     except FileNotFoundError as error:
         if "<Code>NoSuchBucket</Code>" in str(error):  # a table that is not there is another thing
-            raise UnreachableError(_told(bucket, name, error)) from error
+            raise UnreachableError(_describe_error(bucket, name, error)) from error
         raise
     except (BaseError, OSError) as error:
-        raise UnreachableError(_told(bucket, name, error)) from error
+        raise UnreachableError(_describe_error(bucket, name, error)) from error
 
 
-def _told(bucket: Bucket, name: str, error: Exception) -> str:
+def _describe_error(bucket: Bucket, name: str, error: Exception) -> str:
     """What the store said, in one line that holds no key, and what helps."""
     text = str(error)
     code = next(iter(_CODE.findall(text)), "")

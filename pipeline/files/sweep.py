@@ -676,20 +676,20 @@ def find_strays(base: Path, unfinished: tuple[str, ...]) -> Iterator[str]:
     Raises:
         OSError: a folder cannot be read.
     """
-    for log, is_log in _in(base, unfinished):
+    for log, is_log in _list_folder(base, unfinished):
         if not is_log:
             yield log
             continue
-        for day, is_folder in _in(base / log, unfinished):
+        for day, is_folder in _list_folder(base / log, unfinished):
             if not (is_folder and HourPartition(log, day, "00").is_named):
                 yield f"{log}/{day}"
                 continue
-            for hour, holds in _in(base / log / day, unfinished):
+            for hour, holds in _list_folder(base / log / day, unfinished):
                 if not (holds and HourPartition(log, day, hour).is_named):
                     yield f"{log}/{day}/{hour}"
 
 
-def _in(at: Path, unfinished: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
+def _list_folder(at: Path, unfinished: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
     """Printable names, and whether each is a folder; empty for a missing folder."""
     for one in sorted(at.iterdir()) if at.is_dir() else ():
         if is_finished(one.name, unfinished):

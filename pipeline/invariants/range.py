@@ -52,16 +52,20 @@ class Range:
 def _outside(name: str, column: pa.Array, bounds: ValueBounds) -> Mask:
     inside = column.is_valid()
     if bounds.least is not None:
-        inside = pc.and_kleene(inside, pc.greater_equal(column, _as(name, column, bounds.least)))
+        inside = pc.and_kleene(
+            inside, pc.greater_equal(column, _cast_bound(name, column, bounds.least))
+        )
     if bounds.most is not None:
-        inside = pc.and_kleene(inside, pc.less_equal(column, _as(name, column, bounds.most)))
+        inside = pc.and_kleene(
+            inside, pc.less_equal(column, _cast_bound(name, column, bounds.most))
+        )
     found: Mask = pc.and_(column.is_valid(), pc.invert(pc.fill_null(inside, False))).to_numpy(
         zero_copy_only=False
     )
     return found
 
 
-def _as(name: str, column: pa.Array, bound: Bound) -> pa.Scalar:
+def _cast_bound(name: str, column: pa.Array, bound: Bound) -> pa.Scalar:
     """The bound as a value that compares with the column's.
 
     Raises:

@@ -190,7 +190,7 @@ def sample_watermarks(
     if Hop.MERGE in upstream:
         return dict(upstream)  # what stands in the way of knowing it of any table
     newest = samples.walked(table)[-1].passed.get(source)
-    landed = _at(newest, _unlanded(source, samples.checkpoint))
+    landed = _watermark_at(newest, _unlanded(source, samples.checkpoint))
     return {
         **upstream,
         Hop.CONSUMER: landed,
@@ -276,7 +276,7 @@ def _collected(
     # positions of two servers are never compared
     own = (fence for fence in reversed(fences) if fence.head.identity == identity)
     passed = (fence for fence in own if has_reached(acknowledged.position, fence.head.position))
-    return _at(next(passed, None), "no heartbeat is acknowledged yet")
+    return _watermark_at(next(passed, None), "no heartbeat is acknowledged yet")
 
 
 def _synced(synced: Sample[int] | Missing, fences: tuple[Fence, ...], now: datetime) -> Watermark:
@@ -284,7 +284,7 @@ def _synced(synced: Sample[int] | Missing, fences: tuple[Fence, ...], now: datet
     if isinstance(number, Missing):
         return number
     passed = (fence for fence in reversed(fences) if fence.number <= number)
-    return _at(next(passed, None), "no heartbeat has passed the mirrored topics yet")
+    return _watermark_at(next(passed, None), "no heartbeat has passed the mirrored topics yet")
 
 
 def _merged(table: Table, source: str, samples: Samples, now: datetime) -> Watermark:
@@ -294,7 +294,7 @@ def _merged(table: Table, source: str, samples: Samples, now: datetime) -> Water
     applied = applied_step(samples.walked(table), table.name, standing.batch)
     if applied is None:
         return Missing("the mirror is behind every batch remembered")
-    return _at(applied.passed.get(source), "no heartbeat is applied yet")
+    return _watermark_at(applied.passed.get(source), "no heartbeat is applied yet")
 
 
 def _unlanded(source: str, checkpoint: Sample[Checkpoint] | Missing) -> str:
@@ -313,7 +313,7 @@ def _unlanded(source: str, checkpoint: Sample[Checkpoint] | Missing) -> str:
     return f"heartbeat {known} has landed, but {short}"
 
 
-def _at(fence: Fence | None, why: str) -> Watermark:
+def _watermark_at(fence: Fence | None, why: str) -> Watermark:
     return fence.at if fence else Missing(why)
 
 

@@ -21,7 +21,7 @@ from pipeline.changelog.data_file import WrittenFile
 from pipeline.changelog.table import ColumnEvent
 from pipeline.checkpoint import Checkpoint, Epoch, source_of
 from pipeline.landing.bases import Settled
-from pipeline.landing.batch_stats import BatchStats, SchemaNews, merge_schemas, told_schema
+from pipeline.landing.batch_stats import BatchStats, SchemaNews, described_schema, merge_schemas
 from pipeline.landing.listing import LandingSource
 from pipeline.model import Order, Origin, Shard
 from pipeline.schema.model import TableDescription
@@ -135,7 +135,7 @@ def advance_backfills(
 
     *before* are the facts of the batch before: it may have run while what begins was noted.
     """
-    every = {**checkpoint.rereads, **_begun(checkpoint, before, epochs, news)}
+    every = {**checkpoint.rereads, **_begin_new(checkpoint, before, epochs, news)}
     rereads = {}
     for name, one in every.items():
         why = _void(name, one, checkpoint, facts, epochs)
@@ -145,7 +145,7 @@ def advance_backfills(
             rereads[name] = _given_up(one, epochs.get(source_of(name)), checkpoint.batch + 1, why)
         elif not _is_cancelled(name, one, news):
             rereads[name] = one
-    taken, told = _taken(news.rows, rereads, epochs, checkpoint.batch + 1)
+    taken, told = _take_rows(news.rows, rereads, epochs, checkpoint.batch + 1)
     for name, (wanted, order) in news.closing.items():
         known = rereads.get(name)
         if known is not None and known.id == wanted and known.read and known.closing is None:
@@ -163,7 +163,7 @@ def advance_backfills(
     return BackfillStep(rereads, taken, settled, told)
 
 
-def _taken(
+def _take_rows(
     offered: Sequence[BackfilledRows],
     rereads: dict[str, Backfill],
     epochs: Mapping[str, Epoch],
@@ -183,13 +183,13 @@ def _taken(
             rereads[rows.name] = _given_up(known, epoch, batch, why)
             continue
         told += [rows] if rows.told is not None and not known.columns else []
-        rereads[rows.name] = _with(known, rows)
+        rereads[rows.name] = _add_rows(known, rows)
         taken.append(rows)
         size += own
     return tuple(taken), tuple(told)
 
 
-def _begun(
+def _begin_new(
     checkpoint: Checkpoint, before: BatchStats, epochs: Mapping[str, Epoch], news: BackfillNews
 ) -> dict[str, Backfill]:
     found = {}
@@ -257,7 +257,7 @@ def _follows(rows: BackfilledRows, known: Backfill) -> bool:
     return not stretch.ended and stretch.read == rows.after
 
 
-def _with(known: Backfill, rows: BackfilledRows) -> Backfill:
+def _add_rows(known: Backfill, rows: BackfilledRows) -> Backfill:
     stretches = list(known.stretches)
     before = stretches[rows.stretch]
     stretches[rows.stretch] = KeyRange(before.until, rows.read, rows.ended)
@@ -271,7 +271,7 @@ def _is_complete(name: str, one: Backfill, checkpoint: Checkpoint, sends: Sends)
     return checkpoint.passed(source_of(name), one.closing) and bool(sends(name, one.order))
 
 
-def columns_told(
+def describe_columns(
     rows: Iterable[BackfilledRows], feeds: Sequence[LandingSource]
 ) -> tuple[ColumnEvent, ...]:
     """What *rows* tell; nothing of a source whose statements tell columns."""
@@ -292,7 +292,7 @@ def with_columns(
     facts: BatchStats, rows: Iterable[BackfilledRows], feeds: Sequence[LandingSource]
 ) -> tuple[BatchStats, tuple[ColumnEvent, ...]]:
     """*facts* with what *rows* tell, as if rows of the log had; and what is to be landed of it."""
-    told = columns_told(rows, feeds)
+    told = describe_columns(rows, feeds)
     if not told:
         return facts, ()
     readings = {feed.settings.name: feed.reading for feed in feeds}
@@ -301,7 +301,7 @@ def with_columns(
         _, changes = readings[one.source].read(one.payload, one.order)
         news += [SchemaNews(one.source, change, snapshot=False) for change in changes]
         name = str(Shard(one.source, one.shard))
-        schemas = merge_schemas(schemas, {name: told_schema(one.order, one.payload)})
+        schemas = merge_schemas(schemas, {name: described_schema(one.order, one.payload)})
     every = sorted((*facts.news, *news), key=lambda one: (one.source, one.change.order))
     count = facts.statements + len(told)
     return replace(facts, news=tuple(every), statements=count, schemas=schemas), told

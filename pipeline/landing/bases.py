@@ -103,7 +103,7 @@ def advance_snapshots(
             ended = known.ended or rows.ended
             snaps[name] = replace(known, rows=known.rows + rows.rows, ended=ended)
     live = highest_by_source({**checkpoint.high, **facts.high}) if snaps else {}
-    told, read = _told_snapshots(checkpoint, facts), read_snapshots(checkpoint, facts)
+    told, read = _find_reported(checkpoint, facts), read_snapshots(checkpoint, facts)
     left: dict[str, OpenSnapshot] = {}
     settled = dict(born)
     for name, one in snaps.items():
@@ -126,10 +126,10 @@ def advance_snapshots(
 
 def initial_snapshots(checkpoint: Checkpoint, facts: BatchStats) -> dict[str, Order]:
     """Source -> order of its newest snapshot of all tables, whether or not rows of it landed."""
-    return {source: max(orders) for source, orders in _told_snapshots(checkpoint, facts).items()}
+    return {source: max(orders) for source, orders in _find_reported(checkpoint, facts).items()}
 
 
-def _told_snapshots(checkpoint: Checkpoint, facts: BatchStats) -> dict[str, frozenset[Order]]:
+def _find_reported(checkpoint: Checkpoint, facts: BatchStats) -> dict[str, frozenset[Order]]:
     """Source -> orders of its snapshots of all tables: the newest before, and those of now."""
     known = {source: frozenset({order}) for source, order in checkpoint.initial.items()}
     return known | {s: known.get(s, frozenset()) | orders for s, orders in facts.initial.items()}

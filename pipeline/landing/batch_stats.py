@@ -156,7 +156,9 @@ class RunStats:
 
 def tally_rows(rows: pa.Table) -> RunStats:
     """Sum up *rows* of ``SLIM``."""
-    mirrored = _only(rows, pc.and_(pc.is_in(rows["op"], _MIRRORED), pc.is_valid(rows["table"])))
+    mirrored = _filter_rows(
+        rows, pc.and_(pc.is_in(rows["op"], _MIRRORED), pc.is_valid(rows["table"]))
+    )
     codes, firsts = group_rows(mirrored, ["source", "shard", "table"])
     shards = mirrored.select(["source", "shard", "table"]).take(pa.array(firsts)).to_pylist()
     names = [str(Shard(one["source"], one["shard"])) for one in shards]
@@ -166,26 +168,26 @@ def tally_rows(rows: pa.Table) -> RunStats:
         tables=_counts(tables, codes),
         shards=dict(zip(names, tables, strict=True)),
         firsts=_firsts(mirrored, codes, names),
-        heartbeats=_heartbeats(_of(rows, Op.HEARTBEAT)),
-        snapshots=_snapshots(_of(rows, Op.READ)),
-        statements=tuple(_of(rows, Op.DDL).to_pylist()),
-        errors=_errors(_of(rows, Op.ERROR)),
+        heartbeats=_heartbeats(_rows_of(rows, Op.HEARTBEAT)),
+        snapshots=_snapshots(_rows_of(rows, Op.READ)),
+        statements=tuple(_rows_of(rows, Op.DDL).to_pylist()),
+        errors=_errors(_rows_of(rows, Op.ERROR)),
         stretches=find_stretches(rows),
         around=_around(
             mirrored.filter(pc.fill_null(pc.equal(mirrored["snapshot"], AROUND), False))
         ),
-        wholes=_wholes(_of(rows, Op.HEARTBEAT)),
-        beats=_beats(_of(rows, Op.HEARTBEAT)),
-        heartbeat_rows=_heartbeat_rows(_of(rows, Op.HEARTBEAT)),
+        wholes=_wholes(_rows_of(rows, Op.HEARTBEAT)),
+        beats=_find_landed_heartbeats(_rows_of(rows, Op.HEARTBEAT)),
+        heartbeat_rows=_heartbeat_rows(_rows_of(rows, Op.HEARTBEAT)),
     )
 
 
-def _only(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
+def _filter_rows(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
     """Rows of *mask*; those that there are, where it holds for all."""
     return rows if pc.all(mask, min_count=0).as_py() else rows.filter(mask)
 
 
-def _of(rows: pa.Table, op: Op) -> pa.Table:
+def _rows_of(rows: pa.Table, op: Op) -> pa.Table:
     return rows.filter(pc.equal(rows["op"], str(op)))
 
 
@@ -222,7 +224,7 @@ def _heartbeats(beats: pa.Table) -> dict[str, int]:
     return result
 
 
-def _beats(beats: pa.Table) -> dict[str, tuple[LandedHeartbeat, ...]]:
+def _find_landed_heartbeats(beats: pa.Table) -> dict[str, tuple[LandedHeartbeat, ...]]:
     """Those that came out of the log."""
     result: dict[str, list[LandedHeartbeat]] = {}
     live = pc.and_(pc.is_valid(beats["log"]), pc.equal(beats["origin"], int(Origin.LIVE)))
@@ -394,7 +396,7 @@ class Unrepeated:
         for at in np.flatnonzero(told.to_numpy(zero_copy_only=False)).tolist():
             alone = rows.take(pa.array([at]))  # a slice would keep all the others
             row = alone.select(["source", "shard", "order", "after"]).to_pylist()[0]
-            one = told_schema(Order(**row["order"]), row["after"])
+            one = described_schema(Order(**row["order"]), row["after"])
             self._told.tell(str(Shard(row["source"], row["shard"])), one, alone)
         return rows.filter(pc.invert(told))
 
@@ -422,7 +424,7 @@ def find_newest_schemas(statements: Iterable[Mapping[str, Any]]) -> dict[str, De
     return found
 
 
-def told_schema(order: Order, payload: str) -> DescribedSchema:
+def described_schema(order: Order, payload: str) -> DescribedSchema:
     """Return the schema that *payload* describes from *order* on."""
     return DescribedSchema(order, _digest(payload))
 
@@ -456,7 +458,7 @@ def _name(row: Mapping[str, Any]) -> str:
 
 
 def _schema(row: Mapping[str, Any]) -> DescribedSchema:
-    return told_schema(order_of(row), row["note"])
+    return described_schema(order_of(row), row["note"])
 
 
 def _digest(text: str) -> str:
@@ -585,7 +587,7 @@ def gather_stats(
     reached, doubted = find_highest_orders(
         (one for tally in told for one in tally.stretches), high, floors
     )
-    read = _read(statements, readings)
+    read = _read_statements(statements, readings)
     texts = [(source, one) for source, one in read.told if not one.snapshot]
     errors = _joined([*(one.errors for one in told), *read.unread], Unreadable.with_more)
     return BatchStats(
@@ -606,12 +608,12 @@ def gather_stats(
         around=_joined([one.around for one in told], AroundRows.with_more),
         doubted=doubted,
         wholes=_joined([one.wholes for one in told], max),
-        beats=_joined_beats(told),
+        beats=_join_heartbeats(told),
         heartbeat_rows=_joined([one.heartbeat_rows for one in told], add),
     )
 
 
-def _joined_beats(told: Iterable[RunStats]) -> dict[str, tuple[LandedHeartbeat, ...]]:
+def _join_heartbeats(told: Iterable[RunStats]) -> dict[str, tuple[LandedHeartbeat, ...]]:
     found: dict[str, list[LandedHeartbeat]] = {}
     for source, own in chain.from_iterable(one.beats.items() for one in told):
         found.setdefault(source, []).extend(own)
@@ -635,7 +637,7 @@ class _Statements:
     unread: tuple[Mapping[str, Unreadable], ...]
 
 
-def _read(
+def _read_statements(
     statements: Sequence[Mapping[str, Any]], readings: Mapping[str, SchemaReader]
 ) -> _Statements:
     news: list[SchemaNews] = []
@@ -652,7 +654,7 @@ def _read(
             continue
         every.append((row["source"], replace(told, snapshot=row["snapshot"] is not None)))
         for change in parsed:
-            news.append(_told(row, change, reading))
+            news.append(_make_news(row, change, reading))
     return _Statements(tuple(news), tuple(every), tuple(unread))
 
 
@@ -679,7 +681,7 @@ def _databases(
             yield DroppedDatabase(source, told.order, database, told.text)
 
 
-def _told(row: Mapping[str, Any], change: SchemaChange, reading: SchemaReader) -> SchemaNews:
+def _make_news(row: Mapping[str, Any], change: SchemaChange, reading: SchemaReader) -> SchemaNews:
     read, signalled = row["snapshot"] is not None, row["snapshot"] == INCREMENTAL
     news = SchemaNews(row["source"], change, snapshot=read, signalled=signalled)
     if news.snapshot or change.kind != "create":

@@ -139,14 +139,14 @@ def detect_capture_changes(checkpoint: Checkpoint, context: BatchContext) -> Che
             lists[source] = replace(known, unseen=checkpoint.batch)
     for source, capture in captures.items():
         known_before = before.lists.get(source)
-        lists[source] = now = _known(known_before, capture, ends.get(source), at)
+        lists[source] = now = _follow_lists(known_before, capture, ends.get(source), at)
         other = known_before is None or known_before.digest != now.digest
         fresh = _fresh(checkpoint, source, known_before)
         asked = {*(_based(checkpoint, source) if other else fresh)}
         left = {name for name in asked if capture.known and not _sends(capture, name)}
         unread = set[str]()
         if not capture.known:
-            unread = {name for name in asked if other or not _shown(checkpoint, now, name)}
+            unread = {name for name in asked if other or not _is_shown(checkpoint, now, name)}
         silent = known_before is not None and known_before.unseen >= 0
         unsure = {*fresh} - left - unread if other and silent else set[str]()
         remembered = _remembered(before, source)
@@ -162,7 +162,7 @@ def detect_capture_changes(checkpoint: Checkpoint, context: BatchContext) -> Che
     return replace(checkpoint, lists=lists, gaps=gaps, stores=stores)
 
 
-def _known(
+def _follow_lists(
     before: CollectorLists | None, capture: CaptureScope, end: Order | None, at: datetime
 ) -> CollectorLists:
     if before is None or before.digest != digest_scope(capture):
@@ -174,7 +174,7 @@ def _known(
     return replace(now, since=None, above=end) if passed else now
 
 
-def _shown(made: Checkpoint, now: CollectorLists, name: str) -> bool:
+def _is_shown(made: Checkpoint, now: CollectorLists, name: str) -> bool:
     """Whether the rows of a base were sent by the lists that there are *now*."""
     return now.since is None and is_above(now, made.bases[name])
 
@@ -266,7 +266,11 @@ def detect_failover_divergence(checkpoint: Checkpoint, context: BatchContext) ->
     for source, (_, now) in context.listing.heads.items():
         known = before.epochs.get(source)
         landed = None if known is None else _landed(before, source, known.number)
-        why = None if known is None else _lacks(known, checkpoint.epochs[source], now, landed)
+        why = (
+            None
+            if known is None
+            else _explain_divergence(known, checkpoint.epochs[source], now, landed)
+        )
         if why is not None and (gap := _gap(source, checkpoint, before, why)).shards:
             gaps[gap.id] = gap
     return replace(checkpoint, gaps=gaps)
@@ -292,7 +296,7 @@ def _landed(before: Checkpoint, source: str, epoch: int) -> Order | None:
     return max((order for order in own if order.epoch == epoch), default=None)
 
 
-def _lacks(known: Epoch, now: Epoch, head: Head, landed: Order | None) -> str | None:
+def _explain_divergence(known: Epoch, now: Epoch, head: Head, landed: Order | None) -> str | None:
     if known.number == now.number:
         return None
     return explain_missing_log(Head(known.identity, known.position), head, landed)

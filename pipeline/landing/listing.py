@@ -63,8 +63,8 @@ from pipeline.transports.topics import (
     find_topic_hazards,
     spell_topic,
     topic_endings,
-    untold_parts,
-    untold_text,
+    undescribed_parts,
+    undescribed_text,
 )
 from pipeline.transports.transport import Transport
 
@@ -325,7 +325,7 @@ class LandingSource:
         if names != before:
             source, untold = self.settings.name, sorted(names)
             if untold:
-                why = untold_text(untold)
+                why = undescribed_text(untold)
                 log.warning("topics_not_described", source=source, error=why, topics=untold)
             else:
                 log.info("topics_described", source=source)
@@ -339,7 +339,9 @@ class LandingSource:
         now, own = self.clock(), self.names
         self._untold = {n: since for n, since in self._untold.items() if now - since <= LINGER}
         names = frozenset(self._untold)
-        return partial(untold_parts, untold=names, prefix=self.settings.prefix, routed=own.routed)
+        return partial(
+            undescribed_parts, untold=names, prefix=self.settings.prefix, routed=own.routed
+        )
 
     def _lasting(self, now: Iterable[Finding]) -> tuple[Finding, ...]:
         """Keep hazards for a while after they are gone: tasks that started with them may go on.

@@ -161,7 +161,7 @@ def _advance(
     )
     shards = _shards(checkpoint, facts, (*snaps, *(done.name for done in settled)), router)
     closed = (*settled, *(dropped := _dropped(checkpoint, facts, batch)))
-    known = _after(checkpoint, facts, shards, names_of)
+    known = _shards_after(checkpoint, facts, shards, names_of)
     made = replace(
         replace(checkpoint, batch=batch, snaps=snaps, rereads=again.rereads),
         acknowledged=_acknowledged(checkpoint, acknowledged, epochs),
@@ -201,7 +201,7 @@ def _topics(checkpoint: Checkpoint, facts: BatchStats, plan: Plan) -> Checkpoint
     at = replace(
         at,
         schemas=merge_schemas(checkpoint.schemas, facts.schemas),
-        quarantine=_left(checkpoint, plan),
+        quarantine=_mark_disturbed(checkpoint, plan),
     )
     return replace(
         at,
@@ -211,14 +211,14 @@ def _topics(checkpoint: Checkpoint, facts: BatchStats, plan: Plan) -> Checkpoint
     )
 
 
-def _left(checkpoint: Checkpoint, plan: Plan) -> dict[str, Quarantine]:
+def _mark_disturbed(checkpoint: Checkpoint, plan: Plan) -> dict[str, Quarantine]:
     """What is open, not to be read again where another message may stand in its place."""
     moved = plan.disturbed
     found = checkpoint.quarantine.items()
     return {n: replace(one, epoch=0) if one.partitions & moved else one for n, one in found}
 
 
-def _after(
+def _shards_after(
     checkpoint: Checkpoint,
     facts: BatchStats,
     shards: Mapping[str, str | None],

@@ -76,7 +76,7 @@ def find_stretches(rows: pa.Table) -> tuple[OrderStretch, ...]:
     ordered = _by_offset(rows)
     columns, codes = ordered.places, ordered.codes
     falls = _less([c[1:] for c in columns], [c[:-1] for c in columns])
-    turns = _turns(codes).tolist()
+    turns = _find_run_starts(codes).tolist()
     for low, high in zip(turns, [*turns[1:], len(codes)], strict=False):
         every = [column[low:high] for column in columns]
         alive = [column[ordered.live[low:high]] for column in every]
@@ -87,7 +87,7 @@ def find_stretches(rows: pa.Table) -> tuple[OrderStretch, ...]:
                 of.source,
                 of.at,
                 first=int(ordered.offsets[low]),
-                begins=_at(every, 0),
+                begins=_order_at(every, 0),
                 highest=_highest(alive, rising=rising) if ordered.live[low:high].any() else None,
                 rising=rising,
             )
@@ -135,9 +135,9 @@ def find_low_rows(
     ordered = _by_offset(flat)
     known = (_highest_of(high.get(one), floors.get(one)) for one in ordered.partitions)
     before = {code: order for code, order in enumerate(known) if order is not None}
-    below = _below(ordered.codes, np.column_stack(ordered.places), ordered.live, before)
+    below = _is_below(ordered.codes, np.column_stack(ordered.places), ordered.live, before)
     codes, offsets = ordered.codes[below], ordered.offsets[below]
-    turns = _turns(codes)
+    turns = _find_run_starts(codes)
     parts = np.split(offsets, turns[1:])
     return {
         ordered.partitions[code].at: tuple(part.tolist())
@@ -198,7 +198,7 @@ def _by_offset(rows: pa.Table) -> _Ordered:
     return _Ordered(partitions, codes, offsets, columns, live)
 
 
-def _turns(codes: Ints) -> Ints:
+def _find_run_starts(codes: Ints) -> Ints:
     """Where each partition begins; *codes* rise."""
     return np.unique(codes, return_index=True)[1]
 
@@ -207,15 +207,15 @@ def _ints(rows: pa.Table, name: str) -> Ints:
     return np.asarray(pc.fill_null(rows[name], 0), np.int64)
 
 
-def _at(columns: Columns, row: int) -> Order:
+def _order_at(columns: Columns, row: int) -> Order:
     return Order(*(int(column[row]) for column in columns))
 
 
 def _highest(columns: Columns, *, rising: bool) -> Order:
-    return _at(columns, -1 if rising else np.lexsort(tuple(reversed(columns)))[-1])
+    return _order_at(columns, -1 if rising else np.lexsort(tuple(reversed(columns)))[-1])
 
 
-def _below(codes: Ints, places: Ints, live: Flags, before: Mapping[int, Order]) -> Flags:
+def _is_below(codes: Ints, places: Ints, live: Flags, before: Mapping[int, Order]) -> Flags:
     """Whether each row is below the highest LIVE order before it in its partition.
 
     What was landed before is put in front of each partition as a LIVE row; orders become ranks,

@@ -129,7 +129,7 @@ class Plan:
         spans, offsets = dict(self.spans), dict(self.offsets)
         for tp, until in at.items():
             spans[tp] = replace(spans[tp], end=replace(spans[tp].end, offset=until))
-            offsets[tp] = _after(spans[tp], w.get(tp))
+            offsets[tp] = _end_after(spans[tp], w.get(tp))
         return replace(self, spans={tp: s for tp, s in spans.items() if s.size}, offsets=offsets)
 
 
@@ -198,10 +198,10 @@ def plan_batch(
         starts = {tp: starts[tp] for tp in moving}
         spans = {tp: spans[tp] for tp in moving}
     taken, capped = share_cap(spans, cap, known.ahead, known.in_turn)
-    gone, lost, doubts = _gone(w.keys() - ends.keys(), w, known, capped=capped)
+    gone, lost, doubts = _find_gone(w.keys() - ends.keys(), w, known, capped=capped)
     offsets = {tp: end for tp, end in before.items() if tp not in gone} if gone else before
     for tp in moving:
-        offsets[tp] = _after(taken[tp], before.get(tp))
+        offsets[tp] = _end_after(taken[tp], before.get(tp))
     return Plan(
         spans={tp: span for tp, span in taken.items() if span.size},
         offsets=offsets,
@@ -298,7 +298,7 @@ _HIDDEN = (
 )
 
 
-def _gone(
+def _find_gone(
     absent: Iterable[TopicPartition], w: Ends, known: PlanContext, *, capped: bool
 ) -> tuple[dict[TopicPartition, PartitionEnd], tuple[Gap, ...], tuple[Gap, ...]]:
     """Partitions that went now; a gap of each that held more than was landed, a doubt of others.
@@ -352,7 +352,7 @@ def _gap(partition: TopicPartition, first: int, until: int, why: str) -> Gap:
     return Gap(name, partition.topic, partition.partition, first, until, why)
 
 
-def _after(span: Span, before: PartitionEnd | None) -> PartitionEnd:
+def _end_after(span: Span, before: PartitionEnd | None) -> PartitionEnd:
     """W after a span: its leader epoch is set by what is read (:meth:`Plan.landed`)."""
     after = PartitionEnd(span.end.offset, span.end.topic_id, span.epoch)
     return before if before == after else after
@@ -406,7 +406,7 @@ def epochs_read(told: Iterable[RangeRead]) -> dict[TopicPartition, int]:
     for at, parts in _by_partition(told):
         before = -1
         for part in parts:
-            _within(part)
+            _check_within(part)
             for epoch in part.leader_epochs:
                 if epoch < before:
                     msg = f"{part.asked}: leader epoch {epoch} after {before}; read again"
@@ -417,7 +417,7 @@ def epochs_read(told: Iterable[RangeRead]) -> dict[TopicPartition, int]:
     return found
 
 
-def _within(part: RangeRead) -> None:
+def _check_within(part: RangeRead) -> None:
     if part.first is None or part.last is None:
         return
     asked = part.asked

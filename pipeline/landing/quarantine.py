@@ -37,7 +37,7 @@ from pipeline.checkpoint import Checkpoint, Quarantine, is_outdated, source_of
 from pipeline.clocks import Retries
 from pipeline.errors import FormatError, NoSchemasError, ProofError, UnreachableError
 from pipeline.formats.schema_registry import decode_with_registry
-from pipeline.landing.batch_stats import BatchStats, RunStats, tally_rows, told_schema
+from pipeline.landing.batch_stats import BatchStats, RunStats, described_schema, tally_rows
 from pipeline.landing.listing import LandingSource, Listing
 from pipeline.landing.plan import Plan
 from pipeline.landing.staging import write_rows
@@ -134,8 +134,8 @@ class QuarantineRetry:
             named = checkpoint.quarantine[subject].ids
             if not left or not self._retries.due(subject, named, at):
                 continue
-            turned = _turned(intake, self._failures[subject])
-            done, failed, tried = _told(turned, left, checkpoint, read)
+            turned = _rotate_messages(intake, self._failures[subject])
+            done, failed, tried = _try_messages(turned, left, checkpoint, read)
             left -= tried
             one = _healed(subject, named, done)
             if failed:
@@ -181,13 +181,13 @@ def _range(name: str) -> OffsetRange | None:
     return OffsetRange(at.topic, at.partition, offset, offset + 1)
 
 
-def _turned(intake: TaskSource, by: int) -> TaskSource:
+def _rotate_messages(intake: TaskSource, by: int) -> TaskSource:
     """The same messages from another one on, which lies far from where the last tries began."""
     first = int(by * GOLDEN % 1 * len(intake.ranges))
     return replace(intake, ranges=(*intake.ranges[first:], *intake.ranges[:first]))
 
 
-def _told(
+def _try_messages(
     intake: TaskSource, most: int, checkpoint: Checkpoint, read: Callable[[TaskSource], TaskResult]
 ) -> tuple[list[TaskResult], bool, int]:
     """Return what is whole of the first *most* messages, whether some failed, and how many ran.
@@ -388,7 +388,7 @@ class Resubmitting:
         shaped = shape_rows(changes, raw, came, routes=routes, stamp=stamp)
         rows = _without_known_columns(shaped, checkpoint)
         judged = rows.select(list(JUDGED)).to_pylist()
-        if untold := _untold(judged, checkpoint):
+        if untold := _find_undescribed(judged, checkpoint):
             raise ProofError(UNTOLD.format(shard=untold))
         if why := explain_refusal(judged, subject, checkpoint, self._newer):
             raise FormatError(why)
@@ -413,7 +413,11 @@ class Resubmitting:
 def explain_refusal(rows: Sequence[Row], subject: str, checkpoint: Checkpoint, newer: Newer) -> str:
     """Why rows of a corrected message do not land (``JUDGED``); empty if they do."""
     for row in rows:
-        why = _odd(row, subject) or _outdated(row, checkpoint) or _overtaken(row, newer)
+        why = (
+            _explain_odd(row, subject)
+            or _explain_outdated(row, checkpoint)
+            or _explain_overtaken(row, newer)
+        )
         if why:
             return why
     return "" if rows else "it says nothing: no change of a row is in it"
@@ -425,19 +429,19 @@ def _without_known_columns(rows: pa.RecordBatch, checkpoint: Checkpoint) -> pa.R
     for row in rows.select(["op", "source", "shard", "order", "after", "schema_id"]).to_pylist():
         told = row["op"] == Op.DDL and row["schema_id"] is not None
         known = checkpoint.schemas.get(str(Shard(row["source"], row["shard"]))) if told else None
-        one = told_schema(Order(**row["order"]), row["after"]) if known is not None else None
+        one = described_schema(Order(**row["order"]), row["after"]) if known is not None else None
         kept.append(one is None or known is None or one.digest != known.digest)
     return rows.filter(pa.array(kept, pa.bool_()))
 
 
-def _untold(rows: Sequence[Row], checkpoint: Checkpoint) -> str:
+def _find_undescribed(rows: Sequence[Row], checkpoint: Checkpoint) -> str:
     """Return the shard whose columns only a row of these describes; empty without one."""
     told = (row for row in rows if row["op"] == Op.DDL and row["schema_id"] is not None)
     names = (str(Shard(row["source"], row["shard"])) for row in told)
     return next((name for name in names if name not in checkpoint.schemas), "")
 
 
-def _odd(row: Row, subject: str) -> str:
+def _explain_odd(row: Row, subject: str) -> str:
     """Why it is no live change of a row, or of none of the shard that it is to be of."""
     if row["op"] == Op.ERROR:
         return f"it cannot be read either: {row['error']}"
@@ -447,10 +451,10 @@ def _odd(row: Row, subject: str) -> str:
         return "it is a statement, which is known in its place only: take a new base"
     if row["op"] not in ROWS or row["snapshot"] is not None:
         return f"it is no live change of a row, but {row['op']}"
-    return _misplaced(row, subject)
+    return _explain_misplaced(row, subject)
 
 
-def _misplaced(row: Row, subject: str) -> str:
+def _explain_misplaced(row: Row, subject: str) -> str:
     shard = str(Shard(row["source"], row["shard"]))
     if is_shard_subject(subject) and shard != subject:
         return f"the correction is of {shard}, but the quarantined message is of {subject}"
@@ -461,14 +465,14 @@ def _misplaced(row: Row, subject: str) -> str:
     return ""
 
 
-def _outdated(row: Row, checkpoint: Checkpoint) -> str:
+def _explain_outdated(row: Row, checkpoint: Checkpoint) -> str:
     name = str(Shard(row["source"], row["shard"]))
     if not is_outdated(checkpoint, name, Order(**row["order"])):
         return ""
     return f"a statement about {row['shard']} came since: take a new base"
 
 
-def _overtaken(row: Row, newer: Newer) -> str:
+def _explain_overtaken(row: Row, newer: Newer) -> str:
     """Why what has landed of its key does not let it in."""
     own = Order(**row["order"])
     placed = [(Order(**one["order"]), one) for one in newer(row) if one["order"] is not None]

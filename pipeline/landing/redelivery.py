@@ -334,7 +334,7 @@ class _StrangeRun:
         batch, or the other half of a changed key.
         """
         earlier = pc.less(known["offset"], self.rows[0].offset)
-        near = known.filter(pc.and_(earlier, _within(known, self.first, self.until)))
+        near = known.filter(pc.and_(earlier, _is_within(known, self.first, self.until)))
         if near.num_rows > _COPIES:
             return None
         between = _PlacedRow.read(near)
@@ -385,7 +385,7 @@ def _bound_met(rows: pa.Table, strange: frozenset[int]) -> str:
     return f"{longest:,} such rows in a row are more than {_COPIES:,}" if longest > _COPIES else ""
 
 
-def _within(rows: pa.Table, first: Order, last: Order) -> pa.ChunkedArray:
+def _is_within(rows: pa.Table, first: Order, last: Order) -> pa.ChunkedArray:
     """Whether the order of each of *rows* is in ``[first, last]``."""
     return pc.and_(_reaches(rows, first, pc.greater), _reaches(rows, last, pc.less))
 

@@ -80,7 +80,7 @@ class IdMapping:
         except (OSError, pa.ArrowInvalid) as error:
             return f"file: {_unread(self.file, error)}"
         lacking = [name for name in (self.source, self.standard) if name not in names]
-        return f"file: {_lacks(self.file, lacking[0], names)}" if lacking else ""
+        return f"file: {_explain_missing(self.file, lacking[0], names)}" if lacking else ""
 
     def value(self, text: str) -> str | None:
         """The entry of a value.
@@ -148,7 +148,7 @@ def _read(file: str, source: str, standard: str, kind: StandardType) -> Pairs:
     except pa.ArrowInvalid as error:
         raise UnreachableError(_unread(file, error)) from error
     if lacking := {source, standard} - {*table.column_names}:
-        raise ConfigError(_lacks(file, min(lacking), table.column_names))
+        raise ConfigError(_explain_missing(file, min(lacking), table.column_names))
     columns = [_texts(table[name]) for name in (source, standard)]
     found = {old: new for old, new in zip(*columns, strict=True) if None not in (old, new)}
     if len(found) < len(columns[0]) or len({*found.values()}) < len(found):
@@ -166,7 +166,7 @@ def _unread(file: str, error: Exception) -> str:
     return f"mapping {file}: cannot be read ({type(error).__name__}); write it as Parquet or CSV"
 
 
-def _lacks(file: str, name: str, names: Sequence[str]) -> str:
+def _explain_missing(file: str, name: str, names: Sequence[str]) -> str:
     return f"mapping {file}: has no column {name!r}; it has {', '.join(names)}"
 
 

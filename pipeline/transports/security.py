@@ -32,7 +32,7 @@ _FILES = ("ca", "certificate", "key", "key_password")
 
 def for_librdkafka(bootstrap: str, security: KafkaSecurity) -> Mapping[str, str]:
     """Settings of confluent-kafka's clients for the cluster at *bootstrap*."""
-    told = _told(security, _LIBRDKAFKA)
+    told = _map_settings(security, _LIBRDKAFKA)
     return {
         "bootstrap.servers": bootstrap,
         **({"security.protocol": security.protocol} if security.protocol != "PLAINTEXT" else {}),
@@ -45,7 +45,7 @@ def for_kafka_python(bootstrap: str, security: KafkaSecurity) -> Mapping[str, An
     return {
         "bootstrap_servers": bootstrap.split(","),
         "security_protocol": security.protocol,
-        **_told(security, _KAFKA_PYTHON),
+        **_map_settings(security, _KAFKA_PYTHON),
     }
 
 
@@ -77,5 +77,5 @@ def _idle(
             yield name, f"{what}; set protocol to {protocols} or remove it"
 
 
-def _told(security: KafkaSecurity, names: Mapping[str, str]) -> dict[str, str]:
+def _map_settings(security: KafkaSecurity, names: Mapping[str, str]) -> dict[str, str]:
     return {theirs: value for ours, theirs in names.items() if (value := getattr(security, ours))}

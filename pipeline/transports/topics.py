@@ -341,7 +341,7 @@ def find_topic_hazards(
         )
 
 
-def untold_parts(
+def undescribed_parts(
     hazard: Finding, untold: Collection[str], prefix: str, *, routed: bool
 ) -> frozenset[str]:
     """Return the alternatives of *hazard*'s ``shards`` that are of topics named in *untold*.
@@ -357,7 +357,7 @@ def untold_parts(
     return parts & split_alternatives(_concerned(untold, prefix, routed=routed))
 
 
-def untold_text(names: Iterable[str]) -> str:
+def undescribed_text(names: Iterable[str]) -> str:
     """Say that the settings of the topics *names* are unknown: the first three by name."""
     first = sorted(names)
     more = f" and {len(first) - 3} more" if len(first) > 3 else ""
@@ -371,7 +371,7 @@ def require_told(topics: Iterable[TopicFacts]) -> None:
         UnreachableError: names those that are not.
     """
     if names := [topic.name for topic in topics if not topic.told]:
-        raise UnreachableError(untold_text(names))
+        raise UnreachableError(undescribed_text(names))
 
 
 def _concerned(topics: Collection[str], prefix: str, *, routed: bool) -> str:
@@ -424,7 +424,9 @@ def _described(admin: KafkaAdminClient, pattern: str) -> tuple[TopicFacts, ...]:
     if untold:  # the client drops the error of a topic; one that is told has dozens of settings
         untold &= _listed(admin, pattern).keys()  # others were deleted meanwhile
     return tuple(
-        _facts(name, topics[name], found[name]) if found.get(name) else _untold(name, topics[name])
+        _facts(name, topics[name], found[name])
+        if found.get(name)
+        else _undescribed_topic(name, topics[name])
         for name in sorted(topics)
         if found.get(name) or name in untold
     )
@@ -438,7 +440,7 @@ def _listed(admin: KafkaAdminClient, pattern: str) -> dict[str, Mapping[str, Any
     }
 
 
-def _untold(name: str, topic: Mapping[str, Any]) -> TopicFacts:
+def _undescribed_topic(name: str, topic: Mapping[str, Any]) -> TopicFacts:
     return replace(_facts(name, topic, {}), told=False)
 
 

@@ -365,7 +365,7 @@ def _rows(
         "key_values": key_values if len(found) == len(key_values) else key_values.take(messages),
         "before": before.column,
         "after": after.column,
-        "at": _at(found, sources),
+        "at": _source_times(found, sources),
         "tx": _tx(blocks),
     }
     for name in ("op", "shard", "snapshot", "origin"):
@@ -433,7 +433,7 @@ def _texts(slices: Sequence[Raw]) -> TextSlices:
     return TextSlices(column, ~null & (first != BRACE))
 
 
-def _at(found: Sequence[Envelope], sources: Sequence[SourceBlock]) -> pa.Array:
+def _source_times(found: Sequence[Envelope], sources: Sequence[SourceBlock]) -> pa.Array:
     """Times of the source: microseconds if it has them, else milliseconds; null if absurd."""
     micros = to_int64([one.ts_us for one in sources])
     if micros.null_count:

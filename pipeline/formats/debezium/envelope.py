@@ -302,7 +302,7 @@ def _row(name: str, envelope: Slices, unavailable: Placeholder) -> Decoded:
     source = object_of(envelope.get("source")) or {}
     connector = connector_of(text_of(source.get("connector")))
     if name == connector.heartbeat_op:
-        return Decoded(Op.HEARTBEAT, at=_at(source, envelope))
+        return Decoded(Op.HEARTBEAT, at=_source_time(source, envelope))
     op, table = ROW_OPS.get(name), text_of(source.get("table"))
     database = text_of(source.get(connector.database_field))
     if op is None:
@@ -396,7 +396,7 @@ def _place(
     live = snapshot in LIVE
     return replace(
         decoded,
-        at=_at(source, envelope),
+        at=_source_time(source, envelope),
         log=log,
         pos=pos,
         row=row,
@@ -405,7 +405,7 @@ def _place(
     )
 
 
-def _at(source: Slices, envelope: Slices) -> datetime | None:
+def _source_time(source: Slices, envelope: Slices) -> datetime | None:
     """The finest time in the message; coarser ones are not read."""
     micros = integer_of(source.get("ts_us"))
     if micros is not None:

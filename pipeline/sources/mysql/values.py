@@ -292,7 +292,7 @@ def to_connect(column: Column, wire: pa.Array) -> pa.Array:
     plain = replace(column, notation=Notation.CONNECT)
     texts = wire.cast(pa.string())
     known = texts.unique().drop_null().to_pylist()
-    encoded = _told(plain, [_raw(plain, column.notation, text) for text in known])
+    encoded = _read_texts(plain, [_raw(plain, column.notation, text) for text in known])
     by_text = dict(zip(known, encoded, strict=True))
     return pa.array([by_text.get(text) for text in texts.to_pylist()], pa.string())
 
@@ -304,13 +304,17 @@ def _raw(plain: Column, notation: Notation, text: str) -> Raw:
         return None
 
 
-def _told(plain: Column, raws: Sequence[Raw]) -> list[str | None]:
+def _read_texts(plain: Column, raws: Sequence[Raw]) -> list[str | None]:
     """All in one go; one by one where one of them is odd."""
     kind = pa.binary() if any(isinstance(raw, bytes) for raw in raws) else pa.string()
     try:
         encoded: list[str | None] = to_wire_texts(plain, pa.array(raws, kind)).texts.to_pylist()
     except ODD:
-        return [None] if len(raws) == 1 else [text for raw in raws for text in _told(plain, [raw])]
+        return (
+            [None]
+            if len(raws) == 1
+            else [text for raw in raws for text in _read_texts(plain, [raw])]
+        )
     return encoded
 
 

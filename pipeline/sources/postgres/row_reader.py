@@ -149,7 +149,7 @@ PUBLISHED = (
 def explain_unsent(source: PostgresSource, shard: Shard) -> str | None:
     """Why rows of *shard* that are written now are not all sent; None if they are."""
     session, name = source.session, source.publication
-    asked = partial(_is, ShardId.parse(shard.name))
+    asked = partial(_is_same, ShardId.parse(shard.name))
     if elsewhere := find_sent_elsewhere(session, name, asked):
         return elsewhere[shard.name]
     found = read_shard_facts(session, source.name, name, asked)
@@ -159,7 +159,7 @@ def explain_unsent(source: PostgresSource, shard: Shard) -> str | None:
     return why_unsent(found[0], publication, name) or why_keyless(found[0]) or None
 
 
-def _is(wanted: ShardId, name: ShardId) -> bool:
+def _is_same(wanted: ShardId, name: ShardId) -> bool:
     return name == wanted
 
 

@@ -236,7 +236,7 @@ class DataFile:
         with _readable(self.name):
             rows = self._parquet.reader.read_row_group(group, column_indices=numbers)
         absent = pa.chunked_array([pa.nulls(self.footer.metadata.row_group(group).num_rows)])
-        return [_at(rows, path) if path in self.footer.columns else absent for path in paths]
+        return [_column_at(rows, path) if path in self.footer.columns else absent for path in paths]
 
     def rows(self, group: int, names: Collection[str] | None = None) -> pa.Table:
         """All columns of one row group, or those of *names*; without regard to rows that went.
@@ -275,7 +275,7 @@ def _read(store: Store, name: str) -> Footer:
     return Footer(metadata, schema, leaf_paths(schema))
 
 
-def _at(rows: pa.Table, path: Path) -> pa.ChunkedArray:
+def _column_at(rows: pa.Table, path: Path) -> pa.ChunkedArray:
     column = rows[path[0]]
     return column if len(path) == 1 else pc.struct_field(column, list(path[1:]))
 

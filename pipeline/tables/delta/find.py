@@ -114,7 +114,9 @@ class TextValues:
     def hits(self, column: pa.Array, window: Window) -> tuple[Integers, Integers]:
         """Rows of *column* with a value in the window, and numbers of their values."""
         wanted = self.values.slice(window[0], window[1] - window[0])
-        found = pc.index_in(_as(column, self.type, wanted.type), value_set=wanted, skip_nulls=True)
+        found = pc.index_in(
+            _cast_values(column, self.type, wanted.type), value_set=wanted, skip_nulls=True
+        )
         numbers = pc.fill_null(found, -1).to_numpy()
         rows = np.flatnonzero(numbers >= 0)
         return rows, numbers[rows].astype(np.int64) + window[0]
@@ -213,7 +215,7 @@ def _values(path: Path, column: pa.Array) -> tuple[Values, Integers]:
     elif not (_is_text(kind) or pa.types.is_decimal(kind)):
         detail = f"key column {'.'.join(path)} is of type {kind}, which is not matched exactly"
         raise HeldError("key_kind", f"{detail}; name another `key:`")
-    plain = _as(column, kind, kind if pa.types.is_decimal(kind) else pa.large_binary())
+    plain = _cast_values(column, kind, kind if pa.types.is_decimal(kind) else pa.large_binary())
     values = pc.unique(plain)
     values = values.take(pc.sort_indices(values))
     return TextValues(kind, values), pc.index_in(plain, value_set=values).to_numpy().astype(
@@ -272,7 +274,7 @@ def _halves(column: pa.Array, there: Mask | None) -> tuple[Integers, Mask | None
     return np.ascontiguousarray(low), fits if there is None else fits & there
 
 
-def _as(column: pa.Array, kind: pa.DataType, plain: pa.DataType) -> pa.Array:
+def _cast_values(column: pa.Array, kind: pa.DataType, plain: pa.DataType) -> pa.Array:
     _check(column.type, kind)
     return column if column.type.equals(plain) else column.cast(plain)
 

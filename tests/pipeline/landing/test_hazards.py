@@ -41,7 +41,7 @@ from pipeline.sources.postgres.doctor import _identity
 from pipeline.sources.postgres.doctor import collect_publication_hazards as table_hazards
 from pipeline.sources.postgres.facts import PostgresShardFacts, PublishedFacts
 from pipeline.sources.source import FoldedTable
-from pipeline.transports.topics import TopicFacts, untold_parts
+from pipeline.transports.topics import TopicFacts, undescribed_parts
 from pipeline.transports.topics import find_topic_hazards as topic_hazards
 from tests.builders import batch_context
 from tests.builders.harness import LandingHarness, load_gaps
@@ -767,7 +767,7 @@ def default(*own: str, untold: str = "") -> dict[str, CaptureScope]:
     """The hazards of these topics, as the service asks for them."""
     found = topic_hazards(inherited(*own, untold=untold), "p", frozenset({"p"}), routed=False)
     names = [f"p.db.{name}" for name in untold]
-    parts = partial(untold_parts, untold=names, prefix="p", routed=False)
+    parts = partial(undescribed_parts, untold=names, prefix="p", routed=False)
     return {"shop": replace(ALL, hazards=tuple(found), untold=parts)}
 
 
@@ -853,7 +853,7 @@ def test_f102_a_topics_own_setting_lasts_while_it_is_not_told(untold: str) -> No
     facts = [TopicFacts("p.db.t", 1, {"cleanup.policy": "compact"})]
     found = tuple(topic_hazards(facts, "p", frozenset(), routed=False))
     made = checkpoint_after(KNOWN, {"shop": replace(ALL, hazards=found)})
-    parts = partial(untold_parts, untold=[f"p.db.{untold}"], prefix="p", routed=False)
+    parts = partial(undescribed_parts, untold=[f"p.db.{untold}"], prefix="p", routed=False)
 
     over = checkpoint_after(replace(made, batch=9), {"shop": replace(ALL, untold=parts)})
 
