@@ -74,17 +74,17 @@ class ArchiveMerge:
 
 
 def apply_archive_rules(
-    evidence: ArchiveEvidence, turn: ArchiveMerge, verdicts: Verdicts
+    evidence: ArchiveEvidence, merge: ArchiveMerge, verdicts: Verdicts
 ) -> tuple[pa.Table, Verdicts]:
-    """The rows and verdicts of *turn* with rows that stay although they were deleted.
+    """The rows and verdicts of *merge* with rows that stay although they were deleted.
 
     Raises:
         HeldError: ``archive``, a window speaks of a column that is not there or does not fit, or
             the mirror is one whose rows are not read here.
     """
-    folded, verdicts = turn.folded.rows, _undone(turn, verdicts)
-    asked = _find_asked(folded, is_existing(turn.found, turn.raised), verdicts)
-    asked[asked] = ~_find_rekeyed(turn.changes, folded.filter(pa.array(asked)))
+    folded, verdicts = merge.folded.rows, _undone(merge, verdicts)
+    asked = _find_asked(folded, is_existing(merge.found, merge.raised), verdicts)
+    asked[asked] = ~_find_rekeyed(merge.changes, folded.filter(pa.array(asked)))
     by_time = [asked & is_during(folded, window) for window in evidence.rules.windows]
     by_mark = np.zeros(len(asked), np.bool_)
     if evidence.marked is not None and asked.any():
@@ -92,15 +92,15 @@ def apply_archive_rules(
         by_mark[places] = evidence.marked(folded.take(pa.array(places)))
     places = np.flatnonzero(np.logical_or.reduce([by_mark, *by_time]))
     if not len(places):
-        return turn.rows, verdicts
-    known, rows = _find_known(turn, places)
+        return merge.rows, verdicts
+    known, rows = _find_known(merge, places)
     places = places[known]
     stays = by_mark[places]
     for window, inside in zip(evidence.rules.windows, by_time, strict=True):
         stays |= inside[places] & meets_window(rows, window)
     if evidence.find_rekeyed is not None and stays.any():
         stays[stays] = ~evidence.find_rekeyed(folded.take(pa.array(places[stays])))
-    return _add_rows(turn, verdicts, places[stays], rows.filter(pa.array(stays)))
+    return _add_rows(merge, verdicts, places[stays], rows.filter(pa.array(stays)))
 
 
 def is_during(changes: pa.Table, window: ArchiveWindow) -> Mask:
@@ -153,15 +153,15 @@ def _bound(text: str, kind: pa.DataType) -> pa.Scalar:
         return pc.assume_timezone(pa.scalar(text).cast(pa.timestamp("us")), "UTC").cast(kind)
 
 
-def _undone(turn: ArchiveMerge, verdicts: Verdicts) -> Verdicts:
+def _undone(merge: ArchiveMerge, verdicts: Verdicts) -> Verdicts:
     """Add deletes of rows that an earlier merge kept, and that now show to have taken a key."""
-    folded = turn.folded.rows
+    folded = merge.folded.rows
     kept = (
-        (verdicts == RowVerdict.AGAIN) & turn.found.owned.archived & has_live_op(folded, Op.DELETE)
+        (verdicts == RowVerdict.AGAIN) & merge.found.owned.archived & has_live_op(folded, Op.DELETE)
     )
     if kept.any():
         verdicts = verdicts.copy()
-        kept[kept] = _find_rekeyed(turn.changes, folded.filter(pa.array(kept)))
+        kept[kept] = _find_rekeyed(merge.changes, folded.filter(pa.array(kept)))
         verdicts[kept] = RowVerdict.DELETE
         return verdicts
     return verdicts
@@ -207,29 +207,29 @@ def _find_asked(folded: pa.Table, stands: Mask, verdicts: Verdicts) -> Mask:
     return asked
 
 
-def _find_known(turn: ArchiveMerge, places: Integers) -> tuple[Mask, pa.Table]:
+def _find_known(merge: ArchiveMerge, places: Integers) -> tuple[Mask, pa.Table]:
     """The deletes at *places* whose row is known, and these rows as they were last."""
-    some = turn.folded.rows.take(pa.array(places))
-    found = _take_found(turn.found, places)
-    last = _last_in_slice(turn.changes, some, found)
-    told, there = last >= 0, found.there & (last < 0) & _came_before(some, found, turn.raised)
-    known = told | there
-    rows = turn.rows.take(pa.array(places))
+    some = merge.folded.rows.take(pa.array(places))
+    found = _take_found(merge.found, places)
+    last = _last_in_slice(merge.changes, some, found)
+    in_slice, there = last >= 0, found.there & (last < 0) & _came_before(some, found, merge.raised)
+    known = in_slice | there
+    rows = merge.rows.take(pa.array(places))
     if there.any():
-        rows = _fill_from_mirror(turn, rows, found, np.flatnonzero(there))
-    at = np.flatnonzero(told)
-    lasting = turn.changes.take(pa.array(last[told]))
+        rows = _fill_from_mirror(merge, rows, found, np.flatnonzero(there))
+    at = np.flatnonzero(in_slice)
+    lasting = merge.changes.take(pa.array(last[in_slice]))
     own = some.take(pa.array(at))
     for name in ("after", "changed"):
         if name in own.column_names:
             own = own.set_column(own.schema.get_field_index(name), name, lasting[name])
-    rows = _put_rows(rows, at, _complete_rows(turn, own, _take_found(found, at)))
+    rows = _put_rows(rows, at, _complete_rows(merge, own, _take_found(found, at)))
     return known, rows.filter(pa.array(known))
 
 
-def _complete_rows(turn: ArchiveMerge, own: pa.Table, found: Found) -> pa.Table:
+def _complete_rows(merge: ArchiveMerge, own: pa.Table, found: Found) -> pa.Table:
     try:
-        return turn.whole(own, turn.read(own), found)
+        return merge.whole(own, merge.read(own), found)
     except HeldError as error:
         detail = f"archived rows cannot keep their last values: {error}"
         fix = "to delete them, remove the rule of `archive`, or run `sluice archive withdraw`"
@@ -263,13 +263,13 @@ def _last_in_slice(changes: pa.Table, deletes: pa.Table, found: Found) -> Intege
     return last
 
 
-def _fill_from_mirror(turn: ArchiveMerge, rows: pa.Table, found: Found, at: Integers) -> pa.Table:
+def _fill_from_mirror(merge: ArchiveMerge, rows: pa.Table, found: Found, at: Integers) -> pa.Table:
     """The rows with all that the mirror has of those *at* some places."""
-    if turn.peek is None:
+    if merge.peek is None:
         detail = "an archived row cannot be kept, as Spark merges this mirror"
         raise HeldError("archive", f"{detail}; rebuild the mirror, so that Sluice merges it")
     names = [name for name in rows.column_names if name != SLUICE]
-    values = turn.peek(_take_found(found, at), names)
+    values = merge.peek(_take_found(found, at), names)
     its = rows.take(pa.array(at))
     for number, name in enumerate(rows.column_names):
         if name != SLUICE:
@@ -286,12 +286,12 @@ def _put_rows(rows: pa.Table, at: Integers, others: pa.Table) -> pa.Table:
 
 
 def _add_rows(
-    turn: ArchiveMerge, verdicts: Verdicts, places: Integers, rows: pa.Table
+    merge: ArchiveMerge, verdicts: Verdicts, places: Integers, rows: pa.Table
 ) -> tuple[pa.Table, Verdicts]:
     verdicts = verdicts.copy()
     takes = verdicts[places] == RowVerdict.DELETE
     verdicts[places] = np.where(takes, RowVerdict.ARCHIVE, RowVerdict.INSERT)
-    return _put_rows(turn.rows, places, rows), verdicts
+    return _put_rows(merge.rows, places, rows), verdicts
 
 
 def _take_found(found: Found, at: Integers | Sequence[int]) -> Found:

@@ -90,7 +90,7 @@ class ArchiveBacktest:
         values = type_rows(flat_column(rows["before"]).combine_chunks(), self.columns).rows
         marked = self._marked(rows)
         windows = is_in_windows(rows, values, self.rules.windows)
-        old, untold = self._old(rows, values)
+        old, undated = self._old(rows, values)
         days = rows["at"].cast(pa.date32()).to_numpy()
         rest = ~(marked | windows)
         for day in np.unique(days):
@@ -101,7 +101,7 @@ class ArchiveBacktest:
                 windows=int((own & windows & ~marked).sum()),
                 marked=int((own & marked).sum()),
                 old=int((own & rest & old).sum()),
-                untold=int((own & rest & untold).sum()),
+                untold=int((own & rest & undated).sum()),
             )
 
     def _marked(self, rows: pa.Table) -> Mask:
@@ -122,8 +122,8 @@ class ArchiveBacktest:
             detail = f"{self.table} has no column {self.purge.column!r}; it has {known}"
             raise HeldError("invariant", detail)
         dated = values.select([self.purge.column]).append_column("at", rows["at"])
-        untold: Mask = dated[self.purge.column].is_null().to_numpy()
-        return self.purge.is_old(dated, self.table), untold
+        undated: Mask = dated[self.purge.column].is_null().to_numpy()
+        return self.purge.is_old(dated, self.table), undated
 
     def _usual(self) -> Mapping[date, int]:
         counts = Counter[date]()

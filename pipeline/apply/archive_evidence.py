@@ -186,7 +186,7 @@ class LandedArchives:
 
     @property
     def evidence(self) -> ArchiveEvidence:
-        """As a turn asks it."""
+        """As a merge asks it."""
         rekeyed = None if self.partners is None else self.partners.find_rekeyed
         return ArchiveEvidence(self.rules, self.markers, rekeyed)
 

@@ -96,7 +96,7 @@ class Catalog:
     readings: Mapping[str, SchemaReader] = field(default_factory=dict)
     standards: Standards = NO_STANDARDS
     _changes: dict[str, list[SchemaChange]] = field(default_factory=dict)
-    _told: dict[str, dict[SchemaEvent, None]] = field(
+    _events: dict[str, dict[SchemaEvent, None]] = field(
         default_factory=dict
     )  # in the order they came
     _pending: dict[str, PendingStatements] = field(default_factory=dict)
@@ -118,29 +118,33 @@ class Catalog:
             if reading is None:
                 continue
             try:
-                told, changes = reading.read(payload, order)
+                reported, changes = reading.read(payload, order)
             except FormatError:
                 continue
-            known = self._told.setdefault(source, {})
-            if told in known:
+            known = self._events.setdefault(source, {})
+            if reported in known:
                 continue
-            known[told] = None
-            found.setdefault(source, []).append(told)
-            self.learn((source, change) for change in (*changes, *self._dropped_with(source, told)))
+            known[reported] = None
+            found.setdefault(source, []).append(reported)
+            self.learn(
+                (source, change) for change in (*changes, *self._dropped_with(source, reported))
+            )
         for source, statements in found.items():
             nothing = PendingStatements(self.readings[source].dialect)
             pending = self._pending.get(source, nothing).after(statements)
-            self._pending[source] = pending or nothing.after(tuple(self._told[source])) or nothing
+            self._pending[source] = pending or nothing.after(tuple(self._events[source])) or nothing
             self._asked.pop(source, None)
 
-    def _dropped_with(self, source: str, told: SchemaEvent) -> list[SchemaChange]:
+    def _dropped_with(self, source: str, reported: SchemaEvent) -> list[SchemaChange]:
         """A DROP of each table of a dropped database: the source names none of them."""
-        database = self.readings[source].dialect.database_dropped(told.text)
-        if told.snapshot or database is None:
+        database = self.readings[source].dialect.database_dropped(reported.text)
+        if reported.snapshot or database is None:
             return []
         begins, changes = ShardId.beginning(database), self._changes.get(source, ())
         shards = {change.shard for change in changes if change.shard.startswith(begins)}
-        return [SchemaChange("drop", one, told.order, None, told.text) for one in sorted(shards)]
+        return [
+            SchemaChange("drop", one, reported.order, None, reported.text) for one in sorted(shards)
+        ]
 
     def learn(self, changes: Iterable[tuple[str, SchemaChange]]) -> None:
         """Take (source, change), in any order, without what the statement does to rows."""
@@ -163,7 +167,7 @@ class Catalog:
             self.readings,
             self.standards,
             {name: [*own] for name, own in self._changes.items()},
-            {name: dict(own) for name, own in self._told.items()},
+            {name: dict(own) for name, own in self._events.items()},
             dict(self._pending),
             dict(self._asked),
             dict(self._histories),
@@ -346,8 +350,8 @@ class Catalog:
         """The table *name* with its shards among *shards* (``source/shard`` -> table)."""
         own = self._shards_of(shards).get(name, ())
         rule = self.router.rule(own[0].name) if own else None
-        told = (self.newest(shard.source, shard.name) for shard in own)
-        schema = next((one for one in told if one is not None), None)  # a shard may be dropped
+        reported = (self.newest(shard.source, shard.name) for shard in own)
+        schema = next((one for one in reported if one is not None), None)  # a shard may be dropped
         key = (rule.key if rule and rule.key else schema.key) if schema else ()
         made = Table(
             name=name,

@@ -53,7 +53,7 @@ def highest_orders(*orders: Mapping[K, Order]) -> dict[K, Order]:
 
 
 def base_floors(table: Table, checkpoint: Checkpoint, image: Image | None) -> dict[Shard, Order]:
-    """Below its shards' bases nothing counts, also in a turn that does not come to their settles.
+    """Below its shards' bases nothing counts, also in a merge that does not come to their settles.
 
     Such changes may be of columns that are no longer there.  For an image only bases from before
     its cut count.  Where keys span shards, one that left another shard must be seen to.
@@ -136,7 +136,7 @@ def decide_rows(folded: Folded, found: Found, floors: Floors, raised: Floors) ->
     """Return the verdict on each row of *folded*; *found* has their keys in the same order.
 
     Nothing below *floors* is inserted.  Rows of the mirror below those that are *raised* by the
-    same turn count as gone, for it deletes them.
+    same merge count as gone, for it deletes them.
 
     Raises:
         HeldError: ``crosses_sources``.

@@ -66,11 +66,11 @@ class KnownVersion:
 
     def after(self, commit: Commit) -> "KnownVersion":
         """With *commit* on top, which is taken for ours."""
-        told = commit.own.get("shape", self.shape)
-        if commit.shape is not None and (told is not None or commit.after is not None):
-            told = commit.shape
+        reported = commit.own.get("shape", self.shape)
+        if commit.shape is not None and (reported is not None or commit.after is not None):
+            reported = commit.shape
         rows = _left(commit) if commit.own else self.rows
-        return KnownVersion(commit.version, told, commit.entry, rows)
+        return KnownVersion(commit.version, reported, commit.entry, rows)
 
 
 BEFORE = KnownVersion()  # nothing
@@ -197,7 +197,7 @@ def _numbers(commit: Commit) -> bool:
 
 
 _ROTATED = 20  # mirrors with nothing to apply that are looked at in one pass
-_FAR = 1_000  # commits that are searched for the account of a turn
+_FAR = 1_000  # commits that are searched for the account of a merge
 
 log = structlog.get_logger(__name__)
 

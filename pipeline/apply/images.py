@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CutDelay:
-    """The mirror may have no turn before all below ``cut`` has landed, or it is ``until`` then."""
+    """The mirror may have no merge before all below ``cut`` has landed, or it is ``until`` then."""
 
     cut: datetime
     until: datetime
@@ -81,9 +81,9 @@ class DueImages:
     def find_image(
         self, table: Table, checkpoint: Checkpoint, at: datetime
     ) -> Image | CutDelay | None:
-        """The image that the next turn makes, or why there may be none yet.
+        """The image that the next merge makes, or why there may be none yet.
 
-        None: an ordinary turn.  *mark* was read before *at*, so if no cut has passed by then,
+        None: an ordinary merge.  *mark* was read before *at*, so if no cut has passed by then,
         there is nothing in it that was committed after one.
 
         Raises:
@@ -112,15 +112,15 @@ class DueImages:
         return Image(due.at, *made, shards=shards, pinned=rule.how != "parquet")
 
     def note_missed(self, table: str, cut: datetime, why: str) -> None:
-        """Make no image of *cut*: the next turn is an ordinary one."""
+        """Make no image of *cut*: the next merge is an ordinary one."""
         self._making.pop(table, None)
         self._missed.add((table, cut))
         log.warning("image_missed", table=table, cut=cut.isoformat(), why=why)
 
     def note_held(self, table: str) -> None:
-        """The newest turn of *table* was held: the image it was to make is given up in time.
+        """The newest merge of *table* was held: the image it was to make is given up in time.
 
-        What would free an ordinary turn (a base, a repair) may stand behind the cut.
+        What would free an ordinary merge (a base, a repair) may stand behind the cut.
         """
         if table in self._making:
             self._refused.add((table, self._making[table]))
@@ -134,7 +134,7 @@ class DueImages:
         if not self.unplaced.isdisjoint(table.sources):
             return "its changes have no place in a log to be cut at"
         if self._hopeless(table.name, cut, at):
-            return "the turn that was to make it was refused for too long"
+            return "the merge that was to make it was refused for too long"
         return ""
 
     def _hopeless(self, table: str, cut: datetime, at: datetime) -> bool:
@@ -169,10 +169,10 @@ class DueImages:
         return False
 
     def _before(self, table: str, version: int, cut: datetime) -> bool:
-        """Whether the newest turn was made of what had landed before *cut*."""
-        turns = (one for one in self.mirrors.commits(table, version) if "since" in one.own)
-        turn = next(turns, None)
-        return turn is not None and _read_known_time(turn) < cut
+        """Whether the newest merge was made of what had landed before *cut*."""
+        merges = (one for one in self.mirrors.commits(table, version) if "since" in one.own)
+        merge = next(merges, None)
+        return merge is not None and _read_known_time(merge) < cut
 
     def _patient(self, table: str, due: DueCut, at: datetime) -> CutDelay | None:
         rule, since = self.settings.published(table), self._waiting[table, due.at]
@@ -184,10 +184,10 @@ class DueImages:
         return None
 
 
-def _read_known_time(turn: Commit) -> datetime:
-    """Before when all had landed that *turn* is made of."""
-    told = turn.own.get("known")
-    return datetime.fromisoformat(told) if isinstance(told, str) else turn.at
+def _read_known_time(merge: Commit) -> datetime:
+    """Before when all had landed that *merge* is made of."""
+    reported = merge.own.get("known")
+    return datetime.fromisoformat(reported) if isinstance(reported, str) else merge.at
 
 
 def find_doubts(
@@ -246,7 +246,7 @@ def plan_correction(
     *,
     rules: ArchiveRules | None,
 ) -> Callable[[Any], MergeTask[Any]]:
-    """The turn, for the version that is the *image* of table *name*; *rules* are of its archive.
+    """The merge, for the version that is the *image* of table *name*; *rules* are of its archive.
 
     Raises:
         HeldError: ``image_uncorrected``; the table as of the cut is no longer known.

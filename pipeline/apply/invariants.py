@@ -152,16 +152,16 @@ def require_valid(demands: Demands, made: PlannedSlice) -> None:
         return
     keys = flat_column(made.folded["key"]).filter(pa.array(new))
     span = f"{demands.after + 1}-{last}"
-    told = "; ".join(_describe_breach(name, breach, keys) for name, breach in broken)
+    reported = "; ".join(_describe_breach(name, breach, keys) for name, breach in broken)
     waiver = f"invalid:{made.table.name}:{span}@{demands.mirror}"
     advice = (
         "the mirror is unchanged; correct the rows at the source, and the table continues "
         f"automatically, or accept batches {span}: waive {waiver}"
     )
     if sure:
-        detail = f"batches {span} break an invariant: {told}; {advice}"
+        detail = f"batches {span} break an invariant: {reported}; {advice}"
         raise HeldError("invalid", detail, waiver)
-    detail = f"batches {span} wait for rows that an invariant needs: {told}; {advice}"
+    detail = f"batches {span} wait for rows that an invariant needs: {reported}; {advice}"
     raise HeldError("awaited", detail, waiver)
 
 
@@ -384,8 +384,8 @@ def _found(
     if not len(wanted):
         return pa.array([], pa.bool_())
     fresh = [part for part in other.files if part.high > other.applied]
-    told = _told_reference(other, fresh, wanted, ROW_OPS, after=other.applied)
-    came, went = _newest(wanted, told)
+    reported = _told_reference(other, fresh, wanted, ROW_OPS, after=other.applied)
+    came, went = _newest(wanted, reported)
     held = _in_mirror(other, searches, wanted)
     absent = ~came & ~held
     unknown = held & went & ~came  # its merge decides
@@ -420,29 +420,31 @@ def _in_mirror(other: ReferredTable[Any], searches: Searches, wanted: pa.Table) 
 
 def _was_there(other: ReferredTable[Any], wanted: pa.Table, owners: RowOrigins) -> Mask:
     """Where the values went later than their row came: by the log of the same source."""
-    told = _told_reference(other, other.files, wanted, (Op.UPDATE, Op.DELETE), after=-1)
-    numbers = number_values(pa.concat_tables([wanted, told.values]))
+    reported = _told_reference(other, other.files, wanted, (Op.UPDATE, Op.DELETE), after=-1)
+    numbers = number_values(pa.concat_tables([wanted, reported.values]))
     known: dict[tuple[str, int], list[int]] = {}
-    for at in np.flatnonzero(~told.came).tolist():
-        known.setdefault((told.source[at].as_py(), int(numbers[len(wanted) + at])), []).append(at)
+    for at in np.flatnonzero(~reported.came).tolist():
+        known.setdefault((reported.source[at].as_py(), int(numbers[len(wanted) + at])), []).append(
+            at
+        )
     found = np.zeros(len(wanted), np.bool_)
     for row in range(len(wanted)):
         went = known.get((owners.source[row].as_py(), int(numbers[row])), [])
-        found[row] = is_above(told.rank[:, went], owners.rank[:, [row]]).any()
+        found[row] = is_above(reported.rank[:, went], owners.rank[:, [row]]).any()
     return found
 
 
-def _newest(wanted: pa.Table, told: _Movements) -> tuple[Mask, Mask]:
+def _newest(wanted: pa.Table, reported: _Movements) -> tuple[Mask, Mask]:
     """For which values the newest change of a source is that they came, and that they went."""
-    numbers = number_values(pa.concat_tables([wanted, told.values]))
+    numbers = number_values(pa.concat_tables([wanted, reported.values]))
     own, theirs = numbers[: len(wanted)], numbers[len(wanted) :]
-    sources = told.source.dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    placed = np.lexsort((told.came, *told.rank[::-1], sources, theirs))
+    sources = reported.source.dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    placed = np.lexsort((reported.came, *reported.rank[::-1], sources, theirs))
     last = np.ones(len(placed), np.bool_)
     last[:-1] = np.diff(theirs[placed]).astype(np.bool_) | np.diff(sources[placed]).astype(np.bool_)
     newest = placed[last]
     states = np.zeros((2, int(numbers.max(initial=-1)) + 1), np.bool_)
-    states[told.came[newest].astype(np.int64), theirs[newest]] = True
+    states[reported.came[newest].astype(np.int64), theirs[newest]] = True
     return states[1][own], states[0][own]
 
 

@@ -58,7 +58,7 @@ from pipeline.schema.decode import type_rows
 from pipeline.schema.model import Column
 
 S = TypeVar("S")  # a mirror as of one version, in its format's type
-W = TypeVar("W")  # what a turn leaves for its commit
+W = TypeVar("W")  # what a merge leaves for its commit
 
 Deletes = Callable[[pa.StringArray], pa.Table]
 """Keys -> key, source, shard, order, origin of their deletes in batches that are applied."""
@@ -165,7 +165,7 @@ def plan_merge(
     """
     raised = _raised(task.changes)
     floors = highest_orders(task.floors or {}, raised)
-    changes, told, outlived_rows = _acting(task, floors)
+    changes, reported, outlived_rows = _acting(task, floors)
     folded = fold_changes(changes)
     _refuse_doubts(folded)
     rows = _typed(task, folded)
@@ -173,9 +173,16 @@ def plan_merge(
     found = look(keys, None if task.table.unique_across_shards else row_origins(folded.rows))
     verdicts = decide_rows(folded, found, floors, raised)
     if task.archive is not None:
-        known = _sources(task, told, folded, look, peek)
+        known = _sources(task, reported, folded, look, peek)
         lent = ArchiveMerge(
-            told, folded, rows, found, raised, known.read, partial(_complete_rows, its=known), peek
+            reported,
+            folded,
+            rows,
+            found,
+            raised,
+            known.read,
+            partial(_complete_rows, its=known),
+            peek,
         )
         rows, verdicts = apply_archive_rules(task.archive, lent, verdicts)
     verdicts = _withdrawn(task, folded, found, verdicts)
@@ -216,8 +223,8 @@ def _acting(task: MergeTask[Any], floors: Floors) -> tuple[pa.Table, pa.Table, i
         return above, above, len(others)
     last = find_last_deletes(task.archive.rules, others, task.table.key)
     names = frozenset(column.name for column in task.columns)
-    told = pa.concat_tables([above, select_evidence(last, others, names)])
-    return pa.concat_tables([above, last]), told, len(others) - len(last)
+    reported = pa.concat_tables([above, select_evidence(last, others, names)])
+    return pa.concat_tables([above, last]), reported, len(others) - len(last)
 
 
 def _refuse_doubts(folded: Folded) -> None:
@@ -348,7 +355,7 @@ def _corrected(changes: pa.Table) -> int:
 
 
 def account_for(task: MergeTask[Any], made: MergePlan, counts: RowCounts) -> Account:
-    """The account of a turn that changes as many rows as *counts* says."""
+    """The account of a merge that changes as many rows as *counts* says."""
     changes, folded = task.changes, made.folded
     counted = ChangeCounts(
         read=len(changes),

@@ -91,11 +91,11 @@ class RemainingSnapshot:
 
 
 def remaining_batches(
-    table: Table, checkpoint: Checkpoint, turn: WantedBatches, until: int
+    table: Table, checkpoint: Checkpoint, merge: WantedBatches, until: int
 ) -> WantedBatches | None:
-    """Return the batches after *turn*, up to *until*, in which its bases continue."""
-    end = min(_base_end(table, checkpoint, turn), until)
-    return WantedBatches(turn.until, end) if end > turn.until else None
+    """Return the batches after *merge*, up to *until*, in which its bases continue."""
+    end = min(_base_end(table, checkpoint, merge), until)
+    return WantedBatches(merge.until, end) if end > merge.until else None
 
 
 def _keys(rows: pa.Table) -> Sequence[str]:
@@ -110,10 +110,12 @@ def _keys(rows: pa.Table) -> Sequence[str]:
     return found
 
 
-def _base_end(table: Table, checkpoint: Checkpoint, turn: WantedBatches) -> int:
-    """The last batch of the bases that begin in *turn*; a new mirror has no earlier rows."""
+def _base_end(table: Table, checkpoint: Checkpoint, merge: WantedBatches) -> int:
+    """The last batch of the bases that begin in *merge*; a new mirror has no earlier rows."""
     names = [str(shard) for shard in table.shards]
-    begun = [one for one in names if turn.after < 0 or checkpoint.based.get(one, -1) <= turn.until]
+    begun = [
+        one for one in names if merge.after < 0 or checkpoint.based.get(one, -1) <= merge.until
+    ]
     return max((checkpoint.complete.get(name, -1) for name in begun), default=-1)
 
 
@@ -185,13 +187,13 @@ class MergeJob(Generic[S]):
 class JobGroup:
     """Jobs that run one after the other, and the ``files`` of the change log that they read.
 
-    ``turn`` runs each.
+    ``merge`` runs each.
     """
 
     changes: str
     files: tuple[Part, ...]
     jobs: tuple[MergeJob[Any], ...]
-    turn: MergeFunction
+    merge: MergeFunction
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +244,7 @@ def _together(group: JobGroup, store: Store) -> dict[str, MergeOutcome]:
         rows = read_tables(store, group.files, wanted, columns=_columns(group.jobs))
     except SluiceError:
         return {one.name: _run_alone(one, group, store) for one in group.jobs}
-    return {one.name: _done(one, group.changes, rows, group.turn) for one in group.jobs}
+    return {one.name: _done(one, group.changes, rows, group.merge) for one in group.jobs}
 
 
 def _run_alone(job: MergeJob[S], group: JobGroup, store: Store) -> MergeOutcome:
@@ -251,7 +253,7 @@ def _run_alone(job: MergeJob[S], group: JobGroup, store: Store) -> MergeOutcome:
         rows = read_tables(store, group.files, {job.name: job.wanted}, columns=_columns([job]))
     except SluiceError as error:
         return MergeOutcome(MergeFailure.of(error))
-    return _done(job, group.changes, rows, group.turn)
+    return _done(job, group.changes, rows, group.merge)
 
 
 def _columns(jobs: Sequence[MergeJob[Any]]) -> tuple[str, ...]:
@@ -261,7 +263,7 @@ def _columns(jobs: Sequence[MergeJob[Any]]) -> tuple[str, ...]:
 
 
 def _done(
-    job: MergeJob[S], changes: str, rows: Mapping[str, pa.Table], turn: MergeFunction
+    job: MergeJob[S], changes: str, rows: Mapping[str, pa.Table], merge: MergeFunction
 ) -> MergeOutcome:
     own = rows.get(job.name)
     if own is None:
@@ -277,7 +279,7 @@ def _done(
         late = _late(job, changes, own) if job.images else {}
         own = own if job.rest is None else job.rest.with_rows(own)
         evidence = None if job.archive is None else job.archive.evidence
-        result = turn(replace(job.task, changes=own, archive=evidence))
+        result = merge(replace(job.task, changes=own, archive=evidence))
         return MergeOutcome(result, topics, late)
     except SluiceError as error:
         return MergeOutcome(MergeFailure.of(error), topics)

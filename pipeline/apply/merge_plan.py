@@ -169,7 +169,7 @@ def _names(table: Table) -> set[str]:
     return {str(shard) for shard in table.shards}
 
 
-MOST_ROWS = 2_000_000  # of one mirror in one turn; older batches first when more is waiting
+MOST_ROWS = 2_000_000  # of one mirror in one merge; older batches first when more is waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +266,7 @@ class MergePlanner:
         return self._imaged(self._with_rest(job, landed), image)
 
     def _with_rest(self, job: MergeJob[Any], landed: LandedState) -> MergeJob[Any]:
-        """With what asks for rows of a base that goes on behind the turn."""
+        """With what asks for rows of a base that goes on behind the merge."""
         until = _waiting(job.name, job.wanted.after, landed).until
         batches = remaining_batches(job.task.table, landed.checkpoint, job.wanted, until)
         if batches is None:
@@ -300,7 +300,7 @@ class MergePlanner:
     ) -> MergeJob[Any]:
         """The same with what is demanded of its rows, and what says that some were archived.
 
-        What a person lets through has a turn of its own, but for an image, which takes all below
+        What a person lets through has a merge of its own, but for an image, which takes all below
         its cut.
 
         Raises:

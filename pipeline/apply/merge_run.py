@@ -64,24 +64,24 @@ class MergeIntervals:
 
     settings: PipelineSettings
     clock: Callable[[], datetime]
-    _turned: dict[str, datetime] = field(default_factory=dict)
+    _merged: dict[str, datetime] = field(default_factory=dict)
 
     def select_due(self, tables: Iterable[Table], wanted: Collection[str]) -> list[Table]:
         """Select the *tables* whose interval has passed, and those that are *wanted*."""
         return [one for one in tables if one.name in wanted or self._due(one)]
 
-    def note_merges(self, turns: Iterable[MergeReport], last: Mapping[str, int]) -> None:
-        """Remember the merges of *turns*; *last*: table -> the last batch with a change of it.
+    def note_merges(self, merges: Iterable[MergeReport], last: Mapping[str, int]) -> None:
+        """Remember the merges of *merges*; *last*: table -> the last batch with a change of it.
 
         A table that is held, or has more rows than one merge may read, is due again at once.
         """
-        for turn in turns:
-            if turn.hold is None and turn.batch >= last.get(turn.table, -1):
-                self._turned[turn.table] = turn.started
+        for merge in merges:
+            if merge.hold is None and merge.batch >= last.get(merge.table, -1):
+                self._merged[merge.table] = merge.started
 
     def _due(self, table: Table) -> bool:
-        cycle, turned = self.settings.cycle(table.tier), self._turned.get(table.name)
-        return not cycle or turned is None or has_passed(turned, cycle, self.clock())
+        cycle, merged = self.settings.cycle(table.tier), self._merged.get(table.name)
+        return not cycle or merged is None or has_passed(merged, cycle, self.clock())
 
 
 @dataclass(eq=False)
@@ -91,12 +91,12 @@ class UnreportedMerges:
     mirrors: Mirrors[Any]
     watch: ForeignWatch
     clock: Callable[[], datetime]
-    _told: set[str] = field(default_factory=set)
+    _reported: set[str] = field(default_factory=set)
     _unanswered: dict[str, int] = field(default_factory=dict)
 
     def note_reported(self, table: str) -> None:
         """Remember that the newest merge of *table* is reported by the run that made it."""
-        self._told.add(table)
+        self._reported.add(table)
 
     def note_unanswered(self, table: str, batch: int) -> None:
         """Remember that the commit of *table* through *batch* got no answer."""
@@ -111,22 +111,22 @@ class UnreportedMerges:
             except (HeldError, UnreachableError):
                 continue
             if made:
-                self._told.discard(table)
+                self._reported.discard(table)
             del self._unanswered[table]
 
-    def turns(self, tables: Iterable[str]) -> Iterator[MergeReport]:
+    def reports(self, tables: Iterable[str]) -> Iterator[MergeReport]:
         """Yield the newest unreported merge of each of *tables*, and count it as reported.
 
         A mirror that does not answer is asked again in the next run, and delays no other.
         """
         for table in tables:
-            if table in self._told:
+            if table in self._reported:
                 continue
             try:
                 snapshot, last = self.mirrors.seen(table), self.watch.find_last_merge(table)
             except (HeldError, UnreachableError):
                 continue
-            self._told.add(table)
+            self._reported.add(table)
             if snapshot is not None and last is not None:
                 batch, account = last
                 now = self.clock()
@@ -249,7 +249,7 @@ class MergeRunner:
     _retries: Retries = field(default_factory=Retries)
     _unreported: UnreportedMerges = field(init=False)
     _intervals: MergeIntervals = field(init=False)
-    _asked: dict[str, int] = field(default_factory=dict)  # the pass in which each had its turn
+    _asked: dict[str, int] = field(default_factory=dict)  # the run in which each merged last
     _number: int = 0
 
     def __post_init__(self, shared: Mirrors[Any] | None) -> None:
@@ -273,16 +273,16 @@ class MergeRunner:
         self.jobs.archived = request.archived
         self._unreported.settle()
         behind, broken = self._behind(landed, waived)
-        if untold := tuple(self._unreported.turns(sorted(tables))):
-            return untold  # to be stored before the next merges, or a kill loses both accounts
+        if unreported := tuple(self._unreported.reports(sorted(tables))):
+            return unreported  # to be stored before the next merges, or a kill loses both accounts
         ready, holds = self._ready(behind, broken, landed, request)
-        done = again = self._turns(ready, landed, waived)
-        while made := {turn.table for turn in again if turn.image is not None}:
-            again = self._turns([one for one in ready if one.name in made], landed, waived)
+        done = again = self._run_merges(ready, landed, waived)
+        while made := {merge.table for merge in again if merge.image is not None}:
+            again = self._run_merges([one for one in ready if one.name in made], landed, waived)
             done += again
         self._intervals.note_merges(done, landed.target_batches)
         left = [self._still(name, hold) for name, hold in sorted(holds.items())]
-        free = self.held.released({*holds, *behind, *(turn.table for turn in done)})
+        free = self.held.released({*holds, *behind, *(merge.table for merge in done)})
         result = (*done, *left, *map(self._still, free))
         self.held.note_reports(result)
         return result
@@ -367,10 +367,10 @@ class MergeRunner:
         gaps = tuple(gap for name in names for gap in landed.gaps.get(name, ()))
         version = None if seen is None else seen.version
         given_up = self.images.is_given_up(table.name, self.clock())
-        told = (landed.target_batches.get(table.name), bases, schemas, gaps, table.key)
-        return (*told, waived, version, given_up, self.jobs.archive_of(table.name))
+        state = (landed.target_batches.get(table.name), bases, schemas, gaps, table.key)
+        return (*state, waived, version, given_up, self.jobs.archive_of(table.name))
 
-    def _turns(
+    def _run_merges(
         self, ready: Sequence[Table], landed: LandedState, waived: frozenset[str]
     ) -> tuple[MergeReport, ...]:
         started = self.clock()
@@ -401,7 +401,7 @@ class MergeRunner:
             self._finished(job, outcome, started, landed, waived)
             for job, outcome in self._outcomes(jobs, pending)
         )
-        return tuple(turn for turn in (*failed, *done) if turn is not None)
+        return tuple(merge for merge in (*failed, *done) if merge is not None)
 
     def _job(
         self, table: Table, landed: LandedState, pending: PendingFiles, waived: frozenset[str]
@@ -466,8 +466,8 @@ class MergeRunner:
             return self._failed(table, MergeFailure.of(error).hold(table.name), landed, waived)
         if self.table_format.engine(job.task.snapshot) is None:
             self.watch.note_own(table.name, version)
-        elif (told := self.watch.find_hold(table.name, waived)) is not None:
-            return self._failed(table, told, landed, waived)
+        elif (hold := self.watch.find_hold(table.name, waived)) is not None:
+            return self._failed(table, hold, landed, waived)
         return self._succeeded(job, outcome, result.account, started)
 
     def _with_late(self, job: MergeJob[Any], outcome: MergeOutcome) -> MergeJob[Any]:
@@ -475,8 +475,8 @@ class MergeRunner:
         at = self.clock()
         late = {cut: replace(one, at=at) for cut, one in outcome.late.items()}
         for cut, one in late.items():
-            told = {"cut": cut.isoformat(), "rows": one.rows, "days": dict(one.days)}
-            log.warning("changes_late", table=job.name, **told)
+            fields = {"cut": cut.isoformat(), "rows": one.rows, "days": dict(one.days)}
+            log.warning("changes_late", table=job.name, **fields)
         return replace(job, images=tuple(add_late_changes(job.images, late)) if late else ())
 
     def _succeeded(

@@ -202,8 +202,8 @@ class _Values:
     def of(cls, newest: _Change, names: AbstractSet[str]) -> "_Values":
         """As its *newest* change has it; *names* are the table's columns."""
         epoch, _, version, *_ = newest.rank
-        told = _fields(newest.after or "{}").keys() - {COLUMN_VERSIONS}
-        made = cls((epoch, version), names | told)
+        reported = _fields(newest.after or "{}").keys() - {COLUMN_VERSIONS}
+        made = cls((epoch, version), names | reported)
         made.take(newest)
         return made
 
@@ -211,11 +211,13 @@ class _Values:
         """Take values of an older change that are not known in a version as high."""
         fields = _fields(step.after or "{}")
         stand = ColumnPlaces.of_row(step.rank, fields.pop(COLUMN_VERSIONS, None))
-        told = dict.fromkeys(self.missing | self.open, NULL) | fields if step.is_whole else fields
-        newer = {one for one in self.open & told.keys() if stand.of(one) > self.places[one]}
-        for one in (self.missing & told.keys()) | newer:
-            self.values[one], self.places[one] = told[one], stand.of(one)
-        self.missing -= told.keys()
+        reported = (
+            dict.fromkeys(self.missing | self.open, NULL) | fields if step.is_whole else fields
+        )
+        newer = {one for one in self.open & reported.keys() if stand.of(one) > self.places[one]}
+        for one in (self.missing & reported.keys()) | newer:
+            self.values[one], self.places[one] = reported[one], stand.of(one)
+        self.missing -= reported.keys()
         self.open = {one for one, place in self.places.items() if place < stand.own}
 
     def require_whole(self, name: Name) -> None:
@@ -239,8 +241,8 @@ class _Values:
     def completed(self, old: int | None, known: Rank | None) -> CompletedRow:
         """What is left to the mirror's row, which stands at *known*, if there is one."""
         there = None if known is None else (known[0], known[2])
-        beaten = {one for one in self.open if there is not None and self.places[one] < there}
-        some = frozenset(self.missing), old, self.places, frozenset(beaten)
+        outdated = {one for one in self.open if there is not None and self.places[one] < there}
+        some = frozenset(self.missing), old, self.places, frozenset(outdated)
         return CompletedRow(_text(self.values), self.own, *some)
 
 
@@ -313,22 +315,24 @@ def fill_missing_values(
     """
     some, here = folded.take(pa.array(at)), _take_found(found, at)
     names = frozenset(its.columns) - {COLUMN_VERSIONS}
-    told = complete_rows(its.changes, some, names, here.owned, here.there)
+    reported = complete_rows(its.changes, some, names, here.owned, here.there)
     if COLUMN_VERSIONS in its.columns:
-        told = tuple(_pair_with_mirror(told, here, its.peek))
-    texts = pa.array([one.text for one in told], pa.string())
+        reported = tuple(_pair_with_mirror(reported, here, its.peek))
+    texts = pa.array([one.text for one in reported], pa.string())
     whole = its.read(some.set_column(some.schema.get_field_index("after"), "after", texts))
-    whole = _fill_from_mirror(some, whole, told, here, its)
+    whole = _fill_from_mirror(some, whole, reported, here, its)
     places = np.arange(len(rows))
     places[at] = len(rows) + np.arange(len(whole))
     return pa.concat_tables([rows, whole]).take(pa.array(places)).combine_chunks()
 
 
 def _pair_with_mirror(
-    told: Sequence[CompletedRow], here: Found, peek: ReadValues | None
+    reported: Sequence[CompletedRow], here: Found, peek: ReadValues | None
 ) -> Iterator[CompletedRow]:
     """They beside the mirror's rows, where these may have what they lack, or have it newer."""
-    asked = np.array([one.old is None and bool(one.missing or one.open) for one in told], np.bool_)
+    asked = np.array(
+        [one.old is None and bool(one.missing or one.open) for one in reported], np.bool_
+    )
     short = np.flatnonzero(asked & here.there)
     texts = (
         peek(_take_found(here, short), [COLUMN_VERSIONS])[COLUMN_VERSIONS].to_pylist()
@@ -336,7 +340,7 @@ def _pair_with_mirror(
         else [None] * len(short)
     )
     stand = dict(zip(short.tolist(), texts, strict=True))
-    for number, one in enumerate(told):
+    for number, one in enumerate(reported):
         there = None
         if number in stand:
             rank = tuple(here.owned.rank[:, number].tolist())
@@ -349,22 +353,26 @@ def _take_found(found: Found, at: Integers) -> Found:
 
 
 def _fill_from_mirror(
-    some: pa.Table, whole: pa.Table, told: Sequence[CompletedRow], here: Found, its: ValueSources
+    some: pa.Table,
+    whole: pa.Table,
+    reported: Sequence[CompletedRow],
+    here: Found,
+    its: ValueSources,
 ) -> pa.Table:
     """With values out of the mirror."""
-    short = np.array([number for number, one in enumerate(told) if one.missing], np.int64)
+    short = np.array([number for number, one in enumerate(reported) if one.missing], np.int64)
     if not len(short):
         return whole
-    stand = _standing([told[number].old for number in short], _take_found(here, short), its)
+    stand = _standing([reported[number].old for number in short], _take_found(here, short), its)
     lost = short if its.peek is None else short[~stand.there]
     if its.peek is None or len(lost):
         raise missing_row_error(
-            some.slice(int(lost[0]), 1).to_pylist()[0], told[int(lost[0])].missing
+            some.slice(int(lost[0]), 1).to_pylist()[0], reported[int(lost[0])].missing
         )
-    names = sorted(frozenset().union(*(told[number].missing for number in short)))
+    names = sorted(frozenset().union(*(reported[number].missing for number in short)))
     values = its.peek(stand, names)
     for name in names:
-        lacks = np.array([name in one.missing for one in told], np.bool_)
+        lacks = np.array([name in one.missing for one in reported], np.bool_)
         column = whole[name].combine_chunks()
         old = values[name].filter(pa.array(lacks[short])).combine_chunks().cast(column.type)
         at = whole.schema.get_field_index(name)

@@ -92,11 +92,11 @@ def find_delta(snapshot: MirrorSnapshot, kinds: Kinds, shape: TargetSchema) -> S
     if restated:
         _require_same_types(kinds(sorted(set(wanted.names))), wanted)
     _require_same_keys(snapshot.uri, kinds(shape.table.key), wanted)
-    told = schemas_property({**known, **shape.orders}) | standards_property(
+    reported = schemas_property({**known, **shape.orders}) | standards_property(
         snapshot, shape.standards
     )
     return SchemaDelta(
-        wanted, told, fills, bool(fills) or _widened(kinds(sorted(set(wanted.names))), wanted)
+        wanted, reported, fills, bool(fills) or _widened(kinds(sorted(set(wanted.names))), wanted)
     )
 
 
@@ -164,8 +164,8 @@ def _step(name: str, known: Mapping[str, Order], shape: TargetSchema) -> Compati
     if isinstance(step, Incompatible) and step.filled and base and base >= shape.orders[name]:
         return None  # below its base nothing counts, and what stands above has all columns
     if isinstance(step, Incompatible):
-        told = " ".join(shape.newest[name].statement.split())[:MOST_TEXT]
-        by = f" (as of {told})" if told else ""
+        reported = " ".join(shape.newest[name].statement.split())[:MOST_TEXT]
+        by = f" (as of {reported})" if reported else ""
         raise HeldError("schema", f"{name}: {step.why}{by}; {step.statement}")
     return step
 

@@ -125,7 +125,7 @@ class TableFormat(Protocol[S, W]):
         long as these are kept.
 
         Raises:
-            HeldError: ``table_exists``, or the turn cannot be done; the reason says why.
+            HeldError: ``table_exists``, or the merge cannot be done; the reason says why.
             UnreachableError: that version, or a file of it, cannot be read.
             LostRaceError: somebody else made it meanwhile.
         """
@@ -148,18 +148,18 @@ class TableFormat(Protocol[S, W]):
         ...
 
     def worker(self) -> MergeFunction:
-        """What works a turn out, pickled, where a task runs; it commits nothing."""
+        """What works a merge out, pickled, where a task runs; it commits nothing."""
         ...
 
     def engine(self, snapshot: S) -> MergeFunction | None:
-        """How another engine works out turns of such a mirror; None: the worker does.
+        """How another engine works out merges of such a mirror; None: the worker does.
 
         They run here, each right before its commit, which is looked at in the log afterwards.
         """
         ...
 
     def commit(self, job: MergeJob[S], written: MergeResult[W], stamp: CommitStamp) -> S:
-        """Make what a turn came to the version after that of *job*; nothing is rebased.
+        """Make what a merge came to the version after that of *job*; nothing is rebased.
 
         The number of the batch, its life, the floors and the note go with it: see
         :func:`pipeline.apply.merge_job.describe_commit`.  In more commits than one, those of
@@ -239,9 +239,9 @@ class Mirrors(Generic[S]):
             HeldError: ``log_lost``, that batch is gone, or another has its number.
         """
         applied, seen = self.applied(table), self._known.get(table)
-        told = None if seen is None else incarnation_of(seen)
+        reported = None if seen is None else incarnation_of(seen)
         known = lives.at(applied)
-        if applied > last or (told is not None and known is not None and told != known):
+        if applied > last or (reported is not None and known is not None and reported != known):
             detail = (
                 f"its mirror is applied through batch {applied}, which is not in the change log "
                 f"(it ends at {last}): the log's newest entries were lost; restore it, or take a "

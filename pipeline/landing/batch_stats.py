@@ -213,32 +213,32 @@ def _firsts(rows: pa.Table, codes: Ints, names: list[str]) -> dict[str, Order]:
     return {names[code]: order for code, order in zip(found.tolist(), orders, strict=True)}
 
 
-def _heartbeats(beats: pa.Table) -> dict[str, int]:
+def _heartbeats(heartbeats: pa.Table) -> dict[str, int]:
     """Without those that somebody read beside the log: they may be far ahead of it."""
     result: dict[str, int] = {}
-    beside = pc.equal(pc.fill_null(beats["snapshot"], ""), INCREMENTAL)
-    beside = pc.or_(beside, pc.equal(beats["origin"], int(Origin.REPLAY)))
-    for beat in beats.filter(pc.invert(beside)).select(["source", "note"]).to_pylist():
-        number = int(beat["note"]) if (beat["note"] or "").isdigit() else -1
-        result[beat["source"]] = max(number, result.get(beat["source"], -1))
+    beside = pc.equal(pc.fill_null(heartbeats["snapshot"], ""), INCREMENTAL)
+    beside = pc.or_(beside, pc.equal(heartbeats["origin"], int(Origin.REPLAY)))
+    for heartbeat in heartbeats.filter(pc.invert(beside)).select(["source", "note"]).to_pylist():
+        number = int(heartbeat["note"]) if (heartbeat["note"] or "").isdigit() else -1
+        result[heartbeat["source"]] = max(number, result.get(heartbeat["source"], -1))
     return result
 
 
-def _find_landed_heartbeats(beats: pa.Table) -> dict[str, tuple[LandedHeartbeat, ...]]:
+def _find_landed_heartbeats(heartbeats: pa.Table) -> dict[str, tuple[LandedHeartbeat, ...]]:
     """Those that came out of the log."""
     result: dict[str, list[LandedHeartbeat]] = {}
-    live = pc.and_(pc.is_valid(beats["log"]), pc.equal(beats["origin"], int(Origin.LIVE)))
-    for beat in beats.filter(live).to_pylist():
-        if (beat["note"] or "").isdigit():
-            place = (beat["topic"], beat["partition"], beat["offset"])
-            one = LandedHeartbeat(int(beat["note"]), *place, order_of(beat))
-            result.setdefault(beat["source"], []).append(one)
+    live = pc.and_(pc.is_valid(heartbeats["log"]), pc.equal(heartbeats["origin"], int(Origin.LIVE)))
+    for heartbeat in heartbeats.filter(live).to_pylist():
+        if (heartbeat["note"] or "").isdigit():
+            place = (heartbeat["topic"], heartbeat["partition"], heartbeat["offset"])
+            one = LandedHeartbeat(int(heartbeat["note"]), *place, order_of(heartbeat))
+            result.setdefault(heartbeat["source"], []).append(one)
     return {source: tuple(own) for source, own in result.items()}
 
 
-def _heartbeat_rows(beats: pa.Table) -> dict[str, tuple[HeartbeatRow, ...]]:
+def _heartbeat_rows(heartbeats: pa.Table) -> dict[str, tuple[HeartbeatRow, ...]]:
     result: dict[str, list[HeartbeatRow]] = {}
-    for row in beats.to_pylist():
+    for row in heartbeats.to_pylist():
         if row["origin"] == int(Origin.REPLAY):
             continue
         beside = row["snapshot"] == INCREMENTAL
@@ -250,14 +250,17 @@ def _heartbeat_rows(beats: pa.Table) -> dict[str, tuple[HeartbeatRow, ...]]:
     return {source: tuple(own) for source, own in result.items()}
 
 
-def _wholes(beats: pa.Table) -> dict[str, Order]:
+def _wholes(heartbeats: pa.Table) -> dict[str, Order]:
     result: dict[str, Order] = {}
-    read = pc.and_(pc.is_valid(beats["snapshot"]), pc.not_equal(beats["snapshot"], AROUND))
     read = pc.and_(
-        pc.and_(read, pc.not_equal(beats["snapshot"], INCREMENTAL)), pc.is_valid(beats["log"])
+        pc.is_valid(heartbeats["snapshot"]), pc.not_equal(heartbeats["snapshot"], AROUND)
     )
-    for beat in beats.filter(read).to_pylist():
-        name, order = beat["source"], order_of(beat)
+    read = pc.and_(
+        pc.and_(read, pc.not_equal(heartbeats["snapshot"], INCREMENTAL)),
+        pc.is_valid(heartbeats["log"]),
+    )
+    for heartbeat in heartbeats.filter(read).to_pylist():
+        name, order = heartbeat["source"], order_of(heartbeat)
         result[name] = max(order, result.get(name, order))
     return result
 
@@ -322,7 +325,7 @@ class _Stretch(Generic[T]):
 
 
 @dataclass(eq=False)
-class ToldSteps(Generic[T]):
+class SchemaSteps(Generic[T]):
     """Columns of shards by order, as far as they change; *known* are those of before.
 
     *known*: ``source/shard`` -> the newest.
@@ -331,21 +334,21 @@ class ToldSteps(Generic[T]):
     known: Mapping[str, DescribedSchema]
     _steps: dict[str, list[_Stretch[T]]] = field(default_factory=dict)
 
-    def tell(self, name: str, told: DescribedSchema, row: T) -> None:
+    def tell(self, name: str, reported: DescribedSchema, row: T) -> None:
         """Note that *row* describes these columns of the shard *name*."""
-        steps, here = self._of(name), (told.order, row)
-        at = bisect_right(steps, told.order, key=lambda one: one.first[0])
+        steps, here = self._of(name), (reported.order, row)
+        at = bisect_right(steps, reported.order, key=lambda one: one.first[0])
         before, after = steps[at - 1] if at else None, steps[at] if at < len(steps) else None
-        if before is not None and before.digest == told.digest:
+        if before is not None and before.digest == reported.digest:
             before.last = max(before.last, here, key=_place)
-        elif before is not None and before.last[0] > told.order:  # it comes between
+        elif before is not None and before.last[0] > reported.order:  # it comes between
             left = _Stretch(before.digest, before.last, before.last)
             before.last = before.first
-            steps[at:at] = [_Stretch(told.digest, here, here), left]
-        elif after is not None and after.digest == told.digest:
+            steps[at:at] = [_Stretch(reported.digest, here, here), left]
+        elif after is not None and after.digest == reported.digest:
             after.first = here
         else:
-            steps.insert(at, _Stretch(told.digest, here, here))
+            steps.insert(at, _Stretch(reported.digest, here, here))
 
     def news(self) -> Iterator[T]:
         """Those rows that say something new, shard by shard and by order."""
@@ -371,34 +374,34 @@ class ToldSteps(Generic[T]):
 class Unrepeated:
     """What one task reads of ``CHANGES``, without repeated column descriptions.
 
-    *known* as in :class:`ToldSteps`; empty if other tasks read the same tables. Then the driver
+    *known* as in :class:`SchemaSteps`; empty if other tasks read the same tables. Then the driver
     must judge their descriptions together, and the last repetition of each counts, too.
     """
 
     known: Mapping[str, DescribedSchema]
-    _told: ToldSteps[pa.RecordBatch] = field(init=False)
+    _steps: SchemaSteps[pa.RecordBatch] = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin with what is known."""
-        self._told = ToldSteps(self.known)
+        self._steps = SchemaSteps(self.known)
 
     def among(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The *batches*, and in the end the news of them all."""
         yield from (rows for rows in map(self._parted, batches) if len(rows))
-        if news := list(self._told.news() if self.known else self._told.ends()):
+        if news := list(self._steps.news() if self.known else self._steps.ends()):
             yield pa.Table.from_batches(news).combine_chunks().to_batches()[0]
 
     def _parted(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """*rows* without what they tell of columns, which is noted."""
-        told = pc.and_(pc.equal(rows["op"], str(Op.DDL)), pc.is_valid(rows["schema_id"]))
-        if not told.true_count:
+        reported = pc.and_(pc.equal(rows["op"], str(Op.DDL)), pc.is_valid(rows["schema_id"]))
+        if not reported.true_count:
             return rows
-        for at in np.flatnonzero(told.to_numpy(zero_copy_only=False)).tolist():
+        for at in np.flatnonzero(reported.to_numpy(zero_copy_only=False)).tolist():
             alone = rows.take(pa.array([at]))  # a slice would keep all the others
             row = alone.select(["source", "shard", "order", "after"]).to_pylist()[0]
             one = described_schema(Order(**row["order"]), row["after"])
-            self._told.tell(str(Shard(row["source"], row["shard"])), one, alone)
-        return rows.filter(pc.invert(told))
+            self._steps.tell(str(Shard(row["source"], row["shard"])), one, alone)
+        return rows.filter(pc.invert(reported))
 
 
 def drop_repeated(
@@ -408,7 +411,7 @@ def drop_repeated(
 
     By order: columns that return are found only while all earlier descriptions are known.
     """
-    steps: ToldSteps[Mapping[str, Any]] = ToldSteps(known)
+    steps: SchemaSteps[Mapping[str, Any]] = SchemaSteps(known)
     every = list(statements)
     for row in sorted(filter(_tells, every), key=order_of):
         steps.tell(_name(row), _schema(row), row)
@@ -430,11 +433,11 @@ def described_schema(order: Order, payload: str) -> DescribedSchema:
 
 
 def merge_schemas(
-    known: Mapping[str, DescribedSchema], told: Mapping[str, DescribedSchema]
+    known: Mapping[str, DescribedSchema], reported: Mapping[str, DescribedSchema]
 ) -> dict[str, DescribedSchema]:
     """The newest of both."""
     found = dict(known)
-    for name, one in told.items():
+    for name, one in reported.items():
         _learn(found, name, one)
     return found
 
@@ -572,7 +575,7 @@ class BatchStats:
 
 
 def gather_stats(
-    told: Sequence[RunStats],
+    reported: Sequence[RunStats],
     high: Mapping[SourcePartition, Order],
     readings: Mapping[str, SchemaReader],
     schemas: Mapping[str, DescribedSchema] | None = None,
@@ -583,46 +586,48 @@ def gather_stats(
     *readings*: source -> how its schema changes are read. *schemas* are the newest columns that
     rows described before. *floors* as of :func:`pipeline.landing.order_check.find_highest_orders`.
     """
-    statements = drop_repeated((row for tally in told for row in tally.statements), schemas or {})
+    statements = drop_repeated(
+        (row for tally in reported for row in tally.statements), schemas or {}
+    )
     reached, doubted = find_highest_orders(
-        (one for tally in told for one in tally.stretches), high, floors
+        (one for tally in reported for one in tally.stretches), high, floors
     )
     read = _read_statements(statements, readings)
     texts = [(source, one) for source, one in read.told if not one.snapshot]
-    errors = _joined([*(one.errors for one in told), *read.unread], Unreadable.with_more)
+    errors = _joined([*(one.errors for one in reported), *read.unread], Unreadable.with_more)
     return BatchStats(
-        rows=sum(one.rows for one in told),
-        tables=_joined([one.tables for one in told], add),
-        shards={name: table for one in told for name, table in one.shards.items()},
-        heartbeats=_joined([one.heartbeats for one in told], max),
+        rows=sum(one.rows for one in reported),
+        tables=_joined([one.tables for one in reported], add),
+        shards={name: table for one in reported for name, table in one.shards.items()},
+        heartbeats=_joined([one.heartbeats for one in reported], max),
         high=reached,
-        snapshots=_joined([one.snapshots for one in told], SnapshotRows.with_rows),
+        snapshots=_joined([one.snapshots for one in reported], SnapshotRows.with_rows),
         news=read.news,
         initial=_initial(read.told, readings),
-        statements=sum(len(one.statements) for one in told),
+        statements=sum(len(one.statements) for one in reported),
         databases=tuple(_databases(texts, readings)),
         schemas=find_newest_schemas(statements),
         texts=tuple((source, one.text) for source, one in texts if one.text),
-        firsts=_joined_firsts(told, read.news),
+        firsts=_joined_firsts(reported, read.news),
         errors={name: unread_changes(one) for name, one in errors.items()},
-        around=_joined([one.around for one in told], AroundRows.with_more),
+        around=_joined([one.around for one in reported], AroundRows.with_more),
         doubted=doubted,
-        wholes=_joined([one.wholes for one in told], max),
-        beats=_join_heartbeats(told),
-        heartbeat_rows=_joined([one.heartbeat_rows for one in told], add),
+        wholes=_joined([one.wholes for one in reported], max),
+        beats=_join_heartbeats(reported),
+        heartbeat_rows=_joined([one.heartbeat_rows for one in reported], add),
     )
 
 
-def _join_heartbeats(told: Iterable[RunStats]) -> dict[str, tuple[LandedHeartbeat, ...]]:
+def _join_heartbeats(reported: Iterable[RunStats]) -> dict[str, tuple[LandedHeartbeat, ...]]:
     found: dict[str, list[LandedHeartbeat]] = {}
-    for source, own in chain.from_iterable(one.beats.items() for one in told):
+    for source, own in chain.from_iterable(one.beats.items() for one in reported):
         found.setdefault(source, []).extend(own)
     return {source: tuple(own) for source, own in found.items()}
 
 
-def _joined(told: Iterable[Mapping[str, T]], join: Callable[[T, T], T]) -> dict[str, T]:
+def _joined(reported: Iterable[Mapping[str, T]], join: Callable[[T, T], T]) -> dict[str, T]:
     found: dict[str, T] = {}
-    for one in told:
+    for one in reported:
         for name, value in one.items():
             found[name] = join(found[name], value) if name in found else value
     return found
@@ -647,26 +652,26 @@ def _read_statements(
     for row in sorted(placed, key=lambda row: (row["topic"], row["offset"])):
         try:
             reading = readings[row["source"]]
-            told, parsed = reading.read(row["note"], order_of(row))
+            reported, parsed = reading.read(row["note"], order_of(row))
         except FormatError:
             where = (row["topic"], row["partition"], row["offset"])
             unread.append({f"topic:{row['topic']}": Unreadable(row["source"], None, 1, (where,))})
             continue
-        every.append((row["source"], replace(told, snapshot=row["snapshot"] is not None)))
+        every.append((row["source"], replace(reported, snapshot=row["snapshot"] is not None)))
         for change in parsed:
             news.append(_make_news(row, change, reading))
     return _Statements(tuple(news), tuple(every), tuple(unread))
 
 
 def _initial(
-    told: Iterable[tuple[str, SchemaEvent]], readings: Mapping[str, SchemaReader]
+    reported: Iterable[tuple[str, SchemaEvent]], readings: Mapping[str, SchemaReader]
 ) -> dict[str, frozenset[Order]]:
     """Return source -> orders of its snapshots of all tables: these recreate their databases.
 
     Measured on Debezium 3.5: a snapshot of single tables, which a signal asks for, does not.
     """
     found: dict[str, frozenset[Order]] = {}
-    for source, one in told:
+    for source, one in reported:
         if one.snapshot and not one.tables and readings[source].dialect.database_dropped(one.text):
             found[source] = found.get(source, frozenset()) | {one.order}
     return found
@@ -675,10 +680,10 @@ def _initial(
 def _databases(
     texts: Sequence[tuple[str, SchemaEvent]], readings: Mapping[str, SchemaReader]
 ) -> Iterator[DroppedDatabase]:
-    for source, told in texts:
-        database = readings[source].dialect.database_dropped(told.text)
+    for source, reported in texts:
+        database = readings[source].dialect.database_dropped(reported.text)
         if database is not None:
-            yield DroppedDatabase(source, told.order, database, told.text)
+            yield DroppedDatabase(source, reported.order, database, reported.text)
 
 
 def _make_news(row: Mapping[str, Any], change: SchemaChange, reading: SchemaReader) -> SchemaNews:
@@ -690,10 +695,10 @@ def _make_news(row: Mapping[str, Any], change: SchemaChange, reading: SchemaRead
     return replace(news, empty=anew(there=False), over=anew(there=True), new=anew(there=None))
 
 
-def _joined_firsts(told: Sequence[RunStats], news: Sequence[SchemaNews]) -> dict[str, Order]:
+def _joined_firsts(reported: Sequence[RunStats], news: Sequence[SchemaNews]) -> dict[str, Order]:
     """Lowest order of the rows of each shard that was created: was it there before?"""
     created = {one.change.shard for one in news if one.change.kind == "create" and not one.snapshot}
-    firsts = _joined([one.firsts for one in told], min)
+    firsts = _joined([one.firsts for one in reported], min)
     return {name: one for name, one in firsts.items() if Shard.parse(name).name in created}
 
 

@@ -130,9 +130,9 @@ def follow_heads(checkpoint: Checkpoint, listing: Listing) -> Epochs:
     known = dict(checkpoint.epochs)
     starts = dict(checkpoint.starts)
     for source, (first, second) in listing.heads.items():
-        beat = checkpoint.heartbeats.get(source, -1)
+        heartbeat = checkpoint.heartbeats.get(source, -1)
         before = known.get(source)
-        known[source] = observe_head(observe_head(before, first, beat), second, beat)
+        known[source] = observe_head(observe_head(before, first, heartbeat), second, heartbeat)
         if before is not None and known[source].number > before.number:
             starts |= _from_ends(source, known[source].number, listing)
     return Epochs(known, starts)
@@ -150,8 +150,10 @@ def follow_orderings(
     for source, now in orderings.items():
         if checkpoint.orderings.get(source, now) == now or source not in known:
             continue
-        one, beat = known[source], checkpoint.heartbeats.get(source, -1)
-        known[source] = replace(one, number=one.number + 1, heartbeat=beat, before=one.position)
+        one, heartbeat = known[source], checkpoint.heartbeats.get(source, -1)
+        known[source] = replace(
+            one, number=one.number + 1, heartbeat=heartbeat, before=one.position
+        )
         for at, end in checkpoint.offsets.items():
             if listing.source_of.get(at.topic) == source:
                 starts[EpochStart(source, one.number + 1, at)] = end.offset

@@ -136,23 +136,23 @@ def _remember(
     """
     now = _by_id(source, capture.hazards)
     for id_, one in tuple(known.items()):
-        told = now.get(id_)
-        if one.source != source or (one.above is not None and told is None):
+        reported = now.get(id_)
+        if one.source != source or (one.above is not None and reported is None):
             continue
         gone = split_alternatives(one.hazard.shards)
-        gone = gone - split_alternatives(told.shards) if told else gone
+        gone = gone - split_alternatives(reported.shards) if reported else gone
         if one.above is not None:  # it begins again, perhaps for others
             yield from _ended(known, id_, one, gone)
             continue
         looked = capture.steady and one.hazard.where not in capture.unanswered
         over = gone - capture.untold(one.hazard) if looked and end is not None else frozenset()
         lasting = gone - over
-        if told is None and not lasting:
+        if reported is None and not lasting:
             known[id_] = replace(one, above=end, batch=batch)
             continue
-        parts = lasting | split_alternatives(told.shards) if told else lasting
+        parts = lasting | split_alternatives(reported.shards) if reported else lasting
         known[id_] = replace(
-            one, hazard=replace(told or one.hazard, shards=join_alternatives(parts))
+            one, hazard=replace(reported or one.hazard, shards=join_alternatives(parts))
         )
         now.pop(id_, None)
         yield from _ended(known, id_, replace(one, above=end, batch=batch), over)

@@ -47,11 +47,11 @@ WORDS = 2  # acknowledgements, the last one listed after numbers had reached the
 
 def follow_histories(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
     """Follow the heartbeats of sources without log positions; record what they show as gaps."""
-    before, beats, once = context.before, context.stats.beats, context.listing.once
+    before, heartbeats, once = context.before, context.stats.beats, context.listing.once
     placed = {name for name, one in context.orderings.items() if one is Ordering.LOG}
     trails = {source: one for source, one in checkpoint.beats.items() if source not in placed}
-    gaps, tops = dict(checkpoint.gaps), highest_by_source(before.high) if beats else {}
-    for source, own in beats.items():
+    gaps, tops = dict(checkpoint.gaps), highest_by_source(before.high) if heartbeats else {}
+    for source, own in heartbeats.items():
         if context.has_log_positions(source):
             continue
         trail = trails.get(source)
@@ -196,15 +196,15 @@ def _settled(
     return replace(trail, over=made.batch, owed=trail.owed - heard)
 
 
-def _lost_with(made: Checkpoint, since: int, beats: Iterable[LandedHeartbeat]) -> str:
-    """Return what was lost, since that batch, of the partitions that `beats` came from."""
-    ways = {one.partition_of for one in beats}
-    told = (
+def _lost_with(made: Checkpoint, since: int, heartbeats: Iterable[LandedHeartbeat]) -> str:
+    """Return what was lost, since that batch, of the partitions that `heartbeats` came from."""
+    ways = {one.partition_of for one in heartbeats}
+    reported = (
         f"{gap.topic}:{gap.partition} [{gap.first}, {gap.until})"
         for gap in made.gaps.values()
         if gap.batch >= since and (gap.topic, gap.partition) in ways
     )
-    return " and ".join(sorted(told))
+    return " and ".join(sorted(reported))
 
 
 def _never_sent(source: str, made: Checkpoint, skipped: MissingHeartbeats, gone: str) -> Gap:
@@ -243,11 +243,11 @@ def note_levels(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
     """Record up to which batch all heartbeats have landed that were listed with it."""
     listing = context.listing
     own = _partitions(checkpoint.beats, listing)
-    beats = {
+    heartbeats = {
         source: _levelled(trail, checkpoint, own[source], listing.ends)
         for source, trail in checkpoint.beats.items()
     }
-    return replace(checkpoint, beats=beats)
+    return replace(checkpoint, beats=heartbeats)
 
 
 def _partitions(sources: Iterable[str], listing: Listing) -> Mapping[str, list[TopicPartition]]:
@@ -289,7 +289,7 @@ def _landed(ends: Mapping[str, int], made: Checkpoint) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _SeenBeat:
+class _SeenHeartbeat:
     """A heartbeat that had landed when its source's log ended at ``head``, and what was read."""
 
     order: Order
@@ -301,8 +301,8 @@ class _SeenBeat:
 class HeartbeatLowWatermark:
     """The newest of each source that is passed, and the one that may be next."""
 
-    _passed: dict[str, _SeenBeat] = field(default_factory=dict)
-    _next: dict[str, _SeenBeat] = field(default_factory=dict)
+    _passed: dict[str, _SeenHeartbeat] = field(default_factory=dict)
+    _next: dict[str, _SeenHeartbeat] = field(default_factory=dict)
 
     def floors(
         self, checkpoint: Checkpoint, listing: Listing, orderings: Mapping[str, Ordering]
@@ -330,7 +330,7 @@ class HeartbeatLowWatermark:
             return
         if not (trail.resending or trail.divided):
             head, own = listing.heads[source][0], _heartbeat_partitions(source, listing)
-            self._next[source] = _SeenBeat(trail.order, head, own)
+            self._next[source] = _SeenHeartbeat(trail.order, head, own)
 
 
 def _heartbeat_partitions(source: str, listing: Listing) -> frozenset[SourcePartition]:

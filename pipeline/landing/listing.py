@@ -199,7 +199,9 @@ class LandingSource:
     _answering: float = math.inf  # since when each time with an answer
     _of_topics: frozenset[Finding] = frozenset()
     _facts: dict[str, TopicFacts] = field(default_factory=dict)  # last description of each topic
-    _untold: dict[str, float] = field(default_factory=dict)  # topic -> since when described again
+    _undescribed: dict[str, float] = field(
+        default_factory=dict
+    )  # topic -> since when described again
 
     @property
     def reading(self) -> SchemaReader:
@@ -255,14 +257,14 @@ class LandingSource:
         try:
             lists = self.collector.captures()
             self._missed |= set(lists.hazards)  # also if its server does not answer
-            told = combine_scopes(lists, self.server().sends())
-            found = self._lasting((*told.hazards, *self._topics_told()))
+            reported = combine_scopes(lists, self.server().sends())
+            found = self._lasting((*reported.hazards, *self._topic_findings()))
             self._last = replace(
-                told,
+                reported,
                 hazards=found,
                 steady=self._is_steady(),
                 unanswered=self._unanswered(),
-                untold=self._untold_parts(),
+                untold=self._undescribed_parts(),
             )
         except UnreachableError as error:
             log.warning("collector_silent", source=self.settings.name, error=str(error))
@@ -278,9 +280,9 @@ class LandingSource:
         """Tell *hazards*, which were seen in the life before: no checkpoint may have them."""
         self._missed |= set(hazards)
 
-    def recorded(self, told: CaptureScope) -> None:
+    def recorded(self, reported: CaptureScope) -> None:
         """Note that a committed checkpoint has all hazards of these lists."""
-        self._unsaid -= set(told.hazards)
+        self._unsaid -= set(reported.hazards)
 
     def _look(self) -> None:
         """Collect hazards from those who may still answer, to report them later.
@@ -295,10 +297,10 @@ class LandingSource:
             asked.append(self.collector.captures)
         for ask in asked:
             with suppress(SluiceError):
-                told = ask()
-                self._missed |= set() if told is None else set(told.hazards)
+                reported = ask()
+                self._missed |= set() if reported is None else set(reported.hazards)
 
-    def _topics_told(self) -> frozenset[Finding]:
+    def _topic_findings(self) -> frozenset[Finding]:
         """Return hazards of topic settings; the last known ones if Kafka does not answer."""
         at = self.clock()
         if self.describe is not None and at - self._described >= TOPICS:
@@ -311,7 +313,7 @@ class LandingSource:
                 self._answering = math.inf
                 return self._of_topics
             self._answering = min(self._answering, at)
-            self._note_untold({one.name for one in facts if not one.told} - own.others, at)
+            self._note_undescribed({one.name for one in facts if not one.told} - own.others, at)
             self._facts = {
                 one.name: one if one.told else self._facts.get(one.name, one) for one in facts
             }
@@ -319,26 +321,28 @@ class LandingSource:
             self._of_topics = frozenset(found)
         return self._of_topics
 
-    def _note_untold(self, names: set[str], at: float) -> None:
+    def _note_undescribed(self, names: set[str], at: float) -> None:
         """Remember which topics Kafka does not describe; log each change."""
-        before = {name for name, since in self._untold.items() if since == math.inf}
+        before = {name for name, since in self._undescribed.items() if since == math.inf}
         if names != before:
-            source, untold = self.settings.name, sorted(names)
-            if untold:
-                why = undescribed_text(untold)
-                log.warning("topics_not_described", source=source, error=why, topics=untold)
+            source, undescribed = self.settings.name, sorted(names)
+            if undescribed:
+                why = undescribed_text(undescribed)
+                log.warning("topics_not_described", source=source, error=why, topics=undescribed)
             else:
                 log.info("topics_described", source=source)
-        self._untold = {
-            **{name: min(since, at) for name, since in self._untold.items()},
+        self._undescribed = {
+            **{name: min(since, at) for name, since in self._undescribed.items()},
             **dict.fromkeys(names, math.inf),
         }
 
-    def _untold_parts(self) -> Callable[[Finding], frozenset[str]]:
+    def _undescribed_parts(self) -> Callable[[Finding], frozenset[str]]:
         """Return the parts of a hazard whose topics Kafka has not described for long enough."""
         now, own = self.clock(), self.names
-        self._untold = {n: since for n, since in self._untold.items() if now - since <= LINGER}
-        names = frozenset(self._untold)
+        self._undescribed = {
+            n: since for n, since in self._undescribed.items() if now - since <= LINGER
+        }
+        names = frozenset(self._undescribed)
         return partial(
             undescribed_parts, untold=names, prefix=self.settings.prefix, routed=own.routed
         )
@@ -352,10 +356,10 @@ class LandingSource:
         seen = {*now, *self._missed}
         self._missed.clear()
         self._unsaid |= seen
-        told = dict.fromkeys(seen, math.inf)
-        told |= {one: min(gone, at) for one, gone in self._hazards.items() if one not in seen}
-        kept = {one for one, gone in told.items() if at - gone <= LINGER} | self._unsaid
-        self._hazards = {one: gone for one, gone in told.items() if one in kept}
+        reported = dict.fromkeys(seen, math.inf)
+        reported |= {one: min(gone, at) for one, gone in self._hazards.items() if one not in seen}
+        kept = {one for one, gone in reported.items() if at - gone <= LINGER} | self._unsaid
+        self._hazards = {one: gone for one, gone in reported.items() if one in kept}
         return tuple(self._hazards)
 
     def _is_steady(self) -> bool:
@@ -478,15 +482,17 @@ class Upstream:
             ConfigError: two sources claim one topic.
         """
         looks = {feed.settings.name: partial(_look, feed) for feed in self.feeds}
-        told = self._answered("before", self.before, looks)
+        reported = self._answered("before", self.before, looks)
         acknowledged = {
             name: one.acknowledged
-            for name, one in told.items()
+            for name, one in reported.items()
             if isinstance(one.acknowledged, Acknowledged) and isinstance(one.lists, CaptureScope)
         }
-        captures = {n: one.lists for n, one in told.items() if isinstance(one.lists, CaptureScope)}
+        captures = {
+            n: one.lists for n, one in reported.items() if isinstance(one.lists, CaptureScope)
+        }
         source_of, beginnings, ends = self._listed()
-        first = {name: one.head for name, one in told.items() if one.head is not None}
+        first = {name: one.head for name, one in reported.items() if one.head is not None}
         again = {f.settings.name: f.head for f in self.feeds if f.settings.name in first}
         later = self._answered("after", self.after, again)
         heads = {n: (first[n], head) for n, head in later.items() if head is not None}
@@ -637,8 +643,8 @@ class Acknowledgements:
         end = heads[1].position if heads else epoch.position
         if explain_overrun(said.position, end) is not None:
             return False
-        told = names_transactions(said.position) and names_transactions(end)
-        if epoch.number == 1 or source in checkpoint.acknowledged or told:
+        reported = names_transactions(said.position) and names_transactions(end)
+        if epoch.number == 1 or source in checkpoint.acknowledged or reported:
             return True
         if checkpoint.heartbeats.get(source, -1) <= epoch.heartbeat:
             return False  # nothing shows that the collector reads this log already
@@ -659,19 +665,19 @@ class CaptureNotices:
 
     _said: dict[str, float] = field(default_factory=dict)
     _hazards: dict[str, frozenset[Finding]] = field(default_factory=dict)
-    _told: Mapping[str, CaptureScope] = field(default_factory=dict)
+    _answers: Mapping[str, CaptureScope] = field(default_factory=dict)
 
     def unsaid(self, listing: Listing) -> Listing:
         """*listing* without what a checkpoint says."""
-        self._told = listing.captures
-        left = {n: one.after(self._said.get(n, NEVER)) for n, one in self._told.items()}
+        self._answers = listing.captures
+        left = {n: one.after(self._said.get(n, NEVER)) for n, one in self._answers.items()}
         return replace(listing, captures=left)
 
     def is_due(self, checkpoint: Checkpoint) -> bool:
         """Whether any of it is news of a table that *checkpoint* knows."""
         news = {
             name
-            for name, one in self._told.items()
+            for name, one in self._answers.items()
             if one.newest > self._said.get(name, NEVER) or self._unsaid_hazards(name)
         }
         return bool(news) and any(
@@ -682,19 +688,19 @@ class CaptureNotices:
 
     def record(self, feeds: Iterable[LandingSource]) -> None:
         """Note that a committed batch records all of it, and pass it to those of *feeds*."""
-        self._said |= {name: one.newest for name, one in self._told.items()}
-        self._hazards |= {name: frozenset(one.hazards) for name, one in self._told.items()}
+        self._said |= {name: one.newest for name, one in self._answers.items()}
+        self._hazards |= {name: frozenset(one.hazards) for name, one in self._answers.items()}
         for feed in feeds:
-            if feed.settings.name in self._told:
-                feed.recorded(self._told[feed.settings.name])
+            if feed.settings.name in self._answers:
+                feed.recorded(self._answers[feed.settings.name])
 
     def _unsaid_hazards(self, source: str) -> set[Finding]:
-        return set(self._told[source].hazards) - self._hazards.get(source, frozenset())
+        return set(self._answers[source].hazards) - self._hazards.get(source, frozenset())
 
     def _is_news(self, shard: Shard) -> bool:
-        told = self._told[shard.source]
-        began = NEVER if told.broken is None else told.broken.since
-        seen = told.replaced.get(ShardId.parse(shard.name), NEVER)
+        reported = self._answers[shard.source]
+        began = NEVER if reported.broken is None else reported.broken.since
+        seen = reported.replaced.get(ShardId.parse(shard.name), NEVER)
         if max(began, seen) > self._said.get(shard.source, NEVER):
             return True
         return any(one.affects(shard.name) for one in self._unsaid_hazards(shard.source))

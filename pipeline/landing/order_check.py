@@ -76,8 +76,8 @@ def find_stretches(rows: pa.Table) -> tuple[OrderStretch, ...]:
     ordered = _by_offset(rows)
     columns, codes = ordered.places, ordered.codes
     falls = _less([c[1:] for c in columns], [c[:-1] for c in columns])
-    turns = _find_run_starts(codes).tolist()
-    for low, high in zip(turns, [*turns[1:], len(codes)], strict=False):
+    starts = _find_run_starts(codes).tolist()
+    for low, high in zip(starts, [*starts[1:], len(codes)], strict=False):
         every = [column[low:high] for column in columns]
         alive = [column[ordered.live[low:high]] for column in every]
         rising = not falls[low : high - 1].any()
@@ -96,7 +96,7 @@ def find_stretches(rows: pa.Table) -> tuple[OrderStretch, ...]:
 
 
 def find_highest_orders(
-    told: Iterable[OrderStretch],
+    reported: Iterable[OrderStretch],
     high: Mapping[SourcePartition, Order],
     floors: Mapping[SourcePartition, Order] = NO_FLOORS,
 ) -> tuple[dict[SourcePartition, Order], frozenset[TopicPartition]]:
@@ -107,7 +107,7 @@ def find_highest_orders(
     """
     reached: dict[SourcePartition, Order] = {}
     doubted = set()
-    for one in sorted(told, key=lambda one: (one.partition, one.first)):
+    for one in sorted(reported, key=lambda one: (one.partition, one.first)):
         of = one.partition
         before = reached.get(of, high.get(of))
         least = _highest_of(before, floors.get(of))
@@ -137,11 +137,11 @@ def find_low_rows(
     before = {code: order for code, order in enumerate(known) if order is not None}
     below = _is_below(ordered.codes, np.column_stack(ordered.places), ordered.live, before)
     codes, offsets = ordered.codes[below], ordered.offsets[below]
-    turns = _find_run_starts(codes)
-    parts = np.split(offsets, turns[1:])
+    starts = _find_run_starts(codes)
+    parts = np.split(offsets, starts[1:])
     return {
         ordered.partitions[code].at: tuple(part.tolist())
-        for code, part in zip(codes[turns].tolist(), parts, strict=False)
+        for code, part in zip(codes[starts].tolist(), parts, strict=False)
     }
 
 

@@ -266,11 +266,11 @@ def _start(
         why = f"topic {partition.topic} was recreated (id {w.topic_id} -> {end.topic_id})"
         until = _last_end(w, partition, known) or w.offset
         return _Start(begin.offset, _gap(partition, w.offset, until, why), anew=True)
-    told = known.epoch_ends.get(partition, -1)
-    if 0 <= told < w.offset and w.leader_epoch >= 0:
-        why = f"a new leader cut the log off at {told}, but it was landed up to {w.offset}"
+    reported = known.epoch_ends.get(partition, -1)
+    if 0 <= reported < w.offset and w.leader_epoch >= 0:
+        why = f"a new leader cut the log off at {reported}, but it was landed up to {w.offset}"
         until = max(w.offset, begin.offset)
-        return _Start(max(told, begin.offset), _gap(partition, told, until, why))
+        return _Start(max(reported, begin.offset), _gap(partition, reported, until, why))
     if w.offset < begin.offset:
         why = f"offsets {w.offset} to {begin.offset - 1} were deleted before they were landed"
         return _Start(begin.offset, _gap(partition, w.offset, begin.offset, why))
@@ -395,7 +395,7 @@ def single_reader_sources(
     return frozenset(name for name, count in found.items() if count == 1)
 
 
-def epochs_read(told: Iterable[RangeRead]) -> dict[TopicPartition, int]:
+def epochs_read(reported: Iterable[RangeRead]) -> dict[TopicPartition, int]:
     """Return the leader epoch of the last record read of each partition with any.
 
     Raises:
@@ -403,7 +403,7 @@ def epochs_read(told: Iterable[RangeRead]) -> dict[TopicPartition, int]:
             epochs fall: the records are not one stretch of one log, so none of them may land.
     """
     found: dict[TopicPartition, int] = {}
-    for at, parts in _by_partition(told):
+    for at, parts in _by_partition(reported):
         before = -1
         for part in parts:
             _check_within(part)
@@ -427,9 +427,11 @@ def _check_within(part: RangeRead) -> None:
 
 
 def _by_partition(
-    told: Iterable[RangeRead],
+    reported: Iterable[RangeRead],
 ) -> Iterator[tuple[TopicPartition, Sequence[RangeRead]]]:
-    ordered = sorted(told, key=lambda one: (one.asked.topic, one.asked.partition, one.asked.first))
+    ordered = sorted(
+        reported, key=lambda one: (one.asked.topic, one.asked.partition, one.asked.first)
+    )
     for (topic, partition), parts in groupby(
         ordered, key=lambda one: (one.asked.topic, one.asked.partition)
     ):

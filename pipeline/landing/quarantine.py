@@ -134,8 +134,8 @@ class QuarantineRetry:
             named = checkpoint.quarantine[subject].ids
             if not left or not self._retries.due(subject, named, at):
                 continue
-            turned = _rotate_messages(intake, self._failures[subject])
-            done, failed, tried = _try_messages(turned, left, checkpoint, read)
+            rotated = _rotate_messages(intake, self._failures[subject])
+            done, failed, tried = _try_messages(rotated, left, checkpoint, read)
             left -= tried
             one = _healed(subject, named, done)
             if failed:
@@ -162,8 +162,8 @@ class QuarantineRetry:
                 continue
             if one.partitions & disturbed or subject in checkpoint.schemas:
                 continue
-            name, beat = feed.settings.name, feed.settings.heartbeat
-            came = SourceContext(name, beat, one.epoch, ordering=feed.format.ordering)
+            name, heartbeat = feed.settings.name, feed.settings.heartbeat
+            came = SourceContext(name, heartbeat, one.epoch, ordering=feed.format.ordering)
             yield subject, TaskSource(came, feed.format, ranges, registry=feed.registry)
 
 
@@ -198,12 +198,12 @@ def _try_messages(
     done, failed, tried = list[TaskResult](), False, 0
     for tried, one in enumerate(intake.ranges[:most], 1):
         try:
-            told = _read_whole(replace(intake, ranges=(one,)), checkpoint, read)
+            result = _read_whole(replace(intake, ranges=(one,)), checkpoint, read)
         except UnreachableError:
             return done, True, tried
-        if told is not None:
-            done.append(told)
-        failed = failed or told is None
+        if result is not None:
+            done.append(result)
+        failed = failed or result is None
         if not done:
             break
     return done, failed, tried
@@ -218,13 +218,13 @@ def _read_whole(
         UnreachableError: Kafka or the registry did not answer.
     """
     try:
-        told = read(intake)
+        result = read(intake)
     except UnreachableError as error:
         log.info("quarantine not read yet", source=intake.came.source, why=str(error))
         if isinstance(error, NoSchemasError) and error.numbers:
             return None
         raise
-    return told if is_whole(told, checkpoint) else None
+    return result if is_whole(result, checkpoint) else None
 
 
 def _healed(subject: str, named: Sequence[str], done: Sequence[TaskResult]) -> Healed:
@@ -236,11 +236,11 @@ def _healed(subject: str, named: Sequence[str], done: Sequence[TaskResult]) -> H
     return Healed(frozenset(ids), files, tallies, ids if is_shard_subject(subject) else ())
 
 
-def is_whole(told: TaskResult, checkpoint: Checkpoint) -> bool:
+def is_whole(result: TaskResult, checkpoint: Checkpoint) -> bool:
     """Whether all were there, and each is a change that order alone puts in its place."""
-    if any(one.count != 1 for one in told.ranges):
+    if any(one.count != 1 for one in result.ranges):
         return False
-    for one in told.tallies:
+    for one in result.tallies:
         if one.errors or one.statements or one.snapshots or one.around:
             return False
         if one.shards.keys() & checkpoint.schemas.keys():
@@ -273,7 +273,9 @@ UNSURE = (
     " run `sluice bootstrap TABLE --reason ...`"
 )
 OCCUPIED = "another change of its key has the same version or position"
-UNTOLD = "no landed change of {shard} describes its columns yet; it lands after the first that does"
+UNDESCRIBED = (
+    "no landed change of {shard} describes its columns yet; it lands after the first that does"
+)
 Row = Mapping[str, Any]
 ChangePlace = tuple[str, str, str, Order]
 """Source, table, key and order."""
@@ -300,8 +302,8 @@ class Resubmitted:
 
     def noted(self, made: Checkpoint) -> Checkpoint:
         """*made*, which knows which ones have landed, as long as they are asked for."""
-        told = {one: made.batch if batch is None else batch for one, batch in self.landed.items()}
-        return replace(made, resubmitted=told)
+        landed = {one: made.batch if batch is None else batch for one, batch in self.landed.items()}
+        return replace(made, resubmitted=landed)
 
     def states(self, checkpoint: Checkpoint) -> tuple[ResubmissionState, ...]:
         """What became of each by *checkpoint*; without a committed batch it is asked for again."""
@@ -357,7 +359,7 @@ class Resubmitting:
             return Healed()
         whole = pa.Table.from_batches(rows).combine_chunks()
         (batch,) = whole.to_batches()
-        told = tally_rows(pa.Table.from_batches([slim_columns(batch)]))
+        stats = tally_rows(pa.Table.from_batches([slim_columns(batch)]))
         file = write_rows(self.log, batch, Stamp(checkpoint.lane, -1, at))
         counted = (
             checkpoint.quarantine[one].ids
@@ -365,7 +367,7 @@ class Resubmitting:
             if is_shard_subject(one)
         )
         before = tuple(name for ids in counted for name in ids if name in taken)
-        return Healed(frozenset(taken), (file,), (told,), before)
+        return Healed(frozenset(taken), (file,), (stats,), before)
 
     def _rows(
         self, one: Resubmission, checkpoint: Checkpoint, listing: Listing, at: datetime
@@ -379,8 +381,8 @@ class Resubmitting:
         """
         subject, open_ = _subject(one, checkpoint)
         feed = self._feed(subject, one, listing)
-        name, beat = feed.settings.name, feed.settings.heartbeat
-        came = SourceContext(name, beat, open_.epoch, ordering=feed.format.ordering)
+        name, heartbeat = feed.settings.name, feed.settings.heartbeat
+        came = SourceContext(name, heartbeat, open_.epoch, ordering=feed.format.ordering)
         raw = to_raw_message(one, feed.format.columns)
         changes = decode_with_registry(feed.format, feed.registry, raw)
         stamp = Stamp(checkpoint.lane, -1, at)
@@ -388,8 +390,8 @@ class Resubmitting:
         shaped = shape_rows(changes, raw, came, routes=routes, stamp=stamp)
         rows = _without_known_columns(shaped, checkpoint)
         judged = rows.select(list(JUDGED)).to_pylist()
-        if untold := _find_undescribed(judged, checkpoint):
-            raise ProofError(UNTOLD.format(shard=untold))
+        if undescribed := _find_undescribed(judged, checkpoint):
+            raise ProofError(UNDESCRIBED.format(shard=undescribed))
         if why := explain_refusal(judged, subject, checkpoint, self._newer):
             raise FormatError(why)
         return subject, [rows]
@@ -427,8 +429,10 @@ def _without_known_columns(rows: pa.RecordBatch, checkpoint: Checkpoint) -> pa.R
     """*rows* but those that tell the very columns that are known, from whichever order on."""
     kept = []
     for row in rows.select(["op", "source", "shard", "order", "after", "schema_id"]).to_pylist():
-        told = row["op"] == Op.DDL and row["schema_id"] is not None
-        known = checkpoint.schemas.get(str(Shard(row["source"], row["shard"]))) if told else None
+        reported = row["op"] == Op.DDL and row["schema_id"] is not None
+        known = (
+            checkpoint.schemas.get(str(Shard(row["source"], row["shard"]))) if reported else None
+        )
         one = described_schema(Order(**row["order"]), row["after"]) if known is not None else None
         kept.append(one is None or known is None or one.digest != known.digest)
     return rows.filter(pa.array(kept, pa.bool_()))
@@ -436,8 +440,8 @@ def _without_known_columns(rows: pa.RecordBatch, checkpoint: Checkpoint) -> pa.R
 
 def _find_undescribed(rows: Sequence[Row], checkpoint: Checkpoint) -> str:
     """Return the shard whose columns only a row of these describes; empty without one."""
-    told = (row for row in rows if row["op"] == Op.DDL and row["schema_id"] is not None)
-    names = (str(Shard(row["source"], row["shard"])) for row in told)
+    reported = (row for row in rows if row["op"] == Op.DDL and row["schema_id"] is not None)
+    names = (str(Shard(row["source"], row["shard"])) for row in reported)
     return next((name for name in names if name not in checkpoint.schemas), "")
 
 
@@ -490,8 +494,8 @@ def _explain_overtaken(row: Row, newer: Newer) -> str:
 
 def _places(rows: Iterable[pa.RecordBatch], taken: Set[ChangePlace]) -> set[ChangePlace]:
     """Where each of *rows* stands among the changes of its key; FormatError if that is *taken*."""
-    told = (row for each in rows for row in each.select([*PLACE, "order"]).to_pylist())
-    found = {(*(row[name] for name in PLACE), Order(**row["order"])) for row in told}
+    reported = (row for each in rows for row in each.select([*PLACE, "order"]).to_pylist())
+    found = {(*(row[name] for name in PLACE), Order(**row["order"])) for row in reported}
     if not taken.isdisjoint(found):
         raise FormatError(OCCUPIED)
     return found

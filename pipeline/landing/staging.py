@@ -116,7 +116,7 @@ class BatchReader:
                     )
             tasks.append(self._task(intakes, ranges, stamp))
         done = self.work(tasks) if tasks else ()
-        read = epochs_read(told for one in done for told in one.ranges)
+        read = epochs_read(reported for one in done for reported in one.ranges)
         tallies = tuple(tally for one in done for tally in one.tallies)
         staged = Staged(tuple(one.file for one in done if one.file is not None), tallies, read)
         return with_landed_positions(staged, before, epochs, self.log, stamp)
@@ -216,14 +216,14 @@ def _stamped(rows: pa.RecordBatch, stamp: Stamp) -> pa.RecordBatch:
 def _named(rows: pa.RecordBatch, names: Mapping[MessagePlace | None, list[str]]) -> pa.RecordBatch:
     if not names:
         return rows
-    told: list[str | None] = []
+    reported: list[str | None] = []
     for op, topic, at, offset in zip(
         *(rows[name].to_pylist() for name in ("op", *PLACE)), strict=True
     ):
         left = names.get((TopicPartition(topic, at), offset)) if op in OF_ROWS else None
-        told.append(left.pop() if left else None)
+        reported.append(left.pop() if left else None)
     number = rows.schema.get_field_index("error")
-    return rows.set_column(number, CHANGES.field("error"), pa.array(told, pa.string()))
+    return rows.set_column(number, CHANGES.field("error"), pa.array(reported, pa.string()))
 
 
 def staged_rows(
@@ -262,20 +262,20 @@ def unexplained_rows(
     """
     if not doubted:
         return StrangeRows()
-    told = partial(staged_rows, log.store, staged.files)
+    reported = partial(staged_rows, log.store, staged.files)
     back = find_low_rows(
-        told(tuple(sorted({at.topic for at in doubted})), JUDGED), checkpoint.high, floors
+        reported(tuple(sorted({at.topic for at in doubted})), JUDGED), checkpoint.high, floors
     )
     if not back:
         return StrangeRows()
-    rows = told(tuple(sorted({at.topic for at in back})), COLUMNS)
+    rows = reported(tuple(sorted({at.topic for at in back})), COLUMNS)
     log.look()
     found = find_unexplained(
         rows, back, partial(read_near, log), partial(is_outdated, checkpoint), grown
     )
     if found.undecided and floors:  # below a floor alone there is no row to be repeated behind them
         own = find_low_rows(
-            told(tuple(sorted({at.topic for at in found.undecided})), JUDGED), checkpoint.high
+            reported(tuple(sorted({at.topic for at in found.undecided})), JUDGED), checkpoint.high
         )
         found.undecided = {at for at in found.undecided if found[at] in own.get(at, ())}
     return found
@@ -317,5 +317,5 @@ def with_landed_positions(
     )
     (batch,) = dated.select(CHANGES.names).combine_chunks().to_batches()
     file = write_rows(log, batch, stamp)
-    told = tally_rows(pa.Table.from_batches([slim_columns(batch)]))
-    return Staged((file,), (told,), staged.epochs)
+    reported = tally_rows(pa.Table.from_batches([slim_columns(batch)]))
+    return Staged((file,), (reported,), staged.epochs)

@@ -79,9 +79,9 @@ class TableRouter:
     def of(self, shards: pa.Array) -> tuple[pa.Array, pa.Array]:
         """Table (null: ignored, or no shard) and whether its keys are unique, of each shard."""
         few = shards.dictionary_encode()
-        told = [self._of(shard) for shard in few.dictionary.to_pylist()]
-        tables = pa.array([table for table, _ in told], pa.string()).take(few.indices)
-        unique = pa.array([unique for _, unique in told], pa.bool_()).take(few.indices)
+        reported = [self._of(shard) for shard in few.dictionary.to_pylist()]
+        tables = pa.array([table for table, _ in reported], pa.string()).take(few.indices)
+        unique = pa.array([unique for _, unique in reported], pa.bool_()).take(few.indices)
         return tables, pc.fill_null(unique, False)
 
     def _of(self, shard: str) -> tuple[str | None, bool]:
@@ -107,10 +107,10 @@ def shape_rows(
     table, unique = routes.of(decoded["shard"])
     decoded = standardise_batch(decoded, table, routes.standards)
     row = pc.is_in(decoded["op"], _ROWS)
-    beat = pc.fill_null(pc.and_(row, pc.equal(decoded["shard"], came.heartbeat)), False)
+    heartbeat = pc.fill_null(pc.and_(row, pc.equal(decoded["shard"], came.heartbeat)), False)
     op = decoded["op"]
-    if beat.true_count:
-        table, op = pc.if_else(beat, None, table), pc.if_else(beat, str(Op.HEARTBEAT), op)
+    if heartbeat.true_count:
+        table, op = pc.if_else(heartbeat, None, table), pc.if_else(heartbeat, str(Op.HEARTBEAT), op)
     source = pa.repeat(came.source, count)
     columns: Mapping[str, pa.Array] = {
         "lane": pa.repeat(stamp.lane, count),
@@ -164,10 +164,10 @@ _END = msgspec.json.Decoder(_End)
 
 def _counts_no_event(text: str | None) -> bool:
     try:
-        told = _END.decode(text or "null")
+        reported = _END.decode(text or "null")
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return False
-    return told.event_count == 0 and not told.data_collections
+    return reported.event_count == 0 and not reported.data_collections
 
 
 def slim_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -240,14 +240,14 @@ def _ranks(decoded: pa.RecordBatch) -> npt.NDArray[np.int64]:
 def _notes(rows: pa.RecordBatch) -> pa.Array:
     few = pc.indices_nonzero(pc.is_in(rows["op"], pa.array([Op.HEARTBEAT, Op.DDL], pa.string())))
     notes = np.full(len(rows), None, object)
-    told = rows.select(["op", "source", "after"]).take(few).to_pylist()
-    for index, one in zip(few.to_pylist(), told, strict=True):
+    reported = rows.select(["op", "source", "after"]).take(few).to_pylist()
+    for index, one in zip(few.to_pylist(), reported, strict=True):
         notes[index] = one["after"] if one["op"] == Op.DDL else _number(one)
     return pa.array(notes, pa.string())
 
 
-def _number(beat: Mapping[str, str]) -> str | None:
-    number = heartbeat_number(beat["after"], beat["source"])
+def _number(heartbeat: Mapping[str, str]) -> str | None:
+    number = heartbeat_number(heartbeat["after"], heartbeat["source"])
     return None if number is None else str(number)
 
 

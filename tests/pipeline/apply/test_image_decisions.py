@@ -312,7 +312,7 @@ def test_f113_an_image_that_is_refused_is_given_up_in_time(harness: LandingHarne
 
     assert (told, others) == ([False, False, True], False)
     assert isinstance(harness.after(6), Image)
-    assert harness.missed(6.5) == "the turn that was to make it was refused for too long"
+    assert harness.missed(6.5) == "the merge that was to make it was refused for too long"
 
 
 def test_f113_a_refused_turn_that_was_to_make_no_image_costs_none(harness: LandingHarness) -> None:

@@ -185,7 +185,7 @@ def untold(merged: LocalLake) -> UnreportedMerges:
 
 
 def reports_of(found: UnreportedMerges) -> list[tuple[str, int, int]]:
-    return [(one.table, one.batch, one.account.applied) for one in found.turns(["db.t", "db.u"])]
+    return [(one.table, one.batch, one.account.applied) for one in found.reports(["db.t", "db.u"])]
 
 
 def test_the_newest_turn_of_each_mirror_is_told_once(merged: LocalLake) -> None:
