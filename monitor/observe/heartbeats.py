@@ -215,6 +215,30 @@ class HeartbeatWriter:
         return found.host, found.port
 
 
+@dataclass(eq=False)
+class HeartbeatReader:
+    """Turns the heartbeats that a service writes to one source into fences.
+
+    A heartbeat that is two above the newest at some instant was begun after that instant.
+    """
+
+    source: Source
+    fences: FenceBook
+    clock: Callable[[], datetime]
+    _seen: list[tuple[int, datetime]] = field(default_factory=list)
+
+    def read(self) -> None:
+        """Look at the newest heartbeat."""
+        now, name = self.clock(), self.source.name
+        newest = self.source.newest_heartbeat()
+        passed = [at for number, at in self._seen if number <= newest - 2]
+        self._seen = [one for one in self._seen if newest - 2 < one[0] <= newest]
+        self._seen.append((newest, now))
+        known = self.fences.of(name)
+        if passed and (not known or passed[-1] > known[-1].at):
+            self.fences.add(Fence(name, newest, passed[-1], self.source.head()))
+
+
 def thin_fences(fences: Sequence[Fence], limit: int = 4096) -> tuple[Fence, ...]:
     """At most *limit* fences, ascending; of a cut, one at most a hundredth of its age after it."""
     return thin_history(fences, lambda fence: fence.at.timestamp(), share=100, limit=limit)

@@ -324,6 +324,37 @@ class TableRegistry:
         return table, tuple(self._existing.get(str(shard)) for shard in table.shards)
 
 
+def find_table(
+    name: str,
+    checkpoint: Checkpoint,
+    rules: Sequence[TableRule],
+    sources: Mapping[str, TableDictionary],
+    standards: Standards,
+) -> Table | None:
+    """The table *name* as its *sources* describe it now; None without a shard that exists.
+
+    A shard that a source has and that has not landed yet is one of the table.
+
+    Raises:
+        UnreachableError: a source did not answer.
+    """
+    router = Router(tuple(rules))
+    landed = {
+        Shard.parse(one) for one, of in active_shards(checkpoint, router).items() if of == name
+    }
+    there = {
+        shard
+        for source in sources.values()
+        for shard in source.shards(ALL)
+        if router.rule(shard.name) is not None and router.table(shard.name) == name
+    }
+    shards = tuple(sorted({*there, *(one for one in landed if one.source in sources)}))
+    if not shards:
+        return None
+    table = _plain(name, shards, router.rule(shards[0].name))
+    return _keyed(table, sources).with_standards(standards.columns(name))
+
+
 def _plain(name: str, shards: tuple[Shard, ...], rule: TableRule | None) -> Table:
     return Table(
         name,

@@ -7,7 +7,13 @@ from typing import NoReturn, cast
 import pytest
 from structlog.testing import capture_logs
 
-from monitor.observe.heartbeats import FOLLOW, FenceBook, HeartbeatWriter, thin_fences
+from monitor.observe.heartbeats import (
+    FOLLOW,
+    FenceBook,
+    HeartbeatReader,
+    HeartbeatWriter,
+    thin_fences,
+)
 from monitor.store.store import ServiceStore
 from pipeline.clocks import ClockStep, first_fence
 from pipeline.errors import UnreachableError
@@ -233,3 +239,51 @@ def test_heartbeats_fall_though_the_life_that_saw_the_clocks_go_back_ended_at_on
     again = FenceBook(store.fences, told.append)
     again.load(["shop"], START - timedelta(days=1), lambda _: told[0])
     assert len(told) == 2, "once they have fallen nobody is told again"
+
+
+def test_a_reader_knows_a_fence_once_two_heartbeats_have_come_since_an_instant(
+    store: ServiceStore,
+) -> None:
+    """One may have been begun before: its place in the log is known, its time is not."""
+    server = _Counting()
+    fences, times = FenceBook(store.fences), iter(range(100))
+    reader = HeartbeatReader(
+        cast(Source, server), fences, lambda: START + timedelta(seconds=next(times))
+    )
+    for number in (5, 5, 6, 7, 9):
+        server.number = number
+        reader.read()
+
+    found = fences.of("shop")
+
+    assert [(one.number, (one.at - START).total_seconds()) for one in found] == [(7, 1), (9, 3)]
+    assert found[-1].head == Head("a", binlog_position(1, 9))
+
+
+def test_a_reader_forgets_higher_numbers_after_the_row_was_reset(store: ServiceStore) -> None:
+    server, fences = _Counting(), FenceBook(store.fences)
+    times = iter(range(100))
+    reader = HeartbeatReader(
+        cast(Source, server), fences, lambda: START + timedelta(seconds=next(times))
+    )
+    for number in (9, 2, 3, 4):
+        server.number = number
+        reader.read()
+
+    assert [(one.number, one.at) for one in fences.of("shop")] == [
+        (4, START + timedelta(seconds=1))
+    ]
+
+
+@dataclass
+class _Counting:
+    """A source whose heartbeats somebody else writes."""
+
+    name: str = "shop"
+    number: int = -1
+
+    def newest_heartbeat(self) -> int:
+        return self.number
+
+    def head(self) -> Head:
+        return Head("a", binlog_position(1, self.number))

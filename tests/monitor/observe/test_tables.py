@@ -8,11 +8,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from monitor.observe.tables import TableRegistry
+from monitor.observe.tables import TableRegistry, find_table
 from pipeline.checkpoint import Checkpoint, Existence
 from pipeline.errors import UnreachableError
 from pipeline.model import Order, Shard, Table
 from pipeline.settings import TableRule
+from pipeline.standards.table_standards import NO_STANDARDS
 from tests.counting import count_calls, count_matches
 from tests.monitor.observe.dictionaries import BIG, FakeDictionary
 from tests.monitor.rig import NOON
@@ -504,3 +505,21 @@ def _late(
     with contextlib.suppress(UnreachableError):
         hanging()
     return tell(shard)
+
+
+def test_one_table_is_found_without_asking_for_the_keys_of_others() -> None:
+    """With its shard that never landed, and without one that is gone."""
+    names = ("shop_0.orders", "shop_1.orders", "shop.users")
+    source = FakeDictionary(dict.fromkeys(names, BIG))
+    shards = {f"shop/{name}": name for name in ("shop.users",)}
+    landed = {"shop/shop_0.orders": "shop.orders", "shop/shop_9.orders": "shop.orders", **shards}
+    gone = {"shop/shop_9.orders": Existence(Order(1, 1, 9), there=False)}
+    checkpoint = Checkpoint(lane="main", batch=0, shards=landed, existing=gone)
+
+    asked = ("shop.orders", checkpoint, (ORDERS,), {"shop": source}, NO_STANDARDS)
+    found = find_table(*asked)
+
+    shards_found = (Shard("shop", "shop_0.orders"), Shard("shop", "shop_1.orders"))
+    assert found == Table("shop.orders", shards_found, ("id",), "id", tier=0)
+    assert source.keyed == 1
+    assert find_table("shop.none", *asked[1:]) is None

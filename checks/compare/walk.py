@@ -1,0 +1,402 @@
+"""Compares a whole table, or a range of its ids, with its source: once, range after range.
+
+`TableWalk` looks at all ranges, settles those that differ as the check of values does, and names
+each row that is missing, extra, doubled or different. It waits until the mirror has passed the
+position of a look. A range that cannot be decided is reported with the reason, never as equal.
+
+What is in memory does not grow with the rows: looks that differ, at most `MOST_SUSPECTS` rows that
+are read again, and the ranges that were not equal at the first look.
+"""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import pairwise
+from typing import TypeVar
+
+from checks.compare.look import MOST_ROWS, ComparedColumns, Comparison, Look, RowSuspects
+from checks.counting import (
+    NARROWER,
+    WRONG,
+    Suspect,
+    SuspectState,
+    await_fences,
+    fences_after,
+)
+from checks.model import NotYet, Undecided
+from checks.ranges import CEILING, FLOOR, UNSIGNED_CEILING, block_width
+from checks.world import Range, World
+from pipeline.errors import ProofError, TooManyRowsError, UnreachableError
+from pipeline.model import Shard, Table
+
+MOST_SUSPECTS = 10_000
+"""Rows that are read again in one run; ranges that differ beyond that are not settled."""
+MOST_OF_LOOK = 500
+"""Of them, those of one look: each is a statement."""
+MOST_NAMED = 1_000
+"""Rows that differ and are named; the others are counted."""
+MOST_NARROWED = 50
+"""Rows whose differing columns are named."""
+TRIES = 5
+"""How often a row that keeps changing is read."""
+A = TypeVar("A")
+UNITS = (4, 64)
+"""Ranges of the first look of a shard, and of the largest."""
+AGAIN = "repair what was found, and compare again"
+ANY = (FLOOR, UNSIGNED_CEILING)
+"""All ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class WalkPlan:
+    """What is compared, and with how much patience.
+
+    ``within`` is the half-open range of ids.  A range holds about *block_rows*.  One look lasts
+    about as long as ``look``.  ``patience`` is how long a look waits for the mirror, and ``quiet``
+    how long for the next heartbeat.
+    """
+
+    shards: tuple[Shard, ...]
+    within: Range = ANY
+    block_rows: int = 20_000
+    look: timedelta = timedelta(seconds=4)
+    patience: timedelta = timedelta(minutes=10)
+    quiet: timedelta = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True)
+class RowDifference:
+    """One row that is wrong; ``columns`` are those that differ, if that was looked up."""
+
+    shard: Shard
+    id: int
+    state: SuspectState
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UndecidedRange:
+    """A range that is proven neither equal nor different."""
+
+    shard: Shard
+    span: Range
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class WalkProgress:
+    """How far a walk has come: rows and ranges that were looked at, and looks to be settled."""
+
+    rows: int = 0
+    ranges: int = 0
+    expected: int = 0
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WalkResult:
+    """What a walk has found.
+
+    ``equal``, ``different`` and ``undecided_ranges`` count the ranges that were looked at.
+    ``more`` counts rows by state that are not in ``differences``.  ``versions`` are the lowest
+    and the highest version of the mirror that were read.
+    """
+
+    rows: int
+    ranges: int
+    equal: int
+    different: int
+    undecided_ranges: int
+    differences: tuple[RowDifference, ...]
+    more: Mapping[SuspectState, int]
+    undecided: tuple[UndecidedRange, ...]
+    versions: Range
+    began: datetime
+    ended: datetime
+
+
+@dataclass(eq=False)
+class TableWalk:
+    """One walk.
+
+    ``open_world`` returns the world as it is now.  ``pause`` waits a moment.  ``tell`` is called
+    after each look, and may wait, too, to spare the source.
+    """
+
+    table: Table
+    columns: Mapping[Shard, ComparedColumns]
+    plan: WalkPlan
+    open_world: Callable[[], World]
+    pause: Callable[[], object]
+    tell: Callable[[WalkProgress], object]
+    _progress: WalkProgress = field(default_factory=WalkProgress)
+    _looks: list[tuple[Look, datetime]] = field(default_factory=list)
+    _suspects: list[RowSuspects] = field(default_factory=list)
+    _open: list[tuple[Shard, Range]] = field(default_factory=list)
+    _found: list[RowDifference] = field(default_factory=list)
+    _wrong: list[Suspect] = field(default_factory=list)
+    _more: Counter[SuspectState] = field(default_factory=Counter)
+    _undecided: list[UndecidedRange] = field(default_factory=list)
+    _versions: set[int] = field(default_factory=set)
+    _read: int = 0
+    _narrowed: int = 0
+
+    def run(self) -> WalkResult:
+        """Look at every range, and settle what differs.
+
+        Raises:
+            UnreachableError: a source did not answer for as long as the plan's patience.
+        """
+        began = self.open_world().clock()
+        for shard in self.plan.shards:
+            try:
+                self._walk(shard)
+            except ProofError as error:  # no mirror, a column is gone, or an id has too many rows
+                self._undecide(shard, [self.plan.within], str(error))
+        while self._looks or self._suspects:
+            self._settle()
+            self.tell(self._now())
+            if self._looks or self._suspects:
+                self.pause()
+        return self._result(began)
+
+    def _walk(self, shard: Shard) -> None:
+        """Look at the ranges of *shard*, as many at once as the time of a look allows."""
+        spans, units = [*self._spans(shard)], UNITS[0]
+        self._expect(len(spans))
+        spans.reverse()
+        while spans:
+            some = [spans.pop() for _ in range(min(units, len(spans)))]
+            spent, large = self._look(shard, some)
+            if spent is None and len(some) > 1:
+                units = len(some) // 2
+                spans += reversed(some)
+                continue
+            for span in reversed(large):
+                parts = _narrower(shard, span)
+                self._expect(len(parts) - 1)
+                spans += reversed(parts)
+            if spent is not None:
+                slow, fast = spent > self.plan.look, spent * 2 < self.plan.look
+                units = max(units // 2, 1) if slow else min(units * 2, UNITS[1]) if fast else units
+            self._settle()
+            self.tell(self._now())
+
+    def _expect(self, ranges: int) -> None:
+        self._progress = replace(self._progress, expected=self._progress.expected + ranges)
+
+    def _spans(self, shard: Shard) -> Iterator[Range]:
+        """Half-open ranges that cover all ids within the plan's, ascending."""
+        rows, low, high = self._patiently(partial(self._read_extent, shard))
+        size = block_width(low, high, rows // len(self.table.shards), self.plan.block_rows)
+        ceiling = CEILING if high < CEILING else UNSIGNED_CEILING
+        edges = range(low // size * size, high + size, size)
+        first, last = max(self.plan.within[0], FLOOR), min(self.plan.within[1], ceiling)
+        bounds = [first, *(one for one in edges if first < one < last), last]
+        yield from (span for span in pairwise(bounds) if span[0] < span[1])
+
+    def _read_extent(self, shard: Shard, world: World) -> tuple[int, int, int]:
+        """Rows of the mirror, and the lowest and the highest id of *shard* at its source."""
+        source, column = world.source(shard.source), self.table.id_column or ""
+        low, high = source.min_id(shard, column) or 0, source.max_id(shard, column) or 0
+        return world.mirror(self.table).rows(), low, high
+
+    def _patiently(self, ask: Callable[[World], A]) -> A:
+        """What *ask* answers; what does not answer is asked again, with the plan's patience."""
+        since: datetime | None = None
+        while True:
+            world = self.open_world()
+            since = since or world.clock()
+            try:
+                return ask(world)
+            except UnreachableError as error:
+                if ": slow: " in str(error):
+                    raise TooManyRowsError(str(error)) from error
+                if world.clock() - since > self.plan.patience:
+                    raise
+                self.pause()
+
+    def _look(
+        self, shard: Shard, ranges: Sequence[Range]
+    ) -> tuple[timedelta | None, Sequence[Range]]:
+        """Look at *ranges*: how long that took, and those to be looked at in parts.
+
+        None and all of them if it was too much at once.
+        """
+
+        def look_now(world: World) -> tuple[Look, datetime, datetime]:
+            begun = world.clock()
+            return self._comparison(world).look_at(shard, ranges), begun, world.clock()
+
+        try:
+            look, begun, ended = self._patiently(look_now)
+        except TooManyRowsError:
+            return None, ranges
+        return ended - begun, self._keep(look, ended)
+
+    def _keep(self, look: Look, ended: datetime) -> Sequence[Range]:
+        """Count what *look* has read, and keep what differs; the ranges that are too large."""
+        large = [
+            one
+            for one in look.differing
+            if max(one.source.rows, one.mirror.rows) >= MOST_ROWS and one.span[1] - one.span[0] > 1
+        ]
+        self._versions.add(look.version)
+        self._progress = replace(
+            self._progress,
+            rows=self._progress.rows + look.rows - sum(one.source.rows for one in large),
+            ranges=self._progress.ranges + look.ranges - len(large),
+        )
+        if small := tuple(one for one in look.differing if one not in large):
+            self._looks.append((replace(look, differing=small), ended))
+        return [one.span for one in large]
+
+    def _settle(self) -> None:
+        """Explain the looks, and judge the rows, that the mirror has passed by now."""
+        comparison = self._patiently(self._comparison)
+        looks, self._looks = self._looks, []
+        for look, ended in looks:
+            found = self._try(comparison.world, ended, partial(self._explain, comparison, look))
+            if isinstance(found, NotYet):
+                self._looks.append((look, ended))
+            elif found is not None:
+                spans = [one.span for one in look.differing]
+                self._open += [(look.shard, span) for span in spans]
+                self._undecide(look.shard, spans, found.why)
+        suspects, self._suspects = self._suspects, []
+        for seen in suspects:
+            found = self._try(comparison.world, seen.ended, partial(self._judge, comparison, seen))
+            if isinstance(found, NotYet):
+                self._suspects.append(seen)
+            elif found is not None:
+                self._undecide_rows(seen.rows, found.why)
+
+    def _try(
+        self, world: World, ended: datetime, settle: Callable[[], None]
+    ) -> Undecided | NotYet | None:
+        """*settle* once the mirror has passed what was committed before *ended*.
+
+        What does not answer is asked again, with the patience of the plan.
+        """
+        found = await_fences(self.table, world, ended, self.plan.patience)
+        if isinstance(found, Undecided):
+            return found
+        if isinstance(found, NotYet):
+            silent = fences_after(self.table, world, ended) is None
+            if silent and world.now - ended > self.plan.quiet:
+                why = f"no heartbeat since {ended:%Y-%m-%d %H:%M:%S %Z}: no service merges changes"
+                return Undecided("not_reached", f"{why}; start `sluice run`, and compare again")
+            return found
+        try:
+            settle()
+        except ProofError as error:
+            return Undecided("unprovable", str(error))
+        except UnreachableError as error:
+            patient = world.now - ended <= self.plan.patience
+            return NotYet(str(error)) if patient else Undecided("unreachable", str(error))
+        return None
+
+    def _explain(self, comparison: Comparison, look: Look) -> None:
+        """Find a position for each range of *look*; rows of the others become suspects."""
+        spans = comparison.unexplained(look)
+        room = min(MOST_SUSPECTS - self._read, MOST_OF_LOOK)
+        if spans and room > 0:
+            seen, cut = comparison.find_suspects({look.shard: spans}, room)
+            self._read += len(seen.rows)
+            self._suspects += [seen] if seen.rows else []
+            why = "more of its rows differ than are read one by one"
+            self._undecide(look.shard, cut.get(look.shard, ()), f"{why}; {AGAIN}")
+        elif spans:
+            why = f"it differs, and so do {self._read} rows that were read before"
+            self._undecide(look.shard, spans, f"{why}; {AGAIN}")
+        self._open += [(look.shard, span) for span in spans]
+
+    def _judge(self, comparison: Comparison, seen: RowSuspects) -> None:
+        """Keep what is wrong; read again what keeps changing."""
+        became = comparison.judge(seen)
+        moving = [one for one, state in became.items() if state is SuspectState.MOVING]
+        if moving and seen.tries + 1 < TRIES:
+            self._suspects.append(comparison.read_again(moving, seen.tries + 1))
+        else:
+            self._undecide_rows(moving, f"the row changed in each of {TRIES} looks")
+        for one, state in became.items():
+            if state not in WRONG:
+                continue
+            self._wrong.append(one)
+            if len(self._found) >= MOST_NAMED:
+                self._more[state] += 1
+            else:
+                names = self._name_columns(comparison, one, state)
+                self._found.append(RowDifference(*one, state, names))
+
+    def _name_columns(
+        self, comparison: Comparison, one: Suspect, state: SuspectState
+    ) -> tuple[str, ...]:
+        if state is not SuspectState.DIFFERENT or self._narrowed >= MOST_NARROWED:
+            return ()
+        self._narrowed += 1
+        try:
+            return comparison.differing_columns(one)
+        except (UnreachableError, ProofError):  # what was confirmed is reported all the same
+            return ()
+
+    def _undecide(self, shard: Shard, spans: Iterable[Range], why: str) -> None:
+        self._undecided += [UndecidedRange(shard, span, why) for span in spans]
+
+    def _undecide_rows(self, rows: Iterable[Suspect], why: str) -> None:
+        for shard, id_ in rows:
+            self._undecide(shard, [(id_, id_ + 1)], why)
+
+    def _comparison(self, world: World) -> Comparison:
+        return Comparison(self.table, world, self.columns)
+
+    def _now(self) -> WalkProgress:
+        return replace(self._progress, waiting=len(self._looks) + len(self._suspects))
+
+    def _result(self, began: datetime) -> WalkResult:
+        different = _ranges_with(self._open, self._wrong)
+        lows = [(one.shard, one.span[0]) for one in self._undecided]
+        left = _ranges_with(self._open, lows) - different
+        return WalkResult(
+            rows=self._progress.rows,
+            ranges=self._progress.ranges,
+            equal=self._progress.ranges - len(different) - len(left),
+            different=len(different),
+            undecided_ranges=len(left),
+            differences=tuple(sorted(self._found, key=lambda one: (one.shard, one.id))),
+            more=dict(self._more),
+            undecided=tuple(sorted(self._undecided, key=lambda one: (one.shard, one.span))),
+            versions=(min(self._versions, default=-1), max(self._versions, default=-1)),
+            began=began,
+            ended=self.open_world().clock(),
+        )
+
+
+def _narrower(shard: Shard, span: Range) -> list[Range]:
+    """Parts of *span*, which is too large.
+
+    Raises:
+        TooManyRowsError: it is one id.
+    """
+    low, high = span
+    if high - low <= 1:
+        raise TooManyRowsError(f"id {low} of {shard} has more rows than may be read at once")
+    bounds = [*range(low, high, max((high - low) // NARROWER, 1)), high]
+    return [*pairwise(bounds)]
+
+
+def _ranges_with(
+    ranges: Iterable[tuple[Shard, Range]], ids: Iterable[Suspect]
+) -> set[tuple[Shard, Range]]:
+    """Those of *ranges*, which are disjoint, that hold one of *ids*."""
+    ordered = sorted(ranges)
+    lows = [(shard, span[0]) for shard, span in ordered]
+    places = ((bisect_right(lows, one) - 1, one) for one in ids)
+    return {
+        ordered[at]
+        for at, (shard, id_) in places
+        if at >= 0 and ordered[at][0] == shard and id_ < ordered[at][1][1]
+    }

@@ -1,0 +1,282 @@
+"""Compares a table with its source once, from a process of its own: what `sluice compare` does.
+
+It reads the lake, the sources and the settings of their collectors, and writes to none of them. A
+service that runs goes on merging meanwhile. Its heartbeats are read in the source's table: they
+show when the mirror has passed a position. Without a service no heartbeat comes, and what differs
+stays undecided.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from checks.compare.look import ComparedColumns, choose_columns
+from checks.compare.walk import ANY, TableWalk, WalkPlan, WalkProgress, WalkResult
+from checks.world import Range, World
+from monitor.clients import LakeClient, Servers, source_orderings
+from monitor.config.model import Config
+from monitor.messages import similar_names
+from monitor.observe.heartbeats import FenceBook, HeartbeatReader
+from monitor.observe.probing import ProbeWorld
+from monitor.observe.sampler import Sampling
+from monitor.observe.tables import find_table
+from monitor.runtime import utc_now
+from monitor.store.store import ServiceStore
+from pipeline.build import open_collector
+from pipeline.checkpoint import Checkpoint
+from pipeline.collectors.collector import Collector
+from pipeline.errors import ConfigError, ProofError, SluiceError, UnreachableError
+from pipeline.lags.samples import LandedBatch, Sample, extend_batches, to_landed_batch
+from pipeline.model import Head, Shard, Table
+from pipeline.settings import SourceSettings
+from pipeline.sources.source import Source, read_limits
+
+PAUSE = timedelta(seconds=1)
+CURRENT = timedelta(days=1)  # a checkpoint that was just read is as good as any
+
+
+@dataclass(frozen=True, slots=True)
+class CompareRequest:
+    """What a person asks for; no ``columns`` and an empty ``shard`` mean all.
+
+    A range holds about ``block_rows``.
+    """
+
+    table: str
+    columns: tuple[str, ...] = ()
+    within: Range = ANY
+    shard: str = ""
+    wait: timedelta = timedelta(minutes=10)
+    block_rows: int = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class CompareReport:
+    """What was compared and found; ``heads`` are the ends of the sources' logs at both ends."""
+
+    table: Table
+    columns: Mapping[Shard, ComparedColumns]
+    result: WalkResult
+    heads: Mapping[str, tuple[Head, Head]]
+
+
+@dataclass(eq=False)
+class CompareWorlds:
+    """Worlds of one table, each as it is when it is opened."""
+
+    config: Config
+    table: Table
+    lake: LakeClient
+    servers: Servers
+    collectors: Mapping[str, Collector]
+    store: ServiceStore
+    clock: Callable[[], datetime] = utc_now
+    _steps: tuple[LandedBatch, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Know no heartbeat yet."""
+        self.fences = FenceBook(self.store.fences)
+        self._heartbeats = [
+            HeartbeatReader(one, self.fences, self.clock) for one in self.servers.all().values()
+        ]
+
+    def open(self) -> World:
+        """The world as it is now.
+
+        Raises:
+            UnreachableError: the lake does not answer.
+        """
+        for one in self._heartbeats:
+            with suppress(UnreachableError, ProofError):  # without one nothing is passed
+                one.read()
+        checkpoint, now = newest_checkpoint(self.config, self.lake), self.clock()
+        known = {name: self.fences.of(name) for name in self.table.sources}
+        self._steps = extend_batches(self._steps, to_landed_batch(checkpoint, known))
+        return ProbeWorld(
+            look=Sampling(now, {}, Sample(checkpoint, now, CURRENT), {}, steps=self._steps),
+            sources=self.servers.all(),
+            lake=self.lake,
+            names=self.table.sources,
+            fences=self.fences,
+            memory=self.store.memory,
+            clock_now=self.clock,
+            now=now,
+            zone=self.config.time_zone,
+            orderings=source_orderings(self.config.sources, {}),
+            collectors=self.collectors,
+        )
+
+
+def compare_table(
+    config: Config, request: CompareRequest, tell: Callable[[WalkProgress], object]
+) -> CompareReport:
+    """Compare what *request* names; *tell* hears of the progress.
+
+    Raises:
+        ConfigError: no such table, shard or column, or the table cannot be compared.
+        UnreachableError: a source or the lake did not answer for as long as the request waits.
+    """
+    with _opened(config, request.table) as worlds:
+        table = worlds.table
+        if table.no_ranges:
+            raise ConfigError(f"table {table.name} cannot be compared: {table.no_ranges}")
+        shards = _choose_shards(table, request.shard)
+        columns = _choose_columns(table, shards, worlds.open(), request.columns)
+        plan = WalkPlan(
+            shards,
+            request.within,
+            request.block_rows,
+            patience=request.wait,
+            quiet=config.readiness.heartbeat_age,
+        )
+        servers = worlds.servers.all()
+        spare = RateLimit(_rate(config, table.sources))
+        first = {name: servers[name].head() for name in table.sources}
+
+        def hear(progress: WalkProgress) -> None:
+            tell(progress)
+            spare(progress)
+
+        walk = TableWalk(
+            table,
+            columns,
+            plan,
+            worlds.open,
+            partial(time.sleep, PAUSE.total_seconds()),
+            hear,
+        )
+        result = walk.run()
+        heads = {name: (head, _head(servers[name]) or head) for name, head in first.items()}
+        return CompareReport(table, columns, result, heads)
+
+
+@dataclass(eq=False)
+class RateLimit:
+    """Waits until so many rows may have been read; 0: no limit."""
+
+    rate: int
+    _begun: float = field(default_factory=time.monotonic)
+
+    def __call__(self, progress: WalkProgress) -> None:
+        """Wait, if what was read came too fast."""
+        if self.rate:
+            time.sleep(max(self._begun + progress.rows / self.rate - time.monotonic(), 0))
+
+
+def newest_checkpoint(config: Config, lake: LakeClient) -> Checkpoint:
+    """The newest checkpoint of the lane.
+
+    Raises:
+        ConfigError: nothing has landed.
+    """
+    found = lake.lake.checkpoint()
+    if found is None:
+        raise ConfigError(f"nothing has landed in {config.settings.changes}")
+    return found
+
+
+@contextmanager
+def _opened(config: Config, name: str) -> Iterator[CompareWorlds]:
+    """Open the lake, the sources of the table *name*, and a store for this run alone."""
+    with closing(LakeClient.of(config)) as lake, TemporaryDirectory(prefix="sluice-") as folder:
+        checkpoint = newest_checkpoint(config, lake)
+        named = {shard.rpartition(":")[2].partition("/")[0] for shard in checkpoint.shards}
+        every = {one.name: one for one in config.sources if one.name in named}
+        known = sorted({table for table in checkpoint.shards.values() if table is not None})
+        if name not in known:
+            raise ConfigError(f"no table {name!r}; known: {similar_names(name, known)}")
+        own = [one for name_, one in every.items() if _has_shard(checkpoint, name_, name)]
+        collectors = {one.name: open_collector(one, config.settings) for one in own}
+        addresses = {one.name: _followed(one, collectors[one.name]) for one in own}
+        servers = Servers({one: partial(addresses.__getitem__, one) for one in addresses})
+        with (
+            closing(servers),
+            _all_closed(collectors.values()),
+            closing(ServiceStore.open(Path(folder, "compare.db"))) as store,
+        ):
+            table = find_table(name, checkpoint, config.tables, servers.all(), lake.standards)
+            if table is None:
+                raise ConfigError(
+                    f"table {name} has no shard that exists in a source of the config"
+                )
+            yield CompareWorlds(config, table, lake, servers, collectors, store)
+
+
+def _has_shard(checkpoint: Checkpoint, source: str, table: str) -> bool:
+    return any(
+        of == table and Shard.parse(shard).source == source
+        for shard, of in checkpoint.shards.items()
+    )
+
+
+def _followed(source: SourceSettings, collector: Collector) -> SourceSettings:
+    """The address that heartbeats go to: the collector's server, or that of the config."""
+    if not source.follow_collector:
+        return source
+    try:
+        return source.at(*collector.address())
+    except SluiceError:  # as the service does
+        return source
+
+
+@contextmanager
+def _all_closed(collectors: Iterable[Collector]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for one in collectors:
+            one.close()
+
+
+def _head(source: Source) -> Head | None:
+    with suppress(UnreachableError):  # what was found is reported all the same
+        return source.head()
+    return None
+
+
+def _rate(config: Config, names: Sequence[str]) -> int:
+    """The lowest `limits.rate` of the sources *names*; 0 without one."""
+    rates = [read_limits(one.options).rate for one in config.sources if one.name in names]
+    return min((rate for rate in rates if rate), default=0)
+
+
+def _choose_shards(table: Table, name: str) -> tuple[Shard, ...]:
+    if not name:
+        return table.shards
+    found = tuple(one for one in table.shards if name in {str(one), one.name})
+    if not found:
+        known = similar_names(name, [str(one) for one in table.shards])
+        raise ConfigError(f"table {table.name} has no shard {name!r}; known: {known}")
+    return found
+
+
+def _choose_columns(
+    table: Table, shards: Sequence[Shard], world: World, names: Sequence[str]
+) -> dict[Shard, ComparedColumns]:
+    """The columns of each shard that are compared: those of *names*, or all that can be."""
+    chosen = dict[Shard, ComparedColumns]()
+    for shard in shards:
+        schema = world.schema(shard)
+        if schema is None:
+            raise ConfigError(f"no columns of {shard} have landed; wait for its first changes")
+        found = choose_columns(table, shard, schema, world)
+        known = [one.name for one in schema.columns]
+        for name in names:
+            if name not in known:
+                near = similar_names(name, known)
+                raise ConfigError(f"{shard} has no column {name!r}; known: {near}")
+            if name in found.left_out:
+                raise ConfigError(f"column {name} cannot be compared: {found.left_out[name]}")
+        if names:
+            own = tuple(one for one in found.columns if one.name in names)
+            others = {one: "--columns leaves it out" for one in known if one not in names}
+            found = ComparedColumns(own, {**others, **found.left_out})
+        if not found.columns:
+            raise ConfigError(f"no column of {shard} can be compared")
+        chosen[shard] = found
+    return chosen

@@ -1,0 +1,269 @@
+"""A walk over a whole table names exactly the rows that differ, and decides nothing without proof.
+
+The world follows late, and rows change between any two looks.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from checks.compare.look import choose_columns
+from checks.compare.walk import TableWalk, WalkPlan, WalkProgress, WalkResult
+from checks.counting import SuspectState
+from pipeline.errors import ProofError, SparedError, TooManyRowsError, UnreachableError
+from pipeline.model import Op, Shard
+from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld
+
+VALUED = {"id": "bigint", "v": "int"}
+PLAN = WalkPlan((ONE, TWO), block_rows=8)
+Found = set[tuple[SuspectState, Shard, int]]
+
+
+@pytest.fixture
+def world() -> FakeWorld:
+    """A hundred rows in each of two shards, in step."""
+    made = FakeWorld(columns={ONE: VALUED, TWO: VALUED})
+    made.alter(ONE, v="int")
+    made.alter(TWO, v="int")
+    made.commit(*((Op.CREATE, shard, id_) for shard in (ONE, TWO) for id_ in range(100)))
+    made.catch_up()
+    return made
+
+
+def walk(
+    world: FakeWorld,
+    plan: WalkPlan = PLAN,
+    *,
+    pause: Callable[[], object] | None = None,
+    busy: Callable[[], object] = lambda: None,
+) -> WalkResult:
+    """Walk while the world is *busy* at each statement; the mirror follows in each pause."""
+    columns = {}
+    for shard in plan.shards:
+        schema = world.schema(shard)
+        assert schema is not None
+        columns[shard] = choose_columns(TABLE, shard, schema, world)
+
+    def open_world() -> FakeWorld:
+        world.meanwhile = [busy]
+        return world
+
+    return TableWalk(
+        TABLE, columns, plan, open_world, pause or world.catch_up, lambda _: None
+    ).run()
+
+
+def found(result: WalkResult) -> Found:
+    return {(one.state, one.shard, one.id) for one in result.differences}
+
+
+def test_equal_sides_are_equal_in_every_range(world: FakeWorld) -> None:
+    result = walk(world)
+
+    assert (result.rows, result.equal, result.different) == (200, result.ranges, 0)
+    assert (result.differences, result.undecided) == ((), ())
+    assert result.ranges > 20
+
+
+def test_each_wrong_row_is_named_once_and_no_other(world: FakeWorld) -> None:
+    world.contents[ONE, 7] += 1
+    world.copy[ONE].pop(30)
+    world.copy[TWO].update({500: 1})
+    world.copy[TWO].update({61: 1})
+
+    result = walk(world)
+
+    assert found(result) == {
+        (SuspectState.DIFFERENT, ONE, 7),
+        (SuspectState.MISSING, ONE, 30),
+        (SuspectState.EXTRA, TWO, 500),
+        (SuspectState.DOUBLED, TWO, 61),
+    }
+    assert [one.columns for one in result.differences if one.id == 7] == [("v",)]
+    assert (result.different, result.equal) == (4, result.ranges - 4)
+    assert result.undecided == ()
+
+
+def test_rows_that_change_meanwhile_are_no_differences(world: FakeWorld) -> None:
+    world.contents[TWO, 50] += 1
+    turn = iter(range(10_000))
+
+    def busy() -> None:
+        number = next(turn)
+        world.commit(
+            (Op.UPDATE, ONE, number % 100),
+            (Op.DELETE, TWO, number % 40),
+            (Op.CREATE, TWO, (number + 20) % 40),
+        )
+
+    result = walk(world, busy=busy)
+
+    assert found(result) == {(SuspectState.DIFFERENT, TWO, 50)}
+    assert result.undecided == ()
+
+
+def test_only_the_range_and_the_shards_of_the_plan_are_looked_at(world: FakeWorld) -> None:
+    for shard, id_ in ((ONE, 19), (ONE, 20), (ONE, 39), (ONE, 40), (TWO, 30)):
+        world.contents[shard, id_] += 1
+
+    result = walk(world, replace(PLAN, shards=(ONE,), within=(20, 40)))
+
+    assert found(result) == {(SuspectState.DIFFERENT, ONE, id_) for id_ in (20, 39)}
+    assert result.rows == 20
+
+
+def test_ids_below_and_above_those_of_the_source_are_looked_at(world: FakeWorld) -> None:
+    world.copy[ONE].update({-(2**62): 1, 2**62: 1})
+
+    assert found(walk(world)) == {(SuspectState.EXTRA, ONE, id_) for id_ in (-(2**62), 2**62)}
+
+
+def test_without_heartbeats_a_range_in_motion_is_undecided_and_the_others_are_equal(
+    world: FakeWorld,
+) -> None:
+    world.commit((Op.UPDATE, ONE, 3))
+
+    result = walk(world, pause=lambda: world.tick(timedelta(seconds=5)))
+
+    (left,) = result.undecided
+    assert (left.shard, left.span[0] <= 3 < left.span[1]) == (ONE, True)
+    assert "no heartbeat since" in left.why
+    assert "start `sluice run`" in left.why
+    assert (result.equal, result.undecided_ranges) == (result.ranges - 1, 1)
+    assert result.differences == ()
+
+
+def test_a_mirror_that_does_not_follow_is_undecided_after_the_patience(world: FakeWorld) -> None:
+    world.commit((Op.UPDATE, ONE, 3))
+
+    def pause() -> None:
+        world.tick(timedelta(minutes=1))
+        world.beat()
+
+    (left,) = walk(world, pause=pause).undecided
+
+    assert left.why.startswith("the mirror has not reached")
+
+
+def test_ranges_that_the_source_refuses_are_read_in_parts(world: FakeWorld) -> None:
+    world.allowed, world.refusal = 3, TooManyRowsError("too many")
+    world.contents[ONE, 7] += 1
+
+    result = walk(world, replace(PLAN, block_rows=64))
+
+    assert found(result) == {(SuspectState.DIFFERENT, ONE, 7)}
+    assert (result.rows, result.undecided) == (200, ())
+
+
+def test_a_statement_that_is_too_slow_is_tried_with_parts_of_its_range(world: FakeWorld) -> None:
+    world.allowed, world.refusal = 3, UnreachableError("source:shop: slow: 5 s")
+
+    result = walk(world, replace(PLAN, block_rows=64))
+
+    assert (result.rows, result.equal) == (200, result.ranges)
+
+
+def test_one_id_with_too_many_rows_is_undecided(world: FakeWorld) -> None:
+    world.allowed = 0
+
+    result = walk(world)
+
+    assert {one.shard for one in result.undecided} == {ONE, TWO}
+    assert "more rows than may be read" in result.undecided[0].why
+
+
+def test_a_loaded_source_is_asked_again_after_a_pause(world: FakeWorld) -> None:
+    waits = list[Any]()
+
+    def pause() -> None:
+        waits.append(world.time)
+        world.error = None
+        world.catch_up()
+
+    def loaded() -> None:
+        if not waits:
+            world.error = SparedError("running", "source:shop: loaded: 65 threads run")
+            raise world.error
+
+    result = walk(world, pause=pause, busy=loaded)
+
+    assert len(waits) == 1
+    assert result.equal == result.ranges
+
+
+def test_a_source_that_stays_silent_ends_the_walk(world: FakeWorld) -> None:
+    def silent() -> None:
+        raise UnreachableError("source:shop: down")
+
+    with pytest.raises(UnreachableError, match="down"):
+        walk(world, pause=lambda: world.tick(timedelta(minutes=4)), busy=silent)
+
+
+def test_a_column_that_is_gone_leaves_its_shard_undecided(world: FakeWorld) -> None:
+    def gone() -> None:
+        raise ProofError("shop_00.orders has no column v; has it just been changed?")
+
+    result = walk(world, replace(PLAN, shards=(ONE,)), busy=gone)
+
+    assert [(one.shard, one.why[:14]) for one in result.undecided] == [(ONE, "shop_00.orders")]
+    assert result.equal == 0
+
+
+def test_a_row_that_changes_in_each_look_is_undecided(world: FakeWorld) -> None:
+    """It differs, so no position explains it, and something is always in motion."""
+    world.copied_contents[ONE, 3] = 77
+    world.contents[ONE, 3] = 5
+
+    def pause() -> None:
+        world.commit((Op.UPDATE, ONE, 3))
+        world.catch_up()
+        world.copied_contents[ONE, 3] = 77
+
+    (left,) = walk(world, pause=pause).undecided
+
+    assert (left.shard, left.span) == (ONE, (3, 4))
+    assert left.why == "the row changed in each of 5 looks"
+
+
+def test_more_rows_than_are_read_one_by_one_leave_their_range_undecided(world: FakeWorld) -> None:
+    many = range(1_000, 2_000)
+    world.commit(*((Op.CREATE, ONE, id_) for id_ in many))
+    world.catch_up()
+    for id_ in many:
+        world.contents[ONE, id_] += 1
+
+    result = walk(world, replace(PLAN, block_rows=2_000, shards=(ONE,)))
+
+    assert len(result.differences) == 500
+    assert {one.state for one in result.differences} == {SuspectState.DIFFERENT}
+    assert "repair what was found" in result.undecided[0].why
+
+
+def test_rows_beyond_those_that_are_named_are_counted(world: FakeWorld) -> None:
+    many = range(1_000, 2_200)
+    world.commit(*((Op.CREATE, ONE, id_) for id_ in many))
+    world.catch_up()
+    for id_ in many:
+        world.copy[ONE].pop(id_)
+
+    result = walk(world, replace(PLAN, block_rows=16, shards=(ONE,), look=timedelta()))
+
+    assert len(result.differences) == 1_000
+    assert result.more == {SuspectState.MISSING: 200}
+    assert (result.different, result.equal, result.undecided_ranges) == (6, 5, 0)
+
+
+def test_progress_counts_rows_and_ranges(world: FakeWorld) -> None:
+    said = list[WalkProgress]()
+    schema = world.schema(ONE)
+    assert schema is not None
+    columns = {ONE: choose_columns(TABLE, ONE, schema, world)}
+
+    plan = replace(PLAN, shards=(ONE,))
+    TableWalk(TABLE, columns, plan, lambda: world, world.catch_up, said.append).run()
+
+    assert [one.rows for one in said] == sorted(one.rows for one in said)
+    assert (said[-1].rows, said[-1].ranges) == (100, said[-1].expected)
