@@ -8,12 +8,14 @@ stays undecided.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 from checks.compare.look import ComparedColumns, choose_columns
 from checks.compare.walk import ANY, TableWalk, WalkPlan, WalkProgress, WalkResult
@@ -36,6 +38,8 @@ from pipeline.model import Head, Shard, Table
 from pipeline.settings import SourceSettings
 from pipeline.sources.source import Source, read_limits
 
+A = TypeVar("A")
+B = TypeVar("B")
 PAUSE = timedelta(seconds=1)
 CURRENT = timedelta(days=1)  # a checkpoint that was just read is as good as any
 
@@ -112,10 +116,18 @@ class CompareWorlds:
         )
 
 
+def sleep_a_moment() -> None:
+    """Give heartbeats and merges a moment to come."""
+    time.sleep(PAUSE.total_seconds())
+
+
 def compare_table(
-    config: Config, request: CompareRequest, tell: Callable[[WalkProgress], object]
+    config: Config,
+    request: CompareRequest,
+    tell: Callable[[WalkProgress], object],
+    pause: Callable[[], object] = sleep_a_moment,
 ) -> CompareReport:
-    """Compare what *request* names; *tell* hears of the progress.
+    """Compare what *request* names; *tell* hears of the progress, *pause* waits for the mirror.
 
     Raises:
         ConfigError: no such table, shard or column, or the table cannot be compared.
@@ -147,12 +159,20 @@ def compare_table(
             columns,
             plan,
             worlds.open,
-            partial(time.sleep, PAUSE.total_seconds()),
+            pause,
             hear,
+            ask_together,
         )
         result = walk.run()
         heads = {name: (head, _head(servers[name]) or head) for name, head in first.items()}
         return CompareReport(table, columns, result, heads)
+
+
+def ask_together(first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
+    """Ask both at the same time: one is the server's work, and the other ours."""
+    with ThreadPoolExecutor(1) as aside:
+        theirs = aside.submit(second)
+        return first(), theirs.result()
 
 
 @dataclass(eq=False)

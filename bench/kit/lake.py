@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -75,14 +76,20 @@ class Lake:
         self.runner = MergeRunner(self.settings, reader, self.spread, _now, DeltaMirrors(None))
         self.maintenance = LakeMaintenance(self.settings, third, self.runner.mirrors, _now)
 
-    def fill(self) -> None:
-        """Make every mirror as a base would have left it, applied through batch 0."""
-        self.land()
+    def fill(self, *statements: pa.RecordBatch) -> None:
+        """Make every mirror as a base would have left it, applied through batch 0.
+
+        *statements* are rows of ``CHANGES`` that describe columns; few readers need them.
+        """
+        self.land(*statements)
         for work in self.works:
             self._fill(work)
 
-    def land(self, *changes: pa.RecordBatch) -> None:
-        """Commit rows of ``CHANGES`` of the next batch, each group of one table, and their mark."""
+    def land(self, *changes: pa.RecordBatch, **facts: Any) -> None:
+        """Commit rows of ``CHANGES`` of the next batch, each group of one table, and their mark.
+
+        *facts* are other fields of the checkpoint.
+        """
         batch, high, tables = (
             self.checkpoint.batch + 1,
             dict(self.checkpoint.high),
@@ -98,7 +105,7 @@ class Lake:
             tables = {work.shard: 0 for work in self.works}
         before, self.checkpoint = (
             self.checkpoint,
-            replace(self.checkpoint, batch=batch, high=high, tables=tables),
+            replace(self.checkpoint, batch=batch, high=high, tables=tables, **facts),
         )
         stamp = Stamp(LANE, batch, AT)
         written = [self._written([checkpoint_row(self.checkpoint.changes_since(before), stamp)])]
@@ -112,11 +119,12 @@ class Lake:
         self.log.know(made)
         self.runner.highs.note_landed(batch, high)
 
-    def apply(self) -> tuple[MergeReport, ...]:
+    def apply(self, waived: frozenset[str] = frozenset()) -> tuple[MergeReport, ...]:
         """Bring all mirrors up to the newest batch; the turns, which balance."""
         found: list[MergeReport] = []
+        request = MergeRequest(waived)
         while True:
-            turns = self.runner.run(LandedState(self.checkpoint, self.catalog), MergeRequest())
+            turns = self.runner.run(LandedState(self.checkpoint, self.catalog), request)
             odd = [turn for turn in turns if turn.hold is not None or turn.account.residual]
             if odd:
                 raise AssertionError(f"not applied: {odd[0]}")

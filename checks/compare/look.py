@@ -12,7 +12,7 @@ One look takes three steps, with a wait for the next heartbeat between them.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -189,11 +189,29 @@ class RowsBefore:
         return applied is not None and find_position(look, self.digests, applied) is not None
 
 
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+class Together(Protocol):
+    """Asks two questions that do not wait for each other, and returns both answers."""
+
+    def __call__(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
+        """Return what *first* and *second* return; raise what one of them raises."""
+        ...
+
+
+def ask_in_turn(first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
+    """Ask *second* after *first*."""
+    return first(), second()
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """One table in one round: its columns are those of the newest landed schema of each shard.
 
-    ``known`` are changes that were read in this round, by shard and batches.
+    ``known`` are changes that were read in this round, by shard and batches.  ``together`` asks
+    the two sides of ranges.
     """
 
     table: Table
@@ -202,6 +220,7 @@ class Comparison:
     known: dict[tuple[Shard, int, int], tuple[RowVersion, ...] | None] = field(
         default_factory=dict, repr=False
     )
+    together: Together = ask_in_turn
 
     @property
     def asked(self) -> dict[str, list[str]]:
@@ -212,14 +231,16 @@ class Comparison:
         }
 
     def look_at(self, shard: Shard, ranges: Sequence[Range]) -> Look:
-        """Add up both sides of *ranges*, which are ascending and disjoint: the mirror first.
+        """Add up both sides of *ranges*, which are ascending and disjoint.
+
+        The version of the mirror is older than what the source is asked for.
 
         Raises:
             TooManyRowsError: a range is too large to be read without harm.
         """
-        mirror, columns = self.world.mirror(self.table), self.columns[shard].columns
-        there = mirror.digests(shard, self._id, ranges, columns)
-        here = self._source(shard).digests(shard, self._id, ranges, columns)
+        mirror, source = self.world.mirror(self.table), self._source(shard)
+        asked = (shard, self._id, ranges, self.columns[shard].columns)
+        there, here = self.together(lambda: mirror.digests(*asked), lambda: source.digests(*asked))
         looks = [RangeLook(*one) for one in zip(ranges, there, here, strict=True)]
         rows = sum(one.source.rows for one in looks)
         differing = tuple(one for one in looks if not one.equal)

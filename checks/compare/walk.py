@@ -17,7 +17,15 @@ from functools import partial
 from itertools import pairwise
 from typing import TypeVar
 
-from checks.compare.look import MOST_ROWS, ComparedColumns, Comparison, Look, RowSuspects
+from checks.compare.look import (
+    MOST_ROWS,
+    ComparedColumns,
+    Comparison,
+    Look,
+    RowSuspects,
+    Together,
+    ask_in_turn,
+)
 from checks.counting import (
     NARROWER,
     WRONG,
@@ -123,7 +131,7 @@ class TableWalk:
     """One walk.
 
     ``open_world`` returns the world as it is now.  ``pause`` waits a moment.  ``tell`` is called
-    after each look, and may wait, too, to spare the source.
+    after each look, and may wait, too, to spare the source.  ``together`` asks the two sides.
     """
 
     table: Table
@@ -132,6 +140,7 @@ class TableWalk:
     open_world: Callable[[], World]
     pause: Callable[[], object]
     tell: Callable[[WalkProgress], object]
+    together: Together = ask_in_turn
     _progress: WalkProgress = field(default_factory=WalkProgress)
     _looks: list[tuple[Look, datetime]] = field(default_factory=list)
     _suspects: list[RowSuspects] = field(default_factory=list)
@@ -351,7 +360,7 @@ class TableWalk:
             self._undecide(shard, [(id_, id_ + 1)], why)
 
     def _comparison(self, world: World) -> Comparison:
-        return Comparison(self.table, world, self.columns)
+        return Comparison(self.table, world, self.columns, together=self.together)
 
     def _now(self) -> WalkProgress:
         return replace(self._progress, waiting=len(self._looks) + len(self._suspects))

@@ -1,0 +1,228 @@
+"""One comparison, from the lake's files to the report; only the source's server is a fake.
+
+Lake, change log, mirror and merges are the product's own. Rows change before each statement, and
+the mirror follows in each pause.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from bench.compare import CONFIG, describe, parse_row, settings, workload
+from bench.kit.lake import Lake, here
+from bench.kit.table import SOURCE
+from checks.compare.walk import WalkProgress
+from checks.counting import SuspectState
+from monitor import clients
+from monitor.comparing import CompareReport, CompareRequest, compare_table
+from monitor.config.file import load_config
+from pipeline.checkpoint import Epoch
+from pipeline.errors import ConfigError, ProofError
+from pipeline.model import Acknowledged, Head, Shard
+from pipeline.row_digest import DigestColumn, RangeDigest, list_row_digests, sum_ranges
+from pipeline.schema.model import Column
+from pipeline.sources.mysql.position import binlog_position
+
+WORK = workload(400, 20)
+SHARD = Shard(SOURCE, WORK.shard)
+Range = tuple[int, int]
+
+
+@dataclass
+class Shop:
+    """A source of one table, its lake, and what keeps the mirror up to it."""
+
+    home: Path
+    name: str = SOURCE
+    rows: dict[int, dict[str, Any]] = field(default_factory=dict)
+    number: int = 0
+    heartbeats: bool = True
+    silent: bool = False
+    waived: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Have the same rows on both sides."""
+        self.lake = Lake(self.home, [WORK], here)
+        self.lake.fill(describe(WORK, settings(1)))
+        self.rows = {row["id"]: row for part in WORK.image(100) for row in part.to_pylist()}
+        self.turn()
+
+    def change(self) -> None:
+        """Commit a round of changes, and land it; nothing is merged."""
+        self.number += 1
+        changes = WORK.changes(self.number)
+        for one in changes.to_pylist():
+            id_, values = parse_row(WORK, one)
+            self.rows.pop(id_, None)
+            if values is not None:
+                self.rows[id_] = dict(zip(WORK.names, values, strict=True))
+        head = self.head()
+        self.lake.land(
+            changes,
+            heartbeats={SOURCE: self.newest_heartbeat()},
+            acknowledged={SOURCE: Acknowledged(head.position)},
+            epochs={SOURCE: Epoch(1, head.identity, head.position)},
+        )
+
+    def turn(self) -> None:
+        """One round of a service."""
+        self.change()
+        self.lake.apply(self.waived)
+
+    # pipeline.sources.source.Source
+
+    def newest_heartbeat(self) -> int:
+        if self.silent:
+            raise ProofError("there is no table sluice.heartbeat")
+        return self.number if self.heartbeats else 0
+
+    def head(self) -> Head:
+        return Head("A", binlog_position(1, self.number))
+
+    def shards(self, pattern: str) -> tuple[Shard, ...]:
+        return (SHARD, Shard(SOURCE, "shop.unknown"))
+
+    def key_columns(self, shard: Shard) -> tuple[str, ...]:
+        return ("id",)
+
+    def columns(self, shard: Shard) -> Sequence[Column]:
+        return WORK.columns
+
+    def min_id(self, shard: Shard, column: str) -> int | None:
+        return min(self.rows)
+
+    def max_id(self, shard: Shard, column: str) -> int | None:
+        return max(self.rows)
+
+    def digests(
+        self, shard: Shard, column: str, ranges: Sequence[Range], columns: Sequence[DigestColumn]
+    ) -> tuple[RangeDigest, ...]:
+        return sum_ranges(list_row_digests(self.rows.values(), column, columns), ranges)
+
+    def id_digests(
+        self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
+    ) -> tuple[RangeDigest, ...]:
+        return self.digests(shard, column, [(id_, id_ + 1) for id_ in ids], columns)
+
+    def row_digests(
+        self, shard: Shard, column: str, span: Range, columns: Sequence[DigestColumn], limit: int
+    ) -> tuple[tuple[int, int], ...]:
+        inside = [row for id_, row in self.rows.items() if span[0] <= id_ < span[1]]
+        return tuple(list_row_digests(inside, column, columns)[:limit])
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    made = Shop(tmp_path / "lake")
+    monkeypatch.setattr(clients, "open_source", lambda _: made)
+    return made
+
+
+def compare(
+    shop: Shop,
+    *,
+    busy: Callable[[], object] = lambda: None,
+    pause: Callable[[], object] | None = None,
+    **asked: Any,
+) -> CompareReport:
+    path, password = shop.home / "sluice.yaml", shop.home / "password"
+    password.write_text("x", encoding="utf-8")
+    password.chmod(0o600)
+    path.write_text(
+        CONFIG.format(lake=shop.home, source=SOURCE, port=1, password=password), encoding="utf-8"
+    )
+    request = CompareRequest(**{"table": WORK.shard, "block_rows": 50, **asked})
+
+    def tell(_: WalkProgress) -> None:
+        busy()
+
+    return compare_table(load_config(path), request, tell, pause or shop.turn)
+
+
+def delete_in_mirror(shop: Shop, id_: int) -> None:
+    """As another writer does; somebody waives that, so that merges go on."""
+    table = DeltaTable(shop.lake.mirror(WORK))
+    assert table.delete(f"id = {id_}")["num_deleted_rows"] == 1
+    shop.waived = frozenset({f"foreign_write:{WORK.shard}:{table.version()}"})
+
+
+def test_a_table_that_changes_is_equal(shop: Shop) -> None:
+    report = compare(shop, busy=shop.change)
+
+    assert (report.result.differences, report.result.undecided) == ((), ())
+    assert report.result.equal == report.result.ranges > 5
+    assert report.columns[SHARD].left_out == {}
+    first, last = report.heads[SOURCE]
+    assert first.position != last.position
+
+
+def test_exactly_the_wrong_rows_are_named_while_others_change(shop: Shop) -> None:
+    touched = {id_ for round_ in range(15) for id_ in changed(round_)}
+    wrong, gone = sorted({*shop.rows} - touched)[:2]
+    shop.rows[wrong] = {**shop.rows[wrong], "total": 0.5}
+    delete_in_mirror(shop, gone)
+
+    result = compare(shop, busy=shop.change).result
+
+    assert [(one.id, one.state, one.columns) for one in result.differences] == [
+        (wrong, SuspectState.DIFFERENT, ("total",)),
+        (gone, SuspectState.MISSING, ()),
+    ]
+    assert result.undecided == ()
+
+
+def changed(round_: int) -> set[int]:
+    return {parse_row(WORK, one)[0] for one in WORK.changes(round_).to_pylist()}
+
+
+def test_without_heartbeats_ranges_in_motion_stay_undecided(shop: Shop) -> None:
+    shop.heartbeats = False
+    shop.change()
+
+    result = compare(shop, wait=timedelta(seconds=0), pause=lambda: None).result
+
+    assert result.differences == ()
+    assert result.undecided_ranges == len(result.undecided) > 0
+    assert result.equal + result.undecided_ranges == result.ranges
+
+
+def test_a_source_without_a_table_of_heartbeats_can_still_be_equal(shop: Shop) -> None:
+    shop.silent = True
+
+    result = compare(shop).result
+
+    assert result.equal == result.ranges
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"table": "shop.order"}, "no table 'shop.order'; known: shop.orders"),
+        ({"columns": ("note", "nam")}, "one/shop.orders has no column 'nam'; known: id"),
+        ({"shard": "shop.x"}, "table shop.orders has no shard 'shop.x'; known: one/shop.orders"),
+    ],
+)
+def test_a_wrong_name_is_an_error_with_the_known_ones(
+    shop: Shop, asked: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        compare(shop, **asked)
+
+    assert str(error.value).startswith(said)
+
+
+def test_only_the_columns_that_were_asked_for_are_compared(shop: Shop) -> None:
+    shop.rows[7] = {**shop.rows[7], "total": 0.5}
+
+    report = compare(shop, columns=("id", "note"))
+
+    assert report.result.equal == report.result.ranges
+    assert report.columns[SHARD].left_out["total"] == "--columns leaves it out"
