@@ -365,9 +365,8 @@ def _keys(look: SuiteLook, named: Any, each: ExpectationSettings, _: object) -> 
     batch = _spark_batch(look.table, named)
     result = batch.validate(_build_expectation(each), result_format=ROWS)
     for row in (result.result.get("unexpected_rows") or ())[:MOST_KEYS]:
-        own = row.asDict()
-        shard = {name: own.get(f"{SLUICE}_{name}") for name in ("source", "shard")}
-        yield name_row(look.table, {**own, SLUICE: shard if shard["shard"] else None})
+        shard = {name: row.get(f"{SLUICE}_{name}") for name in ("source", "shard")}
+        yield name_row(look.table, {**row, SLUICE: shard if shard["shard"] else None})
 
 
 def evaluate_rows(

@@ -41,7 +41,7 @@ SUITE = (
     expect("column_values_to_not_be_null", column="id"),
     expect("column_values_to_be_in_set", column="state", value_set=["good"]),
     expect("column_values_to_be_in_set", column="state", value_set=["good"], mostly=0.5),
-    expect("column_values_to_be_between", column="at", min_value="2999-01-01T00:00:00"),
+    expect("column_values_to_be_between", column="at", min_value="2020-01-01T00:00:00"),
     expect(
         "column_values_to_be_between",
         column="id",
@@ -51,27 +51,25 @@ SUITE = (
     ),
     expect("column_values_to_be_unique", column="id"),
     expect("table_row_count_to_be_between", min_value=4),
-    expect("table_columns_to_match_set", column_set=["id", "state", "at"]),
     expect("column_values_to_not_be_null", column="gone"),
     expect("magic", column="id"),
 )
 
 
-@pytest.mark.parametrize("after", [None, 0])
-def test_both_engines_find_the_same(tmp_path: Path, spark: SparkSession, after: int | None) -> None:
+def test_both_engines_find_the_same(tmp_path: Path, spark: SparkSession) -> None:
     write_mirror(tmp_path, rows(A, 0, 1, 2, 3) + rows(B, 0, 13, 14), 0, TYPES)
     write_mirror(tmp_path, rows(B, 4, 60, 63) + rows(A, 4, 61), 4, TYPES)
     opened = open_table(str(tmp_path))
     assert opened is not None
     mirror = MirrorReader(opened, TABLE, APP)
-    look = SuiteLook(TABLE, 1, 4, after, "state", SUITE)
+    look = SuiteLook(TABLE, 1, 4, 0, "state", SUITE)
     frame = DeltaMirrors(spark).frame(str(tmp_path), look.version)
     assert frame is not None
 
-    here = evaluate_rows(pa.Table.from_batches(mirror.rows_after(after)), TABLE, SUITE)
+    here = evaluate_rows(pa.Table.from_batches(mirror.rows_after(0)), TABLE, SUITE)
     there = evaluate_by_spark(frame, look)
 
-    assert there.rows == (8 if after is None else 3)
+    assert there.rows == 3
     for one, other in zip(here, there.results, strict=True):
         assert (other.met, other.unexpected, sorted(other.keys)) == (
             one.met,
@@ -79,6 +77,7 @@ def test_both_engines_find_the_same(tmp_path: Path, spark: SparkSession, after: 
             sorted(one.keys),
         ), one
         assert one.met is None or one.text == other.text
+    assert [one.unexpected for one in here] == [0, 1, 1, 0, 2, 0, 0, 0, 0]
     assert there.results[1].keys != ()
     assert [one.met for one in there.results[-2:]] == [None, None]
 
