@@ -390,7 +390,12 @@ class PinnedRows:
         return tuple([one for one in rows if span[0] <= one[0] < span[1]][:limit])
 
     def id_digests(
-        self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
+        self,
+        shard: Shard,
+        column: str,
+        ids: Sequence[int],
+        columns: Sequence[DigestColumn],
+        since: int | None = None,
     ) -> tuple[RangeDigest, ...]:
         """Rows and digest of each of *ids*."""
         return sum_ids(self._digested(shard, column, columns), ids)

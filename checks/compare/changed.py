@@ -170,7 +170,9 @@ def look_at_changes(comparison: Comparison, progress: ChangedProgress, most: int
         texts = [key for own, key in keys if own == shard]
         if texts:
             ids.setdefault(shard, set()).update(comparison.read_ids(shard, texts))
-    looks = tuple(comparison.look_at_rows(shard, sorted(own)) for shard, own in ids.items())
+    looks = tuple(
+        comparison.look_at_rows(shard, sorted(own), segment.after) for shard, own in ids.items()
+    )
     emptied = world.log().emptied_shards(table, segment.after, segment.until)
     rows = sum(map(len, ids.values()))
     return ChangedLook(looks, rows, rest, world.held_until(table), emptied)

@@ -246,10 +246,13 @@ class Comparison:
         differing = tuple(one for one in looks if not one.equal)
         return Look(shard, mirror.version, mirror.batch, len(looks), rows, differing)
 
-    def look_at_rows(self, shard: Shard, ids: Sequence[int]) -> Look:
-        """Read the rows of *ids*, which ascend, on both sides: the mirror first."""
+    def look_at_rows(self, shard: Shard, ids: Sequence[int], since: int) -> Look:
+        """Read the rows of *ids*, which ascend, on both sides: the mirror first.
+
+        Most of them were written by batches after *since*, where they are looked for first.
+        """
         mirror, columns = self.world.mirror(self.table), self.columns[shard].columns
-        there = mirror.id_digests(shard, self._id, ids, columns)
+        there = mirror.id_digests(shard, self._id, ids, columns, since)
         here = self._source(shard).id_digests(shard, self._id, ids, columns)
         spans = [(id_, id_ + 1) for id_ in ids]
         looks = [RangeLook(*one) for one in zip(spans, there, here, strict=True)]

@@ -304,9 +304,18 @@ class MirrorSide(Protocol):
         ...
 
     def id_digests(
-        self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
+        self,
+        shard: Shard,
+        column: str,
+        ids: Sequence[int],
+        columns: Sequence[DigestColumn],
+        since: int | None = None,
     ) -> tuple[RangeDigest, ...]:
-        """Rows and digest of each of the shard's *ids*, in their order."""
+        """Rows and digest of each of the shard's *ids*, in their order.
+
+        With *since*, an id with a row that a later batch has written may be answered by that row
+        alone: a second row of it that is older is not looked for.
+        """
         ...
 
     def row_orders(self, shard: Shard, column: str, ids: Sequence[int]) -> Mapping[int, Order]:

@@ -428,7 +428,12 @@ class FakeMirror:
         return _listed(shard, self._rows(shard), span, columns, self.contents)[:limit]
 
     def id_digests(
-        self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
+        self,
+        shard: Shard,
+        column: str,
+        ids: Sequence[int],
+        columns: Sequence[DigestColumn],
+        since: int | None = None,
     ) -> tuple[RangeDigest, ...]:
         return self.digests(shard, column, [(id_, id_ + 1) for id_ in ids], columns)
 

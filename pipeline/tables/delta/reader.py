@@ -9,7 +9,7 @@ lost data file is noticed only after that.
 """
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -29,7 +29,6 @@ from pipeline.aggregates import (
 from pipeline.apply.mirror import ARCHIVED, digest_rewrites
 from pipeline.delta.reader import (
     SnapshotReader,
-    among_sql,
     open_table,
     quote_literal,
     quote_name,
@@ -38,7 +37,13 @@ from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import ORDER_PARTS, Op, Order, Shard, Table
 from pipeline.readings import LogKey
 from pipeline.row_digest import DigestColumn, RangeDigest, sum_ids
-from pipeline.tables.delta.digest import DIGEST, ID, digest_sql, list_digests, sum_digests
+from pipeline.tables.delta.digest import (
+    DIGEST,
+    ID,
+    digest_sql,
+    list_digests,
+    sum_digests,
+)
 
 META = "_sluice"
 OWNER = (f"{quote_name(META)}['source']", f"{quote_name(META)}['shard']")
@@ -207,17 +212,48 @@ class MirrorReader:
         return tuple(row for batch in found for row in list_digests(batch))
 
     def id_digests(
-        self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
+        self,
+        shard: Shard,
+        column: str,
+        ids: Sequence[int],
+        columns: Sequence[DigestColumn],
+        since: int | None = None,
     ) -> tuple[RangeDigest, ...]:
+        """Rows and digests by id; recent files first, and of older ones only those with its row."""
+        found: list[tuple[int, int]] = []
+        left = set(ids)
+        if since is not None and META in self.pinned.columns():
+            later = f" AND {quote_name(META)}['batch'] > {int(since)}"
+            found = self._digests_among(shard, column, left, columns, later)
+            left -= {id_ for id_, _ in found}
+            left = self._present_ids(shard, column, left)
+        return sum_ids(found + self._digests_among(shard, column, left, columns), ids)
+
+    def _digests_among(
+        self,
+        shard: Shard,
+        column: str,
+        ids: Collection[int],
+        columns: Sequence[DigestColumn],
+        more: str = "",
+    ) -> list[tuple[int, int]]:
         digest = digest_sql(columns, self.pinned.columns())
         asked = f"SELECT {quote_name(column)} AS {ID}, {digest} AS {DIGEST} FROM t"  # noqa: S608
-        found = (
+        return [
             row
             for condition in self._among(shard, column, ids)
-            for batch in self.pinned.batches(f"{asked} WHERE {condition}")
+            for batch in self.pinned.batches(f"{asked} WHERE {condition}{more}")
             for row in list_digests(batch)
-        )
-        return sum_ids(found, ids)
+        ]
+
+    def _present_ids(self, shard: Shard, column: str, ids: Collection[int]) -> set[int]:
+        """Those of *ids* that have a row; reads no other column than the key and the origin."""
+        asked = f"SELECT {quote_name(column)} AS {ID} FROM t"  # noqa: S608
+        return {
+            int(row[ID])
+            for condition in self._among(shard, column, ids)
+            for row in self.pinned.select(f"{asked} WHERE {condition}")
+        }
 
     def row_orders(self, shard: Shard, column: str, ids: Sequence[int]) -> dict[int, Order]:
         if META not in self.pinned.columns():
@@ -233,13 +269,17 @@ class MirrorReader:
                     found[int(row[ID])] = max(own, found.get(int(row[ID]), own))
         return found
 
-    def _among(self, shard: Shard, column: str, ids: Sequence[int]) -> Iterator[str]:
-        """Conditions that together hold for the rows of *ids*; each has bounds, to skip files."""
+    def _among(self, shard: Shard, column: str, ids: Collection[int]) -> Iterator[str]:
+        """Conditions that together hold for the rows of *ids*; each has bounds, to skip files.
+
+        The engine joins with VALUES; it takes seconds to plan a list of thousands of literals.
+        """
         ordered = sorted(ids)
         for start in range(0, len(ordered), IDS_AT_ONCE):
             some = ordered[start : start + IDS_AT_ONCE]
             bounds = _inside(column, (some[0], some[-1] + 1))
-            yield f"{self._of(shard)} AND {bounds} AND {among_sql(quote_name(column), some)}"
+            listed = f"SELECT column1 FROM (VALUES {', '.join(f'({int(id_)})' for id_ in some)})"  # noqa: S608
+            yield f"{self._of(shard)} AND {bounds} AND {quote_name(column)} IN ({listed})"
 
     def as_of(self, version: int) -> "MirrorReader":
         pinned = open_table(self.pinned.path, version)

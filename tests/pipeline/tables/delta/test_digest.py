@@ -57,6 +57,26 @@ def test_each_row_counts_in_its_range(
     assert sum(one.rows for one in found) == len(rows)
 
 
+@pytest.mark.parametrize(
+    "ids",
+    [
+        pytest.param(pa.array(SIGNED, pa.int64()), id="signed"),
+        pytest.param(pa.array(UNSIGNED, pa.decimal128(20, 0)), id="unsigned"),
+    ],
+)
+def test_each_row_is_found_by_its_id_up_to_the_ends_of_the_type(
+    tmp_path: Path, ids: pa.Array
+) -> None:
+    values = [None, "", "a", "b", "c", "d"][: len(ids)]
+    rows = [{"id": i, "v": v} for i, v in zip(ids.to_pylist(), values, strict=True)]
+    digests = dict(list_row_digests(rows, "id", COLUMNS))
+    mirror, asked = reader(tmp_path / "m", ids, values), [int(one) for one in ids.to_pylist()]
+
+    found = mirror.id_digests(SHARD, "id", asked, COLUMNS)
+
+    assert found == tuple(RangeDigest(1, digests[id_]) for id_ in asked)
+
+
 def test_many_ranges_and_gaps_between_them_are_told_apart(tmp_path: Path) -> None:
     mirror = reader(tmp_path / "m", pa.array(range(500), pa.int64()), ["x"] * 500)
     ranges = [(low, low + 3) for low in range(0, 500, 10)]

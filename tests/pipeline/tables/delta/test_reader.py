@@ -17,6 +17,7 @@ from pipeline.delta.reader import SnapshotReader
 from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Shard, Table, TopicPartition
 from pipeline.readings import LogKey
+from pipeline.row_digest import DigestColumn, Form
 from pipeline.tables.delta.reader import SAID_AGAIN, MirrorReader
 from tests.builders.change_log import APP, meta, read_table, write_mirror
 
@@ -329,3 +330,20 @@ def test_a_key_of_a_type_that_is_not_exact_is_undecided(tmp_path: Path) -> None:
 
     with pytest.raises(ProofError, match="write differently"):
         reader(tmp_path).rows_with_key({"k": 1.5})
+
+
+def test_rows_are_looked_for_where_later_batches_wrote_first_and_everywhere_then(
+    mirror: Path,
+) -> None:
+    """Of a row that is there twice the later one is an answer, and an older row is one, too."""
+    columns = [DigestColumn("id", Form.INTEGER), DigestColumn("t", Form.TEXT)]
+    write_mirror(mirror, mirror_rows(A, 9, 2, 60), 9, TYPES)
+    ids = [1, 2, 3, 50, 60, 61]
+
+    everywhere = reader(mirror).id_digests(A, "id", ids, columns)
+    since = reader(mirror).id_digests(A, "id", ids, columns, 4)
+
+    assert [one.rows for one in everywhere] == [1, 2, 2, 1, 1, 0]
+    assert [one.rows for one in since] == [1, 1, 2, 1, 1, 0]
+    assert since[0] == everywhere[0]
+    assert since[2:] == everywhere[2:]
