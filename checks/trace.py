@@ -50,7 +50,9 @@ class TraceState(StrEnum):
     """A hop that is needed did not answer."""
 
 
-GONE = frozenset({Op.DELETE, Op.TRUNCATE, Op.SETTLE})
+EMPTYING = frozenset({Op.TRUNCATE, Op.SETTLE})
+"""Ops that take all rows of a shard from before them, whether it had the row or not."""
+GONE = frozenset({Op.DELETE, *EMPTYING})
 """Ops after which a shard does not have the row."""
 
 
@@ -234,7 +236,7 @@ def _not_in_mirror(facts: TraceFacts) -> TraceVerdict | None:
     words = "the source has the row, and no change of it is in the change log"
     if isinstance(facts.log, LandedChanges) and facts.log.dropped >= 0:
         words += f", which begins after batch {facts.log.dropped}"
-    if newest is not None:
+    if newest is not None and _was_known(facts):
         words = f"the source has the row, and its newest landed change is a {_name(newest)}"
     return TraceVerdict(TraceState.NOT_CAPTURED, words, f"{REPAIR}; {UNSEEN_WRITER}")
 
@@ -250,7 +252,7 @@ def _not_at_source(facts: TraceFacts) -> TraceVerdict | None:
     if mirror.has:
         words = "the mirror has the row, the source does not, and no delete landed"
         return TraceVerdict(TraceState.GHOST, words, f"{REPAIR}; {UNSEEN_WRITER}")
-    if newest is not None and newest.op in GONE:
+    if newest is not None and newest.op in GONE and _was_known(facts):
         words = f"the row is gone at the source and in the mirror, by a {_name(newest)}"
         return TraceVerdict(TraceState.MERGED, words, NOTHING_TO_DO)
     words = "neither source nor mirror has the row"
@@ -292,6 +294,12 @@ def _newest(facts: TraceFacts) -> LandedChange | None:
     return entries[0] if entries else None
 
 
+def _was_known(facts: TraceFacts) -> bool:
+    """Whether a change of the row itself has landed, and not only one of its shard."""
+    entries = facts.log.entries if isinstance(facts.log, LandedChanges) else ()
+    return any(one.op not in EMPTYING for one in entries)
+
+
 def _latest(facts: TraceFacts) -> LandedChange | None:
     """The live change with the latest time; of equal times the newest."""
     entries = facts.log.entries if isinstance(facts.log, LandedChanges) else ()
@@ -307,6 +315,8 @@ def _unmerged(facts: TraceFacts) -> LandedChange | None:
     newest, mirror = _newest(facts), facts.mirror
     if newest is None or not isinstance(mirror, MirrorFacts) or newest.batch <= mirror.applied:
         return None
+    if newest.op in EMPTYING and not mirror.has:
+        return None  # it takes nothing
     passed = mirror.has and mirror.order is not None and newest.order is not None
     if passed and mirror.order is not None and newest.order is not None:
         return None if mirror.order >= newest.order else newest

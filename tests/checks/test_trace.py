@@ -39,6 +39,7 @@ def change(op: Op, batch: int, pos: int, **more: Any) -> LandedChange:
 CREATED = change(Op.CREATE, 3, 10)
 UPDATED = change(Op.UPDATE, 4, 20)
 DELETED = change(Op.DELETE, 5, 30)
+SETTLED = change(Op.SETTLE, 5, 30)
 HAS, HAS_NOT = MirrorFacts(has=True, applied=5, order=at(10)), MirrorFacts(has=False, applied=5)
 FACTS = TraceFacts(
     source=True,
@@ -90,6 +91,21 @@ SOON = change(Op.UPDATE, 3, 10, at=NOON)
             facts(source=False, log=log(DELETED, CREATED), mirror=HAS_NOT, covered=False),
             TraceState.MERGED,
             id="deleted everywhere needs no proof",
+        ),
+        pytest.param(
+            facts(source=False, log=log(SETTLED), mirror=HAS_NOT),
+            TraceState.ABSENT,
+            id="nowhere, and its shard was emptied once",
+        ),
+        pytest.param(
+            facts(source=False, log=log(replace(SETTLED, batch=6)), mirror=HAS_NOT),
+            TraceState.ABSENT,
+            id="nowhere, and what empties its shard is not merged",
+        ),
+        pytest.param(
+            facts(log=log(replace(SETTLED, batch=6), CREATED), differing=("name",)),
+            TraceState.LANDED_NOT_MERGED,
+            id="what empties its shard is not merged",
         ),
         pytest.param(
             facts(source=False, log=NO_ENTRY, mirror=HAS_NOT, covered=False),
@@ -165,6 +181,11 @@ SOON = change(Op.UPDATE, 3, 10, at=NOON)
             TraceState.OVERWRITTEN_BY_OLDER,
             id="the latest change has a lower order",
         ),
+        pytest.param(
+            facts(log=log(replace(SOON, op=Op.READ, live=False), LATE), differing=("name",)),
+            TraceState.DIFFERENT,
+            id="the time of a row that was read is no time of a change",
+        ),
         pytest.param(facts(source=False), TraceState.GHOST, id="no delete landed"),
         pytest.param(facts(mirror=HAS_NOT), TraceState.LOST_FROM_MIRROR, id="merged, and gone"),
         pytest.param(facts(differing=("name",)), TraceState.DIFFERENT, id="other values"),
@@ -216,6 +237,16 @@ def test_a_silent_hop_is_named_with_its_reason() -> None:
     verdict = judge_trace(facts(source=SILENT, waiting=SILENT))
 
     assert verdict.sentence == "source did not answer: no answer in 3 s"
+
+
+def test_what_emptied_the_shard_is_no_change_of_a_row_that_never_landed() -> None:
+    first, again = (
+        judge_trace(facts(log=entries, mirror=HAS_NOT)).sentence
+        for entries in (log(SETTLED), log(SETTLED, CREATED))
+    )
+
+    assert first.endswith("no change of it is in the change log")
+    assert again.endswith("its newest landed change is a settle")
 
 
 def test_a_held_mirror_is_named() -> None:
