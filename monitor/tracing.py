@@ -12,6 +12,7 @@ Bounds: the last ``MOST_RECORDS`` records of each partition that have not landed
 ``MOST_REFUSED`` open messages in quarantine, and the change log as far as the budget goes.
 """
 
+import re
 import threading
 import time
 from collections import Counter
@@ -20,6 +21,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import product
 from shlex import quote
 from typing import Any
 
@@ -47,7 +49,7 @@ from pipeline.formats import json_text
 from pipeline.model import Fence, Missing, Op, Order, Origin, Shard, Table
 from pipeline.parallel import Answer, DeadlinePool
 from pipeline.schema.decode import type_rows
-from pipeline.schema.model import TableSchema
+from pipeline.schema.model import Column, TableSchema
 from pipeline.settings import Router, SourceSettings
 from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader, RowsAsked
 from pipeline.standards.table_standards import rows_again, source_schema
@@ -59,6 +61,7 @@ POLL = 0.25  # seconds between two looks whether all has landed
 MOST_REFUSED, MOST_OPEN = 20, 100
 MOST_SHARDS = 200  # of one table: each is a statement at its source
 DELETED = str(Op.DELETE)
+_WHOLE = re.compile(r"-?\d+")
 Row = Mapping[str, Any]
 
 
@@ -155,11 +158,15 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """The row that is traced: its key at the source, in the log by shard, and in the mirror."""
+    """The row that is traced: its key at the source, in the log by shard, and in the mirror.
+
+    ``keys`` are all spellings that its key may have at the source, the likeliest first: a large
+    integer may be base64.  ``own`` are the same after standards, as the change log has them.
+    """
 
     request: TraceRequest
-    key: str
-    own: str
+    keys: tuple[str, ...]
+    own: tuple[str, ...]
     catalog: Catalog
     schema: TableSchema | Missing
     shards: tuple[Shard, ...]
@@ -168,13 +175,24 @@ class _Subject:
     def table(self) -> Table:
         return self.request.table
 
-    def log_key(self, shard: Shard) -> str:
-        values, unique = json_text.parse_key(self.own), self.table.unique_across_shards
-        return json_text.canonical_key(values, shard.source, shard.name, unique=unique)
-
     @property
     def log_keys(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(map(self.log_key, self.shards)))
+        unique = self.table.unique_across_shards
+        found = (
+            json_text.canonical_key(json_text.parse_key(key), one.source, one.name, unique=unique)
+            for one in self.shards
+            for key in self.own
+        )
+        return tuple(dict.fromkeys(found))
+
+    def asked(self, shard: Shard) -> RowsAsked:
+        """Ask for the row: an integer as a range, which has one spelling everywhere."""
+        declared = self.catalog.newest(shard.source, shard.name)
+        key, text = self.table.key, str(json_text.parse_key(self.keys[-1])[0])
+        if self.table.id_column is not None and _WHOLE.fullmatch(text):
+            span = (str(int(text) - 1),), (text,)
+            return RowsAsked(shard, key, *span, 2, declared=declared)
+        return RowsAsked(shard, key, None, None, 2, keys=self.keys[:1], declared=declared)
 
     def typed(self, text: str) -> Row:
         """Values of a row of the log, as the mirror has them.
@@ -199,12 +217,13 @@ class _Subject:
         if isinstance(self.schema, Missing):
             raise ProofError(self.schema.why)
         found = dict[str, Any]()
-        for name, text in zip(self.table.key, json_text.parse_key(self.own), strict=True):
+        spelled = zip(*map(json_text.parse_key, self.own), strict=True)
+        for name, texts in zip(self.table.key, spelled, strict=True):
             column = self.schema.column(name)
             if column is None:
                 raise ProofError(f"{self.table.name} has no key column {name}")
-            values = column.dialect.values(column, pa.array([text], pa.string()))
-            found[name] = values[0].as_py()
+            values = column.dialect.values(column, pa.array(texts, pa.string())).to_pylist()
+            found[name] = next((one for one in values if one is not None), None)
         return found
 
 
@@ -323,16 +342,16 @@ class Tracer:
                 schema = Missing(str(error))
         columns = () if isinstance(schema, Missing) else source_schema(schema).columns
         selected = parse_row_key(table, request.key, columns)
-        own = self.lake.standards.of(table.name)
+        own, keys = self.lake.standards.of(table.name), _spell_key(table, selected.values, columns)
         try:
-            key = selected.values if own is None else own.key_values(selected.values)
+            owns = keys if own is None else tuple(map(own.key_values, keys))
         except FormatError as error:
             raise ConfigError(f"the key has no standard value: {error}") from error
         shards = [one for one in table.shards if selected.shard in ("", str(one))]
         if len(shards) > MOST_SHARDS:
             msg = f"table {table.name} has {len(shards)} shards, and {MOST_SHARDS} are traced"
             raise ConfigError(f'{msg} at once; name one: ["SOURCE","SHARD","KEY"]')
-        return mark, _Subject(request, selected.values, key, catalog, schema, tuple(shards))
+        return mark, _Subject(request, keys, owns, catalog, schema, tuple(shards))
 
     def _sight(self, subject: _Subject, session: _Session, mark: Checkpoint | Missing) -> _Sighting:
         """Read the row at each source."""
@@ -355,12 +374,8 @@ class Tracer:
     def _read(
         self, subject: _Subject, server: RowReader, fence: ReadFence, shard: Shard
     ) -> SourceLook | Missing:
-        declared = subject.catalog.newest(shard.source, shard.name)
-        asked = RowsAsked(
-            shard, subject.table.key, None, None, 2, keys=(subject.key,), declared=declared
-        )
         try:
-            rows = server.read(fence, asked).rows
+            rows = server.read(fence, subject.asked(shard)).rows
             own = self.lake.standards.of(subject.table.name)
             if own is not None:
                 rows = rows_again(rows, subject.table.key, own)
@@ -425,7 +440,7 @@ class Tracer:
         )
         silent = next((one for one in topics.values() if isinstance(one, Missing)), None)
         return Trace(
-            *(subject.table.name, subject.own, kept, len(subject.table.shards)),
+            *(subject.table.name, subject.own[-1], kept, len(subject.table.shards)),
             *(silent or records, search, 0.0),
         )
 
@@ -485,13 +500,13 @@ class Tracer:
         rows = [row for name in (table, *names) for row in self.errors.rows(name, MOST_OPEN)]
         still = self.errors.open(rows)
         rows = [row for row in rows if still[row.change]]
-        values = json_text.parse_key(subject.key)
+        values = zip(*map(json_text.parse_key, subject.keys), strict=True)
         named = dict(zip(subject.table.key, values, strict=True))
         found, hidden = list[RefusedMessage](), max(len(rows) - MOST_REFUSED, 0)
         for row in rows[:MOST_REFUSED]:
             shown = [*self.errors.message(row.change).objects()]
             keys = [one for one in shown if named.keys() <= one.keys()]
-            if any(all(str(one[name]) == named[name] for name in named) for one in keys):
+            if any(all(str(one[name]) in named[name] for name in named) for one in keys):
                 found.append(RefusedMessage(row.change, row.why, row.received))
             hidden += not keys
         if not found and hidden:
@@ -569,6 +584,21 @@ class _Hops:
             if one.row is not None and (only or origin == own):
                 return one
         return replace(looks[0], row=None, origin={})
+
+
+def _spell_key(table: Table, key: str, columns: Sequence[Column]) -> tuple[str, ...]:
+    """All spellings of the canonical *key*, the one with plain digits last."""
+    known = {column.name: column for column in columns}
+    spelled = list[tuple[str, ...]]()
+    for name, text in zip(table.key, json_text.parse_key(key), strict=True):
+        column, written = known.get(name), str(text)
+        whole = column is not None and column.dialect.whole(column) and _WHOLE.fullmatch(written)
+        if column is not None and whole and not table.restates(name):
+            spelled.append(column.dialect.spellings(column, int(written)))
+        else:
+            spelled.append((written,))
+    made = (json_text.canonical_key(one, "", "", unique=True) for one in product(*spelled))
+    return tuple(dict.fromkeys(made))
 
 
 def _numbered(name: str, count: int) -> str:

@@ -46,6 +46,16 @@ NO_WAIT = timedelta()
 T = "CREATE TABLE DB.t (id INT PRIMARY KEY, name VARCHAR(80), n DECIMAL(8,2), at DATETIME(6))"
 W = "CREATE TABLE DB.w (k VARCHAR(20), n INT, name VARCHAR(80), PRIMARY KEY (n, k))"
 B = "CREATE TABLE DB.b (id BINARY(16) PRIMARY KEY, name VARCHAR(80))"
+M = (
+    "CREATE TABLE DB.m (u BIGINT UNSIGNED PRIMARY KEY, j JSON, f FLOAT, d DOUBLE, t TIME(6),"
+    " ts TIMESTAMP(6) NULL, b BIT(9), e ENUM('x', 'y'), s SET('p', 'q'), y YEAR, bl BLOB,"
+    " tx TEXT, de DECIMAL(30, 10), ti TINYINT(1), da DATE, bi BINARY(4), dt DATETIME(3))"
+)
+VALUES = (
+    """'{"a": [1, 2.50, null], "b": "\\u00e4"}', 1.1, 1e-7, '-12:00:00.000001',"""
+    " '2026-01-02 03:04:05.678901', b'101', 'y', 'p,q', 2026, x'00ff', 'ä\U0001f600',"
+    " -1.5, 1, '2026-02-28', x'0a00', '2026-01-02 03:04:05.678'"
+)
 UUID = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"
 
 
@@ -120,12 +130,15 @@ def traced(servers: Servers, spark: SparkSession, server_folder: Path) -> Iterat
     home = server_folder / "traced"
     home.mkdir()
     p = Pipe(servers, home, "traced")
-    p.sql(T, W, B)
+    p.sql(T, W, B, M, f"INSERT INTO DB.m VALUES (1, {VALUES})")
     p.sql("INSERT INTO DB.t VALUES " + ",".join(f"({n},'a',{n}.50,NOW(6))" for n in range(1, 10)))
     p.sql("INSERT INTO DB.w VALUES ('it''s', 1, 'x'), ('b', 2, NULL)")
     p.sql(f"INSERT INTO DB.b VALUES (UNHEX(REPLACE('{UUID}', '-', '')), 'x')")
     p.start()
     try:
+        p.catch_up()
+        p.sql(f"INSERT INTO DB.m VALUES (18446744073709551615, {VALUES})")
+        p.sql("INSERT INTO DB.m (u) VALUES (3)")
         p.catch_up()
         yield Traced(p)
     finally:
@@ -161,6 +174,8 @@ def test_a_merged_row_is_shown_in_all_hops(traced: Traced) -> None:
         pytest.param("b", UUID, '["PyUE4E+JEdOaDAMF6CwzAQ=="]', id="UUID in bytes"),
         pytest.param("b", f"0x{UUID.replace('-', '')}", '["PyUE4E+JEdOaDAMF6CwzAQ=="]', id="bytes"),
         pytest.param("t", "id=2", '["2"]', id="one named column"),
+        pytest.param("m", "1", '["1"]', id="values of all types, from the snapshot"),
+        pytest.param("m", "3", '["3"]', id="nothing but NULL"),
     ],
 )
 def test_keys_are_taken_as_people_write_them(
@@ -170,6 +185,16 @@ def test_keys_are_taken_as_people_write_them(
 
     assert found.key == written
     assert [one.verdict.state for one in found.traces] == [TraceState.MERGED]
+
+
+def test_values_of_all_types_are_equal_on_both_sides(traced: Traced) -> None:
+    """Also where the collector writes a key of BIGINT UNSIGNED in base64."""
+    found = traced.one("18446744073709551615", table="m")
+
+    assert found.verdict.state is TraceState.MERGED, found.verdict
+    assert isinstance(found.source, SourceLook)
+    assert found.source.row is not None
+    assert None not in found.source.row.values()
 
 
 def test_a_key_that_is_none_is_refused(traced: Traced) -> None:
