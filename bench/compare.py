@@ -57,6 +57,7 @@ COLUMNS = (*NARROW, *(one for one in WIDE if one.name in ("points", "due", "note
 TYPES = {"DECIMAL": "DECIMAL(12,2)", "DATETIME": "DATETIME(6)", "VARCHAR": "VARCHAR(64)"}
 SCALE = 10_000_000
 TICK = timedelta(seconds=1)
+MOST_SECONDS = 300  # of one run of a tool; one that asks for a password would wait for ever
 QUERIES = 300  # point queries a second
 PROBED = 12.0  # seconds of one measure of them
 KEPT = timedelta(seconds=20)  # between two rounds of upkeep
@@ -314,7 +315,9 @@ def measure(ground: Ground, command: Sequence[str], idle: float = 0.0) -> Cost:
         ground.server_seconds(),
         time.monotonic(),
     )
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=MOST_SECONDS
+    )
     wall = time.monotonic() - began
     spent = ground.server_seconds() - server - idle * wall
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -443,14 +446,14 @@ def main(
     try:
         ground = Ground(folder, mysql, workload(rows, changes))
         ground.prepare()
-        if others:
-            compare_others(ground, rounds)
         with ground.changing():
             compare_ours(ground, rounds)
             if checks:
                 judge_ranges(ground, checks)
             if queries:
                 point_queries(ground, rounds)
+        if others:
+            compare_others(ground, rounds)
     finally:
         mysql.stop()
     shutil.rmtree(folder, ignore_errors=True)

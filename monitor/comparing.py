@@ -18,7 +18,14 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from checks.compare.look import ComparedColumns, choose_columns
-from checks.compare.walk import ANY, TableWalk, WalkPlan, WalkProgress, WalkResult
+from checks.compare.walk import (
+    ANY,
+    MOST_RANGES,
+    TableWalk,
+    WalkPlan,
+    WalkProgress,
+    WalkResult,
+)
 from checks.world import Range, World
 from monitor.clients import LakeClient, Servers, source_orderings
 from monitor.config.model import Config
@@ -28,6 +35,7 @@ from monitor.observe.probing import ProbeWorld
 from monitor.observe.sampler import Sampling
 from monitor.observe.tables import find_table
 from monitor.runtime import utc_now
+from monitor.spark.requests import SparkLooks
 from monitor.store.store import ServiceStore
 from pipeline.build import open_collector
 from pipeline.checkpoint import Checkpoint
@@ -113,6 +121,7 @@ class CompareWorlds:
             zone=self.config.time_zone,
             orderings=source_orderings(self.config.sources, {}),
             collectors=self.collectors,
+            looks=SparkLooks(),  # nothing here asks Spark
         )
 
 
@@ -139,15 +148,16 @@ def compare_table(
             raise ConfigError(f"table {table.name} cannot be compared: {table.no_ranges}")
         shards = _choose_shards(table, request.shard)
         columns = _choose_columns(table, shards, worlds.open(), request.columns)
+        servers, rate = worlds.servers.all(), _rate(config, table.sources)
+        spare = RateLimit(rate)
         plan = WalkPlan(
             shards,
             request.within,
-            request.block_rows,
+            min(request.block_rows, rate or request.block_rows),
+            most_ranges=1 if rate else MOST_RANGES,
             patience=request.wait,
             quiet=config.readiness.heartbeat_age,
         )
-        servers = worlds.servers.all()
-        spare = RateLimit(_rate(config, table.sources))
         first = {name: servers[name].head() for name in table.sources}
 
         def hear(progress: WalkProgress) -> None:
@@ -205,12 +215,10 @@ def _opened(config: Config, name: str) -> Iterator[CompareWorlds]:
     """Open the lake, the sources of the table *name*, and a store for this run alone."""
     with closing(LakeClient.of(config)) as lake, TemporaryDirectory(prefix="sluice-") as folder:
         checkpoint = newest_checkpoint(config, lake)
-        named = {shard.rpartition(":")[2].partition("/")[0] for shard in checkpoint.shards}
-        every = {one.name: one for one in config.sources if one.name in named}
         known = sorted({table for table in checkpoint.shards.values() if table is not None})
         if name not in known:
             raise ConfigError(f"no table {name!r}; known: {similar_names(name, known)}")
-        own = [one for name_, one in every.items() if _has_shard(checkpoint, name_, name)]
+        own = [one for one in config.sources if _has_shard(checkpoint, one.name, name)]
         collectors = {one.name: open_collector(one, config.settings) for one in own}
         addresses = {one.name: _followed(one, collectors[one.name]) for one in own}
         servers = Servers({one: partial(addresses.__getitem__, one) for one in addresses})

@@ -51,7 +51,7 @@ MOST_NARROWED = 50
 TRIES = 5
 """How often a row that keeps changing is read."""
 A = TypeVar("A")
-UNITS = (4, 64)
+FIRST_RANGES, MOST_RANGES = 4, 64
 """Ranges of the first look of a shard, and of the largest."""
 AGAIN = "repair what was found, and compare again"
 ANY = (FLOOR, UNSIGNED_CEILING)
@@ -62,14 +62,15 @@ ANY = (FLOOR, UNSIGNED_CEILING)
 class WalkPlan:
     """What is compared, and with how much patience.
 
-    ``within`` is the half-open range of ids.  A range holds about *block_rows*.  One look lasts
-    about as long as ``look``.  ``patience`` is how long a look waits for the mirror, and ``quiet``
-    how long for the next heartbeat.
+    ``within`` is the half-open range of ids.  A range holds about *block_rows*.  One look is of
+    at most *most_ranges*, and lasts about as long as ``look``.  ``patience`` is how long a look
+    waits for the mirror, and ``quiet`` how long for the next heartbeat.
     """
 
     shards: tuple[Shard, ...]
     within: Range = ANY
     block_rows: int = 20_000
+    most_ranges: int = MOST_RANGES
     look: timedelta = timedelta(seconds=4)
     patience: timedelta = timedelta(minutes=10)
     quiet: timedelta = timedelta(seconds=30)
@@ -174,7 +175,7 @@ class TableWalk:
 
     def _walk(self, shard: Shard) -> None:
         """Look at the ranges of *shard*, as many at once as the time of a look allows."""
-        spans, units = [*self._spans(shard)], UNITS[0]
+        spans, units = [*self._spans(shard)], min(FIRST_RANGES, self.plan.most_ranges)
         self._expect(len(spans))
         spans.reverse()
         while spans:
@@ -190,7 +191,8 @@ class TableWalk:
                 spans += reversed(parts)
             if spent is not None:
                 slow, fast = spent > self.plan.look, spent * 2 < self.plan.look
-                units = max(units // 2, 1) if slow else min(units * 2, UNITS[1]) if fast else units
+                more = min(units * 2, self.plan.most_ranges) if fast else units
+                units = max(units // 2, 1) if slow else more
             self._settle()
             self.tell(self._now())
 

@@ -4,9 +4,11 @@ Lake, change log, mirror and merges are the product's own. Rows change before ea
 the mirror follows in each pause.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -131,17 +133,24 @@ def compare(
     *,
     busy: Callable[[], object] = lambda: None,
     pause: Callable[[], object] | None = None,
+    limits: str = "call: 60s",
+    heard: list[WalkProgress] | None = None,
     **asked: Any,
 ) -> CompareReport:
     path, password = shop.home / "sluice.yaml", shop.home / "password"
     password.write_text("x", encoding="utf-8")
     password.chmod(0o600)
     path.write_text(
-        CONFIG.format(lake=shop.home, source=SOURCE, port=1, password=password), encoding="utf-8"
+        CONFIG.format(lake=shop.home, source=SOURCE, port=1, password=password).replace(
+            "call: 60s", limits
+        ),
+        encoding="utf-8",
     )
     request = CompareRequest(**{"table": WORK.shard, "block_rows": 50, **asked})
 
-    def tell(_: WalkProgress) -> None:
+    def tell(progress: WalkProgress) -> None:
+        if heard is not None:
+            heard.append(progress)
         busy()
 
     return compare_table(load_config(path), request, tell, pause or shop.turn)
@@ -226,3 +235,17 @@ def test_only_the_columns_that_were_asked_for_are_compared(shop: Shop) -> None:
 
     assert report.result.equal == report.result.ranges
     assert report.columns[SHARD].left_out["total"] == "--columns leaves it out"
+
+
+def test_no_more_rows_are_read_at_once_than_the_rate_allows_a_second(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept, heard = list[float](), list[WalkProgress]()
+    monkeypatch.setattr(time, "sleep", slept.append)
+
+    compare(shop, limits="rate: 40", heard=heard)
+
+    rows = [0, *(one.rows for one in heard)]
+    assert max(after - before for before, after in pairwise(rows)) <= 40
+    assert len(slept) == len(heard) > 9
+    assert slept[-1] > 0
