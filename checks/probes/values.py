@@ -103,7 +103,8 @@ class Values:
         if isinstance(comparison, Undecided):
             return comparison
         memory = world.recall(table, NAME) or {}
-        if memory.get("asked") != comparison.asked:  # sums of other columns mean nothing
+        other = memory.get("asked") != comparison.asked  # sums of other columns mean nothing
+        if other or "changed" not in memory:  # an earlier version remembered no changed rows
             found = (world.recall(table, NAME, lasting=True) or {}).get("found", [])
             self._begin(comparison, {**memory, "found": found})
             return NotYet("a cycle has begun")

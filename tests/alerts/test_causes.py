@@ -54,6 +54,15 @@ def test_f125_a_probe_says_what_its_fail_means(said: FailKind, kind: AlertKind) 
     assert find_cause(told) == Cause(kind, "few_rows", "shop.orders")
 
 
+def test_a_promise_that_a_check_cannot_keep_is_an_incident_of_its_own() -> None:
+    behind = Ruling(Outcome.UNKNOWN, "16 ranges take 8 days, and not 7.0 days", "behind")
+    late = Verdict("shop.users", "values", behind, at(0), kind=FailKind.LOST)
+
+    (incident,) = opened(late)
+
+    assert incident.cause == Cause(AlertKind.UNKNOWN, "values", "shop.users")
+
+
 def test_unknown_is_never_blamed_as_a_loss() -> None:
     cause = find_cause(verdict("?"))
 
