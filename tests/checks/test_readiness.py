@@ -953,6 +953,15 @@ WRONG = Verdict(
         pytest.param(Verified(NOW, CUT, 51), (), "held batch 51", id="the mirror was put back"),
         pytest.param(Verified(NOW, CUT, 50), (WRONG,), "values failed: 1 row", id="rows differ"),
         pytest.param(Verified(CUT, CUT, 50), (), "", id="up to the cut"),
+        pytest.param(
+            Verified(CUT, CUT, 50),
+            (
+                replace(WRONG, ruling=Ruling(Outcome.PASS, "all rows are equal")),
+                verdict("fail", check="volatility", at=NOW),
+            ),
+            "",
+            id="a check that compares no rows fails",
+        ),
     ],
 )
 def test_verified_is_asked_for_and_each_changed_row_up_to_the_cut_was_compared(
@@ -971,6 +980,17 @@ def test_verified_is_asked_for_and_each_changed_row_up_to_the_cut_was_compared(
     assert why in (answer.reasons[0].text if why else "")
     assert plain.certificate is not None
     assert plain.certificate.evidence.verified_through == (known.through if known else None)
+    assert plain.verified_through == plain.certificate.evidence.verified_through
+
+
+def test_a_mirror_that_cannot_be_read_is_not_verified_though_it_was_before() -> None:
+    known, question = Verified(NOW, CUT, 50), replace(MIRROR, verified=True)
+    gone = inputs(verified=known, taken={"standing": Missing("down")})
+
+    answer = assess(question, gone, BOTH, certificate=issued())
+
+    assert (answer.state, codes(answer)) == (ReadinessState.NOT_READY, ["not_verified"])
+    assert "which it does not now" in answer.reasons[0].text
 
 
 def test_a_table_that_is_blocked_says_that_and_not_what_is_not_verified() -> None:
