@@ -2,15 +2,31 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pipeline.checkpoint import Epoch, Gap
 from pipeline.clocks import FIRST_WAIT, LONGEST_WAIT
-from pipeline.landing.source_holds import RESENT
-from pipeline.reports import LandingReport
+from pipeline.errors import NoSchemasError
+from pipeline.formats.schema_registry import SchemaRegistry
+from pipeline.landing.epochs import Epochs
+from pipeline.landing.listing import Listing
+from pipeline.landing.plan import Plan
+from pipeline.landing.source_holds import (
+    PATIENCE,
+    RESENT,
+    HoldContext,
+    SourceHolds,
+    UndecidedRow,
+)
+from pipeline.model import Head, TopicPartition
+from pipeline.reports import Hold, LandingReport
+from pipeline.settings import RegistrySettings
+from pipeline.sources.mysql.position import binlog_position
 from tests.builders.harness import GIB4, LandingHarness
 
 Change = Callable[[LandingHarness], object]
@@ -327,3 +343,138 @@ def test_f140_a_row_of_another_log_is_disorder_once_the_row_behind_it_shows_that
 
     assert quiet.holds == ()
     assert [one.id for one in held.holds] == ["disorder:a:a.db.t:0:2@1"]
+
+
+AT = datetime(2026, 1, 2, tzinfo=UTC)
+A_ROW = (TopicPartition("a.db.t", 0), 7)
+SERVER = Head("A", binlog_position(1, 0))
+LISTING = Listing({}, {}, {"a.db.t": "a", "b.db.t": "b"}, {}, {})
+DISORDER = Hold("disorder:a:a.db.t:0:7@1", "source:a", "disorder", "a row is out of order")
+
+
+def context(**bent: Any) -> HoldContext:
+    plain = HoldContext(Plan({}, {}, (), capped=False), LISTING, Epochs({}, {}), frozenset())
+    return replace(plain, **bent)
+
+
+def lost_with(topic: str) -> Plan:
+    return Plan({}, {}, (Gap("g", topic, 0, 1, 9, "created_again"),), capped=False)
+
+
+@pytest.mark.parametrize(
+    ("bent", "due"),
+    [
+        pytest.param({}, False, id="nothing is new"),
+        pytest.param({"chosen": lost_with("b.db.t")}, False, id="a gap of another source"),
+        pytest.param({"chosen": lost_with("a.db.t")}, True, id="a gap of its own"),
+        pytest.param({"waived": frozenset({"g"})}, True, id="a waiver"),
+        pytest.param(
+            {"epochs": Epochs({"a": Epoch(2, "A", binlog_position(1, 0))}, {})}, True, id="a log"
+        ),
+        pytest.param(
+            {"listing": replace(LISTING, heads={"a": (SERVER, SERVER)})},
+            True,
+            id="its server answers",
+        ),
+        pytest.param(
+            {"listing": replace(LISTING, heads={"b": (SERVER, SERVER)})},
+            False,
+            id="another server answers",
+        ),
+    ],
+)
+def test_a_held_source_is_read_again_once_something_that_may_free_it_is_new(
+    bent: dict[str, Any], due: bool
+) -> None:
+    holds = SourceHolds()
+    holds.judged({"a"}, {"a": DISORDER}, context(), AT)
+
+    assert (holds.standing(context(**bent), AT) == {}) is due
+    assert (holds.holds("a"), holds.holds("b")) == (True, False)
+
+
+def test_a_source_that_was_free_is_held_no_more_and_waits_from_the_start_the_next_time() -> None:
+    holds = SourceHolds()
+    for _ in range(9):
+        holds.judged({"a"}, {"a": DISORDER}, context(), AT)
+
+    holds.judged({"a"}, {}, context(), AT)
+
+    assert not holds.holds("a")
+    holds.judged({"a"}, {"a": DISORDER}, context(), AT)
+    assert holds.standing(context(), AT + FIRST_WAIT / 2) == {"a": DISORDER}
+    assert holds.standing(context(), AT + FIRST_WAIT) == {}
+
+
+@pytest.mark.parametrize(
+    ("read", "found", "undecided", "waits"),
+    [
+        pytest.param({"a"}, {}, {A_ROW}, False, id="it is undecided still"),
+        pytest.param({"a"}, {"a": DISORDER}, set(), False, id="its source is held"),
+        pytest.param({"b"}, {}, set(), False, id="its source was not read"),
+        pytest.param({"a"}, {}, set(), True, id="its source has gone on"),
+    ],
+)
+def test_a_row_that_was_waited_for_is_forgotten_once_its_source_goes_on(
+    read: set[str], found: dict[str, Hold], undecided: set[UndecidedRow], waits: bool
+) -> None:
+    holds = SourceHolds()
+    assert holds.waits(A_ROW, AT)
+
+    holds.judged(read, found, context(), AT, undecided)
+
+    assert holds.waits(A_ROW, AT + RESENT) is waits
+
+
+REGISTRY = SchemaRegistry("a", RegistrySettings("http://127.0.0.1:1"))
+
+
+def given_up(holds: SourceHolds, source: str = "a") -> frozenset[int] | None:
+    found = holds.registry(source, REGISTRY)
+    assert found is not None
+    return found.lost
+
+
+def test_a_schema_is_given_up_only_after_its_registry_has_not_known_it_for_a_while() -> None:
+    holds = SourceHolds()
+    early, late = AT + PATIENCE / 2, AT + PATIENCE
+
+    first = holds.no_schemas(NoSchemasError("a", "it knows no 7", frozenset({7})), AT)
+    holds.no_schemas(NoSchemasError("a", "it knows no 8", frozenset({8})), early)
+    before = given_up(holds)
+    holds.no_schemas(NoSchemasError("a", "it knows no 7 and 8", frozenset({7, 8})), late)
+    then = given_up(holds)
+    holds.no_schemas(NoSchemasError("a", "it knows no 8", frozenset({8})), early + PATIENCE)
+
+    assert (before, then) == (frozenset(), frozenset({7}))
+    assert given_up(holds) == frozenset({7, 8})
+    assert given_up(holds, "b") == frozenset()
+    assert first.detail.endswith("and quarantines what names an id that alone stays unknown")
+    assert holds.registry("a", None) is None
+
+
+def test_a_registry_that_does_not_answer_gives_up_no_schema() -> None:
+    holds = SourceHolds()
+
+    for at in (AT, AT + PATIENCE):
+        hold = holds.no_schemas(NoSchemasError("a", "no route"), at)
+
+    assert given_up(holds) == frozenset()
+    assert hold.detail == "no route; nothing is lost, landing resumes when the registry answers"
+
+
+@pytest.mark.parametrize(
+    ("read", "given"),
+    [({"a"}, frozenset()), ({"b"}, frozenset({7}))],
+    ids=["its own source", "another source"],
+)
+def test_only_a_source_that_goes_on_is_waited_for_from_the_start(
+    read: set[str], given: frozenset[int]
+) -> None:
+    holds, unknown = SourceHolds(), NoSchemasError("a", "it knows no 7", frozenset({7}))
+    holds.no_schemas(unknown, AT)
+
+    holds.judged(read, {}, context(), AT)
+    holds.no_schemas(unknown, AT + PATIENCE)
+
+    assert given_up(holds) == given
