@@ -9,6 +9,7 @@ expectation about single rows can be evaluated on some rows alone. One about a s
 """
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -50,6 +51,7 @@ ROWS = {
 }
 EXACT_FLOAT = 2**53  # the whole numbers that a float holds exactly
 Severity = Literal["critical", "warning", "info"]
+logging.getLogger("great_expectations").setLevel(logging.WARNING)  # its import says much
 _turn = Lock()  # Great Expectations has one current project in a process
 
 
@@ -444,10 +446,11 @@ def name_expectation(each: ExpectationSettings) -> str:
 def _new_context() -> Any:
     """A context that keeps nothing on disk; one that is used again would keep its last rows."""
     import great_expectations as gx  # noqa: PLC0415  - takes seconds, so only when it is used
-    from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415
+    from great_expectations.data_context.types import base  # noqa: PLC0415
 
+    logging.getLogger(base.__name__).setLevel(logging.WARNING)  # its import sets another level
     context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    context.variables.progress_bars = base.ProgressBarsConfig(globally=False)
     return context
 
 

@@ -365,6 +365,17 @@ def test_an_exported_suite_is_read_as_it_is(tmp_path: Path, world: RowsWorld) ->
     assert list(with_file(tmp_path, EXPORTED).mistakes()) == []
 
 
+@THOROUGH
+def test_the_log_of_great_expectations_has_no_line_for_each_look(
+    world: RowsWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO"):
+        ruled(Expectations((expect(NOT_NULL, column="id"),)), world)
+
+    told = [one for one in caplog.records if one.name.startswith("great_expectations")]
+    assert [one.getMessage() for one in told if one.levelname == "INFO"] == []
+
+
 def test_a_file_counts_for_the_tables_that_its_pattern_names(tmp_path: Path) -> None:
     probe = with_file(tmp_path, EXPORTED, "other.*")
 
