@@ -230,7 +230,13 @@ def test_each_changed_row_that_is_wrong_is_named_in_the_end(
 def test_what_an_earlier_version_remembered_is_taken_up(world: FakeWorld) -> None:
     """It knew what it had found, and nothing of changed rows or of when ranges were compared."""
     world.contents[ONE, 3] += 1
-    told = {"asked": {}, "looks": [], "rows": None, "ended": world.time.isoformat(), "open": {}}
+    told: dict[str, object] = {
+        "asked": {},
+        "looks": [],
+        "rows": None,
+        "ended": world.time.isoformat(),
+        "open": {},
+    }
     asked = {str(one): ["id:integer:1", "v:integer:1"] for one in (ONE, TWO)}
     found = {"found": [[str(ONE), 3]], "spans": {}, "cursors": {}, "failed": 0}
     world.remember(TABLE, NAME, {**told, **found, "asked": asked})
