@@ -5,13 +5,14 @@ is held: it is left out, and the rest of the batch is read again without it. So 
 is not due for another attempt, or whose schema registry does not answer.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
+from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import Stamp
-from pipeline.checkpoint import Checkpoint
+from pipeline.checkpoint import Checkpoint, is_outdated
 from pipeline.errors import NoSchemasError
 from pipeline.landing.bases import with_drops, with_overlaps
 from pipeline.landing.batch_stats import BatchStats, gather_stats
@@ -20,11 +21,11 @@ from pipeline.landing.gaps import note_captured_news
 from pipeline.landing.heartbeats import HeartbeatLowWatermark
 from pipeline.landing.listing import Listing, TopicNames
 from pipeline.landing.next_checkpoint import grown_topics
-from pipeline.landing.order_check import highest_by_source
+from pipeline.landing.order_check import JUDGED, NO_FLOORS, find_low_rows, highest_by_source
 from pipeline.landing.plan import Plan
-from pipeline.landing.redelivery import StrangeRows
+from pipeline.landing.redelivery import COLUMNS, StrangeRows, find_unexplained
 from pipeline.landing.source_holds import HoldContext, LateRows, SourceHolds, UndecidedRow
-from pipeline.landing.staging import BatchReader, Staged, unexplained_rows
+from pipeline.landing.staging import BatchReader, Staged, read_near, staged_rows
 from pipeline.model import Order, Ordering, SourcePartition, TopicPartition
 from pipeline.reports import Hold
 
@@ -89,7 +90,7 @@ class BatchJudge:
                     epochs = begun
                     continue
             stats = self._combine_stats(staged, listing, before, floors)
-            strange = unexplained_rows(
+            strange = find_unexplained_rows(
                 self.reader.log,
                 staged,
                 stats.doubted,
@@ -197,3 +198,39 @@ class BatchJudge:
         stats = with_overlaps(with_drops(stats, before), before)
         hidden = partial(self.reader.find_hidden, listing)
         return note_captured_news(stats, feeds, before, listing, hidden)
+
+
+def find_unexplained_rows(
+    log: ChangeLog,
+    staged: Staged,
+    doubted: Collection[TopicPartition],
+    checkpoint: Checkpoint,
+    floors: Mapping[SourcePartition, Order] = NO_FLOORS,
+    *,
+    grown: Set[str] = frozenset(),
+) -> StrangeRows:
+    """Where a batch goes back and repeats nothing: partition -> first such offset.
+
+    *doubted* are the partitions that may, *checkpoint* is that before the batch, *floors* are as of
+    :func:`pipeline.landing.order_check.find_highest_orders`, *grown* are topics that have gained
+    partitions.
+    """
+    if not doubted:
+        return StrangeRows()
+    reported = partial(staged_rows, log.store, staged.files)
+    back = find_low_rows(
+        reported(tuple(sorted({at.topic for at in doubted})), JUDGED), checkpoint.high, floors
+    )
+    if not back:
+        return StrangeRows()
+    rows = reported(tuple(sorted({at.topic for at in back})), COLUMNS)
+    log.look()
+    found = find_unexplained(
+        rows, back, partial(read_near, log), partial(is_outdated, checkpoint), grown
+    )
+    if found.undecided and floors:  # below a floor alone there is no row to be repeated behind them
+        own = find_low_rows(
+            reported(tuple(sorted({at.topic for at in found.undecided})), JUDGED), checkpoint.high
+        )
+        found.undecided = {at for at in found.undecided if found[at] in own.get(at, ())}
+    return found

@@ -8,7 +8,6 @@ after a failover.
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +16,7 @@ import pyarrow.parquet as pq
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.data_file import SortedFile, WrittenFile, restamp_copy
 from pipeline.changelog.table import CHANGES, ColumnEvent, Stamp, column_event_rows
-from pipeline.checkpoint import Checkpoint, is_outdated, source_of
+from pipeline.checkpoint import Checkpoint, source_of
 from pipeline.delta.store import Store
 from pipeline.errors import SluiceError
 from pipeline.landing.batch_stats import RunStats, tally_rows
@@ -30,21 +29,18 @@ from pipeline.landing.epochs import (
 )
 from pipeline.landing.gaps import hidden_among
 from pipeline.landing.listing import LandingSource, Listing
-from pipeline.landing.order_check import JUDGED, NO_FLOORS, find_low_rows
 from pipeline.landing.plan import Plan, epochs_read, single_reader_sources, split_tasks
 from pipeline.landing.redelivery import (
     COLUMNS,
     Asked,
     Between,
     PartialFrom,
-    StrangeRows,
-    find_unexplained,
     restore_orders,
     sent_again,
 )
 from pipeline.landing.source_holds import SourceHolds
 from pipeline.landing.task import LandingTask, SourceContext, TaskResult, TaskSource, slim_columns
-from pipeline.model import Op, Order, SourcePartition, TopicPartition
+from pipeline.model import Op, TopicPartition
 from pipeline.resubmissions import parse_change_name
 from pipeline.settings import PipelineSettings, Router
 from pipeline.standards.table_standards import Standards
@@ -243,42 +239,6 @@ def read_file(store: Store, file: WrittenFile, columns: Sequence[str]) -> pa.Tab
     schema = pa.schema([CHANGES.field(name) for name in columns])
     with pq.ParquetFile(store.source(file.path)) as parquet:
         return parquet.read(columns=list(columns)).select(list(columns)).cast(schema)
-
-
-def unexplained_rows(
-    log: ChangeLog,
-    staged: Staged,
-    doubted: Collection[TopicPartition],
-    checkpoint: Checkpoint,
-    floors: Mapping[SourcePartition, Order] = NO_FLOORS,
-    *,
-    grown: Set[str] = frozenset(),
-) -> StrangeRows:
-    """Where a batch goes back and repeats nothing: partition -> first such offset.
-
-    *doubted* are the partitions that may, *checkpoint* is that before the batch, *floors* are as of
-    :func:`pipeline.landing.order_check.find_highest_orders`, *grown* are topics that have gained
-    partitions.
-    """
-    if not doubted:
-        return StrangeRows()
-    reported = partial(staged_rows, log.store, staged.files)
-    back = find_low_rows(
-        reported(tuple(sorted({at.topic for at in doubted})), JUDGED), checkpoint.high, floors
-    )
-    if not back:
-        return StrangeRows()
-    rows = reported(tuple(sorted({at.topic for at in back})), COLUMNS)
-    log.look()
-    found = find_unexplained(
-        rows, back, partial(read_near, log), partial(is_outdated, checkpoint), grown
-    )
-    if found.undecided and floors:  # below a floor alone there is no row to be repeated behind them
-        own = find_low_rows(
-            reported(tuple(sorted({at.topic for at in found.undecided})), JUDGED), checkpoint.high
-        )
-        found.undecided = {at for at in found.undecided if found[at] in own.get(at, ())}
-    return found
 
 
 def read_near(log: ChangeLog, asked: Asked) -> pa.Table:
