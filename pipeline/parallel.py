@@ -88,7 +88,7 @@ class DeadlinePool(Generic[T]):
     _open: dict[str, _Inquiry[T]] = field(default_factory=dict)
     _slow: dict[str, None] = field(default_factory=dict)  # in the order in which they were asked
     _late: dict[str, Answer[T] | Missing] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
     _askings: set[_Asking[T]] = field(default_factory=set, repr=False)
     _jobs: SimpleQueue[tuple[_Asking[T], _Inquiry[T]]] = field(
         default_factory=SimpleQueue, repr=False
@@ -200,11 +200,13 @@ class DeadlinePool(Generic[T]):
                 if one is None:  # a waiter that wakes for each of thousands costs more
                     asking.changed.notify()
                 if shared:
-                    self._wake()
+                    self.wake()
 
-    def _wake(self) -> None:
-        for asking in self._askings:
-            asking.changed.notify()
+    def wake(self) -> None:
+        """Have all calls look at the time again, which ``elapsed`` tells."""
+        with self._lock:
+            for asking in self._askings:
+                asking.changed.notify()
 
     def _following(self, asking: _Asking[T], one: _Inquiry[T]) -> _Inquiry[T] | None:
         """What is to be put next by whom *one* was answered; nothing if that was late."""

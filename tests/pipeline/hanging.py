@@ -30,8 +30,7 @@ class Hanging:
         """Hang."""
         self.stuck.append(threading.current_thread().name.removeprefix("ask "))
         for one in self._askings:
-            with one._lock:
-                one._wake()  # to look at the time again
+            one.wake()
         self.released.wait()
         raise UnreachableError("too late")
 
@@ -42,7 +41,7 @@ class Hanging:
             answered(one, self.stuck)
 
     def _elapsed(self, asking: DeadlinePool[Any]) -> float:
-        going = asking._open.keys()
+        going = asking.open
         self.seconds += 4 if going and going <= {*self.stuck} else 0
         return self.seconds
 

@@ -18,16 +18,28 @@ from tests.monitor.rig import USERS, Rig
 from tests.patience import wait_for
 
 
-def test_an_answer_is_sent_at_once_and_waits_for_nobody_to_confirm_its_first_half() -> None:
-    server = HttpServer("127.0.0.1", 0)
+@pytest.fixture
+def accepted(monkeypatch: pytest.MonkeyPatch) -> list[LimitedProtocol]:
+    """Every connection that the server has accepted."""
+    found, made = list[LimitedProtocol](), LimitedProtocol.connection_made
 
-    with socket.create_connection(("127.0.0.1", server.port)):
-        accepted, _ = server._socket.accept()
-        with accepted:
-            at_once = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-    server.stop()
+    def note(connection: LimitedProtocol, transport: Any) -> None:
+        found.append(connection)
+        made(connection, transport)
 
-    assert at_once
+    monkeypatch.setattr(LimitedProtocol, "connection_made", note)
+    return found
+
+
+def test_an_answer_is_sent_at_once_and_waits_for_nobody_to_confirm_its_first_half(
+    rig: Rig, accepted: list[LimitedProtocol]
+) -> None:
+    with _served(rig) as server, socket.create_connection(("127.0.0.1", server.port)):
+        wait_for(lambda: accepted)
+
+        opened = accepted[0].transport.get_extra_info("socket")
+
+        assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_prometheus_gets_the_newest_board_in_its_own_format(rig: Rig) -> None:
@@ -56,7 +68,7 @@ def _served(rig: Rig) -> Iterator[HttpServer]:
 
 
 def test_f142_half_open_connections_keep_no_health_check_out(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, accepted: list[LimitedProtocol], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(web_server, "most_connections", lambda: 64)
     with _served(rig) as server, contextlib.ExitStack() as stack:
@@ -69,8 +81,8 @@ def test_f142_half_open_connections_keep_no_health_check_out(
         answers = [httpx.get(f"{server.address}/livez", trust_env=False) for _ in range(5)]
 
         assert [one.status_code for one in answers] == [200] * 5
-        assert server._server is not None
-        assert len(server._server.server_state.connections) <= 64
+        assert len(accepted) >= 300
+        assert len(accepted[0].connections) <= 64
 
 
 @contextlib.contextmanager
@@ -90,18 +102,12 @@ def _never_reading(server: HttpServer, count: int) -> Iterator[list[socket.socke
         yield opened
 
 
-def _are_paused(server: HttpServer) -> bool:
-    assert server._server is not None
-    found: set[Any] = server._server.server_state.connections
-    return len(found) == 8 and all(one.flow.write_paused for one in found)
-
-
 def test_clients_that_never_read_keep_no_health_check_out(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, accepted: list[LimitedProtocol], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(web_server, "most_connections", lambda: 8)
     with _served(rig) as server, _never_reading(server, 8):
-        wait_for(lambda: _are_paused(server))
+        wait_for(lambda: [one.flow.write_paused for one in accepted] == [True] * 8)
 
         answers = [httpx.get(f"{server.address}/livez", trust_env=False) for _ in range(5)]
 
@@ -109,14 +115,11 @@ def test_clients_that_never_read_keep_no_health_check_out(
 
 
 def test_a_client_that_does_not_read_in_time_is_disconnected(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, accepted: list[LimitedProtocol], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LimitedProtocol, "write_time", 0.2)
     with _served(rig) as server, _never_reading(server, 1):
-        assert server._server is not None
-        connections = server._server.server_state.connections
-
-        wait_for(lambda: not connections)
+        wait_for(lambda: accepted and not accepted[0].connections)
 
         assert httpx.get(f"{server.address}/livez", trust_env=False).status_code == 200
 
