@@ -82,12 +82,12 @@ class Stopwatch:
         while not ended.wait(0.02):
             for path in set(self.log.glob("*.json")) - known:
                 known.add(path)
-                tops = [top for line in path.read_text().splitlines() if (top := _top(line))]
+                tops = [top for line in path.read_text().splitlines() if (top := parse_top(line))]
                 if tops:
                     self.seen.setdefault(max(tops), time.monotonic())
 
 
-def _top(line: str) -> int:
+def parse_top(line: str) -> int:
     """The highest id of a file that a commit adds; 0 for any other line."""
     stats = json.loads(line).get("add", {}).get("stats")
     return int(json.loads(stats).get("maxValues", {}).get("id", 0)) if stats else 0

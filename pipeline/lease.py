@@ -56,7 +56,7 @@ class Holder:
     def here(cls, store: str, at: datetime) -> "Holder":
         """This process."""
         pid, began = os.getpid(), at.isoformat(timespec="seconds")
-        found = _process(pid)
+        found = find_process(pid)
         started = 0 if found is None else found[1]
         return cls(uuid.uuid4().hex, gethostname(), pid, store, began, _machine(), started)
 
@@ -71,7 +71,7 @@ class Holder:
         """Whether its process runs; None if that cannot be looked up from here."""
         if not self.machine or not self.started or self.machine != _machine():
             return None
-        found = _process(self.pid)
+        found = find_process(self.pid)
         return _is_hidden(self.pid) if found is None else found == (True, self.started)
 
 
@@ -233,7 +233,7 @@ def _machine() -> str:
         return ""
 
 
-def _process(pid: int) -> tuple[bool, int] | None:
+def find_process(pid: int) -> tuple[bool, int] | None:
     """Whether a process of this machine runs, and its start in clock ticks; None without one.
 
     Numbers of processes are given again, a number together with its start is not.

@@ -537,7 +537,7 @@ def _numbered(letter: str) -> str:
 
 
 T = TypeVar("T")
-_KNOWN = 100_000  # shards whose rule, and table, is remembered
+MOST_KNOWN = 100_000  # shards whose rule, and table, is remembered
 PARTS = ("kafka", "merging", "worker", "lake", "store", "storm")
 """What holds tables up, or is a part of their way, and is called so in incidents."""
 KINDS_OF_PARTS = (*("source", "collector", "clock", "retention", "channel", "job", "rule", "disk"),)
@@ -617,7 +617,7 @@ def _kept(known: dict[str, T], shard: str, find: Callable[[str], T]) -> T:
         return known[shard]
     except KeyError:  # never asked for, or cleared by another thread meanwhile
         found = find(shard)
-    if len(known) >= _KNOWN:
+    if len(known) >= MOST_KNOWN:
         known.clear()
     known[shard] = found
     return found

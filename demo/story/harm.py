@@ -119,7 +119,7 @@ class ForeignDelete:
     def _deleted(self, table: DeltaTable) -> bool:
         """Whether it was done; not if somebody has committed since the look."""
         good = table.version()
-        (first,) = _column(table, "SELECT min(id) AS id FROM t")
+        (first,) = read_column(table, "SELECT min(id) AS id FROM t")
         try:
             table.delete(f"id = {first}", commit_properties=AT_ONCE)
         except CommitFailedError:
@@ -138,7 +138,8 @@ class Harm:
     incidents: tuple[str, ...] = ()
 
 
-def _column(table: DeltaTable, query: str) -> Sequence[Any]:
+def read_column(table: DeltaTable, query: str) -> Sequence[Any]:
+    """Return the first column that *query* selects from *table*, which it calls ``t``."""
     found = QueryBuilder().register("t", table).execute(query).read_all()
     values: list[Any] = pa.table(found).column(0).to_pylist()
     return values

@@ -33,7 +33,7 @@ MICROSECOND, QUARTER = timedelta(microseconds=1), timedelta(minutes=15)
 PASSING = timedelta(days=7)  # certificates of a cut that ends no day are kept so long
 MOST_PASSING = 12_000  # valid ones of a table: more than one per minute for so long
 _REMEMBERED = 8  # cached cuts and stages per table
-_CUTS = 10_000  # cached; with more cuts the store is read
+MOST_CUTS = 10_000  # cached; with more cuts the store is read
 
 
 @dataclass(eq=False)
@@ -118,7 +118,9 @@ class Certificates:
             select(certificates).where(certificates.c.cut == cut).order_by(certificates.c.issued)
         )
         with self.database.read() as connection:
-            cuts = set(connection.scalars(select(certificates.c.cut).distinct().limit(_CUTS + 1)))
+            cuts = set(
+                connection.scalars(select(certificates.c.cut).distinct().limit(MOST_CUTS + 1))
+            )
         with self._turn:
             if writes != self._writes:
                 return
@@ -241,7 +243,7 @@ def _about(one: Certificate) -> str:
 
 
 def _few(cuts: set[datetime] | None) -> set[datetime] | None:
-    return cuts if cuts is not None and len(cuts) <= _CUTS else None
+    return cuts if cuts is not None and len(cuts) <= MOST_CUTS else None
 
 
 def _row(one: Certificate) -> dict[str, object]:

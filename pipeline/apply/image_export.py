@@ -41,8 +41,8 @@ from pipeline.settings import PipelineSettings
 MANIFEST = "_image.json"
 DAY = "dt"  # the column that readers of folders make of a folder's name
 STAGED = "_staged"  # a name that readers of folders pass over
-_GROUP = 64 << 20  # bytes in Arrow that become one row group
-_FILE = 256 << 20  # after which a part ends; a bucket's is held in memory
+GROUP_BYTES = 64 << 20  # bytes in Arrow that become one row group
+PART_BYTES = 256 << 20  # after which a part ends; a bucket's is held in memory
 _BEGUN = ".begun"
 _CLONE = "-clone"
 
@@ -173,7 +173,7 @@ def staging_folder(store: Store) -> Iterator[str]:
         yield staged
     finally:
         with suppress(UnreachableError):  # then another day
-            _forsake(store, staged)
+            forsake(store, staged)
 
 
 def clone_folder(staged: str) -> str:
@@ -192,7 +192,7 @@ def _staged(store: Store, staged: str, rows: Iterator[pa.RecordBatch], about: Ma
     return made
 
 
-def _forsake(store: Store, staged: str) -> None:
+def forsake(store: Store, staged: str) -> None:
     """Remove what is left of writing an image, and of the one that it replaced."""
     store.drop(staged)
     store.drop(f"{staged}-before")
@@ -204,7 +204,7 @@ def remove_stale(store: Store, before: datetime) -> None:
     """Remove what was begun *before* then by those that were killed."""
     for entry in store.names(STAGED):
         if entry.name.endswith(_BEGUN) and entry.modified < before:
-            _forsake(store, entry.name.removesuffix(_BEGUN))
+            forsake(store, entry.name.removesuffix(_BEGUN))
 
 
 def read_manifest(store: Store, folder: str) -> Manifest | None:
@@ -227,7 +227,7 @@ def _groups(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     for batch in rows:
         held.append(batch)
         size += batch.nbytes
-        if size >= _GROUP:
+        if size >= GROUP_BYTES:
             yield pa.Table.from_batches(held)
             held, size = [], 0
     if held:
@@ -241,7 +241,7 @@ def _part(output: Any, first: pa.Table, groups: Iterator[pa.Table]) -> int:
         while True:
             writer.write_table(group, row_group_size=max(1, len(group)))
             count, size = count + len(group), size + group.nbytes
-            following = next(groups, None) if size < _FILE else None
+            following = next(groups, None) if size < PART_BYTES else None
             if following is None:
                 return count
             group = following

@@ -346,7 +346,7 @@ def count_rows(verdicts: Verdicts, floored: int) -> RowCounts:
     )
 
 
-def _corrected(changes: pa.Table) -> int:
+def count_corrected(changes: pa.Table) -> int:
     """Changes that were quarantined before; each has the name of its message."""
     if "error" not in changes.column_names:
         return 0
@@ -365,7 +365,7 @@ def account_for(task: MergeTask[Any], made: MergePlan, counts: RowCounts) -> Acc
         ordered=len(_rows_of(changes, Op.TRUNCATE, Op.SETTLE)),
         tombstones=len(_rows_of(changes, Op.TOMBSTONE)),
         quarantined=len(_rows_of(changes, Op.ERROR)),
-        corrected=_corrected(changes),
+        corrected=count_corrected(changes),
     )
     new = made.verdicts == RowVerdict.INSERT
     came = 0 if task.archive is None else int((new & has_live_op(folded.rows, Op.DELETE)).sum())

@@ -94,7 +94,7 @@ class FilesCollector:
             behind=self.behind,
             grace=self.grace,
         )
-        self._sweep = FileSweep(Path(self.url), self._ledger, rules, _now)
+        self._sweep = FileSweep(Path(self.url), self._ledger, rules, utc_now)
 
     def acknowledged(self) -> Acknowledged | Missing:
         """Continue the sweep; return the newest one whose files were all taken or reported."""
@@ -150,7 +150,7 @@ class FilesCollector:
         if since := self._sweep.stopped_since:
             told = f"another process sweeps since {since.replace(microsecond=0)} without progress"
             return CollectorState("waiting", f"{told}; {FREE.format(lock=self._sweep.lock)}")
-        until = _now() - self.patience
+        until = utc_now() - self.patience
         if found := self._ledger.restless(until.timestamp()):
             seen = datetime.fromtimestamp(found.seen, UTC).replace(microsecond=0)
             told = (
@@ -164,7 +164,7 @@ class FilesCollector:
         self._ailment = why
         with suppress(SluiceError):
             if why:
-                self._ledger.ail(f"at {_now().replace(microsecond=0)}: {why}")
+                self._ledger.ail(f"at {utc_now().replace(microsecond=0)}: {why}")
             elif self._ledger.ailment():
                 self._ledger.ail("")
 
@@ -189,7 +189,8 @@ class FilesCollector:
                     yield f"logs.{log}.columns.{column}: no type {kind!r}; known: {known}"
 
 
-def _now() -> datetime:
+def utc_now() -> datetime:
+    """Return the time by this machine."""
     return datetime.now(UTC)
 
 

@@ -173,10 +173,10 @@ class RedisTarget:
         """Rows that came, keys that went, and then the position, at which each script looks."""
         with self._translated(table.name):
             was, now = self._told(step.was), self._told(step.now)
-            for rows in _some(self._rows(table, step)):
+            for rows in split_rows(self._rows(table, step)):
                 if refused := self._run(PUT, table, was, rows):
                     raise self._written(table, refused)
-            for keys in _some(self._keys(table, step)):
+            for keys in split_rows(self._keys(table, step)):
                 self._run(TAKE, table, was, keys)
             if step.sweeps and step.now.load > 1:
                 self._sweep(table, step, was)
@@ -223,7 +223,7 @@ class RedisTarget:
         below = f"{step.now.load:0{DIGITS}}"
         found = self._open().scan_iter(f"{_no_pattern(self._begin(table))}*", count=1_000)
         # Redis reads no bytes in MessagePack; a key that is no text is not ours
-        for keys in _some(key.decode(errors="replace") for key in found):
+        for keys in split_rows(key.decode(errors="replace") for key in found):
             self._run(SWEEP, table, was, keys, below)
 
     def _run(self, script: str, table: CopiedTable, was: str, what: Any, *more: str) -> int:
@@ -318,7 +318,7 @@ def _no_pattern(text: str) -> str:
     return "".join(f"\\{sign}" if sign in "\\*?[]^-" else sign for sign in text)
 
 
-def _some(rows: Iterable[Any]) -> Iterator[list[Any]]:
+def split_rows(rows: Iterable[Any]) -> Iterator[list[Any]]:
     """As many at a time as one script takes."""
     held: list[Any] = []
     size = 0

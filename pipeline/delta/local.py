@@ -125,14 +125,14 @@ class Folder:
     def put(self, name: str, data: bytes) -> None:
         with _explain_disk_errors(self, name):
             target = self._room_for(name)
-            _write(target, data)
-            _sync(target.parent)
+            write_file(target, data)
+            sync_folder(target.parent)
 
     def sync(self, name: str) -> None:
         target = Path(self._at(name))
         with suppress(FileNotFoundError), _explain_disk_errors(self, name):
-            _sync(target)
-            _sync(target.parent)
+            sync_folder(target)
+            sync_folder(target.parent)
 
     def exists(self, name: str) -> bool:
         return os.access(self._at(name), os.F_OK)  # a third of os.path.exists where there is none
@@ -161,12 +161,12 @@ class Folder:
             ):
                 yield output
             with _explain_disk_errors(self, name):
-                _sync(target)
+                sync_folder(target)
         except BaseException:
             target.unlink(missing_ok=True)
             raise
         with _explain_disk_errors(self, name):
-            _sync(target.parent)
+            sync_folder(target.parent)
 
     def make_folder(self, folder: str) -> None:
         missing = Path(self._at(folder))
@@ -174,7 +174,7 @@ class Folder:
             new = [one for one in (missing, *missing.parents) if not one.exists()]
             for one in reversed(new):
                 one.mkdir(exist_ok=True)
-                _sync(one.parent)
+                sync_folder(one.parent)
 
     def prove(self, folder: str) -> None:
         """Nothing to do: a file system without links says so at each `put_new`."""
@@ -184,14 +184,14 @@ class Folder:
         with _explain_disk_errors(self, folder):
             if not target.parent.exists():
                 self.make_folder(folder.rpartition("/")[0])
-            _sync(Path(self._at(staged)))
+            sync_folder(Path(self._at(staged)))
             if target.exists() and exchange_paths(self._at(staged), str(target)):
                 before = Path(self._at(staged))
             else:
                 if target.exists():
                     target.rename(before)
                 Path(self._at(staged)).rename(target)
-            _sync(target.parent)
+            sync_folder(target.parent)
             if before.exists():
                 shutil.rmtree(before)
 
@@ -219,13 +219,13 @@ def _make(target: Path, data: bytes) -> None:
         raise FileExistsError(errno.EEXIST, "another writer made it", str(target))
     draft = target.parent / f"{LEFTOVER}{uuid.uuid4()}.tmp"
     try:
-        _write(draft, data)
+        write_file(draft, data)
         # Hadoop checks a file against such a sum, which one of its killed writers left
         (target.parent / f".{target.name}.crc").unlink(missing_ok=True)
         _link(draft, target)
     finally:
         draft.unlink(missing_ok=True)
-    _sync(target.parent)
+    sync_folder(target.parent)
 
 
 @contextmanager
@@ -254,7 +254,8 @@ def _explain_disk_errors(
         ) from error
 
 
-def _write(path: Path, data: bytes) -> None:
+def write_file(path: Path, data: bytes) -> None:
+    """Write a new file and sync it."""
     with path.open("xb") as file:
         file.write(data)
         file.flush()
@@ -273,7 +274,8 @@ def _link(draft: Path, target: Path) -> None:
         ) from error
 
 
-def _sync(path: Path) -> None:
+def sync_folder(path: Path) -> None:
+    """Sync the entries of a folder."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

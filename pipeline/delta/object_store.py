@@ -162,7 +162,7 @@ class Bucket:
             return
 
     def source(self, name: str) -> Any:
-        return pa.PythonFile(_Ranges(self, name, self.size(name)), mode="r")
+        return pa.PythonFile(RangeFile(self, name, self.size(name)), mode="r")
 
     @contextmanager
     def sink(self, name: str) -> Iterator[Any]:
@@ -203,7 +203,7 @@ def _tells(name: str) -> bool:
     return name.rpartition("/")[2].startswith("_")
 
 
-class _Ranges(io.RawIOBase):
+class RangeFile(io.RawIOBase):
     """A file in a bucket as Python's readable file: each read is one request."""
 
     def __init__(self, bucket: Bucket, name: str, size: int) -> None:

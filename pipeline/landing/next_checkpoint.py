@@ -288,7 +288,7 @@ def _lost(checkpoint: Checkpoint, settled: Iterable[Settled]) -> dict[str, Order
     closed = {
         done.name: done.order
         for done in settled
-        if any(done.name in doubt.shards and _heals(done, doubt) for doubt in doubts)
+        if any(done.name in doubt.shards and heals(done, doubt) for doubt in doubts)
     }
     return {**checkpoint.lost, **closed}
 
@@ -494,10 +494,10 @@ def _closed(one: Quarantine, settled: Iterable[Settled]) -> Quarantine | None:
 
 def _healed(settled: Iterable[Settled], doubt: Gap | Quarantine) -> set[str]:
     """Shards whose new base holds all that is in *doubt*."""
-    return {done.name for done in settled if _heals(done, doubt)}
+    return {done.name for done in settled if heals(done, doubt)}
 
 
-def _heals(done: Settled, doubt: Gap | Quarantine) -> bool:
+def heals(done: Settled, doubt: Gap | Quarantine) -> bool:
     """Whether a base began after all that is in *doubt*; a CREATE may merely have come later."""
     later = done.since > doubt.batch
     if isinstance(doubt, Gap) and doubt.doubt:  # no base, before it is known up to where

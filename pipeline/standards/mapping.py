@@ -144,7 +144,7 @@ def _stamp(file: str) -> tuple[int, int, int]:
 
 def _read(file: str, source: str, standard: str, kind: StandardType) -> Pairs:
     try:
-        table = _table(file)
+        table = read_table(file)
     except pa.ArrowInvalid as error:
         raise UnreachableError(_unread(file, error)) from error
     if lacking := {source, standard} - {*table.column_names}:
@@ -170,7 +170,12 @@ def _explain_missing(file: str, name: str, names: Sequence[str]) -> str:
     return f"mapping {file}: has no column {name!r}; it has {', '.join(names)}"
 
 
-def _table(file: str) -> pa.Table:
+def read_table(file: str) -> pa.Table:
+    """Read a mapping from Parquet, or from CSV whose last line is complete.
+
+    Raises:
+        UnreachableError: the last line has no end.
+    """
     if file.endswith(".parquet"):
         return pyarrow.parquet.read_table(file)
     data = Path(file).read_bytes()

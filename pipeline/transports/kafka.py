@@ -272,7 +272,7 @@ class _Assigned:
         self._patience = patience
         self._said: dict[str, None] = {}  # an ordered set
         self._records, self._bytes = 0, 0
-        self._client = _client(settings, self._hear)
+        self._client = open_consumer(settings, self._hear)
         self._moved = time.monotonic()
 
     def __enter__(self) -> "_Assigned":
@@ -399,7 +399,12 @@ class _Assigned:
         )
 
 
-def _client(settings: Mapping[str, str], hear: Callable[[ConfluentError], None]) -> Consumer:
+def open_consumer(settings: Mapping[str, str], hear: Callable[[ConfluentError], None]) -> Consumer:
+    """Open a consumer; *hear* gets its errors.
+
+    Raises:
+        ConfigError: librdkafka rejects a setting.
+    """
     try:
         return Consumer({**settings, **OURS, "error_cb": hear})
     except KafkaException as error:

@@ -408,7 +408,7 @@ def topic_facts(
             bootstrap_timeout_ms=wait,
         )
         try:
-            return _described(admin, pattern)
+            return describe_topics(admin, pattern)
         finally:
             admin.close()
     except (KafkaError, OSError) as error:
@@ -416,7 +416,8 @@ def topic_facts(
         raise UnreachableError(msg) from error
 
 
-def _described(admin: KafkaAdminClient, pattern: str) -> tuple[TopicFacts, ...]:
+def describe_topics(admin: KafkaAdminClient, pattern: str) -> tuple[TopicFacts, ...]:
+    """Return partitions and settings of the topics that match *pattern*."""
     topics = _listed(admin, pattern)
     asked = [ConfigResource(ConfigResourceType.TOPIC, name) for name in sorted(topics)]
     found = admin.describe_configs(asked, config_filter="all").get("topic", {}) if asked else {}

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from bench.tiers import Stopwatch, _top, p95
+from bench.tiers import Stopwatch, p95, parse_top
 
 
 def test_a_row_is_seen_with_the_first_commit_that_reaches_it() -> None:
@@ -27,7 +27,7 @@ def test_a_row_is_seen_with_the_first_commit_that_reaches_it() -> None:
     ],
 )
 def test_the_highest_id_of_a_commit_is_read_from_its_files(line: dict[str, Any], top: int) -> None:
-    assert _top(json.dumps(line)) == top
+    assert parse_top(json.dumps(line)) == top
 
 
 def test_one_row_in_twenty_may_take_longer() -> None:

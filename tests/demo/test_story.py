@@ -175,14 +175,14 @@ def test_a_merge_that_comes_between_is_not_taken_back_with_a_foreign_delete(
 ) -> None:
     path = str(tmp_path / "users")
     write_deltalake(path, pa.table({"id": [3, 1, 2]}))
-    looked = harm_file._column
+    looked = harm_file.read_column
 
     def merged_meanwhile(table: DeltaTable, query: str) -> Sequence[Any]:
         if table.version() == 0:
             write_deltalake(path, pa.table({"id": [4]}), mode="append")
         return looked(table, query)
 
-    monkeypatch.setattr(harm_file, "_column", merged_meanwhile)
+    monkeypatch.setattr(harm_file, "read_column", merged_meanwhile)
     harm = ForeignDelete(path)
 
     harm.do()

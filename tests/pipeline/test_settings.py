@@ -93,7 +93,7 @@ def test_what_was_found_is_neither_sent_nor_part_of_what_it_is() -> None:
 
 
 def test_what_was_found_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.settings._KNOWN", 10)
+    monkeypatch.setattr("pipeline.settings.MOST_KNOWN", 10)
     router = Router(RULES)
 
     assert all(router.table(f"db.t{n}") == f"db.t{n}" for n in range(95))

@@ -308,7 +308,7 @@ def check_tables(
         not_null = {*shard.columns} - {*shard.nullable}
         yield from _sent(shard, publication, names)
         yield from check_key(into.key, shard.unique, not_null, topic_keys=topic_keys)
-        yield from _identity(shard, into)
+        yield from identity_findings(shard, into)
         yield from report_unverifiable([why for c in shard.typed if (why := why_unverifiable(c))])
         known = {c.name for c in shard.typed if not why_unverifiable(c)}
         yield from report_uncompared(shard.typed, known)
@@ -353,7 +353,7 @@ def _left_out(shard: PostgresShardFacts, publication: str) -> Iterator[_Harm]:
         yield _Harm(COLUMNS, f"{publication} {columns}", found)
 
 
-def _identity(shard: PostgresShardFacts, into: FoldedTable) -> list[TableFinding]:
+def identity_findings(shard: PostgresShardFacts, into: FoldedTable) -> list[TableFinding]:
     """The replica identity says which columns of an old row are sent; the key must be in it."""
     if shard.identity == WHOLE or shard.published is None:
         return []

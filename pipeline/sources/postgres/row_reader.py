@@ -270,7 +270,7 @@ class PostgresRowReader(SqlRowReader):
             raise ProofError(f"{self.where}: the server has changed: {msg}")
         return log_position(parse_lsn(place))
 
-    def _found(self, relation: "_Relation", key: PostgresKey, asked: RowsAsked) -> Found:
+    def _found(self, relation: "Relation", key: PostgresKey, asked: RowsAsked) -> Found:
         name = ShardId.parse(asked.shard.name)
         return KeyedTable(
             f"{relation.only}{quote_name(name.database)}.{quote_name(name.relation)}",
@@ -284,7 +284,7 @@ class PostgresRowReader(SqlRowReader):
     def _key(self, shard: Shard, key: Sequence[str]) -> PostgresKey:
         return PostgresKey.of(shard.name, self._relation(shard, None).columns, key)
 
-    def _relation(self, shard: Shard, declared: TableSchema | None) -> "_Relation":
+    def _relation(self, shard: Shard, declared: TableSchema | None) -> "Relation":
         name = ShardId.parse(shard.name)
         session = self.read_from.session
         with session.within_limits():
@@ -296,11 +296,11 @@ class PostgresRowReader(SqlRowReader):
             published = session.ask(PUBLISHED, publication, name.database, name.relation)
         sent = published[0]["sent"] if published else None
         only = "" if there[0]["kind"] == "p" else "ONLY "
-        return _Relation(only, read_columns(rows, declared, sent))
+        return Relation(only, read_columns(rows, declared, sent))
 
 
 @dataclass(frozen=True, slots=True)
-class _Relation:
+class Relation:
     """``only`` is written before the name if rows of inheriting tables are not its own."""
 
     only: str

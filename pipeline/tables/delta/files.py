@@ -199,7 +199,7 @@ class Footers:
             if (known := self._kept.get(name)) is not None:
                 self._kept.move_to_end(name)
                 return known
-        footer = _read(store, file.path)
+        footer = read_footer(store, file.path)
         with self._turn:
             if name not in self._kept:
                 self._weight += footer.weight
@@ -267,7 +267,8 @@ def open_file(store: Store, file: ActiveFile, footers: Footers) -> Iterator[Data
         yield DataFile(file.path, footer, gone, parquet)
 
 
-def _read(store: Store, name: str) -> Footer:
+def read_footer(store: Store, name: str) -> Footer:
+    """Read the footer of one data file."""
     with _readable(name), store.source(name) as source:
         metadata = pq.read_metadata(source)
         schema = metadata.schema.to_arrow_schema()

@@ -106,7 +106,7 @@ def _note(text: str | None) -> Any:
 GROUP_ROWS = 122_880  # as others have them; 8,192 divides it
 _SAMPLE = 4_096
 _REPETITIVE = 4  # times that a value occurs in the sample, on average
-_LARGE = 1 << 30
+LARGE_FILE = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def _sorted(rows: pa.Table, key: Sequence[str]) -> Iterator[pa.Table]:
     names = [str(number) for number in range(len(key))]
     keys = pa.Table.from_arrays([rows[name] for name in key], names=names)
     by_key = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in names])
-    if rows.nbytes > _LARGE:  # `take` joins what it takes from, which may pass 2 GiB
+    if rows.nbytes > LARGE_FILE:  # `take` joins what it takes from, which may pass 2 GiB
         rows = rows.cast(pa.schema([_large(field) for field in rows.schema]))
     for first in range(0, len(rows), GROUP_ROWS):
         yield rows.take(by_key.slice(first, GROUP_ROWS))
@@ -234,11 +234,11 @@ def run_merge(
     Raises:
         HeldError: the table must stand still; the reason says why.
     """
-    mirror = _mirror(footers, task.snapshot, task.adoption)
+    mirror = mirror_files(footers, task.snapshot, task.adoption)
     made = plan_merge(
         task,
-        partial(_find, task.snapshot, mirror),
-        partial(_searching, footers),
+        partial(find_keys, task.snapshot, mirror),
+        partial(make_search, footers),
         partial(read_values, mirror),
     )
     gone = rows_below_floor(mirror, made.raised)
@@ -252,7 +252,12 @@ def run_merge(
     return MergeResult(task.snapshot.version, actions, counts, account, made.floors)
 
 
-def _mirror(footers: Footers, snapshot: Snapshot, adoption: Adoption) -> MirrorFiles:
+def mirror_files(footers: Footers, snapshot: Snapshot, adoption: Adoption) -> MirrorFiles:
+    """Return the active files of a mirror that Sluice may write.
+
+    Raises:
+        HeldError: ``protocol``.
+    """
     require_writable(snapshot)
     if snapshot.metadata.partition_columns:
         detail = f"{snapshot.uri} is partitioned, which Sluice does not write; rebuild it"
@@ -279,15 +284,20 @@ def cast_keys(snapshot: Snapshot, keys: pa.Table) -> pa.Table:
     return keys.cast(column_types(snapshot, keys.column_names))
 
 
-def _find(
+def find_keys(
     snapshot: Snapshot, mirror: MirrorFiles, keys: pa.Table, owners: RowOrigins | None
 ) -> Found:
+    """Find the rows of *keys*, cast to the mirror's types, in its files."""
     return find_rows(cast_keys(snapshot, keys), mirror, owners=owners)
 
 
-def _searching(footers: Footers, snapshot: Snapshot, adoption: Adoption) -> Search:
+def make_search(footers: Footers, snapshot: Snapshot, adoption: Adoption) -> Search:
+    """Return a function that finds where values occur in the mirror at *snapshot*."""
+
     def search(values: pa.Table) -> Occurrences:
-        return find_occurrences(cast_keys(snapshot, values), _mirror(footers, snapshot, adoption))
+        return find_occurrences(
+            cast_keys(snapshot, values), mirror_files(footers, snapshot, adoption)
+        )
 
     return search
 

@@ -173,7 +173,7 @@ def test_of_a_tables_passing_cuts_few_are_remembered_and_none_is_lost(store: Ser
 def test_cuts_beyond_a_bound_are_the_stores_to_know(
     store: ServiceStore, monkeypatch: pytest.MonkeyPatch, *, again: bool
 ) -> None:
-    monkeypatch.setattr("monitor.store.certificates._CUTS", 3)
+    monkeypatch.setattr("monitor.store.certificates.MOST_CUTS", 3)
     store.certificates.read_whole(NOW - DAY)
     seen = []
     for number in range(5):

@@ -21,7 +21,7 @@ from pipeline.model import Op
 from pipeline.reports import Hold
 from pipeline.settings import InvariantRule
 from pipeline.tables.delta.files import Footers
-from pipeline.tables.delta.merge import _searching
+from pipeline.tables.delta.merge import make_search
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.builders.lake import FIRST, NOW, LocalLake, row, stamped
 from tests.pipeline.apply.holds import assert_held
@@ -135,7 +135,7 @@ def test_what_a_truncate_took_is_not_read_from_a_file_that_still_has_it(lake: Lo
 
     values = pa.table({"name": ["a"]})
     found = references_exist(
-        [replace(other, files=joined)], partial(_searching, Footers()), "db.u", values, owners
+        [replace(other, files=joined)], partial(make_search, Footers()), "db.u", values, owners
     )
 
     assert found.to_pylist() == [False]

@@ -232,8 +232,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 def test_a_large_image_is_several_parts_of_several_groups(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(image_export, "_GROUP", 1_000)
-    monkeypatch.setattr(image_export, "_FILE", 3_000)
+    monkeypatch.setattr(image_export, "GROUP_BYTES", 1_000)
+    monkeypatch.setattr(image_export, "PART_BYTES", 3_000)
     batches = (batch(100, start) for start in range(0, 2_000, 100))
 
     made = write_image(store, "db/t/dt=x", batches, TOLD)
@@ -317,8 +317,8 @@ def test_what_was_killed_while_it_wrote_leaves_nothing_that_anybody_reads(store:
 def test_an_image_that_cannot_be_written_leaves_no_part(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(image_export, "_GROUP", 100)
-    monkeypatch.setattr(image_export, "_FILE", 100)
+    monkeypatch.setattr(image_export, "GROUP_BYTES", 100)
+    monkeypatch.setattr(image_export, "PART_BYTES", 100)
     staged = uuid.UUID(int=1)
     monkeypatch.setattr(uuid, "uuid4", lambda: staged)
 
@@ -348,7 +348,7 @@ def killed_placing(home: Path, day: str, monkeypatch: pytest.MonkeyPatch) -> Non
     with monkeypatch.context() as dying_now, suppress(Killed):
         dying_now.setattr(Path, "rename", dies)
         dying_now.setattr(folder, "exchange_paths", lambda *_: False)
-        dying_now.setattr(image_export, "_forsake", lambda *_: None)
+        dying_now.setattr(image_export, "forsake", lambda *_: None)
         write_image(
             open_store(str(home)), f"db/t/{day}", iter([batch(3)]), replace(TOLD, version=1)
         )

@@ -74,7 +74,7 @@ def test_a_lock_held_by_a_process_that_does_not_sweep_is_reported(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moments = [datetime(2026, 11, 23, 10, tzinfo=UTC)]
-    monkeypatch.setattr(files, "_now", lambda: moments[-1])
+    monkeypatch.setattr(files, "utc_now", lambda: moments[-1])
     collector = FilesCollector(str(base), "logs", ledger=str(tmp_path / "ledger.db"))
     lock = tmp_path / "ledger.db.lock"
     with lock.open("ab") as other:
@@ -124,7 +124,7 @@ def test_what_ails_who_sweeps_is_told_by_one_beside_it(
 def test_a_failure_of_who_sweeps_no_more_is_told_with_its_time(
     collector: FilesCollector, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_now", lambda: datetime(2026, 11, 23, 10, 0, 7, 5, tzinfo=UTC))
+    monkeypatch.setattr(files, "utc_now", lambda: datetime(2026, 11, 23, 10, 0, 7, 5, tzinfo=UTC))
     base.rename(base.with_name("gone"))
     with pytest.raises(UnreachableError):
         collector.acknowledged()

@@ -14,7 +14,7 @@ from redis import Redis as Client
 from demo.processes import held, wait_until
 from demo.redis import Redis
 from pipeline.copies.copy import CopiedTable, CopyStep
-from pipeline.copies.redis import OWN, RedisCopy, RedisTarget, _some
+from pipeline.copies.redis import OWN, RedisCopy, RedisTarget, split_rows
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.model import Op, Order, Shard, Table
 from pipeline.settings import TableRule
@@ -270,7 +270,7 @@ def test_a_table_whose_name_goes_on_with_a_colon_has_names_of_its_own() -> None:
 def test_large_rows_go_a_few_at_a_time() -> None:
     rows_ = [["key", "s", "1", ["name", "x" * 2**20]] for _ in range(20)]
 
-    sizes = [len(some) for some in _some(rows_)]
+    sizes = [len(some) for some in split_rows(rows_)]
 
     assert sizes == [8, 8, 4]
 

@@ -11,7 +11,7 @@ from obstore.exceptions import GenericError, PermissionDeniedError, Unauthentica
 from obstore.store import MemoryStore
 
 from pipeline.delta import object_store
-from pipeline.delta.object_store import Bucket, _Ranges, open_bucket
+from pipeline.delta.object_store import Bucket, RangeFile, open_bucket
 from pipeline.errors import ConfigError, UnreachableError
 
 SECRET = "s3cr3t"
@@ -238,7 +238,7 @@ def test_a_file_is_made_in_one_request_for_parts_know_no_condition(
 
 
 def test_a_file_of_the_bucket_can_be_sought_in(bucket: Bucket) -> None:
-    assert _Ranges(bucket, "log/1", 10).seekable()
+    assert RangeFile(bucket, "log/1", 10).seekable()
 
 
 def test_a_read_file_is_asked_for_no_more_than_is_there(

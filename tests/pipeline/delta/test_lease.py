@@ -282,7 +282,7 @@ def test_f166_a_process_that_may_not_be_read_is_not_called_dead(
     hours = Hours()
     assert Lease(store, "main", Holder.here("a", AT)).take(hours.wait)
     me = Holder.here("b", AT)
-    monkeypatch.setattr(leases, "_process", lambda _: None)
+    monkeypatch.setattr(leases, "find_process", lambda _: None)
 
     assert Lease(store, "main", me, hours).take(hours.wait)
 

@@ -88,8 +88,8 @@ def test_what_a_disk_does_not_do_is_told_with_its_place_and_what_helps(
     def refused(*_: object, **__: object) -> None:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr("pipeline.delta.local._sync", refused)
-    monkeypatch.setattr("pipeline.delta.local._write", refused)
+    monkeypatch.setattr("pipeline.delta.local.sync_folder", refused)
+    monkeypatch.setattr("pipeline.delta.local.write_file", refused)
     monkeypatch.setattr("pipeline.delta.local.open", refused, raising=False)
     asked = (
         lambda: store.put_new("log/1.json", b"x"),

@@ -29,7 +29,7 @@ from pipeline.finding import (
 from pipeline.landing.bases import Settled
 from pipeline.landing.hazards import detect_hazards, find_unrecorded_hazards, hazard_id
 from pipeline.landing.listing import LINGER
-from pipeline.landing.next_checkpoint import _heals
+from pipeline.landing.next_checkpoint import heals
 from pipeline.landing.source_holds import RESENT
 from pipeline.model import Acknowledged, CaptureScope, Missing, Order, Shard, Table, combine_scopes
 from pipeline.settings import Router, TableRule
@@ -37,8 +37,8 @@ from pipeline.sources.mysql.doctor import DEMANDS as SERVER_DEMANDS
 from pipeline.sources.mysql.doctor import collect_hazards as server_hazards
 from pipeline.sources.mysql.facts import ServerFacts
 from pipeline.sources.mysql.position import binlog_position
-from pipeline.sources.postgres.doctor import _identity
 from pipeline.sources.postgres.doctor import collect_publication_hazards as table_hazards
+from pipeline.sources.postgres.doctor import identity_findings
 from pipeline.sources.postgres.facts import PostgresShardFacts, PublishedFacts
 from pipeline.sources.source import FoldedTable
 from pipeline.transports.topics import TopicFacts, undescribed_parts
@@ -129,10 +129,10 @@ def test_f102_only_a_base_above_the_end_of_the_log_after_the_setting_closes_it()
     (gap,) = load_gaps(over)
 
     assert gap.id == next(iter(made.gaps.values())).id, "one and the same"
-    assert not _heals(Settled(T, Order(1, 1, 900), 13), next(iter(later.gaps.values())))
-    assert not _heals(Settled(T, Order(1, 1, 900), 9), gap), "it landed before"
-    assert not _heals(Settled(T, END, 13), gap), "its rows may have waited in a topic"
-    assert _heals(Settled(T, Order(1, 1, 501), 13), gap)
+    assert not heals(Settled(T, Order(1, 1, 900), 13), next(iter(later.gaps.values())))
+    assert not heals(Settled(T, Order(1, 1, 900), 9), gap), "it landed before"
+    assert not heals(Settled(T, END, 13), gap), "its rows may have waited in a topic"
+    assert heals(Settled(T, Order(1, 1, 501), 13), gap)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_f102_nothing_closes_it_while_nobody_knows_that_the_setting_is_gone(
     (gap,) = load_gaps(made)
 
     assert gap.above is None
-    assert not _heals(Settled(T, Order(1, 1, 900), 99), gap)
+    assert not heals(Settled(T, Order(1, 1, 900), 99), gap)
 
 
 def test_f102_only_settings_of_whom_does_not_answer_are_not_gone() -> None:
@@ -363,7 +363,9 @@ def test_f102_an_index_as_replica_identity_is_well_with_the_key_of_the_config(
     told = opened(KNOWN, {"shop": replace(ALL, hazards=found)}, router=router)
 
     assert [gap.shards for gap in told] == shards
-    assert bool(_identity(table, FoldedTable("db.t", key))) == bool(shards), "as the doctor says"
+    assert bool(identity_findings(table, FoldedTable("db.t", key))) == bool(shards), (
+        "as the doctor says"
+    )
 
 
 def test_f102_keys_of_the_connector_are_accepted_where_the_config_names_a_key() -> None:
@@ -794,8 +796,8 @@ def test_f102_a_base_heals_a_table_whose_topic_left_a_harmful_default() -> None:
     assert both_there == {(T, U): None}
     assert open_gaps(made) == {(U,): None, (T,): END}
     gaps_of = {gap.shards: gap for gap in load_gaps(made)}
-    assert _heals(Settled(T, Order(1, 1, 900), 50), gaps_of[(T,)])
-    assert not _heals(Settled(U, Order(1, 1, 900), 50), gaps_of[(U,)])
+    assert heals(Settled(T, Order(1, 1, 900), 50), gaps_of[(T,)])
+    assert not heals(Settled(U, Order(1, 1, 900), 50), gaps_of[(U,)])
     assert all(is_waivable(id_) for id_ in made.gaps)
 
 

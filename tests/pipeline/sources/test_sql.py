@@ -22,7 +22,7 @@ from pipeline.sources.mysql.session import Session
 from pipeline.sources.mysql.types import MySqlColumn
 from pipeline.sources.postgres import row_encoding as postgres_values
 from pipeline.sources.postgres.row_encoding import ReadColumn
-from pipeline.sources.postgres.row_reader import PostgresKey, PostgresRowReader, _Relation
+from pipeline.sources.postgres.row_reader import PostgresKey, PostgresRowReader, Relation
 from pipeline.sources.postgres.session import PostgresSession
 from pipeline.sources.postgres.types import PostgresColumn
 from pipeline.sources.row_reader import RowsAsked
@@ -82,7 +82,7 @@ def postgres(server: BusyServer, settings: SourceSettings) -> Read:
     reader = PostgresRowReader(replace(settings, kind="postgres", options={"database": "d"}))
     reader.read_from = cast(Any, server)
     columns = (ReadColumn(PostgresColumn("id", "INT4 as int32", nullable=False), "INT4"),)
-    return lambda asked: reader._found(_Relation("", columns), PostgresKey(columns), asked)
+    return lambda asked: reader._found(Relation("", columns), PostgresKey(columns), asked)
 
 
 @pytest.mark.parametrize("kind", [mysql, postgres])

@@ -12,7 +12,7 @@ from pipeline.errors import ConfigError, FormatError
 from pipeline.standards import mapping
 from pipeline.standards.mapping import IdMapping
 
-table = mapping._table
+table = mapping.read_table
 
 
 def _file(folder: Path, *rows: str, heading: str = "source,standard") -> str:
@@ -123,7 +123,7 @@ def test_a_refused_file_is_read_once_and_counts_again_when_it_is_put_right(
         reads.append(file)
         return table(file)
 
-    monkeypatch.setattr(mapping, "_table", counted)
+    monkeypatch.setattr(mapping, "read_table", counted)
 
     for _ in range(3):
         with pytest.raises(FormatError, match="an entry changed"):
@@ -146,7 +146,7 @@ def test_a_read_that_fails_once_is_tried_again(
             raise faults.pop()
         return table(file)
 
-    monkeypatch.setattr(mapping, "_table", failing)
+    monkeypatch.setattr(mapping, "read_table", failing)
 
     with pytest.raises(FormatError, match="Too many open files"):
         own.value("7")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from pipeline.apply.merge import _corrected
+from pipeline.apply.merge import count_corrected
 from pipeline.checkpoint import RowStandards
 from pipeline.clocks import LONGEST_WAIT
 from pipeline.model import Op
@@ -223,7 +223,7 @@ def test_a_message_of_two_rows_that_is_sent_again_counts_as_two(tmp_path: Path) 
     told = harness.landed(Op.CREATE, more=("error",))
     assert [one["error"] for one in told if one["offset"] in (0, 1)] == [None, name, name]
     counted = {"op": ["c"] * len(told), "error": [one["error"] for one in told]}
-    assert _corrected(pa.table(counted)) == 2
+    assert count_corrected(pa.table(counted)) == 2
 
 
 def test_a_new_column_lands_once_somebody_has_spoken_of_it(tmp_path: Path) -> None:

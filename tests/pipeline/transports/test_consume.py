@@ -70,27 +70,27 @@ class Unwaiting:
     """A client that fails where it sits out a wait: only then it hands out less than was asked."""
 
     def __init__(self, client: Any) -> None:
-        self._client = client
+        self.open_consumer = client
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
+        return getattr(self.open_consumer, name)
 
     def consume(self, most: int, wait: float) -> list[Any]:
-        came: list[Any] = self._client.consume(most, wait)
+        came: list[Any] = self.open_consumer.consume(most, wait)
         assert len(came) == most, f"{most} messages were asked for, {len(came)} came in {wait} s"
         return came
 
 
 def clients_that_never_wait(monkeypatch: pytest.MonkeyPatch) -> list[Unwaiting]:
     """Those that are made from now on; each would wait so long that it is not for the records."""
-    made, client = list[Unwaiting](), consuming._client
+    made, client = list[Unwaiting](), consuming.open_consumer
 
     def one_more(*how: Any) -> Any:
         made.append(Unwaiting(client(*how)))
         return made[-1]
 
     monkeypatch.setattr(consuming, "WAIT", SOON)
-    monkeypatch.setattr(consuming, "_client", one_more)
+    monkeypatch.setattr(consuming, "open_consumer", one_more)
     return made
 
 

@@ -28,7 +28,7 @@ from pipeline.transports.topics import (
     LastRecord,
     Spans,
     TopicFacts,
-    _described,
+    describe_topics,
     end_keys,
     find_topic_hazards,
     read_last_records,
@@ -251,7 +251,7 @@ class Admin:
         return cast(Mapping[str, Any], made)
 
     def described(self) -> tuple[TopicFacts, ...]:
-        return _described(cast(KafkaAdminClient, self), ".*")
+        return describe_topics(cast(KafkaAdminClient, self), ".*")
 
 
 def result(name: str, *entries: Any, error: int = 0) -> Any:

@@ -303,7 +303,7 @@ def test_footers_are_asked_for_by_turns_of_two_lines_at_the_same_time(
             both.wait(10)  # the other has not found it, either
         return read[path]
 
-    monkeypatch.setattr(data_file, "_read", slowly)
+    monkeypatch.setattr(data_file, "read_footer", slowly)
     with ThreadPoolExecutor(2) as lines:
         for file in files.files:
             found = list(lines.map(footers.of, [files.store] * 2, [file] * 2))

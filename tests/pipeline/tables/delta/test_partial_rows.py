@@ -163,13 +163,13 @@ def test_a_mirror_that_cannot_be_read_is_held_only_where_it_is_needed(bench: Tur
 
     def look(keys: Any, owners: Any) -> Any:
         from pipeline.tables.delta.merge import (  # noqa: PLC0415
-            _find,
-            _mirror,
+            find_keys,
+            mirror_files,
         )
 
         found.append(keys)
-        mirror = _mirror(bench.footers, bench.snapshot, bench.task(own).adoption)
-        return _find(bench.snapshot, mirror, keys, owners)
+        mirror = mirror_files(bench.footers, bench.snapshot, bench.task(own).adoption)
+        return find_keys(bench.snapshot, mirror, keys, owners)
 
     assert plan_merge(bench.task(own), look).rows["big"].to_pylist() == ["A"]
     with pytest.raises(HeldError, match="which no earlier row has"):

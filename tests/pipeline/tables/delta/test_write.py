@@ -65,7 +65,7 @@ def test_row_groups_are_of_one_size_whatever_the_rows(
     bench: TurnBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(merge, "GROUP_ROWS", 4)
-    monkeypatch.setattr(merge, "_LARGE", 100)  # as if they were a gigabyte
+    monkeypatch.setattr(merge, "LARGE_FILE", 100)  # as if they were a gigabyte
 
     add = write_rows(new_rows(*range(9, -1, -1), name="x" * 50), target(bench))["add"]
 
