@@ -90,7 +90,7 @@ class Postgres:
 
     def stop(self) -> None:
         """Shut down, even with open connections; the data remains."""
-        children = self._children()
+        children = self.children()
         if not self.daemon.stop():  # it was killed in the end, and they are not its group
             for child in children:
                 child.kill()
@@ -99,7 +99,7 @@ class Postgres:
         """`kill -9` of all its processes; the data stays."""
         if self.daemon.process is not None:
             self.daemon.process.hold()  # so it starts no other
-        children = self._children()
+        children = self.children()
         self.daemon.kill()
         for child in children:  # each is a session of its own
             child.kill()
@@ -238,7 +238,7 @@ class Postgres:
         leash = ("--pdeathsig=KILL",) if self.leashed else ()
         return (setpriv, *user, *leash, str(program))
 
-    def _children(self) -> list[Process]:
+    def children(self) -> list[Process]:
         if not self.daemon.running or self.daemon.process is None:
             return []
         pid = self.daemon.process.pid

@@ -53,7 +53,7 @@ def _show(
     history: list[dict[str, Any]],
 ) -> None:
     for answer in answers:
-        for line in _answer(answer, repairs):
+        for line in explanation_lines(answer, repairs):
             say(line)
     for line in (line for one in rows for line in copy_lines.format_copies(one)):
         say(line)
@@ -99,7 +99,10 @@ def _fix(reason: dict[str, Any], repairs: Mapping[str, str]) -> str:
     return f"  ({'; or, to ignore it: '.join(fixes)})" if fixes else ""
 
 
-def _answer(answer: dict[str, Any], repairs: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+def explanation_lines(
+    answer: dict[str, Any], repairs: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
+    """Return the lines that explain one answer of the gate."""
     if "hops" not in answer:
         return [f"{answer['state'].upper()}: {answer.get('why', '')}"]
     lines = [f"{answer['table']} {answer['stage']} up to {answer['cut']}: {answer['state']}"]

@@ -78,7 +78,7 @@ def gate(
         elif as_json:
             say(json.dumps({"state": "unknown", "ready": False, "error": str(error)}))
         sys.exit(EXITS["unknown"])  # without an answer the gate is not open, even with a proof
-    say(json.dumps(answer) if as_json else "\n".join(_lines(answer)))
+    say(json.dumps(answer) if as_json else "\n".join(answer_lines(answer)))
     sys.exit(EXITS[answer["state"]])
 
 
@@ -116,7 +116,8 @@ def _unwatched(known: dict[str, Any], *, as_json: bool) -> None:
     say("\n".join(["UNKNOWN: no service monitors the tables", *format_status(known)]))
 
 
-def _lines(answer: dict[str, Any]) -> list[str]:
+def answer_lines(answer: dict[str, Any]) -> list[str]:
+    """Return the lines that state an answer of the gate and its reasons."""
     lines = [f"{answer['state'].upper()}" + (f": {answer['why']}" if "why" in answer else "")]
     for one in answer["tables"]:
         proof = f", certificate {one['certificate']}" if one["certificate"] else ""

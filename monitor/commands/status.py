@@ -50,24 +50,24 @@ def status(config: Path, server: str | None, as_json: bool) -> None:
         why = f"the states below are outdated: {turning['why']}"
         console.print(Text(why, style="bold red"))  # a name in it may look like markup
     for one in turning.get("first", ()) if turning["turning"] else ():
-        console.print(_first(one), markup=False, soft_wrap=True)
+        console.print(summary_line(one), markup=False, soft_wrap=True)
     if tables:
         console.print(_tables(tables))
     for line in copy_lines.summarize_copies(tables):
         console.print(line, markup=False, soft_wrap=True)
     for one in incidents:
-        console.print(_incident(one), markup=False, soft_wrap=True)
+        console.print(incident_line(one), markup=False, soft_wrap=True)
 
 
 def _unwatched(why: str, known: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         say(json.dumps({"service": {"turning": False, "why": why}, "last_known": known}))
         return
-    for line in (why, *format_status(known), *map(_incident, known["incidents"])):
+    for line in (why, *format_status(known), *map(incident_line, known["incidents"])):
         say(line)
 
 
-def _first(one: dict[str, Any]) -> str:
+def summary_line(one: dict[str, Any]) -> str:
     """Format a headline in one line, as on the page: tables, reason, since when, where, runbook."""
     kind = one["kind"].upper().replace("_", " ")
     about, facts = one["about"] and f" {one['about']}", one["facts"] and f" ({one['facts']})"
@@ -75,7 +75,8 @@ def _first(one: dict[str, Any]) -> str:
     return f"{kind}{about}: {one['what']}{facts}{read_on}"
 
 
-def _incident(one: dict[str, Any]) -> str:
+def incident_line(one: dict[str, Any]) -> str:
+    """Return the line of one incident."""
     about = f"{one['about']} {one['check']}".strip()
     held = f", acknowledged by {one['acknowledged']}" if one.get("acknowledged") else ""
     named = f" (incident {one['id']}{held})" if one.get("id") else ""

@@ -154,7 +154,7 @@ class PostgresTarget:
                 link.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (table.name,))
                 self._require_position(table, step.was)
                 self._put(table, step)
-                self._take(table, step)
+                self.take_rows(table, step)
                 if step.sweeps:
                     self._sweep(table, step.now.load)
                 place = _place(table.name)
@@ -192,7 +192,7 @@ class PostgresTarget:
             )
             raise HeldError("copy_written", detail)
 
-    def _take(self, table: CopiedTable, step: CopyStep) -> None:
+    def take_rows(self, table: CopiedTable, step: CopyStep) -> None:
         """Delete what went, unless this step wrote it, or it is of another source or newer."""
         key = _key(table)
         if not self._stage(table, step, step.went, [*dict.fromkeys((*table.key, *OWN))]):

@@ -174,13 +174,13 @@ class RedisTarget:
         with self._translated(table.name):
             was, now = self._told(step.was), self._told(step.now)
             for rows in split_rows(self._rows(table, step)):
-                if refused := self._run(PUT, table, was, rows):
+                if refused := self.run_script(PUT, table, was, rows):
                     raise self._written(table, refused)
             for keys in split_rows(self._keys(table, step)):
-                self._run(TAKE, table, was, keys)
+                self.run_script(TAKE, table, was, keys)
             if step.sweeps and step.now.load > 1:
                 self._sweep(table, step, was)
-            self._run(STAND, table, was, now)
+            self.run_script(STAND, table, was, now)
 
     def close(self) -> None:
         client, self._client = self._client, None
@@ -212,7 +212,7 @@ class RedisTarget:
         values = [_texts(some.rows[name]) for name in table.key]
         if table.sharded:
             values += [sources, shards]
-        begin, load = self._begin(table), f"{step.now.load:0{DIGITS}}"
+        begin, load = self.key_prefix(table), f"{step.now.load:0{DIGITS}}"
         ranks = some.owned.rank.T.tolist()
         for *key, source, shard, rank in zip(*values, sources, shards, ranks, strict=True):
             places = "".join(f"{one - LOWEST:0{DIGITS}}" for one in rank)
@@ -221,12 +221,12 @@ class RedisTarget:
     def _sweep(self, table: CopiedTable, step: CopyStep, was: str) -> None:
         """Go through all keys of the table; there is no other list of them."""
         below = f"{step.now.load:0{DIGITS}}"
-        found = self._open().scan_iter(f"{_no_pattern(self._begin(table))}*", count=1_000)
+        found = self._open().scan_iter(f"{_no_pattern(self.key_prefix(table))}*", count=1_000)
         # Redis reads no bytes in MessagePack; a key that is no text is not ours
         for keys in split_rows(key.decode(errors="replace") for key in found):
-            self._run(SWEEP, table, was, keys, below)
+            self.run_script(SWEEP, table, was, keys, below)
 
-    def _run(self, script: str, table: CopiedTable, was: str, what: Any, *more: str) -> int:
+    def run_script(self, script: str, table: CopiedTable, was: str, what: Any, *more: str) -> int:
         """What *script* says; LostRaceError if the table stands elsewhere."""
         argument = what if isinstance(what, str) else msgspec.msgpack.encode(what)
         run: Callable[..., Any] = self._open().register_script(script)
@@ -241,12 +241,12 @@ class RedisTarget:
             return ""
         return json.dumps({**asdict(position), "owner": self.owner}, sort_keys=True)
 
-    def _begin(self, table: CopiedTable) -> str:
+    def key_prefix(self, table: CopiedTable) -> str:
         return f"{self.settings.prefix}:{_escaped(table.name)}:"
 
     def _dropping(self, table: CopiedTable) -> str:
         hashes = f"HDEL {self.standing} {table.name} and HDEL {self.naming} {table.name}"
-        return f"delete the keys {self._begin(table)}*, then {hashes}, to have it loaded again"
+        return f"delete the keys {self.key_prefix(table)}*, then {hashes}, to have it loaded again"
 
     def _written(self, table: CopiedTable, refused: int) -> HeldError:
         told = f"{refused} rows of {table.name} in {self.settings.place} are newer than the"

@@ -24,7 +24,7 @@ from pipeline.tls import tls_faults, verify_option
 NOT_THERE = 40403
 MOST = 50_000  # schemas that are kept; a process that meets more begins anew
 WITNESSES = 3  # schemas that were told once, by which a registry is known again
-_known: dict[tuple[str, int], str] = {}
+known_schemas: dict[tuple[str, int], str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,9 @@ class SchemaRegistry:
             NoSchemasError: the registry does not answer, or not as one does, or does not know a
                 number that is not ``lost``.
         """
-        found: dict[int, str | None] = {n: _known.get((self.settings.url, n)) for n in numbers}
+        found: dict[int, str | None] = {
+            n: known_schemas.get((self.settings.url, n)) for n in numbers
+        }
         if lacking := [number for number, text in found.items() if text is None]:
             with self._client() as client:
                 found |= {number: self._ask(client, number) for number in lacking}
@@ -71,7 +73,7 @@ class SchemaRegistry:
 
     def told(self) -> tuple[int, ...]:
         """A few numbers that the registry knew in this process."""
-        known = [number for (url, number) in list(_known) if url == self.settings.url]
+        known = [number for (url, number) in list(known_schemas) if url == self.settings.url]
         return tuple(known[-WITNESSES:])
 
     def examine(self) -> None:
@@ -120,9 +122,9 @@ class SchemaRegistry:
         kind = told.get("schemaType", "AVRO") if isinstance(told, Mapping) else "AVRO"
         if kind != "AVRO":
             text = msgspec.json.encode({"type": str(kind)}).decode()  # no schema of Avro's, by name
-        if len(_known) >= MOST:
-            _known.clear()
-        _known[self.settings.url, number] = text
+        if len(known_schemas) >= MOST:
+            known_schemas.clear()
+        known_schemas[self.settings.url, number] = text
         return text
 
     def _client(self) -> httpx.Client:

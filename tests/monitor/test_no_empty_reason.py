@@ -177,16 +177,16 @@ def _api(rig: Rig) -> Iterator[str]:
     status_, answer = rig.ask(USERS, ORDERS, cut="now")
     if status_ not in (200, 400):
         yield from (("gate says nothing",) if not (answer["tables"] or answer.get("why")) else ())
-        yield from (f"gate: {line}" for line in gate._lines(answer) if _mute(line))
+        yield from (f"gate: {line}" for line in gate.answer_lines(answer) if _mute(line))
     for one in rig.client.get("/v1/incidents").json():
         yield from (f"incident {one['about']}" for _ in "x" if not one["reason"].strip())
-        yield from ("incident line" for _ in "x" if _mute(status._incident(one)))
+        yield from ("incident line" for _ in "x" if _mute(status.incident_line(one)))
     for one in rig.client.get("/v1/verdicts", params={"limit": 1000}).json():
         if one["outcome"] != "pass" and not one["reason"].strip():
             yield f"verdict {one['table']} {one['check']}"
     service = rig.client.get("/v1/service").json()
     yield from (p["name"] for p in service["parts"] if not p["works"] and not p["detail"].strip())
-    yield from ("first line" for one in service["first"] if _mute(status._first(one)))
+    yield from ("first line" for one in service["first"] if _mute(status.summary_line(one)))
     if not service["first"]:
         yield "nothing stands first"
 
@@ -195,7 +195,7 @@ def _find_mute_answers(answer: dict[str, Any]) -> Iterator[str]:
     if "hops" in answer:
         yield from _answer(f"readiness {answer['table']}", answer)
         yield from _hops(answer)
-    yield from (f"explain: {line}" for line in explain._answer(answer) if _mute(line))
+    yield from (f"explain: {line}" for line in explain.explanation_lines(answer) if _mute(line))
 
 
 def _answer(where: str, answer: dict[str, Any]) -> Iterator[str]:

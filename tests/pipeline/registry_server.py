@@ -56,5 +56,5 @@ def registry_server() -> Iterator[Answers]:
         yield answers
         answers.released.set()
         server.shutdown()
-    for one in [one for one in schema_registry._known if one[0] == answers.url]:
-        del schema_registry._known[one]  # the next server may get the same port
+    for one in [one for one in schema_registry.known_schemas if one[0] == answers.url]:
+        del schema_registry.known_schemas[one]  # the next server may get the same port

@@ -65,7 +65,7 @@ class Stand:
     built: Callable[[Path], System] = MySQLSystem
     log: list[str] = field(default_factory=list)
     bases: list[Base] = field(default_factory=list)
-    _ends: ExitStack = field(default_factory=ExitStack)
+    ends: ExitStack = field(default_factory=ExitStack)
     _stop: threading.Event = field(default_factory=threading.Event)
     _asking: Future[None] = field(default_factory=Future)
     _began: float = field(default_factory=time.monotonic)
@@ -89,20 +89,20 @@ class Stand:
 
     def open(self) -> None:
         """Start everything; the first change after the snapshot is made when all is READY."""
-        self._ends.callback(self.system.site.stop)
+        self.ends.callback(self.system.site.stop)
         self.system.site.start()
         self.shop.create()
         self.workload.fill(ROWS)
         begun = datetime.now(UTC)
         self.collect(self)
-        self._ends.callback(self.service.stop)
+        self.ends.callback(self.service.stop)
         self.service.start()
         self.recover()
         self.bases.append(Base(begun, datetime.now(UTC)))
-        self._ends.callback(self.workload.stop)
+        self.ends.callback(self.workload.stop)
         self.workload.start()
         pool = ThreadPoolExecutor(1, thread_name_prefix="asker")
-        self._ends.callback(self._stop.set)
+        self.ends.callback(self._stop.set)
         self._asking = pool.submit(self.asker.run, self._stop)
         pool.shutdown(wait=False)
         self.note("under load")
@@ -209,7 +209,7 @@ class Stand:
 
     def close(self) -> None:
         """Stop everything, those that write first; harmless when it is stopped."""
-        self._ends.close()
+        self.ends.close()
 
     def finish(self) -> None:
         """Stop the writers, catch up, and stop what asks and answers; servers go on.

@@ -184,7 +184,7 @@ def replica(stand: Stand, night: Midnight) -> Address:
     log, pos = str(first.head.position).split()[0].split("/")
     (port,) = free_ports(1)
     other = MySQL(stand.home / "replica", port, server_id=2)
-    stand._ends.callback(other.stop)
+    stand.ends.callback(other.stop)
     other.start()
     other.execute(
         f"CHANGE MASTER TO MASTER_HOST = '{stand.servers.mysql.host}',"

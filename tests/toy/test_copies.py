@@ -63,7 +63,7 @@ class Copies:
         stopped = [server]
         try:
             server.hold()  # it starts no more
-            for one in self.postgres._children():
+            for one in self.postgres.children():
                 stopped.append(one)
                 one.signal(signal.SIGSTOP)
             yield

@@ -34,7 +34,7 @@ sources:
 PLACE = Path("/etc/sluice/sluice.yaml")
 
 
-def _parse(more: str = "", text: str = MINIMAL) -> Config:
+def parse_text(more: str = "", text: str = MINIMAL) -> Config:
     return parse_config(text + more, PLACE)
 
 
@@ -51,7 +51,7 @@ def faults(text: str, also: Faults = lambda _: (), place: Path = PLACE) -> list[
 
 
 def test_a_lake_a_kafka_and_one_source_are_enough() -> None:
-    config = _parse()
+    config = parse_text()
 
     assert config.lake == "/etc/sluice/lake"
     assert config.store == "/etc/sluice/sluice.db"
@@ -66,7 +66,7 @@ def test_a_mirror_between_two_clusters_may_put_a_word_before_the_names_of_topics
     here = MINIMAL.replace("prefix: shop", "prefix: there.shop")
     mirror = "{kafka: 10.0.0.1:9092, url: http://m:8083, connector: m, alias: there}"
 
-    (source,) = _parse(f"    mirrored: {mirror}\n", text=here).sources
+    (source,) = parse_text(f"    mirrored: {mirror}\n", text=here).sources
 
     assert source.mirrored == MirrorSettings("10.0.0.1:9092", "http://m:8083", "m", "there")
     assert (source.prefix, source.collected_prefix) == ("there.shop", "shop")
@@ -74,13 +74,16 @@ def test_a_mirror_between_two_clusters_may_put_a_word_before_the_names_of_topics
 
 
 def test_a_source_says_what_the_order_of_its_changes_must_rest_on() -> None:
-    (usual,), (weak,) = _parse().sources, _parse("    weakest_order: partition_offset\n").sources
+    (usual,), (weak,) = (
+        parse_text().sources,
+        parse_text("    weakest_order: partition_offset\n").sources,
+    )
 
     assert (usual.weakest_order, weak.weakest_order) == (Ordering.LOG, Ordering.OFFSET)
 
 
 def test_a_lake_may_be_an_address() -> None:
-    config = _parse(text=MINIMAL.replace("lake: lake", "lake: s3a://bucket/lake"))
+    config = parse_text(text=MINIMAL.replace("lake: lake", "lake: s3a://bucket/lake"))
 
     assert config.lake == "s3a://bucket/lake"
 
@@ -192,13 +195,15 @@ def test_an_address_that_nothing_can_answer_at_is_told(old: str, new: str, line:
 def test_several_brokers_may_stand_with_spaces_and_the_sixth_version_of_addresses() -> None:
     text = MINIMAL.replace("127.0.0.1:9092", "'k1:9092, [::1]:9092'")
 
-    assert _parse(text=text).kafka == "k1:9092, [::1]:9092"
+    assert parse_text(text=text).kafka == "k1:9092, [::1]:9092"
 
 
 def test_a_tilde_is_the_home_folder_of_who_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/sluice")
 
-    assert _parse(text=MINIMAL.replace("lake: lake", "lake: ~/lake")).lake == "/home/sluice/lake"
+    assert (
+        parse_text(text=MINIMAL.replace("lake: lake", "lake: ~/lake")).lake == "/home/sluice/lake"
+    )
 
 
 @pytest.mark.parametrize(
@@ -329,7 +334,7 @@ def test_the_cluster_before_a_mirror_is_secured_by_itself(monkeypatch: pytest.Mo
     login = "mechanism: PLAIN, username: us, password: {env: KAFKA_PASSWORD}"
     secured = f"kafka_security: {{protocol: SASL_PLAINTEXT, {login}}}"
 
-    config = _parse(f"    mirrored: {{kafka: far:1, url: http://m, connector: m, {secured}}}\n")
+    config = parse_text(f"    mirrored: {{kafka: far:1, url: http://m, connector: m, {secured}}}\n")
 
     (source,) = config.sources
     assert source.mirrored is not None
@@ -378,7 +383,7 @@ def test_secrets_come_from_the_environment_or_a_file(
     text = MINIMAL.replace("user: sluice", "user: sluice\n    password: {env: SHOP_PASSWORD}")
     hook = f"{{url: {{file: {tmp_path / 'hook'}}}, secret: {{file: {tmp_path / 'hook'}}}}}"
 
-    config = _parse(f"channels: {{webhook: {hook}}}", text)
+    config = parse_text(f"channels: {{webhook: {hook}}}", text)
 
     assert config.sources[0].password == "from the environment"
     assert config.channels["webhook"] == Webhook("https://hook.example/x", "https://hook.example/x")
@@ -386,7 +391,7 @@ def test_secrets_come_from_the_environment_or_a_file(
 
 
 def test_the_log_is_a_channel_also_beside_others() -> None:
-    config = _parse("channels: {ops: {kind: log}}")
+    config = parse_text("channels: {ops: {kind: log}}")
 
     assert sorted(config.channels) == ["log", "ops"]
 
@@ -396,7 +401,7 @@ def test_any_value_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("SHOP_TOLERANCE", "4")
     text = MINIMAL.replace("port: 3306", "port: {env: SHOP_PORT}")
 
-    config = _parse("probes: {max_id: {tolerance: {env: SHOP_TOLERANCE}}}", text)
+    config = parse_text("probes: {max_id: {tolerance: {env: SHOP_TOLERANCE}}}", text)
 
     assert config.sources[0].port == 3307
     assert {plan.name: plan for plan in config.plans}["max_id"].probe.tolerance == 4
@@ -416,7 +421,7 @@ probes:
     overrides: [{tables: shop.orders, tolerance: 9}]
 """
 
-    plans = {plan.name: plan for plan in _parse(probes).plans}
+    plans = {plan.name: plan for plan in parse_text(probes).plans}
 
     assert "volatility" not in plans
     assert plans["max_id"].every == timedelta(seconds=7)
@@ -426,14 +431,14 @@ probes:
 
 
 def test_a_probe_that_is_switched_off_holds_no_gate() -> None:
-    config = _parse("probes: {range_counts: {enabled: false}}")
+    config = parse_text("probes: {range_counts: {enabled: false}}")
 
     assert "range_counts" not in config.policy.gating
     assert "offset_keys" in config.policy.gating
 
 
 def test_lag_budgets_go_by_tier() -> None:
-    readiness = _parse("readiness: {lag_budget: {0: PT1M, 2: PT1H}}").readiness
+    readiness = parse_text("readiness: {lag_budget: {0: PT1M, 2: PT1H}}").readiness
 
     assert readiness.budget(0) == timedelta(minutes=1)
     assert readiness.budget(1) == timedelta(hours=1)

@@ -32,7 +32,7 @@ from pipeline.standards.hash import KeyedHash
 from pipeline.transports.kafka import KafkaTransport
 from pipeline.transports.per_source import TransportsBySource
 from tests.monitor.config.plain import cases
-from tests.monitor.config.test_config import MINIMAL, PLACE, _parse, faults
+from tests.monitor.config.test_config import MINIMAL, PLACE, faults, parse_text
 from tests.toy.copy import FileCopy
 
 PG = "kind: postgres, host: h, database: d, user: u"
@@ -412,7 +412,7 @@ def test_editors_do_not_ask_for_it() -> None:
 
 def test_windows_are_read_with_their_moments() -> None:
     window = '{since: "2026-03-28T01:00:00Z", until: "2026-03-28T05:00:00+01:00", column: day'
-    config = _parse(f"archive: [{{tables: shop.*, windows: [{window}, before: '2025'}}]}}]\n")
+    config = parse_text(f"archive: [{{tables: shop.*, windows: [{window}, before: '2025'}}]}}]\n")
 
     (rule,) = config.settings.archive
     (one,) = rule.windows

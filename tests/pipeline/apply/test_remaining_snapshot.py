@@ -13,7 +13,7 @@ from pipeline.invariants.not_null import NotNull
 from pipeline.model import Op, Order
 from pipeline.settings import InvariantRule
 from tests.builders.lake import LocalLake, row
-from tests.pipeline.standards.test_standards_in_mirrors import HASH, _noted, _ruled
+from tests.pipeline.standards.test_standards_in_mirrors import HASH, note_standards, rules_of
 
 AT = Order(1, 1, 9)  # of the base
 
@@ -59,9 +59,9 @@ def test_a_value_from_before_the_base_does_not_outlive_it(tmp_path: Path) -> Non
 def test_a_clear_value_from_before_a_standard_does_not_outlive_the_base(tmp_path: Path) -> None:
     lake = LocalLake(tmp_path)
     lake.play([row(Op.CREATE, 2, 1, "Ada")])
-    lake.catalog.standards = _ruled(("hash", HASH))
+    lake.catalog.standards = rules_of(("hash", HASH))
     lake.land(row(Op.CREATE, 3, 2, HASH.value("Bob")))
-    _noted(lake, since=1)
+    note_standards(lake, since=1)
     lake.land(_without_a_name(10))
     _base(lake, HASH.value("Eve"), began=2)
 

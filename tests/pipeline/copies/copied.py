@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.apply.table_format import Mirrors
-from pipeline.copies.copy import Copy, CopyPosition, CopyTarget
+from pipeline.copies.copy import CopiedTable, Copy, CopyPosition, CopyStep, CopyTarget
 from pipeline.copies.sync import CopySync
 from pipeline.model import Op, Shard, Table
 from pipeline.settings import TableRule
@@ -25,6 +25,8 @@ class Copied:
     table: Table = TABLE
     target: CopyTarget = field(init=False)
     copying: CopySync = field(init=False)
+    written: CopiedTable = field(init=False)
+    """The table of the newest step, as the copy has been given it."""
 
     def __post_init__(self) -> None:
         self.reopen()
@@ -34,6 +36,12 @@ class Copied:
         self.target = self.copy.opened(self.lake.settings.lake)
         mirrors = Mirrors(self.lake.settings, self.lake.table_format)
         self.copying = CopySync(self.target, mirrors)
+
+        def note(table: CopiedTable, step: CopyStep) -> None:
+            self.written = table
+            type(self.target).write(self.target, table, step)
+
+        self.target.write = note  # type: ignore[method-assign]
 
     @property
     def position(self) -> CopyPosition | None:

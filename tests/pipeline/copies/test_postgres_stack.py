@@ -163,7 +163,7 @@ def test_a_killed_step_leaves_nothing_and_is_done_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(PostgresTarget, "_take", cut_off)
+        patch.setattr(PostgresTarget, "take_rows", cut_off)
         with pytest.raises(KeyboardInterrupt):
             copied.bring()
     assert rows() == before
@@ -178,7 +178,7 @@ def test_whoever_was_overtaken_writes_nothing(copied: Copied, rows: Any) -> None
     first = copied.bring()
     copied.play(row(U, 20, 1, "z"))
     assert first is not None
-    made = copied.copying._shaped["db.t"]
+    made = copied.written
 
     with pytest.raises(LostRaceError):
         copied.target.write(made, CopyStep(first, replace(first, version=99)))

@@ -149,7 +149,7 @@ def test_a_kill_between_any_two_scripts_is_made_up_for(
     copied.lake.play([row(C, 10 + n, n, f"n{n}") for n in range(4)])
     first = copied.bring()
     copied.lake.play([row(U, 20, 1, "z"), row(D, 21, 2), row(C, 22, 7, "seven")])
-    run, left = RedisTarget._run, iter(range(before))
+    run, left = RedisTarget.run_script, iter(range(before))
 
     def cut_off(self: RedisTarget, *told: Any) -> int:
         if next(left, None) is None:
@@ -157,7 +157,7 @@ def test_a_kill_between_any_two_scripts_is_made_up_for(
         return run(self, *told)
 
     with monkeypatch.context() as patch:
-        patch.setattr(RedisTarget, "_run", cut_off)
+        patch.setattr(RedisTarget, "run_script", cut_off)
         if before < 3:
             with pytest.raises(KeyboardInterrupt):
                 copied.bring()
@@ -199,7 +199,7 @@ def test_whoever_was_overtaken_writes_nothing(copied: Copied, client: Client) ->
     first = copied.bring()
     copied.play(row(U, 20, 1, "z"))
     assert first is not None
-    table = copied.copying._shaped["db.t"]
+    table = copied.written
 
     with pytest.raises(LostRaceError):
         copied.target.write(table, CopyStep(first, replace(first, version=99)))
@@ -264,7 +264,7 @@ def test_a_table_whose_name_goes_on_with_a_colon_has_names_of_its_own() -> None:
     """A sweep of ``db.t`` goes through all that begins with ``sluice:db.t:``."""
     target = RedisTarget(RedisCopy("127.0.0.1"), "lake")
 
-    assert target._begin(CopiedTable("db.t:x", pa.schema([]), ("id",))) == "sluice:db.t%3Ax:"
+    assert target.key_prefix(CopiedTable("db.t:x", pa.schema([]), ("id",))) == "sluice:db.t%3Ax:"
 
 
 def test_large_rows_go_a_few_at_a_time() -> None:
@@ -309,7 +309,7 @@ def test_a_column_that_no_hash_can_hold_is_refused(copied: Copied) -> None:
     copied.lake.columns = (ID, NAME)
     copied.lake.play([row(C, 10, 1, "a")])
     copied.bring()
-    table = copied.copying._shaped["db.t"]
+    table = copied.written
     odd = table.columns.append(table.columns.field(0).with_name("_sluice_rank"))
 
     with pytest.raises(HeldError, match="copy_columns"):

@@ -85,7 +85,7 @@ def test_a_registry_that_is_killed_stops_the_lane_and_loses_nothing(
 
     registry.kill()
     monkeypatch.setattr(
-        "pipeline.formats.schema_registry._known", {}
+        "pipeline.formats.schema_registry.known_schemas", {}
     )  # as in a process that has just begun
     p.sql("INSERT INTO DB.t VALUES (2,'b')", "UPDATE DB.t SET name = 'z' WHERE id = 1")
     p.until(lambda: bool(p.landed[-1].holds))

@@ -560,14 +560,22 @@ def test_f102_a_service_that_has_just_begun_does_not_know_what_is_gone(tmp_path:
     assert steady == [False, False, True]
 
 
-def test_f102_a_setting_seen_while_the_collector_was_silent_is_told_later(tmp_path: Path) -> None:
+def test_f102_a_setting_seen_while_the_collector_was_silent_is_told_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise UnreachableError("the connector does not answer")
+
     harness = LandingHarness(tmp_path, names="a")
     (feed,) = harness.loop.feeds
     harness.server.published = replace(ALL, text="", hazards=(SKIPS,))
     feed.server()
-    feed._silence = "the connector does not answer"
-    feed.captures()
-    feed._silence, harness.server.published = "", None
+    with monkeypatch.context() as patch:
+        patch.setattr(harness.server, "acknowledged", fail)
+        feed.acknowledged()
+        feed.captures()
+    feed.acknowledged()
+    harness.server.published = None
 
     found = feed.captures()
 

@@ -21,17 +21,17 @@ from tests.pipeline.apply.holds import assert_held
 HASH = KeyedHash(("name",), "0123456789abcdef")
 
 
-def _ruled(*standards: tuple[str, Standard]) -> Standards:
+def rules_of(*standards: tuple[str, Standard]) -> Standards:
     return Standards((StandardRule("db.t", ("id",), standards),))
 
 
 def _lake(home: Path, rules: Standards, since: int = -1) -> LocalLake:
     lake = LocalLake(home)
     lake.catalog.standards = rules
-    return _noted(lake, since)
+    return note_standards(lake, since)
 
 
-def _noted(lake: LocalLake, since: int) -> LocalLake:
+def note_standards(lake: LocalLake, since: int) -> LocalLake:
     noted = {"s/db.t": RowStandards(lake.catalog.standards.digest("db.t"), since)}
     lake.checkpoint = replace(lake.checkpoint, standards=noted)
     return lake
@@ -42,7 +42,7 @@ def _hashed(pos: int, key: int, name: str) -> dict[str, object]:
 
 
 def test_the_mirror_has_the_answers_as_texts(tmp_path: Path) -> None:
-    lake = _lake(tmp_path, _ruled(("hash", HASH)))
+    lake = _lake(tmp_path, rules_of(("hash", HASH)))
     lake.land(_hashed(2, 1, "Ada"), _hashed(3, 2, "Bob"))
 
     assert lake.apply().hold is None
@@ -56,14 +56,14 @@ def test_rows_from_before_a_change_of_standards_hold_the_table_until_a_later_bas
     lake = LocalLake(tmp_path)
     lake.land(row(Op.CREATE, 2, 1, "Ada"))
     assert lake.apply().hold is None
-    lake.catalog.standards = _ruled(("hash", HASH))
+    lake.catalog.standards = rules_of(("hash", HASH))
 
     lake.land(_hashed(3, 2, "Bob"))
     told = lake.apply().hold
     assert told is not None
     assert (told.reason, "from now on" in told.detail) == ("standards", True)
 
-    _noted(lake, since=1)
+    note_standards(lake, since=1)
     told = lake.apply().hold
     assert told is not None
     assert (told.reason, "take a new base" in told.detail) == ("standards", True)
@@ -87,8 +87,8 @@ def test_a_column_whose_type_is_another_by_its_standard_asks_for_a_new_mirror(
     lake.land(row(Op.CREATE, 2, 1, "Ada"))
     assert lake.apply().hold is None
     own = KeyedHash(("id",), "0123456789abcdef")
-    lake.catalog.standards = _ruled(("hash", own))
-    _noted(lake, since=0)
+    lake.catalog.standards = rules_of(("hash", own))
+    note_standards(lake, since=0)
     lake.checkpoint = replace(
         lake.checkpoint, based={"s/db.t": 1}, bases={"s/db.t": Order(1, 1, 9)}
     )
@@ -106,10 +106,10 @@ def test_a_column_whose_type_is_another_by_its_standard_asks_for_a_new_mirror(
     ("rules", "why"),
     [
         pytest.param(
-            _ruled(("mask", LetterMask(("id",)))), "two rows may get one key", id="masked_key"
+            rules_of(("mask", LetterMask(("id",)))), "two rows may get one key", id="masked_key"
         ),
         pytest.param(
-            _ruled(("mask", LetterMask(("nmae",)))), "has no column nmae", id="misspelt_column"
+            rules_of(("mask", LetterMask(("nmae",)))), "has no column nmae", id="misspelt_column"
         ),
     ],
 )
@@ -126,7 +126,7 @@ def test_a_standard_that_cannot_be_meant_holds_the_table(
 
 def test_ids_of_a_key_with_a_standard_have_no_ranges(tmp_path: Path) -> None:
     own = KeyedHash(("id",), "0123456789abcdef")
-    lake = _lake(tmp_path, _ruled(("hash", own)))
+    lake = _lake(tmp_path, rules_of(("hash", own)))
 
     table = lake.catalog.table("db.t", lake.checkpoint.shards)
 
@@ -146,7 +146,7 @@ def test_a_mark_tells_by_which_standards_rows_are_written() -> None:
 
 def test_an_archives_window_by_a_column_with_a_standard_holds_the_table(tmp_path: Path) -> None:
     """A hash has no age: compared with a day, any row could pass for an old one."""
-    lake = _lake(tmp_path, _ruled(("hash", HASH)))
+    lake = _lake(tmp_path, rules_of(("hash", HASH)))
     window = ArchiveWindow(NOW, NOW + timedelta(days=1), "name", "2020-01-01")
     rule = ArchiveRule("db.t", (window,))
     lake.settings = replace(lake.settings, archive=(rule,))
