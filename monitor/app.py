@@ -130,7 +130,7 @@ class App:
             self.store.outbox.catch_up(now)
         self.delivery.deliver_due(now)
 
-    def _prune(self) -> None:
+    def prune(self) -> None:
         looked_back_on = [plan.name for plan in self.config.plans if looks_back(plan.probe)]
         try:
             self.store.prune(self.clock(), looked_back_on)
@@ -217,7 +217,7 @@ class App:
             Job("deliver", paces.deliver, minute, self._deliver, continuous=True, vital=True),
             Job("upkeep", paces.upkeep, upkeep, requests.upkeep, continuous=True),
             Job("reread", *landing, self.driver.reread, continuous=True),
-            Job("prune", paces.prune, 10 * minute, self._prune),
+            Job("prune", paces.prune, 10 * minute, self.prune),
         )
 
     def _optional_jobs(self) -> Iterator[Job]:

@@ -87,7 +87,7 @@ class RequestServer:
     crashed: Callable[[], object]
     lane: "Lane | None" = None
     _lines: dict[Verb, RequestQueue] = field(default_factory=dict)
-    _draining: threading.Event = field(default_factory=threading.Event)
+    draining: threading.Event = field(default_factory=threading.Event)
     _silent: bool = False
     _writing: threading.Lock = field(default_factory=threading.Lock)
 
@@ -108,7 +108,7 @@ class RequestServer:
 
         For it ends with Spark: to its caller it is not a failure of the table it was about.
         """
-        self._draining.set()
+        self.draining.set()
         until = time.monotonic() + within.total_seconds()
         for line in self._lines.values():
             line.put(None)
@@ -126,7 +126,7 @@ class RequestServer:
         return all(line.ended(0) for line in self._lines.values())
 
     def _in_line(self, request: Request) -> None:
-        if not self._draining.is_set():
+        if not self.draining.is_set():
             self._answer(request)
 
     def _answer(self, request: Request) -> None:

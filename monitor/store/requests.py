@@ -489,7 +489,7 @@ class Archives:
         row = {"table": one.table, "since": window.since, "until": window.until, "at": at}
         row |= {"column": window.column, "before": window.before}
         row |= {"reason": window.reason, "who": window.who, "id": made.id}
-        self._write(insert(archive_windows).values(**row))
+        self.write_row(insert(archive_windows).values(**row))
         return made, True
 
     def withdraw(self, number: str, word: Withdrawal) -> ArchiveRecord:
@@ -505,7 +505,7 @@ class Archives:
         for one in self.list():
             if one.id == number and one.withdrawn is None:
                 row = {"id": number, "who": word.who, "at": word.at, "reason": word.reason}
-                self._write(insert(archive_withdrawals).values(**row))
+                self.write_row(insert(archive_withdrawals).values(**row))
                 return replace(one, withdrawn=word)
         known = ", ".join(one.id for one in self.list() if one.withdrawn is None) or "none"
         kind = ConfigError if any(one.id == number for one in self.list()) else UnknownNameError
@@ -515,7 +515,7 @@ class Archives:
         """Return windows that apply, newest first."""
         return tuple(one.registered for one in self.list() if one.withdrawn is None)
 
-    def _write(self, statement: Insert) -> None:
+    def write_row(self, statement: Insert) -> None:
         with self.database.write() as connection:
             connection.execute(statement)
         with self._turn:

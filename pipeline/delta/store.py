@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from pipeline.delta.local import Entry, Folder
 from pipeline.errors import ConfigError
 
-_OBJECT_STORES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
+OBJECT_STORES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
 
 
 class Store(Protocol):
@@ -100,14 +100,14 @@ def open_store(uri: str) -> Store:
         return Folder(uri)
     if scheme == "file":
         return Folder(unquote(urlsplit(uri).path))
-    if scheme in _OBJECT_STORES:
+    if scheme in OBJECT_STORES:
         return _bucket(uri)
     if scheme in {"hdfs", "viewfs"}:
         raise ConfigError(
             f"{uri}: Sluice does not write tables on HDFS itself; put the lake on a local folder "
             "or on S3, GCS or Azure"
         )
-    known = ", ".join(f"{name}://" for name in ("file", *_OBJECT_STORES))
+    known = ", ".join(f"{name}://" for name in ("file", *OBJECT_STORES))
     raise ConfigError(f"{uri}: no such kind of lake; known: a path, {known}")
 
 

@@ -264,13 +264,13 @@ class FakeWorld:
         for offset, event in enumerate(self.log_):
             if event.shard and event.op != Op.TRUNCATE:
                 place = TopicPartition(event.shard.name, 0)
-                key = FakeLog(self)._key(event.shard, event.id)
+                key = FakeLog(self).key_of(event.shard, event.id)
                 newest[event.shard] = LogKey(event.shard, key, place, offset)
         return tuple(newest.values())
 
     def schema(self, shard: Shard) -> TableSchema | None:
         known, place = BORN, 0
-        for n, (_, event) in enumerate(FakeLog(self)._landed()):
+        for n, (_, event) in enumerate(FakeLog(self).landed_events()):
             if event.columns is not None and event.columns[0] == shard:
                 known, place = event.columns[1], n
         if not known:
@@ -479,14 +479,14 @@ class FakeLog(LogReader):
     def __init__(self, world: FakeWorld) -> None:
         self.world = world
 
-    def _key(self, shard: Shard, id_: int) -> str:
+    def key_of(self, shard: Shard, id_: int) -> str:
         """As Debezium spells it, with ``bigint.unsigned.handling.mode`` set to ``precise``."""
         if "unsigned" not in self.world.columns[shard]["id"]:
             return text(shard, id_)
         coded = base64.b64encode(id_.to_bytes(id_.bit_length() // 8 + 1, "big")).decode()
         return canonical_key([coded], shard.source, shard.name)
 
-    def _landed(self, after: int = -1, until: int | None = None) -> list[tuple[int, Event]]:
+    def landed_events(self, after: int = -1, until: int | None = None) -> list[tuple[int, Event]]:
         events, begin = [], 0
         for batch, end in enumerate(self.world.ends):
             if after < batch and (until is None or batch <= until):
@@ -498,20 +498,22 @@ class FakeLog(LogReader):
     def last_touches(self, table: Table, keys: Sequence[LogKey]) -> tuple[LastChange | None, ...]:
         newest: dict[tuple[Shard, str], LastChange] = {}
         emptied: dict[Shard | None, LastChange] = {}
-        for batch, event in self._landed():
+        for batch, event in self.landed_events():
             if event.op == Op.TRUNCATE:
                 emptied[event.shard] = LastChange(Op.TRUNCATE, batch)
                 newest = {key: touch for key, touch in newest.items() if key[0] != event.shard}
             elif event.shard:
-                newest[event.shard, self._key(event.shard, event.id)] = LastChange(event.op, batch)
+                newest[event.shard, self.key_of(event.shard, event.id)] = LastChange(
+                    event.op, batch
+                )
         return tuple(newest.get((k.shard, k.key), emptied.get(k.shard)) for k in keys)
 
     def touched(
         self, table: Table, keys: Sequence[tuple[Shard, str]], after: int
     ) -> tuple[bool, ...]:
-        fresh = [event for _, event in self._landed(after) if event.shard]
+        fresh = [event for _, event in self.landed_events(after) if event.shard]
         emptied = {event.shard for event in fresh if event.op == Op.TRUNCATE}
-        rows = {self._key(event.shard, event.id) for event in fresh if event.shard}
+        rows = {self.key_of(event.shard, event.id) for event in fresh if event.shard}
         return tuple(key in rows or shard in emptied for shard, key in keys)
 
     def transactions(
@@ -528,17 +530,17 @@ class FakeLog(LogReader):
         )
         return tuple(
             Transaction(event.tx, event.promised - below[event.tx], here[event.tx], batch)
-            for batch, event in self._landed(after, until)
+            for batch, event in self.landed_events(after, until)
             if event.op == Op.END and event.promised > below[event.tx]
         )
 
     def change_counts(self, table: Table, after: int, until: int) -> int:
-        return sum(_is_change(event) for _, event in self._landed(after, until))
+        return sum(_is_change(event) for _, event in self.landed_events(after, until))
 
     def changed_rows(
         self, table: Table, after: int, until: int, *, most: int
     ) -> tuple[ChangedRow, ...] | None:
-        landed = [event for _, event in self._landed(after, until)]
+        landed = [event for _, event in self.landed_events(after, until)]
         if len(landed) > most or any(event.op == Op.TRUNCATE for event in landed):
             return None
         return tuple(self._changed(one, one.shard) for one in landed if one.shard)
@@ -547,13 +549,13 @@ class FakeLog(LogReader):
         self, table: Table, shard: Shard, after: int, until: int, *, most: int
     ) -> tuple[RowVersion, ...] | None:
         found = list[RowVersion]()
-        for _, event in self._landed(after, until):
+        for _, event in self.landed_events(after, until):
             if event.shard == shard and event.op == Op.TRUNCATE:
                 return None
             if event.shard == shard and event.order:
                 row = json.dumps({"id": event.id, "v": event.content})
                 told = None if event.op == Op.DELETE else row
-                found.append(RowVersion(event.order, self._key(shard, event.id), told))
+                found.append(RowVersion(event.order, self.key_of(shard, event.id), told))
         found.sort(key=lambda one: one.order)
         return tuple(found) if len(found) <= most else None
 
@@ -566,18 +568,18 @@ class FakeLog(LogReader):
         above: tuple[str, str, str] | None = None,
         most: int,
     ) -> tuple[tuple[Shard, str], ...]:
-        events = [event for _, event in self._landed(after, until) if event.op != Op.TRUNCATE]
+        events = [event for _, event in self.landed_events(after, until) if event.op != Op.TRUNCATE]
         landed = [(event.shard, event.id) for event in events if event.shard]
-        keys = {(shard.source, shard.name, self._key(shard, id_)) for shard, id_ in landed}
+        keys = {(shard.source, shard.name, self.key_of(shard, id_)) for shard, id_ in landed}
         later = sorted(one for one in keys if above is None or one > above)
         return tuple((Shard(source, name), key) for source, name, key in later[:most])
 
     def emptied_shards(self, table: Table, after: int, until: int) -> frozenset[Shard]:
-        landed = [event for _, event in self._landed(after, until)]
+        landed = [event for _, event in self.landed_events(after, until)]
         return frozenset(e.shard for e in landed if e.shard and e.op == Op.TRUNCATE)
 
     def highest_order(self, table: Table, shard: Shard, until: int) -> Order | None:
-        landed = self._landed(until=until)
+        landed = self.landed_events(until=until)
         return max((e.order for _, e in landed if e.shard == shard and e.order), default=None)
 
     def _changed(self, event: Event, shard: Shard) -> ChangedRow:
@@ -597,7 +599,7 @@ class FakeLog(LogReader):
         return ()
 
     def changes_without_transaction(self, table: Table, after: int, until: int) -> int:
-        landed = self._landed(after, until)
+        landed = self.landed_events(after, until)
         return sum(_is_change(event) and not event.tx for _, event in landed)
 
 

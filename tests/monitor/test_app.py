@@ -228,7 +228,7 @@ def test_what_has_grown_old_is_freed_also_where_the_store_forgets_nothing(
     monkeypatch.setattr(wiring, "collect_garbage", lambda: looked.append("through"))
 
     with pytest.raises(UnreachableError):
-        app._prune()
+        app.prune()
 
     assert looked == ["through"]
 

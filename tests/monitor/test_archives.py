@@ -98,14 +98,14 @@ def test_two_who_take_a_window_back_at_one_moment_are_both_told(
 ) -> None:
     archives = healthy.store.archives
     made = archives.add(RegisteredWindow(USERS, ArchiveWindow(NOON, NOON.replace(hour=20))), NOON)
-    both, plain = threading.Barrier(2), archives._write
+    both, plain = threading.Barrier(2), archives.write_row
 
     def together(statement: Any) -> None:
         with suppress(threading.BrokenBarrierError):
             both.wait(1)  # nobody else comes where one is let in at a time
         plain(statement)
 
-    monkeypatch.setattr(archives, "_write", together)
+    monkeypatch.setattr(archives, "write_row", together)
     asked = {"id": made[0].id, "reason": "a typo", "who": "bob"}
     with ThreadPoolExecutor(2) as pool:
         answers = pool.map(

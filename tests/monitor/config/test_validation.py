@@ -742,7 +742,7 @@ def test_a_lake_elsewhere_is_fine_and_is_not_made(path: Path, lake: str) -> None
 
 
 def test_the_kinds_of_lakes_are_those_that_the_lake_knows() -> None:
-    assert OBJECT_STORES == store._OBJECT_STORES
+    assert OBJECT_STORES == store.OBJECT_STORES
 
 
 @pytest.mark.parametrize(

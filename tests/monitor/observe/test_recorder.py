@@ -348,8 +348,8 @@ def test_in_a_storm_a_pass_of_a_good_table_asks_the_store_for_nothing(store: Ser
     for _ in range(3):
         harness.tell(PASS, check="good", kept=False)
 
-    assert STORM in {one.cause.check for one in harness.recorder._standing()}
     assert asked == []
+    assert STORM in {one.cause.check for one in harness.store.incidents.open()}
 
 
 def test_what_a_verdict_made_of_incidents_is_known_without_reading_them_again(

@@ -214,7 +214,7 @@ def test_a_stop_ends_what_runs_and_begins_nothing_that_waits(bench: Bench) -> No
     stop = threading.Thread(target=bench.server.take, args=(Request(-1, Verb.STOP),))
 
     stop.start()
-    wait_for(bench.server._draining.is_set)
+    wait_for(bench.server.draining.is_set)
     bench.lane.gates["land"].set()
     stop.join(20)
 

@@ -1,10 +1,12 @@
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from checks.certificate import Certificate, Evidence, certify
 from monitor.store.history import HISTORY
@@ -13,7 +15,7 @@ from pipeline.clocks import ClockStep
 from pipeline.model import Stage
 from tests.builders.values import fence
 from tests.example_count import examples
-from tests.monitor.store.kit import DAY, NOW, SECOND, first, newest
+from tests.monitor.store.kit import DAY, HOUR, NOW, SECOND, first, newest
 
 
 def certificate(seconds: int = 0, stage: Stage = Stage.MIRROR) -> Certificate:
@@ -130,22 +132,31 @@ def test_of_a_cut_that_nobody_was_certified_for_the_store_is_not_asked(
     kept, new = certificate(), replace(certificate(), id="new", cut=NOW + DAY)
     store.certificates.add(kept)
     store.certificates.read_whole(NOW)
-    asked, plain = list[datetime](), store.certificates._read_newest
-
-    def read(table: str, stage: Stage, cut: datetime) -> Certificate | None:
-        asked.append(cut)
-        return plain(table, stage, cut)
-
-    monkeypatch.setattr(store.certificates, "_read_newest", read)
-    before = store.certificates.newest(new.table, new.stage, new.cut)
+    with count_reads(store, monkeypatch) as before:
+        assert store.certificates.newest(new.table, new.stage, new.cut) is None
     store.certificates.add(new)
     store.certificates.revoke([replace(new, revoked=NOW, why="lost")])
 
-    after = store.certificates.newest(new.table, new.stage, new.cut)
+    with count_reads(store, monkeypatch) as after:
+        found = store.certificates.newest(new.table, new.stage, new.cut)
 
-    assert (before, after) == (None, replace(new, revoked=NOW, why="lost"))
-    assert asked == [new.cut]
+    assert found == replace(new, revoked=NOW, why="lost")
+    assert (len(before), len(after)) == (0, 1)
     assert store.certificates.newest(kept.table, kept.stage, kept.cut) == kept
+
+
+@contextmanager
+def count_reads(store: ServiceStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
+    """An entry for each read of the database."""
+    reads, plain = list[object](), store.database.read
+
+    def read() -> AbstractContextManager[Connection]:
+        reads.append(None)
+        return plain()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.database, "read", read)
+        yield reads
 
 
 def passing(number: int) -> Certificate:
@@ -154,7 +165,9 @@ def passing(number: int) -> Certificate:
     return replace(certificate(), id=str(number), cut=cut, issued=cut)
 
 
-def test_of_a_tables_passing_cuts_few_are_remembered_and_none_is_lost(store: ServiceStore) -> None:
+def test_of_a_tables_passing_cuts_few_are_remembered_and_none_is_lost(
+    store: ServiceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A job that asks for this very second, all day long."""
     many = [passing(number) for number in range(50)]
     store.certificates.read_whole(NOW - DAY)
@@ -162,11 +175,11 @@ def test_of_a_tables_passing_cuts_few_are_remembered_and_none_is_lost(store: Ser
         assert store.certificates.newest(one.table, one.stage, one.cut) is None
         store.certificates.add(one)
 
-    remembered = len(store.certificates._newest["shop.orders"])
+    with count_reads(store, monkeypatch) as reads:
+        for one in many:
+            assert store.certificates.newest(one.table, one.stage, one.cut) == one
 
-    assert remembered <= 9
-    for one in many:
-        assert store.certificates.newest(one.table, one.stage, one.cut) == one
+    assert len(reads) >= len(many) - 9
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["as they came", "read after a restart"])
@@ -175,15 +188,17 @@ def test_cuts_beyond_a_bound_are_the_stores_to_know(
 ) -> None:
     monkeypatch.setattr("monitor.store.certificates.MOST_CUTS", 3)
     store.certificates.read_whole(NOW - DAY)
-    seen = []
+    reads = list[int]()
     for number in range(5):
         store.certificates.add(passing(number))
         if again:
             store.certificates.read_whole(NOW + number * DAY)
-        cuts = store.certificates._cuts
-        seen.append(None if cuts is None else len(cuts))
+        with count_reads(store, monkeypatch) as read:
+            cut = NOW + (9 + number) * HOUR
+            assert store.certificates.newest("shop.orders", Stage.MIRROR, cut) is None
+        reads.append(len(read))
 
-    assert seen == [1, 2, 3, None, None]
+    assert reads == [0, 0, 0, 1, 1]
     for number in range(5):
         one = passing(number)
         assert store.certificates.newest(one.table, one.stage, one.cut) == one

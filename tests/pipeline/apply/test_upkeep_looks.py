@@ -3,19 +3,21 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipeline.apply.maintenance import LakeMaintenance
+from pipeline.changelog.maintenance import LogUpkeep
 from pipeline.delta import maintenance
 from pipeline.delta.log import Snapshot, load_snapshot
 from pipeline.delta.store import Store
 from pipeline.model import Op
 from pipeline.tables.delta import table_format
 from pipeline.tables.delta.rewrite import TOGETHER
+from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.builders.lake import NOW, LocalLake, row
 from tests.pipeline.apply.keeping import mirror, named, on_disk
 
@@ -133,7 +135,7 @@ def test_each_mirror_is_a_turn_of_its_own_and_the_change_log_none(
     lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeping, seen = upkeep(lake), list[str]()
-    logged, mended = keeping._log.run, keeping._mirror
+    logged, worn = LogUpkeep.run, DeltaMirrors.worn
 
     @contextmanager
     def turn(_: str) -> Iterator[None]:
@@ -141,38 +143,35 @@ def test_each_mirror_is_a_turn_of_its_own_and_the_change_log_none(
         yield
         seen.append(")")
 
-    def of_log(*told: Any) -> None:
+    def of_log(*given: Any) -> None:
         seen.append("log")
-        logged(*told)
+        logged(*given)
 
-    def of_mirror(*told: Any) -> int | None:
-        seen.append("m")
-        return mended(*told)
+    def of_mirror(*given: Any) -> bool:
+        assert seen[-1] == "("
+        return worn(*given)
 
-    monkeypatch.setattr(keeping._log, "run", of_log)
-    monkeypatch.setattr(keeping, "_mirror", of_mirror)
+    monkeypatch.setattr(LogUpkeep, "run", of_log)
+    monkeypatch.setattr(DeltaMirrors, "worn", of_mirror)
 
     for _ in range(2):
         keeping.run(lake.checkpoint, {}, {}, lambda _: False, lock=turn)
 
-    assert seen == ["log", *["(", "m", ")"] * len(lake.checkpoint.tables), "log"], (
-        "then all are well"
-    )
+    assert seen == ["log", *["(", ")"] * len(lake.checkpoint.tables), "log"], "then all are well"
 
 
 def test_waiting_for_merges_comes_to_an_end(lake: LocalLake) -> None:
     """A pass of ten minutes comes in before each mirror: one is enough, the rest next time."""
-    now, turns = [NOW], list[datetime]()
+    now, turns = [NOW], list[str]()
 
     @contextmanager
-    def turn(_: str) -> Iterator[None]:
+    def turn(table: str) -> Iterator[None]:
         now[0] += timedelta(minutes=10)
-        turns.append(now[0])
+        turns.append(table)
         yield
 
     keeping = LakeMaintenance(lake.settings, lake.log, lake.runner.mirrors, lambda: now[0])
     for _ in range(3):
         keeping.run(lake.checkpoint, {}, {}, lambda _: False, lock=turn)
 
-    assert len(turns) == 3
-    assert len(keeping._done) == 3, "each time another one"
+    assert len(turns) == len({*turns}) == 3, "each time another one"
