@@ -13,6 +13,12 @@ DOWN = "source:shop unreachable"
 BEYOND_HELP = ("no_history", "not_yet", "unsupported")
 
 
+def unknown_verdict(code: str, cause: str = "") -> Verdict:
+    """A verdict that knows nothing, for that reason."""
+    ruling = Ruling(Outcome.UNKNOWN, "why", code)
+    return Verdict("shop.orders", "range_counts", ruling, at(0), cause=cause)
+
+
 def opened(*verdicts: Verdict) -> list[Incident]:
     """Incidents after one round of *verdicts* that fire at once."""
     steps = [
@@ -99,14 +105,33 @@ def test_members_may_recover_in_different_rounds() -> None:
     assert whole.outcome is Outcome.PASS
 
 
-def test_blaming_something_else_is_no_evidence_that_the_first_trouble_is_over() -> None:
-    standing = opened(verdict("F"))
-
-    found = fold_findings([verdict("F", cause="hop:consumer stalled")], standing)
+@pytest.mark.parametrize(
+    ("first", "then", "subject", "cause"),
+    [
+        pytest.param(
+            verdict("F"),
+            verdict("F", cause="hop:consumer stalled"),
+            "shop.orders",
+            "hop:consumer stalled",
+            id="something else is blamed",
+        ),
+        pytest.param(
+            unknown_verdict("unreachable", "source:shop"),
+            unknown_verdict("unreachable", "collector:shop"),
+            "source:shop",
+            "collector:shop",
+            id="it is unknown for another reason",
+        ),
+    ],
+)
+def test_another_cause_is_no_evidence_that_the_first_is_over(
+    first: Verdict, then: Verdict, subject: str, cause: str
+) -> None:
+    found = fold_findings([then], opened(first))
 
     assert {each.cause.subject: each.outcome for each in found} == {
-        "hop:consumer stalled": Outcome.FAIL,
-        "shop.orders": Outcome.UNKNOWN,
+        cause: Outcome.FAIL,
+        subject: Outcome.UNKNOWN,
     }
 
 
@@ -132,14 +157,14 @@ def test_any_knowledge_ends_an_unknown(letter: str) -> None:
 
 @pytest.mark.parametrize("code", BEYOND_HELP)
 def test_not_knowing_what_nobody_can_help_opens_nothing(code: str) -> None:
-    assert fold_findings([unknown(code)], ()) == ()
+    assert fold_findings([unknown_verdict(code)], ()) == ()
 
 
 @pytest.mark.parametrize("code", BEYOND_HELP)
 def test_a_silence_is_over_when_the_answer_is_that_there_can_be_none(code: str) -> None:
-    standing = opened(unknown("unreachable", "source:shop"))
+    standing = opened(unknown_verdict("unreachable", "source:shop"))
 
-    (found,) = fold_findings([unknown(code)], standing)
+    (found,) = fold_findings([unknown_verdict(code)], standing)
 
     assert (found.cause.kind, found.outcome, found.failing) == (AlertKind.UNKNOWN, Outcome.PASS, ())
 
@@ -148,7 +173,7 @@ def test_a_silence_is_over_when_the_answer_is_that_there_can_be_none(code: str) 
 def test_a_fail_is_not_over_because_nothing_can_be_known(code: str) -> None:
     standing = opened(verdict("F"))
 
-    (found,) = fold_findings([unknown(code)], standing)
+    (found,) = fold_findings([unknown_verdict(code)], standing)
 
     assert (found.cause.kind, found.outcome) == (AlertKind.LOST, Outcome.UNKNOWN)
 
@@ -159,17 +184,6 @@ def test_a_fail_is_never_beyond_help() -> None:
     cause = find_cause(Verdict("shop.orders", "range_counts", ruling, at(0)))
 
     assert cause == Cause(AlertKind.LOST, "range_counts", "shop.orders")
-
-
-def test_not_knowing_for_another_reason_is_no_evidence_that_the_first_is_over() -> None:
-    standing = opened(unknown("unreachable", "source:shop"))
-
-    found = fold_findings([unknown("unreachable", "collector:shop")], standing)
-
-    assert {one.cause.subject: one.outcome for one in found} == {
-        "collector:shop": Outcome.FAIL,
-        "source:shop": Outcome.UNKNOWN,
-    }
 
 
 def test_unknown_ends_no_incident_that_was_about_to_fire() -> None:
@@ -210,12 +224,6 @@ def test_a_finding_quotes_the_first_member_and_names_the_run_that_found_it() -> 
     (found,) = fold_findings(late, ())
 
     assert (found.run, found.ruling) == ("1", late[1].ruling)
-
-
-def unknown(code: str, cause: str = "") -> Verdict:
-    """A verdict that knows nothing, for that reason."""
-    ruling = Ruling(Outcome.UNKNOWN, "why", code)
-    return Verdict("shop.orders", "range_counts", ruling, at(0), cause=cause)
 
 
 def test_verdicts_of_others_say_nothing_about_an_incident() -> None:

@@ -84,10 +84,19 @@ def test_it_is_off_until_columns_are_named_and_waits_for_rows() -> None:
     assert isinstance(Plaintext(("*",)).measure(TABLE, empty), NotYet)
 
 
-def test_a_column_that_is_not_there_is_told() -> None:
-    assert Plaintext(("gone", "note")).measure(TABLE, World()) == Undecided(
-        "no_column", "the mirror has no column gone"
-    )
+@pytest.mark.parametrize(
+    ("column", "code", "why"),
+    [
+        pytest.param("gone", "no_column", "the mirror has no column gone", id="not there"),
+        pytest.param(
+            "raw", "no_text", "neither text nor whole numbers are in raw", id="of another type"
+        ),
+    ],
+)
+def test_a_named_column_that_cannot_be_looked_at_is_no_pass(
+    column: str, code: str, why: str
+) -> None:
+    assert Plaintext((column, "note")).measure(TABLE, World()) == Undecided(code, why)
 
 
 def test_whole_numbers_without_a_sign_are_looked_at() -> None:
@@ -98,12 +107,6 @@ def test_whole_numbers_without_a_sign_are_looked_at() -> None:
 
     assert isinstance(reading, ClearColumns)
     assert [one.kind for one in reading.found] == ["phone"]
-
-
-def test_a_named_column_that_cannot_be_looked_at_is_no_pass() -> None:
-    assert Plaintext(("raw", "note")).measure(TABLE, World()) == Undecided(
-        "no_text", "neither text nor whole numbers are in raw"
-    )
 
 
 def test_a_named_column_without_a_value_is_looked_at() -> None:

@@ -209,34 +209,36 @@ def test_tables_that_change_places_change_their_rows(told: Renames) -> None:
     assert told.lake.rows(NEW) == {1: "old", 2: "goes", 6: "six"}
 
 
-def test_rows_are_followed_through_all_names_they_had(told: Renames) -> None:
+MID = {"shard": "db.mid", "table": "db.mid", "topic": "s.db.mid"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "rows"),
+    [
+        pytest.param(
+            (row(U, 60, 3, "mid", **MID), row(D, 61, 1, **MID)),
+            {3: "mid", 8: "m", 5: "five"},
+            id="changed",
+        ),
+        pytest.param(
+            (row(Op.TRUNCATE, 55, None, **MID),), {8: "m", 5: "five"}, id="truncated: none return"
+        ),
+    ],
+)
+def test_rows_are_followed_through_all_names_they_had(
+    told: Renames, changes: tuple[dict[str, Any], ...], rows: dict[int, str]
+) -> None:
     told.begin()
     told.lake.land(*SHADOW)
     told.tell(50, "RENAME TABLE _t_new TO mid", "mid")
-    mid = {"shard": "db.mid", "table": "db.mid", "topic": "s.db.mid"}
-    told.lake.land(row(U, 60, 3, "mid", **mid), row(D, 61, 1, **mid), row(C, 62, 8, "m", **mid))
+    told.lake.land(*changes, row(C, 62, 8, "m", **MID))
     told.tell(100, "RENAME TABLE t TO _t_old", "_t_old")
     told.tell(100, "RENAME TABLE mid TO t", "t")
     told.lake.land(row(C, 111, 5, "five"))
 
     told.apply()
 
-    assert told.lake.rows() == {3: "mid", 8: "m", 5: "five"}
-
-
-def test_what_a_truncate_took_under_a_later_name_does_not_come_back(told: Renames) -> None:
-    told.begin()
-    told.lake.land(*SHADOW)
-    told.tell(50, "RENAME TABLE _t_new TO mid", "mid")
-    mid = {"shard": "db.mid", "table": "db.mid", "topic": "s.db.mid"}
-    told.lake.land(row(Op.TRUNCATE, 55, None, **mid), row(C, 62, 8, "m", **mid))
-    told.tell(100, "RENAME TABLE t TO _t_old", "_t_old")
-    told.tell(100, "RENAME TABLE mid TO t", "t")
-    told.lake.land(row(C, 111, 5, "five"))
-
-    told.apply()
-
-    assert told.lake.rows() == {8: "m", 5: "five"}
+    assert told.lake.rows() == rows
 
 
 def test_a_shadow_truncated_on_its_way_begins_there(told: Renames) -> None:

@@ -69,32 +69,35 @@ def test_a_refusal_is_told_by_its_code_with_what_helps_and_no_secret(
     assert str(found.value) == f"s3://lake/t/log/1: {code}; {advice}"
 
 
-@pytest.mark.parametrize("error", [PermissionDeniedError, UnauthenticatedError])
-def test_who_is_not_let_in_is_told_what_its_key_needs(
-    bucket: Bucket, fails: Callable[[Exception], None], error: type[Exception]
+KEY_NEEDS = "403: no words; let Sluice's key list, read, write and delete there"
+CLEAR_TEXT = "Generic S3 error: Error performing GET http://h: builder error\nmore"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        pytest.param(
+            PermissionDeniedError(f"403: no words\nDebug: {SECRET}"), KEY_NEEDS, id="not permitted"
+        ),
+        pytest.param(
+            UnauthenticatedError(f"403: no words\nDebug: {SECRET}"), KEY_NEEDS, id="not known"
+        ),
+        pytest.param(
+            GenericError(CLEAR_TEXT),
+            "GET http://h: builder error; an endpoint without TLS needs AWS_ALLOW_HTTP=true",
+            id="clear text",
+        ),
+    ],
+)
+def test_an_error_names_what_the_key_or_the_endpoint_needs(
+    bucket: Bucket, fails: Callable[[Exception], None], error: Exception, words: str
 ) -> None:
-    fails(error(f"403: no words\nDebug: {SECRET}"))
+    fails(error)
 
     with pytest.raises(UnreachableError) as found:
         bucket.size("log/1")
 
-    assert str(found.value) == (
-        "s3://lake/t/log/1: 403: no words; let Sluice's key list, read, write and delete there"
-    )
-
-
-def test_an_endpoint_in_clear_text_is_told_with_its_setting(
-    bucket: Bucket, fails: Callable[[Exception], None]
-) -> None:
-    fails(GenericError("Generic S3 error: Error performing GET http://h: builder error\nmore"))
-
-    with pytest.raises(UnreachableError) as found:
-        bucket.names("log")
-
-    assert str(found.value) == (
-        "s3://lake/t/log: GET http://h: builder error;"
-        " an endpoint without TLS needs AWS_ALLOW_HTTP=true"
-    )
+    assert str(found.value) == f"s3://lake/t/log/1: {words}"
 
 
 def test_words_without_end_are_cut(bucket: Bucket, fails: Callable[[Exception], None]) -> None:
