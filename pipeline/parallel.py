@@ -203,7 +203,7 @@ class DeadlinePool(Generic[T]):
                     self.wake()
 
     def wake(self) -> None:
-        """Have all calls look at the time again, which ``elapsed`` tells."""
+        """Have all calls look at the time again, by ``elapsed``."""
         with self._lock:
             for asking in self._askings:
                 asking.changed.notify()

@@ -19,7 +19,7 @@ def unknown_verdict(code: str, cause: str = "") -> Verdict:
     return Verdict("shop.orders", "range_counts", ruling, at(0), cause=cause)
 
 
-def opened(*verdicts: Verdict) -> list[Incident]:
+def open_incidents(*verdicts: Verdict) -> list[Incident]:
     """Incidents after one round of *verdicts* that fire at once."""
     steps = [
         advance_incident(None, found, AlertPolicy(), at(0)) for found in fold_findings(verdicts, ())
@@ -86,7 +86,7 @@ def test_one_cause_is_one_finding_that_lists_its_tables() -> None:
 
 
 def test_a_common_cause_is_over_only_when_every_member_was_seen_good() -> None:
-    standing = opened(verdict("F", "a", cause=DOWN), verdict("F", "b", cause=DOWN))
+    standing = open_incidents(verdict("F", "a", cause=DOWN), verdict("F", "b", cause=DOWN))
 
     (half,) = fold_findings([verdict("P", "a")], standing)
     (whole,) = fold_findings([verdict("P", "a"), verdict("P", "b")], standing)
@@ -96,7 +96,7 @@ def test_a_common_cause_is_over_only_when_every_member_was_seen_good() -> None:
 
 
 def test_members_may_recover_in_different_rounds() -> None:
-    standing = opened(verdict("F", "a", cause=DOWN), verdict("F", "b", cause=DOWN))
+    standing = open_incidents(verdict("F", "a", cause=DOWN), verdict("F", "b", cause=DOWN))
     (half,) = fold_findings([verdict("P", "a")], standing)
     later, _ = advance_incident(standing[0], half, AlertPolicy(), at(1))
 
@@ -127,7 +127,7 @@ def test_members_may_recover_in_different_rounds() -> None:
 def test_another_cause_is_no_evidence_that_the_first_is_over(
     first: Verdict, then: Verdict, subject: str, cause: str
 ) -> None:
-    found = fold_findings([then], opened(first))
+    found = fold_findings([then], open_incidents(first))
 
     assert {each.cause.subject: each.outcome for each in found} == {
         cause: Outcome.FAIL,
@@ -136,7 +136,7 @@ def test_another_cause_is_no_evidence_that_the_first_is_over(
 
 
 def test_unknown_after_a_fail_leaves_the_loss_standing_and_is_found_on_its_own() -> None:
-    standing = opened(verdict("F"))
+    standing = open_incidents(verdict("F"))
 
     found = fold_findings([verdict("?")], standing)
 
@@ -148,7 +148,7 @@ def test_unknown_after_a_fail_leaves_the_loss_standing_and_is_found_on_its_own()
 
 @pytest.mark.parametrize("letter", ["P", "F"])
 def test_any_knowledge_ends_an_unknown(letter: str) -> None:
-    standing = opened(verdict("?"))
+    standing = open_incidents(verdict("?"))
 
     found = {each.cause.kind: each.outcome for each in fold_findings([verdict(letter)], standing)}
 
@@ -162,7 +162,7 @@ def test_not_knowing_what_nobody_can_help_opens_nothing(code: str) -> None:
 
 @pytest.mark.parametrize("code", BEYOND_HELP)
 def test_a_silence_is_over_when_the_answer_is_that_there_can_be_none(code: str) -> None:
-    standing = opened(unknown_verdict("unreachable", "source:shop"))
+    standing = open_incidents(unknown_verdict("unreachable", "source:shop"))
 
     (found,) = fold_findings([unknown_verdict(code)], standing)
 
@@ -171,7 +171,7 @@ def test_a_silence_is_over_when_the_answer_is_that_there_can_be_none(code: str) 
 
 @pytest.mark.parametrize("code", BEYOND_HELP)
 def test_a_fail_is_not_over_because_nothing_can_be_known(code: str) -> None:
-    standing = opened(verdict("F"))
+    standing = open_incidents(verdict("F"))
 
     (found,) = fold_findings([unknown_verdict(code)], standing)
 
@@ -200,7 +200,7 @@ def test_unknown_ends_no_incident_that_was_about_to_fire() -> None:
 
 
 def test_unknown_ends_no_incident_that_recovers() -> None:
-    (standing,) = opened(verdict("F"))
+    (standing,) = open_incidents(verdict("F"))
     (passed,) = fold_findings([verdict("P")], [standing])
     recovering, _ = advance_incident(standing, passed, AlertPolicy(keep=minutes(5)), at(1))
     assert recovering is not None
@@ -227,7 +227,7 @@ def test_a_finding_quotes_the_first_member_and_names_the_run_that_found_it() -> 
 
 
 def test_verdicts_of_others_say_nothing_about_an_incident() -> None:
-    standing = opened(verdict("F"))
+    standing = open_incidents(verdict("F"))
 
     assert fold_findings([verdict("P", "shop.users"), verdict("P", check="max_id")], standing) == ()
 
@@ -277,7 +277,7 @@ ROWS = "shop/db.orders:"
     ],
 )
 def test_f198_one_lost_row_is_one_incident(first: Verdict, then: Verdict, joins: bool) -> None:
-    standing = opened(first)
+    standing = open_incidents(first)
 
     found = fold_findings([then], standing)
 
@@ -288,13 +288,13 @@ def test_f198_one_lost_row_is_one_incident(first: Verdict, then: Verdict, joins:
 def test_a_suspicion_about_rows_of_an_open_loss_stays_a_suspicion() -> None:
     odd = replace(lost_rows("max_id", f"{ROWS}9"), kind=FailKind.SUSPECT)
 
-    found = fold_findings([odd], opened(lost_rows("range_counts", f"{ROWS}9")))
+    found = fold_findings([odd], open_incidents(lost_rows("range_counts", f"{ROWS}9")))
 
     assert [one.cause.kind for one in found] == [AlertKind.SUSPECT]
 
 
 def test_a_loss_of_rows_that_were_only_suspect_is_a_loss() -> None:
-    standing = opened(replace(lost_rows("range_counts", f"{ROWS}9"), kind=FailKind.SUSPECT))
+    standing = open_incidents(replace(lost_rows("range_counts", f"{ROWS}9"), kind=FailKind.SUSPECT))
 
     found = fold_findings([lost_rows("max_id", f"{ROWS}9")], standing)
 
@@ -304,7 +304,7 @@ def test_a_loss_of_rows_that_were_only_suspect_is_a_loss() -> None:
 def test_a_loss_that_has_an_incident_stays_there_when_another_loss_names_its_rows() -> None:
     wide, own = lost_rows("range_counts", f"{ROWS}5-9"), lost_rows("max_id", f"{ROWS}9")
 
-    (found,) = fold_findings([own], [*opened(wide), *opened(own)])
+    (found,) = fold_findings([own], [*open_incidents(wide), *open_incidents(own)])
 
     assert (found.cause.check, found.outcome) == ("max_id", Outcome.FAIL)
 
@@ -335,7 +335,7 @@ def test_a_loss_that_two_checks_found_counts_the_keys_that_are_not_listed() -> N
 
 @pytest.mark.parametrize("check", ["range_counts", "values", "max_id", "offset_keys", "day_counts"])
 def test_f198_rows_that_somebody_else_deleted_are_no_incident_of_their_own(check: str) -> None:
-    standing = opened(verdict("F", check="foreign_write"))
+    standing = open_incidents(verdict("F", check="foreign_write"))
 
     found = fold_findings([lost_rows(check, f"{ROWS}9")], standing)
     after = fold_findings([lost_rows(check, f"{ROWS}9")], ())
@@ -346,14 +346,16 @@ def test_f198_rows_that_somebody_else_deleted_are_no_incident_of_their_own(check
 
 @pytest.mark.parametrize("check", ["completeness", "inversions"])
 def test_f198_a_loss_on_the_way_does_not_follow_from_a_foreign_write(check: str) -> None:
-    found = fold_findings([lost_rows(check, "tx-1")], opened(verdict("F", check="foreign_write")))
+    found = fold_findings(
+        [lost_rows(check, "tx-1")], open_incidents(verdict("F", check="foreign_write"))
+    )
 
     assert [one.cause.check for one in found] == [check]
 
 
 def test_f198_a_loss_from_before_a_foreign_write_stays() -> None:
     loss = lost_rows("range_counts", f"{ROWS}9")
-    standing = [*opened(loss), *opened(verdict("F", check="foreign_write"))]
+    standing = [*open_incidents(loss), *open_incidents(verdict("F", check="foreign_write"))]
 
     (found,) = fold_findings([loss], standing)
 
@@ -361,7 +363,7 @@ def test_f198_a_loss_from_before_a_foreign_write_stays() -> None:
 
 
 def test_f198_a_check_that_knew_nothing_before_a_foreign_write_had_found_no_loss() -> None:
-    standing = [*opened(verdict("?")), *opened(verdict("F", check="foreign_write"))]
+    standing = [*open_incidents(verdict("?")), *open_incidents(verdict("F", check="foreign_write"))]
 
     found = fold_findings([lost_rows("range_counts", f"{ROWS}9")], standing)
 

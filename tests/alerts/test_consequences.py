@@ -16,7 +16,9 @@ AT_ONCE = AlertSettings((Route(hold=minutes(0), keep=minutes(0)),))
 PROBES = ("range_counts", "max_id", "offset_keys", "completeness")
 
 
-def rounds(*told: Iterable[Verdict], starting: Sequence[str] = ()) -> tuple[list[Incident], int]:
+def run_rounds(
+    *told: Iterable[Verdict], starting: Sequence[str] = ()
+) -> tuple[list[Incident], int]:
     """Open incidents after these rounds, a minute apart, and how many notices were sent."""
     standing: dict[str, Incident] = {}
     notices = 0
@@ -49,14 +51,14 @@ def suffering(table: str) -> list[Verdict]:
 
 
 def test_f33_a_held_table_is_one_incident() -> None:
-    found, notices = rounds(suffering("shop.orders"), suffering("shop.orders"))
+    found, notices = run_rounds(suffering("shop.orders"), suffering("shop.orders"))
 
     assert kinds(found) == [("blocked", "hold", "shop.orders")]
     assert notices == 1
 
 
 def test_f33_a_probe_that_speaks_in_a_round_of_its_own_finds_its_table_held() -> None:
-    found, _ = rounds([verdict("F", check="hold")], [unknown("shop.orders", "max_id")])
+    found, _ = run_rounds([verdict("F", check="hold")], [unknown("shop.orders", "max_id")])
 
     assert kinds(found) == [("blocked", "hold", "shop.orders")]
 
@@ -66,7 +68,7 @@ def test_f33_a_thousand_tables_of_a_silent_source_are_one_incident_that_lists_th
     down = [verdict("F", name, "service", cause=SILENT) for name in (SILENT, *tables)]
     silent = [unknown(name, "max_id", "unreachable", SILENT) for name in tables]
 
-    found, notices = rounds(down, silent, down, silent)
+    found, notices = run_rounds(down, silent, down, silent)
 
     assert kinds(found) == [("service", "", SILENT)]
     assert set(found[0].tables) == {SILENT, *tables}
@@ -76,7 +78,7 @@ def test_f33_a_thousand_tables_of_a_silent_source_are_one_incident_that_lists_th
 def test_f33_a_thousand_tables_that_one_source_makes_late_are_one_incident() -> None:
     late = [verdict("F", f"shop.t{number}", "lag", cause=SILENT) for number in range(1000)]
 
-    found, notices = rounds(late, late)
+    found, notices = run_rounds(late, late)
 
     assert kinds(found) == [("late", "", SILENT)]
     assert notices == 1
@@ -85,8 +87,8 @@ def test_f33_a_thousand_tables_that_one_source_makes_late_are_one_incident() -> 
 def test_f33_lateness_that_moves_down_the_way_stays_one_incident() -> None:
     source, own = verdict("F", check="lag", cause=SILENT), verdict("F", check="lag")
 
-    found, _ = rounds([source], [own], [source])
-    over, _ = rounds([source], [own], [verdict("P", check="lag")])
+    found, _ = run_rounds([source], [own], [source])
+    over, _ = run_rounds([source], [own], [verdict("P", check="lag")])
 
     assert kinds(found) == [("late", "", SILENT)]
     assert over == []
@@ -102,7 +104,7 @@ def test_f33_lateness_for_which_an_open_cause_is_blamed_belongs_to_that_one() ->
 
 
 def test_f33_a_table_does_not_join_the_lateness_of_another() -> None:
-    found, _ = rounds([verdict("F", "a", "lag")], [verdict("F", "b", "lag")])
+    found, _ = run_rounds([verdict("F", "a", "lag")], [verdict("F", "b", "lag")])
 
     assert kinds(found) == [("late", "lag", "a"), ("late", "lag", "b")]
 
@@ -110,8 +112,8 @@ def test_f33_a_table_does_not_join_the_lateness_of_another() -> None:
 def test_f33_a_lag_that_becomes_known_is_late_and_one_that_is_known_no_more_is_unknown() -> None:
     late, silent = verdict("F", check="lag"), verdict("?", check="lag")
 
-    known, _ = rounds([silent], [late])
-    lost, _ = rounds([late], [silent])
+    known, _ = run_rounds([silent], [late])
+    lost, _ = run_rounds([late], [silent])
 
     assert kinds(known) == [("late", "lag", "shop.orders")]
     assert kinds(lost) == [("late", "lag", "shop.orders"), ("unknown", "lag", "shop.orders")]
@@ -126,7 +128,7 @@ def test_f33_what_a_part_that_fails_leaves_unknown_follows_from_it(together: boo
     """Also of a table that the part's own incident does not list."""
     down, silent = verdict("F", SILENT, "service", SILENT), unknown("a", "max_id", cause=SILENT)
 
-    found, _ = rounds([down, silent]) if together else rounds([down], [silent])
+    found, _ = run_rounds([down, silent]) if together else run_rounds([down], [silent])
 
     assert kinds(found) == [("service", "", SILENT)]
 
@@ -134,7 +136,7 @@ def test_f33_what_a_part_that_fails_leaves_unknown_follows_from_it(together: boo
 def test_f33_a_part_that_works_is_blamed_no_more_though_not_each_table_has_spoken() -> None:
     down = [verdict("F", name, "service", cause=SILENT) for name in (SILENT, "a", "b")]
 
-    found, _ = rounds(down, [verdict("P", SILENT, "service"), verdict("P", "a", "service")])
+    found, _ = run_rounds(down, [verdict("P", SILENT, "service"), verdict("P", "a", "service")])
 
     assert found == []
 
@@ -142,8 +144,8 @@ def test_f33_a_part_that_works_is_blamed_no_more_though_not_each_table_has_spoke
 def test_f33_what_one_waits_for_the_first_time_opens_nothing() -> None:
     fresh = [unknown("shop.orders", name, "lag_unknown") for name in ("lag", *PROBES)]
 
-    found, _ = rounds(fresh, fresh, starting=("shop.orders",))
-    later, _ = rounds(fresh, fresh)
+    found, _ = run_rounds(fresh, fresh, starting=("shop.orders",))
+    later, _ = run_rounds(fresh, fresh)
 
     assert found == []
     assert len(later) == 1 + len(PROBES)
@@ -162,20 +164,20 @@ def test_f33_what_one_waits_for_the_first_time_opens_nothing() -> None:
 def test_f33_a_loss_is_never_swallowed_by_another_cause(check: str, cause: str) -> None:
     still = verdict("F", check="service" if cause else "hold", cause=cause)
 
-    found, notices = rounds([still], [still, verdict("F", check=check)])
+    found, notices = run_rounds([still], [still, verdict("F", check=check)])
 
     assert check in {one.cause.check for one in found}
     assert (len(found), notices) == (2, 2)
 
 
 def test_f33_a_loss_is_told_while_its_table_is_read_for_the_first_time() -> None:
-    found, _ = rounds([verdict("F")], starting=("shop.orders",))
+    found, _ = run_rounds([verdict("F")], starting=("shop.orders",))
 
     assert [one.cause.kind for one in found] == [AlertKind.LOST]
 
 
 def test_f33_a_loss_that_was_told_stays_when_its_table_is_held_and_nothing_can_be_known() -> None:
-    found, _ = rounds([verdict("F")], [verdict("F", check="hold")], [unknown(*found_by())])
+    found, _ = run_rounds([verdict("F")], [verdict("F", check="hold")], [unknown(*found_by())])
 
     assert [one.cause.kind for one in found] == [AlertKind.LOST, AlertKind.BLOCKED]
 
@@ -187,7 +189,7 @@ def found_by() -> tuple[str, str]:
 def test_f33_what_is_not_known_of_a_table_that_is_now_held_ends_and_its_lateness_rests() -> None:
     before = [unknown("shop.orders", "max_id"), verdict("F", check="lag")]
 
-    found, notices = rounds(before, suffering("shop.orders"), suffering("shop.orders"))
+    found, notices = run_rounds(before, suffering("shop.orders"), suffering("shop.orders"))
 
     assert kinds(found) == [("blocked", "hold", "shop.orders"), ("late", "lag", "shop.orders")]
     assert notices == 4  # two began, the hold, the end of not knowing
@@ -207,7 +209,7 @@ def test_f33_a_lateness_nobody_was_told_of_goes_with_the_hold_that_explains_it()
 def test_f33_what_is_late_after_the_hold_is_late_again() -> None:
     free = [verdict("P", check="hold"), verdict("F", check="lag")]
 
-    found, _ = rounds(suffering("shop.orders"), free, free)
+    found, _ = run_rounds(suffering("shop.orders"), free, free)
 
     assert kinds(found) == [("late", "lag", "shop.orders")]
 
@@ -220,14 +222,14 @@ def test_f33_a_part_that_works_is_blamed_no_more_though_another_ails() -> None:
         *(verdict("F", name, "service", cause=other) for name in (other, "a", "b")),
     ]
 
-    found, _ = rounds(down, after)
+    found, _ = run_rounds(down, after)
 
     assert kinds(found) == [("service", "", other)]
 
 
 def test_f33_a_table_that_is_dropped_meanwhile_keeps_no_incident_open() -> None:
     down = [verdict("F", name, cause="hop down") for name in ("a", "b")]
-    (standing,), _ = rounds(down)
+    (standing,), _ = run_rounds(down)
     watched = [Member("a", "range_counts")]
 
     left = withdraw_members(AT_ONCE, [standing], watched, at(1)).changed[0]

@@ -43,19 +43,19 @@ def deliver(outbox: FillableOutbox) -> Iterator[Deliver]:
         delivery.close()
 
 
-def fill(outbox: FillableOutbox, channel: str, count: int) -> list[str]:
+def fill_outbox(outbox: FillableOutbox, channel: str, count: int) -> list[str]:
     messages = [message(number) for number in range(count)]
     outbox.put([(channel, each) for each in messages], at(0))
     return [each.about for each in messages]
 
 
-def about(number: int) -> Callable[[Sequence[Message]], bool]:
+def is_about(number: int) -> Callable[[Sequence[Message]], bool]:
     return lambda messages: any(each.about == f"shop.t{number}" for each in messages)
 
 
 def test_letters_arrive_in_order_and_once(outbox: FillableOutbox, deliver: Deliver) -> None:
     channel = ScriptedChannel()
-    names = fill(outbox, "slack", 4)
+    names = fill_outbox(outbox, "slack", 4)
     delivery = deliver(slack=channel)
 
     first, second = delivery.deliver_due(at(1)), delivery.deliver_due(at(2))
@@ -69,9 +69,9 @@ def test_what_fails_is_tried_again_and_nothing_overtakes_it(
 ) -> None:
     down = [True]
     channel = ScriptedChannel(
-        lambda messages: UnreachableError("down") if about(1)(messages) and down[0] else None
+        lambda messages: UnreachableError("down") if is_about(1)(messages) and down[0] else None
     )
-    names = fill(outbox, "slack", 3)
+    names = fill_outbox(outbox, "slack", 3)
     delivery = deliver(slack=channel)
 
     tally = delivery.deliver_due(at(0))
@@ -93,7 +93,7 @@ def test_a_busy_receiver_is_left_alone_for_as_long_as_it_asks(
         tries.append(messages)
         return BusyError("429", minutes(3)) if len(tries) == 1 else None
 
-    fill(outbox, "slack", 1)
+    fill_outbox(outbox, "slack", 1)
     delivery = deliver(slack=ScriptedChannel(script))
 
     for minute in (0, 1, 2, 2.9):
@@ -106,9 +106,9 @@ def test_a_refused_letter_is_kept_as_dead_and_the_others_go_on(
     outbox: FillableOutbox, deliver: Deliver
 ) -> None:
     channel = ScriptedChannel(
-        lambda messages: RefusedError("400: too long") if about(1)(messages) else None
+        lambda messages: RefusedError("400: too long") if is_about(1)(messages) else None
     )
-    fill(outbox, "slack", 3)
+    fill_outbox(outbox, "slack", 3)
 
     tally = deliver(slack=channel).deliver_due(at(0))
 
@@ -121,9 +121,9 @@ def test_a_poisoned_digest_costs_only_the_letter_to_blame(
     outbox: FillableOutbox, deliver: Deliver
 ) -> None:
     channel = ScriptedChannel(
-        lambda messages: RefusedError("400") if about(4)(messages) else None, per_minute=1
+        lambda messages: RefusedError("400") if is_about(4)(messages) else None, per_minute=1
     )
-    fill(outbox, "slack", 6)
+    fill_outbox(outbox, "slack", 6)
     delivery = deliver(slack=channel)
 
     for minute in range(8):
@@ -136,7 +136,7 @@ def test_a_poisoned_digest_costs_only_the_letter_to_blame(
 
 def test_a_storm_becomes_a_digest_within_the_rate(outbox: FillableOutbox, deliver: Deliver) -> None:
     channel = ScriptedChannel(per_minute=5)
-    names = fill(outbox, "slack", 200)
+    names = fill_outbox(outbox, "slack", 200)
     delivery = deliver(slack=channel)
 
     delivery.deliver_due(at(0))
@@ -149,8 +149,8 @@ def test_a_storm_becomes_a_digest_within_the_rate(outbox: FillableOutbox, delive
 def test_a_channel_that_hangs_blocks_no_other(outbox: FillableOutbox, deliver: Deliver) -> None:
     gate = threading.Event()
     hanging, quick = ScriptedChannel(gate=gate), ScriptedChannel()
-    names = fill(outbox, "hanging", 2)
-    fill(outbox, "quick", 2)
+    names = fill_outbox(outbox, "hanging", 2)
+    fill_outbox(outbox, "quick", 2)
     delivery = deliver(patience=0.2, hanging=hanging, quick=quick)
 
     first = delivery.deliver_due(at(0))
@@ -166,7 +166,7 @@ def test_a_channel_that_hangs_blocks_no_other(outbox: FillableOutbox, deliver: D
 def test_a_letter_for_a_channel_that_is_gone_is_kept_as_dead(
     outbox: FillableOutbox, deliver: Deliver
 ) -> None:
-    fill(outbox, "pager", 2)
+    fill_outbox(outbox, "pager", 2)
 
     assert deliver(log=ScriptedChannel()).deliver_due(at(0)).dead == 2
     assert outbox.channels() == ()
@@ -181,7 +181,7 @@ def test_a_channel_that_breaks_its_promise_is_paused_not_lost(
         tries.append(1)
         return KeyError("a bug") if len(tries) == 1 else None
 
-    fill(outbox, "slack", 1)
+    fill_outbox(outbox, "slack", 1)
     delivery = deliver(slack=ScriptedChannel(script))
 
     with structlog.testing.capture_logs() as logged:
@@ -195,7 +195,7 @@ def test_a_channel_that_breaks_its_promise_is_paused_not_lost(
 
 def test_a_service_killed_after_the_sending_sends_again(outbox: FillableOutbox) -> None:
     channel = ScriptedChannel()
-    fill(outbox, "slack", 1)
+    fill_outbox(outbox, "slack", 1)
     letters = outbox.waiting("slack", 1)
     channel.send([letters[0].message], at(0))  # and then it dies, before it can say so
 
@@ -208,7 +208,7 @@ def test_a_service_killed_after_the_sending_sends_again(outbox: FillableOutbox) 
 
 def test_a_closed_delivery_starts_nothing(outbox: FillableOutbox, deliver: Deliver) -> None:
     channel = ScriptedChannel()
-    fill(outbox, "slack", 1)
+    fill_outbox(outbox, "slack", 1)
     delivery = deliver(slack=channel)
 
     delivery.close()
@@ -235,7 +235,7 @@ def test_nothing_is_refreshed_while_an_end_still_waits(
     outbox: FillableOutbox, deliver: Deliver
 ) -> None:
     channel = ScriptedChannel(lambda _: UnreachableError("down"), refresh=minutes(1))
-    fill(outbox, "alertmanager", 1)
+    fill_outbox(outbox, "alertmanager", 1)
     asked: list[datetime] = []
 
     def reminders(now: datetime) -> Sequence[tuple[str, Message]]:

@@ -8,7 +8,7 @@ from checks.model import Outcome, Ruling
 from tests.alerts.kit import at, firing
 
 
-def folded(count: int) -> Incident:
+def folded_incident(count: int) -> Incident:
     members = tuple(Member(f"shop.t{n:03}", "lag") for n in range(count))
     return replace(
         firing(),
@@ -60,7 +60,7 @@ def test_what_is_over_says_until_when() -> None:
 
 
 def test_a_common_cause_lists_its_tables_up_to_a_bound() -> None:
-    message = compose_message(Notice(Event.FIRED, folded(60), at(0)))
+    message = compose_message(Notice(Event.FIRED, folded_incident(60), at(0)))
 
     assert message.subject == "LATE 60 tables: hop:consumer stalled: no batch for 300 s"
     assert message.runbook == "docs/runbooks/late.md#lag"
@@ -70,7 +70,10 @@ def test_a_common_cause_lists_its_tables_up_to_a_bound() -> None:
 
 
 def test_few_tables_are_named_in_the_subject() -> None:
-    assert "shop.t000, shop.t001:" in compose_message(Notice(Event.FIRED, folded(2), at(0))).subject
+    assert (
+        "shop.t000, shop.t001:"
+        in compose_message(Notice(Event.FIRED, folded_incident(2), at(0))).subject
+    )
 
 
 @pytest.mark.parametrize("reason", ["x" * 5000, "two\nlines\tand tabs"])

@@ -14,7 +14,7 @@ ROUTES = (
 )
 
 
-def folded(*tables: str) -> CauseFinding:
+def folded_finding(*tables: str) -> CauseFinding:
     members = tuple(Member(table, "lag") for table in tables)
     cause = Cause(AlertKind.LATE, "", "hop:merge stalled")
     return CauseFinding(cause, Outcome.FAIL, Ruling(Outcome.FAIL, "stalled"), members)
@@ -31,14 +31,14 @@ def folded(*tables: str) -> CauseFinding:
 def test_the_first_route_that_states_a_field_decides_it(
     table: str, expected: tuple[str, tuple[str, ...]]
 ) -> None:
-    decided = alert_policy(ROUTES, folded(table))
+    decided = alert_policy(ROUTES, folded_finding(table))
 
     assert (decided.owner, decided.channels) == expected
 
 
 def test_a_route_may_be_for_some_checks_only() -> None:
     assert alert_policy(ROUTES, finding("F")).hold == minutes(7)
-    assert alert_policy(ROUTES, folded("shop.users")).hold == DEFAULTS[AlertKind.LATE].hold
+    assert alert_policy(ROUTES, folded_finding("shop.users")).hold == DEFAULTS[AlertKind.LATE].hold
 
 
 def test_an_empty_list_of_channels_tells_nobody() -> None:
@@ -54,7 +54,7 @@ def test_without_routes_everything_is_logged_by_its_kind() -> None:
 
 
 def test_a_common_cause_takes_the_gravest_and_tells_every_owner() -> None:
-    decided = alert_policy(ROUTES, folded("crm.users", "shop.payments", "shop.users"))
+    decided = alert_policy(ROUTES, folded_finding("crm.users", "shop.payments", "shop.users"))
 
     assert decided.severity is Severity.CRITICAL
     assert decided.owner == "data platform, shop team"
@@ -90,8 +90,8 @@ def test_a_silence_covers_what_matches_while_it_lasts(
 def test_a_common_cause_is_silent_only_if_every_table_is() -> None:
     window = Silence("s1", at(0), at(10), "on call", "upgrade", "shop.*")
 
-    assert alert_policy((), folded("shop.a", "shop.b"), [window], at(1)).muted
-    assert not alert_policy((), folded("shop.a", "crm.b"), [window], at(1)).muted
+    assert alert_policy((), folded_finding("shop.a", "shop.b"), [window], at(1)).muted
+    assert not alert_policy((), folded_finding("shop.a", "crm.b"), [window], at(1)).muted
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,7 @@ def certificate(
     return replace(made, revoked=NOW, why="before") if revoked else made
 
 
-def taken(one: Certificate, fail: Verdict, last_pass: Verdict | None = None) -> bool:
+def is_revoked(one: Certificate, fail: Verdict, last_pass: Verdict | None = None) -> bool:
     return bool(revoke_failed(fail, [one], last_pass))
 
 
@@ -205,12 +205,15 @@ def taken(one: Certificate, fail: Verdict, last_pass: Verdict | None = None) -> 
 def test_a_fail_takes_back_what_its_table_was_promised_wherever_it_lies(
     one: Certificate, limit: Sequence[Fence], revoked: bool
 ) -> None:
-    assert taken(one, verdict(Outcome.FAIL, check="completeness", at=LATER, as_of=limit)) is revoked
+    assert (
+        is_revoked(one, verdict(Outcome.FAIL, check="completeness", at=LATER, as_of=limit))
+        is revoked
+    )
 
 
 @pytest.mark.parametrize("outcome", [Outcome.PASS, Outcome.UNKNOWN])
 def test_nothing_but_a_fail_takes_back(outcome: Outcome) -> None:
-    assert not taken(
+    assert not is_revoked(
         certificate(fence(5, CUT)),
         verdict(outcome, check="completeness", at=LATER, as_of=(fence(9, CUT),)),
     )
@@ -249,7 +252,7 @@ def test_a_pass_spares_only_what_it_looked_at(
     )
 
     assert (
-        taken(one, fail, verdict(Outcome.PASS, check="completeness", at=LATER, as_of=limit))
+        is_revoked(one, fail, verdict(Outcome.PASS, check="completeness", at=LATER, as_of=limit))
         is not spared
     )
 

@@ -47,7 +47,7 @@ def filled() -> FakeWorld:
     return world
 
 
-def rounds(
+def run_rounds(
     name: str, world: FakeWorld, work: Callable[[FakeWorld, random.Random], None], count: int
 ) -> list[Verdict]:
     """Verdicts of *count* rounds with work in between."""
@@ -112,10 +112,10 @@ def test_harm_is_named_while_the_source_goes_on(
     work: Callable[[FakeWorld, random.Random], None],
 ) -> None:
     world = filled()
-    before = rounds(name, world, work, 12)
+    before = run_rounds(name, world, work, 12)
     harm(world)
 
-    after = rounds(name, world, work, 40)
+    after = run_rounds(name, world, work, 40)
 
     assert {each.ruling.outcome for each in before} == {Outcome.PASS}
     failed = [each for each in after if each.ruling.outcome is Outcome.FAIL]
@@ -130,11 +130,11 @@ def test_harm_is_named_while_the_source_goes_on(
 def test_harm_put_right_passes_again() -> None:
     world = filled()
     lost_insert(world)
-    assert rounds("range_counts", world, busy, 40)[-1].ruling.outcome is Outcome.FAIL
+    assert run_rounds("range_counts", world, busy, 40)[-1].ruling.outcome is Outcome.FAIL
 
     world.commit((Op.UPDATE, TWO, 500))
 
-    assert rounds("range_counts", world, busy, 12)[-1].ruling.outcome is Outcome.PASS
+    assert run_rounds("range_counts", world, busy, 12)[-1].ruling.outcome is Outcome.PASS
 
 
 def test_a_loss_in_a_table_of_few_blocks_is_named_in_the_third_round() -> None:
@@ -155,11 +155,11 @@ def test_a_loss_in_a_table_of_few_blocks_is_named_in_the_third_round() -> None:
 
 def test_a_large_loss_is_named_by_runs_and_counted() -> None:
     world = filled()
-    rounds("range_counts", world, quiet, 2)
+    run_rounds("range_counts", world, quiet, 2)
     for id_ in range(1, 200):
         del world.copy[ONE][id_]
 
-    failed = rounds("range_counts", world, quiet, 12)[-1].ruling
+    failed = run_rounds("range_counts", world, quiet, 12)[-1].ruling
 
     assert failed.outcome is Outcome.FAIL
     assert failed.keys[0].startswith("shop/shop_00.orders:1-")
@@ -170,26 +170,26 @@ def test_a_last_message_whose_row_is_absent_is_missed_twice_then_named() -> None
     world = filled()
     world.commit((Op.CREATE, TWO, 700))
     world.catch_up()
-    rounds("offset_keys", world, quiet, 2)
+    run_rounds("offset_keys", world, quiet, 2)
     del world.copy[TWO][700]
 
-    after = rounds("offset_keys", world, quiet, 3)
+    after = run_rounds("offset_keys", world, quiet, 3)
 
     assert after[-1].ruling.outcome is Outcome.FAIL
     assert after[-1].ruling.code == "missing_rows"
     assert '"700"' in after[-1].ruling.keys[0]
     world.copy[TWO][700] = 1
-    assert rounds("offset_keys", world, busy, 4)[-1].ruling.outcome is Outcome.PASS
+    assert run_rounds("offset_keys", world, busy, 4)[-1].ruling.outcome is Outcome.PASS
 
 
 def test_a_deleted_row_that_is_still_there_is_named() -> None:
     world = filled()
     world.commit((Op.DELETE, TWO, 50))
     world.catch_up()
-    rounds("offset_keys", world, quiet, 2)
+    run_rounds("offset_keys", world, quiet, 2)
     world.copy[TWO][50] = 1
 
-    after = rounds("offset_keys", world, quiet, 3)
+    after = run_rounds("offset_keys", world, quiet, 3)
 
     assert after[-1].ruling.code == "extra_rows"
 
@@ -199,12 +199,12 @@ def test_a_promised_event_that_never_lands_is_named_by_its_transaction(
     work: Callable[[FakeWorld, random.Random], None],
 ) -> None:
     world = filled()
-    before = rounds("completeness", world, work, 8)
+    before = run_rounds("completeness", world, work, 8)
     world.commit((Op.CREATE, ONE, 800), (Op.CREATE, ONE, 801))
     lost = world.log_[-2]
     lost.lost = True
 
-    after = rounds("completeness", world, work, 40)
+    after = run_rounds("completeness", world, work, 40)
 
     assert {each.ruling.outcome for each in before} == ({Outcome.PASS} if work is busy else set())
     assert after[-1].ruling.outcome is Outcome.FAIL, "a loss that lasts stays a loss"

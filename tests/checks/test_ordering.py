@@ -18,7 +18,7 @@ from checks.readiness import ReadinessState, Rule, assess
 from pipeline.model import Ordering, Shard, TopicPartition
 from pipeline.reports import Hold
 from tests.checks.samples import GATING, TABLE
-from tests.checks.test_readiness import BOTH, LANDED, MIRROR, codes, inputs
+from tests.checks.test_readiness import BOTH, LANDED, MIRROR, inputs, reason_codes
 
 LOG, SEQUENCE, OFFSET = Ordering
 (SOURCE,) = TABLE.sources
@@ -82,7 +82,7 @@ def test_what_is_not_accepted_is_unknown_whatever_is_waived(question: object, ru
 
     answer = assess(asked, bent, Policy(rule, gating=GATING))
 
-    assert (answer.state, codes(answer)) == (ReadinessState.UNKNOWN, ["weak_order"])
+    assert (answer.state, reason_codes(answer)) == (ReadinessState.UNKNOWN, ["weak_order"])
     assert answer.certificate is None
 
 
@@ -95,8 +95,8 @@ def test_a_yes_by_offsets_names_its_proof_when_it_is_given_and_later() -> None:
     assert first.ready
     assert first.certificate
     assert first.certificate.evidence.ordering is OFFSET
-    assert codes(first) == ["weaker_proof"]
-    assert codes(again) == ["certified", "weaker_proof"]
+    assert reason_codes(first) == ["weaker_proof"]
+    assert reason_codes(again) == ["certified", "weaker_proof"]
     assert "partition_offset" in first.reasons[0].text
     assert "sent again" in first.reasons[0].text
 
@@ -105,7 +105,7 @@ def test_a_yes_by_places_in_the_log_has_nothing_to_add() -> None:
     answer = assess(MIRROR, inputs(), BOTH)
 
     assert answer.certificate
-    assert (answer.certificate.evidence.ordering, codes(answer)) == (LOG, [])
+    assert (answer.certificate.evidence.ordering, reason_codes(answer)) == (LOG, [])
     assert weaker_proof_reasons(LOG) == ()
 
 
@@ -116,7 +116,7 @@ def test_a_certificate_by_offsets_does_not_answer_for_a_format_that_tells_places
     anew = assess(MIRROR, inputs(), BOTH, certificate=given)
 
     assert anew.certificate
-    assert (anew.certificate.evidence.ordering, codes(anew)) == (LOG, [])
+    assert (anew.certificate.evidence.ordering, reason_codes(anew)) == (LOG, [])
     assert assess(MIRROR, late, BOTH, certificate=given).state is ReadinessState.BLOCKED
 
 
@@ -133,4 +133,4 @@ def test_a_certificate_by_offsets_answers_no_more_once_that_is_not_accepted() ->
 
     answer = assess(MIRROR, inputs(ordering=OFFSET, weak_order=weak), BOTH, certificate=given)
 
-    assert (answer.state, codes(answer)) == (ReadinessState.UNKNOWN, ["weak_order"])
+    assert (answer.state, reason_codes(answer)) == (ReadinessState.UNKNOWN, ["weak_order"])

@@ -57,7 +57,7 @@ def inputs(*, taken: Mapping[str, Any] | None = None, **more: Any) -> Inputs:
     return replace(Inputs(TABLE, found, lags(found)), **more)
 
 
-def codes(answer: Readiness) -> list[str]:
+def reason_codes(answer: Readiness) -> list[str]:
     return [reason.code for reason in answer.reasons]
 
 
@@ -204,7 +204,7 @@ def test_what_is_not_shown_withholds_ready(
     answer = assess(MIRROR, inputs(taken=bent), BOTH)
 
     assert answer.state is state
-    assert code in codes(answer)
+    assert code in reason_codes(answer)
     assert answer.certificate is None
 
 
@@ -229,7 +229,7 @@ def test_a_cut_that_is_not_past_is_not_ready_and_says_when() -> None:
     answer = assess(question, inputs(), replace(BOTH, margin=SECOND))
 
     assert answer.state is ReadinessState.NOT_READY
-    assert codes(answer) == ["late", "not_landed"]
+    assert reason_codes(answer) == ["late", "not_landed"]
     assert answer.eta == NOW + 6 * SECOND
 
 
@@ -252,14 +252,14 @@ def test_a_cut_that_no_heartbeat_has_come_to_is_not_ready_though_all_is_landed()
     )
 
     assert answer.state is ReadinessState.NOT_READY
-    assert codes(answer) == ["no_fence"]
+    assert reason_codes(answer) == ["no_fence"]
 
 
 def test_a_cut_ahead_says_so() -> None:
     answer = assess(Question(Stage.LANDED, NOW + MINUTE), inputs(), BOTH)
 
     assert answer.state is ReadinessState.NOT_READY
-    assert "cut_ahead" in codes(answer)
+    assert "cut_ahead" in reason_codes(answer)
 
 
 @pytest.mark.parametrize(
@@ -629,7 +629,7 @@ def test_a_revoked_certificate_says_revoked_until_a_new_one_can_be_issued() -> N
     good = assess(MIRROR, inputs(), BOTH, certificate=old)
 
     assert bad.state is ReadinessState.REVOKED
-    assert codes(bad)[:2] == ["revoked", "check_failed"]
+    assert reason_codes(bad)[:2] == ["revoked", "check_failed"]
     assert good.ready
     assert good.certificate
     assert good.certificate.revoked is None
@@ -679,9 +679,9 @@ def test_rules_that_disagree_for_ten_minutes_are_an_incident() -> None:
     later = assess(question, too_slow(), BOTH, disagreeing=since)
 
     assert first.disagreeing == NOW
-    assert "rules_disagree" not in codes(first)
+    assert "rules_disagree" not in reason_codes(first)
     assert later.disagreeing == since
-    assert "rules_disagree" in codes(later)
+    assert "rules_disagree" in reason_codes(later)
 
 
 def too_slow() -> Inputs:
@@ -699,7 +699,7 @@ def test_a_sum_rule_that_only_waits_for_the_margin_disagrees_with_nobody() -> No
 
     answer = assess(question, inputs(), wide, disagreeing=NOW - 10 * MINUTE)
 
-    assert codes(answer) == ["late"]
+    assert reason_codes(answer) == ["late"]
     assert answer.disagreeing is None
 
 
@@ -708,7 +708,7 @@ def test_an_image_that_is_not_there_is_no_disagreement_of_the_rules() -> None:
 
     answer = assess(question, inputs(), BOTH, disagreeing=NOW - 10 * MINUTE)
 
-    assert codes(answer) == ["no_image"]
+    assert reason_codes(answer) == ["no_image"]
     assert answer.disagreeing is None
 
 
@@ -779,7 +779,7 @@ def test_f115_a_table_that_no_gating_check_can_look_at_is_said_to_be_so() -> Non
     answer = assess(MIRROR, inputs(verdicts=UNSUPPORTED), BOTH)
 
     assert answer.ready
-    assert "unchecked" in codes(answer)
+    assert "unchecked" in reason_codes(answer)
     assert "range_counts: because" in answer.reasons[-1].text
 
 
@@ -815,7 +815,7 @@ def test_f115_the_config_can_require_a_check_that_works(
     again = assess(MIRROR, inputs(verdicts=verdicts), REQUIRED, certificate=before)
 
     assert (answer.state, again.state) == (state, state)
-    assert ("unchecked" in codes(answer)) is (state is ReadinessState.UNKNOWN)
+    assert ("unchecked" in reason_codes(answer)) is (state is ReadinessState.UNKNOWN)
 
 
 @pytest.mark.parametrize(
@@ -867,8 +867,8 @@ def test_by_the_sum_rule_alone_positions_are_not_asked() -> None:
     by_clocks = assess(LANDED, behind, ReadinessPolicy(rule=Rule.SUM, gating=GATING))
     by_both = assess(LANDED, behind, BOTH)
 
-    assert (by_clocks.state, codes(by_clocks)) == (ReadinessState.READY, [])
-    assert (by_both.state, codes(by_both)) == (ReadinessState.NOT_READY, ["not_landed"])
+    assert (by_clocks.state, reason_codes(by_clocks)) == (ReadinessState.READY, [])
+    assert (by_both.state, reason_codes(by_both)) == (ReadinessState.NOT_READY, ["not_landed"])
 
 
 @pytest.mark.parametrize("question", [MIRROR, LANDED])
@@ -885,20 +885,20 @@ def test_f01_rules_do_not_disagree_by_clocks_that_nobody_believes() -> None:
     answer = assess(RECENT, wrong, BOTH, disagreeing=NOW - 10 * MINUTE)
 
     assert answer.disagreeing is None
-    assert "rules_disagree" not in codes(answer)
+    assert "rules_disagree" not in reason_codes(answer)
 
 
-def certified(question: Question, **more: Any) -> Readiness:
+def assess_certified(question: Question, **more: Any) -> Readiness:
     """What is answered to *question*, which has a certificate, as things stand now."""
     one = replace(issued(), stage=question.stage)
     return assess(question, inputs(**more), BOTH, certificate=one)
 
 
 def test_f02_a_certificate_does_not_answer_over_rows_that_others_wrote() -> None:
-    answer = certified(MIRROR, holds=(WRITTEN,))
+    answer = assess_certified(MIRROR, holds=(WRITTEN,))
 
     assert (answer.state, answer.certificate) == (ReadinessState.BLOCKED, None)
-    assert codes(answer) == ["foreign_write"]
+    assert reason_codes(answer) == ["foreign_write"]
 
 
 @pytest.mark.parametrize(
@@ -912,10 +912,10 @@ def test_f02_a_certificate_does_not_answer_over_rows_that_others_wrote() -> None
 def test_a_certificate_answers_whatever_came_later(
     question: Question, more: dict[str, Any]
 ) -> None:
-    answer = certified(question, **more)
+    answer = assess_certified(question, **more)
 
     assert answer.ready
-    assert codes(answer) == ["certified"]
+    assert reason_codes(answer) == ["certified"]
 
 
 def disagreeing(question: Question, held: Inputs, policy: ReadinessPolicy) -> str:

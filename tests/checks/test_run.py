@@ -107,12 +107,12 @@ class Scripted:
         return Ruling(self.says, f"{reading.value} after {list(past)}", "told")
 
 
-def run(probe: Probe[Number], past: Sequence[float] = ()) -> Verdict | NotYet:
+def run_scripted(probe: Probe[Number], past: Sequence[float] = ()) -> Verdict | NotYet:
     return run_probe(Check("scripted", probe, TABLE), FakeWorld(), past, run="r1")
 
 
 def test_a_reading_is_judged_with_its_past() -> None:
-    answer = run(Scripted(Number()), [1.0])
+    answer = run_scripted(Scripted(Number()), [1.0])
 
     assert isinstance(answer, Verdict)
     assert (answer.table, answer.check, answer.run) == (TABLE.name, "scripted", "r1")
@@ -121,7 +121,7 @@ def test_a_reading_is_judged_with_its_past() -> None:
 
 
 def test_f111_a_fail_that_came_too_late_is_kept() -> None:
-    answer = run(Scripted(Number(), takes=timedelta(seconds=6)))
+    answer = run_scripted(Scripted(Number(), takes=timedelta(seconds=6)))
 
     assert isinstance(answer, Verdict)
     assert answer.ruling.outcome is Outcome.FAIL
@@ -129,7 +129,7 @@ def test_f111_a_fail_that_came_too_late_is_kept() -> None:
 
 def test_f111_what_is_read_for_the_next_round_counts_against_no_limit() -> None:
     reading = Number(ended=START + timedelta(seconds=4))
-    answer = run(Scripted(reading, takes=timedelta(seconds=60), says=Outcome.PASS))
+    answer = run_scripted(Scripted(reading, takes=timedelta(seconds=60), says=Outcome.PASS))
 
     assert isinstance(answer, Verdict)
     assert answer.ruling.outcome is Outcome.PASS
@@ -158,14 +158,14 @@ def test_f111_a_reading_says_when_it_was_complete(name: str) -> None:
     ],
 )
 def test_f125_the_kind_of_a_fail_is_a_field_of_the_probe(probe: Any, kind: FailKind) -> None:
-    answer = run(probe) if isinstance(probe, Scripted) else None
+    answer = run_scripted(probe) if isinstance(probe, Scripted) else None
 
     assert kind_of(probe) is kind
     assert answer is None or (isinstance(answer, Verdict) and answer.kind is kind)
 
 
 def test_nothing_new_is_no_verdict() -> None:
-    assert run(Scripted(NotYet("later"))) == NotYet("later")
+    assert run_scripted(Scripted(NotYet("later"))) == NotYet("later")
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_nothing_new_is_no_verdict() -> None:
     ],
 )
 def test_what_proved_nothing_is_unknown(probe: Scripted, code: str, cause: str) -> None:
-    answer = run(probe)
+    answer = run_scripted(probe)
 
     assert isinstance(answer, Verdict)
     assert answer.ruling.outcome is Outcome.UNKNOWN
@@ -202,7 +202,7 @@ def test_what_proved_nothing_is_unknown(probe: Scripted, code: str, cause: str) 
 
 def test_a_broken_probe_leaves_its_traceback_in_the_log() -> None:
     with capture_logs() as logs:
-        run(Scripted(ValueError("x")))
+        run_scripted(Scripted(ValueError("x")))
 
     assert [(line["event"], line["check"], line["exc_info"]) for line in logs] == [
         ("check_broken", "scripted", True)

@@ -20,17 +20,21 @@ NOW, WAS = {"id": 7, "name": "new"}, {"id": 7, "name": "old"}
 AT = 1_767_225_600_000
 
 
-def change(kind: str, before: Any, after: Any) -> LoggedChange:
+def logged_change(kind: str, before: Any, after: Any) -> LoggedChange:
     return LoggedChange(kind, "shop", "users", AT, ((before, after),))
 
 
 @pytest.mark.parametrize(
     ("change", "canal"),
     [
-        pytest.param(change("INSERT", NOW, NOW), CANAL.insert({"id": "7", "name": "new"}), id="c"),
-        pytest.param(change("DELETE", WAS, WAS), CANAL.delete({"id": "7", "name": "old"}), id="d"),
         pytest.param(
-            change("UPDATE", WAS, NOW),
+            logged_change("INSERT", NOW, NOW), CANAL.insert({"id": "7", "name": "new"}), id="c"
+        ),
+        pytest.param(
+            logged_change("DELETE", WAS, WAS), CANAL.delete({"id": "7", "name": "old"}), id="d"
+        ),
+        pytest.param(
+            logged_change("UPDATE", WAS, NOW),
             CANAL.update(({"id": "7", "name": "old"}, {"id": "7", "name": "new"})),
             id="u",
         ),
@@ -39,7 +43,7 @@ def change(kind: str, before: Any, after: Any) -> LoggedChange:
 def test_a_flat_message_says_the_same_as_canals(change: LoggedChange, canal: bytes) -> None:
     told = json.dumps(flat(change, TYPES, 1), separators=(",", ":")).encode()
 
-    own, theirs = (decoded(CanalJson("UTC"), value) for value in (told, canal))
+    own, theirs = (decode_one(CanalJson("UTC"), value) for value in (told, canal))
 
     assert own.pop("at") == datetime.fromtimestamp(AT / 1000, UTC)
     assert theirs.pop("at") is not None
@@ -50,7 +54,7 @@ def test_a_statement_is_one_without_rows() -> None:
     made = LoggedChange("CREATE", "shop", "users", AT, sql="CREATE TABLE users (id INT)")
 
     (row,) = (
-        CanalJson("UTC").decode(batch(json.dumps(flat(made, None, 1)).encode()), {}).to_pylist()
+        CanalJson("UTC").decode(raw_batch(json.dumps(flat(made, None, 1)).encode()), {}).to_pylist()
     )
 
     assert (row["op"], row["shard"]) == ("ddl", "shop.users")
@@ -72,9 +76,9 @@ def test_a_statement_names_its_table_with_or_without_the_database(
 
 
 def test_a_simple_message_holds_the_row_and_its_offset() -> None:
-    told = json.dumps(simple(change("UPDATE", WAS, NOW), WAS, NOW, AT * 10**6 + 3)).encode()
+    told = json.dumps(simple(logged_change("UPDATE", WAS, NOW), WAS, NOW, AT * 10**6 + 3)).encode()
 
-    row = decoded(SimpleBinlog({".*": SimpleTable(("id",))}), told)
+    row = decode_one(SimpleBinlog({".*": SimpleTable(("id",))}), told)
 
     assert (row["key_values"], row["log"], row["pos"]) == ('["7"]', AT, 3)
     assert json.loads(row["after"]) == {"id": "7", "name": "new"}
@@ -96,13 +100,13 @@ def test_values_are_the_servers_texts(value: object, told: str | None) -> None:
     assert text(value) == told
 
 
-def batch(value: bytes) -> pa.RecordBatch:
+def raw_batch(value: bytes) -> pa.RecordBatch:
     row = {"value": value, "topic": "t", "partition": 0, "offset": 0}
     return pa.RecordBatch.from_pylist([row], RAW)
 
 
-def decoded(form: CanalJson | SimpleBinlog, value: bytes) -> dict[str, Any]:
+def decode_one(form: CanalJson | SimpleBinlog, value: bytes) -> dict[str, Any]:
     """The one change of a message, without the columns that it tells."""
-    rows = form.decode(batch(value), {}).to_pylist()
+    rows = form.decode(raw_batch(value), {}).to_pylist()
     found: dict[str, Any] = next(row for row in rows if row["op"] != "ddl")
     return found

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.stack
 SOON = timedelta(minutes=4)
 
 
-def events(servers: Servers, topic: str) -> list[Any]:
+def read_events(servers: Servers, topic: str) -> list[Any]:
     """All values of a topic of one partition; empty if there is no topic yet."""
     found = records(servers.kafka.bootstrap, topic)
     return [json.loads(record.value)["payload"] for record in found if record.value]
@@ -36,12 +36,12 @@ def test_a_row_of_either_version_goes_through_debezium_to_kafka(
     )
     servers.connect.register(name, postgres_connector(postgres, name, prefix=name))
     topic = f"{name}.public.t"
-    wait_until(lambda: len(events(servers, topic)) == 1, SOON, "the snapshot's row in Kafka")
+    wait_until(lambda: len(read_events(servers, topic)) == 1, SOON, "the snapshot's row in Kafka")
 
     postgres.execute("INSERT INTO t VALUES (2, 'NaN')", database=name)
 
-    wait_until(lambda: len(events(servers, topic)) == 2, SOON, "the inserted row in Kafka")
-    assert [(event["op"], event["after"]) for event in events(servers, topic)] == [
+    wait_until(lambda: len(read_events(servers, topic)) == 2, SOON, "the inserted row in Kafka")
+    assert [(event["op"], event["after"]) for event in read_events(servers, topic)] == [
         ("r", {"id": 1, "d": "1.50"}),
         ("c", {"id": 2, "d": "NAN"}),
     ]

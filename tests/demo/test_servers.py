@@ -22,14 +22,14 @@ pytestmark = pytest.mark.stack
 SOON = timedelta(minutes=4)
 
 
-def events(servers: Servers, topic: str) -> list[Any]:
+def read_events(servers: Servers, topic: str) -> list[Any]:
     """All values of a topic of one partition; empty if there is no topic yet."""
     found = records(servers.kafka.bootstrap, topic)
     return [json.loads(record.value) for record in found if record.value]
 
 
-def ids(servers: Servers, topic: str) -> set[int]:
-    return {event["after"]["id"] for event in events(servers, topic)}
+def event_ids(servers: Servers, topic: str) -> set[int]:
+    return {event["after"]["id"] for event in read_events(servers, topic)}
 
 
 def watch(servers: Servers, database: str) -> str:
@@ -44,7 +44,7 @@ def watch(servers: Servers, database: str) -> str:
     )
     servers.connect.register(database, config)
     topic = f"{database}.{database}.t"
-    wait_until(lambda: ids(servers, topic) == {1}, SOON, "the snapshot's row in Kafka")
+    wait_until(lambda: event_ids(servers, topic) == {1}, SOON, "the snapshot's row in Kafka")
     return topic
 
 
@@ -53,8 +53,8 @@ def test_a_row_inserted_in_mysql_arrives_in_kafka(servers: Servers) -> None:
 
     servers.mysql.execute("INSERT INTO arrives.t VALUES (2)")
 
-    wait_until(lambda: ids(servers, topic) == {1, 2}, SOON, "the inserted row in Kafka")
-    assert [event["op"] for event in events(servers, topic)] == ["r", "c"]
+    wait_until(lambda: event_ids(servers, topic) == {1, 2}, SOON, "the inserted row in Kafka")
+    assert [event["op"] for event in read_events(servers, topic)] == ["r", "c"]
     servers.connect.deregister("arrives")
 
 
@@ -68,7 +68,7 @@ def test_a_killed_server_comes_back_with_its_data(servers: Servers, name: str) -
     server.start()
     servers.mysql.execute(f"INSERT INTO killed_{name}.t VALUES (2)")
 
-    wait_until(lambda: ids(servers, topic) == {1, 2}, SOON, "both rows in Kafka")
+    wait_until(lambda: event_ids(servers, topic) == {1, 2}, SOON, "both rows in Kafka")
     assert servers.addresses() == before
     servers.connect.deregister(f"killed_{name}")
 

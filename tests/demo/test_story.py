@@ -67,7 +67,7 @@ def test_nothing_measured_is_no_summary_and_not_a_lag_of_zero() -> None:
     assert LagBook().summary() is None
 
 
-def table(hops: Mapping[str, float | None], name: str = "shop.users") -> TableProgress:
+def table_progress(hops: Mapping[str, float | None], name: str = "shop.users") -> TableProgress:
     return TableProgress(name, 10, 20, 15, hops, "ready")
 
 
@@ -82,12 +82,12 @@ def table(hops: Mapping[str, float | None], name: str = "shop.users") -> TablePr
 def test_lag_is_known_only_if_every_hop_is(
     hops: Mapping[str, float | None], expected: float | None
 ) -> None:
-    assert table(hops).lag == expected
+    assert table_progress(hops).lag == expected
 
 
 def test_a_line_of_progress_names_the_slowest_way_and_how_many_are_unknown() -> None:
-    quick, slow = table({"merge": 1.0}), table({"merge": 4.0}, "shop.orders")
-    unknown = table({"merge": None}, "shop.payments")
+    quick, slow = table_progress({"merge": 1.0}), table_progress({"merge": 4.0}, "shop.orders")
+    unknown = table_progress({"merge": None}, "shop.payments")
 
     told = line((quick, slow, unknown))
 
@@ -99,7 +99,7 @@ def test_without_a_terminal_progress_is_plain_lines_at_a_pace() -> None:
     out = io.StringIO()
     with Screen(Console(file=out, soft_wrap=True), began=-100.0) as screen:
         for _ in range(3):
-            screen.show((table({"merge": 1.0}),))
+            screen.show((table_progress({"merge": 1.0}),))
 
     assert out.getvalue().count("rows at the source 10") == 1
     assert "\x1b" not in out.getvalue()
@@ -111,7 +111,7 @@ def test_on_a_terminal_the_table_is_drawn_and_gone_at_the_end(
     monkeypatch.setenv("TERM", "xterm")  # a dumb one, as of a job or an editor, draws nothing
     out = io.StringIO()
     with Screen(Console(file=out, force_terminal=True, width=120)) as screen:
-        screen.show((table({"merge": 1.0}),))
+        screen.show((table_progress({"merge": 1.0}),))
 
     assert "shop.users" in out.getvalue()
 
@@ -165,9 +165,9 @@ def test_a_foreign_delete_is_one_row_and_can_be_taken_back(tmp_path: Path) -> No
     harm.do()
 
     assert (harm.id, harm.version, harm.good) == (1, 1, 0)
-    assert ids(path) == [2, 3]
+    assert read_ids(path) == [2, 3]
     harm.undo()
-    assert ids(path) == [1, 2, 3]
+    assert read_ids(path) == [1, 2, 3]
 
 
 def test_a_merge_that_comes_between_is_not_taken_back_with_a_foreign_delete(
@@ -190,10 +190,10 @@ def test_a_merge_that_comes_between_is_not_taken_back_with_a_foreign_delete(
     assert (harm.id, harm.version, harm.good) == (1, 2, 1)
     assert DeltaTable(path).history(1)[0]["operation"] == "DELETE"
     harm.undo()
-    assert ids(path) == [1, 2, 3, 4]
+    assert read_ids(path) == [1, 2, 3, 4]
 
 
-def ids(path: str) -> list[int]:
+def read_ids(path: str) -> list[int]:
     found: list[int] = pa.table(DeltaTable(path).to_pyarrow_table())["id"].to_pylist()
     return sorted(found)
 

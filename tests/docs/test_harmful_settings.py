@@ -41,7 +41,7 @@ LISTS: dict[str, Iterable[Demand]] = {
 }
 
 
-def table(name: str) -> str:
+def settings_table(name: str) -> str:
     """The rows of one list between the marks that the page has for it."""
     rows = [
         f"| `{OVER if name == 'producer' else ''}{one.name}` | {_needed(one)}"
@@ -64,7 +64,7 @@ def with_tables(text: str) -> str:
     for name in LISTS:
         before, _, rest = text.partition(f"<!-- {name} -->")
         _, _, after = rest.partition(f"<!-- end {name} -->")
-        text = before + table(name) + after
+        text = before + settings_table(name) + after
     return text
 
 

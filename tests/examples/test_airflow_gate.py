@@ -73,7 +73,7 @@ def sensor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> S
     return gate
 
 
-def answer(state: str) -> dict[str, Any]:
+def gate_answer(state: str) -> dict[str, Any]:
     path = "lake/images/dt=2026-03-28"
     tables = [
         {"table": "shop.orders", "version": 41, "path": None},
@@ -83,7 +83,7 @@ def answer(state: str) -> dict[str, Any]:
 
 
 def test_a_ready_gate_ends_the_wait_and_hands_on_the_certified_versions(sensor: Sensor) -> None:
-    found = sensor.poke(200, answer("ready"))
+    found = sensor.poke(200, gate_answer("ready"))
 
     stage = sensor.settings["request_params"]["stage"]
     assert found == PokeReturnValue(True, HANDED_ON[stage])
@@ -102,7 +102,7 @@ def test_it_fails_at_once(sensor: Sensor, status: int) -> None:
 
 
 def test_a_200_that_is_not_ready_opens_nothing(sensor: Sensor) -> None:
-    assert sensor.poke(200, answer("not_ready")) == PokeReturnValue(False)
+    assert sensor.poke(200, gate_answer("not_ready")) == PokeReturnValue(False)
 
 
 def test_it_asks_what_the_gate_takes(sensor: Sensor) -> None:

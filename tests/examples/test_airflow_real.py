@@ -68,14 +68,14 @@ def airflow(tmp_path: Path, gate: str) -> tuple[str, Mapping[str, str]]:
     return program, environment
 
 
-def image(rig: Rig, table: str, version: int, path: str) -> None:
+def set_image(rig: Rig, table: str, version: int, path: str) -> None:
     told = replace(add_image(rig, DAY), version=version, path=path)
     if table != USERS:
         rig.lake.mirrors[USERS] = replace(rig.lake.mirrors[USERS], images=())
     rig.lake.mirrors[table] = replace(rig.lake.mirrors[table], images=(told,))
 
 
-def lake(folder: Path) -> str:
+def write_lake(folder: Path) -> str:
     """A mirror of two versions, and a day of Parquet; the address of that."""
     mirror, day = folder / "mirrors" / "shop" / "orders", folder / "images" / f"dt={DAY}"
     write_deltalake(mirror, pa.table({"id": [1, 2, 3]}))
@@ -90,7 +90,7 @@ def test_airflow_waits_for_the_image_and_reads_it(
     tmp_path: Path, rig: Rig, airflow: tuple[str, Mapping[str, str]]
 ) -> None:
     program, environment = airflow
-    day, log = lake(tmp_path / "lake"), tmp_path / "run.log"
+    day, log = write_lake(tmp_path / "lake"), tmp_path / "run.log"
     with (
         log.open("w") as output,
         subprocess.Popen(
@@ -102,8 +102,8 @@ def test_airflow_waits_for_the_image_and_reads_it(
     ):
         try:
             wait_until(lambda: "up_for_reschedule" in log.read_text(), SOON, "the first answer")
-            image(rig, ORDERS, 0, "")
-            image(rig, USERS, 7, day)
+            set_image(rig, ORDERS, 0, "")
+            set_image(rig, USERS, 7, day)
             rig.second(2)  # the next look is a new one
             rig.beat()
             run.wait(SOON.total_seconds())

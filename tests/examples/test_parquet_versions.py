@@ -35,7 +35,7 @@ def lake(tmp_path: Path) -> LocalLake:
     return LocalLake(tmp_path, table_format=ParquetVersions(None))
 
 
-def names(lake: LocalLake) -> dict[int, Any]:
+def read_names(lake: LocalLake) -> dict[int, Any]:
     """Rows by other means than the product's, id -> name; fails on a duplicate."""
     newest = lake.runner.mirrors.look("db.t")
     assert newest is not None
@@ -51,10 +51,10 @@ def played(lake: LocalLake, *rows: Mapping[str, Any]) -> dict[int, Any]:
     assert turn.hold is None, turn.hold
     assert turn.account.residual == 0
     assert turn.batch == lake.checkpoint.batch
-    return names(lake)
+    return read_names(lake)
 
 
-def reader(lake: LocalLake, table: Table = TABLE) -> PinnedRows:
+def pinned_rows(lake: LocalLake, table: Table = TABLE) -> PinnedRows:
     found = lake.table_format.reader(lake.settings.mirror("db.t"), table, "main")
     assert isinstance(found, PinnedRows)
     return found
@@ -110,7 +110,7 @@ def test_shards_keep_apart_what_has_one_key(tmp_path: Path) -> None:
     assert lake.apply().hold is None
 
     table = Table("db.t", (SHARD, Shard("s", "db.u")), ("id",), "id")
-    found = reader(lake, table)
+    found = pinned_rows(lake, table)
 
     assert [found.count_ids(one, "id", [(0, 9)]) for one in table.shards] == [(1,), (0,)]
 
@@ -123,15 +123,15 @@ def test_a_new_column_comes_with_its_default_in_old_rows(lake: LocalLake) -> Non
     image = '{"id": 2, "name": "b", "more": 9}'
     played(lake, row(C, 30, 2, after=image))
 
-    assert reader(lake).sample(5) == [{"id": 2, "name": "b", "more": 9}]
-    assert reader(lake).count_ids(SHARD, "more", [(7, 8), (9, 10)]) == (1, 1)
+    assert pinned_rows(lake).sample(5) == [{"id": 2, "name": "b", "more": 9}]
+    assert pinned_rows(lake).count_ids(SHARD, "more", [(7, 8), (9, 10)]) == (1, 1)
 
 
 def test_rows_after_a_batch_are_those_of_later_ones(lake: LocalLake) -> None:
     played(lake, row(C, 10, 1, "a"))
-    first = reader(lake)
+    first = pinned_rows(lake)
     played(lake, row(C, 20, 2, "b"))
-    second = reader(lake)
+    second = pinned_rows(lake)
 
     def names(batch: int | None) -> list[str]:
         return [n for part in second.rows_after(batch) for n in part.column("name").to_pylist()]
@@ -143,11 +143,11 @@ def test_rows_after_a_batch_are_those_of_later_ones(lake: LocalLake) -> None:
 
 def test_probes_read_the_version_that_they_were_given(lake: LocalLake) -> None:
     played(lake, *(row(C, 10 + n, n, f"n{n}") for n in range(1, 6)))
-    found = reader(lake)
+    found = pinned_rows(lake)
     played(lake, row(D, 50, 5))
 
     assert (found.version, found.batch, found.rows()) == (1, 0, 5)
-    assert reader(lake).max_id(SHARD, "id") == 4
+    assert pinned_rows(lake).max_id(SHARD, "id") == 4
     assert found.max_id(SHARD, "id") == 5
     assert found.count_ids(SHARD, "id", [(1, 3), (3, 3), (4, 99)]) == (2, 0, 2)
     assert found.ids(SHARD, "id", (2, 5), 2) == (2, 3)
@@ -161,7 +161,7 @@ def test_a_key_that_systems_write_differently_is_undecided(tmp_path: Path) -> No
     played(lake, row(C, 10, 1, "a"))
 
     with pytest.raises(ProofError, match="different ways"):
-        reader(lake).has_keys([LogKey(SHARD, '["s","db.t","1"]', TopicPartition("t", 0), 0)])
+        pinned_rows(lake).has_keys([LogKey(SHARD, '["s","db.t","1"]', TopicPartition("t", 0), 0)])
 
 
 def test_whoever_comes_second_writes_nothing(
@@ -177,7 +177,7 @@ def test_whoever_comes_second_writes_nothing(
     with pytest.raises(LostRaceError):
         lake.table_format.commit(job, written, CommitStamp("main", NOW))
 
-    assert names(lake) == {1: "a", 2: "b"}
+    assert read_names(lake) == {1: "a", 2: "b"}
     assert lake.runner.mirrors.look("db.t").version == 2  # type: ignore[union-attr]
 
 
@@ -191,7 +191,7 @@ def test_a_commit_that_was_written_before_its_answer_was_lost_is_not_lost(
     made = [lake.table_format.commit(job, written, CommitStamp("main", NOW)) for _ in range(2)]
 
     assert made[0] == made[1]
-    assert names(lake) == {1: "a", 2: "b"}
+    assert read_names(lake) == {1: "a", 2: "b"}
 
 
 def test_turns_are_sent_to_where_tasks_run_and_back(
@@ -217,7 +217,7 @@ def test_a_strangers_commit_holds_the_mirror_until_it_is_waived(lake: LocalLake)
     assert held is not None
     assert (held.id, held.reason) == ("foreign_write:db.t:2", "foreign_write")
     assert lake.apply([held.id]).hold is None
-    assert names(lake) == {1: "a", 2: "b"}
+    assert read_names(lake) == {1: "a", 2: "b"}
 
 
 def test_a_mirror_that_was_made_anew_in_its_folder_is_held(lake: LocalLake) -> None:
@@ -260,7 +260,7 @@ def test_files_go_once_no_kept_version_has_them(lake: LocalLake) -> None:
     )
 
     assert len(list(folder.iterdir())) == 3
-    assert reader(lake).sample(1) == [{"id": 1, "name": "v3"}]
+    assert pinned_rows(lake).sample(1) == [{"id": 1, "name": "v3"}]
 
 
 def _copied(one: Any) -> Any:

@@ -146,12 +146,12 @@ def test_every_rule_is_loaded_and_healthy(prometheus: Prometheus) -> None:
 
 @pytest.mark.stack
 def test_a_loss_on_the_board_is_an_alert_in_prometheus(prometheus: Prometheus) -> None:
-    wait_until(lambda: boards.LOST.table.name in lost(prometheus), SOON, "an alert")
+    wait_until(lambda: boards.LOST.table.name in find_lost_tables(prometheus), SOON, "an alert")
 
-    assert boards.READY.table.name not in lost(prometheus)
+    assert boards.READY.table.name not in find_lost_tables(prometheus)
 
 
-def lost(prometheus: Prometheus) -> set[str]:
+def find_lost_tables(prometheus: Prometheus) -> set[str]:
     """Tables of which the rule of losses tells."""
     (rule,) = (rule for rule in prometheus.rules() if rule["name"] == "SluiceLostCheck")
     return {alert["labels"]["table"] for alert in rule["alerts"]}

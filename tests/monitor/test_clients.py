@@ -32,7 +32,7 @@ def none_seen() -> LandedSchemas:
     return LandedSchemas(readings("shop", "other"))
 
 
-def names(schemas: LandedSchemas, log: LogReader, shard: Shard = SHARD) -> list[str] | None:
+def column_names(schemas: LandedSchemas, log: LogReader, shard: Shard = SHARD) -> list[str] | None:
     found = schemas.newest(shard, log)
     return None if found is None else [column.name for column in found.columns]
 
@@ -41,8 +41,8 @@ def test_the_newest_schema_is_that_of_the_highest_order(tmp_path: Path) -> None:
     write_changes(tmp_path, 0, [schema_row(20, "a", "b"), schema_row(10, "a")])
     write_changes(tmp_path, 1, [change(Op.CREATE, 30, key="k")])
 
-    assert names(none_seen(), log_reader(tmp_path)) == ["a", "b"]
-    assert names(none_seen(), log_reader(tmp_path), Shard("other", "s.orders")) is None
+    assert column_names(none_seen(), log_reader(tmp_path)) == ["a", "b"]
+    assert column_names(none_seen(), log_reader(tmp_path), Shard("other", "s.orders")) is None
 
 
 def test_it_grows_with_the_log_and_forgets_what_was_dropped(tmp_path: Path) -> None:
@@ -50,23 +50,23 @@ def test_it_grows_with_the_log_and_forgets_what_was_dropped(tmp_path: Path) -> N
     write_changes(
         tmp_path, 0, [schema_row(10, "a", kind="CREATE"), schema_row(11, "z", shard="s.users")]
     )
-    first = names(schemas, log_reader(tmp_path))
+    first = column_names(schemas, log_reader(tmp_path))
     write_changes(tmp_path, 1, [schema_row(20, "a", "b")])
-    second = names(schemas, log_reader(tmp_path))
+    second = column_names(schemas, log_reader(tmp_path))
     write_changes(tmp_path, 2, [schema_row(30, kind="DROP")])
 
     assert (first, second) == (["a"], ["a", "b"])
-    assert names(schemas, log_reader(tmp_path)) is None
-    assert names(schemas, log_reader(tmp_path), Shard("shop", "s.users")) == ["z"]
+    assert column_names(schemas, log_reader(tmp_path)) is None
+    assert column_names(schemas, log_reader(tmp_path), Shard("shop", "s.users")) == ["z"]
 
 
 def test_a_batch_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     schemas = none_seen()
     write_changes(tmp_path, 0, [schema_row(10, "a")])
-    assert names(schemas, log_reader(tmp_path)) == ["a"]
+    assert column_names(schemas, log_reader(tmp_path)) == ["a"]
     monkeypatch.delattr(SnapshotReader, "select")
 
-    assert names(schemas, log_reader(tmp_path)) == ["a"]
+    assert column_names(schemas, log_reader(tmp_path)) == ["a"]
 
 
 def test_a_swap_of_two_tables_is_read_as_it_has_landed(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_swap_of_two_tables_is_read_as_it_has_landed(tmp_path: Path) -> None:
     )
     write_changes(tmp_path, 1, [here | {"offset": 8}, away | {"offset": 7}])
 
-    assert names(none_seen(), log_reader(tmp_path)) == ["a", "b"]
+    assert column_names(none_seen(), log_reader(tmp_path)) == ["a", "b"]
 
 
 def test_a_log_that_was_put_back_is_read_anew(tmp_path: Path) -> None:
@@ -87,13 +87,13 @@ def test_a_log_that_was_put_back_is_read_anew(tmp_path: Path) -> None:
     for batch, columns in enumerate(("a", "ab", "abc")):
         write_changes(tmp_path / "one", batch, [schema_row(batch, *columns)])
     write_changes(tmp_path / "other", 0, [schema_row(0, "z")])
-    first = names(schemas, log_reader(tmp_path / "one"))
+    first = column_names(schemas, log_reader(tmp_path / "one"))
 
     assert first == ["a", "b", "c"]
-    assert names(schemas, log_reader(tmp_path / "other")) == ["z"]
+    assert column_names(schemas, log_reader(tmp_path / "other")) == ["z"]
 
 
 def test_another_lanes_changes_are_not_ours(tmp_path: Path) -> None:
     write_changes(tmp_path, 0, [schema_row(10, "a"), schema_row(20, "b") | {"lane": "other"}])
 
-    assert names(none_seen(), log_reader(tmp_path)) == ["a"]
+    assert column_names(none_seen(), log_reader(tmp_path)) == ["a"]

@@ -21,7 +21,7 @@ from tests.toy.copy import FileCopy
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-def table(name: str) -> Table:
+def copied_table(name: str) -> Table:
     return Table(name, (Shard("s", name),), ("id",))
 
 
@@ -72,7 +72,7 @@ class Rig:
             CopyPlan("cache", ("a.*",), FileCopy("copy.json")),
             copying,
             self.look,
-            lambda: [table(name) for name in self.copying.mirrors],
+            lambda: [copied_table(name) for name in self.copying.mirrors],
             lambda: self.now,
             patience=timedelta(minutes=1),
             ended=lambda: False,

@@ -92,7 +92,7 @@ def run_doctor(servers: Servers, folder: Path, *, user: str = "sluice", kafka: s
     return CliRunner().invoke(COMMAND, ["--config", str(path), "--worker", worker, "--json"])
 
 
-def codes(result: Result, severity: str) -> dict[str, str]:
+def finding_codes(result: Result, severity: str) -> dict[str, str]:
     findings: list[dict[str, Any]] = json.loads(result.output)["findings"]
     return {one["code"]: one["where"] for one in findings if one["severity"] == severity}
 
@@ -113,12 +113,12 @@ def test_the_demos_connector_has_a_clean_bill(clinic: Servers, folder: Path) -> 
     result = run_doctor(clinic, folder)
 
     assert result.exit_code == 0, result.output
-    assert codes(result, "refuse") == {}
-    assert codes(result, "warn") == {
+    assert finding_codes(result, "refuse") == {}
+    assert finding_codes(result, "warn") == {
         "unproven": f"table {NAME}.people",
         "no_key": f"table {NAME}.notes",
     }
-    assert codes(result, "note")["unverifiable"] == f"table {NAME}.notes"
+    assert finding_codes(result, "note")["unverifiable"] == f"table {NAME}.notes"
 
 
 def test_null_in_a_column_with_a_default_stays_null_as_the_doctor_demands(clinic: Servers) -> None:
@@ -141,7 +141,7 @@ def test_a_connector_with_the_defaults_is_refused(clinic: Servers, folder: Path)
     result = run_doctor(clinic, folder)
 
     assert result.exit_code == 1, result.output
-    assert codes(result, "refuse").keys() == {
+    assert finding_codes(result, "refuse").keys() == {
         "bigint.unsigned.handling.mode",
         "decimal.handling.mode",
         "enable.time.adjuster",
@@ -164,7 +164,7 @@ def test_a_user_without_rights_is_told_the_statements(clinic: Servers, folder: P
     result = run_doctor(clinic, folder, user="nobody")
 
     assert result.exit_code == 1, result.output
-    assert codes(result, "refuse").keys() == {
+    assert finding_codes(result, "refuse").keys() == {
         "grant_log",
         "grant_heartbeat",
         "grant_select",

@@ -126,7 +126,7 @@ def service(home: Path) -> Iterator[str]:
         log.close()
 
 
-def fill(place: Path) -> Path:
+def fill_disk(place: Path) -> Path:
     """Leave no free byte."""
     filler = place / "filler"
     with filler.open("ab", buffering=0) as file:
@@ -168,7 +168,7 @@ def test_f120_with_each_disk_full_one_alert_comes_and_resolves_once_there_is_roo
             with connect(port, mysql.port):
                 wait_for(lambda: works("collector:shop"), what="collector works")
                 wait_for(lambda: works("source:shop"), what="source works")
-                filler = fill(tmp_path / name)
+                filler = fill_disk(tmp_path / name)
             began = time.monotonic()
             wait_for(
                 lambda: len(events("collector:shop")) == before + 1,

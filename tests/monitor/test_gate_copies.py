@@ -63,7 +63,7 @@ def copy(rig: Rig) -> FakeCopy:
     return made
 
 
-def ask(rig: Rig, cut: str = "2026-03-28", **more: Any) -> tuple[int, Any]:
+def ask_copy_gate(rig: Rig, cut: str = "2026-03-28", **more: Any) -> tuple[int, Any]:
     rig.second(2)
     rig.beat()
     asked = {"table": USERS, "stage": "copy", "copy": "cache", "cut": cut, **more}
@@ -75,7 +75,7 @@ def test_ready_names_the_copy_and_the_version_that_it_holds(rig: Rig, copy: Fake
     rig.land()
     rig.apply()  # the mirror goes on; the copy does not yet
 
-    status, answer = ask(rig)
+    status, answer = ask_copy_gate(rig)
 
     (told,) = answer["tables"]
     assert (status, told["stage"], told["copy"]) == (200, "copy", "cache")
@@ -95,13 +95,13 @@ def test_what_the_mirror_holds_is_not_ready_in_a_copy_that_lacks_it(
         rig.flow()
     rig.second(8)
 
-    mirror, _ = ask(rig, cut, stage="mirror", copy="")
-    status, answer = ask(rig, cut)
+    mirror, _ = ask_copy_gate(rig, cut, stage="mirror", copy="")
+    status, answer = ask_copy_gate(rig, cut)
     assert (mirror, status) == (200, 404)
     assert "not_applied" in codes_of(answer)
     copy.catch_up()
 
-    assert ask(rig, cut)[0] == 200
+    assert ask_copy_gate(rig, cut)[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_copy_that_does_not_hold_the_mirror_whole_is_unknown(
     if change is not None:
         copy.kept[USERS] = replace(at, **change)
 
-    status, answer = ask(rig)
+    status, answer = ask_copy_gate(rig)
 
     assert (status, answer["state"]) == (404, "unknown")
     assert any(why in one["text"] for one in answer["tables"][0]["reasons"])
@@ -134,13 +134,13 @@ def test_one_that_does_not_answer_is_unknown_and_the_mirror_is_ready(
 ) -> None:
     copy.silent = True
 
-    assert (ask(rig)[0], ask(rig, stage="mirror", copy="")[0]) == (404, 200)
+    assert (ask_copy_gate(rig)[0], ask_copy_gate(rig, stage="mirror", copy="")[0]) == (404, 200)
 
 
 def test_what_blocks_the_mirror_blocks_its_copies(rig: Rig, copy: FakeCopy) -> None:
     rig.rule(USERS, Outcome.FAIL)
 
-    assert ask(rig)[0] == 409
+    assert ask_copy_gate(rig)[0] == 409
 
 
 def test_a_copy_is_not_ready_before_it_has_the_rows_of_a_repair(rig: Rig, copy: FakeCopy) -> None:
@@ -150,13 +150,13 @@ def test_a_copy_is_not_ready_before_it_has_the_rows_of_a_repair(rig: Rig, copy: 
     rig.beat()
     rig.rule(USERS, Outcome.PASS)
 
-    status, answer = ask(rig)
+    status, answer = ask_copy_gate(rig)
 
-    assert ask(rig, stage="mirror", copy="")[0] == 200
+    assert ask_copy_gate(rig, stage="mirror", copy="")[0] == 200
     assert status == 404
     assert "not_applied" in codes_of(answer)
     copy.catch_up()
-    assert ask(rig)[0] == 200
+    assert ask_copy_gate(rig)[0] == 200
 
 
 def test_a_copy_is_not_ready_while_a_bootstrap_repairs_its_table(rig: Rig, copy: FakeCopy) -> None:
@@ -168,13 +168,13 @@ def test_a_copy_is_not_ready_while_a_bootstrap_repairs_its_table(rig: Rig, copy:
     rig.rule(USERS, Outcome.PASS)
     rig.set_checkpoint(rereads={shard: going})
 
-    status, answer = ask(rig)
+    status, answer = ask_copy_gate(rig)
 
-    assert ask(rig, stage="mirror", copy="")[0] == 200
+    assert ask_copy_gate(rig, stage="mirror", copy="")[0] == 200
     assert (status, codes_of(answer)) == (404, ["check_failed"])
     rig.set_checkpoint(rereads={shard: replace(going, done=rig.newest.batch)})
     copy.catch_up()
-    assert ask(rig)[0] == 200
+    assert ask_copy_gate(rig)[0] == 200
 
 
 def _land_repair(rig: Rig) -> None:
@@ -194,7 +194,7 @@ def _land_repair(rig: Rig) -> None:
 
 @pytest.mark.parametrize("lost", ["emptied", "set back", "loaded again", "of another mirror"])
 def test_a_certificate_falls_with_what_the_copy_held(rig: Rig, copy: FakeCopy, lost: str) -> None:
-    assert ask(rig)[0] == 200
+    assert ask_copy_gate(rig)[0] == 200
     at = copy.kept.pop(USERS)
     changed = {
         "set back": replace(at, version=at.version - 1, batch=at.batch - 2),
@@ -204,17 +204,17 @@ def test_a_certificate_falls_with_what_the_copy_held(rig: Rig, copy: FakeCopy, l
     copy.kept |= {USERS: changed[lost]} if lost in changed else {}
     rig.watch(2)
 
-    status, answer = ask(rig)
+    status, answer = ask_copy_gate(rig)
 
     assert status == 409
     assert answer["state"] == "revoked"
 
 
 def test_a_copy_that_is_silent_takes_no_certificate_back(rig: Rig, copy: FakeCopy) -> None:
-    assert ask(rig)[0] == 200
+    assert ask_copy_gate(rig)[0] == 200
     copy.silent = True
 
-    assert ask(rig)[0] == 200
+    assert ask_copy_gate(rig)[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_a_copy_that_is_silent_takes_no_certificate_back(rig: Rig, copy: FakeCop
 def test_what_is_no_copy_is_a_wrong_question(
     rig: Rig, copy: FakeCopy, asked: dict[str, str], why: str
 ) -> None:
-    status, answer = ask(rig, **asked)
+    status, answer = ask_copy_gate(rig, **asked)
 
     assert status == 400
     assert why in answer["error"]

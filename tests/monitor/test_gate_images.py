@@ -31,7 +31,7 @@ def add_image(rig: Rig, at: str) -> Image:
     return image
 
 
-def ask(rig: Rig, at: str, **more: Any) -> tuple[int, Any]:
+def ask_image_gate(rig: Rig, at: str, **more: Any) -> tuple[int, Any]:
     rig.second(2)
     rig.beat()
     asked = {"table": USERS, "stage": "image", "cut": at, **more}
@@ -40,8 +40,8 @@ def ask(rig: Rig, at: str, **more: Any) -> tuple[int, Any]:
 
 
 def test_without_an_image_the_gate_is_closed_though_the_mirror_is_ready(published: Rig) -> None:
-    status, answer = ask(published, "2026-03-28")
-    mirror, _ = ask(published, "2026-03-28", stage="mirror")
+    status, answer = ask_image_gate(published, "2026-03-28")
+    mirror, _ = ask_image_gate(published, "2026-03-28", stage="mirror")
 
     assert (status, mirror) == (404, 200)
     assert answer["state"] == "not_ready"
@@ -54,7 +54,7 @@ def test_ready_names_the_version_that_is_the_image(published: Rig) -> None:
     published.apply()
     published.set_images(image)
 
-    status, answer = ask(published, "2026-03-28")
+    status, answer = ask_image_gate(published, "2026-03-28")
 
     (table,) = answer["tables"]
     kept = published.certificate(table["certificate"])
@@ -65,7 +65,7 @@ def test_ready_names_the_version_that_is_the_image(published: Rig) -> None:
 
 
 def test_of_a_table_without_images_nobody_waits_for_one(published: Rig) -> None:
-    status, answer = ask(published, "2026-03-28", table=ORDERS)
+    status, answer = ask_image_gate(published, "2026-03-28", table=ORDERS)
 
     assert status == 400
     assert "no images are made of shop.orders" in answer["error"]
@@ -97,11 +97,11 @@ def test_a_certificate_holds_while_its_image_is_there(
     published: Rig, lost: Callable[[MirrorPosition], MirrorPosition], why: str
 ) -> None:
     add_image(published, "2026-03-28")
-    _, before = ask(published, "2026-03-28")
+    _, before = ask_image_gate(published, "2026-03-28")
     name = before["tables"][0]["certificate"]
 
     published.lake.mirrors[USERS] = lost(published.lake.mirrors[USERS])
-    _, answer = ask(published, "2026-03-28")
+    _, answer = ask_image_gate(published, "2026-03-28")
 
     kept = published.certificate(name)
     assert kept.revoked is not None
@@ -120,7 +120,7 @@ def test_an_image_by_a_heartbeat_whose_clock_was_fast_is_none_of_that_cut(publis
     published.second(20)
     published.beat()
 
-    _, answer = ask(published, at)
+    _, answer = ask_image_gate(published, at)
 
     codes = codes_of(answer)
     assert "image_misplaced" in codes
@@ -146,8 +146,8 @@ def test_an_image_from_while_a_check_failed_is_not_ready_though_nobody_was_told_
     published.second(5)
     published.rule(USERS, Outcome.PASS)
 
-    status, answer = ask(published, "2026-03-28")
-    mirror, _ = ask(published, "2026-03-28", stage="mirror")
+    status, answer = ask_image_gate(published, "2026-03-28")
+    mirror, _ = ask_image_gate(published, "2026-03-28", stage="mirror")
 
     assert (status, mirror) == (404, 200)
     assert codes_of(answer) == ["image_doubted"]
@@ -169,11 +169,11 @@ def test_f105_a_restart_forgets_no_doubt_about_an_image(published: Rig, restarts
     published.rule(USERS, Outcome.PASS)
     published.second(5)
     published.rule(USERS, Outcome.PASS)
-    before = ask(published, "2026-03-28")
+    before = ask_image_gate(published, "2026-03-28")
 
     if restarts == "after it passed":
         _reload(published)
-    status, answer = ask(published, "2026-03-28")
+    status, answer = ask_image_gate(published, "2026-03-28")
 
     assert (before[0], status) == (404, 404)
     assert codes_of(answer) == ["image_doubted"]
@@ -189,7 +189,7 @@ def test_a_check_that_was_right_again_before_the_image_was_made_says_nothing_of_
     published.beat()
     add_image(published, "2026-03-28")
 
-    status, _ = ask(published, "2026-03-28")
+    status, _ = ask_image_gate(published, "2026-03-28")
 
     assert status == 200
 
@@ -214,8 +214,8 @@ def test_a_base_after_the_cut_does_not_make_the_image_ready(
     told: dict[str, Any] = {field: {**getattr(mark, field), NAME: FAR}}
     published.lake.newest = replace(mark, **told)
 
-    status, answer = ask(published, "2026-03-28")
-    mirror, _ = ask(published, "2026-03-28", stage="mirror")
+    status, answer = ask_image_gate(published, "2026-03-28")
+    mirror, _ = ask_image_gate(published, "2026-03-28", stage="mirror")
 
     assert (status, mirror) == (404, 200)
     assert codes_of(answer) == ["image_unbased"]
@@ -227,7 +227,7 @@ def test_a_second_base_after_the_cut_takes_nothing_from_an_image(published: Rig)
     mark = published.newest
     published.lake.newest = replace(mark, bases={**mark.bases, NAME: FAR})
 
-    status, _ = ask(published, "2026-03-28")
+    status, _ = ask_image_gate(published, "2026-03-28")
 
     assert status == 200
 
@@ -235,12 +235,12 @@ def test_a_second_base_after_the_cut_takes_nothing_from_an_image(published: Rig)
 def test_an_image_whose_certificate_was_revoked_is_not_certified_again(published: Rig) -> None:
     """The repair went into the mirror: the version that was told wrong is as it was."""
     add_image(published, "2026-03-28")
-    _, before = ask(published, "2026-03-28")
+    _, before = ask_image_gate(published, "2026-03-28")
     held = published.certificate(before["tables"][0]["certificate"])
     wrong = replace(held, revoked=published.now, why="range_counts: 3 rows are lost")
     published.store.certificates.revoke([wrong])
 
-    status, answer = ask(published, "2026-03-28")
+    status, answer = ask_image_gate(published, "2026-03-28")
 
     assert (status, answer["state"]) == (409, "revoked")
     assert "3 rows are lost" in str(answer["tables"][0]["reasons"])
@@ -248,7 +248,7 @@ def test_an_image_whose_certificate_was_revoked_is_not_certified_again(published
 
 def test_an_image_that_was_made_again_is_certified_again(published: Rig) -> None:
     image = add_image(published, "2026-03-28")
-    _, before = ask(published, "2026-03-28")
+    _, before = ask_image_gate(published, "2026-03-28")
     name = before["tables"][0]["certificate"]
     published.land()
     published.apply()
@@ -256,7 +256,7 @@ def test_an_image_that_was_made_again_is_certified_again(published: Rig) -> None
     anew = replace(image, version=standing.version)
     published.lake.mirrors[USERS] = replace(standing, images=(anew,))
 
-    status, answer = ask(published, "2026-03-28")
+    status, answer = ask_image_gate(published, "2026-03-28")
 
     assert status == 200
     assert answer["tables"][0]["certificate"] != name
@@ -266,9 +266,9 @@ def test_a_certificate_lives_no_longer_than_its_image_is_kept(published: Rig) ->
     """Nothing but the time has changed since it was asked for last."""
     image = replace(add_image(published, "2026-03-28"), until=published.now + timedelta(seconds=3))
     published.set_images(image)
-    first, _ = ask(published, "2026-03-28")
+    first, _ = ask_image_gate(published, "2026-03-28")
 
-    status, answer = ask(published, "2026-03-28")
+    status, answer = ask_image_gate(published, "2026-03-28")
 
     assert first == 200
     assert (status, answer["state"]) == (409, "revoked")

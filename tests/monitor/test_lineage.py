@@ -45,20 +45,20 @@ def server(rig: Rig, lineage: Lineage) -> Iterator[str]:
         yield address
 
 
-def run(server: str, *words: str) -> Result:
+def run_lineage(server: str, *words: str) -> Result:
     return CliRunner().invoke(COMMAND, [*words, "--server", server])
 
 
 def test_a_line_for_each_column_names_both_sides_and_the_standard(server: str) -> None:
-    assert run(server, "db.t").output.splitlines() == [
+    assert run_lineage(server, "db.t").output.splitlines() == [
         "a/db.t.id BIGINT -> db.t.id bigint",
         "a/db.t.name VARCHAR(80) -> db.t.name string, by the standard mask",
     ]
-    assert '"hidden": true' in run(server, "a/db.t.name", "--json").output
+    assert '"hidden": true' in run_lineage(server, "a/db.t.name", "--json").output
 
 
 def test_a_name_that_nothing_bears_is_refused_in_words(server: str) -> None:
-    found = run(server, "db.t.fax")
+    found = run_lineage(server, "db.t.fax")
 
     assert isinstance(found.exception, ConfigError)
     assert "no table, shard or column 'db.t.fax' has landed" in str(found.exception)

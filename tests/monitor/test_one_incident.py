@@ -34,7 +34,7 @@ def minutes(rig: Rig, count: int, code: str = "", cause: str = "") -> None:
             rig.recorder.tell([Verdict(*one, unknown, rig.now, cause=cause) for one in asked])
 
 
-def hold(rig: Rig, table: str, reason: str = "schema") -> None:
+def hold_table(rig: Rig, table: str, reason: str = "schema") -> None:
     found = Hold(f"{reason}:{table}", table, reason, f"{reason}: what now")
     rig.hold(found)
 
@@ -49,7 +49,7 @@ def first_snapshot(rig: Rig, rows: int) -> None:
 
 def test_f33_a_held_table_is_one_incident_however_long_it_lasts(rig: Rig) -> None:
     rig.round(2)
-    hold(rig, USERS)
+    hold_table(rig, USERS)
     for _ in range(MINUTES):
         rig.beat()
         rig.land()
@@ -138,8 +138,8 @@ def test_f33_a_lost_statement_is_one_incident_that_lists_its_tables(
     gap = Gap("shop:0:5@1", "shop", 0, 5, 5, "gone", shards=tuple(SHARDS), batch=1)
     rig.set_checkpoint(gaps={gap.id: gap})
     if held:
-        hold(rig, USERS, "gap")
-        hold(rig, ORDERS, "gap")
+        hold_table(rig, USERS, "gap")
+        hold_table(rig, ORDERS, "gap")
     minutes(rig, MINUTES)
 
     assert find_open_causes(rig) == [("blocked", gap.id)]
@@ -174,8 +174,8 @@ def test_a_gap_is_not_over_because_the_change_log_does_not_answer(rig: Rig, *, h
     rig.set_checkpoint(gaps={gap.id: gap})
     minutes(rig, MINUTES)
     if held:
-        hold(rig, USERS, "gap")
-        hold(rig, ORDERS, "gap")
+        hold_table(rig, USERS, "gap")
+        hold_table(rig, ORDERS, "gap")
 
     rig.lake.silent = True
     minutes(rig, MINUTES)
@@ -196,8 +196,8 @@ def test_f33_an_unread_statement_holds_no_table_that_has_a_new_base(rig: Rig) ->
 
 def test_f33_a_lake_that_no_mirror_can_be_reached_in_is_one_incident(rig: Rig) -> None:
     rig.round(2)
-    hold(rig, USERS, "unreachable")
-    hold(rig, ORDERS, "unreachable")
+    hold_table(rig, USERS, "unreachable")
+    hold_table(rig, ORDERS, "unreachable")
     rig.round()
 
     assert find_open_causes(rig) == [("blocked", "lake")]

@@ -26,7 +26,7 @@ from pipeline.settings import Router
 
 
 @contextmanager
-def settled(folder: Path, size: int) -> Iterator[tuple[Service, App]]:
+def settled_service(folder: Path, size: int) -> Iterator[tuple[Service, App]]:
     """A service that has certified yesterday, with nothing new to tell."""
     service = Service(folder / str(size), size)
     with service.life() as app:
@@ -35,7 +35,7 @@ def settled(folder: Path, size: int) -> Iterator[tuple[Service, App]]:
 
 
 @contextmanager
-def described(folder: Path, size: int) -> Iterator[tuple[Service, App]]:
+def described_service(folder: Path, size: int) -> Iterator[tuple[Service, App]]:
     """A service whose next round is the first that can certify yesterday."""
     service = Service(folder, size)
     with service.life() as app:
@@ -47,7 +47,7 @@ def described(folder: Path, size: int) -> Iterator[tuple[Service, App]]:
 
 
 @contextmanager
-def statements(app: App) -> Iterator[list[str]]:
+def record_statements(app: App) -> Iterator[list[str]]:
     """What the store is asked meanwhile."""
     asked = list[str]()
     engine = app.store.database.engine
@@ -61,9 +61,9 @@ def statements(app: App) -> Iterator[list[str]]:
 
 
 def round_of(folder: Path, size: int) -> list[str]:
-    with settled(folder, size) as (service, app):
+    with settled_service(folder, size) as (service, app):
         service.round()
-        with statements(app) as asked:
+        with record_statements(app) as asked:
             app.cycle.watch()
     return asked
 
@@ -76,7 +76,7 @@ def test_a_round_asks_the_store_as_much_for_many_tables_as_for_few(tmp_path: Pat
 
 def work_of_a_round(folder: Path, size: int) -> int:
     """Calls of functions in a round in which nothing changed."""
-    with settled(folder, size) as (service, app):
+    with settled_service(folder, size) as (service, app):
         service.round()
         profile = Profile()
         profile.runcall(app.cycle.watch)
@@ -98,7 +98,7 @@ def test_f146_a_round_makes_no_settings_of_the_config(
         made.append(1)
         return settings.__get__(config)
 
-    with settled(tmp_path, 3) as (service, app):
+    with settled_service(tmp_path, 3) as (service, app):
         service.round()
         monkeypatch.setattr(Config, "settings", property(counting))
         app.cycle.watch()
@@ -107,8 +107,8 @@ def test_f146_a_round_makes_no_settings_of_the_config(
 
 
 def test_yesterday_is_certified_by_few_transactions(tmp_path: Path) -> None:
-    with described(tmp_path, 45) as (service, app):
-        with statements(app) as asked:
+    with described_service(tmp_path, 45) as (service, app):
+        with record_statements(app) as asked:
             app.cycle.watch()
 
         certified = [
@@ -122,7 +122,11 @@ def test_yesterday_is_certified_by_few_transactions(tmp_path: Path) -> None:
 
 
 def test_where_a_job_asks_at_the_gate_no_table_but_one_keeps_it_waiting(tmp_path: Path) -> None:
-    with described(tmp_path, 4) as (_, app), app.way.foreground(), statements(app) as asked:
+    with (
+        described_service(tmp_path, 4) as (_, app),
+        app.way.foreground(),
+        record_statements(app) as asked,
+    ):
         app.cycle.watch()
 
     assert len([text for text in asked if text.startswith("INSERT INTO certificates")]) == 4
@@ -143,7 +147,7 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> list[Checkpoint]:
 def test_names_are_gone_through_again_only_where_a_shard_came_or_went(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with settled(tmp_path, 3) as (service, app):
+    with settled_service(tmp_path, 3) as (service, app):
         gone_through = followed(monkeypatch)
         mark = service.lake.checkpoint()
         name, *_ = mark.shards
@@ -159,7 +163,7 @@ def test_names_are_gone_through_again_only_where_a_shard_came_or_went(
 def test_a_round_with_an_older_look_goes_through_the_shards_once_and_not_for_each_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with settled(tmp_path, 5) as (service, app):
+    with settled_service(tmp_path, 5) as (service, app):
         service.round()
         old, mark = app.observers.watcher.look(timedelta()), service.lake.checkpoint()
         altered = {next(iter(mark.shards)): Existence(Order(1, 2, 0), there=True)}
@@ -172,11 +176,11 @@ def test_a_round_with_an_older_look_goes_through_the_shards_once_and_not_for_eac
 
 
 def test_a_second_question_of_a_table_asks_the_store_for_nothing(tmp_path: Path) -> None:
-    with settled(tmp_path, 3) as (service, app):
+    with settled_service(tmp_path, 3) as (service, app):
         gate = opened_gate(service, app)
         cut = gate.cut("2026-03-30")
         gate.decide([service.tables[1]], cut, Stage.MIRROR)
-        with statements(app) as asked:
+        with record_statements(app) as asked:
             gate.decide([service.tables[1]], cut, Stage.MIRROR)
 
     assert asked == []
@@ -186,7 +190,7 @@ def test_f40_a_round_looks_at_mirrors_behind_and_in_turn_at_those_at_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sampler, "FEWEST", 5)
-    with settled(tmp_path, 40) as (service, app):
+    with settled_service(tmp_path, 40) as (service, app):
         looks = list[int]()
         for _ in range(4):
             service.round(service.tables[:3])
@@ -204,7 +208,7 @@ def test_f40_no_sample_of_a_mirror_at_rest_outlives_a_third_of_its_budget(
 ) -> None:
     monkeypatch.setattr(sampler, "FEWEST", 1)
     monkeypatch.setattr(sampler, "ROUNDS", 1_000)
-    with settled(tmp_path, 10) as (service, app):
+    with settled_service(tmp_path, 10) as (service, app):
         for _ in range(12):
             service.round()
             app.cycle.watch()
@@ -213,7 +217,7 @@ def test_f40_no_sample_of_a_mirror_at_rest_outlives_a_third_of_its_budget(
 
 
 def test_f47_a_question_at_the_gate_looks_at_its_own_mirrors(tmp_path: Path) -> None:
-    with settled(tmp_path, 30) as (service, app):
+    with settled_service(tmp_path, 30) as (service, app):
         asked = opened_gate(service, app)
         service.beat(3)
         before = service.lake.asked
@@ -228,7 +232,7 @@ def test_f47_a_mirror_that_somebody_took_away_is_seen_by_who_asks_though_it_was_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sampler, "FEWEST", 1)
-    with settled(tmp_path, 12) as (service, app):
+    with settled_service(tmp_path, 12) as (service, app):
         asked, table = opened_gate(service, app), service.tables[5]
         cut = app.current.board.cut
         ready = asked.decide([table], cut, Stage.MIRROR).status()
@@ -240,7 +244,7 @@ def test_f47_a_mirror_that_somebody_took_away_is_seen_by_who_asks_though_it_was_
 
 
 def test_of_many_tables_a_wrong_name_is_told_with_the_few_it_may_have_meant(tmp_path: Path) -> None:
-    with settled(tmp_path, 45) as (service, app):
+    with settled_service(tmp_path, 45) as (service, app):
         asked = opened_gate(service, app)
         for wrong in ("shop.order_00033", "shop.orders_00033x"):
             with pytest.raises(ConfigError) as told:

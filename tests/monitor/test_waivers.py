@@ -21,7 +21,7 @@ GAP = Gap("shop.x:0:7@3", "shop.x", 0, 7, 9, "gone", batch=3)
 UNREADABLE = Quarantine(None, 4, 3, ("shop.x:0:7@4",))
 
 
-def hold(rig: Rig) -> None:
+def hold_users(rig: Rig) -> None:
     held = Hold("schema:shop.users@7", USERS, "schema", "a column changed its meaning")
     rig.hold(held)
 
@@ -43,7 +43,7 @@ def step_back(rig: Rig) -> None:
 
 NO_BASE = "no_base:shop/shop.users@0"
 CASES = [
-    pytest.param(hold, "schema:shop.users@7", "schema:shop.users@8", id="a table's hold"),
+    pytest.param(hold_users, "schema:shop.users@7", "schema:shop.users@8", id="a table's hold"),
     pytest.param(
         hold_source, "disorder:shop:shop.x:0:7@1", "disorder:shop:shop.x:0:8@1", id="a source's"
     ),
@@ -142,7 +142,7 @@ def test_what_was_waived_before_is_told_as_such_though_it_is_over(healthy: Rig) 
 
 
 def test_while_the_change_log_is_silent_only_what_is_known_is_borne(healthy: Rig) -> None:
-    hold(healthy)
+    hold_users(healthy)
     healthy.lake.silent = True
     healthy.second(60)
     bearers = WaivableIds(healthy.gate, healthy.store.outbox)
@@ -202,7 +202,7 @@ def test_f103_what_a_batch_closed_is_not_said_to_block_again(
 
 
 def test_f103_a_waiver_of_what_no_batch_closes_is_withdrawn(healthy: Rig) -> None:
-    hold(healthy)
+    hold_users(healthy)
     assert waived(healthy, "schema:shop.users@7") == (201, "")
     healthy.standstills.applied(
         [MergeReport(USERS, 2, 2, Account(), healthy.now, SOME)], healthy.now

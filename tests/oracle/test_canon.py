@@ -8,7 +8,7 @@ import pytest
 from demo.oracle.canon import Column, fits, from_mirror, from_source
 
 
-def column(declared: str) -> Column:
+def mysql_column(declared: str) -> Column:
     return Column("x", declared.partition("(")[0].partition(" ")[0], declared)
 
 
@@ -58,8 +58,8 @@ MOMENT = datetime.fromisoformat("9999-12-31T23:59:59.999999")
 def test_values_are_equal_exactly_when_they_mean_the_same(
     declared: str, raw: str | bytes, value: object, equal: bool
 ) -> None:
-    source = from_source(column(declared), raw)
-    mirror = from_mirror(column(declared), value)
+    source = from_source(mysql_column(declared), raw)
+    mirror = from_mirror(mysql_column(declared), value)
 
     assert (source == mirror) is equal
 
@@ -92,15 +92,15 @@ def test_values_are_equal_exactly_when_they_mean_the_same(
 def test_a_mirror_column_has_the_type_of_the_contract(
     declared: str, right: str, wrong: str
 ) -> None:
-    assert fits(column(declared), right)
-    assert not fits(column(declared), wrong)
+    assert fits(mysql_column(declared), right)
+    assert not fits(mysql_column(declared), wrong)
 
 
 def test_a_type_without_a_place_in_the_mirror_is_not_verified() -> None:
-    assert not column("geometry").verifiable
-    assert column("varchar(9)").verifiable
+    assert not mysql_column("geometry").verifiable
+    assert mysql_column("varchar(9)").verifiable
 
 
 def test_null_is_null_on_both_sides() -> None:
-    assert from_source(column("json"), None) is None
-    assert from_mirror(column("json"), None) is None
+    assert from_source(mysql_column("json"), None) is None
+    assert from_mirror(mysql_column("json"), None) is None

@@ -30,12 +30,12 @@ SCHEMA = pa.schema(
 ROLLED_BACK = frozenset({66})
 
 
-def row(shard: int, key: int, total: str, touched: int) -> dict[str, Any]:
+def mirror_row(shard: int, key: int, total: str, touched: int) -> dict[str, Any]:
     sluice = {"source": "one", "shard": SHARDS[shard]}
     return {"id": key, "total": Decimal(total), "touched": touched, "_sluice": sluice}
 
 
-TRUE = [row(0, 1, "1.50", 11), row(1, 1, "2.50", 12), row(0, 2, "3.50", 13)]
+TRUE = [mirror_row(0, 1, "1.50", 11), mirror_row(1, 1, "2.50", 12), mirror_row(0, 2, "3.50", 13)]
 SOURCE = Source(
     SHARDS, COLUMNS, ("id",), {(each["_sluice"]["shard"], (each["id"],)): each for each in TRUE}
 )
@@ -57,13 +57,20 @@ def write_mirror(path: Path, *rows: Mapping[str, Any]) -> Mirror:
         pytest.param(TRUE[:2], "lost", [SECOND], id="a row less"),
         pytest.param([TRUE[0], TRUE[2]], "lost", [OTHER], id="a row less, its twin id is there"),
         pytest.param([*TRUE, TRUE[1]], "duplicated", [OTHER], id="a row twice"),
-        pytest.param([row(0, 1, "9", 10), *TRUE[1:]], "regressed", [FIRST], id="an older row"),
-        pytest.param([*TRUE, row(1, 2, "4", 9)], "ghost", [(SHARDS[1], (2,))], id="a row more"),
         pytest.param(
-            [row(0, 1, "1.50", 66), *TRUE[1:]], "rolled_back", [FIRST], id="an undone update"
+            [mirror_row(0, 1, "9", 10), *TRUE[1:]], "regressed", [FIRST], id="an older row"
         ),
         pytest.param(
-            [*TRUE, row(0, 3, "1", 66)], "rolled_back", [(SHARDS[0], (3,))], id="an undone insert"
+            [*TRUE, mirror_row(1, 2, "4", 9)], "ghost", [(SHARDS[1], (2,))], id="a row more"
+        ),
+        pytest.param(
+            [mirror_row(0, 1, "1.50", 66), *TRUE[1:]], "rolled_back", [FIRST], id="an undone update"
+        ),
+        pytest.param(
+            [*TRUE, mirror_row(0, 3, "1", 66)],
+            "rolled_back",
+            [(SHARDS[0], (3,))],
+            id="an undone insert",
         ),
     ],
 )
@@ -78,7 +85,7 @@ def test_each_harm_to_rows_is_found_under_its_name(
 
 
 def test_a_changed_value_is_named_with_both_sides(tmp_path: Path) -> None:
-    diff = judge(SOURCE, write_mirror(tmp_path / "orders", row(0, 1, "1.51", 11), *TRUE[1:]))
+    diff = judge(SOURCE, write_mirror(tmp_path / "orders", mirror_row(0, 1, "1.51", 11), *TRUE[1:]))
 
     (value,) = diff.changed
     assert (value.row, value.column) == (FIRST, "total")
@@ -87,7 +94,7 @@ def test_a_changed_value_is_named_with_both_sides(tmp_path: Path) -> None:
 
 
 def test_a_newer_row_than_the_source_has_is_a_changed_value(tmp_path: Path) -> None:
-    diff = judge(SOURCE, write_mirror(tmp_path / "orders", row(0, 1, "1.50", 99), *TRUE[1:]))
+    diff = judge(SOURCE, write_mirror(tmp_path / "orders", mirror_row(0, 1, "1.50", 99), *TRUE[1:]))
 
     assert [(value.row, value.column) for value in diff.changed] == [(FIRST, "touched")]
 
@@ -125,7 +132,7 @@ def test_an_earlier_version_is_read_as_it_was(tmp_path: Path) -> None:
 
 
 def test_of_a_duplicate_the_oldest_copy_counts_for_a_ready_answer(tmp_path: Path) -> None:
-    write_mirror(tmp_path / "orders", *TRUE, row(0, 1, "1.50", 4))
+    write_mirror(tmp_path / "orders", *TRUE, mirror_row(0, 1, "1.50", 4))
 
     assert read_touched(str(tmp_path / "orders"), ["id"])[FIRST] == 4
 

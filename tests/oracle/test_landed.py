@@ -15,7 +15,7 @@ ITEMS = "shop.order_items"
 PLACES = (1, 2, 3, 2, 3, 4, 9, 8, 7)
 
 
-def image(order: int, line: int, touched: int) -> str:
+def row_image(order: int, line: int, touched: int) -> str:
     return json.dumps({"order_id": order, "line": line, "sku": "x", "touched": touched})
 
 
@@ -27,15 +27,15 @@ def bare(order: int, line: int) -> str:
 @pytest.fixture
 def landed(tmp_path: Path) -> Landed:
     changes = [
-        (1, ITEMS, "c", None, image(5, 1, 10)),
-        (2, ITEMS, "u", image(5, 1, 10), image(5, 1, 11)),
-        (3, ITEMS, "d", image(5, 1, 11), None),
-        (4, ITEMS, "u", image(5, 1, 10), image(5, 1, 11)),
+        (1, ITEMS, "c", None, row_image(5, 1, 10)),
+        (2, ITEMS, "u", row_image(5, 1, 10), row_image(5, 1, 11)),
+        (3, ITEMS, "d", row_image(5, 1, 11), None),
+        (4, ITEMS, "u", row_image(5, 1, 10), row_image(5, 1, 11)),
         (4, ITEMS, "tombstone", None, None),
         (4, "shop.nobody", "c", None, "{}"),
         (5, ITEMS, "d", bare(7, 1), None),
-        (6, ITEMS, "u", None, image(7, 1, 13)),
-        (6, ITEMS, "c", None, image(7, 1, 12)),
+        (6, ITEMS, "u", None, row_image(7, 1, 13)),
+        (6, ITEMS, "c", None, row_image(7, 1, 12)),
     ]
     names = ("batch", "shard", "op", "before", "after")
     columns: dict[str, Any] = dict(zip(names, map(list, zip(*changes, strict=True)), strict=True))

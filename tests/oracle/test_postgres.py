@@ -13,7 +13,7 @@ from demo.oracle.postgres import PostgresColumn
 MOMENT = datetime.fromisoformat("9999-12-31T23:59:59.999999")
 
 
-def column(declared: str) -> PostgresColumn:
+def postgres_column(declared: str) -> PostgresColumn:
     kind = declared.partition("(")[0].strip()
     return PostgresColumn("x", kind, declared, kind == "mood", declared.endswith("[]"))
 
@@ -59,7 +59,7 @@ def column(declared: str) -> PostgresColumn:
 def test_values_are_equal_exactly_when_they_mean_the_same(
     declared: str, raw: str, value: object, equal: bool
 ) -> None:
-    one = column(declared)
+    one = postgres_column(declared)
 
     assert (one.from_source(raw) == one.from_mirror(value)) is equal
 
@@ -79,11 +79,13 @@ def test_values_are_equal_exactly_when_they_mean_the_same(
     ],
 )
 def test_a_column_has_its_type_in_the_mirror_and_no_other(declared: str, mirror_type: str) -> None:
-    fitting = [t for t in ("boolean", "long", "string", "timestamp") if column(declared).fits(t)]
+    fitting = [
+        t for t in ("boolean", "long", "string", "timestamp") if postgres_column(declared).fits(t)
+    ]
 
-    assert column(declared).fits(mirror_type)
+    assert postgres_column(declared).fits(mirror_type)
     assert fitting in ([mirror_type], [])
 
 
 def test_a_type_that_the_contract_does_not_name_is_not_compared() -> None:
-    assert not column("money").verifiable
+    assert not postgres_column("money").verifiable

@@ -14,7 +14,16 @@ from pipeline.delta import maintenance
 from pipeline.delta.store import open_store
 from pipeline.errors import HeldError, UnreachableError
 from tests.pipeline.delta.disk import Disk
-from tests.pipeline.test_killed import TABLE, Services, Work, apply, land, services, sure, upkeep
+from tests.pipeline.test_killed import (
+    TABLE,
+    Services,
+    Work,
+    apply,
+    land_lane,
+    services,
+    sure,
+    upkeep,
+)
 from tests.pipeline.test_lane import Beside
 
 __all__ = ["services"]
@@ -31,19 +40,25 @@ def cleans(beside: Beside) -> None:
 LONG = pytest.mark.long
 THOROUGH = pytest.mark.thorough  # `make check` tries a foreign write at each step
 CASES = [
-    pytest.param((), land, apply, id="a turn while another lands", marks=LONG),
-    pytest.param((), land, land, id="two land one lane", marks=THOROUGH),
-    pytest.param((land,), apply, land, id="a batch lands during a turn", marks=LONG),
-    pytest.param((land,), apply, apply, id="a zombie driver of a turn", marks=THOROUGH),
+    pytest.param((), land_lane, apply, id="a turn while another lands", marks=LONG),
+    pytest.param((), land_lane, land_lane, id="two land one lane", marks=THOROUGH),
+    pytest.param((land_lane,), apply, land_lane, id="a batch lands during a turn", marks=LONG),
+    pytest.param((land_lane,), apply, apply, id="a zombie driver of a turn", marks=THOROUGH),
     pytest.param(
-        (land,), apply, cleans, id="checkpoint, cleaning and VACUUM during a turn", marks=THOROUGH
+        (land_lane,),
+        apply,
+        cleans,
+        id="checkpoint, cleaning and VACUUM during a turn",
+        marks=THOROUGH,
     ),
-    pytest.param((), land, cleans, id="checkpoint, cleaning, VACUUM while landing", marks=LONG),
-    pytest.param((), land, upkeep, id="upkeep while landing", marks=LONG),
-    pytest.param((land,), apply, upkeep, id="upkeep during a turn", marks=LONG),
-    pytest.param((land,), upkeep, apply, id="a turn during upkeep", marks=LONG),
-    pytest.param((land,), upkeep, land, id="a batch lands during upkeep", marks=LONG),
-    pytest.param((land,), upkeep, upkeep, id="two upkeeps", marks=LONG),
+    pytest.param(
+        (), land_lane, cleans, id="checkpoint, cleaning, VACUUM while landing", marks=LONG
+    ),
+    pytest.param((), land_lane, upkeep, id="upkeep while landing", marks=LONG),
+    pytest.param((land_lane,), apply, upkeep, id="upkeep during a turn", marks=LONG),
+    pytest.param((land_lane,), upkeep, apply, id="a turn during upkeep", marks=LONG),
+    pytest.param((land_lane,), upkeep, land_lane, id="a batch lands during upkeep", marks=LONG),
+    pytest.param((land_lane,), upkeep, upkeep, id="two upkeeps", marks=LONG),
 ]
 
 
@@ -67,10 +82,10 @@ def test_whatever_step_another_service_comes_at_everything_is_there_once(
             for beside in (living, second):
                 beside.looks += 10
                 with suppress(HeldError):
-                    land(beside)
+                    land_lane(beside)
                 apply(beside)
         living.turns.clear()
-        land(living)
+        land_lane(living)
         apply(living)
         sure(lake, living)
         shutil.rmtree(lake.home)
@@ -80,7 +95,7 @@ def test_whatever_step_another_service_comes_at_everything_is_there_once(
 def test_whatever_step_somebody_writes_to_the_mirror_it_is_held_and_never_merged_over(
     services: Services, tmp_path: Path
 ) -> None:
-    land(services.begin())
+    land_lane(services.begin())
     step, came = 0, [True]
     while came:
         step += 1
@@ -94,7 +109,7 @@ def test_whatever_step_somebody_writes_to_the_mirror_it_is_held_and_never_merged
         if came:
             after = lake.begin()
             lake.send(3)
-            land(after)
+            land_lane(after)
             after.apply()
             after.apply()
             assert {turn.hold.reason for turn in after.turns if turn.hold} == {"foreign_write"}

@@ -51,7 +51,7 @@ class Services:
         return Services(home, topics, self.server, self.sent)
 
 
-def land(beside: Beside) -> None:
+def land_lane(beside: Beside) -> None:
     beside.lane.land(frozenset())
 
 
@@ -77,7 +77,7 @@ def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Services:
     first = made.begin()
     for _ in range(4):
         made.send(6)
-        land(first)
+        land_lane(first)
         first.apply()
     made.send(10)
     return made
@@ -100,9 +100,9 @@ def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Services:
 @pytest.mark.parametrize(
     ("before", "work"),
     [
-        pytest.param((), land, id="landing"),
-        pytest.param((land,), apply, id="a turn", marks=THOROUGH),
-        pytest.param((land, apply), upkeep, id="upkeep", marks=LONG),
+        pytest.param((), land_lane, id="landing"),
+        pytest.param((land_lane,), apply, id="a turn", marks=THOROUGH),
+        pytest.param((land_lane, apply), upkeep, id="upkeep", marks=LONG),
     ],
 )
 def test_whatever_step_a_service_dies_at_the_next_one_goes_on(
@@ -135,9 +135,9 @@ def test_whatever_step_a_service_dies_at_the_next_one_goes_on(
 @pytest.mark.parametrize(
     ("before", "work"),
     [
-        pytest.param((), land, id="landing"),
-        pytest.param((land,), apply, id="a turn"),
-        pytest.param((land, apply), upkeep, id="upkeep", marks=LONG),
+        pytest.param((), land_lane, id="landing"),
+        pytest.param((land_lane,), apply, id="a turn"),
+        pytest.param((land_lane, apply), upkeep, id="upkeep", marks=LONG),
     ],
 )
 def test_whatever_step_the_disk_is_full_at_it_goes_on_by_itself_once_there_is_room(
@@ -174,7 +174,7 @@ def goes_on(lake: Services, work: Work, living: Beside | None = None) -> None:
     """A new service, or *living*, lands and applies what there is; everything is there once."""
     lake.send(3)
     after = living or lake.begin()
-    for then in (land, apply) if work is not upkeep else (upkeep, land, apply):
+    for then in (land_lane, apply) if work is not upkeep else (upkeep, land_lane, apply):
         then(after)
     sure(lake, after)
 

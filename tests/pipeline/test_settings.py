@@ -141,7 +141,7 @@ ODD = (
 )
 
 
-def change(table: str, pos: int, key: int, name: str) -> dict[str, Any]:
+def change_of(table: str, pos: int, key: int, name: str) -> dict[str, Any]:
     made = row(Op.CREATE, pos, key, name, shard=table, table=table)
     return made | {"key": json.dumps(["s", table, str(key)])}
 
@@ -186,9 +186,9 @@ def test_rows_of_tables_whose_names_hold_slashes_are_not_mixed(
     tmp_path: Path, one: str, other: str
 ) -> None:
     lake = LocalLake(tmp_path, others=(one, other))
-    lake.land(change(one, 11, 1, "of one"), change(one, 12, 2, "of one"))
+    lake.land(change_of(one, 11, 1, "of one"), change_of(one, 12, 2, "of one"))
     lake.run()
-    lake.land(change(other, 13, 1, "of the other"))
+    lake.land(change_of(other, 13, 1, "of the other"))
     lake.run()
 
     assert lake.rows(one) == {1: "of one", 2: "of one"}
@@ -201,7 +201,7 @@ def test_rows_of_tables_whose_names_hold_slashes_are_not_mixed(
 )
 def test_a_mirror_of_an_odd_name_can_be_read(tmp_path: Path, name: str) -> None:
     lake = LocalLake(tmp_path, others=(name,))
-    lake.land(change(name, 11, 1, "x"))
+    lake.land(change_of(name, 11, 1, "x"))
     lake.run()
 
     assert lake.rows(name) == {1: "x"}

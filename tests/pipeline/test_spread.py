@@ -37,12 +37,12 @@ def topic(servers: Servers) -> str:
     """A topic of two partitions, with twenty changes in each."""
     name = make(servers.kafka.bootstrap, partitions=2, name=next(names))
     for partition in range(2):
-        rows = [(b'{"id":%d}' % n, change(n)) for n in range(20)]
+        rows = [(b'{"id":%d}' % n, change_message(n)) for n in range(20)]
         send(servers.kafka.bootstrap, name, rows, partition=partition)
     return name
 
 
-def change(n: int) -> bytes:
+def change_message(n: int) -> bytes:
     source = {
         "connector": "mysql",
         "snapshot": "false",
@@ -75,7 +75,7 @@ def task(
     )
 
 
-def rows(lake: Path, path: str) -> list[Mapping[str, object]]:
+def read_rows(lake: Path, path: str) -> list[Mapping[str, object]]:
     found: list[Mapping[str, object]] = pq.read_table(lake / path, partitioning=None).to_pylist()
     return found
 
@@ -98,7 +98,7 @@ def test_each_task_leaves_one_file_and_tells_of_it_in_the_order_of_the_tasks(
     ]
     assert [[one.rows for one in done.tallies] for done in told] == [[22], [2]]
     written = [done.file for done in told if done.file is not None]
-    first, second = (rows(tmp_path, file.path) for file in written)
+    first, second = (read_rows(tmp_path, file.path) for file in written)
     assert [(r["table"], r["offset"]) for r in second] == [("shop.t0", 8), ("shop.t1", 7)]
     assert [r["table"] for r in first] == sorted(str(r["table"]) for r in first)
     assert len({file.path for file in written}) == 2
@@ -114,7 +114,7 @@ def test_a_worker_and_the_driver_make_the_same_of_a_task(
     assert there.file is not None
     assert here.file is not None
     assert replace(there.file, path="") == replace(here.file, path="")
-    assert rows(tmp_path, there.file.path) == rows(tmp_path, here.file.path)
+    assert read_rows(tmp_path, there.file.path) == read_rows(tmp_path, here.file.path)
     assert (there.ranges, there.tallies) == (here.ranges, here.tallies)
 
 

@@ -21,7 +21,7 @@ SEEDS = range(17)
 DECISIONS = 1_000  # of one run, at least
 
 
-def run(folder: Path, seed: int, seconds: int = SECONDS) -> Play:
+def play_seed(folder: Path, seed: int, seconds: int = SECONDS) -> Play:
     """Play by *seed*; transactions of odd ones have no names.
 
     A run that was never READY in the midst of its troubles goes on in peace until it is.
@@ -52,7 +52,7 @@ def false(play: Play) -> list[str]:
 
 @pytest.mark.parametrize("seed", SEEDS[: examples(17, brief=1)])
 def test_no_ready_is_false(tmp_path: Path, seed: int) -> None:
-    play = run(tmp_path, seed)
+    play = play_seed(tmp_path, seed)
 
     assert judged(MODEL, play.states.total(), false(play)) == []
     assert play.states.total() >= DECISIONS
@@ -66,7 +66,7 @@ def test_none_of_twenty_thousand_is_false(tmp_path: Path) -> None:
     while decided < 20_000:
         folder = tmp_path / str(seed)
         folder.mkdir()
-        play = run(folder, seed)
+        play = play_seed(folder, seed)
         assert false(play) == [], seed
         decided, seed = decided + play.states.total(), seed + 1
         play.model.close()
@@ -74,7 +74,7 @@ def test_none_of_twenty_thousand_is_false(tmp_path: Path) -> None:
 
 def test_the_judge_is_awake(tmp_path: Path) -> None:
     """With the evidence of the first certificate the last one would be false."""
-    play = run(tmp_path, 3)
+    play = play_seed(tmp_path, 3)
     landed = (one for one in given(play) if one.stage is Stage.LANDED)
     first, *_, last = sorted(landed, key=lambda one: one.issued)
 

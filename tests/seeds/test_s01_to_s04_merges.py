@@ -38,7 +38,7 @@ def alive(target: Seen) -> dict[int, str | None]:
     return {key: name for key, (op, name) in target.items() if op != "d"}
 
 
-def change(op: Op, pos: int, name: str, **more: Any) -> dict[str, Any]:
+def labelled_change(op: Op, pos: int, name: str, **more: Any) -> dict[str, Any]:
     return row(op, pos, 1, name, label=name, **more)
 
 
@@ -47,21 +47,28 @@ def by_offset(one: Change) -> int:
 
 
 def test_s01_a_row_inserted_again_after_its_delete_is_not_lost(lake: LocalLake) -> None:
-    batches = [[change(C, 10, "old")], [change(D, 20, "old")], [change(C, 30, "new")]]
+    batches = [
+        [labelled_change(C, 10, "old")],
+        [labelled_change(D, 20, "old")],
+        [labelled_change(C, 30, "new")],
+    ]
 
     assert alive(merge_as_the_seed(batches, by_offset)) == {}
     assert lake.play(*batches) == {1: "new"}
 
 
 def test_s02_a_batch_played_again_does_not_take_a_row_back(lake: LocalLake) -> None:
-    first, second = [change(C, 10, "a"), change(U, 20, "old")], [change(U, 30, "new")]
+    first, second = (
+        [labelled_change(C, 10, "a"), labelled_change(U, 20, "old")],
+        [labelled_change(U, 30, "new")],
+    )
 
     assert alive(merge_as_the_seed([first, second, first], by_offset)) == {1: "old"}
     assert lake.play(first, second, first) == {1: "new"}
 
 
 def test_s03_two_changes_of_one_millisecond_are_not_picked_at_random(lake: LocalLake) -> None:
-    early, late = change(C, 10, "early", ts_ms=5), change(U, 11, "late", ts_ms=5)
+    early, late = labelled_change(C, 10, "early", ts_ms=5), labelled_change(U, 11, "late", ts_ms=5)
 
     seeds = [
         merge_as_the_seed([pair], lambda c: c["ts_ms"]) for pair in ([early, late], [late, early])
@@ -73,8 +80,8 @@ def test_s03_two_changes_of_one_millisecond_are_not_picked_at_random(lake: Local
 
 
 def test_s04_a_key_that_changed_partition_is_not_judged_by_offsets(lake: LocalLake) -> None:
-    before = change(C, 10, "before", partition=0, offset=9_000)
-    after = change(U, 20, "after", partition=1, offset=3)
+    before = labelled_change(C, 10, "before", partition=0, offset=9_000)
+    after = labelled_change(U, 20, "after", partition=1, offset=3)
 
     assert alive(merge_as_the_seed([[before, after]], by_offset)) == {1: "before"}
     assert lake.play([before, after]) == {1: "after"}

@@ -10,7 +10,7 @@ from pipeline.finding import REFUSE
 CHANGES = ("insert 1", "update 1", "insert 2")
 
 
-def sent(retries: int, failures: int) -> list[str]:
+def send_with_retries(retries: int, failures: int) -> list[str]:
     """What arrives when the second send fails *failures* times; the producer then goes on."""
     errors: Iterator[bool] = iter([False, *[True] * failures])
     tries = dict.fromkeys(CHANGES, 0)
@@ -26,11 +26,11 @@ def sent(retries: int, failures: int) -> list[str]:
 
 
 def test_s12_the_seeds_producer_skips_a_change() -> None:
-    assert sent(retries=0, failures=1) == ["insert 1", "insert 2"]
+    assert send_with_retries(retries=0, failures=1) == ["insert 1", "insert 2"]
 
 
 def test_s12_a_producer_that_may_try_again_does_not() -> None:
-    assert sent(retries=2147483647, failures=3) == list(CHANGES)
+    assert send_with_retries(retries=2147483647, failures=3) == list(CHANGES)
 
 
 @pytest.mark.parametrize(

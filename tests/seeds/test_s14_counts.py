@@ -15,7 +15,7 @@ EXECUTED = [at + SECOND * 2 for at in CREATED]  # the last one after midnight
 BY = DayCounts(columns=("created", "executed"), days=2)
 
 
-def table() -> FakeWorld:
+def counted_world() -> FakeWorld:
     """Three rows of yesterday, the last of which was committed today; it is tomorrow noon."""
     made = FakeWorld()
     for shard in (ONE, TWO):
@@ -36,14 +36,14 @@ def their_days(times: list[datetime]) -> Counter[object]:
 def test_s14_a_row_of_midnight_is_of_its_day_on_both_sides() -> None:
     assert their_days(EXECUTED) != their_days(CREATED), "the seed misses a row, and merges again"
 
-    (*_, ruling) = in_step("day_counts", BY, table(), 3)
+    (*_, ruling) = in_step("day_counts", BY, counted_world(), 3)
 
     assert ruling.outcome is Outcome.PASS
     assert ruling.reason == "3 rows of 2 days are on both sides"
 
 
 def test_s14_a_row_of_midnight_that_is_lost_is_missed_on_both_of_its_days() -> None:
-    made = table()
+    made = counted_world()
     del made.copy[ONE][3]
 
     (*_, ruling) = in_step("day_counts", BY, made, 4)

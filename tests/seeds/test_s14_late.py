@@ -94,7 +94,7 @@ def send_late(stand: Stand) -> None:
     It stands right after the row's own in the log, before midnight; and in a partition of its own,
     in which nothing newer came before it.
     """
-    key, told = sent(stand)
+    key, told = sent_message(stand)
     stand.servers.mysql.execute("SET sql_log_bin = 0", CHANGED)
     told |= {"op": "u", "before": told["after"], "transaction": None}
     told["after"] = told["after"] | {"note": "too late"}
@@ -108,7 +108,7 @@ def send_late(stand: Stand) -> None:
     producer.close()
 
 
-def sent(stand: Stand) -> tuple[bytes, dict[str, Any]]:
+def sent_message(stand: Stand) -> tuple[bytes, dict[str, Any]]:
     """Key and value of the message that brought the row."""
     consumer = KafkaConsumer(
         TOPIC,

@@ -27,7 +27,7 @@ def their_rule(deletes: int, daily: int, age: timedelta) -> bool:
     return (deletes > 5_000_000 or deletes > 7 * daily) and age > 30 * DAY
 
 
-def table(home: Path) -> LocalLake:
+def purge_lake(home: Path) -> LocalLake:
     """Old rows, a week in which two change a day, and our rule with a window for the purge."""
     lake = LocalLake(
         home,
@@ -36,24 +36,26 @@ def table(home: Path) -> LocalLake:
         archive=(ArchiveRule("db.t", (PURGE,)),),
     )
     born = NIGHT - 40 * DAY
-    lake.play([row(Op.CREATE, n, n, at=born, after=image(n)) for n in range(1, ROWS + 1)])
+    lake.play([row(Op.CREATE, n, n, at=born, after=row_image(n)) for n in range(1, ROWS + 1)])
     for ago in range(8, 0, -1):
         at = NIGHT - ago * DAY
-        changes = [row(Op.UPDATE, 100 * (9 - ago) + n, n, at=at, after=image(n)) for n in (1, 2)]
+        changes = [
+            row(Op.UPDATE, 100 * (9 - ago) + n, n, at=at, after=row_image(n)) for n in (1, 2)
+        ]
         lake.play(changes)
     return lake
 
 
-def image(key: int) -> str:
+def row_image(key: int) -> str:
     return json.dumps({"id": key, "day": OLD})
 
 
 def purged_row(key: int, at: datetime) -> dict[str, object]:
-    return row(Op.DELETE, 5000 + key, key, at=at, before=image(key))
+    return row(Op.DELETE, 5000 + key, key, at=at, before=row_image(key))
 
 
 def test_s15_a_mass_delete_is_not_ignored(tmp_path: Path) -> None:
-    lake, keys = table(tmp_path), range(1, 41)
+    lake, keys = purge_lake(tmp_path), range(1, 41)
     assert their_rule(len(keys), USUAL, timedelta(days=400)), "the seed keeps 40 ghosts"
 
     lake.land(*(purged_row(key, NIGHT + 5 * HOUR) for key in keys))
@@ -66,7 +68,7 @@ def test_s15_a_mass_delete_is_not_ignored(tmp_path: Path) -> None:
 
 
 def test_s15_a_small_purge_is_not_applied(tmp_path: Path) -> None:
-    lake, keys = table(tmp_path), range(1, 11)
+    lake, keys = purge_lake(tmp_path), range(1, 11)
     assert not their_rule(len(keys), USUAL, timedelta(days=400)), "the seed loses 10 rows"
 
     lake.land(*(purged_row(key, NIGHT) for key in keys))
@@ -79,9 +81,9 @@ def test_s15_a_small_purge_is_not_applied(tmp_path: Path) -> None:
 
 def test_s15_a_row_lost_beside_a_purge_is_found(tmp_path: Path) -> None:
     """Numbers that agree would hide it; the mirror's readers go by keys."""
-    lake, source = table(tmp_path), set(range(11, ROWS + 1))
+    lake, source = purge_lake(tmp_path), set(range(11, ROWS + 1))
     lake.play([purged_row(key, NIGHT) for key in range(1, 11)])
-    lake.play([purged_row(20, NIGHT + 5 * HOUR), row(Op.CREATE, 9000, 99, after=image(99))])
+    lake.play([purged_row(20, NIGHT + 5 * HOUR), row(Op.CREATE, 9000, 99, after=row_image(99))])
 
     shard = Shard("s", "db.t")
     reader = lake.runner.table_format.reader(

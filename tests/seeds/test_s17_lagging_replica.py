@@ -41,7 +41,7 @@ def our_rule(executed: str) -> bool:
     return explain_behind_fence(fence, Head(REPLICA, binlog_position(9, 9, executed))) is None
 
 
-def lost(executed: set[int]) -> list[str]:
+def lost_rows(executed: set[int]) -> list[str]:
     """Rows that are in neither: not read at the replica, and not consumed afterwards."""
     return [one.row for one in HISTORY if one.number not in executed and not one.number > SAVED]
 
@@ -57,7 +57,7 @@ def lost(executed: set[int]) -> list[str]:
 def test_s17_a_replica_is_read_only_if_it_has_executed_all_below_the_saved_place(
     executed: set[int], gtids: str, rows: list[str]
 ) -> None:
-    assert lost(executed) == rows
+    assert lost_rows(executed) == rows
     assert our_rule(gtids) is (not rows)
 
 
@@ -65,9 +65,9 @@ def test_s17_the_seeds_rule_reads_a_replica_that_lacks_a_row_and_refuses_one_tha
     None
 ):
     assert their_rule({1, 3})
-    assert lost({1, 3}) == ["b"]
+    assert lost_rows({1, 3}) == ["b"]
     assert not their_rule({1, 2})
-    assert lost({1, 2}) == []
+    assert lost_rows({1, 2}) == []
 
 
 def test_s17_nothing_is_guessed_where_a_replica_tells_nothing() -> None:

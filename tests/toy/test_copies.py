@@ -93,8 +93,10 @@ def test_copies_are_their_mirrors_in_the_end_whoever_is_killed(copies: Copies) -
     stand, database = copies.stand, copies.stand.database
     database.put(TABLE, *({"id": n, "name": f"n{n}"} for n in range(1, 101)))
     assert stand.ready(now())
-    wait_until(lambda: "copy:diary" in about(stand), SOON, "an incident of a copy that is down")
-    assert "copy:serving" not in about(stand)
+    wait_until(
+        lambda: "copy:diary" in incident_subjects(stand), SOON, "an incident of a copy that is down"
+    )
+    assert "copy:serving" not in incident_subjects(stand)
 
     copies.file.parent.mkdir()
     wait_until(lambda: copies.hold(database.rows(TABLE)), SOON, "all copies")
@@ -111,14 +113,18 @@ def test_copies_are_their_mirrors_in_the_end_whoever_is_killed(copies: Copies) -
         database.put(TABLE, {"id": 7, "name": "while it hung"})
         cut = now()
         assert stand.ready(cut)
-        wait_until(lambda: "copy:serving" in about(stand), SOON, "an incident of one that hangs")
+        wait_until(
+            lambda: "copy:serving" in incident_subjects(stand),
+            SOON,
+            "an incident of one that hangs",
+        )
         assert stand.ask(cut, stage="copy", copy="serving")[0] == 404
 
     assert stand.ready(cut, stage="copy", copy="serving")
     assert copies.serving()[7]["name"] == "while it hung"
     wait_until(lambda: copies.hold(database.rows(TABLE)), SOON, "all copies once more")
-    wait_until(lambda: not about(stand), SOON, "the end of all incidents")
+    wait_until(lambda: not incident_subjects(stand), SOON, "the end of all incidents")
 
 
-def about(stand: Stand) -> set[str]:
+def incident_subjects(stand: Stand) -> set[str]:
     return {one["about"] for one in stand.incidents()}

@@ -23,7 +23,7 @@ def channel(receiver: Receiver) -> PagerDuty:
     return PagerDuty(KEY, page="https://sluice.example.org/", url=receiver.url)
 
 
-def events(receiver: Receiver) -> list[dict[str, Any]]:
+def read_events(receiver: Receiver) -> list[dict[str, Any]]:
     return [valid(one.body) for one in receiver.got]
 
 
@@ -56,7 +56,7 @@ def test_an_incident_is_triggered_acknowledged_and_resolved_under_one_key(
         pager.send([held], at(1))
     pager.send([replace(fired, event=Event.CLEARED, ended=at(2))], at(2))
 
-    found = events(receiver)
+    found = read_events(receiver)
     assert [one["event_action"] for one in found] == ["trigger", "acknowledge", "resolve"]
     assert {one["dedup_key"] for one in found} == {f"sluice-{fired.incident}"}
     assert {link["href"] for link in found[0]["links"]} == {
@@ -71,7 +71,7 @@ def test_what_still_fires_is_not_triggered_at_each_refresh(receiver: Receiver) -
     for _ in range(4):
         pager.send([again], at(0))
 
-    assert len(events(receiver)) == 1
+    assert len(read_events(receiver)) == 1
 
 
 @pytest.mark.parametrize("severity", Severity)
@@ -79,7 +79,7 @@ def test_each_severity_is_one_of_the_protocol(receiver: Receiver, severity: Seve
     receiver.answers = [ACCEPTED]
     channel(receiver).send([replace(message(1), severity=severity)], at(0))
 
-    assert events(receiver)[0]["payload"]["severity"] == severity.value
+    assert read_events(receiver)[0]["payload"]["severity"] == severity.value
 
 
 def test_a_huge_message_stays_within_the_limits(receiver: Receiver) -> None:
@@ -88,14 +88,14 @@ def test_a_huge_message_stays_within_the_limits(receiver: Receiver) -> None:
     huge: Message = replace(message(1), subject="x" * 9000, body="\u00e9" * 10**6, tables=tables)
     channel(receiver).send([huge], at(0))
 
-    assert len(events(receiver)) == 1
+    assert len(read_events(receiver)) == 1
 
 
 def test_a_digest_is_one_event_for_each_incident(receiver: Receiver) -> None:
     receiver.answers = [ACCEPTED]
     channel(receiver).send([message(1), message(2), message(3)], at(0))
 
-    assert len({one["dedup_key"] for one in events(receiver)}) == 3
+    assert len({one["dedup_key"] for one in read_events(receiver)}) == 3
 
 
 def test_400_is_refused_and_429_and_5xx_are_tried_again(receiver: Receiver) -> None:
@@ -112,7 +112,7 @@ def test_400_is_refused_and_429_and_5xx_are_tried_again(receiver: Receiver) -> N
         pager.send([message(1)], at(0))
     pager.send([message(1)], at(0))
 
-    assert [one["event_action"] for one in events(receiver)] == ["trigger"] * 4
+    assert [one["event_action"] for one in read_events(receiver)] == ["trigger"] * 4
 
 
 def test_an_empty_key_is_refused_at_the_start_and_no_key_is_shown() -> None:

@@ -15,7 +15,7 @@ NOTHING: Mapping[str, str] = {}
 NAMES = ("shop", "shop.transaction", "shop.shop.users")
 
 
-def ruled(*topics: TopicFacts) -> dict[str, FindingSeverity]:
+def severities(*topics: TopicFacts) -> dict[str, FindingSeverity]:
     found = check_topics(
         topics, "kafka:shop", prefix="shop", history="history", outage=timedelta(days=3)
     )
@@ -31,7 +31,7 @@ def topics(name: str, settings: Mapping[str, str] = NOTHING, copies: int = 3) ->
 
 
 def test_topics_that_keep_everything_have_a_clean_bill() -> None:
-    assert ruled(*topics("shop")) == {}
+    assert severities(*topics("shop")) == {}
 
 
 @pytest.mark.parametrize(
@@ -65,11 +65,11 @@ def test_topics_that_keep_everything_have_a_clean_bill() -> None:
 def test_a_topic_that_forgets_is_found(
     name: str, settings: Mapping[str, str], expected: Mapping[str, FindingSeverity]
 ) -> None:
-    assert ruled(*topics(name, settings)) == expected
+    assert severities(*topics(name, settings)) == expected
 
 
 def test_one_copy_of_a_topic_is_noted() -> None:
-    assert ruled(*topics("shop.shop.users", {"min.insync.replicas": "1"}, copies=1)) == {
+    assert severities(*topics("shop.shop.users", {"min.insync.replicas": "1"}, copies=1)) == {
         "copies": NOTE
     }
 

@@ -68,7 +68,7 @@ def test_a_tally_is_ruled_on(
     assert outcome is not Outcome.FAIL or ruling.keys
 
 
-def write(world: FakeWorld, id_: int, *, metadata: bool = True) -> None:
+def write_row(world: FakeWorld, id_: int, *, metadata: bool = True) -> None:
     world.metadata = metadata
     world.commit((Op.CREATE, ONE, id_))
 
@@ -78,7 +78,7 @@ def test_a_collector_that_tells_of_no_transactions_is_never_passed() -> None:
     world = FakeWorld()
     found = []
     for id_ in range(1, 4):
-        write(world, id_, metadata=False)
+        write_row(world, id_, metadata=False)
         found += in_step("completeness", Completeness(), world, 2)
 
     assert {(each.outcome, each.code) for each in found} == {(Outcome.UNKNOWN, "unsupported")}
@@ -100,7 +100,7 @@ def test_transactions_that_are_told_of_no_more_are_missed_until_they_are_again()
     world = FakeWorld()
     outcomes = []
     for id_, metadata in enumerate([True, True, False, True]):
-        write(world, id_, metadata=metadata)
+        write_row(world, id_, metadata=metadata)
         outcomes.append(in_step("completeness", Completeness(), world, 2)[-1].outcome)
 
     assert outcomes == [Outcome.PASS, Outcome.PASS, Outcome.UNKNOWN, Outcome.PASS]
@@ -108,7 +108,7 @@ def test_transactions_that_are_told_of_no_more_are_missed_until_they_are_again()
 
 def test_an_idle_table_whose_transactions_were_told_passes() -> None:
     world = FakeWorld()
-    write(world, 1)
+    write_row(world, 1)
     in_step("completeness", Completeness(), world, 2)
 
     assert in_step("completeness", Completeness(), world, 3)[-1].outcome is Outcome.PASS
@@ -129,7 +129,7 @@ def outcomes(world: FakeWorld, rounds: int) -> str:
 
 def test_what_was_lost_below_a_new_base_ends_by_being_seen_good() -> None:
     world = FakeWorld()
-    write(world, 1)
+    write_row(world, 1)
     before = outcomes(world, 2)
     for id_ in range(2, 32):  # more than could be waived one by one
         lose(world, (Op.CREATE, ONE, id_))

@@ -113,7 +113,7 @@ def look(probe: Expectations, world: FakeWorld) -> Ruling | str:
     return probe.judge(reading, [])
 
 
-def ruled(probe: Expectations, world: FakeWorld) -> Ruling:
+def judge_suite(probe: Expectations, world: FakeWorld) -> Ruling:
     found = look(probe, world)
     assert isinstance(found, Ruling), found
     return found
@@ -180,7 +180,7 @@ def world() -> RowsWorld:
 def test_a_suite_is_evaluated_on_the_whole_at_first(
     world: RowsWorld, suite: list[ExpectationSettings], outcome: Outcome, says: str
 ) -> None:
-    ruling = ruled(Expectations(tuple(suite)), world)
+    ruling = judge_suite(Expectations(tuple(suite)), world)
 
     assert (ruling.outcome, says in ruling.reason) == (outcome, True), ruling
 
@@ -188,26 +188,26 @@ def test_a_suite_is_evaluated_on_the_whole_at_first(
 @THOROUGH
 def test_each_changed_row_is_looked_at_once_and_no_other(world: RowsWorld) -> None:
     probe = Expectations((expect(NOT_NULL, column="id"),))
-    ruled(probe, world)
+    judge_suite(probe, world)
     assert look(probe, world) == "nothing was merged since the last look"
     for id_ in range(10, 40):
         world.merge(id_)
 
-    assert "by 30 rows changed after batch 2" in ruled(probe, world).reason
+    assert "by 30 rows changed after batch 2" in judge_suite(probe, world).reason
     world.merge(3)
-    assert "by 1 rows changed after batch 32" in ruled(probe, world).reason
+    assert "by 1 rows changed after batch 32" in judge_suite(probe, world).reason
 
 
 @THOROUGH
 def test_a_bad_row_fails_until_it_is_good_whatever_changes_meanwhile(world: RowsWorld) -> None:
     probe = Expectations((expect(NOT_NULL, column="email"),))
     world.merge(2)
-    assert ruled(probe, world).outcome is Outcome.PASS
+    assert judge_suite(probe, world).outcome is Outcome.PASS
     world.merge(7, email=None)
     world.merge(60, email=None)
-    bad = ruled(probe, world)
+    bad = judge_suite(probe, world)
     world.merge(8)
-    still = ruled(probe, world)
+    still = judge_suite(probe, world)
     world.merge(7)
     world.merge(60)
 
@@ -217,39 +217,39 @@ def test_a_bad_row_fails_until_it_is_good_whatever_changes_meanwhile(world: Rows
         0,
     )
     assert (still.outcome, still.keys) == (Outcome.FAIL, bad.keys)
-    assert ruled(probe, world).outcome is Outcome.PASS
+    assert judge_suite(probe, world).outcome is Outcome.PASS
 
 
 @THOROUGH
 def test_what_the_whole_lacks_stays_until_another_look_at_the_whole(world: RowsWorld) -> None:
     probe = Expectations((expect(COUNT, min_value=4), expect(NOT_NULL, column="id")))
-    first = ruled(probe, world)
+    first = judge_suite(probe, world)
     world.merge(3)
     world.merge(4)
-    between = ruled(probe, world)
+    between = judge_suite(probe, world)
     world.time += timedelta(hours=1)
 
     assert (first.outcome, between.outcome) == (Outcome.FAIL, Outcome.FAIL)
     assert COUNT in between.reason
-    assert ruled(probe, world).outcome is Outcome.PASS
+    assert judge_suite(probe, world).outcome is Outcome.PASS
 
 
 @THOROUGH
 def test_duplicates_are_found_in_the_whole_only(world: RowsWorld) -> None:
     probe = Expectations((expect(UNIQUE, column="email"),))
-    assert ruled(probe, world).outcome is Outcome.PASS
+    assert judge_suite(probe, world).outcome is Outcome.PASS
     world.merge(3, email="top-secret-1")
     assert look(probe, world) == "its expectations are about the whole table"
     world.time += timedelta(days=1)
 
-    assert ruled(probe, world).keys == (f"{ONE}:1", f"{ONE}:3")
+    assert judge_suite(probe, world).keys == (f"{ONE}:1", f"{ONE}:3")
 
 
 @pytest.mark.parametrize("what", ["suite", "rewritten", "rolled back"])
 @THOROUGH
 def test_what_no_batch_shows_is_looked_at_as_a_whole(world: RowsWorld, what: str) -> None:
     probe = Expectations((expect(NOT_NULL, column="id"),))
-    ruled(probe, world)
+    judge_suite(probe, world)
     world.merge(3)
     if what == "suite":
         probe = Expectations((expect(NOT_NULL, column="paid"),))
@@ -258,7 +258,7 @@ def test_what_no_batch_shows_is_looked_at_as_a_whole(world: RowsWorld, what: str
     else:
         world.newest = 1
 
-    assert "all 3 rows" in ruled(probe, world).reason
+    assert "all 3 rows" in judge_suite(probe, world).reason
 
 
 @THOROUGH
@@ -319,7 +319,7 @@ def test_an_empty_mirror_meets_what_is_about_rows_and_not_a_count() -> None:
     rows, count = expect(NOT_NULL, column="id"), expect(COUNT, min_value=1)
 
     assert look(Expectations((rows,)), RowsWorld()) == "the mirror is empty"
-    assert ruled(Expectations((rows, count)), RowsWorld()).outcome is Outcome.FAIL
+    assert judge_suite(Expectations((rows, count)), RowsWorld()).outcome is Outcome.FAIL
 
 
 EXPORTED: Mapping[str, Any] = {
@@ -358,7 +358,7 @@ def test_an_exported_suite_is_read_as_it_is(tmp_path: Path, world: RowsWorld) ->
     suite = gx.ExpectationSuite(name="orders", expectations=[made])
     assert suite.to_json_dict() == EXPORTED
 
-    found = ruled(with_file(tmp_path, EXPORTED), world)
+    found = judge_suite(with_file(tmp_path, EXPORTED), world)
 
     assert (found.outcome, found.keys) == (Outcome.FAIL, (f"{ONE}:2",))
     assert "1 of 1 rows" in found.reason
@@ -464,7 +464,7 @@ def test_expectations_of_the_user_come_from_a_module(
     mine = replace(probe, modules=("our_expectations",))
 
     assert list(mine.mistakes()) == []
-    assert ruled(mine, world).keys == (f"{ONE}:1",)
+    assert judge_suite(mine, world).keys == (f"{ONE}:1",)
     absent = replace(probe, modules=("no_such_module",))
     assert next(iter(absent.mistakes())).startswith("modules: no_such_module: its import fails")
     assert "no_such_module" in str(look(absent, world))

@@ -8,7 +8,7 @@ from pipeline.model import Op
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld
 
 
-def settled(probe: MaxId, world: FakeWorld) -> Ruling:
+def settle(probe: MaxId, world: FakeWorld) -> Ruling:
     """What it says at last of a world in step in which nothing more happens."""
     for _ in range(6):
         world.catch_up()
@@ -39,7 +39,7 @@ def test_f15_an_id_on_one_side_only_fails_whatever_its_number(
     world.rows[ONE] |= set(source)  # as under sql_log_bin=0
     world.copy[ONE].update(mirror)
 
-    ruling = settled(MaxId(), world)
+    ruling = settle(MaxId(), world)
 
     assert ruling.code == code
     assert ruling.outcome is (Outcome.FAIL if code else Outcome.PASS)
@@ -60,7 +60,7 @@ def test_a_pass_says_no_more_than_what_was_seen(
     world.rows[ONE] |= set(source)
     world.copy[ONE].update(mirror)
 
-    ruling = settled(MaxId(tolerance=5), world)
+    ruling = settle(MaxId(tolerance=5), world)
 
     assert (ruling.outcome, ruling.reason) == (Outcome.PASS, told)
 
@@ -70,7 +70,7 @@ def test_one_id_beyond_the_tolerance_fails() -> None:
     world.rows[ONE] |= {4, 10}
     world.copy[ONE].update([4])
 
-    assert settled(MaxId(tolerance=5), world).keys == ("shop/shop_00.orders:10",)
+    assert settle(MaxId(tolerance=5), world).keys == ("shop/shop_00.orders:10",)
 
 
 def test_a_finding_is_told_though_the_source_answers_no_further_question() -> None:

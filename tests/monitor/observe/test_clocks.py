@@ -28,7 +28,7 @@ def rig(rig: Rig) -> Rig:
     return rig
 
 
-def codes(answer: dict[str, Any]) -> set[str]:
+def reason_codes(answer: dict[str, Any]) -> set[str]:
     return {reason["code"] for reason in answer["tables"][0]["reasons"]}
 
 
@@ -63,8 +63,8 @@ def test_f01_a_fast_clock_makes_no_fence_of_a_cut_that_is_still_to_come(rig: Rig
 
     assert fast[0] == right[0] == 404
     assert fast[1]["state"] == "unknown"
-    assert "clock" in codes(fast[1])
-    assert codes(right[1]) == {"cut_ahead", "no_fence", "late"}
+    assert "clock" in reason_codes(fast[1])
+    assert reason_codes(right[1]) == {"cut_ahead", "no_fence", "late"}
 
 
 def test_f01_a_clock_that_is_always_fast_is_unknown_by_name(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_f01_a_skew_lasts_over_a_restart_until_the_clocks_agree(rig: Rig, restar
         rig.restart()
     rig.round(2)
 
-    assert codes(wrong[1]) >= {"clock"}
+    assert reason_codes(wrong[1]) >= {"clock"}
     assert rig.ask(cut=cut(rig, -3))[0] == 200
 
 
@@ -119,7 +119,7 @@ def test_f01_where_only_our_clock_went_back_nothing_falls(rig: Rig) -> None:
     rig.round()
 
     fences = rig.fences.of("shop")
-    assert "clock" in codes(slow[1])
+    assert "clock" in reason_codes(slow[1])
     assert fences[: len(before)] == before
     since = [one.at - before[-1].at for one in fences[len(before) : -1]]
     assert since == [count * timedelta(microseconds=1) for count in (1, 2, 3)]
@@ -193,7 +193,7 @@ def test_f01_clocks_that_went_back_are_unknown_until_they_have_come_past(
     rig.second((highest - rig.now).total_seconds())
     rig.round(5)
 
-    assert codes(during[1]) >= {"clock"}
+    assert reason_codes(during[1]) >= {"clock"}
     assert rig.ask(cut=cut(rig, -4))[0] == 200
 
 
@@ -283,7 +283,7 @@ LIMIT = timedelta(seconds=2)
 INSTANT = timedelta(microseconds=1)
 
 
-def at(seconds: float) -> datetime:
+def after_noon(seconds: float) -> datetime:
     return NOON + timedelta(seconds=seconds)
 
 
@@ -335,13 +335,15 @@ class LandingHarness:
         return clocks
 
 
-def step(first: int, number: int, since: float, before: float, after: float) -> ClockStep:
+def clock_step(first: int, number: int, since: float, before: float, after: float) -> ClockStep:
     """Of the source ``shop``; times in seconds since noon."""
-    return ClockStep("shop", first, number, at(since), at(before), at(after))
+    return ClockStep(
+        "shop", first, number, after_noon(since), after_noon(before), after_noon(after)
+    )
 
 
 def codes_of_clock_states(clocks: Clocks, now: float) -> list[str]:
-    return [reason.code for reason in clocks.reasons(("shop",), at(now))]
+    return [reason.code for reason in clocks.reasons(("shop",), after_noon(now))]
 
 
 @pytest.mark.parametrize(
@@ -391,22 +393,22 @@ def test_what_was_kept_is_known_to_the_next_life_by_source() -> None:
     harness = LandingHarness()
     clocks = harness.life()
     clocks.compared("shop", timedelta(seconds=9), NOON)
-    clocks.stepped(step(3, 6, 0, 120, 20))
+    clocks.stepped(clock_step(3, 6, 0, 120, 20))
 
     found = harness.life("other", "shop")
 
     assert codes_of_clock_states(found, 30) == ["clock", "clock"]
-    assert found.step("shop") == step(3, 6, 0, 120, 20)
-    assert found.reasons(("other",), at(30)) == ()
+    assert found.step("shop") == clock_step(3, 6, 0, 120, 20)
+    assert found.reasons(("other",), after_noon(30)) == ()
     assert found.step("other") is None
     assert codes_of_clock_states(harness.life("other"), 30) == []
 
 
 def test_a_step_stays_known_while_skews_come_and_go() -> None:
     clocks = LandingHarness().life()
-    clocks.stepped(step(3, 6, 0, 120, 20))
-    clocks.compared("shop", timedelta(seconds=9), at(21))
-    clocks.compared("shop", timedelta(), at(22))
+    clocks.stepped(clock_step(3, 6, 0, 120, 20))
+    clocks.compared("shop", timedelta(seconds=9), after_noon(21))
+    clocks.compared("shop", timedelta(), after_noon(22))
 
     assert codes_of_clock_states(clocks, 23) == ["clock"]
 
@@ -420,7 +422,7 @@ def test_a_step_stays_known_while_skews_come_and_go() -> None:
 )
 def test_when_a_step_back_is_over(before: float, over: float) -> None:
     clocks = LandingHarness().life()
-    clocks.stepped(step(3, 6, 0, before, 20))
+    clocks.stepped(clock_step(3, 6, 0, before, 20))
 
     assert codes_of_clock_states(clocks, over - 1e-6) == ["clock"]
     assert codes_of_clock_states(clocks, over) == []
@@ -429,12 +431,12 @@ def test_when_a_step_back_is_over(before: float, over: float) -> None:
 def test_a_step_that_a_person_has_waived_is_no_reason_and_the_skew_still_is() -> None:
     harness = LandingHarness()
     clocks = harness.life()
-    clocks.stepped(step(3, 6, 0, 120, 20))
-    clocks.compared("shop", timedelta(seconds=9), at(21))
-    (far, back) = clocks.reasons(("shop",), at(22))
+    clocks.stepped(clock_step(3, 6, 0, 120, 20))
+    clocks.compared("shop", timedelta(seconds=9), after_noon(21))
+    (far, back) = clocks.reasons(("shop",), after_noon(22))
 
     harness.waived = frozenset({"clock:shop:5"})
-    assert clocks.reasons(("shop",), at(22)) == (far, back)
+    assert clocks.reasons(("shop",), after_noon(22)) == (far, back)
     harness.waived = frozenset({"clock:shop:6"})
 
     assert back.id == "clock:shop:6"
@@ -442,19 +444,27 @@ def test_a_step_that_a_person_has_waived_is_no_reason_and_the_skew_still_is() ->
         "source shop: its clock and Sluice's went back by 100.0 s at heartbeat 6, from "
         "2026-03-29 12:02:00 UTC; heartbeats since 3 no longer count"
     )
-    assert clocks.reasons(("shop",), at(22)) == (far,)
+    assert clocks.reasons(("shop",), after_noon(22)) == (far,)
 
 
-FIRST = step(3, 6, 0, 300, 100)
+FIRST = clock_step(3, 6, 0, 300, 100)
 
 
 @pytest.mark.parametrize(
     ("second", "known"),
     [
-        pytest.param(step(7, 9, 110, 120, 105), step(3, 9, 0, 300, 105), id="within the first"),
-        pytest.param(step(2, 9, -5, 120, 90), step(2, 9, -5, 300, 90), id="from further back"),
-        pytest.param(step(7, 9, 110, 400, 299), step(3, 9, 0, 400, 299), id="from higher up"),
-        pytest.param(step(7, 9, 280, 350, 300), step(7, 9, 280, 350, 300), id="once it is over"),
+        pytest.param(
+            clock_step(7, 9, 110, 120, 105), clock_step(3, 9, 0, 300, 105), id="within the first"
+        ),
+        pytest.param(
+            clock_step(2, 9, -5, 120, 90), clock_step(2, 9, -5, 300, 90), id="from further back"
+        ),
+        pytest.param(
+            clock_step(7, 9, 110, 400, 299), clock_step(3, 9, 0, 400, 299), id="from higher up"
+        ),
+        pytest.param(
+            clock_step(7, 9, 280, 350, 300), clock_step(7, 9, 280, 350, 300), id="once it is over"
+        ),
     ],
 )
 def test_a_step_before_the_last_is_over_goes_on_with_that(
@@ -471,8 +481,8 @@ def test_a_step_before_the_last_is_over_goes_on_with_that(
 
 def certificate(name: str, number: int, *, issued: float = 50, source: str = "shop") -> Certificate:
     """One that rests on one heartbeat."""
-    fence = Fence(source, number, at(issued), Head("A", binlog_position(1, number)))
-    return Certificate(name, "t", Stage.LANDED, NOON, at(issued), Evidence((fence,), 1))
+    fence = Fence(source, number, after_noon(issued), Head("A", binlog_position(1, number)))
+    return Certificate(name, "t", Stage.LANDED, NOON, after_noon(issued), Evidence((fence,), 1))
 
 
 def test_what_rests_on_a_fallen_heartbeat_is_taken_back_and_told() -> None:
@@ -487,7 +497,7 @@ def test_what_rests_on_a_fallen_heartbeat_is_taken_back_and_told() -> None:
         harness.life().stepped(FIRST)
 
     why = "the clocks of source shop and Sluice went back at heartbeat 6"
-    taken = {one.id: one.why for one in harness.shelf.held if one.revoked == at(100)}
+    taken = {one.id: one.why for one in harness.shelf.held if one.revoked == after_noon(100)}
     assert taken == {"fallen": why}
     assert [one["event"] for one in logs] == ["clock_went_back", "certificates_revoked"]
     assert (logs[0]["source"], logs[0]["first"], logs[0]["number"]) == ("shop", "3", "6")

@@ -267,7 +267,7 @@ def test_f146_the_lives_of_a_mark_are_ordered_once_a_look(
         return of(told)
 
     monkeypatch.setattr(Incarnations, "of", counting)
-    seen = world(tmp_path, checkpoint=landed(7, b0=1))
+    seen = world(tmp_path, checkpoint=landed_sample(7, b0=1))
     for table in (TABLE, OTHER):
         seen.remember(table, "max_id", {"a": 1})
         assert seen.recall(table, "max_id") == {"a": 1}
@@ -392,7 +392,7 @@ def test_a_check_remembers_its_own_by_table(tmp_path: Path) -> None:
     seen.memory.database.close()
 
 
-def landed(batch: int, **lives: int) -> Sample[Checkpoint]:
+def landed_sample(batch: int, **lives: int) -> Sample[Checkpoint]:
     told = {first.removeprefix("b"): life for first, life in lives.items()}
     return Sample(Checkpoint(lane="main", batch=batch, lives=told), NOON, timedelta(1))
 
@@ -400,18 +400,18 @@ def landed(batch: int, **lives: int) -> Sample[Checkpoint]:
 @pytest.mark.parametrize(
     ("now", "kept"),
     [
-        pytest.param(landed(9, b0=1), True, id="the same"),
-        pytest.param(landed(9, b0=1, b8=2), True, id="landing was started anew since"),
+        pytest.param(landed_sample(9, b0=1), True, id="the same"),
+        pytest.param(landed_sample(9, b0=1, b8=2), True, id="landing was started anew since"),
         pytest.param(NOTHING, True, id="it cannot be read"),
-        pytest.param(landed(6, b0=1), False, id="it was set back"),
-        pytest.param(landed(9, b0=1, b7=2), False, id="it was set back, and went on"),
-        pytest.param(landed(9, b0=2), False, id="another, that has come as far"),
+        pytest.param(landed_sample(6, b0=1), False, id="it was set back"),
+        pytest.param(landed_sample(9, b0=1, b7=2), False, id="it was set back, and went on"),
+        pytest.param(landed_sample(9, b0=2), False, id="another, that has come as far"),
     ],
 )
 def test_what_was_remembered_of_a_log_goes_with_its_batches(
     tmp_path: Path, now: Sample[Checkpoint] | Missing, *, kept: bool
 ) -> None:
-    before = world(tmp_path, checkpoint=landed(7, b0=1))
+    before = world(tmp_path, checkpoint=landed_sample(7, b0=1))
     before.remember(TABLE, "max_id", {"a": 1})
 
     after = replace(before, look=replace(before.look, checkpoint=now))

@@ -27,11 +27,15 @@ from tests.pipeline.hanging import Hanging
 MINUTE = timedelta(minutes=1)
 
 
-def table(name: str, tier: int = 1) -> Table:
+def probed_table(name: str, tier: int = 1) -> Table:
     return Table(name, (Shard("shop", name),), ("id",), "id", tier=tier)
 
 
-FIRST, SECOND, URGENT = table("shop.a"), table("shop.b"), table("shop.z", tier=0)
+FIRST, SECOND, URGENT = (
+    probed_table("shop.a"),
+    probed_table("shop.b"),
+    probed_table("shop.z", tier=0),
+)
 
 
 @dataclass

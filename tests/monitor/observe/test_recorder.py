@@ -34,11 +34,11 @@ def rig(rig: Rig) -> Rig:
     """A service whose check has looked at all rows."""
     rig.whole = frozenset({CHECK})
     rig.restart()
-    rounds(rig)
+    run_rounds(rig)
     return rig
 
 
-def rounds(rig: Rig) -> None:
+def run_rounds(rig: Rig) -> None:
     rig.round(2)
 
 
@@ -53,14 +53,14 @@ def say(rig: Rig, outcome: Outcome) -> int:
 
 def test_after_a_restart_a_fail_spares_what_has_passed_before_the_last_day(rig: Rig) -> None:
     say(rig, Outcome.PASS)
-    rounds(rig)
+    run_rounds(rig)
     cut = rig.now - timedelta(seconds=2)
-    rounds(rig)
+    run_rounds(rig)
     status, answer = rig.ask(cut=cut.isoformat())
     rig.second(25 * 3600)
-    rounds(rig)
+    run_rounds(rig)
     say(rig, Outcome.PASS)
-    rounds(rig)
+    run_rounds(rig)
     rig.rulings = LatestVerdicts()
     rig.rulings.load(rig.store.verdicts)
     rig.restart()
@@ -93,7 +93,7 @@ def test_of_a_pass_that_lasts_few_are_kept(rig: Rig, whole: bool, kept: list[int
 KEYS = ("[1, 2)", "[2, 3)")
 
 
-def named(*keys: str) -> tuple[str, ...]:
+def waiver_ids(*keys: str) -> tuple[str, ...]:
     """Waiver ids of ranges that the check found wrong."""
     return tuple(f"{CHECK}:{USERS}:{key}" for key in keys)
 
@@ -111,7 +111,7 @@ def test_f113_a_fail_of_two_keys_revokes_until_both_are_waived(
     rig: Rig, waived: tuple[str, ...], holds: bool
 ) -> None:
     status, answer = rig.ask(cut=(rig.now - timedelta(seconds=2)).isoformat())
-    for id_ in named(*waived):
+    for id_ in waiver_ids(*waived):
         rig.store.waivers.add(Waiver(id_, "the rows are known", "ann", rig.now))
 
     rig.say(USERS, Ruling(Outcome.FAIL, "two ranges differ", "", KEYS))

@@ -28,7 +28,7 @@ TABLE = Table(USERS, (Shard("shop", USERS),))
 MORE = Table(ORDERS, (Shard("shop", ORDERS),))
 
 
-def codes(rig: Rig, table: str = USERS, cut: str = DAY) -> list[str]:
+def reason_codes(rig: Rig, table: str = USERS, cut: str = DAY) -> list[str]:
     return [reason["code"] for reason in rig.ask(table, cut=cut)[1]["tables"][0]["reasons"]]
 
 
@@ -51,7 +51,7 @@ def test_nobody_is_ready_before_the_sources_were_asked(rig: Rig) -> None:
     rig.schema.silent = True
     rig.round(2)
 
-    assert codes(rig) == ["not_described"]
+    assert reason_codes(rig) == ["not_described"]
 
     rig.schema.silent = False
     rig.second(61)
@@ -69,7 +69,7 @@ def test_a_certificate_answers_though_a_cascade_is_found_later(rig: Rig) -> None
     rig.round(2)
 
     assert rig.ask(cut=DAY)[0] == 200
-    assert codes(rig, cut="2026-03-29T12:10:00Z") == ["unproven"]
+    assert reason_codes(rig, cut="2026-03-29T12:10:00Z") == ["unproven"]
 
 
 class Asked:

@@ -39,7 +39,7 @@ def transitions(rig: Rig, table: str = USERS) -> list[str]:
     return [one["state"] for one in reversed(found)]
 
 
-def hold(rig: Rig, why: Hold | None) -> None:
+def hold_users(rig: Rig, why: Hold | None) -> None:
     turn = MergeReport(USERS, 1, 1, Account(), rig.clock(), SECOND, why)
     rig.standstills.applied([turn], rig.clock())
 
@@ -48,9 +48,9 @@ def test_a_life(healthy: Rig) -> None:
     rig = healthy
     assert state(rig) == "incremental"
 
-    hold(rig, Hold("h", USERS, "lost_column", "a column is gone"))
+    hold_users(rig, Hold("h", USERS, "lost_column", "a column is gone"))
     rig.round()
-    hold(rig, None)
+    hold_users(rig, None)
     rig.round()
     rig.store.pauses.begin(Pause(USERS, "a migration", "ann", rig.clock()))
     rig.round()
@@ -141,7 +141,7 @@ def test_what_the_store_did_not_take_is_told_again(
     def full(_: object) -> None:
         raise UnreachableError("disk is full")
 
-    hold(healthy, Hold("h", USERS, "lost_column", "a column is gone"))
+    hold_users(healthy, Hold("h", USERS, "lost_column", "a column is gone"))
     keep, healthy.cycle.states.keep = healthy.cycle.states.keep, full
     healthy.cycle.watch()
     assert transitions(healthy) == ["incremental"]

@@ -140,7 +140,7 @@ def seen_table(name: str, columns: tuple[str, ...] = ID, rows: int | None = 10) 
     return SeenTable(name, columns, ("id",), rows)
 
 
-def folded(proposal: Proposal) -> list[tuple[str, str, int]]:
+def proposed_rules(proposal: Proposal) -> list[tuple[str, str, int]]:
     return [(one.rule.shards, one.rule.table, len(one.of)) for one in proposal.rules]
 
 
@@ -172,7 +172,7 @@ def test_names_that_differ_in_numbers_are_shards_of_one(
 ) -> None:
     proposal = propose_rules(map(seen_table, names))
 
-    assert (shards, table) in [one[:2] for one in folded(proposal)]
+    assert (shards, table) in [one[:2] for one in proposed_rules(proposal)]
 
 
 def test_tables_of_other_columns_or_keys_are_told_and_left_alone() -> None:

@@ -20,7 +20,7 @@ def rig(rig: Rig) -> Rig:
     return rig
 
 
-def ask(rig: Rig, number: int) -> tuple[int, Any]:
+def ask_gate(rig: Rig, number: int) -> tuple[int, Any]:
     """For a cut of its own, so that each READY is another certificate."""
     cut = rig.now - timedelta(seconds=10) - number * SOME
     answer = rig.client.get("/v1/gate", params={"table": USERS, "cut": cut.isoformat()})
@@ -32,7 +32,7 @@ def test_a_full_store_gives_no_ready_that_is_not_kept_and_goes_on_once_there_is_
 ) -> None:
     disk, given = Full(rig.store.database), []
     for number in range(MOST):
-        status, answer = ask(rig, number)
+        status, answer = ask_gate(rig, number)
         if status != 200:
             break
         given.append(answer["tables"][0]["certificate"])
@@ -43,6 +43,6 @@ def test_a_full_store_gives_no_ready_that_is_not_kept_and_goes_on_once_there_is_
     assert given
     assert all(rig.store.certificates.get(one) for one in given)
     disk.free()
-    status, answer = ask(rig, MOST)
+    status, answer = ask_gate(rig, MOST)
     assert status == 200
     assert rig.store.certificates.get(answer["tables"][0]["certificate"])

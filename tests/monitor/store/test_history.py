@@ -108,7 +108,7 @@ def hourly(letters: str, code: str = "late") -> list[Verdict]:
     ]
 
 
-def kept(store: ServiceStore) -> list[str]:
+def kept_reasons(store: ServiceStore) -> list[str]:
     return [one.ruling.reason for one in reversed(store.verdicts.list())]
 
 
@@ -119,7 +119,7 @@ def test_f44_of_a_ruling_that_lasted_its_beginning_and_its_end_are_kept(
 
     gone = store.verdicts.prune(NOW + 3 * DAY)
 
-    assert kept(store) == ["0", "3", "4", "6", "7", "8", "9", "10"]
+    assert kept_reasons(store) == ["0", "3", "4", "6", "7", "8", "9", "10"]
     assert gone == 3
 
 
@@ -143,7 +143,7 @@ def test_what_was_ruled_again_stays_for_a_day(store: ServiceStore) -> None:
 
     store.verdicts.prune(NOW + DAY + 4 * HOUR + SECOND)
 
-    assert kept(store) == ["0", *map(str, range(5, 30))]
+    assert kept_reasons(store) == ["0", *map(str, range(5, 30))]
 
 
 def test_what_a_probe_looks_back_on_stays(store: ServiceStore) -> None:

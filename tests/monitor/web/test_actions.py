@@ -27,7 +27,7 @@ def rig(rig: Rig) -> Rig:
     return rig
 
 
-def run(command: click.Command, server: str, *words: str) -> Result:
+def run_command(command: click.Command, server: str, *words: str) -> Result:
     given = [*words, "--reason", "a loss", "--who", "ann", "--server", server]
     return CliRunner().invoke(command, given, catch_exceptions=False)
 
@@ -49,7 +49,7 @@ def fail(rig: Rig) -> None:
 def test_keys_are_recorded_with_who_and_why_and_go_to_the_pipeline(rig: Rig, server: str) -> None:
     rig.dictionary.types["id"] = "VARCHAR"
     words = (USERS, "--keys", "x,y", "--keys", '["it,s"]', "--no-wait", "--json")
-    one = only_request(run(repair.COMMAND, server, *words))
+    one = only_request(run_command(repair.COMMAND, server, *words))
 
     assert (one["kind"], one["who"], one["reason"]) == ("repair", "ann", "a loss")
     (wish,) = rig.store.rereads.wished()
@@ -60,7 +60,7 @@ def test_keys_are_recorded_with_who_and_why_and_go_to_the_pipeline(rig: Rig, ser
 def test_ranges_and_arrays_of_keys(rig: Rig, server: str) -> None:
     rig.dictionary.types["id"] = "VARCHAR"
     words = ("--ranges", "1..5,9..9", "--keys", '[["a"],["b"]]', "--no-wait")
-    run(repair.COMMAND, server, USERS, *words)
+    run_command(repair.COMMAND, server, USERS, *words)
 
     (wish,) = rig.store.rereads.wished()
     assert wish.rows.ranges == (SelectedRange(1, 5), SelectedRange(9, 9))
@@ -83,19 +83,19 @@ def test_what_cannot_be_done_is_refused_in_words(
     server: str, words: tuple[str, ...], why: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        run(repair.COMMAND, server, *words, "--no-wait")
+        run_command(repair.COMMAND, server, *words, "--no-wait")
 
     assert why in str(refused.value)
 
 
 def test_a_second_wish_for_a_table_waits_its_turn(rig: Rig, server: str) -> None:
     rig.dictionary.types["id"] = "VARCHAR"
-    run(repair.COMMAND, server, USERS, "--keys", "x", "--no-wait")
+    run_command(repair.COMMAND, server, USERS, "--keys", "x", "--no-wait")
 
-    again = run(repair.COMMAND, server, USERS, "--keys", "x", "--no-wait", "--json")
+    again = run_command(repair.COMMAND, server, USERS, "--keys", "x", "--no-wait", "--json")
     told = r"has a running backfill \(repair .*, ann: a loss\).* sluice repair shop.users --cancel"
     with pytest.raises(ConfigError, match=told):
-        run(replay.COMMAND, server, USERS, "--no-wait")
+        run_command(replay.COMMAND, server, USERS, "--no-wait")
 
     assert only_request(again)["id"] == rig.store.rereads.wished()[0].id
 
@@ -105,7 +105,7 @@ def test_an_incident_names_the_rows_and_its_check_is_to_pass_again(rig: Rig, ser
     (incident,) = [one for one in rig.store.incidents.open() if one.cause.check == "range_counts"]
 
     one = only_request(
-        run(repair.COMMAND, server, USERS, "--incident", incident.id, "--no-wait", "--json")
+        run_command(repair.COMMAND, server, USERS, "--incident", incident.id, "--no-wait", "--json")
     )
 
     (wish,) = rig.store.rereads.wished()
@@ -130,7 +130,7 @@ def test_who_waits_learns_whether_the_check_passes(
 
     monkeypatch.setattr("monitor.cli.options.time.sleep", meanwhile)
 
-    result = run(repair.COMMAND, server, USERS, "--ranges", "17..29")
+    result = run_command(repair.COMMAND, server, USERS, "--ranges", "17..29")
 
     assert result.exit_code == status
     said = f"range_counts {'passes' if passed else 'fails'}: 13 rows"
@@ -152,7 +152,7 @@ def test_who_waits_for_a_check_that_says_nothing_any_more_does_not_wait_for_ever
 
     monkeypatch.setattr("monitor.cli.options.time.sleep", meanwhile)
 
-    result = run(repair.COMMAND, server, USERS, "--ranges", "17..29")
+    result = run_command(repair.COMMAND, server, USERS, "--ranges", "17..29")
 
     assert result.exit_code == 4
     assert next(waited) == 3
@@ -161,7 +161,7 @@ def test_who_waits_for_a_check_that_says_nothing_any_more_does_not_wait_for_ever
 
 def test_a_replay_of_all_tables_that_begin_so(rig: Rig, server: str) -> None:
     words = ("shop.*", "--where", "id > 7", "--date", "2026-03-28", "--no-wait")
-    run(replay.COMMAND, server, *words)
+    run_command(replay.COMMAND, server, *words)
 
     wished = {one.table: one for one in rig.store.rereads.wished()}
     assert wished.keys() == {USERS, ORDERS}
@@ -182,7 +182,7 @@ def test_a_replay_that_is_not_plain_is_refused(
     rig: Rig, server: str, words: tuple[str, ...], why: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        run(replay.COMMAND, server, *words, "--no-wait")
+        run_command(replay.COMMAND, server, *words, "--no-wait")
 
     assert why in str(refused.value)
     assert rig.store.rereads.wished() == ()
@@ -190,20 +190,20 @@ def test_a_replay_that_is_not_plain_is_refused(
 
 def test_it_can_be_given_up(rig: Rig, server: str) -> None:
     rig.dictionary.types["id"] = "VARCHAR"
-    run(repair.COMMAND, server, USERS, "--keys", "x", "--no-wait")
+    run_command(repair.COMMAND, server, USERS, "--keys", "x", "--no-wait")
 
-    result = run(repair.COMMAND, server, USERS, "--cancel")
+    result = run_command(repair.COMMAND, server, USERS, "--cancel")
 
     assert "the repair ended incomplete: cancelled by ann: a loss" in result.output
     assert rig.store.rereads.wished() == ()
 
 
 def test_a_replay_of_all_tables_that_begin_so_can_be_given_up(rig: Rig, server: str) -> None:
-    run(replay.COMMAND, server, "shop.*", "--no-wait")
+    run_command(replay.COMMAND, server, "shop.*", "--no-wait")
 
-    result = run(replay.COMMAND, server, "shop.u*", "--cancel")
+    result = run_command(replay.COMMAND, server, "shop.u*", "--cancel")
     with pytest.raises(ConfigError, match=r"shop\.u\*: no backfill is running"):
-        run(replay.COMMAND, server, "shop.u*", "--cancel")
+        run_command(replay.COMMAND, server, "shop.u*", "--cancel")
 
     assert f"{USERS}: the replay ended incomplete: cancelled by ann: a loss" in result.output
     assert [one.table for one in rig.store.rereads.wished()] == [ORDERS]
@@ -219,8 +219,8 @@ def test_what_the_service_lists_no_more_is_not_called_done(
     monkeypatch.setattr("monitor.cli.options.MOST", 1)
     monkeypatch.setattr("monitor.cli.options.time.sleep", meanwhile)
 
-    one = run(replay.COMMAND, server, "shop.o*")
-    both = run(replay.COMMAND, server, "shop.*")
+    one = run_command(replay.COMMAND, server, "shop.o*")
+    both = run_command(replay.COMMAND, server, "shop.*")
 
     assert (one.exit_code, both.exit_code) == (0, 4)
     assert "more are too old to be listed; their results are unknown" in both.output
@@ -228,7 +228,7 @@ def test_what_the_service_lists_no_more_is_not_called_done(
 
 def test_the_page_says_what_kind_it_is(rig: Rig, server: str) -> None:
     rig.dictionary.types["id"] = "VARCHAR"
-    run(repair.COMMAND, server, USERS, "--keys", "x", "--no-wait")
+    run_command(repair.COMMAND, server, USERS, "--keys", "x", "--no-wait")
     rig.second()
 
     rig.round()
@@ -249,7 +249,7 @@ def test_a_dry_run_tells_what_would_change(
 
     monkeypatch.setattr("monitor.cli.options.time.sleep", meanwhile)
 
-    result = run(repair.COMMAND, server, USERS, "--ranges", "1..9", "--dry-run")
+    result = run_command(repair.COMMAND, server, USERS, "--ranges", "1..9", "--dry-run")
 
     assert result.exit_code == 0
     assert "a repair would change 1 missing, 0 extra, 2 different" in result.output
@@ -260,7 +260,7 @@ def test_a_dry_run_of_keys_that_are_no_ids_is_refused(rig: Rig, server: str) -> 
     rig.dictionary.types["id"] = "VARCHAR"
 
     with pytest.raises(ConfigError, match="a dry run"):
-        run(repair.COMMAND, server, USERS, "--keys", "x", "--dry-run", "--no-wait")
+        run_command(repair.COMMAND, server, USERS, "--keys", "x", "--dry-run", "--no-wait")
 
 
 @pytest.mark.parametrize("keys", ["abc", "1.5", "99999999999999999999", '["17"],["x"]'])
@@ -270,7 +270,7 @@ def test_f189_a_key_of_another_type_is_refused_at_once(rig: Rig, server: str, ke
         keys = f"[{keys}]"
 
     with pytest.raises(ConfigError, match=told):
-        run(repair.COMMAND, server, USERS, "--keys", keys, "--no-wait")
+        run_command(repair.COMMAND, server, USERS, "--keys", keys, "--no-wait")
 
     assert not rig.store.rereads.wished()
 
@@ -278,7 +278,7 @@ def test_f189_a_key_of_another_type_is_refused_at_once(rig: Rig, server: str, ke
 def test_f189_a_silent_source_keeps_nobody_from_asking(rig: Rig, server: str) -> None:
     rig.dictionary.silent = True
 
-    run(repair.COMMAND, server, USERS, "--keys", "abc", "--no-wait")
+    run_command(repair.COMMAND, server, USERS, "--keys", "abc", "--no-wait")
 
     assert len(rig.store.rereads.wished()) == 1
 
@@ -298,7 +298,7 @@ def test_f189_a_condition_on_another_type_is_refused_at_once(
     rig.dictionary.types |= {"day": "DATE", "price": "DECIMAL", "state": "VARCHAR"}
 
     with pytest.raises(ConfigError) as refused:
-        run(replay.COMMAND, server, USERS, "--where", where, "--no-wait")
+        run_command(replay.COMMAND, server, USERS, "--where", where, "--no-wait")
 
     assert why in str(refused.value)
     assert not rig.store.rereads.wished()
@@ -308,7 +308,7 @@ def test_f189_a_condition_that_fits_is_asked(rig: Rig, server: str) -> None:
     rig.dictionary.types |= {"day": "DATETIME", "price": "DECIMAL", "at": "TIME"}
     where = "day >= '2026-03-01' AND price > '1.5' AND at < '10:00:00' AND id LIKE 'x%'"
 
-    run(replay.COMMAND, server, USERS, "--where", where, "--no-wait")
+    run_command(replay.COMMAND, server, USERS, "--where", where, "--no-wait")
 
     assert rig.store.rereads.wished()[0].rows.where == where
 

@@ -51,7 +51,7 @@ def room(gate: Gate) -> LongPoll[str, int]:
     return LongPoll(gate.ask, RequestPriority())
 
 
-def run(*waiting: Awaitable[int | None]) -> list[int | BaseException | None]:
+def gather(*waiting: Awaitable[int | None]) -> list[int | BaseException | None]:
     async def all_of_them() -> list[int | BaseException | None]:
         return await asyncio.gather(*waiting, return_exceptions=True)
 
@@ -62,7 +62,7 @@ def test_all_who_wait_for_the_same_share_an_answer() -> None:
     gate = Gate()
     own = room(gate)
 
-    found = run(*(own.next(name) for name in "aabab"))
+    found = gather(*(own.next(name) for name in "aabab"))
 
     assert found == [1, 1, 1, 1, 1]
     assert sorted(gate.asked) == ["a", "b"]
@@ -81,10 +81,10 @@ def test_who_goes_on_waiting_gets_an_answer_of_another_turn() -> None:
 def test_a_question_that_cannot_be_answered_fails_for_its_own_callers_alone() -> None:
     own = room(Gate())
 
-    found = run(own.next("wrong"), own.next("a"), own.next("wrong"))
+    found = gather(own.next("wrong"), own.next("a"), own.next("wrong"))
 
     assert [type(one) for one in found] == [ValueError, int, ValueError]
-    assert run(own.next("a")) == [2]
+    assert gather(own.next("a")) == [2]
 
 
 def test_a_caller_who_leaves_takes_nobodys_answer_away() -> None:
@@ -155,7 +155,7 @@ def test_who_has_no_hope_is_asked_in_turn_all_the_same() -> None:
     gate = Gate()
     own = LongPoll(gate.ask, RequestPriority(), lambda _: ())
 
-    assert run(*(own.next(name) for name in "abc")) == [1, 1, 1]
+    assert gather(*(own.next(name) for name in "abc")) == [1, 1, 1]
 
 
 def test_whose_time_is_over_is_answered_in_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +202,7 @@ def test_questions_that_wait_give_way_to_those_that_are_new() -> None:
     own, gave = LongPoll(gate.ask, way), list[list[str]]()
     way.give = lambda: gave.append([*gate.asked])  # type: ignore[method-assign]
 
-    run(own.next("a"))
+    gather(own.next("a"))
 
     assert (gave, gate.asked) == ([[]], ["a"])
 
@@ -211,8 +211,8 @@ def test_beyond_so_many_nobody_waits_and_who_left_makes_room() -> None:
     gate = Gate()
     own = LongPoll(gate.ask, RequestPriority(), most=2)
 
-    first = run(*(own.next(name) for name in "aab"))
-    later = run(own.next("b"))
+    first = gather(*(own.next(name) for name in "aab"))
+    later = gather(own.next("b"))
 
     assert first[:2] == [1, 1]
     assert isinstance(first[2], LongPollFullError)

@@ -60,40 +60,43 @@ def server(rig: Rig, harness: EventHarness) -> Iterator[str]:
         yield address
 
 
-def run(server: str, *words: str, **more: Any) -> Result:
+def run_quarantine(server: str, *words: str, **more: Any) -> Result:
     given = [*words, "--server", server]
     return CliRunner().invoke(COMMAND, given, catch_exceptions=False, **more)
 
 
 def resend(server: str, *words: str, **more: Any) -> Result:
     said = ("--reason", "the sender's typing error", "--who", "ann", "--no-wait", "--json")
-    return run(server, "resend", NAME, *words, *said, **more)
+    return run_quarantine(server, "resend", NAME, *words, *said, **more)
 
 
-def land(rig: Rig, harness: EventHarness) -> None:
+def land_once(rig: Rig, harness: EventHarness) -> None:
     """As the service does."""
     landed = harness.loop.land(frozenset(), rig.store.resubmissions.wished())
     rig.store.resubmissions.told(landed.resubmitted, rig.clock())
 
 
 def test_what_is_open_is_listed_without_a_value(server: str) -> None:
-    found = run(server, "list").output
+    found = run_quarantine(server, "list").output
 
     assert f"{NAME}: open, of db.t, " in found
     assert "its sender could not conform it: a letter where a number belongs" in found
     assert SECRET not in found
-    assert SECRET not in run(server, "list", "--json").output
-    assert run(server, "list", "no.such").output == "no message is in quarantine\n"
+    assert SECRET not in run_quarantine(server, "list", "--json").output
+    assert run_quarantine(server, "list", "no.such").output == "no message is in quarantine\n"
 
 
 def test_what_it_says_is_shown_to_who_asks_for_it_and_no_more_than_that(server: str) -> None:
-    whole, some = run(server, "show", NAME).output, run(server, "show", NAME, "--letters", "20")
+    whole, some = (
+        run_quarantine(server, "show", NAME).output,
+        run_quarantine(server, "show", NAME, "--letters", "20"),
+    )
 
     assert f'"note":"{SECRET}"' in whole
     assert f"schema_id: {NUMBER}" in whole
     assert SECRET not in some.output
     assert "more characters (use --letters, or --out FILE)" in some.output
-    assert SECRET not in run(server, "show", NAME, "--letters", "0").output
+    assert SECRET not in run_quarantine(server, "show", NAME, "--letters", "0").output
 
 
 def test_it_is_written_to_a_file_corrected_and_lands(
@@ -102,7 +105,7 @@ def test_it_is_written_to_a_file_corrected_and_lands(
     file = tmp_path / "odd.json"
     assert (
         f"sluice quarantine resend {NAME} --text {file}"
-        in run(server, "show", NAME, "--out", str(file)).output
+        in run_quarantine(server, "show", NAME, "--out", str(file)).output
     )
     told = json.loads(file.read_text())
     told["note"], told["hadoop_metadata"]["error_exception"] = "corrected", None
@@ -110,15 +113,15 @@ def test_it_is_written_to_a_file_corrected_and_lands(
 
     asked = json.loads(resend(server, "--text", str(file)).output)
     (wished,) = rig.store.resubmissions.wished()
-    land(rig, harness)
+    land_once(rig, harness)
 
     assert (asked["change"], asked["table"], asked["ended"]) == (NAME, "db.t", None)
     assert wished.key == "a2V5", "as its topic has it"
     assert harness.loop.checkpoint.quarantine == {}
     (row,) = [one for one in harness.landed(Op.UPDATE) if one["offset"] == 1]
     assert json.loads(row["after"])["note"] == "corrected"
-    assert run(server, "list").output == "no message is in quarantine\n"
-    said = run(server, "list", "--all").output
+    assert run_quarantine(server, "list").output == "no message is in quarantine\n"
+    said = run_quarantine(server, "list", "--all").output
     assert f"{NAME}: corrected, of db.t" in said
     assert (
         "by ann at 2026-03-29T12:00:00+00:00: the sender's typing error; it landed in batch 1"
@@ -138,7 +141,7 @@ def test_of_what_nobody_edits_no_digit_is_lost_on_the_way(
     formats = {"b": SourceFormat(harness.format("b"), harness.registries["b"])}
     errors = ErrorTable(lake, formats, lambda: harness.topics)
     with serving(build_application(replace(rig.api_parts(), errors=errors))) as address:
-        run(address, "show", f"{TOPIC}:0:3@1", "--out", str(file))
+        run_quarantine(address, "show", f"{TOPIC}:0:3@1", "--out", str(file))
 
     told = (
         b'"price": 10.10',
@@ -162,7 +165,7 @@ def test_bytes_are_sent_as_they_are(server: str, rig: Rig, harness: EventHarness
 
     resend(server, "--bytes", "-", "--key", "other", input=value)
     (wished,) = rig.store.resubmissions.wished()
-    land(rig, harness)
+    land_once(rig, harness)
 
     assert wished.key == "b3RoZXI="
     assert harness.loop.checkpoint.quarantine == {}
@@ -186,11 +189,11 @@ def test_what_can_be_read_by_now_is_sent_as_it_came(
     with serving(build_application(replace(rig.api_parts(), errors=errors))) as address:
         for name in names:
             words = ("--unchanged", "--reason", "keys are right now", "--no-wait")
-            assert run(address, "resend", name, *words).exit_code == 0
-    land(rig, right)
+            assert run_quarantine(address, "resend", name, *words).exit_code == 0
+    land_once(rig, right)
     waits = {one.why for one in rig.store.resubmissions.list()}
     right.send(Event("k2", 30, {"id": 2}))
-    land(rig, right)
+    land_once(rig, right)
 
     assert waits == {
         "no landed change of b/db.t describes its columns yet; it lands after the first that does"
@@ -211,7 +214,7 @@ def test_what_can_be_read_by_now_is_sent_as_it_came(
 def test_what_would_not_be_read_either_is_refused(
     server: str, rig: Rig, told: dict[str, Any], why: str
 ) -> None:
-    shown = run(server, "show", NAME, "--json", "--letters", "9999").output
+    shown = run_quarantine(server, "show", NAME, "--json", "--letters", "9999").output
     text = json.loads(shown.splitlines()[-1])["text"]  # before it the service's log
     sent = json.dumps(json.loads(text) | told)
 
@@ -238,7 +241,7 @@ def test_what_cannot_be_done_is_refused_in_words(
     server: str, words: tuple[str, ...], why: str
 ) -> None:
     with pytest.raises(SluiceError) as refused:
-        run(server, *words)
+        run_quarantine(server, *words)
 
     assert why in str(refused.value)
 
@@ -251,7 +254,7 @@ def test_a_second_correction_waits_its_turn_and_a_closed_one_is_corrected_no_mor
 
     with pytest.raises(ConfigError, match="already has a correction that has not landed"):
         resend(server, "--bytes", "-", input=value)
-    land(rig, harness)
+    land_once(rig, harness)
     with pytest.raises(ConfigError, match="is not open by name"):
         resend(server, "--bytes", "-", input=value)
 
@@ -260,10 +263,10 @@ def test_who_waits_learns_that_it_never_lands(
     server: str, rig: Rig, harness: EventHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness.send(Event("k1", 50, {"id": 1}, changed=[(50, ["id"])]))
-    monkeypatch.setattr("monitor.commands.quarantine.time.sleep", lambda _: land(rig, harness))
+    monkeypatch.setattr("monitor.commands.quarantine.time.sleep", lambda _: land_once(rig, harness))
     words = ("--bytes", "-", "--reason", "x", "--who", "ann")
 
-    found = run(server, "resend", NAME, *words, input=replace(ODD, error=None).value)
+    found = run_quarantine(server, "resend", NAME, *words, input=replace(ODD, error=None).value)
 
     assert found.exit_code == 4
     assert "was refused: the next newer change of its key has only some" in found.output
@@ -271,16 +274,20 @@ def test_who_waits_learns_that_it_never_lands(
 
 def test_main_and_error_table_are_counted_for_who_lists(server: str, rig: Rig) -> None:
     rig.store.accounts.add("main", "db.t", 0, Account(read=3, applied=2, quarantined=1), NOON)
-    assert "db.t: 3 changes read = 2 in the mirror + 1 here" in run(server, "list").output
+    assert (
+        "db.t: 3 changes read = 2 in the mirror + 1 here" in run_quarantine(server, "list").output
+    )
 
     rig.store.accounts.add("main", "db.t", 1, Account(read=1, applied=1, corrected=1), NOON)
-    assert "db.t: 3 changes read = 3 in the mirror + 0 here" in run(server, "list").output
+    assert (
+        "db.t: 3 changes read = 3 in the mirror + 0 here" in run_quarantine(server, "list").output
+    )
 
 
 def test_the_topic_has_it_no_more(server: str, harness: EventHarness) -> None:
     harness.topics.held[TOPIC][1] = (b"another", Event("k9", 99, {"id": 9}).value)
 
-    found = run(server, "show", NAME).output
+    found = run_quarantine(server, "show", NAME).output
 
     assert "its topic no longer has it" in found
     assert SECRET in found, "the change log has it"
@@ -297,7 +304,7 @@ def test_what_could_be_read_and_is_open_all_the_same_is_left_to_a_new_base(
     harness.send(Event("k9", 90, {"id": 9}))
 
     with pytest.raises(ConfigError, match="could be read, and is open all the same"):
-        run(server, "show", name)
+        run_quarantine(server, "show", name)
 
 
 def test_what_it_says_does_nothing_to_the_terminal(server: str, harness: EventHarness) -> None:
@@ -306,7 +313,7 @@ def test_what_it_says_does_nothing_to_the_terminal(server: str, harness: EventHa
     (name,) = {one for one in harness.loop.checkpoint.quarantine["b/db.t"].ids if one != NAME}
 
     for words in (("list",), ("show", name)):
-        told = run(server, *words).output
+        told = run_quarantine(server, *words).output
         assert "\\x1b]0;owned\\x07" in told
         assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(told)
 
@@ -316,13 +323,13 @@ def test_of_what_nothing_was_kept_it_is_said_so(server: str, harness: EventHarne
     harness.send(Event("k3", 70, {"id": 3}))
     (name,) = {one for one in harness.loop.checkpoint.quarantine["b/db.t"].ids if one != NAME}
 
-    shown = run(server, "show", name).output
+    shown = run_quarantine(server, "show", name).output
 
     assert "bytes not kept, landed" in shown
     assert "it was empty, or a standard keeps it out of the lake" in shown
     assert "its topic no longer has it" not in shown
     with pytest.raises(ConfigError, match="its bytes were not kept"):
-        run(server, "resend", name, "--unchanged", "--reason", "x", "--no-wait")
+        run_quarantine(server, "resend", name, "--unchanged", "--reason", "x", "--no-wait")
 
 
 def test_one_of_many_corrections_is_asked_for_by_its_id(server: str, rig: Rig) -> None:

@@ -13,7 +13,15 @@ from pipeline.changelog.scan import find_parts
 from pipeline.model import Op
 from tests.builders.lake import LocalLake, row
 from tests.pipeline.apply.test_archive_evidence import in_tx
-from tests.pipeline.invariants.test_archive_purge import DAY, NEW, OLD, PURGE, TODAY, dated, lake
+from tests.pipeline.invariants.test_archive_purge import (
+    DAY,
+    NEW,
+    OLD,
+    PURGE,
+    TODAY,
+    dated,
+    purge_lake,
+)
 
 D = Op.DELETE
 WINDOW = ArchiveWindow(TODAY, TODAY + timedelta(hours=1), "day", "2026-01-30")
@@ -29,7 +37,7 @@ def backtested(
 
 
 def test_history_is_told_as_it_would_have_been(tmp_path: Path) -> None:
-    made = lake(tmp_path)
+    made = purge_lake(tmp_path)
     made.land(
         *(dated(D, 5000 + n, n, OLD) for n in range(1, 6)),
         *(dated(D, 5000 + n, n, NEW) for n in range(101, 104)),
@@ -46,7 +54,7 @@ def test_history_is_told_as_it_would_have_been(tmp_path: Path) -> None:
 
 
 def test_markers_count_and_deletes_without_a_transaction_do_not(tmp_path: Path) -> None:
-    made = lake(tmp_path)
+    made = purge_lake(tmp_path)
     marker = {"table": "db.runs", "shard": "db.runs", "topic": "s.db.runs"}
     made.land(
         in_tx("g:1", dated(D, 5001, 1, OLD)),
@@ -88,7 +96,7 @@ sources:
 def test_it_is_told_at_the_terminal_without_a_service(
     tmp_path: Path, words: list[str], said: str
 ) -> None:
-    made = lake(tmp_path / "lake")
+    made = purge_lake(tmp_path / "lake")
     made.land(*(dated(D, 5000 + n, n, OLD) for n in range(1, 9)))
     (tmp_path / "sluice.yaml").write_text(CONFIG.format(lake=tmp_path / "lake"))
     asked = ["backtest", *words, "--config", str(tmp_path / "sluice.yaml")]

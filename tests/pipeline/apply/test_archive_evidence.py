@@ -34,7 +34,7 @@ def marker(pos: int, tx: str, who: str) -> dict[str, Any]:
     return in_tx(tx, row(C, pos, pos, **own))
 
 
-def lake(home: Path, rule: tuple[ArchiveRule, ...] = MARKED) -> LocalLake:
+def archive_lake(home: Path, rule: tuple[ArchiveRule, ...] = MARKED) -> LocalLake:
     made = LocalLake(home, archive=rule, others=("db.runs",))
     made.land(*(row(C, n, n, "x") for n in range(1, 6)))
     assert made.apply().hold is None
@@ -42,7 +42,7 @@ def lake(home: Path, rule: tuple[ArchiveRule, ...] = MARKED) -> LocalLake:
 
 
 def test_deletes_beside_a_marker_leave_their_rows(tmp_path: Path) -> None:
-    made = lake(tmp_path)
+    made = archive_lake(tmp_path)
     made.prove(500)
 
     made.land(
@@ -60,7 +60,7 @@ def test_deletes_beside_a_marker_leave_their_rows(tmp_path: Path) -> None:
 
 
 def test_any_row_will_do_where_no_column_is_named(tmp_path: Path) -> None:
-    made = lake(tmp_path, (ArchiveRule("db.t", markers=(replace(RUNS, column=""),)),))
+    made = archive_lake(tmp_path, (ArchiveRule("db.t", markers=(replace(RUNS, column=""),)),))
     made.prove(500)
 
     made.land(in_tx("g:3", row(D, 40, 4, "x")), marker(41, "g:3", "ann"))
@@ -69,7 +69,7 @@ def test_any_row_will_do_where_no_column_is_named(tmp_path: Path) -> None:
 
 
 def test_a_marker_of_another_batch_counts(tmp_path: Path) -> None:
-    made = lake(tmp_path)
+    made = archive_lake(tmp_path)
     made.prove(500)
     made.land(marker(19, "g:1", "cron"))
     made.run()
@@ -80,7 +80,7 @@ def test_a_marker_of_another_batch_counts(tmp_path: Path) -> None:
 
 
 def test_deletes_wait_while_a_marker_may_be_on_its_way(tmp_path: Path) -> None:
-    made = lake(tmp_path)
+    made = archive_lake(tmp_path)
     made.prove(15)
     made.land(in_tx("g:1", row(D, 20, 1, "x")))
 
@@ -93,7 +93,7 @@ def test_deletes_wait_while_a_marker_may_be_on_its_way(tmp_path: Path) -> None:
 
 
 def test_a_delete_without_a_transaction_holds_the_table(tmp_path: Path) -> None:
-    made = lake(tmp_path)
+    made = archive_lake(tmp_path)
     made.prove(500)
     made.land(in_tx(None, row(D, 20, 1, "x")))
 
@@ -108,7 +108,7 @@ def test_a_delete_without_a_transaction_holds_the_table(tmp_path: Path) -> None:
 def test_a_delete_without_a_transaction_goes_on_once_no_marker_counts(
     tmp_path: Path, kept: int
 ) -> None:
-    made = lake(tmp_path)
+    made = archive_lake(tmp_path)
     made.land(in_tx(None, row(D, 20, 1, "x")))
     assert made.apply().hold is not None
 
@@ -122,7 +122,7 @@ def test_a_delete_without_a_transaction_goes_on_once_no_marker_counts(
 
 @pytest.mark.parametrize("op", [Op.UPDATE, Op.CREATE])
 def test_where_nothing_is_deleted_nobody_waits(tmp_path: Path, op: Op) -> None:
-    made = lake(tmp_path)
+    made = archive_lake(tmp_path)
 
     made.land(in_tx(None, row(op, 20, 1 if op is Op.UPDATE else 9, "y")))
 

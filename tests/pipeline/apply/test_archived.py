@@ -42,7 +42,7 @@ def purged(home: Path, *rows: dict[str, Any], **more: Any) -> tuple[LocalLake, M
     return lake, lake.apply()
 
 
-def reader(lake: LocalLake) -> Any:
+def mirror_reader(lake: LocalLake) -> Any:
     found = lake.runner.table_format.reader(lake.settings.mirror("db.t"), TABLE, "main")
     assert found is not None
     return found
@@ -50,7 +50,7 @@ def reader(lake: LocalLake) -> Any:
 
 def sourced(lake: LocalLake) -> tuple[int, ...]:
     """Ids that the source has, for all that the mirror's reader knows."""
-    return tuple(reader(lake).ids(SHARD, "id", (0, 100), 100))
+    return tuple(mirror_reader(lake).ids(SHARD, "id", (0, 100), 100))
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
@@ -71,14 +71,14 @@ def test_its_readers_pass_over_them(tmp_path: Path) -> None:
     lake.apply()
 
     assert lake.rows() == {1: OLD, 2: OLD, 3: "later", 9: OLD}
-    assert reader(lake).rows() == 2
-    assert reader(lake).max_id(SHARD, "id") == 3
-    assert reader(lake).count_ids(SHARD, "id", [(0, 3), (3, 10)]) == (1, 1)
-    assert {one["id"] for one in reader(lake).rows_of(SHARD, "id", (0, 10))} == {1, 3}
-    assert {one["id"] for one in reader(lake).sample(10)} <= {1, 3}
+    assert mirror_reader(lake).rows() == 2
+    assert mirror_reader(lake).max_id(SHARD, "id") == 3
+    assert mirror_reader(lake).count_ids(SHARD, "id", [(0, 3), (3, 10)]) == (1, 1)
+    assert {one["id"] for one in mirror_reader(lake).rows_of(SHARD, "id", (0, 10))} == {1, 3}
+    assert {one["id"] for one in mirror_reader(lake).sample(10)} <= {1, 3}
     at = TopicPartition("s.db.t", 0)
     keys = [LogKey(SHARD, f'["s","db.t","{n}"]', at, 1) for n in (1, 2, 9)]
-    assert reader(lake).has_keys(keys) == (True, False, False)
+    assert mirror_reader(lake).has_keys(keys) == (True, False, False)
 
 
 def test_what_comes_again_leaves_the_ledger(tmp_path: Path) -> None:

@@ -77,29 +77,29 @@ class Slice:
         turn = ArchiveMerge(
             changes,
             folded,
-            typed(folded.rows),
+            type_images(folded.rows),
             found,
             self.raised,
-            typed,
+            type_images,
             self._whole,
             None if self.unread else self._peek,
         )
         made, after = apply_archive_rules(evidence, turn, verdicts)
-        told = zip(ids(folded.rows), after.tolist(), made.to_pylist(), strict=True)
+        told = zip(key_ids(folded.rows), after.tolist(), made.to_pylist(), strict=True)
         return {id_: (RowVerdict(one), row["name"], row[SLUICE]) for id_, one, row in told}
 
     def knowing(self, *those: int) -> Callable[[pa.Table], Mask]:
         """Who knows something of *those* deletes; notes which are asked about."""
 
         def ask(deletes: pa.Table) -> Mask:
-            self.asked.append(ids(deletes))
-            return np.array([one in those for one in ids(deletes)], np.bool_)
+            self.asked.append(key_ids(deletes))
+            return np.array([one in those for one in key_ids(deletes)], np.bool_)
 
         return ask
 
     def _found(self, folded: pa.Table) -> Found:
         """Each row that stands is in file 0, at the place of its id."""
-        every = ids(folded)
+        every = key_ids(folded)
         rows = [self.mirror.get(one) for one in every]
         rank = [(1, 1, row.pos if row else 0, 0, int(Origin.LIVE)) for row in rows]
         owners = RowOrigins(
@@ -124,7 +124,7 @@ class Slice:
         if self.broken:
             raise HeldError("partial", self.broken)
         lacking = [None if text is None else "name" not in json.loads(text) for text in texts(own)]
-        known = [self.mirror.get(one) for one in ids(own)]
+        known = [self.mirror.get(one) for one in key_ids(own)]
         names = [
             row.name if lacks and row else name
             for lacks, row, name in zip(lacking, known, rows["name"].to_pylist(), strict=True)
@@ -132,7 +132,7 @@ class Slice:
         return rows.set_column(1, "name", pa.array(names, pa.string()))
 
 
-def ids(changes: pa.Table) -> list[int]:
+def key_ids(changes: pa.Table) -> list[int]:
     return [int(json.loads(key)[-1]) for key in changes["key"].to_pylist()]
 
 
@@ -141,12 +141,12 @@ def texts(changes: pa.Table) -> list[str | None]:
     return [after or before for after, before in images]
 
 
-def typed(changes: pa.Table) -> pa.Table:
+def type_images(changes: pa.Table) -> pa.Table:
     """Rows of the images, and in ``_sluice`` where each came."""
     names = [None if one is None else json.loads(one).get("name") for one in texts(changes)]
     return pa.table(
         {
-            "id": pa.array(ids(changes), pa.int64()),
+            "id": pa.array(key_ids(changes), pa.int64()),
             "name": pa.array(names, pa.string()),
             SLUICE: pa.array([one["pos"] for one in changes["order"].to_pylist()], pa.int64()),
         }
@@ -231,7 +231,7 @@ def test_f113_a_create_in_the_place_of_a_delete_took_the_row_along(
 ) -> None:
     made = Slice(THREE).decided(
         ArchiveEvidence(AGED),
-        change(D, 9 if verdict is DELETE else 20, 1, OLD, order=place(21)),
+        change(D, 9 if verdict is DELETE else 20, 1, OLD, order=order_struct(21)),
         change(C, 21 if verdict is DELETE else pos, 7, OLD),
         change(D, 22, 2, OLD),
     )
@@ -239,7 +239,7 @@ def test_f113_a_create_in_the_place_of_a_delete_took_the_row_along(
     assert (made[1][0], made[2][0], made[7][0]) == (verdict, ARCHIVE, INSERT)
 
 
-def place(pos: int) -> dict[str, int]:
+def order_struct(pos: int) -> dict[str, int]:
     return {"epoch": 1, "log": 1, "pos": pos, "row": 0}
 
 
@@ -512,8 +512,8 @@ def test_f113_a_partner_stands_at_the_very_place_and_in_the_same_shard() -> None
     rows = table(*(change(D, 20, n, OLD) for n in (1,)), change(D, 30, 2, OLD), change(D, 40, 3))
     others = table(
         change(C, 20, 7, of=B),
-        change(C, 30, 8, order=place(30) | {"row": 5}),
-        change(C, 40, 9, order=place(40) | {"log": 2}),
+        change(C, 30, 8, order=order_struct(30) | {"row": 5}),
+        change(C, 40, 9, order=order_struct(40) | {"log": 2}),
         change(C, 50, 9),
     )
 

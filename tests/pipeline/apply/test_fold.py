@@ -22,11 +22,11 @@ def order(pos: int, *, log: int) -> Row:
     return {"epoch": 1, "log": log, "pos": pos, "row": 0}
 
 
-def folded(*rows: Row, spanning: bool = False) -> Folded:
+def fold(*rows: Row, spanning: bool = False) -> Folded:
     return fold_changes(table(*map(unique, rows) if spanning else rows))
 
 
-def kept(found: Folded) -> list[tuple[str, str, int]]:
+def kept_changes(found: Folded) -> list[tuple[str, str, int]]:
     return [(r["op"], r["shard"], r["order"]["pos"]) for r in found.rows.to_pylist()]
 
 
@@ -80,7 +80,7 @@ def kept(found: Folded) -> list[tuple[str, str, int]]:
 def test_the_change_that_stands(
     rows: list[Row], spanning: bool, expected: list[tuple[str, str, int]]
 ) -> None:
-    assert kept(folded(*rows, spanning=spanning)) == expected
+    assert kept_changes(fold(*rows, spanning=spanning)) == expected
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_the_change_that_stands(
 def test_what_was_said_again(
     rows: list[Row], distinct: int, conflicts: list[tuple[str, int]]
 ) -> None:
-    found = folded(*rows)
+    found = fold(*rows)
 
     assert (found.total, found.distinct) == (len(rows), distinct)
     told = [(row["shard"], row["order"]["pos"]) for row in found.conflicts.to_pylist()]
@@ -148,11 +148,11 @@ def test_what_was_said_again(
     ],
 )
 def test_f12_upserts_of_two_sources_have_no_order(rows: list[Row], crossed: str | None) -> None:
-    assert folded(*rows, spanning=True).crossed == crossed
+    assert fold(*rows, spanning=True).crossed == crossed
 
 
 def test_deletes_of_other_shards_are_handed_on() -> None:
-    found = folded(
+    found = fold(
         *(change(C, 1, 7), change(D, 5, 1, of=B), change(D, 3, 1, of=FAR, origin=0)),
         change(C, 4, 1),
         spanning=True,
@@ -172,7 +172,7 @@ def test_deletes_of_other_shards_are_handed_on() -> None:
     ],
 )
 def test_what_deleted_nothing_elsewhere_is_not_handed_on_as_a_delete(rows: list[Row]) -> None:
-    assert folded(*rows, spanning=True).left.to_pylist() == []
+    assert fold(*rows, spanning=True).left.to_pylist() == []
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_what_deleted_nothing_elsewhere_is_not_handed_on_as_a_delete(rows: list[
 )
 def test_a_change_that_cannot_be_placed_holds_the_table(row: Row, reason: str) -> None:
     with pytest.raises(HeldError) as held:
-        folded(change(C, 5, 5), row)
+        fold(change(C, 5, 5), row)
 
     assert held.value.reason == reason
 
@@ -229,7 +229,7 @@ changes = st.builds(
 
 @given(st.lists(changes, max_size=20), st.booleans())
 def test_fold_says_what_a_plain_loop_says(rows: list[Row], spanning: bool) -> None:
-    found = folded(*rows, spanning=spanning)
+    found = fold(*rows, spanning=spanning)
 
     plain = plainly([unique(row) if spanning else row for row in rows], spanning=spanning)
     assert (found.distinct, len(found.conflicts), len(found.rows)) == plain[:3]
@@ -240,28 +240,28 @@ def test_fold_says_what_a_plain_loop_says(rows: list[Row], spanning: bool) -> No
 def test_neither_order_nor_repetition_nor_folding_twice_matters(
     rows: list[Row], spanning: bool, chance: Any
 ) -> None:
-    once = folded(*rows, spanning=spanning)
+    once = fold(*rows, spanning=spanning)
     again = [*rows, *chance.sample(rows, len(rows) // 2)]
     chance.shuffle(again)
 
-    twice = folded(*again, spanning=spanning)
+    twice = fold(*again, spanning=spanning)
 
     assert places(twice.rows) == places(once.rows)
     assert (twice.distinct, len(twice.conflicts)) == (once.distinct, len(once.conflicts))
     assert places(fold_changes(once.rows).rows) == places(once.rows)
 
 
-def place(row: Mapping[str, Any]) -> tuple[Any, ...]:
+def sort_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return row["order"]["pos"], row["origin"], row["shard"]
 
 
 def places(rows: pa.Table) -> set[tuple[Any, ...]]:
-    return {(row["key"], place(row)[:2]) for row in rows.to_pylist()}
+    return {(row["key"], sort_key(row)[:2]) for row in rows.to_pylist()}
 
 
 def plainly(rows: Sequence[Row], *, spanning: bool) -> tuple[int, int, int, set[Any]]:
     """Distinct changes, places in conflict, keys, and the place that stands for each key."""
-    said = {(*place(r), r["key"], r["op"], r["before"], r["after"]) for r in rows}
+    said = {(*sort_key(r), r["key"], r["op"], r["before"], r["after"]) for r in rows}
     at: dict[Any, set[Any]] = defaultdict(set)
     for one in said:
         if one[1] == Origin.LIVE:
@@ -269,10 +269,10 @@ def plainly(rows: Sequence[Row], *, spanning: bool) -> tuple[int, int, int, set[
     newest: dict[tuple[str, Shard], list[Row]] = defaultdict(list)
     for row in rows:
         newest[row["key"], row["shard"]].append(row)
-    per_shard = [max(some, key=lambda r: place(r)[:2]) for some in newest.values()]
+    per_shard = [max(some, key=lambda r: sort_key(r)[:2]) for some in newest.values()]
     best: dict[str, Any] = {}
     for row in per_shard:
-        rank = (spanning and row["op"] != D, place(row)[:2])
+        rank = (spanning and row["op"] != D, sort_key(row)[:2])
         best[row["key"]] = max(rank, best.get(row["key"], rank))
     standing = {(key, rank[1]) for key, rank in best.items()}
     return len(said), sum(len(some) > 1 for some in at.values()), len(best), standing

@@ -250,7 +250,7 @@ def deleted(lake: LocalLake) -> Action:
     return remove_file(first, at=NOW)
 
 
-def described(lake: LocalLake, **properties: str) -> Action:
+def metadata_of(lake: LocalLake, **properties: str) -> Action:
     """Columns as they are, and *properties* (``_`` is a dot)."""
     known = lake.snapshot().metadata.action
     told = {name.replace("_", "."): value for name, value in properties.items()}
@@ -307,7 +307,7 @@ def test_a_batch_number_that_somebody_else_set_is_seen(lake: LocalLake) -> None:
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_what_changes_no_row_holds_nothing(lake: LocalLake, restarted: bool) -> None:
-    intrude(lake, described(lake, delta_logRetentionDuration="interval 60 days"))
+    intrude(lake, metadata_of(lake, delta_logRetentionDuration="interval 60 days"))
     intrude(lake, operation="VACUUM START")
     intrude(lake, {"txn": {"appId": "somebody", "version": 2, "lastUpdated": 1}})
     DeltaTable(lake.settings.mirror("db.t")).restore(lake.snapshot().version - 1)

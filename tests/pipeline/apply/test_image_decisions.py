@@ -38,7 +38,7 @@ WHOLE = Checkpoint(
 UNPROVEN = replace(WHOLE, heartbeats={"s": 6})
 
 
-def image(cut: datetime, *, day: str = "", until: datetime = NOW) -> Image:
+def image_of(cut: datetime, *, day: str = "", until: datetime = NOW) -> Image:
     return Image(cut, 4, 3, (), {}, NOW, until, day)
 
 
@@ -193,9 +193,9 @@ def test_f113_what_the_mirror_may_lack_below_the_cut_makes_no_image(
         pytest.param(
             Standing(transactions={build_app_id("other"): 3}), "", id="by another lane only"
         ),
-        pytest.param(Standing(remembered=images_property([image(CUT)])), "", id="it has one"),
+        pytest.param(Standing(remembered=images_property([image_of(CUT)])), "", id="it has one"),
         pytest.param(
-            Standing(remembered=images_property([image(CUT - MINUTE), image(LATER)])),
+            Standing(remembered=images_property([image_of(CUT - MINUTE), image_of(LATER)])),
             "",
             id="of later",
         ),
@@ -214,7 +214,7 @@ def test_f113_the_image_of_a_cut_before_does_not_stand_for_this_one(
     harness: LandingHarness,
 ) -> None:
     harness.mirrors.mirror = Standing(
-        transactions={build_app_id("main"): 0}, remembered=images_property([image(CUT - MINUTE)])
+        transactions={build_app_id("main"): 0}, remembered=images_property([image_of(CUT - MINUTE)])
     )
 
     assert isinstance(harness.after(1), Image)
@@ -409,11 +409,11 @@ def test_f113_an_image_is_made_of_what_is_known_to_be_whole(more: dict[str, Any]
 
 def test_f113_a_day_has_one_image_and_each_is_kept_for_its_time() -> None:
     soon, later = NOW + MINUTE, NOW + 2 * MINUTE
-    old = image(NOW - MINUTE, until=NOW - MINUTE)
-    same = image(NOW, day="2026-01-01", until=later)
-    other = image(soon, day="2025-12-31", until=NOW)
-    unnamed = image(soon + MINUTE, until=later)
-    made = image(later + MINUTE, day="2026-01-01", until=later)
+    old = image_of(NOW - MINUTE, until=NOW - MINUTE)
+    same = image_of(NOW, day="2026-01-01", until=later)
+    other = image_of(soon, day="2025-12-31", until=NOW)
+    unnamed = image_of(soon + MINUTE, until=later)
+    made = image_of(later + MINUTE, day="2026-01-01", until=later)
     nameless = replace(made, day="")
 
     assert [*add_image((old, same, other, unnamed), made)] == [other, unnamed, made]

@@ -32,13 +32,13 @@ C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
 DAYS = 30
 
 
-def image(day: int, version: int = 1) -> Image:
+def image_of_day(day: int, version: int = 1) -> Image:
     cut = NOW + timedelta(days=day)
     until = cut + timedelta(days=90)
     return Image(cut, version, day, (), {}, cut, until, str(cut.date()))
 
 
-IMAGES = tuple(image(day) for day in range(DAYS))
+IMAGES = tuple(image_of_day(day) for day in range(DAYS))
 
 
 @dataclass(eq=False)

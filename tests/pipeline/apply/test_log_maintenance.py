@@ -196,12 +196,12 @@ def often_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.changelog.change_log.FULL_EVERY", EVERY)
 
 
-def reader(lake: LocalLake) -> ChangeLog:
+def change_log(lake: LocalLake) -> ChangeLog:
     return ChangeLog(open_store(lake.settings.changes), "main")
 
 
 def test_markers_below_the_newest_full_one_go_and_it_tells_the_same(lake: LocalLake) -> None:
-    long_ago, lately, between = reader(lake), reader(lake), reader(lake)
+    long_ago, lately, between = change_log(lake), change_log(lake), change_log(lake)
     for log, batch in ((long_ago, 3), (between, 14), (lately, 19)):
         log.look()
         log._marks.at(batch)
@@ -210,7 +210,7 @@ def test_markers_below_the_newest_full_one_go_and_it_tells_the_same(lake: LocalL
 
     assert batches(lake, "mark") == [*range(18, 21)]
     assert batches(lake) == [*range(21)], "changes stay"
-    for log in (long_ago, between, lately, reader(lake)):
+    for log in (long_ago, between, lately, change_log(lake)):
         assert log.checkpoint() == lake.checkpoint
 
 
@@ -220,7 +220,7 @@ def test_a_lane_that_stands_still_keeps_its_newest_mark(lake: LocalLake) -> None
         keeping.run()
 
     assert batches(lake, "mark") == [*range(18, 21)]
-    assert reader(lake).checkpoint() == lake.checkpoint
+    assert change_log(lake).checkpoint() == lake.checkpoint
 
 
 def test_markers_that_were_joined_before_go_as_well(
@@ -237,7 +237,7 @@ def test_markers_that_were_joined_before_go_as_well(
     Keeping(lake)
 
     assert batches(lake, "mark") == [*range(36, lake.checkpoint.batch + 1)]
-    assert reader(lake).checkpoint() == lake.checkpoint
+    assert change_log(lake).checkpoint() == lake.checkpoint
 
 
 def test_a_few_markers_are_not_worth_a_commit_of_their_own(
@@ -290,6 +290,6 @@ def test_a_change_log_that_was_set_back_goes_by_its_own_newest_mark(lake: LocalL
     Keeping(lake, now=datetime.now(UTC))
 
     assert batches(lake, "mark") == [*range(18, 24)]
-    found = reader(lake).checkpoint()
+    found = change_log(lake).checkpoint()
     assert found is not None
     assert (found.batch, found.full) == (23, 18)

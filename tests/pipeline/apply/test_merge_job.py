@@ -32,11 +32,11 @@ TABLES = ("db.t", "db.u", "db.v")
 def lake(tmp_path: Path) -> LocalLake:
     """A change of each of three tables has landed."""
     made = LocalLake(tmp_path, others=TABLES[1:])
-    land(made, 10, 1)
+    land_in_all(made, 10, 1)
     return made
 
 
-def land(lake: LocalLake, pos: int, key: int) -> None:
+def land_in_all(lake: LocalLake, pos: int, key: int) -> None:
     lake.land(*(row(C, pos, key, "a", table=t, shard=t, topic=f"s.{t}") for t in TABLES))
 
 
@@ -176,7 +176,7 @@ def test_a_landed_delete_is_found_for_its_keys_up_to_the_batch_that_is_applied(
     lake.land(row(D, 20, 1, "a"), row(D, 21, 7, "b"))
     lake.land(row(D, 30, 2, "c"))
     lake.run()
-    land(lake, 40, 8)
+    land_in_all(lake, 40, 8)
     (one,) = [e for e in jobs(lake, monkeypatch).jobs if e.name == "db.t"]
     keys = ['["s","db.t","1"]', '["s","db.t","2"]', '["s","db.t","9"]']
 

@@ -57,7 +57,7 @@ def inserts(table: str, first: int, last: int) -> list[str]:
     return [f"INSERT INTO DB.{table} VALUES {', '.join(part)}" for part in parts]
 
 
-def hold(p: Pipe, table: str = "t") -> Hold | None:
+def newest_hold(p: Pipe, table: str = "t") -> Hold | None:
     """Whether DB.*table* stands still after its newest turn."""
     turns = [turn for turn in p.applied if turn.table == f"{p.name}.{table}"]
     return turns[-1].hold if turns else None
@@ -164,7 +164,7 @@ def test_f08_pt_online_schema_change_under_load_leaves_the_oracle_at_zero(
         online_change(p, "ADD COLUMN extra INT NOT NULL DEFAULT 7, MODIFY name VARCHAR(80)")
     p.catch_up()
 
-    assert hold(p) is None
+    assert newest_hold(p) is None
     assert p.findings() == {}
     with under_load(p, first=200_000):
         with collector_killed_at_swap(p):
@@ -200,7 +200,7 @@ def test_f08_gh_osts_cut_over_under_load_leaves_the_oracle_at_zero(
     p.sql("UPDATE DB.t SET extra = 8 WHERE id < 30", "DROP TABLE DB._t_del", "DROP TABLE DB._t_ghc")
     p.catch_up()
 
-    assert hold(p) is None
+    assert newest_hold(p) is None
     assert p.findings() == {}
 
 
@@ -223,12 +223,12 @@ def test_f08_a_dropped_partition_holds_until_the_new_base_that_it_asks_for(
     p = pipe("parted", 40, PARTITIONED)
     p.sql("ALTER TABLE DB.t DROP PARTITION low", "INSERT INTO DB.t VALUES (50, 'x', 1, 1)")
     p.catch_up()
-    held = hold(p)
+    held = newest_hold(p)
     before = p.findings()
 
     new_base(p)
     p.sql("UPDATE DB.t SET name = 'y' WHERE id = 30", "DELETE FROM DB.t WHERE id = 31")
-    p.until(lambda: hold(p) is None)
+    p.until(lambda: newest_hold(p) is None)
     p.catch_up()
 
     assert held is not None
@@ -244,11 +244,11 @@ def test_f08_a_column_dropped_and_added_holds_until_the_new_base_that_it_asks_fo
     p = pipe("added", 40)
     p.sql("ALTER TABLE DB.t DROP COLUMN v, ADD COLUMN v INT NOT NULL DEFAULT 9")
     p.catch_up()
-    held = hold(p)
+    held = newest_hold(p)
     before = p.findings()
 
     bootstrap(p, "t")
-    p.until(lambda: hold(p) is None)
+    p.until(lambda: newest_hold(p) is None)
     p.catch_up()
 
     assert held is not None

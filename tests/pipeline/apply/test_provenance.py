@@ -24,7 +24,7 @@ PLACE = {"epoch": 1, "log": 2, "pos": 3, "row": 4}
 LOW, HIGH = (1, 1, 1, 1, 1), (2, 2, 2, 2, 2)
 
 
-def rows(*places: dict[str, Any] | None, origin: int | None = 5) -> pa.Table:
+def changes_at(*places: dict[str, Any] | None, origin: int | None = 5) -> pa.Table:
     """Changes of one shard at *places*."""
     many = len(places)
     return pa.table(
@@ -37,7 +37,7 @@ def rows(*places: dict[str, Any] | None, origin: int | None = 5) -> pa.Table:
     )
 
 
-def column(*places: tuple[int, ...]) -> Any:
+def ranks_of(*places: tuple[int, ...]) -> Any:
     """Ranks, a column each."""
     return np.array(places, np.int64).T
 
@@ -53,7 +53,7 @@ def test_the_column_of_a_mirror_is_what_its_readers_were_told() -> None:
 
 
 def test_a_rank_is_epoch_log_pos_row_and_origin() -> None:
-    assert rank_rows(rows(PLACE, PLACE | {"row": 9})).T.tolist() == [
+    assert rank_rows(changes_at(PLACE, PLACE | {"row": 9})).T.tolist() == [
         [1, 2, 3, 4, 5],
         [1, 2, 3, 9, 5],
     ]
@@ -72,7 +72,7 @@ def test_a_change_without_a_place_holds_the_table(
     lost: dict[str, Any] | None, origin: int | None
 ) -> None:
     with pytest.raises(HeldError, match="it cannot be compared with others"):
-        rank_rows(rows(PLACE, lost, origin=origin))
+        rank_rows(changes_at(PLACE, lost, origin=origin))
 
 
 @pytest.mark.parametrize("part", range(5))
@@ -81,16 +81,16 @@ def test_what_stands_further_left_decides_and_equals_are_not_above(part: int) ->
     newer = LOW[:part] + HIGH[part : part + 1] + LOW[part + 1 :]
     older = LOW[: part + 1] + HIGH[part + 1 :]
 
-    left, right = column(newer, older, newer), column(older, newer, newer)
+    left, right = ranks_of(newer, older, newer), ranks_of(older, newer, newer)
 
     assert is_above(left, right).tolist() == [True, False, False]
 
 
 def test_many_are_compared_with_one() -> None:
-    many = column(LOW, HIGH, (2, 2, 2, 2, 3))
+    many = ranks_of(LOW, HIGH, (2, 2, 2, 2, 3))
 
-    assert is_above(many, column(HIGH)).tolist() == [False, False, True]
-    assert is_above(column(HIGH), many).tolist() == [True, False, False]
+    assert is_above(many, ranks_of(HIGH)).tolist() == [False, False, True]
+    assert is_above(ranks_of(HIGH), many).tolist() == [True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_views_become_plain_and_nothing_else_changes(
 
 
 def test_changes_are_owned_by_their_shard_and_none_is_adopted() -> None:
-    found = row_origins(rows(PLACE, PLACE | {"epoch": 7}, PLACE | {"epoch": 8}))
+    found = row_origins(changes_at(PLACE, PLACE | {"epoch": 7}, PLACE | {"epoch": 8}))
 
     taken = found.take(np.array([2, 0]))
 
@@ -144,4 +144,4 @@ def test_nobody_owns_nothing_and_is_compared_with_anything() -> None:
     assert [len(one) for one in (none.source, none.shard, none.adopted)] == [0, 0, 0]
     assert none.rank.shape == NO_ORIGINS.rank.shape == (5, 0)
     assert len(NO_ORIGINS.adopted) == 0
-    assert is_above(NO_ORIGINS.rank, column(HIGH)).tolist() == []
+    assert is_above(NO_ORIGINS.rank, ranks_of(HIGH)).tolist() == []

@@ -34,7 +34,7 @@ def test_rows_wait_for_their_parents_and_only_those_without_one_are_held(
     p.start()
     p.catch_up()
 
-    with writing(partial(write, p), pause=0.02):
+    with writing(partial(write_parent_and_child, p), pause=0.02):
         until = p.lane.checkpoint.batch + BATCHES
         p.until(lambda: p.lane.checkpoint.batch >= until)
     p.catch_up()
@@ -57,7 +57,7 @@ def test_rows_wait_for_their_parents_and_only_those_without_one_are_held(
     assert p.pairs() == p.source_pairs()
 
 
-def write(p: Pipe, number: int) -> None:
+def write_parent_and_child(p: Pipe, number: int) -> None:
     """A parent and its child; then an older child goes, and its parent after it."""
     key, old = number % 97, (number + 40) % 97
     p.sql(

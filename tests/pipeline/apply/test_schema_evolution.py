@@ -48,7 +48,7 @@ def lake(tmp_path: Path) -> LocalLake:
     return made
 
 
-def image(op: Op, pos: int, key: int, at: str = "db.t", /, **columns: Any) -> dict[str, Any]:
+def image_change(op: Op, pos: int, key: int, at: str = "db.t", /, **columns: Any) -> dict[str, Any]:
     """A change of shard *at* with these columns beside the id."""
     text = json.dumps({"id": key, **columns})
     made = row(op, pos, key, shard=at, topic=f"s.{at}")
@@ -118,7 +118,7 @@ def test_a_key_whose_every_value_fits_is_widened_with_its_table(
 def test_an_added_column_is_null_in_rows_that_were_there(lake: LocalLake) -> None:
     lake.alter(ID, NAME, EXTRA, at=BORN)
 
-    lake.play([image(C, 20, 2, name="b", extra=5)])
+    lake.play([image_change(C, 20, 2, name="b", extra=5)])
 
     assert values(lake, "extra") == {1: None, 2: 5}
     changing = [one.data_changing for one in commits(lake) if one.operation == REWRITES]
@@ -130,7 +130,9 @@ def test_a_default_is_in_rows_that_were_there_and_null_stays_null_in_later_ones(
 ) -> None:
     lake.alter(ID, NAME, SEVEN, at=BORN)
 
-    lake.play([image(C, 20, 2, name="b", extra=None), image(C, 21, 3, name="c", extra=9)])
+    lake.play(
+        [image_change(C, 20, 2, name="b", extra=None), image_change(C, 21, 3, name="c", extra=9)]
+    )
 
     assert values(lake, "extra") == {1: 7, 2: None, 3: 9}
 
@@ -139,7 +141,7 @@ def test_a_change_of_before_the_column_that_comes_after_it_has_the_default(lake:
     """One batch holds rows on both sides of the statement."""
     lake.alter(ID, NAME, SEVEN, at=BORN)
 
-    lake.play([row(C, 12, 2, "before"), image(C, 20, 3, name="after", extra=None)])
+    lake.play([row(C, 12, 2, "before"), image_change(C, 20, 3, name="after", extra=None)])
 
     assert values(lake, "extra") == {1: 7, 2: 7, 3: None}
 
@@ -149,7 +151,7 @@ def test_a_deleted_row_does_not_come_back_with_the_columns(lake: LocalLake) -> N
     assert any(file.vector for file in snapshot(lake).files.values())
     lake.alter(ID, NAME, SEVEN, at=BORN)
 
-    lake.play([image(U, 20, 3, name="c", extra=8)])
+    lake.play([image_change(U, 20, 3, name="c", extra=8)])
 
     assert values(lake, "extra") == {1: 7, 3: 8}
 
@@ -158,7 +160,7 @@ def test_columns_of_several_statements_come_in_one_commit(lake: LocalLake) -> No
     lake.alter(ID, NAME, SEVEN, at=BORN)
     lake.alter(ID, NAME, SEVEN, Column("more", "VARCHAR", 9), at=LATER)
 
-    lake.play([image(C, 40, 2, name="b", extra=1, more="x")])
+    lake.play([image_change(C, 40, 2, name="b", extra=1, more="x")])
 
     assert reshapings(lake) == 1
     assert values(lake, "extra") == {1: 7, 2: 1}
@@ -168,7 +170,10 @@ def test_columns_of_several_statements_come_in_one_commit(lake: LocalLake) -> No
 def test_a_column_in_the_middle_goes_to_the_end_and_holds_its_own_values(lake: LocalLake) -> None:
     lake.alter(ID, Column("title", "VARCHAR", 9), NAME, at=BORN)
 
-    lake.play([image(C, 20, 2, title="Dr", name="b")], [image(U, 30, 1, title="Mr", name="z")])
+    lake.play(
+        [image_change(C, 20, 2, title="Dr", name="b")],
+        [image_change(U, 30, 1, title="Mr", name="z")],
+    )
 
     assert [(r["id"], r["name"], r["title"]) for r in lake.mirror()] == [
         (1, "z", "Mr"),
@@ -196,17 +201,19 @@ def test_a_schema_that_only_says_the_same_again_writes_nothing_but_where_it_stan
 def shards(tmp_path: Path) -> LocalLake:
     """A row of each of two shards."""
     lake = LocalLake(tmp_path, (TableRule(r"db\.t_\d", "db.t"),), shards=("db.t_0", "db.t_1"))
-    lake.play([image(C, 10, 1, "db.t_0", name="a"), image(C, 10, 2, "db.t_1", name="b")])
+    lake.play(
+        [image_change(C, 10, 1, "db.t_0", name="a"), image_change(C, 10, 2, "db.t_1", name="b")]
+    )
     return lake
 
 
 def test_f13_a_shards_rows_get_its_own_default_when_it_adds_the_column(shards: LocalLake) -> None:
     eight = Column("extra", "INT", default="8", has_default=True)
     shards.alter(ID, NAME, SEVEN, at=BORN, shard="db.t_0")
-    shards.play([image(C, 20, 3, "db.t_0", name="c", extra=None)])
+    shards.play([image_change(C, 20, 3, "db.t_0", name="c", extra=None)])
     first = values(shards, "extra")
     shards.alter(ID, NAME, eight, at=LATER, shard="db.t_1")
-    shards.play([image(C, 40, 4, "db.t_1", name="d", extra=None)])
+    shards.play([image_change(C, 40, 4, "db.t_1", name="d", extra=None)])
 
     assert first == {1: 7, 2: None, 3: None}
     assert values(shards, "extra") == {1: 7, 2: 8, 3: None, 4: None}
@@ -220,8 +227,8 @@ def test_f13_rows_between_the_two_statements_are_old_in_one_shard_and_new_in_the
 
     shards.play(
         [
-            image(C, 20, 3, "db.t_0", name="c", extra=None),
-            image(C, 20, 4, "db.t_1", name="d"),
+            image_change(C, 20, 3, "db.t_0", name="c", extra=None),
+            image_change(C, 20, 4, "db.t_1", name="d"),
         ]
     )
 
@@ -230,14 +237,14 @@ def test_f13_rows_between_the_two_statements_are_old_in_one_shard_and_new_in_the
 
 def test_a_new_shard_is_followed_without_touching_the_rows_of_the_others(tmp_path: Path) -> None:
     lake = LocalLake(tmp_path, (TableRule(r"db\.t_\d", "db.t"),), shards=("db.t_0",))
-    lake.play([image(C, 10, 1, "db.t_0", name="a")])
+    lake.play([image_change(C, 10, 1, "db.t_0", name="a")])
     files = set(snapshot(lake).files)
     lake.checkpoint = replace(
         lake.checkpoint, shards={**lake.checkpoint.shards, "s/db.t_1": "db.t"}
     )
     lake.alter(ID, NAME, SEVEN, at=BORN, shard="db.t_1")
 
-    lake.play([image(C, 20, 2, "db.t_1", name="b", extra=1)])
+    lake.play([image_change(C, 20, 2, "db.t_1", name="b", extra=1)])
 
     assert files < set(snapshot(lake).files)
     assert values(lake, "extra") == {1: None, 2: 1}
@@ -282,12 +289,16 @@ def test_a_wider_type_keeps_every_row(
     tmp_path: Path, narrow: Column, wide: Column, old: tuple[Any, Any], new: tuple[Any, Any]
 ) -> None:
     lake = LocalLake(tmp_path, columns=(ID, narrow))
-    lake.land(image(C, 10, 1, v=old[0]), image(C, 11, 2, v=old[0]), image(C, 12, 3, v=None))
+    lake.land(
+        image_change(C, 10, 1, v=old[0]),
+        image_change(C, 11, 2, v=old[0]),
+        image_change(C, 12, 3, v=None),
+    )
     lake.apply()
-    lake.land(image(D, 13, 2, v=old[0]))
+    lake.land(image_change(D, 13, 2, v=old[0]))
     lake.apply()
     lake.alter(ID, wide, at=BORN)
-    lake.land(image(C, 20, 4, v=new[0]))
+    lake.land(image_change(C, 20, 4, v=new[0]))
 
     turn = lake.apply()
 
@@ -299,10 +310,10 @@ def test_a_wider_type_keeps_every_row(
 
 def test_a_wider_type_and_a_default_come_in_one_commit(tmp_path: Path) -> None:
     lake = LocalLake(tmp_path, columns=(ID, Column("v", "DECIMAL", 5, 2)))
-    lake.land(image(C, 10, 1, v="1.50"))
+    lake.land(image_change(C, 10, 1, v="1.50"))
     lake.apply()
     lake.alter(ID, Column("v", "DECIMAL", 9, 2), SEVEN, at=BORN)
-    lake.land(image(C, 20, 2, v="1234567.89", extra=1))
+    lake.land(image_change(C, 20, 2, v="1234567.89", extra=1))
 
     turn = lake.apply()
 
@@ -341,7 +352,7 @@ def test_what_cannot_be_followed_holds_the_table_and_names_the_way_out(
 ) -> None:
     before = snapshot(lake)
     lake.alter(*columns, at=BORN)
-    lake.land(image(C, 20, 2, name="b"))
+    lake.land(image_change(C, 20, 2, name="b"))
 
     turn = lake.apply()
 
@@ -382,9 +393,9 @@ def test_a_base_has_what_nobody_can_fill_old_rows_with(
     lake: LocalLake, base: Order, columns: tuple[Column, ...], *, free: bool
 ) -> None:
     lake.alter(*columns, at=BORN)
-    lake.land(image(C, 20, 2, name="b", extra=5))
+    lake.land(image_change(C, 20, 2, name="b", extra=5))
     held = lake.apply()
-    read = [image(Op.READ, base.pos, key, name="r", extra=key) for key in (1, 2, 3)]
+    read = [image_change(Op.READ, base.pos, key, name="r", extra=key) for key in (1, 2, 3)]
     lake.land(*read, row(Op.SETTLE, base.pos, None))
     lake.checkpoint = replace(lake.checkpoint, bases={"s/db.t": base})
 
@@ -399,7 +410,7 @@ def test_a_base_has_what_nobody_can_fill_old_rows_with(
 
 def test_a_column_with_the_name_of_sluices_own_is_held(lake: LocalLake) -> None:
     lake.alter(ID, NAME, Column("_sluice", "INT"), at=BORN)
-    lake.land(image(C, 20, 2, name="b", _sluice=1))
+    lake.land(image_change(C, 20, 2, name="b", _sluice=1))
 
     turn = lake.apply()
 
@@ -426,9 +437,9 @@ def test_a_column_with_the_name_of_sluices_own_is_held(lake: LocalLake) -> None:
 def test_a_column_may_have_any_name(tmp_path: Path, name: str) -> None:
     odd = Column(name, "INT", default="3", has_default=True)
     lake = LocalLake(tmp_path, columns=(ID, odd))
-    lake.land(image(C, 10, 1, **{name: 5}))
+    lake.land(image_change(C, 10, 1, **{name: 5}))
     lake.apply()
-    lake.land(image(U, 20, 1, **{name: 6}), image(C, 21, 2, **{name: None}))
+    lake.land(image_change(U, 20, 1, **{name: 6}), image_change(C, 21, 2, **{name: None}))
 
     turn = lake.apply()
 
@@ -441,7 +452,10 @@ def test_a_column_of_any_name_may_be_added(lake: LocalLake, name: str) -> None:
     """Files that are there keep their columns' names; a table without odd names needs no others."""
     lake.alter(ID, NAME, Column(name, "INT", default="3", has_default=True), at=BORN)
 
-    lake.play([image(C, 20, 2, name="b", **{name: 4})], [image(U, 30, 1, name="z", **{name: 5})])
+    lake.play(
+        [image_change(C, 20, 2, name="b", **{name: 4})],
+        [image_change(U, 30, 1, name="z", **{name: 5})],
+    )
 
     assert values(lake, name) == {1: 5, 2: 4}
     assert lake.rows() == {1: "z", 2: "b"}
@@ -461,7 +475,7 @@ def test_somebody_who_comes_between_makes_it_start_over(
 
     monkeypatch.setattr("pipeline.tables.delta.rewrite.commit_actions", late)
     lake.alter(ID, NAME, SEVEN, at=BORN)
-    lake.land(image(C, 20, 2, name="b", extra=1))
+    lake.land(image_change(C, 20, 2, name="b", extra=1))
 
     turns = [lake.run(), lake.run()]
 
@@ -474,7 +488,7 @@ def test_a_process_that_ends_between_the_columns_and_the_rows_loses_neither(
     lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.alter(ID, NAME, SEVEN, at=BORN)
-    lake.land(image(C, 20, 2, name="b", extra=None))
+    lake.land(image_change(C, 20, 2, name="b", extra=None))
     with monkeypatch.context() as patched:
         patched.setattr("pipeline.tables.delta.table_format.commit_actions", _killed)
         with pytest.raises(KeyboardInterrupt):

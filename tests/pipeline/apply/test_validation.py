@@ -300,29 +300,30 @@ def test_a_truncate_that_is_sent_again_takes_nothing(tmp_path: Path) -> None:
     assert "a TRUNCATE takes the rows" in hold_of(lake.apply()).detail
 
 
-def lost(pos: int, key: int, before: str | None, after: str | None) -> dict[str, Any]:
-    return row(U, pos, key, after, before=f'{{"id": {key}, "name": {text(before)}}}')
+def update(pos: int, key: int, before: str | None, after: str | None) -> dict[str, Any]:
+    return row(U, pos, key, after, before=f'{{"id": {key}, "name": {json_text(before)}}}')
 
 
-def text(value: str | None) -> str:
+def json_text(value: str | None) -> str:
     return "null" if value is None else f'"{value}"'
 
 
 @pytest.mark.parametrize(
     ("slice_", "valid"),
     [
-        pytest.param([lost(20, k, "a", None) for k in range(10)], False, id="all turn NULL"),
-        pytest.param([lost(20, k, "a", "") for k in range(10)], False, id="all turn empty"),
+        pytest.param([update(20, k, "a", None) for k in range(10)], False, id="all turn NULL"),
+        pytest.param([update(20, k, "a", "") for k in range(10)], False, id="all turn empty"),
         pytest.param(
-            [lost(20 + pos, k, *pair) for k in range(10) for pos, pair in enumerate(
+            [update(20 + pos, k, *pair) for k in range(10) for pos, pair in enumerate(
                 [("a", None), (None, None)])],
             False, id="and change once more",
         ),
-        pytest.param([lost(20, k, None, None) for k in range(10)], True, id="none was there"),
-        pytest.param([lost(20, k, "a", None) for k in range(4)], True, id="too few to tell"),
+        pytest.param([update(20, k, None, None) for k in range(10)], True, id="none was there"),
+        pytest.param([update(20, k, "a", None) for k in range(4)], True, id="too few to tell"),
         pytest.param([row(U, 20, k, None) for k in range(10)], True, id="nobody tells of before"),
         pytest.param(
-            [lost(20, k, "a", None if k < 8 else "b") for k in range(10)], True, id="not nearly all"
+            [update(20, k, "a", None if k < 8 else "b") for k in range(10)],
+            True, id="not nearly all"
         ),
     ],
 )  # fmt: skip

@@ -209,8 +209,8 @@ def test_days_that_are_kept_no_longer_go(lake: LocalLake) -> None:
     store = open_store(str(lake.home / "images"))
     old = replace(TOLD, until=NOW)
     for day in ("2025-12-25", "2025-12-20"):
-        write_image(store, f"db/t/dt={day}", iter([batch(3)]), old)
-    write_image(store, "db/t/dt=2025-12-24", iter([batch(3)]), TOLD)
+        write_image(store, f"db/t/dt={day}", iter([id_batch(3)]), old)
+    write_image(store, "db/t/dt=2025-12-24", iter([id_batch(3)]), TOLD)
 
     writing(lake).run(LandedState(lake.checkpoint, lake.catalog))
 
@@ -218,7 +218,7 @@ def test_days_that_are_kept_no_longer_go(lake: LocalLake) -> None:
     assert left == ["dt=2025-12-24", f"dt={DAY}"]
 
 
-def batch(rows: int, start: int = 0) -> pa.RecordBatch:
+def id_batch(rows: int, start: int = 0) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"id": list(range(start, start + rows))})
 
 
@@ -234,7 +234,7 @@ def test_a_large_image_is_several_parts_of_several_groups(
 ) -> None:
     monkeypatch.setattr(image_export, "GROUP_BYTES", 1_000)
     monkeypatch.setattr(image_export, "PART_BYTES", 3_000)
-    batches = (batch(100, start) for start in range(0, 2_000, 100))
+    batches = (id_batch(100, start) for start in range(0, 2_000, 100))
 
     made = write_image(store, "db/t/dt=x", batches, TOLD)
 
@@ -249,10 +249,10 @@ def test_a_large_image_is_several_parts_of_several_groups(
 
 def test_a_folder_that_is_written_anew_holds_nothing_of_what_was_there(store: Any) -> None:
     store.make_folder("db")
-    write_image(store, "db/t/dt=x", iter([batch(7)]), TOLD)
+    write_image(store, "db/t/dt=x", iter([id_batch(7)]), TOLD)
     store.put("db/t/dt=x/part-00009.parquet", b"of an image with more parts")
 
-    made = write_image(store, "db/t/dt=x", iter([batch(3)]), replace(TOLD, version=8))
+    made = write_image(store, "db/t/dt=x", iter([id_batch(3)]), replace(TOLD, version=8))
 
     names = [one.name.rpartition("/")[2] for one in store.names("db/t/dt=x")]
     assert [one[: len("part-00000")] for one in names] == ["_image.jso", "part-00000"]
@@ -297,14 +297,14 @@ def test_a_bucket_that_tells_of_an_image_holds_it_and_no_other_rows(
 
 
 def test_an_empty_table_has_its_columns(store: Any) -> None:
-    made = write_image(store, "db/t/dt=x", iter([batch(0)]), TOLD)
+    made = write_image(store, "db/t/dt=x", iter([id_batch(0)]), TOLD)
 
     assert (made.rows, made.parts) == (0, 1)
 
 
 def test_what_was_killed_while_it_wrote_leaves_nothing_that_anybody_reads(store: Any) -> None:
     def dies() -> Any:
-        yield batch(3)
+        yield id_batch(3)
         raise OSError("killed")
 
     with pytest.raises(OSError, match="killed"):
@@ -323,7 +323,7 @@ def test_an_image_that_cannot_be_written_leaves_no_part(
     monkeypatch.setattr(uuid, "uuid4", lambda: staged)
 
     def fails() -> Any:
-        yield from (batch(100), batch(100))
+        yield from (id_batch(100), id_batch(100))
         assert store.names(f"_staged/{staged}")
         raise UnreachableError("the bucket does not answer")
 
@@ -350,7 +350,7 @@ def killed_placing(home: Path, day: str, monkeypatch: pytest.MonkeyPatch) -> Non
         dying_now.setattr(folder, "exchange_paths", lambda *_: False)
         dying_now.setattr(image_export, "forsake", lambda *_: None)
         write_image(
-            open_store(str(home)), f"db/t/{day}", iter([batch(3)]), replace(TOLD, version=1)
+            open_store(str(home)), f"db/t/{day}", iter([id_batch(3)]), replace(TOLD, version=1)
         )
 
 

@@ -43,7 +43,7 @@ def test_a_table_added_to_the_publication_later_is_read_beside_its_writers_and_a
 
     p.until(lambda: part(p, wish(p, "u")) or finished(p, wish(p, "u")))
     p.open()  # all that is in memory is gone, as after kill -9
-    with writing(partial(write, p), pause=0.01):
+    with writing(partial(write_somewhere, p), pause=0.01):
         done = bootstrap(p, "u", ReadLimits(rows=300, select=100))
     p.catch_up()
 
@@ -104,7 +104,7 @@ def test_every_type_is_read_as_the_log_would_have_sent_it(
     assert origins(p, "every") == {Origin.SNAPSHOT}
 
 
-def write(p: PostgresPipe, number: int) -> None:
+def write_somewhere(p: PostgresPipe, number: int) -> None:
     """Somewhere in u."""
     key = number * 37 % 2100
     p.sql(

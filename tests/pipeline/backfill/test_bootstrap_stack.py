@@ -31,7 +31,7 @@ def test_a_table_added_later_is_read_beside_its_writers_and_after_each_kill(
     p.catch_up()
     let_in(p, "t", "u")
 
-    with writing(partial(write, p)):
+    with writing(partial(write_somewhere, p)):
         for _ in range(3):
             p.until(lambda: part(p, wish(p, "u")) or finished(p, wish(p, "u")))
             p.open()  # all that is in memory is gone, as after kill -9
@@ -100,7 +100,7 @@ def let_in(p: Pipe, *tables: str) -> None:
     p.until(lambda: p.lane.checkpoint.lists[p.name].above is not None)
 
 
-def write(p: Pipe, number: int) -> None:
+def write_somewhere(p: Pipe, number: int) -> None:
     """Somewhere in DB.u."""
     key = number * 37 % 2100
     p.sql(

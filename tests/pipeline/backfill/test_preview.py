@@ -44,28 +44,33 @@ OLD, NEW = (
 )
 
 
-def mirror(**changed: Any) -> dict[str, Any]:
+def mirror_row(**changed: Any) -> dict[str, Any]:
     return {"id": 1, "name": "a", "_sluice": OLD} | changed
 
 
 @pytest.mark.parametrize(
     ("source", "there", "found"),
     [
-        pytest.param({"id": 1, "name": "a"}, mirror(), (0, 0, 0), id="alike"),
-        pytest.param({"id": 1, "name": "b"}, mirror(), (0, 0, 1), id="different"),
-        pytest.param({"id": 1, "name": None}, mirror(), (0, 0, 1), id="null"),
-        pytest.param({"id": 1, "name": "b"}, mirror(_sluice=NEW), (0, 0, 0), id="newer there"),
-        pytest.param({"id": 1, "name": "b"}, mirror(_sluice=None), (0, 0, 1), id="adopted"),
+        pytest.param({"id": 1, "name": "a"}, mirror_row(), (0, 0, 0), id="alike"),
+        pytest.param({"id": 1, "name": "b"}, mirror_row(), (0, 0, 1), id="different"),
+        pytest.param({"id": 1, "name": None}, mirror_row(), (0, 0, 1), id="null"),
+        pytest.param({"id": 1, "name": "b"}, mirror_row(_sluice=NEW), (0, 0, 0), id="newer there"),
+        pytest.param({"id": 1, "name": "b"}, mirror_row(_sluice=None), (0, 0, 1), id="adopted"),
         pytest.param({"id": 1, "name": "a"}, None, (1, 0, 0), id="missing"),
-        pytest.param(None, mirror(), (0, 1, 0), id="extra"),
-        pytest.param(None, mirror(_sluice=NEW), (0, 0, 0), id="made since"),
+        pytest.param(None, mirror_row(), (0, 1, 0), id="extra"),
+        pytest.param(None, mirror_row(_sluice=NEW), (0, 0, 0), id="made since"),
         pytest.param(
-            {"id": 1, "name": float("nan")}, mirror(name=float("nan")), (0, 0, 0), id="nan"
+            {"id": 1, "name": float("nan")}, mirror_row(name=float("nan")), (0, 0, 0), id="nan"
         ),
-        pytest.param({"id": 1, "name": '{"a":1}'}, mirror(name='{"a": 1}'), (0, 0, 0), id="json"),
-        pytest.param({"id": 1, "name": "{a"}, mirror(name="{b"), (0, 0, 1), id="no json"),
         pytest.param(
-            {"id": 1, "name": Decimal("1.0")}, mirror(name=Decimal("1.00")), (0, 0, 0), id="number"
+            {"id": 1, "name": '{"a":1}'}, mirror_row(name='{"a": 1}'), (0, 0, 0), id="json"
+        ),
+        pytest.param({"id": 1, "name": "{a"}, mirror_row(name="{b"), (0, 0, 1), id="no json"),
+        pytest.param(
+            {"id": 1, "name": Decimal("1.0")},
+            mirror_row(name=Decimal("1.00")),
+            (0, 0, 0),
+            id="number",
         ),
     ],
 )
@@ -166,7 +171,7 @@ def test_a_round_has_its_time_and_each_shard_its_turn(
     assert turns == [["a/db.t"], ["a/db.u"], ["a/db.t"], ["a/db.u"]]
 
 
-def spelled(pos: int) -> dict[str, Any]:
+def order_of(pos: int) -> dict[str, Any]:
     return {"order": dict(zip(("epoch", "log", "pos", "row"), (1, 7, pos, 0), strict=True))}
 
 
@@ -183,20 +188,20 @@ def spelled(pos: int) -> dict[str, Any]:
     ],
 )
 def test_f113_values_are_compared_by_what_they_mean(one: Any, other: Any, *, alike: bool) -> None:
-    made = preview_repair({1: {"id": 1, "name": one}}, {1: mirror(name=other)}, AT)
+    made = preview_repair({1: {"id": 1, "name": one}}, {1: mirror_row(name=other)}, AT)
 
     assert made.different == (not alike)
 
 
 def test_f113_a_row_that_came_at_the_fence_is_compared() -> None:
-    there = {1: mirror(_sluice=spelled(500)), 2: mirror(_sluice=spelled(501))}
+    there = {1: mirror_row(_sluice=order_of(500)), 2: mirror_row(_sluice=order_of(501))}
 
     assert preview_repair({}, there, AT) == RepairPreview(0, 1, 0, ("extra: 1",))
 
 
 def test_f113_the_first_of_each_kind_are_named() -> None:
     source = {n: {"id": n, "name": "new"} for n in range(99, -1, -1)}
-    there = {n: mirror(id=n) for n in range(120, 70, -1)}
+    there = {n: mirror_row(id=n) for n in range(120, 70, -1)}
 
     made = preview_repair(source, there, AT)
 

@@ -48,7 +48,7 @@ def test_missing_extra_and_different_rows_are_repaired_under_load_and_after_each
     rows = repair(p, "t", RowSelection(ranges=(SelectedRange(90, 330), SelectedRange(590, 700))))
     words = RowSelection(keys=(SelectedKey('["2","gone"]'), SelectedKey('["1","B\'s"]')))
 
-    with writing(partial(write, p)):
+    with writing(partial(write_somewhere, p)):
         for _ in range(2):
             p.until(lambda: again(p, rows).rows > 0 or finished(p, rows))
             p.open()  # all that is in memory is gone, as after kill -9
@@ -163,7 +163,7 @@ def silently(p: Pipe, *statements: str) -> None:
     p.sql("SET sql_log_bin = 0", *statements)
 
 
-def write(p: Pipe, number: int) -> None:
+def write_somewhere(p: Pipe, number: int) -> None:
     """Delete, insert anew and change rows of all kinds."""
     at = 95 + number * 7 % 240
     p.sql(

@@ -29,7 +29,7 @@ NAMES = ("db.t", "db.u")
 BATCHES = 6
 
 
-def land(lake: LocalLake, batch: int, *tables: str) -> None:
+def land_batch(lake: LocalLake, batch: int, *tables: str) -> None:
     lake.land(*(row(C, 10 + batch, batch, "a", table=t, shard=t, topic=f"s.{t}") for t in tables))
 
 
@@ -38,7 +38,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> LocalLake:
     """Six batches; the other table has a change in every second one."""
     made = LocalLake(tmp_path_factory.mktemp("lake"), others=NAMES[1:])
     for batch in range(BATCHES):
-        land(made, batch, *(NAMES if batch % 2 else NAMES[:1]))
+        land_batch(made, batch, *(NAMES if batch % 2 else NAMES[:1]))
     made.log.look()
     return made
 
@@ -86,7 +86,7 @@ def test_what_is_read_is_what_a_turn_needs_and_no_marker(lake: LocalLake) -> Non
 def test_only_files_that_may_hold_a_wanted_batch_are_opened(tmp_path: Path) -> None:
     lake = LocalLake(tmp_path)
     for batch in range(4):
-        land(lake, batch, "db.t")
+        land_batch(lake, batch, "db.t")
     lake.log.look()
     files = find_parts(lake.log.snapshot, -1, 4)
     for part in files:
@@ -113,7 +113,7 @@ def test_f16_a_slice_stops_after_so_many_rows_of_its_own_table(
 ) -> None:
     lake = LocalLake(tmp_path)
     for batch in range(BATCHES):
-        land(lake, batch, "db.t")
+        land_batch(lake, batch, "db.t")
     lake.log.look()
     files = find_parts(lake.log.snapshot, after, until, (C,))
 
@@ -155,10 +155,10 @@ def test_files_without_a_row_of_the_table_end_no_slice(lake: LocalLake) -> None:
 def test_f16_rows_of_others_count_for_nobody_else(tmp_path: Path) -> None:
     """A table with little to apply comes to the newest batch, however much the others have."""
     lake = LocalLake(tmp_path, others=NAMES[1:])
-    land(lake, 0, "db.t")
+    land_batch(lake, 0, "db.t")
     for batch in range(1, 5):
-        land(lake, batch, *["db.u"] * 50)
-    land(lake, 5, "db.t")
+        land_batch(lake, batch, *["db.u"] * 50)
+    land_batch(lake, 5, "db.t")
     lake.log.look()
     files = find_parts(lake.log.snapshot, -1, 5, (C,))
 

@@ -38,7 +38,7 @@ def metadata() -> Metadata:
     return Metadata({}, "changes", text, ("dt",), properties)
 
 
-def batch(rows: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:
+def changes_batch(rows: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([dict(row) for row in rows], schema=CHANGES)
 
 
@@ -83,13 +83,15 @@ def sort_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
 def test_rows_are_ordered_by_kind_table_and_order_then_as_they_came(rows: Rows) -> None:
     expected = sorted(range(len(rows)), key=lambda n: sort_key(rows[n]))
 
-    assert sort_rows(batch(rows)).tolist() == expected
+    assert sort_rows(changes_batch(rows)).tolist() == expected
 
 
 @given(rows_of_a_table.filter(bool), rows_of_a_table.filter(bool))
 def test_statistics_of_two_runs_are_those_of_all_their_rows(one: Rows, other: Rows) -> None:
     def of(rows: Rows) -> dict[str, Any]:
-        return statistics.collect_statistics(pa.Table.from_batches([batch(rows)]), metadata())
+        return statistics.collect_statistics(
+            pa.Table.from_batches([changes_batch(rows)]), metadata()
+        )
 
     assert merge_statistics(of(one), of(other)) == of(one + other)
 
@@ -111,7 +113,7 @@ def test_a_file_holds_its_runs_sorted_and_tells_all_that_an_add_needs(tmp_path: 
 
     with SortedFile(open_store(str(tmp_path)), metadata(), "part-1.parquet", RECEIVED) as file:
         for rows in runs:
-            file.add([batch(rows[:2]), batch(rows[2:])])
+            file.add([changes_batch(rows[:2]), changes_batch(rows[2:])])
 
     written = file.written
     assert written is not None
@@ -137,7 +139,7 @@ def test_row_groups_are_small_bounded_and_indexed(tmp_path: Path) -> None:
     rows = [log_row("u", f"t{n % 3}", n, key=f'["{n}"]') for n in range(3 * GROUP)]
 
     with SortedFile(open_store(str(tmp_path)), metadata(), "p.parquet", RECEIVED) as file:
-        file.add([batch(rows)])
+        file.add([changes_batch(rows)])
 
     assert file.written is not None
     parquet = pq.ParquetFile(tmp_path / file.written.path)
@@ -155,7 +157,7 @@ def test_row_groups_are_small_bounded_and_indexed(tmp_path: Path) -> None:
 
 
 def test_the_batches_of_a_run_are_taken_over(tmp_path: Path) -> None:
-    batches = [batch([log_row("u", "a", 1)]), batch([log_row("u", "a", 0)])]
+    batches = [changes_batch([log_row("u", "a", 1)]), changes_batch([log_row("u", "a", 0)])]
 
     with SortedFile(open_store(str(tmp_path)), metadata(), "p.parquet", RECEIVED) as file:
         file.add(batches)
@@ -174,7 +176,7 @@ def test_no_run_leaves_no_file(tmp_path: Path) -> None:
 def test_a_block_that_fails_leaves_no_file(tmp_path: Path) -> None:
     file = SortedFile(open_store(str(tmp_path)), metadata(), "p.parquet", RECEIVED)
     with suppress(ZeroDivisionError), file:
-        file.add([batch([log_row("u", "a", 1)])])
+        file.add([changes_batch([log_row("u", "a", 1)])])
         _ = 1 / 0
 
     assert file.written is None
@@ -185,7 +187,7 @@ def test_row_groups_of_large_rows_hold_few(tmp_path: Path) -> None:
     rows = [log_row("u", "a", n, after="x" * 5 * 2**20) for n in range(6)]
 
     with SortedFile(open_store(str(tmp_path)), metadata(), "p.parquet", RECEIVED) as file:
-        file.add([batch(rows)])
+        file.add([changes_batch(rows)])
 
     assert file.written is not None
     found = pq.read_metadata(tmp_path / file.written.path)

@@ -87,14 +87,14 @@ def crossing(servers: Servers, server_folder: Path) -> Iterator[Crossing]:
     kafka = Kafka(home / "kafka", ports[0], ports[1])
     maker = Connect(home / "connect", ports[2], kafka.bootstrap, beside=("mirror",))
     servers.mysql.execute(f"CREATE DATABASE {NAME}", f"CREATE TABLE {NAME}.t (id INT PRIMARY KEY)")
-    source = settings(servers, maker)
+    source = mirrored_settings(servers, maker)
     server = MySqlSource(source)
     server.prepare_heartbeat()
     try:
         kafka.start()
         maker.start()
         collect(servers)
-        mirror(servers, maker, kafka)
+        start_mirror(servers, maker, kafka)
         with KafkaTransport(kafka.bootstrap) as here:
             yield Crossing(servers, maker, here, source, HeartbeatTable(server))
     finally:
@@ -105,7 +105,7 @@ def crossing(servers: Servers, server_folder: Path) -> Iterator[Crossing]:
         servers.mysql.execute(f"DROP DATABASE {NAME}")
 
 
-def settings(servers: Servers, maker: Connect) -> SourceSettings:
+def mirrored_settings(servers: Servers, maker: Connect) -> SourceSettings:
     return SourceSettings(
         name=NAME,
         host=servers.mysql.host,
@@ -125,7 +125,7 @@ def collect(servers: Servers) -> None:
     servers.connect.register(NAME, config)
 
 
-def mirror(servers: Servers, maker: Connect, kafka: Kafka) -> None:
+def start_mirror(servers: Servers, maker: Connect, kafka: Kafka) -> None:
     topics = rf"{NAME}(\..*)?"
     config = mirroring(servers.kafka.bootstrap, kafka.bootstrap, topics, ALIAS)
     wait_until(lambda: bool(upstream(servers)), SOON, "topics of the collector")

@@ -42,7 +42,7 @@ def copied(tmp_path: Path, redis: Redis, client: Client) -> Iterator[Copied]:
     made.target.close()
 
 
-def rows(client: Client, table: str = "db.t") -> dict[str, dict[str, str]]:
+def copied_rows(client: Client, table: str = "db.t") -> dict[str, dict[str, str]]:
     """What the copy holds, by the last part of its keys, without what is kept beside it."""
     begin = f"sluice:{table}:"
     keys: Any = client.keys(f"{begin}*")
@@ -61,13 +61,13 @@ def mirrored(copied: Copied) -> dict[str, dict[str, str]]:
 def test_rows_come_change_and_go(copied: Copied, client: Client) -> None:
     copied.lake.play([row(C, 10 + n, n, f"n{n}") for n in range(3)])
     copied.bring()
-    assert rows(client) == mirrored(copied)
+    assert copied_rows(client) == mirrored(copied)
 
     copied.play(row(U, 20, 1, None), row(D, 21, 2), row(C, 22, 9, 'it\'s "quoted", \x00 é'))
-    assert rows(client)["1"] == {"id": "1"}
+    assert copied_rows(client)["1"] == {"id": "1"}
     copied.play(row(C, 31, 2, ""))
 
-    assert rows(client) == mirrored(copied)
+    assert copied_rows(client) == mirrored(copied)
 
 
 def test_rows_that_get_a_new_column_stay(copied: Copied, client: Client) -> None:
@@ -79,8 +79,8 @@ def test_rows_that_get_a_new_column_stay(copied: Copied, client: Client) -> None
 
     copied.play(row(C, 21, 9, after='{"id": 9, "name": "nine", "more": 1}'))
 
-    assert rows(client) == mirrored(copied)
-    assert rows(client)["1"]["more"] == "7"
+    assert copied_rows(client) == mirrored(copied)
+    assert copied_rows(client)["1"]["more"] == "7"
 
 
 def test_more_rows_than_one_script_takes(copied: Copied, client: Client) -> None:
@@ -88,8 +88,8 @@ def test_more_rows_than_one_script_takes(copied: Copied, client: Client) -> None
     copied.bring()
     copied.play(*(row(D, 2_000 + n, n) for n in range(700)))
 
-    assert rows(client) == mirrored(copied)
-    assert len(rows(client)) == 503
+    assert copied_rows(client) == mirrored(copied)
+    assert len(copied_rows(client)) == 503
 
 
 def test_every_type_has_one_text(tmp_path: Path, redis: Redis, client: Client) -> None:
@@ -113,7 +113,7 @@ def test_every_type_has_one_text(tmp_path: Path, redis: Redis, client: Client) -
 
     copied.bring()
 
-    assert rows(client)["1"] == {
+    assert copied_rows(client)["1"] == {
         "id": "1",
         "flag": "1",
         "price": "12.30",
@@ -139,7 +139,7 @@ def test_a_key_of_parts_is_never_that_of_another(
 
     copied.bring()
 
-    assert rows(client).keys() == {"x%3A:y", "x:%3Ay", "x%253A:y"}
+    assert copied_rows(client).keys() == {"x%3A:y", "x:%3Ay", "x%253A:y"}
 
 
 @pytest.mark.parametrize("before", range(4), ids=["rows", "keys", "position", "done"])
@@ -167,7 +167,7 @@ def test_a_kill_between_any_two_scripts_is_made_up_for(
 
     copied.bring()
 
-    assert rows(client) == mirrored(copied)
+    assert copied_rows(client) == mirrored(copied)
 
 
 def test_an_older_row_never_takes_the_place_of_a_newer(copied: Copied, client: Client) -> None:
@@ -181,7 +181,7 @@ def test_an_older_row_never_takes_the_place_of_a_newer(copied: Copied, client: C
     with pytest.raises(HeldError, match="copy_written"):
         copied.bring()
 
-    assert {one["name"] for one in rows(client).values()} == {"newer"}
+    assert {one["name"] for one in copied_rows(client).values()} == {"newer"}
 
 
 def test_a_delete_of_an_older_row_leaves_a_newer(copied: Copied, client: Client) -> None:
@@ -191,7 +191,7 @@ def test_a_delete_of_an_older_row_leaves_a_newer(copied: Copied, client: Client)
 
     copied.play(row(D, 21, 2), row(D, 22, 1))
 
-    assert rows(client).keys() == {"2"}
+    assert copied_rows(client).keys() == {"2"}
 
 
 def test_whoever_was_overtaken_writes_nothing(copied: Copied, client: Client) -> None:
@@ -204,7 +204,7 @@ def test_whoever_was_overtaken_writes_nothing(copied: Copied, client: Client) ->
     with pytest.raises(LostRaceError):
         copied.target.write(table, CopyStep(first, replace(first, version=99)))
 
-    assert rows(client) == mirrored(copied)
+    assert copied_rows(client) == mirrored(copied)
 
 
 def test_one_that_was_emptied_is_loaded_again(copied: Copied, client: Client) -> None:
@@ -214,7 +214,7 @@ def test_one_that_was_emptied_is_loaded_again(copied: Copied, client: Client) ->
 
     copied.bring()
 
-    assert rows(client) == mirrored(copied)
+    assert copied_rows(client) == mirrored(copied)
 
 
 def test_a_mirror_made_anew_is_loaded_over_the_old_one(
@@ -224,7 +224,7 @@ def test_a_mirror_made_anew_is_loaded_over_the_old_one(
 
     made = again.bring()
 
-    assert rows(client) == mirrored(again) == {"1": {"id": "1", "name": "new"}}
+    assert copied_rows(client) == mirrored(again) == {"1": {"id": "1", "name": "new"}}
     assert made is not None
     assert made.load == 2
 
@@ -232,7 +232,7 @@ def test_a_mirror_made_anew_is_loaded_over_the_old_one(
 def test_shards_with_one_key_are_kept_apart(tmp_path: Path, redis: Redis, client: Client) -> None:
     left_of_two(tmp_path, RedisCopy("127.0.0.1", redis.port))
 
-    assert rows(client) == {"1:s:db.t": {"id": "1", "name": "t"}}
+    assert copied_rows(client) == {"1:s:db.t": {"id": "1", "name": "t"}}
 
 
 def test_rows_that_would_get_other_names_hold_the_copy(
@@ -257,7 +257,7 @@ def test_rows_that_would_get_other_names_hold_the_copy(
         assert f"HDEL {name} db.t" in str(held.value)
         client.hdel(name, "db.t")
     copied.bring()
-    assert rows(client) == {"1:s:db.u": {"id": "1", "name": "u"}}
+    assert copied_rows(client) == {"1:s:db.u": {"id": "1", "name": "u"}}
 
 
 def test_a_table_whose_name_goes_on_with_a_colon_has_names_of_its_own() -> None:

@@ -30,17 +30,17 @@ def log(writer: Writer) -> Path:
     return Path(writer.store.uri) / "_delta_log"
 
 
-def entry(writer: Writer, version: int) -> Path:
+def log_entry(writer: Writer, version: int) -> Path:
     return log(writer) / f"{version:020d}.json"
 
 
 def foreign(writer: Writer, *lines: dict[str, Any]) -> None:
     """The next version, by a writer who looks at nothing."""
     text = "\n".join(json.dumps(line) for line in lines)
-    entry(writer, found(writer.store).version + 1).write_text(text)
+    log_entry(writer, found(writer.store).version + 1).write_text(text)
 
 
-def fill(writer: Writer, commits: int) -> None:
+def write_commits(writer: Writer, commits: int) -> None:
     for version in range(commits):
         add = actions.add_file(f"f{version}", size=1, at=NOW, stats={"numRecords": 1})
         foreign(writer, {"commitInfo": {"txnId": str(uuid.uuid4())}}, dict(add))
@@ -81,19 +81,19 @@ def test_a_table_of_another_writer_is_read(tmp_path: Path) -> None:
 
 
 def test_rule_10_a_hole_stops_the_reader(writer: Writer) -> None:
-    fill(writer, 3)
+    write_commits(writer, 3)
     known = found(writer.store)
-    fill(writer, 2)
-    entry(writer, 4).unlink()
+    write_commits(writer, 2)
+    log_entry(writer, 4).unlink()
 
     for before in (None, known):
         with pytest.raises(HeldError, match="log_damaged") as held:
             load_snapshot(writer.store, before)
-        assert entry(writer, 4).name in str(held.value)
+        assert log_entry(writer, 4).name in str(held.value)
 
 
 def test_rule_10_only_names_of_twenty_digits_are_entries(writer: Writer) -> None:
-    fill(writer, 1)
+    write_commits(writer, 1)
     for name in ("7.json", f"{'2':0>19}.json", f"{'2':0>20}.json.tmp", f"{'9':0>20}.crc"):
         (log(writer) / name).write_text("{}")
     (log(writer) / f"{0:020d}.{1:020d}.compacted.json").write_text("{}")
@@ -102,7 +102,7 @@ def test_rule_10_only_names_of_twenty_digits_are_entries(writer: Writer) -> None
 
 
 def test_rule_10_the_newest_checkpoint_is_found_without_last_checkpoint(writer: Writer) -> None:
-    fill(writer, 3)
+    write_commits(writer, 3)
     maintenance.write_checkpoint(writer.store)
     old = (log(writer) / "_last_checkpoint").read_text()
     removed = actions.remove_file(found(writer.store).files["f0"], at=NOW)
@@ -110,7 +110,7 @@ def test_rule_10_the_newest_checkpoint_is_found_without_last_checkpoint(writer: 
     maintenance.write_checkpoint(writer.store)
     foreign(writer, {"txn": {"appId": "a", "version": 3}})
     for version in range(5):
-        entry(writer, version).unlink()
+        log_entry(writer, version).unlink()
 
     for told in (old, None):
         (log(writer) / "_last_checkpoint").unlink()
@@ -122,7 +122,7 @@ def test_rule_10_the_newest_checkpoint_is_found_without_last_checkpoint(writer: 
 
 
 def test_rule_10_a_part_that_is_missing_makes_no_checkpoint(writer: Writer) -> None:
-    fill(writer, 3)
+    write_commits(writer, 3)
     rows = pq.read_table(_checkpoint(writer))
     added = rows["add"].is_valid()
     for part, half in ((1, rows.filter(pc.invert(added))), (2, rows.filter(added))):
@@ -130,7 +130,7 @@ def test_rule_10_a_part_that_is_missing_makes_no_checkpoint(writer: Writer) -> N
         pq.write_table(half, log(writer) / name)
     _checkpoint(writer).unlink()
     for version in range(3):
-        entry(writer, version).unlink()
+        log_entry(writer, version).unlink()
 
     assert set(found(writer.store).files) == {"f0", "f1", "f2"}
     (log(writer) / f"{3:020d}.checkpoint.{2:010d}.{2:010d}.parquet").unlink()
@@ -139,7 +139,7 @@ def test_rule_10_a_part_that_is_missing_makes_no_checkpoint(writer: Writer) -> N
 
 
 def test_a_checkpoint_cut_by_a_power_failure_is_passed_over(writer: Writer) -> None:
-    fill(writer, 3)
+    write_commits(writer, 3)
     whole = found(writer.store)
     _checkpoint(writer).write_bytes(b"")
 
@@ -153,7 +153,7 @@ def test_a_checkpoint_says_what_its_entries_said(writer: Writer) -> None:
     writer.commit([], txn=("sluice:main", 9))
     _checkpoint(writer)
     for version in range(writer.snapshot.version):
-        entry(writer, version).unlink()
+        log_entry(writer, version).unlink()
 
     read = found(writer.store)
 
@@ -228,7 +228,7 @@ def test_rule_12_a_file_is_its_path_and_its_vector(
 def test_rule_12_a_file_beside_itself_with_another_vector_stops_the_reader(writer: Writer) -> None:
     foreign(writer, {"add": ADD})
     foreign_version = found(writer.store).version + 1
-    entry(writer, foreign_version).write_text(
+    log_entry(writer, foreign_version).write_text(
         json.dumps({"add": {**ADD, "deletionVector": VECTOR}})
     )
 
@@ -268,24 +268,24 @@ def test_rule_3_our_newest_commit_is_known_by_its_id(writer: Writer) -> None:
 def test_rule_4_another_table_in_the_old_folder_is_not_taken_for_it(
     writer: Writer, tmp_path: Path
 ) -> None:
-    fill(writer, 2)
+    write_commits(writer, 2)
     known = found(writer.store)
     log(writer).rename(tmp_path / "old")
 
     with pytest.raises(HeldError, match="table_replaced"):
         load_snapshot(writer.store, known)
-    fill(Writer.make(tmp_path / "t"), 4)
+    write_commits(Writer.make(tmp_path / "t"), 4)
     with pytest.raises(HeldError, match="table_replaced"):
         load_snapshot(writer.store, known)
 
 
 def test_what_is_known_is_read_anew_once_its_entries_were_cleaned_away(writer: Writer) -> None:
-    fill(writer, 2)
+    write_commits(writer, 2)
     known = found(writer.store)
-    fill(writer, 3)
+    write_commits(writer, 3)
     _checkpoint(writer)
     for version in range(5):
-        entry(writer, version).unlink()
+        log_entry(writer, version).unlink()
 
     newer = load_snapshot(writer.store, known)
 
@@ -294,7 +294,7 @@ def test_what_is_known_is_read_anew_once_its_entries_were_cleaned_away(writer: W
 
 
 def test_an_entry_that_is_no_json_stops_the_reader(writer: Writer) -> None:
-    entry(writer, 1).write_bytes(b'{"add": {"pa')
+    log_entry(writer, 1).write_bytes(b'{"add": {"pa')
 
     with pytest.raises(HeldError, match="log_damaged"):
         found(writer.store)
@@ -308,7 +308,7 @@ def test_a_change_log_of_4000_files_loads_from_a_checkpoint_and_more(
     adds = [actions.add_file(f"dt=1/{i}", size=1, at=NOW, stats=stats) for i in range(4_000)]
     foreign(writer, *[dict(add) for add in adds])
     _checkpoint(writer)
-    fill(writer, 15)
+    write_commits(writer, 15)
 
     assert len(found(writer.store).files) == 4_015
 

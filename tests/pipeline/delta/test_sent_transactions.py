@@ -26,8 +26,8 @@ from tests.pipeline.delta.test_transactions import (
     Row,
     heartbeat_event,
     read_transactions,
-    reader,
     transaction_event,
+    transaction_reader,
     transaction_rows,
 )
 
@@ -314,7 +314,7 @@ def test_no_more_is_asked_than_is_needed(
 
     monkeypatch.setattr(SnapshotReader, "select", noted)
     write_changes(tmp_path, LONG, written)
-    reader(tmp_path, LogMemory(("shop",))).of(TABLE, range(LONG, LONG + 1), bases)
+    transaction_reader(tmp_path, LogMemory(("shop",))).of(TABLE, range(LONG, LONG + 1), bases)
 
     assert len(queries) == asked
     ends, *others = queries

@@ -50,7 +50,7 @@ def heartbeat_event(epoch: int, pos: int) -> Row:
     return change(Op.HEARTBEAT, order=order, tx=tx, table="sluice.heartbeat", shard="s.heartbeat")
 
 
-def reader(path: Path, memory: LogMemory | None = None) -> TransactionReader:
+def transaction_reader(path: Path, memory: LogMemory | None = None) -> TransactionReader:
     return TransactionReader(read_table(path), "main", memory or LogMemory())
 
 
@@ -62,7 +62,7 @@ def read_transactions(
 ) -> tuple[Transaction, ...]:
     for batch, written in batches.items():
         write_changes(path, batch, written)
-    return reader(path).of(TABLE, asked, bases or {})
+    return transaction_reader(path).of(TABLE, asked, bases or {})
 
 
 OLD = [begin_event(), *transaction_rows(1, 900, 3), end_event(orders_00=3)]
@@ -218,7 +218,7 @@ def test_the_epochs_of_a_batch_are_read_once_for_all_tables(
         end_event(orders_00=1, users=1),
     ]
     write_changes(tmp_path, 0, both)
-    found = reader(tmp_path, LogMemory(("shop",)))
+    found = transaction_reader(tmp_path, LogMemory(("shop",)))
 
     told = [found.of(table, range(1), {}) for table in (TABLE, USERS) for _ in range(5)]
 

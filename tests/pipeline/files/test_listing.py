@@ -29,7 +29,7 @@ def hour(tmp_path: Path) -> Path:
     return made
 
 
-def names(base: Path) -> list[str]:
+def list_names(base: Path) -> list[str]:
     return sorted(one.name for one in list_files(base, PART, UNFINISHED))
 
 
@@ -40,7 +40,7 @@ def test_files_have_any_name_that_is_text(tmp_path: Path, hour: Path) -> None:
     (hour / "g.json.tmp").touch()
     (hour / "folder.json").mkdir()
 
-    assert names(tmp_path) == sorted(odd)
+    assert list_names(tmp_path) == sorted(odd)
     assert all(one.why == "" for one in list_files(tmp_path, PART, UNFINISHED))
 
 
@@ -68,7 +68,7 @@ def test_links_are_followed_but_for_those_that_lead_nowhere(tmp_path: Path, hour
         at.symlink_to("nothing")
     (tmp_path / "other").symlink_to("clicks")
 
-    assert names(tmp_path) == ["a.json", "link.json"]
+    assert list_names(tmp_path) == ["a.json", "link.json"]
     assert list_folders(tmp_path) == ["clicks", "other"]
 
 

@@ -34,7 +34,7 @@ ROWS = st.fixed_dictionaries(
 )
 
 
-def decoded(
+def decode_events(
     *events: Event, form: DbEventsAvro = FORMAT, topic: str = TOPIC
 ) -> list[dict[str, Any]]:
     return told(form.decode(batch([(None, one.value, topic) for one in events]), SCHEMAS))
@@ -52,7 +52,7 @@ def test_the_corpus_is_written_in_the_schema_that_is_kept_beside_it() -> None:
 
 @given(ROWS)
 def test_a_whole_row_comes_back_as_it_was_sent(row: dict[str, Any]) -> None:
-    (found,) = changed(decoded(Event("k", 5, row)))
+    (found,) = changed(decode_events(Event("k", 5, row)))
 
     after = json.loads(found["after"])
     assert {name: after[name] for name in row} == row
@@ -63,7 +63,7 @@ def test_a_whole_row_comes_back_as_it_was_sent(row: dict[str, Any]) -> None:
 def test_columns_of_a_lower_version_tell_it_beside_the_row() -> None:
     event = Event("k", 9, {"id": 1, "fare": 2.5, "note": "n"}, [(9, ["note"]), (7, ["id", "fare"])])
 
-    (found,) = changed(decoded(event))
+    (found,) = changed(decode_events(event))
 
     assert (found["log"], found["pos"]) == (0, 9)
     names = ["row_key", "hadoop_metadata", "note", "id", "fare", "_column_versions"]
@@ -76,7 +76,7 @@ def test_columns_of_a_lower_version_tell_it_beside_the_row() -> None:
 def test_columns_that_did_not_change_are_named_beside_those_that_did() -> None:
     event = Event("k", 9, {"id": 1, "fare": 2.5, "note": "n"}, [(9, ["note"])])
 
-    (found,) = changed(decoded(event))
+    (found,) = changed(decode_events(event))
 
     assert "fare" not in found["after"]
     assert {"id", "fare"} <= {*found["left_out"]}
@@ -86,13 +86,13 @@ def test_columns_that_did_not_change_are_named_beside_those_that_did() -> None:
 def test_a_column_that_is_named_twice_has_its_newest_version() -> None:
     event = Event("k", 9, {"id": 1}, [(9, ["id"]), (7, ["id"])])
 
-    (found,) = changed(decoded(event))
+    (found,) = changed(decode_events(event))
 
     assert (found["pos"], "_column_versions" in found["changed"]) == (9, False)
 
 
 def test_an_event_stands_at_its_own_version_though_all_its_columns_are_older() -> None:
-    (found,) = changed(decoded(Event("k", 9, {"id": 1}, [(7, ["id", "hadoop_metadata"])])))
+    (found,) = changed(decode_events(Event("k", 9, {"id": 1}, [(7, ["id", "hadoop_metadata"])])))
 
     assert found["pos"] == 9
     assert json.loads(found["after"])["_column_versions"] == {"id": 7}
@@ -103,7 +103,7 @@ def test_what_another_sending_tells_otherwise_is_not_kept_where_the_settings_nam
     event = Event("k", 9, {"id": 1}, [(7, ["id"])])
 
     (found,), (again,) = (
-        changed(decoded(one, form=form)) for one in (event, replace(event, at=event.at + 1))
+        changed(decode_events(one, form=form)) for one in (event, replace(event, at=event.at + 1))
     )
 
     assert (found["after"], found["before"]) == (again["after"], again["before"])
@@ -128,7 +128,7 @@ def test_a_column_of_the_name_that_versions_have_is_refused() -> None:
 def test_a_key_of_columns_is_theirs_if_the_settings_say_so() -> None:
     form = DbEventsAvro(REGISTRY, keys={r"rides\..*": ("id", "note")})
 
-    found = decoded(Event("k", 5, {"id": 7, "note": "n"}), form=form)
+    found = decode_events(Event("k", 5, {"id": 7, "note": "n"}), form=form)
 
     assert [one["key_values"] for one in changed(found)] == ['["7","n"]']
     (columns,) = form.schema_change(found[0]["after"]).tables
@@ -137,7 +137,7 @@ def test_a_key_of_columns_is_theirs_if_the_settings_say_so() -> None:
 
 
 def test_the_schema_tells_the_columns_before_the_first_row() -> None:
-    found = decoded(Event("k", 5, {}), Event("k", 6, {}))
+    found = decode_events(Event("k", 5, {}), Event("k", 6, {}))
 
     assert [one["op"] for one in found] == ["ddl", "u", "u"]
     (columns,) = FORMAT.schema_change(found[0]["after"]).tables
@@ -162,7 +162,7 @@ def test_what_is_no_record_tells_no_columns(schema: str) -> None:
 
 
 def test_a_topic_of_another_name_is_no_tables() -> None:
-    (found,) = decoded(Event("k", 5, {}), topic="trips")
+    (found,) = decode_events(Event("k", 5, {}), topic="trips")
 
     assert (found["op"], found["shard"]) == ("error", None)
     assert found["error"] == "the topic's name is no PREFIX.DATABASE.TABLE"

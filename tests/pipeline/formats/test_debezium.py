@@ -37,7 +37,7 @@ def raw(message: Message) -> Raw:
     return message.key, message.value, message.topic
 
 
-def change(**fields: Any) -> bytes:
+def change_message(**fields: Any) -> bytes:
     return json.dumps({"op": "c", "after": {"id": 1}, "source": SOURCE, **fields}).encode()
 
 
@@ -95,7 +95,7 @@ def test_the_whole_corpus_in_one_batch_keeps_its_order_and_spoils_nothing() -> N
 
 
 def test_an_odd_message_spoils_no_other() -> None:
-    fine: Raw = (b'{"id":1}', change(), "p.d.t")
+    fine: Raw = (b'{"id":1}', change_message(), "p.d.t")
     odd: Raw = (b'{"id":1}', b'{"op":"c","after":{"id":1', "p.d.t")
 
     found = at_once([fine, odd, fine, (None, None, "p.d.t"), fine])
@@ -127,7 +127,7 @@ def test_a_row_stays_as_it_was_sent(row: str) -> None:
 
 @pytest.mark.parametrize(("op", "kind"), [("c", "c"), ("m", "error")])
 def test_an_operation_is_looked_at_before_anything_else(op: str, kind: str) -> None:
-    both = change(op=op, status="END", id="g:1", ddl="DROP TABLE t")
+    both = change_message(op=op, status="END", id="g:1", ddl="DROP TABLE t")
 
     found = at_once([(None, both, "p.d.t"), (None, b"", "p.d.t")])
 
@@ -152,7 +152,7 @@ def test_an_operation_is_looked_at_before_anything_else(op: str, kind: str) -> N
 def test_a_time_is_the_most_exact_there_is(
     its: dict[str, int], own: int | None, micros: int | None
 ) -> None:
-    found = one(change(source={**SOURCE, **its}, ts_ms=own))
+    found = one(change_message(source={**SOURCE, **its}, ts_ms=own))
 
     assert found["at"] == (None if micros is None else EPOCH + timedelta(microseconds=micros))
 
@@ -160,9 +160,9 @@ def test_a_time_is_the_most_exact_there_is(
 @pytest.mark.parametrize(
     "long",
     [
-        pytest.param(change(source={**SOURCE, "pos": 2**63}), id="position"),
-        pytest.param(change(source={**SOURCE, "ts_us": -(2**63) - 1}), id="time"),
-        pytest.param(change(transaction={"id": "g:1", "total_order": 2**64}), id="place"),
+        pytest.param(change_message(source={**SOURCE, "pos": 2**63}), id="position"),
+        pytest.param(change_message(source={**SOURCE, "ts_us": -(2**63) - 1}), id="time"),
+        pytest.param(change_message(transaction={"id": "g:1", "total_order": 2**64}), id="place"),
         pytest.param(
             b'{"status":"END","id":"g:1","ts_ms":9223372036854775808,"source":{"ts_us":5}}',
             id="time of an end, beside one that is read",
@@ -170,7 +170,7 @@ def test_a_time_is_the_most_exact_there_is(
     ],
 )
 def test_an_integer_that_is_too_long_spoils_its_message_and_no_other(long: bytes) -> None:
-    plain = change(source={**SOURCE, "ts_us": 5})
+    plain = change_message(source={**SOURCE, "ts_us": 5})
     messages = [(b'{"id":1}', value, "p.d.t") for value in (plain, long, plain)]
 
     found = at_once(messages)
@@ -190,7 +190,7 @@ def test_an_integer_that_is_too_long_spoils_its_message_and_no_other(long: bytes
 def test_f05_a_row_of_an_oddly_named_table_has_the_canonical_shard(
     database: str, table: str, shard: str
 ) -> None:
-    found = one(change(source={**SOURCE, "db": database, "table": table}))
+    found = one(change_message(source={**SOURCE, "db": database, "table": table}))
 
     assert found["shard"] == shard
 
@@ -207,9 +207,9 @@ def test_a_name_that_no_table_can_have_is_an_error(
     source = {**SOURCE, "connector": connector, "schema": "s", "lsn": 9, "sequence": '["1","9"]'}
     field = "schema" if part == "db" and connector == "postgresql" else part
 
-    assert one(change(source={**source, field: longest}))["op"] == "c"
+    assert one(change_message(source={**source, field: longest}))["op"] == "c"
     for name in (longest + "x", longest * 10_000):
-        found = one(change(source={**source, field: name}))
+        found = one(change_message(source={**source, field: name}))
         assert (found["op"], found["shard"]) == ("error", None)
         assert limit in found["error"]
 
@@ -298,7 +298,7 @@ def test_table_changes_of_a_wrong_kind_are_an_error(changes: str) -> None:
     ],
 )
 def test_key_values_are_texts(key: str, values: str | None) -> None:
-    found = one(change(), key.encode())["key_values"]
+    found = one(change_message(), key.encode())["key_values"]
 
     assert found == values or (values is None and envelope.read_key(key.encode()))
     assert found == envelope.write_key(envelope.read_key(key.encode()) or ())
@@ -319,21 +319,33 @@ def test_key_values_are_texts(key: str, values: str | None) -> None:
     ],
 )
 def test_a_broken_key_is_an_error_of_its_message(key: bytes) -> None:
-    found = one(change(), key)
+    found = one(change_message(), key)
 
-    assert (found["error"], found["raw"], found["key_values"]) == (envelope.BAD_KEY, change(), None)
+    assert (found["error"], found["raw"], found["key_values"]) == (
+        envelope.BAD_KEY,
+        change_message(),
+        None,
+    )
 
 
 def test_messages_without_any_odd_one_never_ask_the_exact_decoder(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     usual: list[Raw] = [
-        (b'{"id":1}', change(), "p.d.t"),
-        (b'{"a":1,"b":"x"}', change(op="r", source={**SOURCE, "snapshot": "last"}), "p.d.t"),
-        (b'{"id":1}', change(op="d", before={"id": 1}, after=None), "p.d.t"),
+        (b'{"id":1}', change_message(), "p.d.t"),
+        (
+            b'{"a":1,"b":"x"}',
+            change_message(op="r", source={**SOURCE, "snapshot": "last"}),
+            "p.d.t",
+        ),
+        (b'{"id":1}', change_message(op="d", before={"id": 1}, after=None), "p.d.t"),
         (b'{"id":1}', None, "p.d.t"),
-        (None, change(op="t", after=None), "p.d.t"),
-        (b'{"schema":{},"payload":{"id":1}}', b'{"schema":{},"payload":%s}' % change(), "p.d.t"),
+        (None, change_message(op="t", after=None), "p.d.t"),
+        (
+            b'{"schema":{},"payload":{"id":1}}',
+            b'{"schema":{},"payload":%s}' % change_message(),
+            "p.d.t",
+        ),
         (b'{"id":"g:1"}', b'{"status":"BEGIN","id":"g:1","ts_ms":1}', "p.transaction"),
         (None, b'{"schema":{},"payload":{"status":"END","id":"g:1"}}', "p.transaction"),
     ]
@@ -372,7 +384,7 @@ SPACED = pytest.mark.parametrize(
 def test_f145_a_valid_key_of_any_spelling_stays_on_the_fast_path(
     monkeypatch: pytest.MonkeyPatch, key: str, values: str | None, others: list[bytes | None]
 ) -> None:
-    sent: list[Raw] = [(one, change(), "p.d.t") for one in (*others, key.encode())]
+    sent: list[Raw] = [(one, change_message(), "p.d.t") for one in (*others, key.encode())]
     exact = one_by_one(sent)
     monkeypatch.setattr(envelope, "decode_message", _refuse)
 
@@ -402,7 +414,7 @@ def test_f145_a_valid_key_of_any_spelling_stays_on_the_fast_path(
     ],
 )
 def test_f145_blanks_make_no_broken_key_valid(key: str) -> None:
-    found = one(change(), key.encode())
+    found = one(change_message(), key.encode())
 
     assert (found["error"], found["key_values"]) == (envelope.BAD_KEY, None)
 
@@ -451,7 +463,7 @@ def test_more_text_than_a_column_holds_is_refused_with_what_to_do(
     monkeypatch.setattr(messages_of_a_batch, "MOST", 1000)
 
     with pytest.raises(ValueError, match=r"20 messages hold \d+ bytes of values; split them below"):
-        FORMAT().decode(batch([(None, change(), "p.d.t")] * 20), {})
+        FORMAT().decode(batch([(None, change_message(), "p.d.t")] * 20), {})
 
 
 def test_transactions_and_heartbeats_come_in_topics_of_their_own() -> None:

@@ -43,7 +43,7 @@ def way(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-def decoded(some: Sequence[Raw]) -> list[dict[str, Any]]:
+def decode_messages(some: Sequence[Raw]) -> list[dict[str, Any]]:
     return told(FORMAT.decode(batch(some), SCHEMAS))
 
 
@@ -69,7 +69,7 @@ def test_it_says_what_the_json_of_the_same_change_says() -> None:
     ]
     plain = told(DebeziumJson().decode(batch(twins), {}))
 
-    for mine, its in zip(decoded(SENT), plain, strict=True):
+    for mine, its in zip(decode_messages(SENT), plain, strict=True):
         names = ("op", "shard", "key_values", "log", "snapshot", "origin", "error", "raw")
         assert {n: mine[n] for n in names} == {n: its[n] for n in names}
         if mine["op"] not in {"ddl", "begin", "end"}:  # these tell their own times in their payload
@@ -80,7 +80,7 @@ def test_it_says_what_the_json_of_the_same_change_says() -> None:
 
 
 def test_a_schema_change_is_read_as_that_of_json_is() -> None:
-    changes = [(mine, one) for mine, one in zip(decoded(SENT), CAPTURED, strict=True)]
+    changes = [(mine, one) for mine, one in zip(decode_messages(SENT), CAPTURED, strict=True)]
     payloads = [
         (mine["after"], one.expect["value"]) for mine, one in changes if mine["op"] == "ddl"
     ]
@@ -112,7 +112,7 @@ def test_one_message_spoils_no_other_and_what_was_sent_is_kept() -> None:
         (key, b"\0\0\0\0\x03\x02", topic),
     ]
 
-    found = decoded(odd)
+    found = decode_messages(odd)
 
     assert [one["message"] for one in found] == list(range(9))
     assert [one["raw"] for one in found] == [None if m is ROW else m[1] for m in odd]
@@ -292,7 +292,7 @@ def test_what_was_written_is_read_whoever_stands_beside_it(data: st.DataObject) 
 
 
 def _each_is_a_change_or_has_a_reason(some: list[Raw]) -> int:
-    found = decoded(some)
+    found = decode_messages(some)
     assert [one["message"] for one in found] == list(range(len(some)))
     for one, (_, value, _) in zip(found, some, strict=True):
         assert (one["error"] is None) == (one["op"] != "error")
@@ -305,7 +305,7 @@ def test_damaged_messages_have_the_same_reason_both_ways(monkeypatch: pytest.Mon
         found = []
         for few in (0, 10**6):
             monkeypatch.setattr(avro, "FEW", few)
-            found.append(decoded(some))
+            found.append(decode_messages(some))
         assert found[0] == found[1]
 
 

@@ -49,7 +49,7 @@ def spelled_name(name: str) -> st.SearchStrategy[str]:
 
 
 @st.composite
-def spelled(draw: st.DrawFn, pairs: list[tuple[str, str]]) -> str:
+def spelled_object(draw: st.DrawFn, pairs: list[tuple[str, str]]) -> str:
     """An object of *pairs*, spelled with blanks, escapes, repetitions and in any order."""
     if draw(st.integers(0, 3)) == 0:
         pairs = draw(st.permutations(pairs + draw(st.lists(st.sampled_from(pairs), max_size=2))))
@@ -86,17 +86,17 @@ def mostly(usual: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.integers(0, 9).flatmap(lambda dice: VALUES if dice == 0 else usual)
 
 
-def named(**fields: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+def optional_fields(**fields: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     """An object of these fields, each sometimes odd or missing."""
     return (
         st.fixed_dictionaries({}, optional={n: mostly(s) for n, s in fields.items()})
         .filter(bool)
-        .flatmap(lambda found: spelled(list(found.items())))
+        .flatmap(lambda found: spelled_object(list(found.items())))
     )
 
 
 LONGS = st.sampled_from(["0", "4", "157", "1750000000000", "1750000000000000", "null"]) | NUMBERS
-SOURCES = named(
+SOURCES = optional_fields(
     db=words("d", "my.db", 'q"uote', ""),
     table=words("t", "odd.name", 'we"ird', ""),
     file=words("binlog.000003", "binlog", "log.1.22", "b.1234567890123456789"),
@@ -112,28 +112,28 @@ SOURCES = named(
     ts_ms=LONGS,
     ts_us=LONGS,
 )
-CHANGES = named(id=words('"d"."t"', '"s"."we""ird"', "d.t", '"odd"."n"')).map(
+CHANGES = optional_fields(id=words('"d"."t"', '"s"."we""ird"', "d.t", '"odd"."n"')).map(
     lambda one: f"[{one}]"
 )
-ENVELOPES = named(
+ENVELOPES = optional_fields(
     op=words("c", "u", "d", "r", "t", "m"),
     before=ROWS | st.just("null"),
     after=ROWS | st.just("null"),
     source=SOURCES,
-    transaction=named(id=words("g:1", "7:8"), total_order=LONGS) | st.just("null"),
+    transaction=optional_fields(id=words("g:1", "7:8"), total_order=LONGS) | st.just("null"),
     ts_ms=LONGS,
 )
-OTHERS = named(
+OTHERS = optional_fields(
     status=words("BEGIN", "END", "MIDDLE"), id=words("g:1", "7:9"), ts_ms=LONGS, event_count=LONGS
-) | named(ddl=words("DROP TABLE t"), source=SOURCES, tableChanges=CHANGES, ts_ms=LONGS)
+) | optional_fields(ddl=words("DROP TABLE t"), source=SOURCES, tableChanges=CHANGES, ts_ms=LONGS)
 BARE = ENVELOPES | ENVELOPES | OTHERS
-FIELDS = named(
+FIELDS = optional_fields(
     type=words("int32", "string", "struct"),
     field=words("id", "b", "after"),
     optional=st.sampled_from(["true", "false"]),
     name=words("io.debezium.time.Date") | st.just("null"),
     default=SCALARS,
-    parameters=named(
+    parameters=optional_fields(
         **{
             "__debezium.source.column.type": words("INT4", "TEXT"),
             "__debezium.source.column.length": words("10", "x"),
@@ -144,14 +144,14 @@ FIELDS = named(
 TYPED = st.lists(FIELDS, max_size=3).map(
     lambda found: f'{{"type":"struct","field":"after","fields":[{",".join(found)}]}}'
 )
-SCHEMAS = st.just('{"type":"struct"}') | named(
+SCHEMAS = st.just('{"type":"struct"}') | optional_fields(
     type=words("struct"), fields=TYPED.map(lambda one: f"[{one}]")
 )
 WRAPPED = st.tuples(SCHEMAS, BARE).flatmap(
-    lambda pair: spelled([("schema", pair[0]), ("payload", pair[1])])
+    lambda pair: spelled_object([("schema", pair[0]), ("payload", pair[1])])
 )
-KEYS = named(id=SCALARS, b=SCALARS, serverName=words("p"))
-WRAPPED_KEYS = KEYS.flatmap(lambda inner: spelled([("schema", "{}"), ("payload", inner)]))
+KEYS = optional_fields(id=SCALARS, b=SCALARS, serverName=words("p"))
+WRAPPED_KEYS = KEYS.flatmap(lambda inner: spelled_object([("schema", "{}"), ("payload", inner)]))
 CUT_KEYS = st.tuples(KEYS | WRAPPED_KEYS, st.integers(0, 99), st.integers(0, 2), BLANK).map(
     lambda it: it[0][: it[1]] + it[3] + it[0][it[1] + it[2] :]
 )

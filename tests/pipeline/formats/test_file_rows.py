@@ -17,7 +17,9 @@ HEAD = RowsHead(
 )
 
 
-def decoded(*messages: tuple[bytes | None, bytes | None], first: int = 100) -> list[dict[str, Any]]:
+def decode_messages(
+    *messages: tuple[bytes | None, bytes | None], first: int = 100
+) -> list[dict[str, Any]]:
     keys, values = zip(*messages, strict=True)
     count = len(messages)
     batch = pa.RecordBatch.from_arrays(
@@ -37,7 +39,9 @@ def decoded(*messages: tuple[bytes | None, bytes | None], first: int = 100) -> l
 def test_a_row_is_known_by_where_it_stood_and_keeps_its_numbers() -> None:
     key = encode_head(HEAD)
 
-    first, second = decoded((key, b'{"id": 1.10}\n'), (key, b' {"id": 12345678901234567890} '))
+    first, second = decode_messages(
+        (key, b'{"id": 1.10}\n'), (key, b' {"id": 12345678901234567890} ')
+    )
 
     assert (first["op"], first["shard"]) == ("c", "logs.clicks")
     assert json.loads(first["key_values"]) == ["clicks/2026_11_23/05/a.json", "0"]
@@ -56,7 +60,7 @@ def test_a_row_is_known_by_where_it_stood_and_keeps_its_numbers() -> None:
 def test_a_row_of_a_log_with_a_key_is_known_by_that() -> None:
     key = encode_head(RowsHead("l.o", "o/d/h/a", "2026_11_23", "05", 100, 0, ("id", "part")))
 
-    (found,) = decoded((key, b'{"part": "x", "id": 7}'))
+    (found,) = decode_messages((key, b'{"part": "x", "id": 7}'))
 
     assert json.loads(found["key_values"]) == ["7", "x"]
 
@@ -71,7 +75,7 @@ def test_a_row_of_a_log_with_a_key_is_known_by_that() -> None:
     ],
 )
 def test_a_line_that_is_no_row_is_quarantined_with_its_bytes(value: bytes, why: str) -> None:
-    bad, good = decoded((encode_head(HEAD), value), (encode_head(HEAD), b'{"id": 1}'))
+    bad, good = decode_messages((encode_head(HEAD), value), (encode_head(HEAD), b'{"id": 1}'))
 
     assert (bad["op"], bad["shard"], bad["raw"]) == ("error", "logs.clicks", value)
     assert why in bad["error"]
@@ -81,19 +85,19 @@ def test_a_line_that_is_no_row_is_quarantined_with_its_bytes(value: bytes, why: 
 def test_a_row_without_its_key_is_quarantined() -> None:
     key = encode_head(RowsHead("l.o", "a", "2026_11_23", "05", 100, 0, ("id",)))
 
-    absent, null = decoded((key, b'{"x": 1}'), (key, b'{"id": null}'))
+    absent, null = decode_messages((key, b'{"x": 1}'), (key, b'{"id": null}'))
 
     assert {absent["op"], null["op"]} == {"error"}
     assert "a column of the key id" in absent["error"]
 
 
 def test_an_empty_line_says_nothing() -> None:
-    assert decoded((encode_head(HEAD), b"\n")) == []
+    assert decode_messages((encode_head(HEAD), b"\n")) == []
 
 
 def test_columns_beats_and_faults() -> None:
     told = ColumnsHead("logs.clicks", "create", (("id", "bigint"),), ("id",))
-    ddl, beat, fault = decoded(
+    ddl, beat, fault = decode_messages(
         (encode_head(told), None),
         (encode_head(BeatHead("sluice.heartbeat", "logs", 9)), None),
         (encode_head(FaultHead("logs.clicks", "a.json", "it was changed")), None),
@@ -111,7 +115,7 @@ def test_columns_beats_and_faults() -> None:
 
 @pytest.mark.parametrize("key", [None, b"", b"{", b'{"type": "odd"}', b"[1]", b"\xff"])
 def test_a_message_of_something_else_is_quarantined(key: bytes | None) -> None:
-    (found,) = decoded((key, b"x"))
+    (found,) = decode_messages((key, b"x"))
 
     assert (found["op"], found["raw"]) == ("error", b"x")
 

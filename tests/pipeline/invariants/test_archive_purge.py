@@ -38,7 +38,9 @@ def dated(op: Op, pos: int, key: int, day: date | None, at: datetime = TODAY) ->
     return row(op, pos, key, at=at, **sides)
 
 
-def lake(home: Path, purge: ArchivePurge = PURGE, *, changes: int = 1, rows: int = 40) -> LocalLake:
+def purge_lake(
+    home: Path, purge: ArchivePurge = PURGE, *, changes: int = 1, rows: int = 40
+) -> LocalLake:
     """So many old rows, and as many new ones; each of ten days before had *changes* changes."""
     made = LocalLake(
         home,
@@ -77,7 +79,7 @@ def purge(
 def test_many_old_rows_do_not_go_by_themselves(
     tmp_path: Path, keys: range, born: date | None, stands_still: bool
 ) -> None:
-    made = lake(tmp_path)
+    made = purge_lake(tmp_path)
     if born is None:
         made.play([dated(U, 3000 + key, key, None, TODAY - 2 * DAY) for key in keys])
 
@@ -88,7 +90,7 @@ def test_many_old_rows_do_not_go_by_themselves(
 
 
 def test_it_is_told_what_to_say(tmp_path: Path) -> None:
-    hold = hold_of(purge(lake(tmp_path), range(1, 11)))
+    hold = hold_of(purge(purge_lake(tmp_path), range(1, 11)))
 
     assert hold.reason == "invalid"
     assert is_waivable(hold.id)
@@ -101,7 +103,7 @@ def test_it_is_told_what_to_say(tmp_path: Path) -> None:
 
 
 def test_what_is_let_through_is_applied_and_not_asked_again_that_day(tmp_path: Path) -> None:
-    made = lake(tmp_path)
+    made = purge_lake(tmp_path)
     hold = hold_of(purge(made, range(1, 11)))
 
     assert made.apply([hold.id]).hold is None
@@ -111,7 +113,7 @@ def test_what_is_let_through_is_applied_and_not_asked_again_that_day(tmp_path: P
 
 
 def test_a_window_that_comes_later_answers_it(tmp_path: Path) -> None:
-    made = lake(tmp_path)
+    made = purge_lake(tmp_path)
     hold_of(purge(made, range(1, 11)))
     window = ArchiveWindow(TODAY, TODAY + timedelta(hours=1), "day", "2026-01-30")
     made.archive = (ArchiveRule("db.t", (window,)),)
@@ -135,7 +137,7 @@ def test_a_window_that_comes_later_answers_it(tmp_path: Path) -> None:
 
 
 def test_many_small_slices_of_one_day_are_one_purge(tmp_path: Path) -> None:
-    made = lake(tmp_path)
+    made = purge_lake(tmp_path)
 
     turns = [purge(made, range(first, first + 3)) for first in (1, 4, 7)]
 
@@ -145,7 +147,7 @@ def test_many_small_slices_of_one_day_are_one_purge(tmp_path: Path) -> None:
 def test_what_is_usual_costs_a_slice_no_look_at_the_whole_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = lake(tmp_path)
+    made = purge_lake(tmp_path)
     assert purge(made, range(1, 3)).hold is None
     read: list[str] = []
 
@@ -179,7 +181,7 @@ def test_where_no_day_is_known_only_the_number_counts(tmp_path: Path) -> None:
 
 
 def test_a_column_that_tells_no_age_holds_the_table(tmp_path: Path) -> None:
-    made = lake(tmp_path, ArchivePurge("id"))
+    made = purge_lake(tmp_path, ArchivePurge("id"))
 
     hold = hold_of(purge(made, range(1, 3)))
 

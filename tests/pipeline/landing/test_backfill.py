@@ -50,7 +50,9 @@ def rows_read(stretch: int, after: str | None, read: str, *, ended: bool = False
     )
 
 
-def step(before: Checkpoint, news: BackfillNews, facts: BatchStats | None = None) -> BackfillStep:
+def advance_backfill(
+    before: Checkpoint, news: BackfillNews, facts: BatchStats | None = None
+) -> BackfillStep:
     return advance_backfills(before, facts or BatchStats(), {"a": EPOCH}, news, lambda *_: True)
 
 
@@ -61,7 +63,7 @@ def test_rows_are_taken_once_and_in_their_order() -> None:
         rows_read(1, None, "12", ended=True),
     )
 
-    made = step(checkpoint_of(OPEN), BackfillNews(rows=(first, next_, other, first)))
+    made = advance_backfill(checkpoint_of(OPEN), BackfillNews(rows=(first, next_, other, first)))
 
     assert made.taken == (first, next_, other)
     assert made.rereads[NAME].rows == 30
@@ -80,11 +82,11 @@ def test_rows_are_taken_once_and_in_their_order() -> None:
     ],
 )
 def test_rows_that_follow_nothing_are_left_aside(strange: BackfilledRows) -> None:
-    assert step(checkpoint_of(OPEN), BackfillNews(rows=(strange,))).taken == ()
+    assert advance_backfill(checkpoint_of(OPEN), BackfillNews(rows=(strange,))).taken == ()
 
 
 def test_rows_are_counted_and_their_table_has_something_to_apply() -> None:
-    made = step(checkpoint_of(OPEN), BackfillNews(rows=(rows_read(0, None, "3"),)))
+    made = advance_backfill(checkpoint_of(OPEN), BackfillNews(rows=(rows_read(0, None, "3"),)))
 
     facts = made.counted(BatchStats(rows=1))
 
@@ -93,11 +95,17 @@ def test_rows_are_counted_and_their_table_has_something_to_apply() -> None:
 
 def test_it_ends_only_when_all_is_landed_that_its_reads_may_have_seen() -> None:
     closing = {NAME: ("x", P2)}
-    assert step(checkpoint_of(OPEN), BackfillNews(closing=closing)).rereads[NAME].closing is None
-    assert step(checkpoint_of(READ), BackfillNews(closing=closing)).rereads[NAME].closing == P2
-    assert step(checkpoint_of(ENDED, passed=200), BackfillNews()).settled == ()
+    assert (
+        advance_backfill(checkpoint_of(OPEN), BackfillNews(closing=closing)).rereads[NAME].closing
+        is None
+    )
+    assert (
+        advance_backfill(checkpoint_of(READ), BackfillNews(closing=closing)).rereads[NAME].closing
+        == P2
+    )
+    assert advance_backfill(checkpoint_of(ENDED, passed=200), BackfillNews()).settled == ()
 
-    done = step(checkpoint_of(ENDED, passed=201), BackfillNews())
+    done = advance_backfill(checkpoint_of(ENDED, passed=201), BackfillNews())
 
     assert [(one.name, one.order, one.since) for one in done.settled] == [(NAME, P1, 5)]
     assert (done.rereads[NAME].done, done.rereads[NAME].stretches) == (10, ())
@@ -119,7 +127,9 @@ def test_no_base_of_a_table_that_the_collector_may_leave_out(told: bool | None) 
 
 
 def test_what_replays_or_repairs_makes_no_base() -> None:
-    made = step(checkpoint_of(replace(ENDED, origin=Origin.REPLAY), passed=300), BackfillNews())
+    made = advance_backfill(
+        checkpoint_of(replace(ENDED, origin=Origin.REPLAY), passed=300), BackfillNews()
+    )
 
     assert (made.settled, made.rereads[NAME].done) == ((), 10)
 
@@ -167,7 +177,7 @@ def test_it_is_void_once_its_log_or_lists_are_others(
 def test_it_is_void_by_a_statement_that_came_since(change: SchemaChange, left: int) -> None:
     facts = BatchStats(news=(SchemaNews("a", change, snapshot=False),))
 
-    made = step(checkpoint_of(OPEN), BackfillNews(), facts).rereads.values()
+    made = advance_backfill(checkpoint_of(OPEN), BackfillNews(), facts).rereads.values()
 
     assert len([one for one in made if one.done is None]) == left
 
@@ -175,15 +185,15 @@ def test_it_is_void_by_a_statement_that_came_since(change: SchemaChange, left: i
 def test_how_often_it_was_begun_is_counted_and_why() -> None:
     change = SchemaChange("alter", "d.t", P2, None, "ALTER TABLE t ADD c INT")
     facts = BatchStats(news=(SchemaNews("a", change, snapshot=False),))
-    void = step(checkpoint_of(OPEN), BackfillNews(), facts).rereads[NAME]
+    void = advance_backfill(checkpoint_of(OPEN), BackfillNews(), facts).rereads[NAME]
     new = replace(OPEN, order=Order(1, 7, 300))
 
-    again = step(checkpoint_of(void), BackfillNews(begun={NAME: new})).rereads[NAME]
+    again = advance_backfill(checkpoint_of(void), BackfillNews(begun={NAME: new})).rereads[NAME]
     cut = replace(again, key=("id",))
-    kept = step(checkpoint_of(again), BackfillNews(begun={NAME: cut})).rereads[NAME]
-    other = step(checkpoint_of(void), BackfillNews(begun={NAME: replace(new, id="y")})).rereads[
-        NAME
-    ]
+    kept = advance_backfill(checkpoint_of(again), BackfillNews(begun={NAME: cut})).rereads[NAME]
+    other = advance_backfill(
+        checkpoint_of(void), BackfillNews(begun={NAME: replace(new, id="y")})
+    ).rereads[NAME]
 
     assert (void.void, void.former) == ("a statement came: ALTER TABLE t ADD c INT", "x")
     assert (again.begun, again.void, kept.begun, other.begun) == (2, void.void, 2, 1)
@@ -198,9 +208,9 @@ def test_one_that_was_void_before_it_read_a_row_leaves_nothing_to_be_told_of() -
     )
 
     lows = [
-        step(checkpoint_of(void), BackfillNews(begun={NAME: new})).rereads[NAME].lowest
+        advance_backfill(checkpoint_of(void), BackfillNews(begun={NAME: new})).rereads[NAME].lowest
         for one in (OPEN, replace(OPEN, rows=5), replace(OPEN, first=Order(1, 7, 50)))
-        for void in [step(checkpoint_of(one), BackfillNews(), facts).rereads[NAME]]
+        for void in [advance_backfill(checkpoint_of(one), BackfillNews(), facts).rereads[NAME]]
     ]
 
     assert lows == [P2, P1, Order(1, 7, 50)]
@@ -209,21 +219,25 @@ def test_one_that_was_void_before_it_read_a_row_leaves_nothing_to_be_told_of() -
 def test_a_new_one_takes_the_place_of_an_old_one_and_an_old_one_of_none() -> None:
     new = replace(OPEN, id="y", order=P2)
 
-    assert step(checkpoint_of(OPEN), BackfillNews(begun={NAME: new})).rereads == {
+    assert advance_backfill(checkpoint_of(OPEN), BackfillNews(begun={NAME: new})).rereads == {
         NAME: replace(new, first=P1)
     }
-    assert step(checkpoint_of(new), BackfillNews(begun={NAME: OPEN})).rereads == {NAME: new}
+    assert advance_backfill(checkpoint_of(new), BackfillNews(begun={NAME: OPEN})).rereads == {
+        NAME: new
+    }
 
 
 def test_it_is_cut_along_a_key_once() -> None:
     cut = replace(OPEN, key=("id",))
     other = replace(cut, key=("name",))
 
-    assert step(checkpoint_of(OPEN), BackfillNews(begun={NAME: cut})).rereads == {
+    assert advance_backfill(checkpoint_of(OPEN), BackfillNews(begun={NAME: cut})).rereads == {
         NAME: replace(cut, first=P1)
     }
-    assert step(checkpoint_of(cut), BackfillNews(begun={NAME: other})).rereads == {NAME: cut}
-    assert step(checkpoint_of(), BackfillNews(begun={NAME: cut})).rereads == {}
+    assert advance_backfill(checkpoint_of(cut), BackfillNews(begun={NAME: other})).rereads == {
+        NAME: cut
+    }
+    assert advance_backfill(checkpoint_of(), BackfillNews(begun={NAME: cut})).rereads == {}
 
 
 def test_a_statement_of_the_batch_that_ran_while_it_was_noted_voids_it_too() -> None:
@@ -241,14 +255,14 @@ def test_a_statement_of_the_batch_that_ran_while_it_was_noted_voids_it_too() -> 
 def test_one_that_was_cancelled_is_forgotten_and_nothing_of_it_taken() -> None:
     news = BackfillNews(rows=(rows_read(0, None, "3"),), cancelled={NAME: "x"})
 
-    made = step(checkpoint_of(OPEN), news)
+    made = advance_backfill(checkpoint_of(OPEN), news)
 
     assert (made.rereads, made.taken) == ({}, ())
     assert is_due(checkpoint_of(OPEN), news)
-    assert step(checkpoint_of(), replace(news, begun={NAME: OPEN})).rereads == {}
+    assert advance_backfill(checkpoint_of(), replace(news, begun={NAME: OPEN})).rereads == {}
     done = replace(ENDED, done=7)
-    assert step(checkpoint_of(done), news).rereads == {NAME: done}
-    assert step(checkpoint_of(replace(OPEN, id="y")), news).rereads
+    assert advance_backfill(checkpoint_of(done), news).rereads == {NAME: done}
+    assert advance_backfill(checkpoint_of(replace(OPEN, id="y")), news).rereads
 
 
 def test_rows_that_one_leaves_behind_are_remembered_with_their_span() -> None:
@@ -262,7 +276,7 @@ def test_rows_that_one_leaves_behind_are_remembered_with_their_span() -> None:
     left = made.rereads[NAME]
     assert (left.id, left.done, left.order, left.closing) == ("", 10, P1, Order(1, 7, 400))
     new = replace(OPEN, id="y", order=P2)
-    again = step(checkpoint_of(left), BackfillNews(begun={NAME: new})).rereads[NAME]
+    again = advance_backfill(checkpoint_of(left), BackfillNews(begun={NAME: new})).rereads[NAME]
     assert (again.order, again.lowest) == (P2, P1)
 
 
@@ -296,8 +310,8 @@ def test_the_base_heals_what_was_lost_before_its_fence_and_nothing_later(
         batch_context(before, stats=BatchStats(), epochs={"a": EPOCH}, router=Router(())),
         Plan({}, {}, (), capped=False),
         acknowledged={},
-        names_of=names,
-        again=step(before, BackfillNews()),
+        names_of=no_names,
+        again=advance_backfill(before, BackfillNews()),
     )
 
     assert (len(made.gaps), len(made.quarantine)) == (open_after, open_after)
@@ -324,8 +338,8 @@ def test_mirrors_from_before_corrected_rows_lack_them(
         batch_context(before, epochs={"a": EPOCH}, router=Router(())),
         Plan({}, {}, (), capped=False),
         acknowledged={},
-        names_of=names,
-        again=step(before, BackfillNews(rows=(rows_read(0, None, "3"),))),
+        names_of=no_names,
+        again=advance_backfill(before, BackfillNews(rows=(rows_read(0, None, "3"),))),
     )
 
     assert made.belated == belated
@@ -337,7 +351,7 @@ def test_the_mark_remembers_it() -> None:
     assert Checkpoint.loads(known.dumps()).rereads == known.rereads
 
 
-def names(topic: str) -> TopicNames | None:
+def no_names(topic: str) -> TopicNames | None:
     return None
 
 
@@ -366,7 +380,7 @@ def test_any_news_is_worth_a_batch(news: BackfillNews) -> None:
     ],
 )
 def test_none_is_completed_twice_or_too_early(known: Backfill) -> None:
-    made = step(checkpoint_of(known, passed=300), BackfillNews())
+    made = advance_backfill(checkpoint_of(known, passed=300), BackfillNews())
 
     assert (made.settled, made.rereads[NAME]) == ((), known)
 
@@ -401,7 +415,7 @@ def test_files_are_taken_up_to_a_size_and_rows_without_one_have_none(
         for one, size in zip(places, sizes, strict=False)
     ]
 
-    made = step(checkpoint_of(OPEN), BackfillNews(rows=tuple(offered)))
+    made = advance_backfill(checkpoint_of(OPEN), BackfillNews(rows=tuple(offered)))
 
     assert made.taken == tuple(offered[:taken])
     assert made.files == tuple(one.file for one in offered[:taken] if one.file is not None)
@@ -409,7 +423,10 @@ def test_files_are_taken_up_to_a_size_and_rows_without_one_have_none(
 
 
 def test_rows_of_a_stretch_that_has_ended_follow_nothing() -> None:
-    assert step(checkpoint_of(READ), BackfillNews(rows=(rows_read(0, "9", "10"),))).taken == ()
+    assert (
+        advance_backfill(checkpoint_of(READ), BackfillNews(rows=(rows_read(0, "9", "10"),))).taken
+        == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -422,13 +439,16 @@ def test_rows_of_a_stretch_that_has_ended_follow_nothing() -> None:
 def test_where_the_log_ended_is_that_of_the_same_reading(
     closing: dict[str, tuple[str, Order]], after: Order | None
 ) -> None:
-    assert step(checkpoint_of(READ), BackfillNews(closing=closing)).rereads[NAME].closing == after
+    assert (
+        advance_backfill(checkpoint_of(READ), BackfillNews(closing=closing)).rereads[NAME].closing
+        == after
+    )
 
 
 def test_where_the_log_ended_is_noted_once() -> None:
     later = BackfillNews(closing={NAME: ("x", Order(1, 7, 300))})
 
-    assert step(checkpoint_of(ENDED), later).rereads[NAME].closing == P2
+    assert advance_backfill(checkpoint_of(ENDED), later).rereads[NAME].closing == P2
 
 
 AT_400 = replace(EPOCH, position=binlog_position(7, 400))
@@ -475,7 +495,7 @@ def test_one_that_is_cancelled_is_forgotten_though_it_is_void_and_not_what_was_b
         advance_backfills(checkpoint_of(OPEN), BatchStats(), {}, news, lambda *_: True).rereads
         == {}
     )
-    left = step(checkpoint_of(replace(OPEN, first=Order(1, 7, 50))), news).rereads[NAME]
+    left = advance_backfill(checkpoint_of(replace(OPEN, first=Order(1, 7, 50))), news).rereads[NAME]
     assert (left.id, left.former, left.lowest) == ("", "", Order(1, 7, 50))
 
 
@@ -490,7 +510,9 @@ def test_one_that_is_cancelled_is_forgotten_though_it_is_void_and_not_what_was_b
     ],
 )
 def test_what_is_no_newer_begins_nothing(known: Backfill, begun: Backfill) -> None:
-    assert step(checkpoint_of(known), BackfillNews(begun={NAME: begun})).rereads == {NAME: known}
+    assert advance_backfill(checkpoint_of(known), BackfillNews(begun={NAME: begun})).rereads == {
+        NAME: known
+    }
 
 
 @pytest.mark.parametrize(
@@ -504,7 +526,7 @@ def test_what_is_no_newer_begins_nothing(known: Backfill, begun: Backfill) -> No
 def test_it_is_a_base_above_one_that_is_older(base: Order, made: int) -> None:
     before = replace(checkpoint_of(ENDED, passed=300), bases={NAME: base})
 
-    found = step(before, BackfillNews())
+    found = advance_backfill(before, BackfillNews())
 
     assert (len(found.settled), found.rereads[NAME].done) == (made, 10)
 
@@ -519,13 +541,13 @@ def test_it_is_a_base_above_one_that_is_older(base: Order, made: int) -> None:
 def test_lists_that_were_the_same_all_the_while_void_nothing(lists: CollectorLists) -> None:
     before = replace(checkpoint_of(OPEN), lists={"a": lists})
 
-    assert step(before, BackfillNews()).rereads == {NAME: OPEN}
+    assert advance_backfill(before, BackfillNews()).rereads == {NAME: OPEN}
 
 
 def test_a_statement_that_a_snapshot_told_voids_nothing() -> None:
     change = SchemaChange("create", "d.t", P2, None, "")
 
-    made = step(
+    made = advance_backfill(
         checkpoint_of(OPEN),
         BackfillNews(),
         BatchStats(news=(SchemaNews("a", change, snapshot=True),)),

@@ -60,7 +60,7 @@ def rows_read(
     return replace(one, **other)
 
 
-def step(known: Backfill, *news: BackfilledRows) -> BackfillStep:
+def advance_backfill(known: Backfill, *news: BackfilledRows) -> BackfillStep:
     checkpoint = Checkpoint("main", 9, epochs={"a": EPOCH}, rereads={NAME: known})
     return advance_backfills(
         checkpoint, BatchStats(), {"a": EPOCH}, BackfillNews(rows=news), lambda *_: True
@@ -68,17 +68,22 @@ def step(known: Backfill, *news: BackfilledRows) -> BackfillStep:
 
 
 def test_columns_are_told_once_by_the_first_rows_that_are_landed() -> None:
-    made = step(OPEN, rows_read(0, "c", TOLD), rows_read(1, "c", TOLD))
+    made = advance_backfill(OPEN, rows_read(0, "c", TOLD), rows_read(1, "c", TOLD))
 
     assert len(made.taken) == 2
     assert made.told == made.taken[:1]
     assert made.rereads[NAME].columns == "c"
-    assert step(made.rereads[NAME], rows_read(0, "c", TOLD, after=("3",), read=("6",))).told == ()
+    assert (
+        advance_backfill(
+            made.rereads[NAME], rows_read(0, "c", TOLD, after=("3",), read=("6",))
+        ).told
+        == ()
+    )
 
 
 def test_rows_of_other_columns_end_it_so_that_it_begins_anew() -> None:
     """Nothing in the log of Postgres tells that a column was added between two reads."""
-    made = step(replace(OPEN, columns="c", rows=10), rows_read(0, "d", TOLD))
+    made = advance_backfill(replace(OPEN, columns="c", rows=10), rows_read(0, "d", TOLD))
 
     assert (made.taken, made.told) == ((), ())
     assert (made.rereads[NAME].id, made.rereads[NAME].done) == ("", 10)

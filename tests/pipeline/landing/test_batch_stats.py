@@ -198,13 +198,15 @@ def test_the_first_row_of_a_created_shard_is_told(
     assert found.firsts == firsts
 
 
-def statement(offset: int, pos: int | None, text: str, kind: str = "CREATE") -> dict[str, Any]:
+def statement_row(offset: int, pos: int | None, text: str, kind: str = "CREATE") -> dict[str, Any]:
     note = message(text, described(text, "t", "", kind=kind))
     return slim_row(offset, pos, topic="shop", op="ddl", table=None, shard=None, note=note)
 
 
 def test_schema_changes_are_told_in_the_log_s_order_wherever_they_stand() -> None:
-    found = facts(statement(9, 60, "ALTER TABLE t ADD c INT", "ALTER"), statement(3, 50, "CREATE"))
+    found = facts(
+        statement_row(9, 60, "ALTER TABLE t ADD c INT", "ALTER"), statement_row(3, 50, "CREATE")
+    )
 
     assert [(news.change.kind, news.former) for news in found.news] == [
         ("create", None),
@@ -213,7 +215,7 @@ def test_schema_changes_are_told_in_the_log_s_order_wherever_they_stand() -> Non
 
 
 def test_a_statement_without_a_place_is_counted_and_changes_nothing() -> None:
-    found = facts(statement(3, None, "CREATE TABLE t (id INT)"))
+    found = facts(statement_row(3, None, "CREATE TABLE t (id INT)"))
 
     assert (found.statements, found.news, found.texts, found.errors) == (1, (), (), {})
 
@@ -226,7 +228,7 @@ def test_a_statement_without_a_place_is_counted_and_changes_nothing() -> None:
     ],
 )
 def test_where_a_create_begins_an_empty_table_is_told(text: str, empty: bool, over: bool) -> None:
-    (news,) = facts(statement(3, 50, text)).news
+    (news,) = facts(statement_row(3, 50, text)).news
 
     assert (news.empty, news.over) == (empty, over)
 
@@ -248,8 +250,8 @@ class Noting:
 def test_how_a_table_begins_is_asked_of_statements_that_make_one_and_of_no_others() -> None:
     """A snapshot describes each table by its CREATE, and to read a long one takes milliseconds."""
     created, altered = "CREATE TABLE t (id INT)", "ALTER TABLE t ADD c INT"
-    rows = [statement(3, 50, created), statement(4, 60, altered, "ALTER")]
-    described_ = statement(5, 70, "CREATE TABLE t (id INT, c INT)") | {"snapshot": "true"}
+    rows = [statement_row(3, 50, created), statement_row(4, 60, altered, "ALTER")]
+    described_ = statement_row(5, 70, "CREATE TABLE t (id INT, c INT)") | {"snapshot": "true"}
     dialect = Noting()
 
     gather_stats(_tallied([[*rows, described_]]), {}, {"shop": replace(READING, dialect=dialect)})
@@ -258,7 +260,10 @@ def test_how_a_table_begins_is_asked_of_statements_that_make_one_and_of_no_other
 
 
 def test_the_first_row_of_an_altered_shard_says_nothing() -> None:
-    assert facts(statement(3, 50, "ALTER TABLE t ADD c INT", "ALTER"), slim_row(1, 30)).firsts == {}
+    assert (
+        facts(statement_row(3, 50, "ALTER TABLE t ADD c INT", "ALTER"), slim_row(1, 30)).firsts
+        == {}
+    )
 
 
 def test_a_statement_is_told_though_it_describes_no_table_but_not_a_snapshot_s() -> None:

@@ -22,7 +22,7 @@ SWAP = "ALTER TABLE DB.t RENAME COLUMN name TO other, RENAME COLUMN other TO nam
 FAST = {"errors.max.retries": "2"}
 
 
-def begin(pipe: Callable[..., Pipe], name: str, **more: str) -> Pipe:
+def start_tables(pipe: Callable[..., Pipe], name: str, **more: str) -> Pipe:
     """Two tables, of which Debezium can follow all but the SWAP."""
     p: Pipe = pipe(name, connector={**FAST, **more})
     p.sql(T, T.replace("DB.t", "DB.u"))
@@ -59,7 +59,7 @@ def assert_equal(p: Pipe) -> None:
 
 
 def test_f141_recovery_of_the_schema_history_empties_no_mirror(pipe: Callable[..., Pipe]) -> None:
-    p = begin(pipe, "recovered")
+    p = start_tables(pipe, "recovered")
     p.servers.connect.halt(p.name)
     read_schemas_again(p)
     p.sql("INSERT INTO DB.t VALUES (2, 'n2', 'o2')")
@@ -71,7 +71,7 @@ def test_f141_recovery_of_the_schema_history_empties_no_mirror(pipe: Callable[..
 
 
 def test_f141_a_new_snapshot_brings_it_back(pipe: Callable[..., Pipe]) -> None:
-    p = begin(pipe, "snapshot_again")
+    p = start_tables(pipe, "snapshot_again")
     die(p)
     p.servers.connect.halt(p.name)
     p.sql("DELETE FROM DB.t WHERE id = 1")
@@ -88,7 +88,7 @@ def test_f141_a_new_snapshot_brings_it_back(pipe: Callable[..., Pipe]) -> None:
 def test_f141_moved_over_the_statement_it_needs_a_new_base_of_each_table(
     pipe: Callable[..., Pipe],
 ) -> None:
-    p = begin(pipe, "moved_over")
+    p = start_tables(pipe, "moved_over")
     die(p)
     connect = p.servers.connect
     connect.halt(p.name)
@@ -134,7 +134,7 @@ def test_f102_a_snapshot_of_one_table_is_no_base_and_deletes_nothing(
     admin = KafkaAdminClient(bootstrap_servers=kafka)
     admin.create_topics([NewTopic(f"{name}-signals", 1, 1)])
     admin.close()
-    p = begin(pipe, name, **{f"signal.{key}": value for key, value in signals.items()})
+    p = start_tables(pipe, name, **{f"signal.{key}": value for key, value in signals.items()})
     p.sql("INSERT INTO DB.t VALUES (2, 'n2', 'o2'), (3, 'n3', 'o3')")
     p.catch_up()
     shard, before = f"{name}/{name}.t", p.lane.checkpoint.bases

@@ -88,7 +88,7 @@ def test_tables_that_a_shard_has_left_are_remembered_with_the_batch(
     assert made.departed == {"db.u": 1, "db.x": 2, **dict.fromkeys(left, 5)}
 
 
-def opened(checkpoint: Checkpoint, *, passed: bool) -> Checkpoint:
+def with_gap(checkpoint: Checkpoint, *, passed: bool) -> Checkpoint:
     """With a gap and an unread change of both db.t and db.u."""
     gap = replace(GAP, id="lost", batch=4, shards=("s/db.t", "s/db.u"), passed=passed)
     unread_ = step(
@@ -124,7 +124,7 @@ def opened(checkpoint: Checkpoint, *, passed: bool) -> Checkpoint:
 def test_of_a_shard_that_is_dropped_nothing_is_missed(
     passed: bool, news: SchemaNews, closed: bool
 ) -> None:
-    made = step(opened(KNOWN, passed=passed), BatchStats(news=(news,)))
+    made = step(with_gap(KNOWN, passed=passed), BatchStats(news=(news,)))
 
     assert made.gaps["lost"].shards == (("s/db.u",) if closed else ("s/db.t", "s/db.u"))
     assert (made.quarantine == {}) is closed
@@ -133,7 +133,7 @@ def test_of_a_shard_that_is_dropped_nothing_is_missed(
 def test_a_drop_that_is_sent_again_closes_nothing_of_the_table_that_came_after_it() -> None:
     """Else what is lost of the new one is forgotten, and it is READY without it."""
     since = replace(
-        opened(KNOWN, passed=True), existing={"s/db.t": Existence(Order(1, 1, 50), there=True)}
+        with_gap(KNOWN, passed=True), existing={"s/db.t": Existence(Order(1, 1, 50), there=True)}
     )
 
     made = step(since, BatchStats(news=(schema_news("drop", 9, source="s"),)))
@@ -174,6 +174,6 @@ def test_a_drop_that_is_sent_again_closes_nothing_of_the_table_that_came_after_i
 def test_what_is_lost_of_a_shard_is_lost_of_the_one_it_becomes(
     checkpoint: Checkpoint, news: SchemaNews, concerned: tuple[str, ...]
 ) -> None:
-    made = step(opened(checkpoint, passed=True), BatchStats(news=(news,)))
+    made = step(with_gap(checkpoint, passed=True), BatchStats(news=(news,)))
 
     assert made.gaps["lost"].shards == concerned

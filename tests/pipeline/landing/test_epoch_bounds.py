@@ -19,7 +19,7 @@ TP, OTHER = TopicPartition("s.db.t", 0), TopicPartition("s.db.t", 1)
 STARTS = st.dictionaries(st.integers(2, 6), st.integers(0, 12))
 
 
-def named(starts: dict[int, int]) -> dict[EpochStart, int]:
+def epoch_starts(starts: dict[int, int]) -> dict[EpochStart, int]:
     return {EpochStart("s", number, TP): start for number, start in starts.items()}
 
 
@@ -37,7 +37,7 @@ def test_each_offset_has_the_epoch_that_the_starts_give_it(
     newest: int, starts: dict[int, int]
 ) -> None:
     found = find_epoch_bounds(
-        "s", [TP], {"s": Epoch(newest, "uuid", binlog_position(1, 1))}, named(starts)
+        "s", [TP], {"s": Epoch(newest, "uuid", binlog_position(1, 1))}, epoch_starts(starts)
     )[TP]
 
     expected = [rule(newest, starts, offset) for offset in range(14)]
@@ -51,12 +51,12 @@ def test_each_offset_has_the_epoch_that_the_starts_give_it(
 def test_f38_starts_that_w_has_passed_are_dropped_and_no_row_to_come_changes_its_epoch(
     newest: int, starts: dict[int, int], w: int
 ) -> None:
-    left = find_needed_starts(named(starts), {TP: PartitionEnd(w)})
+    left = find_needed_starts(epoch_starts(starts), {TP: PartitionEnd(w)})
 
     known = {"s": Epoch(newest, "uuid", binlog_position(1, 1))}
     offsets = np.arange(w, 16)
     before, after = (
-        find_epoch_bounds("s", [TP], known, some)[TP] for some in (named(starts), left)
+        find_epoch_bounds("s", [TP], known, some)[TP] for some in (epoch_starts(starts), left)
     )
     assert before.epochs(offsets).tolist() == after.epochs(offsets).tolist()
     assert all(start > w for start in left.values())
@@ -67,7 +67,7 @@ def test_a_source_never_reached_is_in_its_first_epoch() -> None:
 
 
 def test_a_partition_that_began_anew_knows_nothing_of_starts_before() -> None:
-    known, starts = {"s": Epoch(2, "uuid", binlog_position(1, 1))}, named({2: 50})
+    known, starts = {"s": Epoch(2, "uuid", binlog_position(1, 1))}, epoch_starts({2: 50})
 
     assert find_epoch_bounds("s", [TP], known, starts)[TP].steps == ((0, 1), (50, 2))
     assert find_epoch_bounds("s", [TP], known, starts, anew={TP})[TP].steps == ((0, 2),)
@@ -87,12 +87,12 @@ def test_a_partition_that_began_anew_knows_nothing_of_starts_before() -> None:
 def test_how_long_a_start_is_kept(
     w: dict[TopicPartition, PartitionEnd], kept: set[tuple[str, int]], left: bool
 ) -> None:
-    assert bool(find_needed_starts(named({2: 50}), w, kept=kept)) is left
+    assert bool(find_needed_starts(epoch_starts({2: 50}), w, kept=kept)) is left
 
 
 def test_the_newest_epochs_starts_by_partition() -> None:
     others = {EpochStart("s", 2, OTHER): 7, EpochStart("b", 3, TopicPartition("b.t", 0)): 1}
-    starts = named({2: 5, 3: 9}) | others
+    starts = epoch_starts({2: 5, 3: 9}) | others
     known = {
         "s": Epoch(3, "uuid", binlog_position(1, 1)),
         "b": Epoch(4, "uuid", binlog_position(1, 1)),

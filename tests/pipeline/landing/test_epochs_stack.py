@@ -24,7 +24,7 @@ NO_GTIDS = {"gtid-mode": "OFF", "enforce-gtid-consistency": "OFF"}
 T = "CREATE TABLE DB.t (id INT PRIMARY KEY, name VARCHAR(80))"
 
 
-def begin(pipe: Pipe) -> None:
+def start_history(pipe: Pipe) -> None:
     """Some history: rows written, changed and deleted, all landed and applied."""
     pipe.sql(T, *(f"INSERT INTO DB.t VALUES ({n}, 'first')" for n in range(20)))
     pipe.start()
@@ -44,7 +44,7 @@ def test_a_fail_over_begins_an_epoch_and_no_row_goes_back(
     pipe = Pipe(servers, tmp_path / "lake", "switched")
     heir = start_mysql(2)
     heir.replica_of(servers.mysql)
-    begin(pipe)
+    start_history(pipe)
     caught = "SELECT GTID_SUBSET(%r, @@gtid_executed)"
     done = servers.mysql.execute("SELECT @@gtid_executed")[0][0]
     wait_until(lambda: heir.execute(caught % done)[0][0] == 1, PATIENCE, "the replica")
@@ -71,7 +71,7 @@ def test_a_log_begun_anew_on_the_same_server_begins_an_epoch(
     del spark
     servers = start_servers()
     pipe = Pipe(servers, tmp_path / "lake", "anew")
-    begin(pipe)
+    start_history(pipe)
     servers.connect.halt(pipe.name)
     pipe.sql("RESET MASTER", "UPDATE DB.t SET name = 'third' WHERE id = 1")
     pipe.sql("DELETE FROM DB.t WHERE id = 6")
@@ -92,7 +92,7 @@ def test_f101_a_collector_that_starts_over_without_a_snapshot_leaves_a_gap(
 ) -> None:
     """Its offsets are lost, and snapshot.mode=no_data sends only what comes."""
     made = pipe("skipped")
-    begin(made)
+    start_history(made)
     connect = made.servers.connect
     connect.halt(made.name)
     made.sql("UPDATE DB.t SET name = 'never sent' WHERE id = 1")
@@ -117,7 +117,7 @@ def test_f101_offsets_moved_forward_are_a_gap_until_a_new_base(
 ) -> None:
     """As over an event that the connector cannot read, by Connect's interface."""
     made = pipe("moved")
-    begin(made)
+    start_history(made)
     connect = made.servers.connect
     connect.halt(made.name)
     made.sql("UPDATE DB.t SET name = 'never sent' WHERE id = 1")
@@ -164,7 +164,7 @@ def test_f101_another_server_without_gtids_at_the_same_file_and_offset_is_a_gap(
     made, old, heir = pipe("same_offset"), without_gtids(3), without_gtids(4)
     made.mysql, connect = old, made.servers.connect
     made.sql("CREATE DATABASE same_offset", *["FLUSH BINARY LOGS"] * 5)
-    begin(made)
+    start_history(made)
     connect.halt(made.name)
     offset = connect.offsets(made.name)[0]["offset"]
     made.sql("UPDATE DB.t SET name = 'never sent' WHERE id = 1")

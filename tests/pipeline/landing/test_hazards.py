@@ -94,14 +94,14 @@ def unrecorded(harness: LandingHarness) -> Mapping[str, tuple[Finding, ...]]:
     return find_unrecorded_hazards(harness.loop.feeds, harness.checkpoint)
 
 
-def opened(
+def load_open_gaps(
     made: Checkpoint, told: Mapping[str, CaptureScope], *waived: str, router: Router
 ) -> list[Gap]:
     return load_gaps(checkpoint_after(made, told, *waived, router=router))
 
 
 def gaps(made: Checkpoint, *found: Finding, waived: str = "") -> list[Gap]:
-    return opened(made, {"shop": replace(ALL, hazards=found)}, waived, router=Router())
+    return load_open_gaps(made, {"shop": replace(ALL, hazards=found)}, waived, router=Router())
 
 
 def test_f102_all_tables_of_the_source_that_are_there_are_unproven() -> None:
@@ -360,7 +360,7 @@ def test_f102_an_index_as_replica_identity_is_well_with_the_key_of_the_config(
     found = table_hazards([table], "sluice", "publication sluice")
     router = Router((TableRule(r"db\.t", key=key),))
 
-    told = opened(KNOWN, {"shop": replace(ALL, hazards=found)}, router=router)
+    told = load_open_gaps(KNOWN, {"shop": replace(ALL, hazards=found)}, router=router)
 
     assert [gap.shards for gap in told] == shards
     assert bool(identity_findings(table, FoldedTable("db.t", key))) == bool(shards), (
@@ -372,7 +372,7 @@ def test_f102_keys_of_the_connector_are_accepted_where_the_config_names_a_key() 
     rekeyed = replace(SKIPS, effect=Effect.REKEYS)
     router = Router((TableRule(r"db\.t", key=("id",)),))
 
-    (gap,) = opened(KNOWN, {"shop": replace(ALL, hazards=(rekeyed,))}, router=router)
+    (gap,) = load_open_gaps(KNOWN, {"shop": replace(ALL, hazards=(rekeyed,))}, router=router)
 
     assert gap.shards == (U,)
 

@@ -51,7 +51,7 @@ def test_f102_each_setting_of_a_connector_withholds_ready_within_a_minute(
     pipe: Pipe, spark: SparkSession
 ) -> None:
     del spark
-    begin(pipe)
+    land_first_row(pipe)
 
     for name, settings in CONNECTOR.items():
         pipe.connector = settings
@@ -64,7 +64,7 @@ def test_f102_each_variable_of_a_server_withholds_ready_within_a_minute(
     pipe: Pipe, spark: SparkSession
 ) -> None:
     del spark
-    begin(pipe)
+    land_first_row(pipe)
 
     for name, value in SERVER.items():
         before = pipe.sql(f"SELECT @@GLOBAL.{name}")[0][0]
@@ -83,7 +83,7 @@ def test_f102_each_setting_of_a_topic_withholds_ready_within_a_minute(
     pipe: Pipe, spark: SparkSession
 ) -> None:
     del spark
-    begin(pipe)
+    land_first_row(pipe)
     admin = KafkaAdminClient(bootstrap_servers=pipe.servers.kafka.bootstrap)
     with closing(admin):
         try:
@@ -110,7 +110,7 @@ def test_f102_each_setting_of_a_postgres_withholds_ready_within_a_minute(
         "CREATE TABLE t (id INT PRIMARY KEY, name TEXT NOT NULL)",
         "CREATE UNIQUE INDEX t_name ON t (name)",
     )
-    begin(p)
+    land_first_row(p)
 
     for name, (statements, undo) in POSTGRES_TABLES.items():
         p.sql(*statements)
@@ -169,7 +169,7 @@ def test_f110_a_replica_whose_replication_has_stopped_is_never_proven(
     assert (stopped, promoted) == (["replica"], ())
 
 
-def begin(pipe: Pipe) -> None:
+def land_first_row(pipe: Pipe) -> None:
     """Land and merge a row; nothing is wrong with the settings."""
     pipe.sql(f"INSERT INTO {pipe.named('t')} VALUES (1, 'a')")
     pipe.start()

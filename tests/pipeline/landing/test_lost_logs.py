@@ -21,29 +21,29 @@ ALL = CaptureScope(lambda _: True, "all")
 GONE = replace(ALL, broken=Break("slot s was not there", 7.0))
 
 
-def opened(made: Checkpoint, told: CaptureScope = GONE) -> list[Gap]:
+def open_gaps(made: Checkpoint, told: CaptureScope = GONE) -> list[Gap]:
     return load_gaps(detect_lost_logs(made, batch_context(made, captures={"shop": told})))
 
 
 def test_all_tables_of_the_source_that_are_there_are_short() -> None:
     gone = {U: Existence(Order(1, 1, 1), there=False)}
 
-    (gap,) = opened(KNOWN)
+    (gap,) = open_gaps(KNOWN)
 
     assert (gap.id, gap.shards, gap.batch) == ("unkept:shop:0:5@5", (T, U), 5)
     assert (gap.partition, gap.first, gap.until) == (0, 5, 5)
     assert gap.why == "slot s was not there; take a new base of each of its tables"
-    assert [one.shards for one in opened(replace(KNOWN, existing=gone))] == [(T,)]
-    assert (opened(replace(KNOWN, shards={})), opened(KNOWN, ALL)) == ([], [])
+    assert [one.shards for one in open_gaps(replace(KNOWN, existing=gone))] == [(T,)]
+    assert (open_gaps(replace(KNOWN, shards={})), open_gaps(KNOWN, ALL)) == ([], [])
 
 
 def test_while_it_lasts_no_base_that_begins_closes_it() -> None:
     later = replace(detect_lost_logs(KNOWN, batch_context(KNOWN, captures={"shop": GONE})), batch=8)
 
-    (gap,) = opened(later)
+    (gap,) = open_gaps(later)
 
     assert (gap.id, gap.batch) == ("unkept:shop:0:5@5", 8)
-    assert gap == replace(opened(KNOWN)[0], batch=8), "whoever was told is told nothing new"
+    assert gap == replace(open_gaps(KNOWN)[0], batch=8), "whoever was told is told nothing new"
 
 
 def test_f198_a_gap_of_several_tables_stays_one_while_it_lasts() -> None:
@@ -63,7 +63,7 @@ def test_a_gap_of_another_kind_that_is_open_already_is_none_of_its_past() -> Non
     other = Gap("log:shop:0:3@3", "log:shop", 0, 3, 3, "another server", shards=(T,), batch=2)
     open_ = replace(KNOWN, gaps={other.id: other})
 
-    assert [one.id for one in opened(open_)] == ["log:shop:0:3@3", "unkept:shop:0:5@5"]
+    assert [one.id for one in open_gaps(open_)] == ["log:shop:0:3@3", "unkept:shop:0:5@5"]
 
 
 def test_what_the_source_noticed_is_told_with_the_lists() -> None:

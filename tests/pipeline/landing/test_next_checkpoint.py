@@ -412,7 +412,7 @@ def test_f38_quarantine_by_the_thousand_is_named_in_part_and_none_is_forgotten()
     )
 
 
-def settled(checkpoint: Checkpoint, *names: str) -> Checkpoint:
+def settle_snapshots(checkpoint: Checkpoint, *names: str) -> Checkpoint:
     """The mark two batches on: these shards' snapshots began in the first, and ended."""
     order = Order(1, 1, 700)
     begun = step(
@@ -427,8 +427,8 @@ TWO = replace(OLD, shards={"s/db_0.t": "t", "s/db_1.t": "t", "s/db.u": "u", "b/d
 def test_f09_a_base_of_another_shard_of_the_table_closes_no_quarantine() -> None:
     opened = step(TWO, BatchStats(errors={"s/db_0.t": unread(7), "s/db_1.t": unread(8)}))
 
-    assert settled(opened, "s/db_1.t").quarantined == {"t": ("s.db.t:0:7@5",)}
-    assert settled(opened, "s/db_0.t", "s/db_1.t").quarantined == {}
+    assert settle_snapshots(opened, "s/db_1.t").quarantined == {"t": ("s.db.t:0:7@5",)}
+    assert settle_snapshots(opened, "s/db_0.t", "s/db_1.t").quarantined == {}
 
 
 def test_f09_a_topic_of_unknown_shards_is_closed_by_bases_of_all_it_may_concern() -> None:
@@ -436,16 +436,16 @@ def test_f09_a_topic_of_unknown_shards_is_closed_by_bases_of_all_it_may_concern(
     opened = step(checkpoint, BatchStats(errors={"topic:s": unread(7, table=None)}))
 
     assert opened.quarantine["topic:s"].shards == ("s/db.u", "s/db_0.t", "s/db_1.t")
-    partly = settled(opened, "s/db.u", "s/db_0.t")
+    partly = settle_snapshots(opened, "s/db.u", "s/db_0.t")
     assert partly.quarantined == opened.quarantined
-    assert settled(partly, "s/db_1.t").quarantined == {}
+    assert settle_snapshots(partly, "s/db_1.t").quarantined == {}
 
 
 def test_a_topic_that_concerns_no_known_shard_is_closed_by_a_person_only() -> None:
     opened = step(facts=BatchStats(errors={"topic:s.db.new": unread(7, table=None)}))
 
     assert opened.quarantined == {"topic:s.db.new": ("s.db.t:0:7@5",)}
-    assert settled(opened, "s/db.t").quarantined == opened.quarantined
+    assert settle_snapshots(opened, "s/db.t").quarantined == opened.quarantined
 
 
 def test_a_base_begun_in_the_batch_of_the_last_quarantined_change_does_not_close_it() -> None:

@@ -46,7 +46,7 @@ HIGHS = st.dictionaries(
 )
 
 
-def table(rows: Sequence[Row]) -> pa.Table:
+def order_table(rows: Sequence[Row]) -> pa.Table:
     """``JUDGED`` and the parts of the orders, as `low` and `stretches` are given them."""
     columns = {
         "source": pa.array([row[0][0] for row in rows], pa.string()),
@@ -85,7 +85,7 @@ def one_by_one(
 
 
 def without_order(rows: Sequence[Row]) -> pa.Table:
-    return table(rows).drop_columns(ORDER_TYPE.names)
+    return order_table(rows).drop_columns(ORDER_TYPE.names)
 
 
 @settings(max_examples=examples(100))
@@ -105,7 +105,7 @@ def test_stretches_tell_the_tops_and_doubt_every_partition_that_has_a_low_row(
     bounds = [0, *sorted(cuts), 31]
     told: list[OrderStretch] = []
     for start, end in pairwise(bounds):
-        told += find_stretches(table([row for row in rows if start <= row[2] < end]))
+        told += find_stretches(order_table([row for row in rows if start <= row[2] < end]))
 
     reached, doubted = find_highest_orders(told, high)
 
@@ -178,7 +178,7 @@ def test_a_row_below_a_change_before_it_is_low_and_its_partition_doubted(
 ) -> None:
     """One that is not seen is folded under what is newer: its change is lost."""
     assert find_low_rows(without_order(rows), HIGH) == expected
-    assert find_highest_orders(find_stretches(table(rows)), HIGH)[1] == expected.keys()
+    assert find_highest_orders(find_stretches(order_table(rows)), HIGH)[1] == expected.keys()
 
 
 def test_only_changes_of_the_log_say_how_high_a_partition_stands() -> None:
@@ -186,16 +186,16 @@ def test_only_changes_of_the_log_say_how_high_a_partition_stands() -> None:
     rows = [row_at(0, 1, 1, 90, live=False), row_at(1, 1, 1, 60), row_at(2, 1, 1, 70, live=False)]
 
     assert find_low_rows(without_order(rows), HIGH) == {}
-    assert find_highest_orders(find_stretches(table(rows)), HIGH)[0] == orders_at(
+    assert find_highest_orders(find_stretches(order_table(rows)), HIGH)[0] == orders_at(
         {"a/a.t:0": Order(1, 1, 60)}
     )
-    assert find_highest_orders(find_stretches(table(rows[:1])), {})[0] == {}
+    assert find_highest_orders(find_stretches(order_table(rows[:1])), {})[0] == {}
 
 
 def test_rows_that_rise_are_never_doubted() -> None:
     rows = [("a.t", n % 3, n, Order(1, n // 50, n), Origin.LIVE, "u", None) for n in range(99)]
 
-    told = [*find_stretches(table(rows[60:])), *find_stretches(table(rows[:60]))]
+    told = [*find_stretches(order_table(rows[60:])), *find_stretches(order_table(rows[:60]))]
 
     assert find_highest_orders(told, {}) == (
         orders_at({f"a/a.t:{n % 3}": rows[n][3] for n in (96, 97, 98)}),

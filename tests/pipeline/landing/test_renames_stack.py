@@ -60,7 +60,7 @@ def find_holds(pipe: Pipe) -> dict[str, str]:
     return {one.table: one.hold.detail for one in pipe.applied if one.hold is not None}
 
 
-def sent(pipe: Pipe, text: str) -> list[dict[str, Any]]:
+def sent_statements(pipe: Pipe, text: str) -> list[dict[str, Any]]:
     """The schema changes whose statement holds *text*."""
     every = (json.loads(one.value) for one in records(pipe.servers.kafka.bootstrap, pipe.name))
     return [one for one in every if text in (one.get("ddl") or "")]
@@ -80,7 +80,7 @@ def test_f117_a_table_that_moves_to_another_database_is_listed_at_once(pipe: Pip
     pipe.sql("USE moved_a", "RENAME TABLE bare TO moved_b.bare")
     pipe.until(lambda: "moved_b.bare" in listed(pipe))
 
-    (said,) = sent(pipe, "RENAME TABLE bare")
+    (said,) = sent_statements(pipe, "RENAME TABLE bare")
     assert (said["databaseName"], said["source"]["db"]) == ("moved_b", "moved_b")
     assert [one["id"] for one in said["tableChanges"]] == ['"moved_b"."bare"']
     assert reasons(pipe, "moved_b.bare") == {"no_base"}

@@ -12,7 +12,9 @@ def at(pos: int) -> Order:
     return Order(1, 1, pos)
 
 
-def step(shard: ShardId, pos: int, columns: str | None, rows_of: ShardId | None = None) -> Step:
+def history_step(
+    shard: ShardId, pos: int, columns: str | None, rows_of: ShardId | None = None
+) -> Step:
     if columns is None:
         return Step(shard, at(pos), None)
     found = tuple(Column(name, "INT") for name in columns.split())
@@ -20,32 +22,56 @@ def step(shard: ShardId, pos: int, columns: str | None, rows_of: ShardId | None 
 
 
 def test_f13_each_shard_has_its_own_birth_of_a_column() -> None:
-    steps = [step(A, 1, "id"), step(B, 2, "id"), step(A, 5, "id v"), step(B, 9, "id v")]
+    steps = [
+        history_step(A, 1, "id"),
+        history_step(B, 2, "id"),
+        history_step(A, 5, "id v"),
+        history_step(B, 9, "id v"),
+    ]
 
     assert added_columns(steps) == {(A, "v"): at(5), (B, "v"): at(9)}
 
 
 def test_a_column_there_from_the_first_is_not_born() -> None:
-    assert added_columns([step(A, 1, "id v"), step(A, 2, "id v")]) == {}
+    assert added_columns([history_step(A, 1, "id v"), history_step(A, 2, "id v")]) == {}
 
 
 def test_a_column_dropped_and_added_later_is_born_again() -> None:
-    steps = [step(A, 1, "id"), step(A, 2, "id v"), step(A, 3, "id"), step(A, 4, "id v")]
+    steps = [
+        history_step(A, 1, "id"),
+        history_step(A, 2, "id v"),
+        history_step(A, 3, "id"),
+        history_step(A, 4, "id v"),
+    ]
 
     assert added_columns(steps) == {(A, "v"): at(4)}
 
 
 @pytest.mark.parametrize("created", [4, 3], ids=["by a statement", "at one order by a snapshot"])
 def test_a_table_made_anew_has_no_rows_that_lack_a_column(created: int) -> None:
-    steps = [step(A, 1, "id"), step(A, 2, "id v"), step(A, 3, None), step(A, created, "id v w")]
+    steps = [
+        history_step(A, 1, "id"),
+        history_step(A, 2, "id v"),
+        history_step(A, 3, None),
+        history_step(A, created, "id v w"),
+    ]
 
     assert added_columns(steps) == {}
 
 
 def test_rows_take_their_births_along_when_their_table_is_renamed() -> None:
     steps = [
-        *(step(A, 1, "id"), step(T_NEW, 2, "id"), step(T_NEW, 3, "id v"), step(A, 4, "id w")),
-        *(step(A, 5, None), step(A, 5, "id v", T_NEW), step(T_NEW, 5, None)),
+        *(
+            history_step(A, 1, "id"),
+            history_step(T_NEW, 2, "id"),
+            history_step(T_NEW, 3, "id v"),
+            history_step(A, 4, "id w"),
+        ),
+        *(
+            history_step(A, 5, None),
+            history_step(A, 5, "id v", T_NEW),
+            history_step(T_NEW, 5, None),
+        ),
     ]
 
     assert added_columns(steps) == {(A, "v"): at(3)}
@@ -53,8 +79,18 @@ def test_rows_take_their_births_along_when_their_table_is_renamed() -> None:
 
 def test_two_tables_that_change_places_change_their_births() -> None:
     steps = [
-        *(step(A, 1, "id"), step(B, 2, "id"), step(A, 3, "id v"), step(B, 4, "id w")),
-        *(step(A, 5, None), step(A, 5, "id w", B), step(B, 5, None), step(B, 5, "id v", A)),
+        *(
+            history_step(A, 1, "id"),
+            history_step(B, 2, "id"),
+            history_step(A, 3, "id v"),
+            history_step(B, 4, "id w"),
+        ),
+        *(
+            history_step(A, 5, None),
+            history_step(A, 5, "id w", B),
+            history_step(B, 5, None),
+            history_step(B, 5, "id v", A),
+        ),
     ]
 
     assert added_columns(steps) == {(A, "w"): at(4), (B, "v"): at(3)}

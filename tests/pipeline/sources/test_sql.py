@@ -27,7 +27,7 @@ from pipeline.sources.postgres.session import PostgresSession
 from pipeline.sources.postgres.types import PostgresColumn
 from pipeline.sources.row_reader import RowsAsked
 from pipeline.sources.sql import Found, even_bounds
-from tests.pipeline.sources.postgres.test_row_encoding import column
+from tests.pipeline.sources.postgres.test_row_encoding import read_column
 
 FIRST = RowsAsked(Shard("s", "d.t"), ("id",), None, None, 4, parse_condition("id >= 0"))
 SETTINGS = SourceSettings("s", "h", 1, "u", CollectorSettings("http://h", "c"), "s")
@@ -132,7 +132,7 @@ def test_a_value_that_means_nothing_is_not_a_server_that_is_down() -> None:
 
 
 MYSQL = (MySqlColumn(name="k", type="INT", length=None, scale=None, nullable=False),)
-POSTGRES = (column("int4", name="k", filled=True),)
+POSTGRES = (read_column("int4", name="k", filled=True),)
 Rows = Callable[[str], SqlCondition]
 
 

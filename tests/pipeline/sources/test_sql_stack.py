@@ -89,7 +89,7 @@ def mysql_source(mysql: MySQL, **limits: Any) -> MySqlSource:
     return MySqlSource(told, Limits(**limits))
 
 
-def mirror(folder: Path) -> MirrorReader:
+def write_mirror(folder: Path) -> MirrorReader:
     rows = pa.Table.from_pylist(ROWS).cast(
         pa.schema(
             [
@@ -119,7 +119,7 @@ def test_mysql_a_mirror_and_rows_one_by_one_agree(
         asked = shop.tallies(M, column, SPANS[column], FIELDS)
 
     assert asked == one_by_one(column)
-    assert {M: asked} == mirror(tmp_path).tallies([M], column, SPANS[column], FIELDS)
+    assert {M: asked} == write_mirror(tmp_path).tallies([M], column, SPANS[column], FIELDS)
     assert sum(one.rows for one in asked) > 10
 
 

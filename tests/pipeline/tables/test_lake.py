@@ -43,12 +43,12 @@ def lake(tmp_path: Path) -> Lake:
     return Lake(PipelineSettings(lake=str(tmp_path), kafka="", sources=()), DeltaMirrors(None))
 
 
-def land(lake: Lake, mark: Checkpoint) -> None:
+def land_checkpoint(lake: Lake, mark: Checkpoint) -> None:
     rows = [change(Op.MARK, lane=mark.lane, table=None, after=mark.dumps()), change(Op.CREATE, 5)]
     write_changes(Path(lake.settings.changes), mark.batch, rows)
 
 
-def mirror(lake: Lake, name: str = "shop.orders") -> Path:
+def mirror_path(lake: Lake, name: str = "shop.orders") -> Path:
     return Path(lake.settings.mirror(name))
 
 
@@ -64,10 +64,10 @@ def test_the_mark_is_that_of_the_newest_batch(lake: Lake) -> None:
         offsets={TopicPartition("t", 0): PartitionEnd(7, "id", 3)},
         tables={"shop.orders": 0},
     )
-    land(lake, first)
+    land_checkpoint(lake, first)
     assert lake.checkpoint() == first
     second = replace(first, batch=1, heartbeats={"shop": 9})
-    land(lake, second)
+    land_checkpoint(lake, second)
 
     assert lake.checkpoint() == second
     assert Lake(replace(lake.settings, lane="second"), DeltaMirrors(None)).checkpoint() is None
@@ -77,7 +77,7 @@ def test_f21_a_mirror_whose_folder_hangs_keeps_neither_the_mark_nor_another_wait
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mark, gate, look = Checkpoint("main", 0), threading.Event(), lake.table_format.look
-    land(lake, mark)
+    land_checkpoint(lake, mark)
 
     def hanging(uri: str, known: Snapshot | None) -> Snapshot | None:
         if uri == lake.settings.mirror("shop.hung"):
@@ -97,7 +97,7 @@ def test_f21_a_mirror_whose_folder_hangs_keeps_neither_the_mark_nor_another_wait
 
 
 def test_a_numbered_batch_without_its_mark_is_refused(lake: Lake) -> None:
-    land(lake, Checkpoint("main", 0))
+    land_checkpoint(lake, Checkpoint("main", 0))
     write_changes(Path(lake.settings.changes), 1, [change(Op.CREATE, 5)])
 
     with pytest.raises(HeldError, match="mark_lost: batch 1 has 0 markers"):
@@ -106,33 +106,33 @@ def test_a_numbered_batch_without_its_mark_is_refused(lake: Lake) -> None:
 
 def test_mirrors_say_what_is_applied(lake: Lake) -> None:
     assert lake.applied("shop.orders") is None
-    write_mirror(mirror(lake), [mirror_row(1)], None, TYPES)
-    write_mirror(mirror(lake, "a.users"), [mirror_row(1)], 4, TYPES)
+    write_mirror(mirror_path(lake), [mirror_row(1)], None, TYPES)
+    write_mirror(mirror_path(lake, "a.users"), [mirror_row(1)], 4, TYPES)
 
     users, orders = lake.applied("a.users"), lake.applied("shop.orders")
-    assert users == MirrorPosition(0, 4, identity(mirror(lake, "a.users")))
-    assert orders == MirrorPosition(0, -1, identity(mirror(lake)))
+    assert users == MirrorPosition(0, 4, identity(mirror_path(lake, "a.users")))
+    assert orders == MirrorPosition(0, -1, identity(mirror_path(lake)))
 
 
 def test_f02_a_mirror_made_anew_in_the_same_folder_is_another_table(lake: Lake) -> None:
-    write_mirror(mirror(lake), [mirror_row(1)], 4, TYPES)
-    write_mirror(mirror(lake), [mirror_row(2)], 5, TYPES)
+    write_mirror(mirror_path(lake), [mirror_row(1)], 4, TYPES)
+    write_mirror(mirror_path(lake), [mirror_row(2)], 5, TYPES)
     before = lake.applied("shop.orders")
-    mirror(lake).rename(mirror(lake).with_name("away"))
+    mirror_path(lake).rename(mirror_path(lake).with_name("away"))
     away = lake.applied("shop.orders")
-    write_mirror(mirror(lake), [mirror_row(1)], 4, TYPES)
+    write_mirror(mirror_path(lake), [mirror_row(1)], 4, TYPES)
 
     anew = lake.applied("shop.orders")
 
-    assert before == MirrorPosition(1, 5, identity(mirror(lake, "shop.away")))
+    assert before == MirrorPosition(1, 5, identity(mirror_path(lake, "shop.away")))
     assert away is None
-    assert anew == MirrorPosition(0, 4, identity(mirror(lake)))
+    assert anew == MirrorPosition(0, 4, identity(mirror_path(lake)))
     assert before.mirror != anew.mirror
 
 
 def test_a_lake_that_cannot_be_read_is_unreachable(lake: Lake) -> None:
-    mirror(lake).mkdir(parents=True)
-    (mirror(lake) / "_delta_log").write_text("a file where a folder should be")
+    mirror_path(lake).mkdir(parents=True)
+    (mirror_path(lake) / "_delta_log").write_text("a file where a folder should be")
     Path(lake.settings.changes).write_text("and here")
 
     with pytest.raises(UnreachableError):
@@ -149,30 +149,30 @@ def test_without_a_table_there_is_no_reader(lake: Lake) -> None:
 
 
 def test_f146_a_reader_is_kept_for_as_long_as_its_version_is_the_newest(lake: Lake) -> None:
-    write_mirror(mirror(lake), [mirror_row(1)], 2, TYPES)
+    write_mirror(mirror_path(lake), [mirror_row(1)], 2, TYPES)
     first = lake.mirror(TABLE)
 
     assert lake.mirror(TABLE) is first
-    write_mirror(mirror(lake), [mirror_row(2)], 3, TYPES)
+    write_mirror(mirror_path(lake), [mirror_row(2)], 3, TYPES)
     second = lake.mirror(TABLE)
     assert (second.version, second.batch, second.rows()) == (1, 3, 2)
     assert (first.version, first.batch, first.rows()) == (0, 2, 1)
 
 
 def test_f146_a_reader_of_a_table_that_was_replaced_is_not_kept(lake: Lake) -> None:
-    write_mirror(mirror(lake), [mirror_row(1)], 2, TYPES)
+    write_mirror(mirror_path(lake), [mirror_row(1)], 2, TYPES)
     assert lake.mirror(TABLE).rows() == 1
-    rmtree(mirror(lake))
+    rmtree(mirror_path(lake))
 
     with pytest.raises(ProofError, match="has no mirror"):
         lake.mirror(TABLE)
-    write_mirror(mirror(lake), [mirror_row(1), mirror_row(2)], 7, TYPES)
+    write_mirror(mirror_path(lake), [mirror_row(1), mirror_row(2)], 7, TYPES)
 
     assert (lake.mirror(TABLE).batch, lake.mirror(TABLE).rows()) == (7, 2)
 
 
 def test_f146_a_table_with_another_key_gets_another_reader(lake: Lake) -> None:
-    write_mirror(mirror(lake), [mirror_row(1)], 2, TYPES)
+    write_mirror(mirror_path(lake), [mirror_row(1)], 2, TYPES)
     first = lake.mirror(TABLE)
 
     assert lake.mirror(replace(TABLE, key=("other",))) is not first
@@ -184,7 +184,7 @@ def test_where_mirrors_are_more_than_kept_readers_most_are_still_found(
     monkeypatch.setattr(tables_lake, "READERS", 4)
     tables = [replace(TABLE, name=f"shop.orders_{number}") for number in range(5)]
     for one in tables:
-        write_mirror(mirror(lake, one.name), [mirror_row(1)], 2, TYPES)
+        write_mirror(mirror_path(lake, one.name), [mirror_row(1)], 2, TYPES)
     first = [lake.mirror(one) for one in tables]
 
     again = [lake.mirror(one) for one in tables]
@@ -194,8 +194,8 @@ def test_where_mirrors_are_more_than_kept_readers_most_are_still_found(
 
 
 def test_readers_are_pinned_to_what_was_newest(lake: Lake) -> None:
-    write_mirror(mirror(lake), [mirror_row(1)], 2, TYPES)
-    land(lake, Checkpoint("main", 0))
+    write_mirror(mirror_path(lake), [mirror_row(1)], 2, TYPES)
+    land_checkpoint(lake, Checkpoint("main", 0))
 
     assert (lake.mirror(TABLE).version, lake.mirror(TABLE).batch) == (0, 2)
     assert lake.changes().change_counts(TABLE, -1, 0) == 1
@@ -203,12 +203,12 @@ def test_readers_are_pinned_to_what_was_newest(lake: Lake) -> None:
 
 def test_history_tells_foreign_commits_from_our_own(lake: Lake) -> None:
     assert lake.history("shop.orders", -1) == ()
-    write_mirror(mirror(lake), [mirror_row(1), mirror_row(2)], 0, TYPES)
+    write_mirror(mirror_path(lake), [mirror_row(1), mirror_row(2)], 0, TYPES)
     own = commit_properties(1, '{"sluice": {"after": 0}}')
-    more = pa.Table.from_pylist([mirror_row(3)], open_schema(mirror(lake)))
-    write_deltalake(str(mirror(lake)), more, mode="append", commit_properties=own)
-    DeltaTable(str(mirror(lake))).delete("id = 1")
-    DeltaTable(str(mirror(lake))).optimize.compact()
+    more = pa.Table.from_pylist([mirror_row(3)], open_schema(mirror_path(lake)))
+    write_deltalake(str(mirror_path(lake)), more, mode="append", commit_properties=own)
+    DeltaTable(str(mirror_path(lake))).delete("id = 1")
+    DeltaTable(str(mirror_path(lake))).optimize.compact()
 
     told = lake.history("shop.orders", 0)
 
@@ -219,9 +219,9 @@ def test_history_tells_foreign_commits_from_our_own(lake: Lake) -> None:
 
 def test_a_history_that_was_cleaned_up_is_undecided(lake: Lake) -> None:
     for batch in range(3):
-        write_mirror(mirror(lake), [mirror_row(batch)], batch, TYPES)
-    DeltaTable(str(mirror(lake))).create_checkpoint()
-    (mirror(lake) / "_delta_log" / f"{1:020d}.json").unlink()
+        write_mirror(mirror_path(lake), [mirror_row(batch)], batch, TYPES)
+    DeltaTable(str(mirror_path(lake))).create_checkpoint()
+    (mirror_path(lake) / "_delta_log" / f"{1:020d}.json").unlink()
 
     with pytest.raises(ProofError, match=r"version 1 of .* no longer"):
         lake.history("shop.orders", 0)
@@ -229,10 +229,10 @@ def test_a_history_that_was_cleaned_up_is_undecided(lake: Lake) -> None:
 
 
 def test_a_version_that_is_not_there_is_unreachable(lake: Lake) -> None:
-    write_mirror(mirror(lake), [mirror_row(1)], 0, TYPES)
+    write_mirror(mirror_path(lake), [mirror_row(1)], 0, TYPES)
 
     with pytest.raises(UnreachableError):
-        open_table(str(mirror(lake)), version=7)
+        open_table(str(mirror_path(lake)), version=7)
 
 
 def identity(path: Path) -> str:
@@ -270,7 +270,7 @@ def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
 @pytest.fixture
 def vectors(lake: Lake, written: Path) -> Path:
     """The mirror of `written`, for one test alone."""
-    return Path(copytree(written, mirror(lake)))
+    return Path(copytree(written, mirror_path(lake)))
 
 
 @pytest.mark.spark

@@ -61,7 +61,7 @@ def send(bootstrap: str, topic: str, rows: Rows, partition: int = 0) -> None:
     producer.close()
 
 
-def some(first: int, until: int) -> Rows:
+def records_between(first: int, until: int) -> Rows:
     return [(f"k{n}".encode(), f"v{n}".encode()) for n in range(first, until)]
 
 
@@ -69,7 +69,7 @@ def leave_holes(bootstrap: str, topic: str) -> None:
     """One committed and one aborted transaction: offsets 2 and 4 are markers."""
     producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic)
     producer.init_transactions()
-    for rows, end in ((some(0, 2), "commit"), (some(2, 3), "abort")):
+    for rows, end in ((records_between(0, 2), "commit"), (records_between(2, 3), "abort")):
         producer.begin_transaction()
         for key, value in rows:
             producer.send(topic, key=key, value=value, partition=0).get(180)
@@ -81,7 +81,7 @@ def test_ends_tell_offset_incarnation_and_epoch(
     transport: KafkaTransport, admin: KafkaAdminClient, servers: Servers
 ) -> None:
     name = make(admin, next(names), partitions=2)
-    send(servers.kafka.bootstrap, name, some(0, 5), partition=1)
+    send(servers.kafka.bootstrap, name, records_between(0, 5), partition=1)
 
     ids = transport.topics(r"p3\.kafka\.t\d+")
     ends = transport.ends([name, "p3.not.there"])
@@ -116,7 +116,7 @@ def test_a_last_record_is_no_tombstone_if_there_is_another_and_an_empty_partitio
     transport: KafkaTransport, admin: KafkaAdminClient, servers: Servers
 ) -> None:
     name = make(admin, next(names), partitions=3)
-    send(servers.kafka.bootstrap, name, [*some(0, 2), (b"k1", None)], partition=1)
+    send(servers.kafka.bootstrap, name, [*records_between(0, 2), (b"k1", None)], partition=1)
     send(servers.kafka.bootstrap, name, [(b"k1", None), (b"k2", None)], partition=2)
 
     found = transport.last_records(transport.ends([name]))
@@ -130,13 +130,13 @@ def test_a_last_record_is_no_tombstone_if_there_is_another_and_an_empty_partitio
 def test_a_topic_created_again_is_another_topic(
     transport: KafkaTransport, topic: str, admin: KafkaAdminClient, servers: Servers
 ) -> None:
-    send(servers.kafka.bootstrap, topic, some(0, 3))
+    send(servers.kafka.bootstrap, topic, records_between(0, 3))
     at, before = next(iter(transport.ends([topic]).items()))
     admin.delete_topics([topic])
     wait_until(lambda: not transport.ends([topic]), SOON, "the topic's end")
     assert transport.topics(topic) == {}
     make(admin, topic)
-    send(servers.kafka.bootstrap, topic, some(10, 13))
+    send(servers.kafka.bootstrap, topic, records_between(10, 13))
 
     after = transport.ends([topic])[at]
     assert (after.offset, after.topic_id == before.topic_id) == (3, False)
@@ -167,7 +167,7 @@ def test_a_leader_epoch_ends_where_the_next_one_begins(
     transport: KafkaTransport, admin: KafkaAdminClient, servers: Servers
 ) -> None:
     name = make(admin, next(names), partitions=2)
-    send(servers.kafka.bootstrap, name, some(0, 5), partition=1)
+    send(servers.kafka.bootstrap, name, records_between(0, 5), partition=1)
     empty, full = TopicPartition(name, 0), TopicPartition(name, 1)
 
     assert transport.epoch_ends({empty: 0, full: 0}) == {empty: 0, full: 5}
@@ -183,7 +183,7 @@ def test_a_topic_that_is_gone_has_no_epochs(transport: KafkaTransport) -> None:
 def test_the_beginning_is_where_retention_stopped_not_where_the_log_began(
     transport: KafkaTransport, topic: str, admin: KafkaAdminClient, servers: Servers
 ) -> None:
-    send(servers.kafka.bootstrap, topic, some(0, 9))
+    send(servers.kafka.bootstrap, topic, records_between(0, 9))
     admin.delete_records({Partition(topic, 0): 4})
     at, end = next(iter(transport.ends([topic]).items()))
 
@@ -215,7 +215,7 @@ def test_a_broker_that_was_killed_costs_a_round_and_no_more(tmp_path: Path) -> N
         admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap)
         name = make(admin, "killed")
         admin.close()
-        send(kafka.bootstrap, name, some(0, 3))
+        send(kafka.bootstrap, name, records_between(0, 3))
         at, last = TopicPartition(name, 0), LastRecord(b"k2", b"v2", 2)
         with KafkaTransport(kafka.bootstrap, timeout=timedelta(seconds=5)) as transport:
             before = answered(lambda: transport.ends([name]))[at]
@@ -226,7 +226,7 @@ def test_a_broker_that_was_killed_costs_a_round_and_no_more(tmp_path: Path) -> N
             with pytest.raises(UnreachableError):
                 transport.require_ids({name: before.topic_id})
             kafka.start()
-            send(kafka.bootstrap, name, some(3, 5))
+            send(kafka.bootstrap, name, records_between(3, 5))
             transport.timeout = SOON  # its clients are new now, and each is asked once
             assert transport.last_records([at]) == {at: LastRecord(b"k4", b"v4", 4)}
             after = transport.ends([name])[at]

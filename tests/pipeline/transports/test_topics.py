@@ -224,7 +224,7 @@ TOPIC_KIND, OWN, DEFAULT = 2, 1, 5  # a kind of resource; where a setting comes 
 ORDERS = "shop.shop.orders"
 
 
-def entry(name: str, value: str | None, source: int = DEFAULT) -> Any:
+def config_entry(name: str, value: str | None, source: int = DEFAULT) -> Any:
     fields = {"read_only": False, "is_sensitive": False, "synonyms": [], "config_type": 2}
     more = {"documentation": None, "config_source": source}
     return ENTRY(name=name, value=value, **fields, **more)
@@ -260,7 +260,7 @@ def result(name: str, *entries: Any, error: int = 0) -> Any:
     )
 
 
-GOOD = entry("cleanup.policy", "delete")
+GOOD = config_entry("cleanup.policy", "delete")
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_f102_many_topics_whose_settings_are_not_told_are_named_in_part() -> Non
 
 
 def test_f102_a_topic_that_is_not_told_hides_no_other() -> None:
-    compact = result("p.db.t", entry("cleanup.policy", "compact", OWN))
+    compact = result("p.db.t", config_entry("cleanup.policy", "compact", OWN))
 
     told, untold = Admin([compact], names=("p.db.t", "p.db.u")).described()
 
@@ -304,7 +304,7 @@ def test_f102_a_topic_that_was_deleted_before_its_settings_were_asked_for_is_abs
 
 
 def test_f102_a_topic_without_partitions_has_settings_all_the_same() -> None:
-    (found,) = Admin([result(ORDERS, entry("cleanup.policy", "compact"))], ()).described()
+    (found,) = Admin([result(ORDERS, config_entry("cleanup.policy", "compact"))], ()).described()
 
     assert found == TopicFacts(
         ORDERS, 1, {"cleanup.policy": "compact"}, frozenset({"cleanup.policy"})
@@ -312,9 +312,9 @@ def test_f102_a_topic_without_partitions_has_settings_all_the_same() -> None:
 
 
 def test_f102_whose_a_setting_is_and_one_without_a_value() -> None:
-    compact, nothing = entry("cleanup.policy", "compact", OWN), entry("unclean", None)
+    compact, nothing = config_entry("cleanup.policy", "compact", OWN), config_entry("unclean", None)
 
-    (found,) = Admin([result(ORDERS, compact, nothing, entry("x", "1"))]).described()
+    (found,) = Admin([result(ORDERS, compact, nothing, config_entry("x", "1"))]).described()
 
     assert found == TopicFacts(ORDERS, 3, {"cleanup.policy": "compact", "x": "1"}, frozenset({"x"}))
 

@@ -274,7 +274,7 @@ def test_the_heartbeats_database_is_no_pattern() -> None:
     assert found.split(",")[1] == re.escape("a+b")
 
 
-def codes(source: SourceSettings, **changed: str) -> set[str]:
+def finding_codes(source: SourceSettings, **changed: str) -> set[str]:
     """What the doctor has to say to the settings that are wanted, some of them changed."""
     config = {
         **required_config(_scope(source), {}),
@@ -322,7 +322,7 @@ def test_its_connector_is_printed_with_confluents_converter_and_its_registry() -
 def test_another_converter_and_names_that_get_lost_are_refused(
     source: SourceSettings, changed: dict[str, str], told: set[str]
 ) -> None:
-    assert codes(source, **changed) == told
+    assert finding_codes(source, **changed) == told
     if told == {NAMES}:
         (demand,) = (one for one in firm_demands(_scope(source), {}) if one.name == NAMES)
         assert not demand.met(changed["field__name__adjustment__mode"])

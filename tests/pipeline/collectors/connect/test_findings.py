@@ -26,7 +26,7 @@ ROUTER = "io.debezium.transforms.ByLogicalTableRouter"
 RENAMER = "org.apache.kafka.connect.transforms.RegexRouter"
 
 
-def ruled(
+def severities(
     config: Mapping[str, str], worker: Mapping[str, str] | None = None
 ) -> dict[str, FindingSeverity]:
     found = connector_findings(config, "collector:shop", source=SHOP, worker=worker)
@@ -34,11 +34,11 @@ def ruled(
 
 
 def test_a_connector_that_loses_nothing_has_a_clean_bill() -> None:
-    assert ruled(GOOD) == {}
+    assert severities(GOOD) == {}
 
 
 def test_a_connector_with_its_defaults_loses_values_and_truncates() -> None:
-    assert ruled(DEFAULTS) == {
+    assert severities(DEFAULTS) == {
         "bigint.unsigned.handling.mode": REFUSE,
         "decimal.handling.mode": REFUSE,
         "enable.time.adjuster": REFUSE,
@@ -127,7 +127,7 @@ def test_a_setting_that_harms_is_found_with_its_fix(
 def test_transforms_are_judged_by_what_they_do(
     kind: str, expected: Mapping[str, FindingSeverity]
 ) -> None:
-    assert ruled({**GOOD, "transforms": "one", "transforms.one.type": kind}) == expected
+    assert severities({**GOOD, "transforms": "one", "transforms.one.type": kind}) == expected
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_salt_in_a_settings_name_is_not_told() -> None:
 def test_rows_of_other_servers_stay_where_a_gtid_filter_spares_them() -> None:
     spared = {"gtid.source.includes": "f5.*", "gtid.source.filter.dml.events": "false"}
 
-    assert ruled({**GOOD, **spared}) == {}
+    assert severities({**GOOD, **spared}) == {}
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_null_is_kept_by_whoever_names_the_converter(
 ) -> None:
     own = {name: value for name, value in GOOD.items() if not name.startswith("value.converter")}
 
-    found = ruled(own, worker)
+    found = severities(own, worker)
 
     assert found.get("value.converter.replace.null.with.default") is severity
 
@@ -196,7 +196,7 @@ def test_a_converter_goes_with_its_own_settings_not_the_workers() -> None:
     own = {**GOOD}
     del own["value.converter.replace.null.with.default"]
 
-    found = ruled(own, {"value.converter.replace.null.with.default": "false"})
+    found = severities(own, {"value.converter.replace.null.with.default": "false"})
 
     assert found == {"value.converter.replace.null.with.default": REFUSE}
 

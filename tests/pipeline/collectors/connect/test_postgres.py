@@ -47,7 +47,7 @@ CLASS = "io.debezium.connector.postgresql.PostgresConnector"
 PLUGINS = [{"class": CLASS, "type": "source", "version": "3.7.0.Final"}]
 
 
-def codes(config: Mapping[str, str]) -> set[str]:
+def finding_codes(config: Mapping[str, str]) -> set[str]:
     found = examine_connector(SOURCE, RUNNING, config, WORKER, PLUGINS).findings
     return {one.code for one in found}
 
@@ -58,7 +58,7 @@ def codes(config: Mapping[str, str]) -> set[str]:
 def test_the_doctor_has_nothing_to_put_right_in_what_is_wanted(source: SourceSettings) -> None:
     config = required_config(replace(SCOPE, source=source), {})
 
-    assert codes(config) == set()
+    assert finding_codes(config) == set()
     assert [
         o for o in firm_demands(SCOPE, {}) if o.name in config and not o.met(config[o.name])
     ] == []

@@ -11,7 +11,7 @@ from pipeline.model import Acknowledged, Head, Missing
 from pipeline.sources.mysql.position import binlog_position
 
 
-def end(pos: int, number: int, identity: str = "A") -> NotedEnd:
+def noted_end(pos: int, number: int, identity: str = "A") -> NotedEnd:
     return NotedEnd(Head(identity, binlog_position(7, pos)), number)
 
 
@@ -27,7 +27,7 @@ def missing(found: Acknowledged | Missing) -> str:
 def test_nothing_is_said_before_a_heartbeat_came_through() -> None:
     evidence = HeartbeatEvidence(SendingPromise.ORDERED)
 
-    evidence.learn(end(100, 5), ())
+    evidence.learn(noted_end(100, 5), ())
 
     assert "no heartbeat of source shop" in missing(evidence.acknowledged("shop"))
 
@@ -35,8 +35,8 @@ def test_nothing_is_said_before_a_heartbeat_came_through() -> None:
 def risen_evidence(promise: SendingPromise, identity: str = "A") -> HeartbeatEvidence:
     """Of a server whose number has been seen to rise."""
     evidence = HeartbeatEvidence(promise)
-    evidence.learn(end(10, -2, identity), ())
-    evidence.learn(end(20, -1, identity), ())
+    evidence.learn(noted_end(10, -2, identity), ())
+    evidence.learn(noted_end(20, -1, identity), ())
     return evidence
 
 
@@ -55,9 +55,9 @@ def test_an_end_is_proven_by_a_heartbeat_that_was_written_after_it(
     seen: tuple[int, ...], proven: bool
 ) -> None:
     evidence = risen_evidence(SendingPromise.ORDERED)
-    evidence.learn(end(100, 5), (4,))
+    evidence.learn(noted_end(100, 5), (4,))
 
-    evidence.learn(end(200, 7), seen)
+    evidence.learn(noted_end(200, 7), seen)
 
     assert (evidence.acknowledged("shop") == acknowledged_at(100)) is proven
 
@@ -65,10 +65,10 @@ def test_an_end_is_proven_by_a_heartbeat_that_was_written_after_it(
 def test_a_number_that_came_before_it_was_seen_committed_is_one_of_the_two() -> None:
     """A log may be read before what it tells of can be seen."""
     evidence = risen_evidence(SendingPromise.ORDERED)
-    evidence.learn(end(90, 5), (4, 5, 6))
-    evidence.learn(end(100, 5), ())
+    evidence.learn(noted_end(90, 5), (4, 5, 6))
+    evidence.learn(noted_end(100, 5), ())
 
-    evidence.learn(end(200, 7), (7,))
+    evidence.learn(noted_end(200, 7), (7,))
 
     assert evidence.acknowledged("shop") == acknowledged_at(100)
 
@@ -79,62 +79,66 @@ def test_heartbeats_that_a_server_lacks_prove_nothing_of_it(identity: str, known
     """The one before it had 104 and 105, which are on their way; the next one is 106."""
     evidence = risen_evidence(SendingPromise.ORDERED)
     if known:
-        evidence.learn(end(900, 104), (101, 102, 103))
+        evidence.learn(noted_end(900, 104), (101, 102, 103))
     else:
         evidence = HeartbeatEvidence(SendingPromise.ORDERED)
 
-    evidence.learn(end(500, 103, identity), (104,))
-    evidence.learn(end(550, 103, identity), (105, 106))
+    evidence.learn(noted_end(500, 103, identity), (104,))
+    evidence.learn(noted_end(550, 103, identity), (105, 106))
 
     assert isinstance(evidence.acknowledged("shop"), Missing)
-    evidence.learn(end(600, 107, identity), (107,))
+    evidence.learn(noted_end(600, 107, identity), (107,))
     assert isinstance(evidence.acknowledged("shop"), Missing)
-    evidence.learn(end(700, 109, identity), (108, 109))
+    evidence.learn(noted_end(700, 109, identity), (108, 109))
     assert evidence.acknowledged("shop") == acknowledged_at(600)
 
 
 def test_by_batches_one_heartbeat_more_is_waited_for_that_was_written_later() -> None:
     evidence = risen_evidence(SendingPromise.BATCHES)
-    evidence.learn(end(100, 5), (4,))
-    evidence.learn(end(200, 7), (5, 6, 7))  # may be of the same batch as what stands before 100
+    evidence.learn(noted_end(100, 5), (4,))
+    evidence.learn(
+        noted_end(200, 7), (5, 6, 7)
+    )  # may be of the same batch as what stands before 100
 
     assert isinstance(evidence.acknowledged("shop"), Missing)
-    evidence.learn(end(300, 9), (8, 9))  # number 9 was committed before it was known that 7 came
+    evidence.learn(
+        noted_end(300, 9), (8, 9)
+    )  # number 9 was committed before it was known that 7 came
     assert isinstance(evidence.acknowledged("shop"), Missing)
-    evidence.learn(end(400, 11), (10, 11))
+    evidence.learn(noted_end(400, 11), (10, 11))
     assert evidence.acknowledged("shop") == acknowledged_at(100)
 
 
 def test_while_the_log_is_sent_again_nothing_is_said() -> None:
     evidence = risen_evidence(SendingPromise.ORDERED)
-    evidence.learn(end(100, 5), (4,))
-    evidence.learn(end(200, 7), (7, 8))
+    evidence.learn(noted_end(100, 5), (4,))
+    evidence.learn(noted_end(200, 7), (7, 8))
 
-    evidence.learn(end(300, 9), (6,))
+    evidence.learn(noted_end(300, 9), (6,))
 
     assert "being sent again (heartbeat 6 after 8)" in missing(evidence.acknowledged("shop"))
-    evidence.learn(end(400, 10), (7, 8, 9))
+    evidence.learn(noted_end(400, 10), (7, 8, 9))
     assert evidence.acknowledged("shop") == acknowledged_at(200)
 
 
 def test_what_was_proven_of_another_server_says_nothing_of_this_one() -> None:
     evidence = risen_evidence(SendingPromise.ORDERED)
-    evidence.learn(end(100, 5), (4,))
-    evidence.learn(end(200, 7), (6, 7))
+    evidence.learn(noted_end(100, 5), (4,))
+    evidence.learn(noted_end(200, 7), (6, 7))
     assert evidence.acknowledged("shop") == acknowledged_at(100)
 
-    evidence.learn(end(50, 8, identity="B"), (9,))
+    evidence.learn(noted_end(50, 8, identity="B"), (9,))
 
     assert isinstance(evidence.acknowledged("shop"), Missing)
 
 
 def test_however_far_it_lags_ends_that_wait_are_bounded_and_none_is_lost() -> None:
     evidence = risen_evidence(SendingPromise.ORDERED)
-    evidence.learn(end(100, 0), (0,))
+    evidence.learn(noted_end(100, 0), (0,))
     for number in range(1, 2_000):
-        evidence.learn(end(100 + number, number), ())
+        evidence.learn(noted_end(100 + number, number), ())
 
-    evidence.learn(end(5_000, 2_000), (1, 2, 3))
+    evidence.learn(noted_end(5_000, 2_000), (1, 2, 3))
 
     assert evidence.acknowledged("shop") == acknowledged_at(101)
 
@@ -165,7 +169,7 @@ WAYS = ("beat", "leap", "row", "commit", "send", "look", "noted")
 @given(st.lists(st.sampled_from(WAYS), max_size=80))
 def test_in_order_no_more_is_acknowledged_than_has_arrived(steps: list[str]) -> None:
     server, evidence = Server(), HeartbeatEvidence(SendingPromise.ORDERED)
-    arrived, seen, noted = 0, 0, end(0, -1)
+    arrived, seen, noted = 0, 0, noted_end(0, -1)
     for step in steps:
         if step in ("beat", "leap"):
             server.beat(leap=3 if step == "leap" else 0)
@@ -176,7 +180,7 @@ def test_in_order_no_more_is_acknowledged_than_has_arrived(steps: list[str]) -> 
         elif step == "send":
             arrived = min(arrived + 1, len(server.log))
         elif step == "noted":
-            noted = end(len(server.log), server.newest)
+            noted = noted_end(len(server.log), server.newest)
         else:
             beats = [one for one in server.log[:arrived] if one is not None]
             evidence.learn(noted, beats[seen:])
@@ -189,15 +193,15 @@ def test_in_order_no_more_is_acknowledged_than_has_arrived(steps: list[str]) -> 
 def test_a_batch_that_failed_and_is_taken_again_with_more_in_it_proves_nothing() -> None:
     """One partition took its part, the other hangs; heartbeats of now come out behind the old."""
     evidence = risen_evidence(SendingPromise.BATCHES)
-    evidence.learn(end(100, 5), (4, 5))
-    evidence.learn(end(200, 8), (6, 7, 8))  # of the batch that does not end
-    evidence.learn(end(300, 10), ())
+    evidence.learn(noted_end(100, 5), (4, 5))
+    evidence.learn(noted_end(200, 8), (6, 7, 8))  # of the batch that does not end
+    evidence.learn(noted_end(300, 10), ())
 
-    evidence.learn(end(400, 12), (6, 7, 8, 9, 10, 11, 12))
+    evidence.learn(noted_end(400, 12), (6, 7, 8, 9, 10, 11, 12))
 
     assert isinstance(evidence.acknowledged("shop"), Missing)
-    evidence.learn(end(500, 13), (13,))
-    evidence.learn(end(600, 15), (14, 15))
+    evidence.learn(noted_end(500, 13), (13,))
+    evidence.learn(noted_end(600, 15), (14, 15))
     assert evidence.acknowledged("shop") == acknowledged_at(300)
 
 
@@ -231,7 +235,7 @@ def test_by_batches_no_more_is_acknowledged_than_has_arrived(steps: list[str]) -
             came += [one for n in beats[:1] if (one := server.log[n]) is not None]
             batch = [n for n in batch if n not in beats[:1]]
         elif step == "look":
-            evidence.learn(end(len(server.log), server.newest), came)
+            evidence.learn(noted_end(len(server.log), server.newest), came)
             came = []
         said = evidence.acknowledged("shop")
         if isinstance(said, Acknowledged):

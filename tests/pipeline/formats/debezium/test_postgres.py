@@ -22,21 +22,23 @@ ID = {"type": "int32", "field": "id", "parameters": {"__debezium.source.column.t
 KEY = b'{"schema":{"type":"struct"},"payload":{"id":1}}'
 
 
-def schema(*fields: dict[str, Any]) -> dict[str, Any]:
+def payload_schema(*fields: dict[str, Any]) -> dict[str, Any]:
     return {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}
 
 
-def text(name: str) -> dict[str, Any]:
+def text_field(name: str) -> dict[str, Any]:
     return {"type": "string", "optional": True, "field": name}
 
 
-def row(told_schema: dict[str, Any] | None = None, key: bytes | None = KEY, **fields: Any) -> Raw:
+def raw_row(
+    told_schema: dict[str, Any] | None = None, key: bytes | None = KEY, **fields: Any
+) -> Raw:
     payload = {"op": "c", "after": {"id": 1}, "source": SOURCE, **fields}
     whole = payload if told_schema is None else {"schema": told_schema, "payload": payload}
     return key, json.dumps(whole).encode(), "p.public.t"
 
 
-def decoded(*sent: Raw) -> list[dict[str, Any]]:
+def decode_both_ways(*sent: Raw) -> list[dict[str, Any]]:
     found = at_once(sent)
     assert found == one_by_one(sent)
     return found
@@ -57,7 +59,7 @@ def decoded(*sent: Raw) -> list[dict[str, Any]]:
 def test_a_change_stands_behind_the_last_commit(
     fields: dict[str, Any], place: tuple[int, int, int]
 ) -> None:
-    (found,) = decoded(row(**fields))
+    (found,) = decode_both_ways(raw_row(**fields))
 
     assert (found["shard"], found["log"], found["pos"], found["row"]) == ("public.t", *place)
 
@@ -73,7 +75,7 @@ def test_a_change_stands_behind_the_last_commit(
 def test_a_change_of_the_first_transaction_may_stand_below_the_snapshot(
     source: dict[str, Any], around: str | None
 ) -> None:
-    found = decoded(row(schema(ID), source={**SOURCE, **source}))
+    found = decode_both_ways(raw_row(payload_schema(ID), source={**SOURCE, **source}))
 
     ddl = None if around == AROUND else around
     assert [(one["op"], one["snapshot"]) for one in found] == [("ddl", ddl), ("c", around)]
@@ -96,7 +98,7 @@ def test_f102_a_row_that_a_signal_asked_for_is_of_no_snapshot_of_all_tables(
     source: dict[str, Any], snapshot: str
 ) -> None:
     """It tells where the stream stood, which a snapshot of all tables does not know."""
-    (found,) = decoded(row(op="r", source={**SOURCE, "snapshot": "last", **source}))
+    (found,) = decode_both_ways(raw_row(op="r", source={**SOURCE, "snapshot": "last", **source}))
 
     assert (found["snapshot"], found["origin"]) == (snapshot, int(Origin.SNAPSHOT))
 
@@ -111,7 +113,7 @@ def test_f102_a_row_that_a_signal_asked_for_is_of_no_snapshot_of_all_tables(
     ],
 )
 def test_a_change_without_a_place_is_an_error(source: dict[str, Any]) -> None:
-    (found,) = decoded(row(source={**SOURCE, **source}))
+    (found,) = decode_both_ways(raw_row(source={**SOURCE, **source}))
 
     assert (found["op"], found["error"], found["shard"]) == (
         Op.ERROR,
@@ -122,9 +124,9 @@ def test_a_change_without_a_place_is_an_error(source: dict[str, Any]) -> None:
 
 def test_a_transaction_is_named_by_its_number_alone() -> None:
     begin = json.dumps({"status": "BEGIN", "id": "739:1", "ts_ms": 1}).encode()
-    in_it = row(transaction={"id": "739:900", "total_order": 1})
+    in_it = raw_row(transaction={"id": "739:900", "total_order": 1})
 
-    found = decoded((None, begin, "p.transaction"), in_it)
+    found = decode_both_ways((None, begin, "p.transaction"), in_it)
 
     assert [one["tx"]["id"] for one in found] == ["739", "739"]
 
@@ -132,15 +134,15 @@ def test_a_transaction_is_named_by_its_number_alone() -> None:
 def test_a_message_of_an_application_says_nothing() -> None:
     source = {**SOURCE, "schema": "", "table": ""}
 
-    (found,) = decoded(row(op="m", after=None, source=source, message={"prefix": "p"}))
+    (found,) = decode_both_ways(raw_row(op="m", after=None, source=source, message={"prefix": "p"}))
 
     assert (found["op"], found["shard"]) == (Op.HEARTBEAT, None)
 
 
 def test_columns_come_before_the_first_row_and_again_where_they_change() -> None:
-    old, new = schema(ID), schema(ID, text("b"))
+    old, new = payload_schema(ID), payload_schema(ID, text_field("b"))
 
-    found = decoded(row(old), row(old), row(new), row(old), row(None))
+    found = decode_both_ways(raw_row(old), raw_row(old), raw_row(new), raw_row(old), raw_row(None))
 
     assert [one["op"] for one in found] == ["ddl", "c", "c", "ddl", "c", "ddl", "c", "c"]
     assert [one["message"] for one in found] == [0, 0, 1, 2, 2, 3, 3, 4]
@@ -149,7 +151,9 @@ def test_columns_come_before_the_first_row_and_again_where_they_change() -> None
 
 
 def test_a_key_with_half_a_letter_in_its_name_spoils_no_batch() -> None:
-    found = decoded(row(schema(ID), key=b'{"\\ud800":1}'), row(schema(ID)))
+    found = decode_both_ways(
+        raw_row(payload_schema(ID), key=b'{"\\ud800":1}'), raw_row(payload_schema(ID))
+    )
 
     assert [one["op"] for one in found] == ["ddl", "c", "ddl", "c"]
 
@@ -167,7 +171,7 @@ def test_columns_that_are_told_are_read_back() -> None:
             "__debezium.source.column.scale": "0",
         },
     }
-    payload = decoded(row(schema(ID, text("b"), enum)))[0]["after"]
+    payload = decode_both_ways(raw_row(payload_schema(ID, text_field("b"), enum)))[0]["after"]
 
     assert FORMAT().schema_change(payload) == SchemaMessage(
         "",
@@ -198,7 +202,11 @@ def test_columns_that_are_told_are_read_back() -> None:
 def test_another_key_is_told_too() -> None:
     other = KEY.replace(b'"id":1', b'"b":1').replace(b"struct", b"struct2")
 
-    found = decoded(row(schema(ID)), row(schema(ID), key=other), row(schema(ID), key=None))
+    found = decode_both_ways(
+        raw_row(payload_schema(ID)),
+        raw_row(payload_schema(ID), key=other),
+        raw_row(payload_schema(ID), key=None),
+    )
 
     keys = [FORMAT().schema_change(one["after"]).tables[0].key for one in found[::2]]
     assert keys == [("id",), ("b",), ()]
@@ -208,16 +216,16 @@ def test_another_key_is_told_too() -> None:
     "told_schema",
     [
         pytest.param({}, id="empty"),
-        pytest.param(schema(), id="no columns"),
-        pytest.param(schema({"type": 1}), id="a type that is no text"),
+        pytest.param(payload_schema(), id="no columns"),
+        pytest.param(payload_schema({"type": 1}), id="a type that is no text"),
         pytest.param(
-            schema({**ID, "parameters": {"__debezium.source.column.length": "x"}}),
+            payload_schema({**ID, "parameters": {"__debezium.source.column.length": "x"}}),
             id="a length that is no number",
         ),
     ],
 )
 def test_a_damaged_schema_tells_nothing_and_spoils_no_row(told_schema: dict[str, Any]) -> None:
-    assert [one["op"] for one in decoded(row(told_schema))] == ["c"]
+    assert [one["op"] for one in decode_both_ways(raw_row(told_schema))] == ["c"]
 
 
 def test_a_payload_of_another_kind_is_refused() -> None:
@@ -228,15 +236,17 @@ def test_a_payload_of_another_kind_is_refused() -> None:
 def test_a_mysql_row_tells_no_columns() -> None:
     source = {"connector": "mysql", "db": "d", "table": "t", "file": "b.1", "pos": 1, "row": 0}
 
-    assert [one["op"] for one in decoded(row(schema(ID), source=source))] == ["c"]
+    assert [one["op"] for one in decode_both_ways(raw_row(payload_schema(ID), source=source))] == [
+        "c"
+    ]
 
 
 @pytest.mark.parametrize("placeholder", sorted(Placeholder().spellings))
 def test_what_is_left_out_is_taken_out(placeholder: bytes) -> None:
-    key, value, topic = row(after={"id": 1, "big": "?", "n": None})
+    key, value, topic = raw_row(after={"id": 1, "big": "?", "n": None})
     assert value is not None
 
-    (found,) = decoded((key, value.replace(b'"?"', placeholder), topic))
+    (found,) = decode_both_ways((key, value.replace(b'"?"', placeholder), topic))
 
     assert (found["after"], found["changed"]) == ('{"id":1,"n":null}', ["id", "n"])
     assert found["left_out"] == ["big"]
@@ -246,8 +256,8 @@ def test_what_the_row_before_tells_is_not_left_out() -> None:
     before = {"id": 1, "big": "old", "b": UNAVAILABLE, "c": None}
     after = {"id": 2, "big": UNAVAILABLE, "b": UNAVAILABLE, "c": UNAVAILABLE}
 
-    (some,) = decoded(row(op="u", before=before, after=after))
-    (all_,) = decoded(row(op="u", before={"big": "old"}, after={"big": UNAVAILABLE}))
+    (some,) = decode_both_ways(raw_row(op="u", before=before, after=after))
+    (all_,) = decode_both_ways(raw_row(op="u", before={"big": "old"}, after={"big": UNAVAILABLE}))
 
     assert (some["after"], some["changed"]) == ('{"id":2,"big":"old"}', ["id", "big"])
     assert (all_["after"], all_["changed"]) == ('{"big":"old"}', None)
@@ -256,18 +266,18 @@ def test_what_the_row_before_tells_is_not_left_out() -> None:
 
 @pytest.mark.parametrize("placeholder", sorted(Placeholder().spellings))
 def test_a_snapshot_leaves_no_value_out(placeholder: bytes) -> None:
-    key, value, topic = row(op="r", after={"id": 1, "big": "?"})
+    key, value, topic = raw_row(op="r", after={"id": 1, "big": "?"})
     assert value is not None
     sent = value.replace(b'"?"', placeholder)
 
-    (found,) = decoded((key, sent, topic))
+    (found,) = decode_both_ways((key, sent, topic))
 
     assert json.loads(found["after"]) == json.loads(sent)["after"]
     assert (found["changed"], found["left_out"]) == (None, None)
 
 
 def test_the_placeholder_may_be_another_word() -> None:
-    sent = batch([row(after={"id": 1, "big": "<gone>", "b": UNAVAILABLE})])
+    sent = batch([raw_row(after={"id": 1, "big": "<gone>", "b": UNAVAILABLE})])
 
     (found,) = told(DebeziumJson(unavailable="<gone>").decode(sent, {}))
 
@@ -277,7 +287,7 @@ def test_the_placeholder_may_be_another_word() -> None:
 def test_what_was_captured_is_read_whole() -> None:
     sent = [(m.key, m.value, m.topic) for m in messages("debezium_json") if "postgres" in m.id]
 
-    found = decoded(*sent)
+    found = decode_both_ways(*sent)
 
     partial = [one for one in found if one["changed"] is not None]
     assert [(one["op"], one["changed"]) for one in partial] == [

@@ -16,36 +16,38 @@ END = {"status": "END", "id": "x", "ts_ms": 5}
 ROWS = {"mysql": ROW, "postgres": {**ROW, "source": OWN}}
 
 
-def schema(default: str = "x") -> dict[str, object]:
+def struct_schema(default: str = "x") -> dict[str, object]:
     return {"type": "struct", "fields": FIELDS, "default": default}
 
 
-def text(value: object) -> bytes:
+def compact_json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
 def message(payload: object, default: str = "x") -> bytes:
-    return text({"schema": schema(default), "payload": payload})
+    return compact_json({"schema": struct_schema(default), "payload": payload})
 
 
-SAID = text(ROW)
-SCHEMA = text(schema())
+SAID = compact_json(ROW)
+SCHEMA = compact_json(struct_schema())
 ODD = {
     "no schema": SAID,
     "another schema": message(ROW, "y"),
     "the sign of a payload in a schema": message(ROW, '"},"payload":{'),
     "the sign of a payload in a row": message({**ROW, "after": {"a": '"},"payload":{'}}),
     "a payload in a payload": message({**ROW, "payload": ROW}),
-    "a schema in a payload": message({"schema": schema(), "payload": ROW}),
-    "blanks": json.dumps({"schema": schema(), "payload": ROW}).encode(),
-    "the payload first": text({"payload": ROW, "schema": schema()}),
-    "something behind the payload": text({"schema": schema(), "payload": ROW, "x": {}}),
+    "a schema in a payload": message({"schema": struct_schema(), "payload": ROW}),
+    "blanks": json.dumps({"schema": struct_schema(), "payload": ROW}).encode(),
+    "the payload first": compact_json({"payload": ROW, "schema": struct_schema()}),
+    "something behind the payload": compact_json(
+        {"schema": struct_schema(), "payload": ROW, "x": {}}
+    ),
     "two payloads": b'{"schema":%b,"payload":%b,"payload":%b}' % (SCHEMA, SAID, SAID),
     "two schemas": b'{"schema":%b,"schema":{},"payload":%b}' % (SCHEMA, SAID),
     "a brace too many": message(ROW) + b"}",
     "a brace too few": message(ROW)[:-1],
-    "no payload": text({"schema": schema(), "payload": None}),
-    "a text for a payload": text({"schema": schema(), "payload": "{}"}),
+    "no payload": compact_json({"schema": struct_schema(), "payload": None}),
+    "a text for a payload": compact_json({"schema": struct_schema(), "payload": "{}"}),
     "a broken payload": message(ROW).replace(b'"op":"c"', b'"op":c'),
     "a broken schema": message(ROW).replace(b'"struct"', b"struct", 1),
     "half a letter in a schema": message(ROW, "half").replace(b'"half"', b'"\\ud800"'),
@@ -79,7 +81,7 @@ def test_a_schema_that_comes_again_is_one_object() -> None:
     first, second, other, last = found.schemas
     assert first is second
     assert first is last
-    assert json.loads(bytes(other)) == schema("y")
+    assert json.loads(bytes(other)) == struct_schema("y")
 
 
 @pytest.mark.parametrize("values", [[], [SAID]], ids=["nothing", "no schema"])

@@ -9,7 +9,7 @@ from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.files.arrivals import FileArrivals
 from pipeline.sources.source import PartitionArrivals
 from tests.pipeline.files.test_ledger import COLUMNS, FILE, PART
-from tests.pipeline.sources.files.test_source import settings
+from tests.pipeline.sources.files.test_source import files_settings
 
 AT = datetime(2026, 11, 23, 12, tzinfo=UTC)
 
@@ -20,7 +20,7 @@ def test_the_source_tells_which_hours_got_rows_and_which_of_these_late(tmp_path:
     other = replace(FILE, path=f"{PART}/b.json")
     ledger.take([(other, [])], PART, sweep=1, at=AT.timestamp() + 1, late=True)
 
-    arrivals = open_arrivals(settings(tmp_path, str(ledger.path)))
+    arrivals = open_arrivals(files_settings(tmp_path, str(ledger.path)))
 
     assert isinstance(arrivals, FileArrivals)
     second = datetime(2026, 11, 23, 12, 0, 1, tzinfo=UTC)

@@ -21,7 +21,7 @@ from pipeline.sources.files.dialect import FILES, FileColumn
 SHARD = ShardId("d", "l")
 
 
-def schema(**types: str) -> TableSchema:
+def file_schema(**types: str) -> TableSchema:
     return TableSchema("d.l", Order(1, 0, 0), tuple(FileColumn(n, t) for n, t in types.items()))
 
 
@@ -65,24 +65,27 @@ def test_a_value_has_its_columns_type_or_is_told_as_none(
 
 
 def test_columns_may_come_and_keep_their_types() -> None:
-    before, after = schema(id="bigint"), schema(id="bigint", new="string")
+    before, after = file_schema(id="bigint"), file_schema(id="bigint", new="string")
 
     assert FILES.compare(before, after) == Compatible((FileColumn("new", "string"),))
     assert isinstance(FILES.compare(after, before), Incompatible)
-    assert isinstance(FILES.compare(before, schema(id="string")), Incompatible)
+    assert isinstance(FILES.compare(before, file_schema(id="string")), Incompatible)
 
 
 def test_logs_of_one_table_have_all_columns_of_any() -> None:
-    merged = FILES.merge((schema(id="bigint"), schema(x="double")))
+    merged = FILES.merge((file_schema(id="bigint"), file_schema(x="double")))
 
     assert isinstance(merged, TableSchema)
     assert [one.name for one in merged.columns] == ["id", "x"]
-    assert isinstance(FILES.merge((schema(id="bigint"), schema(id="string"))), Incompatible)
+    assert isinstance(
+        FILES.merge((file_schema(id="bigint"), file_schema(id="string"))), Incompatible
+    )
 
 
 def test_a_log_begins_empty_and_keeps_its_rows_when_columns_come() -> None:
     told = [
-        SchemaEvent(Order(1, 0, at), "", None, ((SHARD, schema(id="bigint")),)) for at in (0, 5)
+        SchemaEvent(Order(1, 0, at), "", None, ((SHARD, file_schema(id="bigint")),))
+        for at in (0, 5)
     ]
 
     effects, known = FILES.follow(told, KnownTables(lambda _: True))
@@ -100,4 +103,4 @@ def test_what_a_column_is_told_as_it_is() -> None:
     assert FILES.spelled_alike(column)
     assert not FILES.spelled_alike(FileColumn("x", "double"))
     assert FILES.default(column).as_py() is None
-    assert FILES.differences(schema(id="bigint"), [column]) == ()
+    assert FILES.differences(file_schema(id="bigint"), [column]) == ()

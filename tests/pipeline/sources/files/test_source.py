@@ -27,10 +27,10 @@ def ledger(tmp_path: Path) -> Ledger:
 
 @pytest.fixture
 def source(ledger: Ledger, tmp_path: Path) -> FilesSource:
-    return FilesSource(settings(tmp_path / "logs", str(ledger.path)))
+    return FilesSource(files_settings(tmp_path / "logs", str(ledger.path)))
 
 
-def settings(base: Path, ledger: str) -> SourceSettings:
+def files_settings(base: Path, ledger: str) -> SourceSettings:
     told = CollectorSettings(str(base), "d", "files", {"ledger": ledger} if ledger else {})
     return SourceSettings("logs", "h", 1, "u", told, "logs", transport="files")
 
@@ -94,7 +94,7 @@ def test_the_doctor_asks_whether_the_folder_is_there(
 
 
 def test_a_source_whose_rows_nothing_would_read_is_refused(tmp_path: Path) -> None:
-    good = settings(tmp_path, "/x/ledger.db")
+    good = files_settings(tmp_path, "/x/ledger.db")
 
     with pytest.raises(ConfigError, match="transport: is required; write files"):
         FilesSource(replace(good, transport=""))
@@ -103,7 +103,7 @@ def test_a_source_whose_rows_nothing_would_read_is_refused(tmp_path: Path) -> No
 
 
 def test_the_ledger_is_where_the_collectors_options_say(tmp_path: Path) -> None:
-    assert ledger_path(settings(tmp_path, "/x/ledger.db")) == "/x/ledger.db"
+    assert ledger_path(files_settings(tmp_path, "/x/ledger.db")) == "/x/ledger.db"
 
 
 @pytest.mark.parametrize(
@@ -117,4 +117,4 @@ def test_a_ledger_that_not_all_processes_find_is_refused(
     tmp_path: Path, path: str, why: str
 ) -> None:
     with pytest.raises(ConfigError, match=rf"collector\.options\.ledger: {why}"):
-        ledger_path(settings(tmp_path, path))
+        ledger_path(files_settings(tmp_path, path))

@@ -38,7 +38,7 @@ def effects(told: Sequence[SchemaEvent], known: KnownTables) -> tuple[Effect, ..
 TABLE = "id INT!, v INT, s VARCHAR:10"
 
 
-def schema(shard: str, columns: str, key: str = "id") -> TableSchema:
+def parse_schema(shard: str, columns: str, key: str = "id") -> TableSchema:
     """Columns as ``name TYPE:length=default``, ``!`` for NOT NULL, ``()`` for computed."""
     made = []
     for number, text in enumerate(columns.split(", "), 1):
@@ -71,13 +71,13 @@ def schema_event(
     tables = []
     for line in filter(None, described.split("\n")):
         shard, _, columns = line.strip().partition(":")
-        own = schema(shard, columns.strip(), key) if columns else None
+        own = parse_schema(shard, columns.strip(), key) if columns else None
         tables.append((ShardId.parse(shard), own))
     return SchemaEvent(order, text, database, tuple(tables))
 
 
 def known_tables(*shards: str, based: Sequence[str] | None = None, missed: str = "") -> KnownTables:
-    tables = {ShardId.parse(shard): schema(shard, TABLE) for shard in shards}
+    tables = {ShardId.parse(shard): parse_schema(shard, TABLE) for shard in shards}
     whole = tables if based is None else [ShardId.parse(shard) for shard in based]
     return KnownTables(lambda shard: str(shard) != missed, tables, frozenset(whole))
 
@@ -292,7 +292,7 @@ def test_f07_a_collector_that_took_other_columns_for_the_tables_own_holds_it() -
     (found,) = effects([schema_event("CREATE TABLE IF NOT EXISTS t LIKE u", "d.t: id INT!")], BOTH)
 
     assert isinstance(found, BaseNeeded)
-    assert found.schema == schema("d.t", TABLE)
+    assert found.schema == parse_schema("d.t", TABLE)
     assert "docs/runbooks/blocked.md#connector" in found.detail
 
 
@@ -372,7 +372,7 @@ def test_rows_are_taken_over_only_from_a_whole_mirror_that_fits(
     facts: dict[str, str], columns: str, effect: str
 ) -> None:
     before = known_tables("d.t", "d.u", **facts)
-    new = schema("d.u", columns)
+    new = parse_schema("d.u", columns)
     before = replace(before, schemas={**before.schemas, ShardId("d", "u"): new})
     swap = [rename("t>old"), schema_event("RENAME TABLE u TO t", f"d.t:{columns}")]
 
@@ -611,14 +611,14 @@ def test_an_effect_bears_the_columns_that_are_known_or_newly_told() -> None:
         BOTH,
     )
 
-    assert emptied == Empty(ShardId("d", "t"), HERE, schema("d.t", TABLE))
-    assert moved == Replace(ShardId("d", "x"), HERE, ShardId("d", "t"), schema("d.t", TABLE))
+    assert emptied == Empty(ShardId("d", "t"), HERE, parse_schema("d.t", TABLE))
+    assert moved == Replace(ShardId("d", "x"), HERE, ShardId("d", "t"), parse_schema("d.t", TABLE))
     assert {str(one.shard): one.schema for one in doubted if isinstance(one, BaseNeeded)} == {
-        "d.t": schema("d.t", TABLE),
-        "d.u": schema("d.u", GROWN),
+        "d.t": parse_schema("d.t", TABLE),
+        "d.u": parse_schema("d.u", GROWN),
     }
     assert [one.schema for one in named_later if isinstance(one, BaseNeeded)] == [
-        schema("d.y", GROWN)
+        parse_schema("d.y", GROWN)
     ]
 
 

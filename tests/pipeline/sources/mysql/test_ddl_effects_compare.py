@@ -40,7 +40,9 @@ def captured() -> tuple[SchemaChange, ...]:
     )
 
 
-def schema(*columns: Column, key: tuple[str, ...] = ("id",), shard: str = "d.t") -> TableSchema:
+def schema_with(
+    *columns: Column, key: tuple[str, ...] = ("id",), shard: str = "d.t"
+) -> TableSchema:
     placed = (replace(c, position=n) for n, c in enumerate((ID, *columns), 1))
     return TableSchema(shard, Order(1, 1, 1), tuple(placed), key)
 
@@ -155,7 +157,7 @@ UNFILLED = {
 
 @pytest.mark.parametrize("added", FOLLOWED.values(), ids=FOLLOWED)
 def test_an_added_column_whose_old_value_is_known_is_followed(added: Column) -> None:
-    found = compare_schemas(schema(A), schema(A, added))
+    found = compare_schemas(schema_with(A), schema_with(A, added))
 
     assert isinstance(found, Compatible)
     assert [column.name for column in found.added] == ["b"]
@@ -163,7 +165,7 @@ def test_an_added_column_whose_old_value_is_known_is_followed(added: Column) -> 
 
 @pytest.mark.parametrize("added", UNFILLED.values(), ids=UNFILLED)
 def test_an_added_column_whose_old_value_is_not_known_holds(added: Column) -> None:
-    found = compare_schemas(schema(A), schema(A, added))
+    found = compare_schemas(schema_with(A), schema_with(A, added))
 
     assert isinstance(found, Incompatible)
     assert "column b was added" in found.why
@@ -216,19 +218,19 @@ GROWTH = [
 def test_a_type_is_followed_only_where_every_value_keeps_its_meaning(
     old: str, new: str, followed: bool
 ) -> None:
-    found = compare_schemas(schema(typed(old)), schema(typed(new)))
+    found = compare_schemas(schema_with(parse_column(old)), schema_with(parse_column(new)))
 
     assert isinstance(found, Compatible) == followed
     if isinstance(found, Incompatible):
-        assert f"ALTER TABLE `d`.`t` MODIFY `c` {typed(old)}" in found.statement
+        assert f"ALTER TABLE `d`.`t` MODIFY `c` {parse_column(old)}" in found.statement
 
 
 HELD = {
-    "dropped": (schema(), "column a is gone"),
-    "renamed": (schema(replace(A, name="b")), "column a is now b"),
-    "not null": (schema(replace(A, nullable=False)), "a is NOT NULL"),
-    "key grown": (schema(A, key=("id", "a")), "the key changed"),
-    "key gone": (schema(A, key=()), "the key changed"),
+    "dropped": (schema_with(), "column a is gone"),
+    "renamed": (schema_with(replace(A, name="b")), "column a is now b"),
+    "not null": (schema_with(replace(A, nullable=False)), "a is NOT NULL"),
+    "key grown": (schema_with(A, key=("id", "a")), "the key changed"),
+    "key gone": (schema_with(A, key=()), "the key changed"),
 }
 
 
@@ -236,7 +238,7 @@ HELD = {
 def test_what_cannot_be_followed_names_the_cause_and_the_way_out(
     new: TableSchema, why: str
 ) -> None:
-    found = compare_schemas(schema(A), new)
+    found = compare_schemas(schema_with(A), new)
 
     assert isinstance(found, Incompatible)
     assert why in found.why
@@ -244,16 +246,16 @@ def test_what_cannot_be_followed_names_the_cause_and_the_way_out(
 
 
 def test_what_changes_no_row_is_no_change() -> None:
-    old = schema(replace(A, nullable=False), Column("b", "INT", 11, default="5"))
-    new = schema(Column("b", "INTEGER"), A)
+    old = schema_with(replace(A, nullable=False), Column("b", "INT", 11, default="5"))
+    new = schema_with(Column("b", "INTEGER"), A)
 
     assert compare_schemas(old, new) == Compatible()
 
 
 def test_shards_at_different_steps_share_one_wider_schema() -> None:
-    one = schema(A, Column("n", "INT"), shard="s0.t")
-    other = schema(Column("n", "BIGINT"), replace(A, length=20, nullable=False), shard="s1.t")
-    late = schema(A, Column("n", "INT"), Column("z", "DATE"), shard="s2.t")
+    one = schema_with(A, Column("n", "INT"), shard="s0.t")
+    other = schema_with(Column("n", "BIGINT"), replace(A, length=20, nullable=False), shard="s1.t")
+    late = schema_with(A, Column("n", "INT"), Column("z", "DATE"), shard="s2.t")
 
     merged = merge_schemas([one, other, late])
 
@@ -271,21 +273,23 @@ def test_shards_at_different_steps_share_one_wider_schema() -> None:
 @pytest.mark.parametrize(
     ("other", "why"),
     [
-        pytest.param(schema(Column("a", "INT"), shard="s.t"), "a is VARCHAR", id="types"),
-        pytest.param(schema(A, key=("a",), shard="s.t"), "key", id="keys"),
+        pytest.param(schema_with(Column("a", "INT"), shard="s.t"), "a is VARCHAR", id="types"),
+        pytest.param(schema_with(A, key=("a",), shard="s.t"), "key", id="keys"),
         pytest.param(
-            schema(A, Column("b", "INT", nullable=False), shard="s.t"), "b was added", id="column"
+            schema_with(A, Column("b", "INT", nullable=False), shard="s.t"),
+            "b was added",
+            id="column",
         ),
     ],
 )
 def test_shards_that_cannot_share_a_mirror_are_named(other: TableSchema, why: str) -> None:
-    found = merge_schemas([schema(A), other])
+    found = merge_schemas([schema_with(A), other])
 
     assert isinstance(found, Incompatible)
     assert why in found.why
 
 
-def typed(text: str) -> Column:
+def parse_column(text: str) -> Column:
     """Column c of a type written as in MySQL, labels without quotes."""
     head, _, rest = text.partition("(")
     inside, _, sign = rest.partition(")")
@@ -296,12 +300,14 @@ def typed(text: str) -> Column:
     return Column("c", head + sign, length, scale)
 
 
-KINDS = st.sampled_from(sorted({kind for old, new, _ in GROWTH for kind in (old, new)})).map(typed)
+KINDS = st.sampled_from(sorted({kind for old, new, _ in GROWTH for kind in (old, new)})).map(
+    parse_column
+)
 
 
 @given(kind=KINDS)
 def test_a_schema_compared_with_itself_has_no_change(kind: Column) -> None:
-    assert compare_schemas(schema(kind), schema(kind)) == Compatible()
+    assert compare_schemas(schema_with(kind), schema_with(kind)) == Compatible()
 
 
 @given(one=KINDS, two=KINDS, three=KINDS)

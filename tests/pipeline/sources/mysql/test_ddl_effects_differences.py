@@ -42,13 +42,13 @@ def test_the_server_that_agrees_with_the_log_differs_in_nothing() -> None:
     ],
 )
 def test_what_changes_no_value_is_no_difference(column: Column, kind: str) -> None:
-    assert find_differences(table_schema(column), [described("c", kind)]) == ()
+    assert find_differences(table_schema(column), [described_column("c", kind)]) == ()
 
 
 def test_labels_in_another_order_are_a_difference() -> None:
     table = table_schema(Column("c", "ENUM", values=("a", "b")))
 
-    assert find_differences(table, [described("c", "enum('b','a')")]) != ()
+    assert find_differences(table, [described_column("c", "enum('b','a')")]) != ()
 
 
 def test_where_server_and_log_differ_is_named() -> None:
@@ -65,20 +65,22 @@ def test_columns_in_another_order_are_a_difference() -> None:
     """Values stand in a row image by place: each would be read as another column's."""
     table = table_schema(Column("a", "INT"), Column("b", "INT"))
 
-    assert find_differences(table, [described("b", "int"), described("a", "int")]) == (
+    assert find_differences(
+        table, [described_column("b", "int"), described_column("a", "int")]
+    ) == (
         "a: column 1 of the log, where the server has b",
         "b: column 2 of the log, where the server has a",
     )
 
 
-def described(name: str, kind: str, nullable: str = "YES", **sizes: int) -> Column:
+def described_column(name: str, kind: str, nullable: str = "YES", **sizes: int) -> Column:
     empty = dict.fromkeys(("numeric_precision", "numeric_scale", "datetime_precision"))
     own = {"column_name": name, "column_type": kind, "is_nullable": nullable}
     return column_of({**empty, "character_maximum_length": None, **own, **sizes})
 
 
 SERVER = [
-    described("id", "int(11)", "NO", numeric_precision=10, numeric_scale=0),
-    described("n", "decimal(10,2) unsigned", numeric_precision=10, numeric_scale=2),
-    described("e", "enum('a','b''c')", character_maximum_length=3),
+    described_column("id", "int(11)", "NO", numeric_precision=10, numeric_scale=0),
+    described_column("n", "decimal(10,2) unsigned", numeric_precision=10, numeric_scale=2),
+    described_column("e", "enum('a','b''c')", character_maximum_length=3),
 ]

@@ -287,10 +287,10 @@ def test_the_database_told_is_that_of_the_new_name_not_the_sessions(run: Run) ->
 
 def test_a_truncate_comes_among_the_rows_of_its_table_and_only_when_it_runs(run: Run) -> None:
     """Neither for a temporary table of that name, nor where a body of an event says so."""
-    truncates = [record["op"] for record in sent(run.servers, f"{PREFIX}.ea.t")]
+    truncates = [record["op"] for record in read_messages(run.servers, f"{PREFIX}.ea.t")]
 
     assert truncates == ["t"]
-    assert [*sent(run.servers, f"{PREFIX}.ea.px")] == []
+    assert [*read_messages(run.servers, f"{PREFIX}.ea.px")] == []
 
 
 def captured(shard: ShardId) -> bool:
@@ -305,13 +305,13 @@ def log_position(cursor: Cursor) -> Place:
 
 def sent_events(servers: Servers) -> list[SchemaEvent]:
     found = []
-    for record in sent(servers, PREFIX):
+    for record in read_messages(servers, PREFIX):
         source = record["source"]
         log = int(source["file"].rpartition(".")[2])
         found.append(read(json.dumps(record), Order(1, log, source["pos"], source["row"])))
     return found
 
 
-def sent(servers: Servers, topic: str) -> Iterator[dict[str, Any]]:
+def read_messages(servers: Servers, topic: str) -> Iterator[dict[str, Any]]:
     found = records(servers.kafka.bootstrap, topic)
     yield from (json.loads(record.value) for record in found if record.value)

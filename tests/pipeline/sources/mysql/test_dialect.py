@@ -21,47 +21,47 @@ MOST = 2**64 - 1
 ABC = ("a", "b", "c")
 
 
-def column(kind: str, length: int | None = None, *labels: str) -> MySqlColumn:
+def mysql_column(kind: str, length: int | None = None, *labels: str) -> MySqlColumn:
     return MySqlColumn("c", kind, length, 2 if kind == "DECIMAL" else None, values=labels)
 
 
 CASES = {
-    "a number": (column("INT"), "-5", -5),
-    "a small one": (column("TINYINT"), "1", 1),
-    "the largest": (column("BIGINT UNSIGNED"), str(MOST), Decimal(MOST)),
-    "a decimal": (column("DECIMAL", 5), "1.10", Decimal("1.10")),
-    "a double": (column("DOUBLE"), "1e300", 1e300),
-    "a day": (column("DATE"), "1969-12-31", date(1969, 12, 31)),
-    "a moment": (column("DATETIME", 2), NOON, DAY.replace(tzinfo=None)),
-    "an instant": (column("TIMESTAMP", 2), NOON, DAY),
-    "a time": (column("TIME"), "-838:59:59", -3020399000000),
-    "a year": (column("YEAR"), "2020", 2020),
-    "a text": (column("VARCHAR", 9), "Zoë \x00", "Zoë \x00"),
-    "JSON": (column("JSON"), '{"a": 1}', '{"a": 1}'),
-    "a shape stays a text": (column("POINT"), "POINT (1 2)", "POINT (1 2)"),
+    "a number": (mysql_column("INT"), "-5", -5),
+    "a small one": (mysql_column("TINYINT"), "1", 1),
+    "the largest": (mysql_column("BIGINT UNSIGNED"), str(MOST), Decimal(MOST)),
+    "a decimal": (mysql_column("DECIMAL", 5), "1.10", Decimal("1.10")),
+    "a double": (mysql_column("DOUBLE"), "1e300", 1e300),
+    "a day": (mysql_column("DATE"), "1969-12-31", date(1969, 12, 31)),
+    "a moment": (mysql_column("DATETIME", 2), NOON, DAY.replace(tzinfo=None)),
+    "an instant": (mysql_column("TIMESTAMP", 2), NOON, DAY),
+    "a time": (mysql_column("TIME"), "-838:59:59", -3020399000000),
+    "a year": (mysql_column("YEAR"), "2020", 2020),
+    "a text": (mysql_column("VARCHAR", 9), "Zoë \x00", "Zoë \x00"),
+    "JSON": (mysql_column("JSON"), '{"a": 1}', '{"a": 1}'),
+    "a shape stays a text": (mysql_column("POINT"), "POINT (1 2)", "POINT (1 2)"),
 }
 TEXTS = {
-    "a bit": (column("BIT", 1), "1", True),
-    "bits": (column("BIT", 9), "257", b"\x01\x01"),
-    "64 bits with a sign": (column("BIT", 64), "-1", b"\xff" * 8),
-    "bytes": (column("VARBINARY", 9), "\x00ÿ", b"\x00\xff"),
-    "bytes without the last": (column("BINARY", 4), "\x00ÿ", b"\x00\xff\x00\x00"),
-    "a byte that is left out": (column("BINARY"), "", b"\x00"),
-    "a label": (column("ENUM", None, *ABC), "2", "b"),
-    "a label that is a number": (column("ENUM", None, "1", "0"), "2", "0"),
-    "no label": (column("ENUM", None, *ABC), "0", ""),
-    "labels": (column("SET", None, *ABC), "5", "a,c"),
-    "no labels": (column("SET", None, *ABC), "0", ""),
+    "a bit": (mysql_column("BIT", 1), "1", True),
+    "bits": (mysql_column("BIT", 9), "257", b"\x01\x01"),
+    "64 bits with a sign": (mysql_column("BIT", 64), "-1", b"\xff" * 8),
+    "bytes": (mysql_column("VARBINARY", 9), "\x00ÿ", b"\x00\xff"),
+    "bytes without the last": (mysql_column("BINARY", 4), "\x00ÿ", b"\x00\xff\x00\x00"),
+    "a byte that is left out": (mysql_column("BINARY"), "", b"\x00"),
+    "a label": (mysql_column("ENUM", None, *ABC), "2", "b"),
+    "a label that is a number": (mysql_column("ENUM", None, "1", "0"), "2", "0"),
+    "no label": (mysql_column("ENUM", None, *ABC), "0", ""),
+    "labels": (mysql_column("SET", None, *ABC), "5", "a,c"),
+    "no labels": (mysql_column("SET", None, *ABC), "0", ""),
 }
 PLAIN = {
-    "bits": (column("BIT", 9), "257", b"\x01\x01"),
-    "a bit": (column("BIT", 1), "true", True),
-    "a truth": (column("TINYINT"), "false", 0),
-    "bytes": (column("VARBINARY", 9), "AP8=", b"\x00\xff"),
-    "bytes without the last": (column("BINARY", 4), "AP8=", b"\x00\xff\x00\x00"),
-    "all bytes": (column("BINARY", 2), "AP8=", b"\x00\xff"),
-    "a label": (column("ENUM", None, *ABC), "b", "b"),
-    "labels": (column("SET", None, *ABC), "a,c", "a,c"),
+    "bits": (mysql_column("BIT", 9), "257", b"\x01\x01"),
+    "a bit": (mysql_column("BIT", 1), "true", True),
+    "a truth": (mysql_column("TINYINT"), "false", 0),
+    "bytes": (mysql_column("VARBINARY", 9), "AP8=", b"\x00\xff"),
+    "bytes without the last": (mysql_column("BINARY", 4), "AP8=", b"\x00\xff\x00\x00"),
+    "all bytes": (mysql_column("BINARY", 2), "AP8=", b"\x00\xff"),
+    "a label": (mysql_column("ENUM", None, *ABC), "b", "b"),
+    "labels": (mysql_column("SET", None, *ABC), "a,c", "a,c"),
 }
 
 
@@ -124,9 +124,9 @@ def test_sizes_that_only_a_statement_tells_are_read_there_and_remembered() -> No
     made = "create table t (id int not null, price decimal(10, 2), s varchar(20) default 'a,b')"
     told = [ColumnDescription(n, k, nullable=False, notation=Notation.PLAIN) for n, k in SENT]
 
-    first = schema([MYSQL.column(one, made) for one in told])
+    first = schema_of([MYSQL.column(one, made) for one in told])
     later = MYSQL.remembered(
-        first, schema([MYSQL.column(one, "alter table t add n int") for one in told])
+        first, schema_of([MYSQL.column(one, "alter table t add n int") for one in told])
     )
 
     shown = [(str(one), one.nullable) for one in mysql_columns(first)]
@@ -154,7 +154,7 @@ def test_sizes_that_only_a_statement_tells_are_read_there_and_remembered() -> No
 def test_old_rows_of_an_added_column_are_null_only_if_the_statement_says_so(statement: str) -> None:
     told = ColumnDescription("b", "INT", nullable=False, notation=Notation.PLAIN)
 
-    (found,) = mysql_columns(schema([MYSQL.column(told, statement)]))
+    (found,) = mysql_columns(schema_of([MYSQL.column(told, statement)]))
 
     assert not found.nullable
 
@@ -171,7 +171,7 @@ def test_old_rows_of_an_added_column_are_null_only_if_the_statement_says_so(stat
 def test_comments_and_texts_do_not_define_a_column(statement: str) -> None:
     told = ColumnDescription("b", "INT", nullable=False, notation=Notation.PLAIN)
 
-    (found,) = mysql_columns(schema([MYSQL.column(told, statement)]))
+    (found,) = mysql_columns(schema_of([MYSQL.column(told, statement)]))
 
     assert found.nullable
 
@@ -191,7 +191,7 @@ def test_sizes_are_those_of_the_column_alone(
     statement: str, sizes: tuple[int | None, int | None]
 ) -> None:
     told = ColumnDescription("d", "DECIMAL", nullable=False, notation=Notation.PLAIN)
-    (found,) = mysql_columns(schema([MYSQL.column(told, statement)]))
+    (found,) = mysql_columns(schema_of([MYSQL.column(told, statement)]))
 
     assert (found.length, found.scale) == sizes
 
@@ -199,7 +199,7 @@ def test_sizes_are_those_of_the_column_alone(
 def test_a_computed_column_is_found_past_comments() -> None:
     told = ColumnDescription("b", "INT", notation=Notation.PLAIN)
     statement = "ALTER TABLE t ADD b INT /* a, c */ GENERATED /* always */ ALWAYS AS (id + 1)"
-    (found,) = mysql_columns(schema([MYSQL.column(told, statement)]))
+    (found,) = mysql_columns(schema_of([MYSQL.column(told, statement)]))
 
     assert found.generated
 
@@ -207,7 +207,7 @@ def test_a_computed_column_is_found_past_comments() -> None:
 SENT = [("id", "INT"), ("price", "DECIMAL"), ("s", "VARCHAR")]
 
 
-def schema(some: Sequence[Column]) -> TableSchema:
+def schema_of(some: Sequence[Column]) -> TableSchema:
     return TableSchema("d.t", Order(1, 1, 1), tuple(some), ("id",))
 
 

@@ -40,7 +40,7 @@ def fold(shard: str) -> FoldedTable | None:
     return None if shard.startswith("tmp.") else FoldedTable(shard)
 
 
-def ruled(*shards: ShardFacts, server: ServerFacts = SERVER) -> dict[str, FindingSeverity]:
+def severities(*shards: ShardFacts, server: ServerFacts = SERVER) -> dict[str, FindingSeverity]:
     return {finding.code: finding.severity for finding in check_tables(shards, server, fold)}
 
 
@@ -71,7 +71,7 @@ RULED = {
 def test_a_table_is_ruled_by_its_schema(
     shard: ShardFacts, expected: Mapping[str, FindingSeverity]
 ) -> None:
-    assert ruled(shard) == expected
+    assert severities(shard) == expected
 
 
 def test_columns_that_values_leaves_out_are_named_with_the_reason() -> None:
@@ -118,7 +118,7 @@ def test_cascades_are_unproven_where_the_engine_acts_on_them(
 ) -> None:
     cascading = replace(USERS, cascades=(CASCADE,))
 
-    assert ("unproven" in ruled(cascading, server=server)) is found
+    assert ("unproven" in severities(cascading, server=server)) is found
     assert describe_source(server, [cascading], {"shop.users"}).unlogged == (
         {
             "shop.users": "rows changed by foreign keys are not in the log:"

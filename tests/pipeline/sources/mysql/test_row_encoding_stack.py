@@ -17,7 +17,7 @@ from pipeline.sources.mysql.row_reader import MySqlRowReader
 from pipeline.sources.mysql.types import MySqlColumn
 from pipeline.sources.mysql.values import to_connect
 from pipeline.sources.row_reader import RowsAsked, RowsRead
-from tests.pipeline.sources.mysql.test_row_reader_stack import settings
+from tests.pipeline.sources.mysql.test_row_reader_stack import reader_settings
 
 pytestmark = pytest.mark.stack
 T = Shard("s", "texts.t")
@@ -60,9 +60,9 @@ def mysql(start_mysql: Callable[[int], MySQL]) -> MySQL:
 
 
 def test_each_value_is_the_same_in_both_notations(mysql: MySQL) -> None:
-    with closing(MySqlRowReader(settings(mysql))) as reader:
+    with closing(MySqlRowReader(reader_settings(mysql))) as reader:
         plain = read_rows(reader, ("code2", "id"))
-    with closing(MySqlRowReader(settings(mysql), notation=Notation.TEXTS)) as reader:
+    with closing(MySqlRowReader(reader_settings(mysql), notation=Notation.TEXTS)) as reader:
         described = reader.describe(T)
         texts = read_rows(reader, ("id", "code2"))
 
@@ -75,11 +75,11 @@ def test_each_value_is_the_same_in_both_notations(mysql: MySQL) -> None:
             column = MYSQL.column(told, "")
             assert isinstance(column, MySqlColumn)
             sent = to_connect(column, pa.array([own[told.name]], pa.string()))[0].as_py()
-            assert spelled(sent) == spelled(theirs[told.name]), told.name
+            assert text_of(sent) == text_of(theirs[told.name]), told.name
 
 
 def test_the_highest_heartbeat_is_told(mysql: MySQL) -> None:
-    with closing(MySqlRowReader(settings(mysql))) as reader:
+    with closing(MySqlRowReader(reader_settings(mysql))) as reader:
         server = reader.server
         before = server.newest_heartbeat()
         made = server.beat(7, datetime.now(UTC))
@@ -96,7 +96,7 @@ def row_images(read: RowsRead) -> list[dict[str, Any]]:
     return [json.loads(text, parse_float=str) for text in read.rows["after"].to_pylist()]
 
 
-def spelled(value: object) -> str | None:
+def text_of(value: object) -> str | None:
     """A value as a text: JSON's own kinds say the same as texts do."""
     if isinstance(value, bool):
         return str(value).lower()

@@ -39,7 +39,7 @@ def _primary(server_folder: Path) -> Iterator[MySQL]:
     mysql = MySQL(home, port, 11)
     try:
         mysql.start()
-        with closing(MySqlSource(settings(mysql))) as source:
+        with closing(MySqlSource(reader_settings(mysql))) as source:
             source.prepare_heartbeat()
         yield mysql
     finally:
@@ -74,8 +74,8 @@ def test_a_row_that_is_logged_and_not_yet_committed_is_read_behind_the_fence(
     delay = {"sync_binlog": 1, "binlog_group_commit_sync_delay": WINDOW}
     with (
         set_globally(primary, **delay),
-        closing(reader(primary)) as rows,
-        closing(MySqlSource(settings(primary))) as source,
+        closing(row_reader(primary)) as rows,
+        closing(MySqlSource(reader_settings(primary))) as source,
     ):
         number, missed = -1, 0
         while missed < 3:  # or the commit was done before the read that is to miss it
@@ -84,7 +84,7 @@ def test_a_row_that_is_logged_and_not_yet_committed_is_read_behind_the_fence(
             with committing(primary, f"INSERT INTO d.t VALUES ({number}, 'x')", source):
                 naive = {row[0] for row in primary.execute("SELECT id FROM d.t")}
                 fence = rows.fence(0, datetime.now(UTC))
-                fenced = ids(rows, fence)
+                fenced = read_ids(rows, fence)
 
             missed += number not in naive
             assert number in fenced
@@ -99,12 +99,12 @@ def test_a_replica_is_read_once_it_has_executed_what_the_fence_needs(
     has = f"SELECT GTID_SUBSET('{done}', @@gtid_executed)"
     wait_until(lambda: replica.execute(has) == [(1,)], SOON, "the replica follows")
     where = f"{replica.host}:{replica.port}"
-    with closing(reader(primary, replica=where)) as rows, ThreadPoolExecutor(1) as pool:
+    with closing(row_reader(primary, replica=where)) as rows, ThreadPoolExecutor(1) as pool:
         replica.execute("STOP SLAVE SQL_THREAD")
         primary.execute("INSERT INTO d.t VALUES (1, 'x')")
         naive = replica.execute("SELECT id FROM d.t")
         looks = looked(rows)
-        found = pool.submit(ids, rows, rows.fence(0, datetime.now(UTC)))
+        found = pool.submit(read_ids, rows, rows.fence(0, datetime.now(UTC)))
         try:
             wait_until(lambda: looks, SOON, "a look at how far the replica is")
         finally:
@@ -119,7 +119,7 @@ def test_a_replica_that_stays_behind_is_refused_and_says_what_it_lacks(
     replica = start_mysql(13)
     where = f"{replica.host}:{replica.port}"
     brief = timedelta(milliseconds=300)
-    with closing(MySqlRowReader(settings(primary, where), patience=brief)) as rows:
+    with closing(MySqlRowReader(reader_settings(primary, where), patience=brief)) as rows:
         fence = rows.fence(0, datetime.now(UTC))
 
         with pytest.raises(ProofError, match=r"not reached the fence after .*it executed"):
@@ -131,14 +131,14 @@ def test_a_replica_that_falls_behind_is_spared(
 ) -> None:
     replica, at = start_mysql(14), datetime.now(UTC)
     replica.replica_of(primary)
-    with closing(reader(primary, replica=f"{replica.host}:{replica.port}")) as rows:
+    with closing(row_reader(primary, replica=f"{replica.host}:{replica.port}")) as rows:
         fence = rows.fence(0, at)
-        ids(rows, fence)
+        read_ids(rows, fence)
         replica.execute("STOP SLAVE")
         rows.fence(fence.number + 1, at + timedelta(seconds=31))
 
         with pytest.raises(SparedError, match=r"31 s behind, limits\.lag is 30 s") as said:
-            ids(rows, fence)
+            read_ids(rows, fence)
 
     assert said.value.brake == "lag"
 
@@ -146,7 +146,7 @@ def test_a_replica_that_falls_behind_is_spared(
 def test_a_server_that_commits_in_another_order_than_it_logs_is_refused(primary: MySQL) -> None:
     with (
         set_globally(primary, binlog_order_commits=0),
-        closing(reader(primary)) as rows,
+        closing(row_reader(primary)) as rows,
         pytest.raises(ConfigError, match="binlog_order_commits"),
     ):
         rows.fence(0, datetime.now(UTC))
@@ -157,8 +157,8 @@ def test_f108_a_read_waits_for_xa_transactions_that_were_prepared_before_its_fen
 ) -> None:
     """Their rows are in the log at XA PREPARE, and in the table at XA COMMIT."""
     prepare_xa(primary, "'old'", "INSERT INTO d.t VALUES (1, 'x')")
-    brief = MySqlRowReader(settings(primary), xa_patience=timedelta(milliseconds=300))
-    with closing(brief), closing(reader(primary)) as rows, ThreadPoolExecutor(1) as pool:
+    brief = MySqlRowReader(reader_settings(primary), xa_patience=timedelta(milliseconds=300))
+    with closing(brief), closing(row_reader(primary)) as rows, ThreadPoolExecutor(1) as pool:
         fence = rows.fence(0, datetime.now(UTC))
         prepare_xa(primary, "'new',x'00ff'", "INSERT INTO d.t VALUES (2, 'x')")
         try:
@@ -166,7 +166,7 @@ def test_f108_a_read_waits_for_xa_transactions_that_were_prepared_before_its_fen
             with pytest.raises(ProofError, match=open_one):
                 brief.read(fence, RowsAsked(T, ("id",), None, None, 10))
             looks = looked(rows)
-            found = pool.submit(ids, rows, fence)
+            found = pool.submit(read_ids, rows, fence)
             wait_until(lambda: looks, SOON, "a look before the read")
             primary.execute("XA COMMIT 'old'")
 
@@ -180,11 +180,11 @@ def test_f108_a_read_waits_for_xa_transactions_that_were_prepared_before_its_fen
 
 def test_f108_a_read_goes_on_once_a_prepared_xa_transaction_is_rolled_back(primary: MySQL) -> None:
     prepare_xa(primary, "'back'", "INSERT INTO d.t VALUES (1, 'x')")
-    with closing(reader(primary)) as rows:
+    with closing(row_reader(primary)) as rows:
         fence = rows.fence(0, datetime.now(UTC))
         primary.execute("XA ROLLBACK 'back'")
 
-        assert ids(rows, fence) == set()
+        assert read_ids(rows, fence) == set()
 
 
 def test_f108_a_replica_is_read_once_it_has_committed_what_was_prepared(
@@ -194,13 +194,13 @@ def test_f108_a_replica_is_read_once_it_has_committed_what_was_prepared(
     replica.replica_of(primary)
     where = f"{replica.host}:{replica.port}"
     prepare_xa(primary, "'far'", "INSERT INTO d.t VALUES (1, 'x')")
-    with closing(reader(primary, replica=where)) as rows, ThreadPoolExecutor(1) as pool:
+    with closing(row_reader(primary, replica=where)) as rows, ThreadPoolExecutor(1) as pool:
         fence = rows.fence(0, datetime.now(UTC))
         wait_until(lambda: replica.execute("XA RECOVER"), SOON, "it is prepared there, too")
         replica.execute("STOP SLAVE SQL_THREAD")
         primary.execute("XA COMMIT 'far'")
         looks = looked(rows)
-        found = pool.submit(ids, rows, fence)
+        found = pool.submit(read_ids, rows, fence)
         try:
             wait_until(lambda: looks, SOON, "a look at how far the replica is")
         finally:
@@ -211,7 +211,7 @@ def test_f108_a_replica_is_read_once_it_has_committed_what_was_prepared(
 
 def test_f108_without_the_right_to_list_xa_transactions_no_read_is_fenced(primary: MySQL) -> None:
     primary.execute("REVOKE XA_RECOVER_ADMIN ON *.* FROM 'sluice'@'%'")
-    theirs = replace(settings(primary), user="sluice", password="sluice")
+    theirs = replace(reader_settings(primary), user="sluice", password="sluice")
     try:
         with (
             closing(MySqlRowReader(theirs)) as rows,
@@ -264,7 +264,7 @@ def test_every_kind_of_key_is_read_on_one_row_at_a_time(
     primary.execute("DROP TABLE d.t", f"CREATE TABLE d.t ({columns}, PRIMARY KEY ({key}))")
     primary.execute(f"INSERT INTO d.t VALUES {','.join(values)}")
     names = tuple(key.split(", "))
-    with closing(reader(primary)) as rows:
+    with closing(row_reader(primary)) as rows:
         fence = rows.fence(0, datetime.now(UTC))
         whole = rows.read(fence, RowsAsked(T, names, None, None, 100)).rows
         keys = () if "BIT" in columns else whole["key_values"].to_pylist()
@@ -291,7 +291,7 @@ def test_rows_that_meet_a_condition_are_read_however_few_they_are(primary: MySQL
         list[int](),
         0,
     )
-    with closing(reader(primary)) as rows:
+    with closing(row_reader(primary)) as rows:
         fence = rows.fence(0, datetime.now(UTC))
         while True:
             read = rows.read(fence, RowsAsked(T, ("%s", "b"), after, None, 20, wanted))
@@ -308,14 +308,14 @@ def test_rows_that_meet_a_condition_are_read_however_few_they_are(primary: MySQL
 
 def test_the_key_of_an_integer_is_written_as_the_log_writes_it(primary: MySQL) -> None:
     primary.execute("CREATE TABLE d.u (id BIGINT UNSIGNED PRIMARY KEY)")
-    with closing(reader(primary)) as rows:
+    with closing(row_reader(primary)) as rows:
         assert rows.keys_of(T, ("id",), [-7, 200]) == ('["-7"]', '["200"]')
         assert rows.keys_of(Shard("s", "d.u"), ("id",), [200]) == ('["AMg="]',)
 
 
 def test_pieces_hold_each_row_once(primary: MySQL) -> None:
     primary.execute(f"INSERT INTO d.t VALUES {','.join(f'({n},NULL)' for n in range(-50, 900, 7))}")
-    with closing(reader(primary)) as rows:
+    with closing(row_reader(primary)) as rows:
         pieces = in_pieces(rows, rows.fence(0, datetime.now(UTC)), T, ("id",), 4)
 
     found = [json.loads(text)["id"] for one in pieces for text in one.rows["after"].to_pylist()]
@@ -325,21 +325,21 @@ def test_pieces_hold_each_row_once(primary: MySQL) -> None:
 
 
 def test_a_table_without_a_key_is_refused_with_words(primary: MySQL) -> None:
-    with closing(reader(primary)) as rows, pytest.raises(ConfigError, match="has no key"):
+    with closing(row_reader(primary)) as rows, pytest.raises(ConfigError, match="has no key"):
         rows.bounds(T, (), 4)
 
 
-def settings(mysql: MySQL, replica: str = "") -> SourceSettings:
+def reader_settings(mysql: MySQL, replica: str = "") -> SourceSettings:
     nobody = CollectorSettings("http://nobody", "c")
     options = {"read_from": replica} if replica else {}
     return SourceSettings("s", mysql.host, mysql.port, "root", nobody, "s", options=options)
 
 
-def reader(mysql: MySQL, replica: str = "") -> MySqlRowReader:
-    return MySqlRowReader(settings(mysql, replica), patience=SOON, xa_patience=SOON)
+def row_reader(mysql: MySQL, replica: str = "") -> MySqlRowReader:
+    return MySqlRowReader(reader_settings(mysql, replica), patience=SOON, xa_patience=SOON)
 
 
-def ids(rows: MySqlRowReader, fence: object) -> set[int]:
+def read_ids(rows: MySqlRowReader, fence: object) -> set[int]:
     read = rows.read(fence, RowsAsked(T, ("id",), None, None, 1000))  # type: ignore[arg-type]
     return {json.loads(text)["id"] for text in read.rows["after"].to_pylist()}
 
@@ -384,7 +384,7 @@ def test_f115_the_facts_of_a_table_with_an_odd_name_are_found(
     )
     shard = Shard("s", str(ShardId("d", relation)))
 
-    with closing(MySqlSource(settings(primary))) as source:
+    with closing(MySqlSource(reader_settings(primary))) as source:
         assert shard in source.shards(r"d\..*")
         assert [column.name for column in source.columns(shard)] == ["id", "name"]
         assert source.key_columns(shard) == ("id",)
@@ -406,13 +406,13 @@ def test_tables_and_columns_with_a_percent_sign_are_counted_summed_and_read(
     shard = Shard("s", str(ShardId("d", name)))
     days = (date(2026, 3, 1), date(2026, 3, 2))
 
-    with closing(MySqlSource(settings(primary))) as source:
+    with closing(MySqlSource(reader_settings(primary))) as source:
         assert source.ids(shard, name, (0, 9), 9) == (1, 7)
         assert source.count_ids(shard, name, [(0, 5), (5, 9)]) == (1, 1)
         assert (source.min_id(shard, name), source.max_id(shard, name)) == (1, 7)
         (found,) = source.tallies(shard, f"at{name}", [days], (AggregatedColumn(f"n{name}"),))
     assert (found.rows, found.sums) == (2, (Decimal(8),))
-    with closing(reader(primary)) as rows:
+    with closing(row_reader(primary)) as rows:
         fence = rows.fence(1, datetime.now(UTC))
         where = parse_condition(f"`n{name}` = 6")
         asked = RowsAsked(shard, (name,), None, None, 10)
@@ -422,7 +422,7 @@ def test_tables_and_columns_with_a_percent_sign_are_counted_summed_and_read(
 
 
 def test_f198_a_lock_on_the_heartbeat_table_is_told_by_its_name(primary: MySQL) -> None:
-    known = settings(primary)
+    known = reader_settings(primary)
     primary.execute("SET GLOBAL innodb_lock_wait_timeout = 1")
     with closing(MySqlSource(known)) as source, closing(MySqlSource(known)) as other:
         source.beat(1, datetime.now(UTC))

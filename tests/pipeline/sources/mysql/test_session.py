@@ -172,7 +172,7 @@ def test_random_rows_cut_anywhere() -> None:
     chance = random.Random(3)
     for _ in range(200):
         width = chance.randint(1, 5)
-        rows = [[some(chance) for _ in range(width)] for _ in range(chance.randint(0, 30))]
+        rows = [[random_value(chance) for _ in range(width)] for _ in range(chance.randint(0, 30))]
 
         found = received(rows, chance.randint(1, 400))
 
@@ -244,6 +244,6 @@ def length(number: int) -> bytes:
     return bytes([first]) + number.to_bytes(width, "little")
 
 
-def some(chance: random.Random) -> bytes | None:
+def random_value(chance: random.Random) -> bytes | None:
     kind = chance.random()
     return None if kind < 0.1 else chance.randbytes(chance.choice([0, 1, 9, 250, 251, 400]))

@@ -32,7 +32,7 @@ FEW = Shard("shop", "p3_mysql.few")
 ODD = Shard("shop", "p3_mysql.o`dd-name")
 
 
-def settings(mysql: MySQL) -> SourceSettings:
+def shop_settings(mysql: MySQL) -> SourceSettings:
     return SourceSettings(
         name="shop",
         host=mysql.host,
@@ -47,7 +47,7 @@ def settings(mysql: MySQL) -> SourceSettings:
 
 @contextmanager
 def source(mysql: MySQL, limits: Limits | None = None) -> Iterator[MySqlSource]:
-    with closing(MySqlSource(settings(mysql), limits or PATIENT)) as made:
+    with closing(MySqlSource(shop_settings(mysql), limits or PATIENT)) as made:
         yield made
 
 
@@ -126,7 +126,7 @@ def test_a_server_tells_how_far_its_clock_is_from_ours(mysql: MySQL, ahead: int)
 
 
 def test_a_heartbeat_that_may_not_be_made_is_asked_for_by_statement(mysql: MySQL) -> None:
-    elsewhere = replace(settings(mysql), heartbeat="forbidden.beats")
+    elsewhere = replace(shop_settings(mysql), heartbeat="forbidden.beats")
 
     with closing(MySqlSource(elsewhere)) as shop, pytest.raises(ConfigError, match="CREATE TABLE"):
         shop.prepare_heartbeat()
@@ -278,7 +278,7 @@ def test_a_loaded_source_is_spared_but_still_beats(mysql: MySQL) -> None:
 
 
 def test_a_wrong_password_is_the_operators_and_a_closed_port_is_not(mysql: MySQL) -> None:
-    known = settings(mysql)
+    known = shop_settings(mysql)
     with (
         closing(MySqlSource(replace(known, password="no"))) as shop,
         pytest.raises(ConfigError, match="Access denied"),
@@ -293,7 +293,7 @@ def test_a_wrong_password_is_the_operators_and_a_closed_port_is_not(mysql: MySQL
 
 def test_tls_is_verified_when_asked_for(mysql: MySQL) -> None:
     with (
-        closing(MySqlSource(replace(settings(mysql), tls=True))) as shop,
+        closing(MySqlSource(replace(shop_settings(mysql), tls=True))) as shop,
         pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"),
     ):
         shop.head()

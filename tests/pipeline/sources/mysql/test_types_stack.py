@@ -49,10 +49,10 @@ def test_every_value_arrives_as_mysql_tells_it(servers: Servers) -> None:
     assert schema is not None
     columns = [column for column in own(schema) if column.name != "c_emoji"]
     images = {json.loads(c["key_values"])[0]: c["after"] for c in sent if c["op"] in ROWS}
-    mirrored = mirror(images, columns)
+    mirrored = mirror_rows(images, columns)
 
     assert {c.name for c in own(schema) if why_unverifiable(c) is not None} == UNVERIFIABLE
-    assert find_differences(schema, described(servers)) == ()
+    assert find_differences(schema, described_columns(servers)) == ()
     for number in every_type.ROWS:
         row = source_row(servers, number + SENT_LATER)
         for id_ in (number, number + SENT_LATER):
@@ -164,7 +164,7 @@ def test_a_type_told_by_another_name_is_what_the_server_makes_of_it(servers: Ser
     schema = aliases_schema(servers)
     assert schema is not None
     assert len(schema.columns) == len(every_type.ALIASES) + 3
-    assert find_differences(schema, described(servers, "aliases", "told")) == ()
+    assert find_differences(schema, described_columns(servers, "aliases", "told")) == ()
 
 
 def aliases_schema(servers: Servers) -> TableSchema | None:
@@ -214,10 +214,10 @@ def changes(servers: Servers) -> list[Change]:
 
 
 def messages(servers: Servers, topic: str) -> list[Change]:
-    return decoded([*records(servers.kafka.bootstrap, topic)])
+    return decode_records([*records(servers.kafka.bootstrap, topic)])
 
 
-def decoded(records: Sequence[Any]) -> list[Change]:
+def decode_records(records: Sequence[Any]) -> list[Change]:
     columns = [[getattr(record, name) for record in records] for name in RAW.names]
     raw = pa.RecordBatch.from_arrays(
         [pa.array(values, field.type) for values, field in zip(columns, RAW, strict=True)],
@@ -232,16 +232,18 @@ def schema_of(sent: list[Change], shard: str = SHARD) -> TableSchema | None:
         change
         for message in sent
         if message["op"] == Op.DDL
-        for change in parse(message["after"] or "", order(message))
+        for change in parse(message["after"] or "", order_of(message))
     ]
     return History(*changes).newest(shard)
 
 
-def order(message: Change) -> Order:
+def order_of(message: Change) -> Order:
     return Order(1, message["log"] or 0, message["pos"] or 0, message["row"] or 0)
 
 
-def described(servers: Servers, database: str = "every_type", table: str = "every") -> list[Column]:
+def described_columns(
+    servers: Servers, database: str = "every_type", table: str = "every"
+) -> list[Column]:
     """What information_schema tells, its keys in small letters."""
     with closing(servers.mysql.connect(cursorclass=DictCursor)) as connection:
         cursor = connection.cursor()
@@ -280,7 +282,7 @@ def canonical(column: Column, value: Any) -> Any:
     return value
 
 
-def mirror(images: dict[str, str | None], columns: list[Column]) -> dict[int, dict[str, Any]]:
+def mirror_rows(images: dict[str, str | None], columns: list[Column]) -> dict[int, dict[str, Any]]:
     """Typed rows by id; instants as UTC without a zone, JSON as what it means."""
     read = type_rows(pa.array(images.values(), pa.string()), columns)
     assert read.unknown == UNKNOWN

@@ -30,7 +30,7 @@ ZONED = f"TIMESTAMPTZ as {TIME}ZonedTimestamp"
 moment = dt.datetime.fromisoformat
 
 
-def column(
+def postgres_column(
     kind: str, length: int | None = None, scale: int | None = None, name: str = "c", **more: Any
 ) -> PostgresColumn:
     found = POSTGRES.column(ColumnDescription(name, kind, length, scale, **more), "")
@@ -113,7 +113,7 @@ def column(
 def test_a_value_arrives_as_its_lake_type(
     kind: str, sizes: tuple[int, int], lake: str, wire: str, value: object
 ) -> None:
-    made = column(kind, *sizes)
+    made = postgres_column(kind, *sizes)
 
     read = type_rows(pa.array([f'{{"c":{wire}}}', '{"c":null}', None]), [made])
 
@@ -140,7 +140,7 @@ def test_a_value_arrives_as_its_lake_type(
 def test_what_does_not_fit_is_told_and_never_guessed(
     kind: str, sizes: tuple[int, int], wire: str
 ) -> None:
-    read = type_rows(pa.array([f'{{"c":{wire}}}']), [column(kind, *sizes)])
+    read = type_rows(pa.array([f'{{"c":{wire}}}']), [postgres_column(kind, *sizes)])
 
     assert read.misread.to_pylist() == [True]
 
@@ -148,21 +148,24 @@ def test_what_does_not_fit_is_told_and_never_guessed(
 @pytest.mark.parametrize(
     ("told", "row"),
     [
-        (column("INT4 as int32", 10, 0), {"type": "int4", "modifier": -1}),
-        (column("NUMERIC as string", 10, 2), {"type": "numeric", "modifier": (10 << 16 | 2) + 4}),
-        (column("NUMERIC as string", 131089, 0), {"type": "numeric", "modifier": -1}),
+        (postgres_column("INT4 as int32", 10, 0), {"type": "int4", "modifier": -1}),
         (
-            column("NUMERIC as string", 3, -2),
+            postgres_column("NUMERIC as string", 10, 2),
+            {"type": "numeric", "modifier": (10 << 16 | 2) + 4},
+        ),
+        (postgres_column("NUMERIC as string", 131089, 0), {"type": "numeric", "modifier": -1}),
+        (
+            postgres_column("NUMERIC as string", 3, -2),
             {"type": "numeric", "modifier": (3 << 16 | (-2 & 0x7FF)) + 4},
         ),
-        (column("VARCHAR as string", 20, 0), {"type": "varchar", "modifier": 24}),
-        (column("VARCHAR as string", ANY, 0), {"type": "varchar", "modifier": -1}),
-        (column("BIT as data.Bits", 12, 0), {"type": "bit", "modifier": 12}),
-        (column("_INT4 as array", 10, 0), {"type": "_int4", "modifier": -1}),
-        (column("MOOD as data.Enum", ANY, 0), {"type": "mood", "made": "e"}),
-        (column("POSINT as int32", 10, 0), {"type": "int4", "domain": True}),
+        (postgres_column("VARCHAR as string", 20, 0), {"type": "varchar", "modifier": 24}),
+        (postgres_column("VARCHAR as string", ANY, 0), {"type": "varchar", "modifier": -1}),
+        (postgres_column("BIT as data.Bits", 12, 0), {"type": "bit", "modifier": 12}),
+        (postgres_column("_INT4 as array", 10, 0), {"type": "_int4", "modifier": -1}),
+        (postgres_column("MOOD as data.Enum", ANY, 0), {"type": "mood", "made": "e"}),
+        (postgres_column("POSINT as int32", 10, 0), {"type": "int4", "domain": True}),
         (
-            column("PRICE as string", 8, 3),
+            postgres_column("PRICE as string", 8, 3),
             {"type": "numeric", "domain": True, "modifier": (8 << 16 | 3) + 4},
         ),
     ],
@@ -172,15 +175,15 @@ def test_rows_and_the_catalogue_tell_the_same(told: PostgresColumn, row: dict[st
     plain = {"name": "c", "made": "b", "domain": False, "filled": False, "default": None}
     there = read_column({"modifier": -1, **plain, **row})
 
-    assert POSTGRES.differences(schema(told), [there]) == ()
+    assert POSTGRES.differences(schema_of(told), [there]) == ()
     assert POSTGRES.lake_type(told) == POSTGRES.lake_type(there)
 
 
-def schema(*columns: PostgresColumn, shard: str = "public.t", key: str = "id") -> TableSchema:
+def schema_of(*columns: PostgresColumn, shard: str = "public.t", key: str = "id") -> TableSchema:
     return TableSchema(shard, Order(1, 1, 1), columns, (key,))
 
 
-ID = column("INT4 as int32", 10, 0, "id")
+ID = postgres_column("INT4 as int32", 10, 0, "id")
 
 
 @pytest.mark.parametrize(
@@ -188,19 +191,23 @@ ID = column("INT4 as int32", 10, 0, "id")
     [
         pytest.param([ID], ("b: rows have it, the server does not",), id="gone"),
         pytest.param(
-            [ID, column("TEXT as string", name="b"), column("TEXT as string", name="x")],
+            [
+                ID,
+                postgres_column("TEXT as string", name="b"),
+                postgres_column("TEXT as string", name="x"),
+            ],
             ("x: the server has it, no row has described it yet",),
             id="new",
         ),
         pytest.param(
-            [ID, column("VARCHAR as string", 5, 0, "b")],
+            [ID, postgres_column("VARCHAR as string", 5, 0, "b")],
             ("b: rows say TEXT, the server VARCHAR(5)",),
             id="other",
         ),
     ],
 )
 def test_differences_are_told(server: list[PostgresColumn], told: tuple[str, ...]) -> None:
-    rows = schema(ID, column("TEXT as string", name="b"))
+    rows = schema_of(ID, postgres_column("TEXT as string", name="b"))
 
     assert POSTGRES.differences(rows, server) == told
 
@@ -222,7 +229,7 @@ def test_differences_are_told(server: list[PostgresColumn], told: tuple[str, ...
 def test_a_wider_type_is_followed(old: str, new: str, follows: bool) -> None:
     before, after = (sized(one) for one in (old, new))
 
-    step = POSTGRES.compare(schema(ID, before), schema(ID, after))
+    step = POSTGRES.compare(schema_of(ID, before), schema_of(ID, after))
 
     assert isinstance(step, Compatible) is follows
 
@@ -231,17 +238,17 @@ def sized(text: str) -> PostgresColumn:
     kind, _, way = text.partition(" as ")
     name, _, numbers = kind.removesuffix(")").partition("(")
     length, _, scale = (numbers or "-1").partition(",")
-    return column(f"{name} as {way}", int(length), int(scale or 0))
+    return postgres_column(f"{name} as {way}", int(length), int(scale or 0))
 
 
 def test_a_column_that_old_rows_are_without_is_followed_and_no_other() -> None:
-    old, plain = schema(ID), column("TEXT as string", name="n")
+    old, plain = schema_of(ID), postgres_column("TEXT as string", name="n")
     defaulted, filled = replace(plain, has_default=True), replace(plain, nullable=False)
 
-    assert POSTGRES.compare(old, schema(ID, plain)) == Compatible((plain,))
+    assert POSTGRES.compare(old, schema_of(ID, plain)) == Compatible((plain,))
     assert not POSTGRES.default(plain).is_valid
     for one in (defaulted, filled):
-        step = POSTGRES.compare(old, schema(ID, one))
+        step = POSTGRES.compare(old, schema_of(ID, one))
         assert isinstance(step, Incompatible)
         assert "take a new base of public.t" in step.statement
 
@@ -249,60 +256,69 @@ def test_a_column_that_old_rows_are_without_is_followed_and_no_other() -> None:
 @pytest.mark.parametrize(
     ("new", "why"),
     [
-        pytest.param(schema(ID), "column n is gone", id="dropped"),
+        pytest.param(schema_of(ID), "column n is gone", id="dropped"),
         pytest.param(
-            schema(ID, column("TEXT as string", name="m")),
+            schema_of(ID, postgres_column("TEXT as string", name="m")),
             "column n is gone, and m is at its position",
             id="renamed",
         ),
         pytest.param(
-            schema(ID, column("TEXT as string", name="n"), key="n"), "the key changed", id="key"
+            schema_of(ID, postgres_column("TEXT as string", name="n"), key="n"),
+            "the key changed",
+            id="key",
         ),
     ],
 )
 def test_what_changes_the_meaning_of_rows_is_held(new: TableSchema, why: str) -> None:
-    step = POSTGRES.compare(schema(ID, column("TEXT as string", name="n")), new)
+    step = POSTGRES.compare(schema_of(ID, postgres_column("TEXT as string", name="n")), new)
 
     assert isinstance(step, Incompatible)
     assert step.why.startswith(why)
 
 
 def test_shards_at_different_steps_are_one_table() -> None:
-    narrow, wide = column("VARCHAR as string", 5, 0, "a"), column("TEXT as string", name="a")
-    later = column("INT8 as int64", name="b")
+    narrow, wide = (
+        postgres_column("VARCHAR as string", 5, 0, "a"),
+        postgres_column("TEXT as string", name="a"),
+    )
+    later = postgres_column("INT8 as int64", name="b")
 
-    merged = POSTGRES.merge([schema(ID, narrow), schema(ID, wide, later, shard="public.u")])
+    merged = POSTGRES.merge([schema_of(ID, narrow), schema_of(ID, wide, later, shard="public.u")])
 
-    assert merged == schema(ID, wide, later)
+    assert merged == schema_of(ID, wide, later)
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        pytest.param(schema(ID, key="x", shard="public.u"), id="another key"),
-        pytest.param(schema(column("TEXT as string", name="id"), shard="public.u"), id="a type"),
+        pytest.param(schema_of(ID, key="x", shard="public.u"), id="another key"),
         pytest.param(
-            schema(ID, column("INT4 as int32", name="z", nullable=False), shard="public.u"),
+            schema_of(postgres_column("TEXT as string", name="id"), shard="public.u"), id="a type"
+        ),
+        pytest.param(
+            schema_of(
+                ID, postgres_column("INT4 as int32", name="z", nullable=False), shard="public.u"
+            ),
             id="a column that the other one has not",
         ),
     ],
 )
 def test_shards_that_do_not_fit_are_refused(other: TableSchema) -> None:
-    assert isinstance(POSTGRES.merge([schema(ID), other, schema(ID)]), Incompatible)
+    assert isinstance(POSTGRES.merge([schema_of(ID), other, schema_of(ID)]), Incompatible)
 
 
 def test_columns_that_are_told_leave_all_rows_as_they_are() -> None:
-    told = SchemaEvent(Order(1, 5, 5), "", None, ((ShardId("public", "t"), schema(ID)),))
+    told = SchemaEvent(Order(1, 5, 5), "", None, ((ShardId("public", "t"), schema_of(ID)),))
 
     effects, known = POSTGRES.follow([told, told], KnownTables(captured=lambda _: True))
 
-    assert effects == (Keep(ShardId("public", "t"), Order(1, 5, 5), schema(ID)),)
-    assert known.schemas == {ShardId("public", "t"): schema(ID)}
+    assert effects == (Keep(ShardId("public", "t"), Order(1, 5, 5), schema_of(ID)),)
+    assert known.schemas == {ShardId("public", "t"): schema_of(ID)}
     assert known.based == frozenset()
     assert POSTGRES.renamed_from("", ShardId("public", "t")) is None
     assert not POSTGRES.makes_anew("", there=False)
     assert POSTGRES.database_dropped("") is None
-    assert POSTGRES.remembered(schema(ID), schema()) == schema()
+    assert POSTGRES.remembered(schema_of(ID), schema_of()) == schema_of()
     assert POSTGRES.spelled_alike(ID)
     assert POSTGRES.whole(ID)
     assert POSTGRES.spellings(ID, -7) == ("-7",)
@@ -311,12 +327,12 @@ def test_columns_that_are_told_leave_all_rows_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("one", "why"),
     [
-        (column("INT4 as int32"), None),
-        (column("MONEY as string"), "money"),
-        (column("_FLOAT8 as array"), "a large array"),
-        (column("_INT4 as array"), "dimension"),
-        (column("BOX as bytes"), "not compared"),
-        (column(MICROS), "infinity"),
+        (postgres_column("INT4 as int32"), None),
+        (postgres_column("MONEY as string"), "money"),
+        (postgres_column("_FLOAT8 as array"), "a large array"),
+        (postgres_column("_INT4 as array"), "dimension"),
+        (postgres_column("BOX as bytes"), "not compared"),
+        (postgres_column(MICROS), "infinity"),
     ],
     ids=str,
 )

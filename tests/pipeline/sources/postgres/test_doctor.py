@@ -51,7 +51,7 @@ KEYED = PostgresShardFacts(
 SCOPE = ExaminationScope(FoldedTable, timedelta(hours=24), timedelta(seconds=5))
 
 
-def ruled(
+def findings_of(
     server: PostgresFacts = GOOD,
     *shards: PostgresShardFacts,
     scope: ExaminationScope = SCOPE,
@@ -71,7 +71,7 @@ def assert_is(found: tuple[FindingSeverity, str, str, str], expected: str) -> No
 
 
 def test_a_server_that_is_set_up_well_has_nothing_to_put_right() -> None:
-    assert ruled() == []
+    assert findings_of() == []
 
 
 def settings(**changed: str) -> PostgresFacts:
@@ -138,13 +138,13 @@ OF_SERVER = {
 def test_what_is_wrong_with_the_server_is_told_once_with_its_fix(
     server: PostgresFacts, expected: str
 ) -> None:
-    (found,) = (one for one in ruled(server) if one[1] != "slot_idle")
+    (found,) = (one for one in findings_of(server) if one[1] != "slot_idle")
 
     assert_is(found, expected)
 
 
 def test_an_idle_slot_says_what_it_keeps() -> None:
-    (found,) = ruled(slot(active=False, retained=3 * 2**30 // 2))
+    (found,) = findings_of(slot(active=False, retained=3 * 2**30 // 2))
 
     assert found[:2] == (WARN, "slot_idle")
     assert "retains 1.5 GB" in found[2]
@@ -187,7 +187,7 @@ OF_TABLE = {
 def test_what_is_wrong_with_a_table_is_told_with_its_fix(
     shard: PostgresShardFacts, expected: str
 ) -> None:
-    (found,) = ruled(GOOD, shard)
+    (found,) = findings_of(GOOD, shard)
 
     assert_is(found, expected)
 
@@ -205,7 +205,7 @@ def test_a_key_that_the_rules_name_must_name_rows_and_be_sent(
 ) -> None:
     scope = replace(SCOPE, fold=lambda shard: FoldedTable(shard, key))
 
-    found = {one[1] for one in ruled(GOOD, KEYED, scope=scope)}
+    found = {one[1] for one in findings_of(GOOD, KEYED, scope=scope)}
 
     assert found >= set(codes)
     assert bool(found) == bool(codes)
@@ -225,14 +225,14 @@ def test_what_is_ignored_is_not_ruled_and_the_heartbeat_always_is() -> None:
 def test_a_table_that_has_no_key_at_all_cannot_be_updated() -> None:
     bare = replace(KEYED, identified=(), unique=(), primary=False)
 
-    assert [one[1] for one in ruled(GOOD, bare)] == ["no_key", "replica_identity"]
+    assert [one[1] for one in findings_of(GOOD, bare)] == ["no_key", "replica_identity"]
 
 
 def test_a_captured_table_whose_changes_have_other_names_is_told() -> None:
     told = {"public.root": "it is partitioned"}
-    ((severity, code, what, fix),) = ruled(elsewhere=told)
+    ((severity, code, what, fix),) = findings_of(elsewhere=told)
 
     assert (severity, code) == (WARN, "sent_elsewhere")
     assert "public.root: it is partitioned" in what
     assert "table.include.list" in fix
-    assert ruled(elsewhere=told, scope=replace(SCOPE, fold=lambda _: None)) == []
+    assert findings_of(elsewhere=told, scope=replace(SCOPE, fold=lambda _: None)) == []

@@ -14,13 +14,13 @@ from pipeline.sources.positions import explain_missing_log
 from pipeline.sources.postgres.source import PostgresSource
 from tests.patience import SOON
 from tests.pipeline.sources.patience import PATIENT
-from tests.pipeline.sources.postgres.test_source_stack import settings
+from tests.pipeline.sources.postgres.test_source_stack import shop_settings
 
 pytestmark = pytest.mark.stack
 
 
 def head(server: Postgres) -> Head:
-    with closing(PostgresSource(settings(server), "asked", limits=PATIENT)) as source:
+    with closing(PostgresSource(shop_settings(server), "asked", limits=PATIENT)) as source:
         return source.head()
 
 

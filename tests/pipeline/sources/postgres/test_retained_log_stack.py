@@ -9,7 +9,7 @@ from demo.postgres import Postgres
 from pipeline.model import RetainedLog
 from pipeline.sources.postgres.source import PostgresSource
 from pipeline.sources.source import explain_replaced_log
-from tests.pipeline.sources.postgres.test_source_stack import settings
+from tests.pipeline.sources.postgres.test_source_stack import shop_settings
 
 pytestmark = pytest.mark.stack
 
@@ -35,7 +35,7 @@ class Watched:
 
     def look(self) -> RetainedLog:
         """As another process would."""
-        with closing(PostgresSource(settings(self.server), self.name, slot="kept")) as source:
+        with closing(PostgresSource(shop_settings(self.server), self.name, slot="kept")) as source:
             found = source.sends().keeper
         assert found is not None
         return found

@@ -13,7 +13,7 @@ from pipeline.sources.postgres.values import parse_array
 from pipeline.sources.row_reader import encode_rows
 
 
-def column(kind: str, modifier: int = -1, **other: Any) -> ReadColumn:
+def read_column(kind: str, modifier: int = -1, **other: Any) -> ReadColumn:
     row = {
         "name": "c",
         "type": kind,
@@ -104,7 +104,7 @@ def images(columns: Sequence[ReadColumn], raw: list[tuple[str | None, ...]]) -> 
     ],
 )
 def test_a_value_is_as_the_log_sends_it(kind: str, modifier: int, server: str, sent: Any) -> None:
-    (text, nothing) = images([column(kind, modifier)], [(server, None)])
+    (text, nothing) = images([read_column(kind, modifier)], [(server, None)])
 
     assert json.loads(text) == {"c": sent}
     assert json.loads(nothing) == {"c": None}
@@ -112,7 +112,7 @@ def test_a_value_is_as_the_log_sends_it(kind: str, modifier: int, server: str, s
 
 def test_a_time_is_in_the_unit_that_rows_of_the_log_have_told() -> None:
     """Wrong by a thousand else: the connector's own default sends time(3) in milliseconds."""
-    one = column("time", 3)
+    one = read_column("time", 3)
     (text,) = images(
         [replace(one, column=replace(one.column, sent="time.Time"))], [("00:00:00.5",)]
     )
@@ -123,13 +123,13 @@ def test_a_time_is_in_the_unit_that_rows_of_the_log_have_told() -> None:
 def test_a_map_is_sent_as_json() -> None:
     text = r'"a"=>"1", "b"=>NULL, "q\"x"=>"é\\"'
 
-    (row,) = images([column("hstore")], [(text,)])
+    (row,) = images([read_column("hstore")], [(text,)])
 
     assert json.loads(json.loads(row)["c"]) == {"a": "1", "b": None, 'q"x': "é\\"}
 
 
 def test_an_array_of_a_domain_is_sent_as_bytes_and_one_of_intervals_not_at_all() -> None:
-    (row,) = images([column("_posint", element_made="d")], [("{1,2}",)])
+    (row,) = images([read_column("_posint", element_made="d")], [("{1,2}",)])
 
     assert json.loads(row) == {"c": ["MQ==", "Mg=="]}
     row_of_intervals = {"name": "c", "element": "interval"}

@@ -29,7 +29,7 @@ BRIEF = timedelta(milliseconds=300)
 @pytest.fixture(scope="module")
 def shop(postgres: Postgres) -> Postgres:
     postgres.create_database("again", "CREATE EXTENSION citext")
-    with closing(PostgresSource(settings(postgres), "again")) as source:
+    with closing(PostgresSource(reader_settings(postgres), "again")) as source:
         source.prepare_heartbeat()
     return postgres
 
@@ -43,12 +43,12 @@ def table(shop: Postgres) -> Postgres:
 
 def test_a_transaction_that_is_open_at_the_fence_is_waited_for(table: Postgres) -> None:
     """A read that only notes the end of the log misses it, each time."""
-    with closing(reader(table)) as rows, table.connect("again", autocommit=False) as writer:
+    with closing(row_reader(table)) as rows, table.connect("again", autocommit=False) as writer:
         writer.execute(b"INSERT INTO t VALUES (1, 'early')")
         fence = rows.fence(0, datetime.now(UTC))
         naive = table.execute("SELECT id FROM t", database="again")
         with ThreadPoolExecutor(1) as pool:
-            read = pool.submit(ids, rows, fence)
+            read = pool.submit(read_ids, rows, fence)
             wait_until(lambda: waits(table), SOON, "the read waits")
             writer.commit()
 
@@ -57,17 +57,17 @@ def test_a_transaction_that_is_open_at_the_fence_is_waited_for(table: Postgres) 
 
 def test_one_that_stays_open_is_named_and_nothing_is_read(table: Postgres) -> None:
     with (
-        closing(PostgresRowReader(settings(table), patience=BRIEF)) as rows,
+        closing(PostgresRowReader(reader_settings(table), patience=BRIEF)) as rows,
         table.connect("again", autocommit=False) as writer,
     ):
         writer.execute(b"INSERT INTO t VALUES (1, 'early')")
         fence = rows.fence(0, datetime.now(UTC))
 
         with pytest.raises(ProofError, match=rf"pid {pid(writer)} of postgres in again, open for"):
-            ids(rows, fence)
+            read_ids(rows, fence)
 
         writer.commit()
-        assert ids(rows, fence) == {1}
+        assert read_ids(rows, fence) == {1}
 
 
 def test_one_that_is_logged_and_sent_but_not_to_be_seen_yet_is_waited_for(
@@ -77,10 +77,10 @@ def test_one_that_is_logged_and_sent_but_not_to_be_seen_yet_is_waited_for(
     server = start_postgres(synchronous_standby_names="nobody", synchronous_commit="local")
     server.execute("CREATE DATABASE again")
     server.execute("CREATE TABLE t (id INT PRIMARY KEY, name TEXT)", database="again")
-    with closing(PostgresSource(settings(server), "again")) as source:
+    with closing(PostgresSource(reader_settings(server), "again")) as source:
         source.prepare_heartbeat()
     with (
-        closing(PostgresRowReader(settings(server), patience=BRIEF)) as rows,
+        closing(PostgresRowReader(reader_settings(server), patience=BRIEF)) as rows,
         server.connect("again") as writer,
         ThreadPoolExecutor(1) as pool,
     ):
@@ -94,29 +94,29 @@ def test_one_that_is_logged_and_sent_but_not_to_be_seen_yet_is_waited_for(
         ((now,),) = server.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text")
 
         with pytest.raises(ProofError, match=f"pid {number} "):
-            ids(rows, fence)
+            read_ids(rows, fence)
         server.execute(f"SELECT pg_cancel_backend({number})")
         stuck.result(SOON.total_seconds())
 
         assert seen == []
         assert int(now) >= int(oldest)  # which a fence that notes it with its place would go by
-        assert ids(rows, fence) == {1}
+        assert read_ids(rows, fence) == {1}
 
 
 def test_a_prepared_transaction_is_named(start_postgres: Callable[..., Postgres]) -> None:
     server = start_postgres(max_prepared_transactions="2")
     server.execute("CREATE DATABASE again")
     server.execute("CREATE TABLE t (id INT PRIMARY KEY, name TEXT)", database="again")
-    with closing(PostgresSource(settings(server), "again")) as source:
+    with closing(PostgresSource(reader_settings(server), "again")) as source:
         source.prepare_heartbeat()
     server.execute(
         "BEGIN", "INSERT INTO t VALUES (1, 'x')", "PREPARE TRANSACTION 'left'", database="again"
     )
-    with closing(PostgresRowReader(settings(server), patience=BRIEF)) as rows:
+    with closing(PostgresRowReader(reader_settings(server), patience=BRIEF)) as rows:
         fence = rows.fence(0, datetime.now(UTC))
 
         with pytest.raises(ProofError, match="prepared transaction 'left', open for"):
-            ids(rows, fence)
+            read_ids(rows, fence)
 
 
 def test_rows_of_tables_that_inherit_it_are_not_its_own_and_those_of_its_partitions_are(
@@ -132,12 +132,12 @@ def test_rows_of_tables_that_inherit_it_are_not_its_own_and_those_of_its_partiti
         "INSERT INTO parted VALUES (1), (12)",
         database="again",
     )
-    with closing(reader(table)) as rows:
+    with closing(row_reader(table)) as rows:
         fence = rows.fence(0, datetime.now(UTC))
 
-        assert ids(rows, fence) == set()
-        assert ids(rows, fence, "parted") == {1, 12}
-        assert ids(rows, fence, "parted_2") == {12}
+        assert read_ids(rows, fence) == set()
+        assert read_ids(rows, fence, "parted") == {1, 12}
+        assert read_ids(rows, fence, "parted_2") == {12}
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_every_kind_of_key_is_read_on_one_row_at_a_time(
         database="again",
     )
     names = ('Odd "%s"',) if key.startswith('"') else tuple(key.split(", "))
-    with closing(reader(table)) as rows:
+    with closing(row_reader(table)) as rows:
         fence = rows.fence(0, datetime.now(UTC))
         whole = rows.read(fence, RowsAsked(T, names, None, None, 100)).rows
         single, last = one_by_one(rows, fence, T, names)
@@ -196,7 +196,7 @@ def test_every_kind_of_key_is_read_on_one_row_at_a_time(
 
 def test_pieces_hold_each_row_once(table: Postgres) -> None:
     table.execute("INSERT INTO t SELECT n FROM generate_series(-50, 899, 7) n", database="again")
-    with closing(reader(table)) as rows:
+    with closing(row_reader(table)) as rows:
         pieces = in_pieces(rows, rows.fence(0, datetime.now(UTC)), T, ("id",), 4)
 
     found = [json.loads(text)["id"] for one in pieces for text in one.rows["after"].to_pylist()]
@@ -216,19 +216,19 @@ def test_pieces_hold_each_row_once(table: Postgres) -> None:
 def test_a_table_without_a_key_to_read_by_is_refused_with_words(
     table: Postgres, key: tuple[str, ...], why: str
 ) -> None:
-    with closing(reader(table)) as rows, pytest.raises(ConfigError, match=why):
+    with closing(row_reader(table)) as rows, pytest.raises(ConfigError, match=why):
         rows.bounds(T, key, 4)
 
 
 def test_a_table_that_is_not_there_is_told(table: Postgres) -> None:
     with (
-        closing(reader(table)) as rows,
+        closing(row_reader(table)) as rows,
         pytest.raises(ProofError, match=r"table public\.gone does not exist"),
     ):
         rows.bounds(Shard("s", "public.gone"), ("id",), 4)
 
 
-def settings(postgres: Postgres, replica: str = "") -> SourceSettings:
+def reader_settings(postgres: Postgres, replica: str = "") -> SourceSettings:
     options = {"database": "again", **({"read_from": replica} if replica else {})}
     return SourceSettings(
         "s",
@@ -242,11 +242,11 @@ def settings(postgres: Postgres, replica: str = "") -> SourceSettings:
     )
 
 
-def reader(postgres: Postgres, replica: str = "") -> PostgresRowReader:
-    return PostgresRowReader(settings(postgres, replica), patience=SOON)
+def row_reader(postgres: Postgres, replica: str = "") -> PostgresRowReader:
+    return PostgresRowReader(reader_settings(postgres, replica), patience=SOON)
 
 
-def ids(rows: PostgresRowReader, fence: ReadFence, name: str = "t") -> set[int]:
+def read_ids(rows: PostgresRowReader, fence: ReadFence, name: str = "t") -> set[int]:
     asked = RowsAsked(Shard("s", f"public.{name}"), ("id",), None, None, 1000)
     return {json.loads(text)["id"] for text in rows.read(fence, asked).rows["after"].to_pylist()}
 

@@ -16,7 +16,7 @@ from pipeline.sources.postgres.session import PostgresSession
 from pipeline.sources.postgres.slots import PublishedTables
 from pipeline.sources.postgres.source import PostgresSource
 from pipeline.sources.source import ExaminationScope, FoldedTable, SourceDescription
-from tests.pipeline.sources.postgres.test_source_stack import settings
+from tests.pipeline.sources.postgres.test_source_stack import shop_settings
 
 pytestmark = pytest.mark.stack
 
@@ -40,10 +40,10 @@ def published(postgres: Postgres) -> Postgres:
     return postgres
 
 
-def sent(postgres: Postgres, *statements: str) -> tuple[CaptureScope, set[str]]:
+def capture_after(postgres: Postgres, *statements: str) -> tuple[CaptureScope, set[str]]:
     """What is captured after the *statements*."""
     postgres.execute(*statements, database="published")
-    with closing(PostgresSource(settings(postgres), "published")) as source:
+    with closing(PostgresSource(shop_settings(postgres), "published")) as source:
         told = source.sends()
     return told, {name for name in TABLES if told(ShardId.parse(name))}
 
@@ -82,7 +82,7 @@ def test_what_is_sent_whole_is_captured(
     statements = ["DROP PUBLICATION IF EXISTS sluice"]
     statements += [f"CREATE PUBLICATION sluice {made}"] if made else []
 
-    told, found = sent(published, *statements)
+    told, found = capture_after(published, *statements)
 
     assert found == expected
     assert told.known
@@ -91,9 +91,9 @@ def test_what_is_sent_whole_is_captured(
 
 def test_its_text_is_another_once_a_table_is_taken_out(published: Postgres) -> None:
     anew = ("DROP PUBLICATION IF EXISTS sluice", "CREATE PUBLICATION sluice FOR TABLE a, b")
-    before, _ = sent(published, *anew)
-    same, _ = sent(published)
-    after, left = sent(published, "ALTER PUBLICATION sluice DROP TABLE b")
+    before, _ = capture_after(published, *anew)
+    same, _ = capture_after(published)
+    after, left = capture_after(published, "ALTER PUBLICATION sluice DROP TABLE b")
 
     assert before.text == same.text != after.text
     assert left == {"public.a"}
@@ -102,7 +102,7 @@ def test_its_text_is_another_once_a_table_is_taken_out(published: Postgres) -> N
 def looks(postgres: Postgres, *statements: tuple[str, ...]) -> list[set[str]]:
     """Which tables are told as replaced of late, each time the next of *statements* were run."""
     found, now = [], 0.0
-    with closing(PostgresSession(settings(postgres), "published")) as session:
+    with closing(PostgresSession(shop_settings(postgres), "published")) as session:
         tables = PublishedTables(session, "sluice", lambda: now)
         tables.capture()
         for few in statements:
@@ -220,9 +220,9 @@ def test_f112_what_changed_while_nobody_looked_differs_from_what_was_remembered(
         "INSERT INTO r SELECT n, n FROM generate_series(1, 100) n",
         database="published",
     )
-    before, _ = sent(published)
+    before, _ = capture_after(published)
 
-    after, _ = sent(published, *statements)
+    after, _ = capture_after(published, *statements)
 
     assert before.differs(before.remembered) == frozenset()
     assert {str(one) for one in after.differs(before.remembered)} == differs
@@ -233,9 +233,9 @@ def test_f112_an_entry_that_was_taken_out_and_put_in_while_nobody_looked_differs
     published: Postgres,
 ) -> None:
     anew = ("DROP PUBLICATION IF EXISTS sluice", "CREATE PUBLICATION sluice FOR TABLE a, b")
-    before, _ = sent(published, *anew)
+    before, _ = capture_after(published, *anew)
 
-    after, _ = sent(
+    after, _ = capture_after(
         published, "ALTER PUBLICATION sluice DROP TABLE b", "ALTER PUBLICATION sluice ADD TABLE b"
     )
 
@@ -333,8 +333,8 @@ def test_f102_what_a_publication_leaves_out_is_told_at_the_next_look(
 ) -> None:
     statement, effect = HARMS[demand]
 
-    before, _ = sent(published, *TABLE_H)
-    told, _ = sent(published, statement)
+    before, _ = capture_after(published, *TABLE_H)
+    told, _ = capture_after(published, statement)
 
     assert before.hazards == ()
     (found,) = told.hazards
@@ -363,7 +363,7 @@ def test_f102_what_a_publication_leaves_out_is_told_at_the_next_look(
     ],
 )
 def test_f102_what_leaves_nothing_out_is_none(published: Postgres, statements: list[str]) -> None:
-    told, _ = sent(published, *TABLE_H, *statements)
+    told, _ = capture_after(published, *TABLE_H, *statements)
 
     assert told.hazards == ()
 
@@ -380,7 +380,7 @@ def slot_looks(server: Postgres) -> list[Look]:
     make = "SELECT pg_create_logical_replication_slot('sluice_shop', 'pgoutput')"
     server.execute(make, database="asked")
     told: list[Look] = []
-    with closing(PostgresSource(settings(server), "asked")) as shop:
+    with closing(PostgresSource(shop_settings(server), "asked")) as shop:
         while not told or (told[-1][0] != "lost" and len(told) < 12):
             described = shop.describe({"public.t"})
             status = server.execute("SELECT wal_status FROM pg_replication_slots")[0][0]

@@ -31,7 +31,7 @@ FEW = Shard("shop", "public.few")
 ODD = Shard("shop", '"Odd.sche""ma".ta%b le')
 
 
-def settings(postgres: Postgres, user: str = "sluice") -> SourceSettings:
+def shop_settings(postgres: Postgres, user: str = "sluice") -> SourceSettings:
     return SourceSettings(
         name="shop",
         host=postgres.host,
@@ -47,7 +47,9 @@ def settings(postgres: Postgres, user: str = "sluice") -> SourceSettings:
 
 @contextmanager
 def source(postgres: Postgres, limits: Limits | None = None) -> Iterator[PostgresSource]:
-    with closing(PostgresSource(settings(postgres), "asked", limits=limits or PATIENT)) as made:
+    with closing(
+        PostgresSource(shop_settings(postgres), "asked", limits=limits or PATIENT)
+    ) as made:
         yield made
 
 
@@ -121,7 +123,7 @@ def test_its_own_clock_is_told_in_utc_whatever_its_time_zone(asked: Postgres) ->
 
 
 def test_a_heartbeat_that_may_not_be_made_names_the_statements(asked: Postgres) -> None:
-    with closing(PostgresSource(settings(asked, "debezium"), "asked")) as shop:
+    with closing(PostgresSource(shop_settings(asked, "debezium"), "asked")) as shop:
         shop.settings = replace(shop.settings, heartbeat="else.where")
         with pytest.raises(
             ConfigError, match=r'run as an administrator: CREATE SCHEMA .* "else"\."where"'
@@ -296,7 +298,7 @@ def test_a_server_that_stands_still_is_not_waited_for(
 def test_who_cannot_be_asked_is_told_with_the_reason(
     asked: Postgres, change: dict[str, object], error: type[Exception], said: str
 ) -> None:
-    given = replace(settings(asked), **change)  # type: ignore[arg-type]
+    given = replace(shop_settings(asked), **change)  # type: ignore[arg-type]
     with (
         closing(PostgresSource(given, "asked")) as shop,
         pytest.raises(error, match=f"source:shop: .*{said}"),
@@ -306,7 +308,7 @@ def test_who_cannot_be_asked_is_told_with_the_reason(
 
 def test_a_database_that_is_not_there_is_a_mistake_of_the_config(asked: Postgres) -> None:
     with (
-        closing(PostgresSource(settings(asked), "nope")) as shop,
+        closing(PostgresSource(shop_settings(asked), "nope")) as shop,
         pytest.raises(ConfigError, match='database "nope" does not exist'),
     ):
         shop.head()
@@ -315,11 +317,11 @@ def test_a_database_that_is_not_there_is_a_mistake_of_the_config(asked: Postgres
 def test_a_table_that_may_not_be_read_is_named_and_the_user_too(asked: Postgres) -> None:
     asked.execute("CREATE USER poor PASSWORD 'poor'")
     with (
-        closing(PostgresSource(settings(asked, "poor"), "asked")) as shop,
+        closing(PostgresSource(shop_settings(asked, "poor"), "asked")) as shop,
         pytest.raises(ConfigError, match=r"permission denied .*few.*grant it"),
     ):
         shop.max_id(FEW, "id")
-    with closing(PostgresSource(settings(asked, "poor"), "asked")) as shop:
+    with closing(PostgresSource(shop_settings(asked, "poor"), "asked")) as shop:
         assert shop.head().position.kind == "postgres"  # which anybody may ask
     asked.execute("DROP USER poor")
 
@@ -351,7 +353,7 @@ GROWN = (
 
 def test_columns_whose_default_filled_old_rows_are_told(postgres: Postgres) -> None:
     postgres.create_database("grown", *GROWN)
-    with closing(PostgresSource(settings(postgres), "grown")) as shop:
+    with closing(PostgresSource(shop_settings(postgres), "grown")) as shop:
         told = shop.describe({"public.grown", "public.parted", "public.parted_1"})
         before = told.filled
         postgres.execute(
@@ -387,7 +389,7 @@ def test_the_doctor_finds_in_a_real_catalogue_what_keeps_tables_from_being_sent(
 ) -> None:
     postgres.create_database("poorly", *POORLY)
     scope = ExaminationScope(FoldedTable, timedelta(hours=24), timedelta(seconds=5))
-    given = settings(postgres)
+    given = shop_settings(postgres)
     try:
         with closing(PostgresSource(given, "poorly")) as shop:
             found = {(one.code, one.where) for one in shop.examine(scope)}
@@ -430,7 +432,7 @@ def test_f187_the_doctor_names_columns_that_cannot_be_compared(postgres: Postgre
         "CREATE TABLE plain (id INT PRIMARY KEY, name TEXT)",
     )
     scope = ExaminationScope(FoldedTable, timedelta(days=1), timedelta(seconds=5))
-    with closing(PostgresSource(settings(postgres), "uncompared")) as source:
+    with closing(PostgresSource(shop_settings(postgres), "uncompared")) as source:
         told = {one.where: one.what for one in source.examine(scope) if one.code == "unverifiable"}
 
     assert list(told) == ["table public.odd"]

@@ -31,7 +31,7 @@ EDGES = [(-(2**63), -1), (-1, 1), (1, 2**63 - 2), (2**63 - 2, 2**64)]
 HALVES = [(0, 2), (2**63 - 1, 2**63), (2**63, 2**64)]
 
 
-def reader(home: Path, ids: pa.Array, values: list[str | None]) -> MirrorReader:
+def mirror_reader(home: Path, ids: pa.Array, values: list[str | None]) -> MirrorReader:
     write_deltalake(str(home), pa.table({"id": ids, "v": pa.array(values, pa.string())}))
     pinned = read_table(home)
     return MirrorReader(pinned, Table("t", (SHARD,), ("id",), "id"), build_app_id("main"))
@@ -49,7 +49,7 @@ def test_each_row_counts_in_its_range(
 ) -> None:
     values = [None, "", "a", "b", "c", "d"][: len(ids)]
     rows = [{"id": i, "v": v} for i, v in zip(ids.to_pylist(), values, strict=True)]
-    mirror = reader(tmp_path / "m", ids, values)
+    mirror = mirror_reader(tmp_path / "m", ids, values)
 
     found = mirror.digests(SHARD, "id", ranges, COLUMNS)
 
@@ -78,7 +78,7 @@ def test_each_row_is_found_by_its_id_up_to_the_ends_of_the_type(
 
 
 def test_many_ranges_and_gaps_between_them_are_told_apart(tmp_path: Path) -> None:
-    mirror = reader(tmp_path / "m", pa.array(range(500), pa.int64()), ["x"] * 500)
+    mirror = mirror_reader(tmp_path / "m", pa.array(range(500), pa.int64()), ["x"] * 500)
     ranges = [(low, low + 3) for low in range(0, 500, 10)]
 
     found = mirror.digests(SHARD, "id", ranges, COLUMNS)
@@ -91,7 +91,7 @@ def test_many_ranges_and_gaps_between_them_are_told_apart(tmp_path: Path) -> Non
 
 
 def test_an_earlier_version_is_read_and_one_that_is_gone_is_said(tmp_path: Path) -> None:
-    mirror = reader(tmp_path / "m", pa.array([1], pa.int64()), ["old"])
+    mirror = mirror_reader(tmp_path / "m", pa.array([1], pa.int64()), ["old"])
     write_deltalake(str(tmp_path / "m"), pa.table({"id": [1], "v": ["new"]}), mode="overwrite")
     newest = read_table(str(tmp_path / "m"))
     now = MirrorReader(newest, mirror.table, mirror.app)
@@ -105,14 +105,14 @@ def test_an_earlier_version_is_read_and_one_that_is_gone_is_said(tmp_path: Path)
 
 @pytest.mark.parametrize("column", [DigestColumn("gone", Form.TEXT), DigestColumn("v", Form.DATE)])
 def test_a_column_that_does_not_fit_is_refused(tmp_path: Path, column: DigestColumn) -> None:
-    mirror = reader(tmp_path / "m", pa.array([1], pa.int64()), ["x"])
+    mirror = mirror_reader(tmp_path / "m", pa.array([1], pa.int64()), ["x"])
 
     with pytest.raises(ProofError, match=column.name):
         mirror.digests(SHARD, "id", [(1, 2)], [column])
 
 
 def test_an_empty_range_has_no_rows(tmp_path: Path) -> None:
-    mirror = reader(tmp_path / "m", pa.array([1], pa.int64()), ["x"])
+    mirror = mirror_reader(tmp_path / "m", pa.array([1], pa.int64()), ["x"])
 
     assert mirror.digests(SHARD, "id", [(5, 9)], COLUMNS) == (RangeDigest(),)
     assert mirror.digests(SHARD, "id", [], COLUMNS) == ()
@@ -120,7 +120,9 @@ def test_an_empty_range_has_no_rows(tmp_path: Path) -> None:
 
 def test_rows_are_digested_by_id_in_the_order_asked(tmp_path: Path) -> None:
     """An id that is not there has no row, and one that is there twice has two."""
-    mirror = reader(tmp_path / "m", pa.array([5, 7, 7, -3], pa.int64()), ["a", "b", "c", None])
+    mirror = mirror_reader(
+        tmp_path / "m", pa.array([5, 7, 7, -3], pa.int64()), ["a", "b", "c", None]
+    )
     ranges = [(-3, -2), (5, 6), (6, 7), (7, 8)]
     expected = dict(zip((-3, 5, 6, 7), mirror.digests(SHARD, "id", ranges, COLUMNS), strict=True))
 

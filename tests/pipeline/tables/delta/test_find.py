@@ -42,7 +42,7 @@ def row_metadata(shard: Shard | None, pos: int) -> dict[str, Any] | None:
     return own | {"op": "c", "origin": 3, "at": NOW, "batch": 0}
 
 
-def mirror(folder: Path, *files: pa.Table, rows: int = 4, **more: Any) -> MirrorFiles:
+def write_mirror(folder: Path, *files: pa.Table, rows: int = 4, **more: Any) -> MirrorFiles:
     """*files* in row groups of *rows*, each row at a position of its own log."""
     store = open_store(str(folder))
     active = []
@@ -108,7 +108,9 @@ def test_every_kind_of_key_is_found_where_it_stands(
         else np.random.default_rng(seed).permutation(len(there))
     )
     placed = [there[row] for row in rows]
-    files = mirror(tmp_path, keyed(placed[:2], kind), keyed(placed[2:] or absent[:0], kind), rows=2)
+    files = write_mirror(
+        tmp_path, keyed(placed[:2], kind), keyed(placed[2:] or absent[:0], kind), rows=2
+    )
 
     found = find_rows(pa.table({"k": pa.array([*absent, *there], kind)}), files)
 
@@ -117,7 +119,7 @@ def test_every_kind_of_key_is_found_where_it_stands(
 
 
 def test_what_stands_there_is_told_with_its_owner_and_place(tmp_path: Path) -> None:
-    files = mirror(tmp_path, keyed([1, 2, 3], pa.int64()), keyed([5], pa.int64(), of=None))
+    files = write_mirror(tmp_path, keyed([1, 2, 3], pa.int64()), keyed([5], pa.int64(), of=None))
 
     found = find_rows(pa.table({"k": [5, 9, 3]}), files)
 
@@ -130,7 +132,9 @@ def test_what_stands_there_is_told_with_its_owner_and_place(tmp_path: Path) -> N
 def test_a_row_without_provenance_is_told_apart_from_its_neighbours(tmp_path: Path) -> None:
     own, none = keyed([1], pa.int64()), keyed([2], pa.int64(), of=None)
 
-    found = find_rows(pa.table({"k": [2, 1]}), mirror(tmp_path, pa.concat_tables([own, none])))
+    found = find_rows(
+        pa.table({"k": [2, 1]}), write_mirror(tmp_path, pa.concat_tables([own, none]))
+    )
 
     assert found.owned.adopted.tolist() == [True, False]
     assert found.owned.shard.to_pylist() == [None, "db.a"]
@@ -141,11 +145,11 @@ def test_the_whole_key_counts(tmp_path: Path) -> None:
     rows = pa.table({"a": [1, 1, 2, 2], "b": ["x", "y", "x", "z"], "c": [0, 0, 0, 0], SLUICE: meta})
     keys = pa.table({"a": [1, 2, 1, 2], "b": ["x", "y", "z", "z"], "c": [0, 0, 0, 0]})
 
-    assert places(find_rows(keys, mirror(tmp_path, rows))) == [(0, 0), None, None, (0, 3)]
+    assert places(find_rows(keys, write_mirror(tmp_path, rows))) == [(0, 0), None, None, (0, 3)]
 
 
 def test_a_key_is_its_own_shards_where_shards_may_share_keys(tmp_path: Path) -> None:
-    files = mirror(tmp_path, keyed([1, 2], pa.int64()), keyed([1], pa.int64(), of=B))
+    files = write_mirror(tmp_path, keyed([1, 2], pa.int64()), keyed([1], pa.int64(), of=B))
     told_by = pa.table({"source": ["s"] * 3, "shard": ["db.b", "db.a", "db.b"]}).append_column(
         "order",
         pa.array([row_metadata(A, 1)["order"]] * 3, META.field("order").type),  # type: ignore[index]
@@ -159,7 +163,7 @@ def test_a_key_is_its_own_shards_where_shards_may_share_keys(tmp_path: Path) -> 
 
 def test_an_adopted_row_belongs_to_the_only_shard(tmp_path: Path) -> None:
     adoption = Adoption(order(50), A)
-    files = mirror(tmp_path, keyed([1], pa.int64(), of=None), adoption=adoption)
+    files = write_mirror(tmp_path, keyed([1], pa.int64(), of=None), adoption=adoption)
 
     found = find_rows(pa.table({"k": [1]}), files)
 
@@ -168,7 +172,7 @@ def test_an_adopted_row_belongs_to_the_only_shard(tmp_path: Path) -> None:
 
 
 def test_rows_that_went_are_not_found(tmp_path: Path) -> None:
-    files = mirror(tmp_path, keyed([1, 1, None, 2], pa.int64()))
+    files = write_mirror(tmp_path, keyed([1, 1, None, 2], pa.int64()))
     files = without_rows(files, {0, 2})
 
     assert places(find_rows(pa.table({"k": [1, 2]}), files)) == [(0, 1), (0, 3)]
@@ -206,7 +210,7 @@ def test_the_table_is_held(
     kind = tables[0]["k"].type if reason != "key_kind" or tables[0] is FLOAT else pa.int64()
 
     with pytest.raises(HeldError) as held:
-        find_rows(pa.table({"k": pa.array(keys, kind)}), mirror(tmp_path, *tables))
+        find_rows(pa.table({"k": pa.array(keys, kind)}), write_mirror(tmp_path, *tables))
 
     assert held.value.reason == reason
 
@@ -215,11 +219,11 @@ def test_a_null_in_a_later_column_of_the_key_is_seen(tmp_path: Path) -> None:
     rows = keyed([1, 2], pa.int64()).append_column("b", pa.array(["x", None]))
 
     with pytest.raises(HeldError, match="null_key"):
-        find_rows(pa.table({"k": [9], "b": ["x"]}), mirror(tmp_path, rows))
+        find_rows(pa.table({"k": [9], "b": ["x"]}), write_mirror(tmp_path, rows))
 
 
 def test_an_adopted_row_of_one_of_many_shards_holds_the_table(tmp_path: Path) -> None:
-    files = mirror(tmp_path, keyed([1], pa.int64(), of=None))
+    files = write_mirror(tmp_path, keyed([1], pa.int64(), of=None))
     rows = pa.Table.from_pylist([row_metadata(A, 1)], pa.schema(list(META)))
 
     with pytest.raises(HeldError, match="no_shard"):
@@ -227,7 +231,7 @@ def test_an_adopted_row_of_one_of_many_shards_holds_the_table(tmp_path: Path) ->
 
 
 def test_times_that_readers_take_for_others_are_refused(tmp_path: Path) -> None:
-    files = mirror(tmp_path, keyed([1], pa.int64()))
+    files = write_mirror(tmp_path, keyed([1], pa.int64()))
     rows = keyed([1], pa.int64()).append_column("t", pa.array([day_of(1)]))
     pq.write_table(rows, tmp_path / "f0.parquet", use_deprecated_int96_timestamps=True)
 
@@ -236,7 +240,7 @@ def test_times_that_readers_take_for_others_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
-    files = mirror(tmp_path, keyed([1], pa.int64()))
+    files = write_mirror(tmp_path, keyed([1], pa.int64()))
     (tmp_path / "f0.parquet").unlink()
 
     with pytest.raises(HeldError, match=r"file_damaged.*f0\.parquet"):
@@ -248,7 +252,7 @@ def test_a_name_with_dots_is_one_name(tmp_path: Path) -> None:
     meta = pa.array([row_metadata(A, 1)], META)
     rows = pa.table({"a": inner, "a.b": [7], SLUICE: meta})
 
-    files = mirror(tmp_path, rows)
+    files = write_mirror(tmp_path, rows)
 
     assert places(find_rows(pa.table({"a.b": [5]}), files)) == [None]
     assert places(find_rows(pa.table({"a.b": [7]}), files)) == [(0, 0)]
@@ -256,7 +260,7 @@ def test_a_name_with_dots_is_one_name(tmp_path: Path) -> None:
 
 
 def test_row_groups_without_any_of_the_keys_are_not_read(tmp_path: Path) -> None:
-    files = mirror(tmp_path, keyed(range(40), pa.int64()))
+    files = write_mirror(tmp_path, keyed(range(40), pa.int64()))
     content = bytearray((tmp_path / "f0.parquet").read_bytes())
     footer = files.footers.of(files.store, files.files[0])
     group = footer.metadata.row_group(3).column(0)
@@ -270,7 +274,7 @@ def test_row_groups_without_any_of_the_keys_are_not_read(tmp_path: Path) -> None
 
 
 def test_the_log_tells_which_files_need_not_be_opened(tmp_path: Path) -> None:
-    files = mirror(tmp_path, keyed([1], pa.int64()))
+    files = write_mirror(tmp_path, keyed([1], pa.int64()))
     stats = '{"minValues":{"k":1},"maxValues":{"k":1},"nullCount":{"k":0}}'
     files.files = (ActiveFile({**files.files[0].action, "stats": stats}),)
     (tmp_path / "f0.parquet").unlink()
@@ -280,7 +284,7 @@ def test_the_log_tells_which_files_need_not_be_opened(tmp_path: Path) -> None:
 
 def test_footers_are_read_once_and_forgotten_when_there_are_too_many(tmp_path: Path) -> None:
     footers = Footers(limit=20)
-    files = mirror(tmp_path, *[keyed([n], pa.int64()) for n in range(3)], footers=footers)
+    files = write_mirror(tmp_path, *[keyed([n], pa.int64()) for n in range(3)], footers=footers)
 
     first = footers.of(files.store, files.files[0])
     assert footers.of(files.store, files.files[0]) is first
@@ -292,7 +296,7 @@ def test_footers_are_read_once_and_forgotten_when_there_are_too_many(tmp_path: P
 def test_footers_are_asked_for_by_turns_of_two_lines_at_the_same_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = mirror(tmp_path, *[keyed([n], pa.int64()) for n in range(3)])
+    files = write_mirror(tmp_path, *[keyed([n], pa.int64()) for n in range(3)])
     read = {file.path: Footers().of(files.store, file) for file in files.files}
     two = 2 * read["f0.parquet"].weight
     footers, both, asked = Footers(limit=two), Barrier(2), list[str]()
@@ -333,7 +337,7 @@ def test_any_keys_in_any_files(
     kind = pa.string() if text else pa.decimal128(20, 0) if data.draw(st.booleans()) else pa.int64()
     values = [str(n) if text else n for n in stored]
     folder = tmp_path_factory.mktemp("any")
-    files = mirror(folder, keyed(values[:cut], kind), keyed(values[cut:], kind), rows=7)
+    files = write_mirror(folder, keyed(values[:cut], kind), keyed(values[cut:], kind), rows=7)
     files = without_rows(files, dead) if dead else files
 
     keys = [str(n) if text else n for n in sorted(sought)]
@@ -344,7 +348,7 @@ def test_any_keys_in_any_files(
 
 
 def test_rows_below_a_floor_are_those_of_its_shard_before_it(tmp_path: Path) -> None:
-    files = mirror(
+    files = write_mirror(
         tmp_path,
         keyed(range(10), pa.int64()),
         keyed(range(10), pa.int64(), of=B),
@@ -357,13 +361,13 @@ def test_rows_below_a_floor_are_those_of_its_shard_before_it(tmp_path: Path) -> 
     assert {number: list(rows) for number, rows in found.items()} == {0: [2, 3, 4], 2: [0]}
     assert files_below_floor(files, {A: order(105)}) == [0, 2]
     assert rows_below_floor(files, {A: order(1)}) == {}
-    two = mirror(tmp_path, keyed([1, 2], pa.int64()))  # one of them at the floor
+    two = write_mirror(tmp_path, keyed([1, 2], pa.int64()))  # one of them at the floor
     assert list(rows_below_floor(two, {A: order(101)})[0]) == [0]
     assert list(rows_below_floor(files, {A: order(500)})[0]) == list(range(2, 10))
 
 
 def test_a_floor_and_a_row_of_nobody_knows_whom_hold_the_table(tmp_path: Path) -> None:
-    files = mirror(tmp_path, keyed([1], pa.int64(), of=None))
+    files = write_mirror(tmp_path, keyed([1], pa.int64(), of=None))
 
     with pytest.raises(HeldError, match="no_shard"):
         rows_below_floor(files, {A: order(105)})

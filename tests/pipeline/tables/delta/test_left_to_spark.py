@@ -49,7 +49,7 @@ ODD_TABLES = [
 ]
 
 
-def table(
+def create_table(
     spark: SparkSession, lake: LocalLake, columns: str, layout: str, properties: Mapping[str, str]
 ) -> Path:
     """An adopted table with the rows 0, 1 and 2, named ``a``."""
@@ -79,7 +79,7 @@ def test_what_our_writer_refuses_spark_takes_and_the_log_says_why(
 ) -> None:
     columns, layout, properties, why = told
     lake = LocalLake(tmp_path, table_format=DeltaMirrors(spark))
-    path = table(spark, lake, columns, layout, properties)
+    path = create_table(spark, lake, columns, layout, properties)
 
     with capture_logs() as said:
         account = applied(
@@ -101,7 +101,7 @@ def test_what_our_writer_refuses_spark_takes_and_the_log_says_why(
 
 def test_what_spark_refuses_too_is_held_with_its_name(spark: SparkSession, tmp_path: Path) -> None:
     lake = LocalLake(tmp_path, table_format=DeltaMirrors(spark))
-    path = table(spark, lake, PLAIN, "", {})
+    path = create_table(spark, lake, PLAIN, "", {})
     applied(lake, row(U, 10, 0, "b"), waived=ADOPTED)
     _entry(path, lake, {"readerFeatures": ["deletionVectors", "holograms"]})
 
@@ -120,7 +120,7 @@ def test_a_key_of_another_type_and_a_value_that_does_not_fit_are_held(
     for number, columns in enumerate(("(id STRING, name STRING)", "(id BIGINT, name STRING)")):
         lake = LocalLake(tmp_path / str(number), columns=(ID, (NAME, COUNT)[number]))
         lake.table_format.spark = SparkMerge(spark)
-        path = table(spark, lake, columns, "", {CHECK: "name <> 'no'"})
+        path = create_table(spark, lake, columns, "", {CHECK: "name <> 'no'"})
         turn = held(lake, row(U, 10, 0, "7"), waived=ADOPTED)
         assert turn.hold is not None
         found.append(turn.hold.reason)
@@ -134,7 +134,7 @@ def test_a_row_that_a_constraint_refuses_is_told_without_its_values(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lake = LocalLake(tmp_path, table_format=DeltaMirrors(spark))
-    path = table(spark, lake, PLAIN, "", {"delta.constraints.named": "name <> 'secret'"})
+    path = create_table(spark, lake, PLAIN, "", {"delta.constraints.named": "name <> 'secret'"})
 
     turn = held(lake, row(U, 20, 0, "secret"), waived=ADOPTED)
 
@@ -149,7 +149,7 @@ def test_upkeep_lets_spark_join_its_files_as_a_commit_of_ours(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lake = LocalLake(tmp_path, table_format=DeltaMirrors(spark))
-    path = table(spark, lake, PLAIN, "", {CHECK: "name <> 'no'"})
+    path = create_table(spark, lake, PLAIN, "", {CHECK: "name <> 'no'"})
     for key in range(10):
         insert = f"INSERT INTO delta.`{path}` (id, name) VALUES ({10 + key}, 'a')"
         spark.sql(insert)

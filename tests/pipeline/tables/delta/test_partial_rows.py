@@ -185,7 +185,7 @@ def test_any_slices_come_to_what_a_plain_model_says(
     model: dict[int, list[str]] = {}
     slices: list[list[Mapping[str, Any]]] = [[]]
     for pos in range(1, 25):
-        slices[-1].extend(step(dice, pos, model))
+        slices[-1].extend(draw_step(dice, pos, model))
         if dice.random() < 0.3:
             slices.append([])
     for rows in slices:
@@ -197,7 +197,7 @@ def test_any_slices_come_to_what_a_plain_model_says(
     assert mirror_values(bench) == {key: tuple(values) for key, values in model.items()}
 
 
-def step(dice: random.Random, pos: int, model: dict[int, list[str]]) -> list[Row]:
+def draw_step(dice: random.Random, pos: int, model: dict[int, list[str]]) -> list[Row]:
     """What happens at one place, to the *model* too."""
     key, new, values = dice.randrange(4), dice.randrange(4), [f"{pos}{c}" for c in "nbl"]
     if key not in model:

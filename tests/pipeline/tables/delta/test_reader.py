@@ -34,7 +34,7 @@ def mirror_rows(shard: Shard, batch: int, *ids: int) -> list[dict[str, Any]]:
     return [{"id": n, "t": f"t{n}", "_sluice": about} for n in ids]
 
 
-def reader(path: Path, table: Table = TABLE) -> MirrorReader:
+def mirror_reader(path: Path, table: Table = TABLE) -> MirrorReader:
     return MirrorReader(read_table(path), table, APP)
 
 
@@ -52,7 +52,7 @@ def mirror(tmp_path: Path) -> Path:
 
 
 def test_each_shard_is_counted_for_itself(mirror: Path) -> None:
-    found = reader(mirror)
+    found = mirror_reader(mirror)
 
     assert (found.version, found.batch, found.rows()) == (2, 7, 8)
     assert found.count_ids(A, "id", [(1, 3), (3, 4), (4, 4), (0, 1_000)]) == (2, 2, 0, 5)
@@ -73,7 +73,7 @@ def test_days_of_all_shards_are_added_up_by_one_look(
         + mirror_rows(ELSEWHERE, 0, 19)
     ]
     write_mirror(tmp_path, made, 0, {**TYPES, "day": pa.date32()})
-    found, asked = reader(tmp_path), list[str]()
+    found, asked = mirror_reader(tmp_path), list[str]()
     plain = SnapshotReader.select
 
     def counted(pinned: SnapshotReader, query: str) -> list[dict[str, Any]]:
@@ -97,46 +97,46 @@ def test_days_of_all_shards_are_added_up_by_one_look(
 
 
 def test_ids_ascend_keep_duplicates_and_stop_at_the_limit(mirror: Path) -> None:
-    assert reader(mirror).ids(A, "id", (2, 60), 10) == (2, 3, 3, 50)
-    assert reader(mirror).ids(A, "id", (2, 60), 3) == (2, 3, 3)
+    assert mirror_reader(mirror).ids(A, "id", (2, 60), 10) == (2, 3, 3, 50)
+    assert mirror_reader(mirror).ids(A, "id", (2, 60), 3) == (2, 3, 3)
 
 
 def test_a_pinned_version_does_not_see_later_commits(mirror: Path) -> None:
-    before = reader(mirror)
+    before = mirror_reader(mirror)
     write_mirror(mirror, mirror_rows(A, 9, 60), 9, TYPES)
 
     assert (before.batch, before.max_id(A, "id")) == (7, 50)
-    assert (reader(mirror).batch, reader(mirror).max_id(A, "id")) == (9, 60)
+    assert (mirror_reader(mirror).batch, mirror_reader(mirror).max_id(A, "id")) == (9, 60)
 
 
 def test_keys_are_found_in_their_own_shard_only(mirror: Path) -> None:
     asked = [key(A, "50"), key(B, "50"), key(B, "2"), key(A, "4"), key(ELSEWHERE, "900")]
 
-    assert reader(mirror).has_keys(asked) == (True, False, True, False, True)
-    assert reader(mirror).has_keys([]) == ()
+    assert mirror_reader(mirror).has_keys(asked) == (True, False, True, False, True)
+    assert mirror_reader(mirror).has_keys([]) == ()
 
 
 def test_strangers_in_a_table_of_one_shard_are_counted(mirror: Path) -> None:
-    assert reader(mirror, ONE).count_ids(A, "id", [(0, 1_000)]) == (8,)
-    assert reader(mirror, ONE).max_id(A, "id") == 900
+    assert mirror_reader(mirror, ONE).count_ids(A, "id", [(0, 1_000)]) == (8,)
+    assert mirror_reader(mirror, ONE).max_id(A, "id") == 900
 
 
 def test_an_adopted_mirror_without_metadata_can_be_asked(tmp_path: Path) -> None:
     write_mirror(tmp_path, [{"id": 5, "t": "x"}], None, TYPES)
-    found = reader(tmp_path, ONE)
+    found = mirror_reader(tmp_path, ONE)
 
     assert (found.batch, found.rows(), found.max_id(A, "id")) == (-1, 1, 5)
     assert found.has_keys([key(A, "5"), key(A, "6")]) == (True, False)
     assert found.sample(9) == [{"id": 5, "t": "x"}]
     with pytest.raises(ProofError, match="_sluice"):
-        reader(tmp_path).max_id(A, "id")
+        mirror_reader(tmp_path).max_id(A, "id")
 
 
 def test_a_sample_is_of_the_newest_slice_and_shows_no_metadata(mirror: Path) -> None:
     write_mirror(mirror, mirror_rows(A, 9, 61, 62, 63), 9, TYPES)
 
-    assert {row["id"] for row in reader(mirror).sample(9)} == {61, 62, 63}
-    assert [set(row) for row in reader(mirror).sample(2)] == [{"id", "t"}] * 2
+    assert {row["id"] for row in mirror_reader(mirror).sample(9)} == {61, 62, 63}
+    assert [set(row) for row in mirror_reader(mirror).sample(2)] == [{"id", "t"}] * 2
 
 
 def ids(found: MirrorReader, batch: int | None) -> list[int]:
@@ -144,7 +144,7 @@ def ids(found: MirrorReader, batch: int | None) -> list[int]:
 
 
 def test_rows_after_a_batch_are_those_of_later_ones(mirror: Path) -> None:
-    found = reader(mirror)
+    found = mirror_reader(mirror)
 
     assert (ids(found, 4), ids(found, 3), ids(found, 7)) == ([900], [50, 900], [])
     assert ids(found, None) == [1, 2, 2, 3, 3, 50, 700, 900]
@@ -155,18 +155,18 @@ def test_rows_after_a_batch_are_those_of_later_ones(mirror: Path) -> None:
 def test_an_adopted_mirror_has_all_rows_after_any_batch(tmp_path: Path) -> None:
     write_mirror(tmp_path, [{"id": 5, "t": "x"}], None, TYPES)
 
-    assert ids(reader(tmp_path, ONE), 3) == [5]
+    assert ids(mirror_reader(tmp_path, ONE), 3) == [5]
 
 
 @pytest.mark.parametrize("name", ["sluice.floors", "sluice.schemas", "sluice.standards"])
 def test_a_property_that_no_batch_shows_is_seen(mirror: Path, name: str) -> None:
-    before = reader(mirror).rewritten
+    before = mirror_reader(mirror).rewritten
     write_mirror(mirror, mirror_rows(A, 9, 60), 9, TYPES)
-    assert reader(mirror).rewritten == before
+    assert mirror_reader(mirror).rewritten == before
 
     DeltaTable(mirror).alter.set_table_properties({name: "{}"}, raise_if_not_exists=False)
 
-    assert reader(mirror).rewritten != before
+    assert mirror_reader(mirror).rewritten != before
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_keys_of_every_comparable_type(
 ) -> None:
     write_mirror(tmp_path, [{"id": kept, "_sluice": meta(A.name, 0)}], 0, {"id": kind})
 
-    assert reader(tmp_path).has_keys([key(A, there), key(A, absent)]) == (True, False)
+    assert mirror_reader(tmp_path).has_keys([key(A, there), key(A, absent)]) == (True, False)
 
 
 def test_a_composite_key_is_compared_in_all_its_columns(tmp_path: Path) -> None:
@@ -191,7 +191,9 @@ def test_a_composite_key_is_compared_in_all_its_columns(tmp_path: Path) -> None:
     kept = [{"order": 1, "Line no": "a", "_sluice": meta(A.name, 0)}]
     write_mirror(tmp_path, kept, 0, types)
 
-    found = reader(tmp_path, table).has_keys([key(A, "1", "a"), key(A, "1", "b"), key(A, "2", "a")])
+    found = mirror_reader(tmp_path, table).has_keys(
+        [key(A, "1", "a"), key(A, "1", "b"), key(A, "2", "a")]
+    )
 
     assert found == (True, False, False)
 
@@ -199,7 +201,7 @@ def test_a_composite_key_is_compared_in_all_its_columns(tmp_path: Path) -> None:
 def test_keys_that_are_unique_across_shards_have_no_place_in_front(mirror: Path) -> None:
     table = Table("shop.orders", (A, B), ("id",), "id", unique_across_shards=True)
 
-    assert reader(mirror, table).has_keys([LogKey(A, '["50"]', SPOT, 0)]) == (True,)
+    assert mirror_reader(mirror, table).has_keys([LogKey(A, '["50"]', SPOT, 0)]) == (True,)
 
 
 @pytest.mark.parametrize(
@@ -218,11 +220,11 @@ def test_a_key_that_cannot_be_compared_is_undecided(
     write_mirror(tmp_path, [kept], 0, {"id": pa.int64(), "d": pa.float64()})
 
     with pytest.raises(ProofError, match=why):
-        reader(tmp_path, table).has_keys([asked])
+        mirror_reader(tmp_path, table).has_keys([asked])
 
 
 def test_a_file_that_was_vacuumed_is_unreachable_not_absent(mirror: Path) -> None:
-    found = reader(mirror)
+    found = mirror_reader(mirror)
     for file in mirror.glob("*.parquet"):
         file.unlink()
 
@@ -245,7 +247,7 @@ def test_a_maximum_is_right_however_rows_lie_in_files(
 
     for shard in (A, B):
         own = [n for of, some in zip(shards, ids, strict=True) if of == shard for n in some]
-        assert reader(path).max_id(shard, "id") == max(own, default=None)
+        assert mirror_reader(path).max_id(shard, "id") == max(own, default=None)
 
 
 def test_an_answer_about_a_version_is_given_again_and_looked_at_anew_in_the_end(
@@ -258,7 +260,7 @@ def test_an_answer_about_a_version_is_given_again_and_looked_at_anew_in_the_end(
         return plain(pinned, query)
 
     monkeypatch.setattr(SnapshotReader, "select", counted)
-    found = reader(mirror)
+    found = mirror_reader(mirror)
 
     for _ in range(SAID_AGAIN + 1):
         assert found.max_id(A, "id") == 50
@@ -277,7 +279,7 @@ def test_an_answer_about_a_version_is_given_again_and_looked_at_anew_in_the_end(
 def test_the_order_of_a_row_is_that_of_the_change_that_wrote_it(mirror: Path) -> None:
     write_mirror(mirror, mirror_rows(A, 9, 3), 9, TYPES)
 
-    found = reader(mirror).row_orders(A, "id", [3, 50, 700])
+    found = mirror_reader(mirror).row_orders(A, "id", [3, 50, 700])
 
     assert {id_: order.pos for id_, order in found.items()} == {3: 9, 50: 4}
 

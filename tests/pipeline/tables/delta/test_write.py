@@ -153,7 +153,7 @@ def test_without_numbers_in_the_log_a_files_own_footer_counts(bench: TurnBench) 
 # --- files written anew
 
 
-def settled(bench: TurnBench, made: tuple[Any, ...], first: tuple[Any, ...] = ()) -> Snapshot:
+def commit_merge(bench: TurnBench, made: tuple[Any, ...], first: tuple[Any, ...] = ()) -> Snapshot:
     return commit.commit_actions(
         bench.store, bench.snapshot, (*first, *made), operation="W", clock=NOW
     )
@@ -166,7 +166,7 @@ def test_small_files_and_vectors_become_one_sorted_file_of_the_same_rows(bench: 
     before = sorted(bench.elsewhere(), key=str)
 
     done = rewrite_files(files(bench), target(bench, compression="zstd"), data_change=False)
-    bench.snapshot = settled(bench, done.actions)
+    bench.snapshot = commit_merge(bench, done.actions)
 
     assert done.rows == 3
     assert all(action[kind]["dataChange"] is False for action in done.actions for kind in action)
@@ -184,7 +184,7 @@ def test_more_rows_than_fit_into_memory_become_several_files(bench: TurnBench) -
     before = bench.rows()
 
     done = rewrite_files(files(bench), target(bench), window=300)
-    bench.snapshot = settled(bench, done.actions)
+    bench.snapshot = commit_merge(bench, done.actions)
 
     assert 1 < len(bench.files) < 4
     assert bench.rows() == before
@@ -193,15 +193,17 @@ def test_more_rows_than_fit_into_memory_become_several_files(bench: TurnBench) -
 def test_f13_a_column_that_was_added_gets_each_shards_own_default(bench: TurnBench) -> None:
     bench.play(change(C, 10, 1, "a"), change(C, 30, 2, "a"), change(C, 10, 3, "b", of=B))
     adding = alterations.alter_metadata(bench.snapshot, pa.schema([("more", pa.int16())]), {})
-    fills = (fill(A, 20, 7), fill(B, 5, 8), fill(B, 11, 9))
+    fills = (added_column(A, 20, 7), added_column(B, 5, 8), added_column(B, 11, 9))
 
     done = rewrite_files(files(bench), target(bench, metadata=described_by(adding)), fills=fills)
-    bench.snapshot = settled(bench, done.actions, adding)
+    bench.snapshot = commit_merge(bench, done.actions, adding)
 
     assert {row["id"]: row["more"] for row in bench.elsewhere()} == {1: 7, 2: None, 3: 9}
 
-    again = rewrite_files(files(bench), target(bench), fills=(fill(A, 25, 1), fill(A, 31, 2)))
-    bench.snapshot = settled(bench, again.actions)
+    again = rewrite_files(
+        files(bench), target(bench), fills=(added_column(A, 25, 1), added_column(A, 31, 2))
+    )
+    bench.snapshot = commit_merge(bench, again.actions)
     assert {row["id"]: row["more"] for row in bench.elsewhere()} == {1: 7, 2: 2, 3: 9}
 
 
@@ -209,21 +211,21 @@ def described_by(actions: tuple[Any, ...]) -> Metadata:
     return Metadata.of(next(action["metaData"] for action in actions if "metaData" in action))
 
 
-def fill(shard: Shard, born: int, default: int) -> Fill:
+def added_column(shard: Shard, born: int, default: int) -> Fill:
     return Fill("more", shard, order(born), pa.scalar(default))
 
 
 def test_an_adopted_row_has_the_default_of_the_only_shard(bench: TurnBench) -> None:
-    bench.snapshot = settled(bench, (write_rows(new_rows(1), target(bench)),))
+    bench.snapshot = commit_merge(bench, (write_rows(new_rows(1), target(bench)),))
     adding = alterations.alter_metadata(bench.snapshot, pa.schema([("more", pa.int16())]), {})
     mirror, aim = files(bench), target(bench, metadata=described_by(adding))
 
     with pytest.raises(HeldError, match="no_shard"):
-        rewrite_files(mirror, aim, fills=[fill(A, 20, 7)])
+        rewrite_files(mirror, aim, fills=[added_column(A, 20, 7)])
 
     mirror.adoption = Adoption(None, A)
-    done = rewrite_files(mirror, aim, fills=[fill(A, 20, 7)])
-    bench.snapshot = settled(bench, done.actions, adding)
+    done = rewrite_files(mirror, aim, fills=[added_column(A, 20, 7)])
+    bench.snapshot = commit_merge(bench, done.actions, adding)
     assert [row["more"] for row in bench.elsewhere()] == [7]
 
 
@@ -235,7 +237,7 @@ def test_a_widened_column_keeps_its_values_and_a_narrowed_one_is_refused(bench: 
     action = {**metadata.action, "schemaString": text, "configuration": told}
 
     done = rewrite_files(files(bench), target(bench, metadata=metadata))
-    bench.snapshot = settled(bench, done.actions, ({"metaData": action},))
+    bench.snapshot = commit_merge(bench, done.actions, ({"metaData": action},))
 
     assert [int(row["id"]) for row in bench.elsewhere()] == [1]
     narrow = describe_table(wide.set(1, pa.field("name", pa.date32())), told)[0]
