@@ -462,7 +462,7 @@ def test_a_mirror_that_was_looked_at_before_a_fail_had_ended_is_not_ready(
     answer = assess(question, inputs(**more), BOTH)
 
     assert answer.ready is ready
-    assert ("check_failed" in codes(answer)) is not ready
+    assert ("check_failed" in reason_codes(answer)) is not ready
     assert ready or answer.state is ReadinessState.NOT_READY
 
 
@@ -492,7 +492,7 @@ def test_a_copy_is_not_ready_while_a_table_that_failed_is_read_again(
     answer = assess(question, inputs(taken=taken, bad_until=bad_until), BY_PROOF)
 
     assert answer.ready is ready
-    assert codes(answer) == ([] if ready else ["check_failed"])
+    assert reason_codes(answer) == ([] if ready else ["check_failed"])
 
 
 def imaged(**bent: Any) -> dict[str, Any]:
@@ -525,7 +525,7 @@ def test_an_image_from_before_a_fail_had_ended_is_not_ready(
     answer = assess(IMAGE, inputs(taken=imaged(), bad_until=bad_until), BY_PROOF)
 
     assert answer.ready is ready
-    assert codes(answer) == ([] if ready else ["image_doubted"])
+    assert reason_codes(answer) == ([] if ready else ["image_doubted"])
 
 
 @pytest.mark.parametrize(
@@ -558,7 +558,7 @@ def test_a_revoked_certificate_of_an_image_withholds_nothing_from_what_is_unknow
     answer = assess(IMAGE, silent, BY_PROOF, certificate=replace(given, revoked=NOW, why="x"))
 
     assert answer.state is ReadinessState.REVOKED
-    assert codes(answer) == ["revoked", "no_mark"]
+    assert reason_codes(answer) == ["revoked", "no_mark"]
 
 
 def test_a_required_check_that_has_worked_keeps_its_certificate_valid() -> None:
@@ -568,22 +568,22 @@ def test_a_required_check_that_has_worked_keeps_its_certificate_valid() -> None:
 
     answer = assess(MIRROR, behind, REQUIRED, certificate=given)
 
-    assert (answer.ready, codes(answer)[0]) == (True, "certified")
+    assert (answer.ready, reason_codes(answer)[0]) == (True, "certified")
 
 
 def test_a_certificate_does_not_answer_for_a_table_whose_order_is_too_weak_now() -> None:
     weak = Reason("weak_order", "source shop sends no log positions any more")
 
-    answer = certified(MIRROR, weak_order=(weak,))
+    answer = assess_certified(MIRROR, weak_order=(weak,))
 
     assert (answer.state, answer.reasons) == (ReadinessState.UNKNOWN, (weak,))
 
 
 def test_only_a_yes_says_on_what_it_rests() -> None:
     """A table that is BLOCKED needs no word of the checks that could not look."""
-    answer = certified(MIRROR, holds=(WRITTEN,), verdicts=UNSUPPORTED)
+    answer = assess_certified(MIRROR, holds=(WRITTEN,), verdicts=UNSUPPORTED)
 
-    assert codes(answer) == ["foreign_write"]
+    assert reason_codes(answer) == ["foreign_write"]
 
 
 @pytest.mark.parametrize(

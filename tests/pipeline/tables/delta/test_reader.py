@@ -313,7 +313,7 @@ def test_the_row_of_a_key_is_found_by_its_typed_values(
 ) -> None:
     rows = [{"k": kept, "n": n, "_sluice": meta(A.name, 0)} for n in (1, 2)]
     write_mirror(tmp_path, rows, 0, {"k": kind, "n": pa.int64()})
-    mirror = reader(tmp_path, Table("t", (A, B), ("k", "n")))
+    mirror = mirror_reader(tmp_path, Table("t", (A, B), ("k", "n")))
 
     (found,) = mirror.rows_with_key({"k": kept, "n": 2})
 
@@ -322,7 +322,7 @@ def test_the_row_of_a_key_is_found_by_its_typed_values(
 
 
 def test_a_key_of_several_shards_is_found_in_each(mirror: Path) -> None:
-    found = reader(mirror).rows_with_key({"id": 2})
+    found = mirror_reader(mirror).rows_with_key({"id": 2})
 
     assert sorted(one["_sluice"]["shard"] for one in found) == [A.name, B.name]
 
@@ -331,7 +331,7 @@ def test_a_key_of_a_type_that_is_not_exact_is_undecided(tmp_path: Path) -> None:
     write_mirror(tmp_path, [{"k": 1.5, "_sluice": meta(A.name, 0)}], 0, {"k": pa.float64()})
 
     with pytest.raises(ProofError, match="write differently"):
-        reader(tmp_path).rows_with_key({"k": 1.5})
+        mirror_reader(tmp_path).rows_with_key({"k": 1.5})
 
 
 def test_rows_are_looked_for_where_later_batches_wrote_first_and_everywhere_then(
@@ -342,8 +342,8 @@ def test_rows_are_looked_for_where_later_batches_wrote_first_and_everywhere_then
     write_mirror(mirror, mirror_rows(A, 9, 2, 60), 9, TYPES)
     ids = [1, 2, 3, 50, 60, 61]
 
-    everywhere = reader(mirror).id_digests(A, "id", ids, columns)
-    since = reader(mirror).id_digests(A, "id", ids, columns, 4)
+    everywhere = mirror_reader(mirror).id_digests(A, "id", ids, columns)
+    since = mirror_reader(mirror).id_digests(A, "id", ids, columns, 4)
 
     assert [one.rows for one in everywhere] == [1, 2, 2, 1, 1, 0]
     assert [one.rows for one in since] == [1, 1, 2, 1, 1, 0]
