@@ -976,7 +976,7 @@ def test_verified_is_asked_for_and_each_changed_row_up_to_the_cut_was_compared(
     assert plain.ready
     assert answer.ready == again.ready == (not why)
     assert bool(answer.certificate) == (not why)
-    assert why == "" or (codes(answer), answer.eta) == (["not_verified"], None)
+    assert why == "" or (reason_codes(answer), answer.eta) == (["not_verified"], None)
     assert why in (answer.reasons[0].text if why else "")
     assert plain.certificate is not None
     assert plain.certificate.evidence.verified_through == (known.through if known else None)
@@ -999,4 +999,4 @@ def test_a_table_that_is_blocked_says_that_and_not_what_is_not_verified() -> Non
     answer = assess(question, inputs(residual=3), BOTH)
 
     assert answer.state is ReadinessState.BLOCKED
-    assert "not_verified" not in codes(answer)
+    assert "not_verified" not in reason_codes(answer)

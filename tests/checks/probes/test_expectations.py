@@ -297,7 +297,7 @@ def test_more_rows_than_fit_are_evaluated_by_spark_and_no_sample(world: RowsWorl
     (asked,) = world.spark.asked
     unmet = ExpectationResult(f"{NOT_NULL}(id): 1 of 2 rows", False, unexpected=1, keys=("k",))
     world.spark.found = SuiteAnswer(asked.batch, 2, (unmet,))
-    found = ruled(probe, world)
+    found = judge_suite(probe, world)
 
     assert (asked.after, asked.batch, len(asked.expectations)) == (None, 2, 2)
     assert (found.outcome, found.keys) == (Outcome.FAIL, ("k",))
