@@ -70,7 +70,10 @@ def test_each_row_is_found_by_its_id_up_to_the_ends_of_the_type(
     values = [None, "", "a", "b", "c", "d"][: len(ids)]
     rows = [{"id": i, "v": v} for i, v in zip(ids.to_pylist(), values, strict=True)]
     digests = dict(list_row_digests(rows, "id", COLUMNS))
-    mirror, asked = reader(tmp_path / "m", ids, values), [int(one) for one in ids.to_pylist()]
+    mirror, asked = (
+        mirror_reader(tmp_path / "m", ids, values),
+        [int(one) for one in ids.to_pylist()],
+    )
 
     found = mirror.id_digests(SHARD, "id", asked, COLUMNS)
 
