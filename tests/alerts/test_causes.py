@@ -64,7 +64,7 @@ def test_a_promise_that_a_check_cannot_keep_is_an_incident_of_its_own() -> None:
     behind = Ruling(Outcome.UNKNOWN, "16 ranges take 8 days, and not 7.0 days", "behind")
     late = Verdict("shop.users", "values", behind, at(0), kind=FailKind.LOST)
 
-    (incident,) = opened(late)
+    (incident,) = open_incidents(late)
 
     assert incident.cause == Cause(AlertKind.UNKNOWN, "values", "shop.users")
 

@@ -989,7 +989,7 @@ def test_a_mirror_that_cannot_be_read_is_not_verified_though_it_was_before() -> 
 
     answer = assess(question, gone, BOTH, certificate=issued())
 
-    assert (answer.state, codes(answer)) == (ReadinessState.NOT_READY, ["not_verified"])
+    assert (answer.state, reason_codes(answer)) == (ReadinessState.NOT_READY, ["not_verified"])
     assert "which it does not now" in answer.reasons[0].text
 
 
