@@ -370,7 +370,7 @@ def test_the_log_of_great_expectations_has_no_line_for_each_look(
     world: RowsWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("INFO"):
-        ruled(Expectations((expect(NOT_NULL, column="id"),)), world)
+        judge_suite(Expectations((expect(NOT_NULL, column="id"),)), world)
 
     told = [one for one in caplog.records if one.name.startswith("great_expectations")]
     assert [one.getMessage() for one in told if one.levelname == "INFO"] == []
