@@ -16,7 +16,7 @@ a moving row as lost.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -529,6 +529,7 @@ class Differences:
     ``looked`` says in words what was compared; ``moving`` counts suspects that kept changing;
     ``more`` counts rows that ranges differ by and that no id was named for.  ``ended`` is when the
     looking ended: what is read after it for the next cycle counts against no time limit.
+    ``names`` are those of suspects that are no ids, but digests of keys.
     ``columns`` are those in which the first rows differ, where values were compared.  ``behind``
     says why more was not compared than was promised; empty if all was.  ``verified`` is what was
     compared so far, where values were.
@@ -543,6 +544,7 @@ class Differences:
     columns: tuple[str, ...] = ()
     behind: str = ""
     verified: Verified | None = None
+    names: Mapping[Suspect, str] = field(default_factory=dict)
 
     @property
     def value(self) -> float:
@@ -574,19 +576,25 @@ def rule_differences(reading: Differences) -> Ruling:
 
 def _describe_suspects(reading: Differences, fate: SuspectState) -> str:
     own = [suspect for suspect, each in reading.found if each is fate]
-    shown = ", ".join(list(_spell_ids(own))[:3])
-    rest = ", ..." if len(list(_spell_ids(own))) > 3 else ""
+    spelled = list(_spell_rows(own, reading.names))
+    shown, rest = ", ".join(spelled[:3]), ", ..." if len(spelled) > 3 else ""
     rows = "1 row" if len(own) == 1 else f"{len(own)} rows"
     return f"{rows} {_WORDS[fate]} in the mirror: {shown}{rest}"
 
 
 def _keys(reading: Differences) -> Iterator[str]:
     for fate in _CODES:
-        yield from _spell_ids([suspect for suspect, each in reading.found if each is fate])
+        own = [suspect for suspect, each in reading.found if each is fate]
+        yield from _spell_rows(own, reading.names)
 
 
-def _spell_ids(suspects: Sequence[Suspect]) -> Iterator[str]:
-    """Ids by shard, runs of consecutive ones as ``first-last``: ``shop/shop_00.orders:17-29``."""
+def _spell_rows(suspects: Sequence[Suspect], names: Mapping[Suspect, str]) -> Iterator[str]:
+    """Ids by shard, runs of consecutive ones as ``first-last``: ``shop/shop_00.orders:17-29``.
+
+    Rows that have *names* are spelled by them.
+    """
+    yield from (names[one] for one in sorted(suspects) if one in names)
+    suspects = [one for one in suspects if one not in names]
     for shard in sorted({shard for shard, _ in suspects}):
         for first, last in id_runs(sorted(id_ for own, id_ in suspects if own == shard)):
             yield f"{shard_name(shard)}:{first}" + (f"-{last}" if last > first else "")

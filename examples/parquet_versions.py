@@ -8,7 +8,7 @@ this is for small tables; and for reading how a format is made.
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -50,9 +50,13 @@ from pipeline.errors import HeldError, LostRaceError, ProofError, UnreachableErr
 from pipeline.model import Order, Shard, Table
 from pipeline.readings import LogKey
 from pipeline.row_digest import (
+    Bucketing,
     DigestColumn,
+    KeyedRow,
     RangeDigest,
+    list_keyed_rows,
     list_row_digests,
+    sum_buckets,
     sum_ids,
     sum_ranges,
 )
@@ -405,6 +409,30 @@ class PinnedRows:
         rows = self.rows_of(shard, column, (min(ids), max(ids) + 1)) if ids else ()
         own = [row for row in rows if row[column] in ids and row[SLUICE]["order"]]
         return {row[column]: Order(**row[SLUICE]["order"]) for row in own}
+
+    def _keyed(
+        self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
+    ) -> list[KeyedRow]:
+        names = sorted({one.name for one in (*by.key, *columns)})
+        return list_keyed_rows(self._of(shard, names).to_pylist(), by, columns)
+
+    def bucket_digests(
+        self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
+    ) -> dict[int, RangeDigest]:
+        """Rows and digests of each bucket that has rows."""
+        return sum_buckets(self._keyed(shard, by, columns), by)
+
+    def bucket_rows(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        chosen: Collection[int],
+        limit: int,
+    ) -> tuple[KeyedRow, ...]:
+        """Rows of the *chosen* buckets, at most *limit*."""
+        rows = self._keyed(shard, by, columns)
+        return tuple([one for one in rows if by.bucket_of(one.key) in chosen][:limit])
 
     def as_of(self, version: int) -> "PinnedRows":
         """Versions are kept, but only the newest is opened here."""

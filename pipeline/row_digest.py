@@ -90,6 +90,33 @@ class RangeDigest:
         return RangeDigest(self.rows - other.rows, (self.sum - other.sum) % MODULUS)
 
 
+@dataclass(frozen=True, slots=True)
+class KeyedRow:
+    """A row by the digest of its ``key``, with the ``digest`` of the row; ``name`` is for people.
+
+    Two systems may order keys differently, but they digest them alike.
+    """
+
+    key: int
+    digest: int
+    name: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bucketing:
+    """Divides the rows of a table into *buckets* by the digest of their ``key``.
+
+    The number of buckets is a power of two, so a digest's lowest bits are its bucket.
+    """
+
+    key: tuple[DigestColumn, ...]
+    buckets: int
+
+    def bucket_of(self, digest: int) -> int:
+        """The bucket of a key with that *digest*, with a sign or without."""
+        return digest % self.buckets
+
+
 def render_value(form: Form, value: Any) -> str:
     """The text of one value, as a mirror returns it: what every statement comes to."""
     if value is None:
@@ -111,6 +138,32 @@ def list_row_digests(
         (int(row[column]), digest_row(columns, [row[one.name] for one in columns]).sum)
         for row in rows
     )
+
+
+def list_keyed_rows(
+    rows: Iterable[Mapping[str, Any]], by: Bucketing, columns: Sequence[DigestColumn]
+) -> list[KeyedRow]:
+    """Each row by its key; for few rows."""
+    found = list[KeyedRow]()
+    for row in rows:
+        values = [row[one.name] for one in by.key]
+        digest = digest_row(columns, [row[one.name] for one in columns]).sum
+        found.append(KeyedRow(digest_row(by.key, values).sum, digest, name_key(values)))
+    return found
+
+
+def name_key(values: Iterable[Any]) -> tuple[str, ...]:
+    """The values of a key for people; bytes are hexadecimal digits."""
+    return tuple(one.hex() if isinstance(one, bytes | bytearray) else str(one) for one in values)
+
+
+def sum_buckets(rows: Iterable[KeyedRow], by: Bucketing) -> dict[int, RangeDigest]:
+    """The sum of each bucket that has rows."""
+    found = dict[int, RangeDigest]()
+    for row in rows:
+        bucket = by.bucket_of(row.key)
+        found[bucket] = found.get(bucket, RangeDigest()) + RangeDigest(1, row.digest)
+    return found
 
 
 def sum_ranges(

@@ -9,7 +9,8 @@ only when it still differs in a later round and nothing in motion explains it.
 A range is open until all of its rows were settled: it is looked at again in each cycle, and there
 is no PASS while one is open.
 Cannot see: an old range until its turn comes; columns whose values systems write differently,
-which the verdict names; tables whose key is not one integer.
+which the verdict names; tables of more than `whole_rows` rows whose key is not one integer, which
+are compared by `checks.compare.keyed` below that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,12 @@ from checks.compare.changed import (
     unexplained_rows,
 )
 from checks.compare.coverage import Coverage, LapPlan
+from checks.compare.keyed import (
+    KeyedComparison,
+    KeyedPace,
+    choose_bucketing,
+    measure_by_key,
+)
 from checks.compare.look import (
     ComparedColumns,
     Comparison,
@@ -60,6 +67,7 @@ from checks.run import Probe
 from checks.world import Range, World
 from pipeline.errors import ProofError, TooManyRowsError, UnreachableError
 from pipeline.model import Shard, Table
+from pipeline.row_digest import Bucketing
 
 NAME = "values"
 NARROWED = 3  # rows whose columns are named
@@ -86,6 +94,10 @@ class Values:
     """How many older blocks of a table a cycle compares at most; 0: none, and `within` is void."""
     within: Span = timedelta(days=7)
     """Each block is compared again within this time; longer is UNKNOWN."""
+    whole_rows: OneOrMore = 1_000_000
+    """A table whose key is not one integer is read whole, unless its mirror has more rows."""
+    whole_every: Span = timedelta(minutes=30)
+    """How long after such a scan the next begins."""
     suspects: OneOrMore = 200
     tries: OneOrMore = 3
     patience: Span = timedelta(minutes=10)
@@ -99,9 +111,12 @@ class Values:
 
     def measure(self, table: Table, world: World) -> Differences | NotYet | Undecided:
         """Explain what differed before, or rule on the suspects; then look at the next ranges."""
-        comparison = _begin_comparison(table, world)
-        if isinstance(comparison, Undecided):
-            return comparison
+        if table.no_ranges:
+            return self._measure_by_key(table, world)
+        columns = _choose_columns(table, world)
+        if isinstance(columns, Undecided):
+            return columns
+        comparison = Comparison(table, world, columns)
         memory = world.recall(table, NAME) or {}
         other = memory.get("asked") != comparison.asked  # sums of other columns mean nothing
         if other or "changed" not in memory:  # an earlier version remembered no changed rows
@@ -119,6 +134,24 @@ class Values:
         if seen is None:
             return self._explain(comparison, memory, looks, changed, reading)
         return self._confirm(comparison, memory, seen, changed, reading)
+
+    def _measure_by_key(self, table: Table, world: World) -> Differences | NotYet | Undecided:
+        """Scan a table whose key has no ranges, at a slow pace, if it is not too large for that."""
+        rows = world.mirror(table).rows()
+        if rows > self.whole_rows:
+            why = f"{table.no_ranges}, and {rows} rows are more than whole_rows: {self.whole_rows}"
+            return Undecided("unsupported", why)
+        columns = _choose_columns(table, world)
+        if isinstance(columns, Undecided):
+            return columns
+        each, by = rows // len(table.shards), dict[Shard, Bucketing]()
+        for shard, own in columns.items():
+            found = choose_bucketing(table, shard, own, each)
+            if isinstance(found, Undecided):
+                return found
+            by[shard] = found
+        pace = KeyedPace(self.whole_every, self.suspects, self.tries, self.patience)
+        return measure_by_key(KeyedComparison(table, world, columns, by), pace, NAME)
 
     def judge(self, reading: Differences, past: Sequence[float]) -> Ruling:
         """Rule on what was confirmed; history plays no part."""
@@ -374,9 +407,7 @@ def _disjoint(first: Sequence[Range], more: Sequence[Range]) -> list[Range]:
     return sorted(kept)
 
 
-def _begin_comparison(table: Table, world: World) -> Comparison | Undecided:
-    if table.no_ranges:
-        return Undecided("unsupported", table.no_ranges)
+def _choose_columns(table: Table, world: World) -> dict[Shard, ComparedColumns] | Undecided:
     columns = dict[Shard, ComparedColumns]()
     for shard in table.shards:
         schema = world.schema(shard)
@@ -386,7 +417,7 @@ def _begin_comparison(table: Table, world: World) -> Comparison | Undecided:
         if not columns[shard].columns:
             why = next(iter(columns[shard].left_out.values()), "it has none")
             return Undecided("unsupported", f"no column of {shard} can be compared: {why}")
-    return Comparison(table, world, columns)
+    return columns
 
 
 def _told_verified(progress: ChangedProgress, verified: Verified) -> str:

@@ -13,7 +13,7 @@ is read only when it is used.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -26,7 +26,7 @@ from pipeline.changelog.table import build_app_id
 from pipeline.image import IMAGES, Image, parse_images
 from pipeline.model import Order, Shard
 from pipeline.readings import LogKey
-from pipeline.row_digest import DigestColumn, RangeDigest
+from pipeline.row_digest import Bucketing, DigestColumn, KeyedRow, RangeDigest
 
 FLOORS, SCHEMAS, LIFE = "sluice.floors", "sluice.schemas", "sluice.life"  # names of texts
 ARCHIVED = "sluice.archived"
@@ -323,6 +323,23 @@ class MirrorSide(Protocol):
 
         A row of an adopted mirror has no order.  Of several rows of one id it is the highest.
         """
+        ...
+
+    def bucket_digests(
+        self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
+    ) -> dict[int, RangeDigest]:
+        """Rows and digests of each bucket that has rows, all in one scan of the shard."""
+        ...
+
+    def bucket_rows(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        chosen: Collection[int],
+        limit: int,
+    ) -> tuple[KeyedRow, ...]:
+        """Rows of the *chosen* buckets, in any order, at most *limit*."""
         ...
 
     def as_of(self, version: int) -> "MirrorSide":

@@ -33,7 +33,7 @@ from pipeline.durations import with_durations
 from pipeline.errors import ProofError, SparedError, TooManyRowsError, UnreachableError
 from pipeline.finding import Finding
 from pipeline.model import CaptureScope, Fence, Head, Missing, RetainedLog, Shard, ShardId
-from pipeline.row_digest import DigestColumn, RangeDigest
+from pipeline.row_digest import Bucketing, DigestColumn, KeyedRow, RangeDigest
 from pipeline.schema.model import Column, Dialect
 from pipeline.sources.positions import PositionRules
 
@@ -187,6 +187,28 @@ class TableQueries(Protocol):
         A source that has no better way asks for ranges of one id each.
         """
         return self.digests(shard, column, [(id_, id_ + 1) for id_ in ids], columns)
+
+    def bucket_digests(
+        self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
+    ) -> dict[int, RangeDigest]:
+        """Rows and digests of each bucket that has rows, all in one scan of the table.
+
+        Raises:
+            TooManyRowsError: the table is too large to be read without harm.
+            ProofError: a column does not exist, or its values have another form.
+        """
+        raise _unanswerable(shard)
+
+    def bucket_rows(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        chosen: Collection[int],
+        limit: int,
+    ) -> tuple[KeyedRow, ...]:
+        """Rows of the *chosen* buckets, in any order, at most *limit*; errors as above."""
+        raise _unanswerable(shard)
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         """Ids in *span*, ascending, at most *limit*."""

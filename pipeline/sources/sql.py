@@ -20,7 +20,15 @@ import pyarrow as pa
 from pipeline.aggregates import AggregatedColumn, Moment, RangeAggregate, TimeSpan, parse_aggregate
 from pipeline.errors import ConfigError, ProofError, SluiceError, TooManyRowsError, UnreachableError
 from pipeline.model import Head, Shard
-from pipeline.row_digest import MODULUS, DigestColumn, RangeDigest, sum_ids
+from pipeline.row_digest import (
+    MODULUS,
+    Bucketing,
+    DigestColumn,
+    KeyedRow,
+    RangeDigest,
+    name_key,
+    sum_ids,
+)
 from pipeline.schema.model import Column
 from pipeline.settings import SourceSettings
 from pipeline.sources.condition import SqlCondition, require_known, to_sql
@@ -270,6 +278,46 @@ class SqlSource(ABC):
             raise ProofError(f"a row of {shard} is too large for the server to digest")
         return sum_ids(((id_, int(one or 0) % MODULUS) for id_, one in found), ids)
 
+    def bucket_digests(
+        self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
+    ) -> dict[int, RangeDigest]:
+        bucket, digest = self._bucket(shard, by), self._digest(shard, columns)
+        summed = f"SELECT {bucket} AS b, COUNT(*) AS n, SUM({digest}) AS s"
+        summed += f" FROM {self.qualify(shard)} GROUP BY 1"
+        with self.session.within_limits(), self.session.snapshot() as ask:
+            self.refuse_large(ask, shard, summed, (), scans=True)
+            found = ask(summed)
+        return {
+            int(row["b"]): RangeDigest(int(row["n"]), int(row["s"] or 0) % MODULUS) for row in found
+        }
+
+    def bucket_rows(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        chosen: Collection[int],
+        limit: int,
+    ) -> tuple[KeyedRow, ...]:
+        key, digest = self._digest(shard, by.key), self._digest(shard, columns)
+        names = "".join(f", {self.quote(one.name)} AS n{n}" for n, one in enumerate(by.key))
+        listed = f"SELECT {key} AS k, {digest} AS d{names} FROM {self.qualify(shard)}"  # noqa: S608
+        listed += f" WHERE {self._bucket(shard, by)} IN ({', '.join(['%s'] * len(chosen))})"
+        arguments = (*sorted(chosen), min(limit, self.limits.rows))
+        with self.session.within_limits(), self.session.snapshot() as ask:
+            self.refuse_large(ask, shard, f"{listed} LIMIT %s", arguments, scans=True)
+            found = ask(f"{listed} LIMIT %s", *arguments) if chosen else []
+        if any(row["d"] is None for row in found):
+            raise ProofError(f"a row of {shard} is too large for the server to digest")
+        return tuple(
+            KeyedRow(
+                int(row["k"]) % MODULUS,
+                int(row["d"]) % MODULUS,
+                name_key(row[f"n{n}"] for n in range(len(by.key))),
+            )
+            for row in found
+        )
+
     def to_argument(self, moment: Moment) -> Moment:
         """A moment as the session compares it."""
         return moment
@@ -303,6 +351,9 @@ class SqlSource(ABC):
             if (form := there.dialect.digest_form(there)) is not one.form:
                 raise ProofError(f"{shard}: values of {one.name} are {form}, not {one.form}")
         return self.digest_sql([known[one.name] for one in columns])
+
+    def _bucket(self, shard: Shard, by: Bucketing) -> str:
+        return f"({self._digest(shard, by.key)}) & {by.buckets - 1}"
 
     def _extreme(self, which: str, shard: Shard, column: str) -> int | None:
         statement = f"SELECT {which}({self.quote(column)}) AS id FROM {self.qualify(shard)}"  # noqa: S608

@@ -9,7 +9,7 @@ import base64
 import json
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -47,7 +47,15 @@ from pipeline.model import (
     TopicPartition,
 )
 from pipeline.readings import NO_BASES, RowVersion
-from pipeline.row_digest import DigestColumn, RangeDigest, digest_row
+from pipeline.row_digest import (
+    Bucketing,
+    DigestColumn,
+    KeyedRow,
+    RangeDigest,
+    digest_row,
+    list_keyed_rows,
+    sum_buckets,
+)
 from pipeline.schema.model import TableSchema
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.types import MySqlColumn as Column
@@ -370,6 +378,29 @@ class FakeSource(TableQueries):
     ) -> tuple[tuple[int, int], ...]:
         return _listed(shard, self._rows(shard), span, columns, self.world.contents)[:limit]
 
+    def bucket_digests(
+        self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
+    ) -> dict[int, RangeDigest]:
+        return sum_buckets(self._keyed(shard, by, columns), by)
+
+    def bucket_rows(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        chosen: Collection[int],
+        limit: int,
+    ) -> tuple[KeyedRow, ...]:
+        rows = self._keyed(shard, by, columns)
+        return tuple([one for one in rows if by.bucket_of(one.key) in chosen][:limit])
+
+    def _keyed(
+        self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
+    ) -> list[KeyedRow]:
+        contents = self.world.contents
+        rows = [{"id": id_, "v": contents.get((shard, id_))} for id_ in self._rows(shard)]
+        return list_keyed_rows(rows, by, columns)
+
     def tallies(
         self,
         shard: Shard,
@@ -440,6 +471,29 @@ class FakeMirror:
     def row_orders(self, shard: Shard, column: str, ids: Sequence[int]) -> dict[int, Order]:
         there = [(shard, id_) for id_ in ids if self.copy[shard][id_]]
         return {id_: self.orders[own, id_] for own, id_ in there if (own, id_) in self.orders}
+
+    def bucket_digests(
+        self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
+    ) -> dict[int, RangeDigest]:
+        return sum_buckets(self._keyed(shard, by, columns), by)
+
+    def bucket_rows(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        chosen: Collection[int],
+        limit: int,
+    ) -> tuple[KeyedRow, ...]:
+        rows = self._keyed(shard, by, columns)
+        return tuple([one for one in rows if by.bucket_of(one.key) in chosen][:limit])
+
+    def _keyed(
+        self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
+    ) -> list[KeyedRow]:
+        contents = self.contents
+        rows = [{"id": id_, "v": contents.get((shard, id_))} for id_ in self._rows(shard)]
+        return list_keyed_rows(rows, by, columns)
 
     def as_of(self, version: int) -> "FakeMirror":
         return self.versions[version]

@@ -12,9 +12,13 @@ from pipeline.errors import UnreachableError
 from pipeline.finding import NOTE, Finding
 from pipeline.model import Head, Shard, ShardId
 from pipeline.row_digest import (
+    Bucketing,
     DigestColumn,
+    KeyedRow,
     RangeDigest,
+    list_keyed_rows,
     list_row_digests,
+    sum_buckets,
     sum_ids,
     sum_ranges,
 )
@@ -97,6 +101,23 @@ class ToySource:
     ) -> tuple[RangeDigest, ...]:
         rows = self._database().rows(shard.name).values()
         return sum_ids(list_row_digests(rows, column, columns), ids)
+
+    def bucket_digests(
+        self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
+    ) -> dict[int, RangeDigest]:
+        rows = self._database().rows(shard.name).values()
+        return sum_buckets(list_keyed_rows(rows, by, columns), by)
+
+    def bucket_rows(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        chosen: Collection[int],
+        limit: int,
+    ) -> tuple[KeyedRow, ...]:
+        rows = list_keyed_rows(self._database().rows(shard.name).values(), by, columns)
+        return tuple([one for one in rows if by.bucket_of(one.key) in chosen][:limit])
 
     def row_digests(
         self, shard: Shard, column: str, span: Range, columns: Sequence[DigestColumn], limit: int

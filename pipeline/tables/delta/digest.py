@@ -4,7 +4,7 @@ The query engine of `deltalake` renders the texts and their MD5; the sums are ma
 16 bytes a row.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,12 @@ from pipeline.row_digest import (
     NULL,
     UNDEFINED,
     UNPROVEN,
+    Bucketing,
     DigestColumn,
     Form,
+    KeyedRow,
     RangeDigest,
+    name_key,
 )
 
 INTEGERS = frozenset({"byte", "short", "integer", "long"})
@@ -149,6 +152,35 @@ def list_digests(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
         first_bytes(batch.column(DIGEST)).tolist(),
         strict=True,
     )
+
+
+def bucket_sums(batches: Iterable[pa.RecordBatch], by: Bucketing) -> dict[int, RangeDigest]:
+    """The sum of each bucket; *batches* have the key's digest as ``id``, and ``digest``."""
+    rows, sums = np.zeros(by.buckets, np.int64), np.zeros(by.buckets, np.uint64)
+    for batch in batches:
+        place = _buckets(batch, by)
+        rows += np.bincount(place, minlength=by.buckets)
+        np.add.at(sums, place, first_bytes(batch.column(DIGEST)))
+    return {
+        int(bucket): RangeDigest(int(rows[bucket]), int(sums[bucket]))
+        for bucket in np.flatnonzero(rows)
+    }
+
+
+def rows_of_buckets(
+    batches: Iterable[pa.RecordBatch], by: Bucketing, chosen: Collection[int]
+) -> Iterator[KeyedRow]:
+    """Rows of the *chosen* buckets; *batches* have the key's columns, too: ``n0``, ``n1``, ..."""
+    for batch in batches:
+        keys, digests = (first_bytes(batch.column(one)) for one in (ID, DIGEST))
+        names = [batch.column(f"n{n}") for n in range(len(by.key))]
+        for row in np.flatnonzero(np.isin(_buckets(batch, by), [*chosen])).tolist():
+            name = name_key(one[row].as_py() for one in names)
+            yield KeyedRow(int(keys[row]), int(digests[row]), name)
+
+
+def _buckets(batch: pa.RecordBatch, by: Bucketing) -> npt.NDArray[np.int64]:
+    return (first_bytes(batch.column(ID)) & np.uint64(by.buckets - 1)).astype(np.int64)
 
 
 def first_bytes(column: pa.Array) -> npt.NDArray[np.uint64]:

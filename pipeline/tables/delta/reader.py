@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cached_property
+from itertools import islice
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -36,12 +37,14 @@ from pipeline.delta.reader import (
 from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import ORDER_PARTS, Op, Order, Shard, Table
 from pipeline.readings import LogKey
-from pipeline.row_digest import DigestColumn, RangeDigest, sum_ids
+from pipeline.row_digest import Bucketing, DigestColumn, KeyedRow, RangeDigest, sum_ids
 from pipeline.tables.delta.digest import (
     DIGEST,
     ID,
+    bucket_sums,
     digest_sql,
     list_digests,
+    rows_of_buckets,
     sum_digests,
 )
 
@@ -268,6 +271,31 @@ class MirrorReader:
                     own = Order(*(int(row[f"p{n}"] or 0) for n in range(len(ORDER_PARTS))))
                     found[int(row[ID])] = max(own, found.get(int(row[ID]), own))
         return found
+
+    def bucket_digests(
+        self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
+    ) -> dict[int, RangeDigest]:
+        return bucket_sums(self._keyed(shard, by, columns), by)
+
+    def bucket_rows(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        chosen: Collection[int],
+        limit: int,
+    ) -> tuple[KeyedRow, ...]:
+        found = rows_of_buckets(self._keyed(shard, by, columns), by, chosen)
+        return tuple(islice(found, limit))
+
+    def _keyed(
+        self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
+    ) -> Iterator[pa.RecordBatch]:
+        kinds = self.pinned.columns()
+        key, digest = digest_sql(by.key, kinds), digest_sql(columns, kinds)
+        names = "".join(f", {quote_name(one.name)} AS n{n}" for n, one in enumerate(by.key))
+        asked = f"SELECT {key} AS {ID}, {digest} AS {DIGEST}{names} FROM t"  # noqa: S608
+        return self.pinned.batches(f"{asked} WHERE {self._of(shard)}")
 
     def _among(self, shard: Shard, column: str, ids: Collection[int]) -> Iterator[str]:
         """Conditions that together hold for the rows of *ids*; each has bounds, to skip files.

@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,17 @@ from demo.mysql import MySQL
 from demo.ports import free_ports
 from demo.postgres import Postgres
 from pipeline.changelog.table import build_app_id
+from pipeline.errors import TooManyRowsError
 from pipeline.model import Shard, Table
-from pipeline.row_digest import DigestColumn, Form, RangeDigest, digest_row
+from pipeline.row_digest import (
+    Bucketing,
+    DigestColumn,
+    Form,
+    RangeDigest,
+    digest_row,
+    list_keyed_rows,
+    sum_buckets,
+)
 from pipeline.schema.decode import type_rows
 from pipeline.sources.mysql.digest import value_form as mysql_form
 from pipeline.sources.mysql.row_reader import MySqlRowReader
@@ -306,3 +315,65 @@ def test_modes_of_a_mysql_server_change_no_digest(mysql: MySQL, of_mysql: Digest
 def test_a_row_of_postgres_has_one_digest_everywhere(of_postgres: Digested) -> None:
     assert [of_postgres.differing(row) for row in range(4)] == [[], [], [], []]
     assert of_postgres.left_out == tuple(POSTGRES_LEFT_OUT)
+
+
+KEYS = {
+    "mysql": [
+        ("b`tick", "tiny"),
+        ("name",),
+        ("folded", "word"),
+        ("price",),
+        ("wide",),
+        ("never", "nowhen"),
+        ("fixed", "blob"),
+        ("undefined", "padchar"),
+        ("span6", "instant6"),
+    ],
+    "postgres": [
+        ('q"uote', "small"),
+        ("name",),
+        ("mood", "padchar"),
+        ("price",),
+        ("id8",),
+        ("day", "instant"),
+        ("blob",),
+    ],
+}
+
+
+def grouped(one: Digested, key: tuple[str, ...]) -> list[Any]:
+    """What source, mirror and Python say of the rows by *key*: all three must be equal."""
+    forms = {column.name: column for column in one.columns}
+    by = Bucketing(tuple(forms[name] for name in key), 4)
+    rows = list_keyed_rows(one.rows.to_pylist(), by, one.columns)
+    sums = [side.bucket_digests(one.shard, by, one.columns) for side in (one.source, one.mirror)]
+    chosen = sorted({by.bucket_of(row.key) for row in rows})[:2]
+    expected = {(r.key, r.digest) for r in rows if by.bucket_of(r.key) in chosen}
+    asked = (one.shard, by, one.columns, chosen, 100)
+    found = [side.bucket_rows(*asked) for side in (one.source, one.mirror)]
+    assert found[0]
+    assert all(row.name for side in found for row in side)
+    listed = [{(row.key, row.digest) for row in side} for side in found]
+    return [sums[0] == sums[1] == sum_buckets(rows, by), listed == [expected] * 2]
+
+
+@pytest.mark.parametrize("key", KEYS["mysql"], ids="-".join)
+def test_mysql_and_its_mirror_agree_on_the_buckets_of_any_key(
+    of_mysql: Digested, key: tuple[str, ...]
+) -> None:
+    assert grouped(of_mysql, key) == [True, True]
+
+
+@pytest.mark.parametrize("key", KEYS["postgres"], ids="-".join)
+def test_postgres_and_its_mirror_agree_on_the_buckets_of_any_key(
+    of_postgres: Digested, key: tuple[str, ...]
+) -> None:
+    assert grouped(of_postgres, key) == [True, True]
+
+
+def test_a_table_with_more_rows_than_the_limits_allow_is_not_scanned(of_mysql: Digested) -> None:
+    of_mysql.source.limits = replace(of_mysql.source.limits, rows=1)
+    by = Bucketing(of_mysql.columns[:1], 4)
+
+    with pytest.raises(TooManyRowsError, match=r"limits\.rows is 1"):
+        of_mysql.source.bucket_digests(of_mysql.shard, by, of_mysql.columns)

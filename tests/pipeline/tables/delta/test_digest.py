@@ -13,11 +13,14 @@ from pipeline.changelog.table import build_app_id
 from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Shard, Table
 from pipeline.row_digest import (
+    Bucketing,
     DigestColumn,
     Form,
     RangeDigest,
     digest_row,
+    list_keyed_rows,
     list_row_digests,
+    sum_buckets,
     sum_ranges,
 )
 from pipeline.tables.delta.reader import MirrorReader
@@ -194,3 +197,38 @@ def test_two_equal_rows_do_not_cancel_each_other() -> None:
 
     assert row + row != RangeDigest()
     assert (row + row).sum not in (0, row.sum)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pytest.param([["a", "A", "a ", "\u00e9", "", "a"]], id="texts of one collation"),
+        pytest.param([[1, 1, 2, 2, -1, 1], ["x", "y", "x", "y", None, "x"]], id="two columns"),
+        pytest.param([[b"", b"\0", b"\xff", b"a", b"b", b""]], id="bytes"),
+        pytest.param(
+            [[Decimal("1.0"), Decimal("0.1"), Decimal(0), None, None, Decimal("1.0")]],
+            id="decimals",
+        ),
+    ],
+)
+def test_rows_are_added_up_by_buckets_of_any_key(tmp_path: Path, keys: list[list[Any]]) -> None:
+    """The last row has the key of the first one; more batches than one are read."""
+    names = [f"k{n}" for n in range(len(keys))]
+    forms = {str: Form.TEXT, bytes: Form.BYTES, int: Form.INTEGER, Decimal: Form.DECIMAL}
+    key = tuple(DigestColumn(n, forms[type(own[0])]) for n, own in zip(names, keys, strict=True))
+    by, columns = Bucketing(key, 4), (*key, DigestColumn("v", Form.TEXT))
+    data = pa.table({**dict(zip(names, keys, strict=True)), "v": ["p", "q", "r", "s", "t", "u"]})
+    for part in (data[:2], data[2:]):
+        write_deltalake(str(tmp_path / "m"), part, mode="append")
+    mirror = MirrorReader(
+        read_table(tmp_path / "m"), Table("t", (SHARD,), tuple(names)), build_app_id("main")
+    )
+    rows = list_keyed_rows(data.to_pylist(), by, columns)
+    bucket = by.bucket_of(rows[0].key)
+    inside = [row for row in rows if by.bucket_of(row.key) == bucket]
+
+    assert rows[0].key == rows[-1].key != rows[1].key
+    assert mirror.bucket_digests(SHARD, by, columns) == sum_buckets(rows, by)
+    found = mirror.bucket_rows(SHARD, by, columns, [bucket], 9)
+    assert sorted(found, key=repr) == sorted(inside, key=repr)
+    assert len(mirror.bucket_rows(SHARD, by, columns, range(4), 5)) == 5

@@ -1,0 +1,196 @@
+"""Rows are compared by their keys: those that differ are named, and those in motion are not."""
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from checks.model import Outcome, Ruling, Verdict
+from checks.probes.values import Values
+from checks.run import Check, run_probe
+from pipeline.model import Op
+from tests.checks.world_fake import ONE, TABLE, TWO, FakeLog, FakeWorld, text
+
+VALUED = {"id": "bigint", "v": "int"}
+KEYED = replace(TABLE, id_column=None)
+"""No range of its ids is compared, as if they were texts."""
+
+
+def filled(kind: type[FakeWorld] = FakeWorld) -> FakeWorld:
+    """Forty rows in each of two shards, in step."""
+    made = kind(columns={ONE: VALUED, TWO: VALUED})
+    made.alter(ONE, v="int")
+    made.alter(TWO, v="int")
+    made.commit(*((Op.CREATE, shard, id_) for shard in (ONE, TWO) for id_ in range(40)))
+    made.catch_up()
+    return made
+
+
+@pytest.fixture
+def world() -> FakeWorld:
+    return filled()
+
+
+def rule(world: FakeWorld, rounds: int = 4, **settings: Any) -> list[Ruling]:
+    """Rulings of so many rounds, with the mirror in step before each."""
+    found = []
+    for _ in range(rounds):
+        world.catch_up()
+        answer = run_probe(Check("values", Values(**settings), KEYED), world)
+        found += [answer.ruling] if isinstance(answer, Verdict) else []
+    return found
+
+
+def test_equal_sides_pass_and_are_not_scanned_again_before_it_is_due(world: FakeWorld) -> None:
+    (only,) = rule(world, 9)
+
+    assert only.outcome is Outcome.PASS
+    assert only.reason == "80 rows of 2 shards are equal on both sides, by their keys"
+
+
+@pytest.mark.parametrize(
+    ("harm", "code", "key"),
+    [
+        pytest.param(
+            lambda world: world.contents.update({(TWO, 7): 9}),
+            "different_rows",
+            text(TWO, 7),
+            id="another value",
+        ),
+        pytest.param(
+            lambda world: world.copy[ONE].pop(3), "missing_rows", text(ONE, 3), id="missing"
+        ),
+        pytest.param(
+            lambda world: world.copy[ONE].update({99: 1}), "extra_rows", text(ONE, 99), id="extra"
+        ),
+        pytest.param(
+            lambda world: world.copy[ONE].update({3: 1}), "doubled_rows", text(ONE, 3), id="doubled"
+        ),
+    ],
+)
+def test_a_row_that_differs_is_named_by_its_key(
+    world: FakeWorld, harm: Any, code: str, key: str
+) -> None:
+    harm(world)
+
+    *_, last = rule(world)
+
+    assert (last.outcome, last.code, last.keys) == (Outcome.FAIL, code, (key,))
+
+
+def test_two_swapped_values_are_found(world: FakeWorld) -> None:
+    world.commit((Op.UPDATE, ONE, 1))
+    world.catch_up()
+    world.contents[ONE, 1], world.contents[ONE, 2] = world.contents[ONE, 2], world.contents[ONE, 1]
+
+    *_, last = rule(world)
+
+    assert sorted(last.keys) == [text(ONE, 1), text(ONE, 2)]
+
+
+def test_a_repaired_row_passes_again_within_a_minute(world: FakeWorld) -> None:
+    world.contents[ONE, 5] += 1
+    assert rule(world)[-1].outcome is Outcome.FAIL
+    world.copied_contents[ONE, 5] += 1
+    assert rule(world) == []
+    world.tick(timedelta(minutes=1))
+
+    assert rule(world)[-1].outcome is Outcome.PASS
+
+
+def test_rows_that_change_between_the_two_looks_are_explained_by_a_position(
+    world: FakeWorld,
+) -> None:
+    """The source is ahead of the mirror by two transactions, and a third comes after both looks."""
+    world.meanwhile = [
+        lambda: world.commit((Op.UPDATE, TWO, 3), (Op.DELETE, TWO, 4)),
+        lambda: world.commit((Op.UPDATE, ONE, 1), (Op.CREATE, ONE, 90), (Op.DELETE, ONE, 7)),
+    ]
+    assert rule(world, 1) == []
+    world.commit((Op.UPDATE, ONE, 1), (Op.DELETE, ONE, 90))
+    world.meanwhile = [lambda: world.commit((Op.UPDATE, ONE, 1))] * 9  # rows read now differ
+
+    (found,) = rule(world, 1)
+
+    assert found.outcome is Outcome.PASS
+
+
+def test_a_row_that_differs_is_found_among_rows_that_change_all_the_time(world: FakeWorld) -> None:
+    world.contents[TWO, 7] += 1
+    found = list[Ruling]()
+    for _ in range(5):
+        world.meanwhile = [lambda: world.commit((Op.UPDATE, TWO, 3))] * 2
+        world.commit((Op.UPDATE, ONE, 2), (Op.UPDATE, TWO, 8))
+        found += rule(world, 1)
+
+    assert [one.keys for one in found if one.outcome is Outcome.FAIL] == [(text(TWO, 7),)]
+
+
+def test_a_change_that_is_sent_again_does_not_explain_a_wrong_row(world: FakeWorld) -> None:
+    """The mirror has another value than the newest change, and that change lands again."""
+    world.copied_contents[ONE, 5] = 7
+    assert rule(world, 1) == []
+    world.resend(ONE, 5)
+
+    *_, last = rule(world, 3)
+
+    assert (last.outcome, last.keys) == (Outcome.FAIL, (text(ONE, 5),))
+
+
+@dataclass
+class Untold(FakeWorld):
+    """One whose changes cannot be followed, as of a shard that is read again."""
+
+    def log(self) -> FakeLog:
+        log = FakeLog(self)
+        log.row_versions = lambda *_, **__: None  # type: ignore[method-assign]
+        return log
+
+
+def test_a_row_that_changes_whenever_it_is_read_is_in_motion_and_no_finding() -> None:
+    world = filled(Untold)
+    found = list[Ruling]()
+    for _ in range(4):
+        world.meanwhile = [lambda: world.commit((Op.UPDATE, TWO, 3))] * 4
+        found += rule(world, 1, tries=2)
+        world.commit((Op.UPDATE, TWO, 3))
+
+    assert [one.code for one in found] == ["in_motion"]
+
+
+def test_a_difference_is_no_finding_while_its_changes_cannot_be_followed() -> None:
+    """A change that came and went may explain it."""
+    world = filled(Untold)
+    world.contents[TWO, 7] += 1
+
+    assert [one.code for one in rule(world, 5)] == ["in_motion"]
+
+
+def test_rows_that_are_too_many_to_be_listed_leave_no_pass(world: FakeWorld) -> None:
+    for id_ in (3, 5, 7, 9, 11):
+        world.contents[ONE, id_] += 1
+
+    *_, last = rule(world, suspects=2)
+
+    assert (last.outcome, len(last.keys), last.more) == (Outcome.FAIL, 2, 3)
+
+
+def test_a_table_with_more_rows_than_are_read_whole_is_unsupported_with_the_figure(
+    world: FakeWorld,
+) -> None:
+    (only,) = rule(world, 1, whole_rows=79)
+
+    assert (only.outcome, only.code) == (Outcome.UNKNOWN, "unsupported")
+    assert only.reason.endswith("80 rows are more than whole_rows: 79")
+
+
+def test_a_key_that_is_not_compared_is_named(world: FakeWorld) -> None:
+    world.alters = lambda name: "column.mask.*" if name.endswith(".id") else ""
+
+    (only,) = rule(world, 1)
+
+    assert only.code == "unsupported"
+    assert (
+        only.reason == "key column id cannot be compared: the collector alters it (column.mask.*)"
+    )
