@@ -377,3 +377,38 @@ def test_a_table_with_more_rows_than_the_limits_allow_is_not_scanned(of_mysql: D
 
     with pytest.raises(TooManyRowsError, match=r"limits\.rows is 1"):
         of_mysql.source.bucket_digests(of_mysql.shard, by, of_mysql.columns)
+
+
+RELATIONS = (
+    "CREATE TABLE parent (id int PRIMARY KEY, v text)",
+    "CREATE TABLE child (w text) INHERITS (parent)",
+    "CREATE TABLE root (id int PRIMARY KEY, v text) PARTITION BY RANGE (id)",
+    "CREATE TABLE low PARTITION OF root FOR VALUES FROM (0) TO (9)",
+    "INSERT INTO root VALUES (1, 'caf\u00e9'), (2, NULL)",
+)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "compared"),
+    [("UTF8", ["id", "v"]), ("LATIN1", ["id", "v"]), ("SQL_ASCII", ["id"])],
+)
+def test_a_partitioned_table_is_compared_in_any_encoding_that_is_one(
+    postgres: Postgres, tmp_path: Path, encoding: str, compared: list[str]
+) -> None:
+    """And a table that others inherit from is not: its statements return their rows, too."""
+    name = f"in_{encoding.lower()}"
+    options = f"ENCODING '{encoding}' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
+    postgres.execute(f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name} {options}")
+    postgres.execute("SET client_encoding = 'UTF8'", *RELATIONS, database=name)
+    settings = source_settings(postgres, user="postgres", options={"database": name})
+    with (
+        closing(PostgresSource(settings, name)) as source,
+        closing(PostgresRowReader(settings)) as rows,
+    ):
+        found = digested(source, rows, postgres_form, Shard("shop", "public.root"), tmp_path / "m")
+        assert [one.name for one in found.columns] == compared
+        assert [found.differing(id_) for id_ in (1, 2)] == [[], []]
+        parent = source.columns(Shard("shop", "public.parent"))
+        reasons = {one.name: postgres_form(one) for one in parent}
+    assert set(reasons) == {"id", "v"}
+    assert all("inherit" in why for why in reasons.values())
