@@ -32,6 +32,7 @@ ASKS = frozenset(
         "resume",
         "status",
         "waive",
+        "trace",
     }
 )
 
@@ -161,6 +162,8 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
             "unknown window 'x/y'",
             id="archive: no such window",
         ),
+        pytest.param(["trace", "no.such", "1"], "no table 'no.such'", id="trace: a table"),
+        pytest.param(["compare", "no.such"], "nothing has landed in", id="compare: no lake"),
         pytest.param(["fly"], "no verb 'fly'", id="a verb"),
     ],
 )
