@@ -8,8 +8,8 @@ that changes meanwhile may differ in both and be right. So a loss or a differenc
 if everything that was committed before the source was read has landed (``covered``), and no change
 of the row has landed since (``known_batch``). Until then the row is IN_FLIGHT.
 
-Cannot detect: changes of columns that a standard writes alike, and columns that are not in the
-mirror.
+Cannot detect: changes of columns that a standard writes alike, columns that the collector alters,
+and columns that are not in the mirror.
 """
 
 from collections.abc import Callable, Iterator
@@ -106,8 +106,10 @@ class TraceFacts:
     ``source``: whether the source has the row. ``waiting``: the newest record of the key that has
     not landed, as ``topic:partition:offset``; empty without one. ``refused``: ids of open
     quarantined messages that carry the key. ``differing``: columns in which source and mirror
-    differ, if both have the row. ``base``: whether the mirror has a complete base of the shard.
-    ``hold``: why the mirror does not merge, empty if it does.
+    differ, if both have the row. ``hidden``: columns that were not compared, because the collector
+    alters them; ``unseen``: why no column was compared, empty if some were. ``base``: whether the
+    mirror has a complete base of the shard. ``hold``: why the mirror does not merge, empty if it
+    does.
     """
 
     source: bool | Missing
@@ -116,6 +118,8 @@ class TraceFacts:
     refused: tuple[str, ...] | Missing
     mirror: MirrorFacts | Missing
     differing: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    unseen: str = ""
     covered: bool = False
     known_batch: int = -1
     base: bool = True
@@ -155,9 +159,11 @@ def _equal(facts: TraceFacts) -> TraceVerdict | None:
     mirror = facts.mirror
     if facts.source is not True or isinstance(mirror, Missing) or not mirror.has:
         return None
-    if facts.differing or _waits(facts) or _unmerged(facts) is not None:
+    if facts.differing or facts.unseen or _waits(facts) or _unmerged(facts) is not None:
         return None
     words = "the mirror has the row as the source has it"
+    if facts.hidden:
+        words += f", except for columns that the collector alters: {', '.join(facts.hidden)}"
     unread = [name for name, told in _hops(facts) if isinstance(told, Missing)]
     words += f"; not answered: {', '.join(unread)}" if unread else ""
     if isinstance(facts.refused, tuple) and facts.refused:
@@ -206,6 +212,14 @@ def _overwritten(facts: TraceFacts) -> TraceVerdict | None:
     advice = f"{REPAIR}; then look for another writer of the mirror: sluice explain TABLE"
     state = TraceState.OVERWRITTEN_BY_OLDER
     return TraceVerdict(state, words, advice, facts.differing)
+
+
+def _not_compared(facts: TraceFacts) -> TraceVerdict | None:
+    """UNDECIDED, if both have the row, and no value of the source may be compared."""
+    if facts.source is not True or not _mirror(facts).has or not facts.unseen:
+        return None
+    words = f"source and mirror have the row, and no value was compared: {facts.unseen}"
+    return TraceVerdict(TraceState.UNDECIDED, words, "check the collector: sluice doctor")
 
 
 def _in_flight(facts: TraceFacts) -> TraceVerdict | None:
@@ -340,6 +354,7 @@ RULES: tuple[Callable[[TraceFacts], TraceVerdict | None], ...] = (
     _on_the_way,
     _unanswered,
     _overwritten,
+    _not_compared,
     _in_flight,
     _not_in_mirror,
     _not_at_source,

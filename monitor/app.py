@@ -95,6 +95,7 @@ class App:
         stopping, rows = self.stopping.is_set, observers.census.rows
         errors = open_error_table(self.config, self.lake)
         addresses = {one.settings.name: one.followed for one in observers.heartbeats}
+        captures = {name: one.captures for name, one in observers.collectors.items()}
         return build_application(
             ApiParts(
                 *(gate, self.current, self.store, self.clock, stopping, access, self.way, rows),
@@ -103,7 +104,7 @@ class App:
                 arrivals=self.arrivals,
                 rows=Tracer(
                     *(self.lake, self.lake.links.learn_schemas, addresses, open_rows, errors),
-                    *(self.clock, observers.standstills.why_held),
+                    *(self.clock, captures, observers.standstills.why_held),
                 ),
             )
         )

@@ -2,7 +2,8 @@
 
 A hop that does not answer in time becomes `Missing` and hides no other. The source is read behind
 a fence, which commits one heartbeat there, as a repair does. Its row is written and typed as the
-mirror has rows, so a column that a standard masks in the mirror is masked here, too.
+mirror has rows, so a column that a standard masks in the mirror is masked here, too. A column that
+the collector alters (masked, hashed, truncated, omitted) is neither shown nor compared.
 
 Source and mirror are read one after the other. While the verdict is IN_FLIGHT, the tracer waits
 until everything that was committed before the source was read has landed, and then reads change
@@ -45,8 +46,9 @@ from pipeline.backfill.dry_run import differing_columns
 from pipeline.changelog.key_search import KeyChange, KeySearch, SoughtKeys
 from pipeline.checkpoint import Checkpoint
 from pipeline.errors import ConfigError, FormatError, HeldError, ProofError, SluiceError
+from pipeline.finding import Effect
 from pipeline.formats import json_text
-from pipeline.model import Fence, Missing, Op, Order, Origin, Shard, Table
+from pipeline.model import CaptureScope, Fence, Missing, Op, Order, Origin, Shard, Table
 from pipeline.parallel import Answer, DeadlinePool
 from pipeline.schema.decode import type_rows
 from pipeline.schema.model import Column, TableSchema
@@ -81,9 +83,15 @@ class TraceRequest:
 
 @dataclass(frozen=True, slots=True)
 class SourceLook:
-    """The row at its source, as the mirror would have it; None if the source does not have it."""
+    """The row at its source, as the mirror would have it; None if the source does not have it.
+
+    ``hidden`` are columns whose values the row does not have, because the collector alters them:
+    column -> setting. ``unseen`` says why the row has no values at all; empty if it has them.
+    """
 
     row: Row | None
+    hidden: Mapping[str, str] = field(default_factory=dict)
+    unseen: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +291,8 @@ class Tracer:
     """Traces rows, for any number of threads.
 
     ``schemas`` returns what has landed of them, ``addresses`` where each source's server is now.
-    ``hold`` says why the mirror of a table does not merge; empty if it does.
+    ``captures`` returns what each source's collector sends. ``hold`` says why the mirror of a table
+    does not merge; empty if it does.
     """
 
     lake: LakeClient
@@ -292,6 +301,7 @@ class Tracer:
     open_rows: OpenRows
     errors: ErrorTable
     clock: Callable[[], datetime]
+    captures: Mapping[str, Callable[[], CaptureScope]]
     hold: Callable[[str], str] = lambda _: ""
     patience: timedelta = PATIENCE
 
@@ -363,13 +373,23 @@ class Tracer:
             own = [shard for shard in subject.shards if shard.source == source]
             return {shard: self._read(subject, session.of(source), fence, shard) for shard in own}
 
-        questions = {f"source:{name}": partial(read, name) for name in sources}
-        answers = session.ask(questions)
+        answers = session.ask(
+            {
+                **{f"source:{name}": partial(read, name) for name in sources},
+                **{f"collector:{name}": partial(self._scope, name) for name in sources},
+            }
+        )
         rows = dict[Shard, SourceLook | Missing]()
         for shard in subject.shards:
-            told = answers[f"source:{shard.source}"]
-            rows[shard] = told if isinstance(told, Missing) else told[shard]
+            told, scope = (answers[f"{part}:{shard.source}"] for part in ("source", "collector"))
+            own = told if isinstance(told, Missing) else told[shard]
+            rows[shard] = own if isinstance(own, Missing) else _hide_altered(own, shard, scope)
         return _Sighting(rows, -1 if checkpoint is None else checkpoint.batch)
+
+    def _scope(self, source: str) -> CaptureScope:
+        if source not in self.captures:
+            raise ConfigError(f"source {source} is not in the config any more")
+        return self.captures[source]()
 
     def _read(
         self, subject: _Subject, server: RowReader, fence: ReadFence, shard: Shard
@@ -454,6 +474,8 @@ class Tracer:
             refused=refused if isinstance(refused, Missing) else tuple(one.id for one in refused),
             mirror=mirror if isinstance(mirror, Missing) else _mirror_facts(mirror),
             differing=_differing(source, mirror),
+            hidden=() if isinstance(source, Missing) else tuple(source.hidden),
+            unseen="" if isinstance(source, Missing) else source.unseen,
             covered=shard.source in seen.covered,
             known_batch=seen.known_batch,
             base=_has_base(shard, mark, mirror),
@@ -632,6 +654,23 @@ def _landed(one: KeyChange) -> LandedChange:
 
 def _mirror_facts(look: MirrorLook) -> MirrorFacts:
     return MirrorFacts(look.row is not None, look.applied, look.order, look.archived)
+
+
+def _hide_altered(look: SourceLook, shard: Shard, scope: CaptureScope | Missing) -> SourceLook:
+    """Take out what the collector alters; all values, if that is unknown or may be any column."""
+    if look.row is None:
+        return look
+    if isinstance(scope, Missing):
+        why = f"it is unknown which columns the collector alters: {scope.why}"
+        return SourceLook({}, unseen=why)
+    for one in scope.hazards:
+        if one.effect is Effect.REWRITES and one.affects(shard.name):
+            return SourceLook({}, unseen=f"the collector rewrites values: {one.identity}")
+    if scope.alters is None:
+        return look
+    found = {name: scope.alters(f"{shard.name}.{name}") for name in look.row}
+    hidden = {name: by for name, by in found.items() if by}
+    return SourceLook({name: one for name, one in look.row.items() if name not in hidden}, hidden)
 
 
 def _differing(source: SourceLook | Missing, mirror: MirrorLook | Missing) -> tuple[str, ...]:

@@ -119,10 +119,12 @@ def _row(told: dict[str, Any], differing: list[str]) -> str:
     """The values of a row; those that differ are marked with an exclamation mark."""
     if told["row"] is None:
         return "no row"
-    return ", ".join(
+    shown = [
         f"{'!' if name in differing else ''}{name}={'NULL' if value is None else value}"
         for name, value in told["row"].items()
-    )
+    ]
+    hidden = told.get("not_shown", {}).items()
+    return ", ".join([*shown, *(f"{name} is not shown: {why}" for name, why in hidden)])
 
 
 def _record(one: dict[str, Any]) -> str:

@@ -578,9 +578,13 @@ class TracedHop(TypedDict):
 
 
 class TracedSource(TracedHop):
-    """The row at its source now, as texts; null if the source does not have it."""
+    """The row at its source now, as texts; null if the source does not have it.
+
+    ``not_shown``: column -> why its value is not in ``row``; ``*`` if no value is.
+    """
 
     row: dict[str, str | None] | None
+    not_shown: dict[str, str]
 
 
 class TracedRecord(TypedDict):

@@ -32,6 +32,7 @@ TRACE_ROUTES, TRACE_PAGES = APIRouter(prefix="/v1"), APIRouter()
 LONGEST = 60.0  # seconds of a budget
 Key = Annotated[str, Query(min_length=1, max_length=10_000)]
 Wait = Annotated[float, BeforeValidator(parse_seconds), Query(ge=0, le=LONGEST)]
+ALL_COLUMNS = "*"  # of a row whose values are not shown
 SHOWN = 1_000  # characters of a value
 _PAGES = Environment(
     loader=FileSystemLoader(Path(__file__).parent),
@@ -173,8 +174,11 @@ def _advice(verdict: TraceVerdict, found: Trace, table: Table) -> str:
 
 
 def _source(told: SourceLook | Missing) -> answers.TracedSource:
-    row = None if isinstance(told, Missing) else told.row
-    return {"why": _why(told), "row": _texts(row)}
+    if isinstance(told, Missing):
+        return {"why": told.why, "row": None, "not_shown": {}}
+    not_shown = {name: f"the collector alters it ({by})" for name, by in told.hidden.items()}
+    not_shown |= {ALL_COLUMNS: told.unseen} if told.unseen else {}
+    return {"why": None, "row": _texts(told.row), "not_shown": not_shown}
 
 
 def _mirror(told: MirrorLook | Missing) -> answers.TracedMirror:
@@ -238,12 +242,21 @@ def render_value(value: Any) -> str | None:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}... {len(text) - SHOWN} more"
 
 
-def _lines(one: answers.TracedShard) -> list[tuple[str, list[str | None], bool]]:
-    """Each column with its values at the source, in the mirror and before, and if it differs."""
+def _lines(one: answers.TracedShard) -> list[tuple[str, list[str | None], bool, str]]:
+    """Each column with its values at the source, in the mirror and before, and if it differs.
+
+    The last says why the source's value is not shown; empty if it is.
+    """
+    hidden = one["source"]["not_shown"]
     sides = [one["source"]["row"], one["mirror"]["row"]]
     sides += [one["before"]["row"]] if one["before"] is not None else []
     names = dict.fromkeys(name for side in sides if side is not None for name in side)
     return [
-        (name, [None if side is None else side.get(name) for side in sides], name in one["columns"])
+        (
+            name,
+            [None if side is None else side.get(name) for side in sides],
+            name in one["columns"],
+            hidden.get(name, hidden.get(ALL_COLUMNS, "")),
+        )
         for name in names
     ]

@@ -1,6 +1,7 @@
 """All hops of a row are read and shown; one that is silent hides no other; no secret is shown."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +14,8 @@ from monitor.tracing import MirrorLook, ShardTrace, SourceLook, Trace
 from pipeline.apply.catalog import Catalog
 from pipeline.checkpoint import Quarantine, RowStandards
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.model import Missing, Op, PartitionEnd, TopicPartition
+from pipeline.finding import REFUSE, Effect, Finding
+from pipeline.model import CaptureScope, Missing, Op, PartitionEnd, TopicPartition
 from pipeline.settings import StandardRule, TableRule
 from pipeline.standards.hash import KeyedHash
 from pipeline.standards.mask import LetterMask
@@ -192,6 +194,55 @@ def test_a_masked_column_is_masked_at_the_source_too(tmp_path: Path) -> None:
     assert one(found).verdict.state is TraceState.MERGED, one(found).verdict
     assert one(found).source == SourceLook({"id": 1, "name": "s*****"})
     assert "secret" not in repr(found)
+
+
+def masking(column: str) -> str:
+    return "column.mask.hash.SHA-256" if column == "db.t.name" else ""
+
+
+def test_a_column_that_the_collector_alters_is_neither_shown_nor_compared(tmp_path: Path) -> None:
+    traced = TracedLake(based(LocalLake(tmp_path)))
+    traced.captures = lambda: CaptureScope(lambda _: True, alters=masking)
+    traced.lake.play([row(C, 10, 1, "5e884898")])
+    traced.source.put("1", {"id": 1, "name": "secret"})
+
+    found = traced.trace("1")
+
+    assert one(found).verdict.state is TraceState.MERGED, one(found).verdict
+    assert "except for columns that the collector alters: name" in one(found).verdict.sentence
+    assert one(found).source == SourceLook({"id": 1}, {"name": "column.mask.hash.SHA-256"})
+    assert "secret" not in repr(found)
+
+
+def silent_collector() -> CaptureScope:
+    raise UnreachableError("Connect does not answer")
+
+
+def transforming_collector() -> CaptureScope:
+    hazard = Finding(REFUSE, "transforms", "s", "m rewrites", "remove m", Effect.REWRITES)
+    return CaptureScope(lambda _: True, hazards=(hazard,))
+
+
+@pytest.mark.parametrize(
+    ("captures", "why"),
+    [
+        pytest.param(silent_collector, "Connect does not answer", id="no answer"),
+        pytest.param(transforming_collector, "the collector rewrites values", id="a transform"),
+    ],
+)
+def test_no_value_is_shown_while_any_may_be_altered(
+    traced: TracedLake, captures: Callable[[], CaptureScope], why: str
+) -> None:
+    traced.captures = captures
+    traced.source.put("1", {"id": 1, "name": "secret"})
+    traced.source.put("3", {"id": 3, "name": "secret"})
+
+    both, lost = traced.trace("1"), proving(traced).trace("3", wait=LONG)
+
+    assert one(both).verdict.state is TraceState.UNDECIDED
+    assert why in one(both).verdict.sentence
+    assert one(lost).verdict.state is TraceState.NOT_CAPTURED, "the source has the row"
+    assert "secret" not in repr((both, lost))
 
 
 def test_a_hashed_key_is_given_as_the_source_has_it_and_shown_as_the_mirror(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from pipeline.build import (
     schema_readings,
 )
 from pipeline.errors import ConfigError
-from pipeline.model import Missing, Table
+from pipeline.model import CaptureScope, Missing, Table
 from pipeline.settings import SourceSettings
 from pipeline.standards.table_standards import Standards
 from pipeline.tables.lake import Lake
@@ -89,6 +89,7 @@ class Traced:
             open_rows,
             ErrorTable(self.lake.lake, formats, partial(self.lake.transport, ErrorTable)),
             now,
+            {made.name: lambda: CaptureScope(lambda _: True)},
         )
 
     def table(self, name: str) -> Table:

@@ -14,7 +14,7 @@ from monitor.tracing import Trace, Tracer, TraceRequest
 from pipeline.apply.catalog import Catalog
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
-from pipeline.model import Head, Shard
+from pipeline.model import CaptureScope, Head, Shard
 from pipeline.schema.history import SchemaReader
 from pipeline.schema.model import Notation, TableDescription
 from pipeline.settings import CollectorSettings, SourceSettings
@@ -91,6 +91,7 @@ class TracedLake:
     topics: Topics = field(default_factory=Topics)
     standards: Standards = NO_STANDARDS
     schemas: Callable[[], Catalog] | None = None
+    captures: Callable[[], CaptureScope] = lambda: CaptureScope(lambda _: True)
 
     def client(self) -> LakeClient:
         """What the tracer reads."""
@@ -100,6 +101,10 @@ class TracedLake:
         topics = ({"s": origin}, readings)
         return LakeClient(found, lambda: self.topics, *topics, self.lake.rules, self.standards)
 
+    def scope(self) -> CaptureScope:
+        """What the collector says now."""
+        return self.captures()
+
     def tracer(self) -> Tracer:
         """A tracer that knows nothing yet."""
         client = self.client()
@@ -108,7 +113,7 @@ class TracedLake:
         schemas = self.schemas or (lambda: self.lake.catalog)
         return Tracer(
             *(client, schemas, {"s": lambda: SOURCE}, lambda _: self.source, errors),
-            *(lambda: self.lake.now,),
+            *(lambda: self.lake.now, {"s": self.scope}),
         )
 
     def trace(self, key: str, wait: float = 0.0, **more: Any) -> Trace:

@@ -14,7 +14,7 @@ from monitor.commands.trace import COMMAND
 from monitor.observe.tables import TableRegistry
 from monitor.web.api import build_application
 from monitor.web.trace import SHOWN, render_value
-from pipeline.model import Op, Table
+from pipeline.model import CaptureScope, Op, Table
 from tests.builders.lake import LocalLake, row
 from tests.monitor.rig import Client, Rig
 from tests.monitor.serving import serving
@@ -63,7 +63,7 @@ def test_the_api_shows_all_hops(app: FastAPI) -> None:
     assert (found["key"], one["shard"], one["state"]) == ('["2"]', "s/db.t", "DIFFERENT")
     assert one["columns"] == ["name"]
     assert one["advice"].startswith("read the row again: sluice repair db.t --keys '[\"2\"]'")
-    assert one["source"] == {"why": None, "row": {"id": "2", "name": None}}
+    assert one["source"] == {"why": None, "row": {"id": "2", "name": None}, "not_shown": {}}
     assert one["mirror"]["row"] == {"id": "2", "name": "b"}
     assert (one["mirror"]["order"], one["mirror"]["batch"]) == ("1/1/11/0", 0)
     (change,) = one["change_log"]["changes"]
@@ -120,6 +120,21 @@ def test_the_verb_shows_the_same(server: str) -> None:
     assert lines[-1].startswith("searched: ")
     assert "NOT_CAPTURED" in lost.output
     assert "  mirror      version" in lost.output
+
+
+def mask_name(column: str) -> str:
+    return "column.mask" if column == "db.t.name" else ""
+
+
+def test_page_and_verb_say_what_is_not_shown(traced: TracedLake, app: FastAPI, server: str) -> None:
+    traced.source.put("2", {"id": 2, "name": "secret"})
+    traced.captures = lambda: CaptureScope(lambda _: True, alters=mask_name)
+
+    page, text = Client(app).get("/trace?table=db.t&key=2").text, verb(server, "2").output
+
+    assert "<td><i>not shown: the collector alters it (column.mask)</i></td><td>b</td>" in page
+    assert "id=2, name is not shown: the collector alters it (column.mask)" in text
+    assert "secret" not in page + text
 
 
 def test_an_undecided_row_ends_with_another_status(server: str, traced: TracedLake) -> None:
