@@ -27,7 +27,7 @@ DAY = timedelta(days=1)
 EVERY = 2.0  # seconds between two lines of progress
 MOST_RANGES = 20  # undecided ones in text; --json has all
 WORDS = {"missing": "MISSING", "extra": "EXTRA", "doubled": "DUPLICATE", "different": "DIFFERENT"}
-_RANGE = re.compile(r"(-?\d+)?:(-?\d+)?")
+_RANGE = re.compile(r"(-?[0-9]{1,20})?:(-?[0-9]{1,20})?")
 
 
 class IdRange(click.ParamType["Range"]):

@@ -154,7 +154,11 @@ def test_options_are_what_is_asked_for(config: Path, monkeypatch: pytest.MonkeyP
     assert asked == CompareRequest("shop.orders", ("a", "b"), (-5, 20), "shop.orders", wait)
 
 
-@pytest.mark.parametrize("text", ["5", "a:b", "9:3", "3:3", "1:2:3", f"0:{2**70}"])
+@pytest.mark.parametrize(
+    "text",
+    ["5", "a:b", "9:3", "3:3", "1:2:3", f"0:{2**70}", "0:" + 5_000 * "9", "\u0661:\u0669"],
+    ids=["one number", "letters", "down", "no id", "three", "too high", "5,000 digits", "Arabic"],
+)
 def test_a_wrong_range_is_wrong_usage(
     config: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
