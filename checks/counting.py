@@ -457,7 +457,11 @@ def find_suspects(
             if len(ids) >= most:
                 return Suspicion(frozenset(ids[:most]), whole=False)
             limit = max(2 * leaf, most)
-            here = source.ids(shard, column, span, limit)
+            try:
+                here = source.ids(shard, column, span, limit)
+            except TooManyRowsError:  # limits.rows is below this limit
+                whole = False
+                continue
             there = mirror.ids(shard, column, span, limit)
             whole = whole and max(len(here), len(there)) < limit
             ids += [(shard, id_) for id_ in differing_ids(here, there, limit)]

@@ -176,7 +176,10 @@ class TableQueries(Protocol):
     def row_digests(
         self, shard: Shard, column: str, span: Range, columns: Sequence[DigestColumn], limit: int
     ) -> tuple[tuple[int, int], ...]:
-        """Id and digest of each row in *span*, ascending, at most *limit*; errors as above."""
+        """Id and digest of each row in *span*, ascending, at most *limit*; errors as above.
+
+        Fewer than *limit* are all rows of *span*.
+        """
         raise _unanswerable(shard)
 
     def id_digests(
@@ -207,11 +210,18 @@ class TableQueries(Protocol):
         chosen: Collection[int],
         limit: int,
     ) -> tuple[KeyedRow, ...]:
-        """Rows of the *chosen* buckets, in any order, at most *limit*; errors as above."""
+        """Rows of the *chosen* buckets, in any order, at most *limit*; errors as above.
+
+        Fewer than *limit* are all rows of those buckets.
+        """
         raise _unanswerable(shard)
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
-        """Ids in *span*, ascending, at most *limit*."""
+        """Ids in *span*, ascending, at most *limit*; fewer are all.
+
+        Raises:
+            TooManyRowsError: *span* is too large to be read without harm.
+        """
         raise _unanswerable(shard)
 
 

@@ -213,8 +213,9 @@ class SqlSource(ABC):
             found = self.session.ask(
                 f"SELECT {name} AS id FROM {self.qualify(shard)} WHERE {self._between(column)}"  # noqa: S608
                 f" ORDER BY {name} LIMIT %s",
-                *(*span, min(limit, self.limits.rows)),
+                *(*span, min(limit, self.limits.rows + 1)),
             )
+        self.limits.refuse_rows(len(found), shard.name)
         return tuple(int(row["id"]) for row in found)
 
     def tallies(
@@ -256,8 +257,9 @@ class SqlSource(ABC):
             found = self.session.ask(
                 f"SELECT {name} AS id, {digest} AS d FROM {self.qualify(shard)}"  # noqa: S608
                 f" WHERE {self._between(column)} ORDER BY {name} LIMIT %s",
-                *(*span, min(limit, self.limits.rows)),
+                *(*span, min(limit, self.limits.rows + 1)),
             )
+        self.limits.refuse_rows(len(found), shard.name)
         if any(row["d"] is None for row in found):
             raise ProofError(f"a row of {shard} is too large for the server to digest")
         return tuple((int(row["id"]), int(row["d"]) % MODULUS) for row in found)
@@ -303,10 +305,11 @@ class SqlSource(ABC):
         names = "".join(f", {self.quote(one.name)} AS n{n}" for n, one in enumerate(by.key))
         listed = f"SELECT {key} AS k, {digest} AS d{names} FROM {self.qualify(shard)}"  # noqa: S608
         listed += f" WHERE {self._bucket(shard, by)} IN ({', '.join(['%s'] * len(chosen))})"
-        arguments = (*sorted(chosen), min(limit, self.limits.rows))
+        arguments = (*sorted(chosen), min(limit, self.limits.rows + 1))
         with self.session.within_limits(), self.session.snapshot() as ask:
             self.refuse_large(ask, shard, f"{listed} LIMIT %s", arguments, scans=True)
             found = ask(f"{listed} LIMIT %s", *arguments) if chosen else []
+        self.limits.refuse_rows(len(found), shard.name)
         if any(row["d"] is None for row in found):
             raise ProofError(f"a row of {shard} is too large for the server to digest")
         return tuple(

@@ -14,6 +14,7 @@ from checks.counting import (
     await_fences,
     differing_ranges,
     dump_open_ranges,
+    find_suspects,
     judge_suspect,
     judge_suspects,
     keys_in_log,
@@ -64,6 +65,16 @@ def test_a_look_survives_being_remembered_and_forgets_shards_that_are_gone() -> 
     assert (seen.suspects, seen.before) == (((ONE, 4), (TWO, 4)), (0, 1))
     fewer = SuspectReading.loads(seen.dumps(), type(TABLE)(TABLE.name, (TWO,), ("id",), "id"))
     assert (fewer.suspects, fewer.before) == (((TWO, 4),), (1,))
+
+
+def test_a_range_whose_ids_the_source_does_not_list_leaves_more_suspects() -> None:
+    world = FakeWorld()
+    world.commit((Op.CREATE, ONE, 4), (Op.CREATE, TWO, 4))
+    world.listed = 0
+
+    found = find_suspects(TABLE, world, {ONE: [Mismatch((0, 9), 1, 0)]}, leaf=200, most=50)
+
+    assert (found.ids, found.whole) == (frozenset(), False)
 
 
 def test_only_ids_that_differ_are_asked_again() -> None:

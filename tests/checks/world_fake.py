@@ -112,6 +112,7 @@ class FakeWorld:
     error: Exception | None = None
     zone: ZoneInfo = UTC_ZONE
     allowed: int = 1_000_000  # rows of one range that the source lets be counted
+    listed: int = 1_000_000  # rows of one range that it lists
     refusal: Exception = TOO_MANY
     asked: int = 0  # ranges that it was asked to count
     metadata: bool = True  # whether changes name their transactions, and those end
@@ -354,7 +355,10 @@ class FakeSource(TableQueries):
         return counts
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
-        return tuple(i for i in self._rows(shard) if span[0] <= i < span[1])[:limit]
+        found = tuple(i for i in self._rows(shard) if span[0] <= i < span[1])[:limit]
+        if len(found) > self.world.listed:
+            raise TOO_MANY
+        return found
 
     def digests(
         self, shard: Shard, column: str, ranges: Sequence[Range], columns: Sequence[DigestColumn]
@@ -376,7 +380,10 @@ class FakeSource(TableQueries):
     def row_digests(
         self, shard: Shard, column: str, span: Range, columns: Sequence[DigestColumn], limit: int
     ) -> tuple[tuple[int, int], ...]:
-        return _listed(shard, self._rows(shard), span, columns, self.world.contents)[:limit]
+        found = _listed(shard, self._rows(shard), span, columns, self.world.contents)[:limit]
+        if len(found) > self.world.listed:
+            raise TOO_MANY
+        return found
 
     def bucket_digests(
         self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]

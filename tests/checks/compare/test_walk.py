@@ -158,6 +158,20 @@ def test_ranges_that_the_source_refuses_are_read_in_parts(world: FakeWorld) -> N
     assert (result.rows, result.undecided) == (200, ())
 
 
+def test_a_range_whose_rows_the_source_does_not_list_is_undecided(world: FakeWorld) -> None:
+    """Its estimate was low, so it did add them up.  Others of the same look are read."""
+    world.commit((Op.DELETE, ONE, 9))
+    world.catch_up()
+    world.listed = 7
+    world.copy[ONE].pop(7)
+    world.copy[ONE].pop(10)
+
+    result = walk(world)
+
+    assert found(result) == {(SuspectState.MISSING, ONE, 10)}
+    assert [(one.shard, one.span) for one in result.undecided] == [(ONE, (0, 8))]
+
+
 def test_a_statement_that_is_too_slow_is_tried_with_parts_of_its_range(world: FakeWorld) -> None:
     world.allowed, world.refusal = 3, UnreachableError("source:shop: slow: 5 s")
 

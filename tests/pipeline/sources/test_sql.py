@@ -12,13 +12,15 @@ import pyarrow as pa
 import pymysql
 import pytest
 
-from pipeline.errors import ConfigError, ProofError, SluiceError
+from pipeline.errors import ConfigError, ProofError, SluiceError, TooManyRowsError
 from pipeline.model import Shard
+from pipeline.row_digest import Bucketing, DigestColumn, Form
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.condition import Condition, SqlCondition, parse_condition
 from pipeline.sources.mysql import row_encoding as mysql_values
 from pipeline.sources.mysql.row_reader import MySqlKey, MySqlRowReader
 from pipeline.sources.mysql.session import Session
+from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.mysql.types import MySqlColumn
 from pipeline.sources.postgres import row_encoding as postgres_values
 from pipeline.sources.postgres.row_encoding import ReadColumn
@@ -26,6 +28,7 @@ from pipeline.sources.postgres.row_reader import PostgresKey, PostgresRowReader,
 from pipeline.sources.postgres.session import PostgresSession
 from pipeline.sources.postgres.types import PostgresColumn
 from pipeline.sources.row_reader import RowsAsked
+from pipeline.sources.source import Limits
 from pipeline.sources.sql import Found, even_bounds
 from tests.pipeline.sources.postgres.test_row_encoding import read_column
 
@@ -131,6 +134,7 @@ def test_a_value_that_means_nothing_is_not_a_server_that_is_down() -> None:
     assert [type(one) for one in told] == [ProofError, ProofError]
 
 
+T, K = Shard("s", "d.t"), (DigestColumn("k", Form.INTEGER),)
 MYSQL = (MySqlColumn(name="k", type="INT", length=None, scale=None, nullable=False),)
 POSTGRES = (read_column("int4", name="k", filled=True),)
 Rows = Callable[[str], SqlCondition]
@@ -201,3 +205,55 @@ def test_steps_are_even(
     low: int | None, high: int | None, pieces: int, found: tuple[str, ...]
 ) -> None:
     assert even_bounds(low, high, pieces) == tuple((text,) for text in found)
+
+
+@dataclass(eq=False)
+class SmallTable:
+    """A session of a server; ``d.t`` has ten rows."""
+
+    def ask(self, statement: str, *arguments: Any) -> list[dict[str, int]]:
+        return [{"id": n, "k": n, "d": n, "n0": n} for n in range(10)][: arguments[-1]]
+
+    @contextmanager
+    def within_limits(self) -> Iterator[None]:
+        yield
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Callable[..., Any]]:
+        yield self.ask
+
+
+class SmallServer(MySqlSource):
+    """A source that describes its table without a connection."""
+
+    @property
+    def session(self) -> Any:
+        return SmallTable()
+
+    def columns(self, shard: Shard) -> tuple[MySqlColumn, ...]:
+        return MYSQL
+
+    def refuse_large(self, *_: Any, scans: bool) -> None:
+        """No estimate is above any limit."""
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        pytest.param(lambda one, limit: one.ids(T, "k", (0, 99), limit), id="ids"),
+        pytest.param(lambda one, limit: one.row_digests(T, "k", (0, 99), K, limit), id="rows"),
+        pytest.param(
+            lambda one, limit: one.bucket_rows(T, Bucketing(K, 1), K, [0], limit), id="buckets"
+        ),
+    ],
+)
+def test_rows_beyond_the_limit_of_the_source_are_not_left_out_unseen(
+    read: Callable[[SmallServer, int], Sequence[object]],
+) -> None:
+    def server(rows: int) -> SmallServer:
+        return SmallServer(SETTINGS, Limits(rows=rows))
+
+    assert len(read(server(10), 50)) == 10
+    assert len(read(server(9), 5)) == 5
+    with pytest.raises(TooManyRowsError, match=r"rows of d\.t in one range, limits\.rows is 9"):
+        read(server(9), 50)
