@@ -25,7 +25,7 @@ def test_f114_a_mistyped_parameter_of_the_gate_is_refused_with_the_nearest(rig: 
     assert answer.status_code == 400
     assert answer.json()["error"] == (
         "unknown parameter 'cutt' at /v1/gate, the nearest is cut; "
-        "known: copy, cut, patient, stage, table, wait"
+        "known: copy, cut, patient, stage, table, verified, wait"
     )
 
 
