@@ -26,31 +26,40 @@ from pipeline.model import Shard, Table
 class LogSegment:
     """Changed rows of batches in ``(after, until]``, above the key ``last`` if that is there.
 
-    Keys ascend by source, shard and key.
+    Keys ascend by source, shard and key.  ``held`` is the instant up to which the mirror held every
+    change when the segment began; None where it is not known.
     """
 
     after: int
     until: int
     last: tuple[str, str, str] | None = None
+    held: datetime | None = None
 
     def dumps(self) -> list[Any]:
         """Return JSON values for the memory of a check."""
-        return [self.after, self.until, None if self.last is None else [*self.last]]
+        held = self.held.isoformat() if self.held else None
+        return [self.after, self.until, None if self.last is None else [*self.last], held]
 
     @classmethod
     def loads(cls, raw: Sequence[Any]) -> "LogSegment":
-        """Read back what :meth:`dumps` wrote."""
-        after, until, last = raw
-        return cls(after, until, None if last is None else (last[0], last[1], last[2]))
+        """Read back what :meth:`dumps` wrote; earlier versions did not write ``held``."""
+        after, until, last, *held = raw
+        known = datetime.fromisoformat(held[0]) if held and held[0] else None
+        return cls(after, until, None if last is None else (last[0], last[1], last[2]), known)
 
-    def continued(self, batch: int) -> "LogSegment":
-        """What is to be looked at of a mirror that is applied through *batch*.
+    def continued(self, batch: int, held: datetime | None = None) -> "LogSegment":
+        """What is to be looked at of a mirror applied through *batch*, with all up to *held*.
 
         A mirror that was put back merges those batches again, so their rows come again, too.
         """
         if self.last is not None and self.until <= batch:
             return self
-        return LogSegment(min(self.after if self.last else self.until, batch), batch)
+        return LogSegment(self.put_back(batch).until, batch, held=held)
+
+    def put_back(self, batch: int) -> "LogSegment":
+        """An ended one, after which comes what is not looked at, or merged after *batch*."""
+        begin = min(self.until if self.last is None else self.after, batch)
+        return LogSegment(begin, begin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +67,8 @@ class ChangedLook:
     """One round: the looks at changed rows, each row as a range of one id.
 
     ``rows`` counts those looked at, and ``rest`` is what comes next.  ``held`` is the instant up
-    to which the mirror held every change; None where it is not known.  ``emptied`` are shards that
-    the segment emptied: the log does not name their rows.
+    to which the mirror held every change when the segment began; None where it is not known.
+    ``emptied`` are shards that the segment emptied: the log does not name their rows.
     """
 
     looks: tuple[Look, ...]
@@ -96,6 +105,8 @@ class ChangedProgress:
     ``through``: all rows changed before then are; None before that is known.  ``looked``: all of
     them were looked at, and those in ``pending`` are to be looked at again.  ``wrong`` are those
     that differ.  ``since`` is when the looking began.
+    ``again``: the mirror was put back, and nothing is known before all is looked at again, up to
+    this batch.
     """
 
     segment: LogSegment
@@ -104,13 +115,14 @@ class ChangedProgress:
     wrong: tuple[Suspect, ...] = ()
     looked: datetime | None = None
     through: datetime | None = None
+    again: int | None = None
 
     def dumps(self) -> dict[str, Any]:
         """Return JSON values for the memory of a check."""
         looked, through = (at.isoformat() if at else None for at in (self.looked, self.through))
         rows = {"pending": dump_suspects(self.pending), "wrong": dump_suspects(self.wrong)}
         times = {"since": self.since.isoformat(), "looked": looked, "through": through}
-        return {"segment": self.segment.dumps(), **rows, **times}
+        return {"segment": self.segment.dumps(), **rows, **times, "again": self.again}
 
     @classmethod
     def loads(cls, raw: Mapping[str, Any], table: Table) -> "ChangedProgress":
@@ -121,7 +133,19 @@ class ChangedProgress:
         )
         pending, wrong = (load_suspects(raw[name], table) for name in ("pending", "wrong"))
         since = datetime.fromisoformat(raw["since"])
-        return cls(LogSegment.loads(raw["segment"]), since, pending, wrong, looked, through)
+        segment, again = LogSegment.loads(raw["segment"]), raw.get("again")
+        return cls(segment, since, pending, wrong, looked, through, again)
+
+    def put_back(self, batch: int, until: int, held: datetime | None) -> "ChangedProgress":
+        """The progress of a mirror that was looked at up to *until*, and is at *batch* again.
+
+        It holds every change up to *held*; None where that is not known.
+        """
+        looked, through = (
+            min(at, held) if at and held else None for at in (self.looked, self.through)
+        )
+        segment, again = self.segment.put_back(batch), max(until, self.again or 0)
+        return replace(self, segment=segment, looked=looked, through=through, again=again)
 
     def settled(
         self, look: ChangedLook, pending: Iterable[Suspect], wrong: Iterable[Suspect]
@@ -139,9 +163,10 @@ class ChangedProgress:
             through = looked
         elif not left & {*self.pending, *self.wrong}:
             through = self.looked
-        return replace(
-            self, segment=look.rest, pending=pending, wrong=wrong, looked=looked, through=through
-        )
+        ended = look.whole and look.rest.until >= (self.again or 0)
+        again = None if ended else self.again
+        rows = replace(self, pending=pending, wrong=wrong, again=again)
+        return replace(rows, segment=look.rest, looked=looked, through=through)
 
     def waits_since(self) -> datetime:
         """Since when a changed row may wait, at the earliest."""
@@ -155,7 +180,8 @@ def look_at_changes(comparison: Comparison, progress: ChangedProgress, most: int
         ProofError: a key of the log cannot be read as a number.
     """
     table, world = comparison.table, comparison.world
-    segment = progress.segment.continued(world.mirror(table).batch)
+    held = world.held_until(table)
+    segment = progress.segment.continued(world.mirror(table).batch, held)
     room = max(most - len(progress.pending), 1)
     keys = world.log().changed_keys(
         table, segment.after, segment.until, above=segment.last, most=room
@@ -175,7 +201,7 @@ def look_at_changes(comparison: Comparison, progress: ChangedProgress, most: int
     )
     emptied = world.log().emptied_shards(table, segment.after, segment.until)
     rows = sum(map(len, ids.values()))
-    return ChangedLook(looks, rows, rest, world.held_until(table), emptied)
+    return ChangedLook(looks, rows, rest, segment.held, emptied)
 
 
 def unexplained_rows(comparison: Comparison, look: ChangedLook) -> list[Suspect]:

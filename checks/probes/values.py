@@ -123,13 +123,22 @@ class Values:
             found = (world.recall(table, NAME, lasting=True) or {}).get("found", [])
             self._begin(comparison, {**memory, "found": found})
             return NotYet("a cycle has begun")
+        changed = ChangedLook.loads(memory["changed"], table)
+        if world.mirror(table).batch < changed.rest.until:
+            return self._begin_again(comparison, memory, changed)
+        return self._rule(comparison, memory, changed)
+
+    def _rule(
+        self, comparison: Comparison, memory: Memory, changed: ChangedLook
+    ) -> Differences | NotYet | Undecided:
+        """Take the next step of a cycle, once the mirror has passed the last one."""
+        table, world = comparison.table, comparison.world
         seen = RowSuspects.loads(memory["rows"], table) if memory["rows"] else None
         ended = seen.ended if seen else datetime.fromisoformat(memory["ended"])
         fences = await_fences(table, world, ended, self.patience)
         if isinstance(fences, NotYet | Undecided):
             return fences
         looks = [look for raw in memory["looks"] if (look := Look.loads(raw, table))]
-        changed = ChangedLook.loads(memory["changed"], table)
         reading = Differences(fences, _describe_values(looks, changed, comparison))
         if seen is None:
             return self._explain(comparison, memory, looks, changed, reading)
@@ -274,6 +283,19 @@ class Values:
         slow: str = memory["slow"]
         return slow
 
+    def _begin_again(self, comparison: Comparison, memory: Memory, changed: ChangedLook) -> NotYet:
+        """Give up the cycle: the mirror was put back to before what *changed* looked at."""
+        table, world, until = comparison.table, comparison.world, changed.rest.until
+        batch, held = world.mirror(table).batch, world.held_until(table)
+        progress = ChangedProgress.loads(memory["progress"], table).put_back(batch, until, held)
+        opened = {own: [*many] for own, many in memory["open"].items()}
+        for own, spans in memory["spans"].items():
+            opened.setdefault(own, []).extend(one for one in spans if one not in opened[own])
+        more = {"open": opened, "progress": progress.dumps()}
+        world.remember(table, NAME, {**memory, **more})
+        self._begin(comparison, {**memory, **more})
+        return NotYet(f"the mirror was put back from batch {until} to {batch}")
+
     def _begin(self, comparison: Comparison, memory: Memory) -> None:
         """Look at the next ranges of each shard; at narrower ones after each time that failed."""
         table, world = comparison.table, comparison.world
@@ -311,10 +333,15 @@ class Values:
 
     def _progress(self, comparison: Comparison, memory: Memory) -> ChangedProgress:
         """How far it had come; from now on, if nothing is known of this log."""
+        table, world = comparison.table, comparison.world
+        batch = world.mirror(table).batch
         if "progress" in memory:
-            return ChangedProgress.loads(memory["progress"], comparison.table)
-        batch = comparison.world.mirror(comparison.table).batch
-        return ChangedProgress(LogSegment(batch, batch), comparison.world.now)
+            known = ChangedProgress.loads(memory["progress"], table)
+            until = known.segment.until
+            return (
+                known if until <= batch else known.put_back(batch, until, world.held_until(table))
+            )
+        return ChangedProgress(LogSegment(batch, batch), world.now)
 
     def _look(
         self, comparison: Comparison, due: "NextBlocks", opened: Sequence[Range]
@@ -372,7 +399,7 @@ def _verified(
     """Rows changed before the looking began are verified once all ranges were compared."""
     times = [one.oldest for one in coverage.values()]
     known = [at for at in times if at is not None]
-    if len(known) < len(times):
+    if len(known) < len(times) or progress.again is not None:
         return Verified(None, None, batch)
     through = progress.through
     return Verified(through if through and through > progress.since else None, min(known), batch)
@@ -422,7 +449,7 @@ def _choose_columns(table: Table, world: World) -> dict[Shard, ComparedColumns] 
 
 def _told_verified(progress: ChangedProgress, verified: Verified) -> str:
     """Up to when changed rows were compared, and since when all rows."""
-    if progress.through is None or progress.through <= progress.since:
+    if progress.through is None or progress.through <= progress.since or progress.again is not None:
         return ""
     since, through = (f"{at:%Y-%m-%d %H:%M:%S}" for at in (progress.since, progress.through))
     if verified.oldest is None:

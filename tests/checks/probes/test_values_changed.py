@@ -1,12 +1,15 @@
 """Each changed row is looked at again by its key, whatever happens in between."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checks.compare.changed import ChangedProgress
+from checks.compare.changed import ChangedProgress, LogSegment
 from checks.model import Outcome, Verdict
 from checks.probes.values import NAME, Values
 from checks.run import Check, run_probe
@@ -244,3 +247,72 @@ def test_what_an_earlier_version_remembered_is_taken_up(world: FakeWorld) -> Non
     answers = in_step(NAME, probe(), world, 4)
 
     assert [one.keys for one in answers][-1] == ("shop/shop_00.orders:3",)
+
+
+def lapped(**more: Any) -> tuple[FakeWorld, Values]:
+    """All rows were compared once; from then on few ranges are."""
+    world, all_ranges = made(), probe(ranges=400, **more)
+    *_, last = rule(all_ranges, world, 6)
+    assert last.verified is not None
+    assert last.verified.oldest is not None
+    return world, replace(all_ranges, ranges=2)
+
+
+def rule(check: Values, world: FakeWorld, rounds: int) -> list[Verdict]:
+    """Verdicts of rounds, each on a mirror that has caught up."""
+    found = []
+    for _ in range(rounds):
+        world.catch_up()
+        answer = run_probe(Check(NAME, check, TABLE), world)
+        found += [answer] if isinstance(answer, Verdict) else []
+    return found
+
+
+def through(found: Sequence[Verdict]) -> list[datetime]:
+    """Up to when changed rows are verified, of the verdicts that say so."""
+    return [one.verified.through for one in found if one.verified and one.verified.through]
+
+
+def test_a_segment_of_several_rounds_vouches_for_its_own_batches_only() -> None:
+    """Row 100 is changed, and merged wrongly, while the rows of earlier batches are looked at."""
+    world, narrow = lapped(changed_rows=5)
+    update(world, *range(150, 162))
+    rule(narrow, world, 2)
+    world.tick()
+    update(world, 100)
+    changed_at = world.time
+    world.contents[ONE, 100] += 1
+
+    found = rule(narrow, world, 14)
+
+    assert found[-1].ruling.keys == ("shop/shop_00.orders:100",)
+    assert max(through(found)) < changed_at
+
+
+def test_a_segment_in_the_memory_of_an_earlier_version_vouches_for_nothing() -> None:
+    assert LogSegment.loads([3, 7, ["shop", "s", "k"]]) == LogSegment(3, 7, ("shop", "s", "k"))
+
+
+@pytest.mark.parametrize("waits", [0, 1, 4])
+def test_a_mirror_that_was_put_back_vouches_for_nothing_before_its_rows_were_compared(
+    waits: int,
+) -> None:
+    """It is merged again from there, and wrongly.  The check may see it before that."""
+    world, check = lapped()
+    saved = (world.applied, dict(world.copied_contents), dict(world.copied_orders))
+    update(world, 100)
+    changed_at = world.time
+    assert max(through(rule(check, world, 6))) > changed_at
+    world.applied, world.copied_contents, world.copied_orders = saved
+    for _ in range(1 + waits):
+        world.beat()
+        world.land(0)
+        answer = run_probe(Check(NAME, check, TABLE), world)
+        assert not isinstance(answer, Verdict) or not through([answer])
+    world.apply()
+    world.copied_contents[ONE, 100] -= 1
+
+    found = rule(check, world, 8)
+
+    assert found[-1].ruling.keys == ("shop/shop_00.orders:100",)
+    assert all(at < changed_at for at in through(found))
