@@ -25,6 +25,7 @@ from hashlib import sha256
 from itertools import chain
 from shlex import quote
 
+from checks.certificate import Certificate
 from checks.model import (
     MOST_KEYS,
     Outcome,
@@ -226,20 +227,56 @@ def unverified_reasons(inputs: Inputs, cut: datetime) -> tuple[Reason, ...]:
     return (Reason("not_verified", why),) if why else ()
 
 
+def verified_through(inputs: Inputs) -> datetime | None:
+    """Before when each changed row of the present mirror was compared; None if unknown."""
+    one = inputs.verified
+    if one is None or one.through is None or _why_unverified(inputs, one, one.through):
+        return None
+    return one.through
+
+
+def is_claim_valid(certificate: Certificate, inputs: Inputs, cut: datetime) -> bool:
+    """Whether *certificate* itself says that the rows changed before *cut* were compared.
+
+    A FAIL of the check that compares rows voids what earlier certificates claim, gating or not:
+    their version has the rows that a repair changes later.
+    """
+    claimed, failed = certificate.evidence.verified_through, _failed_until(inputs)
+    if claimed is None or claimed < cut:
+        return False
+    return failed is None or certificate.issued > failed
+
+
+def _failed_until(inputs: Inputs) -> datetime | None:
+    """The end of the last FAIL of the check that compares rows; None if there was none."""
+    return None if inputs.verified is None else inputs.bad_until.get(inputs.verified.check)
+
+
 def _why_unverified(inputs: Inputs, one: Verified | None, cut: datetime) -> str:
     if one is None:
         return "no check has compared rows since the service started; is the probe `values` on?"
-    wrong = [v for v in inputs.verdicts if v.verified and v.ruling.outcome is Outcome.FAIL]
-    if wrong:
-        return f"{wrong[0].check} failed: {wrong[0].ruling.reason}"
-    mirror = inputs.samples.mirror
-    if isinstance(mirror, Missing) or mirror.value.batch < one.batch:
-        return f"rows were compared when the mirror held batch {one.batch}, which it does not now"
+    if why := _why_outdated(inputs, one):
+        return why
     if one.oldest is None:
         return "not all rows were compared yet; the first lap over the table goes on"
     if one.through is None or one.through < cut:
         told = "none yet" if one.through is None else f"those until {_second(one.through)}"
         return f"of the changed rows, {told} were compared again; the cut is {_second(cut)}"
+    return ""
+
+
+def _why_outdated(inputs: Inputs, one: Verified) -> str:
+    """Why *one* says nothing of the present mirror; empty if it does."""
+    own = (v for v in inputs.verdicts if v.verified or v.check == one.check)
+    wrong = [v for v in own if v.ruling.outcome is Outcome.FAIL]
+    if wrong:
+        return f"{wrong[0].check} failed: {wrong[0].ruling.reason}"
+    mirror = inputs.samples.mirror
+    if isinstance(mirror, Missing) or mirror.value.batch < one.batch:
+        return f"rows were compared when the mirror held batch {one.batch}, which it does not now"
+    failed = _failed_until(inputs)
+    if failed is not None and mirror.at <= failed:
+        return f"{one.check} failed until {_second(failed)}, after the last look at the mirror"
     return ""
 
 

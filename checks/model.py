@@ -66,12 +66,13 @@ class Verified:
 
     ``through``: each row changed before then was compared after its merge; None while that is
     not known of all.  ``oldest``: each row was compared then or later; None while some never was.
-    ``batch`` is what the mirror was applied through.
+    ``batch`` is what the mirror was applied through.  ``check`` is the name of the check.
     """
 
     through: datetime | None
     oldest: datetime | None
     batch: int
+    check: str = ""
 
 
 @dataclass(frozen=True, slots=True)

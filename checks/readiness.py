@@ -6,7 +6,8 @@ makes the sum unknown, and a missing input makes the proof unknown. UNKNOWN neve
 ready. A missing, frozen or negative lag makes the sum unknown and is never taken as 0.
 
 A valid certificate keeps answering its cut. It does not answer while another writer has changed
-the mirror, or while the source log is being resent.
+the mirror, or while the source log is being resent. A question for verified rows accepts only one
+that itself claims them up to the cut, issued since the check that compares rows failed last.
 """
 
 from dataclasses import dataclass, field, replace
@@ -16,12 +17,14 @@ from enum import StrEnum
 from checks.blocks import (
     Inputs,
     find_blocks,
+    is_claim_valid,
     loss_checks,
     pause_reasons,
     unchecked_reasons,
     undecided_checks,
     unlogged_reasons,
     unverified_reasons,
+    verified_through,
 )
 from checks.certificate import Certificate, Evidence, certify
 from checks.model import Outcome, Reason
@@ -169,6 +172,8 @@ def assess(
     state, reasons = _decide_state(question, inputs, policy, summed, proof)
     unknown = undecided_checks(inputs, policy.gating)
     accepted = certificate is not None and _is_accepted(certificate, inputs, policy)
+    if question.verified and certificate is not None:
+        accepted = accepted and is_claim_valid(certificate, inputs, question.cut)
     if certificate and certificate.revoked is None and accepted:
         state, reasons = _answer_by_certificate(certificate, _strange(question, inputs), reasons)
         if again := resent_reasons(inputs.table, question.stage, inputs.samples):
@@ -225,7 +230,7 @@ def _make_readiness(
         disagreeing=disagreeing,
         unknown=undecided_checks(inputs, policy.gating),
         copy=question.copy,
-        verified_through=inputs.verified.through if inputs.verified else None,
+        verified_through=verified_through(inputs),
     )
 
 
@@ -324,7 +329,7 @@ def _certificate(
         offsets=offsets,
         ordering=inputs.ordering,
         copy=question.copy,
-        verified_through=inputs.verified.through if inputs.verified else None,
+        verified_through=verified_through(inputs),
     )
     return certify(
         inputs.table.name,

@@ -9,7 +9,7 @@ incident ends by what is in the mirror, never because a repair was requested.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import structlog
@@ -54,7 +54,7 @@ class LatestVerdicts:
                 at = verdict.at if recorded is None else max(verdict.at, recorded)
                 self._was_bad(verdict.table, verdict.check, at)
             if verdict.verified is not None:
-                self._verified[verdict.table] = verdict.verified
+                self._verified[verdict.table] = replace(verdict.verified, check=verdict.check)
             if outcome is not Outcome.UNKNOWN:
                 _keep(self._ruled, verdict)
             if outcome is Outcome.PASS:

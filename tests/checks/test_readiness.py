@@ -979,15 +979,90 @@ def test_verified_is_asked_for_and_each_changed_row_up_to_the_cut_was_compared(
     assert why == "" or (reason_codes(answer), answer.eta) == (["not_verified"], None)
     assert why in (answer.reasons[0].text if why else "")
     assert plain.certificate is not None
-    assert plain.certificate.evidence.verified_through == (known.through if known else None)
-    assert plain.verified_through == plain.certificate.evidence.verified_through
+    is_true = not why or "those until" in why
+    claimed = known.through if known and is_true else None
+    assert plain.certificate.evidence.verified_through == claimed
+    assert plain.verified_through == claimed
+
+
+def verified_inputs(version: int, **more: Any) -> Inputs:
+    """The table at that version of its mirror, whose rows are equal up to now."""
+    known = Verified(NOW, CUT, 50, check="values")
+    return inputs(taken={"standing": MirrorPosition(version, 50)}, **{"verified": known, **more})
+
+
+def version_of(answer: Readiness) -> int | None:
+    return answer.certificate.evidence.version if answer.certificate else None
+
+
+@pytest.mark.parametrize("claimed", [None, CUT - MINUTE, CUT])
+def test_verified_rows_are_certified_at_a_version_that_was_compared(
+    claimed: datetime | None,
+) -> None:
+    """A certificate of before the comparison names a version that a repair has changed since."""
+    known = Verified(claimed, CUT, 50, check="values")
+    plain = assess(MIRROR, verified_inputs(5, verified=known), BOTH)
+    assert plain.certificate is not None
+    before = replace(plain.certificate, issued=NOW - MINUTE)
+
+    later = assess(replace(MIRROR, verified=True), verified_inputs(9), BOTH, certificate=before)
+    still = assess(MIRROR, verified_inputs(9), BOTH, certificate=before)
+
+    assert later.ready
+    assert still.ready
+    assert version_of(later) == (5 if claimed == CUT else 9)
+    assert version_of(still) == 5, "a question that does not ask for it keeps its answer"
+
+
+@pytest.mark.parametrize(
+    ("failed", "version"),
+    [
+        pytest.param(NOW - 2 * MINUTE, 5, id="before it was issued"),
+        pytest.param(NOW - MINUTE, 9, id="when it was issued"),
+        pytest.param(NOW - SECOND * 30, 9, id="after it was issued"),
+    ],
+)
+def test_a_fail_of_the_comparison_voids_what_earlier_certificates_claim(
+    failed: datetime, version: int
+) -> None:
+    plain = assess(MIRROR, verified_inputs(5), BOTH)
+    assert plain.certificate is not None
+    before = replace(plain.certificate, issued=NOW - MINUTE)
+    repaired = verified_inputs(9, bad_until={"values": failed})
+
+    later = assess(replace(MIRROR, verified=True), repaired, BOTH, certificate=before)
+
+    assert later.ready
+    assert version_of(later) == version
+
+
+def test_a_mirror_that_was_looked_at_before_the_comparison_passed_is_not_verified() -> None:
+    stale = verified_inputs(5, bad_until={"values": NOW})
+
+    answer = assess(replace(MIRROR, verified=True), stale, BOTH)
+    plain = assess(MIRROR, stale, BOTH)
+
+    assert (answer.state, reason_codes(answer)) == (ReadinessState.NOT_READY, ["not_verified"])
+    assert "values failed until" in answer.reasons[0].text
+    assert plain.certificate is not None
+    assert plain.certificate.evidence.verified_through is None
+
+
+def test_a_comparison_that_failed_in_an_earlier_run_has_failed_until_it_passes() -> None:
+    """A stored verdict holds no claim."""
+    failed = replace(WRONG, verified=None)
+
+    answer = assess(replace(MIRROR, verified=True), verified_inputs(5, verdicts=(failed,)), BOTH)
+
+    assert reason_codes(answer) == ["not_verified"]
 
 
 def test_a_mirror_that_cannot_be_read_is_not_verified_though_it_was_before() -> None:
     known, question = Verified(NOW, CUT, 50), replace(MIRROR, verified=True)
     gone = inputs(verified=known, taken={"standing": Missing("down")})
 
-    answer = assess(question, gone, BOTH, certificate=issued())
+    evidence = replace(issued().evidence, verified_through=NOW)
+    answer = assess(question, gone, BOTH, certificate=replace(issued(), evidence=evidence))
 
     assert (answer.state, reason_codes(answer)) == (ReadinessState.NOT_READY, ["not_verified"])
     assert "which it does not now" in answer.reasons[0].text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from checks.model import Outcome, Ruling, Verdict
+from checks.model import Outcome, Ruling, Verdict, Verified
 from monitor.observe.verdicts import LOOKED_FOR, LatestVerdicts, Rechecks
 from monitor.store.requests import RereadRequest, RereadWish
 from monitor.store.store import ServiceStore
@@ -160,6 +160,17 @@ def test_f113_each_check_of_a_table_has_its_own_rulings() -> None:
         one[0] for one in said.values()
     ]
     assert rulings.bad_until("shop.t") == dict.fromkeys(checks, NOON)
+
+
+CLAIM = Verified(None, None, 4)
+
+
+def test_what_was_compared_has_the_name_of_its_check() -> None:
+    known = LatestVerdicts()
+
+    known.add([replace(verdicts_of("P")[0], check="values", verified=CLAIM)])
+
+    assert known.verified("shop.t") == replace(CLAIM, check="values")
 
 
 def test_f113_only_a_pass_ends_a_fail() -> None:
