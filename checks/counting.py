@@ -15,7 +15,7 @@ example is the base64 of a BIGINT UNSIGNED. A search for digits would miss such 
 a moving row as lost.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -607,21 +607,31 @@ def _spell_rows(suspects: Sequence[Suspect], names: Mapping[Suspect, str]) -> It
 Fences = tuple[Fence, ...]
 
 
-def fences_after(table: Table, world: World, instant: datetime) -> Fences | None:
-    """The first fence at or after *instant* of each source; None while one is not written."""
-    found = [world.fence_after(source, instant) for source in table.sources]
+def fences_after(
+    table: Table, world: World, instant: datetime, sources: Collection[str] = ()
+) -> Fences | None:
+    """The first fence at or after *instant* of each source; None while one is not written.
+
+    Of *sources* alone, if any are named.
+    """
+    found = [world.fence_after(source, instant) for source in sources or table.sources]
     known = tuple(fence for fence in found if fence is not None)
     return known if len(known) == len(found) else None
 
 
 def await_fences(
-    table: Table, world: World, instant: datetime, patience: timedelta
+    table: Table,
+    world: World,
+    instant: datetime,
+    patience: timedelta,
+    sources: Collection[str] = (),
 ) -> Fences | NotYet | Undecided:
     """The fences after *instant*, once the mirror has reached them all.
 
+    They are those of *sources*, or of all sources of the table.
     Waiting longer than *patience* is UNKNOWN(not_reached), and never a loss.
     """
-    fences = fences_after(table, world, instant)
+    fences = fences_after(table, world, instant, sources)
     if fences is not None and world.reached(table, fences):
         return fences
     waited = world.now - instant

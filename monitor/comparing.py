@@ -43,7 +43,7 @@ from pipeline.collectors.collector import Collector
 from pipeline.errors import ConfigError, ProofError, SluiceError, UnreachableError
 from pipeline.lags.samples import LandedBatch, Sample, extend_batches, to_landed_batch
 from pipeline.model import Head, Shard, Table
-from pipeline.settings import SourceSettings
+from pipeline.settings import Router, SourceSettings
 from pipeline.sources.source import Source, read_limits
 
 A = TypeVar("A")
@@ -148,15 +148,17 @@ def compare_table(
             raise ConfigError(f"table {table.name} cannot be compared: {table.no_ranges}")
         shards = _choose_shards(table, request.shard)
         columns = _choose_columns(table, shards, worlds.open(), request.columns)
+        never = "no columns of it have landed; wait for its first changes, and compare again"
         servers, rate = worlds.servers.all(), _rate(config, table.sources)
         spare = RateLimit(rate)
         plan = WalkPlan(
-            shards,
+            tuple(columns),
             request.within,
             min(request.block_rows, rate or request.block_rows),
             most_ranges=1 if rate else MOST_RANGES,
             patience=request.wait,
             quiet=config.readiness.heartbeat_age,
+            closed={one: never for one in shards if one not in columns},
         )
         first = {name: servers[name].head() for name in table.sources}
 
@@ -218,7 +220,8 @@ def _opened(config: Config, name: str) -> Iterator[CompareWorlds]:
         known = sorted({table for table in checkpoint.shards.values() if table is not None})
         if name not in known:
             raise ConfigError(f"no table {name!r}; known: {similar_names(name, known)}")
-        own = [one for one in config.sources if _has_shard(checkpoint, one.name, name)]
+        folds = Router(tuple(config.tables)).may_fold_into(name)
+        own = [one for one in config.sources if folds or _has_shard(checkpoint, one.name, name)]
         collectors = {one.name: open_collector(one, config.settings) for one in own}
         addresses = {one.name: _followed(one, collectors[one.name]) for one in own}
         servers = Servers({one: partial(addresses.__getitem__, one) for one in addresses})
@@ -286,12 +289,15 @@ def _choose_shards(table: Table, name: str) -> tuple[Shard, ...]:
 def _choose_columns(
     table: Table, shards: Sequence[Shard], world: World, names: Sequence[str]
 ) -> dict[Shard, ComparedColumns]:
-    """The columns of each shard that are compared: those of *names*, or all that can be."""
+    """The columns of each shard that are compared: those of *names*, or all that can be.
+
+    A shard whose columns have not landed has none.
+    """
     chosen = dict[Shard, ComparedColumns]()
     for shard in shards:
         schema = world.schema(shard)
         if schema is None:
-            raise ConfigError(f"no columns of {shard} have landed; wait for its first changes")
+            continue
         found = choose_columns(table, shard, schema, world)
         known = [one.name for one in schema.columns]
         for name in names:

@@ -577,6 +577,17 @@ class Router:
         """Name of the table that *shard* folds into; None for a shard the rules ignore."""
         return _kept(self._tables, shard, self._folded)
 
+    def may_fold_into(self, table: str) -> bool:
+        """Whether a rule can fold shards that were never seen into *table*.
+
+        A name with groups of the shard's can be any.
+        """
+        return any(
+            "\\" in rule.table or _apart(rule.table) == table
+            for rule in self.rules
+            if not rule.ignore
+        )
+
     def unique(self, shard: str) -> bool:
         """Whether keys of the shard's table are unique across all of its shards."""
         rule = self.rule(shard)

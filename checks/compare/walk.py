@@ -62,6 +62,7 @@ ANY = (FLOOR, UNSIGNED_CEILING)
 class WalkPlan:
     """What is compared, and with how much patience.
 
+    ``closed`` are shards that cannot be looked at, each with the reason.
     ``within`` is the half-open range of ids.  A range holds about *block_rows*.  One look is of
     at most *most_ranges*, and lasts about as long as ``look``.  ``patience`` is how long a look
     waits for the mirror, and ``quiet`` how long for the next heartbeat.
@@ -74,6 +75,7 @@ class WalkPlan:
     look: timedelta = timedelta(seconds=4)
     patience: timedelta = timedelta(minutes=10)
     quiet: timedelta = timedelta(seconds=30)
+    closed: Mapping[Shard, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,8 @@ class TableWalk:
             UnreachableError: a source did not answer for as long as the plan's patience.
         """
         began = self.open_world().clock()
+        for shard, why in self.plan.closed.items():
+            self._undecide(shard, [self.plan.within], why)
         for shard in self.plan.shards:
             try:
                 self._walk(shard)
@@ -292,11 +296,12 @@ class TableWalk:
 
         What does not answer is asked again, with the patience of the plan.
         """
-        found = await_fences(self.table, world, ended, self.plan.patience)
+        own = sorted({shard.source for shard in self.plan.shards})
+        found = await_fences(self.table, world, ended, self.plan.patience, own)
         if isinstance(found, Undecided):
             return found
         if isinstance(found, NotYet):
-            silent = fences_after(self.table, world, ended) is None
+            silent = fences_after(self.table, world, ended, own) is None
             if silent and world.now - ended > self.plan.quiet:
                 why = f"no heartbeat since {ended:%Y-%m-%d %H:%M:%S %Z}: no service merges changes"
                 return Undecided("not_reached", f"{why}; start `sluice run`, and compare again")

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from bench.compare import CONFIG, describe, parse_row, settings, workload
 from bench.kit.lake import Lake, here
 from bench.kit.table import SOURCE
-from checks.compare.walk import WalkProgress
+from checks.compare.walk import ANY, WalkProgress
 from checks.counting import SuspectState
 from monitor import clients
 from monitor.comparing import CompareReport, CompareRequest, compare_table
@@ -134,6 +134,7 @@ def compare(
     busy: Callable[[], object] = lambda: None,
     pause: Callable[[], object] | None = None,
     limits: str = "call: 60s",
+    more: str = "",
     heard: list[WalkProgress] | None = None,
     **asked: Any,
 ) -> CompareReport:
@@ -143,7 +144,8 @@ def compare(
     path.write_text(
         CONFIG.format(lake=shop.home, source=SOURCE, port=1, password=password).replace(
             "call: 60s", limits
-        ),
+        )
+        + more,
         encoding="utf-8",
     )
     request = CompareRequest(**{"table": WORK.shard, "block_rows": 50, **asked})
@@ -154,6 +156,31 @@ def compare(
         busy()
 
     return compare_table(load_config(path), request, tell, pause or shop.turn)
+
+
+TWO_SOURCES = """
+  - name: two
+    host: 127.0.0.1
+    port: 2
+    user: sluice
+    password: {{file: {password}}}
+    prefix: two
+    follow_collector: false
+    collector: {{kind: bench.kit.collector, url: none, connector: none}}
+tables:
+  - {{shards: 'shop.*[.]orders', table: {table}}}
+  - {{shards: 'shop[.]unknown', ignore: true}}
+"""
+
+
+class SecondShop(Shop):
+    """A source with the second shard, of which nothing has landed."""
+
+    def __post_init__(self) -> None:
+        """Have no lake."""
+
+    def shards(self, pattern: str) -> tuple[Shard, ...]:
+        return (Shard("two", "shop_2.orders"),)
 
 
 def delete_in_mirror(shop: Shop, id_: int) -> None:
@@ -226,6 +253,34 @@ def test_a_wrong_name_is_an_error_with_the_known_ones(
         compare(shop, **asked)
 
     assert str(error.value).startswith(said)
+
+
+def test_the_shard_of_a_source_of_which_nothing_landed_is_undecided(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other shard is compared, and waits for no heartbeat of that source."""
+    second = SecondShop(shop.home / "two", heartbeats=False)
+    both = {SOURCE: shop, "two": second}
+    monkeypatch.setattr(clients, "open_source", lambda settings: both[settings.name])
+    more = TWO_SOURCES.format(password=shop.home / "password", table="shop.orders")
+    shop.rows[7] = {**shop.rows[7], "total": 0.5}
+
+    report = compare(shop, more=more)
+
+    (left,) = report.result.undecided
+    assert (left.shard, left.span) == (Shard("two", "shop_2.orders"), ANY)
+    assert left.why.startswith("no columns of it have landed")
+    assert [(one.shard, one.id) for one in report.result.differences] == [(SHARD, 7)]
+
+
+def test_a_source_whose_rules_name_other_tables_is_not_asked(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "open_source", lambda settings: {SOURCE: shop}[settings.name])
+    more = TWO_SOURCES.format(password=shop.home / "password", table="shop.others")
+    more = more.replace("shop.*[.]orders", "shop_.*[.]others")
+
+    assert compare(shop, more=more).result.undecided == ()
 
 
 def test_only_the_columns_that_were_asked_for_are_compared(shop: Shop) -> None:
