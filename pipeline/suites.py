@@ -34,14 +34,16 @@ NEED_ALL_ROWS = frozenset(
     {
         "expect_column_value_z_scores_to_be_less_than",
         "expect_column_values_to_be_decreasing",
+        "expect_column_values_to_be_in_type_list",
         "expect_column_values_to_be_increasing",
+        "expect_column_values_to_be_of_type",
         "expect_column_values_to_be_unique",
         "expect_column_values_to_not_be_outliers",
         "expect_compound_columns_to_be_unique",
         "expect_multicolumn_values_to_be_unique",
     }
 )
-"""Expectations that look at each row, and compare it with the others."""
+"""Expectations by row that compare it with the others, or are about the type of the column."""
 PLACES = {"result_format": "COMPLETE"}  # of rows in memory; asking for keys would cost more
 COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0}
 ROWS = {
@@ -390,7 +392,7 @@ def find_unmet(
 ) -> Iterator[tuple[str, tuple[int, ...] | None]]:
     """Yield each unmet expectation about single rows with the places of the rows that do not.
 
-    None instead of places: it could not be evaluated.
+    None instead of places: it could not be evaluated. No places: it does not say which rows.
     """
     with _turn:
         batch = _pandas_batch(rows, table)

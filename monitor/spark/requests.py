@@ -240,23 +240,32 @@ class SparkLooks:
             self._waiting[look.key] = look
 
     def run(self, make: Callable[[SuiteLook], SuiteAnswer | None]) -> None:
-        """Make each look that waits; one that fails is the failure of its check."""
+        """Make each look that waits; one that fails, however it does, fails its check alone."""
         while True:
             with self._turn:
                 if not self._waiting:
                     return
                 self._at_work = next(iter(self._waiting))
                 look = self._waiting.pop(self._at_work)
+            found: SuiteAnswer | SluiceError | None = None
             try:
-                found: SuiteAnswer | SluiceError | None = make(look)
+                found = make(look)
             except SluiceError as error:
                 found = error
-            with self._turn:
-                self._at_work = None
-                if found is not None:
-                    self._done[look.key] = found
-                while len(self._done) > MOST_ANSWERS:  # of tables that are looked at no more
-                    self._done.pop(next(iter(self._done)))
+            except Exception as error:
+                log.exception("look_failed", table=look.table.name)
+                why = f"{type(error).__name__}; see the log"
+                found = ProofError(f"Spark did not evaluate {look.table.name}: {why}")
+            finally:
+                self._conclude(look, found)
+
+    def _conclude(self, look: SuiteLook, found: SuiteAnswer | SluiceError | None) -> None:
+        with self._turn:
+            self._at_work = None
+            if found is not None:
+                self._done[look.key] = found
+            while len(self._done) > MOST_ANSWERS:  # of tables that are looked at no more
+                self._done.pop(next(iter(self._done)))
 
 
 @dataclass(eq=False)

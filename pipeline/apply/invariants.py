@@ -210,15 +210,15 @@ def _emptied(changes: pa.Table, floors: Floors) -> bool:
 
 
 def _last(breach: Breach, made: PlannedSlice, new: Mask) -> int:
-    """The newest batch that has a part in it."""
-    rows = made.changes if breach.rows is None else made.folded.filter(pa.array(new))
-    if breach.rows is not None:
-        rows = rows.filter(pa.array(breach.rows))
+    """The newest batch that has a part in it; a breach that names no row is by all of them."""
+    rows = made.changes
+    if breach.rows is not None and breach.rows.any():
+        rows = made.folded.filter(pa.array(new)).filter(pa.array(breach.rows))
     return int(pc.max(rows["batch"]).as_py())
 
 
 def _describe_breach(name: str, breach: Breach, keys: pa.ChunkedArray) -> str:
-    if breach.rows is None:
+    if breach.rows is None or not breach.rows.any():
         return f"{name}: {breach.what}"
     first = keys.filter(pa.array(breach.rows)).slice(0, FIRST_KEYS).to_pylist()
     number = int(breach.rows.sum())

@@ -59,7 +59,7 @@ class Expectations:
                 raise HeldError("invariant", f"{intended.table}: {text}; {fix}")
             mask = np.zeros(intended.rows.num_rows, np.bool_)
             mask[list(places)] = True
-            yield Breach(f"does not meet {text}", mask)
+            yield Breach(f"does not meet {text}", mask if places else None)
 
 
 INVARIANT: type[Invariant] = Expectations

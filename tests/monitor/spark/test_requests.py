@@ -523,6 +523,24 @@ def test_a_look_that_fails_is_the_failure_of_its_check_alone(store: ServiceStore
     assert requests.looks.answer(_look().key) is None
 
 
+@pytest.mark.parametrize("error", [RuntimeError("secret"), KeyboardInterrupt()])
+def test_a_look_that_raises_anything_is_at_work_no_more(error: BaseException) -> None:
+    looks = SparkLooks()
+    looks.ask(_look())
+
+    def make(look: SuiteLook) -> SuiteAnswer:
+        raise error
+
+    if isinstance(error, Exception):
+        looks.run(make)
+        with pytest.raises(ProofError, match="RuntimeError; see the log"):
+            looks.answer(_look().key)
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            looks.run(make)
+    assert looks.answer(_look().key) is None
+
+
 def test_without_spark_a_look_is_undecided_and_no_crash(tmp_path: Path) -> None:
     settings = PipelineSettings(str(tmp_path), "", ())
     lane = SimpleNamespace(

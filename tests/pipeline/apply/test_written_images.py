@@ -3,6 +3,7 @@
 import json
 import os
 import uuid
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import obstore
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -33,6 +35,7 @@ from pipeline.delta.object_store import Bucket
 from pipeline.delta.store import open_store
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.invariants.expectations import Expectations
+from pipeline.invariants.invariant import Breach, IntendedRows
 from pipeline.model import Op
 from pipeline.settings import InvariantRule, PublishRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
@@ -429,3 +432,36 @@ def test_only_a_critical_expectation_holds_and_one_that_cannot_be_asked(
     (turn,) = made.run()
 
     assert (turn.hold and turn.hold.reason) == reason
+
+
+@pytest.mark.thorough  # to import Great Expectations costs more than hundreds of tests
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_a_type_is_of_the_table_and_holds_no_rows(tmp_path: Path) -> None:
+    kind = "expect_column_values_to_be_of_type"
+    expected = ExpectationSettings(kind, {"column": "id", "type_": "float64"})
+    rule = InvariantRule("db.*", (("expectations", Expectations((expected,))),))
+    made = LocalLake(tmp_path / "lake", invariants=(rule,))
+    made.land(row(C, 20, 7, "a"))
+
+    (turn,) = made.run()
+
+    assert turn.hold is None
+
+
+class _Nameless:
+    """Breaks without naming a row, as an expectation of a user may."""
+
+    def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
+        yield Breach("is broken", np.zeros(intended.rows.num_rows, np.bool_))
+
+
+def test_a_breach_that_names_no_row_is_by_all_of_them(tmp_path: Path) -> None:
+    rule = InvariantRule("db.*", (("nameless", _Nameless()),))
+    made = LocalLake(tmp_path / "lake", invariants=(rule,))
+    made.land(row(C, 20, 7, "a"))
+
+    (turn,) = made.run()
+
+    assert turn.hold is not None
+    assert turn.hold.reason == "invalid"
+    assert "nameless: is broken; " in turn.hold.detail
