@@ -58,7 +58,10 @@ from pipeline.standards.table_standards import rows_again, source_schema
 from pipeline.transports.waiting import MOST_RECORDS, WaitingRecord, WaitingRecords, find_waiting
 
 PATIENCE = timedelta(seconds=8)
-"""How long a hop may take, and a fence at a source with open transactions."""
+"""How long a hop may take, and a fence at a source with open transactions.
+
+The change log may take that long beyond its budget.
+"""
 POLL = 0.25  # seconds between two looks whether all has landed
 MOST_REFUSED, MOST_OPEN = 20, 100
 MOST_SHARDS = 200  # of one table: each is a statement at its source
@@ -248,6 +251,7 @@ class _Sighting:
 class _Session:
     """Who is asked in one trace: its row readers, and a pool, so that no trace waits for another.
 
+    ``log_pool`` asks the change log, which has more time than the other hops.
     ``_asked`` counts how often each hop was asked: a late answer is never taken for a later one.
     """
 
@@ -256,6 +260,7 @@ class _Session:
     clock: Callable[[], datetime]
     closing: ExitStack
     pool: DeadlinePool[Any]
+    log_pool: DeadlinePool[Any]
     _asked: Counter[str] = field(default_factory=Counter)
     _open: dict[str, RowReader] = field(default_factory=dict)
     _number: dict[str, int] = field(default_factory=dict)
@@ -263,9 +268,19 @@ class _Session:
 
     def ask(self, questions: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
         """What each hop answers, or `Missing` with the reason."""
+        return self._ask(self.pool, questions)
+
+    def ask_log(self, search: Callable[[], KeySearch]) -> KeySearch | Missing:
+        """What the change log answers, or `Missing` with the reason."""
+        found: KeySearch | Missing = self._ask(self.log_pool, {"log": search})["log"]
+        return found
+
+    def _ask(
+        self, pool: DeadlinePool[Any], questions: Mapping[str, Callable[[], Any]]
+    ) -> dict[str, Any]:
         self._asked.update(questions.keys())
         names = {name: _numbered(name, self._asked[name]) for name in questions}
-        answers = self.pool.ask({names[name]: put for name, put in questions.items()})
+        answers = pool.ask({names[name]: put for name, put in questions.items()})
         found = {name: answers[names[name]] for name in questions}
         return {name: one.value if isinstance(one, Answer) else one for name, one in found.items()}
 
@@ -313,9 +328,9 @@ class Tracer:
         """
         began, until = time.monotonic(), time.monotonic() + request.wait.total_seconds()
         with ExitStack() as closing_:
-            pool = DeadlinePool[Any](self.clock, timedelta(), self.patience)
-            given = (self.open_rows, self.addresses, self.clock, closing_, pool)
-            session = _Session(*given)
+            waits = (self.patience, self.patience + request.budget)
+            pools = [DeadlinePool[Any](self.clock, timedelta(), one) for one in waits]
+            session = _Session(self.open_rows, self.addresses, self.clock, closing_, *pools)
             mark, subject = self._subject(request, session)
             seen = self._sight(subject, session, mark)
             found = self._look(subject, session, seen, mark)
@@ -447,7 +462,7 @@ class Tracer:
         )
         names = (lake.settings.lane, subject.table.name)
         sought = SoughtKeys(*names, subject.log_keys, subject.request.budget)
-        search = session.ask({"log": partial(lake.key_changes, sought)})["log"]
+        search = session.ask_log(partial(lake.key_changes, sought))
         topics = {name[6:]: one for name, one in answers.items() if name.startswith("topic:")}
         said = (answers["quarantine"], answers["mirror"], answers.get("before"), search)
         traces = []

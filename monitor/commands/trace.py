@@ -14,6 +14,8 @@ from monitor.cli.options import UNKNOWN, Duration, service_options
 from monitor.messages import say
 
 MOST = timedelta(minutes=1)
+LOOKS = 2  # at the change log, besides those within the wait
+SLACK = 30.0  # seconds in which all hops answer
 WRONG = 4
 FINE = ("MERGED", "IN_TOPIC", "LANDED_NOT_MERGED", "ABSENT")
 OPEN = ("UNDECIDED", "IN_FLIGHT")
@@ -61,7 +63,7 @@ def trace(
     times = {"wait": wait.total_seconds(), "budget": budget.total_seconds()}
     question = {"key": key, **times} | ({} if at is None else {"at": at})
     path = f"/v1/tables/{quote(table)}/trace"
-    longest = times["wait"] + times["budget"]
+    longest = times["wait"] + LOOKS * times["budget"] + SLACK
     base = service_address(server, config)
     found = get_mapping(base, path, "traces", question, longest)
     if as_json:

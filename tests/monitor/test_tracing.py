@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from checks.trace import TraceState
 from monitor.tracing import MirrorLook, ShardTrace, SourceLook, Trace
 from pipeline.apply.catalog import Catalog
+from pipeline.changelog.key_search import KeySearch, SoughtKeys
 from pipeline.checkpoint import Quarantine, RowStandards
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.finding import REFUSE, Effect, Finding
@@ -20,6 +22,7 @@ from pipeline.settings import StandardRule, TableRule
 from pipeline.standards.hash import KeyedHash
 from pipeline.standards.mask import LetterMask
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
+from pipeline.tables.lake import Lake
 from tests.builders.lake import FIRST, NOW, LocalLake, row
 from tests.monitor.traced import TracedLake
 
@@ -375,6 +378,24 @@ def test_a_search_that_ends_early_says_how_far_it_came(traced: TracedLake) -> No
     assert gone.verdict.state is TraceState.UNDECIDED
     assert "1 of 5 files, batches from 4 on" in gone.verdict.sentence
     assert known.verdict.state is TraceState.DIFFERENT, "the batch of its row was searched"
+
+
+def test_a_search_within_its_budget_outlasts_the_other_hops(
+    traced: TracedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search takes longer than the patience with the other hops."""
+    traced.patience = timedelta(seconds=1)
+    search = Lake.key_changes
+
+    def slow(lake: Lake, sought: SoughtKeys) -> KeySearch:
+        Event().wait(1.5)
+        return search(lake, sought)
+
+    monkeypatch.setattr(Lake, "key_changes", slow)
+
+    found = traced.trace("1", budget=timedelta(minutes=1))
+
+    assert isinstance(found.search, KeySearch), found.search
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from monitor.clients import LakeClient
 from monitor.quarantine import ErrorTable, SourceFormat
-from monitor.tracing import Trace, Tracer, TraceRequest
+from monitor.tracing import PATIENCE, Trace, Tracer, TraceRequest
 from pipeline.apply.catalog import Catalog
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
@@ -93,6 +93,8 @@ class TracedLake:
     schemas: Callable[[], Catalog] | None = None
     captures: Callable[[], CaptureScope] = lambda: CaptureScope(lambda _: True)
 
+    patience: timedelta = PATIENCE
+
     def client(self) -> LakeClient:
         """What the tracer reads."""
         origin = KeyedTopics("s", r"s\..*", DebeziumJson(), standards=self.standards)
@@ -114,6 +116,7 @@ class TracedLake:
         return Tracer(
             *(client, schemas, {"s": lambda: SOURCE}, lambda _: self.source, errors),
             *(lambda: self.lake.now, {"s": self.scope}),
+            patience=self.patience,
         )
 
     def trace(self, key: str, wait: float = 0.0, **more: Any) -> Trace:
