@@ -34,7 +34,7 @@ from checks.model import (
     Verdict,
     Verified,
 )
-from pipeline.checkpoint import SETTING, Checkpoint, Gap, Quarantine
+from pipeline.checkpoint import SETTING, Checkpoint, Gap, Incarnations, Quarantine
 from pipeline.lags.lag import Lags
 from pipeline.lags.samples import Samples
 from pipeline.model import Missing, Ordering, Stage, Table
@@ -42,6 +42,7 @@ from pipeline.reports import Hold
 from pipeline.sources.source import SourceDescription
 
 PAUSED = "paused"
+VALUES = "values"  # the probe that verifies rows
 RUNS = Ruling(Outcome.PASS, "it is not paused")
 
 
@@ -254,7 +255,7 @@ def _failed_until(inputs: Inputs) -> datetime | None:
 
 def _why_unverified(inputs: Inputs, one: Verified | None, cut: datetime) -> str:
     if one is None:
-        return "no check has compared rows since the service started; is the probe `values` on?"
+        return _why_no_claim(inputs)
     if why := _why_outdated(inputs, one):
         return why
     if one.oldest is None:
@@ -263,6 +264,16 @@ def _why_unverified(inputs: Inputs, one: Verified | None, cut: datetime) -> str:
         told = "none yet" if one.through is None else f"those until {_second(one.through)}"
         return f"of the changed rows, {told} were compared again; the cut is {_second(cut)}"
     return ""
+
+
+def _why_no_claim(inputs: Inputs) -> str:
+    newest = _newest(inputs, VALUES)
+    if newest is None:
+        return "no check has compared rows since the service started; is the probe `values` on?"
+    if inputs.table.no_ranges:
+        why = f"{VALUES} scans it whole, and never verifies changed rows up to a cut"
+        return f"{inputs.table.no_ranges}, so {why}; ask without `verified`"
+    return f"{VALUES} has not ended a cycle since the service started: {newest.ruling.reason}"
 
 
 def _why_outdated(inputs: Inputs, one: Verified) -> str:
@@ -277,6 +288,20 @@ def _why_outdated(inputs: Inputs, one: Verified) -> str:
     failed = _failed_until(inputs)
     if failed is not None and mirror.at <= failed:
         return f"{one.check} failed until {_second(failed)}, after the last look at the mirror"
+    checkpoint = inputs.samples.checkpoint
+    return "" if isinstance(checkpoint, Missing) else _why_other(inputs, one, checkpoint.value)
+
+
+def _why_other(inputs: Inputs, one: Verified, checkpoint: Checkpoint) -> str:
+    """Why *one* is of other shards, bases or another change log than those of now."""
+    for name in _shards(inputs.table):
+        if name not in one.shards:
+            return f"{name} is new, and was not compared yet"
+        if checkpoint.complete.get(name, -1) > one.looked:
+            return f"{name} has a new base, which was not compared yet"
+    now = Incarnations.of(checkpoint.lives).at(one.looked)
+    if checkpoint.batch < one.looked or (None not in (now, one.life) and now != one.life):
+        return f"the change log has lost batch {one.looked}, up to which rows were compared"
     return ""
 
 

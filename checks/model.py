@@ -67,12 +67,18 @@ class Verified:
     ``through``: each row changed before then was compared after its merge; None while that is
     not known of all.  ``oldest``: each row was compared then or later; None while some never was.
     ``batch`` is what the mirror was applied through.  ``check`` is the name of the check.
+    ``shards`` are those that were compared.  ``looked`` is the batch up to which the check knows
+    what the change log has changed: a base that is complete later is not compared.  ``life`` is
+    the incarnation of the change log that landed it; None where that is not known.
     """
 
     through: datetime | None
     oldest: datetime | None
     batch: int
     check: str = ""
+    shards: tuple[str, ...] = ()
+    looked: int = -1
+    life: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,10 @@ class World(Protocol):
         """The newest batch of the table's lane, known before it is asked; -1 before the first."""
         ...
 
+    def incarnation(self, batch: int) -> int | None:
+        """Number of the incarnation of the change log that landed *batch*; None if not known."""
+        ...
+
     def bases(self, table: Table) -> Mapping[str, ShardBase]:
         """By ``source/shard``: the newest base of each shard of *table* that its mirror has."""
         ...

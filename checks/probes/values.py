@@ -240,6 +240,13 @@ class Values:
         behind = self._behind(progress, world) or self._slow(coverage, memory, world)
         reading = replace(reading, more=left_open + len(later), behind=behind)
         verified = _verified(progress, coverage, world.mirror(table).batch)
+        until = changed.rest.until
+        verified = replace(
+            verified,
+            shards=tuple(map(str, table.shards)),
+            looked=until,
+            life=world.incarnation(until),
+        )
         looked = f"{reading.looked}{_told_verified(progress, verified)}"
         reading = replace(reading, looked=looked, verified=verified, ended=world.clock())
         memory = {**memory, "found": dump_suspects(kept), "progress": progress.dumps()}

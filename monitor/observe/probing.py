@@ -326,16 +326,17 @@ class ProbeWorld:
     def remember(self, table: Table, check: str, memory: Mapping[str, Any]) -> None:
         """Keep *memory* for the next round."""
         batch = self.landed_batch()
-        stamp = {"kept": memory, "batch": batch, "life": self._life(batch)}
+        stamp = {"kept": memory, "batch": batch, "life": self.incarnation(batch)}
         self.memory.remember(table.name, check, stamp, self.now)
 
     def _is_log_of(self, batch: int, life: int | None) -> bool:
         if isinstance(self.look.checkpoint, Missing) or batch < 0:
             return True
-        now = self._life(batch)
+        now = self.incarnation(batch)
         return batch <= self.landed_batch() and (None in (life, now) or life == now)
 
-    def _life(self, batch: int) -> int | None:
+    def incarnation(self, batch: int) -> int | None:
+        """Number of the incarnation of the change log that landed *batch*; None if not known."""
         checkpoint = self.look.checkpoint
         if isinstance(checkpoint, Missing):
             return None

@@ -18,6 +18,9 @@ from checks.model import Outcome, Verdict, Verified
 from monitor.store.history import Verdicts
 from monitor.store.requests import CheckedAgain, RereadRequest, RereadRequests
 
+INCOMPARABLE = frozenset({"unsupported", "no_schema"})
+"""Codes of UNKNOWN by which a check says that it compares no row of a table."""
+
 
 @dataclass(eq=False)
 class LatestVerdicts:
@@ -55,10 +58,19 @@ class LatestVerdicts:
                 self._was_bad(verdict.table, verdict.check, at)
             if verdict.verified is not None:
                 self._verified[verdict.table] = replace(verdict.verified, check=verdict.check)
+            elif self._voids_claim(verdict):
+                self._verified.pop(verdict.table, None)
             if outcome is not Outcome.UNKNOWN:
                 _keep(self._ruled, verdict)
             if outcome is Outcome.PASS:
                 _keep(self._passed, verdict)
+
+    def _voids_claim(self, verdict: Verdict) -> bool:
+        """Whether the check that has compared rows cannot compare them any more."""
+        known = self._verified.get(verdict.table)
+        own = known is not None and known.check == verdict.check
+        unknown = verdict.ruling.outcome is Outcome.UNKNOWN
+        return own and (not unknown or verdict.ruling.code in INCOMPARABLE)
 
     def newest(self, table: str, check: str) -> Verdict | None:
         """What was ruled last; None if never."""

@@ -1,6 +1,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -934,12 +935,16 @@ def test_rules_that_disagree_are_told_by_their_names() -> None:
     assert by_clocks.startswith("sum rule says ready, proof says not")
 
 
+COMPARED = tuple(f"{one.source}/{one.name}" for one in TABLE.shards)
+claim = partial(Verified, shards=COMPARED, looked=50, life=7)
+
+
 WRONG = Verdict(
     TABLE.name,
     "values",
     Ruling(Outcome.FAIL, "1 row different", "different_rows", ("shop/t:1",)),
     NOW,
-    verified=Verified(CUT, CUT, 50),
+    verified=claim(CUT, CUT, 50),
 )
 
 
@@ -947,14 +952,14 @@ WRONG = Verdict(
     ("known", "verdicts", "why"),
     [
         pytest.param(None, (), "is the probe `values` on?", id="nothing compares"),
-        pytest.param(Verified(None, None, 50), (), "the first lap over", id="not all rows yet"),
-        pytest.param(Verified(None, CUT, 50), (), "none yet were compared", id="no change yet"),
-        pytest.param(Verified(CUT - MINUTE, CUT, 50), (), "those until", id="not up to the cut"),
-        pytest.param(Verified(NOW, CUT, 51), (), "held batch 51", id="the mirror was put back"),
-        pytest.param(Verified(NOW, CUT, 50), (WRONG,), "values failed: 1 row", id="rows differ"),
-        pytest.param(Verified(CUT, CUT, 50), (), "", id="up to the cut"),
+        pytest.param(claim(None, None, 50), (), "the first lap over", id="not all rows yet"),
+        pytest.param(claim(None, CUT, 50), (), "none yet were compared", id="no change yet"),
+        pytest.param(claim(CUT - MINUTE, CUT, 50), (), "those until", id="not up to the cut"),
+        pytest.param(claim(NOW, CUT, 51), (), "held batch 51", id="the mirror was put back"),
+        pytest.param(claim(NOW, CUT, 50), (WRONG,), "values failed: 1 row", id="rows differ"),
+        pytest.param(claim(CUT, CUT, 50), (), "", id="up to the cut"),
         pytest.param(
-            Verified(CUT, CUT, 50),
+            claim(CUT, CUT, 50),
             (
                 replace(WRONG, ruling=Ruling(Outcome.PASS, "all rows are equal")),
                 verdict("fail", check="volatility", at=NOW),
@@ -987,7 +992,7 @@ def test_verified_is_asked_for_and_each_changed_row_up_to_the_cut_was_compared(
 
 def verified_inputs(version: int, **more: Any) -> Inputs:
     """The table at that version of its mirror, whose rows are equal up to now."""
-    known = Verified(NOW, CUT, 50, check="values")
+    known = claim(NOW, CUT, 50, check="values")
     return inputs(taken={"standing": MirrorPosition(version, 50)}, **{"verified": known, **more})
 
 
@@ -1000,7 +1005,7 @@ def test_verified_rows_are_certified_at_a_version_that_was_compared(
     claimed: datetime | None,
 ) -> None:
     """A certificate of before the comparison names a version that a repair has changed since."""
-    known = Verified(claimed, CUT, 50, check="values")
+    known = claim(claimed, CUT, 50, check="values")
     plain = assess(MIRROR, verified_inputs(5, verified=known), BOTH)
     assert plain.certificate is not None
     before = replace(plain.certificate, issued=NOW - MINUTE)
@@ -1036,6 +1041,51 @@ def test_a_fail_of_the_comparison_voids_what_earlier_certificates_claim(
     assert version_of(later) == version
 
 
+@pytest.mark.parametrize(
+    ("known", "landed", "why"),
+    [
+        pytest.param({"shards": COMPARED[:1]}, {}, "shop_01.orders is new", id="a new shard"),
+        pytest.param({}, {"complete": {COMPARED[0]: 50}}, "", id="a base that was compared"),
+        pytest.param({"looked": 49}, {"complete": {COMPARED[0]: 50}}, "new base", id="a new base"),
+        pytest.param({"looked": 51}, {}, "lost batch 51", id="the log is shorter"),
+        pytest.param({}, {"lives": {"0": 7}}, "", id="the same log"),
+        pytest.param({}, {"lives": {"0": 7, "50": 8}}, "lost batch 50", id="another log"),
+    ],
+)
+def test_rows_of_other_shards_bases_or_logs_were_not_compared(
+    known: dict[str, Any], landed: dict[str, Any], why: str
+) -> None:
+    one = replace(claim(NOW, CUT, 50, check="values"), **known)
+    taken = {"landed": healthy_checkpoint(**landed)}
+
+    answer = assess(replace(MIRROR, verified=True), inputs(taken=taken, verified=one), BOTH)
+
+    assert answer.ready is not bool(why)
+    assert why in (answer.reasons[0].text if answer.reasons else "")
+    assert reason_codes(answer) == (["not_verified"] if why else [])
+
+
+@pytest.mark.parametrize(
+    ("id_column", "why"),
+    [
+        pytest.param(None, "never verifies changed rows", id="a table that is compared by its key"),
+        pytest.param("id", "has not ended a cycle", id="a table that was not compared yet"),
+    ],
+)
+def test_a_probe_that_runs_and_verifies_nothing_is_not_asked_to_be_switched_on(
+    id_column: str | None, why: str
+) -> None:
+    ran = replace(WRONG, ruling=Ruling(Outcome.PASS, "all rows are equal"), verified=None)
+    held = inputs(verdicts=(ran,))
+    held = replace(held, table=replace(held.table, id_column=id_column))
+
+    answer = assess(replace(MIRROR, verified=True), held, BOTH)
+
+    assert reason_codes(answer) == ["not_verified"]
+    assert why in answer.reasons[0].text
+    assert "on?" not in answer.reasons[0].text
+
+
 def test_a_mirror_that_was_looked_at_before_the_comparison_passed_is_not_verified() -> None:
     stale = verified_inputs(5, bad_until={"values": NOW})
 
@@ -1058,7 +1108,7 @@ def test_a_comparison_that_failed_in_an_earlier_run_has_failed_until_it_passes()
 
 
 def test_a_mirror_that_cannot_be_read_is_not_verified_though_it_was_before() -> None:
-    known, question = Verified(NOW, CUT, 50), replace(MIRROR, verified=True)
+    known, question = claim(NOW, CUT, 50), replace(MIRROR, verified=True)
     gone = inputs(verified=known, taken={"standing": Missing("down")})
 
     evidence = replace(issued().evidence, verified_through=NOW)

@@ -305,6 +305,9 @@ class FakeWorld:
     def landed_batch(self) -> int:
         return len(self.ends) - 1
 
+    def incarnation(self, batch: int) -> int | None:
+        return None
+
     def bases(self, table: Table) -> Mapping[str, ShardBase]:
         return self.based
 

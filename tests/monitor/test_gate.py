@@ -410,7 +410,9 @@ def test_verified_waits_until_the_changed_rows_were_compared(healthy: Rig) -> No
         "values",
         Ruling(Outcome.PASS, "all are equal"),
         healthy.now,
-        verified=Verified(healthy.now, healthy.now - timedelta(days=3), 0),
+        verified=Verified(
+            healthy.now, healthy.now - timedelta(days=3), 0, shards=(f"shop/{USERS}",), looked=0
+        ),
     )
     healthy.recorder.tell([passed])
 

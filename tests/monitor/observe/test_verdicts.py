@@ -173,6 +173,28 @@ def test_what_was_compared_has_the_name_of_its_check() -> None:
     assert known.verified("shop.t") == replace(CLAIM, check="values")
 
 
+@pytest.mark.parametrize(
+    ("check", "letter", "code", "kept"),
+    [
+        pytest.param("values", "?", "unsupported", False, id="not to be compared any more"),
+        pytest.param("values", "?", "no_schema", False, id="no columns any more"),
+        pytest.param("values", "P", "", False, id="compared by its key now"),
+        pytest.param("values", "?", "unable", True, id="a source that is down"),
+        pytest.param("max_id", "?", "unsupported", True, id="another check"),
+        pytest.param("max_id", "P", "", True, id="another check passes"),
+    ],
+)
+def test_a_claim_ends_when_its_check_compares_no_rows_of_the_table_any_more(
+    check: str, letter: str, code: str, *, kept: bool
+) -> None:
+    known, (one,) = LatestVerdicts(), verdicts_of("P", check="values")
+    later = replace(one, check=check, ruling=Ruling(LETTERS[letter], "", code))
+
+    known.add([replace(one, verified=CLAIM), later])
+
+    assert (known.verified("shop.t") is not None) is kept
+
+
 def test_f113_only_a_pass_ends_a_fail() -> None:
     rulings, (fail, again, unknown, passed) = LatestVerdicts(), verdicts_of("FF?P")
     rulings.add([fail])
