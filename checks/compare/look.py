@@ -49,10 +49,14 @@ MOST_ROWS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class ComparedColumns:
-    """The columns of a shard that are compared, and why others are not."""
+    """The columns of a shard that are compared, and why others are not.
+
+    ``since`` is the order of the schema that they are from.
+    """
 
     columns: tuple[DigestColumn, ...]
     left_out: Mapping[str, str]
+    since: Order | None = None
 
 
 def choose_columns(
@@ -88,7 +92,7 @@ def choose_columns(
             left_out[one.name] = form
     told = {one.name for one in schema.columns}
     left_out |= dict.fromkeys(sorted(server.keys() - told), "the log does not describe it")
-    return ComparedColumns(tuple(columns), left_out)
+    return ComparedColumns(tuple(columns), left_out, schema.order)
 
 
 def _choose_form(logged: Column, server: Column | None) -> Form | str:
@@ -224,9 +228,16 @@ class Comparison:
 
     @property
     def asked(self) -> dict[str, list[str]]:
-        """The compared columns with their forms, as JSON values; others after a new version."""
+        """The compared columns with their forms, as JSON values; others after a new version.
+
+        The schema's order is the last: a column may be altered, or dropped and added again, and
+        have the same form.
+        """
         return {
-            str(shard): [f"{one.name}:{one.form}:{VERSION}" for one in own.columns]
+            str(shard): [
+                *(f"{one.name}:{one.form}:{VERSION}" for one in own.columns),
+                *([f"since {'.'.join(map(str, own.since.parts))}"] if own.since else []),
+            ]
             for shard, own in self.columns.items()
         }
 

@@ -180,7 +180,11 @@ class Values:
         fresh, cut = comparison.find_suspects(spans, self.suspects)
         rows = unexplained_rows(comparison, changed)
         known = load_suspects(memory["found"], comparison.table)
-        memory = {**memory, "open": _dump(cut), "later": dump_suspects(rows[self.suspects :])}
+        memory = {
+            **memory,
+            "open": _still_open(memory, cut),
+            "later": dump_suspects(rows[self.suspects :]),
+        }
         if not fresh.rows and not known and not rows:
             return self._finish(comparison, memory, changed, reading, moving=())
         again = comparison.read_again({*fresh.rows, *known, *rows[: self.suspects]}, 0)
@@ -414,6 +418,18 @@ def _verified(
 
 def _dump(spans: Mapping[Shard, Sequence[Range]]) -> dict[str, list[list[int]]]:
     return {str(shard): [[*span] for span in own] for shard, own in spans.items() if own}
+
+
+def _still_open(memory: Memory, cut: Mapping[Shard, Sequence[Range]]) -> dict[str, list[list[int]]]:
+    """Open ranges, those that were not looked at in this cycle first, then *cut*."""
+    found = dict[str, list[list[int]]]()
+    for own, spans in memory["open"].items():
+        looked = [[*one] for one in memory["ranges"].get(own, ())]
+        if left := [[*one] for one in spans if [*one] not in looked]:
+            found[own] = left
+    for own, more in _dump(cut).items():
+        found.setdefault(own, []).extend(one for one in more if one not in found[own])
+    return found
 
 
 def _with_moving(memory: Memory, moving: Sequence[Suspect]) -> dict[str, list[list[int]]]:

@@ -9,6 +9,7 @@ import pytest
 from checks.model import Outcome, Verdict, Verified
 from checks.probes.values import NAME, Values
 from checks.run import Check, run_probe
+from pipeline.errors import UnreachableError
 from pipeline.model import Op
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld, in_step
 
@@ -119,6 +120,40 @@ def test_new_columns_are_compared_anew(world: FakeWorld) -> None:
     world.alter(ONE, v="int", more="int")
 
     assert {one.oldest for one in compared(cycles(world, 4, ranges=2))} == {None}
+
+
+def test_a_column_that_has_the_same_form_after_a_statement_is_compared_anew(
+    world: FakeWorld,
+) -> None:
+    """It was altered, or dropped and added again: the log names none of its rows."""
+    assert compared(cycles(world, 6))[-1].oldest is not None
+    world.alter(ONE, v="bigint")
+    assert {one.oldest for one in compared(cycles(world, 4, ranges=2))} == {None}
+    assert compared(cycles(world, 30))[-1].oldest is not None
+    world.alter(ONE)
+    world.alter(ONE, v="bigint")
+
+    assert {one.oldest for one in compared(cycles(world, 4, ranges=2))} == {None}
+
+
+def test_a_range_that_is_open_stays_so_after_the_source_was_silent(world: FakeWorld) -> None:
+    """Its other rows were put right; one still differs, and was not named."""
+    assert compared(cycles(world, 6))[-1].oldest is not None
+    for id_ in range(20, 25):
+        world.contents[ONE, id_] = 100
+    opened = cycles(world, 4, ranges=40, rotating=20, suspects=2, tries=1)[-1]
+    assert opened.ruling.outcome is Outcome.FAIL
+    assert world.memory[NAME]["open"]
+    for id_ in range(20, 24):
+        world.copied_contents[ONE, id_] = 100
+    world.error = UnreachableError("source:shop: down")
+    cycles(world, 3, ranges=2, suspects=2, tries=1)
+    world.error = None
+
+    found = cycles(world, 8, ranges=2, suspects=2, tries=1)
+
+    assert Outcome.PASS not in {one.ruling.outcome for one in found}
+    assert found[-1].ruling.keys == ("shop/shop_00.orders:24",)
 
 
 def test_a_range_that_is_not_settled_is_not_compared(world: FakeWorld) -> None:
