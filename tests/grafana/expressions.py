@@ -21,10 +21,12 @@ TOLD_OF_SOME = frozenset(
         metrics.REREAD_LEFT.name,
         metrics.REREAD_BRAKE.name,
         metrics.TABLE_STATE.name,
+        metrics.VERIFIED_AGE.name,
+        metrics.VERIFIED_THROUGH.name,
         *(one.name for one in (*IMAGE_METRICS, *COPY_METRICS)),
     }
 )
-"""Metrics of what not every service has, or not always: slots, tables that are read again."""
+"""Metrics of what not every service has, or not always: slots, tables read again, `values`."""
 ANOTHER_STATE = re.compile(rf'^{metrics.READINESS.name}{{[^}}]*state="unknown"}}$')
 """Of a table's states only the one that holds is listed."""
 NAME = re.compile(r"\b(?!max_over_time\b)(?:sluice:[a-z0-9_:]+|[a-z][a-z0-9]*_[a-z0-9_]+)\b")

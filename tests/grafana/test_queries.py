@@ -13,7 +13,7 @@ from itertools import chain
 import pytest
 
 from checks.blocks import StateSince, TableState
-from checks.model import Outcome, Ruling, Verdict
+from checks.model import Outcome, Ruling, Verdict, Verified
 from checks.readiness import ReadinessState
 from demo.processes import wait_until
 from monitor.board import Board, CopyView, RereadView, TableView
@@ -70,7 +70,15 @@ def _with_own(view: TableView) -> TableView:
     )
     more = (*view.verdicts, *own)
     budget = timedelta(minutes=5)
-    return replace(view, lags=lags, verdicts=more, images=(image,), copies=(copy,), budget=budget)
+    return replace(
+        view,
+        lags=lags,
+        verdicts=more,
+        images=(image,),
+        copies=(copy,),
+        budget=budget,
+        verified=Verified(_now(), _now() - timedelta(days=1), 7, "values"),
+    )
 
 
 class _Scraped(BaseHTTPRequestHandler):

@@ -97,6 +97,7 @@ class Probed:
             zone=ZoneInfo("UTC"),
             orderings=source_orderings((self.pipe.source(),), {}),
             looks=SparkLooks(),
+            collectors={name: self.pipe.lane.landing.feeds[0].collector},
         )
 
     def ruled(self, name: str, wanted: Outcome) -> Ruling:
