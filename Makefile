@@ -25,7 +25,7 @@ FAST := $(LIMIT) 1800
 SPARK := $(LIMIT) 2400
 STACK := $(LIMIT) 3900
 
-.PHONY: help setup demo docs slow test test-fast test-spark test-stack test-stack-pipeline test-stack-service test-proof test-long mutants check check-static check-fast fmt bench lock floors clean basics libraries packages
+.PHONY: help setup demo docs slow test test-fast test-spark test-stack test-proof test-long mutants check check-static check-fast fmt bench lock floors clean basics libraries packages
 
 help:
 	echo "make demo | test | check | docs | test-long | mutants | bench | fmt | lock | floors | clean"
@@ -72,13 +72,13 @@ slow: setup
 	$(FAST) $(PYTEST) $(SPREAD) -m "$(FAST_ONES)" --hypothesis-profile=brief --durations=0 --durations-min=0.05 | tee build/slow.txt
 	$(BIN)/python -m tests.slow < build/slow.txt
 
-# Real servers make tests wait, Spark makes them compute: three runs at once, each with servers of
-# its own, and the proofs when Spark's tests have ended.  Each line says whose it is.
+# Real servers make tests wait, Spark makes them compute: both at once, and then the proofs, which
+# have servers of their own, beside the other servers.  Each line says whose it is.
 test: packages setup
 	$(BIN)/coverage erase
 	$(BIN)/python -m tests.proof.tally begin
 	$(MAKE) --no-print-directory test-fast
-	$(MAKE) --no-print-directory -j3 test-spark test-stack test-proof
+	$(MAKE) --no-print-directory -j2 test-spark test-stack test-proof
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report --fail-under=95
 	$(BIN)/python -m tests.proof.tally
@@ -89,13 +89,8 @@ test-fast: setup
 test-spark: setup
 	$(SPARK) $(MEASURED) --durations=12 -m "spark and not stack and not long" 2>&1 | sed -u 's/^/spark | /'
 
-test-stack: test-stack-pipeline test-stack-service
-
-test-stack-pipeline: packages setup
-	$(STACK) $(PYTEST) --durations=25 -m "stack and not long" tests/pipeline 2>&1 | sed -u 's/^/pipeline | /'
-
-test-stack-service: packages setup
-	$(STACK) $(PYTEST) --durations=25 -m "stack and not long" $(PROOFS:%=--ignore=%) --ignore=tests/pipeline 2>&1 | sed -u 's/^/service | /'
+test-stack: packages setup
+	$(STACK) $(PYTEST) --durations=25 -m "stack and not long" $(PROOFS:%=--ignore=%) 2>&1 | sed -u 's/^/stack | /'
 
 test-proof: packages setup
 	$(STACK) $(PYTEST) --durations=12 -m "stack and not long" $(PROOFS) 2>&1 | sed -u 's/^/proof | /'
