@@ -30,6 +30,7 @@ from pipeline.model import Op, Shard, Table
 SLUICE = "_sluice"
 MOST_KEYS = 20  # of rows that one result names
 COLUMNS = ("column", "column_A", "column_B", "column_list", "column_set")
+ABOUT_NAMES = ("expect_column_to_exist", "expect_table_columns_")
 NEED_ALL_ROWS = frozenset(
     {
         "expect_column_value_z_scores_to_be_less_than",
@@ -123,8 +124,9 @@ def read_suite(path: str) -> tuple[ExpectationSettings, ...]:
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8"
+    except (OSError, ValueError) as error:
+        other = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+        why = getattr(error, "strerror", None) or other
         raise ConfigError(f"{path}: cannot be read: {why}; correct the path") from error
     try:
         suite = json.loads(text)
@@ -133,6 +135,9 @@ def read_suite(path: str) -> tuple[ExpectationSettings, ...]:
         where = f"line {at[0]}, column {at[1]}"
         fix = "write `json.dumps(suite.to_json_dict())` there"
         raise ConfigError(f"{path}: {where}: is not JSON; {fix}") from error
+    except RecursionError as error:
+        fix = "write `json.dumps(suite.to_json_dict())` there"
+        raise ConfigError(f"{path}: is nested too deeply for a suite; {fix}") from error
     listed = suite.get("expectations") if isinstance(suite, Mapping) else None
     if not isinstance(listed, list):
         fix = "export it with `ExpectationSuite.to_json_dict()`"
@@ -162,7 +167,13 @@ def resolve_suites(suites: Mapping[str, str], folder: Path) -> dict[str, str]:
     Raises:
         ConfigError: a file is missing, or is no suite.
     """
-    found = {name: str(folder / Path(path).expanduser()) for name, path in suites.items()}
+    found = dict[str, str]()
+    for name, path in suites.items():
+        try:
+            found[name] = str(folder / Path(path).expanduser())
+        except RuntimeError as error:
+            why = "the home directory of that user is not known"
+            raise ConfigError(f"suites: {name}: {path}: {why}; write the full path") from error
     for name in found:
         tuple(list_suites(found, name, exactly=True))
     return found
@@ -221,6 +232,8 @@ def find_strange_columns(
 ) -> Iterator[tuple[int, str]]:
     """Yield the number and the fault of each expectation about another column than *columns*."""
     for number, each in enumerate(expectations):
+        if each.type.startswith(ABOUT_NAMES):
+            continue  # it fails without the column, which is what it is for
         for name in list_columns(each):
             if name not in columns:
                 close = get_close_matches(name, columns, n=1)

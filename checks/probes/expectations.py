@@ -75,10 +75,14 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What became of the suite: the newest look, and the one at the whole before it."""
+    """What became of the suite: the newest look, and the one at the whole before it.
+
+    ``nothing`` says why there was nothing to look at, where an earlier look is over.
+    """
 
     looks: tuple[Look, ...]
     as_of: tuple[Fence, ...] = ()
+    nothing: str = ""
 
     @property
     def results(self) -> tuple[ExpectationResult, ...]:
@@ -206,7 +210,7 @@ class Expectations:
         try:
             suite = tuple(one for _, own in self._of(table.name) for one in own)
             if not suite:
-                return NotYet("no expectations are set for it")
+                return _forget(table, world, "no expectations are set for it")
             import_expectations(self.modules)
         except ConfigError as error:
             return Undecided("broken", str(error))
@@ -223,6 +227,8 @@ class Expectations:
 
     def judge(self, reading: Content, past: Sequence[float]) -> Ruling:
         """FAIL for any that is not met, UNKNOWN if one could not be evaluated."""
+        if reading.nothing:
+            return Ruling(Outcome.PASS, reading.nothing)
         broken = [one.text for one in reading.results if one.met is None]
         looked = " and ".join(look.scope for look in reading.looks)
         for look in reading.looks:
@@ -246,7 +252,7 @@ class Expectations:
         if isinstance(look, NotYet):
             return look
         if not look.rows and not split_expectations(round_.suite)[1]:
-            return NotYet("the mirror is empty")
+            return _forget(round_.table, round_.world, "the mirror is empty")
         found = replace(look, results=tuple(one for one in look.results if one.met is not True))
         round_.remember(Seen(round_.state, batch, batch, found, round_.world.now))
         return Content((look,))
@@ -319,8 +325,16 @@ def _digest(suite: Sequence[ExpectationSettings], rewritten: str) -> str:
 def _recall(table: Table, world: World, state: str, batch: int) -> Seen | None:
     """What is remembered, if that is of this suite and these rows."""
     known = world.recall(table, NAME)
-    seen = None if known is None else Seen.loads(known)
+    seen = Seen.loads(known) if known else None
     return seen if seen is not None and seen.state == state and seen.batch <= batch else None
+
+
+def _forget(table: Table, world: World, why: str) -> Content | NotYet:
+    """End what earlier looks found, which no later one would; without any there is no verdict."""
+    if not world.recall(table, NAME, lasting=True):
+        return NotYet(why)
+    world.remember(table, NAME, {})
+    return Content((), nothing=why)
 
 
 def _fail(reading: Content, first: Look) -> Ruling:

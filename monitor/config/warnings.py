@@ -21,6 +21,7 @@ from typing import Any
 from monitor.config.model import LOW, Config
 from monitor.config.text import resolve_path
 from pipeline.settings import TableRule
+from pipeline.suites import list_suites
 
 _parser: ModuleType = importlib.import_module("re._parser")  # it has no public name
 _op: ModuleType = importlib.import_module("re._constants")
@@ -41,7 +42,17 @@ _CLASSES: Mapping[Any, str] = {
 
 def config_warnings(config: Config) -> list[str]:
     """Return each as ``key: what; fix``, in the order of the file's sections."""
-    return [*_rules(config), *_tiers(config), *_globs(config)]
+    return [*_rules(config), *_tiers(config), *_globs(config), *_suites(config)]
+
+
+def _suites(config: Config) -> Iterator[str]:
+    """Files of suites without an expectation."""
+    for plan in config.plans:
+        suites = getattr(plan.probe, "suites", {})
+        for name, path in suites.items():
+            if not any(suite for _, suite in list_suites(suites, name, exactly=True)):
+                fix = "add some, or remove the entry"
+                yield f"probes.{plan.name}.suites: {name}: {path} has no expectations; {fix}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from pipeline.suites import (
     ExpectationSettings,
     SuiteAnswer,
     SuiteLook,
+    find_strange_columns,
     make_frame,
     read_suite,
 )
@@ -409,6 +410,62 @@ def test_a_file_that_is_no_suite_is_refused(tmp_path: Path, text: str | None, sa
         Expectations(suites={"shop.orders": "orders.json"}).located_from(tmp_path)
 
     assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("~nosuchuser/x.json", "the home directory of that user is not known; write the full"),
+        ("x\0.json", "cannot be read: embedded null byte; correct the path"),
+        ("deep.json", "is nested too deeply for a suite; write `json.dumps("),
+    ],
+)
+def test_a_path_or_a_depth_that_no_suite_has_is_refused(
+    tmp_path: Path, path: str, says: str
+) -> None:
+    (tmp_path / "deep.json").write_text("[" * 100_000, encoding="utf-8")
+
+    with pytest.raises(ConfigError, match=r"suites: shop\.orders: ") as refused:
+        Expectations(suites={"shop.orders": path}).located_from(tmp_path)
+
+    assert says in str(refused.value)
+
+
+def test_what_asks_for_columns_is_no_mistake_without_them() -> None:
+    asks = [
+        expect("expect_column_to_exist", column="gone"),
+        expect("expect_table_columns_to_match_set", column_set=["gone"]),
+        expect(NOT_NULL, column="gone"),
+    ]
+
+    assert [number for number, _ in find_strange_columns(asks, ["id"])] == [2]
+
+
+def test_a_finding_ends_with_its_expectations(world: RowsWorld, tmp_path: Path) -> None:
+    world.memory["expectations"] = {"state": "of an earlier suite"}
+    probe = with_file(tmp_path, {"expectations": []})
+
+    ended = judge_suite(probe, world)
+
+    assert (ended.outcome, ended.reason) == (Outcome.PASS, "no expectations are set for it")
+    assert look(probe, world) == "no expectations are set for it"
+    world.memory["expectations"] = {"state": "of an earlier pattern"}
+    assert judge_suite(Expectations(suites={"other.*": "x"}), world).outcome is Outcome.PASS
+
+
+@THOROUGH
+def test_a_finding_ends_when_the_mirror_is_empty(world: RowsWorld) -> None:
+    probe = Expectations((expect(NOT_NULL, column="email"),))
+    assert judge_suite(probe, world).outcome is Outcome.FAIL
+    world.held.clear()
+    world.rewritten = "truncated"
+
+    ended = judge_suite(probe, world)
+
+    assert (ended.outcome, ended.reason) == (Outcome.PASS, "the mirror is empty")
+    assert look(probe, world) == "the mirror is empty"
+    world.merge(3, email=None)
+    assert judge_suite(probe, world).outcome is Outcome.FAIL
 
 
 @THOROUGH

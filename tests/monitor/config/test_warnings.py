@@ -117,6 +117,15 @@ def test_f190_what_is_none_is_not_warned_of(more: str) -> None:
     assert doubts(more) == []
 
 
+def test_a_suite_without_an_expectation_is_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "none.json").write_text('{"expectations": []}', encoding="utf-8")
+    path = tmp_path / "none.json"
+
+    (found,) = doubts(f"probes: {{expectations: {{suites: {{'shop.*': {path}}}}}}}")
+
+    assert found.startswith(f"probes.expectations.suites: shop.*: {path} has no expectations; ")
+
+
 def test_f190_a_tier_below_none_is_refused() -> None:
     text = f"{MINIMAL}\ntables:\n  - shards: a\n    tier: -1\n"
     line = text[: text.index("tier:")].count("\n") + 1
