@@ -45,7 +45,7 @@ from monitor.web.deps import (
 )
 from monitor.web.history import ARRIVAL_ROUTES, HISTORY_ROUTES, LINEAGE_ROUTES, late_arrivals
 from monitor.web.metrics import CONTENT_TYPE
-from monitor.web.problems import Api, build_problem
+from monitor.web.problems import Api, build_problem, traces_row
 from monitor.web.quarantine import QUARANTINE_ROUTES
 from monitor.web.request_rules import RequestRules
 from monitor.web.status_page import (
@@ -113,7 +113,8 @@ class TrustedOnly:
             host, origin = told.get("host", ""), told.get("origin", "")
             bound = (scope.get("server") or ("", 0))[0]
             path, site = scope["path"], told.get("sec-fetch-site", "")
-            if why := find_refusal(host, origin, self.access.names, bound, path=path, site=site):
+            acts, names = traces_row(path, scope["query_string"]), self.access.names
+            if why := find_refusal(host, origin, names, bound, path=path, site=site, acts=acts):
                 await build_problem(403, why)(scope, receive, send)
                 return
             sent = told.get("authorization", "")

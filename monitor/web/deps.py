@@ -3,7 +3,8 @@
 A request is accepted or refused by its Host, Origin and token. A page whose name resolves to
 this service (DNS rebinding) sends its own name as Host. A browser adds the Origin of the page
 to a request that writes. For an image or a link it adds only Sec-Fetch-Site, and reading the
-gate stores a certificate. Programs send neither Origin nor Sec-Fetch-Site.
+gate stores a certificate, and tracing a row commits heartbeats at its source. Programs send
+neither Origin nor Sec-Fetch-Site.
 
 FastAPI reads the parameters of a route once, when its router is made. So routers know no parts,
 and get those of their application with each request.
@@ -99,19 +100,21 @@ def find_refusal(
     *,
     path: str = "",
     site: str = "",
+    acts: bool = False,
 ) -> str:
     """Why a request is refused, with the fix; empty if it is accepted.
 
     *host* and *origin* are the request's headers, empty where it has none; *names* are ours.
     *bound* is the address at which this connection arrived, *site* the header Sec-Fetch-Site.
-    Links of other sites may lead to the pages for people, not to the API.
+    Links of other sites may lead to the pages for people, not to the API or to a page that *acts*.
     """
     if not _is_ours(_name(f"//{host}"), names, bound):
         return f"Host {host!r} is not a known name of this service; add it to http.names"
     if origin and origin.partition("://")[2] != host:
         return f"requests from pages of {origin!r} are refused; use a page of this service"
-    if path.startswith(API) and site not in OWN_SITES:
-        return f"requests from other sites to {API} are refused; open the address directly"
+    if (acts or path.startswith(API)) and site not in OWN_SITES:
+        what = path if acts else API
+        return f"requests from other sites to {what} are refused; open the address directly"
     return ""
 
 
@@ -146,7 +149,11 @@ async def never_gone() -> bool:
     return False
 
 
-class LongPollFullError(UnreachableError):
+class BusyError(UnreachableError):
+    """Too many requests wait already; the same request is answered later."""
+
+
+class LongPollFullError(BusyError):
     """Too many requests wait already; the same request without a wait is answered."""
 
 
@@ -262,6 +269,38 @@ class LongPoll(Generic[Q, A]):
         return self.ask(question)
 
 
+@dataclass(eq=False)
+class ThreadLimit:
+    """Runs slow work in threads of its own, at most ``at_once``, so that no other request waits.
+
+    At most ``most`` more wait for a thread. ``work`` names them in messages. To be used from one
+    event loop.
+    """
+
+    work: str
+    at_once: int
+    most: int
+    _count: int = 0
+    _limit: CapacityLimiter | None = None
+
+    async def run(self, call: Callable[[], A]) -> A:
+        """Return what *call* returns, in a thread.
+
+        Raises:
+            BusyError: ``most`` wait already.
+        """
+        if self._count >= self.at_once + self.most:
+            raise BusyError(f"{self._count} {self.work} already run or wait; try again later")
+        self._count += 1
+        try:
+            if self._limit is None:
+                self._limit = CapacityLimiter(self.at_once)
+            return await to_thread.run_sync(call, limiter=self._limit)
+        finally:
+            self._count -= 1
+
+
+TRACES_AT_ONCE, MOST_TRACES_WAITING = 4, 8
 GateRoom = LongPoll[GateQuestion, Decision]
 
 
@@ -271,7 +310,7 @@ class ApiParts:
 
     ``errors`` reads what is quarantined, ``links`` which columns are which; None without a lake.
     ``arrivals`` are of sources whose rows come in partitions. ``rows`` traces single rows; None
-    without a lake.
+    without a lake. ``traces`` limits how many are traced at once.
     """
 
     gate: Gate
@@ -286,6 +325,9 @@ class ApiParts:
     links: Lineage | None = None
     arrivals: Mapping[str, SourceArrivals] = field(default_factory=dict)
     rows: Tracer | None = None
+    traces: ThreadLimit = field(
+        default_factory=lambda: ThreadLimit("traces", TRACES_AT_ONCE, MOST_TRACES_WAITING)
+    )
     scrape: Scrape = field(init=False)
 
     def __post_init__(self) -> None:

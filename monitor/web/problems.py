@@ -13,12 +13,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, TypeAdapter
+from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from monitor.messages import closest_name, did_you_mean
 from monitor.web.answers import PROBLEM_JSON, Problem, declare_problem
-from monitor.web.deps import Access, LongPollFullError
+from monitor.web.deps import Access, BusyError
 from pipeline.errors import (
     ConfigError,
     HeldError,
@@ -46,12 +47,19 @@ UNDECLARED = ("HTTPValidationError", "ValidationError")  # of FastAPI; 400 is se
 RETRY_SECONDS = 10
 UNREAD = "There was an error parsing the body"  # text of FastAPI
 BODY = "send a JSON object with content-type application/json"
+TRACE_PAGE = "/trace"
 DEFECT = "internal error; see the traceback in the service's log"
 
 
-def stores_certificate(path: str) -> bool:
-    """Tell whether a READY answer to GET *path* stores a certificate; then HEAD is refused."""
-    return path == "/v1/gate" or path.startswith("/v1/readiness/")
+def refuses_head(path: str) -> bool:
+    """Tell whether GET *path* may store a certificate or commit a heartbeat; HEAD must not."""
+    traces = path == TRACE_PAGE or (path.startswith("/v1/tables/") and path.endswith("/trace"))
+    return traces or path == "/v1/gate" or path.startswith("/v1/readiness/")
+
+
+def traces_row(path: str, query: bytes) -> bool:
+    """Tell whether a request is for the page that traces a row; without a key it traces none."""
+    return path == TRACE_PAGE and "key" in QueryParams(query)
 
 
 def build_problem(status: int, why: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
@@ -80,7 +88,7 @@ class Api(FastAPI):
         self.exception_handler(RequestValidationError)(_bad_parameters)
         for error in (UnreachableError, ProofError, HeldError):
             self.exception_handler(error)(_unreachable)
-        self.exception_handler(LongPollFullError)(_full)
+        self.exception_handler(BusyError)(_full)
         self.exception_handler(HTTPException)(_refused)
         self.exception_handler(Exception)(_failed)
 
@@ -203,7 +211,7 @@ def _methods(request: Request) -> list[str]:
     for route in request.app.routes:
         if route.matches(request.scope)[0] is not Match.NONE:
             found |= route.methods or set()
-    head = "GET" in found and not stores_certificate(request.url.path)
+    head = "GET" in found and not refuses_head(request.url.path)
     return sorted(found | ({"HEAD"} if head else set()))
 
 

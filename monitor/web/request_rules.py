@@ -2,8 +2,8 @@
 
 A parameter that a route does not declare is refused: `cutt=2027-01-01` would otherwise be ignored,
 and the answer would be about another cut. A body beyond a limit is refused before it is read. HEAD
-is answered as GET without the body, except for the gate, because READY is stored. A page may load
-nothing from other servers.
+is answered as GET without the body, except for the gate, because READY is stored, and for traces,
+because they commit heartbeats. A page may load nothing from other servers.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from monitor.messages import did_you_mean
-from monitor.web.problems import build_problem, shown_path, stores_certificate
+from monitor.web.problems import build_problem, refuses_head, shown_path
 
 LARGEST_BODY = 2**20
 LARGEST_BODIES = {"/v1/resubmissions": 32 * 2**20}
@@ -41,7 +41,7 @@ class RequestRules:
         if (
             scope["type"] == "http"
             and scope["method"] == "HEAD"
-            and not stores_certificate(scope["path"])
+            and not refuses_head(scope["path"])
         ):
             scope = {**scope, "method": "GET"}  # the server sends no body for HEAD
         if scope["type"] == "http" and scope["query_string"]:

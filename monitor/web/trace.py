@@ -1,19 +1,20 @@
 """Serves traces of single rows, as JSON for `sluice trace` and as a page with a form.
 
 Both read source, topics and lake when they are asked. The page does not refresh itself: a key that
-is being typed would be lost. A standardised column has the mirror's value on each side.
+is being typed would be lost. Traces have threads of their own, so that gate and metrics do not
+wait for them. A standardised column has the mirror's value on each side.
 """
 
 import json
 from collections.abc import Mapping
 from datetime import date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
 
 import structlog
 from fastapi import APIRouter, Query
-from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import BeforeValidator
@@ -24,6 +25,7 @@ from monitor.tracing import MirrorLook, ShardTrace, SourceLook, Trace, TraceRequ
 from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, declare_answer
 from monitor.web.deps import ApiParts, Parts, Text, parse_seconds
+from monitor.web.problems import TRACE_PAGE
 from pipeline.changelog.key_search import KeyChange, KeySearch
 from pipeline.errors import ConfigError
 from pipeline.model import Missing, Order, Table
@@ -63,10 +65,10 @@ async def trace(
     and the change log is searched for *budget* seconds. Commits a heartbeat at the source.
     """
     request = _request(parts, table, key, at, (budget, wait))
-    return render.Answer(await run_in_threadpool(_answer, parts, request))
+    return render.Answer(await parts.traces.run(partial(_answer, parts, request)))
 
 
-@TRACE_PAGES.get("/trace", response_class=HTMLResponse, responses=NOT_FOUND)
+@TRACE_PAGES.get(TRACE_PAGE, response_class=HTMLResponse, responses=NOT_FOUND)
 async def trace_page(parts: Parts, table: Text, key: str = "", at: str = "") -> str:
     """A form for the key of a row, and where that row is."""
     found, error = None, ""
@@ -74,7 +76,7 @@ async def trace_page(parts: Parts, table: Text, key: str = "", at: str = "") -> 
     if key:
         try:
             request = _request(parts, table, key, at or None, (1.5, 5.0))
-            found = await run_in_threadpool(_answer, parts, request)
+            found = await parts.traces.run(partial(_answer, parts, request))
         except ConfigError as fault:
             error = str(fault)
     rows = [] if found is None else [_lines(one) for one in found["traces"]]

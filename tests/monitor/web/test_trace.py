@@ -1,10 +1,13 @@
 """A traced row is shown alike by the API, by the page and by the verb, and no value is markup."""
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
+import anyio.to_thread
 import pytest
 from click.testing import CliRunner, Result
 from fastapi import FastAPI
@@ -13,6 +16,7 @@ from checks.trace import TraceState
 from monitor.commands.trace import COMMAND
 from monitor.observe.tables import TableRegistry
 from monitor.web.api import build_application
+from monitor.web.deps import BusyError, ThreadLimit
 from monitor.web.trace import SHOWN, render_value
 from pipeline.model import CaptureScope, Op, Table
 from tests.builders.lake import LocalLake, row
@@ -146,6 +150,48 @@ def test_an_undecided_row_ends_with_another_status(server: str, traced: TracedLa
     assert "UNDECIDED" in found.output
     assert "did not answer: source:s: connection refused" in found.output
     assert "name=<script>" in found.output, "the mirror is shown"
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_page_of_another_site_traces_no_row(app: FastAPI, traced: TracedLake, site: str) -> None:
+    """An image of any page would commit heartbeats at the source."""
+    client, headers = Client(app), {"Sec-Fetch-Site": site}
+
+    refused = [
+        client.get(path, headers=headers)
+        for path in ("/trace?table=db.t&key=2", "/trace?table=db.t&%6bey=2", f"{PATH}?key=2")
+    ]
+    link = client.get("/trace?table=db.t", headers=headers)
+    own = client.get("/trace?table=db.t&key=1", headers={"Sec-Fetch-Site": "same-origin"})
+
+    assert [one.status_code for one in refused] == [403, 403, 403]
+    assert "open the address directly" in refused[0].json()["error"]
+    assert (link.status_code, own.status_code) == (200, 200)
+    assert traced.source.beats == 1, "only our own page traced"
+
+
+@pytest.mark.parametrize("path", ["/trace?table=db.t&key=1", f"{PATH}?key=1"])
+def test_head_traces_no_row(app: FastAPI, traced: TracedLake, path: str) -> None:
+    answer = Client(app).ask("HEAD", path)
+
+    assert (answer.status_code, answer.headers["Allow"]) == (405, "GET")
+    assert traced.source.beats == 0
+
+
+def test_beyond_so_many_no_trace_waits_and_none_takes_a_thread_of_the_gate() -> None:
+    limit, end = ThreadLimit("traces", 1, 1), Event()
+
+    async def ask() -> list[bool | int]:
+        first = asyncio.create_task(limit.run(lambda: end.wait(5)))
+        second = asyncio.create_task(limit.run(lambda: 2))
+        await asyncio.sleep(0)  # both have begun
+        with pytest.raises(BusyError, match="2 traces already run or wait; try again later"):
+            await limit.run(lambda: 3)
+        assert anyio.to_thread.current_default_thread_limiter().borrowed_tokens == 0
+        end.set()
+        return [await first, await second, await limit.run(lambda: 3)]
+
+    assert asyncio.run(ask()) == [True, 2, 3]
 
 
 def test_every_state_has_a_color_and_a_line_in_the_guide() -> None:
