@@ -32,8 +32,8 @@ from checks.model import (
     Verified,
 )
 from checks.ranges import (
-    CEILING,
     FLOOR,
+    UNSIGNED_CEILING,
     Choice,
     Mismatch,
     block_width,
@@ -491,7 +491,7 @@ def _counted_ranges(
     low = asked.source.min_id(asked.shard, asked.column)
     high = asked.source.max_id(asked.shard, asked.column)
     if low is None or high is None:  # empty: any row of the mirror is one too many
-        choice = Choice(tuple(sorted({(FLOOR, CEILING), *more})), 0)
+        choice = Choice(tuple(sorted({(FLOOR, UNSIGNED_CEILING), *more})), 0)
         return choice, asked.counts(choice.ranges)
     dense = block_width(0, 0, 1, pace.block_rows)
     size = max(block_width(low, high, rows, pace.block_rows) // NARROWER**pace.failed, dense)

@@ -56,7 +56,7 @@ def choose_blocks(
 ) -> Choice:
     """The *newest* blocks of width *size*, *rotating* older ones below *cursor*, and both edges.
 
-    The edges reach to the ends of the type, so rows outside the source's low..high are counted.
+    The edges reach to the ends of any type, so rows outside the source's low..high are counted.
     """
     first, last = low // size, high // size
     oldest_new = max(first, last - newest + 1)
@@ -66,8 +66,7 @@ def choose_blocks(
     start = top if start < first else start
     old = [k for k in range(start, start - rotating, -1) if k >= first]
     blocks = [(k * size, (k + 1) * size) for k in (*sorted(old), *fresh)]
-    ceiling = CEILING if high < CEILING else UNSIGNED_CEILING
-    edges = [(FLOOR, first * size), ((last + 1) * size, ceiling)]
+    edges = [(FLOOR, first * size), ((last + 1) * size, UNSIGNED_CEILING)]
     ranges = tuple(span for span in (edges[0], *blocks, edges[1]) if span[0] < span[1])
     return Choice(ranges, old[-1] * size if old else 0)
 

@@ -35,7 +35,7 @@ from checks.counting import (
     fences_after,
 )
 from checks.model import NotYet, Undecided
-from checks.ranges import CEILING, FLOOR, UNSIGNED_CEILING, block_width
+from checks.ranges import FLOOR, UNSIGNED_CEILING, block_width
 from checks.world import Range, World
 from pipeline.errors import ProofError, TooManyRowsError, UnreachableError
 from pipeline.model import Shard, Table
@@ -207,9 +207,8 @@ class TableWalk:
         """Half-open ranges that cover all ids within the plan's, ascending."""
         rows, low, high = self._patiently(partial(self._read_extent, shard))
         size = block_width(low, high, rows // len(self.table.shards), self.plan.block_rows)
-        ceiling = CEILING if high < CEILING else UNSIGNED_CEILING
         edges = range(low // size * size, high + size, size)
-        first, last = max(self.plan.within[0], FLOOR), min(self.plan.within[1], ceiling)
+        first, last = self.plan.within
         bounds = [first, *(one for one in edges if first < one < last), last]
         yield from (span for span in pairwise(bounds) if span[0] < span[1])
 

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.ranges import (
-    CEILING,
     FLOOR,
     UNSIGNED_CEILING,
     Narrowed,
@@ -31,7 +30,7 @@ def test_ranges_are_aligned_disjoint_and_reach_both_ends(
     choice = choose_blocks(low, high, size, cursor=cursor, newest=newest, rotating=rotating)
 
     assert choice.ranges[0][0] == FLOOR
-    assert choice.ranges[-1][1] == CEILING
+    assert choice.ranges[-1][1] == UNSIGNED_CEILING
     assert all(a[1] <= b[0] for a, b in zip(choice.ranges, choice.ranges[1:], strict=False))
     inner = choice.ranges[1:-1]
     assert all(span[0] % size == 0 and span[1] - span[0] == size for span in inner)

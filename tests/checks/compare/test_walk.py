@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from checks.compare.look import choose_columns
-from checks.compare.walk import TableWalk, WalkPlan, WalkProgress, WalkResult
+from checks.compare.walk import ANY, TableWalk, WalkPlan, WalkProgress, WalkResult
 from checks.counting import SuspectState
+from checks.world import Range
 from pipeline.errors import ProofError, SparedError, TooManyRowsError, UnreachableError
 from pipeline.model import Op, Shard
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld
@@ -119,6 +120,16 @@ def test_ids_below_and_above_those_of_the_source_are_looked_at(world: FakeWorld)
     world.copy[ONE].update({-(2**62): 1, 2**62: 1})
 
     assert found(walk(world)) == {(SuspectState.EXTRA, ONE, id_) for id_ in (-(2**62), 2**62)}
+
+
+@pytest.mark.parametrize("id_", [2**63 - 1, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("within", [ANY, (2**63 - 1, ANY[1])], ids=["all", "the end"])
+def test_an_id_at_the_end_of_its_type_is_looked_at(
+    world: FakeWorld, id_: int, within: Range
+) -> None:
+    world.copy[ONE].update({id_: 1})
+
+    assert found(walk(world, replace(PLAN, within=within))) == {(SuspectState.EXTRA, ONE, id_)}
 
 
 def test_without_heartbeats_a_range_in_motion_is_undecided_and_the_others_are_equal(
