@@ -328,9 +328,9 @@ class Tracer:
         """
         began, until = time.monotonic(), time.monotonic() + request.wait.total_seconds()
         with ExitStack() as closing_:
-            waits = (self.patience, self.patience + request.budget)
-            pools = [DeadlinePool[Any](self.clock, timedelta(), one) for one in waits]
-            session = _Session(self.open_rows, self.addresses, self.clock, closing_, *pools)
+            pool = DeadlinePool[Any](self.clock, timedelta(), self.patience)
+            log_pool = DeadlinePool[Any](self.clock, timedelta(), self.patience + request.budget)
+            session = _Session(self.open_rows, self.addresses, self.clock, closing_, pool, log_pool)
             mark, subject = self._subject(request, session)
             seen = self._sight(subject, session, mark)
             found = self._look(subject, session, seen, mark)
