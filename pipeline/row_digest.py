@@ -157,13 +157,17 @@ def name_key(values: Iterable[Any]) -> tuple[str, ...]:
     return tuple(one.hex() if isinstance(one, bytes | bytearray) else str(one) for one in values)
 
 
+def sum_rows(rows: Iterable[tuple[int, int]]) -> dict[int, RangeDigest]:
+    """The sum of each id; *rows* are ids with digests."""
+    found = dict[int, RangeDigest]()
+    for id_, digest in rows:
+        found[id_] = found.get(id_, RangeDigest()) + RangeDigest(1, digest)
+    return found
+
+
 def sum_buckets(rows: Iterable[KeyedRow], by: Bucketing) -> dict[int, RangeDigest]:
     """The sum of each bucket that has rows."""
-    found = dict[int, RangeDigest]()
-    for row in rows:
-        bucket = by.bucket_of(row.key)
-        found[bucket] = found.get(bucket, RangeDigest()) + RangeDigest(1, row.digest)
-    return found
+    return sum_rows((by.bucket_of(row.key), row.digest) for row in rows)
 
 
 def sum_ranges(
@@ -179,9 +183,7 @@ def sum_ranges(
 
 def sum_ids(rows: Iterable[tuple[int, int]], ids: Iterable[int]) -> tuple[RangeDigest, ...]:
     """The sum of each of *ids*, in their order; *rows* are ids with digests."""
-    found: dict[int, RangeDigest] = {}
-    for id_, digest in rows:
-        found[id_] = found.get(id_, RangeDigest()) + RangeDigest(1, digest)
+    found = sum_rows(rows)
     return tuple(found.get(id_, RangeDigest()) for id_ in ids)
 
 
