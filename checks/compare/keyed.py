@@ -13,7 +13,7 @@ once on each side. So it is for tables of some size, and at a slow pace.
 Cannot see: two keys that differ only in what a form counts as equal (`pipeline.row_digest`).
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -25,7 +25,12 @@ from checks.compare.look import (
     MOST_ROWS,
     ComparedColumns,
     Look,
-    judge_row,
+    RowSuspects,
+    choose_rows,
+    describe_left_out,
+    differing_rows,
+    digest_changes,
+    judge_rows,
 )
 from checks.compare.reconcile import NO_ROW, RangeLook, RowChange, find_position
 from checks.counting import (
@@ -42,48 +47,12 @@ from pipeline.errors import UnreachableError
 from pipeline.formats.json_text import canonical_key, parse_key
 from pipeline.model import Shard, Table
 from pipeline.readings import RowVersion
-from pipeline.row_digest import VERSION, Bucketing, KeyedRow, RangeDigest, digest_row
-from pipeline.schema.decode import type_rows
+from pipeline.row_digest import VERSION, Bucketing, KeyedRow, RangeDigest, digest_row, sum_rows
 
 FEWEST, MOST = 16, 4096  # buckets
 SOON = timedelta(minutes=1)  # until a table with a finding is scanned again
-Names = dict[Suspect, str]
-"""How people name a row: the values of its key."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeyedSuspects:
-    """Rows that differed, by the digest of their key, with what the source had for each.
-
-    ``landed`` is the newest batch known before the reading, ``ended`` the instant it ended.
-    ``cut`` counts rows that differed and were too many to be listed.
-    """
-
-    rows: Mapping[Suspect, RangeDigest]
-    names: Mapping[Suspect, str]
-    landed: int
-    ended: datetime
-    cut: int = 0
-    tries: int = 0
-
-    def dumps(self) -> dict[str, Any]:
-        """Return JSON values for the memory of a check."""
-        told = [
-            [str(shard), key, one.rows, one.sum, self.names.get((shard, key), "")]
-            for (shard, key), one in self.rows.items()
-        ]
-        counts = {"landed": self.landed, "cut": self.cut, "tries": self.tries}
-        return {"rows": told, "ended": self.ended.isoformat(), **counts}
-
-    @classmethod
-    def loads(cls, raw: Mapping[str, Any], table: Table) -> "KeyedSuspects":
-        """Read back what :meth:`dumps` wrote; rows of shards that are gone are left out."""
-        shards = {str(shard): shard for shard in table.shards}
-        kept = [one for one in raw["rows"] if one[0] in shards]
-        rows = {(shards[own], key): RangeDigest(n, total) for own, key, n, total, _ in kept}
-        names = {(shards[own], key): name for own, key, _, _, name in kept}
-        ended = datetime.fromisoformat(raw["ended"])
-        return cls(rows, names, raw["landed"], ended, raw["cut"], raw["tries"])
+KeyedVersions = tuple[Sequence[RowVersion], Sequence[int]]
+"""Changes, and the digest of the key of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +63,7 @@ class KeyedComparison:
     world: World
     columns: Mapping[Shard, ComparedColumns]
     by: Mapping[Shard, Bucketing]
-    known: dict[tuple[Shard, int, int], list[tuple[RowVersion, int]] | None] = field(
-        default_factory=dict
-    )
+    known: dict[tuple[Shard, int, int], KeyedVersions | None] = field(default_factory=dict)
 
     def look_at(self, shard: Shard) -> Look:
         """Add up both sides of every bucket: the mirror first.
@@ -123,67 +90,60 @@ class KeyedComparison:
         top = self.world.log().highest_order(self.table, look.shard, look.batch)
         if top is not None and any(one.order <= top for one in changes):
             return buckets  # a change that is sent again would explain what it did not make
-        by = self.by[look.shard]
+        own = dict[int, list[RowChange]]()
+        for one in changes:
+            own.setdefault(self.by[look.shard].bucket_of(one.id), []).append(one)
         try:
             before = self._mirror().as_of(look.version)
-            moved = {by.bucket_of(one.id) for one in changes} & {*buckets}
-            rows = self._rows(before, look.shard, moved)
+            rows = self._rows(before, look.shard, own.keys() & {*buckets})
         except UnreachableError:  # the files of that version are gone
             return buckets
         if rows is None:
             return buckets
-        found = list[int]()
-        for one in look.differing:
-            own = [change for change in changes if by.bucket_of(change.id) == one.span[0]]
-            if find_position(one, rows, own) is None:
-                found.append(one.span[0])
-        return found
+        return [
+            bucket
+            for bucket, one in zip(buckets, look.differing, strict=True)
+            if find_position(one, rows, own.get(bucket, ())) is None
+        ]
 
-    def find_suspects(self, buckets: Mapping[Shard, Sequence[int]], most: int) -> KeyedSuspects:
+    def find_suspects(self, buckets: Mapping[Shard, Sequence[int]], most: int) -> RowSuspects:
         """Rows of *buckets* that the two sides do not hold alike, at *most* so many.
 
         Other ones come first each time, if there are more.
         """
         landed, mirror = self.world.landed_batch(), self._mirror()
-        rows, names, cut = dict[Suspect, RangeDigest](), Names(), 0
+        rows, names, cut = dict[Suspect, RangeDigest](), dict[Suspect, str](), 0
         for shard, own in buckets.items():
             asked = (shard, self.by[shard], self.columns[shard].columns, own, MOST_ROWS)
             here, there = self._source(shard).bucket_rows(*asked), mirror.bucket_rows(*asked)
-            source, other = _by_key(here), _by_key(there)
-            found = sorted(
-                key for key in source.keys() | other.keys() if source.get(key) != other.get(key)
-            )
+            found = differing_rows(_digests_by_key(here), _digests_by_key(there))
+            kept = dict(choose_rows(found, landed, most - len(rows)))
             whole = max(len(here), len(there)) < MOST_ROWS
-            first, room = landed % max(len(found), 1), max(most - len(rows), 0)
-            kept = (found[first:] + found[:first])[:room]
             cut += len(found) - len(kept) + (not whole)
             if not whole:  # rows that were not read on one side are not missing there
-                kept = [key for key in kept if key in source and key in other]
-            rows |= {(shard, key): source.get(key, NO_ROW) for key in kept}
-            told = {row.key: row.name for row in (*there, *here)}
-            names |= {(shard, key): self._name(shard, told[key]) for key in kept}
-        return KeyedSuspects(rows, names, landed, self.world.clock(), cut)
+                both = {row.key for row in here} & {row.key for row in there}
+                kept = {key: one for key, one in kept.items() if key in both}
+            rows |= {(shard, key): one for key, one in kept.items()}
+            values = {row.key: row.name for row in (*there, *here)}
+            names |= {(shard, key): self._name(shard, values[key]) for key in kept}
+        return RowSuspects(rows, landed, self.world.clock(), names=names, cut=cut)
 
-    def read_again(self, seen: KeyedSuspects, suspects: Collection[Suspect]) -> KeyedSuspects:
+    def read_again(self, seen: RowSuspects, suspects: Collection[Suspect]) -> RowSuspects:
         """Read *suspects* of *seen* at their source again."""
         landed = self.world.landed_batch()
         rows = self._digests(suspects, {s: self._source(s) for s in self.columns})
         names = {one: seen.names[one] for one in rows if one in seen.names}
-        return KeyedSuspects(rows, names, landed, self.world.clock(), seen.cut, seen.tries + 1)
+        tries, ended = seen.tries + 1, self.world.clock()
+        return RowSuspects(rows, landed, ended, tries, names, seen.cut)
 
-    def judge(self, seen: KeyedSuspects) -> dict[Suspect, SuspectState]:
+    def judge(self, seen: RowSuspects) -> dict[Suspect, SuspectState]:
         """What became of each suspect; only for a mirror that is newer than *seen*."""
         suspects = [one for one in seen.rows if one[0] in self.columns]
         there = self._digests(suspects, dict.fromkeys(self.columns, self._mirror()))
         differ = [one for one in suspects if there[one] != seen.rows[one]]
-        touched = self._touched({shard for shard, _ in differ}, seen.landed)
+        touched = self._touched(differ, seen.landed)
         after = self._digests(differ, {shard: self._source(shard) for shard in self.columns})
-        became = dict.fromkeys(suspects, SuspectState.CLEARED)
-        for one in differ:
-            own = touched[one[0]]
-            moved = own is None or one[1] in own
-            became[one] = judge_row(seen.rows[one], there[one], after[one], touched=moved)
-        return became
+        return judge_rows(seen, there, after, touched)
 
     @property
     def asked(self) -> list[Any]:
@@ -210,7 +170,7 @@ class KeyedComparison:
         """Rows by key of *buckets*; None if they are too many."""
         asked = (shard, self.by[shard], self.columns[shard].columns, sorted(buckets), MOST_ROWS)
         found = side.bucket_rows(*asked) if buckets else ()
-        return None if len(found) >= MOST_ROWS else _by_key(found)
+        return None if len(found) >= MOST_ROWS else sum_rows(_digests_by_key(found))
 
     def _digests(
         self,
@@ -232,43 +192,31 @@ class KeyedComparison:
             found |= {(shard, key): rows.get(key, NO_ROW) for key in keys}
         return found
 
-    def _touched(self, shards: Iterable[Shard], after: int) -> dict[Shard, frozenset[int] | None]:
-        """By shard the keys with a change in a batch above *after*; None if it is unknown."""
-        until = max(self.world.landed_batch(), self._mirror().batch)
-        found = dict[Shard, frozenset[int] | None]()
-        for shard in shards:
-            changes = self._versions(shard, after, until)
-            found[shard] = None if changes is None else frozenset(key for _, key in changes)
+    def _touched(self, suspects: Sequence[Suspect], after: int) -> set[Suspect]:
+        """Those with a change in a batch above *after*; all of a shard where that is unknown."""
+        until, found = max(self.world.landed_batch(), self._mirror().batch), set[Suspect]()
+        for shard in {shard for shard, _ in suspects}:
+            own = {one for one in suspects if one[0] == shard}
+            known = self._versions(shard, after, until)
+            found |= own if known is None else own & {(shard, key) for key in known[1]}
         return found
 
     def _changes(self, look: Look) -> list[RowChange] | None:
-        """Landed changes after the look's batch; None if they cannot be followed."""
+        """Landed changes after the look's batch, each once; None if they cannot be followed."""
         schema, columns = self.world.schema(look.shard), self.columns[look.shard].columns
-        found = self._versions(look.shard, look.batch, self._mirror().batch)
-        if schema is None or found is None:
+        known = self._versions(look.shard, look.batch, self._mirror().batch)
+        if schema is None or known is None:
             return None
-        typed = type_rows(pa.array([one.after for one, _ in found], pa.string()), schema.columns)
-        if any(typed.misread.to_pylist()):
-            return None
-        values = zip(*(typed.rows[one.name].to_pylist() for one in columns), strict=True)
-        made = (
-            RowChange(one.order, key, digest_row(columns, row) if one.after else NO_ROW)
-            for (one, key), row in zip(found, values, strict=True)
-        )
-        return list(dict.fromkeys(sorted(made, key=lambda one: one.order)))
+        changes = digest_changes(*known, schema, columns)
+        return changes and list(dict.fromkeys(sorted(changes, key=lambda one: one.order)))
 
-    def _versions(
-        self, shard: Shard, after: int, until: int
-    ) -> list[tuple[RowVersion, int]] | None:
-        """Changes of batches in (*after*, *until*] with the digest of their key."""
+    def _versions(self, shard: Shard, after: int, until: int) -> KeyedVersions | None:
+        """Changes of batches in (*after*, *until*] with the digest of the key of each."""
         asked = shard, after, until
         if asked not in self.known:
             found = self.world.log().row_versions(self.table, *asked, most=MOST_CHANGES)
             keys = None if found is None else self._read_keys(shard, [one.key for one in found])
-            told = None
-            if found is not None and keys is not None:
-                told = list(zip(found, keys, strict=True))
-            self.known[asked] = told
+            self.known[asked] = None if found is None or keys is None else (found, keys)
         return self.known[asked]
 
     def _read_keys(self, shard: Shard, keys: Sequence[str]) -> list[int] | None:
@@ -310,12 +258,12 @@ def measure_by_key(
     begun = datetime.fromisoformat(memory["ended"])
     if memory["rest"] is not None:
         return NotYet(f"the table was scanned at {begun:%H:%M:%S %Z}, and is not due yet")
-    seen = KeyedSuspects.loads(memory["rows"], table) if memory["rows"] else None
+    seen = RowSuspects.loads(memory["rows"], table) if memory["rows"] else None
     fences = await_fences(table, world, seen.ended if seen else begun, pace.patience)
     if isinstance(fences, NotYet | Undecided):
         return fences
     looks = [look for raw in memory["looks"] if (look := Look.loads(raw, table))]
-    equal = Differences(fences, _told(looks, comparison))
+    equal = Differences(fences, _describe_rows(looks, comparison))
     if seen is None:
         rows, reading = _explain(comparison, pace, looks, equal)
     else:
@@ -329,7 +277,7 @@ def measure_by_key(
     return reading
 
 
-Step = tuple[KeyedSuspects | None, Differences | NotYet]
+Step = tuple[RowSuspects | None, Differences | NotYet]
 """Suspects to rule on later, or None with the reading that ends the cycle."""
 
 
@@ -353,7 +301,7 @@ def _explain(
 def _confirm(
     comparison: KeyedComparison,
     pace: KeyedPace,
-    seen: KeyedSuspects,
+    seen: RowSuspects,
     begun: datetime,
     reading: Differences,
 ) -> Step:
@@ -364,7 +312,7 @@ def _confirm(
         return comparison.read_again(seen, left), NotYet(f"{moving} rows keep moving")
     found = tuple((one, state) for one, state in became.items() if state in WRONG)
     reading = replace(reading, found=found, moving=moving, more=seen.cut, names=seen.names)
-    if not found:  # a PASS vouches for no more than what was compared
+    if not found:  # a PASS claims no more than what was compared
         fences = fences_after(comparison.table, comparison.world, begun)
         reading = replace(reading, as_of=fences or reading.as_of)
     return None, reading
@@ -373,19 +321,15 @@ def _confirm(
 def _begin(comparison: KeyedComparison, check: str) -> NotYet:
     world = comparison.world
     looks = [comparison.look_at(shard).dumps() for shard in comparison.table.shards]
-    told = {"keyed": comparison.asked, "looks": looks, "ended": world.clock().isoformat()}
-    world.remember(comparison.table, check, {**told, "rows": None, "rest": None})
+    begun = {"keyed": comparison.asked, "looks": looks, "ended": world.clock().isoformat()}
+    world.remember(comparison.table, check, {**begun, "rows": None, "rest": None})
     return NotYet("a cycle has begun")
 
 
-def _told(looks: Sequence[Look], comparison: KeyedComparison) -> str:
+def _describe_rows(looks: Sequence[Look], comparison: KeyedComparison) -> str:
     rows = sum(look.rows for look in looks)
     text = f"{rows} rows of {len(looks)} shards are equal on both sides, by their keys"
-    left = {n: why for own in comparison.columns.values() for n, why in own.left_out.items()}
-    if not left:
-        return text
-    shown = "; ".join(f"{name}: {why}" for name, why in list(left.items())[:5])
-    return f"{text}; not compared: {shown}"
+    return text + describe_left_out(comparison.columns)
 
 
 def choose_bucketing(
@@ -404,8 +348,5 @@ def choose_bucketing(
     return Bucketing(tuple(forms[name] for name in table.key), buckets)
 
 
-def _by_key(rows: Iterable[KeyedRow]) -> dict[int, RangeDigest]:
-    found = dict[int, RangeDigest]()
-    for row in rows:
-        found[row.key] = found.get(row.key, NO_ROW) + RangeDigest(1, row.digest)
-    return found
+def _digests_by_key(rows: Iterable[KeyedRow]) -> Iterator[tuple[int, int]]:
+    return ((row.key, row.digest) for row in rows)

@@ -9,7 +9,7 @@ One look takes three steps, with a wait for the next heartbeat between them.
    unless a change of it has landed since, or the source says something else by now.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
@@ -37,7 +37,7 @@ from pipeline.finding import Effect
 from pipeline.formats.json_text import parse_key
 from pipeline.model import Order, Shard, Table
 from pipeline.readings import RowVersion
-from pipeline.row_digest import VERSION, DigestColumn, Form, RangeDigest, digest_row
+from pipeline.row_digest import VERSION, DigestColumn, Form, RangeDigest, digest_row, sum_rows
 from pipeline.schema.decode import type_rows
 from pipeline.schema.model import Column, TableSchema
 
@@ -45,6 +45,8 @@ MOST_CHANGES = 100_000
 """Changes since a look that are followed; with more, the rows are read instead."""
 MOST_ROWS = 50_000
 """Rows of one range that are read one by one."""
+MOST_SHOWN = 5
+"""Columns that are not compared and are named in a ruling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,13 @@ def choose_columns(
     told = {one.name for one in schema.columns}
     left_out |= dict.fromkeys(sorted(server.keys() - told), "the log does not describe it")
     return ComparedColumns(tuple(columns), left_out, schema.order)
+
+
+def describe_left_out(columns: Mapping[Shard, ComparedColumns]) -> str:
+    """The end of a sentence on what was compared: some columns that were not, and why."""
+    left = {name: why for own in columns.values() for name, why in own.left_out.items()}
+    shown = "; ".join(f"{name}: {why}" for name, why in list(left.items())[:MOST_SHOWN])
+    return f"; not compared: {shown}" if shown else ""
 
 
 def _choose_form(logged: Column, server: Column | None) -> Form | str:
@@ -150,30 +159,42 @@ class RowSuspects:
     """Rows that differed, with their digests at the source, read in one look.
 
     ``landed`` is the newest batch known before the look, ``ended`` the instant it ended.
+    ``names`` are those of rows that have no id, but the digest of a key.  ``cut`` counts rows that
+    differed and were too many to be listed, where they are counted.
     """
 
     rows: Mapping[Suspect, RangeDigest]
     landed: int
     ended: datetime
     tries: int = 0
+    names: Mapping[Suspect, str] = field(default_factory=dict)
+    cut: int = 0
 
     def dumps(self) -> dict[str, Any]:
         """Return JSON values for the memory of a check."""
-        told = [[str(shard), id_, one.rows, one.sum] for (shard, id_), one in self.rows.items()]
-        ended = self.ended.isoformat()
-        return {"rows": told, "landed": self.landed, "ended": ended, "tries": self.tries}
+        rows = [
+            [str(suspect[0]), suspect[1], one.rows, one.sum, *self._name(suspect)]
+            for suspect, one in self.rows.items()
+        ]
+        counts = {"landed": self.landed, "tries": self.tries, "cut": self.cut}
+        return {"rows": rows, "ended": self.ended.isoformat(), **counts}
 
     @classmethod
     def loads(cls, raw: Mapping[str, Any], table: Table) -> "RowSuspects":
-        """Read back what :meth:`dumps` wrote; rows of shards that are gone are left out."""
+        """Read back what :meth:`dumps` wrote; rows of shards that are gone are left out.
+
+        Earlier versions wrote no ``cut`` for ids.
+        """
         shards = {str(shard): shard for shard in table.shards}
-        rows = {
-            (shards[own], id_): RangeDigest(rows, total)
-            for own, id_, rows, total in raw["rows"]
-            if own in shards
-        }
+        kept = [one for one in raw["rows"] if one[0] in shards]
+        rows = {(shards[own], id_): RangeDigest(n, total) for own, id_, n, total, *_ in kept}
+        names = {(shards[own], id_): name for own, id_, _, _, *more in kept for name in more}
         ended = datetime.fromisoformat(raw["ended"])
-        return cls(rows, raw["landed"], ended, raw["tries"])
+        return cls(rows, raw["landed"], ended, raw["tries"], names, raw.get("cut", 0))
+
+    def _name(self, suspect: Suspect) -> list[str]:
+        """The name of a row; empty if it has an id."""
+        return [self.names[suspect]] if suspect in self.names else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,10 +345,8 @@ class Comparison:
                 found = differing_rows(here, there)
                 if max(len(here), len(there)) >= MOST_ROWS or len(found) > most - len(rows):
                     cut.setdefault(shard, []).append(span)
-                first = landed % max(len(found), 1)
-                ordered = [*found.items()][first:] + [*found.items()][:first]
-                room = max(most - len(rows), 0)
-                rows |= {(shard, id_): one for id_, one in ordered[:room]}
+                kept = choose_rows(found, landed, most - len(rows))
+                rows |= {(shard, id_): one for id_, one in kept}
         return RowSuspects(rows, landed, self.world.clock()), cut
 
     def read_again(self, suspects: Iterable[Suspect], tries: int) -> RowSuspects:
@@ -341,13 +360,7 @@ class Comparison:
         there = self._digests(ordered, lambda _: self.world.mirror(self.table))
         differ = [one for one in ordered if there[one] != seen.rows[one]]
         touched = touched_suspects(self.table, self.world, differ, seen.landed)
-        after = self._digests(differ, self._source)
-        return {
-            one: SuspectState.CLEARED
-            if one not in after
-            else judge_row(seen.rows[one], there[one], after[one], touched=one in touched)
-            for one in ordered
-        }
+        return judge_rows(seen, there, self._digests(differ, self._source), touched)
 
     def differing_columns(self, suspect: Suspect) -> tuple[str, ...]:
         """Names of the columns in which the row differs now."""
@@ -402,29 +415,63 @@ class Comparison:
             ids = self.read_ids(look.shard, [one.key for one in found])
         except ProofError:
             return None
-        typed = type_rows(pa.array([one.after for one in found], pa.string()), schema.columns)
-        if any(typed.misread.to_pylist()):
-            return None
-        values = zip(*(typed.rows[one.name].to_pylist() for one in columns), strict=True)
-        return [
-            RowChange(one.order, id_, digest_row(columns, row) if one.after else NO_ROW)
-            for one, id_, row in zip(found, ids, values, strict=True)
-        ]
+        return digest_changes(found, ids, schema, columns)
+
+
+def digest_changes(
+    versions: Sequence[RowVersion],
+    ids: Sequence[int],
+    schema: TableSchema,
+    columns: Sequence[DigestColumn],
+) -> list[RowChange] | None:
+    """*versions* of the rows *ids*, digested by *columns*; None if a value cannot be read."""
+    typed = type_rows(pa.array([one.after for one in versions], pa.string()), schema.columns)
+    if any(typed.misread.to_pylist()):
+        return None
+    values = zip(*(typed.rows[one.name].to_pylist() for one in columns), strict=True)
+    return [
+        RowChange(one.order, id_, digest_row(columns, row) if one.after else NO_ROW)
+        for one, id_, row in zip(versions, ids, values, strict=True)
+    ]
 
 
 def differing_rows(
     here: Iterable[tuple[int, int]], there: Iterable[tuple[int, int]]
 ) -> dict[int, RangeDigest]:
     """Ids whose rows differ, with their digests at the source (*here*)."""
-    sides = ({}, {})  # type: tuple[dict[int, RangeDigest], dict[int, RangeDigest]]
-    for side, rows in zip(sides, (here, there), strict=True):
-        for id_, digest in rows:
-            side[id_] = side.get(id_, NO_ROW) + RangeDigest(1, digest)
-    source, mirror = sides
+    source, mirror = sum_rows(here), sum_rows(there)
     return {
         id_: source.get(id_, NO_ROW)
         for id_ in sorted(source.keys() | mirror.keys())
-        if source.get(id_, NO_ROW) != mirror.get(id_, NO_ROW)
+        if source.get(id_) != mirror.get(id_)
+    }
+
+
+def choose_rows(
+    found: Mapping[int, RangeDigest], turn: int, room: int
+) -> list[tuple[int, RangeDigest]]:
+    """At most *room* of the rows *found*; other ones come first in each *turn*."""
+    rows = [*found.items()]
+    first = turn % max(len(rows), 1)
+    return [*rows[first:], *rows[:first]][: max(room, 0)]
+
+
+def judge_rows(
+    seen: RowSuspects,
+    there: Mapping[Suspect, RangeDigest],
+    after: Mapping[Suspect, RangeDigest],
+    touched: Collection[Suspect],
+) -> dict[Suspect, SuspectState]:
+    """Rule on rows of *seen* that are *there*, in a mirror that came past that.
+
+    *after* is what the source has since, of the rows that differ.  Of those *touched* a change has
+    landed since *seen*.
+    """
+    return {
+        one: judge_row(seen.rows[one], digest, after[one], touched=one in touched)
+        if one in after
+        else SuspectState.CLEARED
+        for one, digest in there.items()
     }
 
 

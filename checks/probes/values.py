@@ -39,6 +39,7 @@ from checks.compare.look import (
     Look,
     RowSuspects,
     choose_columns,
+    describe_left_out,
 )
 from checks.counting import (
     NARROWER,
@@ -483,13 +484,9 @@ def _told_verified(progress: ChangedProgress, verified: Verified) -> str:
 
 def _describe_values(looks: Sequence[Look], changed: ChangedLook, comparison: Comparison) -> str:
     rows, ranges = sum(look.rows for look in looks), sum(look.ranges for look in looks)
-    left = {n: why for own in comparison.columns.values() for n, why in own.left_out.items()}
     text = f"{rows} rows in {ranges} ranges of {len(looks)} shards are equal on both sides"
     text += f", and {changed.rows} changed rows" if changed.rows else ""
-    if not left:
-        return text
-    shown = "; ".join(f"{name}: {why}" for name, why in list(left.items())[:5])
-    return f"{text}; not compared: {shown}"
+    return text + describe_left_out(comparison.columns)
 
 
 PROBE: type[Probe[Differences]] = Values
