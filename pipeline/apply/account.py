@@ -76,12 +76,12 @@ def find_unexplained(table: str, batch: int, account: Account) -> Hold | None:
 def find_miscount(table: str, commit: Commit) -> Hold | None:
     """The hold of a table in whose log Spark counted otherwise than the merge before its MERGE."""
     wanted = commit.own.get("counts") or {}
-    reported = {name: commit.metrics.get(name) for name in wanted}
-    if reported == {name: str(count) for name, count in wanted.items()}:
+    metrics = {name: commit.metrics.get(name) for name in wanted}
+    if metrics == {name: str(count) for name, count in wanted.items()}:
         return None
     name = f"account:{table}:{commit.own['batch']}"
     detail = (
-        f"version {commit.version} was to change {wanted}, but its log counts {reported}; "
+        f"version {commit.version} was to change {wanted}, but its log counts {metrics}; "
         f"report this and rebuild the mirror, or waive {name}"
     )
     return Hold(name, table, "account", detail)

@@ -139,12 +139,12 @@ def _repeats(changes: pa.Table, places: _Places, sort: Integers) -> tuple[int, I
     rows, run = sort[shared], np.append(0, np.cumsum(~alike))[shared]
     mask = np.zeros(len(changes), np.bool_)
     mask[rows] = True
-    reported = [_spread(changes[name], mask)[rows] for name in ("op", "before", "after")]
-    by_text = np.lexsort([*_worth_sorting(*reported), run])
+    contents = [_spread(changes[name], mask)[rows] for name in ("op", "before", "after")]
+    by_text = np.lexsort([*_worth_sorting(*contents), run])
     run, rows = run[by_text], rows[by_text]
     again = run[1:] == run[:-1]
     differ = again.copy()
-    for line in reported:
+    for line in contents:
         again &= line[by_text][1:] == line[by_text][:-1]
     differ &= ~again
     live = places.rank[-1][rows[1:]] == Origin.LIVE

@@ -66,11 +66,11 @@ class KnownVersion:
 
     def after(self, commit: Commit) -> "KnownVersion":
         """With *commit* on top, which is taken for ours."""
-        reported = commit.own.get("shape", self.shape)
-        if commit.shape is not None and (reported is not None or commit.after is not None):
-            reported = commit.shape
+        shape = commit.own.get("shape", self.shape)
+        if commit.shape is not None and (shape is not None or commit.after is not None):
+            shape = commit.shape
         rows = _left(commit) if commit.own else self.rows
-        return KnownVersion(commit.version, reported, commit.entry, rows)
+        return KnownVersion(commit.version, shape, commit.entry, rows)
 
 
 BEFORE = KnownVersion()  # nothing

@@ -446,12 +446,12 @@ class FoundImages:
         asked.looks += 1
         try:
             for key in dict.fromkeys(_due(there, named, asked.looks)):
-                reported = self.written.manifest(table, named[key])
+                manifest = self.written.manifest(table, named[key])
                 there.pop(key, None)
-                there[key] = reported if reported and reported.tells(named[key], mirror) else None
+                there[key] = manifest if manifest and manifest.tells(named[key], mirror) else None
         finally:
             asked.there = there
-        found = {key[0]: reported for key, reported in there.items() if reported is not None}
+        found = {key[0]: manifest for key, manifest in there.items() if manifest is not None}
         return tuple(
             _standing(one, places[one.cut], found.get(one.cut))
             for one in images

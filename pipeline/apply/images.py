@@ -186,8 +186,8 @@ class DueImages:
 
 def _read_known_time(merge: Commit) -> datetime:
     """Before when all had landed that *merge* is made of."""
-    reported = merge.own.get("known")
-    return datetime.fromisoformat(reported) if isinstance(reported, str) else merge.at
+    known = merge.own.get("known")
+    return datetime.fromisoformat(known) if isinstance(known, str) else merge.at
 
 
 def find_doubts(

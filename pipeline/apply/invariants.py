@@ -152,16 +152,16 @@ def require_valid(demands: Demands, made: PlannedSlice) -> None:
         return
     keys = flat_column(made.folded["key"]).filter(pa.array(new))
     span = f"{demands.after + 1}-{last}"
-    reported = "; ".join(_describe_breach(name, breach, keys) for name, breach in broken)
+    breaches = "; ".join(_describe_breach(name, breach, keys) for name, breach in broken)
     waiver = f"invalid:{made.table.name}:{span}@{demands.mirror}"
     advice = (
         "the mirror is unchanged; correct the rows at the source, and the table continues "
         f"automatically, or accept batches {span}: waive {waiver}"
     )
     if sure:
-        detail = f"batches {span} break an invariant: {reported}; {advice}"
+        detail = f"batches {span} break an invariant: {breaches}; {advice}"
         raise HeldError("invalid", detail, waiver)
-    detail = f"batches {span} wait for rows that an invariant needs: {reported}; {advice}"
+    detail = f"batches {span} wait for rows that an invariant needs: {breaches}; {advice}"
     raise HeldError("awaited", detail, waiver)
 
 
@@ -384,8 +384,8 @@ def _found(
     if not len(wanted):
         return pa.array([], pa.bool_())
     fresh = [part for part in other.files if part.high > other.applied]
-    reported = _told_reference(other, fresh, wanted, ROW_OPS, after=other.applied)
-    came, went = _newest(wanted, reported)
+    movements = _find_movements(other, fresh, wanted, ROW_OPS, after=other.applied)
+    came, went = _newest(wanted, movements)
     held = _in_mirror(other, searches, wanted)
     absent = ~came & ~held
     unknown = held & went & ~came  # its merge decides
@@ -420,35 +420,34 @@ def _in_mirror(other: ReferredTable[Any], searches: Searches, wanted: pa.Table) 
 
 def _was_there(other: ReferredTable[Any], wanted: pa.Table, owners: RowOrigins) -> Mask:
     """Where the values went later than their row came: by the log of the same source."""
-    reported = _told_reference(other, other.files, wanted, (Op.UPDATE, Op.DELETE), after=-1)
-    numbers = number_values(pa.concat_tables([wanted, reported.values]))
+    movements = _find_movements(other, other.files, wanted, (Op.UPDATE, Op.DELETE), after=-1)
+    numbers = number_values(pa.concat_tables([wanted, movements.values]))
     known: dict[tuple[str, int], list[int]] = {}
-    for at in np.flatnonzero(~reported.came).tolist():
-        known.setdefault((reported.source[at].as_py(), int(numbers[len(wanted) + at])), []).append(
-            at
-        )
+    for at in np.flatnonzero(~movements.came).tolist():
+        value = (movements.source[at].as_py(), int(numbers[len(wanted) + at]))
+        known.setdefault(value, []).append(at)
     found = np.zeros(len(wanted), np.bool_)
     for row in range(len(wanted)):
         went = known.get((owners.source[row].as_py(), int(numbers[row])), [])
-        found[row] = is_above(reported.rank[:, went], owners.rank[:, [row]]).any()
+        found[row] = is_above(movements.rank[:, went], owners.rank[:, [row]]).any()
     return found
 
 
-def _newest(wanted: pa.Table, reported: _Movements) -> tuple[Mask, Mask]:
+def _newest(wanted: pa.Table, movements: _Movements) -> tuple[Mask, Mask]:
     """For which values the newest change of a source is that they came, and that they went."""
-    numbers = number_values(pa.concat_tables([wanted, reported.values]))
+    numbers = number_values(pa.concat_tables([wanted, movements.values]))
     own, theirs = numbers[: len(wanted)], numbers[len(wanted) :]
-    sources = reported.source.dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    placed = np.lexsort((reported.came, *reported.rank[::-1], sources, theirs))
+    sources = movements.source.dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    placed = np.lexsort((movements.came, *movements.rank[::-1], sources, theirs))
     last = np.ones(len(placed), np.bool_)
     last[:-1] = np.diff(theirs[placed]).astype(np.bool_) | np.diff(sources[placed]).astype(np.bool_)
     newest = placed[last]
     states = np.zeros((2, int(numbers.max(initial=-1)) + 1), np.bool_)
-    states[reported.came[newest].astype(np.int64), theirs[newest]] = True
+    states[movements.came[newest].astype(np.int64), theirs[newest]] = True
     return states[1][own], states[0][own]
 
 
-def _told_reference(
+def _find_movements(
     other: ReferredTable[Any],
     files: Sequence[Part],
     wanted: pa.Table,

@@ -165,7 +165,7 @@ def plan_merge(
     """
     raised = _raised(task.changes)
     floors = highest_orders(task.floors or {}, raised)
-    changes, reported, outlived_rows = _acting(task, floors)
+    changes, with_evidence, outlived_rows = _acting(task, floors)
     folded = fold_changes(changes)
     _refuse_doubts(folded)
     rows = _typed(task, folded)
@@ -173,9 +173,9 @@ def plan_merge(
     found = look(keys, None if task.table.unique_across_shards else row_origins(folded.rows))
     verdicts = decide_rows(folded, found, floors, raised)
     if task.archive is not None:
-        known = _sources(task, reported, folded, look, peek)
+        known = _sources(task, with_evidence, folded, look, peek)
         lent = ArchiveMerge(
-            reported,
+            with_evidence,
             folded,
             rows,
             found,
@@ -223,8 +223,8 @@ def _acting(task: MergeTask[Any], floors: Floors) -> tuple[pa.Table, pa.Table, i
         return above, above, len(others)
     last = find_last_deletes(task.archive.rules, others, task.table.key)
     names = frozenset(column.name for column in task.columns)
-    reported = pa.concat_tables([above, select_evidence(last, others, names)])
-    return pa.concat_tables([above, last]), reported, len(others) - len(last)
+    with_evidence = pa.concat_tables([above, select_evidence(last, others, names)])
+    return pa.concat_tables([above, last]), with_evidence, len(others) - len(last)
 
 
 def _refuse_doubts(folded: Folded) -> None:

@@ -202,8 +202,8 @@ class _Values:
     def of(cls, newest: _Change, names: AbstractSet[str]) -> "_Values":
         """As its *newest* change has it; *names* are the table's columns."""
         epoch, _, version, *_ = newest.rank
-        reported = _fields(newest.after or "{}").keys() - {COLUMN_VERSIONS}
-        made = cls((epoch, version), names | reported)
+        named = _fields(newest.after or "{}").keys() - {COLUMN_VERSIONS}
+        made = cls((epoch, version), names | named)
         made.take(newest)
         return made
 
@@ -211,13 +211,11 @@ class _Values:
         """Take values of an older change that are not known in a version as high."""
         fields = _fields(step.after or "{}")
         stand = ColumnPlaces.of_row(step.rank, fields.pop(COLUMN_VERSIONS, None))
-        reported = (
-            dict.fromkeys(self.missing | self.open, NULL) | fields if step.is_whole else fields
-        )
-        newer = {one for one in self.open & reported.keys() if stand.of(one) > self.places[one]}
-        for one in (self.missing & reported.keys()) | newer:
-            self.values[one], self.places[one] = reported[one], stand.of(one)
-        self.missing -= reported.keys()
+        given = dict.fromkeys(self.missing | self.open, NULL) | fields if step.is_whole else fields
+        newer = {one for one in self.open & given.keys() if stand.of(one) > self.places[one]}
+        for one in (self.missing & given.keys()) | newer:
+            self.values[one], self.places[one] = given[one], stand.of(one)
+        self.missing -= given.keys()
         self.open = {one for one, place in self.places.items() if place < stand.own}
 
     def require_whole(self, name: Name) -> None:
@@ -315,23 +313,23 @@ def fill_missing_values(
     """
     some, here = folded.take(pa.array(at)), _take_found(found, at)
     names = frozenset(its.columns) - {COLUMN_VERSIONS}
-    reported = complete_rows(its.changes, some, names, here.owned, here.there)
+    completed = complete_rows(its.changes, some, names, here.owned, here.there)
     if COLUMN_VERSIONS in its.columns:
-        reported = tuple(_pair_with_mirror(reported, here, its.peek))
-    texts = pa.array([one.text for one in reported], pa.string())
+        completed = tuple(_pair_with_mirror(completed, here, its.peek))
+    texts = pa.array([one.text for one in completed], pa.string())
     whole = its.read(some.set_column(some.schema.get_field_index("after"), "after", texts))
-    whole = _fill_from_mirror(some, whole, reported, here, its)
+    whole = _fill_from_mirror(some, whole, completed, here, its)
     places = np.arange(len(rows))
     places[at] = len(rows) + np.arange(len(whole))
     return pa.concat_tables([rows, whole]).take(pa.array(places)).combine_chunks()
 
 
 def _pair_with_mirror(
-    reported: Sequence[CompletedRow], here: Found, peek: ReadValues | None
+    completed: Sequence[CompletedRow], here: Found, peek: ReadValues | None
 ) -> Iterator[CompletedRow]:
     """They beside the mirror's rows, where these may have what they lack, or have it newer."""
     asked = np.array(
-        [one.old is None and bool(one.missing or one.open) for one in reported], np.bool_
+        [one.old is None and bool(one.missing or one.open) for one in completed], np.bool_
     )
     short = np.flatnonzero(asked & here.there)
     texts = (
@@ -340,7 +338,7 @@ def _pair_with_mirror(
         else [None] * len(short)
     )
     stand = dict(zip(short.tolist(), texts, strict=True))
-    for number, one in enumerate(reported):
+    for number, one in enumerate(completed):
         there = None
         if number in stand:
             rank = tuple(here.owned.rank[:, number].tolist())

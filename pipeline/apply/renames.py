@@ -74,7 +74,7 @@ def move_rows(move: TableRename, store: Store, files: Sequence[Part], dropped: i
     every = pa.concat_tables([nothing, *_under_each_name(move, store, files, dropped)])
     folded = fold_changes(every).rows
     folded = folded.filter(pc.not_equal(flat_column(folded["op"]), str(Op.DELETE)))
-    reported = {
+    common = {
         "source": move.shard.source,
         "shard": move.shard.name,
         "table": move.table,
@@ -86,8 +86,8 @@ def move_rows(move: TableRename, store: Store, files: Sequence[Part], dropped: i
     key = folded["key"].combine_chunks()
     before = "[" if move.unique else _before_key(move.shard)
     keys = pc.binary_join_element_wise(before, pc.utf8_slice_codeunits(key, 1), "")
-    settle = {**reported, "op": str(Op.SETTLE), "batch": -1}
-    rows = _replace_columns(folded, {**reported, "key": keys})
+    settle = {**common, "op": str(Op.SETTLE), "batch": -1}
+    rows = _replace_columns(folded, {**common, "key": keys})
     return pa.concat_tables([rows, pa.Table.from_pylist([settle], rows.schema)])
 
 
@@ -176,12 +176,12 @@ def _before_key(shard: Shard) -> str:
     return f"[{quote_text(shard.source)},{quote_text(shard.name)},"
 
 
-def _replace_columns(rows: pa.Table, reported: Mapping[str, object]) -> pa.Table:
+def _replace_columns(rows: pa.Table, replaced: Mapping[str, object]) -> pa.Table:
     """The rows with other values: arrays, or one for all."""
     columns = []
     for name in APPLIED_COLUMNS:
-        kind, value = CHANGES.field(name).type, reported.get(name)
-        if name not in reported:
+        kind, value = CHANGES.field(name).type, replaced.get(name)
+        if name not in replaced:
             columns.append(rows[name].cast(kind))
         elif isinstance(value, pa.Array):
             columns.append(value.cast(kind))

@@ -166,8 +166,8 @@ class Adoption:
             nobody = pa.nulls(len(rows), META)
             rows = rows.append_column(SLUICE, nobody)
         paths = (OP, SOURCE, SHARD, *RANK)
-        reported = (pc.struct_field(rows[SLUICE], list(path[1:])) for path in paths)
-        op, source, shard, *rank = (column.combine_chunks() for column in reported)
+        columns = (pc.struct_field(rows[SLUICE], list(path[1:])) for path in paths)
+        op, source, shard, *rank = (column.combine_chunks() for column in columns)
         return self.owned(source, shard, rank, op)
 
     def owned(

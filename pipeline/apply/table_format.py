@@ -239,9 +239,11 @@ class Mirrors(Generic[S]):
             HeldError: ``log_lost``, that batch is gone, or another has its number.
         """
         applied, seen = self.applied(table), self._known.get(table)
-        reported = None if seen is None else incarnation_of(seen)
+        incarnation = None if seen is None else incarnation_of(seen)
         known = lives.at(applied)
-        if applied > last or (reported is not None and known is not None and reported != known):
+        if applied > last or (
+            incarnation is not None and known is not None and incarnation != known
+        ):
             detail = (
                 f"its mirror is applied through batch {applied}, which is not in the change log "
                 f"(it ends at {last}): the log's newest entries were lost; restore it, or take a "

@@ -145,7 +145,7 @@ def advance_backfills(
             rereads[name] = _given_up(one, epochs.get(source_of(name)), checkpoint.batch + 1, why)
         elif not _is_cancelled(name, one, news):
             rereads[name] = one
-    taken, reported = _take_rows(news.rows, rereads, epochs, checkpoint.batch + 1)
+    taken, described = _take_rows(news.rows, rereads, epochs, checkpoint.batch + 1)
     for name, (wanted, order) in news.closing.items():
         known = rereads.get(name)
         if known is not None and known.id == wanted and known.read and known.closing is None:
@@ -160,7 +160,7 @@ def advance_backfills(
     settled = tuple(
         Settled(n, one.order, one.since) for n, one in done.items() if _is_base(n, one, checkpoint)
     )
-    return BackfillStep(rereads, taken, settled, reported)
+    return BackfillStep(rereads, taken, settled, described)
 
 
 def _take_rows(
@@ -173,7 +173,7 @@ def _take_rows(
 
     No more than one batch is to wait for: the others are offered again.  *rereads* are taken on.
     """
-    taken, reported, size = list[BackfilledRows](), list[BackfilledRows](), 0
+    taken, described, size = list[BackfilledRows](), list[BackfilledRows](), 0
     for rows in offered:
         known, own = rereads.get(rows.name), rows.file.size if rows.file is not None else 0
         if known is None or not _follows(rows, known) or (taken and size + own > MOST):
@@ -182,11 +182,11 @@ def _take_rows(
             epoch, why = epochs.get(source_of(rows.name)), "its columns changed between two reads"
             rereads[rows.name] = _given_up(known, epoch, batch, why)
             continue
-        reported += [rows] if rows.told is not None and not known.columns else []
+        described += [rows] if rows.told is not None and not known.columns else []
         rereads[rows.name] = _add_rows(known, rows)
         taken.append(rows)
         size += own
-    return tuple(taken), tuple(reported)
+    return tuple(taken), tuple(described)
 
 
 def _begin_new(
@@ -292,16 +292,16 @@ def with_columns(
     facts: BatchStats, rows: Iterable[BackfilledRows], feeds: Sequence[LandingSource]
 ) -> tuple[BatchStats, tuple[ColumnEvent, ...]]:
     """*facts* with what *rows* tell, as if rows of the log had; and what is to be landed of it."""
-    reported = describe_columns(rows, feeds)
-    if not reported:
+    events = describe_columns(rows, feeds)
+    if not events:
         return facts, ()
     readings = {feed.settings.name: feed.reading for feed in feeds}
     news, schemas = list[SchemaNews](), dict(facts.schemas)
-    for one in reported:
+    for one in events:
         _, changes = readings[one.source].read(one.payload, one.order)
         news += [SchemaNews(one.source, change, snapshot=False) for change in changes]
         name = str(Shard(one.source, one.shard))
         schemas = merge_schemas(schemas, {name: described_schema(one.order, one.payload)})
     every = sorted((*facts.news, *news), key=lambda one: (one.source, one.change.order))
-    count = facts.statements + len(reported)
-    return replace(facts, news=tuple(every), statements=count, schemas=schemas), reported
+    count = facts.statements + len(events)
+    return replace(facts, news=tuple(every), statements=count, schemas=schemas), events

@@ -103,12 +103,12 @@ def advance_snapshots(
             ended = known.ended or rows.ended
             snaps[name] = replace(known, rows=known.rows + rows.rows, ended=ended)
     live = highest_by_source({**checkpoint.high, **facts.high}) if snaps else {}
-    reported, read = _find_reported(checkpoint, facts), read_snapshots(checkpoint, facts)
+    orders_of, read = _find_reported(checkpoint, facts), read_snapshots(checkpoint, facts)
     left: dict[str, OpenSnapshot] = {}
     settled = dict(born)
     for name, one in snaps.items():
         source = source_of(name)
-        orders, began = reported.get(source, frozenset()), read.get(source)
+        orders, began = orders_of.get(source, frozenset()), read.get(source)
         snap = _newest(one, orders, began, batch)
         over = _is_part(snap, checkpoint, name) or _is_outlived(
             snap, existing.get(name), created.get(name)
@@ -136,13 +136,13 @@ def _find_reported(checkpoint: Checkpoint, facts: BatchStats) -> dict[str, froze
 
 
 def _newest(
-    snap: OpenSnapshot, reported: frozenset[Order], read: Order | None, batch: int
+    snap: OpenSnapshot, orders: frozenset[Order], read: Order | None, batch: int
 ) -> OpenSnapshot:
     """*snap*, or the newer one that has described its shard, once that is one of all tables."""
     newer = snap.described
-    if newer is not None and newer in reported and newer == read:
+    if newer is not None and newer in orders and newer == read:
         return OpenSnapshot(newer, batch, told=True)
-    return snap if snap.told else replace(snap, told=any(_is_began(snap, one) for one in reported))
+    return snap if snap.told else replace(snap, told=any(_is_began(snap, one) for one in orders))
 
 
 def _is_of_all_tables(snap: OpenSnapshot, read: Order | None, *, tells: bool, based: bool) -> bool:
@@ -226,9 +226,9 @@ def with_drops(facts: BatchStats, checkpoint: Checkpoint) -> BatchStats:
     """Add to *facts* a DROP of each known shard of a dropped database: no event names them."""
     if not facts.databases:
         return facts
-    reported = {news.name for news in facts.news}
+    described = {news.name for news in facts.news}
     known = {*checkpoint.shards, *checkpoint.existing, *facts.shards}
-    names = sorted(reported | {name for name in known if shard_exists(checkpoint, name)})
+    names = sorted(described | {name for name in known if shard_exists(checkpoint, name)})
     made = [
         SchemaNews(
             one.source,

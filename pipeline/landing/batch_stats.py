@@ -314,9 +314,9 @@ _SIZE = 16  # bytes of a digest
 
 @dataclass(eq=False, slots=True)
 class _Stretch(Generic[T]):
-    """The same columns, said again and again: where first, where last, and by which rows.
+    """A run of equal descriptions of a shard's columns: the first and the last, with their rows.
 
-    No row is there for what was known before.
+    A description that was known before this batch has no row.
     """
 
     digest: str
@@ -326,37 +326,40 @@ class _Stretch(Generic[T]):
 
 @dataclass(eq=False)
 class SchemaSteps(Generic[T]):
-    """Columns of shards by order, as far as they change; *known* are those of before.
+    """Described columns of shards by order, without repetitions.
 
-    *known*: ``source/shard`` -> the newest.
+    *known*: ``source/shard`` -> the newest description before this batch.
     """
 
     known: Mapping[str, DescribedSchema]
     _steps: dict[str, list[_Stretch[T]]] = field(default_factory=dict)
 
-    def tell(self, name: str, reported: DescribedSchema, row: T) -> None:
+    def note(self, name: str, schema: DescribedSchema, row: T) -> None:
         """Note that *row* describes these columns of the shard *name*."""
-        steps, here = self._of(name), (reported.order, row)
-        at = bisect_right(steps, reported.order, key=lambda one: one.first[0])
+        steps, here = self._of(name), (schema.order, row)
+        at = bisect_right(steps, schema.order, key=lambda one: one.first[0])
         before, after = steps[at - 1] if at else None, steps[at] if at < len(steps) else None
-        if before is not None and before.digest == reported.digest:
+        if before is not None and before.digest == schema.digest:
             before.last = max(before.last, here, key=_place)
-        elif before is not None and before.last[0] > reported.order:  # it comes between
+        elif before is not None and before.last[0] > schema.order:  # it comes between
             left = _Stretch(before.digest, before.last, before.last)
             before.last = before.first
-            steps[at:at] = [_Stretch(reported.digest, here, here), left]
-        elif after is not None and after.digest == reported.digest:
+            steps[at:at] = [_Stretch(schema.digest, here, here), left]
+        elif after is not None and after.digest == schema.digest:
             after.first = here
         else:
-            steps.insert(at, _Stretch(reported.digest, here, here))
+            steps.insert(at, _Stretch(schema.digest, here, here))
 
     def news(self) -> Iterator[T]:
-        """Those rows that say something new, shard by shard and by order."""
+        """Yield the rows that describe other columns than the row before, by shard and order."""
         for steps in self._steps.values():
             yield from (one.first[1] for one in steps if one.first[1] is not None)
 
     def ends(self) -> Iterator[T]:
-        """Those of ``news``, and where each was said last: others may tell what was between."""
+        """Yield the rows of ``news``, and the last repetition of each.
+
+        Between them another task may have read other columns.
+        """
         for steps in self._steps.values():
             for one in steps:
                 both = (one.first,) if one.first[0] == one.last[0] else (one.first, one.last)
@@ -371,8 +374,8 @@ class SchemaSteps(Generic[T]):
 
 
 @dataclass(eq=False)
-class Unrepeated:
-    """What one task reads of ``CHANGES``, without repeated column descriptions.
+class SchemaDeduplicator:
+    """Drops repeated column descriptions from the rows of ``CHANGES`` that one task reads.
 
     *known* as in :class:`SchemaSteps`; empty if other tasks read the same tables. Then the driver
     must judge their descriptions together, and the last repetition of each counts, too.
@@ -386,22 +389,22 @@ class Unrepeated:
         self._steps = SchemaSteps(self.known)
 
     def among(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The *batches*, and in the end the news of them all."""
+        """Yield *batches* without column descriptions, then the descriptions that are new."""
         yield from (rows for rows in map(self._parted, batches) if len(rows))
         if news := list(self._steps.news() if self.known else self._steps.ends()):
             yield pa.Table.from_batches(news).combine_chunks().to_batches()[0]
 
     def _parted(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """*rows* without what they tell of columns, which is noted."""
-        reported = pc.and_(pc.equal(rows["op"], str(Op.DDL)), pc.is_valid(rows["schema_id"]))
-        if not reported.true_count:
+        """Return *rows* without column descriptions, and note those."""
+        describes = pc.and_(pc.equal(rows["op"], str(Op.DDL)), pc.is_valid(rows["schema_id"]))
+        if not describes.true_count:
             return rows
-        for at in np.flatnonzero(reported.to_numpy(zero_copy_only=False)).tolist():
+        for at in np.flatnonzero(describes.to_numpy(zero_copy_only=False)).tolist():
             alone = rows.take(pa.array([at]))  # a slice would keep all the others
             row = alone.select(["source", "shard", "order", "after"]).to_pylist()[0]
             one = described_schema(Order(**row["order"]), row["after"])
-            self._steps.tell(str(Shard(row["source"], row["shard"])), one, alone)
-        return rows.filter(pc.invert(reported))
+            self._steps.note(str(Shard(row["source"], row["shard"])), one, alone)
+        return rows.filter(pc.invert(describes))
 
 
 def drop_repeated(
@@ -413,16 +416,16 @@ def drop_repeated(
     """
     steps: SchemaSteps[Mapping[str, Any]] = SchemaSteps(known)
     every = list(statements)
-    for row in sorted(filter(_tells, every), key=order_of):
-        steps.tell(_name(row), _schema(row), row)
-    return [*(row for row in every if not _tells(row)), *steps.news()]
+    for row in sorted(filter(_describes_columns, every), key=order_of):
+        steps.note(_name(row), _schema(row), row)
+    return [*(row for row in every if not _describes_columns(row)), *steps.news()]
 
 
 def find_newest_schemas(statements: Iterable[Mapping[str, Any]]) -> dict[str, DescribedSchema]:
     """Return ``source/shard`` -> the newest schema that rows of *statements* describe."""
     found: dict[str, DescribedSchema] = {}
     for row in statements:
-        if _tells(row):
+        if _describes_columns(row):
             _learn(found, _name(row), _schema(row))
     return found
 
@@ -433,11 +436,11 @@ def described_schema(order: Order, payload: str) -> DescribedSchema:
 
 
 def merge_schemas(
-    known: Mapping[str, DescribedSchema], reported: Mapping[str, DescribedSchema]
+    known: Mapping[str, DescribedSchema], newer: Mapping[str, DescribedSchema]
 ) -> dict[str, DescribedSchema]:
     """The newest of both."""
     found = dict(known)
-    for name, one in reported.items():
+    for name, one in newer.items():
         _learn(found, name, one)
     return found
 
@@ -452,7 +455,7 @@ def _place(one: tuple[Order, object]) -> Order:
     return one[0]
 
 
-def _tells(row: Mapping[str, Any]) -> bool:
+def _describes_columns(row: Mapping[str, Any]) -> bool:
     return row["schema_id"] is not None and row["log"] is not None
 
 
@@ -575,7 +578,7 @@ class BatchStats:
 
 
 def gather_stats(
-    reported: Sequence[RunStats],
+    runs: Sequence[RunStats],
     high: Mapping[SourcePartition, Order],
     readings: Mapping[str, SchemaReader],
     schemas: Mapping[str, DescribedSchema] | None = None,
@@ -586,48 +589,46 @@ def gather_stats(
     *readings*: source -> how its schema changes are read. *schemas* are the newest columns that
     rows described before. *floors* as of :func:`pipeline.landing.order_check.find_highest_orders`.
     """
-    statements = drop_repeated(
-        (row for tally in reported for row in tally.statements), schemas or {}
-    )
+    statements = drop_repeated((row for tally in runs for row in tally.statements), schemas or {})
     reached, doubted = find_highest_orders(
-        (one for tally in reported for one in tally.stretches), high, floors
+        (one for tally in runs for one in tally.stretches), high, floors
     )
     read = _read_statements(statements, readings)
     texts = [(source, one) for source, one in read.told if not one.snapshot]
-    errors = _joined([*(one.errors for one in reported), *read.unread], Unreadable.with_more)
+    errors = _joined([*(one.errors for one in runs), *read.unread], Unreadable.with_more)
     return BatchStats(
-        rows=sum(one.rows for one in reported),
-        tables=_joined([one.tables for one in reported], add),
-        shards={name: table for one in reported for name, table in one.shards.items()},
-        heartbeats=_joined([one.heartbeats for one in reported], max),
+        rows=sum(one.rows for one in runs),
+        tables=_joined([one.tables for one in runs], add),
+        shards={name: table for one in runs for name, table in one.shards.items()},
+        heartbeats=_joined([one.heartbeats for one in runs], max),
         high=reached,
-        snapshots=_joined([one.snapshots for one in reported], SnapshotRows.with_rows),
+        snapshots=_joined([one.snapshots for one in runs], SnapshotRows.with_rows),
         news=read.news,
         initial=_initial(read.told, readings),
-        statements=sum(len(one.statements) for one in reported),
+        statements=sum(len(one.statements) for one in runs),
         databases=tuple(_databases(texts, readings)),
         schemas=find_newest_schemas(statements),
         texts=tuple((source, one.text) for source, one in texts if one.text),
-        firsts=_joined_firsts(reported, read.news),
+        firsts=_joined_firsts(runs, read.news),
         errors={name: unread_changes(one) for name, one in errors.items()},
-        around=_joined([one.around for one in reported], AroundRows.with_more),
+        around=_joined([one.around for one in runs], AroundRows.with_more),
         doubted=doubted,
-        wholes=_joined([one.wholes for one in reported], max),
-        beats=_join_heartbeats(reported),
-        heartbeat_rows=_joined([one.heartbeat_rows for one in reported], add),
+        wholes=_joined([one.wholes for one in runs], max),
+        beats=_join_heartbeats(runs),
+        heartbeat_rows=_joined([one.heartbeat_rows for one in runs], add),
     )
 
 
-def _join_heartbeats(reported: Iterable[RunStats]) -> dict[str, tuple[LandedHeartbeat, ...]]:
+def _join_heartbeats(runs: Iterable[RunStats]) -> dict[str, tuple[LandedHeartbeat, ...]]:
     found: dict[str, list[LandedHeartbeat]] = {}
-    for source, own in chain.from_iterable(one.beats.items() for one in reported):
+    for source, own in chain.from_iterable(one.beats.items() for one in runs):
         found.setdefault(source, []).extend(own)
     return {source: tuple(own) for source, own in found.items()}
 
 
-def _joined(reported: Iterable[Mapping[str, T]], join: Callable[[T, T], T]) -> dict[str, T]:
+def _joined(parts: Iterable[Mapping[str, T]], join: Callable[[T, T], T]) -> dict[str, T]:
     found: dict[str, T] = {}
-    for one in reported:
+    for one in parts:
         for name, value in one.items():
             found[name] = join(found[name], value) if name in found else value
     return found
@@ -652,26 +653,26 @@ def _read_statements(
     for row in sorted(placed, key=lambda row: (row["topic"], row["offset"])):
         try:
             reading = readings[row["source"]]
-            reported, parsed = reading.read(row["note"], order_of(row))
+            event, parsed = reading.read(row["note"], order_of(row))
         except FormatError:
             where = (row["topic"], row["partition"], row["offset"])
             unread.append({f"topic:{row['topic']}": Unreadable(row["source"], None, 1, (where,))})
             continue
-        every.append((row["source"], replace(reported, snapshot=row["snapshot"] is not None)))
+        every.append((row["source"], replace(event, snapshot=row["snapshot"] is not None)))
         for change in parsed:
             news.append(_make_news(row, change, reading))
     return _Statements(tuple(news), tuple(every), tuple(unread))
 
 
 def _initial(
-    reported: Iterable[tuple[str, SchemaEvent]], readings: Mapping[str, SchemaReader]
+    events: Iterable[tuple[str, SchemaEvent]], readings: Mapping[str, SchemaReader]
 ) -> dict[str, frozenset[Order]]:
     """Return source -> orders of its snapshots of all tables: these recreate their databases.
 
     Measured on Debezium 3.5: a snapshot of single tables, which a signal asks for, does not.
     """
     found: dict[str, frozenset[Order]] = {}
-    for source, one in reported:
+    for source, one in events:
         if one.snapshot and not one.tables and readings[source].dialect.database_dropped(one.text):
             found[source] = found.get(source, frozenset()) | {one.order}
     return found
@@ -680,10 +681,10 @@ def _initial(
 def _databases(
     texts: Sequence[tuple[str, SchemaEvent]], readings: Mapping[str, SchemaReader]
 ) -> Iterator[DroppedDatabase]:
-    for source, reported in texts:
-        database = readings[source].dialect.database_dropped(reported.text)
+    for source, event in texts:
+        database = readings[source].dialect.database_dropped(event.text)
         if database is not None:
-            yield DroppedDatabase(source, reported.order, database, reported.text)
+            yield DroppedDatabase(source, event.order, database, event.text)
 
 
 def _make_news(row: Mapping[str, Any], change: SchemaChange, reading: SchemaReader) -> SchemaNews:
@@ -695,10 +696,10 @@ def _make_news(row: Mapping[str, Any], change: SchemaChange, reading: SchemaRead
     return replace(news, empty=anew(there=False), over=anew(there=True), new=anew(there=None))
 
 
-def _joined_firsts(reported: Sequence[RunStats], news: Sequence[SchemaNews]) -> dict[str, Order]:
+def _joined_firsts(runs: Sequence[RunStats], news: Sequence[SchemaNews]) -> dict[str, Order]:
     """Lowest order of the rows of each shard that was created: was it there before?"""
     created = {one.change.shard for one in news if one.change.kind == "create" and not one.snapshot}
-    firsts = _joined([one.firsts for one in reported], min)
+    firsts = _joined([one.firsts for one in runs], min)
     return {name: one for name, one in firsts.items() if Shard.parse(name).name in created}
 
 

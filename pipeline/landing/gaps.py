@@ -100,12 +100,12 @@ def find_collected(
     *known* are those of the batch before. A silent collector has no *now*; then *last* is its last
     answer since the start.
     """
-    reported = now or last
-    if reported is None or (known is None and now is None):
+    selecting = now or last
+    if selecting is None or (known is None and now is None):
         return None
     if known is None:
-        return reported
-    return reported if known.since is None and known.digest == digest_scope(reported) else None
+        return selecting
+    return selecting if known.since is None and known.digest == digest_scope(selecting) else None
 
 
 def is_above(known: CollectorLists | None, order: Order) -> bool:

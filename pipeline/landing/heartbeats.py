@@ -199,12 +199,12 @@ def _settled(
 def _lost_with(made: Checkpoint, since: int, heartbeats: Iterable[LandedHeartbeat]) -> str:
     """Return what was lost, since that batch, of the partitions that `heartbeats` came from."""
     ways = {one.partition_of for one in heartbeats}
-    reported = (
+    losses = (
         f"{gap.topic}:{gap.partition} [{gap.first}, {gap.until})"
         for gap in made.gaps.values()
         if gap.batch >= since and (gap.topic, gap.partition) in ways
     )
-    return " and ".join(sorted(reported))
+    return " and ".join(sorted(losses))
 
 
 def _never_sent(source: str, made: Checkpoint, skipped: MissingHeartbeats, gone: str) -> Gap:

@@ -217,20 +217,21 @@ def find_unexplained_rows(
     """
     if not doubted:
         return StrangeRows()
-    reported = partial(staged_rows, log.store, staged.files)
+    read_staged = partial(staged_rows, log.store, staged.files)
     back = find_low_rows(
-        reported(tuple(sorted({at.topic for at in doubted})), JUDGED), checkpoint.high, floors
+        read_staged(tuple(sorted({at.topic for at in doubted})), JUDGED), checkpoint.high, floors
     )
     if not back:
         return StrangeRows()
-    rows = reported(tuple(sorted({at.topic for at in back})), COLUMNS)
+    rows = read_staged(tuple(sorted({at.topic for at in back})), COLUMNS)
     log.look()
     found = find_unexplained(
         rows, back, partial(read_near, log), partial(is_outdated, checkpoint), grown
     )
     if found.undecided and floors:  # below a floor alone there is no row to be repeated behind them
         own = find_low_rows(
-            reported(tuple(sorted({at.topic for at in found.undecided})), JUDGED), checkpoint.high
+            read_staged(tuple(sorted({at.topic for at in found.undecided})), JUDGED),
+            checkpoint.high,
         )
         found.undecided = {at for at in found.undecided if found[at] in own.get(at, ())}
     return found

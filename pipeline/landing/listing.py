@@ -199,9 +199,8 @@ class LandingSource:
     _answering: float = math.inf  # since when each time with an answer
     _of_topics: frozenset[Finding] = frozenset()
     _facts: dict[str, TopicFacts] = field(default_factory=dict)  # last description of each topic
-    _undescribed: dict[str, float] = field(
-        default_factory=dict
-    )  # topic -> since when described again
+    # topic that Kafka did not describe -> when it was described again; infinite: not yet
+    _undescribed: dict[str, float] = field(default_factory=dict)
 
     @property
     def reading(self) -> SchemaReader:
@@ -257,10 +256,10 @@ class LandingSource:
         try:
             lists = self.collector.captures()
             self._missed |= set(lists.hazards)  # also if its server does not answer
-            reported = combine_scopes(lists, self.server().sends())
-            found = self._lasting((*reported.hazards, *self._topic_findings()))
+            scope = combine_scopes(lists, self.server().sends())
+            found = self._lasting((*scope.hazards, *self._topic_findings()))
             self._last = replace(
-                reported,
+                scope,
                 hazards=found,
                 steady=self._is_steady(),
                 unanswered=self._unanswered(),
@@ -280,9 +279,9 @@ class LandingSource:
         """Tell *hazards*, which were seen in the life before: no checkpoint may have them."""
         self._missed |= set(hazards)
 
-    def recorded(self, reported: CaptureScope) -> None:
+    def recorded(self, scope: CaptureScope) -> None:
         """Note that a committed checkpoint has all hazards of these lists."""
-        self._unsaid -= set(reported.hazards)
+        self._unsaid -= set(scope.hazards)
 
     def _look(self) -> None:
         """Collect hazards from those who may still answer, to report them later.
@@ -297,8 +296,8 @@ class LandingSource:
             asked.append(self.collector.captures)
         for ask in asked:
             with suppress(SluiceError):
-                reported = ask()
-                self._missed |= set() if reported is None else set(reported.hazards)
+                scope = ask()
+                self._missed |= set() if scope is None else set(scope.hazards)
 
     def _topic_findings(self) -> frozenset[Finding]:
         """Return hazards of topic settings; the last known ones if Kafka does not answer."""
@@ -356,10 +355,10 @@ class LandingSource:
         seen = {*now, *self._missed}
         self._missed.clear()
         self._unsaid |= seen
-        reported = dict.fromkeys(seen, math.inf)
-        reported |= {one: min(gone, at) for one, gone in self._hazards.items() if one not in seen}
-        kept = {one for one, gone in reported.items() if at - gone <= LINGER} | self._unsaid
-        self._hazards = {one: gone for one, gone in reported.items() if one in kept}
+        ends = dict.fromkeys(seen, math.inf)
+        ends |= {one: min(gone, at) for one, gone in self._hazards.items() if one not in seen}
+        kept = {one for one, gone in ends.items() if at - gone <= LINGER} | self._unsaid
+        self._hazards = {one: gone for one, gone in ends.items() if one in kept}
         return tuple(self._hazards)
 
     def _is_steady(self) -> bool:
@@ -643,8 +642,8 @@ class Acknowledgements:
         end = heads[1].position if heads else epoch.position
         if explain_overrun(said.position, end) is not None:
             return False
-        reported = names_transactions(said.position) and names_transactions(end)
-        if epoch.number == 1 or source in checkpoint.acknowledged or reported:
+        both_name = names_transactions(said.position) and names_transactions(end)
+        if epoch.number == 1 or source in checkpoint.acknowledged or both_name:
             return True
         if checkpoint.heartbeats.get(source, -1) <= epoch.heartbeat:
             return False  # nothing shows that the collector reads this log already
@@ -698,9 +697,9 @@ class CaptureNotices:
         return set(self._answers[source].hazards) - self._hazards.get(source, frozenset())
 
     def _is_news(self, shard: Shard) -> bool:
-        reported = self._answers[shard.source]
-        began = NEVER if reported.broken is None else reported.broken.since
-        seen = reported.replaced.get(ShardId.parse(shard.name), NEVER)
+        scope = self._answers[shard.source]
+        began = NEVER if scope.broken is None else scope.broken.since
+        seen = scope.replaced.get(ShardId.parse(shard.name), NEVER)
         if max(began, seen) > self._said.get(shard.source, NEVER):
             return True
         return any(one.affects(shard.name) for one in self._unsaid_hazards(shard.source))

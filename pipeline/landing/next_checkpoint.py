@@ -343,8 +343,8 @@ def _touched(
     moves their rows is decided when they are merged. A statement about an unknown or unsent table
     concerns no mirror.
     """
-    reported = {news.name for news in facts.news}
-    reshaped = {_table(name, router) for name in reported.intersection(shards)}
+    described = {news.name for news in facts.news}
+    reshaped = {_table(name, router) for name in described.intersection(shards)}
     based = {_table(done.name, router) for done in settled}
     texts = facts.texts
     named = (

@@ -96,7 +96,7 @@ def find_stretches(rows: pa.Table) -> tuple[OrderStretch, ...]:
 
 
 def find_highest_orders(
-    reported: Iterable[OrderStretch],
+    stretches: Iterable[OrderStretch],
     high: Mapping[SourcePartition, Order],
     floors: Mapping[SourcePartition, Order] = NO_FLOORS,
 ) -> tuple[dict[SourcePartition, Order], frozenset[TopicPartition]]:
@@ -107,7 +107,7 @@ def find_highest_orders(
     """
     reached: dict[SourcePartition, Order] = {}
     doubted = set()
-    for one in sorted(reported, key=lambda one: (one.partition, one.first)):
+    for one in sorted(stretches, key=lambda one: (one.partition, one.first)):
         of = one.partition
         before = reached.get(of, high.get(of))
         least = _highest_of(before, floors.get(of))

@@ -266,11 +266,11 @@ def _start(
         why = f"topic {partition.topic} was recreated (id {w.topic_id} -> {end.topic_id})"
         until = _last_end(w, partition, known) or w.offset
         return _Start(begin.offset, _gap(partition, w.offset, until, why), anew=True)
-    reported = known.epoch_ends.get(partition, -1)
-    if 0 <= reported < w.offset and w.leader_epoch >= 0:
-        why = f"a new leader cut the log off at {reported}, but it was landed up to {w.offset}"
+    epoch_end = known.epoch_ends.get(partition, -1)
+    if 0 <= epoch_end < w.offset and w.leader_epoch >= 0:
+        why = f"a new leader cut the log off at {epoch_end}, but it was landed up to {w.offset}"
         until = max(w.offset, begin.offset)
-        return _Start(max(reported, begin.offset), _gap(partition, reported, until, why))
+        return _Start(max(epoch_end, begin.offset), _gap(partition, epoch_end, until, why))
     if w.offset < begin.offset:
         why = f"offsets {w.offset} to {begin.offset - 1} were deleted before they were landed"
         return _Start(begin.offset, _gap(partition, w.offset, begin.offset, why))

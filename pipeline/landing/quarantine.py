@@ -429,9 +429,9 @@ def _without_known_columns(rows: pa.RecordBatch, checkpoint: Checkpoint) -> pa.R
     """*rows* but those that tell the very columns that are known, from whichever order on."""
     kept = []
     for row in rows.select(["op", "source", "shard", "order", "after", "schema_id"]).to_pylist():
-        reported = row["op"] == Op.DDL and row["schema_id"] is not None
+        describes = row["op"] == Op.DDL and row["schema_id"] is not None
         known = (
-            checkpoint.schemas.get(str(Shard(row["source"], row["shard"]))) if reported else None
+            checkpoint.schemas.get(str(Shard(row["source"], row["shard"]))) if describes else None
         )
         one = described_schema(Order(**row["order"]), row["after"]) if known is not None else None
         kept.append(one is None or known is None or one.digest != known.digest)
@@ -440,8 +440,8 @@ def _without_known_columns(rows: pa.RecordBatch, checkpoint: Checkpoint) -> pa.R
 
 def _find_undescribed(rows: Sequence[Row], checkpoint: Checkpoint) -> str:
     """Return the shard whose columns only a row of these describes; empty without one."""
-    reported = (row for row in rows if row["op"] == Op.DDL and row["schema_id"] is not None)
-    names = (str(Shard(row["source"], row["shard"])) for row in reported)
+    described = (row for row in rows if row["op"] == Op.DDL and row["schema_id"] is not None)
+    names = (str(Shard(row["source"], row["shard"])) for row in described)
     return next((name for name in names if name not in checkpoint.schemas), "")
 
 
@@ -494,8 +494,8 @@ def _explain_overtaken(row: Row, newer: Newer) -> str:
 
 def _places(rows: Iterable[pa.RecordBatch], taken: Set[ChangePlace]) -> set[ChangePlace]:
     """Where each of *rows* stands among the changes of its key; FormatError if that is *taken*."""
-    reported = (row for each in rows for row in each.select([*PLACE, "order"]).to_pylist())
-    found = {(*(row[name] for name in PLACE), Order(**row["order"])) for row in reported}
+    listed = (row for each in rows for row in each.select([*PLACE, "order"]).to_pylist())
+    found = {(*(row[name] for name in PLACE), Order(**row["order"])) for row in listed}
     if not taken.isdisjoint(found):
         raise FormatError(OCCUPIED)
     return found

@@ -106,8 +106,8 @@ def note_late_rows(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
         above = Order(checkpoint.epochs[source].number, 0, 0)
         short = (
             name
-            for name, reported in checkpoint.existing.items()
-            if source_of(name) == source and reported.there and reported.order > span.lowest
+            for name, existence in checkpoint.existing.items()
+            if source_of(name) == source and existence.there and existence.order > span.lowest
             if checkpoint.shards.get(name) is not None
             if name not in checkpoint.bases
             or checkpoint.bases[name] < (above if name in own else span.highest)

@@ -212,14 +212,14 @@ def _stamped(rows: pa.RecordBatch, stamp: Stamp) -> pa.RecordBatch:
 def _named(rows: pa.RecordBatch, names: Mapping[MessagePlace | None, list[str]]) -> pa.RecordBatch:
     if not names:
         return rows
-    reported: list[str | None] = []
+    errors: list[str | None] = []
     for op, topic, at, offset in zip(
         *(rows[name].to_pylist() for name in ("op", *PLACE)), strict=True
     ):
         left = names.get((TopicPartition(topic, at), offset)) if op in OF_ROWS else None
-        reported.append(left.pop() if left else None)
+        errors.append(left.pop() if left else None)
     number = rows.schema.get_field_index("error")
-    return rows.set_column(number, CHANGES.field("error"), pa.array(reported, pa.string()))
+    return rows.set_column(number, CHANGES.field("error"), pa.array(errors, pa.string()))
 
 
 def staged_rows(
@@ -277,5 +277,5 @@ def with_landed_positions(
     )
     (batch,) = dated.select(CHANGES.names).combine_chunks().to_batches()
     file = write_rows(log, batch, stamp)
-    reported = tally_rows(pa.Table.from_batches([slim_columns(batch)]))
-    return Staged((file,), (reported,), staged.epochs)
+    stats = tally_rows(pa.Table.from_batches([slim_columns(batch)]))
+    return Staged((file,), (stats,), staged.epochs)

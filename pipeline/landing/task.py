@@ -29,7 +29,7 @@ from pipeline.delta.store import open_store
 from pipeline.formats import json_text
 from pipeline.formats.format import RAW, Format, heartbeat_number
 from pipeline.formats.schema_registry import SchemaRegistry, decode_with_registry
-from pipeline.landing.batch_stats import RunStats, Unrepeated, tally_rows
+from pipeline.landing.batch_stats import RunStats, SchemaDeduplicator, tally_rows
 from pipeline.landing.epochs import EpochBounds
 from pipeline.model import ORDER_PARTS, Op, Ordering, TopicPartition
 from pipeline.settings import Router
@@ -79,9 +79,9 @@ class TableRouter:
     def of(self, shards: pa.Array) -> tuple[pa.Array, pa.Array]:
         """Table (null: ignored, or no shard) and whether its keys are unique, of each shard."""
         few = shards.dictionary_encode()
-        reported = [self._of(shard) for shard in few.dictionary.to_pylist()]
-        tables = pa.array([table for table, _ in reported], pa.string()).take(few.indices)
-        unique = pa.array([unique for _, unique in reported], pa.bool_()).take(few.indices)
+        routes = [self._of(shard) for shard in few.dictionary.to_pylist()]
+        tables = pa.array([table for table, _ in routes], pa.string()).take(few.indices)
+        unique = pa.array([unique for _, unique in routes], pa.bool_()).take(few.indices)
         return tables, pc.fill_null(unique, False)
 
     def _of(self, shard: str) -> tuple[str | None, bool]:
@@ -164,10 +164,10 @@ _END = msgspec.json.Decoder(_End)
 
 def _counts_no_event(text: str | None) -> bool:
     try:
-        reported = _END.decode(text or "null")
+        end = _END.decode(text or "null")
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return False
-    return reported.event_count == 0 and not reported.data_collections
+    return end.event_count == 0 and not end.data_collections
 
 
 def slim_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -240,8 +240,8 @@ def _ranks(decoded: pa.RecordBatch) -> npt.NDArray[np.int64]:
 def _notes(rows: pa.RecordBatch) -> pa.Array:
     few = pc.indices_nonzero(pc.is_in(rows["op"], pa.array([Op.HEARTBEAT, Op.DDL], pa.string())))
     notes = np.full(len(rows), None, object)
-    reported = rows.select(["op", "source", "after"]).take(few).to_pylist()
-    for index, one in zip(few.to_pylist(), reported, strict=True):
+    noted = rows.select(["op", "source", "after"]).take(few).to_pylist()
+    for index, one in zip(few.to_pylist(), noted, strict=True):
         notes[index] = one["after"] if one["op"] == Op.DDL else _number(one)
     return pa.array(notes, pa.string())
 
@@ -328,7 +328,7 @@ def write_file(
     tallies = []
     with SortedFile(open_store(task.changes), task.metadata, name, task.stamp.received) as file:
         known = {name: one for intake in task.intakes for name, one in intake.schemas.items()}
-        for rows in _runs(Unrepeated(known).among(_shaped(batches, task)), task.run):
+        for rows in _runs(SchemaDeduplicator(known).among(_shaped(batches, task)), task.run):
             tallies.append(tally_rows(pa.Table.from_batches(map(slim_columns, rows))))
             file.add(rows)
     return file.written, tuple(tallies)

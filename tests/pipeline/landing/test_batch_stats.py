@@ -19,8 +19,8 @@ from pipeline.landing.batch_stats import (
     BatchStats,
     DroppedDatabase,
     RunStats,
+    SchemaDeduplicator,
     UnreadChanges,
-    Unrepeated,
     drop_repeated,
     find_newest_schemas,
     gather_stats,
@@ -464,7 +464,7 @@ def land_all(*batches: Sequence[Step]) -> list[list[Step]]:
     known: dict[str, DescribedSchema] = {}
     left = []
     for steps in batches:
-        found = list(Unrepeated(known).among(statement_rows(step) for step in steps))
+        found = list(SchemaDeduplicator(known).among(statement_rows(step) for step in steps))
         told = [row for one in found for row in one.to_pylist()]
         left.append([(row["order"]["log"], row["after"]) for row in told])
         known = merge_schemas(known, find_newest_schemas(statements(*left[-1])))
@@ -506,7 +506,7 @@ def test_statements_and_rows_all_stay() -> None:
         statement_rows((1, "a"), (2, "a"), schema_id=None),
         statement_rows((1, "a"), (2, "a"), op=Op.CREATE),
     ):
-        assert list(Unrepeated({}).among([one])) == [one]
+        assert list(SchemaDeduplicator({}).among([one])) == [one]
 
 
 def test_of_what_several_tasks_tell_only_news_is_judged() -> None:
@@ -523,7 +523,7 @@ def test_columns_that_another_task_knows_to_have_been_others_between_are_in_forc
     told = [
         row
         for steps in ([(2, "a"), (10, "a")], [(5, "b")])
-        for found in Unrepeated({}).among(statement_rows(step) for step in steps)
+        for found in SchemaDeduplicator({}).among(statement_rows(step) for step in steps)
         for row in statements(*((one["order"]["log"], one["after"]) for one in found.to_pylist()))
     ]
 
@@ -540,7 +540,7 @@ def test_in_whichever_order_tasks_tell_columns_are_in_force_from_where_they_came
     told = [
         row
         for steps in (tasks[n] for n in order)
-        for found in Unrepeated({}).among(statement_rows(step) for step in steps)
+        for found in SchemaDeduplicator({}).among(statement_rows(step) for step in steps)
         for row in statements(*((one["order"]["log"], one["after"]) for one in found.to_pylist()))
     ]
 
