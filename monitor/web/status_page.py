@@ -491,11 +491,11 @@ def _compared(one: Verified | None, now: datetime) -> str:
     if one is None:
         return ""
     if one.oldest is None:
-        return "not all rows were compared yet"
-    rows = f"all rows were compared in the last {format_duration(now - one.oldest)}"
+        return "values: not every row is compared yet"
+    rows = f"values: every row compared within {format_duration(now - one.oldest)}"
     if one.through is None:
         return rows
-    return f"{rows}, and changed ones until {format_duration(now - one.through)} ago"
+    return f"{rows}, changes up to {format_duration(now - one.through)} ago"
 
 
 def _copy(one: CopyView, *, stale: bool) -> CopyLine:

@@ -139,11 +139,11 @@ def test_why_checks_are_unknown_is_said_once_for_all_of_one_reason() -> None:
     ("known", "said"),
     [
         (None, ""),
-        (Verified(None, None, 4), "not all rows were compared yet"),
-        (Verified(None, NOW - timedelta(days=2), 4), "all rows were compared in the last 2 d"),
+        (Verified(None, None, 4), "values: not every row is compared yet"),
+        (Verified(None, NOW - timedelta(days=2), 4), "values: every row compared within 2 d"),
         (
             Verified(NOW - timedelta(seconds=50), NOW - timedelta(days=2), 4),
-            "all rows were compared in the last 2 d, and changed ones until 50 s ago",
+            "values: every row compared within 2 d, changes up to 50 s ago",
         ),
     ],
 )
