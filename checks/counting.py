@@ -343,7 +343,7 @@ def uncounted_ranges(
         for one in many:
             if _holds(spans, one.span):
                 continue
-            kept += _halve_ranges(one) if one.span in due and len(many) < MOST_OPEN else [one]
+            kept += _halve_range(one) if one.span in due and len(many) < MOST_OPEN else [one]
         left[own] = tuple(kept)
     return left
 
@@ -372,7 +372,7 @@ def _holds(spans: Sequence[Range], span: Range) -> bool:
     return low >= span[1]
 
 
-def _halve_ranges(one: OpenRange) -> list[OpenRange]:
+def _halve_range(one: OpenRange) -> list[OpenRange]:
     low, high = one.span
     if high - low <= 1:
         return [one]

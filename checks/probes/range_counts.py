@@ -116,7 +116,7 @@ class RangeCounts:
                 **memory,
                 "open": dump_open_ranges(left if fresh.whole else differing_ranges(wide, left)),
             }
-            reading = Differences(fences, _describe_range(counted), more=more, ended=ended)
+            reading = Differences(fences, _describe_counts(counted), more=more, ended=ended)
             return self._finish(table, world, memory, reading)
         seen = read_suspects(table, world, suspects)
         kept = {"look": seen.dumps(), "more": more, "whole": fresh.whole}
@@ -139,7 +139,7 @@ class RangeCounts:
             world.remember(table, NAME, {**memory, "look": again.dumps()})
             return NotYet(f"{len(moving)} ids keep moving")
         found = tuple((suspect, fate) for suspect, fate in became if fate in WRONG)
-        told = _describe_range(CountedRanges.loads(memory["counted"]))
+        told = _describe_counts(CountedRanges.loads(memory["counted"]))
         if not found:  # a PASS vouches for no more than what was counted
             ended = CountedRanges.loads(memory["counted"]).ended
             fences = fences_after(table, world, ended) or fences
@@ -214,7 +214,7 @@ def _any_in(span: Range, ids: Sequence[int]) -> bool:
     return any(span[0] <= id_ < span[1] for id_ in ids)
 
 
-def _describe_range(counted: CountedRanges) -> str:
+def _describe_counts(counted: CountedRanges) -> str:
     rows = sum(sum(own) for own in counted.counts.values())
     ranges = sum(len(own) for own in counted.ranges.values())
     return f"{rows} rows in {ranges} ranges of {len(counted.ranges)} shards are on both sides"
