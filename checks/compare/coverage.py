@@ -1,4 +1,4 @@
-"""Remembers when the rows of each id range of a shard were last compared.  Pure.
+"""Remembers when each id range of a shard was last compared, and which are open.  Pure.
 
 All ids, from the lowest to the highest of any type, belong to one span each. A span has the time
 at which the first of its rows was compared, so it never claims more than was done. Neighbours
@@ -6,6 +6,8 @@ with nearly one time become one span: a lap over a table of any size is some hun
 
 The ranges that were compared longest ago are the next. So a lap goes on where it was, for any
 width of ranges, and a range that is looked at in each cycle delays none.
+
+A range is open while some of its rows are not settled. A check remembers open ranges by shard.
 """
 
 import math
@@ -14,13 +16,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from checks.ranges import CEILING, FLOOR, UNSIGNED_CEILING
+from checks.counting import Suspect
+from checks.ranges import FLOOR, UNSIGNED_CEILING
 from checks.world import Range
+from pipeline.model import Shard
 
 LAP = 100  # spans of one lap that are told apart
 MOST_SPANS = 4 * LAP
 FAR = timedelta(days=100_000)
 MARGIN = 0.9  # of the promised time: a lap may be interrupted
+Spans = dict[str, list[list[int]]]
+"""Ranges by the name of their shard, as JSON values."""
+KnownSpans = Mapping[str, Sequence[Sequence[int]]]
+"""The same, as a check has remembered them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +73,9 @@ class Coverage:
         return None if None in times else min(at for at in times if at is not None)
 
     def compared(self, ranges: Iterable[Range], at: datetime, within: timedelta) -> "Coverage":
-        """The coverage after *ranges* were compared *at* that time.
-
-        A range up to the end of signed ids is the last: its column has none above.
-        """
+        """The coverage after *ranges* were compared *at* that time."""
         spans = list(self.spans)
-        for low, until in ranges:
-            high = UNSIGNED_CEILING if until == CEILING else until
+        for low, high in ranges:
             spans = [part for one in spans for part in _cut(one, low, high)]
             spans.append(ComparedSpan(low, high, at))
             spans.sort(key=lambda one: one.low)
@@ -124,6 +128,52 @@ class LapPlan:
         lap, cycle = self.blocks / self.most * self.pace, self.pace.total_seconds()
         told = f"{self.blocks} ranges, {self.most} of them every {cycle:.0f} s"
         return f"{told}, take {_length(lap)}, and not {_length(self.within)}; raise `ranges`"
+
+
+def dump_spans(spans: Mapping[Shard, Sequence[Range]]) -> Spans:
+    """*spans* as JSON values."""
+    return {str(shard): [[*span] for span in own] for shard, own in spans.items() if own}
+
+
+def add_spans(spans: KnownSpans, more: KnownSpans) -> Spans:
+    """*spans*, and then those of *more* that are not among them."""
+    found = {own: [[*one] for one in many] for own, many in spans.items()}
+    for own, many in more.items():
+        kept = found.setdefault(own, [])
+        kept.extend([*one] for one in many if [*one] not in kept)
+    return found
+
+
+def remove_spans(spans: KnownSpans, others: KnownSpans) -> Spans:
+    """Those of *spans* that are not among *others*."""
+    found = Spans()
+    for own, many in spans.items():
+        gone = [[*one] for one in others.get(own, ())]
+        if left := [[*one] for one in many if [*one] not in gone]:
+            found[own] = left
+    return found
+
+
+def find_spans(spans: KnownSpans, rows: Iterable[Suspect]) -> Spans:
+    """Those of *spans* that hold one of *rows*."""
+    ids = dict[str, list[int]]()
+    for shard, id_ in rows:
+        ids.setdefault(str(shard), []).append(id_)
+    found = Spans()
+    for own, many in spans.items():
+        inside = ids.get(own, ())
+        if held := [[low, high] for low, high in many if any(low <= id_ < high for id_ in inside)]:
+            found[own] = held
+    return found
+
+
+def join_disjoint(first: Sequence[Range], more: Sequence[Range]) -> list[Range]:
+    """*first*, and those of *more* that overlap none of them; ascending."""
+    kept: list[Range] = []
+    for low, high in (*first, *more):
+        if all(high <= start or end <= low for start, end in kept):
+            kept.append((low, high))
+    return sorted(kept)
 
 
 def _length(time: timedelta) -> str:

@@ -26,7 +26,15 @@ from checks.compare.changed import (
     look_at_changes,
     unexplained_rows,
 )
-from checks.compare.coverage import Coverage, LapPlan
+from checks.compare.coverage import (
+    Coverage,
+    LapPlan,
+    add_spans,
+    dump_spans,
+    find_spans,
+    join_disjoint,
+    remove_spans,
+)
 from checks.compare.keyed import (
     KeyedComparison,
     KeyedPace,
@@ -181,15 +189,16 @@ class Values:
         fresh, cut = comparison.find_suspects(spans, self.suspects)
         rows = unexplained_rows(comparison, changed)
         known = load_suspects(memory["found"], comparison.table)
+        unlooked = remove_spans(memory["open"], memory["ranges"])  # they stay open
         memory = {
             **memory,
-            "open": _still_open(memory, cut),
+            "open": add_spans(unlooked, dump_spans(cut)),
             "later": dump_suspects(rows[self.suspects :]),
         }
         if not fresh.rows and not known and not rows:
             return self._finish(comparison, memory, changed, reading, moving=())
         again = comparison.read_again({*fresh.rows, *known, *rows[: self.suspects]}, 0)
-        more = {"rows": again.dumps(), "spans": _dump(spans)}
+        more = {"rows": again.dumps(), "spans": dump_spans(spans)}
         comparison.world.remember(comparison.table, NAME, {**memory, **more})
         return NotYet(f"reading {len(again.rows)} rows again")
 
@@ -216,13 +225,14 @@ class Values:
             names = [n for one in different[:NARROWED] for n in comparison.differing_columns(one)]
         named = tuple(dict.fromkeys(names))
         known = {*load_suspects(memory["found"], comparison.table)}
-        still = sum(one in known or _is_within(memory["spans"], one) for one in moving)
+        busy = find_spans(memory["spans"], moving)
+        still = sum(one in known or bool(find_spans(busy, [one])) for one in moving)
         reading = replace(reading, found=found, moving=still, columns=named)
-        if not found:  # a PASS vouches for no more than what was compared
+        if not found:  # a PASS claims no more than what was compared
             ended = datetime.fromisoformat(memory["ended"])
             fences = fences_after(comparison.table, comparison.world, ended)
             reading = replace(reading, as_of=fences or reading.as_of)
-        memory = {**memory, "open": _with_moving(memory, moving)}
+        memory = {**memory, "open": add_spans(memory["open"], busy)}
         return self._finish(comparison, memory, changed, reading, moving=moving)
 
     def _finish(
@@ -275,13 +285,11 @@ class Values:
     ) -> dict[Shard, Coverage]:
         """When the rows of each shard were compared last, with the ranges of this cycle."""
         at, found = datetime.fromisoformat(memory["began"]), dict[Shard, Coverage]()
+        closed = remove_spans(memory["ranges"], memory["open"])
         for shard, known in _coverage(comparison, memory).items():
             before = Coverage(at) if shard in changed.emptied else known
-            left_open = memory["open"].get(str(shard), ())
-            closed = [
-                (a, b) for a, b in memory["ranges"].get(str(shard), ()) if [a, b] not in left_open
-            ]
-            found[shard] = before.compared(closed, at, self.within)
+            ranges = ((low, high) for low, high in closed.get(str(shard), ()))
+            found[shard] = before.compared(ranges, at, self.within)
         return found
 
     def _slow(self, coverage: Mapping[Shard, Coverage], memory: Memory, world: World) -> str:
@@ -300,9 +308,7 @@ class Values:
         table, world, until = comparison.table, comparison.world, changed.rest.until
         batch, held = world.mirror(table).batch, world.held_until(table)
         progress = ChangedProgress.loads(memory["progress"], table).put_back(batch, until, held)
-        opened = {own: [*many] for own, many in memory["open"].items()}
-        for own, spans in memory["spans"].items():
-            opened.setdefault(own, []).extend(one for one in spans if one not in opened[own])
+        opened = add_spans(memory["open"], memory["spans"])
         more = {"open": opened, "progress": progress.dumps()}
         world.remember(table, NAME, {**memory, **more})
         self._begin(comparison, {**memory, **more})
@@ -374,7 +380,7 @@ class Values:
             known = () if due.failed else opened
             skipped = [*known, *newest.ranges]
             older = due.coverage.next_blocks(low, high, size, most, skipped)
-            ranges = _disjoint(known, [*newest.ranges, *older])
+            ranges = join_disjoint(known, [*newest.ranges, *older])
             try:
                 return comparison.look_at(shard, ranges), ranges, plan
             except TooManyRowsError:
@@ -415,47 +421,6 @@ def _verified(
         return Verified(None, None, batch)
     through = progress.through
     return Verified(through if through and through > progress.since else None, min(known), batch)
-
-
-def _dump(spans: Mapping[Shard, Sequence[Range]]) -> dict[str, list[list[int]]]:
-    return {str(shard): [[*span] for span in own] for shard, own in spans.items() if own}
-
-
-def _still_open(memory: Memory, cut: Mapping[Shard, Sequence[Range]]) -> dict[str, list[list[int]]]:
-    """Open ranges, those that were not looked at in this cycle first, then *cut*."""
-    found = dict[str, list[list[int]]]()
-    for own, spans in memory["open"].items():
-        looked = [[*one] for one in memory["ranges"].get(own, ())]
-        if left := [[*one] for one in spans if [*one] not in looked]:
-            found[own] = left
-    for own, more in _dump(cut).items():
-        found.setdefault(own, []).extend(one for one in more if one not in found[own])
-    return found
-
-
-def _with_moving(memory: Memory, moving: Sequence[Suspect]) -> dict[str, list[list[int]]]:
-    """The open spans, with those of rows that kept moving."""
-    found = {own: [*many] for own, many in memory["open"].items()}
-    for own, spans in memory["spans"].items():
-        for low, high in spans:
-            busy = any(_is_within({own: [[low, high]]}, one) for one in moving)
-            if busy and [low, high] not in found.get(own, []):
-                found.setdefault(own, []).append([low, high])
-    return found
-
-
-def _is_within(spans: Mapping[str, Sequence[Sequence[int]]], suspect: Suspect) -> bool:
-    shard, id_ = suspect
-    return any(low <= id_ < high for low, high in spans.get(str(shard), ()))
-
-
-def _disjoint(first: Sequence[Range], more: Sequence[Range]) -> list[Range]:
-    """*first*, and those of *more* that overlap none of them; ascending."""
-    kept: list[Range] = []
-    for low, high in (*first, *more):
-        if all(high <= start or end <= low for start, end in kept):
-            kept.append((low, high))
-    return sorted(kept)
 
 
 def _choose_columns(table: Table, world: World) -> dict[Shard, ComparedColumns] | Undecided:
