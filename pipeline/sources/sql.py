@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
@@ -260,31 +261,27 @@ class SqlSource(ABC):
                 *(*span, min(limit, self.limits.rows + 1)),
             )
         self.limits.refuse_rows(len(found), shard.name)
-        if any(row["d"] is None for row in found):
-            raise ProofError(f"a row of {shard} is too large for the server to digest")
-        return tuple((int(row["id"]), int(row["d"]) % MODULUS) for row in found)
+        return tuple((int(row["id"]), _read_digest(shard, row["d"])) for row in found)
 
     def id_digests(
         self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
     ) -> tuple[RangeDigest, ...]:
         name, digest = self.quote(column), self._digest(shard, columns)
         asked = f"SELECT {name} AS id, {digest} AS d FROM {self.qualify(shard)} WHERE {name} IN"  # noqa: S608
-        found, deadline = list[tuple[int, int | None]](), self.limits.deadline()
+        found, deadline = list[tuple[int, int]](), self.limits.deadline()
         with self.session.within_limits(), self.session.snapshot() as ask:
             for start in range(0, len(ids), IDS_AT_ONCE):
                 self.session.check_deadline(deadline)
                 some = ids[start : start + IDS_AT_ONCE]
                 rows = ask(f"{asked} ({', '.join(['%s'] * len(some))})", *some)
-                found += [(int(row["id"]), row["d"]) for row in rows]
-        if any(digest is None for _, digest in found):
-            raise ProofError(f"a row of {shard} is too large for the server to digest")
-        return sum_ids(((id_, int(one or 0) % MODULUS) for id_, one in found), ids)
+                found += [(int(row["id"]), _read_digest(shard, row["d"])) for row in rows]
+        return sum_ids(found, ids)
 
     def bucket_digests(
         self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
     ) -> dict[int, RangeDigest]:
-        bucket, digest = self._bucket(shard, by), self._digest(shard, columns)
-        summed = f"SELECT {bucket} AS b, COUNT(*) AS n, SUM({digest}) AS s"
+        key, digest = self._digests(shard, by.key, columns)
+        summed = f"SELECT {_bucket_sql(key, by)} AS b, COUNT(*) AS n, SUM({digest}) AS s"
         summed += f" FROM {self.qualify(shard)} GROUP BY 1"
         with self.session.within_limits(), self.session.snapshot() as ask:
             self.refuse_large(ask, shard, summed, (), scans=True)
@@ -301,21 +298,21 @@ class SqlSource(ABC):
         chosen: Collection[int],
         limit: int,
     ) -> tuple[KeyedRow, ...]:
-        key, digest = self._digest(shard, by.key), self._digest(shard, columns)
+        if not chosen:
+            return ()
+        key, digest = self._digests(shard, by.key, columns)
         names = "".join(f", {self.quote(one.name)} AS n{n}" for n, one in enumerate(by.key))
         listed = f"SELECT {key} AS k, {digest} AS d{names} FROM {self.qualify(shard)}"  # noqa: S608
-        listed += f" WHERE {self._bucket(shard, by)} IN ({', '.join(['%s'] * len(chosen))})"
+        listed += f" WHERE {_bucket_sql(key, by)} IN ({', '.join(['%s'] * len(chosen))}) LIMIT %s"
         arguments = (*sorted(chosen), min(limit, self.limits.rows + 1))
         with self.session.within_limits(), self.session.snapshot() as ask:
-            self.refuse_large(ask, shard, f"{listed} LIMIT %s", arguments, scans=True)
-            found = ask(f"{listed} LIMIT %s", *arguments) if chosen else []
+            self.refuse_large(ask, shard, listed, arguments, scans=True)
+            found = ask(listed, *arguments)
         self.limits.refuse_rows(len(found), shard.name)
-        if any(row["d"] is None for row in found):
-            raise ProofError(f"a row of {shard} is too large for the server to digest")
         return tuple(
             KeyedRow(
                 int(row["k"]) % MODULUS,
-                int(row["d"]) % MODULUS,
+                _read_digest(shard, row["d"]),
                 name_key(row[f"n{n}"] for n in range(len(by.key))),
             )
             for row in found
@@ -341,22 +338,23 @@ class SqlSource(ABC):
         return f"{self.quote(column)} >= %s AND {self.quote(column)} < %s"
 
     def _digest(self, shard: Shard, columns: Sequence[DigestColumn]) -> str:
-        """An expression of a row's digest.
+        """An expression of a row's digest; see :meth:`_digests`."""
+        return self._digests(shard, columns)[0]
+
+    def _digests(self, shard: Shard, *asked: Sequence[DigestColumn]) -> list[str]:
+        """An expression of the digest of each of the lists of columns *asked*.
 
         Raises:
             ProofError: the server has no such column, or another form of one.
         """
         known = {one.name: one for one in self.columns(shard)}
-        for one in columns:
+        for one in chain.from_iterable(asked):
             if one.name not in known:
                 raise ProofError(f"{shard} has no column {one.name}; has it just been changed?")
             there = known[one.name]
             if (form := there.dialect.digest_form(there)) is not one.form:
                 raise ProofError(f"{shard}: values of {one.name} are {form}, not {one.form}")
-        return self.digest_sql([known[one.name] for one in columns])
-
-    def _bucket(self, shard: Shard, by: Bucketing) -> str:
-        return f"({self._digest(shard, by.key)}) & {by.buckets - 1}"
+        return [self.digest_sql([known[one.name] for one in columns]) for columns in asked]
 
     def _extreme(self, which: str, shard: Shard, column: str) -> int | None:
         statement = f"SELECT {which}({self.quote(column)}) AS id FROM {self.qualify(shard)}"  # noqa: S608
@@ -366,6 +364,17 @@ class SqlSource(ABC):
             msg = f"column {column} of {shard.name} is not an integer"
             raise ProofError(f"{msg}, so source and mirror do not share its order")
         return value
+
+
+def _bucket_sql(key: str, by: Bucketing) -> str:
+    """An expression of a row's bucket, by that of the digest of its *key*."""
+    return f"({key}) & {by.buckets - 1}"
+
+
+def _read_digest(shard: Shard, digest: Any) -> int:
+    if digest is None:
+        raise ProofError(f"a row of {shard} is too large for the server to digest")
+    return int(digest) % MODULUS
 
 
 Found = tuple[pa.RecordBatch, KeyTexts | None, bool]
