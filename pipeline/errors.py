@@ -52,6 +52,10 @@ class SparedError(UnreachableError):
         return (type(self), (self.brake, str(self)))
 
 
+class SlowError(UnreachableError):
+    """A server was asked for more than it answers in time; it may answer a smaller question."""
+
+
 class LostRaceError(UnreachableError):
     """Another commit has this version; look again, and start over from what is there."""
 

@@ -37,7 +37,7 @@ from checks.counting import (
 from checks.model import NotYet, Undecided
 from checks.ranges import FLOOR, UNSIGNED_CEILING, block_width
 from checks.world import Range, World
-from pipeline.errors import ProofError, TooManyRowsError, UnreachableError
+from pipeline.errors import ProofError, SlowError, TooManyRowsError, UnreachableError
 from pipeline.model import Shard, Table
 
 MOST_SUSPECTS = 10_000
@@ -226,9 +226,9 @@ class TableWalk:
             since = since or world.clock()
             try:
                 return ask(world)
-            except UnreachableError as error:
-                if ": slow: " in str(error):
-                    raise TooManyRowsError(str(error)) from error
+            except SlowError as error:
+                raise TooManyRowsError(str(error)) from error
+            except UnreachableError:
                 if world.clock() - since > self.plan.patience:
                     raise
                 self.pause()

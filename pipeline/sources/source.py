@@ -30,7 +30,13 @@ from pipeline import plugins, sources
 from pipeline.aggregates import AggregatedColumn, RangeAggregate, TimeSpan
 from pipeline.clocks import ClockReading
 from pipeline.durations import with_durations
-from pipeline.errors import ProofError, SparedError, TooManyRowsError, UnreachableError
+from pipeline.errors import (
+    ProofError,
+    SlowError,
+    SparedError,
+    TooManyRowsError,
+    UnreachableError,
+)
 from pipeline.finding import Finding
 from pipeline.model import CaptureScope, Fence, Head, Missing, RetainedLog, Shard, ShardId
 from pipeline.row_digest import Bucketing, DigestColumn, KeyedRow, RangeDigest
@@ -359,9 +365,9 @@ class Limits:
         return time.monotonic() + self.call.total_seconds()
 
     def check_deadline(self, deadline: float, where: str) -> None:
-        """Raise UnreachableError, ``slow``, once *deadline* has passed."""
+        """Raise SlowError once *deadline* has passed."""
         if time.monotonic() > deadline:
-            raise UnreachableError(f"{where}: slow: took more than {self.call}")
+            raise SlowError(f"{where}: slow: took more than {self.call}")
 
 
 def read_limits(options: Mapping[str, Any]) -> Limits:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Protocol
 import pyarrow as pa
 
 from pipeline.aggregates import AggregatedColumn, Moment, RangeAggregate, TimeSpan, parse_aggregate
-from pipeline.errors import ConfigError, ProofError, SluiceError, TooManyRowsError, UnreachableError
+from pipeline.errors import ConfigError, ProofError, SlowError, SluiceError, TooManyRowsError
 from pipeline.model import Head, Shard
 from pipeline.row_digest import (
     MODULUS,
@@ -59,7 +59,8 @@ class SqlSession(ABC):
         """Run one statement; its rows as mappings by column.
 
         Raises:
-            UnreachableError: ``slow`` past a time limit, else ``down``.
+            SlowError: past a time limit.
+            UnreachableError: ``down``.
             ConfigError: the user may not do it.
             ProofError: there is no such table or column.
         """
@@ -94,7 +95,7 @@ class SqlSession(ABC):
                 raise
 
     def check_deadline(self, deadline: float) -> None:
-        """Raise UnreachableError, ``slow``, once *deadline* has passed."""
+        """Raise SlowError once *deadline* has passed."""
         self.limits.check_deadline(deadline, self.where)
 
     def close(self) -> None:
@@ -485,10 +486,8 @@ class KeyedTable:
         statement = f"SELECT {', '.join(wanted)} FROM {self.name} WHERE {where} {order}"  # noqa: S608
         try:
             return self.ask(statement, *arguments, asked.limit)
-        except UnreachableError as error:
-            if ": slow: " in str(error):
-                raise TooManyRowsError(str(error)) from error
-            raise
+        except SlowError as error:
+            raise TooManyRowsError(str(error)) from error
         except ProofError as error:
             if asked.where is None:
                 raise

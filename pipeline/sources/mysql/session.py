@@ -26,7 +26,7 @@ import pymysql
 from pymysql.cursors import DictCursor, SSCursor
 from pymysql.err import raise_mysql_exception
 
-from pipeline.errors import ConfigError, ProofError, SluiceError, UnreachableError
+from pipeline.errors import ConfigError, ProofError, SlowError, SluiceError, UnreachableError
 from pipeline.settings import SourceSettings
 from pipeline.sources.source import Limits
 from pipeline.sources.sql import Ask, SqlSession
@@ -197,7 +197,7 @@ class Session(SqlSession):
             if found.size > MOST:
                 self.close()
                 said = f"more than {MOST >> 20} MiB are the answer to one statement"
-                raise UnreachableError(f"{self.where}: slow: {said}")
+                raise SlowError(f"{self.where}: slow: {said}")
         if found.error:
             raise_mysql_exception(found.error)
         return found
@@ -280,7 +280,7 @@ class Session(SqlSession):
         code, *words = error.args if len(error.args) > 1 else (0, *error.args)
         said = f"{' '.join(str(word) for word in words)} ({code})"
         if code in TOO_SLOW or "timed out" in said:
-            return UnreachableError(f"{self.where}: slow: {said}")
+            return SlowError(f"{self.where}: slow: {said}")
         if code in REFUSED:
             return ConfigError(f"{self.where}: {said}; grant it, or name another user")
         if code == LISTLESS:

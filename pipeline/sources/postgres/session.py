@@ -19,7 +19,7 @@ import psycopg
 import pyarrow as pa
 from psycopg.rows import dict_row
 
-from pipeline.errors import ConfigError, ProofError, SluiceError, UnreachableError
+from pipeline.errors import ConfigError, ProofError, SlowError, SluiceError, UnreachableError
 from pipeline.settings import SourceSettings, TlsSettings, needs_tls
 from pipeline.sources.postgres.replication import Row
 from pipeline.sources.source import Limits
@@ -121,7 +121,7 @@ class PostgresSession(SqlSession):
         state = getattr(error, "sqlstate", None) or ""
         said = " ".join(str(error).split()) + (f" ({state})" if state else "")
         if state in TOO_SLOW or (not state and any(word in said for word in WAITED)):
-            return UnreachableError(f"{self.where}: slow: {said}")
+            return SlowError(f"{self.where}: slow: {said}")
         if state == READ_ONLY:
             return ConfigError(f"{self.where}: {said}; {ELSEWHERE}")
         if state in REFUSED or (not state and any(word in said for word in LOGIN)):

@@ -14,7 +14,13 @@ from checks.compare.look import choose_columns
 from checks.compare.walk import ANY, TableWalk, WalkPlan, WalkProgress, WalkResult
 from checks.counting import SuspectState
 from checks.world import Range
-from pipeline.errors import ProofError, SparedError, TooManyRowsError, UnreachableError
+from pipeline.errors import (
+    ProofError,
+    SlowError,
+    SparedError,
+    TooManyRowsError,
+    UnreachableError,
+)
 from pipeline.model import Op, Shard
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld
 
@@ -184,7 +190,7 @@ def test_a_range_whose_rows_the_source_does_not_list_is_undecided(world: FakeWor
 
 
 def test_a_statement_that_is_too_slow_is_tried_with_parts_of_its_range(world: FakeWorld) -> None:
-    world.allowed, world.refusal = 3, UnreachableError("source:shop: slow: 5 s")
+    world.allowed, world.refusal = 3, SlowError("source:shop: slow: 5 s")
 
     result = walk(world, replace(PLAN, block_rows=64))
 
