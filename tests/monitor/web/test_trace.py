@@ -194,6 +194,19 @@ def test_beyond_so_many_no_trace_waits_and_none_takes_a_thread_of_the_gate() -> 
     assert asyncio.run(ask()) == [True, 2, 3]
 
 
+@pytest.mark.parametrize("path", ["/trace?table=db.t&key=1", f"{PATH}?key=1"])
+def test_a_trace_beyond_the_limit_is_refused_and_may_be_asked_for_again(
+    app: FastAPI, traced: TracedLake, path: str
+) -> None:
+    app.state.parts = replace(app.state.parts, traces=ThreadLimit("traces", 0, 0))
+
+    answer = Client(app).get(path)
+
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "10")
+    assert answer.json()["error"] == "0 traces already run or wait; try again later"
+    assert traced.source.beats == 0
+
+
 def test_every_state_has_a_color_and_a_line_in_the_guide() -> None:
     root = Path(__file__).parents[3]
     page = (root / "monitor/web/trace.html").read_text(encoding="utf-8")
