@@ -229,22 +229,34 @@ def _key(
     table: Table, origin: KeyedTopics, at: TopicPartition, record: LastRecord
 ) -> LogKey | None:
     """Key of the last change in a message; None if it holds none of *table*."""
-    batch = _batch(origin.format, at, record)
-    told = decode_with_registry(origin.format, origin.registry, batch)
-    whose = [
-        table.name if name and Shard(origin.source, name) in table.shards else None
-        for name in told["shard"].to_pylist()
-    ]
-    changes = standardise_batch(told, pa.array(whose, pa.string()), origin.standards).to_pylist()
+    changes = decode_changes(table, origin, _batch(origin.format, at, record)).to_pylist()
     message = changes[-1] if changes else {"error": "nothing"}
-    if message["error"] is not None or None in (message["shard"], message["key_values"]):
+    if message["error"] is not None:
         return None
-    shard = Shard(origin.source, message["shard"])
+    found = find_log_key(table, origin.source, message["shard"], message["key_values"])
+    return None if found is None else LogKey(*found, at, record.offset)
+
+
+def decode_changes(table: Table, origin: KeyedTopics, raw: pa.RecordBatch) -> pa.RecordBatch:
+    """Decode messages, and write the changes of *table* among them as its standards do."""
+    decoded = decode_with_registry(origin.format, origin.registry, raw)
+    own = {shard.name for shard in table.shards if shard.source == origin.source}
+    whose = [table.name if name in own else None for name in decoded["shard"].to_pylist()]
+    return standardise_batch(decoded, pa.array(whose, pa.string()), origin.standards)
+
+
+def find_log_key(
+    table: Table, source: str, relation: str | None, key_values: str | None
+) -> tuple[Shard, str] | None:
+    """Shard and key of a decoded change as the change log has them; None if not of *table*."""
+    if relation is None or key_values is None:
+        return None
+    shard = Shard(source, relation)
     if shard not in table.shards:
         return None
-    own = key.parse_key(message["key_values"])
-    name = key.canonical_key(own, shard.source, shard.name, unique=table.unique_across_shards)
-    return LogKey(shard, name, at, record.offset)
+    own = key.parse_key(key_values)
+    unique = table.unique_across_shards
+    return shard, key.canonical_key(own, source, relation, unique=unique)
 
 
 def _batch(format_: Format, at: TopicPartition, record: LastRecord) -> pa.RecordBatch:

@@ -8,14 +8,12 @@ decoded are counted, too: they will land in quarantine.
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 
-from pipeline.formats import json_text
-from pipeline.formats.schema_registry import decode_with_registry
 from pipeline.model import Op, PartitionEnd, Shard, Table, TopicPartition
-from pipeline.standards.table_standards import standardise_batch
-from pipeline.transports.topics import KeyedTopics, own_topics
+from pipeline.transports.topics import KeyedTopics, decode_changes, find_log_key, own_topics
 from pipeline.transports.transport import OffsetRange, ReadBounds, Transport
 
 MOST_RECORDS = 5_000
@@ -103,12 +101,8 @@ def _offset(ends: Mapping[TopicPartition, PartitionEnd], at: TopicPartition) -> 
 def _search(
     table: Table, origin: KeyedTopics, raw: pa.RecordBatch, keys: Collection[str]
 ) -> WaitingRecords:
-    decoded = decode_with_registry(origin.format, origin.registry, raw)
-    own = {shard.name for shard in table.shards if shard.source == origin.source}
-    whose = [table.name if name in own else None for name in decoded["shard"].to_pylist()]
-    changes = standardise_batch(decoded, pa.array(whose, pa.string()), origin.standards)
-    wanted = ("message", "op", "shard", "key_values", "at", "error")
-    rows = changes.select(list(wanted)).to_pylist()
+    wanted = ["message", "op", "shard", "key_values", "at", "error"]
+    rows = decode_changes(table, origin, raw).select(wanted).to_pylist()
     places = raw.select(["topic", "partition", "offset"]).to_pylist()
     found = tuple(_matching(table, origin.source, rows, places, keys))
     unreadable = sum(row["error"] is not None for row in rows)
@@ -118,20 +112,15 @@ def _search(
 def _matching(
     table: Table,
     source: str,
-    rows: list[dict[str, object]],
-    places: list[dict[str, object]],
+    rows: list[dict[str, Any]],
+    places: list[dict[str, Any]],
     keys: Collection[str],
 ) -> Iterator[WaitingRecord]:
     for row in rows:
-        shard = Shard(source, str(row["shard"]))
-        if row["op"] not in ROWS or row["key_values"] is None or shard not in table.shards:
+        if row["op"] not in ROWS:
             continue
-        values = json_text.parse_key(str(row["key_values"]))
-        unique = table.unique_across_shards
-        key = json_text.canonical_key(values, source, shard.name, unique=unique)
-        if key in keys:
-            place = places[int(str(row["message"]))]
-            at = TopicPartition(str(place["topic"]), int(str(place["partition"])))
-            sent = row["at"] if isinstance(row["at"], datetime) else None
-            op, offset = Op(str(row["op"])), int(str(place["offset"]))
-            yield WaitingRecord(shard, key, op, at, offset, sent)
+        found = find_log_key(table, source, row["shard"], row["key_values"])
+        if found is not None and found[1] in keys:
+            place = places[row["message"]]
+            at = TopicPartition(place["topic"], place["partition"])
+            yield WaitingRecord(*found, Op(row["op"]), at, place["offset"], row["at"])
