@@ -207,8 +207,10 @@ def _overwritten(facts: TraceFacts) -> TraceVerdict | None:
         return None
     if not mirror.has or mirror.order is None or mirror.archived or newest.order <= mirror.order:
         return None
-    words = f"the mirror has the row as of {_spell(mirror.order)}, and has merged a newer change"
-    words += f" ({_name(newest)} at {_spell(newest.order)}, batch {newest.batch})"
+    words = (
+        f"the mirror has the row as of {spell_order(mirror.order)}, and has merged a newer change"
+    )
+    words += f" ({_name(newest)} at {spell_order(newest.order)}, batch {newest.batch})"
     advice = f"{REPAIR}; then look for another writer of the mirror: sluice explain TABLE"
     state = TraceState.OVERWRITTEN_BY_OLDER
     return TraceVerdict(state, words, advice, facts.differing)
@@ -345,7 +347,8 @@ def _look_at(refused: tuple[str, ...]) -> str:
     return f"correct and resend it: sluice quarantine show {quote(refused[0])}"
 
 
-def _spell(order: Order) -> str:
+def spell_order(order: Order) -> str:
+    """Render as ``epoch/log/pos/row``."""
     return "/".join(map(str, order.parts))
 
 

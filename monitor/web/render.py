@@ -43,7 +43,7 @@ def render_readiness(answer: Readiness) -> answers.Readiness:
         "version": answer.certificate.evidence.version if answer.certificate else None,
         "path": (answer.certificate.evidence.path if answer.certificate else "") or None,
         "order": answer.certificate.evidence.ordering.value if answer.certificate else None,
-        "verified_through": _instant(answer.verified_through),
+        "verified_through": render_optional_instant(answer.verified_through),
         "unknown_checks": list(answer.unknown),
         **render_lags(answer.lags, answer.stage),
     }
@@ -75,8 +75,10 @@ def render_table(view: TableView) -> answers.Table:
         "recent": {stage.value: _brief(answer) for stage, answer in view.recent.items()},
         **render_lags(view.lags, Stage.MIRROR),
         "copies": {one.name: _copy(one) for one in view.copies},
-        "verified_through": _instant(view.verified.through if view.verified else None),
-        "compared_since": _instant(view.verified.oldest if view.verified else None),
+        "verified_through": render_optional_instant(
+            view.verified.through if view.verified else None
+        ),
+        "compared_since": render_optional_instant(view.verified.oldest if view.verified else None),
     }
 
 
@@ -122,7 +124,7 @@ def render_certificate(one: Certificate) -> answers.Certificate:
         "path": evidence.path or None,
         "order": evidence.ordering.value,
         "applied": evidence.applied,
-        "verified_through": _instant(evidence.verified_through),
+        "verified_through": render_optional_instant(evidence.verified_through),
         "offsets": dict(evidence.offsets),
         "fences": render_fences(evidence.fences),
     }
@@ -202,6 +204,11 @@ def render_instant(at: datetime) -> str:
     return (at.astimezone(UTC) if offset % timedelta(minutes=1) else at).isoformat()
 
 
+def render_optional_instant(at: datetime | None) -> str | None:
+    """Render an instant as `render_instant` does; None stays None."""
+    return render_instant(at) if at else None
+
+
 def _brief(answer: Readiness) -> answers.StageReadiness:
     return {
         "state": answer.state.value,
@@ -225,10 +232,6 @@ def _hop(one: HopLag) -> answers.HopLag:
         "sample_age_seconds": None if one.age is None else one.age.total_seconds(),
         "watermark": _mark(one.watermark),
     }
-
-
-def _instant(at: datetime | None) -> str | None:
-    return render_instant(at) if at else None
 
 
 def _number(value: timedelta | Missing) -> float | None:

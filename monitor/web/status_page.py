@@ -333,7 +333,7 @@ def _address(asked: TableQuestion, page: int) -> str:
 
 LOSS = "check_failed"
 WORST_FIRST = ("lost", *(state.value for state in GRAVITY))
-_PAGES = Environment(
+PAGES = Environment(
     loader=FileSystemLoader(Path(__file__).parent),
     autoescape=True,
     undefined=StrictUndefined,
@@ -407,7 +407,7 @@ def status_page(board: Board, now: datetime, asked: TableQuestion = EVERYTHING) 
     """Return the page as HTML; it refreshes itself every five seconds."""
     found = select_page(_ordered(board, now), partial(_state, board.stale(now)), asked)
     incidents, pending = open_incidents(board, now)
-    template = _PAGES.get_template("status.html")
+    template = PAGES.get_template("status.html")
     return template.render(
         lines=list(_lines(board, found.views, now)),
         shown=found,

@@ -9,23 +9,23 @@ import json
 from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
 
 import structlog
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, JSONResponse
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import BeforeValidator
 
-from checks.trace import TraceVerdict
+from checks.trace import TraceVerdict, spell_order
 from monitor.board import TableView
 from monitor.tracing import MirrorLook, ShardTrace, SourceLook, Trace, TraceRequest
 from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, declare_answer
 from monitor.web.deps import ApiParts, Parts, Text, parse_seconds
 from monitor.web.problems import TRACE_PAGE
+from monitor.web.render import render_optional_instant
+from monitor.web.status_page import PAGES
 from pipeline.changelog.key_search import KeyChange, KeySearch
 from pipeline.errors import ConfigError
 from pipeline.model import Missing, Order, Table
@@ -36,13 +36,6 @@ Key = Annotated[str, Query(min_length=1, max_length=10_000)]
 Wait = Annotated[float, BeforeValidator(parse_seconds), Query(ge=0, le=LONGEST)]
 ALL_COLUMNS = "*"  # of a row whose values are not shown
 SHOWN = 1_000  # characters of a value
-_PAGES = Environment(
-    loader=FileSystemLoader(Path(__file__).parent),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
 log = structlog.get_logger(__name__)
 
 
@@ -80,7 +73,7 @@ async def trace_page(parts: Parts, table: Text, key: str = "", at: str = "") -> 
         except ConfigError as fault:
             error = str(fault)
     rows = [] if found is None else [_lines(one) for one in found["traces"]]
-    page = _PAGES.get_template("trace.html")
+    page = PAGES.get_template("trace.html")
     return page.render(table=table, key=key, at=at, found=found, rows=rows, error=error)
 
 
@@ -144,7 +137,7 @@ def _shard(one: ShardTrace, found: Trace, table: Table) -> answers.TracedShard:
         "topic": {
             "why": _why(one.waiting),
             "records": [
-                {"place": str(each), "op": each.op.value, "at": _instant(each.sent)}
+                {"place": str(each), "op": each.op.value, "at": render_optional_instant(each.sent)}
                 for each in (() if isinstance(one.waiting, Missing) else one.waiting)
             ],
         },
@@ -192,12 +185,12 @@ def _mirror(told: MirrorLook | Missing) -> answers.TracedMirror:
         "why": None,
         "version": told.version,
         "applied": told.applied,
-        "committed": _instant(told.committed),
+        "committed": render_optional_instant(told.committed),
         "row": _texts(told.row),
         "op": op,
         "batch": batch,
         "order": _order(told.order),
-        "at": _instant(at),
+        "at": render_optional_instant(at),
     }
 
 
@@ -207,7 +200,7 @@ def _change(one: KeyChange) -> answers.TracedChange:
         "batch": one.batch,
         "order": _order(one.order),
         "origin": one.origin.name.lower(),
-        "at": _instant(one.at),
+        "at": render_optional_instant(one.at),
         "received": render.render_instant(one.received),
         "place": None if one.place is None else f"{one.place}:{one.offset}",
     }
@@ -218,11 +211,7 @@ def _why(told: object) -> str | None:
 
 
 def _order(order: Order | None) -> str | None:
-    return None if order is None else "/".join(map(str, order.parts))
-
-
-def _instant(at: datetime | None) -> str | None:
-    return None if at is None else render.render_instant(at)
+    return None if order is None else spell_order(order)
 
 
 def _texts(row: Mapping[str, Any] | None) -> dict[str, str | None] | None:
