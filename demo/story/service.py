@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from demo.daemon import Daemon
@@ -18,6 +19,14 @@ from pipeline.errors import UnreachableError
 CONFIG = Path(__file__).resolve().parent.parent / "sluice.yaml"
 START = timedelta(minutes=4)
 Json = dict[str, Any]
+
+
+def read_config(path: Path = CONFIG) -> Json:
+    """Return a config with absolute paths of suites: it can be written to another folder."""
+    read: Json = yaml.safe_load(path.read_text(encoding="utf-8"))
+    suites = read.get("probes", {}).get("expectations", {}).get("suites", {})
+    suites |= {table: str(path.parent / suite) for table, suite in suites.items()}
+    return read
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,7 @@ from demo.oracle.rows import Source, read_mirror, read_sources
 from demo.ports import free_ports
 from demo.processes import Process, wait_until
 from demo.shop.link import Address
-from demo.story.service import CONFIG as DEMO
-from demo.story.service import Service
+from demo.story.service import Service, read_config
 from pipeline.errors import UnreachableError
 from tests.docs.markdown import ROOT, blocks
 from tests.mirror_maker import mirroring
@@ -357,7 +356,7 @@ class Site:
 def written(site: Site) -> None:
     """The page's config as a file: its own words, with these addresses, and short paces."""
     (text,) = blocks(PAGE, "yaml")
-    told, demo = yaml.safe_load(text), yaml.safe_load(DEMO.read_text(encoding="utf-8"))
+    told, demo = yaml.safe_load(text), read_config()
     for name in ("readiness", "schedule"):
         told[name] = demo[name]
     told["pipeline"] = demo["pipeline"]

@@ -12,6 +12,7 @@ from demo.kafka import Kafka
 from demo.mysql import MySQL
 from demo.ports import free_ports
 from demo.processes import wait_until
+from demo.story.service import read_config
 from tests.proof.ctrip import SHARDS, SOON, TOPICS, Site
 from tests.proof.torment import POISON, partitions
 
@@ -44,7 +45,7 @@ def poison(site: Site) -> None:
 
 def alter(site: Site) -> None:
     """Add a column to every shard; where no statement is sent, the config tells it first."""
-    told = yaml.safe_load(site.service.config.read_text(encoding="utf-8"))
+    told = read_config(site.service.config)
     for table in told["sources"][1]["format_options"]["tables"].values():
         table["columns"][LEVEL] = "int(11)"
     site.service.config.write_text(yaml.safe_dump(told, sort_keys=False), encoding="utf-8")

@@ -12,7 +12,7 @@ from sqlalchemy import select
 from alerts.model import IncidentState
 from demo.oracle.compare import compared
 from demo.shop.schema import MIRRORS
-from monitor.app import CENSUS, PUBLISH, RETENTION
+from monitor.app import CENSUS, CHECK, PUBLISH, RETENTION
 from monitor.config.file import load_config
 from monitor.store.schema import accounts
 from monitor.store.store import ServiceStore
@@ -137,6 +137,7 @@ def _paces(stand: Stand) -> dict[str, timedelta]:
         "census": CENSUS,
         "retention": RETENTION,
         **({"publish": PUBLISH} if config.publish else {}),
+        **({"check": CHECK} if "expectations" in {one.name for one in config.plans} else {}),
         **({"merge_urgent": schedule.merge} if config.settings.divided else {}),
     }
 

@@ -23,7 +23,7 @@ from deltalake.exceptions import CommitFailedError
 from checks.certificate import Certificate
 from demo.oracle.compare import mirror_path
 from demo.processes import wait_until
-from demo.story.service import CONFIG as DEMO
+from demo.story.service import read_config
 from monitor.commands.connector import COMMAND
 from monitor.store.store import ServiceStore
 from tests.docs.markdown import ROOT, blocks
@@ -41,7 +41,7 @@ FOREIGN = "foreign_write"
 def written(home: Path) -> Path:
     """The page's config as a file in *home*: its own words, with the demo's addresses and paces."""
     (text,) = blocks(PAGE, "yaml")
-    told, demo = yaml.safe_load(text), yaml.safe_load(DEMO.read_text(encoding="utf-8"))
+    told, demo = yaml.safe_load(text), read_config()
     for name in ("lake", "kafka", "store", "readiness", "schedule", "http"):
         told[name] = demo[name]
     told["pipeline"] |= demo["pipeline"]
@@ -58,7 +58,7 @@ def collect(stand: Stand) -> None:
     """Register the connector by the verb, as anybody would; a password is a reference."""
     secrets = stand.home / "secrets.properties"
     secrets.write_text("debezium=debezium\n", encoding="utf-8")
-    told = yaml.safe_load(stand.config.read_text(encoding="utf-8"))
+    told = read_config(stand.config)
     settings = told["sources"][0]["collector"]["options"]["settings"]
     settings["database.password"] = f"${{file:{secrets}:debezium}}"
     settings |= exact_floats(stand.servers.mysql)

@@ -26,8 +26,7 @@ from demo.mysql import MySQL
 from demo.ports import free_ports
 from demo.processes import wait_until
 from demo.registry import Registry
-from demo.story.service import CONFIG as DEMO
-from demo.story.service import Service
+from demo.story.service import Service, read_config
 from pipeline.errors import UnreachableError
 from tests.docs.markdown import ROOT, blocks
 from tests.pipeline.formats.avro_writer import Schema
@@ -234,7 +233,7 @@ class Rides:
 def written(home: Path) -> Path:
     """The page's config as a file in *home*: its own words, with addresses and the demo's paces."""
     (text,) = blocks(PAGE, "yaml")
-    told, demo = yaml.safe_load(text), yaml.safe_load(DEMO.read_text(encoding="utf-8"))
+    told, demo = yaml.safe_load(text), read_config()
     for name in ("lake", "kafka", "store", "readiness", "schedule", "http", "pipeline"):
         told[name] = demo[name]
     told["probes"] |= {"max_id": {"every": "PT3S"}, "range_counts": {"every": "PT3S"}}

@@ -21,7 +21,7 @@ from demo.postgres import SYNCED, Postgres
 from demo.registry import Registry
 from demo.shop.postgres import PostgresAddress
 from demo.shop.schema import MIRRORS
-from demo.story.service import CONFIG as DEMO
+from demo.story.service import read_config
 from monitor.commands.connector import COMMAND as CONNECTOR
 from tests.docs.markdown import ROOT, blocks
 from tests.proof.stand import Stand
@@ -99,7 +99,7 @@ class PostgresSystem:
 def written(home: Path, *, avro: bool) -> Path:
     """The page's config as a file in *home*: its own words, with addresses and the demo's paces."""
     (text,) = blocks(PAGE, "yaml")
-    told, demo = yaml.safe_load(text), yaml.safe_load(DEMO.read_text(encoding="utf-8"))
+    told, demo = yaml.safe_load(text), read_config()
     for name in ("lake", "kafka", "store", "readiness", "schedule", "http", "pipeline", "probes"):
         told[name] = demo[name]
     for source in told["sources"]:
@@ -124,7 +124,7 @@ def collect(stand: Stand) -> None:
     assert isinstance(site, Brokers)
     secrets = stand.home / "secrets.properties"
     secrets.write_text("debezium=debezium\n", encoding="utf-8")
-    told = yaml.safe_load(stand.config.read_text(encoding="utf-8"))
+    told = read_config(stand.config)
     settings = {
         "database.user": "debezium",
         "database.password": f"${{file:{secrets}:debezium}}",

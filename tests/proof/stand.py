@@ -28,7 +28,7 @@ from demo.shop.schema import DATABASES, PAYMENTS_SHELF
 from demo.shop.workload import Ledger, Shop, Workload
 from demo.spark_cluster import DRIVER, SparkCluster
 from demo.story.memory import family
-from demo.story.service import CONFIG, Service
+from demo.story.service import CONFIG, Service, read_config
 from pipeline.errors import UnreachableError
 from tests.proof import wrong_clock
 from tests.proof.asking import Asker, questions
@@ -229,7 +229,7 @@ class Stand:
         """As it was given, unless Spark is elsewhere."""
         if self.cluster is None:
             return self.config
-        told = yaml.safe_load(self.config.read_text(encoding="utf-8"))
+        told = read_config(self.config)
         told["pipeline"] |= {"master": self.cluster.url, "small_batch_rows": 0}
         told["pipeline"]["spark"] |= DRIVER
         path = self.home / "sluice.yaml"

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from demo.processes import wait_until
 from demo.shop.schema import MIRRORS
-from demo.story.service import CONFIG
+from demo.story.service import read_config
 from monitor.commands.bootstrap import COMMAND
 from tests.proof.evidence import Findings, examine
 from tests.proof.judging import Base
@@ -81,7 +81,7 @@ def test_a_table_that_lost_changes_is_read_again_by_itself_and_is_ready_after_ki
 
 def allowing(home: Path) -> Path:
     """The demo's config, which lets the table that loses changes be read again at once."""
-    told = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
+    told = read_config()
     told["rebootstrap"] = [{"tables": LOST, "how": "auto", "after": "PT1S"}]
     path = home / "allowing.yaml"
     path.write_text(yaml.safe_dump(told), encoding="utf-8")

@@ -28,7 +28,7 @@ from demo.ports import free_ports
 from demo.processes import wait_until
 from demo.shop.link import Address
 from demo.shop.schema import MIRRORS
-from demo.story.service import CONFIG
+from demo.story.service import read_config
 from monitor.store.store import ServiceStore
 from tests.proof.stand import Stand
 from tests.proof.test_kill import new_folder
@@ -115,7 +115,7 @@ def test_s14_at_midnight_an_image_is_the_source_at_the_cut_whatever_time_rows_be
 def restart(stand: Stand, night: Midnight) -> None:
     """Start the service anew, with images of all its tables."""
     stand.service.stop()
-    told: dict[str, Any] = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
+    told = read_config()
     told["time_zone"] = night.zone
     told["publish"] = [
         {"tables": ORDERS, "how": "parquet", "day": "placed"},
