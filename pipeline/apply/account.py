@@ -89,7 +89,7 @@ def find_miscount(table: str, commit: Commit) -> Hold | None:
 
 @dataclass(frozen=True, slots=True)
 class MainAndError:
-    """Where all that was read of a table is: in its mirror, or in the error table.
+    """Where the read changes of a table are: in its mirror, or in the error table.
 
     ``main`` counts changes that the mirror has taken account of, ``error`` those that stay
     quarantined.
@@ -101,7 +101,7 @@ class MainAndError:
 
     @property
     def lost(self) -> int:
-        """Those that are in neither; anything but 0 is wrong."""
+        """Changes that are in neither; it must be 0."""
         return self.read - self.main - self.error
 
 

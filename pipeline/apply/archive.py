@@ -200,7 +200,7 @@ def has_live_op(changes: pa.Table, op: Op) -> Mask:
 
 
 def _find_asked(folded: pa.Table, stands: Mask, verdicts: Verdicts) -> Mask:
-    """Live deletes that take a row, and those of a row that does not stand in the mirror."""
+    """Return live deletes of a row, and those of a row that the mirror does not have."""
     takes = verdicts == RowVerdict.DELETE
     unseen = (verdicts == RowVerdict.NOOP) & ~stands
     asked: Mask = has_live_op(folded, Op.DELETE) & (takes | unseen)

@@ -218,7 +218,7 @@ class Catalog:
     def _names(
         self, source: str, asked: PendingEffect | None, checkpoint: Checkpoint
     ) -> Iterator[PreviousName]:
-        """The names that moved rows had, back to one that nothing was asked of."""
+        """Return the earlier names of moved rows, back to the first without a pending effect."""
         while isinstance(asked, MovedRows):
             shard, before = str(asked.rows_of), asked.before
             name = str(Shard(source, shard))
@@ -250,7 +250,7 @@ class Catalog:
     def _open(
         self, table: Table, bases: Mapping[str, Order], floors: Floors
     ) -> Iterator[tuple[Shard, PendingEffect]]:
-        """What is asked of each shard, and neither a base nor a truncate has answered since."""
+        """Return the pending effects of each shard that no base or truncate has completed since."""
         for shard in table.shards:
             asked = self._asked_of(shard.source).get(ShardId.parse(shard.name))
             base, floor = bases.get(str(shard)), floors.get(shard)

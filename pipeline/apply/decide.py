@@ -87,7 +87,7 @@ Verdicts = npt.NDArray[np.int8]
 class Found:
     """For each key that was sought, in their order: file (-1: nowhere), position in it, owner.
 
-    What ``owned`` says of a key that stands nowhere is of no meaning.
+    ``owned`` of a key without a row has no meaning.
     """
 
     file: npt.NDArray[np.int32]
@@ -96,7 +96,7 @@ class Found:
 
     @property
     def there(self) -> Mask:
-        """Which keys stand somewhere."""
+        """Which keys have a row."""
         found: Mask = self.file >= 0
         return found
 
@@ -163,7 +163,7 @@ def decide_rows(folded: Folded, found: Found, floors: Floors, raised: Floors) ->
 
 
 def is_existing(found: Found, raised: Floors) -> Mask:
-    """Which keys stand somewhere once rows below *raised* floors are gone; archived ones stay."""
+    """Return which keys have a row when rows below *raised* floors are gone; archived ones stay."""
     there = found.there
     rows = _only(found.owned, there)
     there[there] = ~is_below(rows, raised) | rows.archived
@@ -181,7 +181,7 @@ def removes_row(verdicts: Verdicts) -> Mask:
 
 
 def withdraw_inserts(verdicts: Verdicts, mask: Mask, archived: Mask) -> Verdicts:
-    """The verdicts if upserts under *mask* do not act, for they were outlived.
+    """Return the verdicts if upserts under *mask* do not act: they were outlived.
 
     The row whose place one was to take has left its shard; one that is *archived* stays.
     """

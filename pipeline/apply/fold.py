@@ -128,7 +128,7 @@ def _ends(line: Integers) -> Mask:
 
 
 def _repeats(changes: pa.Table, places: _Places, sort: Integers) -> tuple[int, Integers]:
-    """How many changes say again what another said, and one row of each LIVE place in conflict.
+    """Count the changes that repeat another, and return one row of each LIVE position in conflict.
 
     Only those that share their place with others are compared by their texts.
     """
@@ -180,7 +180,7 @@ def _across(places: _Places, newest: Integers) -> Integers:
 
 
 def _find_crossed(places: _Places, standing: Integers) -> int | None:
-    """A row of a key whose *standing* upserts come from two sources, else None.
+    """Return a row of a key whose *standing* upserts come from two sources, else None.
 
     They stand by key and source.
     """
@@ -190,7 +190,7 @@ def _find_crossed(places: _Places, standing: Integers) -> int | None:
 
 
 def _find_left(changes: pa.Table, places: _Places, newest: Integers, kept: Integers) -> pa.Table:
-    """Newest deletes of other shards than that of the change that stands for their key."""
+    """Return the newest deletes of a key by other shards than that of its newest change."""
     of = np.empty(len(changes), np.int64)
     of[places.key[kept]] = np.arange(len(kept))
     rows = newest[~places.upsert[newest] & ~np.isin(newest, kept)]
@@ -206,14 +206,14 @@ OLDER = -1  # the version of what is of an older epoch
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlaces:
-    """Where the columns of one row stand: all at ``own``, but for ``late`` ones of its epoch."""
+    """Orders of the columns of one row: ``own``, except for ``late`` columns of its epoch."""
 
     own: Place
     late: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of_row(cls, rank: tuple[int, ...], versions: str | bytes | None) -> "ColumnPlaces":
-        """The column of a row of that *rank* (epoch, log, pos, ...).
+        """Return the orders of the columns of a row of that *rank* (epoch, log, pos, ...).
 
         Raises:
             HeldError: ``misread``, it has no versions.
@@ -226,12 +226,12 @@ class ColumnPlaces:
         return cls((epoch, version), late)
 
     def of(self, name: str) -> Place:
-        """Where that column stands."""
+        """Return the order of that column."""
         return self.own[0], self.late.get(name, self.own[1])
 
 
 def encode_versions(own: Place, places: Mapping[str, Place]) -> bytes:
-    """The column's value in a row at *own*, whose columns stand at *places*: JSON, or null."""
+    """Return the column-version text of a row at *own* with columns at *places*: JSON, or null."""
     late = {
         name: place[1] if place[0] == own[0] else OLDER
         for name, place in places.items()

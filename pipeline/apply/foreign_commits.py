@@ -65,7 +65,7 @@ class KnownVersion:
         return shape is not None and self.shape not in (None, shape)
 
     def after(self, commit: Commit) -> "KnownVersion":
-        """With *commit* on top, which is taken for ours."""
+        """Return the version after *commit*, which counts as ours."""
         shape = commit.own.get("shape", self.shape)
         if commit.shape is not None and (shape is not None or commit.after is not None):
             shape = commit.shape
@@ -78,7 +78,7 @@ BEFORE = KnownVersion()  # nothing
 
 @dataclass(frozen=True, slots=True)
 class NetChange:
-    """What foreign commits have changed in sum; what RESTORE says of itself is no matter."""
+    """The sum of changes of foreign commits; the operation that RESTORE reports does not count."""
 
     came: frozenset[FileState] = frozenset()
     went: frozenset[FileState] = frozenset()
@@ -96,7 +96,7 @@ class NetChange:
         )
 
     def is_back(self, known: KnownVersion) -> bool:
-        """Whether the table is again what it was as of *known*."""
+        """Return whether the table is the same again as at *known*."""
         return not (self.came or self.went or known.differs(self.shape) or self.numbered)
 
 
@@ -204,7 +204,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _FoundHold:
-    """Why a mirror is held as of one entry of its log; kept while nothing of that changes.
+    """Why a mirror is held at one entry of its log; kept while the entry does not change.
 
     It may be held for days, with thousands of commits that others have made.
     """

@@ -75,7 +75,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class ImagePlace:
-    """Where an image stands: below the address ``uri``, its ``folder`` and its ``manifest``."""
+    """Location of an image: below the address ``uri``, its ``folder`` and its ``manifest``."""
 
     uri: str
     folder: str
@@ -90,13 +90,13 @@ class ImagePlace:
 
 @dataclass(eq=False)
 class WrittenImages:
-    """Finds where images stand beside their mirrors; what is there is looked up each time."""
+    """Finds the locations of images beside their mirrors; looks up each time what exists."""
 
     settings: PipelineSettings
     _stores: dict[str, Store] = field(default_factory=dict)
 
     def place(self, table: str, image: Image) -> ImagePlace | None:
-        """Where *image*, with all that came late for it, stands or is to stand.
+        """Return the location of *image* with its late changes, whether or not it exists yet.
 
         None where it is read as a version of the mirror: one that is pinned, till it is corrected.
         """
@@ -213,7 +213,7 @@ def read_manifest(store: Store, folder: str) -> Manifest | None:
 
 
 def parse_manifest(store: Store, manifest: str) -> Manifest | None:
-    """What *manifest* says; None if it is not there, or says nothing that can be read."""
+    """Read *manifest*; None if it does not exist, or is not valid."""
     try:
         return msgspec.json.decode(store.read(manifest), type=Manifest)
     except (FileNotFoundError, msgspec.DecodeError):
@@ -374,7 +374,7 @@ class UnwrittenImage:
     landed: LandedState
 
     def about(self, now: datetime) -> Manifest:
-        """What its place is to tell of it, without numbers."""
+        """Return the manifest of the image before its rows and bytes are known."""
         image, named = self.image, (self.table, self.image.cut, self.seen.id, self.image.version)
         whole = image.corrected()
         return Manifest(*named, 0, 0, now, image.until, whole.revision, whole.through)
@@ -411,7 +411,7 @@ _Key = tuple[datetime, int, int, int, str]  # cut, version, revision, last batch
 
 @dataclass(eq=False)
 class _FolderAnswers:
-    """What each image's place held, if that is of it; the one first that was asked longest ago."""
+    """The manifest at each image's location, if it is of that image; the oldest look first."""
 
     there: dict[_Key, Manifest | None] = field(default_factory=dict)
     looks: int = 0
@@ -460,7 +460,7 @@ class FoundImages:
 
 
 def _standing(image: Image, place: ImagePlace | None, found: Manifest | None) -> Image:
-    """The image as it can be read: with all that came late where it stands in its own place."""
+    """Return the image as readers see it: with its late changes if it has a location of its own."""
     if place is None or found is None:
         return image
     return replace(image.corrected(), path=place.path, rows=found.rows)

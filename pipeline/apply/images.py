@@ -185,7 +185,7 @@ class DueImages:
 
 
 def _read_known_time(merge: Commit) -> datetime:
-    """Before when all had landed that *merge* is made of."""
+    """Return a time at which all changes in *merge* had landed."""
     known = merge.own.get("known")
     return datetime.fromisoformat(known) if isinstance(known, str) else merge.at
 
@@ -193,7 +193,7 @@ def _read_known_time(merge: Commit) -> datetime:
 def find_doubts(
     table: Table, places: Mapping[str, Order], checkpoint: Checkpoint, based: Mapping[Shard, Order]
 ) -> str:
-    """Return why *table* as of *places* is not known from what has landed; empty if it is.
+    """Return why the landed changes do not show *table* as of *places*; empty if they do.
 
     *based*: see :func:`pipeline.image.find_missing`.
     """
@@ -202,7 +202,7 @@ def find_doubts(
 
 
 def _read_again(table: Table, places: Mapping[str, Order], checkpoint: Checkpoint) -> str:
-    """What of *table* was read again over the cut: its rows may tell what came after it."""
+    """Return which backfill read over the cut, so that rows may be later; empty without one."""
     for shard in table.shards:
         one, cut = checkpoint.rereads.get(str(shard)), places[shard.source]
         if one is not None and one.lowest < cut and (one.closing is None or one.closing > cut):
@@ -211,7 +211,7 @@ def _read_again(table: Table, places: Mapping[str, Order], checkpoint: Checkpoin
 
 
 def _explain_lost(table: Table, checkpoint: Checkpoint) -> str:
-    """What is open of *table* that lost it changes, whether before the cut or after it."""
+    """Return an open loss of *table*, whether before the cut or after it; empty without one."""
     own = {str(shard) for shard in table.shards}
     for gap in checkpoint.gaps.values():
         if table.name in gap.tables or own & {*gap.shards} or not (gap.tables or gap.shards):
@@ -298,7 +298,7 @@ def _joined(late: pa.Table, archive: LandedArchives | None, image: Image) -> pa.
 def _find_late_changes(
     image: Image, name: str, checkpoint: Checkpoint, changes: ChangeLog
 ) -> pa.Table:
-    """All changes that came after the image was made and are below its cut."""
+    """Return all changes below the image's cut that landed after it was made."""
     until = image.corrected().through
     wanted = WantedBatches(image.batch, until)
     files = find_parts(changes.snapshot, image.batch, until)

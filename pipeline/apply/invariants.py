@@ -231,7 +231,7 @@ def _elsewhere(made: PlannedSlice, new: Mask, name: str, values: pa.Table) -> pa
 
 
 def _standing(made: PlannedSlice, values: pa.Table) -> Mask:
-    """Which *values* stand in a row of the mirror that neither goes nor is replaced."""
+    """Return which *values* are in a row of the mirror that is neither deleted nor replaced."""
     if made.search is None:
         detail = f"{made.table.name} is a mirror that cannot be searched for values, as Spark's are"
         advice = "take that invariant out of `invariants` and restart the service"
@@ -353,7 +353,7 @@ def _all_there(values: pa.Table) -> pa.BooleanArray:
 
 
 def _fitting(other: ReferredTable[Any], values: pa.Table) -> pa.Table:
-    """The values in the types of the columns that they are to stand in."""
+    """Cast the values to the types of the columns that they refer to."""
     made = {}
     for name in values.column_names:
         column = next((one for one in other.columns if one.name == name), None)

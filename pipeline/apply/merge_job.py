@@ -257,7 +257,7 @@ def _run_alone(job: MergeJob[S], group: JobGroup, store: Store) -> MergeOutcome:
 
 
 def _columns(jobs: Sequence[MergeJob[Any]]) -> tuple[str, ...]:
-    """With the transaction, where a marker may stand in it."""
+    """Add the transaction if it may contain a marker."""
     marked = any(one.archive is not None and one.archive.markers for one in jobs)
     return (*APPLIED_COLUMNS, "tx") if marked else APPLIED_COLUMNS
 
@@ -422,7 +422,7 @@ def _rows(rows: TableRows, group: JobGroup, job: MergeJob[Any]) -> int:
 
 
 def _are_few(group: JobGroup, rows: TableRows) -> bool:
-    """Whether so little is to be read that no Spark job is worth it, nor the wait for one.
+    """Return whether there are so few rows that the driver is faster than a Spark job.
 
     Files hold other tables' rows, too: where all would be many, their footers are asked.
     """

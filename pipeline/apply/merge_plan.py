@@ -185,7 +185,7 @@ class PendingFiles:
     every: tuple[Part, ...] = ()
 
     def of(self, wanted: WantedBatches) -> list[Part]:
-        """Those that may hold one of these batches."""
+        """Return the files that may hold one of these batches."""
         return [one for one in self.files if wanted.meets(one)]
 
     def most(self, job: MergeJob[Any], room: int) -> int:
@@ -266,7 +266,7 @@ class MergePlanner:
         return self._imaged(self._with_rest(job, landed), image)
 
     def _with_rest(self, job: MergeJob[Any], landed: LandedState) -> MergeJob[Any]:
-        """With what asks for rows of a base that goes on behind the merge."""
+        """Return *job* with the rest of a base whose later batches the merge does not contain."""
         until = _waiting(job.name, job.wanted.after, landed).until
         batches = remaining_batches(job.task.table, landed.checkpoint, job.wanted, until)
         if batches is None:
@@ -286,7 +286,7 @@ class MergePlanner:
             require_archived_rows(table, kept, waived)
 
     def archive_of(self, table: str) -> ArchiveRules | None:
-        """What says of its deletes that they only move rows to an archive, or did once."""
+        """Return the archive rules of *table*; empty ones if only kept rows are left of them."""
         found = rules_of(table, self.settings.archive, self.archived.windows)
         return ArchiveRules() if found is None and self.archived.kept.get(table) else found
 
@@ -298,13 +298,13 @@ class MergePlanner:
     def add_invariants(
         self, job: MergeJob[Any], landed: LandedState, waived: frozenset[str]
     ) -> MergeJob[Any]:
-        """The same with what is demanded of its rows, and what says that some were archived.
+        """Return *job* with the invariants of its rows, and the evidence that rows were archived.
 
-        What a person lets through has a merge of its own, but for an image, which takes all below
-        its cut.
+        Waived batches have a merge of their own. An image's merge is an exception: it takes all
+        below its cut.
 
         Raises:
-            HeldError: it must stand still; the reason says why.
+            HeldError: the table must be held; see its reason.
             UnreachableError: the rows of its mirror cannot be counted.
         """
         task, after, archive = job.task, job.wanted.after, self.archive_of(job.name)
@@ -362,13 +362,13 @@ class MergePlanner:
     def _history(
         self, moves: tuple[TableRename, ...], pending: PendingFiles, checkpoint: Checkpoint
     ) -> tuple[Part, ...]:
-        """All files, where rows of other shards come or a change may be late."""
+        """Return all files if rows of other shards arrive, or a change may be late."""
         if pending.every or not moves:
             return pending.every
         return find_parts(self.changes.snapshot, -1, checkpoint.batch)
 
     def _imaged(self, job: MergeJob[Any], image: Image | None) -> MergeJob[Any]:
-        """With the *image* that it makes, or those before it, for which a change may be late."""
+        """Return *job* with its *image*, or with earlier ones that may get late changes."""
         rule, task = self.settings.published(job.name), job.task
         if image is not None:
             return replace(job, image=replace(image, version=task.snapshot.version + 1))
@@ -410,7 +410,7 @@ class MergePlanner:
 
 
 def _refuse_answers(table: Table, archive: ArchiveRules | None) -> None:
-    """An age is in what the source has, not in what a standard made of it."""
+    """Refuse an archive window on a column that a standard rewrites: it needs source values."""
     columns = () if archive is None else (one.column for one in archive.windows)
     if odd := sorted(name for name in {*columns} if table.restates(name)):
         detail = f"an archive's window speaks of column {odd[0]}, which is written by a standard"
@@ -418,7 +418,7 @@ def _refuse_answers(table: Table, archive: ArchiveRules | None) -> None:
 
 
 def _shape(table: Table, landed: LandedState, image: Image | None) -> TargetSchema:
-    """With bases that are below the cut, where an *image* is made: others tell nothing of it."""
+    """Return the columns of the mirror; for an *image* only with bases below its cut."""
     catalog, every = landed.catalog, landed.checkpoint.bases
     bases = {
         str(shard): every[str(shard)]
@@ -431,7 +431,7 @@ def _shape(table: Table, landed: LandedState, image: Image | None) -> TargetSche
 
 
 def _is_whole(table: Table, landed: LandedState) -> bool:
-    """Whether no row of *table* is missing but what is on its way."""
+    """Return whether *table* has all its rows, apart from those that have yet to land."""
     checkpoint, names = landed.checkpoint, {str(shard) for shard in table.shards}
     there = {name for name in names if shard_exists(checkpoint, name)}
     unread = any(subject.startswith("topic:") for subject in checkpoint.quarantine)
@@ -441,14 +441,14 @@ def _is_whole(table: Table, landed: LandedState) -> bool:
 
 
 def _waiting(table: str, after: int, landed: LandedState) -> WantedBatches:
-    """All that a mirror that is applied through *after* may take up."""
+    """Return all batches that a mirror applied through *after* may read."""
     return WantedBatches(after, max(after, landed.target_batches[table]))
 
 
 def _wanted(
     table: Table, wanted: WantedBatches, pending: PendingFiles, image: Image | None
 ) -> WantedBatches:
-    """The older of the batches, where all are too many rows at once."""
+    """Return the older batches if all have too many rows for one merge."""
     near = pending.of(wanted)
     if image is not None or sum(part.rows for part in near) <= MOST_ROWS:
         return wanted

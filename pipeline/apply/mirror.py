@@ -64,7 +64,7 @@ class MirrorSnapshot(Protocol):
 
     @property
     def rows(self) -> int | None:
-        """How many there are; None where only its files would tell."""
+        """Number of rows; None if only the data files show it."""
         ...
 
     @property
@@ -80,7 +80,7 @@ class MirrorSnapshot(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CommitStamp:
-    """Whose commit it is, and when; ``life`` is that of the batch which is applied."""
+    """Who commits, and when; ``life`` is the landing incarnation of the applied batch."""
 
     lane: str
     at: datetime
@@ -146,7 +146,7 @@ def digest_rewrites(mirror: str, remembered: Mapping[str, str]) -> str:
 
 
 def incarnation_of(snapshot: MirrorSnapshot) -> int | None:
-    """The life of landing whose batch was applied last; see :mod:`pipeline.checkpoint`."""
+    """The landing incarnation of the batch applied last; see :mod:`pipeline.checkpoint`."""
     text = snapshot.remembered.get(LIFE)
     return None if text is None else int(text)
 
@@ -184,7 +184,7 @@ def following_note(
 
 
 def commit_note(after: int, batch: int, lane: str, **more: object) -> dict[str, object]:
-    """What a commit of ours says of itself: it follows version *after*."""
+    """Return the note of a commit of Sluice that follows version *after*."""
     return {"sluice": {"after": after, "batch": batch, "lane": lane, **more}}
 
 
@@ -223,7 +223,7 @@ class Commit:
 
     @property
     def own(self) -> Mapping[str, Any]:
-        """What Sluice noted in a commit of its own; empty for others'."""
+        """The note of a commit of Sluice; empty for other commits."""
         own = self.note.get("sluice") if isinstance(self.note, dict) else None
         return own if isinstance(own, dict) else {}
 

@@ -38,7 +38,7 @@ from pipeline.errors import HeldError
 from pipeline.model import COLUMN_VERSIONS, Op
 
 ReadValues = Callable[[Found, Sequence[str]], pa.Table]
-"""Where rows stand in the mirror, all somewhere -> these columns of theirs, in that order."""
+"""Positions of existing rows in the mirror -> these columns of them, in that order."""
 
 PLACE = 3  # parts of a rank that a delete and a create of one place share
 _NEEDED = ("key", "source", "shard", "op", "before", "after", "changed", "order", "origin")
@@ -105,7 +105,7 @@ def find_moved_deletes(changes: pa.Table) -> pa.Table:
 def complete_rows(
     changes: pa.Table, rows: pa.Table, names: AbstractSet[str], stands: RowOrigins, there: Mask
 ) -> tuple[CompletedRow, ...]:
-    """What older *changes* tell of each of *rows*, which are among them and all partial.
+    """Complete *rows*, which are partial and among *changes*, from older *changes*.
 
     *names* are the table's columns.  *stands* are the mirror's rows of the same keys, where *there*
     is one: what it has is newer than changes below it.
@@ -187,7 +187,7 @@ class _RowHistories:
 
 @dataclass(eq=False)
 class _Values:
-    """What is known of a row at ``own``, whose changes are taken from the newest on.
+    """Known values of a row at ``own``, whose changes are read from the newest on.
 
     A value is ``open`` as long as an older change may tell it in a higher version.
     """
@@ -228,7 +228,7 @@ class _Values:
             raise HeldError("partial_row", _describe_missing(name, self.missing))
 
     def made_anew(self, name: Name) -> CompletedRow:
-        """Complete a row that came after a delete, which took all that stood before.
+        """Complete a row that came after a delete, which removed all earlier values.
 
         Raises:
             HeldError: ``partial_row``.
@@ -237,7 +237,7 @@ class _Values:
         return self.completed(None, None)
 
     def completed(self, old: int | None, known: Rank | None) -> CompletedRow:
-        """What is left to the mirror's row, which stands at *known*, if there is one."""
+        """Leave the missing values to the mirror's row at *known*, if there is one."""
         there = None if known is None else (known[0], known[2])
         outdated = {one for one in self.open if there is not None and self.places[one] < there}
         some = frozenset(self.missing), old, self.places, frozenset(outdated)
@@ -245,7 +245,7 @@ class _Values:
 
 
 def _find_concerned(changes: pa.Table, rows: pa.Table) -> Mask:
-    """Which changes may tell a value: of the keys of *rows*, and of keys that others took."""
+    """Select changes that may have a value: of the keys of *rows*, and of keys that others took."""
     both = (rows, find_moved_deletes(changes))
     keys = pa.concat_arrays([flat_column(one["key"]).combine_chunks() for one in both])
     found: Mask = pc.is_in(flat_column(changes["key"]), value_set=pc.unique(keys)).to_numpy()
@@ -327,7 +327,7 @@ def fill_missing_values(
 def _pair_with_mirror(
     completed: Sequence[CompletedRow], here: Found, peek: ReadValues | None
 ) -> Iterator[CompletedRow]:
-    """They beside the mirror's rows, where these may have what they lack, or have it newer."""
+    """Yield the rows with the mirror's values, where those may be missing or older here."""
     asked = np.array(
         [one.old is None and bool(one.missing or one.open) for one in completed], np.bool_
     )
@@ -353,24 +353,24 @@ def _take_found(found: Found, at: Integers) -> Found:
 def _fill_from_mirror(
     some: pa.Table,
     whole: pa.Table,
-    reported: Sequence[CompletedRow],
+    completed: Sequence[CompletedRow],
     here: Found,
     its: ValueSources,
 ) -> pa.Table:
-    """With values out of the mirror."""
-    short = np.array([number for number, one in enumerate(reported) if one.missing], np.int64)
+    """Fill in values from the mirror."""
+    short = np.array([number for number, one in enumerate(completed) if one.missing], np.int64)
     if not len(short):
         return whole
-    stand = _standing([reported[number].old for number in short], _take_found(here, short), its)
+    stand = _standing([completed[number].old for number in short], _take_found(here, short), its)
     lost = short if its.peek is None else short[~stand.there]
     if its.peek is None or len(lost):
         raise missing_row_error(
-            some.slice(int(lost[0]), 1).to_pylist()[0], reported[int(lost[0])].missing
+            some.slice(int(lost[0]), 1).to_pylist()[0], completed[int(lost[0])].missing
         )
-    names = sorted(frozenset().union(*(reported[number].missing for number in short)))
+    names = sorted(frozenset().union(*(completed[number].missing for number in short)))
     values = its.peek(stand, names)
     for name in names:
-        lacks = np.array([name in one.missing for one in reported], np.bool_)
+        lacks = np.array([name in one.missing for one in completed], np.bool_)
         column = whole[name].combine_chunks()
         old = values[name].filter(pa.array(lacks[short])).combine_chunks().cast(column.type)
         at = whole.schema.get_field_index(name)

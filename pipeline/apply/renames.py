@@ -111,7 +111,7 @@ def _under_each_name(
 def _read_landed(
     name: PreviousName, move: TableRename, store: Store, files: Sequence[Part]
 ) -> pa.Table:
-    """What has landed of a shard below the order until which it had the rows."""
+    """Return the landed changes of a shard below the order until which it had the rows."""
     shard = name.shard.name
     if (number := sum(_rows(part, shard, store) for part in files)) > MOST_ROWS:
         _refuse(move, f"{number} changes of {shard} are more than are moved at once")

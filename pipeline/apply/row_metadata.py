@@ -173,7 +173,7 @@ class Adoption:
     def owned(
         self, source: pa.Array, shard: pa.Array, rank: Sequence[pa.Array], op: pa.Array | None
     ) -> RowOrigins:
-        """Provenance of rows by what stands in their ``_sluice``; *rank* is as ``RANK``.
+        """Return the provenance of rows from their ``_sluice``; *rank* is as ``RANK``.
 
         Without *op* none of them is archived.
         """

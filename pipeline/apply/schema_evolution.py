@@ -62,7 +62,7 @@ class TargetSchema:
 
     @property
     def texts(self) -> dict[str, str]:
-        """What a mirror that is made so remembers."""
+        """Return the properties of a mirror that is created with these columns."""
         return schemas_property(self.orders) | standards_property(None, self.standards)
 
 
@@ -162,7 +162,7 @@ def _step(name: str, known: Mapping[str, Order], shape: TargetSchema) -> Compati
     step = compare_schemas(old, shape.newest[name])
     base = shape.bases.get(name)
     if isinstance(step, Incompatible) and step.filled and base and base >= shape.orders[name]:
-        return None  # below its base nothing counts, and what stands above has all columns
+        return None  # below its base nothing counts, and changes above it have all columns
     if isinstance(step, Incompatible):
         reported = " ".join(shape.newest[name].statement.split())[:MOST_TEXT]
         by = f" (as of {reported})" if reported else ""

@@ -148,7 +148,7 @@ class TableFormat(Protocol[S, W]):
         ...
 
     def worker(self) -> MergeFunction:
-        """What works a merge out, pickled, where a task runs; it commits nothing."""
+        """Return the pickled merge for a task; it commits nothing."""
         ...
 
     def engine(self, snapshot: S) -> MergeFunction | None:
@@ -159,7 +159,7 @@ class TableFormat(Protocol[S, W]):
         ...
 
     def commit(self, job: MergeJob[S], written: MergeResult[W], stamp: CommitStamp) -> S:
-        """Make what a merge came to the version after that of *job*; nothing is rebased.
+        """Commit the result of a merge as the version after that of *job*; it is never rebased.
 
         The number of the batch, its life, the floors and the note go with it: see
         :func:`pipeline.apply.merge_job.describe_commit`.  In more commits than one, those of

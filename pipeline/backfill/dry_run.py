@@ -249,7 +249,7 @@ def _typed(texts: Sequence[str], table: Table, catalog: Catalog) -> Rows:
 
 
 def preview_repair(source: Rows, mirror: Rows, at: Order) -> RepairPreview:
-    """What a repair at *at* would write, take and replace."""
+    """Return what a repair at *at* would write, delete and replace."""
     standing = {id_ for id_, row in mirror.items() if not _is_newer(row, at)}
     missing = sorted(source.keys() - mirror.keys())
     extra = sorted(standing - source.keys())

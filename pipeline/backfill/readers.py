@@ -65,10 +65,10 @@ class RowReaders:
     def fence(
         self, source: str, checkpoint: Checkpoint, identity: str, before: ReadFence | None = None
     ) -> ReadFence:
-        """A place in the log that goes on from all that was seen of it.
+        """Return the end of the log, which continues all positions of it that were seen.
 
         Raises:
-            ProofError: it is another server's, or began again under the same name.
+            ProofError: the log is another server's, or was reset under the same name.
         """
         at_least = checkpoint.heartbeats.get(source, -1) + 1
         fence = self.of(source).fence(at_least, self.clock())
@@ -81,20 +81,21 @@ class RowReaders:
         return fence
 
     def describe(self, shard: Shard) -> None:
-        """Make sure that what is written to *shard* from now on is in its log.
+        """Make sure that the log contains each later write to *shard*.
 
         Raises:
-            ProofError: it is not; says why, and what to do.
+            ProofError: the log does not; names the reason and the fix.
         """
         self._described[shard] = self.of(shard.source).describe(shard)
 
     def require_comparable(self, shard: Shard, origin: Origin, checkpoint: Checkpoint) -> None:
-        """Refuse what rows that are read again cannot be put among.
+        """Refuse a shard whose backfilled rows cannot be ordered among its changes.
 
-        Where changes have no place in the log, all of a table may be: it begins at a heartbeat.
+        Where changes have no position in the log, only a whole table can be read again: its rows
+        begin at a heartbeat.
 
         Raises:
-            ConfigError: changes have no place in the log, or other spellings of keys and values.
+            ConfigError: changes have no position in the log, or write keys and values otherwise.
         """
         feed, msg = self._feed(shard.source), f"source:{shard.source}: rows read again"
         ordering = feed.format.ordering
@@ -108,13 +109,13 @@ class RowReaders:
             raise ConfigError(f"{msg} would be written otherwise than its collector writes them")
 
     def begins_at(self, shard: Shard, checkpoint: Checkpoint, fence: ReadFence) -> Order:
-        """The place of rows that are read behind *fence*: they know all changes below it.
+        """Return the order of rows read behind *fence*: they contain all changes below it.
 
-        Where changes have no place in the log, that of the newest heartbeat that has landed: it
-        was committed long before the fence, and stands above all that was logged before it.
+        Where changes have no position in the log, this is the newest landed heartbeat. It
+        was committed long before the fence, and is above all changes that were logged before it.
 
         Raises:
-            ProofError: there is no such heartbeat yet, or it stands below what came before it.
+            ProofError: no heartbeat has landed yet, or its order is below that of earlier changes.
         """
         number = checkpoint.epochs[shard.source].number
         if self._feed(shard.source).format.ordering is Ordering.LOG:
@@ -190,7 +191,7 @@ class RowReaders:
         return found
 
     def _there(self) -> tuple[Shard, ...]:
-        """Every table of those sources that answer: another one may have the one that is sought."""
+        """Return the tables of all sources that answer: any of them may have the requested one."""
         now = self.clock()
         if self._listed is None or has_passed(self._listed[0], AGAIN, now):
             found = [one for feed in self.feeds for one in self._shards(feed.settings.name)]

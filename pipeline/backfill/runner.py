@@ -81,28 +81,28 @@ class Offer:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def news(self) -> BackfillNews:
-        """All of it, as it stands."""
+        """Return a copy of the current offer."""
         with self._lock:
             begun, closing, cancelled = self.begun, self.closing, self.cancelled
             return BackfillNews(dict(begun), tuple(self.ready), dict(closing), dict(cancelled))
 
     def begin(self, name: str, begun: Backfill) -> None:
-        """Have the shard of that *name* begun, or cut."""
+        """Offer landing the state *begun* or cut of the shard *name*."""
         with self._lock:
             self.begun[name] = begun
 
     def read(self, rows: Sequence[BackfilledRows]) -> None:
-        """Have *rows* landed, after those that wait."""
+        """Offer *rows* to landing, behind those that wait."""
         with self._lock:
             self.ready += rows
 
     def end(self, name: str, id_: str, order: Order) -> None:
-        """All rows of *name* were read once the log stood at *order*."""
+        """Note that all rows of *name* were read when the log ended at *order*."""
         with self._lock:
             self.closing[name] = (id_, order)
 
     def cancel(self, checkpoint: Checkpoint, wanted: Set[str]) -> None:
-        """Withdraw the offers of requests that are not *wanted*, and have landing forget them."""
+        """Withdraw the offers of requests that are not *wanted*; landing then forgets them."""
         every = [*self.begun.items(), *checkpoint.rereads.items()]
         known = {name: one.id for name, one in every if one.done is None}
         with self._lock:
@@ -223,7 +223,7 @@ class BackfillRunner:
     def _advanced(
         self, wanted: Sequence[tuple[BackfillRequest, Table]], landed: LandedState
     ) -> Iterator[tuple[str, SluiceError | None]]:
-        """Give each wish its turn, as far as the round's time goes; who had none comes first."""
+        """Work on requests until the round's time is over; the one left out last time is first."""
         until = time.monotonic() + ROUND
         first = next((at for at, (one, _) in enumerate(wanted) if one.id == self._next), 0)
         for turn, (wish, table) in enumerate((*wanted[first:], *wanted[:first])):
@@ -245,7 +245,7 @@ class BackfillRunner:
     def _advance(
         self, wish: BackfillRequest, table: Table, landed: LandedState
     ) -> SluiceError | None:
-        """Begin, end and read on what can be; why not all, if something stands in the way."""
+        """Begin, continue and end what is possible; return the reason if something is not."""
         if not table.shards:
             return ProofError(f"no shard of {wish.table} is known: nothing of it has landed")
         steps = [partial(self._step, wish, table, shard, landed) for shard in table.shards]
@@ -267,7 +267,7 @@ class BackfillRunner:
             self._go_on(wish, shard, table, landed)
 
     def _begin(self, wish: BackfillRequest, shard: Shard, checkpoint: Checkpoint) -> None:
-        """Note a place in the log: the checkpoint learns of it before all below it has landed."""
+        """Note the position of the rows; the checkpoint has it before all below it has landed."""
         name = str(shard)
         epoch, lists = checkpoint.epochs.get(shard.source), checkpoint.lists.get(shard.source)
         if name in self.offer.begun:
@@ -288,7 +288,7 @@ class BackfillRunner:
     def _go_on(
         self, wish: BackfillRequest, shard: Shard, table: Table, landed: LandedState
     ) -> None:
-        """Take the next step that is due: cut it once all below it has landed, end it."""
+        """Take the next due step: split into stretches when all below has landed, or end."""
         known = landed.checkpoint.rereads[str(shard)]
         if known.key and known.read:
             self._end(shard, known, landed.checkpoint)
@@ -296,7 +296,7 @@ class BackfillRunner:
             self._cut(wish, shard, table, landed)
 
     def _cut(self, wish: BackfillRequest, shard: Shard, table: Table, landed: LandedState) -> None:
-        """Into stretches along the key, which is known by now as it was at the place noted."""
+        """Split the shard into stretches along its key, as the key was at the noted position."""
         known = landed.checkpoint.rereads[str(shard)]
         declared = self.readers.schema(shard, landed.catalog, landed.checkpoint)
         key = _sent_key(table, declared)
@@ -309,7 +309,7 @@ class BackfillRunner:
         self.offer.begin(str(shard), cut)
 
     def _end(self, shard: Shard, known: Backfill, checkpoint: Checkpoint) -> None:
-        """Note where the log ends now that all was read: what the reads saw stands below it."""
+        """Note the end of the log after the last read: every row that was read is below it."""
         fence = self.readers.fence(
             shard.source, checkpoint, known.identity, self._fences.get(str(shard))
         )
@@ -479,11 +479,11 @@ def _require_key(shard: Shard, key: tuple[str, ...], declared: TableSchema | Non
 def _require_shown(
     shard: Shard, key: tuple[str, ...], wish: BackfillRequest, own: TableStandards | None
 ) -> None:
-    """Refuse to read along a key that the lake must not have: it would tell how far that is."""
+    """Refuse a hidden key column: the progress of the backfill would show its values."""
     standards = {name: None if own is None else own.of(name) for name in key}
     hidden = [name for name, one in standards.items() if one is not None and one.hides]
     if hidden and (wish.rows.ranges or not wish.rows.some):
-        msg = f"{shard.name}: the lake would tell how far it was read along key column {hidden[0]}"
+        msg = f"{shard.name}: the progress would show values of key column {hidden[0]}"
         advice = "name rows by their keys, or let the collector take a snapshot (execute-snapshot)"
         raise ConfigError(f"{msg}, which its standard hides; {advice}")
 

@@ -140,7 +140,7 @@ class BackfillFailure:
 
 
 def try_task(task: BackfillTask) -> BackfillResult | BackfillFailure:
-    """Run *task*; what stands in its way is a value, so others of its round keep their rows."""
+    """Run *task*; return a failure as a value, so that other tasks of the round keep their rows."""
     try:
         return run_task(task)
     except SluiceError as error:
@@ -164,7 +164,7 @@ def run_task(task: BackfillTask) -> BackfillResult:
     """
     pace = ReadPace(task.limits)
     name = f"part-{uuid.uuid4()}.parquet"
-    count, last, ended, told = 0, task.asked.after, False, _ToldColumns(task.asked.declared)
+    count, last, ended, told = 0, task.asked.after, False, _DescribedColumns(task.asked.declared)
     blank = Blank.drawn()
     with (
         closing(task.open_rows(task.settings)) as server,
@@ -196,7 +196,7 @@ def run_task(task: BackfillTask) -> BackfillResult:
 
 
 @dataclass(eq=False)
-class _ToldColumns:
+class _DescribedColumns:
     """Columns of all rows that are read, for sources without schema events."""
 
     declared: TableSchema | None
@@ -214,7 +214,7 @@ class _ToldColumns:
 
     @property
     def digest(self) -> str:
-        """The same for the same columns; empty where statements tell them."""
+        """A digest of the columns; empty where statements describe them."""
         return (
             ""
             if self.table is None
@@ -261,7 +261,7 @@ class ReadPace:
         return self.begun + self.limits.time.total_seconds()
 
     def slower(self) -> bool:
-        """Ask for half as many; false where that is too few."""
+        """Halve the rows of a statement; return False if that is too few."""
         self.brake = TIME
         self.select //= 2
         return self.select >= FEWEST
@@ -274,7 +274,7 @@ class ReadPace:
             self.select = max(self.select // 2, min(self.select, FEWEST))
 
     def over(self, rows: int) -> bool:
-        """Whether the task has had its share; waits until its rate lets it read on."""
+        """Return whether the task has read its share; wait first, as its rate demands."""
         if self.limits.rate and (early := self._early()) > 0:
             self.brake = RATE
             time.sleep(early)
@@ -331,7 +331,7 @@ def _keyed(server: RowReader, task: BackfillTask, pace: ReadPace) -> Iterator[_R
 def _ids(
     server: RowReader, task: BackfillTask, after: KeyTexts | None, read: RowsRead
 ) -> tuple[str, ...]:
-    """Keys of those rows of the mirror that stand between *after* and where *read* ended."""
+    """Return keys of the mirror's rows from *after*, exclusive, to the end of *read*."""
     end = task.asked.until if read.ended else read.last
     if not task.there or after is None or end is None:
         return ()
@@ -409,7 +409,7 @@ def find_key_ranges(
 
 
 def stretch_rows(wish: BackfillRequest, shard: Shard, number: int) -> StretchRows:
-    """What the stretch of that *number* asks for."""
+    """Return what to read in stretch *number*."""
     ranges = _ranges(wish.rows, shard)
     if not wish.rows.some:
         return StretchRows()
@@ -419,7 +419,7 @@ def stretch_rows(wish: BackfillRequest, shard: Shard, number: int) -> StretchRow
 
 
 def require_few(wish: BackfillRequest, rows: int) -> None:
-    """Refuse what has come to more rows than its wish allows.
+    """Refuse a backfill that has more rows than its request allows.
 
     Raises:
         ConfigError: says how many, and what now.

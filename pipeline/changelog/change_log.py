@@ -77,7 +77,7 @@ def _hole(expected: int, found: int) -> str:
 
 @dataclass(eq=False)
 class CheckpointReader:
-    """The checkpoint of any batch of one lane, asked for in rising order; reads only what is new.
+    """Returns the checkpoint of any batch of one lane, in rising order; reads only new markers.
 
     ``texts`` reads (batch, text) of the lane's markers in batches after the one it is given.
     """
@@ -86,7 +86,7 @@ class CheckpointReader:
     _known: Checkpoint | None = field(default=None, repr=False)
 
     def at(self, batch: int) -> Checkpoint:
-        """The checkpoint of *batch*, which was the newest one once; nothing is read twice.
+        """Return the checkpoint as it was after *batch*; read no marker twice.
 
         Raises:
             HeldError: ``mark_lost`` if one of the markers it rests on is not there.

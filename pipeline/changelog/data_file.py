@@ -207,7 +207,7 @@ def _leaves(fields: Iterable[pa.Field], above: str = "") -> Iterator[str]:
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """One batch of all, column by column, so that at no time all is there twice."""
+    """Join into one batch column by column, so that memory never holds all rows twice."""
     if len(batches) == 1:
         return batches.pop().select(STORED.names)
     columns = {name: [batch[name] for batch in batches] for name in STORED.names}
@@ -229,7 +229,7 @@ def _groups(rows: pa.RecordBatch) -> npt.NDArray[np.integer[Any]]:
 
 
 def _rising(columns: Sequence[npt.NDArray[np.int64]]) -> bool:
-    """Whether no row stands below the one before it, compared column by column."""
+    """Return whether the rows ascend, compared column by column; equal rows are allowed."""
     settled = np.zeros(max(len(columns[0]) - 1, 0), dtype=bool)
     for column in columns:
         if (~settled & (column[1:] < column[:-1])).any():
@@ -278,13 +278,13 @@ _RECEIVED = CHANGES.field("received").type
 
 @dataclass(frozen=True, slots=True)
 class Blank:
-    """The blank of one file; that of its instant is the number after it."""
+    """The placeholder for one file's batch number; the next number is that of its instant."""
 
     number: int
 
     @classmethod
     def drawn(cls) -> "Blank":
-        """One that was never drawn before."""
+        """Return a placeholder that was not used before."""
         return cls(LOWEST + secrets.randbits(61))
 
     def columns(self, rows: int) -> dict[str, pa.Array]:

@@ -68,7 +68,7 @@ class KeyChange:
 
 @dataclass(frozen=True, slots=True)
 class KeySearch:
-    """What was found, the newest first by order, and what that took.
+    """The changes that were found, newest first by order, and the effort.
 
     ``files`` is how many may hold the key by their statistics, ``footers`` how many of these were
     looked at, ``read`` how many were read, in so many row ``groups``. All batches from ``down_to``
@@ -91,7 +91,7 @@ class KeySearch:
 
 @dataclass(frozen=True, slots=True)
 class SoughtKeys:
-    """Keys of one table as the change log writes them, in one lane, and when to stop.
+    """The keys to search for, of one table and lane, as the change log writes them, and the budget.
 
     ``budget`` is for the whole search; the newest file is always searched.
     """
@@ -104,7 +104,7 @@ class SoughtKeys:
 
 @dataclass(frozen=True, slots=True)
 class GroupBounds:
-    """What a footer says of one row group; ``keyless`` if rows in it may have no key.
+    """The bounds of one row group from a footer; ``keyless`` if rows in it may have no key.
 
     Rows that empty a shard have none. Their op lies between those of a create and an update, so
     the bounds of ops do not tell.
@@ -184,7 +184,7 @@ def find_key_changes(
 
 
 def candidate_files(snapshot: Snapshot, sought: SoughtKeys) -> tuple[Part, ...]:
-    """Files that may hold *sought* by their statistics, those of the newest batches first."""
+    """Return the files that may hold *sought* by their statistics, newest batches first."""
     files = {file.path: file for file in snapshot.files.values()}
     everything = find_parts(snapshot, -2, 2**62, (*KEYED, *EMPTYING))
     kept = (one for one in everything if _may_hold(files[one.path], sought))

@@ -43,9 +43,9 @@ _BEGINNING = timedelta(minutes=10)
 
 @dataclass(eq=False)
 class CleaningTimes:
-    """By table.  A process that began waits a little.
+    """When each table is due.  A new process waits a little.
 
-    Not for the whole time, or one that is restarted more often would never clean up.
+    It does not wait the whole interval, or a process that restarts more often would never clean up.
     """
 
     often: timedelta
@@ -59,7 +59,7 @@ class CleaningTimes:
         return now - self._cleaned.setdefault(name, first) >= self.often
 
     def cleaned(self, name: str) -> None:
-        """Know that it is done, or was tried."""
+        """Note that it is done, or was tried."""
         self._cleaned[name] = self.clock()
 
 
@@ -77,14 +77,14 @@ KINDS: tuple[frozenset[Op], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Files that take the place of others, and the actions that say so."""
+    """New files that replace others, and the actions that commit that."""
 
     files: tuple[WrittenFile, ...]
     actions: tuple[Action, ...]
 
 
 def find_joinable(snapshot: Snapshot) -> tuple[ActiveFile, ...]:
-    """Files of one day and about one size that are to become fewer; none if all are well."""
+    """Return files of one day and about one size to join; none if that is not needed."""
     rooms: dict[tuple[str, int], list[ActiveFile]] = {}
     for file in snapshot.files.values():
         size = next((n for n, limit in enumerate(SIZES) if file.size < limit), None)
@@ -335,14 +335,14 @@ class LogUpkeep:
 def _first_needed(newest: int, tables: Mapping[str, int], applied: Mapping[str, int]) -> int:
     """The lowest batch that some mirror has not applied; the *newest* one is always needed.
 
-    *tables*: those that are there -> last batch of each.  A mirror whose table is gone applies
-    nothing more, and begins with a new base if that comes back: it would keep all for ever.
+    *tables*: existing table -> its last batch.  The mirror of a dropped table applies nothing more,
+    and begins with a new base if the table comes back.  So it keeps no day.
     """
     behind = [applied.get(t, -1) + 1 for t, last in tables.items() if applied.get(t, -1) < last]
     return min([newest, *behind])
 
 
 def _last(files: list[ActiveFile]) -> int:
-    """The highest batch in *files*; beyond all where one does not tell."""
+    """Return the highest batch in *files*; above all batches if a file has no statistics."""
     highs = [((file.stats or {}).get("maxValues") or {}).get("batch") for file in files]
     return max((2**62 if high is None else int(high)) for high in highs)

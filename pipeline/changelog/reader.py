@@ -59,7 +59,7 @@ class ErrorRow:
 
     @property
     def subject(self) -> str:
-        """As a mark names what is open: the shard, if its table is known, or else the topic."""
+        """Its name in the checkpoint: the shard, if its table is known, or else the topic."""
         if self.shard is not None and self.table is not None:
             return str(Shard(self.source, self.shard))
         place = parse_change_name(self.change)

@@ -90,7 +90,7 @@ def scan_files(
 
 
 def read_bounds(file: ActiveFile, name: str) -> tuple[Any, Any]:
-    """Least and greatest value of a column in a file; None where its statistics do not tell."""
+    """Return least and greatest value of a column in a file; None without statistics of it."""
     stats = file.stats or {}
     low, high = (stats.get(bound) or {} for bound in ("minValues", "maxValues"))
     return low.get(name), high.get(name)
@@ -255,7 +255,7 @@ def limit_batches(
 def _meeting(
     files: Sequence[Part], wanted: Mapping[str, WantedBatches]
 ) -> dict[tuple[str, ...], list[Part]]:
-    """Tables -> the files that only these want: one that is far behind makes no other read more."""
+    """Group files by the tables that need them, so that a table far behind costs others nothing."""
     names = np.array(list(wanted), object)
     after = np.array([one.after for one in wanted.values()], np.int64)
     until = np.array([one.until for one in wanted.values()], np.int64)
@@ -288,7 +288,7 @@ _known: dict[tuple[object, ...], tuple["PlacedPart", ...]] = {}
 
 @dataclass(frozen=True, slots=True)
 class PlacedPart:
-    """A file, and between which logs and places in them its orders lie."""
+    """A file, and the bounds of its orders: source log and position."""
 
     part: Part
     logs: Ends

@@ -68,7 +68,7 @@ def build_app_id(lane: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What every row of one batch shares; ``received`` is one instant, so a batch is one day."""
+    """The values that all rows of a batch share; ``received`` is one instant, so it has one day."""
 
     lane: str
     batch: int

@@ -53,7 +53,7 @@ Spans = Mapping[str, BatchSpan]
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnd:
-    """What END says: events in all and by ``database.table``, the batch it is in, and its offset.
+    """One END: number of events in all and by ``database.table``, its batch and its offset.
 
     ``span`` is that of its batch and source; None where nothing but transactions landed.
     """
@@ -178,7 +178,7 @@ TX = "t.tx['id']"
 
 
 def read_place(row: Mapping[str, Any]) -> tuple[int, ...]:
-    """Where a row stands that was asked for its ``PLACES``."""
+    """Return the order of a row that was read with its ``PLACES``."""
     return tuple(int(row[f"p{i}"] or 0) for i in range(len(PLACE)))
 
 
@@ -441,7 +441,7 @@ def _above(
 
 
 def _is_above(base: ShardBase, end: TransactionEnd, own: tuple[int, ...] | None) -> bool:
-    """*own* is where a landed row of the transaction stands."""
+    """*own* is the order of a landed row of the transaction."""
     stands = base.order.parts
     if own is not None:
         return stands >= own

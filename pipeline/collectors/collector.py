@@ -148,7 +148,7 @@ USUAL = "connect"  # where a source names no kind of collector
 
 @dataclass(frozen=True, slots=True)
 class CollectorState:
-    """How a collector fares, in one word of its own; ``running`` is the only one that is well.
+    """The state of a collector, in its own word; only ``running`` is healthy.
 
     ``detail`` is the error, empty while nothing failed.
     """
@@ -184,7 +184,7 @@ class CollectorExamination:
 
 
 class Collector(Protocol):
-    """What reads one source's log; a class of this kind stands as ``COLLECTOR`` in its module.
+    """Reads one source's log; a module exports its class of this kind as ``COLLECTOR``.
 
     ``usual_kind`` and ``usual_format`` hold where a source's settings name none; empty: they must.
     A class has its settings' ``url`` and ``connector`` as fields if it names them so, the format's
@@ -198,7 +198,7 @@ class Collector(Protocol):
 
     @property
     def rests_on(self) -> str:
-        """What its word rests on beside itself, for people; empty if on nothing."""
+        """What its acknowledgement also depends on, for people; empty if on nothing."""
         ...
 
     def acknowledged(self) -> Acknowledged | Missing:
@@ -219,7 +219,7 @@ class Collector(Protocol):
     def examine(
         self, settings: SourceSettings, worker: Mapping[str, str] | None
     ) -> CollectorExamination:
-        """Rule on how it is set up for its source; *worker*: settings of what runs it, if known."""
+        """Return findings on its setup; *worker*: the settings of its process, if known."""
         ...
 
     def registration(self, scope: CollectionScope) -> Registration | None:

@@ -222,9 +222,9 @@ class HeartbeatTail:
         return sum(end.offset > 0 for end in ends.values())
 
     def came(self) -> tuple[int, ...]:
-        """Numbers that came out since the last look, as they stand; none may be near the end.
+        """Return heartbeat numbers that arrived since the last look; none if none is near the end.
 
-        Those of several partitions keep the order of their partition; there is no other.
+        Those of one partition have its order. Those of several partitions ascend.
 
         Raises:
             UnreachableError: topics, or the registry, do not answer.
@@ -374,7 +374,7 @@ class HeartbeatCollector:
     def examine(
         self, settings: SourceSettings, worker: Mapping[str, str] | None
     ) -> CollectorExamination:
-        """Say what is believed, and refuse partitions that the promise says nothing of."""
+        """Report the promise, and refuse partitions that it does not cover."""
         where = f"collector:{settings.name}"
         told = f"it has no status to query; what has arrived is known from {self.rests_on}"
         fix = "check this in its configuration, because Sluice cannot verify it"
@@ -388,7 +388,7 @@ class HeartbeatCollector:
         """It is set up elsewhere."""
 
     def state(self) -> CollectorState:
-        """Whether heartbeats come through, as of the last time that this was looked at."""
+        """The state by the heartbeats of the last look."""
         if self._end is None:
             return CollectorState("running")
         newest, highest = self._end.number, self._evidence.highest
@@ -403,7 +403,7 @@ class HeartbeatCollector:
         self.stream.transport.close()
 
     def _scattered(self) -> str:
-        """Why the promise says nothing here; empty if it does."""
+        """Why the promise does not apply here; empty if it does."""
         if self.promise is not SendingPromise.ORDERED or (count := self._tail.partitions()) < 2:
             return ""
         name = self.stream.source.name

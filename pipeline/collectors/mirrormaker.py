@@ -27,7 +27,7 @@ Ends = Mapping[TopicPartition, PartitionEnd]
 
 
 def behind_mirror(source: SourceSettings, collector: Collector, topics: str) -> "Mirrored | None":
-    """What speaks for *collector* behind the mirror of *source*; None if it has none.
+    """Return *collector* as seen behind the mirror of *source*; None if it has no mirror.
 
     *topics* matches the whole names of all its topics as they are called here.
     """
@@ -67,7 +67,7 @@ class ListedAfter:
 
 @dataclass(eq=False)
 class Mirrored:
-    """Stands in for the collector wherever its word must hold for the topics read here."""
+    """Replaces the collector where its acknowledgement must hold for the topics read here."""
 
     source: SourceSettings
     collector: Collector

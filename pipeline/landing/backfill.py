@@ -169,9 +169,9 @@ def _take_rows(
     epochs: Mapping[str, Epoch],
     batch: int,
 ) -> tuple[tuple[BackfilledRows, ...], tuple[BackfilledRows, ...]]:
-    """Those of *offered* that follow what is landed, and of them those that tell columns.
+    """Return the *offered* rows that follow the landed ones, and those of them with new columns.
 
-    No more than one batch is to wait for: the others are offered again.  *rereads* are taken on.
+    A batch takes a limited size: the others are offered again.  *rereads* is updated.
     """
     taken, described, size = list[BackfilledRows](), list[BackfilledRows](), 0
     for rows in offered:
@@ -274,7 +274,7 @@ def _is_complete(name: str, one: Backfill, checkpoint: Checkpoint, sends: Sends)
 def describe_columns(
     rows: Iterable[BackfilledRows], feeds: Sequence[LandingSource]
 ) -> tuple[ColumnEvent, ...]:
-    """What *rows* tell; nothing of a source whose statements tell columns."""
+    """Return the columns that *rows* describe; none of a source whose statements describe them."""
     by_source = {feed.settings.name: feed for feed in feeds}
     found = []
     for one in rows:
@@ -291,7 +291,7 @@ def describe_columns(
 def with_columns(
     facts: BatchStats, rows: Iterable[BackfilledRows], feeds: Sequence[LandingSource]
 ) -> tuple[BatchStats, tuple[ColumnEvent, ...]]:
-    """*facts* with what *rows* tell, as if rows of the log had; and what is to be landed of it."""
+    """Return *facts* with the columns that *rows* describe, and the events of them to land."""
     events = describe_columns(rows, feeds)
     if not events:
         return facts, ()

@@ -138,7 +138,7 @@ def _find_reported(checkpoint: Checkpoint, facts: BatchStats) -> dict[str, froze
 def _newest(
     snap: OpenSnapshot, orders: frozenset[Order], read: Order | None, batch: int
 ) -> OpenSnapshot:
-    """*snap*, or the newer one that has described its shard, once that is one of all tables."""
+    """Return *snap*, or the newer one that described its shard if it reads all tables."""
     newer = snap.described
     if newer is not None and newer in orders and newer == read:
         return OpenSnapshot(newer, batch, told=True)
@@ -179,7 +179,7 @@ def read_snapshots(checkpoint: Checkpoint, facts: BatchStats) -> dict[str, Order
 
 
 def _has_landed(checkpoint: Checkpoint, name: str, snap: OpenSnapshot) -> bool:
-    """Whether all has landed that was sent with *snap*, and this batch brings no more of it."""
+    """Return whether all rows of *snap* have landed, and this batch has no more of them."""
     return checkpoint.snaps.get(name) == snap and checkpoint.passed(source_of(name), snap.order)
 
 
@@ -319,7 +319,7 @@ def _complete(snap: OpenSnapshot, live: Order | None) -> bool:
 
 
 def with_overlaps(facts: BatchStats, checkpoint: Checkpoint) -> BatchStats:
-    """*facts* of a batch after *checkpoint*, with such changes among what could not be read."""
+    """Return *facts* with rows below the snapshot of their shard among the unreadable changes."""
     found = {
         name: unread_changes(one.rows)
         for name, one in facts.around.items()

@@ -108,7 +108,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class AroundRows:
-    """Live rows of one shard that may stand below the snapshot before them.
+    """Live rows of one shard that may have an order below the snapshot before them.
 
     ``order`` is the lowest; ``rows`` names them as if they could not be read.
     """
@@ -385,7 +385,7 @@ class SchemaDeduplicator:
     _steps: SchemaSteps[pa.RecordBatch] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin with what is known."""
+        """Start from the known schemas."""
         self._steps = SchemaSteps(self.known)
 
     def among(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

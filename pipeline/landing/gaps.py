@@ -109,7 +109,7 @@ def find_collected(
 
 
 def is_above(known: CollectorLists | None, order: Order) -> bool:
-    """Whether what stands at *order* was sent by the lists that are *known*, not by older ones."""
+    """Return whether the change at *order* was sent under the *known* lists, not older ones."""
     return known is None or known.above is None or order > known.above
 
 
@@ -221,7 +221,7 @@ def _replaced(
 
 
 def _remembered(before: Checkpoint, source: str) -> dict[str, str]:
-    """What the source had behind its tables, as of the batch before."""
+    """Return the ``stores`` of *source* as of the batch before, by their names."""
     start = f"{source}/"
     return {n.removeprefix(start): one for n, one in before.stores.items() if n.startswith(start)}
 
@@ -396,7 +396,7 @@ def note_captured_news(
     listing: Listing,
     find_hidden: Callable[[Set[str]], Set[str]],
 ) -> BatchStats:
-    """Return *stats* that tell news of tables whose rows the collector sends from the others.
+    """Return *stats* that mark schema changes of tables whose rows the collector sends.
 
     *checkpoint* is the one before the batch; *find_hidden* returns the shards whose topics Sluice
     may not see.
@@ -485,7 +485,7 @@ def _new_rule_gap(name: str, old: str | None, new: str, made: Checkpoint) -> Gap
 
 
 def rule_place(shard: str, w: Mapping[TopicPartition, PartitionEnd]) -> tuple[str, int, int]:
-    """Topic and partition that *shard* came in, and where *w* stands there; else its name, 0, 0."""
+    """Return topic, partition and offset in *w* of *shard*; its name, 0 and 0 if unknown."""
     at = min((at for at in w if at.topic.endswith(f".{shard}")), key=str, default=None)
     return (shard, 0, 0) if at is None else (at.topic, at.partition, w[at].offset)
 

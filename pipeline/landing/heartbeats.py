@@ -108,7 +108,7 @@ def detect_missing_heartbeats(checkpoint: Checkpoint, context: BatchContext) -> 
 def _with_sent_again(
     source: str, gaps: Mapping[str, Gap], rows: Iterable[HeartbeatRow]
 ) -> dict[str, Gap]:
-    """*gaps* that know up to where all was sent again, from the heartbeat before them on.
+    """Return *gaps* with how far all was sent again, from the heartbeat before them on.
 
     The missing heartbeats alone do not show that: the log may have been sent again from a position
     just before them, and the changes between them and the heartbeat before are still missing.
@@ -171,7 +171,7 @@ def _sent_again(gap: Gap, numbers: Iterable[int]) -> int:
 
 
 def _judged(trail: HeartbeatHistory, top: Order | None, batch: int) -> HeartbeatHistory:
-    """*trail*, which knows whether its highest stands above all that came in earlier batches."""
+    """Return *trail*, which notes whether its highest is above those of all earlier batches."""
     if trail.raised != batch:
         return trail
     return replace(trail, clear=top is None or top < trail.order)
@@ -251,7 +251,7 @@ def note_levels(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
 
 
 def _partitions(sources: Iterable[str], listing: Listing) -> Mapping[str, list[TopicPartition]]:
-    """Those of each source that hold anything."""
+    """Return the partitions of each of *sources* that hold anything."""
     found: dict[str, list[TopicPartition]] = {source: [] for source in sources}
     for at, end in listing.ends.items() if found else ():
         if end.offset and (source := listing.source_of[at.topic]) in found:

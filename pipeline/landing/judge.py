@@ -209,7 +209,7 @@ def find_unexplained_rows(
     *,
     grown: Set[str] = frozenset(),
 ) -> StrangeRows:
-    """Where a batch goes back and repeats nothing: partition -> first such offset.
+    """Return the rows that go back and repeat nothing: partition -> first such offset.
 
     *doubted* are the partitions that may, *checkpoint* is that before the batch, *floors* are as of
     :func:`pipeline.landing.order_check.find_highest_orders`, *grown* are topics that have gained

@@ -139,7 +139,7 @@ class TopicShards:
 
     @cached_property
     def _named(self) -> Mapping[str, list[str]]:
-        """By what topics call them."""
+        """Their names in topics."""
         found: dict[str, list[str]] = {}
         for name in self.shards:
             found.setdefault(spell_topic(Shard.parse(name).name), []).append(name)
@@ -209,7 +209,7 @@ class LandingSource:
 
     @property
     def sent_once(self) -> bool:
-        """Whether nothing of its log is sent again that was read; most formats say nothing."""
+        """Whether its format shows that no read change is sent again; most do not show it."""
         return getattr(self.format, "sent_once", False)
 
     @cached_property
@@ -219,7 +219,7 @@ class LandingSource:
 
     @cached_property
     def names(self) -> TopicNames:
-        """What they are called."""
+        """Their names."""
         own, prefix = self.settings, self.settings.prefix
         others = {*self.format.added_topics(prefix), self.heartbeats}
         return TopicNames(own.name, prefix, frozenset(others), routed=bool(own.topics))
@@ -249,7 +249,7 @@ class LandingSource:
         return self._last
 
     def captures(self) -> CaptureScope | Missing:
-        """The same as it and its server tell now; ``Missing`` if either is silent."""
+        """Return the lists of collector and server now; ``Missing`` if either does not answer."""
         if self._silence:
             self._look()
             return Missing(self._silence)
@@ -276,7 +276,7 @@ class LandingSource:
         return frozenset(self._unsaid | self._missed)
 
     def remind(self, hazards: Iterable[Finding]) -> None:
-        """Tell *hazards*, which were seen in the life before: no checkpoint may have them."""
+        """Report *hazards* of the process before: perhaps no checkpoint has them."""
         self._missed |= set(hazards)
 
     def recorded(self, scope: CaptureScope) -> None:
@@ -464,7 +464,7 @@ class Upstream:
     def of(
         cls, feeds: Sequence[LandingSource], transport: Transport, clock: Callable[[], datetime]
     ) -> "Upstream":
-        """One whose feeds have as long as their own limits let them take in sum."""
+        """Return one that waits for its feeds as long as their own limits allow in sum."""
         never = -timedelta.resolution
         return cls(
             feeds,
@@ -660,14 +660,14 @@ NEVER = float("-inf")
 
 @dataclass(eq=False)
 class CaptureNotices:
-    """What the checkpoints record of each source's notices and hazards, and the last answers."""
+    """The notices and hazards of each source that checkpoints have, and its last answers."""
 
     _said: dict[str, float] = field(default_factory=dict)
     _hazards: dict[str, frozenset[Finding]] = field(default_factory=dict)
     _answers: Mapping[str, CaptureScope] = field(default_factory=dict)
 
     def unsaid(self, listing: Listing) -> Listing:
-        """*listing* without what a checkpoint says."""
+        """Return *listing* without the notices that a checkpoint has."""
         self._answers = listing.captures
         left = {n: one.after(self._said.get(n, NEVER)) for n, one in self._answers.items()}
         return replace(listing, captures=left)

@@ -90,7 +90,7 @@ class _SourceStatements:
         return "database" in self.words or "schema" in self.words
 
     def is_about(self, name: str) -> bool:
-        """Whether *name* (``source/shard``), or its database, stands in it."""
+        """Return whether it contains *name* (``source/shard``) or its database."""
         own = Shard.parse(name.casefold())
         return self._holds(own.relation) or (self.of_databases and self._holds(own.database))
 
@@ -212,7 +212,7 @@ def _topics(checkpoint: Checkpoint, facts: BatchStats, plan: Plan) -> Checkpoint
 
 
 def _mark_disturbed(checkpoint: Checkpoint, plan: Plan) -> dict[str, Quarantine]:
-    """What is open, not to be read again where another message may stand in its place."""
+    """Mark open quarantines whose offsets may now have other messages: they are not read again."""
     moved = plan.disturbed
     found = checkpoint.quarantine.items()
     return {n: replace(one, epoch=0) if one.partitions & moved else one for n, one in found}
@@ -392,7 +392,7 @@ def _renamed(checkpoint: Checkpoint, facts: BatchStats) -> tuple[tuple[str, str]
 
 
 def _dropped(checkpoint: Checkpoint, facts: BatchStats, batch: int) -> tuple[Settled, ...]:
-    """Shards that were dropped: what is lost of them is missed no more."""
+    """Return dropped shards as settled: their losses do not matter any more."""
     return tuple(
         Settled(news.name, news.change.order, batch, born=True)
         for news in facts.news
@@ -401,7 +401,7 @@ def _dropped(checkpoint: Checkpoint, facts: BatchStats, batch: int) -> tuple[Set
 
 
 def _is_new(checkpoint: Checkpoint, news: SchemaNews, name: str) -> bool:
-    """Whether a statement about shard *name* was not sent before: what came since outlives it."""
+    """Return whether a statement about shard *name* is new; a resent one ends no later rows."""
     known = checkpoint.existing.get(name)
     return known is None or known.order < news.change.order
 

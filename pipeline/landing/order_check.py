@@ -100,9 +100,9 @@ def find_highest_orders(
     high: Mapping[SourcePartition, Order],
     floors: Mapping[SourcePartition, Order] = NO_FLOORS,
 ) -> tuple[dict[SourcePartition, Order], frozenset[TopicPartition]]:
-    """Highest LIVE order of each partition, and where rows may stand too low.
+    """Return the highest LIVE order of each partition, and partitions that may have low rows.
 
-    A partition without a LIVE row keeps what *high* says of it.  *floors*: as *high*, orders
+    A partition without a LIVE row keeps its order in *high*.  *floors*: as *high*, orders
     below which nothing new can come.
     """
     reached: dict[SourcePartition, Order] = {}
@@ -123,9 +123,9 @@ def find_low_rows(
     high: Mapping[SourcePartition, Order],
     floors: Mapping[SourcePartition, Order] = NO_FLOORS,
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Offsets of the rows that stand too low in their partition.
+    """Return the offsets of rows whose order is too low in their partition.
 
-    In: ``JUDGED``, in any order.  A row stands too low when its order is below that of a LIVE row
+    In: ``JUDGED``, in any order.  A row is too low if its order is below that of a LIVE row
     before it, by offset, or below *high*, or *floors* as of :func:`find_highest_orders`.
     """
     parts = [pc.struct_field(rows["order"], [name]) for name in ORDER_PARTS]

@@ -165,7 +165,7 @@ class PlanContext:
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """Where a partition is read from, and why that is not where W stands."""
+    """The first offset to read in a partition, and why it is not W."""
 
     first: int
     gap: Gap | None = None
@@ -342,7 +342,7 @@ def _joined(
 
 
 def _last_end(w: PartitionEnd, partition: TopicPartition, known: PlanContext) -> int | None:
-    """Where the partition that W stands in last ended; None if that is not known."""
+    """Return the last known end of the partition of *w*; None if it is unknown."""
     last = known.last.get(partition)
     return None if last is None or _renewed(w, last) else max(w.offset, last.offset)
 

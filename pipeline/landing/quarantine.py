@@ -372,7 +372,7 @@ class Resubmitting:
     def _rows(
         self, one: Resubmission, checkpoint: Checkpoint, listing: Listing, at: datetime
     ) -> tuple[str, list[pa.RecordBatch]]:
-        """The subject it is of, and its rows.
+        """Return its subject and its rows.
 
         Raises:
             FormatError: it never lands, and why.
@@ -426,7 +426,7 @@ def explain_refusal(rows: Sequence[Row], subject: str, checkpoint: Checkpoint, n
 
 
 def _without_known_columns(rows: pa.RecordBatch, checkpoint: Checkpoint) -> pa.RecordBatch:
-    """*rows* but those that tell the very columns that are known, from whichever order on."""
+    """Return *rows* without descriptions that equal the known columns, at any order."""
     kept = []
     for row in rows.select(["op", "source", "shard", "order", "after", "schema_id"]).to_pylist():
         describes = row["op"] == Op.DDL and row["schema_id"] is not None
@@ -477,7 +477,7 @@ def _explain_outdated(row: Row, checkpoint: Checkpoint) -> str:
 
 
 def _explain_overtaken(row: Row, newer: Newer) -> str:
-    """Why what has landed of its key does not let it in."""
+    """Return why landed changes of its key refuse it; empty if none does."""
     own = Order(**row["order"])
     placed = [(Order(**one["order"]), one) for one in newer(row) if one["order"] is not None]
     if any(order == own for order, _ in placed):
@@ -493,7 +493,7 @@ def _explain_overtaken(row: Row, newer: Newer) -> str:
 
 
 def _places(rows: Iterable[pa.RecordBatch], taken: Set[ChangePlace]) -> set[ChangePlace]:
-    """Where each of *rows* stands among the changes of its key; FormatError if that is *taken*."""
+    """Return each row's position among the changes of its key; FormatError if it is *taken*."""
     listed = (row for each in rows for row in each.select([*PLACE, "order"]).to_pylist())
     found = {(*(row[name] for name in PLACE), Order(**row["order"])) for row in listed}
     if not taken.isdisjoint(found):

@@ -80,7 +80,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class PartialFrom:
-    """Landed rows of one topic of a source that tell some columns only, ``order.log >= first``."""
+    """Landed rows of one topic of a source that have some columns only, ``order.log >= first``."""
 
     source: str
     topic: str
@@ -349,7 +349,7 @@ class _StrangeRun:
 
 
 def _agrees(row: _PlacedRow, said: Set[Said]) -> bool:
-    """Whether *row* says what is *said* at its place, or both are halves of a changed key."""
+    """Return whether *row* equals *said* at its position, or both are halves of a changed key."""
     return row.said in said or {row.said[0], *(one[0] for one in said)} == _HALVES
 
 

@@ -44,7 +44,7 @@ UndecidedRow = tuple[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True)
 class HoldContext:
-    """All that could let a source go on that was found in disorder."""
+    """Everything whose change can end the hold of a source in disorder."""
 
     chosen: Plan
     listing: Listing

@@ -242,7 +242,7 @@ def read_file(store: Store, file: WrittenFile, columns: Sequence[str]) -> pa.Tab
 
 
 def read_near(log: ChangeLog, asked: Asked) -> pa.Table:
-    """What the change log holds near rows that stand low."""
+    """Read landed rows of the change log near rows whose order is too low."""
     if isinstance(asked, PartialFrom):
         names = ("source", *PLACE, "order", "changed")
         found = log.between(asked.source, asked.topic, asked.first, None, names)

@@ -306,7 +306,7 @@ def run_task(task: LandingTask) -> TaskResult:
 
     Raises:
         UnreachableError: not all of a range could be read; no file is left.
-        NoSchemasError: a source's registry does not tell what its messages mean; no file is left.
+        NoSchemasError: a registry does not have the schemas of its messages; no file is left.
         ConfigError: a setting of the transport's or the lake's that cannot be.
     """
     wanted = {name for intake in task.intakes for name in intake.format.columns}
@@ -335,7 +335,7 @@ def write_file(
 
 
 def _shaped(batches: Iterable[pa.RecordBatch], task: LandingTask) -> Iterator[pa.RecordBatch]:
-    """Rows of ``CHANGES``, intake by intake of each batch; none of what says nothing."""
+    """Yield rows of ``CHANGES``, intake by intake; none of events without information."""
     routes = TableRouter(task.router, task.standards)
     for batch in batches:
         for intake in task.intakes:

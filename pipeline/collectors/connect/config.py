@@ -97,19 +97,19 @@ def _databases(pattern: str) -> list[str]:
 
 
 def _token(pattern: str, at: int) -> int:
-    """Where what stands at *at* ends: an escape, a set of characters, or one character."""
+    """Return the end of the token at *at*: an escape, a set of characters, or one character."""
     if pattern[at] == "\\":
         return at + 2
     if pattern[at] != "[":
         return at + 1
-    at += 2 if pattern[at + 1 : at + 2] != "^" else 3  # a bracket that comes first is a letter
+    at += 2 if pattern[at + 1 : at + 2] != "^" else 3  # a first bracket is a plain character
     while at < len(pattern) and pattern[at] != "]":
         at += 2 if pattern[at] == "\\" else 1
     return at + 1
 
 
 def _dot(pattern: str, at: int, ends: int) -> bool:
-    """Whether one dot stands there: written as such, or as any letter that comes once."""
+    """Return whether the token matches one dot: an escaped dot, or `.` without a repetition."""
     once = not pattern.startswith(REPEATS, ends)
     return once and pattern[at:ends] in (".", r"\.")
 

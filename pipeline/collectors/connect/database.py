@@ -23,7 +23,7 @@ _TLS = re.compile("ssl|tls|trust|keystore|verif|certificate|servercert|socketfac
 
 
 class ConnectedDatabase(Protocol):
-    """One kind of database as Debezium's connectors know it; stands as ``CONNECTED``.
+    """One kind of database for Debezium's connectors; its module exports it as ``CONNECTED``.
 
     ``classes`` are those that Sluice reads, the one that it registers first.  ``lists`` names the
     outer part of a table's name as the lists of what is included call it; what is ``built_in`` of

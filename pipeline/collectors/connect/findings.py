@@ -207,7 +207,7 @@ def connector_findings(
 def find_config_hazards(
     config: Mapping[str, str], where: str, unavailable: str = UNAVAILABLE
 ) -> tuple[Finding, ...]:
-    """What in *config* drops, rewrites or delays changes; asked at each look, so it needs no more.
+    """Yield what in *config* drops, rewrites or delays changes, from *config* alone.
 
     *unavailable* is what the source's format takes for a value that was not sent.
     Settings of the worker that the connector does not state are not seen here.
@@ -289,7 +289,7 @@ def _unverified(
     otherwise = f"or tls: false of {source.name} under sources"
     found = find_unmet(database.verified, config, where, remedy=f"{REMEDY}; {otherwise}")
     for name in sorted(name for name in config if weakens_tls(name, database)):
-        what = f"{name} may tell the driver to believe any server: {UNVERIFIED}"
+        what = f"{name} may make the driver trust any server: {UNVERIFIED}"
         fix = f"{REMOVE.format(name=name)}; {otherwise}"
         found.append(Finding(REFUSE, name, where, what, fix))
     return found

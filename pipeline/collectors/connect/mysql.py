@@ -147,7 +147,7 @@ class ConnectedMySql:
         source: SourceSettings,
         where: str,
     ) -> list[Finding]:
-        """What it does to changes; nothing else."""
+        """Yield findings on what the config does to changes."""
         return self.hazards(config, where)
 
     def hazards(self, config: Mapping[str, str], where: str) -> list[Finding]:

@@ -71,7 +71,7 @@ class ConnectedPostgres:
         ),
         Demand(
             "slot.drop.on.stop",
-            "all that is committed while the connector stands still is lost",
+            "changes that are committed while the connector is stopped are lost",
             good=("false",),
             default="false",
             effect=Effect.DROPS,
@@ -92,7 +92,7 @@ class ConnectedPostgres:
         3,
         7,
         "after a restart it may leave out the first rows of a transaction that was open over it"
-        " (a row that stands where the last commit ended is taken for that commit)",
+        " (a row at the end position of the last commit counts as part of that commit)",
     )
 
     verified: ClassVar[tuple[Demand, ...]] = (

@@ -158,10 +158,10 @@ FAMILIES = (
 
 
 def snapshot_demand(default: str) -> Demand:
-    """How a snapshot's rows stand at one position; each connector has a default of its own."""
+    """Demand that all rows of a snapshot have one position; connectors differ in their default."""
     return Demand(
         "snapshot.isolation.mode",
-        "the snapshot's rows do not stand at one position",
+        "the snapshot's rows do not have one position",
         good=("repeatable_read", "serializable"),
         default=default,
         severity=WARN,

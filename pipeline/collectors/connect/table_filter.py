@@ -103,7 +103,7 @@ def _translated(text: str) -> str:
 
 
 def _sign(text: str, at: int, dot: str) -> tuple[str, int]:
-    """What stands at *at*, in Python's words, and where it ends."""
+    """Return the token at *at* as a Python expression, and its end."""
     if text[at] in ".$":
         return dot if text[at] == "." else _END, at + 1
     if text[at] == "\\":
@@ -216,7 +216,7 @@ def _branch(branches: Iterable[Any]) -> tuple[Ways, Ways]:
 
 
 def _repeat(least: int, most: Any, items: Any) -> tuple[Ways, Ways]:
-    """What repeats often may go on in one way alone: else they double with each letter."""
+    """Count the ways to match a repetition; refuse one whose ways double with each character."""
     inner, tried_once = _sequence(items)
     most = min(int(most), _LONGEST)
     least = min(least, most)
