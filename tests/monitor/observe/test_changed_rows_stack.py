@@ -28,7 +28,7 @@ def test_a_row_that_is_changed_without_the_log_right_after_its_change_is_named(
     )
     pipe.start()
     pipe.catch_up()
-    with probing(pipe, {"values": Values(block_rows=16, newest=1, rotating=0)}) as probed:
+    with probing(pipe, {"values": Values(block_rows=16, newest=1, rotating=0, ranges=0)}) as probed:
         passed = probed.ruled("values", Outcome.PASS)
         pipe.sql("UPDATE DB.t SET name = 'new' WHERE id IN (3, 5)", "DELETE FROM DB.t WHERE id = 7")
         probed.ruled("values", Outcome.PASS)
