@@ -9,7 +9,8 @@ The table is named `t` in every query. Names and values are quoted only by the f
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -39,6 +40,9 @@ def among_sql(column: str, values: Iterable[str | int]) -> str:
     return f"{column} IN ({listed})" if listed else "false"
 
 
+FLOAT_DIGITS = 15  # of a decimal, which each float keeps
+CUT = (2**63 - 1, -(2**63))
+"""What is left of a whole number that does not fit into 64 bits with a sign."""
 UNDECIDABLE = (
     "Schema error",
     "SQL error",
@@ -55,6 +59,7 @@ class SnapshotReader:
 
     path: str
     table: DeltaTable
+    _compared: dict[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def version(self) -> int:
@@ -116,13 +121,43 @@ class SnapshotReader:
 
         With a deletion vector they are bounds, not values.  Empty if one file has no statistics.
         """
+        found = self._all_bounds(column)
+        return () if any(None in one for one in found) else tuple(found)
+
+    def compared_sql(self, column: str) -> str:
+        """The expression by which a condition compares *column*, a top-level one.
+
+        `delta-rs` writes bounds of decimals as 64-bit floats, and cuts whole ones to 64 bits with
+        a sign.  It skips files by them, and reads a column whose bounds are one value as that
+        value (measured on 1.6).  An expression has no bounds, so it is right, and skips no file.
+        """
+        if column not in self._compared:
+            name = quote_name(column)
+            decimal = self.columns().get(column, "").startswith("decimal(")
+            rounded = decimal and any(_may_be_rounded(*one) for one in self._all_bounds(column))
+            self._compared[column] = f"coalesce({name}, {name})" if rounded else name
+        return self._compared[column]
+
+    def _all_bounds(self, column: str) -> list[tuple[Any, Any]]:
+        """Lowest and highest value of *column* in each file; None where that is not known."""
         with translate_errors(self.path):
             files = _arrow(self.table.get_add_actions(flatten=True))
         names = (f"min.{column}", f"max.{column}")
         if not set(names) <= set(files.column_names):
-            return ()
-        low, high = (files[name].to_pylist() for name in names)
-        return () if None in low or None in high else tuple(zip(low, high, strict=True))
+            return []
+        return list(zip(*(files[name].to_pylist() for name in names), strict=True))
+
+
+def _may_be_rounded(low: Decimal | None, high: Decimal | None) -> bool:
+    """Whether the bounds of one file may be floats: who rounds one of them rounds both."""
+    return all(one is not None and _may_be_float(one) for one in (low, high))
+
+
+def _may_be_float(value: Decimal) -> bool:
+    digits = value.as_tuple()
+    if len(digits.digits) <= FLOAT_DIGITS:
+        return False
+    return bool(digits.exponent) or value in CUT or int(float(value)) == value
 
 
 def open_table(path: str, version: int | None = None) -> SnapshotReader | None:

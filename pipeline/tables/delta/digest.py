@@ -115,15 +115,8 @@ def sum_digests(
     *ranges* are half-open, ascending and disjoint.  A row in none of them is left out.
     """
     rows, sums = np.zeros(len(ranges) + 1, np.int64), np.zeros(len(ranges) + 1, np.uint64)
-    wide = any(low > LARGEST for low, _ in ranges)
-    lows = np.array([low for low, _ in ranges], object if wide else np.int64)
-    highs = np.array([min(high, LARGEST) for _, high in ranges], np.int64)
-    endless = np.array([high > LARGEST for _, high in ranges], np.bool_)
     for batch in batches:
-        ids = _ids(batch.column(ID), wide=wide)
-        place = np.searchsorted(lows, ids, side="right") - 1
-        own = np.maximum(place, 0)
-        place[(place < 0) | ((ids >= highs[own]) & ~endless[own])] = len(ranges)
+        place = _find_ranges(_ids(batch.column(ID)), ranges)
         digests = first_bytes(batch.column(DIGEST))
         rows += np.bincount(place, minlength=len(rows))
         order = np.argsort(place, kind="stable")
@@ -137,9 +130,22 @@ def sum_digests(
     )
 
 
-def _ids(column: pa.Array, *, wide: bool) -> npt.NDArray[Any]:
-    """Ids as numbers; as Python's where they may be above 64 bits with a sign."""
-    if wide or not pa.types.is_integer(column.type):
+def _find_ranges(ids: npt.NDArray[Any], ranges: Sequence[tuple[int, int]]) -> npt.NDArray[np.int64]:
+    """Which of *ranges* holds each id; their number where none does."""
+    if ids.dtype == np.int64:
+        lows = np.array([low for low, _ in ranges if low <= LARGEST], np.int64)
+        lasts = np.array([min(high - 1, LARGEST) for _, high in ranges], np.int64)
+    else:
+        lows = np.array([low for low, _ in ranges], object)
+        lasts = np.array([high - 1 for _, high in ranges], object)
+    place = np.searchsorted(lows, ids, side="right") - 1
+    place[(place < 0) | (ids > lasts[np.maximum(place, 0)]).astype(np.bool_)] = len(ranges)
+    return place
+
+
+def _ids(column: pa.Array) -> npt.NDArray[Any]:
+    """Ids as 64-bit numbers; as Python's where the column may hold others."""
+    if not pa.types.is_integer(column.type):
         return np.array([int(one) for one in column.to_pylist()], object)
     ids: npt.NDArray[Any] = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
     return ids

@@ -56,6 +56,7 @@ TIMES = {
     "timestamp_ntz": "Timestamp(Microsecond, None)",
     "timestamp": 'Timestamp(Microsecond, Some("UTC"))',
 }
+WIDEST = "decimal(38,0)"
 RANGES_AT_ONCE = 20
 KEYS_AT_ONCE = 100
 IDS_AT_ONCE = 5000  # in one statement
@@ -137,11 +138,10 @@ class MirrorReader:
 
     def _find_max_id(self, shard: Shard, column: str) -> int | None:
         tops = sorted((int(high) for _, high in self.pinned.bounds(column)), reverse=True)
-        wanted = FILES_FIRST
+        wanted, kind = FILES_FIRST, self._kind(column)
         while wanted < len(tops):
-            found = self._highest(
-                shard, column, f" AND {quote_name(column)} >= {quote_literal(tops[wanted])}"
-            )
+            most = f"{self.pinned.compared_sql(column)} >= {_literal(tops[wanted], kind)}"
+            found = self._highest(shard, column, f" AND {most}")
             if found is not None:
                 return found
             wanted *= 8
@@ -156,7 +156,7 @@ class MirrorReader:
     def _count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
         counts: list[int] = []
         for start in range(0, len(ranges), RANGES_AT_ONCE):
-            some = [_inside(column, span) for span in ranges[start : start + RANGES_AT_ONCE]]
+            some = [self._inside(column, span) for span in ranges[start : start + RANGES_AT_ONCE]]
             asked = ", ".join(f"count(*) FILTER (WHERE {s}) AS c{i}" for i, s in enumerate(some))
             where = f"{self._of(shard)} AND ({' OR '.join(some)})"
             row = self.pinned.select(f"SELECT {asked} FROM t WHERE {where}")[0]  # noqa: S608
@@ -197,7 +197,7 @@ class MirrorReader:
         asked = _joined(ranges)
         if len(asked) > RANGES_AT_ONCE:
             asked = [(ranges[0][0], ranges[-1][1])]
-        inside = " OR ".join(_inside(column, span) for span in asked)
+        inside = " OR ".join(self._inside(column, span) for span in asked)
         found = self.pinned.batches(
             f"SELECT {quote_name(column)} AS {ID}, {digest} AS {DIGEST} FROM t"  # noqa: S608
             f" WHERE {self._of(shard)} AND ({inside})"
@@ -210,7 +210,7 @@ class MirrorReader:
         digest = digest_sql(columns, self.pinned.columns())
         found = self.pinned.batches(
             f"SELECT {quote_name(column)} AS {ID}, {digest} AS {DIGEST} FROM t"  # noqa: S608
-            f" WHERE {self._of(shard)} AND {_inside(column, span)} ORDER BY {ID} LIMIT {limit}"
+            f" WHERE {self._of(shard)} AND {self._inside(column, span)} ORDER BY {ID} LIMIT {limit}"
         )
         return tuple(row for batch in found for row in list_digests(batch))
 
@@ -305,8 +305,11 @@ class MirrorReader:
         ordered = sorted(ids)
         for start in range(0, len(ordered), IDS_AT_ONCE):
             some = ordered[start : start + IDS_AT_ONCE]
-            bounds = _inside(column, (some[0], some[-1] + 1))
-            listed = f"SELECT column1 FROM (VALUES {', '.join(f'({int(id_)})' for id_ in some)})"  # noqa: S608
+            bounds = self._inside(column, (some[0], some[-1] + 1))
+            decimal = _is_decimal(self._kind(column))
+            texts = (f"('{int(id_)}')" if decimal else f"({int(id_)})" for id_ in some)
+            value = f"CAST(column1 AS {WIDEST})" if decimal else "column1"
+            listed = f"SELECT {value} FROM (VALUES {', '.join(texts)})"  # noqa: S608
             yield f"{self._of(shard)} AND {bounds} AND {quote_name(column)} IN ({listed})"
 
     def as_of(self, version: int) -> "MirrorReader":
@@ -318,18 +321,22 @@ class MirrorReader:
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         found = self.pinned.select(
             f"SELECT {quote_name(column)} AS id FROM t WHERE {self._of(shard)}"  # noqa: S608
-            f" AND {_inside(column, span)} ORDER BY id LIMIT {int(limit)}"
+            f" AND {self._inside(column, span)} ORDER BY id LIMIT {int(limit)}"
         )
         return tuple(int(row["id"]) for row in found)
 
     def rows_of(self, shard: Shard, column: str, span: Range) -> Sequence[Mapping[str, Any]]:
-        where = f"{self._of(shard)} AND {_inside(column, span)}"
+        where = f"{self._of(shard)} AND {self._inside(column, span)}"
         return self.pinned.select(f"SELECT * FROM t WHERE {where}")  # noqa: S608
 
     def rows_with_key(self, key: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
         types = self.pinned.columns()
-        each = (_is_value(name, types.get(name, "nothing"), value) for name, value in key.items())
-        return self.pinned.select(f"SELECT * FROM t WHERE {' AND '.join(each)} LIMIT {MOST_ROWS}")  # noqa: S608
+        each = (
+            _is_value(self.pinned.compared_sql(name), name, types.get(name, "nothing"), value)
+            for name, value in key.items()
+        )
+        asked = f"SELECT * FROM t WHERE {' AND '.join(each)} LIMIT {MOST_ROWS}"  # noqa: S608
+        return self.pinned.select(asked)
 
     def has_keys(self, keys: Sequence[LogKey]) -> tuple[bool, ...]:
         """Whether each key's row is there, in the order asked.
@@ -362,6 +369,14 @@ class MirrorReader:
         found = self.pinned.select(asked + condition)[0]["id"]
         return None if found is None else int(found)
 
+    def _kind(self, column: str) -> str:
+        return self.pinned.columns().get(column, "nothing")
+
+    def _inside(self, column: str, span: Range) -> str:
+        """Condition that an integer of *column* is in the half-open *span*."""
+        kind = self._kind(column)
+        return _between(self.pinned.compared_sql(column), *(_literal(one, kind) for one in span))
+
     @property
     def _kept(self) -> str:
         """Which rows are no archived ones; all, where the mirror never had any."""
@@ -389,8 +404,13 @@ class MirrorReader:
     def _present(self, shard: Shard, rows: Sequence[tuple[str, ...]]) -> set[tuple[str, ...]]:
         """Those of *rows* that are there."""
         types = self.pinned.columns()
-        columns = [(column, types.get(column, "nothing")) for column in self.table.key]
-        asked = ", ".join(f"{quote_name(column)} AS k{i}" for i, (column, _) in enumerate(columns))
+        columns = [
+            (self.pinned.compared_sql(column), column, types.get(column, "nothing"))
+            for column in self.table.key
+        ]
+        asked = ", ".join(
+            f"{quote_name(column)} AS k{i}" for i, column in enumerate(self.table.key)
+        )
         each = [
             " AND ".join(
                 _equals(*column, value) for column, value in zip(columns, row, strict=True)
@@ -414,12 +434,20 @@ def _joined(ranges: Sequence[Range]) -> list[Range]:
     return joined
 
 
-def _inside(column: str, span: Range) -> str:
-    return _between(quote_name(column), *map(quote_literal, span))
-
-
 def _between(column: str, first: str, until: str) -> str:
     return f"({column} >= {first} AND {column} < {until})"
+
+
+def _is_decimal(kind: str) -> bool:
+    return kind.startswith("decimal(")
+
+
+def _literal(value: int, kind: str) -> str:
+    """An integer that is compared with a column of that *kind*.
+
+    The engine would read a plain one beyond 64 bits as a float.
+    """
+    return f"CAST('{int(value)}' AS {WIDEST})" if _is_decimal(kind) else quote_literal(value)
 
 
 def _sums(inside: Sequence[str], values: Sequence[str]) -> Iterator[str]:
@@ -474,26 +502,26 @@ def _added(field: AggregatedColumn, kind: str) -> str:
     raise ProofError(f"{field.name} is of type {kind} in the mirror, which is not added up so")
 
 
-def _is_value(column: str, kind: str, value: Any) -> str:
-    """Condition that a column of that *kind* has a *value* of its own type."""
+def _is_value(compared: str, column: str, kind: str, value: Any) -> str:
+    """Condition that a column of that *kind* has a *value* of its own type; *compared* is SQL."""
     if kind in TIMES and isinstance(value, date):
-        return f"{quote_name(column)} = {_moment(value, kind)}"
+        return f"{compared} = {_moment(value, kind)}"
     if kind == "binary" and isinstance(value, bytes):
-        return f"{quote_name(column)} = decode({quote_literal(value.hex())}, 'hex')"
+        return f"{compared} = decode({quote_literal(value.hex())}, 'hex')"
     if kind.startswith("decimal(") and isinstance(value, Decimal):
-        return f"{quote_name(column)} = CAST({quote_literal(f'{value:f}')} AS {kind})"
+        return f"{compared} = CAST({quote_literal(f'{value:f}')} AS {kind})"
     if kind == "boolean" and isinstance(value, bool):
-        return f"{quote_name(column)} = {str(value).lower()}"
-    return _equals(column, kind, str(value))
+        return f"{compared} = {str(value).lower()}"
+    return _equals(compared, column, kind, str(value))
 
 
-def _equals(column: str, kind: str, text: str) -> str:
+def _equals(compared: str, column: str, kind: str, text: str) -> str:
     """Condition on one key column; only of types whose text is the same in every system."""
     if kind in INTEGERS:
-        return f"{quote_name(column)} = {int(text)}"
+        return f"{compared} = {int(text)}"
     if kind == "string":
-        return f"{quote_name(column)} = {quote_literal(text)}"
+        return f"{compared} = {quote_literal(text)}"
     if kind.startswith("decimal(") and kind.endswith(",0)"):
-        return f"{quote_name(column)} = CAST({quote_literal(text)} AS {kind})"
+        return f"{compared} = CAST({quote_literal(text)} AS {kind})"
     msg = f"key column {column} is of type {kind}, which systems write differently"
     raise ProofError(msg)

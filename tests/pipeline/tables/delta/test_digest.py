@@ -32,6 +32,7 @@ SIGNED = [-(2**63), -1, 0, 1, 2**63 - 2, 2**63 - 1]
 UNSIGNED = [Decimal(one) for one in (0, 1, 2**63 - 1, 2**63, 2**64 - 1)]
 EDGES = [(-(2**63), -1), (-1, 1), (1, 2**63 - 2), (2**63 - 2, 2**64)]
 HALVES = [(0, 2), (2**63 - 1, 2**63), (2**63, 2**64)]
+HOLES = [(0, 1), (2**63 - 1, 2**63), (2**63 + 1, 2**64 - 1)]
 
 
 def mirror_reader(home: Path, ids: pa.Array, values: list[str | None]) -> MirrorReader:
@@ -44,7 +45,9 @@ def mirror_reader(home: Path, ids: pa.Array, values: list[str | None]) -> Mirror
     ("ids", "ranges"),
     [
         pytest.param(pa.array(SIGNED, pa.int64()), EDGES, id="signed"),
+        pytest.param(pa.array(SIGNED, pa.int64()), [(-5, 1), *HALVES[1:]], id="signed, beyond"),
         pytest.param(pa.array(UNSIGNED, pa.decimal128(20, 0)), HALVES, id="unsigned"),
+        pytest.param(pa.array(UNSIGNED, pa.decimal128(20, 0)), HOLES, id="unsigned, with holes"),
     ],
 )
 def test_each_row_counts_in_its_range(
@@ -57,7 +60,6 @@ def test_each_row_counts_in_its_range(
     found = mirror.digests(SHARD, "id", ranges, COLUMNS)
 
     assert found == sum_ranges(list_row_digests(rows, "id", COLUMNS), ranges)
-    assert sum(one.rows for one in found) == len(rows)
 
 
 @pytest.mark.parametrize(

@@ -282,6 +282,18 @@ def test_the_log_tells_which_files_need_not_be_opened(tmp_path: Path) -> None:
     assert places(find_rows(pa.table({"k": [2]}), files)) == [None]
 
 
+def test_bounds_of_decimals_in_the_log_hide_no_row(tmp_path: Path) -> None:
+    """`delta-rs` rounds them to floats; a row that is not found would be written twice."""
+    files = write_mirror(tmp_path, keyed([Decimal(2**63 + 1)], BIG))
+    cut = f'{{"k":{2**63 - 1}}}'
+    stats = f'{{"minValues":{cut},"maxValues":{cut},"nullCount":{{"k":0}}}}'
+    files.files = (ActiveFile({**files.files[0].action, "stats": stats}),)
+
+    wanted = pa.table({"k": pa.array([Decimal(2**63 + 1)], BIG)})
+
+    assert places(find_rows(wanted, files)) == [(0, 0)]
+
+
 def test_footers_are_read_once_and_forgotten_when_there_are_too_many(tmp_path: Path) -> None:
     footers = Footers(limit=20)
     files = write_mirror(tmp_path, *[keyed([n], pa.int64()) for n in range(3)], footers=footers)

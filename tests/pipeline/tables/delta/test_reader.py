@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from hypothesis import given, settings
@@ -15,9 +16,9 @@ from hypothesis import strategies as st
 from pipeline.aggregates import AggregatedColumn, TimeSpan
 from pipeline.delta.reader import SnapshotReader
 from pipeline.errors import ProofError, UnreachableError
-from pipeline.model import Shard, Table, TopicPartition
+from pipeline.model import Order, Shard, Table, TopicPartition
 from pipeline.readings import LogKey
-from pipeline.row_digest import DigestColumn, Form
+from pipeline.row_digest import DigestColumn, Form, digest_row
 from pipeline.tables.delta.reader import SAID_AGAIN, MirrorReader
 from tests.builders.change_log import APP, meta, read_table, write_mirror
 
@@ -248,6 +249,60 @@ def test_a_maximum_is_right_however_rows_lie_in_files(
     for shard in (A, B):
         own = [n for of, some in zip(shards, ids, strict=True) if of == shard for n in some]
         assert mirror_reader(path).max_id(shard, "id") == max(own, default=None)
+
+
+UNSIGNED = {"id": pa.decimal128(20, 0)}
+
+
+@pytest.mark.parametrize("base", [2**53, 2**62, 2**63 - 3, 2**64 - 3000], ids=hex)
+def test_a_row_is_found_in_files_with_rounded_bounds(tmp_path: Path, base: int) -> None:
+    """`delta-rs` writes bounds of decimals as floats, cut to 64 bits with a sign."""
+    files = [[base + 1, base + 2, base + 100], [base + 1023], [base + 2001, base + 2999]]
+    for ids in files:
+        kept = [{"id": Decimal(n), "_sluice": meta(A.name, 0, pos=n - base)} for n in ids]
+        write_mirror(tmp_path, kept, 0, UNSIGNED)
+    found, columns = mirror_reader(tmp_path), [DigestColumn("id", Form.INTEGER)]
+    every = [n for ids in files for n in ids]
+    spans = [(n, n + 1) for n in every]
+    digests = tuple(digest_row(columns, [n]) for n in every)
+
+    assert found.max_id(A, "id") == every[-1]
+    assert [found.count_ids(A, "id", [span])[0] for span in spans] == [1] * len(every)
+    assert found.count_ids(A, "id", [(base, every[3]), (every[3], 2**64)]) == (3, 3)
+    assert found.digests(A, "id", spans, columns) == digests
+    assert tuple(found.digests(A, "id", [span], columns)[0] for span in spans) == digests
+    assert tuple(found.id_digests(A, "id", [n], columns)[0] for n in every) == digests
+    assert found.id_digests(A, "id", every, columns, since=-1) == digests
+    assert [found.ids(A, "id", span, 5) for span in spans] == [(n,) for n in every]
+    assert [len(found.row_digests(A, "id", span, columns, 5)) for span in spans] == [1] * len(every)
+    assert [len(found.rows_of(A, "id", span)) for span in spans] == [1] * len(every)
+    assert [len(found.rows_with_key({"id": Decimal(n)})) for n in every] == [1] * len(every)
+    assert all(found.has_keys([key(A, str(n))])[0] for n in every)
+    assert found.row_orders(A, "id", every) == {n: Order(0, 1, n - base) for n in every}
+    assert found.has_keys([key(A, str(base + 3)), key(A, str(base + 3000))]) == (False, False)
+
+
+def test_a_key_with_decimals_is_found_in_files_with_rounded_bounds(tmp_path: Path) -> None:
+    price, types = Decimal("1234567890123456.78"), {"id": pa.decimal128(18, 2)}
+    write_mirror(tmp_path, [{"id": price, "_sluice": meta(A.name, 0)}], 0, types)
+
+    assert len(mirror_reader(tmp_path).rows_with_key({"id": price})) == 1
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.decimal128(20, 0)], ids=str)
+def test_a_file_far_from_what_is_asked_is_not_read(tmp_path: Path, kind: Any) -> None:
+    for ids in ([1, 2], [2**40]):
+        kept = [{"id": n, "_sluice": meta(A.name, 0)} for n in ids]
+        write_mirror(tmp_path, kept, 0, {"id": kind})
+    found = mirror_reader(tmp_path)
+    near = min(tmp_path.glob("*.parquet"), key=lambda one: pq.read_table(one)["id"][0].as_py())
+    for file in tmp_path.glob("*.parquet"):
+        if file != near:
+            file.unlink()
+
+    assert found.count_ids(A, "id", [(0, 2**39)]) == (2,)
+    assert found.has_keys([key(A, "2"), key(A, "3")]) == (True, False)
+    assert found.id_digests(A, "id", [5, 6], [DigestColumn("id", Form.INTEGER)])[0].rows == 0
 
 
 def test_an_answer_about_a_version_is_given_again_and_looked_at_anew_in_the_end(
