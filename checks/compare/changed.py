@@ -8,8 +8,9 @@ A row that is equal on both sides is verified, at once or by a position (`Compar
 One that is not settled in a round is pending, and is looked at again in the next. Everything
 changed before an instant is verified when no row of it is pending or wrong.
 
-Cannot see: the rows that a TRUNCATE or a new base has removed, because the log names none. Their
-ranges show them.
+Cannot see: the rows that a TRUNCATE or a new base has removed, because the log names none, and the
+rows of a new base, which are the whole table. The ranges of their shard show them, all from the
+beginning.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -68,7 +69,8 @@ class ChangedLook:
 
     ``rows`` counts those looked at, and ``rest`` is what comes next.  ``held`` is the instant up
     to which the mirror held every change when the segment began; None where it is not known.
-    ``emptied`` are shards that the segment emptied: the log does not name their rows.
+    ``emptied`` are shards that the segment emptied or gave a new base, in its first round: their
+    rows are looked at by ranges.
     """
 
     looks: tuple[Look, ...]
@@ -199,9 +201,10 @@ def look_at_changes(comparison: Comparison, progress: ChangedProgress, most: int
     looks = tuple(
         comparison.look_at_rows(shard, sorted(own), segment.after) for shard, own in ids.items()
     )
-    emptied = world.log().emptied_shards(table, segment.after, segment.until)
+    begins = segment.last is None  # later rounds must not begin the lap again
+    emptied = world.log().emptied_shards(table, segment.after, segment.until) if begins else ()
     rows = sum(map(len, ids.values()))
-    return ChangedLook(looks, rows, rest, segment.held, emptied)
+    return ChangedLook(looks, rows, rest, segment.held, frozenset(emptied))
 
 
 def unexplained_rows(comparison: Comparison, look: ChangedLook) -> list[Suspect]:

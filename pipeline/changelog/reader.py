@@ -117,6 +117,7 @@ def _row(one: dict[str, object]) -> ErrorRow:
 
 KEYED = (*ROWS, Op.READ)
 EMPTYING = (Op.TRUNCATE, Op.SETTLE)
+OF_BASE = f"(op = {quote_literal(Op.READ)} AND coalesce(origin, 0) = {int(Origin.SNAPSHOT)})"
 KEYS_AT_ONCE = 100
 BATCHES_FIRST = 100  # looked through for the highest order at first, then ten times as many
 
@@ -279,10 +280,10 @@ class LogReader:
         above: tuple[str, str, str] | None = None,
         most: int,
     ) -> tuple[tuple[Shard, str], ...]:
-        """Shards and keys of rows changed or read in batches in ``(after, until]``, each once.
+        """Shards and keys of rows changed or repaired in batches in ``(after, until]``, each once.
 
-        They ascend by source, shard and key; at *most* so many, only those *above* a source, shard
-        and key.
+        Rows of a new base are left out: `emptied_shards` names their shard.  They ascend by
+        source, shard and key; at *most* so many, only those *above* a source, shard and key.
         """
         later = ""
         if above is not None:
@@ -292,16 +293,24 @@ class LogReader:
         found = self.pinned.select(
             f"SELECT DISTINCT source, shard, key FROM t WHERE {self._batches(after, until)}"  # noqa: S608
             f' AND t."table" = {quote_literal(table.name)} AND key IS NOT NULL'
-            f" AND {among_sql('op', KEYED)}{later} ORDER BY source, shard, key LIMIT {most}"
+            f" AND {among_sql('op', KEYED)} AND NOT {OF_BASE}{later}"
+            f" ORDER BY source, shard, key LIMIT {most}"
         )
         return tuple((Shard(row["source"], row["shard"]), row["key"]) for row in found)
 
     def emptied_shards(self, table: Table, after: int, until: int) -> frozenset[Shard]:
-        """Shards that a truncate or a new base emptied in batches in ``(after, until]``."""
-        found = self._emptied(table, after) if until > after else []
-        return frozenset(
-            Shard(row["source"], row["shard"]) for row in found if int(row["batch"]) <= until
+        """Shards that a truncate or a new base emptied or filled in batches in ``(after, until]``.
+
+        The log does not name the rows that left, and a base has too many to be looked at by key.
+        """
+        if until <= after:
+            return frozenset()
+        found = [row for row in self._emptied(table, after) if int(row["batch"]) <= until]
+        found += self.pinned.select(
+            f"SELECT DISTINCT source, shard FROM t WHERE {self._batches(after, until)}"  # noqa: S608
+            f' AND t."table" = {quote_literal(table.name)} AND {OF_BASE}'
         )
+        return frozenset(Shard(row["source"], row["shard"]) for row in found)
 
     def highest_order(self, table: Table, shard: Shard, until: int) -> Order | None:
         """Highest order of the shard's changes in the newest batches up to *until* that have any.

@@ -152,9 +152,16 @@ class FakeWorld:
         """Give the shard a new base, landed and merged: whatever was lost is there again."""
         self.catch_up()
         order = Order(1, 1, len(self.log_))
-        self.log_ += [Event(Op.READ, shard, id_) for id_ in self.rows[shard]]
+        self.log_ += self._reads(shard)
         self.catch_up()
         self.based[str(shard)] = ShardBase(order, self.landed_batch())
+
+    def _reads(self, shard: Shard) -> list[Event]:
+        """The rows of a shard, as a snapshot has them."""
+        return [
+            Event(Op.READ, shard, id_, content=self.contents.get((shard, id_), 0))
+            for id_ in self.rows[shard]
+        ]
 
     def alter(self, shard: Shard, **columns: str) -> Event:
         """Let the shard have an id and *columns*, by one statement."""
@@ -190,7 +197,7 @@ class FakeWorld:
 
     def replace_lake(self) -> None:
         """Begin an empty change log: what is in the source is a snapshot in it, in batch 0."""
-        self.log_ = [Event(Op.READ, shard, id_) for shard, ids in self.rows.items() for id_ in ids]
+        self.log_ = [event for shard in self.rows for event in self._reads(shard)]
         self.ends, self.applied, self.fences = [], -1, []
         self.copy = {shard: Counter() for shard in self.copy}
         self.outdated = set(self.memory)
@@ -632,15 +639,16 @@ class FakeLog(LogReader):
         above: tuple[str, str, str] | None = None,
         most: int,
     ) -> tuple[tuple[Shard, str], ...]:
-        events = [event for _, event in self.landed_events(after, until) if event.op != Op.TRUNCATE]
-        landed = [(event.shard, event.id) for event in events if event.shard]
+        events = [event for _, event in self.landed_events(after, until)]
+        changes = [event for event in events if event.op not in (Op.TRUNCATE, Op.READ)]
+        landed = [(event.shard, event.id) for event in changes if event.shard]
         keys = {(shard.source, shard.name, self.key_of(shard, id_)) for shard, id_ in landed}
         later = sorted(one for one in keys if above is None or one > above)
         return tuple((Shard(source, name), key) for source, name, key in later[:most])
 
     def emptied_shards(self, table: Table, after: int, until: int) -> frozenset[Shard]:
         landed = [event for _, event in self.landed_events(after, until)]
-        return frozenset(e.shard for e in landed if e.shard and e.op == Op.TRUNCATE)
+        return frozenset(e.shard for e in landed if e.shard and e.op in (Op.TRUNCATE, Op.READ))
 
     def highest_order(self, table: Table, shard: Shard, until: int) -> Order | None:
         landed = self.landed_events(until=until)

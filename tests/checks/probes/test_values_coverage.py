@@ -115,6 +115,37 @@ def test_an_emptied_shard_is_compared_anew(world: FakeWorld) -> None:
     assert found[-1].ruling.keys == ("shop/shop_00.orders:100",)
 
 
+def test_rows_of_a_new_base_are_compared_by_ranges_and_are_no_changed_rows(
+    world: FakeWorld,
+) -> None:
+    assert compared(cycles(world, 6))[-1].oldest is not None
+    world.snapshot(ONE)
+    world.copy[ONE].pop(100)
+
+    found = cycles(world, 30, ranges=2, changed_rows=8)
+
+    oldest = [one.oldest is None for one in compared(found)]
+    assert oldest[:5] == [False, True, True, True, True]
+    assert found[-1].ruling.keys == ("shop/shop_00.orders:100",)
+    assert "behind" not in {one.ruling.code for one in found}
+
+
+def test_a_lap_after_a_new_base_begins_once_however_many_rows_have_changed(
+    world: FakeWorld,
+) -> None:
+    """Its batch changed two hundred rows, too: twenty cycles, ten at a time."""
+    assert compared(cycles(world, 6))[-1].oldest is not None
+    world.snapshot(ONE)
+    world.commit(*((Op.UPDATE, TWO, id_) for id_ in range(200)))
+    world.catch_up()
+
+    found = cycles(world, 12, ranges=20, changed_rows=10)
+
+    assert found[-1].verified is not None
+    assert found[-1].verified.oldest is not None
+    assert any("10 changed rows" in one.ruling.reason for one in found)
+
+
 def test_new_columns_are_compared_anew(world: FakeWorld) -> None:
     assert compared(cycles(world, 6))[-1].oldest is not None
     world.alter(ONE, v="int", more="int")

@@ -313,12 +313,16 @@ def test_the_highest_order_of_a_shard_is_that_of_its_newest_batches(
 
 
 def test_changed_keys_are_each_told_once_in_pages(tmp_path: Path) -> None:
-    """A change that lands twice counts once; a tombstone, a heartbeat and an emptying name none."""
+    """A change that lands twice counts once; a tombstone, a heartbeat and an emptying name none.
+
+    A row that a repair has read counts, and one of a new base does not.
+    """
     write_changes(tmp_path, 0, [key_change(Op.CREATE, 1, "before", 0)])
     write_changes(tmp_path, 1, [key_change(Op.CREATE, 2, "b", 1), key_change(Op.UPDATE, 3, "b", 2)])
     more = [
         key_change(Op.DELETE, 4, "a", 3),
-        key_change(Op.READ, 5, "c", 4),
+        key_change(Op.READ, 5, "c", 4, origin=int(Origin.REPAIR)),
+        key_change(Op.READ, 5, "d", 4, origin=int(Origin.SNAPSHOT)),
         change(Op.TRUNCATE, 6, offset=5),
     ]
     write_changes(tmp_path, 2, [*more, key_change(Op.CREATE, 7, "a", 6, shard=B.name)])
@@ -331,3 +335,19 @@ def test_changed_keys_are_each_told_once_in_pages(tmp_path: Path) -> None:
     shard, key = first[-1]
     above = shard.source, shard.name, key
     assert log.changed_keys(TABLE, 0, 2, above=above, most=3) == expected[3:]
+
+
+def test_a_shard_is_emptied_by_a_truncate_a_settle_and_the_rows_of_a_new_base(
+    tmp_path: Path,
+) -> None:
+    read = key_change(Op.READ, 1, "a", 0, origin=int(Origin.SNAPSHOT))
+    repaired = key_change(Op.READ, 2, "a", 1, shard=B.name, origin=int(Origin.REPAIR))
+    write_changes(tmp_path, 1, [read, repaired])
+    write_changes(tmp_path, 2, [key_change(Op.CREATE, 3, "b", 2)])
+    write_changes(tmp_path, 3, [change(Op.SETTLE, 4, offset=3, shard=B.name)])
+    log = log_reader(tmp_path)
+
+    found = [log.emptied_shards(TABLE, batch - 1, batch) for batch in (1, 2, 3, 4)]
+
+    assert found == [{A}, set(), {B}, set()]
+    assert log.emptied_shards(TABLE, 0, 3) == {A, B}
