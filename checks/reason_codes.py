@@ -47,7 +47,7 @@ READINESS: Mapping[str, str] = {
 """Codes of :class:`checks.model.Reason`."""
 
 CHECKS: Mapping[str, str] = {
-    "behind": "The check cannot compare as fast as its settings promise; the text has figures.",
+    "behind": "The check has not compared all that its settings promise; the text says why.",
     "begun_again": "The collector sent transactions again, and the log does not show from where.",
     "broken": "An expectation cannot be evaluated: its name, an argument or a column is wrong.",
     "check_broken": "The check itself failed; the log has the traceback.",

@@ -22,6 +22,9 @@ from checks.compare.look import Comparison, Look
 from checks.counting import Suspect, dump_suspects, load_suspects
 from pipeline.model import Shard, Table
 
+MOST_SHOWN = 60
+"""Characters of a key that cannot be read."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogSegment:
@@ -70,7 +73,7 @@ class ChangedLook:
     ``rows`` counts those looked at, and ``rest`` is what comes next.  ``held`` is the instant up
     to which the mirror held every change when the segment began; None where it is not known.
     ``emptied`` are shards that the segment emptied or gave a new base, in its first round: their
-    rows are looked at by ranges.
+    rows are looked at by ranges.  So are those of ``unread``: keys that spell no whole number.
     """
 
     looks: tuple[Look, ...]
@@ -78,6 +81,7 @@ class ChangedLook:
     rest: LogSegment
     held: datetime | None
     emptied: frozenset[Shard] = frozenset()
+    unread: tuple[tuple[Shard, str], ...] = ()
 
     @property
     def whole(self) -> bool:
@@ -89,15 +93,30 @@ class ChangedLook:
         held = self.held.isoformat() if self.held else None
         looks = [look.dumps() for look in self.looks]
         told = {"rows": self.rows, "rest": self.rest.dumps(), "held": held}
-        return {"looks": looks, **told, "emptied": sorted(map(str, self.emptied))}
+        unread = [[str(shard), key] for shard, key in self.unread]
+        return {"looks": looks, **told, "emptied": sorted(map(str, self.emptied)), "unread": unread}
 
     @classmethod
     def loads(cls, raw: Mapping[str, Any], table: Table) -> "ChangedLook":
-        """Read back what :meth:`dumps` wrote; shards that are gone are left out."""
+        """Read back what :meth:`dumps` wrote; shards that are gone are left out.
+
+        Earlier versions wrote no ``unread``.
+        """
         looks = tuple(look for one in raw["looks"] if (look := Look.loads(one, table)))
         held = datetime.fromisoformat(raw["held"]) if raw["held"] else None
         emptied = frozenset(one for one in table.shards if str(one) in raw["emptied"])
-        return cls(looks, raw["rows"], LogSegment.loads(raw["rest"]), held, emptied)
+        shards = {str(one): one for one in table.shards}
+        unread = tuple((shards[own], key) for own, key in raw.get("unread", ()) if own in shards)
+        return cls(looks, raw["rows"], LogSegment.loads(raw["rest"]), held, emptied, unread)
+
+    def describe_unread(self) -> str:
+        """Which rows were not looked at by their keys, and why; empty if all were."""
+        if not self.unread:
+            return ""
+        shard, key = self.unread[0]
+        more = f" (and {len(self.unread) - 1} more)" if self.unread[1:] else ""
+        why = f"{shard}: key {key[:MOST_SHOWN]} of the change log{more} is not a whole number"
+        return f"{why}; its row is compared with the others of its shard, all from the beginning"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +198,7 @@ def look_at_changes(comparison: Comparison, progress: ChangedProgress, most: int
     """Look at pending rows, and at *most* so many rows with them that were changed since.
 
     Raises:
-        ProofError: a key of the log cannot be read as a number.
+        ProofError: a shard has no column of ids by what has landed.
     """
     table, world = comparison.table, comparison.world
     held = world.held_until(table)
@@ -194,17 +213,22 @@ def look_at_changes(comparison: Comparison, progress: ChangedProgress, most: int
     ids: dict[Shard, set[int]] = {}
     for shard, id_ in progress.pending:
         ids.setdefault(shard, set()).add(id_)
+    unread = list[tuple[Shard, str]]()
     for shard in comparison.columns:
         texts = [key for own, key in keys if own == shard]
-        if texts:
-            ids.setdefault(shard, set()).update(comparison.read_ids(shard, texts))
+        found = comparison.read_ids(shard, texts) if texts else []
+        for key, number in zip(texts, found, strict=True):
+            if number is None:
+                unread.append((shard, key))
+            else:
+                ids.setdefault(shard, set()).add(number)
     looks = tuple(
         comparison.look_at_rows(shard, sorted(own), segment.after) for shard, own in ids.items()
     )
     begins = segment.last is None  # later rounds must not begin the lap again
     emptied = world.log().emptied_shards(table, segment.after, segment.until) if begins else ()
     rows = sum(map(len, ids.values()))
-    return ChangedLook(looks, rows, rest, segment.held, frozenset(emptied))
+    return ChangedLook(looks, rows, rest, segment.held, frozenset(emptied), tuple(unread))
 
 
 def unexplained_rows(comparison: Comparison, look: ChangedLook) -> list[Suspect]:

@@ -12,6 +12,7 @@ One look takes three steps, with a wait for the next heartbeat between them.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -292,21 +293,18 @@ class Comparison:
         rows = sum(one.source.rows for one in looks)
         return Look(shard, mirror.version, mirror.batch, len(looks), rows, differing)
 
-    def read_ids(self, shard: Shard, keys: Sequence[str]) -> list[int]:
-        """The ids that *keys* of the change log spell.
+    def read_ids(self, shard: Shard, keys: Sequence[str]) -> list[int | None]:
+        """The ids that *keys* of the change log spell; None for one that is no whole number.
 
         Raises:
-            ProofError: one of them is not a whole number by the columns that have landed.
+            ProofError: no such column has landed.
         """
         schema = self.world.schema(shard)
         column = schema.column(self._id) if schema else None
         if column is None:
             raise ProofError(f"{shard}: no column {self._id} has landed")
         texts = pa.array([parse_key(key)[-1] for key in keys], pa.string())
-        ids = column.dialect.values(column, texts).to_pylist()
-        if None in ids:
-            raise ProofError(f"{shard}: a key of the change log is not a whole number")
-        return [int(id_) for id_ in ids]
+        return [_whole_number(one) for one in column.dialect.values(column, texts).to_pylist()]
 
     def unexplained(self, look: Look) -> tuple[Range, ...]:
         """The ranges of *look* not equal at any position; the mirror has passed it."""
@@ -415,7 +413,14 @@ class Comparison:
             ids = self.read_ids(look.shard, [one.key for one in found])
         except ProofError:
             return None
-        return digest_changes(found, ids, schema, columns)
+        known = [id_ for id_ in ids if id_ is not None]
+        return digest_changes(found, known, schema, columns) if len(known) == len(ids) else None
+
+
+def _whole_number(value: object) -> int | None:
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else None
+    return value if isinstance(value, int) else None
 
 
 def digest_changes(

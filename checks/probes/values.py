@@ -252,7 +252,8 @@ class Values:
         progress = ChangedProgress.loads(memory["progress"], table)
         progress = progress.settled(changed, (*moving, *later, *wrong[self.suspects :]), kept)
         coverage = self._covered(comparison, memory, changed)
-        behind = self._behind(progress, world) or self._slow(coverage, memory, world)
+        behind = changed.describe_unread() or self._behind(progress, world)
+        behind = behind or self._slow(coverage, memory, world)
         reading = replace(reading, more=left_open + len(later), behind=behind)
         verified = _verified(progress, coverage, world.mirror(table).batch)
         until = changed.rest.until
@@ -287,7 +288,8 @@ class Values:
         at, found = datetime.fromisoformat(memory["began"]), dict[Shard, Coverage]()
         closed = remove_spans(memory["ranges"], memory["open"])
         for shard, known in _coverage(comparison, memory).items():
-            before = Coverage(at) if shard in changed.emptied else known
+            unknown = changed.emptied | {own for own, _ in changed.unread}
+            before = Coverage(at) if shard in unknown else known
             ranges = ((low, high) for low, high in closed.get(str(shard), ()))
             found[shard] = before.compared(ranges, at, self.within)
         return found

@@ -80,6 +80,7 @@ class Event:
     """One entry of the source's log; ``lost`` ones never land although they were promised.
 
     ``columns`` is a shard with its columns (name -> type) after a statement that changed them.
+    ``key`` is the key in the log, if it spells no id.
     """
 
     op: str
@@ -91,6 +92,7 @@ class Event:
     columns: tuple[Shard, Columns] | None = None
     content: int = 0
     order: Order | None = None  # once it has landed
+    key: str = ""
 
 
 @dataclass
@@ -641,8 +643,8 @@ class FakeLog(LogReader):
     ) -> tuple[tuple[Shard, str], ...]:
         events = [event for _, event in self.landed_events(after, until)]
         changes = [event for event in events if event.op not in (Op.TRUNCATE, Op.READ)]
-        landed = [(event.shard, event.id) for event in changes if event.shard]
-        keys = {(shard.source, shard.name, self.key_of(shard, id_)) for shard, id_ in landed}
+        landed = [(e.shard, e.key or self.key_of(e.shard, e.id)) for e in changes if e.shard]
+        keys = {(shard.source, shard.name, key) for shard, key in landed}
         later = sorted(one for one in keys if above is None or one > above)
         return tuple((Shard(source, name), key) for source, name, key in later[:most])
 

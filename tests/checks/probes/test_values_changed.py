@@ -14,8 +14,9 @@ from checks.model import Outcome, Verdict
 from checks.probes.values import NAME, Values
 from checks.run import Check, run_probe
 from pipeline.errors import UnreachableError
+from pipeline.formats.json_text import canonical_key
 from pipeline.model import Op, Shard
-from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld, in_step
+from tests.checks.world_fake import ONE, TABLE, TWO, Event, FakeWorld, in_step
 
 VALUED = {"id": "bigint", "v": "int"}
 SILENT = UnreachableError("source:shop: down")
@@ -155,6 +156,38 @@ def test_a_row_in_flight_is_looked_at_again_and_holds_back_what_is_verified(
 
     assert progress(world).pending == ()
     assert progress(world).through != before
+
+
+@pytest.mark.parametrize("text", [None, "x", "1.5", ""], ids=repr)
+def test_a_key_that_is_no_whole_number_hides_no_other_and_its_shard_is_compared_anew(
+    text: str | None,
+) -> None:
+    world, check = lapped()
+    update(world, 3)
+    world.contents[ONE, 3] += 1  # with sql_log_bin=0, right after it
+    key = canonical_key([text], ONE.source, ONE.name)
+    world.log_.append(Event(Op.UPDATE, ONE, 150, content=1, key=key))
+
+    found = rule(check, world, 4)
+    after = rule(replace(check, ranges=400), world, 6)
+
+    assert ("shop/shop_00.orders:3",) in [one.ruling.keys for one in found]
+    assert any(one.verified and one.verified.oldest is None for one in found)
+    assert after[-1].verified
+    assert after[-1].verified.oldest
+
+
+def test_a_cycle_without_the_row_of_a_key_is_no_pass() -> None:
+    world, check = lapped()
+    keys = [canonical_key([text], ONE.source, ONE.name) for text in ("x", "y")]
+    world.log_ += [Event(Op.UPDATE, ONE, 150, content=1, key=key) for key in keys]
+
+    *_, first, last = rule(check, world, 3)
+
+    assert (first.ruling.outcome, first.ruling.code) == (Outcome.UNKNOWN, "behind")
+    assert "shop_00.orders" in first.ruling.reason
+    assert "(and 1 more) is not a whole number" in first.ruling.reason
+    assert last.ruling.outcome is Outcome.PASS
 
 
 def test_rows_are_not_looked_at_before_they_are_merged(world: FakeWorld) -> None:
