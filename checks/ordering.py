@@ -67,7 +67,7 @@ def unaccepted_reasons(table: Table, known: Mapping[str, SourceOrdering]) -> tup
         one = known.get(source, UNKNOWN_ORDERING)
         if not one.accepted:
             text = f"source {source}: changes are ordered by {CANNOT[one.ordering]}"
-            advice = f"say weakest_order: {one.ordering} of the source where that will do"
+            advice = f"set weakest_order: {one.ordering} of the source if that is enough"
             found.append(Reason("weak_order", f"{text}; {advice}"))
     return tuple(found)
 
@@ -95,7 +95,7 @@ def scattered_reasons(table: Table, counts: Mapping[str, int]) -> tuple[Reason, 
         Reason(
             "weak_order",
             f"source {source}: its changes come from {counts[source]} partitions, whose offsets"
-            " say nothing of each other; let all of it go through one",
+            " cannot be compared; send all of them through one partition",
         )
         for source in table.sources
         if counts.get(source, 0) > 1

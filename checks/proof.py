@@ -232,7 +232,7 @@ def _with_unknown_mirror(standing: Missing, landed: Proof) -> tuple[Reason, ...]
     """What is missing; upstream first, as it was sampled."""
     known = () if landed.holds is not None else landed.reasons
     marks = tuple(one for one in known if one.code == "no_mark")
-    mirror = Reason("no_mirror", f"where the mirror stands is unknown: {standing.why}")
+    mirror = Reason("no_mirror", f"how far the mirror is merged is unknown: {standing.why}")
     return (*marks, mirror, *known[len(marks) :])
 
 
@@ -240,7 +240,7 @@ def _unwritten(
     fences: Mapping[str, Fence | Missing | None], cut: datetime, now: datetime
 ) -> Iterator[Reason]:
     if cut > now:
-        yield Reason("cut_ahead", f"the cut {cut.isoformat()} is still to come")
+        yield Reason("cut_ahead", f"the cut {cut.isoformat()} is in the future")
     for source, fence in fences.items():
         if fence is None:
             yield Reason("no_fence", f"source {source}: no heartbeat after the cut yet")
@@ -328,7 +328,7 @@ def resent_reasons(table: Table, stage: Stage, samples: Samples) -> tuple[Reason
 def unconfirmed_reasons(table: Table, stage: Stage, samples: Samples) -> tuple[Reason, ...]:
     """Why it is unknown yet whether the content of the mirror was sent again."""
     applied = _applied_batch(stage, samples)
-    late = "no heartbeat has come yet behind all that was listed with"
+    late = "no heartbeat has landed yet after everything that was listed with"
     return tuple(
         Reason(CODE, f"source {source}: {late} batch {applied}")
         for source, trail in _trails(table, samples)

@@ -73,7 +73,9 @@ def server_part(source: SourceSettings) -> ExaminedPart:
     """The database, at the address that is asked."""
     name, address = source.name, f"{source.host}:{source.port}"
     if has_placeholder_address(source):
-        there = f"is all there that `collector` of {name} names, and may it be read from here"
+        there = (
+            f"does everything that `collector` of {name} names exist, and can it be read from here"
+        )
         return ExaminedPart(f"source:{name}", there)
     followed = (
         f" ({address}; it may be its collector's and not the config's: follow_collector)"
@@ -92,7 +94,7 @@ def collector_part(source: SourceSettings) -> ExaminedPart:
     name, there = source.name, "does a Connect worker run, and is it reached from here at"
     if source.collector.kind in ("", USUAL):
         return ExaminedPart(f"collector:{name}", f"{there} collector.url of {name}")
-    then = f"is all reached from here that it asks: see `collector` and `kind` of {name}"
+    then = f"are all its servers reachable from here: see `collector` and `kind` of {name}"
     return ExaminedPart(f"collector:{name}", then)
 
 
@@ -116,7 +118,7 @@ def copy_part(plan: CopyPlan) -> ExaminedPart:
 def brokers_part(source: SourceSettings) -> ExaminedPart:
     """Where the source's topics are."""
     if source.transport:
-        then = f"is what it reads reached from here: see `transport` of {source.name}"
+        then = f"are its servers reachable from here: see `transport` of {source.name}"
         return ExaminedPart(f"kafka:{source.name}", then)
     return ExaminedPart(
         f"kafka:{source.name}",

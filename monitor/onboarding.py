@@ -320,7 +320,7 @@ def _tables(proposal: Proposal) -> Iterator[str]:
     )
     yield from _comment("Without a key, so held until a rule names one by `key:`", proposal.keyless)
     unlike = (f"{name}: {why}" for name, why in sorted(proposal.unlike.items()))
-    yield from _comment("Alike by name, and yet no shards of one table", unlike)
+    yield from _comment("Similar names, but not shards of one table", unlike)
 
 
 def _written_rule(one: ProposedRule) -> str:

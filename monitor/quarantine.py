@@ -148,7 +148,7 @@ class ErrorTable:
         try:
             return its.text.written(text, its.schemas(number), number)
         except FormatError as error:
-            raise ConfigError(f"what is to be sent does not fit: {error}") from error
+            raise ConfigError(f"the message does not fit its format: {error}") from error
 
     def _require_readable(self, source: str, made: Resubmission) -> None:
         its = self._format(source)
@@ -157,9 +157,9 @@ class ErrorTable:
         ).to_pylist()
         for row in rows:
             if row["op"] == Op.ERROR:
-                raise ConfigError(f"what is to be sent cannot be read either: {row['error']}")
+                raise ConfigError(f"the message cannot be read either: {row['error']}")
         if not rows:
-            raise ConfigError("what is to be sent says nothing: no change of a row is in it")
+            raise ConfigError("the message contains no change of a row")
 
     def _format(self, source: str) -> SourceFormat:
         if source not in self.formats:

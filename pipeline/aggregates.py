@@ -71,7 +71,9 @@ class AggregatedTypes:
             if one.text:
                 _require(known, shard, one.name, self.texts, "is no text")
             else:
-                _require(known, shard, one.name, self.numbers, "is no whole or exact number")
+                _require(
+                    known, shard, one.name, self.numbers, "is neither an integer nor a decimal"
+                )
         return known
 
 

@@ -91,7 +91,7 @@ class Volatility:
             ConfigError: for a zone that does not exist, or no interval.
         """
         if self.interval <= timedelta():
-            msg = f"interval: {self.interval} is no length; write one such as PT1H"
+            msg = f"interval: {self.interval} is not a duration; write one such as PT1H"
             raise ConfigError(msg)
         require_zone("zone", self.zone)
 
@@ -151,7 +151,7 @@ class Volatility:
         length = world.now - since
         if not SHORTEST * self.interval <= length <= LONGEST * self.interval:
             _remember(table, world, batch, known, more)
-            return NotYet("the interval was not cut at its ends; it is left out")
+            return NotYet("the interval has no exact ends; it is left out")
         counted = world.log().change_counts(table, memory["batch"], batch)
         own = CountedInterval(since.astimezone(zone), counted * (self.interval / length))
         history, more = trim_history((*known, own), timedelta(weeks=self.weeks), more)

@@ -129,7 +129,7 @@ def _subject(source: str) -> str:
 
 def _unreadable(source: str) -> str:
     return (
-        f"source {source}: what the store holds of its clock cannot be read; stop the service,"
+        f"source {source}: its stored clock readings cannot be read; stop the service,"
         f" delete row {_subject(source)} clock of table memory in the store, and start it"
     )
 

@@ -174,7 +174,7 @@ def _words(
     count = f"{len(waiting)} table" + ("s" if len(waiting) != 1 else "")
     reading = sorted(name for name, one in snaps.items() if not one.ended)
     if not snaps and here.based:
-        return f"{count} landed whole, to be written into their mirrors"
+        return f"{count} landed completely, and wait for their first merge"
     if not snaps:
         return f"{count} to be read; the collector is in its first snapshot"
     of = f" of about {total:,}" if total else ""
@@ -198,7 +198,7 @@ def _why(name: str, look: Sampling) -> str:
     return (
         look.checkpoint.why
         if isinstance(look.checkpoint, Missing)
-        else "the first batch is on its way"
+        else "the first batch has not landed yet"
     )
 
 
@@ -207,7 +207,7 @@ Estimates = Callable[[str], Mapping[str, int]]
 
 BRAKES = {
     "rate": "held to its rate",
-    "time": "fewer rows are asked for at once, as more took too long",
+    "time": "fewer rows are read at once, because more took too long",
     "running": "its server is busy",
     "lag": "the replica that is read is behind",
 }

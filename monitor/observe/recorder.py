@@ -124,7 +124,9 @@ class VerdictRecorder:
             try:
                 self._stored = self.records.incidents.open()
             except UnreachableError as error:
-                log.warning("open incidents are those read last", why=str(error))
+                log.warning(
+                    "open incidents cannot be read; the last known ones apply", why=str(error)
+                )
             known = {one.id: one for one in self._stored} | self._owed
             found = (one for one in known.values() if one is not None)
             self._open = _oldest_first(found)
@@ -145,7 +147,7 @@ class VerdictRecorder:
         try:
             self._silences = self.records.silences.list(now)
         except UnreachableError as error:
-            log.warning("silences are those read last", why=str(error))
+            log.warning("silences cannot be read; the last known ones apply", why=str(error))
         return self._silences
 
     @property
@@ -172,7 +174,7 @@ class VerdictRecorder:
                     self._revoke(verdict, self._spared_by(verdict))
             self._open = _after(before, settled)
         except UnreachableError as error:
-            log.warning("the store takes nothing; incidents are kept in memory", why=str(error))
+            log.warning("the store cannot be written; incidents are kept in memory", why=str(error))
             self._owe(settled, kept, failed, now)
             self._owed_ends |= {(one.table, one.check): one for one in ended}
 
@@ -205,7 +207,10 @@ class VerdictRecorder:
                 self._revoke(verdict, passed)
 
         self.records.outbox.catch_up(now, along)
-        log.warning("the store takes what was kept in memory", incidents=len(self._owed))
+        log.warning(
+            "the store answers again; incidents kept in memory are stored",
+            incidents=len(self._owed),
+        )
         self._owed, self._owed_ends, self._open = {}, {}, None
         self._owed_verdicts.clear()
         self.records.certificates.doubted -= {one.table for one, _ in self._owed_fails.values()}
@@ -230,7 +235,7 @@ class VerdictRecorder:
                 if count := self.records.waivers.end(of, why=why, at=one.at, but=found):
                     log.info("waivers ended", table=one.table, check=one.check, count=count)
             except UnreachableError as error:
-                log.warning("waivers of what passed are not ended yet", why=str(error))
+                log.warning("waivers of passed checks could not be ended yet", why=str(error))
 
     def _tells_all(self, verdict: Verdict) -> bool:
         """Whether what it does not name was seen to be right."""

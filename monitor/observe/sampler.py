@@ -84,7 +84,7 @@ class Sampling:
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What *make* gives, which must not rest on mirrors: once for all who have this look."""
-        mirror = Missing("no mirror has a part in it")
+        mirror = Missing("it is the source of no mirror")
         return Samples(self.sources, self.checkpoint, mirror, self.steps, self.worked).once(
             key, make
         )

@@ -52,7 +52,7 @@ from pipeline.lags.samples import Samples
 from pipeline.model import Hop, Missing, Order, SnapshotAgain, Stage, Table
 from pipeline.sources.positions import locate_position
 
-GOOD = Ruling(Outcome.PASS, "nothing stands in the way")
+GOOD = Ruling(Outcome.PASS, "nothing is wrong")
 STANDSTILLS: Mapping[str, str] = {
     "gap": "gap",
     "quarantine": "quarantine",
@@ -128,7 +128,7 @@ def of_first_landings(
 
 def _landing(one: FirstLanding | None, down: Component | None, at: datetime) -> Ruling:
     if one is None:
-        return Ruling(Outcome.PASS, "what was to be read for the first time has landed")
+        return Ruling(Outcome.PASS, "the first landing is complete")
     if one.stuck is None or down is not None:
         return Ruling(Outcome.UNKNOWN, one.line, "not_yet")
     still = f"nothing has moved for {(at - one.stuck).total_seconds() / 60:.0f} min"
@@ -212,7 +212,7 @@ def of_declared(declared: Mapping[str, str], at: datetime, first: str = "") -> I
     *first* says how far something is read for the first time: what a rule asks for may be of it.
     """
     for shards, why in declared.items():
-        ruling = Ruling(Outcome.PASS, "something it asks for is collected")
+        ruling = Ruling(Outcome.PASS, "a table that it names is collected")
         if why:
             told = f"{why}; {first}" if first else why
             ruling = Ruling(Outcome.UNKNOWN, told, "not_yet" if first else "not_collected")
@@ -267,7 +267,7 @@ def _headroom(
         if one.unknown:
             why = one.kept.why if isinstance(one.kept, Missing) else "what is read is not known"
             return Ruling(Outcome.UNKNOWN, f"{one.kind} {one.name}: {why}", "not_yet")
-    return Ruling(Outcome.PASS, "nothing unread is deleted soon")
+    return Ruling(Outcome.PASS, "no unread change is deleted soon")
 
 
 def _blaming(name: str, check: str, part: Component, at: datetime) -> Verdict:
@@ -411,7 +411,7 @@ def _image_ruling(
     if at < answer.cut + due:
         return Ruling(Outcome.UNKNOWN, "the image of yesterday is not due yet", "not_yet")
     if not _expected(inputs, answer.cut, started):
-        told = "no image was made before, and there could be none of yesterday"
+        told = "no image was made before, and none of yesterday was possible"
         return Ruling(Outcome.UNKNOWN, told, "not_yet")
     hours = (at - answer.cut).total_seconds() / 3600
     why = next((one.text for one in answer.reasons), "nothing says why")

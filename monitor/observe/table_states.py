@@ -102,7 +102,7 @@ def find_retired(
 
 def _gone(name: str, checkpoint: Checkpoint, router: Router, sources: Collection[str]) -> str:
     if source_of(name) not in sources:
-        return f"source {source_of(name)} is in the config no more"
+        return f"source {source_of(name)} is no longer in the config"
     if not router.table(Shard.parse(name).name):
         return f"a rule ignores {Shard.parse(name).name}"
     return (

@@ -170,7 +170,7 @@ class TableRegistry:
         caller may have brought a newer checkpoint, in which a shard of it was dropped.
         """
         if checkpoint is not None and table.name in self._changed(checkpoint):
-            return "its shards changed while it was looked at; ask again"
+            return "its shards changed during the request; ask again"
         if table.name in self._moving:
             return "its rule is new, and nothing has landed under it yet"
         if all(self.router.rule(shard.name) is None for shard in table.shards):

@@ -232,7 +232,9 @@ class StoredOutbox:
             with self.database.read() as connection:
                 found.update(connection.scalars(query))
         except UnreachableError as error:
-            _log.warning("notifications are sent from memory only", why=str(error))
+            _log.warning(
+                "the store cannot be read; notifications are sent from memory", why=str(error)
+            )
         return tuple(sorted(found))
 
     def waiting(self, channel: str, limit: int) -> tuple[QueuedMessage, ...]:
@@ -246,7 +248,9 @@ class StoredOutbox:
                 query, outbox, _letter, lambda row: broken.append(int(row["number"] or b"0"))
             )
         except UnreachableError as error:
-            _log.warning("notifications are sent from memory only", why=str(error))
+            _log.warning(
+                "the store cannot be read; notifications are sent from memory", why=str(error)
+            )
         self._give_up([number for number in broken if number not in done])
         stored = [one for one in stored if one.number not in done]
         known = {one.message.id for one in stored}  # already written, but still in memory

@@ -131,13 +131,13 @@ def meets_window(rows: pa.Table, window: ArchiveWindow) -> Mask:
     advice = "correct it under `archive`, or `sluice archive withdraw` it"
     if window.column not in rows.column_names:
         known = ", ".join(one for one in rows.column_names if one != SLUICE)
-        detail = f"an archive's window speaks of column {window.column!r}; there are {known}"
+        detail = f"an archive's window names column {window.column!r}; the table has {known}"
         raise HeldError("archive", f"{detail}; {advice}")
     column = rows[window.column]
     try:
         bound = _bound(window.before, column.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        detail = f"an archive's window has before: {window.before!r}, which is no {column.type}"
+        detail = f"an archive's window has before: {window.before!r}, which is not a {column.type}"
         raise HeldError("archive", f"{detail}, as {window.column} is; {advice}") from error
     below: Mask = pc.fill_null(pc.less(column, bound), False).to_numpy()
     return below

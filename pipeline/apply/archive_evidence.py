@@ -70,18 +70,18 @@ class LandedMarkers:
         """
         names = _names(deletes)
         if names.null_count:
-            detail = "a delete names no transaction, so that no marker can be found beside it"
+            detail = "a delete names no transaction, so its marker cannot be found"
             advice = (
-                "let the collector tell of them from now on (provide.transaction.metadata), or "
-                "name windows instead; once the markers are out of `archive`, those that have "
-                "landed go on as deletes, but for what a window keeps"
+                "let the collector send transactions (provide.transaction.metadata), or name "
+                "windows instead; when `archive` has no markers any more, deletes that have landed "
+                "are applied, except those in a window"
             )
             raise HeldError("archive", f"{detail}; {advice}")
         found = pc.is_in(names, value_set=self._marked(pc.unique(names)))
         marked: Mask = found.to_numpy(zero_copy_only=False)
         if (unknown := ~marked & ~self._is_landed(deletes)).any():
             tables = ", ".join(one.table for one in self.markers)
-            detail = f"{int(unknown.sum())} deletes wait until a marker of theirs could have landed"
+            detail = f"{int(unknown.sum())} deletes wait until their markers can have landed"
             raise HeldError("awaited", f"{detail} ({tables})")
         return marked
 

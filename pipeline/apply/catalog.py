@@ -59,12 +59,12 @@ def refuse_odd(own: TableStandards | None, table: Table, schema: TableSchema) ->
         return
     there = {column.name.casefold() for column in schema.columns}
     if lacking := sorted(name for name in own.expected if name.casefold() not in there):
-        detail = f"{table.name} has no column {lacking[0]}, for which there is a standard"
+        detail = f"{table.name} has no column {lacking[0]}, which `standards` names"
         raise HeldError("standards", f"{detail}; correct its name under `standards`, or remove it")
     for name in table.key:
         standard = own.of(name)
         if standard is not None and not standard.distinct:
-            detail = f"by the standard of key column {name} two rows may get one key"
+            detail = f"the standard of key column {name} may give two rows one key"
             advice = "remove it from `standards`, or give it one that keeps values distinct"
             raise HeldError("standards", f"{table.name}: {detail}; {advice}")
     for column in schema.columns:
@@ -420,7 +420,7 @@ def _refuse_two_spellings(table: Table, schema: TableSchema) -> None:
         if column is not None and not column.dialect.spelled_alike(column):
             detail = (
                 f"a snapshot and the log spell values of key column {name} of {table.name} in two "
-                "ways, as it is a FLOAT, or has a label with a comma, an escape or a blank at its "
+                "ways: it is a FLOAT, or has a label with a comma, an escape or a blank at its "
                 "end; name another unique, not-null set: 'key:' of its rule"
             )
             raise HeldError("key_kind", detail)

@@ -259,7 +259,7 @@ def _refuse_crossing(changes: pa.Table, crossing: Mask) -> None:
         at = int(np.flatnonzero(crossing)[0])
         key, source = changes["key"][at], changes["source"][at]
         detail = f"key {key} changed in source {source}, and the mirror has it from another one"
-        advice = "keys are not unique across its shards: take `unique_across_shards` away"
+        advice = "keys are not unique across its shards: remove `unique_across_shards`"
         raise HeldError("crosses_sources", f"{detail}; {advice}, and rebuild the mirror")
 
 

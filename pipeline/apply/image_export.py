@@ -139,9 +139,9 @@ def readable_rows(table: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
     for batch in rows:
         if taken := [name for name in batch.schema.names if name.casefold() == DAY]:
             raise ConfigError(
-                f"{table} has a column {taken[0]}, and readers of its images would read the day of "
-                f"the folder ({DAY}=...) in its place: write `how: pin` for it in `publish`, and "
-                "read its images as versions of the mirror"
+                f"{table} has a column {taken[0]}, and readers of its images would read the "
+                f"folder's day ({DAY}=...) instead of it: set `how: pin` for the table in "
+                "`publish`, and read its images as versions of the mirror"
             )
         yield batch
 

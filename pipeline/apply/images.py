@@ -132,9 +132,9 @@ class DueImages:
     def _never(self, table: Table, cut: datetime, at: datetime) -> str:
         """Why there can be no image, even after more lands; empty if there can be."""
         if not self.unplaced.isdisjoint(table.sources):
-            return "its changes have no place in a log to be cut at"
+            return "its changes have no position in a log, so no cut can be made"
         if self._hopeless(table.name, cut, at):
-            return "the merge that was to make it was refused for too long"
+            return "the merge that makes the image was refused for too long"
         return ""
 
     def _hopeless(self, table: str, cut: datetime, at: datetime) -> bool:
@@ -163,7 +163,9 @@ class DueImages:
             return True
         if (table, cut) not in self._waiting:
             if not self._before(table, seen.version, cut):
-                self.note_missed(table, cut, "the mirror went past the cut before it was known")
+                self.note_missed(
+                    table, cut, "the mirror had merged past the cut before the cut was known"
+                )
                 return True
             self._waiting[table, cut] = self.clock()
         return False
@@ -308,7 +310,7 @@ def _find_late_changes(
     if (
         rows is None or checkpoint.batch < until or dropped > image.batch
     ):  # with deletes from before it
-        raise HeldError(REFUSED, f"{name}: what was late is not in the change log any more")
+        raise HeldError(REFUSED, f"{name}: late changes are no longer in the change log")
     late = below_cut(rows, image.positions)
     _refuse_read_later(late, checkpoint)
     return late

@@ -46,7 +46,7 @@ class PreviousColumn:
 
     def __str__(self) -> str:
         """Render for people."""
-        by = " ".join(self.statement.split())[:_STATEMENT] or "a change that no log shows"
+        by = " ".join(self.statement.split())[:_STATEMENT] or "a change that is in no log"
         return f"{self.shard} had a column {self.column}, until: {by}"
 
 

@@ -76,9 +76,9 @@ class RenameBarrier:
             return False
         shard, order = late[0].shard, late[0].order
         detail = (
-            f"{shard.source}: {shard.name} was renamed or dropped at {order}, and for minutes "
-            f"the collector has acknowledged nothing after that; fix or restart the collector, and "
-            f"the table continues automatically"
+            f"{shard.source}: {shard.name} was renamed or dropped at {order}, and the "
+            f"collector has acknowledged nothing since then for minutes; fix or restart the "
+            f"collector, and the table continues automatically"
         )
         raise HeldError("unacknowledged", detail)
 
@@ -106,7 +106,7 @@ def require_no_gap(
     open_ = checkpoint.quarantine.items() if others else ()
     unread = [subject for subject, one in open_ if others & {*one.shards}]
     if unread:
-        detail = f"its rows had another name, and changes of that are unread ({unread[0]})"
+        detail = f"its rows came from a renamed table, which has undecoded changes ({unread[0]})"
         raise HeldError("quarantine", f"{detail}; take a new base of {table.name}")
 
 
@@ -121,7 +121,7 @@ def require_same_standards(
     wanted = catalog.standards.digest(table.name)
     for other in sorted({one.shard.name for move in moves for one in move.names}):
         if catalog.standards.digest(catalog.router.table(other)) != wanted:
-            detail = f"its rows had the name {other}, and other `standards` there"
+            detail = f"its rows came from table {other}, which has other `standards`"
             raise HeldError("standards", f"{detail}; take a new base of {table.name}")
     for name in sorted(_names(table)):
         known = checkpoint.standards.get(name, NO_STANDARDS)
@@ -130,10 +130,10 @@ def require_same_standards(
         ):
             continue
         if known.digest != wanted:
-            detail = f"`standards` changed: rows of {name} are written otherwise from now on"
-            raise HeldError("standards", f"{detail}; the next batch that lands takes note of it")
+            detail = f"`standards` changed: new rows of {name} have other values"
+            raise HeldError("standards", f"{detail}; the next batch records the change")
         if known.since >= 0 and checkpoint.based.get(name, -1) <= known.since:
-            detail = f"`standards` changed: rows of {name} from before are written otherwise"
+            detail = f"`standards` changed: older rows of {name} have other values"
             raise HeldError("standards", f"{detail}; take a new base")
 
 
@@ -159,8 +159,8 @@ def require_archived_rows(table: Table, kept: int, waived: Collection[str]) -> N
     """
     name = f"archived_rows:{table.name}:{kept}"
     if name not in waived:
-        detail = f"its mirror is gone, and with it {kept} archived rows: no source has them, so a"
-        detail += " new mirror would not have them either"
+        detail = f"its mirror is gone, with {kept} archived rows that no source has;"
+        detail += " a new mirror will not have them"
         advice = "restore the mirror, or waive this and copy the rows from the old mirror"
         raise HeldError("archived_rows", f"{detail}; {advice}", name)
 

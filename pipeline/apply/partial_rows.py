@@ -42,7 +42,7 @@ ReadValues = Callable[[Found, Sequence[str]], pa.Table]
 
 PLACE = 3  # parts of a rank that a delete and a create of one place share
 _NEEDED = ("key", "source", "shard", "op", "before", "after", "changed", "order", "origin")
-_ADVICE = "take a new base of it, or make its source tell whole rows"
+_ADVICE = "take a new base of it, or make its source send whole rows"
 Rank = tuple[int, ...]
 Name = tuple[str, str, str]  # source, shard, key
 

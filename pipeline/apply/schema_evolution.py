@@ -115,7 +115,7 @@ def _require_same_keys(uri: str, keys: pa.Schema, wanted: pa.Schema) -> None:
         kind = wanted.field(field.name).type
         if not _holds_all(kind, field.type):
             detail = f"key column {field.name} is {field.type} here, and {kind} by its source"
-            advice = "two of its values may be one there, or none; give it that type, or rebuild"
+            advice = "two of its values may become one, or none; give it that type, or rebuild"
             raise HeldError("key_kind", f"{uri}: {detail}; {advice} the mirror")
 
 

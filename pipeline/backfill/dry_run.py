@@ -87,7 +87,7 @@ class MirrorIds:
             return ()
         applied = -1 if mirror is None else mirror.batch
         if mirror is None or applied < due:
-            msg = f"its mirror is merged through batch {applied}, and is to hold {due} first"
+            msg = f"its mirror is merged through batch {applied}, and must reach {due} first"
             raise ProofError(f"{msg}; sluice explain {quote(table.name)}")
         limit = (wish.rows.most or UNBOUNDED) + 1
         found = mirror.ids(shard, table.key[0], (span[0], span[1] + 1), limit)

@@ -100,13 +100,13 @@ class RowReaders:
         feed, msg = self._feed(shard.source), f"source:{shard.source}: rows read again"
         ordering = feed.format.ordering
         if ordering is not Ordering.LOG and origin is not Origin.SNAPSHOT:
-            why = f"{msg} one by one have no order among changes that are ordered by {ordering}"
+            why = f"{msg} one by one cannot be ordered among changes that are ordered by {ordering}"
             raise ConfigError(f"{why}; run `sluice bootstrap TABLE --reason ...`")
         names = (at.topic for at in checkpoint.offsets)
         if ordering is Ordering.OFFSET and sum(map(feed.claims, names)) > 1:
-            raise ConfigError(f"{msg} cannot be put among changes of several partitions")
+            raise ConfigError(f"{msg} cannot be ordered among changes of several partitions")
         if feed.format.notation not in self.of(shard.source).notations:
-            raise ConfigError(f"{msg} would be written otherwise than its collector writes them")
+            raise ConfigError(f"{msg} would have other texts than those of its collector")
 
     def begins_at(self, shard: Shard, checkpoint: Checkpoint, fence: ReadFence) -> Order:
         """Return the order of rows read behind *fence*: they contain all changes below it.

@@ -59,15 +59,15 @@ def require_few_beginnings(wish: BackfillRequest, shard: Shard, known: Backfill 
         ConfigError: names the number of restarts and the reason of the last one.
     """
     if known is not None and known.former == wish.id and known.begun >= ANEW:
-        msg = f"{shard.name} was begun {known.begun} times and never ended, now since {known.void}"
-        raise ConfigError(f"{msg}; ask for it again once that is over")
+        msg = f"{shard.name} was started {known.begun} times and never ended"
+        raise ConfigError(f"{msg}; last cause: {known.void}; request it again when this is fixed")
 
 
 def begun_anew(known: Backfill) -> str:
     """How often it was begun, for people; empty if once, or if it is done."""
     if known.done is not None or known.begun < 2:
         return ""
-    return f"it was begun {known.begun} times, now since {known.void}"
+    return f"it was started {known.begun} times; last cause: {known.void}"
 
 
 @dataclass(eq=False)
@@ -152,9 +152,9 @@ OPEN = 16  # shards that are read at once: the checkpoint remembers where each s
 ROUND = 20.0  # seconds after which no other wish has its turn in a round
 RARELY = 32  # rounds between two tries of what keeps failing
 GIVEN_UP = "it was cancelled"
-QUEUED = "its turn comes once fewer are read at the same time"
-NOT_YET = "it is read once all before it has landed"
-ALL_READ = "all is read; all before must have landed, by lists and in topics that let it through"
+QUEUED = "it starts when fewer tables are read at the same time"
+NOT_YET = "it is read when all earlier changes have landed"
+ALL_READ = "all rows are read; earlier changes must still land, from topics that can be listed"
 log = structlog.get_logger(__name__)
 
 

@@ -63,13 +63,13 @@ def _full(ordered: Texts, first: int) -> tuple[Checkpoint, Texts]:
     """The full checkpoint of batch *first*, and the texts after it."""
     found = [text for batch, text in ordered if batch == first]
     if len(found) != 1:
-        detail = f"batch {first} has {len(found)} markers that tell everything"
+        detail = f"batch {first} has {len(found)} full markers"
         raise HeldError("mark_lost", f"{detail}; restore it, or begin with an empty lake")
     return Checkpoint.loads(found[0]), [(batch, text) for batch, text in ordered if batch > first]
 
 
 def _hole(expected: int, found: int) -> str:
-    what = f"the marker of batch {expected} is not there, that of batch {found} is"
+    what = f"batch {expected} has no marker, and batch {found} has one"
     if found < expected:
         what = f"batch {found} has more than one marker"
     return f"{what}; restore the change log, or begin with an empty lake"
@@ -99,7 +99,9 @@ class CheckpointReader:
         else:
             checkpoint = replay_checkpoints(self._after(known.batch, batch), known)
         if checkpoint.batch != batch:
-            detail = f"batch {batch} has no marker, the newest is that of {checkpoint.batch}"
+            detail = (
+                f"batch {batch} has no marker; the newest marker is of batch {checkpoint.batch}"
+            )
             raise HeldError("mark_lost", f"{detail}; restore it, or begin with an empty lake")
         self._known = checkpoint
         return checkpoint

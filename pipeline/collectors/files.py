@@ -148,14 +148,12 @@ class FilesCollector:
         if why := self._ailment or self._ledger.ailment():
             return CollectorState("failed", why)
         if since := self._sweep.stopped_since:
-            told = f"another process sweeps since {since.replace(microsecond=0)} without progress"
+            told = f"another process sweeps without progress since {since.replace(microsecond=0)}"
             return CollectorState("waiting", f"{told}; {FREE.format(lock=self._sweep.lock)}")
         until = utc_now() - self.patience
         if found := self._ledger.restless(until.timestamp()):
             seen = datetime.fromtimestamp(found.seen, UTC).replace(microsecond=0)
-            told = (
-                f"for {found.count} files that are never whole and still, the oldest {found.path}"
-            )
+            told = f"for {found.count} files that are incomplete or change, the oldest {found.path}"
             return CollectorState("waiting", f"{told} since {seen}; {RENAME}")
         return RUNNING
 

@@ -346,7 +346,7 @@ class HeartbeatCollector:
     @property
     def rests_on(self) -> str:
         """The promise."""
-        return f"heartbeats that came through, where {self.promise.words}"
+        return f"arrived heartbeats, if {self.promise.words}"
 
     def acknowledged(self) -> Acknowledged | Missing:
         """Where the log ended before a heartbeat that has come through; asked in that order."""
@@ -407,7 +407,7 @@ class HeartbeatCollector:
         if self.promise is not SendingPromise.ORDERED or (count := self._tail.partitions()) < 2:
             return ""
         name = self.stream.source.name
-        return f"what source {name} sends comes through {count} partitions, not one"
+        return f"changes of source {name} arrive in {count} partitions, not in one"
 
 
 COLLECTOR: type[Collector] = HeartbeatCollector

@@ -103,7 +103,7 @@ class Mirrored:
         self._advance(new, carried)
         if self._proven is None:
             at, *_ = new.behind(carried)
-            return Missing(f"the mirror has not carried over {at} up to {new.ends[at].offset} yet")
+            return Missing(f"the mirror has not copied {at} up to {new.ends[at].offset} yet")
         return self._proven
 
     def _advance(self, new: ListedAfter, carried: Mapping[TopicPartition, int]) -> None:
@@ -139,6 +139,6 @@ class Mirrored:
         for at, first in self.upstream.beginnings(names).items():
             last = carried.get(at)
             if last is not None and at in ends and last >= ends[at].offset:
-                self._broken = f"the mirror has carried over more of {at} than there is"
+                self._broken = f"the mirror has copied more of {at} than exists"
             elif last is not None and first.offset > last + 1:
-                self._broken = f"{at} was deleted up to {first.offset} before it was carried over"
+                self._broken = f"{at} was deleted up to {first.offset} before it was copied"

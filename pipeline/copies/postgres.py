@@ -249,7 +249,7 @@ class PostgresTarget:
         files = dict(self._open().execute(FILENODES, ([_place(table.name)],)).fetchall())
         stands = None if told is None else _position(told, files)
         if stands != was:
-            msg = f"{self.settings.place}: somebody else has written the copy of {table.name}"
+            msg = f"{self.settings.place}: another client has written the copy of {table.name}"
             raise LostRaceError(msg)
 
     def _wanted(self, table: CopiedTable) -> dict[str, str]:
@@ -270,7 +270,7 @@ class PostgresTarget:
     ) -> None:
         place = _place(table.name)
         if not OWN.keys() <= there.keys():
-            raise self._taken(f"a table {place} stands there that Sluice has not made")
+            raise self._taken(f"table {place} exists there and was not made by Sluice")
         if key != {*_key(table)}:
             told = f"{place} is keyed by {', '.join(sorted(key))}, its mirror by"
             detail = (

@@ -232,7 +232,7 @@ class RedisTarget:
         run: Callable[..., Any] = self._open().register_script(script)
         said = int(run(keys=[self.standing], args=[table.name, was, argument, *more]))
         if said == OVERTAKEN:
-            msg = f"{self.settings.place}: somebody else has written the copy of {table.name}"
+            msg = f"{self.settings.place}: another client has written the copy of {table.name}"
             raise LostRaceError(msg)
         return said
 
@@ -295,7 +295,7 @@ class RedisTarget:
     def _said(self, error: redis.ResponseError, table: str) -> SluiceError:
         said = str(error)
         if "WRONGTYPE" in said:
-            return self._taken(f"a key of {table} holds something else than a row")
+            return self._taken(f"a key of {table} does not hold a row")
         return UnreachableError(f"{self.settings.place}: {said}")
 
 

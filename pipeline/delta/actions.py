@@ -100,7 +100,7 @@ def alter_metadata(
     text = json.dumps(struct, separators=(",", ":"))
     new = [schema.field(name) for name in schema.names if name not in _names(struct)]
     if lacked := [field.name for field in new if not field.nullable]:
-        raise HeldError("schema", f"{snapshot.uri}: rows that are there lack {lacked[0]}")
+        raise HeldError("schema", f"{snapshot.uri}: existing rows lack {lacked[0]}")
     known = dict(snapshot.metadata.configuration)
     action = {**snapshot.metadata.action, "schemaString": text, "configuration": known}
     there = replace(snapshot, metadata=Metadata.of(action))

@@ -400,7 +400,7 @@ def load_version(store: Store, version: int) -> Snapshot:
     """
     found = _read_again(store, version)
     if found is None or found.version != version:
-        raise UnreachableError(f"{store.uri}: its log does not tell version {version}")
+        raise UnreachableError(f"{store.uri}: its log has no version {version}")
     return found
 
 
@@ -524,9 +524,9 @@ def _entry(store: Store, version: int) -> tuple[list[Action], str]:
     actions = parse_entry(store.uri, name, content)
     if not any(actions):
         raise UnreachableError(
-            f"{store.uri}: {name} is empty, as another writer has only begun it or has crashed, "
-            "and is read again automatically; if that writer is gone, remove the file, or restore "
-            "it from a backup where entries follow it"
+            f"{store.uri}: {name} is empty: another writer is writing it, or has crashed; "
+            "Sluice reads it again automatically. If that writer is gone, remove the file, or "
+            "restore it from a backup if later entries exist"
         )
     return actions, entry_digest(content)
 

@@ -181,7 +181,7 @@ _SWITCHES = {  # properties that are harmless only while they are off
     "delta.appendOnly": "it takes no updates or deletes",
     "delta.enableChangeDataFeed": "each change must be written a second time, for its feed",
     "delta.enableRowTracking": "rows are numbered",
-    "delta.enableInCommitTimestamps": "commits carry times of their own",
+    "delta.enableInCommitTimestamps": "commits have their own times",
     "delta.enableIcebergCompatV1": "it is an Iceberg table too",
     "delta.enableIcebergCompatV2": "it is an Iceberg table too",
     "delta.enableIcebergCompatV3": "it is an Iceberg table too",
@@ -191,7 +191,7 @@ _PROPERTIES = {  # properties that must not be there at all, or whose names begi
     "delta.setTransactionRetentionDuration": "the applied batch would be forgotten",
     "delta.constraints.": "rows must be checked",
     "delta.coordinatedCommits": "commits go through a coordinator",
-    "delta.redirect": "it lies elsewhere",
+    "delta.redirect": "it is redirected to another place",
     "delta.universalFormat": "it is another format's table too",
 }
 _COLUMN = {
@@ -215,7 +215,7 @@ def require_writable(snapshot: Snapshot) -> None:
         raise HeldError(
             "protocol",
             f"{snapshot.uri}: {what}; Sluice does not write such a table itself: let Spark "
-            "merge it, or take that away",
+            "merge it, or remove that",
         )
 
 

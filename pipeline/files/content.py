@@ -264,7 +264,7 @@ def _csv_reader(file: IO[bytes]) -> pa_csv.CSVStreamingReader:
     file.seek(0)
     names = pa_csv.open_csv(file, read_options=pa_csv.ReadOptions(block_size=LONGEST)).schema.names
     if len(set(names)) != len(names):
-        raise ValueError("two columns of its head have one name")
+        raise ValueError("two columns of its header have one name")
     file.seek(0)
     return pa_csv.open_csv(
         file,

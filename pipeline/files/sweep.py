@@ -182,7 +182,7 @@ def require_disks(base: Path, ledger: Ledger) -> None:
         own.add(BASE)
     for gone in sorted(before - own):
         if not (base / gone / GONE).is_dir():  # a writer makes folders of its days, mounted or not
-            what = "it lay on a disk of its own, and does not now; is that mounted?"
+            what = "it was on its own disk, and is not now; is that disk mounted?"
             raise UnreachableError(f"files in {base / gone}: {what} {IF_NOT}")
     if own != before:
         ledger.keep_own_disks(own)
@@ -453,7 +453,7 @@ class FileSweep:
         new = sorted(set(found) - self.ledger.taken(found).keys())
         if not new:
             return None
-        why = f"{len(new)} files came, such as {new[0]}, when their hour was looked at no more"
+        why = f"{len(new)} files came, such as {new[0]}, after their hour was closed"
         log.warning("files too late", partition=part.path, files=len(new))
         return FaultHead(self._shard(part), part.path, f"{why}; {TOO_LATE}")
 
@@ -550,7 +550,7 @@ class FileSweep:
             if not self.rules.range.holds(part, now) and not waits.told and waits.stamp.size:
                 why = waits.why or "it did not stand still"
                 gone = FoundFile(part, name, waits.stamp)
-                self._tell(gone, f"{why}; its hour is looked at no more, and it was not taken")
+                self._tell(gone, f"{why}; its hour is closed, and it was not taken")
         self.ledger.forget_unseen(number - 1)
 
     def _read(
@@ -632,7 +632,7 @@ class FileSweep:
             return empty_file(one.stamp) if late else UnfinishedFile("it is empty")
         kind = rule.kind(one.name)
         if not kind:
-            return UnfinishedFile("its name does not tell how its rows are written; say `format`")
+            return UnfinishedFile("its name does not show its format; set `format`")
         return examine_file(self.base / one.path, kind, self.base, named=bool(rule.columns))
 
     def _news(self, shard: str, rule: LogRule, found: WholeFile) -> list[ColumnsHead]:

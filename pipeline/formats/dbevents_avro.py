@@ -231,8 +231,8 @@ def _type(kind: Any) -> str:
     return TYPES.get(kind, OTHER) if isinstance(kind, str) else OTHER
 
 
-NO_VALUE = "the message is empty: a row that goes is an event with is_deleted"
-NO_SHARD = "the topic's name is no PREFIX.DATABASE.TABLE"
+NO_VALUE = "the message is empty; a deleted row must arrive as an event with is_deleted"
+NO_SHARD = "the topic's name is not PREFIX.DATABASE.TABLE"
 PARTS = 3
 
 

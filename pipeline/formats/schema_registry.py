@@ -110,7 +110,7 @@ class SchemaRegistry:
         if answer.status_code == httpx.codes.NOT_FOUND:
             if isinstance(told, Mapping) and told.get("error_code") == NOT_THERE:
                 return None
-            raise self._silent("404, and not in a registry's words; is its address right?")
+            raise self._silent("404, and not as a registry answers; is its address right?")
         if not answer.is_success:
             raise self._silent(_refused(answer.status_code))
         return self._kept(number, told)
@@ -167,5 +167,5 @@ def decode_with_registry(
 
 
 def _refused(status: int) -> str:
-    said = {401: "it wants a user or a token", 403: "it does not let this user read schemas"}
+    said = {401: "it needs a user or a token", 403: "it does not let this user read schemas"}
     return f"{status}; {said[status]}" if status in said else f"{status}; see its own log"

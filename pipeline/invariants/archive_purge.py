@@ -76,7 +76,7 @@ class ArchivePurge:
         """
         column = rows[self.column]
         if not (pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)):
-            detail = f"{table}.{self.column} is of type {column.type}, which gives no age"
+            detail = f"{table}.{self.column} is of type {column.type}, which has no age"
             advice = "name a date or time under `archive_purge` and restart the service"
             raise HeldError("invariant", f"{detail}; {advice}")
         born = column.cast(pa.timestamp("us", getattr(column.type, "tz", None))).cast(_TIME)

@@ -30,7 +30,7 @@ class ChangedAtMost:
         if intended.emptied and intended.there:
             yield Breach(f"a TRUNCATE takes the rows of a shard, {intended.there} are there in all")
         elif intended.changed >= self.rows and intended.changed > self.share * intended.there:
-            share = f"{intended.changed} of {intended.there} rows change or go"
+            share = f"{intended.changed} of {intended.there} rows change or are deleted"
             yield Breach(f"{share}, more than {self.share:g} of them")
 
 

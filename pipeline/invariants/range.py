@@ -28,7 +28,7 @@ class ValueBounds:
     def __post_init__(self) -> None:
         """Refuse what bounds nothing, or everything."""
         if self.least is None and self.most is None:
-            raise ConfigError("bounds nothing; write least, most, or both")
+            raise ConfigError("has no bound; write least, most, or both")
         bounds = [one for one in (self.least, self.most) if isinstance(one, int | float)]
         if len(bounds) == 2 and bounds[0] > bounds[1]:
             raise ConfigError(f"no value lies between {bounds[0]} and {bounds[1]}")

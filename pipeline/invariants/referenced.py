@@ -57,10 +57,12 @@ class Referenced:
             own, there = ", ".join(key.columns), f"{key.table} ({', '.join(key.to)})"
             absent = pc.fill_null(pc.invert(found), False).to_numpy(zero_copy_only=False)
             if absent.any():
-                yield Breach(f"{own} names no row of {there}", absent)
+                yield Breach(f"{own} refers to no row of {there}", absent)
             unknown = found.is_null().to_numpy(zero_copy_only=False)
             if unknown.any():
-                what = f"{own} names rows of {there} that are not there, and may be on their way,"
+                what = (
+                    f"{own} refers to rows of {there} that do not exist yet, and may still arrive,"
+                )
                 yield Breach(what, unknown, sure=False)
 
 

@@ -271,7 +271,7 @@ def _collected(
     newest = fences[-1]
     epoch = None if isinstance(checkpoint, Missing) else checkpoint.epochs.get(newest.source)
     if not isinstance(checkpoint, Missing) and is_of_log_before(acknowledged, newest, checkpoint):
-        return Missing("what is acknowledged may be of the log before")
+        return Missing("the acknowledged position may be of the earlier log")
     identity = epoch.identity if epoch else newest.head.identity
     # positions of two servers are never compared
     own = (fence for fence in reversed(fences) if fence.head.identity == identity)
@@ -293,7 +293,7 @@ def _merged(table: Table, source: str, samples: Samples, now: datetime) -> Water
         return standing
     applied = applied_step(samples.walked(table), table.name, standing.batch)
     if applied is None:
-        return Missing("the mirror is behind every batch remembered")
+        return Missing("the mirror is behind every remembered batch")
     return _watermark_at(applied.passed.get(source), "no heartbeat is applied yet")
 
 
@@ -308,7 +308,9 @@ def _unlanded(source: str, checkpoint: Sample[Checkpoint] | Missing) -> str:
         return "no heartbeat has landed yet"
     is_known = source in checkpoint.value.acknowledged
     short = (
-        "not all that was sent before it" if is_known else "its collector has not said what it sent"
+        "not everything that was sent before it"
+        if is_known
+        else "its collector has not said what it sent"
     )
     return f"heartbeat {known} has landed, but {short}"
 

@@ -230,7 +230,7 @@ def require_active_fences(one: SourceSamples, now: datetime) -> tuple[Fence, ...
     if isinstance(fences, Missing) or isinstance(one.fences, Missing):
         return fences
     if not fences:
-        return Missing("no heartbeat was ever written")
+        return Missing("no heartbeat was written yet")
     if early := explain_future_fence(fences, now):
         return early
     quiet = now - fences[-1].at

@@ -233,7 +233,7 @@ def _why(
     if left:
         why.append(
             f"{capture.said_by} were changed and leave out {_first(left)}; "
-            "what is written to it is not sent: let it in, and take a new base of it"
+            "its changes are not sent: include the table, and take a new base of it"
         )
     if unsure:
         why.append(

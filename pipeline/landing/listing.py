@@ -579,7 +579,7 @@ def tell_gone(chosen: Plan, made: Checkpoint) -> None:
     for gap in chosen.doubts:
         if f"{gap.id}@{made.batch}" not in made.gaps:
             at = TopicPartition(gap.topic, gap.partition)
-            what = f"{at} is gone; it had been landed to its end at {gap.first}"
+            what = f"{at} is gone; it had landed up to its end, {gap.first}"
             log.info("partition gone", lane=made.lane, batch=made.batch, what=what)
 
 

@@ -422,7 +422,7 @@ def explain_refusal(rows: Sequence[Row], subject: str, checkpoint: Checkpoint, n
         )
         if why:
             return why
-    return "" if rows else "it says nothing: no change of a row is in it"
+    return "" if rows else "it contains no change of a row"
 
 
 def _without_known_columns(rows: pa.RecordBatch, checkpoint: Checkpoint) -> pa.RecordBatch:
@@ -451,8 +451,8 @@ def _explain_odd(row: Row, subject: str) -> str:
         return f"it cannot be read either: {row['error']}"
     if row["op"] == Op.DDL:
         if row["schema_id"] is not None:
-            return f"its columns are not those that are known of {row['shard']}"
-        return "it is a statement, which is known in its place only: take a new base"
+            return f"its columns are not the known columns of {row['shard']}"
+        return "it is a statement, which is valid only at its position: take a new base"
     if row["op"] not in ROWS or row["snapshot"] is not None:
         return f"it is no live change of a row, but {row['op']}"
     return _explain_misplaced(row, subject)

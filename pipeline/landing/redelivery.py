@@ -382,7 +382,7 @@ def _bound_met(rows: pa.Table, strange: frozenset[int]) -> str:
     if len(begins) > _RUNS:
         return f"{len(begins):,} runs of such rows in one batch are more than {_RUNS:,}"
     longest = int(np.max(ends - begins, initial=0))
-    return f"{longest:,} such rows in a row are more than {_COPIES:,}" if longest > _COPIES else ""
+    return f"a run of {longest:,} such rows is more than {_COPIES:,}" if longest > _COPIES else ""
 
 
 def _is_within(rows: pa.Table, first: Order, last: Order) -> pa.ChunkedArray:

@@ -164,7 +164,7 @@ class SourceHolds:
             if has_passed(since, PATIENCE, at):
                 self._lost[source] = self._lost.get(source, frozenset()) | {number}
         if error.numbers:
-            more = ", and quarantines what names an id that alone stays unknown"
+            more = ", and then quarantines messages whose schema is still unknown"
         detail = f"{error.why}; nothing is lost, landing resumes when the registry answers{more}"
         return Hold(f"registry:{source}", f"source:{source}", "registry", detail)
 

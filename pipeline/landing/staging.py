@@ -147,7 +147,7 @@ def write_rows(log: ChangeLog, rows: pa.RecordBatch, stamp: Stamp) -> WrittenFil
     with SortedFile(log.store, log.snapshot.metadata, name, stamp.received) as file:
         file.add([rows])
     if file.written is None:
-        raise SluiceError("a file of no rows was asked for")
+        raise SluiceError("a file without rows was requested")
     return file.written
 
 
@@ -190,7 +190,7 @@ def restamp_file(
         for rows in parquet.iter_batches(RESTAMPED):
             made.add([_named(_stamped(rows, stamp), names)])
     if made.written is None:
-        raise SluiceError("a file of no rows was asked for")
+        raise SluiceError("a file without rows was requested")
     return made.written
 
 

@@ -152,7 +152,7 @@ def _read(file: str, source: str, standard: str, kind: StandardType) -> Pairs:
     columns = [_texts(table[name]) for name in (source, standard)]
     found = {old: new for old, new in zip(*columns, strict=True) if None not in (old, new)}
     if len(found) < len(columns[0]) or len({*found.values()}) < len(found):
-        msg = "a value stands there twice, or empty; each must have an answer of its own"
+        msg = "a value is empty or occurs twice; write each value once"
         raise ConfigError(f"mapping {file}: {msg}")
     if kind == "bigint" and not all(map(_is_bigint, found.values())):
         msg = "is not of type bigint throughout, written without a sign or zeros before it"
@@ -180,7 +180,7 @@ def read_table(file: str) -> pa.Table:
         return pyarrow.parquet.read_table(file)
     data = Path(file).read_bytes()
     if not data.endswith(b"\n"):
-        msg = "its last line has no end, as if half of it were written; end it with a newline"
+        msg = "its last line has no newline and may be incomplete; end it with a newline"
         raise UnreachableError(f"mapping {file}: {msg}")
     as_texts = dict.fromkeys(_heading(data.partition(b"\n")[0]), pa.string())
     told = pyarrow.csv.ConvertOptions(column_types=as_texts, strings_can_be_null=False)
@@ -212,7 +212,7 @@ def _is_bigint(text: str) -> bool:
 def _refuse_changes(file: str, before: Pairs, now: Pairs) -> None:
     """Raise where an answer that was given is another one now."""
     if any(now.get(old) != new for old, new in before.items()):
-        msg = "an entry changed, or went; put it back, or give it another `version` and restart"
+        msg = "an entry was changed or removed; restore it, or set another `version` and restart"
         raise ConfigError(f"mapping {file}: {msg}")
 
 

@@ -145,7 +145,7 @@ class TableStandards:
         names = {name.casefold() for name in told}
         lacking = sorted(self._secret - names)
         if lacking and not names <= self._spoken:
-            msg = f"it has no column {lacking[0]}, whose values may stand in another one now"
+            msg = f"it has no column {lacking[0]}, whose values may be in another column now"
             raise FormatError(f"{msg}; name the others under `clear` in `standards`")
 
     def key_values(self, texts: str) -> str:
@@ -299,7 +299,7 @@ def _named(rules: Iterable[StandardRule]) -> Iterator[tuple[str, str, Standard]]
 
 _ROWS = frozenset({Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ})
 _WRITTEN = ("op", "key_values", "before", "after", "changed", "left_out", "error", "raw")
-WITHHELD = "its bytes are not kept, for the table has standards"
+WITHHELD = "its bytes are not kept, because the table has standards"
 
 
 def standardise_batch(
@@ -339,7 +339,7 @@ def rows_again(rows: pa.RecordBatch, key: tuple[str, ...], own: TableStandards) 
     """
     if key != own.key:
         told = f"its key is ({', '.join(key)}), and `standards` says ({', '.join(own.key)})"
-        raise ConfigError(f"{told}; correct it there, and restart the service")
+        raise ConfigError(f"{told}; correct `standards`, and restart the service")
     texts = [own.key_values(one) for one in rows["key_values"].to_pylist()]
     sent = rows["after"].to_pylist()
     for one in sent:

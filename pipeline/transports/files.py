@@ -25,7 +25,7 @@ from pipeline.sources.files.source import ledger_path
 from pipeline.transports.topics import LastRecord, TopicFacts
 from pipeline.transports.transport import OffsetRange, RangeRead, ReadBounds, Transport
 
-COPY = "if it has another name now, copy it to a third: as itself it is not taken again"
+COPY = "if it was renamed, copy it under a new name: the same file is not read again"
 Record = tuple[int, bytes, bytes | None]  # offset, key and value
 
 

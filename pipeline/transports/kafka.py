@@ -394,8 +394,8 @@ class _Assigned:
         end = "" if one.end is None else f", its log ends at {one.end}"
         reason = "; ".join(self._said) or "the brokers said nothing"
         return (
-            f"{len(self._left)} ranges not read, nothing came for {self._patience}: {one.range}"
-            f" is one, read up to {one.next}{end}; {reason}"
+            f"{len(self._left)} ranges not read, no data for {self._patience}: for example"
+            f" {one.range}, read up to {one.next}{end}; {reason}"
         )
 
 
@@ -639,7 +639,7 @@ class KafkaTransport:
                     raise
                 msg = f"Kafka at {self.bootstrap}: {class_and_text(error)}"
                 if isinstance(error, KafkaTimeoutError) and self.security != KafkaSecurity():
-                    msg += "; a login that the brokers refuse looks so, too: see kafka_security"
+                    msg += "; a rejected login looks the same: see kafka_security"
                 raise UnreachableError(msg) from error
 
 

@@ -118,7 +118,7 @@ def read_spans(
     size = 0
     while left:
         if time.monotonic() > deadline:
-            msg = f"{len(left)} partitions not read within {within}, {next(iter(left))} is one"
+            msg = f"{len(left)} partitions not read within {within}, for example {next(iter(left))}"
             raise UnreachableError(msg)
         for at, records in consumer.poll(timeout_ms=POLL // timedelta(milliseconds=1)).items():
             taken = [r for r in records if at in left and r.offset < left[at][1]]
@@ -277,8 +277,8 @@ def _batch(format_: Format, at: TopicPartition, record: LastRecord) -> pa.Record
 
 COMPACTED = Demand(
     "cleanup.policy",
-    "compaction drops all but the newest record of a key: of a delete only its tombstone is left,"
-    " and of the statements of a database the last",
+    "compaction drops all but the newest record of a key: only the tombstone of a delete is left,"
+    " and only the last statement of a database",
     good=("delete",),
     default="delete",
     effect=Effect.DROPS,

@@ -363,7 +363,7 @@ def test_why_nobody_may_read_an_image(image: Image, codes: list[str]) -> None:
             CUT, {"landed": healthy_checkpoint(through=90)}, [], id="whatever is landed by now"
         ),
         pytest.param(CUT - SECOND, {}, ["no_image"], id="it is not there"),
-        pytest.param(NOW + SECOND, {}, ["cut_ahead", "no_fence"], id="its cut is still to come"),
+        pytest.param(NOW + SECOND, {}, ["cut_ahead", "no_fence"], id="its cut is in the future"),
         pytest.param(
             NOW - SECOND,
             {"fences": fence_series(until=NOW - 2 * SECOND)},
@@ -547,7 +547,7 @@ def ask(
         ),
         pytest.param(
             replace(CALM, raised=50),
-            "behind all that was listed with batch 50",
+            "after everything that was listed with batch 50",
             id="nobody knows yet",
         ),
     ],

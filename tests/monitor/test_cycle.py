@@ -197,6 +197,6 @@ def test_f06_a_rule_for_which_nothing_is_collected_is_unknown_by_name(rig: Rig) 
     assert rig.rulings.newest(r"rule:shop\.(orders)", "collected") == Verdict(
         r"rule:shop\.(orders)",
         "collected",
-        Ruling(Outcome.PASS, "something it asks for is collected"),
+        Ruling(Outcome.PASS, "a table that it names is collected"),
         rig.now,
     )

@@ -255,7 +255,7 @@ def test_a_column_that_gets_another_name_under_load_brings_no_value_with_it(
 
     wait_until(lambda: hiding.gate()[0] == 409, SOON, "BLOCKED")
     wait_until(lambda: _counted(hiding) >= 55, SOON, "all of them in quarantine")
-    assert "has no column phone, whose values may stand in another one" in _quarantined(hiding)
+    assert "has no column phone, whose values may be in another column" in _quarantined(hiding)
     assert not hiding.in_the_clear()
 
 

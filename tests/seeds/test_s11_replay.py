@@ -40,7 +40,7 @@ def executed(ends: int, server: str) -> Head:
 @pytest.mark.parametrize(
     ("replica", "missing"),
     [
-        pytest.param(executed(90, "replica"), f"needs {LIVE}:1-100", id="it lags"),
+        pytest.param(executed(90, "replica"), f"{LIVE}:1-100 is needed", id="it lags"),
         pytest.param(executed(100, "replica"), None, id="it is as far as the fence"),
         pytest.param(executed(120, "replica"), None, id="it is further"),
         pytest.param(Head("replica", binlog_position(7, 99_999)), "executed", id="it tells none"),

@@ -456,7 +456,7 @@ _PLAIN: Mapping[str, Write] = {
 }
 
 
-UNSAID = "the message named no schema: say in which one it is to be written (--schema)"
+UNSAID = "the message named no schema; name one to write it with (--schema)"
 
 
 class AvroMessage:

@@ -516,7 +516,7 @@ def _rows_after_alter(there: HeldRows, schema: TableSchema | None, statement: Al
     old, new = (_names(there.schema), _names(schema))
     again = [name for name in statement.left if name.casefold() in old & new]
     if again:
-        why = f"column {again[0]} was dropped or renamed, and there is one of its name"
+        why = f"column {again[0]} was dropped or renamed, and a column of this name exists"
         return replace(after, doubt=("schema", why))
     return replace(after, of=None) if statement.emptied else after
 

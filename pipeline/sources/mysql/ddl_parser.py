@@ -303,7 +303,7 @@ def parse_alter(reader: TokenReader, *, ignoring: bool) -> Altered:
     table, draft = reader.name(), _Draft()
     reader.waits()
     if ignoring:
-        draft.doubts.append("ALTER IGNORE deletes rows whose keys are doubled")
+        draft.doubts.append("ALTER IGNORE deletes rows with duplicate keys")
     while not reader.done:
         if _about_partitions(reader.rest):  # such a clause is the last, and has commas of its own
             _try(_partition, TokenReader(reader.rest), draft)
@@ -497,7 +497,7 @@ def _default(clause: TokenReader, _: _Draft) -> None:
         clause.accept("COLUMN")
         clause.column()
         if not clause.accept("SET", "DROP"):
-            raise ParseError("a column is altered otherwise than in its default")
+            raise ParseError("a clause alters more of a column than its default")
 
 
 def _rename(clause: TokenReader, draft: _Draft) -> None:
@@ -647,7 +647,7 @@ def parse_statement(text: str) -> Statement:
         return only
     names = {word.text for words in ways for word in words or ()}
     why = next(
-        (s.why for s in found if isinstance(s, UnknownStatement)), "it reads in more ways than one"
+        (s.why for s in found if isinstance(s, UnknownStatement)), "it has more than one meaning"
     )
     return UnknownStatement(why, frozenset(names))
 
@@ -662,7 +662,7 @@ def _read_statement(words: Words) -> Statement:
             return _harmless(words)
     except ParseError as error:
         return UnknownStatement(str(error))
-    return UnknownStatement("no statement that is known begins so")
+    return UnknownStatement("no known statement begins like this")
 
 
 def _harmless(words: Words) -> Harmless:
@@ -725,7 +725,7 @@ def _rename_statement(reader: TokenReader) -> Statement:
     if reader.accept("USER"):
         return Harmless()
     if not reader.accept("TABLE", "TABLES"):
-        raise ParseError("it renames what is no table")
+        raise ParseError("it renames something that is not a table")
     reader.phrase("IF", "EXISTS")
     pairs = [_pair(reader)]
     while reader.accept(","):
@@ -764,7 +764,7 @@ def _other(reader: TokenReader) -> Statement:
     while reader.accept(*_BEFORE_OBJECTS):
         pass
     if not reader.accept(*_OBJECTS):
-        raise ParseError("it makes, alters or drops what is not known here")
+        raise ParseError("it creates, alters or drops an unknown kind of object")
     return _harmless(reader.rest)
 
 

@@ -276,4 +276,4 @@ def explain_behind_fence(fence: ReadFence, server: Head) -> str | None:
     if not needed:
         other = f"it is {server.identity}, not {fence.head.identity}"
         return f"{other}, and without GTIDs its progress is unknown"
-    return f"it executed {has or 'nothing'}, needs {needed}"
+    return f"it has executed {has or 'nothing'}, and {needed} is needed"

@@ -51,7 +51,7 @@ ALIKE: Mapping[str, frozenset[str]] = {  # as rows tell it -> as the table has i
     "LONGBLOB": frozenset({*BYTES} - {"BINARY"}),  # its zeros at the end are not in the log
 }
 BESIDE = "JSON"
-OTHERS = "its rows would be written otherwise than its collector writes them"
+OTHERS = "its rows would have other texts than those of its collector"
 
 
 def encode_plain_rows(
@@ -192,7 +192,7 @@ def _moment(column: Column, text: str) -> str:
     if column.kind == "TIMESTAMP":
         return text.removesuffix("Z").replace("T", " ")
     if column.kind not in ("DATE", "DATETIME"):
-        msg = f"rows cannot be asked for one by one by a {column.kind}"
+        msg = f"rows cannot be read one by one by a {column.kind}"
         raise ValueError(msg)
     unit = "D" if column.kind == "DATE" else "ms" if column.fraction <= MILLIS else "us"
     moment = np.array([int(text)]).astype(f"datetime64[{unit}]")

@@ -484,7 +484,7 @@ def _moment(one: ReadColumn, text: str) -> str:
         whole, micros = divmod(int(text) * each, MICROS)
         return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}.{micros:06}"
     if kind not in ("DATE", "TIMESTAMP"):
-        msg = f"rows cannot be asked for one by one by a {one.column}"
+        msg = f"rows cannot be read one by one by a {one.column}"
         raise ValueError(msg)
     brief = one.column.sent == "time.Timestamp"
     unit = "D" if kind == "DATE" else "ms" if brief else "us"

@@ -192,7 +192,7 @@ LOST = {  # what does not arrive as it is
     "DATE": "infinity is kept as the last, -infinity as the first day of the lake",
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ"), f"{_EARLY} is kept as the lake's last moment"),
     "MONEY": "money arrives as a double's text; make it NUMERIC",
-    "VARBIT": "the zeros in front of a bit varying do not arrive",
+    "VARBIT": "the leading zeros of a bit varying do not arrive",
     "ARRAY": "an array of more than one dimension arrives as NULLs",
 }
 LOSSY_ARRAYS = ("_FLOAT4", "_FLOAT8")

@@ -69,7 +69,7 @@ class MirrorRows:
             try:
                 content = self.store.read(name)
             except FileNotFoundError as error:
-                msg = f"{self.snapshot.uri}: its log does not tell version {version} any more"
+                msg = f"{self.snapshot.uri}: its log no longer has version {version}"
                 raise ProofError(msg) from error
             actions = parse_entry(self.snapshot.uri, name, content)
             told = read_commit(version, content.decode().splitlines(), entry=entry_digest(content))

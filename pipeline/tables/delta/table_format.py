@@ -260,7 +260,7 @@ class DeltaMirrors:
         """Put if absent, or by Spark; the applied batch, its life and the floors go with it."""
         if isinstance(written.work, MergePlan):
             if self.spark is None:
-                raise ValueError("a turn that Spark has worked out is not ours to commit")
+                raise ValueError("a merge that Spark has made is not committed here")
             return self.spark.commit(job, cast("MergeResult[MergePlan]", written), stamp)
         snapshot, told = job.task.snapshot, describe_commit(job, written, stamp)
         more = with_properties(snapshot, told.remembered) if told.remembered else ()

@@ -360,7 +360,7 @@ def test_a_first_part_of_an_hour_is_no_measure_of_it() -> None:
     short = probe.measure(TABLE, world)
     work(world, HOUR, 50)
 
-    assert short == NotYet("the interval was not cut at its ends; it is left out")
+    assert short == NotYet("the interval has no exact ends; it is left out")
     assert isinstance(probe.measure(TABLE, world), Changes)
     assert len(world.memory["volatility"]["counts"]) == 1
 

@@ -275,7 +275,7 @@ def test_f143_what_is_known_of_a_clock_and_cannot_be_read_is_a_doubt_of_its_sour
     rig.round()
 
     (told,) = rig.clocks.reasons(("shop",), rig.now + timedelta(days=1))
-    assert "what the store holds of its clock cannot be read" in told.text
+    assert "its stored clock readings cannot be read" in told.text
     assert told.id == ""
 
 
@@ -470,7 +470,7 @@ FIRST = clock_step(3, 6, 0, 300, 100)
 def test_a_step_before_the_last_is_over_goes_on_with_that(
     second: ClockStep, known: ClockStep
 ) -> None:
-    """What the first had shown is still to come past, and its heartbeats stay fallen."""
+    """What the first had shown is in the future past, and its heartbeats stay fallen."""
     clocks = LandingHarness().life()
     clocks.stepped(FIRST)
 

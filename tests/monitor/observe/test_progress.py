@@ -137,7 +137,7 @@ def test_a_table_is_read_for_the_first_time_until_its_mirror_is_there() -> None:
 
     assert (one.tables, one.told) == (
         ("shop.orders",),
-        "1 table landed whole, to be written into their mirrors",
+        "1 table landed completely, and wait for their first merge",
     )
     assert done == ()
 

@@ -525,9 +525,9 @@ def test_f113_notifications_of_a_full_store_are_sent_and_the_log_says_so(
     events = [one["event"] for one in logged if one["event"] != "verdict"]
     assert len(waiting) == 1
     assert events == [
-        "the store takes nothing; incidents are kept in memory",
+        "the store cannot be written; incidents are kept in memory",
         "certificates revoked",
-        "the store takes what was kept in memory",
+        "the store answers again; incidents kept in memory are stored",
     ]
 
 
@@ -710,7 +710,7 @@ def test_f103_a_waiver_that_a_full_store_does_not_end_ends_by_the_next_verdict(
     harness.tell(PASS)
 
     assert left == {f"{CHECK}:{USERS}:a:3"}
-    assert "waivers of what passed are not ended yet" in {one["event"] for one in logged}
+    assert "waivers of passed checks could not be ended yet" in {one["event"] for one in logged}
     assert harness.store.waivers.waived() == frozenset()
 
 
@@ -739,7 +739,7 @@ def test_f113_what_a_store_does_not_tell_is_what_it_told_last(
     assert ("warning", "locked") in {
         (one["log_level"], one["why"])
         for one in logged
-        if one["event"].endswith("are those read last")
+        if one["event"].endswith("the last known ones apply")
         and one["event"].startswith("open incidents" if what == "incidents" else "silences")
     }
 

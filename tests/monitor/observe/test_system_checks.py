@@ -380,8 +380,8 @@ def _late(rig: Rig) -> None:
         pytest.param(_older, Outcome.FAIL, "no image of the cut", id="others were made before"),
         pytest.param(_late, Outcome.FAIL, "3 changes from before", id="it lacks changes"),
         pytest.param(_not_due, Outcome.UNKNOWN, "not due", id="it may take longer"),
-        pytest.param(_based_later, Outcome.UNKNOWN, "could be none", id="a table of today"),
-        pytest.param(lambda _: None, Outcome.UNKNOWN, "could be none", id="a service of today"),
+        pytest.param(_based_later, Outcome.UNKNOWN, "was possible", id="a table of today"),
+        pytest.param(lambda _: None, Outcome.UNKNOWN, "was possible", id="a service of today"),
     ],
 )
 def test_what_is_said_of_the_image_of_yesterday(

@@ -157,7 +157,7 @@ def test_a_shard_that_went_since_a_look_leaves_its_own_table_in_doubt_and_no_oth
 
     doubts = [watch.roster.unlisted(table, looked_at) for table in watch.roster.tables()]
 
-    assert doubts == ["its shards changed while it was looked at; ask again", ""]
+    assert doubts == ["its shards changed during the request; ask again", ""]
 
 
 def test_a_table_of_which_nothing_was_landed_is_known_to_whoever_asks_its_source() -> None:

@@ -206,7 +206,9 @@ def test_what_can_be_read_by_now_is_sent_as_it_came(
 @pytest.mark.parametrize(
     ("told", "why"),
     [
-        pytest.param({"note": 7}, "does not fit: the value.note is no string", id="a wrong type"),
+        pytest.param(
+            {"note": 7}, "does not fit its format: the value.note is no string", id="a wrong type"
+        ),
         pytest.param({"more": 7}, "the value has no field more in its schema", id="a field more"),
         pytest.param({}, "cannot be read either: its sender could not", id="the same again"),
     ],

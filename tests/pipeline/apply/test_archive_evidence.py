@@ -100,7 +100,7 @@ def test_a_delete_without_a_transaction_holds_the_table(tmp_path: Path) -> None:
     hold = made.apply().hold
 
     assert_held(
-        hold, "archive", "provide.transaction.metadata", "once the markers are out of `archive`"
+        hold, "archive", "provide.transaction.metadata", "when `archive` has no markers any more"
     )
 
 

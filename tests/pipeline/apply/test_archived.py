@@ -218,8 +218,10 @@ def test_a_rule_that_is_taken_away_leaves_what_it_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("column", "before", "told"),
     [
-        pytest.param("gone", "1", "no column|column 'gone'; there are id, name", id="no column"),
-        pytest.param("id", "soon", "which is no int64, as id is", id="no number"),
+        pytest.param(
+            "gone", "1", "no column|column 'gone'; the table has id, name", id="no column"
+        ),
+        pytest.param("id", "soon", "which is not a int64, as id is", id="no number"),
     ],
 )
 def test_a_window_that_does_not_fit_holds_the_table(

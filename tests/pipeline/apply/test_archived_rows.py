@@ -489,10 +489,14 @@ def test_f113_rows_below_the_bound_and_with_a_value_are_old(
 @pytest.mark.parametrize(
     ("column", "before", "said"),
     [
-        pytest.param("y", "1", "of column 'y'; there are id, x, day; correct it", id="no column"),
-        pytest.param("day", "2026-01-02T12:00:00", "which is no date32", id="a moment for a day"),
-        pytest.param("x", "soon", "before: 'soon', which is no timestamp", id="no moment"),
-        pytest.param("id", "soon", "before: 'soon', which is no int64, as id is", id="no number"),
+        pytest.param("y", "1", "column 'y'; the table has id, x, day; correct it", id="no column"),
+        pytest.param(
+            "day", "2026-01-02T12:00:00", "which is not a date32", id="a moment for a day"
+        ),
+        pytest.param("x", "soon", "before: 'soon', which is not a timestamp", id="no moment"),
+        pytest.param(
+            "id", "soon", "before: 'soon', which is not a int64, as id is", id="no number"
+        ),
     ],
 )
 def test_f113_a_window_that_cannot_be_held_against_rows_says_so(

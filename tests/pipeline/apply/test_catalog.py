@@ -382,7 +382,7 @@ def test_a_column_that_the_config_names_must_be_there_in_whichever_letters(
     if there:
         refuse_odd(own, TABLE, schema)
     else:
-        with pytest.raises(HeldError, match="has no column b, for which"):
+        with pytest.raises(HeldError, match="has no column b, which"):
             refuse_odd(own, TABLE, schema)
 
 

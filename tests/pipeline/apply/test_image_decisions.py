@@ -256,7 +256,7 @@ def test_f113_only_a_mirror_made_of_what_landed_before_the_cut_becomes_its_image
     if made:
         assert isinstance(harness.after(1), Image)
     else:
-        assert harness.missed(1) == "the mirror went past the cut before it was known"
+        assert harness.missed(1) == "the mirror had merged past the cut before the cut was known"
         assert harness.missed(1) == ""
     assert harness.mirrors.read == [("db.t", 4)]
 
@@ -297,13 +297,13 @@ def test_f113_changes_without_places_are_not_cut(harness: LandingHarness) -> Non
     assert isinstance(harness.after(1), Image)
     harness.images.unplaced = frozenset({"s", "other"})
 
-    assert harness.missed(1) == "its changes have no place in a log to be cut at"
+    assert harness.missed(1) == "its changes have no position in a log, so no cut can be made"
 
 
 def test_f113_an_image_that_is_refused_is_given_up_in_time(harness: LandingHarness) -> None:
     harness.images.set_cuts(
         [*harness.images.cuts, DueCut(CUT + 9 * MINUTE)]
-    )  # another is still to come
+    )  # another is in the future
     assert isinstance(harness.after(1), Image)
     harness.images.note_held("db.t")
 
@@ -312,7 +312,7 @@ def test_f113_an_image_that_is_refused_is_given_up_in_time(harness: LandingHarne
 
     assert (told, others) == ([False, False, True], False)
     assert isinstance(harness.after(6), Image)
-    assert harness.missed(6.5) == "the merge that was to make it was refused for too long"
+    assert harness.missed(6.5) == "the merge that makes the image was refused for too long"
 
 
 def test_f113_a_refused_turn_that_was_to_make_no_image_costs_none(harness: LandingHarness) -> None:

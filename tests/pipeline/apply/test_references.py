@@ -75,7 +75,7 @@ def test_a_row_whose_parent_is_nowhere_is_held_with_its_key(lake: LocalLake) -> 
 
     assert hold is not None
     assert (hold.reason, hold.id.rpartition("@")[0]) == ("invalid", "invalid:db.t:0-1")
-    assert 'name names no row of db.u (name) in 1 row, key ["s","db.t","2"]' in hold.detail
+    assert 'name refers to no row of db.u (name) in 1 row, key ["s","db.t","2"]' in hold.detail
     assert '"b"' not in hold.detail
     assert hold_after_run(lake, hold.id) is None
     assert lake.rows() == {1: "a", 2: "b"}
@@ -209,7 +209,7 @@ def waiting(lake: LocalLake, paused: str = "") -> bool:
     then = turned(lake, paused=paused)["db.t"]
     assert then is not None
     assert (then.reason, then.id.rpartition(":")[0]) == ("awaited", "invalid:db.t")
-    assert "may be on their way, in 1 row" in then.detail
+    assert "may still arrive, in 1 row" in then.detail
     return "db.t" not in first
 
 
@@ -254,7 +254,7 @@ def test_all_columns_of_a_key_are_compared_together(tmp_path: Path) -> None:
     hold = hold_after_run(lake)
 
     assert hold is not None
-    assert "name, id names no row of db.u (name, id) in 1 row" in hold.detail
+    assert "name, id refers to no row of db.u (name, id) in 1 row" in hold.detail
 
 
 @pytest.mark.parametrize("table_format", [DeltaMirrors(None), ParquetVersions(None)])

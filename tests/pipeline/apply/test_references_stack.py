@@ -50,7 +50,7 @@ def test_rows_wait_for_their_parents_and_only_those_without_one_are_held(
     p.until(lambda: bool(holds(p)))
     (hold,) = holds(p)
     assert hold.reason == "invalid"
-    assert f'parent names no row of {NAME}.parent (id) in 1 row, key ["{NAME}"' in hold.detail
+    assert f'parent refers to no row of {NAME}.parent (id) in 1 row, key ["{NAME}"' in hold.detail
     assert -7 not in p.pairs()
     p.sql("UPDATE DB.parent SET name = 'seen' WHERE id = -2")
     p.catch_up()

@@ -193,7 +193,7 @@ def test_only_a_whole_table_is_read_again(beside: CanalBeside, origin: Origin) -
 
     state = beside.state()
 
-    assert "have no order among changes that are ordered by partition_offset" in state.why
+    assert "cannot be ordered among changes that are ordered by partition_offset" in state.why
     assert "sluice bootstrap" in state.why
     assert state.refused
 

@@ -75,7 +75,9 @@ def test_sources_are_asked_for_tables_only_where_nothing_landed_tells_of_one(
         pytest.param(
             CanalJson("UTC"), "changes of several partitions", id="no places, and no order"
         ),
-        pytest.param(MaxwellJson(), "otherwise than its collector writes", id="other spellings"),
+        pytest.param(
+            MaxwellJson(), "other texts than those of its collector", id="other spellings"
+        ),
     ],
 )
 def test_rows_are_not_read_again_where_they_cannot_be_put_among_changes(

@@ -205,7 +205,7 @@ OFFSETS = {
             Notation.TEXTS,
             Origin.REPAIR,
             {},
-            "one by one have no order",
+            "one by one cannot be ordered",
             id="no places",
         ),
         pytest.param(
@@ -235,7 +235,7 @@ OFFSETS = {
             Notation.CONNECT,
             Origin.SNAPSHOT,
             {},
-            "would be written otherwise",
+            "would have other texts",
             id="other spellings",
         ),
         pytest.param(MaxwellJson(), Notation.PLAIN, Origin.SNAPSHOT, {}, "", id="the same"),

@@ -135,9 +135,9 @@ KNOWN = Backfill(
         pytest.param(None, "", id="never"),
         pytest.param(replace(KNOWN, begun=ANEW - 1), "", id="not that often"),
         pytest.param(
-            replace(KNOWN, begun=ANEW), "db.t was begun 10 times and never ended", id="too often"
+            replace(KNOWN, begun=ANEW), "db.t was started 10 times and never ended", id="too often"
         ),
-        pytest.param(replace(KNOWN, begun=ANEW + 1), "begun 11 times", id="more often"),
+        pytest.param(replace(KNOWN, begun=ANEW + 1), "started 11 times", id="more often"),
         pytest.param(replace(KNOWN, begun=ANEW, former="y"), "", id="for another wish"),
     ],
 )
@@ -150,13 +150,13 @@ def test_f113_what_is_begun_ten_times_is_refused(known: Backfill | None, why: st
 
     assert why in said
     assert bool(said) == bool(why)
-    assert ("now since it was altered; ask for it again" in said) == bool(why)
+    assert ("last cause: it was altered; request it again" in said) == bool(why)
 
 
 def test_f113_how_often_it_was_begun_is_told_while_it_is_read() -> None:
     told = [begun_anew(replace(KNOWN, begun=count)) for count in (1, 2)]
 
-    assert told == ["", "it was begun 2 times, now since it was altered"]
+    assert told == ["", "it was started 2 times; last cause: it was altered"]
     assert begun_anew(replace(KNOWN, begun=2, done=9)) == ""
 
 
@@ -207,9 +207,9 @@ def test_f113_a_mirror_is_asked_once_for_each_range_of_a_wish_with_both_ends_in(
     ("held", "last", "why"),
     [
         pytest.param(Held(batch=4), 4, "", id="it has all of them"),
-        pytest.param(Held(batch=3), 4, "merged through batch 3, and is to hold 4", id="behind"),
-        pytest.param(None, 4, "merged through batch -1, and is to hold 4", id="not there yet"),
-        pytest.param(None, 0, "merged through batch -1, and is to hold 0", id="of the first batch"),
+        pytest.param(Held(batch=3), 4, "merged through batch 3, and must reach 4", id="behind"),
+        pytest.param(None, 4, "merged through batch -1, and must reach 4", id="not there yet"),
+        pytest.param(None, 0, "merged through batch -1, and must reach 0", id="of the first batch"),
         pytest.param(None, None, "", id="of a table that never changed"),
         pytest.param(Held(batch=-1), None, "", id="merged through nothing"),
     ],
@@ -234,24 +234,24 @@ def test_f113_a_mirror_is_waited_for_up_to_what_had_landed_when_it_was_first_ask
     held = Held(batch=3)
     ids = asking(held)
     for last in (4, 6):
-        with pytest.raises(ProofError, match="is to hold 4 first"):
+        with pytest.raises(ProofError, match="must reach 4 first"):
             ids.of(ANY, SHARD, TABLE, (3, 8), checkpoint_at(last), fence=FENCE)
     held.batch = 4
     assert ids.of(ANY, SHARD, TABLE, (3, 8), checkpoint_at(6), fence=FENCE)
 
-    with pytest.raises(ProofError, match="is to hold 6 first"):
+    with pytest.raises(ProofError, match="must reach 6 first"):
         ids.of(ANY, SHARD, TABLE, (3, 8), checkpoint_at(6), fence=NEXT)
-    with pytest.raises(ProofError, match="is to hold 6 first"):
+    with pytest.raises(ProofError, match="must reach 6 first"):
         ids.of(ANY, OTHER, TABLE, (3, 8), checkpoint_at(6), fence=FENCE)
     ids.keep(frozenset({"y"}))
-    with pytest.raises(ProofError, match="is to hold 6 first"):
+    with pytest.raises(ProofError, match="must reach 6 first"):
         ids.of(ANY, SHARD, TABLE, (20, 29), checkpoint_at(6), fence=FENCE)
 
 
 def test_f113_who_waits_for_a_mirror_still_is_not_put_off_by_what_lands_meanwhile() -> None:
     held = Held(batch=3)
     ids = asking(held)
-    with pytest.raises(ProofError, match="is to hold 4 first"):
+    with pytest.raises(ProofError, match="must reach 4 first"):
         ids.of(ANY, SHARD, TABLE, (3, 8), checkpoint_at(4), fence=FENCE)
     held.batch = 4
 

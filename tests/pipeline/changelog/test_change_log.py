@@ -251,13 +251,17 @@ def test_any_stretch_that_holds_a_full_text_gives_the_newest_mark(log: Log) -> N
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        pytest.param(lambda texts: texts[1:20], "batch 0 has 0 markers", id="the full one"),
-        pytest.param(lambda texts: texts[:18] + texts[19:20], "batch 18 is not", id="one between"),
+        pytest.param(lambda texts: texts[1:20], "batch 0 has 0 full markers", id="the full one"),
+        pytest.param(
+            lambda texts: texts[:18] + texts[19:20], "batch 18 has no marker", id="one between"
+        ),
         pytest.param(
             lambda texts: [*texts[:20], texts[12]], "batch 12 has more than one", id="one twice"
         ),
         pytest.param(
-            lambda texts: [texts[0], *texts[:20]], "batch 0 has 2 markers", id="the full one twice"
+            lambda texts: [texts[0], *texts[:20]],
+            "batch 0 has 2 full markers",
+            id="the full one twice",
         ),
         pytest.param(lambda texts: texts[:0], "the change log has no checkpoint", id="all"),
     ],
@@ -272,7 +276,7 @@ def test_a_hole_or_a_double_is_found(
 
 
 def test_a_hole_after_a_known_mark_is_found(log: Log) -> None:
-    with pytest.raises(HeldError, match="batch 15 is not there, that of batch 16 is"):
+    with pytest.raises(HeldError, match="batch 15 has no marker, and batch 16 has one"):
         replay_checkpoints(list(log.texts.items())[16:20], log.marks[14])
 
 

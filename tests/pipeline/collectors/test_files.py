@@ -86,7 +86,7 @@ def test_a_lock_held_by_a_process_that_does_not_sweep_is_reported(
         told = collector.state()
 
     assert told.state == "waiting"
-    assert "another process sweeps since 2026-11-23 10:00:00+00:00 without" in told.detail
+    assert "another process sweeps without progress since 2026-11-23 10:00:00+00:00" in told.detail
     assert f"fuser {lock}" in told.detail
     collector.acknowledged()
     assert collector.state().running
@@ -149,7 +149,10 @@ def test_a_file_that_never_stands_still_is_told_by_the_state(base: Path, tmp_pat
             file.write(b'{"id": 2}\n')
         made.acknowledged()
 
-    assert "for 1 files that are never whole and still, the oldest clicks/" in made.state().told
+    assert (
+        "for 1 files that are not complete or keep changing, the oldest clicks/"
+        in made.state().told
+    )
     assert "rename the file into place when it is complete" in made.state().told
     made.close()
 

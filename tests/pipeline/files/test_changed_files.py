@@ -59,7 +59,7 @@ def test_a_half_file_whose_hour_is_over_is_told_and_waited_for_no_more(folder: L
     folder.sweep(2, timedelta(hours=3))
 
     (why,) = folder.faults()
-    assert "its hour is looked at no more, and it was not taken" in why
+    assert "its hour is closed, and it was not taken" in why
     assert folder.ledger.acknowledged() == folder.ledger.count().done
 
 

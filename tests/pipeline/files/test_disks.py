@@ -31,7 +31,7 @@ def test_a_log_whose_own_disk_is_gone_is_told(folder: LogFolder, empty: bool) ->
         (folder.base / "clicks").mkdir()
     folder.again()
 
-    with pytest.raises(UnreachableError, match="clicks: it lay on a disk of its own, and does not"):
+    with pytest.raises(UnreachableError, match="clicks: it was on its own disk, and is not"):
         folder.sweep()
 
 
@@ -66,7 +66,7 @@ def test_a_disk_that_goes_while_a_sweep_is_on_its_way_ends_none(folder: LogFolde
     (folder.base / "clicks").unlink()
     (folder.base / "clicks").mkdir()
 
-    with pytest.raises(UnreachableError, match="does not now; is that mounted"):
+    with pytest.raises(UnreachableError, match="is not now; is that disk mounted"):
         folder.sweep()
     folder.again()
     (folder.base / "clicks").rmdir()
@@ -93,7 +93,7 @@ def test_the_disk_of_all_logs_is_not_there_because_a_writer_goes_on(
         folder.base.rename(tmp_path / "unmounted")
         folder.write("c.json", ROW)
         folder.ledger.beat(0, "sluice.heartbeat", "logs")
-        with pytest.raises(UnreachableError, match="logs: it lay on a disk of its own, and does"):
+        with pytest.raises(UnreachableError, match="logs: it was on its own disk, and is"):
             folder.sweep()
         assert folder.beats() == []
 

@@ -189,7 +189,7 @@ def test_a_file_whose_name_tells_no_format_is_told(folder: LogFolder) -> None:
     folder.sweep(3, LIMIT)
 
     (told,) = folder.faults()
-    assert "say `format`" in told
+    assert "set `format`" in told
 
 
 def test_late_files_of_any_hour_in_range_are_found_and_older_hours_are_not_looked_at(
@@ -216,7 +216,7 @@ def test_an_hour_that_gets_files_when_it_is_looked_at_no_more_is_told(folder: Lo
     folder.sweep(3, timedelta(minutes=2))
 
     (told,) = folder.faults()
-    assert told.startswith("1 files came, such as clicks/2026_11_22/11/b.json, when their hour")
+    assert told.startswith("1 files came, such as clicks/2026_11_22/11/b.json, after their hour")
     assert folder.taken() == {"a.json": 1}
 
 

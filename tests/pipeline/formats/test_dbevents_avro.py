@@ -165,7 +165,7 @@ def test_a_topic_of_another_name_is_no_tables() -> None:
     (found,) = decode_events(Event("k", 5, {}), topic="trips")
 
     assert (found["op"], found["shard"]) == ("error", None)
-    assert found["error"] == "the topic's name is no PREFIX.DATABASE.TABLE"
+    assert found["error"] == "the topic's name is not PREFIX.DATABASE.TABLE"
 
 
 def test_it_goes_by_the_reference_key_and_asks_the_registry() -> None:

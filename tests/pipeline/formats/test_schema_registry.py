@@ -75,7 +75,7 @@ def test_what_is_known_needs_nobody(registry: Answers) -> None:
     [
         pytest.param((500, "{}"), "500; see its own log", id="broken"),
         pytest.param((503, "<html>"), "503 and no JSON", id="a proxy before it"),
-        pytest.param((401, '{"error_code":401}'), "401; it wants a user or a token", id="no user"),
+        pytest.param((401, '{"error_code":401}'), "401; it needs a user or a token", id="no user"),
         pytest.param((403, "{}"), "403; it does not let this user", id="no right"),
         pytest.param((404, '{"error_code":404}'), "is its address right?", id="no such page"),
         pytest.param((404, ""), "is its address right?", id="404 without a word"),

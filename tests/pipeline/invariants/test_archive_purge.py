@@ -186,7 +186,7 @@ def test_a_column_that_tells_no_age_holds_the_table(tmp_path: Path) -> None:
     hold = hold_of(purge(made, range(1, 3)))
 
     assert hold.reason == "invariant"
-    assert "which gives no age" in hold.detail
+    assert "which has no age" in hold.detail
 
 
 def test_bounds_below_zero_are_refused() -> None:

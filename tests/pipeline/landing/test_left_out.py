@@ -109,9 +109,10 @@ def test_left_out_and_in_doubt_are_told_in_one_gap_of_one_place() -> None:
     assert (gap.id, gap.topic, gap.shards) == ("lists:a:0:5@5", "lists:a", (T, U))
     assert (gap.partition, gap.first, gap.until, gap.batch) == (0, 5, 5, 5)
     assert gap.why == (
-        "the collector's lists were changed and leave out a/db.t; what is written to it is not "
-        "sent: let it in, and take a new base of it; the collector's lists were changed while it "
-        "did not answer, and may have left out a/db.u when its base was made: take a new base of it"
+        "the collector's lists were changed and leave out a/db.t; its changes are not "
+        "sent: include the table, and take a new base of it; the collector's lists were changed "
+        "while it did not answer, and may have left out a/db.u when its base was made: take a new "
+        "base of it"
     )
 
 

@@ -481,7 +481,7 @@ def test_a_topic_that_went_with_nothing_left_in_it_is_told_once(harness: Landing
         harness.land()
 
     told = [line["what"] for line in logged if line["event"] == "partition gone"]
-    assert told == ["a.db.t:0 is gone; it had been landed to its end at 2"]
+    assert told == ["a.db.t:0 is gone; it had landed up to its end, 2"]
 
 
 def test_a_table_that_the_collector_leaves_out_gets_neither_base_nor_mirror(tmp_path: Path) -> None:

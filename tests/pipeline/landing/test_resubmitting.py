@@ -300,7 +300,7 @@ def test_f113_one_that_tells_other_columns_than_those_in_force_is_refused(
     (state,) = resend(harness, corrected(value))
 
     assert state.refused
-    assert state.why == "its columns are not those that are known of db.t"
+    assert state.why == "its columns are not the known columns of db.t"
 
 
 def test_f113_a_statement_is_refused_and_waits_for_nothing(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_f113_a_statement_is_refused_and_waits_for_nothing(tmp_path: Path) -> No
     (state,) = resend(harness, corrected(statement, "a.db.t:0:0@0"))
 
     assert state.refused
-    assert state.why.startswith("it is a statement, which is known in its place only")
+    assert state.why.startswith("it is a statement, which is valid only at its position")
 
 
 def test_f113_a_change_of_the_same_key_in_another_source_is_no_newer_one(
@@ -431,7 +431,9 @@ FINE = {
         pytest.param({"op": "truncate"}, "no live change of a row, but truncate", id="no row"),
         pytest.param({"op": "heartbeat"}, "no live change of a row", id="a heartbeat"),
         pytest.param(
-            {"op": "ddl", "schema_id": 3}, "its columns are not those", id="columns that are told"
+            {"op": "ddl", "schema_id": 3},
+            "its columns are not the known",
+            id="columns that are told",
         ),
         pytest.param({"op": "ddl"}, "it is a statement", id="a statement"),
         pytest.param({"key": None}, "the correction has no key", id="without a key"),
@@ -506,7 +508,9 @@ def test_f113_the_next_newer_change_decides_whether_it_is_overtaken(
 
 
 def test_a_message_that_says_nothing_is_refused() -> None:
-    assert "it says nothing" in explain_refusal([], SUBJECT, Checkpoint("main", 0), lambda _: [])
+    assert "it contains no change" in explain_refusal(
+        [], SUBJECT, Checkpoint("main", 0), lambda _: []
+    )
 
 
 @pytest.mark.parametrize(

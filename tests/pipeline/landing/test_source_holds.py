@@ -449,7 +449,7 @@ def test_a_schema_is_given_up_only_after_its_registry_has_not_known_it_for_a_whi
     assert (before, then) == (frozenset(), frozenset({7}))
     assert given_up(holds) == frozenset({7, 8})
     assert given_up(holds, "b") == frozenset()
-    assert first.detail.endswith("and quarantines what names an id that alone stays unknown")
+    assert first.detail.endswith("and then quarantines messages whose schema is still unknown")
     assert holds.registry("a", None) is None
 
 

@@ -137,7 +137,9 @@ def test_postgres_and_rows_one_by_one_agree(in_postgres: Postgres, column: str) 
             "gone", AggregatedColumn("n"), "no column 'gone'; it has id, made", id="absent"
         ),
         pytest.param("n", AggregatedColumn("n"), "is no date or time", id="no date"),
-        pytest.param("day", AggregatedColumn("f"), "is no whole or exact number", id="inexact"),
+        pytest.param(
+            "day", AggregatedColumn("f"), "is neither an integer nor a decimal", id="inexact"
+        ),
         pytest.param("day", AggregatedColumn("n", text=True), "is no text", id="no text"),
     ],
 )

@@ -157,5 +157,5 @@ def test_a_row_that_leaves_columns_out_lands_if_it_has_the_hidden_ones(
 
     assert (told["op"] == Op.UPDATE, CLEAR in str(told)) == (landed, landed)
     if not landed:
-        assert "it has no column phone, whose values may stand in another one" in told["error"]
+        assert "it has no column phone, whose values may be in another column" in told["error"]
         assert (told["changed"], told["left_out"]) == (None, None)

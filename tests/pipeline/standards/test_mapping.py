@@ -59,15 +59,15 @@ def test_an_entry_that_changed_is_refused_for_one_column_must_not_hold_both(
 
     _file(tmp_path, "7,u-9", "8,u-8")
 
-    with pytest.raises(FormatError, match="an entry changed, or went"):
+    with pytest.raises(FormatError, match="an entry was changed or removed"):
         own.value("7")
 
 
 @pytest.mark.parametrize(
     ("rows", "why"),
     [
-        pytest.param(["7,u", "7,v"], "stands there twice", id="one_value_with_two_answers"),
-        pytest.param(["7,u", "8,u"], "stands there twice", id="two_values_with_one_answer"),
+        pytest.param(["7,u", "7,v"], "occurs twice", id="one_value_with_two_answers"),
+        pytest.param(["7,u", "8,u"], "occurs twice", id="two_values_with_one_answer"),
     ],
 )
 def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, rows: list[str], why: str) -> None:
@@ -93,7 +93,7 @@ def test_while_half_of_it_is_written_what_it_said_before_counts(tmp_path: Path) 
     half.write_text("source,standard\n7,u-7\n8,u-", encoding="utf-8")
 
     assert own.value("7") == "u-7"
-    with pytest.raises(FormatError, match="its last line has no end"):
+    with pytest.raises(FormatError, match="its last line has no newline"):
         own.value("8")
     half.unlink()
     assert own.value("7") == "u-7"
@@ -107,7 +107,7 @@ def test_a_file_that_is_never_whole_answers_nothing(tmp_path: Path) -> None:
     file = tmp_path / "ids.csv"
     for text in ("", "source,standard\n7,u-7", "source,standard"):
         file.write_text(text, encoding="utf-8")
-        with pytest.raises(FormatError, match="its last line has no end"):
+        with pytest.raises(FormatError, match="its last line has no newline"):
             IdMapping(("user_id",), str(file)).value("7")
 
 
@@ -126,7 +126,7 @@ def test_a_refused_file_is_read_once_and_counts_again_when_it_is_put_right(
     monkeypatch.setattr(mapping, "read_table", counted)
 
     for _ in range(3):
-        with pytest.raises(FormatError, match="an entry changed"):
+        with pytest.raises(FormatError, match="an entry was changed"):
             own.value("7")
 
     assert len(reads) == 1

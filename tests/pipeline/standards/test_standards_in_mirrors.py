@@ -61,7 +61,7 @@ def test_rows_from_before_a_change_of_standards_hold_the_table_until_a_later_bas
     lake.land(_hashed(3, 2, "Bob"))
     told = lake.apply().hold
     assert told is not None
-    assert (told.reason, "from now on" in told.detail) == ("standards", True)
+    assert (told.reason, "new rows" in told.detail) == ("standards", True)
 
     note_standards(lake, since=1)
     told = lake.apply().hold
@@ -106,7 +106,7 @@ def test_a_column_whose_type_is_another_by_its_standard_asks_for_a_new_mirror(
     ("rules", "why"),
     [
         pytest.param(
-            rules_of(("mask", LetterMask(("id",)))), "two rows may get one key", id="masked_key"
+            rules_of(("mask", LetterMask(("id",)))), "may give two rows one key", id="masked_key"
         ),
         pytest.param(
             rules_of(("mask", LetterMask(("nmae",)))), "has no column nmae", id="misspelt_column"

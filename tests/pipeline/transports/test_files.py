@@ -98,7 +98,9 @@ def test_every_row_of_a_file_says_where_the_file_begins(transport: FilesTranspor
     ("harm", "why"),
     [
         pytest.param(
-            lambda p: p.unlink(), "directory; 3 rows of it were not read; if it has", id="deleted"
+            lambda p: p.unlink(),
+            "directory; 3 rows of it were not read; if it was renamed",
+            id="deleted",
         ),
         pytest.param(lambda p: p.write_bytes(b'{"id": 9}\n' * 3), "was changed", id="rewritten"),
         pytest.param(lambda p: p.write_bytes(b""), "was changed", id="emptied"),

@@ -170,7 +170,7 @@ def test_a_column_that_the_table_lost_is_told() -> None:
 
 def test_rows_of_a_collector_that_puts_nothing_beside_them_are_not_read() -> None:
     """Maxwell's, whose columns are told by statements."""
-    with pytest.raises(ConfigError, match="written otherwise than its collector writes them"):
+    with pytest.raises(ConfigError, match="have other texts than those of its collector"):
         encode_plain_rows(
             "s/db.t", [plain_column("BIGINT")], [MySqlColumn("c", "BIGINT")], [pa.array(["1"])]
         )

@@ -74,7 +74,7 @@ def test_there_is_one_table_in_a_folder(lake: LocalLake) -> None:
 
 
 def test_a_version_that_is_not_there_cannot_be_cloned(lake: LocalLake) -> None:
-    with pytest.raises(UnreachableError, match="does not tell version 99"):
+    with pytest.raises(UnreachableError, match="has no version 99"):
         DeltaMirrors(None).cloned(lake.settings.mirror("db.t"), 99, str(lake.home / "c"), NOW)
 
 
