@@ -27,7 +27,6 @@ from shlex import quote
 
 from checks.certificate import Certificate
 from checks.model import (
-    MOST_KEYS,
     Outcome,
     Reason,
     Ruling,
@@ -164,8 +163,7 @@ def waivers_of(fail: Verdict, waived: Collection[str] = ()) -> tuple[str, ...]:
     ruling, named = fail.ruling, f"{fail.check}:{fail.table}:"
     own = [id_ for id_ in waived if id_.startswith(named)]
     ids = (part for key in ruling.keys for part in _unwaived(named + key, own))
-    is_cut_off = ruling.more or len(ruling.keys) >= MOST_KEYS or not ruling.keys
-    return (*ids, "") if is_cut_off else tuple(ids)
+    return (*ids, "") if ruling.is_cut_off else tuple(ids)
 
 
 def are_within(keys: Collection[str], others: Collection[str]) -> bool:

@@ -53,6 +53,11 @@ class Ruling:
     keys: tuple[str, ...] = ()
     more: int = 0
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether more rows may be wrong than those that ``keys`` name."""
+        return self.more > 0 or len(self.keys) >= MOST_KEYS or not self.keys
+
     def __post_init__(self) -> None:
         """Say so where a probe of somebody's own gave no reason."""
         object.__setattr__(

@@ -174,6 +174,7 @@ class App:
             kept=config.pipeline.upkeep.keep_changes,
             wanted=self.wanted,
             states=observers.table_states,
+            repairs=driver.repairs.decide,
         )
 
     def _image_due(self, table: str) -> timedelta | None:

@@ -6,11 +6,13 @@ A board is immutable and swapped whole, so no reader ever sees half a round.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 
 from alerts.model import Incident
 from checks.blocks import StateSince
 from checks.model import Verdict, Verified
 from checks.readiness import Readiness, ReadinessState
+from pipeline.backfill_state import RowSelection
 from pipeline.image import Image
 from pipeline.lags.lag import HopLag, Lags
 from pipeline.model import Stage, Table
@@ -167,6 +169,30 @@ class RereadView:
     brakes: tuple[str, ...] = ()
 
 
+class NextStep(StrEnum):
+    """What follows for an incident that may be repaired automatically."""
+
+    REPAIR = "repair"
+    WAIT = "wait"
+    ASK = "ask"
+
+
+@dataclass(frozen=True, slots=True)
+class RepairDecision:
+    """Whether the rows of an incident's table are repaired automatically now, and why or why not.
+
+    ``step`` is `repair` where the repair is requested now, `wait` where a later round decides, and
+    `ask` where a person has to act. ``rows`` are those to read again, empty unless it is `repair`.
+    """
+
+    incident: str
+    table: str
+    step: NextStep
+    why: str
+    check: str = ""
+    rows: RowSelection = field(default_factory=RowSelection)
+
+
 @dataclass(frozen=True, slots=True)
 class Board:
     """One round's whole picture; ``at`` is NEVER before the first round."""
@@ -185,6 +211,7 @@ class Board:
     backlogs: Mapping[str, LogBacklog] = field(default_factory=dict)
     firsts: tuple[FirstLanding, ...] = ()
     rereads: tuple[RereadView, ...] = ()
+    repairs: tuple[RepairDecision, ...] = ()
     retired: tuple[StateSince, ...] = ()
     restarts: int = 0
     spark: Mapping[str, SparkWork] = field(default_factory=dict)

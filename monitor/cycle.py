@@ -16,6 +16,7 @@ from monitor.board import (
     CopyView,
     CurrentBoard,
     FirstLanding,
+    RepairDecision,
     TableView,
 )
 from monitor.config.plans import CheckPlan
@@ -71,6 +72,7 @@ class Cycle:
     kept: timedelta = timedelta(days=30)
     states: TableStates = field(default_factory=TableStates)
     wanted: MergeDemand = field(default_factory=MergeDemand)
+    repairs: Callable[[Board], tuple[RepairDecision, ...]] = lambda _: ()
     _states: dict[str, tuple[ReadinessState, datetime]] = field(default_factory=dict)
 
     def watch(self) -> None:
@@ -96,7 +98,7 @@ class Cycle:
         self.recorder.tell(news, kept=self.recorder.changed(news))
         if self.roster.known:
             self.recorder.withdraw(self._watched(look, parts, retentions))
-        self.current.board = Board(
+        board = Board(
             at=now,
             started=self.started,
             cut=cut,
@@ -119,6 +121,7 @@ class Cycle:
             retired=_retired(lives),
             runbooks=self.runbooks,
         )
+        self.current.board = replace(board, repairs=self.repairs(board))
 
     def _of_the_way(
         self,

@@ -16,6 +16,7 @@ from uuid import uuid4
 import structlog
 
 from checks.model import Reason
+from monitor.auto_repair import AutoRepair
 from monitor.board import Board, CurrentBoard, TableView
 from monitor.config.model import Config, RebootstrapRule
 from monitor.observe.probing import certified_versions
@@ -140,6 +141,7 @@ class LaneDriver:
         self.rebootstraps = AutoBootstrap(
             config.rebootstrap, store.rereads, lambda: self.current.board, clock
         )
+        self.repairs = AutoRepair(config.repair, store.rereads, clock)
 
     def paused(self) -> frozenset[str]:
         """Tables whose merges are paused."""
@@ -149,6 +151,7 @@ class LaneDriver:
         """Read on what is backfilled, after checks have said what is still to be repaired."""
         self.rechecks.look()
         self.rebootstraps.look()
+        self.repairs.look(self.current.board)
         self.requests.reread()
 
     def _lane_requests(self) -> LaneRequests:

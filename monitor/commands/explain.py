@@ -41,6 +41,8 @@ def explain(table: str, cut: str | None, config: Path, server: str | None, as_js
         say(json.dumps({"answers": answers, "verdicts": verdicts, "copies": copies}))
     else:
         _show(answers, _repairs(incidents, table), rows, verdicts, history)
+        for line in _automatic(incidents, table):
+            say(line)
     if any(answer["state"] == "unknown" for answer in answers):
         sys.exit(UNKNOWN)
 
@@ -88,6 +90,16 @@ def _repairs(incidents: list[dict[str, Any]], table: str) -> dict[str, str]:
         for member in one["failing"]
         if member["table"] == table
     }
+
+
+def _automatic(incidents: list[dict[str, Any]], table: str) -> list[str]:
+    """Return a line for each incident of *table* that a rule repairs: what follows, and why."""
+    return [
+        f"automatic repair of incident {one['id']}: {step['next']}, {step['why']}"
+        for one in incidents
+        for step in one.get("repairs", ())
+        if step["table"] == table
+    ]
 
 
 def _fix(reason: dict[str, Any], repairs: Mapping[str, str]) -> str:

@@ -68,6 +68,7 @@ _JUDGED_BY: Mapping[str, set[str]] = {  # a section -> sections that it needs to
     "invariants": {"tables"},
     "probes": {"tables"},
     "rebootstrap": {"tables"},
+    "repair": {"tables"},
     "standards": {"tables"},
 }
 _STAND_IN: Mapping[str, Any] = {

@@ -6,6 +6,7 @@ references. An unknown key is a fault, because a misspelled setting must not sil
 default.
 
 `RebootstrapRule` says which tables the service may bootstrap automatically, and how often.
+`RepairRule` does so for the repair of single rows.
 `OpenLineageSettings` says where lineage events go.
 """
 
@@ -95,6 +96,31 @@ class RebootstrapRule:
     """The shortest time between two bootstraps of one table."""
     at_once: int = 1
     """How many tables are bootstrapped at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepairRule:
+    """Whether rows that a check proved wrong are repaired automatically; the first match decides.
+
+    ``tables`` is a glob of table names. With ``auto``, the rows that an incident names are read
+    again once it has been open for ``after``. A limit that is reached, or an incident that does not
+    name all of its rows, leaves the repair to a person, as ``ask`` does. The limits of a day are
+    those of the tables of this rule together, within 24 hours.
+    """
+
+    tables: str
+    how: Literal["ask", "auto"] = "ask"
+    """`auto` starts a repair; `ask` only shows the command."""
+    after: Every = timedelta(minutes=1)
+    """How long an incident must be open before its rows are repaired."""
+    rows: int = 100
+    """The most rows of one repair."""
+    rows_a_day: int = 1_000
+    """The most rows of all automatic repairs within 24 hours."""
+    tables_a_day: int = 5
+    """The most tables with automatic repairs within 24 hours."""
+    tries: int = 2
+    """The most automatic repairs of one incident, and of one table within 24 hours."""
 
 
 LOW = 2  # the first tier whose tables may wait for others
@@ -263,6 +289,8 @@ class Config(BaseModel):
     """Tables that get an image at the end of each business day."""
     rebootstrap: tuple[RebootstrapRule, ...] = ()
     """Tables that are bootstrapped automatically when they need a new base."""
+    repair: tuple[RepairRule, ...] = ()
+    """Tables whose rows are repaired automatically when a check has proved them wrong."""
     openlineage: OpenLineageSettings | None = None
     """Where OpenLineage events are sent."""
     archive: tuple[ArchiveRule, ...] = ()

@@ -73,6 +73,7 @@ def config_errors(config: Config) -> list[str]:
         *_of_images(config),
         *_of_archives(config),
         *_of_bases(config),
+        *_of_repairs(config),
         *_of_sources(config),
         *_of_servers(config),
         *_of_limits(config),
@@ -164,6 +165,19 @@ def _of_bases(config: Config) -> Iterator[str]:
     for i, rule in enumerate(config.rebootstrap):
         if rule.at_once < 1:
             yield f"rebootstrap[{i}].at_once: must be 1 or more; to start none, use how: ask"
+
+
+def _of_repairs(config: Config) -> Iterator[str]:
+    for i, rule in enumerate(config.repair):
+        at = f"repair[{i}]"
+        for name in ("rows", "rows_a_day", "tables_a_day", "tries"):
+            if getattr(rule, name) < 1:
+                yield f"{at}.{name}: must be 1 or more; to repair nothing, use how: ask"
+        if rule.rows > rule.rows_a_day:
+            yield (
+                f"{at}.rows: {rule.rows} is above rows_a_day, {rule.rows_a_day}, so a repair of so"
+                " many rows could never start; decrease rows or increase rows_a_day"
+            )
 
 
 def _of_archives(config: Config) -> Iterator[str]:
@@ -312,7 +326,7 @@ def _of_alerts(config: Config) -> Iterator[str]:
 
 
 def _of_patterns(config: Config) -> Iterator[str]:
-    for section in ("publish", "rebootstrap"):
+    for section in ("publish", "rebootstrap", "repair"):
         for i, rule in enumerate(getattr(config, section)):
             if fault := _names_no_table(rule.tables, config):
                 yield f"{section}[{i}].tables: {fault}"

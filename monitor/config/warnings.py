@@ -225,7 +225,7 @@ def _patterns(config: Config) -> Iterator[tuple[str, str]]:
         yield f"probes.{plan.name}.tables", plan.tables
         for number, (glob, _) in enumerate(plan.variants):
             yield f"probes.{plan.name}.overrides[{number}].tables", glob
-    for section in ("publish", "rebootstrap", "archive", "invariants", "standards"):
+    for section in ("publish", "rebootstrap", "repair", "archive", "invariants", "standards"):
         for number, one in enumerate(getattr(config, section)):
             yield f"{section}[{number}].tables", one.tables
     for number, route in enumerate(config.alerts.routes):

@@ -157,7 +157,7 @@ def _proof(one: RereadRequest, check: str, newest: tuple[Verdict, ...]) -> Check
     known = next((p for p in one.proofs if p.check == check), None)
     if known is not None and known.passed:
         return known
-    own = [v for v in newest if v.check == check and _is_after(v, one)]
+    own = [v for v in newest if v.check == check and is_after_reread(v, one)]
     ruled = [v for v in own if v.ruling.outcome is not Outcome.UNKNOWN]
     if not ruled:
         return known
@@ -166,7 +166,7 @@ def _proof(one: RereadRequest, check: str, newest: tuple[Verdict, ...]) -> Check
     return CheckedAgain(check, passed, last.at, last.ruling.reason)
 
 
-def _is_after(verdict: Verdict, one: RereadRequest) -> bool:
-    """Whether all that it compared was read after *one* had ended."""
+def is_after_reread(verdict: Verdict, one: RereadRequest) -> bool:
+    """Whether all that *verdict* compared was read after *one* had ended."""
     ended = one.ended
     return ended is not None and bool(verdict.as_of) and all(f.at > ended for f in verdict.as_of)

@@ -157,6 +157,11 @@ class RereadRequests:
         query = select(rereads).order_by(rereads.c.at.desc()).limit(limit)
         return self._found(query)
 
+    def since(self, at: datetime) -> tuple[RereadRequest, ...]:
+        """Return requests that were made or ended after *at* or run now, oldest first."""
+        lately = (rereads.c.at > at) | (rereads.c.ended > at) | rereads.c.ended.is_(None)
+        return self._found(select(rereads).where(lately).order_by(rereads.c.at))
+
     def open(self) -> tuple[RereadRequest, ...]:
         """Return running requests, oldest first."""
         query = select(rereads).where(rereads.c.ended.is_(None)).order_by(rereads.c.at)
@@ -233,7 +238,7 @@ class RereadRequests:
     def _forget_rows(self, connection: Connection, id_: str) -> None:
         found = self.get(id_)
         if found is not None and self.hides(found.table):
-            wish = replace(found.wish, rows=RowSelection())
+            wish = replace(found.wish, rows=RowSelection(most=found.wish.rows.most))
             told = _WISH.dump_python(wish, mode="json")
             connection.execute(update(rereads).where(rereads.c.id == id_).values(wish=told))
 

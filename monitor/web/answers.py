@@ -19,6 +19,7 @@ from checks.blocks import TableState
 from checks.model import Outcome
 from checks.readiness import ReadinessState
 from checks.trace import TraceState
+from monitor.board import NextStep
 from pipeline.model import Hop, Stage
 from pipeline.model import Ordering as OrderingName
 
@@ -40,6 +41,7 @@ Order = Annotated[str, _one_of(OrderingName)]
 OutcomeName = Annotated[str, _one_of(Outcome)]
 Kind = Annotated[str, _one_of(AlertKind)]
 TraceName = Annotated[str, _one_of(TraceState)]
+NextStepName = Annotated[str, _one_of(NextStep)]
 IncidentStateName = Annotated[str, _one_of(IncidentState)]
 Severity = Annotated[str, _one_of(SeverityName)]
 
@@ -324,8 +326,16 @@ class FailingCheck(TypedDict):
     check: str
 
 
+class RepairStep(TypedDict):
+    """What follows for a table that a rule repairs automatically, and why."""
+
+    table: str
+    next: NextStepName
+    why: str
+
+
 class Incident(TypedDict):
-    """An incident as a person on call needs it."""
+    """An incident as a person on call needs it; ``repairs`` only of tables repaired by a rule."""
 
     id: str
     kind: Kind
@@ -341,6 +351,7 @@ class Incident(TypedDict):
     keys: list[str]
     tables: list[str]
     failing: list[FailingCheck]
+    repairs: list[RepairStep]
     acknowledged: str | None
 
 

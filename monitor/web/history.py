@@ -137,7 +137,8 @@ def incidents(
     """Incidents, newest first; without a state only open ones."""
     open_ones = [one for one in IncidentState if one is not IncidentState.RESOLVED]
     found = parts.store.incidents.list(state or open_ones, limit=limit)
-    return render.Answer([render.render_incident(one) for one in found])
+    repairs = parts.current.board.repairs
+    return render.Answer([render.render_incident(one, repairs) for one in found])
 
 
 @HISTORY_ROUTES.post(

@@ -12,7 +12,7 @@ from checks.blocks import StateSince
 from checks.certificate import Certificate
 from checks.model import Reason, Verdict
 from checks.readiness import Readiness
-from monitor.board import CopyView, TableView
+from monitor.board import CopyView, RepairDecision, TableView
 from monitor.web import answers
 from monitor.web.summary import Headline
 from pipeline.lags.lag import MOVING, HopLag, Lags
@@ -165,8 +165,8 @@ def render_verdict(one: Verdict, newest: Verdict | None = None) -> answers.Verdi
     }
 
 
-def render_incident(one: Incident) -> answers.Incident:
-    """Render an incident as a person on call needs it."""
+def render_incident(one: Incident, repairs: Iterable[RepairDecision] = ()) -> answers.Incident:
+    """Render an incident as a person on call needs it; *repairs* may include other incidents'."""
     return {
         "id": one.id,
         "kind": one.cause.kind.value,
@@ -182,6 +182,11 @@ def render_incident(one: Incident) -> answers.Incident:
         "keys": list(one.ruling.keys),
         "tables": list(one.tables),
         "failing": [{"table": m.table, "check": m.check} for m in one.failing],
+        "repairs": [
+            {"table": r.table, "next": r.step.value, "why": r.why}
+            for r in repairs
+            if r.incident == one.id
+        ],
         "acknowledged": one.acknowledged.who if one.acknowledged else None,
     }
 

@@ -33,7 +33,7 @@ from alerts.message import runbook_page
 from alerts.model import AlertKind, Incident, IncidentState, Severity
 from checks.model import Outcome, Verdict, Verified
 from checks.readiness import Readiness, ReadinessState
-from monitor.board import GRAVITY, Board, CopyView, TableView
+from monitor.board import GRAVITY, Board, CopyView, RepairDecision, TableView
 from monitor.web.answers import NOT_FOUND
 from monitor.web.metrics import find_newest_image as newest_image
 from monitor.web.summary import find_headlines, format_duration, format_instant
@@ -106,6 +106,7 @@ class ShownIncident:
     hands: str
     runbook: str
     id: str
+    repairs: tuple[RepairDecision, ...] = ()
 
 
 def open_incidents(board: Board, now: datetime) -> tuple[list[ShownIncident], list[ShownIncident]]:
@@ -137,6 +138,7 @@ def _trouble(one: Incident, board: Board, now: datetime) -> ShownIncident:
         hands=one.acknowledged.who if one.acknowledged else "",
         runbook=runbook_page(one, board.runbooks),
         id=one.id,
+        repairs=tuple(repair for repair in board.repairs if repair.incident == one.id),
     )
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from monitor.commands import check_config
 from monitor.commands.init import TEMPLATE
 from monitor.config.file import load_config
-from monitor.config.model import Config, RebootstrapRule
+from monitor.config.model import Config, RebootstrapRule, RepairRule
 from pipeline.errors import ConfigError
 from pipeline.invariants.expectations import Expectations
 from pipeline.model import Op
@@ -77,6 +77,7 @@ def test_f186_every_default_that_it_shows_is_the_models(
     assert shown.sources[0].heartbeat == usual.sources[0].heartbeat
     assert shown.sources[0].weakest_order == usual.sources[0].weakest_order
     assert shown.rebootstrap == (RebootstrapRule("shop.*", how="auto"),)
+    assert shown.repair == (RepairRule("shop.*", how="auto"),)
 
 
 @pytest.mark.thorough  # to import Great Expectations costs more than hundreds of tests

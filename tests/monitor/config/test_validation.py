@@ -348,6 +348,25 @@ def test_bases_that_are_to_be_made_and_never_may_are_a_fault() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ("rows: 0", "rows: must be 1 or more; to repair nothing, use how: ask"),
+        ("tables_a_day: 0", "tables_a_day: must be 1 or more; to repair nothing, use how: ask"),
+        ("tries: -1", "tries: must be 1 or more; to repair nothing, use how: ask"),
+        (
+            "rows: 9, rows_a_day: 8",
+            "rows: 9 is above rows_a_day, 8, so a repair of so many rows could never start;"
+            " decrease rows or increase rows_a_day",
+        ),
+    ],
+)
+def test_limits_of_repairs_that_allow_none_are_a_fault(rule: str, told: str) -> None:
+    text = MINIMAL + f"repair: [{{tables: 'shop.*', how: auto, {rule}}}]\n"
+
+    assert faults(text) == [f"repair[0].{told}"]
+
+
 AUTH = "http: {host: '%s', auth: {token: {env: SLUICE_TEST_TOKEN}}}"
 
 
@@ -522,6 +541,7 @@ def test_nonsense_is_refused_with_its_place() -> None:
         ("alerts: {runbooks: ''}", "alerts.runbooks: is empty; write a folder or address"),
         ("publish: [{tables: 'shop.['}]", "publish[0].tables: 'shop.[' has a '[' without ']'"),
         ("rebootstrap: [{tables: orders}]", "rebootstrap[0].tables: 'orders' matches no table"),
+        ("repair: [{tables: orders}]", "repair[0].tables: 'orders' matches no table"),
         ("probes: {max_id: {tables: 'x.['}}", "probes.max_id.tables: 'x.[' has a '[' without"),
         ("pipeline: {lane: ''}", "pipeline.lane: '' is not a lane name; use A-Z"),
         ("pipeline: {lane: a/b}", "pipeline.lane: 'a/b' is not a lane name; use A-Z"),

@@ -45,8 +45,9 @@ def test_missing_extra_and_different_rows_are_repaired_under_load_and_after_each
         "UPDATE DB.w SET name = 'y' WHERE k = 'B''s'",
     )
     wrong = p.pairs() != p.source_pairs()
-    rows = repair(p, "t", RowSelection(ranges=(SelectedRange(90, 330), SelectedRange(590, 700))))
-    words = RowSelection(keys=(SelectedKey('["2","gone"]'), SelectedKey('["1","B\'s"]')))
+    ranges = (SelectedRange(90, 330), SelectedRange(590, 700))
+    rows = repair(p, "t", RowSelection(ranges=ranges, most=241 + 111))  # as an automatic repair
+    words = RowSelection(keys=(SelectedKey('["2","gone"]'), SelectedKey('["1","B\'s"]')), most=2)
 
     with writing(partial(write_somewhere, p)):
         for _ in range(2):

@@ -1,0 +1,326 @@
+"""Decides which rows that a check proved wrong are repaired automatically, and requests it.
+
+With `repair.how: auto`, the rows that an incident names are read again as `sluice repair TABLE
+--incident ID` does. The request is recorded with who `sluice` and the id of the incident. It ends
+no incident: only the check does, as of a position after the repair.
+
+A repair is left to a person where the incident does not name all of its rows, where a limit is
+reached, and where earlier repairs have not helped. The store remembers the requests, so a restart
+neither repeats one nor forgets what it counts for.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from uuid import uuid4
+
+import structlog
+
+from alerts.model import AlertKind, Incident, IncidentState
+from checks.blocks import TableState
+from checks.model import Outcome, Verdict
+from monitor.board import Board, NextStep, RepairDecision, TableView
+from monitor.config.model import RepairRule
+from monitor.observe.verdicts import is_after_reread
+from monitor.row_selection import NAMING, select_failed_rows
+from monitor.store.requests import RereadRequest, RereadRequests, RereadWish
+from pipeline.backfill_state import RowSelection
+from pipeline.errors import ConfigError, UnreachableError
+from pipeline.model import Origin, Table
+
+WHO = "sluice"
+DAY = timedelta(days=1)
+DOUBLED = "doubled_rows"
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RepairCase:
+    """A table of an open incident, and all that the decision about its repair follows from.
+
+    ``fail`` is the newest verdict of the check that opened the incident; None before it is known.
+    ``requests`` are the backfills of the last day, and all since a day before the incident opened.
+    ``spent`` are the automatic repairs of tables of the rule within the last day, those that are
+    decided in the same round included: table and number of rows.
+    """
+
+    incident: Incident
+    view: TableView
+    rule: RepairRule
+    fail: Verdict | None
+    requests: tuple[RereadRequest, ...]
+    spent: tuple[tuple[str, int], ...]
+    now: datetime
+
+    @property
+    def table(self) -> str:
+        """Return the name of the table."""
+        return self.view.table.name
+
+    @property
+    def own(self) -> tuple[RereadRequest, ...]:
+        """Return the requests for the table, oldest first."""
+        return tuple(one for one in self.requests if one.table == self.table)
+
+    @property
+    def automatic(self) -> tuple[RereadRequest, ...]:
+        """Return the automatic repairs of the table, oldest first."""
+        return tuple(one for one in self.own if _is_automatic(one))
+
+
+Objection = tuple[NextStep, str]
+"""What follows instead of a repair, and why."""
+
+
+def decide_repair(case: RepairCase) -> RepairDecision:
+    """Decide whether the rows of *case* are read again now; the first objection counts."""
+    told = (case.incident.id, case.table)
+    for objects in OBJECTIONS:
+        if (found := objects(case)) is not None:
+            return RepairDecision(*told, *found)
+    check = case.incident.cause.check
+    try:
+        rows = select_failed_rows(case.view.table, _fails(case), case.rule.rows)
+        count = count_rows(rows, case.view.table)
+    except ConfigError as error:
+        return RepairDecision(*told, NextStep.ASK, str(error))
+    if (found := _exceeds(case, count)) is not None:
+        return RepairDecision(*told, *found)
+    # more rows than are named are refused when they are read; the number also counts as spent
+    rows = RowSelection(rows.keys, rows.ranges, most=count)
+    why = f"{_rows(count)} that {check} found wrong are read again"
+    return RepairDecision(*told, NextStep.REPAIR, why, check, rows)
+
+
+def decide_repairs(
+    board: Board, rules: Sequence[RepairRule], requests: Sequence[RereadRequest], now: datetime
+) -> tuple[RepairDecision, ...]:
+    """Decide for each table of each open incident that a rule repairs, oldest incident first.
+
+    *requests* are as of :func:`look_back_to`. A repair that is decided counts for the next ones.
+    """
+    spent = [
+        (one.table, one.wish.rows.most or 0)
+        for one in requests
+        if _is_automatic(one) and one.at > now - DAY
+    ]
+    made = list[RepairDecision]()
+    for incident, view, rule in _candidates(board, rules):
+        fail = next((v for v in view.verdicts if v.check == incident.cause.check), None)
+        its = tuple(one for one in spent if find_rule(rules, one[0]) is rule)
+        made.append(
+            decide_repair(RepairCase(incident, view, rule, fail, tuple(requests), its, now))
+        )
+        if made[-1].step is NextStep.REPAIR:
+            spent.append((made[-1].table, made[-1].rows.most or 0))
+    return _one_per_table(made)
+
+
+def find_rule(rules: Iterable[RepairRule], table: str) -> RepairRule | None:
+    """Return the first rule that matches *table*."""
+    return next((one for one in rules if fnmatchcase(table, one.tables)), None)
+
+
+def look_back_to(board: Board, now: datetime) -> datetime:
+    """Return since when requests may count: for a day, and since before the oldest incident."""
+    return min((one.opened for one in board.incidents if _names_rows(one)), default=now) - DAY
+
+
+def count_rows(rows: RowSelection, table: Table) -> int:
+    """Return how many rows *rows* can be at most."""
+    shards = len(table.shards)
+    ids = sum((one.last - one.first + 1) * (1 if one.shard else shards) for one in rows.ranges)
+    return ids + sum(1 if one.shard else shards for one in rows.keys)
+
+
+def _candidates(
+    board: Board, rules: Sequence[RepairRule]
+) -> Iterator[tuple[Incident, TableView, RepairRule]]:
+    for incident in board.incidents:
+        if not _names_rows(incident):
+            continue
+        for name in dict.fromkeys(one.table for one in incident.failing):
+            view, rule = board.table(name), find_rule(rules, name)
+            if view is not None and rule is not None and rule.how == "auto":
+                yield incident, view, rule
+
+
+def _names_rows(incident: Incident) -> bool:
+    return incident.cause.kind is AlertKind.LOST and incident.cause.check in NAMING
+
+
+def _one_per_table(made: Iterable[RepairDecision]) -> tuple[RepairDecision, ...]:
+    """Keep the first repair of each table; a second one waits for its end."""
+    taken, kept = set[str](), list[RepairDecision]()
+    for one in made:
+        if one.step is NextStep.REPAIR and one.table in taken:
+            why = "another incident of the table is repaired first"
+            kept.append(RepairDecision(one.incident, one.table, NextStep.WAIT, why))
+            continue
+        if one.step is NextStep.REPAIR:
+            taken.add(one.table)
+        kept.append(one)
+    return tuple(kept)
+
+
+def _is_automatic(one: RereadRequest) -> bool:
+    return one.who == WHO and one.wish.origin is Origin.REPAIR
+
+
+def _fails(case: RepairCase) -> tuple[Verdict, ...]:
+    return () if case.fail is None else (case.fail,)
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"
+
+
+def _is_in_hand(case: RepairCase) -> Objection | None:
+    held = case.incident.acknowledged
+    if held is not None:
+        return NextStep.ASK, f"{held.who} has acknowledged the incident, so the repair is theirs"
+    return None
+
+
+def _is_early(case: RepairCase) -> Objection | None:
+    if case.incident.state is not IncidentState.FIRING:
+        return NextStep.WAIT, f"the incident is {case.incident.state}"
+    if case.now - case.incident.opened < case.rule.after:
+        seconds = case.rule.after.total_seconds()
+        return NextStep.WAIT, f"the incident must be open for {seconds:.0f} s first (repair.after)"
+    return None
+
+
+def _is_running(case: RepairCase) -> Objection | None:
+    for one in case.own:
+        if one.ended is None:
+            return NextStep.WAIT, f"{one.kind} {one.id} of the table by {one.who} is running"
+    return None
+
+
+def _is_held(case: RepairCase) -> Objection | None:
+    """Reject any other state than that of a table whose changes are merged as usual."""
+    life = case.view.life
+    if life is None:
+        return NextStep.WAIT, "the state of the table is not known yet"
+    if life.state is TableState.INCREMENTAL:
+        return None
+    why = f": {life.why}" if life.why else ""
+    return NextStep.ASK, f"the table is {life.state}{why}"
+
+
+def _is_unproven(case: RepairCase) -> Objection | None:
+    fail, check = case.fail, case.incident.cause.check
+    if fail is None:
+        return NextStep.WAIT, f"no result of {check} is known yet"
+    if fail.ruling.outcome is not Outcome.FAIL:
+        return NextStep.WAIT, f"the last result of {check} is {fail.ruling.outcome}, not fail"
+    if not fail.as_of:
+        return NextStep.ASK, f"{check} does not prove the difference as of a position"
+    if fail.ruling.code == DOUBLED:
+        return NextStep.ASK, "rows are in the mirror twice, which a repair does not end"
+    return None
+
+
+def _is_cut_off(case: RepairCase) -> Objection | None:
+    """Reject a table if one of its checks says that more rows may be wrong than are named."""
+    for one in case.view.verdicts:
+        if one.check in NAMING and one.ruling.outcome is Outcome.FAIL and one.ruling.is_cut_off:
+            named = len(one.ruling.keys)
+            why = f"{one.check} names {named} keys or ranges, and more rows may be wrong"
+            return NextStep.ASK, why
+    return None
+
+
+def _is_older(case: RepairCase) -> Objection | None:
+    """Reject a finding from before the last backfill of the table: the rows may be right now."""
+    ended = [one for one in case.own if one.ended is not None and not one.wish.dry]
+    for one in ended:
+        if not all(is_after_reread(fail, one) for fail in _fails(case)):
+            why = f"{one.kind} {one.id} has ended; {case.incident.cause.check} has not run since"
+            return NextStep.WAIT, why
+    return None
+
+
+def _has_failed(case: RepairCase) -> Objection | None:
+    """Reject a repair that has ended incomplete, or was made often enough."""
+    its = [one for one in case.automatic if one.wish.incident == case.incident.id]
+    if its and its[-1].ended is not None and not its[-1].done:
+        return (
+            NextStep.ASK,
+            f"repair {its[-1].id} has ended incomplete: {its[-1].why or 'no reason'}",
+        )
+    lately = [one for one in case.automatic if one.at > case.now - DAY]
+    made, tries = max(len(its), len(lately)), case.rule.tries
+    if made >= tries:
+        told = "1 automatic repair has" if made == 1 else f"{made} automatic repairs have"
+        return NextStep.ASK, f"{told} not helped for long; the limit is {tries} (repair.tries)"
+    return None
+
+
+def _exceeds(case: RepairCase, count: int) -> Objection | None:
+    rule = case.rule
+    if count > rule.rows:
+        return NextStep.ASK, f"{_rows(count)} are above the limit of {rule.rows} (repair.rows)"
+    before = sum(rows for _, rows in case.spent)
+    if before + count > rule.rows_a_day:
+        told = f"{_rows(before)} were repaired within 24 hours, and {count} more are above"
+        return NextStep.ASK, f"{told} the limit of {rule.rows_a_day} (repair.rows_a_day)"
+    tables = {table for table, _ in case.spent}
+    if case.table not in tables and len(tables) >= rule.tables_a_day:
+        told = f"{len(tables)} tables were repaired within 24 hours"
+        return NextStep.ASK, f"{told}, the limit is {rule.tables_a_day} (repair.tables_a_day)"
+    return None
+
+
+OBJECTIONS: tuple[Callable[[RepairCase], Objection | None], ...] = (
+    _is_in_hand,
+    _is_running,
+    _is_early,
+    _is_held,
+    _is_unproven,
+    _is_cut_off,
+    _is_older,
+    _has_failed,
+)
+"""Reasons against a repair that need no rows, in the order in which they are given."""
+
+
+@dataclass(eq=False)
+class AutoRepair:
+    """Requests repairs as people do, and by the same way."""
+
+    rules: tuple[RepairRule, ...]
+    rereads: RereadRequests
+    clock: Callable[[], datetime]
+
+    def decide(self, board: Board) -> tuple[RepairDecision, ...]:
+        """Decide for each incident of *board*; nothing if no rule says `auto`, or without store."""
+        if next(_candidates(board, self.rules), None) is None:
+            return ()
+        now = self.clock()
+        try:
+            requests = self.rereads.since(look_back_to(board, now))
+        except UnreachableError:  # what was repaired before is unknown, so nothing is due
+            return ()
+        return decide_repairs(board, self.rules, requests, now)
+
+    def look(self, board: Board) -> None:
+        """Request what is due; nothing by a board that is old."""
+        if board.stale(self.clock()):
+            return
+        for one in self.decide(board):
+            if one.step is NextStep.REPAIR:
+                self._request(one)
+
+    def _request(self, one: RepairDecision) -> None:
+        # no keys in the reason: it is kept for ever, also for tables with hidden values
+        reason = f"repair: auto; {one.why}"
+        wish = RereadWish(Origin.REPAIR, one.rows, incident=one.incident, checks=(one.check,))
+        asked = RereadRequest(uuid4().hex[:12], one.table, reason, WHO, self.clock(), wish=wish)
+        try:
+            self.rereads.add(asked)
+        except ConfigError:  # somebody has just requested other rows of the table
+            return
+        log.warning("repair", table=one.table, incident=one.incident, why=one.why)

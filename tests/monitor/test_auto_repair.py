@@ -1,0 +1,462 @@
+"""Rows that a check proved wrong are read again where a rule allows it, and within its limits."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from alerts.model import (
+    Acknowledgement,
+    AlertKind,
+    Cause,
+    Incident,
+    IncidentState,
+    Member,
+    Severity,
+)
+from checks.blocks import StateSince, TableState
+from checks.model import Outcome, Ruling, Verdict
+from checks.readiness import ReadinessState
+from monitor.auto_repair import AutoRepair
+from monitor.board import Board, NextStep, RepairDecision, TableView
+from monitor.commands import explain
+from monitor.config.model import RepairRule
+from monitor.store.requests import RereadRequest, RereadWish
+from monitor.store.store import ServiceStore
+from pipeline.backfill_state import BackfillState, RowSelection, SelectedRange
+from pipeline.model import Origin
+from tests.monitor.boards import FENCE, NOW, view
+from tests.monitor.rig import USERS, Rig
+
+AUTO = RepairRule("shop.*", "auto")
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+
+
+class RepairHarness:
+    """A service with open incidents of tables; each round is a minute after the last."""
+
+    def __init__(self, store: ServiceStore, *rules: RepairRule) -> None:
+        self.store, self.now, self.board = store, NOW, Board(NOW)
+        self.repairs = AutoRepair(rules, store.rereads, lambda: self.now)
+
+    def find(self, table: str, *keys: str, check: str = "range_counts", more: int = 0) -> str:
+        """Let a check find *keys* of a table wrong now; return the id of its new incident."""
+        name = f"shop.{table}"
+        ruling = Ruling(Outcome.FAIL, "rows are missing", "missing_rows", keys, more)
+        fence = replace(FENCE, at=self.now)
+        fail = Verdict(name, check, ruling, self.now, (fence,), value=float(len(keys)))
+        there = self.board.table(name) or self._view(table)
+        seen = replace(
+            there, verdicts=(fail, *(one for one in there.verdicts if one.check != check))
+        )
+        rest = [one for one in self.board.tables if one.table.name != name]
+        incidents = self.board.incidents
+        if not any(one.cause.subject == name and one.cause.check == check for one in incidents):
+            incidents = (*incidents, self._incident(name, check, ruling))
+        self.board = replace(self.board, tables=(seen, *rest), incidents=incidents)
+        return next(
+            one.id for one in incidents if (one.cause.subject, one.cause.check) == (name, check)
+        )
+
+    def _view(self, table: str) -> TableView:
+        made = view(f"shop.{table}", ReadinessState.READY, seconds=(1, 1, 1))
+        life = StateSince(f"shop.{table}", TableState.INCREMENTAL, NOW)
+        return replace(made, verdicts=(), life=life)
+
+    def _incident(self, name: str, check: str, ruling: Ruling) -> Incident:
+        return Incident(
+            Cause(AlertKind.LOST, check, name),
+            IncidentState.FIRING,
+            *(self.now, self.now, self.now, ruling),
+            members=(Member(name, check),),
+            failing=(Member(name, check),),
+            severity=Severity.CRITICAL,
+        )
+
+    def resolve(self) -> None:
+        """All checks pass again."""
+        self.board = Board(self.now)
+
+    def change(self, **rest: object) -> None:
+        """Change the only incident."""
+        (one,) = self.board.incidents
+        self.board = replace(self.board, incidents=(replace(one, **rest),))  # type: ignore[arg-type]
+
+    def after(self, time: timedelta = MINUTE) -> list[RepairDecision]:
+        """Return what is decided after *time*, and request it."""
+        self.now += time
+        self.board = replace(self.board, at=self.now)
+        made = self.repairs.decide(self.board)
+        self.repairs.look(self.board)
+        return [*made]
+
+    def end(self, *, done: bool = True) -> None:
+        """End every running repair, complete or refused."""
+        for one in self.store.rereads.wished():
+            state = BackfillState(
+                one.id, one.table, "s/t", 1, 7 if done else None, "" if done else "no", not done
+            )
+            self.store.rereads.told([state], self.now)
+
+    @property
+    def running(self) -> list[str]:
+        """Return the tables that are read again."""
+        return [one.table for one in self.store.rereads.wished()]
+
+
+def test_the_named_rows_are_read_again_and_the_act_is_recorded_with_the_incident(
+    store: ServiceStore,
+) -> None:
+    harness = RepairHarness(store, AUTO)
+    incident = harness.find("t", "shop/shop.t:17-29")
+
+    (made,) = harness.after()
+
+    assert (made.step, made.incident) == (NextStep.REPAIR, incident)
+    (one,) = store.rereads.list()
+    assert (one.who, one.table, one.kind) == ("sluice", "shop.t", "repair")
+    assert one.reason == "repair: auto; 13 rows that range_counts found wrong are read again"
+    rows = RowSelection(ranges=(SelectedRange(17, 29, "shop/shop.t"),), most=13)
+    assert one.wish == RereadWish(Origin.REPAIR, rows, incident=incident, checks=("range_counts",))
+
+
+@pytest.mark.parametrize(
+    ("rules", "decided"),
+    [
+        pytest.param((), 0, id="no rule"),
+        pytest.param((RepairRule("shop.*"), AUTO), 0, id="the first rule says ask"),
+        pytest.param((RepairRule("mall.*", "auto"),), 0, id="other tables"),
+        pytest.param((AUTO,), 1, id="allowed"),
+    ],
+)
+def test_it_is_for_a_person_where_no_rule_says_auto(
+    *, store: ServiceStore, rules: tuple[RepairRule, ...], decided: int
+) -> None:
+    harness = RepairHarness(store, *rules)
+    harness.find("t", "shop/shop.t:17")
+
+    assert len(harness.after()) == len(store.rereads.list()) == decided
+
+
+LIMITED = replace(AUTO, rows=5, rows_a_day=8, tables_a_day=2)
+
+
+@pytest.mark.parametrize(
+    ("keys", "more", "why"),
+    [
+        pytest.param(("shop/shop.t:1-6",), 0, "6 rows are above the limit of 5", id="too many"),
+        pytest.param(("shop/shop.t:1",), 3, "names 1 keys or ranges, and more", id="cut"),
+        pytest.param(tuple(f"shop/shop.t:{n}" for n in range(20)), 0, "names 20 keys", id="full"),
+        pytest.param(("something",), 0, "no range of ids", id="no key"),
+    ],
+)
+def test_nothing_is_repaired_unless_all_wrong_rows_are_known_and_few(
+    *, store: ServiceStore, keys: tuple[str, ...], more: int, why: str
+) -> None:
+    harness = RepairHarness(store, LIMITED)
+    harness.find("t", *keys, more=more)
+
+    (made,) = harness.after()
+
+    assert made.step is NextStep.ASK
+    assert why in made.why
+    assert store.rereads.list() == ()
+
+
+def test_nothing_is_repaired_while_another_check_of_the_table_does_not_name_all_rows(
+    store: ServiceStore,
+) -> None:
+    harness = RepairHarness(store, AUTO)
+    harness.find("t", "shop/shop.t:1", check="values")
+    harness.find("t", "shop/shop.t:1", check="range_counts", more=900)
+
+    assert {one.step for one in harness.after()} == {NextStep.ASK}
+    assert store.rereads.list() == ()
+
+
+def test_the_rows_of_a_day_are_limited_over_all_tables_of_the_rule_and_across_restarts(
+    store: ServiceStore,
+) -> None:
+    harness = RepairHarness(store, LIMITED)
+    harness.find("a", "shop/shop.a:1-5")
+    harness.find("b", "shop/shop.b:1-4")
+
+    first = {one.table: one for one in harness.after()}
+    harness.end()
+    harness = replace_service(harness, LIMITED)
+    harness.find("b", "shop/shop.b:1-4")
+    (second,) = harness.after()
+    harness.find("b", "shop/shop.b:1-3")
+    (third,) = harness.after()
+
+    assert first["shop.a"].step is NextStep.REPAIR
+    assert first["shop.b"].step is second.step is NextStep.ASK
+    assert "5 rows were repaired within 24 hours, and 4 more are above the limit of 8" in second.why
+    assert third.step is NextStep.REPAIR
+
+
+def replace_service(harness: RepairHarness, *rules: RepairRule) -> RepairHarness:
+    """Restart the service: only the store is kept."""
+    made = RepairHarness(harness.store, *rules)
+    made.now = harness.now
+    return made
+
+
+def test_a_day_has_its_tables_and_a_day_later_there_are_others(store: ServiceStore) -> None:
+    harness = RepairHarness(store, LIMITED)
+    for name in "abc":
+        harness.find(name, f"shop/shop.{name}:1")
+
+    made = {one.table: one for one in harness.after()}
+    harness.end()
+    first = [one.table for one in store.rereads.list()]
+    harness.after(24 * HOUR)
+
+    assert sorted(first) == ["shop.a", "shop.b"]
+    assert "2 tables were repaired within 24 hours" in made["shop.c"].why
+    assert "shop.c" in harness.running
+
+
+def test_other_rules_have_limits_of_their_own(store: ServiceStore) -> None:
+    own = replace(LIMITED, tables="shop.b")
+    harness = RepairHarness(store, own, LIMITED)
+    harness.find("a", "shop/shop.a:1-5")
+    harness.find("b", "shop/shop.b:1-5")
+
+    harness.after()
+
+    assert sorted(harness.running) == ["shop.a", "shop.b"]
+
+
+@pytest.mark.parametrize(
+    "state", [one for one in TableState if one is not TableState.INCREMENTAL], ids=str
+)
+def test_a_table_that_is_not_merged_as_usual_is_left_alone(
+    store: ServiceStore, state: TableState
+) -> None:
+    harness = RepairHarness(store, AUTO)
+    harness.find("t", "shop/shop.t:1")
+    (seen,) = harness.board.tables
+    life = StateSince("shop.t", state, NOW, "offsets are gone")
+    harness.board = replace(harness.board, tables=(replace(seen, life=life),))
+
+    (made,) = harness.after()
+
+    assert (made.step, made.why) == (NextStep.ASK, f"the table is {state}: offsets are gone")
+    assert store.rereads.list() == ()
+
+
+@pytest.mark.parametrize(
+    ("rest", "step", "why"),
+    [
+        pytest.param(
+            {"acknowledged": Acknowledgement("ann", NOW)},
+            *(NextStep.ASK, "ann has acknowledged the incident"),
+            id="in hand",
+        ),
+        pytest.param(
+            {"state": IncidentState.PENDING}, NextStep.WAIT, "is pending", id="not fired yet"
+        ),
+        pytest.param(
+            {"state": IncidentState.RECOVERING}, NextStep.WAIT, "is recovering", id="it passes"
+        ),
+    ],
+)
+def test_an_incident_that_is_in_hand_or_not_firing_is_left_alone(
+    store: ServiceStore, rest: dict[str, object], step: NextStep, why: str
+) -> None:
+    harness = RepairHarness(store, AUTO)
+    harness.find("t", "shop/shop.t:1")
+    harness.change(**rest)
+
+    (made,) = harness.after()
+
+    assert made.step is step
+    assert why in made.why
+    assert store.rereads.list() == ()
+
+
+def test_it_waits_until_the_incident_has_been_open_for_as_long_as_the_rule_says(
+    store: ServiceStore,
+) -> None:
+    harness = RepairHarness(store, replace(AUTO, after=5 * MINUTE))
+    harness.find("t", "shop/shop.t:1")
+
+    (early,) = harness.after(4 * MINUTE)
+    (due,) = harness.after(MINUTE)
+
+    assert (early.step, due.step) == (NextStep.WAIT, NextStep.REPAIR)
+
+
+def test_an_unknown_after_the_fail_is_waited_for(store: ServiceStore) -> None:
+    harness = RepairHarness(store, AUTO)
+    harness.find("t", "shop/shop.t:1")
+    (seen,) = harness.board.tables
+    unknown = Verdict(
+        "shop.t", "range_counts", Ruling(Outcome.UNKNOWN, "moves", "in_motion"), harness.now
+    )
+    harness.board = replace(
+        harness.board, tables=(replace(seen, verdicts=(unknown, *seen.verdicts)),)
+    )
+
+    (made,) = harness.after()
+
+    assert (made.step, made.why) == (
+        NextStep.WAIT,
+        "the last result of range_counts is unknown, not fail",
+    )
+
+
+def test_rows_that_are_in_the_mirror_twice_are_not_read_again(store: ServiceStore) -> None:
+    harness = RepairHarness(store, AUTO)
+    harness.find("t", "shop/shop.t:1")
+    (seen,) = harness.board.tables
+    (fail,) = seen.verdicts
+    doubled = replace(fail, ruling=replace(fail.ruling, code="doubled_rows"))
+    harness.board = replace(harness.board, tables=(replace(seen, verdicts=(doubled,)),))
+
+    (made,) = harness.after()
+
+    assert (made.step, store.rereads.list()) == (NextStep.ASK, ())
+
+
+def test_while_a_repair_runs_and_until_the_check_has_run_after_it_there_is_no_other(
+    store: ServiceStore,
+) -> None:
+    harness = RepairHarness(store, AUTO)
+    harness.find("t", "shop/shop.t:1")
+    harness.after()
+
+    (running,) = harness.after()
+    harness.end()
+    (unchecked,) = harness.after()
+
+    assert running.step is unchecked.step is NextStep.WAIT
+    assert "by sluice is running" in running.why
+    assert "range_counts has not run since" in unchecked.why
+    assert len(store.rereads.list()) == 1
+
+
+def test_a_finding_from_before_the_repair_of_a_person_is_waited_for(store: ServiceStore) -> None:
+    harness = RepairHarness(store, AUTO)
+    harness.find("t", "shop/shop.t:1")
+    wish = RereadWish(Origin.REPAIR, RowSelection(ranges=(SelectedRange(1, 1),)))
+    store.rereads.add(RereadRequest("x", "shop.t", "mine", "ann", NOW, wish=wish))
+    harness.end()
+
+    (made,) = harness.after()
+
+    assert made.step is NextStep.WAIT
+    assert len(store.rereads.list()) == 1
+
+
+def test_what_was_not_cured_is_tried_again_and_then_left_to_a_person(store: ServiceStore) -> None:
+    harness = RepairHarness(store, AUTO)
+    steps = []
+    for _ in range(3):
+        harness.find("t", "shop/shop.t:1")
+        steps += [one.step for one in harness.after()]
+        harness.end()
+        harness.now += MINUTE
+    harness = carry_on(harness)
+    harness.find("t", "shop/shop.t:1")
+    (later,) = harness.after(48 * HOUR)
+
+    assert steps == [NextStep.REPAIR, NextStep.REPAIR, NextStep.ASK]
+    assert later.step is NextStep.ASK
+    assert "2 automatic repairs have not helped for long; the limit is 2" in later.why
+
+
+def carry_on(harness: RepairHarness) -> RepairHarness:
+    """Restart the service; its incidents are those of the store."""
+    made = replace_service(harness, AUTO)
+    made.board = harness.board
+    return made
+
+
+def test_a_table_that_loses_rows_again_and_again_is_left_to_a_person_for_a_day(
+    store: ServiceStore,
+) -> None:
+    harness = RepairHarness(store, AUTO)
+    steps = []
+    for n in range(3):
+        harness.find("t", f"shop/shop.t:{n}")
+        steps += [one.step for one in harness.after()]
+        harness.end()
+        harness.now += MINUTE
+        harness.resolve()
+    harness.now += 24 * HOUR
+    harness.find("t", "shop/shop.t:9")
+    steps += [one.step for one in harness.after()]
+
+    assert steps == [NextStep.REPAIR, NextStep.REPAIR, NextStep.ASK, NextStep.REPAIR]
+
+
+def test_a_repair_that_was_cancelled_or_refused_is_not_made_again(store: ServiceStore) -> None:
+    harness = RepairHarness(store, AUTO)
+    harness.find("t", "shop/shop.t:1")
+    harness.after()
+    harness.end(done=False)
+    harness.now += MINUTE
+    harness.find("t", "shop/shop.t:1")
+
+    (made,) = harness.after()
+
+    assert made.step is NextStep.ASK
+    assert made.why.endswith("has ended incomplete: no")
+
+
+def test_two_incidents_of_a_table_are_repaired_one_after_the_other(store: ServiceStore) -> None:
+    harness = RepairHarness(store, AUTO)
+    harness.find("t", "shop/shop.t:1")
+    harness.find("t", "shop/shop.t:1-3", check="values")
+
+    assert [one.step for one in harness.after()] == [NextStep.REPAIR, NextStep.WAIT]
+    assert harness.running == ["shop.t"]
+
+
+def test_nothing_is_repaired_by_a_board_that_is_old(store: ServiceStore) -> None:
+    harness = RepairHarness(store, AUTO)
+    harness.find("t", "shop/shop.t:1")
+    harness.now += HOUR
+
+    harness.repairs.look(harness.board)
+
+    assert store.rereads.list() == ()
+
+
+def test_rows_of_a_table_with_hidden_values_count_after_their_keys_are_forgotten(
+    store: ServiceStore,
+) -> None:
+    store.rereads.hides = lambda _: True
+    harness = RepairHarness(store, LIMITED)
+    harness.find("a", "shop/shop.a:1-5")
+    harness.after()
+    harness.end()
+    harness.find("b", "shop/shop.b:1-4")
+
+    made = {one.table: one for one in harness.after()}
+
+    assert "5 rows were repaired within 24 hours" in made["shop.b"].why
+
+
+def test_explain_the_page_and_the_api_say_what_follows_and_why(rig: Rig, server: str) -> None:
+    rig.round(2)
+    rule = replace(AUTO, after=HOUR)
+    rig.cycle.repairs = AutoRepair((rule,), rig.store.rereads, rig.clock).decide
+    ruling = Ruling(Outcome.FAIL, "rows missing", "missing_rows", ("shop/shop.users:17-29",))
+    rig.recorder.tell([Verdict(USERS, "range_counts", ruling, rig.clock(), value=13.0)])
+    rig.round()
+    told = "the incident must be open for 3600 s first (repair.after)"
+
+    result = CliRunner().invoke(explain.COMMAND, [USERS, "--server", server])
+    found = httpx.get(f"{server}/v1/incidents").json()
+    page = httpx.get(server).text
+
+    (one,) = [one for one in found if one["check"] == "range_counts"]
+    assert one["repairs"] == [{"table": USERS, "next": "wait", "why": told}]
+    last = f"automatic repair of incident {one['id']}: wait, {told}"
+    assert result.output.splitlines()[-1] == last
+    assert f"automatic repair of {USERS}: <b>wait</b>, {told}" in page
