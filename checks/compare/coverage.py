@@ -154,6 +154,17 @@ def remove_spans(spans: KnownSpans, others: KnownSpans) -> Spans:
     return found
 
 
+def sort_by_turn(
+    spans: Mapping[Shard, Sequence[Range]], opened: KnownSpans
+) -> dict[Shard, list[Range]]:
+    """*spans* of each shard: first those that are *opened*, in that order, and then the others."""
+    turns = {own: {(low, high): n for n, (low, high) in enumerate(m)} for own, m in opened.items()}
+    return {
+        shard: sorted(own, key=lambda one: turns.get(str(shard), {}).get(one, math.inf))
+        for shard, own in spans.items()
+    }
+
+
 def find_spans(spans: KnownSpans, rows: Iterable[Suspect]) -> Spans:
     """Those of *spans* that hold one of *rows*."""
     ids = dict[str, list[int]]()

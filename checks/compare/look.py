@@ -199,6 +199,30 @@ class RowSuspects:
 
 
 @dataclass(frozen=True, slots=True)
+class DifferingRows:
+    """Rows of a range that differ, by id, with their digests at the source.
+
+    ``whole`` unless there are more rows than are read.
+    """
+
+    rows: Mapping[int, RangeDigest]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSuspects:
+    """Rows that differ, and the ranges that may have more of them.
+
+    No row of the ``unread`` ones was read.  Those of ``partly`` have more rows than could be
+    listed, or than the source lets be read.
+    """
+
+    rows: RowSuspects
+    unread: Mapping[Shard, Sequence[Range]]
+    partly: Mapping[Shard, Sequence[Range]]
+
+
+@dataclass(frozen=True, slots=True)
 class RowsBefore:
     """Rows of the mirror at a look, by id: their digests, and their orders if they are known.
 
@@ -321,31 +345,41 @@ class Comparison:
         return tuple(span for span in spans if not before.explain(looks[span], found[span]))
 
     def find_suspects(
-        self, spans: Mapping[Shard, Sequence[Range]], most: int
-    ) -> tuple[RowSuspects, dict[Shard, list[Range]]]:
-        """Rows of *spans* that the two sides do not hold alike, and the spans that have more.
+        self, spans: Mapping[Shard, Sequence[Range]], most: int, ranges: int | None = None
+    ) -> "FoundSuspects":
+        """Rows of *spans* that the two sides do not hold alike.
 
-        At *most* so many, and other ones each time if there are more.  A span with more rows than
-        the source lets be read has more, too.
+        At *most* so many, and other ones each time if there are more; each shard has its share.
+        At most *ranges* of a shard are read, in their order; None: as many as there is room for
+        rows.
         """
-        landed, mirror = self.world.landed_batch(), self.world.mirror(self.table)
-        rows, cut = dict[Suspect, RangeDigest](), dict[Shard, list[Range]]()
+        landed, rows = self.world.landed_batch(), dict[Suspect, RangeDigest]()
+        unread, partly = dict[Shard, list[Range]](), dict[Shard, list[Range]]()
+        share = max(most // max(len(spans), 1), 1)
         for shard, own in spans.items():
-            columns = self.columns[shard].columns
-            for span in own:
-                asked = (shard, self._id, span, columns, MOST_ROWS)
-                try:
-                    here = self._source(shard).row_digests(*asked)
-                except TooManyRowsError:  # as its digest was not, by the server's estimate
-                    cut.setdefault(shard, []).append(span)
+            room = min(share, most - len(rows))
+            for number, span in enumerate(own):
+                if room <= 0 or (ranges is not None and number >= ranges):
+                    unread.setdefault(shard, []).append(span)
                     continue
-                there = mirror.row_digests(*asked)
-                found = differing_rows(here, there)
-                if max(len(here), len(there)) >= MOST_ROWS or len(found) > most - len(rows):
-                    cut.setdefault(shard, []).append(span)
-                kept = choose_rows(found, landed, most - len(rows))
+                found = self._differing_rows(shard, span)
+                if found is None or len(found.rows) > room or not found.whole:
+                    partly.setdefault(shard, []).append(span)
+                kept = choose_rows(found.rows, landed, room) if found else []
                 rows |= {(shard, id_): one for id_, one in kept}
-        return RowSuspects(rows, landed, self.world.clock()), cut
+                room -= len(kept)
+        return FoundSuspects(RowSuspects(rows, landed, self.world.clock()), unread, partly)
+
+    def _differing_rows(self, shard: Shard, span: Range) -> "DifferingRows | None":
+        """Rows of *span* that differ; None if the source does not let so many be read."""
+        asked = (shard, self._id, span, self.columns[shard].columns, MOST_ROWS)
+        try:
+            here = self._source(shard).row_digests(*asked)
+        except TooManyRowsError:  # as its digest was not, by the server's estimate
+            return None
+        there = self.world.mirror(self.table).row_digests(*asked)
+        whole = max(len(here), len(there)) < MOST_ROWS
+        return DifferingRows(differing_rows(here, there), whole=whole)
 
     def read_again(self, suspects: Iterable[Suspect], tries: int) -> RowSuspects:
         """Read the *suspects* at their source."""

@@ -319,11 +319,13 @@ class TableWalk:
         spans = comparison.unexplained(look)
         room = min(MOST_SUSPECTS - self._read, MOST_OF_LOOK)
         if spans and room > 0:
-            seen, cut = comparison.find_suspects({look.shard: spans}, room)
+            found = comparison.find_suspects({look.shard: spans}, room)
+            seen = found.rows
+            cut = [*found.partly.get(look.shard, ()), *found.unread.get(look.shard, ())]
             self._read += len(seen.rows)
             self._suspects += [seen] if seen.rows else []
             why = "more of its rows differ than are read one by one"
-            self._undecide(look.shard, cut.get(look.shard, ()), f"{why}; {AGAIN}")
+            self._undecide(look.shard, cut, f"{why}; {AGAIN}")
         elif spans:
             why = f"it differs, and so do {self._read} rows that were read before"
             self._undecide(look.shard, spans, f"{why}; {AGAIN}")

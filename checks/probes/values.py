@@ -6,8 +6,8 @@ are looked at in turn, for what differs without a change.
 A range that differs is equal if the mirror with the landed changes equals the source at some
 position between the two looks.  Rows of other ranges are compared one by one, and a row is named
 only when it still differs in a later round and nothing in motion explains it.
-A range is open until all of its rows were settled: it is looked at again in each cycle, and there
-is no PASS while one is open.
+A range is open until all of its rows were settled: it is looked at again in each cycle, in turn
+where they are many, and there is no PASS while one is open.
 Cannot see: an old range until its turn comes; columns whose values systems write differently,
 which the verdict names; tables of more than `whole_rows` rows whose key is not one integer, which
 are compared by `checks.compare.keyed` below that.
@@ -34,6 +34,7 @@ from checks.compare.coverage import (
     find_spans,
     join_disjoint,
     remove_spans,
+    sort_by_turn,
 )
 from checks.compare.keyed import (
     KeyedComparison,
@@ -50,6 +51,8 @@ from checks.compare.look import (
     describe_left_out,
 )
 from checks.counting import (
+    AGAIN,
+    MOST_OPEN,
     NARROWER,
     WRONG,
     Differences,
@@ -80,6 +83,7 @@ from pipeline.row_digest import Bucketing
 
 NAME = "values"
 NARROWED = 3  # rows whose columns are named
+READ = 16  # ranges of a shard whose rows one cycle reads
 Memory = Mapping[str, Any]
 
 
@@ -185,14 +189,17 @@ class Values:
     ) -> Differences | NotYet:
         """Find the position of each range and row; rows of the others become suspects."""
         found = {look.shard: comparison.unexplained(look) for look in looks}
-        spans = {shard: left for shard, left in found.items() if left}
-        fresh, cut = comparison.find_suspects(spans, self.suspects)
+        left = {shard: own for shard, own in found.items() if own}
+        spans = sort_by_turn(left, memory["open"])
+        suspects = comparison.find_suspects(spans, self.suspects, READ)
+        fresh, unread = suspects.rows, dump_spans(suspects.unread)
         rows = unexplained_rows(comparison, changed)
         known = load_suspects(memory["found"], comparison.table)
-        unlooked = remove_spans(memory["open"], memory["ranges"])  # they stay open
+        read = remove_spans(memory["ranges"], unread)  # the others keep their turn
+        opened = add_spans(remove_spans(memory["open"], read), unread)
         memory = {
             **memory,
-            "open": add_spans(unlooked, dump_spans(cut)),
+            "open": add_spans(opened, dump_spans(suspects.partly)),
             "later": dump_suspects(rows[self.suspects :]),
         }
         if not fresh.rows and not known and not rows:
@@ -366,7 +373,7 @@ class Values:
     def _look(
         self, comparison: Comparison, due: "NextBlocks", opened: Sequence[Range]
     ) -> tuple[Look, list[Range], LapPlan]:
-        """Open ranges and others as wide as they may be; narrower ones if that is too much."""
+        """Open ranges in turn, and others as wide as they may be; narrower ones if that fails."""
         table, world, shard = comparison.table, comparison.world, due.shard
         source, column = world.source(shard.source), table.id_column or ""
         rows = world.mirror(table).rows() // len(table.shards)
@@ -379,8 +386,9 @@ class Values:
             newest = choose_blocks(low, high, size, cursor=0, newest=self.newest, rotating=0)
             first = due.coverage.oldest is None  # the first lap is as fast as it may be
             most = share if first else min(max(plan.needed, self.rotating), share)
-            known = () if due.failed else opened
-            skipped = [*known, *newest.ranges]
+            known = () if due.failed else opened[:AGAIN]
+            skipped = [*(() if due.failed else opened), *newest.ranges]
+            most = 0 if len(opened) >= MOST_OPEN else most  # more would wait as long as they do
             older = due.coverage.next_blocks(low, high, size, most, skipped)
             ranges = join_disjoint(known, [*newest.ranges, *older])
             try:

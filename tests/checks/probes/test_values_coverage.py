@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from checks.counting import AGAIN
 from checks.model import Outcome, Verdict, Verified
-from checks.probes.values import NAME, Values
+from checks.probes.values import NAME, READ, Values
 from checks.run import Check, run_probe
+from checks.world import Range
 from pipeline.errors import UnreachableError
-from pipeline.model import Op
-from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld, in_step
+from pipeline.model import Op, Shard
+from tests.checks.world_fake import ONE, TABLE, TWO, FakeSource, FakeWorld, in_step
 
 CYCLE = timedelta(seconds=20)
 VALUED = {"id": "bigint", "v": "int"}
@@ -201,6 +203,49 @@ def test_a_range_that_is_not_settled_is_not_compared(world: FakeWorld) -> None:
 
     assert {one.oldest for one in compared(found)} == {None}
     assert found[-1].ruling.outcome is Outcome.FAIL
+
+
+def test_many_open_ranges_are_taken_in_turn_and_none_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each row of a hundred blocks differs, in both shards."""
+    world, read = FakeWorld(columns={ONE: VALUED, TWO: VALUED}), list[tuple[Shard, Range]]()
+    world.alter(ONE, v="int")
+    world.alter(TWO, v="int")
+    world.commit(*((Op.CREATE, shard, id_) for shard in (ONE, TWO) for id_ in range(200)))
+    world.catch_up()
+    differ(world, 1)
+    settings = {"ranges": 1000, "suspects": 20, "tries": 1, "block_rows": 2}
+    cycles(world, 3, **settings)
+    first = world.memory[NAME]["open"]
+    assert min(len(spans) for spans in first.values()) > AGAIN
+    rows = FakeSource.row_digests
+
+    def row_digests(own: FakeSource, shard: Shard, column: str, span: Range, *more: Any) -> Any:
+        read.append((shard, span))
+        return rows(own, shard, column, span, *more)
+
+    monkeypatch.setattr(FakeSource, "row_digests", row_digests)
+    for _ in range(24):
+        before = world.asked, len(read)
+        cycles(world, 2, **settings)
+        assert world.asked - before[0] <= 2 * (AGAIN + 16)
+        assert len(read) - before[1] <= 2 * READ
+
+    assert {(str(shard), *span) for shard, span in read} >= {
+        (own, low, high) for own, spans in first.items() for low, high in spans
+    }
+    differ(world, -1)
+    found = [one.ruling.outcome for one in cycles(world, 16, **settings)]
+    assert found[0] is Outcome.UNKNOWN
+    assert found[-1] is Outcome.PASS
+    assert not any(world.memory[NAME]["open"].values())
+
+
+def differ(world: FakeWorld, by: int) -> None:
+    for shard in (ONE, TWO):
+        for id_ in range(200):
+            world.contents[shard, id_] += by
 
 
 def test_in_step_all_pass(world: FakeWorld) -> None:
