@@ -42,6 +42,8 @@ class TraceState(StrEnum):
     """The mirror has it, the source does not, and no delete landed."""
     LOST_FROM_MIRROR = "LOST_FROM_MIRROR"
     """Its newest change is merged, and the mirror does not have it."""
+    DUPLICATE = "DUPLICATE"
+    """The mirror has it more than once."""
     DIFFERENT = "DIFFERENT"
     """Both have it, with other values."""
     IN_FLIGHT = "IN_FLIGHT"
@@ -89,6 +91,7 @@ class LandedChanges:
 class MirrorFacts:
     """The mirror's row, if it ``has`` it, and the batch that the mirror is ``applied`` through.
 
+    ``rows`` is how many rows the mirror has with the key, where one is right.
     ``order`` is that of the row's change; None in rows that were adopted. ``archived`` if the
     source gave the row away to an archive.
     """
@@ -97,6 +100,7 @@ class MirrorFacts:
     applied: int = -1
     order: Order | None = None
     archived: bool = False
+    rows: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,10 @@ NOTHING_TO_DO = "nothing to do"
 REPAIR = "read the row again: sluice repair TABLE --keys KEY --reason ..."
 EXPLAIN = "if it stays so, see why: sluice explain TABLE"
 AGAIN = "trace the row again in some seconds"
+DUPLICATED = (
+    "look for another writer of the mirror: sluice explain TABLE; then rebuild the mirror"
+    " (guide restore-a-mirror), because a repair leaves both rows"
+)
 UNSEEN_WRITER = "then find the writer whose changes the source does not log: sluice doctor"
 
 
@@ -152,6 +160,14 @@ def judge_trace(facts: TraceFacts) -> TraceVerdict:
     """Name the first hop that explains the row."""
     found = (rule(facts) for rule in RULES)
     return next((one for one in found if one is not None), None) or _different(facts)
+
+
+def _duplicate(facts: TraceFacts) -> TraceVerdict | None:
+    """DUPLICATE, without regard to other hops: no merge writes a second row of a key."""
+    if not _mirror(facts).has or _mirror(facts).rows < 2:
+        return None
+    words = f"the mirror has {_mirror(facts).rows} rows with this key"
+    return TraceVerdict(TraceState.DUPLICATE, words, DUPLICATED, facts.differing)
 
 
 def _equal(facts: TraceFacts) -> TraceVerdict | None:
@@ -353,6 +369,7 @@ def spell_order(order: Order) -> str:
 
 
 RULES: tuple[Callable[[TraceFacts], TraceVerdict | None], ...] = (
+    _duplicate,
     _equal,
     _on_the_way,
     _unanswered,

@@ -90,17 +90,21 @@ class SourceLook:
 
     ``hidden`` are columns whose values the row does not have, because the collector alters them:
     column -> setting. ``unseen`` says why the row has no values at all; empty if it has them.
+    ``key`` is the row's own key, as the log has it before standards: a collation may fold the
+    letter case of the one that was asked for.
     """
 
     row: Row | None
     hidden: Mapping[str, str] = field(default_factory=dict)
     unseen: str = ""
+    key: str = field(default="", repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorLook:
     """The row in a version of the mirror, with its origin, the column ``_sluice``.
 
+    ``rows`` is how many rows of the version have the key, where one is right.
     ``committed`` is when the version was committed, where an older one was asked for.
     """
 
@@ -109,6 +113,7 @@ class MirrorLook:
     row: Row | None = None
     origin: Row = field(default_factory=dict)
     committed: datetime | None = None
+    rows: int = 1
 
     @property
     def order(self) -> Order | None:
@@ -154,8 +159,10 @@ class ShardTrace:
 class Trace:
     """One row in all shards that have it, or in the first one if none has.
 
-    ``key`` is as the change log writes it, without source and shard. ``shards`` counts those of
-    the table. ``records`` and ``search`` say how far topics and change log were searched.
+    ``key`` is as the change log writes it, without source and shard. ``respelled`` if the source
+    has the row under a key in another spelling than was asked for (letter case), then ``key`` is
+    the source's. ``shards`` counts those of the table. ``records`` and ``search`` say how far
+    topics and change log were searched.
     """
 
     table: str
@@ -165,6 +172,7 @@ class Trace:
     records: WaitingRecords | Missing
     search: KeySearch | Missing
     seconds: float
+    respelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +189,7 @@ class _Subject:
     catalog: Catalog
     schema: TableSchema | Missing
     shards: tuple[Shard, ...]
+    respelled: bool = False
 
     @property
     def table(self) -> Table:
@@ -332,7 +341,7 @@ class Tracer:
             log_pool = DeadlinePool[Any](self.clock, timedelta(), self.patience + request.budget)
             session = _Session(self.open_rows, self.addresses, self.clock, closing_, pool, log_pool)
             mark, subject = self._subject(request, session)
-            seen = self._sight(subject, session, mark)
+            subject, seen = self._respell(subject, self._sight(subject, session, mark))
             found = self._look(subject, session, seen, mark)
             while _is_moving(found) and time.monotonic() < until:
                 covered = self._await(seen, session, mark, until)
@@ -343,6 +352,7 @@ class Tracer:
                 found = self._look(subject, session, seen, mark)
                 if _is_moving(found) and time.monotonic() < until:
                     seen = self._sight(subject, session, mark)
+                    subject, seen = self._respell(subject, seen)
                     found = self._look(subject, session, seen, mark)
         return replace(found, seconds=time.monotonic() - began)
 
@@ -367,16 +377,46 @@ class Tracer:
                 schema = Missing(str(error))
         columns = () if isinstance(schema, Missing) else source_schema(schema).columns
         selected = parse_row_key(table, request.key, columns)
-        own, keys = self.lake.standards.of(table.name), _spell_key(table, selected.values, columns)
-        try:
-            owns = keys if own is None else tuple(map(own.key_values, keys))
-        except FormatError as error:
-            raise ConfigError(f"the key has no standard value: {error}") from error
+        keys = _spell_key(table, selected.values, columns)
+        owns = self._standardise(table, keys)
         shards = [one for one in table.shards if selected.shard in ("", str(one))]
         if len(shards) > MOST_SHARDS:
             msg = f"table {table.name} has {len(shards)} shards, and {MOST_SHARDS} are traced"
             raise ConfigError(f'{msg} at once; name one: ["SOURCE","SHARD","KEY"]')
         return mark, _Subject(request, keys, owns, catalog, schema, tuple(shards))
+
+    def _standardise(self, table: Table, keys: tuple[str, ...]) -> tuple[str, ...]:
+        """Write *keys* as the change log has them.
+
+        Raises:
+            ConfigError: a value of a key has no standard value.
+        """
+        own = self.lake.standards.of(table.name)
+        try:
+            return keys if own is None else tuple(map(own.key_values, keys))
+        except FormatError as error:
+            raise ConfigError(f"the key has no standard value: {error}") from error
+
+    def _respell(self, subject: _Subject, seen: _Sighting) -> tuple[_Subject, _Sighting]:
+        """Go on with the source's own key where it spells the key otherwise.
+
+        Only one key is looked for in log and mirror. A row under another one is undecided.
+        """
+        told = {shard: one.key for shard, one in seen.rows.items() if isinstance(one, SourceLook)}
+        found = {key for key in told.values() if key}
+        if found <= {*subject.keys}:
+            return subject, seen
+        if len(found) == 1:
+            keys = (*found,)
+            own = self._standardise(subject.table, keys)
+            return replace(subject, keys=keys, own=own, respelled=True), seen
+        secret = any(map(subject.table.restates, subject.table.key))
+        rows = {**seen.rows}
+        for shard, key in told.items():
+            if key and key not in subject.keys:
+                name = "a key in another spelling" if secret else f"the key {key}"
+                rows[shard] = Missing(f"it has the row under {name}; trace that key")
+        return subject, replace(seen, rows=rows)
 
     def _sight(self, subject: _Subject, session: _Session, mark: Checkpoint | Missing) -> _Sighting:
         """Read the row at each source."""
@@ -411,11 +451,12 @@ class Tracer:
     ) -> SourceLook | Missing:
         try:
             rows = server.read(fence, subject.asked(shard)).rows
+            keys = rows["key_values"].to_pylist()
             own = self.lake.standards.of(subject.table.name)
             if own is not None:
                 rows = rows_again(rows, subject.table.key, own)
             texts = rows["after"].to_pylist()
-            return SourceLook(subject.typed(texts[0]) if texts else None)
+            return SourceLook(subject.typed(texts[0]), key=keys[0]) if texts else SourceLook(None)
         except SluiceError as error:
             return Missing(str(error))
 
@@ -476,7 +517,7 @@ class Tracer:
         silent = next((one for one in topics.values() if isinstance(one, Missing)), None)
         return Trace(
             *(subject.table.name, subject.own[-1], kept, len(subject.table.shards)),
-            *(silent or records, search, 0.0),
+            *(silent or records, search, 0.0, subject.respelled),
         )
 
     def _judge(self, hops: "_Hops", seen: _Sighting, mark: Checkpoint | Missing) -> ShardTrace:
@@ -615,12 +656,17 @@ class _Hops:
 
     def _own(self, looks: tuple[MirrorLook, ...]) -> MirrorLook:
         """The row of the shard; in a table of one shard each row is its."""
-        only, own = len(self.subject.table.shards) == 1, (self.shard.source, self.shard.name)
-        for one in looks:
-            origin = (one.origin.get("source"), one.origin.get("shard"))
-            if one.row is not None and (only or origin == own):
-                return one
-        return replace(looks[0], row=None, origin={})
+        table, own = self.subject.table, (self.shard.source, self.shard.name)
+        only = len(table.shards) == 1
+        there = [one for one in looks if one.row is not None]
+        mine = [
+            one
+            for one in there
+            if only or (one.origin.get("source"), one.origin.get("shard")) == own
+        ]
+        if not mine:
+            return replace(looks[0], row=None, origin={})
+        return replace(mine[0], rows=len(there if table.unique_across_shards else mine))
 
 
 def _spell_key(table: Table, key: str, columns: Sequence[Column]) -> tuple[str, ...]:
@@ -668,7 +714,7 @@ def _landed(one: KeyChange) -> LandedChange:
 
 
 def _mirror_facts(look: MirrorLook) -> MirrorFacts:
-    return MirrorFacts(look.row is not None, look.applied, look.order, look.archived)
+    return MirrorFacts(look.row is not None, look.applied, look.order, look.archived, look.rows)
 
 
 def _hide_altered(look: SourceLook, shard: Shard, scope: CaptureScope | Missing) -> SourceLook:
@@ -677,15 +723,16 @@ def _hide_altered(look: SourceLook, shard: Shard, scope: CaptureScope | Missing)
         return look
     if isinstance(scope, Missing):
         why = f"it is unknown which columns the collector alters: {scope.why}"
-        return SourceLook({}, unseen=why)
+        return replace(look, row={}, unseen=why)
     for one in scope.hazards:
         if one.effect is Effect.REWRITES and one.affects(shard.name):
-            return SourceLook({}, unseen=f"the collector rewrites values: {one.identity}")
+            return replace(look, row={}, unseen=f"the collector rewrites values: {one.identity}")
     if scope.alters is None:
         return look
     found = {name: scope.alters(f"{shard.name}.{name}") for name in look.row}
     hidden = {name: by for name, by in found.items() if by}
-    return SourceLook({name: one for name, one in look.row.items() if name not in hidden}, hidden)
+    row = {name: one for name, one in look.row.items() if name not in hidden}
+    return replace(look, row=row, hidden=hidden)
 
 
 def _differing(source: SourceLook | Missing, mirror: MirrorLook | Missing) -> tuple[str, ...]:

@@ -81,6 +81,8 @@ def _show(found: dict[str, Any]) -> None:
     for one in found["traces"]:
         say(f"{found['table']} {found['key']} in {one['shard']}: {one['state']}")
         say(f"  {one['sentence']}")
+        if found.get("respelled"):
+            say("  the source spells the key so; it is looked for in the other hops")
         say(f"  what to do: {one['advice']}")
         for name, lines in _hops(one):
             for number, line in enumerate(lines):

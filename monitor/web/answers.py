@@ -716,11 +716,13 @@ class TracedCopy(TypedDict):
 class Trace(TypedDict):
     """One row in all shards that have it, or in the first one if none has.
 
-    ``key`` is as the change log writes it.  ``shards`` counts those of the table.
+    ``key`` is as the change log writes it.  ``respelled`` if the source spells it otherwise than
+    it was asked for.  ``shards`` counts those of the table.
     """
 
     table: str
     key: str
+    respelled: bool
     shards: int
     traces: list[TracedShard]
     search: TraceSearch

@@ -28,7 +28,7 @@ from monitor.web.render import render_optional_instant
 from monitor.web.status_page import PAGES
 from pipeline.changelog.key_search import KeyChange, KeySearch
 from pipeline.errors import ConfigError
-from pipeline.model import Missing, Order, Table
+from pipeline.model import Missing, Op, Order, Table
 
 TRACE_ROUTES, TRACE_PAGES = APIRouter(prefix="/v1"), APIRouter()
 LONGEST = 60.0  # seconds of a budget
@@ -36,6 +36,12 @@ Key = Annotated[str, Query(min_length=1, max_length=10_000)]
 Wait = Annotated[float, BeforeValidator(parse_seconds), Query(ge=0, le=LONGEST)]
 ALL_COLUMNS = "*"  # of a row whose values are not shown
 SHOWN = 1_000  # characters of a value
+OP_WORDS = {one.value: one.name.lower() for one in Op} | {
+    Op.READ.value: "read by a snapshot or backfill",
+    Op.TRUNCATE.value: "truncate of its shard",
+    Op.SETTLE.value: "end of a snapshot of its shard",
+}
+"""Names of operations on the page, by their codes in the change log."""
 log = structlog.get_logger(__name__)
 
 
@@ -74,7 +80,8 @@ async def trace_page(parts: Parts, table: Text, key: str = "", at: str = "") -> 
             error = str(fault)
     rows = [] if found is None else [_lines(one) for one in found["traces"]]
     page = PAGES.get_template("trace.html")
-    return page.render(table=table, key=key, at=at, found=found, rows=rows, error=error)
+    shown = {"table": table, "key": key, "at": at, "found": found, "rows": rows, "error": error}
+    return page.render(words=OP_WORDS, **shown)
 
 
 def _request(
@@ -99,6 +106,7 @@ def render_trace(found: Trace, request: TraceRequest, view: TableView | None) ->
     return {
         "table": found.table,
         "key": found.key,
+        "respelled": found.respelled,
         "shards": found.shards,
         "traces": [_shard(one, found, request.table) for one in found.traces],
         "search": {

@@ -73,6 +73,9 @@ SOON = change(Op.UPDATE, 3, 10, at=NOON)
         pytest.param(facts(log=SILENT), TraceState.MERGED, id="equal, the log is silent"),
         pytest.param(facts(covered=False), TraceState.MERGED, id="equal needs no proof"),
         pytest.param(
+            facts(mirror=replace(HAS, rows=2)), TraceState.DUPLICATE, id="twice in the mirror"
+        ),
+        pytest.param(
             facts(source=False, log=log(DELETED, CREATED), mirror=HAS_NOT),
             TraceState.MERGED,
             id="deleted everywhere",

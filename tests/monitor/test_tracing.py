@@ -1,6 +1,7 @@
 """All hops of a row are read and shown; one that is silent hides no other; no secret is shown."""
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -183,6 +184,60 @@ def test_each_shard_is_judged_for_itself(tmp_path: Path) -> None:
     assert [str(each.shard) for each in alone.traces] == ["s/db.t_1"]
     assert [str(each.shard) for each in named.traces] == ["s/db.t_0"]
     assert alone.shards == 2
+
+
+def named(shard: str, pos: int, name: str) -> dict[str, Any]:
+    """A row of a table with the key `name`."""
+    key = json.dumps(["s", shard, name], separators=(",", ":"))
+    return row(C, pos, pos, name, shard=shard) | {"key": key}
+
+
+def test_a_key_in_another_letter_case_is_looked_for_as_the_source_spells_it(tmp_path: Path) -> None:
+    traced = TracedLake(based(LocalLake(tmp_path, key=("name",))))
+    traced.source.fold = str.casefold
+    traced.lake.play([named("db.t", 10, "Abc")])
+    traced.source.put("Abc", {"id": 10, "name": "Abc"})
+
+    found, plain = traced.trace("aBC"), traced.trace("Abc")
+
+    assert one(found).verdict.state is TraceState.MERGED, one(found).verdict
+    assert (found.key, found.respelled) == ('["Abc"]', True)
+    assert (plain.key, plain.respelled) == ('["Abc"]', False)
+
+
+def test_shards_that_spell_a_key_in_two_ways_are_not_judged_by_one_of_them(tmp_path: Path) -> None:
+    rule, shards = TableRule(r"db\.t_\d", "db.t"), ("db.t_0", "db.t_1")
+    traced = TracedLake(based(LocalLake(tmp_path, shards=shards, rules=(rule,), key=("name",))))
+    traced.source.fold = str.casefold
+    traced.lake.play([named("db.t_0", 10, "abc"), named("db.t_1", 11, "ABC")])
+    traced.source.put("abc", {"id": 10, "name": "abc"}, "db.t_0")
+    traced.source.put("ABC", {"id": 11, "name": "ABC"}, "db.t_1")
+
+    found = {each.shard.name: each.verdict for each in traced.trace("abc").traces}
+
+    assert found["db.t_0"].state is TraceState.MERGED
+    assert found["db.t_1"].state is TraceState.UNDECIDED
+    assert 'it has the row under the key ["ABC"]; trace that key' in found["db.t_1"].sentence
+
+
+def add_files_again(mirror: Path) -> None:
+    """Commit copies of all data files of a Delta table, as another writer may."""
+    commits = sorted((mirror / "_delta_log").glob("*.json"))
+    actions = [json.loads(line) for one in commits for line in one.read_text().splitlines()]
+    made = []
+    for add in (one["add"] for one in actions if "add" in one):
+        shutil.copy(mirror / add["path"], mirror / f"again-{add['path']}")
+        made.append(json.dumps({"add": add | {"path": f"again-{add['path']}"}}))
+    (mirror / "_delta_log" / f"{len(commits):020}.json").write_text("\n".join(made))
+
+
+def test_a_row_that_the_mirror_has_twice_is_a_duplicate(traced: TracedLake) -> None:
+    add_files_again(traced.lake.home / "mirrors/db/t")
+
+    found = one(traced.trace("1"))
+
+    assert found.verdict.state is TraceState.DUPLICATE
+    assert found.verdict.sentence == "the mirror has 2 rows with this key"
 
 
 def test_a_masked_column_is_masked_at_the_source_too(tmp_path: Path) -> None:

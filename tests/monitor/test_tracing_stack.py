@@ -170,6 +170,7 @@ def test_a_merged_row_is_shown_in_all_hops(traced: Traced) -> None:
     ("table", "key", "written"),
     [
         pytest.param("w", "n=1,k=it's", '["1","it\'s"]', id="named columns"),
+        pytest.param("w", "n=1,k=IT'S", '["1","it\'s"]', id="another letter case"),
         pytest.param("w", '{"k": "b", "n": 2}', '["2","b"]', id="JSON object, NULL in the row"),
         pytest.param("w", '[2, "b"]', '["2","b"]', id="JSON array"),
         pytest.param("b", UUID, '["PyUE4E+JEdOaDAMF6CwzAQ=="]', id="UUID in bytes"),

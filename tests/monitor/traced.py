@@ -36,12 +36,16 @@ def nothing(number: int) -> None:
 
 @dataclass(eq=False)
 class FakeRows:
-    """Rows by shard and key; ``on_beat`` is called with the number of each fence."""
+    """Rows by shard and key; ``on_beat`` is called with the number of each fence.
+
+    Keys are equal that ``fold`` makes equal, as in a collation.
+    """
 
     rows: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     silent: bool = False
     on_beat: Callable[[int], object] = nothing
     on_read: Callable[[], object] = lambda: None
+    fold: Callable[[str], str] = str
     notations: ClassVar[frozenset[Notation]] = frozenset(Notation)
     beats: int = 0
     closed: int = 0
@@ -68,10 +72,13 @@ class FakeRows:
 
     def read(self, fence: ReadFence, asked: RowsAsked) -> RowsRead:
         key = asked.keys[0] if asked.keys else json.dumps(list(asked.until or ()))
-        row = self.rows.get((asked.shard.name, key))
-        texts = [] if row is None else [json.dumps(row)]
-        keys = pa.array([key] * len(texts), pa.string())
-        found = pa.RecordBatch.from_arrays([keys, pa.array(texts, pa.string())], schema=ROWS)
+        there = {
+            own: json.dumps(row)
+            for (shard, own), row in self.rows.items()
+            if shard == asked.shard.name and self.fold(own) == self.fold(key)
+        }
+        keys, texts = pa.array([*there], pa.string()), pa.array([*there.values()], pa.string())
+        found = pa.RecordBatch.from_arrays([keys, texts], schema=ROWS)
         self.on_read()
         return RowsRead(found, None, ended=True)
 

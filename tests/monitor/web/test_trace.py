@@ -22,7 +22,7 @@ from pipeline.model import CaptureScope, Op, Table
 from tests.builders.lake import LocalLake, row
 from tests.monitor.rig import Client, Rig
 from tests.monitor.serving import serving
-from tests.monitor.test_tracing import based, proving
+from tests.monitor.test_tracing import based, named, proving
 from tests.monitor.traced import TracedLake
 
 PATH = "/v1/tables/db.t/trace"
@@ -41,6 +41,11 @@ def traced(tmp_path: Path) -> TracedLake:
 
 @pytest.fixture
 def app(rig: Rig, traced: TracedLake, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
+    return build_traced(rig, traced, monkeypatch)
+
+
+def build_traced(rig: Rig, traced: TracedLake, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
+    """The application with one table, that of *traced*."""
     table = traced.lake.catalog.table("db.t", traced.lake.checkpoint.shards)
 
     def known(_: TableRegistry, name: str) -> Table | None:
@@ -109,6 +114,40 @@ def test_the_page_shows_the_same_and_no_value_is_markup(app: FastAPI) -> None:
     assert "<script>" not in empty + right + wrong + odd
     assert "&lt;script&gt;" in right
     assert "&lt;script&gt;" in odd
+
+
+def test_the_page_speaks_in_words_and_shows_the_key_as_it_was_typed(
+    app: FastAPI, traced: TracedLake
+) -> None:
+    traced.lake.play([row(Op.DELETE, 20, 2)])
+    traced.source.rows.pop(("db.t", '["2"]'))
+    client = Client(app)
+    gone = client.get("/trace", params={"table": "db.t", "key": "id=2"}).text
+    lost = client.get("/trace", params={"table": "db.t", "key": "3"}).text
+
+    assert "</span> id=2 in s/db.t</h2>" in gone
+    assert '<td colspan="3"><i>no row on either side</i></td>' in gone
+    assert "delete in batch 1, order 1/1/20/0, live" in gone
+    assert "create in batch 0, order 1/1/11/0, live" in gone
+    assert "no row on either side" not in lost
+
+
+def test_page_api_and_verb_say_that_the_source_spells_the_key_otherwise(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traced = TracedLake(based(LocalLake(tmp_path / "words", key=("name",))))
+    traced.source.fold = str.casefold
+    traced.lake.play([named("db.t", 10, "Abc")])
+    traced.source.put("Abc", {"id": 10, "name": "Abc"})
+    app = build_traced(rig, traced, monkeypatch)
+
+    page = Client(app).get("/trace", params={"table": "db.t", "key": "abc"}).text
+    with serving(app) as address:
+        said = verb(address, "abc").output
+
+    assert "The source spells this key <code>[&#34;Abc&#34;]</code>" in page
+    assert 'data-state="MERGED"' in page
+    assert "the source spells the key so; it is looked for in the other hops" in said
 
 
 def test_the_verb_shows_the_same(server: str) -> None:
