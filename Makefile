@@ -25,10 +25,10 @@ FAST := $(LIMIT) 1800
 SPARK := $(LIMIT) 2400
 STACK := $(LIMIT) 3900
 
-.PHONY: help setup demo docs slow test test-fast test-spark test-stack test-proof test-long mutants check check-static check-fast fmt bench lock floors clean basics libraries packages
+.PHONY: help setup demo drill docs slow test test-fast test-spark test-stack test-proof test-long mutants check check-static check-fast fmt bench lock floors clean basics libraries packages
 
 help:
-	echo "make demo | test | check | docs | test-long | mutants | bench | fmt | lock | floors | clean"
+	echo "make demo | drill | test | check | docs | test-long | mutants | bench | fmt | lock | floors | clean"
 
 setup: .venv/.locked build/jars/.locked
 
@@ -53,6 +53,10 @@ build/jars/.locked: jars.lock .venv/.locked
 
 demo: libraries setup
 	exec $(BIN)/python -m demo run $(if $(KEEP),--keep)
+
+# A thousand faults put into a running pipeline, and what found them; some ten minutes (docs/drill.md).
+drill: libraries setup
+	exec $(BIN)/python -m demo drill
 
 # Both at once: what reads the code needs one core, and laws are tried with few examples, walks are short (all: make test).
 check: setup

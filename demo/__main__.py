@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from demo import machine
+from demo.drill.run import drill
 from demo.run import run
 from demo.servers import Servers
 from pipeline.errors import SluiceError
@@ -42,6 +43,7 @@ def down(home: Path) -> None:
 
 
 main.add_command(run)
+main.add_command(drill)
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ class Stage:
 
     def __post_init__(self) -> None:
         """Name everything; what an earlier run left in *home* goes."""
-        _clear(self.home)
+        clear_home(self.home)
         self.servers = Servers.create(self.home)
         self.address = Address(self.servers.mysql.host, self.servers.mysql.port)
         self.shop, self.ledger = Shop(self.address), Ledger(self.home / "ledger.jsonl")
@@ -171,7 +171,7 @@ def _told(statuses: Mapping[str, int]) -> str:
     return ", ".join(f"{table} {status:d}" for table, status in statuses.items())
 
 
-def _clear(home: Path) -> None:
+def clear_home(home: Path) -> None:
     """Remove what an earlier run left; nothing else that may lie there."""
     for name in OWN:
         shutil.rmtree(home / name, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""The drill: faults put into a running pipeline, and what found them."""

@@ -1,0 +1,315 @@
+"""Kinds of faults: each harms rows of a table, and says which columns it has changed.
+
+A kind of the source writes with `sql_log_bin=0`, so that no collector can see it. A kind of the
+mirror commits to its Delta table, as a writer that is not the service would. A kind of the topic
+drops or repeats records of changes.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import cycle
+from typing import Any, Protocol
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from demo.drill.tables import COMPARED, DATABASE, TEMPLATE, UNCOMPARED, Column, copy_template
+from demo.mysql import MySQL
+from demo.oracle.compare import mirror_path
+from demo.processes import wait_until
+from demo.servers import Servers
+
+UNLOGGED = "SET sql_log_bin = 0"
+ONCE = CommitProperties(max_commit_retries=0)
+CONNECTOR = PREFIX = "shop"
+MARKER = f"{DATABASE}.marker_00"
+"""A table without faults: once a change of it is in its topic, those before it were collected."""
+COLLECTED = timedelta(minutes=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One row that was harmed, ``at`` seconds after the drill began.
+
+    ``column`` is the one that was changed; empty if the whole row is lost, doubled or too much.
+    """
+
+    kind: str
+    table: str
+    id: int
+    at: float
+    column: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where faults are put: the servers, and the lake of the mirrors."""
+
+    servers: Servers
+    lake: str
+
+    @property
+    def mysql(self) -> MySQL:
+        """The source."""
+        return self.servers.mysql
+
+    def mirror(self, table: str) -> DeltaTable:
+        """The mirror of *table*, as it is now."""
+        return DeltaTable(mirror_path(self.lake, table))
+
+    def mirrored_ids(self, table: str) -> list[int]:
+        """The ids in the mirror of *table*, one for each row."""
+        ids: list[int] = _read(self.mirror(table), "SELECT id FROM t")["id"].to_pylist()
+        return ids
+
+    def mirrored_rows(self, table: str) -> set[tuple[int, int]]:
+        """Id and quantity of each row in the mirror of *table*."""
+        rows = _read(self.mirror(table), "SELECT id, quantity FROM t")
+        return set(zip(rows["id"].to_pylist(), rows["quantity"].to_pylist(), strict=True))
+
+    def source_rows(self, table: str) -> set[tuple[int, int]]:
+        """Id and quantity of each row at the source."""
+        return {(id_, n) for id_, n in self.mysql.execute(f"SELECT id, quantity FROM {table}")}
+
+    def records(self, table: str, since: int = 0) -> list[Any]:
+        """Messages of the topic of *table* from offset *since* to its end, in their order."""
+        found = list[Any]()
+        with closing(KafkaConsumer(bootstrap_servers=self.servers.kafka.bootstrap)) as consumer:
+            part = _topic(table)
+            consumer.assign([part])
+            end = consumer.end_offsets([part])[part]
+            consumer.seek(part, since)
+            while consumer.position(part) < end:
+                found += consumer.poll(1000).get(part, ())
+        return found
+
+    def end_of(self, table: str) -> int:
+        """The offset of the next message of the topic of *table*."""
+        with closing(KafkaConsumer(bootstrap_servers=self.servers.kafka.bootstrap)) as consumer:
+            return int(consumer.end_offsets([_topic(table)])[_topic(table)])
+
+    def await_collected(self) -> None:
+        """Return when all changes up to now were collected.
+
+        Raises:
+            UnreachableError: if they are not in time.
+        """
+        before = self.end_of(MARKER)
+        self.mysql.execute(f"UPDATE {MARKER} SET quantity = quantity + 1 WHERE id = {TEMPLATE}")
+        wait_until(lambda: self.end_of(MARKER) > before, COLLECTED, "record of a change")
+
+    @contextmanager
+    def dropping(self, table: str) -> Iterator[None]:
+        """The connector drops all records of *table* inside the block."""
+        connect = self.servers.connect
+        config = connect.config(CONNECTOR)
+        predicate = "org.apache.kafka.connect.transforms.predicates.TopicNameMatches"
+        connect.register(
+            CONNECTOR,
+            {
+                **config,
+                "transforms": "drop",
+                "transforms.drop.type": "org.apache.kafka.connect.transforms.Filter",
+                "transforms.drop.predicate": "harmed",
+                "predicates": "harmed",
+                "predicates.harmed.type": predicate,
+                "predicates.harmed.pattern": f"{PREFIX}.{table}".replace(".", "[.]"),
+            },
+        )
+        try:
+            yield
+            self.await_collected()
+        finally:
+            connect.register(CONNECTOR, config)
+
+
+class FaultKind(Protocol):
+    """A kind of fault."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in the table of results."""
+        ...
+
+    def harm(self, site: Site, table: str, ids: Sequence[int]) -> Mapping[int, str]:
+        """Do it to rows of *table*; the ids that were harmed, each with the column changed.
+
+        *ids* are of rows that are there. A kind may harm ids beside them that have no row.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LostRow:
+    """Rows inserted at the source that are in no log."""
+
+    name: str = "lost row"
+
+    def harm(self, site: Site, table: str, ids: Sequence[int]) -> Mapping[int, str]:
+        """Insert rows with the odd ids above *ids*."""
+        lost = [id_ + 1 for id_ in ids]
+        site.mysql.execute(UNLOGGED, copy_template(table, lost))
+        return dict.fromkeys(lost, "")
+
+
+@dataclass(frozen=True, slots=True)
+class ResurrectedRow:
+    """Rows deleted at the source by a delete that is in no log: they live on in the mirror."""
+
+    name: str = "resurrected row"
+
+    def harm(self, site: Site, table: str, ids: Sequence[int]) -> Mapping[int, str]:
+        """Delete the rows."""
+        site.mysql.execute(UNLOGGED, f"DELETE FROM {table} WHERE id IN ({_listed(ids)})")
+        return dict.fromkeys(ids, "")
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedValue:
+    """One value of each row changed at the source by an update that is in no log.
+
+    With ``follows``, an ordinary change of the same row, with the log on, comes just before.
+    """
+
+    name: str = "changed value"
+    columns: Sequence[Column] = COMPARED
+    follows: bool = False
+
+    def harm(self, site: Site, table: str, ids: Sequence[int]) -> Mapping[int, str]:
+        """Change the columns in turn."""
+        if self.follows:
+            ordinary = "quantity = quantity + 1000, name = CONCAT(name, ' changed')"
+            site.mysql.execute(f"UPDATE {table} SET {ordinary} WHERE id IN ({_listed(ids)})")
+        changed = dict(zip(ids, cycle(self.columns), strict=False))
+        updates = [
+            f"UPDATE {table} SET {column.name} = {column.change} WHERE id IN"
+            f" ({_listed(id_ for id_ in ids if changed[id_] is column)})"
+            for column in dict.fromkeys(changed.values())
+        ]
+        site.mysql.execute(UNLOGGED, *updates)
+        return {id_: column.name for id_, column in changed.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class DoubledRow:
+    """Rows of the mirror that another writer appends a second time."""
+
+    name: str = "doubled row in the mirror"
+
+    def harm(self, site: Site, table: str, ids: Sequence[int]) -> Mapping[int, str]:
+        """Append copies, in one commit."""
+        mirror = site.mirror(table)
+        rows = _read(mirror, f"SELECT * FROM t WHERE id IN ({_listed(ids)})")
+        write_deltalake(mirror, rows, mode="append", commit_properties=ONCE)
+        return dict.fromkeys(ids, "")
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedRow:
+    """Rows of the mirror that another writer deletes."""
+
+    name: str = "deleted row in the mirror"
+
+    def harm(self, site: Site, table: str, ids: Sequence[int]) -> Mapping[int, str]:
+        """Delete them, in one commit."""
+        site.mirror(table).delete(f"id IN ({_listed(ids)})", commit_properties=ONCE)
+        return dict.fromkeys(ids, "")
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignValue:
+    """Values of the mirror that another writer changes."""
+
+    name: str = "changed value in the mirror"
+
+    def harm(self, site: Site, table: str, ids: Sequence[int]) -> Mapping[int, str]:
+        """Change the quantities, in one commit."""
+        site.mirror(table).update(
+            updates={"quantity": "quantity + 1"},
+            predicate=f"id IN ({_listed(ids)})",
+            commit_properties=ONCE,
+        )
+        return dict.fromkeys(ids, "quantity")
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedRecord:
+    """Changes with the log on whose records a filter of the connector drops."""
+
+    name: str = "record dropped by the connector"
+
+    def harm(self, site: Site, table: str, ids: Sequence[int]) -> Mapping[int, str]:
+        """Update, delete and insert a third each while the connector drops the records."""
+        updated, deleted, inserted = ids[::3], ids[1::3], [id_ + 1 for id_ in ids[2::3]]
+        with site.dropping(table):
+            site.mysql.execute(
+                f"UPDATE {table} SET quantity = quantity + 1 WHERE id IN ({_listed(updated)})",
+                f"DELETE FROM {table} WHERE id IN ({_listed(deleted)})",
+                copy_template(table, inserted),
+            )
+        return dict.fromkeys(updated, "quantity") | dict.fromkeys([*deleted, *inserted], "")
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedRecord:
+    """A record that is sent again after newer ones of its row; it must change nothing.
+
+    With ``late``, it is the record before the newest of the row, else the newest.
+    """
+
+    name: str
+    late: bool
+
+    def harm(self, site: Site, table: str, ids: Sequence[int]) -> Mapping[int, str]:
+        """Update the rows twice, and send one of the two records again."""
+        since = site.end_of(table)
+        for _ in range(2):
+            site.mysql.execute(
+                f"UPDATE {table} SET quantity = quantity + 1 WHERE id IN ({_listed(ids)})"
+            )
+        site.await_collected()
+        by_id = dict[int, list[Any]]()
+        for message in site.records(table, since):
+            by_id.setdefault(json.loads(message.key)["id"], []).append(message)
+        with closing(KafkaProducer(bootstrap_servers=site.servers.kafka.bootstrap)) as producer:
+            for id_ in ids:
+                again = by_id[id_][-2 if self.late else -1]
+                producer.send(_topic(table).topic, again.value, again.key, again.headers)
+            producer.flush()
+        return dict.fromkeys(ids, "")
+
+
+ROW_KINDS: tuple[FaultKind, ...] = (
+    LostRow(),
+    ResurrectedRow(),
+    ChangedValue(),
+    ChangedValue("changed value just after a change", follows=True),
+)
+"""Kinds that share a table: each row is harmed by one of them."""
+UNCOMPARED_KIND: FaultKind = ChangedValue("changed value of a type that is left out", UNCOMPARED)
+MIRROR_KINDS: tuple[FaultKind, ...] = (DoubledRow(), DeletedRow(), ForeignValue())
+"""Kinds of one foreign commit each, in a table of their own: it blocks the table."""
+
+DROPPED_KIND: FaultKind = DroppedRecord()
+HARMLESS_KINDS: tuple[FaultKind, ...] = (
+    RepeatedRecord("record sent twice", late=False),
+    RepeatedRecord("late copy of an older record", late=True),
+)
+"""Kinds that must change no mirror: the position of a record says that it is not new."""
+
+
+def _topic(table: str) -> TopicPartition:
+    return TopicPartition(f"{PREFIX}.{table}", 0)
+
+
+def _listed(ids: Iterable[int]) -> str:
+    return ", ".join(map(str, ids))
+
+
+def _read(table: DeltaTable, query: str) -> pa.Table:
+    """What *query* selects from *table*, which it calls ``t``; deletion vectors count."""
+    return pa.table(QueryBuilder().register("t", table).execute(query).read_all())

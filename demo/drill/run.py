@@ -1,0 +1,433 @@
+"""`python -m demo drill`: put faults into a running pipeline, and write down what found them.
+
+It has servers, a source, topics and a lake of its own in one folder, and stops them at its end.
+Its status is 0 if no alarm was false, and if each fault of a row or of a value that is compared
+was named by its key and its column.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import click
+import yaml
+
+from demo import machine, unpack
+from demo.beside import beside
+from demo.debezium import mysql_connector
+from demo.drill.faults import (
+    CONNECTOR,
+    DROPPED_KIND,
+    HARMLESS_KINDS,
+    MARKER,
+    MIRROR_KINDS,
+    PREFIX,
+    ROW_KINDS,
+    UNCOMPARED_KIND,
+    Fault,
+    FaultKind,
+    Site,
+)
+from demo.drill.outages import LOST, OUTAGES, Outage, OutageScore
+from demo.drill.score import (
+    DrillResult,
+    IncidentBook,
+    Json,
+    Row,
+    compared_rows,
+    score_kind,
+    score_repeated,
+)
+from demo.drill.simple_checks import TableState, changed_keys, recall
+from demo.drill.tables import DATABASE, OrdinaryChanges, create_tables, harmed_ids
+from demo.ports import free_ports
+from demo.processes import wait_until
+from demo.servers import Servers
+from demo.shop.schema import DATABASES
+from demo.shop.workload import Address, Ledger, Shop, Workload
+from demo.story.screen import Screen
+from demo.story.service import Service, read_config, whereabouts
+from demo.story.stage import clear_home
+from pipeline.errors import UnreachableError
+from pipeline.spark import jars
+
+HOME = jars.ROOT / "build" / "drill"
+HEARTBEAT = "sluice"
+STATES = ("pending", "firing", "recovering", "resolved")
+"""A pending incident counts: it is listed and closes the gate, and its notification waits."""
+PATIENCE = timedelta(minutes=5)
+FEW, FEW_TABLES, LARGE_TABLES = 20, 10, 4
+OF_OTHERS = 12
+ANSWERS = 10
+COMPARE = timedelta(minutes=3)
+ROWS_READ = """
+    SELECT CAST(COALESCE(SUM(sum_rows_examined), 0) AS SIGNED)
+    FROM performance_schema.events_statements_summary_by_user_by_event_name WHERE user = 'sluice'
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class DrillPlan:
+    """How many rows are harmed in all, and how long is waited; ``rate`` is of the shop's changes.
+
+    A fifth of the faults are spread over ``few`` tables, at most 20 in each, so that an incident
+    can list all of them. The others are in ``large`` tables.
+    """
+
+    faults: int = 1000
+    calm: timedelta = timedelta(seconds=30)
+    wait: timedelta = timedelta(seconds=120)
+    rate: float = 100
+    short_paces: bool = False
+    outages: bool = True
+
+    def rows_by_table(self) -> dict[str, int]:
+        """How many rows of each table are harmed by the kinds that share a table."""
+        spread = min(self.faults // 5, FEW * FEW_TABLES)
+        few, large = table_names("few", FEW_TABLES), table_names("large", LARGE_TABLES)
+        left = self.faults - spread
+        return {
+            **dict.fromkeys(few, spread // FEW_TABLES),
+            **dict.fromkeys(large, left // LARGE_TABLES),
+        }
+
+
+def table_names(kind: str, count: int) -> tuple[str, ...]:
+    """Names of *count* tables of the drill."""
+    return tuple(f"{DATABASE}.{kind}_{number:02}" for number in range(count))
+
+
+@dataclass(eq=False)
+class Drill:
+    """One drill in *home*; ``ends`` stops what was started, last first."""
+
+    home: Path
+    plan: DrillPlan
+    screen: Screen
+    ends: ExitStack
+    servers: Servers = field(init=False)
+    service: Service = field(init=False)
+    workload: Workload = field(init=False)
+    site: Site = field(init=False)
+    _began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        """Name everything; what an earlier drill left in *home* goes."""
+        clear_home(self.home)
+        self.servers = Servers.create(self.home)
+        address = Address(self.servers.mysql.host, self.servers.mysql.port)
+        ledger = Ledger(self.home / "ledger.jsonl")
+        self.workload = Workload(address, ledger, rate=self.plan.rate)
+        where = whereabouts(self.servers)
+        self.service = Service(self.home, where, free_ports(1)[0], config=self._config())
+        self.site = Site(self.servers, self.service.lake)
+
+    @property
+    def now(self) -> float:
+        """Seconds since the drill began."""
+        return time.monotonic() - self._began
+
+    def run(self) -> DrillResult:
+        """Start everything, stay calm, harm, watch, compare, and sum up.
+
+        Raises:
+            UnreachableError: if a server or the service is gone, or no table becomes ready.
+        """
+        self._open()
+        writer = OrdinaryChanges(self.servers.mysql, self._moving, self.plan.rate)
+        with beside(writer.run):
+            first = IncidentBook(())
+            read_at_first, began = self._rows_read(), self.now
+            self._watch(first, self.plan.calm)
+            read_calm, calm = self._rows_read(), self.now - began
+            self.screen.say(f"calm: {len(first.false_alarms)} false alarms")
+            outages = tuple(map(self._fail, OUTAGES if self.plan.outages else ()))
+            read_before, began = self._rows_read(), self.now
+            repeated = self._repeat()
+            before = frozenset(one["id"] for one in self.service.incidents(*STATES))
+            book = IncidentBook(self._harm(), (f"setting:{CONNECTOR}:transforms",), before)
+            self._watch(book, self.plan.wait)
+            read, watched = self._rows_read(), self.now - began
+            changes = writer.changes + self.workload.tally["changes"]
+            asked = self._asked()
+            compared = compared_rows(map(self._compare, asked))
+        self.workload.stop()
+        states = self._states({fault.table for fault in book.faults})
+        kinds = dict.fromkeys(fault.kind for fault in book.faults)
+        return DrillResult(
+            scores=tuple(
+                score_kind(
+                    kind,
+                    book.findings,
+                    compared,
+                    asked,
+                    recall([one for one in book.faults if one.kind == kind], states),
+                )
+                for kind in kinds
+            ),
+            false_alarms=_described(first.false_alarms | book.false_alarms),
+            wide_incidents=_described(book.wide),
+            repeated=score_repeated(repeated, self._wrong_rows({one.table for one in repeated})),
+            other_incidents=_described(first.others | book.others),
+            calm_seconds=calm,
+            watched_seconds=watched,
+            changes=changes,
+            rows_read_calm=read_calm - read_at_first,
+            rows_read_watched=read - read_before,
+            outages=outages,
+        )
+
+    @property
+    def _moving(self) -> tuple[str, ...]:
+        """Tables with ordinary changes."""
+        return (*self.plan.rows_by_table(), *table_names("uncompared", 1))
+
+    @property
+    def _resting(self) -> tuple[str, ...]:
+        """Tables without ordinary changes: what they hold is the drill's doing alone."""
+        mirrors, repeated = len(MIRROR_KINDS), len(HARMLESS_KINDS)
+        return (
+            *table_names("mirror", mirrors),
+            *table_names("repeated", repeated),
+            *table_names("dropped", 1),
+            MARKER,
+            LOST,
+        )
+
+    def _open(self) -> None:
+        """Start servers, shop and service; returns when all tables are ready and were compared."""
+        self.ends.callback(self.servers.stop)
+        unpack.prepare(self.screen.say)
+        self.servers.start(self.screen.say)
+        create_tables(self.servers.mysql, (*self._moving, *self._resting))
+        Shop(self.workload.address).create()
+        self.workload.fill(400)
+        config = mysql_connector(
+            self.servers.mysql,
+            self.servers.kafka.bootstrap,
+            prefix=PREFIX,
+            databases=[*DATABASES, DATABASE, HEARTBEAT],
+        )
+        self.servers.connect.register(CONNECTOR, config)
+        self.ends.callback(self.service.stop)
+        self.service.start()
+        self.screen.say(f"status page: {self.service.url}/", "bold green")
+        self.workload.start()
+        self.ends.callback(self.workload.stop)
+        wait_until(self._all_compared, PATIENCE, "first comparison of every table")
+        self._await_ready()
+        self.screen.say(f"{len(self._moving + self._resting)} tables are ready and compared")
+
+    def _await_ready(self) -> None:
+        """Return when all tables are ready for now."""
+        tables, cut = [*self._moving, *self._resting], datetime.now(UTC).isoformat()
+        wait_until(lambda: self.service.gate(tables, cut).open, PATIENCE, "open gate")
+
+    def _all_compared(self) -> bool:
+        time.sleep(1)
+        known = {one["table"]: one["compared_since"] for one in self.service.tables()}
+        return all(known.get(name) for name in (*self._moving, *self._resting))
+
+    def _fail(self, outage: Outage) -> OutageScore:
+        """Let *outage* last until an incident says why, and the gate was asked often enough."""
+        known = {one["id"] for one in self.service.incidents(*STATES)}
+        found, seconds, answers, opened = dict[str, Json](), None, 0, 0
+        with outage.failing(self.site):
+            began, cut = self.now, datetime.now(UTC).isoformat()
+            while self.now - began < self.plan.wait.total_seconds():
+                new = [one for one in self.service.incidents(*STATES) if one["id"] not in known]
+                found |= {one["id"]: one for one in new}
+                seconds = self.now - began if new and seconds is None else seconds
+                answers, opened = answers + 1, opened + self.service.gate([LOST], cut).open
+                if seconds is not None and answers >= ANSWERS:
+                    break
+                time.sleep(1)
+        score = OutageScore(outage.name, seconds, _described(found), answers, opened)
+        self.screen.say(f"{outage.name}: {', '.join(score.incidents) or 'no incident'}")
+        if outage.heals:
+            self._await_ready()
+        return score
+
+    def _harm(self) -> list[Fault]:
+        """Put all faults, table by table."""
+        found = list[Fault]()
+        for table, count in self.plan.rows_by_table().items():
+            ids = harmed_ids(count)
+            for number, kind in enumerate(ROW_KINDS):
+                found += self._inject(kind, table, ids[number :: len(ROW_KINDS)])
+        (table,) = table_names("uncompared", 1)
+        found += self._inject(UNCOMPARED_KIND, table, harmed_ids(FEW))
+        mirrors = table_names("mirror", len(MIRROR_KINDS))
+        for table, kind in zip(mirrors, MIRROR_KINDS, strict=True):
+            found += self._inject(kind, table, harmed_ids(OF_OTHERS))
+        (table,) = table_names("dropped", 1)
+        found += self._inject(DROPPED_KIND, table, harmed_ids(OF_OTHERS))
+        self.screen.say(f"{len(found)} rows harmed", "red")
+        return found
+
+    def _repeat(self) -> list[Fault]:
+        """Do what must change no mirror."""
+        tables = table_names("repeated", len(HARMLESS_KINDS))
+        return [
+            fault
+            for table, kind in zip(tables, HARMLESS_KINDS, strict=True)
+            for fault in self._inject(kind, table, harmed_ids(OF_OTHERS))
+        ]
+
+    def _inject(self, kind: FaultKind, table: str, ids: Sequence[int]) -> Iterator[Fault]:
+        if not ids:
+            return
+        harmed = kind.harm(self.site, table, ids)
+        at = self.now
+        for id_, column in harmed.items():
+            yield Fault(kind.name, table, id_, at, column)
+
+    def _watch(self, book: IncidentBook, within: timedelta) -> None:
+        """Ask for incidents each second, until all faults are named or the time is over."""
+        until = time.monotonic() + within.total_seconds()
+        never, said = threading.Event(), 0.0
+        while time.monotonic() < until and not (book.faults and book.complete):
+            book.note(self.now, self.service.incidents(*STATES))
+            if not self.workload.running:
+                self.workload.stop()  # raises what a writer could not bear
+            if book.faults and self.now - said > 10:
+                said = self.now
+                keys = sum(one.key is not None for one in book.findings.values())
+                noticed = sum(one.noticed is not None for one in book.findings.values())
+                self.screen.say(f"  {noticed} rows in reported tables, {keys} named by key")
+            never.wait(1)
+
+    def _asked(self) -> tuple[str, ...]:
+        """Tables that `sluice compare` is run on: a few, for each takes its time.
+
+        They are one with more faults than an incident lists, and those with a foreign commit.
+        """
+        return (*table_names("large", 1), *table_names("mirror", len(MIRROR_KINDS)))
+
+    def _compare(self, table: str) -> Json:
+        """The report of `sluice compare` about *table*.
+
+        Raises:
+            UnreachableError: if it gives none.
+        """
+        began = self.now
+        command = [sys.executable, "-m", "monitor", "compare", table, "--json"]
+        ran = subprocess.run(
+            [*command, "--config", str(self.service.config)],
+            env={**os.environ, **self.service.daemon.environment},
+            capture_output=True,
+            text=True,
+            timeout=COMPARE.total_seconds(),
+            check=False,
+        )
+        try:
+            report: Json = json.loads(ran.stdout)
+        except ValueError as error:
+            msg = f"sluice compare {table} printed no JSON: {ran.stderr[-500:]}"
+            raise UnreachableError(msg) from error
+        took, rows = self.now - began, len(report["differences"])
+        self.screen.say(f"  sluice compare {table}: {rows} rows named in {took:.0f} s")
+        return report
+
+    def _wrong_rows(self, tables: Iterable[str]) -> set[Row]:
+        """Rows of *tables*, which rest, that are not in the mirror what they are at the source."""
+        return {
+            (table, id_)
+            for table in tables
+            for id_, _ in self.site.source_rows(table) ^ self.site.mirrored_rows(table)
+        }
+
+    def _rows_read(self) -> int:
+        """Rows that statements of the service have examined at the source so far."""
+        ((rows,),) = self.servers.mysql.execute(ROWS_READ)
+        return int(rows)
+
+    def _states(self, tables: set[str]) -> Mapping[str, TableState]:
+        """What the simple checks look at, of each table."""
+        keys = self._changed_keys(tables)
+        return {
+            table: TableState(
+                [id_ for id_, _ in self.site.source_rows(table)],
+                self.site.mirrored_ids(table),
+                keys[table],
+            )
+            for table in tables
+        }
+
+    def _changed_keys(self, tables: set[str]) -> dict[str, set[int]]:
+        """Keys of the changes in the topics of *tables*."""
+        return {
+            table: changed_keys(
+                (json.loads(message.key)["id"], json.loads(message.value)["op"])
+                for message in self.site.records(table)
+                if message.value is not None
+            )
+            for table in tables
+        }
+
+    def _config(self) -> Path:
+        """The demo's config without its paces, unless they are to be short."""
+        config = read_config()
+        config["tables"] = [one for one in config["tables"] if "visits" not in one["shards"]]
+        config["pipeline"].pop("small_batch_rows")
+        if not self.plan.short_paces:
+            config["schedule"] = {}
+            config["probes"] = {"values": {}}
+        path = self.home / "sluice.yaml"
+        path.write_text(yaml.safe_dump(config), encoding="utf-8")
+        return path
+
+
+def _described(incidents: Mapping[str, Json]) -> tuple[str, ...]:
+    found = dict.fromkeys(
+        f"{one['check'] or one['kind']} of {one['about']}: {one['reason']}"
+        for one in incidents.values()
+    )
+    return tuple(found)
+
+
+@click.command("drill")
+@click.option("--dir", "home", type=click.Path(path_type=Path), default=HOME, show_default=True)
+@click.option("--faults", default=1000, show_default=True, help="Rows harmed at the source.")
+@click.option("--calm", default=30.0, show_default=True, help="Seconds before the first fault.")
+@click.option("--wait", default=120.0, show_default=True, help="Seconds to wait for incidents.")
+@click.option("--rate", default=100.0, show_default=True, help="Row changes a second.")
+@click.option("--outages/--no-outages", default=True, help="Let parts of the pipeline fail first.")
+@click.option("--short-paces", is_flag=True, help="Run the checks every few seconds.")
+def drill(
+    *,
+    home: Path,
+    faults: int,
+    calm: float,
+    wait: float,
+    rate: float,
+    outages: bool,
+    short_paces: bool,
+) -> None:
+    """Harm rows of a running pipeline, and write what found them, and how soon."""
+    machine.require(home)
+    home = home.resolve()
+    home.mkdir(parents=True, exist_ok=True)
+    plan = DrillPlan(
+        faults, timedelta(seconds=calm), timedelta(seconds=wait), rate, short_paces, outages
+    )
+    with ExitStack() as ends, Screen() as screen:
+        ends.callback(screen.say, "stopped; nothing is left running")
+        result = Drill(home, plan, screen, ends).run()
+        for name, text in (
+            ("drill.json", json.dumps(result.as_json(), indent=2) + "\n"),
+            ("drill.md", result.as_markdown()),
+        ):
+            (home / name).write_text(text, encoding="utf-8")
+        screen.say(f"results: {home / 'drill.md'}, {home / 'drill.json'}")
+        click.echo(result.as_markdown())
+        for line in result.false_alarms:
+            screen.say(f"false alarm: {line}", "red")

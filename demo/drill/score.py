@@ -1,0 +1,312 @@
+"""Decides which faults the incidents and the reports of `sluice compare` name, and how soon.
+
+A fault is named by its key once an incident lists it, and by its column if the same incident
+says that rows differ in it. An incident lists at most twenty keys: what it leaves out is not named.
+Pure.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from typing import Any
+
+from demo.drill.faults import Fault
+from demo.drill.outages import OutageScore
+from demo.drill.simple_checks import SimpleRecall
+
+Json = Mapping[str, Any]
+Row = tuple[str, int]
+"""A table and an id."""
+ALARMS = frozenset({"lost", "blocked", "suspect"})
+"""Kinds of incidents that say that data is wrong."""
+_KEY = re.compile(r"[^/:]+/(?P<table>[^:]+):(?P<low>-?\d+)(?:-(?P<high>-?\d+))?")
+_COLUMNS = re.compile(r"they differ in (?P<names>[\w, ]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class RowRange:
+    """Ids of a table from ``low`` to ``high``, both included, as an incident lists them."""
+
+    table: str
+    low: int
+    high: int
+
+    def __contains__(self, row: object) -> bool:
+        """Whether a table and an id are in the range."""
+        match row:
+            case (self.table, int(id_)):
+                return self.low <= id_ <= self.high
+        return False
+
+
+def listed_ranges(incident: Json) -> Iterator[RowRange]:
+    """The rows that *incident* lists; keys of another form, such as versions, are left out."""
+    for key in incident["keys"]:
+        if found := _KEY.fullmatch(key):
+            low = int(found["low"])
+            yield RowRange(found["table"], low, int(found["high"] or low))
+
+
+def named_columns(incident: Json) -> frozenset[str]:
+    """The columns that the text of *incident* names."""
+    found = _COLUMNS.search(incident["reason"])
+    return frozenset(name.strip() for name in found["names"].split(",")) if found else frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """When a fault was noticed, named by key and named by column, in seconds after it.
+
+    ``checks`` are those whose incidents did; None: not at all.
+    """
+
+    noticed: float | None = None
+    key: float | None = None
+    column: float | None = None
+    checks: tuple[str, ...] = ()
+
+
+@dataclass(eq=False)
+class IncidentBook:
+    """What incidents have said of ``faults`` so far.
+
+    Only an incident about the fault's own table counts for it. ``expected`` are beginnings of what
+    incidents about a whole source are about, where a fault is one of the source: ``wide`` has
+    those that were there. Incidents whose ids are in ``before`` are of something else.
+    """
+
+    faults: Sequence[Fault]
+    expected: tuple[str, ...] = ()
+    before: frozenset[str] = frozenset()
+    findings: dict[Fault, Finding] = field(init=False)
+    false_alarms: dict[str, Json] = field(default_factory=dict)
+    others: dict[str, Json] = field(default_factory=dict)
+    wide: dict[str, Json] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Begin with nothing found."""
+        self.findings = {fault: Finding() for fault in self.faults}
+
+    def note(self, now: float, incidents: Iterable[Json]) -> None:
+        """Take in the *incidents* that are there *now*, in seconds after the drill began."""
+        for incident in incidents:
+            if incident["id"] in self.before:
+                continue
+            if incident["kind"] not in ALARMS:
+                self.others[incident["id"]] = incident
+                continue
+            if self.expected and incident["about"].startswith(self.expected):
+                self.wide[incident["id"]] = incident
+                continue
+            ranges, columns = tuple(listed_ranges(incident)), named_columns(incident)
+            if not self._is_true(incident, ranges):
+                self.false_alarms[incident["id"]] = incident
+            for fault in self.faults:
+                if fault.table == incident["about"] and fault.at <= now:
+                    self._find(fault, now, incident["check"], ranges, columns)
+
+    def _is_true(self, incident: Json, ranges: Sequence[RowRange]) -> bool:
+        """Whether every row and table that the incident names was harmed."""
+        harmed = {(fault.table, fault.id) for fault in self.faults}
+        rows = {(one.table, id_) for one in ranges for id_ in range(one.low, one.high + 1)}
+        return {*incident["tables"]} <= {table for table, _ in harmed} and rows <= harmed
+
+    def _find(
+        self,
+        fault: Fault,
+        now: float,
+        check: str,
+        ranges: Sequence[RowRange],
+        columns: frozenset[str],
+    ) -> None:
+        known, after = self.findings[fault], now - fault.at
+        named = any((fault.table, fault.id) in one for one in ranges)
+        told = named and fault.column in columns
+        self.findings[fault] = Finding(
+            known.noticed if known.noticed is not None else after,
+            after if named and known.key is None else known.key,
+            after if told and known.column is None else known.column,
+            tuple(dict.fromkeys((*known.checks, check))),
+        )
+
+    @property
+    def complete(self) -> bool:
+        """Whether every fault is named by its key, and by its column if it has one."""
+        return all(
+            one.key is not None and (one.column is not None or not fault.column)
+            for fault, one in self.findings.items()
+        )
+
+
+def compared_rows(reports: Iterable[Json]) -> dict[Row, tuple[str, ...]]:
+    """Rows that reports of `sluice compare --json` name, each with its columns."""
+    return {
+        (one["shard"].rpartition("/")[2], one["id"]): tuple(one["columns"])
+        for report in reports
+        for one in report["differences"]
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class KindScore:
+    """How faults of one kind were found: counts of faults, and seconds after the fault.
+
+    ``compared`` of them are named by `sluice compare`, where it was run; ``median`` and ``most``
+    are until the key was named, or until the table's incident where no key ever was.
+    """
+
+    kind: str
+    faults: int
+    noticed: int
+    keys: int
+    with_column: int
+    columns: int
+    checks: tuple[str, ...]
+    median: float | None
+    most: float | None
+    asked: int
+    compared: int
+    compared_columns: int
+    simple: SimpleRecall
+
+
+def score_kind(
+    kind: str,
+    findings: Mapping[Fault, Finding],
+    compared: Mapping[Row, Sequence[str]],
+    asked: Iterable[str],
+    simple: SimpleRecall,
+) -> KindScore:
+    """Sum up the *findings* of *kind*; *asked* are the tables that `sluice compare` was run on."""
+    own = {fault: one for fault, one in findings.items() if fault.kind == kind}
+    times = [one.key for one in own.values() if one.key is not None] or [
+        one.noticed for one in own.values() if one.noticed is not None
+    ]
+    tables = set(asked)
+    looked = [fault for fault in own if fault.table in tables]
+    return KindScore(
+        kind=kind,
+        faults=len(own),
+        noticed=sum(one.noticed is not None for one in own.values()),
+        keys=sum(one.key is not None for one in own.values()),
+        with_column=sum(bool(fault.column) for fault in own),
+        columns=sum(one.column is not None for one in own.values()),
+        checks=tuple(sorted({check for one in own.values() for check in one.checks})),
+        median=median(times) if times else None,
+        most=max(times, default=None),
+        asked=len(looked),
+        compared=sum((fault.table, fault.id) in compared for fault in looked),
+        compared_columns=sum(
+            bool(fault.column) and fault.column in compared.get((fault.table, fault.id), ())
+            for fault in looked
+        ),
+        simple=simple,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedScore:
+    """Records that were sent again: how many, and rows of the mirror that are right afterwards."""
+
+    kind: str
+    records: int
+    right: int
+
+
+def score_repeated(repeated: Sequence[Fault], wrong: Collection[Row]) -> tuple[RepeatedScore, ...]:
+    """What became of the rows of *repeated*, by kind, given the rows that are *wrong*."""
+    kinds = dict.fromkeys(one.kind for one in repeated)
+    rows = {kind: [(f.table, f.id) for f in repeated if f.kind == kind] for kind in kinds}
+    return tuple(
+        RepeatedScore(kind, len(own), sum(row not in wrong for row in own))
+        for kind, own in rows.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DrillResult:
+    """One drill: the score of each kind, false alarms, and rows that the service read.
+
+    ``calm_seconds`` is how long ordinary changes ran before the first fault.
+    """
+
+    scores: tuple[KindScore, ...]
+    false_alarms: tuple[str, ...]
+    wide_incidents: tuple[str, ...]
+    other_incidents: tuple[str, ...]
+    repeated: tuple[RepeatedScore, ...]
+    calm_seconds: float
+    watched_seconds: float
+    changes: int
+    rows_read_calm: int
+    rows_read_watched: int
+    outages: tuple[OutageScore, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as JSON values."""
+        return asdict(self)
+
+    def as_markdown(self) -> str:
+        """Two tables: what Sluice has found, and what simple checks would have."""
+        heads = (
+            *("fault", "faults", "table reported", "key in an incident", "column in the incident"),
+            *("seconds to the key: median, most", "found by", "key by `sluice compare`"),
+            "column by `sluice compare`",
+        )
+        lines = [_line(heads), _line("---" for _ in heads)]
+        for one in self.scores:
+            lines.append(
+                _line(
+                    (
+                        one.kind,
+                        str(one.faults),
+                        str(one.noticed),
+                        str(one.keys),
+                        _of(one.columns, one.with_column),
+                        f"{_seconds(one.median)}, {_seconds(one.most)}",
+                        ", ".join(f"`{check}`" for check in one.checks) or "nothing",
+                        _of(one.compared, one.asked),
+                        _of(one.compared_columns, one.asked if one.with_column else 0),
+                    )
+                )
+            )
+        simple_heads = ("named by `max(id)`", "table differs in `count(id)`")
+        line = _line(("fault", "faults", *simple_heads, "named by keys of Kafka records"))
+        lines += ["", line, _line(["---"] * 5)]
+        for one in self.scores:
+            simple = (one.simple.highest, one.simple.counted, one.simple.keys)
+            lines.append(_line((one.kind, str(one.faults), *map(str, simple))))
+        lines += ["", _line(("must change nothing", "records", "rows right in the mirror"))]
+        lines.append(_line(["---"] * 3))
+        lines += [_line((one.kind, str(one.records), str(one.right))) for one in self.repeated]
+        if self.outages:
+            outage_heads = ("outage", "seconds to an incident", "incident", "gate READY meanwhile")
+            lines += ["", _line(outage_heads), _line(["---"] * 4)]
+        for each in self.outages:
+            said = "; ".join(each.incidents) or "nothing"
+            opened = f"{each.open} of {each.answers} answers"
+            lines.append(_line((each.outage, _seconds(each.seconds), said, opened)))
+        per_second = self.rows_read_watched / max(self.watched_seconds, 1)
+        lines += [
+            "",
+            *(f"* About the whole source: {one}" for one in self.wide_incidents),
+            f"* False alarms: {len(self.false_alarms)} in {self.calm_seconds:.0f} s without and"
+            f" {self.watched_seconds:.0f} s with faults, beside {self.changes:,} row changes.",
+            f"* Rows that the service read at the source with faults: {self.rows_read_watched:,},"
+            f" {per_second:,.0f} a second; before them"
+            f" {self.rows_read_calm / max(self.calm_seconds, 1):,.0f} a second.",
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _of(found: int, asked: int) -> str:
+    return f"{found} of {asked}" if asked else "-"
+
+
+def _seconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds:.0f}"

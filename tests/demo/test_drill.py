@@ -1,0 +1,190 @@
+"""What the drill decides: which faults are named, and what simple checks would have found."""
+
+from typing import Any
+
+import pytest
+
+from demo.drill.faults import Fault
+from demo.drill.run import DrillPlan
+from demo.drill.score import (
+    DrillResult,
+    IncidentBook,
+    RepeatedScore,
+    RowRange,
+    compared_rows,
+    listed_ranges,
+    score_kind,
+    score_repeated,
+)
+from demo.drill.simple_checks import SimpleRecall, TableState, changed_keys, recall
+from demo.drill.tables import harmed_ids
+
+ORDERS = "drill.few_00"
+LOST = Fault("lost row", ORDERS, 7, at=10.0)
+CHANGED = Fault("changed value", ORDERS, 10, at=10.0, column="amount")
+NOTHING = SimpleRecall(0, 0, 0)
+
+
+def incident(*keys: str, reason: str = "2 rows are wrong", **other: Any) -> dict[str, Any]:
+    """A firing incident about the table of the faults, unless *other* says so."""
+    usual = {"id": "1", "kind": "lost", "check": "values", "tables": [ORDERS], "about": ORDERS}
+    return {**usual, "keys": list(keys), "reason": reason, **other}
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        pytest.param("shop/drill.few_00:7", [RowRange(ORDERS, 7, 7)], id="one row"),
+        pytest.param("shop/drill.few_00:7-9", [RowRange(ORDERS, 7, 9)], id="a run of rows"),
+        pytest.param("shop/drill.few_00:-9--7", [RowRange(ORDERS, -9, -7)], id="ids below zero"),
+        pytest.param("version 12", [], id="a version"),
+        pytest.param("f157e3b9-eac3-11f1-bbbb-02fc00000001:3329", [], id="a transaction"),
+    ],
+)
+def test_rows_are_read_from_the_keys_of_an_incident(key: str, expected: list[RowRange]) -> None:
+    assert list(listed_ranges(incident(key))) == expected
+
+
+def test_a_row_outside_of_a_listed_range_is_not_named() -> None:
+    listed = RowRange(ORDERS, 7, 9)
+
+    assert [(ORDERS, id_) in listed for id_ in (6, 7, 9, 10)] == [False, True, True, False]
+    assert ("drill.few_01", 8) not in listed
+
+
+def test_a_fault_is_named_by_key_and_by_column_at_the_first_incident_that_says_so() -> None:
+    book = IncidentBook([LOST, CHANGED])
+
+    book.note(20.0, [incident("shop/drill.few_00:7")])
+    book.note(30.0, [incident("shop/drill.few_00:7", "shop/drill.few_00:10")])
+    after_keys = book.complete
+    wrong = incident("shop/drill.few_00:10", reason="wrong; they differ in total, amount")
+    book.note(40.0, [wrong])
+    book.note(50.0, [wrong])
+
+    lost, changed = book.findings[LOST], book.findings[CHANGED]
+    assert (lost.noticed, lost.key, lost.column) == (10.0, 10.0, None)
+    assert (changed.noticed, changed.key, changed.column) == (10.0, 20.0, 30.0)
+    assert (after_keys, book.complete) == (False, True)
+    assert not book.false_alarms
+
+
+def test_a_column_counts_only_in_an_incident_that_lists_the_row() -> None:
+    book = IncidentBook([CHANGED])
+
+    book.note(20.0, [incident("shop/drill.few_00:11", reason="wrong; they differ in amount")])
+
+    assert (book.findings[CHANGED].noticed, book.findings[CHANGED].column) == (10.0, None)
+
+
+@pytest.mark.parametrize(
+    "alarm",
+    [
+        pytest.param(incident("shop/drill.few_00:7-8"), id="a row beside a harmed one"),
+        pytest.param(incident(tables=[ORDERS, "shop.users"]), id="a table that was not harmed"),
+        pytest.param(incident("shop/shop.users:7"), id="a row of another table"),
+    ],
+)
+def test_an_incident_about_what_was_not_harmed_is_a_false_alarm(alarm: dict[str, Any]) -> None:
+    book = IncidentBook([LOST])
+
+    book.note(20.0, [incident("shop/drill.few_00:7", id="true"), {**alarm, "id": "false"}])
+
+    assert set(book.false_alarms) == {"false"}
+
+
+def test_an_incident_about_the_source_names_no_row_and_is_true_where_it_was_harmed() -> None:
+    setting = incident("setting", about="setting:shop:transforms@1", tables=[ORDERS, "shop.users"])
+    harmed, sound = (
+        IncidentBook([LOST], expected=("setting:shop:transforms",)),
+        IncidentBook([LOST]),
+    )
+
+    harmed.note(20.0, [setting])
+    sound.note(20.0, [setting])
+
+    assert (set(harmed.wide), set(harmed.false_alarms)) == ({"1"}, set())
+    assert (set(sound.wide), set(sound.false_alarms)) == (set(), {"1"})
+    assert harmed.findings[LOST].noticed is None
+
+
+def test_lateness_is_no_alarm_about_data() -> None:
+    book = IncidentBook([LOST])
+
+    book.note(20.0, [incident("shop/drill.few_00:8", kind="late")])
+
+    assert (book.false_alarms, set(book.others)) == ({}, {"1"})
+    assert book.findings[LOST].noticed is None
+
+
+def test_a_score_counts_faults_of_its_kind_alone() -> None:
+    other = Fault("changed value", "drill.few_01", 10, at=10.0, column="amount")
+    book = IncidentBook([LOST, CHANGED, other])
+    book.note(25.0, [incident("shop/drill.few_00:10", reason="they differ in amount")])
+    report = {
+        "differences": [{"shard": "shop/drill.few_00", "id": 10, "columns": ["amount"]}],
+    }
+
+    score = score_kind("changed value", book.findings, compared_rows([report]), [ORDERS], NOTHING)
+
+    assert (score.faults, score.noticed, score.keys, score.columns) == (2, 1, 1, 1)
+    assert (score.asked, score.compared, score.compared_columns) == (1, 1, 1)
+    assert (score.median, score.most, score.checks) == (15.0, 15.0, ("values",))
+
+
+def test_the_tables_say_what_was_not_found() -> None:
+    book = IncidentBook([LOST])
+    score = score_kind("lost row", book.findings, {}, [ORDERS], SimpleRecall(0, 1, 0))
+
+    text = DrillResult(
+        (score,), ("values of x: y",), ("a setting",), (), (), 30.0, 60.0, 1000, 30, 600
+    ).as_markdown()
+
+    assert "| lost row | 1 | 0 | 0 | - | -, - | nothing | 0 of 1 | - |" in text
+    assert "| lost row | 1 | 0 | 1 | 0 |" in text
+    assert "* About the whole source: a setting" in text
+    assert "False alarms: 1 in 30 s without and 60 s with faults" in text
+
+
+def test_a_row_that_a_repeated_record_has_changed_is_not_right() -> None:
+    again = [Fault("record sent twice", "drill.repeated_00", id_, at=0) for id_ in (6, 10)]
+
+    assert score_repeated(again, {("drill.repeated_00", 6)}) == (
+        RepeatedScore("record sent twice", records=2, right=1),
+    )
+
+
+def test_simple_checks_name_only_what_they_can_see() -> None:
+    newest = Fault("lost row", ORDERS, 13, at=0)
+    deleted = Fault("deleted row in the mirror", "drill.mirror_00", 4, at=0)
+    states = {
+        ORDERS: TableState(source=[4, 7, 10, 13], mirror=[4, 8, 10, 12], changed={10}),
+        "drill.mirror_00": TableState(source=[4, 6], mirror=[6], changed={4, 6}),
+    }
+
+    assert recall([LOST, CHANGED, newest], states) == SimpleRecall(highest=1, counted=0, keys=0)
+    assert recall([deleted], states) == SimpleRecall(highest=0, counted=1, keys=1)
+
+
+def test_a_topic_tells_the_keys_of_changes_that_are_no_deletes() -> None:
+    records = [(1, "r"), (2, "c"), (3, "u"), (3, "d"), (4, "d"), (4, "c"), (5, "u")]
+
+    assert changed_keys(records) == {2, 4, 5}
+
+
+def test_harmed_rows_are_spread_and_never_those_of_ordinary_changes() -> None:
+    ids = harmed_ids(10, rows=100)
+
+    assert len(set(ids)) == 10
+    assert {id_ % 4 for id_ in ids} == {2}
+    assert min(ids) > 2
+    assert max(ids) <= 200
+    with pytest.raises(ValueError, match="49 rows to be harmed, not 50"):
+        harmed_ids(50, rows=100)
+
+
+def test_a_thousand_faults_are_spread_over_few_and_large_tables() -> None:
+    rows = DrillPlan(faults=1000).rows_by_table()
+
+    assert sum(rows.values()) == 1000
+    assert sorted(set(rows.values())) == [20, 200]
