@@ -256,6 +256,9 @@ def _why_unverified(inputs: Inputs, one: Verified | None, cut: datetime) -> str:
         return _why_no_claim(inputs)
     if why := _why_outdated(inputs, one):
         return why
+    if one.oldest is None and one.lapless:
+        why = f"{one.check} has `ranges: 0`, so it never compares all rows of a table"
+        return f"{why}; set `ranges`, or ask without `verified`"
     if one.oldest is None:
         return "not all rows were compared yet; the first lap over the table goes on"
     if one.through is None or one.through < cut:

@@ -74,7 +74,8 @@ class Verified:
     ``batch`` is what the mirror was applied through.  ``check`` is the name of the check.
     ``shards`` are those that were compared.  ``looked`` is the batch up to which the check knows
     what the change log has changed: a base that is complete later is not compared.  ``life`` is
-    the incarnation of the change log that landed it; None where that is not known.
+    the incarnation of the change log that landed it; None where that is not known.  ``lapless``:
+    the check's settings let it compare no older rows, so ``oldest`` stays None.
     """
 
     through: datetime | None
@@ -84,6 +85,7 @@ class Verified:
     shards: tuple[str, ...] = ()
     looked: int = -1
     life: int | None = None
+    lapless: bool = False
 
 
 @dataclass(frozen=True, slots=True)

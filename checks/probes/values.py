@@ -102,7 +102,7 @@ class Values:
     newest: OneOrMore = 1
     """How many of the newest blocks of each shard every cycle compares."""
     rotating: NoneOrMore = 2
-    """How many older blocks of each shard a cycle compares at least."""
+    """How many older blocks of each shard a cycle compares at least, as far as `ranges` allows."""
     ranges: NoneOrMore = 20
     """How many older blocks of a table a cycle compares at most; 0: none, and `within` is void."""
     within: Span = timedelta(days=7)
@@ -269,6 +269,7 @@ class Values:
             shards=tuple(map(str, table.shards)),
             looked=until,
             life=world.incarnation(until),
+            lapless=not self.ranges,
         )
         looked = f"{reading.looked}{_told_verified(progress, verified)}"
         reading = replace(reading, looked=looked, verified=verified, ended=world.clock())
@@ -326,18 +327,23 @@ class Values:
     def _begin(self, comparison: Comparison, memory: Memory) -> None:
         """Look at the next ranges of each shard; at narrower ones after each time that failed."""
         table, world = comparison.table, comparison.world
-        failed, opened = memory.get("failed", 0), memory.get("open", {})
+        failed, opened, turn = (
+            memory.get("failed", 0),
+            memory.get("open", {}),
+            memory.get("turn", 0),
+        )
         progress, coverage = self._progress(comparison, memory), _coverage(comparison, memory)
         kept: dict[str, Any] = {"found": memory["found"], "rows": None, "open": opened, "spans": {}}
         kept |= {"progress": progress.dumps(), "later": [], "columns": comparison.asked}
         kept["coverage"] = {str(shard): one.dumps() for shard, one in coverage.items()}
         pace = self._pace(memory, world.now)
-        kept |= {"began": world.now.isoformat(), "pace": pace.total_seconds()}
+        kept |= {"turn": turn, "began": world.now.isoformat(), "pace": pace.total_seconds()}
         looks, ranges, slow = list[dict[str, Any]](), dict[str, list[Range]](), ""
         try:
-            for shard in table.shards:
+            for number, shard in enumerate(table.shards):
                 own = [(low, high) for low, high in opened.get(str(shard), ())]
-                due = NextBlocks(shard, coverage[shard], pace, failed)
+                share = share_ranges(self.ranges, len(table.shards), number - turn)
+                due = NextBlocks(shard, coverage[shard], pace, failed, share)
                 look, ranges[str(shard)], plan = self._look(comparison, due, own)
                 looks.append(look.dumps())
                 slow = slow or (f"{shard}: {plan.too_long}" if plan.too_long else "")
@@ -348,6 +354,7 @@ class Values:
             raise
         told: dict[str, Any] = {"looks": looks, "ended": world.clock().isoformat()}
         told |= {"asked": comparison.asked, "changed": changed.dumps(), "failed": 0}
+        told["turn"] = (turn + self.ranges) % len(table.shards)
         world.remember(table, NAME, {**kept, **told, "ranges": ranges, "slow": slow})
 
     def _pace(self, memory: Memory, now: datetime) -> timedelta:
@@ -380,12 +387,13 @@ class Values:
         low, high = source.min_id(shard, column) or 0, source.max_id(shard, column) or 0
         dense = block_width(0, 0, 1, self.block_rows)
         size = max(block_width(low, high, rows, self.block_rows) // NARROWER**due.failed, dense)
-        share = max(self.ranges // len(table.shards), self.rotating, min(self.ranges, 1))
+        mean = self.ranges / len(table.shards)  # below 1: a shard has its turn in some cycles
+        pace, usual = due.pace / min(mean or 1, 1), max(int(mean), min(self.ranges, 1))
         while True:
-            plan = LapPlan(high // size - low // size + 1, due.pace, share, self.within)
+            plan = LapPlan(high // size - low // size + 1, pace, usual, self.within)
             newest = choose_blocks(low, high, size, cursor=0, newest=self.newest, rotating=0)
             first = due.coverage.oldest is None  # the first lap is as fast as it may be
-            most = share if first else min(max(plan.needed, self.rotating), share)
+            most = due.share if first else min(max(plan.needed, self.rotating), due.share)
             known = () if due.failed else opened[:AGAIN]
             skipped = [*(() if due.failed else opened), *newest.ranges]
             most = 0 if len(opened) >= MOST_OPEN else most  # more would wait as long as they do
@@ -401,12 +409,22 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class NextBlocks:
-    """What decides which ranges of a shard are next; ``failed`` counts the attempts before."""
+    """What decides which ranges of a shard are next.
+
+    ``failed`` counts the attempts before.  ``share`` is how many older blocks it may be.
+    """
 
     shard: Shard
     coverage: Coverage
     pace: timedelta
     failed: int
+    share: int
+
+
+def share_ranges(ranges: int, shards: int, number: int) -> int:
+    """The share of one shard in *ranges*; those that cannot be divided go to the first numbers."""
+    each, more = divmod(ranges, shards)
+    return each + (number % shards < more)
 
 
 def _coverage(comparison: Comparison, memory: Memory) -> dict[Shard, Coverage]:

@@ -953,6 +953,12 @@ WRONG = Verdict(
     [
         pytest.param(None, (), "is the probe `values` on?", id="nothing compares"),
         pytest.param(claim(None, None, 50), (), "the first lap over", id="not all rows yet"),
+        pytest.param(
+            claim(None, None, 50, "values", lapless=True),
+            (),
+            "values has `ranges: 0`",
+            id="no laps",
+        ),
         pytest.param(claim(None, CUT, 50), (), "none yet were compared", id="no change yet"),
         pytest.param(claim(CUT - MINUTE, CUT, 50), (), "those until", id="not up to the cut"),
         pytest.param(claim(NOW, CUT, 51), (), "held batch 51", id="the mirror was put back"),

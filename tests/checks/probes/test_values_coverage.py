@@ -75,6 +75,21 @@ def test_after_the_first_lap_a_cycle_compares_as_much_as_the_promise_needs(
     assert max(ages) <= timedelta(minutes=10)
 
 
+@pytest.mark.parametrize("ranges", [0, 1, 3])
+def test_no_cycle_compares_more_older_ranges_of_a_table_than_it_may(
+    world: FakeWorld, ranges: int
+) -> None:
+    edges_and_newest = 3
+    cycles(world, 1, ranges=ranges, rotating=5)
+    for _ in range(40):
+        before = world.asked
+        found = compared(cycles(world, 1, ranges=ranges, rotating=5))
+        assert world.asked - before <= 2 * edges_and_newest + ranges
+
+    assert (found[-1].oldest is not None) == bool(ranges)
+    assert found[-1].lapless == (not ranges)
+
+
 def test_a_row_that_differs_without_any_change_is_found_within_a_lap(world: FakeWorld) -> None:
     cycles(world, 8, ranges=2)
     world.contents[TWO, 100] += 1
