@@ -37,7 +37,7 @@ from pipeline.lags.samples import (
     require_active_fences,
     require_fresh,
 )
-from pipeline.model import Fence, Missing, Order, Shard, Stage, Table, TopicPartition
+from pipeline.model import Fence, Missing, Order, Stage, Table, TopicPartition
 
 
 def missing_image_reasons(
@@ -276,10 +276,11 @@ def _read_anew(checkpoint: Checkpoint, sources: Iterable[str]) -> Iterator[Reaso
 
     One that was abandoned never ends, unless it is begun again or waived.
     """
-    for name, snap in sorted(checkpoint.snaps.items()):
-        if Shard.parse(name).source in sources:
-            text = f"the snapshot of {name} is not complete, {snap.rows} rows came so far"
-            yield Reason("snapshot", text, snap.waiver(name))
+    for shard in sorted(checkpoint.snaps, key=str):
+        if shard.source in sources:
+            snap = checkpoint.snaps[shard]
+            text = f"the snapshot of {shard} is not complete, {snap.rows} rows came so far"
+            yield Reason("snapshot", text, snap.waiver(shard))
 
 
 def _covers(step: LandedBatch, fences: Mapping[str, Fence], cut: datetime) -> bool:

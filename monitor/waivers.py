@@ -68,7 +68,7 @@ class WaivableIds:
 def _of_mark(checkpoint: Checkpoint) -> Iterator[str]:
     yield from checkpoint.gaps
     yield from (name for names in checkpoint.quarantined.values() for name in names)
-    yield from (snap.waiver(name) for name, snap in checkpoint.snaps.items())
+    yield from (snap.waiver(shard) for shard, snap in checkpoint.snaps.items())
 
 
 def _may_mean(id_: str, table: Table) -> bool:

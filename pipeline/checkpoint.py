@@ -117,9 +117,9 @@ class OpenSnapshot:
     told: bool = False
     described: Order | None = None
 
-    def waiver(self, name: str) -> str:
-        """What a person waives to give up this snapshot of the shard *name*, and no later one."""
-        return f"snapshot:{name}@{self.batch}"
+    def waiver(self, shard: Shard) -> str:
+        """What a person waives to give up this snapshot of *shard*, and no later one."""
+        return f"snapshot:{shard}@{self.batch}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +288,9 @@ class Quarantine:
 class Checkpoint:
     """What a batch proves about itself and all batches before it, of one lane.
 
-    Shards and ids are the rendered texts of their types; parse them to get their parts.
+    Keys named ``source/shard`` are texts of a `Shard`; they become `Shard` map by map.  All keys
+    are text where they are stored.  Keys of ``stores`` and of ``quarantine`` stay text, because
+    some of them name no shard.
 
     ``offsets``       W: partition -> next offset, and leader epoch of the last record.
     ``gone``          partitions that are no longer there -> where W stood.
@@ -314,7 +316,7 @@ class Checkpoint:
     ``snapshots``     source -> order of its newest snapshot with landed rows that stand for
                       all tables: the heartbeat's, or those before any table had a base.
     ``initial``       source -> order of its newest snapshot of all tables, by its schema changes.
-    ``snaps``         ``source/shard`` -> the snapshot that is not complete yet.
+    ``snaps``         `Shard` -> its snapshot that is not complete yet.
     ``schemas``       ``source/shard`` -> its newest columns, where rows describe them.
     ``standards``     ``source/shard`` -> the standards of its rows, if it has or had any.
     ``rereads``       ``source/shard`` -> its newest re-reading, done or not.
@@ -358,7 +360,7 @@ class Checkpoint:
     lost: Mapping[str, Order] = field(default_factory=dict)
     snapshots: Mapping[str, Order] = field(default_factory=dict)
     initial: Mapping[str, Order] = field(default_factory=dict)
-    snaps: Mapping[str, OpenSnapshot] = field(default_factory=dict)
+    snaps: Mapping[Shard, OpenSnapshot] = field(default_factory=dict)
     schemas: Mapping[str, DescribedSchema] = field(default_factory=dict)
     standards: Mapping[str, RowStandards] = field(default_factory=dict)
     rereads: Mapping[str, Backfill] = field(default_factory=dict)
@@ -450,7 +452,7 @@ class Checkpoint:
         epoch = self.epochs.get(fence.source)
         if known is None or known.snapshot or epoch is None:
             return False
-        if any(source_of(name) == fence.source for name in self.snaps):
+        if any(shard.source == fence.source for shard in self.snaps):
             return False  # rows deleted before the snapshot are not yet known to be gone
         if epoch.identity != fence.head.identity:
             return False  # positions of two servers are never compared
@@ -701,11 +703,10 @@ def active_shards(checkpoint: Checkpoint, router: Router) -> Mapping[str, str]:
 def has_streaming_table(checkpoint: Checkpoint, router: Router, *, tier: int) -> bool:
     """Whether a table of *tier* has a shard that is past its first snapshot, or never had one."""
     return any(
-        (name in checkpoint.bases or name not in checkpoint.snaps)
-        and (rule := router.rule(Shard.parse(name).name)) is not None
+        (shard not in checkpoint.snaps or str(shard) in checkpoint.bases)
+        and (rule := router.rule(shard.name)) is not None
         and rule.tier == tier
-        for name, table in checkpoint.shards.items()
-        if table is not None
+        for shard in (Shard.parse(n) for n, table in checkpoint.shards.items() if table is not None)
     )
 
 

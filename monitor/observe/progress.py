@@ -122,15 +122,14 @@ def landings_by_table(landings: Iterable[FirstLanding]) -> Mapping[str, FirstLan
 
 def is_first(table: Table, look: Sampling, checkpoint: Checkpoint) -> bool:
     """Whether each shard without a base is being read, or all have one and the mirror is next."""
-    names = [str(shard) for shard in table.shards]
-    bare = [name for name in names if name not in checkpoint.bases]
+    bare = [shard for shard in table.shards if str(shard) not in checkpoint.bases]
     if bare:
-        return all(name in checkpoint.snaps or _snapshot(name, look) for name in bare)
+        return all(shard in checkpoint.snaps or _snapshot(shard, look) for shard in bare)
     return look.unreadable.get(table.name) == NO_MIRROR
 
 
-def _snapshot(shard: str, look: Sampling) -> bool:
-    source = look.sources.get(Shard.parse(shard).source)
+def _snapshot(shard: Shard, look: Sampling) -> bool:
+    source = look.sources.get(shard.source)
     if source is None or isinstance(source.acknowledged, Missing):
         return False
     return source.acknowledged.value.snapshot
@@ -142,9 +141,9 @@ def _read(
     """Open first snapshots of the source, by the shard's name."""
     shards = (shard for table in waiting for shard in table.shards if shard.source == source)
     return {
-        shard.name: checkpoint.snaps[str(shard)]
+        shard.name: checkpoint.snaps[shard]
         for shard in shards
-        if str(shard) in checkpoint.snaps and str(shard) not in checkpoint.bases
+        if shard in checkpoint.snaps and str(shard) not in checkpoint.bases
     }
 
 

@@ -436,7 +436,9 @@ def _is_whole(table: Table, landed: LandedState) -> bool:
     there = {name for name in names if shard_exists(checkpoint, name)}
     unread = any(subject.startswith("topic:") for subject in checkpoint.quarantine)
     lost = unread or any(landed.gaps.get(name) for name in there)
-    open_ = {*checkpoint.quarantine, *checkpoint.snaps} & names
+    open_ = any(name in checkpoint.quarantine for name in names) or any(
+        shard in checkpoint.snaps for shard in table.shards
+    )
     return bool(there) and there <= checkpoint.bases.keys() and not lost and not open_
 
 

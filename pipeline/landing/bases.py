@@ -85,29 +85,29 @@ def settles_of(settled: Iterable[Settled], router: Router) -> list[Settle]:
 
 def advance_snapshots(
     checkpoint: Checkpoint, facts: BatchStats, batch: int
-) -> tuple[dict[str, OpenSnapshot], tuple[Settled, ...]]:
+) -> tuple[dict[Shard, OpenSnapshot], tuple[Settled, ...]]:
     """Snapshots still open after this batch, and the shards that got a base in it, sorted."""
     snaps = dict(checkpoint.snaps)
     for news in facts.news:
         described = news.change.kind == "create" and news.snapshot and not news.signalled
         if described and news.captured and not is_trimmed(checkpoint, news.change.shard):
-            _begin(
-                snaps, checkpoint, news.name, OpenSnapshot(news.change.order, batch), described=True
-            )
+            snap, shard = OpenSnapshot(news.change.order, batch), Shard.parse(news.name)
+            _begin(snaps, checkpoint, shard, snap, described=True)
     existing, created = find_births(checkpoint, facts)
     born = {n: Settled(n, order, batch, born=True) for n, order in created.items()}
     for name, rows in facts.snapshots.items():
-        _begin(snaps, checkpoint, name, OpenSnapshot(rows.order, batch))
-        known = snaps.get(name)
+        shard = Shard.parse(name)
+        _begin(snaps, checkpoint, shard, OpenSnapshot(rows.order, batch))
+        known = snaps.get(shard)
         if known is not None and known.order == rows.order:
             ended = known.ended or rows.ended
-            snaps[name] = replace(known, rows=known.rows + rows.rows, ended=ended)
+            snaps[shard] = replace(known, rows=known.rows + rows.rows, ended=ended)
     live = highest_by_source({**checkpoint.high, **facts.high}) if snaps else {}
     orders_of, read = _find_reported(checkpoint, facts), read_snapshots(checkpoint, facts)
-    left: dict[str, OpenSnapshot] = {}
+    left: dict[Shard, OpenSnapshot] = {}
     settled = dict(born)
-    for name, one in snaps.items():
-        source = source_of(name)
+    for shard, one in snaps.items():
+        name, source = str(shard), shard.source
         orders, began = orders_of.get(source, frozenset()), read.get(source)
         snap = _newest(one, orders, began, batch)
         over = _is_part(snap, checkpoint, name) or _is_outlived(
@@ -116,11 +116,11 @@ def advance_snapshots(
         whole = _is_of_all_tables(snap, began, tells=bool(orders), based=name in checkpoint.bases)
         if not over and whole and _complete(snap, live.get(source)):
             settled[name] = Settled(name, snap.order, snap.batch)
-        elif not over and (whole or not _has_landed(checkpoint, name, snap)):
-            left[name] = snap
+        elif not over and (whole or not _has_landed(checkpoint, shard, snap)):
+            left[shard] = snap
             continue
         if snap.described is not None:
-            left[name] = OpenSnapshot(snap.described, batch)
+            left[shard] = OpenSnapshot(snap.described, batch)
     return left, tuple(settled[name] for name in sorted(settled))
 
 
@@ -178,9 +178,9 @@ def read_snapshots(checkpoint: Checkpoint, facts: BatchStats) -> dict[str, Order
     return read
 
 
-def _has_landed(checkpoint: Checkpoint, name: str, snap: OpenSnapshot) -> bool:
+def _has_landed(checkpoint: Checkpoint, shard: Shard, snap: OpenSnapshot) -> bool:
     """Return whether all rows of *snap* have landed, and this batch has no more of them."""
-    return checkpoint.snaps.get(name) == snap and checkpoint.passed(source_of(name), snap.order)
+    return checkpoint.snaps.get(shard) == snap and checkpoint.passed(shard.source, snap.order)
 
 
 def is_torn(rows: SnapshotRows, known: OpenSnapshot | None) -> bool:
@@ -295,22 +295,22 @@ def _tell(found: dict[str, Existence], name: str, now: Existence) -> None:
 
 
 def _begin(
-    snaps: dict[str, OpenSnapshot],
+    snaps: dict[Shard, OpenSnapshot],
     checkpoint: Checkpoint,
-    name: str,
+    shard: Shard,
     snap: OpenSnapshot,
     *,
     described: bool = False,
 ) -> None:
     """One that has only *described* the shard may read no rows: it replaces none with its own."""
-    known, base = snaps.get(name), checkpoint.bases.get(name)
+    known, base = snaps.get(shard), checkpoint.bases.get(str(shard))
     if base is not None and base >= snap.order:
         return  # rows of a finished snapshot that were sent again
     if known is None or (known.order < snap.order and not described):
-        snaps[name] = snap
+        snaps[shard] = snap
     elif described and known.order < snap.order:
         newest = max(snap.order, known.described or snap.order)
-        snaps[name] = replace(known, described=newest)
+        snaps[shard] = replace(known, described=newest)
 
 
 def _complete(snap: OpenSnapshot, live: Order | None) -> bool:
@@ -336,8 +336,8 @@ def _snapshots(name: str, facts: BatchStats, checkpoint: Checkpoint) -> Iterator
     """Return the orders of the known snapshots of the shard; a backfilled base does not count."""
     if name in facts.snapshots:
         yield facts.snapshots[name].order
-    if name in checkpoint.snaps:
-        yield checkpoint.snaps[name].order
+    if (known := checkpoint.snaps.get(Shard.parse(name))) is not None:
+        yield known.order
     again = checkpoint.rereads.get(name)
     read = () if again is None else (again.order, again.base)
     if name in checkpoint.bases and checkpoint.bases[name] not in read:
@@ -354,7 +354,8 @@ WHY = (
 def detect_split_snapshots(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
     """Record a gap of each shard whose snapshot came from two servers."""
     for name, rows in context.stats.snapshots.items():
-        if checkpoint.shards.get(name) is None or not is_torn(rows, context.before.snaps.get(name)):
+        known = context.before.snaps.get(Shard.parse(name))
+        if checkpoint.shards.get(name) is None or not is_torn(rows, known):
             continue
         why = WHY.format(above=f"{rows.order.log}:{rows.order.pos}")
         gap = Gap.noticed(f"torn:{name}", checkpoint.batch, why, (name,), above=rows.order)

@@ -159,7 +159,8 @@ def _advance(
     snaps, settled = _reread(
         again, *_snaps(checkpoint, facts, batch := checkpoint.batch + 1, waived)
     )
-    shards = _shards(checkpoint, facts, (*snaps, *(done.name for done in settled)), router)
+    named = (*map(str, snaps), *(done.name for done in settled))
+    shards = _shards(checkpoint, facts, named, router)
     closed = (*settled, *(dropped := _dropped(checkpoint, facts, batch)))
     known = _shards_after(checkpoint, facts, shards, names_of)
     made = replace(
@@ -194,7 +195,7 @@ def _topics(checkpoint: Checkpoint, facts: BatchStats, plan: Plan) -> Checkpoint
     parts = {
         name: rows.order
         for name, rows in facts.snapshots.items()
-        if rows.topics & plan.trimmed or is_torn(rows, checkpoint.snaps.get(name))
+        if rows.topics & plan.trimmed or is_torn(rows, checkpoint.snaps.get(Shard.parse(name)))
     }
     topics = tuple(sorted({*checkpoint.trimmed, *plan.trimmed}))
     at = replace(checkpoint, offsets=dict(plan.offsets), gone=dict(plan.gone))
@@ -237,21 +238,22 @@ def _departed(checkpoint: Checkpoint, facts: BatchStats, dropped: Iterable[Settl
 
 def _snaps(
     checkpoint: Checkpoint, facts: BatchStats, batch: int, waived: frozenset[str]
-) -> tuple[dict[str, OpenSnapshot], tuple[Settled, ...]]:
+) -> tuple[dict[Shard, OpenSnapshot], tuple[Settled, ...]]:
     """Snapshots that are still awaited, and the bases that this batch completes."""
     left, settled = advance_snapshots(checkpoint, facts, batch)
-    return {n: snap for n, snap in left.items() if snap.waiver(n) not in waived}, settled
+    open_ = {shard: snap for shard, snap in left.items() if snap.waiver(shard) not in waived}
+    return open_, settled
 
 
 def _reread(
-    again: BackfillStep, snaps: Mapping[str, OpenSnapshot], settled: tuple[Settled, ...]
-) -> tuple[dict[str, OpenSnapshot], tuple[Settled, ...]]:
+    again: BackfillStep, snaps: Mapping[Shard, OpenSnapshot], settled: tuple[Settled, ...]
+) -> tuple[dict[Shard, OpenSnapshot], tuple[Settled, ...]]:
     """With bases that were read again; a snapshot that began before one of them is outlived."""
     bases = {done.name: done for done in settled}
     for done in again.settled:
         known = bases.get(done.name)
         bases[done.name] = done if known is None or known.order < done.order else known
-    new = {done.name: done.order for done in again.settled}
+    new = {Shard.parse(done.name): done.order for done in again.settled}
     left = {n: snap for n, snap in snaps.items() if n not in new or snap.order > new[n]}
     return left, tuple(bases[name] for name in sorted(bases))
 

@@ -250,7 +250,7 @@ def test_a_cut_to_come_is_called_that_though_the_heartbeat_is_dead() -> None:
 
 
 def test_a_snapshot_that_is_on_its_way_is_named_where_the_cut_is_not_landed_only() -> None:
-    snaps = {"shop/shop_09.users": OpenSnapshot(Order(1, 1, 1), 49)}
+    snaps = {Shard.parse("shop/shop_09.users"): OpenSnapshot(Order(1, 1, 1), 49)}
 
     before = extend_batches(
         (), to_landed_batch(healthy_checkpoint(batch=49), {"shop": fence_series()})

@@ -27,7 +27,7 @@ from pipeline.checkpoint import Gap, OpenSnapshot, Quarantine
 from pipeline.image import Image, shards_digest
 from pipeline.lags.lag import HopLag, Lags
 from pipeline.lags.samples import MirrorPosition, extend_batches, to_landed_batch
-from pipeline.model import Hop, Lag, Missing, Order, Origin, Stage
+from pipeline.model import Hop, Lag, Missing, Order, Origin, Shard, Stage
 from pipeline.reports import Hold
 from tests.builders.values import fence, verdict
 from tests.checks.samples import (
@@ -211,8 +211,8 @@ def test_what_is_not_shown_withholds_ready(
 
 def test_f25_a_snapshot_that_does_not_end_is_named_with_its_waiver() -> None:
     snaps = {
-        "shop/shop_09.users": OpenSnapshot(Order(1, 1, 5), 40, 7),
-        "other/db.t": OpenSnapshot(Order(1, 1, 5), 3),
+        Shard.parse("shop/shop_09.users"): OpenSnapshot(Order(1, 1, 5), 40, 7),
+        Shard.parse("other/db.t"): OpenSnapshot(Order(1, 1, 5), 3),
     }
     taken = {"landed": healthy_checkpoint(snaps=snaps)}
 

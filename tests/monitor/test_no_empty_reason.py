@@ -16,7 +16,7 @@ from monitor.web import metrics
 from pipeline.checkpoint import Checkpoint, Gap, OpenSnapshot, Quarantine
 from pipeline.collectors.collector import CollectorState
 from pipeline.errors import HeldError, ProofError, SluiceError, UnreachableError
-from pipeline.model import Account, Missing, Order
+from pipeline.model import Account, Missing, Order, Shard
 from pipeline.reports import Hold, LandingReport, MergeFailure, MergeReport
 from tests.monitor.rig import ORDERS, SHARDS, USERS, Rig
 
@@ -101,7 +101,7 @@ class Walk:
         mark = self.rig.lake.newest
         bases = dict(mark.bases) if mark else {}
         bases.pop(shard, None)
-        self.checkpoint(bases=bases, snaps={shard: OpenSnapshot(Order(1, 1, 0), 0, 5)})
+        self.checkpoint(bases=bases, snaps={Shard.parse(shard): OpenSnapshot(Order(1, 1, 0), 0, 5)})
 
     def base_gone(self) -> None:
         mark = self.rig.lake.newest

@@ -5,7 +5,7 @@ import pytest
 from alerts.model import AlertKind, Cause, IncidentState
 from checks.model import Outcome, Ruling, Verdict
 from pipeline.checkpoint import SETTING, Gap, OpenSnapshot, Quarantine
-from pipeline.model import Acknowledged, Missing, Order
+from pipeline.model import Acknowledged, Missing, Order, Shard
 from pipeline.reports import Hold
 from pipeline.settings import Router, TableRule
 from pipeline.sources.mysql.position import binlog_position
@@ -42,7 +42,7 @@ def hold_table(rig: Rig, table: str, reason: str = "schema") -> None:
 def first_snapshot(rig: Rig, rows: int) -> None:
     """A batch with rows of the first snapshot, of which no end is in sight."""
     rig.land(changes=False)
-    snaps = {name: OpenSnapshot(Order(1, 1, 0), 0, rows) for name in SHARDS}
+    snaps = {Shard.parse(name): OpenSnapshot(Order(1, 1, 0), 0, rows) for name in SHARDS}
     rig.set_checkpoint(bases={}, snaps=snaps)
     rig.collector.position = Acknowledged(binlog_position(1, 1), snapshot=True)
 

@@ -10,7 +10,7 @@ from monitor.store.alerts import Waiver
 from monitor.waivers import WaivableIds
 from pipeline.checkpoint import Gap, OpenSnapshot, Quarantine
 from pipeline.errors import UnreachableError
-from pipeline.model import Account, Order
+from pipeline.model import Account, Order, Shard
 from pipeline.reports import Hold, MergeReport
 from tests.monitor.observe.test_source_inventory import CASCADE
 from tests.monitor.observe.test_system_checks import bury
@@ -60,7 +60,9 @@ CASES = [
         id="changes that nobody could read",
     ),
     pytest.param(
-        lambda rig: rig.set_checkpoint(snaps={"shop/shop.gone": OpenSnapshot(Order(1, 1, 9), 5)}),
+        lambda rig: rig.set_checkpoint(
+            snaps={Shard("shop", "shop.gone"): OpenSnapshot(Order(1, 1, 9), 5)}
+        ),
         "snapshot:shop/shop.gone@5",
         "snapshot:shop/shop.gone@6",
         id="a snapshot",

@@ -43,7 +43,7 @@ def sampled(
 def snapshot_checkpoint(orders: int, users: int = 0, *, based: tuple[str, ...] = ()) -> Checkpoint:
     rows = {"shop.orders": orders, "shop.users": users}
     snaps = {
-        f"shop/{name}": OpenSnapshot(Order(1, 1, 4), 0, count)
+        Shard("shop", name): OpenSnapshot(Order(1, 1, 4), 0, count)
         for name, count in rows.items()
         if name not in based
     }

@@ -17,7 +17,7 @@ from pipeline.changelog.table import Stamp
 from pipeline.checkpoint import Gap
 from pipeline.errors import ConfigError
 from pipeline.invariants.referenced import ForeignKey, Referenced
-from pipeline.model import Op
+from pipeline.model import Op, Shard
 from pipeline.reports import Hold
 from pipeline.settings import InvariantRule
 from pipeline.tables.delta.files import Footers
@@ -159,7 +159,7 @@ def test_a_parent_that_got_another_name_before_is_none(lake: LocalLake) -> None:
         pytest.param({"acknowledged": {}}, id="what else may be on its way, nobody says"),
         pytest.param({"bases": {}}, id="the other has no base"),
         pytest.param({"quarantine": {"topic:s.db.u": None}}, id="a message of it was not read"),
-        pytest.param({"snaps": {"s/db.u": None}}, id="a snapshot of it is not complete"),
+        pytest.param({"snaps": {Shard("s", "db.u"): None}}, id="a snapshot of it is not complete"),
     ],
 )
 def test_nothing_is_known_to_be_absent(lake: LocalLake, change: Mapping[str, Any]) -> None:

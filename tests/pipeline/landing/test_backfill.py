@@ -20,7 +20,7 @@ from pipeline.landing.batch_stats import BatchStats, SchemaNews
 from pipeline.landing.listing import TopicNames
 from pipeline.landing.next_checkpoint import next_checkpoint
 from pipeline.landing.plan import Plan
-from pipeline.model import Acknowledged, Order, Origin
+from pipeline.model import Acknowledged, Order, Origin, Shard
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import Router
 from pipeline.sources.mysql.position import binlog_position
@@ -303,7 +303,7 @@ def test_the_base_heals_what_was_lost_before_its_fence_and_nothing_later(
         checkpoint_of(ENDED, passed=300),
         gaps={"g": gap},
         quarantine={NAME: unread},
-        snaps={NAME: OpenSnapshot(Order(1, 7, 50), 3)},
+        snaps={Shard.parse(NAME): OpenSnapshot(Order(1, 7, 50), 3)},
     )
 
     made, settled = next_checkpoint(

@@ -13,7 +13,7 @@ from pipeline.landing.bases import (
     read_snapshots,
 )
 from pipeline.landing.batch_stats import BatchStats, SchemaNews, SnapshotRows
-from pipeline.model import Acknowledged, Order, SourcePartition
+from pipeline.model import Acknowledged, Order, Shard, SourcePartition
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
 from tests.builders import orders_at, schema_news
@@ -22,6 +22,9 @@ S1, S2 = Order(1, 1, 100), Order(1, 1, 500)
 LIVE = orders_at({"shop/shop.t:0": Order(1, 1, 900)})
 OTHER_LIVE = orders_at({"shop/shop.other:0": Order(1, 1, 900)})
 EARLY = orders_at({"shop/shop.t:0": Order(1, 1, 50)})
+
+
+SHARD = Shard("shop", "db.t")
 
 
 def snapshot_stats(order: Order, count: int, *, ended: bool) -> BatchStats:
@@ -60,7 +63,7 @@ def test_an_end_marker_alone_proves_nothing() -> None:
     checkpoint, settled = play(snapshot_stats(S1, 3, ended=True))
 
     assert not settled
-    assert checkpoint.snaps["shop/db.t"].ended
+    assert checkpoint.snaps[SHARD].ended
 
 
 def test_a_live_change_from_before_the_snapshot_does_not_end_it() -> None:
@@ -96,7 +99,7 @@ def test_a_snapshot_after_a_finished_one_is_waited_for_and_becomes_the_base() ->
         live_stats(),
     )
 
-    assert list(begun.snaps) == ["shop/db.t"]
+    assert list(begun.snaps) == [SHARD]
     assert settled == ["1:100", "2:500"]
 
 
@@ -106,7 +109,7 @@ def test_the_end_of_a_snapshot_begun_again_is_not_told_by_rows_of_the_one_before
         snapshot_stats(S2, 3, ended=False), snapshot_stats(S1, 2, ended=True), live_stats()
     )
 
-    assert (checkpoint.snaps["shop/db.t"].rows, settled) == (3, [])
+    assert (checkpoint.snaps[SHARD].rows, settled) == (3, [])
 
 
 def test_a_single_row_needs_no_end_marker() -> None:
@@ -134,7 +137,7 @@ def test_rows_of_several_batches_are_counted_together() -> None:
     )
 
     assert not settled
-    assert checkpoint.snaps["shop/db.t"].rows == 2
+    assert checkpoint.snaps[SHARD].rows == 2
 
 
 def test_an_end_that_was_seen_stays_seen() -> None:
@@ -164,7 +167,7 @@ def test_a_live_change_of_an_earlier_batch_counts_and_the_base_began_with_its_fi
 def test_a_snapshot_remembers_the_batch_it_began_in() -> None:
     snaps, _ = advance_snapshots(Checkpoint("main", 6), snapshot_stats(S1, 2, ended=False), 7)
 
-    assert snaps == {"shop/db.t": OpenSnapshot(S1, 7, rows=2)}
+    assert snaps == {SHARD: OpenSnapshot(S1, 7, rows=2)}
 
 
 CREATE = schema_news("create", 50)
@@ -427,7 +430,7 @@ def test_f141_a_description_without_rows_is_given_up_once_all_that_came_with_it_
         )
     ]
 
-    assert snaps == {"shop/db.t": OpenSnapshot(S60, 5)}
+    assert snaps == {SHARD: OpenSnapshot(S60, 5)}
     assert left == [(snaps, ()), (snaps, ()), ({}, ())]
 
 
@@ -511,7 +514,7 @@ def test_a_snapshot_opens_with_the_description_of_its_table_and_nothing_else() -
         schema_news("alter", 60, snapshot=True),
     )
 
-    assert opening == {"shop/db.t": OpenSnapshot(Order(1, 1, 60), 5)}
+    assert opening == {SHARD: OpenSnapshot(Order(1, 1, 60), 5)}
     assert [advance_snapshots(SEEN, BatchStats(news=(one,)), 5) for one in others] == [({}, ())] * 3
 
 
@@ -561,7 +564,7 @@ def test_a_snapshot_is_given_up_only_for_a_drop_or_a_birth_after_it(
     begun, _ = advance_snapshots(SEEN, first, 5)
     _, settled = play(first, snapshot_stats(S1, 1, ended=True), live_stats())
 
-    assert begun == {"shop/db.t": OpenSnapshot(S1, 5, rows=2)}
+    assert begun == {SHARD: OpenSnapshot(S1, 5, rows=2)}
     assert settled[-1] == "2:100"
 
 
@@ -670,7 +673,7 @@ def test_a_table_that_was_emptied_before_a_snapshot_was_begun_again_gets_that_ba
         assert (snaps, settled["shop/db.t"]) == ({}, S80)
 
 
-def lands(*batches: BatchStats) -> tuple[Mapping[str, OpenSnapshot], dict[str, Order]]:
+def lands(*batches: BatchStats) -> tuple[Mapping[Shard, OpenSnapshot], dict[str, Order]]:
     """Snapshots that are left, and the bases, once *batches* have landed."""
     checkpoint, bases = Checkpoint("main", 0), dict[str, Order]()
     for number, facts in enumerate(batches, 1):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.landing.loop import Landing
+from pipeline.model import Shard
 from tests.builders.harness import LandingHarness
 
 T_OF_A, T_OF_B = "a/db.t", "b/db.t"
@@ -81,7 +82,7 @@ def test_a_snapshot_that_was_being_read_does_not_end_it(tmp_path: Path) -> None:
     harness.topics.alter("a", 5, "name", kind="ALTER")
     harness.topics.snapshot("a", 50, 2)
     harness.land()
-    assert harness.checkpoint.snaps.keys() == {T_OF_A}
+    assert harness.checkpoint.snaps.keys() == {Shard.parse(T_OF_A)}
     lose(harness)
     harness.land()
     harness.topics.beat("a", 1, pos=60)

@@ -25,6 +25,7 @@ from pipeline.model import (
     Head,
     Order,
     PartitionEnd,
+    Shard,
     ShardId,
     SourcePartition,
     TopicPartition,
@@ -352,8 +353,8 @@ def test_a_snapshot_that_will_never_end_can_be_waived_by_name() -> None:
     begun = BatchStats(snapshots={"s/db.t": SnapshotRows(Order(1, 1, 700), 2, ended=False)})
     opened = step(facts=begun)
 
-    assert list(opened.snaps) == ["s/db.t"]
-    assert list(step(opened).snaps) == ["s/db.t"]
+    assert list(opened.snaps) == [Shard("s", "db.t")]
+    assert list(step(opened).snaps) == [Shard("s", "db.t")]
     assert step(opened, waived=frozenset({"snapshot:s/db.t@5"})).snaps == {}
 
 
@@ -368,7 +369,7 @@ def test_a_snapshot_after_one_that_was_given_up_is_waited_for_and_settled() -> N
     done = step(begun, BatchStats(high=orders_at({"s/s.db.t:0": Order(1, 1, 950)})), waived=waived)
 
     assert given_up.snaps == {}
-    assert list(begun.snaps) == ["s/db.t"]
+    assert list(begun.snaps) == [Shard("s", "db.t")]
     assert done.bases == {"s/db.t": Order(1, 1, 900)}
 
 
@@ -549,12 +550,12 @@ def test_a_topic_that_gains_partitions_is_remembered() -> None:
             {"epochs": {"s": replace(EPOCH, identity="other")}}, False, id="another server's log"
         ),
         pytest.param(
-            {"snaps": {"s/db.t": OpenSnapshot(Order(1, 1, 70), 3)}},
+            {"snaps": {Shard("s", "db.t"): OpenSnapshot(Order(1, 1, 70), 3)}},
             False,
             id="a snapshot is not settled",
         ),
         pytest.param(
-            {"snaps": {"other/db.t": OpenSnapshot(Order(1, 1, 70), 3)}},
+            {"snaps": {Shard("other", "db.t"): OpenSnapshot(Order(1, 1, 70), 3)}},
             True,
             id="another source's is not",
         ),

@@ -7,7 +7,7 @@ import pytest
 from pipeline.checkpoint import Epoch
 from pipeline.landing.batch_stats import BatchStats, SnapshotRows
 from pipeline.landing.plan import Plan
-from pipeline.model import Order, PartitionEnd, TopicPartition
+from pipeline.model import Order, PartitionEnd, Shard, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
 from tests.builders import orders_at
 from tests.pipeline.landing.test_next_checkpoint import GAP, OLD, OPEN, planned, step, unread
@@ -102,7 +102,7 @@ def test_a_snapshot_of_rows_of_two_epochs_is_a_part(
     made = step(step(facts=first), second)
 
     assert made.parts == ({} if whole else {"s/db.t": order})
-    assert (made.snaps.keys() == {"s/db.t"}) is whole
+    assert (made.snaps.keys() == {Shard("s", "db.t")}) is whole
     done = step(made, BatchStats(high=orders_at({"s/s.db.t:0": Order(2, 1, 900)})))
     assert (done.bases.get("s/db.t") == order) is whole
 

@@ -22,7 +22,7 @@ from pipeline.landing.batch_stats import (
     tally_rows,
 )
 from pipeline.landing.task import SLIM
-from pipeline.model import Op, Order, Origin, SnapshotAgain
+from pipeline.model import Op, Order, Origin, Shard, SnapshotAgain
 from pipeline.sources.postgres.dialect import POSTGRES
 from tests.builders import batch_context, orders_at
 from tests.builders.harness import LandingHarness, load_gaps, place, record
@@ -137,7 +137,9 @@ def test_f102_a_snapshot_of_single_tables_is_no_base_and_deletes_nothing(
     if batches == 2:
         harness.land()
     live(harness, 1000)
-    assert harness.checkpoint.snaps.keys() == {T}, "the heartbeat's rows of it may still come"
+    assert harness.checkpoint.snaps.keys() == {Shard.parse(T)}, (
+        "the heartbeat's rows of it may still come"
+    )
 
     read_past(harness)
 
@@ -351,7 +353,9 @@ def test_it_was_asked_for_where_something_was_lost_before() -> None:
 
 OLD, NEW = Order(1, 900, 5), Order(2, 900, 5)  # of the log's 900th file
 SHARD = "s/db.t"
-HALF = Checkpoint("main", 3, shards={SHARD: "db.t"}, snaps={SHARD: OpenSnapshot(OLD, 3, rows=2)})
+HALF = Checkpoint(
+    "main", 3, shards={SHARD: "db.t"}, snaps={Shard.parse(SHARD): OpenSnapshot(OLD, 3, rows=2)}
+)
 ROWS = SnapshotRows(NEW, 3, ended=True)
 
 
@@ -482,7 +486,7 @@ def test_other_changes_are_left_alone(rows: list[dict[str, Any]]) -> None:
     ("checkpoint", "quarantined"),
     [
         pytest.param(
-            Checkpoint("shop", 0, snaps={NAME: OpenSnapshot(SNAPSHOT, 0)}),
+            Checkpoint("shop", 0, snaps={Shard.parse(NAME): OpenSnapshot(SNAPSHOT, 0)}),
             True,
             id="it still comes",
         ),

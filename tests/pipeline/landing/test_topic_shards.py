@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.checkpoint import Checkpoint, Existence, OpenSnapshot
 from pipeline.landing.listing import TopicNames, TopicShards
-from pipeline.model import Order, PartitionEnd, TopicPartition
+from pipeline.model import Order, PartitionEnd, Shard, TopicPartition
 
 NAME, OTHER, ORDER = "s/db.t", "s/db.u", Order(1, 1, 1)
 END = PartitionEnd(9)
@@ -16,7 +16,7 @@ THERE = Checkpoint(
 )
 GONE = {NAME: Existence(ORDER, there=False)}
 OTHERS = replace(THERE, shards={NAME: "db.t", OTHER: None}, bases={NAME: ORDER, OTHER: ORDER})
-READ = replace(THERE, bases={}, snaps={NAME: OpenSnapshot(ORDER, 1)})
+READ = replace(THERE, bases={}, snaps={Shard.parse(NAME): OpenSnapshot(ORDER, 1)})
 SHOP = TopicNames("s", "shop", frozenset({"shop.transaction", "shop.sluice.heartbeat"}))
 ROUTED = replace(SHOP, routed=True)
 FOLDED = replace(
