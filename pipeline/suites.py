@@ -11,7 +11,7 @@ expectation about single rows can be evaluated on some rows alone. One about a s
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import partial
@@ -22,8 +22,14 @@ from threading import Lock
 from typing import Any, Literal, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from pipeline.comparisons import (
+    Columns,
+    IncomparableError,
+    Verdict,
+    WholeVerdict,
+    plan_comparison,
+)
 from pipeline.errors import ConfigError
 from pipeline.model import Op, Shard, Table
 
@@ -52,7 +58,6 @@ ROWS = {
     "partial_unexpected_count": MOST_KEYS,
     "include_unexpected_rows": True,
 }
-EXACT_FLOAT = 2**53  # the whole numbers that a float holds exactly
 Severity = Literal["critical", "warning", "info"]
 logging.getLogger("great_expectations").setLevel(logging.WARNING)  # its import says much
 _turn = Lock()  # Great Expectations has one current project in a process
@@ -343,17 +348,39 @@ def evaluate_by_spark(every: Any, look: SuiteLook) -> SuiteAnswer:
 
 
 def _by_spark(look: SuiteLook, plain: Any, named: Any) -> Iterator[ExpectationResult]:
-    """Count in one validation, so that Spark reads the rows as rarely as it can."""
-    fit = {
-        number: each
-        for number, each in enumerate(look.expectations)
-        if not _unfit(each) and not list(find_strange_columns([each], plain.columns))
+    """Count in one validation of each kind, so that Spark reads the rows as rarely as it can."""
+    asked = _ask_all(look.expectations, _spark_types(plain), by_pandas=False)
+    done = {
+        one.number: one.verdict.evaluate_by_spark(plain)
+        for one in asked
+        if isinstance(one.verdict, WholeVerdict)
     }
-    batch = _spark_batch(look.table, plain)
-    found = _validate_all(batch, fit.values())
-    done = dict(zip(fit, found, strict=True))
-    for number, each in enumerate(look.expectations):
-        yield _concluded(each, done.get(number), partial(_keys, look, named, each))
+    exact = [one for one in asked if isinstance(one.verdict, Verdict)]
+    added = [
+        f"{one.verdict.sql} AS `{one.column}`" for one in exact if isinstance(one.verdict, Verdict)
+    ]
+    for some, frame in (
+        (exact, plain.selectExpr("*", *added)),
+        ([one for one in asked if not one.why and not one.verdict], plain),
+    ):
+        if some:
+            batch = _spark_batch(look.table, frame)
+            found = _validate_all(batch, [one.settings for one in some])
+            done.update(zip((one.number for one in some), found, strict=True))
+    named = named.selectExpr("*", *added)
+    for one in asked:
+        yield _concluded(one, done.get(one.number), partial(_keys, look, named, one))
+
+
+def _spark_types(frame: Any) -> dict[str, pa.DataType]:
+    from pyspark.sql.pandas.types import to_arrow_type  # noqa: PLC0415  - only where Spark is
+
+    return {
+        one.name: pa.timestamp("us", "UTC")
+        if one.dataType.typeName() == "timestamp"
+        else to_arrow_type(one.dataType)
+        for one in frame.schema
+    }
 
 
 def _spark_batch(table: Table, frame: Any) -> Any:
@@ -375,15 +402,68 @@ def _validate_all(batch: Any, expectations: Iterable[ExpectationSettings]) -> li
     return sorted(found.results, key=lambda one: one.expectation_config.meta["number"])
 
 
-def _keys(look: SuiteLook, named: Any, each: ExpectationSettings, _: object) -> Iterator[str]:
+def _keys(look: SuiteLook, named: Any, one: "Asked", _: object) -> Iterator[str]:
     """Names of some rows that do not meet an expectation about single rows."""
-    if not look.table.key or not _is_map(each.type):
+    if not look.table.key or not _is_map(one.settings.type):
         return
     batch = _spark_batch(look.table, named)
-    result = batch.validate(_build_expectation(each), result_format=ROWS)
+    result = batch.validate(_build_expectation(one.settings), result_format=ROWS)
     for row in (result.result.get("unexpected_rows") or ())[:MOST_KEYS]:
         shard = {name: row.get(f"{SLUICE}_{name}") for name in ("source", "shard")}
         yield name_row(look.table, {**row, SLUICE: shard if shard["shard"] else None})
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How the expectation ``each`` is evaluated: by its engine, unless there is a ``verdict``.
+
+    A verdict about rows is a column of booleans, which an expectation of the engine counts.
+    ``why`` says why nothing evaluates it right.
+    """
+
+    number: int
+    each: ExpectationSettings
+    verdict: Verdict | WholeVerdict | None = None
+    why: str = ""
+
+    @property
+    def column(self) -> str:
+        """The name of the column of its verdicts."""
+        return f"{SLUICE}_met_{self.number}"
+
+    @property
+    def settings(self) -> ExpectationSettings:
+        """What the engine evaluates."""
+        if not isinstance(self.verdict, Verdict):
+            return self.each
+        kept = ("mostly", "row_condition", "condition_parser")
+        kwargs = {name: self.each.kwargs[name] for name in kept if name in self.each.kwargs}
+        kwargs |= {"column": self.column, "value_set": [True]}
+        return replace(self.each, type="expect_column_values_to_be_in_set", kwargs=kwargs)
+
+
+def _ask_all(
+    expectations: Sequence[ExpectationSettings],
+    types: Mapping[str, pa.DataType],
+    *,
+    by_pandas: bool,
+) -> tuple[Asked, ...]:
+    return tuple(
+        _ask(number, each, types, by_pandas=by_pandas) for number, each in enumerate(expectations)
+    )
+
+
+def _ask(
+    number: int, each: ExpectationSettings, types: Mapping[str, pa.DataType], *, by_pandas: bool
+) -> Asked:
+    plain = {name: type_ for name, type_ in types.items() if name != SLUICE}
+    if _unfit(each) or list(find_strange_columns([each], list(plain))):
+        return Asked(number, each, why="no such expectation or column, or wrong arguments")
+    try:
+        verdict = plan_comparison(each.type, each.kwargs, Columns(plain), by_pandas=by_pandas)
+    except IncomparableError as error:
+        return Asked(number, each, why=str(error))
+    return Asked(number, each, verdict)
 
 
 def evaluate_rows(
@@ -396,8 +476,8 @@ def evaluate_rows(
             yield name_row(table, rows.slice(place, 1).to_pylist()[0])
 
     with _turn:
-        batch = _pandas_batch(rows, table.name)
-        return tuple(_concluded(each, _validated(batch, each), keys) for each in expectations)
+        found = tuple(_by_pandas(rows, table.name, expectations))
+        return tuple(_concluded(one, result, keys) for one, result in found)
 
 
 def find_unmet(
@@ -408,14 +488,38 @@ def find_unmet(
     None instead of places: it could not be evaluated. No places: it does not say which rows.
     """
     with _turn:
-        batch = _pandas_batch(rows, table)
-        found = [(each, _validated(batch, each)) for each in expectations]
-    for each, result in found:
-        own = _concluded(each, result, lambda _: iter(()))
+        found = tuple(_by_pandas(rows, table, expectations))
+    for one, result in found:
+        own = _concluded(one, result, lambda _: iter(()))
         if own.met is None:
             yield own.text, None
         elif not own.met and result is not None:
             yield own.text, tuple(_places(result.result))
+
+
+def _by_pandas(
+    rows: pa.Table, name: str, expectations: Sequence[ExpectationSettings]
+) -> Iterator[tuple[Asked, Any | None]]:
+    """Yield each with its result: a report of Great Expectations, a truth, or None."""
+    asked = _ask_all(expectations, {one.name: one.type for one in rows.schema}, by_pandas=True)
+    exact = [one for one in asked if isinstance(one.verdict, Verdict)]
+    conditional = any(one.each.kwargs.get("row_condition") for one in exact)
+    verdicts = {
+        one.column: one.verdict.evaluate(rows) for one in exact if isinstance(one.verdict, Verdict)
+    }
+    beside = {one: rows[one] for one in rows.column_names if conditional}
+    judged = pa.table({**beside, **verdicts})
+    batches = {True: _pandas_batch(judged, name)} if exact else {}
+    if any(one.verdict is None and not one.why for one in asked):
+        batches[False] = _pandas_batch(rows, name)
+    for one in asked:
+        if one.why:
+            yield one, None
+        elif isinstance(one.verdict, WholeVerdict):
+            yield one, one.verdict.evaluate(rows)
+        else:
+            batch = batches[one.verdict is not None]
+            yield one, batch.validate(_build_expectation(one.settings), result_format=PLACES)
 
 
 def _pandas_batch(rows: pa.Table, name: str) -> Any:
@@ -424,33 +528,27 @@ def _pandas_batch(rows: pa.Table, name: str) -> Any:
     return whole.get_batch({"dataframe": make_frame(rows)})
 
 
-def _validated(batch: Any, each: ExpectationSettings) -> Any | None:
-    """None where no expectation can be made of it."""
-    if _unfit(each):
-        return None
-    return batch.validate(_build_expectation(each), result_format=PLACES)
-
-
 def _places(result: Mapping[str, Any]) -> Iterator[int]:
     """Places of the rows in memory that do not meet an expectation."""
     yield from map(int, result.get("unexpected_index_list") or ())
 
 
 def _concluded(
-    each: ExpectationSettings, result: Any, keys: Callable[[Mapping[str, Any]], Iterator[str]]
+    one: Asked, result: Any, keys: Callable[[Mapping[str, Any]], Iterator[str]]
 ) -> ExpectationResult:
-    text = name_expectation(each)
-    if result is None:
-        why = "no such expectation or column, or wrong arguments"
-        return ExpectationResult(f"{text}: {why}", None, each.severity)
+    text, severity = name_expectation(one.each), one.each.severity
+    if one.why:
+        return ExpectationResult(f"{text}: {one.why}", None, severity)
+    if isinstance(result, bool):
+        return ExpectationResult(text, result, severity)
     if _raised(result.exception_info):
         why = "it raised an error; do its columns exist, and do their types fit?"
-        return ExpectationResult(f"{text}: {why}", None, each.severity)
+        return ExpectationResult(f"{text}: {why}", None, severity)
     unexpected = int(result.result.get("unexpected_count") or 0)
     count = f": {unexpected} of {result.result.get('element_count')} rows" if unexpected else ""
     met = bool(result.success)
     named = () if met else tuple(keys(result.result))
-    return ExpectationResult(f"{text}{count}", met, each.severity, unexpected, named)
+    return ExpectationResult(f"{text}{count}", met, severity, unexpected, named)
 
 
 def name_expectation(each: ExpectationSettings) -> str:
@@ -490,7 +588,7 @@ def name_row(table: Table, row: Mapping[str, Any]) -> str:
 def make_frame(rows: pa.Table) -> Any:
     """Return *rows* as a pandas frame, times in UTC without a zone, without ``_sluice``.
 
-    A large whole number is kept exact where the column has nulls, too.
+    Whole numbers stay whole beside nulls.
     """
     plain = rows.drop_columns([SLUICE]) if SLUICE in rows.column_names else rows
     for number, one in enumerate(plain.schema):
@@ -500,13 +598,9 @@ def make_frame(rows: pa.Table) -> Any:
     frame = plain.to_pandas()
     for one in plain.schema:
         column = plain[one.name]
-        if pa.types.is_int64(one.type) and column.null_count and _is_large(column):
+        if pa.types.is_integer(one.type) and column.null_count:
             import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415  - comes with it
 
-            frame[one.name] = column.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+            whole = column.cast(pa.int64())
+            frame[one.name] = whole.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
     return frame
-
-
-def _is_large(column: pa.ChunkedArray) -> bool:
-    bounds = pc.min_max(column).as_py()
-    return bounds["min"] is not None and max(-bounds["min"], bounds["max"]) > EXACT_FLOAT

@@ -1,0 +1,92 @@
+"""Expectations on every kind of column: the same as a plain look at each row, in both engines."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pipeline.comparisons import Columns, IncomparableError, Verdict, WholeVerdict, plan_comparison
+from pipeline.model import Shard, Table
+from pipeline.suites import ExpectationResult, SuiteLook, evaluate_by_spark, evaluate_rows
+from tests.checks.suite_cases import CASES, ROWS, SCHEMA, TABLE, Case
+
+# Great Expectations imports what Python and pandas have deprecated.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
+SHARD = Shard("shop", "s.t")
+OF = Table("shop.t", (SHARD,), ("id",), "id")
+TYPES = {one.name: one.type for one in SCHEMA}
+
+
+def say(case: Case, found: ExpectationResult, *, named: bool = True) -> str:
+    """What is wrong with what was found; empty if nothing is."""
+    if case.unknown:
+        right = found.met is None and case.unknown in found.text
+    elif case.of_row is None:
+        right = found.met is case.met
+    else:
+        bad = case.find_unexpected()
+        keys = tuple(f"{SHARD}:{one}" for one in bad) if named else ()
+        right = (found.met, found.unexpected, found.keys) == (not bad, len(bad), keys)
+    return "" if right else f"{case.id}: {found}"
+
+
+def planned(case: Case) -> Verdict | WholeVerdict | None:
+    return plan_comparison(case.settings.type, case.kwargs, Columns(TYPES))
+
+
+@pytest.mark.parametrize("case", [one for one in CASES if one.of_row], ids=lambda one: one.id)
+def test_a_planned_comparison_finds_what_a_plain_look_at_each_row_finds(case: Case) -> None:
+    plan = planned(case)
+
+    if plan is None:  # the engine itself evaluates it: see the next test
+        assert case.name in ("column_values_to_match_regex", "column_values_to_not_be_null")
+        return
+    assert isinstance(plan, Verdict)
+    found = plan.evaluate(TABLE).to_pylist()
+    bad = tuple(row["id"] for row, met in zip(ROWS, found, strict=True) if met is False)
+    conditional = "row_condition" in case.kwargs
+    assert bad == case.find_unexpected() or conditional
+
+
+@pytest.mark.parametrize("case", [one for one in CASES if one.unknown], ids=lambda one: one.id)
+def test_what_cannot_be_compared_names_its_column(case: Case) -> None:
+    with pytest.raises(IncomparableError) as refused:
+        planned(case)
+
+    assert case.unknown in str(refused.value)
+
+
+@pytest.mark.thorough  # to import Great Expectations costs more than hundreds of tests
+def test_pandas_evaluates_each_kind_of_column_right() -> None:
+    found = evaluate_rows(TABLE, OF, [one.settings for one in CASES])
+
+    assert [
+        wrong for case, one in zip(CASES, found, strict=True) if (wrong := say(case, one))
+    ] == []
+
+
+@pytest.mark.spark
+def test_spark_evaluates_each_kind_of_column_right(spark: Any) -> None:
+    frame = spark.createDataFrame(TABLE)  # without zones, which Spark has only when asked
+    frame = frame.withColumn("wall", frame.wall.cast("timestamp_ntz"))
+    plans = [
+        (case, plan) for case in CASES if case.of_row and isinstance(plan := planned(case), Verdict)
+    ]
+    by_suite = [one for one in CASES if not one.only_pandas]
+    by_suite = [*by_suite[::7], *(one for one in by_suite if not one.of_row)]
+    keyless = replace(OF, key=())  # to name rows would take a validation for each case
+    look = SuiteLook(keyless, 0, 0, None, "state", tuple(one.settings for one in by_suite))
+
+    columns = [f"{plan.sql} AS met_{number}" for number, (_, plan) in enumerate(plans)]
+    rows = frame.selectExpr("id", *columns).orderBy("id").toArrow()
+    found = evaluate_by_spark(frame, look).results
+
+    differing = [
+        case.id
+        for number, (case, plan) in enumerate(plans)
+        if rows[f"met_{number}"].to_pylist() != plan.evaluate(TABLE).to_pylist()
+    ]
+    assert differing == []
+    results = zip(by_suite, found, strict=True)
+    assert [wrong for case, one in results if (wrong := say(case, one, named=False))] == []
