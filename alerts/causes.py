@@ -8,16 +8,17 @@ person can resolve opens nothing, and ends what another kind of UNKNOWN has open
 What follows from a table's state is no incident of its own: while a table is part of an incident
 that says why it stands still, or is not there yet, its lateness and what is not known of it are
 shown and open nothing.  While somebody else's write stands in a mirror, rows that differ there
-follow from it; what still differs after that is over is a loss of its own.  Rows that an open loss
-of the same table names already are that loss, whichever check finds them next.  Any other loss, a
-gap or a suspicion never follows from anything.  Pure.
+follow from it; what still differs after that is over is a loss of its own.  A loss that shares a
+row with an open loss of the same table is that loss, whichever check finds it next.  A loss of its
+own names no row that another open loss has named first.  Any other loss, a gap or a suspicion never
+follows from anything.  Pure.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from alerts.model import AlertKind, Cause, CauseFinding, Incident, IncidentState, Member
-from checks.blocks import are_within
+from checks.blocks import are_within, has_overlap, subtract_rows
 from checks.model import (
     MOST_KEYS,
     FailKind,
@@ -61,6 +62,8 @@ _STANDING_STILL = (AlertKind.SERVICE, AlertKind.BLOCKED)
 _FOLLOWING = (AlertKind.LATE, AlertKind.UNKNOWN)
 _OF_ROWS = frozenset({"range_counts", "values", "max_id", "offset_keys", "day_counts"})
 _FOREIGN = "foreign_write"
+MOST_SHOWN = 3
+"""Keys that a sentence names."""
 
 
 def fold_findings(
@@ -77,11 +80,12 @@ def fold_findings(
     spoken = {Member(verdict.table, verdict.check): verdict for verdict in verdicts}
     standing = {incident.cause: incident for incident in incidents}
     follows = _consequences(spoken.values(), standing, starting)
-    blamed = {
-        member: _same_rows(_keep_lateness(cause, member, standing), verdict, standing)
+    found = {
+        member: _keep_lateness(cause, member, standing)
         for member, verdict in spoken.items()
         if (cause := find_cause(verdict)) and not follows(verdict)
     }
+    blamed = _join_losses(found, spoken, standing)
     touched = [
         cause for cause, incident in standing.items() if spoken.keys() & set(incident.members)
     ]
@@ -90,7 +94,9 @@ def fold_findings(
     for member, cause in blamed.items():
         guilty[cause].append(member)
     return tuple(
-        _weigh(cause, spoken, sorted(guilty[cause]), standing.get(cause), follows)
+        _narrow_loss(
+            _weigh(cause, spoken, sorted(guilty[cause]), standing.get(cause), follows), standing
+        )
         for cause in causes
     )
 
@@ -146,16 +152,51 @@ def _keep_lateness(cause: Cause, member: Member, standing: Mapping[Cause, Incide
     return next((known for known in late if member in standing[known].failing), cause)
 
 
-def _same_rows(cause: Cause, verdict: Verdict, standing: Mapping[Cause, Incident]) -> Cause:
-    """Join the open loss of the table that names all rows of *verdict*: one loss, one incident."""
-    ruling = verdict.ruling
-    if cause.kind is not AlertKind.LOST or cause in standing or ruling.more:
-        return cause
-    for known, incident in standing.items():
-        own = known.kind is AlertKind.LOST and known.subject == cause.subject
-        if own and are_within(ruling.keys, incident.ruling.keys):
-            return known
-    return cause
+def _join_losses(
+    blamed: Mapping[Member, Cause],
+    spoken: Mapping[Member, Verdict],
+    standing: Mapping[Cause, Incident],
+) -> dict[Member, Cause]:
+    """Let losses of a table that share a row have one cause: the one that is open, or came first.
+
+    A loss that has an incident stays there.
+    """
+    rows = {cause: [*one.ruling.keys] for cause, one in standing.items() if _is_loss(cause)}
+    for member, cause in blamed.items():
+        if cause in rows:
+            rows[cause] += spoken[member].ruling.keys
+    found = dict[Member, Cause]()
+    for member, cause in blamed.items():
+        keys, known = spoken[member].ruling.keys, cause
+        if _is_loss(cause) and cause not in rows:
+            own = (one for one in rows if one.subject == cause.subject)
+            shared = (one for one in own if any(has_overlap(key, rows[one]) for key in keys))
+            known = next(shared, cause)
+            rows.setdefault(known, []).extend(keys)
+        found[member] = known
+    return found
+
+
+def _narrow_loss(finding: CauseFinding, standing: Mapping[Cause, Incident]) -> CauseFinding:
+    """Leave out the rows that another open loss of the table has named, and this one has not."""
+    cause, ruling = finding.cause, finding.ruling
+    incident = standing.get(cause)
+    if incident is None or not _is_loss(cause) or finding.outcome is not Outcome.FAIL:
+        return finding
+    others = (o for c, o in standing.items() if c != cause and _is_loss(c))
+    keys = [key for one in others if one.cause.subject == cause.subject for key in one.ruling.keys]
+    left = subtract_rows(ruling.keys, subtract_rows(keys, incident.ruling.keys))
+    if not left or left == ruling.keys:
+        return finding
+    if set(left) == {*incident.ruling.keys} and ruling.more == incident.ruling.more:
+        return replace(finding, ruling=incident.ruling)
+    shown = ", ".join(left[:MOST_SHOWN]) + (", ..." if left[MOST_SHOWN:] else "")
+    told = f"{ruling.reason}; of these, other open incidents do not name {shown}"
+    return replace(finding, ruling=replace(ruling, keys=left, reason=told))
+
+
+def _is_loss(cause: Cause) -> bool:
+    return cause.kind is AlertKind.LOST
 
 
 def _weigh(

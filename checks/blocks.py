@@ -176,6 +176,11 @@ def has_overlap(id_: str, others: Collection[str]) -> bool:
     return tuple(_unwaived(id_, others)) != (id_,)
 
 
+def subtract_rows(keys: Collection[str], others: Collection[str]) -> tuple[str, ...]:
+    """The rows of *keys* that *others* do not name; a range without some of its rows is cut."""
+    return tuple(part for key in keys for part in _unwaived(key, others))
+
+
 def _unwaived(id_: str, waived: Collection[str]) -> Iterator[str]:
     if id_ in waived:
         return

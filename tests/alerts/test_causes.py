@@ -253,14 +253,26 @@ ROWS = "shop/db.orders:"
         pytest.param(
             lost_rows("max_id", f"{ROWS}9"),
             lost_rows("range_counts", f"{ROWS}8-9"),
-            False,
+            True,
             id="more rows",
+        ),
+        pytest.param(
+            lost_rows("range_counts", f"{ROWS}5-9"),
+            lost_rows("values", f"{ROWS}9-12", f"{ROWS}40"),
+            True,
+            id="some of them, and others",
         ),
         pytest.param(
             lost_rows("max_id", f"{ROWS}9"),
             lost_rows("range_counts", f"{ROWS}9", more=3),
-            False,
+            True,
             id="it is cut off",
+        ),
+        pytest.param(
+            lost_rows("range_counts", f"{ROWS}5-9"),
+            lost_rows("values", f"{ROWS}4", f"{ROWS}10-12", more=3),
+            False,
+            id="rows beside them",
         ),
         pytest.param(
             replace(lost_rows("max_id", f"{ROWS}9"), table="shop.users"),
@@ -283,6 +295,100 @@ def test_f198_one_lost_row_is_one_incident(first: Verdict, then: Verdict, joins:
 
     (blamed,) = [one for one in found if Member("shop.orders", then.check) in one.failing]
     assert (blamed.cause == standing[0].cause) is joins
+
+
+def test_losses_of_one_round_that_share_a_row_are_one_incident() -> None:
+    counts, wrong = lost_rows("range_counts", f"{ROWS}5-7"), lost_rows("max_id", f"{ROWS}90")
+    values = lost_rows("values", f"{ROWS}5-7", f"{ROWS}20")
+
+    found = fold_findings([counts, wrong, values], ())
+
+    joined, other = found
+    assert (joined.cause.check, joined.ruling.keys) == ("range_counts", values.ruling.keys)
+    assert joined.failing == (member("range_counts"), member("values"))
+    assert (other.cause.check, other.failing) == ("max_id", (member("max_id"),))
+
+
+def test_a_loss_joins_one_that_names_its_rows_only_now() -> None:
+    standing = open_incidents(lost_rows("values", f"{ROWS}20"))
+    grown = lost_rows("values", f"{ROWS}5-7", f"{ROWS}20")
+
+    (found,) = fold_findings([lost_rows("range_counts", f"{ROWS}5-7"), grown], standing)
+
+    assert (found.cause.check, found.ruling.keys) == ("values", grown.ruling.keys)
+    assert found.failing == (member("range_counts"), member("values"))
+
+
+def test_an_open_loss_names_no_rows_of_another_that_was_open_before_it_named_them() -> None:
+    """A changed row was named first, and then the lost rows by a check that counts."""
+    standing = open_incidents(
+        lost_rows("values", f"{ROWS}20"), lost_rows("range_counts", f"{ROWS}5-7")
+    )
+    changed, counted = standing
+
+    (same,) = fold_findings([lost_rows("values", f"{ROWS}5-7", f"{ROWS}20")], standing)
+    (grown,) = fold_findings(
+        [lost_rows("values", f"{ROWS}6-8", f"{ROWS}20", f"{ROWS}30", more=2)], standing
+    )
+
+    assert (same.cause, same.ruling) == (changed.cause, changed.ruling)
+    assert (grown.cause, grown.ruling.keys) == (
+        changed.cause,
+        (f"{ROWS}8", f"{ROWS}20", f"{ROWS}30"),
+    )
+    assert grown.ruling.more == 2
+    shown = f"{ROWS}8, {ROWS}20, {ROWS}30"
+    assert grown.ruling.reason.endswith(f"; of these, other open incidents do not name {shown}")
+    assert counted.ruling.keys == (f"{ROWS}5-7",)
+
+
+@pytest.mark.parametrize(
+    ("now", "keys"),
+    [
+        pytest.param((f"{ROWS}5-7",), (f"{ROWS}5-7",), id="no row of its own is left"),
+        pytest.param((f"{ROWS}20-21",), (f"{ROWS}20-21",), id="no row of the other"),
+    ],
+)
+def test_an_open_loss_keeps_what_it_finds_if_that_is_all_its_own_or_none_of_it(
+    now: tuple[str, ...], keys: tuple[str, ...]
+) -> None:
+    standing = open_incidents(
+        lost_rows("values", f"{ROWS}20"), lost_rows("range_counts", f"{ROWS}5-7")
+    )
+
+    (found,) = fold_findings([lost_rows("values", *now)], standing)
+
+    assert (found.ruling.keys, found.ruling.reason) == (
+        keys,
+        lost_rows("values", *now).ruling.reason,
+    )
+
+
+def test_rows_that_two_open_losses_have_named_stay_in_both() -> None:
+    values, counts = lost_rows("values", f"{ROWS}20"), lost_rows("range_counts", f"{ROWS}5-7")
+    standing = [
+        replace(one, ruling=replace(one.ruling, keys=(f"{ROWS}5-7", f"{ROWS}20")))
+        for one in open_incidents(values, counts)
+    ]
+
+    found = fold_findings([lost_rows("values", f"{ROWS}5-7", f"{ROWS}20"), counts], standing)
+
+    assert [one.ruling.keys for one in found] == [(f"{ROWS}5-7", f"{ROWS}20"), (f"{ROWS}5-7",)]
+
+
+def test_a_loss_of_another_table_or_kind_takes_no_rows_away() -> None:
+    odd = replace(lost_rows("range_counts", f"{ROWS}5-7"), kind=FailKind.SUSPECT)
+    elsewhere = replace(lost_rows("range_counts", f"{ROWS}5-7"), table="shop.users")
+    standing = open_incidents(lost_rows("values", f"{ROWS}20"), odd, elsewhere)
+    grown = lost_rows("values", f"{ROWS}5-7", f"{ROWS}20")
+
+    (found,) = fold_findings([grown], standing)
+
+    assert found.ruling.keys == grown.ruling.keys
+
+
+def member(check: str) -> Member:
+    return Member("shop.orders", check)
 
 
 def test_a_suspicion_about_rows_of_an_open_loss_stays_a_suspicion() -> None:
