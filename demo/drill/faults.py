@@ -17,7 +17,15 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from demo.drill.tables import COMPARED, DATABASE, TEMPLATE, UNCOMPARED, Column, copy_template
+from demo.drill.tables import (
+    COMPARED,
+    DATABASE,
+    ROWS,
+    TEMPLATE,
+    UNCOMPARED,
+    Column,
+    copy_template,
+)
 from demo.mysql import MySQL
 from demo.oracle.compare import mirror_path
 from demo.processes import wait_until
@@ -145,13 +153,14 @@ class FaultKind(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LostRow:
-    """Rows inserted at the source that are in no log."""
+    """Rows inserted at the source that are in no log; their ids are higher by ``above``."""
 
     name: str = "lost row"
+    above: int = 1
 
     def harm(self, site: Site, table: str, ids: Sequence[int]) -> Mapping[int, str]:
-        """Insert rows with the odd ids above *ids*."""
-        lost = [id_ + 1 for id_ in ids]
+        """Insert rows with ids that have none."""
+        lost = [id_ + self.above for id_ in ids]
         site.mysql.execute(UNLOGGED, copy_template(table, lost))
         return dict.fromkeys(lost, "")
 
@@ -290,6 +299,13 @@ ROW_KINDS: tuple[FaultKind, ...] = (
     ChangedValue("changed value just after a change", follows=True),
 )
 """Kinds that share a table: each row is harmed by one of them."""
+LARGE_KINDS: tuple[tuple[FaultKind, ...], ...] = (
+    ROW_KINDS,
+    (LostRow(), LostRow("lost newest row", above=2 * ROWS + 1)),
+    ROW_KINDS[1:2],
+    ROW_KINDS[2:],
+)
+"""Kinds of each large table: in two of them the numbers of rows differ, and cannot balance."""
 UNCOMPARED_KIND: FaultKind = ChangedValue("changed value of a type that is left out", UNCOMPARED)
 MIRROR_KINDS: tuple[FaultKind, ...] = (DoubledRow(), DeletedRow(), ForeignValue())
 """Kinds of one foreign commit each, in a table of their own: it blocks the table."""

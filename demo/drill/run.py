@@ -27,6 +27,7 @@ from demo.drill.faults import (
     CONNECTOR,
     DROPPED_KIND,
     HARMLESS_KINDS,
+    LARGE_KINDS,
     MARKER,
     MIRROR_KINDS,
     PREFIX,
@@ -64,7 +65,7 @@ HEARTBEAT = "sluice"
 STATES = ("pending", "firing", "recovering", "resolved")
 """A pending incident counts: it is listed and closes the gate, and its notification waits."""
 PATIENCE = timedelta(minutes=5)
-FEW, FEW_TABLES, LARGE_TABLES = 20, 10, 4
+FEW, FEW_TABLES, LARGE_TABLES = 20, 10, len(LARGE_KINDS)
 OF_OTHERS = 12
 ANSWERS = 10
 COMPARE = timedelta(minutes=3)
@@ -84,7 +85,7 @@ class DrillPlan:
 
     faults: int = 1000
     calm: timedelta = timedelta(seconds=30)
-    wait: timedelta = timedelta(seconds=120)
+    wait: timedelta = timedelta(seconds=180)
     rate: float = 100
     short_paces: bool = False
     outages: bool = True
@@ -259,10 +260,11 @@ class Drill:
     def _harm(self) -> list[Fault]:
         """Put all faults, table by table."""
         found = list[Fault]()
+        of_large = dict(zip(table_names("large", LARGE_TABLES), LARGE_KINDS, strict=True))
         for table, count in self.plan.rows_by_table().items():
-            ids = harmed_ids(count)
-            for number, kind in enumerate(ROW_KINDS):
-                found += self._inject(kind, table, ids[number :: len(ROW_KINDS)])
+            ids, kinds = harmed_ids(count), of_large.get(table, ROW_KINDS)
+            for number, kind in enumerate(kinds):
+                found += self._inject(kind, table, ids[number :: len(kinds)])
         (table,) = table_names("uncompared", 1)
         found += self._inject(UNCOMPARED_KIND, table, harmed_ids(FEW))
         mirrors = table_names("mirror", len(MIRROR_KINDS))
@@ -398,7 +400,7 @@ def _described(incidents: Mapping[str, Json]) -> tuple[str, ...]:
 @click.option("--dir", "home", type=click.Path(path_type=Path), default=HOME, show_default=True)
 @click.option("--faults", default=1000, show_default=True, help="Rows harmed at the source.")
 @click.option("--calm", default=30.0, show_default=True, help="Seconds before the first fault.")
-@click.option("--wait", default=120.0, show_default=True, help="Seconds to wait for incidents.")
+@click.option("--wait", default=180.0, show_default=True, help="Seconds to wait for incidents.")
 @click.option("--rate", default=100.0, show_default=True, help="Row changes a second.")
 @click.option("--outages/--no-outages", default=True, help="Let parts of the pipeline fail first.")
 @click.option("--short-paces", is_flag=True, help="Run the checks every few seconds.")

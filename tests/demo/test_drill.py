@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from demo.drill.faults import Fault
+from demo.drill.outages import OutageScore
 from demo.drill.run import DrillPlan
 from demo.drill.score import (
     DrillResult,
@@ -106,6 +107,27 @@ def test_an_incident_about_the_source_names_no_row_and_is_true_where_it_was_harm
     assert (set(harmed.wide), set(harmed.false_alarms)) == ({"1"}, set())
     assert (set(sound.wide), set(sound.false_alarms)) == (set(), {"1"})
     assert harmed.findings[LOST].noticed is None
+
+
+def test_an_incident_from_before_the_faults_is_about_something_else() -> None:
+    book = IncidentBook([LOST], before=frozenset({"old"}))
+
+    book.note(20.0, [incident("shop/drill.few_00:8", id="old")])
+
+    assert not book.false_alarms
+    assert book.findings[LOST].noticed is None
+
+
+def test_the_tables_say_how_an_outage_was_reported() -> None:
+    outages = (
+        OutageScore("dead collector", 4.6, ("collector of shop: gone",), answers=10, open=0),
+        OutageScore("lost topic", None, (), answers=60, open=2),
+    )
+
+    text = DrillResult((), (), (), (), (), 30.0, 60.0, 1000, 30, 600, outages).as_markdown()
+
+    assert "| dead collector | 5 | collector of shop: gone | 0 of 10 answers |" in text
+    assert "| lost topic | - | nothing | 2 of 60 answers |" in text
 
 
 def test_lateness_is_no_alarm_about_data() -> None:
