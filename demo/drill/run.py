@@ -65,7 +65,7 @@ HEARTBEAT = "sluice"
 STATES = ("pending", "firing", "recovering", "resolved")
 """A pending incident counts: it is listed and closes the gate, and its notification waits."""
 PATIENCE = timedelta(minutes=5)
-FEW, FEW_TABLES, LARGE_TABLES = 20, 10, len(LARGE_KINDS)
+FEW, LARGE_TABLES = 20, len(LARGE_KINDS)
 OF_OTHERS = 12
 ANSWERS = 10
 COMPARE = timedelta(minutes=3)
@@ -79,8 +79,8 @@ ROWS_READ = """
 class DrillPlan:
     """How many rows are harmed in all, and how long is waited; ``rate`` is of the shop's changes.
 
-    A fifth of the faults are spread over ``few`` tables, at most 20 in each, so that an incident
-    can list all of them. The others are in ``large`` tables.
+    As many faults as fit are spread over ``tables`` small tables, at most 20 in each, so that an
+    incident can list all of them; above that a fifth of them is, and the others are in large ones.
     """
 
     faults: int = 1000
@@ -89,15 +89,17 @@ class DrillPlan:
     rate: float = 100
     short_paces: bool = False
     outages: bool = True
+    tables: int = 10
 
     def rows_by_table(self) -> dict[str, int]:
         """How many rows of each table are harmed by the kinds that share a table."""
-        spread = min(self.faults // 5, FEW * FEW_TABLES)
-        few, large = table_names("few", FEW_TABLES), table_names("large", LARGE_TABLES)
-        left = self.faults - spread
+        few, large = table_names("few", self.tables), table_names("large", LARGE_TABLES)
+        if self.faults <= FEW * self.tables:
+            return dict.fromkeys(few, self.faults // self.tables)
+        spread = min(self.faults // 5, FEW * self.tables)
         return {
-            **dict.fromkeys(few, spread // FEW_TABLES),
-            **dict.fromkeys(large, left // LARGE_TABLES),
+            **dict.fromkeys(few, spread // self.tables),
+            **dict.fromkeys(large, (self.faults - spread) // LARGE_TABLES),
         }
 
 
@@ -312,7 +314,8 @@ class Drill:
 
         They are one with more faults than an incident lists, and those with a foreign commit.
         """
-        return (*table_names("large", 1), *table_names("mirror", len(MIRROR_KINDS)))
+        rows = self.plan.rows_by_table()
+        return (max(rows, key=rows.__getitem__), *table_names("mirror", len(MIRROR_KINDS)))
 
     def _compare(self, table: str) -> Json:
         """The report of `sluice compare` about *table*.
@@ -399,6 +402,7 @@ def _described(incidents: Mapping[str, Json]) -> tuple[str, ...]:
 @click.command("drill")
 @click.option("--dir", "home", type=click.Path(path_type=Path), default=HOME, show_default=True)
 @click.option("--faults", default=1000, show_default=True, help="Rows harmed at the source.")
+@click.option("--tables", default=10, show_default=True, help="Small tables.")
 @click.option("--calm", default=30.0, show_default=True, help="Seconds before the first fault.")
 @click.option("--wait", default=180.0, show_default=True, help="Seconds to wait for incidents.")
 @click.option("--rate", default=100.0, show_default=True, help="Row changes a second.")
@@ -408,6 +412,7 @@ def drill(
     *,
     home: Path,
     faults: int,
+    tables: int,
     calm: float,
     wait: float,
     rate: float,
@@ -419,7 +424,7 @@ def drill(
     home = home.resolve()
     home.mkdir(parents=True, exist_ok=True)
     plan = DrillPlan(
-        faults, timedelta(seconds=calm), timedelta(seconds=wait), rate, short_paces, outages
+        faults, timedelta(seconds=calm), timedelta(seconds=wait), rate, short_paces, outages, tables
     )
     with ExitStack() as ends, Screen() as screen:
         ends.callback(screen.say, "stopped; nothing is left running")

@@ -210,3 +210,7 @@ def test_a_thousand_faults_are_spread_over_few_and_large_tables() -> None:
 
     assert sum(rows.values()) == 1000
     assert sorted(set(rows.values())) == [20, 200]
+
+
+def test_a_few_faults_need_no_large_table() -> None:
+    assert DrillPlan(faults=40, tables=2).rows_by_table() == {ORDERS: 20, "drill.few_01": 20}
