@@ -181,7 +181,7 @@ def _narrow_loss(finding: CauseFinding, standing: Mapping[Cause, Incident]) -> C
     """Leave out the rows that another open loss of the table has named, and this one has not."""
     cause, ruling = finding.cause, finding.ruling
     incident = standing.get(cause)
-    if incident is None or not _is_loss(cause) or finding.outcome is not Outcome.FAIL:
+    if incident is None or not _is_loss(cause):
         return finding
     others = (o for c, o in standing.items() if c != cause and _is_loss(c))
     keys = [key for one in others if one.cause.subject == cause.subject for key in one.ruling.keys]

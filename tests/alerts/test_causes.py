@@ -371,9 +371,26 @@ def test_rows_that_two_open_losses_have_named_stay_in_both() -> None:
         for one in open_incidents(values, counts)
     ]
 
-    found = fold_findings([lost_rows("values", f"{ROWS}5-7", f"{ROWS}20"), counts], standing)
+    every = (f"{ROWS}5-7", f"{ROWS}20", f"{ROWS}30")
 
-    assert [one.ruling.keys for one in found] == [(f"{ROWS}5-7", f"{ROWS}20"), (f"{ROWS}5-7",)]
+    found = fold_findings([lost_rows("values", *every), counts], standing)
+
+    assert [one.ruling.keys for one in found] == [every, (f"{ROWS}5-7",)]
+
+
+def test_rows_that_are_not_listed_are_no_less_because_listed_ones_are_left_out() -> None:
+    standing = open_incidents(
+        lost_rows("values", f"{ROWS}20"), lost_rows("range_counts", f"{ROWS}5-7")
+    )
+    own = [f"{ROWS}{number}" for number in (20, 30, 40, 50)]
+
+    (cut,) = fold_findings([lost_rows("values", f"{ROWS}5-7", own[0], more=2)], standing)
+    (many,) = fold_findings([lost_rows("values", f"{ROWS}5-7", *own)], standing)
+
+    assert (cut.ruling.keys, cut.ruling.more) == ((own[0],), 2)
+    assert many.ruling.keys == tuple(own)
+    assert many.ruling.reason.endswith(f"do not name {', '.join(own[:3])}, ...")
+    assert cut.ruling.reason.endswith(f"do not name {own[0]}")
 
 
 def test_a_loss_of_another_table_or_kind_takes_no_rows_away() -> None:
