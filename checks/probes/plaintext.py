@@ -11,29 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from checks.model import FailKind, NotYet, OneOrMore, Outcome, Ruling, Span, Undecided
 from checks.run import Probe
 from checks.world import World
 from pipeline.installed import is_installed, require_package
+from pipeline.invariants.plaintext import PACKAGES, IdentityName
 from pipeline.model import Fence, Table
 
 ALL = "*"
-PACKAGES = ("phonenumbers", "stdnum")
 LONGEST = 10_000  # characters of a value: some milliseconds, whatever they are
-IdentityName = Literal[
-    "br.cpf",
-    "cn.ric",
-    "es.dni",
-    "fr.nir",
-    "iban",
-    "in_.aadhaar",
-    "it.codicefiscale",
-    "kr.rrn",
-    "pl.pesel",
-    "se.personnummer",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +73,7 @@ class Plaintext:
             for package in PACKAGES:
                 require_package(package)
         if all(map(is_installed, PACKAGES)):
-            from checks.pii import require_regions  # noqa: PLC0415  - of an extra
+            from pipeline.pii import require_regions  # noqa: PLC0415  - of an extra
 
             require_regions(self.regions)
 
@@ -109,7 +97,7 @@ class Plaintext:
     def _looked_through(
         self, rows: int, texts: Mapping[str, Sequence[str]], world: World
     ) -> ClearColumns | Undecided:
-        from checks.pii import find_kinds  # noqa: PLC0415  - of an extra
+        from pipeline.pii import find_kinds  # noqa: PLC0415  - of an extra
 
         end, found = world.clock() + self.limit, list[PlaintextColumn]()
         for done, (name, values) in enumerate(texts.items()):

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from bench.plaintext import email, identity, mobile, note
 from checks.model import NotYet, Outcome, Undecided
 from checks.probes.plaintext import ClearColumns, Plaintext
 from checks.world import MirrorSide
 from pipeline.errors import ConfigError
 from pipeline.model import Table
-from tests.checks.plaintext_corpus import email, identity, mobile, note
 from tests.checks.world_fake import TABLE, FakeWorld
 
 RNG = Random(3)

@@ -3,8 +3,8 @@ from time import process_time
 
 import pytest
 
-from checks.pii import IDENTITIES, binomial_tail, find_kinds
-from tests.checks.plaintext_corpus import Case, card, corpus, identity, mobile
+from bench.plaintext import Case, card, corpus, identity, mobile
+from pipeline.pii import IDENTITIES, binomial_tail, find_kinds
 
 CORPUS = [case for seed in (1, 2) for case in corpus(seed)]
 

@@ -3,15 +3,21 @@
 One random number in ten passes the check digit of a card, so one match proves nothing and ten
 do. Identity numbers and cards are reported only if chance cannot explain the matches.
 
-A finding holds the kind and the number of values, never a value.
+Two ways lead to the same detectors: `find_kinds` looks at all values of a sample, and `find_rows`
+at those rows of an Arrow column that a regular expression selects. A finding holds the kind and
+the number of values, or rows, never a value.
 """
 
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import exp, lgamma, log, log1p
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 from phonenumbers import (
     SUPPORTED_REGIONS,
     NumberParseException,
@@ -37,6 +43,7 @@ from pipeline.errors import ConfigError
 SURE = 1e-9  # at most so likely that it is by chance
 SPREAD = 5  # beginnings of three digits; a counter that runs through phone numbers has fewer
 TRIES = 2000
+LONGEST = 10_000  # characters of a value: some milliseconds, whatever they are
 GOLDEN = 0x9E3779B97F4A7C15  # multiples of it lie evenly, whatever they are divided by
 
 _CARD = re.compile(r"(?<![\w.])[2-6](?:[ -]?\d){12,18}(?![\w.]?\d)")
@@ -61,6 +68,7 @@ _SECRETS = re.compile(
 )
 """Beginnings that makers of keys chose to be recognised by: PEM (RFC 7468), Amazon, GitHub, Slack,
 Google, Stripe; JSON web tokens (RFC 7519)."""
+KEY_SIGNS = "PRIVATE KEY-----|AKIA|ASIA|gh[pousr]_|xox[abprs]-|AIza|[rs]k_live_|eyJ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +78,7 @@ class IdentityForm:
     form: re.Pattern[str]
     valid: Callable[[str], bool]
     chance: float
+    text: str = ""
 
 
 def _resident(text: str) -> bool:
@@ -82,7 +91,7 @@ def _resident(text: str) -> bool:
 
 
 def _identity(form: str, valid: Callable[[str], bool], one_of: int) -> IdentityForm:
-    return IdentityForm(re.compile(rf"(?<!\w){form}(?!\w)"), valid, 1 / one_of)
+    return IdentityForm(re.compile(rf"(?<!\w){form}(?!\w)"), valid, 1 / one_of, form)
 
 
 IDENTITIES = {
@@ -119,6 +128,46 @@ def require_regions(regions: Iterable[str]) -> None:
             raise ConfigError(f"regions: {one!r} is unknown; write a code of ISO 3166, such as CN")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RowsHeld:
+    """Rows of a column that hold a *kind*."""
+
+    kind: str
+    rows: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Detector:
+    """What finds one *kind*.
+
+    ``form`` is a regular expression of RE2 that each value with the kind contains. ``find`` takes
+    different values, and what is still taken for chance; it returns which of them hold the kind.
+    Of more than ``most`` values only so many are looked at, evenly spread: of those that may be by
+    chance more prove nothing else.
+    """
+
+    kind: str
+    form: str
+    find: Callable[[Sequence[str], float], list[bool]]
+    most: int | None = TRIES
+
+
+def list_detectors(identities: Iterable[str], regions: Iterable[str]) -> tuple[Detector, ...]:
+    """Return all, in the order of the module; arguments as of `find_kinds`."""
+    known = tuple(regions)
+    phone = r"\+\d[\d ()-]{6,18}\d" + (r"|\d(?:[ -]?\d){6,13}" if known else "")
+    return (
+        *(
+            Detector(f"identity {name}", IDENTITIES[name].text, partial(_identities, name))
+            for name in identities
+        ),
+        Detector("card", r"[2-6](?:[ -]?\d){12}", _cards),
+        Detector("e-mail", r"@(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z]{2}", partial(_found, _EMAIL), None),
+        Detector("phone", phone, partial(_phones, known)),
+        Detector("secret key", KEY_SIGNS, partial(_found, _SECRETS), None),
+    )
+
+
 def find_kinds(
     values: Sequence[str], identities: Iterable[str], regions: Iterable[str]
 ) -> list[KindHeld]:
@@ -129,25 +178,52 @@ def find_kinds(
     """
     distinct = sorted(set(values))
     found = [
-        *(KindHeld(f"identity {name}", _identities(distinct, name)) for name in identities),
-        KindHeld("card", _cards(distinct)),
-        KindHeld("e-mail", sum(_EMAIL.search(one) is not None for one in distinct)),
-        KindHeld("phone", _phones(distinct, tuple(regions))),
-        KindHeld("secret key", sum(_SECRETS.search(one) is not None for one in distinct)),
+        KindHeld(one.kind, sum(one.find(distinct, SURE)))
+        for one in list_detectors(identities, regions)
     ]
     return [one for one in found if one.values]
 
 
-def _identities(values: Sequence[str], name: str) -> int:
+def find_rows(
+    column: pa.Array, detectors: Iterable[Detector], chance: float = SURE
+) -> list[RowsHeld]:
+    """Return every kind that a *column* of texts holds, with its rows, of a long column some.
+
+    Kinds with a check digit count where so many of them come by chance at most so often.
+    """
+    found = list[RowsHeld]()
+    for one in detectors:
+        selected = pc.fill_null(pc.match_substring_regex(column, one.form), False)
+        places = np.flatnonzero(selected.to_numpy(zero_copy_only=False))
+        if not len(places):
+            continue
+        texts = pc.utf8_slice_codeunits(column.take(pa.array(places)), 0, LONGEST)
+        coded = texts.dictionary_encode()
+        distinct = coded.dictionary.to_pylist()
+        looked = np.arange(0, len(distinct), max(1, len(distinct) // (one.most or len(distinct))))
+        held = np.zeros(len(distinct), np.bool_)
+        held[looked] = one.find([distinct[at] for at in looked], chance)
+        if held.any():
+            rows = np.zeros(len(column), np.bool_)
+            rows[places] = held[coded.indices.to_numpy()]
+            found.append(RowsHeld(one.kind, rows))
+    return found
+
+
+def _found(form: re.Pattern[str], values: Sequence[str], _: float) -> list[bool]:
+    return [form.search(one) is not None for one in values]
+
+
+def _identities(name: str, values: Sequence[str], sure: float) -> list[bool]:
     one = IDENTITIES[name]
-    return _beyond_chance(values, one.form, one.valid, one.chance)
+    return _beyond_chance(values, one.form, one.valid, one.chance, sure=sure)
 
 
-def _cards(values: Sequence[str]) -> int:
+def _cards(values: Sequence[str], sure: float) -> list[bool]:
     def valid(text: str) -> bool:
         return bool(luhn.is_valid(re.sub(r"\D", "", text)))
 
-    return _beyond_chance(values, _CARD, valid, 1 / 10, _issued)
+    return _beyond_chance(values, _CARD, valid, 1 / 10, sure=sure, alike=_issued)
 
 
 def _issued(text: str) -> bool:
@@ -159,13 +235,16 @@ def _beyond_chance(
     form: re.Pattern[str],
     valid: Callable[[str], bool],
     chance: float,
+    *,
+    sure: float,
     alike: Callable[[str], bool] = bool,
-) -> int:
-    """How many values hold a valid one; 0 if so many of those that look *alike* could by chance."""
-    candidates = [numbers for one in values if (numbers := list(filter(alike, form.findall(one))))]
-    good = sum(any(map(valid, numbers)) for numbers in candidates)
-    asked = sum(map(len, candidates))
-    return good if good and binomial_tail(asked, good, chance) < SURE else 0
+) -> list[bool]:
+    """Which values hold a valid one; none if so many of those that look *alike* could by chance."""
+    candidates = [list(filter(alike, form.findall(one))) for one in values]
+    held = [any(map(valid, numbers)) for numbers in candidates]
+    good, asked = sum(held), sum(map(len, candidates))
+    is_sure = good > 0 and binomial_tail(asked, good, chance) < sure
+    return held if is_sure else [False] * len(held)
 
 
 def binomial_tail(tries: int, hits: int, chance: float) -> float:
@@ -178,10 +257,13 @@ def _log_term(tries: int, hits: int, chance: float) -> float:
     return ways + hits * log(chance) + (tries - hits) * log1p(-chance)
 
 
-def _phones(values: Sequence[str], regions: Iterable[str]) -> int:
+def _phones(regions: Sequence[str], values: Sequence[str], sure: float) -> list[bool]:
     """Those with a country's number, and in *regions* those of mobiles without."""
-    abroad = sum(any(map(_reachable, _INTERNATIONAL.findall(one))) for one in values)
-    return abroad + sum(_mobiles(values, region) for region in regions)
+    abroad = [any(map(_reachable, _INTERNATIONAL.findall(one))) for one in values]
+    return [
+        any(one)
+        for one in zip(abroad, *(_mobiles(values, at, sure) for at in regions), strict=True)
+    ]
 
 
 def _reachable(text: str, region: str | None = None) -> bool:
@@ -192,18 +274,18 @@ def _reachable(text: str, region: str | None = None) -> bool:
         return False
 
 
-def _mobiles(values: Sequence[str], region: str) -> int:
-    """Count mobile numbers, which have no check digit: many must match, with several prefixes.
+def _mobiles(values: Sequence[str], region: str, sure: float) -> list[bool]:
+    """Find mobile numbers, which have no check digit: many must match, with several prefixes.
 
     The share that matches by chance is found by trying.  A counter that runs through such
     numbers has few prefixes.
     """
     numbers = [number for one in values for number in _NATIONAL.findall(one)]
-    good = [one for one in numbers if _is_mobile(one, region)]
+    good = {one for one in numbers if _is_mobile(one, region)}
     if len({one[:3] for one in good}) < SPREAD:
-        return 0
+        return [False] * len(values)
     chance = max(_likely(len(re.sub(r"\D", "", one)), region) for one in good)
-    return _beyond_chance(values, _NATIONAL, lambda one: _is_mobile(one, region), chance)
+    return _beyond_chance(values, _NATIONAL, good.__contains__, chance, sure=sure)
 
 
 def _is_mobile(text: str, region: str) -> bool:

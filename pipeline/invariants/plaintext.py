@@ -1,0 +1,116 @@
+"""An invariant: no column holds personal or secret data in the clear.
+
+Looked at is each row as the mirror would get it: after the standards that hash, mask or encrypt.
+Identity numbers, cards and phone numbers without a country may come by chance, so a few of them
+among many numbers that look alike break nothing. Pure.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from pipeline.errors import ConfigError, HeldError
+from pipeline.installed import is_installed, require_package
+from pipeline.invariants.invariant import Breach, IntendedRows, Invariant
+
+ALL = "*"
+PACKAGES = ("phonenumbers", "stdnum")
+IdentityName = Literal[
+    "br.cpf",
+    "cn.ric",
+    "es.dni",
+    "fr.nir",
+    "iban",
+    "in_.aadhaar",
+    "it.codicefiscale",
+    "kr.rrn",
+    "pl.pesel",
+    "se.personnummer",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Plaintext:
+    """``columns`` hold no identity numbers, cards, phone numbers, e-mail or keys."""
+
+    columns: tuple[str, ...] = (ALL,)
+    """Columns of text or whole numbers; ``*`` is all of text but those that are ``clear``."""
+    clear: tuple[str, ...] = ()
+    """Columns that may hold such data."""
+    identity: tuple[IdentityName, ...] = ("cn.ric", "iban")
+    """Identity numbers, by their names in python-stdnum."""
+    regions: tuple[str, ...] = ("CN",)
+    """Regions (ISO 3166) whose phone numbers are written without a country."""
+    chance: float = 1e-9
+    """Numbers with check digits count if so many are valid by chance at most so often.
+
+    At 1e-9 ten cards of one column are found in a slice, at 0.2 the first one.
+    """
+
+    def __post_init__(self) -> None:
+        """Refuse what finds nothing."""
+        for package in PACKAGES:
+            require_package(package)
+        if not self.columns:
+            raise ConfigError('columns: names none; write "*" for all columns of text')
+        if not 0 < self.chance <= 1:
+            raise ConfigError(f"chance: {self.chance} is not above 0 and at most 1")
+        if all(map(is_installed, PACKAGES)):
+            from pipeline.pii import require_regions  # noqa: PLC0415  - of an extra
+
+            require_regions(self.regions)
+
+    def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
+        """Kind by kind of each column; the key of a row is not named where it is in the clear."""
+        from pipeline.pii import find_rows, list_detectors  # noqa: PLC0415  - of an extra
+
+        detectors = list_detectors(self.identity, self.regions)
+        found = [
+            (name, one)
+            for name, column in self._texts(intended)
+            for one in find_rows(column, detectors, self.chance)
+        ]
+        is_named = not any(name in intended.key for name, _ in found)
+        for name, one in found:
+            what = f"{name} holds {one.kind} in the clear"
+            if is_named:
+                yield Breach(what, one.rows)
+            else:
+                yield Breach(
+                    f"{what} (rows: {int(one.rows.sum())}; unnamed, as a key is in the clear)"
+                )
+
+    def _texts(self, intended: IntendedRows) -> Iterator[tuple[str, pa.Array]]:
+        """Each column to look through, as text."""
+        for name in self.columns:
+            if name != ALL:
+                yield name, _as_text(name, intended.column(name))
+        if ALL not in self.columns:
+            return
+        for field in intended.rows.schema:
+            is_named = field.name in self.columns or field.name in self.clear
+            if not is_named and (
+                pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
+            ):
+                yield field.name, intended.column(field.name)
+
+
+def _as_text(name: str, column: pa.Array) -> pa.Array:
+    """Texts and whole numbers.
+
+    Raises:
+        HeldError: ``invariant``, the column has neither.
+    """
+    kind = column.type
+    whole = pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0)
+    if not whole and not pa.types.is_string(kind) and not pa.types.is_large_string(kind):
+        detail = (
+            f"column {name} is of type {kind}, and `plaintext` looks at texts and whole numbers"
+        )
+        raise HeldError("invariant", f"{detail}; take it out of `columns` and restart the service")
+    return column.cast(pa.string())
+
+
+INVARIANT: type[Invariant] = Plaintext
