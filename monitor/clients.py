@@ -33,7 +33,9 @@ from pipeline.readings import LogKey
 from pipeline.schema.history import SchemaReader
 from pipeline.schema.model import TableSchema
 from pipeline.settings import Router, SourceSettings, TableRule
-from pipeline.sources.source import Source, SourceDescription
+from pipeline.sources.replica import ReplicaQueries
+from pipeline.sources.row_reader import read_replica
+from pipeline.sources.source import Source, SourceDescription, TableQueries, read_limits
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
 from pipeline.tables.lake import Lake
 from pipeline.transports.topics import KeyedTopics, end_keys
@@ -42,29 +44,47 @@ from pipeline.transports.transport import Transport
 
 @dataclass(eq=False)
 class Servers:
-    """One connection per source for the probes, to where its heartbeats go now."""
+    """One connection per source for the probes, to where its heartbeats go now.
+
+    A source with the option ``read_from`` has another one, to that replica.
+    """
 
     followed: Mapping[str, Callable[[], SourceSettings]]
     _open: dict[str, tuple[SourceSettings, Source]] = field(default_factory=dict)
+    _replicas: dict[str, tuple[SourceSettings, Source]] = field(default_factory=dict)
 
     def all(self) -> dict[str, Source]:
         """Every source, reconnected if its address has changed."""
-        return {name: self._one(name) for name in self.followed}
+        return {name: _open_once(self._open, name, told()) for name, told in self.followed.items()}
+
+    def queries(self) -> dict[str, TableQueries]:
+        """Who answers the questions of probes about each source: its replica where it has one."""
+        return {name: self._queries(name, server) for name, server in self.all().items()}
 
     def close(self) -> None:
         """Hang up."""
-        for _, server in self._open.values():
+        for _, server in (*self._open.values(), *self._replicas.values()):
             server.close()
 
-    def _one(self, name: str) -> Source:
-        settings = self.followed[name]()
-        known = self._open.get(name)
-        if known is not None and known[0] == settings:
-            return known[1]
-        if known is not None:
-            known[1].close()
-        self._open[name] = settings, open_source(settings)
-        return self._open[name][1]
+    def _queries(self, name: str, server: Source) -> TableQueries:
+        settings, _ = self._open[name]
+        if (there := read_replica(settings)) is None:
+            return server
+        replica, limits = _open_once(self._replicas, name, there), read_limits(settings.options)
+        return ReplicaQueries(server, replica, f"{there.host}:{there.port}", limits.statement)
+
+
+def _open_once(
+    known: dict[str, tuple[SourceSettings, Source]], name: str, settings: SourceSettings
+) -> Source:
+    """Return the source *name* among *known*, opened again if its *settings* have changed."""
+    found = known.get(name)
+    if found is not None and found[0] == settings:
+        return found[1]
+    if found is not None:
+        found[1].close()
+    known[name] = settings, open_source(settings)
+    return known[name][1]
 
 
 @dataclass(eq=False)

@@ -111,7 +111,7 @@ class CompareWorlds:
         self._steps = extend_batches(self._steps, to_landed_batch(checkpoint, known))
         return ProbeWorld(
             look=Sampling(now, {}, Sample(checkpoint, now, CURRENT), {}, steps=self._steps),
-            sources=self.servers.all(),
+            sources=self.servers.queries(),
             lake=self.lake,
             names=self.table.sources,
             fences=self.fences,

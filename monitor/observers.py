@@ -79,7 +79,7 @@ class Observers:
         look = self.watcher.look(LOOK_AGE, ())  # probes open mirrors themselves
         return ProbeWorld(
             look=look,
-            sources=self.servers.all(),
+            sources=self.servers.queries(),
             lake=self.lake,
             names=names,
             fences=self.fences,

@@ -81,6 +81,10 @@ class NoServers:
         """None."""
         return {}
 
+    def queries(self) -> dict[str, object]:
+        """None."""
+        return {}
+
     def close(self) -> None:
         """Nothing to close."""
 

@@ -97,7 +97,7 @@ OWN = ("information_schema", "mysql", "performance_schema", "sys")
 class MySqlSource(SqlSource):
     """One database server; ``name`` is that of its settings.
 
-    ``read_from`` is the ``host:port`` of a replica that rows are read again from.
+    ``read_from`` is the ``host:port`` of a replica for backfills and, with GTIDs, for probes.
     """
 
     dialect: ClassVar[Dialect] = MYSQL

@@ -23,6 +23,7 @@ from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.condition import parse_condition
 from pipeline.sources.mysql.row_reader import MySqlRowReader
 from pipeline.sources.mysql.source import MySqlSource
+from pipeline.sources.replica import ReplicaQueries
 from pipeline.sources.row_reader import RowsAsked
 from tests.patience import SOON
 from tests.pipeline.sources.small_reads import in_pieces, one_by_one
@@ -111,6 +112,27 @@ def test_a_replica_is_read_once_it_has_executed_what_the_fence_needs(
             replica.execute("START SLAVE SQL_THREAD")
 
         assert (naive, found.result()) == ([], {1})
+    ask_probes_of(primary, replica)
+
+
+def ask_probes_of(primary: MySQL, replica: MySQL) -> None:
+    """Probes ask the replica, once it has what the primary had, and nothing before that."""
+    with (
+        closing(MySqlSource(reader_settings(primary))) as source,
+        closing(MySqlSource(reader_settings(replica))) as copy,
+    ):
+        queries = ReplicaQueries(source, copy, "replica:3306", timedelta(milliseconds=300))
+        replica.execute("SET sql_log_bin = 0", "INSERT INTO d.t VALUES (90, 'only there')")
+        replica.execute("STOP SLAVE SQL_THREAD")
+        primary.execute("INSERT INTO d.t VALUES (2, 'x')")
+        with pytest.raises(SparedError, match=r"^source:s: the replica replica:3306 is behind"):
+            queries.count_ids(T, "id", [(0, 99)])
+        replica.execute("START SLAVE SQL_THREAD")
+        queries.patience = SOON
+
+        assert queries.count_ids(T, "id", [(0, 99)]) == (3,)
+        assert queries.max_id(T, "id") == 90
+        assert source.max_id(T, "id") == 2
 
 
 def test_a_replica_that_stays_behind_is_refused_and_says_what_it_lacks(

@@ -1,0 +1,134 @@
+"""A replica answers probes once it has what its primary had, and is never asked before."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
+from typing import Any, cast
+
+import pytest
+
+from monitor.clients import Servers
+from pipeline.errors import SparedError
+from pipeline.model import Head, Shard
+from pipeline.sources.mysql.position import binlog_position
+from pipeline.sources.mysql.source import MySqlSource
+from pipeline.sources.positions import find_position_rules
+from pipeline.sources.postgres.position import log_position
+from pipeline.sources.replica import ReplicaQueries
+from pipeline.sources.source import Source, TableQueries
+from tests.builders.values import source_settings
+
+T = Shard("shop", "shop.orders")
+UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+QUESTIONS = {
+    "max_id": (T, "id"),
+    "min_id": (T, "id"),
+    "count_ids": (T, "id", [(0, 9)]),
+    "tallies": (T, "at", (), ()),
+    "digests": (T, "id", [(0, 9)], ()),
+    "row_digests": (T, "id", (0, 9), (), 5),
+    "id_digests": (T, "id", [1], ()),
+    "bucket_digests": (T, None, ()),
+    "bucket_rows": (T, None, (), (), 5),
+    "ids": (T, "id", (0, 9), 5),
+}
+
+
+@dataclass
+class Server:
+    """Answers each question with its own name, and is as far as its next head says."""
+
+    name: str
+    kind: str
+    heads: Iterator[Head]
+    asked: list[str] = field(default_factory=list)
+
+    @property
+    def positions(self) -> Any:
+        return find_position_rules(self.kind)
+
+    def head(self) -> Head:
+        return next(self.heads)
+
+    def __getattr__(self, question: str) -> Any:
+        def answer(*_: object) -> str:
+            self.asked.append(question)
+            return self.name
+
+        return answer
+
+
+def mysql(identity: str, *done: int) -> Iterator[Head]:
+    """Heads of a server that has executed the first *done* transactions, again and again last."""
+    for one in (*done, *[done[-1]] * 1_000):
+        yield Head(identity, binlog_position(1, one, f"{UUID}:1-{one}" if one else ""))
+
+
+def ask(asked: ReplicaQueries, question: str = "max_id", given: Sequence[Any] = (T, "id")) -> str:
+    """The name of the server that answers."""
+    return str(getattr(asked, question)(*given))
+
+
+def queries(
+    primary: Iterator[Head], replica: Iterator[Head], kind: str = "mysql"
+) -> ReplicaQueries:
+    servers = (Server("primary", kind, primary), Server("replica", kind, replica))
+    return ReplicaQueries(*cast("tuple[Source, Source]", servers), "b:3306", timedelta())
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_the_replica_answers_every_question_about_rows(question: str) -> None:
+    asked = queries(mysql("A", 5), mysql("B", 5))
+
+    assert ask(asked, question, QUESTIONS[question]) == "replica"
+
+
+def test_every_question_is_passed_on() -> None:
+    names = {name for name in vars(TableQueries) if not name.startswith("_")}
+
+    assert names == {*QUESTIONS, "columns"}
+    assert names <= vars(ReplicaQueries).keys()
+    assert ask(queries(mysql("A", 5), mysql("B", 0)), "columns", (T,)) == "primary"
+
+
+def test_a_replica_that_is_behind_is_waited_for() -> None:
+    asked = queries(mysql("A", 5), mysql("B", 3, 4, 5))
+    asked.patience = timedelta(minutes=3)
+
+    assert ask(asked) == "replica"
+
+
+@pytest.mark.parametrize("done", [4, 0], ids=["one transaction behind", "no GTIDs"])
+def test_a_replica_that_stays_behind_is_not_asked(done: int) -> None:
+    asked = queries(mysql("A", 5), mysql("B", done))
+    asked.patience = -timedelta(seconds=1)
+
+    with pytest.raises(SparedError, match=r"^source:primary: the replica b:3306 is behind"):
+        asked.max_id(T, "id")
+
+    assert cast("Server", asked.replica).asked == []
+
+
+def test_where_no_transactions_are_named_the_primary_answers() -> None:
+    postgres = (Head("1/1/1", log_position(one)) for one in range(9))
+
+    assert ask(queries(mysql("A", 0), mysql("B", 5))) == "primary"
+    assert ask(queries(postgres, postgres, "postgres")) == "primary"
+
+
+def test_probes_ask_the_replica_that_read_from_names() -> None:
+    plain = source_settings(kind="mysql")
+    known = {"a": plain, "b": replace(plain, name="b", options={"read_from": "c:3307"})}
+    with closing(Servers({name: partial(known.__getitem__, name) for name in known})) as servers:
+        found = servers.queries()
+        again = servers.queries()
+
+    assert isinstance(found["a"], MySqlSource)
+    assert isinstance(found["b"], ReplicaQueries)
+    assert (found["b"].where, found["b"].patience) == ("c:3307", timedelta(seconds=5))
+    replica = found["b"].replica
+    assert isinstance(replica, MySqlSource)
+    assert (replica.settings.host, replica.settings.port) == ("c", 3307)
+    assert cast("ReplicaQueries", again["b"]).replica is replica
