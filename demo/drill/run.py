@@ -1,8 +1,7 @@
 """`python -m demo drill`: put faults into a running pipeline, and write down what found them.
 
 It has servers, a source, topics and a lake of its own in one folder, and stops them at its end.
-Its status is 0 if no alarm was false, and if each fault of a row or of a value that is compared
-was named by its key and its column.
+Its status is 1 if the results fall short of the aim: see `DrillResult.shortfalls`.
 """
 
 import json
@@ -438,3 +437,7 @@ def drill(
         click.echo(result.as_markdown())
         for line in result.false_alarms:
             screen.say(f"false alarm: {line}", "red")
+        short = result.shortfalls(left_out=UNCOMPARED_KIND.name)
+        for line in short:
+            screen.say(f"short of the aim: {line}", "red")
+    sys.exit(1 if short else 0)

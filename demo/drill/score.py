@@ -20,6 +20,10 @@ Row = tuple[str, int]
 """A table and an id."""
 ALARMS = frozenset({"lost", "blocked", "suspect"})
 """Kinds of incidents that say that data is wrong."""
+FOREIGN = "foreign_write"
+"""The check that names the commit of another writer and not its rows."""
+WITHIN = 60.0
+"""Seconds from a fault to the incident that names it."""
 _KEY = re.compile(r"[^/:]+/(?P<table>[^:]+):(?P<low>-?\d+)(?:-(?P<high>-?\d+))?")
 _COLUMNS = re.compile(r"they differ in (?P<names>[\w, ]+)")
 
@@ -242,6 +246,37 @@ class DrillResult:
     rows_read_calm: int
     rows_read_watched: int
     outages: tuple[OutageScore, ...] = ()
+
+    def shortfalls(self, left_out: str, within: float = WITHIN) -> tuple[str, ...]:
+        """What falls short of the aim; nothing is expected of the kind *left_out*.
+
+        The aim: no false alarm; each fault named by key and column *within* so many seconds, or its
+        table reported by `foreign_write`; no mirror changed by a repeated record; and no open gate
+        for a cut after an outage.
+        """
+        found = [f"{len(self.false_alarms)} false alarms"] if self.false_alarms else []
+        for one in self.scores:
+            if one.kind == left_out or (one.noticed == one.faults and one.checks == (FOREIGN,)):
+                continue
+            if one.keys < one.faults:
+                found.append(f"{one.kind}: {_of(one.keys, one.faults)} keys named")
+            if one.columns < one.with_column:
+                found.append(f"{one.kind}: {_of(one.columns, one.with_column)} columns named")
+            if one.keys and one.most is not None and one.most > within:
+                found.append(f"{one.kind}: a key was named after {one.most:.0f} s")
+        found += [
+            f"{one.kind}: {_of(one.right, one.records)} rows are right"
+            for one in self.repeated
+            if one.right < one.records
+        ]
+        found += [
+            f"{each.outage}: gate READY in {_of(each.open, each.answers)} answers"
+            if each.open
+            else f"{each.outage}: no incident"
+            for each in self.outages
+            if each.open or each.seconds is None
+        ]
+        return tuple(found)
 
     def as_json(self) -> dict[str, Any]:
         """The same as JSON values."""

@@ -1,5 +1,6 @@
 """What the drill decides: which faults are named, and what simple checks would have found."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,7 +24,15 @@ from demo.drill.tables import harmed_ids
 ORDERS = "drill.few_00"
 LOST = Fault("lost row", ORDERS, 7, at=10.0)
 CHANGED = Fault("changed value", ORDERS, 10, at=10.0, column="amount")
+UNCOMPARED = Fault("value of a type that is left out", "drill.few_01", 6, at=10.0, column="score")
 NOTHING = SimpleRecall(0, 0, 0)
+
+
+def result_of(book: IncidentBook) -> DrillResult:
+    """A drill in which *book* was filled."""
+    kinds = dict.fromkeys(fault.kind for fault in book.faults)
+    scores = tuple(score_kind(kind, book.findings, {}, [], NOTHING) for kind in kinds)
+    return DrillResult(scores, tuple(book.false_alarms), (), (), (), 30.0, 60.0, 1000, 30, 600)
 
 
 def incident(*keys: str, reason: str = "2 rows are wrong", **other: Any) -> dict[str, Any]:
@@ -106,7 +115,7 @@ def test_an_incident_about_the_source_names_no_row_and_is_true_where_it_was_harm
 
     assert (set(harmed.wide), set(harmed.false_alarms)) == ({"1"}, set())
     assert (set(sound.wide), set(sound.false_alarms)) == (set(), {"1"})
-    assert harmed.findings[LOST].noticed is None
+    assert [book.findings[LOST].noticed for book in (harmed, sound)] == [None, None]
 
 
 def test_an_incident_from_before_the_faults_is_about_something_else() -> None:
@@ -166,6 +175,47 @@ def test_the_tables_say_what_was_not_found() -> None:
     assert "| lost row | 1 | 0 | 1 | 0 |" in text
     assert "* About the whole source: a setting" in text
     assert "False alarms: 1 in 30 s without and 60 s with faults" in text
+
+
+def test_a_drill_in_which_all_was_named_in_time_falls_short_of_nothing() -> None:
+    book = IncidentBook([LOST, CHANGED, UNCOMPARED])
+    keys = ("shop/drill.few_00:7", "shop/drill.few_00:10")
+    book.note(30.0, [incident(*keys, reason="they differ in amount")])
+
+    assert result_of(book).shortfalls(left_out=UNCOMPARED.kind) == ()
+    assert result_of(book).shortfalls(left_out="") == (
+        f"{UNCOMPARED.kind}: 0 of 1 keys named",
+        f"{UNCOMPARED.kind}: 0 of 1 columns named",
+    )
+
+
+def test_a_drill_falls_short_by_each_thing_that_was_not_as_it_should_be() -> None:
+    book = IncidentBook([LOST, CHANGED])
+    book.note(90.0, [incident("shop/drill.few_00:10-11", reason="they differ in total")])
+    repeated = (RepeatedScore("record sent twice", records=2, right=1),)
+    outages = (
+        OutageScore("dead collector", 5.0, ("collector",), answers=10, open=1),
+        OutageScore("lost topic", None, (), answers=10, open=0),
+    )
+
+    result = replace(result_of(book), repeated=repeated, outages=outages)
+
+    assert result.shortfalls(left_out="") == (
+        "1 false alarms",
+        "lost row: 0 of 1 keys named",
+        "changed value: 0 of 1 columns named",
+        "changed value: a key was named after 80 s",
+        "record sent twice: 1 of 2 rows are right",
+        "dead collector: gate READY in 1 of 10 answers",
+        "lost topic: no incident",
+    )
+
+
+def test_a_foreign_commit_need_name_no_row() -> None:
+    book = IncidentBook([LOST])
+    book.note(90.0, [incident(kind="blocked", check="foreign_write")])
+
+    assert result_of(book).shortfalls(left_out="") == ()
 
 
 def test_a_row_that_a_repeated_record_has_changed_is_not_right() -> None:
