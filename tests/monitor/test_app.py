@@ -1,6 +1,7 @@
 """The parts as the service wires them: what is asked of one must reach the other."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NoReturn
@@ -13,6 +14,7 @@ from alerts.outbox import RefusedError
 from checks.model import Outcome, Ruling, Verdict
 from monitor import app as wiring
 from monitor.app import App
+from monitor.board import NextStep
 from monitor.config.file import parse_config
 from monitor.schedule import Running
 from monitor.store.alerts import Waiver
@@ -21,6 +23,7 @@ from pipeline.errors import UnreachableError
 from pipeline.transports.kafka import KafkaTransport
 from tests.alerts.outboxes import ScriptedChannel
 from tests.monitor.rig import NOON, USERS
+from tests.monitor.test_auto_repair import RepairHarness
 
 ALERTS = """
 alerts: {routes: [{tables: 'collector:*', channels: []}, {channels: [slack]}]}
@@ -59,8 +62,8 @@ def time() -> Clock:
 def start(time: Clock, tmp_path: Path) -> Iterator[Start]:
     made: list[App] = []
 
-    def build(**channels: Channel) -> App:
-        config = parse_config(TEXT + ALERTS, tmp_path / "sluice.yaml").model_copy(
+    def build(more: str = "", **channels: Channel) -> App:
+        config = parse_config(TEXT + ALERTS + more, tmp_path / "sluice.yaml").model_copy(
             update={"channels": channels}
         )
         store = ServiceStore.open(tmp_path / "s.db", service=True)
@@ -88,6 +91,24 @@ def test_a_loss_that_lasts_is_told_again_after_four_hours(start: Start, time: Cl
         time.now += timedelta(hours=1)
 
     assert channel.got == [(USERS,)] * 3
+
+
+def test_what_a_rule_repairs_is_requested_by_the_job_that_reads_rows_again(
+    start: Start, time: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = start("repair: [{tables: 'shop.*', how: auto, after: 1s}]\n")
+    monkeypatch.setattr(app.driver.requests, "reread", lambda: None)  # no Spark process
+    harness = RepairHarness(app.store)
+    incident = harness.find("users", "shop/shop.users:17-29")
+    time.now = harness.now + timedelta(minutes=1)
+    app.current.board = replace(harness.board, at=time.now)
+
+    decided = app.cycle.repairs(app.current.board)
+    app.driver.reread()
+
+    assert [one.step for one in decided] == [NextStep.REPAIR]
+    (made,) = app.store.rereads.open()
+    assert (made.table, made.who, made.wish.incident) == (USERS, "sluice", incident)
 
 
 def test_a_receiver_that_forgets_is_reminded_of_what_still_fires(start: Start, time: Clock) -> None:
