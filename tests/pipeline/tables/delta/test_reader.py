@@ -1,5 +1,6 @@
 """A mirror answers for one version, shard by shard, and only what it can decide."""
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -303,6 +304,24 @@ def test_a_file_far_from_what_is_asked_is_not_read(tmp_path: Path, kind: Any) ->
     assert found.count_ids(A, "id", [(0, 2**39)]) == (2,)
     assert found.has_keys([key(A, "2"), key(A, "3")]) == (True, False)
     assert found.id_digests(A, "id", [5, 6], [DigestColumn("id", Form.INTEGER)])[0].rows == 0
+
+
+def test_bounds_that_are_no_floats_skip_files_whatever_their_size(tmp_path: Path) -> None:
+    """As Sluice and Spark write them: with all digits."""
+    near, far = (2**62 + 1, 2**62 + 3), (2**62 + 2**40 + 1, 2**62 + 2**40 + 3)
+    for version, ids in enumerate((near, far)):
+        kept = [{"id": Decimal(n), "_sluice": meta(A.name, 0)} for n in ids]
+        write_mirror(tmp_path, kept, 0, UNSIGNED)
+        entry = tmp_path / f"_delta_log/{version:020}.json"
+        actions = [json.loads(line) for line in entry.read_text().splitlines()]
+        add = next(one["add"] for one in actions if "add" in one)
+        stats = json.loads(add["stats"])
+        stats["minValues"]["id"], stats["maxValues"]["id"] = ids
+        add["stats"] = json.dumps(stats)
+        entry.write_text("\n".join(map(json.dumps, actions)))
+    (tmp_path / add["path"]).unlink()
+
+    assert mirror_reader(tmp_path).count_ids(A, "id", [(2**62, 2**62 + 2**39)]) == (2,)
 
 
 def test_an_answer_about_a_version_is_given_again_and_looked_at_anew_in_the_end(
