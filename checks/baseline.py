@@ -66,14 +66,15 @@ def comparable_counts(history: Sequence[CountedInterval], start: datetime) -> Pa
 def usual_range(past: Past, *, width: float, slack: float) -> UsualRange:
     """The band of *past*, which must not be empty.
 
-    While weekdays are mixed, any number seen before is ordinary: else each first Saturday would
-    be a fault.
+    While weekdays are mixed, any number seen before is ordinary, and what chance makes of it: else
+    each first Saturday would be a fault, and each second one that is a little lower.
     """
     found = usual_range_of(past.counts, width=width, slack=slack)
     if past.weekday:
         return found
-    low, high = min(*past.counts, found.low), max(*past.counts, found.high)
-    return UsualRange(low, found.middle, high)
+    least, most = min(past.counts), max(past.counts)
+    low = min(found.low, max(least - width * sqrt(max(least, 1.0)), 0.0))
+    return UsualRange(low, found.middle, max(found.high, most + width * sqrt(max(most, 1.0))))
 
 
 def expected_changes(history: Sequence[CountedInterval], needed: int) -> float:
