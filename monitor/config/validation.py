@@ -168,8 +168,15 @@ def _of_bases(config: Config) -> Iterator[str]:
 
 
 def _of_repairs(config: Config) -> Iterator[str]:
+    replicas = [source.name for source in config.sources if source.options.get("read_from")]
     for i, rule in enumerate(config.repair):
         at = f"repair[{i}]"
+        if rule.how == "auto" and replicas:
+            yield (
+                f"{at}.how: auto would read rows at the replica that read_from of source"
+                f" {replicas[0]} names, and delete those that only the replica has lost;"
+                " use how: ask, or remove read_from"
+            )
         for name in ("rows", "rows_a_day", "tables_a_day", "tries"):
             if getattr(rule, name) < 1:
                 yield f"{at}.{name}: must be 1 or more; to repair nothing, use how: ask"

@@ -367,6 +367,21 @@ def test_limits_of_repairs_that_allow_none_are_a_fault(rule: str, told: str) -> 
     assert faults(text) == [f"repair[0].{told}"]
 
 
+@pytest.mark.parametrize(("how", "faulty"), [("auto", True), ("ask", False)])
+def test_a_repair_that_would_trust_a_replica_is_made_by_a_person_only(
+    how: str, faulty: bool
+) -> None:
+    text = MINIMAL.replace(
+        "    prefix: shop\n", "    prefix: shop\n    options: {read_from: b:3306}\n"
+    )
+    assert text != MINIMAL
+
+    found = faults(f"{text}repair: [{{tables: 'shop.*', how: {how}}}]\n")
+
+    wanted = "repair[0].how: auto would read rows at the replica that read_from of source"
+    assert [one.startswith(wanted) for one in found] == [True] * faulty
+
+
 AUTH = "http: {host: '%s', auth: {token: {env: SLUICE_TEST_TOKEN}}}"
 
 
