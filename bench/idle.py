@@ -111,8 +111,8 @@ def _service(home: Path, size: int) -> Service:
 
 def _commit(service: Service, table: str, batch: int, rows: int) -> None:
     """One more commit of a mirror, applied through *batch*."""
-    own = next(s for s, t in service.lake.newest.shards.items() if t == table) if batch == 0 else ""
-    shard = Shard.parse(own) if own else Shard("", "")
+    known = service.lake.newest.shards
+    shard = next(s for s, t in known.items() if t == table) if batch == 0 else Shard("", "")
     columns = {
         "id": pa.array(range(rows), pa.int64()),
         "_sluice": pa.array([{"source": shard.source, "shard": shard.name}] * rows, META),

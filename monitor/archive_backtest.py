@@ -18,7 +18,7 @@ from pipeline.changelog.scan import find_parts
 from pipeline.delta.store import open_store
 from pipeline.errors import ConfigError
 from pipeline.invariants.archive_purge import ArchivePurge
-from pipeline.model import Op, Shard
+from pipeline.model import Op
 from pipeline.settings import PipelineSettings
 from pipeline.tables.lake import Lake
 
@@ -54,7 +54,7 @@ def run_backtests(
         rules, purge = rules_of(table, settings.archive, told), trial or _purge(settings, table)
         if not names and rules is None and purge is None:
             continue
-        own = (Shard.parse(shard) for shard, of in sorted(shards.items()) if of == table)
+        own = (shard for shard in sorted(shards, key=str) if shards[shard] == table)
         found = [schema for shard in own if (schema := schemas.newest(shard, reader)) is not None]
         columns = found[0].columns if found else ()
         files = find_parts(log.snapshot, -1, checkpoint.batch, (Op.CREATE, Op.UPDATE, Op.DELETE))

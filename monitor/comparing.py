@@ -239,10 +239,7 @@ def _opened(config: Config, name: str) -> Iterator[CompareWorlds]:
 
 
 def _has_shard(checkpoint: Checkpoint, source: str, table: str) -> bool:
-    return any(
-        of == table and Shard.parse(shard).source == source
-        for shard, of in checkpoint.shards.items()
-    )
+    return any(of == table and shard.source == source for shard, of in checkpoint.shards.items())
 
 
 def _followed(source: SourceSettings, collector: Collector) -> SourceSettings:

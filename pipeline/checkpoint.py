@@ -216,11 +216,13 @@ class Gap:
         kind, colon, _ = self.topic.partition(":")
         return kind if colon and kind in (SETTING, DELAY) else ""
 
-    def is_of_several(self, tables: Mapping[str, str | None]) -> bool:
+    def is_of_several(self, tables: Mapping[Shard, str | None]) -> bool:
         """Return whether it is, or was, of several of *tables*, which their shards name."""
-        return self.shared or len({tables.get(name, name) for name in self.shards}) > 1
+        if self.shared or len(self.shards) < 2:
+            return self.shared
+        return len({tables.get(Shard.parse(name), name) for name in self.shards}) > 1
 
-    def after(self, earlier: Iterable["Gap"], tables: Mapping[str, str | None]) -> "Gap":
+    def after(self, earlier: Iterable["Gap"], tables: Mapping[Shard, str | None]) -> "Gap":
         """Return the same gap while its cause lasts: of several *tables* if one before was."""
         every = (self, *earlier)
         return replace(self, shared=any(one.is_of_several(tables) for one in every))
@@ -302,7 +304,7 @@ class Checkpoint:
     ``epochs``        source -> its epoch now; ``starts``: each `EpochStart` -> first offset that
                       belongs to it, while W is below it.
     ``high``          each `SourcePartition` -> highest LIVE order landed.
-    ``shards``        ``source/shard`` -> its table, of every shard ever seen; None if ignored.
+    ``shards``        `Shard` -> its table, of every shard ever seen; None if ignored.
     ``existing``      ``source/shard`` -> whether it exists, of every one that a schema event named.
     ``departed``      table -> newest batch in which a shard was dropped or renamed away: a mirror
                       before it has rows of that shard, and no proof covers them any more.
@@ -350,7 +352,7 @@ class Checkpoint:
     epochs: Mapping[str, Epoch] = field(default_factory=dict)
     starts: Mapping[EpochStart, int] = field(default_factory=dict)
     high: Mapping[SourcePartition, Order] = field(default_factory=dict)
-    shards: Mapping[str, str | None] = field(default_factory=dict)
+    shards: Mapping[Shard, str | None] = field(default_factory=dict)
     existing: Mapping[str, Existence] = field(default_factory=dict)
     departed: Mapping[str, int] = field(default_factory=dict)
     belated: Mapping[str, int] = field(default_factory=dict)
@@ -670,9 +672,9 @@ def is_rolled_back(known: Checkpoint, now: Checkpoint) -> bool:
     return now.lives is not known.lives and len({*lives}) > 1
 
 
-def shard_exists(checkpoint: Checkpoint, name: str) -> bool:
-    """Whether no schema change says that the shard *name* (``source/db.table``) is gone."""
-    existence = checkpoint.existing.get(name)
+def shard_exists(checkpoint: Checkpoint, shard: Shard) -> bool:
+    """Whether no schema change says that *shard* is gone."""
+    existence = checkpoint.existing.get(str(shard))
     return existence is None or existence.there
 
 
@@ -689,14 +691,12 @@ def is_outdated(checkpoint: Checkpoint, name: str, order: Order) -> bool:
     )  # else rows described its columns, too
 
 
-def active_shards(checkpoint: Checkpoint, router: Router) -> Mapping[str, str]:
-    """``source/shard`` -> table, of the shards that are there and that no rule ignores."""
+def active_shards(checkpoint: Checkpoint, router: Router) -> Mapping[Shard, str]:
+    """Shard -> table, of the shards that are there and that no rule ignores."""
     return {
-        name: table
-        for name, table in checkpoint.shards.items()
-        if table is not None
-        and shard_exists(checkpoint, name)
-        and router.table(Shard.parse(name).name)
+        shard: table
+        for shard, table in checkpoint.shards.items()
+        if table is not None and shard_exists(checkpoint, shard) and router.table(shard.name)
     }
 
 
@@ -706,7 +706,8 @@ def has_streaming_table(checkpoint: Checkpoint, router: Router, *, tier: int) ->
         (shard not in checkpoint.snaps or str(shard) in checkpoint.bases)
         and (rule := router.rule(shard.name)) is not None
         and rule.tier == tier
-        for shard in (Shard.parse(n) for n, table in checkpoint.shards.items() if table is not None)
+        for shard, table in checkpoint.shards.items()
+        if table is not None
     )
 
 

@@ -27,7 +27,7 @@ from pipeline.checkpoint import Checkpoint
 from pipeline.delta.commit import commit_actions
 from pipeline.delta.log import ActiveFile
 from pipeline.delta.store import open_store
-from pipeline.model import Op, Order, Origin, SourcePartition, TopicPartition
+from pipeline.model import Op, Order, Origin, Shard, SourcePartition, TopicPartition
 from pipeline.reports import MergeReport
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import PipelineSettings, Router
@@ -62,7 +62,7 @@ class Lake:
     def __post_init__(self) -> None:
         """Open the change log."""
         self.settings = PipelineSettings(str(self.home), "", (), lane=LANE)
-        shards = {f"{SOURCE}/{work.shard}": work.shard for work in self.works}
+        shards = {Shard(SOURCE, work.shard): work.shard for work in self.works}
         self.checkpoint = replace(self.checkpoint, shards=shards)
         self.catalog = Catalog(Router())
         self.catalog.learn(
@@ -151,7 +151,7 @@ class Lake:
     def _fill(self, work: Workload) -> None:
         store = open_store(self.mirror(work))
         name = f"{SOURCE}/{work.shard}"
-        table = self.catalog.table(work.shard, {name: work.shard})
+        table = self.catalog.table(work.shard, {Shard(SOURCE, work.shard): work.shard})
         shape = TargetSchema(table, work.schema, {name: work.schema}, self.catalog.at, {})
         made = create_mirror(store, shape, CommitStamp(LANE, AT))
         target = Target(store, made.metadata, table.key, AT)

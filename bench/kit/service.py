@@ -167,9 +167,9 @@ class FakeLake:
 
     def __post_init__(self) -> None:
         """Everything has its base, landed and applied in batch 0."""
-        shards = {f"{source_of(n)}/{name}": name for n, name in enumerate(self.tables)}
+        shards = {Shard(source_of(n), name): name for n, name in enumerate(self.tables)}
         ends = {
-            TopicPartition(f"{Shard.parse(shard).source}.{name}", partition): PartitionEnd(1)
+            TopicPartition(f"{shard.source}.{name}", partition): PartitionEnd(1)
             for shard, name in shards.items()
             for partition in range(PARTITIONS)
         }
@@ -183,8 +183,8 @@ class FakeLake:
             epochs={name: Epoch(1, "A", binlog_position(1, 0)) for name in SOURCES},
             high={SourcePartition(at.topic.partition(".")[0], at): BORN for at in ends},
             shards=shards,
-            bases=dict.fromkeys(shards, BORN),
-            complete=dict.fromkeys(shards, 0),
+            bases=dict.fromkeys(map(str, shards), BORN),
+            complete=dict.fromkeys(map(str, shards), 0),
             full=0,
         )
         self.mirrors = {name: MirrorPosition(0, 0, f"{name}-1") for name in self.tables}
@@ -214,7 +214,7 @@ class FakeLake:
         """Land and apply a batch with a change in *partitions* of each of *changed*; its text."""
         before = self.checkpoint()
         batch, place = before.batch + 1, self.beats.number
-        own = {name: Shard.parse(shard).source for shard, name in before.shards.items() if name}
+        own = {name: shard.source for shard, name in before.shards.items() if name}
         touched = [
             SourcePartition(own[name], TopicPartition(f"{own[name]}.{name}", partition))
             for name in changed

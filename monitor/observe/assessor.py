@@ -50,7 +50,7 @@ from pipeline.lags.lag import Lags, measure_lags
 from pipeline.lags.lag import measure_copy as lags_of_copy
 from pipeline.lags.samples import MirrorPosition
 from pipeline.landing.gaps import NEW_RULE
-from pipeline.model import Missing, Order, Stage, Table
+from pipeline.model import Missing, Order, Shard, Stage, Table
 from pipeline.reports import Hold
 from pipeline.settings import SourceSettings
 from pipeline.transports.topics import spell_topic
@@ -98,7 +98,8 @@ def _find_rule_changes(look: Sampling) -> dict[str, int]:
     checkpoint = look.checkpoint.value
     for name, gap in checkpoint.gaps.items():
         if name.startswith(NEW_RULE):
-            for table in {checkpoint.shards.get(shard) for shard in gap.shards} - {None}:
+            shards = map(Shard.parse, gap.shards)
+            for table in {checkpoint.shards.get(shard) for shard in shards} - {None}:
                 found[str(table)] = max(found.get(str(table), gap.batch), gap.batch)
     return found
 

@@ -14,7 +14,7 @@ import structlog
 from checks.blocks import Inputs, StateSince, TableFacts, TableState, find_blocks, state_of
 from monitor.board import FirstLanding
 from monitor.observe.sampler import NO_MIRROR
-from pipeline.checkpoint import Checkpoint, shard_exists, source_of
+from pipeline.checkpoint import Checkpoint, shard_exists
 from pipeline.clocks import day_end
 from pipeline.errors import UnreachableError
 from pipeline.image import DueCut, fence_of
@@ -89,10 +89,10 @@ def find_retired(
 ) -> Mapping[str, Found]:
     """Tables with landed rows that neither exist nor are configured any more."""
     there, gone = set[str](), dict[str, Found]()
-    for name, table in checkpoint.shards.items():
+    for shard, table in checkpoint.shards.items():
         if table is None:
             continue
-        why = _gone(name, checkpoint, router, sources)
+        why = _gone(shard, checkpoint, router, sources)
         if why:
             gone.setdefault(table, (TableState.RETIRED, why))
         else:
@@ -100,16 +100,12 @@ def find_retired(
     return {name: one for name, one in gone.items() if name not in there}
 
 
-def _gone(name: str, checkpoint: Checkpoint, router: Router, sources: Collection[str]) -> str:
-    if source_of(name) not in sources:
-        return f"source {source_of(name)} is no longer in the config"
-    if not router.table(Shard.parse(name).name):
-        return f"a rule ignores {Shard.parse(name).name}"
-    return (
-        ""
-        if shard_exists(checkpoint, name)
-        else f"{Shard.parse(name).name} was dropped, or renamed"
-    )
+def _gone(shard: Shard, checkpoint: Checkpoint, router: Router, sources: Collection[str]) -> str:
+    if shard.source not in sources:
+        return f"source {shard.source} is no longer in the config"
+    if not router.table(shard.name):
+        return f"a rule ignores {shard.name}"
+    return "" if shard_exists(checkpoint, shard) else f"{shard.name} was dropped, or renamed"
 
 
 def _since(name: str, one: Found, before: StateSince | None, at: datetime) -> StateSince:

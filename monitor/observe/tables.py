@@ -22,7 +22,7 @@ from zlib import crc32
 
 import structlog
 
-from pipeline.checkpoint import Checkpoint, Existence, active_shards, shard_exists, source_of
+from pipeline.checkpoint import Checkpoint, Existence, active_shards, shard_exists
 from pipeline.clocks import has_passed
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.model import Order, Shard, Table
@@ -70,7 +70,7 @@ class Comparison:
     """Tables that have ``changed`` between a checkpoint and shards, each known by its identity."""
 
     checkpoint: Checkpoint
-    shards: Mapping[str, str] | None
+    shards: Mapping[Shard, str] | None
     changed: frozenset[str]
 
 
@@ -90,7 +90,7 @@ class TableRegistry:
     _tables: tuple[Table, ...] = ()
     _named: Mapping[str, Table] = field(default_factory=dict)
     _told: tuple[object, object] | None = None  # by what the shards are known
-    _shards: Mapping[str, str] | None = None
+    _shards: Mapping[Shard, str] | None = None
     _compared: Comparison | None = None
     _existing: Mapping[str, Existence] = field(default_factory=dict)
     _bases: Mapping[str, Order] = field(default_factory=dict)
@@ -200,7 +200,7 @@ class TableRegistry:
             self._named = {table.name: table for table in self._tables}
             self._moving = frozenset(_moving(checkpoint, self.router))
             self._new = tuple(
-                sorted(self.sources().keys() - {source_of(n) for n in checkpoint.shards})
+                sorted(self.sources().keys() - {shard.source for shard in checkpoint.shards})
             )
 
     def _changed(self, checkpoint: Checkpoint) -> frozenset[str]:
@@ -212,13 +212,13 @@ class TableRegistry:
             )
         return known.changed
 
-    def _compare(self, checkpoint: Checkpoint, shards: Mapping[str, str]) -> frozenset[str]:
+    def _compare(self, checkpoint: Checkpoint, shards: Mapping[Shard, str]) -> frozenset[str]:
         if _telling(checkpoint) == self._told:
             return frozenset()
         others = active_shards(checkpoint, self.router).items() ^ shards.items()
         return frozenset(table for _, table in others)
 
-    def _living(self, checkpoint: Checkpoint) -> Mapping[str, str]:
+    def _living(self, checkpoint: Checkpoint) -> Mapping[Shard, str]:
         """The shards that are there; their names are gone through only if one has changed."""
         if self._shards is not None and _telling(checkpoint) == self._told:
             return self._shards
@@ -227,10 +227,9 @@ class TableRegistry:
             self._told = _telling(checkpoint)
         return shards
 
-    def _build(self, shards: Mapping[str, str]) -> list[Table]:
+    def _build(self, shards: Mapping[Shard, str]) -> list[Table]:
         router, sources = self.router, self.sources().keys()
-        named = {Shard.parse(name): table for name, table in shards.items()}
-        seen = {shard: table for shard, table in named.items() if shard.source in sources}
+        seen = {shard: table for shard, table in shards.items() if shard.source in sources}
         names = set(seen.values())
         folding = tuple(self._folding(router))
         self._declared = _uncollected(router, seen, [shard for shard, _ in folding])
@@ -339,9 +338,7 @@ def find_table(
         UnreachableError: a source did not answer.
     """
     router = Router(tuple(rules))
-    landed = {
-        Shard.parse(one) for one, of in active_shards(checkpoint, router).items() if of == name
-    }
+    landed = {shard for shard, of in active_shards(checkpoint, router).items() if of == name}
     there = {
         shard
         for source in sources.values()
@@ -410,9 +407,9 @@ def _why_uncollected(found: Sequence[Shard]) -> str:
 
 def _moving(checkpoint: Checkpoint, router: Router) -> Iterator[str]:
     """Tables that the rules give a shard which has landed for another, or for none."""
-    for name, table in checkpoint.shards.items():
-        now = router.table(Shard.parse(name).name)
-        if now is not None and now != table and shard_exists(checkpoint, name):
+    for shard, table in checkpoint.shards.items():
+        now = router.table(shard.name)
+        if now is not None and now != table and shard_exists(checkpoint, shard):
             yield now
 
 

@@ -79,8 +79,8 @@ def refuse_odd(own: TableStandards | None, table: Table, schema: TableSchema) ->
 
 Births = dict[str, list[tuple[str, Order]]]
 """Shard of one source -> its added columns, each with the order since which it has it."""
-Folding = Mapping[str, str | None]
-"""``source/shard`` -> table, None if it is ignored."""
+Folding = Mapping[Shard, str | None]
+"""Shard -> table, None if it is ignored."""
 Renames = Mapping[str, Sequence[tuple[int, str]]]
 """By shard: how many renames of its source are newer, and the name before; the newest first."""
 
@@ -276,9 +276,9 @@ class Catalog:
         """The shard's newest landed schema; None if it was never seen, or dropped last."""
         return self.history(source).newest(shard)
 
-    def former_names(self, name: str) -> tuple[str, ...]:
-        """Names that ``source/shard`` had before each RENAME that has landed, the newest first."""
-        shard, found, below = Shard.parse(name), list[str](), -1
+    def former_names(self, shard: Shard) -> tuple[str, ...]:
+        """Names that *shard* had before each RENAME that has landed, the newest first."""
+        found, below = list[str](), -1
         renames, known = self._renames_of(shard.source), shard.name
         while older := [one for one in renames.get(known, ()) if one[0] > below]:
             below, known = older[0]
@@ -377,8 +377,8 @@ class Catalog:
         known = self._folded
         if known[0] is not shards:
             found: dict[str | None, list[Shard]] = {}
-            for name, table in shards.items():
-                found.setdefault(table, []).append(Shard.parse(name))
+            for shard, table in shards.items():
+                found.setdefault(table, []).append(shard)
             known = (shards, {table: tuple(sorted(own)) for table, own in found.items()})
             self._folded = known
         return known[1]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from pipeline.apply.catalog import Catalog
-from pipeline.checkpoint import SETTING, Checkpoint, Incarnations, source_of
+from pipeline.checkpoint import SETTING, Checkpoint, Incarnations
 from pipeline.model import Order, SourcePartition, TopicPartition
 
 
@@ -50,16 +50,15 @@ class LandedState:
         if not self.checkpoint.beats:
             return self.checkpoint.tables
         sure: dict[str, int] = {}
-        for name, table in self.checkpoint.shards.items():
-            source = source_of(name)
-            trail = self.checkpoint.beats.get(source)
-            if trail is None or not trail.waits or source not in self.catalog.readings:
+        for shard, table in self.checkpoint.shards.items():
+            trail = self.checkpoint.beats.get(shard.source)
+            if trail is None or not trail.waits or shard.source not in self.catalog.readings:
                 continue
             if table is not None:
                 known = sure.get(table, self.checkpoint.batch)
                 sure[table] = min(known, -1 if trail.sure is None else trail.sure)
-        for name, table in self.checkpoint.shards.items():
-            if table in sure and self.checkpoint.complete.get(name, -1) > sure[table]:
+        for shard, table in self.checkpoint.shards.items():
+            if table in sure and self.checkpoint.complete.get(str(shard), -1) > sure[table]:
                 sure[table] = -1  # below its base nothing counts, and above it nothing does yet
         return {
             name: min(last, sure.get(name, last)) for name, last in self.checkpoint.tables.items()

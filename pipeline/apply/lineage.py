@@ -53,14 +53,14 @@ class PreviousColumn:
 def find_links(catalog: Catalog, shards: Folding, asked: str) -> tuple[ColumnLink, ...]:
     """Those that *asked* names, by table, shard and the column's place; none if it names nothing.
 
-    *shards*: ``source/shard`` -> table, None for one that the rules ignore.
+    *shards*: shard -> table, None for one that the rules ignore.
     """
     found = []
-    for name, table in sorted(shards.items(), key=lambda one: (one[1] or "", one[0])):
+    for shard, table in sorted(shards.items(), key=_by_table):
         if table is None:
             continue
-        shard, formers = Shard.parse(name), catalog.former_names(name)
-        names = (table, name, shard.name, *formers)
+        formers = catalog.former_names(shard)
+        names = (table, str(shard), shard.name, *formers)
         whole = asked in names
         if whole or any(asked.startswith(f"{one}.") for one in names):
             columns = {asked.removeprefix(f"{one}.") for one in names}
@@ -74,19 +74,18 @@ def links_of_tables(
 ) -> Mapping[str, tuple[ColumnLink, ...]]:
     """By table, those of its mirror, by shard and the column's place; *shards* as in `links`."""
     found: dict[str, list[ColumnLink]] = {name: [] for name in tables}
-    for name, table in sorted(shards.items()):
+    for shard, table in sorted(shards.items(), key=_by_table):
         if table in found:
-            formers = catalog.former_names(name)
-            found[table] += _links(catalog, Shard.parse(name), table, formers)
+            found[table] += _links(catalog, shard, table, catalog.former_names(shard))
     return {table: tuple(own) for table, own in found.items()}
 
 
 def columns_of_before(catalog: Catalog, shards: Folding, asked: str) -> tuple[PreviousColumn, ...]:
     """Where *asked* names a column that a shard had and has no more, by which statement it went."""
     found, changes = [], dict[str, Mapping[str, Sequence[SchemaChange]]]()
-    for name, table in sorted(shards.items(), key=lambda one: (one[1] or "", one[0])):
-        shard = Shard.parse(name)
-        whole = next((o for o in (table, name, shard.name) if o and asked.startswith(f"{o}.")), "")
+    for shard, table in sorted(shards.items(), key=_by_table):
+        names = (table, str(shard), shard.name)
+        whole = next((one for one in names if one and asked.startswith(f"{one}.")), "")
         if not whole or table is None:
             continue
         column, there = asked.removeprefix(f"{whole}."), False
@@ -98,6 +97,10 @@ def columns_of_before(catalog: Catalog, shards: Folding, asked: str) -> tuple[Pr
                 found.append(PreviousColumn(shard, column, table, change.statement))
             there = has
     return tuple(found)
+
+
+def _by_table(one: tuple[Shard, str | None]) -> tuple[str, str]:
+    return one[1] or "", str(one[0])
 
 
 def _links(

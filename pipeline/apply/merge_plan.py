@@ -99,7 +99,7 @@ def require_no_gap(
         HeldError: ``gap``, ``quarantine``.
     """
     others = {str(one.shard) for move in moves for one in move.names}
-    names = {name for name in _names(table) if shard_exists(checkpoint, name)} | others
+    names = {str(one) for one in table.shards if shard_exists(checkpoint, one)} | others
     lost = sorted(gap for name in names for gap in gaps.get(name, ()))
     if lost:
         raise HeldError("gap", f"changes were lost before landing ({lost[0]}); take a new base")
@@ -123,10 +123,11 @@ def require_same_standards(
         if catalog.standards.digest(catalog.router.table(other)) != wanted:
             detail = f"its rows came from table {other}, which has other `standards`"
             raise HeldError("standards", f"{detail}; take a new base of {table.name}")
-    for name in sorted(_names(table)):
+    for shard in sorted(table.shards, key=str):
+        name = str(shard)
         known = checkpoint.standards.get(name, NO_STANDARDS)
-        if not shard_exists(checkpoint, name) or (
-            name not in checkpoint.shards and known is NO_STANDARDS
+        if not shard_exists(checkpoint, shard) or (
+            shard not in checkpoint.shards and known is NO_STANDARDS
         ):
             continue
         if known.digest != wanted:
@@ -433,7 +434,7 @@ def _shape(table: Table, landed: LandedState, image: Image | None) -> TargetSche
 def _is_whole(table: Table, landed: LandedState) -> bool:
     """Return whether *table* has all its rows, apart from those that have yet to land."""
     checkpoint, names = landed.checkpoint, {str(shard) for shard in table.shards}
-    there = {name for name in names if shard_exists(checkpoint, name)}
+    there = {str(shard) for shard in table.shards if shard_exists(checkpoint, shard)}
     unread = any(subject.startswith("topic:") for subject in checkpoint.quarantine)
     lost = unread or any(landed.gaps.get(name) for name in there)
     open_ = any(name in checkpoint.quarantine for name in names) or any(

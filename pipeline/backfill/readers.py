@@ -170,24 +170,22 @@ class RowReaders:
 
     def folding(
         self, wishes: Sequence[BackfillRequest], checkpoint: Checkpoint, router: Router
-    ) -> dict[str, str | None]:
-        """Return ``source/shard`` -> table of all known shards, with rows or without.
+    ) -> dict[Shard, str | None]:
+        """Return the table of each of all known shards, with rows or without.
 
         Sources are asked at intervals, and only if nothing that has landed describes a requested
         table. In a Postgres log only rows describe a table.
         """
         ids = {one.id for one in wishes}
         begun = {name for name, one in checkpoint.rereads.items() if one.id in ids}
-        names = {
-            name
-            for name in {*checkpoint.shards, *checkpoint.existing, *begun}
-            if shard_exists(checkpoint, name)
+        known = {*checkpoint.shards, *map(Shard.parse, {*checkpoint.existing, *begun})}
+        found = {
+            shard: router.table(shard.name) for shard in known if shard_exists(checkpoint, shard)
         }
-        found = {name: router.table(Shard.parse(name).name) for name in names}
         missing = {one.table for one in wishes} - set(found.values())
         if missing:
-            every = {str(one): router.table(one.name) for one in self._there()}
-            found |= {name: table for name, table in every.items() if table in missing}
+            every = {shard: router.table(shard.name) for shard in self._there()}
+            found |= {shard: table for shard, table in every.items() if table in missing}
         return found
 
     def _there(self) -> tuple[Shard, ...]:

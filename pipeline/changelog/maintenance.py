@@ -35,7 +35,7 @@ from pipeline.delta.commit import commit_actions
 from pipeline.delta.log import Action, ActiveFile, Snapshot
 from pipeline.delta.store import Store
 from pipeline.errors import LostRaceError
-from pipeline.model import Op
+from pipeline.model import Op, Shard
 from pipeline.settings import PipelineSettings, Router
 
 _BEGINNING = timedelta(minutes=10)
@@ -312,9 +312,10 @@ class LogUpkeep:
         living = active_shards(checkpoint, self._router)
 
         def concerns(shards: tuple[str, ...]) -> bool:
-            there = (name for name in shards if shard_exists(checkpoint, name))
+            every = map(Shard.parse, shards)
+            there = (shard for shard in every if shard_exists(checkpoint, shard))
             return not shards or any(
-                name in living or name not in checkpoint.shards for name in there
+                shard in living or shard not in checkpoint.shards for shard in there
             )
 
         gaps = sorted(id_ for id_, gap in checkpoint.gaps.items() if concerns(gap.shards))

@@ -91,8 +91,8 @@ def advance_snapshots(
     for news in facts.news:
         described = news.change.kind == "create" and news.snapshot and not news.signalled
         if described and news.captured and not is_trimmed(checkpoint, news.change.shard):
-            snap, shard = OpenSnapshot(news.change.order, batch), Shard.parse(news.name)
-            _begin(snaps, checkpoint, shard, snap, described=True)
+            snap = OpenSnapshot(news.change.order, batch)
+            _begin(snaps, checkpoint, news.shard, snap, described=True)
     existing, created = find_births(checkpoint, facts)
     born = {n: Settled(n, order, batch, born=True) for n, order in created.items()}
     for name, rows in facts.snapshots.items():
@@ -210,7 +210,7 @@ def find_births(
             _tell(found, str(Shard(source, shard)), Existence(order, there=False))
         for news in (one for one in together if one.change.kind != "drop"):
             name = news.name
-            seen = name in checkpoint.shards or facts.firsts.get(name, order) < order
+            seen = news.shard in checkpoint.shards or facts.firsts.get(name, order) < order
             birth = news.captured and _is_birth(news, found.get(name), seen=seen)
             if birth and (
                 name in checkpoint.bases or not is_trimmed(checkpoint, news.change.shard)
@@ -226,19 +226,15 @@ def with_drops(facts: BatchStats, checkpoint: Checkpoint) -> BatchStats:
     """Add to *facts* a DROP of each known shard of a dropped database: no event names them."""
     if not facts.databases:
         return facts
-    described = {news.name for news in facts.news}
-    known = {*checkpoint.shards, *checkpoint.existing, *facts.shards}
-    names = sorted(described | {name for name in known if shard_exists(checkpoint, name)})
+    described = {news.shard for news in facts.news}
+    known = {*checkpoint.shards, *map(Shard.parse, (*checkpoint.existing, *facts.shards))}
+    shards = sorted(described | {shard for shard in known if shard_exists(checkpoint, shard)})
     made = [
-        SchemaNews(
-            one.source,
-            SchemaChange("drop", Shard.parse(name).name, one.order, None, one.text),
-            False,
-        )
+        SchemaNews(one.source, SchemaChange("drop", shard.name, one.order, None, one.text), False)
         for one in facts.databases
-        for begins in [str(Shard(one.source, ShardId.beginning(one.database)))]
-        for name in names
-        if name.startswith(begins)
+        for begins in [ShardId.beginning(one.database)]
+        for shard in shards
+        if shard.source == one.source and shard.name.startswith(begins)
     ]
     every = sorted((*facts.news, *made), key=lambda news: (news.source, news.change.order))
     return replace(facts, news=tuple(every))
@@ -354,8 +350,9 @@ WHY = (
 def detect_split_snapshots(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
     """Record a gap of each shard whose snapshot came from two servers."""
     for name, rows in context.stats.snapshots.items():
-        known = context.before.snaps.get(Shard.parse(name))
-        if checkpoint.shards.get(name) is None or not is_torn(rows, known):
+        shard = Shard.parse(name)
+        known = context.before.snaps.get(shard)
+        if checkpoint.shards.get(shard) is None or not is_torn(rows, known):
             continue
         why = WHY.format(above=f"{rows.order.log}:{rows.order.pos}")
         gap = Gap.noticed(f"torn:{name}", checkpoint.batch, why, (name,), above=rows.order)
@@ -379,8 +376,9 @@ def detect_repeated_snapshots(checkpoint: Checkpoint, context: BatchContext) -> 
 
 def _older(source: str, before: Checkpoint, above: Order) -> frozenset[str]:
     """Shards of *source* that had a base from below."""
-    own = (name for name, base in before.bases.items() if base < above)
-    return frozenset(n for n in own if source_of(n) == source and before.shards.get(n) is not None)
+    old = (name for name, base in before.bases.items() if base < above)
+    own = (name for name in old if source_of(name) == source)
+    return frozenset(name for name in own if before.shards.get(Shard.parse(name)) is not None)
 
 
 def _is_asked_for(shards: frozenset[str], before: Checkpoint) -> bool:
@@ -391,7 +389,7 @@ def _is_asked_for(shards: frozenset[str], before: Checkpoint) -> bool:
 
 def _with_gap(source: str, made: Checkpoint, older: frozenset[str], above: Order) -> Checkpoint:
     """Of those that are there; whose rows have all landed by now are short of what was before."""
-    there = {name for name in older if shard_exists(made, name)}
+    there = {name for name in older if shard_exists(made, Shard.parse(name))}
     whole = {name: made.bases[name] for name in there if made.bases[name] >= above}
     made = replace(made, lost={**made.lost, **whole})
     if not (left := there - whole.keys()):

@@ -490,9 +490,14 @@ class SchemaNews:
     signalled: bool = False
 
     @property
+    def shard(self) -> Shard:
+        """The shard that it is about."""
+        return Shard(self.source, self.change.shard)
+
+    @property
     def name(self) -> str:
-        """The shard that it is about, as a checkpoint names it."""
-        return str(Shard(self.source, self.change.shard))
+        """The text of that shard."""
+        return str(self.shard)
 
     @property
     def former(self) -> str | None:

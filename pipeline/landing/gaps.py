@@ -191,8 +191,9 @@ def _based(made: Checkpoint, source: str) -> Iterator[str]:
 
 
 def _is_based(made: Checkpoint, source: str, name: str) -> bool:
-    table = made.shards.get(name) if source_of(name) == source else None
-    return table is not None and name in made.bases and shard_exists(made, name)
+    shard = Shard.parse(name)
+    table = made.shards.get(shard) if shard.source == source else None
+    return table is not None and name in made.bases and shard_exists(made, shard)
 
 
 def _sends(lists: CaptureScope, name: str) -> bool:
@@ -215,9 +216,8 @@ def _replaced(
     found = {*capture.replaced, *differing}
     if not found:
         return set()
-    own = (n for n, table in made.shards.items() if table is not None and source_of(n) == source)
-    there = (name for name in own if name in before.shards and shard_exists(made, name))
-    return {name for name in there if ShardId.parse(Shard.parse(name).name) in found}
+    there = _there(made, before, source)
+    return {str(shard) for shard in there if ShardId.parse(shard.name) in found}
 
 
 def _remembered(before: Checkpoint, source: str) -> dict[str, str]:
@@ -305,12 +305,12 @@ def _explain_divergence(known: Epoch, now: Epoch, head: Head, landed: Order | No
 def _gap(source: str, made: Checkpoint, before: Checkpoint, why: str) -> Gap:
     """What is read in this batch may have been written by the new server, and so heals it."""
     batch = made.batch
-    short = (
-        name
-        for name, table in made.shards.items()
-        if table is not None and source_of(name) == source and shard_exists(made, name)
-        if name not in made.bases or made.based.get(name, -1) < batch
+    there = (
+        str(shard)
+        for shard, table in made.shards.items()
+        if table is not None and shard.source == source and shard_exists(made, shard)
     )
+    short = (n for n in there if n not in made.bases or made.based.get(n, -1) < batch)
     why = f"{why}; take a new base of each of its tables"
     return Gap.noticed(f"log:{source}", batch, why, short, batch=before.batch)
 
@@ -356,18 +356,19 @@ def _unkept_gap(source: str, made: Checkpoint, before: Checkpoint, why: str) -> 
     topic, batch = f"unkept:{source}", made.batch
     known = next((one for one in made.gaps.values() if one.topic == topic), None)
     first = batch if known is None else known.first
-    why, short = f"{why}; take a new base of each of its tables", _there(made, before, source)
+    why = f"{why}; take a new base of each of its tables"
+    short = map(str, _there(made, before, source))
     gap = Gap.noticed(topic, first, why, short, batch=batch)  # stays the same as long as it lasts
     were = (one for one in before.gaps.values() if one.topic == topic)
     return gap.after(were, made.shards)  # a table that is left is in what befell all of them
 
 
-def _there(made: Checkpoint, before: Checkpoint, source: str) -> set[str]:
+def _there(made: Checkpoint, before: Checkpoint, source: str) -> set[Shard]:
     return {
-        name
-        for name, table in made.shards.items()
-        if name in before.shards
-        if table is not None and source_of(name) == source and shard_exists(made, name)
+        shard
+        for shard, table in made.shards.items()
+        if table is not None and shard.source == source
+        if shard in before.shards and shard_exists(made, shard)
     }
 
 
@@ -426,8 +427,9 @@ def detect_hidden_topics(checkpoint: Checkpoint, context: BatchContext) -> Check
     """
     shards, gaps = dict(checkpoint.shards), dict(checkpoint.gaps)
     for name in sorted(context.stats.hidden):
-        shards[name] = context.router.table(Shard.parse(name).name)
-        captured = shards[name] is not None and shard_exists(checkpoint, name)
+        shard = Shard.parse(name)
+        shards[shard] = context.router.table(shard.name)
+        captured = shards[shard] is not None and shard_exists(checkpoint, shard)
         if captured and name not in checkpoint.bases:
             gap = _hidden_gap(name, checkpoint.batch)
             gaps[gap.id] = gap
@@ -454,32 +456,32 @@ def detect_new_rules(checkpoint: Checkpoint, context: BatchContext) -> Checkpoin
     if not context.settings_changed:
         return checkpoint
     shards, gaps = dict(checkpoint.shards), dict(checkpoint.gaps)
-    for name, old in context.before.shards.items():
-        new = context.router.table(Shard.parse(name).name)
+    for shard, old in context.before.shards.items():
+        new = context.router.table(shard.name)
         if new == old:
             continue
-        shards[name] = new
-        if new is not None and shard_exists(checkpoint, name):
-            gap = _new_rule_gap(name, old, new, checkpoint)
+        shards[shard] = new
+        if new is not None and shard_exists(checkpoint, shard):
+            gap = _new_rule_gap(shard, old, new, checkpoint)
             gaps[gap.id] = gap
     return replace(checkpoint, shards=shards, gaps=gaps)
 
 
-def _new_rule_gap(name: str, old: str | None, new: str, made: Checkpoint) -> Gap:
-    topic, partition, until = rule_place(Shard.parse(name).name, made.offsets)
+def _new_rule_gap(shard: Shard, old: str | None, new: str, made: Checkpoint) -> Gap:
+    topic, partition, until = rule_place(shard.name, made.offsets)
     before = old if old is not None else "no table"
     why = (
-        f"`tables` now maps {name} to {new} (before: {before}), so its earlier rows are missing"
+        f"`tables` now maps {shard} to {new} (before: {before}), so its earlier rows are missing"
         f" there; run `sluice bootstrap {quote(new)} --reason ...`"
     )
     return Gap(
-        f"{NEW_RULE}{name}@{made.batch}",
+        f"{NEW_RULE}{shard}@{made.batch}",
         topic,
         partition,
         0,
         until,
         why,
-        shards=(name,),
+        shards=(str(shard),),
         batch=made.batch,
     )
 
@@ -502,23 +504,23 @@ def detect_new_standards(checkpoint: Checkpoint, context: BatchContext) -> Check
     if not context.settings_changed:
         names -= before.shards.keys()
     known, gaps = dict(checkpoint.standards), dict(checkpoint.gaps)
-    for name in sorted(names):
-        digest = standards.digest(checkpoint.shards[name])
+    for shard in sorted(names):
+        name, digest = str(shard), standards.digest(checkpoint.shards[shard])
         if digest == checkpoint.standards.get(name, NO_STANDARDS).digest:
             continue
-        seen = name in before.shards
+        seen = shard in before.shards
         known[name] = RowStandards(digest, checkpoint.batch if seen else -1)
-        if seen and checkpoint.shards[name] is not None and shard_exists(checkpoint, name):
-            gap = _new_standard_gap(name, checkpoint)
+        if seen and checkpoint.shards[shard] is not None and shard_exists(checkpoint, shard):
+            gap = _new_standard_gap(shard, checkpoint)
             gaps[gap.id] = gap
     return replace(checkpoint, standards=known, gaps=gaps)
 
 
-def _new_standard_gap(name: str, made: Checkpoint) -> Gap:
-    topic, partition, until = rule_place(Shard.parse(name).name, made.offsets)
-    why = f"`standards` changed: what landed of {name} is written otherwise; take a new base of it"
-    found = f"{NEW_STANDARD}{name}@{made.batch}"
-    return Gap(found, topic, partition, 0, until, why, shards=(name,), batch=made.batch)
+def _new_standard_gap(shard: Shard, made: Checkpoint) -> Gap:
+    topic, partition, until = rule_place(shard.name, made.offsets)
+    why = f"`standards` changed: what landed of {shard} is written otherwise; take a new base of it"
+    found = f"{NEW_STANDARD}{shard}@{made.batch}"
+    return Gap(found, topic, partition, 0, until, why, shards=(str(shard),), batch=made.batch)
 
 
 def has_sent(

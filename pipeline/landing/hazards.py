@@ -28,7 +28,6 @@ from pipeline.checkpoint import (
     Checkpoint,
     Gap,
     shard_exists,
-    source_of,
 )
 from pipeline.finding import Effect, Finding, join_alternatives, split_alternatives
 from pipeline.landing.listing import LandingSource
@@ -221,12 +220,11 @@ def _is_over(one: ActiveHazard, checkpoint: Checkpoint, context: BatchContext) -
 
 
 def _affected(made: Checkpoint, source: str, hazard: Finding, router: Router) -> Iterator[str]:
-    for name, table in made.shards.items():
-        if table is None or source_of(name) != source or not shard_exists(made, name):
+    for shard, table in made.shards.items():
+        if table is None or shard.source != source or not shard_exists(made, shard):
             continue
-        shard = Shard.parse(name).name
-        if not hazard.affects(shard):
+        if not hazard.affects(shard.name):
             continue
-        rule = router.rule(shard)
+        rule = router.rule(shard.name)
         if rule is None or not hazard.spares(rule.key):
-            yield name
+            yield str(shard)

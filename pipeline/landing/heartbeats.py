@@ -26,7 +26,7 @@ watermark is kept in memory, and determined again after a restart.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pipeline.checkpoint import Checkpoint, Gap, shard_exists, source_of
+from pipeline.checkpoint import Checkpoint, Gap, shard_exists
 from pipeline.heartbeats import (
     HeartbeatBacklog,
     HeartbeatHistory,
@@ -135,8 +135,9 @@ def _with_new_shards(
     source: str, gaps: Mapping[str, Gap], made: Checkpoint, before: Checkpoint
 ) -> dict[str, Gap]:
     """*gaps* that are of tables, too, that were first seen in what was skipped and sent again."""
-    own = (n for n in made.shards.keys() - before.shards.keys() if source_of(n) == source)
-    new = [name for name in own if made.shards[name] is not None and shard_exists(made, name)]
+    own = (one for one in made.shards.keys() - before.shards.keys() if one.source == source)
+    there = (one for one in own if made.shards[one] is not None and shard_exists(made, one))
+    new = [str(shard) for shard in there]
     found = dict(gaps)
     for gap in gaps.values() if new else ():
         above = gap.above
@@ -233,8 +234,8 @@ def _twice(source: str) -> str:
 
 
 def _gap(source: str, made: Checkpoint, topic: str, span: tuple[int, int], why: str) -> Gap:
-    own = (n for n, table in made.shards.items() if table is not None and source_of(n) == source)
-    shards = tuple(sorted(name for name in own if shard_exists(made, name)))
+    own = (s for s, table in made.shards.items() if table is not None and s.source == source)
+    shards = tuple(sorted(str(shard) for shard in own if shard_exists(made, shard)))
     id_ = f"{topic}:0:{span[0]}@{made.batch}"
     return Gap(id_, topic, 0, *span, why, shards=shards, batch=made.batch)
 

@@ -32,7 +32,7 @@ from typing import TypeVar
 
 import structlog
 
-from pipeline.checkpoint import Checkpoint, Epoch, shard_exists, source_of
+from pipeline.checkpoint import Checkpoint, Epoch, shard_exists
 from pipeline.collectors.collector import Collector
 from pipeline.collectors.mirrormaker import Mirrored
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
@@ -88,17 +88,17 @@ class TopicShards:
     """Maps topics to *shards*; ``names_of`` returns a topic's source, None if it has no source."""
 
     checkpoint: Checkpoint
-    shards: Collection[str]
+    shards: Collection[Shard]
     names_of: Callable[[str], TopicNames | None]
 
     def lost_with(self, topic: str) -> tuple[str, ...]:
-        """Those that may be short of what is lost of *topic*, sorted.
+        """Texts of those that may be short of what is lost of *topic*, sorted.
 
         Every one of its source where none is known to be sent into it.
         """
         names = self.names_of(topic)
-        every = self._every.get(names.source, ()) if names else sorted(self.shards)
-        return self._into(topic, names) or tuple(every)
+        every = self._every.get(names.source, ()) if names else self.shards
+        return tuple(sorted(map(str, self._into(topic, names) or every)))
 
     def concerns_nobody(self, topic: str) -> bool:
         """Whether its source has no shard yet, and *topic* holds no rows of one."""
@@ -114,48 +114,48 @@ class TopicShards:
         """
         return any(map(self._is_awaited, self._into(topic, self.names_of(topic))))
 
-    def _into(self, topic: str, names: TopicNames | None) -> tuple[str, ...]:
+    def _into(self, topic: str, names: TopicNames | None) -> Collection[Shard]:
         if names is not None and topic == names.statements:
-            return tuple(self._every.get(names.source, ()))
-        found = {name for end in topic_endings(topic) for name in self._named.get(end, ())}
+            return self._every.get(names.source, ())
+        found = {shard for end in topic_endings(topic) for shard in self._named.get(end, ())}
         if names is not None:
-            found = {name for name in found if source_of(name) == names.source}
+            found = {shard for shard in found if shard.source == names.source}
             if topic not in names.others and names.routed:
                 found.update(self._every.get(names.source, ()))
             elif topic not in names.others and not found:
                 found.update(self._strays.get(names.source, ()))
-        return tuple(sorted(found))
+        return found
 
-    def _is_awaited(self, name: str) -> bool:
-        return self.checkpoint.shards.get(name) is not None and shard_exists(self.checkpoint, name)
+    def _is_awaited(self, shard: Shard) -> bool:
+        there = self.checkpoint.shards.get(shard) is not None
+        return there and shard_exists(self.checkpoint, shard)
 
     @cached_property
-    def _every(self) -> Mapping[str, list[str]]:
-        """By source, sorted."""
-        found: dict[str, list[str]] = {}
-        for name in sorted(self.shards):
-            found.setdefault(source_of(name), []).append(name)
+    def _every(self) -> Mapping[str, list[Shard]]:
+        """By source."""
+        found: dict[str, list[Shard]] = {}
+        for shard in self.shards:
+            found.setdefault(shard.source, []).append(shard)
         return found
 
     @cached_property
-    def _named(self) -> Mapping[str, list[str]]:
-        """Their names in topics."""
-        found: dict[str, list[str]] = {}
-        for name in self.shards:
-            found.setdefault(spell_topic(Shard.parse(name).name), []).append(name)
+    def _named(self) -> Mapping[str, list[Shard]]:
+        """By their names in topics."""
+        found: dict[str, list[Shard]] = {}
+        for shard in self.shards:
+            found.setdefault(spell_topic(shard.name), []).append(shard)
         return found
 
     @cached_property
-    def _strays(self) -> Mapping[str, list[str]]:
+    def _strays(self) -> Mapping[str, list[Shard]]:
         """Return the shards of each source without a listed topic of their own."""
         topics = {at.topic for at in (*self.checkpoint.offsets, *self.checkpoint.gone)}
         owned = [(names.source, t) for t in topics if (names := self.names_of(t)) is not None]
         ends = {(source, end) for source, topic in owned for end in topic_endings(topic)}
-        found: dict[str, list[str]] = {}
-        for name in self.shards:
-            source = source_of(name)
-            if (source, spell_topic(Shard.parse(name).name)) not in ends:
-                found.setdefault(source, []).append(name)
+        found: dict[str, list[Shard]] = {}
+        for shard in self.shards:
+            if (shard.source, spell_topic(shard.name)) not in ends:
+                found.setdefault(shard.source, []).append(shard)
         return found
 
 
@@ -680,9 +680,9 @@ class CaptureNotices:
             if one.newest > self._said.get(name, NEVER) or self._unsaid_hazards(name)
         }
         return bool(news) and any(
-            table is not None and self._is_news(Shard.parse(name))
-            for name, table in checkpoint.shards.items()
-            if source_of(name) in news
+            table is not None and self._is_news(shard)
+            for shard, table in checkpoint.shards.items()
+            if shard.source in news
         )
 
     def record(self, feeds: Iterable[LandingSource]) -> None:

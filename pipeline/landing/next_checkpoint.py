@@ -7,7 +7,7 @@ because most statements differ only in the name.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -56,20 +56,20 @@ from pipeline.settings import Router
 _WORDS = re.compile(r"\w+")
 
 
-def shards_named_in_ddl(texts: Iterable[tuple[str, str]], shards: Iterable[str]) -> set[str]:
+def shards_named_in_ddl(texts: Iterable[tuple[str, str]], shards: Iterable[Shard]) -> set[Shard]:
     """Return shards whose relation occurs in the text of a statement of their source.
 
     Also those whose database occurs in a statement about a database: no event names its tables.
-    *texts* are (source, text), *shards* ``source/shard``.
+    *texts* are (source, text).
     """
     said: dict[str, list[str]] = {}
     for source, text in texts:
         said.setdefault(source, []).extend((text, text.replace("``", "`")))
     spoken = {source: _SourceStatements("\n".join(own).casefold()) for source, own in said.items()}
     return {
-        name
-        for name in shards
-        if (one := spoken.get(source_of(name))) is not None and one.is_about(name)
+        shard
+        for shard in shards
+        if (one := spoken.get(shard.source)) is not None and one.is_about(shard)
     }
 
 
@@ -89,9 +89,9 @@ class _SourceStatements:
         """Whether a statement may be about a database."""
         return "database" in self.words or "schema" in self.words
 
-    def is_about(self, name: str) -> bool:
-        """Return whether it contains *name* (``source/shard``) or its database."""
-        own = Shard.parse(name.casefold())
+    def is_about(self, shard: Shard) -> bool:
+        """Return whether it contains the name of *shard* or of its database."""
+        own = Shard(shard.source, shard.name.casefold())
         return self._holds(own.relation) or (self.of_databases and self._holds(own.database))
 
     def _holds(self, name: str) -> bool:
@@ -159,7 +159,7 @@ def _advance(
     snaps, settled = _reread(
         again, *_snaps(checkpoint, facts, batch := checkpoint.batch + 1, waived)
     )
-    named = (*map(str, snaps), *(done.name for done in settled))
+    named = (*snaps, *(Shard.parse(done.name) for done in settled))
     shards = _shards(checkpoint, facts, named, router)
     closed = (*settled, *(dropped := _dropped(checkpoint, facts, batch)))
     known = _shards_after(checkpoint, facts, shards, names_of)
@@ -222,7 +222,7 @@ def _mark_disturbed(checkpoint: Checkpoint, plan: Plan) -> dict[str, Quarantine]
 def _shards_after(
     checkpoint: Checkpoint,
     facts: BatchStats,
-    shards: Mapping[str, str | None],
+    shards: Mapping[Shard, str | None],
     names_of: Callable[[str], TopicNames | None],
 ) -> TopicShards:
     """The shards after the batch, and which of them are there."""
@@ -232,8 +232,9 @@ def _shards_after(
 
 def _departed(checkpoint: Checkpoint, facts: BatchStats, dropped: Iterable[Settled]) -> set[str]:
     """Tables that a shard has left, by a DROP or a RENAME."""
-    gone = {*(old for old, _ in _renamed(checkpoint, facts)), *(done.name for done in dropped)}
-    return {table for name in gone if (table := checkpoint.shards.get(name)) is not None}
+    names = {*(old for old, _ in _renamed(checkpoint, facts)), *(done.name for done in dropped)}
+    gone = map(Shard.parse, names)
+    return {table for shard in gone if (table := checkpoint.shards.get(shard)) is not None}
 
 
 def _snaps(
@@ -318,26 +319,26 @@ def _started(made: Checkpoint, starts: Mapping[EpochStart, int], plan: Plan) -> 
 
 
 def _shards(
-    checkpoint: Checkpoint, facts: BatchStats, seen: Iterable[str], router: Router
-) -> dict[str, str | None]:
+    checkpoint: Checkpoint, facts: BatchStats, seen: Iterable[Shard], router: Router
+) -> dict[Shard, str | None]:
     """Also those that a statement altered, without rows or a base: BLOCKED until they have one.
 
     A RENAME alters the table that it makes; where it names no database of the old one, as in
     ``USE a; RENAME TABLE t TO b.t``, Debezium does not tell it (measured on 3.5).
     """
     altered = (
-        one.name
+        one.shard
         for one in facts.news
         if one.captured and not one.snapshot and one.change.kind == "alter"
     )
-    known = {
-        name: _table(name, router) for name in (*seen, *inherit_bases(checkpoint, facts), *altered)
-    }
-    return {**checkpoint.shards, **known, **facts.shards}
+    inherited = map(Shard.parse, inherit_bases(checkpoint, facts))
+    known = {shard: router.table(shard.name) for shard in (*seen, *inherited, *altered)}
+    landed = {Shard.parse(name): table for name, table in facts.shards.items()}
+    return {**checkpoint.shards, **known, **landed}
 
 
 def _touched(
-    facts: BatchStats, settled: Iterable[Settled], shards: Iterable[str], router: Router
+    facts: BatchStats, settled: Iterable[Settled], shards: Collection[Shard], router: Router
 ) -> set[str]:
     """Return tables whose mirrors must be merged: rows, a base, or a new schema without rows.
 
@@ -345,18 +346,12 @@ def _touched(
     moves their rows is decided when they are merged. A statement about an unknown or unsent table
     concerns no mirror.
     """
-    described = {news.name for news in facts.news}
-    reshaped = {_table(name, router) for name in described.intersection(shards)}
-    based = {_table(done.name, router) for done in settled}
-    texts = facts.texts
-    named = (
-        {_table(name, router) for name in shards_named_in_ddl(texts, shards)} if texts else set()
-    )
+    described = {news.shard for news in facts.news}
+    reshaped = {router.table(shard.name) for shard in described if shard in shards}
+    based = {router.table(Shard.parse(done.name).name) for done in settled}
+    about = shards_named_in_ddl(facts.texts, shards) if facts.texts else ()
+    named = {router.table(shard.name) for shard in about}
     return {name for name in {*facts.tables, *reshaped, *based, *named} if name is not None}
-
-
-def _table(name: str, router: Router) -> str | None:
-    return router.table(Shard.parse(name).name)
 
 
 def _highest(old: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:
@@ -525,7 +520,8 @@ def _passed(made: Checkpoint, acknowledged: Mapping[str, Acknowledged]) -> Check
         if gap.shards and not left.shards:
             del gaps[gap.id]
     unread = {n: replace(one, passed=True) for n, one in made.quarantine.items() if passed(one)}
-    belated = {table: made.batch for name in late if (table := made.shards.get(name)) is not None}
+    tables = (made.shards.get(Shard.parse(name)) for name in late)
+    belated = {table: made.batch for table in tables if table is not None}
     return replace(
         made,
         gaps=gaps,

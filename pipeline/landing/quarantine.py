@@ -158,7 +158,8 @@ class QuarantineRetry:
             feed = feeds.get(sources.pop() or "") if len(sources) == 1 else None
             if feed is None or not one.epoch or one.count != len(one.ids):
                 continue
-            if feed.registry is None and self.standards.of(checkpoint.shards.get(subject)) is None:
+            table = checkpoint.shards.get(Shard.parse(subject))
+            if feed.registry is None and self.standards.of(table) is None:
                 continue
             if one.partitions & disturbed or subject in checkpoint.schemas:
                 continue

@@ -31,7 +31,7 @@ from pipeline.landing.listing import Listing
 from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import StrangeRows
 from pipeline.landing.rule import BatchContext
-from pipeline.model import Order, OrderSpan, TopicPartition
+from pipeline.model import Order, OrderSpan, Shard, TopicPartition
 from pipeline.reports import Hold
 
 PATIENCE = timedelta(minutes=1)  # with a registry that does not know a number yet, or just now
@@ -92,7 +92,9 @@ def note_late_rows(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
     """Record which tables' older mirrors lack late rows, and a gap of rows that land nowhere."""
     stats = context.stats
     late = {
-        table: checkpoint.batch for name in stats.late if (table := checkpoint.shards.get(name))
+        table: checkpoint.batch
+        for name in stats.late
+        if (table := checkpoint.shards.get(Shard.parse(name)))
     }
     outdated: dict[str, OrderSpan] = {}
     own: set[str] = set()
@@ -108,7 +110,7 @@ def note_late_rows(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
             name
             for name, existence in checkpoint.existing.items()
             if source_of(name) == source and existence.there and existence.order > span.lowest
-            if checkpoint.shards.get(name) is not None
+            if checkpoint.shards.get(Shard.parse(name)) is not None
             if name not in checkpoint.bases
             or checkpoint.bases[name] < (above if name in own else span.highest)
         )

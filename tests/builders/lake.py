@@ -44,6 +44,7 @@ from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.builders.change_log import read_table
+from tests.builders.values import by_shard
 from tests.pipeline.reading import readings
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -110,7 +111,7 @@ class LocalLake:
         tables = dict.fromkeys(self.shards, "db.t") | {name: name for name in self.others}
         names = {f"s/{n}": table for n, table in tables.items()}
         bases = dict.fromkeys(names, FIRST) if self.publish else {}  # an image needs one
-        self.checkpoint = Checkpoint("main", -1, shards=names, bases=bases)
+        self.checkpoint = Checkpoint("main", -1, shards=by_shard(names), bases=bases)
         self.catalog = Catalog(Router(self.rules), readings("s"))
         for shard in tables:
             self.alter(*self.columns, at=FIRST, shard=shard)

@@ -1,10 +1,11 @@
 """Heads, fences, verdicts and settings of a source, each with the defaults of table shop.orders."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from checks.model import FailKind, Outcome, Ruling, Verdict
-from pipeline.model import Fence, Head
+from pipeline.model import Fence, Head, Shard
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.position import binlog_position
 
@@ -71,3 +72,11 @@ def lost_rows(check: str, *keys: str, table: str = "shop.orders", more: int = 0)
         more=more,
         kind=FailKind.LOST,
     )
+
+
+T = TypeVar("T")
+
+
+def by_shard(entries: Mapping[str, T]) -> dict[Shard, T]:
+    """Entries of a checkpoint by shard, of those by the shards' texts."""
+    return {Shard.parse(name): value for name, value in entries.items()}

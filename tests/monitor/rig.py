@@ -73,6 +73,7 @@ from pipeline.sources.source import LogBacklog, SourceArrivals, SourceDescriptio
 from pipeline.tables.lake import Lake
 from pipeline.transports.topics import TopicFacts
 from pipeline.transports.transport import Transport
+from tests.builders.values import by_shard
 from tests.monitor.store.blank import blank_store
 
 NOON = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
@@ -425,7 +426,7 @@ class Rig:
             heartbeats={"shop": newest},
             tables=dict.fromkeys(SHARDS.values(), batch) if changes else before,
             epochs={"shop": Epoch(1, "A", binlog_position(1, 0))},
-            shards=SHARDS,
+            shards=by_shard(SHARDS),
             bases={name: Order(1, 1, 0) for name in SHARDS},
         )
 

@@ -10,7 +10,7 @@ from checks.readiness import ReadinessState
 from monitor.observe.verdicts import LatestVerdicts
 from pipeline.apply.foreign_commits import waiver_id
 from pipeline.collectors.collector import CollectorState
-from pipeline.model import Stage
+from pipeline.model import Shard, Stage
 from pipeline.reports import Hold
 from pipeline.settings import Router, TableRule
 from tests.monitor.rig import ORDERS, USERS, Rig
@@ -128,7 +128,7 @@ def test_a_table_that_is_gone_takes_its_incidents_with_it(rig: Rig) -> None:
     rig.intrude(USERS)
     rig.watch()
 
-    rig.set_checkpoint(batch=rig.newest.batch + 1, shards={"shop/shop.orders": ORDERS})
+    rig.set_checkpoint(batch=rig.newest.batch + 1, shards={Shard("shop", "shop.orders"): ORDERS})
     rig.watch()
     rig.watch()
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from pipeline.checkpoint import Checkpoint, Existence, Gap, Quarantine
-from pipeline.model import Order
+from pipeline.model import Order, Shard
 from pipeline.settings import TableRule
 from tests.monitor.rig import SHARDS, USERS, Rig, codes_of
 
@@ -51,7 +51,7 @@ def test_a_shard_that_was_ignored_withholds_ready_before_a_batch_under_the_new_r
     rig.schema.grants = ("GRANT SELECT ON *.* TO `sluice`@`%`",)
     rig.round(2)
     mark = _with(rig, LEFT_OUT)
-    rig.lake.newest = replace(mark, shards={**mark.shards, f"shop/{LEFT_OUT}": None})
+    rig.lake.newest = replace(mark, shards={**mark.shards, Shard.parse(f"shop/{LEFT_OUT}"): None})
     rig.restart()
     rig.ask(cut=DAY)
     rig.census.ask()
@@ -91,7 +91,7 @@ def test_what_nobody_could_read_blocks_the_table_it_may_be_of(
 
 def _with(rig: Rig, shard: str, **more: object) -> Checkpoint:
     mark = rig.newest
-    shards = {**mark.shards, f"shop/{shard}": SHARDS.get(f"shop/{shard}", shard)}
+    shards = {**mark.shards, Shard("shop", shard): SHARDS.get(f"shop/{shard}", shard)}
     bases = {**mark.bases, f"shop/{shard}": mark.bases[f"shop/{USERS}"]}
     return replace(mark, shards=shards, bases=bases, **more)  # type: ignore[arg-type]
 
@@ -104,7 +104,7 @@ def test_a_look_is_judged_with_the_shards_of_its_own_mark(
     rig.restart()
     rig.round(2)
     mark = _with(rig, LEFT_OUT)
-    mark = replace(mark, shards={**mark.shards, f"shop/{LEFT_OUT}": USERS})
+    mark = replace(mark, shards={**mark.shards, Shard.parse(f"shop/{LEFT_OUT}"): USERS})
     gap = Gap("g", "shop.x", 0, 0, 1, "lost", shards=(f"shop/{LEFT_OUT}",))
     rig.lake.newest = replace(mark, gaps={"g": gap})
     rig.second()

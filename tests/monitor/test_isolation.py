@@ -20,6 +20,7 @@ from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd, Stage
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.source import SourceDescription
+from tests.builders.values import by_shard
 from tests.monitor.rig import SOURCE, FakeCollector, FakeDictionary, Rig
 from tests.pipeline.hanging import Hanging
 
@@ -74,7 +75,7 @@ class ThreeSources(Rig):
             heartbeats=dict.fromkeys(NAMES, newest),
             tables=dict.fromkeys(TABLES.values(), batch),
             epochs=dict.fromkeys(NAMES, Epoch(1, "A", binlog_position(1, 0))),
-            shards=shards,
+            shards=by_shard(shards),
             bases=dict.fromkeys(shards, Order(1, 1, 0)),
         )
 

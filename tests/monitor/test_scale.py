@@ -21,7 +21,7 @@ from monitor.observe import sampler
 from pipeline.checkpoint import Checkpoint, Existence, active_shards
 from pipeline.errors import ConfigError
 from pipeline.lags.samples import MirrorPosition, Sample
-from pipeline.model import Order, Stage
+from pipeline.model import Order, Shard, Stage
 from pipeline.settings import Router
 
 
@@ -136,7 +136,7 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> list[Checkpoint]:
     """The marks whose shards are gone through from now on."""
     gone_through = list[Checkpoint]()
 
-    def gone(mark: Checkpoint, router: Router) -> Mapping[str, str]:
+    def gone(mark: Checkpoint, router: Router) -> Mapping[Shard, str]:
         gone_through.append(mark)
         return active_shards(mark, router)
 
@@ -150,8 +150,8 @@ def test_names_are_gone_through_again_only_where_a_shard_came_or_went(
     with settled_service(tmp_path, 3) as (service, app):
         gone_through = followed(monkeypatch)
         mark = service.lake.checkpoint()
-        name, *_ = mark.shards
-        told = {name: Existence(Order(1, 1, 5), there=False)}
+        shard, *_ = mark.shards
+        told = {str(shard): Existence(Order(1, 1, 5), there=False)}
         tables = []
         for one in (replace(mark, batch=9), replace(mark, existing=told), mark):
             app.observers.roster.update(one)
@@ -166,7 +166,7 @@ def test_a_round_with_an_older_look_goes_through_the_shards_once_and_not_for_eac
     with settled_service(tmp_path, 5) as (service, app):
         service.round()
         old, mark = app.observers.watcher.look(timedelta()), service.lake.checkpoint()
-        altered = {next(iter(mark.shards)): Existence(Order(1, 2, 0), there=True)}
+        altered = {str(next(iter(mark.shards))): Existence(Order(1, 2, 0), there=True)}
         app.observers.roster.update(replace(mark, existing={**mark.existing, **altered}))
         monkeypatch.setattr(app.observers.watcher, "look", lambda *_: old)
         gone_through = followed(monkeypatch)

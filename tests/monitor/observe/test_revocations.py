@@ -19,9 +19,10 @@ from monitor.store.certificates import Certificates
 from pipeline.checkpoint import Checkpoint, Gap
 from pipeline.lags.samples import MirrorPosition, Sample
 from pipeline.landing.gaps import detect_new_rules
-from pipeline.model import Missing, Stage
+from pipeline.model import Missing, Shard, Stage
 from pipeline.settings import Router, TableRule
 from tests.builders import batch_context
+from tests.builders.values import by_shard
 from tests.monitor.rig import NOON, ORDERS, SHARDS, USERS, Rig
 
 DAY, EARLIER = "2026-03-28", "2026-03-27"
@@ -64,7 +65,7 @@ class Seen:
         mark: Sample[Checkpoint] | Missing = Missing("no route to host")
         if self.batch is not None:
             told = Checkpoint(
-                "main", self.batch, lives=self.lives, shards=SHARDS, gaps=self._gaps()
+                "main", self.batch, lives=self.lives, shards=by_shard(SHARDS), gaps=self._gaps()
             )
             mark = Sample(told, NOON, timedelta(minutes=1))
         look = Sampling(NOON, {}, mark, {}, number=number)
@@ -296,7 +297,7 @@ def test_a_rule_that_sends_it_another_shard_takes_back_what_was_said_before(
     rig.beat()
     rig.land()
     name = "shop/shop.users_2"
-    before = replace(rig.newest, shards={**rig.newest.shards, name: "shop.users_2"})
+    before = replace(rig.newest, shards={**rig.newest.shards, Shard.parse(name): "shop.users_2"})
     rig.lake.newest = detect_new_rules(
         before,
         batch_context(

@@ -408,7 +408,7 @@ def test_mirrors_that_hang_are_given_up_after_a_few_and_what_was_known_of_the_ot
 ) -> None:
     names = [f"shop.u{number}" for number in range(20)]
     rig.round()
-    shards = {f"shop/{name}": name for name in names}
+    shards = {Shard("shop", name): name for name in names}
     rig.set_checkpoint(batch=1, shards=shards, tables=dict.fromkeys(names, 1))
     rig.lake.mirrors = {name: MirrorPosition(0, 1, name) for name in names}
     rig.second()

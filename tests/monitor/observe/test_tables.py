@@ -14,6 +14,7 @@ from pipeline.errors import UnreachableError
 from pipeline.model import Order, Shard, Table
 from pipeline.settings import TableRule
 from pipeline.standards.table_standards import NO_STANDARDS
+from tests.builders.values import by_shard
 from tests.counting import count_calls, count_matches
 from tests.monitor.observe.dictionaries import BIG, FakeDictionary
 from tests.monitor.rig import NOON
@@ -36,14 +37,14 @@ class Watch:
 
     def see(self, **shards: str | None) -> tuple[Table, ...]:
         """Land a batch that knows these shards, and tell the tables there are then."""
-        named = {f"shop/{name.replace('__', '.')}": table for name, table in shards.items()}
+        named = {Shard("shop", name.replace("__", ".")): table for name, table in shards.items()}
         self.roster.update(Checkpoint(lane="main", batch=0, shards=named))
         return self.roster.tables()
 
     def drop(self, *dropped: str, shards: Mapping[str, str | None]) -> tuple[Table, ...]:
         """Land a batch that tells of shards of the source, and of a DROP of some of them."""
         gone = {f"shop/{name}": Existence(Order(1, 1, 9), there=False) for name in dropped}
-        named = {f"shop/{name}": table for name, table in shards.items()}
+        named = {Shard("shop", name): table for name, table in shards.items()}
         self.roster.update(Checkpoint(lane="main", batch=0, shards=named, existing=gone))
         return self.roster.tables()
 
@@ -152,7 +153,7 @@ def test_a_shard_that_went_since_a_look_leaves_its_own_table_in_doubt_and_no_oth
         "shop/shop_1.orders": "shop.orders",
         "shop/shop.users": "shop.users",
     }
-    looked_at = Checkpoint(lane="main", batch=0, shards=shards)
+    looked_at = Checkpoint(lane="main", batch=0, shards=by_shard(shards))
     watch.drop("shop_1.orders", shards={name[5:]: table for name, table in shards.items()})
 
     doubts = [watch.roster.unlisted(table, looked_at) for table in watch.roster.tables()]
@@ -254,7 +255,7 @@ def test_f20_a_source_that_is_no_longer_in_the_config_takes_its_shards_along() -
     watch = Watch(ORDERS, shop_0__orders=BIG)
     shards = {"shop/shop_0.orders": "shop.orders", "gone/shop_1.orders": "shop.orders"}
     alone = {"gone/other.t": "other.t"}
-    watch.roster.update(Checkpoint(lane="main", batch=0, shards=shards | alone))
+    watch.roster.update(Checkpoint(lane="main", batch=0, shards=by_shard(shards | alone)))
 
     (orders,) = watch.roster.tables()
 
@@ -380,7 +381,11 @@ def test_f21_a_silent_source_keeps_no_other_from_telling_its_keys() -> None:
     silent, other = FakeDictionary(silent=True), FakeDictionary({"shop.b": {"id": "BIGINT"}})
     roster = TableRegistry(lambda: {"a": silent, "b": other}, (), lambda: NOON)
 
-    roster.update(Checkpoint("main", 0, shards={"a/shop.a": "shop.a", "b/shop.b": "shop.b"}))
+    roster.update(
+        Checkpoint(
+            "main", 0, shards={Shard.parse("a/shop.a"): "shop.a", Shard.parse("b/shop.b"): "shop.b"}
+        )
+    )
 
     assert [table.id_column for table in roster.tables()] == [None, "id"]
 
@@ -397,10 +402,10 @@ def test_keys_are_asked_again_when_a_statement_has_landed_and_now_and_then() -> 
     told = {"shop/shop.t003": Existence(Order(1, 2, 3), there=True)}
     shards = {f"shop/{name}": name for name in named}
     watch.now += timedelta(minutes=2)
-    watch.roster.update(Checkpoint("main", 1, shards=shards, existing=told))
+    watch.roster.update(Checkpoint("main", 1, shards=by_shard(shards), existing=told))
     altered = watch.source.keyed
     watch.now += timedelta(hours=2)
-    watch.roster.update(Checkpoint("main", 1, shards=shards, existing=told))
+    watch.roster.update(Checkpoint("main", 1, shards=by_shard(shards), existing=told))
 
     assert (first, at_rest, altered, watch.source.keyed) == (20, 20, 21, 41)
 
@@ -441,7 +446,7 @@ class Three:
         """Land a batch that knows all shards; the tables' keys, by name."""
         shards = {f"{name}/{name}.own": f"{name}.own" for name in "abc"}
         shards |= {"a/a.orders": "all.orders", "b/b.orders": "b.orders"}
-        self.roster.update(Checkpoint("main", 0, shards=shards))
+        self.roster.update(Checkpoint("main", 0, shards=by_shard(shards)))
         return {table.name: table.id_column for table in self.roster.tables()}
 
 
@@ -471,11 +476,13 @@ def test_a_source_that_has_told_and_sent_nothing_yet_may_have_a_shard_of_any_fol
 ) -> None:
     three = Three(hanging)
     monkeypatch.setattr(three.sources["c"], "shards", hanging)
-    landed = Checkpoint("main", 0, shards={"a/a.own": "a.own", "a/a.orders": "all.orders"})
+    landed = Checkpoint(
+        "main", 0, shards={Shard.parse("a/a.own"): "a.own", Shard.parse("a/a.orders"): "all.orders"}
+    )
 
     three.roster.update(landed)
     before = {table.name: three.roster.unlisted(table) for table in three.roster.tables()}
-    three.roster.update(replace(landed, shards={**landed.shards, "c/c.own": "c.own"}))
+    three.roster.update(replace(landed, shards={**landed.shards, Shard.parse("c/c.own"): "c.own"}))
     after = {table.name: three.roster.unlisted(table) for table in three.roster.tables()}
 
     why = "source c has not listed its tables: has not answered since 12:00:00 UTC"
@@ -514,7 +521,7 @@ def test_one_table_is_found_without_asking_for_the_keys_of_others() -> None:
     shards = {f"shop/{name}": name for name in ("shop.users",)}
     landed = {"shop/shop_0.orders": "shop.orders", "shop/shop_9.orders": "shop.orders", **shards}
     gone = {"shop/shop_9.orders": Existence(Order(1, 1, 9), there=False)}
-    checkpoint = Checkpoint(lane="main", batch=0, shards=landed, existing=gone)
+    checkpoint = Checkpoint(lane="main", batch=0, shards=by_shard(landed), existing=gone)
 
     asked = ("shop.orders", checkpoint, (ORDERS,), {"shop": source}, NO_STANDARDS)
     found = find_table(*asked)

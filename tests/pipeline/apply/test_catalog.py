@@ -1,7 +1,7 @@
 """Shards of one table: their columns fit, they come and go, and there may be thousands."""
 
 from collections import UserDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def test_a_key_that_is_spelled_in_two_ways_holds_the_table(tmp_path: Path) -> No
 class Interrupted(Catalog):
     """While one line of merges asks for a table, another does, of the shards of *others*."""
 
-    others: dict[str, str] | None = None
+    others: Mapping[Shard, str | None] | None = None
 
     def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, value)
@@ -52,7 +52,8 @@ class Interrupted(Catalog):
 
 def test_two_lines_ask_for_a_table_each_with_the_shards_of_its_own_batch() -> None:
     catalog = Interrupted(Router(()), readings("s"))
-    before, after = {"s/db.t_1": "t"}, {"s/db.t_1": "t", "s/db.t_2": "t"}
+    before = dict[Shard, str | None]({Shard("s", "db.t_1"): "t"})
+    after = {**before, Shard("s", "db.t_2"): "t"}
     catalog.others = after
 
     assert catalog.table("t", before).shards == (Shard("s", "db.t_1"),)
@@ -235,7 +236,8 @@ def test_f26_a_dropped_shard_that_is_made_again_begins_empty(two: Renames) -> No
 def test_a_swap_with_a_shadow_of_the_same_table_leaves_one_of_each_row(two: Renames) -> None:
     """The shadow's own rows go with its name, those of the original with the old one's."""
     two.lake.checkpoint = replace(
-        two.lake.checkpoint, shards={**two.lake.checkpoint.shards, "s/db._t_old": "db.t"}
+        two.lake.checkpoint,
+        shards={**two.lake.checkpoint.shards, Shard.parse("s/db._t_old"): "db.t"},
     )
     two.swap()
     two.tell(105, "DROP TABLE _t_old")
@@ -310,19 +312,19 @@ def test_what_a_collector_sends_again_is_not_worked_out_again(
     assert again.newest("s", "db.t20") == catalog.newest("s", "db.t20") is not None
 
 
-class WalkedShards(UserDict[str, str | None]):
+class WalkedShards(UserDict[Shard, str | None]):
     """Shards that count how often somebody goes through all of them."""
 
     walks = 0
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[Shard]:
         self.walks += 1
         return super().__iter__()
 
 
 def test_tables_are_found_without_going_through_all_shards_for_each() -> None:
     catalog = Catalog(Router(), readings("s"))
-    shards = WalkedShards({f"s/db.t{n}": f"db.t{n % 10}" for n in range(50)})
+    shards = WalkedShards({Shard("s", f"db.t{n}"): f"db.t{n % 10}" for n in range(50)})
 
     tables = [catalog.table(f"db.t{n}", shards) for n in range(10)]
 

@@ -10,11 +10,12 @@ from pipeline.checkpoint import Checkpoint
 from pipeline.heartbeats import HeartbeatHistory
 from pipeline.model import Order
 from pipeline.settings import Router
+from tests.builders.values import by_shard
 from tests.pipeline.reading import readings
 
 CALM = HeartbeatHistory(highest=900, order=Order(1, 0, 7), last=900, raised=51)
 SHARDS: dict[str, str | None] = {"a/db.t_0": "db.t", "b/db.t_1": "db.t", "c/db.u": "db.u"}
-MARK = Checkpoint("prod", 60, shards=SHARDS, tables={"db.t": 60, "db.u": 58})
+MARK = Checkpoint("prod", 60, shards=by_shard(SHARDS), tables={"db.t": 60, "db.u": 58})
 
 
 def through(mark: Checkpoint, *sources: str) -> dict[str, int]:

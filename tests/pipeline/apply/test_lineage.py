@@ -13,18 +13,21 @@ from pipeline.settings import Router, StandardRule, TableRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.standards.hash import KeyedHash
 from pipeline.standards.table_standards import Standards
+from tests.builders.values import by_shard
 from tests.pipeline.reading import readings
 
 ID, PHONE = Column("id", "BIGINT"), Column("phone", "BIGINT")
 RULES = (TableRule(r"shop_\d+\.orders", "shop.orders"),)
 HASH = ("hash", KeyedHash(("phone",), "0123456789abcdef"))
 STANDARDS = Standards((StandardRule("shop.orders", ("id",), (HASH,)),))
-SHARDS = {
-    "a/shop_1.orders": "shop.orders",
-    "b/shop_2.orders": "shop.orders",
-    "a/shop.users": "shop.users",
-    "a/shop.scratch": None,
-}
+SHARDS = by_shard(
+    {
+        "a/shop_1.orders": "shop.orders",
+        "b/shop_2.orders": "shop.orders",
+        "a/shop.users": "shop.users",
+        "a/shop.scratch": None,
+    }
+)
 
 
 def _made(shard: str, at: int, previous: str | None = None) -> SchemaChange:
@@ -103,7 +106,7 @@ def test_thousands_of_tables_with_a_statement_each_are_no_matter_of_seconds() ->
     made.learn([("a", _made(name, at)) for at, name in enumerate(names)])
     began = time.monotonic()
 
-    found = find_links(made, {f"a/{name}": name for name in names}, "db.t7.phone")
+    found = find_links(made, {Shard.parse(f"a/{name}"): name for name in names}, "db.t7.phone")
 
     assert [one.table for one in found] == ["db.t7"]
     assert time.monotonic() - began < 2

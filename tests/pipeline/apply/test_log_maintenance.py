@@ -21,6 +21,7 @@ from pipeline.model import Op, Order
 from pipeline.reports import MergeReport
 from pipeline.settings import UpkeepSettings
 from tests.builders.lake import NOW, LocalLake, row, stamped
+from tests.builders.values import by_shard
 from tests.pipeline.apply.holds import assert_held
 from tests.pipeline.apply.keeping import DAY, C, Keeping, batches, mirror
 
@@ -41,7 +42,7 @@ def on_days(lake: LocalLake) -> LocalLake:
 Apply = Callable[[LocalLake], MergeReport | None]
 GONE = {"existing": {"s/db.t": Existence(Order(1, 1, 99), there=False)}}
 OLD = {
-    "shards": {"s/db.t": "db.t", "s/db.old": "db.old", "s/db.no": None},
+    "shards": by_shard({"s/db.t": "db.t", "s/db.old": "db.old", "s/db.no": None}),
     "existing": {"s/db.old": Existence(Order(1, 1, 99), there=False)},
 }
 

@@ -23,7 +23,7 @@ from pipeline.delta.log import Snapshot
 from pipeline.delta.store import open_store
 from pipeline.errors import HeldError, LostRaceError
 from pipeline.formats.dbevents_avro import DbEventsAvro
-from pipeline.model import Op, Order
+from pipeline.model import Op, Order, Shard
 from pipeline.schema.model import arrow_type
 from pipeline.settings import RegistrySettings, TableRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
@@ -240,7 +240,7 @@ def test_a_new_shard_is_followed_without_touching_the_rows_of_the_others(tmp_pat
     lake.play([image_change(C, 10, 1, "db.t_0", name="a")])
     files = set(snapshot(lake).files)
     lake.checkpoint = replace(
-        lake.checkpoint, shards={**lake.checkpoint.shards, "s/db.t_1": "db.t"}
+        lake.checkpoint, shards={**lake.checkpoint.shards, Shard.parse("s/db.t_1"): "db.t"}
     )
     lake.alter(ID, NAME, SEVEN, at=BORN, shard="db.t_1")
 

@@ -15,7 +15,7 @@ from pipeline.formats.format import Format
 from pipeline.heartbeats import CALM_HEARTBEATS, HeartbeatHistory
 from pipeline.landing.batch_stats import BatchStats
 from pipeline.landing.heartbeats import follow_histories
-from pipeline.model import Op, Order, Ordering, Origin, ShardId, TopicPartition
+from pipeline.model import Op, Order, Ordering, Origin, Shard, ShardId, TopicPartition
 from pipeline.schema.model import Notation, TableDescription
 from tests.builders import batch_context, orders_at
 from tests.builders.harness import LandingHarness, Server, Topics, load_gaps
@@ -224,7 +224,10 @@ def test_heartbeats_that_may_have_stood_in_what_was_deleted_are_told_so(
 ) -> None:
     gone = Gap(f"{topic}:0:10@{batch}", topic, 0, 10, 20, "deleted", (), (NAME,), batch)
     before = Checkpoint(
-        "main", 5, shards={NAME: "a.t"}, beats={"a": HeartbeatHistory(3, Order(1, 0, 3), 3, 4)}
+        "main",
+        5,
+        shards={Shard.parse(NAME): "a.t"},
+        beats={"a": HeartbeatHistory(3, Order(1, 0, 3), 3, 4)},
     )
     made = replace(before, batch=6, gaps={gone.id: gone})
     own = replace(landed_heartbeat(9, 30), topic="canal")

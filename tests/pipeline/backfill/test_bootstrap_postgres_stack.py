@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from pipeline.backfill.task import ReadLimits
-from pipeline.model import Origin
+from pipeline.model import Origin, Shard
 from tests.pipeline.backfill.live_rereads import bootstrap, finished, origins, part, wish, writing
 from tests.pipeline.every_postgres_type import CREATE, MADE, ROWS, insert
 from tests.pipeline.postgres_live import PostgresPipe
@@ -63,7 +63,7 @@ def test_a_table_that_is_empty_gets_a_base_and_a_mirror_without_rows(
     p.sql(T, T.replace(" t ", " u "), "INSERT INTO u VALUES (1, 'u')")
     p.start()
     p.catch_up()
-    assert f"{p.name}/public.t" not in p.lane.checkpoint.shards
+    assert Shard(p.name, "public.t") not in p.lane.checkpoint.shards
 
     assert bootstrap(p, "t").rows == 0
     p.catch_up()

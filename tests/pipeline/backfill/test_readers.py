@@ -33,6 +33,7 @@ from pipeline.settings import Router, SourceSettings, TableRule
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.row_reader import ReadFence
 from tests.builders.harness import LandingHarness, Server, Topics
+from tests.builders.values import by_shard
 from tests.pipeline.backfill.test_bootstrap import Rows
 from tests.pipeline.reading import readings
 from tests.pipeline.schema_messages import described, message
@@ -409,7 +410,12 @@ def test_f113_tables_that_anything_landed_tells_of_need_no_word_of_a_source(
     opened.like.there = (SHARD,)
     checkpoint = replace(
         LANDED,
-        shards={"a/db.t": "db.t", "a/db.t_1": "db.t", "a/db.tmp": None, "a/db.gone": "db.gone"},
+        shards={
+            Shard.parse("a/db.t"): "db.t",
+            Shard.parse("a/db.t_1"): "db.t",
+            Shard.parse("a/db.tmp"): None,
+            Shard.parse("a/db.gone"): "db.gone",
+        },
         existing={
             "a/db.gone": Existence(Order(1, 7, 1), there=False),
             "a/db.empty": Existence(Order(1, 7, 1), there=True),
@@ -422,13 +428,15 @@ def test_f113_tables_that_anything_landed_tells_of_need_no_word_of_a_source(
 
     found = readers.folding(wishes("db.t", "db.empty", "db.begun"), checkpoint, ROUTES)
 
-    assert found == {
-        "a/db.t": "db.t",
-        "a/db.t_1": "db.t",
-        "a/db.tmp": None,
-        "a/db.empty": "db.empty",
-        "b/db.begun": "db.begun",
-    }
+    assert found == by_shard(
+        {
+            "a/db.t": "db.t",
+            "a/db.t_1": "db.t",
+            "a/db.tmp": None,
+            "a/db.empty": "db.empty",
+            "b/db.begun": "db.begun",
+        }
+    )
     assert opened.readers == []
 
 
@@ -437,11 +445,11 @@ def test_f113_sources_are_asked_for_tables_of_which_nothing_has_landed(
 ) -> None:
     names = ("db.new", "db.other", "db.t_1", "db.tmp")
     opened.like.there = tuple(Shard("a", name) for name in names)
-    checkpoint = replace(LANDED, shards={"b/db.t": "db.t"})
+    checkpoint = replace(LANDED, shards={Shard.parse("b/db.t"): "db.t"})
 
     found = readers.folding(wishes("db.new", "db.t"), checkpoint, ROUTES)
 
-    assert found == {"b/db.t": "db.t", "a/db.new": "db.new"}
+    assert found == by_shard({"b/db.t": "db.t", "a/db.new": "db.new"})
 
 
 def test_f113_a_source_that_is_silent_hides_no_table_of_another(
@@ -455,7 +463,7 @@ def test_f113_a_source_that_is_silent_hides_no_table_of_another(
     with capture_logs() as logged:
         found = readers.folding(wishes("db.t"), LANDED, ROUTES)
 
-    assert found == {"b/db.t": "db.t"}
+    assert found == {Shard("b", "db.t"): "db.t"}
     assert [(one["source"], one["why"]) for one in logged] == [("a", "down")]
     assert (first.listings, second.listings) == (1, 1)
 
@@ -467,7 +475,7 @@ def test_f113_sources_are_asked_for_tables_once_in_a_while(
     second, listings = timedelta(seconds=1), list[int]()
     for pause in (timedelta(), AGAIN - second, second, AGAIN - second, second):
         harness.now += pause
-        assert readers.folding(wishes("db.t"), LANDED, ROUTES) == {"a/db.t": "db.t"}
+        assert readers.folding(wishes("db.t"), LANDED, ROUTES) == {SHARD: "db.t"}
         listings.append(opened.readers[0].listings)
 
     assert listings == [1, 1, 2, 2, 3]

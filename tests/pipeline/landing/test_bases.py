@@ -172,11 +172,11 @@ def test_a_snapshot_remembers_the_batch_it_began_in() -> None:
 
 CREATE = schema_news("create", 50)
 PERHAPS = replace(CREATE, new=False)
-SEEN = Checkpoint("main", 4, shards={"shop/db.t": "db.t"})
+SEEN = Checkpoint("main", 4, shards={Shard.parse("shop/db.t"): "db.t"})
 
 
 def with_existence(pos: int, *, there: bool) -> Checkpoint:
-    checkpoint = Checkpoint("main", 4, shards={"shop/db.t": "db.t"})
+    checkpoint = Checkpoint("main", 4, shards={Shard.parse("shop/db.t"): "db.t"})
     known = {"shop/db.t": Existence(Order(1, 1, pos), there=there)}
     return Checkpoint("main", checkpoint.batch, shards=checkpoint.shards, existing=known)
 

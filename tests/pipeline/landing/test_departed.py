@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.checkpoint import Checkpoint, Existence
 from pipeline.landing.batch_stats import BatchStats, SchemaNews
-from pipeline.model import Acknowledged, Order
+from pipeline.model import Acknowledged, Order, Shard
 from pipeline.sources.mysql.position import binlog_position
 from tests.builders import schema_news
 from tests.pipeline.landing.test_next_checkpoint import GAP, OLD, step, unread
@@ -14,7 +14,11 @@ from tests.pipeline.landing.test_next_checkpoint import GAP, OLD, step, unread
 PASSED = {"s": Acknowledged(binlog_position(1, 90))}
 KNOWN = replace(
     OLD,
-    shards={"s/db.t": "db.t", "s/db.u": "db.u", "s/db.old": None},
+    shards={
+        Shard.parse("s/db.t"): "db.t",
+        Shard.parse("s/db.u"): "db.u",
+        Shard.parse("s/db.old"): None,
+    },
     departed={"db.u": 1, "db.x": 2},
 )
 

@@ -8,7 +8,7 @@ import pytest
 from pipeline.checkpoint import Checkpoint, Existence, active_tables
 from pipeline.landing.bases import find_births, with_drops
 from pipeline.landing.batch_stats import BatchStats, DroppedDatabase
-from pipeline.model import Op, Order
+from pipeline.model import Op, Order, Shard
 from pipeline.settings import Router
 from tests.builders import schema_news
 from tests.builders.harness import LandingHarness
@@ -75,7 +75,9 @@ GONE = DroppedDatabase("a", Order(1, 7, 500), "db", "DROP DATABASE db")
     ("checkpoint", "facts"),
     [
         pytest.param(
-            Checkpoint("m", 1, shards={"a/db.t": "t"}), BatchStats(), id="its rows have landed"
+            Checkpoint("m", 1, shards={Shard.parse("a/db.t"): "t"}),
+            BatchStats(),
+            id="its rows have landed",
         ),
         pytest.param(
             Checkpoint("m", 1, existing={"a/db.t": Existence(Order(1, 7, 9), there=True)}),
@@ -110,14 +112,21 @@ def test_tables_of_other_databases_and_those_that_were_gone_are_left_alone() -> 
     """A DROP closes what is open of a table, and its mirror is asked for no rows of it."""
     gone = {"a/db.t": Existence(Order(1, 7, 9), there=False)}
     checkpoint = Checkpoint(
-        "m", 1, shards={"a/db.t": "t", "a/db2.t": "t", "b/db.t": "t"}, existing=gone
+        "m",
+        1,
+        shards={
+            Shard.parse("a/db.t"): "t",
+            Shard.parse("a/db2.t"): "t",
+            Shard.parse("b/db.t"): "t",
+        },
+        existing=gone,
     )
 
     assert with_drops(BatchStats(databases=(GONE,)), checkpoint).news == ()
 
 
 def test_a_drop_stands_where_its_database_was_dropped() -> None:
-    checkpoint = Checkpoint("m", 1, shards={"a/db.t": "t"})
+    checkpoint = Checkpoint("m", 1, shards={Shard.parse("a/db.t"): "t"})
     news = (
         schema_news("alter", 400, log=7, source="a"),
         schema_news("create", 600, log=7, source="a"),

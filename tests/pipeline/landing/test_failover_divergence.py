@@ -9,7 +9,7 @@ from pipeline.checkpoint import Checkpoint, Epoch, Existence
 from pipeline.errors import UnreachableError
 from pipeline.landing.epochs import observe_head
 from pipeline.landing.gaps import detect_failover_divergence
-from pipeline.model import Acknowledged, Head, Order
+from pipeline.model import Acknowledged, Head, Order, Shard
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
@@ -24,8 +24,12 @@ KNOWN = Checkpoint(
     4,
     epochs={"shop": OLD},
     shards={
-        **{"shop/public.t": "public.t", "shop/public.u": "public.u", "till/public.t": "till.t"},
-        "shop/public.ignored": None,
+        **{
+            Shard.parse("shop/public.t"): "public.t",
+            Shard.parse("shop/public.u"): "public.u",
+            Shard.parse("till/public.t"): "till.t",
+        },
+        Shard.parse("shop/public.ignored"): None,
     },
     bases={"shop/public.t": BASE, "shop/public.u": BASE, "till/public.t": BASE},
     based={"shop/public.t": 1, "shop/public.u": 1, "till/public.t": 1},

@@ -70,7 +70,14 @@ COMPACT = replace(
 )
 T, U = "shop/db.t", "shop/db.u"
 KNOWN = Checkpoint(
-    "main", 5, shards={T: "db.t", U: "db.u", "till/db.t": "till.t", "shop/db.x": None}
+    "main",
+    5,
+    shards={
+        Shard.parse(T): "db.t",
+        Shard.parse(U): "db.u",
+        Shard.parse("till/db.t"): "till.t",
+        Shard.parse("shop/db.x"): None,
+    },
 )
 TOLD = {"shop": replace(ALL, hazards=(SKIPS,))}
 GONE = {"shop": ALL}
@@ -179,7 +186,11 @@ def test_f102_a_table_whose_rows_land_once_the_setting_is_gone_has_the_gap_too()
         over,
         batch=13,
         bases=bases,
-        shards={**over.shards, "shop/db.old": "db.old", "shop/db.new": "db.new"},
+        shards={
+            **over.shards,
+            Shard.parse("shop/db.old"): "db.old",
+            Shard.parse("shop/db.new"): "db.new",
+        },
     )
 
     (gap,) = load_gaps(checkpoint_after(more, GONE))
@@ -190,7 +201,7 @@ def test_f102_a_table_whose_rows_land_once_the_setting_is_gone_has_the_gap_too()
 def test_f102_a_table_has_the_gap_even_if_no_table_was_known_while_the_setting_lasted() -> None:
     empty = Checkpoint("main", 5)
     over = checkpoint_after(replace(checkpoint_after(empty, TOLD), batch=12), GONE)
-    more = replace(over, batch=13, shards={T: "db.t"}, bases={T: Order(1, 1, 400)})
+    more = replace(over, batch=13, shards={Shard.parse(T): "db.t"}, bases={T: Order(1, 1, 400)})
 
     (gap,) = load_gaps(checkpoint_after(more, GONE))
 
@@ -787,10 +798,13 @@ def open_gaps(made: Checkpoint) -> dict[tuple[str, ...], Order | None]:
 
 
 def test_f102_a_table_that_lands_after_its_topic_left_a_harmful_default_has_a_gap() -> None:
-    made = checkpoint_after(replace(KNOWN, shards={U: "db.u"}), default())
+    made = checkpoint_after(replace(KNOWN, shards={Shard.parse(U): "db.u"}), default())
     made = checkpoint_after(replace(made, batch=9), default("t"))
 
-    made = checkpoint_after(replace(made, batch=12, shards={U: "db.u", T: "db.t"}), default("t"))
+    made = checkpoint_after(
+        replace(made, batch=12, shards={Shard.parse(U): "db.u", Shard.parse(T): "db.t"}),
+        default("t"),
+    )
 
     assert open_gaps(made) == {(U,): None, (T,): END}
 
@@ -824,7 +838,7 @@ def test_f102_a_harmful_default_that_begins_again_for_one_topic_is_not_forgotten
     None
 ):
     over = checkpoint_after(replace(checkpoint_after(KNOWN, default()), batch=9), default("t", "u"))
-    unlanded = replace(over, batch=12, gaps={}, shards={U: "db.u"})
+    unlanded = replace(over, batch=12, gaps={}, shards={Shard.parse(U): "db.u"})
 
     again = checkpoint_after(replace(over, batch=12), default("t"))
     landed = replace(checkpoint_after(unlanded, default("t")), batch=13, shards=KNOWN.shards)
@@ -876,7 +890,7 @@ def test_f102_a_default_of_thousands_of_topics_is_one_gap_that_changes_no_more()
     topics = [TopicFacts(f"p.{name}", 1, policy, frozenset(policy)) for name in names]
     found = tuple(topic_hazards(topics, "p", frozenset({"p"}), routed=False))
     told = {"shop": replace(ALL, hazards=found)}
-    landed = replace(KNOWN, shards={f"shop/{name}": name for name in names})
+    landed = replace(KNOWN, shards={Shard.parse(f"shop/{name}"): name for name in names})
 
     made = checkpoint_after(landed, told)
     later = checkpoint_after(replace(made, batch=6), told)

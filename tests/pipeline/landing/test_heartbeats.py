@@ -31,6 +31,7 @@ from pipeline.model import (
     Order,
     Ordering,
     PartitionEnd,
+    Shard,
     SourcePartition,
     TopicPartition,
 )
@@ -271,7 +272,11 @@ SENT = Checkpoint(
     4,
     offsets={TopicPartition("h", 0): PartitionEnd(4)},
     heartbeats={"a": 3},
-    shards={"a/d.t": "d.t", "a/d.ignored": None, "b/d.t": "d.t"},
+    shards={
+        Shard.parse("a/d.t"): "d.t",
+        Shard.parse("a/d.ignored"): None,
+        Shard.parse("b/d.t"): "d.t",
+    },
     bases={"a/d.t": Order(1, 1, 1), "b/d.t": Order(1, 1, 1)},
 )
 

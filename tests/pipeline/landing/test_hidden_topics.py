@@ -11,7 +11,7 @@ import pytest
 from pipeline.checkpoint import Checkpoint
 from pipeline.landing.batch_stats import BatchStats
 from pipeline.landing.gaps import detect_hidden_topics
-from pipeline.model import Order
+from pipeline.model import Order, Shard
 from pipeline.settings import Router, TableRule
 from tests.builders import batch_context
 from tests.builders.harness import LandingHarness, place
@@ -57,7 +57,7 @@ def test_a_table_whose_topic_was_never_seen_is_no_empty_one(tmp_path: Path, *, b
 
     assert harness.checkpoint.bases.keys() & {NAME} == set()
     assert [(one.id, one.shards) for one in harness.gaps()] == [("hidden:a/db.t:0:0@0", (NAME,))]
-    assert harness.checkpoint.shards[NAME] == "db.t"
+    assert harness.checkpoint.shards[Shard.parse(NAME)] == "db.t"
     (gap,) = harness.gaps()
     assert (gap.partition, gap.first, gap.until) == (0, 0, 0), "no record of it was ever seen"
     assert gap.why == (
@@ -137,7 +137,7 @@ def test_a_table_that_is_dropped_at_once_needs_no_topic(tmp_path: Path, *, again
     assert [one.shards for one in harness.gaps()] == ([(NAME,)] if again else [])
 
 
-MARK = Checkpoint("main", 7, shards={NAME: "db.t"})
+MARK = Checkpoint("main", 7, shards={Shard.parse(NAME): "db.t"})
 
 
 def test_a_table_that_is_ignored_or_has_a_base_needs_nothing() -> None:

@@ -17,13 +17,14 @@ from pipeline.landing.gaps import (
 from pipeline.model import CaptureScope, Order, ShardId
 from tests.builders import batch_context
 from tests.builders.harness import NOW, load_gaps
+from tests.builders.values import by_shard
 
 ALL = CaptureScope(lambda _: True, "all")
 NO_T = CaptureScope(lambda shard: str(shard) != "db.t", "no t")
 SAME, OTHER = CollectorLists(digest_scope(NO_T)), CollectorLists("other")
 T, U = "a/db.t", "a/db.u"
 SHARDS = {T: "db.t", U: "db.u", "b/db.t": "db.t", "a/db.ignored": None}
-BEFORE = Checkpoint("main", 4, shards=SHARDS, bases=dict.fromkeys(SHARDS, Order(1, 1, 1)))
+BEFORE = Checkpoint("main", 4, shards=by_shard(SHARDS), bases=dict.fromkeys(SHARDS, Order(1, 1, 1)))
 
 
 def gaps(

@@ -8,14 +8,14 @@ import pytest
 
 from pipeline.checkpoint import Epoch, Existence
 from pipeline.landing.batch_stats import BatchStats, SnapshotRows
-from pipeline.model import Order
+from pipeline.model import Order, Shard
 from tests.builders import orders_at, schema_news
 from tests.builders.harness import LandingHarness, load_gaps, place
 from tests.pipeline.landing.test_next_checkpoint import ACK, GAP, OLD, step
 from tests.pipeline.schema_messages import dropped as gone
 from tests.pipeline.schema_messages import message
 
-SHARDS = replace(OLD, shards={"s/db.t": "t", "s/db.u": "t"})
+SHARDS = replace(OLD, shards={Shard.parse("s/db.t"): "t", Shard.parse("s/db.u"): "t"})
 PASSED: dict[str, Any] = {"acknowledged": {"s": ACK}}
 
 
@@ -79,7 +79,7 @@ def test_a_batch_forgets_nothing_of_what_it_does_not_tell() -> None:
     assert made.heartbeats == {"s": 8, "b": 9}
     assert step(known, BatchStats(heartbeats={"b": 3})).heartbeats == {"s": 7, "b": 9}
     assert made.high == orders_at({"s/x:0": top, "s/y:0": low})
-    assert made.shards == {**SHARDS.shards, "s/db.new": "new"}
+    assert made.shards == {**SHARDS.shards, Shard("s", "db.new"): "new"}
     kept = (made.lost, made.parts, made.based, made.complete)
     assert kept == (known.lost, known.parts, known.based, known.complete)
 
@@ -105,7 +105,7 @@ def test_a_source_that_is_new_takes_no_word_of_another() -> None:
 def test_a_gap_concerns_the_shard_of_its_own_source_and_stays_where_another_is_renamed() -> None:
     checkpoint = replace(
         SHARDS,
-        shards={**SHARDS.shards, "b/db.t": "t"},
+        shards={**SHARDS.shards, Shard.parse("b/db.t"): "t"},
         high=orders_at({"s/s.db.t:0": Order(1, 1, 1)}),
     )
     opened = step(checkpoint, gaps=(GAP,))

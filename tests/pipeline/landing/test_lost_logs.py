@@ -12,11 +12,12 @@ from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
 from tests.builders import batch_context
 from tests.builders.harness import LandingHarness, Server, load_gaps
+from tests.builders.values import by_shard
 from tests.pipeline.landing.test_unbased_tables import heartbeat_message, message
 
 T, U = "shop/public.t", "shop/public.u"
 SHARDS = {T: "public.t", U: "public.u", "till/public.t": "till.t", "shop/public.x": None}
-KNOWN = Checkpoint("main", 5, shards=SHARDS)
+KNOWN = Checkpoint("main", 5, shards=by_shard(SHARDS))
 ALL = CaptureScope(lambda _: True, "all")
 GONE = replace(ALL, broken=Break("slot s was not there", 7.0))
 

@@ -7,17 +7,20 @@ import pytest
 
 from pipeline.checkpoint import Checkpoint, Existence, RowStandards
 from pipeline.landing.gaps import detect_new_rules, detect_new_standards
-from pipeline.model import Order, PartitionEnd, TopicPartition
+from pipeline.model import Order, PartitionEnd, Shard, TopicPartition
 from pipeline.settings import Router, StandardRule, TableRule
 from pipeline.standards.mask import LetterMask
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
 from tests.builders import batch_context
 from tests.builders.harness import LandingHarness, load_gaps
+from tests.builders.values import by_shard
 
 IGNORED = Router((TableRule(r"db\.t", "x", ignore=True),))
 ELSEWHERE = Router((TableRule(r"db\.t", "all.t"),))
 SHARDS = {"a/db.t": "db.t", "a/db.u": "db.u"}
-MARK = Checkpoint("main", 6, shards=SHARDS, offsets={TopicPartition("a.db.t", 1): PartitionEnd(40)})
+MARK = Checkpoint(
+    "main", 6, shards=by_shard(SHARDS), offsets={TopicPartition("a.db.t", 1): PartitionEnd(40)}
+)
 NEXT = replace(MARK, batch=7)
 
 
@@ -50,7 +53,7 @@ def test_what_came_while_a_table_was_ignored_is_a_gap_once_it_no_longer_is(
 
     again.land()
 
-    assert ignoring.checkpoint.shards == {"a/db.t": None}
+    assert ignoring.checkpoint.shards == {Shard("a", "db.t"): None}
     assert ignoring.checkpoint.gaps == {}
     assert again.short() == [("a/db.t",)]
 
@@ -67,7 +70,7 @@ def test_rows_landed_for_one_table_are_a_gap_of_the_other_that_its_shard_goes_to
     (gap,) = told.gaps
     assert (gap.id, gap.shards, gap.batch) == ("rules:a/db.t@1", ("a/db.t",), 1)
     assert (gap.topic, gap.partition, gap.until) == ("a.db.t", 0, 1)
-    assert moved.checkpoint.shards["a/db.t"] == "all.t"
+    assert moved.checkpoint.shards[Shard.parse("a/db.t")] == "all.t"
 
 
 def test_the_same_rules_change_nothing(harness: LandingHarness) -> None:
@@ -96,7 +99,7 @@ def test_a_shard_that_is_gone_needs_nothing() -> None:
 
     made = detect_new_rules(gone, batch_context(MARK, router=ELSEWHERE, settings_changed=True))
 
-    assert (made.gaps, made.shards["a/db.t"]) == ({}, "all.t")
+    assert (made.gaps, made.shards[Shard.parse("a/db.t")]) == ({}, "all.t")
 
 
 def test_it_says_where_the_rows_stood_and_what_helps() -> None:
@@ -117,7 +120,7 @@ def test_it_says_where_the_rows_stood_and_what_helps() -> None:
     ids=["another table's", "ignored"],
 )
 def test_it_says_where_the_rules_before_had_sent_it(old: str | None, went: str) -> None:
-    before = replace(MARK, shards={"a/db.t": old})
+    before = replace(MARK, shards={Shard.parse("a/db.t"): old})
 
     (gap,) = load_gaps(
         detect_new_rules(NEXT, batch_context(before, router=ELSEWHERE, settings_changed=True))
@@ -153,7 +156,9 @@ def test_it_stands_where_its_shards_rows_do(
 NAME = "s/shop.users"
 RULES = Standards((StandardRule("shop.users", ("id",), (("mask", LetterMask(("name",))),)),))
 OTHER = Standards((StandardRule("shop.users", ("id",), (("mask", LetterMask(("name",), 1)),)),))
-BEFORE = Checkpoint("main", 6, shards={NAME: "shop.users", "s/shop.a": "shop.a"})
+BEFORE = Checkpoint(
+    "main", 6, shards={Shard.parse(NAME): "shop.users", Shard.parse("s/shop.a"): "shop.a"}
+)
 MADE = replace(BEFORE, batch=7)
 DIGEST = RULES.digest("shop.users")
 

@@ -37,6 +37,7 @@ from pipeline.sources.mysql.position import binlog_position
 from tests.builders import batch_context, orders_at, schema_news
 from tests.builders.change_log import NOON
 from tests.builders.harness import load_gaps
+from tests.builders.values import by_shard
 
 ROUTER = Router((TableRule(r"sluice\.heartbeat", "x", ignore=True),))
 EPOCH = Epoch(1, "uuid", binlog_position(1, 100))
@@ -108,7 +109,7 @@ def test_a_schema_change_without_rows_gives_its_mirror_something_to_do() -> None
 
     facts = BatchStats(news=(SchemaNews("s", change, snapshot=False),))
 
-    assert step(replace(OLD, shards={"s/db.t": "db.t"}), facts).tables == {"db.t": 5}
+    assert step(replace(OLD, shards={Shard.parse("s/db.t"): "db.t"}), facts).tables == {"db.t": 5}
 
 
 def test_a_statement_about_a_table_that_is_not_captured_touches_no_mirror() -> None:
@@ -121,7 +122,9 @@ def test_a_statement_about_a_table_that_is_not_captured_touches_no_mirror() -> N
 
 
 def test_a_renamed_table_has_the_base_of_the_table_it_was() -> None:
-    checkpoint = replace(OLD, bases={"s/db.u": Order(1, 1, 3)}, shards={"s/db.u": "db.u"})
+    checkpoint = replace(
+        OLD, bases={"s/db.u": Order(1, 1, 3)}, shards={Shard.parse("s/db.u"): "db.u"}
+    )
 
     made = step(
         checkpoint,
@@ -142,7 +145,7 @@ def test_a_renamed_table_has_the_base_of_the_table_it_was() -> None:
     )
 
     assert made.bases == {**checkpoint.bases, "s/db.x": Order(1, 1, 3)}
-    assert made.shards == {**checkpoint.shards, "s/db.x": "db.x", "s/db.y": "db.y"}
+    assert made.shards == {**checkpoint.shards, **by_shard({"s/db.x": "db.x", "s/db.y": "db.y"})}
     assert made.tables["db.x"] == 5
     assert left_out.bases == checkpoint.bases
 
@@ -162,14 +165,14 @@ def test_f117_a_table_renamed_to_another_database_is_listed_at_once(
     former = MYSQL.renamed_from(text, ShardId("b", "t"))
     change = SchemaChange("alter", "b.t", Order(1, 1, 9), None, text, str(former))
     known = {"s/a.t": Order(1, 1, 3)} if based else {}
-    checkpoint = replace(OLD, bases=known, shards={"s/a.t": "a.t"})
+    checkpoint = replace(OLD, bases=known, shards={Shard.parse("s/a.t"): "a.t"})
 
     made = step(
         checkpoint, BatchStats(news=(SchemaNews("s", change, snapshot=False, captured=captured),))
     )
 
     assert {*made.bases} - {*known} == bases
-    assert {*active_shards(made, ROUTER)} == listed
+    assert {*map(str, active_shards(made, ROUTER))} == listed
     assert made.departed == {"a.t": 5}
 
 
@@ -177,17 +180,20 @@ def test_f117_a_table_is_listed_at_once_though_its_old_name_is_in_an_untold_data
     text = "RENAME TABLE t TO b.t"
     assert MYSQL.renamed_from(text, ShardId("b", "t")) is None
     change = SchemaChange("alter", "b.t", Order(1, 1, 9), None, text, None)
-    checkpoint = replace(OLD, bases={"s/a.t": Order(1, 1, 3)}, shards={"s/a.t": "a.t"})
+    checkpoint = replace(OLD, bases={"s/a.t": Order(1, 1, 3)}, shards={Shard.parse("s/a.t"): "a.t"})
 
     made = step(checkpoint, BatchStats(news=(SchemaNews("s", change, snapshot=False),)))
 
-    assert {*active_shards(made, ROUTER)} == {"s/a.t", "s/b.t"}, "nobody tells which one went"
+    assert {*map(str, active_shards(made, ROUTER))} == {"s/a.t", "s/b.t"}, (
+        "nobody tells which one went"
+    )
     assert {*made.bases} == {"s/a.t"}
     for one in (
         SchemaNews("s", change, snapshot=True),
         SchemaNews("s", change, False, captured=False),
     ):
-        assert {*active_shards(step(checkpoint, BatchStats(news=(one,))), ROUTER)} == {"s/a.t"}
+        after = step(checkpoint, BatchStats(news=(one,)))
+        assert {*active_shards(after, ROUTER)} == {Shard("s", "a.t")}
 
 
 @pytest.mark.parametrize(
@@ -204,7 +210,7 @@ def test_a_table_that_a_statement_names_has_something_to_do(text: str, touched: 
     """Else an idle one would be READY with rows that the statement took away."""
     shards = {f"{source}/{name}": name for source in "sz" for name in ("db.archive", "db.o`dd")}
 
-    checkpoint = step(replace(OLD, shards=shards), BatchStats(texts=(("s", text),)))
+    checkpoint = step(replace(OLD, shards=by_shard(shards)), BatchStats(texts=(("s", text),)))
 
     assert checkpoint.tables == dict.fromkeys(touched, 5)
 
@@ -231,7 +237,10 @@ def test_a_new_epoch_forgets_what_the_old_log_had_acknowledged() -> None:
 
 
 def test_a_gap_is_open_until_each_of_its_shards_has_a_later_base() -> None:
-    opened = step(replace(OLD, shards={"s/db.t": "db.t", "s/db.u": "db.u"}), gaps=(GAP,))
+    opened = step(
+        replace(OLD, shards={Shard.parse("s/db.t"): "db.t", Shard.parse("s/db.u"): "db.u"}),
+        gaps=(GAP,),
+    )
     order = Order(1, 1, 700)
     begun = BatchStats(snapshots={"s/db.t": SnapshotRows(order, 2, ended=True)})
 
@@ -253,7 +262,7 @@ def test_f198_a_gap_of_several_tables_stays_one_of_several_when_one_is_left(
 ) -> None:
     gap = Gap.noticed("log:s", 4, "promoted", ("s/db.t", "s/db.u"))
     shards = dict(zip(gap.shards, tables, strict=True))
-    known = replace(OLD, shards=shards, gaps={gap.id: gap})
+    known = replace(OLD, shards=by_shard(shards), gaps={gap.id: gap})
     rows = SnapshotRows(Order(1, 1, 700), 2, ended=True)
     begun = BatchStats(snapshots={"s/db.u": rows}, shards=shards)
 
@@ -287,7 +296,7 @@ def test_a_create_closes_only_what_was_lost_before_an_end_that_is_passed(
     def at(when: str) -> dict[str, Any]:
         return {"acknowledged": {"s": ACK} if passed_at == when else {}}
 
-    known = replace(OLD, shards={"s/db.t": "t"}, existing=DROPPED)
+    known = replace(OLD, shards={Shard.parse("s/db.t"): "t"}, existing=DROPPED)
     gaps = (GAP,) if lost == "a gap" else ()
     unread_ = BatchStats(errors={"s/db.t": unread(7)} if not gaps else {})
 
@@ -303,7 +312,7 @@ def test_a_create_closes_only_what_was_lost_before_an_end_that_is_passed(
 
 def test_a_base_that_closes_a_gap_leaves_word_of_how_far_changes_are_missing() -> None:
     """Rows that were renamed away before are still folded from below it."""
-    opened = step(replace(OLD, shards={"s/db.t": "db.t"}), gaps=(GAP,))
+    opened = step(replace(OLD, shards={Shard.parse("s/db.t"): "db.t"}), gaps=(GAP,))
     order = Order(1, 1, 700)
     begun = BatchStats(snapshots={"s/db.t": SnapshotRows(order, 2, ended=True)})
     live = BatchStats(high=orders_at({"s/s.db.t:0": Order(1, 1, 900)}))
@@ -315,7 +324,7 @@ def test_a_base_that_closes_a_gap_leaves_word_of_how_far_changes_are_missing() -
 def test_a_base_begun_before_the_gap_does_not_close_it() -> None:
     order = Order(1, 1, 700)
     begun = step(
-        replace(OLD, shards={"s/db.t": "db.t"}),
+        replace(OLD, shards={Shard.parse("s/db.t"): "db.t"}),
         BatchStats(snapshots={"s/db.t": SnapshotRows(order, 2, ended=True)}),
     )
 
@@ -325,7 +334,7 @@ def test_a_base_begun_before_the_gap_does_not_close_it() -> None:
 
 
 def test_a_gap_can_be_waived_by_name_only() -> None:
-    opened = step(replace(OLD, shards={"s/db.t": "db.t"}), gaps=(GAP,))
+    opened = step(replace(OLD, shards={Shard.parse("s/db.t"): "db.t"}), gaps=(GAP,))
 
     assert step(opened, waived=frozenset({"other"})).gaps
     assert not step(opened, waived=frozenset({OPEN})).gaps
@@ -333,7 +342,7 @@ def test_a_gap_can_be_waived_by_name_only() -> None:
 
 def test_a_gap_that_begins_where_a_waived_one_began_is_open() -> None:
     """A topic created anew twice, each time landed up to the same offset."""
-    opened = step(replace(OLD, shards={"s/db.t": "db.t"}), gaps=(GAP,))
+    opened = step(replace(OLD, shards={Shard.parse("s/db.t"): "db.t"}), gaps=(GAP,))
     closed = step(opened, waived=frozenset({OPEN}))
 
     again = step(closed, gaps=(replace(GAP, until=90),), waived=frozenset({OPEN}))
@@ -344,7 +353,10 @@ def test_a_gap_that_begins_where_a_waived_one_began_is_open() -> None:
 
 def test_a_gap_in_a_topic_of_no_single_shard_concerns_all_of_them() -> None:
     gap = replace(GAP, topic="s")
-    opened = step(replace(OLD, shards={"s/db.t": "db.t", "s/db.u": "db.u"}), gaps=(gap,))
+    opened = step(
+        replace(OLD, shards={Shard.parse("s/db.t"): "db.t", Shard.parse("s/db.u"): "db.u"}),
+        gaps=(gap,),
+    )
 
     assert opened.gaps[OPEN].shards == ("s/db.t", "s/db.u")
 
@@ -422,7 +434,15 @@ def settle_snapshots(checkpoint: Checkpoint, *names: str) -> Checkpoint:
     return step(begun, BatchStats(high=orders_at({"s/other:0": Order(1, 1, 900)})))
 
 
-TWO = replace(OLD, shards={"s/db_0.t": "t", "s/db_1.t": "t", "s/db.u": "u", "b/db.x": "x"})
+TWO = replace(
+    OLD,
+    shards={
+        Shard.parse("s/db_0.t"): "t",
+        Shard.parse("s/db_1.t"): "t",
+        Shard.parse("s/db.u"): "u",
+        Shard.parse("b/db.x"): "x",
+    },
+)
 
 
 def test_f09_a_base_of_another_shard_of_the_table_closes_no_quarantine() -> None:
@@ -469,7 +489,7 @@ def test_a_snapshot_begun_in_the_batch_of_a_gap_does_not_close_it() -> None:
     """Its first rows may be what was lost."""
     order = Order(1, 1, 700)
     opened = step(
-        replace(OLD, shards={"s/db.t": "db.t"}),
+        replace(OLD, shards={Shard.parse("s/db.t"): "db.t"}),
         BatchStats(snapshots={"s/db.t": SnapshotRows(order, 2, ended=True)}),
         gaps=(GAP,),
     )
@@ -578,7 +598,7 @@ def test_many_gaps_at_once_go_through_what_is_known_once() -> None:
 
     one = step(replace(OLD, high=high), gaps=gaps[:1])
     walks, high.walks = high.walks, 0
-    checkpoint = replace(OLD, high=high, shards={f"s/{name}": name for name in names})
+    checkpoint = replace(OLD, high=high, shards={Shard.parse(f"s/{name}"): name for name in names})
     made = step(checkpoint, gaps=gaps)
 
     assert len(one.gaps) == 1

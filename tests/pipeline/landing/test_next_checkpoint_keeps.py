@@ -47,11 +47,11 @@ def test_a_source_that_is_reached_for_the_first_time_has_moved_nowhere() -> None
 
 
 def test_shards_are_known_by_their_rows() -> None:
-    checkpoint = replace(OLD, shards={"s/db.t": "db.t"})
+    checkpoint = replace(OLD, shards={Shard.parse("s/db.t"): "db.t"})
 
     assert step(checkpoint, BatchStats(shards={"s/db.u": "db.u"})).shards == {
-        "s/db.t": "db.t",
-        "s/db.u": "db.u",
+        Shard("s", "db.t"): "db.t",
+        Shard("s", "db.u"): "db.u",
     }
 
 
@@ -135,7 +135,7 @@ def test_topics_that_have_grown_are_those_that_were_there(
     assert planned(before, chosen)[0].grown == grown
 
 
-TWO = replace(OLD, shards={"s/db.t": "db.t", "s/db.u": "db.u"})
+TWO = replace(OLD, shards={Shard.parse("s/db.t"): "db.t", Shard.parse("s/db.u"): "db.u"})
 LIVE = BatchStats(high=orders_at({"s/s.db.t:0": HIGH}))
 
 
@@ -161,7 +161,7 @@ def test_a_gap_concerns_the_shard_of_its_topic_s_own_source() -> None:
     """Of a shard of that name elsewhere no base could be asked for."""
     checkpoint = replace(
         OLD,
-        shards={"s/db.t": "db.t", "b/db.t": "db.t"},
+        shards={Shard.parse("s/db.t"): "db.t", Shard.parse("b/db.t"): "db.t"},
         high=orders_at({"s/s.db.t:0": LOW, "b/b.db.t:0": LOW}),
     )
 
@@ -180,4 +180,4 @@ def test_a_lost_statement_of_a_source_without_shards_is_no_gap() -> None:
     """One of no shards would concern everyone."""
     gap = replace(GAP, topic="s")
 
-    assert step(replace(OLD, shards={"b/db.t": "db.t"}), gaps=(gap,)).gaps == {}
+    assert step(replace(OLD, shards={Shard.parse("b/db.t"): "db.t"}), gaps=(gap,)).gaps == {}

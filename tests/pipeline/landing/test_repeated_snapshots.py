@@ -35,7 +35,12 @@ from tests.pipeline.schema_messages import message as statement
 AT = datetime(2026, 11, 23, 9, tzinfo=UTC)
 T, U = "a/public.t", "a/public.u"
 BASE, ANEW = Order(1, 500, 500, 1), Order(1, 900, 900, 1)
-KNOWN = Checkpoint("main", 7, shards={T: "public.t", U: "public.u"}, bases={T: BASE, U: BASE})
+KNOWN = Checkpoint(
+    "main",
+    7,
+    shards={Shard.parse(T): "public.t", Shard.parse(U): "public.u"},
+    bases={T: BASE, U: BASE},
+)
 
 
 @pytest.fixture
@@ -325,10 +330,12 @@ def gap(shard: str) -> dict[str, Gap]:
             replace(KNOWN, existing={U: Existence(BASE, there=False)}), (T,), id="not what is gone"
         ),
         pytest.param(
-            replace(KNOWN, shards={T: "public.t", U: None}), (T,), id="not what is ignored"
+            replace(KNOWN, shards={Shard.parse(T): "public.t", Shard.parse(U): None}),
+            (T,),
+            id="not what is ignored",
         ),
         pytest.param(
-            replace(KNOWN, shards={"b/public.t": "t"}, bases={"b/public.t": BASE}),
+            replace(KNOWN, shards={Shard.parse("b/public.t"): "t"}, bases={"b/public.t": BASE}),
             None,
             id="not of another source",
         ),
@@ -354,7 +361,10 @@ def test_it_was_asked_for_where_something_was_lost_before() -> None:
 OLD, NEW = Order(1, 900, 5), Order(2, 900, 5)  # of the log's 900th file
 SHARD = "s/db.t"
 HALF = Checkpoint(
-    "main", 3, shards={SHARD: "db.t"}, snaps={Shard.parse(SHARD): OpenSnapshot(OLD, 3, rows=2)}
+    "main",
+    3,
+    shards={Shard.parse(SHARD): "db.t"},
+    snaps={Shard.parse(SHARD): OpenSnapshot(OLD, 3, rows=2)},
 )
 ROWS = SnapshotRows(NEW, 3, ended=True)
 
@@ -379,7 +389,7 @@ def test_it_is_told_with_the_place_that_a_base_must_be_above() -> None:
         pytest.param(replace(HALF, snaps={}), ROWS, id="all of it in one epoch"),
         pytest.param(HALF, replace(ROWS, order=Order(1, 900, 5)), id="it goes on"),
         pytest.param(HALF, replace(ROWS, order=Order(2, 901, 5)), id="another one"),
-        pytest.param(replace(HALF, shards={SHARD: None}), ROWS, id="of no table"),
+        pytest.param(replace(HALF, shards={Shard.parse(SHARD): None}), ROWS, id="of no table"),
     ],
 )
 def test_others_are_no_gap(before: Checkpoint, rows: SnapshotRows) -> None:

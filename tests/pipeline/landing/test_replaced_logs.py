@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.landing.gaps import detect_lost_logs
-from pipeline.model import Break, CaptureScope, Order, RetainedLog, combine_scopes
+from pipeline.model import Break, CaptureScope, Order, RetainedLog, Shard, combine_scopes
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
 from pipeline.sources.postgres.retained_log import SlotSnapshot
@@ -151,7 +151,10 @@ def test_a_gap_says_from_where_a_base_closes_it(harness: LandingHarness, server:
 T, U = "shop/public.t", "shop/public.u"
 OLD, NEW = slot(400, end=620), slot(700, end=900, decoded=2)
 KNOWN = Checkpoint(
-    "main", 5, shards={T: "public.t", U: "public.u"}, keepers={"shop": retained_log(OLD)}
+    "main",
+    5,
+    shards={Shard.parse(T): "public.t", Shard.parse(U): "public.u"},
+    keepers={"shop": retained_log(OLD)},
 )
 BEGINS = Order(1, 700, 0)
 

@@ -12,16 +12,24 @@ from pipeline.model import Order, PartitionEnd, Shard, TopicPartition
 NAME, OTHER, ORDER = "s/db.t", "s/db.u", Order(1, 1, 1)
 END = PartitionEnd(9)
 THERE = Checkpoint(
-    "main", 1, {TopicPartition("shop.db.t", 0): END}, shards={NAME: "db.t"}, bases={NAME: ORDER}
+    "main",
+    1,
+    {TopicPartition("shop.db.t", 0): END},
+    shards={Shard.parse(NAME): "db.t"},
+    bases={NAME: ORDER},
 )
 GONE = {NAME: Existence(ORDER, there=False)}
-OTHERS = replace(THERE, shards={NAME: "db.t", OTHER: None}, bases={NAME: ORDER, OTHER: ORDER})
+OTHERS = replace(
+    THERE,
+    shards={Shard.parse(NAME): "db.t", Shard.parse(OTHER): None},
+    bases={NAME: ORDER, OTHER: ORDER},
+)
 READ = replace(THERE, bases={}, snaps={Shard.parse(NAME): OpenSnapshot(ORDER, 1)})
 SHOP = TopicNames("s", "shop", frozenset({"shop.transaction", "shop.sluice.heartbeat"}))
 ROUTED = replace(SHOP, routed=True)
 FOLDED = replace(
     THERE,
-    shards={NAME: "db.t", OTHER: "db.t", "b/db.v": "db.v"},
+    shards={Shard.parse(NAME): "db.t", Shard.parse(OTHER): "db.t", Shard.parse("b/db.v"): "db.v"},
     bases={NAME: ORDER, OTHER: ORDER, "b/db.v": ORDER},
 )  # no topic of db.u, or of b, was ever listed
 
@@ -42,7 +50,9 @@ def shards(checkpoint: Checkpoint, names: TopicNames | None = SHOP) -> TopicShar
         pytest.param(READ, "shop", True, id="statements while a base is being read"),
         pytest.param(replace(THERE, bases={}), "shop.db.t", True, id="its base may be waived"),
         pytest.param(replace(THERE, bases={}), "shop", True, id="statements, its base waived"),
-        pytest.param(replace(THERE, shards={NAME: None}), "shop.db.t", False, id="of no table"),
+        pytest.param(
+            replace(THERE, shards={Shard.parse(NAME): None}), "shop.db.t", False, id="of no table"
+        ),
         pytest.param(replace(THERE, existing=GONE), "shop.db.t", False, id="dropped"),
         pytest.param(replace(THERE, existing=GONE), "shop", False, id="statements of dropped ones"),
         pytest.param(OTHERS, "shop.db.t", True, id="one of several"),
