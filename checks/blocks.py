@@ -36,7 +36,7 @@ from checks.model import (
 from pipeline.checkpoint import SETTING, Checkpoint, Gap, Incarnations, Quarantine
 from pipeline.lags.lag import Lags
 from pipeline.lags.samples import Samples
-from pipeline.model import Missing, Ordering, Stage, Table
+from pipeline.model import Missing, Ordering, Shard, Stage, Table
 from pipeline.reports import Hold
 from pipeline.sources.source import SourceDescription
 
@@ -361,13 +361,13 @@ def _of_mark(inputs: Inputs) -> Iterator[Reason]:
     if isinstance(inputs.samples.checkpoint, Missing):
         return
     checkpoint = inputs.samples.checkpoint.value
-    for name in _shards(inputs.table):
-        if name not in checkpoint.bases:
+    for shard in inputs.table.shards:
+        if str(shard) not in checkpoint.bases:
             told = (
-                f"{name} has no complete base yet (CREATE TABLE IF NOT EXISTS gives none);"
+                f"{shard} has no complete base yet (CREATE TABLE IF NOT EXISTS gives none);"
                 f" {_advice(inputs.table)}"
             )
-            yield Reason("no_base", told, _without_base(checkpoint, name))
+            yield Reason("no_base", told, _without_base(checkpoint, shard))
     for gap in checkpoint.gaps.values():
         if _concerns(gap, inputs.table):
             span = f"{gap.topic}:{gap.partition} [{gap.first}, {gap.until})"
@@ -432,11 +432,11 @@ def _shards(table: Table) -> tuple[str, ...]:
     return tuple(str(shard) for shard in table.shards)
 
 
-def _without_base(checkpoint: Checkpoint, name: str) -> str:
+def _without_base(checkpoint: Checkpoint, shard: Shard) -> str:
     """What a person waives of a shard as it is since the newest schema change of it."""
-    existing = checkpoint.existing.get(name)
+    existing = checkpoint.existing.get(shard)
     since = ".".join(map(str, existing.order.parts)) if existing else "0"
-    return f"no_base:{name}@{since}"
+    return f"no_base:{shard}@{since}"
 
 
 def _concerns(gap: Gap, table: Table) -> bool:

@@ -305,7 +305,7 @@ class Checkpoint:
                       belongs to it, while W is below it.
     ``high``          each `SourcePartition` -> highest LIVE order landed.
     ``shards``        `Shard` -> its table, of every shard ever seen; None if ignored.
-    ``existing``      ``source/shard`` -> whether it exists, of every one that a schema event named.
+    ``existing``      `Shard` -> whether it exists, of every one that a schema event named.
     ``departed``      table -> newest batch in which a shard was dropped or renamed away: a mirror
                       before it has rows of that shard, and no proof covers them any more.
     ``belated``       table -> newest batch by which changes came late, which were quarantined,
@@ -353,7 +353,7 @@ class Checkpoint:
     starts: Mapping[EpochStart, int] = field(default_factory=dict)
     high: Mapping[SourcePartition, Order] = field(default_factory=dict)
     shards: Mapping[Shard, str | None] = field(default_factory=dict)
-    existing: Mapping[str, Existence] = field(default_factory=dict)
+    existing: Mapping[Shard, Existence] = field(default_factory=dict)
     departed: Mapping[str, int] = field(default_factory=dict)
     belated: Mapping[str, int] = field(default_factory=dict)
     bases: Mapping[str, Order] = field(default_factory=dict)
@@ -674,18 +674,19 @@ def is_rolled_back(known: Checkpoint, now: Checkpoint) -> bool:
 
 def shard_exists(checkpoint: Checkpoint, shard: Shard) -> bool:
     """Whether no schema change says that *shard* is gone."""
-    existence = checkpoint.existing.get(str(shard))
+    existence = checkpoint.existing.get(shard)
     return existence is None or existence.there
 
 
-def is_outdated(checkpoint: Checkpoint, name: str, order: Order) -> bool:
-    """Whether a statement about the shard *name* has landed that is newer than *order*.
+def is_outdated(checkpoint: Checkpoint, shard: Shard, order: Order) -> bool:
+    """Whether a statement about *shard* has landed that is newer than *order*.
 
     A row that comes so late is in no mirror that the statement has met.
     """
-    existence, described = checkpoint.existing.get(name), checkpoint.schemas.get(name)
+    existence = checkpoint.existing.get(shard)
     if existence is None or existence.order <= order:
         return False
+    described = checkpoint.schemas.get(str(shard))
     return (
         described is None or described.order != existence.order
     )  # else rows described its columns, too

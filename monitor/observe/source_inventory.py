@@ -112,7 +112,7 @@ class SourceInventory:
 
     followed: Mapping[str, Callable[[], SourceSettings]]
     tables: Callable[[], tuple[Table, ...]]
-    existing: Callable[[], Mapping[str, Existence]]
+    existing: Callable[[], Mapping[Shard, Existence]]
     describe: Callable[[SourceSettings, Collection[str]], SourceDescription]
     clock: Callable[[], datetime]
     memory: CheckMemory
@@ -200,7 +200,7 @@ class SourceInventory:
         return question.concerns(shard.name, self._changed(shard))
 
     def _changed(self, shard: Shard) -> Order | None:
-        told = self.existing().get(str(shard))
+        told = self.existing().get(shard)
         return told.order if told else None
 
     def _due(self, name: str, question: InventoryQuestion) -> bool:

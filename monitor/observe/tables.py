@@ -92,7 +92,7 @@ class TableRegistry:
     _told: tuple[object, object] | None = None  # by what the shards are known
     _shards: Mapping[Shard, str] | None = None
     _compared: Comparison | None = None
-    _existing: Mapping[str, Existence] = field(default_factory=dict)
+    _existing: Mapping[Shard, Existence] = field(default_factory=dict)
     _bases: Mapping[str, Order] = field(default_factory=dict)
     _declared: Mapping[str, str] = field(default_factory=dict)
     _there: dict[str, tuple[Shard, ...]] = field(default_factory=dict)  # that a rule names
@@ -150,8 +150,8 @@ class TableRegistry:
         told = self.asking.ask({asked: partial(source.columns, shard)})[asked]
         return tuple(told.value) if isinstance(told, Answer) else ()
 
-    def existing(self) -> Mapping[str, Existence]:
-        """What the newest landed statement says of each ``source/shard``."""
+    def existing(self) -> Mapping[Shard, Existence]:
+        """What the newest landed statement says of each shard."""
         return self._existing
 
     def bases(self) -> Mapping[str, Order]:
@@ -320,7 +320,7 @@ class TableRegistry:
         return replace(table, key=key, id_column=ranged, by_standard=before.by_standard)
 
     def _about(self, table: Table) -> AskedKey:
-        return table, tuple(self._existing.get(str(shard)) for shard in table.shards)
+        return table, tuple(self._existing.get(shard) for shard in table.shards)
 
 
 def find_table(

@@ -48,7 +48,7 @@ from monitor.web.deps import (
 from pipeline.archive import ArchiveWindow, RegisteredWindow
 from pipeline.backfill_state import RepairPreview, RowSelection
 from pipeline.errors import ConfigError, UnknownNameError
-from pipeline.model import Origin, Shard, Table
+from pipeline.model import Origin, Table
 from pipeline.sources.condition import parse_condition
 
 REREAD_ROUTES = APIRouter(prefix="/v1")
@@ -147,7 +147,7 @@ def _require(name: str, parts: ApiParts) -> None:
     if parts.gate.roster.table(name) is not None:
         return
     for shard in parts.gate.roster.existing():
-        if Shard.parse(shard).name == name:
+        if shard.name == name:
             return
     if parts.gate.roster.has_source_of(name):
         return

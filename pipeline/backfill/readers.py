@@ -178,7 +178,7 @@ class RowReaders:
         """
         ids = {one.id for one in wishes}
         begun = {name for name, one in checkpoint.rereads.items() if one.id in ids}
-        known = {*checkpoint.shards, *map(Shard.parse, {*checkpoint.existing, *begun})}
+        known = {*checkpoint.shards, *checkpoint.existing, *map(Shard.parse, begun)}
         found = {
             shard: router.table(shard.name) for shard in known if shard_exists(checkpoint, shard)
         }

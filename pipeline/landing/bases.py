@@ -111,7 +111,7 @@ def advance_snapshots(
         orders, began = orders_of.get(source, frozenset()), read.get(source)
         snap = _newest(one, orders, began, batch)
         over = _is_part(snap, checkpoint, name) or _is_outlived(
-            snap, existing.get(name), created.get(name)
+            snap, existing.get(shard), created.get(name)
         )
         whole = _is_of_all_tables(snap, began, tells=bool(orders), based=name in checkpoint.bases)
         if not over and whole and _complete(snap, live.get(source)):
@@ -201,22 +201,22 @@ def _is_outlived(snap: OpenSnapshot, known: Existence | None, created: Order | N
 
 def find_births(
     checkpoint: Checkpoint, facts: BatchStats
-) -> tuple[Mapping[str, Existence], Mapping[str, Order]]:
+) -> tuple[Mapping[Shard, Existence], Mapping[str, Order]]:
     """Which shards are there after the batch, and the order of the CREATE of each born in it."""
     found, born = dict(checkpoint.existing), {}
     for (source, order), grouped in groupby(facts.news, key=lambda n: (n.source, n.change.order)):
         together = tuple(grouped)
-        for shard in _went(together):
-            _tell(found, str(Shard(source, shard)), Existence(order, there=False))
+        for former in _went(together):
+            _tell(found, Shard(source, former), Existence(order, there=False))
         for news in (one for one in together if one.change.kind != "drop"):
-            name = news.name
-            seen = news.shard in checkpoint.shards or facts.firsts.get(name, order) < order
-            birth = news.captured and _is_birth(news, found.get(name), seen=seen)
+            shard, name = news.shard, news.name
+            seen = shard in checkpoint.shards or facts.firsts.get(name, order) < order
+            birth = news.captured and _is_birth(news, found.get(shard), seen=seen)
             if birth and (
                 name in checkpoint.bases or not is_trimmed(checkpoint, news.change.shard)
             ):
                 born[name] = order
-            _tell(found, name, Existence(order, there=True))
+            _tell(found, shard, Existence(order, there=True))
     return found, {
         n: o for n, o in born.items() if n not in checkpoint.bases or checkpoint.bases[n] < o
     }
@@ -227,7 +227,7 @@ def with_drops(facts: BatchStats, checkpoint: Checkpoint) -> BatchStats:
     if not facts.databases:
         return facts
     described = {news.shard for news in facts.news}
-    known = {*checkpoint.shards, *map(Shard.parse, (*checkpoint.existing, *facts.shards))}
+    known = {*checkpoint.shards, *checkpoint.existing, *map(Shard.parse, facts.shards)}
     shards = sorted(described | {shard for shard in known if shard_exists(checkpoint, shard)})
     made = [
         SchemaNews(one.source, SchemaChange("drop", shard.name, one.order, None, one.text), False)
@@ -284,10 +284,10 @@ def _went(together: tuple[SchemaNews, ...]) -> Iterator[str]:
             yield one.change.shard
 
 
-def _tell(found: dict[str, Existence], name: str, now: Existence) -> None:
-    known = found.get(name)
+def _tell(found: dict[Shard, Existence], shard: Shard, now: Existence) -> None:
+    known = found.get(shard)
     if known is None or known.order <= now.order:
-        found[name] = now
+        found[shard] = now
 
 
 def _begin(

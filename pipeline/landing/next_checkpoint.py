@@ -384,7 +384,7 @@ def _renamed(checkpoint: Checkpoint, facts: BatchStats) -> tuple[tuple[str, str]
     return tuple(
         (news.former, news.name)
         for news in facts.news
-        if news.former is not None and _is_new(checkpoint, news, news.former)
+        if news.former is not None and _is_new(checkpoint, news, Shard.parse(news.former))
     )
 
 
@@ -393,13 +393,14 @@ def _dropped(checkpoint: Checkpoint, facts: BatchStats, batch: int) -> tuple[Set
     return tuple(
         Settled(news.name, news.change.order, batch, born=True)
         for news in facts.news
-        if news.change.kind == "drop" and not news.snapshot and _is_new(checkpoint, news, news.name)
+        if news.change.kind == "drop" and not news.snapshot
+        if _is_new(checkpoint, news, news.shard)
     )
 
 
-def _is_new(checkpoint: Checkpoint, news: SchemaNews, name: str) -> bool:
-    """Return whether a statement about shard *name* is new; a resent one ends no later rows."""
-    known = checkpoint.existing.get(name)
+def _is_new(checkpoint: Checkpoint, news: SchemaNews, shard: Shard) -> bool:
+    """Return whether a statement about *shard* is new; a resent one ends no later rows."""
+    known = checkpoint.existing.get(shard)
     return known is None or known.order < news.change.order
 
 
@@ -549,7 +550,7 @@ def _sent_late(gap: Gap, made: Checkpoint) -> Gap:
     """
 
     def late(name: str) -> bool:
-        known, base = made.existing.get(name), made.bases.get(name)
+        known, base = made.existing.get(Shard.parse(name)), made.bases.get(name)
         if known is None or not known.there:
             return False
         return all(one < known.order for one in (gap.below, base) if one is not None)

@@ -247,7 +247,7 @@ def is_whole(result: TaskResult, checkpoint: Checkpoint) -> bool:
         if one.shards.keys() & checkpoint.schemas.keys():
             return False
         for name, first in one.firsts.items():
-            known = checkpoint.existing.get(name)
+            known = checkpoint.existing.get(Shard.parse(name))
             if known is not None and known.order > first:
                 return False
     return True
@@ -471,8 +471,8 @@ def _explain_misplaced(row: Row, subject: str) -> str:
 
 
 def _explain_outdated(row: Row, checkpoint: Checkpoint) -> str:
-    name = str(Shard(row["source"], row["shard"]))
-    if not is_outdated(checkpoint, name, Order(**row["order"])):
+    shard = Shard(row["source"], row["shard"])
+    if not is_outdated(checkpoint, shard, Order(**row["order"])):
         return ""
     return f"a statement about {row['shard']} came since: take a new base"
 

@@ -103,7 +103,7 @@ class Transactions:
     since: Order | None
 
 
-def _never(_: str, __: Order) -> bool:
+def _never(_: Shard, __: Order) -> bool:
     return False
 
 
@@ -138,7 +138,7 @@ def find_unexplained(
     rows: pa.Table,
     back: Mapping[TopicPartition, tuple[int, ...]],
     landed: Callable[[Asked], pa.Table],
-    outdated: Callable[[str, Order], bool] = _never,
+    outdated: Callable[[Shard, Order], bool] = _never,
     grown: Set[str] = frozenset(),
 ) -> StrangeRows:
     """Return partition -> lowest offset among the *back* rows that equal no row before them.
@@ -182,7 +182,7 @@ def _may_be_refused(
     left: frozenset[int],
     *,
     landed: Callable[[Asked], pa.Table],
-    outdated: Callable[[str, Order], bool],
+    outdated: Callable[[Shard, Order], bool],
 ) -> bool:
     """Whether the *left* rows end *rows*, of one partition, and are as refused ones may be.
 
@@ -313,9 +313,9 @@ class _StrangeRun:
         rising = all(one.order <= other.order for one, other in pairwise(every))
         return rising and all(row.live for row in every)
 
-    def is_outdated(self, source: str, outdated: Callable[[str, Order], bool]) -> bool:
+    def is_outdated(self, source: str, outdated: Callable[[Shard, Order], bool]) -> bool:
         """Whether a newer statement about the shard of any of them has landed."""
-        return any(outdated(str(Shard(source, row.shard)), row.order) for row in self.rows)
+        return any(outdated(Shard(source, row.shard), row.order) for row in self.rows)
 
     def repeats(self, known: pa.Table) -> bool:
         """Whether the row behind them repeats the next of *known*, landed or earlier by offset."""

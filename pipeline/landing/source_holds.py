@@ -21,7 +21,7 @@ from collections.abc import Collection, Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from pipeline.checkpoint import Checkpoint, Gap, is_outdated, source_of
+from pipeline.checkpoint import Checkpoint, Gap, is_outdated
 from pipeline.clocks import Retries, has_passed
 from pipeline.errors import NoSchemasError
 from pipeline.formats.schema_registry import SchemaRegistry
@@ -97,22 +97,23 @@ def note_late_rows(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
         if (table := checkpoint.shards.get(Shard.parse(name)))
     }
     outdated: dict[str, OrderSpan] = {}
-    own: set[str] = set()
+    own: set[Shard] = set()
     for name, span in stats.let_pass.items():
-        if is_outdated(checkpoint, name, span.lowest):
-            own.add(name)
-            source, its = source_of(name), span.up_to(checkpoint.existing[name].order)
-            outdated[source] = its.joined(outdated.get(source, its))
+        shard = Shard.parse(name)
+        if is_outdated(checkpoint, shard, span.lowest):
+            own.add(shard)
+            its = span.up_to(checkpoint.existing[shard].order)
+            outdated[shard.source] = its.joined(outdated.get(shard.source, its))
     gaps = dict(checkpoint.gaps)
     for source, span in outdated.items():
         above = Order(checkpoint.epochs[source].number, 0, 0)
         short = (
-            name
-            for name, existence in checkpoint.existing.items()
-            if source_of(name) == source and existence.there and existence.order > span.lowest
-            if checkpoint.shards.get(Shard.parse(name)) is not None
-            if name not in checkpoint.bases
-            or checkpoint.bases[name] < (above if name in own else span.highest)
+            str(shard)
+            for shard, existence in checkpoint.existing.items()
+            if shard.source == source and existence.there and existence.order > span.lowest
+            if checkpoint.shards.get(shard) is not None
+            if (base := checkpoint.bases.get(str(shard))) is None
+            or base < (above if shard in own else span.highest)
         )
         why = (
             f"a waiver of source {source} landed rows that are older than a DDL statement about"

@@ -522,11 +522,13 @@ def test_a_waiver_of_what_no_log_shows_ends_with_it(
 def test_a_waiver_of_a_missing_base_ends_when_the_shard_is_made_anew(
     existing: Existence, ready: bool
 ) -> None:
-    name = str(TABLE.shards[0])
+    shard = TABLE.shards[0]
     bases = {str(TABLE.shards[1]): Order(1, 1, 1)}
-    before = healthy_checkpoint(bases=bases, existing={name: Existence(Order(1, 7, 5), there=True)})
+    before = healthy_checkpoint(
+        bases=bases, existing={shard: Existence(Order(1, 7, 5), there=True)}
+    )
     (reason, *_) = assess(MIRROR, inputs(taken={"landed": before}), BOTH).reasons
-    now = healthy_checkpoint(bases=bases, existing={name: existing})
+    now = healthy_checkpoint(bases=bases, existing={shard: existing})
 
     answer = assess(MIRROR, inputs(taken={"landed": now}, waived=frozenset({reason.id})), BOTH)
 

@@ -111,7 +111,7 @@ def test_a_look_is_judged_with_the_shards_of_its_own_mark(
     old = rig.watcher.look(timedelta())
     rig.second()
     gone = Existence(Order(1, 9, 0), there=False)
-    rig.lake.newest = replace(mark, existing={f"shop/{LEFT_OUT}": gone})
+    rig.lake.newest = replace(mark, existing={Shard.parse(f"shop/{LEFT_OUT}"): gone})
     new = rig.watcher.look(timedelta())
 
     seen = {}

@@ -151,7 +151,7 @@ def test_names_are_gone_through_again_only_where_a_shard_came_or_went(
         gone_through = followed(monkeypatch)
         mark = service.lake.checkpoint()
         shard, *_ = mark.shards
-        told = {str(shard): Existence(Order(1, 1, 5), there=False)}
+        told = {shard: Existence(Order(1, 1, 5), there=False)}
         tables = []
         for one in (replace(mark, batch=9), replace(mark, existing=told), mark):
             app.observers.roster.update(one)
@@ -166,7 +166,7 @@ def test_a_round_with_an_older_look_goes_through_the_shards_once_and_not_for_eac
     with settled_service(tmp_path, 5) as (service, app):
         service.round()
         old, mark = app.observers.watcher.look(timedelta()), service.lake.checkpoint()
-        altered = {str(next(iter(mark.shards))): Existence(Order(1, 2, 0), there=True)}
+        altered = {next(iter(mark.shards)): Existence(Order(1, 2, 0), there=True)}
         app.observers.roster.update(replace(mark, existing={**mark.existing, **altered}))
         monkeypatch.setattr(app.observers.watcher, "look", lambda *_: old)
         gone_through = followed(monkeypatch)

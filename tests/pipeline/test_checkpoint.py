@@ -67,10 +67,10 @@ KEYS: Mapping[str, Sequence[Any]] = {
     "high": [SourcePartition(source, at) for source in ("s", "r") for at in PARTITIONS],
     **dict.fromkeys(("tables", "departed", "belated"), TABLES),
     **dict.fromkeys(
-        ("existing", "bases", "based", "complete", "lost", "schemas",
+        ("bases", "based", "complete", "lost", "schemas",
          "standards", "rereads", "parts", "stores"), SHARD_NAMES,
     ),
-    **dict.fromkeys(("shards", "snaps"), tuple(map(Shard.parse, SHARD_NAMES))),
+    **dict.fromkeys(("shards", "existing", "snaps"), tuple(map(Shard.parse, SHARD_NAMES))),
     "resubmitted": ("t:0:5@3", "t:1:9@4"),
     "hazards": ("setting:s:errors@1", "delay:s"),
     "gaps": ("t:0:5@6", "log:s:0:2@2", "setting:s:ü@4"),
@@ -393,7 +393,7 @@ MARK = Checkpoint("main", 9, shards=by_shard(SHARDS), tables={"t": 3, "u": 5, "v
 def test_f26_shards_that_are_there(
     told: dict[str, bool], shards: set[str], tables: dict[str, int]
 ) -> None:
-    existing = {name: Existence(Order(1, 1, 1), there) for name, there in told.items()}
+    existing = by_shard({name: Existence(Order(1, 1, 1), one) for name, one in told.items()})
     checkpoint = Checkpoint(
         "main", 9, shards=by_shard(SHARDS), tables=MARK.tables, existing=existing
     )

@@ -79,7 +79,7 @@ class Asked:
         self.now, self.settings = NOON, SOURCE
         self.memory = memory
         self.tables: tuple[Table, ...] = (TABLE,)
-        self.existing: dict[str, Existence] = {}
+        self.existing: dict[Shard, Existence] = {}
         self.bases: dict[str, Order] = {}
         self.schema = FakeSchema(grants=("GRANT SELECT ON *.* TO `sluice`@`%`",))
         self.begin()
@@ -151,10 +151,10 @@ def test_what_was_said_before_a_statement_landed_says_nothing_of_the_table_after
 ) -> None:
     """It may have added a cascade, whose changes no log shows."""
     asked.tables = (TABLE, MORE)
-    asked.existing = {f"shop/{USERS}": Existence(Order(1, 1, 100), there=True)}
+    asked.existing = {Shard("shop", USERS): Existence(Order(1, 1, 100), there=True)}
     asked.after(1)
     asked.schema.cascades[USERS] = CASCADE
-    asked.existing = {f"shop/{USERS}": Existence(Order(1, 1, 900), there=True)}
+    asked.existing = {Shard("shop", USERS): Existence(Order(1, 1, 900), there=True)}
     before = asked.census.unproven(TABLE), asked.census.unproven(MORE)
 
     count = asked.after(1)
@@ -177,7 +177,7 @@ def test_a_default_that_filled_old_rows_counts_until_a_base_has_read_them(
     filled = SourceDescription(None, filled={USERS: "now() may have filled at"})
     asked.census.describe = lambda _settings, _shards: filled
     asked.bases = {f"shop/{USERS}": Order(1, 1, 100)}
-    asked.existing = {f"shop/{USERS}": Existence(changed, there=True)} if changed else {}
+    asked.existing = {Shard("shop", USERS): Existence(changed, there=True)} if changed else {}
     asked.after(601)
 
     assert asked.census.unproven(TABLE) == ("now() may have filled at" if unproven else "")
@@ -203,7 +203,7 @@ def test_a_migration_of_thousands_of_tables_keeps_no_source_busy(
     began = asked.schema.asked
     for second in (10, 10, 40):
         asked.existing = {
-            f"shop/{USERS}": Existence(Order(1, 1, int(asked.now.timestamp())), there=True)
+            Shard("shop", USERS): Existence(Order(1, 1, int(asked.now.timestamp())), there=True)
         }
         asked.after(second)
 
@@ -214,7 +214,7 @@ def test_a_silent_source_is_spared_though_statements_land(asked: Asked) -> None:
     asked.schema.silent = True
     asked.after(600)
 
-    asked.existing = {f"shop/{USERS}": Existence(Order(1, 1, 900), there=True)}
+    asked.existing = {Shard("shop", USERS): Existence(Order(1, 1, 900), there=True)}
 
     assert [asked.after(seconds) for seconds in (5, 50, 5)] == [2, 2, 3]
 
@@ -236,7 +236,7 @@ def test_a_source_without_tables_is_spared(unasked: Asked) -> None:
 def test_f23_what_a_source_said_survives_a_restart_though_it_is_silent_then(asked: Asked) -> None:
     asked.schema.cascades[USERS] = CASCADE
     asked.tables = (TABLE, MORE)
-    asked.existing = {f"shop/{ORDERS}": Existence(Order(1, 1, 100), there=True)}
+    asked.existing = {Shard("shop", ORDERS): Existence(Order(1, 1, 100), there=True)}
     asked.after(600)
     told = asked.census.answer("shop")
     asked.schema.silent = True
@@ -258,7 +258,7 @@ def test_f23_what_a_source_said_survives_a_restart_though_it_is_silent_then(aske
         pytest.param({"settings": replace(SOURCE, user="reader")}, id="another user"),
         pytest.param({"now": NOON + timedelta(days=1, seconds=1)}, id="too old"),
         pytest.param(
-            {"existing": {f"shop/{USERS}": Existence(Order(1, 1, 900), there=True)}},
+            {"existing": {Shard("shop", USERS): Existence(Order(1, 1, 900), there=True)}},
             id="a statement landed since",
         ),
         pytest.param({"tables": (MORE,)}, id="a shard nobody asked about"),

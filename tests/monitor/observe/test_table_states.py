@@ -17,7 +17,7 @@ from pipeline.backfill_state import BackfillState
 from pipeline.checkpoint import Existence
 from pipeline.errors import UnreachableError
 from pipeline.lags.samples import MirrorPosition
-from pipeline.model import Account, Fence, Head, Missing, Order
+from pipeline.model import Account, Fence, Head, Missing, Order, Shard
 from pipeline.reports import Hold, MergeReport
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.position import binlog_position
@@ -96,7 +96,9 @@ def test_a_table_that_is_gone_is_retired_and_comes_back(healthy: Rig, how: str, 
     before, rules = rig.newest, rig.rules
     if how == "dropped":
         gone = Existence(Order(1, 1, 9), False)
-        rig.lake.newest = replace(before, batch=before.batch + 1, existing={SHARD: gone})
+        rig.lake.newest = replace(
+            before, batch=before.batch + 1, existing={Shard.parse(SHARD): gone}
+        )
     else:
         rig.rules = (TableRule("shop.users", ignore=True),)
         rig.restart()

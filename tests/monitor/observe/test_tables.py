@@ -43,7 +43,7 @@ class Watch:
 
     def drop(self, *dropped: str, shards: Mapping[str, str | None]) -> tuple[Table, ...]:
         """Land a batch that tells of shards of the source, and of a DROP of some of them."""
-        gone = {f"shop/{name}": Existence(Order(1, 1, 9), there=False) for name in dropped}
+        gone = {Shard("shop", name): Existence(Order(1, 1, 9), there=False) for name in dropped}
         named = {Shard("shop", name): table for name, table in shards.items()}
         self.roster.update(Checkpoint(lane="main", batch=0, shards=named, existing=gone))
         return self.roster.tables()
@@ -399,7 +399,7 @@ def test_keys_are_asked_again_when_a_statement_has_landed_and_now_and_then() -> 
         watch.now += timedelta(minutes=2)
         watch.see(**many(20))
     at_rest = watch.source.keyed
-    told = {"shop/shop.t003": Existence(Order(1, 2, 3), there=True)}
+    told = {Shard.parse("shop/shop.t003"): Existence(Order(1, 2, 3), there=True)}
     shards = {f"shop/{name}": name for name in named}
     watch.now += timedelta(minutes=2)
     watch.roster.update(Checkpoint("main", 1, shards=by_shard(shards), existing=told))
@@ -520,7 +520,7 @@ def test_one_table_is_found_without_asking_for_the_keys_of_others() -> None:
     source = FakeDictionary(dict.fromkeys(names, BIG))
     shards = {f"shop/{name}": name for name in ("shop.users",)}
     landed = {"shop/shop_0.orders": "shop.orders", "shop/shop_9.orders": "shop.orders", **shards}
-    gone = {"shop/shop_9.orders": Existence(Order(1, 1, 9), there=False)}
+    gone = {Shard.parse("shop/shop_9.orders"): Existence(Order(1, 1, 9), there=False)}
     checkpoint = Checkpoint(lane="main", batch=0, shards=by_shard(landed), existing=gone)
 
     asked = ("shop.orders", checkpoint, (ORDERS,), {"shop": source}, NO_STANDARDS)

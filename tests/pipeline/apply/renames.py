@@ -8,7 +8,7 @@ from pipeline.checkpoint import Epoch, Existence, Gap
 from pipeline.landing.batch_stats import BatchStats, SchemaNews
 from pipeline.landing.next_checkpoint import next_checkpoint
 from pipeline.landing.plan import Plan
-from pipeline.model import Acknowledged, Op, Order
+from pipeline.model import Acknowledged, Op, Order, Shard
 from pipeline.reports import MergeReport
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import TableRule
@@ -62,7 +62,7 @@ class Renames:
     def land(self, gaps: tuple[Gap, ...] = (), **facts: Any) -> None:
         """A batch without rows, of which landing itself makes the mark."""
         mark = self.lake.checkpoint
-        existing = {f"s/{NEW}": Existence(Order(1, 1, 100), there=False), **mark.existing}
+        existing = {Shard("s", NEW): Existence(Order(1, 1, 100), there=False), **mark.existing}
         made, _ = next_checkpoint(
             batch_context(
                 replace(mark, existing=existing),

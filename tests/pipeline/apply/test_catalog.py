@@ -179,7 +179,9 @@ def test_f26_rows_of_a_dropped_shard_leave_those_of_the_others(
 def test_f26_a_mirror_whose_shards_went_with_their_database_is_left_as_it_was(two: Renames) -> None:
     two.tell(100, "DROP DATABASE db")
     gone = Existence(Order(1, 1, 100), there=False)
-    two.lake.checkpoint = replace(two.lake.checkpoint, existing={"s/db.t": gone, f"s/{NEW}": gone})
+    two.lake.checkpoint = replace(
+        two.lake.checkpoint, existing={Shard.parse("s/db.t"): gone, Shard("s", NEW): gone}
+    )
 
     turns = two.lake.run()
 
@@ -210,7 +212,7 @@ def test_f26_what_was_lost_of_a_shard_holds_its_table_no_more_once_it_is_dropped
     two.lake.land(row(C, 90, 5, "five"))
     held = two.apply().hold
     two.tell(100, "DROP TABLE _t_new")
-    gone = {f"s/{NEW}": Existence(Order(1, 1, 100), there=False)}
+    gone = {Shard("s", NEW): Existence(Order(1, 1, 100), there=False)}
     two.lake.checkpoint = replace(two.lake.checkpoint, existing=gone)
 
     turn = two.apply()

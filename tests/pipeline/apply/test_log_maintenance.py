@@ -17,7 +17,7 @@ from pipeline.checkpoint import Checkpoint, Existence, Gap, Quarantine
 from pipeline.delta.commit import commit_actions
 from pipeline.delta.store import open_store
 from pipeline.landing.staging import write_rows
-from pipeline.model import Op, Order
+from pipeline.model import Op, Order, Shard
 from pipeline.reports import MergeReport
 from pipeline.settings import UpkeepSettings
 from tests.builders.lake import NOW, LocalLake, row, stamped
@@ -40,10 +40,10 @@ def on_days(lake: LocalLake) -> LocalLake:
 
 
 Apply = Callable[[LocalLake], MergeReport | None]
-GONE = {"existing": {"s/db.t": Existence(Order(1, 1, 99), there=False)}}
+GONE = {"existing": {Shard.parse("s/db.t"): Existence(Order(1, 1, 99), there=False)}}
 OLD = {
     "shards": by_shard({"s/db.t": "db.t", "s/db.old": "db.old", "s/db.no": None}),
-    "existing": {"s/db.old": Existence(Order(1, 1, 99), there=False)},
+    "existing": {Shard.parse("s/db.old"): Existence(Order(1, 1, 99), there=False)},
 }
 
 

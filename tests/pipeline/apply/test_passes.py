@@ -14,7 +14,7 @@ from pipeline.delta.actions import remove_file, with_properties
 from pipeline.delta.commit import commit_actions
 from pipeline.delta.log import Snapshot, encode_entry, entry_name, load_snapshot
 from pipeline.delta.store import open_store
-from pipeline.model import Account, Op, Order
+from pipeline.model import Account, Op, Order, Shard
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import Router, TableRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
@@ -315,7 +315,7 @@ def test_f26_a_retired_table_is_held_no_more_and_keeps_its_mirror(
     lake.play([row(C, 10, 1, "a")])
     lake.land({**row(C, 20, 2, "b"), "after": '{"id":2,"nobody":5}'})
     held = lake.apply()
-    gone = {"s/db.t": Existence(Order(1, 1, 30), there=False)} if dropped else {}
+    gone = {Shard.parse("s/db.t"): Existence(Order(1, 1, 30), there=False)} if dropped else {}
     lake.checkpoint = replace(lake.checkpoint, existing=gone)
     if not dropped:
         rule = TableRule(shards=r"db\.t", table="db.t", ignore=True)
@@ -334,7 +334,7 @@ def test_f20_dropping_the_first_shard_takes_no_key_from_the_others(tmp_path: Pat
     gone = SchemaChange("drop", "db.a", Order(1, 1, 30), None, "")
     lake.catalog.learn([("s", gone)])
     lake.checkpoint = replace(
-        lake.checkpoint, existing={"s/db.a": Existence(gone.order, there=False)}
+        lake.checkpoint, existing={Shard.parse("s/db.a"): Existence(gone.order, there=False)}
     )
 
     lake.land(row(C, 40, 1, "a"))

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.checkpoint import Existence, Gap
 from pipeline.landing.batch_stats import UnreadChanges
-from pipeline.model import Op, Order
+from pipeline.model import Op, Order, Shard
 from pipeline.settings import TableRule
 from tests.builders.lake import row
 from tests.pipeline.apply.holds import assert_held
@@ -290,7 +290,8 @@ def test_half_of_a_rename_moves_nothing_that_the_other_half_does_not_undo(told: 
     told.sent(100)
     told.tell(100, "RENAME TABLE t TO _t_old", "_t_old")
     told.lake.checkpoint = replace(
-        told.lake.checkpoint, existing={"s/db.t": Existence(Order(1, 1, 100), there=False)}
+        told.lake.checkpoint,
+        existing={Shard.parse("s/db.t"): Existence(Order(1, 1, 100), there=False)},
     )
     told.lake.land()
     half = [turn.hold for turn in told.lake.run() if turn.table == "db.t"]

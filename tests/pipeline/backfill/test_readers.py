@@ -417,8 +417,8 @@ def test_f113_tables_that_anything_landed_tells_of_need_no_word_of_a_source(
             Shard.parse("a/db.gone"): "db.gone",
         },
         existing={
-            "a/db.gone": Existence(Order(1, 7, 1), there=False),
-            "a/db.empty": Existence(Order(1, 7, 1), there=True),
+            Shard.parse("a/db.gone"): Existence(Order(1, 7, 1), there=False),
+            Shard.parse("a/db.empty"): Existence(Order(1, 7, 1), there=True),
         },
         rereads={
             "b/db.begun": replace(READ, id="wish of db.begun"),

@@ -177,7 +177,7 @@ SEEN = Checkpoint("main", 4, shards={Shard.parse("shop/db.t"): "db.t"})
 
 def with_existence(pos: int, *, there: bool) -> Checkpoint:
     checkpoint = Checkpoint("main", 4, shards={Shard.parse("shop/db.t"): "db.t"})
-    known = {"shop/db.t": Existence(Order(1, 1, pos), there=there)}
+    known = {Shard.parse("shop/db.t"): Existence(Order(1, 1, pos), there=there)}
     return Checkpoint("main", checkpoint.batch, shards=checkpoint.shards, existing=known)
 
 
@@ -298,8 +298,8 @@ def test_what_exists_is_what_the_newest_news_says() -> None:
     existing, _ = find_births(with_existence(1, there=True), BatchStats(news=news))
 
     assert existing == {
-        "shop/db.t": Existence(Order(1, 1, 30), there=False),
-        "shop/db.u": Existence(Order(1, 1, 20), there=True),
+        Shard.parse("shop/db.t"): Existence(Order(1, 1, 30), there=False),
+        Shard.parse("shop/db.u"): Existence(Order(1, 1, 20), there=True),
     }
 
 

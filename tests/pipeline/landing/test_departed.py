@@ -24,7 +24,7 @@ KNOWN = replace(
 
 
 def with_dropped(checkpoint: Checkpoint, *names: str, pos: int) -> Checkpoint:
-    gone = {f"s/db.{name}": Existence(Order(1, 1, pos), there=False) for name in names}
+    gone = {Shard("s", f"db.{name}"): Existence(Order(1, 1, pos), there=False) for name in names}
     return replace(checkpoint, existing=gone)
 
 
@@ -137,7 +137,8 @@ def test_of_a_shard_that_is_dropped_nothing_is_missed(
 def test_a_drop_that_is_sent_again_closes_nothing_of_the_table_that_came_after_it() -> None:
     """Else what is lost of the new one is forgotten, and it is READY without it."""
     since = replace(
-        with_gap(KNOWN, passed=True), existing={"s/db.t": Existence(Order(1, 1, 50), there=True)}
+        with_gap(KNOWN, passed=True),
+        existing={Shard.parse("s/db.t"): Existence(Order(1, 1, 50), there=True)},
     )
 
     made = step(since, BatchStats(news=(schema_news("drop", 9, source="s"),)))

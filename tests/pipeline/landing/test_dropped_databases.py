@@ -61,7 +61,7 @@ def test_a_table_made_after_its_database_was_dropped_is_born_with_columns_of_its
         beside.apply()
 
     checkpoint = beside.lane.checkpoint
-    assert checkpoint.existing["a/db.t"] == Existence(Order(1, 7, 600), there=True)
+    assert checkpoint.existing[Shard.parse("a/db.t")] == Existence(Order(1, 7, 600), there=True)
     assert checkpoint.bases["a/db.t"] == Order(1, 7, 600)
     assert [turn.hold for turn in beside.turns if turn.hold] == []
     assert beside.rows() == {7: "new"}
@@ -80,7 +80,9 @@ GONE = DroppedDatabase("a", Order(1, 7, 500), "db", "DROP DATABASE db")
             id="its rows have landed",
         ),
         pytest.param(
-            Checkpoint("m", 1, existing={"a/db.t": Existence(Order(1, 7, 9), there=True)}),
+            Checkpoint(
+                "m", 1, existing={Shard.parse("a/db.t"): Existence(Order(1, 7, 9), there=True)}
+            ),
             BatchStats(),
             id="its CREATE has",
         ),
@@ -105,12 +107,12 @@ def test_however_a_table_is_known_it_goes_with_its_database(
     """Else it is asked about, and waited for, for ever."""
     found, _ = find_births(checkpoint, with_drops(replace(facts, databases=(GONE,)), checkpoint))
 
-    assert found["a/db.t"] == Existence(Order(1, 7, 500), there=False)
+    assert found[Shard.parse("a/db.t")] == Existence(Order(1, 7, 500), there=False)
 
 
 def test_tables_of_other_databases_and_those_that_were_gone_are_left_alone() -> None:
     """A DROP closes what is open of a table, and its mirror is asked for no rows of it."""
-    gone = {"a/db.t": Existence(Order(1, 7, 9), there=False)}
+    gone = {Shard.parse("a/db.t"): Existence(Order(1, 7, 9), there=False)}
     checkpoint = Checkpoint(
         "m",
         1,

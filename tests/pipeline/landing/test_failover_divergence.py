@@ -87,7 +87,7 @@ BEHIND = Head("7/2/5", log_position(2000), log_position(999))
 
 
 def test_tables_that_went_and_bases_that_began_since_are_no_part_of_it() -> None:
-    gone = {"shop/public.u": Existence(Order(1, 20, 20), there=False)}
+    gone = {Shard.parse("shop/public.u"): Existence(Order(1, 20, 20), there=False)}
     there = replace(KNOWN, existing=gone)
     made = checkpoint_after(BEHIND, there)
     assert [gap.shards for gap in load_gaps(made)] == [("shop/public.t",)]

@@ -112,7 +112,7 @@ def gaps(made: Checkpoint, *found: Finding, waived: str = "") -> list[Gap]:
 
 
 def test_f102_all_tables_of_the_source_that_are_there_are_unproven() -> None:
-    gone = {U: Existence(Order(1, 1, 1), there=False)}
+    gone = {Shard.parse(U): Existence(Order(1, 1, 1), there=False)}
 
     (gap,) = gaps(KNOWN, SKIPS)
 
@@ -259,7 +259,7 @@ def test_f102_rows_of_a_base_that_waited_in_a_topic_are_not_ready_after_the_sett
 def test_f198_a_gap_of_several_tables_stays_one_while_the_setting_lasts(found: Finding) -> None:
     told = {"shop": replace(ALL, hazards=(found,))}
     both_there = checkpoint_after(KNOWN, told)
-    gone = {U: Existence(Order(1, 1, 1), there=False)}
+    gone = {Shard.parse(U): Existence(Order(1, 1, 1), there=False)}
     left = replace(KNOWN, batch=6, existing=gone)
     made = both_there
     shared = [gap.shared for gap in load_gaps(made)]
@@ -890,7 +890,7 @@ def test_f102_a_default_of_thousands_of_topics_is_one_gap_that_changes_no_more()
     topics = [TopicFacts(f"p.{name}", 1, policy, frozenset(policy)) for name in names]
     found = tuple(topic_hazards(topics, "p", frozenset({"p"}), routed=False))
     told = {"shop": replace(ALL, hazards=found)}
-    landed = replace(KNOWN, shards={Shard.parse(f"shop/{name}"): name for name in names})
+    landed = replace(KNOWN, shards={Shard("shop", name): name for name in names})
 
     made = checkpoint_after(landed, told)
     later = checkpoint_after(replace(made, batch=6), told)

@@ -14,7 +14,7 @@ from pipeline.landing.gaps import (
     find_captured,
     is_above,
 )
-from pipeline.model import CaptureScope, Order, ShardId
+from pipeline.model import CaptureScope, Order, Shard, ShardId
 from tests.builders import batch_context
 from tests.builders.harness import NOW, load_gaps
 from tests.builders.values import by_shard
@@ -81,7 +81,9 @@ def test_which_base_is_short_of_what_comes(
 @pytest.mark.parametrize(
     "more",
     [
-        pytest.param({"existing": {T: Existence(Order(1, 1, 9), there=False)}}, id="dropped"),
+        pytest.param(
+            {"existing": {Shard.parse(T): Existence(Order(1, 1, 9), there=False)}}, id="dropped"
+        ),
         pytest.param({"bases": {}}, id="no base any more"),
         pytest.param({"shards": {}}, id="of no table"),
     ],

@@ -22,7 +22,7 @@ PASSED: dict[str, Any] = {"acknowledged": {"s": ACK}}
 @pytest.mark.parametrize("pos", [500, 600], ids=["nothing came since", "it was created since"])
 def test_a_drop_that_is_sent_again_closes_nothing(pos: int) -> None:
     """A collector that starts again sends the statements of before once more."""
-    there = {"s/db.t": Existence(Order(1, 1, pos), there=pos > 500)}
+    there = {Shard.parse("s/db.t"): Existence(Order(1, 1, pos), there=pos > 500)}
     opened = step(replace(SHARDS, existing=there), gaps=(GAP,), **PASSED)
 
     made = step(opened, BatchStats(news=(schema_news("drop", 500, shard="db.t", source="s"),)))
@@ -32,7 +32,9 @@ def test_a_drop_that_is_sent_again_closes_nothing(pos: int) -> None:
 
 
 def test_a_rename_that_is_sent_again_moves_no_gap_of_the_table_made_since() -> None:
-    there = {"s/db.u": Existence(Order(1, 1, 600), there=True)}  # made anew after that RENAME
+    there = {
+        Shard.parse("s/db.u"): Existence(Order(1, 1, 600), there=True)
+    }  # made anew after that RENAME
     checkpoint = replace(SHARDS, existing=there)
     opened = step(checkpoint, gaps=(replace(GAP, topic="s.db.u"),), **PASSED)
 
@@ -46,7 +48,7 @@ def test_a_rename_that_is_sent_again_moves_no_gap_of_the_table_made_since() -> N
 
 
 def test_a_drop_that_is_news_closes_what_was_lost_of_a_table_that_statements_told_of() -> None:
-    there = {"s/db.t": Existence(Order(1, 1, 300), there=True)}
+    there = {Shard.parse("s/db.t"): Existence(Order(1, 1, 300), there=True)}
     opened = step(replace(SHARDS, existing=there), gaps=(GAP,), **PASSED)
 
     assert (

@@ -7,7 +7,16 @@ import pytest
 
 from pipeline.checkpoint import Checkpoint, Existence, Gap
 from pipeline.landing.gaps import detect_lost_logs
-from pipeline.model import Acknowledged, Break, CaptureScope, Head, Order, ShardId, combine_scopes
+from pipeline.model import (
+    Acknowledged,
+    Break,
+    CaptureScope,
+    Head,
+    Order,
+    Shard,
+    ShardId,
+    combine_scopes,
+)
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
 from tests.builders import batch_context
@@ -27,7 +36,7 @@ def open_gaps(made: Checkpoint, told: CaptureScope = GONE) -> list[Gap]:
 
 
 def test_all_tables_of_the_source_that_are_there_are_short() -> None:
-    gone = {U: Existence(Order(1, 1, 1), there=False)}
+    gone = {Shard.parse(U): Existence(Order(1, 1, 1), there=False)}
 
     (gap,) = open_gaps(KNOWN)
 
@@ -49,7 +58,7 @@ def test_while_it_lasts_no_base_that_begins_closes_it() -> None:
 
 def test_f198_a_gap_of_several_tables_stays_one_while_it_lasts() -> None:
     known = detect_lost_logs(KNOWN, batch_context(KNOWN, captures={"shop": GONE}))
-    gone = {U: Existence(Order(1, 1, 1), there=False)}
+    gone = {Shard.parse(U): Existence(Order(1, 1, 1), there=False)}
     shared = []
     for batch in (6, 7):
         now = replace(known, batch=batch, existing=gone)

@@ -221,7 +221,7 @@ def test_f101_a_statement_from_before_the_skipped_piece_keeps_no_gap(
         land_heartbeats(harness, number)
         harness.land()
 
-    assert harness.checkpoint.existing["a/db.t"].order.pos == 2500
+    assert harness.checkpoint.existing[Shard.parse("a/db.t")].order.pos == 2500
     assert not harness.short()
 
 

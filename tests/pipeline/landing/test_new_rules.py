@@ -95,7 +95,7 @@ def test_it_is_told_once_and_stays_until_a_person_or_a_base_closes_it(
 
 
 def test_a_shard_that_is_gone_needs_nothing() -> None:
-    gone = replace(NEXT, existing={"a/db.t": Existence(Order(1, 1, 1), there=False)})
+    gone = replace(NEXT, existing={Shard.parse("a/db.t"): Existence(Order(1, 1, 1), there=False)})
 
     made = detect_new_rules(gone, batch_context(MARK, router=ELSEWHERE, settings_changed=True))
 
@@ -210,7 +210,7 @@ def test_what_is_as_it_was_changes_nothing() -> None:
 
 
 def test_a_shard_that_is_gone_is_noted_and_misses_nothing() -> None:
-    gone = replace(MADE, existing={NAME: Existence(Order(1, 1, 1), there=False)})
+    gone = replace(MADE, existing={Shard.parse(NAME): Existence(Order(1, 1, 1), there=False)})
 
     found = detect_new_standards(
         gone, batch_context(BEFORE, standards=RULES, settings_changed=True)

@@ -277,7 +277,7 @@ ANEW = BatchStats(
         SchemaNews("s", SchemaChange("create", "db.t", Order(1, 1, 500), None, ""), snapshot=False),
     )
 )
-DROPPED = {"s/db.t": Existence(Order(1, 1, 400), there=False)}
+DROPPED = {Shard.parse("s/db.t"): Existence(Order(1, 1, 400), there=False)}
 
 
 @pytest.mark.parametrize(

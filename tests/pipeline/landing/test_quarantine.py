@@ -26,7 +26,7 @@ from pipeline.landing.listing import Listing
 from pipeline.landing.plan import Plan
 from pipeline.landing.quarantine import AT_ONCE, Healed, QuarantineRetry, is_whole
 from pipeline.landing.task import SLIM, TaskResult, TaskSource
-from pipeline.model import Op, Order
+from pipeline.model import Op, Order, Shard
 from pipeline.resubmissions import Resubmission
 from pipeline.transports.transport import OffsetRange, RangeRead
 from tests.builders.harness import GIB4, LandingHarness
@@ -131,7 +131,7 @@ def test_a_statement_since_leaves_it_to_a_new_base(
     harness: LandingHarness, registry: Answers
 ) -> None:
     there = Existence(Order(1, 7, GIB4 + 2), there=True)
-    harness.loop.checkpoint = replace(harness.checkpoint, existing={"b/db.t": there})
+    harness.loop.checkpoint = replace(harness.checkpoint, existing={Shard.parse("b/db.t"): there})
 
     later(harness, registry)
 
@@ -144,7 +144,10 @@ def test_a_statement_since_leaves_it_to_a_new_base(
     [
         pytest.param({}, {}, True, id="rows alone"),
         pytest.param(
-            {"existing": {NAME: Existence(ORDER, there=True)}}, {}, True, id="told before"
+            {"existing": {Shard.parse(NAME): Existence(ORDER, there=True)}},
+            {},
+            True,
+            id="told before",
         ),
         pytest.param({}, {"errors": {NAME: UNREAD}}, False, id="one cannot be read"),
         pytest.param({}, {"statements": ({},)}, False, id="a statement"),

@@ -21,7 +21,7 @@ from pipeline.landing.redelivery import (
     restore_orders,
     sent_again,
 )
-from pipeline.model import Acknowledged, Order, Origin, TopicPartition
+from pipeline.model import Acknowledged, Order, Origin, Shard, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
 
 OLD, NEW = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
@@ -509,8 +509,8 @@ def test_f140_a_landed_row_of_some_columns_may_lack_the_values_of_the_refused_on
 def test_f140_a_newer_statement_that_has_landed_may_have_met_no_refused_row(
     outdated: tuple[str, int], found: dict[TopicPartition, int]
 ) -> None:
-    def asked(name: str, order: Order) -> bool:
-        return name == outdated[0] and order.pos <= outdated[1]
+    def asked(shard: Shard, order: Order) -> bool:
+        return str(shard) == outdated[0] and order.pos <= outdated[1]
 
     sent = change_table(live_row(4, 20), live_row(5, 30), live_row(6, 40), live_row(7, 50))
 

@@ -327,7 +327,9 @@ def gap(shard: str) -> dict[str, Gap]:
         pytest.param(replace(KNOWN, bases={T: BASE}), (T,), id="not one that is first read"),
         pytest.param(replace(KNOWN, bases={T: ANEW}), None, id="it is their first"),
         pytest.param(
-            replace(KNOWN, existing={U: Existence(BASE, there=False)}), (T,), id="not what is gone"
+            replace(KNOWN, existing={Shard.parse(U): Existence(BASE, there=False)}),
+            (T,),
+            id="not what is gone",
         ),
         pytest.param(
             replace(KNOWN, shards={Shard.parse(T): "public.t", Shard.parse(U): None}),

@@ -14,7 +14,7 @@ from pipeline.formats.dbevents_avro import DbEventsAvro
 from pipeline.formats.format import Format
 from pipeline.formats.schema_registry import SchemaRegistry
 from pipeline.landing.quarantine import Healed, Resubmitted, Resubmitting, explain_refusal
-from pipeline.model import Op, Order, TopicPartition
+from pipeline.model import Op, Order, Shard, TopicPartition
 from pipeline.reports import LandingReport
 from pipeline.resubmissions import Resubmission, ResubmissionState, parse_change_name
 from pipeline.settings import RegistrySettings, Router, TableRule
@@ -189,7 +189,7 @@ def test_two_that_would_stand_in_one_place_do_not_land_together(harness: EventHa
 
 def test_a_statement_since_leaves_it_to_a_new_base(harness: EventHarness) -> None:
     there = Existence(Order(1, 0, 25), there=True)
-    harness.loop.checkpoint = replace(harness.checkpoint, existing={SUBJECT: there})
+    harness.loop.checkpoint = replace(harness.checkpoint, existing={Shard.parse(SUBJECT): there})
 
     (state,) = resend(harness, corrected(fixed().value))
 

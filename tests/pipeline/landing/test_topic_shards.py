@@ -18,7 +18,7 @@ THERE = Checkpoint(
     shards={Shard.parse(NAME): "db.t"},
     bases={NAME: ORDER},
 )
-GONE = {NAME: Existence(ORDER, there=False)}
+GONE = {Shard.parse(NAME): Existence(ORDER, there=False)}
 OTHERS = replace(
     THERE,
     shards={Shard.parse(NAME): "db.t", Shard.parse(OTHER): None},
