@@ -600,6 +600,9 @@ def _with_entries(checkpoint: Checkpoint, entries: Mapping[str, Mapping[Any, Any
     return replace(checkpoint, **fresh)
 
 
+_ABSENT = object()  # None is a value
+
+
 def _subtract(checkpoint: Checkpoint, previous: Checkpoint) -> CheckpointDelta:
     changed, gone = {}, {}
     for name in _NAMES:
@@ -607,17 +610,13 @@ def _subtract(checkpoint: Checkpoint, previous: Checkpoint) -> CheckpointDelta:
         if now is before:
             continue
         changed[name] = {
-            k: v for k, v in now.items() if k not in before or _is_different(before[k], v)
+            k: v for k, v in now.items() if (was := before.get(k, _ABSENT)) is not v and was != v
         }
         added = sum(key not in before for key in changed[name])
         if len(now) - added < len(before):
             gone[name] = tuple(before.keys() - now.keys())
     empty = Checkpoint(checkpoint.lane, checkpoint.batch, full=previous.full)
     return CheckpointDelta(_with_entries(empty, changed), gone)
-
-
-def _is_different(before: object, now: object) -> bool:
-    return before is not now and before != now  # most entries are the very same object
 
 
 def _apply(checkpoint: Checkpoint, delta: CheckpointDelta) -> Checkpoint:

@@ -203,6 +203,8 @@ def find_births(
     checkpoint: Checkpoint, facts: BatchStats
 ) -> tuple[Mapping[Shard, Existence], Mapping[str, Order]]:
     """Which shards are there after the batch, and the order of the CREATE of each born in it."""
+    if not facts.news:
+        return checkpoint.existing, {}
     found, born = dict(checkpoint.existing), {}
     for (source, order), grouped in groupby(facts.news, key=lambda n: (n.source, n.change.order)):
         together = tuple(grouped)

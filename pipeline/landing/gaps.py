@@ -425,6 +425,8 @@ def detect_hidden_topics(checkpoint: Checkpoint, context: BatchContext) -> Check
 
     A shard that the same batch drops again needs none: no later DROP would end it.
     """
+    if not context.stats.hidden:
+        return checkpoint
     shards, gaps = dict(checkpoint.shards), dict(checkpoint.gaps)
     for name in sorted(context.stats.hidden):
         shard = Shard.parse(name)

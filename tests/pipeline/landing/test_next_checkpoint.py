@@ -104,6 +104,16 @@ def test_the_tables_of_a_batch_carry_its_number() -> None:
     assert (checkpoint.batch, checkpoint.tables) == (5, {"db.a": 1, "db.t": 5})
 
 
+def test_a_batch_that_changes_no_shard_keeps_the_very_maps_of_them() -> None:
+    """Else each batch would compare all shards with those before."""
+    checkpoint = replace(OLD, shards={Shard("s", "db.t"): "db.t"}, existing=DROPPED)
+
+    made = step(checkpoint, BatchStats(tables={"db.t": 9}, shards={"s/db.t": "db.t"}))
+
+    assert made.shards is checkpoint.shards
+    assert made.existing is checkpoint.existing
+
+
 def test_a_schema_change_without_rows_gives_its_mirror_something_to_do() -> None:
     change = SchemaChange("alter", "db.t", Order(1, 1, 5), None, "ALTER ...")
 
