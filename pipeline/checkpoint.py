@@ -290,9 +290,9 @@ class Quarantine:
 class Checkpoint:
     """What a batch proves about itself and all batches before it, of one lane.
 
-    Keys named ``source/shard`` are texts of a `Shard`; they become `Shard` map by map.  All keys
-    are text where they are stored.  Keys of ``stores`` and of ``quarantine`` stay text, because
-    some of them name no shard.
+    Keys named `Shard` are of that type, and keys named ``source/shard`` are its text, as are all
+    keys where they are stored.  ``quarantine`` and ``stores`` are keyed by text, because
+    ``topic:NAME`` and ``source/NAME`` name no shard.
 
     ``offsets``       W: partition -> next offset, and leader epoch of the last record.
     ``gone``          partitions that are no longer there -> where W stood.
