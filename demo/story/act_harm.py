@@ -26,10 +26,14 @@ def play(stage: Stage) -> str:
     lost = _incident(stage, OF_ROWS, harm.rows.span, FOLDED)
     changed = _incident(stage, OF_ROWS, f"{CHANGED}:{harm.value.id}", FOLDED)
     foreign = _incident(stage, ("foreign_write",), f"version {harm.row.version} ", MIRROR)
-    harm.incidents = (lost["id"], changed["id"], foreign["id"])
+    incidents = {one["id"]: one for one in (lost, changed, foreign)}
+    for one in incidents.values():
+        told = f"  incident: {one['check']} of {one['about']}: {one['reason']}"
+        stage.screen.say(told, "red")
+    harm.incidents = tuple(incidents)
     stage.summary.incidents = stage.service.incidents("firing")
-    reasons = dict.fromkeys(one["reason"] for one in (lost, changed, foreign))
-    return f"{'; '.join(reasons)}; gate from 200 to 409"
+    reasons = "; ".join(one["reason"] for one in incidents.values())
+    return f"{reasons}; gate from 200 to 409"
 
 
 def _do(stage: Stage) -> Harm:
@@ -63,5 +67,4 @@ def _incident(stage: Stage, checks: Collection[str], naming: str, table: str) ->
 
     wanted = " or ".join(checks)
     stage.wait(fires, f"incident of {wanted} that names {naming.strip()} of {table}")
-    stage.screen.say(f"  incident: {found[0]['check']} of {table}: {found[0]['reason']}", "red")
     return found[0]
