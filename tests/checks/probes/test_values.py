@@ -193,7 +193,7 @@ def test_no_pass_while_a_range_has_rows_that_were_not_named(world: FakeWorld) ->
     wrong = [3, 5, 7, 9, 11]
     for id_ in wrong:
         world.contents[ONE, id_] += 1
-    probe_ = probe(suspects=2, newest=1, rotating=1)
+    probe_ = probe(suspects=2, newest=1, rotating=1, ranges=1)
 
     said = []
     for _ in range(40):
