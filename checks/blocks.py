@@ -278,7 +278,7 @@ def _why_no_claim(inputs: Inputs) -> str:
         return "no check has compared rows since the service started; is the probe `values` on?"
     if inputs.table.no_ranges:
         why = f"{VALUES} scans it whole, and never verifies changed rows up to a cut"
-        return f"{inputs.table.no_ranges}, so {why}; ask without `verified`"
+        return f"{inputs.table.no_ranges}, so {why}; ask without `verified` (`--verified`)"
     return f"{VALUES} has not ended a cycle since the service started: {newest.ruling.reason}"
 
 

@@ -73,12 +73,10 @@ def server_part(source: SourceSettings) -> ExaminedPart:
     """The database, at the address that is asked."""
     name, address = source.name, f"{source.host}:{source.port}"
     if has_placeholder_address(source):
-        there = (
-            f"does everything that `collector` of {name} names exist, and can it be read from here"
-        )
+        there = f"do all paths under `collector` of {name} exist, and can this machine read them"
         return ExaminedPart(f"source:{name}", there)
     followed = (
-        f" ({address}; it may be its collector's and not the config's: follow_collector)"
+        f" ({address}; with follow_collector it may be the address in the collector's config)"
         if source.follow_collector
         else ""
     )

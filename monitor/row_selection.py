@@ -123,7 +123,9 @@ def _as_array(table: Table, text: str) -> str:
     if set(named) == set(table.key):
         return json.dumps([named[name] for name in table.key], ensure_ascii=False)
     if text.startswith("{"):
-        raise ConfigError(f"{text} is no key of {table.name}, which goes by {', '.join(table.key)}")
+        raise ConfigError(
+            f"{text} is not a key of {table.name}, whose key is {', '.join(table.key)}"
+        )
     return text
 
 
@@ -143,24 +145,26 @@ def _spelled(column: Column | None, text: str) -> str:
 
 
 def _key(table: Table, text: str) -> SelectedKey:
-    told = f"{text} is no key of {table.name}"
+    told = f"{text} is not a key of {table.name}"
     if not text.lstrip().startswith("["):
         if len(table.key) != 1:
-            names = ", ".join(table.key) or "nothing"
-            raise ConfigError(f"{told}, which goes by {names}; write it as a JSON array of these")
+            names = ", ".join(table.key) or "no columns"
+            raise ConfigError(f"{told}, whose key is {names}; write a JSON array of their values")
         return SelectedKey(canonical_key([text], "", "", unique=True))
     try:
         values = json.loads(text)
         json.dumps(values, ensure_ascii=False).encode()  # no half of a surrogate pair
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{told}: it is no JSON array: {error}") from error
+        raise ConfigError(
+            f'{told}: it is not a JSON array ({error}); write one such as [1, "a"]'
+        ) from error
     texts = [_text(value) for value in values]
     shard, more = "", len(texts) - len(table.key)
     if more == 2 and Shard(str(texts[0]), str(texts[1])) in table.shards:
         shard, texts = str(Shard(str(texts[0]), str(texts[1]))), texts[2:]
     if len(texts) != len(table.key) or None in texts:
-        names = ", ".join(table.key) or "nothing"
-        raise ConfigError(f"{told}, which goes by {names}")
+        names = ", ".join(table.key) or "no columns"
+        raise ConfigError(f"{told}, whose key is {names}; write one value for each, and no NULL")
     return SelectedKey(canonical_key(texts, "", "", unique=True), shard)
 
 

@@ -305,8 +305,8 @@ def _construct(
 
 def _find_class(settings: SourceSettings, field: str, seam: ModuleType, name: str, key: str) -> Any:
     if not key:
-        msg = f"source {settings.name}: {field}: is required where its collector may read any"
-        raise ConfigError(msg)
+        why = "its collector can read several kinds"
+        raise ConfigError(f"source {settings.name}: {field}: is required, because {why}")
     try:
         return _whole(seam, name, key)
     except ConfigError as error:

@@ -18,7 +18,7 @@ _LIST = "must be a list; write each entry on a line of its own, after `- `"
 _KEYED = re.compile(r"[a-z][a-z_]*: ")  # what a class raises of one of its fields
 WORDS: Mapping[str, str] = {
     "missing": "is required",
-    "too_short": "needs one at least",
+    "too_short": "is empty; write at least one entry",
     **dict.fromkeys(("model_type", "model_attributes_type", "dataclass_type"), _MAPPING),
     **dict.fromkeys(("dict_type", "mapping_type"), _MAPPING),
     **dict.fromkeys(("list_type", "tuple_type"), _LIST),
@@ -64,7 +64,7 @@ def _say(fault: Any, schema: Mapping[str, Any]) -> str:
         way_out = "" if _is_required(schema, fault["loc"]) else ", or remove the line"
         return f"is empty; write its value{way_out}"
     if kind.startswith("time_delta"):
-        return f"is not a duration; {FORM}"
+        return f"{fault['input']!s} is not a duration; {FORM}"
     if kind.startswith("datetime_"):
         return "is not an instant; write it with its offset, such as 2026-03-28T01:00:00Z"
     if kind == "zoneinfo_str":

@@ -49,7 +49,7 @@ class LateChanges:
 class Image:
     """A mirror as of ``cut``: its ``version``, and by which ``positions`` changes belong in it.
 
-    ``fences`` stand for the cut, one per source of the table; ``batch`` is the one whose mark
+    ``fences`` stand for the cut, one per source of the table; ``batch`` is the one whose checkpoint
     proved that all below them had landed.  It is kept ``until`` then.  ``path`` is the folder of
     ``day`` that it is written out to; empty where it is read as a version of the mirror.  ``late``
     is what landed since and belongs in it; the first ``revision`` of these are in what stands at
@@ -104,7 +104,7 @@ class Image:
 def cut_positions(
     cut: DueCut, sources: Sequence[str], checkpoint: Checkpoint
 ) -> Mapping[str, Order] | None:
-    """Source -> order of the cut; None unless *mark* proves that all below it has landed.
+    """Source -> order of the cut; None unless *checkpoint* proves that all below it has landed.
 
     After a fail-over the fences must be of the server that is read now: places in the log of
     another are none in this one, nor those of before in one that has come back.

@@ -157,7 +157,7 @@ class Lane:
         return self.known.catalog.table(table, self.checkpoint.shards).key
 
     def _learnt(self, known: Known, checkpoint: Checkpoint, landed: LandingReport) -> Catalog:
-        """The schemas as of *mark*; schema changes are rare, and read back from the log."""
+        """The schemas as of *checkpoint*; schema changes are rare, and read back from the log."""
         seen = landed.batch == checkpoint.batch == known.checkpoint.batch + 1
         if seen and not self.landing.facts.statements:
             return known.catalog

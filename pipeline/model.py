@@ -173,7 +173,7 @@ class ShardId:
         """
         parts = [_bare(found[0]) for found in _PART.finditer(text)]
         if len(parts) != 2 or str(cls(*parts)) != text:
-            msg = f"{text!r} names no table: database.table, odd names in double quotes"
+            msg = f"{text!r} is not a table name; write database.table, odd names in double quotes"
             raise ValueError(msg)
         return cls(*parts)
 

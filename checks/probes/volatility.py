@@ -91,7 +91,7 @@ class Volatility:
             ConfigError: for a zone that does not exist, or no interval.
         """
         if self.interval <= timedelta():
-            msg = f"interval: {self.interval} is not a duration; write one such as PT1H"
+            msg = "interval: must be longer than 0s; write it as 30s, 5m or 1h"
             raise ConfigError(msg)
         require_zone("zone", self.zone)
 

@@ -25,7 +25,10 @@ from pipeline.spark import jars
 @click.option("--schema", "as_schema", is_flag=True, help="Print the JSON Schema for editors.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
-    """Read the config and report every fault; exit status 2 if there is one."""
+    """Read the config and report its faults; exit status 2 if there is one.
+
+    Faults of YAML are reported first, then those of names and types, then those between settings.
+    """
     if as_schema:
         say(json.dumps(config_schema(), indent=2))
         return

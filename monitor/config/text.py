@@ -123,7 +123,8 @@ def _describe_yaml_error(error: yaml.YAMLError, text: str) -> str:
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
         what = ", ".join(one for one in (error.context, error.problem) if one)
-        return f"{what}{_place(mark.line, mark.column)}" if mark else what
+        fix = "; indent with spaces" if "'\\t'" in what else ""
+        return f"{what}{_place(mark.line, mark.column)}{fix}" if mark else what
     if isinstance(error, ReaderError):
         before = text[: error.position].split("\n")
         place = _place(len(before) - 1, len(before[-1]))
@@ -341,7 +342,8 @@ def _full(secret: str, where: str) -> str:
 def _from_environment(name: str) -> str:
     value = os.environ.get(name)
     if value is None:
-        msg = f"environment variable {name} is not set"
+        fix = "" if re.fullmatch(r"[A-Za-z_]\w*", name) else "; use a name of A-Z, 0-9 and _"
+        msg = f"environment variable {name} is not set{fix}"
         raise ValueError(msg)
     return value
 
@@ -351,5 +353,5 @@ def _from_file(path: Path) -> str:
         return path.read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "is not UTF-8 text"
-        msg = f"cannot read {path}: {reason}"
+        msg = f"cannot read {path}: {reason}; correct the path, or the file"
         raise ValueError(msg) from None

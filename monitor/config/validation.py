@@ -196,7 +196,7 @@ def _of_archives(config: Config) -> Iterator[str]:
             if marker.fault:
                 yield f"archive[{i}].markers[{j}]: {marker.fault}"
         if not (rule.windows or rule.markers):
-            yield f"archive[{i}]: has no effect on {rule.tables}; add windows or markers"
+            yield f"archive[{i}]: has neither windows nor markers; add one, or remove the rule"
 
 
 def _no_pattern(pattern: str) -> str:
@@ -408,7 +408,7 @@ def _places(config: Config) -> Iterator[str]:
 def _of_token(http: HttpSettings) -> Iterator[str]:
     """Yield a weak token, and a bind address that needs one; the token is never shown."""
     if http.auth is None:
-        if not is_loopback(http.host):
+        if is_host(http.host) and not is_loopback(http.host):
             yield (
                 f"http.host: other machines can reach {http.host!r} without a token; set"
                 " http.auth: {token: {file: PATH}}, or bind to 127.0.0.1"
@@ -456,8 +456,8 @@ def _of_paces(config: Config) -> Iterator[str]:
             )
         elif deadline < (pace := getattr(schedule, name)):
             yield (
-                f"schedule.{name}_deadline: {format_setting(deadline)} is shorter than"
-                f" schedule.{name} ({format_setting(pace)}); increase it"
+                f"schedule.{name}: {format_setting(pace)} is longer than schedule.{name}_deadline"
+                f" ({format_setting(deadline)}); decrease it, or increase the deadline"
             )
     if readiness.heartbeat_age <= config.heartbeat:
         told = (

@@ -204,7 +204,7 @@ def find_archives(
 ) -> LandedArchives | None:
     """Evidence about the deletes of *table*, whose mirror has applied batch *after*; None: nothing.
 
-    All that *mark* says has landed in *log* counts.
+    All that *checkpoint* says has landed in *log* counts.
     """
     if rules is None or not (rules.windows or rules.markers):
         return None if rules is None else LandedArchives(rules)

@@ -83,8 +83,8 @@ class DueImages:
     ) -> Image | CutDelay | None:
         """The image that the next merge makes, or why there may be none yet.
 
-        None: an ordinary merge.  *mark* was read before *at*, so if no cut has passed by then,
-        there is nothing in it that was committed after one.
+        None: an ordinary merge.  *checkpoint* was read before *at*, so if no cut has passed by
+        then, there is nothing in it that was committed after one.
 
         Raises:
             UnreachableError: the mirror's commits cannot be read.
@@ -317,7 +317,7 @@ def _find_late_changes(
 
 
 def _refuse_read_later(late: pa.Table, checkpoint: Checkpoint) -> None:
-    """Return only if rows that were read from a source are of a reading that the mark knows.
+    """Return only if rows that were read from a source are of a reading that the checkpoint knows.
 
     Whether that ended below the cut is asked with all other doubts.
     """

@@ -162,7 +162,7 @@ def require_archived_rows(table: Table, kept: int, waived: Collection[str]) -> N
     if name not in waived:
         detail = f"its mirror is gone, with {kept} archived rows that no source has;"
         detail += " a new mirror will not have them"
-        advice = "restore the mirror, or waive this and copy the rows from the old mirror"
+        advice = "restore the mirror, or waive this and insert the rows from a backup"
         raise HeldError("archived_rows", f"{detail}; {advice}", name)
 
 

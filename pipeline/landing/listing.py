@@ -2,10 +2,10 @@
 
 A source appears here as landing sees it: its server, collector, topics and format.
 
-An acknowledgement counts once W has reached the end offsets that were listed after it, and not
-before. While batches are capped, W is always behind the newest ends. So one listing is kept
-until W has reached it. Positions of two source logs prove nothing about each other. An
-acknowledgement of a log that is no longer read, or that was given while the log changed, never
+An acknowledgement counts once W, the landed position, has reached the end offsets that were listed
+after it, and not before. While batches are capped, W is always behind the newest ends. So one
+listing is kept until W has reached it. Positions of two source logs prove nothing about each other.
+An acknowledgement of a log that is no longer read, or that was given while the log changed, never
 counts. After a failover the stored offset may still be that of the old server, and may be a
 plausible position of the new one.
 

@@ -53,10 +53,10 @@ class Lake:
         self._found = FoundImages(WrittenImages(self.settings))
 
     def checkpoint(self) -> Checkpoint | None:
-        """The newest batch's mark; None before the first batch.
+        """The newest batch's checkpoint; None before the first batch.
 
         Raises:
-            HeldError: ``mark_lost`` if a batch is numbered but its mark is not there.
+            HeldError: ``mark_lost`` if a batch is numbered but its checkpoint is not there.
         """
         with self._turn, translate_errors(self.settings.changes):
             return self._log.checkpoint()

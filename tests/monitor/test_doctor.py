@@ -553,6 +553,6 @@ def test_nobody_is_sent_to_what_the_source_has_not(
 def test_a_source_without_a_server_is_not_looked_for_at_an_address() -> None:
     assert "does the server run" in server_part(USUAL).then
     assert (
-        "does everything that `collector` of shop names"
+        "do all paths under `collector` of shop exist"
         in server_part(replace(LOGS, **PLACEHOLDER_ADDRESS)).then
     )

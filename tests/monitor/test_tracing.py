@@ -457,9 +457,9 @@ def test_a_search_within_its_budget_outlasts_the_other_hops(
     ("key", "why"),
     [
         pytest.param("x", "no value of key column id", id="a text"),
-        pytest.param("[null]", "goes by id", id="NULL"),
-        pytest.param("[1, 2]", "goes by id", id="too many values"),
-        pytest.param('{"no": 1}', "goes by id", id="another column"),
+        pytest.param("[null]", "key is id", id="NULL"),
+        pytest.param("[1, 2]", "key is id", id="too many values"),
+        pytest.param('{"no": 1}', "key is id", id="another column"),
         pytest.param("{", "no JSON object", id="broken JSON"),
     ],
 )

@@ -139,7 +139,7 @@ VALUES = {
 }  # fmt: skip
 
 
-def marks(batch: int) -> st.SearchStrategy[Checkpoint]:
+def checkpoints(batch: int) -> st.SearchStrategy[Checkpoint]:
     entries = {
         name: st.dictionaries(st.sampled_from(KEYS.get(name, SOURCES)), one, max_size=3)
         for name, one in VALUES.items()
@@ -150,14 +150,14 @@ def marks(batch: int) -> st.SearchStrategy[Checkpoint]:
     )
 
 
-def test_every_field_of_a_mark_is_tried() -> None:
+def test_every_field_of_a_checkpoint_is_tried() -> None:
     assert {*VALUES, "lane", "batch", "trimmed", "grown", "full"} == {
         one.name for one in fields(Checkpoint)
     }
 
 
 @settings(max_examples=examples(40))
-@given(marks(7))
+@given(checkpoints(7))
 def test_a_mark_survives_being_written_down(checkpoint: Checkpoint) -> None:
     again = Checkpoint.loads(checkpoint.dumps())
 
@@ -166,7 +166,7 @@ def test_a_mark_survives_being_written_down(checkpoint: Checkpoint) -> None:
 
 
 @settings(max_examples=examples(40))
-@given(marks(6), st.tuples(marks(7), marks(8), marks(9)))
+@given(checkpoints(6), st.tuples(checkpoints(7), checkpoints(8), checkpoints(9)))
 def test_what_changed_applied_in_order_is_the_whole_mark(
     first: Checkpoint, later: tuple[Checkpoint, ...]
 ) -> None:
@@ -180,7 +180,7 @@ def test_what_changed_applied_in_order_is_the_whole_mark(
 
 
 @settings(max_examples=examples(40))
-@given(marks(6), marks(7))
+@given(checkpoints(6), checkpoints(7))
 def test_a_change_tells_only_what_changed(first: Checkpoint, made: Checkpoint) -> None:
     delta = CheckpointDelta.loads(made.changes_since(Checkpoint.loads(first.dumps())))
     if delta.full:

@@ -117,9 +117,9 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
     time_zone: Mars/Base
       time_zone: 'Mars/Base' is not a time zone; write a name such as Europe/Berlin
     heartbeat: 5
-      heartbeat: is not a duration; write it as 30s, 5m
+      heartbeat: 5 is not a duration; write it as 30s, 5m
     heartbeat: 15 months
-      heartbeat: is not a duration; write it as 30s
+      heartbeat: 15 months is not a duration; write it as 30s
     heartbeat: PT0S
       heartbeat: must be longer than 0s
     probes: {max_ids: {}}
@@ -127,7 +127,7 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
     probes: {max_id: {tolerence: 1}}
       probes.max_id.tolerence: unknown key; the nearest is tolerance; known:
     probes: {max_id: {every: often}}
-      probes.max_id.every: is not a duration
+      probes.max_id.every: often is not a duration
     probes: {max_id: {overrides: [{tolerance: 1}]}}
       probes.max_id.overrides[0].tables: is required
     probes: {max_id: {overrides: [{tables: 'a.*', tolernce: 1}]}}

@@ -454,7 +454,7 @@ WINDOW = '{since: "2026-03-28T01:00:00Z", until: "2026-03-28T05:00:00Z"}'
     {tables: shop.*, markers: [{table: ops.runs, values: [me]}]}
       archive[0].markers[0]: `values` needs `column`; add it
     {tables: shop.*}
-      archive[0]: has no effect on shop.*; add windows or markers
+      archive[0]: has neither windows nor markers; add one
     """),
 )
 def test_a_rule_that_would_keep_nothing_is_told_by_its_place(rule: str, told: str) -> None:
@@ -546,7 +546,7 @@ def test_another_transport_needs_no_kafka() -> None:
     transport: examples.json_lines
       transport_options.folder: is required
     kafka: k:1\ntransport_options: {timeout: soon}
-      transport_options.timeout: is not a duration; write it as 30s
+      transport_options.timeout: soon is not a duration; write it as 30s
     kafka: k:1\ntransport: examples.json_lines\ntransport_options: {folder: x}
       kafka: transport examples.json_lines has no use for it; remove it
     kafka_security: {protocol: SSL}\ntransport: examples.json_lines\ntransport_options: {folder: x}

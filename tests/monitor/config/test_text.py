@@ -67,7 +67,7 @@ def test_what_is_of_another_kind_is_told_without_a_librarys_words(more: str, lin
         pytest.param(
             "lake: a\n\tb: 1\n",
             "is not YAML: while scanning for the next token, found character '\\t' that cannot"
-            " start any token (line 2, column 1)",
+            " start any token (line 2, column 1); indent with spaces",
             id="a tab",
         ),
         pytest.param(
@@ -175,7 +175,7 @@ UNSET = "environment variable SLUICE_NO_SUCH is not set"
         ),
         pytest.param(
             MINIMAL + "alerts: {routes: {env: SLUICE_NO_SUCH}}\nschedule: {land: 3}\n",
-            ["alerts.routes: ", "schedule.land: is not a duration"],
+            ["alerts.routes: ", "schedule.land: 3 is not a duration"],
             id="of a list",
         ),
     ],

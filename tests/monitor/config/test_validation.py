@@ -315,7 +315,9 @@ def test_a_mistake_in_a_source_is_told_once_and_no_source_at_all_as_such() -> No
     assert faults(MINIMAL.replace("port: 3306", "port: x")) == [
         'sources[0].port: must be a whole number, not "x"'
     ]
-    assert faults("lake: l\nkafka: k:1\nsources: []") == ["sources: needs one at least"]
+    assert faults("lake: l\nkafka: k:1\nsources: []") == [
+        "sources: is empty; write at least one entry"
+    ]
 
 
 def test_a_host_is_a_name_or_an_address_wherever_it_stands() -> None:
@@ -416,7 +418,8 @@ def test_f161_a_token_is_never_written_in_the_config() -> None:
     assert told.startswith("http.auth.token: a secret must not be written here")
     assert "0123456789abcdef" not in told
     assert faults(MINIMAL + "http: {auth: {token: {file: /no/such}}}") == [
-        "http.auth.token: cannot read /no/such: No such file or directory"
+        "http.auth.token: cannot read /no/such: No such file or directory;"
+        " correct the path, or the file"
     ]
 
 

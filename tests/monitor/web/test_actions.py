@@ -101,6 +101,9 @@ def test_a_second_wish_for_a_table_waits_its_turn(rig: Rig, server: str) -> None
 
 
 def test_an_incident_names_the_rows_and_its_check_is_to_pass_again(rig: Rig, server: str) -> None:
+    """Another check of the table fails for other rows: it is not part of the incident."""
+    other = Ruling(Outcome.FAIL, "id missing", "missing_rows", ("shop/shop.users:99",))
+    rig.recorder.tell([Verdict(USERS, "max_id", other, rig.clock(), value=1.0)])
     fail(rig)
     (incident,) = [one for one in rig.store.incidents.open() if one.cause.check == "range_counts"]
 
