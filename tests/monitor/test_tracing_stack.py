@@ -202,7 +202,7 @@ def test_values_of_all_types_are_equal_on_both_sides(traced: Traced) -> None:
 def test_a_key_that_is_none_is_refused(traced: Traced) -> None:
     with pytest.raises(ConfigError, match="key column id"):
         traced.trace("x")
-    with pytest.raises(ConfigError, match="goes by n, k"):
+    with pytest.raises(ConfigError, match="key is n, k"):
         traced.trace("[1, null]", table="w")
 
 
