@@ -67,7 +67,7 @@ class Servers:
             server.close()
 
     def _queries(self, name: str, server: Source) -> TableQueries:
-        settings, _ = self._open[name]
+        settings = self.followed[name]()
         if (there := read_replica(settings)) is None:
             return server
         replica, limits = _open_once(self._replicas, name, there), read_limits(settings.options)

@@ -235,7 +235,7 @@ def test_none_is_made_once_days_that_came_after_the_image_are_in_the_log_no_more
     with capture_logs() as logs:
         assert count_written(lake) == 0
 
-    assert "not in the change log any more" in logs[0]["why"]
+    assert "no longer in the change log" in logs[0]["why"]
     assert gate_image(lake).left_out, (
         "a table with the second change, and without the first, is none"
     )

@@ -338,7 +338,7 @@ def test_a_table_whose_topic_we_may_not_see_gets_no_base(beside: Beside) -> None
         state = beside.round()
 
     assert NAME not in beside.harness.checkpoint.bases
-    assert "all is read" in state.why
+    assert "all rows are read" in state.why
 
 
 def test_a_table_that_the_collector_leaves_out_gets_no_base(beside: Beside) -> None:
@@ -362,7 +362,7 @@ def test_nothing_is_read_before_all_below_its_place_has_landed(beside: Beside) -
         True,
         [],
     )
-    assert "once all before it has landed" in state.why
+    assert "when all earlier changes have landed" in state.why
 
     beside.harness.topics.alter("a", altered, "name", key=("name",))
     state = beside.until_done()

@@ -103,5 +103,5 @@ def test_what_is_begun_anew_again_and_again_is_refused_and_says_why(tmp_path: Pa
         if state.refused:
             break
 
-    assert f"db.t was begun {runner.ANEW} times and never ended" in state.why
+    assert f"db.t was started {runner.ANEW} times and never ended" in state.why
     assert "a statement came" in state.why

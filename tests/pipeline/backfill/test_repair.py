@@ -148,7 +148,7 @@ def test_a_mirror_that_is_behind_is_waited_for(tmp_path: Path) -> None:
     for _ in range(8):
         state = beside.round()
 
-    assert "its mirror is merged through batch -1, and is to hold 0" in state.why
+    assert "its mirror is merged through batch -1, and must reach 0" in state.why
     assert mirror.asked == []
     mirror.batch = beside.harness.checkpoint.batch
     until_done(beside)

@@ -149,10 +149,7 @@ def test_a_file_that_never_stands_still_is_told_by_the_state(base: Path, tmp_pat
             file.write(b'{"id": 2}\n')
         made.acknowledged()
 
-    assert (
-        "for 1 files that are not complete or keep changing, the oldest clicks/"
-        in made.state().told
-    )
+    assert "for 1 files that are incomplete or change, the oldest clicks/" in made.state().told
     assert "rename the file into place when it is complete" in made.state().told
     made.close()
 

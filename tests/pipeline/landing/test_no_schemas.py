@@ -52,7 +52,7 @@ def put(harness: LandingHarness, pos: int, *, schema: int = 2) -> None:
     ("harm", "why"),
     [
         pytest.param({"whole": (503, "")}, "503", id="it is down"),
-        pytest.param({"whole": (401, "{}")}, "401; it wants a user", id="it lets nobody in"),
+        pytest.param({"whole": (401, "{}")}, "401; it needs a user", id="it lets nobody in"),
         pytest.param({"whole": (404, "not found")}, "404 and no JSON", id="a wrong address"),
         pytest.param({"hanging": True}, "ReadTimeout", id="it hangs"),
     ],

@@ -565,7 +565,7 @@ def test_f140_as_many_refused_rows_in_a_run_are_no_accident(
     strange = find_unexplained(sent, {TP: tuple(range(4, 4 + many))}, Log(landed))
 
     assert strange == found
-    bound = "10,001 such rows in a row are more than 10,000"
+    bound = "a run of 10,001 such rows is more than 10,000"
     assert strange.bounds == ({TP: bound} if found else {})
 
 
