@@ -28,7 +28,7 @@ def test_rides_reach_their_mirrors_and_what_is_odd_is_corrected() -> None:
         based(rides)
         said = rides.ready()
         assert "proven by own_sequence only" in said
-        assert "what has arrived is known by source rides: heartbeats that came through" in said
+        assert "what has arrived is known by source rides: arrived heartbeats" in said
         for table in TABLES:
             rides.until(lambda one=table: known_hops(rides, one) == HOPS, f"lags of {table}")  # type: ignore[misc]
         rides.sender.kill()
