@@ -9,7 +9,7 @@ reached, and where earlier repairs have not helped. The store remembers the requ
 neither repeats one nor forgets what it counts for.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -32,6 +32,7 @@ from pipeline.model import Origin, Table
 WHO = "sluice"
 DAY = timedelta(days=1)
 DOUBLED = "doubled_rows"
+MANY_SHARDS = "max_id names several shards, but for one alone how many of its ids are missing"
 log = structlog.get_logger(__name__)
 
 
@@ -39,16 +40,16 @@ log = structlog.get_logger(__name__)
 class RepairCase:
     """A table of an open incident, and all that the decision about its repair follows from.
 
-    ``fail`` is the newest verdict of the check that opened the incident; None before it is known.
-    ``requests`` are the backfills of the last day, and all since a day before the incident opened.
-    ``spent`` are the automatic repairs of tables of the rule within the last day, those that are
-    decided in the same round included: table and number of rows.
+    ``losses`` are all open losses of the table, the incident included. ``requests`` are the
+    backfills of the last day, and all since a day before the oldest open loss. ``spent`` are the
+    automatic repairs of tables of the rule within the last day, those that are decided in the same
+    round included: table and number of rows.
     """
 
     incident: Incident
     view: TableView
     rule: RepairRule
-    fail: Verdict | None
+    losses: tuple[Incident, ...]
     requests: tuple[RereadRequest, ...]
     spent: tuple[tuple[str, int], ...]
     now: datetime
@@ -57,6 +58,24 @@ class RepairCase:
     def table(self) -> str:
         """Return the name of the table."""
         return self.view.table.name
+
+    @property
+    def newest(self) -> Mapping[str, Verdict | None]:
+        """Return the newest verdict of each check of the incident that names rows of the table."""
+        failing = {one.check for one in self.incident.failing if one.table == self.table}
+        known = dict[str, Verdict]()
+        for one in self.view.verdicts:
+            known.setdefault(one.check, one)
+        return {check: known.get(check) for check in NAMING if check in failing}
+
+    @property
+    def fails(self) -> tuple[Verdict, ...]:
+        """Return those of the newest verdicts that are FAILs."""
+        return tuple(
+            one
+            for one in self.newest.values()
+            if one is not None and one.ruling.outcome is Outcome.FAIL
+        )
 
     @property
     def own(self) -> tuple[RereadRequest, ...]:
@@ -79,9 +98,9 @@ def decide_repair(case: RepairCase) -> RepairDecision:
     for objects in OBJECTIONS:
         if (found := objects(case)) is not None:
             return RepairDecision(*told, *found)
-    check = case.incident.cause.check
+    checks = tuple(one.check for one in case.fails)
     try:
-        rows = select_failed_rows(case.view.table, _fails(case), case.rule.rows)
+        rows = select_failed_rows(case.view.table, case.fails, case.rule.rows)
         count = count_rows(rows, case.view.table)
     except ConfigError as error:
         return RepairDecision(*told, NextStep.ASK, str(error))
@@ -89,8 +108,8 @@ def decide_repair(case: RepairCase) -> RepairDecision:
         return RepairDecision(*told, *found)
     # more rows than are named are refused when they are read; the number also counts as spent
     rows = RowSelection(rows.keys, rows.ranges, most=count)
-    why = f"{_rows(count)} that {check} found wrong are read again"
-    return RepairDecision(*told, NextStep.REPAIR, why, check, rows)
+    why = f"{_rows(count)} that {' and '.join(checks)} found wrong are read again"
+    return RepairDecision(*told, NextStep.REPAIR, why, checks, rows)
 
 
 def decide_repairs(
@@ -107,10 +126,10 @@ def decide_repairs(
     ]
     made = list[RepairDecision]()
     for incident, view, rule in _candidates(board, rules):
-        fail = next((v for v in view.verdicts if v.check == incident.cause.check), None)
+        losses = _losses_of(board, view.table.name)
         its = tuple(one for one in spent if find_rule(rules, one[0]) is rule)
         made.append(
-            decide_repair(RepairCase(incident, view, rule, fail, tuple(requests), its, now))
+            decide_repair(RepairCase(incident, view, rule, losses, tuple(requests), its, now))
         )
         if made[-1].step is NextStep.REPAIR:
             spent.append((made[-1].table, made[-1].rows.most or 0))
@@ -124,7 +143,7 @@ def find_rule(rules: Iterable[RepairRule], table: str) -> RepairRule | None:
 
 def look_back_to(board: Board, now: datetime) -> datetime:
     """Return since when requests may count: for a day, and since before the oldest incident."""
-    return min((one.opened for one in board.incidents if _names_rows(one)), default=now) - DAY
+    return min((one.opened for one in board.incidents if _is_loss(one)), default=now) - DAY
 
 
 def count_rows(rows: RowSelection, table: Table) -> int:
@@ -140,14 +159,28 @@ def _candidates(
     for incident in board.incidents:
         if not _names_rows(incident):
             continue
-        for name in dict.fromkeys(one.table for one in incident.failing):
+        naming = (one.table for one in incident.failing if one.check in NAMING)
+        for name in dict.fromkeys(naming):
             view, rule = board.table(name), find_rule(rules, name)
             if view is not None and rule is not None and rule.how == "auto":
                 yield incident, view, rule
 
 
+def _is_loss(incident: Incident) -> bool:
+    return incident.cause.kind is AlertKind.LOST
+
+
 def _names_rows(incident: Incident) -> bool:
-    return incident.cause.kind is AlertKind.LOST and incident.cause.check in NAMING
+    """Tell whether a check that names rows still fails: maybe not the one that opened it."""
+    return _is_loss(incident) and any(one.check in NAMING for one in incident.failing)
+
+
+def _losses_of(board: Board, table: str) -> tuple[Incident, ...]:
+    return tuple(
+        one
+        for one in board.incidents
+        if _is_loss(one) and any(member.table == table for member in one.members)
+    )
 
 
 def _one_per_table(made: Iterable[RepairDecision]) -> tuple[RepairDecision, ...]:
@@ -168,27 +201,28 @@ def _is_automatic(one: RereadRequest) -> bool:
     return one.who == WHO and one.wish.origin is Origin.REPAIR
 
 
-def _fails(case: RepairCase) -> tuple[Verdict, ...]:
-    return () if case.fail is None else (case.fail,)
-
-
 def _rows(count: int) -> str:
     return "1 row" if count == 1 else f"{count} rows"
 
 
 def _is_in_hand(case: RepairCase) -> Objection | None:
-    held = case.incident.acknowledged
-    if held is not None:
-        return NextStep.ASK, f"{held.who} has acknowledged the incident, so the repair is theirs"
+    for one in case.losses:
+        if (held := one.acknowledged) is not None:
+            which = "the incident" if one.id == case.incident.id else f"incident {one.id}"
+            return NextStep.ASK, f"{held.who} has acknowledged {which}, so the repair is theirs"
     return None
 
 
 def _is_early(case: RepairCase) -> Objection | None:
-    if case.incident.state is not IncidentState.FIRING:
-        return NextStep.WAIT, f"the incident is {case.incident.state}"
-    if case.now - case.incident.opened < case.rule.after:
-        seconds = case.rule.after.total_seconds()
-        return NextStep.WAIT, f"the incident must be open for {seconds:.0f} s first (repair.after)"
+    one, after = case.incident, case.rule.after
+    if one.state is not IncidentState.FIRING:
+        return NextStep.WAIT, f"the incident is {one.state}"
+    seconds = f"{after.total_seconds():.0f} s"
+    if case.now - one.opened < after:
+        return NextStep.WAIT, f"the incident must be open for {seconds} first (repair.after)"
+    if one.worse is not None and case.now - one.worse < after:
+        why = f"the incident has grown, and must not grow for {seconds} first (repair.after)"
+        return NextStep.WAIT, why
     return None
 
 
@@ -211,46 +245,60 @@ def _is_held(case: RepairCase) -> Objection | None:
 
 
 def _is_unproven(case: RepairCase) -> Objection | None:
-    fail, check = case.fail, case.incident.cause.check
-    if fail is None:
-        return NextStep.WAIT, f"no result of {check} is known yet"
-    if fail.ruling.outcome is not Outcome.FAIL:
-        return NextStep.WAIT, f"the last result of {check} is {fail.ruling.outcome}, not fail"
-    if not fail.as_of:
-        return NextStep.ASK, f"{check} does not prove the difference as of a position"
-    if fail.ruling.code == DOUBLED:
-        return NextStep.ASK, "rows are in the mirror twice, which a repair does not end"
+    if not case.fails:
+        return NextStep.WAIT, "; ".join(map(_describe_result, case.newest.items()))
+    for one in case.fails:
+        if not one.as_of:
+            return NextStep.ASK, f"{one.check} does not prove the difference as of a position"
+        if one.ruling.code == DOUBLED:
+            return NextStep.ASK, "rows are in the mirror twice, which a repair does not end"
+        if one.check == "max_id" and len(one.ruling.keys) > 1:  # only the first one's gap is known
+            return NextStep.ASK, MANY_SHARDS
     return None
 
 
+def _describe_result(one: tuple[str, Verdict | None]) -> str:
+    check, newest = one
+    if newest is None:
+        return f"no result of {check} is known yet"
+    return f"the last result of {check} is {newest.ruling.outcome}, not fail"
+
+
 def _is_cut_off(case: RepairCase) -> Objection | None:
-    """Reject a table if one of its checks says that more rows may be wrong than are named."""
-    for one in case.view.verdicts:
-        if one.check in NAMING and one.ruling.outcome is Outcome.FAIL and one.ruling.is_cut_off:
-            named = len(one.ruling.keys)
-            why = f"{one.check} names {named} keys or ranges, and more rows may be wrong"
+    """Reject a table if one of its checks says that more rows may be wrong than are named.
+
+    An open loss keeps what its check said before a result that is UNKNOWN.
+    """
+    fails = [one for one in case.view.verdicts if one.ruling.outcome is Outcome.FAIL]
+    found = [(one.check, one.ruling) for one in fails if one.check in NAMING]
+    found += [(f"incident {one.id}", one.ruling) for one in case.losses if _names_rows(one)]
+    for who, ruling in found:
+        if ruling.is_cut_off:
+            why = f"{who} names {len(ruling.keys)} keys or ranges, and more rows may be wrong"
             return NextStep.ASK, why
     return None
 
 
 def _is_older(case: RepairCase) -> Objection | None:
     """Reject a finding from before the last backfill of the table: the rows may be right now."""
-    ended = [one for one in case.own if one.ended is not None and not one.wish.dry]
-    for one in ended:
-        if not all(is_after_reread(fail, one) for fail in _fails(case)):
-            why = f"{one.kind} {one.id} has ended; {case.incident.cause.check} has not run since"
-            return NextStep.WAIT, why
+    for one in case.own:
+        if one.ended is None or one.wish.dry:
+            continue
+        for fail in case.fails:
+            if not is_after_reread(fail, one):
+                why = f"{one.kind} {one.id} has ended; {fail.check} has not run since"
+                return NextStep.WAIT, why
     return None
 
 
 def _has_failed(case: RepairCase) -> Objection | None:
-    """Reject a repair that has ended incomplete, or was made often enough."""
+    """Reject a table with a repair that has ended incomplete, or was made often enough."""
+    last = {one.wish.incident: one for one in case.automatic}  # of each incident
+    for one in (last[loss.id] for loss in case.losses if loss.id in last):
+        if one.ended is not None and not one.done:
+            why = f"repair {one.id} has ended incomplete: {one.why or 'no reason'}"
+            return NextStep.ASK, why
     its = [one for one in case.automatic if one.wish.incident == case.incident.id]
-    if its and its[-1].ended is not None and not its[-1].done:
-        return (
-            NextStep.ASK,
-            f"repair {its[-1].id} has ended incomplete: {its[-1].why or 'no reason'}",
-        )
     lately = [one for one in case.automatic if one.at > case.now - DAY]
     made, tries = max(len(its), len(lately)), case.rule.tries
     if made >= tries:
@@ -317,7 +365,7 @@ class AutoRepair:
     def _request(self, one: RepairDecision) -> None:
         # no keys in the reason: it is kept for ever, also for tables with hidden values
         reason = f"repair: auto; {one.why}"
-        wish = RereadWish(Origin.REPAIR, one.rows, incident=one.incident, checks=(one.check,))
+        wish = RereadWish(Origin.REPAIR, one.rows, incident=one.incident, checks=one.checks)
         asked = RereadRequest(uuid4().hex[:12], one.table, reason, WHO, self.clock(), wish=wish)
         try:
             self.rereads.add(asked)

@@ -182,14 +182,15 @@ class RepairDecision:
     """Whether the rows of an incident's table are repaired automatically now, and why or why not.
 
     ``step`` is `repair` where the repair is requested now, `wait` where a later round decides, and
-    `ask` where a person has to act. ``rows`` are those to read again, empty unless it is `repair`.
+    `ask` where a person has to act. ``rows`` are those to read again and ``checks`` those that
+    named them, both empty unless it is `repair`.
     """
 
     incident: str
     table: str
     step: NextStep
     why: str
-    check: str = ""
+    checks: tuple[str, ...] = ()
     rows: RowSelection = field(default_factory=RowSelection)
 
 

@@ -75,6 +75,22 @@ class RepairHarness:
             severity=Severity.CRITICAL,
         )
 
+    def turn(self, check: str, outcome: Outcome) -> None:
+        """Let *check* of the only table say *outcome* now."""
+        (seen,) = self.board.tables
+        said = [
+            replace(one, ruling=Ruling(outcome, "said")) if one.check == check else one
+            for one in seen.verdicts
+        ]
+        self.board = replace(self.board, tables=(replace(seen, verdicts=tuple(said)),))
+
+    def join(self) -> None:
+        """Let the first incident be that of all losses of its table, as losses that share rows."""
+        first, *rest = sorted(self.board.incidents, key=lambda one: one.opened)
+        failing = tuple(member for one in (first, *rest) for member in one.failing)
+        first = replace(first, members=failing, failing=failing)
+        self.board = replace(self.board, incidents=(first,))
+
     def resolve(self) -> None:
         """All checks pass again."""
         self.board = Board(self.now)
@@ -294,12 +310,8 @@ def test_an_unknown_after_the_fail_is_waited_for(store: ServiceStore) -> None:
     harness = RepairHarness(store, AUTO)
     harness.find("t", "shop/shop.t:1")
     (seen,) = harness.board.tables
-    unknown = Verdict(
-        "shop.t", "range_counts", Ruling(Outcome.UNKNOWN, "moves", "in_motion"), harness.now
-    )
-    harness.board = replace(
-        harness.board, tables=(replace(seen, verdicts=(unknown, *seen.verdicts)),)
-    )
+    unknown = replace(seen.verdicts[0], ruling=Ruling(Outcome.UNKNOWN, "moves", "in_motion"))
+    harness.board = replace(harness.board, tables=(replace(seen, verdicts=(unknown,)),))
 
     (made,) = harness.after()
 
@@ -307,6 +319,107 @@ def test_an_unknown_after_the_fail_is_waited_for(store: ServiceStore) -> None:
         NextStep.WAIT,
         "the last result of range_counts is unknown, not fail",
     )
+
+
+def test_all_checks_of_an_incident_that_fail_name_its_rows(store: ServiceStore) -> None:
+    harness = RepairHarness(store, AUTO)
+    harness.find("t", "shop/shop.t:1", check="max_id")
+    harness.find("t", "shop/shop.t:1", "shop/shop.t:7")
+    harness.find("t", "shop/shop.t:9", check="values")
+    harness.join()
+
+    harness.turn("max_id", Outcome.PASS)
+    (made,) = harness.after()
+
+    assert made.step is NextStep.REPAIR
+    (one,) = store.rereads.list()
+    assert one.wish.checks == ("range_counts", "values")
+    assert [span.first for span in one.wish.rows.ranges] == [1, 7, 9]
+    assert (
+        one.reason == "repair: auto; 3 rows that range_counts and values found wrong are read again"
+    )
+
+
+def test_each_check_that_fails_must_have_run_after_the_last_repair(store: ServiceStore) -> None:
+    harness = RepairHarness(store, AUTO)
+    harness.find("t", "shop/shop.t:1")
+    harness.find("t", "shop/shop.t:1", check="values")
+    harness.join()
+    harness.after()
+    harness.end()
+    harness.now += MINUTE
+    harness.find("t", "shop/shop.t:1")
+
+    (made,) = harness.after()
+
+    assert made.step is NextStep.WAIT
+    assert "values has not run since" in made.why
+
+
+def test_the_loss_of_a_check_that_is_unknown_now_still_says_that_more_rows_are_wrong(
+    store: ServiceStore,
+) -> None:
+    harness = RepairHarness(store, AUTO)
+    harness.find("t", "shop/shop.t:7", check="values")
+    cut = harness.find("t", "shop/shop.t:1", more=900)
+    harness.turn("range_counts", Outcome.UNKNOWN)
+
+    made = {one.incident: one for one in harness.after()}
+
+    assert NextStep.REPAIR not in {one.step for one in made.values()}
+    (values,) = (one for one in made.values() if one.incident != cut)
+    assert values.why == f"incident {cut} names 1 keys or ranges, and more rows may be wrong"
+
+
+def test_a_table_is_left_alone_while_a_person_has_acknowledged_another_loss_of_it(
+    store: ServiceStore,
+) -> None:
+    harness = RepairHarness(store, AUTO)
+    known = harness.find("t", "shop/shop.t:1")
+    harness.change(acknowledged=Acknowledgement("ann", NOW))
+    harness.find("t", "shop/shop.t:7", check="values")
+
+    assert {one.step for one in harness.after()} == {NextStep.ASK}
+    assert f"ann has acknowledged incident {known}" in harness.after()[1].why
+
+
+def test_a_table_is_left_alone_while_the_repair_of_another_loss_of_it_has_ended_incomplete(
+    store: ServiceStore,
+) -> None:
+    harness = RepairHarness(store, AUTO)
+    harness.find("t", "shop/shop.t:1")
+    harness.after()
+    harness.end(done=False)
+    harness.now += MINUTE
+    harness.find("t", "shop/shop.t:1")
+    harness.find("t", "shop/shop.t:7", check="values")
+
+    made = harness.after()
+
+    assert [one.step for one in made] == [NextStep.ASK, NextStep.ASK]
+    assert made[1].why.endswith("has ended incomplete: no")
+
+
+def test_it_waits_again_after_the_incident_has_grown(store: ServiceStore) -> None:
+    harness = RepairHarness(store, replace(AUTO, after=5 * MINUTE))
+    harness.find("t", "shop/shop.t:1")
+    harness.change(worse=NOW + 4 * MINUTE)
+
+    (early,) = harness.after(6 * MINUTE)
+    (due,) = harness.after(3 * MINUTE)
+
+    assert (early.step, due.step) == (NextStep.WAIT, NextStep.REPAIR)
+    assert early.why.startswith("the incident has grown")
+
+
+def test_the_highest_ids_of_several_shards_are_left_to_a_person(store: ServiceStore) -> None:
+    harness = RepairHarness(store, AUTO)
+    harness.find("t", "shop/shop_0.t:100", "shop/shop_1.t:90", check="max_id")
+
+    (made,) = harness.after()
+
+    assert (made.step, store.rereads.list()) == (NextStep.ASK, ())
+    assert "max_id names several shards" in made.why
 
 
 def test_rows_that_are_in_the_mirror_twice_are_not_read_again(store: ServiceStore) -> None:
