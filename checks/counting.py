@@ -524,6 +524,7 @@ _WORDS = {
     SuspectState.DOUBLED: "doubled",
     SuspectState.DIFFERENT: "different",
 }
+_SIDE = " in the mirror"
 
 
 @dataclass(frozen=True, slots=True)
@@ -578,12 +579,21 @@ def rule_differences(reading: Differences) -> Ruling:
     return Ruling(Outcome.PASS, reading.looked)
 
 
+def names_doubled_rows(ruling: Ruling) -> bool:
+    """Whether a FAIL names rows that the mirror has twice, alone or among others.
+
+    The code of a ruling is that of the gravest difference; its reason counts each kind.
+    """
+    doubled = SuspectState.DOUBLED
+    return ruling.code == _CODES[doubled] or f"{_WORDS[doubled]}{_SIDE}" in ruling.reason
+
+
 def _describe_suspects(reading: Differences, fate: SuspectState) -> str:
     own = [suspect for suspect, each in reading.found if each is fate]
     spelled = list(_spell_rows(own, reading.names))
     shown, rest = ", ".join(spelled[:3]), ", ..." if len(spelled) > 3 else ""
     rows = "1 row" if len(own) == 1 else f"{len(own)} rows"
-    return f"{rows} {_WORDS[fate]} in the mirror: {shown}{rest}"
+    return f"{rows} {_WORDS[fate]}{_SIDE}: {shown}{rest}"
 
 
 def _keys(reading: Differences) -> Iterator[str]:

@@ -19,6 +19,7 @@ import structlog
 
 from alerts.model import AlertKind, Incident, IncidentState
 from checks.blocks import TableState
+from checks.counting import names_doubled_rows
 from checks.model import Outcome, Verdict
 from monitor.board import Board, NextStep, RepairDecision, TableView
 from monitor.config.model import RepairRule
@@ -31,7 +32,6 @@ from pipeline.model import Origin, Table
 
 WHO = "sluice"
 DAY = timedelta(days=1)
-DOUBLED = "doubled_rows"
 MANY_SHARDS = "max_id names several shards, but for one alone how many of its ids are missing"
 log = structlog.get_logger(__name__)
 
@@ -250,8 +250,6 @@ def _is_unproven(case: RepairCase) -> Objection | None:
     for one in case.fails:
         if not one.as_of:
             return NextStep.ASK, f"{one.check} does not prove the difference as of a position"
-        if one.ruling.code == DOUBLED:
-            return NextStep.ASK, "rows are in the mirror twice, which a repair does not end"
         if one.check == "max_id" and len(one.ruling.keys) > 1:  # only the first one's gap is known
             return NextStep.ASK, MANY_SHARDS
     return None
@@ -262,6 +260,14 @@ def _describe_result(one: tuple[str, Verdict | None]) -> str:
     if newest is None:
         return f"no result of {check} is known yet"
     return f"the last result of {check} is {newest.ruling.outcome}, not fail"
+
+
+def _is_doubled(case: RepairCase) -> Objection | None:
+    """Reject a table if any of its checks names rows that the mirror has twice."""
+    fails = [one.ruling for one in case.view.verdicts if one.ruling.outcome is Outcome.FAIL]
+    if any(map(names_doubled_rows, [*fails, *(one.ruling for one in case.losses)])):
+        return NextStep.ASK, "rows are in the mirror twice, which a repair does not end"
+    return None
 
 
 def _is_cut_off(case: RepairCase) -> Objection | None:
@@ -328,6 +334,7 @@ OBJECTIONS: tuple[Callable[[RepairCase], Objection | None], ...] = (
     _is_early,
     _is_held,
     _is_unproven,
+    _is_doubled,
     _is_cut_off,
     _is_older,
     _has_failed,

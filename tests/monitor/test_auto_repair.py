@@ -17,6 +17,7 @@ from alerts.model import (
     Severity,
 )
 from checks.blocks import StateSince, TableState
+from checks.counting import Differences, SuspectState, rule_differences
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import ReadinessState
 from monitor.auto_repair import AutoRepair
@@ -26,7 +27,7 @@ from monitor.config.model import RepairRule
 from monitor.store.requests import RereadRequest, RereadWish
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import BackfillState, RowSelection, SelectedRange
-from pipeline.model import Origin
+from pipeline.model import Origin, Shard
 from tests.monitor.boards import FENCE, NOW, view
 from tests.monitor.rig import USERS, Rig
 
@@ -433,6 +434,28 @@ def test_rows_that_are_in_the_mirror_twice_are_not_read_again(store: ServiceStor
     (made,) = harness.after()
 
     assert (made.step, store.rereads.list()) == (NextStep.ASK, ())
+
+
+def test_a_row_that_is_in_the_mirror_twice_is_seen_among_others_that_any_check_names(
+    store: ServiceStore,
+) -> None:
+    shard = Shard("shop", "shop.t")
+    found = (((shard, 1), SuspectState.MISSING), ((shard, 2), SuspectState.DOUBLED))
+    ruling = rule_differences(Differences((), "all", found))
+    harness = RepairHarness(store, AUTO)
+    harness.find("t", "shop/shop.t:1")
+    harness.find("t", *ruling.keys, check="values")
+    (seen,) = harness.board.tables
+    told = [replace(v, ruling=ruling) if v.check == "values" else v for v in seen.verdicts]
+    harness.board = replace(harness.board, tables=(replace(seen, verdicts=tuple(told)),))
+
+    made = harness.after()
+
+    assert ruling.code == "missing_rows"
+    assert {one.why for one in made} == {
+        "rows are in the mirror twice, which a repair does not end"
+    }
+    assert store.rereads.list() == ()
 
 
 def test_while_a_repair_runs_and_until_the_check_has_run_after_it_there_is_no_other(
