@@ -109,7 +109,7 @@ def decide_repair(case: RepairCase) -> RepairDecision:
     # more rows than are named are refused when they are read; the number also counts as spent
     rows = RowSelection(rows.keys, rows.ranges, most=count)
     why = f"{_rows(count)} that {' and '.join(checks)} found wrong are read again"
-    return RepairDecision(*told, NextStep.REPAIR, why, checks, rows)
+    return RepairDecision(*told, NextStep.REPAIR, why, checks, rows, _fences_of(case.fails))
 
 
 def decide_repairs(
@@ -198,11 +198,17 @@ def _one_per_table(made: Iterable[RepairDecision]) -> tuple[RepairDecision, ...]
 
 
 def _is_automatic(one: RereadRequest) -> bool:
-    return one.who == WHO and one.wish.origin is Origin.REPAIR
+    return one.wish.automatic  # a person may have the name that the service uses
 
 
 def _rows(count: int) -> str:
     return "1 row" if count == 1 else f"{count} rows"
+
+
+def _fences_of(fails: Iterable[Verdict]) -> tuple[tuple[str, int], ...]:
+    """Return each source of *fails* and the highest number of its fences."""
+    found = {(one.source, one.number) for fail in fails for one in fail.as_of}
+    return tuple(dict(sorted(found)).items())
 
 
 def _is_in_hand(case: RepairCase) -> Objection | None:
@@ -297,6 +303,19 @@ def _is_older(case: RepairCase) -> Objection | None:
     return None
 
 
+def _is_repeated(case: RepairCase) -> Objection | None:
+    """Reject a finding as of a position that the last automatic repair was requested for.
+
+    After a step of a clock, an old finding may seem to be from after that repair.
+    """
+    last = dict(case.automatic[-1].wish.fences) if case.automatic else {}
+    for fail in case.fails:
+        if any(one.number <= last.get(one.source, one.number - 1) for one in fail.as_of):
+            why = f"{case.automatic[-1].id} repaired as of the same position or a later one"
+            return NextStep.WAIT, f"{fail.check} has not run since: {why}"
+    return None
+
+
 def _has_failed(case: RepairCase) -> Objection | None:
     """Reject a table with a repair that has ended incomplete, or was made often enough."""
     last = {one.wish.incident: one for one in case.automatic}  # of each incident
@@ -337,6 +356,7 @@ OBJECTIONS: tuple[Callable[[RepairCase], Objection | None], ...] = (
     _is_doubled,
     _is_cut_off,
     _is_older,
+    _is_repeated,
     _has_failed,
 )
 """Reasons against a repair that need no rows, in the order in which they are given."""
@@ -372,7 +392,14 @@ class AutoRepair:
     def _request(self, one: RepairDecision) -> None:
         # no keys in the reason: it is kept for ever, also for tables with hidden values
         reason = f"repair: auto; {one.why}"
-        wish = RereadWish(Origin.REPAIR, one.rows, incident=one.incident, checks=one.checks)
+        wish = RereadWish(
+            Origin.REPAIR,
+            one.rows,
+            incident=one.incident,
+            checks=one.checks,
+            automatic=True,
+            fences=one.fences,
+        )
         asked = RereadRequest(uuid4().hex[:12], one.table, reason, WHO, self.clock(), wish=wish)
         try:
             self.rereads.add(asked)

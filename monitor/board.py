@@ -183,7 +183,7 @@ class RepairDecision:
 
     ``step`` is `repair` where the repair is requested now, `wait` where a later round decides, and
     `ask` where a person has to act. ``rows`` are those to read again and ``checks`` those that
-    named them, both empty unless it is `repair`.
+    named them as of ``fences`` (source and number), all empty unless it is `repair`.
     """
 
     incident: str
@@ -192,6 +192,7 @@ class RepairDecision:
     why: str
     checks: tuple[str, ...] = ()
     rows: RowSelection = field(default_factory=RowSelection)
+    fences: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,9 @@ class RereadWish:
     """Selected rows, and the ``checks`` that must pass again once the rows are merged.
 
     ``shown`` is the time that the rows show, ``incident`` the one that named them. A ``dry`` run
-    only reports what would change. ``rate`` as of a `BackfillRequest`.
+    only reports what would change. ``rate`` as of a `BackfillRequest`. ``automatic``: a rule of
+    the config requested it, by a finding as of the ``fences`` (source and number); both say how it
+    was requested, not what is read, and are not compared.
     """
 
     origin: Origin = Origin.SNAPSHOT
@@ -49,6 +51,8 @@ class RereadWish:
     checks: tuple[str, ...] = ()
     dry: bool = False
     rate: int = 0
+    automatic: bool = field(default=False, compare=False)
+    fences: tuple[tuple[str, int], ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from itertools import count
 
 import httpx
 import pytest
@@ -40,13 +41,14 @@ class RepairHarness:
 
     def __init__(self, store: ServiceStore, *rules: RepairRule) -> None:
         self.store, self.now, self.board = store, NOW, Board(NOW)
+        self.fences = count(FENCE.number)
         self.repairs = AutoRepair(rules, store.rereads, lambda: self.now)
 
     def find(self, table: str, *keys: str, check: str = "range_counts", more: int = 0) -> str:
         """Let a check find *keys* of a table wrong now; return the id of its new incident."""
         name = f"shop.{table}"
         ruling = Ruling(Outcome.FAIL, "rows are missing", "missing_rows", keys, more)
-        fence = replace(FENCE, at=self.now)
+        fence = replace(FENCE, number=next(self.fences), at=self.now)
         fail = Verdict(name, check, ruling, self.now, (fence,), value=float(len(keys)))
         there = self.board.table(name) or self._view(table)
         seen = replace(
@@ -137,6 +139,7 @@ def test_the_named_rows_are_read_again_and_the_act_is_recorded_with_the_incident
     assert one.reason == "repair: auto; 13 rows that range_counts found wrong are read again"
     rows = RowSelection(ranges=(SelectedRange(17, 29, "shop/shop.t"),), most=13)
     assert one.wish == RereadWish(Origin.REPAIR, rows, incident=incident, checks=("range_counts",))
+    assert (one.wish.automatic, one.wish.fences) == (True, ((FENCE.source, FENCE.number),))
 
 
 @pytest.mark.parametrize(
@@ -217,7 +220,7 @@ def test_the_rows_of_a_day_are_limited_over_all_tables_of_the_rule_and_across_re
 def replace_service(harness: RepairHarness, *rules: RepairRule) -> RepairHarness:
     """Restart the service: only the store is kept."""
     made = RepairHarness(harness.store, *rules)
-    made.now = harness.now
+    made.now, made.fences = harness.now, harness.fences
     return made
 
 
@@ -486,6 +489,42 @@ def test_a_finding_from_before_the_repair_of_a_person_is_waited_for(store: Servi
 
     assert made.step is NextStep.WAIT
     assert len(store.rereads.list()) == 1
+
+
+def test_a_finding_is_repaired_once_also_if_a_clock_was_wrong(store: ServiceStore) -> None:
+    harness = RepairHarness(store, AUTO)
+    harness.now += HOUR
+    harness.find("t", "shop/shop.t:1")
+    harness.now -= HOUR
+    harness.change(opened=NOW)
+
+    (first,) = harness.after()
+    harness.end()
+    (second,) = harness.after()
+    harness.now += 2 * HOUR
+    harness.find("t", "shop/shop.t:1")
+    (third,) = harness.after()
+
+    assert [one.step for one in (first, second, third)] == [
+        NextStep.REPAIR,
+        NextStep.WAIT,
+        NextStep.REPAIR,
+    ]
+    assert "range_counts has not run since" in second.why
+
+
+def test_repairs_of_a_person_with_the_name_of_the_service_count_for_no_limit(
+    store: ServiceStore,
+) -> None:
+    harness = RepairHarness(store, LIMITED)
+    wish = RereadWish(Origin.REPAIR, RowSelection(ranges=(SelectedRange(1, 1),), most=100_000))
+    store.rereads.add(RereadRequest("x", "shop.a", "mine", "sluice", NOW, wish=wish))
+    harness.end()
+    harness.find("t", "shop/shop.t:1")
+
+    (made,) = harness.after()
+
+    assert made.step is NextStep.REPAIR
 
 
 def test_what_was_not_cured_is_tried_again_and_then_left_to_a_person(store: ServiceStore) -> None:

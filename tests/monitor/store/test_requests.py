@@ -86,6 +86,18 @@ def test_what_is_wished_for_comes_back_as_it_was(store: ServiceStore) -> None:
     assert store.rereads.wished() == (BackfillRequest("x", "shop.a", Origin.REPAIR, ROWS, NOON),)
 
 
+def test_how_a_repair_was_requested_comes_back_and_is_no_part_of_which_rows_are_read(
+    store: ServiceStore,
+) -> None:
+    automatic = replace(WISH, automatic=True, fences=(("s", 7), ("t", 9)))
+    store.rereads.add(replace(REPAIR, wish=automatic))
+
+    same = store.rereads.add(replace(REPAIR, id="y"))
+
+    assert same.id == "x"
+    assert (same.wish.automatic, same.wish.fences) == (True, automatic.fences)
+
+
 def test_other_rows_of_a_table_that_is_being_read_are_refused(store: ServiceStore) -> None:
     store.rereads.add(ASKED)
 
