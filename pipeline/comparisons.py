@@ -10,7 +10,6 @@ the column is FLOAT or DOUBLE. Times without a zone are UTC. A NaN is a value, l
 bounds and equals nothing. What cannot be compared raises `IncomparableError`. Pure.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -29,7 +28,6 @@ MOST_DIGITS = 38  # of a decimal in Spark
 LONGEST = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 EXACT_SCALE = 6  # Python writes decimals of more with an exponent
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 
 class IncomparableError(Exception):
@@ -320,9 +318,7 @@ class Columns:
         return Column(str(name), kind)
 
 
-def plan_comparison(
-    name: str, kwargs: Kwargs, columns: Columns, *, by_pandas: bool = True
-) -> Plan | None:
+def plan_comparison(name: str, kwargs: Kwargs, columns: Columns) -> Plan | None:
     """Return how to evaluate the expectation *name* exactly; None leaves it to its engine.
 
     All columns that it names must be in *columns*.
@@ -330,8 +326,6 @@ def plan_comparison(
     Raises:
         IncomparableError: neither here nor there would the result be right.
     """
-    if by_pandas:
-        _require_plain_condition(kwargs.get("row_condition"), columns)
     planner = PLANNERS.get(name)
     return planner(kwargs, columns) if planner else None
 
@@ -376,7 +370,7 @@ def _bounded(column: Column, kwargs: Kwargs) -> Expression:
         )
     if not kind.is_exact and not kind.is_time:
         raise IncomparableError(f"column {column.name} is {kind.sql}, which has no bounds")
-    read: Callable[[Any, Column], Any] = _time if kind.is_time else _number
+    read: Callable[[Any, Column], Any] = read_time if kind.is_time else _number
     if least is not None and most is not None and read(least, column) > read(most, column):
         raise IncomparableError("min_value is above max_value; correct them")
     unit = Units(column)
@@ -446,7 +440,7 @@ class Units:
         """The whole units at or below *value*, and whether it lies above them."""
         if not self.column.kind.is_time:
             return _split_number(_number(value, self.column), self.column.kind.scale)
-        at = _time(value, self.column)
+        at = read_time(value, self.column)
         unit = DAY if self.column.kind.name == "date" else MICROSECOND
         return (at - EPOCH) // unit, bool((at - EPOCH) % unit)
 
@@ -484,8 +478,12 @@ def _number(value: Any, column: Column) -> Decimal:
     return number
 
 
-def _time(value: Any, column: Column) -> datetime:
-    """A time in UTC without a zone."""
+def read_time(value: Any, column: Column) -> datetime:
+    """Return a time of a suite in UTC, without a zone.
+
+    Raises:
+        IncomparableError: it is no time, or has a zone where the column has none.
+    """
     at = value
     if isinstance(value, str):
         try:
@@ -742,47 +740,3 @@ PLANNERS: dict[str, Planner] = {
     "expect_column_values_to_match_json_schema": _text(number=False),
     "expect_column_values_to_match_strftime_format": _text(number=False),
 }
-
-
-def _require_plain_condition(condition: Any, columns: Columns) -> None:
-    """Refuse a row condition that pandas compares wrongly, and so looks at other rows.
-
-    Raises:
-        IncomparableError: names its column.
-    """
-    known = condition.dict() if hasattr(condition, "dict") else condition
-    if isinstance(known, Mapping):
-        for one in (known.get("pass_through_filter"), *(known.get("conditions") or ())):
-            _require_plain_condition(one, columns)
-    for name, type_ in columns.types.items():
-        kind = find_kind(type_)
-        if kind is not None and kind.name not in ("date", "binary") and not kind.is_decimal:
-            continue
-        is_decimal = kind is not None and kind.is_decimal
-        if isinstance(known, str):
-            compared = _is_compared(known, name, with_whole=not is_decimal)
-        else:
-            compared = _is_comparison(known, name, with_whole=not is_decimal)
-        if compared:
-            what = f"its row condition compares column {name}, which is {type_}"
-            raise IncomparableError(f"{what}, and pandas does so wrongly; leave the condition out")
-
-
-def _is_compared(text: str, name: str, *, with_whole: bool) -> bool:
-    """Whether a condition of pandas compares a column; only *with_whole* with whole numbers."""
-    column = rf"`?(?<!\w){re.escape(name)}(?!\w)`?"
-    left = re.sub(column + r"\.(?:isnull|notnull|isna|notna)\(\)", "", text)
-    if not with_whole:
-        left = re.sub(column + r"\s*(?:==|!=|<=|>=|<|>)\s*-?\d+(?![\w.])", "", left)
-    return re.search(column, _QUOTED.sub("", left)) is not None
-
-
-def _is_comparison(known: Any, name: str, *, with_whole: bool) -> bool:
-    if not isinstance(known, Mapping) or known.get("type") != "comparison":
-        return False
-    column = known["column"]
-    if name != (column["name"] if isinstance(column, Mapping) else column):
-        return False
-    listed = known.get("parameter")
-    values = listed if isinstance(listed, list | tuple) else [listed]
-    return with_whole or any(not isinstance(one, int) for one in values)

@@ -32,6 +32,7 @@ from pipeline.comparisons import (
 )
 from pipeline.errors import ConfigError
 from pipeline.model import Op, Shard, Table
+from pipeline.row_conditions import require_plain_condition
 
 SLUICE = "_sluice"
 MOST_KEYS = 20  # of rows that one result names
@@ -460,7 +461,9 @@ def _ask(
     if _unfit(each) or list(find_strange_columns([each], list(plain))):
         return Asked(number, each, why="no such expectation or column, or wrong arguments")
     try:
-        verdict = plan_comparison(each.type, each.kwargs, Columns(plain), by_pandas=by_pandas)
+        if by_pandas:
+            require_plain_condition(each.kwargs.get("row_condition"), Columns(plain))
+        verdict = plan_comparison(each.type, each.kwargs, Columns(plain))
     except IncomparableError as error:
         return Asked(number, each, why=str(error))
     return Asked(number, each, verdict)

@@ -143,6 +143,50 @@ def _unknown(kind: str, why: str, column: str, **kwargs: Any) -> Case:
     return Case(kind, {"column": column, **kwargs}, unknown=why)
 
 
+REFUSED_CONDITIONS = (
+    'day == "2026-03-01"',
+    "paid >= 1.1",
+    "paid < 5 and paid == 1.1",
+    'col("paid") == 2.2',
+    "col('day') == '2026-03-01'",
+    "paid == 22/10",
+    "paid == 2 + 0.2",
+    "2 + paid == 4",
+    r"""text == "a\"" and paid == 1.1 and text == "b" """,
+    'big == "2"',
+    '"2" == big',
+    'big in [1, "2"]',
+    'big.isin(["2"])',
+    "text == 2",
+    "2 == text",
+    "text == True",
+    "text not in [-1]",
+    "text == small",
+    'flag == "true"',
+    'wall == "yesterday"',
+    "wall == 5",
+    'at == "2026-03-01T10:00:00Z"',
+    'ratio != "1.5"',
+    'col("small") == "1"',
+    {"type": "comparison", "column": {"name": "small"}, "operator": "==", "parameter": "1"},
+    {"type": "comparison", "column": {"name": "text"}, "operator": "IN", "parameter": [1]},
+)
+"""Conditions by which pandas looks at other rows than meant, or at none."""
+PLAIN_CONDITIONS = (
+    "small > 0",
+    "-1 < small <= 2 and text == '1'",
+    'text == "paid" or text in ["day", "1"]',
+    "paid >= 2 and (paid < 5) and small == 1.0",
+    "paid.notnull() and ~day.isnull()",
+    'col("paid").notNull()',
+    "flag == True and big != small",
+    'wall > "2026-03-01" and at >= "2026-03-01 10:00:00"',
+    "text.str.len() == 2",
+    {"type": "comparison", "column": {"name": "small"}, "operator": "IN", "parameter": [1, 2]},
+    {"type": "nullity", "column": {"name": "paid"}, "is_null": False},
+)
+
+
 CASES: tuple[Case, ...] = (
     *_in("small", [1, 5], 1),
     *_in("small", [1.0, None, "2"], 1, 2),
@@ -310,6 +354,6 @@ CASES: tuple[Case, ...] = (
             unknown="its row condition compares",
             only_pandas=True,
         )
-        for condition in ('day == "2026-03-01"', "paid >= 1.1", "paid < 5 and paid == 1.1")
+        for condition in REFUSED_CONDITIONS
     ),
 )

@@ -7,8 +7,9 @@ import pytest
 
 from pipeline.comparisons import Columns, IncomparableError, Verdict, WholeVerdict, plan_comparison
 from pipeline.model import Shard, Table
+from pipeline.row_conditions import require_plain_condition
 from pipeline.suites import ExpectationResult, SuiteLook, evaluate_by_spark, evaluate_rows
-from tests.checks.suite_cases import CASES, ROWS, SCHEMA, TABLE, Case
+from tests.checks.suite_cases import CASES, PLAIN_CONDITIONS, ROWS, SCHEMA, TABLE, Case
 
 # Great Expectations imports what Python and pandas have deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -32,6 +33,7 @@ def say(case: Case, found: ExpectationResult, *, named: bool = True) -> str:
 
 
 def planned(case: Case) -> Verdict | WholeVerdict | None:
+    require_plain_condition(case.kwargs.get("row_condition"), Columns(TYPES))
     return plan_comparison(case.settings.type, case.kwargs, Columns(TYPES))
 
 
@@ -55,6 +57,11 @@ def test_what_cannot_be_compared_names_its_column(case: Case) -> None:
         planned(case)
 
     assert case.unknown in str(refused.value)
+
+
+@pytest.mark.parametrize("condition", PLAIN_CONDITIONS, ids=str)
+def test_a_row_condition_that_pandas_compares_right_is_not_refused(condition: Any) -> None:
+    require_plain_condition(condition, Columns(TYPES))
 
 
 @pytest.mark.thorough  # to import Great Expectations costs more than hundreds of tests

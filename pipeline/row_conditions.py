@@ -1,0 +1,156 @@
+"""Refuses row conditions that pandas compares wrongly, and so looks at other rows or at none.
+
+pandas finds no number equal to a text, no time equal to a word, and no decimal equal to a binary
+number, without a word. An expectation would then be met by rows that it never looked at. Read are
+conditions of pandas, those of Great Expectations (`col("x")`), and conditions as objects. What
+pandas itself refuses is left to it.
+
+Cannot see: a value of another kind that is first computed with (`id + 1 == "2"`). Pure.
+"""
+
+import re
+from ast import literal_eval
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from pipeline.comparisons import Column, Columns, IncomparableError, Kind, find_kind, read_time
+
+_TEXT = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+_QUOTED = re.compile(_TEXT)
+_COL = re.compile(r"\bcol\(\s*(['\"])(.*?)\1\s*\)")
+_COMPARED = "(?:==|!=|<=|>=|<|>)"
+_COMPARING = frozenset({"==", "!=", "<=", ">=", "<", ">", "in"})
+_METHODS = frozenset({"isin", "eq", "ne", "lt", "le", "gt", "ge", "between"})
+_TOKEN = re.compile(
+    rf"(?P<text>{_TEXT})|`(?P<quoted>[^`]*)`|(?P<number>\d[\w.]*|\.\d+)|(?P<word>\w+)"
+    rf"|(?P<sign>{_COMPARED}|\S)"
+)
+
+
+def require_plain_condition(condition: Any, columns: Columns) -> None:
+    """Refuse a row condition that pandas compares wrongly, and so looks at other rows.
+
+    Raises:
+        IncomparableError: names its column.
+    """
+    known = condition.dict() if hasattr(condition, "dict") else condition
+    if isinstance(known, Mapping):
+        for one in (known.get("pass_through_filter"), *(known.get("conditions") or ())):
+            require_plain_condition(one, columns)
+    text = _COL.sub(r"`\2`", known) if isinstance(known, str) else ""
+    for name, type_ in columns.types.items():
+        kind = find_kind(type_)
+        if kind is not None and kind.name not in ("date", "binary") and not kind.is_decimal:
+            operands = _operands(text, name) if text else _parameters(known, name)
+            if all(_is_alike(one, Column(name, kind), columns) for one in operands):
+                continue
+            what = f"its row condition compares column {name}, which is {type_}"
+            raise IncomparableError(f"{what}, with another kind of value; write one of that type")
+        is_decimal = kind is not None and kind.is_decimal
+        if text:
+            compared = _is_compared(text, name, with_whole=not is_decimal)
+        else:
+            compared = not all(
+                isinstance(one, int) and is_decimal for one in _parameters(known, name)
+            )
+        if compared:
+            what = f"its row condition compares column {name}, which is {type_}"
+            raise IncomparableError(f"{what}, and pandas does so wrongly; leave the condition out")
+
+
+def _is_compared(text: str, name: str, *, with_whole: bool) -> bool:
+    """Whether a condition of pandas compares a column; only *with_whole* with whole numbers."""
+    column = rf"`?(?<!\w){re.escape(name)}(?!\w)`?"
+    nulls = rf"{column}\.(?:isnull|notnull|isna|notna)\(\)"
+    left = re.sub(nulls, "", text, flags=re.IGNORECASE)
+    if not with_whole:
+        alone = r"\s*(?=$|[)&|]|and\b|or\b)"
+        whole = rf"(^|[(&|~]|\band\b|\bor\b|\bnot\b)\s*{column}\s*{_COMPARED}\s*-?\d+{alone}"
+        left = re.sub(whole, r"\1 ", left)
+    is_plain = "'''" not in left and '"""' not in left
+    return re.search(column, _QUOTED.sub("", left) if is_plain else left) is not None
+
+
+def _operands(text: str, name: str) -> list[Any]:
+    """What a condition of pandas compares a column with: values, and `Named` for other columns."""
+    tokens = list(_TOKEN.finditer(text))
+    said = [one.group() for one in tokens]
+    found = list[re.Match[str]]()
+    for at, one in enumerate(tokens):
+        if name not in (one["word"], one["quoted"]):
+            continue
+        after = at + 1 + (said[at + 1 : at + 3] == ["not", "in"])
+        if said[at + 1 : at + 2] == ["."] and said[at + 2 : at + 3] and said[at + 2] in _METHODS:
+            after = at + 2
+        if after > at + 1 or (after < len(said) and said[after] in _COMPARING):
+            found += _operand(tokens[after + 1 :], "([", ")]")
+        if at and said[at - 1] in _COMPARING:
+            found += _operand(tokens[: at - 1][::-1], ")]", "([")
+    return [_read_operand(one) for one in found]
+
+
+def _operand(tokens: Sequence[re.Match[str]], opening: str, closing: str) -> list[re.Match[str]]:
+    """The first of *tokens*, or those in its brackets."""
+    found, depth = list[re.Match[str]](), 0
+    for one in tokens:
+        sign = one.group()
+        depth += (sign in opening) - (sign in closing)
+        if one["sign"] is None:
+            found.append(one)
+        if depth <= 0 and sign not in ("-", "+"):
+            break
+    return found
+
+
+def _read_operand(one: re.Match[str]) -> Any:
+    if one["text"] is not None or one["number"] is not None:
+        try:
+            return literal_eval(one.group())
+        except (SyntaxError, ValueError):
+            return None
+    word = one["word"] or one["quoted"]
+    return {"True": True, "False": False}.get(word, Named(word))
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A name in a condition: that of another column, or one that pandas refuses."""
+
+    name: str
+
+
+def _is_alike(value: Any, column: Column, columns: Columns) -> bool:
+    """Whether pandas compares such a *value* with the column as its kind."""
+    kind = column.kind
+    if isinstance(value, Named):
+        other = find_kind(columns.types[value.name]) if value.name in columns.types else None
+        return other is None or _family(other) == _family(kind)
+    if kind.is_time:
+        try:
+            read_time(
+                value, Column(column.name, Kind("timestamp_ntz"))
+            )  # no zone is left in memory
+        except IncomparableError:
+            return False
+        return True
+    return isinstance(value, str if kind.name == "string" else int | float | Decimal)
+
+
+def _family(kind: Kind) -> str:
+    """The same for kinds whose values pandas compares with each other."""
+    if kind.is_exact or kind.is_float or kind.name == "boolean":
+        return "number"
+    return "time" if kind.is_time else kind.name
+
+
+def _parameters(known: Any, name: str) -> list[Any]:
+    """The values that a condition, as an object, compares a column with."""
+    if not isinstance(known, Mapping) or known.get("type") != "comparison":
+        return []
+    column = known["column"]
+    if name != (column["name"] if isinstance(column, Mapping) else column):
+        return []
+    listed = known.get("parameter")
+    return list(listed) if isinstance(listed, list | tuple | set | frozenset) else [listed]
