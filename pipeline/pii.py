@@ -41,6 +41,7 @@ from stdnum.se import personnummer
 from pipeline.errors import ConfigError
 
 SURE = 1e-9  # at most so likely that it is by chance
+BY_CHANCE = 2.0  # above each likelihood: whatever is valid counts
 SPREAD = 5  # beginnings of three digits; a counter that runs through phone numbers has fewer
 TRIES = 2000
 LONGEST = 10_000  # characters of a value: some milliseconds, whatever they are
@@ -150,12 +151,19 @@ class Detector:
     form: str
     find: Callable[[Sequence[str], float], list[bool]]
     most: int | None = TRIES
+    single: Callable[[str], bool] | None = None
+    """Whether one text may hold the kind, where ``find`` needs many."""
 
 
 def list_detectors(identities: Iterable[str], regions: Iterable[str]) -> tuple[Detector, ...]:
     """Return all, in the order of the module; arguments as of `find_kinds`."""
     known = tuple(regions)
-    phone = r"\+\d[\d ()-]{6,18}\d" + (r"|\d(?:[ -]?\d){6,13}" if known else "")
+    national = Detector(
+        "phone",
+        r"\d(?:[ -]?\d){6,13}",
+        partial(_national_phones, known),
+        single=partial(_has_mobile, known),
+    )
     return (
         *(
             Detector(f"identity {name}", IDENTITIES[name].text, partial(_identities, name))
@@ -163,7 +171,8 @@ def list_detectors(identities: Iterable[str], regions: Iterable[str]) -> tuple[D
         ),
         Detector("card", r"[2-6](?:[ -]?\d){12}", _cards),
         Detector("e-mail", r"@(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z]{2}", partial(_found, _EMAIL), None),
-        Detector("phone", phone, partial(_phones, known)),
+        Detector("phone", r"\+\d[\d ()-]{6,18}\d", _international_phones, None),
+        *((national,) if known else ()),
         Detector("secret key", KEY_SIGNS, partial(_found, _SECRETS), None),
     )
 
@@ -177,11 +186,11 @@ def find_kinds(
     without a country (``CN``, as ISO 3166 has it).
     """
     distinct = sorted(set(values))
-    found = [
-        KindHeld(one.kind, sum(one.find(distinct, SURE)))
-        for one in list_detectors(identities, regions)
-    ]
-    return [one for one in found if one.values]
+    found = dict[str, npt.NDArray[np.bool_]]()
+    for one in list_detectors(identities, regions):
+        held = np.array(one.find(distinct, SURE), np.bool_)
+        found[one.kind] = held | found.get(one.kind, False)
+    return [KindHeld(kind, int(held.sum())) for kind, held in found.items() if held.any()]
 
 
 def find_rows(
@@ -191,7 +200,7 @@ def find_rows(
 
     Kinds with a check digit count where so many of them come by chance at most so often.
     """
-    found = list[RowsHeld]()
+    found = dict[str, npt.NDArray[np.bool_]]()
     for one in detectors:
         selected = pc.fill_null(pc.match_substring_regex(column, one.form), False)
         places = np.flatnonzero(selected.to_numpy(zero_copy_only=False))
@@ -206,8 +215,20 @@ def find_rows(
         if held.any():
             rows = np.zeros(len(column), np.bool_)
             rows[places] = held[coded.indices.to_numpy()]
-            found.append(RowsHeld(one.kind, rows))
-    return found
+            found[one.kind] = rows | found.get(one.kind, False)
+    return [RowsHeld(kind, rows) for kind, rows in found.items()]
+
+
+def has_any(column: pa.Array, detectors: Iterable[Detector]) -> bool:
+    """Whether one text of a *column* has a form of *detectors* and is valid, also by chance."""
+    texts = [one[:LONGEST] for one in column.unique().to_pylist() if one is not None]
+    return any(_may_be(one, texts) for one in detectors)
+
+
+def _may_be(detector: Detector, texts: Sequence[str]) -> bool:
+    if detector.single is not None:
+        return any(map(detector.single, texts))
+    return any(detector.find(texts, BY_CHANCE))
 
 
 def _found(form: re.Pattern[str], values: Sequence[str], _: float) -> list[bool]:
@@ -257,13 +278,14 @@ def _log_term(tries: int, hits: int, chance: float) -> float:
     return ways + hits * log(chance) + (tries - hits) * log1p(-chance)
 
 
-def _phones(regions: Sequence[str], values: Sequence[str], sure: float) -> list[bool]:
-    """Those with a country's number, and in *regions* those of mobiles without."""
-    abroad = [any(map(_reachable, _INTERNATIONAL.findall(one))) for one in values]
-    return [
-        any(one)
-        for one in zip(abroad, *(_mobiles(values, at, sure) for at in regions), strict=True)
-    ]
+def _international_phones(values: Sequence[str], _: float) -> list[bool]:
+    """Those with a country's number."""
+    return [any(map(_reachable, _INTERNATIONAL.findall(one))) for one in values]
+
+
+def _national_phones(regions: Sequence[str], values: Sequence[str], sure: float) -> list[bool]:
+    """Those with the number of a mobile in *regions*, without a country."""
+    return [any(one) for one in zip(*(_mobiles(values, at, sure) for at in regions), strict=True)]
 
 
 def _reachable(text: str, region: str | None = None) -> bool:
@@ -294,6 +316,10 @@ def _is_mobile(text: str, region: str) -> bool:
     except NumberParseException:
         return False
     return is_valid_number(number) and number_type(number) in _MOBILE
+
+
+def _has_mobile(regions: Sequence[str], text: str) -> bool:
+    return any(_is_mobile(one, at) for one in _NATIONAL.findall(text) for at in regions)
 
 
 @lru_cache

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 
 from pipeline.errors import ConfigError, HeldError
 from pipeline.installed import is_installed, require_package
-from pipeline.invariants.invariant import Breach, IntendedRows, Invariant
+from pipeline.invariants.invariant import Breach, IntendedRows, Invariant, Mask
 
 ALL = "*"
 PACKAGES = ("phonenumbers", "stdnum")
@@ -63,8 +64,11 @@ class Plaintext:
             require_regions(self.regions)
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
-        """Kind by kind of each column; the key of a row is not named where it is in the clear."""
-        from pipeline.pii import find_rows, list_detectors  # noqa: PLC0415  - of an extra
+        """Kind by kind of each column; no key is named where one of the rows' may be in the clear.
+
+        One value in a key may be enough, so a key counts as if chance explained nothing.
+        """
+        from pipeline.pii import find_rows, has_any, list_detectors  # noqa: PLC0415  - of an extra
 
         detectors = list_detectors(self.identity, self.regions)
         found = [
@@ -72,7 +76,12 @@ class Plaintext:
             for name, column in self._texts(intended)
             for one in find_rows(column, detectors, self.chance)
         ]
-        is_named = not any(name in intended.key for name, _ in found)
+        named = np.zeros(intended.rows.num_rows, np.bool_)
+        for _, one in found:
+            named |= one.rows
+        is_named = not any(name in intended.key for name, _ in found) and not any(
+            has_any(one, detectors) for one in _key_texts(intended, named)
+        )
         for name, one in found:
             what = f"{name} holds {one.kind} in the clear"
             if is_named:
@@ -95,6 +104,21 @@ class Plaintext:
                 pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
             ):
                 yield field.name, intended.column(field.name)
+
+
+def _key_texts(intended: IntendedRows, named: Mask) -> Iterator[pa.Array]:
+    """The key columns of the *named* rows, as text where they have one."""
+    for name in intended.key:
+        column = intended.column(name).filter(pa.array(named))
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+            texts = [
+                None if one is None else one.decode(errors="replace") for one in column.to_pylist()
+            ]
+            yield pa.array(texts, pa.string())
+        else:
+            yield column.cast(pa.string())
 
 
 def _as_text(name: str, column: pa.Array) -> pa.Array:

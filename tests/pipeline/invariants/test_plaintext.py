@@ -90,6 +90,45 @@ def test_a_key_in_the_clear_is_not_shown() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        pa.array(["4111111111111111"]),
+        pa.array([4111111111111111]),
+        pa.array(["jane@example.com"]),
+        pa.array([b"jane@example.com"]),
+        pa.array(["11010519491231002X"]),
+        pa.array(["13800138000"]),
+        pa.array(["+49 1512 3456789"]),
+        pa.array(["13800138000"]).dictionary_encode(),
+    ],
+    ids=str,
+)
+def test_a_key_that_may_be_in_the_clear_is_not_shown(key: pa.Array) -> None:
+    rows = intended(id=key, note=["to a@b.co"])
+
+    found = [(one.what, one.rows) for one in Plaintext(("note",)).breaches(rows)]
+
+    assert found == [
+        ("note holds e-mail in the clear (rows: 1; unnamed, as a key is in the clear)", None)
+    ]
+
+
+def test_keys_of_rows_that_are_not_named_hide_no_others() -> None:
+    rows = intended(id=["17", "4111111111111111"], note=["to a@b.co", "paid"])
+
+    assert find(Plaintext(), rows) == {"note holds e-mail in the clear": [0]}
+
+
+def test_each_phone_with_a_country_is_found_among_many_numbers() -> None:
+    numbers = [str(10**9 + at * 7919) for at in range(9_000)]
+    numbers[::1001] = [f"+49 1512 34567{at:02}" for at in range(9)]
+
+    found = find(Plaintext(), intended(note=numbers))
+
+    assert found == {"note holds phone in the clear": list(range(0, 9_000, 1001))}
+
+
 def test_columns_that_are_clear_are_not_looked_at_and_numbers_only_where_they_are_named() -> None:
     rng = Random(4)
     numbers = pa.array([int(card(rng)[:16].ljust(16, "0")) for _ in range(9)], pa.int64())
