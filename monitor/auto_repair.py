@@ -371,23 +371,32 @@ class AutoRepair:
     clock: Callable[[], datetime]
 
     def decide(self, board: Board) -> tuple[RepairDecision, ...]:
-        """Decide for each incident of *board*; nothing if no rule says `auto`, or without store."""
-        if next(_candidates(board, self.rules), None) is None:
+        """Decide for each incident of *board*; wait while the store does not answer."""
+        candidates = [*_candidates(board, self.rules)]
+        if not candidates:
             return ()
         now = self.clock()
         try:
             requests = self.rereads.since(look_back_to(board, now))
-        except UnreachableError:  # what was repaired before is unknown, so nothing is due
-            return ()
+        except UnreachableError as error:
+            why = f"the store does not say which repairs were made before: {error}"
+            return tuple(
+                RepairDecision(incident.id, view.table.name, NextStep.WAIT, why)
+                for incident, view, _ in candidates
+            )
         return decide_repairs(board, self.rules, requests, now)
 
     def look(self, board: Board) -> None:
-        """Request what is due; nothing by a board that is old."""
+        """Request what is due; nothing by a board that is old, or that the store does not keep."""
         if board.stale(self.clock()):
             return
         for one in self.decide(board):
-            if one.step is NextStep.REPAIR:
+            if one.step is not NextStep.REPAIR:
+                continue
+            try:
                 self._request(one)
+            except UnreachableError as error:  # the next round decides again
+                log.warning("repair not requested", table=one.table, why=str(error))
 
     def _request(self, one: RepairDecision) -> None:
         # no keys in the reason: it is kept for ever, also for tables with hidden values

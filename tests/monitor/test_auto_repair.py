@@ -28,6 +28,7 @@ from monitor.config.model import RepairRule
 from monitor.store.requests import RereadRequest, RereadWish
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import BackfillState, RowSelection, SelectedRange
+from pipeline.errors import UnreachableError
 from pipeline.model import Origin, Shard
 from tests.monitor.boards import FENCE, NOW, view
 from tests.monitor.rig import USERS, Rig
@@ -590,6 +591,30 @@ def test_two_incidents_of_a_table_are_repaired_one_after_the_other(store: Servic
 
     assert [one.step for one in harness.after()] == [NextStep.REPAIR, NextStep.WAIT]
     assert harness.running == ["shop.t"]
+
+
+def test_while_the_store_does_not_answer_a_repair_waits_and_says_so(
+    store: ServiceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = RepairHarness(store, AUTO)
+    harness.find("t", "shop/shop.t:1")
+    with monkeypatch.context() as down:
+        down.setattr(store.rereads, "since", _do_not_answer)
+        (unread,) = harness.after()
+    with monkeypatch.context() as down:
+        down.setattr(store.rereads, "add", _do_not_answer)
+        harness.after()
+    unwritten = harness.running
+
+    harness.after()
+
+    assert unread.step is NextStep.WAIT
+    assert unread.why == "the store does not say which repairs were made before: disk is full"
+    assert (unwritten, harness.running) == ([], ["shop.t"])
+
+
+def _do_not_answer(_: object) -> None:
+    raise UnreachableError("disk is full")
 
 
 def test_nothing_is_repaired_by_a_board_that_is_old(store: ServiceStore) -> None:
