@@ -6,10 +6,12 @@ here, from the expectation and the types of its columns, as one expression. It b
 array or a SQL expression of Spark: true, false, or null for a row that is not counted.
 
 A number of a suite is the decimal that is written: 1.1 is not its nearest binary number, unless
-the column is FLOAT or DOUBLE. Times without a zone are UTC. A NaN is a value, lies between no
-bounds and equals nothing. What cannot be compared raises `IncomparableError`. Pure.
+the column is FLOAT or DOUBLE: then it is the nearest of 32 or 64 bits. Times without a zone are
+UTC. A NaN is a value, lies between no bounds and equals nothing. What cannot be compared raises
+`IncomparableError`. Pure.
 """
 
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -346,8 +348,9 @@ def _not_in_set(kwargs: Kwargs, columns: Columns) -> Verdict | None:
 def _one_of(column: Column, values: Iterable[Any]) -> OneOf:
     fitted = [_fit(one, column) for one in values if one is not None]
     kept = {repr(one): one for one in fitted if one is not None}
-    if column.kind.name == "float":
-        column = Column(column.name, Kind("double"))
+    if column.kind.is_float:
+        zeros = {"0.0": 0.0, "-0.0": -0.0} if 0.0 in kept.values() else {}  # one value, two forms
+        return OneOf(Column(column.name, Kind("double")), tuple((kept | zeros).values()))
     return OneOf(column, tuple(kept.values()))
 
 
@@ -515,12 +518,21 @@ def _fit(value: Any, column: Column) -> Any | None:
         found = units.find(value)
         return None if found is None else units.literal(found).value
     if kind.is_float:
-        return float(_number(value, column))
+        number = float(_number(value, column))
+        return number if kind.name == "double" else _round_to_float(number)
     if kind.name == "boolean" and isinstance(value, int | float) and value in (0, 1):
         return bool(value)
     if isinstance(value, {"string": str, "binary": bytes}.get(kind.name, ())):
         return value
     raise _mismatch(value, column)
+
+
+def _round_to_float(number: float) -> float:
+    """The nearest binary number of 32 bits, in 64; beyond its range the number itself."""
+    try:
+        return float(struct.unpack("f", struct.pack("f", number))[0])
+    except OverflowError:
+        return number
 
 
 def _all(tests: Iterable[Expression]) -> Expression:

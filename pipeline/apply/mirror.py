@@ -269,7 +269,7 @@ class MirrorSide(Protocol):
         """Rows whose newest change is of a later batch, or all; no archived ones.
 
         They have ``_sluice`` where the mirror has it. Without it, all rows are returned. They come
-        some thousands at a time.
+        some thousands at a time; without any, one batch without rows has the columns.
         """
         ...
 

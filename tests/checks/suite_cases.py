@@ -13,6 +13,7 @@ from pipeline.suites import ExpectationSettings
 Row = Mapping[str, Any]
 BIG = 2**60 + 1  # no binary number of 64 bits has it
 UNSIGNED = 2**64 - 1
+SHARE = 0.699999988079071  # the nearest of 32 bits to 0.7, which is below it
 NAIVE = datetime(2026, 3, 1, 10, 0, 0, 5)  # noqa: DTZ001  - DATETIME has no zone
 AT = datetime(2026, 3, 1, 10, 0, 0, 5, tzinfo=UTC)
 SCHEMA = pa.schema(
@@ -31,6 +32,7 @@ SCHEMA = pa.schema(
         ("flag", pa.bool_()),
         ("raw", pa.binary()),
         ("ratio", pa.float64()),
+        ("share", pa.float32()),
     ]
 )
 
@@ -42,18 +44,18 @@ def _row(id_: int, *values: Any) -> dict[str, Any]:
 ROWS = (
     _row(
         *(1, 1, BIG, Decimal(UNSIGNED), Decimal("1.10"), Decimal("1.1000"), date(2026, 3, 1)),
-        *(NAIVE, AT, 36_000_000_000, "1", True, b"\x00a", 1.5),
+        *(NAIVE, AT, 36_000_000_000, "1", True, b"\x00a", 1.5, SHARE),
     ),
     _row(
         *(2, 2, BIG - 1, Decimal(UNSIGNED - 1), Decimal("2.20"), Decimal("2.2001")),
         *(date(2026, 3, 2), NAIVE.replace(microsecond=6), AT.replace(microsecond=6)),
-        *(36_000_000_001, "O'Hara \\", False, b"b", float("nan")),
+        *(36_000_000_001, "O'Hara \\", False, b"b", float("nan"), -0.0),
     ),
-    _row(3, *[None] * 13),
+    _row(3, *[None] * 14),
     _row(
         *(4, -7, -BIG, Decimal(0), Decimal("-3.30"), Decimal("-3.3000"), date(1969, 12, 31)),
         *(datetime(1900, 1, 1), datetime(1900, 1, 1, tzinfo=UTC)),  # noqa: DTZ001
-        *(-1, "", False, b"", -0.1),
+        *(-1, "", False, b"", -0.1, float("nan")),
     ),
 )
 TABLE = pa.Table.from_pylist(list(ROWS), SCHEMA)
@@ -211,6 +213,9 @@ CASES: tuple[Case, ...] = (
     *_in("flag", [0], False),
     *_in("raw", [b"\x00a"], b"\x00a"),
     *_in("ratio", [1.5, -0.1], 1.5, -0.1),
+    *_in("share", [0.7, 5], SHARE),
+    *_in("share", [0], 0.0),
+    *_in("share", [1e300]),
     *_between("small", 1, 2),
     *_between("small", 0.5, 1.5),
     *_between("small", "1", None, 1, None),
@@ -237,6 +242,8 @@ CASES: tuple[Case, ...] = (
     *_between("at", "2026-03-01", None, datetime(2026, 3, 1, tzinfo=UTC), None),
     *_between("clock", 0, 36_000_000_000),
     *_between("ratio", -0.1, 1.5),
+    *_between("share", 0.7, None, SHARE, None),
+    *_between("share", 0, 0.7, 0.0, SHARE),
     _pair("to_be_equal", "paid", "due", lambda a, b: a == b),
     _pair("to_be_equal", "small", "paid", lambda a, b: a == b),
     _pair("to_be_equal", "wall", "at", lambda a, b: a == b.replace(tzinfo=None)),

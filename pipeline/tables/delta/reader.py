@@ -123,7 +123,12 @@ class MirrorReader:
         if batch is not None and META in columns:
             where = f"{where} AND {quote_name(META)}['batch'] > {int(batch)}"
         names = ", ".join(map(quote_name, columns))
-        yield from self.pinned.batches(f"SELECT {names} FROM t WHERE {where}")  # noqa: S608
+        none = True
+        for one in self.pinned.batches(f"SELECT {names} FROM t WHERE {where}"):  # noqa: S608
+            none = False
+            yield one
+        if none:
+            yield pa.RecordBatch.from_pylist([], self.pinned.schema)
 
     def rows(self) -> int:
         asked = f"SELECT count(*) AS n FROM t WHERE {self._kept}"  # noqa: S608

@@ -99,7 +99,7 @@ class RowsMirror(FakeMirror):
 
     def rows_after(self, batch: int | None) -> Iterator[pa.RecordBatch]:
         kept = [row for at, row in self.held.values() if batch is None or at > batch]
-        yield from pa.Table.from_pylist(kept, SCHEMA).to_batches()
+        yield pa.RecordBatch.from_pylist(kept, SCHEMA)
 
 
 def expect(kind: str, severity: Any = "critical", **kwargs: Any) -> ExpectationSettings:
@@ -126,6 +126,15 @@ def world() -> RowsWorld:
     made.merge(1, email="top-secret-1", paid=Decimal("1.50"))
     made.merge(2, email=None, paid=Decimal("9.99"))
     return made
+
+
+@THOROUGH
+def test_an_empty_mirror_has_its_columns() -> None:
+    suite = (expect(COUNT, min_value=0), expect(NOT_NULL, column="email"))
+
+    ruling = judge_suite(Expectations(suite=suite), RowsWorld())
+
+    assert (ruling.outcome, ruling.reason) == (Outcome.PASS, "2 expectations met by all 0 rows")
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,8 @@ def test_rows_after_a_batch_are_those_of_later_ones(mirror: Path) -> None:
     assert ids(found, None) == [1, 2, 2, 3, 3, 50, 700, 900]
     assert found.columns == ("id", "t")
     assert next(found.rows_after(4)).column("_sluice")[0]["batch"].as_py() == 7
+    (none,) = found.rows_after(7)
+    assert (none.num_rows, tuple(none.schema.names)) == (0, (*found.columns, "_sluice"))
 
 
 def test_an_adopted_mirror_has_all_rows_after_any_batch(tmp_path: Path) -> None:
