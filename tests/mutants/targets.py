@@ -131,6 +131,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "monitor/observe/verdicts.py": (f"{OBSERVE}/test_verdicts.py",),
     "monitor/observe/sampler.py": (f"{OBSERVE}/test_watcher.py", f"{OBSERVE}/test_sampler.py"),
     "monitor/waivers.py": ("tests/monitor/test_waivers.py",),
+    "monitor/auto_repair.py": ("tests/monitor/test_auto_repair.py",),
     "monitor/observe/clocks.py": (f"{OBSERVE}/test_clocks.py",),
     "monitor/observe/assessor.py": (f"{OBSERVE}/test_revocations.py",),
     "alerts/causes.py": ("tests/alerts/test_causes.py", "tests/alerts/test_consequences.py"),
