@@ -718,6 +718,24 @@ def _plain_values(kwargs: Kwargs, columns: Columns) -> None:
             _fit(value, column)
 
 
+def fit_values(name: str, kwargs: Kwargs, columns: Columns) -> Kwargs:
+    """Return the arguments of an expectation with its values as those of its column.
+
+    Only where its engine compares them: ``"1"`` of a suite is 1 of a BIGINT. A null is no value.
+    One that the column cannot have stays as it is, and equals nothing.
+
+    Raises:
+        IncomparableError: a value does not compare with the column.
+    """
+    values = kwargs.get("value_set")
+    if PLANNERS.get(name) is not _plain_values or not values:
+        return kwargs
+    column = columns.find(kwargs["column"])
+    fitted = [(one, _fit(one, column)) for one in values if one is not None]
+    kept = [one if same is None else same for one, same in fitted]
+    return {**kwargs, "value_set": kept or values}
+
+
 PLANNERS: dict[str, Planner] = {
     "expect_column_values_to_be_in_set": _in_set,
     "expect_column_distinct_values_to_be_in_set": _in_set,

@@ -28,6 +28,7 @@ from pipeline.comparisons import (
     IncomparableError,
     Verdict,
     WholeVerdict,
+    fit_values,
     plan_comparison,
 )
 from pipeline.errors import ConfigError
@@ -464,6 +465,7 @@ def _ask(
         if by_pandas:
             require_plain_condition(each.kwargs.get("row_condition"), Columns(plain))
         verdict = plan_comparison(each.type, each.kwargs, Columns(plain))
+        each = replace(each, kwargs=fit_values(each.type, each.kwargs, Columns(plain)))
     except IncomparableError as error:
         return Asked(number, each, why=str(error))
     return Asked(number, each, verdict)

@@ -329,6 +329,21 @@ CASES: tuple[Case, ...] = (
         {"column": "day", "value_set": ["2026-03-01"]},
         met=False,
     ),
+    Case(
+        "column_most_common_value_to_be_in_set",
+        {"column": "clock", "value_set": ["36000000000", "-1"], "ties_okay": True},
+        met=True,
+        only_pandas=True,
+    ),
+    *(
+        Case(f"column_{name}_set", {"column": column, "value_set": suite}, met=met)
+        for name, column, suite, met in (
+            ("distinct_values_to_contain", "small", ["1", 2.0, None], True),
+            ("distinct_values_to_contain", "small", ["1", "1.5"], False),
+            ("distinct_values_to_equal", "small", ["1", 2, "-7", None], True),
+            ("distinct_values_to_equal", "flag", [0, 1], True),
+        )
+    ),
     _unknown(
         "column_values_to_be_in_set", "does not compare with column text", "text", value_set=[1]
     ),

@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from pipeline.comparisons import Columns, IncomparableError, Verdict, WholeVerdict, plan_comparison
+from pipeline.comparisons import (
+    Columns,
+    IncomparableError,
+    Verdict,
+    WholeVerdict,
+    fit_values,
+    plan_comparison,
+)
 from pipeline.model import Shard, Table
 from pipeline.row_conditions import require_plain_condition
 from pipeline.suites import ExpectationResult, SuiteLook, evaluate_by_spark, evaluate_rows
@@ -57,6 +64,25 @@ def test_what_cannot_be_compared_names_its_column(case: Case) -> None:
         planned(case)
 
     assert case.unknown in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("column", "suite", "handed"),
+    [
+        ("small", ["1", 2.0, None, 1.5], [1, 2, 1.5]),
+        ("flag", [1, 0.0], [True, False]),
+        ("text", [None], [None]),
+    ],
+)
+def test_an_engine_gets_values_of_the_columns_kind(
+    column: str, suite: list[Any], handed: list[Any]
+) -> None:
+    for name in ("distinct_values_to_contain_set", "most_common_value_to_be_in_set"):
+        kwargs = {"column": column, "value_set": suite}
+
+        fitted = fit_values(f"expect_column_{name}", kwargs, Columns(TYPES))["value_set"]
+
+        assert [(one, type(one)) for one in fitted] == [(one, type(one)) for one in handed]
 
 
 @pytest.mark.parametrize("condition", PLAIN_CONDITIONS, ids=str)
