@@ -159,7 +159,7 @@ def _join_losses(
 ) -> dict[Member, Cause]:
     """Let losses of a table that share a row have one cause: the one that is open, or came first.
 
-    A loss that has an incident stays there.
+    A loss that has an incident stays there, and so does one whose check is failing in an incident.
     """
     rows = {cause: [*one.ruling.keys] for cause, one in standing.items() if _is_loss(cause)}
     for member, cause in blamed.items():
@@ -169,9 +169,10 @@ def _join_losses(
     for member, cause in blamed.items():
         keys, known = spoken[member].ruling.keys, cause
         if _is_loss(cause) and cause not in rows:
-            own = (one for one in rows if one.subject == cause.subject)
+            own = [one for one in rows if one.subject == cause.subject]
+            mine = (one for one in own if one in standing and member in standing[one].failing)
             shared = (one for one in own if any(has_overlap(key, rows[one]) for key in keys))
-            known = next(shared, cause)
+            known = next(mine, None) or next(shared, cause)
             rows.setdefault(known, []).extend(keys)
         found[member] = known
     return found

@@ -18,7 +18,7 @@ from alerts.model import (
     Notice,
     Severity,
 )
-from checks.blocks import are_within
+from checks.blocks import are_within, has_overlap
 from checks.model import Outcome
 from pipeline.clocks import has_passed
 
@@ -72,7 +72,7 @@ def _worsen(
     )
     heard = {*_find_recipients(worse)} <= {*worse.told} and not _has_growth_unheard(incident)
     if grown:
-        heard = heard and incident.acknowledged is None
+        heard = heard and incident.acknowledged is None and not _is_news(incident, finding)
         worse = replace(worse, worse=now, acknowledged=None)
     return replace(worse, unheard=None if heard else worse.unheard or now)
 
@@ -90,6 +90,13 @@ def _has_grown(incident: Incident, finding: CauseFinding) -> bool:
     if not _names_rows(incident, finding):
         return False
     return told.more > known.more or not are_within(told.keys, known.keys)
+
+
+def _is_news(incident: Incident, finding: CauseFinding) -> bool:
+    """Whether a loss that grows is sent again: by a check that joins, or with other rows only."""
+    joins = not {*finding.failing} <= {*incident.members}
+    known = incident.ruling.keys
+    return joins or not any(has_overlap(key, known) for key in finding.ruling.keys)
 
 
 def _is_joined(incident: Incident, finding: CauseFinding) -> bool:

@@ -115,7 +115,8 @@ class ChangedLook:
             return ""
         shard, key = self.unread[0]
         more = f" (and {len(self.unread) - 1} more)" if self.unread[1:] else ""
-        why = f"{shard}: key {key[:MOST_SHOWN]} of the change log{more} is not a whole number"
+        shown = f"key {key}" if len(key) <= MOST_SHOWN else "a long key"  # half of one is no JSON
+        why = f"{shard}: {shown} of the change log{more} is not a whole number"
         return f"{why}; its row is compared with the others of its shard, all from the beginning"
 
 

@@ -297,7 +297,8 @@ class Values:
         closed = remove_spans(memory["ranges"], memory["open"])
         for shard, known in _coverage(comparison, memory).items():
             unknown = changed.emptied | {own for own, _ in changed.unread}
-            before = Coverage(at) if shard in unknown else known
+            since = known.since if known.oldest is None else at  # of a lap that has not ended
+            before = Coverage(since) if shard in unknown else known
             ranges = ((low, high) for low, high in closed.get(str(shard), ()))
             found[shard] = before.compared(ranges, at, self.within)
         return found
@@ -332,6 +333,8 @@ class Values:
             memory.get("open", {}),
             memory.get("turn", 0),
         )
+        names = {*map(str, table.shards)}  # a shard that is gone has no rows to look at
+        opened = {name: spans for name, spans in opened.items() if name in names}
         progress, coverage = self._progress(comparison, memory), _coverage(comparison, memory)
         kept: dict[str, Any] = {"found": memory["found"], "rows": None, "open": opened, "spans": {}}
         kept |= {"progress": progress.dumps(), "later": [], "columns": comparison.asked}

@@ -149,15 +149,20 @@ class SnapshotReader:
 
 
 def _may_be_rounded(low: Decimal | None, high: Decimal | None) -> bool:
-    """Whether the bounds of one file may be floats: who rounds one of them rounds both."""
-    return all(one is not None and _may_be_float(one) for one in (low, high))
+    """Whether the bounds of one file may be floats: who rounds one of them rounds both.
+
+    A short one is the same in both forms and proves nothing.
+    """
+    long = [one for one in (low, high) if one is not None and _is_long(one)]
+    return bool(long) and all(map(_may_be_float, long))
+
+
+def _is_long(value: Decimal) -> bool:
+    return len(value.as_tuple().digits) > FLOAT_DIGITS
 
 
 def _may_be_float(value: Decimal) -> bool:
-    digits = value.as_tuple()
-    if len(digits.digits) <= FLOAT_DIGITS:
-        return False
-    return bool(digits.exponent) or value in CUT or int(float(value)) == value
+    return bool(value.as_tuple().exponent) or value in CUT or int(float(value)) == value
 
 
 def open_table(path: str, version: int | None = None) -> SnapshotReader | None:

@@ -510,6 +510,22 @@ def test_a_loss_that_grows_by_one_of_its_checks_is_told_again() -> None:
     assert (grown.acknowledged, grown.worse) == (None, at(3))
 
 
+def test_a_check_that_fails_in_an_incident_stays_in_it_with_other_rows() -> None:
+    opened = told_of(None, lost_rows("range_counts", "s/d.t:9", table="d.t"), minute=0)
+    joined = told_of(
+        opened,
+        lost_rows("range_counts", "s/d.t:9", table="d.t"),
+        lost_rows("values", "s/d.t:9", "s/d.t:77", table="d.t"),
+        minute=1,
+    )
+    passed = verdict("P", check="range_counts", table="d.t")
+
+    later = told_of(joined, passed, lost_rows("values", "s/d.t:88", table="d.t"), minute=2)
+
+    assert (later.id, later.ruling.keys) == (joined.id, ("s/d.t:88",))
+    assert later.worse == at(2)
+
+
 def told_of(incident: Incident | None, *verdicts: Verdict, minute: float) -> Incident:
     """The one incident after a round."""
     (found,) = fold_findings(verdicts, [incident] if incident else [])

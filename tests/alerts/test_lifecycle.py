@@ -183,6 +183,30 @@ def test_a_loss_that_grows_and_was_not_acknowledged_is_not_told_again() -> None:
     assert told == [(), (), ()]
 
 
+@pytest.mark.parametrize(
+    ("rows", "check", "told"),
+    [
+        pytest.param("5-9", "values", [1, 0, 0], id="another check joins"),
+        pytest.param("7-9", "range_counts", [1, 0, 0], id="other rows only"),
+        pytest.param("6-9", "range_counts", [0, 0, 0], id="more rows"),
+    ],
+)
+def test_a_loss_that_grows_by_a_check_or_into_other_rows_is_told_again_once(
+    rows: str, check: str, told: list[int]
+) -> None:
+    incident: Incident | None = replace(acknowledged("shop/db.t:5-6"), acknowledged=None)
+    assert incident is not None
+    table = incident.members[0].table
+    incident = replace(incident, members=(Member(table, "range_counts"),))
+    policy, heard = AlertPolicy(channels=("log",), owner="data-platform"), []
+    for minute in (30, 31, 32):
+        found = replace(naming(f"shop/db.t:{rows}"), failing=(Member(table, check),))
+        incident, notices = advance_incident(incident, found, policy, at(minute))
+        heard.append(len(notices))
+
+    assert heard == told
+
+
 def test_a_growth_that_was_told_is_not_told_again_when_somebody_was_concerned_for_a_moment() -> (
     None
 ):

@@ -1,6 +1,7 @@
 """Each row is compared within the promised time, or the check says that it is not."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +14,7 @@ from checks.run import Check, run_probe
 from checks.world import Range
 from pipeline.errors import UnreachableError
 from pipeline.model import Op, Shard
-from tests.checks.world_fake import ONE, TABLE, TWO, FakeSource, FakeWorld, in_step
+from tests.checks.world_fake import ONE, TABLE, TWO, Event, FakeSource, FakeWorld, in_step
 
 CYCLE = timedelta(seconds=20)
 VALUED = {"id": "bigint", "v": "int"}
@@ -116,6 +117,31 @@ def test_rows_that_were_not_compared_in_time_are_unknown(world: FakeWorld) -> No
 
     assert [one.ruling.code for one in found] == ["behind"]
     assert "were not compared since" in found[0].ruling.reason
+
+
+def test_a_lap_that_begins_again_and_again_is_behind(world: FakeWorld) -> None:
+    """Each cycle has a row that was read anew, as from a snapshot in parts."""
+    found = []
+    for _ in range(12):
+        world.log_.append(Event(Op.READ, ONE, 200, content=world.contents.get((ONE, 200), 0)))
+        found += cycles(world, 1, ranges=8, within=timedelta(minutes=3))
+
+    assert found[-1].ruling.code == "behind"
+    assert "were not compared since" in found[-1].ruling.reason
+
+
+def test_open_ranges_of_a_shard_that_is_gone_are_forgotten(world: FakeWorld) -> None:
+    for id_ in range(20, 60):
+        world.contents[TWO, id_] = 100
+    cycles(world, 4, ranges=40, suspects=2)
+    assert str(TWO) in world.memory[NAME]["open"]
+    table = replace(TABLE, shards=(ONE,))
+    for _ in range(6):
+        world.catch_up()
+        answer = run_probe(Check(NAME, probe(ranges=40, suspects=2), table), world)
+
+    assert isinstance(answer, Verdict)
+    assert answer.ruling.outcome is Outcome.PASS
 
 
 def test_an_emptied_shard_is_compared_anew(world: FakeWorld) -> None:

@@ -285,6 +285,18 @@ def test_a_row_is_found_in_files_with_rounded_bounds(tmp_path: Path, base: int) 
     assert found.has_keys([key(A, str(base + 3)), key(A, str(base + 3000))]) == (False, False)
 
 
+@pytest.mark.parametrize("high", [2**53 + 1, 2**63 + 1001], ids=hex)
+def test_a_row_is_found_in_a_file_whose_lowest_bound_is_short(tmp_path: Path, high: int) -> None:
+    kept = [{"id": Decimal(n), "_sluice": meta(A.name, 0)} for n in (1, high)]
+    write_mirror(tmp_path, kept, 0, UNSIGNED)
+    write_mirror(tmp_path, [{"id": Decimal(5), "_sluice": meta(A.name, 0)}], 0, UNSIGNED)
+
+    found = mirror_reader(tmp_path)
+
+    assert found.count_ids(A, "id", [(1, 2), (5, 6), (high, high + 1)]) == (1, 1, 1)
+    assert found.has_keys([key(A, str(high))]) == (True,)
+
+
 def test_a_key_with_decimals_is_found_in_files_with_rounded_bounds(tmp_path: Path) -> None:
     price, types = Decimal("1234567890123456.78"), {"id": pa.decimal128(18, 2)}
     write_mirror(tmp_path, [{"id": price, "_sluice": meta(A.name, 0)}], 0, types)
