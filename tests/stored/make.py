@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from demo.processes import wait_until
 from pipeline.checkpoint import Checkpoint
-from tests.pipeline.test_checkpoint import marks
+from tests.pipeline.test_checkpoint import checkpoints as drawn_checkpoints
 from tests.toy.stand import TABLE, Stand, now, without_kafka
 
 KEPT = ("lake", "sluice.db", "toy.db", "toy.jsonl")
@@ -35,7 +35,7 @@ def checkpoints() -> list[str]:
         max_examples=TEXTS, database=None, deadline=None, phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
-    @given(marks(7))
+    @given(drawn_checkpoints(7))
     def collect(mark: Checkpoint) -> None:
         found.append(mark.dumps())
 
