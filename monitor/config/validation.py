@@ -408,7 +408,7 @@ def _places(config: Config) -> Iterator[str]:
 def _of_token(http: HttpSettings) -> Iterator[str]:
     """Yield a weak token, and a bind address that needs one; the token is never shown."""
     if http.auth is None:
-        if is_host(http.host) and not is_loopback(http.host):
+        if (not http.host or is_host(http.host)) and not is_loopback(http.host):
             yield (
                 f"http.host: other machines can reach {http.host!r} without a token; set"
                 " http.auth: {token: {file: PATH}}, or bind to 127.0.0.1"

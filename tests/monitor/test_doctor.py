@@ -476,7 +476,7 @@ def test_each_finding_is_shown_with_its_fix(doctor: Callable[..., Result]) -> No
     [
         pytest.param("source", "password", id="the source"),
         pytest.param(
-            "source", "(127.0.0.1:3306; it may be its collector's", id="where a collector reads"
+            "source", "(127.0.0.1:3306; with follow_collector", id="where a collector reads"
         ),
         pytest.param("collector", "Connect worker", id="the collector"),
         pytest.param("kafka", "advertise", id="Kafka"),

@@ -150,7 +150,7 @@ def test_what_it_promises_must_be_said() -> None:
     (kind,) = find_mistakes(replace(CANAL, kind=""), PIPELINE)
 
     assert told == "collector.options.promise: is required"
-    assert kind == "kind: is required where its collector may read any"
+    assert kind == "kind: is required, because its collector can read several kinds"
 
 
 def test_a_kafka_has_its_own_sections_and_options_beside_them() -> None:

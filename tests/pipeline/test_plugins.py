@@ -210,10 +210,10 @@ def test_what_stands_in_a_section_of_its_own_is_no_option(name: str) -> None:
     [
         pytest.param(
             {"wait": "soon"},
-            f"options.wait: is not a duration; {FORM}",
+            f"options.wait: soon is not a duration; {FORM}",
             id="no duration",
         ),
-        pytest.param({"wait": 3}, "options.wait: is not a duration", id="a bare number"),
+        pytest.param({"wait": 3}, "options.wait: 3 is not a duration", id="a bare number"),
         pytest.param({"folder": 3}, "options.folder: must be", id="a number for a path"),
         pytest.param(
             {"limits": {"rows": "many"}},

@@ -181,7 +181,7 @@ def test_a_number_that_nothing_can_come_of_is_told() -> None:
         ("schedule: {land_deadline: 1s}", "schedule.land_deadline: must be at least 10s"),
         (
             "schedule: {merge: 2h}",
-            "schedule.merge_deadline: 30m is shorter than schedule.merge (2h)",
+            "schedule.merge: 2h is longer than schedule.merge_deadline (30m)",
         ),
         (
             "readiness: {heartbeat_age: 1s}",
