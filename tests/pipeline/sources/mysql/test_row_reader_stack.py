@@ -144,7 +144,7 @@ def test_a_replica_that_stays_behind_is_refused_and_says_what_it_lacks(
     with closing(MySqlRowReader(reader_settings(primary, where), patience=brief)) as rows:
         fence = rows.fence(0, datetime.now(UTC))
 
-        with pytest.raises(ProofError, match=r"not reached the fence after .*it executed"):
+        with pytest.raises(ProofError, match=r"not reached the fence after .*it has executed"):
             rows.read(fence, RowsAsked(T, ("id",), None, None, 10))
 
 
