@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
+from typing import Protocol, TypeVar
 from uuid import uuid4
 
 import structlog
@@ -31,6 +32,7 @@ from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Origin, Table
 
 WHO = "sluice"
+"""Who requests what a rule of the config allows."""
 DAY = timedelta(days=1)
 MANY_SHARDS = "max_id names several shards, but for one alone how many of its ids are missing"
 log = structlog.get_logger(__name__)
@@ -127,7 +129,7 @@ def decide_repairs(
     made = list[RepairDecision]()
     for incident, view, rule in _candidates(board, rules):
         losses = _losses_of(board, view.table.name)
-        its = tuple(one for one in spent if find_rule(rules, one[0]) is rule)
+        its = tuple(one for one in spent if find_auto_rule(rules, one[0]) is rule)
         made.append(
             decide_repair(RepairCase(incident, view, rule, losses, tuple(requests), its, now))
         )
@@ -136,9 +138,39 @@ def decide_repairs(
     return _one_per_table(made)
 
 
-def find_rule(rules: Iterable[RepairRule], table: str) -> RepairRule | None:
-    """Return the first rule that matches *table*."""
-    return next((one for one in rules if fnmatchcase(table, one.tables)), None)
+class AutoRule(Protocol):
+    """A rule that lets the service do for tables what a person else requests."""
+
+    @property
+    def tables(self) -> str:
+        """A glob of names of tables."""
+        ...
+
+    @property
+    def how(self) -> str:
+        """``auto`` or ``ask``."""
+        ...
+
+
+Rule = TypeVar("Rule", bound=AutoRule)
+
+
+def find_auto_rule(rules: Iterable[Rule], table: str) -> Rule | None:
+    """Return the first rule that matches *table* if it is `how: auto`, else None."""
+    found = next((one for one in rules if fnmatchcase(table, one.tables)), None)
+    return found if found is not None and found.how == "auto" else None
+
+
+def request_automatically(
+    rereads: RereadRequests, table: str, reason: str, wish: RereadWish, at: datetime
+) -> bool:
+    """Request a backfill of *table* as the service; whether no other of it was in the way."""
+    asked = RereadRequest(uuid4().hex[:12], table, reason, WHO, at, wish=wish)
+    try:
+        rereads.add(asked)
+    except ConfigError:  # somebody has just requested something of the table
+        return False
+    return True
 
 
 def look_back_to(board: Board, now: datetime) -> datetime:
@@ -161,8 +193,8 @@ def _candidates(
             continue
         naming = (one.table for one in incident.failing if one.check in NAMING)
         for name in dict.fromkeys(naming):
-            view, rule = board.table(name), find_rule(rules, name)
-            if view is not None and rule is not None and rule.how == "auto":
+            view, rule = board.table(name), find_auto_rule(rules, name)
+            if view is not None and rule is not None:
                 yield incident, view, rule
 
 
@@ -387,8 +419,12 @@ class AutoRepair:
         return decide_repairs(board, self.rules, requests, now)
 
     def look(self, board: Board) -> None:
-        """Request what is due; nothing by a board that is old, or that the store does not keep."""
-        if board.stale(self.clock()):
+        """Request what *board* found due and still is; nothing by a board that is old.
+
+        It is decided again, because a repair may have begun or ended since the board was made.
+        """
+        due = any(one.step is NextStep.REPAIR for one in board.repairs)
+        if not due or board.stale(self.clock()):
             return
         for one in self.decide(board):
             if one.step is not NextStep.REPAIR:
@@ -409,9 +445,5 @@ class AutoRepair:
             automatic=True,
             fences=one.fences,
         )
-        asked = RereadRequest(uuid4().hex[:12], one.table, reason, WHO, self.clock(), wish=wish)
-        try:
-            self.rereads.add(asked)
-        except ConfigError:  # somebody has just requested other rows of the table
-            return
-        log.warning("repair", table=one.table, incident=one.incident, why=one.why)
+        if request_automatically(self.rereads, one.table, reason, wish, self.clock()):
+            log.warning("repair", table=one.table, incident=one.incident, why=one.why)

@@ -9,14 +9,12 @@ that no base can heal is left to them too, such as collector lists that leave a 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from fnmatch import fnmatchcase
 from functools import partial
-from uuid import uuid4
 
 import structlog
 
 from checks.model import Reason
-from monitor.auto_repair import AutoRepair
+from monitor.auto_repair import WHO, AutoRepair, find_auto_rule, request_automatically
 from monitor.board import Board, CurrentBoard, TableView
 from monitor.config.model import Config, RebootstrapRule
 from monitor.observe.probing import certified_versions
@@ -27,13 +25,11 @@ from monitor.observers import Observers
 from monitor.openlineage import open_lineage_events
 from monitor.spark.requests import Deadlines, LaneRequests
 from monitor.spark.supervisor import SeenHazards, Supervisor
-from monitor.store.requests import RereadRequest, RereadRequests
+from monitor.store.requests import RereadRequest, RereadRequests, RereadWish
 from monitor.store.store import ServiceStore
 from pipeline.archive import ArchiveWord
-from pipeline.errors import ConfigError
 from pipeline.model import Origin, Stage
 
-WHO = "sluice"
 HEALED = frozenset({"gap", "no_base", "schema", "created", "emptied", "statement", "renamed"})
 """Reason codes that a new base ends."""
 ELSEWHERE = ("lists:", "hidden:", "again:")
@@ -68,7 +64,7 @@ class AutoBootstrap:
         if not due:
             return
         going = self.rereads.open()
-        taken, own = {one.table for one in going}, sum(one.who == WHO for one in going)
+        taken, own = {one.table for one in going}, sum(map(_is_own_base, going))
         tried = self._tried()
         for name, (rule, why) in due.items():
             last = tried.get(name)
@@ -81,8 +77,8 @@ class AutoBootstrap:
         starting = {name for one in board.firsts if one.stuck is None for name in one.tables}
         for view in board.tables:
             name = view.table.name
-            rule = next((one for one in self.rules if fnmatchcase(name, one.tables)), None)
-            if rule is None or rule.how != "auto" or name in starting:
+            rule = find_auto_rule(self.rules, name)
+            if rule is None or name in starting:
                 continue
             reasons = [one for one in _reasons(view) if _is_healed(one)]
             if reasons:
@@ -90,18 +86,19 @@ class AutoBootstrap:
 
     def _tried(self) -> Mapping[str, datetime]:
         """Table -> when the service asked for a base of it last, as far as it is remembered."""
-        own = [one for one in self.rereads.list(limit=1000) if one.who == WHO]
-        bases = [one for one in own if one.wish.origin is Origin.SNAPSHOT]
-        return {one.table: one.ended or one.at for one in reversed(bases)}
+        bases = filter(_is_own_base, self.rereads.list(limit=1000))
+        return {one.table: one.ended or one.at for one in reversed([*bases])}
 
     def _ask(self, name: str, why: str, now: datetime) -> bool:
         reason = f"rebootstrap: auto; {why}"
-        try:
-            self.rereads.add(RereadRequest(uuid4().hex[:12], name, reason, WHO, now))
-        except ConfigError:  # somebody asked for something of it just now
+        if not request_automatically(self.rereads, name, reason, RereadWish(), now):
             return False
         log.warning("rebootstrap", table=name, why=why)
         return True
+
+
+def _is_own_base(one: RereadRequest) -> bool:
+    return one.who == WHO and one.wish.origin is Origin.SNAPSHOT
 
 
 def _reasons(view: TableView) -> Sequence[Reason]:

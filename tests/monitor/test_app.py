@@ -104,6 +104,7 @@ def test_what_a_rule_repairs_is_requested_by_the_job_that_reads_rows_again(
     app.current.board = replace(harness.board, at=time.now)
 
     decided = app.cycle.repairs(app.current.board)
+    app.current.board = replace(app.current.board, repairs=decided)
     app.driver.reread()
 
     assert [one.step for one in decided] == [NextStep.REPAIR]

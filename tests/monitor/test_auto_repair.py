@@ -109,7 +109,7 @@ class RepairHarness:
         self.now += time
         self.board = replace(self.board, at=self.now)
         made = self.repairs.decide(self.board)
-        self.repairs.look(self.board)
+        self.repairs.look(replace(self.board, repairs=made))
         return [*made]
 
     def end(self, *, done: bool = True) -> None:
@@ -622,7 +622,7 @@ def test_nothing_is_repaired_by_a_board_that_is_old(store: ServiceStore) -> None
     harness.find("t", "shop/shop.t:1")
     harness.now += HOUR
 
-    harness.repairs.look(harness.board)
+    harness.repairs.look(replace(harness.board, repairs=harness.repairs.decide(harness.board)))
 
     assert store.rereads.list() == ()
 

@@ -10,9 +10,10 @@ from checks.readiness import ReadinessState
 from monitor.board import Board, FirstLanding
 from monitor.config.model import RebootstrapRule
 from monitor.lane_driver import AutoBootstrap
-from monitor.store.requests import RereadRequest
+from monitor.store.requests import RereadRequest, RereadWish
 from monitor.store.store import ServiceStore
-from pipeline.backfill_state import BackfillRequest, BackfillState
+from pipeline.backfill_state import BackfillRequest, BackfillState, RowSelection, SelectedKey
+from pipeline.model import Origin
 from tests.monitor.boards import NOW, view
 
 GAP = Reason("gap", "offsets are gone", "shop.t:0:1@7")
@@ -96,6 +97,15 @@ def test_so_many_at_once_and_no_more(store: ServiceStore) -> None:
     second = harness.after(MINUTE)
 
     assert (first, second) == (["shop.a", "shop.b"], ["shop.c"])
+
+
+def test_an_automatic_repair_takes_no_place_of_a_bootstrap(store: ServiceStore) -> None:
+    repair = RereadWish(Origin.REPAIR, RowSelection((SelectedKey('["1"]'),)), automatic=True)
+    store.rereads.add(RereadRequest("x", "shop.a", "repair: auto", "sluice", NOW, wish=repair))
+    harness = LandingHarness(store, AUTO)
+    harness.show(t=GAP)
+
+    assert harness.after(5 * MINUTE) == ["shop.a", "shop.t"]
 
 
 @pytest.mark.parametrize("done", [pytest.param(7, id="done"), pytest.param(None, id="refused")])
