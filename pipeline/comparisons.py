@@ -22,6 +22,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.schema.model import ARROW
+
 Kwargs = Mapping[str, Any]
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  - in UTC, without a zone
 DAY = timedelta(days=1)
@@ -82,20 +84,6 @@ class Kind:
         return self.digits - self.scale if self.is_decimal else DIGITS[self.name]
 
 
-ARROW = {
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "date": pa.date32(),
-    "timestamp_ntz": pa.timestamp("us"),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "string": pa.string(),
-    "binary": pa.binary(),
-}
 KINDS = {kind: name for name, kind in ARROW.items()} | {
     pa.large_string(): "string",
     pa.large_binary(): "binary",
@@ -146,10 +134,14 @@ class Column:
         return found.cast(self.kind.arrow)
 
     @property
+    def quoted(self) -> str:
+        """The name for Spark, with any characters."""
+        return f"`{self.name.replace('`', '``')}`"
+
+    @property
     def sql(self) -> str:
         """For Spark."""
-        quoted = self.name.replace("`", "``")
-        return f"CAST(`{quoted}` AS {self.kind.sql})"
+        return f"CAST({self.quoted} AS {self.kind.sql})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,8 +284,7 @@ class WholeVerdict:
 
     def evaluate_by_spark(self, frame: Any) -> bool:
         """By one aggregate over a frame of Spark's."""
-        quoted = self.column.name.replace("`", "``")
-        value = frame.selectExpr(f"{self.name}({self.column.sql}) AS `{quoted}`")
+        value = frame.selectExpr(f"{self.name}({self.column.sql}) AS {self.column.quoted}")
         return value.selectExpr(f"{self.met.sql} AS met").first()["met"] is True
 
 
@@ -338,7 +329,7 @@ def _in_set(kwargs: Kwargs, columns: Columns, *, negated: bool = False) -> Verdi
         return None  # each value is expected
     column = columns.find(kwargs["column"])
     met: Expression = _one_of(column, values)
-    return Verdict(Call("NOT", (met,)) if negated else met, _is_null(column))
+    return Verdict(_not(met) if negated else met, _is_null(column))
 
 
 def _not_in_set(kwargs: Kwargs, columns: Columns) -> Verdict | None:
@@ -713,9 +704,6 @@ def _plain_values(kwargs: Kwargs, columns: Columns) -> None:
     if column.kind.name not in (*LONGEST, "string", "boolean"):
         why = f"column {column.name} is {column.kind.sql}, which it does not compare exactly"
         raise IncomparableError(why)
-    for value in kwargs.get("value_set") or ():
-        if value is not None:
-            _fit(value, column)
 
 
 def fit_values(name: str, kwargs: Kwargs, columns: Columns) -> Kwargs:
