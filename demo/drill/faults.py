@@ -13,8 +13,7 @@ from datetime import timedelta
 from itertools import cycle
 from typing import Any, Protocol
 
-import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from demo.drill.tables import (
@@ -28,11 +27,12 @@ from demo.drill.tables import (
 )
 from demo.mysql import MySQL
 from demo.oracle.compare import mirror_path
+from demo.oracle.rows import read_rows
 from demo.processes import wait_until
 from demo.servers import Servers
+from demo.story.harm import AT_ONCE, read_column
 
 UNLOGGED = "SET sql_log_bin = 0"
-ONCE = CommitProperties(max_commit_retries=0)
 CONNECTOR = PREFIX = "shop"
 MARKER = f"{DATABASE}.marker_00"
 """A table without faults: once a change of it is in its topic, those before it were collected."""
@@ -71,12 +71,11 @@ class Site:
 
     def mirrored_ids(self, table: str) -> list[int]:
         """The ids in the mirror of *table*, one for each row."""
-        ids: list[int] = _read(self.mirror(table), "SELECT id FROM t")["id"].to_pylist()
-        return ids
+        return [*read_column(self.mirror(table), "SELECT id FROM t")]
 
     def mirrored_rows(self, table: str) -> set[tuple[int, int]]:
         """Id and quantity of each row in the mirror of *table*."""
-        rows = _read(self.mirror(table), "SELECT id, quantity FROM t")
+        rows = read_rows(self.mirror(table), "SELECT id, quantity FROM t")
         return set(zip(rows["id"].to_pylist(), rows["quantity"].to_pylist(), strict=True))
 
     def source_rows(self, table: str) -> set[tuple[int, int]]:
@@ -212,8 +211,8 @@ class DoubledRow:
     def harm(self, site: Site, table: str, ids: Sequence[int]) -> Mapping[int, str]:
         """Append copies, in one commit."""
         mirror = site.mirror(table)
-        rows = _read(mirror, f"SELECT * FROM t WHERE id IN ({_listed(ids)})")
-        write_deltalake(mirror, rows, mode="append", commit_properties=ONCE)
+        rows = read_rows(mirror, f"SELECT * FROM t WHERE id IN ({_listed(ids)})")
+        write_deltalake(mirror, rows, mode="append", commit_properties=AT_ONCE)
         return dict.fromkeys(ids, "")
 
 
@@ -225,7 +224,7 @@ class DeletedRow:
 
     def harm(self, site: Site, table: str, ids: Sequence[int]) -> Mapping[int, str]:
         """Delete them, in one commit."""
-        site.mirror(table).delete(f"id IN ({_listed(ids)})", commit_properties=ONCE)
+        site.mirror(table).delete(f"id IN ({_listed(ids)})", commit_properties=AT_ONCE)
         return dict.fromkeys(ids, "")
 
 
@@ -240,7 +239,7 @@ class ForeignValue:
         site.mirror(table).update(
             updates={"quantity": "quantity + 1"},
             predicate=f"id IN ({_listed(ids)})",
-            commit_properties=ONCE,
+            commit_properties=AT_ONCE,
         )
         return dict.fromkeys(ids, "quantity")
 
@@ -324,8 +323,3 @@ def _topic(table: str) -> TopicPartition:
 
 def _listed(ids: Iterable[int]) -> str:
     return ", ".join(map(str, ids))
-
-
-def _read(table: DeltaTable, query: str) -> pa.Table:
-    """What *query* selects from *table*, which it calls ``t``; deletion vectors count."""
-    return pa.table(QueryBuilder().register("t", table).execute(query).read_all())

@@ -104,7 +104,7 @@ def read_mirror(path: str, source: Source, version: int | None = None) -> Mirror
     rows = [
         {column.name: column.from_mirror(values[column.name]) for column in columns}
         | {"_sluice": values.get("_sluice")}
-        for values in _query(table, "SELECT * FROM t")
+        for values in read_rows(table, "SELECT * FROM t").to_pylist()
     ]
     return Mirror(types, [(_row_id(source, row), row) for row in rows])
 
@@ -114,7 +114,7 @@ def read_touched(path: str, key: Sequence[str], version: int | None = None) -> d
     names = ", ".join(f'"{name}"' for name in (*key, "touched"))
     table = DeltaTable(path, version=version)
     found: dict[RowId, int] = {}
-    for row in _query(table, f"SELECT {names}, _sluice['shard'] AS _shard FROM t"):
+    for row in read_rows(table, f"SELECT {names}, _sluice['shard'] AS _shard FROM t").to_pylist():
         row_id = (row["_shard"], tuple(row[name] for name in key))
         found[row_id] = min(row["touched"], found.get(row_id, row["touched"]))
     return found
@@ -148,11 +148,9 @@ def _row_id(source: Source, row: Row) -> RowId:
     return str(shard), tuple(row.get(name) for name in source.key)
 
 
-def _query(table: DeltaTable, query: str) -> list[dict[str, Any]]:
-    """Run SQL over one version of a Delta table named ``t``."""
-    result = QueryBuilder().register("t", table).execute(query).read_all()
-    rows: list[dict[str, Any]] = pa.table(result).to_pylist()
-    return rows
+def read_rows(table: DeltaTable, query: str) -> pa.Table:
+    """Return what *query* selects from *table*, which it calls ``t``; deletion vectors count."""
+    return pa.table(QueryBuilder().register("t", table).execute(query).read_all())
 
 
 def _type_name(kind: object) -> str:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, QueryBuilder
+from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from demo.mysql import MySQL
+from demo.oracle.rows import read_rows
 from pipeline.errors import UnreachableError
 
 AT_ONCE = CommitProperties(max_commit_retries=0)  # on top of what was looked at, or not at all
@@ -140,6 +140,5 @@ class Harm:
 
 def read_column(table: DeltaTable, query: str) -> Sequence[Any]:
     """Return the first column that *query* selects from *table*, which it calls ``t``."""
-    found = QueryBuilder().register("t", table).execute(query).read_all()
-    values: list[Any] = pa.table(found).column(0).to_pylist()
+    values: list[Any] = read_rows(table, query).column(0).to_pylist()
     return values

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
+
+from demo.oracle.rows import read_rows
 
 # Schema changes name a table, too, but no merge reads them as changes.
 NEW = """
@@ -47,7 +48,5 @@ class LandedCount:
         return self._log
 
     def _new(self, log: DeltaTable) -> list[dict[str, Any]]:
-        query = NEW.format(self._batch)
-        found = QueryBuilder().register("t", log).execute(query).read_all()
-        rows: list[dict[str, Any]] = pa.table(found).to_pylist()
+        rows: list[dict[str, Any]] = read_rows(log, NEW.format(self._batch)).to_pylist()
         return rows
