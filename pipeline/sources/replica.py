@@ -12,13 +12,15 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from pipeline.aggregates import AggregatedColumn, RangeAggregate, TimeSpan
 from pipeline.errors import SparedError
 from pipeline.model import Shard
 from pipeline.row_digest import Bucketing, DigestColumn, KeyedRow, RangeDigest
 from pipeline.schema.model import Column
-from pipeline.sources.source import LAG, Range, Source, TableQueries
+from pipeline.sources.positions import explain_missing_log, names_transactions
+from pipeline.sources.source import LAG, Range, Source, TableQueries, await_head
 
 POLL = timedelta(milliseconds=100)
 
@@ -96,15 +98,12 @@ class ReplicaQueries(TableQueries):
         Raises:
             SparedError: it is not after ``patience``.
         """
-        rules, needed = self.primary.positions, self.primary.head()
-        if not rules.names_transactions(needed.position):
+        needed = self.primary.head()
+        if not names_transactions(needed.position):
             return self.primary
         until = time.monotonic() + self.patience.total_seconds()
-        while rules.explain_missing_log(needed, self.replica.head(), None) is not None:
-            if time.monotonic() > until:
-                msg = f"source:{self.primary.name}: the replica {self.where} is behind: it has not"
-                raise SparedError(
-                    LAG, f"{msg} executed all that the source had, after {self.patience}"
-                )
-            time.sleep(POLL.total_seconds())
+        explain = partial(explain_missing_log, needed)
+        if await_head(self.replica.head, explain, until, POLL) is not None:
+            msg = f"source:{self.primary.name}: the replica {self.where} is behind: it has not"
+            raise SparedError(LAG, f"{msg} executed all that the source had, after {self.patience}")
         return self.replica

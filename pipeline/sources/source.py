@@ -370,6 +370,24 @@ class Limits:
             raise SlowError(f"{where}: slow: took more than {self.call}")
 
 
+def await_head(
+    read_head: Callable[[], Head],
+    explain: Callable[[Head], str | None],
+    until: float,
+    poll: timedelta,
+) -> str | None:
+    """Ask for the head of a log, again and again, until *explain* finds nothing missing in it.
+
+    Returns what is missing in the first one after *until*, in seconds of `time.monotonic`; else
+    None.
+    """
+    while (missing := explain(read_head())) is not None:
+        if time.monotonic() > until:
+            return missing
+        time.sleep(poll.total_seconds())
+    return None
+
+
 def read_limits(options: Mapping[str, Any]) -> Limits:
     """Read the limits of a source's *options*.
 

@@ -7,7 +7,6 @@ An engine's source derives from `SqlSource`, its row reader from `SqlRowReader`.
 """
 
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -34,7 +33,7 @@ from pipeline.schema.model import Column
 from pipeline.settings import SourceSettings
 from pipeline.sources.condition import SqlCondition, require_known, to_sql
 from pipeline.sources.row_reader import KeyTexts, RowsAsked, encode_keys
-from pipeline.sources.source import Limits, Range, read_limits
+from pipeline.sources.source import Limits, Range, await_head, read_limits
 
 IDS_AT_ONCE = 500  # in one statement
 
@@ -560,11 +559,10 @@ class SqlRowReader(ABC):
             ProofError: it is still missing at *until*, or will not come.
             SparedError: the replica is further behind than the limits allow.
         """
-        while (missing := explain(self.read_from.head())) is not None:
-            if self.read_from is self.server or time.monotonic() > until:
-                msg = f"{self.where}: the server that is read has not reached the fence"
-                raise ProofError(f"{msg} after {self.patience}: {missing}")
-            time.sleep(poll.total_seconds())
+        until = 0.0 if self.read_from is self.server else until
+        if (missing := await_head(self.read_from.head, explain, until, poll)) is not None:
+            msg = f"{self.where}: the server that is read has not reached the fence"
+            raise ProofError(f"{msg} after {self.patience}: {missing}")
 
     def refuse_lagging(self) -> None:
         """Refuse a replica that is further behind its primary than the limits allow.
