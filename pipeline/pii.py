@@ -185,7 +185,7 @@ def find_kinds(
     *identities* are keys of :data:`IDENTITIES`; *regions* those whose phone numbers are written
     without a country (``CN``, as ISO 3166 has it).
     """
-    distinct = sorted(set(values))
+    distinct = sorted({one[:LONGEST] for one in values})
     found = dict[str, npt.NDArray[np.bool_]]()
     for one in list_detectors(identities, regions):
         held = np.array(one.find(distinct, SURE), np.bool_)

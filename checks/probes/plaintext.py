@@ -2,9 +2,9 @@
 
 Columns that are meant to be masked, hashed or enciphered before the lake are found where they were
 not.  Verdicts hold names of columns, kinds and counts, never values.
-Cannot see: rows outside its sample, and what stands behind the first ``LONGEST`` characters of a
-value; what is encoded, or inside of binary columns; names, addresses and numbers without a check
-digit; a few cards among many numbers that look alike.
+Cannot see: rows outside its sample, and what is behind the first 10,000 characters of a value; what
+is encoded, or inside of binary columns; names, addresses and numbers without a check digit; a few
+cards among many numbers that look alike.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,11 +17,8 @@ from checks.model import FailKind, NotYet, OneOrMore, Outcome, Ruling, Span, Und
 from checks.run import Probe
 from checks.world import World
 from pipeline.installed import is_installed, require_package
-from pipeline.invariants.plaintext import PACKAGES, IdentityName
+from pipeline.invariants.plaintext import ALL, PACKAGES, IdentityName
 from pipeline.model import Fence, Table
-
-ALL = "*"
-LONGEST = 10_000  # characters of a value: some milliseconds, whatever they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +124,14 @@ class Plaintext:
             if name in self.columns:
                 yield name, [text for one in values if (text := _text(one))]
             elif ALL in self.columns and name not in self.clear:
-                yield name, [one[:LONGEST] for one in values if isinstance(one, str)]
+                yield name, [one for one in values if isinstance(one, str)]
 
 
 def _text(value: Any) -> str:
     """Of a text or a whole number, as an unsigned one is kept, too; empty of anything else."""
     if isinstance(value, Decimal) and value == value.to_integral_value():
         return str(int(value))
-    return str(value)[:LONGEST] if type(value) in {str, int} else ""
+    return str(value) if type(value) in {str, int} else ""
 
 
 def _holds(sample: Sequence[Mapping[str, Any]], name: str) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.errors import ConfigError, HeldError
-from pipeline.installed import is_installed, require_package
+from pipeline.installed import require_package
 from pipeline.invariants.invariant import Breach, IntendedRows, Invariant, Mask
 
 ALL = "*"
@@ -58,10 +58,9 @@ class Plaintext:
             raise ConfigError('columns: names none; write "*" for all columns of text')
         if not 0 < self.chance <= 1:
             raise ConfigError(f"chance: {self.chance} is not above 0 and at most 1")
-        if all(map(is_installed, PACKAGES)):
-            from pipeline.pii import require_regions  # noqa: PLC0415  - of an extra
+        from pipeline.pii import require_regions  # noqa: PLC0415  - of an extra
 
-            require_regions(self.regions)
+        require_regions(self.regions)
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
         """Kind by kind of each column; no key is named where one of the rows' may be in the clear.
