@@ -6,7 +6,7 @@ kind of their own: for that kind any knowledge is good, and a FAIL ends it.  An 
 person can resolve opens nothing, and ends what another kind of UNKNOWN has opened.
 
 What follows from a table's state is no incident of its own: while a table is part of an incident
-that says why it stands still, or is not there yet, its lateness and what is not known of it are
+that says why it is held, or is not there yet, its lateness and what is not known of it are
 shown and open nothing.  While somebody else's write stands in a mirror, rows that differ there
 follow from it; what still differs after that is over is a loss of its own.  A loss that shares a
 row with an open loss of the same table is that loss, whichever check finds it next.  A loss of its

@@ -47,7 +47,7 @@ RUNS = Ruling(Outcome.PASS, "it is not paused")
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Merges of ``table`` stand still ``since`` then, ``until`` it is resumed or that instant."""
+    """Merges of ``table`` are paused ``since`` then, ``until`` it is resumed or that instant."""
 
     table: str
     reason: str

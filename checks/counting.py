@@ -558,7 +558,7 @@ class Differences:
 
 
 def rule_differences(reading: Differences) -> Ruling:
-    """FAIL for anything confirmed, UNKNOWN for what would not stand still, else PASS."""
+    """FAIL for anything confirmed, UNKNOWN for what kept changing, else PASS."""
     if reading.found:
         keys = tuple(_keys(reading))
         fates = [fate for fate in _CODES if any(fate is each for _, each in reading.found)]

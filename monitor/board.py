@@ -27,7 +27,7 @@ STALE = timedelta(seconds=60)
 class CopyView:
     """One copy of a table: how far it is behind the mirror, and whether it may be read.
 
-    ``day`` answers for the end of yesterday; ``hold`` is there while the copy stands still.
+    ``day`` answers for the end of yesterday; ``hold`` is there while the copy is held.
     """
 
     name: str
@@ -227,7 +227,7 @@ class Board:
         return now - self.at
 
     def stale(self, now: datetime) -> bool:
-        """Whether nothing here may be believed any more: the watching round stands still."""
+        """Whether nothing here may be believed any more: no monitoring round ends."""
         return self.age(now) > STALE
 
     def table(self, name: str) -> TableView | None:

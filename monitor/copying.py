@@ -32,7 +32,7 @@ class CopyWork:
     """Brings the tables of one copy up to their mirrors; ``look`` and ``tables`` say which moved.
 
     A round takes ``patience`` at most, or as long as one step of one table.  ``holds`` are tables
-    that stand still, with why; ``ailment`` is why the last round failed.
+    that are held, with why; ``ailment`` is why the last round failed.
     """
 
     plan: CopyPlan

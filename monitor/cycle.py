@@ -49,7 +49,7 @@ class Cycle:
     """What the watching job does; ``budget`` is the lag that is not late, by tier.
 
     ``kept`` is how long the change log is kept.  ``copies`` names those of a table, with why they
-    stand still.
+    are held.
     """
 
     watcher: Watcher

@@ -82,7 +82,7 @@ class FormatError(SluiceError):
 
 
 class HeldError(SluiceError):
-    """One table (or source) must stand still until its cause is gone.
+    """One table (or source) is held until its cause is gone.
 
     Args:
         reason: short code for configs and metrics, such as ``foreign_write``.

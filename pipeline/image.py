@@ -80,19 +80,19 @@ class Image:
 
     @property
     def through(self) -> int:
-        """The batch up to which all below its cut is in it, as far as that had landed."""
+        """The last batch whose changes from before the cut are in the image."""
         return self.late[self.revision - 1].batch if self.revision else self.batch
 
     def belongs(self, shard: Shard, order: Order) -> bool:
-        """Whether what happened to *shard* at *order* stands below its cut."""
+        """Whether a change of *shard* at *order* is from before the cut."""
         return order < self.positions[shard.source]
 
     def corrected(self) -> "Image":
-        """The same with all in it that is known to have come late."""
+        """The same image with all known late changes."""
         return replace(self, revision=len(self.late))
 
     def held(self, now: datetime) -> bool:
-        """Whether it is still to be kept."""
+        """Whether it must still be kept."""
         return now <= self.until
 
     @property

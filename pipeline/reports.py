@@ -17,7 +17,7 @@ from pipeline.resubmissions import ResubmissionState
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A table (or a whole source) that stands still, with the reason code and the way out.
+    """A table (or a whole source) that is held, with the reason code and the way out.
 
     ``subject`` is a table's name, or ``source:NAME``.  ``id`` is stable while the cause lasts.
     """
@@ -103,7 +103,7 @@ class MergeFailure:
 
     @classmethod
     def of(cls, error: SluiceError) -> "MergeFailure":
-        """What was foreseen: the mirror must stand still, or something was not reached."""
+        """An expected failure: the mirror must be held, or a server was not reached."""
         if isinstance(error, HeldError):
             return cls(error.reason, error.detail, error.waiver)
         return cls("unreachable", str(error))

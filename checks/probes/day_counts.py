@@ -48,7 +48,7 @@ NARROWED = 3  # differences that are followed down to a second
 
 @dataclass(frozen=True, slots=True)
 class DayReading:
-    """What adding up came to; ``moving`` are days that would not stand still.
+    """What adding up came to; ``moving`` are days that kept changing.
 
     ``places`` says of the first differences where in their day they are, as far as that is known.
     """

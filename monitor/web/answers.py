@@ -707,7 +707,7 @@ class TracedImage(TypedDict):
 
 
 class TracedCopy(TypedDict):
-    """A copy that the table has, and why it stands still, if it does."""
+    """A copy that the table has, and why it is held, if it is."""
 
     name: str
     held: str | None

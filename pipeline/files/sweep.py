@@ -504,8 +504,8 @@ class FileSweep:
     ) -> Callable[[FoundFile, WaitingFile | None, float], WaitingFile]:
         """How a file begins to wait, or has another stamp.
 
-        One that waits by the name that it had before goes on to.  What changed between two sweeps
-        may stand still since.
+        A file that waited under an earlier name goes on waiting.  One that changed between two
+        sweeps may be unchanged since.
         """
         firsts = self.ledger.first_by_inode([one.stamp.inode for one in news])
 
@@ -526,7 +526,7 @@ class FileSweep:
         taken: Mapping[str, KnownFile],
         number: int,
     ) -> Iterator[None]:
-        """Open files of a partition that have stood still; what is whole is taken together."""
+        """Open files of a partition that rest; complete ones are taken together."""
         whole = list[tuple[TakenFile, Sequence[ColumnsHead]]]()
         self._inodes.clear()
         for one, waits in still:
@@ -548,7 +548,7 @@ class FileSweep:
             of, day, hour, name = path.split("/", 3)
             part = HourPartition(of, day, hour)
             if not self.rules.range.holds(part, now) and not waits.told and waits.stamp.size:
-                why = waits.why or "it did not stand still"
+                why = waits.why or "it kept changing"
                 gone = FoundFile(part, name, waits.stamp)
                 self._tell(gone, f"{why}; its hour is closed, and it was not taken")
         self.ledger.forget_unseen(number - 1)
@@ -556,7 +556,7 @@ class FileSweep:
     def _read(
         self, one: FoundFile, waits: WaitingFile, number: int, known: KnownFile | None
     ) -> tuple[TakenFile, Sequence[ColumnsHead]] | None:
-        """A file that has stood still is new, or was taken as *known* and stands otherwise.
+        """A file that rests: it is new, or was changed after it was taken as *known*.
 
         One that was taken without a row is as good as new.
         """

@@ -34,7 +34,7 @@ STAGE_EXIT = {
     Stage.COPY: Hop.COPY,
 }
 EVERY = (Hop.COLLECTION, Hop.CONSUMER, Hop.MERGE)  # that any source has
-MOVING = (Stage.LANDED, Stage.MIRROR)  # an image stands still: no watermark passes it
+MOVING = (Stage.LANDED, Stage.MIRROR)  # an image does not change: no watermark passes it
 BEHIND = {
     Stage.LANDED: (Hop.MERGE, Hop.COPY),
     Stage.COPY: (),

@@ -225,7 +225,7 @@ def require_fresh(sample: Sample[T] | Missing, now: datetime) -> T | Missing:
 
 
 def require_active_fences(one: SourceSamples, now: datetime) -> tuple[Fence, ...] | Missing:
-    """The fences, unless the newest of them shows that heartbeats stand still."""
+    """The fences, unless the newest is so old that heartbeats have stopped."""
     fences = require_fresh(one.fences, now)
     if isinstance(fences, Missing) or isinstance(one.fences, Missing):
         return fences

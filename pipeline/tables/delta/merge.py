@@ -232,7 +232,7 @@ def run_merge(
     What it leaves lies *into* another folder than the mirror's, where one is given.
 
     Raises:
-        HeldError: the table must stand still; the reason says why.
+        HeldError: the table must be held; see its reason.
     """
     mirror = mirror_files(footers, task.snapshot, task.adoption)
     made = plan_merge(

@@ -311,7 +311,7 @@ class SparkMerge:
         """Work a turn out; nothing is written before it is committed.
 
         Raises:
-            HeldError: the table must stand still; the reason says why.
+            HeldError: the table must be held; see its reason.
         """
         look = KeyLookup(self.session.newSession(), task.snapshot, task.adoption)
         with describe_jobs(self.session, f"look up {task.table.name}"):
