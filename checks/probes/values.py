@@ -295,8 +295,8 @@ class Values:
         """When the rows of each shard were compared last, with the ranges of this cycle."""
         at, found = datetime.fromisoformat(memory["began"]), dict[Shard, Coverage]()
         closed = remove_spans(memory["ranges"], memory["open"])
+        unknown = changed.emptied | {own for own, _ in changed.unread}
         for shard, known in _coverage(comparison, memory).items():
-            unknown = changed.emptied | {own for own, _ in changed.unread}
             since = known.since if known.oldest is None else at  # of a lap that has not ended
             before = Coverage(since) if shard in unknown else known
             ranges = ((low, high) for low, high in closed.get(str(shard), ()))
