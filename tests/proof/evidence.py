@@ -4,8 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 
 import pyarrow as pa
+import yaml
 from deltalake import DeltaTable, QueryBuilder
 from sqlalchemy import select
 
@@ -137,9 +139,15 @@ def _paces(stand: Stand) -> dict[str, timedelta]:
         "census": CENSUS,
         "retention": RETENTION,
         **({"publish": PUBLISH} if config.publish else {}),
-        **({"check": CHECK} if "expectations" in {one.name for one in config.plans} else {}),
+        **({"check": CHECK} if _has_suites(stand.service.config) else {}),
         **({"merge_urgent": schedule.merge} if config.settings.divided else {}),
     }
+
+
+def _has_suites(config: Path) -> bool:
+    """Whether *config* names suites of expectations, which have a job of their own."""
+    probes = yaml.safe_load(config.read_text(encoding="utf-8")).get("probes", {})
+    return bool((probes.get("expectations") or {}).get("suites"))
 
 
 def _alarms(store: ServiceStore) -> Iterator[str]:
