@@ -22,6 +22,7 @@ from pipeline.collectors.collector import CollectorState
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import (
     Acknowledged,
+    CaptureScope,
     Fence,
     Head,
     Order,
@@ -102,6 +103,10 @@ class FakeCollector:
     def acknowledged(self) -> Acknowledged:
         """All."""
         return self.beats.handed_over
+
+    def captures(self) -> CaptureScope:
+        """Every table."""
+        return CaptureScope(lambda shard: True, ".+", said_by="this bench")
 
     def state(self) -> CollectorState:
         """It runs."""

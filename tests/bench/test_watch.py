@@ -68,6 +68,7 @@ def test_the_service_measured_is_one_whose_tables_are_ready(tmp_path: Path) -> N
 
     with service.life() as app:
         service.settle()
+        app.observers.census.ask()
         views, headroom = app.current.board.tables, app.current.board.headroom
 
     assert [view.day[Stage.MIRROR].state for view in views] == [ReadinessState.READY] * 4
