@@ -1,6 +1,7 @@
 """Try the mutants of what decides; fail for a survivor that is not named in survivors.txt.
 
-``python -m tests.mutants`` tries all of them; with paths only those of these modules.
+``python -m tests.mutants`` tries all of them; with paths only those of these modules, and with
+``--sample`` a few of each, which are the same each time.
 """
 
 import importlib
@@ -30,7 +31,8 @@ ENOUGH = 0.95
 @click.command()
 @click.argument("modules", nargs=-1)
 @click.option("--minutes", default=90.0, show_default=True, help="No module begins after that.")
-def main(modules: Sequence[str], minutes: float) -> None:
+@click.option("--sample", type=click.IntRange(1), help="At most so many mutants of each module.")
+def main(modules: Sequence[str], minutes: float, sample: int | None) -> None:
     """Print a line a module and one a fault."""
     for name in PRELOADED:
         importlib.import_module(name)
@@ -43,7 +45,7 @@ def main(modules: Sequence[str], minutes: float) -> None:
             continue
         began = time.monotonic()
         try:
-            outcomes = tuple(_outcomes(target))
+            outcomes = tuple(_outcomes(target, sample))
         except ChildProcessError:
             faults.append(f"{target}: it could not be tried; do its tests pass, and import it?")
             click.echo(faults[-1])
@@ -52,7 +54,7 @@ def main(modules: Sequence[str], minutes: float) -> None:
         tried_, survived = tried_ + len(outcomes), survived + left
         took = f" {time.monotonic() - began:.0f} s"
         click.echo(f"{_score(f'`{target}`', len(outcomes), left)}{took}")
-        for line in _faults(target, outcomes):
+        for line in _faults(target, outcomes, whole=sample is None):
             click.echo(f"  {line}")
             faults.append(line)
     click.echo(_score("all", tried_, survived))
@@ -67,18 +69,20 @@ def _score(what: str, mutants: int, survived: int) -> str:
     return f"| {what} | {mutants} | {survived} | {share:.1%} |"
 
 
-def _faults(target: str, outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _faults(target: str, outcomes: Sequence[Outcome], whole: bool) -> Iterator[str]:
     """Survivors without a name in the list, and names there of what survives no more."""
     listed = {one.mutant for one in named() if one.module == target}
     survived = {one.name: one for one in outcomes if not one.killed}
     yield from (f"{target}:{one.line}: {n}" for n, one in survived.items() if n not in listed)
-    yield from (f"{target}: dies, strike it: {name}" for name in sorted(listed - survived.keys()))
+    tried_ = {one.name for one in outcomes}
+    dead = sorted(one for one in listed - survived.keys() if whole or one in tried_)
+    yield from (f"{target}: dies, strike it: {name}" for name in dead)
 
 
-def _outcomes(target: str) -> Iterator[Outcome]:
+def _outcomes(target: str, sample: int | None) -> Iterator[Outcome]:
     """What became of the mutants of *target*, tried in a process of its own."""
     here, there = multiprocessing.Pipe(duplex=False)
-    trial = multiprocessing.get_context("fork").Process(target=_try, args=(target, there))
+    trial = multiprocessing.get_context("fork").Process(target=_try, args=(target, sample, there))
     trial.start()
     there.close()
     try:
@@ -90,11 +94,11 @@ def _outcomes(target: str) -> Iterator[Outcome]:
         raise ChildProcessError
 
 
-def _try(target: str, answers: Connection) -> None:
+def _try(target: str, sample: int | None, answers: Connection) -> None:
     """Say nothing but what became of each."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
-    tried(target, TARGETS[target], lambda one: answers.send(json.dumps(asdict(one))))
+    tried(target, TARGETS[target], lambda one: answers.send(json.dumps(asdict(one))), sample)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import importlib.abc
 import importlib.util
 import json
 import os
+import random
 import shutil
 import signal
 import sys
@@ -53,13 +54,20 @@ class Outcome:
     killed: bool
 
 
-def tried(target: str, tests: Sequence[str], tell: Callable[[Outcome], None]) -> None:
-    """Try every mutant of the file *target*; to be called in a process of its own.
+def tried(
+    target: str,
+    tests: Sequence[str],
+    tell: Callable[[Outcome], None],
+    sample: int | None = None,
+) -> None:
+    """Try every mutant of the file *target*, or *sample* of them, in a process of its own.
 
     Raises:
         SystemExit: the tests fail without any mutant.
     """
     every = list(mutants((ROOT / target).read_text("utf-8")))
+    if sample is not None and sample < len(every):
+        every = random.Random(target).sample(every, sample)
     sound = _fork(lambda: _whole(tests), _Limit(MOST, MOST))
     if sound.noticed:
         why = f"fail, or take {MOST:.0f} s, without any mutant: run them with -m '{MARKS}'"
