@@ -14,15 +14,16 @@ own names no row that another open loss has named first.  Any other loss, a gap 
 follows from anything.  Pure.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from alerts.model import AlertKind, Cause, CauseFinding, Incident, IncidentState, Member
-from checks.blocks import are_within, has_overlap, subtract_rows
+from checks.blocks import NamedRows, subtract_rows
 from checks.model import (
-    MOST_KEYS,
+    MOST_NAMED,
     FailKind,
     Outcome,
+    RowColumns,
     Ruling,
     Verdict,
 )
@@ -161,7 +162,12 @@ def _join_losses(
 
     A loss that has an incident stays there, and so does one whose check is failing in an incident.
     """
-    rows = {cause: [*one.ruling.keys] for cause, one in standing.items() if _is_loss(cause)}
+    tables = {cause.subject for cause in blamed.values() if _is_loss(cause)}
+    rows = {
+        cause: one.ruling.keys
+        for cause, one in standing.items()
+        if _is_loss(cause) and cause.subject in tables
+    }
     for member, cause in blamed.items():
         if cause in rows:
             rows[cause] += spoken[member].ruling.keys
@@ -171,9 +177,9 @@ def _join_losses(
         if _is_loss(cause) and cause not in rows:
             own = [one for one in rows if one.subject == cause.subject]
             mine = (one for one in own if one in standing and member in standing[one].failing)
-            shared = (one for one in own if any(has_overlap(key, rows[one]) for key in keys))
+            shared = (one for one in own if NamedRows.of(rows[one]).have_overlap(keys))
             known = next(mine, None) or next(shared, cause)
-            rows.setdefault(known, []).extend(keys)
+            rows[known] = (*rows.get(known, ()), *keys)
         found[member] = known
     return found
 
@@ -193,7 +199,15 @@ def _narrow_loss(finding: CauseFinding, standing: Mapping[Cause, Incident]) -> C
         return replace(finding, ruling=incident.ruling)
     shown = ", ".join(left[:MOST_SHOWN]) + (", ..." if left[MOST_SHOWN:] else "")
     told = f"{ruling.reason}; of these, other open incidents do not name {shown}"
-    return replace(finding, ruling=replace(ruling, keys=left, reason=told))
+    columns = tuple(_columns_of(left, ruling.differing))
+    return replace(finding, ruling=replace(ruling, keys=left, reason=told, differing=columns))
+
+
+def _columns_of(keys: tuple[str, ...], differing: Iterable[RowColumns]) -> Iterator[RowColumns]:
+    """The part of *differing* that is about rows of *keys*."""
+    for one in differing:
+        if own := subtract_rows(one.keys, subtract_rows(one.keys, keys)):
+            yield replace(one, keys=own)
 
 
 def _is_loss(cause: Cause) -> bool:
@@ -234,10 +248,15 @@ def _weigh(
 
 def _joined_rulings(rulings: Sequence[Ruling]) -> Ruling:
     """The one that names most rows, with the keys of all: no part of a loss is left out."""
-    widest = max(rulings, key=lambda one: (one.more, len(one.keys)))
-    others = dict.fromkeys(key for one in rulings for key in one.keys)
-    keys = (*widest.keys, *(key for key in others if not are_within([key], widest.keys)))
-    return replace(widest, keys=keys[:MOST_KEYS], more=widest.more + len(keys[MOST_KEYS:]))
+    widest, named = max(rulings, key=lambda one: (one.more, len(one.keys))), dict[str, None]()
+    known = NamedRows.of(widest.keys)
+    for key in (key for one in rulings if one is not widest for key in one.keys):
+        if not known.holds(key):
+            named[key] = None
+    keys = (*widest.keys, *named)
+    columns = tuple(dict.fromkeys(one for ruling in rulings for one in ruling.differing))
+    more = widest.more + len(keys[MOST_NAMED:])
+    return replace(widest, keys=keys[:MOST_NAMED], more=more, differing=columns)
 
 
 def _good(kind: AlertKind, verdict: Verdict) -> bool:

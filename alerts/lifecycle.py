@@ -18,8 +18,8 @@ from alerts.model import (
     Notice,
     Severity,
 )
-from checks.blocks import are_within, has_overlap
-from checks.model import Outcome
+from checks.blocks import NamedRows, are_within
+from checks.model import Outcome, Ruling
 from pipeline.clocks import has_passed
 
 MOST_BEFORE = 20  # older ones have been ended many times over
@@ -61,7 +61,7 @@ def _worsen(
         state=state,
         turned=incident.turned if state is incident.state else now,
         seen=now,
-        ruling=incident.ruling if joined else finding.ruling,
+        ruling=_keep_ruling(incident, finding) if joined else finding.ruling,
         members=tuple(sorted({*incident.members, *finding.failing})),
         failing=finding.failing,
         severity=policy.severity,
@@ -75,6 +75,12 @@ def _worsen(
         heard = heard and incident.acknowledged is None and not _is_news(incident, finding)
         worse = replace(worse, worse=now, acknowledged=None)
     return replace(worse, unheard=None if heard else worse.unheard or now)
+
+
+def _keep_ruling(incident: Incident, finding: CauseFinding) -> Ruling:
+    """What the incident says, with the columns that are known of its rows by now."""
+    known = finding.ruling.differing or incident.ruling.differing
+    return replace(incident.ruling, differing=known)
 
 
 def _has_growth_unheard(incident: Incident) -> bool:
@@ -95,8 +101,7 @@ def _has_grown(incident: Incident, finding: CauseFinding) -> bool:
 def _is_news(incident: Incident, finding: CauseFinding) -> bool:
     """Whether a loss that grows is sent again: by a check that joins, or with other rows only."""
     joins = not {*finding.failing} <= {*incident.members}
-    known = incident.ruling.keys
-    return joins or not any(has_overlap(key, known) for key in finding.ruling.keys)
+    return joins or not NamedRows.of(incident.ruling.keys).have_overlap(finding.ruling.keys)
 
 
 def _is_joined(incident: Incident, finding: CauseFinding) -> bool:

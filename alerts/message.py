@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from alerts.model import AlertKind, Event, Incident, Message, Notice
+from checks.model import MOST_KEYS
 
 HIDDEN = "\u2026"
 _ARRAY = re.compile(r'\[(?:[^\[\]"]|"(?:[^"\\]|\\.)*")*\]')
@@ -123,7 +124,7 @@ def _body(notice: Notice, runbook: str) -> str:
     facts = {
         "what": incident.ruling.reason,
         "code": incident.ruling.code,
-        "keys": ", ".join(incident.ruling.keys),
+        "keys": _join_keys(incident),
         "cause": "" if cause.check else cause.subject,
         "check": cause.check or ", ".join(sorted({member.check for member in incident.members})),
         "tables": _join_some(incident.tables),
@@ -136,6 +137,14 @@ def _body(notice: Notice, runbook: str) -> str:
         "run": incident.run,
     }
     return "\n".join(f"{name}: {value}" for name, value in facts.items() if value)
+
+
+def _join_keys(incident: Incident) -> str:
+    """The first keys, and where the others are listed."""
+    keys = incident.ruling.keys
+    shown, rest = ", ".join(keys[:MOST_KEYS]), len(keys[MOST_KEYS:])
+    listed = f"; run `sluice status --incident {incident.id}` to list all"
+    return f"{shown} and {rest} more{listed}" if rest else shown
 
 
 def _join_some(tables: tuple[str, ...]) -> str:

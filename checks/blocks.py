@@ -17,16 +17,19 @@ would open nothing.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from hashlib import sha256
 from itertools import chain
 from shlex import quote
 
 from checks.certificate import Certificate
 from checks.model import (
+    MOST_KEYS,
     Outcome,
     Reason,
     Ruling,
@@ -154,6 +157,25 @@ def find_blocks(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:
     return known[gating]
 
 
+def shorten_reasons(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
+    """Of each finding the first ``MOST_KEYS`` reasons, and how many more there are.
+
+    One finding may name a thousand rows, each with a waiver id of its own.
+    """
+    found = dict[tuple[str, str], list[Reason]]()
+    for one in reasons:
+        found.setdefault((one.code, one.text), []).append(one)
+    return tuple(one for own in found.values() for one in _shorten(own))
+
+
+def _shorten(reasons: Sequence[Reason]) -> Iterator[Reason]:
+    """The first of *reasons*, which differ in their ids alone, and the number of the others."""
+    yield from reasons[:MOST_KEYS]
+    if rest := reasons[MOST_KEYS:]:
+        more = f"{len(rest)} more keys or ranges of this finding block, too"
+        yield Reason(rest[0].code, f"{more}: {rest[0].text}", cause=rest[0].cause)
+
+
 def waivers_of(fail: Verdict, waived: Collection[str] = ()) -> tuple[str, ...]:
     """What a person may still waive of a FAIL, key by key; what is *waived* is left out.
 
@@ -162,43 +184,97 @@ def waivers_of(fail: Verdict, waived: Collection[str] = ()) -> tuple[str, ...]:
     """
     ruling, named = fail.ruling, f"{fail.check}:{fail.table}:"
     own = [id_ for id_ in waived if id_.startswith(named)]
-    ids = (part for key in ruling.keys for part in _unwaived(named + key, own))
-    return (*ids, "") if ruling.is_cut_off else tuple(ids)
+    ids = subtract_rows([named + key for key in ruling.keys], own)
+    return (*ids, "") if ruling.is_cut_off else ids
 
 
 def are_within(keys: Collection[str], others: Collection[str]) -> bool:
     """Whether *others* name every row that *keys* name, one by one or within a range."""
-    return bool(keys) and not any(True for key in keys for _ in _unwaived(key, others))
+    return bool(keys) and all(map(NamedRows.of(others).holds, keys))
 
 
 def has_overlap(id_: str, others: Collection[str]) -> bool:
     """Whether *others* name any row that *id_* names, alone or within a range."""
-    return tuple(_unwaived(id_, others)) != (id_,)
+    return NamedRows.of(others).have_overlap([id_])
 
 
-def subtract_rows(keys: Collection[str], others: Collection[str]) -> tuple[str, ...]:
+def subtract_rows(keys: Iterable[str], others: Collection[str]) -> tuple[str, ...]:
     """The rows of *keys* that *others* do not name; a range without some of its rows is cut."""
-    return tuple(part for key in keys for part in _unwaived(key, others))
+    known = NamedRows.of(others)
+    return tuple(part for key in keys for part in known.left_of(key))
 
 
-def _unwaived(id_: str, waived: Collection[str]) -> Iterator[str]:
-    if id_ in waived:
-        return
-    rows = _rows(id_)
-    if rows is None:
-        yield id_
-        return
-    of, first, last = rows
-    held = sorted(
-        (other[1], other[2]) for one in waived if (other := _rows(one)) and other[0] == of
-    )
-    for low, high in (*held, (last + 1, last + 1)):
-        if first < low:
-            end = min(low - 1, last)
-            yield id_ if (first, end) == rows[1:] else _range_id(of, first, end)
-        first = max(first, high + 1)
-        if first > last:
+Span = tuple[int, int]
+"""Ids from the first to the last, both included."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRows:
+    """Rows that keys and ranges name, to be asked about many times.
+
+    ``ids`` are the keys themselves, ``spans`` their ranges by the text before them: ascending,
+    disjoint.  One question takes time that grows with the logarithm of their number.
+    """
+
+    ids: frozenset[str]
+    spans: Mapping[str, tuple[Span, ...]]
+
+    @classmethod
+    def of(cls, ids: Collection[str]) -> "NamedRows":
+        """Those that *ids* name."""
+        return _index_rows(ids) if isinstance(ids, tuple) else _index_rows(tuple(ids))
+
+    def left_of(self, id_: str) -> Iterator[str]:
+        """The rows of *id_* that are not among these; *id_* itself if none is."""
+        if id_ in self.ids:
             return
+        rows = _rows(id_)
+        if rows is None:
+            yield id_
+            return
+        of, first, last = rows
+        held = self.spans.get(of, ())
+        for low, high in held[bisect_left(held, first, key=lambda one: one[1]) :]:
+            if low > last:
+                break
+            if first < low:
+                yield _range_id(of, first, low - 1)
+            first = high + 1
+        if first == rows[1]:
+            yield id_
+        elif first <= last:
+            yield _range_id(of, first, last)
+
+    def holds(self, id_: str) -> bool:
+        """Whether all rows of *id_* are among these."""
+        return next(self.left_of(id_), None) is None
+
+    def have_overlap(self, ids: Iterable[str]) -> bool:
+        """Whether any row of any of *ids* is among these."""
+        return any(tuple(self.left_of(id_)) != (id_,) for id_ in ids)
+
+
+@lru_cache(maxsize=16)  # the same keys are compared with many others in turn
+def _index_rows(ids: tuple[str, ...]) -> NamedRows:
+    found = dict[str, list[Span]]()
+    for rows in filter(None, map(_rows, ids)):
+        found.setdefault(rows[0], []).append(rows[1:])
+    return NamedRows(frozenset(ids), {of: tuple(_join_spans(own)) for of, own in found.items()})
+
+
+def _join_spans(spans: Iterable[Span]) -> Iterator[Span]:
+    """*spans* in order, those as one that overlap."""
+    low, high = None, 0
+    for first, last in sorted(spans):
+        if low is None:
+            low, high = first, last
+        elif first <= high:
+            high = max(high, last)
+        else:
+            yield low, high
+            low, high = first, last
+    if low is not None:
+        yield low, high
 
 
 def _rows(id_: str) -> tuple[str, int, int] | None:

@@ -24,9 +24,10 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from checks.model import (
-    MOST_KEYS,
+    MOST_NAMED,
     NotYet,
     Outcome,
+    RowColumns,
     Ruling,
     Undecided,
     Verified,
@@ -525,6 +526,8 @@ _WORDS = {
     SuspectState.DIFFERENT: "different",
 }
 _SIDE = " in the mirror"
+MOST_COLUMNS = 20
+"""Columns that the reason of a ruling names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -535,7 +538,8 @@ class Differences:
     ``more`` counts rows that ranges differ by and that no id was named for.  ``ended`` is when the
     looking ended: what is read after it for the next cycle counts against no time limit.
     ``names`` are those of suspects that are no ids, but digests of keys.
-    ``columns`` are those in which the first rows differ, where values were compared.  ``behind``
+    ``columns`` are those in which rows differ, where values were compared; a row whose columns are
+    not known is absent.  ``behind``
     says why more was not compared than was promised; empty if all was.  ``verified`` is what was
     compared so far, where values were.
     """
@@ -546,7 +550,7 @@ class Differences:
     moving: int = 0
     more: int = 0
     ended: datetime | None = None
-    columns: tuple[str, ...] = ()
+    columns: Mapping[Suspect, tuple[str, ...]] = field(default_factory=dict)
     behind: str = ""
     verified: Verified | None = None
     names: Mapping[Suspect, str] = field(default_factory=dict)
@@ -564,10 +568,10 @@ def rule_differences(reading: Differences) -> Ruling:
         fates = [fate for fate in _CODES if any(fate is each for _, each in reading.found)]
         told = "; ".join(_describe_suspects(reading, fate) for fate in fates)
         more = f"; about {reading.more} more rows differ" if reading.more else ""
-        more += f"; they differ in {', '.join(reading.columns)}" if reading.columns else ""
-        unnamed = reading.more + len(keys[MOST_KEYS:])
-        code = _CODES[fates[0]]
-        return Ruling(Outcome.FAIL, f"{told}{more}", code, keys[:MOST_KEYS], unnamed)
+        more += _describe_columns(reading.columns.values())
+        unnamed = reading.more + len(keys[MOST_NAMED:])
+        code, columns = _CODES[fates[0]], tuple(_group_by_columns(reading))
+        return Ruling(Outcome.FAIL, f"{told}{more}", code, keys[:MOST_NAMED], unnamed, columns)
     if reading.moving:
         why = f"{reading.moving} ids changed each time they were looked at"
         return Ruling(Outcome.UNKNOWN, why, "in_motion")
@@ -577,6 +581,22 @@ def rule_differences(reading: Differences) -> Ruling:
     if reading.behind:
         return Ruling(Outcome.UNKNOWN, reading.behind, "behind")
     return Ruling(Outcome.PASS, reading.looked)
+
+
+def _describe_columns(columns: Iterable[Sequence[str]]) -> str:
+    """The end of a sentence on rows that differ: the first columns in which they do."""
+    names = [*dict.fromkeys(name for own in columns for name in own)]
+    others = f" and {len(names) - MOST_COLUMNS} more columns" if names[MOST_COLUMNS:] else ""
+    return f"; they differ in {', '.join(names[:MOST_COLUMNS])}{others}" if names else ""
+
+
+def _group_by_columns(reading: Differences) -> Iterator[RowColumns]:
+    grouped = dict[tuple[str, ...], list[Suspect]]()
+    for suspect, columns in reading.columns.items():
+        if columns:
+            grouped.setdefault(columns, []).append(suspect)
+    for columns, own in grouped.items():
+        yield RowColumns(columns, tuple(_spell_rows(own, reading.names)))
 
 
 def names_doubled_rows(ruling: Ruling) -> bool:

@@ -34,7 +34,17 @@ class FailKind(StrEnum):
 
 
 MOST_KEYS = 20
-"""A ruling names no more; one that names so many may have been cut off."""
+"""Keys that messages and lists show, and that most probes name; see `Ruling.is_cut_off`."""
+MOST_NAMED = 1_000
+"""Keys or ranges that a ruling names at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowColumns:
+    """Rows that differ in the same ``columns``; ``keys`` are spelled as those of the ruling."""
+
+    columns: tuple[str, ...]
+    keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +53,10 @@ class Ruling:
 
     ``reason`` is one line for people and holds keys and id ranges, never row values.
     ``code`` is a short stable word for programs (``missing_rows``, ``no_history``, ...).
-    ``keys`` names guilty keys or ranges, at most twenty.  ``more`` counts the rows that differ and
-    that no key names: the finding is cut off then, and no waiver covers what it does not name.
+    ``keys`` names guilty keys or ranges, at most ``MOST_NAMED``; a probe that names more than
+    ``MOST_KEYS`` counts the others.  ``more`` counts the rows that differ and that no key names:
+    the finding is cut off then, and no waiver covers what it does not name.  ``differing`` are the
+    columns in which rows differ, as far as they are known; a row without them is in none.
     """
 
     outcome: Outcome
@@ -52,11 +64,15 @@ class Ruling:
     code: str = ""
     keys: tuple[str, ...] = ()
     more: int = 0
+    differing: tuple[RowColumns, ...] = ()
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether more rows may be wrong than those that ``keys`` name."""
-        return self.more > 0 or len(self.keys) >= MOST_KEYS or not self.keys
+        """Whether more rows may be wrong than those that ``keys`` name.
+
+        A probe may stop at ``MOST_KEYS`` without a count of the others, as earlier versions did.
+        """
+        return self.more > 0 or len(self.keys) == MOST_KEYS or not self.keys
 
     def __post_init__(self) -> None:
         """Say so where a probe of somebody's own gave no reason."""

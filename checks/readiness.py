@@ -20,6 +20,7 @@ from checks.blocks import (
     is_claim_valid,
     loss_checks,
     pause_reasons,
+    shorten_reasons,
     unchecked_reasons,
     undecided_checks,
     unlogged_reasons,
@@ -248,7 +249,7 @@ def _decide_state(
     asked = {Rule.SUM: both[:1], Rule.PROOF: both[1:], Rule.BOTH: both}[policy.rule]
     reasons = tuple(reason for one in asked for reason in one.reasons)
     paused = pause_reasons(inputs.pause, question.stage, question.cut)
-    blocked = (*paused, *find_blocks(inputs, policy.gating))
+    blocked = (*paused, *shorten_reasons(find_blocks(inputs, policy.gating)))
     if blocked:
         return ReadinessState.BLOCKED, (*blocked, *reasons)
     if inputs.clocks:

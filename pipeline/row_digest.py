@@ -187,6 +187,14 @@ def sum_ids(rows: Iterable[tuple[int, int]], ids: Iterable[int]) -> tuple[RangeD
     return tuple(found.get(id_, RangeDigest()) for id_ in ids)
 
 
+def sum_columns(
+    columns: Iterable[Iterable[tuple[int, int]]], ids: Sequence[int]
+) -> tuple[tuple[RangeDigest, ...], ...]:
+    """The sum of each of *columns* for each of *ids*; a column's rows are ids with digests."""
+    each = [sum_ids(rows, ids) for rows in columns]
+    return tuple(tuple(own[place] for own in each) for place in range(len(ids)))
+
+
 def _render_latin(value: str) -> str:
     if not set(UNDEFINED).isdisjoint(value):
         return f"{UNPROVEN}|"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from itertools import compress, groupby, islice
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -46,6 +47,8 @@ MOST_CHANGES = 100_000
 """Changes since a look that are followed; with more, the rows are read instead."""
 MOST_ROWS = 50_000
 """Rows of one range that are read one by one."""
+MOST_NARROWED = 1_000
+"""Rows of one look whose differing columns are looked up."""
 MOST_SHOWN = 5
 """Columns that are not compared and are named in a ruling."""
 
@@ -394,16 +397,18 @@ class Comparison:
         touched = touched_suspects(self.table, self.world, differ, seen.landed)
         return judge_rows(seen, there, self._digests(differ, self._source), touched)
 
-    def differing_columns(self, suspect: Suspect) -> tuple[str, ...]:
-        """Names of the columns in which the row differs now."""
-        shard, id_ = suspect
-        mirror, span = self.world.mirror(self.table), [(id_, id_ + 1)]
-        return tuple(
-            one.name
-            for one in self.columns[shard].columns
-            if self._source(shard).digests(shard, self._id, span, [one])
-            != mirror.digests(shard, self._id, span, [one])
-        )
+    def differing_columns(self, suspects: Iterable[Suspect]) -> dict[Suspect, tuple[str, ...]]:
+        """Names of the columns in which each row differs now; of the first ``MOST_NARROWED``."""
+        ordered, mirror = sorted(islice(suspects, MOST_NARROWED)), self.world.mirror(self.table)
+        found = dict[Suspect, tuple[str, ...]]()
+        for shard, rows in groupby(ordered, key=lambda one: one[0]):
+            ids, columns = [id_ for _, id_ in rows], self.columns[shard].columns
+            there = mirror.column_digests(shard, self._id, ids, columns)
+            here = self._source(shard).column_digests(shard, self._id, ids, columns)
+            for id_, own, other in zip(ids, here, there, strict=True):
+                wrong = (a != b for a, b in zip(own, other, strict=True))
+                found[shard, id_] = tuple(one.name for one in compress(columns, wrong))
+        return found
 
     @property
     def _id(self) -> str:

@@ -45,9 +45,7 @@ MOST_SUSPECTS = 10_000
 MOST_OF_LOOK = 500
 """Of them, those of one look: each is a statement."""
 MOST_NAMED = 1_000
-"""Rows that differ and are named; the others are counted."""
-MOST_NARROWED = 50
-"""Rows whose differing columns are named."""
+"""Rows that differ and are named, with their columns; the others are counted."""
 TRIES = 5
 """How often a row that keeps changing is read."""
 A = TypeVar("A")
@@ -154,7 +152,6 @@ class TableWalk:
     _undecided: list[UndecidedRange] = field(default_factory=list)
     _versions: set[int] = field(default_factory=set)
     _read: int = 0
-    _narrowed: int = 0
 
     def run(self) -> WalkResult:
         """Look at every range, and settle what differs.
@@ -339,26 +336,14 @@ class TableWalk:
             self._suspects.append(comparison.read_again(moving, seen.tries + 1))
         else:
             self._undecide_rows(moving, f"the row changed in each of {TRIES} looks")
-        for one, state in became.items():
-            if state not in WRONG:
-                continue
-            self._wrong.append(one)
-            if len(self._found) >= MOST_NAMED:
-                self._more[state] += 1
-            else:
-                names = self._name_columns(comparison, one, state)
-                self._found.append(RowDifference(*one, state, names))
-
-    def _name_columns(
-        self, comparison: Comparison, one: Suspect, state: SuspectState
-    ) -> tuple[str, ...]:
-        if state is not SuspectState.DIFFERENT or self._narrowed >= MOST_NARROWED:
-            return ()
-        self._narrowed += 1
-        try:
-            return comparison.differing_columns(one)
-        except (UnreachableError, ProofError):  # what was confirmed is reported all the same
-            return ()
+        wrong = [(one, state) for one, state in became.items() if state in WRONG]
+        self._wrong += [one for one, _ in wrong]
+        room = MOST_NAMED - len(self._found)
+        self._more.update(state for _, state in wrong[room:])
+        columns = _name_columns(comparison, wrong[:room])
+        self._found += [
+            RowDifference(*one, state, columns.get(one, ())) for one, state in wrong[:room]
+        ]
 
     def _undecide(self, shard: Shard, spans: Iterable[Range], why: str) -> None:
         self._undecided += [UndecidedRange(shard, span, why) for span in spans]
@@ -390,6 +375,18 @@ class TableWalk:
             began=began,
             ended=self.open_world().clock(),
         )
+
+
+def _name_columns(
+    comparison: Comparison, wrong: Iterable[tuple[Suspect, SuspectState]]
+) -> Mapping[Suspect, tuple[str, ...]]:
+    """The columns in which rows differ that both sides have; none if a side does not answer."""
+    try:
+        return comparison.differing_columns(
+            one for one, state in wrong if state is SuspectState.DIFFERENT
+        )
+    except (UnreachableError, ProofError):  # what was confirmed is reported all the same
+        return {}
 
 
 def _narrower(shard: Shard, span: Range) -> list[Range]:

@@ -82,7 +82,6 @@ from pipeline.model import Shard, Table
 from pipeline.row_digest import Bucketing
 
 NAME = "values"
-NARROWED = 3  # rows whose columns are named
 READ = 16  # ranges of a shard whose rows one cycle reads
 Memory = Mapping[str, Any]
 
@@ -227,14 +226,13 @@ class Values:
             return NotYet(f"{len(moving)} rows keep moving")
         found = tuple((one, state) for one, state in became.items() if state in WRONG)
         different = [one for one, state in found if state is SuspectState.DIFFERENT]
-        names = list[str]()
+        columns = dict[Suspect, tuple[str, ...]]()
         with suppress(UnreachableError, ProofError):  # what was confirmed is said all the same
-            names = [n for one in different[:NARROWED] for n in comparison.differing_columns(one)]
-        named = tuple(dict.fromkeys(names))
+            columns = comparison.differing_columns(different)
         known = {*load_suspects(memory["found"], comparison.table)}
         busy = find_spans(memory["spans"], moving)
         still = sum(one in known or bool(find_spans(busy, [one])) for one in moving)
-        reading = replace(reading, found=found, moving=still, columns=named)
+        reading = replace(reading, found=found, moving=still, columns=columns)
         if not found:  # a PASS claims no more than what was compared
             ended = datetime.fromisoformat(memory["ended"])
             fences = fences_after(comparison.table, comparison.world, ended)

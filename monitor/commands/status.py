@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
@@ -23,13 +24,18 @@ UNLIMITED = 10_000  # columns of a pipe, where names must be whole
 
 
 @click.command("status")
+@click.option("--incident", default="", help="Show this incident alone, with all its keys.")
 @service_options
-def status(config: Path, server: str | None, as_json: bool) -> None:
+def status(*, incident: str, config: Path, server: str | None, as_json: bool) -> None:
     """Show tables and open incidents; without a running service, what it stored last.
 
     Exit status 3: no service answers.
     """
     base = service_address(server, config)
+    if incident:
+        one = get_mapping(base, f"/v1/incidents/{quote(incident, safe='')}", "differing")
+        say(json.dumps(one)) if as_json else _show_incident(visible_in(one))
+        return
     try:
         tables, incidents = get_list(base, "/v1/tables"), get_list(base, "/v1/incidents")
         turning = get_mapping(base, "/v1/service", "turning")
@@ -82,6 +88,19 @@ def incident_line(one: dict[str, Any]) -> str:
     named = f" (incident {one['id']}{held})" if one.get("id") else ""
     reason = one["reason"].removeprefix(f"{one['about']}: ")  # starts with the component
     return f"{one['severity']} {one['state']} {one['kind']} {about}: {reason}{named}"
+
+
+def _show_incident(one: dict[str, Any]) -> None:
+    """Print the line of *one*, then its keys, those that differ by their columns."""
+    say(incident_line(one))
+    for key in one["keys"]:
+        say(f"  {key}")
+    for rows in one["differing"]:
+        say(f"differ in {', '.join(rows['columns'])}:")
+        for key in rows["keys"]:
+            say(f"  {key}")
+    if one["more_rows"]:
+        say(f"about {one['more_rows']} more rows differ, which are not named")
 
 
 def _tables(rows: list[dict[str, Any]]) -> "Table":

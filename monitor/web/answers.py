@@ -302,7 +302,10 @@ class NewestOutcome(TypedDict):
 
 
 class Verdict(TypedDict):
-    """A verdict that was kept; ``keys`` name rows and never hold their values."""
+    """A verdict that was kept; ``keys`` name rows and never hold their values.
+
+    They are the first 20; ``more_keys`` counts those that are left out.
+    """
 
     table: str
     check: str
@@ -310,6 +313,7 @@ class Verdict(TypedDict):
     reason: str
     code: str
     keys: list[str]
+    more_keys: int
     value: float | None
     at: Instant
     cause: str
@@ -335,7 +339,11 @@ class RepairStep(TypedDict):
 
 
 class Incident(TypedDict):
-    """An incident as a person on call needs it; ``repairs`` only of tables repaired by a rule."""
+    """An incident as a person on call needs it; ``repairs`` only of tables repaired by a rule.
+
+    ``keys`` are the first 20; ``more_keys`` counts those that are left out, and ``more_rows`` the
+    rows that differ and that no key names.
+    """
 
     id: str
     kind: Kind
@@ -349,10 +357,28 @@ class Incident(TypedDict):
     reason: str
     code: str
     keys: list[str]
+    more_keys: int
+    more_rows: int
     tables: list[str]
     failing: list[FailingCheck]
     repairs: list[RepairStep]
     acknowledged: str | None
+
+
+class DifferingRows(TypedDict):
+    """Rows that differ in the same columns."""
+
+    columns: list[str]
+    keys: list[str]
+
+
+class WholeIncident(Incident):
+    """An incident with all keys that it keeps, at most 1,000 keys or ranges.
+
+    ``differing`` are the columns in which rows differ, as far as they are known.
+    """
+
+    differing: list[DifferingRows]
 
 
 class Acknowledgement(TypedDict):

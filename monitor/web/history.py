@@ -141,6 +141,17 @@ def incidents(
     return render.Answer([render.render_incident(one, repairs) for one in found])
 
 
+@HISTORY_ROUTES.get(
+    "/incidents/{number}", responses={200: declare_answer(answers.WholeIncident), **NOT_FOUND}
+)
+def incident(parts: Parts, number: str) -> JSONResponse:
+    """One incident, open or ended, with all keys that it keeps, and their columns."""
+    found = parts.store.incidents.get(number)
+    if found is None:
+        raise UnknownNameError(f"no incident {number!r}; run `sluice status` to list the ids")
+    return render.Answer(render.render_whole_incident(found, parts.current.board.repairs))
+
+
 @HISTORY_ROUTES.post(
     "/incidents/{number:path}/acknowledgement",
     responses={200: declare_answer(answers.Acknowledgement), **NOT_FOUND},

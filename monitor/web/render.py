@@ -10,7 +10,7 @@ from pydantic_core import to_json
 from alerts.model import Incident
 from checks.blocks import StateSince
 from checks.certificate import Certificate
-from checks.model import Reason, Verdict
+from checks.model import MOST_KEYS, Reason, Verdict
 from checks.readiness import Readiness
 from monitor.board import CopyView, RepairDecision, TableView
 from monitor.web import answers
@@ -152,7 +152,8 @@ def render_verdict(one: Verdict, newest: Verdict | None = None) -> answers.Verdi
         "outcome": one.ruling.outcome.value,
         "reason": one.ruling.reason,
         "code": one.ruling.code,
-        "keys": list(one.ruling.keys),
+        "keys": list(one.ruling.keys[:MOST_KEYS]),
+        "more_keys": len(one.ruling.keys[MOST_KEYS:]),
         "value": one.value,
         "at": render_instant(one.at),
         "cause": one.cause,
@@ -179,7 +180,9 @@ def render_incident(one: Incident, repairs: Iterable[RepairDecision] = ()) -> an
         "turned": render_instant(one.turned),
         "reason": one.ruling.reason,
         "code": one.ruling.code,
-        "keys": list(one.ruling.keys),
+        "keys": list(one.ruling.keys[:MOST_KEYS]),
+        "more_keys": len(one.ruling.keys[MOST_KEYS:]),
+        "more_rows": one.ruling.more,
         "tables": list(one.tables),
         "failing": [{"table": m.table, "check": m.check} for m in one.failing],
         "repairs": [
@@ -189,6 +192,18 @@ def render_incident(one: Incident, repairs: Iterable[RepairDecision] = ()) -> an
         ],
         "acknowledged": one.acknowledged.who if one.acknowledged else None,
     }
+
+
+def render_whole_incident(
+    one: Incident, repairs: Iterable[RepairDecision] = ()
+) -> answers.WholeIncident:
+    """Render an incident with all keys that it keeps, and the columns in which rows differ."""
+    told = render_incident(one, repairs)
+    keys, more = list(one.ruling.keys), 0
+    differing: list[answers.DifferingRows] = [
+        {"columns": list(each.columns), "keys": list(each.keys)} for each in one.ruling.differing
+    ]
+    return {**told, "keys": keys, "more_keys": more, "differing": differing}
 
 
 def first_line(one: Headline) -> answers.FirstLine:

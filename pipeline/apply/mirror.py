@@ -318,6 +318,12 @@ class MirrorSide(Protocol):
         """
         ...
 
+    def column_digests(
+        self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
+    ) -> tuple[tuple[RangeDigest, ...], ...]:
+        """Rows and digest of each of *columns* alone, in their order, of each of *ids*."""
+        ...
+
     def row_orders(self, shard: Shard, column: str, ids: Sequence[int]) -> Mapping[int, Order]:
         """Order of the change that wrote the row of each id; an id without a row is absent.
 

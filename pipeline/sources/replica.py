@@ -74,6 +74,11 @@ class ReplicaQueries(TableQueries):
     ) -> tuple[RangeDigest, ...]:
         return self._server().id_digests(shard, column, ids, columns)
 
+    def column_digests(
+        self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
+    ) -> tuple[tuple[RangeDigest, ...], ...]:
+        return self._server().column_digests(shard, column, ids, columns)
+
     def bucket_digests(
         self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
     ) -> dict[int, RangeDigest]:

@@ -197,6 +197,17 @@ class TableQueries(Protocol):
         """
         return self.digests(shard, column, [(id_, id_ + 1) for id_ in ids], columns)
 
+    def column_digests(
+        self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
+    ) -> tuple[tuple[RangeDigest, ...], ...]:
+        """Rows and digest of each of *columns* alone, in their order, of each of *ids*.
+
+        All are read in one snapshot where a source has a way for that; others ask for one column
+        after the other.
+        """
+        each = [self.id_digests(shard, column, ids, [one]) for one in columns]
+        return tuple(tuple(own[place] for own in each) for place in range(len(ids)))
+
     def bucket_digests(
         self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
     ) -> dict[int, RangeDigest]:

@@ -27,6 +27,7 @@ from pipeline.row_digest import (
     KeyedRow,
     RangeDigest,
     name_key,
+    sum_columns,
     sum_ids,
 )
 from pipeline.schema.model import Column
@@ -36,6 +37,7 @@ from pipeline.sources.row_reader import KeyTexts, RowsAsked, encode_keys
 from pipeline.sources.source import Limits, Range, await_head, read_limits
 
 IDS_AT_ONCE = 500  # in one statement
+DIGESTS_AT_ONCE = 20_000  # of columns, in one answer
 
 Ask = Callable[..., list[Any]]
 """Runs a statement with its arguments; rows are mappings by column."""
@@ -276,6 +278,23 @@ class SqlSource(ABC):
                 rows = ask(f"{asked} ({', '.join(['%s'] * len(some))})", *some)
                 found += [(int(row["id"]), _read_digest(shard, row["d"])) for row in rows]
         return sum_ids(found, ids)
+
+    def column_digests(
+        self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
+    ) -> tuple[tuple[RangeDigest, ...], ...]:
+        name, digests = self.quote(column), self._digests(shard, *([one] for one in columns))
+        listed = "".join(f", {digest} AS d{n}" for n, digest in enumerate(digests))
+        asked = f"SELECT {name} AS id{listed} FROM {self.qualify(shard)} WHERE {name} IN"  # noqa: S608
+        at_once = max(min(IDS_AT_ONCE, DIGESTS_AT_ONCE // max(len(columns), 1)), 1)
+        found, deadline = [list[tuple[int, int]]() for _ in columns], self.limits.deadline()
+        with self.session.within_limits(), self.session.snapshot() as ask:
+            for start in range(0, len(ids), at_once):
+                self.session.check_deadline(deadline)
+                some = ids[start : start + at_once]
+                for row in ask(f"{asked} ({', '.join(['%s'] * len(some))})", *some):
+                    for n, own in enumerate(found):
+                        own.append((int(row["id"]), _read_digest(shard, row[f"d{n}"])))
+        return sum_columns(found, ids)
 
     def bucket_digests(
         self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]

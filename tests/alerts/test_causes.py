@@ -5,7 +5,7 @@ import pytest
 from alerts.causes import find_cause, fold_findings
 from alerts.lifecycle import advance_incident
 from alerts.model import Acknowledgement, AlertKind, AlertPolicy, Cause, Incident, Member
-from checks.model import MOST_KEYS, FailKind, Outcome, Ruling, Verdict
+from checks.model import MOST_NAMED, FailKind, Outcome, RowColumns, Ruling, Verdict
 from tests.alerts.kit import at, minutes, verdict
 from tests.builders.values import lost_rows
 
@@ -442,7 +442,7 @@ def test_a_loss_that_two_checks_found_is_over_only_when_both_pass() -> None:
 
 
 def test_a_loss_that_two_checks_found_counts_the_keys_that_are_not_listed() -> None:
-    first = [f"s/d.t:{number}" for number in range(0, 2 * MOST_KEYS, 2)]
+    first = [f"s/d.t:{number}" for number in range(0, 2 * MOST_NAMED, 2)]
     checks = (
         lost_rows("range_counts", *first, table="d.t"),
         lost_rows("max_id", "s/d.t:1", "s/d.t:3", table="d.t"),
@@ -454,6 +454,39 @@ def test_a_loss_that_two_checks_found_counts_the_keys_that_are_not_listed() -> N
 
     assert grown.members == (Member("d.t", "max_id"), Member("d.t", "range_counts"))
     assert (found.ruling.keys, found.ruling.more) == (tuple(first), 2)
+
+
+def test_a_loss_that_leaves_rows_to_another_keeps_the_columns_of_its_own_alone() -> None:
+    first = lost_rows("range_counts", "s/d.t:1-3", table="d.t")
+    own = lost_rows("values", "s/d.t:9", table="d.t")
+    wide = replace(
+        own,
+        ruling=replace(
+            own.ruling,
+            keys=("s/d.t:2", "s/d.t:9", "s/d.t:11"),
+            differing=(
+                RowColumns(("a",), ("s/d.t:2", "s/d.t:9")),
+                RowColumns(("b",), ("s/d.t:2",)),
+            ),
+        ),
+    )
+
+    (found,) = fold_findings([wide], [*open_incidents(first), *open_incidents(own)])
+
+    assert found.ruling.keys == ("s/d.t:9", "s/d.t:11")
+    assert found.ruling.differing == (RowColumns(("a",), ("s/d.t:9",)),)
+
+
+def test_a_loss_that_two_checks_found_has_the_columns_that_either_of_them_names() -> None:
+    counted = lost_rows("range_counts", "s/d.t:1", "s/d.t:3", table="d.t")
+    compared = lost_rows("values", "s/d.t:1", table="d.t")
+    columns = (RowColumns(("a",), ("s/d.t:1",)),)
+    compared = replace(compared, ruling=replace(compared.ruling, differing=columns))
+    standing = told_of(None, counted, minute=0)
+
+    later = told_of(standing, counted, compared, minute=1)
+
+    assert (later.ruling.keys, later.ruling.differing) == (counted.ruling.keys, columns)
 
 
 @pytest.mark.parametrize("check", ["range_counts", "values", "max_id", "offset_keys", "day_counts"])

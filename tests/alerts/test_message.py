@@ -52,6 +52,18 @@ def test_the_body_says_what_since_when_who_and_what_now() -> None:
     assert message.ended is None
 
 
+def test_the_body_shows_some_keys_counts_the_others_and_says_where_they_are_listed() -> None:
+    keys = tuple(f"shop/d.t:{number}" for number in range(0, 50, 2))
+    incident = replace(firing(), ruling=Ruling(Outcome.FAIL, "why", "missing_rows", keys))
+
+    body = compose_message(Notice(Event.FIRED, incident, at(3))).body
+
+    (told,) = [line for line in body.splitlines() if line.startswith("keys: ")]
+    shown, rest = told.removeprefix("keys: ").split(" and ")
+    assert shown.split(", ") == [*keys[:20]]
+    assert rest == f"5 more; run `sluice status --incident {incident.id}` to list all"
+
+
 def test_what_is_over_says_until_when() -> None:
     message = compose_message(Notice(Event.CLEARED, firing(), at(3)))
 

@@ -25,7 +25,7 @@ from checks.counting import (
     rule_differences,
     uncounted_ranges,
 )
-from checks.model import MOST_KEYS, NotYet, Outcome, Undecided
+from checks.model import MOST_NAMED, NotYet, Outcome, RowColumns, Undecided
 from checks.probes.offset_keys import OffsetKeys
 from checks.ranges import Mismatch
 from checks.world import LogKey, Range
@@ -191,7 +191,7 @@ LOST, EXTRA = SuspectState.MISSING, SuspectState.EXTRA
             id="a loss is graver than a row too many",
         ),
         pytest.param(
-            Differences((), "all", tuple(((ONE, 2 * n), LOST) for n in range(MOST_KEYS + 3))),
+            Differences((), "all", tuple(((ONE, 2 * n), LOST) for n in range(MOST_NAMED + 3))),
             Outcome.FAIL,
             "missing_rows",
             3,
@@ -205,12 +205,13 @@ def test_what_was_not_seen_equal_is_never_a_pass(
     ruling = rule_differences(reading)
 
     assert (ruling.outcome, ruling.code, ruling.more) == (outcome, code, more)
-    assert len(ruling.keys) == min(len(reading.found), MOST_KEYS)
+    assert len(ruling.keys) == min(len(reading.found), MOST_NAMED)
 
 
 def test_a_finding_counts_and_names_what_it_is_about() -> None:
     found = (((TWO, 9), LOST), ((ONE, 8), LOST), ((ONE, 7), LOST), ((ONE, 1), EXTRA))
-    reading = Differences((), "all", found, more=5, columns=("name", "state"))
+    columns = {(ONE, 3): ("name",), (ONE, 5): ("name", "state"), (ONE, 4): ("name",), (TWO, 1): ()}
+    reading = Differences((), "all", found, more=5, columns=columns)
 
     ruling = rule_differences(reading)
 
@@ -220,7 +221,22 @@ def test_a_finding_counts_and_names_what_it_is_about() -> None:
         f"3 rows missing in the mirror: {one}:7-8, {two}:9; 1 row extra in the mirror: {one}:1"
         "; about 5 more rows differ; they differ in name, state"
     )
+    assert ruling.differing == (
+        RowColumns(("name",), (f"{one}:3-4",)),
+        RowColumns(("name", "state"), (f"{one}:5",)),
+    )
     assert reading.value == 9.0
+
+
+def test_a_reason_names_some_columns_and_counts_the_others() -> None:
+    columns = {(ONE, 3): tuple(f"c{number}" for number in range(22))}
+
+    ruling = rule_differences(Differences((), "all", (((ONE, 3), LOST),), columns=columns))
+
+    assert ruling.reason.endswith(
+        "they differ in " + ", ".join(columns[ONE, 3][:20]) + " and 2 more columns"
+    )
+    assert ruling.differing[0].columns == columns[ONE, 3]
 
 
 @pytest.mark.parametrize(

@@ -487,6 +487,12 @@ class FakeMirror:
     ) -> tuple[RangeDigest, ...]:
         return self.digests(shard, column, [(id_, id_ + 1) for id_ in ids], columns)
 
+    def column_digests(
+        self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
+    ) -> tuple[tuple[RangeDigest, ...], ...]:
+        each = [self.id_digests(shard, column, ids, [one]) for one in columns]
+        return tuple(zip(*each, strict=True))
+
     def row_orders(self, shard: Shard, column: str, ids: Sequence[int]) -> dict[int, Order]:
         there = [(shard, id_) for id_ in ids if self.copy[shard][id_]]
         return {id_: self.orders[own, id_] for own, id_ in there if (own, id_) in self.orders}

@@ -19,7 +19,7 @@ from alerts.model import (
 )
 from checks.blocks import StateSince, TableState
 from checks.counting import Differences, SuspectState, rule_differences
-from checks.model import Outcome, Ruling, Verdict
+from checks.model import Outcome, RowColumns, Ruling, Verdict
 from checks.readiness import ReadinessState
 from monitor.auto_repair import AutoRepair
 from monitor.board import Board, NextStep, RepairDecision, TableView
@@ -141,6 +141,25 @@ def test_the_named_rows_are_read_again_and_the_act_is_recorded_with_the_incident
     rows = RowSelection(ranges=(SelectedRange(17, 29, "shop/shop.t"),), most=13)
     assert one.wish == RereadWish(Origin.REPAIR, rows, incident=incident, checks=("range_counts",))
     assert (one.wish.automatic, one.wish.fences) == (True, ((FENCE.source, FENCE.number),))
+
+
+@pytest.mark.parametrize(
+    ("most", "step", "repaired"),
+    [
+        pytest.param(25, NextStep.REPAIR, 25, id="as many as the limit"),
+        pytest.param(24, NextStep.ASK, 0, id="one more than the limit"),
+    ],
+)
+def test_each_row_of_an_incident_that_names_many_counts_for_the_limit(
+    store: ServiceStore, most: int, step: NextStep, repaired: int
+) -> None:
+    harness = RepairHarness(store, replace(AUTO, rows=most))
+    harness.find("t", *[f"shop/shop.t:{number}" for number in range(0, 50, 2)], check="values")
+
+    (made,) = harness.after()
+
+    assert made.step is step
+    assert sum(one.wish.rows.most or 0 for one in store.rereads.list()) == repaired
 
 
 @pytest.mark.parametrize(
@@ -646,7 +665,9 @@ def test_explain_the_page_and_the_api_say_what_follows_and_why(rig: Rig, server:
     rig.round(2)
     rule = replace(AUTO, after=HOUR)
     rig.cycle.repairs = AutoRepair((rule,), rig.store.rereads, rig.clock).decide
-    ruling = Ruling(Outcome.FAIL, "rows missing", "missing_rows", ("shop/shop.users:17-29",))
+    keys = [f"shop/shop.users:{number}" for number in range(0, 50, 2)]
+    columns = (RowColumns(("v",), (keys[0],)),)
+    ruling = Ruling(Outcome.FAIL, "rows missing", "missing_rows", tuple(keys), 3, columns)
     rig.recorder.tell([Verdict(USERS, "range_counts", ruling, rig.clock(), value=13.0)])
     rig.round()
     told = "the incident must be open for 3600 s first (repair.after)"
@@ -656,6 +677,12 @@ def test_explain_the_page_and_the_api_say_what_follows_and_why(rig: Rig, server:
     page = httpx.get(server).text
 
     (one,) = [one for one in found if one["check"] == "range_counts"]
+    assert (one["keys"], one["more_keys"], one["more_rows"]) == (keys[:20], 5, 3)
+    whole = httpx.get(f"{server}/v1/incidents/{one['id']}").json()
+    assert (whole["keys"], whole["more_keys"]) == (keys, 0)
+    assert whole["differing"] == [{"columns": ["v"], "keys": keys[:1]}]
+    assert httpx.get(f"{server}/v1/incidents/none").status_code == 404
+    assert f'<a href="v1/incidents/{one["id"]}">and 19 more</a>' in page
     assert one["repairs"] == [{"table": USERS, "next": "wait", "why": told}]
     last = f"automatic repair of incident {one['id']}: wait, {told}"
     assert result.output.splitlines()[-1] == last

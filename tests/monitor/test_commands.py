@@ -210,6 +210,27 @@ def status_of(name: str, state: dict[str, Any], **service: Any) -> str:
         return CliRunner().invoke(status.COMMAND, ["--server", address]).output
 
 
+def test_status_of_an_incident_lists_all_its_keys_and_the_columns_of_those_that_differ() -> None:
+    api = FastAPI()
+    keys = [f"s/d.t:{number}" for number in range(30)]
+    incident = {
+        **{"id": "a1", "about": "d.t", "check": "values", "reason": "why", "severity": "critical"},
+        **{"state": "firing", "kind": "lost", "acknowledged": None, "keys": keys, "more_rows": 4},
+        "differing": [{"columns": ["total", "state"], "keys": ["s/d.t:7"]}],
+    }
+    api.get("/v1/incidents/a1")(lambda: incident)
+    with serving(api) as address:
+        result = CliRunner().invoke(status.COMMAND, ["--incident", "a1", "--server", address])
+
+    assert result.output.splitlines() == [
+        "critical firing lost d.t values: why (incident a1)",
+        *(f"  {key}" for key in keys),
+        "differ in total, state:",
+        "  s/d.t:7",
+        "about 4 more rows differ, which are not named",
+    ]
+
+
 @pytest.mark.parametrize("name", ["[red]", "shop.[/]", "a[bold]b", ":cat:.t"])
 def test_status_shows_a_name_as_it_is_whatever_rich_would_read_in_it(name: str) -> None:
     output = status_of(name, {"state": name, "reasons": [{"text": name}]}, turning=False, why=name)

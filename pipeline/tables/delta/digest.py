@@ -151,11 +151,11 @@ def _ids(column: pa.Array) -> npt.NDArray[Any]:
     return ids
 
 
-def list_digests(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
-    """Id and digest of each row of *batch*."""
+def list_digests(batch: pa.RecordBatch, digest: str = DIGEST) -> Iterator[tuple[int, int]]:
+    """Id and digest of each row of *batch*; the digest is in the column of that name."""
     return zip(
         map(int, batch.column(ID).to_pylist()),
-        first_bytes(batch.column(DIGEST)).tolist(),
+        first_bytes(batch.column(digest)).tolist(),
         strict=True,
     )
 

@@ -37,7 +37,14 @@ from pipeline.delta.reader import (
 from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import ORDER_PARTS, Op, Order, Shard, Table
 from pipeline.readings import LogKey
-from pipeline.row_digest import Bucketing, DigestColumn, KeyedRow, RangeDigest, sum_ids
+from pipeline.row_digest import (
+    Bucketing,
+    DigestColumn,
+    KeyedRow,
+    RangeDigest,
+    sum_columns,
+    sum_ids,
+)
 from pipeline.tables.delta.digest import (
     DIGEST,
     ID,
@@ -236,6 +243,19 @@ class MirrorReader:
             left -= {id_ for id_, _ in found}
             left = self._present_ids(shard, column, left)
         return sum_ids(found + self._digests_among(shard, column, left, columns), ids)
+
+    def column_digests(
+        self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
+    ) -> tuple[tuple[RangeDigest, ...], ...]:
+        kinds = self.pinned.columns()
+        listed = "".join(f", {digest_sql([one], kinds)} AS d{n}" for n, one in enumerate(columns))
+        asked = f"SELECT {quote_name(column)} AS {ID}{listed} FROM t"  # noqa: S608
+        found = [list[tuple[int, int]]() for _ in columns]
+        for condition in self._among(shard, column, set(ids)):
+            for batch in self.pinned.batches(f"{asked} WHERE {condition}"):
+                for n, own in enumerate(found):
+                    own.extend(list_digests(batch, f"d{n}"))
+        return sum_columns(found, ids)
 
     def _digests_among(
         self,

@@ -94,6 +94,20 @@ def test_each_wrong_row_is_named_once_and_no_other(world: FakeWorld) -> None:
     assert result.undecided == ()
 
 
+def test_many_wrong_rows_are_all_named_with_their_columns(world: FakeWorld) -> None:
+    for id_ in range(1, 40):
+        world.contents[ONE, id_] += 1
+        world.contents[TWO, id_] += 1
+
+    result = walk(world)
+
+    different = [one for one in result.differences if one.state is SuspectState.DIFFERENT]
+    assert {(one.shard, one.id) for one in different} == {
+        (s, n) for s in (ONE, TWO) for n in range(1, 40)
+    }
+    assert {one.columns for one in different} == {("v",)}
+
+
 def test_rows_that_change_meanwhile_are_no_differences(world: FakeWorld) -> None:
     world.contents[TWO, 50] += 1
     turn = iter(range(10_000))

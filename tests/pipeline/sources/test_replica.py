@@ -30,6 +30,7 @@ QUESTIONS = {
     "digests": (T, "id", [(0, 9)], ()),
     "row_digests": (T, "id", (0, 9), (), 5),
     "id_digests": (T, "id", [1], ()),
+    "column_digests": (T, "id", [1], ()),
     "bucket_digests": (T, None, ()),
     "bucket_rows": (T, None, (), (), 5),
     "ids": (T, "id", (0, 9), 5),

@@ -222,8 +222,17 @@ class Digested:
             *self.mirror.digests(self.shard, "id", span, columns),
             *self.source.id_digests(self.shard, "id", [id_], columns),
             *self.mirror.id_digests(self.shard, "id", [id_], columns),
+            *(self._alone(self.source, id_, columns) if len(columns) == 1 else ()),
+            *(self._alone(self.mirror, id_, columns) if len(columns) == 1 else ()),
             digest_row(columns, [row[one.name] for one in columns]),
         }
+
+    def _alone(self, side: Any, id_: int, columns: list[DigestColumn]) -> tuple[RangeDigest, ...]:
+        """The digest of one column, asked together with all others and with another row."""
+        place, others = self.columns.index(columns[0]), [0, 1, 2, 3, 99]
+        *found, nothing = side.column_digests(self.shard, "id", others, self.columns)
+        assert {one.rows for one in nothing} == {0}
+        return (found[id_][place],)
 
 
 def statements(table: str, columns: Mapping[str, tuple[str, ...]], quote: str) -> list[str]:
