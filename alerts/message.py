@@ -9,6 +9,7 @@ import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
+from shlex import quote
 
 from alerts.model import AlertKind, Event, Incident, Message, Notice
 from checks.model import MOST_KEYS
@@ -143,7 +144,7 @@ def _join_keys(incident: Incident) -> str:
     """The first keys, and where the others are listed."""
     keys = incident.ruling.keys
     shown, rest = ", ".join(keys[:MOST_KEYS]), len(keys[MOST_KEYS:])
-    listed = f"; run `sluice status --incident {incident.id}` to list all"
+    listed = f"; run `sluice status --incident {quote(incident.id)}` to list all"
     return f"{shown} and {rest} more{listed}" if rest else shown
 
 
