@@ -157,13 +157,13 @@ def find_blocks(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:
     return known[gating]
 
 
-def shorten_reasons(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
-    """Of each finding the first ``MOST_KEYS`` reasons, and how many more there are.
+def find_shown_blocks(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:
+    """As :func:`find_blocks`: of each finding ``MOST_KEYS`` reasons, and how many more there are.
 
     One finding may name a thousand rows, each with a waiver id of its own.
     """
     found = dict[tuple[str, str], list[Reason]]()
-    for one in reasons:
+    for one in find_blocks(inputs, gating):
         found.setdefault((one.code, one.text), []).append(one)
     return tuple(one for own in found.values() for one in _shorten(own))
 

@@ -16,11 +16,10 @@ from enum import StrEnum
 
 from checks.blocks import (
     Inputs,
-    find_blocks,
+    find_shown_blocks,
     is_claim_valid,
     loss_checks,
     pause_reasons,
-    shorten_reasons,
     unchecked_reasons,
     undecided_checks,
     unlogged_reasons,
@@ -249,7 +248,7 @@ def _decide_state(
     asked = {Rule.SUM: both[:1], Rule.PROOF: both[1:], Rule.BOTH: both}[policy.rule]
     reasons = tuple(reason for one in asked for reason in one.reasons)
     paused = pause_reasons(inputs.pause, question.stage, question.cut)
-    blocked = (*paused, *shorten_reasons(find_blocks(inputs, policy.gating)))
+    blocked = (*paused, *find_shown_blocks(inputs, policy.gating))
     if blocked:
         return ReadinessState.BLOCKED, (*blocked, *reasons)
     if inputs.clocks:
@@ -303,7 +302,7 @@ def _strange(question: Question, inputs: Inputs) -> tuple[Reason, ...]:
     """
     if question.stage is not Stage.MIRROR:
         return ()  # an image is a version from before
-    found = find_blocks(inputs, frozenset())
+    found = find_shown_blocks(inputs, frozenset())
     return tuple(reason for reason in found if reason.code == FOREIGN_WRITE)
 
 

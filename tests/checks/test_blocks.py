@@ -17,11 +17,11 @@ from checks.blocks import (
     TableState,
     are_within,
     find_blocks,
+    find_shown_blocks,
     has_overlap,
     is_closed_for_good,
     is_waivable,
     pause_reasons,
-    shorten_reasons,
     state_of,
     subtract_rows,
     undecided_checks,
@@ -355,7 +355,7 @@ def have_overlap(some: tuple[str, ...], others: tuple[str, ...]) -> bool:
 def test_a_finding_of_many_rows_gives_some_reasons_and_counts_the_others() -> None:
     fail = verdict("fail", *[f"s/t:{n}" for n in range(0, 60, 2)])
 
-    found = shorten_reasons(find_blocks(inputs(verdicts=(fail,)), GATING))
+    found = find_shown_blocks(inputs(verdicts=(fail,)), GATING)
 
     *named, last = found
     assert [one.id for one in named] == [
