@@ -110,7 +110,7 @@ class Values:
     """A table whose key is not one integer is read whole, unless its mirror has more rows."""
     whole_every: Span = timedelta(minutes=30)
     """How long after such a scan the next begins."""
-    suspects: OneOrMore = 200
+    suspects: OneOrMore = 1_000
     tries: OneOrMore = 3
     patience: Span = timedelta(minutes=10)
     """How long it waits for the mirror to reach the position, and a changed row for being looked
@@ -148,9 +148,7 @@ class Values:
         seen = RowSuspects.loads(memory["rows"], table) if memory["rows"] else None
         ended = seen.ended if seen else datetime.fromisoformat(memory["ended"])
         fences = await_fences(table, world, ended, self.patience)
-        if isinstance(fences, NotYet):
-            return replace(fences, suspicious=seen is not None)
-        if isinstance(fences, Undecided):
+        if isinstance(fences, NotYet | Undecided):
             return fences
         looks = [look for raw in memory["looks"] if (look := Look.loads(raw, table))]
         reading = Differences(fences, _describe_values(looks, changed, comparison))
@@ -208,7 +206,7 @@ class Values:
         again = comparison.read_again({*fresh.rows, *known, *rows[: self.suspects]}, 0)
         more = {"rows": again.dumps(), "spans": dump_spans(spans)}
         comparison.world.remember(comparison.table, NAME, {**memory, **more})
-        return NotYet(f"reading {len(again.rows)} rows again", suspicious=True)
+        return NotYet(f"reading {len(again.rows)} rows again")
 
     def _confirm(
         self,
@@ -225,7 +223,7 @@ class Values:
         if moving and seen.tries + 1 < self.tries:
             again = comparison.read_again(left, seen.tries + 1)
             comparison.world.remember(comparison.table, NAME, {**memory, "rows": again.dumps()})
-            return NotYet(f"{len(moving)} rows keep moving", suspicious=True)
+            return NotYet(f"{len(moving)} rows keep moving")
         found = tuple((one, state) for one, state in became.items() if state in WRONG)
         different = [one for one, state in found if state is SuspectState.DIFFERENT]
         columns = dict[Suspect, tuple[str, ...]]()
