@@ -129,9 +129,13 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class NotYet:
-    """There is nothing new to rule on; the last verdict stands.  ``why`` is shown to people."""
+    """There is nothing new to rule on; the last verdict stands.  ``why`` is shown to people.
+
+    ``suspicious``: it has found something that it has to look at again, so it goes first.
+    """
 
     why: str
+    suspicious: bool = False
 
 
 @dataclass(frozen=True, slots=True)

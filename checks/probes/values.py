@@ -148,7 +148,9 @@ class Values:
         seen = RowSuspects.loads(memory["rows"], table) if memory["rows"] else None
         ended = seen.ended if seen else datetime.fromisoformat(memory["ended"])
         fences = await_fences(table, world, ended, self.patience)
-        if isinstance(fences, NotYet | Undecided):
+        if isinstance(fences, NotYet):
+            return replace(fences, suspicious=seen is not None)
+        if isinstance(fences, Undecided):
             return fences
         looks = [look for raw in memory["looks"] if (look := Look.loads(raw, table))]
         reading = Differences(fences, _describe_values(looks, changed, comparison))
@@ -206,7 +208,7 @@ class Values:
         again = comparison.read_again({*fresh.rows, *known, *rows[: self.suspects]}, 0)
         more = {"rows": again.dumps(), "spans": dump_spans(spans)}
         comparison.world.remember(comparison.table, NAME, {**memory, **more})
-        return NotYet(f"reading {len(again.rows)} rows again")
+        return NotYet(f"reading {len(again.rows)} rows again", suspicious=True)
 
     def _confirm(
         self,
@@ -223,7 +225,7 @@ class Values:
         if moving and seen.tries + 1 < self.tries:
             again = comparison.read_again(left, seen.tries + 1)
             comparison.world.remember(comparison.table, NAME, {**memory, "rows": again.dumps()})
-            return NotYet(f"{len(moving)} rows keep moving")
+            return NotYet(f"{len(moving)} rows keep moving", suspicious=True)
         found = tuple((one, state) for one, state in became.items() if state in WRONG)
         different = [one for one, state in found if state is SuspectState.DIFFERENT]
         columns = dict[Suspect, tuple[str, ...]]()

@@ -72,10 +72,10 @@ def world(
     store.close()
     opened = [] if logs is None else logs
 
-    def changes(names: tuple[str, ...]) -> LogReader:
-        assert names == ("shop",)
+    def changes(names: tuple[str, ...], worker: int) -> LogReader:
+        assert (names, worker) == (("shop",), 0)
         opened.append(1)
-        return cast("LogReader", SimpleNamespace(number=len(opened)))
+        return cast("LogReader", SimpleNamespace(number=len(opened), batch=2 + len(opened)))
 
     lake = SimpleNamespace(lake=mirrors or FakeMirrors(), changes=changes)
     return ProbeWorld(
@@ -114,6 +114,17 @@ def test_the_log_is_opened_once_and_only_when_it_is_asked(tmp_path: Path) -> Non
 
     assert seen.log() is seen.log()
     assert (before, logs) == ([], [1])
+
+
+def test_the_log_is_opened_again_for_a_mirror_that_has_newer_batches(tmp_path: Path) -> None:
+    """Otherwise a check would take rows of such a batch for unchanged."""
+    seen = world(tmp_path, mirrors=FakeMirrors(batch=4))
+    first = seen.log().batch
+    seen.mirror(TABLE)
+    second = seen.log().batch
+    seen.mirror(OTHER)
+
+    assert (first, second, seen.log().batch) == (3, 4, 4)
 
 
 @pytest.mark.parametrize(
