@@ -134,6 +134,7 @@ class ProbeQueue:
 class Probing:
     """Runs each probe on each of its tables by its own pace, tier 0 first.
 
+    A probe with a suspicion has its next turn in the next round, also after a verdict.
     A probe that had nothing new to rule on is asked again in the next round; if it could not even
     look before, that is over, and said: an old excuse must not stand until the next ruling.
     A mirror whose merges are ``paused`` is not probed: it stands where it stood.
@@ -221,14 +222,13 @@ class Probing:
             queue.at_work[number] = ProbeAtWork(plan.name, table.name, started, probe.limit)
             past = self._past(plan, probe, table)
             verdict = run_probe(Check(plan.name, probe, table), world, past, self.run())
-            self._suspicions.discard(key)
+            (self._suspicions.add if verdict.suspicious else self._suspicions.discard)(key)
             if isinstance(verdict, NotYet):
                 log.debug("nothing new", check=plan.name, table=table.name, why=verdict.why)
                 self._able_again(plan.name, table.name, verdict.why)
-                if verdict.suspicious:
-                    self._suspicions.add(key)
                 continue
-            self._ran[key] = started
+            if not verdict.suspicious:
+                self._ran[key] = started
             self._tell(verdict, whole=looks_back(probe) > 0)
 
     def _tell_hanging(self, queue: ProbeQueue, due: Sequence[Due]) -> None:

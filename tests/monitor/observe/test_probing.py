@@ -66,6 +66,7 @@ class Number:
 
     value: float | None = 0.0
     as_of: tuple[Fence, ...] = ()
+    suspicious: bool = False
 
 
 @dataclass
@@ -430,6 +431,18 @@ def test_what_looks_suspicious_is_looked_at_again_before_all_others(bench: Bench
 
     assert [name for name, _ in probe.looked] == ["shop.b", "shop.z", "shop.a"]
     assert other.looked[-3:] == [("shop.z", 5), ("shop.a", 6), ("shop.b", 7)]
+
+
+def test_a_verdict_that_is_not_all_is_followed_up_in_the_next_round(bench: Bench) -> None:
+    probe = FakeProbe(Number(suspicious=True))
+    probing = bench.probing(plan(probe, tables="shop.a"))
+
+    probing.round()
+    probe.answer = Number()
+    for _ in range(3):
+        probing.round()
+
+    assert len(probe.looked) == 2
 
 
 def test_a_line_goes_on_when_its_probe_has_ended(bench: Bench, hanging: Hanging) -> None:
