@@ -421,7 +421,8 @@ class Checkpoint:
         if (changed.lane, changed.batch) != (self.lane, self.batch + 1):
             after = f"batch {self.batch} of lane {self.lane}"
             found = f"batch {changed.batch} of lane {changed.lane}"
-            raise HeldError("mark_lost", f"{found} cannot follow {after}; restore what is between")
+            fix = "restore the batches between them"
+            raise HeldError("mark_lost", f"{found} cannot follow {after}; {fix}")
         return changed if delta.full else _apply(self, delta)
 
     @property

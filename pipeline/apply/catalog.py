@@ -398,6 +398,7 @@ class Catalog:
         merged = merge_schemas(schemas)
         if isinstance(merged, Incompatible):
             raise HeldError("shards_differ", f"{merged.why}; {merged.statement}")
+        self._refuse_two_keys(table)
         if not table.key:
             detail = (
                 f"{table.name} declares no key; name a unique, not-null set: 'key:' of its rule"
@@ -407,6 +408,26 @@ class Catalog:
         refuse_odd(self.standards.of(table.name), table, merged)
         columns = tuple(self._written(schemas[0].shard, column) for column in merged.columns)
         return replace(merged, columns=columns)
+
+    def _refuse_two_keys(self, table: Table) -> None:
+        """Refuse shards with other keys, declared or named by their rules: rows would be lost."""
+        keys = {shard: self._key_of(shard) for shard in table.shards}
+        known = [(shard, key) for shard, key in keys.items() if key is not None]
+        for shard, key in known[1:]:
+            first, other = known[0]
+            if sorted(map(str.casefold, key)) != sorted(map(str.casefold, other)):
+                here, there = ", ".join(other), ", ".join(key)
+                raise HeldError(
+                    "shards_differ",
+                    f"{first.name} has the key ({here}), {shard.name} ({there});"
+                    f" name one `key` in all rules of {table.name}",
+                )
+
+    def _key_of(self, shard: Shard) -> tuple[str, ...] | None:
+        """The columns that its rule names, or those that it declares; None before it has any."""
+        rule, declared = self.router.rule(shard.name), self.newest(shard.source, shard.name)
+        own = rule.key if rule else ()
+        return own or (None if declared is None else declared.key)
 
 
 def _emptied(asked: PendingEffect) -> bool:

@@ -240,7 +240,7 @@ def _void(
         return ""
     epoch, lists = epochs.get(source_of(name)), checkpoint.lists.get(source_of(name))
     if epoch is None or (epoch.number, epoch.identity) != (one.order.epoch, one.identity):
-        return "its server, or its log, is another one"
+        return "its server or its log was replaced since the backfill began"
     if lists is not None and lists.above is not None and lists.above >= one.order:
         return "its collector's lists changed: rows since may have been left out"
     for news in facts.news:

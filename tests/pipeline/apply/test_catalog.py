@@ -134,6 +134,19 @@ def test_a_new_shard_of_other_columns_is_told_and_nothing_of_it_is_folded(tmp_pa
     assert lake.rows() == {1: "Ada"}
 
 
+@pytest.mark.parametrize("key", [("id", "name"), ()])
+def test_shards_whose_rules_name_other_keys_are_held_before_a_row_replaces_another(
+    tmp_path: Path, key: tuple[str, ...]
+) -> None:
+    rules = (TableRule(r"db\.t", "db.t", key=("id",)), TableRule(r"db\.t2", "db.t", key=key))
+    lake = LocalLake(tmp_path, rules=rules, shards=("db.t", "db.t2"), key=())
+
+    lake.land(row(Op.CREATE, 2, 1, "Ada"))
+
+    told = f"db.t has the key (id), db.t2 ({', '.join(key)}); name one `key` in all rules of db.t"
+    assert_held(lake.apply().hold, "shards_differ", told)
+
+
 FOLDED = (TableRule(r"db\..*", "db.t"),)
 
 
