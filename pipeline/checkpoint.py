@@ -310,10 +310,10 @@ class Checkpoint:
                       before it has rows of that shard, and no proof covers them any more.
     ``belated``       table -> newest batch by which changes came late, which were quarantined,
                       skipped or repaired: older mirrors lack them.
-    ``bases``         ``source/shard`` -> order its newest base is complete as of.
-    ``based``         ``source/shard`` -> batch in which the rows of that base began.
-    ``complete``      ``source/shard`` -> batch in which that base became complete.
-    ``lost``          ``source/shard`` -> order of the base that closed its newest gap or
+    ``bases``         `Shard` -> order its newest base is complete as of.
+    ``based``         `Shard` -> batch in which the rows of that base began.
+    ``complete``      `Shard` -> batch in which that base became complete.
+    ``lost``          `Shard` -> order of the base that closed its newest gap or
                       quarantine: what landed of it below may lack changes.
     ``snapshots``     source -> order of its newest snapshot with landed rows that stand for
                       all tables: the heartbeat's, or those before any table had a base.
@@ -356,10 +356,10 @@ class Checkpoint:
     existing: Mapping[Shard, Existence] = field(default_factory=dict)
     departed: Mapping[str, int] = field(default_factory=dict)
     belated: Mapping[str, int] = field(default_factory=dict)
-    bases: Mapping[str, Order] = field(default_factory=dict)
-    based: Mapping[str, int] = field(default_factory=dict)
-    complete: Mapping[str, int] = field(default_factory=dict)
-    lost: Mapping[str, Order] = field(default_factory=dict)
+    bases: Mapping[Shard, Order] = field(default_factory=dict)
+    based: Mapping[Shard, int] = field(default_factory=dict)
+    complete: Mapping[Shard, int] = field(default_factory=dict)
+    lost: Mapping[Shard, Order] = field(default_factory=dict)
     snapshots: Mapping[str, Order] = field(default_factory=dict)
     initial: Mapping[str, Order] = field(default_factory=dict)
     snaps: Mapping[Shard, OpenSnapshot] = field(default_factory=dict)
@@ -704,7 +704,7 @@ def active_shards(checkpoint: Checkpoint, router: Router) -> Mapping[Shard, str]
 def has_streaming_table(checkpoint: Checkpoint, router: Router, *, tier: int) -> bool:
     """Whether a table of *tier* has a shard that is past its first snapshot, or never had one."""
     return any(
-        (shard not in checkpoint.snaps or str(shard) in checkpoint.bases)
+        (shard not in checkpoint.snaps or shard in checkpoint.bases)
         and (rule := router.rule(shard.name)) is not None
         and rule.tier == tier
         for shard, table in checkpoint.shards.items()

@@ -391,10 +391,11 @@ class ProbeWorld:
         """Whether its newest base is not merged, or the first of a shard is being read."""
         if isinstance(self.look.checkpoint, Missing):
             return False
-        checkpoint, names = self.look.checkpoint.value, tuple(map(str, table.shards))
-        read = (checkpoint.rereads.get(name) for name in names if name not in checkpoint.bases)
+        checkpoint = self.look.checkpoint.value
+        bare = (shard for shard in table.shards if shard not in checkpoint.bases)
+        read = (checkpoint.rereads.get(str(shard)) for shard in bare)
         first = any(r and r.done is None and r.origin is Origin.SNAPSHOT for r in read)
-        return first or any(checkpoint.complete.get(name, -1) > applied for name in names)
+        return first or any(checkpoint.complete.get(shard, -1) > applied for shard in table.shards)
 
     def ordering(self, table: Table) -> Ordering:
         """As its sources' formats say."""
@@ -410,12 +411,11 @@ class ProbeWorld:
         if isinstance(self.look.checkpoint, Missing):
             return NO_BASES
         checkpoint, applied = self.look.checkpoint.value, self.mirror(table).batch
-        names = (str(shard) for shard in table.shards)
         return {
-            name: ShardBase(checkpoint.bases[name], checkpoint.based[name])
-            for name in names
-            if name in checkpoint.bases and name in checkpoint.based
-            if checkpoint.complete.get(name, applied + 1) <= applied
+            str(shard): ShardBase(checkpoint.bases[shard], checkpoint.based[shard])
+            for shard in table.shards
+            if shard in checkpoint.bases and shard in checkpoint.based
+            if checkpoint.complete.get(shard, applied + 1) <= applied
         }
 
     def recall(

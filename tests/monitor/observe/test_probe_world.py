@@ -298,7 +298,7 @@ READ = Backfill("x", Origin.SNAPSHOT, ORDER, "A", 2)
             Checkpoint("main", 4, rereads={str(SHARD): READ}), False, id="its first is read"
         ),
         pytest.param(
-            Checkpoint("main", 4, rereads={str(SHARD): READ}, bases={str(SHARD): ORDER}),
+            Checkpoint("main", 4, rereads={str(SHARD): READ}, bases={SHARD: ORDER}),
             True,
             id="another one is read",
         ),
@@ -308,12 +308,12 @@ READ = Backfill("x", Origin.SNAPSHOT, ORDER, "A", 2)
             id="some rows are read",
         ),
         pytest.param(
-            Checkpoint("main", 5, bases={str(SHARD): ORDER}, complete={str(SHARD): 5}),
+            Checkpoint("main", 5, bases={SHARD: ORDER}, complete={SHARD: 5}),
             False,
             id="its newest is not merged",
         ),
         pytest.param(
-            Checkpoint("main", 5, bases={str(SHARD): ORDER}, complete={str(SHARD): 4}),
+            Checkpoint("main", 5, bases={SHARD: ORDER}, complete={SHARD: 4}),
             True,
             id="its newest is merged",
         ),
@@ -372,7 +372,13 @@ def test_the_batch_landed(
 )
 def test_a_base_counts_when_the_mirror_has_it(tmp_path: Path, applied: int, *, known: bool) -> None:
     name, order = str(SHARD), Order(1, 4, 50)
-    checkpoint = Checkpoint("main", 7, bases={name: order}, based={name: 3}, complete={name: 6})
+    checkpoint = Checkpoint(
+        "main",
+        7,
+        bases={Shard.parse(name): order},
+        based={Shard.parse(name): 3},
+        complete={Shard.parse(name): 6},
+    )
     seen = world(
         tmp_path, checkpoint=Sample(checkpoint, NOON, timedelta(1)), mirrors=FakeMirrors(applied)
     )

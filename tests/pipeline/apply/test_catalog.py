@@ -92,7 +92,7 @@ def test_rows_that_only_a_statement_took_away_hold_the_table_until_a_base(
     lake.land(row(Op.CREATE, 30, 2, "new"))
     held = lake.apply().hold
     lake.land(row(Op.SETTLE, 31, None), row(Op.READ, 31, 2, "new"))
-    lake.checkpoint = replace(lake.checkpoint, bases={"s/db.t": Order(1, 1, 31)})
+    lake.checkpoint = replace(lake.checkpoint, bases={Shard("s", "db.t"): Order(1, 1, 31)})
 
     after = lake.apply()
 
@@ -239,7 +239,9 @@ def test_f26_a_dropped_shard_that_is_made_again_begins_empty(two: Renames) -> No
     two.tell(100, "DROP TABLE _t_new")
     two.tell(120, "CREATE TABLE _t_new LIKE t", "_t_new")
     rows = (new(S, 120, None), new(C, 130, 7, "seven"))
-    two.lake.checkpoint = replace(two.lake.checkpoint, bases={f"s/{NEW}": Order(1, 1, 120)})
+    two.lake.checkpoint = replace(
+        two.lake.checkpoint, bases={Shard.parse(f"s/{NEW}"): Order(1, 1, 120)}
+    )
     two.lake.land(*({**one, "table": "db.t"} for one in rows))
 
     turn = two.apply()

@@ -58,13 +58,13 @@ def test_shards_are_known_by_their_rows() -> None:
 def test_a_base_is_told_with_the_batches_it_began_and_ended_in_and_its_mirror_has_to_take_it() -> (
     None
 ):
-    checkpoint = replace(OLD, based={"s/db.x": 1}, complete={"s/db.x": 2})
+    checkpoint = replace(OLD, based={Shard("s", "db.x"): 1}, complete={Shard("s", "db.x"): 2})
 
     begun = step(checkpoint, snapshot("s/db.t"))
     made = step(step(begun), BatchStats(high=orders_at({"s/s.db.t:0": HIGH})))
 
-    assert made.based == {"s/db.x": 1, "s/db.t": 5}
-    assert made.complete == {"s/db.x": 2, "s/db.t": 7}
+    assert made.based == {Shard("s", "db.x"): 1, Shard("s", "db.t"): 5}
+    assert made.complete == {Shard("s", "db.x"): 2, Shard("s", "db.t"): 7}
     assert made.tables == {"db.t": 7}
 
 
@@ -104,7 +104,7 @@ def test_a_snapshot_of_rows_of_two_epochs_is_a_part(
     assert made.parts == ({} if whole else {"s/db.t": order})
     assert (made.snaps.keys() == {Shard("s", "db.t")}) is whole
     done = step(made, BatchStats(high=orders_at({"s/s.db.t:0": Order(2, 1, 900)})))
-    assert (done.bases.get("s/db.t") == order) is whole
+    assert (done.bases.get(Shard("s", "db.t")) == order) is whole
 
 
 def test_rows_of_one_batch_in_two_epochs_are_a_part_whichever_is_told_first() -> None:
@@ -140,12 +140,14 @@ LIVE = BatchStats(high=orders_at({"s/s.db.t:0": HIGH}))
 
 
 def test_a_base_that_closes_what_was_unread_tells_how_far_changes_are_missing() -> None:
-    opened = step(replace(TWO, lost={"s/db.x": LOW}), BatchStats(errors={"s/db.t": unread(7)}))
+    opened = step(
+        replace(TWO, lost={Shard("s", "db.x"): LOW}), BatchStats(errors={"s/db.t": unread(7)})
+    )
 
     made = step(step(opened, snapshot("s/db.t")), LIVE)
 
     assert made.quarantine == {}
-    assert made.lost == {"s/db.x": LOW, "s/db.t": BEGUN}
+    assert made.lost == {Shard("s", "db.x"): LOW, Shard("s", "db.t"): BEGUN}
 
 
 def test_a_base_that_closes_nothing_tells_of_nothing_lost() -> None:

@@ -13,7 +13,7 @@ from pyarrow import parquet
 from pipeline.apply.merge import count_corrected
 from pipeline.checkpoint import RowStandards
 from pipeline.clocks import LONGEST_WAIT
-from pipeline.model import Op
+from pipeline.model import Op, Shard
 from pipeline.resubmissions import Resubmission
 from pipeline.settings import StandardRule
 from pipeline.standards.hash import KeyedHash
@@ -134,7 +134,7 @@ def test_rows_that_are_read_again_go_through_the_same_place_and_close_the_gap(
     assert len(read) == 20
     assert not [one for one in beside.harness.loop.checkpoint.gaps if NAME in one]
     mark = beside.harness.loop.checkpoint
-    assert mark.based[NAME] > mark.standards[NAME].since
+    assert mark.based[Shard.parse(NAME)] > mark.standards[NAME].since
 
 
 def test_a_row_without_an_answer_is_not_read_again_until_it_has_one(tmp_path: Path) -> None:
