@@ -333,7 +333,7 @@ class Checkpoint:
                       that was sent while it lasted.
     ``trimmed``       topics whose beginning was deleted before they were first read: the rest
                       shows neither an empty table nor a new one.
-    ``parts``         ``source/shard`` -> order of a snapshot that is split or partly deleted.
+    ``parts``         `Shard` -> order of a snapshot that is split or partly deleted.
     ``grown``         topics that have gained partitions: their keys may have moved.
     ``gaps``          gap id -> the open `Gap`.
     ``quarantine``    ``source/shard`` (or ``topic:NAME`` if unknown) -> what is open of it.
@@ -374,7 +374,7 @@ class Checkpoint:
     stores: Mapping[str, str] = field(default_factory=dict)
     hazards: Mapping[str, ActiveHazard] = field(default_factory=dict)
     trimmed: tuple[str, ...] = ()
-    parts: Mapping[str, Order] = field(default_factory=dict)
+    parts: Mapping[Shard, Order] = field(default_factory=dict)
     grown: tuple[str, ...] = ()
     gaps: Mapping[str, Gap] = field(default_factory=dict)
     quarantine: Mapping[str, Quarantine] = field(default_factory=dict)

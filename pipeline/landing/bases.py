@@ -188,7 +188,7 @@ def is_torn(rows: SnapshotRows, known: OpenSnapshot | None) -> bool:
 
 
 def _is_part(snap: OpenSnapshot, checkpoint: Checkpoint, shard: Shard) -> bool:
-    part = checkpoint.parts.get(str(shard))
+    part = checkpoint.parts.get(shard)
     return part is not None and part >= snap.order
 
 

@@ -195,9 +195,9 @@ def _advance(
 def _topics(checkpoint: Checkpoint, facts: BatchStats, plan: Plan) -> Checkpoint:
     """Apply W after *plan*, described columns, and topics that gained partitions or miss rows."""
     parts = {
-        name: rows.order
-        for name, rows in facts.snapshots.items()
-        if rows.topics & plan.trimmed or is_torn(rows, checkpoint.snaps.get(Shard.parse(name)))
+        shard: rows.order
+        for shard, rows in ((Shard.parse(name), one) for name, one in facts.snapshots.items())
+        if rows.topics & plan.trimmed or is_torn(rows, checkpoint.snaps.get(shard))
     }
     topics = tuple(sorted({*checkpoint.trimmed, *plan.trimmed}))
     at = replace(checkpoint, offsets=dict(plan.offsets), gone=dict(plan.gone))
@@ -210,7 +210,7 @@ def _topics(checkpoint: Checkpoint, facts: BatchStats, plan: Plan) -> Checkpoint
         at,
         grown=tuple(sorted(grown_topics(checkpoint, plan))),
         trimmed=topics,
-        parts={**checkpoint.parts, **parts},
+        parts=_updated(checkpoint.parts, parts),
     )
 
 

@@ -464,7 +464,7 @@ def test_a_create_is_no_birth_where_the_beginning_of_the_topic_is_gone(
 
 
 def test_a_snapshot_of_which_a_part_is_left_is_no_base_and_the_next_one_is() -> None:
-    checkpoint = Checkpoint("main", 4, parts={"shop/db.t": S1})
+    checkpoint = Checkpoint("main", 4, parts={Shard("shop", "db.t"): S1})
     left = replace(snapshot_stats(S1, 2, ended=True), high=LIVE)
 
     assert advance_snapshots(checkpoint, left, 5) == ({}, ())

@@ -65,7 +65,7 @@ def test_a_batch_forgets_nothing_of_what_it_does_not_tell() -> None:
         heartbeats={"s": 7, "b": 9},
         lost={Shard("s", "db.t"): low},
         high=orders_at({"s/x:0": low, "s/y:0": low}),
-        parts={"s/db.p": low},
+        parts={Shard("s", "db.p"): low},
         based={Shard("s", "db.o"): 1},
         complete={Shard("s", "db.o"): 2},
     )

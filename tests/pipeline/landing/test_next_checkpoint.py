@@ -93,7 +93,7 @@ def test_what_a_trimmed_topic_still_holds_of_a_snapshot_is_remembered_as_a_part(
     made, settled = planned(replace(OLD, trimmed=("s.db.v",)), chosen, facts)
 
     assert made.trimmed == ("s.db.t", "s.db.v")
-    assert made.parts == {"s/db.t": Order(1, 1, 9)}
+    assert made.parts == {Shard("s", "db.t"): Order(1, 1, 9)}
     assert [str(one.shard) for one in settled] == ["s/db.u"]
     assert not made.snaps
 
