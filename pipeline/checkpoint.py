@@ -320,7 +320,7 @@ class Checkpoint:
     ``initial``       source -> order of its newest snapshot of all tables, by its schema changes.
     ``snaps``         `Shard` -> its snapshot that is not complete yet.
     ``schemas``       ``source/shard`` -> its newest columns, where rows describe them.
-    ``standards``     ``source/shard`` -> the standards of its rows, if it has or had any.
+    ``standards``     `Shard` -> the standards of its rows, if it has or had any.
     ``rereads``       ``source/shard`` -> its newest re-reading, done or not.
     ``resubmitted``   ids of corrected messages that are still asked for -> batch that landed them.
     ``lists``         source -> by which lists its collector sends tables.
@@ -364,7 +364,7 @@ class Checkpoint:
     initial: Mapping[str, Order] = field(default_factory=dict)
     snaps: Mapping[Shard, OpenSnapshot] = field(default_factory=dict)
     schemas: Mapping[str, DescribedSchema] = field(default_factory=dict)
-    standards: Mapping[str, RowStandards] = field(default_factory=dict)
+    standards: Mapping[Shard, RowStandards] = field(default_factory=dict)
     rereads: Mapping[str, Backfill] = field(default_factory=dict)
     resubmitted: Mapping[str, int] = field(default_factory=dict)
     lists: Mapping[str, CollectorLists] = field(default_factory=dict)

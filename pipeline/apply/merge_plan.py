@@ -124,17 +124,16 @@ def require_same_standards(
             detail = f"its rows came from table {other}, which has other `standards`"
             raise HeldError("standards", f"{detail}; take a new base of {table.name}")
     for shard in sorted(table.shards, key=str):
-        name = str(shard)
-        known = checkpoint.standards.get(name, NO_STANDARDS)
+        known = checkpoint.standards.get(shard, NO_STANDARDS)
         if not shard_exists(checkpoint, shard) or (
             shard not in checkpoint.shards and known is NO_STANDARDS
         ):
             continue
         if known.digest != wanted:
-            detail = f"`standards` changed: new rows of {name} have other values"
+            detail = f"`standards` changed: new rows of {shard} have other values"
             raise HeldError("standards", f"{detail}; the next batch records the change")
         if known.since >= 0 and checkpoint.based.get(shard, -1) <= known.since:
-            detail = f"`standards` changed: older rows of {name} have other values"
+            detail = f"`standards` changed: older rows of {shard} have other values"
             raise HeldError("standards", f"{detail}; take a new base")
 
 

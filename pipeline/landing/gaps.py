@@ -511,16 +511,18 @@ def detect_new_standards(checkpoint: Checkpoint, context: BatchContext) -> Check
     before, standards = context.before, context.standards
     if not standards.rules and not before.standards:
         return checkpoint
-    names = set(checkpoint.shards)
+    shards = set(checkpoint.shards)
     if not context.settings_changed:
-        names -= before.shards.keys()
+        shards -= before.shards.keys()
+    if not shards:
+        return checkpoint
     known, gaps = dict(checkpoint.standards), dict(checkpoint.gaps)
-    for shard in sorted(names):
-        name, digest = str(shard), standards.digest(checkpoint.shards[shard])
-        if digest == checkpoint.standards.get(name, NO_STANDARDS).digest:
+    for shard in sorted(shards):
+        digest = standards.digest(checkpoint.shards[shard])
+        if digest == checkpoint.standards.get(shard, NO_STANDARDS).digest:
             continue
         seen = shard in before.shards
-        known[name] = RowStandards(digest, checkpoint.batch if seen else -1)
+        known[shard] = RowStandards(digest, checkpoint.batch if seen else -1)
         if seen and checkpoint.shards[shard] is not None and shard_exists(checkpoint, shard):
             gap = _new_standard_gap(shard, checkpoint)
             gaps[gap.id] = gap

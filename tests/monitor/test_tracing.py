@@ -42,7 +42,7 @@ def based(lake: LocalLake, standards: Standards = NO_STANDARDS) -> LocalLake:
     shards = lake.checkpoint.shards
     names = ("based", "complete")
     told = {name: dict.fromkeys(shards, 0) for name in names}
-    own = {str(shard): RowStandards(standards.digest(table)) for shard, table in shards.items()}
+    own = {shard: RowStandards(standards.digest(table)) for shard, table in shards.items()}
     remember(lake, bases=dict.fromkeys(shards, FIRST), standards=own, **told)
     lake.catalog.standards = standards
     return lake

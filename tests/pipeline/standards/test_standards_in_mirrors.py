@@ -32,7 +32,7 @@ def _lake(home: Path, rules: Standards, since: int = -1) -> LocalLake:
 
 
 def note_standards(lake: LocalLake, since: int) -> LocalLake:
-    noted = {"s/db.t": RowStandards(lake.catalog.standards.digest("db.t"), since)}
+    noted = {Shard("s", "db.t"): RowStandards(lake.catalog.standards.digest("db.t"), since)}
     lake.checkpoint = replace(lake.checkpoint, standards=noted)
     return lake
 
@@ -139,7 +139,7 @@ def test_ids_of_a_key_with_a_standard_have_no_ranges(tmp_path: Path) -> None:
 
 
 def test_a_mark_tells_by_which_standards_rows_are_written() -> None:
-    mark = Checkpoint("main", 3, standards={"s/db.t": RowStandards("ab", 2)})
+    mark = Checkpoint("main", 3, standards={Shard("s", "db.t"): RowStandards("ab", 2)})
 
     assert Checkpoint.loads(mark.dumps()) == replace(mark, full=3)
     with pytest.raises(HeldError):
