@@ -243,7 +243,12 @@ NO_IDENTITY = Demand(
     severity=WARN,
     effect=Effect.DELAYS,
 )
-TABLE_DEMANDS = (ROWS, COLUMNS, OTHER_INDEX, NO_IDENTITY)
+ROW_SECURITY = Demand(
+    "row-level security",
+    "the connector's snapshots contain only the rows that policies show to its user",
+    effect=Effect.DROPS,
+)
+TABLE_DEMANDS = (ROWS, COLUMNS, OTHER_INDEX, NO_IDENTITY, ROW_SECURITY)
 FULL = f"ALTER TABLE {SHARD} REPLICA IDENTITY FULL"
 
 
@@ -268,6 +273,7 @@ def collect_publication_hazards(
         for shard in shards
         for harm in (
             *_left_out(shard, publication),
+            *_hidden_rows(shard),
             *_harmful_identity(shard, next(iter(shard.unique), ())),
         )
     }
@@ -309,6 +315,8 @@ def check_tables(
         yield from _sent(shard, publication, names)
         yield from check_key(into.key, shard.unique, not_null, topic_keys=topic_keys)
         yield from identity_findings(shard, into)
+        yield from (harm.finding for harm in _hidden_rows(shard))
+        yield from _unreadable_rows(shard)
         yield from report_unverifiable([why for c in shard.typed if (why := why_unverifiable(c))])
         known = {c.name for c in shard.typed if not why_unverifiable(c)}
         yield from report_uncompared(shard.typed, known)
@@ -351,6 +359,27 @@ def _left_out(shard: PostgresShardFacts, publication: str) -> Iterator[_Harm]:
         what += ": the mirror does not have these columns"
         found = (COLUMNS.severity, "columns_unpublished", what, again)
         yield _Harm(COLUMNS, f"{publication} {columns}", found)
+
+
+def _hidden_rows(shard: PostgresShardFacts) -> Iterator[_Harm]:
+    """Rows that a snapshot of the connector does not have, without an error."""
+    if user := shard.hidden_from:
+        what = f"policies hide rows from {user}, which reads the slot: snapshots leave them out"
+        fix = f"ALTER ROLE {quote_for_display(user)} BYPASSRLS, then a new base of {SHARD}"
+        yield _Harm(ROW_SECURITY, f"hidden from {user}", (REFUSE, "row_security", what, fix))
+
+
+def _unreadable_rows(shard: PostgresShardFacts) -> Iterator[TableFinding]:
+    if shard.filtered:
+        what = "policies hide rows from Sluice's user, so the server rejects each of its reads"
+        fix = "ALTER ROLE ... BYPASSRLS for the user that the source names"
+        yield REFUSE, "row_security", what, fix
+    if shard.inherited:
+        what = (
+            "other tables inherit from it: a snapshot of the connector contains their rows, too,"
+            " and no later change of them"
+        )
+        yield WARN, "inherited", what, f"after each snapshot, a bootstrap of {SHARD}"
 
 
 def identity_findings(shard: PostgresShardFacts, into: FoldedTable) -> list[TableFinding]:

@@ -196,13 +196,27 @@ def _ahead(session: PostgresSession) -> timedelta:
     return max(told - answered, timedelta()) or min(told - asked, timedelta())
 
 
+# Who reads a slot, and whether rows of *t* are hidden from role *u* (check_enable_rls in rls.c).
+READER = """\
+(SELECT a.usesysid FROM pg_replication_slots s JOIN pg_stat_activity a ON a.pid = s.active_pid
+    WHERE s.slot_name = %s AND s.database = current_database())"""
+HIDES_ROWS = """\
+(t.relrowsecurity AND NOT (u.rolsuper OR u.rolbypassrls
+    OR (NOT t.relforcerowsecurity AND pg_has_role(u.oid, t.relowner, 'USAGE'))))"""
+HIDDEN = f"""\
+SELECT t.oid::bigint AS oid, u.rolname::text AS reader
+FROM pg_class t JOIN pg_roles u ON u.oid = {READER}
+WHERE {HIDES_ROWS} AND t.oid = ANY(%s::oid[])
+"""  # noqa: S608
 TABLES = """\
 SELECT n.nspname::text AS schema, c.relname::text AS relation, c.oid::bigint AS oid,
     c.relkind::text AS kind, c.relispartition AS leaf, c.relpersistence::text AS persistence,
     c.relreplident::text AS identity, CASE c.relkind WHEN 'r' THEN c.reltuples ELSE (
         SELECT sum(greatest(l.reltuples, 0)) FROM pg_partition_tree(c.oid) t
         JOIN pg_class l ON l.oid = t.relid WHERE t.isleaf) END::bigint AS rows,
-    has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE') AS readable
+    has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE') AS readable,
+    row_security_active(c.oid) AS filtered, c.relkind = 'r' AND EXISTS (
+        SELECT FROM pg_inherits h WHERE h.inhparent = c.oid) AS inherited
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND c.relpersistence <> 't'
     AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'
@@ -271,7 +285,9 @@ class PostgresShardFacts:
     row, the primary key first; ``primary`` says whether there is one.  Outside the publication,
     ``published`` is absent (None); so are ``rows`` before the first estimate.  ``filled`` are
     columns whose addition may have given old rows values that are in no event.  ``typed`` are all
-    columns with their types.
+    columns with their types.  Row-level security hides rows from Sluice's user if it is
+    ``filtered``, and from the reader of the slot if ``hidden_from`` names it.  ``inherited``:
+    a query without ONLY also returns rows of other tables.
     """
 
     shard: Shard
@@ -287,6 +303,9 @@ class PostgresShardFacts:
     rows: int | None = None
     filled: tuple[str, ...] = ()
     typed: tuple[PostgresColumn, ...] = ()
+    filtered: bool = False
+    hidden_from: str = ""
+    inherited: bool = False
 
 
 def list_shards(session: PostgresSession, source: str, publication: str) -> tuple[Shard, ...]:
@@ -296,9 +315,17 @@ def list_shards(session: PostgresSession, source: str, publication: str) -> tupl
 
 
 def read_shard_facts(
-    session: PostgresSession, source: str, publication: str, wanted: Callable[[ShardId], bool]
+    session: PostgresSession,
+    source: str,
+    publication: str,
+    wanted: Callable[[ShardId], bool],
+    *,
+    slot: str = "",
 ) -> tuple[PostgresShardFacts, ...]:
-    """Describe every table that is *wanted*, sorted; a view is no table."""
+    """Describe every table that is *wanted*, sorted; a view is no table.
+
+    From whom rows are hidden is known while somebody reads the *slot*.
+    """
     found = _sent_as_themselves(session, publication)
     chosen = {name: row for name, row in found.items() if wanted(name)}
     oids = [row["oid"] for row in chosen.values()]
@@ -313,6 +340,7 @@ def read_shard_facts(
     typed = defaultdict(list)
     for one in session.ask(TYPED, oids):
         typed[one["oid"]].append(read_column(one))
+    hidden = {row["oid"]: str(row["reader"]) for row in session.ask(HIDDEN, slot, oids)}
     none = {"columns": (), "nullable": None}
     return tuple(
         replace(
@@ -323,6 +351,7 @@ def read_shard_facts(
                 sent.get(name),
             ),
             typed=tuple(typed[row["oid"]]),
+            hidden_from=hidden.get(row["oid"], ""),
         )
         for name, row in sorted(chosen.items())
     )
@@ -406,6 +435,8 @@ def _facts(
         unique=tuple(tuple(one["columns"]) for one in unique),
         primary=any(one["primary"] for one in unique),
         readable=bool(row["readable"]),
+        filtered=bool(row["filtered"]),
+        inherited=bool(row["inherited"]),
         published=None if published is None else _read_published(published, row["columns"]),
         rows=None if row["rows"] is None or row["rows"] < 0 else int(row["rows"]),
         filled=tuple(dict.fromkeys(row["filled"])),

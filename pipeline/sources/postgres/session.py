@@ -1,7 +1,8 @@
 """Runs statements on one pinned Postgres connection, one at a time, within the limits.
 
 The server enforces a time limit on each statement, and the client on each answer. Counts, sums
-and row reads are refused while too many statements run. A failed connection is dropped and
+and row reads are refused while too many statements run. So is a read from which row-level
+security would hide rows. A failed connection is dropped and
 never reused: the next use connects again, so no answer can belong to an earlier statement.
 Cannot detect: whether statements of other users run, without the role `pg_monitor`.
 
@@ -28,6 +29,7 @@ from pipeline.sources.sql import Ask, SqlSession
 # SQLSTATEs, appendix A of Postgres's manual.
 TOO_SLOW = {"57014", "55P03", "25P03"}  # ended at a limit of time, or waited for a lock
 REFUSED = {"42501", "28000", "28P01", "0LP01", "3D000"}
+POLICIES = "check_enable_rls"  # the server's function that refuses filtered reads, in each language
 ABSENT = {"42P01", "42703", "3F000", "42704", "42883", "22P02"}
 MEANINGLESS = {"22003", "22007", "22008", "22025"}  # no day, time, number or pattern
 READ_ONLY = "25006"
@@ -113,6 +115,7 @@ class PostgresSession(SqlSession):
             "SET bytea_output = 'hex'; SET extra_float_digits = 1; SET xmloption = 'content';"
             "SET synchronous_commit = local;"  # a standby that is down holds up no heartbeat
             "SET max_parallel_workers_per_gather = 0;"
+            "SET row_security = off;"  # a read from which a policy would hide rows is an error
             "SET search_path = pg_catalog"  # no function of a user's stands before the server's
         )
         return connection
@@ -124,6 +127,10 @@ class PostgresSession(SqlSession):
             return SlowError(f"{self.where}: slow: {said}")
         if state == READ_ONLY:
             return ConfigError(f"{self.where}: {said}; {ELSEWHERE}")
+        if getattr(getattr(error, "diag", None), "source_function", None) == POLICIES:
+            user = quote_for_display(self.settings.user)
+            hidden = f"{said}; row-level security would hide rows from Sluice"
+            return ConfigError(f"{self.where}: {hidden}; run ALTER ROLE {user} BYPASSRLS")
         if state in REFUSED or (not state and any(word in said for word in LOGIN)):
             return ConfigError(f"{self.where}: {said}; grant it, or name another user")
         if state in ABSENT or state in MEANINGLESS:

@@ -37,8 +37,10 @@ from pipeline.errors import SluiceError
 from pipeline.model import Break, CaptureScope, Head, RetainedLog, Shard, ShardId
 from pipeline.sources.postgres.doctor import collect_publication_hazards
 from pipeline.sources.postgres.facts import (
+    HIDES_ROWS,
     INDEX,
     INDEXES,
+    READER,
     PostgresShardFacts,
     PublicationFacts,
     PublishedFacts,
@@ -134,18 +136,23 @@ SELECT md5(coalesce(string_agg(
 STORES = f"""\
 SELECT c.oid::bigint AS oid, n.nspname::text AS schema, t.relname::text AS relation,
     c.relfilenode::bigint AS file, c.xmin::text AS written, c.oid <> t.oid AS part {STORED}"""
-# What a publication sends of a table in part, and whose old rows it sends by no primary key.
+# What a publication sends of a table in part, whose old rows it sends by no primary key, and
+# what row-level security hides from the reader of the slot, or the reader that was seen last.
 ODD = f"""\
 WITH own AS (SELECT c.oid, t.oid AS root, n.nspname, t.relname, c.relreplident {STORED})
 SELECT own.oid::bigint AS oid, own.nspname::text AS schema, own.relname::text AS relation,
     own.relreplident::text AS identity, r.oid IS NOT NULL AS named,
+    CASE WHEN {HIDES_ROWS} THEN u.rolname::text END AS hidden_from, u.oid::bigint AS reader,
     pg_get_expr(r.prqual, r.prrelid) AS filter,
     (SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
         WHERE a.attrelid = r.prrelid AND a.attnum > 0 AND NOT a.attisdropped
         AND a.attgenerated = '' AND NOT a.attnum = ANY(r.prattrs::int2[])) AS left_out
-FROM own LEFT JOIN pg_publication_rel r ON r.prrelid IN (own.oid, own.root)
+FROM own JOIN pg_class t ON t.oid = own.root
+    LEFT JOIN pg_publication_rel r ON r.prrelid IN (own.oid, own.root)
     AND r.prpubid = (SELECT oid FROM pg_publication WHERE pubname = %s)
+    LEFT JOIN pg_roles u ON u.oid = coalesce({READER}, %s::bigint::oid)
 WHERE own.relreplident IN ('n', 'i') OR r.prqual IS NOT NULL OR r.prattrs IS NOT NULL
+    OR {HIDES_ROWS}
 """  # noqa: S608
 COLUMNS = """\
 SELECT attrelid::bigint AS oid,
@@ -198,6 +205,8 @@ class PublishedTables:
     session: PostgresSession
     name: str
     clock: Callable[[], float] = time.monotonic
+    slot: str = ""
+    _reader: int | None = None
     _digest: str = ""
     _ended: int = 0
     _written: Mapping[int, str] = field(default_factory=dict)
@@ -248,12 +257,13 @@ class PublishedTables:
         """Tables that it sends in part, or whose deletes are not identified by a primary key."""
         rows = [
             row
-            for row in self.session.ask(ODD, facts.via_root, self.name)
+            for row in self.session.ask(ODD, facts.via_root, self.name, self.slot, self._reader)
             if facts.all_tables or row["named"] or row["schema"] in schemas
         ]
         asked = [row["oid"] for row in rows if row["identity"] == INDEX]
         indexes = self.session.ask(INDEXES, asked) if asked else []
         for row in rows:
+            self._reader = row["reader"]
             own = [one for one in indexes if one["oid"] == row["oid"] and one["filled"]]
             named = next((one["columns"] for one in own if one["identity"]), ())
             yield PostgresShardFacts(
@@ -262,6 +272,7 @@ class PublishedTables:
                 identified=tuple(named),
                 unique=tuple(tuple(one["columns"]) for one in own),
                 published=PublishedFacts(str(row["filter"] or ""), tuple(row["left_out"] or ())),
+                hidden_from=str(row["hidden_from"] or ""),
             )
 
     def _look(self, facts: PublicationFacts, entries: Stores) -> None:

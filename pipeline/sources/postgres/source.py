@@ -64,9 +64,13 @@ KINDS = AggregatedTypes(
 
 
 def aggregate_sql(
-    columns: Sequence[PostgresColumn], shard: Shard, column: str, fields: Sequence[AggregatedColumn]
+    columns: Sequence[PostgresColumn],
+    shard: Shard,
+    column: str,
+    fields: Sequence[AggregatedColumn],
+    table: str,
 ) -> str:
-    """One with two places for moments; ``n`` are rows, ``s0``, ``s1``, ... sums.
+    """Sum rows of *table* between two places for moments; ``n`` are rows, ``s0``, ``s1`` sums.
 
     Raises:
         ProofError: there is no such column, or it is of another kind.
@@ -81,8 +85,7 @@ def aggregate_sql(
         elif known[one.name].kind == "OID":
             value = f"{value}::bigint"  # an OID has no sum
         sums += f", sum({value}) AS s{number}"
-    own, time = ShardId.parse(shard.name), quote_name(column)
-    table = f"{quote_name(own.database)}.{quote_name(own.relation)}"
+    time = quote_name(column)
     return f"SELECT count(*) AS n{sums} FROM {table} WHERE {time} >= %s AND {time} < %s"  # noqa: S608
 
 
@@ -111,6 +114,10 @@ SELECT system_identifier::text AS system, pg_is_in_recovery() AS standby,
     (SELECT timeline_id FROM pg_control_checkpoint()) AS timeline,
     (SELECT oid::bigint FROM pg_database WHERE datname = current_database()) AS database
 FROM pg_control_system()
+"""
+KIND = """\
+SELECT c.relkind::text AS kind FROM pg_class AS c JOIN pg_namespace AS s ON s.oid = c.relnamespace
+WHERE s.nspname = %s AND c.relname = %s
 """
 HELD = """\
 SELECT coalesce(max(c.reltuples), 0)::bigint AS n
@@ -152,7 +159,7 @@ class PostgresSource(SqlSource):
         read_replica(self.settings)
         self._names = named(self.name, self.database, self.publication, self.slot)
         self._session = PostgresSession(self.settings, self.database, self.limits)
-        self._published = PublishedTables(self._session, self.publication)
+        self._published = PublishedTables(self._session, self.publication, slot=self._names.slot)
         self._slot = WatchedSlot(self._session, self._names.slot)
 
     @property
@@ -163,11 +170,14 @@ class PostgresSource(SqlSource):
         return quote_name(name)
 
     def qualify(self, shard: Shard) -> str:
+        """Without the rows of tables that inherit from it; with those of its partitions."""
         table = ShardId.parse(shard.name)
-        return f"{quote_name(table.database)}.{quote_name(table.relation)}"
+        kinds = [row["kind"] for row in self._session.ask(KIND, table.database, table.relation)]
+        only = "ONLY " if kinds == ["r"] else ""
+        return f"{only}{quote_name(table.database)}.{quote_name(table.relation)}"
 
     def aggregate_sql(self, shard: Shard, column: str, fields: Sequence[AggregatedColumn]) -> str:
-        return aggregate_sql(self.columns(shard), shard, column, fields)
+        return aggregate_sql(self.columns(shard), shard, column, fields, self.qualify(shard))
 
     def digest_sql(self, columns: Sequence[Column]) -> str:
         return digest_sql(cast("Sequence[PostgresColumn]", columns), quote_name)
@@ -240,7 +250,9 @@ class PostgresSource(SqlSource):
     def examine(self, scope: ExaminationScope) -> tuple[Finding, ...]:
         """Rule on its settings, its user's rights, its slot, and the tables that are captured."""
         server = read_server_facts(self._session, self._names, self.settings.heartbeat)
-        shards = read_shard_facts(self._session, self.name, self.publication, scope.captured)
+        shards = read_shard_facts(
+            self._session, self.name, self.publication, scope.captured, slot=self._names.slot
+        )
         elsewhere = find_sent_elsewhere(self._session, self.publication, scope.captured)
         return collect_findings(
             self.settings, self._names, server, shards, scope, elsewhere=elsewhere

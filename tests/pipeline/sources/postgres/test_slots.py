@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from pipeline.finding import Effect
 from pipeline.model import Break, Head, ShardId
 from pipeline.sources.postgres.position import log_position
 from pipeline.sources.postgres.replication import Row
@@ -90,6 +91,31 @@ def stores(oid: int) -> list[list[Row]]:
     }
     digest = {"digest": str(oid), "ended": "9"}
     return [ALL, [digest], [told], [{"oid": oid, "columns": "c"}], []]
+
+
+def test_rows_that_policies_hide_from_the_slots_reader_are_a_hazard() -> None:
+    hidden = {
+        "oid": 1,
+        "schema": "public",
+        "relation": "t",
+        "identity": "d",
+        "named": False,
+        "hidden_from": "debezium",
+        "reader": 16_001,
+        "filter": None,
+        "left_out": None,
+    }
+    told = cast(PostgresSession, Session([*stores(1)[:-1], [hidden]]))
+
+    (found,) = PublishedTables(told, "p", slot="s").capture().hazards
+
+    assert (found.code, found.effect, found.fix) == (
+        "row_security",
+        Effect.DROPS,
+        'ALTER ROLE "debezium" BYPASSRLS, then a new base of public.t',
+    )
+    assert found.affects("public.t")
+    assert not found.affects("public.u")
 
 
 def test_a_replaced_table_is_told_with_the_time_of_the_look_that_saw_it_last() -> None:

@@ -38,6 +38,7 @@ def test_an_oid_is_added_up_as_the_number_that_it_is() -> None:
         PostgresColumn("owner", "OID", position=2),
     ]
 
-    made = aggregate_sql(columns, Shard("shop", "public.o"), "made", [AggregatedColumn("owner")])
+    fields = [AggregatedColumn("owner")]
+    made = aggregate_sql(columns, Shard("shop", "public.o"), "made", fields, "ONLY o")
 
     assert 'sum("owner"::bigint) AS s0' in made

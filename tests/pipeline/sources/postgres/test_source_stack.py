@@ -326,6 +326,59 @@ def test_a_table_that_may_not_be_read_is_named_and_the_user_too(asked: Postgres)
     asked.execute("DROP USER poor")
 
 
+def test_a_read_from_which_policies_would_hide_rows_is_an_error(asked: Postgres) -> None:
+    asked.execute(
+        "CREATE TABLE secured (id INT PRIMARY KEY, tenant TEXT)",
+        "INSERT INTO secured VALUES (1, 'sluice'), (2, 'other')",
+        "ALTER TABLE secured ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY own ON secured USING (tenant = current_user)",
+        database="asked",
+    )
+    shard = Shard("shop", "public.secured")
+    scope = ExaminationScope(FoldedTable, timedelta(hours=24), timedelta(seconds=5))
+    try:
+        with (
+            source(asked) as shop,
+            pytest.raises(ConfigError, match=r'secured.*run ALTER ROLE "sluice" BYPASSRLS'),
+        ):
+            shop.count_ids(shard, "id", ((0, 10),))
+        with source(asked) as shop:
+            found = [one.where for one in shop.examine(scope) if one.code == "row_security"]
+        asked.execute("ALTER ROLE sluice BYPASSRLS")
+        with source(asked) as shop:
+            assert shop.count_ids(shard, "id", ((0, 10),)) == (2,)
+    finally:
+        asked.execute("ALTER ROLE sluice NOBYPASSRLS")
+        asked.execute("DROP TABLE secured", database="asked")
+
+    assert found == ["table public.secured"]
+
+
+def test_rows_of_tables_that_inherit_from_it_are_not_its_own(asked: Postgres) -> None:
+    asked.execute(
+        "CREATE TABLE elder (id INT PRIMARY KEY, made TIMESTAMPTZ)",
+        "CREATE TABLE younger () INHERITS (elder)",
+        "INSERT INTO elder VALUES (1, '2026-03-01 12:00Z')",
+        "INSERT INTO younger VALUES (2, '2026-03-01 12:00Z')",
+        "INSERT INTO parted VALUES (3)",
+        database="asked",
+    )
+    elder, parted = Shard("shop", "public.elder"), Shard("shop", "public.parted")
+    scope = ExaminationScope(FoldedTable, timedelta(hours=24), timedelta(seconds=5))
+    span = (NOON - timedelta(days=1), NOON + timedelta(days=1))
+    try:
+        with source(asked) as shop:
+            assert shop.count_ids(elder, "id", ((0, 10),)) == (1,)
+            assert shop.ids(elder, "id", (0, 10), 5) == (1,)
+            assert [one.rows for one in shop.tallies(elder, "made", [span], [])] == [1]
+            assert shop.count_ids(parted, "id", ((0, 10),)) == (1,), "leaves are its own"
+            found = [one.where for one in shop.examine(scope) if one.code == "inherited"]
+    finally:
+        asked.execute("DELETE FROM parted", "DROP TABLE younger, elder", database="asked")
+
+    assert found == ["table public.elder"]
+
+
 def test_columns_are_those_of_the_catalogue(asked: Postgres) -> None:
     with source(asked) as shop:
         found = shop.columns(ODD)
