@@ -27,8 +27,7 @@ class Reading(Protocol):
 
     One that also has ``ended``, an instant by the world's clock, is timed up to then: what the
     probe reads after it for its next round does not count against its limit.  One that also has
-    ``verified`` states what the probe has compared so far.  One that is ``suspicious`` is not all:
-    the probe has to look at more again, and does so at once.
+    ``verified`` states what the probe has compared so far.
     """
 
     @property
@@ -144,7 +143,6 @@ def run_probe(
         run=run,
         kind=kind_of(check.probe),
         verified=getattr(reading, "verified", None),
-        suspicious=getattr(reading, "suspicious", False),
     )
 
 

@@ -748,4 +748,5 @@ def _has_base(shard: Shard, mark: Checkpoint | Missing, mirror: MirrorLook | Mis
     """Whether the newest base of the shard is merged; true while that is unknown."""
     if isinstance(mark, Missing) or isinstance(mirror, Missing):
         return True
-    return shard in mark.bases and mark.complete.get(shard, mirror.applied + 1) <= mirror.applied
+    name = str(shard)
+    return name in mark.bases and mark.complete.get(name, mirror.applied + 1) <= mirror.applied

@@ -111,7 +111,7 @@ class Server:
             for name in self.shards
             if scope.captured(ShardId.parse(name))
         )
-        server = ServerFacts((8, 0), mariadb=False, variables=STRICT, grants=(ALL,))
+        server = ServerFacts((8, 0), mariadb=False, variables=STRICT, grants=(ALL,), replica=False)
         return collect_findings(self.source, server, users, scope, heartbeat=True)
 
     def close(self) -> None: ...

@@ -166,6 +166,7 @@ HARMFUL = {
     "HeaderFrom": "",
 }
 DROPPING = ("Filter",)
+COPYING, MOVES = "HeaderFrom", "takes fields out of the change, unless operation=copy"
 OVERRIDES, KEYS = "snapshot.select.statement.overrides", "message.key.columns"
 SNAPSHOT_OF = "snapshot.include.collection.list"
 # Reads all rows and leaves each value as it is; a FLOAT times 1e0 is sent with all its digits.
@@ -316,6 +317,8 @@ def _transforms(config: Mapping[str, str], where: str) -> list[Finding]:
     found: list[Finding] = []
     for alias, kind, short in _aliases(config):
         harm = HARMFUL.get(short, "is not known to leave changes as they are")
+        if short == COPYING and config.get(f"transforms.{alias}.operation", "").lower() != "copy":
+            harm = MOVES
         if not harm or short in ROUTERS:
             continue
         severity = REFUSE if short in HARMFUL else WARN

@@ -80,10 +80,17 @@ DEMANDS = (
         BASELESS,
         bad=(
             *("no_data", "never", "schema_only", "recovery", "schema_only_recovery"),
-            *("configuration_based", "custom"),
+            "configuration_based",
         ),
         severity=WARN,
         fix="snapshot.mode=when_needed; for tables that it left out, a new snapshot of them",
+    ),
+    Demand(
+        "snapshot.mode",
+        "a snapshotter of its own may leave out tables and rows",
+        bad=("custom",),
+        fix="snapshot.mode=when_needed; then a new base of the tables",
+        effect=Effect.DROPS,
     ),
     Demand(
         "snapshot.mode",

@@ -158,6 +158,31 @@ DEMANDS = (
         effect=Effect.DROPS,
     ),
     Demand(
+        "log_bin_compress",
+        "Debezium ignores the compressed row events of MariaDB",
+        good=("off",),
+        effect=Effect.DROPS,
+    ),
+    Demand(
+        "wsrep_on",
+        "a heartbeat that is written on this node of Galera does not cover what other nodes have"
+        " committed and this one has not applied yet",
+        good=("off",),
+        severity=WARN,
+        fix="waive the blocks that the gate names, if READY may speak of this node only",
+        effect=Effect.DELAYS,
+    ),
+    Demand(
+        "group_replication_single_primary_mode",
+        "with several primaries, a heartbeat that is written on this one does not cover what"
+        " others have committed and this one has not applied yet",
+        good=("on",),
+        severity=WARN,
+        fix="SELECT group_replication_switch_to_single_primary_mode(), and name the primary under"
+        " sources; or waive the blocks that the gate names",
+        effect=Effect.DELAYS,
+    ),
+    Demand(
         "read_only",
         "the heartbeat cannot be written here",
         good=("off",),
@@ -247,8 +272,19 @@ def _filter_finding(line: str, where: str) -> Finding:
 
 def _check_replica(facts: ServerFacts, where: str) -> list[Finding]:
     """A heartbeat that is written here does not cover what is not replicated yet."""
-    if not facts.replica:
+    if facts.replica is False:
         return []
+    if facts.replica is None:
+        what = (
+            "whether it is a replica is unknown, as Sluice's user may not ask: heartbeats that are"
+            " written on a replica do not cover what its primary has committed"
+        )
+        right = "SLAVE MONITOR" if facts.mariadb else "REPLICATION CLIENT"
+        fix = f"GRANT {right} ON *.* TO the user that the source names"
+        if facts.mariadb:
+            fix += " (before MariaDB 10.5.9: REPLICATION CLIENT)"
+        unknown = "replica=unknown"
+        return [Finding(WARN, "replica", where, what, fix, Effect.DELAYS, setting=unknown)]
     what = (
         "it is a replica: heartbeats are written here, so a cut is proven for what this server has"
         " applied, not for what its primary has committed"
@@ -268,7 +304,7 @@ def _check_relaying(facts: ServerFacts, where: str) -> list[Finding]:
     setting = f"{name}=OFF"
     what = f"{setting}: {certain}, replicated changes are not in its log"
     fix = f"{name}=ON in the server's option file, and a restart"
-    effect = Effect.DROPS if facts.replica else Effect.NONE
+    effect = Effect.DROPS if facts.replica else Effect.DELAYS  # until it is known
     severity = REFUSE if facts.replica else WARN
     return [Finding(severity, name, where, what, fix, effect, setting=setting)]
 

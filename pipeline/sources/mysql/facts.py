@@ -106,8 +106,11 @@ def _unlogged(session: Session) -> list[str]:
 
 
 def _replica(session: Session) -> bool | None:
-    renamed = not session.mariadb and session.version >= (8, 4)
-    rows = _allowed(session, f"SHOW {'REPLICA' if renamed else 'SLAVE'} STATUS")
+    if session.mariadb:  # SHOW SLAVE STATUS is only about the connection without a name
+        rows = _allowed(session, "SHOW ALL SLAVES STATUS")
+    else:
+        word = "REPLICA" if session.version >= (8, 4) else "SLAVE"
+        rows = _allowed(session, f"SHOW {word} STATUS")
     return None if rows is None else bool(rows)
 
 

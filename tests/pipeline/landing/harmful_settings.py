@@ -85,6 +85,10 @@ POSTGRES_TABLES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
         ("DROP PUBLICATION sluice", ALL),
     ),
+    "row-level security": (
+        ("ALTER TABLE t ENABLE ROW LEVEL SECURITY",),
+        ("ALTER TABLE t DISABLE ROW LEVEL SECURITY",),
+    ),
     "row filter of the publication": (
         (
             "DROP PUBLICATION sluice",
@@ -104,6 +108,10 @@ UNSET: Mapping[str, str] = {
     ),
     "binlog_transaction_compression": "MySQL has it since 8.0.20, the servers here are older",
     "plugin.name": "no server here has decoderbufs, and a slot of pgoutput is not read by it",
+    "snapshot.mode": "custom needs a class that is among no server's plug-ins",
+    "log_bin_compress": "only MariaDB has it",
+    "wsrep_on": "only a node of Galera has it",
+    "group_replication_single_primary_mode": "only a member of a group has it",
     "binlog_do_db": "of the option file; one with it is asked in test_hazards.py only",
     "binlog_ignore_db": "the same",
     "log_replica_updates": "the same",

@@ -14,7 +14,7 @@ from pipeline.collectors.connect.findings import (
     heartbeat_findings,
     producer_findings,
 )
-from pipeline.finding import NOTE, REFUSE, WARN, FindingSeverity
+from pipeline.finding import NOTE, REFUSE, WARN, Effect, FindingSeverity
 from pipeline.settings import CollectorSettings, SourceSettings
 
 GOOD = {**MYSQL_LOSSLESS, "topic.prefix": "shop", "value.converter.schemas.enable": "false"}
@@ -122,12 +122,39 @@ def test_a_setting_that_harms_is_found_with_its_fix(
         pytest.param(
             "org.apache.kafka.connect.transforms.InsertHeader", {}, id="headers harm nobody"
         ),
+        pytest.param(
+            "org.apache.kafka.connect.transforms.HeaderFrom$Value",
+            {"transforms": REFUSE},
+            id="fields moved into headers",
+        ),
     ],
 )
 def test_transforms_are_judged_by_what_they_do(
     kind: str, expected: Mapping[str, FindingSeverity]
 ) -> None:
     assert severities({**GOOD, "transforms": "one", "transforms.one.type": kind}) == expected
+
+
+@pytest.mark.parametrize(("operation", "codes"), [("move", ["transforms"]), ("copy", [])])
+def test_a_field_that_is_moved_into_a_header_is_a_hazard(operation: str, codes: list[str]) -> None:
+    config = {
+        **GOOD,
+        "transforms": "h",
+        "transforms.h.type": "org.apache.kafka.connect.transforms.HeaderFrom$Value",
+        "transforms.h.fields": "after",
+        "transforms.h.operation": operation,
+    }
+
+    found = find_config_hazards(config, "here")
+
+    assert [one.code for one in found] == codes
+    assert [one.effect for one in found] == [Effect.REWRITES] * len(codes)
+
+
+def test_a_snapshotter_of_its_own_is_a_hazard() -> None:
+    (found,) = find_config_hazards({**GOOD, "snapshot.mode": "custom"}, "here")
+
+    assert (found.code, found.effect) == ("snapshot.mode", Effect.DROPS)
 
 
 @pytest.mark.parametrize(

@@ -307,7 +307,7 @@ def test_databases_that_the_log_leaves_out_are_named(line: str, lost: str | None
     ("replica", "expected"),
     [
         pytest.param(True, {"log_replica_updates": REFUSE, "replica": WARN}, id="a replica"),
-        pytest.param(None, {"log_replica_updates": WARN}, id="it does not tell"),
+        pytest.param(None, {"log_replica_updates": WARN, "replica": WARN}, id="it does not tell"),
         pytest.param(False, {}, id="no replica"),
     ],
 )
@@ -441,7 +441,7 @@ def test_f108_a_user_who_may_not_list_xa_transactions_is_found(
 SETTINGS = SourceSettings("shop", "db", 3306, "sluice", CollectorSettings("", ""), "shop")
 GRANTS = (NARROW, BEAT, "GRANT SELECT ON `shop`.* TO `sluice`@`%`")
 STRICT_MODE = {"sql_mode": STRICT}
-GRANTED = ServerFacts((9, 6), mariadb=False, variables=STRICT_MODE, grants=GRANTS)
+GRANTED = ServerFacts((9, 6), mariadb=False, variables=STRICT_MODE, grants=GRANTS, replica=False)
 KEYLESS = ShardFacts(Shard("shop", "shop.users"), columns=(Column("id", "INT", nullable=False),))
 HEARTBEAT = replace(KEYLESS, shard=Shard("shop", "sluice.heartbeat"))
 DAY = ExaminationScope(
