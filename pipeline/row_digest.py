@@ -94,12 +94,14 @@ class RangeDigest:
 class KeyedRow:
     """A row by the digest of its ``key``, with the ``digest`` of the row; ``name`` is for people.
 
-    Two systems may order keys differently, but they digest them alike.
+    Two systems may order keys differently, but they digest them alike.  ``columns`` are the digests
+    of its columns alone, where these were asked for.
     """
 
     key: int
     digest: int
     name: tuple[str, ...] = ()
+    columns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

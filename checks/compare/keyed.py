@@ -14,14 +14,17 @@ Cannot see: two keys that differ only in what a form counts as equal (`pipeline.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import compress, groupby, islice
 from typing import Any
 
 import pyarrow as pa
 
 from checks.compare.look import (
     MOST_CHANGES,
+    MOST_NARROWED,
     MOST_ROWS,
     ComparedColumns,
     Look,
@@ -43,7 +46,7 @@ from checks.counting import (
 )
 from checks.model import NotYet, Undecided
 from checks.world import MirrorSide, TableQueries, World
-from pipeline.errors import UnreachableError
+from pipeline.errors import ProofError, UnreachableError
 from pipeline.formats.json_text import canonical_key, parse_key
 from pipeline.model import Shard, Table
 from pipeline.readings import RowVersion
@@ -144,6 +147,22 @@ class KeyedComparison:
         touched = self._touched(differ, seen.landed)
         after = self._digests(differ, {shard: self._source(shard) for shard in self.columns})
         return judge_rows(seen, there, after, touched)
+
+    def differing_columns(self, suspects: Iterable[Suspect]) -> dict[Suspect, tuple[str, ...]]:
+        """Names of the columns in which each row differs now; of the first ``MOST_NARROWED``.
+
+        A row that a side has not, or has twice, is left out.
+        """
+        ordered, found = sorted(islice(suspects, MOST_NARROWED)), dict[Suspect, tuple[str, ...]]()
+        for shard, rows in groupby(ordered, key=lambda one: one[0]):
+            keys, columns = {key for _, key in rows}, self.columns[shard].columns
+            asked = (shard, self.by[shard], columns, keys, MOST_ROWS)
+            there = _single_rows(self._mirror().keyed_columns(*asked))
+            here = _single_rows(self._source(shard).keyed_columns(*asked))
+            for key in sorted(here.keys() & there.keys()):
+                wrong = (a != b for a, b in zip(here[key], there[key], strict=True))
+                found[shard, key] = tuple(one.name for one in compress(columns, wrong))
+        return found
 
     @property
     def asked(self) -> list[Any]:
@@ -311,7 +330,12 @@ def _confirm(
     if moving and seen.tries + 1 < pace.tries:
         return comparison.read_again(seen, left), NotYet(f"{moving} rows keep moving")
     found = tuple((one, state) for one, state in became.items() if state in WRONG)
+    columns = dict[Suspect, tuple[str, ...]]()
+    different = [one for one, state in found if state is SuspectState.DIFFERENT]
+    with suppress(UnreachableError, ProofError):  # what was confirmed is said all the same
+        columns = comparison.differing_columns(different)
     reading = replace(reading, found=found, moving=moving, more=seen.cut, names=seen.names)
+    reading = replace(reading, columns=columns)
     if not found:  # a PASS claims no more than what was compared
         fences = fences_after(comparison.table, comparison.world, begun)
         reading = replace(reading, as_of=fences or reading.as_of)
@@ -346,6 +370,14 @@ def choose_bucketing(
     wanted = max(FEWEST, min(MOST, rows // 100))
     buckets = 1 << (wanted - 1).bit_length()
     return Bucketing(tuple(forms[name] for name in table.key), buckets)
+
+
+def _single_rows(rows: Iterable[KeyedRow]) -> dict[int, tuple[int, ...]]:
+    """The digests of the columns of each row whose key is there once."""
+    found = dict[int, list[tuple[int, ...]]]()
+    for row in rows:
+        found.setdefault(row.key, []).append(row.columns)
+    return {key: own[0] for key, own in found.items() if len(own) == 1}
 
 
 def _digests_by_key(rows: Iterable[KeyedRow]) -> Iterator[tuple[int, int]]:

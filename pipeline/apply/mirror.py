@@ -348,6 +348,20 @@ class MirrorSide(Protocol):
         """Rows of the *chosen* buckets, in any order, at most *limit*."""
         ...
 
+    def keyed_columns(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        keys: Collection[int],
+        limit: int,
+    ) -> tuple[KeyedRow, ...]:
+        """Rows whose key has one of the digests *keys*, with the digest of each of *columns* alone.
+
+        At most *limit* rows.
+        """
+        ...
+
     def as_of(self, version: int) -> "MirrorSide":
         """The same mirror at an earlier version.
 

@@ -94,6 +94,16 @@ class ReplicaQueries(TableQueries):
     ) -> tuple[KeyedRow, ...]:
         return self._server().bucket_rows(shard, by, columns, chosen, limit)
 
+    def keyed_columns(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        keys: Collection[int],
+        limit: int,
+    ) -> tuple[KeyedRow, ...]:
+        return self._server().keyed_columns(shard, by, columns, keys, limit)
+
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         return self._server().ids(shard, column, span, limit)
 

@@ -233,6 +233,21 @@ class TableQueries(Protocol):
         """
         raise _unanswerable(shard)
 
+    def keyed_columns(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        keys: Collection[int],
+        limit: int,
+    ) -> tuple[KeyedRow, ...]:
+        """Rows whose key has one of the digests *keys*, with the digest of each of *columns* alone.
+
+        At most *limit* rows of their buckets are read; errors as above.  A source that has no
+        statement for it raises ProofError, and no column is named.
+        """
+        raise _unanswerable(shard)
+
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         """Ids in *span*, ascending, at most *limit*; fewer are all.
 

@@ -337,6 +337,35 @@ class SqlSource(ABC):
             for row in found
         )
 
+    def keyed_columns(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        keys: Collection[int],
+        limit: int,
+    ) -> tuple[KeyedRow, ...]:
+        key, *digests = self._digests(shard, by.key, *([one] for one in columns))
+        listed = "".join(f", {digest} AS d{n}" for n, digest in enumerate(digests))
+        chosen = sorted({by.bucket_of(one) for one in keys})
+        asked = f"SELECT {key} AS k{listed} FROM {self.qualify(shard)}"  # noqa: S608
+        asked += f" WHERE {_bucket_sql(key, by)} IN ({', '.join(['%s'] * len(chosen))}) LIMIT %s"
+        arguments = (*chosen, min(limit, self.limits.rows + 1))
+        with self.session.within_limits(), self.session.snapshot() as ask:
+            self.refuse_large(ask, shard, asked, arguments, scans=True)
+            found = ask(asked, *arguments)
+        self.limits.refuse_rows(len(found), shard.name)
+        rows = ((int(row["k"]) % MODULUS, row) for row in found)
+        return tuple(
+            KeyedRow(
+                own,
+                0,
+                columns=tuple(_read_digest(shard, row[f"d{n}"]) for n in range(len(columns))),
+            )
+            for own, row in rows
+            if own in keys
+        )
+
     def to_argument(self, moment: Moment) -> Moment:
         """A moment as the session compares it."""
         return moment

@@ -413,6 +413,19 @@ class FakeSource(TableQueries):
         rows = self._keyed(shard, by, columns)
         return tuple([one for one in rows if by.bucket_of(one.key) in chosen][:limit])
 
+    def keyed_columns(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        keys: Collection[int],
+        limit: int,
+    ) -> tuple[KeyedRow, ...]:
+        each = [self._keyed(shard, by, [one]) for one in columns]
+        digests = zip(*([row.digest for row in own] for own in each), strict=True)
+        rows = zip((row.key for row in each[0]), digests, strict=True)
+        return tuple([KeyedRow(key, 0, columns=own) for key, own in rows if key in keys][:limit])
+
     def _keyed(
         self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
     ) -> list[KeyedRow]:
@@ -512,6 +525,19 @@ class FakeMirror:
     ) -> tuple[KeyedRow, ...]:
         rows = self._keyed(shard, by, columns)
         return tuple([one for one in rows if by.bucket_of(one.key) in chosen][:limit])
+
+    def keyed_columns(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        keys: Collection[int],
+        limit: int,
+    ) -> tuple[KeyedRow, ...]:
+        each = [self._keyed(shard, by, [one]) for one in columns]
+        digests = zip(*([row.digest for row in own] for own in each), strict=True)
+        rows = zip((row.key for row in each[0]), digests, strict=True)
+        return tuple([KeyedRow(key, 0, columns=own) for key, own in rows if key in keys][:limit])
 
     def _keyed(
         self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]

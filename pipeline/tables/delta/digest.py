@@ -185,6 +185,14 @@ def rows_of_buckets(
             yield KeyedRow(int(keys[row]), int(digests[row]), name)
 
 
+def list_columns(batch: pa.RecordBatch, columns: int) -> Iterator[KeyedRow]:
+    """Rows with the digests of so many columns; *batch* has the key's as ``id``, ``d0`` and on."""
+    keys = first_bytes(batch.column(ID)).tolist()
+    each = [first_bytes(batch.column(f"d{n}")).tolist() for n in range(columns)]
+    for key, *digests in zip(keys, *each, strict=True):
+        yield KeyedRow(key, 0, columns=tuple(digests))
+
+
 def _buckets(batch: pa.RecordBatch, by: Bucketing) -> npt.NDArray[np.int64]:
     return (first_bytes(batch.column(ID)) & np.uint64(by.buckets - 1)).astype(np.int64)
 

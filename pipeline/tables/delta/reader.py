@@ -50,6 +50,7 @@ from pipeline.tables.delta.digest import (
     ID,
     bucket_sums,
     digest_sql,
+    list_columns,
     list_digests,
     rows_of_buckets,
     sum_digests,
@@ -312,6 +313,25 @@ class MirrorReader:
     ) -> tuple[KeyedRow, ...]:
         found = rows_of_buckets(self._keyed(shard, by, columns), by, chosen)
         return tuple(islice(found, limit))
+
+    def keyed_columns(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        keys: Collection[int],
+        limit: int,
+    ) -> tuple[KeyedRow, ...]:
+        kinds = self.pinned.columns()
+        key = digest_sql(by.key, kinds)
+        listed = "".join(f", {digest_sql([one], kinds)} AS d{n}" for n, one in enumerate(columns))
+        chosen = ", ".join(f"('{one:016x}')" for one in sorted(keys))
+        where = f"left(encode({key}, 'hex'), 16) IN (SELECT column1 FROM (VALUES {chosen}))"  # noqa: S608
+        found = self.pinned.batches(
+            f"SELECT {key} AS {ID}{listed} FROM t WHERE {self._of(shard)} AND {where}"  # noqa: S608
+            f" LIMIT {limit}"
+        )
+        return tuple(row for batch in found for row in list_columns(batch, len(columns)))
 
     def _keyed(
         self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]

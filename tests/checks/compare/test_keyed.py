@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from checks.model import Outcome, Ruling, Verdict
+from checks.model import Outcome, RowColumns, Ruling, Verdict
 from checks.probes.values import Values
 from checks.run import Check, run_probe
 from pipeline.model import Op
@@ -77,6 +77,8 @@ def test_a_row_that_differs_is_named_by_its_key(
     *_, last = rule(world)
 
     assert (last.outcome, last.code, last.keys) == (Outcome.FAIL, code, (key,))
+    different = code == "different_rows"
+    assert last.differing == ((RowColumns(("v",), (key,)),) if different else ())
 
 
 def test_two_swapped_values_are_found(world: FakeWorld) -> None:

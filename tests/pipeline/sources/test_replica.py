@@ -33,6 +33,7 @@ QUESTIONS = {
     "column_digests": (T, "id", [1], ()),
     "bucket_digests": (T, None, ()),
     "bucket_rows": (T, None, (), (), 5),
+    "keyed_columns": (T, None, (), (), 5),
     "ids": (T, "id", (0, 9), 5),
 }
 

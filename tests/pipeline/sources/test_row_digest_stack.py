@@ -363,6 +363,15 @@ def grouped(one: Digested, key: tuple[str, ...]) -> list[Any]:
     assert found[0]
     assert all(row.name for side in found for row in side)
     listed = [{(row.key, row.digest) for row in side} for side in found]
+    keys = {row.key for row in rows if by.bucket_of(row.key) in chosen[:1]}
+    expected_columns = {
+        (row.key, tuple(digest_row([c], [raw[c.name]]).sum for c in one.columns))
+        for row, raw in zip(rows, one.rows.to_pylist(), strict=True)
+        if row.key in keys
+    }
+    for side in (one.source, one.mirror):
+        each = side.keyed_columns(one.shard, by, one.columns, keys, 100)
+        assert {(row.key, row.columns) for row in each} == expected_columns
     return [sums[0] == sums[1] == sum_buckets(rows, by), listed == [expected] * 2]
 
 
