@@ -64,6 +64,17 @@ def test_a_probe_keeps_the_contract(name: str) -> None:
     assert getattr(module, "NAME", name) == name
 
 
+def test_the_probes_that_block_a_table_are_those_whose_fail_is_a_loss_or_a_wrong_shape() -> None:
+    """A table with a FAIL of any other probe may be READY."""
+    assert {name for name in probe_names() if find_probe(name).gating} == {
+        "completeness",
+        "inversions",
+        "offset_keys",
+        "range_counts",
+        "schema",
+    }
+
+
 @pytest.mark.parametrize("name", probe_names())
 def test_judging_needs_nothing_but_the_reading(name: str) -> None:
     tree = ast.parse(inspect.getsource(importlib.import_module(f"checks.probes.{name}")))

@@ -30,6 +30,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     "checks/certificate.py": (
         f"{CHECKS}/test_certificate.py",
+        "tests/monitor/test_gate_copies.py",
         f"{CHECKS}/test_readiness.py",
     ),
     "checks/probes/completeness.py": (f"{CHECKS}/probes/test_completeness.py",),
@@ -37,18 +38,35 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "checks/compare/reconcile.py": (f"{CHECKS}/compare/test_reconcile.py",),
     "pipeline/clocks.py": ("tests/pipeline/test_clocks.py", "tests/pipeline/test_clocks_cuts.py"),
     "pipeline/model.py": (
+        "tests/pipeline/test_model.py",
+        f"{APPLY}/test_account.py",
+        f"{CHECKS}/test_ranges.py",
+        f"{LANDING}/test_batch_stats.py",
         f"{LANDING}/test_lost_logs.py",
         f"{LANDING}/test_landing_source.py",
     ),
-    "pipeline/checkpoint.py": ("tests/pipeline/test_checkpoint_incarnations.py",),
+    "pipeline/checkpoint.py": (
+        "tests/pipeline/test_checkpoint.py",
+        "tests/pipeline/test_checkpoint_incarnations.py",
+        f"{CHECKS}/test_proof.py",
+        f"{LANDING}/test_next_checkpoint.py",
+    ),
     "pipeline/lags/lag.py": (f"{LAGS}/test_lag.py", f"{LAGS}/test_samples.py"),
+    "pipeline/lags/samples.py": (f"{LAGS}/test_samples.py", f"{LAGS}/test_lag.py"),
     "pipeline/landing/batch_stats.py": (
         f"{LANDING}/test_batch_stats.py",
+        f"{LANDING}/test_heartbeats.py",
+        f"{LANDING}/test_repeated_snapshots.py",
         f"{LANDING}/test_bases.py",
         f"{LANDING}/test_dropped_databases.py",
     ),
     "pipeline/landing/order_check.py": (f"{LANDING}/test_order_check.py",),
-    "pipeline/landing/next_checkpoint.py": (f"{LANDING}/test_shards_named_in_ddl.py", *CHECKPOINTS),
+    "pipeline/landing/next_checkpoint.py": (
+        f"{LANDING}/test_shards_named_in_ddl.py",
+        *CHECKPOINTS,
+        f"{LANDING}/test_unreadable_lists.py",
+        f"{LANDING}/test_quarantine.py",
+    ),
     "pipeline/landing/gaps.py": (
         f"{LANDING}/test_new_rules.py",
         f"{LANDING}/test_failover_divergence.py",
@@ -75,6 +93,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"{LANDING}/test_epoch.py",
         f"{LANDING}/test_epochs.py",
         f"{LANDING}/test_epoch_bounds.py",
+        f"{LANDING}/test_reordered.py",
         f"{LANDING}/test_redelivery.py",
     ),
     "pipeline/landing/judge.py": HOLDS,
@@ -133,7 +152,16 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "monitor/waivers.py": ("tests/monitor/test_waivers.py",),
     "monitor/auto_repair.py": ("tests/monitor/test_auto_repair.py",),
     "monitor/observe/clocks.py": (f"{OBSERVE}/test_clocks.py",),
-    "monitor/observe/assessor.py": (f"{OBSERVE}/test_revocations.py",),
+    "monitor/observe/assessor.py": (
+        f"{OBSERVE}/test_revocations.py",
+        "tests/monitor/test_gate_images.py",
+        "tests/monitor/test_gate_shards.py",
+        "tests/monitor/test_late.py",
+    ),
+    "monitor/gate.py": tuple(
+        f"tests/monitor/{one}.py"
+        for one in ("test_gate_shards", "test_gate_images", "test_gate_copies", "test_gate")
+    ),
     "alerts/causes.py": ("tests/alerts/test_causes.py", "tests/alerts/test_consequences.py"),
     "alerts/lifecycle.py": tuple(
         f"tests/alerts/test_{one}.py" for one in ("lifecycle", "round", "causes", "consequences")

@@ -27,6 +27,8 @@ from pipeline.checkpoint import (
     RowStandards,
     active_shards,
     active_tables,
+    has_streaming_table,
+    is_outdated,
     source_of,
 )
 from pipeline.errors import HeldError
@@ -406,3 +408,58 @@ def test_f26_a_rule_that_ignores_a_table_retires_it_before_anything_lands() -> N
     rule = TableRule(shards=r"[ab]\.t", table="t", ignore=True)
 
     assert active_tables(MARK, Router((rule,))) == {"u": 5}
+
+
+U = Shard("s", "db.u")
+
+
+@pytest.mark.parametrize(
+    ("more", "tier", "streams"),
+    [
+        pytest.param({}, 0, True, id="it never had a snapshot"),
+        pytest.param({"snaps": {U: OpenSnapshot(ORDER, 3)}}, 0, False, id="it is in its first"),
+        pytest.param(
+            {"snaps": {U: OpenSnapshot(ORDER, 3)}, "bases": {str(U): ORDER}}, 0, True,
+            id="it is in a later one",
+        ),
+        pytest.param({}, 2, False, id="no table is of that tier"),
+        pytest.param({"shards": {U: None}}, 0, False, id="it is ignored"),
+    ],
+)  # fmt: skip
+def test_a_table_streams_once_its_first_snapshot_is_complete(
+    more: dict[str, Any], tier: int, streams: bool
+) -> None:
+    router = Router((TableRule(shards=r"db\.u", table="u", tier=0),))
+    checkpoint = replace(Checkpoint("main", 9, shards={U: "u"}), **more)
+
+    assert has_streaming_table(checkpoint, router, tier=tier) is streams
+
+
+@pytest.mark.parametrize(
+    ("more", "outdated"),
+    [
+        pytest.param({}, False, id="no statement has landed"),
+        pytest.param({"existing": {U: Existence(Order(1, 3, 0), True)}}, True, id="a newer one"),
+        pytest.param({"existing": {U: Existence(ORDER, True)}}, False, id="the one at its order"),
+        pytest.param(
+            {
+                "existing": {U: Existence(Order(1, 3, 0), True)},
+                "schemas": {str(U): DescribedSchema(Order(1, 3, 0), "d")},
+            },
+            False,
+            id="rows described the columns",
+        ),
+        pytest.param(
+            {
+                "existing": {U: Existence(Order(1, 3, 0), True)},
+                "schemas": {str(U): DescribedSchema(ORDER, "d")},
+            },
+            True,
+            id="rows described earlier ones",
+        ),
+    ],
+)
+def test_a_row_is_outdated_by_a_newer_statement_about_its_shard(
+    more: dict[str, Any], outdated: bool
+) -> None:
+    assert is_outdated(Checkpoint("main", 9, **more), U, ORDER) is outdated

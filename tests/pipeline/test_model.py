@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.model import ShardId, SourcePartition, TopicPartition
+from pipeline.model import Order, OrderSpan, ShardId, SourcePartition, Table, TopicPartition
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,40 @@ def test_every_partition_of_a_source_comes_back(source: str, topic: str, partiti
     one = SourcePartition(source, TopicPartition(topic, partition))
 
     assert SourcePartition.parse(str(one)) == one
+
+
+@pytest.mark.parametrize(
+    ("epoch", "epochs"),
+    [
+        pytest.param(1, (1, 1), id="below both"),
+        pytest.param(2, (2, 2), id="that of the lowest"),
+        pytest.param(3, (2, 3), id="between them"),
+        pytest.param(9, (2, 4), id="above both"),
+    ],
+)
+def test_a_span_within_an_epoch_has_none_above_it(epoch: int, epochs: tuple[int, int]) -> None:
+    span = OrderSpan(Order(2, 7, 1), Order(4, 7, 9)).within(epoch)
+
+    assert (span.lowest, span.highest) == (Order(epochs[0], 7, 1), Order(epochs[1], 7, 9))
+
+
+@pytest.mark.parametrize(
+    ("key", "id_column", "written", "ranges", "why"),
+    [
+        pytest.param(("id",), "id", (), "id", "", id="one integer"),
+        pytest.param((), "id", (), "id", "", id="of a source that declares no key"),
+        pytest.param(("id", "day"), "id", (), "id", "is not one integer", id="one of two"),
+        pytest.param(("day",), None, (), None, "is not one integer", id="no integer"),
+        pytest.param(("id",), "id", ("mail",), "id", "", id="a standard writes another column"),
+        pytest.param(("id",), "id", ("ID",), None, "key column id is written", id="or the key"),
+    ],
+)
+def test_keys_have_ranges_if_they_are_one_integer_that_no_standard_writes(
+    key: tuple[str, ...], id_column: str | None, written: tuple[str, ...],
+    ranges: str | None, why: str,
+) -> None:  # fmt: skip
+    table = Table("t", (), key, id_column).with_standards(written)
+
+    assert table.id_column == ranges
+    assert why in table.no_ranges
+    assert bool(why) == bool(table.no_ranges)

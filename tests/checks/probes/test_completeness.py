@@ -140,6 +140,22 @@ def test_what_was_lost_below_a_new_base_ends_by_being_seen_good() -> None:
     assert (before, lost, outcomes(world, 3)) == ("P", "PFF", "PPP")
 
 
+def test_a_wrong_batch_is_counted_once_beside_the_rest_that_follows_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(completeness, "MOST_WRONG", 2)
+    world = FakeWorld()
+    outcomes(world, 2)
+    for shard in (ONE, TWO, TWO):
+        lose(world, (Op.CREATE, shard, len(world.log_)))
+        world.catch_up()
+    outcomes(world, 2)
+
+    world.snapshot(ONE)
+
+    assert in_step("completeness", Completeness(), world, 1)[-1].reason.startswith("2 transactions")
+
+
 def test_a_loss_of_a_shard_without_a_new_base_stays() -> None:
     world = FakeWorld()
     in_step("completeness", Completeness(), world, 2)

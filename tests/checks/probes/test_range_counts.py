@@ -96,6 +96,15 @@ def test_f28_a_dense_block_among_wide_ones_is_counted_by_parts(refusal: SluiceEr
     assert failed.keys == (f"{KEY}7",)
 
 
+def test_a_block_that_is_refused_at_its_narrowest_is_unknown() -> None:
+    world = filled(*range(1, 20))
+    world.allowed = 0
+
+    (found,) = rulings(world, 1)
+
+    assert (found.outcome, found.code) == (Outcome.UNKNOWN, "unprovable")
+
+
 def test_f28_every_part_of_a_dense_block_has_its_turn() -> None:
     world = filled(*range(1, 400), 2**20)
     world.allowed = 50
@@ -214,6 +223,17 @@ def test_f104_a_range_that_was_found_equal_is_counted_no_more() -> None:
     assert world.memory["range_counts"]["open"]
 
     world.copy[ONE][1500] = 1
+    rulings(world, 6)
+
+    assert not world.memory["range_counts"]["open"]
+
+
+def test_f104_a_range_that_differed_is_counted_also_once_its_shard_is_empty() -> None:
+    world = filled(*range(1, 3000))
+    del world.copy[ONE][1500]
+    assert first_failure(world, 400).keys
+
+    world.commit(*[(Op.DELETE, ONE, id_) for id_ in range(1, 3000)])
     rulings(world, 6)
 
     assert not world.memory["range_counts"]["open"]

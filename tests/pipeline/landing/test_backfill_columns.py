@@ -105,3 +105,7 @@ def test_what_is_told_holds_from_the_order_of_the_rows_on() -> None:
 
 def test_nothing_is_told_where_statements_tell_columns() -> None:
     assert with_columns(BatchStats(), [rows_read(0, "")], (FEED,)) == (BatchStats(), ())
+
+
+def test_nothing_is_told_of_a_source_that_is_not_landed_any_more() -> None:
+    assert with_columns(BatchStats(), [rows_read(0, "c", TOLD)], ()) == (BatchStats(), ())

@@ -20,6 +20,7 @@ from pipeline.landing.batch_stats import (
     DroppedDatabase,
     RunStats,
     SchemaDeduplicator,
+    SnapshotRows,
     UnreadChanges,
     drop_repeated,
     find_newest_schemas,
@@ -595,3 +596,36 @@ def test_the_mark_keeps_the_newest() -> None:
     assert told[NAME].order == Order(1, 2, 0)
     assert merge_schemas(old, told) == {**old, **told}
     assert merge_schemas(told, old) == {**old, **told}
+
+
+OLDER, NEWER = Order(1, 2, 3), Order(1, 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        pytest.param(
+            SnapshotRows(OLDER, 2, ended=False, torn=True),
+            SnapshotRows(OLDER, 3, ended=True),
+            SnapshotRows(OLDER, 5, ended=True, torn=True),
+            id="of one snapshot",
+        ),
+        pytest.param(
+            SnapshotRows(OLDER, 2, ended=True, torn=True),
+            SnapshotRows(NEWER, 3, ended=False),
+            SnapshotRows(NEWER, 3, ended=False),
+            id="the newer of two",
+        ),
+        pytest.param(
+            SnapshotRows(OLDER, 2, ended=False),
+            SnapshotRows(replace(OLDER, epoch=2), 3, ended=True),
+            SnapshotRows(replace(OLDER, epoch=2), 3, ended=True, torn=True),
+            id="of one that goes on in a later epoch",
+        ),
+    ],
+)
+def test_rows_of_a_snapshot_add_up_in_either_order(
+    one: SnapshotRows, other: SnapshotRows, both: SnapshotRows
+) -> None:
+    """A base must never come of one that is parted by an epoch."""
+    assert one.with_rows(other) == other.with_rows(one) == both

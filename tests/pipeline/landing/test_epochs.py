@@ -155,14 +155,15 @@ NEW_LOG = Epochs(
         pytest.param({}, Order(1, 9, 4_000, 0), 10, id="at what has landed"),
         pytest.param({}, Order(2, 9, 5_000, 0), 10, id="more of the new epoch has landed"),
         pytest.param({"epoch": 2}, Order(2, 9, 5_000, 0), 10, id="of the new epoch already"),
+        pytest.param({}, None, 10, id="nothing of its source has landed"),
     ],
 )
 def test_only_statements_of_a_snapshot_that_go_back_begin_the_new_epoch_earlier(
-    row: dict[str, Any], top: Order, first: int
+    row: dict[str, Any], top: Order | None, first: int
 ) -> None:
     known = {"source": "a", "topic": "a", "partition": 0, "offset": 7, "snapshot": 1}
     order = {"epoch": 1, "log": 9, "pos": 4_000, "row": 0}
 
-    made = begin_at_snapshots(NEW_LOG, [known | order | row], {"a": top})
+    made = begin_at_snapshots(NEW_LOG, [known | order | row], {"a": top} if top else {})
 
     assert list(made.starts.values()) == [first]

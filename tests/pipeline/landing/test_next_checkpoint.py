@@ -408,6 +408,37 @@ def test_quarantine_is_open_until_it_is_waived() -> None:
     assert step(opened, waived=frozenset({"s.db.t:0:7@5"})).quarantined == {}
 
 
+AT = TopicPartition("s.db.t", 0)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "starts", "epoch"),
+    [
+        pytest.param(1, 1, {}, 1, id="the log goes on"),
+        pytest.param(3, 3, {}, 3, id="that of a later epoch, too"),
+        pytest.param(None, 1, {}, 1, id="its first"),
+        pytest.param(None, None, {}, 0, id="its server was never reached"),
+        pytest.param(1, 2, {}, 0, id="a new epoch begins in this batch"),
+        pytest.param(None, 2, {}, 0, id="two began before any was landed"),
+        pytest.param(2, 2, {EpochStart("s", 2, AT): 9}, 0, id="its epoch began, but not here yet"),
+        pytest.param(2, 2, {EpochStart("a", 2, AT): 9}, 2, id="another source's did"),
+    ],
+)
+def test_a_quarantined_change_has_an_epoch_only_if_all_of_its_batch_is_of_one(
+    before: int | None, now: int | None, starts: dict[EpochStart, int], epoch: int
+) -> None:
+    """Without one it is never read again: its offsets may hold other messages now."""
+    known = [{} if one is None else {"s": replace(EPOCH, number=one)} for one in (before, now)]
+
+    made = step(
+        replace(OLD, epochs=known[0], starts=starts),
+        BatchStats(errors={"s/db.t": unread(7)}),
+        epochs=known[1],
+    )
+
+    assert made.quarantine["s/db.t"].epoch == epoch
+
+
 def test_f38_quarantine_by_the_thousand_is_named_in_part_and_none_is_forgotten() -> None:
     many = BatchStats(errors={"s/db.t": unread(*range(NAMED), count=2 * NAMED)})
     first = step(facts=many)

@@ -371,13 +371,22 @@ def test_those_that_cannot_be_read_hide_none_behind_them(
     assert left == tuple(one for n, one in enumerate(NAMES) if n in bad)
 
 
-def test_nothing_is_tried_behind_what_nobody_answers_for(harness: LandingHarness) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(UnreachableError("the brokers say nothing"), id="brokers"),
+        pytest.param(NoSchemasError("b", "does not answer"), id="the registry"),
+    ],
+)
+def test_nothing_is_tried_behind_what_nobody_answers_for(
+    harness: LandingHarness, error: UnreachableError
+) -> None:
     tried = list[TaskSource]()
 
     def read(intake: TaskSource) -> TaskResult:
         tried.append(intake)
         if len(tried) == 3:
-            raise UnreachableError("the brokers say nothing")
+            raise error
         return TaskResult(None, tuple(RangeRead(one, 1, 1, 1) for one in intake.ranges), ())
 
     found = QuarantineRetry(harness.loop.feeds).found(
