@@ -309,7 +309,7 @@ SEAMS = (
         "COLLECTOR",
         collectors,
         "`sources[].collector.kind` names one; its keys are below `sources[].collector.options`.",
-        ("url", "connector", "stream", "unavailable", "ca", "certificate", "key"),
+        ("url", "connector", "stream", "unavailable", "source", "ca", "certificate", "key"),
     ),
     Seam(
         "Format",

@@ -103,6 +103,8 @@ def open_collector(settings: SourceSettings, pipeline: PipelineSettings) -> Coll
     if "unavailable" in fields:
         usual = fields["unavailable"].default
         told["unavailable"] = settings.format_options.get("unavailable", usual)
+    if "source" in fields:
+        told["source"] = settings
     given = ("url", "connector", "ca", "certificate", "key")
     told |= {name: getattr(own, name) for name in given if name in fields}
     made = _construct(kind, settings, at="collector.options", options=own.options, told=told)

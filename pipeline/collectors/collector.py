@@ -188,8 +188,8 @@ class Collector(Protocol):
 
     ``usual_kind`` and ``usual_format`` hold where a source's settings name none; empty: they must.
     A class has its settings' ``url`` and ``connector`` as fields if it names them so, the format's
-    option ``unavailable``, and what came of the source's log, a
-    `pipeline.collectors.collector.CollectedStream`, as ``stream``.
+    option ``unavailable``, all settings of its source as ``source``, and what came of the
+    source's log, a `pipeline.collectors.collector.CollectedStream`, as ``stream``.
     One that says ``serverless = True`` reads no server: its sources need no host, port and user.
     """
 

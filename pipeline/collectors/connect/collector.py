@@ -49,6 +49,7 @@ from pipeline.collectors.connect.findings import (
     producer_findings,
 )
 from pipeline.collectors.connect.requirements import version_findings
+from pipeline.collectors.connect.routing import follow_routers
 from pipeline.collectors.connect.table_filter import find_column_settings, read_capture
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.finding import WARN, Finding
@@ -104,6 +105,7 @@ class ConnectCollector:
 
     ``settings`` are further settings of the connector, or others than Sluice would choose.
     ``unavailable`` is what the source's format takes for a value that was not sent.
+    ``source`` is the one that it collects: what it says of names and topics is compared.
     ``ca``, ``certificate`` and ``key`` are the PEM files for an https address.
     Every method raises UnreachableError when the worker or the connector does not answer.
     """
@@ -120,6 +122,7 @@ class ConnectCollector:
     certificate: str = ""
     key: str = ""
     unavailable: str = UNAVAILABLE
+    source: SourceSettings | None = None
     _client: httpx.Client = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -181,10 +184,12 @@ class ConnectCollector:
         }
 
     def captures(self) -> CaptureScope:
-        """By its lists of databases, tables and columns, with what its settings do to changes."""
+        """By its lists and routers, with what its settings do to changes."""
         config = self._settings()
-        found = find_config_hazards(config, f"connector {self.connector}", self.unavailable)
-        return replace(read_capture(config), alters=find_column_settings(config), hazards=found)
+        where = f"connector {self.connector}"
+        found = find_config_hazards(config, where, self.unavailable, self.source)
+        lists = follow_routers(read_capture(config), config, self.source)
+        return replace(lists, alters=find_column_settings(config), hazards=found)
 
     def state(self) -> CollectorState:
         """The worst state of connector and tasks, in Connect's words but lower case."""

@@ -43,6 +43,7 @@ from pipeline.collectors.connect.table_filter import (
     list_setting_names,
     read_patterns,
 )
+from pipeline.errors import ConfigError
 from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding, find_unmet
 from pipeline.formats.debezium.connector import UNAVAILABLE
 from pipeline.settings import SourceSettings
@@ -175,7 +176,8 @@ WHOLE = re.compile(
     rf"\s*SELECT\s+(?:\*|{_ITEM}(?:\s*,\s*{_ITEM})*)\s+FROM\s+[\w.`\"]+\s*(?:;\s*)?", re.IGNORECASE
 )
 FOLDING, KEEPING = "ByLogicalTableRouter", "key.enforce.uniqueness"
-ROUTERS = (FOLDING, "RegexRouter")  # they change the topic, and leave the change as it is
+# They change the topic, and leave the change as it is; follow_routers sees who is routed away.
+ROUTERS = (FOLDING, "RegexRouter")
 
 
 def connector_findings(
@@ -206,11 +208,15 @@ def connector_findings(
 
 
 def find_config_hazards(
-    config: Mapping[str, str], where: str, unavailable: str = UNAVAILABLE
+    config: Mapping[str, str],
+    where: str,
+    unavailable: str = UNAVAILABLE,
+    source: SourceSettings | None = None,
 ) -> tuple[Finding, ...]:
     """Yield what in *config* drops, rewrites or delays changes, from *config* alone.
 
     *unavailable* is what the source's format takes for a value that was not sent.
+    With a *source*, the names that the connector reads are compared with those of the source.
     Settings of the worker that the connector does not state are not seen here.
     """
     database = database_of_connector(config)
@@ -219,11 +225,28 @@ def find_config_hazards(
         *find_placeholder(config, unavailable, where),
         *_present(config, where),
         *database.hazards(config, where),
+        *_differing_names(config, where, source, database),
         *_transforms(config, where),
         *find_null_defaults(config, where),
         *producer_findings(config, where, None),
     )
-    return tuple(one for one in found if one.effect is not Effect.NONE)
+    return tuple(dict.fromkeys(one for one in found if one.effect is not Effect.NONE))
+
+
+def _differing_names(
+    config: Mapping[str, str],
+    where: str,
+    source: SourceSettings | None,
+    database: ConnectedDatabase,
+) -> list[Finding]:
+    """Names are compared with those of a *source* of the same kind of database."""
+    try:
+        kind = None if source is None else database_of_kind(source.kind)
+    except ConfigError:  # the doctor reports that nothing is known of this kind
+        return []
+    if source is None or kind is None or {*kind.classes}.isdisjoint(database.classes):
+        return []
+    return database.findings(config, source, where)
 
 
 def _present(config: Mapping[str, str], where: str) -> list[Finding]:

@@ -7,6 +7,7 @@ There is no topic of schema changes: each message carries its columns, and their
 source only if it is set to send them.  Pure.
 """
 
+import re
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -25,6 +26,7 @@ from pipeline.settings import SourceSettings
 from pipeline.sources.postgres.position import log_position
 from pipeline.sources.postgres.replication import read_replication
 
+STREAM = "slot.stream.params"
 TYPES = "column.propagate.source.type"
 FACTORY, AUTHORITIES = "database.sslfactory", "database.sslrootcert"
 LIBPQ, JAVA = "org.postgresql.ssl.LibPQFactory", "org.postgresql.ssl.DefaultJavaSSLFactory"
@@ -131,9 +133,15 @@ class ConnectedPostgres:
         return {**found, **_tls(scope.source)} if scope.source.secured else found
 
     def hazards(self, config: Mapping[str, str], where: str) -> list[Finding]:
-        """None beside its demands."""
-        del config, where
-        return []
+        """Parameters of the stream, which may leave out changes or name another publication."""
+        told = config.get(STREAM, "")
+        given = [one.strip() for one in told.split(";") if one.strip()]
+        if all(re.fullmatch(r"origin\s*=\s*any", one) for one in given):
+            return []
+        setting = f"{STREAM}={told}"
+        what = f"{setting}: parameters such as origin=none leave out changes"
+        fix = f"remove {STREAM} from the connector's config"
+        return [Finding(REFUSE, STREAM, where, what, fix, Effect.DROPS, setting=setting)]
 
     def findings(
         self, config: Mapping[str, str], source: SourceSettings, where: str
@@ -145,9 +153,9 @@ class ConnectedPostgres:
             _named("slot.name", names.slot, "debezium"),
             _named("publication.name", names.publication, "dbz_publication"),
         )
-        found = find_unmet(
-            demands, config, where, remedy="{name}={value} in the connector's config"
-        )
+        remedy = "{name}={value} in the connector's config"
+        found = find_unmet(demands, config, where, remedy=remedy)
+        found += self.hazards(config, where)
         if not config.get("replica.identity.autoset.values"):
             return found
         what = "replica.identity.autoset.values changes tables of the source"
@@ -173,7 +181,8 @@ def _tls(source: SourceSettings) -> Mapping[str, str]:
 
 def _named(setting: str, name: str, default: str) -> Demand:
     fix = f"{setting}={name} in the connector's config, or name its own under sources: options"
-    return Demand(setting, OWN, good=(name.lower(),), default=default, severity=REFUSE, fix=fix)
+    effect = Effect.NONE if setting == "database.dbname" else Effect.DROPS
+    return Demand(setting, OWN, good=(name.lower(),), default=default, fix=fix, effect=effect)
 
 
 CONNECTED: type[ConnectedDatabase] = ConnectedPostgres

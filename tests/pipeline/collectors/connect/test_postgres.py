@@ -16,9 +16,10 @@ from pipeline.collectors.connect.database import (
     database_of_kind,
     every_database,
 )
+from pipeline.collectors.connect.findings import find_config_hazards
 from pipeline.collectors.connect.table_filter import read_capture
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.finding import REFUSE, WARN, FindingSeverity
+from pipeline.finding import REFUSE, WARN, Effect, FindingSeverity
 from pipeline.model import Acknowledged, Missing, Position, ShardId
 from pipeline.settings import (
     CollectorSettings,
@@ -95,6 +96,7 @@ def test_names_are_those_of_the_source_and_nothing_of_another_kind_is_in_it() ->
         ("slot.drop.on.stop", "true", REFUSE),
         ("slot.name", "another", REFUSE),
         ("publication.name", "another", REFUSE),
+        ("slot.stream.params", "origin=none", REFUSE),
         ("database.dbname", "another", REFUSE),
         ("publication.autocreate.mode", "all_tables", WARN),
         ("replica.identity.autoset.values", "public.t:FULL", WARN),
@@ -110,6 +112,26 @@ def test_a_setting_that_harms_is_found(setting: str, value: str, severity: objec
     ).findings
 
     assert [one.severity for one in found if one.code == setting] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("more", "codes"),
+    [
+        pytest.param({}, [], id="as the source says"),
+        pytest.param({"publication.name": "another"}, ["publication.name"], id="publication"),
+        pytest.param({"slot.name": "another"}, ["slot.name"], id="slot"),
+        pytest.param({"slot.stream.params": "origin=none"}, ["slot.stream.params"], id="origin"),
+        pytest.param({"slot.stream.params": "origin = any;"}, [], id="any origin"),
+    ],
+)
+def test_what_the_connector_reads_by_other_names_is_a_hazard(
+    more: Mapping[str, str], codes: list[str]
+) -> None:
+    config = {**required_config(SCOPE, {}), **more}
+
+    found = find_config_hazards(config, "here", source=SOURCE)
+
+    assert [(one.code, one.effect) for one in found] == [(code, Effect.DROPS) for code in codes]
 
 
 PLACEHOLDER = "unavailable.value.placeholder"

@@ -1,0 +1,132 @@
+"""Follows the topic of a table through a connector's naming strategy and routers.
+
+A router may send the rows of one table to a topic that its source does not read, while heartbeats
+and statements still arrive. Such a table counts as left out by the connector's lists.
+
+The order is Debezium's: the naming strategy, then the transforms as listed. A router acts only on
+a topic that its expression matches as a whole. Its predicate is followed if it goes by the topic;
+others are taken to hold for changes, except for tombstones, which are none. Cannot detect: what a
+naming strategy of another class does. Pure.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pipeline.collectors.connect.table_filter import compile_patterns
+from pipeline.model import CaptureScope, ShardId
+from pipeline.settings import SourceSettings
+
+# Routers by the last part of their class, with what their expression and replacement are called.
+ROUTERS = {
+    "ByLogicalTableRouter": ("topic.regex", "topic.replacement"),
+    "RegexRouter": ("regex", "replacement"),
+}
+STRATEGY, BY_REGEX = "topic.naming.strategy", "DefaultRegexTopicNamingStrategy"
+DELIMITER = "topic.delimiter"
+_SAID_BY = "the collector's lists, or a router to a topic that the source does not read"
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")  # Debezium writes _ instead
+_REFERENCE = re.compile(r"\\(.)|\$\{(\w+)\}|\$(\d+)", re.DOTALL)
+
+
+def follow_routers(
+    lists: CaptureScope, config: Mapping[str, str], source: SourceSettings | None
+) -> CaptureScope:
+    """Leave out of *lists* the tables whose topics a connector with *config* routes away.
+
+    Without routers the lists stay as they are.  Expressions that cannot be read leave out all.
+    """
+    told = _routing(config)
+    if source is None or not told:
+        return lists
+    read = re.compile(source.topic_pattern)
+    between = source.mirrored
+    alias = f"{between.alias}." if between is not None and between.alias else ""
+    prefix = config.get("topic.prefix", source.collected_prefix)
+    delimiter = config.get(DELIMITER, ".")
+    text = json.dumps([lists.text, told, source.topic_pattern])
+    try:
+        route_topic(config, prefix)
+    except re.error as error:
+        return replace(lists, text=text, known=False, said_by=f"the collector's routers ({error})")
+
+    def sends(shard: ShardId) -> bool:
+        if not lists(shard):
+            return False
+        topic = delimiter.join((prefix, shard.database, shard.relation))
+        routed = route_topic(config, _UNSAFE.sub("_", topic))
+        return read.fullmatch(alias + routed) is not None
+
+    return replace(lists, sends=sends, text=text, said_by=_SAID_BY)
+
+
+def route_topic(config: Mapping[str, str], topic: str) -> str:
+    """The topic to which a connector with *config* writes what it would write to *topic*.
+
+    Raises:
+        re.error: an expression or a replacement cannot be read here.
+    """
+    if config.get(STRATEGY, "").endswith(BY_REGEX):
+        topic = _renamed(topic, config.get("topic.regex", ""), config.get("topic.replacement", ""))
+    for own, short in _routers(config):
+        expression, replacement = (config.get(f"{own}.{name}", "") for name in ROUTERS[short])
+        if _acts(config, config.get(f"{own}.predicate", ""), own, topic):
+            topic = _renamed(topic, expression, replacement)
+    return topic
+
+
+def _routers(config: Mapping[str, str]) -> list[tuple[str, str]]:
+    names = (name.strip() for name in config.get("transforms", "").split(","))
+    found = [(f"transforms.{name}", config.get(f"transforms.{name}.type", "")) for name in names]
+    short = [(own, kind.rpartition(".")[2].partition("$")[0]) for own, kind in found]
+    return [one for one in short if one[1] in ROUTERS]
+
+
+def _routing(config: Mapping[str, str]) -> dict[str, str]:
+    """The settings of routers and of a naming strategy by expression, sorted; empty without any."""
+    owned = [f"{own}." for own, _ in _routers(config)]
+    if config.get(STRATEGY, "").endswith(BY_REGEX):
+        owned += [STRATEGY, "topic.regex", "topic.replacement"]
+    if not owned:
+        return {}
+    owned += ["predicates.", "topic.prefix", DELIMITER]
+    return {n: config[n] for n in sorted(config) if n == "transforms" or n.startswith(tuple(owned))}
+
+
+def _acts(config: Mapping[str, str], predicate: str, own: str, topic: str) -> bool:
+    if not predicate:
+        return True
+    kind = config.get(f"predicates.{predicate}.type", "").rpartition(".")[2]
+    negated = config.get(f"{own}.negate", "").strip().lower() == "true"
+    if kind == "TopicNameMatches":
+        pattern = _compiled(config.get(f"predicates.{predicate}.pattern", ""))
+        return (pattern.fullmatch(topic) is not None) != negated
+    return negated if kind == "RecordIsTombstone" else True
+
+
+def _renamed(topic: str, expression: str, replacement: str) -> str:
+    pattern = _compiled(expression)
+    found = pattern.fullmatch(topic)
+
+    def refer(one: re.Match[str]) -> str:
+        escaped, name, number = one.groups()
+        if escaped is not None or found is None:
+            return escaped or ""
+        if name is not None:
+            return found[name] or ""
+        digits = number  # Java takes as many digits as there are groups
+        while len(digits) > 1 and int(digits) > pattern.groups:
+            digits = digits[:-1]
+        return (found[int(digits)] or "") + number[len(digits) :]
+
+    try:
+        return topic if found is None else _REFERENCE.sub(refer, replacement)
+    except IndexError as error:
+        raise re.error(f"{replacement!r}: {error}") from error
+
+
+def _compiled(expression: str) -> re.Pattern[str]:
+    """Compile *expression* of Java, which is case-sensitive."""
+    (found,) = compile_patterns([expression])
+    return re.compile(found.pattern, re.ASCII)
