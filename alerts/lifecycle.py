@@ -1,7 +1,8 @@
 """Decides when a failing check becomes a page, and when that is over.
 
 Three-valued: UNKNOWN neither fires, nor starts the clock again, nor clears.  Time counts from the
-first FAIL (or PASS) that nothing has contradicted since; UNKNOWN in between does not count.  Pure.
+first FAIL (or PASS) that nothing has contradicted since; an UNKNOWN in between neither stops nor
+restarts it.  Pure.
 """
 
 from collections.abc import Iterator

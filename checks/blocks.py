@@ -376,11 +376,11 @@ def _why_outdated(inputs: Inputs, one: Verified) -> str:
 
 def _why_other(inputs: Inputs, one: Verified, checkpoint: Checkpoint) -> str:
     """Why *one* is of other shards, bases or another change log than those of now."""
-    for name in _shards(inputs.table):
-        if name not in one.shards:
-            return f"{name} is new, and was not compared yet"
-        if checkpoint.complete.get(name, -1) > one.looked:
-            return f"{name} has a new base, which was not compared yet"
+    for shard in inputs.table.shards:
+        if str(shard) not in one.shards:
+            return f"{shard} is new, and was not compared yet"
+        if checkpoint.complete.get(shard, -1) > one.looked:
+            return f"{shard} has a new base, which was not compared yet"
     now = Incarnations.of(checkpoint.lives).at(one.looked)
     if checkpoint.batch < one.looked or (None not in (now, one.life) and now != one.life):
         return f"the change log has lost batch {one.looked}, up to which rows were compared"
@@ -438,7 +438,7 @@ def _of_mark(inputs: Inputs) -> Iterator[Reason]:
         return
     checkpoint = inputs.samples.checkpoint.value
     for shard in inputs.table.shards:
-        if str(shard) not in checkpoint.bases:
+        if shard not in checkpoint.bases:
             told = (
                 f"{shard} has no complete base yet (CREATE TABLE IF NOT EXISTS gives none);"
                 f" {_advice(inputs.table)}"

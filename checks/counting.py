@@ -541,7 +541,7 @@ class Differences:
     ``columns`` are those in which rows differ, where values were compared; a row whose columns are
     not known is absent.  ``behind``
     says why more was not compared than was promised; empty if all was.  ``verified`` is what was
-    compared so far, where values were.
+    compared so far, where values were.  ``suspicious``: more is looked at again at once.
     """
 
     as_of: tuple[Fence, ...]
@@ -554,6 +554,7 @@ class Differences:
     behind: str = ""
     verified: Verified | None = None
     names: Mapping[Suspect, str] = field(default_factory=dict)
+    suspicious: bool = False
 
     @property
     def value(self) -> float:

@@ -113,6 +113,7 @@ class Verdict:
     ``cause`` groups verdicts with one common cause (``source:shop unreachable``); empty for own.
     ``kind`` is what a FAIL means, as its probe says; None for a check that is no probe.
     ``verified`` is what the check has compared so far, where it keeps account of that.
+    ``suspicious``: it has found more that it has to look at again, so it goes first.
     """
 
     table: str
@@ -125,13 +126,18 @@ class Verdict:
     run: str = ""
     kind: FailKind | None = None
     verified: Verified | None = None
+    suspicious: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NotYet:
-    """There is nothing new to rule on; the last verdict stands.  ``why`` is shown to people."""
+    """There is nothing new to rule on; the last verdict stands.  ``why`` is shown to people.
+
+    ``suspicious``: it has found something that it has to look at again, so it goes first.
+    """
 
     why: str
+    suspicious: bool = False
 
 
 @dataclass(frozen=True, slots=True)

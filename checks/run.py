@@ -27,7 +27,8 @@ class Reading(Protocol):
 
     One that also has ``ended``, an instant by the world's clock, is timed up to then: what the
     probe reads after it for its next round does not count against its limit.  One that also has
-    ``verified`` states what the probe has compared so far.
+    ``verified`` states what the probe has compared so far.  One that is ``suspicious`` is not all:
+    the probe has to look at more again, and does so at once.
     """
 
     @property
@@ -143,6 +144,7 @@ def run_probe(
         run=run,
         kind=kind_of(check.probe),
         verified=getattr(reading, "verified", None),
+        suspicious=getattr(reading, "suspicious", False),
     )
 
 

@@ -285,7 +285,7 @@ def _not_at_source(facts: TraceFacts) -> TraceVerdict | None:
         words = "the mirror has the row, the source does not, and no delete landed"
         return TraceVerdict(TraceState.GHOST, words, f"{REPAIR}; {UNSEEN_WRITER}")
     if newest is not None and newest.op in GONE and _was_known(facts):
-        words = f"the row is gone at the source and in the mirror, by a {_name(newest)}"
+        words = f"the row is gone at the source and in the mirror, because of its {_name(newest)}"
         return TraceVerdict(TraceState.MERGED, words, NOTHING_TO_DO)
     words = "neither source nor mirror has the row"
     return TraceVerdict(TraceState.ABSENT, words, "check the spelling of the key")

@@ -193,6 +193,7 @@ class App:
             self.clock,
             current_run,
             paused=self.driver.paused,
+            workers_of=observers.servers.workers,
         )
 
     def _jobs(self) -> tuple[Job, ...]:

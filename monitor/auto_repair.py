@@ -330,7 +330,7 @@ def _is_older(case: RepairCase) -> Objection | None:
             continue
         for fail in case.fails:
             if not is_after_reread(fail, one):
-                why = f"{one.kind} {one.id} has ended; {fail.check} has not run since"
+                why = f"{one.kind} {one.id} has ended; waiting for {fail.check} to run again"
                 return NextStep.WAIT, why
     return None
 

@@ -25,7 +25,6 @@ from pipeline.build import (
     schema_readings,
 )
 from pipeline.changelog.reader import LogReader
-from pipeline.changelog.table import build_app_id
 from pipeline.changelog.transactions import LogMemory
 from pipeline.errors import SluiceError, UnknownNameError
 from pipeline.model import Shard, Table
@@ -44,52 +43,64 @@ from pipeline.transports.transport import Transport
 
 @dataclass(eq=False)
 class Servers:
-    """One connection per source for the probes, to where its heartbeats go now.
+    """One connection per source for each worker of probes, to where its heartbeats go now.
 
-    A source with the option ``read_from`` has another one, to that replica.
+    A source with the option ``read_from`` has another one, to that replica.  Connections are
+    opened when they are first used.
     """
 
     followed: Mapping[str, Callable[[], SourceSettings]]
-    _open: dict[str, tuple[SourceSettings, Source]] = field(default_factory=dict)
-    _replicas: dict[str, tuple[SourceSettings, Source]] = field(default_factory=dict)
+    _open: "OpenServers" = field(default_factory=dict)
+    _replicas: "OpenServers" = field(default_factory=dict)
 
-    def all(self) -> dict[str, Source]:
+    def all(self, worker: int = 0) -> dict[str, Source]:
         """Every source, reconnected if its address has changed."""
-        return {name: _open_once(self._open, name, told()) for name, told in self.followed.items()}
+        return {
+            name: _open_once(self._open, (name, worker), told())
+            for name, told in self.followed.items()
+        }
 
-    def queries(self) -> dict[str, TableQueries]:
+    def queries(self, worker: int = 0) -> dict[str, TableQueries]:
         """Who answers the questions of probes about each source: its replica where it has one."""
-        return {name: self._queries(name, server) for name, server in self.all().items()}
+        known = self.all(worker).items()
+        return {name: self._queries(name, server, worker) for name, server in known}
+
+    def workers(self, names: Iterable[str]) -> int:
+        """How many connections each of the sources *names* has for checks: the fewest."""
+        return min(read_limits(self.followed[name]().options).connections for name in names)
 
     def close(self) -> None:
         """Hang up."""
         for _, server in (*self._open.values(), *self._replicas.values()):
             server.close()
 
-    def _queries(self, name: str, server: Source) -> TableQueries:
+    def _queries(self, name: str, server: Source, worker: int) -> TableQueries:
         settings = self.followed[name]()
         if (there := read_replica(settings)) is None:
             return server
-        replica, limits = _open_once(self._replicas, name, there), read_limits(settings.options)
-        return ReplicaQueries(server, replica, f"{there.host}:{there.port}", limits.statement)
+        replica = _open_once(self._replicas, (name, worker), there)
+        patience = read_limits(settings.options).statement
+        return ReplicaQueries(server, replica, f"{there.host}:{there.port}", patience)
 
 
-def _open_once(
-    known: dict[str, tuple[SourceSettings, Source]], name: str, settings: SourceSettings
-) -> Source:
-    """Return the source *name* among *known*, opened again if its *settings* have changed."""
-    found = known.get(name)
+OpenServers = dict[tuple[str, int], tuple[SourceSettings, Source]]
+"""By the name of the source and the number of the worker."""
+
+
+def _open_once(known: OpenServers, key: tuple[str, int], settings: SourceSettings) -> Source:
+    """Return the source *key* among *known*, opened again if its *settings* have changed."""
+    found = known.get(key)
     if found is not None and found[0] == settings:
         return found[1]
     if found is not None:
         found[1].close()
-    known[name] = settings, open_source(settings)
-    return known[name][1]
+    known[key] = settings, open_source(settings)
+    return known[key][1]
 
 
 @dataclass(eq=False)
 class LandedSchemas:
-    """The newest landed schemas, for one queue of probes; reads each schema change once."""
+    """The newest landed schemas, for one worker of probes; reads each schema change once."""
 
     readings: Mapping[str, SchemaReader]
     _catalog: Catalog = field(init=False)
@@ -101,13 +112,11 @@ class LandedSchemas:
 
     def newest(self, shard: Shard, log: LogReader) -> TableSchema | None:
         """The shard's columns, as of *log* or later; None if none has landed, or a DROP has."""
-        last = log.pinned.transaction(build_app_id(log.lane))
-        last = -1 if last is None else last
-        if last < self._until:  # another log, or an older one put back
+        if log.batch < self._until:  # another log, or an older one put back
             self._catalog, self._until = Catalog(Router(), self.readings), -1
-        if last > self._until:
+        if log.batch > self._until:
             self._catalog.add(log.schema_changes(self._until))
-            self._until = last
+            self._until = log.batch
         return self._catalog.newest(shard.source, shard.name)
 
 
@@ -165,21 +174,20 @@ class Lineage:
         """
         with self._turn:
             log = self.lake.changes()
-            last = log.pinned.transaction(build_app_id(log.lane))
-            last = -1 if last is None else last
-            if self._catalog is None or last < self._until:  # or another log was put there
+            if self._catalog is None or log.batch < self._until:  # or another log was put there
                 self._catalog = Catalog(Router(self.rules), self.readings, self.standards)
                 self._until = -1
-            if last > self._until:
+            if log.batch > self._until:
                 self._catalog = self._catalog.reading(log.schema_changes(self._until))
-                self._until = last
+                self._until = log.batch
             return self._catalog
 
 
 @dataclass(eq=False)
 class LakeClient:
-    """The lake and the topics, as probes of the sources ``names`` read them.
+    """The lake and the topics, as a worker of the probes of the sources ``names`` reads them.
 
+    What was read is remembered for each worker: two of them pin the log at other versions.
     ``links`` maps columns, by these rules and standards.
     """
 
@@ -191,8 +199,8 @@ class LakeClient:
     standards: Standards = NO_STANDARDS
     links: Lineage = field(init=False)
     _transports: dict[object, Transport] = field(default_factory=dict)
-    _schemas: dict[tuple[str, ...], LandedSchemas] = field(default_factory=dict)
-    _memories: dict[tuple[str, ...], LogMemory] = field(default_factory=dict)
+    _schemas: dict[tuple[tuple[str, ...], int], LandedSchemas] = field(default_factory=dict)
+    _memories: dict[tuple[tuple[str, ...], int], LogMemory] = field(default_factory=dict)
 
     @classmethod
     def of(cls, config: Config) -> "LakeClient":
@@ -211,20 +219,21 @@ class LakeClient:
         """Read nothing yet."""
         self.links = Lineage(self.lake, self.readings, self.rules, self.standards)
 
-    def changes(self, names: tuple[str, ...]) -> LogReader:
+    def changes(self, names: tuple[str, ...], worker: int = 0) -> LogReader:
         """The change log, pinned now."""
-        return self.lake.changes(self._memories.setdefault(names, LogMemory(names)))
+        return self.lake.changes(self._memories.setdefault((names, worker), LogMemory(names)))
 
-    def schemas(self, names: tuple[str, ...]) -> LandedSchemas:
+    def schemas(self, names: tuple[str, ...], worker: int = 0) -> LandedSchemas:
         """What has landed of the schemas of the sources *names*."""
-        if names not in self._schemas:
+        if (names, worker) not in self._schemas:
             own = {name: one for name, one in self.readings.items() if name in names}
-            self._schemas[names] = LandedSchemas(own)
-        return self._schemas[names]
+            self._schemas[names, worker] = LandedSchemas(own)
+        return self._schemas[names, worker]
 
-    def end_keys(self, names: tuple[str, ...], table: Table) -> tuple[LogKey, ...]:
+    def end_keys(self, names: tuple[str, ...], table: Table, worker: int = 0) -> tuple[LogKey, ...]:
         """The row key of the last data message of each partition of the table's topics."""
-        return end_keys(table, [self.origins[name] for name in names], self.transport(names))
+        transport = self.transport((names, worker))
+        return end_keys(table, [self.origins[name] for name in names], transport)
 
     def transport(self, whose: object) -> Transport:
         """The client of those who ask as *whose*: calls of one client wait for each other."""

@@ -74,12 +74,12 @@ class Observers:
         self.recorder = self._recorder()
         self.assessor = self._assessor()
 
-    def world(self, names: tuple[str, ...]) -> World:
-        """The world for the probes of one table of the sources *names*, as it is now."""
+    def world(self, names: tuple[str, ...], worker: int) -> World:
+        """The world of a *worker* of probes, for one table of the sources *names*, as it is now."""
         look = self.watcher.look(LOOK_AGE, ())  # probes open mirrors themselves
         return ProbeWorld(
             look=look,
-            sources=self.servers.queries(),
+            sources=self.servers.queries(worker),
             lake=self.lake,
             names=names,
             fences=self.fences,
@@ -90,6 +90,7 @@ class Observers:
             orderings=self.orderings,
             collectors=self.collectors,
             looks=self.looks,
+            worker=worker,
         )
 
     def close(self) -> None:

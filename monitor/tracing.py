@@ -748,5 +748,4 @@ def _has_base(shard: Shard, mark: Checkpoint | Missing, mirror: MirrorLook | Mis
     """Whether the newest base of the shard is merged; true while that is unknown."""
     if isinstance(mark, Missing) or isinstance(mirror, Missing):
         return True
-    name = str(shard)
-    return name in mark.bases and mark.complete.get(name, mirror.applied + 1) <= mirror.applied
+    return shard in mark.bases and mark.complete.get(shard, mirror.applied + 1) <= mirror.applied

@@ -310,17 +310,17 @@ class Checkpoint:
                       before it has rows of that shard, and no proof covers them any more.
     ``belated``       table -> newest batch by which changes came late, which were quarantined,
                       skipped or repaired: older mirrors lack them.
-    ``bases``         ``source/shard`` -> order its newest base is complete as of.
-    ``based``         ``source/shard`` -> batch in which the rows of that base began.
-    ``complete``      ``source/shard`` -> batch in which that base became complete.
-    ``lost``          ``source/shard`` -> order of the base that closed its newest gap or
+    ``bases``         `Shard` -> order its newest base is complete as of.
+    ``based``         `Shard` -> batch in which the rows of that base began.
+    ``complete``      `Shard` -> batch in which that base became complete.
+    ``lost``          `Shard` -> order of the base that closed its newest gap or
                       quarantine: what landed of it below may lack changes.
     ``snapshots``     source -> order of its newest snapshot with landed rows that stand for
                       all tables: the heartbeat's, or those before any table had a base.
     ``initial``       source -> order of its newest snapshot of all tables, by its schema changes.
     ``snaps``         `Shard` -> its snapshot that is not complete yet.
     ``schemas``       ``source/shard`` -> its newest columns, where rows describe them.
-    ``standards``     ``source/shard`` -> the standards of its rows, if it has or had any.
+    ``standards``     `Shard` -> the standards of its rows, if it has or had any.
     ``rereads``       ``source/shard`` -> its newest re-reading, done or not.
     ``resubmitted``   ids of corrected messages that are still asked for -> batch that landed them.
     ``lists``         source -> by which lists its collector sends tables.
@@ -333,7 +333,7 @@ class Checkpoint:
                       that was sent while it lasted.
     ``trimmed``       topics whose beginning was deleted before they were first read: the rest
                       shows neither an empty table nor a new one.
-    ``parts``         ``source/shard`` -> order of a snapshot that is split or partly deleted.
+    ``parts``         `Shard` -> order of a snapshot that is split or partly deleted.
     ``grown``         topics that have gained partitions: their keys may have moved.
     ``gaps``          gap id -> the open `Gap`.
     ``quarantine``    ``source/shard`` (or ``topic:NAME`` if unknown) -> what is open of it.
@@ -356,15 +356,15 @@ class Checkpoint:
     existing: Mapping[Shard, Existence] = field(default_factory=dict)
     departed: Mapping[str, int] = field(default_factory=dict)
     belated: Mapping[str, int] = field(default_factory=dict)
-    bases: Mapping[str, Order] = field(default_factory=dict)
-    based: Mapping[str, int] = field(default_factory=dict)
-    complete: Mapping[str, int] = field(default_factory=dict)
-    lost: Mapping[str, Order] = field(default_factory=dict)
+    bases: Mapping[Shard, Order] = field(default_factory=dict)
+    based: Mapping[Shard, int] = field(default_factory=dict)
+    complete: Mapping[Shard, int] = field(default_factory=dict)
+    lost: Mapping[Shard, Order] = field(default_factory=dict)
     snapshots: Mapping[str, Order] = field(default_factory=dict)
     initial: Mapping[str, Order] = field(default_factory=dict)
     snaps: Mapping[Shard, OpenSnapshot] = field(default_factory=dict)
     schemas: Mapping[str, DescribedSchema] = field(default_factory=dict)
-    standards: Mapping[str, RowStandards] = field(default_factory=dict)
+    standards: Mapping[Shard, RowStandards] = field(default_factory=dict)
     rereads: Mapping[str, Backfill] = field(default_factory=dict)
     resubmitted: Mapping[str, int] = field(default_factory=dict)
     lists: Mapping[str, CollectorLists] = field(default_factory=dict)
@@ -374,7 +374,7 @@ class Checkpoint:
     stores: Mapping[str, str] = field(default_factory=dict)
     hazards: Mapping[str, ActiveHazard] = field(default_factory=dict)
     trimmed: tuple[str, ...] = ()
-    parts: Mapping[str, Order] = field(default_factory=dict)
+    parts: Mapping[Shard, Order] = field(default_factory=dict)
     grown: tuple[str, ...] = ()
     gaps: Mapping[str, Gap] = field(default_factory=dict)
     quarantine: Mapping[str, Quarantine] = field(default_factory=dict)
@@ -421,7 +421,8 @@ class Checkpoint:
         if (changed.lane, changed.batch) != (self.lane, self.batch + 1):
             after = f"batch {self.batch} of lane {self.lane}"
             found = f"batch {changed.batch} of lane {changed.lane}"
-            raise HeldError("mark_lost", f"{found} cannot follow {after}; restore what is between")
+            fix = "restore the batches between them"
+            raise HeldError("mark_lost", f"{found} cannot follow {after}; {fix}")
         return changed if delta.full else _apply(self, delta)
 
     @property
@@ -703,7 +704,7 @@ def active_shards(checkpoint: Checkpoint, router: Router) -> Mapping[Shard, str]
 def has_streaming_table(checkpoint: Checkpoint, router: Router, *, tier: int) -> bool:
     """Whether a table of *tier* has a shard that is past its first snapshot, or never had one."""
     return any(
-        (shard not in checkpoint.snaps or str(shard) in checkpoint.bases)
+        (shard not in checkpoint.snaps or shard in checkpoint.bases)
         and (rule := router.rule(shard.name)) is not None
         and rule.tier == tier
         for shard, table in checkpoint.shards.items()

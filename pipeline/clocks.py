@@ -179,6 +179,8 @@ def no_zone(told: object) -> str:
     folded = {name.casefold(): name for name in names}
     close = get_close_matches(asked.casefold(), folded, n=1, cutoff=0.7)
     fix = f"the nearest is {folded[close[0]]}" if close else "write a name such as Europe/Berlin"
+    if re.fullmatch(r"(UTC|GMT)[+-]\d.*", asked, re.IGNORECASE):  # the nearest is another time
+        fix = "write the name of a region such as Europe/Berlin"
     return f"{asked!r} is not a time zone; {fix}"
 
 

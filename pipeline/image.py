@@ -138,13 +138,15 @@ def find_missing(
     is known; the checkpoint has the newest only.
     """
     for shard in table.shards:
-        name, place_of_cut = str(shard), places[shard.source]
-        if name not in checkpoint.bases:
-            return f"{name} has no complete base yet"
-        if name in checkpoint.lost and checkpoint.lost[name] >= place_of_cut:
-            return f"{name} lacked changes at the cut: a base after it closed a gap or a quarantine"
-        if min(checkpoint.bases[name], based.get(shard, checkpoint.bases[name])) >= place_of_cut:
-            return f"{name} had no base before the cut"
+        base, place_of_cut = checkpoint.bases.get(shard), places[shard.source]
+        if base is None:
+            return f"{shard} has no complete base yet"
+        if shard in checkpoint.lost and checkpoint.lost[shard] >= place_of_cut:
+            return (
+                f"{shard} lacked changes at the cut: a base after it closed a gap or a quarantine"
+            )
+        if min(base, based.get(shard, base)) >= place_of_cut:
+            return f"{shard} had no base before the cut"
     return ""
 
 

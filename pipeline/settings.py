@@ -320,18 +320,21 @@ class TableRule:
 
     ``shards`` is a regular expression on the whole ``database.table``; ``table`` may use its
     groups (``\1``); without it each shard is a table of its own name, as is one that no rule
-    matches.  With ``ignore`` they are no tables.  ``key`` names a unique, not-null set of columns
-    for tables that declare none.
+    matches.  Rules for one table need the same ``key``, ``tier`` and ``unique_across_shards``.
     """
 
     shards: str
+    """A regular expression on the whole name of a shard, `database.table`."""
     table: str = r"\g<0>"
+    """The table that gets the rows of these shards; `\1` is the first group of `shards`."""
     unique_across_shards: bool = False
     """One key means one row in all shards; without it each shard has keys of its own."""
     key: tuple[str, ...] = ()
+    """Unique columns without NULL that identify a row, for tables that declare no key."""
     tier: int = 1
     """0 is merged beside all others, 1 is usual, 2 and above may wait (`schedule.cycles`)."""
     ignore: bool = False
+    """These shards are not mirrored."""
 
 
 @dataclass(frozen=True, slots=True)

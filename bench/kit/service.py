@@ -188,8 +188,8 @@ class FakeLake:
             epochs={name: Epoch(1, "A", binlog_position(1, 0)) for name in SOURCES},
             high={SourcePartition(at.topic.partition(".")[0], at): BORN for at in ends},
             shards=shards,
-            bases=dict.fromkeys(map(str, shards), BORN),
-            complete=dict.fromkeys(map(str, shards), 0),
+            bases=dict.fromkeys(shards, BORN),
+            complete=dict.fromkeys(shards, 0),
             full=0,
         )
         self.mirrors = {name: MirrorPosition(0, 0, f"{name}-1") for name in self.tables}

@@ -5,8 +5,9 @@ segment ended, to the one that the mirror is applied through. A segment is looke
 rounds as its rows need. A row that changes many times in a segment is read once, as it is now.
 
 A row that is equal on both sides is verified, at once or by a position (`Comparison.unexplained`).
-One that is not settled in a round is pending, and is looked at again in the next. Everything
-changed before an instant is verified when no row of it is pending or wrong.
+Any other is ruled on once the mirror has passed the look, as it was read alone. One that is not
+settled in a round is pending, and is looked at again in the next. Everything changed before an
+instant is verified when no row of it is pending or wrong.
 
 Cannot see: the rows that a TRUNCATE or a new base has removed, because the log names none, and the
 rows of a new base, which are the whole table. The ranges of their shard show them, all from the
@@ -18,9 +19,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from checks.compare.look import Comparison, Look
+from checks.compare.look import Comparison, Look, RowSuspects
 from checks.counting import Suspect, dump_suspects, load_suspects
 from pipeline.model import Shard, Table
+from pipeline.row_digest import RangeDigest
 
 MOST_SHOWN = 60
 """Characters of a key that cannot be read."""
@@ -74,6 +76,7 @@ class ChangedLook:
     to which the mirror held every change when the segment began; None where it is not known.
     ``emptied`` are shards that the segment emptied or gave a new base, in its first round: their
     rows are looked at by ranges.  So are those of ``unread``: keys that spell no whole number.
+    ``landed`` is the newest batch known before the looks; -1 where an earlier version looked.
     """
 
     looks: tuple[Look, ...]
@@ -82,6 +85,7 @@ class ChangedLook:
     held: datetime | None
     emptied: frozenset[Shard] = frozenset()
     unread: tuple[tuple[Shard, str], ...] = ()
+    landed: int = -1
 
     @property
     def whole(self) -> bool:
@@ -92,22 +96,24 @@ class ChangedLook:
         """Return JSON values for the memory of a check."""
         held = self.held.isoformat() if self.held else None
         looks = [look.dumps() for look in self.looks]
-        told = {"rows": self.rows, "rest": self.rest.dumps(), "held": held}
-        unread = [[str(shard), key] for shard, key in self.unread]
-        return {"looks": looks, **told, "emptied": sorted(map(str, self.emptied)), "unread": unread}
+        told: dict[str, Any] = {"rows": self.rows, "rest": self.rest.dumps(), "held": held}
+        told |= {"unread": [[str(shard), key] for shard, key in self.unread]}
+        told |= {"emptied": sorted(map(str, self.emptied)), "landed": self.landed}
+        return {"looks": looks, **told}
 
     @classmethod
     def loads(cls, raw: Mapping[str, Any], table: Table) -> "ChangedLook":
         """Read back what :meth:`dumps` wrote; shards that are gone are left out.
 
-        Earlier versions wrote no ``unread``.
+        Earlier versions wrote no ``unread`` and no ``landed``.
         """
         looks = tuple(look for one in raw["looks"] if (look := Look.loads(one, table)))
         held = datetime.fromisoformat(raw["held"]) if raw["held"] else None
         emptied = frozenset(one for one in table.shards if str(one) in raw["emptied"])
         shards = {str(one): one for one in table.shards}
         unread = tuple((shards[own], key) for own, key in raw.get("unread", ()) if own in shards)
-        return cls(looks, raw["rows"], LogSegment.loads(raw["rest"]), held, emptied, unread)
+        rest, landed = LogSegment.loads(raw["rest"]), raw.get("landed", -1)
+        return cls(looks, raw["rows"], rest, held, emptied, unread, landed)
 
     def describe_unread(self) -> str:
         """Which rows were not looked at by their keys, and why; empty if all were."""
@@ -195,14 +201,21 @@ class ChangedProgress:
         return self.through or self.since
 
 
-def look_at_changes(comparison: Comparison, progress: ChangedProgress, most: int) -> ChangedLook:
+def look_at_changes(
+    comparison: Comparison,
+    progress: ChangedProgress,
+    most: int,
+    known: Iterable[Suspect] = (),
+) -> ChangedLook:
     """Look at pending rows, and at *most* so many rows with them that were changed since.
+
+    Rows that are *known* to be wrong are looked at, too, and are not counted.
 
     Raises:
         ProofError: a shard has no column of ids by what has landed.
     """
     table, world = comparison.table, comparison.world
-    held = world.held_until(table)
+    held, landed = world.held_until(table), world.landed_batch()
     segment = progress.segment.continued(world.mirror(table).batch, held)
     room = max(most - len(progress.pending), 1)
     keys = world.log().changed_keys(
@@ -223,20 +236,28 @@ def look_at_changes(comparison: Comparison, progress: ChangedProgress, most: int
                 unread.append((shard, key))
             else:
                 ids.setdefault(shard, set()).add(number)
+    rows = sum(map(len, ids.values()))
+    for shard, id_ in known:
+        ids.setdefault(shard, set()).add(id_)
     looks = tuple(
         comparison.look_at_rows(shard, sorted(own), segment.after) for shard, own in ids.items()
     )
     begins = segment.last is None  # later rounds must not begin the lap again
     emptied = world.log().emptied_shards(table, segment.after, segment.until) if begins else ()
-    rows = sum(map(len, ids.values()))
-    return ChangedLook(looks, rows, rest, segment.held, frozenset(emptied), tuple(unread))
+    return ChangedLook(
+        *(looks, rows, rest, segment.held, frozenset(emptied), tuple(unread), landed)
+    )
 
 
-def unexplained_rows(comparison: Comparison, look: ChangedLook) -> list[Suspect]:
-    """The rows of *look* that no position explains; the mirror has passed it."""
-    return [
-        (one.shard, low)
-        for one in look.looks
-        if one.shard in comparison.columns
-        for low, _ in comparison.unexplained(one)
-    ]
+def unexplained_rows(comparison: Comparison, look: ChangedLook, ended: datetime) -> RowSuspects:
+    """The rows of *look*, which *ended* then, that no position explains; the mirror has passed it.
+
+    They were read one by one, so `Comparison.judge` can rule on them now.
+    """
+    rows = dict[Suspect, RangeDigest]()
+    for one in look.looks:
+        if one.shard in comparison.columns:
+            source = {row.span: row.source for row in one.differing}
+            rows |= {(one.shard, span[0]): source[span] for span in comparison.unexplained(one)}
+    oldest = min((one.batch for one in look.looks), default=-1)
+    return RowSuspects(rows, oldest if look.landed < 0 else look.landed, ended)

@@ -101,7 +101,7 @@ class DayCounts:
     def measure(self, table: Table, world: World) -> DayReading | NotYet | Undecided:
         """Compare the earlier sums, then add the days up again."""
         if not self.columns:
-            return NotYet("no columns are named for it")
+            return NotYet("no columns are named in probes.day_counts.columns")
         if written := [n for n in (*self.columns, *self.fields) if table.restates(n)]:
             return Undecided("unsupported", f"column {written[0]} is written by a standard")
         memory = world.recall(table, NAME)

@@ -87,7 +87,7 @@ class Plaintext:
         texts = {name: values for name, values in self._texts(sample) if values}
         blind = [name for name in self.columns if name not in texts and _holds(sample, name)]
         if blind:
-            why = f"neither text nor whole numbers are in {', '.join(blind)}"
+            why = f"{', '.join(blind)}: holds neither text nor whole numbers, so it is not searched"
             return Undecided("no_text", why)
         return self._looked_through(len(sample), texts, world)
 

@@ -11,7 +11,7 @@ every count; an old range until its turn comes; tables whose key is not one inte
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -90,7 +90,9 @@ class RangeCounts:
         seen = SuspectReading.loads(memory["look"], table) if memory["look"] else None
         instant = seen.ended if seen else counted.ended
         fences = await_fences(table, world, instant, self.patience)
-        if isinstance(fences, NotYet | Undecided):
+        if isinstance(fences, NotYet):
+            return replace(fences, suspicious=seen is not None)
+        if isinstance(fences, Undecided):
             return fences
         if seen is None:
             return self._compare(table, world, memory, counted, fences)
@@ -125,7 +127,7 @@ class RangeCounts:
             "left": dump_open_ranges(left),
         }
         world.remember(table, NAME, {**memory, **kept, **opened})
-        return NotYet(f"asking {len(suspects)} ids again")
+        return NotYet(f"asking {len(suspects)} ids again", suspicious=True)
 
     def _confirm(
         self, table: Table, world: World, memory: Memory, seen: SuspectReading, fences: Fences
@@ -137,7 +139,7 @@ class RangeCounts:
         if moving and seen.tries + 1 < self.tries:
             again = read_suspects(table, world, left, seen.tries + 1)
             world.remember(table, NAME, {**memory, "look": again.dumps()})
-            return NotYet(f"{len(moving)} ids keep moving")
+            return NotYet(f"{len(moving)} ids keep moving", suspicious=True)
         found = tuple((suspect, fate) for suspect, fate in became if fate in WRONG)
         told = _describe_counts(CountedRanges.loads(memory["counted"]))
         if not found:  # a PASS vouches for no more than what was counted

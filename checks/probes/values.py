@@ -110,7 +110,7 @@ class Values:
     """A table whose key is not one integer is read whole, unless its mirror has more rows."""
     whole_every: Span = timedelta(minutes=30)
     """How long after such a scan the next begins."""
-    suspects: OneOrMore = 200
+    suspects: OneOrMore = 1_000
     tries: OneOrMore = 3
     patience: Span = timedelta(minutes=10)
     """How long it waits for the mirror to reach the position, and a changed row for being looked
@@ -148,7 +148,9 @@ class Values:
         seen = RowSuspects.loads(memory["rows"], table) if memory["rows"] else None
         ended = seen.ended if seen else datetime.fromisoformat(memory["ended"])
         fences = await_fences(table, world, ended, self.patience)
-        if isinstance(fences, NotYet | Undecided):
+        if isinstance(fences, NotYet):
+            return replace(fences, suspicious=seen is not None)
+        if isinstance(fences, Undecided):
             return fences
         looks = [look for raw in memory["looks"] if (look := Look.loads(raw, table))]
         reading = Differences(fences, _describe_values(looks, changed, comparison))
@@ -192,21 +194,27 @@ class Values:
         spans = sort_by_turn(left, memory["open"])
         suspects = comparison.find_suspects(spans, self.suspects, READ)
         fresh, unread = suspects.rows, dump_spans(suspects.unread)
-        rows = unexplained_rows(comparison, changed)
+        ended = datetime.fromisoformat(memory["ended"])
+        rows = unexplained_rows(comparison, changed, ended)
         known = load_suspects(memory["found"], comparison.table)
+        ordered = [*dict.fromkeys((*(one for one in known if one in rows.rows), *rows.rows))]
         read = remove_spans(memory["ranges"], unread)  # the others keep their turn
         opened = add_spans(remove_spans(memory["open"], read), unread)
         memory = {
             **memory,
             "open": add_spans(opened, dump_spans(suspects.partly)),
-            "later": dump_suspects(rows[self.suspects :]),
+            "later": dump_suspects(ordered[self.suspects :]),
+            "spans": dump_spans(spans),
         }
-        if not fresh.rows and not known and not rows:
-            return self._finish(comparison, memory, changed, reading, moving=())
-        again = comparison.read_again({*fresh.rows, *known, *rows[: self.suspects]}, 0)
-        more = {"rows": again.dumps(), "spans": dump_spans(spans)}
-        comparison.world.remember(comparison.table, NAME, {**memory, **more})
-        return NotYet(f"reading {len(again.rows)} rows again")
+        some = {one: rows.rows[one] for one in ordered[: self.suspects]}
+        became = comparison.judge(replace(rows, rows=some)) if some else {}
+        whole = changed.landed >= 0 or not known  # an earlier version did not look at them
+        if whole and not fresh.rows and SuspectState.MOVING not in became.values():
+            return self._conclude(comparison, memory, changed, reading, became)
+        again = comparison.read_again({*fresh.rows, *known, *some}, 0)
+        comparison.world.remember(comparison.table, NAME, {**memory, "rows": again.dumps()})
+        early = _tell_early(comparison, memory, reading, became) if whole else None
+        return early or NotYet(f"reading {len(again.rows)} rows again", suspicious=True)
 
     def _confirm(
         self,
@@ -223,15 +231,25 @@ class Values:
         if moving and seen.tries + 1 < self.tries:
             again = comparison.read_again(left, seen.tries + 1)
             comparison.world.remember(comparison.table, NAME, {**memory, "rows": again.dumps()})
-            return NotYet(f"{len(moving)} rows keep moving")
-        found = tuple((one, state) for one, state in became.items() if state in WRONG)
-        different = [one for one, state in found if state is SuspectState.DIFFERENT]
-        columns = dict[Suspect, tuple[str, ...]]()
-        with suppress(UnreachableError, ProofError):  # what was confirmed is said all the same
-            columns = comparison.differing_columns(different)
+            early = _tell_early(comparison, memory, reading, became)
+            return early or NotYet(f"{len(moving)} rows keep moving", suspicious=True)
+        return self._conclude(comparison, memory, changed, reading, became)
+
+    def _conclude(
+        self,
+        comparison: Comparison,
+        memory: Memory,
+        changed: ChangedLook,
+        reading: Differences,
+        became: Mapping[Suspect, SuspectState],
+    ) -> Differences:
+        """End the cycle with what the suspects became."""
+        moving = [one for one, state in became.items() if state is SuspectState.MOVING]
+        found = _find_wrong(became)
         known = {*load_suspects(memory["found"], comparison.table)}
         busy = find_spans(memory["spans"], moving)
         still = sum(one in known or bool(find_spans(busy, [one])) for one in moving)
+        columns = _differing_columns(comparison, found)
         reading = replace(reading, found=found, moving=still, columns=columns)
         if not found:  # a PASS claims no more than what was compared
             ended = datetime.fromisoformat(memory["ended"])
@@ -349,7 +367,8 @@ class Values:
                 looks.append(look.dumps())
                 slow = slow or (f"{shard}: {plan.too_long}" if plan.too_long else "")
             most = max(self.changed_rows // NARROWER**failed, 1)
-            changed = look_at_changes(comparison, progress, most)
+            found = load_suspects(memory["found"], table)
+            changed = look_at_changes(comparison, progress, most, found)
         except (UnreachableError, ProofError):
             world.remember(table, NAME, {**kept, "failed": failed + 1})
             raise
@@ -426,6 +445,40 @@ def share_ranges(ranges: int, shards: int, number: int) -> int:
     """The share of one shard in *ranges*; those that cannot be divided go to the first numbers."""
     each, more = divmod(ranges, shards)
     return each + (number % shards < more)
+
+
+def _find_wrong(
+    became: Mapping[Suspect, SuspectState],
+) -> tuple[tuple[Suspect, SuspectState], ...]:
+    return tuple((one, state) for one, state in became.items() if state in WRONG)
+
+
+def _differing_columns(
+    comparison: Comparison, found: Sequence[tuple[Suspect, SuspectState]]
+) -> Mapping[Suspect, tuple[str, ...]]:
+    """Columns of rows that differ; none if a side does not answer: what was confirmed is said."""
+    different = [one for one, state in found if state is SuspectState.DIFFERENT]
+    with suppress(UnreachableError, ProofError):
+        return comparison.differing_columns(different)
+    return {}
+
+
+def _tell_early(
+    comparison: Comparison,
+    memory: Memory,
+    reading: Differences,
+    became: Mapping[Suspect, SuspectState],
+) -> Differences | None:
+    """What is confirmed while other rows are looked at again; None if nothing new is.
+
+    Nor while a row that was found before may be right or wrong: it would be taken for right.
+    """
+    known, found = {*load_suspects(memory["found"], comparison.table)}, _find_wrong(became)
+    moving = {one for one, state in became.items() if state is SuspectState.MOVING}
+    if known & moving or not {one for one, _ in found} - known:
+        return None
+    columns, ended = _differing_columns(comparison, found), comparison.world.clock()
+    return replace(reading, found=found, columns=columns, ended=ended, suspicious=True)
 
 
 def _coverage(comparison: Comparison, memory: Memory) -> dict[Shard, Coverage]:

@@ -44,6 +44,7 @@ class Fault:
     """One row that was harmed, ``at`` seconds after the drill began.
 
     ``column`` is the one that was changed; empty if the whole row is lost, doubled or too much.
+    ``logged``: an ordinary change of the row came just before.
     """
 
     kind: str
@@ -51,6 +52,7 @@ class Fault:
     id: int
     at: float
     column: str = ""
+    logged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,16 +32,19 @@ from demo.drill.faults import (
     PREFIX,
     ROW_KINDS,
     UNCOMPARED_KIND,
+    ChangedValue,
     Fault,
     FaultKind,
     Site,
 )
 from demo.drill.outages import LOST, OUTAGES, Outage, OutageScore
 from demo.drill.score import (
+    ALARMS,
     DrillResult,
     IncidentBook,
     Json,
     Row,
+    TableProgress,
     compared_rows,
     score_kind,
     score_repeated,
@@ -84,7 +87,7 @@ class DrillPlan:
 
     faults: int = 1000
     calm: timedelta = timedelta(seconds=30)
-    wait: timedelta = timedelta(seconds=180)
+    wait: timedelta = timedelta(minutes=15)
     rate: float = 100
     short_paces: bool = False
     outages: bool = True
@@ -120,6 +123,7 @@ class Drill:
     workload: Workload = field(init=False)
     site: Site = field(init=False)
     _began: float = field(default_factory=time.monotonic)
+    _known: dict[str, tuple[tuple[str | int, ...], Json]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Name everything; what an earlier drill left in *home* goes."""
@@ -291,14 +295,20 @@ class Drill:
         harmed = kind.harm(self.site, table, ids)
         at = self.now
         for id_, column in harmed.items():
-            yield Fault(kind.name, table, id_, at, column)
+            logged = isinstance(kind, ChangedValue) and kind.follows
+            yield Fault(kind.name, table, id_, at, column, logged)
 
     def _watch(self, book: IncidentBook, within: timedelta) -> None:
-        """Ask for incidents each second, until all faults are named or the time is over."""
+        """Ask for incidents each second, until all faults are due or the time is over.
+
+        How far tables are is asked first, so no incident is older than that.
+        """
         until = time.monotonic() + within.total_seconds()
         never, said = threading.Event(), 0.0
-        while time.monotonic() < until and not (book.faults and book.complete):
-            book.note(self.now, self.service.incidents(*STATES))
+        while time.monotonic() < until and not (book.faults and book.is_over(self.now)):
+            now = self.now
+            book.note_tables(now, map(self._progress, self.service.tables()))
+            book.note(now, map(self._whole, self.service.incidents(*STATES)))
             if not self.workload.running:
                 self.workload.stop()  # raises what a writer could not bear
             if book.faults and self.now - said > 10:
@@ -308,10 +318,30 @@ class Drill:
                 self.screen.say(f"  {noticed} rows in reported tables, {keys} named by key")
             never.wait(1)
 
+    def _progress(self, table: Json) -> TableProgress:
+        """How far *table* is, in seconds after the drill began."""
+        merged = table["watermarks"]["mirror"]
+        return TableProgress(table["table"], *map(self._seconds, (merged, table["compared_since"])))
+
+    def _seconds(self, instant: str | None) -> float | None:
+        if instant is None:
+            return None
+        return self.now - (datetime.now(UTC) - datetime.fromisoformat(instant)).total_seconds()
+
+    def _whole(self, listed: Json) -> Json:
+        """The incident with all of its keys and columns; asked for once it lists other ones."""
+        if listed["kind"] not in ALARMS:
+            return listed
+        said = (listed["reason"], listed["more_keys"], *listed["keys"])
+        known = self._known.get(listed["id"])
+        if known is None or known[0] != said:
+            known = self._known[listed["id"]] = (said, self.service.incident(listed["id"]))
+        return known[1]
+
     def _asked(self) -> tuple[str, ...]:
         """Tables that `sluice compare` is run on: a few, for each takes its time.
 
-        They are one with more faults than an incident lists, and those with a foreign commit.
+        They are one with most faults, and those with a foreign commit, whose incident names no row.
         """
         rows = self.plan.rows_by_table()
         return (max(rows, key=rows.__getitem__), *table_names("mirror", len(MIRROR_KINDS)))
@@ -403,7 +433,7 @@ def _described(incidents: Mapping[str, Json]) -> tuple[str, ...]:
 @click.option("--faults", default=1000, show_default=True, help="Rows harmed at the source.")
 @click.option("--tables", default=10, show_default=True, help="Small tables.")
 @click.option("--calm", default=30.0, show_default=True, help="Seconds before the first fault.")
-@click.option("--wait", default=180.0, show_default=True, help="Seconds to wait for incidents.")
+@click.option("--wait", default=900.0, show_default=True, help="Seconds to wait at most.")
 @click.option("--rate", default=100.0, show_default=True, help="Row changes a second.")
 @click.option("--outages/--no-outages", default=True, help="Let parts of the pipeline fail first.")
 @click.option("--short-paces", is_flag=True, help="Run the checks every few seconds.")

@@ -122,6 +122,11 @@ class Service:
         found: list[Json] = self._get("/v1/incidents", {"state": states, "limit": 1000}).json()
         return found
 
+    def incident(self, id_: str) -> Json:
+        """One incident, with all keys that it keeps, and the columns in which rows differ."""
+        found: Json = self._get(f"/v1/incidents/{id_}").json()
+        return found
+
     def gate(self, tables: Sequence[str], cut: str = "now") -> GateAnswer:
         """Ask whether *tables* are complete up to *cut*."""
         answer = self._get("/v1/gate", {"table": tables, "cut": cut})

@@ -30,6 +30,7 @@ from monitor.config.text import (
     SECRET_SCHEMA,
     build_config_error,
     expand_environment,
+    hide_environment,
     parse_mapping,
     read_text,
     resolve_names,
@@ -141,7 +142,7 @@ def parse_config(text: str, path: Path, also: Faults = _none) -> Config:
         wrong += _drop_known_faults(
             [*hollow, *_judged_beside(error, plain, path, also_named)], wrong
         )
-        raise build_config_error(path, wrong, text) from None
+        raise build_config_error(path, hide_environment(wrong, raw), text) from None
     own = tuple(_source(source, path) for source in config.sources)
     security = with_placed_files(config.kafka_security, path)
     lineage = config.openlineage and with_placed_files(config.openlineage, path)
@@ -158,7 +159,7 @@ def parse_config(text: str, path: Path, also: Faults = _none) -> Config:
     faults += _drop_known_faults(wrong, faults)
     faults += _drop_known_faults(hollow, faults)
     if faults:
-        raise build_config_error(path, faults, text)
+        raise build_config_error(path, hide_environment(faults, raw), text)
     return config.model_copy(
         update=built
         | {

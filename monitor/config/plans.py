@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Protocol, TypeVar, runtime_checkable
 
-from pydantic import AfterValidator, TypeAdapter, ValidationError
+from pydantic import AfterValidator, PydanticUserError, TypeAdapter, ValidationError
 
 from monitor.config.text import (
     SECRET_SCHEMA,
@@ -126,7 +126,14 @@ def build_section(
     faults += unset
     told = {fault.partition(": ")[0] for fault in unset}
     known = {name: value for name, value in known.items() if f"{at}.{name}" not in told}
-    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(kind)
+    except PydanticUserError as error:
+        what = str(error).partition(".")[0]
+        return None, [
+            *faults,
+            f"{at}: {kind.__name__} has a field whose type is no setting: {what}",
+        ]
     try:
         value = with_durations(
             lambda plain: adapter.validate_json(json.dumps(plain), strict=True, extra="forbid"),

@@ -109,6 +109,8 @@ def _unreadable_values(
 
 def _unreadable(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
     """Return why the scalar has no value; PyYAML raises the plain errors of Python for it."""
+    if ":" in node.value and node.tag.rpartition(":")[2] in ("int", "float"):
+        return f"{node.value} is a number to base 60 in YAML; quote it, or write a plain number"
     try:
         str(loader.construct_object(node))  # str() refuses an int of more than 4,300 digits
     except (ValueError, ArithmeticError, LookupError, AttributeError):
@@ -291,6 +293,31 @@ def expand_environment(raw: Any, at: str) -> tuple[Any, list[str]]:
         items = [expand_environment(value, f"{at}[{number}]") for number, value in enumerate(raw)]
         return [value for value, _ in items], [fault for _, faults in items for fault in faults]
     return raw, []
+
+
+def hide_environment(faults: Iterable[str], raw: Any) -> list[str]:
+    """Return *faults* with ``$NAME`` in place of each value that *raw* takes from the environment.
+
+    A mixed-up name would otherwise show a password.
+    """
+    names = sorted(_environment_names(raw))
+    values = {name: os.environ[name] for name in names if os.environ.get(name)}
+    found = []
+    for fault in faults:
+        key, sign, said = fault.partition(": ")
+        for name, value in values.items():
+            said = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", rf"${name}", said)
+        found.append(f"{key}{sign}{said}")
+    return found
+
+
+def _environment_names(raw: Any) -> set[str]:
+    """The names of all ``{env: NAME}`` in *raw*."""
+    if isinstance(raw, Mapping):
+        if set(raw) == {"env"} and isinstance(raw["env"], str):
+            return {raw["env"]}
+        raw = list(raw.values())
+    return set[str]().union(*map(_environment_names, raw)) if isinstance(raw, list) else set()
 
 
 def without_unset(faults: Iterable[str], unset: Iterable[str]) -> list[str]:

@@ -57,6 +57,7 @@ _LEAST_MEMORY = 512  # MB; Spark refuses 450
 _SPARK = re.compile(r"spark[.][\w.-]+|spark[.](kubernetes|hadoop)[.][\w./-]+")
 _OURS = {"spark.master": "pipeline.master", "spark.driver.memory": "pipeline.driver_memory"}
 _SHORTEST_PACE, _SHORTEST_DEADLINE = timedelta(milliseconds=100), timedelta(seconds=10)
+_LONGEST_MARGIN = timedelta(days=1)
 _SHORTEST_KEPT = timedelta(hours=1)  # a vacuum counts whole hours
 _LONGEST_HOST = 253
 _BEAT = re.compile(r'[^."`/]+[.][^."`/]+')
@@ -141,7 +142,7 @@ def _contradicting_rules(config: Config) -> Iterator[str]:
         if rule.ignore or "\\" in rule.table:  # the result of groups depends on the shard
             continue
         other = first.setdefault(rule.table, i)
-        for name in ("tier", "unique_across_shards"):
+        for name in ("tier", "unique_across_shards", "key"):
             if getattr(rule, name) != getattr(config.tables[other], name):
                 yield (
                     f"tables[{i}].{name}: tables[{other}] has another value for {rule.table};"
@@ -314,8 +315,8 @@ def _of_numbers(config: Config) -> Iterator[str]:
         yield f"pipeline.lane: {tuning.lane!r} is not a lane name; use {legal}"
     if not _MEMORY.fullmatch(tuning.driver_memory):
         yield (
-            f"pipeline.driver_memory: {tuning.driver_memory!r} is not a size; write a"
-            " size such as 1500m or 4g"
+            f"pipeline.driver_memory: {tuning.driver_memory!r} is not a size with a unit;"
+            " write one such as 1500m or 4g"
         )
     elif _megabytes(tuning.driver_memory) < _LEAST_MEMORY:
         told = f"{tuning.driver_memory!r} is too small for Spark"
@@ -323,6 +324,8 @@ def _of_numbers(config: Config) -> Iterator[str]:
     yield from _of_spark(tuning.spark)
     if config.readiness.margin < timedelta():  # the gate would open before the changes arrive
         yield "readiness.margin: must not be negative"
+    elif config.readiness.margin > _LONGEST_MARGIN:
+        yield "readiness.margin: must be at most 1d, or no table is READY for a cut of today"
 
 
 def _of_alerts(config: Config) -> Iterator[str]:

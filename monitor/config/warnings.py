@@ -28,6 +28,7 @@ _op: ModuleType = importlib.import_module("re._constants")
 SAMPLES = 300
 ALL = (".*", ".+")
 _GLOB = re.compile(r"(?:^|[\w-])\*")
+_WIDE = re.compile(r"([\w-]+)\.([*+])")  # a database's name and `.*`: meant as a glob
 _REGEX = re.compile(r"\\|\$$|^\^|[|(]|^\.\*|\.\+")
 _LETTERS = string.ascii_letters + string.digits + "_-.$ \u00e9"
 _CLASSES: Mapping[Any, str] = {
@@ -42,7 +43,19 @@ _CLASSES: Mapping[Any, str] = {
 
 def config_warnings(config: Config) -> list[str]:
     """Return each as ``key: what; fix``, in the order of the file's sections."""
-    return [*_rules(config), *_tiers(config), *_globs(config), *_suites(config)]
+    return [*_rules(config), *_tiers(config), *_globs(config), *_suites(config), *_windows(config)]
+
+
+def _windows(config: Config) -> Iterator[str]:
+    """Archive windows for rows of days that had not begun: a year typed wrong makes ghosts."""
+    for i, rule in enumerate(config.archive):
+        for j, window in enumerate(rule.windows):
+            day = re.match(r"\d{4}-\d\d-\d\d", window.before)
+            if day and day[0] > window.until.date().isoformat():
+                yield (
+                    f"archive[{i}].windows[{j}].before: {window.before} is after the window, so"
+                    " every delete in it counts as archiving; write an earlier day"
+                )
 
 
 def _suites(config: Config) -> Iterator[str]:
@@ -111,6 +124,14 @@ def _rules(config: Config) -> Iterator[str]:
                 f"{at}: {rule.shards!r} looks like a glob, but is read as a regular"
                 f" expression; write {_as_regex(rule.shards)!r}"
             )
+        elif not rule.ignore and "\\" not in rule.table and (wide := _WIDE.fullmatch(rule.shards)):
+            yield (
+                f"{at}: {rule.shards!r} also matches the tables of other databases whose names"
+                f" begin with {wide[1]!r}, and {rule.table} gets the rows of all; for one"
+                rf" database write '{wide[1]}\..{wide[2]}'"
+            )
+        if rule.ignore and rule.table != r"\g<0>":
+            yield f"tables[{number}].table: has no effect beside `ignore: true`; remove one"
         if by := _shadowing(config.tables, number):
             names = " and ".join(f"tables[{one}]" for one in by)
             yield (
@@ -228,6 +249,9 @@ def _patterns(config: Config) -> Iterator[tuple[str, str]]:
     for section in ("publish", "rebootstrap", "repair", "archive", "invariants", "standards"):
         for number, one in enumerate(getattr(config, section)):
             yield f"{section}[{number}].tables", one.tables
+    for copy in config.copies:
+        for number, glob in enumerate(copy.tables):
+            yield f"copies.{copy.name}.tables[{number}]", glob
     for number, route in enumerate(config.alerts.routes):
         if ":" not in route.tables:
             yield f"alerts.routes[{number}].tables", route.tables

@@ -192,7 +192,7 @@ class Assessor:
     standstills: HoldRegistry
     waived: Callable[[], frozenset[str]]
     residuals: Callable[[], Mapping[str, int]]
-    unproven: Callable[[Table, Mapping[str, Order]], str | Missing]
+    unproven: Callable[[Table, Mapping[Shard, Order]], str | Missing]
     unlisted: Callable[[Table, Checkpoint | None], str]
     doubts: Callable[[Sequence[str], datetime], tuple[Reason, ...]]
     clock: Callable[[], datetime]
@@ -369,7 +369,7 @@ def _once(holds: Iterable[Hold]) -> tuple[Hold, ...]:
     return tuple(known.values())
 
 
-def _bases(look: Sampling) -> Mapping[str, Order]:
+def _bases(look: Sampling) -> Mapping[Shard, Order]:
     return {} if isinstance(look.checkpoint, Missing) else look.checkpoint.value.bases
 
 

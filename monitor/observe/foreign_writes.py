@@ -22,7 +22,7 @@ from pipeline.apply.foreign_commits import (
     find_intrusion,
 )
 from pipeline.errors import ProofError
-from pipeline.model import Missing, Order, Table
+from pipeline.model import Missing, Order, Shard, Table
 from pipeline.tables.lake import Lake
 
 FIRST_LOOK = 100  # versions read back at the start; the lane has judged those before
@@ -84,13 +84,13 @@ class UnloggedChanges:
     clock: Callable[[], datetime]
     _kept: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def unproven(self, table: Table, bases: Mapping[str, Order]) -> str | Missing:
+    def unproven(self, table: Table, bases: Mapping[Shard, Order]) -> str | Missing:
         """What no log shows of *table*, now or since its base; empty if nothing.
 
-        *bases*: ``source/shard`` -> order of its newest base, empty when that is not known.
+        *bases*: the order of each shard's newest base, empty when that is not known.
         """
-        told, shards = self.told(table), [shard_name(shard) for shard in table.shards]
-        own = {shard: list(bases[shard].parts) for shard in shards if shard in bases}
+        told, known = self.told(table), ((shard, bases.get(shard)) for shard in table.shards)
+        own = {shard_name(shard): [*base.parts] for shard, base in known if base is not None}
         try:
             kept = self._recall(table.name)
         except ProofError as error:
@@ -99,8 +99,7 @@ class UnloggedChanges:
             kept = {"why": f"{error}", "bases": own}  # as if something had been reported until now
             self._keep(table.name, {}, kept)
         if told and isinstance(told, str):
-            known = own or kept.get("bases", {})
-            self._keep(table.name, kept, {"why": told, "bases": known})
+            self._keep(table.name, kept, {"why": told, "bases": own or kept.get("bases", {})})
             return told
         if not kept or isinstance(told, Missing):
             return told

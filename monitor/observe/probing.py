@@ -1,15 +1,18 @@
 """Runs due probes, with one view of the data per table and one verdict per probe.
 
-Tables of one source share a queue in which one probe runs at a time. Tables with shards in
-several sources have a queue per combination. No queue waits for another, and a round does not
-wait for a slow one. If a probe hangs, everything due in its queue is UNKNOWN, and the reason
-names that probe.
+Tables of one source share a queue, and tables with shards in several sources have one per
+combination. A few workers take tables from a queue, so some tables are probed side by side, but
+one table by one worker. A table with a suspicion comes first, then what waits longest. No queue
+waits for another, and a round does not wait for a slow one. If a probe hangs, everything due of
+its table is UNKNOWN, and the reason names that probe. If all workers of a queue hang, everything
+due in it is.
 
 `ProbeWorld` is what a probe may see in one round: pinned readers, heartbeats and check memory.
 `certified_versions` lists mirror versions that somebody may still read, as certificates of the last
 day name them.
 """
 
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -65,27 +68,93 @@ class ProbeAtWork:
     limit: timedelta
 
 
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """The checks of one table that one worker runs, in this order, in one world."""
+
+    table: Table
+    checks: tuple[tuple[CheckPlan, Any], ...]
+
+
+@dataclass(eq=False)
+class ProbeQueue:
+    """What is due of the tables of some sources; no table is with two workers at a time.
+
+    ``name`` is for people.  ``workers`` are so many.  ``at_work`` is what each of them runs.
+    """
+
+    name: str
+    workers: int
+    at_work: dict[int, ProbeAtWork] = field(default_factory=dict)
+    _urgent: dict[str, Visit] = field(default_factory=dict)
+    _waiting: dict[str, Visit] = field(default_factory=dict)
+    _taken: set[str] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def line_up(self, urgent: Sequence[Visit], others: Sequence[Visit]) -> None:
+        """Let these wait, those that waited already in their places; no others wait any longer.
+
+        What a worker has taken is left out: the next round finds what is due of it then.
+        """
+        with self._lock:
+            self._urgent = self._kept(self._urgent, urgent)
+            self._waiting = self._kept(self._waiting, others)
+
+    def take(self) -> Visit | None:
+        """The next one, which is the caller's until `give_back`; None if none may be taken."""
+        with self._lock:
+            for line in (self._urgent, self._waiting):
+                for name in line:
+                    if name not in self._taken:
+                        self._taken.add(name)
+                        return line.pop(name)
+            return None
+
+    def give_back(self, visit: Visit) -> None:
+        """Let the table of *visit* be taken again."""
+        with self._lock:
+            self._taken.discard(visit.table.name)
+
+    def wanted(self) -> range:
+        """Numbers of the workers that have something to do."""
+        with self._lock:
+            tables = {*self._taken, *self._urgent, *self._waiting}
+            return range(min(self.workers, len(tables)))
+
+    def worker(self, number: int) -> str:
+        """The name of a worker, for threads and messages."""
+        return f"{self.name} ({number + 1})" if number else self.name
+
+    def _kept(self, line: Mapping[str, Visit], visits: Sequence[Visit]) -> dict[str, Visit]:
+        new = {v.table.name: v for v in visits if v.table.name not in self._taken}
+        return {name: new.pop(name) for name in line if name in new} | new
+
+
 @dataclass(eq=False)
 class Probing:
     """Runs each probe on each of its tables by its own pace, tier 0 first.
 
+    A probe with a suspicion has its next turn in the next round, also after a verdict.
     A probe that had nothing new to rule on is asked again in the next round; if it could not even
     look before, that is over, and said: an old excuse must not stand until the next ruling.
     A mirror whose merges are ``paused`` is not probed: it stands where it stood.
-    ``open_world`` gets the sources of the queue: queues share nothing that waits.
+    ``workers_of`` sources says how many tables are probed side by side.  ``open_world`` gets the
+    sources of the queue and the number of the worker: workers share nothing that waits.
     """
 
     plans: tuple[CheckPlan, ...]
     roster: TableRegistry
     history: Verdicts
     recorder: VerdictRecorder
-    open_world: Callable[[tuple[str, ...]], World]
+    open_world: Callable[[tuple[str, ...], int], World]
     clock: Callable[[], datetime]
     run: Callable[[], str] = str
     paused: Callable[[], Collection[str]] = tuple
+    workers_of: Callable[[tuple[str, ...]], int] = lambda _: 1
     lines: DeadlinePool[None] = field(init=False)
+    _queues: dict[tuple[str, ...], ProbeQueue] = field(default_factory=dict)
     _ran: dict[tuple[str, str], datetime] = field(default_factory=dict)
-    _at_work: dict[str, ProbeAtWork] = field(default_factory=dict)
+    _suspicions: set[tuple[str, str]] = field(default_factory=set)
     _failed: dict[str, Exception] = field(default_factory=dict)
     _told: dict[tuple[str, str], datetime] = field(default_factory=dict)
 
@@ -94,58 +163,91 @@ class Probing:
         self.lines = DeadlinePool(self.clock, timedelta())
 
     def round(self) -> None:
-        """Run what is due; each verdict is recorded at once, so a slow probe delays no other.
+        """Line up what is due, and have it run; what still runs goes on beside it.
 
-        A line that is still at what was due before goes on with that.
+        Each verdict is recorded at once, so a slow probe delays no other.
         """
-        due: dict[str, list[Due]] = {}
-        for one in self._due():
-            due.setdefault(f"probes of {' and '.join(one[2].sources)}", []).append(one)
-        self.lines.ask({line: partial(self._line, line, own) for line, own in due.items()})
-        for line in self.lines.open & due.keys():
-            self._tell_hanging(line, due[line])
+        due = self._due_by_sources()
+        for sources in due.keys() - self._queues.keys():
+            name = f"probes of {' and '.join(sources)}"
+            self._queues[sources] = ProbeQueue(name, self.workers_of(sources))
+        for sources, queue in self._queues.items():
+            queue.line_up(*self._visits(due.get(sources, ())))
+        self.lines.ask(
+            {
+                queue.worker(number): partial(self._work, queue, number)
+                for queue in self._queues.values()
+                for number in queue.wanted()
+            }
+        )
+        for sources, items in due.items():
+            self._tell_hanging(self._queues[sources], items)
         for error in tuple(self._failed.values()):
             raise error
 
-    def _line(self, line: str, due: Sequence[Due]) -> None:
-        """Run what is due of one line; what breaks here breaks the next round."""
-        self._failed.pop(line, None)
-        try:
-            self._run(line, due)
-        except Exception as error:
-            self._failed[line] = error
-            raise
-        finally:
-            self._at_work.pop(line, None)
+    def _due_by_sources(self) -> dict[tuple[str, ...], list[Due]]:
+        found: dict[tuple[str, ...], list[Due]] = {}
+        for one in self._due():
+            found.setdefault(one[2].sources, []).append(one)
+        return found
 
-    def _run(self, line: str, due: Sequence[Due]) -> None:
-        opened: tuple[Table, World] | None = None
+    def _visits(self, due: Sequence[Due]) -> tuple[list[Visit], list[Visit]]:
+        """One visit of each table, and one before it of its own for what is suspicious there."""
+        lines: tuple[dict[str, Visit], dict[str, Visit]] = {}, {}
         for plan, probe, table in due:
-            if opened is None or opened[0] is not table:
-                opened = table, self.open_world(table.sources)
-            world, started = opened[1], self.clock()
-            self._at_work[line] = ProbeAtWork(plan.name, table.name, started, probe.limit)
+            line = lines[(plan.name, table.name) not in self._suspicions]
+            before = line[table.name].checks if table.name in line else ()
+            line[table.name] = Visit(table, (*before, (plan, probe)))
+        return [*lines[0].values()], [*lines[1].values()]
+
+    def _work(self, queue: ProbeQueue, number: int) -> None:
+        """Take what waits, one table after the other; what breaks here breaks the next round."""
+        worker = queue.worker(number)
+        self._failed.pop(worker, None)
+        try:
+            while (visit := queue.take()) is not None:
+                try:
+                    self._run(queue, number, visit)
+                finally:
+                    queue.at_work.pop(number, None)
+                    queue.give_back(visit)
+        except Exception as error:
+            self._failed[worker] = error
+            raise
+
+    def _run(self, queue: ProbeQueue, number: int, visit: Visit) -> None:
+        table, world = visit.table, self.open_world(visit.table.sources, number)
+        for plan, probe in visit.checks:
+            started, key = self.clock(), (plan.name, table.name)
+            queue.at_work[number] = ProbeAtWork(plan.name, table.name, started, probe.limit)
             past = self._past(plan, probe, table)
             verdict = run_probe(Check(plan.name, probe, table), world, past, self.run())
+            (self._suspicions.add if verdict.suspicious else self._suspicions.discard)(key)
             if isinstance(verdict, NotYet):
                 log.debug("nothing new", check=plan.name, table=table.name, why=verdict.why)
                 self._able_again(plan.name, table.name, verdict.why)
                 continue
-            self._ran[plan.name, table.name] = started
+            if not verdict.suspicious:
+                self._ran[key] = started
             self._tell(verdict, whole=looks_back(probe) > 0)
 
-    def _tell_hanging(self, line: str, due: Sequence[Due]) -> None:
-        """Say once of all that is due in *line* which probe it waits for, if that hangs."""
-        one, now = self._at_work.get(line), self.clock()
-        if one is None or now - one.since <= one.limit:
+    def _tell_hanging(self, queue: ProbeQueue, due: Sequence[Due]) -> None:
+        """Say once of all that waits for a probe that hangs which one that is."""
+        now = self.clock()
+        hanging = [one for one in tuple(queue.at_work.values()) if now - one.since > one.limit]
+        if not hanging:
             return
-        what = f"check {one.check} of {one.table}"
-        why = f"{what} has not ended since {one.since:%H:%M:%S} UTC; {line} wait for it"
+        by_table = {one.table: one for one in hanging}
+        stuck = len(hanging) >= queue.workers
         for plan, _, table in due:
-            if self._told.get((plan.name, table.name)) != one.since:
-                self._told[plan.name, table.name] = one.since
-                ruling = Ruling(Outcome.UNKNOWN, why, UNABLE[0])
-                self._tell(Verdict(table.name, plan.name, ruling, now, cause=JOB, run=self.run()))
+            one = by_table.get(table.name, hanging[0] if stuck else None)
+            if one is None or self._told.get((plan.name, table.name)) == one.since:
+                continue
+            self._told[plan.name, table.name] = one.since
+            what = f"check {one.check} of {one.table} has not ended since {one.since:%H:%M:%S} UTC"
+            whose = queue.name if stuck else f"checks of {one.table}"
+            ruling = Ruling(Outcome.UNKNOWN, f"{what}; {whose} wait for it", UNABLE[0])
+            self._tell(Verdict(table.name, plan.name, ruling, now, cause=JOB, run=self.run()))
 
     def _past(self, plan: CheckPlan, probe: Any, table: Table) -> list[float]:
         """Earlier values, for a probe that asks for them: of thousands of tables hardly any do."""
@@ -186,7 +288,7 @@ class Probing:
 class ProbeWorld:
     """Implements :class:`checks.world.World` for one table and round: all probes see one version.
 
-    ``names`` are the sources whose queue of probes this is.
+    ``names`` are the sources whose queue of probes this is, ``worker`` is who runs them.
     """
 
     look: Sampling
@@ -201,6 +303,7 @@ class ProbeWorld:
     orderings: Mapping[str, SourceOrdering]
     looks: LargeLooks
     collectors: Mapping[str, Collector] = field(default_factory=dict)
+    worker: int = 0
     _mirrors: dict[str, MirrorSide] = field(default_factory=dict)
     _log: LogReader | None = None
 
@@ -218,13 +321,15 @@ class ProbeWorld:
     def mirror(self, table: Table) -> MirrorSide:
         """The mirror at the version that was newest when it was first asked for."""
         if table.name not in self._mirrors:
-            self._mirrors[table.name] = self.lake.lake.mirror(table)
+            found = self._mirrors[table.name] = self.lake.lake.mirror(table)
+            if self._log is not None and self._log.batch < found.batch:
+                self._log = None  # or changes that the mirror has would not be in the log
         return self._mirrors[table.name]
 
     def log(self) -> LogReader:
-        """The change log at the version that was newest when it was first asked for."""
+        """The change log, pinned when it was first asked for; never older than the mirrors."""
         if self._log is None:
-            self._log = self.lake.changes(self.names)
+            self._log = self.lake.changes(self.names, self.worker)
         return self._log
 
     def large_looks(self) -> LargeLooks:
@@ -233,11 +338,11 @@ class ProbeWorld:
 
     def end_keys(self, table: Table) -> tuple[LogKey, ...]:
         """The row key of the last data message of each partition of the table's topics."""
-        return self.lake.end_keys(self.names, table)
+        return self.lake.end_keys(self.names, table, self.worker)
 
     def schema(self, shard: Shard) -> TableSchema | None:
         """The shard's newest landed columns, from the log of this round."""
-        return self.lake.schemas(self.names).newest(shard, self.log())
+        return self.lake.schemas(self.names, self.worker).newest(shard, self.log())
 
     def clock(self) -> datetime:
         """Now."""
@@ -286,10 +391,11 @@ class ProbeWorld:
         """Whether its newest base is not merged, or the first of a shard is being read."""
         if isinstance(self.look.checkpoint, Missing):
             return False
-        checkpoint, names = self.look.checkpoint.value, tuple(map(str, table.shards))
-        read = (checkpoint.rereads.get(name) for name in names if name not in checkpoint.bases)
+        checkpoint = self.look.checkpoint.value
+        bare = (shard for shard in table.shards if shard not in checkpoint.bases)
+        read = (checkpoint.rereads.get(str(shard)) for shard in bare)
         first = any(r and r.done is None and r.origin is Origin.SNAPSHOT for r in read)
-        return first or any(checkpoint.complete.get(name, -1) > applied for name in names)
+        return first or any(checkpoint.complete.get(shard, -1) > applied for shard in table.shards)
 
     def ordering(self, table: Table) -> Ordering:
         """As its sources' formats say."""
@@ -305,12 +411,11 @@ class ProbeWorld:
         if isinstance(self.look.checkpoint, Missing):
             return NO_BASES
         checkpoint, applied = self.look.checkpoint.value, self.mirror(table).batch
-        names = (str(shard) for shard in table.shards)
         return {
-            name: ShardBase(checkpoint.bases[name], checkpoint.based[name])
-            for name in names
-            if name in checkpoint.bases and name in checkpoint.based
-            if checkpoint.complete.get(name, applied + 1) <= applied
+            str(shard): ShardBase(checkpoint.bases[shard], checkpoint.based[shard])
+            for shard in table.shards
+            if shard in checkpoint.bases and shard in checkpoint.based
+            if checkpoint.complete.get(shard, applied + 1) <= applied
         }
 
     def recall(

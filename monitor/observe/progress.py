@@ -78,9 +78,7 @@ class FirstLandings:
         snaps = _read(waiting, name, checkpoint)
         here = Progress(
             rows=sum(snap.rows for snap in snaps.values()),
-            based=sum(
-                str(shard) in checkpoint.bases for table in waiting for shard in table.shards
-            ),
+            based=sum(shard in checkpoint.bases for table in waiting for shard in table.shards),
             mirrors=sum(not isinstance(look.mirrors.get(t.name), Missing) for t in tables),
         )
         known = self._moved(name, here, now)
@@ -122,7 +120,7 @@ def landings_by_table(landings: Iterable[FirstLanding]) -> Mapping[str, FirstLan
 
 def is_first(table: Table, look: Sampling, checkpoint: Checkpoint) -> bool:
     """Whether each shard without a base is being read, or all have one and the mirror is next."""
-    bare = [shard for shard in table.shards if str(shard) not in checkpoint.bases]
+    bare = [shard for shard in table.shards if shard not in checkpoint.bases]
     if bare:
         return all(shard in checkpoint.snaps or _snapshot(shard, look) for shard in bare)
     return look.unreadable.get(table.name) == NO_MIRROR
@@ -143,7 +141,7 @@ def _read(
     return {
         shard.name: checkpoint.snaps[shard]
         for shard in shards
-        if shard in checkpoint.snaps and str(shard) not in checkpoint.bases
+        if shard in checkpoint.snaps and shard not in checkpoint.bases
     }
 
 

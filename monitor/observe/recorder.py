@@ -280,6 +280,7 @@ class VerdictRecorder:
         """What rules otherwise than before; once in a while a FAIL that lasts, and a new number.
 
         A FAIL that names other keys does: after a restart waivers are compared with what is kept.
+        Not if neither names all rows: no waiver covers them, and each look may name other ones.
         Once a day a PASS that spares certificates: a FAIL after a restart knows no other.
         """
         before = self.rulings.newest(verdict.table, verdict.check)
@@ -288,7 +289,8 @@ class VerdictRecorder:
         now, old = verdict.ruling, before.ruling
         if (now.outcome, now.code) != (old.outcome, old.code):
             return True
-        if now.outcome is Outcome.FAIL and (now.keys, now.more > 0) != (old.keys, old.more > 0):
+        cut_off, old_named = now.is_cut_off and old.is_cut_off, (old.keys, old.more > 0)
+        if now.outcome is Outcome.FAIL and not cut_off and (now.keys, now.more > 0) != old_named:
             return True
         kept = self._kept.setdefault((verdict.table, verdict.check), before)
         if now.outcome is Outcome.FAIL or verdict.value != kept.value:

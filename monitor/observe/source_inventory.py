@@ -107,7 +107,7 @@ class SourceInventory:
     *followed* gives each source's settings with the address that its heartbeats go to now,
     *existing* what the last landed statement says of each ``source/shard``.  What *memory* has kept
     over a restart stays valid: *existing* shows the statements that landed since.
-    *bases*: ``source/shard`` -> the order of its base; columns that came with it were read with it.
+    *bases*: the order of each shard's base; columns that came with it were read with it.
     """
 
     followed: Mapping[str, Callable[[], SourceSettings]]
@@ -119,7 +119,7 @@ class SourceInventory:
     every: timedelta = timedelta(minutes=10)
     again: timedelta = timedelta(minutes=1)
     old: timedelta = timedelta(days=1)
-    bases: Callable[[], Mapping[str, Order]] = dict
+    bases: Callable[[], Mapping[Shard, Order]] = dict
     asking: DeadlinePool[None] = field(init=False)
     _answers: dict[str, InventoryAnswer | None] = field(default_factory=dict)
     _failed: dict[str, tuple[InventoryQuestion, datetime, str]] = field(default_factory=dict)
@@ -175,7 +175,7 @@ class SourceInventory:
         )
 
     def _is_changed(self, shard: Shard) -> bool:
-        base, changed = self.bases().get(str(shard)), self._changed(shard)
+        base, changed = self.bases().get(shard), self._changed(shard)
         return base is not None and changed is not None and changed > base
 
     def _last(self, name: str) -> InventoryAnswer | None:

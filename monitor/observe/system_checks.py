@@ -432,7 +432,7 @@ def _based(table: Table, cut: datetime, samples: Samples, checkpoint: Checkpoint
     """Whether each shard had a base by the cut, as far as the newest ones tell."""
     for shard in table.shards:
         fence = first_fence(samples.source(shard.source).known(), cut)
-        base, epoch = checkpoint.bases.get(str(shard)), checkpoint.epochs.get(shard.source)
+        base, epoch = checkpoint.bases.get(shard), checkpoint.epochs.get(shard.source)
         if fence is None or base is None or epoch is None:
             return False
         if base >= Order(epoch.number, *locate_position(fence.head.position)):

@@ -53,7 +53,7 @@ class TableStates:
             return
         bases = {} if isinstance(checkpoint, Missing) else checkpoint.value.bases
         facts = TableFacts(
-            based=all(str(shard) in bases for shard in inputs.table.shards),
+            based=all(shard in bases for shard in inputs.table.shards),
             bare=unreadable == NO_MIRROR,
             first=first.line if first else "",
             reread=self._rereads.get(name, ""),

@@ -93,7 +93,7 @@ class TableRegistry:
     _shards: Mapping[Shard, str] | None = None
     _compared: Comparison | None = None
     _existing: Mapping[Shard, Existence] = field(default_factory=dict)
-    _bases: Mapping[str, Order] = field(default_factory=dict)
+    _bases: Mapping[Shard, Order] = field(default_factory=dict)
     _declared: Mapping[str, str] = field(default_factory=dict)
     _there: dict[str, tuple[Shard, ...]] = field(default_factory=dict)  # that a rule names
     _silent: Mapping[str, str] = field(default_factory=dict)
@@ -154,7 +154,7 @@ class TableRegistry:
         """What the newest landed statement says of each shard."""
         return self._existing
 
-    def bases(self) -> Mapping[str, Order]:
+    def bases(self) -> Mapping[Shard, Order]:
         """``source/shard`` -> the order that its newest base is complete as of."""
         return self._bases
 

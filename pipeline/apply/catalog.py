@@ -177,10 +177,10 @@ class Catalog:
         made.add(rows)
         return made
 
-    def require_rows(self, table: Table, bases: Mapping[str, Order], floors: Floors) -> None:
+    def require_rows(self, table: Table, bases: Mapping[Shard, Order], floors: Floors) -> None:
         """Return only if no statement has changed rows of *table* in a way that no log shows.
 
-        *bases*: ``source/shard`` -> order its newest base is complete as of.  *floors* are those
+        *bases*: the order that the newest base of each shard is complete as of.  *floors* are those
         that the mirror remembers.
 
         Raises:
@@ -220,18 +220,17 @@ class Catalog:
     ) -> Iterator[PreviousName]:
         """Return the earlier names of moved rows, back to the first without a pending effect."""
         while isinstance(asked, MovedRows):
-            shard, before = str(asked.rows_of), asked.before
-            name = str(Shard(source, shard))
+            shard, before = Shard(source, str(asked.rows_of)), asked.before
             doubts = [before.order] if isinstance(before, BaseNeeded) else []
-            doubts += [checkpoint.lost[name]] if name in checkpoint.lost else []
+            doubts += [checkpoint.lost[shard]] if shard in checkpoint.lost else []
             yield PreviousName(
-                Shard(source, shard),
+                shard,
                 asked.order,
-                unique=self.router.unique(shard),
+                unique=self.router.unique(shard.name),
                 doubted=max(doubts, default=None),
                 born=self._filled_before(source, asked),
-                base=checkpoint.bases.get(name),
-                since=checkpoint.based.get(name, -1),
+                base=checkpoint.bases.get(shard),
+                since=checkpoint.based.get(shard, -1),
             )
             asked = before
 
@@ -248,12 +247,12 @@ class Catalog:
         return max(found, default=None)
 
     def _open(
-        self, table: Table, bases: Mapping[str, Order], floors: Floors
+        self, table: Table, bases: Mapping[Shard, Order], floors: Floors
     ) -> Iterator[tuple[Shard, PendingEffect]]:
         """Return the pending effects of each shard that no base or truncate has completed since."""
         for shard in table.shards:
             asked = self._asked_of(shard.source).get(ShardId.parse(shard.name))
-            base, floor = bases.get(str(shard)), floors.get(shard)
+            base, floor = bases.get(shard), floors.get(shard)
             answers = [order for order in (base, floor) if order is not None]
             if asked is None or any(order >= asked.order for order in answers):
                 continue
@@ -398,6 +397,7 @@ class Catalog:
         merged = merge_schemas(schemas)
         if isinstance(merged, Incompatible):
             raise HeldError("shards_differ", f"{merged.why}; {merged.statement}")
+        self._refuse_two_keys(table)
         if not table.key:
             detail = (
                 f"{table.name} declares no key; name a unique, not-null set: 'key:' of its rule"
@@ -407,6 +407,26 @@ class Catalog:
         refuse_odd(self.standards.of(table.name), table, merged)
         columns = tuple(self._written(schemas[0].shard, column) for column in merged.columns)
         return replace(merged, columns=columns)
+
+    def _refuse_two_keys(self, table: Table) -> None:
+        """Refuse shards with other keys, declared or named by their rules: rows would be lost."""
+        keys = {shard: self._key_of(shard) for shard in table.shards}
+        known = [(shard, key) for shard, key in keys.items() if key is not None]
+        for shard, key in known[1:]:
+            first, other = known[0]
+            if sorted(map(str.casefold, key)) != sorted(map(str.casefold, other)):
+                here, there = ", ".join(other), ", ".join(key)
+                raise HeldError(
+                    "shards_differ",
+                    f"{first.name} has the key ({here}), {shard.name} ({there});"
+                    f" name one `key` in all rules of {table.name}",
+                )
+
+    def _key_of(self, shard: Shard) -> tuple[str, ...] | None:
+        """The columns that its rule names, or those that it declares; None before it has any."""
+        rule, declared = self.router.rule(shard.name), self.newest(shard.source, shard.name)
+        own = rule.key if rule else ()
+        return own or (None if declared is None else declared.key)
 
 
 def _emptied(asked: PendingEffect) -> bool:

@@ -60,7 +60,7 @@ def base_floors(table: Table, checkpoint: Checkpoint, image: Image | None) -> di
     """
     if table.unique_across_shards:
         return {}
-    known = {shard: checkpoint.bases.get(str(shard)) for shard in table.shards}
+    known = {shard: checkpoint.bases.get(shard) for shard in table.shards}
     return {
         shard: order
         for shard, order in known.items()

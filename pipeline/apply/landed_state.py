@@ -58,7 +58,7 @@ class LandedState:
                 known = sure.get(table, self.checkpoint.batch)
                 sure[table] = min(known, -1 if trail.sure is None else trail.sure)
         for shard, table in self.checkpoint.shards.items():
-            if table in sure and self.checkpoint.complete.get(str(shard), -1) > sure[table]:
+            if table in sure and self.checkpoint.complete.get(shard, -1) > sure[table]:
                 sure[table] = -1  # below its base nothing counts, and above it nothing does yet
         return {
             name: min(last, sure.get(name, last)) for name, last in self.checkpoint.tables.items()

@@ -112,11 +112,12 @@ def _keys(rows: pa.Table) -> Sequence[str]:
 
 def _base_end(table: Table, checkpoint: Checkpoint, merge: WantedBatches) -> int:
     """The last batch of the bases that begin in *merge*; a new mirror has no earlier rows."""
-    names = [str(shard) for shard in table.shards]
     begun = [
-        one for one in names if merge.after < 0 or checkpoint.based.get(one, -1) <= merge.until
+        shard
+        for shard in table.shards
+        if merge.after < 0 or checkpoint.based.get(shard, -1) <= merge.until
     ]
-    return max((checkpoint.complete.get(name, -1) for name in begun), default=-1)
+    return max((checkpoint.complete.get(shard, -1) for shard in begun), default=-1)
 
 
 S = TypeVar("S", bound=MirrorSnapshot)

@@ -124,17 +124,16 @@ def require_same_standards(
             detail = f"its rows came from table {other}, which has other `standards`"
             raise HeldError("standards", f"{detail}; take a new base of {table.name}")
     for shard in sorted(table.shards, key=str):
-        name = str(shard)
-        known = checkpoint.standards.get(name, NO_STANDARDS)
+        known = checkpoint.standards.get(shard, NO_STANDARDS)
         if not shard_exists(checkpoint, shard) or (
             shard not in checkpoint.shards and known is NO_STANDARDS
         ):
             continue
         if known.digest != wanted:
-            detail = f"`standards` changed: new rows of {name} have other values"
+            detail = f"`standards` changed: new rows of {shard} have other values"
             raise HeldError("standards", f"{detail}; the next batch records the change")
-        if known.since >= 0 and checkpoint.based.get(name, -1) <= known.since:
-            detail = f"`standards` changed: older rows of {name} have other values"
+        if known.since >= 0 and checkpoint.based.get(shard, -1) <= known.since:
+            detail = f"`standards` changed: older rows of {shard} have other values"
             raise HeldError("standards", f"{detail}; take a new base")
 
 
@@ -145,7 +144,7 @@ def require_kept_base(table: Table, checkpoint: Checkpoint, dropped: int) -> Non
         HeldError: ``no_base``.
     """
     lost = sorted(
-        name for name in _names(table) if checkpoint.based.get(name, dropped + 1) <= dropped
+        str(shard) for shard in table.shards if checkpoint.based.get(shard, dropped + 1) <= dropped
     )
     if lost:
         detail = f"changes of {lost[0]} since its base are no longer kept; take a new base"
@@ -164,10 +163,6 @@ def require_archived_rows(table: Table, kept: int, waived: Collection[str]) -> N
         detail += " a new mirror will not have them"
         advice = "restore the mirror, or waive this and insert the rows from a backup"
         raise HeldError("archived_rows", f"{detail}; {advice}", name)
-
-
-def _names(table: Table) -> set[str]:
-    return {str(shard) for shard in table.shards}
 
 
 MOST_ROWS = 2_000_000  # of one mirror in one merge; older batches first when more is waiting
@@ -422,9 +417,10 @@ def _shape(table: Table, landed: LandedState, image: Image | None) -> TargetSche
     """Return the columns of the mirror; for an *image* only with bases below its cut."""
     catalog, every = landed.catalog, landed.checkpoint.bases
     bases = {
-        str(shard): every[str(shard)]
+        str(shard): order
         for shard in table.shards
-        if str(shard) in every and (image is None or image.belongs(shard, every[str(shard)]))
+        if (order := every.get(shard)) is not None
+        and (image is None or image.belongs(shard, order))
     }
     digest = catalog.standards.digest(table.name)
     newest = catalog.newest_of(table)
@@ -433,12 +429,12 @@ def _shape(table: Table, landed: LandedState, image: Image | None) -> TargetSche
 
 def _is_whole(table: Table, landed: LandedState) -> bool:
     """Return whether *table* has all its rows, apart from those that have yet to land."""
-    checkpoint, names = landed.checkpoint, {str(shard) for shard in table.shards}
-    there = {str(shard) for shard in table.shards if shard_exists(checkpoint, shard)}
+    checkpoint = landed.checkpoint
+    there = {shard for shard in table.shards if shard_exists(checkpoint, shard)}
     unread = any(subject.startswith("topic:") for subject in checkpoint.quarantine)
-    lost = unread or any(landed.gaps.get(name) for name in there)
-    open_ = any(name in checkpoint.quarantine for name in names) or any(
-        shard in checkpoint.snaps for shard in table.shards
+    lost = unread or any(landed.gaps.get(str(shard)) for shard in there)
+    open_ = any(
+        str(shard) in checkpoint.quarantine or shard in checkpoint.snaps for shard in table.shards
     )
     return bool(there) and there <= checkpoint.bases.keys() and not lost and not open_
 

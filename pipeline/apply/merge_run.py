@@ -362,7 +362,7 @@ class MergeRunner:
         """Return everything whose change can end the failure of a table."""
         checkpoint, seen = landed.checkpoint, self.mirrors.seen(table.name)
         names = [str(shard) for shard in table.shards]
-        bases = tuple(checkpoint.bases.get(name) for name in names)
+        bases = tuple(map(checkpoint.bases.get, table.shards))
         schemas = tuple(one.order for one in landed.catalog.newest_of(table).values())
         gaps = tuple(gap for name in names for gap in landed.gaps.get(name, ()))
         version = None if seen is None else seen.version

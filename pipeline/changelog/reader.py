@@ -9,8 +9,10 @@ The error table is the quarantine: messages that could not be decoded.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
+from pipeline.changelog.table import build_app_id
 from pipeline.changelog.transactions import (
     LOOK_BACK,
     PLACE,
@@ -129,6 +131,12 @@ class LogReader:
     pinned: SnapshotReader
     lane: str
     memory: LogMemory = field(default_factory=LogMemory)
+
+    @cached_property
+    def batch(self) -> int:
+        """The newest batch in it; -1 before the first."""
+        found = self.pinned.transaction(build_app_id(self.lane))
+        return -1 if found is None else found
 
     def last_touches(self, table: Table, keys: Sequence[LogKey]) -> tuple[LastChange | None, ...]:
         """Newest landed change of each key, in the order asked; None if its record is not landed.

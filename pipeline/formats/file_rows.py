@@ -123,7 +123,8 @@ def _row(head: RowsHead, value: bytes, line: int) -> Iterator[Decoded]:
     try:
         key = json_text.key_of_row(whole, head.key)
     except (KeyError, ValueError) as error:
-        why = f"{where}: a column of the key {', '.join(head.key)} is absent or no value: {error}"
+        key_columns = ", ".join(head.key)
+        why = f"{where}: a column of the key ({key_columns}) is missing or has no value: {error}"
         yield Decoded(Op.ERROR, head.shard, error=why, raw=value, at=at)
         return
     yield Decoded(Op.CREATE, head.shard, key, after=json_text.write_row(whole), at=at)

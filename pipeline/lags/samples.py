@@ -172,7 +172,7 @@ class Samples:
 
     def _walk(self, table: Table, checkpoint: Checkpoint) -> tuple[LandedBatch, ...]:
         steps = self.steps_of(table)
-        based = (checkpoint.complete.get(str(shard), -1) for shard in table.shards)
+        based = (checkpoint.complete.get(shard, -1) for shard in table.shards)
         late = (one.get(table.name, -1) for one in (checkpoint.departed, checkpoint.belated))
         since = max((*based, *late))
         if since <= steps[0].batch:

@@ -158,7 +158,9 @@ def advance_backfills(
     for name, one in done.items():
         rereads[name] = replace(one, done=checkpoint.batch + 1, stretches=())
     settled = tuple(
-        Settled(n, one.order, one.since) for n, one in done.items() if _is_base(n, one, checkpoint)
+        Settled(Shard.parse(n), one.order, one.since)
+        for n, one in done.items()
+        if _is_base(n, one, checkpoint)
     )
     return BackfillStep(rereads, taken, settled, described)
 
@@ -228,7 +230,7 @@ def _is_cancelled(name: str, one: Backfill, news: BackfillNews) -> bool:
 
 def _is_base(name: str, one: Backfill, checkpoint: Checkpoint) -> bool:
     """Whether it makes one: a snapshot may have made one above it meanwhile."""
-    known = checkpoint.bases.get(name)
+    known = checkpoint.bases.get(Shard.parse(name))
     return one.origin is Origin.SNAPSHOT and (known is None or known < one.order)
 
 
@@ -240,11 +242,11 @@ def _void(
         return ""
     epoch, lists = epochs.get(source_of(name)), checkpoint.lists.get(source_of(name))
     if epoch is None or (epoch.number, epoch.identity) != (one.order.epoch, one.identity):
-        return "its server, or its log, is another one"
+        return "its server or its log was replaced since the backfill began"
     if lists is not None and lists.above is not None and lists.above >= one.order:
         return "its collector's lists changed: rows since may have been left out"
     for news in facts.news:
-        own = name in (news.name, news.former) and not news.snapshot
+        own = Shard.parse(name) in (news.shard, news.former) and not news.snapshot
         if own and news.change.order > one.order:
             return f"a statement came: {news.change.statement[:STATEMENT] or 'its columns changed'}"
     return ""

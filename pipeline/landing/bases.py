@@ -71,7 +71,7 @@ class Settled:
     ``born``: by its CREATE, which may come later than rows that are newer than it.
     """
 
-    name: str
+    shard: Shard
     order: Order
     since: int
     born: bool = False
@@ -79,14 +79,14 @@ class Settled:
 
 def settles_of(settled: Iterable[Settled], router: Router) -> list[Settle]:
     """What the bases that a batch completes add to it."""
-    shards = ((Shard.parse(done.name), done.order) for done in settled)
+    shards = ((done.shard, done.order) for done in settled)
     return [Settle(one.source, one.name, router.table(one.name), order) for one, order in shards]
 
 
 def advance_snapshots(
     checkpoint: Checkpoint, facts: BatchStats, batch: int
 ) -> tuple[dict[Shard, OpenSnapshot], tuple[Settled, ...]]:
-    """Snapshots still open after this batch, and the shards that got a base in it, sorted."""
+    """Snapshots still open after this batch, and the shards that got a base in it, by text."""
     snaps = dict(checkpoint.snaps)
     for news in facts.news:
         described = news.change.kind == "create" and news.snapshot and not news.signalled
@@ -94,7 +94,7 @@ def advance_snapshots(
             snap = OpenSnapshot(news.change.order, batch)
             _begin(snaps, checkpoint, news.shard, snap, described=True)
     existing, created = find_births(checkpoint, facts)
-    born = {n: Settled(n, order, batch, born=True) for n, order in created.items()}
+    settled = {one: Settled(one, order, batch, born=True) for one, order in created.items()}
     for name, rows in facts.snapshots.items():
         shard = Shard.parse(name)
         _begin(snaps, checkpoint, shard, OpenSnapshot(rows.order, batch))
@@ -105,23 +105,22 @@ def advance_snapshots(
     live = highest_by_source({**checkpoint.high, **facts.high}) if snaps else {}
     orders_of, read = _find_reported(checkpoint, facts), read_snapshots(checkpoint, facts)
     left: dict[Shard, OpenSnapshot] = {}
-    settled = dict(born)
     for shard, one in snaps.items():
-        name, source = str(shard), shard.source
+        source = shard.source
         orders, began = orders_of.get(source, frozenset()), read.get(source)
         snap = _newest(one, orders, began, batch)
-        over = _is_part(snap, checkpoint, name) or _is_outlived(
-            snap, existing.get(shard), created.get(name)
+        over = _is_part(snap, checkpoint, shard) or _is_outlived(
+            snap, existing.get(shard), created.get(shard)
         )
-        whole = _is_of_all_tables(snap, began, tells=bool(orders), based=name in checkpoint.bases)
+        whole = _is_of_all_tables(snap, began, tells=bool(orders), based=shard in checkpoint.bases)
         if not over and whole and _complete(snap, live.get(source)):
-            settled[name] = Settled(name, snap.order, snap.batch)
+            settled[shard] = Settled(shard, snap.order, snap.batch)
         elif not over and (whole or not _has_landed(checkpoint, shard, snap)):
             left[shard] = snap
             continue
         if snap.described is not None:
             left[shard] = OpenSnapshot(snap.described, batch)
-    return left, tuple(settled[name] for name in sorted(settled))
+    return left, tuple(settled[shard] for shard in sorted(settled, key=str))
 
 
 def initial_snapshots(checkpoint: Checkpoint, facts: BatchStats) -> dict[str, Order]:
@@ -170,7 +169,7 @@ def _is_began(snap: OpenSnapshot, order: Order | None) -> bool:
 
 def read_snapshots(checkpoint: Checkpoint, facts: BatchStats) -> dict[str, Order]:
     """Return source -> order of its newest snapshot with landed rows, if it may be of all."""
-    read, based = dict(checkpoint.snapshots), {source_of(name) for name in checkpoint.bases}
+    read, based = dict(checkpoint.snapshots), {shard.source for shard in checkpoint.bases}
     rows = ((source_of(name), one.order) for name, one in facts.snapshots.items())
     first = ((source, order) for source, order in rows if source not in based)
     for source, order in (*first, *facts.wholes.items()):
@@ -188,8 +187,8 @@ def is_torn(rows: SnapshotRows, known: OpenSnapshot | None) -> bool:
     return rows.torn or (known is not None and known.rows > 0 and rows.goes_on(known.order))
 
 
-def _is_part(snap: OpenSnapshot, checkpoint: Checkpoint, name: str) -> bool:
-    part = checkpoint.parts.get(name)
+def _is_part(snap: OpenSnapshot, checkpoint: Checkpoint, shard: Shard) -> bool:
+    part = checkpoint.parts.get(shard)
     return part is not None and part >= snap.order
 
 
@@ -201,7 +200,7 @@ def _is_outlived(snap: OpenSnapshot, known: Existence | None, created: Order | N
 
 def find_births(
     checkpoint: Checkpoint, facts: BatchStats
-) -> tuple[Mapping[Shard, Existence], Mapping[str, Order]]:
+) -> tuple[Mapping[Shard, Existence], Mapping[Shard, Order]]:
     """Which shards are there after the batch, and the order of the CREATE of each born in it."""
     if not facts.news:
         return checkpoint.existing, {}
@@ -211,16 +210,18 @@ def find_births(
         for former in _went(together):
             _tell(found, Shard(source, former), Existence(order, there=False))
         for news in (one for one in together if one.change.kind != "drop"):
-            shard, name = news.shard, news.name
-            seen = shard in checkpoint.shards or facts.firsts.get(name, order) < order
+            shard = news.shard
+            seen = shard in checkpoint.shards or facts.firsts.get(news.name, order) < order
             birth = news.captured and _is_birth(news, found.get(shard), seen=seen)
             if birth and (
-                name in checkpoint.bases or not is_trimmed(checkpoint, news.change.shard)
+                shard in checkpoint.bases or not is_trimmed(checkpoint, news.change.shard)
             ):
-                born[name] = order
+                born[shard] = order
             _tell(found, shard, Existence(order, there=True))
     return found, {
-        n: o for n, o in born.items() if n not in checkpoint.bases or checkpoint.bases[n] < o
+        shard: order
+        for shard, order in born.items()
+        if (base := checkpoint.bases.get(shard)) is None or base < order
     }
 
 
@@ -264,17 +265,17 @@ def _endings(topics: tuple[str, ...]) -> frozenset[str]:
     return frozenset(chain(topics, *map(topic_endings, topics)))
 
 
-def inherit_bases(checkpoint: Checkpoint, facts: BatchStats) -> dict[str, Order]:
+def inherit_bases(checkpoint: Checkpoint, facts: BatchStats) -> dict[Shard, Order]:
     """Bases that renamed tables have: of the table that each was, if it has none of its own.
 
     They are older than the rename, so that the rows that came with it have still to be moved.
     """
     found = {
-        news.name: checkpoint.bases[before]
+        news.shard: checkpoint.bases[before]
         for news in facts.news
         if news.captured and (before := news.former) is not None and before in checkpoint.bases
     }
-    return {name: order for name, order in found.items() if name not in checkpoint.bases}
+    return {shard: order for shard, order in found.items() if shard not in checkpoint.bases}
 
 
 def _went(together: tuple[SchemaNews, ...]) -> Iterator[str]:
@@ -301,7 +302,7 @@ def _begin(
     described: bool = False,
 ) -> None:
     """One that has only *described* the shard may read no rows: it replaces none with its own."""
-    known, base = snaps.get(shard), checkpoint.bases.get(str(shard))
+    known, base = snaps.get(shard), checkpoint.bases.get(shard)
     if base is not None and base >= snap.order:
         return  # rows of a finished snapshot that were sent again
     if known is None or (known.order < snap.order and not described):
@@ -334,12 +335,13 @@ def _snapshots(name: str, facts: BatchStats, checkpoint: Checkpoint) -> Iterator
     """Return the orders of the known snapshots of the shard; a backfilled base does not count."""
     if name in facts.snapshots:
         yield facts.snapshots[name].order
-    if (known := checkpoint.snaps.get(Shard.parse(name))) is not None:
+    shard = Shard.parse(name)
+    if (known := checkpoint.snaps.get(shard)) is not None:
         yield known.order
     again = checkpoint.rereads.get(name)
     read = () if again is None else (again.order, again.base)
-    if name in checkpoint.bases and checkpoint.bases[name] not in read:
-        yield checkpoint.bases[name]
+    if (base := checkpoint.bases.get(shard)) is not None and base not in read:
+        yield base
 
 
 WHY = (
@@ -376,23 +378,23 @@ def detect_repeated_snapshots(checkpoint: Checkpoint, context: BatchContext) -> 
     return checkpoint
 
 
-def _older(source: str, before: Checkpoint, above: Order) -> frozenset[str]:
+def _older(source: str, before: Checkpoint, above: Order) -> frozenset[Shard]:
     """Shards of *source* that had a base from below."""
-    old = (name for name, base in before.bases.items() if base < above)
-    own = (name for name in old if source_of(name) == source)
-    return frozenset(name for name in own if before.shards.get(Shard.parse(name)) is not None)
+    old = (shard for shard, base in before.bases.items() if base < above)
+    own = (shard for shard in old if shard.source == source)
+    return frozenset(shard for shard in own if before.shards.get(shard) is not None)
 
 
-def _is_asked_for(shards: frozenset[str], before: Checkpoint) -> bool:
+def _is_asked_for(shards: frozenset[Shard], before: Checkpoint) -> bool:
     lost = {name for gap in before.gaps.values() for name in gap.shards}
     unread = {name for one in before.quarantine.values() for name in one.shards}
-    return not shards.isdisjoint(lost | unread)
+    return not shards.isdisjoint(map(Shard.parse, lost | unread))
 
 
-def _with_gap(source: str, made: Checkpoint, older: frozenset[str], above: Order) -> Checkpoint:
+def _with_gap(source: str, made: Checkpoint, older: frozenset[Shard], above: Order) -> Checkpoint:
     """Of those that are there; whose rows have all landed by now are short of what was before."""
-    there = {name for name in older if shard_exists(made, Shard.parse(name))}
-    whole = {name: made.bases[name] for name in there if made.bases[name] >= above}
+    there = {shard for shard in older if shard_exists(made, shard)}
+    whole = {shard: base for shard in there if (base := made.bases[shard]) >= above}
     made = replace(made, lost={**made.lost, **whole})
     if not (left := there - whole.keys()):
         return made
@@ -400,5 +402,5 @@ def _with_gap(source: str, made: Checkpoint, older: frozenset[str], above: Order
         f"the collector of {source} took a new snapshot, so unsent earlier changes are lost;"
         " run `sluice bootstrap TABLE --reason ...` if the gap of a table remains open"
     )
-    gap = Gap.noticed(f"again:{source}", made.batch, why, left, above=above)
+    gap = Gap.noticed(f"again:{source}", made.batch, why, map(str, left), above=above)
     return replace(made, gaps={**made.gaps, gap.id: gap})

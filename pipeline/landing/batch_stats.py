@@ -500,10 +500,10 @@ class SchemaNews:
         return str(self.shard)
 
     @property
-    def former(self) -> str | None:
-        """The name that the shard had before, if it was renamed."""
+    def former(self) -> Shard | None:
+        """The shard that it was before, if it was renamed."""
         before = self.change.previous
-        return None if before is None else str(Shard(self.source, before))
+        return None if before is None else Shard(self.source, before)
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ def find_captured(
     have been let in, or left out, between.
     """
     shown = () if first and lists.known else sent
-    return {name for name in names if name in shown or _sends(lists, name)}
+    return {name for name in names if name in shown or _sends(lists, Shard.parse(name))}
 
 
 def detect_capture_changes(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
@@ -143,12 +143,12 @@ def detect_capture_changes(checkpoint: Checkpoint, context: BatchContext) -> Che
         other = known_before is None or known_before.digest != now.digest
         fresh = _fresh(checkpoint, source, known_before)
         asked = {*(_based(checkpoint, source) if other else fresh)}
-        left = {name for name in asked if capture.known and not _sends(capture, name)}
-        unread = set[str]()
+        left = {shard for shard in asked if capture.known and not _sends(capture, shard)}
+        unread = set[Shard]()
         if not capture.known:
-            unread = {name for name in asked if other or not _is_shown(checkpoint, now, name)}
+            unread = {shard for shard in asked if other or not _is_shown(checkpoint, now, shard)}
         silent = known_before is not None and known_before.unseen >= 0
-        unsure = {*fresh} - left - unread if other and silent else set[str]()
+        unsure = {*fresh} - left - unread if other and silent else set[Shard]()
         remembered = _remembered(before, source)
         replaced = _replaced(checkpoint, before, capture, remembered, source) - left
         if capture.remembered and remembered != capture.remembered:
@@ -157,7 +157,7 @@ def detect_capture_changes(checkpoint: Checkpoint, context: BatchContext) -> Che
         if left or unsure or unread or replaced:
             why = _why(capture, left=left, unsure=unsure, unread=unread, replaced=replaced)
             short = left | unsure | unread | replaced
-            gap = Gap.noticed(f"lists:{source}", checkpoint.batch, why, short)
+            gap = Gap.noticed(f"lists:{source}", checkpoint.batch, why, map(str, short))
             gaps[gap.id] = gap
     return replace(checkpoint, lists=lists, gaps=gaps, stores=stores)
 
@@ -174,30 +174,29 @@ def _follow_lists(
     return replace(now, since=None, above=end) if passed else now
 
 
-def _is_shown(made: Checkpoint, now: CollectorLists, name: str) -> bool:
+def _is_shown(made: Checkpoint, now: CollectorLists, shard: Shard) -> bool:
     """Whether the rows of a base were sent by the lists that there are *now*."""
-    return now.since is None and is_above(now, made.bases[name])
+    return now.since is None and is_above(now, made.bases[shard])
 
 
-def _fresh(made: Checkpoint, source: str, known: CollectorLists | None) -> list[str]:
+def _fresh(made: Checkpoint, source: str, known: CollectorLists | None) -> list[Shard]:
     """Shards whose base became complete since the lists were seen last before."""
     seen = made.batch if known is None or known.unseen < 0 else known.unseen
-    every = [name for name, batch in made.complete.items() if batch >= seen]
-    return [name for name in every if _is_based(made, source, name)]
+    every = [shard for shard, batch in made.complete.items() if batch >= seen]
+    return [shard for shard in every if _is_based(made, source, shard)]
 
 
-def _based(made: Checkpoint, source: str) -> Iterator[str]:
-    return (name for name in made.bases if _is_based(made, source, name))
+def _based(made: Checkpoint, source: str) -> Iterator[Shard]:
+    return (shard for shard in made.bases if _is_based(made, source, shard))
 
 
-def _is_based(made: Checkpoint, source: str, name: str) -> bool:
-    shard = Shard.parse(name)
+def _is_based(made: Checkpoint, source: str, shard: Shard) -> bool:
     table = made.shards.get(shard) if shard.source == source else None
-    return table is not None and name in made.bases and shard_exists(made, shard)
+    return table is not None and shard in made.bases and shard_exists(made, shard)
 
 
-def _sends(lists: CaptureScope, name: str) -> bool:
-    return lists(ShardId.parse(Shard.parse(name).name))
+def _sends(lists: CaptureScope, shard: Shard) -> bool:
+    return lists(ShardId.parse(shard.name))
 
 
 def _replaced(
@@ -206,7 +205,7 @@ def _replaced(
     capture: CaptureScope,
     remembered: Mapping[str, str],
     source: str,
-) -> set[str]:
+) -> set[Shard]:
     """Return the replaced shards, with a base or without: a base may be on its way.
 
     A shard that was unknown *before* does not count: its rows may be those of the new table.
@@ -217,7 +216,7 @@ def _replaced(
     if not found:
         return set()
     there = _there(made, before, source)
-    return {str(shard) for shard in there if ShardId.parse(shard.name) in found}
+    return {shard for shard in there if ShardId.parse(shard.name) in found}
 
 
 def _remembered(before: Checkpoint, source: str) -> dict[str, str]:
@@ -227,7 +226,12 @@ def _remembered(before: Checkpoint, source: str) -> dict[str, str]:
 
 
 def _why(
-    capture: CaptureScope, *, left: set[str], unsure: set[str], unread: set[str], replaced: set[str]
+    capture: CaptureScope,
+    *,
+    left: set[Shard],
+    unsure: set[Shard],
+    unread: set[Shard],
+    replaced: set[Shard],
 ) -> str:
     why = list[str]()
     if left:
@@ -255,9 +259,9 @@ def _why(
     return "; ".join(why)
 
 
-def _first(names: set[str]) -> str:
-    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return f"{min(names)}{more}"
+def _first(shards: set[Shard]) -> str:
+    more = f" and {len(shards) - 1} more" if len(shards) > 1 else ""
+    return f"{min(map(str, shards))}{more}"
 
 
 def detect_failover_divergence(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
@@ -306,11 +310,15 @@ def _gap(source: str, made: Checkpoint, before: Checkpoint, why: str) -> Gap:
     """What is read in this batch may have been written by the new server, and so heals it."""
     batch = made.batch
     there = (
-        str(shard)
+        shard
         for shard, table in made.shards.items()
         if table is not None and shard.source == source and shard_exists(made, shard)
     )
-    short = (n for n in there if n not in made.bases or made.based.get(n, -1) < batch)
+    short = (
+        str(shard)
+        for shard in there
+        if shard not in made.bases or made.based.get(shard, -1) < batch
+    )
     why = f"{why}; take a new base of each of its tables"
     return Gap.noticed(f"log:{source}", batch, why, short, batch=before.batch)
 
@@ -341,9 +349,10 @@ def _with_exchanged(
         return made
     above = Order(1 if epoch is None else epoch.number, *locate_position(now.begins))
     gap = _unkept_gap(source, made, before, why)
-    whole = {name for name in gap.shards if name in made.bases and made.bases[name] >= above}
-    left = tuple(name for name in gap.shards if name not in whole)
-    made = replace(made, lost={**made.lost, **{name: made.bases[name] for name in whole}})
+    short = ((shard, made.bases.get(shard)) for shard in map(Shard.parse, gap.shards))
+    whole = {shard: base for shard, base in short if base is not None and base >= above}
+    left = tuple(name for name in gap.shards if Shard.parse(name) not in whole)
+    made = replace(made, lost={**made.lost, **whole})
     return _with_gap(made, replace(gap, shards=left, above=above))
 
 
@@ -432,7 +441,7 @@ def detect_hidden_topics(checkpoint: Checkpoint, context: BatchContext) -> Check
         shard = Shard.parse(name)
         shards[shard] = context.router.table(shard.name)
         captured = shards[shard] is not None and shard_exists(checkpoint, shard)
-        if captured and name not in checkpoint.bases:
+        if captured and shard not in checkpoint.bases:
             gap = _hidden_gap(name, checkpoint.batch)
             gaps[gap.id] = gap
     return replace(checkpoint, shards=shards, gaps=gaps)
@@ -502,16 +511,18 @@ def detect_new_standards(checkpoint: Checkpoint, context: BatchContext) -> Check
     before, standards = context.before, context.standards
     if not standards.rules and not before.standards:
         return checkpoint
-    names = set(checkpoint.shards)
+    shards = set(checkpoint.shards)
     if not context.settings_changed:
-        names -= before.shards.keys()
+        shards -= before.shards.keys()
+    if not shards:
+        return checkpoint
     known, gaps = dict(checkpoint.standards), dict(checkpoint.gaps)
-    for shard in sorted(names):
-        name, digest = str(shard), standards.digest(checkpoint.shards[shard])
-        if digest == checkpoint.standards.get(name, NO_STANDARDS).digest:
+    for shard in sorted(shards):
+        digest = standards.digest(checkpoint.shards[shard])
+        if digest == checkpoint.standards.get(shard, NO_STANDARDS).digest:
             continue
         seen = shard in before.shards
-        known[name] = RowStandards(digest, checkpoint.batch if seen else -1)
+        known[shard] = RowStandards(digest, checkpoint.batch if seen else -1)
         if seen and checkpoint.shards[shard] is not None and shard_exists(checkpoint, shard):
             gap = _new_standard_gap(shard, checkpoint)
             gaps[gap.id] = gap

@@ -193,7 +193,11 @@ def _gap(
     known = gaps.get(id_)
     found = _affected(made, one.source, one.hazard, router)
     above = one.above
-    short = {n for n in found if above is None or n not in made.bases or made.bases[n] <= above}
+    short = {
+        str(shard)
+        for shard in found
+        if above is None or (base := made.bases.get(shard)) is None or base <= above
+    }
     shards = tuple(sorted({*short, *(known.shards if known else ())}))
     if known is not None and above is not None:
         return replace(known, shards=shards, above=above, batch=max(known.batch, one.batch))
@@ -219,7 +223,7 @@ def _is_over(one: ActiveHazard, checkpoint: Checkpoint, context: BatchContext) -
     return not placed_in_log or checkpoint.passed(one.source, one.above)
 
 
-def _affected(made: Checkpoint, source: str, hazard: Finding, router: Router) -> Iterator[str]:
+def _affected(made: Checkpoint, source: str, hazard: Finding, router: Router) -> Iterator[Shard]:
     for shard, table in made.shards.items():
         if table is None or shard.source != source or not shard_exists(made, shard):
             continue
@@ -227,4 +231,4 @@ def _affected(made: Checkpoint, source: str, hazard: Finding, router: Router) ->
             continue
         rule = router.rule(shard.name)
         if rule is None or not hazard.spares(rule.key):
-            yield str(shard)
+            yield shard

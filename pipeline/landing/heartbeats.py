@@ -39,7 +39,15 @@ from pipeline.heartbeats import (
 from pipeline.landing.listing import Listing
 from pipeline.landing.order_check import highest_by_source
 from pipeline.landing.rule import BatchContext
-from pipeline.model import Head, Order, Ordering, PartitionEnd, SourcePartition, TopicPartition
+from pipeline.model import (
+    Head,
+    Order,
+    Ordering,
+    PartitionEnd,
+    Shard,
+    SourcePartition,
+    TopicPartition,
+)
 from pipeline.sources.positions import has_reached
 
 WORDS = 2  # acknowledgements, the last one listed after numbers had reached the highest again
@@ -98,7 +106,9 @@ def detect_missing_heartbeats(checkpoint: Checkpoint, context: BatchContext) -> 
             below = orders.get(missing.first - 1) or _last_order(source, own, before)
             gap = replace(_never_sent(source, checkpoint, missing, ""), above=above, below=below)
             left = tuple(
-                n for n in gap.shards if n not in checkpoint.bases or checkpoint.bases[n] < above
+                name
+                for name in gap.shards
+                if (base := checkpoint.bases.get(Shard.parse(name))) is None or base < above
             )
             if left:
                 gaps[gap.id] = replace(gap, shards=left)
@@ -137,12 +147,16 @@ def _with_new_shards(
     """*gaps* that are of tables, too, that were first seen in what was skipped and sent again."""
     own = (one for one in made.shards.keys() - before.shards.keys() if one.source == source)
     there = (one for one in own if made.shards[one] is not None and shard_exists(made, one))
-    new = [str(shard) for shard in there]
+    new = tuple(there)
     found = dict(gaps)
     for gap in gaps.values() if new else ():
         above = gap.above
         if gap.topic == f"beats:{source}" and above is not None:
-            short = {name for name in new if name not in made.bases or made.bases[name] < above}
+            short = {
+                str(shard)
+                for shard in new
+                if (base := made.bases.get(shard)) is None or base < above
+            }
             found[gap.id] = replace(gap, shards=tuple(sorted({*gap.shards, *short})))
     return found
 

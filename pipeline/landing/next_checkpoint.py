@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 from pipeline.checkpoint import (
     MAX_NAMED_CHANGES,
@@ -54,6 +55,7 @@ from pipeline.model import Acknowledged, Order, Origin, Shard
 from pipeline.settings import Router
 
 _WORDS = re.compile(r"\w+")
+T = TypeVar("T")
 
 
 def shards_named_in_ddl(texts: Iterable[tuple[str, str]], shards: Iterable[Shard]) -> set[Shard]:
@@ -159,7 +161,7 @@ def _advance(
     snaps, settled = _reread(
         again, *_snaps(checkpoint, facts, batch := checkpoint.batch + 1, waived)
     )
-    named = (*snaps, *(Shard.parse(done.name) for done in settled))
+    named = (*snaps, *(done.shard for done in settled))
     shards = _shards(checkpoint, facts, named, router)
     closed = (*settled, *(dropped := _dropped(checkpoint, facts, batch)))
     known = _shards_after(checkpoint, facts, shards, names_of)
@@ -193,9 +195,9 @@ def _advance(
 def _topics(checkpoint: Checkpoint, facts: BatchStats, plan: Plan) -> Checkpoint:
     """Apply W after *plan*, described columns, and topics that gained partitions or miss rows."""
     parts = {
-        name: rows.order
-        for name, rows in facts.snapshots.items()
-        if rows.topics & plan.trimmed or is_torn(rows, checkpoint.snaps.get(Shard.parse(name)))
+        shard: rows.order
+        for shard, rows in ((Shard.parse(name), one) for name, one in facts.snapshots.items())
+        if rows.topics & plan.trimmed or is_torn(rows, checkpoint.snaps.get(shard))
     }
     topics = tuple(sorted({*checkpoint.trimmed, *plan.trimmed}))
     at = replace(checkpoint, offsets=dict(plan.offsets), gone=dict(plan.gone))
@@ -208,7 +210,7 @@ def _topics(checkpoint: Checkpoint, facts: BatchStats, plan: Plan) -> Checkpoint
         at,
         grown=tuple(sorted(grown_topics(checkpoint, plan))),
         trimmed=topics,
-        parts={**checkpoint.parts, **parts},
+        parts=_updated(checkpoint.parts, parts),
     )
 
 
@@ -232,8 +234,7 @@ def _shards_after(
 
 def _departed(checkpoint: Checkpoint, facts: BatchStats, dropped: Iterable[Settled]) -> set[str]:
     """Tables that a shard has left, by a DROP or a RENAME."""
-    names = {*(old for old, _ in _renamed(checkpoint, facts)), *(done.name for done in dropped)}
-    gone = map(Shard.parse, names)
+    gone = {*(old for old, _ in _renamed(checkpoint, facts)), *(done.shard for done in dropped)}
     return {table for shard in gone if (table := checkpoint.shards.get(shard)) is not None}
 
 
@@ -250,13 +251,13 @@ def _reread(
     again: BackfillStep, snaps: Mapping[Shard, OpenSnapshot], settled: tuple[Settled, ...]
 ) -> tuple[dict[Shard, OpenSnapshot], tuple[Settled, ...]]:
     """With bases that were read again; a snapshot that began before one of them is outlived."""
-    bases = {done.name: done for done in settled}
+    bases = {done.shard: done for done in settled}
     for done in again.settled:
-        known = bases.get(done.name)
-        bases[done.name] = done if known is None or known.order < done.order else known
-    new = {Shard.parse(done.name): done.order for done in again.settled}
+        known = bases.get(done.shard)
+        bases[done.shard] = done if known is None or known.order < done.order else known
+    new = {done.shard: done.order for done in again.settled}
     left = {n: snap for n, snap in snaps.items() if n not in new or snap.order > new[n]}
-    return left, tuple(bases[name] for name in sorted(bases))
+    return left, tuple(bases[shard] for shard in sorted(bases, key=str))
 
 
 def _corrected(again: BackfillStep) -> set[str]:
@@ -273,27 +274,35 @@ def _corrected(again: BackfillStep) -> set[str]:
 
 def _bases(
     checkpoint: Checkpoint, facts: BatchStats, settled: Iterable[Settled]
-) -> dict[str, Order]:
-    own = {done.name: done.order for done in settled}
-    return {**checkpoint.bases, **inherit_bases(checkpoint, facts), **own}
+) -> Mapping[Shard, Order]:
+    own = {done.shard: done.order for done in settled}
+    return _updated(checkpoint.bases, {**inherit_bases(checkpoint, facts), **own})
 
 
 def _completed(made: Checkpoint, settled: Iterable[Settled]) -> Checkpoint:
-    complete = dict.fromkeys((done.name for done in settled), made.batch)
-    began = {done.name: done.since for done in settled}
-    return replace(made, based={**made.based, **began}, complete={**made.complete, **complete})
+    complete = dict.fromkeys((done.shard for done in settled), made.batch)
+    began = {done.shard: done.since for done in settled}
+    return replace(
+        made, based=_updated(made.based, began), complete=_updated(made.complete, complete)
+    )
 
 
-def _lost(checkpoint: Checkpoint, settled: Iterable[Settled]) -> dict[str, Order]:
+def _lost(checkpoint: Checkpoint, settled: Iterable[Settled]) -> Mapping[Shard, Order]:
     """Up to where shards lack changes though nothing is open: rows moved away before still do."""
     doubts: list[Gap | Quarantine] = [*checkpoint.gaps.values()]
     doubts += checkpoint.quarantine.values()
     closed = {
-        done.name: done.order
+        done.shard: done.order
         for done in settled
-        if any(done.name in doubt.shards and heals(done, doubt) for doubt in doubts)
+        for name in [str(done.shard)]
+        if any(name in doubt.shards and heals(done, doubt) for doubt in doubts)
     }
-    return {**checkpoint.lost, **closed}
+    return _updated(checkpoint.lost, closed)
+
+
+def _updated(known: Mapping[Shard, T], new: Mapping[Shard, T]) -> Mapping[Shard, T]:
+    """Return both; *known* itself if nothing is *new*, so that nothing compares all of it."""
+    return {**known, **new} if new else known
 
 
 def _acknowledged(
@@ -333,7 +342,7 @@ def _shards(
         for one in facts.news
         if one.captured and not one.snapshot and one.change.kind == "alter"
     )
-    inherited = map(Shard.parse, inherit_bases(checkpoint, facts))
+    inherited = inherit_bases(checkpoint, facts)
     known = {shard: router.table(shard.name) for shard in (*seen, *inherited, *altered)}
     known |= {Shard.parse(name): table for name, table in facts.shards.items()}
     before = checkpoint.shards
@@ -353,7 +362,7 @@ def _touched(
     """
     described = {news.shard for news in facts.news}
     reshaped = {router.table(shard.name) for shard in described if shard in shards}
-    based = {router.table(Shard.parse(done.name).name) for done in settled}
+    based = {router.table(done.shard.name) for done in settled}
     about = shards_named_in_ddl(facts.texts, shards) if facts.texts else ()
     named = {router.table(shard.name) for shard in about}
     return {name for name in {*facts.tables, *reshaped, *based, *named} if name is not None}
@@ -384,19 +393,19 @@ def _opened(plan: Plan, batch: int, known: TopicShards) -> tuple[Gap, ...]:
     )
 
 
-def _renamed(checkpoint: Checkpoint, facts: BatchStats) -> tuple[tuple[str, str], ...]:
-    """Shards by their names before and after."""
+def _renamed(checkpoint: Checkpoint, facts: BatchStats) -> tuple[tuple[Shard, Shard], ...]:
+    """Renamed shards, before and after."""
     return tuple(
-        (news.former, news.name)
+        (news.former, news.shard)
         for news in facts.news
-        if news.former is not None and _is_new(checkpoint, news, Shard.parse(news.former))
+        if news.former is not None and _is_new(checkpoint, news, news.former)
     )
 
 
 def _dropped(checkpoint: Checkpoint, facts: BatchStats, batch: int) -> tuple[Settled, ...]:
     """Return dropped shards as settled: their losses do not matter any more."""
     return tuple(
-        Settled(news.name, news.change.order, batch, born=True)
+        Settled(news.shard, news.change.order, batch, born=True)
         for news in facts.news
         if news.change.kind == "drop" and not news.snapshot
         if _is_new(checkpoint, news, news.shard)
@@ -418,7 +427,7 @@ def _gaps(
 ) -> dict[str, Gap]:
     """What is still lost; it goes with the rows when their table is renamed."""
     result: dict[str, Gap] = {}
-    renamed = _renamed(checkpoint, facts)
+    renamed = [(str(old), str(new)) for old, new in _renamed(checkpoint, facts)]
     for gap in (*checkpoint.gaps.values(), *opened):
         healed = _healed(settled, gap)
         left = tuple(name for name in gap.shards if name not in healed)
@@ -497,7 +506,7 @@ def _closed(one: Quarantine, settled: Iterable[Settled]) -> Quarantine | None:
 
 def _healed(settled: Iterable[Settled], doubt: Gap | Quarantine) -> set[str]:
     """Shards whose new base holds all that is in *doubt*."""
-    return {done.name for done in settled if heals(done, doubt)}
+    return {str(done.shard) for done in settled if heals(done, doubt)}
 
 
 def heals(done: Settled, doubt: Gap | Quarantine) -> bool:
@@ -555,7 +564,8 @@ def _sent_late(gap: Gap, made: Checkpoint) -> Gap:
     """
 
     def late(name: str) -> bool:
-        known, base = made.existing.get(Shard.parse(name)), made.bases.get(name)
+        shard = Shard.parse(name)
+        known, base = made.existing.get(shard), made.bases.get(shard)
         if known is None or not known.there:
             return False
         return all(one < known.order for one in (gap.below, base) if one is not None)

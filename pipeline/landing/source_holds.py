@@ -112,7 +112,7 @@ def note_late_rows(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
             for shard, existence in checkpoint.existing.items()
             if shard.source == source and existence.there and existence.order > span.lowest
             if checkpoint.shards.get(shard) is not None
-            if (base := checkpoint.bases.get(str(shard))) is None
+            if (base := checkpoint.bases.get(shard)) is None
             or base < (above if shard in own else span.highest)
         )
         why = (

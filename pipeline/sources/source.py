@@ -339,7 +339,8 @@ class Limits:
 
     ``rows`` is compared with the server's own estimate before rows are counted.
     ``call`` is at least as long as ``statement``.
-    Above ``running`` statements on the server no query is sent.
+    Above ``running`` statements on the server no query is sent.  Checks have ``connections``, so
+    many tables are checked side by side.
     A backfill reads at most ``rate`` rows a second (0: no limit), and nothing from a replica that
     is more than ``lag`` behind.
     """
@@ -352,6 +353,8 @@ class Limits:
     """How long a connection may take to open."""
     rows: Annotated[int, Field(ge=1)] = 5_000_000
     running: Annotated[int, Field(ge=1)] = 64
+    connections: Annotated[int, Field(ge=1)] = 4
+    """How many connections checks have, and so how many tables are checked side by side."""
     rate: Annotated[int, Field(ge=0)] = 0
     """The most rows a second that a backfill reads; 0: no limit."""
     lag: Annotated[timedelta, Field(ge=timedelta())] = timedelta(seconds=30)

@@ -110,8 +110,9 @@ class LocalLake:
         )
         tables = dict.fromkeys(self.shards, "db.t") | {name: name for name in self.others}
         names = {f"s/{n}": table for n, table in tables.items()}
-        bases = dict.fromkeys(names, FIRST) if self.publish else {}  # an image needs one
-        self.checkpoint = Checkpoint("main", -1, shards=by_shard(names), bases=bases)
+        shards = by_shard(names)
+        bases = dict.fromkeys(shards, FIRST) if self.publish else {}  # an image needs one
+        self.checkpoint = Checkpoint("main", -1, shards=shards, bases=bases)
         self.catalog = Catalog(Router(self.rules), readings("s"))
         for shard in tables:
             self.alter(*self.columns, at=FIRST, shard=shard)

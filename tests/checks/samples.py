@@ -39,7 +39,7 @@ def healthy_checkpoint(
     batch: int = 50, through: int = 690, source: str = "shop", **more: object
 ) -> Checkpoint:
     """A mark that covers fences up to number *through* of one source."""
-    bases = {f"{source}/{name}": Order(1, 1, 1) for name in ("shop_00.orders", "shop_01.orders")}
+    bases = {Shard(source, name): Order(1, 1, 1) for name in ("shop_00.orders", "shop_01.orders")}
     made = Checkpoint(
         lane="main",
         batch=batch,

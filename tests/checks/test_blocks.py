@@ -574,7 +574,7 @@ def test_a_waiver_of_a_missing_base_ends_when_the_shard_is_made_anew(
     existing: Existence, ready: bool
 ) -> None:
     shard = TABLE.shards[0]
-    bases = {str(TABLE.shards[1]): Order(1, 1, 1)}
+    bases = {TABLE.shards[1]: Order(1, 1, 1)}
     before = healthy_checkpoint(
         bases=bases, existing={shard: Existence(Order(1, 7, 5), there=True)}
     )

@@ -288,7 +288,7 @@ def test_what_is_shared_by_tables_of_one_look_says_nothing_of_their_bases(first:
     whole, early = (
         replace(TABLE, name=f"shop.{name}", shards=(Shard("shop", name),)) for name in "ab"
     )
-    based = {str(TABLE.shards[0]): 50, str(early.shards[0]): 49}
+    based = {TABLE.shards[0]: 50, early.shards[0]: 49}
     steps: tuple[LandedBatch, ...] = ()
     for batch in (48, 49):
         steps = extend_batches(
@@ -412,7 +412,7 @@ def test_what_came_late_is_counted() -> None:
 
 
 def test_an_image_that_lacks_a_source_of_its_table_is_none() -> None:
-    bases = {**healthy_checkpoint().bases, "other/shop_02.orders": Order(1, 1, 1)}
+    bases = {**healthy_checkpoint().bases, Shard("other", "shop_02.orders"): Order(1, 1, 1)}
 
     (reason, *_) = missing_image_reasons(
         TWO, CUT, samples(), mirror_position(IMAGE), healthy_checkpoint(bases=bases), now=NOW
@@ -431,7 +431,7 @@ def test_an_image_that_lacks_a_source_of_its_table_is_none() -> None:
 def test_bases_after_the_cut_are_of_shards_that_had_one_before(
     shards: str, codes: list[str]
 ) -> None:
-    bases = {str(shard): Order(1, 1, 20_000) for shard in TABLE.shards}
+    bases = dict.fromkeys(TABLE.shards, Order(1, 1, 20_000))
     image = mirror_position(replace(IMAGE, shards=shards))
 
     found = missing_image_reasons(

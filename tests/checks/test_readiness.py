@@ -109,7 +109,9 @@ def test_a_mirror_is_not_ready_before_it_holds_its_newest_base(
     rule: Rule, applied: int, *, ready: bool
 ) -> None:
     """What the base heals lies before the cut, which an earlier batch covers all the same."""
-    landed = healthy_checkpoint(complete={"shop/shop_01.orders": 50, "shop/other": 51})
+    landed = healthy_checkpoint(
+        complete={Shard("shop", "shop_01.orders"): 50, Shard("shop", "other"): 51}
+    )
     steps = extend_batches(
         (), to_landed_batch(healthy_checkpoint(batch=49, through=600), {"shop": fence_series()})
     )
@@ -166,7 +168,7 @@ def test_a_mirror_is_not_ready_before_it_holds_its_newest_base(
             id="no base on any shard",
         ),
         pytest.param(
-            {"landed": healthy_checkpoint(bases={"shop/shop_00.orders": None})},
+            {"landed": healthy_checkpoint(bases={Shard("shop", "shop_00.orders"): None})},
             ReadinessState.BLOCKED,
             "no_base",
             id="one shard without base",
@@ -1051,8 +1053,15 @@ def test_a_fail_of_the_comparison_voids_what_earlier_certificates_claim(
     ("known", "landed", "why"),
     [
         pytest.param({"shards": COMPARED[:1]}, {}, "shop_01.orders is new", id="a new shard"),
-        pytest.param({}, {"complete": {COMPARED[0]: 50}}, "", id="a base that was compared"),
-        pytest.param({"looked": 49}, {"complete": {COMPARED[0]: 50}}, "new base", id="a new base"),
+        pytest.param(
+            {}, {"complete": {Shard.parse(COMPARED[0]): 50}}, "", id="a base that was compared"
+        ),
+        pytest.param(
+            {"looked": 49},
+            {"complete": {Shard.parse(COMPARED[0]): 50}},
+            "new base",
+            id="a new base",
+        ),
         pytest.param({"looked": 51}, {}, "lost batch 51", id="the log is shorter"),
         pytest.param({}, {"lives": {"0": 7}}, "", id="the same log"),
         pytest.param({}, {"lives": {"0": 7, "50": 8}}, "lost batch 50", id="another log"),

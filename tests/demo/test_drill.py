@@ -13,6 +13,7 @@ from demo.drill.score import (
     IncidentBook,
     RepeatedScore,
     RowRange,
+    TableProgress,
     compared_rows,
     listed_ranges,
     score_kind,
@@ -38,7 +39,12 @@ def result_of(book: IncidentBook) -> DrillResult:
 def incident(*keys: str, reason: str = "2 rows are wrong", **other: Any) -> dict[str, Any]:
     """A firing incident about the table of the faults, unless *other* says so."""
     usual = {"id": "1", "kind": "lost", "check": "values", "tables": [ORDERS], "about": ORDERS}
-    return {**usual, "keys": list(keys), "reason": reason, **other}
+    return {**usual, "keys": list(keys), "reason": reason, "differing": [], **other}
+
+
+def differing(column: str, *keys: str) -> dict[str, Any]:
+    """That these rows differ in one column, as an incident says it."""
+    return {"differing": [{"columns": [column], "keys": list(keys)}]}
 
 
 @pytest.mark.parametrize(
@@ -52,7 +58,7 @@ def incident(*keys: str, reason: str = "2 rows are wrong", **other: Any) -> dict
     ],
 )
 def test_rows_are_read_from_the_keys_of_an_incident(key: str, expected: list[RowRange]) -> None:
-    assert list(listed_ranges(incident(key))) == expected
+    assert list(listed_ranges([key])) == expected
 
 
 def test_a_row_outside_of_a_listed_range_is_not_named() -> None:
@@ -67,24 +73,62 @@ def test_a_fault_is_named_by_key_and_by_column_at_the_first_incident_that_says_s
 
     book.note(20.0, [incident("shop/drill.few_00:7")])
     book.note(30.0, [incident("shop/drill.few_00:7", "shop/drill.few_00:10")])
-    after_keys = book.complete
-    wrong = incident("shop/drill.few_00:10", reason="wrong; they differ in total, amount")
+    after_keys = book.is_over(30.0)
+    wrong = incident("shop/drill.few_00:10", **differing("amount", "shop/drill.few_00:10"))
     book.note(40.0, [wrong])
     book.note(50.0, [wrong])
 
     lost, changed = book.findings[LOST], book.findings[CHANGED]
     assert (lost.noticed, lost.key, lost.column) == (10.0, 10.0, None)
     assert (changed.noticed, changed.key, changed.column) == (10.0, 20.0, 30.0)
-    assert (after_keys, book.complete) == (False, True)
+    assert (after_keys, book.is_over(50.0)) == (False, True)
     assert not book.false_alarms
 
 
 def test_a_column_counts_only_in_an_incident_that_lists_the_row() -> None:
     book = IncidentBook([CHANGED])
 
-    book.note(20.0, [incident("shop/drill.few_00:11", reason="wrong; they differ in amount")])
+    other = differing("amount", "shop/drill.few_00:11")
+    book.note(20.0, [incident("shop/drill.few_00:10-11", **other)])
 
-    assert (book.findings[CHANGED].noticed, book.findings[CHANGED].column) == (10.0, None)
+    assert (book.findings[CHANGED].key, book.findings[CHANGED].column) == (10.0, None)
+
+
+@pytest.mark.parametrize(
+    ("logged", "merged", "compared", "named", "late"),
+    [
+        pytest.param(False, 15, 40, 40, False, id="once its table was compared whole"),
+        pytest.param(False, 15, 40, 41, True, id="after its table was compared whole"),
+        pytest.param(False, 15, 999, 99, False, id="its table was never compared whole"),
+        pytest.param(True, 15, 40, 75, False, id="a minute after the merge"),
+        pytest.param(True, 15, 40, 76, True, id="more than a minute after the merge"),
+        pytest.param(True, 999, 40, 101, False, id="the change was never merged"),
+    ],
+)
+def test_a_fault_is_due_after_its_merge_or_once_its_table_was_compared(
+    *, logged: bool, merged: int, compared: int, named: int, late: bool
+) -> None:
+    fault = replace(LOST, logged=logged)
+    book = IncidentBook([fault])
+
+    for now in range(10, 110):
+        known = (now if now >= since else None for since in (merged, compared))
+        book.note_tables(now, [TableProgress(ORDERS, *known)])
+        book.note(now, [incident("shop/drill.few_00:7")] if now >= named else [])
+
+    assert book.findings[fault].is_late(fault) is late
+
+
+def test_a_drill_is_over_once_each_fault_is_named_or_due_or_its_table_is_blocked() -> None:
+    changed, blocked = replace(CHANGED, logged=True), replace(LOST, table="drill.mirror_00")
+    book = IncidentBook([LOST, changed, blocked])
+    book.note(12.0, [incident(kind="blocked", check="foreign_write", about="drill.mirror_00")])
+
+    book.note_tables(20.0, [TableProgress(ORDERS, merged=15.0, compared=5.0)])
+    before = book.is_over(99.0)
+    book.note_tables(30.0, [TableProgress(ORDERS, merged=25.0, compared=15.0)])
+
+    assert (before, book.is_over(80.0), book.is_over(81.0)) == (False, False, True)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +195,9 @@ def test_lateness_is_no_alarm_about_data() -> None:
 def test_a_score_counts_faults_of_its_kind_alone() -> None:
     other = Fault("changed value", "drill.few_01", 10, at=10.0, column="amount")
     book = IncidentBook([LOST, CHANGED, other])
-    book.note(25.0, [incident("shop/drill.few_00:10", reason="they differ in amount")])
+    book.note(
+        25.0, [incident("shop/drill.few_00:10", **differing("amount", "shop/drill.few_00:10"))]
+    )
     report = {
         "differences": [{"shard": "shop/drill.few_00", "id": 10, "columns": ["amount"]}],
     }
@@ -171,7 +217,7 @@ def test_the_tables_say_what_was_not_found() -> None:
         (score,), ("values of x: y",), ("a setting",), (), (), 30.0, 60.0, 1000, 30, 600
     ).as_markdown()
 
-    assert "| lost row | 1 | 0 | 0 | - | -, - | nothing | 0 of 1 | - |" in text
+    assert "| lost row | 1 | 0 | 0 | - | -, - | - | 0 | nothing | 0 of 1 | - |" in text
     assert "| lost row | 1 | 0 | 1 | 0 |" in text
     assert "* About the whole source: a setting" in text
     assert "False alarms: 1 in 30 s without and 60 s with faults" in text
@@ -180,18 +226,21 @@ def test_the_tables_say_what_was_not_found() -> None:
 def test_a_drill_in_which_all_was_named_in_time_falls_short_of_nothing() -> None:
     book = IncidentBook([LOST, CHANGED, UNCOMPARED])
     keys = ("shop/drill.few_00:7", "shop/drill.few_00:10")
-    book.note(30.0, [incident(*keys, reason="they differ in amount")])
+    book.note(30.0, [incident(*keys, **differing("amount", keys[1]))])
 
     assert result_of(book).shortfalls(left_out=UNCOMPARED.kind) == ()
     assert result_of(book).shortfalls(left_out="") == (
         f"{UNCOMPARED.kind}: 0 of 1 keys named",
         f"{UNCOMPARED.kind}: 0 of 1 columns named",
+        f"{UNCOMPARED.kind}: 1 were not due when the drill ended",
     )
 
 
 def test_a_drill_falls_short_by_each_thing_that_was_not_as_it_should_be() -> None:
-    book = IncidentBook([LOST, CHANGED])
-    book.note(90.0, [incident("shop/drill.few_00:10-11", reason="they differ in total")])
+    book = IncidentBook([LOST, replace(CHANGED, logged=True)])
+    book.note_tables(19.0, [TableProgress(ORDERS, merged=12.0, compared=None)])
+    wrong = incident("shop/drill.few_00:10-11", **differing("total", "shop/drill.few_00:10"))
+    book.note(80.0, [wrong])
     repeated = (RepeatedScore("record sent twice", records=2, right=1),)
     outages = (
         OutageScore("dead collector", 5.0, ("collector",), answers=10, open=1),
@@ -203,8 +252,9 @@ def test_a_drill_falls_short_by_each_thing_that_was_not_as_it_should_be() -> Non
     assert result.shortfalls(left_out="") == (
         "1 false alarms",
         "lost row: 0 of 1 keys named",
+        "lost row: 1 were not due when the drill ended",
         "changed value: 0 of 1 columns named",
-        "changed value: a key was named after 80 s",
+        "changed value: 1 named after they were due",
         "record sent twice: 1 of 2 rows are right",
         "dead collector: gate READY in 1 of 10 answers",
         "lost topic: no incident",

@@ -427,7 +427,7 @@ class Rig:
             tables=dict.fromkeys(SHARDS.values(), batch) if changes else before,
             epochs={"shop": Epoch(1, "A", binlog_position(1, 0))},
             shards=by_shard(SHARDS),
-            bases={name: Order(1, 1, 0) for name in SHARDS},
+            bases=dict.fromkeys(by_shard(SHARDS), Order(1, 1, 0)),
         )
 
     def apply(self, *tables: str) -> None:

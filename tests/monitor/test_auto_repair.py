@@ -377,7 +377,7 @@ def test_each_check_that_fails_must_have_run_after_the_last_repair(store: Servic
     (made,) = harness.after()
 
     assert made.step is NextStep.WAIT
-    assert "values has not run since" in made.why
+    assert "waiting for values to run again" in made.why
 
 
 def test_the_loss_of_a_check_that_is_unknown_now_still_says_that_more_rows_are_wrong(
@@ -494,7 +494,7 @@ def test_while_a_repair_runs_and_until_the_check_has_run_after_it_there_is_no_ot
 
     assert running.step is unchecked.step is NextStep.WAIT
     assert "by sluice is running" in running.why
-    assert "range_counts has not run since" in unchecked.why
+    assert "waiting for range_counts to run again" in unchecked.why
     assert len(store.rereads.list()) == 1
 
 

@@ -194,7 +194,7 @@ def test_a_check_that_was_right_again_before_the_image_was_made_says_nothing_of_
     assert status == 200
 
 
-NAME, SHARD = "shop/shop.users", Shard("shop", "shop.users")
+SHARD = Shard("shop", "shop.users")
 FAR = Order(99, 99, 99)
 
 
@@ -211,7 +211,7 @@ def test_a_base_after_the_cut_does_not_make_the_image_ready(
     image = replace(add_image(published, "2026-03-28"), shards=shards_digest(shards))
     published.set_images(image)
     mark = published.newest
-    told: dict[str, Any] = {field: {**getattr(mark, field), NAME: FAR}}
+    told: dict[str, Any] = {field: {**getattr(mark, field), SHARD: FAR}}
     published.lake.newest = replace(mark, **told)
 
     status, answer = ask_image_gate(published, "2026-03-28")
@@ -225,7 +225,7 @@ def test_a_second_base_after_the_cut_takes_nothing_from_an_image(published: Rig)
     image = replace(add_image(published, "2026-03-28"), shards=shards_digest((SHARD,)))
     published.set_images(image)
     mark = published.newest
-    published.lake.newest = replace(mark, bases={**mark.bases, NAME: FAR})
+    published.lake.newest = replace(mark, bases={**mark.bases, SHARD: FAR})
 
     status, _ = ask_image_gate(published, "2026-03-28")
 

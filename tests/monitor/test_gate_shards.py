@@ -91,8 +91,9 @@ def test_what_nobody_could_read_blocks_the_table_it_may_be_of(
 
 def _with(rig: Rig, shard: str, **more: object) -> Checkpoint:
     mark = rig.newest
-    shards = {**mark.shards, Shard("shop", shard): SHARDS.get(f"shop/{shard}", shard)}
-    bases = {**mark.bases, f"shop/{shard}": mark.bases[f"shop/{USERS}"]}
+    added = Shard("shop", shard)
+    shards = {**mark.shards, added: SHARDS.get(str(added), shard)}
+    bases = {**mark.bases, added: mark.bases[Shard("shop", USERS)]}
     return replace(mark, shards=shards, bases=bases, **more)  # type: ignore[arg-type]
 
 

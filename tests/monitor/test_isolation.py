@@ -76,7 +76,7 @@ class ThreeSources(Rig):
             tables=dict.fromkeys(TABLES.values(), batch),
             epochs=dict.fromkeys(NAMES, Epoch(1, "A", binlog_position(1, 0))),
             shards=by_shard(shards),
-            bases=dict.fromkeys(shards, Order(1, 1, 0)),
+            bases=dict.fromkeys(by_shard(shards), Order(1, 1, 0)),
         )
 
     def apply(self, *tables: str) -> None:

@@ -97,11 +97,11 @@ class Walk:
         )
 
     def snapshot(self) -> None:
-        shard = f"shop/{self.table}"
+        shard = Shard("shop", self.table)
         mark = self.rig.lake.newest
         bases = dict(mark.bases) if mark else {}
         bases.pop(shard, None)
-        self.checkpoint(bases=bases, snaps={Shard.parse(shard): OpenSnapshot(Order(1, 1, 0), 0, 5)})
+        self.checkpoint(bases=bases, snaps={shard: OpenSnapshot(Order(1, 1, 0), 0, 5)})
 
     def base_gone(self) -> None:
         mark = self.rig.lake.newest

@@ -251,7 +251,7 @@ def test_f33_a_first_landing_that_a_part_holds_up_is_the_part_s(rig: Rig) -> Non
 
 def test_f33_a_table_that_gets_no_base_though_nothing_reads_it_is_blocked(rig: Rig) -> None:
     rig.round()
-    rig.set_checkpoint(bases={"shop/shop.users": Order(1, 1, 0)})
+    rig.set_checkpoint(bases={Shard("shop", "shop.users"): Order(1, 1, 0)})
     minutes(rig, 1)
 
     assert find_open_causes(rig) == [("blocked", ORDERS)]

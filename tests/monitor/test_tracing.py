@@ -39,10 +39,10 @@ def remember(lake: LocalLake, **fields: Any) -> None:
 
 def based(lake: LocalLake, standards: Standards = NO_STANDARDS) -> LocalLake:
     """Each shard has had its base since the first batch, written by *standards*."""
-    shards = {str(shard): table for shard, table in lake.checkpoint.shards.items()}
+    shards = lake.checkpoint.shards
     names = ("based", "complete")
     told = {name: dict.fromkeys(shards, 0) for name in names}
-    own = {name: RowStandards(standards.digest(table)) for name, table in shards.items()}
+    own = {shard: RowStandards(standards.digest(table)) for shard, table in shards.items()}
     remember(lake, bases=dict.fromkeys(shards, FIRST), standards=own, **told)
     lake.catalog.standards = standards
     return lake

@@ -69,10 +69,12 @@ KEYS: Mapping[str, Sequence[Any]] = {
     "high": [SourcePartition(source, at) for source in ("s", "r") for at in PARTITIONS],
     **dict.fromkeys(("tables", "departed", "belated"), TABLES),
     **dict.fromkeys(
-        ("bases", "based", "complete", "lost", "schemas",
-         "standards", "rereads", "parts", "stores"), SHARD_NAMES,
+        ("schemas", "rereads", "stores"), SHARD_NAMES,
     ),
-    **dict.fromkeys(("shards", "existing", "snaps"), tuple(map(Shard.parse, SHARD_NAMES))),
+    **dict.fromkeys(
+        ("shards", "existing", "bases", "based", "complete", "lost", "snaps", "standards", "parts"),
+        tuple(map(Shard.parse, SHARD_NAMES)),
+    ),
     "resubmitted": ("t:0:5@3", "t:1:9@4"),
     "hazards": ("setting:s:errors@1", "delay:s"),
     "gaps": ("t:0:5@6", "log:s:0:2@2", "setting:s:ü@4"),
@@ -222,8 +224,8 @@ def large(tables: int, partitions: int) -> Checkpoint:
         high={SourcePartition("shop", one): Order(1, 12, n, 0) for one, n in at.items()},
         tables=dict.fromkeys(shards.values(), 0),
         shards=by_shard(shards),
-        bases=dict.fromkeys(shards, ORDER),
-        based=dict.fromkeys(shards, 0),
+        bases=dict.fromkeys(by_shard(shards), ORDER),
+        based=dict.fromkeys(by_shard(shards), 0),
     )
 
 

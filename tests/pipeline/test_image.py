@@ -188,12 +188,7 @@ BELOW, ABOVE = Order(1, 3, 699), Order(1, 3, 701)
 def test_what_the_mirror_may_lack_below_a_cut_is_told_by_its_bases(
     bases: dict[Shard, Order], lost: dict[Shard, Order], based: dict[Shard, Order], says: str
 ) -> None:
-    known = Checkpoint(
-        "main",
-        9,
-        bases={str(shard): order for shard, order in bases.items()},
-        lost={str(shard): order for shard, order in lost.items()},
-    )
+    known = Checkpoint("main", 9, bases=bases, lost=lost)
 
     found = find_missing(ORDERS, {"shop": PLACE}, known, based)
 

@@ -89,7 +89,10 @@ def test_it_is_off_until_columns_are_named_and_waits_for_rows() -> None:
     [
         pytest.param("gone", "no_column", "the mirror has no column gone", id="not there"),
         pytest.param(
-            "raw", "no_text", "neither text nor whole numbers are in raw", id="of another type"
+            "raw",
+            "no_text",
+            "raw: holds neither text nor whole numbers, so it is not searched",
+            id="of another type",
         ),
     ],
 )

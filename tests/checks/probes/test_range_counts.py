@@ -257,7 +257,7 @@ def test_what_was_not_asked_for_is_no_pass() -> None:
     world.catch_up()
     world.commit(*[(Op.DELETE, ONE, id_) for id_ in range(300, 600)])
 
-    assert run_probe(check, world) == NotYet("asking 20 ids again")
+    assert run_probe(check, world) == NotYet("asking 20 ids again", suspicious=True)
     world.catch_up()
     answer = run_probe(check, world)
 

@@ -7,9 +7,10 @@ from typing import Any, cast
 import pytest
 
 from checks.compare.look import Comparison, choose_columns
-from checks.model import Outcome, Verdict
+from checks.model import NotYet, Outcome, Verdict
+from checks.probes.range_counts import RangeCounts
 from checks.probes.values import Values
-from checks.run import Check, run_probe
+from checks.run import Check, Probe, run_probe
 from checks.world import World
 from pipeline.errors import TooManyRowsError, UnreachableError
 from pipeline.finding import REFUSE, Effect, Finding
@@ -53,6 +54,27 @@ def test_a_changed_value_is_named_with_its_column(world: FakeWorld) -> None:
     assert (last.outcome, last.code) == (Outcome.FAIL, "different_rows")
     assert last.keys == ("shop/shop_01.orders:7",)
     assert last.reason.endswith("they differ in v")
+
+
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [("values", Values(block_rows=16, newest=4)), ("range_counts", RangeCounts(block_rows=16))],
+)
+def test_rows_that_are_looked_at_again_are_suspicious_until_they_are_ruled_on(
+    world: FakeWorld, name: str, check: Probe[Any]
+) -> None:
+    """So the check goes first, whatever else is due."""
+    world.copy[ONE].pop(39)
+    found = list[bool]()
+    for caught_up in (True, True, False, True):
+        if caught_up:
+            world.catch_up()
+        answer = run_probe(Check(name, check, TABLE), world)
+        found += [answer.suspicious if isinstance(answer, NotYet) else False]
+
+    assert found == [False, True, True, False]
+    assert isinstance(answer, Verdict)
+    assert answer.ruling.outcome is Outcome.FAIL
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checks.compare.changed import ChangedProgress, LogSegment
-from checks.model import Outcome, Verdict
+from checks.model import NotYet, Outcome, Ruling, Verdict
 from checks.probes.values import NAME, Values
 from checks.run import Check, run_probe
 from pipeline.errors import UnreachableError
@@ -62,6 +62,74 @@ def test_a_wrong_row_is_named_after_its_change_though_its_range_is_not_looked_at
     assert (last.outcome, last.code) == (Outcome.FAIL, "different_rows")
     assert last.keys == ("shop/shop_00.orders:3",)
     assert last.reason.endswith("they differ in v")
+
+
+def test_a_changed_row_is_ruled_on_as_soon_as_the_mirror_has_passed_its_look(
+    world: FakeWorld,
+) -> None:
+    """It was read alone, on both sides: there is no second reading to wait for."""
+    in_step(NAME, probe(), world, 2)
+    update(world, 3, 4)
+    world.contents[ONE, 3] += 1
+
+    first, second = in_step(NAME, probe(), world, 2)
+
+    assert (first.outcome, second.outcome) == (Outcome.PASS, Outcome.FAIL)
+    assert second.keys == ("shop/shop_00.orders:3",)
+
+
+def test_what_is_confirmed_is_told_while_other_rows_keep_moving(world: FakeWorld) -> None:
+    in_step(NAME, probe(), world, 2)
+    update(world, 3, 4)
+    world.catch_up()
+    world.contents[ONE, 3] += 1
+    world.copied_contents[ONE, 4] += 9
+    run_probe(Check(NAME, probe(), TABLE), world)
+    answers, said = list[Verdict | NotYet](), list[bool]()
+    for _ in range(3):
+        world.catch_up()
+        world.contents[ONE, 4] += 1  # without a change in the log
+        answers.append(run_probe(Check(NAME, probe(), TABLE), world))
+        said.append(answers[-1].suspicious)
+
+    rulings = [one.ruling for one in answers if isinstance(one, Verdict)]
+    assert [one.keys for one in rulings] == [("shop/shop_00.orders:3",)] * len(answers)
+    assert said == [True] * len(answers)
+
+
+def test_a_row_that_was_found_is_not_taken_for_right_while_it_moves(world: FakeWorld) -> None:
+    """Another one is confirmed beside it, and waits for that one's end."""
+    in_step(NAME, probe(), world, 2)
+    update(world, 4)
+    world.contents[ONE, 4] += 1
+    *_, found = in_step(NAME, probe(), world, 2)
+    update(world, 3)
+    world.contents[ONE, 3] += 1
+    rulings = list[Ruling]()
+    for _ in range(4):
+        world.catch_up()
+        world.contents[ONE, 4] += len(rulings) < 2
+        answer = run_probe(Check(NAME, probe(), TABLE), world)
+        rulings += [answer.ruling] if isinstance(answer, Verdict) else []
+    *_, last = in_step(NAME, probe(), world, 3)
+
+    assert found.keys == ("shop/shop_00.orders:4",)
+    assert last.keys == ("shop/shop_00.orders:3-4",)
+
+
+def test_what_an_earlier_version_found_is_not_taken_for_right(world: FakeWorld) -> None:
+    """It did not look at that row again with those that were changed."""
+    in_step(NAME, probe(), world, 2)
+    update(world, 3)
+    world.contents[ONE, 3] += 1
+    *_, found = in_step(NAME, probe(), world, 2)
+    changed = dict(world.memory[NAME]["changed"])
+    del changed["landed"]
+    world.memory[NAME] = {**world.memory[NAME], "changed": {**changed, "looks": []}}
+
+    after = in_step(NAME, probe(), world, 3)
+
+    assert {one.keys for one in (found, *after)} == {("shop/shop_00.orders:3",)}
 
 
 @pytest.mark.parametrize(

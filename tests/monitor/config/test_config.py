@@ -116,6 +116,12 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
       tables[0].shards: is not a regular expression: missing ), unterminated subpattern
     time_zone: Mars/Base
       time_zone: 'Mars/Base' is not a time zone; write a name such as Europe/Berlin
+    time_zone: UTC+1
+      time_zone: 'UTC+1' is not a time zone; write the name of a region such as Europe/Berlin
+    http: {port: 22:22}
+      http.port: 22:22 is a number to base 60 in YAML; quote it, or write a plain number
+    readiness: {margin: 400d}
+      readiness.margin: must be at most 1d, or no table is READY for a cut of today
     heartbeat: 5
       heartbeat: 5 is not a duration; write it as 30s, 5m
     heartbeat: 15 months

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import make_dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from examples.json_lines import JsonLines
 from monitor.config.file import config_schema, load_config, parse_config
-from monitor.config.plans import CopyPlan
+from monitor.config.plans import CopyPlan, SectionPlace, build_section
 from monitor.config.sections import has_placeholder_address, plugin_faults, with_placeholder_address
 from monitor.spark.requests import Request, Verb, dump_request, load_request
 from pipeline.archive import ArchiveWindow
@@ -619,3 +620,13 @@ def test_the_comparison_of_values_runs_only_where_it_is_named(
 
     assert ("values" in names) is runs
     assert "range_counts" in names
+
+
+def test_a_plug_in_whose_field_has_no_type_is_a_fault_of_its_section() -> None:
+    kind = make_dataclass("Odd", [("least", [int])])
+
+    value, faults = build_section(kind, {"least": 1}, SectionPlace("probes.odd", Path()))
+
+    assert value is None
+    (fault,) = faults
+    assert fault.startswith("probes.odd: Odd has a field whose type is no setting: ")

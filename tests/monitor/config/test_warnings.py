@@ -74,6 +74,32 @@ def test_f190_a_rule_that_something_is_left_for_is_not(rules: list[str]) -> None
             id="a glob for a regex",
         ),
         pytest.param(
+            "tables: [{shards: 'shop.*', table: shop.orders}]",
+            r"tables[0].shards: 'shop.*' also matches the tables of other databases whose names"
+            r" begin with 'shop', and shop.orders gets the rows of all; for one database write"
+            r" 'shop\..*'",
+            id="a glob of one database",
+        ),
+        pytest.param(
+            "archive: [{tables: 'shop.*', windows: [{since: 2026-03-28T01:00:00Z, until:"
+            " 2026-03-28T05:00:00Z, column: made, before: '2027-01-01', reason: r, who: w}]}]",
+            "archive[0].windows[0].before: 2027-01-01 is after the window, so every delete in it"
+            " counts as archiving; write an earlier day",
+            id="an archive of the future",
+        ),
+        pytest.param(
+            "tables: [{shards: 'shop\\..*', table: shop.orders, ignore: true}]",
+            "tables[0].table: has no effect beside `ignore: true`; remove one",
+            id="a table that is ignored",
+        ),
+        pytest.param(
+            "tables: [{shards: s.o, table: shop.orders}]\n"
+            "copies: {cache: {kind: postgres, host: h, database: d, user: u,"
+            " tables: shop.ordrs}}",
+            "copies.cache.tables[0]: 'shop.ordrs' matches no table of `tables`; the nearest is",
+            id="a copy of no table",
+        ),
+        pytest.param(
             "probes: {max_id: {tables: 'shop\\..*'}}",
             r"probes.max_id.tables: 'shop\\..*' looks like a regular expression; write a glob",
             id="a regex for a glob",
@@ -221,3 +247,18 @@ def test_check_config_warns_of_a_token_that_others_may_read(tmp_path: Path) -> N
     assert done.exit_code == 0
     assert f"http.auth.token: {token} can be read by other users" in done.stderr
     assert "0123456789abcdef" not in done.output
+
+
+def test_a_fault_names_the_variable_of_the_environment_and_not_its_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", "s3cret/value")
+
+    told = refused(
+        f"{MINIMAL}\nhttp: {{port: {{env: SHOP_PASSWORD}}}}\n"
+        "probes: {max_id: {tolerance: {env: SHOP_PASSWORD}}}\n"
+    )
+
+    assert "s3cret" not in told
+    assert "http.port: must be a whole number, not " in told
+    assert 'not "$SHOP_PASSWORD"' in told

@@ -46,8 +46,8 @@ def test_a_mirror_made_anew_is_no_intrusion(rig: Rig) -> None:
 
 TABLE = Table("shop.people", (Shard("a", "shop.people_0"), Shard("b", "shop.people_1")))
 FIRST, SECOND = Order(1, 1, 100), Order(1, 7, 100)
-OLD = {"a/shop.people_0": FIRST, "b/shop.people_1": FIRST}
-HALF = {**OLD, "a/shop.people_0": SECOND}
+OLD = dict.fromkeys(TABLE.shards, FIRST)
+HALF = {**OLD, TABLE.shards[0]: SECOND}
 NEW = dict.fromkeys(OLD, SECOND)
 WHY = "rows changed by foreign keys are in no log"
 
@@ -65,7 +65,7 @@ class Life:
             lambda _: self.told, self.store.memory, lambda: datetime.now(UTC)
         )
 
-    def says(self, told: str | Missing, bases: Mapping[str, Order]) -> str | Missing:
+    def says(self, told: str | Missing, bases: Mapping[Shard, Order]) -> str | Missing:
         """What is unproven, when the sources say *told* and the mark has *bases*."""
         self.told = told
         return self.doubts.unproven(TABLE, bases)

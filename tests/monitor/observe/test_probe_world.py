@@ -72,10 +72,10 @@ def world(
     store.close()
     opened = [] if logs is None else logs
 
-    def changes(names: tuple[str, ...]) -> LogReader:
-        assert names == ("shop",)
+    def changes(names: tuple[str, ...], worker: int) -> LogReader:
+        assert (names, worker) == (("shop",), 0)
         opened.append(1)
-        return cast("LogReader", SimpleNamespace(number=len(opened)))
+        return cast("LogReader", SimpleNamespace(number=len(opened), batch=2 + len(opened)))
 
     lake = SimpleNamespace(lake=mirrors or FakeMirrors(), changes=changes)
     return ProbeWorld(
@@ -114,6 +114,17 @@ def test_the_log_is_opened_once_and_only_when_it_is_asked(tmp_path: Path) -> Non
 
     assert seen.log() is seen.log()
     assert (before, logs) == ([], [1])
+
+
+def test_the_log_is_opened_again_for_a_mirror_that_has_newer_batches(tmp_path: Path) -> None:
+    """Otherwise a check would take rows of such a batch for unchanged."""
+    seen = world(tmp_path, mirrors=FakeMirrors(batch=4))
+    first = seen.log().batch
+    seen.mirror(TABLE)
+    second = seen.log().batch
+    seen.mirror(OTHER)
+
+    assert (first, second, seen.log().batch) == (3, 4, 4)
 
 
 @pytest.mark.parametrize(
@@ -287,7 +298,7 @@ READ = Backfill("x", Origin.SNAPSHOT, ORDER, "A", 2)
             Checkpoint("main", 4, rereads={str(SHARD): READ}), False, id="its first is read"
         ),
         pytest.param(
-            Checkpoint("main", 4, rereads={str(SHARD): READ}, bases={str(SHARD): ORDER}),
+            Checkpoint("main", 4, rereads={str(SHARD): READ}, bases={SHARD: ORDER}),
             True,
             id="another one is read",
         ),
@@ -297,12 +308,12 @@ READ = Backfill("x", Origin.SNAPSHOT, ORDER, "A", 2)
             id="some rows are read",
         ),
         pytest.param(
-            Checkpoint("main", 5, bases={str(SHARD): ORDER}, complete={str(SHARD): 5}),
+            Checkpoint("main", 5, bases={SHARD: ORDER}, complete={SHARD: 5}),
             False,
             id="its newest is not merged",
         ),
         pytest.param(
-            Checkpoint("main", 5, bases={str(SHARD): ORDER}, complete={str(SHARD): 4}),
+            Checkpoint("main", 5, bases={SHARD: ORDER}, complete={SHARD: 4}),
             True,
             id="its newest is merged",
         ),
@@ -361,7 +372,13 @@ def test_the_batch_landed(
 )
 def test_a_base_counts_when_the_mirror_has_it(tmp_path: Path, applied: int, *, known: bool) -> None:
     name, order = str(SHARD), Order(1, 4, 50)
-    checkpoint = Checkpoint("main", 7, bases={name: order}, based={name: 3}, complete={name: 6})
+    checkpoint = Checkpoint(
+        "main",
+        7,
+        bases={Shard.parse(name): order},
+        based={Shard.parse(name): 3},
+        complete={Shard.parse(name): 6},
+    )
     seen = world(
         tmp_path, checkpoint=Sample(checkpoint, NOON, timedelta(1)), mirrors=FakeMirrors(applied)
     )

@@ -1,5 +1,6 @@
 """Which probe runs when, in which world, and what becomes of its verdict."""
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -65,6 +66,7 @@ class Number:
 
     value: float | None = 0.0
     as_of: tuple[Fence, ...] = ()
+    suspicious: bool = False
 
 
 @dataclass
@@ -78,6 +80,7 @@ class FakeProbe:
     looked: list[tuple[str, int]] = field(default_factory=list)
     pasts: list[Sequence[float]] = field(default_factory=list)
     hanging: dict[str, Hanging] = field(default_factory=dict)
+    suspicious: set[str] = field(default_factory=set)
 
     def measure(self, table: Table, world: FakeWorld) -> object:
         self.looked.append((table.name, world.number))
@@ -85,6 +88,8 @@ class FakeProbe:
             raise self.answer
         if table.name in self.hanging:
             self.hanging[table.name]()
+        if table.name in self.suspicious:
+            return NotYet("a row differs", suspicious=True)
         return self.answer
 
     def judge(self, reading: Number, past: Sequence[float]) -> Ruling:
@@ -113,11 +118,11 @@ class Bench:
     def clock(self) -> datetime:
         return self.now
 
-    def open_world(self, _names: tuple[str, ...]) -> World:
+    def open_world(self, _names: tuple[str, ...], _worker: int) -> World:
         self.worlds += 1
         return cast("World", FakeWorld(self.now, self.worlds))
 
-    def probing(self, *plans: CheckPlan) -> Probing:
+    def probing(self, *plans: CheckPlan, workers: int = 1) -> Probing:
         return Probing(
             plans=plans,
             roster=cast("TableRegistry", FakeRoster()),
@@ -125,6 +130,7 @@ class Bench:
             recorder=self.recorder,
             open_world=self.open_world,
             clock=self.clock,
+            workers_of=lambda _: workers,
         )
 
 
@@ -319,9 +325,9 @@ OWN = {name: Table(f"{name}.t", (Shard(name, f"{name}.t"),), ("id",), "id") for 
 FOLDED = Table("all.t", (Shard("b", "b.u"), Shard("c", "c.u")), ("id",), "id")
 
 
-def lines(bench: Bench, hanging: Hanging, *plans: CheckPlan) -> Probing:
+def lines(bench: Bench, hanging: Hanging, *plans: CheckPlan, workers: int = 1) -> Probing:
     """Probes of tables of three sources, one of them of a table that lies in two."""
-    probing = bench.probing(*plans)
+    probing = bench.probing(*plans, workers=workers)
     probing.roster = cast("TableRegistry", FakeRoster((*OWN.values(), FOLDED)))
     hanging.watched(probing.lines)
     return probing
@@ -366,6 +372,77 @@ def test_f45_what_waits_for_a_probe_that_hangs_is_unknown_by_its_name_and_told_o
         (Outcome.UNKNOWN, "job:probe", NOON + 2 * MINUTE)
     }
     assert len(bench.store.incidents.open()) == 1
+
+
+def test_one_that_hangs_holds_its_own_table_and_no_other_of_its_source(
+    bench: Bench, hanging: Hanging
+) -> None:
+    probe, other = FakeProbe(hanging={"shop.a": hanging}), FakeProbe()
+    probing = bench.probing(plan(probe), plan(other, "offset_keys"), workers=2)
+    hanging.watched(probing.lines)
+
+    for _ in range(3):
+        probing.round()
+        bench.now += MINUTE
+
+    told = {name: bench.rulings.newest(name, "offset_keys") for name in ("shop.a", "shop.b")}
+    why = "check max_id of shop.a has not ended since 12:00:00 UTC; checks of shop.a wait for it"
+    assert [name for name, _ in probe.looked].count("shop.a") == 1
+    assert told["shop.a"]
+    assert told["shop.a"].ruling.reason == why
+    assert told["shop.b"]
+    assert (told["shop.b"].ruling.outcome, told["shop.b"].at) == (Outcome.PASS, NOON + 2 * MINUTE)
+
+
+def test_tables_of_a_source_are_probed_side_by_side_each_by_one_worker_in_a_world_of_its_own(
+    bench: Bench,
+) -> None:
+    """Three workers meet: each waits for the two others."""
+    meeting, workers = threading.Barrier(3), list[int]()
+
+    def meet(sources: tuple[str, ...], worker: int) -> World:
+        meeting.wait(timeout=60)
+        workers.append(worker)
+        return bench.open_world(sources, worker)
+
+    probe, other = FakeProbe(), FakeProbe()
+    probing = bench.probing(plan(probe), plan(other, "offset_keys"), workers=3)
+    probing.open_world = meet
+    probing.lines.elapsed = lambda: 0.0  # a round waits for all of them
+
+    probing.round()
+
+    assert sorted(workers) == [0, 1, 2]
+    assert sorted(probe.looked) == sorted(other.looked)
+    assert sorted(name for name, _ in probe.looked) == ["shop.a", "shop.b", "shop.z"]
+
+
+def test_what_looks_suspicious_is_looked_at_again_before_all_others(bench: Bench) -> None:
+    """Other checks of the same table wait for their turn."""
+    probe, other = FakeProbe(every=timedelta(seconds=1)), FakeProbe()
+    first, second = plan(probe, every=timedelta(seconds=1)), plan(other, "offset_keys")
+    probing = bench.probing(first, second)
+    probe.suspicious = {"shop.b"}
+
+    probing.round()
+    probe.suspicious, probe.looked = set(), []
+    bench.now += MINUTE
+    probing.round()
+
+    assert [name for name, _ in probe.looked] == ["shop.b", "shop.z", "shop.a"]
+    assert other.looked[-3:] == [("shop.z", 5), ("shop.a", 6), ("shop.b", 7)]
+
+
+def test_a_verdict_that_is_not_all_is_followed_up_in_the_next_round(bench: Bench) -> None:
+    probe = FakeProbe(Number(suspicious=True))
+    probing = bench.probing(plan(probe, tables="shop.a"))
+
+    probing.round()
+    probe.answer = Number()
+    for _ in range(3):
+        probing.round()
+
+    assert len(probe.looked) == 2
 
 
 def test_a_line_goes_on_when_its_probe_has_ended(bench: Bench, hanging: Hanging) -> None:

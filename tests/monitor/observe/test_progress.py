@@ -47,7 +47,7 @@ def snapshot_checkpoint(orders: int, users: int = 0, *, based: tuple[str, ...] =
         for name, count in rows.items()
         if name not in based
     }
-    bases = {f"shop/{name}": Order(1, 1, 4) for name in based}
+    bases = {Shard("shop", name): Order(1, 1, 4) for name in based}
     return Checkpoint("main", 3, snaps=snaps, bases=bases, complete=dict.fromkeys(bases, 3))
 
 

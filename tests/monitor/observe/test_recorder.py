@@ -252,7 +252,7 @@ def test_f113_a_fail_that_names_other_rows_is_kept(harness: LandingHarness) -> N
         harness.verdict(FAIL, "b"),  # other keys
         harness.verdict(FAIL, "b", more=1),  # cut off from now on
         harness.verdict(FAIL, "b", more=3),
-        harness.verdict(FAIL, "b", more=1),
+        harness.verdict(FAIL, "c", more=1),  # other rows in each look: no waiver covers them all
         harness.verdict(FAIL, "b"),  # whole again
         replace(harness.verdict(FAIL, "b"), ruling=Ruling(FAIL, "told", "code", ("b",))),
     ]

@@ -80,7 +80,7 @@ class Asked:
         self.memory = memory
         self.tables: tuple[Table, ...] = (TABLE,)
         self.existing: dict[Shard, Existence] = {}
-        self.bases: dict[str, Order] = {}
+        self.bases: dict[Shard, Order] = {}
         self.schema = FakeSchema(grants=("GRANT SELECT ON *.* TO `sluice`@`%`",))
         self.begin()
 
@@ -176,13 +176,13 @@ def test_a_default_that_filled_old_rows_counts_until_a_base_has_read_them(
 ) -> None:
     filled = SourceDescription(None, filled={USERS: "now() may have filled at"})
     asked.census.describe = lambda _settings, _shards: filled
-    asked.bases = {f"shop/{USERS}": Order(1, 1, 100)}
+    asked.bases = {Shard("shop", USERS): Order(1, 1, 100)}
     asked.existing = {Shard("shop", USERS): Existence(changed, there=True)} if changed else {}
     asked.after(601)
 
     assert asked.census.unproven(TABLE) == ("now() may have filled at" if unproven else "")
 
-    asked.bases = {f"shop/{USERS}": Order(1, 1, 200)}
+    asked.bases = {Shard("shop", USERS): Order(1, 1, 200)}
 
     assert asked.census.unproven(TABLE) == ""
 

@@ -297,7 +297,7 @@ def test_kept_rows_are_put_back_into_a_mirror_that_is_made_anew(tmp_path: Path) 
     lake.settings = replace(lake.settings, archive=())
     lake.reopen()
     lake.checkpoint = replace(
-        lake.checkpoint, bases={"s/db.t": Order(1, 1, 30)}, based={"s/db.t": 2}
+        lake.checkpoint, bases={Shard("s", "db.t"): Order(1, 1, 30)}, based={Shard("s", "db.t"): 2}
     )
     lake.land(row(R, 30, 3, NEW), row(Op.SETTLE, 30, None))
     word, waived = ArchiveWord((), {"db.t": 1}), {"archived_rows:db.t:1"}

@@ -11,7 +11,7 @@ import pytest
 from pipeline.apply.archive import find_last_deletes, select_evidence
 from pipeline.archive import ArchiveMarker, ArchiveRules
 from pipeline.invariants.unique import Unique
-from pipeline.model import Op, Order
+from pipeline.model import Op, Order, Shard
 from pipeline.settings import InvariantRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
@@ -81,7 +81,7 @@ def test_rows_of_a_base_that_are_archived_in_its_slice_stay(tmp_path: Path) -> N
 def test_a_purge_before_a_base_that_lands_later_stays(tmp_path: Path) -> None:
     """The base is whole in the change log while its older half of batches is merged."""
     lake, _ = purged(tmp_path, row(U, 15, 2, OLD))
-    lake.checkpoint = replace(lake.checkpoint, bases={"s/db.t": Order(1, 1, 30)})
+    lake.checkpoint = replace(lake.checkpoint, bases={Shard("s", "db.t"): Order(1, 1, 30)})
     lake.play([row(D, 20, 1, OLD), row(D, 21, 3, NEW)])
     lake.play([row(R, 30, 2, OLD), SETTLE])
 

@@ -92,7 +92,7 @@ def test_rows_that_only_a_statement_took_away_hold_the_table_until_a_base(
     lake.land(row(Op.CREATE, 30, 2, "new"))
     held = lake.apply().hold
     lake.land(row(Op.SETTLE, 31, None), row(Op.READ, 31, 2, "new"))
-    lake.checkpoint = replace(lake.checkpoint, bases={"s/db.t": Order(1, 1, 31)})
+    lake.checkpoint = replace(lake.checkpoint, bases={Shard("s", "db.t"): Order(1, 1, 31)})
 
     after = lake.apply()
 
@@ -132,6 +132,19 @@ def test_a_new_shard_of_other_columns_is_told_and_nothing_of_it_is_folded(tmp_pa
         told, "shards_differ", "name is VARCHAR(80) in db.t and DATE in db.t2; make them alike"
     )
     assert lake.rows() == {1: "Ada"}
+
+
+@pytest.mark.parametrize("key", [("id", "name"), ()])
+def test_shards_whose_rules_name_other_keys_are_held_before_a_row_replaces_another(
+    tmp_path: Path, key: tuple[str, ...]
+) -> None:
+    rules = (TableRule(r"db\.t", "db.t", key=("id",)), TableRule(r"db\.t2", "db.t", key=key))
+    lake = LocalLake(tmp_path, rules=rules, shards=("db.t", "db.t2"), key=())
+
+    lake.land(row(Op.CREATE, 2, 1, "Ada"))
+
+    told = f"db.t has the key (id), db.t2 ({', '.join(key)}); name one `key` in all rules of db.t"
+    assert_held(lake.apply().hold, "shards_differ", told)
 
 
 FOLDED = (TableRule(r"db\..*", "db.t"),)
@@ -226,7 +239,9 @@ def test_f26_a_dropped_shard_that_is_made_again_begins_empty(two: Renames) -> No
     two.tell(100, "DROP TABLE _t_new")
     two.tell(120, "CREATE TABLE _t_new LIKE t", "_t_new")
     rows = (new(S, 120, None), new(C, 130, 7, "seven"))
-    two.lake.checkpoint = replace(two.lake.checkpoint, bases={f"s/{NEW}": Order(1, 1, 120)})
+    two.lake.checkpoint = replace(
+        two.lake.checkpoint, bases={Shard.parse(f"s/{NEW}"): Order(1, 1, 120)}
+    )
     two.lake.land(*({**one, "table": "db.t"} for one in rows))
 
     turn = two.apply()

@@ -33,7 +33,7 @@ WHOLE = Checkpoint(
     acknowledged={"s": Acknowledged(HEAD)},
     heartbeats={"s": 7},
     epochs={"s": Epoch(1, "A", HEAD)},
-    bases={str(SHARD): BELOW, str(OTHER): BELOW},
+    bases={SHARD: BELOW, OTHER: BELOW},
 )
 UNPROVEN = replace(WHOLE, heartbeats={"s": 6})
 
@@ -161,12 +161,10 @@ def test_f113_without_proof_a_mirror_waits_for_as_long_as_its_rule_says(
 @pytest.mark.parametrize(
     ("mark", "floors", "why"),
     [
-        pytest.param(replace(WHOLE, bases={str(SHARD): BELOW}), {}, "no complete base", id="base"),
+        pytest.param(replace(WHOLE, bases={SHARD: BELOW}), {}, "no complete base", id="base"),
+        pytest.param(replace(WHOLE, bases={SHARD: ABOVE, OTHER: BELOW}), {}, "no base", id="late"),
         pytest.param(
-            replace(WHOLE, bases={str(SHARD): ABOVE, str(OTHER): BELOW}), {}, "no base", id="late"
-        ),
-        pytest.param(
-            replace(WHOLE, bases={str(SHARD): ABOVE, str(OTHER): BELOW}),
+            replace(WHOLE, bases={SHARD: ABOVE, OTHER: BELOW}),
             {SHARD: BELOW},
             "",
             id="an older one that the mirror remembers",

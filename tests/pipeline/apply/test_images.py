@@ -209,7 +209,7 @@ def test_a_base_from_after_the_cut_hides_nothing_that_was_before_it(lake: LocalL
     lake.now = CUT
     set_cut(lake, 50)
     lake.prove(50)
-    bases = {"s/db.t": row(S, 70, None)["order"]}
+    bases = {SHARD: row(S, 70, None)["order"]}
     lake.checkpoint = replace(lake.checkpoint, bases=bases)
     lake.land(row(U, 20, 1, "day"), row(R, 70, 2, "new"), row(S, 70, None))
 
@@ -308,7 +308,11 @@ def rebased(imaged: LocalLake) -> None:
     """A base from after the cut closes what was open, as landing marks it."""
     base = Order(1, 1, 90)
     imaged.checkpoint = replace(
-        imaged.checkpoint, gaps={}, quarantine={}, bases={NAME: base}, lost={NAME: base}
+        imaged.checkpoint,
+        gaps={},
+        quarantine={},
+        bases={Shard.parse(NAME): base},
+        lost={Shard.parse(NAME): base},
     )
     imaged.land(row(Op.READ, 90, 1, "b"), row(Op.READ, 90, 2, "lost"), row(Op.SETTLE, 90, None))
 
@@ -362,19 +366,21 @@ def test_a_shard_without_a_base_has_no_image(imaged: LocalLake) -> None:
     ("bases", "lost", "known", "why"),
     [
         pytest.param({}, {}, {}, "no complete base", id="none"),
-        pytest.param({NAME: 10}, {}, {}, "", id="before the cut"),
-        pytest.param({NAME: 50}, {}, {}, "no base before", id="at the cut"),
-        pytest.param({NAME: 90}, {}, {SHARD: 10}, "", id="a second one after the cut"),
-        pytest.param({NAME: 90}, {}, {SHARD: 60}, "no base before", id="both after the cut"),
-        pytest.param({NAME: 30}, {NAME: 30}, {}, "", id="a gap was closed before the cut"),
-        pytest.param({NAME: 90}, {NAME: 50}, {SHARD: 10}, "lacked", id="a gap was closed after it"),
+        pytest.param({SHARD: 10}, {}, {}, "", id="before the cut"),
+        pytest.param({SHARD: 50}, {}, {}, "no base before", id="at the cut"),
+        pytest.param({SHARD: 90}, {}, {SHARD: 10}, "", id="a second one after the cut"),
+        pytest.param({SHARD: 90}, {}, {SHARD: 60}, "no base before", id="both after the cut"),
+        pytest.param({SHARD: 30}, {SHARD: 30}, {}, "", id="a gap was closed before the cut"),
+        pytest.param(
+            {SHARD: 90}, {SHARD: 50}, {SHARD: 10}, "lacked", id="a gap was closed after it"
+        ),
     ],
 )
 def test_bases_tell_what_a_mirror_may_lack(
-    bases: Mapping[str, int], lost: Mapping[str, int], known: Mapping[Shard, int], why: str
+    bases: Mapping[Shard, int], lost: Mapping[Shard, int], known: Mapping[Shard, int], why: str
 ) -> None:
-    def at(places: Mapping[Any, int]) -> dict[Any, Order]:
-        return {name: Order(1, 1, pos) for name, pos in places.items()}
+    def at(places: Mapping[Shard, int]) -> dict[Shard, Order]:
+        return {shard: Order(1, 1, pos) for shard, pos in places.items()}
 
     found = find_missing(
         Table("db.t", (SHARD,)),
@@ -391,7 +397,7 @@ def test_a_new_base_frees_a_table_whose_image_nobody_can_make(imaged: LocalLake)
     """The base stands behind the cut, so the image's turn never comes to it."""
     imaged.land(row(Op.UPDATE, 20, 1, "x"), row(Op.UPDATE, 20, 1, "y"))
     first = imaged.run()
-    imaged.checkpoint = replace(imaged.checkpoint, bases={NAME: Order(1, 1, 90)})
+    imaged.checkpoint = replace(imaged.checkpoint, bases={Shard.parse(NAME): Order(1, 1, 90)})
     imaged.land(row(Op.READ, 90, 1, "good"), row(Op.SETTLE, 90, None))
     turns = imaged.run()
 
@@ -499,7 +505,7 @@ def test_a_base_after_the_cut_tells_nothing_of_columns_before_it(tmp_path: Path)
     imaged.land(
         *(timed_change(Op.READ, 50, key, "real") for key in (1, 2, 3)), row(Op.SETTLE, 50, None)
     )
-    imaged.checkpoint = replace(imaged.checkpoint, bases={NAME: Order(1, 1, 50)})
+    imaged.checkpoint = replace(imaged.checkpoint, bases={Shard.parse(NAME): Order(1, 1, 50)})
     imaged.prove(50, 9)
     held = [turn.hold for turn in imaged.run()]
     assert [one.reason for one in held if one] == ["schema"]

@@ -8,7 +8,7 @@ from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
 from pipeline.checkpoint import Checkpoint
 from pipeline.heartbeats import HeartbeatHistory
-from pipeline.model import Order
+from pipeline.model import Order, Shard
 from pipeline.settings import Router
 from tests.builders.values import by_shard
 from tests.pipeline.reading import readings
@@ -68,6 +68,6 @@ def test_where_nothing_is_sent_again_no_heartbeat_is_waited_for_until_numbers_fa
 )
 def test_a_base_is_taken_up_as_a_whole(complete: int, last: int) -> None:
     """Below it nothing counts any more, also in a turn that does not come to its rows."""
-    mark = replace(MARK, beats={"a": CALM}, complete={"b/db.t_1": complete})
+    mark = replace(MARK, beats={"a": CALM}, complete={Shard("b", "db.t_1"): complete})
 
     assert through(mark)["db.t"] == last

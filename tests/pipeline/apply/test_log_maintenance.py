@@ -160,9 +160,9 @@ def test_a_mirror_is_not_begun_from_changes_that_were_dropped(days: LocalLake) -
     Path(mirror(days)).rename(days.home / "gone")
     days.reopen()
 
-    days.checkpoint = replace(days.checkpoint, based={"s/db.t": 1})
+    days.checkpoint = replace(days.checkpoint, based={Shard("s", "db.t"): 1})
     held = days.apply()
-    days.checkpoint = replace(days.checkpoint, based={"s/db.t": 2})
+    days.checkpoint = replace(days.checkpoint, based={Shard("s", "db.t"): 2})
     begun = days.apply()
 
     assert_held(held.hold, "no_base", "no longer kept")

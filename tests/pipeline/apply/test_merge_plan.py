@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.apply import merge_plan, merge_run
-from pipeline.model import Op, Order
+from pipeline.model import Op, Order, Shard
 from pipeline.schema.history import SchemaChange
 from pipeline.schema.model import TableSchema
 from pipeline.settings import TableRule
@@ -81,7 +81,7 @@ def test_a_turn_that_does_not_come_to_a_new_base_reads_nothing_from_before_it(
         lake.land({**row(C, pos, pos), "after": f'{{"id": {pos}, "gone": "x"}}'})
     lake.land(row(R, 50, 1, "read"), row(S, 50, None))
     lake.catalog.learn([schema_change("drop", 40), schema_change("create", 40)])
-    lake.checkpoint = replace(lake.checkpoint, bases={"s/db.t": Order(1, 1, 50)})
+    lake.checkpoint = replace(lake.checkpoint, bases={Shard("s", "db.t"): Order(1, 1, 50)})
     monkeypatch.setattr(merge_plan, "MOST_ROWS", 4)
 
     turns = [turn for _ in range(8) for turn in lake.run()]

@@ -183,7 +183,7 @@ def test_a_batch_of_rows_that_change_nothing_counts_as_applied(lake: LocalLake) 
 
 def test_a_mirror_that_is_gone_is_not_begun_without_its_base(lake: LocalLake) -> None:
     lake.play([row(R, 10, 1, "a"), row(S, 10, None)])
-    lake.checkpoint = replace(lake.checkpoint, based={"s/db.t": 0})
+    lake.checkpoint = replace(lake.checkpoint, based={Shard("s", "db.t"): 0})
     mirror = Path(lake.settings.mirror("db.t"))
     lake.log.look()
     dropped = with_properties(lake.log.snapshot, {"sluice.dropped": "0"})

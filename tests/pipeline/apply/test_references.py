@@ -46,9 +46,7 @@ def lake(tmp_path: Path) -> LocalLake:
 def lake_with_parent(home: Path, *keys: ForeignKey, **more: Any) -> LocalLake:
     rule = InvariantRule("db.t", (("referenced", Referenced(keys)),))
     made = LocalLake(home, invariants=(rule,), others=("db.u",), **more)
-    made.checkpoint = replace(
-        made.checkpoint, bases=dict.fromkeys(map(str, made.checkpoint.shards), FIRST)
-    )
+    made.checkpoint = replace(made.checkpoint, bases=dict.fromkeys(made.checkpoint.shards, FIRST))
     made.prove(100)
     made.land(parent(C, 5, 1, "a"))
     made.run()
@@ -185,7 +183,7 @@ def test_rows_of_another_source_may_be_above_whatever_has_landed(lake: LocalLake
 def test_of_a_table_of_two_sources_nothing_is_known_to_be_absent(lake: LocalLake) -> None:
     shards, bases = (
         {**lake.checkpoint.shards, Shard("r", "db.u"): "db.u"},
-        {**lake.checkpoint.bases, "r/db.u": FIRST},
+        {**lake.checkpoint.bases, Shard("r", "db.u"): FIRST},
     )
     lake.checkpoint = replace(lake.checkpoint, shards=shards, bases=bases)
     lake.land(row(C, 10, 1, "b"))
@@ -196,9 +194,7 @@ def test_of_a_table_of_two_sources_nothing_is_known_to_be_absent(lake: LocalLake
 def test_a_table_without_a_mirror_is_waited_for(tmp_path: Path) -> None:
     rule = InvariantRule("db.t", (("referenced", Referenced((KEY,))),))
     lake = LocalLake(tmp_path, invariants=(rule,), others=("db.u",))
-    lake.checkpoint = replace(
-        lake.checkpoint, bases=dict.fromkeys(map(str, lake.checkpoint.shards), FIRST)
-    )
+    lake.checkpoint = replace(lake.checkpoint, bases=dict.fromkeys(lake.checkpoint.shards, FIRST))
     lake.prove(100)
     lake.land(parent(C, 9, 1, "a"), row(C, 10, 1, "a"), row(C, 11, 2, None))
 

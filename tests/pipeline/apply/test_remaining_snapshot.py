@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.apply import merge_plan
 from pipeline.invariants.not_null import NotNull
-from pipeline.model import Op, Order
+from pipeline.model import Op, Order, Shard
 from pipeline.settings import InvariantRule
 from tests.builders.lake import LocalLake, row
 from tests.pipeline.standards.test_standards_in_mirrors import HASH, note_standards, rules_of
@@ -30,9 +30,11 @@ def _without_a_name(pos: int) -> dict[str, object]:
 
 def _base(lake: LocalLake, name: str, began: int) -> None:
     """Landed in the next batch: of one row, which has *name*, and another."""
-    own = {"s/db.t": lake.checkpoint.batch + 1}
     lake.checkpoint = replace(
-        lake.checkpoint, based={"s/db.t": began}, complete=own, bases={"s/db.t": AT}
+        lake.checkpoint,
+        based={Shard("s", "db.t"): began},
+        complete={Shard("s", "db.t"): lake.checkpoint.batch + 1},
+        bases={Shard("s", "db.t"): AT},
     )
     other = row(Op.READ, 9, 2, name)
     lake.land(row(Op.READ, 9, 1, name), other, row(Op.SETTLE, 9, None))

@@ -114,7 +114,9 @@ def test_a_base_later_than_the_swap_needs_no_shadow(told: Renames) -> None:
     told.lake.apply()
     told.swap()
     told.lake.land(row(R, 200, 1, "read"), row(S, 200, None))
-    told.lake.checkpoint = replace(told.lake.checkpoint, bases={"s/db.t": Order(1, 1, 200)})
+    told.lake.checkpoint = replace(
+        told.lake.checkpoint, bases={Shard("s", "db.t"): Order(1, 1, 200)}
+    )
 
     turn = told.apply()
 
@@ -183,7 +185,11 @@ def test_a_shadow_whose_first_days_are_gone_holds(
     told.lake.land(*SHADOW)
     told.swap()
     told.lake.land(row(C, 111, 5, "five"))
-    mark = replace(told.lake.checkpoint, based={"s/db.t": 9}, bases={"s/db.t": Order(1, 1, 1)})
+    mark = replace(
+        told.lake.checkpoint,
+        based={Shard("s", "db.t"): 9},
+        bases={Shard("s", "db.t"): Order(1, 1, 1)},
+    )
     told.lake.checkpoint = mark
     monkeypatch.setattr(type(told.lake.runner.jobs), "_dropped", lambda _: 0)
 

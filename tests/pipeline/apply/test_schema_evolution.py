@@ -397,7 +397,7 @@ def test_a_base_has_what_nobody_can_fill_old_rows_with(
     held = lake.apply()
     read = [image_change(Op.READ, base.pos, key, name="r", extra=key) for key in (1, 2, 3)]
     lake.land(*read, row(Op.SETTLE, base.pos, None))
-    lake.checkpoint = replace(lake.checkpoint, bases={"s/db.t": base})
+    lake.checkpoint = replace(lake.checkpoint, bases={Shard("s", "db.t"): base})
 
     turn = lake.apply()
 

@@ -108,7 +108,7 @@ def test_a_table_has_a_base_at_the_heartbeat_that_landed_before_it_was_read(
     orders = {tuple(one["order"].values()) for one in beside.harness.landed(Op.READ)}
     assert state.rows == 50
     assert orders == {(1, 0, began, 0)}
-    assert beside.harness.checkpoint.bases[NAME] == Order(1, 0, began, 0)
+    assert beside.harness.checkpoint.bases[Shard.parse(NAME)] == Order(1, 0, began, 0)
 
 
 def test_what_was_sent_before_loses_against_it_and_what_came_after_wins(
@@ -121,7 +121,7 @@ def test_what_was_sent_before_loses_against_it_and_what_came_after_wins(
     beside.harness.topics.held["a"] += [(b"", TABLE.insert(named_row(5, "newer")))]
     beside.until_done()
 
-    base = beside.harness.checkpoint.bases[NAME]
+    base = beside.harness.checkpoint.bases[Shard.parse(NAME)]
     places = {
         json.loads(one["after"])["name"]: Order(*one["order"].values())
         for one in beside.harness.landed(Op.CREATE)

@@ -185,8 +185,8 @@ def test_all_rows_are_landed_once_and_make_a_base(beside: Beside) -> None:
     (settle,) = beside.harness.landed(Op.SETTLE)
     orders = {tuple(row["order"].values()) for row in beside.harness.landed(Op.READ)}
     assert orders == {tuple(settle["order"].values())}
-    assert beside.harness.checkpoint.bases[NAME].parts in orders
-    assert beside.harness.checkpoint.complete[NAME] == state.done
+    assert beside.harness.checkpoint.bases[Shard.parse(NAME)].parts in orders
+    assert beside.harness.checkpoint.complete[Shard.parse(NAME)] == state.done
 
 
 @pytest.mark.parametrize("every", [2, 3, 5])
@@ -337,7 +337,7 @@ def test_a_table_whose_topic_we_may_not_see_gets_no_base(beside: Beside) -> None
     for _ in range(20):
         state = beside.round()
 
-    assert NAME not in beside.harness.checkpoint.bases
+    assert Shard.parse(NAME) not in beside.harness.checkpoint.bases
     assert "all rows are read" in state.why
 
 
@@ -348,7 +348,7 @@ def test_a_table_that_the_collector_leaves_out_gets_no_base(beside: Beside) -> N
     for _ in range(20):
         beside.round()
 
-    assert NAME not in beside.harness.checkpoint.bases
+    assert Shard.parse(NAME) not in beside.harness.checkpoint.bases
 
 
 def test_nothing_is_read_before_all_below_its_place_has_landed(beside: Beside) -> None:
@@ -400,7 +400,7 @@ def test_one_that_was_cancelled_makes_no_base_and_is_told_of_until_it_is_forgott
     assert beside.states() == ()
     assert not beside.again.offer.news().any
     assert beside.harness.checkpoint.rereads[NAME].id == ""
-    assert NAME not in beside.harness.checkpoint.bases
+    assert Shard.parse(NAME) not in beside.harness.checkpoint.bases
 
 
 def test_a_key_that_is_named_in_another_order_is_told_as_its_rows_are(beside: Beside) -> None:

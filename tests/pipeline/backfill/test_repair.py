@@ -122,7 +122,7 @@ def test_of_ranges_what_the_mirror_has_and_the_source_has_not_is_deleted(tmp_pat
 
     assert landed_ids(beside, Op.READ) == [4, 6, 7, 8, 9, 10, 11]
     assert landed_ids(beside, Op.DELETE) == [5, 12, 30, 60]
-    assert NAME not in beside.harness.checkpoint.bases
+    assert Shard.parse(NAME) not in beside.harness.checkpoint.bases
 
 
 @pytest.mark.parametrize("every", [2, 3, 5])
@@ -256,13 +256,13 @@ def test_a_base_that_was_read_again_stays_one_after_a_repair(tmp_path: Path) -> 
     """Else live changes below it would be taken for such as a snapshot may have overtaken."""
     beside = make(tmp_path, BackfillRequest("x", "db.t"))
     until_done(beside)
-    base = beside.harness.checkpoint.bases[NAME]
+    base = beside.harness.checkpoint.bases[Shard.parse(NAME)]
     beside.wishes = (replace(repair(RowSelection(keys=keys(3))), id="y"),)
 
     until_done(beside)
 
     again_read = beside.harness.checkpoint.rereads[NAME]
-    assert (again_read.id, again_read.base, beside.harness.checkpoint.bases[NAME]) == (
+    assert (again_read.id, again_read.base, beside.harness.checkpoint.bases[Shard.parse(NAME)]) == (
         "y",
         base,
         base,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.lags.samples import LandedBatch, extend_batches, thin_history, to_landed_batch
-from pipeline.model import Table
+from pipeline.model import Shard, Table
 from tests.checks.samples import TABLE, fence_series, healthy_checkpoint, samples
 
 OTHER = Table("shop.users", ())
@@ -18,16 +18,18 @@ OTHER = Table("shop.users", ())
     ("more", "batches"),
     [
         pytest.param({}, [47, 48, 49, 50], id="all of them"),
-        pytest.param({"complete": {"shop/shop_01.orders": 49}}, [49, 50], id="since its base"),
+        pytest.param(
+            {"complete": {Shard("shop", "shop_01.orders"): 49}}, [49, 50], id="since its base"
+        ),
         pytest.param({"departed": {TABLE.name: 48}}, [48, 49, 50], id="since a shard left it"),
         pytest.param({"belated": {TABLE.name: 49}}, [49, 50], id="since quarantined changes came"),
         pytest.param(
-            {"complete": {"shop/shop_00.orders": 47}, "departed": {TABLE.name: 50}},
+            {"complete": {Shard("shop", "shop_00.orders"): 47}, "departed": {TABLE.name: 50}},
             [50],
             id="since the later of both",
         ),
         pytest.param(
-            {"complete": {"shop/x.users": 49}, "departed": {OTHER.name: 50}},
+            {"complete": {Shard("shop", "x.users"): 49}, "departed": {OTHER.name: 50}},
             [47, 48, 49, 50],
             id="another table's say nothing",
         ),

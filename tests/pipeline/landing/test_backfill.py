@@ -107,7 +107,7 @@ def test_it_ends_only_when_all_is_landed_that_its_reads_may_have_seen() -> None:
 
     done = advance_backfill(checkpoint_of(ENDED, passed=201), BackfillNews())
 
-    assert [(one.name, one.order, one.since) for one in done.settled] == [(NAME, P1, 5)]
+    assert [(str(one.shard), one.order, one.since) for one in done.settled] == [(NAME, P1, 5)]
     assert (done.rereads[NAME].done, done.rereads[NAME].stretches) == (10, ())
     assert is_due(checkpoint_of(ENDED, passed=201), BackfillNews())
     assert not is_due(checkpoint_of(ENDED, passed=200), BackfillNews())
@@ -315,10 +315,14 @@ def test_the_base_heals_what_was_lost_before_its_fence_and_nothing_later(
     )
 
     assert (len(made.gaps), len(made.quarantine)) == (open_after, open_after)
-    assert made.bases == {NAME: P1}
-    assert (made.based, made.complete, made.tables) == ({NAME: 5}, {NAME: 10}, {"d.t": 10})
+    assert made.bases == {Shard.parse(NAME): P1}
+    assert (made.based, made.complete, made.tables) == (
+        {Shard.parse(NAME): 5},
+        {Shard.parse(NAME): 10},
+        {"d.t": 10},
+    )
     assert made.snaps == {}
-    assert [one.name for one in settled] == [NAME]
+    assert [str(one.shard) for one in settled] == [NAME]
 
 
 @pytest.mark.parametrize(
@@ -524,7 +528,7 @@ def test_what_is_no_newer_begins_nothing(known: Backfill, begun: Backfill) -> No
     ],
 )
 def test_it_is_a_base_above_one_that_is_older(base: Order, made: int) -> None:
-    before = replace(checkpoint_of(ENDED, passed=300), bases={NAME: base})
+    before = replace(checkpoint_of(ENDED, passed=300), bases={Shard.parse(NAME): base})
 
     found = advance_backfill(before, BackfillNews())
 

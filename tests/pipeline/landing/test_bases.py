@@ -43,7 +43,7 @@ def play(*batches: BatchStats) -> tuple[Checkpoint, list[str]]:
     for batch, facts in enumerate(batches):
         snaps, done = advance_snapshots(checkpoint, facts, batch)
         settled += [f"{batch}:{one.order.pos}" for one in done]
-        bases = {**checkpoint.bases, **{one.name: one.order for one in done}}
+        bases = {**checkpoint.bases, **{one.shard: one.order for one in done}}
         high = {**checkpoint.high, **facts.high}
         read = read_snapshots(checkpoint, facts)
         checkpoint = Checkpoint("main", batch, snaps=snaps, bases=bases, high=high, snapshots=read)
@@ -257,7 +257,7 @@ def test_f07_a_create_is_a_birth_only_of_a_shard_that_was_not_there(
 ) -> None:
     _, settled = advance_snapshots(checkpoint, BatchStats(news=news), 5)
 
-    assert [one.order.pos for one in settled if one.name == "shop/db.t"] == ([born] if born else [])
+    assert [one.order.pos for one in settled if one.shard == SHARD] == ([born] if born else [])
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_f07_dropped_and_created_beside_its_old_rows_it_is_born() -> None:
 
 
 def test_a_birth_below_a_base_is_one_that_was_sent_again() -> None:
-    checkpoint = Checkpoint("main", 4, bases={"shop/db.t": Order(1, 1, 50)})
+    checkpoint = Checkpoint("main", 4, bases={Shard("shop", "db.t"): Order(1, 1, 50)})
 
     assert advance_snapshots(checkpoint, BatchStats(news=(CREATE,)), 5)[1] == ()
 
@@ -360,9 +360,7 @@ def empty_bases(checkpoint: Checkpoint, *more: BatchStats) -> list[int]:
             initial={**facts.initial, **one.initial},
         )
     return [
-        one.order.pos
-        for one in advance_snapshots(checkpoint, facts, 5)[1]
-        if one.name == "shop/db.t"
+        one.order.pos for one in advance_snapshots(checkpoint, facts, 5)[1] if one.shard == SHARD
     ]
 
 
@@ -384,7 +382,9 @@ def test_f141_a_snapshot_that_may_not_have_read_a_table_shows_it_empty_to_nobody
     checkpoint: Checkpoint, more: BatchStats
 ) -> None:
     """A collector takes one of single tables, the heartbeat's among them, where it is asked to."""
-    bare = Checkpoint("main", 4, bases={"shop/db.t": Order(1, 1, 9)}, initial=checkpoint.initial)
+    bare = Checkpoint(
+        "main", 4, bases={Shard("shop", "db.t"): Order(1, 1, 9)}, initial=checkpoint.initial
+    )
 
     assert [empty_bases(one, more) for one in (checkpoint, bare)] == [[], []]
 
@@ -393,7 +393,9 @@ def test_f141_a_snapshot_that_may_not_have_read_a_table_shows_it_empty_to_nobody
     "checkpoint",
     [
         pytest.param(Checkpoint("main", 4), id="never"),
-        pytest.param(Checkpoint("main", 4, bases={"shop/db.t": S1}), id="a base of before"),
+        pytest.param(
+            Checkpoint("main", 4, bases={Shard("shop", "db.t"): S1}), id="a base of before"
+        ),
         pytest.param(
             Checkpoint("main", 4, snapshots={"shop": Order(1, 1, 50)}),
             id="only of an older snapshot",
@@ -409,7 +411,7 @@ def test_f141_a_description_that_no_row_came_with_is_no_empty_table(checkpoint: 
 def test_f141_a_snapshot_of_a_single_table_is_no_base_and_shows_no_other_empty() -> None:
     """A collector may describe all tables, and read the one that it was asked for."""
     rows = {"shop/db.u": SnapshotRows(S60, 3, ended=True)}
-    checkpoint = Checkpoint("main", 4, bases={"shop/db.u": Order(1, 1, 50)})
+    checkpoint = Checkpoint("main", 4, bases={Shard("shop", "db.u"): Order(1, 1, 50)})
 
     assert advance_snapshots(checkpoint, replace(DESCRIBED, snapshots=rows), 5)[1] == ()
 
@@ -450,7 +452,9 @@ def test_a_table_whose_topic_had_lost_its_beginning_is_not_empty_by_a_descriptio
     [
         pytest.param(TRIMMED, False, id="its first rows may be gone"),
         pytest.param(replace(TRIMMED, trimmed=("shop.db.at",)), True, id="another topic"),
-        pytest.param(replace(TRIMMED, bases={"shop/db.t": Order(1, 1, 9)}), True, id="based since"),
+        pytest.param(
+            replace(TRIMMED, bases={Shard("shop", "db.t"): Order(1, 1, 9)}), True, id="based since"
+        ),
     ],
 )
 def test_a_create_is_no_birth_where_the_beginning_of_the_topic_is_gone(
@@ -460,7 +464,7 @@ def test_a_create_is_no_birth_where_the_beginning_of_the_topic_is_gone(
 
 
 def test_a_snapshot_of_which_a_part_is_left_is_no_base_and_the_next_one_is() -> None:
-    checkpoint = Checkpoint("main", 4, parts={"shop/db.t": S1})
+    checkpoint = Checkpoint("main", 4, parts={Shard("shop", "db.t"): S1})
     left = replace(snapshot_stats(S1, 2, ended=True), high=LIVE)
 
     assert advance_snapshots(checkpoint, left, 5) == ({}, ())
@@ -569,7 +573,7 @@ def test_a_snapshot_is_given_up_only_for_a_drop_or_a_birth_after_it(
 
 
 def test_a_rename_told_again_leaves_a_table_the_base_it_has_got_since() -> None:
-    checkpoint = Checkpoint("main", 4, bases={"shop/db.u": S1, "shop/db.t": S2})
+    checkpoint = Checkpoint("main", 4, bases={Shard("shop", "db.u"): S1, Shard("shop", "db.t"): S2})
 
     assert (
         inherit_bases(
@@ -579,12 +583,12 @@ def test_a_rename_told_again_leaves_a_table_the_base_it_has_got_since() -> None:
     )
     assert inherit_bases(
         checkpoint, BatchStats(news=(schema_news("alter", 90, shard="db.x", previous="db.u"),))
-    ) == {"shop/db.x": S1}
+    ) == {Shard("shop", "db.x"): S1}
 
 
 def test_a_base_of_before_is_replaced_once_the_heartbeat_of_the_snapshot_has_landed() -> None:
     """It tells that the collector began anew: what was lost before must not be forgotten."""
-    known = Checkpoint("main", 4, bases={"shop/db.t": Order(1, 1, 9)}, high=LIVE)
+    known = Checkpoint("main", 4, bases={Shard("shop", "db.t"): Order(1, 1, 9)}, high=LIVE)
     told = BatchStats(
         snapshots={"shop/db.t": SnapshotRows(S60, 2, ended=True)}, initial=WHOLE.initial
     )
@@ -601,7 +605,7 @@ def test_rows_of_a_snapshot_may_land_in_the_epoch_after_its_beginning() -> None:
     known = Checkpoint(
         "main",
         4,
-        bases={"shop/db.t": Order(1, 1, 9)},
+        bases={Shard("shop", "db.t"): Order(1, 1, 9)},
         snapshots={"shop": S60},
         high=orders_at({"shop/shop.t:0": Order(2, 1, 900)}),
     )
@@ -657,7 +661,7 @@ def test_f141_a_recovery_that_lands_with_the_first_snapshot_takes_no_base_from_a
     """It describes all tables as of later, and reads no rows."""
     settled = lands(*batches)[1]
 
-    assert settled == {"shop/db.t": S60, "shop/db.e": S60}
+    assert settled == {SHARD: S60, Shard("shop", "db.e"): S60}
 
 
 def test_a_table_that_was_emptied_before_a_snapshot_was_begun_again_gets_that_base() -> None:
@@ -670,15 +674,15 @@ def test_a_table_that_was_emptied_before_a_snapshot_was_begun_again_gets_that_ba
 
     for batches in ((FIRST, begun, again), (FIRST, begun, *in_turn)):
         snaps, settled = lands(*batches)
-        assert (snaps, settled["shop/db.t"]) == ({}, S80)
+        assert (snaps, settled[SHARD]) == ({}, S80)
 
 
-def lands(*batches: BatchStats) -> tuple[Mapping[Shard, OpenSnapshot], dict[str, Order]]:
+def lands(*batches: BatchStats) -> tuple[Mapping[Shard, OpenSnapshot], dict[Shard, Order]]:
     """Snapshots that are left, and the bases, once *batches* have landed."""
-    checkpoint, bases = Checkpoint("main", 0), dict[str, Order]()
+    checkpoint, bases = Checkpoint("main", 0), dict[Shard, Order]()
     for number, facts in enumerate(batches, 1):
         snaps, settled = advance_snapshots(checkpoint, facts, number)
-        bases |= {one.name: one.order for one in settled}
+        bases |= {one.shard: one.order for one in settled}
         checkpoint = replace(
             checkpoint,
             batch=number,

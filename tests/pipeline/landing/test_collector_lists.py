@@ -14,7 +14,7 @@ from pipeline.landing.gaps import (
     find_captured,
     find_collected,
 )
-from pipeline.model import CaptureScope, Order
+from pipeline.model import CaptureScope, Order, Shard
 from tests.builders import batch_context
 from tests.builders.harness import NOW, LandingHarness, Server, place
 from tests.pipeline.schema_messages import described, message
@@ -101,7 +101,7 @@ def test_a_create_counts_once_the_lists_were_seen_for_a_while(
 
     harness.land()
 
-    assert (NAME in harness.checkpoint.bases) is based
+    assert (Shard.parse(NAME) in harness.checkpoint.bases) is based
 
 
 @pytest.mark.parametrize(("end", "based"), [(4, True), (5, False), (6, False)])
@@ -116,7 +116,7 @@ def test_what_was_written_under_older_lists_may_land_far_later(
 
     harness.land()
 
-    assert (NAME in harness.checkpoint.bases) is based
+    assert (Shard.parse(NAME) in harness.checkpoint.bases) is based
 
 
 def test_lists_do_not_count_before_the_server_says_where_its_log_ends() -> None:
@@ -152,7 +152,7 @@ def test_lists_that_are_seen_first_are_those_of_ever(tmp_path: Path) -> None:
 
     harness.land()
 
-    assert NAME in harness.checkpoint.bases
+    assert Shard.parse(NAME) in harness.checkpoint.bases
     assert harness.checkpoint.lists["a"] == CollectorLists(digest_scope(harness.server.captures()))
 
 
@@ -174,7 +174,7 @@ def based(tmp_path: Path) -> LandingHarness:
     create(made)
     made.topics.put("a", 20, "one")
     made.land()
-    assert NAME in made.checkpoint.bases
+    assert Shard.parse(NAME) in made.checkpoint.bases
     return made
 
 
@@ -230,7 +230,7 @@ def test_a_base_of_the_time_in_which_a_collector_was_silent_needs_lists_that_sta
         harness.server.silent = True
         create(harness)
         harness.land()
-        assert NAME in harness.checkpoint.bases, "by what it told last"
+        assert Shard.parse(NAME) in harness.checkpoint.bases, "by what it told last"
         harness.server.silent = False
         later(harness, left_out=left_out)
         harness.topics.beat("a", 2, pos=40)
@@ -269,7 +269,7 @@ def test_a_base_after_the_silence_is_in_no_doubt(tmp_path: Path) -> None:
     harness.topics.snapshot("a", 40, 2)
     harness.topics.beat("a", 3, pos=50)
     harness.land()
-    assert NAME in harness.checkpoint.bases
+    assert Shard.parse(NAME) in harness.checkpoint.bases
     later(harness, left_out=frozenset({"db.x"}))
     harness.topics.beat("a", 4, pos=60)
 

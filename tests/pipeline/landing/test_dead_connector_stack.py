@@ -11,6 +11,7 @@ from kafka.admin import NewTopic
 from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.collectors.connect.collector import ConnectCollector
+from pipeline.model import Shard
 from tests.patience import SOON
 from tests.pipeline.backfill.live_rereads import bootstrap
 from tests.pipeline.live import Pipe, now
@@ -137,7 +138,7 @@ def test_f102_a_snapshot_of_one_table_is_no_base_and_deletes_nothing(
     p = start_tables(pipe, name, **{f"signal.{key}": value for key, value in signals.items()})
     p.sql("INSERT INTO DB.t VALUES (2, 'n2', 'o2'), (3, 'n3', 'o3')")
     p.catch_up()
-    shard, before = f"{name}/{name}.t", p.lane.checkpoint.bases
+    shard, before = Shard(name, f"{name}.t"), p.lane.checkpoint.bases
     only = {"data-collection": f"{name}.t", "filter": f"SELECT * FROM {name}.t WHERE id = 2"}
     more = {"additional-conditions": [only]} if condition else {}
     tables, rows = [rf"{name}\.t", r"sluice\.heartbeat"], 1 if condition else 3

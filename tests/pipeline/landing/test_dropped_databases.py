@@ -62,7 +62,7 @@ def test_a_table_made_after_its_database_was_dropped_is_born_with_columns_of_its
 
     checkpoint = beside.lane.checkpoint
     assert checkpoint.existing[Shard.parse("a/db.t")] == Existence(Order(1, 7, 600), there=True)
-    assert checkpoint.bases["a/db.t"] == Order(1, 7, 600)
+    assert checkpoint.bases[Shard("a", "db.t")] == Order(1, 7, 600)
     assert [turn.hold for turn in beside.turns if turn.hold] == []
     assert beside.rows() == {7: "new"}
     assert len(beside.harness.landed(Op.SETTLE)) == 2

@@ -31,8 +31,16 @@ KNOWN = Checkpoint(
         },
         Shard.parse("shop/public.ignored"): None,
     },
-    bases={"shop/public.t": BASE, "shop/public.u": BASE, "till/public.t": BASE},
-    based={"shop/public.t": 1, "shop/public.u": 1, "till/public.t": 1},
+    bases={
+        Shard("shop", "public.t"): BASE,
+        Shard("shop", "public.u"): BASE,
+        Shard("till", "public.t"): BASE,
+    },
+    based={
+        Shard("shop", "public.t"): 1,
+        Shard("shop", "public.u"): 1,
+        Shard("till", "public.t"): 1,
+    },
 )
 
 
@@ -87,12 +95,13 @@ BEHIND = Head("7/2/5", log_position(2000), log_position(999))
 
 
 def test_tables_that_went_and_bases_that_began_since_are_no_part_of_it() -> None:
+    table = Shard("shop", "public.t")
     gone = {Shard.parse("shop/public.u"): Existence(Order(1, 20, 20), there=False)}
     there = replace(KNOWN, existing=gone)
     made = checkpoint_after(BEHIND, there)
     assert [gap.shards for gap in load_gaps(made)] == [("shop/public.t",)]
 
-    bases, based = {**KNOWN.bases, "shop/public.t": NEWER}, {**KNOWN.based, "shop/public.t": 5}
+    bases, based = {**KNOWN.bases, table: NEWER}, {**KNOWN.based, table: 5}
     assert checkpoint_after(BEHIND, replace(there, bases=bases, based=based)).gaps == {}
     unbased = replace(there, bases={}, based=based)
     assert [text.shards for text in checkpoint_after(BEHIND, unbased).gaps.values()] == [

@@ -45,6 +45,7 @@ from pipeline.transports.topics import TopicFacts, undescribed_parts
 from pipeline.transports.topics import find_topic_hazards as topic_hazards
 from tests.builders import batch_context
 from tests.builders.harness import LandingHarness, load_gaps
+from tests.builders.values import by_shard
 from tests.checks.test_readiness import inputs
 from tests.pipeline.landing.test_left_out import ALL
 from tests.pipeline.landing.test_unbased_tables import message
@@ -136,10 +137,10 @@ def test_f102_only_a_base_above_the_end_of_the_log_after_the_setting_closes_it()
     (gap,) = load_gaps(over)
 
     assert gap.id == next(iter(made.gaps.values())).id, "one and the same"
-    assert not heals(Settled(T, Order(1, 1, 900), 13), next(iter(later.gaps.values())))
-    assert not heals(Settled(T, Order(1, 1, 900), 9), gap), "it landed before"
-    assert not heals(Settled(T, END, 13), gap), "its rows may have waited in a topic"
-    assert heals(Settled(T, Order(1, 1, 501), 13), gap)
+    assert not heals(Settled(Shard.parse(T), Order(1, 1, 900), 13), next(iter(later.gaps.values())))
+    assert not heals(Settled(Shard.parse(T), Order(1, 1, 900), 9), gap), "it landed before"
+    assert not heals(Settled(Shard.parse(T), END, 13), gap), "its rows may have waited in a topic"
+    assert heals(Settled(Shard.parse(T), Order(1, 1, 501), 13), gap)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +161,7 @@ def test_f102_nothing_closes_it_while_nobody_knows_that_the_setting_is_gone(
     (gap,) = load_gaps(made)
 
     assert gap.above is None
-    assert not heals(Settled(T, Order(1, 1, 900), 99), gap)
+    assert not heals(Settled(Shard.parse(T), Order(1, 1, 900), 99), gap)
 
 
 def test_f102_only_settings_of_whom_does_not_answer_are_not_gone() -> None:
@@ -181,7 +182,7 @@ def test_f102_tables_of_a_setting_that_is_told_twice_count_all() -> None:
 
 def test_f102_a_table_whose_rows_land_once_the_setting_is_gone_has_the_gap_too() -> None:
     over = checkpoint_after(replace(checkpoint_after(KNOWN, TOLD), batch=12), GONE)
-    bases = {"shop/db.old": Order(1, 1, 400), "shop/db.new": Order(1, 1, 600)}
+    bases = by_shard({"shop/db.old": Order(1, 1, 400), "shop/db.new": Order(1, 1, 600)})
     more = replace(
         over,
         batch=13,
@@ -201,7 +202,9 @@ def test_f102_a_table_whose_rows_land_once_the_setting_is_gone_has_the_gap_too()
 def test_f102_a_table_has_the_gap_even_if_no_table_was_known_while_the_setting_lasted() -> None:
     empty = Checkpoint("main", 5)
     over = checkpoint_after(replace(checkpoint_after(empty, TOLD), batch=12), GONE)
-    more = replace(over, batch=13, shards={Shard.parse(T): "db.t"}, bases={T: Order(1, 1, 400)})
+    more = replace(
+        over, batch=13, shards={Shard.parse(T): "db.t"}, bases={Shard.parse(T): Order(1, 1, 400)}
+    )
 
     (gap,) = load_gaps(checkpoint_after(more, GONE))
 
@@ -245,14 +248,14 @@ def test_f102_rows_of_a_base_that_waited_in_a_topic_are_not_ready_after_the_sett
     harness.server.end = 800
     harness.topics.put("a", 700, "live")
     harness.land()
-    waited = harness.checkpoint.bases["a/db.t"].pos, unproven()
+    waited = harness.checkpoint.bases[Shard("a", "db.t")].pos, unproven()
     harness.topics.snapshot("a", 900, 3)
     harness.server.end = 1100
     harness.topics.put("a", 1000, "live")
     harness.land()
 
     assert waited == (550, True)
-    assert (harness.checkpoint.bases["a/db.t"].pos, unproven()) == (900, False)
+    assert (harness.checkpoint.bases[Shard("a", "db.t")].pos, unproven()) == (900, False)
 
 
 @pytest.mark.parametrize("found", [SKIPS, LATE], ids=["drops", "delays"])
@@ -839,8 +842,8 @@ def test_f102_a_base_heals_a_table_whose_topic_left_a_harmful_default() -> None:
     assert both_there == {(T, U): None}
     assert open_gaps(made) == {(U,): None, (T,): END}
     gaps_of = {gap.shards: gap for gap in load_gaps(made)}
-    assert heals(Settled(T, Order(1, 1, 900), 50), gaps_of[(T,)])
-    assert not heals(Settled(U, Order(1, 1, 900), 50), gaps_of[(U,)])
+    assert heals(Settled(Shard.parse(T), Order(1, 1, 900), 50), gaps_of[(T,)])
+    assert not heals(Settled(Shard.parse(U), Order(1, 1, 900), 50), gaps_of[(U,)])
     assert all(is_waivable(id_) for id_ in made.gaps)
 
 

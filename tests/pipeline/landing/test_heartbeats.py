@@ -277,7 +277,7 @@ SENT = Checkpoint(
         Shard.parse("a/d.ignored"): None,
         Shard.parse("b/d.t"): "d.t",
     },
-    bases={"a/d.t": Order(1, 1, 1), "b/d.t": Order(1, 1, 1)},
+    bases={Shard("a", "d.t"): Order(1, 1, 1), Shard("b", "d.t"): Order(1, 1, 1)},
 )
 
 
@@ -384,7 +384,7 @@ def test_f101_only_all_of_the_log_is_sent_again_whole(
 
 
 def test_f101_a_base_from_the_next_heartbeat_on_has_all_that_was_not_sent() -> None:
-    made = replace(SENT, batch=5, bases={**SENT.bases, "a/d.t": Order(1, 1, 180)})
+    made = replace(SENT, batch=5, bases={**SENT.bases, Shard("a", "d.t"): Order(1, 1, 180)})
 
     assert not with_rows([heartbeat_row(80, 4)], made=made).gaps
 

@@ -79,7 +79,7 @@ def test_its_snapshot_closes_the_gap_once_it_may_be_read(tmp_path: Path) -> None
     harness.land()
 
     assert harness.gaps() == []
-    assert NAME in harness.checkpoint.bases
+    assert Shard.parse(NAME) in harness.checkpoint.bases
 
 
 def test_a_table_that_may_be_seen_and_has_no_topic_yet_is_empty(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_table_that_may_be_seen_and_has_no_topic_yet_is_empty(tmp_path: Path) 
     harness.land()
 
     assert harness.gaps() == []
-    assert NAME in harness.checkpoint.bases
+    assert Shard.parse(NAME) in harness.checkpoint.bases
 
 
 def test_a_topic_that_may_be_seen_no_more_is_a_gap_though_all_of_it_was_landed(
@@ -142,7 +142,7 @@ MARK = Checkpoint("main", 7, shards={Shard.parse(NAME): "db.t"})
 
 def test_a_table_that_is_ignored_or_has_a_base_needs_nothing() -> None:
     ignoring = Router((TableRule(r"db\.t", "x", ignore=True),))
-    based = replace(MARK, bases={NAME: Order(1, 1, 1)})
+    based = replace(MARK, bases={Shard.parse(NAME): Order(1, 1, 1)})
 
     assert (
         detect_hidden_topics(

@@ -8,6 +8,7 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline import model
+from pipeline.model import Shard
 from tests.pipeline.live import PATIENCE, Pipe
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
@@ -45,7 +46,7 @@ def test_an_empty_table_gets_an_empty_mirror_and_a_base(pipe: Callable[..., Pipe
     p.catch_up()
 
     assert p.mirror("t") == []
-    assert f"{p.name}/{p.name}.t" in p.lane.checkpoint.bases
+    assert Shard.parse(f"{p.name}/{p.name}.t") in p.lane.checkpoint.bases
 
 
 def test_a_table_created_later_has_its_base_in_its_create(pipe: Callable[..., Pipe]) -> None:
@@ -58,7 +59,7 @@ def test_a_table_created_later_has_its_base_in_its_create(pipe: Callable[..., Pi
     p.catch_up()
 
     assert p.pairs("u") == {7: "u"}
-    assert "later/later.u" in p.lane.checkpoint.bases
+    assert Shard("later", "later.u") in p.lane.checkpoint.bases
 
 
 def test_a_truncate_empties_the_mirror(pipe: Callable[..., Pipe]) -> None:

@@ -24,14 +24,16 @@ NO_T = CaptureScope(lambda shard: str(shard) != "db.t", "no t")
 SAME, OTHER = CollectorLists(digest_scope(NO_T)), CollectorLists("other")
 T, U = "a/db.t", "a/db.u"
 SHARDS = {T: "db.t", U: "db.u", "b/db.t": "db.t", "a/db.ignored": None}
-BEFORE = Checkpoint("main", 4, shards=by_shard(SHARDS), bases=dict.fromkeys(SHARDS, Order(1, 1, 1)))
+BEFORE = Checkpoint(
+    "main", 4, shards=by_shard(SHARDS), bases=dict.fromkeys(by_shard(SHARDS), Order(1, 1, 1))
+)
 
 
 def gaps(
     known: CollectorLists | None, capture: CaptureScope, complete: Mapping[str, int], **more: object
 ) -> list[Gap]:
     """Of batch 5, that tells *capture* of source ``a``."""
-    before = replace(BEFORE, lists={"a": known} if known else {}, complete=complete)
+    before = replace(BEFORE, lists={"a": known} if known else {}, complete=by_shard(complete))
     made = replace(before, batch=5, **more)  # type: ignore[arg-type]
     return load_gaps(
         detect_capture_changes(made, batch_context(before, captures={"a": capture}, at=NOW))

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.landing.epochs import EPOCH_ALONE
 from pipeline.landing.order_check import highest_by_source
-from pipeline.model import Acknowledged, Fence, Missing, Op, Order, SourcePartition
+from pipeline.model import Acknowledged, Fence, Missing, Op, Order, Shard, SourcePartition
 from tests.builders.harness import NOW, LandingHarness, Server, place, record
 from tests.pipeline.schema_messages import described, message
 
@@ -65,7 +65,7 @@ def harness(tmp_path: Path, server: Stopped) -> LandingHarness:
     made.land()
     made.topics.beat("a", 3, pos=400, log=OLD)
     made.land()
-    assert made.checkpoint.bases.keys() == {"a/db.t"}
+    assert made.checkpoint.bases.keys() == {Shard("a", "db.t")}
     assert made.checkpoint.covers(fence(server, 3))
     return made
 
@@ -169,7 +169,7 @@ def test_wherever_batches_cut_it_the_snapshot_after_a_reset_is_a_base(
     mark = harness.checkpoint
     assert True not in proven
     assert mark.covers(goal)
-    assert mark.bases == {"a/db.t": Order(2, NEW, SNAPSHOT)}
+    assert mark.bases == {Shard("a", "db.t"): Order(2, NEW, SNAPSHOT)}
     assert mark.gaps == {}
     assert {
         row["order"]["epoch"] for row in harness.landed(Op.DDL) if "colour" in row["after"]

@@ -19,7 +19,7 @@ from pipeline.delta.actions import with_properties
 from pipeline.delta.commit import commit_actions
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.landing.source_holds import RESENT
-from pipeline.model import Op, Order, SourcePartition, TopicPartition
+from pipeline.model import Op, Order, Shard, SourcePartition, TopicPartition
 from pipeline.reports import LandingReport
 from pipeline.settings import Router, TableRule
 from pipeline.sources.positions import locate_position
@@ -508,7 +508,7 @@ def test_rows_show_that_a_table_is_captured_by_lists_that_stayed_as_they_were(
 
     harness.land()
 
-    assert harness.checkpoint.bases.keys() == {"a/db.t"}
+    assert harness.checkpoint.bases.keys() == {Shard("a", "db.t")}
 
 
 def test_a_silent_collector_counts_no_table_as_captured(tmp_path: Path) -> None:
@@ -537,7 +537,7 @@ def test_a_table_made_and_filled_during_an_outage_is_born_though_its_rows_fill_a
     while harness.loop.land(frozenset()).batch is not None:
         pass
 
-    assert harness.checkpoint.bases["a/db.t"] == Order(1, 7, 200)
+    assert harness.checkpoint.bases[Shard("a", "db.t")] == Order(1, 7, 200)
 
 
 def test_a_first_snapshot_lands_in_large_batches_until_a_table_of_tier_0_is_live(
@@ -557,7 +557,7 @@ def test_a_first_snapshot_lands_in_large_batches_until_a_table_of_tier_0_is_live
 
     assert (snapshot.rows, snapshot.capped, other.rows) == (9, False, 9)
     assert (first.rows, first.capped) == (9, False)  # it shows that the snapshot has ended
-    assert "a/db.t" in harness.checkpoint.bases
+    assert Shard("a", "db.t") in harness.checkpoint.bases
     assert second.batch is None
     for pos in range(210, 219):
         harness.topics.put("a", pos, "live")

@@ -63,11 +63,11 @@ def test_a_batch_forgets_nothing_of_what_it_does_not_tell() -> None:
     known = replace(
         SHARDS,
         heartbeats={"s": 7, "b": 9},
-        lost={"s/db.t": low},
+        lost={Shard("s", "db.t"): low},
         high=orders_at({"s/x:0": low, "s/y:0": low}),
-        parts={"s/db.p": low},
-        based={"s/db.o": 1},
-        complete={"s/db.o": 2},
+        parts={Shard("s", "db.p"): low},
+        based={Shard("s", "db.o"): 1},
+        complete={Shard("s", "db.o"): 2},
     )
     facts = BatchStats(
         heartbeats={"s": 8},
@@ -94,7 +94,7 @@ def test_a_base_tells_when_its_rows_began_and_when_it_was_complete() -> None:
 
     made = step(step(begun), BatchStats(high=orders_at({"s/x:0": Order(1, 1, 9)})))
 
-    assert (made.based, made.complete) == ({"s/db.t": 5}, {"s/db.t": 7})
+    assert (made.based, made.complete) == ({Shard("s", "db.t"): 5}, {Shard("s", "db.t"): 7})
 
 
 def test_a_source_that_is_new_takes_no_word_of_another() -> None:
@@ -138,8 +138,8 @@ def test_only_a_base_that_closes_a_gap_tells_where_changes_are_missing(
 
     made = step(checkpoint, BatchStats(high=orders_at({"s/x:0": Order(1, 1, 900)})))
 
-    assert name in made.bases
-    assert made.lost == ({"s/db.t": Order(1, 1, 700)} if told else {})
+    assert Shard.parse(name) in made.bases
+    assert made.lost == ({Shard("s", "db.t"): Order(1, 1, 700)} if told else {})
 
 
 @pytest.mark.parametrize("dropped", [False, True], ids=["there", "dropped"])
@@ -187,7 +187,7 @@ def test_so_it_does_of_a_table_that_was_made_again_since(tmp_path: Path, most: i
     for _ in range(2):
         harness.land()
 
-    assert harness.checkpoint.bases["a/db.t"].pos == 100
+    assert harness.checkpoint.bases[Shard("a", "db.t")].pos == 100
     assert harness.short() == [("a/db.t",)]
 
 

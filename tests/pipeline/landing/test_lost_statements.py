@@ -37,7 +37,7 @@ def harness(tmp_path: Path) -> LandingHarness:
         made.topics.put(source, 20, "one")
         made.topics.beat(source, 1, pos=30)
     made.land()
-    assert made.checkpoint.bases.keys() == {T_OF_A, T_OF_B}
+    assert made.checkpoint.bases.keys() == {Shard.parse(T_OF_A), Shard.parse(T_OF_B)}
     return made
 
 
@@ -73,7 +73,7 @@ def test_it_is_over_with_a_base_that_begins_later(harness: LandingHarness) -> No
     harness.land()
 
     assert harness.gaps() == []
-    assert harness.checkpoint.lost[T_OF_A].pos == 150
+    assert harness.checkpoint.lost[Shard.parse(T_OF_A)].pos == 150
 
 
 def test_a_snapshot_that_was_being_read_does_not_end_it(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_snapshot_that_was_being_read_does_not_end_it(tmp_path: Path) -> None:
     harness.topics.beat("a", 1, pos=60)
     harness.land()
 
-    assert T_OF_A in harness.checkpoint.bases
+    assert Shard.parse(T_OF_A) in harness.checkpoint.bases
     assert [one.shards for one in harness.gaps()] == [(T_OF_A,)]
 
 
@@ -101,7 +101,7 @@ def test_rows_that_went_while_a_snapshot_was_being_read_are_missed_too(tmp_path:
     harness.topics.beat("a", 1, pos=60)
     harness.land()
 
-    assert T_OF_A in harness.checkpoint.bases
+    assert Shard.parse(T_OF_A) in harness.checkpoint.bases
     assert [one.shards for one in harness.gaps()] == [(T_OF_A,)]
 
 
@@ -125,7 +125,7 @@ def test_a_source_of_which_nothing_is_known_yet_misses_nothing(tmp_path: Path) -
     harness.land()
 
     assert harness.gaps() == []
-    assert T_OF_B in harness.checkpoint.bases
+    assert Shard.parse(T_OF_B) in harness.checkpoint.bases
 
 
 def test_a_topic_into_which_rows_are_routed_is_one_of_its_tables(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_topic_into_which_rows_are_routed_is_one_of_its_tables(tmp_path: Path)
         harness.topics.put(source, 20, "one")
     harness.topics.held["all.rows"] = harness.topics.held.pop("a.db.t")
     harness.land()
-    assert harness.checkpoint.bases.keys() == {T_OF_A, T_OF_B}
+    assert harness.checkpoint.bases.keys() == {Shard.parse(T_OF_A), Shard.parse(T_OF_B)}
     harness.topics.delete("all.rows")
     harness.topics.beat("a", 1, pos=30)
 

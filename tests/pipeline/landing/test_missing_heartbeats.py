@@ -184,7 +184,7 @@ def test_f101_a_table_that_was_created_in_the_skipped_piece_waits_for_its_rows(
     for number in range(10, 20):
         land_heartbeats(harness, number)
         harness.land()
-        if "a/db.u" in harness.checkpoint.bases and rests(harness, "a.db.u"):
+        if Shard("a", "db.u") in harness.checkpoint.bases and rests(harness, "a.db.u"):
             seen += 1
             assert "a/db.u" in harness.short()[0]
 

@@ -168,19 +168,19 @@ def test_standards_of_rows_that_were_there_make_a_gap_of_that_table_alone() -> N
         MADE, batch_context(BEFORE, standards=RULES, settings_changed=True)
     )
 
-    assert found.standards == {NAME: RowStandards(DIGEST, 7)}
+    assert found.standards == {Shard.parse(NAME): RowStandards(DIGEST, 7)}
     (gap,) = load_gaps(found)
     assert (gap.shards, gap.batch, gap.id) == ((NAME,), 7, f"standards:{NAME}@7")
 
 
 def test_so_do_other_ones_and_none_any_more() -> None:
-    known = replace(MADE, standards={NAME: RowStandards(DIGEST)})
+    known = replace(MADE, standards={Shard.parse(NAME): RowStandards(DIGEST)})
 
     for rules in (OTHER, NO_STANDARDS):
         found = detect_new_standards(
             known, batch_context(known, standards=rules, settings_changed=True)
         )
-        assert found.standards[NAME] == RowStandards(rules.digest("shop.users"), 7)
+        assert found.standards[Shard.parse(NAME)] == RowStandards(rules.digest("shop.users"), 7)
         assert list(found.gaps) == [f"standards:{NAME}@7"]
 
 
@@ -190,17 +190,18 @@ def test_a_shard_that_is_seen_for_the_first_time_has_no_other_rows() -> None:
             MADE, batch_context(replace(BEFORE, shards={}), standards=RULES, settings_changed=anew)
         )
 
-        assert found.standards == {NAME: RowStandards(DIGEST, -1)}
+        assert found.standards == {Shard.parse(NAME): RowStandards(DIGEST, -1)}
         assert not found.gaps
 
 
 def test_what_is_as_it_was_changes_nothing() -> None:
-    known = replace(MADE, standards={NAME: RowStandards(DIGEST, 3)})
+    known = replace(MADE, standards={Shard.parse(NAME): RowStandards(DIGEST, 3)})
 
     assert (
         detect_new_standards(known, batch_context(known, standards=RULES, settings_changed=True))
         == known
     )
+    assert detect_new_standards(known, batch_context(known, standards=RULES)) is known
     assert (
         detect_new_standards(
             MADE, batch_context(BEFORE, standards=NO_STANDARDS, settings_changed=True)
@@ -216,5 +217,5 @@ def test_a_shard_that_is_gone_is_noted_and_misses_nothing() -> None:
         gone, batch_context(BEFORE, standards=RULES, settings_changed=True)
     )
 
-    assert found.standards == {NAME: RowStandards(DIGEST, 7)}
+    assert found.standards == {Shard.parse(NAME): RowStandards(DIGEST, 7)}
     assert not found.gaps

@@ -58,24 +58,24 @@ def test_shards_are_known_by_their_rows() -> None:
 def test_a_base_is_told_with_the_batches_it_began_and_ended_in_and_its_mirror_has_to_take_it() -> (
     None
 ):
-    checkpoint = replace(OLD, based={"s/db.x": 1}, complete={"s/db.x": 2})
+    checkpoint = replace(OLD, based={Shard("s", "db.x"): 1}, complete={Shard("s", "db.x"): 2})
 
     begun = step(checkpoint, snapshot("s/db.t"))
     made = step(step(begun), BatchStats(high=orders_at({"s/s.db.t:0": HIGH})))
 
-    assert made.based == {"s/db.x": 1, "s/db.t": 5}
-    assert made.complete == {"s/db.x": 2, "s/db.t": 7}
+    assert made.based == {Shard("s", "db.x"): 1, Shard("s", "db.t"): 5}
+    assert made.complete == {Shard("s", "db.x"): 2, Shard("s", "db.t"): 7}
     assert made.tables == {"db.t": 7}
 
 
 def test_parts_of_snapshots_in_topics_trimmed_one_after_another_are_all_remembered() -> None:
     """A part that is forgotten is a whole base once its rows are sent again."""
     chosen = Plan({}, {}, (), capped=False, trimmed=frozenset({"s.db.t"}))
-    checkpoint = replace(OLD, parts={"s/db.v": LOW}, trimmed=("s.db.v",))
+    checkpoint = replace(OLD, parts={Shard("s", "db.v"): LOW}, trimmed=("s.db.v",))
 
     made, _ = planned(checkpoint, chosen, snapshot("s/db.t"))
 
-    assert made.parts == {"s/db.v": LOW, "s/db.t": BEGUN}
+    assert made.parts == {Shard("s", "db.v"): LOW, Shard("s", "db.t"): BEGUN}
     assert step(made).parts == made.parts
 
 
@@ -101,10 +101,10 @@ def test_a_snapshot_of_rows_of_two_epochs_is_a_part(
 
     made = step(step(facts=first), second)
 
-    assert made.parts == ({} if whole else {"s/db.t": order})
+    assert made.parts == ({} if whole else {Shard("s", "db.t"): order})
     assert (made.snaps.keys() == {Shard("s", "db.t")}) is whole
     done = step(made, BatchStats(high=orders_at({"s/s.db.t:0": Order(2, 1, 900)})))
-    assert (done.bases.get("s/db.t") == order) is whole
+    assert (done.bases.get(Shard("s", "db.t")) == order) is whole
 
 
 def test_rows_of_one_batch_in_two_epochs_are_a_part_whichever_is_told_first() -> None:
@@ -113,7 +113,9 @@ def test_rows_of_one_batch_in_two_epochs_are_a_part_whichever_is_told_first() ->
     for one, other in ((older, newer), (newer, older)):
         both = one.with_rows(other).with_rows(newer)
         assert both == SnapshotRows(newer.order, 6, ended=True, torn=True)
-        assert step(facts=BatchStats(snapshots={"s/db.t": both})).parts == {"s/db.t": newer.order}
+        assert step(facts=BatchStats(snapshots={"s/db.t": both})).parts == {
+            Shard("s", "db.t"): newer.order
+        }
 
 
 @pytest.mark.parametrize(
@@ -140,12 +142,14 @@ LIVE = BatchStats(high=orders_at({"s/s.db.t:0": HIGH}))
 
 
 def test_a_base_that_closes_what_was_unread_tells_how_far_changes_are_missing() -> None:
-    opened = step(replace(TWO, lost={"s/db.x": LOW}), BatchStats(errors={"s/db.t": unread(7)}))
+    opened = step(
+        replace(TWO, lost={Shard("s", "db.x"): LOW}), BatchStats(errors={"s/db.t": unread(7)})
+    )
 
     made = step(step(opened, snapshot("s/db.t")), LIVE)
 
     assert made.quarantine == {}
-    assert made.lost == {"s/db.x": LOW, "s/db.t": BEGUN}
+    assert made.lost == {Shard("s", "db.x"): LOW, Shard("s", "db.t"): BEGUN}
 
 
 def test_a_base_that_closes_nothing_tells_of_nothing_lost() -> None:

@@ -39,7 +39,7 @@ KNOWN = Checkpoint(
     "main",
     7,
     shards={Shard.parse(T): "public.t", Shard.parse(U): "public.u"},
-    bases={T: BASE, U: BASE},
+    bases={Shard.parse(T): BASE, Shard.parse(U): BASE},
 )
 
 
@@ -54,7 +54,7 @@ def harness(tmp_path: Path) -> LandingHarness:
         heartbeat_message(600, 2, "false"),
     ]
     made.land()
-    assert made.checkpoint.bases.keys() == {T, U}
+    assert made.checkpoint.bases.keys() == {Shard.parse(T), Shard.parse(U)}
     assert (made.checkpoint.again, made.checkpoint.gaps) == ({}, {})
     return made
 
@@ -89,7 +89,7 @@ def test_a_table_without_a_row_in_it_stays_short_and_the_others_are_not(
     live(harness, 1000)
 
     assert harness.short() == [(U,)]
-    assert harness.checkpoint.lost[T] == ANEW
+    assert harness.checkpoint.lost[Shard.parse(T)] == ANEW
     assert harness.checkpoint.again["a"] == SnapshotAgain(
         Order(1, 900, 900), harness.now, 1, 2, False
     )
@@ -103,7 +103,7 @@ def test_what_is_whole_in_the_same_batch_is_no_gap_and_yet_lost_what_was_before(
     live(harness, 1000)
 
     assert harness.short() == []
-    assert harness.checkpoint.lost == {T: ANEW, U: ANEW}
+    assert harness.checkpoint.lost == {Shard.parse(T): ANEW, Shard.parse(U): ANEW}
     assert harness.checkpoint.again["a"].tables == 2
 
 
@@ -148,7 +148,7 @@ def test_f102_a_snapshot_of_single_tables_is_no_base_and_deletes_nothing(
 
     read_past(harness)
 
-    assert (harness.checkpoint.bases[T], harness.checkpoint.snaps) == (BASE, {})
+    assert (harness.checkpoint.bases[Shard.parse(T)], harness.checkpoint.snaps) == (BASE, {})
     assert (harness.short(), harness.checkpoint.lost, harness.checkpoint.again) == ([], {}, {})
     assert [row["key"] for row in harness.landed(Op.READ)][-2:] == [
         '["a","public.t","7"]',
@@ -185,7 +185,7 @@ def test_f102_a_signal_that_names_the_table_of_heartbeats_gives_no_base_and_open
     read_past(harness)
 
     assert bases_given(harness) == before
-    assert (harness.checkpoint.bases[T], harness.checkpoint.snaps) == (BASE, {})
+    assert (harness.checkpoint.bases[Shard.parse(T)], harness.checkpoint.snaps) == (BASE, {})
     assert (harness.short(), harness.checkpoint.lost, harness.checkpoint.again) == ([], {}, {})
     assert '["a","public.t","8"]' in [row["key"] for row in harness.landed(Op.READ)]
 
@@ -286,7 +286,7 @@ def test_f102_a_table_that_is_added_later_needs_more_than_a_snapshot_of_it_alone
     live(harness, 1000)
     read_past(harness)
 
-    assert harness.checkpoint.bases.keys() == {T, U}
+    assert harness.checkpoint.bases.keys() == {Shard.parse(T), Shard.parse(U)}
     assert harness.checkpoint.snaps == {}
 
 
@@ -302,12 +302,15 @@ def test_a_snapshot_that_came_while_its_server_was_replaced_is_no_base(
     live(harness, 1000)
 
     assert [row["order"]["epoch"] for row in harness.landed(Op.READ)[-2:]] == [1, 2]
-    assert (harness.checkpoint.bases[T], harness.checkpoint.snaps) == (BASE, {})
+    assert (harness.checkpoint.bases[Shard.parse(T)], harness.checkpoint.snaps) == (BASE, {})
     assert sorted(harness.short()) == [(T,), (T, U), (T, U)]  # no GTIDs: nor is the old end shown
 
     read_again(harness, "t", "u", lsn=1100)
     live(harness, 1200)
-    assert (harness.checkpoint.bases[T], harness.short()) == (Order(2, 1100, 1100, 1), [])
+    assert (harness.checkpoint.bases[Shard.parse(T)], harness.short()) == (
+        Order(2, 1100, 1100, 1),
+        [],
+    )
 
 
 def snapshot_again(before: Checkpoint) -> Checkpoint:
@@ -324,8 +327,10 @@ def gap(shard: str) -> dict[str, Gap]:
     ("before", "tables"),
     [
         pytest.param(KNOWN, (T, U), id="all"),
-        pytest.param(replace(KNOWN, bases={T: BASE}), (T,), id="not one that is first read"),
-        pytest.param(replace(KNOWN, bases={T: ANEW}), None, id="it is their first"),
+        pytest.param(
+            replace(KNOWN, bases={Shard.parse(T): BASE}), (T,), id="not one that is first read"
+        ),
+        pytest.param(replace(KNOWN, bases={Shard.parse(T): ANEW}), None, id="it is their first"),
         pytest.param(
             replace(KNOWN, existing={Shard.parse(U): Existence(BASE, there=False)}),
             (T,),
@@ -337,7 +342,9 @@ def gap(shard: str) -> dict[str, Gap]:
             id="not what is ignored",
         ),
         pytest.param(
-            replace(KNOWN, shards={Shard.parse("b/public.t"): "t"}, bases={"b/public.t": BASE}),
+            replace(
+                KNOWN, shards={Shard.parse("b/public.t"): "t"}, bases={Shard("b", "public.t"): BASE}
+            ),
             None,
             id="not of another source",
         ),
@@ -434,7 +441,7 @@ def test_a_snapshot_whose_first_rows_were_deleted_before_they_were_landed_is_no_
     harness.topics.put("a", 400, "last")
     harness.land()
 
-    assert harness.checkpoint.bases["a/db.t"].pos == 300
+    assert harness.checkpoint.bases[Shard("a", "db.t")].pos == 300
     assert not harness.checkpoint.snaps
 
 
@@ -502,12 +509,14 @@ def test_other_changes_are_left_alone(rows: list[dict[str, Any]]) -> None:
             True,
             id="it still comes",
         ),
-        pytest.param(Checkpoint("shop", 0, bases={NAME: SNAPSHOT}), True, id="it is the base"),
+        pytest.param(
+            Checkpoint("shop", 0, bases={Shard.parse(NAME): SNAPSHOT}), True, id="it is the base"
+        ),
         pytest.param(
             Checkpoint(
                 "shop",
                 0,
-                bases={NAME: SNAPSHOT},
+                bases={Shard.parse(NAME): SNAPSHOT},
                 rereads={NAME: Backfill("1", Origin.SNAPSHOT, SNAPSHOT, "s", 0, done=0)},
             ),
             False,
@@ -517,7 +526,7 @@ def test_other_changes_are_left_alone(rows: list[dict[str, Any]]) -> None:
             Checkpoint(
                 "shop",
                 0,
-                bases={NAME: SNAPSHOT},
+                bases={Shard.parse(NAME): SNAPSHOT},
                 rereads={NAME: Backfill("2", Origin.REPAIR, LATER, "s", 0, base=SNAPSHOT)},
             ),
             False,
@@ -549,6 +558,6 @@ def test_a_first_transaction_is_quarantined_when_it_lands_and_not_lost(
     topic += [change(lsn, 3), change(700, 4, sequence='["650","700"]')]
     harness.land()
 
-    assert harness.checkpoint.bases == {"a/public.t": Order(1, 500, 500, 1)}
+    assert harness.checkpoint.bases == {Shard("a", "public.t"): Order(1, 500, 500, 1)}
     told = {"public.t": ("a.public.t:0:2@1",)} if quarantined else {}
     assert harness.checkpoint.quarantined == told

@@ -13,6 +13,7 @@ from pipeline.sources.postgres.position import log_position
 from pipeline.sources.postgres.retained_log import SlotSnapshot
 from tests.builders import batch_context
 from tests.builders.harness import LandingHarness, load_gaps
+from tests.builders.values import by_shard
 from tests.pipeline.landing.test_lost_logs import ALL, Postgres, based, harness_with_base
 from tests.pipeline.landing.test_unbased_tables import heartbeat_message, message
 
@@ -92,7 +93,7 @@ def test_a_base_counts_if_it_begins_where_the_slot_does(
     based(harness, lsn)
     assert harness.short() == ([] if closed else [("a/public.t",)])
 
-    lost = harness.checkpoint.lost.get("a/public.t")
+    lost = harness.checkpoint.lost.get(Shard("a", "public.t"))
     assert lost == Order(1, lsn, lsn, 1), "no image of a cut below it is right"
 
 
@@ -172,12 +173,12 @@ def test_bases_count_from_where_the_new_one_begins_in_its_own_log(
     epoch: int | None, bases: dict[str, Order], left: tuple[str, ...], lost: dict[str, Order]
 ) -> None:
     epochs = {} if epoch is None else {"shop": Epoch(epoch, "7/1", log_position(900))}
-    before = replace(KNOWN, bases=bases, epochs=epochs, lost={"till/a": BEGINS})
+    before = replace(KNOWN, bases=by_shard(bases), epochs=epochs, lost={Shard("till", "a"): BEGINS})
 
     made = detect_lost_logs(before, batch_context(before, captures={"shop": NEW}))
 
     assert [gap.shards for gap in load_gaps(made)] == [left]
-    assert made.lost == {"till/a": BEGINS, **lost}
+    assert made.lost == {Shard("till", "a"): BEGINS, **by_shard(lost)}
 
 
 def test_where_nobody_tells_what_keeps_it_nothing_was_exchanged() -> None:

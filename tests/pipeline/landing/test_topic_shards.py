@@ -16,13 +16,13 @@ THERE = Checkpoint(
     1,
     {TopicPartition("shop.db.t", 0): END},
     shards={Shard.parse(NAME): "db.t"},
-    bases={NAME: ORDER},
+    bases={Shard.parse(NAME): ORDER},
 )
 GONE = {Shard.parse(NAME): Existence(ORDER, there=False)}
 OTHERS = replace(
     THERE,
     shards={Shard.parse(NAME): "db.t", Shard.parse(OTHER): None},
-    bases={NAME: ORDER, OTHER: ORDER},
+    bases={Shard.parse(NAME): ORDER, Shard.parse(OTHER): ORDER},
 )
 READ = replace(THERE, bases={}, snaps={Shard.parse(NAME): OpenSnapshot(ORDER, 1)})
 SHOP = TopicNames("s", "shop", frozenset({"shop.transaction", "shop.sluice.heartbeat"}))
@@ -30,7 +30,7 @@ ROUTED = replace(SHOP, routed=True)
 FOLDED = replace(
     THERE,
     shards={Shard.parse(NAME): "db.t", Shard.parse(OTHER): "db.t", Shard.parse("b/db.v"): "db.v"},
-    bases={NAME: ORDER, OTHER: ORDER, "b/db.v": ORDER},
+    bases={Shard.parse(NAME): ORDER, Shard.parse(OTHER): ORDER, Shard("b", "db.v"): ORDER},
 )  # no topic of db.u, or of b, was ever listed
 
 

@@ -83,7 +83,7 @@ def test_columns_are_newer_than_the_base_only_if_they_are_others_than_came_with_
         harness.land()
         told, base = (
             harness.checkpoint.existing[Shard.parse("a/public.old")],
-            harness.checkpoint.bases["a/public.old"],
+            harness.checkpoint.bases[Shard("a", "public.old")],
         )
         newer.append(told.order > base)
 

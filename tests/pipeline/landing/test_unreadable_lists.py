@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.landing.gaps import GRACE
+from pipeline.model import Shard
 from tests.builders.harness import LandingHarness, Server
 
 NAME = "a/db.t"
@@ -22,7 +23,7 @@ def based(tmp_path: Path) -> LandingHarness:
     made.topics.alter("a", 5, "name", kind="CREATE")
     made.topics.put("a", 20, "one")
     made.land()
-    assert NAME in made.checkpoint.bases
+    assert Shard.parse(NAME) in made.checkpoint.bases
     made.server.readable = False
     return made
 
@@ -55,7 +56,7 @@ def test_a_later_base_ends_it_if_it_was_surely_sent_by_those_lists(
     based.topics.snapshot("a", pos, 2)
     land_heartbeat(based, 3, pos=60)
 
-    assert based.checkpoint.bases[NAME].pos == pos
+    assert based.checkpoint.bases[Shard.parse(NAME)].pos == pos
     assert (based.gaps() == []) is closed
 
 

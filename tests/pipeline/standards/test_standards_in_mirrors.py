@@ -9,7 +9,7 @@ import pytest
 from pipeline.archive import ArchiveRule, ArchiveWindow
 from pipeline.checkpoint import Checkpoint, RowStandards
 from pipeline.errors import HeldError
-from pipeline.model import Op, Order
+from pipeline.model import Op, Order, Shard
 from pipeline.settings import StandardRule
 from pipeline.standards.hash import KeyedHash
 from pipeline.standards.mask import LetterMask
@@ -32,7 +32,7 @@ def _lake(home: Path, rules: Standards, since: int = -1) -> LocalLake:
 
 
 def note_standards(lake: LocalLake, since: int) -> LocalLake:
-    noted = {"s/db.t": RowStandards(lake.catalog.standards.digest("db.t"), since)}
+    noted = {Shard("s", "db.t"): RowStandards(lake.catalog.standards.digest("db.t"), since)}
     lake.checkpoint = replace(lake.checkpoint, standards=noted)
     return lake
 
@@ -70,7 +70,9 @@ def test_rows_from_before_a_change_of_standards_hold_the_table_until_a_later_bas
     assert [one["name"] for one in lake.mirror()] == ["Ada"]
 
     at = Order(1, 1, 9)
-    lake.checkpoint = replace(lake.checkpoint, based={"s/db.t": 2}, bases={"s/db.t": at})
+    lake.checkpoint = replace(
+        lake.checkpoint, based={Shard("s", "db.t"): 2}, bases={Shard("s", "db.t"): at}
+    )
     lake.land(
         row(Op.READ, 9, 1, HASH.value("Ada")),
         row(Op.READ, 9, 2, HASH.value("Bob")),
@@ -90,7 +92,7 @@ def test_a_column_whose_type_is_another_by_its_standard_asks_for_a_new_mirror(
     lake.catalog.standards = rules_of(("hash", own))
     note_standards(lake, since=0)
     lake.checkpoint = replace(
-        lake.checkpoint, based={"s/db.t": 1}, bases={"s/db.t": Order(1, 1, 9)}
+        lake.checkpoint, based={Shard("s", "db.t"): 1}, bases={Shard("s", "db.t"): Order(1, 1, 9)}
     )
     answers = {"after": '{"id":"ab","name":"Ada"}', "key": '["s","db.t","ab"]'}
     lake.land(row(Op.READ, 9, 1, "Ada") | answers)
@@ -137,7 +139,7 @@ def test_ids_of_a_key_with_a_standard_have_no_ranges(tmp_path: Path) -> None:
 
 
 def test_a_mark_tells_by_which_standards_rows_are_written() -> None:
-    mark = Checkpoint("main", 3, standards={"s/db.t": RowStandards("ab", 2)})
+    mark = Checkpoint("main", 3, standards={Shard("s", "db.t"): RowStandards("ab", 2)})
 
     assert Checkpoint.loads(mark.dumps()) == replace(mark, full=3)
     with pytest.raises(HeldError):

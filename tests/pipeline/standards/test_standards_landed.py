@@ -13,7 +13,7 @@ from pyarrow import parquet
 from pipeline.apply.merge import count_corrected
 from pipeline.checkpoint import RowStandards
 from pipeline.clocks import LONGEST_WAIT
-from pipeline.model import Op
+from pipeline.model import Op, Shard
 from pipeline.resubmissions import Resubmission
 from pipeline.settings import StandardRule
 from pipeline.standards.hash import KeyedHash
@@ -62,7 +62,7 @@ def test_values_are_standardised_before_anything_of_them_is_written(tmp_path: Pa
     (odd,) = _rows(harness, Op.ERROR)
     assert odd["key"] is None
     assert CLEAR not in _lake(tmp_path)
-    assert harness.loop.checkpoint.standards[NAME] == RowStandards(
+    assert harness.loop.checkpoint.standards[Shard.parse(NAME)] == RowStandards(
         Standards((RULE,)).digest("db.t"), -1
     )
 
@@ -110,7 +110,7 @@ def test_other_standards_for_rows_that_are_there_are_a_gap(tmp_path: Path) -> No
 
     gaps = list(again.loop.checkpoint.gaps.values())
     assert {gap.shards for gap in gaps} == {("a/db.t",), ("b/db.t",)}
-    assert again.loop.checkpoint.standards[NAME].since == again.loop.checkpoint.batch
+    assert again.loop.checkpoint.standards[Shard.parse(NAME)].since == again.loop.checkpoint.batch
     quiet = LandingHarness(tmp_path, harness.topics, harness.server, standards=(RULE,))
     quiet.topics.put("a", 103, CLEAR)
     quiet.land()
@@ -134,7 +134,7 @@ def test_rows_that_are_read_again_go_through_the_same_place_and_close_the_gap(
     assert len(read) == 20
     assert not [one for one in beside.harness.loop.checkpoint.gaps if NAME in one]
     mark = beside.harness.loop.checkpoint
-    assert mark.based[NAME] > mark.standards[NAME].since
+    assert mark.based[Shard.parse(NAME)] > mark.standards[Shard.parse(NAME)].since
 
 
 def test_a_row_without_an_answer_is_not_read_again_until_it_has_one(tmp_path: Path) -> None:
