@@ -56,6 +56,7 @@ from checks.counting import (
     NARROWER,
     WRONG,
     Differences,
+    Fences,
     Suspect,
     SuspectState,
     await_fences,
@@ -125,38 +126,53 @@ class Values:
         """Explain what differed before, or rule on the suspects; then look at the next ranges."""
         if table.no_ranges:
             return self._measure_by_key(table, world)
+        memory = world.recall(table, NAME) or {}
+        fences = self._await(table, world, memory)
+        if isinstance(fences, NotYet | Undecided):
+            return fences
+        return self._take_step(table, world, memory, fences)
+
+    def _take_step(
+        self, table: Table, world: World, memory: Memory, fences: Fences | None
+    ) -> Differences | NotYet | Undecided:
+        """Begin a cycle without *fences*; else go on, as the mirror has passed the last step."""
         columns = _choose_columns(table, world)
         if isinstance(columns, Undecided):
             return columns
         comparison = Comparison(table, world, columns)
-        memory = world.recall(table, NAME) or {}
         other = memory.get("asked") != comparison.asked  # sums of other columns mean nothing
         if other or "changed" not in memory:  # an earlier version remembered no changed rows
             found = (world.recall(table, NAME, lasting=True) or {}).get("found", [])
             self._begin(comparison, {**memory, "found": found})
             return NotYet("a cycle has begun")
         changed = ChangedLook.loads(memory["changed"], table)
-        if world.mirror(table).batch < changed.rest.until:
+        if fences is None:
             return self._begin_again(comparison, memory, changed)
-        return self._rule(comparison, memory, changed)
-
-    def _rule(
-        self, comparison: Comparison, memory: Memory, changed: ChangedLook
-    ) -> Differences | NotYet | Undecided:
-        """Take the next step of a cycle, once the mirror has passed the last one."""
-        table, world = comparison.table, comparison.world
         seen = RowSuspects.loads(memory["rows"], table) if memory["rows"] else None
-        ended = seen.ended if seen else datetime.fromisoformat(memory["ended"])
-        fences = await_fences(table, world, ended, self.patience)
-        if isinstance(fences, NotYet):
-            return replace(fences, suspicious=seen is not None)
-        if isinstance(fences, Undecided):
-            return fences
         looks = [look for raw in memory["looks"] if (look := Look.loads(raw, table))]
         reading = Differences(fences, _describe_values(looks, changed, comparison))
         if seen is None:
             return self._explain(comparison, memory, looks, changed, reading)
         return self._confirm(comparison, memory, seen, changed, reading)
+
+    def _await(
+        self, table: Table, world: World, memory: Memory
+    ) -> Fences | NotYet | Undecided | None:
+        """The fences after the last step of a cycle, once the mirror has passed it.
+
+        Neither source nor log is asked: most rounds of a cycle only wait.  None before the first
+        step, and if the mirror was put back to before what that looked at.
+        """
+        if "changed" not in memory:
+            return None
+        until = LogSegment.loads(memory["changed"]["rest"]).until
+        if world.mirror(table).batch < until:
+            return None
+        ended = (memory["rows"] or memory)["ended"]
+        found = await_fences(table, world, datetime.fromisoformat(ended), self.patience)
+        if isinstance(found, NotYet):
+            return replace(found, suspicious=memory["rows"] is not None)
+        return found
 
     def _measure_by_key(self, table: Table, world: World) -> Differences | NotYet | Undecided:
         """Scan a table whose key has no ranges, at a slow pace, if it is not too large for that."""

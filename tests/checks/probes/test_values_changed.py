@@ -270,6 +270,19 @@ def test_a_long_key_that_is_not_a_number_is_not_shown_in_part() -> None:
     assert not any("anna" in one for one in said)
 
 
+def test_a_round_that_only_waits_asks_neither_the_source_nor_the_log(
+    world: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_step(NAME, probe(), world, 2)
+    monkeypatch.delattr(FakeWorld, "log")
+    world.error = SILENT
+
+    answer = run_probe(Check(NAME, probe(), TABLE), world)
+
+    assert isinstance(answer, NotYet)
+    assert "no heartbeat since" in answer.why
+
+
 def test_rows_are_not_looked_at_before_they_are_merged(world: FakeWorld) -> None:
     in_step(NAME, probe(), world, 2)
     update(world, 3)
