@@ -372,7 +372,7 @@ def _is_read_again(inputs: Inputs) -> bool:
     checkpoint = inputs.samples.checkpoint
     if isinstance(checkpoint, Missing):
         return False
-    known = (checkpoint.value.rereads.get(str(shard)) for shard in inputs.table.shards)
+    known = (checkpoint.value.rereads.get(shard) for shard in inputs.table.shards)
     return any(one is not None and one.done is None for one in known)
 
 

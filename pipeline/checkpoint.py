@@ -321,7 +321,7 @@ class Checkpoint:
     ``snaps``         `Shard` -> its snapshot that is not complete yet.
     ``schemas``       ``source/shard`` -> its newest columns, where rows describe them.
     ``standards``     `Shard` -> the standards of its rows, if it has or had any.
-    ``rereads``       ``source/shard`` -> its newest re-reading, done or not.
+    ``rereads``       `Shard` -> its newest re-reading, done or not.
     ``resubmitted``   ids of corrected messages that are still asked for -> batch that landed them.
     ``lists``         source -> by which lists its collector sends tables.
     ``orderings``     source -> what the orders of its changes rest on.
@@ -365,7 +365,7 @@ class Checkpoint:
     snaps: Mapping[Shard, OpenSnapshot] = field(default_factory=dict)
     schemas: Mapping[str, DescribedSchema] = field(default_factory=dict)
     standards: Mapping[Shard, RowStandards] = field(default_factory=dict)
-    rereads: Mapping[str, Backfill] = field(default_factory=dict)
+    rereads: Mapping[Shard, Backfill] = field(default_factory=dict)
     resubmitted: Mapping[str, int] = field(default_factory=dict)
     lists: Mapping[str, CollectorLists] = field(default_factory=dict)
     orderings: Mapping[str, Ordering] = field(default_factory=dict)

@@ -393,7 +393,7 @@ class ProbeWorld:
             return False
         checkpoint = self.look.checkpoint.value
         bare = (shard for shard in table.shards if shard not in checkpoint.bases)
-        read = (checkpoint.rereads.get(str(shard)) for shard in bare)
+        read = (checkpoint.rereads.get(shard) for shard in bare)
         first = any(r and r.done is None and r.origin is Origin.SNAPSHOT for r in read)
         return first or any(checkpoint.complete.get(shard, -1) > applied for shard in table.shards)
 

@@ -161,7 +161,7 @@ class RowReaders:
             return declared
         if shard not in self._described:
             self.describe(shard)
-        told, known = self._described[shard], checkpoint.rereads.get(str(shard))
+        told, known = self._described[shard], checkpoint.rereads.get(shard)
         if told is None or known is None:
             return None
         dialect = self._feed(shard.source).dialect
@@ -177,8 +177,8 @@ class RowReaders:
         table. In a Postgres log only rows describe a table.
         """
         ids = {one.id for one in wishes}
-        begun = {name for name, one in checkpoint.rereads.items() if one.id in ids}
-        known = {*checkpoint.shards, *checkpoint.existing, *map(Shard.parse, begun)}
+        begun = {shard for shard, one in checkpoint.rereads.items() if one.id in ids}
+        known = {*checkpoint.shards, *checkpoint.existing, *begun}
         found = {
             shard: router.table(shard.name) for shard in known if shard_exists(checkpoint, shard)
         }

@@ -74,10 +74,10 @@ def begun_anew(known: Backfill) -> str:
 class Offer:
     """Filled by one thread, the reader's; ``news`` alone is for landing's."""
 
-    begun: dict[str, Backfill] = field(default_factory=dict)
+    begun: dict[Shard, Backfill] = field(default_factory=dict)
     ready: list[BackfilledRows] = field(default_factory=list)
-    closing: dict[str, tuple[str, Order]] = field(default_factory=dict)
-    cancelled: dict[str, str] = field(default_factory=dict)
+    closing: dict[Shard, tuple[str, Order]] = field(default_factory=dict)
+    cancelled: dict[Shard, str] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def news(self) -> BackfillNews:
@@ -86,46 +86,46 @@ class Offer:
             begun, closing, cancelled = self.begun, self.closing, self.cancelled
             return BackfillNews(dict(begun), tuple(self.ready), dict(closing), dict(cancelled))
 
-    def begin(self, name: str, begun: Backfill) -> None:
-        """Offer landing the state *begun* or cut of the shard *name*."""
+    def begin(self, shard: Shard, begun: Backfill) -> None:
+        """Offer landing the state *begun* or cut of *shard*."""
         with self._lock:
-            self.begun[name] = begun
+            self.begun[shard] = begun
 
     def read(self, rows: Sequence[BackfilledRows]) -> None:
         """Offer *rows* to landing, behind those that wait."""
         with self._lock:
             self.ready += rows
 
-    def end(self, name: str, id_: str, order: Order) -> None:
-        """Note that all rows of *name* were read when the log ended at *order*."""
+    def end(self, shard: Shard, id_: str, order: Order) -> None:
+        """Note that all rows of *shard* were read when the log ended at *order*."""
         with self._lock:
-            self.closing[name] = (id_, order)
+            self.closing[shard] = (id_, order)
 
     def cancel(self, checkpoint: Checkpoint, wanted: Set[str]) -> None:
         """Withdraw the offers of requests that are not *wanted*; landing then forgets them."""
         every = [*self.begun.items(), *checkpoint.rereads.items()]
-        known = {name: one.id for name, one in every if one.done is None}
+        known = {shard: one.id for shard, one in every if one.done is None}
         with self._lock:
-            self.cancelled = {name: id_ for name, id_ in known.items() if id_ not in wanted}
+            self.cancelled = {shard: id_ for shard, id_ in known.items() if id_ not in wanted}
             self.ready[:] = [one for one in self.ready if one.id in wanted]
-            self.closing = {name: one for name, one in self.closing.items() if one[0] in wanted}
+            self.closing = {n: one for n, one in self.closing.items() if one[0] in wanted}
 
     def forget(self, checkpoint: Checkpoint, is_there: Callable[[BackfilledRows], bool]) -> None:
         """Drop offers that the checkpoint contains or has passed, and those whose file is gone."""
         there = [one for one in self.ready if is_there(one)]
         with self._lock:
-            for name in [n for n, one in self.begun.items() if _is_known(checkpoint, n, one)]:
-                del self.begun[name]
+            for shard in [n for n, one in self.begun.items() if _is_known(checkpoint, n, one)]:
+                del self.begun[shard]
             self.ready[:] = there
             self.ready[:] = [one for one in self.ready if self._awaited(checkpoint, one)]
-            for name, (wanted, _) in list(self.closing.items()):
-                known = checkpoint.rereads.get(name)
+            for shard, (wanted, _) in list(self.closing.items()):
+                known = checkpoint.rereads.get(shard)
                 if known is None or known.id != wanted or known.closing is not None:
-                    del self.closing[name]
+                    del self.closing[shard]
 
     def _awaited(self, checkpoint: Checkpoint, rows: BackfilledRows) -> bool:
         """Whether landing may still take it, now or after others of its stretch."""
-        known = checkpoint.rereads.get(rows.name)
+        known = checkpoint.rereads.get(rows.shard)
         if known is None or known.id != rows.id or known.order != rows.order:
             return False
         if rows.stretch >= len(known.stretches) or known.stretches[rows.stretch].ended:
@@ -134,13 +134,13 @@ class Offer:
         return any(
             one.after == at
             for one in self.ready
-            if (one.name, one.stretch) == (rows.name, rows.stretch)
+            if (one.shard, one.stretch) == (rows.shard, rows.stretch)
         )
 
 
-def _is_known(checkpoint: Checkpoint, name: str, one: Backfill) -> bool:
+def _is_known(checkpoint: Checkpoint, shard: Shard, one: Backfill) -> bool:
     """Whether landing has taken it, or did not want it: a batch or two have ended since."""
-    known = checkpoint.rereads.get(name)
+    known = checkpoint.rereads.get(shard)
     if one.key:  # it was begun before, and is cut now
         return known is None or (known.id, known.order, known.key) != (one.id, one.order, ())
     return (known is not None and known.order >= one.order) or checkpoint.batch > one.since + 1
@@ -174,10 +174,10 @@ class BackfillRunner:
     limits: ReadLimits = field(default_factory=ReadLimits)
     mirror_ids: MirrorIds = field(default_factory=lambda: MirrorIds(lambda _: None))
     offer: Offer = field(default_factory=Offer)
-    _fences: dict[str, ReadFence] = field(default_factory=dict)
-    _paces: dict[str, int] = field(default_factory=dict)
-    _brakes: dict[str, str] = field(default_factory=dict)
-    _failed: dict[tuple[str, int], tuple[int, SluiceError]] = field(default_factory=dict)
+    _fences: dict[Shard, ReadFence] = field(default_factory=dict)
+    _paces: dict[Shard, int] = field(default_factory=dict)
+    _brakes: dict[Shard, str] = field(default_factory=dict)
+    _failed: dict[tuple[Shard, int], tuple[int, SluiceError]] = field(default_factory=dict)
     _round: int = 0
     _next: str = ""
     readers: RowReaders = field(init=False)
@@ -200,12 +200,13 @@ class BackfillRunner:
         self._round += 1
         troubles = dict(self._advanced(wanted, landed))
         going = (
-            self._state(one, name, landed.checkpoint, troubles.get(one.id))
+            self._state(one, shard, landed.checkpoint, troubles.get(one.id))
             for one, table in wanted
-            for name in map(str, table.shards or ("",))
+            for shard in table.shards or (None,)
         )
         gone = (
-            BackfillState(id_, "", name, why=GIVEN_UP) for name, id_ in self.offer.cancelled.items()
+            BackfillState(id_, "", str(shard), why=GIVEN_UP)
+            for shard, id_ in self.offer.cancelled.items()
         )
         return (*going, *gone)
 
@@ -235,7 +236,7 @@ class BackfillRunner:
     def _has_room(self, checkpoint: Checkpoint) -> bool:
         """Whether one more shard may be read at the same time."""
         every = checkpoint.rereads.items()
-        going = {name for name, one in every if one.done is None and one.closing is None}
+        going = {shard for shard, one in every if one.done is None and one.closing is None}
         return len(going | self.offer.begun.keys()) < OPEN
 
     def _is_there(self, rows: BackfilledRows) -> bool:
@@ -254,7 +255,7 @@ class BackfillRunner:
         return found[0] if found else None
 
     def _step(self, wish: BackfillRequest, table: Table, shard: Shard, landed: LandedState) -> None:
-        known = landed.checkpoint.rereads.get(str(shard))
+        known = landed.checkpoint.rereads.get(shard)
         key = _sent_key(table, landed.catalog.newest(shard.source, shard.name))
         if known is None or known.id != wish.id or _is_other(known, key):
             require_few_beginnings(wish, shard, known)
@@ -268,9 +269,8 @@ class BackfillRunner:
 
     def _begin(self, wish: BackfillRequest, shard: Shard, checkpoint: Checkpoint) -> None:
         """Note the position of the rows; the checkpoint has it before all below it has landed."""
-        name = str(shard)
         epoch, lists = checkpoint.epochs.get(shard.source), checkpoint.lists.get(shard.source)
-        if name in self.offer.begun:
+        if shard in self.offer.begun:
             return
         if epoch is None or (lists is not None and lists.since is not None):
             why = "its server is not known yet" if epoch is None else "its lists were just changed"
@@ -281,15 +281,15 @@ class BackfillRunner:
         fence = self.readers.fence(shard.source, checkpoint, epoch.identity)
         place_of = self.readers.begins_at(shard, checkpoint, fence)
         begun = Backfill(wish.id, wish.origin, place_of, fence.head.identity, checkpoint.batch + 1)
-        self._failed = {at: one for at, one in self._failed.items() if at[0] != name}
-        self.offer.begin(name, begun)
-        self._fences[name] = fence
+        self._failed = {at: one for at, one in self._failed.items() if at[0] != shard}
+        self.offer.begin(shard, begun)
+        self._fences[shard] = fence
 
     def _go_on(
         self, wish: BackfillRequest, shard: Shard, table: Table, landed: LandedState
     ) -> None:
         """Take the next due step: split into stretches when all below has landed, or end."""
-        known = landed.checkpoint.rereads[str(shard)]
+        known = landed.checkpoint.rereads[shard]
         if known.key and known.read:
             self._end(shard, known, landed.checkpoint)
         elif not known.key and self.readers.has_landed(shard, known.order, landed.checkpoint):
@@ -297,41 +297,35 @@ class BackfillRunner:
 
     def _cut(self, wish: BackfillRequest, shard: Shard, table: Table, landed: LandedState) -> None:
         """Split the shard into stretches along its key, as the key was at the noted position."""
-        known = landed.checkpoint.rereads[str(shard)]
+        known = landed.checkpoint.rereads[shard]
         declared = self.readers.schema(shard, landed.catalog, landed.checkpoint)
         key = _sent_key(table, declared)
         _require_key(shard, key, declared)
         _require_shown(shard, key, wish, landed.catalog.standards.of(table.name))
-        if str(shard) in self.offer.begun:
+        if shard in self.offer.begun:
             return
         bounds = partial(self.readers.of(shard.source).bounds, shard, key, AT_ONCE)
         cut = replace(known, key=key, stretches=find_key_ranges(wish, shard, table, bounds))
-        self.offer.begin(str(shard), cut)
+        self.offer.begin(shard, cut)
 
     def _end(self, shard: Shard, known: Backfill, checkpoint: Checkpoint) -> None:
         """Note the end of the log after the last read: every row that was read is below it."""
-        fence = self.readers.fence(
-            shard.source, checkpoint, known.identity, self._fences.get(str(shard))
-        )
-        self.offer.end(
-            str(shard), known.id, Order(known.order.epoch, *locate_position(fence.needed))
-        )
+        noted = self._fences.get(shard)
+        fence = self.readers.fence(shard.source, checkpoint, known.identity, noted)
+        end = Order(known.order.epoch, *locate_position(fence.needed))
+        self.offer.end(shard, known.id, end)
 
     def _tasks(
         self, wish: BackfillRequest, table: Table, landed: LandedState
     ) -> Iterator[BackfillTask]:
         for shard in table.shards:
-            known = landed.checkpoint.rereads.get(str(shard))
+            known = landed.checkpoint.rereads.get(shard)
             if known is None or known.id != wish.id or known.done is not None or not known.key:
                 continue
-            waiting = [one for one in self.offer.ready if one.name == str(shard)]
+            waiting = [one for one in self.offer.ready if one.shard == shard]
             for number, stretch in enumerate(known.stretches):
                 own = [one for one in waiting if one.stretch == number]
-                if (
-                    stretch.ended
-                    or any(one.ended for one in own)
-                    or self._rests(str(shard), number)
-                ):
+                if stretch.ended or any(one.ended for one in own) or self._rests(shard, number):
                     continue
                 after = own[-1].read if own else stretch.read
                 where = parse_condition(wish.rows.where) if wish.rows.where else None
@@ -350,14 +344,14 @@ class BackfillRunner:
         number: int,
     ) -> BackfillTask:
         now = self.clock()
-        name, source = str(asked.shard), asked.shard.source
-        known = landed.checkpoint.rereads[name]
-        rows, there = stretch_rows(wish, asked.shard, number), tuple[int, ...]()
+        shard, source = asked.shard, asked.shard.source
+        known = landed.checkpoint.rereads[shard]
+        rows, there = stretch_rows(wish, shard, number), tuple[int, ...]()
         if rows.span is not None and known.origin is Origin.REPAIR:
             ids, fence = self.mirror_ids, known.order
-            there = ids.of(wish, asked.shard, table, rows.span, landed.checkpoint, fence=fence)
-        if name not in self._fences:  # of a life before: behind a new fence all of it is seen, too
-            self._fences[name] = self.readers.fence(source, landed.checkpoint, known.identity)
+            there = ids.of(wish, shard, table, rows.span, landed.checkpoint, fence=fence)
+        if shard not in self._fences:  # of a life before: behind a new fence all of it is seen, too
+            self._fences[shard] = self.readers.fence(source, landed.checkpoint, known.identity)
         return BackfillTask(
             changes=self.log.store.uri,
             metadata=self.log.opened(now).metadata,
@@ -365,7 +359,7 @@ class BackfillRunner:
             router=landed.catalog.router,
             settings=self.readers.settings(source),
             open_rows=self.open_rows,
-            fence=self._fences[name],
+            fence=self._fences[shard],
             asked=replace(asked, keys=rows.keys),
             origin=known.origin,
             order=known.order,
@@ -374,7 +368,7 @@ class BackfillRunner:
             stretch=number,
             limits=replace(
                 self.limits,
-                select=self._paces.get(name, self.limits.select),
+                select=self._paces.get(shard, self.limits.select),
                 rate=self._rate(wish, source),
             ),
             there=there,
@@ -395,54 +389,59 @@ class BackfillRunner:
             self._keep([one for one in done if isinstance(one, BackfillResult)])
             for one in done:
                 if isinstance(one, BackfillFailure):
-                    before, _ = self._failed.get((one.name, one.stretch), (0, one.error))
+                    before, _ = self._failed.get((one.shard, one.stretch), (0, one.error))
                     count = 1 if one.brake else before + 1  # a brake is looked at again soon
-                    self._failed[one.name, one.stretch] = (count, one.error)
-        own = {*map(str, table.shards)}
-        for (name, _), (_, error) in self._failed.items():
-            if name in own:
+                    self._failed[one.shard, one.stretch] = (count, one.error)
+        for (shard, _), (_, error) in self._failed.items():
+            if shard in table.shards:
                 raise error
 
     def _keep(self, done: Sequence[BackfillResult]) -> None:
         """Have the rows landed, and ask for as many at once as each server has time for."""
         self.offer.read([one.rows for one in done])
-        fewest: dict[str, int] = {}
+        fewest: dict[Shard, int] = {}
         for one in done:
-            self._failed.pop((one.rows.name, one.rows.stretch), None)
-            fewest[one.rows.name] = min(one.select, fewest.get(one.rows.name, one.select))
-            self._brakes[one.rows.name] = one.brake
-        for name, select in fewest.items():
-            asked = self._paces.get(name, self.limits.select)
+            shard = one.rows.shard
+            self._failed.pop((shard, one.rows.stretch), None)
+            fewest[shard] = min(one.select, fewest.get(shard, one.select))
+            self._brakes[shard] = one.brake
+        for shard, select in fewest.items():
+            asked = self._paces.get(shard, self.limits.select)
             faster = min(2 * asked, self.limits.select)
-            self._paces[name] = select if select < asked else faster
+            self._paces[shard] = select if select < asked else faster
 
     def _rate(self, wish: BackfillRequest, source: str) -> int:
         """Rows a second that may be read: the lower of what was wished and the source's limit."""
         given = (wish.rate, read_limits(self.readers.settings(source).options).rate)
         return min(filter(None, given), default=0)
 
-    def _rests(self, name: str, stretch: int) -> bool:
+    def _rests(self, shard: Shard, stretch: int) -> bool:
         """Whether it failed, and is tried again in a later round: each time twice as late."""
-        count, _ = self._failed.get((name, stretch), (0, None))
+        count, _ = self._failed.get((shard, stretch), (0, None))
         return self._round % min(1 << count, RARELY) != 0
 
     def _state(
-        self, wish: BackfillRequest, name: str, checkpoint: Checkpoint, trouble: SluiceError | None
+        self,
+        wish: BackfillRequest,
+        shard: Shard | None,
+        checkpoint: Checkpoint,
+        trouble: SluiceError | None,
     ) -> BackfillState:
-        known = checkpoint.rereads.get(name)
-        told = BackfillState(wish.id, wish.table, name)
+        """Return the state of a *shard*; None if no shard of the table is known."""
+        known = None if shard is None else checkpoint.rereads.get(shard)
+        told = BackfillState(wish.id, wish.table, "" if shard is None else str(shard))
         if known is not None and known.id == wish.id:
             told = replace(told, rows=known.rows, done=known.done, why=begun_anew(known))
         if told.done is None and trouble is None and known is not None and known.closing:
             return replace(told, why=ALL_READ)
         if told.done is None and trouble is None and (known is None or known.id != wish.id):
-            return replace(told, why=NOT_YET if name in self.offer.begun else QUEUED)
+            return replace(told, why=NOT_YET if shard in self.offer.begun else QUEUED)
         if told.done is None and trouble is None and known is not None and not known.key:
             return replace(told, why=NOT_YET)
         if told.done is not None:
             return told
         if trouble is None:
-            return replace(told, brake=self._brakes.get(name, ""))
+            return replace(told, brake="" if shard is None else self._brakes.get(shard, ""))
         brake = trouble.brake if isinstance(trouble, SparedError) else ""
         refused = isinstance(trouble, ConfigError)
         return replace(told, why=str(trouble), refused=refused, brake=brake)

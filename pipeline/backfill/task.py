@@ -125,7 +125,7 @@ class BackfillFailure:
     ``brake`` as of a `BackfillState`.
     """
 
-    name: str
+    shard: Shard
     stretch: int
     why: str
     refused: bool
@@ -146,11 +146,11 @@ def try_task(task: BackfillTask) -> BackfillResult | BackfillFailure:
     except SluiceError as error:
         refused = isinstance(error, ConfigError)
         brake = error.brake if isinstance(error, SparedError) else ""
-        return BackfillFailure(str(task.asked.shard), task.stretch, str(error), refused, brake)
+        return BackfillFailure(task.asked.shard, task.stretch, str(error), refused, brake)
     except Exception as error:  # the boundary of one task
         log.exception("reread_failed", table=task.table)
         why = f"{type(error).__name__}: {error}; see the log"
-        return BackfillFailure(str(task.asked.shard), task.stretch, why, refused=False)
+        return BackfillFailure(task.asked.shard, task.stretch, why, refused=False)
 
 
 def run_task(task: BackfillTask) -> BackfillResult:
@@ -179,7 +179,7 @@ def run_task(task: BackfillTask) -> BackfillResult:
                     count += len(rows)
                     file.add([shape_rows(rows, task, blank, op)])
     rows_again = BackfilledRows(
-        name=str(task.asked.shard),
+        shard=task.asked.shard,
         table=task.table,
         id=task.id,
         order=task.order,

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pipeline.backfill_state import Backfill, KeyRange
 from pipeline.changelog.data_file import WrittenFile
 from pipeline.changelog.table import ColumnEvent
-from pipeline.checkpoint import Checkpoint, Epoch, source_of
+from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.landing.bases import Settled
 from pipeline.landing.batch_stats import BatchStats, SchemaNews, described_schema, merge_schemas
 from pipeline.landing.listing import LandingSource
@@ -30,8 +30,8 @@ from pipeline.sources.positions import locate_position
 NOTHING = BatchStats()
 MOST = 64 * 2**20  # bytes of files that one batch rewrites, while all landing waits
 STATEMENT = 200  # characters of a statement that are kept
-Sends = Callable[[str, Order], bool | None]
-"""Whether the collector has sent all of ``source/shard`` above an order; None: unknown."""
+Sends = Callable[[Shard, Order], bool | None]
+"""Whether the collector has sent all of a shard above an order; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class BackfilledRows:
     as of a `Backfill`. The table description is set if the log has not described the same.
     """
 
-    name: str
+    shard: Shard
     table: str
     id: str
     order: Order
@@ -60,13 +60,13 @@ class BackfilledRows:
 class BackfillNews:
     """The input of a batch: backfills that start, rows, and where logs ended after all reads.
 
-    ``cancelled`` are the ids of cancelled requests, by ``source/shard``.
+    ``cancelled`` are the ids of cancelled requests, by shard.
     """
 
-    begun: Mapping[str, Backfill] = field(default_factory=dict)
+    begun: Mapping[Shard, Backfill] = field(default_factory=dict)
     rows: tuple[BackfilledRows, ...] = ()
-    closing: Mapping[str, tuple[str, Order]] = field(default_factory=dict)
-    cancelled: Mapping[str, str] = field(default_factory=dict)
+    closing: Mapping[Shard, tuple[str, Order]] = field(default_factory=dict)
+    cancelled: Mapping[Shard, str] = field(default_factory=dict)
 
     @property
     def any(self) -> bool:
@@ -81,7 +81,7 @@ class BackfillStep:
     ``told`` are the rows that describe columns: these hold from the order of the backfill on.
     """
 
-    rereads: Mapping[str, Backfill] = field(default_factory=dict)
+    rereads: Mapping[Shard, Backfill] = field(default_factory=dict)
     taken: tuple[BackfilledRows, ...] = ()
     settled: tuple[Settled, ...] = ()
     told: tuple[BackfilledRows, ...] = ()
@@ -98,12 +98,12 @@ class BackfillStep:
         tables, shards = dict(facts.tables), dict(facts.shards)
         for one in self.taken:
             tables[one.table] = tables.get(one.table, 0) + one.rows
-            shards[one.name] = one.table
+            shards[str(one.shard)] = one.table
         rows = facts.rows + sum(one.rows for one in self.taken)
         return replace(facts, rows=rows, tables=tables, shards=shards)
 
 
-def is_due(checkpoint: Checkpoint, news: BackfillNews, tried: Set[str] = frozenset()) -> bool:
+def is_due(checkpoint: Checkpoint, news: BackfillNews, tried: Set[Shard] = frozenset()) -> bool:
     """Whether a batch is worth its while for what there is to do for re-readings.
 
     *tried* are those that could not be completed by the batch before: they wait for another's.
@@ -111,14 +111,14 @@ def is_due(checkpoint: Checkpoint, news: BackfillNews, tried: Set[str] = frozens
     return news.any or not find_complete(checkpoint) <= tried
 
 
-def find_complete(checkpoint: Checkpoint) -> frozenset[str]:
+def find_complete(checkpoint: Checkpoint) -> frozenset[Shard]:
     """Return the backfills for which everything that their reads may have seen has landed."""
     return frozenset(
-        name
-        for name, one in checkpoint.rereads.items()
+        shard
+        for shard, one in checkpoint.rereads.items()
         if one.done is None
         and one.closing is not None
-        and checkpoint.passed(source_of(name), one.closing)
+        and checkpoint.passed(shard.source, one.closing)
     )
 
 
@@ -134,40 +134,43 @@ def advance_backfills(
     """Go on from *checkpoint*, the one before the batch, with its *facts* and the *epochs* now.
 
     *before* are the facts of the batch before: it may have run while what begins was noted.
+    Where none is open and there are no *news*, the very map of the checkpoint remains.
     """
+    if not news.any and all(one.done is not None for one in checkpoint.rereads.values()):
+        return BackfillStep(checkpoint.rereads)
     every = {**checkpoint.rereads, **_begin_new(checkpoint, before, epochs, news)}
     rereads = {}
-    for name, one in every.items():
-        why = _void(name, one, checkpoint, facts, epochs)
-        if _is_cancelled(name, one, news) and (one.rows or one.first is not None):
-            rereads[name] = _given_up(one, epochs.get(source_of(name)), checkpoint.batch + 1)
-        elif why and not _is_cancelled(name, one, news):
-            rereads[name] = _given_up(one, epochs.get(source_of(name)), checkpoint.batch + 1, why)
-        elif not _is_cancelled(name, one, news):
-            rereads[name] = one
+    for shard, one in every.items():
+        why = _void(shard, one, checkpoint, facts, epochs)
+        if _is_cancelled(shard, one, news) and (one.rows or one.first is not None):
+            rereads[shard] = _given_up(one, epochs.get(shard.source), checkpoint.batch + 1)
+        elif why and not _is_cancelled(shard, one, news):
+            rereads[shard] = _given_up(one, epochs.get(shard.source), checkpoint.batch + 1, why)
+        elif not _is_cancelled(shard, one, news):
+            rereads[shard] = one
     taken, described = _take_rows(news.rows, rereads, epochs, checkpoint.batch + 1)
-    for name, (wanted, order) in news.closing.items():
-        known = rereads.get(name)
+    for shard, (wanted, order) in news.closing.items():
+        known = rereads.get(shard)
         if known is not None and known.id == wanted and known.read and known.closing is None:
-            rereads[name] = replace(known, closing=order)
+            rereads[shard] = replace(known, closing=order)
     done = {
-        name: one
-        for name, one in sorted(rereads.items())
-        if _is_complete(name, one, checkpoint, sends)
+        shard: rereads[shard]
+        for shard in sorted(rereads, key=str)
+        if _is_complete(shard, rereads[shard], checkpoint, sends)
     }
-    for name, one in done.items():
-        rereads[name] = replace(one, done=checkpoint.batch + 1, stretches=())
+    for shard, one in done.items():
+        rereads[shard] = replace(one, done=checkpoint.batch + 1, stretches=())
     settled = tuple(
-        Settled(Shard.parse(n), one.order, one.since)
-        for n, one in done.items()
-        if _is_base(n, one, checkpoint)
+        Settled(shard, one.order, one.since)
+        for shard, one in done.items()
+        if _is_base(shard, one, checkpoint)
     )
     return BackfillStep(rereads, taken, settled, described)
 
 
 def _take_rows(
     offered: Sequence[BackfilledRows],
-    rereads: dict[str, Backfill],
+    rereads: dict[Shard, Backfill],
     epochs: Mapping[str, Epoch],
     batch: int,
 ) -> tuple[tuple[BackfilledRows, ...], tuple[BackfilledRows, ...]]:
@@ -177,15 +180,15 @@ def _take_rows(
     """
     taken, described, size = list[BackfilledRows](), list[BackfilledRows](), 0
     for rows in offered:
-        known, own = rereads.get(rows.name), rows.file.size if rows.file is not None else 0
+        known, own = rereads.get(rows.shard), rows.file.size if rows.file is not None else 0
         if known is None or not _follows(rows, known) or (taken and size + own > MOST):
             continue
         if known.columns not in ("", rows.columns):  # without a word in the log
-            epoch, why = epochs.get(source_of(rows.name)), "its columns changed between two reads"
-            rereads[rows.name] = _given_up(known, epoch, batch, why)
+            epoch, why = epochs.get(rows.shard.source), "its columns changed between two reads"
+            rereads[rows.shard] = _given_up(known, epoch, batch, why)
             continue
         described += [rows] if rows.told is not None and not known.columns else []
-        rereads[rows.name] = _add_rows(known, rows)
+        rereads[rows.shard] = _add_rows(known, rows)
         taken.append(rows)
         size += own
     return tuple(taken), tuple(described)
@@ -193,12 +196,12 @@ def _take_rows(
 
 def _begin_new(
     checkpoint: Checkpoint, before: BatchStats, epochs: Mapping[str, Epoch], news: BackfillNews
-) -> dict[str, Backfill]:
+) -> dict[Shard, Backfill]:
     found = {}
-    for name, one in news.begun.items():
-        known = checkpoint.rereads.get(name)
-        if _is_newer(one, known) and not _void(name, one, checkpoint, before, epochs):
-            found[name] = one if known is None else one.after(known)
+    for shard, one in news.begun.items():
+        known = checkpoint.rereads.get(shard)
+        if _is_newer(one, known) and not _void(shard, one, checkpoint, before, epochs):
+            found[shard] = one if known is None else one.after(known)
     return found
 
 
@@ -224,29 +227,33 @@ def _is_newer(one: Backfill, known: Backfill | None) -> bool:
     return known is not None and uncut and (one.id, one.order) == (known.id, known.order)
 
 
-def _is_cancelled(name: str, one: Backfill, news: BackfillNews) -> bool:
-    return one.done is None and news.cancelled.get(name) == one.id
+def _is_cancelled(shard: Shard, one: Backfill, news: BackfillNews) -> bool:
+    return one.done is None and news.cancelled.get(shard) == one.id
 
 
-def _is_base(name: str, one: Backfill, checkpoint: Checkpoint) -> bool:
+def _is_base(shard: Shard, one: Backfill, checkpoint: Checkpoint) -> bool:
     """Whether it makes one: a snapshot may have made one above it meanwhile."""
-    known = checkpoint.bases.get(Shard.parse(name))
+    known = checkpoint.bases.get(shard)
     return one.origin is Origin.SNAPSHOT and (known is None or known < one.order)
 
 
 def _void(
-    name: str, one: Backfill, checkpoint: Checkpoint, facts: BatchStats, epochs: Mapping[str, Epoch]
+    shard: Shard,
+    one: Backfill,
+    checkpoint: Checkpoint,
+    facts: BatchStats,
+    epochs: Mapping[str, Epoch],
 ) -> str:
     """Return why its rows cannot be separated from later changes; empty if they can."""
     if one.done is not None:
         return ""
-    epoch, lists = epochs.get(source_of(name)), checkpoint.lists.get(source_of(name))
+    epoch, lists = epochs.get(shard.source), checkpoint.lists.get(shard.source)
     if epoch is None or (epoch.number, epoch.identity) != (one.order.epoch, one.identity):
         return "its server or its log was replaced since the backfill began"
     if lists is not None and lists.above is not None and lists.above >= one.order:
         return "its collector's lists changed: rows since may have been left out"
     for news in facts.news:
-        own = Shard.parse(name) in (news.shard, news.former) and not news.snapshot
+        own = shard in (news.shard, news.former) and not news.snapshot
         if own and news.change.order > one.order:
             return f"a statement came: {news.change.statement[:STATEMENT] or 'its columns changed'}"
     return ""
@@ -267,10 +274,10 @@ def _add_rows(known: Backfill, rows: BackfilledRows) -> Backfill:
     return replace(known, stretches=tuple(stretches), rows=count, columns=rows.columns)
 
 
-def _is_complete(name: str, one: Backfill, checkpoint: Checkpoint, sends: Sends) -> bool:
+def _is_complete(shard: Shard, one: Backfill, checkpoint: Checkpoint, sends: Sends) -> bool:
     if one.done is not None or one.closing is None or not one.read:
         return False
-    return checkpoint.passed(source_of(name), one.closing) and bool(sends(name, one.order))
+    return checkpoint.passed(shard.source, one.closing) and bool(sends(shard, one.order))
 
 
 def describe_columns(
@@ -280,8 +287,7 @@ def describe_columns(
     by_source = {feed.settings.name: feed for feed in feeds}
     found = []
     for one in rows:
-        shard = Shard.parse(one.name)
-        feed = by_source.get(shard.source)
+        shard, feed = one.shard, by_source.get(one.shard.source)
         if feed is None or one.told is None:
             continue
         payload = feed.format.columns_payload(one.told)

@@ -537,7 +537,7 @@ def _new_standard_gap(shard: Shard, made: Checkpoint) -> Gap:
 
 
 def has_sent(
-    name: str,
+    shard: Shard,
     order: Order,
     *,
     feeds: Sequence[LandingSource],
@@ -547,9 +547,9 @@ def has_sent(
 ) -> bool | None:
     """Return whether changes of the shard above *order* are sent; None while that is unknown.
 
-    *name* is ``source/db.table``. Changes of *hidden* shards are sent, but invisible here.
+    Changes of *hidden* shards are sent, but invisible here.
     """
-    source = source_of(name)
+    source = shard.source
     feed = next((one for one in feeds if one.settings.name == source), None)
     if feed is None:
         return False
@@ -557,4 +557,4 @@ def has_sent(
     lists = find_collected(known, listing.captures.get(source), feed.told)
     if lists is None or not is_above(known, order):
         return None
-    return bool(find_captured(lists, (name,), (), first=False)) and not hidden({name})
+    return _sends(lists, shard) and not hidden({str(shard)})

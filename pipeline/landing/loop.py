@@ -46,7 +46,7 @@ from pipeline.landing.rule import BatchContext
 from pipeline.landing.source_holds import SourceHolds
 from pipeline.landing.staging import BatchReader, Staged, rows_again, write_rows
 from pipeline.landing.task import LandingTask, TaskResult, TaskSource
-from pipeline.model import Ordering, PartitionEnd, TopicPartition
+from pipeline.model import Ordering, PartitionEnd, Shard, TopicPartition
 from pipeline.reports import Hold, LandingReport
 from pipeline.resubmissions import Resubmission
 from pipeline.settings import PipelineSettings, Router
@@ -84,7 +84,7 @@ class Landing:
     _resubmitted: Resubmitted = field(default_factory=Resubmitted)
     _notices: CaptureNotices = field(default_factory=CaptureNotices)
     _watermark: HeartbeatLowWatermark = field(default_factory=HeartbeatLowWatermark)
-    _tried: frozenset[str] = frozenset()
+    _tried: frozenset[Shard] = frozenset()
     _ends: dict[TopicPartition, PartitionEnd] = field(default_factory=dict)
     _unrecorded: UnrecordedEpochs = field(default_factory=UnrecordedEpochs)
     _unsure: bool = False

@@ -268,7 +268,7 @@ def _corrected(again: BackfillStep) -> set[str]:
     return {
         one.table
         for one in again.taken
-        if one.rows and again.rereads[one.name].origin is not Origin.SNAPSHOT
+        if one.rows and again.rereads[one.shard].origin is not Origin.SNAPSHOT
     }
 
 

@@ -415,7 +415,7 @@ BY_PROOF = ReadinessPolicy(Rule.PROOF, gating=GATING)
 
 
 def reading_again(shard: str, backfill: Backfill) -> dict[str, Any]:
-    return {"landed": healthy_checkpoint(rereads={f"shop/{shard}": backfill})}
+    return {"landed": healthy_checkpoint(rereads={Shard.parse(f"shop/{shard}"): backfill})}
 
 
 @pytest.mark.parametrize(

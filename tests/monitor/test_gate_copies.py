@@ -21,7 +21,7 @@ from pipeline.errors import UnreachableError
 from pipeline.landing.backfill import BackfilledRows, BackfillStep
 from pipeline.landing.next_checkpoint import next_checkpoint
 from pipeline.landing.plan import Plan
-from pipeline.model import Missing, Order, Origin
+from pipeline.model import Missing, Order, Origin, Shard
 from pipeline.reports import Hold
 from tests.builders import batch_context
 from tests.monitor.rig import ORDERS, SHARDS, USERS, Rig, codes_of
@@ -166,20 +166,20 @@ def test_a_copy_is_not_ready_while_a_bootstrap_repairs_its_table(rig: Rig, copy:
     rig.rule(USERS, Outcome.FAIL)
     rig.beat()
     rig.rule(USERS, Outcome.PASS)
-    rig.set_checkpoint(rereads={shard: going})
+    rig.set_checkpoint(rereads={Shard.parse(shard): going})
 
     status, answer = ask_copy_gate(rig)
 
     assert ask_copy_gate(rig, stage="mirror", copy="")[0] == 200
     assert (status, codes_of(answer)) == (404, ["check_failed"])
-    rig.set_checkpoint(rereads={shard: replace(going, done=rig.newest.batch)})
+    rig.set_checkpoint(rereads={Shard.parse(shard): replace(going, done=rig.newest.batch)})
     copy.catch_up()
     assert ask_copy_gate(rig)[0] == 200
 
 
 def _land_repair(rig: Rig) -> None:
     """A batch with repaired rows of users, merged into the mirror."""
-    (shard,) = (name for name, table in SHARDS.items() if table == USERS)
+    (shard,) = (Shard.parse(name) for name, table in SHARDS.items() if table == USERS)
     order = Order(1, 1, 50)
     rows = BackfilledRows(shard, USERS, "x", order, 0, None, ("1",), True, 1, None)
     again = BackfillStep({shard: Backfill("x", Origin.REPAIR, order, "A", 1)}, taken=(rows,))

@@ -69,10 +69,11 @@ KEYS: Mapping[str, Sequence[Any]] = {
     "high": [SourcePartition(source, at) for source in ("s", "r") for at in PARTITIONS],
     **dict.fromkeys(("tables", "departed", "belated"), TABLES),
     **dict.fromkeys(
-        ("schemas", "rereads", "stores"), SHARD_NAMES,
+        ("schemas", "stores"), SHARD_NAMES,
     ),
     **dict.fromkeys(
-        ("shards", "existing", "bases", "based", "complete", "lost", "snaps", "standards", "parts"),
+        ("shards", "existing", "bases", "based", "complete", "lost", "snaps", "standards",
+         "rereads", "parts"),
         tuple(map(Shard.parse, SHARD_NAMES)),
     ),
     "resubmitted": ("t:0:5@3", "t:1:9@4"),

@@ -294,16 +294,14 @@ READ = Backfill("x", Origin.SNAPSHOT, ORDER, "A", 2)
 @pytest.mark.parametrize(
     ("checkpoint", "reached"),
     [
+        pytest.param(Checkpoint("main", 4, rereads={SHARD: READ}), False, id="its first is read"),
         pytest.param(
-            Checkpoint("main", 4, rereads={str(SHARD): READ}), False, id="its first is read"
-        ),
-        pytest.param(
-            Checkpoint("main", 4, rereads={str(SHARD): READ}, bases={SHARD: ORDER}),
+            Checkpoint("main", 4, rereads={SHARD: READ}, bases={SHARD: ORDER}),
             True,
             id="another one is read",
         ),
         pytest.param(
-            Checkpoint("main", 4, rereads={str(SHARD): replace(READ, origin=Origin.REPLAY)}),
+            Checkpoint("main", 4, rereads={SHARD: replace(READ, origin=Origin.REPLAY)}),
             True,
             id="some rows are read",
         ),

@@ -20,7 +20,7 @@ from pipeline.backfill_state import Backfill
 from pipeline.changelog.maintenance import LogUpkeep
 from pipeline.delta.reader import open_table
 from pipeline.image import Image
-from pipeline.model import Op, Order, Origin
+from pipeline.model import Op, Order, Origin, Shard
 from pipeline.settings import PublishRule
 from pipeline.tables.delta.table_format import DeltaMirrors
 from pipeline.tables.lake import Lake
@@ -207,7 +207,7 @@ def test_rows_that_were_read_again_go_in_only_if_that_ended_below_the_cut(
     lake = imaged(tmp_path)
     if closing is not None:
         again = Backfill("id", Origin.REPAIR, Order(1, 1, 45), "A", 1, closing=closing, done=2)
-        lake.checkpoint = replace(lake.checkpoint, rereads={"s/db.t": again})
+        lake.checkpoint = replace(lake.checkpoint, rereads={Shard("s", "db.t"): again})
     late(lake, AGAIN)
 
     with capture_logs() as logs:

@@ -34,7 +34,7 @@ def turn(beside: Beside) -> list[str]:
     beside.states()
     beside.harness.land()
     return sorted(
-        name for name, one in beside.harness.checkpoint.rereads.items() if one.done is None
+        str(shard) for shard, one in beside.harness.checkpoint.rereads.items() if one.done is None
     )
 
 

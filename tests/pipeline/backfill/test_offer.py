@@ -9,18 +9,18 @@ from pipeline.backfill.runner import Offer
 from pipeline.backfill_state import Backfill, KeyRange
 from pipeline.checkpoint import Checkpoint
 from pipeline.landing.backfill import BackfilledRows, BackfillNews
-from pipeline.model import Order, Origin
+from pipeline.model import Order, Origin, Shard
 
-NAME, OTHER = "a/db.t", "a/db.u"
+SHARD, OTHER = Shard("a", "db.t"), Shard("a", "db.u")
 AT, BEFORE, AFTER = (Order(1, 7, pos) for pos in (500, 400, 600))
 BEGUN = Backfill("x", Origin.SNAPSHOT, AT, "server", 6)
 CUT = replace(BEGUN, key=("id",), stretches=(KeyRange(("9",)), KeyRange(None, ("9",))))
-FIRST = BackfilledRows(NAME, "db.t", "x", AT, 0, None, ("4",), ended=False, rows=4, file=None)
+FIRST = BackfilledRows(SHARD, "db.t", "x", AT, 0, None, ("4",), ended=False, rows=4, file=None)
 SECOND = replace(FIRST, after=("4",), read=("9",), ended=True)
 BESIDE = replace(FIRST, stretch=1, after=("9",), read=("12",))
 
 
-def checkpoint_with(rereads: Mapping[str, Backfill], batch: int = 6) -> Checkpoint:
+def checkpoint_with(rereads: Mapping[Shard, Backfill], batch: int = 6) -> Checkpoint:
     return Checkpoint("main", batch, rereads=rereads)
 
 
@@ -47,12 +47,12 @@ def test_f113_what_begins_is_offered_until_landing_has_taken_it_or_passed_it_by(
     one: Backfill, known: Backfill | None, batch: int, *, left: bool
 ) -> None:
     offer = Offer()
-    offer.begin(NAME, one)
+    offer.begin(SHARD, one)
     offer.begin(OTHER, replace(BEGUN, since=99))
 
-    offer.forget(checkpoint_with({} if known is None else {NAME: known}, batch), there)
+    offer.forget(checkpoint_with({} if known is None else {SHARD: known}, batch), there)
 
-    assert offer.news().begun.keys() == ({NAME, OTHER} if left else {OTHER})
+    assert offer.news().begun.keys() == ({SHARD, OTHER} if left else {OTHER})
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_f113_rows_are_offered_as_long_as_landing_may_take_them(
     offer.read([FIRST, SECOND])
     offer.read([BESIDE])
 
-    offer.forget(checkpoint_with({} if known is None else {NAME: known}), there)
+    offer.forget(checkpoint_with({} if known is None else {SHARD: known}), there)
 
     assert offer.news().rows == left
 
@@ -99,20 +99,20 @@ def test_f113_rows_of_another_shard_or_stretch_make_none_worth_waiting_for() -> 
     stretches = (KeyRange(("9",)), KeyRange(None, ("4",)))
     known = replace(CUT, stretches=stretches)
     alone = replace(SECOND, after=("3",), stretch=1)  # of its stretch nothing is landed up to there
-    offer.read([SECOND, alone, replace(FIRST, name=OTHER)])
+    offer.read([SECOND, alone, replace(FIRST, shard=OTHER)])
 
     offer.forget(
-        checkpoint_with({NAME: known, OTHER: replace(known, stretches=stretches[:1])}), there
+        checkpoint_with({SHARD: known, OTHER: replace(known, stretches=stretches[:1])}), there
     )
 
-    assert offer.news().rows == (replace(FIRST, name=OTHER),)
+    assert offer.news().rows == (replace(FIRST, shard=OTHER),)
 
 
 def test_f113_rows_whose_file_is_gone_are_not_offered_nor_those_behind_them() -> None:
     offer = Offer()
     offer.read([FIRST, SECOND, BESIDE])
 
-    offer.forget(checkpoint_with({NAME: CUT}), lambda one: one is not FIRST)
+    offer.forget(checkpoint_with({SHARD: CUT}), lambda one: one is not FIRST)
 
     assert offer.news().rows == (BESIDE,)
 
@@ -128,27 +128,27 @@ def test_f113_rows_whose_file_is_gone_are_not_offered_nor_those_behind_them() ->
 )
 def test_f113_an_end_is_told_until_landing_knows_it(known: Backfill | None, *, left: bool) -> None:
     offer = Offer()
-    offer.end(NAME, "x", AFTER)
+    offer.end(SHARD, "x", AFTER)
 
-    offer.forget(checkpoint_with({} if known is None else {NAME: known}), there)
+    offer.forget(checkpoint_with({} if known is None else {SHARD: known}), there)
 
-    assert offer.news().closing == ({NAME: ("x", AFTER)} if left else {})
+    assert offer.news().closing == ({SHARD: ("x", AFTER)} if left else {})
 
 
 def test_f113_what_nobody_wishes_any_more_is_cancelled_and_nothing_of_it_offered() -> None:
     offer = Offer()
     offer.begin(OTHER, replace(BEGUN, id="y"))
-    offer.begin("a/db.v", replace(BEGUN, id="z"))
-    offer.read([FIRST, replace(FIRST, name=OTHER, id="y")])
-    offer.end(NAME, "x", AFTER)
+    offer.begin(Shard("a", "db.v"), replace(BEGUN, id="z"))
+    offer.read([FIRST, replace(FIRST, shard=OTHER, id="y")])
+    offer.end(SHARD, "x", AFTER)
     offer.end(OTHER, "y", AFTER)
-    known = {NAME: CUT, "a/db.w": replace(BEGUN, id="w", done=4)}
+    known = {SHARD: CUT, Shard("a", "db.w"): replace(BEGUN, id="w", done=4)}
 
     offer.cancel(checkpoint_with(known), {"y"})
     news = offer.news()
     offer.cancel(checkpoint_with(known), {"x", "y", "z"})
 
-    assert news.cancelled == {NAME: "x", "a/db.v": "z"}
+    assert news.cancelled == {SHARD: "x", Shard("a", "db.v"): "z"}
     assert [one.id for one in news.rows] == ["y"]
     assert news.closing == {OTHER: ("y", AFTER)}
     assert offer.news().cancelled == {}
@@ -156,21 +156,21 @@ def test_f113_what_nobody_wishes_any_more_is_cancelled_and_nothing_of_it_offered
 
 def test_f113_of_two_under_one_name_the_one_that_landing_knows_is_cancelled() -> None:
     offer = Offer()
-    offer.begin(NAME, replace(BEGUN, id="new"))
+    offer.begin(SHARD, replace(BEGUN, id="new"))
 
-    offer.cancel(checkpoint_with({NAME: CUT}), set())
+    offer.cancel(checkpoint_with({SHARD: CUT}), set())
 
-    assert offer.news().cancelled == {NAME: "x"}
+    assert offer.news().cancelled == {SHARD: "x"}
 
 
 def test_f113_what_landing_was_given_stays_as_it_was() -> None:
     offer = Offer()
-    offer.begin(NAME, BEGUN)
+    offer.begin(SHARD, BEGUN)
     offer.read([FIRST])
-    offer.end(NAME, "x", AFTER)
+    offer.end(SHARD, "x", AFTER)
     given = offer.news()
 
     offer.forget(checkpoint_with({}, 99), there)
 
     assert offer.news() == BackfillNews()
-    assert given == BackfillNews({NAME: BEGUN}, (FIRST,), {NAME: ("x", AFTER)})
+    assert given == BackfillNews({SHARD: BEGUN}, (FIRST,), {SHARD: ("x", AFTER)})

@@ -372,7 +372,7 @@ def test_f113_columns_are_those_of_the_log_before_those_of_the_source(
     readers: RowReaders, opened: Opened
 ) -> None:
     opened.like.told = TOLD
-    checkpoint = replace(LANDED, rereads={str(SHARD): READ})
+    checkpoint = replace(LANDED, rereads={SHARD: READ})
     landed = declaring("CREATE TABLE t (id BIGINT, note TEXT)", "id BIGINT, note TEXT")
 
     declared = readers.schema(SHARD, landed, checkpoint)
@@ -388,7 +388,7 @@ def test_f113_columns_are_those_of_the_log_before_those_of_the_source(
 def test_f113_without_a_word_of_the_log_or_the_source_there_are_no_columns(
     readers: RowReaders, opened: Opened
 ) -> None:
-    checkpoint = replace(LANDED, rereads={str(SHARD): READ})
+    checkpoint = replace(LANDED, rereads={SHARD: READ})
 
     assert readers.schema(SHARD, EMPTY, checkpoint) is None
     assert opened.readers[0].described == [SHARD]
@@ -421,8 +421,8 @@ def test_f113_tables_that_anything_landed_tells_of_need_no_word_of_a_source(
             Shard.parse("a/db.empty"): Existence(Order(1, 7, 1), there=True),
         },
         rereads={
-            "b/db.begun": replace(READ, id="wish of db.begun"),
-            "b/db.other": replace(READ, id="another"),
+            Shard("b", "db.begun"): replace(READ, id="wish of db.begun"),
+            Shard("b", "db.other"): replace(READ, id="another"),
         },
     )
 

@@ -27,6 +27,7 @@ from pipeline.sources.mysql.position import binlog_position
 from tests.builders import batch_context
 
 NAME, NOON = "a/d.t", datetime(2026, 3, 1, 12, tzinfo=UTC)
+SHARD = Shard.parse(NAME)
 P1, P2 = Order(1, 7, 100), Order(1, 7, 200)
 EPOCH = Epoch(1, "server", binlog_position(7, 100))
 OPEN = Backfill("x", Origin.SNAPSHOT, P1, "server", 5, (KeyRange(("9",)), KeyRange()))
@@ -40,13 +41,13 @@ def checkpoint_of(*known: Backfill, passed: int = 0, batch: int = 9) -> Checkpoi
         batch,
         epochs={"a": EPOCH},
         acknowledged={"a": Acknowledged(binlog_position(7, passed))},
-        rereads=dict.fromkeys([NAME], *known) if known else {},
+        rereads=dict.fromkeys([SHARD], *known) if known else {},
     )
 
 
 def rows_read(stretch: int, after: str | None, read: str, *, ended: bool = False) -> BackfilledRows:
     return BackfilledRows(
-        NAME, "d.t", "x", P1, stretch, (after,) if after else None, (read,), ended, 10, None
+        SHARD, "d.t", "x", P1, stretch, (after,) if after else None, (read,), ended, 10, None
     )
 
 
@@ -66,9 +67,9 @@ def test_rows_are_taken_once_and_in_their_order() -> None:
     made = advance_backfill(checkpoint_of(OPEN), BackfillNews(rows=(first, next_, other, first)))
 
     assert made.taken == (first, next_, other)
-    assert made.rereads[NAME].rows == 30
-    assert [one.read for one in made.rereads[NAME].stretches] == [("6",), ("12",)]
-    assert [one.ended for one in made.rereads[NAME].stretches] == [False, True]
+    assert made.rereads[SHARD].rows == 30
+    assert [one.read for one in made.rereads[SHARD].stretches] == [("6",), ("12",)]
+    assert [one.ended for one in made.rereads[SHARD].stretches] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,9 @@ def test_rows_are_taken_once_and_in_their_order() -> None:
         pytest.param(replace(rows_read(0, None, "3"), id="y"), id="of another wish"),
         pytest.param(replace(rows_read(0, None, "3"), order=P2), id="from behind another fence"),
         pytest.param(rows_read(2, None, "3"), id="of a stretch that is not there"),
-        pytest.param(replace(rows_read(0, None, "3"), name="a/d.u"), id="of another shard"),
+        pytest.param(
+            replace(rows_read(0, None, "3"), shard=Shard("a", "d.u")), id="of another shard"
+        ),
     ],
 )
 def test_rows_that_follow_nothing_are_left_aside(strange: BackfilledRows) -> None:
@@ -94,13 +97,13 @@ def test_rows_are_counted_and_their_table_has_something_to_apply() -> None:
 
 
 def test_it_ends_only_when_all_is_landed_that_its_reads_may_have_seen() -> None:
-    closing = {NAME: ("x", P2)}
+    closing = {SHARD: ("x", P2)}
     assert (
-        advance_backfill(checkpoint_of(OPEN), BackfillNews(closing=closing)).rereads[NAME].closing
+        advance_backfill(checkpoint_of(OPEN), BackfillNews(closing=closing)).rereads[SHARD].closing
         is None
     )
     assert (
-        advance_backfill(checkpoint_of(READ), BackfillNews(closing=closing)).rereads[NAME].closing
+        advance_backfill(checkpoint_of(READ), BackfillNews(closing=closing)).rereads[SHARD].closing
         == P2
     )
     assert advance_backfill(checkpoint_of(ENDED, passed=200), BackfillNews()).settled == ()
@@ -108,7 +111,10 @@ def test_it_ends_only_when_all_is_landed_that_its_reads_may_have_seen() -> None:
     done = advance_backfill(checkpoint_of(ENDED, passed=201), BackfillNews())
 
     assert [(str(one.shard), one.order, one.since) for one in done.settled] == [(NAME, P1, 5)]
-    assert (done.rereads[NAME].done, done.rereads[NAME].stretches) == (10, ())
+    assert (done.rereads[SHARD].done, done.rereads[SHARD].stretches) == (
+        10,
+        (),
+    )
     assert is_due(checkpoint_of(ENDED, passed=201), BackfillNews())
     assert not is_due(checkpoint_of(ENDED, passed=200), BackfillNews())
 
@@ -131,7 +137,7 @@ def test_what_replays_or_repairs_makes_no_base() -> None:
         checkpoint_of(replace(ENDED, origin=Origin.REPLAY), passed=300), BackfillNews()
     )
 
-    assert (made.settled, made.rereads[NAME].done) == ((), 10)
+    assert (made.settled, made.rereads[SHARD].done) == ((), 10)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +162,7 @@ def test_it_is_void_once_its_log_or_lists_are_others(
         before, BatchStats(), epochs, BackfillNews(rows=(rows_read(0, None, "3"),)), lambda *_: True
     )
 
-    left = made.rereads[NAME]
+    left = made.rereads[SHARD]
     assert (left.id, left.former, left.done, left.closing) == ("", "x", 10, P1)
     assert left.void
     assert made.taken == ()
@@ -185,15 +191,15 @@ def test_it_is_void_by_a_statement_that_came_since(change: SchemaChange, left: i
 def test_how_often_it_was_begun_is_counted_and_why() -> None:
     change = SchemaChange("alter", "d.t", P2, None, "ALTER TABLE t ADD c INT")
     facts = BatchStats(news=(SchemaNews("a", change, snapshot=False),))
-    void = advance_backfill(checkpoint_of(OPEN), BackfillNews(), facts).rereads[NAME]
+    void = advance_backfill(checkpoint_of(OPEN), BackfillNews(), facts).rereads[SHARD]
     new = replace(OPEN, order=Order(1, 7, 300))
 
-    again = advance_backfill(checkpoint_of(void), BackfillNews(begun={NAME: new})).rereads[NAME]
+    again = advance_backfill(checkpoint_of(void), BackfillNews(begun={SHARD: new})).rereads[SHARD]
     cut = replace(again, key=("id",))
-    kept = advance_backfill(checkpoint_of(again), BackfillNews(begun={NAME: cut})).rereads[NAME]
+    kept = advance_backfill(checkpoint_of(again), BackfillNews(begun={SHARD: cut})).rereads[SHARD]
     other = advance_backfill(
-        checkpoint_of(void), BackfillNews(begun={NAME: replace(new, id="y")})
-    ).rereads[NAME]
+        checkpoint_of(void), BackfillNews(begun={SHARD: replace(new, id="y")})
+    ).rereads[SHARD]
 
     assert (void.void, void.former) == ("a statement came: ALTER TABLE t ADD c INT", "x")
     assert (again.begun, again.void, kept.begun, other.begun) == (2, void.void, 2, 1)
@@ -208,9 +214,11 @@ def test_one_that_was_void_before_it_read_a_row_leaves_nothing_to_be_told_of() -
     )
 
     lows = [
-        advance_backfill(checkpoint_of(void), BackfillNews(begun={NAME: new})).rereads[NAME].lowest
+        advance_backfill(checkpoint_of(void), BackfillNews(begun={SHARD: new}))
+        .rereads[SHARD]
+        .lowest
         for one in (OPEN, replace(OPEN, rows=5), replace(OPEN, first=Order(1, 7, 50)))
-        for void in [advance_backfill(checkpoint_of(one), BackfillNews(), facts).rereads[NAME]]
+        for void in [advance_backfill(checkpoint_of(one), BackfillNews(), facts).rereads[SHARD]]
     ]
 
     assert lows == [P2, P1, Order(1, 7, 50)]
@@ -219,11 +227,11 @@ def test_one_that_was_void_before_it_read_a_row_leaves_nothing_to_be_told_of() -
 def test_a_new_one_takes_the_place_of_an_old_one_and_an_old_one_of_none() -> None:
     new = replace(OPEN, id="y", order=P2)
 
-    assert advance_backfill(checkpoint_of(OPEN), BackfillNews(begun={NAME: new})).rereads == {
-        NAME: replace(new, first=P1)
+    assert advance_backfill(checkpoint_of(OPEN), BackfillNews(begun={SHARD: new})).rereads == {
+        SHARD: replace(new, first=P1)
     }
-    assert advance_backfill(checkpoint_of(new), BackfillNews(begun={NAME: OPEN})).rereads == {
-        NAME: new
+    assert advance_backfill(checkpoint_of(new), BackfillNews(begun={SHARD: OPEN})).rereads == {
+        SHARD: new
     }
 
 
@@ -231,19 +239,19 @@ def test_it_is_cut_along_a_key_once() -> None:
     cut = replace(OPEN, key=("id",))
     other = replace(cut, key=("name",))
 
-    assert advance_backfill(checkpoint_of(OPEN), BackfillNews(begun={NAME: cut})).rereads == {
-        NAME: replace(cut, first=P1)
+    assert advance_backfill(checkpoint_of(OPEN), BackfillNews(begun={SHARD: cut})).rereads == {
+        SHARD: replace(cut, first=P1)
     }
-    assert advance_backfill(checkpoint_of(cut), BackfillNews(begun={NAME: other})).rereads == {
-        NAME: cut
+    assert advance_backfill(checkpoint_of(cut), BackfillNews(begun={SHARD: other})).rereads == {
+        SHARD: cut
     }
-    assert advance_backfill(checkpoint_of(), BackfillNews(begun={NAME: cut})).rereads == {}
+    assert advance_backfill(checkpoint_of(), BackfillNews(begun={SHARD: cut})).rereads == {}
 
 
 def test_a_statement_of_the_batch_that_ran_while_it_was_noted_voids_it_too() -> None:
     change = SchemaChange("alter", "d.t", P2, None, "")
     facts = BatchStats(news=(SchemaNews("a", change, snapshot=False),))
-    news = BackfillNews(begun={NAME: OPEN})
+    news = BackfillNews(begun={SHARD: OPEN})
 
     made = advance_backfills(
         checkpoint_of(), BatchStats(), {"a": EPOCH}, news, lambda *_: True, before=facts
@@ -253,30 +261,30 @@ def test_a_statement_of_the_batch_that_ran_while_it_was_noted_voids_it_too() -> 
 
 
 def test_one_that_was_cancelled_is_forgotten_and_nothing_of_it_taken() -> None:
-    news = BackfillNews(rows=(rows_read(0, None, "3"),), cancelled={NAME: "x"})
+    news = BackfillNews(rows=(rows_read(0, None, "3"),), cancelled={SHARD: "x"})
 
     made = advance_backfill(checkpoint_of(OPEN), news)
 
     assert (made.rereads, made.taken) == ({}, ())
     assert is_due(checkpoint_of(OPEN), news)
-    assert advance_backfill(checkpoint_of(), replace(news, begun={NAME: OPEN})).rereads == {}
+    assert advance_backfill(checkpoint_of(), replace(news, begun={SHARD: OPEN})).rereads == {}
     done = replace(ENDED, done=7)
-    assert advance_backfill(checkpoint_of(done), news).rereads == {NAME: done}
+    assert advance_backfill(checkpoint_of(done), news).rereads == {SHARD: done}
     assert advance_backfill(checkpoint_of(replace(OPEN, id="y")), news).rereads
 
 
 def test_rows_that_one_leaves_behind_are_remembered_with_their_span() -> None:
-    news = BackfillNews(cancelled={NAME: "x"})
+    news = BackfillNews(cancelled={SHARD: "x"})
     epochs = {"a": replace(EPOCH, position=binlog_position(7, 400))}
 
     made = advance_backfills(
         checkpoint_of(replace(OPEN, rows=5)), BatchStats(), epochs, news, lambda *_: True
     )
 
-    left = made.rereads[NAME]
+    left = made.rereads[SHARD]
     assert (left.id, left.done, left.order, left.closing) == ("", 10, P1, Order(1, 7, 400))
     new = replace(OPEN, id="y", order=P2)
-    again = advance_backfill(checkpoint_of(left), BackfillNews(begun={NAME: new})).rereads[NAME]
+    again = advance_backfill(checkpoint_of(left), BackfillNews(begun={SHARD: new})).rereads[SHARD]
     assert (again.order, again.lowest) == (P2, P1)
 
 
@@ -303,7 +311,7 @@ def test_the_base_heals_what_was_lost_before_its_fence_and_nothing_later(
         checkpoint_of(ENDED, passed=300),
         gaps={"g": gap},
         quarantine={NAME: unread},
-        snaps={Shard.parse(NAME): OpenSnapshot(Order(1, 7, 50), 3)},
+        snaps={SHARD: OpenSnapshot(Order(1, 7, 50), 3)},
     )
 
     made, settled = next_checkpoint(
@@ -315,10 +323,10 @@ def test_the_base_heals_what_was_lost_before_its_fence_and_nothing_later(
     )
 
     assert (len(made.gaps), len(made.quarantine)) == (open_after, open_after)
-    assert made.bases == {Shard.parse(NAME): P1}
+    assert made.bases == {SHARD: P1}
     assert (made.based, made.complete, made.tables) == (
-        {Shard.parse(NAME): 5},
-        {Shard.parse(NAME): 10},
+        {SHARD: 5},
+        {SHARD: 10},
         {"d.t": 10},
     )
     assert made.snaps == {}
@@ -365,10 +373,10 @@ SOME = (rows_read(0, None, "3"),)
 @pytest.mark.parametrize(
     "news",
     [
-        pytest.param(BackfillNews(begun={NAME: OPEN}), id="one begins"),
+        pytest.param(BackfillNews(begun={SHARD: OPEN}), id="one begins"),
         pytest.param(BackfillNews(rows=SOME), id="rows"),
-        pytest.param(BackfillNews(closing={NAME: ("x", P2)}), id="one ends"),
-        pytest.param(BackfillNews(cancelled={NAME: "x"}), id="one is cancelled"),
+        pytest.param(BackfillNews(closing={SHARD: ("x", P2)}), id="one ends"),
+        pytest.param(BackfillNews(cancelled={SHARD: "x"}), id="one is cancelled"),
     ],
 )
 def test_any_news_is_worth_a_batch(news: BackfillNews) -> None:
@@ -386,7 +394,7 @@ def test_any_news_is_worth_a_batch(news: BackfillNews) -> None:
 def test_none_is_completed_twice_or_too_early(known: Backfill) -> None:
     made = advance_backfill(checkpoint_of(known, passed=300), BackfillNews())
 
-    assert (made.settled, made.rereads[NAME]) == ((), known)
+    assert (made.settled, made.rereads[SHARD]) == ((), known)
 
 
 def test_one_that_is_done_is_no_reason_for_a_batch_and_never_void() -> None:
@@ -395,7 +403,7 @@ def test_one_that_is_done_is_no_reason_for_a_batch_and_never_void() -> None:
     assert find_complete(checkpoint_of(done, passed=300)) == frozenset()
     assert find_complete(checkpoint_of(READ, passed=300)) == frozenset()
     made = advance_backfills(checkpoint_of(done), BatchStats(), {}, BackfillNews(), lambda *_: True)
-    assert made.rereads == {NAME: done}
+    assert made.rereads == {SHARD: done}
 
 
 def file(megabytes: int) -> WrittenFile:
@@ -433,26 +441,33 @@ def test_rows_of_a_stretch_that_has_ended_follow_nothing() -> None:
     )
 
 
+def test_where_none_is_open_the_very_map_remains() -> None:
+    """Else each batch would compare all that were ever read again."""
+    before = checkpoint_of(replace(ENDED, done=8))
+
+    assert advance_backfill(before, BackfillNews()).rereads is before.rereads
+
+
 @pytest.mark.parametrize(
     ("closing", "after"),
     [
-        pytest.param({NAME: ("y", Order(1, 7, 300))}, None, id="of another wish"),
-        pytest.param({"a/d.u": ("x", P2)}, None, id="of another shard"),
+        pytest.param({SHARD: ("y", Order(1, 7, 300))}, None, id="of another wish"),
+        pytest.param({Shard("a", "d.u"): ("x", P2)}, None, id="of another shard"),
     ],
 )
 def test_where_the_log_ended_is_that_of_the_same_reading(
-    closing: dict[str, tuple[str, Order]], after: Order | None
+    closing: dict[Shard, tuple[str, Order]], after: Order | None
 ) -> None:
     assert (
-        advance_backfill(checkpoint_of(READ), BackfillNews(closing=closing)).rereads[NAME].closing
+        advance_backfill(checkpoint_of(READ), BackfillNews(closing=closing)).rereads[SHARD].closing
         == after
     )
 
 
 def test_where_the_log_ended_is_noted_once() -> None:
-    later = BackfillNews(closing={NAME: ("x", Order(1, 7, 300))})
+    later = BackfillNews(closing={SHARD: ("x", Order(1, 7, 300))})
 
-    assert advance_backfill(checkpoint_of(ENDED), later).rereads[NAME].closing == P2
+    assert advance_backfill(checkpoint_of(ENDED), later).rereads[SHARD].closing == P2
 
 
 AT_400 = replace(EPOCH, position=binlog_position(7, 400))
@@ -488,18 +503,20 @@ def test_rows_of_one_that_is_void_tell_of_the_log_up_to_its_end_then(
 
     made = advance_backfills(before, BatchStats(), epochs, BackfillNews(), lambda *_: True)
 
-    left = made.rereads[NAME]
+    left = made.rereads[SHARD]
     assert (left.id, left.former, left.closing) == ("", "x", closing)
 
 
 def test_one_that_is_cancelled_is_forgotten_though_it_is_void_and_not_what_was_before_it() -> None:
-    news = BackfillNews(cancelled={NAME: "x"})
+    news = BackfillNews(cancelled={SHARD: "x"})
 
     assert (
         advance_backfills(checkpoint_of(OPEN), BatchStats(), {}, news, lambda *_: True).rereads
         == {}
     )
-    left = advance_backfill(checkpoint_of(replace(OPEN, first=Order(1, 7, 50))), news).rereads[NAME]
+    left = advance_backfill(checkpoint_of(replace(OPEN, first=Order(1, 7, 50))), news).rereads[
+        SHARD
+    ]
     assert (left.id, left.former, left.lowest) == ("", "", Order(1, 7, 50))
 
 
@@ -514,8 +531,8 @@ def test_one_that_is_cancelled_is_forgotten_though_it_is_void_and_not_what_was_b
     ],
 )
 def test_what_is_no_newer_begins_nothing(known: Backfill, begun: Backfill) -> None:
-    assert advance_backfill(checkpoint_of(known), BackfillNews(begun={NAME: begun})).rereads == {
-        NAME: known
+    assert advance_backfill(checkpoint_of(known), BackfillNews(begun={SHARD: begun})).rereads == {
+        SHARD: known
     }
 
 
@@ -528,11 +545,11 @@ def test_what_is_no_newer_begins_nothing(known: Backfill, begun: Backfill) -> No
     ],
 )
 def test_it_is_a_base_above_one_that_is_older(base: Order, made: int) -> None:
-    before = replace(checkpoint_of(ENDED, passed=300), bases={Shard.parse(NAME): base})
+    before = replace(checkpoint_of(ENDED, passed=300), bases={SHARD: base})
 
     found = advance_backfill(before, BackfillNews())
 
-    assert (len(found.settled), found.rereads[NAME].done) == (made, 10)
+    assert (len(found.settled), found.rereads[SHARD].done) == (made, 10)
 
 
 @pytest.mark.parametrize(
@@ -545,7 +562,7 @@ def test_it_is_a_base_above_one_that_is_older(base: Order, made: int) -> None:
 def test_lists_that_were_the_same_all_the_while_void_nothing(lists: CollectorLists) -> None:
     before = replace(checkpoint_of(OPEN), lists={"a": lists})
 
-    assert advance_backfill(before, BackfillNews()).rereads == {NAME: OPEN}
+    assert advance_backfill(before, BackfillNews()).rereads == {SHARD: OPEN}
 
 
 def test_a_statement_that_a_snapshot_told_voids_nothing() -> None:
@@ -557,4 +574,4 @@ def test_a_statement_that_a_snapshot_told_voids_nothing() -> None:
         BatchStats(news=(SchemaNews("a", change, snapshot=True),)),
     )
 
-    assert made.rereads == {NAME: OPEN}
+    assert made.rereads == {SHARD: OPEN}

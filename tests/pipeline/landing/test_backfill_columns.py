@@ -16,7 +16,7 @@ from pipeline.landing.backfill import (
 )
 from pipeline.landing.batch_stats import BatchStats
 from pipeline.landing.listing import LandingSource
-from pipeline.model import Order, Origin, ShardId
+from pipeline.model import Order, Origin, Shard, ShardId
 from pipeline.schema.history import SchemaReader
 from pipeline.schema.model import ColumnDescription, TableDescription
 from pipeline.sources.postgres.dialect import POSTGRES
@@ -55,13 +55,13 @@ def rows_read(
     stretch: int, columns: str, told: TableDescription | None = None, **other: Any
 ) -> BackfilledRows:
     one = BackfilledRows(
-        NAME, "d.t", "x", P1, stretch, None, ("3",), False, 10, None, columns, told
+        Shard.parse(NAME), "d.t", "x", P1, stretch, None, ("3",), False, 10, None, columns, told
     )
     return replace(one, **other)
 
 
 def advance_backfill(known: Backfill, *news: BackfilledRows) -> BackfillStep:
-    checkpoint = Checkpoint("main", 9, epochs={"a": EPOCH}, rereads={NAME: known})
+    checkpoint = Checkpoint("main", 9, epochs={"a": EPOCH}, rereads={Shard.parse(NAME): known})
     return advance_backfills(
         checkpoint, BatchStats(), {"a": EPOCH}, BackfillNews(rows=news), lambda *_: True
     )
@@ -72,10 +72,10 @@ def test_columns_are_told_once_by_the_first_rows_that_are_landed() -> None:
 
     assert len(made.taken) == 2
     assert made.told == made.taken[:1]
-    assert made.rereads[NAME].columns == "c"
+    assert made.rereads[Shard.parse(NAME)].columns == "c"
     assert (
         advance_backfill(
-            made.rereads[NAME], rows_read(0, "c", TOLD, after=("3",), read=("6",))
+            made.rereads[Shard.parse(NAME)], rows_read(0, "c", TOLD, after=("3",), read=("6",))
         ).told
         == ()
     )
@@ -86,7 +86,7 @@ def test_rows_of_other_columns_end_it_so_that_it_begins_anew() -> None:
     made = advance_backfill(replace(OPEN, columns="c", rows=10), rows_read(0, "d", TOLD))
 
     assert (made.taken, made.told) == ((), ())
-    assert (made.rereads[NAME].id, made.rereads[NAME].done) == ("", 10)
+    assert (made.rereads[Shard.parse(NAME)].id, made.rereads[Shard.parse(NAME)].done) == ("", 10)
 
 
 def test_what_is_told_holds_from_the_order_of_the_rows_on() -> None:

@@ -517,7 +517,9 @@ def test_other_changes_are_left_alone(rows: list[dict[str, Any]]) -> None:
                 "shop",
                 0,
                 bases={Shard.parse(NAME): SNAPSHOT},
-                rereads={NAME: Backfill("1", Origin.SNAPSHOT, SNAPSHOT, "s", 0, done=0)},
+                rereads={
+                    Shard.parse(NAME): Backfill("1", Origin.SNAPSHOT, SNAPSHOT, "s", 0, done=0)
+                },
             ),
             False,
             id="the base was read again, while older changes were on their way",
@@ -527,7 +529,9 @@ def test_other_changes_are_left_alone(rows: list[dict[str, Any]]) -> None:
                 "shop",
                 0,
                 bases={Shard.parse(NAME): SNAPSHOT},
-                rereads={NAME: Backfill("2", Origin.REPAIR, LATER, "s", 0, base=SNAPSHOT)},
+                rereads={
+                    Shard.parse(NAME): Backfill("2", Origin.REPAIR, LATER, "s", 0, base=SNAPSHOT)
+                },
             ),
             False,
             id="and rows were repaired since",
