@@ -466,3 +466,21 @@ def test_a_row_is_outdated_by_a_newer_statement_about_its_shard(
     more: dict[str, Any], outdated: bool
 ) -> None:
     assert is_outdated(Checkpoint("main", 9, **more), U, ORDER) is outdated
+
+
+@pytest.mark.parametrize(
+    ("shards", "shared", "several"),
+    [
+        pytest.param(("s/a.t", "s/b.t"), False, False, id="two shards of one table"),
+        pytest.param(("s/a.t", "s/db.u"), False, True, id="of two tables"),
+        pytest.param(("s/a.t", "s/b.t"), True, True, id="was of more, now of one table"),
+        pytest.param(("s/a.t",), True, True, id="was of more, now of one shard"),
+        pytest.param(("s/a.t",), False, False, id="one shard"),
+    ],
+)
+def test_a_gap_stays_one_of_several_tables_while_it_is_open(
+    shards: tuple[str, ...], shared: bool, several: bool
+) -> None:
+    gap = Gap("t:0:5@6", "t", 0, 5, 8, "deleted", shards=shards, shared=shared)
+
+    assert gap.is_of_several(by_shard(SHARDS)) is several
