@@ -311,6 +311,41 @@ class Columns:
         return Column(str(name), kind)
 
 
+@dataclass(frozen=True, slots=True)
+class TextMatch:
+    """Whether the text of a value matches one of *patterns*, or ``every`` one, anywhere in it.
+
+    RE2 reads the patterns: its time grows with the text alone, and it releases Python's lock.
+    """
+
+    column: str
+    patterns: tuple[str, ...]
+    every: bool
+    negated: bool
+
+    def evaluate(self, rows: pa.Table) -> pa.BooleanArray:
+        """In memory, a boolean for each of *rows*; null where the value is."""
+        texts = rows[self.column].combine_chunks().cast(pa.string())
+        found = [pc.match_substring_regex(texts, one) for one in self.patterns]
+        met = reduce(pc.and_ if self.every else pc.or_, found)
+        return pc.invert(met) if self.negated else met
+
+
+def plan_match(name: str, kwargs: Kwargs) -> TextMatch | None:
+    """Return how to evaluate an expectation about regular expressions in memory; None of others."""
+    if name not in MATCHES:
+        return None
+    every = kwargs.get("match_on") == "all"
+    return TextMatch(kwargs["column"], list_patterns(name, kwargs), every, "_to_not_" in name)
+
+
+def list_patterns(name: str, kwargs: Kwargs) -> tuple[str, ...]:
+    """Return the regular expressions of the expectation *name*; empty for other expectations."""
+    if name not in MATCHES:
+        return ()
+    return tuple(kwargs["regex_list"] if name.endswith("_list") else (kwargs["regex"],))
+
+
 def plan_comparison(name: str, kwargs: Kwargs, columns: Columns) -> Plan | None:
     """Return how to evaluate the expectation *name* exactly; None leaves it to its engine.
 
@@ -724,6 +759,11 @@ def fit_values(name: str, kwargs: Kwargs, columns: Columns) -> Kwargs:
     return {**kwargs, "value_set": kept or values}
 
 
+MATCHES = frozenset(
+    f"expect_column_values_to_{one}match_regex{several}"
+    for one in ("", "not_")
+    for several in ("", "_list")
+)
 PLANNERS: dict[str, Planner] = {
     "expect_column_values_to_be_in_set": _in_set,
     "expect_column_distinct_values_to_be_in_set": _in_set,

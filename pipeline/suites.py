@@ -22,14 +22,18 @@ from threading import Lock
 from typing import Any, Literal, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.comparisons import (
     Columns,
     IncomparableError,
+    TextMatch,
     Verdict,
     WholeVerdict,
     fit_values,
+    list_patterns,
     plan_comparison,
+    plan_match,
 )
 from pipeline.errors import ConfigError
 from pipeline.model import Op, Shard, Table
@@ -268,6 +272,26 @@ def _unfit(each: ExpectationSettings) -> str:
         close = get_close_matches(each.type, known, n=1)
         near = f"; the nearest is {close[0]}" if close else ""
         return f"type: no expectation {each.type!r}{near}"
+    return _explain_patterns(each)
+
+
+def _explain_patterns(each: ExpectationSettings) -> str:
+    """What is wrong with its regular expressions; empty if nothing is."""
+    if each.type.endswith("_regex_list") and not each.kwargs.get("regex_list"):
+        return "kwargs.regex_list: is empty; name a regular expression"
+    name = "regex_list" if each.type.endswith("_list") else "regex"
+    whys = map(explain_unreadable, list_patterns(each.type, each.kwargs))
+    return next((f"kwargs.{name}: {why}" for why in whys if why), "")
+
+
+def explain_unreadable(pattern: str) -> str:
+    """Why RE2 cannot read the regular expression *pattern*; empty if it can."""
+    try:
+        pc.match_substring_regex(pa.array([""], pa.string()), pattern)
+    except pa.ArrowInvalid as error:
+        why = " ".join(str(error).split()).removeprefix("Invalid regular expression: ")[:200]
+        fix = r"rewrite it for RE2, without look-around, back-reference or \Z"
+        return f"RE2 cannot read {pattern[:200]!r}: {why}; {fix}"
     return ""
 
 
@@ -425,7 +449,7 @@ class Asked:
 
     number: int
     each: ExpectationSettings
-    verdict: Verdict | WholeVerdict | None = None
+    verdict: Verdict | WholeVerdict | TextMatch | None = None
     why: str = ""
 
     @property
@@ -436,7 +460,7 @@ class Asked:
     @property
     def settings(self) -> ExpectationSettings:
         """What the engine evaluates."""
-        if not isinstance(self.verdict, Verdict):
+        if not isinstance(self.verdict, Verdict | TextMatch):
             return self.each
         kept = ("mostly", "row_condition", "condition_parser")
         kwargs = {name: self.each.kwargs[name] for name in kept if name in self.each.kwargs}
@@ -464,7 +488,10 @@ def _ask(
     try:
         if by_pandas:
             require_plain_condition(each.kwargs.get("row_condition"), Columns(plain))
+        verdict: Verdict | WholeVerdict | TextMatch | None
         verdict = plan_comparison(each.type, each.kwargs, Columns(plain))
+        if by_pandas and verdict is None:  # pandas gives many to Python's, which may never end
+            verdict = plan_match(each.type, each.kwargs)
         each = replace(each, kwargs=fit_values(each.type, each.kwargs, Columns(plain)))
     except IncomparableError as error:
         return Asked(number, each, why=str(error))
@@ -507,10 +534,12 @@ def _by_pandas(
 ) -> Iterator[tuple[Asked, Any | None]]:
     """Yield each with its result: a report of Great Expectations, a truth, or None."""
     asked = _ask_all(expectations, {one.name: one.type for one in rows.schema}, by_pandas=True)
-    exact = [one for one in asked if isinstance(one.verdict, Verdict)]
+    exact = [one for one in asked if isinstance(one.verdict, Verdict | TextMatch)]
     conditional = any(one.each.kwargs.get("row_condition") for one in exact)
     verdicts = {
-        one.column: one.verdict.evaluate(rows) for one in exact if isinstance(one.verdict, Verdict)
+        one.column: one.verdict.evaluate(rows)
+        for one in exact
+        if isinstance(one.verdict, Verdict | TextMatch)
     }
     beside = {one: rows[one] for one in rows.column_names if conditional}
     judged = pa.table({**beside, **verdicts})

@@ -1,8 +1,11 @@
 """Expectations on every kind of column: the same as a plain look at each row, in both engines."""
 
 from dataclasses import replace
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from pipeline.comparisons import (
@@ -12,10 +15,17 @@ from pipeline.comparisons import (
     WholeVerdict,
     fit_values,
     plan_comparison,
+    plan_match,
 )
 from pipeline.model import Shard, Table
 from pipeline.row_conditions import require_plain_condition
-from pipeline.suites import ExpectationResult, SuiteLook, evaluate_by_spark, evaluate_rows
+from pipeline.suites import (
+    ExpectationResult,
+    SuiteLook,
+    evaluate_by_spark,
+    evaluate_rows,
+    explain_unreadable,
+)
 from tests.checks.suite_cases import CASES, PLAIN_CONDITIONS, ROWS, SCHEMA, TABLE, Case
 
 # Great Expectations imports what Python and pandas have deprecated.
@@ -123,3 +133,42 @@ def test_spark_evaluates_each_kind_of_column_right(spark: Any) -> None:
     assert differing == []
     results = zip(by_suite, found, strict=True)
     assert [wrong for case, one in results if (wrong := say(case, one, named=False))] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "met"),
+    [
+        ("match_regex", {"regex": r"^(\w+\.?)+@x$"}, [False, True, None]),
+        ("not_match_regex", {"regex": r"^(\w+\.?)+@x$"}, [True, False, None]),
+        ("match_regex", {"regex": "@"}, [False, True, None]),
+        ("match_regex_list", {"regex_list": ["!", "@"]}, [True, True, None]),
+        ("match_regex_list", {"regex_list": ["a", "@"], "match_on": "all"}, [False, True, None]),
+        ("not_match_regex_list", {"regex_list": ["!", "#"]}, [False, True, None]),
+    ],
+)
+def test_a_regular_expression_ends_on_every_text(
+    name: str, arguments: dict[str, Any], met: list[bool | None]
+) -> None:
+    name, kwargs = f"expect_column_values_to_{name}", {"column": "mail", **arguments}
+    rows = pa.table({"mail": ["\u00e9" + "a" * 1000 + "!", "a@x", None]})
+
+    plan = plan_match(name, kwargs)
+
+    assert plan is not None
+    assert plan.evaluate(rows).to_pylist() == met
+
+
+@pytest.mark.parametrize("pattern", [r"^(?!\.)a", r"(?<=a)b", r"(a)\1", r"a\Z", "(a"])
+def test_a_pattern_that_re2_cannot_read_is_explained(pattern: str) -> None:
+    assert f"RE2 cannot read {pattern!r}: " in explain_unreadable(pattern)
+    assert explain_unreadable(r"^a\z") == ""
+
+
+def test_numbers_decimals_and_days_are_matched_as_their_text() -> None:
+    rows = pa.table({"n": [17], "paid": [Decimal("-1.50")], "day": [date(2026, 1, 2)]})
+
+    for column, text in (("n", "17"), ("paid", "-1.50"), ("day", "2026-01-02")):
+        kwargs = {"column": column, "regex": f"^{text}$"}
+        plan = plan_match("expect_column_values_to_match_regex", kwargs)
+        assert plan is not None
+        assert plan.evaluate(rows).to_pylist() == [True], column

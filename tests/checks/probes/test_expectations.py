@@ -22,6 +22,7 @@ from pipeline.suites import (
     SuiteAnswer,
     SuiteLook,
     find_strange_columns,
+    find_unmet,
     make_frame,
     read_suite,
 )
@@ -36,6 +37,7 @@ DAY = datetime(2026, 1, 1, tzinfo=UTC)
 NOT_NULL = "expect_column_values_to_not_be_null"
 BETWEEN = "expect_column_values_to_be_between"
 UNIQUE = "expect_column_values_to_be_unique"
+MATCH = "expect_column_values_to_match_regex"
 IN_SET = "expect_column_values_to_be_in_set"
 COUNT = "expect_table_row_count_to_be_between"
 SCHEMA = pa.schema(
@@ -485,16 +487,20 @@ def test_a_mistake_in_a_file_is_named_with_its_position(tmp_path: Path) -> None:
         {"type": "expect_column_values_to_not_be_nul", "kwargs": {}},
         {"type": NOT_NULL, "kwargs": {"colum": "id"}},
         {"type": BETWEEN, "kwargs": {"column": "id", "min_value": {"$PARAMETER": "low"}}},
+        {"type": MATCH, "kwargs": {"column": "email", "regex": "(?!a)b"}},
+        {"type": f"{MATCH}_list", "kwargs": {"column": "email", "regex_list": []}},
     ]
     probe = with_file(tmp_path, {**EXPORTED, "expectations": listed})
 
     found = list(probe.mistakes())
 
     at = f"suites: shop.*: {tmp_path}/orders.json: expectations"
-    assert [one.startswith(f"{at}[{n}].") for n, one in enumerate(found, 1)] == [True] * 3
+    assert [one.startswith(f"{at}[{n}].") for n, one in enumerate(found, 1)] == [True] * 5
     assert f"the nearest is {NOT_NULL}" in found[0]
     assert "do not fit" in found[1]
     assert "write its value" in found[2]
+    assert "kwargs.regex: RE2 cannot read '(?!a)b'" in found[3]
+    assert "regex_list" in found[4]
     assert list(probe.column_mistakes("shop.orders", ("id", "e_mail"))) == [
         f"{at}[0].kwargs: shop.orders has no column 'email'; the nearest is e_mail; correct it"
     ]
@@ -534,6 +540,16 @@ def test_expectations_of_the_user_come_from_a_module(
     absent = replace(probe, modules=("no_such_module",))
     assert next(iter(absent.mistakes())).startswith("modules: no_such_module: its import fails")
     assert "no_such_module" in str(look(absent, world))
+
+
+@THOROUGH
+def test_a_text_on_which_python_never_ends_is_looked_at() -> None:
+    rows = pa.table({"mail": ["\u00e9" + "a" * 1000 + "!", "a@x", None]})
+    asked = ExpectationSettings(MATCH, {"column": "mail", "regex": r"^(\w+\.?\s?)+@x$"})
+
+    ((text, places),) = find_unmet(rows, "shop.orders", (asked,))
+
+    assert (places, text) == ((0,), f"{MATCH}(mail): 1 of 3 rows")
 
 
 def test_a_whole_number_stays_whole_beside_nulls() -> None:
