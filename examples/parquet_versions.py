@@ -54,9 +54,11 @@ from pipeline.row_digest import (
     DigestColumn,
     KeyedRow,
     RangeDigest,
+    list_keyed_columns,
     list_keyed_rows,
     list_row_digests,
     sum_buckets,
+    sum_columns,
     sum_ids,
     sum_ranges,
 )
@@ -433,6 +435,25 @@ class PinnedRows:
         """Rows of the *chosen* buckets, at most *limit*."""
         rows = self._keyed(shard, by, columns)
         return tuple([one for one in rows if by.bucket_of(one.key) in chosen][:limit])
+
+    def column_digests(
+        self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
+    ) -> tuple[tuple[RangeDigest, ...], ...]:
+        """Rows and digest of each of *columns* alone, of each of *ids*."""
+        return sum_columns([self._digested(shard, column, [one]) for one in columns], ids)
+
+    def keyed_columns(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        keys: Collection[int],
+        limit: int,
+    ) -> tuple[KeyedRow, ...]:
+        """Rows with one of *keys*, with the digest of each of *columns* alone, at most *limit*."""
+        names = sorted({one.name for one in (*by.key, *columns)})
+        rows = list_keyed_columns(self._of(shard, names).to_pylist(), by, columns)
+        return tuple([one for one in rows if one.key in keys][:limit])
 
     def as_of(self, version: int) -> "PinnedRows":
         """Versions are kept, but only the newest is opened here."""

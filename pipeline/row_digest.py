@@ -154,6 +154,18 @@ def list_keyed_rows(
     return found
 
 
+def list_keyed_columns(
+    rows: Iterable[Mapping[str, Any]], by: Bucketing, columns: Sequence[DigestColumn]
+) -> list[KeyedRow]:
+    """Each row by its key, with the digest of each of *columns* alone; for few rows."""
+    found = list[KeyedRow]()
+    for row in rows:
+        values = [row[one.name] for one in by.key]
+        own = tuple(digest_row([one], [row[one.name]]).sum for one in columns)
+        found.append(KeyedRow(digest_row(by.key, values).sum, 0, name_key(values), own))
+    return found
+
+
 def name_key(values: Iterable[Any]) -> tuple[str, ...]:
     """The values of a key for people; bytes are hexadecimal digits."""
     return tuple(one.hex() if isinstance(one, bytes | bytearray) else str(one) for one in values)

@@ -16,9 +16,11 @@ from pipeline.row_digest import (
     DigestColumn,
     KeyedRow,
     RangeDigest,
+    list_keyed_columns,
     list_keyed_rows,
     list_row_digests,
     sum_buckets,
+    sum_columns,
     sum_ids,
     sum_ranges,
 )
@@ -118,6 +120,23 @@ class ToySource:
     ) -> tuple[KeyedRow, ...]:
         rows = list_keyed_rows(self._database().rows(shard.name).values(), by, columns)
         return tuple([one for one in rows if by.bucket_of(one.key) in chosen][:limit])
+
+    def column_digests(
+        self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
+    ) -> tuple[tuple[RangeDigest, ...], ...]:
+        rows = list(self._database().rows(shard.name).values())
+        return sum_columns([list_row_digests(rows, column, [one]) for one in columns], ids)
+
+    def keyed_columns(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        keys: Collection[int],
+        limit: int,
+    ) -> tuple[KeyedRow, ...]:
+        rows = list_keyed_columns(self._database().rows(shard.name).values(), by, columns)
+        return tuple([one for one in rows if one.key in keys][:limit])
 
     def row_digests(
         self, shard: Shard, column: str, span: Range, columns: Sequence[DigestColumn], limit: int
