@@ -71,6 +71,7 @@ class Token:
 Words = tuple[Token, ...]
 
 
+@lru_cache(maxsize=4)  # one after the other asks about the same; the words of 1 MB take some 30
 def tokenize_statement(text: str) -> tuple[Words | None, ...]:
     """Every way to read *text*, each once; None for a way that leads into an open quote."""
     escapes = (True, False) if "\\" in text else (True,)
@@ -93,8 +94,13 @@ def _words(text: str, escaped: bool, executed: bool) -> Iterator[Token]:
     single, double = _TEXTS[escaped]
     forms = ((_NAME, Kind.NAME), (single, Kind.TEXT), (double, Kind.DOUBLE), (_WORD, Kind.WORD))
     comment, at = _OPENED if executed else _SKIPPED, 0
+    last = text.rfind("*/")  # or each comment without an end would search all of the rest
     while at < len(text):
-        if found := _COMMENT.match(text, at) or comment.match(text, at):
+        ends = last >= at + 2 or not text.startswith("/*", at)
+        found = _COMMENT.match(text, at) if ends else None
+        if found is None and (ends or executed):
+            found = comment.match(text, at)
+        if found:
             at = found.end()
         elif executed and text.startswith("*/", at):
             at += 2

@@ -18,6 +18,7 @@ from pipeline.sources.mysql.ddl_parser import (
     Truncated,
     UnknownStatement,
     parse_statement,
+    tokenize_statement,
 )
 
 
@@ -290,3 +291,19 @@ def test_comments_between_words_change_nothing(gaps: list[str]) -> None:
     text = words[0] + "".join(f" {gap} {word}" for gap, word in zip(gaps, words[1:], strict=True))
 
     assert parse_statement(text) == altered(described=True)
+
+
+@pytest.mark.parametrize("opened", ["/* ", "/*!", "/*/", "/*M!"])
+def test_comments_without_an_end_are_each_looked_at_once(opened: str) -> None:
+    count = 100_000  # to search all of the rest from each would take many minutes
+
+    ways = tokenize_statement("ALTER TABLE t ADD a INT " + opened * count)
+
+    assert all(words is not None and len(words) >= 6 for words in ways)
+
+
+def test_a_comment_ends_at_its_first_end() -> None:
+    (words,) = tokenize_statement("a /* x */ b /*/ c */ d /* e")
+
+    assert words is not None
+    assert [word.text for word in words] == ["a", "b", "d", "/", "*", "e"]
