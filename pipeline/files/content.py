@@ -46,6 +46,7 @@ UNREADABLE = (
 )
 ROWS = 10_000
 LONGEST = 16 * 2**20  # bytes of a row as text
+MOST_COLUMNS = 1_500  # of a file whose rule does not name them
 OUTSIDE = "it is a link to a file outside of its log's folder; write a copy in place of the link"
 
 
@@ -193,6 +194,11 @@ def _learn(fields: dict[str, str], line: bytes) -> None:
     """The types of a line's fields; what two lines tell differently is a text."""
     for name, value in (_object(line) or {}).items():
         known, told = fields.get(name), _type_of(value)
+        if known is None and len(fields) == MOST_COLUMNS:
+            raise ValueError(
+                f"its field {name[:60]!r} is one more than {MOST_COLUMNS:,} columns; write keys as"
+                " values, or name the columns with `columns:`"
+            )
         if known is None or known == "":
             fields[name] = told
         elif told not in ("", known):

@@ -271,6 +271,19 @@ def test_a_line_larger_than_16_mib_is_refused_before_it_is_read(path: Path) -> N
         list(read_rows(path, "json_lines.gz"))
 
 
+def test_a_file_with_ids_as_fields_is_refused_unless_its_columns_are_named(path: Path) -> None:
+    path.write_bytes(b"".join(b'{"id": 1, "f%d": 2}\n' % n for n in range(1_500)))
+
+    found = examine_file(path, "json_lines", path.parent, named=False)
+
+    assert isinstance(found, UnfinishedFile)
+    assert found.why.startswith("its field 'f1499' is one more than 1,500 columns; ")
+    assert "`columns:`" in found.why
+    assert isinstance(examine_file(path, "json_lines", path.parent, named=True), WholeFile)
+    path.write_bytes(b"".join(b'{"id": 1, "f%d": 2}\n' % n for n in range(1_499)))
+    assert isinstance(examine_file(path, "json_lines", path.parent, named=False), WholeFile)
+
+
 def test_lines_are_cut_by_their_bytes_too(path: Path) -> None:
     line = b'"' + b"x" * (LONGEST // 3) + b'"\n'
     path.write_bytes(line * 5)
