@@ -487,8 +487,8 @@ def test_a_mistake_in_a_file_is_named_with_its_position(tmp_path: Path) -> None:
         {"type": "expect_column_values_to_not_be_nul", "kwargs": {}},
         {"type": NOT_NULL, "kwargs": {"colum": "id"}},
         {"type": BETWEEN, "kwargs": {"column": "id", "min_value": {"$PARAMETER": "low"}}},
-        {"type": MATCH, "kwargs": {"column": "email", "regex": "(?!a)b"}},
-        {"type": f"{MATCH}_list", "kwargs": {"column": "email", "regex_list": []}},
+        {"type": MATCH, "kwargs": {"column": "id", "regex": "(?!a)b"}},
+        {"type": f"{MATCH}_list", "kwargs": {"column": "id", "regex_list": []}},
     ]
     probe = with_file(tmp_path, {**EXPORTED, "expectations": listed})
 
