@@ -98,6 +98,10 @@ class UnreportedMerges:
         """Remember that the newest merge of *table* is reported by the run that made it."""
         self._reported.add(table)
 
+    def forget(self, tables: Iterable[str]) -> None:
+        """Report the newest merges of *tables* again: the report of their run did not arrive."""
+        self._reported.difference_update(tables)
+
     def note_unanswered(self, table: str, batch: int) -> None:
         """Remember that the commit of *table* through *batch* got no answer."""
         self._unanswered[table] = batch
@@ -276,10 +280,14 @@ class MergeRunner:
         if unreported := tuple(self._unreported.reports(sorted(tables))):
             return unreported  # to be stored before the next merges, or a kill loses both accounts
         ready, holds = self._ready(behind, broken, landed, request)
-        done = again = self._run_merges(ready, landed, waived)
-        while made := {merge.table for merge in again if merge.image is not None}:
-            again = self._run_merges([one for one in ready if one.name in made], landed, waived)
-            done += again
+        try:
+            done = again = self._run_merges(ready, landed, waived)
+            while made := {merge.table for merge in again if merge.image is not None}:
+                again = self._run_merges([one for one in ready if one.name in made], landed, waived)
+                done += again
+        except Exception:  # what was committed before it is reported by the next run
+            self._unreported.forget(table.name for table in ready)
+            raise
         self._intervals.note_merges(done, landed.target_batches)
         left = [self._still(name, hold) for name, hold in sorted(holds.items())]
         free = self.held.released({*holds, *behind, *(merge.table for merge in done)})
@@ -459,8 +467,7 @@ class MergeRunner:
         try:
             version = self._commit(job, result, landed.lives.at(reached))
         except LostRaceError:
-            self.mirrors.look(table.name)
-            return None
+            return self._start_over(table, landed, waived)
         except (HeldError, UnreachableError) as error:
             self._unreported.note_unanswered(table.name, reached)
             return self._failed(table, MergeFailure.of(error).hold(table.name), landed, waived)
@@ -469,6 +476,16 @@ class MergeRunner:
         elif (hold := self.watch.find_hold(table.name, waived)) is not None:
             return self._failed(table, hold, landed, waived)
         return self._succeeded(job, outcome, result.account, started)
+
+    def _start_over(
+        self, table: Table, landed: LandedState, waived: frozenset[str]
+    ) -> MergeReport | None:
+        """Look at what another writer committed; None if the merge can be tried again on it."""
+        try:
+            self.mirrors.look(table.name)
+        except (HeldError, UnreachableError) as error:
+            return self._failed(table, MergeFailure.of(error).hold(table.name), landed, waived)
+        return None
 
     def _with_late(self, job: MergeJob[Any], outcome: MergeOutcome) -> MergeJob[Any]:
         """The job with those images only that a change is late for."""

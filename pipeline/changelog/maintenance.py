@@ -279,7 +279,7 @@ class LogUpkeep:
 
     def _drop(self, checkpoint: Checkpoint, applied: Mapping[str, int]) -> None:
         """Drop whole days that are old, and that no mirror and no open question needs."""
-        why = self._kept_by(checkpoint)
+        why = self._kept_by(checkpoint, applied)
         if why and why != self._told:
             log.warning("upkeep drops no day of the change log", why=why)
         self._told = why
@@ -303,9 +303,11 @@ class LogUpkeep:
             dropped = {DROPPED: str(known)}
             self._committed((*with_properties(snapshot, dropped), *actions), "DELETE")
 
-    def _kept_by(self, checkpoint: Checkpoint) -> str:
+    def _kept_by(self, checkpoint: Checkpoint, applied: Mapping[str, int]) -> str:
         """Why no day is dropped at all; empty if days may be.
 
+        Changes that came late are merged beside what landed long before them: a delete that is
+        gone would bring its row back.
         What is lost of a retired shard keeps none: that one comes back with a new base, or is held
         by the very gap.
         """
@@ -324,6 +326,10 @@ class LogUpkeep:
             return f"changes were lost before landing ({gaps[0]})"
         if unread:
             return f"changes of {unread[0]} are unread"
+        tables = active_tables(checkpoint, self._router)
+        late = (one for one in tables if applied.get(one, -1) < checkpoint.belated.get(one, -1))
+        if table := min(late, default=None):
+            return f"changes of {table} came late, and its mirror does not have them yet"
         if lanes := self._other_lanes():
             return f"{lanes[0]} lands here, too, and what its mirrors have applied is not known"
         return ""

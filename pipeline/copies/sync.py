@@ -23,6 +23,7 @@ from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.model import Table
 
 AT_A_STRETCH = 200  # commits of one table, before others have their turn
+DAMAGED = ("file_damaged", "vector_damaged")
 ROWS = 5_000  # written at a time: what makes texts of them keeps all other threads waiting
 
 
@@ -51,14 +52,25 @@ class CopySync:
             return was
         if not table.key:
             raise HeldError("no_key", f"{table.name} has no key to copy by; name one by `key:`")
+        try:
+            brought = self._continued(table, snapshot, was)
+        except ProofError:  # a version that it needs was removed meanwhile
+            brought = None
+        except HeldError as error:  # or a file of it, which left the mirror long ago
+            if error.reason not in DAMAGED or was is None or was.version >= snapshot.version:
+                raise
+            brought = None
+        return self._loaded(table, snapshot, was) if brought is None else brought
+
+    def _continued(
+        self, table: Table, snapshot: MirrorSnapshot, was: CopyPosition | None
+    ) -> CopyPosition | None:
+        """Go on with a load that was begun, or by the commits since *was*; None if neither can."""
         if was is not None and (parts := self._rest(snapshot, was)) is not None:
             return self._parts(table, self._shaped_as_is(table, was.version), was, parts)
         if not self._follows(table.name, snapshot, was) or was is None or not was.whole:
-            return self._loaded(table, snapshot, was)
-        try:
-            return self._followed(table, snapshot, was)
-        except ProofError:  # a version that it needs was removed meanwhile
-            return self._loaded(table, snapshot, was)
+            return None
+        return self._followed(table, snapshot, was)
 
     def _rest(self, snapshot: MirrorSnapshot, was: CopyPosition) -> tuple[RowPart, ...] | None:
         """The parts of a version that was begun to be loaded; None if it cannot be gone on with."""

@@ -111,6 +111,12 @@ class Shop:
     ) -> tuple[RangeDigest, ...]:
         return self.digests(shard, column, [(id_, id_ + 1) for id_ in ids], columns)
 
+    def column_digests(
+        self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
+    ) -> tuple[tuple[RangeDigest, ...], ...]:
+        each = [self.id_digests(shard, column, ids, [one]) for one in columns]
+        return tuple(zip(*each, strict=True))
+
     def row_digests(
         self, shard: Shard, column: str, span: Range, columns: Sequence[DigestColumn], limit: int
     ) -> tuple[tuple[int, int], ...]:

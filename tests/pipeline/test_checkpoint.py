@@ -422,7 +422,7 @@ U = Shard("s", "db.u")
         pytest.param({}, 0, True, id="it never had a snapshot"),
         pytest.param({"snaps": {U: OpenSnapshot(ORDER, 3)}}, 0, False, id="it is in its first"),
         pytest.param(
-            {"snaps": {U: OpenSnapshot(ORDER, 3)}, "bases": {str(U): ORDER}}, 0, True,
+            {"snaps": {U: OpenSnapshot(ORDER, 3)}, "bases": {U: ORDER}}, 0, True,
             id="it is in a later one",
         ),
         pytest.param({}, 2, False, id="no table is of that tier"),

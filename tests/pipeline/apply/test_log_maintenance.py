@@ -86,6 +86,10 @@ def first_batch(lake: LocalLake) -> MergeReport:
         pytest.param(all_of_it, unread("s/db.old") | OLD, [2], id="or unread ones of it leave"),
         pytest.param(all_of_it, gap("s/db.no") | OLD, [2], id="or a gap of an ignored one"),
         pytest.param(
+            first_batch, {"belated": {"db.t": 2}}, [0, 1, 2], id="nothing before late ones merge"
+        ),
+        pytest.param(all_of_it, {"belated": {"db.t": 2}}, [2], id="those that are merged"),
+        pytest.param(
             all_of_it, gap("s/db.old", "s/db.t") | OLD, [0, 1, 2], id="but not one of both"
         ),
     ],

@@ -3,9 +3,11 @@
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,7 @@ from pipeline.apply.mirror import Commit
 from pipeline.checkpoint import Gap
 from pipeline.delta.log import Snapshot, entry_name, load_snapshot
 from pipeline.delta.store import Store
-from pipeline.errors import UnreachableError
+from pipeline.errors import LostRaceError, UnreachableError
 from pipeline.model import Op, Order, ShardId
 from pipeline.settings import PipelineSettings, TableRule
 from pipeline.tables.delta import table_format
@@ -201,6 +203,50 @@ def test_a_turn_that_was_told_by_who_made_it_is_not_told_again(merged: LocalLake
     found.note_reported("db.t")
 
     assert reports_of(found) == []
+
+
+OTHER = {"table": "db.u", "shard": "db.u", "topic": "s.u"}
+
+
+def of_both(number: int, at: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    other = {**row(C, at, number, "a"), **OTHER, "key": f'["s","db.u","{number}"]'}
+    return row(C, at, number, "a"), other
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a defect"), LostRaceError("faster")])
+def test_the_account_of_a_commit_is_reported_although_another_table_fails_in_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    lake = LocalLake(tmp_path, others=("db.u",))
+    lake.land(*of_both(1, 10))
+    assert len(lake.run()) == 2
+    lake.land(*of_both(2, 20))
+    commit, look = lake.table_format.commit, lake.runner.mirrors.look
+
+    lost: list[str] = []
+
+    def failing(job: Any, *with_it: Any) -> Any:
+        if job.name == "db.u":
+            lost.append(job.name)
+            raise error
+        return commit(job, *with_it)
+
+    def silent(table: str) -> Any:
+        if table in lost:
+            raise UnreachableError("no answer")
+        return look(table)
+
+    with monkeypatch.context() as away:
+        away.setattr(type(lake.table_format), "commit", lambda _, *given: failing(*given))
+        reports: list[Any] = []
+        with suppress(RuntimeError):
+            away.setattr(lake.runner.mirrors, "look", silent)
+            reports += lake.run()
+    reports += [one for _ in range(2) for one in lake.run()]
+
+    assert lost == ["db.u"]
+    told = [(one.table, one.batch) for one in reports if one.hold is None and one.account.read]
+    assert {("db.t", 1), ("db.u", 1)} <= {*told}
 
 
 def test_a_mirror_that_does_not_answer_is_asked_again_and_keeps_no_other_from_being_told(

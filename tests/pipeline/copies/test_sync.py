@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 from deltalake import DeltaTable
 
 from pipeline.copies.copy import CopyStep
+from pipeline.delta.maintenance import vacuum_files
+from pipeline.delta.store import open_store
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.model import Op, Order
 from pipeline.sources.mysql.types import MySqlColumn as Column
@@ -177,6 +180,31 @@ def test_a_log_that_was_cleaned_makes_a_late_copy_load_again(copied: Copied) -> 
     copied.bring()
 
     assert names(copied) == {2: "b"}
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_copy_that_was_off_until_its_files_were_removed_loads_again(
+    copied: Copied, begun: bool
+) -> None:
+    copied.lake.play([row(C, 10 + id_, id_, "old") for id_ in range(3)])
+    copied.copying.stopping = lambda: begun
+    copied.bring()
+    copied.lake.play([row(U, 20 + id_, id_, "new") for id_ in range(3)])
+    copied.reopen()
+    vacuum_files(open_store(copied.lake.settings.mirror("db.t")), timedelta())
+
+    copied.bring()
+
+    assert names(copied) == dict.fromkeys(range(3), "new")
+
+
+def test_a_damaged_file_of_the_newest_version_is_reported(copied: Copied) -> None:
+    copied.lake.play([row(C, 10, 1, "a")])
+    (file,) = DeltaTable(copied.lake.settings.mirror("db.t")).file_uris()
+    Path(file).unlink()
+
+    with pytest.raises(HeldError, match="file_damaged"):
+        copied.bring()
 
 
 def test_shards_keep_apart_what_has_one_key(tmp_path: Path) -> None:
