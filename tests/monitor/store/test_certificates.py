@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, event, text
 
 from checks.certificate import Certificate, Evidence, certify
 from monitor.store.history import HISTORY
@@ -84,6 +84,28 @@ def test_a_revoked_certificate_is_kept_with_its_first_reason(store: ServiceStore
     assert (first, second) == (1, 0)
     assert store.certificates.newest("shop.orders", Stage.MIRROR, NOW - DAY) == revoked
     assert store.certificates.holding("shop.orders") == ()
+
+
+def test_many_are_revoked_by_one_statement(store: ServiceStore) -> None:
+    """The gate waits meanwhile; one that was revoked before is not counted again."""
+    many = [certificate(seconds) for seconds in range(30)]
+    store.certificates.add(*many)
+    revoked = [replace(one, revoked=NOW, why=f"lost {one.id}") for one in many]
+    store.certificates.revoke(revoked[:1])
+    sent = list[str]()
+
+    with store.certificates.database.write() as connection:
+        event.listen(
+            connection,
+            "before_cursor_execute",
+            lambda _, __, statement, *___: sent.append(statement),
+        )
+        count = store.certificates.revoke(revoked)
+
+    assert count == 29
+    assert len([one for one in sent if one.startswith("UPDATE")]) == 1
+    assert store.certificates.list() == tuple(reversed(revoked))
+    assert store.certificates.revoke([]) == 0
 
 
 def test_those_that_hold_since_an_instant_oldest_first(store: ServiceStore) -> None:
