@@ -227,9 +227,13 @@ class VerdictRecorder:
                 continue
             of = f"{one.check}:{one.table}:"
             own = [id_ for id_ in self.records.waivers.waived() if id_.startswith(of)]
+            if not own:
+                continue
+            longer = tuple(f"{one.check}:{name}:" for name in self.rulings.tables_below(one.table))
             named = tuple(f"{of}{key}" for key in one.ruling.keys)
             fails = one.ruling.outcome is Outcome.FAIL
             found = {id_ for id_ in own if fails and has_overlap(id_, named)}
+            found |= {id_ for id_ in own if id_.startswith(longer)}  # of another table
             why = f"{one.check} did not find it again: {one.ruling.reason}"
             try:
                 if count := self.records.waivers.end(of, why=why, at=one.at, but=found):

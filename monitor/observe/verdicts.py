@@ -72,6 +72,10 @@ class LatestVerdicts:
         unknown = verdict.ruling.outcome is Outcome.UNKNOWN
         return own and (not unknown or verdict.ruling.code in INCOMPARABLE)
 
+    def tables_below(self, table: str) -> tuple[str, ...]:
+        """Known tables whose names begin with that of *table* and a colon."""
+        return tuple(one for one in tuple(self._newest) if one.startswith(f"{table}:"))
+
     def newest(self, table: str, check: str) -> Verdict | None:
         """What was ruled last; None if never."""
         return self._newest.get(table, {}).get(check)

@@ -714,6 +714,25 @@ def test_f103_a_waiver_that_a_full_store_does_not_end_ends_by_the_next_verdict(
     assert harness.store.waivers.waived() == frozenset()
 
 
+@pytest.mark.parametrize("outcome", [PASS, FAIL])
+def test_f103_a_waiver_of_a_table_whose_name_goes_on_after_a_colon_is_not_ended(
+    harness: LandingHarness, outcome: Outcome
+) -> None:
+    """MySQL and Postgres take a colon in names; the PASS of that table itself ends the waiver."""
+    longer = f"{USERS}:old"
+    harness.recorder.tell([replace(harness.verdict(FAIL, "a:3"), table=longer)])
+    waive(harness, CHECK, "3")
+    id_ = f"{CHECK}:{longer}:a:3"
+    harness.store.waivers.add(Waiver(id_, "the rows are known", "ann", harness.now))
+
+    harness.tell(outcome, "a:7")
+    left = harness.store.waivers.waived()
+    harness.recorder.tell([replace(harness.verdict(PASS), table=longer)])
+
+    assert left == {id_}
+    assert harness.store.waivers.waived() == frozenset()
+
+
 def waive(harness: LandingHarness, check: str, *keys: str) -> None:
     for key in keys:
         waived = Waiver(f"{check}:{USERS}:a:{key}", "the rows are known", "ann", harness.now)
