@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
@@ -46,6 +47,7 @@ UNREADABLE = (
 )
 ROWS = 10_000
 LONGEST = 16 * 2**20  # bytes of a row as text
+SHORT = 40  # of a number or a time
 MOST_COLUMNS = 1_500  # of a file whose rule does not name them
 OUTSIDE = "it is a link to a file outside of its log's folder; write a copy in place of the link"
 
@@ -295,14 +297,55 @@ def _parquet(file: IO[bytes], named: bool) -> _Contents:
     names = found.schema_arrow.names
     if len(set(names)) != len(names):
         raise ValueError("two of its columns have one name; rename one")
-    count = sum(len(batch) for batch in found.iter_batches(ROWS))
+    count = sum(len(batch) for batch in _parquet_batches(file))
     if count != found.metadata.num_rows:
         raise ValueError(f"it holds {count} rows, and its footer says {found.metadata.num_rows}")
     return _Contents(count, {one.name: _lake_type(one.type) for one in found.schema_arrow})
 
 
 def _parquet_rows(file: IO[bytes], first: int, until: int) -> Iterator[list[bytes]]:
-    return _of_batches(pq.ParquetFile(file).iter_batches(ROWS), first, until)
+    return _of_batches(_parquet_batches(file), first, until)
+
+
+def _parquet_batches(file: IO[bytes]) -> Iterator[pa.RecordBatch]:
+    """Batches whose rows as text have about ``LONGEST`` bytes at most, or one row.
+
+    A file of 250 bytes may name one value of 100 kB in 10,000 rows: values stay in dictionaries.
+
+    Raises:
+        ValueError: a row may be larger than ``LONGEST``.
+    """
+    schema = pq.ParquetFile(file).schema
+    leaves = [schema.column(n) for n in range(len(schema))]
+    named = [one.path for one in leaves if one.physical_type == "BYTE_ARRAY" and _is_text(one)]
+    fixed = sum(one.length for one in leaves if one.physical_type == "FIXED_LEN_BYTE_ARRAY")
+    rows = max(1, min(ROWS, LONGEST // max(1, fixed)))
+    for batch in pq.ParquetFile(file, read_dictionary=named).iter_batches(rows):
+        longest = sum(map(_longest_value, batch.columns))
+        if longest > LONGEST:
+            raise ValueError(f"a row is larger than {LONGEST // 2**20} MiB; shorten it")
+        step = max(1, LONGEST // max(1, longest))
+        yield from (batch.slice(at, step) for at in range(0, len(batch), step))
+
+
+def _is_text(leaf: Any) -> bool:
+    return str(leaf.logical_type.type) in ("NONE", "STRING", "JSON", "BSON", "ENUM")
+
+
+def _longest_value(values: pa.Array) -> int:
+    """An upper bound of the bytes of one of *values* as text; those of lists are the longest."""
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        return _longest_value(values.dictionary)
+    if pa.types.is_struct(kind):
+        return sum(map(_longest_value, values.flatten()))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
+        offsets = values.offsets.to_numpy()
+        parts = [values.keys, values.items] if pa.types.is_map(kind) else [values.values]
+        return int(np.diff(offsets).max(initial=0)) * sum(map(_longest_value, parts))
+    if pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return int(pc.max(pc.binary_length(values)).as_py() or 0)
+    return max(SHORT, kind.byte_width) if pa.types.is_fixed_size_binary(kind) else SHORT
 
 
 def _of_batches(batches: Iterator[pa.RecordBatch], first: int, until: int) -> Iterator[list[bytes]]:

@@ -177,6 +177,38 @@ def test_an_empty_field_of_csv_is_null_and_an_empty_text_is_one(path: Path) -> N
     assert found == [{"id": "1", "t": "a\nb"}, {"id": "2", "t": None}, {"id": "3", "t": ""}]
 
 
+def test_one_value_in_thousands_of_rows_takes_the_memory_of_a_few(path: Path) -> None:
+    """The file has 300 bytes, and its rows as text 4 GB."""
+    value = "x" * 400_000
+    values = pa.DictionaryArray.from_arrays(pa.array([0] * 10_000, pa.int32()), [value])
+    made = io.BytesIO()
+    pq.write_table(pa.table({"v": values, "w": values}), made, compression="zstd")
+    path.write_bytes(made.getvalue())
+    most = pa.default_memory_pool().max_memory()
+
+    found = examine_file(path, "parquet", path.parent, named=False)
+    with path.open("rb") as file:
+        first = next(read_file_rows(file, "parquet", 0, 10_000))
+
+    assert isinstance(found, WholeFile)
+    assert found.rows == 10_000
+    assert len(first) == LONGEST // (2 * len(value))
+    assert pa.default_memory_pool().max_memory() < max(most, 10 * LONGEST)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_row_of_parquet_larger_than_a_line_may_be_is_refused(path: Path, nested: bool) -> None:
+    value = "x" * (LONGEST // 4 + 1)
+    path.write_bytes(
+        parquet(v=[[{"t": value}] * 4]) if nested else parquet(**{key: [value] for key in "abcd"})
+    )
+
+    found = examine_file(path, "parquet", path.parent, named=False)
+
+    assert isinstance(found, UnfinishedFile)
+    assert "a row is larger than 16 MiB; shorten it" in found.why
+
+
 def test_values_of_parquet_are_written_as_a_mirror_reads_them(path: Path) -> None:
     moment = datetime(2026, 11, 23, 1, 2, 3, 4, tzinfo=UTC)
     path.write_bytes(
