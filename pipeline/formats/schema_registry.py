@@ -19,9 +19,10 @@ import pyarrow as pa
 from pipeline.errors import ConfigError, NoSchemasError
 from pipeline.formats.format import Format, Schemas
 from pipeline.settings import RegistrySettings, without_login
-from pipeline.tls import tls_faults, verify_option
+from pipeline.tls import PLAIN, bound_answer, tls_faults, verify_option
 
 NOT_THERE = 40403
+MOST_CHARACTERS = 100_000_000  # of the schemas that are kept
 MOST = 50_000  # schemas that are kept; a process that meets more begins anew
 WITNESSES = 3  # schemas that were told once, by which a registry is known again
 known_schemas: dict[tuple[str, int], str] = {}
@@ -122,20 +123,22 @@ class SchemaRegistry:
         kind = told.get("schemaType", "AVRO") if isinstance(told, Mapping) else "AVRO"
         if kind != "AVRO":
             text = msgspec.json.encode({"type": str(kind)}).decode()  # no schema of Avro's, by name
-        if len(known_schemas) >= MOST:
+        kept = sum(map(len, known_schemas.values()))
+        if len(known_schemas) >= MOST or kept + len(text) > MOST_CHARACTERS:
             known_schemas.clear()
         known_schemas[self.settings.url, number] = text
         return text
 
     def _client(self) -> httpx.Client:
         its = self.settings
-        headers = {"authorization": f"Bearer {its.token}"} if its.token else {}
+        headers = PLAIN | ({"authorization": f"Bearer {its.token}"} if its.token else {})
         return httpx.Client(
             timeout=its.timeout.total_seconds(),
             trust_env=False,  # a proxy for the internet is no way to a service next door
             verify=self._authorities(),
             auth=(its.user, its.password) if its.user else None,
             headers=headers,
+            event_hooks={"response": [bound_answer]},
         )
 
     def _authorities(self) -> ssl.SSLContext | bool:

@@ -56,7 +56,7 @@ from pipeline.finding import WARN, Finding
 from pipeline.formats.debezium.connector import UNAVAILABLE
 from pipeline.model import Acknowledged, CaptureScope, Missing, TopicPartition
 from pipeline.settings import SourceSettings, TlsSettings, without_login
-from pipeline.tls import verify_option
+from pipeline.tls import PLAIN, bound_answer, verify_option
 
 HISTORY = "schema.history.internal.kafka.topic"
 
@@ -95,6 +95,7 @@ def _state(state: CollectorState, connector: str, where: str) -> list[Finding]:
     return [Finding(WARN, "state", where, what, fix)]
 
 
+LONGEST_MESSAGE = 1_000  # characters of what Connect says
 VALIDATION = timedelta(seconds=30)  # Connect tries the settings on the database first
 WORST_FIRST = ("failed", "unassigned", "restarting", "stopped", "paused", "running")
 
@@ -141,6 +142,8 @@ class ConnectCollector:
             timeout=self.timeout.total_seconds(),
             trust_env=False,  # a proxy for the internet is no way to a service next door
             verify=self._verification(),
+            headers=PLAIN,
+            event_hooks={"response": [bound_answer]},
         )
 
     def acknowledged(self) -> Acknowledged | Missing:
@@ -329,7 +332,7 @@ def _said(answer: httpx.Response) -> str:
     except (ValueError, RecursionError):
         return ""
     said = found.get("message", "") if isinstance(found, dict) else ""
-    return " ".join(str(said).split())
+    return " ".join(str(said).split())[:LONGEST_MESSAGE]
 
 
 def _unresolved(settings: Mapping[str, str]) -> str:

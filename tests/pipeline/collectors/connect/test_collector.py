@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import count
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -55,6 +56,45 @@ def stored(*offsets: tuple[str, Any]) -> Answers:
         "/offsets": (200, json.dumps({"offsets": listed})),
         "/config": (200, json.dumps({"topic.prefix": "shop"})),
     }
+
+
+@pytest.mark.parametrize(
+    ("parts", "headers", "why"),
+    [
+        pytest.param([b" " * 2**20] * 17, {}, "larger than 16 MiB", id="too large"),
+        pytest.param([b" "] * 100, {}, "the answer does not end", id="a byte at a time"),
+        pytest.param([b"x"], {"Content-Encoding": "gzip"}, "encoding 'gzip'", id="compressed"),
+    ],
+)
+def test_an_answer_without_an_end_is_cut(
+    parts: list[bytes], headers: dict[str, str], why: str
+) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            with suppress(OSError):
+                for part in parts:
+                    self.wfile.write(part)
+                    waiting.wait(0.05 if len(part) == 1 else 0)
+
+        def log_message(self, *_: Any) -> None:
+            """Stay silent."""
+
+    waiting = Event()
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/"
+        short = timedelta(seconds=0.5 if len(parts[0]) == 1 else 20)
+        with (
+            closing(ConnectCollector(url, "shop", timeout=short)) as collector,
+            pytest.raises(UnreachableError, match=why),
+        ):
+            collector.acknowledged()
+        waiting.set()
+        server.shutdown()
 
 
 STREAMING = {"file": "binlog.000012", "pos": 400, "gtids": "u:1-9", "event": 3, "row": 1}
