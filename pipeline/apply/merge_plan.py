@@ -27,9 +27,16 @@ from pipeline.apply.invariants import Demands, ReferredTable, short_name, waived
 from pipeline.apply.landed_state import HighestOrders, LandedState
 from pipeline.apply.merge import MergeTask
 from pipeline.apply.merge_job import LandedDeletes, MergeJob, RemainingSnapshot, remaining_batches
-from pipeline.apply.mirror import CommitStamp, MirrorSnapshot, batch_of, floors_of, images_of
+from pipeline.apply.mirror import (
+    CommitStamp,
+    MirrorSnapshot,
+    batch_of,
+    floors_of,
+    images_of,
+    schemas_of,
+)
 from pipeline.apply.renames import TableRename
-from pipeline.apply.schema_evolution import TargetSchema
+from pipeline.apply.schema_evolution import TargetSchema, may_rewrite
 from pipeline.apply.table_format import Mirrors, TableFormat
 from pipeline.archive import NO_WORD, ArchiveRules, ArchiveWord, rules_of
 from pipeline.changelog.change_log import ChangeLog
@@ -44,7 +51,7 @@ from pipeline.changelog.scan import (
 from pipeline.changelog.table import CHANGES, DROPPED
 from pipeline.checkpoint import NO_STANDARDS, Checkpoint, shard_exists
 from pipeline.clocks import has_passed
-from pipeline.errors import HeldError
+from pipeline.errors import HeldError, UnreachableError
 from pipeline.image import Image
 from pipeline.invariants.invariant import Recalling, Referring
 from pipeline.model import Op, Table
@@ -290,6 +297,21 @@ class MergePlanner:
         """Return whether one merge may read all that *table* has not applied."""
         wanted = _waiting(table.name, self.mirrors.applied(table.name), landed)
         return _wanted(table, wanted, pending, None) == wanted
+
+    def count_rewritten(self, table: Table, landed: LandedState) -> int:
+        """Count the rows that a merge of *table* may rewrite first, to follow its schema.
+
+        0 where it rewrites none, and where its plan is refused anyway: the plan says why.
+        """
+        seen, newest = self.mirrors.seen(table.name), landed.catalog.newest_of(table)
+        known = {} if seen is None else schemas_of(seen)
+        if seen is None or all(known.get(name) == one.order for name, one in newest.items()):
+            return 0
+        try:
+            rewrites = may_rewrite(seen, _shape(table, landed, None))
+            return self.table_format.count(seen) if rewrites else 0
+        except (HeldError, UnreachableError):
+            return 0
 
     def add_invariants(
         self, job: MergeJob[Any], landed: LandedState, waived: frozenset[str]

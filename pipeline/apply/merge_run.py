@@ -4,7 +4,8 @@ A merge runs in the driver or on Spark workers and leaves files. The driver comm
 after the other, each on the version that its merge was planned from. If another commit came
 between, the mirror is planned again in the next run. A run takes at most 1,000 mirrors of each
 tier, and about 10,000,000 rows for each worker. Tier 0 comes first, and in a tier the longest
-waiting table.
+waiting table. A mirror whose rows are rewritten, for a new column with a default or a wider
+type, comes after all others are committed.
 
 A tier with a merge interval waits for it. A table that a request needs, or that becomes an
 image, does not wait. After a restart all tables are due at once. A missing schema, an unknown
@@ -381,10 +382,38 @@ class MergeRunner:
     def _run_merges(
         self, ready: Sequence[Table], landed: LandedState, waived: frozenset[str]
     ) -> tuple[MergeReport, ...]:
+        """Merge *ready*; mirrors that are rewritten first come last, one by one, small ones first.
+
+        A rewrite may take longer than a run may. Then nothing but that mirror stands still.
+        """
+        pending = self.jobs.find_pending(ready, landed)
+        rewritten = {table.name: self._count_rewritten(table, landed) for table in ready}
+        plain = [table for table in ready if not rewritten[table.name]]
+        done = self._merge_together(plain, pending, landed, waived)
+        room = PASS_ROWS
+        for table in sorted(ready, key=lambda one: rewritten[one.name]):
+            if rewritten[table.name] and room > 0:
+                room -= rewritten[table.name]
+                done += self._merge_together([table], pending, landed, waived)
+        return done
+
+    def _count_rewritten(self, table: Table, landed: LandedState) -> int:
+        try:
+            return self.jobs.count_rewritten(table, landed)
+        except Exception:  # the boundary of one mirror: it stops no other
+            log.exception("turn_broken", table=table.name)
+            return 0
+
+    def _merge_together(
+        self,
+        ready: Sequence[Table],
+        pending: PendingFiles,
+        landed: LandedState,
+        waived: frozenset[str],
+    ) -> tuple[MergeReport, ...]:
         started = self.clock()
         jobs: list[MergeJob[Any]] = []
         failed: list[MergeReport | None] = []
-        pending = self.jobs.find_pending(ready, landed)
         room, served = PASS_ROWS * self.settings.merge_workers, set[int]()
         for table in ready:
             if room <= 0 and table.tier in served:

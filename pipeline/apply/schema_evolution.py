@@ -100,6 +100,26 @@ def find_delta(snapshot: MirrorSnapshot, kinds: Kinds, shape: TargetSchema) -> S
     )
 
 
+def may_rewrite(snapshot: MirrorSnapshot, shape: TargetSchema) -> bool:
+    """Return whether following *shape* may rewrite all rows of the mirror.
+
+    By the landed schemas alone: true for some changes that turn out to rewrite nothing, such as the
+    first schema of a shard.
+
+    Raises:
+        HeldError: a change cannot be followed.
+    """
+    known = schemas_of(snapshot)
+    for name in sorted(name for name, order in shape.orders.items() if known.get(name) != order):
+        old = shape.at(name, known[name]) if name in known else None
+        if old is None or _fills(name, known, shape):
+            return True
+        before, now = lake_schema(old.columns), lake_schema(shape.newest[name].columns)
+        if _widened(before, now):
+            return True
+    return False
+
+
 def _require_same_types(there: pa.Schema, wanted: pa.Schema) -> None:
     """Refuse a column whose type another standard changes: its old values are none of that."""
     for field in there:

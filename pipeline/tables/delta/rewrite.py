@@ -19,6 +19,7 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import structlog
 
 from pipeline.apply.decide import Fill, fill_defaults
 from pipeline.apply.mirror import CommitStamp, commit_note, following_note
@@ -37,6 +38,7 @@ from pipeline.tables.delta.files import DataFile, Layout, MirrorFiles, is_among,
 from pipeline.tables.delta.merge import Target, write_rows
 
 _WINDOW = 512 << 20  # bytes in memory; what is sorted together, and about four of a file's
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,12 @@ def find_schema_delta(snapshot: Snapshot, shape: TargetSchema) -> SchemaDelta | 
     return find_delta(snapshot, partial(column_types, snapshot), shape)
 
 
+def note_rewrite(table: Table, snapshot: Snapshot) -> None:
+    """Log that all rows of a mirror are about to be rewritten: in a large one it takes long."""
+    files = len(snapshot.files)
+    log.info("rewrites all rows of a mirror", table=table.name, rows=snapshot.rows, files=files)
+
+
 def follow_schema(
     store: Store, snapshot: Snapshot, shape: TargetSchema, stamp: CommitStamp
 ) -> Snapshot:
@@ -172,6 +180,7 @@ def follow_schema(
         return snapshot
     more: Sequence[Action] = ()
     if step.rewrites:
+        note_rewrite(shape.table, snapshot)
         more = _rewritten(store, snapshot, shape.table, actions, fills=step.fills, clock=stamp.at)
     return commit_actions(
         store,

@@ -56,7 +56,7 @@ from pipeline.spark.session import describe_jobs
 from pipeline.tables.delta.files import Path
 from pipeline.tables.delta.find import prepare_keys
 from pipeline.tables.delta.merge import cast_keys, commit_metrics
-from pipeline.tables.delta.rewrite import find_schema_delta
+from pipeline.tables.delta.rewrite import find_schema_delta, note_rewrite
 
 INSERT, UPDATE, DELETE = 0, 1, 2  # what a row of ``changes`` does
 
@@ -302,6 +302,7 @@ class SparkMerge:
         own = self._own(snapshot, stamp)
         snapshot = own.tell(snapshot, _features(snapshot, step.schema))
         if step.rewrites:
+            note_rewrite(shape.table, snapshot)
             snapshot = own.rewrite(snapshot, step, Adoption.of(shape.table))
         else:
             snapshot = own.widen(snapshot, step.schema)

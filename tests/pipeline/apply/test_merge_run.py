@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.merge_run import (
@@ -27,6 +28,7 @@ from pipeline.delta.store import Store
 from pipeline.errors import LostRaceError, UnreachableError
 from pipeline.model import Op, Order, ShardId
 from pipeline.settings import PipelineSettings, TableRule
+from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.tables.delta import table_format
 from tests.builders.lake import ID, NAME, LocalLake, row
 from tests.pipeline.apply.holds import assert_held
@@ -247,6 +249,76 @@ def test_the_account_of_a_commit_is_reported_although_another_table_fails_in_its
     assert lost == ["db.u"]
     told = [(one.table, one.batch) for one in reports if one.hold is None and one.account.read]
     assert {("db.t", 1), ("db.u", 1)} <= {*told}
+
+
+def of_table(table: str, number: int, at: int) -> dict[str, Any]:
+    key = f'["s","{table}","{number}"]'
+    return {**row(C, at, number, "a"), "table": table, "shard": table, "topic": table, "key": key}
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pytest.param(Column("extra", "INT", default="7", has_default=True), id="a default"),
+        pytest.param(Column("number", "BIGINT"), id="a wider type"),
+    ],
+)
+def test_mirrors_that_are_rewritten_come_one_by_one_after_the_commits_of_all_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: Column
+) -> None:
+    number = Column("number", "INT")
+    lake = LocalLake(tmp_path, columns=(ID, NAME, number), others=("db.u", "db.v"))
+    lake.land(*(of_table(name, id_, 10 + id_) for name in ("db.t", "db.u") for id_ in range(2)))
+    lake.land(of_table("db.v", 0, 10))
+    lake.run()
+    for shard in ("db.t", "db.v"):
+        lake.alter(
+            ID,
+            NAME,
+            *{number.name: number, column.name: column}.values(),
+            at=Order(1, 1, 15),
+            shard=shard,
+        )
+    lake.land(*(of_table(name, 9, 20) for name in ("db.t", "db.u", "db.v")))
+    steps: list[tuple[str, str]] = []
+    shaped, commit = lake.table_format.shaped, lake.table_format.commit
+
+    def shaping(uri: str, known: Any, shape: Any, stamp: Any) -> Any:
+        steps.append(("shaped", shape.table.name))
+        return shaped(uri, known, shape, stamp)
+
+    def committing(job: Any, *rest: Any) -> Any:
+        steps.append(("commit", job.name))
+        return commit(job, *rest)
+
+    monkeypatch.setattr(lake.table_format, "shaped", shaping)
+    monkeypatch.setattr(lake.table_format, "commit", committing)
+    with capture_logs() as logged:
+        lake.run()
+
+    assert steps == [
+        (step, one) for one in ("db.u", "db.v", "db.t") for step in ("shaped", "commit")
+    ]
+    told = [(one["table"], one["rows"]) for one in logged if one["event"].startswith("rewrites")]
+    assert told == [("db.v", 1), ("db.t", 2)]
+
+
+def test_a_run_rewrites_as_many_rows_as_it_may_and_at_least_one_mirror(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = LocalLake(tmp_path, others=("db.u",))
+    lake.land(*(of_table(name, 1, 10) for name in ("db.t", "db.u")))
+    lake.run()
+    extra = Column("extra", "INT", default="7", has_default=True)
+    for shard in ("db.t", "db.u"):
+        lake.alter(ID, NAME, extra, at=Order(1, 1, 15), shard=shard)
+    lake.land(*(of_table(name, 2, 20) for name in ("db.t", "db.u")))
+    monkeypatch.setattr("pipeline.apply.merge_run.PASS_ROWS", 1)
+
+    assert [[one.table for one in lake.run()] for _ in range(3)] == [["db.t"], ["db.u"], []]
+    assert [[one["extra"] for one in lake.mirror(name)] for name in ("db.t", "db.u")] == [
+        [7, None]
+    ] * 2
 
 
 def test_a_mirror_that_does_not_answer_is_asked_again_and_keeps_no_other_from_being_told(
