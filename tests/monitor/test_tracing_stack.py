@@ -263,7 +263,7 @@ def test_a_delete_that_is_merged_is_merged(traced: Traced) -> None:
     found = traced.one("5")
 
     assert found.verdict.state is TraceState.MERGED, found.verdict
-    assert "by a delete" in found.verdict.sentence
+    assert "because of its delete" in found.verdict.sentence
 
 
 def test_a_row_that_changes_while_it_is_traced_is_never_different(traced: Traced) -> None:

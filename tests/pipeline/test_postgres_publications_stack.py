@@ -10,6 +10,7 @@ from threading import Event
 import pytest
 
 from demo.processes import wait_until
+from pipeline.model import Shard
 from tests.pipeline.live import PATIENCE
 from tests.pipeline.postgres_live import PostgresPipe
 
@@ -48,7 +49,7 @@ def test_each_source_sends_its_own_and_what_one_takes_out_is_a_gap_of_that_table
     p, q = two
     p.sql("INSERT INTO area.t VALUES (2, 'new')", "INSERT INTO v VALUES (2, 'new')")
     _catch_up(p, q)
-    bases = {f"{p.name}/area.t", f"{q.name}/public.u", f"{q.name}/public.v"}
+    bases = {Shard(p.name, "area.t"), Shard(q.name, "public.u"), Shard(q.name, "public.v")}
     assert bases <= p.lane.checkpoint.bases.keys()
     assert p.lane.checkpoint.gaps == {}
     over = Event()
