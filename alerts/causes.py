@@ -198,9 +198,9 @@ def _narrow_loss(finding: CauseFinding, standing: Mapping[Cause, Incident]) -> C
     if set(left) == {*incident.ruling.keys} and ruling.more == incident.ruling.more:
         return replace(finding, ruling=incident.ruling)
     shown = ", ".join(left[:MOST_SHOWN]) + (", ..." if left[MOST_SHOWN:] else "")
-    told = f"{ruling.reason}; of these, other open incidents do not name {shown}"
+    reason = f"{ruling.reason}; of these, other open incidents do not name {shown}"
     columns = tuple(_columns_of(left, ruling.differing))
-    return replace(finding, ruling=replace(ruling, keys=left, reason=told, differing=columns))
+    return replace(finding, ruling=replace(ruling, keys=left, reason=reason, differing=columns))
 
 
 def _columns_of(keys: tuple[str, ...], differing: Iterable[RowColumns]) -> Iterator[RowColumns]:

@@ -99,17 +99,19 @@ class Delivery:
 
     def _serve(self, name: str, now: datetime) -> DeliveryTally:
         """Send what *name* may take now, oldest first, until it fails."""
-        letters = self.outbox.waiting(name, _AT_ONCE)
+        notifications = self.outbox.waiting(name, _AT_ONCE)
         channel = self.channels.get(name)
         if channel is None:
-            self.outbox.dead_letter(letters, f"no channel {name!r} is configured", now)
-            return DeliveryTally(dead=len(letters))
+            self.outbox.dead_letter(notifications, f"no channel {name!r} is configured", now)
+            return DeliveryTally(dead=len(notifications))
         delivered = dead = 0
-        for group in plan_sendings(letters, self.outbox.health(name), channel.per_minute, now):
+        for group in plan_sendings(
+            notifications, self.outbox.health(name), channel.per_minute, now
+        ):
             if self._stopped.is_set():
                 break
             try:
-                channel.send([letter.message for letter in group], now)
+                channel.send([notification.message for notification in group], now)
             except UnreachableError as error:
                 return DeliveryTally(delivered, dead, failing=self._pause(name, error, now))
             except RefusedError as error:

@@ -51,7 +51,7 @@ def post_json(
         RefusedError: any other answer.
     """
     logging.getLogger("httpx").setLevel(logging.WARNING)  # at INFO it writes whole addresses
-    host, told = httpx.URL(url).host, {**_HEADERS, **headers}
+    host, all_headers = httpx.URL(url).host, {**_HEADERS, **headers}
     seconds = timeout.total_seconds()
     deadline = _Deadline(seconds)
     try:
@@ -66,7 +66,7 @@ def post_json(
             # A hook sees the answer before httpx reads where a redirect leads: it may lead nowhere.
             client.event_hooks = {"response": [lambda answer: _judge(answer, host)]}
             trace = {"trace": deadline.watch}
-            with client.stream("POST", url, content=body, headers=told, extensions=trace):
+            with client.stream("POST", url, content=body, headers=all_headers, extensions=trace):
                 return
     except httpx.TransportError as error:
         why = "ReadTimeout" if deadline.over else type(error).__name__
@@ -96,11 +96,11 @@ class _Deadline:
     def __exit__(self, *_: object) -> None:
         self._timer.cancel()
 
-    def watch(self, event: str, told: Mapping[str, Any]) -> None:
+    def watch(self, event: str, info: Mapping[str, Any]) -> None:
         """Take note of the connection: httpcore's ``trace`` passes it once it is made."""
         if event.endswith(_CONNECTED):
             with self._turn:
-                self._stream = told["return_value"]
+                self._stream = info["return_value"]
                 if self.over:
                     self._cut()
 

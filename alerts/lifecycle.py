@@ -93,10 +93,10 @@ def _has_growth_unheard(incident: Incident) -> bool:
 
 def _has_grown(incident: Incident, finding: CauseFinding) -> bool:
     """Whether a loss of one table names rows that it did not name before."""
-    known, told = incident.ruling, finding.ruling
+    known, new = incident.ruling, finding.ruling
     if not _names_rows(incident, finding):
         return False
-    return told.more > known.more or not are_within(told.keys, known.keys)
+    return new.more > known.more or not are_within(new.keys, known.keys)
 
 
 def _is_news(incident: Incident, finding: CauseFinding) -> bool:
@@ -119,8 +119,8 @@ def _names_rows(incident: Incident, finding: CauseFinding) -> bool:
 
 def _earlier_notices(incident: Incident, policy: AlertPolicy) -> tuple[tuple[Severity, str], ...]:
     own = (policy.severity, policy.owner)
-    told = () if incident.notified is None else ((incident.severity, incident.owner),)
-    known = dict.fromkeys((*incident.before, *told))
+    notified = () if incident.notified is None else ((incident.severity, incident.owner),)
+    known = dict.fromkeys((*incident.before, *notified))
     return tuple(one for one in known if one != own)[-MOST_BEFORE:]
 
 
@@ -183,14 +183,14 @@ def _tell(incident: Incident, policy: AlertPolicy, now: datetime) -> Step:
 
 
 def _notice(incident: Incident, event: Event, now: datetime) -> Step:
-    told = replace(
+    notified = replace(
         incident,
         notices=incident.notices + 1,
         notified=now,
         told=tuple(sorted({*incident.told, *_find_recipients(incident)})),
         unheard=None,
     )
-    return told, (Notice(event, told, now),)
+    return notified, (Notice(event, notified, now),)
 
 
 def _find_recipients(incident: Incident) -> Iterator[tuple[str, str]]:

@@ -78,8 +78,8 @@ def compose_message(
 def _without_text_keys(notice: Notice) -> Notice:
     ruling = notice.incident.ruling
     keys = tuple(hide_text_keys(key) for key in ruling.keys)
-    told = replace(ruling, reason=hide_text_keys(ruling.reason), keys=keys)
-    return replace(notice, incident=replace(notice.incident, ruling=told))
+    redacted = replace(ruling, reason=hide_text_keys(ruling.reason), keys=keys)
+    return replace(notice, incident=replace(notice.incident, ruling=redacted))
 
 
 def runbook_page(incident: Incident, runbooks: str) -> str:

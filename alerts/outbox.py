@@ -72,12 +72,12 @@ class Outbox(Protocol):
         ...
 
     def delivered(
-        self, letters: Sequence[QueuedMessage], standing: ChannelHealth, at: datetime
+        self, notifications: Sequence[QueuedMessage], standing: ChannelHealth, at: datetime
     ) -> None:
         """Remove delivered notifications of one channel, and store its *standing*."""
         ...
 
-    def dead_letter(self, letters: Sequence[QueuedMessage], why: str, at: datetime) -> None:
+    def dead_letter(self, notifications: Sequence[QueuedMessage], why: str, at: datetime) -> None:
         """Store notifications as dead-lettered, so that a person can list them."""
         ...
 
@@ -87,7 +87,7 @@ class Outbox(Protocol):
 
 
 def plan_sendings(
-    letters: Sequence[QueuedMessage], standing: ChannelHealth, per_minute: int, now: datetime
+    notifications: Sequence[QueuedMessage], standing: ChannelHealth, per_minute: int, now: datetime
 ) -> tuple[tuple[QueuedMessage, ...], ...]:
     """Split notifications into sendings, in order; empty while the channel is paused.
 
@@ -97,10 +97,10 @@ def plan_sendings(
     if timedelta() < pause <= LONGEST_ASKED_PAUSE:  # a longer one is of a clock that was fast
         return ()
     free = per_minute - len(_recent(standing, now))
-    alone = [(letter,) for letter in letters]
+    alone = [(notification,) for notification in notifications]
     if len(alone) <= free or free <= 0 or _careful(standing, now):
         return tuple(alone[: max(free, 0)])
-    return (*alone[: free - 1], tuple(letters[free - 1 :]))
+    return (*alone[: free - 1], tuple(notifications[free - 1 :]))
 
 
 def health_after_success(standing: ChannelHealth, now: datetime) -> ChannelHealth:

@@ -83,10 +83,10 @@ def settle_round(
     notices: list[Notice] = []
     for finding in fold_findings(verdicts, incidents, starting):
         before = standing.get(finding.cause)
-        after, told = advance_incident(
+        after, added = advance_incident(
             before, finding, alert_policy(settings.routes, finding, silences, now), now
         )
-        notices += told
+        notices += added
         if after is None:
             dropped += [before] if before else []
         elif after != before:
@@ -111,9 +111,9 @@ def withdraw_members(
         failing = tuple(member for member in incident.failing if member in kept)
         orphan = not kept & frozenset(incident.members)
         if orphan or (incident.failing and not failing):
-            after, told = end_incident(replace(incident, ruling=_UNWATCHED), now)
+            after, added = end_incident(replace(incident, ruling=_UNWATCHED), now)
             changed += [after] if after else []
-            notices += () if _summarized(incident) else told
+            notices += () if _summarized(incident) else added
         elif failing != incident.failing:
             changed.append(replace(incident, failing=failing))
     return _round(settings, changed, [], notices)
@@ -137,12 +137,12 @@ def make_reminders(
 def _round(
     settings: AlertSettings, changed: list[Incident], dropped: list[Incident], notices: list[Notice]
 ) -> Round:
-    letters = [
+    messages = [
         (channel, compose_message(notice, settings.runbooks, text_keys=settings.text_keys))
         for notice in notices
         for channel in notice.incident.channels
     ]
-    return Round(tuple(changed), tuple(dropped), tuple(notices), tuple(letters))
+    return Round(tuple(changed), tuple(dropped), tuple(notices), tuple(messages))
 
 
 def _limit_notices(
@@ -170,15 +170,15 @@ def _limit_notices(
             kept.append(notice)
     new.sort(key=lambda one: _gravity(one.incident))
     candidates = {one.incident.id for one in new}
-    told = [one for one in after.values() if one.id not in candidates and _just_told(one, now)]
+    notified = [one for one in after.values() if one.id not in candidates and _just_told(one, now)]
     for notice in new:
         one = notice.incident
         others = set(one.told) - {_SUMMARIZED}
-        as_grave = [o for o in told if o.channels == one.channels and _rank(o) <= _rank(one)]
+        as_grave = [o for o in notified if o.channels == one.channels and _rank(o) <= _rank(one)]
         if len(as_grave) < settings.storm_limit:
             one = replace(one, told=tuple(sorted(others)))
             kept.append(replace(notice, incident=one))
-            told.append(one)
+            notified.append(one)
         else:
             one = replace(one, told=tuple(sorted({*others, _SUMMARIZED})))
         after[one.id] = one
@@ -200,9 +200,9 @@ def _summaries(incidents: Iterable[Incident], now: datetime) -> tuple[list[Incid
     for channels, those in hidden.items():
         cause = Cause(AlertKind.SERVICE, STORM, f"incidents for {', '.join(channels)}")
         before = next((one for one in open_now if one.cause == cause), None)
-        after, told = _summary(before, cause, those, channels, now)
+        after, added = _summary(before, cause, those, channels, now)
         changed += [after] if after is not None and after != before else []
-        notices += told
+        notices += added
     return changed, notices
 
 
@@ -223,13 +223,13 @@ def _summary(
     gravest = min((one.severity for one in those), key=_GRAVITY.index, default=Severity.WARNING)
     doubled = len(those) >= 2 * last > 0
     repeat = timedelta() if doubled else _STORM_REPEAT
-    after, told = advance_incident(
+    after, notices = advance_incident(
         before, finding, AlertPolicy(severity=gravest, repeat=repeat, channels=channels), now
     )
-    if after is not None and told:
+    if after is not None and notices:
         words = {one for one in after.told if one[0] != STORM}
         after = replace(after, told=tuple(sorted({*words, (STORM, str(len(those)))})))
-    return after, told
+    return after, notices
 
 
 def _summarized(incident: Incident) -> bool:

@@ -37,8 +37,8 @@ class Webhook(TlsSettings):
 
     def send(self, messages: Sequence[Message], now: datetime) -> None:
         """Send *messages* in one request, signed as of *now*."""
-        letter = {"version": 1, "messages": [asdict(message) for message in messages]}
-        body = json.dumps(letter, default=datetime.isoformat, sort_keys=True).encode()
+        payload = {"version": 1, "messages": [asdict(message) for message in messages]}
+        body = json.dumps(payload, default=datetime.isoformat, sort_keys=True).encode()
         stamp = str(int(now.timestamp()))
         headers = {"Sluice-Timestamp": stamp}
         if self.secret:

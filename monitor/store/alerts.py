@@ -154,28 +154,28 @@ class StoredOutbox:
     _next: int = field(default=_SPARE, init=False)
     _turn: threading.Lock = field(default_factory=threading.Lock, init=False)
 
-    def put(self, letters: Iterable[tuple[str, Message]], at: datetime) -> int:
+    def put(self, messages: Iterable[tuple[str, Message]], at: datetime) -> int:
         """Queue each message for its channel; a message that the channel had before is skipped."""
-        letters = tuple(letters)
-        if not letters:
+        messages = tuple(messages)
+        if not messages:
             return 0
         with self.database.write() as connection:
-            new = sum(_put(connection, channel, message, at) for channel, message in letters)
-            for channel in {channel for channel, _ in letters}:
+            new = sum(_put(connection, channel, message, at) for channel, message in messages)
+            for channel in {channel for channel, _ in messages}:
                 self._make_room(connection, channel, at)
         return new
 
-    def hold(self, letters: Iterable[tuple[str, Message]], at: datetime) -> None:
+    def hold(self, messages: Iterable[tuple[str, Message]], at: datetime) -> None:
         """Queue in memory what the store does not accept, after all queued notifications.
 
         Per channel, the newest *room* waiting notifications are kept, and as many sent ones.
         """
-        letters = tuple(letters)
+        messages = tuple(messages)
         with self._turn:
-            for channel, message in letters:
+            for channel, message in messages:
                 self._spare.append(QueuedMessage(self._next, channel, message, at))
                 self._next += 1
-            over = self._over({channel for channel, _ in letters})
+            over = self._over({channel for channel, _ in messages})
             lost = len(over - self._done.keys())
             self._spare = [one for one in self._spare if one.number not in over]
             self._done = {number: end for number, end in self._done.items() if number not in over}
@@ -188,7 +188,7 @@ class StoredOutbox:
         for one in self._spare:
             if one.channel in channels:
                 piles.setdefault((one.channel, one.number in self._done), []).append(one.number)
-        return {number for pile in piles.values() for number in pile[: -self.room]}
+        return {number for numbers in piles.values() for number in numbers[: -self.room]}
 
     def catch_up(self, at: datetime, along: Callable[[], object] | None = None) -> None:
         """Write what is only in memory, in one transaction with what *along* writes.
@@ -205,14 +205,14 @@ class StoredOutbox:
         with self.database.write() as connection:
             if along is not None:
                 along()
-            for letter in spare:
-                _put(connection, letter.channel, letter.message, letter.put)
-                if letter.number in done:
-                    _end_spare(connection, letter, done[letter.number])
+            for notification in spare:
+                _put(connection, notification.channel, notification.message, notification.put)
+                if notification.number in done:
+                    _end_spare(connection, notification, done[notification.number])
             for number, end in done.items():
                 if number < _SPARE:
                     _end(connection, outbox.c.number == number, end)
-            for channel in {letter.channel for letter in spare}:
+            for channel in {notification.channel for notification in spare}:
                 self._make_room(connection, channel, at)
             for channel, health in fares.items():
                 _fare(connection, channel, health)
@@ -271,14 +271,14 @@ class StoredOutbox:
         return found[0] if found else ChannelHealth()
 
     def delivered(
-        self, letters: Sequence[QueuedMessage], standing: ChannelHealth, at: datetime
+        self, notifications: Sequence[QueuedMessage], standing: ChannelHealth, at: datetime
     ) -> None:
         """Mark notifications of one channel as delivered, and store its health *standing*."""
-        self._ended(letters, _Ending(DELIVERED, "", at), standing)
+        self._ended(notifications, _Ending(DELIVERED, "", at), standing)
 
-    def dead_letter(self, letters: Sequence[QueuedMessage], why: str, at: datetime) -> None:
+    def dead_letter(self, notifications: Sequence[QueuedMessage], why: str, at: datetime) -> None:
         """Dead-letter notifications, with the reason."""
-        self._ended(letters, _Ending(DEAD, why, at))
+        self._ended(notifications, _Ending(DEAD, why, at))
 
     def set_health(self, channel: str, standing: ChannelHealth) -> None:
         """Store the health *standing* of *channel*."""
@@ -316,12 +316,17 @@ class StoredOutbox:
         return delete_rows(self.database, outbox, over)
 
     def _ended(
-        self, letters: Sequence[QueuedMessage], end: _Ending, standing: ChannelHealth | None = None
+        self,
+        notifications: Sequence[QueuedMessage],
+        end: _Ending,
+        standing: ChannelHealth | None = None,
     ) -> None:
         with self._turn:
-            self._done.update((letter.number, end) for letter in letters)
+            self._done.update((notification.number, end) for notification in notifications)
             if standing is not None:
-                self._fares.update((letter.channel, standing) for letter in letters)
+                self._fares.update(
+                    (notification.channel, standing) for notification in notifications
+                )
         self._try_to_catch_up(end.at)
 
     def _give_up(self, numbers: Sequence[int]) -> None:
@@ -363,8 +368,10 @@ def _put(connection: Connection, channel: str, message: Message, at: datetime) -
     return 1
 
 
-def _end_spare(connection: Connection, letter: QueuedMessage, end: _Ending) -> None:
-    same = (outbox.c.channel == letter.channel) & (outbox.c.fingerprint == letter.message.id)
+def _end_spare(connection: Connection, notification: QueuedMessage, end: _Ending) -> None:
+    same = (outbox.c.channel == notification.channel) & (
+        outbox.c.fingerprint == notification.message.id
+    )
     _end(connection, same, end)
 
 

@@ -13,7 +13,7 @@ from alerts.outbox import ChannelHealth, Outbox, QueuedMessage
 class FillableOutbox(Outbox, Protocol):
     """What tests need beside the protocol."""
 
-    def put(self, letters: Iterable[tuple[str, Message]], at: datetime) -> int: ...
+    def put(self, messages: Iterable[tuple[str, Message]], at: datetime) -> int: ...
 
 
 @dataclass(eq=False)
@@ -24,8 +24,10 @@ class MemoryOutbox:
     known: set[tuple[str, str]] = field(default_factory=set)
     fares: dict[str, ChannelHealth] = field(default_factory=dict)
 
-    def put(self, letters: Iterable[tuple[str, Message]], at: datetime) -> int:
-        new = [(name, message) for name, message in letters if (name, message.id) not in self.known]
+    def put(self, messages: Iterable[tuple[str, Message]], at: datetime) -> int:
+        new = [
+            (name, message) for name, message in messages if (name, message.id) not in self.known
+        ]
         self.known |= {(name, message.id) for name, message in new}
         start = len(self.known)
         self.queue += [QueuedMessage(start + n, name, msg, at) for n, (name, msg) in enumerate(new)]
@@ -41,14 +43,14 @@ class MemoryOutbox:
         return self.fares.get(channel, ChannelHealth())
 
     def delivered(
-        self, letters: Sequence[QueuedMessage], standing: ChannelHealth, at: datetime
+        self, notifications: Sequence[QueuedMessage], standing: ChannelHealth, at: datetime
     ) -> None:
-        self._remove(letters)
-        for letter in letters:
+        self._remove(notifications)
+        for letter in notifications:
             self.set_health(letter.channel, standing)
 
-    def dead_letter(self, letters: Sequence[QueuedMessage], why: str, at: datetime) -> None:
-        self._remove(letters)
+    def dead_letter(self, notifications: Sequence[QueuedMessage], why: str, at: datetime) -> None:
+        self._remove(notifications)
 
     def set_health(self, channel: str, standing: ChannelHealth) -> None:
         self.fares[channel] = standing
