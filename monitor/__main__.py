@@ -32,8 +32,10 @@ class Verbs(click.Group):
             return super().invoke(ctx)
         except (SluiceError, click.ClickException) as error:
             if ctx.meta[JSON]:
-                told = error.format_message() if isinstance(error, click.ClickException) else error
-                say(json.dumps({"error": str(told)}))
+                message = (
+                    error.format_message() if isinstance(error, click.ClickException) else error
+                )
+                say(json.dumps({"error": str(message)}))
             raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -67,8 +69,8 @@ class Verbs(click.Group):
 def _read_summary(verb: str) -> str:
     """What its file says after its name, as a sentence of its own."""
     file = Path(commands.__path__[0], f"{verb.replace('-', '_')}.py")
-    told = ast.get_docstring(ast.parse(file.read_bytes())) or ""
-    text = told.partition("\n")[0].partition(": ")[2]
+    docstring = ast.get_docstring(ast.parse(file.read_bytes())) or ""
+    text = docstring.partition("\n")[0].partition(": ")[2]
     return text[:1].upper() + text[1:]
 
 

@@ -37,7 +37,7 @@ def run_backtests(
         ConfigError: nothing has landed, or there is no such table.
         HeldError: a rule speaks of a column that does not fit.
     """
-    settings, told = config.settings, tuple(registered)
+    settings, windows = config.settings, tuple(registered)
     lake = Lake(settings, open_table_format(settings))
     checkpoint = lake.checkpoint()
     if checkpoint is None:
@@ -51,7 +51,7 @@ def run_backtests(
     log.look()
     schemas, reader = LandedSchemas(schema_readings(config.sources)), lake.changes()
     for table in names or known:
-        rules, purge = rules_of(table, settings.archive, told), trial or _purge(settings, table)
+        rules, purge = rules_of(table, settings.archive, windows), trial or _purge(settings, table)
         if not names and rules is None and purge is None:
             continue
         own = (shard for shard in sorted(shards, key=str) if shards[shard] == table)
@@ -64,7 +64,7 @@ def run_backtests(
         yield table, test.days()
 
 
-def counted_windows(told: Iterable[Mapping[str, Any]]) -> tuple[RegisteredWindow, ...]:
+def counted_windows(windows: Iterable[Mapping[str, Any]]) -> tuple[RegisteredWindow, ...]:
     """Return the windows that count, from the answer of ``GET /v1/archives``."""
     return tuple(
         RegisteredWindow(
@@ -76,7 +76,7 @@ def counted_windows(told: Iterable[Mapping[str, Any]]) -> tuple[RegisteredWindow
                 one["before"] or "",
             ),
         )
-        for one in told
+        for one in windows
         if one["withdrawn"] is None
     )
 

@@ -96,22 +96,22 @@ Objection = tuple[NextStep, str]
 
 def decide_repair(case: RepairCase) -> RepairDecision:
     """Decide whether the rows of *case* are read again now; the first objection counts."""
-    told = (case.incident.id, case.table)
+    identity = (case.incident.id, case.table)
     for objects in OBJECTIONS:
         if (found := objects(case)) is not None:
-            return RepairDecision(*told, *found)
+            return RepairDecision(*identity, *found)
     checks = tuple(one.check for one in case.fails)
     try:
         rows = select_failed_rows(case.view.table, case.fails, case.rule.rows)
         count = count_rows(rows, case.view.table)
     except ConfigError as error:
-        return RepairDecision(*told, NextStep.ASK, str(error))
+        return RepairDecision(*identity, NextStep.ASK, str(error))
     if (found := _exceeds(case, count)) is not None:
-        return RepairDecision(*told, *found)
+        return RepairDecision(*identity, *found)
     # more rows than are named are refused when they are read; the number also counts as spent
     rows = RowSelection(rows.keys, rows.ranges, most=count)
     why = f"{_rows(count)} that {' and '.join(checks)} found wrong are read again"
-    return RepairDecision(*told, NextStep.REPAIR, why, checks, rows, _fences_of(case.fails))
+    return RepairDecision(*identity, NextStep.REPAIR, why, checks, rows, _fences_of(case.fails))
 
 
 def decide_repairs(
@@ -359,8 +359,8 @@ def _has_failed(case: RepairCase) -> Objection | None:
     lately = [one for one in case.automatic if one.at > case.now - DAY]
     made, tries = max(len(its), len(lately)), case.rule.tries
     if made >= tries:
-        told = "1 automatic repair has" if made == 1 else f"{made} automatic repairs have"
-        return NextStep.ASK, f"{told} not helped for long; the limit is {tries} (repair.tries)"
+        text = "1 automatic repair has" if made == 1 else f"{made} automatic repairs have"
+        return NextStep.ASK, f"{text} not helped for long; the limit is {tries} (repair.tries)"
     return None
 
 
@@ -370,12 +370,12 @@ def _exceeds(case: RepairCase, count: int) -> Objection | None:
         return NextStep.ASK, f"{_rows(count)} are above the limit of {rule.rows} (repair.rows)"
     before = sum(rows for _, rows in case.spent)
     if before + count > rule.rows_a_day:
-        told = f"{_rows(before)} were repaired within 24 hours, and {count} more are above"
-        return NextStep.ASK, f"{told} the limit of {rule.rows_a_day} (repair.rows_a_day)"
+        text = f"{_rows(before)} were repaired within 24 hours, and {count} more are above"
+        return NextStep.ASK, f"{text} the limit of {rule.rows_a_day} (repair.rows_a_day)"
     tables = {table for table, _ in case.spent}
     if case.table not in tables and len(tables) >= rule.tables_a_day:
-        told = f"{len(tables)} tables were repaired within 24 hours"
-        return NextStep.ASK, f"{told}, the limit is {rule.tables_a_day} (repair.tables_a_day)"
+        text = f"{len(tables)} tables were repaired within 24 hours"
+        return NextStep.ASK, f"{text}, the limit is {rule.tables_a_day} (repair.tables_a_day)"
     return None
 
 

@@ -56,8 +56,8 @@ class Servers:
     def all(self, worker: int = 0) -> dict[str, Source]:
         """Every source, reconnected if its address has changed."""
         return {
-            name: _open_once(self._open, (name, worker), told())
-            for name, told in self.followed.items()
+            name: _open_once(self._open, (name, worker), read_settings())
+            for name, read_settings in self.followed.items()
         }
 
     def queries(self, worker: int = 0) -> dict[str, TableQueries]:
@@ -142,11 +142,15 @@ class Lineage:
             UnknownNameError: nothing that has landed has the name.
             UnreachableError: the lake did not answer.
         """
-        mark = self.lake.checkpoint()
-        found = () if mark is None else find_links(self.learn_schemas(), mark.shards, name)
+        checkpoint = self.lake.checkpoint()
+        found = (
+            () if checkpoint is None else find_links(self.learn_schemas(), checkpoint.shards, name)
+        )
         if not found:
             gone = (
-                () if mark is None else columns_of_before(self.learn_schemas(), mark.shards, name)
+                ()
+                if checkpoint is None
+                else columns_of_before(self.learn_schemas(), checkpoint.shards, name)
             )
             if gone:
                 msg = "; ".join(map(str, gone[-_FEW:]))
@@ -163,8 +167,12 @@ class Lineage:
         Raises:
             UnreachableError: the lake did not answer.
         """
-        mark = self.lake.checkpoint()
-        return {} if mark is None else links_of_tables(self.learn_schemas(), mark.shards, names)
+        checkpoint = self.lake.checkpoint()
+        return (
+            {}
+            if checkpoint is None
+            else links_of_tables(self.learn_schemas(), checkpoint.shards, names)
+        )
 
     def learn_schemas(self) -> Catalog:
         """All schema changes that have landed, with rules and standards.

@@ -113,9 +113,9 @@ def require_reason(reason: str) -> None:
 
 def rate_option(verb: Verb) -> Verb:
     """Add ``--rate`` to a verb that may read many rows."""
-    told = "Read at most this many rows per second; 0: as the source's limits allow."
+    help_text = "Read at most this many rows per second; 0: as the source's limits allow."
     return click.option(
-        "--rate", default=0, type=click.IntRange(min=0), show_default=True, help=told
+        "--rate", default=0, type=click.IntRange(min=0), show_default=True, help=help_text
     )(verb)
 
 
@@ -231,25 +231,25 @@ def _line(one: Mapping[str, Any]) -> str:
         counts = ", ".join(f"{found[what]} {what}" for what in ("missing", "extra", "different"))
         return "\n  ".join((f"{one['table']}: a repair would change {counts}", *found["keys"]))
     if one["done"]:
-        told = "the new base is complete" if based else "the rows are in the change log"
-        return f"{one['table']}: {rows} rows read, {told}{_describe_checks(one)}"
+        text = "the new base is complete" if based else "the rows are in the change log"
+        return f"{one['table']}: {rows} rows read, {text}{_describe_checks(one)}"
     if one["ended"]:
         ended = "ended without a new base" if based else f"the {one['kind']} ended incomplete"
         return f"{one['table']}: {ended}: {one['why'] or 'cancelled'}"
-    told = f"{one['table']}: {one['told']}"
-    return f"{told}; waits: {one['why']}" if one["why"] else told
+    text = f"{one['table']}: {one['told']}"
+    return f"{text}; waits: {one['why']}" if one["why"] else text
 
 
 def _describe_checks(one: Mapping[str, Any]) -> str:
     """Return the results of the checks that it repairs."""
     said = {proof["check"]: proof for proof in one["proofs"]}
-    told = [
+    results = [
         f"{check} {'passes' if said[check]['passed'] else 'fails'}: {said[check]['reason']}"
         if check in said
         else f"{check} runs again"
         for check in one["checks"]
     ]
-    return "".join(f"; {text}" for text in told)
+    return "".join(f"; {text}" for text in results)
 
 
 SHOWN = 20  # held or unknown tables in a list

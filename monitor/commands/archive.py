@@ -150,13 +150,13 @@ def backtest(
         registered = ()
         say(f"{error}; only windows of the config count", err=True)
     found = run_backtests(load_config(config), tables, registered, trial)
-    told = [{"table": table, **_day(day)} for table, days in found for day in days]
+    results = [{"table": table, **_day(day)} for table, days in found for day in days]
     if as_json:
-        say(json.dumps(told))
+        say(json.dumps(results))
         return
-    for one in told:
+    for one in results:
         say(_tested(one))
-    if not told:
+    if not results:
         say("the change log has no delete of a table that a rule matches")
 
 

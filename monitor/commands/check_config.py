@@ -42,8 +42,11 @@ def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
         faults += column_faults(found, mirror_columns(found))
     if faults:
         raise build_config_error(config, faults, text)
-    told = [*config_warnings(found), *map(str, exposed_files(parse_mapping(text, config), config))]
-    doubts = [*locate_faults(config, told, text), *jars.missing_jars()]
+    warnings = [
+        *config_warnings(found),
+        *map(str, exposed_files(parse_mapping(text, config), config)),
+    ]
+    doubts = [*locate_faults(config, warnings, text), *jars.missing_jars()]
     facts = {
         "config": str(config),
         "sources": [source.name for source in found.sources],

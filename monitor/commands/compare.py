@@ -144,8 +144,8 @@ def _lines(report: "CompareReport") -> Iterator[str]:
     result = report.result
     for one in result.differences:
         word = WORDS[one.state]
-        told = f"{word}({', '.join(one.columns)})" if one.columns else word
-        yield f"{told}  {one.shard}  {report.table.id_column}={one.id}"
+        label = f"{word}({', '.join(one.columns)})" if one.columns else word
+        yield f"{label}  {one.shard}  {report.table.id_column}={one.id}"
     if result.more:
         counts = ", ".join(f"{count} {WORDS[state]}" for state, count in result.more.items())
         yield f"and {sum(result.more.values())} more rows: {counts}"
@@ -169,8 +169,8 @@ def _summary(report: "CompareReport") -> str:
     )
     where = f"{when} (mirror versions {result.versions[0]} to {result.versions[1]}; log of {logs})"
     if not result.differences and not result.undecided:
-        told = f"EQUAL: {result.rows:,} rows of {name} in {result.ranges} ranges equal their source"
-        return f"{told}, each range at one position {where}"
+        text = f"EQUAL: {result.rows:,} rows of {name} in {result.ranges} ranges equal their source"
+        return f"{text}, each range at one position {where}"
     wrong = len(result.differences) + sum(result.more.values())
     verdict = f"DIFFERENT: {wrong} rows of {name}" if wrong else f"INCONCLUSIVE: {name}"
     counts = f"different: {result.different}, undecided: {result.undecided_ranges}"

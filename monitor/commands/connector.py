@@ -74,8 +74,8 @@ def _applied(registration: "Registration", *, as_json: bool) -> list[str]:
     if changes:
         registration.put(registration.target(now))
     if as_json:
-        told = [{"name": one.name, "before": one.before, "after": one.after} for one in changes]
-        return [json.dumps({"new": now is None, "changes": told})]
+        rendered = [{"name": one.name, "before": one.before, "after": one.after} for one in changes]
+        return [json.dumps({"new": now is None, "changes": rendered})]
     done = "registered" if now is None else "changed"
     return [
         *map(str, changes),

@@ -62,19 +62,19 @@ def doctor(config: Path, worker: Path | None, outage: timedelta, as_json: bool) 
     refused so far, but something did not answer.
     """
     found = load_config(config, plugin_faults)
-    told = None if worker is None else _properties(worker)
+    worker_properties = None if worker is None else _properties(worker)
     from monitor.doctor import Examination  # noqa: PLC0415  - seconds of imports
 
-    examination = Examination(found, told, outage)
+    examination = Examination(found, worker_properties, outage)
     examination.findings += (
         Finding(FindingSeverity.WARN, "exposed_file", str(config), file.what, file.fix)
         for file in exposed_files(parse_mapping(read_text(config), config), config)
     )
     examination.run()
     if as_json:
-        unasked = [asdict(one) for one in examination.unasked]
+        unreachable = [asdict(one) for one in examination.unasked]
         findings = [asdict(finding) for finding in examination.findings]
-        say(json.dumps({"findings": findings, "unasked": unasked}))
+        say(json.dumps({"findings": findings, "unasked": unreachable}))
     else:
         say("\n".join(_lines(examination)))
     sys.exit(REFUSED if examination.refused else UNASKED if examination.unasked else 0)

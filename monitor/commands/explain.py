@@ -37,7 +37,7 @@ def explain(table: str, cut: str | None, config: Path, server: str | None, as_js
     incidents = get_list(base, "/v1/incidents", {"limit": 1000})
     rows = [one for one in get_list(base, "/v1/tables") if one["table"] == table]
     if as_json:
-        copies = {name: told for one in rows for name, told in one["copies"].items()}
+        copies = {name: copy for one in rows for name, copy in one["copies"].items()}
         say(json.dumps({"answers": answers, "verdicts": verdicts, "copies": copies}))
     else:
         _show(answers, _repairs(incidents, table), rows, verdicts, history)

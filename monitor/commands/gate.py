@@ -87,9 +87,9 @@ def _wait(base: str, question: dict[str, Any], wait: float, *, patient: bool) ->
     until = time.monotonic() + wait
     while True:
         left = max(until - time.monotonic(), 0.0)
-        turn = min(left, LONGEST)
-        params = {**question, "wait": turn, "patient": patient}
-        answer = get_mapping(base, "/v1/gate", "state", params, turn)
+        request_wait = min(left, LONGEST)
+        params = {**question, "wait": request_wait, "patient": patient}
+        answer = get_mapping(base, "/v1/gate", "state", params, request_wait)
         closed = answer["state"] in CLOSED and not patient
         if answer["ready"] or closed or time.monotonic() >= until:
             return answer
@@ -124,8 +124,8 @@ def answer_lines(answer: dict[str, Any]) -> list[str]:
         version = f", version {one['version']}" if one["version"] is not None else ""
         path = f", in {one['path']}" if one.get("path") else ""
         lines.append(f"  {one['table']} {one['stage']}: {one['state']}{proof}{version}{path}")
-        told = [reason for reason in one["reasons"] if reason["code"] != "certified"]
-        lines += [f"    {reason['code']}: {reason['text']}" for reason in told]
+        reasons = [reason for reason in one["reasons"] if reason["code"] != "certified"]
+        lines += [f"    {reason['code']}: {reason['text']}" for reason in reasons]
         if not one["ready"]:
             lines += [f"    expected ready at {one['eta']}"] if one["eta"] else []
     return lines

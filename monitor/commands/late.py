@@ -32,8 +32,8 @@ def late(since: str | None, config: Path, server: str | None, as_json: bool) -> 
 
 def _line(one: dict[str, Any]) -> str:
     if "partition" in one:
-        told = f"{one['rows']} rows of {one['files']} files, the last taken at {one['landed']}"
-        return f"{one['table'] or one['shard']} {one['partition']}: {told}"
+        text = f"{one['rows']} rows of {one['files']} files, the last taken at {one['landed']}"
+        return f"{one['table'] or one['shard']} {one['partition']}: {text}"
     days = ", ".join(f"{day or 'no day'}: {rows}" for day, rows in one["days"].items())
     where = f" ({days})" if days else ""
     changes = f"{one['rows']} changes landed at {one['landed']}, batch {one['batch']}{where}"

@@ -16,11 +16,11 @@ from monitor.cli.options import (
 )
 
 
-def _day(_: click.Context, __: click.Parameter, told: str | None) -> str | None:
+def _day(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     try:
-        return date.fromisoformat(told).isoformat() if told else None
+        return date.fromisoformat(value).isoformat() if value else None
     except ValueError:
-        raise click.BadParameter(f"{told!r} is not a date; write it as 2026-03-28") from None
+        raise click.BadParameter(f"{value!r} is not a date; write it as 2026-03-28") from None
 
 
 @click.command("replay")

@@ -114,20 +114,20 @@ def _hops(one: dict[str, Any]) -> list[tuple[str, list[str]]]:
     if one["before"] is not None:
         hops.append(("before", one["before"], _mirror(one["before"], one["columns"])))
     return [
-        (name, [f"did not answer: {told['why']}"] if told["why"] else lines)
-        for name, told, lines in hops
+        (name, [f"did not answer: {hop['why']}"] if hop["why"] else lines)
+        for name, hop, lines in hops
     ]
 
 
-def _row(told: dict[str, Any], differing: list[str]) -> str:
+def _row(hop: dict[str, Any], differing: list[str]) -> str:
     """The values of a row; those that differ are marked with an exclamation mark."""
-    if told["row"] is None:
+    if hop["row"] is None:
         return "no row"
     shown = [
         f"{'!' if name in differing else ''}{name}={'NULL' if value is None else value}"
-        for name, value in told["row"].items()
+        for name, value in hop["row"].items()
     ]
-    hidden = told.get("not_shown", {}).items()
+    hidden = hop.get("not_shown", {}).items()
     return ", ".join([*shown, *(f"{name} is not shown: {why}" for name, why in hidden)])
 
 
@@ -137,32 +137,32 @@ def _record(one: dict[str, Any]) -> str:
 
 def _change(one: dict[str, Any]) -> str:
     place = f", {one['place']}" if one["place"] else ""
-    told = f"{one['op']} batch {one['batch']}, order {one['order']}, {one['origin']}"
-    return f"{told}{_at(one)}{place}"
+    text = f"{one['op']} batch {one['batch']}, order {one['order']}, {one['origin']}"
+    return f"{text}{_at(one)}{place}"
 
 
-def _mirror(told: dict[str, Any], differing: list[str]) -> list[str]:
-    committed = f" of {told['committed']}" if told["committed"] else ""
-    lines = [f"version {told['version']}{committed}, merged through batch {told['applied']}"]
-    if told["order"] is not None:
-        lines.append(f"{told['op']} batch {told['batch']}, order {told['order']}{_at(told)}")
-    return [*lines, _row(told, differing)]
+def _mirror(hop: dict[str, Any], differing: list[str]) -> list[str]:
+    committed = f" of {hop['committed']}" if hop["committed"] else ""
+    lines = [f"version {hop['version']}{committed}, merged through batch {hop['applied']}"]
+    if hop["order"] is not None:
+        lines.append(f"{hop['op']} batch {hop['batch']}, order {hop['order']}{_at(hop)}")
+    return [*lines, _row(hop, differing)]
 
 
 def _at(one: dict[str, Any]) -> str:
     return f", at {one['at']}" if one["at"] else ""
 
 
-def _search(told: dict[str, Any]) -> str:
+def _search(search: dict[str, Any]) -> str:
     """How far topics and change log were searched."""
     parts = []
-    if told["files"] is not None:
-        looked = f"{told['footers']} of {told['files']} files of the change log"
-        rest = f", not below batch {told['down_to']}" if told["down_to"] else ""
+    if search["files"] is not None:
+        looked = f"{search['footers']} of {search['files']} files of the change log"
+        rest = f", not below batch {search['down_to']}" if search["down_to"] else ""
         parts.append(f"{looked}{rest}")
-    if told["records"] is not None:
-        rest = f", not {told['skipped_records']} before" if told["skipped_records"] else ""
-        parts.append(f"{told['records']} records that have not landed{rest}")
+    if search["records"] is not None:
+        rest = f", not {search['skipped_records']} before" if search["skipped_records"] else ""
+        parts.append(f"{search['records']} records that have not landed{rest}")
     return f"searched: {'; '.join(parts) or 'nothing'}"
 
 

@@ -173,15 +173,15 @@ def parse_config(text: str, path: Path, also: Faults = _none) -> Config:
 
 def _validated(plain: Mapping[str, Any]) -> Config:
     return with_durations(
-        lambda told: Config.model_validate_json(json.dumps(told)),
+        lambda raw: Config.model_validate_json(json.dumps(raw)),
         json.loads(json.dumps(plain, default=str)),
     )
 
 
 def _drop_known_faults(more: Iterable[str], faults: Iterable[str]) -> list[str]:
     """Return those of *more* whose keys have no fault in *faults*, each once."""
-    told = {_key(fault) for fault in faults}
-    return list(dict.fromkeys(fault for fault in more if _key(fault) not in told))
+    known_keys = {_key(fault) for fault in faults}
+    return list(dict.fromkeys(fault for fault in more if _key(fault) not in known_keys))
 
 
 def _key(fault: str) -> str:
@@ -216,12 +216,12 @@ def _named_sources(plain: Mapping[str, Any]) -> list[Any]:
     return [{**source, "name": name} for name in names if isinstance(name, str)] or [source]
 
 
-def _hollow(told: Any, at: str = "") -> Iterator[str]:
+def _hollow(raw: Any, at: str = "") -> Iterator[str]:
     """Yield lists and texts of names that are empty, or contain a name twice."""
-    if isinstance(told, list):
-        for number, one in enumerate(told):
+    if isinstance(raw, list):
+        for number, one in enumerate(raw):
             yield from _hollow(one, f"{at}[{number}]")
-    for name, value in told.items() if isinstance(told, Mapping) else ():
+    for name, value in raw.items() if isinstance(raw, Mapping) else ():
         place = f"{at}.{name}" if at else str(name)
         if at and name in _NAMING and value in ("", []):
             yield f"{place}: is empty; set a value, or remove the line"
@@ -319,27 +319,29 @@ def _security(
     return {**raw, "kafka_security": known}, faults
 
 
-def _probes(told: Any, folder: Path) -> tuple[list[CheckPlan], list[str]]:
+def _probes(raw: Any, folder: Path) -> tuple[list[CheckPlan], list[str]]:
     off = "must be a mapping of settings; to switch it off, write {enabled: false}"
-    raw, wrong = _sections(told, "probes", off)
+    sections, wrong = _sections(raw, "probes", off)
     known = probes.probe_names()
     modules, unknown = find_plugins(
-        probes.find_probe, [n for n in raw if n not in known], probes.Probe
+        probes.find_probe, [n for n in sections if n not in known], probes.Probe
     )
     faults = wrong + [f"probes.{name}: {why}" for name, why in unknown.items()]
     plans = []
-    by_default = [n for n in known if n in raw or probes.runs_by_default(n)]
+    by_default = [n for n in known if n in sections or probes.runs_by_default(n)]
     for name in (*by_default, *modules):
-        one, wrong = build_check_plan(name, probes.find_probe(name), raw.get(name, {}), folder)
+        one, wrong = build_check_plan(name, probes.find_probe(name), sections.get(name, {}), folder)
         plans += [one] if one else []
         faults += wrong
     return plans, faults
 
 
-def _channels(told: Any, folder: Path) -> tuple[dict[str, Any], list[str]]:
-    raw, faults = _sections(told, "channels", "must be a mapping of settings, such as {kind: log}")
+def _channels(raw: Any, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    sections, faults = _sections(
+        raw, "channels", "must be a mapping of settings, such as {kind: log}"
+    )
     built: dict[str, Any] = {}
-    for name, section in {"log": {}, **raw}.items():  # the log is the default channel
+    for name, section in {"log": {}, **sections}.items():  # the log is the default channel
         settings = dict(section)
         kind = str(settings.pop("kind", name))
         _, unknown = find_plugins(channels.find_channel, [kind], channels.Channel)
@@ -356,11 +358,11 @@ def _channels(told: Any, folder: Path) -> tuple[dict[str, Any], list[str]]:
     return built, faults
 
 
-def _sections(told: Any, at: str, must: str) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
+def _sections(raw: Any, at: str, must: str) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
     """Return sections by name, and faults for those that are not mappings."""
-    if not isinstance(told, Mapping | None):
+    if not isinstance(raw, Mapping | None):
         return {}, [f"{at}: must be a mapping of names"]
-    found = {str(name): {} if one is None else one for name, one in (told or {}).items()}
+    found = {str(name): {} if one is None else one for name, one in (raw or {}).items()}
     known = {name: one for name, one in found.items() if isinstance(one, Mapping)}
     return known, [f"{at}.{name}: {must}" for name in found if name not in known]
 

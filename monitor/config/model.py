@@ -376,6 +376,6 @@ class Config(BaseModel):
         return self.probes
 
 
-def _by_tier(told: Mapping[str, timedelta]) -> dict[int, timedelta]:
+def _by_tier(durations: Mapping[str, timedelta]) -> dict[int, timedelta]:
     """Without names that are no tiers: those are refused, once the rest is judged, too."""
-    return {int(name): length for name, length in told.items() if name.isdecimal()}
+    return {int(name): length for name, length in durations.items() if name.isdecimal()}

@@ -124,8 +124,8 @@ def build_section(
     ]
     known, unset = expand_environment(known, at)
     faults += unset
-    told = {fault.partition(": ")[0] for fault in unset}
-    known = {name: value for name, value in known.items() if f"{at}.{name}" not in told}
+    unset_keys = {fault.partition(": ")[0] for fault in unset}
+    known = {name: value for name, value in known.items() if f"{at}.{name}" not in unset_keys}
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(kind)
     except PydanticUserError as error:

@@ -48,13 +48,13 @@ _MUST = (
 )
 
 
-def build_copy_plans(told: Any, folder: Path) -> tuple[tuple[CopyPlan, ...], list[str]]:
+def build_copy_plans(raw: Any, folder: Path) -> tuple[tuple[CopyPlan, ...], list[str]]:
     """Return each valid section, and all faults as ``place: fault``."""
-    if not isinstance(told, Mapping | None):
+    if not isinstance(raw, Mapping | None):
         return (), [f"copies: {_MUST}"]
     found: list[CopyPlan] = []
     faults: list[str] = []
-    for name, section in (told or {}).items():
+    for name, section in (raw or {}).items():
         made, wrong = _plan(str(name), section, folder)
         found += [made] if made is not None else []
         faults += wrong
@@ -101,8 +101,8 @@ def _plan(name: str, section: Any, folder: Path) -> tuple[CopyPlan | None, list[
     return (None if made is None or faults else CopyPlan(name, patterns, made)), faults
 
 
-def _patterns(told: Any, at: str) -> tuple[tuple[str, ...], list[str]]:
-    listed = [told] if isinstance(told, str) else told
+def _patterns(raw: Any, at: str) -> tuple[tuple[str, ...], list[str]]:
+    listed = [raw] if isinstance(raw, str) else raw
     if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
         listed = []
     if not listed or not all(listed):
@@ -128,11 +128,11 @@ def _colliding(found: list[CopyPlan]) -> Iterator[str]:
     for one in found:
         other = places.setdefault(one.copy.place, one.name)
         if other != one.name:
-            told = (
+            fault = (
                 f"copy {other} also writes to {one.copy.place}; use a target of its own"
                 " for each copy"
             )
-            yield f"copies.{one.name}: {told}"
+            yield f"copies.{one.name}: {fault}"
 
 
 def build_named(
@@ -158,15 +158,15 @@ _MUST_DEMAND = (
 )
 
 
-def build_invariant_rules(told: Any, folder: Path) -> tuple[tuple[InvariantRule, ...], list[str]]:
+def build_invariant_rules(raw: Any, folder: Path) -> tuple[tuple[InvariantRule, ...], list[str]]:
     """Return each valid part, and all faults as ``place: fault``."""
-    if told is None:
+    if raw is None:
         return (), []
-    if not isinstance(told, list) or not all(isinstance(one, Mapping) for one in told):
+    if not isinstance(raw, list) or not all(isinstance(one, Mapping) for one in raw):
         return (), [f"invariants: {_MUST_DEMAND}"]
     found: list[InvariantRule] = []
     faults: list[str] = []
-    for number, part in enumerate(told):
+    for number, part in enumerate(raw):
         rule, wrong = _rule(part, SectionPlace(f"invariants[{number}]", folder))
         found.append(rule)
         faults += wrong
@@ -208,15 +208,15 @@ _CLEAR = (
 )
 
 
-def standard_rules(told: Any, folder: Path) -> tuple[tuple[StandardRule, ...], list[str]]:
+def standard_rules(raw: Any, folder: Path) -> tuple[tuple[StandardRule, ...], list[str]]:
     """Return each valid part, and all faults as ``place: fault``."""
-    if told is None:
+    if raw is None:
         return (), []
-    if not isinstance(told, list) or not all(isinstance(one, Mapping) for one in told):
+    if not isinstance(raw, list) or not all(isinstance(one, Mapping) for one in raw):
         return (), [f"standards: {_MUST_STANDARDIZE}"]
     found: list[StandardRule] = []
     faults: list[str] = []
-    for number, part in enumerate(told):
+    for number, part in enumerate(raw):
         rule, wrong = _standard_rule(part, SectionPlace(f"standards[{number}]", folder))
         found += [rule] if not wrong else []
         faults += wrong
@@ -257,13 +257,13 @@ def _standard_rule(part: Mapping[str, Any], place: SectionPlace) -> tuple[Standa
     return StandardRule(str(glob), tuple(key), tuple(right), clear), faults
 
 
-def _cleared(told: Any, *, needed: bool) -> tuple[tuple[str, ...], list[str]]:
+def _cleared(raw: Any, *, needed: bool) -> tuple[tuple[str, ...], list[str]]:
     """Read `clear`, which decides whether a new or renamed column may land."""
-    if told is None and not needed:
+    if raw is None and not needed:
         return ALL, []
-    listed = [told] if isinstance(told, str) else told
-    if told is None or not isinstance(listed, list) or not all(isinstance(o, str) for o in listed):
-        return ALL, [f"{'is required' if told is None else 'is not a list of names'}; {_CLEAR}"]
+    listed = [raw] if isinstance(raw, str) else raw
+    if raw is None or not isinstance(listed, list) or not all(isinstance(o, str) for o in listed):
+        return ALL, [f"{'is required' if raw is None else 'is not a list of names'}; {_CLEAR}"]
     return (ALL if "*" in listed else tuple(listed)), []
 
 

@@ -123,10 +123,10 @@ def _unreadable(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
 def _describe_yaml_error(error: yaml.YAMLError, text: str) -> str:
     """Describe a YAML error in one line; YAML's own text calls every file a string."""
     if isinstance(error, yaml.MarkedYAMLError):
-        mark = error.problem_mark or error.context_mark
+        position = error.problem_mark or error.context_mark
         what = ", ".join(one for one in (error.context, error.problem) if one)
         fix = "; indent with spaces" if "'\\t'" in what else ""
-        return f"{what}{_place(mark.line, mark.column)}{fix}" if mark else what
+        return f"{what}{_place(position.line, position.column)}{fix}" if position else what
     if isinstance(error, ReaderError):
         before = text[: error.position].split("\n")
         place = _place(len(before) - 1, len(before[-1]))
@@ -171,13 +171,13 @@ def locate_faults(path: Path, faults: Iterable[str], text: str) -> list[str]:
 
 def _find_position(root: yaml.Node | None, key: str) -> tuple[int, int]:
     """Return line and column of *key* or of its last part that the file has; 0 if it has none."""
-    node, rest, mark = root, key, None
+    node, rest, position = root, key, None
     while rest and node is not None:
         step = _into_list(node, rest) or _into_mapping(node, rest)
         if step is None:
             break
-        mark, node, rest = step
-    return (0, 0) if mark is None else (mark.line + 1, mark.column)
+        position, node, rest = step
+    return (0, 0) if position is None else (position.line + 1, position.column)
 
 
 def _into_list(node: yaml.Node, rest: str) -> _Step | None:
@@ -217,9 +217,9 @@ class _Loader(yaml.SafeLoader):
         """Refuse nesting that is deeper than any config."""
         self.depth += 1
         if self.depth > _DEEPEST:
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            position = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             what = f"is nested deeper than {_DEEPEST} levels"
-            raise yaml.composer.ComposerError(None, None, what, mark)
+            raise yaml.composer.ComposerError(None, None, what, position)
         node: yaml.Node | None = super().compose_node(parent, index)
         self.depth -= 1
         return node

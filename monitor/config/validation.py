@@ -281,11 +281,11 @@ def _of_limits(config: Config) -> Iterator[str]:
         except ValidationError:  # reported where the source is built
             continue
         if limits.call < limits.statement:
-            told = (
+            problem = (
                 f"{format_setting(limits.call)} is shorter than limits.statement"
                 f" ({format_setting(limits.statement)}); increase it"
             )
-            yield f"sources[{i}].options.limits.call: {told}"
+            yield f"sources[{i}].options.limits.call: {problem}"
 
 
 def _of_numbers(config: Config) -> Iterator[str]:
@@ -319,8 +319,8 @@ def _of_numbers(config: Config) -> Iterator[str]:
             " write one such as 1500m or 4g"
         )
     elif _megabytes(tuning.driver_memory) < _LEAST_MEMORY:
-        told = f"{tuning.driver_memory!r} is too small for Spark"
-        yield f"pipeline.driver_memory: {told}; use at least {_LEAST_MEMORY}m"
+        problem = f"{tuning.driver_memory!r} is too small for Spark"
+        yield f"pipeline.driver_memory: {problem}; use at least {_LEAST_MEMORY}m"
     yield from _of_spark(tuning.spark)
     if config.readiness.margin < timedelta():  # the gate would open before the changes arrive
         yield "readiness.margin: must not be negative"
@@ -392,8 +392,8 @@ def _places(config: Config) -> Iterator[str]:
         yield f"http.host: {config.http.host!r} is not a host; write a name or an address"
     for i, name in enumerate(config.http.names):
         if not is_host(name):
-            told = f"{name!r} is not a host; write a name or an address, without scheme and port"
-            yield f"http.names[{i}]: {told}"
+            problem = f"{name!r} is not a host; write a name or an address, without scheme and port"
+            yield f"http.names[{i}]: {problem}"
     yield from _of_token(config.http)
     if not config.kafka and config.transport == TRANSPORT and config.settings.carried:
         yield "kafka: is required; write host:port, or several separated by commas"
@@ -463,17 +463,17 @@ def _of_paces(config: Config) -> Iterator[str]:
                 f" ({format_setting(deadline)}); decrease it, or increase the deadline"
             )
     if readiness.heartbeat_age <= config.heartbeat:
-        told = (
+        problem = (
             f"{format_setting(readiness.heartbeat_age)} is not longer than `heartbeat`"
             f" ({format_setting(config.heartbeat)})"
         )
-        yield f"readiness.heartbeat_age: {told}, so no table would be READY; increase it"
+        yield f"readiness.heartbeat_age: {problem}, so no table would be READY; increase it"
     if readiness.sample_age <= schedule.watch:
-        told = (
+        problem = (
             f"{format_setting(readiness.sample_age)} is not longer than schedule.watch"
             f" ({format_setting(schedule.watch)})"
         )
-        yield f"readiness.sample_age: {told}, so no table would be READY; increase it"
+        yield f"readiness.sample_age: {problem}, so no table would be READY; increase it"
 
 
 def _of_tiers(config: Config) -> Iterator[str]:
@@ -489,11 +489,11 @@ def _of_tiers(config: Config) -> Iterator[str]:
                 f"schedule.cycles.{tier}: is not a tier that can wait; write for example {{2: 5m}}"
             )
         elif cycle >= (most := config.readiness.budget(int(tier))):
-            told = (
+            problem = (
                 f"{format_setting(cycle)} must be shorter than readiness.lag_budget of this tier"
                 f" ({format_setting(most)}); decrease it"
             )
-            yield f"schedule.cycles.{tier}: {told}"
+            yield f"schedule.cycles.{tier}: {problem}"
 
 
 CHECKS = frozenset({*KINDS, "collected"})
@@ -620,8 +620,8 @@ def _archived(config: Config) -> Iterator[str]:
             yield f"archive[{i}].tables: {fault}"
         for j, marker in enumerate(rule.markers):
             if not _is_table(marker.table):
-                told = f"{marker.table!r} is not a table name; write database.table"
-                yield f"archive[{i}].markers[{j}].table: {told}"
+                problem = f"{marker.table!r} is not a table name; write database.table"
+                yield f"archive[{i}].markers[{j}].table: {problem}"
 
 
 def _sent(config: Config, copies: Sequence[CopyPlan]) -> Iterator[str]:
