@@ -88,7 +88,7 @@ class Cycle:
         rereads = self.facts.rereads(now)
         self.states.begin({one.table: one.told for one in rereads})
         views = list(self._views(look, cut, now, parts, own_first))
-        lives = self.states.settle(self._gone(look), now)
+        states = self.states.settle(self._gone(look), now)
         verdicts = [
             system_checks.of_retentions(source, held, now) for source, held in retentions.items()
         ]
@@ -102,7 +102,7 @@ class Cycle:
             at=now,
             started=self.started,
             cut=cut,
-            tables=tuple(replace(view, life=lives.get(view.table.name)) for view, _ in views),
+            tables=tuple(replace(view, life=states.get(view.table.name)) for view, _ in views),
             incidents=self.recorder.open(),
             parts=tuple(ComponentView(p.name, not p.ailment, p.ailment) for p in parts),
             jobs=self.facts.jobs(now),
@@ -118,7 +118,7 @@ class Cycle:
             backlogs=_backlogs(retentions),
             firsts=firsts,
             rereads=rereads,
-            retired=_retired(lives),
+            retired=_retired(states),
             runbooks=self.runbooks,
         )
         self.current.board = replace(board, repairs=self.repairs(board))
@@ -190,8 +190,10 @@ class Cycle:
             for day in days:
                 day.update({stage: withhold_ready(one, str(error)) for stage, one in day.items()})
             for copies in copied:
-                told = {n: (i, withhold_ready(one, str(error))) for n, (i, one) in copies.items()}
-                copies.update(told)
+                withheld = {
+                    n: (i, withhold_ready(one, str(error))) for n, (i, one) in copies.items()
+                }
+                copies.update(withheld)
 
     def _day(self, inputs: Inputs, cut: datetime) -> dict[Stage, Readiness]:
         due = self.image_due(inputs.table.name)
@@ -321,8 +323,10 @@ class Cycle:
         return any(plan.probe_for(member.table) for plan in plans)
 
 
-def _retired(lives: Mapping[str, StateSince]) -> tuple[StateSince, ...]:
-    return tuple(lives[name] for name in sorted(lives) if lives[name].state is TableState.RETIRED)
+def _retired(states: Mapping[str, StateSince]) -> tuple[StateSince, ...]:
+    return tuple(
+        states[name] for name in sorted(states) if states[name].state is TableState.RETIRED
+    )
 
 
 def _images(inputs: Inputs) -> tuple[Image, ...]:

@@ -207,9 +207,9 @@ class Examination:
                 self.findings.append(_unregistered(where))
                 return collected
             examined = asked.examine(source, self.worker)
-            told = {finding.code for finding in examined.findings}
+            codes = {finding.code for finding in examined.findings}
             self.findings += examined.findings
-            self.findings += [one for one in differences if one.code not in told]
+            self.findings += [one for one in differences if one.code not in codes]
             collected = CollectedSource(source, examined, asked.captures())
             if source.follow_collector:
                 collected = replace(collected, server=source.at(*asked.address()))

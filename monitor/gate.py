@@ -47,8 +47,8 @@ def validate_stage(
         if stage is Stage.IMAGE and not published(name):
             return f"no images are made of {name}; name it in `publish`"
         if stage is Stage.COPY and copy not in (known := copies(name)):
-            told = f"known: {', '.join(known)}" if known else "name it in `copies`"
-            return f"{name} has no copy {copy!r}; {told}"
+            fix = f"known: {', '.join(known)}" if known else "name it in `copies`"
+            return f"{name} has no copy {copy!r}; {fix}"
     return ""
 
 

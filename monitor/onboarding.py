@@ -305,8 +305,8 @@ def _source(source: AddressedSource) -> str:
     if its.tls is not None:
         lines.append(f"    tls: {str(its.tls).lower()}")
     if its.options:
-        told = ", ".join(f"{one}: {_scalar(str(value))}" for one, value in its.options.items())
-        lines.append(f"    options: {{{told}}}")
+        options = ", ".join(f"{one}: {_scalar(str(value))}" for one, value in its.options.items())
+        lines.append(f"    options: {{{options}}}")
     return "\n".join(lines) + "\n"
 
 
@@ -325,14 +325,14 @@ def _tables(proposal: Proposal) -> Iterator[str]:
 
 def _written_rule(one: ProposedRule) -> str:
     rule = one.rule
-    told = [f"shards: {_quoted(rule.shards)}"]
+    fields = [f"shards: {_quoted(rule.shards)}"]
     if rule.table != USUAL.table:
-        told.append(f"table: {_scalar(rule.table)}")
+        fields.append(f"table: {_scalar(rule.table)}")
     if rule.tier != USUAL.tier:
-        told.append(f"tier: {rule.tier}")
+        fields.append(f"tier: {rule.tier}")
     key = ", ".join(one.of[0].key) or "none"
     count = f"{len(one.of)} shards" if len(one.of) > 1 else "1 table"
-    return f"{{{', '.join(told)}}}  # {count}, about {one.rows:,} rows, key {_shown(key)}"
+    return f"{{{', '.join(fields)}}}  # {count}, about {one.rows:,} rows, key {_shown(key)}"
 
 
 def _largest(tables: Iterable[SeenTable]) -> list[SeenTable]:
@@ -355,7 +355,7 @@ def _comment(title: str, lines: Iterable[str]) -> Iterator[str]:
 
 def _shown(text: str) -> str:
     """On one line: a name may hold the end of one, and would end the comment."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _scalar(text: str) -> str:

@@ -57,7 +57,7 @@ class DatasetPlace:
 
 @dataclass(frozen=True, slots=True)
 class TurnLineage:
-    """Where a turn's rows come from and go to, column by column; ``sources`` are by shard."""
+    """Where the rows of a merge come from and go to, column by column; ``sources`` are by shard."""
 
     sources: Mapping[Shard, DatasetPlace]
     mirror: DatasetPlace
@@ -73,29 +73,34 @@ def lake_place(address: str) -> DatasetPlace:
     return DatasetPlace(f"{scheme}://{there.netloc}", there.path.strip("/") or "/")
 
 
-def merge_events(turn: MergeReport, known: TurnLineage, namespace: str) -> tuple[Event, Event]:
-    """Return the START and COMPLETE events of *turn*; its job is one of *namespace*."""
-    word = "merge" if turn.image is None else "image"
-    identity = f"{namespace}/{known.mirror.name}/{word}/{turn.batch}/{turn.version}"
+def merge_events(merge: MergeReport, known: TurnLineage, namespace: str) -> tuple[Event, Event]:
+    """Return the START and COMPLETE events of *merge*; its job is one of *namespace*."""
+    word = "merge" if merge.image is None else "image"
+    identity = f"{namespace}/{known.mirror.name}/{word}/{merge.batch}/{merge.version}"
     began = {
         "eventType": "START",
-        "eventTime": _instant(turn.started),
+        "eventTime": _instant(merge.started),
         "producer": PRODUCER,
         "schemaURL": f"{SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent",
         "run": {"runId": _run(identity)},
-        "job": {"namespace": namespace, "name": f"{word} {turn.table}"},
+        "job": {"namespace": namespace, "name": f"{word} {merge.table}"},
         "inputs": [place.told for place in _inputs(known)],
         "outputs": [known.mirror.told],
     }
-    ended = _instant(turn.started + turn.took)
-    made = {**began, "eventType": "COMPLETE", "eventTime": ended, "outputs": [_output(turn, known)]}
+    ended = _instant(merge.started + merge.took)
+    made = {
+        **began,
+        "eventType": "COMPLETE",
+        "eventTime": ended,
+        "outputs": [_output(merge, known)],
+    }
     return began, made
 
 
 def _run(identity: str) -> str:
     """One id for one merge, however often it is sent: a UUID of version 8, as RFC 9562 has it."""
-    told = blake2b(identity.encode(), digest_size=16).hexdigest()
-    return f"{told[:8]}-{told[8:12]}-8{told[13:16]}-8{told[17:20]}-{told[20:]}"
+    digest = blake2b(identity.encode(), digest_size=16).hexdigest()
+    return f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-8{digest[17:20]}-{digest[20:]}"
 
 
 def _inputs(known: TurnLineage) -> list[DatasetPlace]:
@@ -103,7 +108,7 @@ def _inputs(known: TurnLineage) -> list[DatasetPlace]:
     return sorted(own, key=lambda one: (one.namespace, one.name))
 
 
-def _output(turn: MergeReport, known: TurnLineage) -> Event:
+def _output(merge: MergeReport, known: TurnLineage) -> Event:
     types = {one.column: one.mirror_type for one in known.links}
     fields = [{"name": name, "type": kind} for name, kind in types.items()]
     facets = {
@@ -111,9 +116,9 @@ def _output(turn: MergeReport, known: TurnLineage) -> Event:
         "columnLineage": _facet(
             "1-2-0", "ColumnLineageDatasetFacet", fields=_columns(known), dataset=[]
         ),
-        "version": _facet("1-0-1", "DatasetVersionDatasetFacet", datasetVersion=str(turn.version)),
+        "version": _facet("1-0-1", "DatasetVersionDatasetFacet", datasetVersion=str(merge.version)),
     }
-    rows = _facet("1-0-2", "OutputStatisticsOutputDatasetFacet", rowCount=turn.account.applied)
+    rows = _facet("1-0-2", "OutputStatisticsOutputDatasetFacet", rowCount=merge.account.applied)
     return {**known.mirror.told, "facets": facets, "outputFacets": {"outputStatistics": rows}}
 
 
@@ -122,8 +127,12 @@ def _columns(known: TurnLineage) -> Event:
     for link in known.links:
         if link.shard in known.sources:
             place = known.sources[link.shard].told
-            told = {**place, "field": link.column, "transformations": [_transformation(link)]}
-            found.setdefault(link.column, []).append(told)
+            input_field = {
+                **place,
+                "field": link.column,
+                "transformations": [_transformation(link)],
+            }
+            found.setdefault(link.column, []).append(input_field)
     return {name: {"inputFields": fields} for name, fields in found.items()}
 
 
@@ -145,8 +154,8 @@ def _instant(at: datetime) -> str:
     return at.isoformat()
 
 
-MOST = 10_000  # turns that wait
-SOME = 200  # turns that one run of the job sends at most
+MOST = 10_000  # merges that wait
+SOME = 200  # merges that one run of the job sends at most
 LONGEST = 60.0  # seconds after which it begins no other: a slow receiver makes no job overdue
 log = structlog.get_logger(__name__)
 
@@ -164,28 +173,28 @@ class LineageEvents:
     sources: Mapping[str, DatasetPlace]
     _waiting: deque[MergeReport] = field(default_factory=deque)
     _lost: int = 0
-    _written: frozenset[str] = frozenset()  # lines of the turn that is sent: each stands once
+    _written: frozenset[str] = frozenset()  # lines of the merge that is sent: each stands once
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
-    def note(self, turns: Iterable[MergeReport]) -> None:
+    def note(self, merges: Iterable[MergeReport]) -> None:
         """Remember those that changed a mirror, or made an image; never blocks."""
-        told = [one for one in turns if one.hold is None and (one.account.read or one.image)]
+        relevant = [one for one in merges if one.hold is None and (one.account.read or one.image)]
         with self._turn:
-            self._waiting.extend(told)
+            self._waiting.extend(relevant)
             while len(self._waiting) > MOST:
                 self._waiting.popleft()
                 self._lost += 1
 
     def tell(self) -> int:
-        """Send what waits, at most `SOME` turns; how many were sent."""
+        """Send what waits, at most `SOME` merges; how many were sent."""
         sent, until = 0, time.monotonic() + LONGEST
         try:
-            for turn, known in self._next():
+            for merge, known in self._next():
                 if sent and time.monotonic() >= until:
                     break
-                self._send_or_refuse(turn, known)
+                self._send_or_refuse(merge, known)
                 with self._turn:
-                    if self._waiting and self._waiting[0] is turn:
+                    if self._waiting and self._waiting[0] is merge:
                         self._waiting.popleft()
                 sent += 1
         except (SluiceError, OSError) as error:
@@ -194,19 +203,19 @@ class LineageEvents:
         return sent
 
     def _next(self) -> Iterator[tuple[MergeReport, Sequence[ColumnLink]]]:
-        """Turns that wait, each with its table's columns: one look at the lake for all of them."""
+        """Merges that wait, each with its table's columns: one look at the lake for all of them."""
         with self._turn:
-            turns = [*islice(self._waiting, SOME)]
-        known = self.links({turn.table for turn in turns}) if turns else {}
-        yield from ((turn, known.get(turn.table, ())) for turn in turns)
+            merges = [*islice(self._waiting, SOME)]
+        known = self.links({merge.table for merge in merges}) if merges else {}
+        yield from ((merge, known.get(merge.table, ())) for merge in merges)
 
-    def _send_or_refuse(self, turn: MergeReport, links: Sequence[ColumnLink]) -> None:
+    def _send_or_refuse(self, merge: MergeReport, links: Sequence[ColumnLink]) -> None:
         try:
-            self._send(turn, links)
+            self._send(merge, links)
         except UnreachableError:
             raise
         except SluiceError as error:
-            log.warning("openlineage_refused", table=turn.table, why=str(error))
+            log.warning("openlineage_refused", table=merge.table, why=str(error))
 
     def _confess(self) -> None:
         with self._turn:
@@ -214,11 +223,11 @@ class LineageEvents:
         if lost:
             log.warning("openlineage_lost", turns=lost)
 
-    def _send(self, turn: MergeReport, links: Sequence[ColumnLink]) -> None:
+    def _send(self, merge: MergeReport, links: Sequence[ColumnLink]) -> None:
         if not links:
-            raise RefusedError(f"no column of {turn.table} has landed")
-        told = merge_events(turn, self._known(turn.table, links), self.settings.namespace)
-        texts = [json.dumps(event, separators=(",", ":")) for event in told]
+            raise RefusedError(f"no column of {merge.table} has landed")
+        events = merge_events(merge, self._known(merge.table, links), self.settings.namespace)
+        texts = [json.dumps(event, separators=(",", ":")) for event in events]
         self._written &= {*texts}
         for text in texts:
             if self.settings.file and text not in self._written:

@@ -133,8 +133,8 @@ class ErrorTable:
             raise ConfigError(f"{msg} it is one of too many; `sluice quarantine list` shows them")
         made = one.record or Resubmission(id_, name, "")
         sent = base64.b64encode(value).decode()
-        told = made.key if key is None else base64.b64encode(key).decode()
-        made = replace(made, id=id_, value=sent, key=told)
+        encoded_key = made.key if key is None else base64.b64encode(key).decode()
+        made = replace(made, id=id_, value=sent, key=encoded_key)
         self._require_readable(one.row.source, made)
         return made
 

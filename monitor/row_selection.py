@@ -145,18 +145,20 @@ def _spelled(column: Column | None, text: str) -> str:
 
 
 def _key(table: Table, text: str) -> SelectedKey:
-    told = f"{text} is not a key of {table.name}"
+    problem = f"{text} is not a key of {table.name}"
     if not text.lstrip().startswith("["):
         if len(table.key) != 1:
             names = ", ".join(table.key) or "no columns"
-            raise ConfigError(f"{told}, whose key is {names}; write a JSON array of their values")
+            raise ConfigError(
+                f"{problem}, whose key is {names}; write a JSON array of their values"
+            )
         return SelectedKey(canonical_key([text], "", "", unique=True))
     try:
         values = json.loads(text)
         json.dumps(values, ensure_ascii=False).encode()  # no half of a surrogate pair
     except (ValueError, RecursionError) as error:
         raise ConfigError(
-            f'{told}: it is not a JSON array ({error}); write one such as [1, "a"]'
+            f'{problem}: it is not a JSON array ({error}); write one such as [1, "a"]'
         ) from error
     texts = [_text(value) for value in values]
     shard, more = "", len(texts) - len(table.key)
@@ -164,7 +166,7 @@ def _key(table: Table, text: str) -> SelectedKey:
         shard, texts = str(Shard(str(texts[0]), str(texts[1]))), texts[2:]
     if len(texts) != len(table.key) or None in texts:
         names = ", ".join(table.key) or "no columns"
-        raise ConfigError(f"{told}, whose key is {names}; write one value for each, and no NULL")
+        raise ConfigError(f"{problem}, whose key is {names}; write one value for each, and no NULL")
     return SelectedKey(canonical_key(texts, "", "", unique=True), shard)
 
 

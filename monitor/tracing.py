@@ -118,8 +118,8 @@ class MirrorLook:
     @property
     def order(self) -> Order | None:
         """That of the change which wrote the row; None without a row, or if it was adopted."""
-        told = self.origin.get("order")
-        return None if told is None else Order(**told)
+        raw = self.origin.get("order")
+        return None if raw is None else Order(**raw)
 
     @property
     def archived(self) -> bool:
@@ -340,20 +340,20 @@ class Tracer:
             pool = DeadlinePool[Any](self.clock, timedelta(), self.patience)
             log_pool = DeadlinePool[Any](self.clock, timedelta(), self.patience + request.budget)
             session = _Session(self.open_rows, self.addresses, self.clock, closing_, pool, log_pool)
-            mark, subject = self._subject(request, session)
-            subject, seen = self._respell(subject, self._sight(subject, session, mark))
-            found = self._look(subject, session, seen, mark)
+            checkpoint, subject = self._subject(request, session)
+            subject, seen = self._respell(subject, self._sight(subject, session, checkpoint))
+            found = self._look(subject, session, seen, checkpoint)
             while _is_moving(found) and time.monotonic() < until:
-                covered = self._await(seen, session, mark, until)
+                covered = self._await(seen, session, checkpoint, until)
                 if covered == seen.covered:
                     break
                 seen = replace(seen, covered=covered)
-                mark = session.ask({"landing": self._checkpoint})["landing"]
-                found = self._look(subject, session, seen, mark)
+                checkpoint = session.ask({"landing": self._checkpoint})["landing"]
+                found = self._look(subject, session, seen, checkpoint)
                 if _is_moving(found) and time.monotonic() < until:
-                    seen = self._sight(subject, session, mark)
+                    seen = self._sight(subject, session, checkpoint)
                     subject, seen = self._respell(subject, seen)
-                    found = self._look(subject, session, seen, mark)
+                    found = self._look(subject, session, seen, checkpoint)
         return replace(found, seconds=time.monotonic() - began)
 
     def _checkpoint(self) -> Checkpoint:
@@ -366,7 +366,7 @@ class Tracer:
         self, request: TraceRequest, session: _Session
     ) -> tuple[Checkpoint | Missing, _Subject]:
         answers = session.ask({"landing": self._checkpoint, "schemas": self.schemas})
-        mark, catalog, table = answers["landing"], answers["schemas"], request.table
+        checkpoint, catalog, table = answers["landing"], answers["schemas"], request.table
         schema: TableSchema | Missing
         if isinstance(catalog, Missing):
             schema, catalog = catalog, Catalog(Router(self.lake.rules))
@@ -383,7 +383,7 @@ class Tracer:
         if len(shards) > MOST_SHARDS:
             msg = f"table {table.name} has {len(shards)} shards, and {MOST_SHARDS} are traced"
             raise ConfigError(f'{msg} at once; name one: ["SOURCE","SHARD","KEY"]')
-        return mark, _Subject(request, keys, owns, catalog, schema, tuple(shards))
+        return checkpoint, _Subject(request, keys, owns, catalog, schema, tuple(shards))
 
     def _standardise(self, table: Table, keys: tuple[str, ...]) -> tuple[str, ...]:
         """Write *keys* as the change log has them.
@@ -402,8 +402,10 @@ class Tracer:
 
         Only one key is looked for in log and mirror. A row under another one is undecided.
         """
-        told = {shard: one.key for shard, one in seen.rows.items() if isinstance(one, SourceLook)}
-        found = {key for key in told.values() if key}
+        source_keys = {
+            shard: one.key for shard, one in seen.rows.items() if isinstance(one, SourceLook)
+        }
+        found = {key for key in source_keys.values() if key}
         if found <= {*subject.keys}:
             return subject, seen
         if len(found) == 1:
@@ -412,19 +414,21 @@ class Tracer:
             return replace(subject, keys=keys, own=own, respelled=True), seen
         secret = any(map(subject.table.restates, subject.table.key))
         rows = {**seen.rows}
-        for shard, key in told.items():
+        for shard, key in source_keys.items():
             if key and key not in subject.keys:
                 name = "a key in another spelling" if secret else f"the key {key}"
                 rows[shard] = Missing(f"it has the row under {name}; trace that key")
         return subject, replace(seen, rows=rows)
 
-    def _sight(self, subject: _Subject, session: _Session, mark: Checkpoint | Missing) -> _Sighting:
+    def _sight(
+        self, subject: _Subject, session: _Session, checkpoint: Checkpoint | Missing
+    ) -> _Sighting:
         """Read the row at each source."""
-        checkpoint = None if isinstance(mark, Missing) else mark
+        known = None if isinstance(checkpoint, Missing) else checkpoint
         sources = sorted({shard.source for shard in subject.shards})
 
         def read(source: str) -> dict[Shard, SourceLook | Missing]:
-            fence = session.fence(source, checkpoint)
+            fence = session.fence(source, known)
             own = [shard for shard in subject.shards if shard.source == source]
             return {shard: self._read(subject, session.of(source), fence, shard) for shard in own}
 
@@ -436,10 +440,10 @@ class Tracer:
         )
         rows = dict[Shard, SourceLook | Missing]()
         for shard in subject.shards:
-            told, scope = (answers[f"{part}:{shard.source}"] for part in ("source", "collector"))
-            own = told if isinstance(told, Missing) else told[shard]
+            answer, scope = (answers[f"{part}:{shard.source}"] for part in ("source", "collector"))
+            own = answer if isinstance(answer, Missing) else answer[shard]
             rows[shard] = own if isinstance(own, Missing) else _hide_altered(own, shard, scope)
-        return _Sighting(rows, -1 if checkpoint is None else checkpoint.batch)
+        return _Sighting(rows, -1 if known is None else known.batch)
 
     def _scope(self, source: str) -> CaptureScope:
         if source not in self.captures:
@@ -461,16 +465,16 @@ class Tracer:
             return Missing(str(error))
 
     def _await(
-        self, seen: _Sighting, session: _Session, mark: Checkpoint | Missing, until: float
+        self, seen: _Sighting, session: _Session, checkpoint: Checkpoint | Missing, until: float
     ) -> frozenset[str]:
         """Sources whose commits up to the time when they were read have all landed."""
-        checkpoint = None if isinstance(mark, Missing) else mark
+        known = None if isinstance(checkpoint, Missing) else checkpoint
         sources = sorted({shard.source for shard in seen.rows} - seen.covered)
-        questions = {name: partial(session.fence, name, checkpoint) for name in sources}
+        questions = {name: partial(session.fence, name, known) for name in sources}
         fences = {
-            name: Fence(name, told.number, self.clock(), told.head)
-            for name, told in session.ask(questions).items()
-            if isinstance(told, ReadFence)
+            name: Fence(name, answer.number, self.clock(), answer.head)
+            for name, answer in session.ask(questions).items()
+            if isinstance(answer, ReadFence)
         }
         covered = seen.covered
         while fences:
@@ -483,7 +487,11 @@ class Tracer:
         return covered
 
     def _look(
-        self, subject: _Subject, session: _Session, seen: _Sighting, mark: Checkpoint | Missing
+        self,
+        subject: _Subject,
+        session: _Session,
+        seen: _Sighting,
+        checkpoint: Checkpoint | Missing,
     ) -> Trace:
         """Read topic, quarantine, mirror and log, and judge each shard.
 
@@ -493,10 +501,10 @@ class Tracer:
         answers = session.ask(
             {
                 "mirror": partial(self._mirror, subject),
-                "quarantine": partial(self._refused, subject, mark),
+                "quarantine": partial(self._refused, subject, checkpoint),
                 **({} if at is None else {"before": partial(self._mirror_at, subject, at)}),
                 **{
-                    f"topic:{name}": partial(self._waiting, subject, name, mark)
+                    f"topic:{name}": partial(self._waiting, subject, name, checkpoint)
                     for name in sorted({shard.source for shard in subject.shards})
                 },
             }
@@ -509,7 +517,7 @@ class Tracer:
         traces = []
         for shard in subject.shards:
             hops = _Hops(subject, shard, seen.rows[shard], topics[shard.source], *said)
-            traces.append(self._judge(hops, seen, mark))
+            traces.append(self._judge(hops, seen, checkpoint))
         kept = tuple(one for one in traces if not one.nothing) or tuple(traces[:1])
         records = sum(
             (one for one in topics.values() if isinstance(one, WaitingRecords)), WaitingRecords()
@@ -520,7 +528,9 @@ class Tracer:
             *(silent or records, search, 0.0, subject.respelled),
         )
 
-    def _judge(self, hops: "_Hops", seen: _Sighting, mark: Checkpoint | Missing) -> ShardTrace:
+    def _judge(
+        self, hops: "_Hops", seen: _Sighting, checkpoint: Checkpoint | Missing
+    ) -> ShardTrace:
         source, shard, refused = hops.source, hops.shard, hops.refused
         changes, mirror, waiting = hops.changes, hops.mirror_row, hops.waiting
         facts = TraceFacts(
@@ -534,7 +544,7 @@ class Tracer:
             unseen="" if isinstance(source, Missing) else source.unseen,
             covered=shard.source in seen.covered,
             known_batch=seen.known_batch,
-            base=_has_base(shard, mark, mirror),
+            base=_has_base(shard, checkpoint, mirror),
             hold=self.hold(hops.subject.table.name),
         )
         row = (source, waiting, changes, refused, mirror, hops.row_before)
@@ -554,18 +564,20 @@ class Tracer:
         return _rows_in(look, side.rows_with_key(subject.mirror_key()))
 
     def _waiting(
-        self, subject: _Subject, source: str, mark: Checkpoint | Missing
+        self, subject: _Subject, source: str, checkpoint: Checkpoint | Missing
     ) -> WaitingRecords:
-        if isinstance(mark, Missing):
-            raise ProofError(f"it is unknown what has landed: {mark.why}")
+        if isinstance(checkpoint, Missing):
+            raise ProofError(f"it is unknown what has landed: {checkpoint.why}")
         if source not in self.lake.origins:
             raise ConfigError(f"source {source} is not in the config any more")
         origin, transport = self.lake.origins[source], self.lake.transport(Tracer)
         return find_waiting(
-            subject.table, origin, transport, mark.offsets, frozenset(subject.log_keys)
+            subject.table, origin, transport, checkpoint.offsets, frozenset(subject.log_keys)
         )
 
-    def _refused(self, subject: _Subject, mark: Checkpoint | Missing) -> tuple[RefusedMessage, ...]:
+    def _refused(
+        self, subject: _Subject, checkpoint: Checkpoint | Missing
+    ) -> tuple[RefusedMessage, ...]:
         """Open quarantined messages of the table that carry the key.
 
         A message of unknown table counts if its topic is named for one of the shards.
@@ -573,7 +585,10 @@ class Tracer:
         Raises:
             ProofError: none shows it, and not all of them can be read.
         """
-        table, unknown = subject.table.name, {} if isinstance(mark, Missing) else mark.quarantine
+        table, unknown = (
+            subject.table.name,
+            {} if isinstance(checkpoint, Missing) else checkpoint.quarantine,
+        )
         names = [name for name in unknown if _is_topic_of(name, subject.shards)]
         rows = [row for name in (table, *names) for row in self.errors.rows(name, MOST_OPEN)]
         still = self.errors.open(rows)
@@ -651,8 +666,8 @@ class _Hops:
             return Missing(str(getattr(search, "why", "")))
         batch = -1 if isinstance(mirror, Missing) else mirror.origin.get("batch") or -1
         whole = search.whole or batch >= search.down_to
-        told = f"{search.footers} of {search.files} files, batches from {search.down_to} on"
-        return LandedChanges(tuple(map(_landed, changes)), whole, told, search.dropped)
+        searched = f"{search.footers} of {search.files} files, batches from {search.down_to} on"
+        return LandedChanges(tuple(map(_landed, changes)), whole, searched, search.dropped)
 
     def _own(self, looks: tuple[MirrorLook, ...]) -> MirrorLook:
         """The row of the shard; in a table of one shard each row is its."""
@@ -744,8 +759,11 @@ def _differing(source: SourceLook | Missing, mirror: MirrorLook | Missing) -> tu
     return differing_columns(source.row, mirror.row)
 
 
-def _has_base(shard: Shard, mark: Checkpoint | Missing, mirror: MirrorLook | Missing) -> bool:
+def _has_base(shard: Shard, checkpoint: Checkpoint | Missing, mirror: MirrorLook | Missing) -> bool:
     """Whether the newest base of the shard is merged; true while that is unknown."""
-    if isinstance(mark, Missing) or isinstance(mirror, Missing):
+    if isinstance(checkpoint, Missing) or isinstance(mirror, Missing):
         return True
-    return shard in mark.bases and mark.complete.get(shard, mirror.applied + 1) <= mirror.applied
+    return (
+        shard in checkpoint.bases
+        and checkpoint.complete.get(shard, mirror.applied + 1) <= mirror.applied
+    )

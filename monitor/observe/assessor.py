@@ -110,9 +110,9 @@ def _ground(table: str, look: Sampling, ruled: int) -> CertificateBasis:
     if sample is not None and not isinstance(sample, Missing):
         mirror = sample.value
     copies = {
-        name: told.value.get(table)
-        for name, told in look.copies.items()
-        if not isinstance(told, Missing)
+        name: answer.value.get(table)
+        for name, answer in look.copies.items()
+        if not isinstance(answer, Missing)
     }
     if isinstance(look.checkpoint, Missing):
         return CertificateBasis(mirror, None, copies=copies)
@@ -259,8 +259,8 @@ class Assessor:
 
     def copied(self, copy: str, inputs: Inputs, look: Sampling) -> Inputs:
         """The same of a *copy* of the table: as if what it says it holds were the mirror."""
-        table, told = inputs.table, look.copies.get(copy, Missing(f"copy {copy} was not asked"))
-        samples = inputs.samples.of_copy(told, table.name)
+        table, answer = inputs.table, look.copies.get(copy, Missing(f"copy {copy} was not asked"))
+        samples = inputs.samples.of_copy(answer, table.name)
         earlier = None if inputs.clocks else self._earlier.get(_of_copy(table.name, copy))
         own = measure_lags(table, samples, inputs.lags.at, earlier)
         return replace(inputs, samples=samples, lags=lags_of_copy(inputs.lags, own))

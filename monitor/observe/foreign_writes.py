@@ -89,7 +89,7 @@ class UnloggedChanges:
 
         *bases*: the order of each shard's newest base, empty when that is not known.
         """
-        told, known = self.told(table), ((shard, bases.get(shard)) for shard in table.shards)
+        reason, known = self.told(table), ((shard, bases.get(shard)) for shard in table.shards)
         own = {shard_name(shard): [*base.parts] for shard, base in known if base is not None}
         try:
             kept = self._recall(table.name)
@@ -98,14 +98,14 @@ class UnloggedChanges:
                 return str(error)
             kept = {"why": f"{error}", "bases": own}  # as if something had been reported until now
             self._keep(table.name, {}, kept)
-        if told and isinstance(told, str):
-            self._keep(table.name, kept, {"why": told, "bases": own or kept.get("bases", {})})
-            return told
-        if not kept or isinstance(told, Missing):
-            return told
+        if reason and isinstance(reason, str):
+            self._keep(table.name, kept, {"why": reason, "bases": own or kept.get("bases", {})})
+            return reason
+        if not kept or isinstance(reason, Missing):
+            return reason
         if own and all(own.get(shard, old) != old for shard, old in kept["bases"].items()):
             self._keep(table.name, kept, {})
-            return told
+            return reason
         return f"{kept['why']}{SINCE_GONE}"
 
     def _recall(self, table: str) -> Mapping[str, Any]:

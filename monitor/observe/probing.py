@@ -445,8 +445,8 @@ class ProbeWorld:
         checkpoint = self.look.checkpoint
         if isinstance(checkpoint, Missing):
             return None
-        told = checkpoint.value.lives
-        return self.look.once("lives", lambda: Incarnations.of(told)).at(batch)
+        incarnations = checkpoint.value.lives
+        return self.look.once("lives", lambda: Incarnations.of(incarnations)).at(batch)
 
 
 def _scope(collector: Collector) -> CaptureScope | Missing:

@@ -96,8 +96,8 @@ class FirstLandings:
     def _waiting(self, name: str, look: Sampling, now: datetime) -> FirstLanding:
         known = self._moved(name, Progress(), now)
         why = _why(name, look)
-        told = NOT_LANDED if why in ("", NOT_LANDED) else f"{NOT_LANDED}: {why}"
-        return FirstLanding(name, told, known.since, stuck=_stuck(known, now))
+        reason = NOT_LANDED if why in ("", NOT_LANDED) else f"{NOT_LANDED}: {why}"
+        return FirstLanding(name, reason, known.since, stuck=_stuck(known, now))
 
     def _moved(self, name: str, here: Progress, now: datetime) -> _Watched:
         known = self._watched.get(name) or _Watched(now, here, now, here)
@@ -224,11 +224,11 @@ class RereadProgress:
     @property
     def told(self) -> str:
         """All of it in words; what it waits for is shown elsewhere."""
-        told = f"{self.rows} rows" + (f" of about {self.about}" if self.about else "")
-        told += f", {self.rate:.0f} rows/s" if self.rate else ""
+        text = f"{self.rows} rows" + (f" of about {self.about}" if self.about else "")
+        text += f", {self.rate:.0f} rows/s" if self.rate else ""
         if self.left is not None:
-            told += f", about {round(self.left.total_seconds())} s left"
-        return told + "".join(f"; {BRAKES[one]}" for one in self.brakes)
+            text += f", about {round(self.left.total_seconds())} s left"
+        return text + "".join(f"; {BRAKES[one]}" for one in self.brakes)
 
 
 def backfill_progress(one: RereadRequest, estimates: Estimates, now: datetime) -> RereadProgress:
@@ -250,6 +250,6 @@ def backfill_progress(one: RereadRequest, estimates: Estimates, now: datetime) -
 def _about(one: RereadRequest, estimates: Estimates) -> int | None:
     """About how many rows its shards have; None if that of one is not known."""
     shards = [Shard.parse(state.shard) for state in one.states if state.shard]
-    told = (estimates(shard.source).get(shard.name) for shard in shards)
-    known = [count for count in told if count is not None]
+    counts = (estimates(shard.source).get(shard.name) for shard in shards)
+    known = [count for count in counts if count is not None]
     return sum(known) if known and len(known) == len(shards) else None

@@ -95,13 +95,13 @@ class RetentionWatch:
     def _describe(self, source: SourceSettings) -> None:
         transport = self.transport(source.name)
         try:
-            told = transport.settings(every_topic(source))
+            topics = transport.settings(every_topic(source))
             at = self.clock()
-            ends = transport.ends([topic.name for topic in told])
+            ends = transport.ends([topic.name for topic in topics])
         except SluiceError as error:
             log.warning("topics were not described", source=source.name, why=str(error))
             return
-        kept = {topic.name: _topic_kept(topic) for topic in told}
+        kept = {topic.name: _topic_kept(topic) for topic in topics}
         self._topics[source.name] = Topics(kept, at, ends)
 
     def trouble(self) -> str:
@@ -123,46 +123,46 @@ class RetentionWatch:
         }
 
     def _of_topics(self, source: SourceSettings, look: Sampling) -> tuple[Retention, ...]:
-        told = self._topics.get(source.name)
-        if told is None:
+        topics = self._topics.get(source.name)
+        if topics is None:
             why = Missing("Kafka has not returned the settings of the topics yet")
             return (Retention("topic", f"{source.prefix}.*", why, None),)
         if not isinstance(look.checkpoint, Missing):
-            self._note_emptied(look.checkpoint.value, told)
+            self._note_emptied(look.checkpoint.value, topics)
         covered = look.steps[-1].passed.get(source.name) if look.steps else None
         known = [covered.at] if covered else []
         return tuple(
             Retention(
                 "topic", name, kept, max([*known, *self._emptied.get(name, ())], default=None)
             )
-            for name, kept in sorted(told.kept.items())
+            for name, kept in sorted(topics.kept.items())
         )
 
-    def _note_emptied(self, checkpoint: Checkpoint, told: Topics) -> None:
+    def _note_emptied(self, checkpoint: Checkpoint, topics: Topics) -> None:
         """Remember of each topic when its ends were listed, if W has passed them all."""
         waiting = {
             at.topic
-            for at, end in told.ends.items()
+            for at, end in topics.ends.items()
             if not retention.has_landed(checkpoint, at, end)
         }
-        self._emptied |= {name: (told.at,) for name in told.kept if name not in waiting}
+        self._emptied |= {name: (topics.at,) for name in topics.kept if name not in waiting}
 
     def _of_backlog(self, source: str) -> tuple[Retention, ...]:
         """Of a log that is kept by size: its growth follows from the last few answers."""
-        told = self.census(source)
-        if isinstance(told, Missing) or told.described.backlog is None:
+        answer = self.census(source)
+        if isinstance(answer, Missing) or answer.described.backlog is None:
             return ()
         known = self._backlogs.get(source, ())
-        if not known or known[-1].at < told.ended:
-            known = (*known, BacklogSample(told.ended, told.described.backlog))[-SAMPLES:]
+        if not known or known[-1].at < answer.ended:
+            known = (*known, BacklogSample(answer.ended, answer.described.backlog))[-SAMPLES:]
             self._backlogs[source] = known
         return (retention.of_backlog(known),)
 
     def _of_log(self, source: str, look: Sampling) -> Retention:
-        told, checkpoint = self.census(source), look.checkpoint
+        answer, checkpoint = self.census(source), look.checkpoint
         kept: Limit = Missing(f"source {source} has not reported its settings yet")
-        if isinstance(told, InventoryAnswer):
-            kept = retention.log_kept(told.described.kept)
+        if isinstance(answer, InventoryAnswer):
+            kept = retention.log_kept(answer.described.kept)
         one = look.sources.get(source)
         if one is None or not one.known() or isinstance(checkpoint, Missing):
             return Retention("log", source, kept, None)

@@ -125,14 +125,14 @@ class Sampler:
             name: Sample(self.fences.of(name), self.clock(), self.beat_budget)
             for name in self.collectors
         }
-        told = self._told()
+        answers = self._told()
         return Sampling(
             at=at,
-            sources={name: SourceSamples(fences[name], *told[name][:2]) for name in fences},
+            sources={name: SourceSamples(fences[name], *answers[name][:2]) for name in fences},
             checkpoint=self.checkpoint(),
             mirrors={},
             copies=self._copies(),
-            troubles={name: one for name, (*_, one) in told.items() if not one.running},
+            troubles={name: one for name, (*_, one) in answers.items() if not one.running},
         )
 
     def checkpoint(self) -> Sample[Checkpoint] | Missing:
@@ -169,12 +169,12 @@ class Sampler:
         found = dict[str, tuple[Any, Any, CollectorState]]()
         for name, one in who.items():
             carried = self._sample(said[how[name]]) if name in how else None
-            told = said[one]
-            if isinstance(told, Missing):
-                found[name] = told, carried, CollectorState("unreachable", told.why)
+            answer = said[one]
+            if isinstance(answer, Missing):
+                found[name] = answer, carried, CollectorState("unreachable", answer.why)
             else:
-                come, state = told.value
-                found[name] = self._sample(replace(told, value=come)), carried, state
+                come, state = answer.value
+                found[name] = self._sample(replace(answer, value=come)), carried, state
         return found
 
     def _sample(self, said: Answer[T | Missing] | Missing) -> Sample[T] | Missing:

@@ -119,8 +119,8 @@ class ServiceState:
         return Component("worker", "worker", self.requests.ailment or late)
 
     def _copy(self, name: str, ailment: str, look: Sampling, now: datetime) -> Component:
-        job, told = f"{COPY}{name}", look.copies.get(name)
-        silent = told.why if isinstance(told, Missing) else ""
+        job, answer = f"{COPY}{name}", look.copies.get(name)
+        silent = answer.why if isinstance(answer, Missing) else ""
         return Component(job, "service", silent or ailment or self._job_ailment(job, now))
 
     def _job_ailment(self, name: str, now: datetime) -> str:
@@ -141,9 +141,9 @@ def reread_views(
 def _reread(one: RereadRequest, far: RereadProgress) -> RereadView:
     waits = f"; waits: {one.why}" if one.why else ""
     kind = "" if one.wish.origin is Origin.SNAPSHOT else f", {one.kind}"
-    told = f"read again from its source{kind}: {far.told}{waits}"
+    text = f"read again from its source{kind}: {far.told}{waits}"
     left = far.left if far.left is None else far.left.total_seconds()
-    return RereadView(one.table, told, one.rows, one.at, far.rate, left, far.brakes)
+    return RereadView(one.table, text, one.rows, one.at, far.rate, left, far.brakes)
 
 
 def _ailment(look: Sampling, name: str) -> str:

@@ -85,9 +85,9 @@ class InventoryAnswer:
         asked = replace(settings, **dict(zip(WHO, raw["server"], strict=True)))
         question = InventoryQuestion(asked, frozenset(raw["shards"]), changed)
         kept = raw["kept"]
-        told = Missing(kept["missing"]) if isinstance(kept, Mapping) else _duration(kept)
+        retention = Missing(kept["missing"]) if isinstance(kept, Mapping) else _duration(kept)
         described = SourceDescription(
-            told,
+            retention,
             frozenset(raw["hidden"]),
             raw["unlogged"],
             raw.get("rows", {}),
@@ -154,20 +154,22 @@ class SourceInventory:
 
     def unproven(self, table: Table) -> str | Missing:
         """What no log shows of *table*; empty if nothing."""
-        told = {name: self.answer(name) for name in table.sources}
+        reported = {name: self.answer(name) for name in table.sources}
         for shard in table.shards:
-            one = told[shard.source]
+            one = reported[shard.source]
             if isinstance(one, InventoryAnswer) and not self._asked(one.question, shard):
-                told[shard.source] = Missing(f"it was not asked about {shard.name} as it is now")
+                reported[shard.source] = Missing(
+                    f"it was not asked about {shard.name} as it is now"
+                )
         answers = {
             name: self._with_filled(table, one) if isinstance(one, InventoryAnswer) else one
-            for name, one in told.items()
+            for name, one in reported.items()
         }
         return unproven_reason(table, answers)
 
-    def _with_filled(self, table: Table, told: InventoryAnswer) -> SourceDescription:
+    def _with_filled(self, table: Table, answer: InventoryAnswer) -> SourceDescription:
         """The answer, with columns that may be filled in rows that the base has otherwise."""
-        described, own = told.described, told.question.settings.name
+        described, own = answer.described, answer.question.settings.name
         grown = [one for one in table.shards if one.source == own and self._is_changed(one)]
         filled = {one.name: why for one in grown if (why := described.filled.get(one.name))}
         return (
@@ -200,8 +202,8 @@ class SourceInventory:
         return question.concerns(shard.name, self._changed(shard))
 
     def _changed(self, shard: Shard) -> Order | None:
-        told = self.existing().get(shard)
-        return told.order if told else None
+        existence = self.existing().get(shard)
+        return existence.order if existence else None
 
     def _due(self, name: str, question: InventoryQuestion) -> bool:
         failed, answered = self._failed.get(name), self._last(name)
@@ -221,9 +223,9 @@ class SourceInventory:
             self._failed[name] = question, began, str(error)
             log.info("source did not describe itself", source=name, why=str(error))
             return
-        told = InventoryAnswer(question, described, began, self.clock())
-        self.memory.remember(f"source:{name}", CHECK, told.dumps(), told.ended)
-        self._answers[name] = told
+        answer = InventoryAnswer(question, described, began, self.clock())
+        self.memory.remember(f"source:{name}", CHECK, answer.dumps(), answer.ended)
+        self._answers[name] = answer
         self._failed.pop(name, None)
 
 

@@ -214,8 +214,8 @@ def of_declared(declared: Mapping[str, str], at: datetime, first: str = "") -> I
     for shards, why in declared.items():
         ruling = Ruling(Outcome.PASS, "a table that it names is collected")
         if why:
-            told = f"{why}; {first}" if first else why
-            ruling = Ruling(Outcome.UNKNOWN, told, "not_yet" if first else "not_collected")
+            reason = f"{why}; {first}" if first else why
+            ruling = Ruling(Outcome.UNKNOWN, reason, "not_yet" if first else "not_collected")
         yield Verdict(rule_of(shards), "collected", ruling, at)
 
 
@@ -228,13 +228,13 @@ def of_snapshots(source: str, again: SnapshotAgain | None, at: datetime) -> Verd
     """Whether its collector took a new snapshot lately, which needs an explanation."""
     ruling = Ruling(Outcome.PASS, "its collector goes on where it stopped")
     if again is not None and not again.asked and at - again.at < ANEW_TOLD:
-        told = (
+        reason = (
             f"at {again.at.isoformat(timespec='seconds')} the collector of {source} took a new"
             f" snapshot of {again.tables} tables that it had sent before, so unsent earlier changes"
             " are in no change log and in no image; unless it was asked to, check its stored offset"
             " and how long the source retains its log"
         )
-        ruling = Ruling(Outcome.FAIL, told, SNAPSHOT_AGAIN)
+        ruling = Ruling(Outcome.FAIL, reason, SNAPSHOT_AGAIN)
     return Verdict(snapshots_of(source), SNAPSHOT_AGAIN, ruling, at)
 
 
@@ -271,8 +271,8 @@ def _headroom(
 
 
 def _blaming(name: str, check: str, part: Component, at: datetime) -> Verdict:
-    told = part.ailment.removeprefix(f"{part.name}: ")  # a source begins with its own name
-    ruling = Ruling(Outcome.FAIL, f"{part.name}: {told}", "down")
+    reason = part.ailment.removeprefix(f"{part.name}: ")  # a source begins with its own name
+    ruling = Ruling(Outcome.FAIL, f"{part.name}: {reason}", "down")
     return Verdict(name, check, ruling, at, cause=part.name)
 
 
@@ -281,12 +281,12 @@ def _lateness(lags: Lags, budget: timedelta, stage: Stage) -> Ruling:
     if isinstance(total, Missing):
         return Ruling(Outcome.UNKNOWN, f"lag is unknown: {total.why}", "lag_unknown")
     way = " to the change log" if stage is Stage.LANDED else ""
-    told = f"lag{way} {total.total_seconds():.0f} s, budget {budget.total_seconds():.0f} s"
+    reason = f"lag{way} {total.total_seconds():.0f} s, budget {budget.total_seconds():.0f} s"
     if total > budget:
         slow = lags.slowest(stage)
         where = f"; the longest hop is {slow.hop}" if slow else ""
-        return Ruling(Outcome.FAIL, f"{told}{where}", "late")
-    return Ruling(Outcome.PASS, told)
+        return Ruling(Outcome.FAIL, f"{reason}{where}", "late")
+    return Ruling(Outcome.PASS, reason)
 
 
 def _held_up(table: Table, lags: Lags, stage: Stage) -> str:
@@ -321,7 +321,7 @@ def _standing(reasons: Sequence[Reason]) -> Ruling:
     return Ruling(Outcome.FAIL, f"{reasons[0].text}{more}", reasons[0].code, ids)
 
 
-PATIENCE = timedelta(minutes=5)  # a rate limit or a digest may hold a letter for a minute or two
+PATIENCE = timedelta(minutes=5)  # a rate limit or a digest may hold a message for a minute or two
 
 
 def given_up_id(channel: str, number: int | str) -> str:
@@ -330,17 +330,17 @@ def given_up_id(channel: str, number: int | str) -> str:
 
 
 def view_channels(
-    letters: StoredOutbox, names: Iterable[str], waived: frozenset[str], now: datetime
+    outbox: StoredOutbox, names: Iterable[str], waived: frozenset[str], now: datetime
 ) -> tuple[ChannelView, ...]:
     """Return every channel of *names*, and those with queued or dead-lettered messages."""
-    undone = {name for name, state in letters.counts() if state != "delivered"}
-    return tuple(_view(letters, name, waived, now) for name in sorted({*names, *undone}))
+    undone = {name for name, state in outbox.counts() if state != "delivered"}
+    return tuple(_view(outbox, name, waived, now) for name in sorted({*names, *undone}))
 
 
-def _view(letters: StoredOutbox, name: str, waived: frozenset[str], now: datetime) -> ChannelView:
-    standing, pile = letters.health(name), letters.pile(name, _seen(name, waived))
-    ailments = "; ".join(_ailments(name, standing, pile, now))
-    return ChannelView(name, pile.waiting, pile.dead, standing.failures, ailments)
+def _view(outbox: StoredOutbox, name: str, waived: frozenset[str], now: datetime) -> ChannelView:
+    standing, backlog = outbox.health(name), outbox.pile(name, _seen(name, waived))
+    ailments = "; ".join(_ailments(name, standing, backlog, now))
+    return ChannelView(name, backlog.waiting, backlog.dead, standing.failures, ailments)
 
 
 def _seen(name: str, waived: frozenset[str]) -> int:
@@ -349,15 +349,15 @@ def _seen(name: str, waived: frozenset[str]) -> int:
     return max((int(end) for end in ends if end.isdecimal()), default=0)
 
 
-def _ailments(name: str, standing: ChannelHealth, pile: Backlog, now: datetime) -> Iterator[str]:
+def _ailments(name: str, standing: ChannelHealth, backlog: Backlog, now: datetime) -> Iterator[str]:
     if standing.failures:
         yield f"deliveries that failed in a row: {standing.failures}, the last: {standing.why}"
-    elif pile.since is not None and now - pile.since > PATIENCE:
-        yield f"a notification is queued since {pile.since.isoformat(timespec='seconds')}"
-    if pile.dead:
-        waiver = given_up_id(name, pile.last)
+    elif backlog.since is not None and now - backlog.since > PATIENCE:
+        yield f"a notification is queued since {backlog.since.isoformat(timespec='seconds')}"
+    if backlog.dead:
+        waiver = given_up_id(name, backlog.last)
         yield (
-            f"dead-lettered notifications: {pile.dead}, the last: {pile.why}; read"
+            f"dead-lettered notifications: {backlog.dead}, the last: {backlog.why}; read"
             f" them, then waive {waiver}"
         )
 
@@ -384,10 +384,10 @@ def _ruling(one: CopyView, budget: timedelta) -> Ruling:
         return Ruling(Outcome.FAIL, f"copy {one.name}: {one.hold.detail}", one.hold.reason)
     if isinstance(one.hop.lag, Missing):
         return Ruling(Outcome.UNKNOWN, f"copy {one.name}: {one.hop.lag.why}", "not_yet")
-    told = f"copy {one.name} is {one.hop.lag.total_seconds():.0f} s behind its mirror"
+    reason = f"copy {one.name} is {one.hop.lag.total_seconds():.0f} s behind its mirror"
     if one.hop.lag > budget:
-        return Ruling(Outcome.FAIL, f"{told}, budget {budget.total_seconds():.0f} s", "late")
-    return Ruling(Outcome.PASS, told)
+        return Ruling(Outcome.FAIL, f"{reason}, budget {budget.total_seconds():.0f} s", "late")
+    return Ruling(Outcome.PASS, reason)
 
 
 IMAGE = "image"  # the check
@@ -411,12 +411,12 @@ def _image_ruling(
     if at < answer.cut + due:
         return Ruling(Outcome.UNKNOWN, "the image of yesterday is not due yet", "not_yet")
     if not _expected(inputs, answer.cut, started):
-        told = "no image was made before, and none of yesterday was possible"
-        return Ruling(Outcome.UNKNOWN, told, "not_yet")
+        reason = "no image was made before, and none of yesterday was possible"
+        return Ruling(Outcome.UNKNOWN, reason, "not_yet")
     hours = (at - answer.cut).total_seconds() / 3600
     why = next((one.text for one in answer.reasons), "nothing says why")
-    told = f"the image of the day that ended {hours:.1f} h ago is not ready: {why}"
-    return Ruling(Outcome.FAIL, told, "image_missing")
+    reason = f"the image of the day that ended {hours:.1f} h ago is not ready: {why}"
+    return Ruling(Outcome.FAIL, reason, "image_missing")
 
 
 def _expected(inputs: Inputs, cut: datetime, started: datetime) -> bool:
@@ -501,10 +501,10 @@ class StalledRound:
         age = now - max(self.current.board.at, self.started)
         if age <= STALE:
             return Ruling(Outcome.PASS, "the monitoring round runs")
-        told = (
+        reason = (
             f"no monitoring round has ended for {age.total_seconds():.0f} s: every state is unknown"
         )
-        return Ruling(Outcome.FAIL, told, CHECK)
+        return Ruling(Outcome.FAIL, reason, CHECK)
 
 
 Totals = Mapping[tuple[str, str], int]
@@ -545,8 +545,8 @@ class Disks:
             if there is None:
                 continue
             with suppress(OSError):
-                told = os.statvfs(there)
-                size, free = told.f_blocks * told.f_frsize, told.f_bavail * told.f_frsize
+                stats = os.statvfs(there)
+                size, free = stats.f_blocks * stats.f_frsize, stats.f_bavail * stats.f_frsize
                 yield DiskView(name, str(path), size, free, self.settings.needed(size))
 
 

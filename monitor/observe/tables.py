@@ -134,8 +134,8 @@ class TableRegistry:
             f"table {name} of source {source}": partial(one.shards, ALL)
             for source, one in self.sources().items()
         }
-        told = self.asking.ask(asked).values()
-        found = (shard for one in told if isinstance(one, Answer) for shard in one.value)
+        answers = self.asking.ask(asked).values()
+        found = (shard for one in answers if isinstance(one, Answer) for shard in one.value)
         return any(self.router.table(shard.name) == name for shard in found)
 
     def columns(self, table: Table) -> tuple[Column, ...]:
@@ -147,8 +147,8 @@ class TableRegistry:
         if (source := self.sources().get(shard.source)) is None:
             return ()
         asked = f"columns of {table.name}"
-        told = self.asking.ask({asked: partial(source.columns, shard)})[asked]
-        return tuple(told.value) if isinstance(told, Answer) else ()
+        answer = self.asking.ask({asked: partial(source.columns, shard)})[asked]
+        return tuple(answer.value) if isinstance(answer, Answer) else ()
 
     def existing(self) -> Mapping[Shard, Existence]:
         """What the newest landed statement says of each shard."""
@@ -260,11 +260,11 @@ class TableRegistry:
         said = self.asking.ask({who: put for who, (_, put) in asked.items()})
         self._unanswered = {name for who, (name, _) in asked.items() if _silent(said[who])}
         for who, (name, _) in asked.items():
-            told = said[who]
-            if isinstance(told, Answer):
-                self._there[name] = told.value
+            answer = said[who]
+            if isinstance(answer, Answer):
+                self._there[name] = answer.value
                 continue
-            why = told.why.removeprefix(f"source:{name}: ").removeprefix(f"{who} ")
+            why = answer.why.removeprefix(f"source:{name}: ").removeprefix(f"{who} ")
             log.info("source was not asked for shards", source=name, why=why)
             if name not in self._there:
                 yield name, why
@@ -366,8 +366,8 @@ def _telling(checkpoint: Checkpoint) -> tuple[object, object]:
     return checkpoint.shards, checkpoint.existing
 
 
-def _silent(told: object) -> bool:
-    return not isinstance(told, Answer)
+def _silent(answer: object) -> bool:
+    return not isinstance(answer, Answer)
 
 
 def _keyed(table: Table, sources: Mapping[str, TableDictionary]) -> Table:

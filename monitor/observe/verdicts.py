@@ -117,9 +117,9 @@ class LatestVerdicts:
         return (*newest.values(), *older)
 
 
-def _keep(told: dict[str, dict[str, Verdict]], verdict: Verdict) -> None:
+def _keep(verdicts: dict[str, dict[str, Verdict]], verdict: Verdict) -> None:
     """Replace one table's verdicts whole: another thread may be reading them."""
-    told[verdict.table] = {**told.get(verdict.table, {}), verdict.check: verdict}
+    verdicts[verdict.table] = {**verdicts.get(verdict.table, {}), verdict.check: verdict}
 
 
 LOOKED_FOR = timedelta(days=1)  # then the check itself, and its incident, are all there is to say
@@ -145,8 +145,8 @@ class Rechecks:
             if tuple(proofs) != one.proofs:
                 self.rereads.checked(one.id, proofs)
                 for proof in proofs:
-                    told = {"check": proof.check, "passed": proof.passed, "why": proof.reason}
-                    log.info("checked_again", id=one.id, table=one.table, **told)
+                    fields = {"check": proof.check, "passed": proof.passed, "why": proof.reason}
+                    log.info("checked_again", id=one.id, table=one.table, **fields)
 
 
 def awaits_checks(one: RereadRequest, now: datetime) -> bool:

@@ -303,8 +303,8 @@ class LaneRequests:
     @property
     def ailment(self) -> str:
         """Why landing or applying failed when it was last tried; empty if neither did."""
-        told = (self.ailments.get(verb, "") for verb in DRIVEN)
-        return "; ".join(dict.fromkeys(filter(None, told)))
+        reasons = (self.ailments.get(verb, "") for verb in DRIVEN)
+        return "; ".join(dict.fromkeys(filter(None, reasons)))
 
     def land(self) -> None:
         """Land one batch, and others at once while more was there than one may take.
@@ -407,37 +407,37 @@ class LaneRequests:
                 wanted=wanted,
                 archived=self.archived(),
             )
-            turns = self._asked(request, self.deadlines.apply).applied
-        self._untold[verb] = turns, started
+            merges = self._asked(request, self.deadlines.apply).applied
+        self._untold[verb] = merges, started
         self._keep(verb)
 
     def _keep(self, verb: Verb) -> None:
-        """Keep what the last turns said; no others come before a store that is full has taken it.
+        """Keep what the last merges said; no others come before a store that is full has taken it.
 
-        For a mirror remembers the account of its last turn alone.
+        For a mirror remembers the account of its last merge alone.
         """
-        told = self._untold.get(verb)
-        if told is not None:
-            self._applied(*told)
+        pending = self._untold.get(verb)
+        if pending is not None:
+            self._applied(*pending)
             del self._untold[verb]
 
-    def _applied(self, turns: Sequence[MergeReport], started: datetime) -> None:
+    def _applied(self, merges: Sequence[MergeReport], started: datetime) -> None:
         now = self.clock()
-        told = [turn for turn in turns if turn.account.read or turn.account.residual]
-        with self.accounts.together() if told else nullcontext():
-            for turn in told:
-                self.accounts.add(self.lane, turn.table, turn.batch, turn.account, now)
-        self.standstills.applied(turns, now)
-        self.noted(turns)
-        for turn in turns:
-            if turn.image is not None:
-                cut = turn.image.cut.isoformat()
-                log.info("image_made", table=turn.table, cut=cut, version=turn.version)
-        if turns:
-            merged = [turn for turn in turns if turn.hold is None]
-            changes = sum(turn.account.applied for turn in merged)
+        accounted = [merge for merge in merges if merge.account.read or merge.account.residual]
+        with self.accounts.together() if accounted else nullcontext():
+            for merge in accounted:
+                self.accounts.add(self.lane, merge.table, merge.batch, merge.account, now)
+        self.standstills.applied(merges, now)
+        self.noted(merges)
+        for merge in merges:
+            if merge.image is not None:
+                cut = merge.image.cut.isoformat()
+                log.info("image_made", table=merge.table, cut=cut, version=merge.version)
+        if merges:
+            merged = [merge for merge in merges if merge.hold is None]
+            changes = sum(merge.account.applied for merge in merged)
             took = round((now - started).total_seconds(), 3)
-            held = len(turns) - len(merged)
+            held = len(merges) - len(merged)
             log.info("merged", tables=len(merged), held=held, changes=changes, seconds=took)
 
     @contextmanager

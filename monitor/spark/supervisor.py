@@ -278,15 +278,15 @@ class Supervisor:
             UnreachableError: no process, or it died or was late; it is started again.
             ProofError: nothing may land, as the harmful settings seen before cannot be read.
         """
-        turn, until = self._turns[request.verb], time.monotonic() + deadline.total_seconds()
-        while not turn.acquire(timeout=0.5):
+        lock, until = self._turns[request.verb], time.monotonic() + deadline.total_seconds()
+        while not lock.acquire(timeout=0.5):
             if self._stopping.is_set() or time.monotonic() > until:
                 msg = f"the spark process was busy; {request.verb.value} was not asked"
                 raise UnreachableError(msg)
         try:
             return self._ask(request, deadline)
         finally:
-            turn.release()
+            lock.release()
 
     def stop(self, patience: timedelta) -> None:
         """Ask the process to close Spark, wait *patience*, then kill what is left of it."""
@@ -305,8 +305,8 @@ class Supervisor:
     def _ask(self, request: Request, deadline: timedelta) -> Reply:
         child = self._child
         if child is None:
-            told = f": {self.trouble.text}" if self.trouble else ""
-            msg = f"the spark process is starting again{told}"
+            reason = f": {self.trouble.text}" if self.trouble else ""
+            msg = f"the spark process is starting again{reason}"
             raise UnreachableError(msg)
         if request.verb is Verb.LAND:
             self._remind(child)

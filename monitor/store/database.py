@@ -227,8 +227,8 @@ class Database:
         row = " ".join((part or b"").decode(errors="replace") for part in key)
         if f"{table}/{row}" not in self._unreadable:
             self._unreadable.add(f"{table}/{row}")
-            told = {"table": table, "row": row, "why": type(error).__name__}
-            log.error("store row is unreadable and skipped; delete or repair it", **told)
+            fields = {"table": table, "row": row, "why": type(error).__name__}
+            log.error("store row is unreadable and skipped; delete or repair it", **fields)
 
     def close(self) -> None:
         """Write what waits, close idle connections and let another service have the file."""

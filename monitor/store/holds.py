@@ -136,11 +136,11 @@ class HoldRegistry:
             self._sources, self._gaps = landed.holds, landed.gaps
             self._keep(at)
 
-    def applied(self, turns: Iterable[MergeReport], at: datetime) -> None:
-        """Take over what the turns said of their tables."""
+    def applied(self, merges: Iterable[MergeReport], at: datetime) -> None:
+        """Take over what the merges said of their tables."""
         with self._lock:
-            told = {turn.table: self._named_once(turn.table, turn.hold, at) for turn in turns}
-            tables = {**self._tables, **told}
+            holds = {merge.table: self._named_once(merge.table, merge.hold, at) for merge in merges}
+            tables = {**self._tables, **holds}
             self._tables = {name: hold for name, hold in tables.items() if hold is not None}
             self._keep(at)
 
@@ -169,7 +169,7 @@ class HoldRegistry:
         return known[hold.reason]
 
     def _keep(self, at: datetime) -> None:
-        """Store what is new: of each landing and each turn most is as it was."""
+        """Store what is new: of each landing and each merge most is as it was."""
         now = self._gaps, self.holds()
         if now != self._kept or self.store.database.unreadable:  # that row may be one of these
             self._kept = None

@@ -147,8 +147,10 @@ class RereadRequests:
                 return require_same(known, asked.wish)
             self._end_unreadable(connection, asked)
             row = {"id": asked.id, "table": asked.table, "reason": asked.reason, "who": asked.who}
-            told = _WISH.dump_python(asked.wish, mode="json")
-            connection.execute(insert(rereads).values(**row, at=asked.at, states=[], wish=told))
+            wish_json = _WISH.dump_python(asked.wish, mode="json")
+            connection.execute(
+                insert(rereads).values(**row, at=asked.at, states=[], wish=wish_json)
+            )
         return asked
 
     def get(self, id_: str) -> RereadRequest | None:
@@ -187,9 +189,11 @@ class RereadRequests:
 
     def checked(self, id_: str, proofs: Sequence[CheckedAgain]) -> None:
         """Store the last results of the checks of a request."""
-        told = _PROOFS.dump_python(tuple(proofs), mode="json")
+        proofs_json = _PROOFS.dump_python(tuple(proofs), mode="json")
         with self.database.write() as connection:
-            connection.execute(update(rereads).where(rereads.c.id == id_).values(proofs=told))
+            connection.execute(
+                update(rereads).where(rereads.c.id == id_).values(proofs=proofs_json)
+            )
 
     def told(self, states: Iterable[BackfillState], at: datetime) -> None:
         """Store the progress of each; one that is done, or was refused, has ended."""
@@ -206,11 +210,11 @@ class RereadRequests:
         """Store *why* no backfill could run, as the reason of each one that waits."""
         for one in self.open():
             states = one.states or (BackfillState(one.id, one.table, ""),)
-            told = [
+            updated = [
                 s if s.done is not None else replace(s, why=f"it failed: {why}") for s in states
             ]
-            if one.states != tuple(told):
-                self._keep(one.id, told, None)
+            if one.states != tuple(updated):
+                self._keep(one.id, updated, None)
 
     def cancel(self, id_: str, why: str, at: datetime) -> bool:
         """End a request incomplete; False if no running request has that id."""
@@ -222,12 +226,12 @@ class RereadRequests:
         return True
 
     def _keep(self, id_: str, states: Sequence[BackfillState], ended: datetime | None) -> None:
-        told = [asdict(one) for one in states]
+        states_json = [asdict(one) for one in states]
         going = (rereads.c.id == id_) & rereads.c.ended.is_(None)
         with self.database.write() as connection:
             if ended is not None:
                 self._forget_rows(connection, id_)
-            connection.execute(update(rereads).where(going).values(states=told, ended=ended))
+            connection.execute(update(rereads).where(going).values(states=states_json, ended=ended))
 
     def _found(self, query: Select[Any]) -> tuple[RereadRequest, ...]:
         """Return readable requests: an unreadable one does not run, and closes no gap."""
@@ -243,8 +247,8 @@ class RereadRequests:
         found = self.get(id_)
         if found is not None and self.hides(found.table):
             wish = replace(found.wish, rows=RowSelection(most=found.wish.rows.most))
-            told = _WISH.dump_python(wish, mode="json")
-            connection.execute(update(rereads).where(rereads.c.id == id_).values(wish=told))
+            wish_json = _WISH.dump_python(wish, mode="json")
+            connection.execute(update(rereads).where(rereads.c.id == id_).values(wish=wish_json))
 
 
 def _ended(state: BackfillState, why: str) -> BackfillState:
@@ -305,9 +309,9 @@ class Resubmissions:
         with self.database.write() as connection:
             open_one = select(resubmissions).where(change & resubmissions.c.ended.is_(None))
             if (known := connection.execute(open_one).first()) is not None:
-                told = f"{known.who} at {known.at:%Y-%m-%dT%H:%M:%SZ}: {known.reason}"
+                correction = f"{known.who} at {known.at:%Y-%m-%dT%H:%M:%SZ}: {known.reason}"
                 raise ConfigError(
-                    f"{made.change} already has a correction that has not landed ({told})"
+                    f"{made.change} already has a correction that has not landed ({correction})"
                 )
             body = _BODY.dump_json(asked).decode()
             row = {"id": made.id, "change": made.change, "body": body}

@@ -342,8 +342,8 @@ def _add_columns(connection: Connection, table: Table, *names: str) -> None:
     there = {column["name"] for column in inspect(connection).get_columns(table.name)}
     name = connection.dialect.identifier_preparer.format_table(table)
     for column in (table.c[each] for each in names if each not in there):
-        told = CreateColumn(column).compile(dialect=connection.dialect)
-        connection.exec_driver_sql(f"ALTER TABLE {name} ADD COLUMN {told}")
+        definition = CreateColumn(column).compile(dialect=connection.dialect)
+        connection.exec_driver_sql(f"ALTER TABLE {name} ADD COLUMN {definition}")
 
 
 STEPS: tuple[Callable[[Connection], None], ...] = (

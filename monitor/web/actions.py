@@ -477,8 +477,8 @@ def archives(parts: Parts) -> JSONResponse:
 def keep(parts: Parts, body: WindowRequest) -> JSONResponse:
     """Register a window in which deletes keep their rows: 201; 404 if the table is unknown."""
     parts.table(body.table)
-    told = (body.since, body.until, body.column, body.before, body.reason, body.who)
-    window = ArchiveWindow(*told)
+    values = (body.since, body.until, body.column, body.before, body.reason, body.who)
+    window = ArchiveWindow(*values)
     if window.fault:
         raise ConfigError(f"{window.fault}; nothing was recorded")
     now, made = parts.clock(), RegisteredWindow(body.table, window)

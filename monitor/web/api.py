@@ -86,9 +86,9 @@ def openapi_document() -> dict[str, Any]:
 
 
 def _api(access: Access) -> Api:
-    told = (GATE_ROUTES, ARRIVAL_ROUTES, HISTORY_ROUTES, LINEAGE_ROUTES, TRACE_ROUTES)
+    query_routes = (GATE_ROUTES, ARRIVAL_ROUTES, HISTORY_ROUTES, LINEAGE_ROUTES, TRACE_ROUTES)
     asked = (
-        *told,
+        *query_routes,
         TRACE_PAGES,
         SERVICE_ROUTES,
         RUNBOOK_ROUTES,
@@ -109,15 +109,15 @@ class TrustedOnly:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer instead of the application what is refused: 403, or 401 without the token."""
         if scope["type"] == "http":
-            told = HTTPConnection(scope).headers
-            host, origin = told.get("host", ""), told.get("origin", "")
+            headers = HTTPConnection(scope).headers
+            host, origin = headers.get("host", ""), headers.get("origin", "")
             bound = (scope.get("server") or ("", 0))[0]
-            path, site = scope["path"], told.get("sec-fetch-site", "")
+            path, site = scope["path"], headers.get("sec-fetch-site", "")
             acts, names = traces_row(path, scope["query_string"]), self.access.names
             if why := find_refusal(host, origin, names, bound, path=path, site=site, acts=acts):
                 await build_problem(403, why)(scope, receive, send)
                 return
-            sent = told.get("authorization", "")
+            sent = headers.get("authorization", "")
             if self.access.unauthorized(scope["method"], path, sent):
                 asked = {"WWW-Authenticate": "Bearer"}
                 await build_problem(401, TOKEN_NEEDED, asked)(scope, receive, send)
@@ -148,8 +148,8 @@ async def readiness(
     question = ((table,), parts.gate.cut(cut), stage, copy, verified)
     with parts.way.foreground(), parts.scrape.gate_latency.time():
         decision = await run_in_threadpool(parts.gate.decide, *question)
-    told = _answer(decision)
-    return render.Answer(told["tables"][0] if decision.answers else told)
+    answer = _answer(decision)
+    return render.Answer(answer["tables"][0] if decision.answers else answer)
 
 
 @GATE_ROUTES.get(
@@ -265,7 +265,7 @@ def service(parts: Parts) -> JSONResponse:
     """The state of the service, its components and its jobs."""
     board, now = parts.current.board, parts.clock()
     first = [render.first_line(one) for one in find_headlines(board, now)]
-    told: answers.Service = {
+    answer: answers.Service = {
         "turning": not _stalled(board, now),
         "why": _stalled(board, now),
         "first": first,
@@ -275,7 +275,7 @@ def service(parts: Parts) -> JSONResponse:
         "parts": [{"name": p.name, "works": p.works, "detail": p.detail} for p in board.parts],
         "jobs": [{"name": j.name, "overdue": j.overdue, **j.results} for j in board.jobs],
     }
-    return render.Answer(told)
+    return render.Answer(answer)
 
 
 @SERVICE_ROUTES.get("/docs", response_class=HTMLResponse)

@@ -416,12 +416,12 @@ Room = Annotated[GateRoom, Depends(_room)]
 _LENGTH = re.compile(PATTERN, re.IGNORECASE)
 
 
-def parse_seconds(told: Any) -> Any:
+def parse_seconds(value: Any) -> Any:
     """Return the seconds of a duration such as ``5m``; anything else unchanged."""
     try:
-        return parse_duration(told).total_seconds() if isinstance(told, str) else told
+        return parse_duration(value).total_seconds() if isinstance(value, str) else value
     except ValueError:
-        return told
+        return value
 
 
 def end_after(text: str, now: datetime) -> datetime:

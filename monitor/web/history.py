@@ -74,12 +74,12 @@ def certificate(parts: Parts, number: str) -> JSONResponse:
 def states(parts: Parts) -> JSONResponse:
     """The state of every table, retired tables included."""
     board = parts.current.board
-    lives = [*(view.life for view in board.tables if view.life), *board.retired]
-    found = sorted(lives, key=lambda one: one.table)
-    told: list[answers.TableStateSince] = [
+    table_states = [*(view.life for view in board.tables if view.life), *board.retired]
+    found = sorted(table_states, key=lambda one: one.table)
+    rendered: list[answers.TableStateSince] = [
         {"table": one.table, **render.render_state(one)} for one in found
     ]
-    return render.Answer(told)
+    return render.Answer(rendered)
 
 
 @HISTORY_ROUTES.get(
@@ -110,8 +110,8 @@ def verdicts(
     names = {one.table for one in found}
     views = [view for view in parts.current.board.tables if view.table.name in names]
     newest = {(one.table, one.check): one for view in views for one in view.verdicts}
-    told = [render.render_verdict(one, newest.get((one.table, one.check))) for one in found]
-    return render.Answer(told)
+    rendered = [render.render_verdict(one, newest.get((one.table, one.check))) for one in found]
+    return render.Answer(rendered)
 
 
 def _require_named(parts: ApiParts, table: str | None, check: str | None) -> None:
@@ -226,18 +226,18 @@ def withdraw_waiver(parts: Parts, id_: str, body: WithdrawalRequest) -> JSONResp
 
 
 def _waiver(one: Waiver) -> answers.Waiver:
-    told: answers.Waiver = {
+    answer: answers.Waiver = {
         "id": one.id,
         "reason": one.reason,
         "who": one.who,
         "at": render.render_instant(one.at),
     }
     if one.until is not None:
-        told["until"] = render.render_instant(one.until)
+        answer["until"] = render.render_instant(one.until)
     if one.withdrawn is not None:
-        told["withdrawn"] = render.render_instant(one.withdrawn)
-        told["withdrawn_by"], told["withdrawn_why"] = one.withdrawn_by, one.withdrawn_why
-    return told
+        answer["withdrawn"] = render.render_instant(one.withdrawn)
+        answer["withdrawn_by"], answer["withdrawn_why"] = one.withdrawn_by, one.withdrawn_why
+    return answer
 
 
 LINEAGE_ROUTES = APIRouter(prefix="/v1")
@@ -285,14 +285,14 @@ def arrivals(
     end = asked.end()
     until = end if until is None else min(until, end)
     found = asked.between(after, until)
-    told: list[answers.Partition] = [
+    partitions: list[answers.Partition] = [
         {**_told_arrival(parts, source, one), "late": one.late} for one in found
     ]
     made: answers.Arrivals = {
         "source": source,
         "after": after,
         "until": max(after, until),
-        "partitions": told,
+        "partitions": partitions,
     }
     return render.Answer(made)
 

@@ -117,9 +117,9 @@ def _rows(board: Board, now: datetime) -> Iterator[Row]:
 
 def _missing(board: Board, _: datetime) -> Iterator[Row]:
     for view in board.tables:
-        told = [one for one in view.verdicts if one.check == IMAGE]
-        if told:
-            failed = any(one.ruling.outcome is Outcome.FAIL for one in told)
+        image_verdicts = [one for one in view.verdicts if one.check == IMAGE]
+        if image_verdicts:
+            failed = any(one.ruling.outcome is Outcome.FAIL for one in image_verdicts)
             yield (view.table.name,), float(failed)
 
 
@@ -327,8 +327,8 @@ def _failures(board: Board, _: datetime) -> Iterator[Row]:
 def _lives(board: Board, now: datetime) -> Iterator[Row]:
     if board.stale(now):
         return
-    lives = [*(view.life for view in board.tables if view.life), *board.retired]
-    apart = (one for one in lives if one.state is not TableState.INCREMENTAL)
+    states = [*(view.life for view in board.tables if view.life), *board.retired]
+    apart = (one for one in states if one.state is not TableState.INCREMENTAL)
     yield from (((one.table, one.state), 1.0) for one in apart)
 
 
@@ -364,12 +364,12 @@ def _budgets(board: Board, _: datetime) -> Iterator[Row]:
             yield (view.table.name,), view.budget.total_seconds()
 
 
-def _spark(told: Callable[[SparkWork], float]) -> Callable[[Board, datetime], Iterator[Row]]:
+def _spark(statistic: Callable[[SparkWork], float]) -> Callable[[Board, datetime], Iterator[Row]]:
     """Yield rows of the statistics of Spark jobs, by their work."""
 
     def rows(board: Board, _: datetime) -> Iterator[Row]:
         for work in SPARK_WORK:
-            yield (work,), float(told(board.spark.get(work, SparkWork())))
+            yield (work,), float(statistic(board.spark.get(work, SparkWork())))
 
     return rows
 

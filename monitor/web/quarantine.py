@@ -61,12 +61,12 @@ def quarantine(
     errors = parts.error_table()
     found, counts = errors.rows(table, limit), errors.count()
     made, still = _newest(parts, [one.change for one in found]), errors.open(found)
-    told = [_row(one, made.get(one.change), open_=still[one.change]) for one in found]
+    messages = [_row(one, made.get(one.change), open_=still[one.change]) for one in found]
     books = _books(parts, table)
     if table is not None and not (found or books or table in counts):
         parts.require_known(table)
     answered: answers.Quarantine = {
-        "changes": [one for one in told if every or one["state"] == "open"],
+        "changes": [one for one in messages if every or one["state"] == "open"],
         "open": {name: count for name, count in counts.items() if table in (None, name)},
         "tables": books,
     }
@@ -163,19 +163,19 @@ def _row(
 
 
 def _render_message(
-    one: QuarantinedMessage, row: answers.QuarantinedChange, letters: int
+    one: QuarantinedMessage, row: answers.QuarantinedChange, characters: int
 ) -> answers.QuarantinedMessage:
     key = one.record.key if one.record is not None else None
     return {
         **row,
-        "text": one.text[:letters],
+        "text": one.text[:characters],
         "letters": len(one.text),
         "unread": one.unread or None,
         "kept": bool(one.value),
-        "value": base64.b64encode(one.value[:letters]).decode(),
+        "value": base64.b64encode(one.value[:characters]).decode(),
         "schema_id": one.schema,
         "in_topic": one.record is not None,
-        "key": base64.b64decode(key).decode("utf-8", "replace")[:letters] if key else None,
+        "key": base64.b64decode(key).decode("utf-8", "replace")[:characters] if key else None,
     }
 
 

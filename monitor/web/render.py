@@ -198,12 +198,12 @@ def render_whole_incident(
     one: Incident, repairs: Iterable[RepairDecision] = ()
 ) -> answers.WholeIncident:
     """Render an incident with all keys that it keeps, and the columns in which rows differ."""
-    told = render_incident(one, repairs)
+    rendered = render_incident(one, repairs)
     keys, more = list(one.ruling.keys), 0
     differing: list[answers.DifferingRows] = [
         {"columns": list(each.columns), "keys": list(each.keys)} for each in one.ruling.differing
     ]
-    return {**told, "keys": keys, "more_keys": more, "differing": differing}
+    return {**rendered, "keys": keys, "more_keys": more, "differing": differing}
 
 
 def first_line(one: Headline) -> answers.FirstLine:
@@ -240,8 +240,8 @@ def _brief(answer: Readiness) -> answers.StageReadiness:
 
 
 def _copy(one: CopyView) -> answers.Copy:
-    told = None if one.hold is None else f"{one.hold.reason}: {one.hold.detail}"
-    return {"day": _brief(one.day), "hold": told, **_hop(one.hop)}
+    hold = None if one.hold is None else f"{one.hold.reason}: {one.hold.detail}"
+    return {"day": _brief(one.day), "hold": hold, **_hop(one.hop)}
 
 
 def _hop(one: HopLag) -> answers.HopLag:

@@ -113,8 +113,8 @@ def open_incidents(board: Board, now: datetime) -> tuple[list[ShownIncident], li
     """Return firing incidents, and separately pending ones, which may end unnotified."""
     gravity = list(Severity)
     every = sorted(board.incidents, key=lambda one: (gravity.index(one.severity), one.opened))
-    told = [_trouble(one, board, now) for one in every if _was_notified(one)]
-    return told, [_trouble(one, board, now) for one in every if not _was_notified(one)]
+    notified = [_trouble(one, board, now) for one in every if _was_notified(one)]
+    return notified, [_trouble(one, board, now) for one in every if not _was_notified(one)]
 
 
 def _was_notified(one: Incident) -> bool:
@@ -507,8 +507,8 @@ def _copy(one: CopyView, *, stale: bool) -> CopyLine:
     if one.hold is not None:
         return CopyLine(one.name, badge, f"held: {one.hold.detail}")
     lag = one.hop.lag
-    told = lag.why if isinstance(lag, Missing) else f"{format_duration(lag)} behind"
-    return CopyLine(one.name, badge, told)
+    text = lag.why if isinstance(lag, Missing) else f"{format_duration(lag)} behind"
+    return CopyLine(one.name, badge, text)
 
 
 def _life(view: TableView, now: datetime, *, stale: bool) -> str:

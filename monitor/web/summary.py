@@ -84,12 +84,12 @@ class Headline:
     @property
     def facts(self) -> str:
         """Return since when, where, and until when."""
-        told = (
+        parts = (
             self.since and f"since {self.since}",
             self.hop and f"at {self.hop}",
             self._ready,
         )
-        return ", ".join(filter(None, told))
+        return ", ".join(filter(None, parts))
 
     @property
     def _ready(self) -> str:
@@ -104,9 +104,9 @@ def find_headlines(board: Board, now: datetime) -> tuple[Headline, ...]:
         return (Headline("starting", "no monitoring round has ended yet, so nothing is known"),)
     if board.stale(now):
         age = format_duration(board.age(now))
-        told = f"the last monitoring round ended {age} ago, so every state is unknown"
+        text = f"the last monitoring round ended {age} ago, so every state is unknown"
         runbook = f"{board.runbooks.rstrip('/')}/service.md#stalled"
-        return (Headline("stale", told, runbook=runbook),)
+        return (Headline("stale", text, runbook=runbook),)
     found = [*_troubles(board, now), *(_landing(one, now) for one in board.firsts)]
     found += [_reread(one, now) for one in board.rereads]
     found.sort(key=lambda one: (ORDER.index(one.kind), -len(one.tables)))
@@ -127,10 +127,10 @@ def _all_well(board: Board) -> Headline:
     every = f"all {count} tables are" if count > 1 else f"{board.tables[0].table.name} is"
     hole = _hole(board)
     if hole:
-        told = (
+        text = (
             f"{every} ready up to {format_instant(board.cut)}; later changes are not proven: {hole}"
         )
-        return Headline("unknown", told, runbook=f"{board.runbooks.rstrip('/')}/service.md")
+        return Headline("unknown", text, runbook=f"{board.runbooks.rstrip('/')}/service.md")
     return Headline("ready", f"{every} ready up to {format_instant(board.cut)}, and now")
 
 
@@ -175,9 +175,9 @@ def _troubles(board: Board, now: datetime) -> Iterator[Headline]:
 
 def _failing(incidents: Sequence[Incident]) -> Mapping[str, Incident]:
     """Return table -> the gravest open incident that it keeps open."""
-    told = [one for one in incidents if one.cause.kind in EXPLAINING]
-    told.sort(key=lambda one: (EXPLAINING.index(one.cause.kind), one.opened), reverse=True)
-    return {member.table: one for one in told for member in one.failing}
+    explaining = [one for one in incidents if one.cause.kind in EXPLAINING]
+    explaining.sort(key=lambda one: (EXPLAINING.index(one.cause.kind), one.opened), reverse=True)
+    return {member.table: one for one in explaining for member in one.failing}
 
 
 def _line(

@@ -102,7 +102,7 @@ def _answer(parts: ApiParts, request: TraceRequest) -> answers.Trace:
 def render_trace(found: Trace, request: TraceRequest, view: TableView | None) -> answers.Trace:
     """Render all hops of all shards; a value is a text, and bytes are ``0x`` and digits."""
     search, records = found.search, found.records
-    told = search if isinstance(search, KeySearch) else None
+    key_search = search if isinstance(search, KeySearch) else None
     return {
         "table": found.table,
         "key": found.key,
@@ -112,11 +112,11 @@ def render_trace(found: Trace, request: TraceRequest, view: TableView | None) ->
         "search": {
             "records": None if isinstance(records, Missing) else records.read,
             "skipped_records": None if isinstance(records, Missing) else records.skipped,
-            "files": None if told is None else told.files,
-            "footers": None if told is None else told.footers,
-            "read_files": None if told is None else told.read,
-            "row_groups": None if told is None else told.groups,
-            "down_to": None if told is None else told.down_to,
+            "files": None if key_search is None else key_search.files,
+            "footers": None if key_search is None else key_search.footers,
+            "read_files": None if key_search is None else key_search.read,
+            "row_groups": None if key_search is None else key_search.groups,
+            "down_to": None if key_search is None else key_search.down_to,
         },
         "images": [
             {
@@ -176,28 +176,28 @@ def _advice(verdict: TraceVerdict, found: Trace, table: Table) -> str:
     return text if written else text.replace("--keys KEY", f"--keys {quote(found.key)}")
 
 
-def _source(told: SourceLook | Missing) -> answers.TracedSource:
-    if isinstance(told, Missing):
-        return {"why": told.why, "row": None, "not_shown": {}}
-    not_shown = {name: f"the collector alters it ({by})" for name, by in told.hidden.items()}
-    not_shown |= {ALL_COLUMNS: told.unseen} if told.unseen else {}
-    return {"why": None, "row": _texts(told.row), "not_shown": not_shown}
+def _source(look: SourceLook | Missing) -> answers.TracedSource:
+    if isinstance(look, Missing):
+        return {"why": look.why, "row": None, "not_shown": {}}
+    not_shown = {name: f"the collector alters it ({by})" for name, by in look.hidden.items()}
+    not_shown |= {ALL_COLUMNS: look.unseen} if look.unseen else {}
+    return {"why": None, "row": _texts(look.row), "not_shown": not_shown}
 
 
-def _mirror(told: MirrorLook | Missing) -> answers.TracedMirror:
-    if isinstance(told, Missing):
+def _mirror(look: MirrorLook | Missing) -> answers.TracedMirror:
+    if isinstance(look, Missing):
         nothing = MirrorLook(-1, -1)
-        return {**_mirror(nothing), "why": told.why, "version": None, "applied": None}
-    op, batch, at = (told.origin.get(name) for name in ("op", "batch", "at"))
+        return {**_mirror(nothing), "why": look.why, "version": None, "applied": None}
+    op, batch, at = (look.origin.get(name) for name in ("op", "batch", "at"))
     return {
         "why": None,
-        "version": told.version,
-        "applied": told.applied,
-        "committed": render_optional_instant(told.committed),
-        "row": _texts(told.row),
+        "version": look.version,
+        "applied": look.applied,
+        "committed": render_optional_instant(look.committed),
+        "row": _texts(look.row),
         "op": op,
         "batch": batch,
-        "order": _order(told.order),
+        "order": _order(look.order),
         "at": render_optional_instant(at),
     }
 
@@ -214,8 +214,8 @@ def _change(one: KeyChange) -> answers.TracedChange:
     }
 
 
-def _why(told: object) -> str | None:
-    return told.why if isinstance(told, Missing) else None
+def _why(answer: object) -> str | None:
+    return answer.why if isinstance(answer, Missing) else None
 
 
 def _order(order: Order | None) -> str | None:
