@@ -343,8 +343,8 @@ def _why_unverified(inputs: Inputs, one: Verified | None, cut: datetime) -> str:
     if one.oldest is None:
         return "not all rows were compared yet; the first lap over the table goes on"
     if one.through is None or one.through < cut:
-        told = "none yet" if one.through is None else f"those until {_second(one.through)}"
-        return f"of the changed rows, {told} were compared again; the cut is {_second(cut)}"
+        compared = "none yet" if one.through is None else f"those until {_second(one.through)}"
+        return f"of the changed rows, {compared} were compared again; the cut is {_second(cut)}"
     return ""
 
 
@@ -439,21 +439,21 @@ def _of_mark(inputs: Inputs) -> Iterator[Reason]:
     checkpoint = inputs.samples.checkpoint.value
     for shard in inputs.table.shards:
         if shard not in checkpoint.bases:
-            told = (
+            detail = (
                 f"{shard} has no complete base yet (CREATE TABLE IF NOT EXISTS gives none);"
                 f" {_advice(inputs.table)}"
             )
-            yield Reason("no_base", told, _without_base(checkpoint, shard))
+            yield Reason("no_base", detail, _without_base(checkpoint, shard))
     for gap in checkpoint.gaps.values():
         if _concerns(gap, inputs.table):
             span = f"{gap.topic}:{gap.partition} [{gap.first}, {gap.until})"
             shared = gap.id if _is_shared(gap, inputs.table) else ""
-            told = f"{span} cannot be read: {gap.why}; {_advice(inputs.table)}"
+            detail = f"{span} cannot be read: {gap.why}; {_advice(inputs.table)}"
             if gap.doubt:
                 base = f"; then {_advice(inputs.table)}" if gap.doubt == SETTING else ""
                 yield Reason("unproven", f"{gap.why}{base}", gap.id, shared)
                 continue
-            yield Reason("gap", told, gap.id, shared)
+            yield Reason("gap", detail, gap.id, shared)
     for subject, one in sorted(checkpoint.quarantine.items()):
         if _quarantines(subject, one, inputs):
             for name in one.names(subject):
@@ -614,13 +614,15 @@ SINCE_GONE = "; not any more, but what they changed before needs a new base"
 """What follows a cause that is not there any more."""
 
 
-def unproven_reason(table: Table, told: Mapping[str, SourceDescription | Missing]) -> str | Missing:
+def unproven_reason(
+    table: Table, descriptions: Mapping[str, SourceDescription | Missing]
+) -> str | Missing:
     """Return what no log shows of *table*: empty if nothing, Missing if a source has no answer."""
     for shard in table.shards:
-        one = told.get(shard.source)
+        one = descriptions.get(shard.source)
         if isinstance(one, SourceDescription) and shard.name in one.unlogged:
             return one.unlogged[shard.name]
-    return next(_ignorance(table, told), "")
+    return next(_ignorance(table, descriptions), "")
 
 
 def unlogged_reasons(table: Table, unproven: str | Missing) -> tuple[Reason, ...]:
@@ -641,9 +643,11 @@ def unlogged_reasons(table: Table, unproven: str | Missing) -> tuple[Reason, ...
     return (Reason("unproven", unproven, waiver_id_of_text(f"unproven:{table.name}", cause)),)
 
 
-def _ignorance(table: Table, told: Mapping[str, SourceDescription | Missing]) -> Iterator[Missing]:
+def _ignorance(
+    table: Table, descriptions: Mapping[str, SourceDescription | Missing]
+) -> Iterator[Missing]:
     for shard in table.shards:
-        one = told.get(shard.source, Missing("it was not asked yet"))
+        one = descriptions.get(shard.source, Missing("it was not asked yet"))
         if isinstance(one, Missing):
             why = one.why.removeprefix(f"source:{shard.source}: ")
             yield Missing(f"source {shard.source} has not described its tables: {why}")

@@ -127,8 +127,8 @@ def revoke_lost(
 ) -> tuple[Certificate, ...]:
     """Return those whose evidence is gone, marked as revoked *at* now."""
     valid = (one for one in certificates if one.revoked is None)
-    told = ((one, _explain_lost(one, ground, at)) for one in valid)
-    return tuple(replace(one, revoked=at, why=why) for one, why in told if why)
+    explained = ((one, _explain_lost(one, ground, at)) for one in valid)
+    return tuple(replace(one, revoked=at, why=why) for one, why in explained if why)
 
 
 def revoke_misdated(
@@ -177,8 +177,8 @@ def _batch_lost(evidence: Evidence, ground: CertificateBasis) -> str:
 
 def _explain_late(one: Certificate, mirror: MirrorPosition) -> str:
     image = mirror.image(one.cut)
-    told = () if image is None else image.late
-    count = sum(late.rows for late in told if late.batch > one.evidence.batch)
+    late_batches = () if image is None else image.late
+    count = sum(late.rows for late in late_batches if late.batch > one.evidence.batch)
     return f"{count} changes from before its cut landed after it" if count else ""
 
 

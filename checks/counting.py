@@ -74,11 +74,11 @@ def _in_digits(table: Table, key: LogKey, schema: TableSchema | None) -> str:
     before, texts = parts[: len(parts) - len(table.key)], parts[len(parts) - len(table.key) :]
     if schema is None or len(texts) != len(table.key):
         return key.key
-    told = [
+    digits = [
         text if table.restates(name) else _digits(schema, name, text)
         for name, text in zip(table.key, texts, strict=True)
     ]
-    return canonical_key([*before, *told], "", "", unique=True)
+    return canonical_key([*before, *digits], "", "", unique=True)
 
 
 def _digits(schema: TableSchema, name: str, text: str | None) -> str | None:
@@ -566,13 +566,13 @@ def rule_differences(reading: Differences) -> Ruling:
     """FAIL for anything confirmed, UNKNOWN for what kept changing, else PASS."""
     if reading.found:
         keys = tuple(_keys(reading))
-        fates = [fate for fate in _CODES if any(fate is each for _, each in reading.found)]
-        told = "; ".join(_describe_suspects(reading, fate) for fate in fates)
+        states = [state for state in _CODES if any(state is each for _, each in reading.found)]
+        described = "; ".join(_describe_suspects(reading, state) for state in states)
         more = f"; about {reading.more} more rows differ" if reading.more else ""
         more += _describe_columns(reading.columns.values())
         unnamed = reading.more + len(keys[MOST_NAMED:])
-        code, columns = _CODES[fates[0]], tuple(_group_by_columns(reading))
-        return Ruling(Outcome.FAIL, f"{told}{more}", code, keys[:MOST_NAMED], unnamed, columns)
+        code, columns = _CODES[states[0]], tuple(_group_by_columns(reading))
+        return Ruling(Outcome.FAIL, f"{described}{more}", code, keys[:MOST_NAMED], unnamed, columns)
     if reading.moving:
         why = f"{reading.moving} ids changed each time they were looked at"
         return Ruling(Outcome.UNKNOWN, why, "in_motion")
@@ -609,17 +609,17 @@ def names_doubled_rows(ruling: Ruling) -> bool:
     return ruling.code == _CODES[doubled] or f"{_WORDS[doubled]}{_SIDE}" in ruling.reason
 
 
-def _describe_suspects(reading: Differences, fate: SuspectState) -> str:
-    own = [suspect for suspect, each in reading.found if each is fate]
+def _describe_suspects(reading: Differences, state: SuspectState) -> str:
+    own = [suspect for suspect, each in reading.found if each is state]
     spelled = list(_spell_rows(own, reading.names))
     shown, rest = ", ".join(spelled[:3]), ", ..." if len(spelled) > 3 else ""
     rows = "1 row" if len(own) == 1 else f"{len(own)} rows"
-    return f"{rows} {_WORDS[fate]}{_SIDE}: {shown}{rest}"
+    return f"{rows} {_WORDS[state]}{_SIDE}: {shown}{rest}"
 
 
 def _keys(reading: Differences) -> Iterator[str]:
-    for fate in _CODES:
-        own = [suspect for suspect, each in reading.found if each is fate]
+    for state in _CODES:
+        own = [suspect for suspect, each in reading.found if each is state]
         yield from _spell_rows(own, reading.names)
 
 

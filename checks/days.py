@@ -31,16 +31,16 @@ from pipeline.schema.model import Column, arrow_type
 DAY = timedelta(days=1)
 
 
-def require_zone(setting: str, told: str) -> None:
+def require_zone(setting: str, zone: str) -> None:
     """Reject a value of *setting* that is no time zone; an empty text is allowed.
 
     Raises:
         ConfigError: names the setting.
     """
     try:
-        ZoneInfo(told or "UTC")
+        ZoneInfo(zone or "UTC")
     except (ValueError, OSError, ZoneInfoNotFoundError) as error:
-        msg = f"{setting}: {no_zone(told)}"
+        msg = f"{setting}: {no_zone(zone)}"
         raise ConfigError(msg) from error
 
 
@@ -303,8 +303,8 @@ def _days(
     """The days that a row leaves and comes to; None if the day is unknown."""
     if _UNREAD in (before, after):
         return {None}
-    told = [value for value in (before, after) if value is not None]
-    places = (find_span(value, spans) for value in told)
+    values = [value for value in (before, after) if value is not None]
+    places = (find_span(value, spans) for value in values)
     found: set[date | None] = {days[n] for n in places if n is not None}
     return found | {None} if before is None and one.op != Op.CREATE else found
 

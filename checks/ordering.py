@@ -104,8 +104,8 @@ def scattered_reasons(table: Table, counts: Mapping[str, int]) -> tuple[Reason, 
 
 def collector_promises(table: Table, known: Mapping[str, SourceOrdering]) -> tuple[str, ...]:
     """What is believed of collectors that cannot be queried, each source once."""
-    told = ((name, known.get(name, UNKNOWN_ORDERING).rests_on) for name in table.sources)
-    return tuple(f"source {name}: {rests_on}" for name, rests_on in told if rests_on)
+    promises = ((name, known.get(name, UNKNOWN_ORDERING).rests_on) for name in table.sources)
+    return tuple(f"source {name}: {rests_on}" for name, rests_on in promises if rests_on)
 
 
 def weaker_proof_reasons(ordering: Ordering, promised: Iterable[str] = ()) -> tuple[Reason, ...]:

@@ -231,9 +231,9 @@ def _missing(
 def _with_unknown_mirror(standing: Missing, landed: Proof) -> tuple[Reason, ...]:
     """What is missing; upstream first, as it was sampled."""
     known = () if landed.holds is not None else landed.reasons
-    marks = tuple(one for one in known if one.code == "no_mark")
+    no_checkpoint = tuple(one for one in known if one.code == "no_mark")
     mirror = Reason("no_mirror", f"how far the mirror is merged is unknown: {standing.why}")
-    return (*marks, mirror, *known[len(marks) :])
+    return (*no_checkpoint, mirror, *known[len(no_checkpoint) :])
 
 
 def _unwritten(
@@ -349,19 +349,19 @@ def _explain_resending(
     source: str, trail: HeartbeatHistory, applied: int | None
 ) -> Iterator[Reason]:
     if trail.resending or trail.divided:
-        told = f"heartbeat {trail.last} came after {trail.highest}"
-        yield Reason(CODE, f"source {source}: its log is being sent again, as {told}")
+        detail = f"heartbeat {trail.last} came after {trail.highest}"
+        yield Reason(CODE, f"source {source}: its log is being sent again, as {detail}")
     elif applied is not None and applied < trail.over:
-        told = f"its log was sent again until batch {trail.over}, and the mirror is applied"
-        told += f" through batch {applied}; wait for its next merge"
-        yield Reason(CODE, f"source {source}: {told}")
+        detail = f"its log was sent again until batch {trail.over}, and the mirror is applied"
+        detail += f" through batch {applied}; wait for its next merge"
+        yield Reason(CODE, f"source {source}: {detail}")
 
 
 def _trails(table: Table, samples: Samples) -> Iterable[tuple[str, HeartbeatHistory]]:
     if isinstance(samples.checkpoint, Missing):
         return ()
-    beats = samples.checkpoint.value.beats
-    return tuple((source, beats[source]) for source in table.sources if source in beats)
+    histories = samples.checkpoint.value.beats
+    return tuple((source, histories[source]) for source in table.sources if source in histories)
 
 
 def _applied_batch(stage: Stage, samples: Samples) -> int | None:

@@ -313,8 +313,8 @@ def _unlisted(inputs: Inputs) -> tuple[Reason, ...]:
 
 def _unlogged(inputs: Inputs) -> tuple[Reason, ...]:
     """What lags and proof cannot see, since no log shows it, or whether there is such a thing."""
-    told = unlogged_reasons(inputs.table, inputs.unproven)
-    return tuple(reason for reason in told if reason.id not in inputs.waived)
+    reasons = unlogged_reasons(inputs.table, inputs.unproven)
+    return tuple(reason for reason in reasons if reason.id not in inputs.waived)
 
 
 def _certificate(

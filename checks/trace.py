@@ -180,7 +180,7 @@ def _equal(facts: TraceFacts) -> TraceVerdict | None:
     words = "the mirror has the row as the source has it"
     if facts.hidden:
         words += f", except for columns that the collector alters: {', '.join(facts.hidden)}"
-    unread = [name for name, told in _hops(facts) if isinstance(told, Missing)]
+    unread = [name for name, answer in _hops(facts) if isinstance(answer, Missing)]
     words += f"; not answered: {', '.join(unread)}" if unread else ""
     if isinstance(facts.refused, tuple) and facts.refused:
         words += f"; {len(facts.refused)} refused messages carry its key"
@@ -206,9 +206,9 @@ def _on_the_way(facts: TraceFacts) -> TraceVerdict | None:
 
 def _unanswered(facts: TraceFacts) -> TraceVerdict | None:
     """UNDECIDED, if what a hop did not say may change the verdict."""
-    for name, told in _hops(facts):
-        if isinstance(told, Missing) and not (name == "topic" and facts.covered):
-            words, advice = f"{name} did not answer: {told.why}", "fix that, and trace again"
+    for name, answer in _hops(facts):
+        if isinstance(answer, Missing) and not (name == "topic" and facts.covered):
+            words, advice = f"{name} did not answer: {answer.why}", "fix that, and trace again"
             return TraceVerdict(TraceState.UNDECIDED, words, advice)
     if isinstance(facts.log, LandedChanges) and not facts.log.whole:
         words = f"the change log was not searched to its beginning: {facts.log.searched}"

@@ -96,10 +96,10 @@ class ChangedLook:
         """Return JSON values for the memory of a check."""
         held = self.held.isoformat() if self.held else None
         looks = [look.dumps() for look in self.looks]
-        told: dict[str, Any] = {"rows": self.rows, "rest": self.rest.dumps(), "held": held}
-        told |= {"unread": [[str(shard), key] for shard, key in self.unread]}
-        told |= {"emptied": sorted(map(str, self.emptied)), "landed": self.landed}
-        return {"looks": looks, **told}
+        values: dict[str, Any] = {"rows": self.rows, "rest": self.rest.dumps(), "held": held}
+        values |= {"unread": [[str(shard), key] for shard, key in self.unread]}
+        values |= {"emptied": sorted(map(str, self.emptied)), "landed": self.landed}
+        return {"looks": looks, **values}
 
     @classmethod
     def loads(cls, raw: Mapping[str, Any], table: Table) -> "ChangedLook":

@@ -52,8 +52,8 @@ class Coverage:
 
     def dumps(self) -> dict[str, Any]:
         """Return JSON values for the memory of a check."""
-        told = [[one.low, one.at and one.at.isoformat()] for one in self.spans]
-        return {"since": self.since.isoformat(), "spans": told}
+        spans = [[one.low, one.at and one.at.isoformat()] for one in self.spans]
+        return {"since": self.since.isoformat(), "spans": spans}
 
     @classmethod
     def loads(cls, raw: Mapping[str, Any]) -> "Coverage":
@@ -126,8 +126,8 @@ class LapPlan:
         if self.needed <= self.most or not self.most:
             return ""
         lap, cycle = self.blocks / self.most * self.pace, self.pace.total_seconds()
-        told = f"{self.blocks} ranges, {self.most} of them every {cycle:.0f} s"
-        return f"{told}, take {_length(lap)}, and not {_length(self.within)}; raise `ranges`"
+        workload = f"{self.blocks} ranges, {self.most} of them every {cycle:.0f} s"
+        return f"{workload}, take {_length(lap)}, and not {_length(self.within)}; raise `ranges`"
 
 
 def dump_spans(spans: Mapping[Shard, Sequence[Range]]) -> Spans:
@@ -158,9 +158,9 @@ def sort_by_turn(
     spans: Mapping[Shard, Sequence[Range]], opened: KnownSpans
 ) -> dict[Shard, list[Range]]:
     """*spans* of each shard: first those that are *opened*, in that order, and then the others."""
-    turns = {own: {(low, high): n for n, (low, high) in enumerate(m)} for own, m in opened.items()}
+    ranks = {own: {(low, high): n for n, (low, high) in enumerate(m)} for own, m in opened.items()}
     return {
-        shard: sorted(own, key=lambda one: turns.get(str(shard), {}).get(one, math.inf))
+        shard: sorted(own, key=lambda one: ranks.get(str(shard), {}).get(one, math.inf))
         for shard, own in spans.items()
     }
 

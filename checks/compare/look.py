@@ -96,8 +96,8 @@ def choose_columns(
             columns.append(DigestColumn(one.name, form))
         else:
             left_out[one.name] = form
-    told = {one.name for one in schema.columns}
-    left_out |= dict.fromkeys(sorted(server.keys() - told), "the log does not describe it")
+    described = {one.name for one in schema.columns}
+    left_out |= dict.fromkeys(sorted(server.keys() - described), "the log does not describe it")
     return ComparedColumns(tuple(columns), left_out, schema.order)
 
 
@@ -136,12 +136,12 @@ class Look:
 
     def dumps(self) -> dict[str, Any]:
         """Return JSON values for the memory of a check."""
-        told = [
+        differing = [
             [*one.span, one.mirror.rows, one.mirror.sum, one.source.rows, one.source.sum]
             for one in self.differing
         ]
         counts = {"version": self.version, "batch": self.batch, "rows": self.rows}
-        return {"shard": str(self.shard), "ranges": self.ranges, "differing": told, **counts}
+        return {"shard": str(self.shard), "ranges": self.ranges, "differing": differing, **counts}
 
     @classmethod
     def loads(cls, raw: Mapping[str, Any], table: Table) -> "Look | None":
@@ -492,11 +492,11 @@ def differing_rows(
 
 
 def choose_rows(
-    found: Mapping[int, RangeDigest], turn: int, room: int
+    found: Mapping[int, RangeDigest], batch: int, room: int
 ) -> list[tuple[int, RangeDigest]]:
-    """At most *room* of the rows *found*; other ones come first in each *turn*."""
+    """At most *room* of the rows *found*; which come first changes with each *batch*."""
     rows = [*found.items()]
-    first = turn % max(len(rows), 1)
+    first = batch % max(len(rows), 1)
     return [*rows[first:], *rows[:first]][: max(room, 0)]
 
 

@@ -112,14 +112,14 @@ class Completeness:
             return fences
         found, wrong, rest = _count_since(table, world, memory)
         ended = world.clock()
-        until, told = memory["until"], _told_last(found, table, world, memory)
+        until, shown = memory["until"], _told_last(found, table, world, memory)
         landed = world.landed_batch()
-        _remember(table, world, after=until, until=landed, wrong=(wrong, rest), told=told)
-        if told == UNTOLD:
+        _remember(table, world, after=until, until=landed, wrong=(wrong, rest), shown=shown)
+        if shown == UNTOLD:
             return Undecided("unsupported", "its changes name no transaction: none can be counted")
         return (
             Promises(fences, until, found, ended)
-            if told
+            if shown
             else NotYet("no transaction has ended yet")
         )
 
@@ -130,13 +130,13 @@ class Completeness:
         if wrong:
             code = "missing_events" if found.short else "extra_events"
             keys = tuple(each.id for each in wrong[:MOST_KEYS])
-            told = f"{len(wrong)} transactions: {_describe_count(wrong[0])}"
-            return Ruling(Outcome.FAIL, told, code, keys)
+            reason = f"{len(wrong)} transactions: {_describe_count(wrong[0])}"
+            return Ruling(Outcome.FAIL, reason, code, keys)
         if found.undecided and not found.complete:
             why = f"{found.undecided} transactions restarted at an unknown event"
             return Ruling(Outcome.UNKNOWN, why, "begun_again")
-        told = f"{found.complete} transactions complete up to batch {reading.until}"
-        return Ruling(Outcome.PASS, told)
+        reason = f"{found.complete} transactions complete up to batch {reading.until}"
+        return Ruling(Outcome.PASS, reason)
 
 
 def _count_since(
@@ -183,10 +183,10 @@ def _remember(
     after: int,
     until: int,
     wrong: tuple[Sequence[int], Sequence[int]] = ((), ()),
-    told: str = "",
+    shown: str = "",
 ) -> None:
     memory = {
-        "told": told,
+        "told": shown,
         "after": after,
         "until": until,
         "wrong": list(wrong[0]),

@@ -120,17 +120,17 @@ class DayCounts:
         if reading.found:
             keys = tuple(one.key for one in reading.found[:MOST_KEYS])
             code = "days_differ" if _is_counted(reading.found) else "sums_differ"
-            told = "; ".join(_describe_days(one) for one in reading.found[:3])
+            reason = "; ".join(_describe_days(one) for one in reading.found[:3])
             places = f" ({'; '.join(reading.places)})" if reading.places else ""
             more = len(reading.found) - 3
             rest = f"; and {more} more" if more > 0 else ""
-            return Ruling(Outcome.FAIL, f"{told}{places}{rest}", code, keys)
+            return Ruling(Outcome.FAIL, f"{reason}{places}{rest}", code, keys)
         if reading.moving:
             one = reading.moving[0]
             why = f"{len(reading.moving)} days changed each time they were added up: {one.key}"
             return Ruling(Outcome.UNKNOWN, why, "in_motion")
-        told = f"{reading.rows} rows of {reading.days} days are on both sides"
-        return Ruling(Outcome.PASS, told)
+        reason = f"{reading.rows} rows of {reading.days} days are on both sides"
+        return Ruling(Outcome.PASS, reason)
 
     def _ruled(
         self,

@@ -82,15 +82,15 @@ class Inversions:
             if one.latest - one.newest > self.tolerance and not _is_over(one, bases)
         ]
         found = tuple(sorted(fell, key=lambda one: one.key))[:MOST_KEPT]
-        told = {"until": until, "falls": [_dumps(one) for one in found]}
-        world.remember(table, NAME, told)
+        remembered = {"until": until, "falls": [_dumps(one) for one in found]}
+        world.remember(table, NAME, remembered)
         return FallingTimes(ordering, until, found)
 
     def judge(self, reading: FallingTimes, past: Sequence[float]) -> Ruling:
         """One is enough; history plays no part."""
         if reading.ordering is not Ordering.OFFSET:
-            told = f"changes are ordered by {reading.ordering}: no clock decides"
-            return Ruling(Outcome.PASS, told)
+            reason = f"changes are ordered by {reading.ordering}: no clock decides"
+            return Ruling(Outcome.PASS, reason)
         if not reading.found:
             return Ruling(Outcome.PASS, f"no key fell back up to batch {reading.until}")
         first = reading.found[0]
@@ -111,8 +111,8 @@ def _dumps(one: KeyTimes) -> list[Any]:
     return [one.key, one.latest.isoformat(), one.newest.isoformat(), one.shard, *one.order.parts]
 
 
-def _loads(told: Sequence[Any]) -> KeyTimes:
-    key, latest, newest, shard, *parts = told
+def _loads(raw: Sequence[Any]) -> KeyTimes:
+    key, latest, newest, shard, *parts = raw
     at = datetime.fromisoformat
     return KeyTimes(key, at(latest), at(newest), shard, Order(*parts))
 

@@ -97,12 +97,12 @@ class MaxId:
             keys = tuple(f"{shard_name(shard)}:{id_}" for (shard, id_), _ in wrong)
             key, gap, rest = keys[0], wrong[0][1], len(keys[MOST_KEYS:])
             code, why = "mirror_short", f"the source's highest id {key} is not in the mirror"
-            told = f"{why}, {gap} short"
+            reason = f"{why}, {gap} short"
             if gap < 0:
                 code, why = "mirror_ahead", f"the mirror's highest id {key} is not at the source"
-                told = f"{why}, {-gap} ahead"
+                reason = f"{why}, {-gap} ahead"
             more = f"; {len(keys) - 1} more shards differ" if len(keys) > 1 else ""
-            return Ruling(Outcome.FAIL, told + more, code, keys[:MOST_KEYS], rest)
+            return Ruling(Outcome.FAIL, reason + more, code, keys[:MOST_KEYS], rest)
         if reading.moving:
             return Ruling(Outcome.UNKNOWN, "the highest id changed at each look", "in_motion")
         return Ruling(Outcome.PASS, self._told(reading))
@@ -116,7 +116,7 @@ class MaxId:
         fences: Fences,
     ) -> Reach | NotYet:
         became = dict(zip(seen.suspects, judge_suspects(table, world, seen), strict=True))
-        moving = [suspect for suspect, fate in became.items() if fate is SuspectState.MOVING]
+        moving = [suspect for suspect, state in became.items() if state is SuspectState.MOVING]
         if moving and seen.tries + 1 < self.tries:
             again = read_suspects(
                 table, world, [s for s in became if became[s] is not SuspectState.CLEARED]
@@ -127,8 +127,8 @@ class MaxId:
         gaps = {(own, id_): gap for own, id_, gap in memory["gaps"]}
         short = tuple(
             (suspect, gaps[shard_name(suspect[0]), suspect[1]])
-            for suspect, fate in became.items()
-            if fate in WRONG
+            for suspect, state in became.items()
+            if state in WRONG
         )
         reading = Reach(fences, _highest(memory), short, len(moving), world.clock())
         _begin_next(table, world)

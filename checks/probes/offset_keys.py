@@ -78,13 +78,13 @@ class OffsetKeys:
         if isinstance(fences, NotYet | Undecided):
             return fences
         keys = _loads(memory["keys"], table)
-        fates, before = _fates(table, world, keys), memory["doubtful"]
-        became = {key: fate for key, (_, fate) in zip(keys, fates, strict=True)}
+        states, before = _fates(table, world, keys), memory["doubtful"]
+        became = {key: state for key, (_, state) in zip(keys, states, strict=True)}
         ended = world.clock()
         doubtful = {
-            key: _find_state(before.get(_text(key)), fate, there=there)
-            for key, (there, fate) in zip(keys, fates, strict=True)
-            if fate is not KeyState.FINE
+            key: _find_state(before.get(_text(key)), state, there=there)
+            for key, (there, state) in zip(keys, states, strict=True)
+            if state is not KeyState.FINE
         }
         _remember(table, world, dict(islice(doubtful.items(), MOST_DOUBTFUL)))
         reading = replace(_reading(fences, became, before), ended=ended)
@@ -100,23 +100,23 @@ class OffsetKeys:
             code = "missing_rows" if reading.missing else "extra_rows"
             guilty = (*reading.missing, *reading.extra)
             keys = tuple(f"{key.at}:{key.offset} {key.key}" for key in guilty[:MOST_KEYS])
-            told = (
+            reason = (
                 f"{len(reading.missing)} keys are missing, {len(reading.extra)} deleted keys remain"
             )
-            return Ruling(Outcome.FAIL, f"{told}: {keys[0]}", code, keys)
+            return Ruling(Outcome.FAIL, f"{reason}: {keys[0]}", code, keys)
         if not reading.looked:
             why = "its topics hold no message of a row, so there is no key to look for"
             return Ruling(Outcome.UNKNOWN, why, "not_yet")
         return Ruling(Outcome.PASS, f"{reading.looked} last keys are as the change log says")
 
 
-def _find_state(before: str | None, fate: KeyState, *, there: bool) -> KeyState:
+def _find_state(before: str | None, state: KeyState, *, there: bool) -> KeyState:
     """What is remembered of a doubtful key: one that was wrong is so until a look finds it right.
 
     That it has been changed again meanwhile says nothing of the row in the mirror.
     """
     wrong = KeyState.EXTRA if there else KeyState.MISSING
-    return wrong if fate is KeyState.MOVING and before == wrong else fate
+    return wrong if state is KeyState.MOVING and before == wrong else state
 
 
 def _fates(table: Table, world: World, keys: Sequence[LogKey]) -> list[tuple[bool, KeyState]]:
@@ -151,10 +151,10 @@ def _reading(
     fences: Fences, became: Mapping[LogKey, KeyState], before: Mapping[str, str]
 ) -> EndKeys:
     """Only what was doubtful in the same way in the round before is a finding."""
-    twice = {key: fate for key, fate in became.items() if before.get(_text(key)) == fate}
-    missing = tuple(key for key, fate in twice.items() if fate is KeyState.MISSING)
-    extra = tuple(key for key, fate in twice.items() if fate is KeyState.EXTRA)
-    moving = sum(fate is KeyState.MOVING for fate in became.values())
+    twice = {key: state for key, state in became.items() if before.get(_text(key)) == state}
+    missing = tuple(key for key, state in twice.items() if state is KeyState.MISSING)
+    extra = tuple(key for key, state in twice.items() if state is KeyState.EXTRA)
+    moving = sum(state is KeyState.MOVING for state in became.values())
     return EndKeys(fences, len(became) - moving, missing, extra)
 
 
@@ -162,7 +162,7 @@ def _remember(table: Table, world: World, doubtful: Mapping[LogKey, KeyState]) -
     ends = {_text(key): key for key in (*doubtful, *world.end_keys(table))}
     memory = {
         "keys": [_dumps(key) for key in ends.values()],
-        "doubtful": {_text(key): str(fate) for key, fate in doubtful.items()},
+        "doubtful": {_text(key): str(state) for key, state in doubtful.items()},
         "ended": world.clock().isoformat(),
     }
     world.remember(table, NAME, memory)

@@ -134,18 +134,18 @@ class RangeCounts:
     ) -> Differences | NotYet:
         """Rule on the suspects; look again while one of them keeps moving."""
         became = list(zip(seen.suspects, judge_suspects(table, world, seen), strict=True))
-        moving = [suspect for suspect, fate in became if fate is SuspectState.MOVING]
-        left = [suspect for suspect, fate in became if fate is not SuspectState.CLEARED]
+        moving = [suspect for suspect, state in became if state is SuspectState.MOVING]
+        left = [suspect for suspect, state in became if state is not SuspectState.CLEARED]
         if moving and seen.tries + 1 < self.tries:
             again = read_suspects(table, world, left, seen.tries + 1)
             world.remember(table, NAME, {**memory, "look": again.dumps()})
             return NotYet(f"{len(moving)} ids keep moving", suspicious=True)
-        found = tuple((suspect, fate) for suspect, fate in became if fate in WRONG)
-        told = _describe_counts(CountedRanges.loads(memory["counted"]))
+        found = tuple((suspect, state) for suspect, state in became if state in WRONG)
+        counts = _describe_counts(CountedRanges.loads(memory["counted"]))
         if not found:  # a PASS vouches for no more than what was counted
             ended = CountedRanges.loads(memory["counted"]).ended
             fences = fences_after(table, world, ended) or fences
-        reading = Differences(fences, told, found, len(moving), memory["more"], world.clock())
+        reading = Differences(fences, counts, found, len(moving), memory["more"], world.clock())
         if memory.get("whole"):  # ranges all of whose ids are explained differ no more
             memory = {**memory, "open": _unexplained(memory, left, table)}
         return self._finish(table, world, memory, reading)

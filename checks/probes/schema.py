@@ -92,8 +92,8 @@ class Schema:
         """Any difference is one too many; history plays no part."""
         if not reading.different:
             rest = f"; {reading.hidden} of {reading.shards} shards it does not show"
-            told = f"the log knows the source's columns{rest if reading.hidden else ''}"
-            return Ruling(Outcome.PASS, told)
+            reason = f"the log knows the source's columns{rest if reading.hidden else ''}"
+            return Ruling(Outcome.PASS, reason)
         texts, keys = zip(*sorted(reading.different.items()), strict=True)
         more = f", and {len(texts) - 1} more" if len(texts) > 1 else ""
         return Ruling(Outcome.FAIL, f"{texts[0]}{more}", "columns_differ", keys[:MOST_KEYS])

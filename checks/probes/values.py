@@ -360,7 +360,7 @@ class Values:
     def _begin(self, comparison: Comparison, memory: Memory) -> None:
         """Look at the next ranges of each shard; at narrower ones after each time that failed."""
         table, world = comparison.table, comparison.world
-        failed, opened, turn = (
+        failed, opened, rotation = (
             memory.get("failed", 0),
             memory.get("open", {}),
             memory.get("turn", 0),
@@ -372,12 +372,12 @@ class Values:
         kept |= {"progress": progress.dumps(), "later": [], "columns": comparison.asked}
         kept["coverage"] = {str(shard): one.dumps() for shard, one in coverage.items()}
         pace = self._pace(memory, world.now)
-        kept |= {"turn": turn, "began": world.now.isoformat(), "pace": pace.total_seconds()}
+        kept |= {"turn": rotation, "began": world.now.isoformat(), "pace": pace.total_seconds()}
         looks, ranges, slow = list[dict[str, Any]](), dict[str, list[Range]](), ""
         try:
             for number, shard in enumerate(table.shards):
                 own = [(low, high) for low, high in opened.get(str(shard), ())]
-                share = share_ranges(self.ranges, len(table.shards), number - turn)
+                share = share_ranges(self.ranges, len(table.shards), number - rotation)
                 due = NextBlocks(shard, coverage[shard], pace, failed, share)
                 look, ranges[str(shard)], plan = self._look(comparison, due, own)
                 looks.append(look.dumps())
@@ -388,10 +388,10 @@ class Values:
         except (UnreachableError, ProofError):
             world.remember(table, NAME, {**kept, "failed": failed + 1})
             raise
-        told: dict[str, Any] = {"looks": looks, "ended": world.clock().isoformat()}
-        told |= {"asked": comparison.asked, "changed": changed.dumps(), "failed": 0}
-        told["turn"] = (turn + self.ranges) % len(table.shards)
-        world.remember(table, NAME, {**kept, **told, "ranges": ranges, "slow": slow})
+        result: dict[str, Any] = {"looks": looks, "ended": world.clock().isoformat()}
+        result |= {"asked": comparison.asked, "changed": changed.dumps(), "failed": 0}
+        result["turn"] = (rotation + self.ranges) % len(table.shards)
+        world.remember(table, NAME, {**kept, **result, "ranges": ranges, "slow": slow})
 
     def _pace(self, memory: Memory, now: datetime) -> timedelta:
         """The time from one cycle to the next, as it was lately; a pause counts little."""

@@ -124,20 +124,20 @@ class Volatility:
             why = f"{len(reading.past.counts)} of {self.needed} comparable intervals so far"
             return Ruling(Outcome.UNKNOWN, why, "no_history")
         band = usual_range(reading.past, width=self.width, slack=self.slack)
-        told = f"{reading.count:.0f} changes, usual {band.low:.0f} to {band.high:.0f}"
+        reason = f"{reading.count:.0f} changes, usual {band.low:.0f} to {band.high:.0f}"
         if reading.awaited >= self.width**2:
             why = f"no change where about {reading.awaited:.0f} were to be expected"
             return Ruling(Outcome.FAIL, why, "stopped")
         if reading.count < band.low:
-            return Ruling(Outcome.FAIL, told, "too_few")
+            return Ruling(Outcome.FAIL, reason, "too_few")
         if reading.count > band.high:
-            return Ruling(Outcome.FAIL, told, "too_many")
-        return Ruling(Outcome.PASS, told)
+            return Ruling(Outcome.FAIL, reason, "too_many")
+        return Ruling(Outcome.PASS, reason)
 
-    def _is_silent(self, told: SilentPeriod) -> bool:
+    def _is_silent(self, period: SilentPeriod) -> bool:
         """Whether it has been quiet for so much longer than ever that it was moved away."""
-        long = told.now * self.interval >= DAY and told.now > self.quiet * told.before
-        return long and told.active >= self.needed
+        long = period.now * self.interval >= DAY and period.now > self.quiet * period.before
+        return long and period.active >= self.needed
 
     def _zone(self, world: World) -> ZoneInfo:
         return ZoneInfo(self.zone) if self.zone else world.zone
