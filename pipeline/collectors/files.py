@@ -136,8 +136,8 @@ class FilesCollector:
             raise UnreachableError(f"files in {self.url}: {error}") from error
         if lost:
             what = f"{len(lost)} files or folders are not in the folder of an hour, such as"
-            told = f"{what} {', '.join(lost[:3])}: they are not read"
-            found.append(Finding(WARN, "no_hour", where, told, INTO))
+            detail = f"{what} {', '.join(lost[:3])}: they are not read"
+            found.append(Finding(WARN, "no_hour", where, detail, INTO))
         return CollectorExamination(tuple(found))
 
     def registration(self, scope: CollectionScope) -> None:
@@ -148,13 +148,15 @@ class FilesCollector:
         if why := self._ailment or self._ledger.ailment():
             return CollectorState("failed", why)
         if since := self._sweep.stopped_since:
-            told = f"another process sweeps without progress since {since.replace(microsecond=0)}"
-            return CollectorState("waiting", f"{told}; {FREE.format(lock=self._sweep.lock)}")
+            detail = f"another process sweeps without progress since {since.replace(microsecond=0)}"
+            return CollectorState("waiting", f"{detail}; {FREE.format(lock=self._sweep.lock)}")
         until = utc_now() - self.patience
         if found := self._ledger.restless(until.timestamp()):
             seen = datetime.fromtimestamp(found.seen, UTC).replace(microsecond=0)
-            told = f"for {found.count} files that are incomplete or change, the oldest {found.path}"
-            return CollectorState("waiting", f"{told} since {seen}; {RENAME}")
+            detail = (
+                f"for {found.count} files that are incomplete or change, the oldest {found.path}"
+            )
+            return CollectorState("waiting", f"{detail} since {seen}; {RENAME}")
         return RUNNING
 
     def _ail(self, why: str) -> None:

@@ -253,7 +253,7 @@ class HeartbeatTail:
     def _moved(self, spans: Spans, known: Spans) -> Numbers:
         """Newer ones in partitions that had none: topics may have got more of them."""
         others = self._found({at: span for at, span in spans.items() if at not in known})
-        return {at: told for at, told in others.items() if max(told) > self._highest}
+        return {at: numbers for at, numbers in others.items() if max(numbers) > self._highest}
 
     def _spans(self) -> dict[TopicPartition, tuple[int, int]]:
         """Where the partitions begin and end."""
@@ -376,9 +376,9 @@ class HeartbeatCollector:
     ) -> CollectorExamination:
         """Report the promise, and refuse partitions that it does not cover."""
         where = f"collector:{settings.name}"
-        told = f"it has no status to query; what has arrived is known from {self.rests_on}"
+        what = f"it has no status to query; what has arrived is known from {self.rests_on}"
         fix = "check this in its configuration, because Sluice cannot verify it"
-        found = [Finding(NOTE, "promise", where, told, fix)]
+        found = [Finding(NOTE, "promise", where, what, fix)]
         if why := self._scattered():
             advice = "use one partition, or set promise: batches if that applies"
             found.append(Finding(REFUSE, "scattered", where, why, advice))

@@ -117,12 +117,12 @@ class PostgresTarget:
             link = self._open()
             if link.execute("SELECT to_regclass('sluice.copies')").fetchone()[0] is None:
                 return {}
-            told = link.execute(STANDING).fetchall()
-            files = dict(link.execute(FILENODES, ([_place(one[0]) for one in told],)).fetchall())
-        for name, owner, *_ in told:
+            rows = link.execute(STANDING).fetchall()
+            files = dict(link.execute(FILENODES, ([_place(one[0]) for one in rows],)).fetchall())
+        for name, owner, *_ in rows:
             if owner != self.owner:
                 raise self._taken(f"the copy of {name} there is that of the lake {owner}")
-        return {one[0]: _position(one, files) for one in told}
+        return {one[0]: _position(one, files) for one in rows}
 
     def shaped(self, table: CopiedTable) -> None:
         """Make the table, or add its missing columns; types are never changed."""
@@ -243,11 +243,11 @@ class PostgresTarget:
 
     def _require_position(self, table: CopiedTable, was: CopyPosition | None) -> None:
         asked = f"{STANDING} WHERE name = %s"
-        told = self._open().execute(asked, (table.name,)).fetchone()
-        if told is not None and told[1] != self.owner:
-            raise self._taken(f"the copy of {table.name} there is that of the lake {told[1]}")
+        row = self._open().execute(asked, (table.name,)).fetchone()
+        if row is not None and row[1] != self.owner:
+            raise self._taken(f"the copy of {table.name} there is that of the lake {row[1]}")
         files = dict(self._open().execute(FILENODES, ([_place(table.name)],)).fetchall())
-        stands = None if told is None else _position(told, files)
+        stands = None if row is None else _position(row, files)
         if stands != was:
             msg = f"{self.settings.place}: another client has written the copy of {table.name}"
             raise LostRaceError(msg)
@@ -272,21 +272,21 @@ class PostgresTarget:
         if not OWN.keys() <= there.keys():
             raise self._taken(f"table {place} exists there and was not made by Sluice")
         if key != {*_key(table)}:
-            told = f"{place} is keyed by {', '.join(sorted(key))}, its mirror by"
+            problem = f"{place} is keyed by {', '.join(sorted(key))}, its mirror by"
             detail = (
-                f"{told} {', '.join(sorted(_key(table)))}; drop it and its line in sluice.copies"
+                f"{problem} {', '.join(sorted(_key(table)))}; drop it and its line in sluice.copies"
             )
             raise HeldError("copy_key", detail)
         for one, kind in wanted.items():
             if there.get(one, kind) != kind:
                 made = f"ALTER TABLE {place} ALTER COLUMN {quote_for_display(one)} TYPE {kind}"
-                told = (
+                problem = (
                     f"{place}.{quote_for_display(one)} is {there[one]}, and the mirror has {kind}"
                 )
-                raise HeldError("copy_columns", f"{told}; {made}")
+                raise HeldError("copy_columns", f"{problem}; {made}")
 
-    def _taken(self, told: str) -> HeldError:
-        detail = f"{self.settings.place}: {told}; name another database, or drop what is there"
+    def _taken(self, problem: str) -> HeldError:
+        detail = f"{self.settings.place}: {problem}; name another database, or drop what is there"
         return HeldError("copy_taken", detail)
 
     def _open(self) -> Any:
@@ -333,9 +333,9 @@ class PostgresTarget:
         if state[:2] in ("22", "23"):
             diag = getattr(error, "diag", None)
             named = getattr(diag, "column_name", None) or getattr(diag, "constraint_name", None)
-            told = f"{table}: {self.settings.place} takes no value of it: {type(error).__name__}"
+            problem = f"{table}: {self.settings.place} takes no value of it: {type(error).__name__}"
             where = f" at {named}" if named else ""
-            return HeldError("copy_value", f"{told}{where} ({state})")
+            return HeldError("copy_value", f"{problem}{where} ({state})")
         said = " ".join(str(error).split())
         if state:
             said = f"{said} ({state})"
@@ -343,12 +343,12 @@ class PostgresTarget:
         return UnreachableError(f"{self.settings.place}: {said}{advice}")
 
 
-def _position(told: Sequence[Any], files: Mapping[str, int | None]) -> CopyPosition:
+def _position(row: Sequence[Any], files: Mapping[str, int | None]) -> CopyPosition:
     """A line of positions; it counts as empty where its table is in another file by now.
 
     A table that is dropped, emptied or rewritten (VACUUM FULL) gets another file.
     """
-    name, _, written, *rest = told
+    name, _, written, *rest = row
     position = CopyPosition(*rest)
     there = written is not None and files.get(_place(name)) == written
     return position if there else replace(position, mirror="", entry="", parts=0)

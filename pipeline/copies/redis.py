@@ -137,14 +137,14 @@ class RedisTarget:
     def positions(self) -> Mapping[str, CopyPosition]:
         """By the hash of positions; of a server that may evict rows, nothing is said."""
         with self._translated(""):
-            told: Any = self._open().hgetall(self.standing)
+            stored: Any = self._open().hgetall(self.standing)
             memory: Any = self._open().info("memory")
         policy = str(memory.get("maxmemory_policy", ""))
         if int(memory.get("maxmemory", 0)) and policy.startswith("allkeys"):
             detail = f"{self.settings.place} drops rows when its memory is full ({policy})"
             raise HeldError("copy_evicts", f"{detail}; set maxmemory-policy to noeviction there")
         found = {}
-        for name, text in told.items():
+        for name, text in stored.items():
             one = json.loads(text)
             if (owner := one.pop("owner")) != self.owner:
                 raise self._taken(f"the copy there is that of the lake {owner}")
@@ -164,9 +164,9 @@ class RedisTarget:
         by = json.dumps([*table.key, *(("source", "shard") if table.sharded else ())])
         with self._translated(table.name):
             self._open().hsetnx(self.naming, table.name, by)
-            told: Any = self._open().hget(self.naming, table.name)
-        if told.decode() != by:
-            here = f"rows of {table.name} in {self.settings.place} are named by {told.decode()}"
+            stored: Any = self._open().hget(self.naming, table.name)
+        if stored.decode() != by:
+            here = f"rows of {table.name} in {self.settings.place} are named by {stored.decode()}"
             raise HeldError("copy_key", f"{here}, its mirror's by {by}; {self._dropping(table)}")
 
     def write(self, table: CopiedTable, step: CopyStep) -> None:
@@ -249,12 +249,12 @@ class RedisTarget:
         return f"delete the keys {self.key_prefix(table)}*, then {hashes}, to have it loaded again"
 
     def _written(self, table: CopiedTable, refused: int) -> HeldError:
-        told = f"{refused} rows of {table.name} in {self.settings.place} are newer than the"
+        problem = f"{refused} rows of {table.name} in {self.settings.place} are newer than the"
         advice = f"another client writes there; stop it, and {self._dropping(table)}"
-        return HeldError("copy_written", f"{told} mirror's: {advice}")
+        return HeldError("copy_written", f"{problem} mirror's: {advice}")
 
-    def _taken(self, told: str) -> HeldError:
-        detail = f"{self.settings.place}: {told}; name another prefix, or drop what is there"
+    def _taken(self, problem: str) -> HeldError:
+        detail = f"{self.settings.place}: {problem}; name another prefix, or drop what is there"
         return HeldError("copy_taken", detail)
 
     def _open(self) -> redis.Redis:
@@ -332,8 +332,8 @@ def split_rows(rows: Iterable[Any]) -> Iterator[list[Any]]:
         yield held
 
 
-def _size(told: Any) -> int:
-    return len(told) if isinstance(told, str) else sum(map(_size, told))
+def _size(reply: Any) -> int:
+    return len(reply) if isinstance(reply, str) else sum(map(_size, reply))
 
 
 COPY: type[Copy] = RedisCopy

@@ -106,8 +106,8 @@ class CopySync:
         return False
 
     def _entry(self, snapshot: MirrorSnapshot, version: int) -> str:
-        told = self.mirrors.table_format.commits(snapshot.uri, version)
-        return next((one.entry for one in told), "")
+        commits = self.mirrors.table_format.commits(snapshot.uri, version)
+        return next((one.entry for one in commits), "")
 
     def _loaded(
         self, table: Table, snapshot: MirrorSnapshot, was: CopyPosition | None

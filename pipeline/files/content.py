@@ -80,9 +80,9 @@ def empty_file(stamp: FileStamp) -> WholeFile:
     return WholeFile(stamp, blake2b(digest_size=16).hexdigest(), 0, {})
 
 
-def stamp_of(told: os.stat_result) -> FileStamp:
+def stamp_of(stat: os.stat_result) -> FileStamp:
     """The stamp of the file, which needs no opening."""
-    return FileStamp(told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns)
+    return FileStamp(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
 
 
 def open_file(path: Path, base: Path) -> IO[bytes]:
@@ -195,16 +195,16 @@ def _lines(file: IO[bytes], named: bool) -> _Contents | UnfinishedFile:
 def _learn(fields: dict[str, str], line: bytes) -> None:
     """The types of a line's fields; what two lines tell differently is a text."""
     for name, value in (_object(line) or {}).items():
-        known, told = fields.get(name), _type_of(value)
+        known, kind = fields.get(name), _type_of(value)
         if known is None and len(fields) == MOST_COLUMNS:
             raise ValueError(
                 f"its field {name[:60]!r} is one more than {MOST_COLUMNS:,} columns; write keys as"
                 " values, or name the columns with `columns:`"
             )
         if known is None or known == "":
-            fields[name] = told
-        elif told not in ("", known):
-            both = {known, told}
+            fields[name] = kind
+        elif kind not in ("", known):
+            both = {known, kind}
             fields[name] = "double" if both == {"bigint", "double"} else "string"
 
 
@@ -399,8 +399,8 @@ def _written(value: object) -> object:
 
 def _first_line(error: BaseException) -> str:
     """What is wrong, without the row that Arrow shows of it."""
-    told = _SHOWN.sub(r"\1", str(error))
-    return (told.splitlines() or [type(error).__name__])[0][:300]
+    text = _SHOWN.sub(r"\1", str(error))
+    return (text.splitlines() or [type(error).__name__])[0][:300]
 
 
 _ODD = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
@@ -506,14 +506,14 @@ def own_key(key: Sequence[str]) -> tuple[str, ...]:
 
 
 def grow_columns(
-    shard: str, known: ColumnsHead | None, told: Mapping[str, str], key: Sequence[str]
+    shard: str, known: ColumnsHead | None, found: Mapping[str, str], key: Sequence[str]
 ) -> ColumnsHead | None:
-    """The columns from a file on; `told` are its own.  Returns None if nothing changed."""
+    """The columns from a file on; *found* are its own.  Returns None if nothing changed."""
     if known is None:
-        every = (*((name, kind) for name, kind in told.items() if name not in _OWN), *ADDED)
+        every = (*((name, kind) for name, kind in found.items() if name not in _OWN), *ADDED)
         return ColumnsHead(shard, "create", every, own_key(key))
     names = {name for name, _ in known.columns}
-    new = tuple((name, kind) for name, kind in told.items() if name not in names)
+    new = tuple((name, kind) for name, kind in found.items() if name not in names)
     if not new and known.key == own_key(key):
         return None
     return ColumnsHead(shard, "alter", (*known.columns, *new), own_key(key))

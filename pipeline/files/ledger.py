@@ -282,14 +282,14 @@ class Ledger:
             ).fetchone()
         return row
 
-    def leave(self, part: str, changed: int, newest: int, told: FaultHead | None = None) -> None:
+    def leave(self, part: str, changed: int, newest: int, fault: FaultHead | None = None) -> None:
         """Store it with the report on files that came after it."""
         with self._writing() as db:
             db.execute(
                 "INSERT OR REPLACE INTO hours_left VALUES (?, ?, ?)", (part, changed, newest)
             )
-            if told is not None:
-                _add(db, "fault", told, 1)
+            if fault is not None:
+                _add(db, "fault", fault, 1)
 
     def forget_unseen(self, sweep: int) -> None:
         """Forget those: they went, were renamed, or their hour is out of range."""
@@ -369,9 +369,9 @@ class Ledger:
             row = db.execute("SELECT MAX(n) FROM beats WHERE sweep <= ?", (passed,)).fetchone()
             if row[0] is not None and row[0] > _meta(db, "beaten"):
                 heart = db.execute("SELECT value FROM meta WHERE name = 'heart'").fetchone()[0]
-                told = msgspec.json.decode(heart, type=BeatHead)
+                head = msgspec.json.decode(heart, type=BeatHead)
                 for n in range(_meta(db, "beaten") + 1, row[0] + 1):
-                    _add(db, "beat", BeatHead(told.shard, told.source, n), 1)
+                    _add(db, "beat", BeatHead(head.shard, head.source, n), 1)
                 _put(db, "beaten", row[0])
             db.execute("DELETE FROM beats WHERE sweep <= ?", (passed,))
 
@@ -446,8 +446,8 @@ def _known(row: Sequence[Any]) -> tuple[str, KnownFile]:
 
 
 def _waiting(row: Sequence[Any]) -> tuple[str, WaitingFile]:
-    path, *stamp, first, since, why, told, seen = row
-    return path, WaitingFile(FileStamp(*stamp), first, since, why, bool(told), seen)
+    path, *stamp, first, since, why, reported, seen = row
+    return path, WaitingFile(FileStamp(*stamp), first, since, why, bool(reported), seen)
 
 
 def _json_array(paths: Sequence[str] | Sequence[int]) -> str:

@@ -105,7 +105,7 @@ def list_files(base: Path, part: HourPartition, unfinished: tuple[str, ...]) -> 
     Raises:
         OSError: it cannot be read.
     """
-    return (_found(part, name, stamp_of(told)) for name, told in _entries(base, part, unfinished))
+    return (_found(part, name, stamp_of(stat)) for name, stat in _entries(base, part, unfinished))
 
 
 def hash_partition(
@@ -117,8 +117,8 @@ def hash_partition(
         OSError: it cannot be read.
     """
     made = blake2b(digest_size=16)
-    for number, (name, told) in enumerate(_entries(base, part, unfinished), start=1):
-        made.update(b"%s/%d/%d/%d/%d\n" % (os.fsencode(name), *stamp_of(told).parts))
+    for number, (name, stat) in enumerate(_entries(base, part, unfinished), start=1):
+        made.update(b"%s/%d/%d/%d/%d\n" % (os.fsencode(name), *stamp_of(stat).parts))
         if number % PAUSE == 0:
             yield
     return made.digest()
@@ -143,8 +143,8 @@ def _entries(
 def _found(part: HourPartition, name: str, stamp: FileStamp) -> FoundFile:
     if _is_text(name):
         return FoundFile(part, name, stamp)
-    told = os.fsencode(name).decode("utf-8", "backslashreplace")
-    return FoundFile(part, told, stamp, f"it has {NO_TEXT}")
+    escaped = os.fsencode(name).decode("utf-8", "backslashreplace")
+    return FoundFile(part, escaped, stamp, f"it has {NO_TEXT}")
 
 
 def _leads_to(asked: Callable[[], bool]) -> bool:
@@ -636,13 +636,13 @@ class FileSweep:
         return examine_file(self.base / one.path, kind, self.base, named=bool(rule.columns))
 
     def _news(self, shard: str, rule: LogRule, found: WholeFile) -> list[ColumnsHead]:
-        told = grow_columns(
+        grown = grow_columns(
             shard, self._columns.get(shard), rule.columns or found.columns, rule.key
         )
-        if told is None:
+        if grown is None:
             return []
-        self._columns[shard] = told
-        return [told]
+        self._columns[shard] = grown
+        return [grown]
 
     def _stuck(self, one: FoundFile, waits: WaitingFile) -> None:
         """Tell of a file that is not whole, once it has not been for too long."""

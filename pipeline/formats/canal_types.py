@@ -29,15 +29,15 @@ COMMENT = re.compile(r"\s*/\*[^*]*\*/\s*$")  # MariaDB's: of before its 5.3
 
 def find_type_fault(text: str) -> str:
     """Why SHOW COLUMNS never spells a type so; empty if it may."""
-    told = describe_column("", COMMENT.sub("", text), 1)
-    kind, *signs = told.type.split(" ")
-    if told.notation is not Notation.TEXTS or KINDS.fullmatch(kind) is None:
+    column = describe_column("", COMMENT.sub("", text), 1)
+    kind, *signs = column.type.split(" ")
+    if column.notation is not Notation.TEXTS or KINDS.fullmatch(kind) is None:
         return f"no type {text!r}; write it as SHOW COLUMNS does, such as bigint(20) unsigned"
-    if kind in ENUMERATIONS and not told.values:
+    if kind in ENUMERATIONS and not column.values:
         return f"{text!r} names no labels; write it as SHOW COLUMNS does, such as enum('a','b')"
     if signs and not (SIGNED.fullmatch(kind) and {*signs} <= {*SIGNS}):
         return f"{text!r}: {' '.join(signs).lower()} is nothing that {kind.lower()} may be"
-    if kind == "DECIMAL" and (told.scale or 0) > (10 if told.length is None else told.length):
+    if kind == "DECIMAL" and (column.scale or 0) > (10 if column.length is None else column.length):
         return f"{text!r} has more digits behind the point than at all"
     return ""
 

@@ -106,22 +106,22 @@ def decode_change(text: bytes, shape: EventShape) -> Decoded:
     row = json_text.read_row(Raw(text))
     if row is None:
         raise FormatError(NO_ROW)
-    told = _metadata(row.get(shape.metadata, json_text.NULL))
-    if told.error_exception is not None:
-        raise FormatError(f"{SENDER_SAYS}{told.error_exception}")
-    if told.force_update:
+    metadata = _metadata(row.get(shape.metadata, json_text.NULL))
+    if metadata.error_exception is not None:
+        raise FormatError(f"{SENDER_SAYS}{metadata.error_exception}")
+    if metadata.force_update:
         raise FormatError(FORCED)
     if shape.changing:
         row = row | {shape.metadata: _lasting(row[shape.metadata], shape.changing)}
     if COLUMN_VERSIONS in row:
         raise FormatError(TAKEN)
-    row, key = _keyed(row, told, shape)
-    if told.is_deleted:
+    row, key = _keyed(row, metadata, shape)
+    if metadata.is_deleted:
         before = json_text.write_row({name: row[name] for name in shape.keyed_by})
-        return _placed(Op.DELETE, shape, key, told, before=before)
-    if not told.changelog_columns:
-        return _placed(Op.UPDATE, shape, key, told, after=json_text.write_row(row))
-    return _placed(Op.UPDATE, shape, key, told, **_some(row, told, shape))
+        return _placed(Op.DELETE, shape, key, metadata, before=before)
+    if not metadata.changelog_columns:
+        return _placed(Op.UPDATE, shape, key, metadata, after=json_text.write_row(row))
+    return _placed(Op.UPDATE, shape, key, metadata, **_some(row, metadata, shape))
 
 
 def _metadata(raw: Raw) -> EventMetadata:
@@ -138,10 +138,12 @@ def _lasting(metadata: Raw, changing: Sequence[str]) -> Raw:
     return Raw(json_text.write_row(kept).encode())
 
 
-def _keyed(row: json_text.Row, told: EventMetadata, shape: EventShape) -> tuple[json_text.Row, str]:
+def _keyed(
+    row: json_text.Row, metadata: EventMetadata, shape: EventShape
+) -> tuple[json_text.Row, str]:
     """The row with its key's columns, and the key."""
     if not shape.key:
-        row = row | {ROW_KEY: _row_key(told.row_key)}
+        row = row | {ROW_KEY: _row_key(metadata.row_key)}
     try:
         return row, json_text.key_of_row(row, shape.keyed_by)
     except (KeyError, ValueError) as error:
@@ -160,24 +162,24 @@ def _row_key(raw: Raw) -> Raw:
     return Raw(quote_text(text).encode())
 
 
-def _some(row: json_text.Row, told: EventMetadata, shape: EventShape) -> dict[str, Any]:
+def _some(row: json_text.Row, metadata: EventMetadata, shape: EventShape) -> dict[str, Any]:
     """The columns that changed, and beside them the versions of those that are older."""
-    versions = _versions(told, row)
-    if any(one > told.ref_key for one in versions.values()):
+    versions = _versions(metadata, row)
+    if any(one > metadata.ref_key for one in versions.values()):
         raise FormatError(NEWER)
     beside = (*shape.keyed_by, shape.metadata)
     columns = {name: row[name] for name in dict.fromkeys((*beside, *versions))}
-    late = {n: v for n, v in versions.items() if v < told.ref_key and n not in beside}
+    late = {n: v for n, v in versions.items() if v < metadata.ref_key and n not in beside}
     if late:
         columns[COLUMN_VERSIONS] = Raw(msgspec.json.encode(late))
     others = tuple(name for name in row if name not in columns)
     return {"after": json_text.write_row(columns), "changed": tuple(columns), "left_out": others}
 
 
-def _versions(told: EventMetadata, row: Mapping[str, Raw]) -> dict[str, int]:
+def _versions(metadata: EventMetadata, row: Mapping[str, Raw]) -> dict[str, int]:
     """By column; of one that is named twice, the newest counts."""
     newest: dict[str, int] = {}
-    for one in told.changelog_columns or ():
+    for one in metadata.changelog_columns or ():
         for name in one.hadoop_changelog_fields:
             if name not in row:
                 raise FormatError(NO_COLUMN.format(name=name))
@@ -185,8 +187,10 @@ def _versions(told: EventMetadata, row: Mapping[str, Raw]) -> dict[str, int]:
     return newest
 
 
-def _placed(op: Op, shape: EventShape, key: str, told: EventMetadata, **images: Any) -> Decoded:
-    return Decoded(op, shape.shard, key, at=told.at, log=0, pos=told.ref_key, row=0, **images)
+def _placed(op: Op, shape: EventShape, key: str, metadata: EventMetadata, **images: Any) -> Decoded:
+    return Decoded(
+        op, shape.shard, key, at=metadata.at, log=0, pos=metadata.ref_key, row=0, **images
+    )
 
 
 _METADATA = msgspec.json.Decoder(EventMetadata)
@@ -205,11 +209,11 @@ def describe_table(schema: str, shape: EventShape) -> TableDescription | None:
     """Describe the table of *schema*; None unless it is a record."""
     try:
         fields = msgspec.json.decode(schema)["fields"]
-        told = [(str(one["name"]), one["type"]) for one in fields]
+        declared = [(str(one["name"]), one["type"]) for one in fields]
     except (msgspec.DecodeError, KeyError, TypeError, RecursionError):
         return None
     added = [*([] if shape.key else [(ROW_KEY, "string")]), (COLUMN_VERSIONS, ["null", "map"])]
-    columns = tuple(_column(*one, at) for at, one in enumerate([*told, *added], start=1))
+    columns = tuple(_column(*one, at) for at, one in enumerate([*declared, *added], start=1))
     return TableDescription(ShardId.parse(shape.shard), "alter", columns, shape.keyed_by)
 
 
@@ -258,8 +262,8 @@ class DbEventsAvro:
     def __post_init__(self) -> None:
         """Reject invalid regular expressions, and fields that identify a row."""
         if needed := sorted({"ref_key", "row_key"} & {*self.changing}):
-            told = f"{needed[0]!r} identifies the row of an event and its version"
-            raise ConfigError(f"format_options.changing: {told}; leave it out")
+            problem = f"{needed[0]!r} identifies the row of an event and its version"
+            raise ConfigError(f"format_options.changing: {problem}; leave it out")
         for pattern in self.keys:
             try:
                 re.compile(pattern)

@@ -54,18 +54,18 @@ class FileRows:
     def schema_change(self, payload: str) -> SchemaMessage:
         """The columns that a log has from here on."""
         try:
-            told = decode_head(payload.encode())
+            head = decode_head(payload.encode())
         except (msgspec.MsgspecError, ValueError) as error:
             raise FormatError(f"no columns of files: {error}") from error
-        if not isinstance(told, ColumnsHead):
-            raise FormatError(f"no columns of files: {type(told).__name__}")
+        if not isinstance(head, ColumnsHead):
+            raise FormatError(f"no columns of files: {type(head).__name__}")
         columns = tuple(
             ColumnDescription(name, kind, position=at, notation=Notation.PLAIN)
-            for at, (name, kind) in enumerate(told.columns, start=1)
+            for at, (name, kind) in enumerate(head.columns, start=1)
         )
-        shard = ShardId.parse(told.shard)
-        table = TableDescription(shard, told.kind, columns, told.key)
-        return SchemaMessage(f"{told.kind} {shard}", tables=(table,))
+        shard = ShardId.parse(head.shard)
+        table = TableDescription(shard, head.kind, columns, head.key)
+        return SchemaMessage(f"{head.kind} {shard}", tables=(table,))
 
     def columns_payload(self, table: TableDescription) -> None:
         """The ledger describes columns."""
@@ -101,8 +101,8 @@ def _changes(key: bytes | None, value: bytes | None, offset: int) -> Iterator[De
         case ColumnsHead():
             yield Decoded(Op.DDL, head.shard, after=(key or b"").decode())
         case BeatHead():
-            beat = json.dumps({"id": 1, "source": head.source, "n": head.n})
-            yield Decoded(Op.UPDATE, head.shard, '["1"]', after=beat)
+            row = json.dumps({"id": 1, "source": head.source, "n": head.n})
+            yield Decoded(Op.UPDATE, head.shard, '["1"]', after=row)
         case FaultHead():
             why = f"file {head.file}: {head.why}"
             yield Decoded(Op.ERROR, head.shard, error=why, raw=key)
@@ -133,8 +133,8 @@ def _row(head: RowsHead, value: bytes, line: int) -> Iterator[Decoded]:
 def _place(head: RowsHead, line: int) -> Row:
     """Where the row stood; a column of such a name in the row gives way to it."""
     day = head.day.replace("_", "-")
-    told = (quote_text(head.file), str(line), quote_text(day), str(int(head.hour)))
-    return {name: msgspec.Raw(one.encode()) for name, one in zip(OWN, told, strict=True)}
+    values = (quote_text(head.file), str(line), quote_text(day), str(int(head.hour)))
+    return {name: msgspec.Raw(one.encode()) for name, one in zip(OWN, values, strict=True)}
 
 
 @lru_cache(maxsize=1024)  # all rows of a file have one

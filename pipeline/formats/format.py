@@ -305,8 +305,8 @@ def encode_columns(table: TableDescription) -> str:
         )
         for one in table.columns
     )
-    told = ColumnsPayload((table.shard.database, table.shard.relation), table.key, columns)
-    return msgspec.json.encode(told).decode()
+    payload = ColumnsPayload((table.shard.database, table.shard.relation), table.key, columns)
+    return msgspec.json.encode(payload).decode()
 
 
 def is_columns_payload(payload: str) -> bool:
@@ -321,7 +321,7 @@ def decode_columns(payload: str) -> SchemaMessage:
         FormatError: it was not made here.
     """
     try:
-        told = _TOLD.decode(payload)
+        decoded = _TOLD.decode(payload)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise FormatError(f"this payload describes no columns: {error!r}") from error
     columns = tuple(
@@ -336,9 +336,9 @@ def decode_columns(payload: str) -> SchemaMessage:
             values=one.labels,
             notation=one.notation,
         )
-        for number, one in enumerate(told.columns, start=1)
+        for number, one in enumerate(decoded.columns, start=1)
     )
-    table = TableDescription(ShardId(*told.rows_of), "alter", columns, told.key)
+    table = TableDescription(ShardId(*decoded.rows_of), "alter", columns, decoded.key)
     return SchemaMessage("", tables=(table,))
 
 

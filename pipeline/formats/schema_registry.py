@@ -90,37 +90,36 @@ class SchemaRegistry:
         unknown = frozenset(number for number, text in found.items() if text is None)
         if self.lost is None or not unknown:
             return
-        told = ", ".join(str(number) for number in sorted(unknown)[:5])
+        numbers = ", ".join(str(number) for number in sorted(unknown)[:5])
         if unknown - self.lost:
-            raise self._silent(f"it knows no schema {told}", unknown)
+            raise self._silent(f"it knows no schema {numbers}", unknown)
         if not any(self._ask(client, number) for number in {*self.told(), *self.others}):
-            why = (
-                f"it knows no schema {told}, nor any other; is it the right one, or was it emptied"
-            )
+            why = f"it knows no schema {numbers}, nor any other"
+            why += "; is it the right one, or was it emptied"
             raise self._silent(why, unknown)
 
     def _ask(self, client: httpx.Client, number: int) -> str | None:
         url = f"{self.settings.url.rstrip('/')}/schemas/ids/{number}"
         try:
             answer = client.get(url)
-            told = answer.json() if answer.content else None
+            body = answer.json() if answer.content else None
         except httpx.HTTPError as error:
             raise self._silent(f"{type(error).__name__}: {error}") from error
         except ValueError as error:
             raise self._silent(f"{answer.status_code} and no JSON") from error
         if answer.status_code == httpx.codes.NOT_FOUND:
-            if isinstance(told, Mapping) and told.get("error_code") == NOT_THERE:
+            if isinstance(body, Mapping) and body.get("error_code") == NOT_THERE:
                 return None
             raise self._silent("404, and not as a registry answers; is its address right?")
         if not answer.is_success:
             raise self._silent(_refused(answer.status_code))
-        return self._kept(number, told)
+        return self._kept(number, body)
 
-    def _kept(self, number: int, told: object) -> str:
-        text = told.get("schema") if isinstance(told, Mapping) else None
+    def _kept(self, number: int, body: object) -> str:
+        text = body.get("schema") if isinstance(body, Mapping) else None
         if not isinstance(text, str):
             raise self._silent("an answer without a schema; is its address right?")
-        kind = told.get("schemaType", "AVRO") if isinstance(told, Mapping) else "AVRO"
+        kind = body.get("schemaType", "AVRO") if isinstance(body, Mapping) else "AVRO"
         if kind != "AVRO":
             text = msgspec.json.encode({"type": str(kind)}).decode()  # no schema of Avro's, by name
         kept = sum(map(len, known_schemas.values()))

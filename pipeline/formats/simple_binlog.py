@@ -118,8 +118,8 @@ class SimpleBinlog:
             except re.error as error:
                 msg = f"format_options.tables: {pattern!r} is not a regular expression: {error}"
                 raise ConfigError(msg) from error
-            for name, told in table.columns.items():
-                if why := find_type_fault(told):
+            for name, kind in table.columns.items():
+                if why := find_type_fault(kind):
                     at = f"format_options.tables.{pattern}.columns.{name}"
                     raise ConfigError(f"{at}: {why}")
 

@@ -80,8 +80,8 @@ def _typed(texts: pa.StringArray, columns: Sequence[Column]) -> _TypedBlock:
     if not read.odd:
         return most
     odd = pa.array(read.odd, pa.int64())
-    told = wire.read_exact(texts.take(odd), [column.name for column in columns])
-    rest = _part(columns, told.columns, told.broken)
+    exact = wire.read_exact(texts.take(odd), [column.name for column in columns])
+    rest = _part(columns, exact.columns, exact.broken)
     places = pc.replace_with_mask(
         pa.array(range(len(texts)), pa.int64()),
         pc.is_in(pa.array(range(len(texts)), pa.int64()), odd),
@@ -93,7 +93,7 @@ def _typed(texts: pa.StringArray, columns: Sequence[Column]) -> _TypedBlock:
             for pair in zip(most.columns, rest.columns, strict=True)
         ),
         misread=pa.concat_arrays([most.misread, rest.misread]).take(places),
-        unknown=told.unknown,
+        unknown=exact.unknown,
     )
 
 

@@ -123,20 +123,20 @@ def added_columns(steps: Iterable[Step]) -> dict[tuple[ShardId, str], Order]:
     Steps of one order see what was before it, so that two tables can change places.  A snapshot's
     DROP and CREATE at one order make a new table.
     """
-    lives: dict[ShardId, _Life] = {}
+    by_shard: dict[ShardId, _Life] = {}
     for _, group in groupby(steps, key=lambda step: step.order):
         together, dropped = tuple(group), set[ShardId]()
         origins = {step.rows_of or step.shard for step in together}
-        before = {shard: lives.get(shard) for shard in origins}
+        before = {shard: by_shard.get(shard) for shard in origins}
         for step in together:
             if step.schema is None:
                 dropped.add(step.shard)
-                lives.pop(step.shard, None)
+                by_shard.pop(step.shard, None)
                 continue
             anew = step.rows_of is None and step.shard in dropped
             origin = None if anew else before[step.rows_of or step.shard]
-            lives[step.shard] = _live(origin, step.schema, step.order)
-    return {(s, name): order for s, life in lives.items() for name, order in life.born.items()}
+            by_shard[step.shard] = _live(origin, step.schema, step.order)
+    return {(s, name): order for s, life in by_shard.items() for name, order in life.born.items()}
 
 
 def _live(origin: _Life | None, schema: TableSchema, order: Order) -> _Life:
@@ -191,9 +191,9 @@ class PendingStatements:
     asked: Mapping[ShardId, PendingEffect] = field(default_factory=dict)
     newest: tuple[SchemaEvent, ...] = ()
 
-    def after(self, told: Sequence[SchemaEvent]) -> "PendingStatements | None":
+    def after(self, events: Sequence[SchemaEvent]) -> "PendingStatements | None":
         """Add events in any order; None if one is below the newest one here."""
-        every = sorted((*self.newest, *told), key=lambda message: message.order)
+        every = sorted((*self.newest, *events), key=lambda message: message.order)
         if not every or (self.newest and every[0].order < self.newest[0].order):
             return None if every else self
         newest = tuple(message for message in every if message.order == every[-1].order)

@@ -235,7 +235,7 @@ def merge_schemas(schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
 class Dialect(Protocol):
     """The types of one kind of source, its statements, and its own rule on changed columns."""
 
-    def column(self, told: ColumnDescription, statement: str) -> Column:
+    def column(self, description: ColumnDescription, statement: str) -> Column:
         """The column that a schema change describes beside its *statement*."""
         ...
 
@@ -244,9 +244,9 @@ class Dialect(Protocol):
         ...
 
     def follow(
-        self, told: Sequence[SchemaEvent], known: KnownTables
+        self, events: Sequence[SchemaEvent], known: KnownTables
     ) -> tuple[tuple[Effect, ...], KnownTables]:
-        """Effects on rows, and the tables after them; `told` is in log order.
+        """Effects on rows, and the tables after them; *events* is in log order.
 
         At most one effect a shard and order.
         """

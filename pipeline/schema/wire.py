@@ -101,10 +101,10 @@ def read_exact(texts: pa.StringArray, names: Sequence[str]) -> ExactRows:
         block = texts.slice(start, BLOCK).cast(pa.binary()).to_pylist()
         rows = [_row(text) for text in block]
         broken.extend(row is None for row in rows)
-        told = [row or {} for row in rows]
-        unknown.update(*told)
+        parsed = [row or {} for row in rows]
+        unknown.update(*parsed)
         for name, part in zip(names, parts, strict=True):
-            part.append(pa.array([_text(row.get(name, NULL)) for row in told], TEXT))
+            part.append(pa.array([_text(row.get(name, NULL)) for row in parsed], TEXT))
     return ExactRows(
         columns=tuple(pa.concat_arrays(part) for part in parts),
         broken=pa.array(broken, pa.bool_()),
@@ -120,7 +120,9 @@ def _type(field: Field) -> pa.DataType:
 def _decoder(fields: tuple[Field, ...]) -> msgspec.json.Decoder[Any] | None:
     """Reads a row into a struct whose c0, c1, ... are the fields; None if a name forbids it."""
     names = {f"c{at}": field.name for at, field in enumerate(fields)}
-    if any(mark in UNSAYABLE or mark < " " for name in names.values() for mark in name):
+    if any(
+        character in UNSAYABLE or character < " " for name in names.values() for character in name
+    ):
         return None
     row = msgspec.defstruct(
         "Row",
@@ -148,8 +150,8 @@ def _block(
 
 
 def _column(values: Iterable[Any], field: Field) -> pa.Array:
-    told = map(_text, values) if field.sent is SentAs.ANY else values
-    return pa.array(list(told), _type(field))
+    texts = map(_text, values) if field.sent is SentAs.ANY else values
+    return pa.array(list(texts), _type(field))
 
 
 def _row(text: bytes) -> dict[str, msgspec.Raw] | None:

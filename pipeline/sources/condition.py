@@ -138,8 +138,8 @@ def to_sql(condition: Condition, quoted: Callable[[str], str]) -> SqlCondition:
             return f"NOT ({text})", values
         case BoolOp(word, parts):
             each = [to_sql(part, quoted) for part in parts]
-            told = f" {word} ".join(f"({text})" for text, _ in each)
-            return told, tuple(value for _, values in each for value in values)
+            joined = f" {word} ".join(f"({text})" for text, _ in each)
+            return joined, tuple(value for _, values in each for value in values)
 
 
 @dataclass(frozen=True, slots=True)

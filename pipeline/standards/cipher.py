@@ -64,8 +64,8 @@ class CipherMapping:
     @property
     def fingerprint(self) -> str:
         """By what the secrets make of a text that is no value."""
-        told = sha256(_siv(self.secret).encrypt(NO_VALUE, None)).hexdigest()[:16]
-        return f"{self.sent_as}:{self.sent_encoding}:{told}"
+        digest = sha256(_siv(self.secret).encrypt(NO_VALUE, None)).hexdigest()[:16]
+        return f"{self.sent_as}:{self.sent_encoding}:{digest}"
 
     def value(self, text: str) -> str:
         """The value under the other key, in base64 with - and _.

@@ -89,12 +89,12 @@ class IdMapping:
             FormatError: the value has no entry, and is to be held then; or the file cannot be read,
                 which must stop no other table.
         """
-        told = read_mapping(self.file, self.source, self.standard, self.type)
-        if isinstance(told.why, ConfigError):
-            raise FormatError(str(told.why))
-        found = told.pairs.get(text)
-        if found is None and told.why is not None:
-            raise FormatError(str(told.why))
+        mapping = read_mapping(self.file, self.source, self.standard, self.type)
+        if isinstance(mapping.why, ConfigError):
+            raise FormatError(str(mapping.why))
+        found = mapping.pairs.get(text)
+        if found is None and mapping.why is not None:
+            raise FormatError(str(mapping.why))
         if found is None and self.unmapped == "hold":
             raise FormatError(f"the mapping {Path(self.file).name} has no entry for its value")
         return found
@@ -138,8 +138,8 @@ def read_mapping(file: str, source: str, standard: str, kind: StandardType) -> M
 
 
 def _stamp(file: str) -> tuple[int, int, int]:
-    told = Path(file).stat()
-    return told.st_mtime_ns, told.st_size, told.st_ino
+    stat = Path(file).stat()
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 def _read(file: str, source: str, standard: str, kind: StandardType) -> Pairs:
@@ -183,8 +183,8 @@ def read_table(file: str) -> pa.Table:
         msg = "its last line has no newline and may be incomplete; end it with a newline"
         raise UnreachableError(f"mapping {file}: {msg}")
     as_texts = dict.fromkeys(_heading(data.partition(b"\n")[0]), pa.string())
-    told = pyarrow.csv.ConvertOptions(column_types=as_texts, strings_can_be_null=False)
-    return pyarrow.csv.read_csv(pa.BufferReader(data), convert_options=told)
+    options = pyarrow.csv.ConvertOptions(column_types=as_texts, strings_can_be_null=False)
+    return pyarrow.csv.read_csv(pa.BufferReader(data), convert_options=options)
 
 
 def _columns(file: str) -> list[str]:

@@ -89,11 +89,11 @@ class TableStandards:
     @cached_property
     def digest(self) -> str:
         """Another one where the same row would be written otherwise."""
-        told = sorted(
+        parts = sorted(
             (column, self.names.get(column, ""), one.lake_type, one.fingerprint)
             for column, one in self.standards.items()
         )
-        return blake2b(repr((self.key, told)).encode(), digest_size=8).hexdigest()
+        return blake2b(repr((self.key, parts)).encode(), digest_size=8).hexdigest()
 
     @cached_property
     def _secret(self) -> frozenset[str]:
@@ -141,8 +141,8 @@ class TableStandards:
         """
         if not self._secret or not self._open:
             return
-        told = chain(beside, *map(_read, texts))
-        names = {name.casefold() for name in told}
+        described = chain(beside, *map(_read, texts))
+        names = {name.casefold() for name in described}
         lacking = sorted(self._secret - names)
         if lacking and not names <= self._spoken:
             msg = f"it has no column {lacking[0]}, whose values may be in another column now"
@@ -199,8 +199,8 @@ class TableStandards:
         if name not in self._found:
             found = self.of(name)
             if found is None and not self._may_land(name):
-                told = name if _TOLD.fullmatch(name) else "with an unusual name"
-                msg = f"column {told} has no entry in `standards`, so it cannot land"
+                shown = name if _TOLD.fullmatch(name) else "with an unusual name"
+                msg = f"column {shown} has no entry in `standards`, so it cannot land"
                 raise FormatError(f"{msg}; give it a standard, or name it under `clear`")
             if len(self._found) < _MANY:
                 self._found[name] = found
@@ -338,8 +338,8 @@ def rows_again(rows: pa.RecordBatch, key: tuple[str, ...], own: TableStandards) 
         ConfigError: the table has another key than the config says.
     """
     if key != own.key:
-        told = f"its key is ({', '.join(key)}), and `standards` says ({', '.join(own.key)})"
-        raise ConfigError(f"{told}; correct `standards`, and restart the service")
+        problem = f"its key is ({', '.join(key)}), and `standards` says ({', '.join(own.key)})"
+        raise ConfigError(f"{problem}; correct `standards`, and restart the service")
     texts = [own.key_values(one) for one in rows["key_values"].to_pylist()]
     sent = rows["after"].to_pylist()
     for one in sent:
@@ -430,19 +430,19 @@ class StandardDialect:
 
     own: Dialect
 
-    def column(self, told: ColumnDescription, statement: str) -> Column:
+    def column(self, description: ColumnDescription, statement: str) -> Column:
         """As the source's."""
-        return self.own.column(told, statement)
+        return self.own.column(description, statement)
 
     def renamed_from(self, statement: str, shard: ShardId) -> ShardId | None:
         """As the source's."""
         return self.own.renamed_from(statement, shard)
 
     def follow(
-        self, told: Sequence[SchemaEvent], known: KnownTables
+        self, events: Sequence[SchemaEvent], known: KnownTables
     ) -> tuple[tuple[Effect, ...], KnownTables]:
         """As the source's."""
-        return self.own.follow(told, known)
+        return self.own.follow(events, known)
 
     def makes_anew(self, statement: str, *, there: bool | None) -> bool:
         """As the source's."""
@@ -566,10 +566,10 @@ def answer_value(value: pa.Scalar, column: StandardColumn) -> pa.Scalar:
     kind = pa.int64() if column.standard.lake_type == "bigint" else pa.string()
     if not value.is_valid:
         return pa.scalar(None, kind)
-    told = value.as_py()
-    if isinstance(told, bool) or not isinstance(told, str | int):
+    raw = value.as_py()
+    if isinstance(raw, bool) or not isinstance(raw, str | int):
         raise FormatError(f"column {column.name}: a default of {value.type} has no standard")
-    text = str(told)
+    text = str(raw)
     answer = column.standard.value(text)
     if answer is None or kind == pa.string():
         return pa.scalar(answer, pa.string() if kind == pa.string() else kind)

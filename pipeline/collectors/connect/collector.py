@@ -357,9 +357,9 @@ def _address(url: str) -> bool:
 
 
 def _acknowledged(offset: Mapping[str, Any]) -> Acknowledged | Missing:
-    told = (one.acknowledged(offset) for one in every_database())
+    positions = (one.acknowledged(offset) for one in every_database())
     unknown = Missing(f"the stored offset has no position of a log, only {sorted(offset)}")
-    return next((said for said in told if said is not None), unknown)
+    return next((said for said in positions if said is not None), unknown)
 
 
 def _badness(part: Mapping[str, Any]) -> int:

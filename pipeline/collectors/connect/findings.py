@@ -94,9 +94,9 @@ def producer_findings(
 
 def largest_record(config: Mapping[str, str], worker: Mapping[str, str] | None) -> int:
     """The size in bytes above which the connector's producer refuses a record."""
-    told = {**{n.removeprefix("producer."): v for n, v in (worker or {}).items()}}
-    told |= {n.removeprefix(OVER): v for n, v in config.items() if n.startswith(OVER)}
-    sizes = [_number(told.get(name, str(own))) for name, own in SIZES.items()]
+    settings = {**{n.removeprefix("producer."): v for n, v in (worker or {}).items()}}
+    settings |= {n.removeprefix(OVER): v for n, v in config.items() if n.startswith(OVER)}
+    sizes = [_number(settings.get(name, str(own))) for name, own in SIZES.items()]
     return min((n for n in sizes if n is not None and n >= 0), default=SIZES["max.request.size"])
 
 
@@ -137,9 +137,9 @@ def _flush(where: str, worker: Mapping[str, str] | None) -> list[Finding]:
     if worker is None:
         what = f"{FLUSH} cannot be seen (60 s by default): readiness waits for it"
         return [Finding(NOTE, "flush_unseen", where, what, f"check, with --worker: {fix}")]
-    value = _number(told := worker.get(FLUSH, "60000"))
+    value = _number(text := worker.get(FLUSH, "60000"))
     if value is None:
-        what = f"{FLUSH}={told} is no number that can be read here: readiness waits for it"
+        what = f"{FLUSH}={text} is no number that can be read here: readiness waits for it"
         return [Finding(NOTE, "flush_unseen", where, what, fix)]
     if value <= LONGEST_FLUSH:
         return []

@@ -111,11 +111,11 @@ class ConnectedPostgres:
         if "lsn" not in offset or "file" in offset:
             return None
         snapshot = flag_up(offset.get("snapshot"))
-        told = offset.get("lsn_commit") or (offset["lsn"] if snapshot else None)
-        if told is None:
+        stored = offset.get("lsn_commit") or (offset["lsn"] if snapshot else None)
+        if stored is None:
             return Missing("no commit has been handed over since the snapshot")
         try:
-            lsn = int(str(told))
+            lsn = int(str(stored))
         except ValueError:
             return None
         if not 0 <= lsn <= LARGEST:
@@ -134,11 +134,11 @@ class ConnectedPostgres:
 
     def hazards(self, config: Mapping[str, str], where: str) -> list[Finding]:
         """Parameters of the stream, which may leave out changes or name another publication."""
-        told = config.get(STREAM, "")
-        given = [one.strip() for one in told.split(";") if one.strip()]
+        parameters = config.get(STREAM, "")
+        given = [one.strip() for one in parameters.split(";") if one.strip()]
         if all(re.fullmatch(r"origin\s*=\s*any", one) for one in given):
             return []
-        setting = f"{STREAM}={told}"
+        setting = f"{STREAM}={parameters}"
         what = f"{setting}: parameters such as origin=none leave out changes"
         fix = f"remove {STREAM} from the connector's config"
         return [Finding(REFUSE, STREAM, where, what, fix, Effect.DROPS, setting=setting)]

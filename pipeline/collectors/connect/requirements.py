@@ -283,8 +283,8 @@ def _avro(source: SourceSettings) -> bool:
 
 
 def _url(source: SourceSettings) -> str:
-    told = source.format_options.get("registry")
-    return str(told.get("url", "")) if isinstance(told, Mapping) else ""
+    registry = source.format_options.get("registry")
+    return str(registry.get("url", "")) if isinstance(registry, Mapping) else ""
 
 
 _NUMBERS = re.compile(r"(\d+)\.(\d+)")
@@ -310,12 +310,12 @@ def version_findings(
         return []
     of = config.get("connector.class", "")
     listed = [one for one in plugins if isinstance(one, Mapping) and one.get("class") == of]
-    told = [match for one in listed if (match := _NUMBERS.match(str(one.get("version"))))]
+    versions = [match for one in listed if (match := _NUMBERS.match(str(one.get("version"))))]
     fix = f"install Debezium's plugin {least.major}.{least.minor} or newer, restart the workers"
-    if not told:
+    if not versions:
         what = f"the version of its plugin is unknown; before {least.major}.{least.minor}: "
         return [Finding(WARN, "plugin_version", where, what + least.why, fix)]
-    newest = max((int(one[1]), int(one[2])) for one in told)
+    newest = max((int(one[1]), int(one[2])) for one in versions)
     if newest >= (least.major, least.minor):
         return []
     what = f"plugin {newest[0]}.{newest[1]}: {least.why}"

@@ -37,15 +37,15 @@ def follow_routers(
 
     Without routers the lists stay as they are.  Expressions that cannot be read leave out all.
     """
-    told = _routing(config)
-    if source is None or not told:
+    routing = _routing(config)
+    if source is None or not routing:
         return lists
     read = re.compile(source.topic_pattern)
     between = source.mirrored
     alias = f"{between.alias}." if between is not None and between.alias else ""
     prefix = config.get("topic.prefix", source.collected_prefix)
     delimiter = config.get(DELIMITER, ".")
-    text = json.dumps([lists.text, told, source.topic_pattern])
+    text = json.dumps([lists.text, routing, source.topic_pattern])
     try:
         route_topic(config, prefix)
     except re.error as error:

@@ -302,11 +302,11 @@ def list_setting_names(outer: str) -> tuple[str, str]:
 def read_capture(config: Mapping[str, str]) -> CaptureScope:
     """The tables whose rows a connector with *config* sends."""
     names = (*list_setting_names(database_of_connector(config).lists), *TABLES)
-    found, told = TableFilter.of(config), {name: config.get(name, "") for name in names}
+    found, lists = TableFilter.of(config), {name: config.get(name, "") for name in names}
     if found.fault:
         said_by = f"the collector's lists ({found.fault})"
-        return CaptureScope(found.captures, json.dumps(told), known=False, said_by=said_by)
-    return CaptureScope(found.captures, json.dumps(told))
+        return CaptureScope(found.captures, json.dumps(lists), known=False, said_by=said_by)
+    return CaptureScope(found.captures, json.dumps(lists))
 
 
 def is_included(name: str, include: Patterns, exclude: Patterns) -> bool:

@@ -63,10 +63,10 @@ def read_row_schema(schema: str, *, unicode_names: bool) -> Raw | None:
         named = {name: one for one in _records(fields.values()) for name in _names(one, space)}
         row = _branch(fields[AFTER])
         record = named[row] if isinstance(row, str) else row
-        told = [_column(one, unicode_names=unicode_names) for one in record["fields"]]
+        columns = [_column(one, unicode_names=unicode_names) for one in record["fields"]]
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
         return None
-    after = {"field": AFTER, "type": "struct", "optional": True, "fields": told}
+    after = {"field": AFTER, "type": "struct", "optional": True, "fields": columns}
     return Raw(msgspec.json.encode({"type": "struct", "fields": [after]}))
 
 
@@ -144,21 +144,21 @@ def convert_to_json(
     """Read every message; *schemas* holds all of ``numbers``."""
     found = _numbers(messages)
     given = messages.is_valid().to_numpy(zero_copy_only=False)
-    told = JsonTexts(pa.nulls(len(messages), pa.binary()))
-    told.wrong = dict.fromkeys(np.flatnonzero(given & (found < 0)).tolist(), UNFRAMED)
+    converted = JsonTexts(pa.nulls(len(messages), pa.binary()))
+    converted.wrong = dict.fromkeys(np.flatnonzero(given & (found < 0)).tolist(), UNFRAMED)
     parts, rows = [], []
     for number in np.unique(found[found >= 0]).tolist():
         mine = np.flatnonzero(found == number)
         texts, read, wrong = _group(messages, mine, number, schemas, unicode_names=unicode_names)
-        told.wrong |= wrong
+        converted.wrong |= wrong
         parts.append(texts)
         rows.append(read)
     if parts:
         places = np.full(len(messages), -1, np.int64)
         places[np.concatenate(rows)] = np.arange(sum(map(len, rows)))
         order = pa.array(places, mask=places < 0)
-        told.column = pa.concat_arrays(parts).cast(pa.binary()).take(order)
-    return told
+        converted.column = pa.concat_arrays(parts).cast(pa.binary()).take(order)
+    return converted
 
 
 def read_row_schemas(
@@ -169,13 +169,13 @@ def read_row_schemas(
     By their numbers in *messages*.
     """
     found = _numbers(messages)
-    told: dict[int, Raw] = {}
+    row_schemas: dict[int, Raw] = {}
     for number in np.unique(found[found >= 0]).tolist():
         schema = schemas.get(number)
         columns = schema and read_row_schema(schema, unicode_names=unicode_names)
         if columns:
-            told |= dict.fromkeys(np.flatnonzero(found == number).tolist(), columns)
-    return told
+            row_schemas |= dict.fromkeys(np.flatnonzero(found == number).tolist(), columns)
+    return row_schemas
 
 
 def first_texts(messages: pa.BinaryArray, texts: pa.BinaryArray) -> pa.BinaryArray:
@@ -327,13 +327,13 @@ class _Writer:
         return self.write(self.named[kind.rpartition(".")[2]], value, at)
 
     def _union(self, branches: list[Any], value: Any, at: str) -> bytes:
-        told = []
+        errors = []
         for number, one in enumerate(branches):
             try:
                 return _long(number) + self.write(one, value, at)
             except FormatError as error:
-                told.append(str(error))
-        raise FormatError(told[-1] if told else f"{at}: a union of nothing")
+                errors.append(str(error))
+        raise FormatError(errors[-1] if errors else f"{at}: a union of nothing")
 
     def _complex(self, kind: str, schema: Any, value: Any, at: str) -> bytes:
         if kind == "enum":
@@ -367,13 +367,13 @@ class _Writer:
         if kind == "array":
             if not isinstance(value, list):
                 raise FormatError(f"{at} is not a list")
-            told = [self.write(schema["items"], v, f"{at}[{n}]") for n, v in enumerate(value)]
+            items = [self.write(schema["items"], v, f"{at}[{n}]") for n, v in enumerate(value)]
         else:
             if not isinstance(value, Mapping):
                 raise FormatError(f"{at} is no object")
             inner = schema["values"]
-            told = [_text_bytes(n) + self.write(inner, v, f"{at}.{n}") for n, v in value.items()]
-        return (_long(len(told)) + b"".join(told) if told else b"") + _long(0)
+            items = [_text_bytes(n) + self.write(inner, v, f"{at}.{n}") for n, v in value.items()]
+        return (_long(len(items)) + b"".join(items) if items else b"") + _long(0)
 
 
 def _fitting(write: Write, value: Any, at: str, kind: str) -> bytes:
@@ -425,8 +425,8 @@ def _boolean(value: Any) -> bytes:
 def _text_bytes(value: Any) -> bytes:
     if not isinstance(value, str):
         raise TypeError
-    told = value.encode()
-    return _long(len(told)) + told
+    encoded = value.encode()
+    return _long(len(encoded)) + encoded
 
 
 def _bytes(value: Any) -> bytes:
@@ -439,8 +439,8 @@ def _bytes(value: Any) -> bytes:
 
 
 def _counted(value: Any) -> bytes:
-    told = _bytes(value)
-    return _long(len(told)) + told
+    encoded = _bytes(value)
+    return _long(len(encoded)) + encoded
 
 
 _ODD = ("NaN", "Infinity", "-Infinity")
@@ -472,8 +472,8 @@ class AvroMessage:
         found = convert_to_json(sent, schemas, unicode_names=False)
         if found.wrong:
             raise FormatError(found.wrong[0])
-        told: bytes = found.column[0].as_py()
-        return told.decode()
+        text: bytes = found.column[0].as_py()
+        return text.decode()
 
     def written(self, text: str, schemas: Schemas, number: int | None) -> bytes:
         """*text*, which is JSON, in schema *number*."""

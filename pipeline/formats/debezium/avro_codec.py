@@ -656,13 +656,13 @@ class _Fields:
             one.skip(bodies)
 
     def one(self, body: BodyCursor) -> str:
-        told = []
+        members = []
         for name, each, kept in self.fields:
             if kept:
-                told.append(f"{quote_text(name)}:{each.one(body)}")
+                members.append(f"{quote_text(name)}:{each.one(body)}")
             else:
                 each.skip_one(body)
-        return f"{{{','.join(told)}}}"
+        return f"{{{','.join(members)}}}"
 
     def skip_one(self, body: BodyCursor) -> None:
         for _, each, _ in self.fields:

@@ -334,8 +334,8 @@ def decode_batch(
     dead = _tombstones(batch, np.flatnonzero(found.known & to_mask(value.is_null())), found.values)
     ends = _ends(batch, zip(numbers.tolist(), envelopes, strict=True), found.values)
     parts = (plain.filter(pa.array(fine)), dead, ends)
-    told = np.concatenate([part.column("message").to_numpy() for part in parts])
-    odd = np.setdiff1d(np.arange(batch.num_rows), told)
+    decoded = np.concatenate([part.column("message").to_numpy() for part in parts])
+    odd = np.setdiff1d(np.arange(batch.num_rows), decoded)
     known = _schemas(read, numbers, fine) | dict.fromkeys(odd.tolist())
     return add_schema_events(_joined((*parts, _exact(batch, odd, unavailable))), batch, known)
 

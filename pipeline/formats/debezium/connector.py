@@ -87,10 +87,13 @@ class Placeholder:
             msg = "a row is not built as JSON"
             raise ValueError(msg) from error
         kept = {name: self._told(value, known.get(name)) for name, value in sent.items()}
-        told = {name: value for name, value in kept.items() if value is not None}
-        fields = (f"{json.dumps(name, ensure_ascii=False)}:{value}" for name, value in told.items())
-        text, missing = f"{{{','.join(fields)}}}", tuple(name for name in sent if name not in told)
-        return Partial(text, tuple(told), missing) if missing else Partial(text, None, None)
+        present = {name: value for name, value in kept.items() if value is not None}
+        fields = (
+            f"{json.dumps(name, ensure_ascii=False)}:{value}" for name, value in present.items()
+        )
+        text = f"{{{','.join(fields)}}}"
+        missing = tuple(name for name in sent if name not in present)
+        return Partial(text, tuple(present), missing) if missing else Partial(text, None, None)
 
     def _told(self, value: Raw, before: Raw | None) -> str | None:
         if bytes(value) not in self.spellings:

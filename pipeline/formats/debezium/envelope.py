@@ -358,8 +358,8 @@ def _schema_change(envelope: Slices, whole: str) -> Decoded:
         return Decoded(Op.ERROR, error=connector.long_name)
     shard = None if changed is None else str(changed)
     name = text_of(source.get("gtid"))  # no block tells of it
-    told = Decoded(Op.DDL, shard, after=whole, tx=None if name is None else Tx(name))
-    placed = _place(connector, told, source, envelope)
+    decoded = Decoded(Op.DDL, shard, after=whole, tx=None if name is None else Tx(name))
+    placed = _place(connector, decoded, source, envelope)
     return placed or Decoded(Op.ERROR, shard, error=connector.no_position)
 
 

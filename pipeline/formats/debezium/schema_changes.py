@@ -162,8 +162,8 @@ def read_row_columns(shard: ShardId, key: tuple[str, ...], schema: bytes) -> str
     columns = _columns(schema)
     if columns is None:
         return None
-    told = ColumnsPayload((shard.database, shard.relation), key, columns)
-    return msgspec.json.encode(told).decode()
+    payload = ColumnsPayload((shard.database, shard.relation), key, columns)
+    return msgspec.json.encode(payload).decode()
 
 
 def describe_row(key: bytes | None, value: bytes | None) -> str | None:
@@ -236,20 +236,20 @@ _PLACE = ("at", *LOG_PARTS)
 
 
 def add_schema_events(
-    told: pa.RecordBatch, batch: pa.RecordBatch, known: Mapping[int, Raw | None]
+    decoded: pa.RecordBatch, batch: pa.RecordBatch, known: Mapping[int, Raw | None]
 ) -> pa.RecordBatch:
-    """Return `told` (``DECODED``, a row per message) with an ``Op.DDL`` row before changed columns.
+    """Return *decoded* (``DECODED``, a row per message), an ``Op.DDL`` row before changed columns.
 
     *known* are the messages of *batch* that may tell something, with the schema of each, or None
     where it has to be looked for.
     """
-    news = list(_news(told, batch, known))
+    news = list(_news(decoded, batch, known))
     if not news:
-        return told
+        return decoded
     added = build_batch(
-        (at, build_schema_event(told.slice(at, 1).to_pylist()[0], text)) for at, text in news
+        (at, build_schema_event(decoded.slice(at, 1).to_pylist()[0], text)) for at, text in news
     )
-    table = pa.Table.from_batches([added, told])
+    table = pa.Table.from_batches([added, decoded])
     order = pa.array(range(len(table)))
     by_message = table.select(["message"]).append_column("place", order)
     by_message = by_message.sort_by([("message", "ascending"), ("place", "ascending")])
@@ -258,13 +258,13 @@ def add_schema_events(
 
 
 def _news(
-    told: pa.RecordBatch, batch: pa.RecordBatch, known: Mapping[int, Raw | None]
+    decoded: pa.RecordBatch, batch: pa.RecordBatch, known: Mapping[int, Raw | None]
 ) -> Iterator[tuple[int, str]]:
     """Messages that tell other columns than the row of the same table before, and what."""
     last: dict[str, tuple[Raw | None, bytes]] = {}
     payloads: dict[str, str] = {}
     some = pa.array(sorted(known), pa.int64())
-    columns = (told["op"], told["shard"], batch["key"])
+    columns = (decoded["op"], decoded["shard"], batch["key"])
     sent = zip(some.to_pylist(), *(one.take(some).to_pylist() for one in columns), strict=True)
     for at, op, shard, key in sent:
         now = (known[at], _wrapping(key))

@@ -37,12 +37,12 @@ def ledger_path(settings: SourceSettings) -> str:
     Raises:
         ConfigError: the settings name none, or another one for each process.
     """
-    told = settings.collector.options.get("ledger")
-    if not isinstance(told, str) or not told:
+    path = settings.collector.options.get("ledger")
+    if not isinstance(path, str) or not path:
         raise ConfigError("collector.options.ledger: is required; write the path of a file")
-    if not told.startswith("/"):
-        raise ConfigError(f"collector.options.ledger: {told!r} must be an absolute path")
-    return told
+    if not path.startswith("/"):
+        raise ConfigError(f"collector.options.ledger: {path!r} must be an absolute path")
+    return path
 
 
 @dataclass(eq=False)
@@ -82,9 +82,9 @@ class FilesSource(TableQueries):
 
     def beat(self, at_least: int, at: datetime) -> Heartbeat:
         """Request the next sweep; the time is ours, because the file server's clock is not read."""
-        told = datetime.now(UTC)
+        requested = datetime.now(UTC)
         number = self._ledger.beat(at_least, self.settings.heartbeat, self.name)
-        return Heartbeat(number, self.head(), told)
+        return Heartbeat(number, self.head(), requested)
 
     def newest_heartbeat(self) -> int:
         return self._ledger.count().asked
@@ -103,12 +103,12 @@ class FilesSource(TableQueries):
 
     def columns(self, shard: Shard) -> Sequence[Column]:
         """Columns of the ledger."""
-        told = self._ledger.columns().get(shard.name)
-        return () if told is None else tuple(FileColumn(*one) for one in told.columns)
+        head = self._ledger.columns().get(shard.name)
+        return () if head is None else tuple(FileColumn(*one) for one in head.columns)
 
     def key_columns(self, shard: Shard) -> tuple[str, ...]:
-        told = self._ledger.columns().get(shard.name)
-        return () if told is None else told.key
+        head = self._ledger.columns().get(shard.name)
+        return () if head is None else head.key
 
     def examine(self, scope: ExaminationScope) -> Iterable[Finding]:
         """Whether the folder and the ledger are there."""

@@ -118,9 +118,9 @@ def _ahead(session: Session) -> timedelta:
     """The difference that the duration of the query cannot explain."""
     asked = datetime.now(UTC)
     (row,) = session.ask("SELECT UTC_TIMESTAMP(6) AS server_time")
-    told: datetime = row["server_time"].replace(tzinfo=UTC)
+    server_time: datetime = row["server_time"].replace(tzinfo=UTC)
     answered = datetime.now(UTC)
-    return max(told - answered, timedelta()) or min(told - asked, timedelta())
+    return max(server_time - answered, timedelta()) or min(server_time - asked, timedelta())
 
 
 def _allowed(session: Session, statement: str) -> list[Row] | None:

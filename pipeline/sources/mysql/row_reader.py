@@ -181,13 +181,15 @@ class MySqlRowReader(SqlRowReader):
             msg = f"{self.where}: the server commits in another order than it logs"
             raise ConfigError(f"{msg}, so reads cannot be fenced; set binlog_order_commits=ON")
         head = self.server.head()
-        beat = self.server.beat(at_least, at)
-        if beat.head.identity != head.identity:
+        heartbeat = self.server.beat(at_least, at)
+        if heartbeat.head.identity != head.identity:
             raise ProofError(f"{self.where}: another server answered meanwhile")
-        if self.read_from is not self.server and not executed_gtids(beat.head.position):
+        if self.read_from is not self.server and not executed_gtids(heartbeat.head.position):
             msg = f"{self.where}: it writes no GTIDs, so the progress of a"
             raise ConfigError(f"{msg} replica is unknown; set gtid_mode=ON, or remove read_from")
-        return ReadFence(head, beat.number, beat.head.position, encode_xa_names(self._prepared()))
+        return ReadFence(
+            head, heartbeat.number, heartbeat.head.position, encode_xa_names(self._prepared())
+        )
 
     def integer_key(self, shard: Shard, key: Sequence[str]) -> str | None:
         first = self._key(shard, key).columns[0]
@@ -211,11 +213,11 @@ class MySqlRowReader(SqlRowReader):
         if (missing := explain_behind_fence(fence, self.read_from.head())) is not None:
             raise ProofError(f"{self.where}: the server has changed: {missing}")
         if self.notation is Notation.TEXTS:
-            told = self._table(asked.shard, self.read_from)
-            if [one.name for one in told.columns] != [one.name for one in columns]:
-                raise ProofError(f"the columns of {told.shard} changed while it was read")
+            table = self._table(asked.shard, self.read_from)
+            if [one.name for one in table.columns] != [one.name for one in columns]:
+                raise ProofError(f"the columns of {table.shard} changed while it was read")
             batch = encode_batch(columns, key.columns, found, to_server_texts)
-            return RowsRead(batch, last, ended, told)
+            return RowsRead(batch, last, ended, table)
         rows = self._plain_rows(asked, columns, found) if self.notation is Notation.PLAIN else None
         batch = encode_batch(columns, key.columns, found, to_wire_texts, rows)
         return RowsRead(batch, last, ended)
@@ -262,8 +264,8 @@ class MySqlRowReader(SqlRowReader):
         until = time.monotonic() + self.xa_patience.total_seconds()
         while fence.awaited and (names := find_open_xa(fence, self.read_from.prepared_xa())):
             if time.monotonic() > until:
-                told = describe_open_xa(names, self.xa_patience)
-                raise ProofError(f"{self.where}: {told}")
+                problem = describe_open_xa(names, self.xa_patience)
+                raise ProofError(f"{self.where}: {problem}")
             time.sleep(POLL.total_seconds())
 
     def _found(self, columns: Sequence[MySqlColumn], key: MySqlKey, asked: RowsAsked) -> Found:

@@ -253,10 +253,10 @@ def decode_labels(column: MySqlColumn, texts: pa.StringArray) -> pa.StringArray:
     coded = texts.dictionary_encode()
     distinct = coded.dictionary.to_pylist()
     if column.kind == "SET":
-        told = [_members(text, declared) for text in distinct]
+        labels = [_members(text, declared) for text in distinct]
     else:
-        told = [_label(text, declared) for text in distinct]
-    return pa.array(told, pa.string()).take(coded.indices)
+        labels = [_label(text, declared) for text in distinct]
+    return pa.array(labels, pa.string()).take(coded.indices)
 
 
 def has_one_spelling(column: MySqlColumn) -> bool:

@@ -146,8 +146,8 @@ def _base64_of(octets: npt.NDArray[np.uint8]) -> npt.NDArray[np.bytes_]:
     padded[:, :width] = octets
     three = padded.reshape(count, -1, 3)
     bits = three[..., 0] << 16 | three[..., 1] << 8 | three[..., 2]
-    letters = LETTERS[np.stack([bits >> shift & 63 for shift in (18, 12, 6, 0)], axis=-1)]
-    flat = letters.reshape(count, -1)
+    characters = LETTERS[np.stack([bits >> shift & 63 for shift in (18, 12, 6, 0)], axis=-1)]
+    flat = characters.reshape(count, -1)
     flat[:, flat.shape[1] - filler :] = ord("=")
     return np.ascontiguousarray(flat).view(f"S{flat.shape[1]}")[:, 0]
 

@@ -140,20 +140,20 @@ def _publication(facts: PostgresFacts, where: str, names: Replication) -> list[F
 
 
 def _heartbeat(facts: PostgresFacts, where: str, heartbeat: str, user: str) -> list[Finding]:
-    beat, schema = facts.heartbeat, quote_for_display(heartbeat.partition(".")[0])
+    state, schema = facts.heartbeat, quote_for_display(heartbeat.partition(".")[0])
     steps = []
-    if not beat.present and not beat.creatable:
-        steps += list(heartbeat_ddl(heartbeat)[beat.schema :])
+    if not state.present and not state.creatable:
+        steps += list(heartbeat_ddl(heartbeat)[state.schema :])
         steps.append(f"GRANT SELECT, INSERT, UPDATE ON {display_table(heartbeat)} TO {user}")
-    tables = [right for right in beat.lacking if right != "USAGE"]
+    tables = [right for right in state.lacking if right != "USAGE"]
     if tables:
         steps.append(f"GRANT {', '.join(tables)} ON {display_table(heartbeat)} TO {user}")
-    if "USAGE" in beat.lacking or (steps and not beat.present):
+    if "USAGE" in state.lacking or (steps and not state.present):
         steps.append(f"GRANT USAGE ON SCHEMA {schema} TO {user}")
     if not steps:
         return []
-    absent = f" {heartbeat} does not exist and may not be created" if not beat.present else ""
-    rights = f" {', '.join(beat.lacking)} is not granted" if beat.lacking else ""
+    absent = f" {heartbeat} does not exist and may not be created" if not state.present else ""
+    rights = f" {', '.join(state.lacking)} is not granted" if state.lacking else ""
     what = f"the heartbeat cannot be written:{';'.join(one for one in (absent, rights) if one)}"
     return [Finding(REFUSE, "grant_heartbeat", where, what, "; ".join(steps))]
 
@@ -445,9 +445,9 @@ def collect_findings(
     )
 
 
-def _elsewhere(told: Mapping[str, str], scope: ExaminationScope) -> Iterator[Finding]:
+def _elsewhere(reasons: Mapping[str, str], scope: ExaminationScope) -> Iterator[Finding]:
     fix = "remove it from the connector's table.include.list, or ignore it under tables"
-    for shard, why in sorted(told.items()):
+    for shard, why in sorted(reasons.items()):
         if (into := scope.fold(shard)) is not None:
             what = f"{shard}: {why}: its mirror does not change after the snapshot"
             yield Finding(WARN, "sent_elsewhere", f"table {into.table}", what, fix)

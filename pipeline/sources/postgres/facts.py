@@ -191,9 +191,9 @@ def _ahead(session: PostgresSession) -> timedelta:
     """The difference that the duration of the query cannot explain."""
     asked = datetime.now(UTC)
     (row,) = session.ask("SELECT clock_timestamp() AS server_time")
-    told: datetime = row["server_time"]
+    server_time: datetime = row["server_time"]
     answered = datetime.now(UTC)
-    return max(told - answered, timedelta()) or min(told - asked, timedelta())
+    return max(server_time - answered, timedelta()) or min(server_time - asked, timedelta())
 
 
 # Who reads a slot, and whether rows of *t* are hidden from role *u* (check_enable_rls in rls.c).
@@ -396,10 +396,10 @@ def _tables(session: PostgresSession) -> Mapping[ShardId, Row]:
 
 def _sent_as_themselves(session: PostgresSession, publication: str) -> Mapping[ShardId, Row]:
     sent = _published(session, publication)
-    told = session.ask(
+    rows = session.ask(
         "SELECT 1 FROM pg_publication WHERE pubname = %s AND pubviaroot", publication
     )
-    via_root = bool(told)
+    via_root = bool(rows)
     return {
         name: row
         for name, row in _tables(session).items()
@@ -471,12 +471,12 @@ def describe_source(
         for facts in shards
         if (why := why_unsent(facts, server.publication, names.publication) or why_keyless(facts))
     }
-    told = {**unlogged, **(elsewhere or {})}
+    unsent = {**unlogged, **(elsewhere or {})}
     rows = {facts.shard.name: facts.rows for facts in shards if facts.rows is not None}
     backlog = _backlog(server.slot) if server.slot else None
     filled = {facts.shard.name: describe_filled(facts) for facts in shards if facts.filled}
     keeps = check_retention(server.slot, names.slot)
-    return SourceDescription(keeps, frozenset(), told, rows, backlog, filled)
+    return SourceDescription(keeps, frozenset(), unsent, rows, backlog, filled)
 
 
 def describe_filled(shard: PostgresShardFacts) -> str:

@@ -34,11 +34,11 @@ def read_replication(settings: SourceSettings) -> Replication:
     Raises:
         ConfigError: no database is named, or Postgres does not accept the slot's name.
     """
-    told = {name: str(settings.options.get(name) or "") for name in ("database", "slot")}
-    if not told["database"]:
+    options = {name: str(settings.options.get(name) or "") for name in ("database", "slot")}
+    if not options["database"]:
         raise ConfigError("options.database: is required; one source is one database of a server")
     publication = str(settings.options.get("publication") or PUBLICATION)
-    return name_replication(settings.name, told["database"], publication, told["slot"])
+    return name_replication(settings.name, options["database"], publication, options["slot"])
 
 
 def name_replication(source: str, database: str, publication: str, slot: str) -> Replication:

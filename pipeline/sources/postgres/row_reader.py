@@ -101,8 +101,8 @@ class PostgresKey:
         require_columns(shard, key, by_name)
         for name in key:
             if by_name[name].column.kind in UNORDERED:
-                told = by_name[name].column
-                msg = f"{shard}: key column {name} is a {told}, which has no stable order"
+                column = by_name[name].column
+                msg = f"{shard}: key column {name} is a {column}, which has no stable order"
                 raise ConfigError(f"{msg}; set another key: for the table")
             if by_name[name].column.nullable:
                 msg = f"{shard}: key column {name} may be NULL, and such rows have no key"
@@ -216,12 +216,12 @@ class PostgresRowReader(SqlRowReader):
         the fence, so everything that is committed after it is above the fence too.
         """
         head = self.server.head()
-        beat = self.server.beat(at_least, at)
+        heartbeat = self.server.beat(at_least, at)
         (row,) = self.server.session.ask(NUMBER)
-        for later in (beat.head, self.server.head()):
+        for later in (heartbeat.head, self.server.head()):
             if later.identity != head.identity:
                 raise ProofError(f"{self.where}: another server answered meanwhile")
-        return ReadFence(head, beat.number, beat.head.position, str(row["number"]))
+        return ReadFence(head, heartbeat.number, heartbeat.head.position, str(row["number"]))
 
     def integer_key(self, shard: Shard, key: Sequence[str]) -> str | None:
         first = self._key(shard, key).columns[0]
@@ -241,9 +241,9 @@ class PostgresRowReader(SqlRowReader):
         found, last, ended = self._found(relation, key, asked)
         if (missing := _explain_behind(fence, needed, self.read_from.head())) is not None:
             raise ProofError(f"{self.where}: the server has changed: {missing}")
-        told = describe_table(asked.shard, relation.columns, asked.key)
+        table = describe_table(asked.shard, relation.columns, asked.key)
         batch = encode_batch(relation.columns, key.columns, found, to_wire_texts)
-        return RowsRead(batch, last, ended, told)
+        return RowsRead(batch, last, ended, table)
 
     def _source(self, settings: SourceSettings) -> PostgresSource:
         names = read_replication(settings)

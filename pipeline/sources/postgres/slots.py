@@ -277,8 +277,8 @@ class PublishedTables:
 
     def _look(self, facts: PublicationFacts, entries: Stores) -> None:
         before, tables, present = self._tables, self._tables, self._present
-        (told,) = self.session.ask(DIGEST, facts.via_root)
-        if told["digest"] != self._digest:
+        (answer,) = self.session.ask(DIGEST, facts.via_root)
+        if answer["digest"] != self._digest:
             rows = self.session.ask(STORES, facts.via_root)
             tables = self._stored(rows)
             present = _group_by_name((row, str(row["oid"])) for row in rows)
@@ -293,7 +293,7 @@ class PublishedTables:
             self._remembered = {str(oid): str(one) for oid, one in tables.items()} | {
                 f"{ENTRY}{name}": json.dumps(sorted(stores)) for name, stores in entries.items()
             }
-        self._digest, self._ended = str(told["digest"]), int(told["ended"])
+        self._digest, self._ended = str(answer["digest"]), int(answer["ended"])
         self._tables, self._present, self._entries = tables, present, entries
         self._replaced |= dict.fromkeys(found, self.clock())
 
@@ -377,8 +377,8 @@ def _by_name(tables: Iterable[StoredTable]) -> Stores:
     return {name: frozenset(stores) for name, stores in found.items()}
 
 
-def _group_by_name(told: Iterable[tuple[Row, str]]) -> dict[ShardId, frozenset[str]]:
+def _group_by_name(stored: Iterable[tuple[Row, str]]) -> dict[ShardId, frozenset[str]]:
     found: dict[ShardId, set[str]] = {}
-    for row, store in told:
+    for row, store in stored:
         found.setdefault(ShardId(str(row["schema"]), str(row["relation"])), set()).add(store)
     return {name: frozenset(stores) for name, stores in found.items()}

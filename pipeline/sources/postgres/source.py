@@ -219,8 +219,8 @@ class PostgresSource(SqlSource):
                 " RETURNING n, clock_timestamp() AS server_time",
                 *(self.name, at_least, at),
             )
-            told: datetime = row["server_time"]
-            return Heartbeat(int(row["n"]), self.head(), told.astimezone(UTC))
+            server_time: datetime = row["server_time"]
+            return Heartbeat(int(row["n"]), self.head(), server_time.astimezone(UTC))
 
     def shards(self, pattern: str) -> tuple[Shard, ...]:
         found = list_shards(self._session, self.name, self.publication)

@@ -117,7 +117,7 @@ def _bit_text(text: str | None, length: int) -> str | None:
 
 
 def _date(_: PostgresColumn, wire: pa.Int64Array) -> pa.Date32Array:
-    ends = [(told, LAST_DAY) for told in (LAST_DATE, *LAST_DATES)]
+    ends = [(sent, LAST_DAY) for sent in (LAST_DATE, *LAST_DATES)]
     return to_dates(_ends(wire, *ends, *((t, FIRST_OF_ALL) for t in (FIRST_DATE, *FIRST_DATES))))
 
 
@@ -127,8 +127,8 @@ def _time(column: PostgresColumn, wire: pa.Int64Array) -> pa.Int64Array:
 
 def _timestamp(column: PostgresColumn, wire: pa.Int64Array) -> pa.TimestampArray:
     unit = UNITS.get(column.sent or "", 1)
-    latest = ((told, LAST // unit) for told in (LATEST, HIGHEST))
-    known = _ends(wire, *latest, *((told, FIRST // unit) for told in (EARLIEST, LOWEST)))
+    latest = ((sent, LAST // unit) for sent in (LATEST, HIGHEST))
+    known = _ends(wire, *latest, *((sent, FIRST // unit) for sent in (EARLIEST, LOWEST)))
     return to_timestamps(known, unit, arrow_type(column))
 
 
@@ -140,8 +140,8 @@ def _timestamptz(column: PostgresColumn, wire: pa.StringArray) -> pa.TimestampAr
 
 def _ends(wire: pa.Int64Array, *pairs: tuple[int, int]) -> pa.Int64Array:
     """Replace the wire values of infinity with those of the lake."""
-    for told, kept in pairs:
-        wire = pc.if_else(pc.equal(wire, told), pa.scalar(kept, pa.int64()), wire)
+    for sent, kept in pairs:
+        wire = pc.if_else(pc.equal(wire, sent), pa.scalar(kept, pa.int64()), wire)
     return wire
 
 
