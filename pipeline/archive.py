@@ -116,8 +116,8 @@ def rules_of(
 ) -> ArchiveRules | None:
     """All that is said of *table*; None if nothing is, by any rule."""
     own = [rule for rule in rules if fnmatchcase(table, rule.tables)]
-    told = [one.window for one in registered if one.table == table]
-    if not own and not told:
+    registered_windows = [one.window for one in registered if one.table == table]
+    if not own and not registered_windows:
         return None
-    windows = (*(one for rule in own for one in rule.windows), *told)
+    windows = (*(one for rule in own for one in rule.windows), *registered_windows)
     return ArchiveRules(windows, tuple(one for rule in own for one in rule.markers))

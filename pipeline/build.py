@@ -97,17 +97,19 @@ def schema_readings(every: Iterable[SourceSettings]) -> Mapping[str, SchemaReade
 def open_collector(settings: SourceSettings, pipeline: PipelineSettings) -> Collector:
     """A client of the source's collector; ConfigError if its kind is not known."""
     own, kind = settings.collector, _collector(settings)
-    fields, told = signature(kind).parameters, dict[str, Any]()
+    fields, injected = signature(kind).parameters, dict[str, Any]()
     if "stream" in fields:
-        told["stream"] = _stream(settings, pipeline)
+        injected["stream"] = _stream(settings, pipeline)
     if "unavailable" in fields:
         usual = fields["unavailable"].default
-        told["unavailable"] = settings.format_options.get("unavailable", usual)
+        injected["unavailable"] = settings.format_options.get("unavailable", usual)
     if "source" in fields:
-        told["source"] = settings
+        injected["source"] = settings
     given = ("url", "connector", "ca", "certificate", "key")
-    told |= {name: getattr(own, name) for name in given if name in fields}
-    made = _construct(kind, settings, at="collector.options", options=own.options, told=told)
+    injected |= {name: getattr(own, name) for name in given if name in fields}
+    made = _construct(
+        kind, settings, at="collector.options", options=own.options, injected=injected
+    )
     return cast("Collector", made)
 
 
@@ -218,9 +220,9 @@ def open_transport(settings: PipelineSettings) -> Transport:
 def _own_transport(settings: SourceSettings) -> Transport:
     """With the source's settings as its field ``source``, if it has one."""
     kind = _find_class(settings, "transport", transports, "TRANSPORT", settings.transport)
-    told = {"source": settings} if "source" in signature(kind).parameters else {}
+    injected = {"source": settings} if "source" in signature(kind).parameters else {}
     options = settings.transport_options
-    made = _construct(kind, settings, at="transport_options", options=options, told=told)
+    made = _construct(kind, settings, at="transport_options", options=options, injected=injected)
     return cast("Transport", made)
 
 
@@ -229,10 +231,12 @@ def _usual_transport(settings: PipelineSettings) -> Transport:
         kind = _whole(transports, "TRANSPORT", settings.transport)
     except ConfigError as error:
         raise ConfigError(f"transport: {error}") from error
-    options, told = settings.transport_options, settings.kafka_fields
-    if told and not told.keys() <= signature(kind).parameters.keys():
+    options, injected = settings.transport_options, settings.kafka_fields
+    if injected and not injected.keys() <= signature(kind).parameters.keys():
         raise ConfigError(f"kafka: transport {settings.transport} has no use for it; remove it")
-    return cast("Transport", build_object(kind, (), options, at="transport_options", told=told))
+    return cast(
+        "Transport", build_object(kind, (), options, at="transport_options", injected=injected)
+    )
 
 
 def open_table_format(
@@ -297,10 +301,10 @@ def _construct(
     *given: Any,
     at: str,
     options: Mapping[str, Any],
-    told: Mapping[str, Any] | None = None,
+    injected: Mapping[str, Any] | None = None,
 ) -> T:
     try:
-        return build_object(kind, given, options, at=at, told=told)
+        return build_object(kind, given, options, at=at, injected=injected)
     except ConfigError as error:
         raise ConfigError(f"source {settings.name}: {error}") from error
 

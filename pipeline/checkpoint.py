@@ -645,9 +645,9 @@ class Incarnations:
     numbers: tuple[int, ...]
 
     @classmethod
-    def of(cls, lives: Mapping[str, int]) -> "Incarnations":
+    def of(cls, incarnations: Mapping[str, int]) -> "Incarnations":
         """Read them from a checkpoint: first batch -> incarnation."""
-        pairs = sorted((int(first), number) for first, number in lives.items())
+        pairs = sorted((int(first), number) for first, number in incarnations.items())
         return cls(tuple(first for first, _ in pairs), tuple(number for _, number in pairs))
 
     def at(self, batch: int) -> int | None:
@@ -656,20 +656,20 @@ class Incarnations:
         return self.numbers[place - 1] if place else None
 
 
-def with_incarnation(lives: Mapping[str, int], batch: int, number: int) -> Mapping[str, int]:
+def with_incarnation(incarnations: Mapping[str, int], batch: int, number: int) -> Mapping[str, int]:
     """Add that *batch* landed in incarnation *number*; return the same object if that is known."""
-    if Incarnations.of(lives).at(batch) == number:
-        return lives
-    kept = sorted(lives, key=int)[1 - MAX_INCARNATIONS :]
-    return {**{first: lives[first] for first in kept}, str(batch): number}
+    if Incarnations.of(incarnations).at(batch) == number:
+        return incarnations
+    kept = sorted(incarnations, key=int)[1 - MAX_INCARNATIONS :]
+    return {**{first: incarnations[first] for first in kept}, str(batch): number}
 
 
 def is_rolled_back(known: Checkpoint, now: Checkpoint) -> bool:
     """Whether the log has lost the batch of *known*, whose number another may have by *now*."""
     if now.batch < known.batch:
         return True
-    lives = (Incarnations.of(one.lives).at(known.batch) for one in (known, now))
-    return now.lives is not known.lives and len({*lives}) > 1
+    incarnations = (Incarnations.of(one.lives).at(known.batch) for one in (known, now))
+    return now.lives is not known.lives and len({*incarnations}) > 1
 
 
 def shard_exists(checkpoint: Checkpoint, shard: Shard) -> bool:

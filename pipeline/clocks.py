@@ -172,10 +172,10 @@ def first_fence(fences: Sequence[Fence], instant: datetime) -> Fence | None:
     return found
 
 
-def no_zone(told: object) -> str:
+def no_zone(value: object) -> str:
     """Return why the text is not a time zone, with the nearest name that is one."""
     names = available_timezones()
-    asked = str(told)
+    asked = str(value)
     folded = {name.casefold(): name for name in names}
     close = get_close_matches(asked.casefold(), folded, n=1, cutoff=0.7)
     fix = f"the nearest is {folded[close[0]]}" if close else "write a name such as Europe/Berlin"

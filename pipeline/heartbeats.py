@@ -137,23 +137,26 @@ class HeartbeatHistory:
         """
         return self.known if self.known >= self.over else None
 
-    def next(self, beat: LandedHeartbeat, batch: int) -> "HeartbeatHistory":
+    def next(self, heartbeat: LandedHeartbeat, batch: int) -> "HeartbeatHistory":
         """With one more."""
-        if beat.number <= self.last:
-            over = batch if beat.number == self.highest else self.over  # what it closed came again
+        if heartbeat.number <= self.last:
+            # what the highest one closed came again
+            over = batch if heartbeat.number == self.highest else self.over
             weight = 3 if self.calm < SOON_HEARTBEATS else 1
-            falls = self.falls if beat.number <= self.fell else self.falls + weight
-            again = replace(self, last=beat.number, again=batch, over=over, calm=0)
-            return replace(again, falls=falls, fell=beat.number)
-        leapt = self.resending and beat.number > self.last + 1
+            falls = self.falls if heartbeat.number <= self.fell else self.falls + weight
+            again = replace(self, last=heartbeat.number, again=batch, over=over, calm=0)
+            return replace(again, falls=falls, fell=heartbeat.number)
+        leapt = self.resending and heartbeat.number > self.last + 1
         calm = 0 if leapt else self.calm + 1
-        made = replace(self, last=beat.number, calm=calm, leaps=self.leaps + leapt)
+        made = replace(self, last=heartbeat.number, calm=calm, leaps=self.leaps + leapt)
         if calm >= CALM_HEARTBEATS:
             made = replace(made, falls=0, leaps=0)
-        if beat.number <= self.highest:
-            return replace(made, over=batch) if beat.number == self.highest else made
+        if heartbeat.number <= self.highest:
+            return replace(made, over=batch) if heartbeat.number == self.highest else made
         over = batch if self.resending else made.over
-        made = replace(made, highest=beat.number, order=beat.order, raised=batch, over=over)
+        made = replace(
+            made, highest=heartbeat.number, order=heartbeat.order, raised=batch, over=over
+        )
         return replace(made, fell=-1, behind=batch - 1 - self.level)
 
 
@@ -175,18 +178,21 @@ class HeartbeatRun:
 
 
 def follow_heartbeats(
-    trail: HeartbeatHistory | None, beats: Iterable[LandedHeartbeat], batch: int
+    trail: HeartbeatHistory | None, heartbeats: Iterable[LandedHeartbeat], batch: int
 ) -> HeartbeatRun | None:
-    """Return what the `beats` of a batch add to *trail*; None if there are no heartbeats at all."""
+    """Return what the *heartbeats* of a batch add to *trail*; None if there are none at all."""
     skipped, doubtful = list[MissingHeartbeats](), False
-    for beat in in_arrival_order(beats):
+    for heartbeat in in_arrival_order(heartbeats):
         if trail is None:
-            number, order = beat.number, beat.order  # no batch so far is known to be passed
-            trail = HeartbeatHistory(number, order, number, batch, topic=beat.topic, behind=batch)
+            # no batch so far is known to be passed
+            number, order = heartbeat.number, heartbeat.order
+            trail = HeartbeatHistory(
+                number, order, number, batch, topic=heartbeat.topic, behind=batch
+            )
             continue
-        if beat.number > trail.highest + 1:
-            skipped.append(MissingHeartbeats(trail.highest + 1, beat.number))
-        trail = replace(trail.next(beat, batch), topic=beat.topic)
+        if heartbeat.number > trail.highest + 1:
+            skipped.append(MissingHeartbeats(trail.highest + 1, heartbeat.number))
+        trail = replace(trail.next(heartbeat, batch), topic=heartbeat.topic)
         doubtful = doubtful or trail.doubtful
     return None if trail is None else HeartbeatRun(trail, tuple(skipped), doubtful)
 
@@ -228,12 +234,12 @@ def _unused_offsets(
     return row.offset - last - 1 - sum(one.offset > last for one in before)
 
 
-def in_arrival_order(beats: Iterable[LandedHeartbeat]) -> list[LandedHeartbeat]:
-    """Return `beats` as they came, by partition: the one with the lowest number first.
+def in_arrival_order(heartbeats: Iterable[LandedHeartbeat]) -> list[LandedHeartbeat]:
+    """Return *heartbeats* as they came, by partition: the one with the lowest number first.
 
     If a topic gets more partitions, the heartbeats of a source move to another partition.
     """
-    every = sorted(beats, key=lambda one: one.offset)
+    every = sorted(heartbeats, key=lambda one: one.offset)
     lowest: dict[tuple[str, int], int] = {}
     for one in every:
         way = one.partition_of

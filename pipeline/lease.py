@@ -131,8 +131,8 @@ class Lease:
             else:
                 if not waiting:
                     longest = EXPIRES.total_seconds()
-                    told = str(seen.holder or Holder(""))
-                    log.warning("lease_waits", lane=self.lane, holder=told, seconds=longest)
+                    holder = str(seen.holder or Holder(""))
+                    log.warning("lease_waits", lane=self.lane, holder=holder, seconds=longest)
                 waiting = True
                 if stopped(LOOKED_EVERY):
                     return False

@@ -263,8 +263,8 @@ def spark_map(session: SparkSession, work: Callable[[T], R], pieces: Sequence[T]
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for index in batch["id"].to_pylist():
-                told = [run_piece(sent[index])]
-                yield pa.RecordBatch.from_pydict({"id": [index], "result": told})
+                results = [run_piece(sent[index])]
+                yield pa.RecordBatch.from_pydict({"id": [index], "result": results})
 
     numbers = session.range(0, len(pieces), 1, len(pieces))
     try:
@@ -293,13 +293,13 @@ def run_piece(sent: bytes) -> bytes:
         return pickle.dumps(error)
 
 
-def load_result(told: bytes) -> Any:
+def load_result(pickled: bytes) -> Any:
     """Read what `outcome` returned.
 
     Raises:
         SluiceError: the one it holds.
     """
-    found = pickle.loads(told)  # noqa: S301  - our workers'
+    found = pickle.loads(pickled)  # noqa: S301  - our workers'
     if isinstance(found, SluiceError):
         raise found
     return found

@@ -47,8 +47,8 @@ def find_class(seam: ModuleType, name: str, key: str) -> Any:
         module = _load(where, name)
     except ModuleNotFoundError as error:
         if not f"{where}.{name.lower()}".startswith(error.name or ""):  # it lacks more
-            told = explain_install(error.name or "") or f"{error}; install it first"
-            raise ConfigError(f"{where}: {told}") from error
+            advice = explain_install(error.name or "") or f"{error}; install it first"
+            raise ConfigError(f"{where}: {advice}") from error
         module = None
     except (Exception, SystemExit) as error:  # another's code: whatever it raises, it has a name
         msg = f"{where}: its import fails: {type(error).__name__}: {error}; fix the module"
@@ -114,16 +114,16 @@ def build_object(
     options: Mapping[str, Any],
     *,
     at: str,
-    told: Mapping[str, Any] | None = None,
+    injected: Mapping[str, Any] | None = None,
 ) -> T:
-    """Build a *kind*: first *given*, then `told` by name, then the config's *options*.
+    """Build a *kind*: first *given*, then *injected* by name, then the config's *options*.
 
     *at* is where the options stand in the file.
 
     Raises:
         ConfigError: an option is unknown, lacking or of a wrong type, or the class refuses it.
     """
-    elsewhere = told or {}
+    elsewhere = injected or {}
     named = {**elsewhere, **options}
     every = [one for one in signature(kind).parameters.items() if not one[0].startswith("_")]
     fields = dict(every[len(given) :])

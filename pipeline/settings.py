@@ -131,9 +131,9 @@ class CollectorSettings(TlsSettings):
 
     def __repr__(self) -> str:
         """Without the login that the address may have."""
-        told = {one.name: getattr(self, one.name) for one in fields(self)}
-        told["url"] = without_login(self.url)
-        parts = ", ".join(f"{name}={value!r}" for name, value in told.items())
+        shown = {one.name: getattr(self, one.name) for one in fields(self)}
+        shown["url"] = without_login(self.url)
+        parts = ", ".join(f"{name}={value!r}" for name, value in shown.items())
         return f"CollectorSettings({parts})"
 
 
@@ -535,8 +535,8 @@ def _folder(table: str) -> str:
     return "/".join(safe)
 
 
-def _numbered(letter: str) -> str:
-    return f"~{ord(letter):02X}"
+def _numbered(character: str) -> str:
+    return f"~{ord(character):02X}"
 
 
 T = TypeVar("T")

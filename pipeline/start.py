@@ -46,7 +46,7 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     logs = [ChangeLog(store, settings.lane) for _ in range(5)]  # one for each thread
     logs[0].opened(clock())
     require_rows_with_a_checkpoint(logs[0])
-    mark = logs[0].checkpoint() or Checkpoint(settings.lane, -1)
+    checkpoint = logs[0].checkpoint() or Checkpoint(settings.lane, -1)
     router = build_router(settings)
     catalog = Catalog(router, schema_readings(settings.sources), Standards(settings.standards))
     catalog.add(logs[0].schema_changes(-1))
@@ -67,7 +67,7 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
         log=logs[0],
         work=Workers(session, settings.small_batch_rows, jobs),
         clock=clock,
-        checkpoint=mark,
+        checkpoint=checkpoint,
         rereads=rereading.offer.news,
     )
     table_format = open_table_format(settings, session)
@@ -103,8 +103,8 @@ def _turns(
 
 def build_router(settings: PipelineSettings) -> Router:
     """Build the router of the rules; Sluice's own heartbeat tables are ignored first."""
-    beats = {source.heartbeat for source in settings.sources}
-    own = tuple(TableRule(re.escape(name), name, ignore=True) for name in sorted(beats))
+    heartbeats = {source.heartbeat for source in settings.sources}
+    own = tuple(TableRule(re.escape(name), name, ignore=True) for name in sorted(heartbeats))
     return Router((*own, *settings.rules))
 
 

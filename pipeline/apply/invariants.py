@@ -201,11 +201,11 @@ def _deleted(made: PlannedSlice, names: Sequence[str]) -> pa.Table:
 
 def _emptied(changes: pa.Table, floors: Floors) -> bool:
     """Whether a TRUNCATE takes rows that stood until now; one sent again does not."""
-    marks = changes.filter(pc.equal(flat_column(changes["op"]), Op.TRUNCATE))
+    truncates = changes.filter(pc.equal(flat_column(changes["op"]), Op.TRUNCATE))
     return any(
         (known := floors.get(Shard(row["source"], row["shard"]))) is None
         or Order(**row["order"]) > known
-        for row in marks.select(["source", "shard", "order"]).to_pylist()  # a few rows
+        for row in truncates.select(["source", "shard", "order"]).to_pylist()  # a few rows
     )
 
 

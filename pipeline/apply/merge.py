@@ -202,9 +202,12 @@ def _rows_of(changes: pa.Table, *ops: Op) -> pa.Table:
 
 def _raised(changes: pa.Table) -> dict[Shard, Order]:
     """The floors that truncates and settles of the slice set; a few rows."""
-    marks = _rows_of(changes, Op.TRUNCATE, Op.SETTLE).select(["source", "shard", "order"])
+    floor_rows = _rows_of(changes, Op.TRUNCATE, Op.SETTLE).select(["source", "shard", "order"])
     return highest_orders(
-        *({Shard(row["source"], row["shard"]): Order(**row["order"])} for row in marks.to_pylist())
+        *(
+            {Shard(row["source"], row["shard"]): Order(**row["order"])}
+            for row in floor_rows.to_pylist()
+        )
     )
 
 

@@ -114,10 +114,10 @@ def complete_rows(
         HeldError: ``partial_row``, a value is neither in the changes nor, for all that they tell,
             in the mirror.
     """
-    lives, own = _RowHistories.of(changes, rows), _is_own(rows, stands) & there
+    histories, own = _RowHistories.of(changes, rows), _is_own(rows, stands) & there
     ranks = stands.rank.T.tolist()
     return tuple(
-        lives.completed(row, names, tuple(ranks[at]) if own[at] else None)
+        histories.completed(row, names, tuple(ranks[at]) if own[at] else None)
         for at, row in enumerate(rows.select(_NEEDED).to_pylist())
     )
 

@@ -232,7 +232,7 @@ class Mirrors(Generic[S]):
             known = self.look(table)
         return -1 if known is None else batch_of(known, self.settings.lane)
 
-    def applied_batch(self, table: str, last: int, lives: Incarnations) -> int:
+    def applied_batch(self, table: str, last: int, incarnations: Incarnations) -> int:
         """As ``applied``, of a change log that ends at batch *last*.
 
         Raises:
@@ -240,7 +240,7 @@ class Mirrors(Generic[S]):
         """
         applied, seen = self.applied(table), self._known.get(table)
         incarnation = None if seen is None else incarnation_of(seen)
-        known = lives.at(applied)
+        known = incarnations.at(applied)
         if applied > last or (
             incarnation is not None and known is not None and incarnation != known
         ):

@@ -141,10 +141,10 @@ class Previews:
         unknown = [
             BackfillState(w.id, w.table, "", why=NO_SHARD) for w, t in wishes if not t.shards
         ]
-        turns = [(wish, table, shard) for wish, table in wishes for shard in table.shards]
-        first = next((n for n, (w, _, s) in enumerate(turns) if (w.id, str(s)) == self._next), 0)
+        targets = [(wish, table, shard) for wish, table in wishes for shard in table.shards]
+        first = next((n for n, (w, _, s) in enumerate(targets) if (w.id, str(s)) == self._next), 0)
         found, until = list[BackfillState](), time.monotonic() + ROUND
-        for wish, table, shard in (*turns[first:], *turns[:first]):
+        for wish, table, shard in (*targets[first:], *targets[:first]):
             state = self._done.get((wish.id, str(shard)))
             if state is None and found and time.monotonic() > until:
                 state = BackfillState(wish.id, wish.table, str(shard), why=QUEUED)
@@ -165,18 +165,18 @@ class Previews:
     def _state(
         self, wish: BackfillRequest, table: Table, shard: Shard, landed: LandedState
     ) -> BackfillState:
-        told = (wish.id, wish.table, str(shard))
+        identity = (wish.id, wish.table, str(shard))
         try:
             found = self._look(wish, table, shard, landed)
         except SluiceError as error:
-            return BackfillState(*told, why=str(error), refused=isinstance(error, ConfigError))
+            return BackfillState(*identity, why=str(error), refused=isinstance(error, ConfigError))
         except Exception as error:  # the boundary of one wish: all else goes on
             log.exception("preview_failed", table=wish.table)
             why = f"{type(error).__name__}: {error}; see the log"
-            return BackfillState(*told, why=why, refused=True)
+            return BackfillState(*identity, why=why, refused=True)
         if found is None:
-            return BackfillState(*told, why=NOT_YET)
-        return BackfillState(*told, done=landed.checkpoint.batch, preview=found)
+            return BackfillState(*identity, why=NOT_YET)
+        return BackfillState(*identity, done=landed.checkpoint.batch, preview=found)
 
     def _look(
         self, wish: BackfillRequest, table: Table, shard: Shard, landed: LandedState

@@ -76,8 +76,8 @@ class RowReaders:
         seen = [*([epoch.position] if epoch else ()), *([before.head.position] if before else ())]
         whys = [why for one in seen if (why := explain_reset(one, fence.head.position)) is not None]
         if fence.head.identity != identity or whys:
-            told = "".join(f": {why}" for why in whys[:1])
-            raise ProofError(f"source:{source}: the server has changed{told}; a new epoch begins")
+            detail = "".join(f": {why}" for why in whys[:1])
+            raise ProofError(f"source:{source}: the server has changed{detail}; a new epoch begins")
         return fence
 
     def describe(self, shard: Shard) -> None:
@@ -161,12 +161,12 @@ class RowReaders:
             return declared
         if shard not in self._described:
             self.describe(shard)
-        told, known = self._described[shard], checkpoint.rereads.get(shard)
-        if told is None or known is None:
+        described, known = self._described[shard], checkpoint.rereads.get(shard)
+        if described is None or known is None:
             return None
         dialect = self._feed(shard.source).dialect
-        columns = tuple(dialect.column(one, "") for one in told.columns)
-        return TableSchema(shard.name, known.order, columns, told.key)
+        columns = tuple(dialect.column(one, "") for one in described.columns)
+        return TableSchema(shard.name, known.order, columns, described.key)
 
     def folding(
         self, wishes: Sequence[BackfillRequest], checkpoint: Checkpoint, router: Router

@@ -227,8 +227,8 @@ class BackfillRunner:
         """Work on requests until the round's time is over; the one left out last time is first."""
         until = time.monotonic() + ROUND
         first = next((at for at, (one, _) in enumerate(wanted) if one.id == self._next), 0)
-        for turn, (wish, table) in enumerate((*wanted[first:], *wanted[:first])):
-            if turn and time.monotonic() > until:
+        for number, (wish, table) in enumerate((*wanted[first:], *wanted[:first])):
+            if number and time.monotonic() > until:
                 self._next = wish.id
                 return
             yield wish.id, self._advance(wish, table, landed)
@@ -429,22 +429,22 @@ class BackfillRunner:
     ) -> BackfillState:
         """Return the state of a *shard*; None if no shard of the table is known."""
         known = None if shard is None else checkpoint.rereads.get(shard)
-        told = BackfillState(wish.id, wish.table, "" if shard is None else str(shard))
+        state = BackfillState(wish.id, wish.table, "" if shard is None else str(shard))
         if known is not None and known.id == wish.id:
-            told = replace(told, rows=known.rows, done=known.done, why=begun_anew(known))
-        if told.done is None and trouble is None and known is not None and known.closing:
-            return replace(told, why=ALL_READ)
-        if told.done is None and trouble is None and (known is None or known.id != wish.id):
-            return replace(told, why=NOT_YET if shard in self.offer.begun else QUEUED)
-        if told.done is None and trouble is None and known is not None and not known.key:
-            return replace(told, why=NOT_YET)
-        if told.done is not None:
-            return told
+            state = replace(state, rows=known.rows, done=known.done, why=begun_anew(known))
+        if state.done is None and trouble is None and known is not None and known.closing:
+            return replace(state, why=ALL_READ)
+        if state.done is None and trouble is None and (known is None or known.id != wish.id):
+            return replace(state, why=NOT_YET if shard in self.offer.begun else QUEUED)
+        if state.done is None and trouble is None and known is not None and not known.key:
+            return replace(state, why=NOT_YET)
+        if state.done is not None:
+            return state
         if trouble is None:
-            return replace(told, brake="" if shard is None else self._brakes.get(shard, ""))
+            return replace(state, brake="" if shard is None else self._brakes.get(shard, ""))
         brake = trouble.brake if isinstance(trouble, SparedError) else ""
         refused = isinstance(trouble, ConfigError)
-        return replace(told, why=str(trouble), refused=refused, brake=brake)
+        return replace(state, why=str(trouble), refused=refused, brake=brake)
 
 
 def _failure(wish: BackfillRequest, step: Callable[[], None]) -> SluiceError | None:

@@ -164,7 +164,8 @@ def run_task(task: BackfillTask) -> BackfillResult:
     """
     pace = ReadPace(task.limits)
     name = f"part-{uuid.uuid4()}.parquet"
-    count, last, ended, told = 0, task.asked.after, False, _DescribedColumns(task.asked.declared)
+    count, last, ended = 0, task.asked.after, False
+    described = _DescribedColumns(task.asked.declared)
     blank = Blank.drawn()
     with (
         closing(task.open_rows(task.settings)) as server,
@@ -173,7 +174,7 @@ def run_task(task: BackfillTask) -> BackfillResult:
         reads = _keyed(server, task, pace) if task.asked.keys else _reads(server, task, pace)
         for read, gone in reads:
             ended, last = read.ended, read.last or last
-            told.learn(read.told)
+            described.learn(read.told)
             for rows, op in ((read.rows, Op.READ), (gone, Op.DELETE)):
                 if len(rows):
                     count += len(rows)
@@ -189,8 +190,8 @@ def run_task(task: BackfillTask) -> BackfillResult:
         ended=ended,
         rows=count,
         file=file.written,
-        columns=told.digest,
-        told=told.news,
+        columns=described.digest,
+        told=described.news,
     )
     return BackfillResult(rows_again, pace.select, pace.brake)
 
@@ -202,15 +203,15 @@ class _DescribedColumns:
     declared: TableSchema | None
     table: TableDescription | None = None
 
-    def learn(self, told: TableDescription | None) -> None:
+    def learn(self, description: TableDescription | None) -> None:
         """Take those of one read.
 
         Raises:
             ProofError: they are others than those of the read before.
         """
-        if self.table is not None and told != self.table:
+        if self.table is not None and description != self.table:
             raise ProofError(f"the columns of {self.table.shard} changed while it was read")
-        self.table = told
+        self.table = description
 
     @property
     def digest(self) -> str:

@@ -318,8 +318,8 @@ def _bytes(number: int) -> bytes:
 
 
 def _micros(at: datetime) -> int:
-    told: int = pa.scalar(at, _RECEIVED).value
-    return told
+    value: int = pa.scalar(at, _RECEIVED).value
+    return value
 
 
 def _is_proven(made: bytes, stamp: Stamp) -> bool:
@@ -329,9 +329,9 @@ def _is_proven(made: bytes, stamp: Stamp) -> bool:
         at = next(i for i, one in enumerate(file.schema) if one.path == "batch")
         bounds = [file.metadata.row_group(group).column(at).statistics for group in groups]
         rows = file.read(columns=list(FILLED))
-    told = {(one.min, one.max) for one in bounds if one is not None}
+    extremes = {(one.min, one.max) for one in bounds if one is not None}
     wanted = {"batch": stamp.batch, "received": stamp.received}
     same = (
         pc.all(pc.equal(rows[name].cast(CHANGES.field(name).type), wanted[name])) for name in wanted
     )
-    return told == {(stamp.batch, stamp.batch)} and all(one.as_py() for one in same)
+    return extremes == {(stamp.batch, stamp.batch)} and all(one.as_py() for one in same)

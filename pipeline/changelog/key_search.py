@@ -220,8 +220,8 @@ def _group_bounds(metadata: Any) -> Iterator[GroupBounds]:
     names = {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
     both = zip(row_groups(metadata, "table"), row_groups(metadata, "key"), strict=True)
     for number, (table, key) in enumerate(both):
-        told = metadata.row_group(number).column(names["key"]).statistics
-        yield GroupBounds(table, key, told is None or told.null_count != 0)
+        stats = metadata.row_group(number).column(names["key"]).statistics
+        yield GroupBounds(table, key, stats is None or stats.null_count != 0)
 
 
 def _read_part(

@@ -259,7 +259,7 @@ class LogUpkeep:
 
     def _committed(self, actions: tuple[Mapping[str, object], ...], operation: str) -> bool:
         """Commit on the newest version, as long as the files to remove are there."""
-        told = {"sluice": {"lane": self.settings.lane}}
+        note = {"sluice": {"lane": self.settings.lane}}
         while is_compaction_needed(actions, self.changes.snapshot):
             try:
                 made = commit_actions(
@@ -268,7 +268,7 @@ class LogUpkeep:
                     actions,
                     operation=operation,
                     clock=self.clock(),
-                    note=told,
+                    note=note,
                 )
             except LostRaceError:
                 self.changes.look()

@@ -175,8 +175,8 @@ class LogReader:
 
         None whose rows are all below *bases*, which are by ``source/shard``.
         """
-        told = TransactionReader(self.pinned, self.lane, self.memory)
-        return told.of(table, range(after + 1, until + 1), bases)
+        reader = TransactionReader(self.pinned, self.lane, self.memory)
+        return reader.of(table, range(after + 1, until + 1), bases)
 
     def change_counts(self, table: Table, after: int, until: int) -> int:
         """Changes (c, u, d) of *table* landed in batches in ``(after, until]``."""
@@ -205,9 +205,9 @@ class LogReader:
         oldest = ", ".join((*PLACE, "batch"))
         last = {f"p{i}": part for i, part in enumerate(PLACE)} | {"source": "source"}
         last |= {"shard": "shard", "newest": '"at"'}
-        told = (f"last_value({one} ORDER BY {oldest}) AS {name}" for name, one in last.items())
+        columns = (f"last_value({one} ORDER BY {oldest}) AS {name}" for name, one in last.items())
         found = self.pinned.select(
-            f'SELECT key, max("at") AS latest, {", ".join(told)}'  # noqa: S608
+            f'SELECT key, max("at") AS latest, {", ".join(columns)}'  # noqa: S608
             f" FROM t WHERE {self._batches(after, until)}"
             f' AND t."table" = {quote_literal(table.name)} AND {among_sql("op", ROWS)}'
             f' AND origin = {int(Origin.LIVE)} AND key IS NOT NULL AND "at" IS NOT NULL'

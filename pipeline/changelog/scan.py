@@ -144,11 +144,11 @@ def row_groups(metadata: Any, column: str) -> Iterator[RowGroup]:
     at = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == column)
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        told = group.column(at).statistics
-        if told is not None and told.has_min_max:
-            yield RowGroup(told.min, told.max, group.num_rows)
+        stats = group.column(at).statistics
+        if stats is not None and stats.has_min_max:
+            yield RowGroup(stats.min, stats.max, group.num_rows)
         else:
-            nulls = told is not None and told.null_count == group.num_rows
+            nulls = stats is not None and stats.null_count == group.num_rows
             yield RowGroup(None, None, group.num_rows, nulls)
 
 

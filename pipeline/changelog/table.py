@@ -96,12 +96,12 @@ class ColumnEvent:
     payload: str
 
 
-def column_event_rows(told: Sequence[ColumnEvent], stamp: Stamp) -> pa.RecordBatch:
+def column_event_rows(events: Sequence[ColumnEvent], stamp: Stamp) -> pa.RecordBatch:
     """One row of ``CHANGES`` for each."""
     rows = [
         _row(one, Op.DDL)
         | {"after": one.payload, "schema_id": zlib.crc32(one.payload.encode()) >> 1}
-        for one in told
+        for one in events
     ]
     return _rows(rows, stamp)
 

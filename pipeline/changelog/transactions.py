@@ -142,22 +142,22 @@ class LogMemory:
         """Of each of *batches*; *read* is asked for those that are not known, all at once."""
         wanted = set(batches)
         lacking = sorted(wanted - self._spans.keys())
-        told = read(lacking) if lacking else {}
-        self._spans |= {batch: told.get(batch, {}) for batch in lacking}
+        loaded = read(lacking) if lacking else {}
+        self._spans |= {batch: loaded.get(batch, {}) for batch in lacking}
         found = {batch: self._spans[batch] for batch in wanted}
         for batch in sorted(self._spans)[:-MOST_SPANS]:
             del self._spans[batch]
         return found
 
     def _take(self, batches: range, read: Callable[[range], Iterator[Ended]]) -> None:
-        told: dict[int, dict[tuple[str, str], list[Ended]]] = {batch: {} for batch in batches}
+        by_batch: dict[int, dict[tuple[str, str], list[Ended]]] = {batch: {} for batch in batches}
         sizes = dict.fromkeys(batches, 1)
         for one in read(batches):
             key, end = one
             sizes[end.batch] += 1
             for shard in end.counts:
-                told[end.batch].setdefault((key[0], shard), []).append(one)
-        self._ends |= told
+                by_batch[end.batch].setdefault((key[0], shard), []).append(one)
+        self._ends |= by_batch
         self._sizes |= sizes
 
     def _forget(self) -> None:
@@ -331,9 +331,9 @@ class TransactionReader:
         unequal = []
         for key, end in ends:
             sent = self._sent(key, end, begins)
-            told = sent.compared(sent.promised(table), landed.get(key, {}))
-            if sent.begun == 1 and told.landed == told.promised:
-                yield told
+            compared = sent.compared(sent.promised(table), landed.get(key, {}))
+            if sent.begun == 1 and compared.landed == compared.promised:
+                yield compared
             else:
                 unequal.append(sent)
         yield from self._unequal(table, unequal, rows, landed, bases)
@@ -391,23 +391,23 @@ class TransactionReader:
             f'SELECT source, {TX} AS id, batch, t."offset" AS at FROM t WHERE {rows}'  # noqa: S608
             f' AND op = {quote_literal(Op.BEGIN)} ORDER BY batch, t."offset"'
         )
-        told: dict[TxKey, list[tuple[int, int]]] = {}
+        begins: dict[TxKey, list[tuple[int, int]]] = {}
         for row in found:
-            told.setdefault((row["source"], row["id"]), []).append(
+            begins.setdefault((row["source"], row["id"]), []).append(
                 (int(row["batch"]), int(row["at"] or 0))
             )
-        return told
+        return begins
 
     def _landed(self, rows: str) -> Mapping[TxKey, Landed]:
         found = self.pinned.select(
             f"SELECT source, {TX} AS id, {EPOCH} AS epoch, shard, {DISTINCT} AS n FROM t"  # noqa: S608
             f" WHERE {rows} GROUP BY source, {TX}, {EPOCH}, shard"
         )
-        told: dict[TxKey, dict[tuple[int, str], int]] = {}
+        landed: dict[TxKey, dict[tuple[int, str], int]] = {}
         for row in found:
-            own = told.setdefault((row["source"], row["id"]), {})
+            own = landed.setdefault((row["source"], row["id"]), {})
             own[int(row["epoch"] or 0), row["shard"]] = int(row["n"])
-        return told
+        return landed
 
     def _places(self, rows: str) -> Mapping[TxKey, Sequence[tuple[int, ...]]]:
         """Highest place in each epoch, of any table."""
@@ -416,10 +416,10 @@ class TransactionReader:
             f' FROM t WHERE {rows} AND {among_sql("op", SENT)} AND t."order" IS NOT NULL'
             f" GROUP BY source, {TX}, {EPOCH}"
         )
-        told: dict[TxKey, list[tuple[int, ...]]] = {}
+        positions: dict[TxKey, list[tuple[int, ...]]] = {}
         for row in found:
-            told.setdefault((row["source"], row["id"]), []).append(_high(row))
-        return told
+            positions.setdefault((row["source"], row["id"]), []).append(_high(row))
+        return positions
 
 
 def _before(begins: Begins, key: TxKey, end: TransactionEnd) -> Sequence[tuple[int, int]]:
@@ -455,8 +455,8 @@ def _high(row: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _end(row: Mapping[str, Any], span: BatchSpan | None) -> TransactionEnd:
-    told = json.loads(row["payload"] or "{}")
-    each = told.get("data_collections") or []
+    payload = json.loads(row["payload"] or "{}")
+    each = payload.get("data_collections") or []
     counts = {str(one["data_collection"]): int(one["event_count"]) for one in each}
-    total, at = int(told.get("event_count") or 0), int(row["at"] or 0)
+    total, at = int(payload.get("event_count") or 0), int(row["at"] or 0)
     return TransactionEnd(total, counts, int(row["batch"]), span, at)

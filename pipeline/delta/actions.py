@@ -66,12 +66,12 @@ def add_vector(file: ActiveFile, descriptor: Mapping[str, Any], *, records: int)
     Raises:
         HeldError: ``log_damaged``, the vector and the file do not go together.
     """
-    told = file.records
-    if told not in {None, records} or not 0 < descriptor["cardinality"] <= records:
+    logged = file.records
+    if logged not in {None, records} or not 0 < descriptor["cardinality"] <= records:
         raise HeldError(
             "log_damaged",
             f"{file.action['path']}: a deletion vector of {descriptor['cardinality']} rows for a "
-            f"file of {records} rows, where the log says {told}; rebuild the table",
+            f"file of {records} rows, where the log says {logged}; rebuild the table",
         )
     stats = statistics.encode_statistics(statistics.loosen_statistics(file.stats or {}, records))
     vector = dict(descriptor)
@@ -127,9 +127,9 @@ def _names(struct: Mapping[str, Any]) -> set[str]:
 def _described(
     snapshot: Snapshot, new: pa.Schema, properties: Mapping[str, str]
 ) -> tuple[Action, ...]:
-    text, told = protocol.describe_table(new, properties, snapshot.metadata.schema_string)
-    described = {**snapshot.metadata.action, "schemaString": text, "configuration": told}
-    wanted = protocol.our_protocol(to_arrow(text), told)["protocol"]
+    text, configuration = protocol.describe_table(new, properties, snapshot.metadata.schema_string)
+    described = {**snapshot.metadata.action, "schemaString": text, "configuration": configuration}
+    wanted = protocol.our_protocol(to_arrow(text), configuration)["protocol"]
     better = protocol.upgrade_protocol(snapshot.protocol, wanted)
     first: tuple[Action, ...] = () if better is None else ({"protocol": better},)
     return (*first, {"metaData": described})

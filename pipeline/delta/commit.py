@@ -113,9 +113,9 @@ def _look(store: Store, name: str, size: int) -> None:
         found = -1
     wanted = found >= size if name.endswith(".bin") else found == size
     if not wanted:
-        told = "is gone" if found < 0 else f"has {found} bytes instead of {size}"
+        problem = "is gone" if found < 0 else f"has {found} bytes instead of {size}"
         raise HeldError(
-            "missing_file", f"{store.uri}/{name} {told}; nothing was committed, write it again"
+            "missing_file", f"{store.uri}/{name} {problem}; nothing was committed, write it again"
         )
 
 

@@ -106,9 +106,9 @@ class Folder:
             for entry in entries:
                 with suppress(FileNotFoundError):  # swept while we look
                     if entry.is_file(follow_symlinks=False):
-                        told = entry.stat(follow_symlinks=False)
-                        at = datetime.fromtimestamp(told.st_mtime, UTC)
-                        found.append(Entry(_joined(folder, entry.name), told.st_size, at))
+                        stat = entry.stat(follow_symlinks=False)
+                        at = datetime.fromtimestamp(stat.st_mtime, UTC)
+                        found.append(Entry(_joined(folder, entry.name), stat.st_size, at))
         return sorted(found, key=lambda one: one.name)
 
     def put_new(self, name: str, data: bytes) -> None:

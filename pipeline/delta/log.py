@@ -75,9 +75,9 @@ def encode_entry(actions: Sequence[Action]) -> bytes:
 def commit_id(actions: Iterable[Action]) -> str | None:
     """Id of the commit that an entry's actions make up, if it is one of Sluice's."""
     for action in actions:
-        told = action.get("commitInfo")
-        if told and str(told.get("engineInfo", "")).startswith(ENGINE):
-            return str(told.get("txnId"))
+        info = action.get("commitInfo")
+        if info and str(info.get("engineInfo", "")).startswith(ENGINE):
+            return str(info.get("txnId"))
     return None
 
 
@@ -208,8 +208,8 @@ _ASIDE = {"metadata", "nullable", "containsNull", "valueContainsNull"}
 
 def shape_of(described: Action) -> str:
     """The digest of a ``metaData`` action."""
-    told = (described.get("configuration") or {}).items()
-    own = sorted((name, value) for name, value in told if name.startswith(_OWN))
+    properties = (described.get("configuration") or {}).items()
+    own = sorted((name, value) for name, value in properties if name.startswith(_OWN))
     columns = _column_shape(str(described.get("schemaString") or "{}"))
     parts = (described.get("id"), described.get("partitionColumns") or [], columns, own)
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
@@ -222,17 +222,17 @@ def _column_shape(schema_string: str) -> str:
     return json.dumps(sorted((_kind(one) for one in fields), key=lambda one: str(one["name"])))
 
 
-def _kind(told: Any) -> Any:
+def _kind(node: Any) -> Any:
     """A field or type of Delta's schema JSON, without what is said beside it."""
-    if isinstance(told, list):
-        return [_kind(one) for one in told]
-    if isinstance(told, str):
-        return told.replace(" ", "")  # decimal(10, 0)
-    if not isinstance(told, dict):
-        return told
-    kept = {name: _kind(value) for name, value in told.items() if name not in _ASIDE}
-    if "metadata" in told:
-        kept |= {"name": told["name"], "in files": physical_name(told)}
+    if isinstance(node, list):
+        return [_kind(one) for one in node]
+    if isinstance(node, str):
+        return node.replace(" ", "")  # decimal(10, 0)
+    if not isinstance(node, dict):
+        return node
+    kept = {name: _kind(value) for name, value in node.items() if name not in _ASIDE}
+    if "metadata" in node:
+        kept |= {"name": node["name"], "in files": physical_name(node)}
     return dict(sorted(kept.items()))
 
 
@@ -342,9 +342,9 @@ class Snapshot:
         """Rows that are not deleted; None where the log does not tell of each file."""
         total = 0
         for file in self.files.values():
-            if (told := file.records) is None:
+            if (records := file.records) is None:
                 return None
-            total += told - (int(file.vector["cardinality"]) if file.vector else 0)
+            total += records - (int(file.vector["cardinality"]) if file.vector else 0)
         return total
 
     @property

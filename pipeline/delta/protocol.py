@@ -131,12 +131,12 @@ def _number(struct: dict[str, Any], highest: int) -> int:
     fields: Sequence[dict[str, Any]] = struct_fields(struct)
     highest = max([highest, *(int(one["metadata"].get(ID, 0)) for one in fields)])
     for field in fields:
-        told = field["metadata"]
-        if ID not in told:
+        metadata = field["metadata"]
+        if ID not in metadata:
             highest += 1
-            told[ID] = highest
-        if PHYSICAL not in told:
-            told[PHYSICAL] = f"col-{uuid.uuid4()}" if _odd(field["name"]) else field["name"]
+            metadata[ID] = highest
+        if PHYSICAL not in metadata:
+            metadata[PHYSICAL] = f"col-{uuid.uuid4()}" if _odd(field["name"]) else field["name"]
     return highest
 
 
@@ -150,8 +150,8 @@ def _physical(field: Mapping[str, Any]) -> pa.Field:
         inner = pa.struct([_physical(one) for one in kind["fields"]])
     else:
         inner = arrow_field(field).type
-    told = {_FIELD_ID: str(field["metadata"][ID]).encode()} if ID in field["metadata"] else None
-    return pa.field(physical_name(field), inner, nullable=field["nullable"], metadata=told)
+    metadata = {_FIELD_ID: str(field["metadata"][ID]).encode()} if ID in field["metadata"] else None
+    return pa.field(physical_name(field), inner, nullable=field["nullable"], metadata=metadata)
 
 
 def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:

@@ -188,9 +188,9 @@ def footer_fits(footer: Any, name: str) -> None:
     Raises:
         HeldError: ``file_format``; names file and column.
     """
-    told = footer.metadata or {}
+    metadata = footer.metadata or {}
     for key in _LEGACY:
-        if key in told:
+        if key in metadata:
             raise _refused(name, f"Spark wrote it with its legacy calendar ({key.decode()})")
     schema = footer.schema
     for i in range(len(schema)):

@@ -117,10 +117,10 @@ def measure_lags(
         held = {h: w if isinstance(w, Missing) else kept[source, h].at for h, w in found.items()}
         exits[source] = lift_watermarks(held)
     hops = [hop for hop in Hop if any(hop in found for found in exits.values())]
-    marks = [_lowest(hop, exits, now) for hop in hops]
-    lags = [_lag(entry, leave) for entry, leave in pairwise([now, *marks])]
+    watermarks = [_lowest(hop, exits, now) for hop in hops]
+    lags = [_lag(entry, leave) for entry, leave in pairwise([now, *watermarks])]
     ages = [_age(hop, table, samples, now) for hop in hops]
-    rows = tuple(HopLag(*row) for row in zip(hops, lags, marks, ages, strict=True))
+    rows = tuple(HopLag(*row) for row in zip(hops, lags, watermarks, ages, strict=True))
     return Lags(table.name, now, rows, kept)
 
 

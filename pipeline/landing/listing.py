@@ -343,7 +343,7 @@ class LandingSource:
         }
         names = frozenset(self._undescribed)
         return partial(
-            undescribed_parts, untold=names, prefix=self.settings.prefix, routed=own.routed
+            undescribed_parts, undescribed=names, prefix=self.settings.prefix, routed=own.routed
         )
 
     def _lasting(self, now: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -235,8 +235,10 @@ class Landing:
         )
         # A topic that was deleted and created again during the read would mix two topics unseen.
         self.transport.require_ids({at.topic: listing.ends[at].topic_id for at in chosen.spans})
-        lives = with_incarnation(self.checkpoint.lives, made.batch, self._incarnation.int >> 66)
-        made = replace(self._resubmitted.noted(self._healed.noted(made)), lives=lives)
+        incarnations = with_incarnation(
+            self.checkpoint.lives, made.batch, self._incarnation.int >> 66
+        )
+        made = replace(self._resubmitted.noted(self._healed.noted(made)), lives=incarnations)
         files, before = (*again.files, *self._healed.files), self._healed.counted_before
         taken = rows_again(self.log, files, columns, stamp, counted_before=before)
         self._tried = find_complete(self.checkpoint)

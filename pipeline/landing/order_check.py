@@ -225,10 +225,10 @@ def _is_below(codes: Ints, places: Ints, live: Flags, before: Mapping[int, Order
     owners = np.array(list(before), np.int64)
     every = np.concatenate([owners, codes])
     rank = _ranks(np.concatenate([highs, places]))
-    lives = np.concatenate([np.ones(len(owners), bool), live])
+    all_live = np.concatenate([np.ones(len(owners), bool), live])
     grouping = np.argsort(every, kind="stable")
     digit = every[grouping] * len(rank)
-    reached = np.maximum.accumulate(digit + np.where(lives, rank, 0)[grouping])
+    reached = np.maximum.accumulate(digit + np.where(all_live, rank, 0)[grouping])
     low = np.empty(len(every), bool)
     low[grouping] = digit + rank[grouping] < reached
     return low[len(owners) :]

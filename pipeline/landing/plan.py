@@ -54,8 +54,8 @@ def share_cap(
         result[partition] = replace(span, end=taken)
         capped = capped or taken != span.end
         left -= result[partition].size
-    cut, turns = set[str](), [at for at in result if capped and at.topic in in_turn]
-    for at in sorted(turns, key=lambda at: (at.topic, at.partition)):
+    cut, in_order = set[str](), [at for at in result if capped and at.topic in in_turn]
+    for at in sorted(in_order, key=lambda at: (at.topic, at.partition)):
         if at.topic in cut:
             end = replace(spans[at].end, offset=spans[at].first)
             result[at] = replace(spans[at], end=end)

@@ -102,10 +102,10 @@ def open_session(
         _start_java(name, settings.master, options)
         session = builder.getOrCreate()
     except Py4JError as error:
-        told = str(error).partition("\n: ")[2].partition("\n")[0] or str(error).partition("\n")[0]
+        reason = str(error).partition("\n: ")[2].partition("\n")[0] or str(error).partition("\n")[0]
         raise UnreachableError(
-            f"Spark did not start on {settings.master} ({told.partition(': ')[2] or told}); is its "
-            "master up, and can its workers start executors? their logs say more"
+            f"Spark did not start on {settings.master} ({reason.partition(': ')[2] or reason}); is "
+            "its master up, and can its workers start executors? their logs say more"
         ) from error
     session.sparkContext.setLogLevel("ERROR")
     return session
@@ -242,7 +242,7 @@ def _version(name: str) -> str:
 @cache
 def _digest() -> str:
     """Of all its files: a version says little of a working copy."""
-    folder, told = Path(__file__).parent.parent, hashlib.sha256()
+    folder, digest = Path(__file__).parent.parent, hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
-        told.update(f"{path.relative_to(folder)}\n".encode() + path.read_bytes())
-    return told.hexdigest()[:12]
+        digest.update(f"{path.relative_to(folder)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()[:12]

@@ -166,10 +166,10 @@ class Lake:
         if newest is None:
             return ()
         first = newest.version - FIRST_LOOK if since is None else since
-        told = takewhile(
+        commits = takewhile(
             lambda one: one.version > first, self._mirrors.commits(table, newest.version)
         )
-        found = tuple(told)[::-1]
+        found = tuple(commits)[::-1]
         if since is not None and len(found) < newest.version - since:
             gone = newest.version - len(found)
             msg = f"version {gone} of mirror {table} is no longer in its log"
@@ -178,8 +178,8 @@ class Lake:
 
     def _newest(self, table: str) -> MirrorSnapshot | None:
         """A mirror as it stands now, also where another table has come into its folder."""
-        turn = self._turns.setdefault(table, threading.Lock())  # one that hangs keeps none waiting
-        with turn, translate_errors(self.settings.mirror(table)):
+        lock = self._turns.setdefault(table, threading.Lock())  # one that hangs keeps none waiting
+        with lock, translate_errors(self.settings.mirror(table)):
             try:
                 return self._mirrors.look(table)
             except HeldError as error:

@@ -137,8 +137,8 @@ def _times(messages: Sequence[Message]) -> list[int | None]:
 
 
 def _headers(messages: Sequence[Message]) -> list[Any]:
-    told: list[Any] = [m.headers() for m in messages]
-    return [h and [{"name": name, "value": value} for name, value in h] for h in told]
+    headers: list[Any] = [m.headers() for m in messages]
+    return [h and [{"name": name, "value": value} for name, value in h] for h in headers]
 
 
 _READ: Mapping[str, Callable[[Sequence[Message]], list[Any]]] = {
@@ -350,9 +350,9 @@ class _Assigned:
         offsets = np.array([m.offset() for m in messages], np.int64)
         epochs = _leader_epochs(messages)
         codes = self._places(messages)
-        turns = (np.flatnonzero(np.diff(codes)) + 1).tolist()
+        boundaries = (np.flatnonzero(np.diff(codes)) + 1).tolist()
         keep = np.zeros(len(messages), dtype=bool)
-        for low, high in zip([0, *turns], [*turns, len(messages)], strict=True):
+        for low, high in zip([0, *boundaries], [*boundaries, len(messages)], strict=True):
             cursor, run = self._cursors[codes[low]], offsets[low:high]
             if run[0] < cursor.next or (np.diff(run) <= 0).any():
                 raise UnreachableError(f"{cursor.range}: offsets went back to {run.min()}")
@@ -370,11 +370,11 @@ class _Assigned:
         if self._of_number is None:
             codes: Mapping[Any, int] = self._codes
             return np.array([codes[m.topic(), m.partition()] for m in messages], np.int64)
-        told = [_number(m.partition()) for m in messages]
-        few = {number: self._of_number[number] for number in set(told)}
+        numbers = [_number(m.partition()) for m in messages]
+        few = {number: self._of_number[number] for number in set(numbers)}
         if len(few) == 1:
-            return np.full(len(told), next(iter(few.values())), np.int64)
-        return np.array([few[number] for number in told], np.int64)
+            return np.full(len(numbers), next(iter(few.values())), np.int64)
+        return np.array([few[number] for number in numbers], np.int64)
 
     def _settle(self, *, moved: bool) -> None:
         """Pause what is done, or it would be fetched on; count the time in which nothing came."""
@@ -421,10 +421,10 @@ def _translated() -> Iterator[None]:
 
 def _leader_epochs(messages: Sequence[Message]) -> npt.NDArray[np.int64]:
     """Each record's; -1 from a broker before Kafka 2.1."""
-    told = [m.leader_epoch() for m in messages]
-    if None not in (few := set(told)) and len(few) == 1:
-        return np.full(len(told), told[0], np.int64)
-    return np.array([-1 if epoch is None else epoch for epoch in told], np.int64)
+    epochs = [m.leader_epoch() for m in messages]
+    if None not in (few := set(epochs)) and len(few) == 1:
+        return np.full(len(epochs), epochs[0], np.int64)
+    return np.array([-1 if epoch is None else epoch for epoch in epochs], np.int64)
 
 
 def _number(value: int | None) -> int:
@@ -551,9 +551,9 @@ class KafkaTransport:
         if not (asked := sorted(set(topics))):
             return frozenset()
         with self._session():
-            told = self._lister().describe_topics(asked)
+            descriptions = self._lister().describe_topics(asked)
         refused = TopicAuthorizationFailedError.errno
-        return frozenset(one["name"] for one in told if one["error_code"] == refused)
+        return frozenset(one["name"] for one in descriptions if one["error_code"] == refused)
 
     def require_ids(self, expected: Mapping[str, str]) -> None:
         """Return if each topic still has its id.

@@ -53,8 +53,8 @@ class TransportsBySource:
     def topics(self, pattern: str) -> Mapping[str, str]:
         found: dict[str, str] = {}
         for number, transport in enumerate(self._all):
-            told = transport.topics(pattern)
-            found |= {name: id_ for name, id_ in told.items() if self._of(name) == number}
+            listed = transport.topics(pattern)
+            found |= {name: id_ for name, id_ in listed.items() if self._of(name) == number}
         return found
 
     def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
@@ -82,10 +82,10 @@ class TransportsBySource:
 
     def settings(self, pattern: str) -> Sequence[TopicFacts]:
         return [
-            told
+            facts
             for number, transport in enumerate(self._all)
-            for told in transport.settings(pattern)
-            if self._of(told.name) == number
+            for facts in transport.settings(pattern)
+            if self._of(facts.name) == number
         ]
 
     def reader(self, ranges: Sequence[OffsetRange]) -> "ReadersBySource":
@@ -158,8 +158,8 @@ class ReadBySource:
 
     @property
     def read(self) -> tuple[RangeRead, ...]:
-        told = {one.asked: one for stream in self.streams for one in stream.read}
-        return tuple(told[one] for one in self.ranges)
+        by_range = {one.asked: one for stream in self.streams for one in stream.read}
+        return tuple(by_range[one] for one in self.ranges)
 
     def __iter__(self) -> Generator[pa.RecordBatch, None, None]:
         """All of the first, then all of the next."""

@@ -32,11 +32,11 @@ _FILES = ("ca", "certificate", "key", "key_password")
 
 def for_librdkafka(bootstrap: str, security: KafkaSecurity) -> Mapping[str, str]:
     """Settings of confluent-kafka's clients for the cluster at *bootstrap*."""
-    told = _map_settings(security, _LIBRDKAFKA)
+    settings = _map_settings(security, _LIBRDKAFKA)
     return {
         "bootstrap.servers": bootstrap,
         **({"security.protocol": security.protocol} if security.protocol != "PLAINTEXT" else {}),
-        **told,
+        **settings,
     }
 
 

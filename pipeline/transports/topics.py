@@ -261,7 +261,7 @@ def find_log_key(
 
 def _batch(format_: Format, at: TopicPartition, record: LastRecord) -> pa.RecordBatch:
     """The record as the format is given it when it lands."""
-    told = {
+    values = {
         "key": record.key,
         "value": record.value,
         "topic": at.topic,
@@ -271,7 +271,7 @@ def _batch(format_: Format, at: TopicPartition, record: LastRecord) -> pa.Record
         "headers": [{"name": name, "value": value} for name, value in record.headers] or None,
     }
     asked = [*RAW, *(pa.field(name, OPTIONAL[name]) for name in format_.columns)]
-    arrays = [pa.array([told[field.name]], field.type) for field in asked]
+    arrays = [pa.array([values[field.name]], field.type) for field in asked]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(asked))
 
 
@@ -354,19 +354,19 @@ def find_topic_hazards(
 
 
 def undescribed_parts(
-    hazard: Finding, untold: Collection[str], prefix: str, *, routed: bool
+    hazard: Finding, undescribed: Collection[str], prefix: str, *, routed: bool
 ) -> frozenset[str]:
-    """Return the alternatives of *hazard*'s ``shards`` that are of topics named in *untold*.
+    """Return the alternatives of *hazard*'s ``shards`` that are of topics named in *undescribed*.
 
     *hazard* is one that ``hazards`` made, now or earlier; of others there are none.
     """
-    if hazard.where != WHERE or not untold:
+    if hazard.where != WHERE or not undescribed:
         return frozenset()
     parts = split_alternatives(hazard.shards)
     own = re.match(r"topic (\S+): ", hazard.identity)
     if own is not None:
-        return parts if own[1] in untold else frozenset()
-    return parts & split_alternatives(_concerned(untold, prefix, routed=routed))
+        return parts if own[1] in undescribed else frozenset()
+    return parts & split_alternatives(_concerned(undescribed, prefix, routed=routed))
 
 
 def undescribed_text(names: Iterable[str]) -> str:
@@ -433,15 +433,16 @@ def describe_topics(admin: KafkaAdminClient, pattern: str) -> tuple[TopicFacts, 
     topics = _listed(admin, pattern)
     asked = [ConfigResource(ConfigResourceType.TOPIC, name) for name in sorted(topics)]
     found = admin.describe_configs(asked, config_filter="all").get("topic", {}) if asked else {}
-    untold = {name for name in topics if not found.get(name)}
-    if untold:  # the client drops the error of a topic; one that is told has dozens of settings
-        untold &= _listed(admin, pattern).keys()  # others were deleted meanwhile
+    undescribed = {name for name in topics if not found.get(name)}
+    # the client drops the error of a topic; a topic that is described has dozens of settings
+    if undescribed:
+        undescribed &= _listed(admin, pattern).keys()  # others were deleted meanwhile
     return tuple(
         _facts(name, topics[name], found[name])
         if found.get(name)
         else _undescribed_topic(name, topics[name])
         for name in sorted(topics)
-        if found.get(name) or name in untold
+        if found.get(name) or name in undescribed
     )
 
 
@@ -459,12 +460,12 @@ def _undescribed_topic(name: str, topic: Mapping[str, Any]) -> TopicFacts:
 
 def _facts(name: str, topic: Mapping[str, Any], entries: Mapping[str, Any]) -> TopicFacts:
     """A topic that is being made has no partitions yet; a setting without a value says nothing."""
-    told = {key: entry for key, entry in entries.items() if entry["value"] is not None}
+    with_value = {key: entry for key, entry in entries.items() if entry["value"] is not None}
     return TopicFacts(
         name,
         min((len(part["replica_nodes"]) for part in topic["partitions"]), default=1),
-        {key: str(entry["value"]) for key, entry in told.items()},
-        frozenset(key for key, entry in told.items() if entry["config_source"] != OWN),
+        {key: str(entry["value"]) for key, entry in with_value.items()},
+        frozenset(key for key, entry in with_value.items() if entry["config_source"] != OWN),
     )
 
 

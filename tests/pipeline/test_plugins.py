@@ -164,7 +164,7 @@ class Plain:
 
 def made(options: Mapping[str, Any], told: Mapping[str, Any] | None = None) -> Plug:
     given = ("http://here", "shop")
-    return build_object(Plug, given, {"folder": "/a", **options}, at="options", told=told)
+    return build_object(Plug, given, {"folder": "/a", **options}, at="options", injected=told)
 
 
 @pytest.mark.parametrize(

@@ -55,8 +55,8 @@ def clone_version(
         metadata=_another(after.metadata, at),
         files={str(file.action["path"]): file for file in files},
     )
-    told = {"source": address, "sourceVersion": str(base.version)}
-    create_clone(into, described, clock=at, parameters=told)
+    parameters = {"source": address, "sourceVersion": str(base.version)}
+    create_clone(into, described, clock=at, parameters=parameters)
     return more
 
 
@@ -109,8 +109,8 @@ def _vector_abroad(vector: Mapping[str, Any], address: str, base: Snapshot) -> M
 def _another(metadata: Metadata, at: datetime) -> Metadata:
     """The same columns, of a table that is no mirror."""
     kept = {name: one for name, one in metadata.configuration.items() if not _is_ours(name)}
-    told = {"id": str(uuid.uuid4()), "configuration": kept, "createdTime": to_milliseconds(at)}
-    return Metadata.of({**metadata.action, **told})
+    changed = {"id": str(uuid.uuid4()), "configuration": kept, "createdTime": to_milliseconds(at)}
+    return Metadata.of({**metadata.action, **changed})
 
 
 def _is_ours(name: str) -> bool:

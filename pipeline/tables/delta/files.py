@@ -168,11 +168,11 @@ class Footer:
         number = self.columns.get(path)
         if number is None:
             return Bounds(None, None, self.metadata.row_group(group).num_rows)
-        told = self.metadata.row_group(group).column(number).statistics
-        nulls = -1 if told is None or not told.has_null_count else told.null_count
-        if told is None or not told.has_min_max:
+        stats = self.metadata.row_group(group).column(number).statistics
+        nulls = -1 if stats is None or not stats.has_null_count else stats.null_count
+        if stats is None or not stats.has_min_max:
             return Bounds(None, None, nulls)
-        return Bounds(told.min_raw, told.max_raw, nulls)
+        return Bounds(stats.min_raw, stats.max_raw, nulls)
 
 
 @dataclass(eq=False)
@@ -307,8 +307,8 @@ class MirrorFiles:
 
     def __post_init__(self) -> None:
         """Look up once where the files keep the provenance."""
-        told = (OP,) if self.keeps else ()
-        self._paths = tuple(self.layout.path(path) for path in (SOURCE, SHARD, *RANK, *told))
+        op_paths = (OP,) if self.keeps else ()
+        self._paths = tuple(self.layout.path(path) for path in (SOURCE, SHARD, *RANK, *op_paths))
 
     def owned(self, data: DataFile, group: int, rows: Integers) -> RowOrigins:
         """Provenance of *rows* of a row group; columns that are constant in it are not read."""
@@ -338,8 +338,8 @@ class MirrorFiles:
 
     def records(self, file: ActiveFile) -> int:
         """Rows in *file*, deleted ones among them."""
-        if (told := file.records) is not None:
-            return told
+        if (logged := file.records) is not None:
+            return logged
         return int(self.footers.of(self.store, file).metadata.num_rows)
 
 

@@ -181,8 +181,8 @@ def prepare_keys(columns: Mapping[Path, pa.Array], *, last: Sequence[Path] = ())
     first[come_to] = np.arange(len(come_to))
     if len(first) < len(come_to):
         twice = int(np.flatnonzero(first[come_to] != np.arange(len(come_to)))[0])
-        told = {".".join(path): str(column[twice]) for path, column in columns.items()}
-        detail = f"changes of two keys have one key {told} once they are typed; report this"
+        key = {".".join(path): str(column[twice]) for path, column in columns.items()}
+        detail = f"changes of two keys have one key {key} once they are typed; report this"
         raise HeldError("duplicate_key", detail)
     return WantedKeys(tuple(paths), tuple(parts[path][0] for path in paths), tuple(pairs), first)
 
@@ -516,8 +516,8 @@ class _FoundKeys:
         if not len(twice) and len(np.unique(rows)) < len(rows):
             twice = rows[np.flatnonzero(np.bincount(rows)[rows] > 1)]
         if len(twice):
-            told = self._keys.slice(int(twice[0]), 1).to_pylist()[0]
-            detail = f"the mirror has more than one row with the key {told}; rebuild it"
+            key = self._keys.slice(int(twice[0]), 1).to_pylist()[0]
+            detail = f"the mirror has more than one row with the key {key}; rebuild it"
             raise HeldError("duplicate_key", detail)
         self._file[rows] = file
         self._position[rows] = first + hits.rows

@@ -72,9 +72,11 @@ class MirrorRows:
                 msg = f"{self.snapshot.uri}: its log no longer has version {version}"
                 raise ProofError(msg) from error
             actions = parse_entry(self.snapshot.uri, name, content)
-            told = read_commit(version, content.decode().splitlines(), entry=entry_digest(content))
+            commit = read_commit(
+                version, content.decode().splitlines(), entry=entry_digest(content)
+            )
             came, went = self._moved(actions, (*key, SLUICE))
-            yield RowChanges(told, came, went)
+            yield RowChanges(commit, came, went)
 
     def _moved(
         self, actions: Iterable[Action], names: Sequence[str]
@@ -116,15 +118,15 @@ class MirrorRows:
 
     def _with_partition(self, rows: pa.Table, file: ActiveFile) -> pa.Table:
         """Rows as *file* has them, under the table's names, with what its name in the log says."""
-        told = self._layout.of_files(rows)
+        table = self._layout.of_files(rows)
         for name, key in self._keys.items():
             text = pa.scalar(file.partition.get(key) or None, pa.string())  # empty is null, too
-            told = told.append_column(name, pa.repeat(text, len(rows)))
-        return told
+            table = table.append_column(name, pa.repeat(text, len(rows)))
+        return table
 
 
 def _changed(actions: Iterable[Action], kind: str) -> dict[str, ActiveFile]:
     """Files of *kind* by their paths, without those whose rows were only moved."""
-    told = (action[kind] for action in actions if action.get(kind) is not None)
-    files = (ActiveFile(one) for one in told if one.get("dataChange", True))
+    entries = (action[kind] for action in actions if action.get(kind) is not None)
+    files = (ActiveFile(one) for one in entries if one.get("dataChange", True))
     return {file.path: file for file in files}

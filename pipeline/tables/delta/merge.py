@@ -86,8 +86,8 @@ def read_commit(version: int, lines: Iterable[str], *, entry: str = "") -> Commi
     )
 
 
-def _number(told: object) -> int:
-    return int(str(told)) if str(told).isdecimal() else 0
+def _number(value: object) -> int:
+    return int(str(value)) if str(value).isdecimal() else 0
 
 
 def _state(file: Action) -> FileState:

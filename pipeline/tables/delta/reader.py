@@ -508,12 +508,12 @@ def _tallies(
 ) -> tuple[RangeAggregate, ...]:
     """Read the answer of one shard; None where it has no row in any span."""
     none: dict[str, Any] = {}
-    told = row or none
+    values = row or none
     return tuple(
         parse_aggregate(
             {
-                "n": told.get(f"n{span}", 0),
-                **{f"s{n}": told.get(f"s{span}_{n}") for n in range(len(fields))},
+                "n": values.get(f"n{span}", 0),
+                **{f"s{n}": values.get(f"s{span}_{n}") for n in range(len(fields))},
             },
             fields,
         )

@@ -168,13 +168,13 @@ class KeyLookup:
         on = " AND ".join(
             f"t.{quote_name(name)} = s.k{i}" for i, name in enumerate(keys.column_names)
         )
-        told = ", ".join(
+        columns = ", ".join(
             f"t.{column_sql(path)} AS m{i}" for i, path in enumerate((SOURCE, SHARD, *RANK))
         )
         with translate_errors(self.snapshot.uri):
             self._view()
             create_view(self.session, numbered, "sought")
-            query = f"SELECT s.n, {told} FROM mirror t JOIN sought s ON {on}"  # noqa: S608
+            query = f"SELECT s.n, {columns} FROM mirror t JOIN sought s ON {on}"  # noqa: S608
             hits = self.session.sql(query).toArrow()
         return self._found(hits, keys, owners)
 
@@ -212,8 +212,8 @@ class KeyLookup:
             )
             at, theirs = at[own], theirs.take(own)
         if len(twice := np.flatnonzero(np.bincount(at, minlength=len(keys)) > 1)):
-            told = keys.slice(int(twice[0]), 1).to_pylist()[0]
-            detail = f"the mirror has more than one row with the key {told}; rebuild it"
+            key = keys.slice(int(twice[0]), 1).to_pylist()[0]
+            detail = f"the mirror has more than one row with the key {key}; rebuild it"
             raise HeldError("duplicate_key", detail)
         place = np.full(len(keys), -1, np.int64)
         place[at] = np.arange(len(at))
@@ -344,10 +344,10 @@ class SparkMerge:
         adoption = job.task.adoption
         with describe_jobs(self.session, f"MERGE of {job.name} up to batch {until}"):
             statement = own.merge(snapshot, job, made, adoption)
-            told = {**describe_merge(job, written), "counts": commit_metrics(written.counts)}
+            note = {**describe_merge(job, written), "counts": commit_metrics(written.counts)}
             own.session.conf.set(_APP, numbered)
             own.session.conf.set(_NUMBER, str(until))
-            snapshot = own.run(snapshot, statement, batch=until, told=told)
+            snapshot = own.run(snapshot, statement, batch=until, note=note)
         if snapshot.transactions.get(numbered) != until:
             raise UnreachableError(
                 f"{snapshot.uri}: Spark's MERGE up to batch {until} left no commit"
@@ -406,8 +406,8 @@ class _Own:
         new = [field for field in schema if field.name not in there]
         if not new:
             return snapshot
-        told = ", ".join(f"{quote_name(field.name)} {sql_type(field.type)}" for field in new)
-        return self.run(snapshot, f"ALTER TABLE {table_sql(snapshot.uri)} ADD COLUMNS ({told})")
+        added = ", ".join(f"{quote_name(field.name)} {sql_type(field.type)}" for field in new)
+        return self.run(snapshot, f"ALTER TABLE {table_sql(snapshot.uri)} ADD COLUMNS ({added})")
 
     def rewrite(self, snapshot: Snapshot, step: SchemaDelta, adoption: Adoption) -> Snapshot:
         """Rewrite all rows, with the columns and types of *step* and its defaults.
@@ -462,19 +462,19 @@ class _Own:
         statement: str,
         *,
         batch: int = -1,
-        told: Mapping[str, object] | None = None,
+        note: Mapping[str, object] | None = None,
     ) -> Snapshot:
         """One commit, which says that it is ours and follows *snapshot*."""
-        self._name(snapshot, batch, told or {})
+        self._name(snapshot, batch, note or {})
         with translate_errors(snapshot.uri):
             self.session.sql(statement)
         return self._after(snapshot)
 
-    def _name(self, snapshot: Snapshot, batch: int, told: Mapping[str, object]) -> None:
+    def _name(self, snapshot: Snapshot, batch: int, note: Mapping[str, object]) -> None:
         seen = load_snapshot(self.store, snapshot)
         if seen is None or seen.version != snapshot.version:
             raise LostRaceError(f"{snapshot.uri}: another commit follows {snapshot.version}")
-        said = following_note(snapshot, batch, self.lane, **told)
+        said = following_note(snapshot, batch, self.lane, **note)
         self.session.conf.set(_NOTE, json.dumps(said, sort_keys=True))
 
     def _after(self, snapshot: Snapshot) -> Snapshot:

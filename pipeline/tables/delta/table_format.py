@@ -126,9 +126,9 @@ def _remembering(store: Store, snapshot: Snapshot, kept: timedelta, stamp: Commi
     actions = with_properties(snapshot, wanted)
     if not actions:
         return snapshot
-    told = following_note(snapshot, -1, stamp.lane)
+    note = following_note(snapshot, -1, stamp.lane)
     return commit_actions(
-        store, snapshot, actions, operation="SET TBLPROPERTIES", clock=stamp.at, note=told
+        store, snapshot, actions, operation="SET TBLPROPERTIES", clock=stamp.at, note=note
     )
 
 
@@ -175,8 +175,8 @@ class DeltaMirrors:
 
     def count(self, snapshot: Snapshot) -> int:
         """By the log, or by the footers of files without a count in the log."""
-        if (told := snapshot.rows) is not None:
-            return told
+        if (rows := snapshot.rows) is not None:
+            return rows
         store, footers, files = self.store(snapshot.uri), Footers(), snapshot.files.values()
         gone = sum(int(file.vector["cardinality"]) for file in files if file.vector)
         return sum(int(footers.of(store, file).metadata.num_rows) for file in files) - gone
@@ -262,16 +262,16 @@ class DeltaMirrors:
             if self.spark is None:
                 raise ValueError("a merge that Spark has made is not committed here")
             return self.spark.commit(job, cast("MergeResult[MergePlan]", written), stamp)
-        snapshot, told = job.task.snapshot, describe_commit(job, written, stamp)
-        more = with_properties(snapshot, told.remembered) if told.remembered else ()
+        snapshot, described = job.task.snapshot, describe_commit(job, written, stamp)
+        more = with_properties(snapshot, described.remembered) if described.remembered else ()
         return commit_actions(
             self.store(snapshot.uri),
             snapshot,
             (*more, *written.work),
             operation="MERGE",
             clock=stamp.at,
-            note=told.note,
-            txn=(told.application, told.batch),
+            note=described.note,
+            txn=(described.application, described.batch),
             metrics=commit_metrics(written.counts),
         )
 

@@ -812,7 +812,7 @@ def default(*own: str, untold: str = "") -> dict[str, CaptureScope]:
     """The hazards of these topics, as the service asks for them."""
     found = topic_hazards(inherited(*own, untold=untold), "p", frozenset({"p"}), routed=False)
     names = [f"p.db.{name}" for name in untold]
-    parts = partial(undescribed_parts, untold=names, prefix="p", routed=False)
+    parts = partial(undescribed_parts, undescribed=names, prefix="p", routed=False)
     return {"shop": replace(ALL, hazards=tuple(found), untold=parts)}
 
 
@@ -901,7 +901,7 @@ def test_f102_a_topics_own_setting_lasts_while_it_is_not_told(untold: str) -> No
     facts = [TopicFacts("p.db.t", 1, {"cleanup.policy": "compact"})]
     found = tuple(topic_hazards(facts, "p", frozenset(), routed=False))
     made = checkpoint_after(KNOWN, {"shop": replace(ALL, hazards=found)})
-    parts = partial(undescribed_parts, untold=[f"p.db.{untold}"], prefix="p", routed=False)
+    parts = partial(undescribed_parts, undescribed=[f"p.db.{untold}"], prefix="p", routed=False)
 
     over = checkpoint_after(replace(made, batch=9), {"shop": replace(ALL, untold=parts)})
 
