@@ -1,10 +1,11 @@
 """Builds one lane from its settings: the session, the clients, and its checkpoint."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -33,9 +34,18 @@ from pipeline.spark import jars
 from pipeline.spark.session import JobCounts, describe_jobs, open_session, require_same_environment
 from pipeline.standards.table_standards import Standards
 
+T = TypeVar("T")
+NEWS_EVERY = 1_000  # schema changes; about 1 ms each
+Progress = Callable[[str], object]
+"""Takes what the opening of a lane has done since it was called before."""
 
-def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane:
+
+def open_lane(
+    settings: PipelineSettings, clock: Callable[[], datetime], progress: Progress = lambda _: None
+) -> Lane:
     """Start Spark, and resume the lane from its newest checkpoint.
+
+    All schema changes that ever landed are read; *progress* is called repeatedly meanwhile.
 
     Raises:
         ConfigError: the lake is of a kind that cannot be written.
@@ -49,7 +59,7 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     checkpoint = logs[0].checkpoint() or Checkpoint(settings.lane, -1)
     router = build_router(settings)
     catalog = Catalog(router, schema_readings(settings.sources), Standards(settings.standards))
-    catalog.add(logs[0].schema_changes(-1))
+    catalog.add(with_progress(logs[0].schema_changes(-1), progress))
     transport = open_transport(settings)
     feeds = tuple(open_feed(one, settings, transport.settings) for one in settings.sources)
     worker = open_table_format(settings).worker()
@@ -80,6 +90,15 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     urgent = _beside(passes, logs[4]) if settings.divided else None
     own = (landing, passes, upkeep, rereading, catalog, session, writing, urgent, previews)
     return Lane(*own, jobs=jobs)
+
+
+def with_progress(changes: Sequence[T], progress: Progress) -> Iterator[T]:
+    """Yield *changes*; say each thousand how many are read, and at the end that all are."""
+    for number, change in enumerate(changes):
+        if number % NEWS_EVERY == 0:
+            progress(f"{number:,} of {len(changes):,} schema changes are read")
+        yield change
+    progress(f"all {len(changes):,} schema changes are read")
 
 
 def _beside(others: MergeRunner, log: ChangeLog) -> MergeRunner:

@@ -124,6 +124,7 @@ class Reply:
 
     ``spark`` is what Spark jobs did since the reply before, by kind of work.  ``hazards`` are
     harmful settings that were seen and are in no mark yet, by source; None if it was not to land.
+    With ``progress`` it is not the reply yet, but says how far the opening has come.
     """
 
     id: int
@@ -135,6 +136,7 @@ class Reply:
     failure: Failure | None = None
     spark: Mapping[str, SparkWork] = field(default_factory=dict)
     hazards: Mapping[str, tuple[Finding, ...]] | None = None
+    progress: str = ""
 
 
 _REQUEST = TypeAdapter(Request)

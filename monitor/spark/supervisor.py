@@ -47,7 +47,7 @@ from pipeline.errors import ProofError, SluiceError, UnreachableError
 from pipeline.finding import Finding
 from pipeline.settings import PipelineSettings
 
-OPENING_WITHIN = timedelta(minutes=3)
+OPENING_WITHIN = timedelta(minutes=3)  # since it began, or last said how far it has come
 EXPLAINING = timedelta(milliseconds=200)
 LAST_WORDS = timedelta(seconds=1)  # to read what a dead process has written
 DIED = "the spark process died; it is started again"
@@ -66,7 +66,8 @@ class Child:
     process: subprocess.Popen[bytes]
     requests: IO[bytes]
     replies: IO[bytes]
-    born: float = field(default_factory=time.monotonic)
+    progress: str = ""  # of its opening
+    _sign: float = field(init=False)  # when it last gave a sign of life, while it opens
     ended: Failure | None = None
     _opened: threading.Event = field(default_factory=threading.Event)
     _numbers: "count[int]" = field(default_factory=lambda: count(OPENING + 1))
@@ -76,6 +77,7 @@ class Child:
 
     def __post_init__(self) -> None:
         """Begin to write requests and to read replies."""
+        self._sign = time.monotonic()
         self._writer = threading.Thread(target=self._write, name="spark-requests", daemon=True)
         self._writer.start()
         self._reader = threading.Thread(target=self._read, name="spark-replies", daemon=True)
@@ -93,23 +95,35 @@ class Child:
         self.send(replace(request, id=number))
         return answer
 
-    def wait(self, answer: Future[Reply], deadline: timedelta) -> Reply:
-        """The result of *answer*, waited for at most *deadline*.
+    def has_opened(self, until: float) -> bool:
+        """Wait for the opening, at most *until* then on the monotonic clock; true if it ended, too.
+
+        An opening without a sign of life for ``OPENING_WITHIN`` is late, and the process killed.
+        One that goes on is not killed: its work grows with what has landed.
+        """
+        while not self._opened.wait(min(until, self._late) - time.monotonic()):
+            if time.monotonic() >= self._late:
+                self._kill_late(OPENING_WITHIN)
+            elif time.monotonic() >= until:
+                return False
+        return True
+
+    def wait(self, answer: Future[Reply], until: float, deadline: timedelta) -> Reply:
+        """The result of *answer*, waited for at most *until* then: the end of its *deadline*.
 
         When it is late the process is killed, and all who wait get an error: a JVM that hangs in
-        one thread is not trusted in another.  An opening is late after ``OPENING_WITHIN`` already.
+        one thread is not trusted in another.
         """
-        until = time.monotonic() + deadline.total_seconds()
-        limit, born = OPENING_WITHIN, self.born + OPENING_WITHIN.total_seconds()
-        if self._opened.wait(min(until, born) - time.monotonic()):
-            limit = deadline
-            with suppress(TimeoutError):
-                return answer.result(until - time.monotonic())
-        self._kill_late(limit)
+        with suppress(TimeoutError):
+            return answer.result(until - time.monotonic())
+        self._kill_late(deadline)
         return answer.result()  # that it is late, or what came at the last moment
 
     def take(self, reply: Reply) -> None:
         """Hand *reply* to its caller; an opening that failed and a crash are the end of all."""
+        if reply.progress:
+            self.progress, self._sign = reply.progress, time.monotonic()
+            return
         with self._lock:
             answer = self._waiting.pop(reply.id, None)
         if answer is not None:
@@ -139,12 +153,14 @@ class Child:
         All waits for it end then, even if its pipe is still open. A process whose opening is late
         is killed, even if no caller waits for it.
         """
-        limit = OPENING_WITHIN
-        try:
-            self.process.wait(limit.total_seconds())
-        except subprocess.TimeoutExpired:
-            if not self._opened.is_set():
-                self._kill_late(limit)
+        while not self._opened.is_set():
+            try:
+                self.process.wait(max(0, self._late - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                if not self._opened.is_set() and time.monotonic() >= self._late:
+                    self._kill_late(OPENING_WITHIN)
+            else:
+                break
         status = self.process.wait()
         self.kill()  # a JVM left behind would keep writing to the lake
         self._reader.join(LAST_WORDS.total_seconds())
@@ -152,6 +168,10 @@ class Child:
         self._lines.put(None)
         self._writer.join(LAST_WORDS.total_seconds())
         return status
+
+    @property
+    def _late(self) -> float:
+        return self._sign + OPENING_WITHIN.total_seconds()
 
     def _write(self) -> None:
         try:
@@ -310,7 +330,11 @@ class Supervisor:
             raise UnreachableError(msg)
         if request.verb is Verb.LAND:
             self._remind(child)
-        reply = child.wait(child.ask(request), deadline)
+        until = time.monotonic() + deadline.total_seconds()
+        if not child.has_opened(until):
+            msg = f"the spark process is still opening: {child.progress or 'it starts Spark'}"
+            raise UnreachableError(msg)
+        reply = child.wait(child.ask(request), until, deadline)
         if self.seen is not None and reply.hazards is not None:
             self.seen.keep(reply.hazards)
         if reply.failure is not None:

@@ -45,7 +45,8 @@ DRAINED_WITHIN = timedelta(seconds=5)  # of the patience that the service has wi
 log = structlog.get_logger(__name__)
 
 
-OpenLane = Callable[[PipelineSettings], "Lane"]
+OpenLane = Callable[[PipelineSettings, Callable[[str], object]], "Lane"]
+"""Opens a lane; says meanwhile how far it has come."""
 
 
 @dataclass(eq=False)
@@ -145,17 +146,24 @@ class RequestServer:
         with self._writing:
             if self._silent and request.verb in LINES:
                 return
-            self.replies.write(dump_reply(reply))
-            self.replies.flush()
+            self._write(reply)
         if reply.failure is not None and reply.failure.kind == CRASH:
             self.crashed()
+
+    def _say_progress(self, what: str) -> None:
+        with self._writing:
+            self._write(Reply(OPENING, progress=what))
+
+    def _write(self, reply: Reply) -> None:
+        self.replies.write(dump_reply(reply))
+        self.replies.flush()
 
     def _with_jobs(self, reply: Reply) -> Reply:
         return reply if self.lane is None else replace(reply, spark=self.lane.spark_work())
 
     def _do(self, request: Request) -> Reply:
         if request.verb is Verb.OPEN and request.settings is not None:
-            self.lane = self.open_lane(request.settings)
+            self.lane = self.open_lane(request.settings, self._say_progress)
             self.lane.remind(request.hazards, request.held)
             return Reply(OPENING)
         if self.lane is None:
@@ -204,10 +212,10 @@ def _end_group() -> None:
     os.killpg(os.getpgid(0), signal.SIGKILL)
 
 
-def _open_lane(settings: PipelineSettings) -> "Lane":
+def _open_lane(settings: PipelineSettings, progress: Callable[[str], object]) -> "Lane":
     from pipeline.start import open_lane  # noqa: PLC0415  - seconds of Spark, only here
 
-    return open_lane(settings, lambda: datetime.now(UTC))
+    return open_lane(settings, lambda: datetime.now(UTC), progress)
 
 
 if __name__ == "__main__":

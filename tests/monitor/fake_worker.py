@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import cast
@@ -106,7 +106,7 @@ class FakeLane:
             time.sleep(0.01)
 
 
-def open_lane(settings: PipelineSettings) -> FakeLane:
+def open_lane(settings: PipelineSettings, progress: Callable[[str], object]) -> FakeLane:
     """Open the folder; a lake without a mark refuses to start, as the real one does."""
     lake = Path(settings.lake)
     if (lake / "lost-mark").exists():

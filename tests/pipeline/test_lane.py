@@ -23,6 +23,7 @@ from pipeline.model import Op, Order
 from pipeline.reports import MergeReport
 from pipeline.settings import Router, SourceSettings, TableRule
 from pipeline.sources.row_reader import RowReader
+from pipeline.start import with_progress
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.builders.change_log import read_table
 from tests.builders.harness import NOW, LandingHarness
@@ -316,3 +317,11 @@ def test_a_merge_waits_for_one_mirrors_upkeep_no_longer_than_its_caller_would(
     assert turns == ()
     beside.land(2, 3)
     assert beside.lane.apply(MergeRequest()) != ()
+
+
+def test_reading_what_has_landed_gives_a_sign_of_life_for_each_thousand() -> None:
+    told: list[str] = []
+
+    assert list(with_progress(range(2_500), told.append)) == list(range(2_500))
+
+    assert [text.split()[0] for text in told] == ["0", "1,000", "2,000", "all"]

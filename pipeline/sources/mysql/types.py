@@ -13,6 +13,7 @@ In a quoted text the server drops a backslash, except before `%` and `_`, where 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, cast
 
 import pyarrow as pa
@@ -43,6 +44,13 @@ ATTRIBUTES = ("UNSIGNED", "SIGNED", "ZEROFILL", "BINARY")  # of a number, of a t
 COMPUTED = ("VIRTUAL", "STORED", "PERSISTENT")  # how the server begins to describe such a column
 LONGEST_FLOAT = 24  # FLOAT(25) and more are a DOUBLE
 DIGITS = 10  # of a DECIMAL that names none
+
+
+@lru_cache(maxsize=1_000)  # a service that starts asks for those of each schema change ever landed
+def _plain_kind(described: str) -> str:
+    words = described.upper().split()
+    plain = " ".join(words[:1] + [word for word in words[1:] if word not in ATTRIBUTES])
+    return "BIGINT" if plain == "SERIAL" else DIALECT.get(plain, plain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +89,7 @@ class MySqlColumn:
     @property
     def kind(self) -> str:
         """The type's one name, without sign: INT for INTEGER, TINYINT for BOOL."""
-        words = self.type.upper().split()
-        plain = " ".join(words[:1] + [word for word in words[1:] if word not in ATTRIBUTES])
-        kind = "BIGINT" if plain == "SERIAL" else DIALECT.get(plain, plain)
+        kind = _plain_kind(self.type)
         wide = kind == "FLOAT" and self.scale is None and (self.length or 0) > LONGEST_FLOAT
         return "DOUBLE" if wide else kind
 

@@ -9,17 +9,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import IO, Any, cast
 
 import pytest
 
-from monitor.spark.requests import Reply, Request, Verb
-from monitor.spark.supervisor import SeenHazards, Supervisor
+from monitor.spark.requests import OPENING, Reply, Request, Verb
+from monitor.spark.supervisor import OPENING_WITHIN, Child, SeenHazards, Supervisor
 from monitor.store.store import ServiceStore
 from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.finding import REFUSE, Effect, Finding
@@ -375,6 +376,73 @@ def test_a_process_that_hangs_while_it_opens_is_replaced_long_before_the_job_is_
         assert _land_when_back(supervisor) == 0
     finally:
         supervisor.stop(timedelta(seconds=5))
+
+
+@dataclass(eq=False)
+class OpeningChild:
+    """A process that is opening its lane, by a clock of our own."""
+
+    child: Child
+    seconds: float = 0.0
+
+    def gives_sign(self, at: float, what: str) -> None:
+        self.seconds = at
+        self.child.take(Reply(OPENING, progress=what))
+
+    @property
+    def end(self) -> str:
+        """Why it ended; empty while it has not."""
+        return "" if self.child.ended is None else self.child.ended.text
+
+    def has_opened(self, at: float) -> bool:
+        """Whether it has at *at*, asked by one who waits no longer than until then."""
+        self.seconds = at
+        return self.child.has_opened(at)
+
+
+@pytest.fixture
+def opening(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpeningChild]:
+    process = subprocess.Popen(
+        ["/bin/sleep", "600"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    )
+    requests, replies = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
+    with monkeypatch.context() as patched:
+        made = OpeningChild(cast("Child", None))
+        clock = SimpleNamespace(monotonic=lambda: made.seconds, sleep=lambda _: None)
+        patched.setattr("monitor.spark.supervisor.time", clock)
+        made.child = Child(process, requests, replies)
+        yield made
+        made.child.kill()
+        made.child.bury()
+
+
+def test_an_opening_is_late_only_when_it_gives_no_sign_of_life_for_its_limit(
+    opening: OpeningChild,
+) -> None:
+    limit = OPENING_WITHIN.total_seconds()
+    for number in range(1, 4):
+        opening.gives_sign(number * (limit - 1), f"{number} of 9")
+        assert not opening.has_opened(number * (limit - 1) + 2)
+    assert opening.end == ""
+
+    assert opening.has_opened(3 * (limit - 1) + limit), "it has ended, which the next reply says"
+
+    assert opening.end == "spark process missed 0:03:00; killed"
+
+
+def test_a_job_learns_how_far_an_opening_has_come_and_kills_it_not(
+    opening: OpeningChild, lake: Path
+) -> None:
+    settings = PipelineSettings(str(lake), "127.0.0.1:9", ())
+    supervisor = Supervisor(settings, FAKE, _child=opening.child)
+    opening.gives_sign(0, "5 of 9")
+
+    with pytest.raises(UnreachableError, match="still opening: 5 of 9"):
+        supervisor.call(Request(0, Verb.APPLY), timedelta())
+
+    assert opening.end == ""
+    opening.child.take(Reply(OPENING))
+    assert opening.has_opened(1)
 
 
 LARGER_THAN_A_PIPE = 5000  # names of 40 characters; a pipe holds 64 KiB

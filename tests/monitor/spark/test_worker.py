@@ -2,7 +2,7 @@
 
 import io
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import cast
@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from demo.processes import wait_until
-from monitor.spark.requests import Reply, Request, Verb, load_reply
+from monitor.spark.requests import OPENING, Reply, Request, Verb, load_reply
 from monitor.spark.worker import OpenLane, RequestServer
 from pipeline.apply.image_export import Manifest
 from pipeline.apply.merge_run import MergeRequest
@@ -100,7 +100,7 @@ class Replies(io.BytesIO):
 
 
 def opening(lane: GatedLane) -> OpenLane:
-    return cast("OpenLane", lambda _: lane)
+    return cast("OpenLane", lambda *_: lane)
 
 
 @dataclass
@@ -235,6 +235,18 @@ def test_what_a_stop_cuts_off_is_not_told_as_a_failure(
 
     assert bench.ids() == [-1]
     assert not bench.crashed.is_set()
+
+
+def test_how_far_an_opening_has_come_is_said_before_it_is_done() -> None:
+    replies, lane = Replies(), GatedLane()
+
+    def open_lane(_: object, progress: Callable[[str], object]) -> GatedLane:
+        progress("5 of 9")
+        return lane
+
+    assert RequestServer(cast("OpenLane", open_lane), replies, lambda: None).take(OPEN)
+
+    assert [(one.id, one.progress) for one in replies.all()] == [(OPENING, "5 of 9"), (OPENING, "")]
 
 
 def test_nothing_is_done_before_a_lane_is_open() -> None:
