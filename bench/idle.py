@@ -129,7 +129,7 @@ def _join(service: Service, app: App) -> None:
     sampler = parts.observers.watcher.sampler
     sampler.lake = sampler.foreign.lake = lake
     sources = {name: BenchSource(ROWS) for name in app.observers.collectors}
-    parts.observers.servers.all = lambda: sources
+    parts.observers.servers.all = lambda *_: sources
     parts.probing.plans = tuple(one for one in parts.probing.plans if one.name in PROBES)
 
 
