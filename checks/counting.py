@@ -112,6 +112,13 @@ WRONG = (
 )
 
 
+def find_wrong(
+    became: Iterable[tuple[Suspect, SuspectState]],
+) -> tuple[tuple[Suspect, SuspectState], ...]:
+    """Those of *became* that are wrong."""
+    return tuple((suspect, state) for suspect, state in became if state in WRONG)
+
+
 @dataclass(frozen=True, slots=True)
 class SuspectReading:
     """One reading of the suspects at the source: how many rows each id had there.

@@ -14,7 +14,6 @@ Cannot see: two keys that differ only in what a form counts as equal (`pipeline.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import compress, groupby, islice
@@ -34,19 +33,20 @@ from checks.compare.look import (
     differing_rows,
     digest_changes,
     judge_rows,
+    name_columns,
 )
 from checks.compare.reconcile import NO_ROW, RangeLook, RowChange, find_position
 from checks.counting import (
-    WRONG,
     Differences,
     Suspect,
     SuspectState,
     await_fences,
     fences_after,
+    find_wrong,
 )
 from checks.model import NotYet, Undecided
 from checks.world import MirrorSide, TableQueries, World
-from pipeline.errors import ProofError, UnreachableError
+from pipeline.errors import UnreachableError
 from pipeline.formats.json_text import canonical_key, parse_key
 from pipeline.model import Shard, Table
 from pipeline.readings import RowVersion
@@ -329,13 +329,9 @@ def _confirm(
     moving = sum(became[one] is SuspectState.MOVING for one in left)
     if moving and seen.tries + 1 < pace.tries:
         return comparison.read_again(seen, left), NotYet(f"{moving} rows keep moving")
-    found = tuple((one, state) for one, state in became.items() if state in WRONG)
-    columns = dict[Suspect, tuple[str, ...]]()
-    different = [one for one, state in found if state is SuspectState.DIFFERENT]
-    with suppress(UnreachableError, ProofError):  # what was confirmed is said all the same
-        columns = comparison.differing_columns(different)
+    found = find_wrong(became.items())
     reading = replace(reading, found=found, moving=moving, more=seen.cut, names=seen.names)
-    reading = replace(reading, columns=columns)
+    reading = replace(reading, columns=name_columns(comparison, found))
     if not found:  # a PASS claims no more than what was compared
         fences = fences_after(comparison.table, comparison.world, begun)
         reading = replace(reading, as_of=fences or reading.as_of)

@@ -10,6 +10,7 @@ One look takes three steps, with a wait for the next heartbeat between them.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -252,6 +253,27 @@ class Together(Protocol):
     def __call__(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
         """Return what *first* and *second* return; raise what one of them raises."""
         ...
+
+
+class Narrowing(Protocol):
+    """A comparison that can say in which columns rows differ."""
+
+    def differing_columns(self, suspects: Iterable[Suspect]) -> dict[Suspect, tuple[str, ...]]:
+        """Names of the columns in which each row differs now; of the first ``MOST_NARROWED``."""
+        ...
+
+
+def name_columns(
+    comparison: Narrowing, wrong: Iterable[tuple[Suspect, SuspectState]]
+) -> dict[Suspect, tuple[str, ...]]:
+    """The columns of those rows of *wrong* that differ.
+
+    None where a side does not answer: what was confirmed is reported all the same.
+    """
+    different = [one for one, state in wrong if state is SuspectState.DIFFERENT]
+    with suppress(UnreachableError, ProofError):
+        return comparison.differing_columns(different)
+    return {}
 
 
 def ask_in_turn(first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:

@@ -25,14 +25,15 @@ from checks.compare.look import (
     RowSuspects,
     Together,
     ask_in_turn,
+    name_columns,
 )
 from checks.counting import (
     NARROWER,
-    WRONG,
     Suspect,
     SuspectState,
     await_fences,
     fences_after,
+    find_wrong,
 )
 from checks.model import NotYet, Undecided
 from checks.ranges import FLOOR, UNSIGNED_CEILING, block_width
@@ -336,11 +337,11 @@ class TableWalk:
             self._suspects.append(comparison.read_again(moving, seen.tries + 1))
         else:
             self._undecide_rows(moving, f"the row changed in each of {TRIES} looks")
-        wrong = [(one, state) for one, state in became.items() if state in WRONG]
+        wrong = find_wrong(became.items())
         self._wrong += [one for one, _ in wrong]
         room = MOST_NAMED - len(self._found)
         self._more.update(state for _, state in wrong[room:])
-        columns = _name_columns(comparison, wrong[:room])
+        columns = name_columns(comparison, wrong[:room])
         self._found += [
             RowDifference(*one, state, columns.get(one, ())) for one, state in wrong[:room]
         ]
@@ -375,18 +376,6 @@ class TableWalk:
             began=began,
             ended=self.open_world().clock(),
         )
-
-
-def _name_columns(
-    comparison: Comparison, wrong: Iterable[tuple[Suspect, SuspectState]]
-) -> Mapping[Suspect, tuple[str, ...]]:
-    """The columns in which rows differ that both sides have; none if a side does not answer."""
-    try:
-        return comparison.differing_columns(
-            one for one, state in wrong if state is SuspectState.DIFFERENT
-        )
-    except (UnreachableError, ProofError):  # what was confirmed is reported all the same
-        return {}
 
 
 def _narrower(shard: Shard, span: Range) -> list[Range]:

@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 
 from checks.counting import (
     AGAIN,
-    WRONG,
     CountedRanges,
     Differences,
     Fences,
@@ -34,6 +33,7 @@ from checks.counting import (
     dump_suspects,
     fences_after,
     find_suspects,
+    find_wrong,
     judge_suspects,
     load_open_ranges,
     load_suspects,
@@ -140,7 +140,7 @@ class RangeCounts:
             again = read_suspects(table, world, left, seen.tries + 1)
             world.remember(table, NAME, {**memory, "look": again.dumps()})
             return NotYet(f"{len(moving)} ids keep moving", suspicious=True)
-        found = tuple((suspect, state) for suspect, state in became if state in WRONG)
+        found = find_wrong(became)
         counts = _describe_counts(CountedRanges.loads(memory["counted"]))
         if not found:  # a PASS vouches for no more than what was counted
             ended = CountedRanges.loads(memory["counted"]).ended

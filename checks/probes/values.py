@@ -49,12 +49,12 @@ from checks.compare.look import (
     RowSuspects,
     choose_columns,
     describe_left_out,
+    name_columns,
 )
 from checks.counting import (
     AGAIN,
     MOST_OPEN,
     NARROWER,
-    WRONG,
     Differences,
     Fences,
     Suspect,
@@ -62,6 +62,7 @@ from checks.counting import (
     await_fences,
     dump_suspects,
     fences_after,
+    find_wrong,
     load_suspects,
     rule_differences,
 )
@@ -261,11 +262,11 @@ class Values:
     ) -> Differences:
         """End the cycle with what the suspects became."""
         moving = [one for one, state in became.items() if state is SuspectState.MOVING]
-        found = _find_wrong(became)
+        found = find_wrong(became.items())
         known = {*load_suspects(memory["found"], comparison.table)}
         busy = find_spans(memory["spans"], moving)
         still = sum(one in known or bool(find_spans(busy, [one])) for one in moving)
-        columns = _differing_columns(comparison, found)
+        columns = name_columns(comparison, found)
         reading = replace(reading, found=found, moving=still, columns=columns)
         if not found:  # a PASS claims no more than what was compared
             ended = datetime.fromisoformat(memory["ended"])
@@ -463,22 +464,6 @@ def share_ranges(ranges: int, shards: int, number: int) -> int:
     return each + (number % shards < more)
 
 
-def _find_wrong(
-    became: Mapping[Suspect, SuspectState],
-) -> tuple[tuple[Suspect, SuspectState], ...]:
-    return tuple((one, state) for one, state in became.items() if state in WRONG)
-
-
-def _differing_columns(
-    comparison: Comparison, found: Sequence[tuple[Suspect, SuspectState]]
-) -> Mapping[Suspect, tuple[str, ...]]:
-    """Columns of rows that differ; none if a side does not answer: what was confirmed is said."""
-    different = [one for one, state in found if state is SuspectState.DIFFERENT]
-    with suppress(UnreachableError, ProofError):
-        return comparison.differing_columns(different)
-    return {}
-
-
 def _tell_early(
     comparison: Comparison,
     memory: Memory,
@@ -489,11 +474,11 @@ def _tell_early(
 
     Nor while a row that was found before may be right or wrong: it would be taken for right.
     """
-    known, found = {*load_suspects(memory["found"], comparison.table)}, _find_wrong(became)
+    known, found = {*load_suspects(memory["found"], comparison.table)}, find_wrong(became.items())
     moving = {one for one, state in became.items() if state is SuspectState.MOVING}
     if known & moving or not {one for one, _ in found} - known:
         return None
-    columns, ended = _differing_columns(comparison, found), comparison.world.clock()
+    columns, ended = name_columns(comparison, found), comparison.world.clock()
     return replace(reading, found=found, columns=columns, ended=ended, suspicious=True)
 
 
