@@ -8,7 +8,7 @@ this is for small tables; and for reading how a format is made.
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -50,14 +50,10 @@ from pipeline.errors import HeldError, LostRaceError, ProofError, UnreachableErr
 from pipeline.model import Order, Shard, Table
 from pipeline.readings import LogKey
 from pipeline.row_digest import (
-    Bucketing,
     DigestColumn,
-    KeyedRow,
+    ListedRows,
     RangeDigest,
-    list_keyed_columns,
-    list_keyed_rows,
     list_row_digests,
-    sum_buckets,
     sum_columns,
     sum_ids,
     sum_ranges,
@@ -319,7 +315,7 @@ def hold(rows: pa.Table, owners: RowOrigins, values: pa.Table) -> Occurrences:
 
 
 @dataclass(frozen=True, slots=True)
-class PinnedRows:
+class PinnedRows(ListedRows):
     """What probes ask of one version; fits :class:`pipeline.apply.mirror.MirrorSide`."""
 
     snapshot: Version
@@ -412,48 +408,16 @@ class PinnedRows:
         own = [row for row in rows if row[column] in ids and row[SLUICE]["order"]]
         return {row[column]: Order(**row[SLUICE]["order"]) for row in own}
 
-    def _keyed(
-        self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
-    ) -> list[KeyedRow]:
-        names = sorted({one.name for one in (*by.key, *columns)})
-        return list_keyed_rows(self._of(shard, names).to_pylist(), by, columns)
-
-    def bucket_digests(
-        self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
-    ) -> dict[int, RangeDigest]:
-        """Rows and digests of each bucket that has rows."""
-        return sum_buckets(self._keyed(shard, by, columns), by)
-
-    def bucket_rows(
-        self,
-        shard: Shard,
-        by: Bucketing,
-        columns: Sequence[DigestColumn],
-        chosen: Collection[int],
-        limit: int,
-    ) -> tuple[KeyedRow, ...]:
-        """Rows of the *chosen* buckets, at most *limit*."""
-        rows = self._keyed(shard, by, columns)
-        return tuple([one for one in rows if by.bucket_of(one.key) in chosen][:limit])
+    def list_rows(self, shard: Shard, names: Collection[str]) -> Iterable[Mapping[str, Any]]:
+        """Rows of the shard with these columns."""
+        found: list[dict[str, Any]] = self._of(shard, sorted(names)).to_pylist()
+        return found
 
     def column_digests(
         self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
     ) -> tuple[tuple[RangeDigest, ...], ...]:
         """Rows and digest of each of *columns* alone, of each of *ids*."""
         return sum_columns([self._digested(shard, column, [one]) for one in columns], ids)
-
-    def keyed_columns(
-        self,
-        shard: Shard,
-        by: Bucketing,
-        columns: Sequence[DigestColumn],
-        keys: Collection[int],
-        limit: int,
-    ) -> tuple[KeyedRow, ...]:
-        """Rows with one of *keys*, with the digest of each of *columns* alone, at most *limit*."""
-        names = sorted({one.name for one in (*by.key, *columns)})
-        rows = list_keyed_columns(self._of(shard, names).to_pylist(), by, columns)
-        return tuple([one for one in rows if one.key in keys][:limit])
 
     def as_of(self, version: int) -> "PinnedRows":
         """Versions are kept, but only the newest is opened here."""

@@ -15,13 +15,15 @@ does not depend on the order of the rows, and two equal rows do not cancel each 
 * Floating point numbers have no form: systems print the same number differently.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import StrEnum
 from hashlib import md5
 from typing import Any
+
+from pipeline.model import Shard
 
 VERSION = 1
 """Changes with any text below: stored digests of another version mean nothing."""
@@ -164,6 +166,52 @@ def list_keyed_columns(
         own = tuple(digest_row([one], [row[one.name]]).sum for one in columns)
         found.append(KeyedRow(digest_row(by.key, values).sum, 0, name_key(values), own))
     return found
+
+
+class ListedRows:
+    """Answers what is asked about rows by their keys from rows in memory; for few rows.
+
+    A source or table format whose rows a query language does not reach is built on it.
+    """
+
+    def list_rows(self, shard: Shard, names: Collection[str]) -> Iterable[Mapping[str, Any]]:
+        """Rows of *shard*, in any order, each with the columns *names* at least."""
+        raise NotImplementedError
+
+    def bucket_digests(
+        self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
+    ) -> dict[int, RangeDigest]:
+        """Rows and digests of each bucket that has rows."""
+        return sum_buckets(list_keyed_rows(self._rows_for(shard, by, columns), by, columns), by)
+
+    def bucket_rows(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        chosen: Collection[int],
+        limit: int,
+    ) -> tuple[KeyedRow, ...]:
+        """Rows of the *chosen* buckets, in any order, at most *limit*."""
+        rows = list_keyed_rows(self._rows_for(shard, by, columns), by, columns)
+        return tuple([one for one in rows if by.bucket_of(one.key) in chosen][:limit])
+
+    def keyed_columns(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        keys: Collection[int],
+        limit: int,
+    ) -> tuple[KeyedRow, ...]:
+        """Rows with one of *keys*, with the digest of each of *columns* alone, at most *limit*."""
+        rows = list_keyed_columns(self._rows_for(shard, by, columns), by, columns)
+        return tuple([one for one in rows if one.key in keys][:limit])
+
+    def _rows_for(
+        self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
+    ) -> Iterable[Mapping[str, Any]]:
+        return self.list_rows(shard, {one.name for one in (*by.key, *columns)})
 
 
 def name_key(values: Iterable[Any]) -> tuple[str, ...]:

@@ -397,7 +397,7 @@ class Catalog:
         merged = merge_schemas(schemas)
         if isinstance(merged, Incompatible):
             raise HeldError("shards_differ", f"{merged.why}; {merged.statement}")
-        self._refuse_two_keys(table)
+        self._refuse_two_keys(table, found)
         if not table.key:
             detail = (
                 f"{table.name} declares no key; name a unique, not-null set: 'key:' of its rule"
@@ -408,10 +408,18 @@ class Catalog:
         columns = tuple(self._written(schemas[0].shard, column) for column in merged.columns)
         return replace(merged, columns=columns)
 
-    def _refuse_two_keys(self, table: Table) -> None:
-        """Refuse shards with other keys, declared or named by their rules: rows would be lost."""
-        keys = {shard: self._key_of(shard) for shard in table.shards}
-        known = [(shard, key) for shard, key in keys.items() if key is not None]
+    def _refuse_two_keys(self, table: Table, schemas: Sequence[TableSchema | None]) -> None:
+        """Refuse shards with other keys, declared or named by their rules: rows would be lost.
+
+        *schemas* are those of the shards; one that has none, and no rule with a key, is left out.
+        """
+        known = list[tuple[Shard, tuple[str, ...]]]()
+        for shard, schema in zip(table.shards, schemas, strict=True):
+            rule = self.router.rule(shard.name)
+            if rule is not None and rule.key:
+                known.append((shard, rule.key))
+            elif schema is not None:
+                known.append((shard, schema.key))
         for shard, key in known[1:]:
             first, other = known[0]
             if sorted(map(str.casefold, key)) != sorted(map(str.casefold, other)):
@@ -421,12 +429,6 @@ class Catalog:
                     f"{first.name} has the key ({here}), {shard.name} ({there});"
                     f" name one `key` in all rules of {table.name}",
                 )
-
-    def _key_of(self, shard: Shard) -> tuple[str, ...] | None:
-        """The columns that its rule names, or those that it declares; None before it has any."""
-        rule, declared = self.router.rule(shard.name), self.newest(shard.source, shard.name)
-        own = rule.key if rule else ()
-        return own or (None if declared is None else declared.key)
 
 
 def _emptied(asked: PendingEffect) -> bool:

@@ -382,9 +382,9 @@ class MergeRunner:
     def _run_merges(
         self, ready: Sequence[Table], landed: LandedState, waived: frozenset[str]
     ) -> tuple[MergeReport, ...]:
-        """Merge *ready*; mirrors that are rewritten first come last, one by one, small ones first.
+        """Merge *ready*; mirrors that must be rewritten come last, one by one, the smallest first.
 
-        A rewrite may take longer than a run may. Then nothing but that mirror stands still.
+        If a rewrite takes longer than a run may, only that mirror stands still.
         """
         pending = self.jobs.find_pending(ready, landed)
         rewritten = {table.name: self._count_rewritten(table, landed) for table in ready}

@@ -297,17 +297,17 @@ def _parquet(file: IO[bytes], named: bool) -> _Contents:
     names = found.schema_arrow.names
     if len(set(names)) != len(names):
         raise ValueError("two of its columns have one name; rename one")
-    count = sum(len(batch) for batch in _parquet_batches(file))
+    count = sum(len(batch) for batch in _parquet_batches(file, found.schema))
     if count != found.metadata.num_rows:
         raise ValueError(f"it holds {count} rows, and its footer says {found.metadata.num_rows}")
     return _Contents(count, {one.name: _lake_type(one.type) for one in found.schema_arrow})
 
 
 def _parquet_rows(file: IO[bytes], first: int, until: int) -> Iterator[list[bytes]]:
-    return _of_batches(_parquet_batches(file), first, until)
+    return _of_batches(_parquet_batches(file, pq.ParquetFile(file).schema), first, until)
 
 
-def _parquet_batches(file: IO[bytes]) -> Iterator[pa.RecordBatch]:
+def _parquet_batches(file: IO[bytes], schema: pq.ParquetSchema) -> Iterator[pa.RecordBatch]:
     """Batches whose rows as text have about ``LONGEST`` bytes at most, or one row.
 
     A file of 250 bytes may name one value of 100 kB in 10,000 rows: values stay in dictionaries.
@@ -315,7 +315,6 @@ def _parquet_batches(file: IO[bytes]) -> Iterator[pa.RecordBatch]:
     Raises:
         ValueError: a row may be larger than ``LONGEST``.
     """
-    schema = pq.ParquetFile(file).schema
     leaves = [schema.column(n) for n in range(len(schema))]
     named = [one.path for one in leaves if one.physical_type == "BYTE_ARRAY" and _is_text(one)]
     fixed = sum(one.length for one in leaves if one.physical_type == "FIXED_LEN_BYTE_ARRAY")

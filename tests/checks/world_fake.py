@@ -48,13 +48,10 @@ from pipeline.model import (
 )
 from pipeline.readings import NO_BASES, RowVersion
 from pipeline.row_digest import (
-    Bucketing,
     DigestColumn,
-    KeyedRow,
+    ListedRows,
     RangeDigest,
     digest_row,
-    list_keyed_rows,
-    sum_buckets,
 )
 from pipeline.schema.model import TableSchema
 from pipeline.sources.mysql.position import binlog_position
@@ -331,7 +328,7 @@ class FakeWorld:
 
 
 @dataclass
-class FakeSource(TableQueries):
+class FakeSource(ListedRows, TableQueries):
     """Every query sees one state, and the next maybe another."""
 
     world: FakeWorld
@@ -397,41 +394,9 @@ class FakeSource(TableQueries):
             raise TOO_MANY
         return found
 
-    def bucket_digests(
-        self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
-    ) -> dict[int, RangeDigest]:
-        return sum_buckets(self._keyed(shard, by, columns), by)
-
-    def bucket_rows(
-        self,
-        shard: Shard,
-        by: Bucketing,
-        columns: Sequence[DigestColumn],
-        chosen: Collection[int],
-        limit: int,
-    ) -> tuple[KeyedRow, ...]:
-        rows = self._keyed(shard, by, columns)
-        return tuple([one for one in rows if by.bucket_of(one.key) in chosen][:limit])
-
-    def keyed_columns(
-        self,
-        shard: Shard,
-        by: Bucketing,
-        columns: Sequence[DigestColumn],
-        keys: Collection[int],
-        limit: int,
-    ) -> tuple[KeyedRow, ...]:
-        each = [self._keyed(shard, by, [one]) for one in columns]
-        digests = zip(*([row.digest for row in own] for own in each), strict=True)
-        rows = zip((row.key for row in each[0]), digests, strict=True)
-        return tuple([KeyedRow(key, 0, columns=own) for key, own in rows if key in keys][:limit])
-
-    def _keyed(
-        self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
-    ) -> list[KeyedRow]:
+    def list_rows(self, shard: Shard, names: Collection[str]) -> list[dict[str, Any]]:
         contents = self.world.contents
-        rows = [{"id": id_, "v": contents.get((shard, id_))} for id_ in self._rows(shard)]
-        return list_keyed_rows(rows, by, columns)
+        return [{"id": id_, "v": contents.get((shard, id_))} for id_ in self._rows(shard)]
 
     def tallies(
         self,
@@ -445,7 +410,7 @@ class FakeSource(TableQueries):
 
 
 @dataclass
-class FakeMirror:
+class FakeMirror(ListedRows):
     """checks.world.MirrorSide."""
 
     copy: dict[Shard, Counter[int]]
@@ -510,41 +475,9 @@ class FakeMirror:
         there = [(shard, id_) for id_ in ids if self.copy[shard][id_]]
         return {id_: self.orders[own, id_] for own, id_ in there if (own, id_) in self.orders}
 
-    def bucket_digests(
-        self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
-    ) -> dict[int, RangeDigest]:
-        return sum_buckets(self._keyed(shard, by, columns), by)
-
-    def bucket_rows(
-        self,
-        shard: Shard,
-        by: Bucketing,
-        columns: Sequence[DigestColumn],
-        chosen: Collection[int],
-        limit: int,
-    ) -> tuple[KeyedRow, ...]:
-        rows = self._keyed(shard, by, columns)
-        return tuple([one for one in rows if by.bucket_of(one.key) in chosen][:limit])
-
-    def keyed_columns(
-        self,
-        shard: Shard,
-        by: Bucketing,
-        columns: Sequence[DigestColumn],
-        keys: Collection[int],
-        limit: int,
-    ) -> tuple[KeyedRow, ...]:
-        each = [self._keyed(shard, by, [one]) for one in columns]
-        digests = zip(*([row.digest for row in own] for own in each), strict=True)
-        rows = zip((row.key for row in each[0]), digests, strict=True)
-        return tuple([KeyedRow(key, 0, columns=own) for key, own in rows if key in keys][:limit])
-
-    def _keyed(
-        self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
-    ) -> list[KeyedRow]:
+    def list_rows(self, shard: Shard, names: Collection[str]) -> list[dict[str, Any]]:
         contents = self.contents
-        rows = [{"id": id_, "v": contents.get((shard, id_))} for id_ in self._rows(shard)]
-        return list_keyed_rows(rows, by, columns)
+        return [{"id": id_, "v": contents.get((shard, id_))} for id_ in self._rows(shard)]
 
     def as_of(self, version: int) -> "FakeMirror":
         return self.versions[version]

@@ -1,25 +1,21 @@
 """The toy database as a source; its place in the log is the number of the log's last entry."""
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pipeline.aggregates import AggregatedColumn, RangeAggregate, TimeSpan, add_up
 from pipeline.errors import UnreachableError
 from pipeline.finding import NOTE, Finding
 from pipeline.model import Head, Shard, ShardId
 from pipeline.row_digest import (
-    Bucketing,
     DigestColumn,
-    KeyedRow,
+    ListedRows,
     RangeDigest,
-    list_keyed_columns,
-    list_keyed_rows,
     list_row_digests,
-    sum_buckets,
     sum_columns,
     sum_ids,
     sum_ranges,
@@ -34,7 +30,7 @@ from tests.toy.position import EntryNumbers, entry
 
 
 @dataclass(eq=False)
-class ToySource:
+class ToySource(ListedRows):
     """``options: {path: FILE}`` says where the database is."""
 
     dialect: ClassVar[Dialect] = TOY
@@ -104,39 +100,14 @@ class ToySource:
         rows = self._database().rows(shard.name).values()
         return sum_ids(list_row_digests(rows, column, columns), ids)
 
-    def bucket_digests(
-        self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
-    ) -> dict[int, RangeDigest]:
-        rows = self._database().rows(shard.name).values()
-        return sum_buckets(list_keyed_rows(rows, by, columns), by)
-
-    def bucket_rows(
-        self,
-        shard: Shard,
-        by: Bucketing,
-        columns: Sequence[DigestColumn],
-        chosen: Collection[int],
-        limit: int,
-    ) -> tuple[KeyedRow, ...]:
-        rows = list_keyed_rows(self._database().rows(shard.name).values(), by, columns)
-        return tuple([one for one in rows if by.bucket_of(one.key) in chosen][:limit])
+    def list_rows(self, shard: Shard, names: Collection[str]) -> Iterable[Mapping[str, Any]]:
+        return self._database().rows(shard.name).values()
 
     def column_digests(
         self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
     ) -> tuple[tuple[RangeDigest, ...], ...]:
         rows = list(self._database().rows(shard.name).values())
         return sum_columns([list_row_digests(rows, column, [one]) for one in columns], ids)
-
-    def keyed_columns(
-        self,
-        shard: Shard,
-        by: Bucketing,
-        columns: Sequence[DigestColumn],
-        keys: Collection[int],
-        limit: int,
-    ) -> tuple[KeyedRow, ...]:
-        rows = list_keyed_columns(self._database().rows(shard.name).values(), by, columns)
-        return tuple([one for one in rows if one.key in keys][:limit])
 
     def row_digests(
         self, shard: Shard, column: str, span: Range, columns: Sequence[DigestColumn], limit: int
