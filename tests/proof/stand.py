@@ -31,7 +31,7 @@ from demo.story.memory import family
 from demo.story.service import CONFIG, Service, read_config
 from pipeline.errors import UnreachableError
 from tests.proof import wrong_clock
-from tests.proof.asking import Asker, questions
+from tests.proof.asking import Asker, Question, questions
 from tests.proof.judging import Base
 from tests.proof.plan import Round, Victim
 from tests.proof.system import MySQLSystem, System
@@ -161,7 +161,21 @@ class Stand:
             left[:] = self.asker.ask(left)
             return not left or pause.wait(1)
 
-        wait_until(recovered, PATIENCE, "recovery")
+        try:
+            wait_until(recovered, PATIENCE, "recovery")
+        except UnreachableError as error:
+            raise UnreachableError(
+                "\n".join([str(error), *self._describe(left), *self.log])
+            ) from error
+
+    def _describe(self, left: list[Question]) -> list[str]:
+        """What the gate says now to each question that is *left*."""
+        said = [(each, self.asker.answer(each)) for each in left]
+        return [
+            f"{each.stage} of {each.table} at {each.cut}: "
+            + (f"{now.state} {', '.join(now.reasons)}" if now else "no answer")
+            for each, now in said
+        ]
 
     def note(self, what: str) -> None:
         """Say in the log what happened, and when."""
