@@ -299,20 +299,15 @@ def _merged(table: Table, source: str, samples: Samples, now: datetime) -> Water
 
 def _unlanded(source: str, checkpoint: Sample[Checkpoint] | Missing) -> str:
     """Return why no heartbeat proves what has landed."""
-    known = (
-        checkpoint.why
-        if isinstance(checkpoint, Missing)
-        else checkpoint.value.heartbeats.get(source)
-    )
-    if not isinstance(known, int) or isinstance(checkpoint, Missing):
+    if isinstance(checkpoint, Missing) or source not in checkpoint.value.heartbeats:
         return "no heartbeat has landed yet"
-    is_known = source in checkpoint.value.acknowledged
+    known = checkpoint.value
     short = (
         "not everything that was sent before it"
-        if is_known
+        if source in known.acknowledged
         else "its collector has not said what it sent"
     )
-    return f"heartbeat {known} has landed, but {short}"
+    return f"heartbeat {known.heartbeats[source]} has landed, but {short}"
 
 
 def _watermark_at(fence: Fence | None, why: str) -> Watermark:

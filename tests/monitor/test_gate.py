@@ -404,6 +404,7 @@ def test_cuts_and_stages(healthy: Rig, params: dict[str, str], status: int) -> N
 
 def test_verified_waits_until_the_changed_rows_were_compared(healthy: Rig) -> None:
     (plain,) = healthy.ask(cut=DAY)[1]["tables"]
+    unasked = healthy.gate.decide([USERS], healthy.gate.cut(DAY), Stage.MIRROR)
     before = healthy.ask(cut=DAY, verified="1")
     passed = Verdict(
         USERS,
@@ -420,6 +421,7 @@ def test_verified_waits_until_the_changed_rows_were_compared(healthy: Rig) -> No
     healthy.second()
 
     assert plain["verified_through"] is None
+    assert unasked.status() == 200
     assert (before[0], codes_of(before[1])) == (404, ["not_verified"])
     assert (status, after["tables"][0]["verified_through"]) == (200, passed.at.isoformat())
     certificate = healthy.client.get(f"/v1/certificates/{plain['certificate']}").json()

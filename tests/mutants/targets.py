@@ -158,9 +158,12 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/monitor/test_gate_shards.py",
         "tests/monitor/test_late.py",
     ),
-    "monitor/gate.py": tuple(
-        f"tests/monitor/{one}.py"
-        for one in ("test_gate_shards", "test_gate_images", "test_gate_copies", "test_gate")
+    "monitor/gate.py": (
+        f"{OBSERVE}/test_merge_demand.py",
+        *(
+            f"tests/monitor/{one}.py"
+            for one in ("test_gate_shards", "test_gate_images", "test_gate_copies", "test_gate")
+        ),
     ),
     "alerts/causes.py": ("tests/alerts/test_causes.py", "tests/alerts/test_consequences.py"),
     "alerts/lifecycle.py": tuple(

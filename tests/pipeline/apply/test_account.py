@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.apply.account import ChangeCounts, balance_account, find_miscount, find_unexplained
+from pipeline.apply.account import (
+    ChangeCounts,
+    MainAndError,
+    balance_account,
+    find_miscount,
+    find_unexplained,
+    main_and_error,
+)
 from pipeline.apply.mirror import Commit
 
 COUNTED = ChangeCounts(
@@ -20,6 +27,14 @@ def test_every_change_read_is_in_exactly_one_term() -> None:
     assert (account.applied, account.noop, account.superseded, account.redelivered) == (7, 1, 4, 4)
     assert account.quarantined == 1
     assert account.ignored == {"tombstone": 3}
+    assert account.corrected == 0
+
+
+def test_a_delete_whose_row_stays_in_the_mirror_is_ignored_by_the_name_of_its_rule() -> None:
+    account = balance_account(COUNTED, applied=4, noop=1, again=1, archived=2)
+
+    assert account.residual == 0
+    assert account.ignored == {"tombstone": 3, "archived": 2}
 
 
 @pytest.mark.parametrize(
@@ -68,3 +83,35 @@ def test_a_merge_that_did_not_do_what_was_decided_holds_its_mirror(
     assert (hold is not None) == held
     assert hold is None or hold.id == "account:db.t:7"
     assert find_miscount("db.t", replace(commit, note={"sluice": {"after": 4}})) is None
+
+
+@pytest.mark.parametrize(
+    ("totals", "found"),
+    [
+        pytest.param({}, MainAndError(read=0, main=0, error=0), id="no account"),
+        pytest.param(
+            {"read": 9, "applied": 1, "noop": 2, "superseded": 3, "redelivered": 3},
+            MainAndError(read=9, main=9, error=0),
+            id="the four terms of the main table",
+        ),
+        pytest.param(
+            {"read": 6, "applied": 1, "ignored:tombstone": 2, "ignored:archived": 3},
+            MainAndError(read=6, main=6, error=0),
+            id="what a rule ignores is in the main table",
+        ),
+        pytest.param(
+            {"read": 5, "applied": 2, "quarantined": 3, "corrected": 1},
+            MainAndError(read=4, main=2, error=2),
+            id="a corrected message was read twice",
+        ),
+    ],
+)
+def test_each_change_is_in_the_main_table_or_in_the_error_table(
+    totals: dict[str, int], found: MainAndError
+) -> None:
+    assert main_and_error(totals) == found
+    assert found.lost == 0
+
+
+def test_a_change_in_neither_table_is_lost() -> None:
+    assert main_and_error({"read": 5, "applied": 2, "quarantined": 2}).lost == 1

@@ -1,3 +1,4 @@
+import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.apply.fold import Folded, fold_changes
+from pipeline.apply.fold import ColumnPlaces, Folded, encode_versions, fold_changes
 from pipeline.apply.row_metadata import ORDER
 from pipeline.errors import HeldError
 from pipeline.model import Op, Origin, Shard
@@ -276,3 +277,26 @@ def plainly(rows: Sequence[Row], *, spanning: bool) -> tuple[int, int, int, set[
         best[row["key"]] = max(rank, best.get(row["key"], rank))
     standing = {(key, rank[1]) for key, rank in best.items()}
     return len(said), sum(len(some) > 1 for some in at.values()), len(best), standing
+
+
+def test_an_older_epochs_versions_are_below_all() -> None:
+    own = (2, 5)
+
+    said = encode_versions(own, {"new": (2, 5), "late": (2, 3), "old": (1, 900)})
+
+    stand = ColumnPlaces.of_row((*own[:1], 0, own[1], 0, 1), said)
+    assert json.loads(said) == {"late": 3, "old": -1}
+    assert stand.of("old") < (2, 0) < stand.of("late") < stand.of("new") == own
+
+
+@pytest.mark.parametrize("text", ["[]", '{"a": "b"}', "{"])
+def test_what_tells_no_versions_holds_the_table(text: str) -> None:
+    with pytest.raises(HeldError, match="misread"):
+        ColumnPlaces.of_row((1, 0, 5, 0, 1), text)
+
+
+@pytest.mark.parametrize("text", [None, "", "null", b"null", "{}"])
+def test_a_row_without_versions_has_all_columns_in_its_own(text: str | bytes | None) -> None:
+    stand = ColumnPlaces.of_row((1, 0, 5, 0, 1), text)
+
+    assert stand.of("any") == stand.own == (1, 5)

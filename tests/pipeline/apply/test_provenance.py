@@ -10,6 +10,8 @@ from pipeline.apply.row_metadata import (
     META,
     NO_ORIGINS,
     ORDER,
+    SLUICE,
+    Adoption,
     flat_column,
     is_above,
     is_same,
@@ -18,7 +20,7 @@ from pipeline.apply.row_metadata import (
     row_origins,
 )
 from pipeline.errors import HeldError
-from pipeline.model import ORDER_PARTS, Order, Origin
+from pipeline.model import ORDER_PARTS, Op, Order, Origin, Shard, Table
 
 PLACE = {"epoch": 1, "log": 2, "pos": 3, "row": 4}
 LOW, HIGH = (1, 1, 1, 1, 1), (2, 2, 2, 2, 2)
@@ -145,3 +147,84 @@ def test_nobody_owns_nothing_and_is_compared_with_anything() -> None:
     assert none.rank.shape == NO_ORIGINS.rank.shape == (5, 0)
     assert len(NO_ORIGINS.adopted) == 0
     assert is_above(NO_ORIGINS.rank, ranks_of(HIGH)).tolist() == []
+
+
+# rows of a mirror, some of them adopted
+
+OWN, OTHER = Shard("s", "db.t"), Shard("s2", "db2.t")
+BELOW_ALL = [-(2**63), 0, 0, 0, 0]
+
+
+def mirror_rows(*metas: dict[str, Any] | None) -> pa.Table:
+    """Rows of a mirror with these values of ``_sluice``."""
+    ids = pa.array(range(len(metas)))
+    return pa.table({"id": ids, SLUICE: pa.array(metas, META)})
+
+
+def meta_of(shard: Shard, op: Op | None = Op.UPDATE, **order: int) -> dict[str, Any]:
+    """What ``_sluice`` has of a row that was merged."""
+    named = {"source": shard.source, "shard": shard.name, "op": op and str(op)}
+    return {**named, "order": PLACE | order, "origin": int(Origin.LIVE)}
+
+
+def test_a_merged_row_has_the_origin_of_its_change() -> None:
+    rows = mirror_rows(meta_of(OWN), meta_of(OTHER, epoch=7) | {"origin": None})
+
+    found = Adoption.of(Table("t", (OWN, OTHER)), Order(9, 9, 9, 9)).owners(rows)
+
+    assert (found.source.to_pylist(), found.shard.to_pylist()) == (["s", "s2"], ["db.t", "db2.t"])
+    assert found.rank.T.tolist() == [[1, 2, 3, 4, Origin.LIVE], [7, 2, 3, 4, Origin.SNAPSHOT]]
+    assert found.adopted.tolist() == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("shards", "named"),
+    [
+        pytest.param((OWN,), ["s", "db.t"], id="the only shard"),
+        pytest.param((OWN, OTHER), [None, None], id="none of several"),
+        pytest.param((), [None, None], id="no shard"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("order", "rank"),
+    [
+        pytest.param(None, BELOW_ALL, id="below all changes"),
+        pytest.param(Order(1, 5, 6, 7), [1, 5, 6, 7, Origin.SNAPSHOT], id="at the adoption"),
+    ],
+)
+@pytest.mark.parametrize("without", ["no column", "no value", "no order"])
+def test_a_row_that_was_there_before_counts_as_read_at_the_adoption(
+    shards: tuple[Shard, ...],
+    named: list[str | None],
+    order: Order | None,
+    rank: list[int],
+    without: str,
+) -> None:
+    rows = mirror_rows(None if without == "no value" else {"order": None})
+    rows = rows.drop_columns(SLUICE) if without == "no column" else rows
+
+    found = Adoption.of(Table("t", shards), order).owners(rows)
+
+    assert [*found.source.to_pylist(), *found.shard.to_pylist()] == named
+    assert found.rank.T.tolist() == [rank]
+    assert (found.adopted.tolist(), found.archived.tolist()) == ([True], [False])
+
+
+@pytest.mark.parametrize("part", ORDER_PARTS)
+def test_a_row_whose_order_lacks_a_part_is_adopted_and_others_are_not(part: str) -> None:
+    torn = meta_of(OWN) | {"order": PLACE | {part: None}}
+
+    found = Adoption.of(Table("t", (OWN,))).owners(mirror_rows(meta_of(OWN), torn))
+
+    assert found.adopted.tolist() == [False, True]
+    assert found.rank.T.tolist() == [[1, 2, 3, 4, Origin.LIVE], BELOW_ALL]
+
+
+def test_a_row_that_stayed_after_its_delete_is_archived() -> None:
+    rows = mirror_rows(*(meta_of(OWN, op) for op in (Op.UPDATE, Op.DELETE, None)))
+    owned = Adoption.of(Table("t", (OWN,)))
+    source, shard = (pa.array([each] * 3) for each in (OWN.source, OWN.name))
+    rank = [pa.array([0] * 3)] * 5
+
+    assert owned.owners(rows).archived.tolist() == [False, True, False]
+    assert owned.owned(source, shard, rank, None).archived.tolist() == [False] * 3

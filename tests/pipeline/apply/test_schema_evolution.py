@@ -16,12 +16,11 @@ from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.apply.fold import ColumnPlaces, encode_versions
 from pipeline.apply.mirror import Commit, schemas_of
 from pipeline.delta.commit import commit_actions, create_table
 from pipeline.delta.log import Snapshot
 from pipeline.delta.store import open_store
-from pipeline.errors import HeldError, LostRaceError
+from pipeline.errors import LostRaceError
 from pipeline.formats.dbevents_avro import DbEventsAvro
 from pipeline.model import Op, Order, Shard
 from pipeline.schema.model import arrow_type
@@ -633,19 +632,3 @@ def test_any_slices_come_to_what_a_plain_model_says(
             key: {name: found for name, (_, found) in row.items()}
             for key, row in story.model.items()
         }
-
-
-def test_an_older_epochs_versions_are_below_all() -> None:
-    own = (2, 5)
-
-    said = encode_versions(own, {"new": (2, 5), "late": (2, 3), "old": (1, 900)})
-
-    stand = ColumnPlaces.of_row((*own[:1], 0, own[1], 0, 1), said)
-    assert json.loads(said) == {"late": 3, "old": -1}
-    assert stand.of("old") < (2, 0) < stand.of("late") < stand.of("new") == own
-
-
-@pytest.mark.parametrize("text", ["[]", '{"a": "b"}', "{"])
-def test_what_tells_no_versions_holds_the_table(text: str) -> None:
-    with pytest.raises(HeldError, match="misread"):
-        ColumnPlaces.of_row((1, 0, 5, 0, 1), text)

@@ -157,6 +157,28 @@ def test_what_was_not_measured_is_missing_and_never_zero(
     assert isinstance(found.total(stage), Missing)
 
 
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        pytest.param({"heartbeats": {}}, "no heartbeat has landed yet", id="no heartbeat"),
+        pytest.param(
+            {"acknowledged": {}},
+            "heartbeat 690 has landed, but its collector has not said what it sent",
+            id="a collector that is silent",
+        ),
+        pytest.param(
+            {"acknowledged": {"shop": Acknowledged(binlog_position(1, 1))}},
+            "heartbeat 690 has landed, but not everything that was sent before it",
+            id="a heartbeat that came first",
+        ),
+    ],
+)
+def test_what_has_landed_is_missing_with_what_it_lacks(more: dict[str, object], why: str) -> None:
+    found = lags(samples(landed=healthy_checkpoint(**more)))  # type: ignore[arg-type]
+
+    assert found.watermark(Stage.LANDED) == Missing(f"{why} (source shop)")
+
+
 @pytest.mark.parametrize("through", [Missing("x"), None], ids=["a sync", "no sync"])
 def test_a_silent_heartbeat_hides_those_hops_that_there_are(through: Missing | None) -> None:
     found = lags(samples(fences=Missing("down"), synced=through))

@@ -1,5 +1,7 @@
 """Batches that count for a table, and histories that are thinned."""
 
+from collections.abc import Sequence
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -7,9 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.lags.samples import LandedBatch, extend_batches, thin_history, to_landed_batch
-from pipeline.model import Shard, Table
-from tests.checks.samples import TABLE, fence_series, healthy_checkpoint, samples
+from pipeline.lags.samples import (
+    LandedBatch,
+    explain_future_fence,
+    extend_batches,
+    thin_history,
+    to_landed_batch,
+)
+from pipeline.model import Fence, Missing, Shard, Table
+from tests.builders.values import fence
+from tests.checks.samples import NOW, TABLE, fence_series, healthy_checkpoint, samples
 
 OTHER = Table("shop.users", ())
 
@@ -47,6 +56,53 @@ def test_a_batch_from_before_a_table_was_whole_says_nothing_of_it(
     found = samples(landed=healthy_checkpoint(**more), steps=known).walked(TABLE)
 
     assert [one.batch for one in found] == batches
+
+
+def test_without_a_checkpoint_the_batches_seen_so_far_count() -> None:
+    steps = extend_batches((), to_landed_batch(healthy_checkpoint(), {"shop": fence_series()}))
+
+    found = samples(landed=Missing("the change log is down"), steps=steps)
+
+    assert found.walked(TABLE) == found.steps_of(TABLE) == steps
+
+
+def test_a_batch_has_passed_the_fences_that_it_covers_and_nothing_of_another_source() -> None:
+    known = {"shop": fence_series(), "silent": (), "other": (fence(1, NOW, source="other"),)}
+
+    found = to_landed_batch(healthy_checkpoint(through=600), known)
+
+    assert {source: one.number for source, one in found.passed.items()} == {"shop": 600}
+
+
+def test_samples_are_the_same_whatever_was_worked_out_of_them() -> None:
+    one, other = samples(), samples()
+
+    assert one.walked(TABLE)
+
+    assert one == other
+
+
+@pytest.mark.parametrize(
+    ("fences", "why"),
+    [
+        pytest.param((), None, id="no heartbeat"),
+        pytest.param((fence(1, NOW),), None, id="of this instant"),
+        pytest.param(
+            (fence(1, NOW), fence(2, NOW + timedelta(seconds=1.5))),
+            "the newest heartbeat is 1.5 s ahead of Sluice's clock",
+            id="the newest is of later",
+        ),
+        pytest.param(
+            (fence(1, NOW + timedelta(minutes=9)), fence(2, NOW)),
+            None,
+            id="an older one is of later",
+        ),
+    ],
+)
+def test_heartbeats_prove_nothing_while_the_newest_is_of_later(
+    fences: Sequence[Fence], why: str | None
+) -> None:
+    assert explain_future_fence(fences, NOW) == (why and Missing(why))
 
 
 # spacing

@@ -7,7 +7,9 @@ import pytest
 
 from pipeline.checkpoint import Checkpoint, Epoch, EpochStart
 from pipeline.landing.epochs import (
+    EPOCH_ALONE,
     Epochs,
+    UnrecordedEpochs,
     begin_at_snapshots,
     explain_strange_rows,
     find_resending,
@@ -16,6 +18,7 @@ from pipeline.landing.epochs import (
 from pipeline.landing.listing import Listing
 from pipeline.model import Head, Order, PartitionEnd, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
+from tests.builders.values import NOON
 
 UUID, OTHER = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
 TP, SECOND, FOREIGN = (TopicPartition(*at) for at in (("s.t", 0), ("s.t", 1), ("b.t", 0)))
@@ -130,6 +133,31 @@ def test_what_a_person_waives_is_taken_for_a_new_log_from_its_row_on() -> None:
     assert held == {}
     assert found.known == {"s": replace(KNOWN, number=3)}
     assert found.starts == {start(2, TP): 10, start(3, TP): 50, start(3, SECOND): 7}
+
+
+def test_all_that_is_waived_of_a_source_is_one_new_log() -> None:
+    waived = frozenset({f"disorder:s:{TP}:12@2", f"disorder:s:{SECOND}:7@2"})
+    strange = {TP: 12, SECOND: 7}
+
+    found, held = explain_strange_rows(MOVED, listed(s=(SAME, SAME)), strange, waived)
+
+    assert held == {}
+    assert found.known == {"s": replace(KNOWN, number=3)}
+    assert found.starts == {start(2, TP): 10, start(3, TP): 12, start(3, SECOND): 7}
+
+
+def test_a_new_epoch_is_recorded_without_rows_once_it_has_waited_for_them() -> None:
+    unrecorded, moved = UnrecordedEpochs(), {"s": replace(KNOWN, number=3)}
+    middle, end = NOON + EPOCH_ALONE / 2, NOON + EPOCH_ALONE
+
+    due = [unrecorded.are_due(NOON)]
+    for at in (NOON, middle, end):
+        unrecorded.note(MARK.epochs, moved, at)
+        due.append(unrecorded.are_due(at))
+    unrecorded.note(moved, moved, end)
+    due.append(unrecorded.are_due(end + EPOCH_ALONE))
+
+    assert due == [False, False, False, True, False]
 
 
 def test_before_its_server_was_reached_a_source_is_held_whatever_is_waived() -> None:

@@ -12,12 +12,15 @@ from pipeline.landing.gaps import (
     detect_capture_changes,
     digest_scope,
     find_captured,
+    has_sent,
     is_above,
 )
+from pipeline.landing.listing import Listing
 from pipeline.model import CaptureScope, Order, Shard, ShardId
 from tests.builders import batch_context
 from tests.builders.harness import NOW, load_gaps
 from tests.builders.values import by_shard
+from tests.pipeline.landing.test_landing_source import SOURCE, Site
 
 ALL = CaptureScope(lambda _: True, "all")
 NO_T = CaptureScope(lambda shard: str(shard) != "db.t", "no t")
@@ -247,3 +250,43 @@ def test_f112_a_source_that_tells_nothing_keeps_what_was_remembered() -> None:
         ).stores
         == before.stores
     )
+
+
+DB = CollectorLists(digest_scope(CaptureScope(lambda _: False)), above=Order(1, 1, 5))
+
+
+@pytest.mark.parametrize(
+    ("known", "shard", "answers", "hidden", "sent"),
+    [
+        pytest.param(DB, "a/db.t", "now", (), True, id="in the lists"),
+        pytest.param(DB, "a/db.t", "before", (), True, id="in the last lists of a silent one"),
+        pytest.param(None, "a/db.t", "now", (), True, id="in the first lists"),
+        pytest.param(DB, "a/other.t", "now", (), False, id="left out"),
+        pytest.param(DB, "a/db.t", "now", ("a/db.t",), False, id="its topic is hidden"),
+        pytest.param(DB, "a/db.t", "now", ("a/db.u",), True, id="the topic of another is hidden"),
+        pytest.param(DB, "gone/db.t", "now", (), False, id="of a source without a collector"),
+        pytest.param(DB, "a/db.t", "never", (), None, id="silent since the start"),
+        pytest.param(None, "a/db.t", "before", (), None, id="silent before the first batch"),
+        pytest.param(OTHER, "a/db.t", "now", (), None, id="others than before"),
+        pytest.param(replace(DB, since=NOW), "a/db.t", "now", (), None, id="while they are new"),
+        pytest.param(lists_above(DB, 6), "a/db.t", "now", (), None, id="from where they begin"),
+    ],
+)
+def test_what_is_sent_above_an_order_is_known_while_the_same_lists_select_it(
+    *, known: CollectorLists | None, shard: str, answers: str, hidden: tuple[str, ...], sent: bool
+) -> None:
+    site = Site("db")
+    feed = site.feed(replace(SOURCE, name="a"))
+    scope = feed.captures() if answers != "never" else None
+    captures = {"a": scope} if answers == "now" and isinstance(scope, CaptureScope) else {}
+
+    found = has_sent(
+        Shard.parse(shard),
+        Order(1, 1, 6),
+        feeds=(site.feed(), feed),
+        checkpoint=replace(BEFORE, lists={"a": known} if known else {}),
+        listing=Listing({}, {}, {}, {}, {}, captures=captures),
+        hidden=lambda shards: shards & {*hidden},
+    )
+
+    assert found is sent
