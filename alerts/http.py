@@ -6,19 +6,16 @@ whole request, however slowly bytes arrive. Redirects are refused, not followed.
 
 import logging
 import math
-import socket
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
-from typing import Any, Self
 
 import httpx
 
 from alerts.outbox import BusyError, RefusedError
 from pipeline.errors import ConfigError, UnreachableError
+from pipeline.http import BoundedClient
 from pipeline.settings import TlsSettings, is_https, is_loopback
 from pipeline.tls import verify_option
 
@@ -30,8 +27,7 @@ _SERVER_ERROR = 500
 _ANSWER_CHARACTERS = 200
 _LONGEST_PAUSE = timedelta(days=1)
 _DIGITS = 9  # of a number of seconds: more are longer than any pause
-_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-_CONNECTED = (".connect_tcp.complete", ".start_tls.complete")  # also through a proxy
+_HEADERS = {"Content-Type": "application/json"}
 
 
 def post_json(
@@ -52,67 +48,23 @@ def post_json(
     """
     logging.getLogger("httpx").setLevel(logging.WARNING)  # at INFO it writes whole addresses
     host, all_headers = httpx.URL(url).host, {**_HEADERS, **headers}
-    seconds = timeout.total_seconds()
-    deadline = _Deadline(seconds)
     try:
         verify = verify_option(url, tls)
     except ConfigError as error:  # it could when the service started
         raise UnreachableError(f"{host} cannot be verified: {error}") from error
     try:
-        with (
-            deadline,
-            httpx.Client(timeout=seconds, verify=verify, trust_env=_by_proxy(url)) as client,
-        ):
+        with BoundedClient(timeout=timeout, verify=verify, trust_env=_by_proxy(url)) as client:
             # A hook sees the answer before httpx reads where a redirect leads: it may lead nowhere.
             client.event_hooks = {"response": [lambda answer: _judge(answer, host)]}
-            trace = {"trace": deadline.watch}
-            with client.stream("POST", url, content=body, headers=all_headers, extensions=trace):
+            with client.stream("POST", url, content=body, headers=all_headers):
                 return
     except httpx.TransportError as error:
-        why = "ReadTimeout" if deadline.over else type(error).__name__
-        raise UnreachableError(f"{host} did not answer: {why}") from None
+        raise UnreachableError(f"{host} did not answer: {type(error).__name__}") from None
 
 
 def _by_proxy(url: str) -> bool:
     """Whether a proxy of the environment may be used: it reads all that goes by plain http."""
     return is_https(url) and not is_loopback(httpx.URL(url).host)
-
-
-@dataclass(eq=False)
-class _Deadline:
-    """Cuts a connection after so many ``seconds``; the timeout of httpx is one for each byte."""
-
-    seconds: float
-    over: bool = False
-    _stream: Any = None
-    _turn: threading.Lock = field(default_factory=threading.Lock)
-
-    def __enter__(self) -> Self:
-        self._timer = threading.Timer(self.seconds, self._end)
-        self._timer.daemon = True
-        self._timer.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
-
-    def watch(self, event: str, info: Mapping[str, Any]) -> None:
-        """Take note of the connection: httpcore's ``trace`` passes it once it is made."""
-        if event.endswith(_CONNECTED):
-            with self._turn:
-                self._stream = info["return_value"]
-                if self.over:
-                    self._cut()
-
-    def _end(self) -> None:
-        with self._turn:
-            self.over = True
-            if self._stream is not None:
-                self._cut()
-
-    def _cut(self) -> None:
-        with suppress(OSError):  # it is closed already
-            socket.socket.shutdown(self._stream.get_extra_info("socket"), socket.SHUT_RDWR)
 
 
 def check_address(url: str) -> None:

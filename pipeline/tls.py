@@ -1,23 +1,16 @@
 """Builds TLS contexts of clients from PEM files, and judges what a client's settings send.
 
-A certificate and the server's name in it are always verified. Answers are bounded, because what
-answers at an address need not be the server that was meant.
+A certificate and the server's name in it are always verified.
 """
 
 import ssl
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import cast
+from dataclasses import fields
 from urllib.parse import urlsplit
-
-import httpx
 
 from pipeline.errors import ConfigError
 from pipeline.settings import TlsSettings, is_https, needs_tls
 
-LARGEST_ANSWER = 16 * 2**20  # bytes: the offsets or the config of a connector have some kB
-PLAIN = {"Accept-Encoding": "identity"}  # a compressed answer of some kB may hold many GB
 FILES = ("ca", "certificate", "key")
 
 
@@ -28,43 +21,6 @@ def verify_option(url: str, its: TlsSettings) -> ssl.SSLContext | bool:
         ConfigError: as ``client_context``.
     """
     return client_context(its) if its.given and is_https(url) else is_https(url)
-
-
-def bound_answer(answer: httpx.Response) -> None:
-    """Bound the body of *answer*: ``LARGEST_ANSWER``, and the read timeout for all of it.
-
-    For ``event_hooks["response"]`` of a client that sends the headers ``PLAIN``.
-
-    Raises:
-        httpx.DecodingError: it is compressed all the same.
-    """
-    if (coding := answer.headers.get("Content-Encoding", "identity")) != "identity":
-        raise httpx.DecodingError(f"the answer has the encoding {coding[:20]!r}, not asked for")
-    seconds = answer.request.extensions["timeout"]["read"]
-    body = cast(httpx.SyncByteStream, answer.stream)
-    answer.stream = _BoundedBody(body, time.monotonic() + seconds)
-
-
-@dataclass(frozen=True, slots=True)
-class _BoundedBody(httpx.SyncByteStream):
-    """A body whose size and time are limited; httpx's timeout is one for each part of it."""
-
-    body: httpx.SyncByteStream
-    until: float
-
-    def __iter__(self) -> Iterator[bytes]:
-        size = 0
-        for part in self.body:
-            size += len(part)
-            if size > LARGEST_ANSWER:
-                raise httpx.ReadError(f"the answer is larger than {LARGEST_ANSWER // 2**20} MiB")
-            if time.monotonic() > self.until:
-                raise httpx.ReadTimeout("the answer does not end")
-            yield part
-
-    def close(self) -> None:
-        """Close the connection or give it back."""
-        self.body.close()
 
 
 def client_context(its: TlsSettings) -> ssl.SSLContext:

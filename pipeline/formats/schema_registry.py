@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from pipeline.errors import ConfigError, NoSchemasError
 from pipeline.formats.format import Format, Schemas
+from pipeline.http import BoundedClient
 from pipeline.settings import RegistrySettings, without_login
-from pipeline.tls import PLAIN, bound_answer, tls_faults, verify_option
+from pipeline.tls import tls_faults, verify_option
 
 NOT_THERE = 40403
 MOST_CHARACTERS = 100_000_000  # of the schemas that are kept
@@ -128,16 +129,13 @@ class SchemaRegistry:
         known_schemas[self.settings.url, number] = text
         return text
 
-    def _client(self) -> httpx.Client:
+    def _client(self) -> BoundedClient:
         its = self.settings
-        headers = PLAIN | ({"authorization": f"Bearer {its.token}"} if its.token else {})
-        return httpx.Client(
-            timeout=its.timeout.total_seconds(),
-            trust_env=False,  # a proxy for the internet is no way to a service next door
+        return BoundedClient(
+            timeout=its.timeout,
             verify=self._authorities(),
             auth=(its.user, its.password) if its.user else None,
-            headers=headers,
-            event_hooks={"response": [bound_answer]},
+            headers={"authorization": f"Bearer {its.token}"} if its.token else {},
         )
 
     def _authorities(self) -> ssl.SSLContext | bool:

@@ -54,9 +54,10 @@ from pipeline.collectors.connect.table_filter import find_column_settings, read_
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.finding import WARN, Finding
 from pipeline.formats.debezium.connector import UNAVAILABLE
+from pipeline.http import BoundedClient
 from pipeline.model import Acknowledged, CaptureScope, Missing, TopicPartition
 from pipeline.settings import SourceSettings, TlsSettings, without_login
-from pipeline.tls import PLAIN, bound_answer, verify_option
+from pipeline.tls import verify_option
 
 HISTORY = "schema.history.internal.kafka.topic"
 
@@ -124,7 +125,7 @@ class ConnectCollector:
     key: str = ""
     unavailable: str = UNAVAILABLE
     source: SourceSettings | None = None
-    _client: httpx.Client = field(init=False, repr=False)
+    _client: BoundedClient = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Build the client; nothing is asked yet.
@@ -137,13 +138,8 @@ class ConnectCollector:
             shown = without_login(self.url)
             raise ConfigError(f"collector.url: {shown!r} is not an address; write http://host:port")
         require_references(self.settings)
-        self._client = httpx.Client(
-            base_url=self.url.rstrip("/"),
-            timeout=self.timeout.total_seconds(),
-            trust_env=False,  # a proxy for the internet is no way to a service next door
-            verify=self._verification(),
-            headers=PLAIN,
-            event_hooks={"response": [bound_answer]},
+        self._client = BoundedClient(
+            base_url=self.url.rstrip("/"), timeout=self.timeout, verify=self._verification()
         )
 
     def acknowledged(self) -> Acknowledged | Missing:

@@ -58,27 +58,38 @@ def stored(*offsets: tuple[str, Any]) -> Answers:
     }
 
 
+HEAD = b"HTTP/1.1 200 OK\r\n"
+LATE = "no complete answer within 0.5 s"
+
+
 @pytest.mark.parametrize(
-    ("parts", "headers", "why"),
+    ("head", "parts", "why"),
     [
-        pytest.param([b" " * 2**20] * 17, {}, "larger than 16 MiB", id="too large"),
-        pytest.param([b" "] * 100, {}, "the answer does not end", id="a byte at a time"),
-        pytest.param([b"x"], {"Content-Encoding": "gzip"}, "encoding 'gzip'", id="compressed"),
+        pytest.param(HEAD + b"\r\n", [b" " * 2**20] * 17, "larger than 16 MiB", id="too large"),
+        pytest.param(b"", [b"x"] * 100, LATE, id="a status line a byte at a time"),
+        pytest.param(HEAD + b"X-Y: ", [b"x"] * 100, LATE, id="headers a byte at a time"),
+        pytest.param(HEAD + b"\r\n", [b" "] * 100, LATE, id="a body a byte at a time"),
+        pytest.param(
+            HEAD + b"Content-Length: 100\r\n\r\n", [b" "] * 100, LATE, id="a body with a length"
+        ),
+        pytest.param(
+            HEAD + b"Transfer-Encoding: chunked\r\n\r\n",
+            [b"1\r\n \r\n"] * 100,
+            LATE,
+            id="a chunk at a time",
+        ),
+        pytest.param(
+            HEAD + b"Content-Encoding: gzip\r\n\r\n", [b"x"], "encoding 'gzip'", id="compressed"
+        ),
     ],
 )
-def test_an_answer_without_an_end_is_cut(
-    parts: list[bytes], headers: dict[str, str], why: str
-) -> None:
+def test_an_answer_without_an_end_is_cut(head: bytes, parts: list[bytes], why: str) -> None:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(200)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.end_headers()
             with suppress(OSError):
-                for part in parts:
+                for part in [head, *parts]:
                     self.wfile.write(part)
-                    waiting.wait(0.05 if len(part) == 1 else 0)
+                    waiting.wait(0.05 if len(part) < 10 else 0)
 
         def log_message(self, *_: Any) -> None:
             """Stay silent."""
@@ -87,7 +98,7 @@ def test_an_answer_without_an_end_is_cut(
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/"
-        short = timedelta(seconds=0.5 if len(parts[0]) == 1 else 20)
+        short = timedelta(seconds=0.5 if why == LATE else 20)
         with (
             closing(ConnectCollector(url, "shop", timeout=short)) as collector,
             pytest.raises(UnreachableError, match=why),
