@@ -2,7 +2,7 @@
 
 BEGIN and END have no order in the source log, and their ids recur after the log is reset. So an
 END belongs to the epochs of what landed in its batch, or since its BEGIN. It is compared with
-rows of those epochs only.
+rows of those epochs only; and with those of later ones if no transaction of its id began after it.
 
 Rows of a shard whose base is above the transaction are not missing: the base has their result.
 A base is above if it is above a landed row of the transaction. If none has landed, it must be
@@ -21,8 +21,8 @@ log.
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pipeline.delta.reader import SnapshotReader, among_sql, quote_literal
@@ -231,6 +231,8 @@ class SentTransaction:
     end: TransactionEnd
     epochs: tuple[int, int]
     begun: int
+    recurs: bool = False
+    """Whether a transaction of this id began after the END: rows of later epochs are its rows."""
 
     def promised(self, table: Table) -> dict[str, int]:
         """Events by shard, of the *table*'s."""
@@ -252,6 +254,21 @@ class SentTransaction:
         fits = wanted in found.values()
         newest = found[max(found)] if found else 0
         return Transaction(self.key[1], wanted, wanted if fits else newest, self.end.batch)
+
+    def split_over(self, landed: Landed, above: Iterable[str] = ()) -> dict[int, int]:
+        """Return what has landed by epoch, if that may be of this transaction; else nothing.
+
+        A new epoch is valid from the ends of partitions that were listed when the new log was
+        first seen.  So an END may land in the batch before its rows' epoch begins, and rows on
+        both sides of such an end are of two epochs.
+        """
+        if self.recurs:
+            return {}
+        found = Counter[int]()
+        for (epoch, shard), n in landed.items():
+            if epoch >= max(1, self.epochs[0]) and shard not in above:  # 0: without a place
+                found[epoch] += n
+        return dict(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,19 +373,41 @@ class TransactionReader:
             if sent.begun > 1:
                 yield self._begun_again(rows, sent)
             else:
-                yield sent.compared(promised, own, above)
+                compared = sent.compared(promised, own, above)
+                split = sent.split_over(own, above)
+                if (compared.landed != compared.promised and split) and (
+                    len(split) == 1 or self._are_numbered_apart(rows, table, sent, above)
+                ):
+                    compared = replace(compared, landed=sum(split.values()))
+                yield compared
+
+    def _are_numbered_apart(
+        self, rows: str, table: Table, sent: SentTransaction, above: Collection[str]
+    ) -> bool:
+        """Whether no two epochs have an event of the same number: all are of one transaction."""
+        left = [shard for shard in sent.promised(table) if shard not in above]
+        found = self.pinned.select(
+            f"SELECT count(DISTINCT t.tx['total_order']) AS n,"  # noqa: S608
+            f" count(DISTINCT struct({EPOCH}, t.tx['total_order'])) AS by_epoch FROM t"
+            f" WHERE {rows} AND source = {quote_literal(sent.key[0])}"
+            f" AND {TX} = {quote_literal(sent.key[1])} AND {among_sql('op', ROWS)}"
+            f" AND {among_sql('shard', left)} AND {EPOCH} >= {sent.epochs[0]}"
+            f" AND t.tx['total_order'] IS NOT NULL"
+        )
+        return int(found[0]["n"]) == int(found[0]["by_epoch"]) > 0
 
     def _sent(self, key: TxKey, end: TransactionEnd, begins: Begins) -> SentTransaction:
         before, own = _before(begins, key, end), end.span
+        recurs = len(before) < len(begins.get(key, ()))
         if own is None:
-            return SentTransaction(key, end, EVER, len(before) or 1)
+            return SentTransaction(key, end, EVER, len(before) or 1, recurs)
         known, newest = self._spans([batch for batch, _ in before]), own.high[0]
         spans = [known[batch].get(key[0], own) for batch, _ in before]
         begun = sum(span.high[0] >= own.low for span in spans)
         if begun or not spans:
-            return SentTransaction(key, end, (own.low, newest), begun or 1)
+            return SentTransaction(key, end, (own.low, newest), begun or 1, recurs)
         last = [batch for batch, _ in before].count(before[-1][0])
-        return SentTransaction(key, end, (spans[-1].low, newest), last)
+        return SentTransaction(key, end, (spans[-1].low, newest), last, recurs)
 
     def _begun_again(self, rows: str, sent: SentTransaction) -> Transaction:
         """State a transaction over all its tables; its restart is reported in one epoch only."""

@@ -206,6 +206,49 @@ def test_of_one_that_began_again_the_rows_of_the_newest_log_count(
     assert (found.promised, found.landed) == told
 
 
+SPLIT = [begin_event(), heartbeat_event(1, 950), THREE]  # a new log's, below the start of its epoch
+NUMBERS = transaction_rows(2, 10, 3)
+
+
+@pytest.mark.parametrize(
+    ("batches", "told"),
+    [
+        pytest.param({0: SPLIT, 1: NUMBERS}, (3, 3), id="its rows land in the epoch that begins"),
+        pytest.param(
+            {0: [*transaction_rows(1, 960, 1), *SPLIT], 1: NUMBERS[1:]},
+            (3, 3),
+            id="its rows are of both epochs",
+        ),
+        pytest.param(
+            {0: [*transaction_rows(1, 960, 1), *SPLIT], 1: NUMBERS[2:]},
+            (3, 2),
+            id="one of them is lost",
+        ),
+        pytest.param(
+            {0: [*transaction_rows(1, 960, 2), *SPLIT], 1: NUMBERS[1:2]},
+            (3, 2),
+            id="another with that number is no third",
+        ),
+        pytest.param({0: SPLIT, 1: NUMBERS[:1]}, (3, 1), id="two are lost"),
+        pytest.param(
+            {0: SPLIT, 1: [begin_event(), *NUMBERS]}, (3, 0), id="another one began in the new log"
+        ),
+        pytest.param(
+            {0: [begin_event(), THREE], 1: NUMBERS[:1], 2: transaction_rows(3, 5, 3)[1:]},
+            (3, 3),
+            id="an END that lands alone",
+        ),
+    ],
+)
+def test_an_end_may_land_before_the_epoch_of_its_rows_begins(
+    tmp_path: Path, batches: dict[int, list[Row]], told: tuple[int, int]
+) -> None:
+    """After a fail-over that is seen when rows of the new log are in topics already."""
+    (found,) = read_transactions(tmp_path, batches, range(1))
+
+    assert (found.promised, found.landed) == told
+
+
 def numbered(op: Op, pos: int, number: int) -> Row:
     """An event at *pos*, the *number*th of its run."""
     tx = {"id": "u:1", "total_order": number}
