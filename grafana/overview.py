@@ -142,11 +142,12 @@ FLOW = (
     ),
     Panel(
         "Store",
-        "Its size, and how many of its rows could not be read and were skipped.",
+        "Its size, how many certificates it has, and how many of its rows could not be read.",
         "timeseries",
         "bytes",
         (
             Query(f"max ({m.STORE_SIZE.name})", "bytes"),
+            Query(f"max ({m.CERTIFICATES.name})", "certificates"),
             Query(f"max ({m.UNREADABLE.name})", "unreadable rows"),
         ),
     ),

@@ -55,6 +55,7 @@ class App:
     def __post_init__(self) -> None:
         """Build the parts in the order in which they need each other."""
         config, store, clock = self.config, self.store, self.clock
+        store.certificates.limit = config.certificates
         self.settings = config.settings  # the config makes new ones each time
         self.stopping, self.started = threading.Event(), clock()
         self.current, self.way = CurrentBoard(), RequestPriority()

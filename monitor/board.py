@@ -219,6 +219,7 @@ class Board:
     spark: Mapping[str, SparkWork] = field(default_factory=dict)
     disks: tuple[DiskView, ...] = ()
     store_bytes: int | None = None
+    certificates: int | None = None
     unreadable: int = 0
     runbooks: str = "docs/runbooks"
 

@@ -112,6 +112,7 @@ class Cycle:
             spark=self.facts.spark(),
             disks=tuple(self.facts.disks()),
             store_bytes=self.facts.store_bytes(),
+            certificates=self.facts.certificates(),
             unreadable=self.facts.unreadable(),
             headroom=_left(retentions, now),
             needed=_needed(retentions),

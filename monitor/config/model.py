@@ -228,6 +228,20 @@ class DiskSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class CertificateSettings:
+    """How many certificates the store keeps.
+
+    A certificate takes 0.6 kB, with eight sources 2.3 kB. Above ``most``, the oldest valid ones
+    are removed: first those of cuts that end no quarter of an hour, then others. A revoked one, and
+    one that is younger than ``keep``, is never removed for this. A removed certificate is unknown
+    by its id, and its cut is decided again when it is asked for.
+    """
+
+    most: Annotated[int, Field(ge=1000)] = 2_000_000
+    keep: Every = timedelta(days=2)
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduleSettings:
     """How often each job of the service runs, and how long the Spark process may take.
 
@@ -305,6 +319,8 @@ class Config(BaseModel):
     """Who is notified of an incident, and how."""
     store: Text = "sluice.db"
     """The SQLite file of history, incidents and certificates."""
+    certificates: CertificateSettings = CertificateSettings()
+    """How many certificates that file keeps."""
     http: HttpSettings = HttpSettings()
     """Where the API and the status page are served."""
     disks: DiskSettings = DiskSettings()

@@ -102,6 +102,10 @@ class ServiceState:
         """Bytes of the store; None if it cannot be read."""
         return self.store.database.size()
 
+    def certificates(self) -> int | None:
+        """Certificates in the store when it was last pruned; None before."""
+        return self.store.certificates.stored
+
     def unreadable(self) -> int:
         """Rows of the store that could not be decoded and were skipped."""
         return self.store.database.unreadable

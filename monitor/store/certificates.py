@@ -1,7 +1,8 @@
 """Stores issued certificates with their revocations, and heartbeats as fences.
 
-Certificates are kept for about forty days, and those of a passing instant for seven. Every
-fence of the last day is kept, and fewer of the forty days before.
+Certificates are kept for about forty days, and those of a passing instant for seven. Above a
+number in the whole store the oldest valid ones go earlier. Every fence of the last day is kept,
+and fewer of the forty days before.
 """
 
 import threading
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+import structlog
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
@@ -24,6 +26,7 @@ from sqlalchemy import (
 )
 
 from checks.certificate import Certificate, Evidence
+from monitor.config.model import CertificateSettings
 from monitor.store.database import Database
 from monitor.store.history import HISTORY, delete_rows, downsample
 from monitor.store.schema import certificates, decode_value, encode_value, fences
@@ -35,6 +38,8 @@ PASSING = timedelta(days=7)  # certificates of a cut that ends no day are kept s
 MOST_PASSING = 12_000  # valid ones of a table: more than one per minute for so long
 _REMEMBERED = 8  # cached cuts and stages per table
 MOST_CUTS = 10_000  # cached; with more cuts the store is read
+MOST_REMOVED = 100_000  # in one run above the limit of the whole store: ids in memory
+log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False)
@@ -48,6 +53,8 @@ class Certificates:
 
     database: Database
     most_passing: int = MOST_PASSING
+    limit: CertificateSettings | None = None
+    stored: int | None = None  # in the store when it was last pruned
     _newest: dict[str, dict[tuple[str, datetime], Certificate | None]] = field(
         default_factory=dict, repr=False
     )
@@ -200,9 +207,43 @@ class Certificates:
             older = (certificates.c.table == table) & (certificates.c.issued <= issued)
             valid = passing & certificates.c.revoked.is_(None)
             gone += delete_rows(self.database, certificates, older, valid)
+        gone += self._remove_above_limit(now, passing)
         if gone:
             self._forget(list(self._newest))
         return gone
+
+    def _remove_above_limit(self, now: datetime, passing: ColumnElement[bool]) -> int:
+        """Remove the oldest valid ones above the limit, of passing instants first.
+
+        Revoked ones stay: without them a cut that was revoked could be READY by the same rows.
+        Each other cut is decided again when it is asked for.
+        """
+        with self.database.read() as connection:
+            count = connection.scalar(select(func.count()).select_from(certificates)) or 0
+        gone = 0
+        if self.limit is not None:
+            above = min(count - self.limit.most, MOST_REMOVED)
+            old = certificates.c.revoked.is_(None) & (certificates.c.issued < now - self.limit.keep)
+            for which in (old & passing, old):
+                gone += self._remove_oldest(which, above - gone)
+            fields = {"stored": count - gone, "most": self.limit.most, "keep": str(self.limit.keep)}
+            if gone:
+                log.info("old certificates are removed", removed=gone, **fields)
+            elif above > 0:
+                log.warning("more certificates than `certificates.most`, none old", **fields)
+        self.stored = count - gone
+        return gone
+
+    def _remove_oldest(self, which: ColumnElement[bool], most: int) -> int:
+        """Delete the *most* oldest of *which*, and others of the same instant as the last."""
+        if most <= 0:
+            return 0
+        oldest = select(certificates.c.issued).where(which).order_by(certificates.c.issued)
+        with self.database.read() as connection:
+            issued = connection.scalars(oldest.limit(most)).all()
+        if not issued:
+            return 0
+        return delete_rows(self.database, certificates, which, certificates.c.issued <= issued[-1])
 
     def _beyond(self, counted: ColumnElement[bool]) -> Sequence[tuple[str, datetime]]:
         """Tables with too many certificates, and when the newest one beyond was issued."""

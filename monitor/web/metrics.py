@@ -358,6 +358,11 @@ def _store_size(board: Board, now: datetime) -> Iterator[Row]:
         yield (), float(board.store_bytes)
 
 
+def _certificates(board: Board, now: datetime) -> Iterator[Row]:
+    if not board.stale(now) and board.certificates is not None:
+        yield (), float(board.certificates)
+
+
 def _budgets(board: Board, _: datetime) -> Iterator[Row]:
     for view in board.tables:
         if view.budget is not None:
@@ -541,6 +546,12 @@ DISK_NEEDED = MetricFamily(
 STORE_SIZE = MetricFamily(
     "sluice_store_size_bytes", (), "Bytes of the store and its write-ahead log.", _store_size
 )
+CERTIFICATES = MetricFamily(
+    "sluice_certificates",
+    (),
+    "Certificates in the store, counted every ten minutes; absent before the first count.",
+    _certificates,
+)
 BUDGET = MetricFamily(
     "sluice_lag_budget_seconds",
     ("table",),
@@ -610,6 +621,7 @@ METRICS = (
     DISK_FREE,
     DISK_NEEDED,
     STORE_SIZE,
+    CERTIFICATES,
     BUDGET,
     UNREADABLE,
     SPARK_JOBS,

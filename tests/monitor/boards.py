@@ -149,6 +149,7 @@ def board(*views: TableView, incidents: tuple[Incident, ...] = ()) -> Board:
         needed={("topic", "shop.users"): timedelta(hours=6)},
         disks=(DiskView("store", "/var/lib/sluice/sluice.db", 2**36, 2**35, 2**32),),
         store_bytes=2**20,
+        certificates=12,
         spark={"land": SparkWork(3, 12, 300_000, 9.5)},
         runbooks="docs/runbooks",
     )

@@ -230,6 +230,9 @@ class FakeFacts:
     def store_bytes(self) -> int | None:
         return self.store.database.size()
 
+    def certificates(self) -> int | None:
+        return self.store.certificates.stored
+
     def unreadable(self) -> int:
         return self.store.database.unreadable
 

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, event, text
+from structlog.testing import capture_logs
 
 from checks.certificate import Certificate, Evidence, certify
+from monitor.config.model import CertificateSettings
 from monitor.store.history import HISTORY
 from monitor.store.store import ServiceStore
 from pipeline.clocks import ClockStep
@@ -16,6 +18,8 @@ from pipeline.model import Stage
 from tests.builders.values import fence
 from tests.example_count import examples
 from tests.monitor.store.kit import DAY, HOUR, NOW, SECOND, first, newest
+
+DAY_END = datetime(2026, 2, 28, tzinfo=UTC)
 
 
 def certificate(seconds: int = 0, stage: Stage = Stage.MIRROR) -> Certificate:
@@ -145,6 +149,42 @@ def test_of_passing_cuts_a_table_keeps_so_many_and_those_that_were_revoked(
 
     kept = {one.id for one in store.certificates.list(limit=100)}
     assert kept == {one.id for one in (many[3], *many[10:], day, other)}
+
+
+def test_above_the_limit_of_the_store_the_oldest_valid_ones_of_passing_cuts_go_first(
+    store: ServiceStore,
+) -> None:
+    old = [replace(passing(n), issued=NOW + n * SECOND) for n in range(1, 9)]
+    ends = [replace(certificate(n), id=f"end {n}", cut=DAY_END) for n in range(3)]
+    young = replace(passing(9), issued=NOW + 2 * DAY)
+    store.certificates.add(*old, *ends, young)
+    store.certificates.revoke([replace(old[0], revoked=NOW, why="lost")])
+    store.certificates.limit = CertificateSettings(most=8, keep=DAY)
+
+    assert store.certificates.prune(NOW + 2 * DAY) == 4
+    assert store.certificates.stored == 8
+    kept = {one.id for one in store.certificates.list(limit=100)}
+    assert kept == {one.id for one in (old[0], *old[5:], *ends, young)}
+    assert store.certificates.newest("shop.orders", Stage.MIRROR, old[1].cut) is None
+
+    store.certificates.limit = CertificateSettings(most=3, keep=DAY)
+    assert store.certificates.prune(NOW + 2 * DAY) == 5
+    kept = {one.id for one in store.certificates.list(limit=100)}
+    assert kept == {old[0].id, young.id, "end 2"}
+
+
+def test_above_the_limit_young_and_revoked_certificates_stay_and_the_log_says_so(
+    store: ServiceStore,
+) -> None:
+    many = [replace(passing(n), issued=NOW + n * SECOND) for n in range(1, 5)]
+    store.certificates.add(*many)
+    store.certificates.revoke([replace(many[0], revoked=NOW, why="lost")])
+    store.certificates.limit = CertificateSettings(most=2, keep=DAY)
+
+    with capture_logs() as logs:
+        assert store.certificates.prune(NOW + HOUR) == 0
+
+    assert [(one["log_level"], one["stored"], one["most"]) for one in logs] == [("warning", 4, 2)]
 
 
 def test_of_a_cut_that_nobody_was_certified_for_the_store_is_not_asked(
