@@ -15,11 +15,14 @@ from typing import Any
 from pipeline.changelog.table import build_app_id
 from pipeline.changelog.transactions import (
     LOOK_BACK,
+    MOST_KEYS,
     PLACE,
     PLACES,
     ROWS,
     TX,
+    KeyName,
     KnownEmptied,
+    KnownKeys,
     KnownTouch,
     LogMemory,
     TransactionReader,
@@ -131,6 +134,7 @@ class LogReader:
     pinned: SnapshotReader
     lane: str
     memory: LogMemory = field(default_factory=LogMemory)
+    ahead: int = MOST_KEYS
 
     @cached_property
     def batch(self) -> int:
@@ -285,14 +289,29 @@ class LogReader:
         after: int,
         until: int,
         *,
-        above: tuple[str, str, str] | None = None,
+        above: KeyName | None = None,
         most: int,
     ) -> tuple[tuple[Shard, str], ...]:
         """Shards and keys of rows changed or repaired in batches in ``(after, until]``, each once.
 
         Rows of a new base are left out: `emptied_shards` names their shard.  They ascend by
         source, shard and key; at *most* so many, only those *above* a source, shard and key.
+
+        The log has no index by key, so each query reads the keys of all these batches. It reads
+        more than *most*, and the memory keeps them for the next calls.
         """
+        known = self.memory.keys.get(table.name)
+        found = known.next(after, until, above, most) if known is not None else None
+        if found is None:
+            ahead = self._read_keys(table, after, until, above, max(most, self.ahead))
+            if len(ahead.keys) > most and until <= self.batch:  # no more can come to them
+                self.memory.keep_keys(table.name, ahead)
+            found = ahead.keys[:most]
+        return tuple((Shard(source, shard), key) for source, shard, key in found)
+
+    def _read_keys(
+        self, table: Table, after: int, until: int, above: KeyName | None, most: int
+    ) -> KnownKeys:
         later = ""
         if above is not None:
             source, shard, key = map(quote_literal, above)
@@ -304,7 +323,8 @@ class LogReader:
             f" AND {among_sql('op', KEYED)} AND NOT {OF_BASE}{later}"
             f" ORDER BY source, shard, key LIMIT {most}"
         )
-        return tuple((Shard(row["source"], row["shard"]), row["key"]) for row in found)
+        keys = tuple((row["source"], row["shard"], row["key"]) for row in found)
+        return KnownKeys(after, until, above, keys, len(keys) < most)
 
     def emptied_shards(self, table: Table, after: int, until: int) -> frozenset[Shard]:
         """Shards that a truncate or a new base emptied or filled in batches in ``(after, until]``.

@@ -20,9 +20,11 @@ log.
 
 import json
 import sys
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 
 from pipeline.delta.reader import SnapshotReader, among_sql, quote_literal
@@ -31,6 +33,8 @@ from pipeline.readings import LogKey, ShardBase, Transaction
 
 MOST_ENDS = 50_000  # of transactions, some 0.5 kB each
 MOST_SPANS = 5_000  # batches
+MOST_KEYS = 100_000  # of changed rows that were read ahead, some 0.2 kB each
+MOST_TEXT = 20_000_000  # characters of these keys
 Row = Mapping[str, Any]
 TxKey = tuple[str, str]
 """Source and id."""
@@ -92,17 +96,48 @@ class KnownEmptied:
     until: int
 
 
+KeyName = tuple[str, str, str]
+"""Source, shard and key."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownKeys:
+    """Keys changed in batches in ``(after, until]`` that come right above ``above``, ascending.
+
+    ``above`` is None at the beginning. ``whole``: no other keys come after them.
+    """
+
+    after: int
+    until: int
+    above: KeyName | None
+    keys: tuple[KeyName, ...]
+    whole: bool
+
+    def next(
+        self, after: int, until: int, above: KeyName | None, most: int
+    ) -> tuple[KeyName, ...] | None:
+        """At *most* so many of the same batches *above* that key; None if they are not known."""
+        if (self.after, self.until) != (after, until):
+            return None
+        if self.above is not None and (above is None or above < self.above):
+            return None
+        first = 0 if above is None else bisect_right(self.keys, above)
+        found = self.keys[first : first + most]
+        return found if len(found) == most or self.whole else None
+
+
 @dataclass(eq=False)
 class LogMemory:
     """For one thread at a time; *sources* are those whose transactions its readers ask for.
 
-    ``until`` is the newest batch of the log; ``touches`` and ``emptied`` are by table.
+    ``until`` is the newest batch of the log; ``touches``, ``emptied`` and ``keys`` are by table.
     """
 
     sources: tuple[str, ...] = ()
     until: int = -1
     touches: dict[str, Mapping[LogKey, KnownTouch]] = field(default_factory=dict)
     emptied: dict[str, KnownEmptied] = field(default_factory=dict)
+    keys: dict[str, KnownKeys] = field(default_factory=dict)
     _log: str = ""
     _ends: dict[int, Mapping[tuple[str, str], Sequence[Ended]]] = field(default_factory=dict)
     _sizes: dict[int, int] = field(default_factory=dict)
@@ -112,8 +147,19 @@ class LogMemory:
         """Forget all unless this is the same *log*, and it has come to *until* since."""
         if self._log != log or until < self.until:
             self.touches, self.emptied, self._ends, self._sizes = {}, {}, {}, {}
-            self._spans = {}
+            self._spans, self.keys = {}, {}
         self._log, self.until = log, until
+
+    def keep_keys(self, table: str, known: KnownKeys) -> None:
+        """Keep those of *table*, and as many of other tables as fit; the oldest go first."""
+        self.keys.pop(table, None)
+        lengths = accumulate(len(key) for *_, key in known.keys)
+        fitting = sum(length <= MOST_TEXT for length in lengths)
+        if fitting < len(known.keys):
+            known = replace(known, keys=known.keys[:fitting], whole=False)
+        self.keys[table] = known
+        while len(self.keys) > 1 and sum(len(one.keys) for one in self.keys.values()) > MOST_KEYS:
+            del self.keys[next(iter(self.keys))]
 
     def ends(
         self,

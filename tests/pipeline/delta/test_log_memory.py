@@ -4,6 +4,7 @@ Counts the statements that readers run.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from pipeline.changelog import transactions
 from pipeline.changelog.reader import LogReader
-from pipeline.changelog.transactions import Ended, LogMemory, TransactionEnd
+from pipeline.changelog.transactions import Ended, KnownKeys, LogMemory, TransactionEnd
 from pipeline.delta.reader import SnapshotReader
 from pipeline.model import Op, Shard, Table, TopicPartition
 from pipeline.readings import LastChange, LogKey
@@ -160,3 +161,39 @@ def test_of_more_ends_than_are_kept_the_oldest_go(monkeypatch: pytest.MonkeyPatc
         assert len(memory.ends([("shop", "s.t")], range(batch, batch + 1), read)) == 1
 
     assert [one.start for one in asked_for] == [0, 1, 2, 3, 0]
+
+
+def test_the_keys_of_a_segment_are_read_once_for_many_rounds(line: Line) -> None:
+    names = [f"k{number:02}" for number in range(20)]
+    write_changes(line.path, 0, [key_change(Op.CREATE, 1, "other", 0)])
+    write_changes(line.path, 1, [key_change(Op.UPDATE, n, k, n) for n, k in enumerate(names, 2)])
+    found, above, asked = list[str](), None, list[int]()
+    for _ in range(5):
+        reader = replace(line.reader(), ahead=12)
+        keys = reader.changed_keys(TABLE, 0, 1, above=above, most=4)
+        found += [key for _, key in keys]
+        above = (A.source, A.name, keys[-1][1])
+        asked.append(len([one for one in line.asked if "DISTINCT" in one]))
+
+    assert found == names
+    assert asked == [1, 0, 0, 1, 0]
+    write_changes(line.path, 2, [key_change(Op.UPDATE, 40, "k00", 40)])
+    assert line.reader().changed_keys(TABLE, 1, 2, most=4) == ((A, "k00"),)
+    assert line.reader().changed_keys(TABLE, 0, 1, most=2) == ((A, "k00"), (A, "k01"))
+
+
+def test_keys_that_were_read_ahead_are_bounded_over_all_tables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transactions, "MOST_KEYS", 5)
+    monkeypatch.setattr(transactions, "MOST_TEXT", 6)
+    memory = LogMemory()
+    for name in ("a", "b", "c"):
+        keys = tuple(("shop", "t", f"{name}{number}") for number in range(5))
+        memory.keep_keys(name, KnownKeys(0, 1, None, keys, whole=True))
+
+    assert list(memory.keys) == ["c"]
+    (known,) = memory.keys.values()
+    assert known.next(0, 1, None, 3) == tuple(("shop", "t", f"c{n}") for n in range(3))
+    assert known.next(0, 1, None, 4) is None  # cut: more may follow
+    assert known.next(0, 2, None, 1) is None
