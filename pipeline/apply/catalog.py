@@ -21,6 +21,7 @@ from pipeline.errors import FormatError, HeldError
 from pipeline.model import Order, Shard, ShardId, Table
 from pipeline.schema.history import (
     EMPTIED,
+    AddedColumns,
     Dropped,
     History,
     MovedRows,
@@ -30,6 +31,7 @@ from pipeline.schema.history import (
     SchemaReader,
     Step,
     added_columns,
+    in_log_order,
 )
 from pipeline.schema.model import (
     BaseNeeded,
@@ -77,8 +79,6 @@ def refuse_odd(own: TableStandards | None, table: Table, schema: TableSchema) ->
             raise HeldError("standards", f"{why}; {advice}")
 
 
-Births = dict[str, list[tuple[str, Order]]]
-"""Shard of one source -> its added columns, each with the order since which it has it."""
 Folding = Mapping[Shard, str | None]
 """Shard -> table, None if it is ignored."""
 Renames = Mapping[str, Sequence[tuple[int, str]]]
@@ -101,8 +101,9 @@ class Catalog:
     )  # in the order they came
     _pending: dict[str, PendingStatements] = field(default_factory=dict)
     _asked: dict[str, Mapping[ShardId, PendingEffect]] = field(default_factory=dict)
-    _histories: dict[str, History] = field(default_factory=dict)
-    _births: dict[str, Births] = field(default_factory=dict)
+    # what the first so many changes of a source make; later ones are added when it is asked for
+    _histories: dict[str, tuple[int, History]] = field(default_factory=dict)
+    _births: dict[str, tuple[int, AddedColumns]] = field(default_factory=dict)
     _renames: dict[str, Renames] = field(default_factory=dict)
     _folded: tuple[Folding, Mapping[str | None, tuple[Shard, ...]]] = ({}, {})
 
@@ -150,8 +151,6 @@ class Catalog:
         """Take (source, change), in any order, without what the statement does to rows."""
         for source, change in changes:
             self._changes.setdefault(source, []).append(change)
-            self._histories.pop(source, None)
-            self._births.pop(source, None)
             self._renames.pop(source, None)
 
     def blank(self) -> "Catalog":
@@ -236,7 +235,7 @@ class Catalog:
 
     def _filled_before(self, source: str, asked: MovedRows) -> Order | None:
         """The newest birth, before rows moved away, of a column that older rows have filled."""
-        steps = [step for step in self._steps(source) if step.order < asked.order]
+        steps = [one for one in _steps(self._changes.get(source, ())) if one.order < asked.order]
         history = self.history(source)
         found = []
         for (own, column), order in added_columns(steps).items():
@@ -267,9 +266,14 @@ class Catalog:
 
     def history(self, source: str) -> History:
         """All schemas of a source's shards, by order."""
-        if source not in self._histories:
-            self._histories[source] = History(*_drop_void_changes(self._changes.get(source, ())))
-        return self._histories[source]
+        own = self._changes.get(source, [])
+        count, known = self._histories.get(source, (0, History()))
+        if count == len(own):
+            return known
+        end = len(own)
+        made = known.after(own[count:end]) or History(*own[:end])
+        self._histories[source] = end, made
+        return made
 
     def newest(self, source: str, shard: str) -> TableSchema | None:
         """The shard's newest landed schema; None if it was never seen, or dropped last."""
@@ -316,7 +320,7 @@ class Catalog:
         """Defaults that older rows of ``source/shard`` have in columns that were added to it."""
         shard = Shard.parse(name)
         found = []
-        for column, order in self._born(shard.source).get(shard.name, ()):
+        for column, order in self._born(shard.source).of(ShardId.parse(shard.name)).items():
             schema = self.at(name, order)
             born = schema.column(column) if schema is not None else None
             value = None if born is None else default_of(self._written(shard.name, born))
@@ -330,20 +334,17 @@ class Catalog:
         standard = None if own is None else own.of(column.name)
         return written_column(column, standard)
 
-    def _born(self, source: str) -> Births:
-        """By shard, since each pass asks for the births of every one that has changes."""
-        if source not in self._births:
-            found: Births = {}
-            for (shard, column), order in added_columns(self._steps(source)).items():
-                found.setdefault(str(shard), []).append((column, order))
-            self._births[source] = found
-        return self._births[source]
-
-    def _steps(self, source: str) -> Iterator[Step]:
-        own = self._changes.get(source, ())
-        for change in sorted(own, key=lambda c: (c.order, c.kind != "drop")):
-            previous = ShardId.parse(change.previous) if change.previous else None
-            yield Step(ShardId.parse(change.shard), change.order, change.schema, previous)
+    def _born(self, source: str) -> AddedColumns:
+        """Kept, since each pass asks for the births of every shard that has changes."""
+        own = self._changes.get(source, [])
+        count, known = self._births.get(source, (0, AddedColumns()))
+        if count == len(own):
+            return known
+        end = len(own)
+        made = known.after(_steps(own[count:end]))
+        made = made or AddedColumns().after(_steps(own[:end])) or known
+        self._births[source] = end, made
+        return made
 
     def table(self, name: str, shards: Folding) -> Table:
         """The table *name* with its shards among *shards* (``source/shard`` -> table)."""
@@ -448,21 +449,17 @@ def _refuse_two_spellings(table: Table, schema: TableSchema) -> None:
             raise HeldError("key_kind", detail)
 
 
-def _drop_void_changes(changes: Iterable[SchemaChange]) -> list[SchemaChange]:
-    """The changes in log order, without those that made nothing.
-
-    Measured: ``CREATE TABLE IF NOT EXISTS t LIKE u`` is logged though t is there, and described
-    with u's columns.
-    """
-    there: set[str] = set()
-    found = []
-    for change in sorted(changes, key=lambda one: (one.order, one.kind != "drop")):
-        if change.kind == "create" and change.previous is None and change.shard in there:
-            continue
-        found.append(change)
-        there.discard(change.previous or "")
-        (there.discard if change.kind == "drop" else there.add)(change.shard)
-    return found
+def _steps(changes: Iterable[SchemaChange]) -> list[Step]:
+    """Their steps in log order."""
+    return [
+        Step(
+            ShardId.parse(change.shard),
+            change.order,
+            change.schema,
+            ShardId.parse(change.previous) if change.previous else None,
+        )
+        for change in sorted(changes, key=in_log_order)
+    ]
 
 
 def _id_column(schema: TableSchema | None, key: tuple[str, ...]) -> str | None:

@@ -57,24 +57,56 @@ class SchemaChange:
     previous: str | None = None
 
 
+def in_log_order(change: SchemaChange) -> tuple[Order, bool]:
+    """Sort key of changes: of one order, drops come first."""
+    return change.order, change.kind != "drop"
+
+
 class History:
-    """All schemas of one source's shards, by order."""
+    """All schemas of one source's shards, by order.
+
+    A CREATE of a table that is there makes nothing.  Measured: ``CREATE TABLE IF NOT EXISTS t LIKE
+    u`` is logged though t is there, and described with u's columns.
+    """
 
     def __init__(self, *changes: SchemaChange) -> None:
-        self._steps: dict[str, list[tuple[Order, TableSchema | None]]] = {}
-        ordered = sorted(changes, key=lambda c: (c.order, c.kind != "drop"))
+        self._steps: dict[str, tuple[tuple[Order, TableSchema | None], ...]] = {}
+        self._last: tuple[Order, bool] | None = None
+        for change in sorted(changes, key=in_log_order):
+            self._take(change)
+
+    def after(self, changes: Sequence[SchemaChange]) -> "History | None":
+        """One with *changes*, too, which come after all in this; None if one does not.
+
+        It shares the steps of the shards that they do not name: there may be 10,000 statements.
+        """
+        ordered = sorted(changes, key=in_log_order)
+        if self._last is not None and ordered and in_log_order(ordered[0]) < self._last:
+            return None
+        made = History()
+        made._steps, made._last = dict(self._steps), self._last
         for change in ordered:
-            steps = self._steps.setdefault(change.shard, [])
-            known = self.newest(change.previous or change.shard) if change.schema else None
-            if _is_repeated(known, change):
-                continue
-            steps.append((change.order, _remember(known, change.schema)))
-            if change.previous is not None:
-                self._steps.setdefault(change.previous, []).append((change.order, None))
+            made._take(change)
+        return made
+
+    def _take(self, change: SchemaChange) -> None:
+        self._last = in_log_order(change)
+        there = self.newest(change.shard) is not None
+        if change.kind == "create" and change.previous is None and there:
+            return
+        known = self.newest(change.previous or change.shard) if change.schema else None
+        if _is_repeated(known, change):
+            return
+        self._append(change.shard, change.order, _remember(known, change.schema))
+        if change.previous is not None:
+            self._append(change.previous, change.order, None)
+
+    def _append(self, shard: str, order: Order, schema: TableSchema | None) -> None:
+        self._steps[shard] = (*self._steps.get(shard, ()), (order, schema))
 
     def at(self, shard: str, order: Order) -> TableSchema | None:
         """Schema in force for a change at *order*; None if none is known, or it is dropped."""
-        steps = self._steps.get(shard, [])
+        steps = self._steps.get(shard, ())
         found = bisect_right(steps, order, key=lambda step: step[0])
         return steps[found - 1][1] if found else None
 
@@ -116,14 +148,40 @@ class _Life:
     born: Mapping[str, Order]
 
 
-def added_columns(steps: Iterable[Step]) -> dict[tuple[ShardId, str], Order]:
-    """(shard, column) -> order of the statement that added it to rows that were there.
+@dataclass(frozen=True, slots=True)
+class AddedColumns:
+    """Columns that statements added to rows that were there, of all shards of one source."""
 
-    Of all shards of one source; *steps* rise by order, those of one order as they came.
-    Steps of one order see what was before it, so that two tables can change places.  A snapshot's
-    DROP and CREATE at one order make a new table.
-    """
-    by_shard: dict[ShardId, _Life] = {}
+    lives: Mapping[ShardId, _Life] = field(default_factory=dict)
+    last: Order | None = None
+
+    def of(self, shard: ShardId) -> Mapping[str, Order]:
+        """By column, the order of the statement that added it to *shard*."""
+        life = self.lives.get(shard)
+        return {} if life is None else life.born
+
+    def after(self, steps: Sequence[Step]) -> "AddedColumns | None":
+        """With *steps*, too; None if one is not above all that are in this.
+
+        They rise by order, those of one order as they came.  Steps of one order see what was before
+        it, so that two tables can change places.  A snapshot's DROP and CREATE at one order make a
+        new table.
+        """
+        if not steps:
+            return self
+        if self.last is not None and steps[0].order <= self.last:
+            return None
+        return AddedColumns(_follow_steps(self.lives, steps), steps[-1].order)
+
+
+def added_columns(steps: Iterable[Step]) -> dict[tuple[ShardId, str], Order]:
+    """(shard, column) -> order of the statement that added it; see :meth:`AddedColumns.after`."""
+    lives = _follow_steps({}, steps)
+    return {(s, name): order for s, life in lives.items() for name, order in life.born.items()}
+
+
+def _follow_steps(lives: Mapping[ShardId, _Life], steps: Iterable[Step]) -> dict[ShardId, _Life]:
+    by_shard = dict(lives)
     for _, group in groupby(steps, key=lambda step: step.order):
         together, dropped = tuple(group), set[ShardId]()
         origins = {step.rows_of or step.shard for step in together}
@@ -136,7 +194,7 @@ def added_columns(steps: Iterable[Step]) -> dict[tuple[ShardId, str], Order]:
             anew = step.rows_of is None and step.shard in dropped
             origin = None if anew else before[step.rows_of or step.shard]
             by_shard[step.shard] = _live(origin, step.schema, step.order)
-    return {(s, name): order for s, life in by_shard.items() for name, order in life.born.items()}
+    return by_shard
 
 
 def _live(origin: _Life | None, schema: TableSchema, order: Order) -> _Life:

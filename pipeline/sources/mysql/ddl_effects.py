@@ -27,8 +27,8 @@ Cannot detect (probes and reconciliation must):
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from itertools import groupby
@@ -298,17 +298,56 @@ class HeldRows:
     doubt: tuple[str, str] | None = None
 
 
+class TrackedRows(MutableMapping[ShardId, HeldRows]):
+    """What each table holds: its own rows, unless a statement of this order has changed that.
+
+    *schemas* are the tables that are there; they are not copied, as most of them never change.
+    """
+
+    def __init__(self, schemas: Mapping[ShardId, TableSchema]) -> None:
+        self._schemas = schemas
+        self._changed: dict[ShardId, HeldRows | None] = {}
+
+    def __getitem__(self, shard: ShardId) -> HeldRows:
+        """Raise KeyError for a table that is not there, or not any more."""
+        if shard not in self._changed:
+            return HeldRows(shard, self._schemas[shard])
+        found = self._changed[shard]
+        if found is None:
+            raise KeyError(shard)
+        return found
+
+    def __setitem__(self, shard: ShardId, rows: HeldRows) -> None:
+        """Note what *shard* holds now."""
+        self._changed[shard] = rows
+
+    def __delitem__(self, shard: ShardId) -> None:
+        """Note that *shard* is gone."""
+        if shard not in self:
+            raise KeyError(shard)
+        self._changed[shard] = None
+
+    def __iter__(self) -> Iterator[ShardId]:
+        """Return those that are there."""
+        yield from (one for one in self._schemas if self._changed.get(one, one) is not None)
+        added = (one for one, rows in self._changed.items() if rows is not None)
+        yield from (one for one in added if one not in self._schemas)
+
+    def __len__(self) -> int:
+        """Return how many are there."""
+        return sum(1 for _ in self)
+
+    def restore(self, shard: ShardId) -> None:
+        """Give *shard* its own rows again; it is gone if the schemas do not have it."""
+        self._changed.pop(shard, None)
+
+
 @dataclass(eq=False)
 class RenameTracker:
     """The tables of a source while the statements of one order run, one after the other."""
 
-    schemas: InitVar[Mapping[ShardId, TableSchema]]
-    rows: dict[ShardId, HeldRows] = field(init=False)
+    rows: TrackedRows
     touched: dict[ShardId, None] = field(default_factory=dict)
-
-    def __post_init__(self, schemas: Mapping[ShardId, TableSchema]) -> None:
-        """Start with every table as it is."""
-        self.rows = {shard: HeldRows(shard, schema) for shard, schema in schemas.items()}
 
     def apply(self, event: SchemaEvent) -> None:
         """Run a statement; the tables that it names and those that are described must agree."""
@@ -327,17 +366,11 @@ class RenameTracker:
                 self.rows[shard] = _with_schema(there, schema) if there else HeldRows(shard, schema)
                 self.touched[shard] = None
 
-    def commit(self, schemas: Mapping[ShardId, TableSchema]) -> None:
-        """End an order: give every table its own rows again, with the columns of *schemas*."""
+    def commit(self) -> None:
+        """End an order: give every table its own rows again, with the columns of the schemas."""
         for shard in self.touched:
-            self.restore(shard, schemas)
+            self.rows.restore(shard)
         self.touched.clear()
-
-    def restore(self, shard: ShardId, schemas: Mapping[ShardId, TableSchema]) -> None:
-        """Give *shard* its own rows again; remove it if *schemas* do not have it."""
-        self.rows.pop(shard, None)
-        if shard in schemas:
-            self.rows[shard] = HeldRows(shard, schemas[shard])
 
     def _run(self, statement: Statement, event: SchemaEvent) -> set[ShardId]:
         """Run one statement; returns the tables that it explains a description of."""
@@ -562,20 +595,20 @@ def follow_statements(
     """
     found: list[Effect] = []
     schemas, based = dict(known.schemas), set(known.based)
-    now, moves = replace(known, schemas=schemas, based=based), RenameTracker(schemas)
+    now, moves = replace(known, schemas=schemas, based=based), RenameTracker(TrackedRows(schemas))
     for order, group in groupby(events, key=lambda message: message.order):
         for message in dict.fromkeys(group):  # a collector that starts again sends some twice
             if message.snapshot:
                 _take_snapshot(message, now, schemas, based)
                 for shard, _ in message.tables:
-                    moves.restore(shard, schemas)
+                    moves.rows.restore(shard)
             elif message.text or None in dict(message.tables).values():
                 moves.apply(message)
             else:
                 moves.described(message)
         made = [e for shard in moves.touched if (e := _effect(shard, moves, now, order))]
         _take_effects(made, schemas, based, known.captured)
-        moves.commit(schemas)
+        moves.commit()
         found += made
     return tuple(found), now
 
