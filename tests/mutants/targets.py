@@ -97,7 +97,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"{LANDING}/test_redelivery.py",
     ),
     "pipeline/landing/judge.py": HOLDS,
-    "pipeline/landing/source_holds.py": HOLDS,
+    "pipeline/landing/source_holds.py": (f"{LANDING}/test_source_holds.py",),
     "pipeline/landing/redelivery.py": (f"{LANDING}/test_redelivery.py",),
     "pipeline/landing/listing.py": (
         f"{LANDING}/test_acknowledgements.py",

@@ -273,7 +273,12 @@ DB = CollectorLists(digest_scope(CaptureScope(lambda _: False)), above=Order(1, 
     ],
 )
 def test_what_is_sent_above_an_order_is_known_while_the_same_lists_select_it(
-    *, known: CollectorLists | None, shard: str, answers: str, hidden: tuple[str, ...], sent: bool
+    *,
+    known: CollectorLists | None,
+    shard: str,
+    answers: str,
+    hidden: tuple[str, ...],
+    sent: bool | None,
 ) -> None:
     site = Site("db")
     feed = site.feed(replace(SOURCE, name="a"))

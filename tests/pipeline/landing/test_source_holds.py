@@ -1,349 +1,34 @@
-"""A source in disorder is not read in each round, and every way out of it still leads out."""
+"""What frees a source that is held, which rows it waits for, and what a waiver leaves out."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from itertools import pairwise
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from pipeline.checkpoint import Epoch, Gap
-from pipeline.clocks import FIRST_WAIT, LONGEST_WAIT
+from pipeline.checkpoint import Checkpoint, DescribedSchema, Epoch, Existence, Gap
+from pipeline.clocks import FIRST_WAIT
 from pipeline.errors import NoSchemasError
 from pipeline.formats.schema_registry import SchemaRegistry
+from pipeline.landing.batch_stats import BatchStats
 from pipeline.landing.epochs import Epochs
 from pipeline.landing.listing import Listing
 from pipeline.landing.plan import Plan
+from pipeline.landing.redelivery import StrangeRows
 from pipeline.landing.source_holds import (
     PATIENCE,
     RESENT,
     HoldContext,
+    LateRows,
     SourceHolds,
     UndecidedRow,
+    note_late_rows,
 )
-from pipeline.model import Head, TopicPartition
-from pipeline.reports import Hold, LandingReport
+from pipeline.model import Head, Order, OrderSpan, Shard, TopicPartition
+from pipeline.reports import Hold
 from pipeline.settings import RegistrySettings
 from pipeline.sources.mysql.position import binlog_position
-from tests.builders.harness import GIB4, LandingHarness
-
-Change = Callable[[LandingHarness], object]
-
-
-@pytest.fixture
-def harness(tmp_path: Path) -> LandingHarness:
-    """Two rows of each source have landed; then one of ``a`` stands below them: it is held."""
-    made = LandingHarness(tmp_path)
-    for source in "ab":
-        for pos in (GIB4 - 300, GIB4 - 200):
-            made.topics.put(source, pos, "x")
-    made.land()
-    made.topics.put("a", 100, "new")
-    assert made.land().holds == (), "the row that shows that a broker refused it may follow"
-    made.now += RESENT
-    assert [hold.reason for hold in made.land().holds] == ["disorder"]
-    made.tasks.clear()
-    return made
-
-
-def land_batches(harness: LandingHarness, count: int) -> list[LandingReport]:
-    return [harness.land() for _ in range(count)]
-
-
-def test_it_is_not_read_again_in_each_round_and_told_all_the_same(harness: LandingHarness) -> None:
-    found = land_batches(harness, 5)
-
-    assert harness.tasks == []
-    assert [hold.id for one in found for hold in one.holds] == ["disorder:a:a.db.t:0:2@1"] * 5
-
-
-def test_others_are_read_once_a_round(harness: LandingHarness) -> None:
-    for number in range(3):
-        harness.topics.put("b", GIB4 - 100 + number, "more")
-        harness.topics.put("a", GIB4 - 100 + number, "more")
-        (landed,) = land_batches(harness, 1)
-        assert (landed.batch, len(landed.holds)) == (number + 1, 1)
-
-    assert harness.tasks == [1, 1, 1]
-    assert [offset for _, _, offset in harness.rows("a")] == [0, 1]
-    assert [offset for _, _, offset in harness.rows("b")] == [0, 1, 2, 3, 4]
-
-
-def test_its_schema_changes_go_ahead_of_nobody(harness: LandingHarness) -> None:
-    """More than a batch holds: read first, they would leave the others nothing."""
-    harness.loop.settings = replace(harness.loop.settings, batch_rows=3)
-    for pos in range(5):
-        harness.topics.say("a", GIB4 - 90 + pos, "CREATE VIEW w AS SELECT 1")
-    harness.topics.put("b", GIB4 - 100, "more")
-
-    land_batches(harness, 2)
-
-    assert [offset for _, _, offset in harness.rows("b")] == [0, 1, 2]
-
-
-def to_another_server(harness: LandingHarness) -> None:
-    harness.server.identity = "other"
-
-
-def to_a_log_begun_anew(harness: LandingHarness) -> None:
-    harness.server.log = 1
-
-
-@pytest.mark.parametrize("change", [to_another_server, to_a_log_begun_anew])
-def test_another_server_or_log_is_seen_at_once(harness: LandingHarness, change: Change) -> None:
-    land_batches(harness, 2)
-    change(harness)
-
-    (landed,) = land_batches(harness, 1)
-
-    assert landed.holds == ()
-    assert [offset for _, _, offset in harness.rows("a")] == [0, 1, 2]
-
-
-def test_a_waiver_is_heard_at_once(harness: LandingHarness) -> None:
-    (held,) = land_batches(harness, 1)
-
-    landed = harness.land(held.holds[0].id)
-
-    assert landed.holds == ()
-    assert [offset for _, _, offset in harness.rows("a")] == [0, 1, 2]
-
-
-def test_a_topic_that_is_created_anew_is_read_at_once(harness: LandingHarness) -> None:
-    land_batches(harness, 1)
-    harness.topics.create_anew("a.db.t")
-    harness.topics.put("a", GIB4 - 50, "fresh")
-
-    (landed,) = land_batches(harness, 1)
-
-    assert landed.holds == ()
-    assert len(landed.gaps) == 1
-    assert (1, GIB4 - 50, 0) in harness.rows("a")
-
-
-def test_it_is_read_again_now_and_then_whatever_is_known(harness: LandingHarness) -> None:
-    """The record itself was mended, such as by a topic that was put back: nobody tells of that."""
-    began = harness.now
-    reads: list[float] = []
-    while harness.now < began + timedelta(minutes=4):
-        harness.now += FIRST_WAIT
-        harness.tasks.clear()
-        harness.land()
-        if harness.tasks:
-            reads.append((harness.now - began).total_seconds())
-    pauses = [after - before for before, after in pairwise(reads)]
-
-    assert reads[0] == FIRST_WAIT.total_seconds()
-    assert pauses[-1] == LONGEST_WAIT.total_seconds()
-    assert len(reads) < 10
-
-    harness.topics.held["a.db.t"].pop()
-    harness.topics.put("a", GIB4 - 50, "mended")
-    harness.now += LONGEST_WAIT
-    (landed,) = land_batches(harness, 1)
-    assert landed.holds == ()
-    assert [pos for _, pos, _ in harness.rows("a")][-1] == GIB4 - 50
-
-
-def test_what_went_on_is_forgotten(harness: LandingHarness) -> None:
-    (held,) = land_batches(harness, 1)
-    harness.land(held.holds[0].id)
-    harness.topics.put("a", 50, "lower still")
-    harness.land()
-    harness.now += RESENT
-
-    found = land_batches(harness, 2)
-
-    assert [hold.id for one in found for hold in one.holds] == ["disorder:a:a.db.t:0:3@2"] * 2
-
-
-def test_f140_rows_that_the_broker_refused_land_by_themselves_once_they_are_sent(
-    tmp_path: Path,
-) -> None:
-    harness = LandingHarness(tmp_path)
-    for pos in (GIB4 - 500, GIB4 - 300, GIB4 - 200):  # that at -400 is refused
-        harness.topics.put("a", pos, f"at {pos}")
-    harness.land()
-    for pos in (GIB4 - 500, GIB4 - 400, GIB4 - 300, GIB4 - 200, GIB4 - 100):
-        harness.topics.put("a", pos, f"at {pos}")
-
-    landed = harness.land()
-
-    assert (landed.holds, landed.rows) == ((), 5)
-    assert harness.rows("a")[-5:] == [
-        (1, GIB4 - 500, 3), (1, GIB4 - 400, 4), (1, GIB4 - 300, 5), (1, GIB4 - 200, 6),
-        (1, GIB4 - 100, 7),
-    ]  # fmt: skip
-
-
-def resent(harness: LandingHarness, cuts: frozenset[int]) -> list[LandingReport]:
-    """Rows of a transaction come again with two refused ones; a batch ends before each of *cuts*.
-
-    The rounds are shorter than the time in which a refused row may stay alone.
-    """
-    sent = [*range(-900, 0, 100)]
-    for pos in sent:
-        if pos not in (-700, -600, -300):
-            harness.topics.put("a", GIB4 + pos, f"at {pos}")
-    land_batches(harness, 6)
-    found = []
-    for number, pos in enumerate(sent):
-        if number in cuts:
-            found.append(harness.land())
-            harness.now += RESENT / 20
-        harness.topics.put("a", GIB4 + pos, f"at {pos}")
-    return [*found, harness.land()]
-
-
-@pytest.mark.parametrize("most", [1_000, 3], ids=["whole batches", "batches of three rows"])
-def test_f140_wherever_batches_cut_what_is_sent_again_it_lands_once_and_nothing_is_held(
-    tmp_path: Path, most: int
-) -> None:
-    for cuts in (frozenset(), *(frozenset({n}) for n in range(1, 9)), frozenset(range(1, 9))):
-        harness = LandingHarness(tmp_path / f"{sorted(cuts)}", most=most, names="a")
-
-        found = resent(harness, cuts)
-        found += land_batches(harness, 15)
-
-        assert [hold for one in found for hold in one.holds] == [], cuts
-        assert found[-1].gaps == ()
-        again = [(1, GIB4 + pos, number) for number, pos in enumerate(range(-900, 0, 100), 6)]
-        assert harness.rows("a")[6:] == again, cuts
-
-
-@pytest.mark.parametrize(
-    ("most", "earlier"),
-    [
-        pytest.param(1_000, 0, id="whole batches"),
-        pytest.param(2, 0, id="the row behind it is in the next batch"),
-        pytest.param(4, 2, id="rows before it land first"),
-    ],
-)
-def test_no_later_statement_lands_before_a_refused_row(
-    tmp_path: Path, most: int, earlier: int
-) -> None:
-    harness = LandingHarness(tmp_path, names="a")
-    harness.topics.alter("a", 10, "name", kind="CREATE")
-    for pos in (100, 300):  # that at 200 is refused
-        harness.topics.put("a", pos, f"at {pos}", key=pos)
-    harness.land()
-    sent = (*(100,) * earlier, 200, 300)
-    for pos in sent:
-        harness.topics.put("a", pos, f"at {pos}", key=pos)
-    harness.topics.alter("a", 400, "name", "more")
-    harness.topics.put("a", 500, "at 500", key=500)
-    harness.loop.settings = replace(harness.loop.settings, batch_rows=most)
-
-    found = land_batches(harness, 8)
-
-    assert [hold for one in found for hold in one.holds] == []
-    assert [pos for _, pos, _ in harness.rows("a")] == [100, 300, *sent, 500]
-
-
-def test_f140_a_refused_row_that_stays_alone_is_disorder_and_not_lost(tmp_path: Path) -> None:
-    """A row of another partition waits with it: it may be of another log, too."""
-    harness = LandingHarness(tmp_path, names="a")
-    for pos in (GIB4 - 500, GIB4 - 300):
-        harness.topics.put("a", pos, f"at {pos}")
-    harness.land()
-    harness.topics.put("a", GIB4 - 400, "refused")
-    harness.topics.beat("a", 1, pos=GIB4 - 100)
-
-    held = []
-    for _ in range(8):
-        held.append([one.reason for one in harness.land().holds])
-        harness.now += RESENT / 4
-
-    assert held == [[]] * 4 + [["disorder"]] * 4
-    assert [offset for _, _, offset in harness.rows("a")] == [0, 1]
-    assert harness.checkpoint.heartbeats == {}
-
-    harness.topics.put("a", GIB4 - 300, f"at {GIB4 - 300}")
-    harness.now += LONGEST_WAIT
-    freed = harness.land()
-    assert (freed.holds, freed.rows) == ((), 3)
-
-
-def test_f140_refused_rows_of_which_each_is_explained_in_time_are_never_disorder(
-    tmp_path: Path,
-) -> None:
-    """Each round ends with one, and the next round has what explains it."""
-    harness = LandingHarness(tmp_path, names="a")
-    sent = [GIB4 + pos for pos in range(-3_000, 0, 100)]
-    for pos in sent[::2]:
-        harness.topics.put("a", pos, f"at {pos}")
-    harness.land()
-    found = []
-    for pos in sent:
-        harness.topics.put("a", pos, f"at {pos}")
-        if pos not in sent[::2]:
-            found.append(harness.land())
-            harness.now += RESENT / 4
-    harness.topics.put("a", GIB4, "new")
-
-    found.append(harness.land())
-
-    assert [hold for one in found for hold in one.holds] == []
-    assert sorted({pos for _, pos, _ in harness.rows("a")}) == [*sent, GIB4]
-
-
-def test_f140_a_clock_that_was_set_back_makes_no_disorder(tmp_path: Path) -> None:
-    harness = LandingHarness(tmp_path, names="a")
-    for pos in (GIB4 - 500, GIB4 - 300):
-        harness.topics.put("a", pos, f"at {pos}")
-    harness.land()
-    harness.topics.put("a", GIB4 - 400, "refused")
-    held = []
-    for step in (-RESENT / 60, RESENT / 2, RESENT / 2):
-        held.append([one.reason for one in harness.land().holds])
-        harness.now += step
-
-    held.append([one.reason for one in harness.land().holds])
-
-    assert held == [[], [], [], ["disorder"]]
-
-
-@pytest.mark.parametrize(
-    ("stood", "held"),
-    [
-        pytest.param("disorder:a:a.db.t:0:2@1", ["disorder"], id="held before"),
-        pytest.param("registry:a", [], id="another hold"),
-        pytest.param("disorder:a:a.db.t:0:1@1", [], id="of another row"),
-    ],
-)
-def test_f140_a_restart_ends_no_hold(tmp_path: Path, stood: str, held: list[str]) -> None:
-    harness = LandingHarness(tmp_path, names="a")
-    for pos in (GIB4 - 300, GIB4 - 200):
-        harness.topics.put("a", pos, "x")
-    harness.land()
-    for pos in (100, 200):
-        harness.topics.put("a", pos, "of another log")
-    again = LandingHarness(tmp_path, names="a", topics=harness.topics)
-    again.loop.recall_holds([stood])
-
-    found = [[one.reason for one in report.holds] for report in land_batches(again, 2)]
-
-    assert found == [held, held]
-
-
-def test_f140_a_row_of_another_log_is_disorder_once_the_row_behind_it_shows_that(
-    tmp_path: Path,
-) -> None:
-    harness = LandingHarness(tmp_path, names="a")
-    for pos in (GIB4 - 500, GIB4 - 300):
-        harness.topics.put("a", pos, f"at {pos}")
-    harness.land()
-    harness.topics.put("a", GIB4 - 400, "of another log")
-    quiet = harness.land()
-    harness.topics.put("a", GIB4 - 300, "of another log, too")
-
-    held = harness.land()
-
-    assert quiet.holds == ()
-    assert [one.id for one in held.holds] == ["disorder:a:a.db.t:0:2@1"]
-
+from tests.builders import batch_context
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 A_ROW = (TopicPartition("a.db.t", 0), 7)
@@ -426,6 +111,15 @@ def test_a_row_that_was_waited_for_is_forgotten_once_its_source_goes_on(
     assert holds.waits(A_ROW, AT + RESENT) is waits
 
 
+def test_a_row_that_was_held_before_a_restart_is_waited_for_no_more() -> None:
+    holds = SourceHolds()
+
+    holds.recall(["registry:a", DISORDER.id])
+
+    assert not holds.waits(A_ROW, AT)
+    assert holds.waits((A_ROW[0], 8), AT)
+
+
 REGISTRY = SchemaRegistry("a", RegistrySettings("http://127.0.0.1:1"))
 
 
@@ -478,3 +172,167 @@ def test_only_a_source_that_goes_on_is_waited_for_from_the_start(
     holds.no_schemas(unknown, AT + PATIENCE)
 
     assert given_up(holds) == given
+
+
+# rows that a waiver lets pass
+
+
+def epochs_of(**numbers: int) -> Epochs:
+    return Epochs({n: Epoch(e, "A", binlog_position(1, 0)) for n, e in numbers.items()}, {})
+
+
+def at_pos(pos: int, epoch: int = 1) -> Order:
+    return Order(epoch, 1, pos)
+
+
+def span(lowest: int, highest: int, epoch: int = 1) -> OrderSpan:
+    return OrderSpan(at_pos(lowest, epoch), at_pos(highest, epoch))
+
+
+def strange_rows(**late: dict[str, OrderSpan]) -> StrangeRows:
+    found = StrangeRows()
+    found.late = late
+    return found
+
+
+def test_rows_that_are_let_pass_keep_the_orders_of_the_log_that_stood_before() -> None:
+    before, now = epochs_of(a=2, b=1), epochs_of(a=3, b=1)
+    strange = strange_rows(
+        a={"a/db.t": span(5, 9, epoch=3), "a/db.u": span(4, 4, epoch=2)},
+        b={"b/db.t": span(5, 9)},
+    )
+
+    once = LateRows(before).with_waived(strange, before, now)
+    again = strange_rows(a={"a/db.t": span(2, 7, epoch=4)})
+    twice = once.with_waived(again, now, epochs_of(a=4, b=1))
+
+    assert once.let_pass == {"a": {"a/db.t": span(5, 9, epoch=2), "a/db.u": span(4, 4, epoch=2)}}, (
+        "the epoch of b has not changed: its rows were not let pass"
+    )
+    assert twice.let_pass["a"]["a/db.t"] == span(2, 9, epoch=2)
+    assert twice.let_pass["a"]["a/db.u"] == span(4, 4, epoch=2)
+
+
+def test_a_batch_says_which_shards_have_late_rows_and_which_of_them_a_waiver_let_pass() -> None:
+    let_pass = {"a": {"a/db.t": span(1, 2)}, "b": {"b/db.t": span(3, 4)}}
+    explained = strange_rows(c={"c/db.t": span(5, 6)})
+
+    found = LateRows(epochs_of(), let_pass).noted(BatchStats(rows=7), explained, held={"b"})
+
+    assert found == BatchStats(
+        rows=7, late=frozenset({"a/db.t", "c/db.t"}), let_pass={"a/db.t": span(1, 2)}
+    )
+
+
+OLD, NEW, OTHER = Shard("a", "db.old"), Shard("a", "db.new"), Shard("b", "db.new")
+EXISTING = {
+    OLD: Existence(at_pos(50), there=False),
+    NEW: Existence(at_pos(50), there=True),
+    OTHER: Existence(at_pos(50), there=True),
+}
+TABLES: dict[Shard, str | None] = {OLD: "old", NEW: "new", OTHER: "new"}
+LET_PASS = Checkpoint(
+    "main",
+    4,
+    shards=TABLES,
+    existing=EXISTING,
+    epochs=epochs_of(a=2).known,
+    bases={NEW: at_pos(10), OTHER: at_pos(10)},
+    belated={"elsewhere": 1},
+)
+ROWS_OF_OLD = {str(OLD): span(20, 30)}
+
+
+def note_rows(checkpoint: Checkpoint, let_pass: dict[str, OrderSpan]) -> Checkpoint:
+    """Of batch 4, with these late rows."""
+    stats = BatchStats(late=frozenset(let_pass), let_pass=let_pass)
+    return note_late_rows(checkpoint, batch_context(replace(checkpoint, batch=3), stats=stats))
+
+
+def short_shards(checkpoint: Checkpoint) -> list[tuple[str, ...]]:
+    """The shards of each gap."""
+    return [gap.shards for gap in checkpoint.gaps.values()]
+
+
+def test_a_mirror_from_before_late_rows_lacks_them() -> None:
+    late = frozenset({str(NEW), "a/db.ignored"})
+    checkpoint = replace(LET_PASS, shards=TABLES | {Shard("a", "db.ignored"): None})
+
+    found = note_late_rows(checkpoint, batch_context(checkpoint, stats=BatchStats(late=late)))
+
+    assert found.belated == {"elsewhere": 1, "new": 4}
+    assert found.gaps == {}
+
+
+def test_rows_that_are_older_than_a_rename_leave_a_gap_in_the_renamed_table() -> None:
+    found = note_rows(LET_PASS, ROWS_OF_OLD)
+
+    (gap,) = found.gaps.values()
+    assert (gap.id, gap.shards, gap.above) == ("outdated:a:0:4@4", (str(NEW),), Order(2, 0, 0))
+    assert "run `sluice bootstrap TABLE" in gap.why
+
+
+@pytest.mark.parametrize(
+    ("more", "short"),
+    [
+        pytest.param({}, [(str(NEW),)], id="a base from before them"),
+        pytest.param({"bases": {}}, [(str(NEW),)], id="no base"),
+        pytest.param({"bases": {NEW: at_pos(29)}}, [(str(NEW),)], id="a base from between them"),
+        pytest.param({"bases": {NEW: at_pos(30)}}, [], id="a base from behind them"),
+        pytest.param({"shards": {NEW: None}}, [], id="of no table"),
+        pytest.param({"shards": {}}, [], id="of a shard that nobody knows"),
+        pytest.param({"existing": {OLD: Existence(at_pos(50), there=False)}}, [], id="not renamed"),
+        pytest.param(
+            {"existing": EXISTING | {NEW: Existence(at_pos(20), there=True)}},
+            [],
+            id="a table that stood before all of them",
+        ),
+        pytest.param(
+            {"existing": EXISTING | {OLD: Existence(at_pos(20), there=False)}},
+            [],
+            id="rows that no statement is newer than",
+        ),
+        pytest.param(
+            {"existing": EXISTING | {OLD: Existence(at_pos(25), there=False)}}
+            | {"bases": {NEW: at_pos(25)}},
+            [],
+            id="rows behind the rename are not its own",
+        ),
+        pytest.param(
+            {"schemas": {str(OLD): DescribedSchema(at_pos(50), "x")}},
+            [],
+            id="rows described the columns, not a statement",
+        ),
+    ],
+)
+def test_a_table_is_short_of_late_rows_from_before_a_statement_about_it(
+    more: dict[str, Any], short: list[tuple[str, ...]]
+) -> None:
+    assert short_shards(note_rows(replace(LET_PASS, **more), ROWS_OF_OLD)) == short
+
+
+@pytest.mark.parametrize(
+    ("base", "short"),
+    [
+        pytest.param(at_pos(99), [(str(NEW),)], id="of the log that stood"),
+        pytest.param(at_pos(1, epoch=2), [], id="of the log that was waived"),
+    ],
+)
+def test_a_table_that_took_the_name_has_rows_of_another_until_its_base_is_of_the_new_log(
+    base: Order, short: list[tuple[str, ...]]
+) -> None:
+    checkpoint = replace(LET_PASS, bases={NEW: base})
+
+    assert short_shards(note_rows(checkpoint, {str(NEW): span(20, 30)})) == short
+
+
+def test_the_lowest_of_all_late_rows_of_a_source_counts() -> None:
+    existing = EXISTING | {NEW: Existence(at_pos(15), there=True)}
+    checkpoint = replace(LET_PASS, existing=existing)
+    second = {str(Shard("a", "db.gone")): span(12, 14)}
+    gone = {Shard("a", "db.gone"): Existence(at_pos(40), there=False)}
+
+    assert short_shards(note_rows(checkpoint, ROWS_OF_OLD)) == []
+    assert short_shards(
+        note_rows(replace(checkpoint, existing=existing | gone), ROWS_OF_OLD | second)
+    ) == [(str(NEW),)]
