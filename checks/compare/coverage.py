@@ -219,7 +219,7 @@ def _joined(spans: Sequence[ComparedSpan], close: timedelta) -> tuple[ComparedSp
 
 def _apart(one: ComparedSpan, other: ComparedSpan) -> timedelta:
     if one.at is None or other.at is None:
-        return timedelta() if one.at is other.at else FAR
+        return FAR
     return abs(one.at - other.at)
 
 

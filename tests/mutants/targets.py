@@ -36,6 +36,17 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "checks/probes/completeness.py": (f"{CHECKS}/probes/test_completeness.py",),
     "checks/counting.py": (f"{CHECKS}/test_counting.py", f"{CHECKS}/probes/test_range_counts.py"),
     "checks/compare/reconcile.py": (f"{CHECKS}/compare/test_reconcile.py",),
+    "checks/compare/look.py": (f"{CHECKS}/compare/test_walk.py", f"{CHECKS}/probes/test_values.py"),
+    "checks/compare/walk.py": (f"{CHECKS}/compare/test_walk.py",),
+    "checks/compare/keyed.py": (f"{CHECKS}/compare/test_keyed.py",),
+    "checks/compare/changed.py": (
+        f"{CHECKS}/compare/test_changed.py",
+        f"{CHECKS}/probes/test_values_changed.py",
+    ),
+    "checks/compare/coverage.py": (
+        f"{CHECKS}/compare/test_coverage.py",
+        f"{CHECKS}/probes/test_values_coverage.py",
+    ),
     "pipeline/clocks.py": ("tests/pipeline/test_clocks.py", "tests/pipeline/test_clocks_cuts.py"),
     "pipeline/model.py": (
         "tests/pipeline/test_model.py",
@@ -104,6 +115,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"{LANDING}/test_listing.py",
         f"{LANDING}/test_landing_source.py",
         f"{LANDING}/test_topic_shards.py",
+        f"{LANDING}/test_hazards.py",
     ),
     "pipeline/landing/bases.py": (
         f"{LANDING}/test_bases.py",
@@ -138,7 +150,10 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"{APPLY}/test_archived_rows.py",
         f"{APPLY}/test_archived_floors.py",
     ),
-    "pipeline/apply/images.py": (f"{APPLY}/test_image_decisions.py",),
+    "pipeline/apply/images.py": (
+        f"{APPLY}/test_image_decisions.py",
+        f"{APPLY}/test_image_export.py",
+    ),
     "pipeline/image.py": ("tests/pipeline/test_image.py",),
     "pipeline/sources/mysql/ddl_parser.py": (f"{MYSQL}/test_ddl_parser.py",),
     "pipeline/sources/mysql/ddl_effects.py": (f"{MYSQL}/test_ddl_effects.py",),
@@ -154,6 +169,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "monitor/observe/clocks.py": (f"{OBSERVE}/test_clocks.py",),
     "monitor/observe/assessor.py": (
         f"{OBSERVE}/test_revocations.py",
+        "tests/monitor/test_gate_copies.py",
         "tests/monitor/test_gate_images.py",
         "tests/monitor/test_gate_shards.py",
         "tests/monitor/test_late.py",

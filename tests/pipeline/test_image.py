@@ -11,6 +11,7 @@ from pipeline.image import (
     DueCut,
     Image,
     LateChanges,
+    add_image,
     cut_positions,
     fence_of,
     find_missing,
@@ -136,6 +137,18 @@ def test_what_a_mirror_remembers_of_its_images_is_what_was_told() -> None:
     assert parse_images(None) == ()
     assert made.keep == SECOND
     assert [made.held(CUT + SECOND), made.held(CUT + 2 * SECOND)] == [True, False]
+
+
+def test_a_day_keeps_its_newest_image_and_other_cuts_keep_theirs_until_their_time_is_over() -> None:
+    at = (CUT, CUT + SECOND, CUT + 2 * SECOND)
+    first, second, made = (Image(one, 7, 12, (), {}, one, one + 2 * SECOND) for one in at)
+    day, again = replace(first, day="2026-03-29"), replace(made, day="2026-03-29")
+    next_day, over = replace(made, day="2026-03-30"), replace(second, until=CUT + SECOND)
+
+    assert add_image((first, second), made) == (first, second, made)
+    assert add_image((day, second), again) == (second, again)
+    assert add_image((day, second), next_day) == (day, second, next_day)
+    assert add_image((first, over), made) == (first, made)
 
 
 A, B = Shard("shop", "s.orders_0"), Shard("shop", "s.orders_1")

@@ -4,8 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from checks.compare.changed import ChangedLook, ChangedProgress, LogSegment
-from tests.checks.world_fake import ONE, START, TABLE
+from checks.compare.changed import ChangedLook, ChangedProgress, LogSegment, look_at_changes
+from checks.compare.look import Comparison, choose_columns
+from pipeline.model import Op
+from tests.checks.world_fake import ONE, START, TABLE, FakeWorld
 
 A, B = (ONE, 1), (ONE, 2)
 KEY = ("shop", "shop_00.orders", '["1"]')
@@ -57,3 +59,28 @@ def test_progress_is_read_back_as_it_was_written() -> None:
     made = ChangedProgress(LogSegment(3, 7, KEY), START, (A,), (B,), START, None)
 
     assert ChangedProgress.loads(made.dumps(), TABLE) == made
+
+
+def test_a_mirror_that_was_put_back_has_verified_no_more_than_it_holds() -> None:
+    later, earlier = START + timedelta(seconds=3), START + timedelta(seconds=1)
+    known = ChangedProgress(LogSegment(3, 7), START, looked=later, through=later)
+
+    back = known.put_back(5, 7, earlier)
+
+    assert (back.looked, back.through, back.segment) == (earlier, earlier, LogSegment(5, 5))
+    assert known.put_back(5, 7, None).through is None
+    assert back.put_back(2, 5, earlier).again == back.again == 7  # all is looked at again
+
+
+def test_rows_that_are_pending_count_among_those_that_are_looked_at() -> None:
+    world = FakeWorld()
+    world.commit(*((Op.CREATE, ONE, id_) for id_ in range(20)))
+    world.catch_up()
+    schema = world.schema(ONE)
+    assert schema is not None
+    comparison = Comparison(TABLE, world, {ONE: choose_columns(TABLE, ONE, schema, world)})
+    progress = ChangedProgress(LogSegment(-1, -1), START, pending=((ONE, 98), (ONE, 99)))
+
+    look = look_at_changes(comparison, progress, 6)
+
+    assert (look.rows, look.whole) == (6, False)

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.compare.coverage import FAR, MOST_SPANS, Coverage, LapPlan
+from checks.compare.coverage import FAR, MOST_SPANS, Coverage, LapPlan, find_spans
 from checks.ranges import FLOOR, UNSIGNED_CEILING
+from tests.checks.world_fake import ONE, TWO
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
 WEEK = timedelta(days=7)
@@ -77,6 +78,19 @@ def test_blocks_that_are_open_take_the_place_of_no_other() -> None:
     assert made.next_blocks(0, 99, 10, 2) == [(90, 100), (80, 90)]
     assert made.next_blocks(0, 99, 10, 2, [(85, 95)]) == [(70, 80), (60, 70)]
     assert made.compared([(60, 100)], START, WEEK).next_blocks(0, 99, 10, 1) == [(50, 60)]
+
+
+def test_a_block_with_one_id_that_was_never_compared_is_due() -> None:
+    made = Coverage(START).compared([(61, 100)], START, WEEK)
+
+    assert made.next_blocks(0, 99, 10, 2) == [(60, 70), (50, 60)]
+
+
+def test_a_range_holds_its_first_id_and_not_that_after_its_last() -> None:
+    known = {str(ONE): [[10, 20], [20, 30]], str(TWO): [[10, 20]]}
+
+    assert find_spans(known, [(ONE, 10)]) == {str(ONE): [[10, 20]]}
+    assert find_spans(known, [(ONE, 20), (TWO, 20)]) == {str(ONE): [[20, 30]]}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from checks.compare import keyed
 from checks.model import Outcome, RowColumns, Ruling, Verdict
 from checks.probes.values import Values
 from checks.run import Check, run_probe
@@ -79,6 +80,15 @@ def test_a_row_that_differs_is_named_by_its_key(
     assert (last.outcome, last.code, last.keys) == (Outcome.FAIL, code, (key,))
     different = code == "different_rows"
     assert last.differing == ((RowColumns(("v",), (key,)),) if different else ())
+
+
+def test_rows_of_several_shards_are_named_each_in_its_own(world: FakeWorld) -> None:
+    world.contents[ONE, 3] += 1
+    world.contents[TWO, 7] += 1
+
+    *_, last = rule(world)
+
+    assert last.keys == (text(ONE, 3), text(TWO, 7))
 
 
 def test_two_swapped_values_are_found(world: FakeWorld) -> None:
@@ -176,6 +186,36 @@ def test_rows_that_are_too_many_to_be_listed_leave_no_pass(world: FakeWorld) -> 
     *_, last = rule(world, suspects=2)
 
     assert (last.outcome, len(last.keys), last.more) == (Outcome.FAIL, 2, 3)
+
+
+def test_rows_in_buckets_that_are_too_large_to_be_read_are_not_ruled_on(
+    world: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyed, "MOST_ROWS", 9)
+    for id_ in range(40):
+        world.contents[ONE, id_] += 1
+
+    *_, last = rule(world)
+
+    assert (last.outcome, last.keys) == (Outcome.UNKNOWN, ())
+    assert f"buckets of {ONE} have too many rows" in last.reason
+
+
+def test_a_pass_after_a_second_reading_is_as_of_what_was_compared(world: FakeWorld) -> None:
+    """The rows are read again behind a later fence, and all others were not."""
+    check = Check("values", Values(), KEYED)
+    world.contents[ONE, 5] += 1
+    run_probe(check, world)
+    world.catch_up()
+    first = world.fences[-1][0]
+    run_probe(check, world)
+    world.copied_contents[ONE, 5] += 1
+    world.catch_up()
+
+    verdict = run_probe(check, world)
+
+    assert isinstance(verdict, Verdict)
+    assert (verdict.ruling.outcome, verdict.as_of) == (Outcome.PASS, (first,))
 
 
 def test_a_table_with_more_rows_than_are_read_whole_is_unsupported_with_the_figure(

@@ -14,6 +14,7 @@ from checks.run import Check, Probe, run_probe
 from checks.world import World
 from pipeline.errors import TooManyRowsError, UnreachableError
 from pipeline.finding import REFUSE, Effect, Finding
+from pipeline.formats.json_text import canonical_key
 from pipeline.model import Op, Order
 from pipeline.row_digest import DigestColumn, Form
 from pipeline.schema.model import TableSchema
@@ -208,6 +209,49 @@ def test_a_column_of_which_the_server_says_more_has_the_form_of_the_server(
         "c": "the log describes text values, the server bytes",
         "d": "it is computed, and no log shows when its expression changes",
     }
+
+
+def test_a_column_that_the_log_makes_incomparable_is_so_whatever_the_server_says(
+    world: FakeWorld,
+) -> None:
+    schema = TableSchema(ONE.name, Order(1, 1, 1), (MySqlColumn("a", "TEXT", computed=True),))
+    source = SimpleNamespace(columns=lambda _: [MySqlColumn("a", "TEXT", charset="latin1")])
+    known = SimpleNamespace(collected=world.collected, source=lambda _: source)
+
+    found = choose_columns(TABLE, ONE, schema, cast("World", known))
+
+    assert found.columns == ()
+    assert found.left_out["a"].startswith("it is computed")
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts", "ids"),
+    [
+        pytest.param("bigint", ["7", "x"], [7, None], id="an integer"),
+        pytest.param("bigint unsigned", [str(2**63)], [2**63], id="above any signed one"),
+    ],
+)
+def test_an_id_is_the_whole_number_that_a_key_spells(
+    world: FakeWorld, kind: str, texts: list[str], ids: list[int | None]
+) -> None:
+    world.alter(ONE, id=kind, v="int")
+    world.catch_up()
+    keys = [canonical_key([one], ONE.source, ONE.name) for one in texts]
+
+    assert Comparison(TABLE, world, {}).read_ids(ONE, keys) == ids
+
+
+def test_without_room_for_more_rows_no_further_range_is_read(world: FakeWorld) -> None:
+    schema = world.schema(ONE)
+    assert schema is not None
+    for id_ in (1, 2, 9, 10):
+        world.contents[ONE, id_] += 1
+    comparison = Comparison(TABLE, world, {ONE: choose_columns(TABLE, ONE, schema, world)})
+
+    found = comparison.find_suspects({ONE: [(0, 8), (8, 16), (16, 24)]}, 2)
+
+    assert set(found.rows.rows) == {(ONE, 1), (ONE, 2)}
+    assert (found.unread, found.partly) == ({ONE: [(8, 16), (16, 24)]}, {})
 
 
 def test_no_pass_while_a_range_has_rows_that_were_not_named(world: FakeWorld) -> None:

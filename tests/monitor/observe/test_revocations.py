@@ -316,3 +316,13 @@ def test_a_rule_that_sends_it_another_shard_takes_back_what_was_said_before(
     assert spared is not None
     assert spared.revoked is None
     assert (status, answer["state"]) == (409, "revoked")
+
+
+def test_a_watermark_does_not_go_back_from_one_round_to_the_next(rig: Rig) -> None:
+    """One heartbeat less in the same batch is an answer that is older than the last one."""
+    before = rig.view(USERS).lags.watermark(Stage.MIRROR)
+    rig.set_checkpoint(heartbeats={name: at - 1 for name, at in rig.newest.heartbeats.items()})
+    rig.watch()
+
+    assert rig.view(USERS).lags.watermark(Stage.MIRROR) == before
+    assert not isinstance(before, Missing)

@@ -1,4 +1,5 @@
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from pipeline.apply.decide import (
     AppliedBefore,
     Found,
     RowVerdict,
+    base_floors,
     decide_rows,
     find_doubtful,
     find_outlived,
@@ -17,8 +19,10 @@ from pipeline.apply.decide import (
 )
 from pipeline.apply.fold import fold_changes
 from pipeline.apply.row_metadata import RowOrigins, rank_order
+from pipeline.checkpoint import Checkpoint
 from pipeline.errors import HeldError
-from pipeline.model import Op, Order, Origin, Shard, TopicPartition
+from pipeline.image import Image
+from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
 from tests.pipeline.tables.delta.turns import CHANGES, FAR, A, B, change, order, table, unique
 
 C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
@@ -290,3 +294,13 @@ def test_a_move_that_is_withdrawn_still_deletes_but_no_archived_row() -> None:
 
     assert taken_back.tolist() == [NOOP, DELETE, MOVE, UPDATE, NOOP]
     assert verdicts.tolist() == [INSERT, MOVE, MOVE, UPDATE, MOVE]
+
+
+def test_a_base_is_a_floor_and_of_an_image_only_one_from_before_its_cut() -> None:
+    based = Checkpoint("main", 9, bases={A: order(10), B: order(30)})
+    of = Table("t", (A, B, THIRD), ("id",))
+    cut = datetime(2026, 3, 1, tzinfo=UTC)
+    image = Image(cut, 1, 9, (), {A.source: order(20)}, cut, cut)
+
+    assert base_floors(of, based, None) == {A: order(10), B: order(30)}
+    assert base_floors(of, based, image) == {A: order(10)}

@@ -445,3 +445,7 @@ def test_f102_a_topic_that_is_deleted_is_no_longer_untold() -> None:
         lasting.append(bool(feed.told.untold(of_t)))
 
     assert lasting == [True, True, False]
+
+
+def test_topics_of_heartbeats_and_transactions_hold_rows_of_no_table() -> None:
+    assert Site().feed().names.others >= {"shop.transaction", "shop.sluice.heartbeat"}
