@@ -41,6 +41,10 @@ from pipeline.row_conditions import require_plain_condition
 
 SLUICE = "_sluice"
 MOST_KEYS = 20  # of rows that one result names
+MATCH_JSON_SCHEMA = "expect_column_values_to_match_json_schema"
+JSON_SCHEMA_METRIC = (
+    "great_expectations.expectations.metrics.column_map_metrics.column_values_match_json_schema"
+)
 COLUMNS = ("column", "column_A", "column_B", "column_list", "column_set")
 ABOUT_NAMES = ("expect_column_to_exist", "expect_table_columns_")
 NEED_ALL_ROWS = frozenset(
@@ -280,7 +284,16 @@ def _explain_patterns(each: ExpectationSettings) -> str:
     if each.type.endswith("_regex_list") and not each.kwargs.get("regex_list"):
         return "kwargs.regex_list: is empty; name a regular expression"
     name = "regex_list" if each.type.endswith("_list") else "regex"
-    whys = map(explain_unreadable, list_patterns(each.type, each.kwargs))
+    patterns: Iterable[str] = list_patterns(each.type, each.kwargs)
+    if each.type == MATCH_JSON_SCHEMA:
+        from pipeline.json_schema import list_schema_patterns  # noqa: PLC0415  - needs jsonschema
+
+        name = "json_schema"
+        try:
+            patterns = list(list_schema_patterns(each.kwargs.get("json_schema")))
+        except ValueError as error:
+            return f"kwargs.{name}: has {error}"
+    whys = map(explain_unreadable, patterns)
     return next((f"kwargs.{name}: {why}" for why in whys if why), "")
 
 
@@ -596,6 +609,7 @@ def _new_context() -> Any:
     from great_expectations.data_context.types import base  # noqa: PLC0415
 
     logging.getLogger(base.__name__).setLevel(logging.WARNING)  # its import sets another level
+    import_module(JSON_SCHEMA_METRIC).jsonschema = import_module("pipeline.json_schema")  # type: ignore[attr-defined]
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = base.ProgressBarsConfig(globally=False)
     return context

@@ -1,0 +1,75 @@
+"""JSON schemas mean what they mean to `jsonschema`, and their regular expressions always end."""
+
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]  # it has none
+import pytest
+
+from pipeline.json_schema import SchemaError, ValidationError, list_schema_patterns, validate
+
+EVIL = r"^(a+)+$"
+HARMLESS = "a" * 5000 + "!"
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def is_valid(instance: Any, schema: Any) -> bool:
+    try:
+        validate(instance, schema)
+    except ValidationError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("schema", "instance"),
+    [
+        ({"pattern": EVIL}, HARMLESS),
+        ({"items": {"pattern": EVIL}}, [HARMLESS]),
+        ({"propertyNames": {"pattern": EVIL}}, {HARMLESS: 1}),
+        ({"patternProperties": {EVIL: True}, "additionalProperties": False}, {HARMLESS: 1}),
+        ({"$schema": DRAFT, "properties": {"a": {"$ref": "#"}}, "pattern": EVIL}, {"a": HARMLESS}),
+        ({"properties": {"a": {"$schema": DRAFT, "pattern": EVIL}}}, {"a": HARMLESS}),
+        ({"$defs": {"x": {"pattern": EVIL}}, "items": {"$ref": "#/$defs/x"}}, [HARMLESS]),
+    ],
+)
+def test_a_pattern_ends_on_every_text_wherever_it_is(schema: Any, instance: Any) -> None:
+    assert EVIL in list_schema_patterns(schema)
+    assert not is_valid(instance, schema)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "required": ["a"], "properties": {"a": {"pattern": "^x"}}},
+        {"patternProperties": {"^a": {"type": "string"}}},
+        {
+            "properties": {"b": True},
+            "patternProperties": {"^a$": {}},
+            "additionalProperties": False,
+        },
+        {"additionalProperties": {"pattern": "y$"}},
+        {"properties": {"pattern": {"enum": ["x", {"pattern": "(("}]}}},
+        {"anyOf": [{"required": ["a"], "properties": {"a": {"const": "xy"}}}, {"type": "null"}]},
+    ],
+)
+def test_what_is_valid_is_what_jsonschema_finds_valid(schema: Any) -> None:
+    instances: list[Any] = ["x", 7, None, [], {}, {"a": "xy"}, {"a": "yx", "b": 1}, {"ab": 3}]
+    instances += [{"pattern": "x"}, {"pattern": "z"}]
+
+    expected = [jsonschema.Draft202012Validator(schema).is_valid(one) for one in instances]
+
+    assert [is_valid(one, schema) for one in instances] == expected
+    assert len(set(expected)) == 2
+
+
+def test_what_is_no_schema_is_refused() -> None:
+    with pytest.raises(SchemaError):
+        validate({}, {"type": "no such type"})
+
+
+def test_values_of_a_schema_are_no_patterns() -> None:
+    schema = {"properties": {"pattern": {"const": {"pattern": "(("}}}, "enum": [{"pattern": "(("}]}
+
+    assert list(list_schema_patterns(schema)) == []
+    with pytest.raises(ValueError, match="additionalProperties"):
+        list(list_schema_patterns({"allOf": [{"unevaluatedProperties": False}]}))
