@@ -549,6 +549,7 @@ class Differences:
     not known is absent.  ``behind``
     says why more was not compared than was promised; empty if all was.  ``verified`` is what was
     compared so far, where values were.  ``suspicious``: more is looked at again at once.
+    ``cause`` is the part that an UNKNOWN is due to, if other tables share it.
     """
 
     as_of: tuple[Fence, ...]
@@ -562,6 +563,7 @@ class Differences:
     verified: Verified | None = None
     names: Mapping[Suspect, str] = field(default_factory=dict)
     suspicious: bool = False
+    cause: str = ""
 
     @property
     def value(self) -> float:

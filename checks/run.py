@@ -28,7 +28,8 @@ class Reading(Protocol):
     One that also has ``ended``, an instant by the world's clock, is timed up to then: what the
     probe reads after it for its next round does not count against its limit.  One that also has
     ``verified`` states what the probe has compared so far.  One that is ``suspicious`` is not all:
-    the probe has to look at more again, and does so at once.
+    the probe has to look at more again, and does so at once.  One may name the ``cause`` that an
+    UNKNOWN of it has: the part that other tables share.
     """
 
     @property
@@ -133,6 +134,8 @@ def run_probe(
     if took > check.probe.limit and ruling.outcome is Outcome.PASS:
         why = f"took {took.total_seconds():.1f} s, limit {check.probe.limit.total_seconds():.1f} s"
         ruling = Ruling(Outcome.UNKNOWN, why, "over_time")
+    elif ruling.outcome is Outcome.UNKNOWN:
+        cause = cause or getattr(reading, "cause", "")
     return Verdict(
         table=check.table.name,
         check=check.name,

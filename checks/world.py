@@ -16,12 +16,14 @@ from pipeline.changelog.reader import LogReader
 from pipeline.model import CaptureScope, Fence, Ordering, Shard, Table
 from pipeline.readings import ChangedRow, KeyTimes, LastChange, LogKey, ShardBase, Transaction
 from pipeline.schema.model import TableSchema
+from pipeline.sources.budget import Allowance
 from pipeline.sources.source import TableQueries
 
 if TYPE_CHECKING:
     from pipeline.suites import SuiteAnswer, SuiteLook
 
 __all__ = [
+    "Allowance",
     "ChangedRow",
     "KeyTimes",
     "LargeLooks",
@@ -66,8 +68,16 @@ class World(Protocol):
         """The pipeline's one time zone: where a day begins."""
         ...
 
+    def begin(self, check: str) -> None:
+        """What is asked of sources from now on is asked by *check*."""
+        ...
+
     def source(self, name: str) -> TableQueries:
-        """The source of that name."""
+        """The source of that name; each query waits for its budget, and is paid for from it."""
+        ...
+
+    def allowance(self, source: str) -> Allowance:
+        """What the budget of *source* allows to be read now without debt."""
         ...
 
     def collected(self, source: str) -> CaptureScope:

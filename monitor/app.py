@@ -153,6 +153,7 @@ class App:
             copies=self.copies.ailments,
             brokers=observers.retention.trouble,
             disks=Disks(disk_paths(config.store, config.lake), config.disks).look,
+            budgets=observers.servers.budgets,
         )
         return Cycle(
             watcher=observers.watcher,

@@ -17,6 +17,7 @@ from pipeline.image import Image
 from pipeline.lags.lag import HopLag, Lags
 from pipeline.model import Stage, Table
 from pipeline.reports import Hold, SparkWork
+from pipeline.sources.budget import Spending
 from pipeline.sources.source import LogBacklog
 
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
@@ -196,6 +197,14 @@ class RepairDecision:
 
 
 @dataclass(frozen=True, slots=True)
+class BudgetView:
+    """What checks have cost a source so far: ``spent`` by check, and the seconds they waited."""
+
+    spent: Mapping[str, Spending]
+    waited: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Board:
     """One round's whole picture; ``at`` is NEVER before the first round."""
 
@@ -217,6 +226,7 @@ class Board:
     retired: tuple[StateSince, ...] = ()
     restarts: int = 0
     spark: Mapping[str, SparkWork] = field(default_factory=dict)
+    budgets: Mapping[str, BudgetView] = field(default_factory=dict)
     disks: tuple[DiskView, ...] = ()
     store_bytes: int | None = None
     certificates: int | None = None

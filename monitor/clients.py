@@ -32,9 +32,10 @@ from pipeline.readings import LogKey
 from pipeline.schema.history import SchemaReader
 from pipeline.schema.model import TableSchema
 from pipeline.settings import Router, SourceSettings, TableRule
-from pipeline.sources.replica import ReplicaQueries
+from pipeline.sources.budget import BudgetedQueries, SourceBudget
+from pipeline.sources.replica import ReplicaChoice
 from pipeline.sources.row_reader import read_replica
-from pipeline.sources.source import Source, SourceDescription, TableQueries, read_limits
+from pipeline.sources.source import Source, SourceDescription, read_limits
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
 from pipeline.tables.lake import Lake
 from pipeline.transports.topics import KeyedTopics, end_keys
@@ -46,10 +47,11 @@ class Servers:
     """One connection per source for each worker of probes, to where its heartbeats go now.
 
     A source with the option ``read_from`` has another one, to that replica.  Connections are
-    opened when they are first used.
+    opened when they are first used.  All workers share the budget of a source.
     """
 
     followed: Mapping[str, Callable[[], SourceSettings]]
+    budgets: dict[str, SourceBudget] = field(default_factory=dict)
     _open: "OpenServers" = field(default_factory=dict)
     _replicas: "OpenServers" = field(default_factory=dict)
 
@@ -60,10 +62,19 @@ class Servers:
             for name, read_settings in self.followed.items()
         }
 
-    def queries(self, worker: int = 0) -> dict[str, TableQueries]:
-        """Who answers the questions of probes about each source: its replica where it has one."""
+    def queries(self, worker: int = 0) -> dict[str, BudgetedQueries]:
+        """Who answers the questions of probes about each source: its replica where it has one.
+
+        Nothing else reads rows of a source for a check, so its budget is kept here.
+        """
         known = self.all(worker).items()
         return {name: self._queries(name, server, worker) for name, server in known}
+
+    def admit(self, names: Iterable[str]) -> None:
+        """Wait until checks of the sources *names* owe nothing: before a check is timed."""
+        for name in names:
+            if (budget := self.budgets.get(name)) is not None:
+                budget.admit()
 
     def workers(self, names: Iterable[str]) -> int:
         """How many connections each of the sources *names* has for checks: the fewest."""
@@ -74,13 +85,15 @@ class Servers:
         for _, server in (*self._open.values(), *self._replicas.values()):
             server.close()
 
-    def _queries(self, name: str, server: Source, worker: int) -> TableQueries:
+    def _queries(self, name: str, server: Source, worker: int) -> BudgetedQueries:
         settings = self.followed[name]()
+        limits = read_limits(settings.options)
+        budget = self.budgets.setdefault(name, SourceBudget(name, limits))
         if (there := read_replica(settings)) is None:
-            return server
+            return BudgetedQueries(server, lambda: server, budget)
         replica = _open_once(self._replicas, (name, worker), there)
-        patience = read_limits(settings.options).statement
-        return ReplicaQueries(server, replica, f"{there.host}:{there.port}", patience)
+        choice = ReplicaChoice(server, replica, f"{there.host}:{there.port}", limits.statement)
+        return BudgetedQueries(server, choice.choose, budget)
 
 
 OpenServers = dict[tuple[str, int], tuple[SourceSettings, Source]]

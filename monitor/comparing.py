@@ -109,7 +109,7 @@ class CompareWorlds:
         checkpoint, now = newest_checkpoint(self.config, self.lake), self.clock()
         known = {name: self.fences.of(name) for name in self.table.sources}
         self._steps = extend_batches(self._steps, to_landed_batch(checkpoint, known))
-        return ProbeWorld(
+        world = ProbeWorld(
             look=Sampling(now, {}, Sample(checkpoint, now, CURRENT), {}, steps=self._steps),
             sources=self.servers.queries(),
             lake=self.lake,
@@ -123,6 +123,8 @@ class CompareWorlds:
             collectors=self.collectors,
             looks=SparkLooks(),  # nothing here asks Spark
         )
+        world.begin("compare")
+        return world
 
 
 def sleep_a_moment() -> None:

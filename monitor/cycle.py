@@ -110,6 +110,7 @@ class Cycle:
             changes=self.facts.changes(),
             restarts=self.facts.restarts(),
             spark=self.facts.spark(),
+            budgets=self.facts.spending(),
             disks=tuple(self.facts.disks()),
             store_bytes=self.facts.store_bytes(),
             certificates=self.facts.certificates(),

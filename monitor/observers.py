@@ -75,7 +75,11 @@ class Observers:
         self.assessor = self._assessor()
 
     def world(self, names: tuple[str, ...], worker: int) -> World:
-        """The world of a *worker* of probes, for one table of the sources *names*, as it is now."""
+        """The world of a *worker* of probes, for one table of the sources *names*.
+
+        It is as it is once the budgets of the sources are not in debt.
+        """
+        self.servers.admit(names)
         look = self.watcher.look(LOOK_AGE, ())  # probes open mirrors themselves
         return ProbeWorld(
             look=look,

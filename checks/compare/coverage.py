@@ -120,6 +120,15 @@ class LapPlan:
         """How many blocks each cycle must compare, so that a lap ends ``within`` that time."""
         return math.ceil(self.blocks * (self.pace / (self.within * MARGIN)))
 
+    def due(self, before: datetime, now: datetime, phase: float) -> int:
+        """How many blocks an even lap begins from *before* to *now*, often none.
+
+        A *phase*, of 0 to 1, of its own lets each shard have its turn at another time.
+        """
+        rate = self.blocks / (self.within * MARGIN).total_seconds()
+        first, last = (math.floor(at.timestamp() * rate + phase) for at in (before, now))
+        return max(last - first, 0)
+
     @property
     def too_long(self) -> str:
         """Why a lap takes longer than promised, with figures; empty if it does not."""

@@ -85,6 +85,8 @@ from pipeline.row_digest import Bucketing
 
 NAME = "values"
 READ = 16  # ranges of a shard whose rows one cycle reads
+PRESSED = timedelta(minutes=2)
+"""How long a changed row may wait to be compared for the budget of its source."""
 Memory = Mapping[str, Any]
 
 
@@ -292,9 +294,13 @@ class Values:
         progress = ChangedProgress.loads(memory["progress"], table)
         progress = progress.settled(changed, (*moving, *later, *wrong[self.suspects :]), kept)
         coverage = self._covered(comparison, memory, changed)
-        behind = changed.describe_unread() or self._behind(progress, world)
-        behind = behind or self._slow(coverage, memory, world)
-        reading = replace(reading, more=left_open + len(later), behind=behind)
+        pressed, cause = _pressure(table, world)
+        behind = self._behind(progress, world, pressed) or self._slow(coverage, memory, world)
+        if behind and pressed:
+            behind = f"{behind}; {pressed}"
+        behind, more = changed.describe_unread() or behind, left_open + len(later)
+        cause = cause if behind and not more and not reading.moving else ""
+        reading = replace(reading, more=more, behind=behind, cause=cause)
         verified = _verified(progress, coverage, world.mirror(table).batch)
         until = changed.rest.until
         verified = replace(
@@ -312,9 +318,17 @@ class Values:
             self._begin(comparison, memory)
         return reading
 
-    def _behind(self, progress: ChangedProgress, world: World) -> str:
-        """Why changed rows have waited for longer than *patience*; empty if none has."""
+    def _behind(self, progress: ChangedProgress, world: World, pressed: str) -> str:
+        """Why changed rows have waited for longer than *patience*; empty if none has.
+
+        A source that is *pressed* is said to be so once that costs the promise of a minute.
+        """
         since, waiting = progress.waits_since(), progress.segment.last is not None
+        if pressed and world.now - since > PRESSED:
+            waited = (world.now - since).total_seconds()
+            return (
+                f"rows changed since {since:%Y-%m-%d %H:%M:%S %Z} wait, for {waited:.0f} s so far"
+            )
         if world.now - since <= self.patience or not (waiting or progress.pending):
             return ""
         cause = f"{len(progress.pending)} of them are looked at again in each cycle"
@@ -373,13 +387,14 @@ class Values:
         kept |= {"progress": progress.dumps(), "later": [], "columns": comparison.asked}
         kept["coverage"] = {str(shard): one.dumps() for shard, one in coverage.items()}
         pace = self._pace(memory, world.now)
+        before = datetime.fromisoformat(memory["began"]) if "began" in memory else world.now
         kept |= {"turn": rotation, "began": world.now.isoformat(), "pace": pace.total_seconds()}
         looks, ranges, slow = list[dict[str, Any]](), dict[str, list[Range]](), ""
         try:
             for number, shard in enumerate(table.shards):
                 own = [(low, high) for low, high in opened.get(str(shard), ())]
                 share = share_ranges(self.ranges, len(table.shards), number - rotation)
-                due = NextBlocks(shard, coverage[shard], pace, failed, share)
+                due = NextBlocks(shard, coverage[shard], pace, failed, share, before)
                 look, ranges[str(shard)], plan = self._look(comparison, due, own)
                 looks.append(look.dumps())
                 slow = slow or (f"{shard}: {plan.too_long}" if plan.too_long else "")
@@ -431,6 +446,7 @@ class Values:
             newest = choose_blocks(low, high, size, cursor=0, newest=self.newest, rotating=0)
             first = due.coverage.oldest is None  # the first lap is as fast as it may be
             most = due.share if first else min(max(plan.needed, self.rotating), due.share)
+            most = min(most, self._affordable(due, plan, world))
             known = () if due.failed else opened[:AGAIN]
             skipped = [*(() if due.failed else opened), *newest.ranges]
             most = 0 if len(opened) >= MOST_OPEN else most  # more would wait as long as they do
@@ -443,12 +459,25 @@ class Values:
                     raise
             size = max(size // NARROWER, dense)
 
+    def _affordable(self, due: "NextBlocks", plan: LapPlan, world: World) -> int:
+        """How many older blocks the budget of the source has room for now, beside the newest.
+
+        Never fewer than an even lap needs: those are read at the pace of the budget.
+        """
+        rows = world.allowance(due.shard.source).rows
+        if rows is None:
+            return due.share
+        digits = sum(str(due.shard).encode()) % 100
+        least = plan.due(due.before, world.now, digits / 100)
+        return max(rows // self.block_rows - self.newest, least)
+
 
 @dataclass(frozen=True, slots=True)
 class NextBlocks:
     """What decides which ranges of a shard are next.
 
     ``failed`` counts the attempts before.  ``share`` is how many older blocks it may be.
+    ``before`` is when the cycle before began.
     """
 
     shard: Shard
@@ -456,12 +485,21 @@ class NextBlocks:
     pace: timedelta
     failed: int
     share: int
+    before: datetime
 
 
 def share_ranges(ranges: int, shards: int, number: int) -> int:
     """The share of one shard in *ranges*; those that cannot be divided go to the first numbers."""
     each, more = divmod(ranges, shards)
     return each + (number % shards < more)
+
+
+def _pressure(table: Table, world: World) -> tuple[str, str]:
+    """Which budget of a source checks of *table* wait for, and that as a cause; empty if none."""
+    for name in table.sources:
+        if pressed := world.allowance(name).pressed:
+            return pressed, f"budget:{name}"
+    return "", ""
 
 
 def _tell_early(

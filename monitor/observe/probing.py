@@ -49,6 +49,7 @@ from pipeline.model import CaptureScope, Fence, Missing, Ordering, Origin, Shard
 from pipeline.parallel import DeadlinePool
 from pipeline.readings import NO_BASES, ShardBase
 from pipeline.schema.model import TableSchema
+from pipeline.sources.budget import Allowance, BudgetedQueries
 from pipeline.sources.source import TableQueries
 
 JOB = "job:probe"
@@ -221,6 +222,7 @@ class Probing:
             started, key = self.clock(), (plan.name, table.name)
             queue.at_work[number] = ProbeAtWork(plan.name, table.name, started, probe.limit)
             past = self._past(plan, probe, table)
+            world.begin(plan.name)
             verdict = run_probe(Check(plan.name, probe, table), world, past, self.run())
             (self._suspicions.add if verdict.suspicious else self._suspicions.discard)(key)
             if isinstance(verdict, NotYet):
@@ -292,7 +294,7 @@ class ProbeWorld:
     """
 
     look: Sampling
-    sources: Mapping[str, TableQueries]
+    sources: Mapping[str, BudgetedQueries]
     lake: LakeClient
     names: tuple[str, ...]
     fences: FenceBook
@@ -307,9 +309,18 @@ class ProbeWorld:
     _mirrors: dict[str, MirrorSide] = field(default_factory=dict)
     _log: LogReader | None = None
 
+    def begin(self, check: str) -> None:
+        """What is asked from now on is asked by *check*."""
+        for one in self.sources.values():
+            one.check = check
+
     def source(self, name: str) -> TableQueries:
         """The source of that name."""
         return self.sources[name]
+
+    def allowance(self, source: str) -> Allowance:
+        """What the budget of *source* allows now."""
+        return self.sources[source].budget.allowance()
 
     def collected(self, source: str) -> CaptureScope:
         """What the source's collector sends; it is asked once a look, however many tables ask."""

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from alerts.model import Incident
 from alerts.routing import CHANNEL
-from monitor.board import ChannelView, DiskView, JobView, RereadView
+from monitor.board import BudgetView, ChannelView, DiskView, JobView, RereadView
 from monitor.observe.heartbeats import HeartbeatWriter
 from monitor.observe.progress import Estimates, RereadProgress, backfill_progress
 from monitor.observe.sampler import Sampling
@@ -18,6 +18,7 @@ from monitor.store.requests import RereadRequest, RereadRequests
 from monitor.store.store import ServiceStore
 from pipeline.model import Missing, Origin
 from pipeline.reports import SparkWork
+from pipeline.sources.budget import SourceBudget
 
 DRIVEN = ("land", "merge", "merge_urgent")  # by the Spark process
 WELL = ("done", "ok")
@@ -41,6 +42,7 @@ class ServiceState:
     copies: Callable[[], Mapping[str, str]] = dict
     brokers: Callable[[], str] = str  # why they do not answer; empty while they do
     disks: Callable[[], Sequence[DiskView]] = tuple
+    budgets: Mapping[str, SourceBudget] = field(default_factory=dict)
 
     def parts(
         self, look: Sampling, channels: Sequence[ChannelView], now: datetime
@@ -117,6 +119,11 @@ class ServiceState:
     def spark(self) -> Mapping[str, SparkWork]:
         """What Spark jobs have done so far, by work."""
         return dict(self.requests.spark)
+
+    def spending(self) -> Mapping[str, BudgetView]:
+        """What checks have cost each source that they have asked."""
+        known = dict(self.budgets)
+        return {name: BudgetView(one.spent, one.waited) for name, one in known.items()}
 
     def _spark(self, now: datetime) -> Component:
         late = next(filter(None, (self._late(name, now) for name in DRIVEN)), "")

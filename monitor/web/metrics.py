@@ -45,6 +45,7 @@ from pipeline.image import Image
 from pipeline.lags.lag import MOVING
 from pipeline.model import Missing
 from pipeline.reports import SPARK_WORK, SparkWork
+from pipeline.sources.budget import Spending
 
 Row = tuple[tuple[str, ...], float]
 """Values of the labels, and the number."""
@@ -379,6 +380,23 @@ def _spark(statistic: Callable[[SparkWork], float]) -> Callable[[Board, datetime
     return rows
 
 
+def _spending(
+    statistic: Callable[[Spending], float],
+) -> Callable[[Board, datetime], Iterator[Row]]:
+    """Yield rows of what checks have cost each source."""
+
+    def rows(board: Board, _: datetime) -> Iterator[Row]:
+        for source, one in sorted(board.budgets.items()):
+            for check, spent in sorted(one.spent.items()):
+                yield (source, check), float(statistic(spent))
+
+    return rows
+
+
+def _waits(board: Board, _: datetime) -> Iterator[Row]:
+    yield from (((source,), one.waited) for source, one in sorted(board.budgets.items()))
+
+
 def _skipped(board: Board, _: datetime) -> Iterator[Row]:
     yield (), float(board.unreadable)
 
@@ -592,6 +610,27 @@ SPARK_SECONDS = MetricFamily(
     _spark(attrgetter("seconds")),
     "counter",
 )
+SOURCE_ROWS = MetricFamily(
+    "sluice_source_read_rows_total",
+    ("source", "check"),
+    "Rows of the source that checks have read, since the service started.",
+    _spending(attrgetter("rows")),
+    "counter",
+)
+SOURCE_SECONDS = MetricFamily(
+    "sluice_source_read_seconds_total",
+    ("source", "check"),
+    "Total duration of queries of checks at the source, since the service started.",
+    _spending(attrgetter("seconds")),
+    "counter",
+)
+SOURCE_WAITS = MetricFamily(
+    "sluice_source_wait_seconds_total",
+    ("source",),
+    "Time that checks have waited for the budget of the source, added up over its connections.",
+    _waits,
+    "counter",
+)
 
 METRICS = (
     HOP_LAG,
@@ -628,6 +667,9 @@ METRICS = (
     SPARK_TASKS,
     SPARK_ROWS,
     SPARK_SECONDS,
+    SOURCE_ROWS,
+    SOURCE_SECONDS,
+    SOURCE_WAITS,
     *IMAGE_METRICS,
     *COPY_METRICS,
 )

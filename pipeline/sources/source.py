@@ -257,6 +257,15 @@ class TableQueries(Protocol):
         raise _unanswerable(shard)
 
 
+def read_strain(server: TableQueries) -> float:
+    """How near *server* was to its limits at the last query: 0 (idle) to 1.
+
+    It is what the method ``strain`` of the source returns, and 0 where a source has none.
+    """
+    strain: Callable[[], float] | None = getattr(server, "strain", None)
+    return 0.0 if strain is None else strain()
+
+
 def _unanswerable(shard: Shard) -> ProofError:
     return ProofError(f"source {shard.source} has no index to query rows of {shard.name}")
 
@@ -341,6 +350,9 @@ class Limits:
     ``call`` is at least as long as ``statement``.
     Above ``running`` statements on the server no query is sent.  Checks have ``connections``, so
     many tables are checked side by side.
+    All checks of the source together read ``rows_per_second`` on average, and keep its connections
+    ``busy`` for so much of each second (0: no limit).  They have less while more than half of
+    ``running`` statements run, or the replica that they read is late.
     A backfill reads at most ``rate`` rows a second (0: no limit), and nothing from a replica that
     is more than ``lag`` behind.
     """
@@ -355,6 +367,10 @@ class Limits:
     running: Annotated[int, Field(ge=1)] = 64
     connections: Annotated[int, Field(ge=1)] = 4
     """How many connections checks have, and so how many tables are checked side by side."""
+    rows_per_second: Annotated[int, Field(ge=0)] = 200_000
+    """The most rows a second that all checks together read, on average; 0: no limit."""
+    busy: Annotated[timedelta, Field(ge=timedelta())] = timedelta(milliseconds=500)
+    """The most time of queries in each second that checks take, on average; 0s: no limit."""
     rate: Annotated[int, Field(ge=0)] = 0
     """The most rows a second that a backfill reads; 0: no limit."""
     lag: Annotated[timedelta, Field(ge=timedelta())] = timedelta(seconds=30)

@@ -52,6 +52,7 @@ class SqlSession(ABC):
     settings: SourceSettings
     limits: Limits
     driver_error: ClassVar[type[Exception]]
+    strain: float = 0.0
     _turn: threading.RLock
     _connection: Any
 
@@ -82,7 +83,9 @@ class SqlSession(ABC):
             SparedError: ``loaded``, before anything else was asked.
         """
         with self._turn:
-            self.limits.refuse_load(self.running(), self.where)
+            running = self.running()
+            self.strain = min(running / self.limits.running, 1.0)
+            self.limits.refuse_load(running, self.where)
             yield
 
     @contextmanager
@@ -185,6 +188,9 @@ class SqlSource(ABC):
     @property
     def name(self) -> str:
         return self.settings.name
+
+    def strain(self) -> float:
+        return self.session.strain
 
     def newest_heartbeat(self) -> int:
         return max((int(row["n"]) for row in self._heartbeats()), default=-1)

@@ -20,6 +20,7 @@ import pyarrow as pa
 from checks.model import Ruling, Verdict
 from checks.run import Check, run_probe
 from checks.world import (
+    Allowance,
     ChangedRow,
     KeyTimes,
     LargeLooks,
@@ -126,6 +127,7 @@ class FakeWorld:
     hazards: tuple[Finding, ...] = ()
     versions: list["FakeMirror"] = field(default_factory=list)  # of the mirror; all can be read
     copied_orders: dict[tuple[Shard, int], Order] = field(default_factory=dict)  # of its rows
+    allowed_now: Allowance = field(default_factory=Allowance)  # of the source's budget
     asked_rows: int = 0  # that the source was asked for one by one
 
     # what the world does
@@ -246,6 +248,13 @@ class FakeWorld:
     def clock(self) -> datetime:
         self.tick()
         return self.time
+
+    def begin(self, check: str) -> None:
+        raise AssertionError(f"{check} asks in a world of its own")
+
+    def allowance(self, source: str) -> Allowance:
+        assert source == "shop"
+        return self.allowed_now
 
     def source(self, name: str) -> "FakeSource":
         assert name == "shop"

@@ -8,10 +8,19 @@ from checks.blocks import StateSince, TableState
 from checks.certificate import Certificate, Evidence
 from checks.model import Outcome, Reason, Ruling, Verdict
 from checks.readiness import Readiness, ReadinessState
-from monitor.board import Board, ChannelView, ComponentView, DiskView, JobView, TableView
+from monitor.board import (
+    Board,
+    BudgetView,
+    ChannelView,
+    ComponentView,
+    DiskView,
+    JobView,
+    TableView,
+)
 from pipeline.lags.lag import MOVING, HopLag, Lags
 from pipeline.model import Fence, Head, Hop, Lag, Missing, Shard, Stage, Table
 from pipeline.reports import SparkWork
+from pipeline.sources.budget import Spending
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.source import LogBacklog
 
@@ -150,6 +159,7 @@ def board(*views: TableView, incidents: tuple[Incident, ...] = ()) -> Board:
         disks=(DiskView("store", "/var/lib/sluice/sluice.db", 2**36, 2**35, 2**32),),
         store_bytes=2**20,
         certificates=12,
+        budgets={"shop": BudgetView({"values": Spending(70_000, 1.25, 9)}, 0.5)},
         spark={"land": SparkWork(3, 12, 300_000, 9.5)},
         runbooks="docs/runbooks",
     )

@@ -23,7 +23,15 @@ from checks.certificate import Certificate
 from checks.model import Outcome, Ruling, Verdict
 from checks.ordering import SourceOrdering
 from checks.readiness import ReadinessPolicy
-from monitor.board import ChannelView, CurrentBoard, DiskView, JobView, RereadView, TableView
+from monitor.board import (
+    BudgetView,
+    ChannelView,
+    CurrentBoard,
+    DiskView,
+    JobView,
+    RereadView,
+    TableView,
+)
 from monitor.config.plans import CheckPlan
 from monitor.cycle import Cycle
 from monitor.gate import Gate
@@ -241,6 +249,9 @@ class FakeFacts:
 
     def restarts(self) -> int:
         return 0
+
+    def spending(self) -> Mapping[str, BudgetView]:
+        return {}
 
     def spark(self) -> Mapping[str, SparkWork]:
         return {}

@@ -11,7 +11,7 @@ from checks.counting import AGAIN
 from checks.model import Outcome, Verdict, Verified
 from checks.probes.values import NAME, READ, Values
 from checks.run import Check, run_probe
-from checks.world import Range
+from checks.world import Allowance, Range
 from pipeline.errors import UnreachableError
 from pipeline.model import Op, Shard
 from tests.checks.world_fake import ONE, TABLE, TWO, Event, FakeSource, FakeWorld, in_step
@@ -294,3 +294,76 @@ def test_in_step_all_pass(world: FakeWorld) -> None:
 
     assert {one.outcome for one in found} == {Outcome.PASS}
     assert "each row was compared since" in found[-1].reason
+
+
+def test_a_source_without_rows_to_spare_has_an_even_lap_within_the_promise(
+    world: FakeWorld,
+) -> None:
+    """Fifteen older blocks of two shards in nine minutes: most cycles read none or one of them."""
+    world.allowed_now = Allowance(rows=0)
+    edges_and_newest, older = 3, list[int]()
+    for _ in range(60):
+        before = world.asked
+        found = compared(cycles(world, 1, ranges=20, rotating=5, within=timedelta(minutes=10)))
+        older.append(world.asked - before - 2 * edges_and_newest)
+
+    assert max(older) <= 4
+    assert older.count(0) >= 10
+    oldest = found[-1].oldest
+    assert oldest is not None
+    assert world.time - oldest <= timedelta(minutes=10)
+
+
+def test_the_first_lap_takes_what_the_source_has_to_spare(world: FakeWorld) -> None:
+    """Room for three blocks: the newest of the shard, and two older ones."""
+    world.allowed_now = Allowance(rows=3 * 16 + 15)
+    before = world.asked
+
+    cycles(world, 1, ranges=20)
+
+    edges_and_newest = 3
+    assert world.asked - before == 2 * (edges_and_newest + 2)
+
+
+PRESSED = "checks of source shop waited 20 s in the last 60 s"
+
+
+def test_changed_rows_that_wait_for_the_budget_are_unknown_with_figures(world: FakeWorld) -> None:
+    cycles(world, 6)
+    world.allowed_now = Allowance(0, PRESSED)
+    world.time += timedelta(minutes=3)
+
+    (found,) = cycles(world, 1)
+
+    assert (found.ruling.outcome, found.ruling.code) == (Outcome.UNKNOWN, "behind")
+    assert found.ruling.reason.endswith(f" wait, for 200 s so far; {PRESSED}")
+    assert found.cause == "budget:shop"
+
+
+def test_a_lap_that_takes_too_long_names_the_budget_that_is_used_up(world: FakeWorld) -> None:
+    world.allowed_now = Allowance(0, PRESSED)
+
+    *_, last = cycles(world, 4, ranges=2, within=timedelta(minutes=2))
+
+    assert last.ruling.reason.endswith(f"and not 2.0 minutes; raise `ranges`; {PRESSED}")
+    assert last.cause == "budget:shop"
+
+
+def test_a_promise_that_is_kept_is_no_unknown_while_others_wait(world: FakeWorld) -> None:
+    cycles(world, 6)
+    world.allowed_now = Allowance(0, PRESSED)
+
+    found = cycles(world, 6)
+
+    assert {(one.ruling.outcome, one.cause) for one in found} == {(Outcome.PASS, "")}
+
+
+def test_a_finding_is_no_matter_of_the_budget(world: FakeWorld) -> None:
+    cycles(world, 6)
+    world.allowed_now = Allowance(0, PRESSED)
+    world.copy[ONE].pop(255)
+    world.time += timedelta(minutes=3)
+
+    *_, found = cycles(world, 4)
+
+    assert (found.ruling.code, found.cause) == ("missing_rows", "")

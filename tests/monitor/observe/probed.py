@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, cast
 from zoneinfo import ZoneInfo
@@ -21,6 +21,8 @@ from pipeline.build import open_source, open_table_format, open_transport, schem
 from pipeline.checkpoint import Checkpoint
 from pipeline.lags.samples import Sample
 from pipeline.model import Fence, Shard, Table
+from pipeline.sources.budget import BudgetedQueries, SourceBudget
+from pipeline.sources.source import Limits
 from pipeline.tables.lake import Lake
 from pipeline.transports.topics import KeyedTopics
 from tests.pipeline.live import PATIENCE, Pipe, now
@@ -63,6 +65,12 @@ class Look:
         return make()
 
 
+def unlimited(source: Any) -> BudgetedQueries:
+    """Queries of *source*, which has no budget."""
+    budget = SourceBudget("shop", Limits(rows_per_second=0, busy=timedelta()))
+    return BudgetedQueries(source, lambda: source, budget)
+
+
 @dataclass
 class Probed:
     """A pipe with a table ``t``, and what the service would ask its probes by."""
@@ -87,7 +95,7 @@ class Probed:
         )
         return ProbeWorld(
             look=cast(Sampling, look),
-            sources={name: self.asked},
+            sources={name: unlimited(self.asked)},
             lake=self.client,
             names=(name,),
             fences=cast(FenceBook, self.memory),

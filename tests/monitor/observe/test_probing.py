@@ -59,6 +59,9 @@ class FakeWorld:
     def clock(self) -> datetime:
         return self.now
 
+    def begin(self, check: str) -> None:
+        assert check
+
 
 @dataclass(frozen=True)
 class Number:

@@ -12,16 +12,32 @@ import pytest
 from monitor.clients import Servers
 from pipeline.errors import SparedError
 from pipeline.model import Head, Shard
+from pipeline.sources.budget import BudgetedQueries, SourceBudget
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.positions import find_position_rules
 from pipeline.sources.postgres.position import log_position
-from pipeline.sources.replica import ReplicaQueries
-from pipeline.sources.source import Source, TableQueries
+from pipeline.sources.replica import ReplicaChoice
+from pipeline.sources.source import Limits, Source, TableQueries
 from tests.builders.values import source_settings
 
 T = Shard("shop", "shop.orders")
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+ANSWERS: dict[str, Any] = {
+    "columns": (),
+    "max_id": 9,
+    "min_id": 1,
+    "count_ids": (4,),
+    "tallies": (),
+    "digests": (),
+    "row_digests": (),
+    "id_digests": (),
+    "column_digests": (),
+    "bucket_digests": {},
+    "bucket_rows": (),
+    "keyed_columns": (),
+    "ids": (1, 2),
+}
 QUESTIONS = {
     "max_id": (T, "id"),
     "min_id": (T, "id"),
@@ -54,10 +70,13 @@ class Server:
     def head(self) -> Head:
         return next(self.heads)
 
+    def strain(self) -> float:
+        return 0.0
+
     def __getattr__(self, question: str) -> Any:
-        def answer(*_: object) -> str:
+        def answer(*_: object) -> Any:
             self.asked.append(question)
-            return self.name
+            return ANSWERS[question]
 
         return answer
 
@@ -68,16 +87,19 @@ def mysql(identity: str, *done: int) -> Iterator[Head]:
         yield Head(identity, binlog_position(1, one, f"{UUID}:1-{one}" if one else ""))
 
 
-def ask(asked: ReplicaQueries, question: str = "max_id", given: Sequence[Any] = (T, "id")) -> str:
+def ask(chosen: ReplicaChoice, question: str = "max_id", given: Sequence[Any] = (T, "id")) -> str:
     """The name of the server that answers."""
-    return str(getattr(asked, question)(*given))
+    asked = BudgetedQueries(chosen.primary, chosen.choose, SourceBudget("shop", Limits()))
+    assert getattr(asked, question)(*given) == ANSWERS[question]
+    (name,) = (
+        one.name for one in cast("list[Server]", [chosen.primary, chosen.replica]) if one.asked
+    )
+    return name
 
 
-def queries(
-    primary: Iterator[Head], replica: Iterator[Head], kind: str = "mysql"
-) -> ReplicaQueries:
+def queries(primary: Iterator[Head], replica: Iterator[Head], kind: str = "mysql") -> ReplicaChoice:
     servers = (Server("primary", kind, primary), Server("replica", kind, replica))
-    return ReplicaQueries(*cast("tuple[Source, Source]", servers), "b:3306", timedelta())
+    return ReplicaChoice(*cast("tuple[Source, Source]", servers), "b:3306", timedelta())
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -91,7 +113,7 @@ def test_every_question_is_passed_on() -> None:
     names = {name for name in vars(TableQueries) if not name.startswith("_")}
 
     assert names == {*QUESTIONS, "columns"}
-    assert names <= vars(ReplicaQueries).keys()
+    assert names <= vars(BudgetedQueries).keys()
     assert ask(queries(mysql("A", 5), mysql("B", 0)), "columns", (T,)) == "primary"
 
 
@@ -108,7 +130,7 @@ def test_a_replica_that_stays_behind_is_not_asked(done: int) -> None:
     asked.patience = -timedelta(seconds=1)
 
     with pytest.raises(SparedError, match=r"^source:primary: the replica b:3306 is behind"):
-        asked.max_id(T, "id")
+        ask(asked)
 
     assert cast("Server", asked.replica).asked == []
 
@@ -124,13 +146,19 @@ def test_probes_ask_the_replica_that_read_from_names() -> None:
     plain = source_settings(kind="mysql")
     known = {"a": plain, "b": replace(plain, name="b", options={"read_from": "c:3307"})}
     with closing(Servers({name: partial(known.__getitem__, name) for name in known})) as servers:
-        found = servers.queries()
-        again = servers.queries()
+        found, again = servers.queries(), servers.queries()
 
-    assert isinstance(found["a"], MySqlSource)
-    assert isinstance(found["b"], ReplicaQueries)
-    assert (found["b"].where, found["b"].patience) == ("c:3307", timedelta(seconds=5))
-    replica = found["b"].replica
+    assert isinstance(found["a"].choose(), MySqlSource)
+    choice, other = (chooser(one["b"]) for one in (found, again))
+    assert (choice.where, choice.patience) == ("c:3307", timedelta(seconds=5))
+    replica = choice.replica
     assert isinstance(replica, MySqlSource)
     assert (replica.settings.host, replica.settings.port) == ("c", 3307)
-    assert cast("ReplicaQueries", again["b"]).replica is replica
+    assert other.replica is replica
+
+
+def chooser(asked: BudgetedQueries) -> ReplicaChoice:
+    """What chooses the server for *asked*."""
+    choice = cast("Any", asked.choose).__self__
+    assert isinstance(choice, ReplicaChoice)
+    return choice

@@ -20,10 +20,11 @@ from pipeline.aggregates import AggregatedColumn
 from pipeline.errors import ConfigError, ProofError, SparedError, UnreachableError
 from pipeline.model import Head, Shard, ShardId
 from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.sources.budget import BudgetedQueries, SourceBudget
 from pipeline.sources.condition import parse_condition
 from pipeline.sources.mysql.row_reader import MySqlRowReader
 from pipeline.sources.mysql.source import MySqlSource
-from pipeline.sources.replica import ReplicaQueries
+from pipeline.sources.replica import ReplicaChoice
 from pipeline.sources.row_reader import RowsAsked
 from tests.patience import SOON
 from tests.pipeline.sources.small_reads import in_pieces, one_by_one
@@ -121,14 +122,15 @@ def ask_probes_of(primary: MySQL, replica: MySQL) -> None:
         closing(MySqlSource(reader_settings(primary))) as source,
         closing(MySqlSource(reader_settings(replica))) as copy,
     ):
-        queries = ReplicaQueries(source, copy, "replica:3306", timedelta(milliseconds=300))
+        choice = ReplicaChoice(source, copy, "replica:3306", timedelta(milliseconds=300))
+        queries = BudgetedQueries(source, choice.choose, SourceBudget("s", source.limits))
         replica.execute("SET sql_log_bin = 0", "INSERT INTO d.t VALUES (90, 'only there')")
         replica.execute("STOP SLAVE SQL_THREAD")
         primary.execute("INSERT INTO d.t VALUES (2, 'x')")
         with pytest.raises(SparedError, match=r"^source:s: the replica replica:3306 is behind"):
             queries.count_ids(T, "id", [(0, 99)])
         replica.execute("START SLAVE SQL_THREAD")
-        queries.patience = SOON
+        choice.patience = SOON
 
         assert queries.count_ids(T, "id", [(0, 99)]) == (3,)
         assert queries.max_id(T, "id") == 90
