@@ -23,6 +23,10 @@ SKIPPED = "a change that cannot be handled is skipped without an error"
 UNVERIFIED = "an attacker on the network can read rows, change them, and get the password"
 BASELESS = "tables get no complete snapshot, so no mirror has a base"
 
+NAMINGS = (
+    *("Schema", "Default", "SchemaRegex", "DefaultRegex", "SchemaUnicode", "DefaultUnicode"),
+)  # Debezium's own, of 3.5 and 3.7; by expression they are followed, see `routing`
+
 DEMANDS = (
     Demand(
         "decimal.handling.mode",
@@ -69,6 +73,15 @@ DEMANDS = (
     Demand("errors.tolerance", SKIPPED, good=("none",), default="none", effect=Effect.DROPS),
     Demand("field.name.adjustment.mode", "columns are renamed", good=("none",), default="none"),
     Demand("sanitize.field.names", "columns are renamed", good=("false",), default="false"),
+    Demand(
+        "topic.naming.strategy",
+        "a class of its own may send rows to topics that the source does not read",
+        good=tuple(f"io.debezium.schema.{name}TopicNamingStrategy" for name in NAMINGS),
+        default="io.debezium.schema.SchemaTopicNamingStrategy",
+        fix="topic.naming.strategy=io.debezium.schema.SchemaTopicNamingStrategy, with a router"
+        " `transforms` for other names; then a new base of the tables",
+        effect=Effect.DROPS,
+    ),
     Demand(
         "snapshot.mode",
         "it ends after the snapshot",

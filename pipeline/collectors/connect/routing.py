@@ -6,7 +6,7 @@ and statements still arrive. Such a table counts as left out by the connector's 
 The order is Debezium's: the naming strategy, then the transforms as listed. A router acts only on
 a topic that its expression matches as a whole. Its predicate is followed if it goes by the topic;
 others are taken to hold for changes, except for tombstones, which are none. Cannot detect: what a
-naming strategy of another class does. Pure.
+naming strategy of another class does: `requirements` refuses it. Pure.
 """
 
 import json
@@ -23,7 +23,8 @@ ROUTERS = {
     "ByLogicalTableRouter": ("topic.regex", "topic.replacement"),
     "RegexRouter": ("regex", "replacement"),
 }
-STRATEGY, BY_REGEX = "topic.naming.strategy", "DefaultRegexTopicNamingStrategy"
+STRATEGY = "topic.naming.strategy"
+BY_REGEX = ("DefaultRegexTopicNamingStrategy", "SchemaRegexTopicNamingStrategy")
 DELIMITER = "topic.delimiter"
 _SAID_BY = "the collector's lists, or a router to a topic that the source does not read"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")  # Debezium writes _ instead

@@ -102,6 +102,7 @@ TOPIC: Mapping[str, str] = {
     "unclean.leader.election.enable": "true",
 }
 UNSET: Mapping[str, str] = {
+    "topic.naming.strategy": "a class of its own is among no server's plug-ins",
     "snapshot.query.mode": "its other mode needs a class that is among no server's plug-ins",
     "value.converter.ignore.default.for.nullables": (
         "Confluent's converter is not among the servers' plug-ins, and Connect refuses its class"

@@ -71,6 +71,8 @@ def test_a_connector_with_its_defaults_loses_values_and_truncates() -> None:
         ("schema.history.internal.skip.unparseable.ddl", "true", REFUSE),
         ("field.name.adjustment.mode", "avro", REFUSE),
         ("sanitize.field.names", "true", REFUSE),
+        ("topic.naming.strategy", "com.acme.Naming", REFUSE),
+        ("topic.naming.strategy", "com.acme.DefaultTopicNamingStrategy", REFUSE),
         ("snapshot.mode", "initial_only", REFUSE),
         ("snapshot.mode", "no_data", WARN),
         ("snapshot.mode", "never", WARN),

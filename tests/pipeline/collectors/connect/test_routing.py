@@ -72,6 +72,15 @@ BY_TOPIC = {
             *("", {"db.users"}),
             id="by the naming strategy",
         ),
+        pytest.param(
+            {
+                "topic.naming.strategy": "io.debezium.schema.SchemaRegexTopicNamingStrategy",
+                "topic.regex": r"(.*)\.db\.orders",
+                "topic.replacement": "old-$1",
+            },
+            *("", {"db.users"}),
+            id="by the naming strategy with the schema",
+        ),
     ],
 )
 def test_a_table_is_left_out_if_its_topic_is_not_read(
