@@ -24,7 +24,7 @@ from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import Phase, settings
@@ -37,6 +37,7 @@ LEAST = 2.0  # seconds of CPU that a mutant gets, however quick the tests are
 MOST = 1800.0  # seconds for the tests without a mutant, also on a machine that does much else
 IDLE = 600.0  # seconds that a mutant gets at least: what hangs takes no CPU, nor does what waits
 TIMES = 5  # what is so much slower than without a mutant is noticed
+OF_ONE = 10.0  # seconds of CPU that each test gets at least, with what it sets up for others
 MARKS = "not spark and not stack and not long"
 QUICK = (
     *("-q", "-x", "-s", "-p", "no:cacheprovider", "-p", "no:randomly"),
@@ -138,41 +139,44 @@ class _Living:
             if one.function not in {name for name, _ in functions}:
                 self.unfound.append(one.name)
                 continue
-            near = callers.get(one.function, _Callers((), _Limit(0, 0)))
-            again = [number for number in reversed(noticers) if number in near.tests]
-            session.items = [every[number] for number in dict.fromkeys((*again, *near.tests))]
-            run = partial(_bent_fails, session, one, functions, before)
-            killed = bool(near.tests) and _fork(run, _limit(near.took)).noticed
+            near = callers.get(one.function, {})
+            again = [number for number in reversed(noticers) if number in near]
+            session.items = [every[number] for number in dict.fromkeys((*again, *near))]
+            limits = {every[number].nodeid: _limit(took, OF_ONE) for number, took in near.items()}
+            run = partial(_bent_fails, session, one, functions, before, _Paced(limits))
+            killed = bool(near) and _fork(run, _Limit(MOST, MOST)).noticed
             self.tell(Outcome(one.name, one.line, killed))
-            for number in near.tests:
-                if killed and every[number].nodeid == _Noticed.last():
+            for number in near:
+                if killed and every[number].nodeid == _Paced.last():
                     noticers.pop(number, None)
                     noticers[number] = None
         return True
 
 
-class _Noticed:
-    """Keeps the name of the test that failed in a fork."""
+@dataclass(eq=False)
+class _Paced:
+    """Ends a fork whose test takes too long, and keeps the name of the last one: that noticed.
 
-    FILE = FOLDER / "noticed"
+    A limit for each test finds an endless loop as soon as one test is in it.
+    """
+
+    limits: Mapping[str, "_Limit"]
+    FILE: ClassVar = FOLDER / "noticed"
 
     @classmethod
     def last(cls) -> str:
-        """The test that failed last; empty where a run took too long."""
+        """The test that ran last: the one that failed or took too long."""
         return cls.FILE.read_text() if cls.FILE.exists() else ""
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Write down who failed."""
-        if report.failed:
-            self.FILE.write_text(report.nodeid)
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Set its own limit."""
+        self.FILE.write_text(nodeid)
+        self.limits[nodeid].start()
 
 
-@dataclass(frozen=True, slots=True)
-class _Callers:
-    """Numbers of the tests that call a function, the quickest first, and what they take."""
-
-    tests: tuple[int, ...]
-    took: "_Limit"
+_Callers = Mapping[int, "_Limit"]
+"""Numbers of the tests that call a function, the quickest first, and what each takes."""
 
 
 def _find_callers(session: pytest.Session, file: str) -> dict[str, _Callers]:
@@ -193,10 +197,10 @@ def _find_callers(session: pytest.Session, file: str) -> dict[str, _Callers]:
     seconds, tests = json.loads(found.read_text())
     number = {one.nodeid: n for n, one in enumerate(session.items)}
     return {
-        name: _Callers(
-            tuple(number[one] for one in sorted(ids, key=lambda one: seconds[one][0])),
-            _Limit(*(sum(seconds[one][n] for one in ids) for n in (0, 1))),
-        )
+        name: {
+            number[one]: _Limit(*seconds[one])
+            for one in sorted(ids, key=lambda one: seconds[one][0])
+        }
         for name, ids in tests.items()
     }
 
@@ -259,12 +263,12 @@ def _bent_fails(
     one: Mutant,
     functions: Mapping[tuple[str, int], FunctionType],
     before: Mapping[tuple[str, int], CodeType],
+    paced: _Paced,
 ) -> bool:
     for place, code in _codes(compile(one.tree(), "<before>", "exec")):
         if place in functions and code != before.get(place):
             functions[place].__code__ = code
-    _Noticed.FILE.unlink(missing_ok=True)
-    session.config.pluginmanager.register(_Noticed())
+    session.config.pluginmanager.register(paced)
     return _fails(session)
 
 
@@ -285,6 +289,11 @@ class _Limit:
     cpu: float
     seconds: float
 
+    def start(self) -> None:
+        """End this process when it has taken so long from now on."""
+        signal.setitimer(signal.ITIMER_PROF, self.cpu)
+        signal.setitimer(signal.ITIMER_REAL, self.seconds)
+
 
 @dataclass(frozen=True, slots=True)
 class _Run:
@@ -294,8 +303,8 @@ class _Run:
     took: _Limit
 
 
-def _limit(sound: _Limit) -> _Limit:
-    return _Limit(max(LEAST, TIMES * sound.cpu), max(IDLE, TIMES * sound.seconds))
+def _limit(sound: _Limit, least: float = LEAST) -> _Limit:
+    return _Limit(max(least, TIMES * sound.cpu), max(IDLE, TIMES * sound.seconds))
 
 
 def _fork(run: Callable[[], bool], limit: _Limit) -> _Run:
@@ -306,9 +315,7 @@ def _fork(run: Callable[[], bool], limit: _Limit) -> _Run:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
-        timers = ((signal.ITIMER_PROF, limit.cpu), (signal.ITIMER_REAL, limit.seconds))
-        for kind, after in timers:
-            signal.setitimer(kind, after)
+        limit.start()
         noticed = True
         try:
             noticed = run()

@@ -570,6 +570,22 @@ def test_f140_as_many_refused_rows_in_a_run_are_no_accident(
 
 
 @pytest.mark.parametrize(
+    ("copies", "found"),
+    [
+        pytest.param(10_000, {}, id="as many as are looked at"),
+        pytest.param(10_001, {TP: 20_000}, id="one more"),
+    ],
+)
+def test_f140_a_row_behind_that_has_landed_too_often_explains_no_refused_one(
+    copies: int, found: dict[TopicPartition, int]
+) -> None:
+    landed = change_table(*(live_row(number, 40) for number in range(copies)))
+    sent = change_table(live_row(20_000, 30), live_row(20_001, 40))
+
+    assert find_unexplained(sent, {TP: (20_000, 20_001)}, Log(landed)) == found
+
+
+@pytest.mark.parametrize(
     ("runs", "bound"),
     [
         pytest.param(1_000, None, id="as many as are looked at"),
