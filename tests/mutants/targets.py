@@ -16,11 +16,6 @@ CHECKPOINTS = tuple(
     f"{LANDING}/test_{one}.py" for one in ("next_checkpoint", "next_checkpoint_keeps", "departed")
 )
 
-HOLDS = tuple(
-    f"{LANDING}/test_{one}.py"
-    for one in ("source_holds", "loop", "no_schemas", "missing_heartbeats")
-)
-
 TARGETS: dict[str, tuple[str, ...]] = {
     "checks/proof.py": READINESS,
     "checks/readiness.py": READINESS,
@@ -107,7 +102,10 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"{LANDING}/test_reordered.py",
         f"{LANDING}/test_redelivery.py",
     ),
-    "pipeline/landing/judge.py": HOLDS,
+    "pipeline/landing/judge.py": tuple(
+        f"{LANDING}/test_{one}.py"
+        for one in ("held_sources", "refused_rows", "no_schemas", "heartbeats")
+    ),
     "pipeline/landing/source_holds.py": (f"{LANDING}/test_source_holds.py",),
     "pipeline/landing/redelivery.py": (f"{LANDING}/test_redelivery.py",),
     "pipeline/landing/listing.py": (

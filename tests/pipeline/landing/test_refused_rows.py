@@ -34,41 +34,6 @@ def test_f140_rows_that_the_broker_refused_land_by_themselves_once_they_are_sent
     ]  # fmt: skip
 
 
-def resent(harness: LandingHarness, cuts: frozenset[int]) -> list[LandingReport]:
-    """Rows of a transaction come again with two refused ones; a batch ends before each of *cuts*.
-
-    The rounds are shorter than the time in which a refused row may stay alone.
-    """
-    sent = [*range(-900, 0, 100)]
-    for pos in sent:
-        if pos not in (-700, -600, -300):
-            harness.topics.put("a", GIB4 + pos, f"at {pos}")
-    land_batches(harness, 6)
-    found = []
-    for number, pos in enumerate(sent):
-        if number in cuts:
-            found.append(harness.land())
-            harness.now += RESENT / 20
-        harness.topics.put("a", GIB4 + pos, f"at {pos}")
-    return [*found, harness.land()]
-
-
-@pytest.mark.parametrize("most", [1_000, 3], ids=["whole batches", "batches of three rows"])
-def test_f140_wherever_batches_cut_what_is_sent_again_it_lands_once_and_nothing_is_held(
-    tmp_path: Path, most: int
-) -> None:
-    for cuts in (frozenset(), *(frozenset({n}) for n in range(1, 9)), frozenset(range(1, 9))):
-        harness = LandingHarness(tmp_path / f"{sorted(cuts)}", most=most, names="a")
-
-        found = resent(harness, cuts)
-        found += land_batches(harness, 15)
-
-        assert [hold for one in found for hold in one.holds] == [], cuts
-        assert found[-1].gaps == ()
-        again = [(1, GIB4 + pos, number) for number, pos in enumerate(range(-900, 0, 100), 6)]
-        assert harness.rows("a")[6:] == again, cuts
-
-
 @pytest.mark.parametrize(
     ("most", "earlier"),
     [
