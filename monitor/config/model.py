@@ -269,7 +269,8 @@ class ScheduleSettings:
     land_deadline: Every = timedelta(minutes=15)
     """How long one landing batch may take before its Spark process is restarted."""
     merge_deadline: Every = timedelta(minutes=30)
-    """How long one merge may take before its Spark process is restarted."""
+    """How long one merge run may take before its Spark process is restarted; after each run that
+    took longer, the next may take twice as long, up to ``upkeep_deadline``."""
     upkeep_deadline: Every = timedelta(hours=2)
     """How long maintenance of one table may take."""
 

@@ -301,6 +301,7 @@ class LaneRequests:
     spark: dict[str, SparkWork] = field(default_factory=dict)
     _counting: threading.Lock = field(default_factory=threading.Lock)
     _untold: dict[Verb, tuple[Sequence[MergeReport], datetime]] = field(default_factory=dict)
+    _patience: dict[Verb, timedelta] = field(default_factory=dict)
 
     @property
     def ailment(self) -> str:
@@ -409,9 +410,27 @@ class LaneRequests:
                 wanted=wanted,
                 archived=self.archived(),
             )
-            merges = self._asked(request, self.deadlines.apply).applied
+            merges = self._ask_for_merges(verb, request)
         self._untold[verb] = merges, started
         self._keep(verb)
+
+    def _ask_for_merges(self, verb: Verb, request: Request) -> Sequence[MergeReport]:
+        """Ask for merges; a run that was killed by its deadline gives the next one twice the time.
+
+        A rewrite of a mirror is one commit, so it begins again after a kill, and would never end.
+        """
+        began, limit = self.clock(), self._patience.get(verb, self.deadlines.apply)
+        try:
+            merges = self._asked(request, limit).applied
+        except UnreachableError as error:
+            longer = max(limit, min(2 * limit, self.deadlines.upkeep))
+            if self.clock() - began < limit or longer == limit:
+                raise
+            self._patience[verb] = longer
+            more = f"a rewrite of a mirror begins again, so the next run may take {longer}"
+            raise UnreachableError(f"{error} ({more}: docs/runbooks/service.md#worker)") from error
+        self._patience.pop(verb, None)
+        return merges
 
     def _keep(self, verb: Verb) -> None:
         """Keep what the last merges said; no others come before a store that is full has taken it.

@@ -549,3 +549,52 @@ def test_without_spark_a_look_is_undecided_and_no_crash(tmp_path: Path) -> None:
 
     with pytest.raises(ProofError, match=r"Spark cannot read shop\.t in format delta; increase"):
         answer_request(cast("Lane", lane), Request(1, Verb.CHECK, look=_look()))
+
+
+def test_a_merge_that_its_deadline_killed_may_take_longer_the_next_time(
+    store: ServiceStore,
+) -> None:
+    """A rewrite begins again after each kill: with the same deadline it would never end."""
+    limits, now, needed = list[timedelta](), NOW, timedelta(minutes=100)
+
+    def call(_: Request, limit: timedelta) -> Reply:
+        nonlocal now
+        limits.append(limit)
+        now += min(needed, limit)
+        if needed > limit:
+            raise UnreachableError(f"spark process missed {limit}; killed")
+        return Reply(1, applied=())
+
+    half, hour = timedelta(minutes=30), timedelta(hours=1)
+    requests = replace(
+        _requests(store, FakeSpark()),
+        call=call,
+        deadlines=Deadlines(hour, half, 2 * hour),
+        clock=lambda: now,
+    )
+
+    for reason in ("may take 1:00:00", "may take 2:00:00"):
+        with pytest.raises(UnreachableError, match=reason):
+            requests.apply()
+        assert reason in requests.ailment
+    requests.apply()
+    needed = half
+    requests.apply()
+    assert limits == [half, hour, 2 * hour, half]
+    assert requests.ailment == ""
+
+    needed = 3 * hour
+    for _ in range(4):
+        with pytest.raises(UnreachableError):
+            requests.apply()
+    assert limits[4:] == [half, hour, 2 * hour, 2 * hour]
+    assert "may take" not in requests.ailment
+
+
+def test_a_merge_that_ended_with_its_process_may_not_take_longer(store: ServiceStore) -> None:
+    spark = FakeSpark()
+    spark.down = UnreachableError("spark process died")
+    requests = _requests(store, spark)
+
+    with pytest.raises(UnreachableError, match=r"^spark process died$"):
+        requests.apply()
