@@ -10,6 +10,9 @@ the changes cost the server is measured before and taken off.
 
 * reladiff cannot read Delta: it compares the table with a copy in the same server, at rest.
 * pt-table-checksum reads one side only, and compares with nothing.
+* Checks run at their own pace beside the changes. The server counts the rows that it examines for
+  them (`performance_schema`), which are set against 1.2 rows for each change and a seventh of the
+  table, by day.
 * The load of point queries runs alone and beside a comparison, in turn.
 """
 
@@ -39,9 +42,14 @@ from bench.kit.cpu import TICKS
 from bench.kit.lake import Lake, here
 from bench.kit.rounds import under_load
 from bench.kit.table import BORN, NARROW, SOURCE, WIDE, Workload
+from checks.model import Verdict
+from checks.probes.max_id import MaxId
+from checks.probes.range_counts import RangeCounts
+from checks.probes.values import Values
+from checks.run import Check, Probe, run_probe
 from demo.mysql import MySQL
 from demo.ports import free_ports
-from monitor.comparing import CompareRequest, compare_table
+from monitor.comparing import CompareRequest, compare_table, open_worlds
 from monitor.config.file import load_config
 from pipeline.build import open_format
 from pipeline.changelog.table import CHANGES
@@ -50,6 +58,7 @@ from pipeline.model import Acknowledged, Op, Origin, ShardId
 from pipeline.row_digest import EPOCH
 from pipeline.schema.model import ColumnDescription, TableDescription
 from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.sources.budget import SourceBudget
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.source import HeartbeatTable
 
@@ -60,6 +69,19 @@ TICK = timedelta(seconds=1)
 MOST_SECONDS = 300  # of one run of a tool; one that asks for a password would wait for ever
 QUERIES = 300  # point queries a second
 PROBED = 12.0  # seconds of one measure of them
+PROBES: dict[str, Probe[Any]] = {
+    "values": Values(),
+    "range_counts": RangeCounts(),
+    "max_id": MaxId(),
+}
+ROUND = 5.0  # seconds from one round of them to the next, as of the service
+LONGEST_LAP = 600.0  # seconds until all rows were compared once
+EXAMINED = (
+    "SELECT SUM(SUM_ROWS_EXAMINED) FROM"
+    " performance_schema.events_statements_summary_by_user_by_event_name"
+    " WHERE USER = 'sluice' AND EVENT_NAME = 'statement/sql/select'"
+)
+DAY = timedelta(days=1).total_seconds()
 KEPT = timedelta(seconds=20)  # between two rounds of upkeep
 CONFIG = """
 lake: {lake}
@@ -399,6 +421,57 @@ def point_queries(ground: Ground, rounds: int) -> None:
     click.echo(f"  p99 ratio {middle:.2f} ({low:.2f} to {high:.2f}); wanted: at most 1.10")
 
 
+def examined_rows(ground: Ground) -> int:
+    """Rows that the server has examined for queries of checks so far."""
+    with ground.mysql.connect() as link, link.cursor() as cursor:
+        cursor.execute(EXAMINED)
+        ((rows,),) = cursor.fetchall()
+        return int(rows or 0)
+
+
+def examine_source(ground: Ground, seconds: float, changes: int) -> None:
+    """Run the checks at their pace; print what the server has examined for them, by day.
+
+    What the first lap of `values` costs is counted by itself: it comes once.
+    """
+    table = ground.work.shard
+    with open_worlds(load_config(ground.config), table) as worlds:
+        ran, lap, since, begun = dict[str, float](), 0.0, 0.0, time.monotonic()
+        before, first, spent = examined_rows(ground), 0, dict[str, int]()
+        while not since or time.monotonic() - since < seconds:
+            world, now = worlds.open(), time.monotonic()
+            for name, probe in PROBES.items():
+                if now - ran.get(name, 0.0) < probe.every.total_seconds():
+                    continue
+                world.begin(name)
+                found = run_probe(Check(name, probe, worlds.table), world)
+                if not isinstance(found, Verdict):
+                    continue
+                ran[name] = now
+                if name == "values" and not since and found.verified and found.verified.oldest:
+                    since, first = time.monotonic(), examined_rows(ground)
+                    lap, spent = since - begun, _rows_by_check(worlds.servers.budgets)
+            if not since and time.monotonic() - begun > LONGEST_LAP:
+                raise AssertionError(f"no lap has ended: {found}")
+            time.sleep(max(now + ROUND - time.monotonic(), 0))
+        passed, read = time.monotonic() - since, examined_rows(ground) - first
+        last = _rows_by_check(worlds.servers.budgets)
+    by_day = DAY / passed
+    allowed = 1.2 * changes * DAY + ground.work.rows / 7
+    click.echo(f"  first lap: {lap:.0f} s, the server examined {first - before:,} rows")
+    click.echo(
+        f"  rows examined a day: {read * by_day:,.0f}; wanted: at most {allowed:,.0f}"
+        f" (1.2 x changed + 1/7 of the table); ratio {read * by_day / allowed:.2f}"
+    )
+    shares = {name: (rows - spent.get(name, 0)) * by_day for name, rows in last.items()}
+    told = ", ".join(f"{name} {rows:,.0f}" for name, rows in sorted(shares.items()))
+    click.echo(f"    as checks count them: {told}")
+
+
+def _rows_by_check(budgets: Mapping[str, SourceBudget]) -> dict[str, int]:
+    return {name: one.rows for name, one in budgets[SOURCE].spent.items()}
+
+
 def judge_ranges(ground: Ground, verdicts: int) -> None:
     """Compare with small ranges until there are so many verdicts; all of them must be equal."""
     config = load_config(ground.config)
@@ -421,6 +494,7 @@ def judge_ranges(ground: Ground, verdicts: int) -> None:
 @click.option("--changes", default=500, help="Changes a second meanwhile.")
 @click.option("--rounds", default=3, help="Runs of each tool.")
 @click.option("--checks", default=10_000, help="Range verdicts that are judged.")
+@click.option("--watch", default=120.0, help="Seconds of the checks' own pace; 0: none.")
 @click.option("--others/--no-others", default=True, help="Measure the other tools, too.")
 @click.option("--queries/--no-queries", default=True, help="Measure point queries, too.")
 @click.option("--dir", "folder", default=Path("build/bench/compare"), type=Path)
@@ -430,6 +504,7 @@ def main(
     changes: int,
     rounds: int,
     checks: int,
+    watch: float,
     others: bool,
     queries: bool,
     folder: Path,
@@ -447,7 +522,10 @@ def main(
         ground = Ground(folder, mysql, workload(rows, changes))
         ground.prepare()
         with ground.changing():
-            compare_ours(ground, rounds)
+            if watch:
+                examine_source(ground, watch, changes)
+            if rounds:
+                compare_ours(ground, rounds)
             if checks:
                 judge_ranges(ground, checks)
             if queries:

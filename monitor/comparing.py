@@ -144,7 +144,7 @@ def compare_table(
         ConfigError: no such table, shard or column, or the table cannot be compared.
         UnreachableError: a source or the lake did not answer for as long as the request waits.
     """
-    with _opened(config, request.table) as worlds:
+    with open_worlds(config, request.table) as worlds:
         table = worlds.table
         if table.no_ranges:
             raise ConfigError(f"table {table.name} cannot be compared: {table.no_ranges}")
@@ -215,8 +215,12 @@ def newest_checkpoint(config: Config, lake: LakeClient) -> Checkpoint:
 
 
 @contextmanager
-def _opened(config: Config, name: str) -> Iterator[CompareWorlds]:
-    """Open the lake, the sources of the table *name*, and a store for this run alone."""
+def open_worlds(config: Config, name: str) -> Iterator[CompareWorlds]:
+    """Open the lake, the sources of the table *name*, and a store for this run alone.
+
+    Raises:
+        ConfigError: nothing has landed, or no such table.
+    """
     with closing(LakeClient.of(config)) as lake, TemporaryDirectory(prefix="sluice-") as folder:
         checkpoint = newest_checkpoint(config, lake)
         known = sorted({table for table in checkpoint.shards.values() if table is not None})
