@@ -304,6 +304,24 @@ class CountedRanges:
         )
 
 
+SHARED = "counted"
+"""Key in the memory of a check of what it has counted at the source."""
+
+
+def shared_counts(table: Table, world: World, check: str) -> CountedRanges | None:
+    """What *check* has counted of all shards of *table* at the source; None if it counts none.
+
+    Rows of a shard are of one snapshot, and every snapshot was taken before ``ended``, as in
+    `count_ranges`.  So the mirror has to pass the same fence before it is compared with them.
+    """
+    memory = world.recall(table, check) or {}
+    if not memory.get(SHARED):
+        return None
+    counted = CountedRanges.loads(memory[SHARED])
+    whole = counted.ranges.keys() == {shard_name(shard) for shard in table.shards}
+    return counted if whole else None
+
+
 @dataclass(frozen=True, slots=True)
 class OpenRange:
     """A range that differed by *rows* when it was last counted, and was not seen equal since."""

@@ -125,7 +125,8 @@ class Look:
     """The ranges of one shard that differed, and what is needed to explain them.
 
     ``version`` and ``batch`` are the mirror's, which was looked at before the source.  ``ranges``
-    and ``rows`` count all that was looked at.
+    and ``rows`` count all that was looked at, and ``counts`` are the rows of each range at the
+    source; they are not remembered.
     """
 
     shard: Shard
@@ -134,6 +135,7 @@ class Look:
     ranges: int
     rows: int
     differing: tuple[RangeLook, ...]
+    counts: tuple[int, ...] = field(default=(), compare=False)
 
     def dumps(self) -> dict[str, Any]:
         """Return JSON values for the memory of a check."""
@@ -324,9 +326,10 @@ class Comparison:
         asked = (shard, self._id, ranges, self.columns[shard].columns)
         there, here = self.together(lambda: mirror.digests(*asked), lambda: source.digests(*asked))
         looks = [RangeLook(*one) for one in zip(ranges, there, here, strict=True)]
-        rows = sum(one.source.rows for one in looks)
+        counts = tuple(one.source.rows for one in looks)
         differing = tuple(one for one in looks if not one.equal)
-        return Look(shard, mirror.version, mirror.batch, len(looks), rows, differing)
+        batch, rows = mirror.batch, sum(counts)
+        return Look(shard, mirror.version, batch, len(looks), rows, differing, counts)
 
     def look_at_rows(self, shard: Shard, ids: Sequence[int], since: int) -> Look:
         """Read the rows of *ids*, which ascend, on both sides: the mirror first.

@@ -1,8 +1,9 @@
 """Compares the number of rows in each id range of each shard with the source.
 
 Newest ranges are counted in every cycle, older ones in turn, so a row that commits late with a
-low id is found too.  Ranges that differ are halved down to ids, and an id is named only when it
-is still on one side alone in a later round and nothing in motion explains it.
+low id is found too.  Where `values` has just counted ranges at the source, those are compared, and
+the source is not asked again.  Ranges that differ are halved down to ids, and an id is named only
+when it is still on one side alone in a later round and nothing in motion explains it.
 A range that differs is counted again in each cycle until both sides agree or all ids in which it
 differs were explained.  There is no PASS while one is left, however many ids were repaired.
 Cannot see: a changed value; a lost and a ghost row of one range that make up for each other in
@@ -41,6 +42,7 @@ from checks.counting import (
     rows_in,
     rule_differences,
     shard_name,
+    shared_counts,
     uncounted_ranges,
 )
 from checks.model import FailKind, NoneOrMore, NotYet, OneOrMore, Ruling, Span, Undecided
@@ -49,7 +51,9 @@ from checks.world import Range, World
 from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Table
 
-NAME = "range_counts"
+NAME, VALUES = "range_counts", "values"
+RECENT = 3
+"""Counts of another check are taken up to this many times `every` after they were made."""
 Memory = Mapping[str, Any]
 
 
@@ -83,7 +87,7 @@ class RangeCounts:
         if memory is None:  # what differed does so whatever the change log has lost
             lasting = world.recall(table, NAME, lasting=True) or {}
             memory = {key: lasting[key] for key in ("found", "open") if key in lasting}
-        if "counted" not in memory or memory.get("failed"):
+        if "counted" not in memory or memory.get("failed") or memory.get("waits"):
             self._begin(table, world, memory)
             return NotYet("a cycle has begun")
         counted = CountedRanges.loads(memory["counted"])
@@ -174,6 +178,12 @@ class RangeCounts:
             "more": 0,
             "open": dump_open_ranges(opened),
         }
+        shared = None if found or due or failed else self._shared(table, world)
+        if shared is not None:
+            waits = last is not None and shared.ended <= last.ended  # those were ruled on before
+            taken = replace(shared, cursors=cursors).dumps()
+            world.remember(table, NAME, {**kept, "counted": taken, "failed": 0, "waits": waits})
+            return
         try:
             fresh = count_ranges(table, world, pace, cursors=cursors, again=again)
         except (UnreachableError, ProofError):
@@ -181,6 +191,13 @@ class RangeCounts:
             world.remember(table, NAME, {**kept, "counted": counted, "failed": failed + 1})
             raise
         world.remember(table, NAME, {**kept, "counted": fresh.dumps(), "failed": 0})
+
+    def _shared(self, table: Table, world: World) -> CountedRanges | None:
+        """What `values` has counted of late; None if it has not."""
+        counted = shared_counts(table, world, VALUES)
+        if counted is None or world.now - counted.ended > RECENT * self.every:
+            return None
+        return counted
 
 
 def _guilty(

@@ -55,6 +55,8 @@ from checks.counting import (
     AGAIN,
     MOST_OPEN,
     NARROWER,
+    SHARED,
+    CountedRanges,
     Differences,
     Fences,
     Suspect,
@@ -390,6 +392,7 @@ class Values:
         before = datetime.fromisoformat(memory["began"]) if "began" in memory else world.now
         kept |= {"turn": rotation, "began": world.now.isoformat(), "pace": pace.total_seconds()}
         looks, ranges, slow = list[dict[str, Any]](), dict[str, list[Range]](), ""
+        counts = dict[str, tuple[int, ...]]()
         try:
             for number, shard in enumerate(table.shards):
                 own = [(low, high) for low, high in opened.get(str(shard), ())]
@@ -397,7 +400,10 @@ class Values:
                 due = NextBlocks(shard, coverage[shard], pace, failed, share, before)
                 look, ranges[str(shard)], plan = self._look(comparison, due, own)
                 looks.append(look.dumps())
+                counts[str(shard)] = look.counts
                 slow = slow or (f"{shard}: {plan.too_long}" if plan.too_long else "")
+            spans = {own: tuple(many) for own, many in ranges.items()}
+            counted = CountedRanges(world.clock(), spans, counts, {})
             most = max(self.changed_rows // NARROWER**failed, 1)
             found = load_suspects(memory["found"], table)
             changed = look_at_changes(comparison, progress, most, found)
@@ -406,6 +412,7 @@ class Values:
             raise
         result: dict[str, Any] = {"looks": looks, "ended": world.clock().isoformat()}
         result |= {"asked": comparison.asked, "changed": changed.dumps(), "failed": 0}
+        result[SHARED] = counted.dumps() if self.ranges else None  # or older ones had no turn
         result["turn"] = (rotation + self.ranges) % len(table.shards)
         world.remember(table, NAME, {**kept, **result, "ranges": ranges, "slow": slow})
 

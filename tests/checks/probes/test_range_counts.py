@@ -1,4 +1,6 @@
 from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -12,11 +14,13 @@ from checks.counting import (
 )
 from checks.model import NotYet, Outcome, Ruling, Verdict
 from checks.probes.range_counts import RangeCounts
+from checks.probes.values import Values
 from checks.run import Check, run_probe
 from pipeline.errors import SluiceError, TooManyRowsError, UnreachableError
 from pipeline.model import Op
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld
 
+VALUED = {"id": "bigint", "v": "int"}
 KEY = "shop/shop_00.orders:"
 PROBE = RangeCounts(block_rows=16, newest=1, rotating=2, leaf=4, suspects=20)
 
@@ -293,3 +297,114 @@ def test_a_cycle_is_ruled_on_by_what_was_confirmed(
 
     assert (ruling.outcome, ruling.code) == (outcome, code)
     assert ruling.reason or outcome is Outcome.PASS
+
+
+class SharedCounts:
+    """A table with both checks: `values` looks, `range_counts` takes what that has counted."""
+
+    def __init__(self) -> None:
+        self.world = FakeWorld(columns={ONE: VALUED, TWO: VALUED})
+        self.world.alter(ONE, v="int")
+        self.world.alter(TWO, v="int")
+        self.world.commit(*[(Op.CREATE, ONE, id_) for id_ in range(1, 200)])
+        self.world.catch_up()
+
+    def look(self, **settings: Any) -> object:
+        """One round of `values`."""
+        self.world.catch_up()
+        probe = Values(**{"block_rows": 16, **settings})
+        return run_probe(Check("values", probe, TABLE), self.world)
+
+    def count(self) -> tuple[Ruling | None, int]:
+        """One round of `range_counts`: its ruling, and how many ranges the source counted."""
+        before = self.world.asked
+        answer = run_probe(Check("range_counts", PROBE, TABLE), self.world)
+        ruling = answer.ruling if isinstance(answer, Verdict) else None
+        return ruling, self.world.asked - before
+
+
+def test_a_table_with_both_checks_is_read_once() -> None:
+    table, passed = SharedCounts(), 0
+    for _ in range(8):
+        table.look()
+        ruling, asked = table.count()
+        assert asked == 0
+        passed += ruling is not None and ruling.outcome is Outcome.PASS
+
+    assert passed >= 3
+
+
+def test_what_was_counted_once_is_ruled_on_once() -> None:
+    table = SharedCounts()
+    table.look()
+    found = []
+    for _ in range(6):
+        table.world.catch_up()
+        found.append(table.count())
+
+    assert [ruling is not None for ruling, _ in found] == [False, True, False, False, False, False]
+    assert sum(asked for _, asked in found) == 0
+
+
+def test_counts_of_another_check_are_compared_with_a_mirror_that_has_passed_them() -> None:
+    """A row came before the count: the mirror lacks it until it has passed the next heartbeat."""
+    table = SharedCounts()
+    table.world.commit((Op.CREATE, ONE, 250))
+    table.world.fences.clear()
+    probe = Values(block_rows=16)
+    run_probe(Check("values", probe, TABLE), table.world)
+
+    rulings = [table.count()[0] for _ in range(3)]
+    assert rulings == [None, None, None]
+
+    table.world.catch_up()
+    ruling, asked = table.count()
+    assert (ruling is not None and ruling.outcome, asked) == (Outcome.PASS, 0)
+
+
+def test_a_loss_is_named_by_counts_of_another_check() -> None:
+    table = SharedCounts()
+    table.world.copy[ONE].pop(199)
+    table.look()
+    found = []
+    for _ in range(4):
+        table.world.catch_up()
+        found.append(table.count()[0])
+
+    failed = next(one for one in found if one and one.outcome is Outcome.FAIL)
+    assert failed.keys == (f"{KEY}199",)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "itself"), [(44, False), (46, True)], ids=["new enough", "three times its pace old"]
+)
+def test_counts_of_another_check_that_are_old_are_not_taken(seconds: int, itself: bool) -> None:
+    table = SharedCounts()
+    table.look()
+    table.world.time += timedelta(seconds=seconds)
+
+    _, asked = table.count()
+
+    assert (asked > 0) == itself
+
+
+def test_a_check_that_compares_no_older_ranges_shares_no_counts() -> None:
+    table = SharedCounts()
+    table.look(ranges=0)
+
+    assert table.count()[1] > 0
+
+
+def test_what_was_found_is_counted_again_without_the_other_check() -> None:
+    """Else a repair would be seen only once the other check looks at that range again."""
+    table, found = SharedCounts(), list[Outcome]()
+    table.world.copy[ONE].pop(199)
+    table.look()
+    for _ in range(8):
+        table.world.catch_up()
+        ruling, _ = table.count()
+        found += [ruling.outcome] if ruling else []
+        if found:
+            table.world.copy[ONE][199] = 1
+
+    assert (found[0], found[-1]) == (Outcome.FAIL, Outcome.PASS)
