@@ -43,7 +43,7 @@ class Round:
     changed: tuple[Incident, ...] = ()
     dropped: tuple[Incident, ...] = ()
     notices: tuple[Notice, ...] = ()
-    letters: tuple[tuple[str, Message], ...] = ()
+    messages: tuple[tuple[str, Message], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,9 @@ def _limit_notices(
             kept.append(notice)
     new.sort(key=lambda one: _gravity(one.incident))
     candidates = {one.incident.id for one in new}
-    notified = [one for one in after.values() if one.id not in candidates and _just_told(one, now)]
+    notified = [
+        one for one in after.values() if one.id not in candidates and _was_just_notified(one, now)
+    ]
     for notice in new:
         one = notice.incident
         others = set(one.told) - {_SUMMARIZED}
@@ -236,7 +238,7 @@ def _summarized(incident: Incident) -> bool:
     return _SUMMARIZED in incident.told
 
 
-def _just_told(incident: Incident, now: datetime) -> bool:
+def _was_just_notified(incident: Incident, now: datetime) -> bool:
     """Whether it had a notice of its own within the window, and counts against the limit."""
     if incident.notified is None or incident.cause.check == STORM or _summarized(incident):
         return False

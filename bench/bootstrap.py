@@ -131,7 +131,7 @@ class Race:
 
     def _catch_up(self, name: str) -> None:
         """Until all that is committed by now is in the mirror."""
-        goal = self.heart.beat(_now)
+        goal = self.heart.write_heartbeat(_now)
         with self.serving():
             wait_until(lambda: self.lane.checkpoint.covers(goal), PATIENCE, "all has landed")
             last = self.lane.checkpoint.tables[name]
@@ -141,7 +141,7 @@ class Race:
         return self.lane.runner.mirrors.applied(name)
 
     def _is_done(self, wish: BackfillRequest) -> bool:
-        (state,) = self.lane.reread((wish,))
+        (state,) = self.lane.run_backfills((wish,))
         if state.refused:
             raise AssertionError(state.why)
         return state.done is not None
@@ -153,7 +153,7 @@ class Race:
 
     def _land(self) -> None:
         with suppress(UnreachableError):
-            self.heart.beat(_now)
+            self.heart.write_heartbeat(_now)
         self.lane.land(frozenset())
 
     def _delta(self, path: str) -> DataFrame:
@@ -242,7 +242,7 @@ def opened(servers: Servers, orders: Orders, folder: Path) -> Race:
     server = MySqlSource(source)
     server.prepare_heartbeat()
     heart = HeartbeatTable(server)
-    heart.beat(_now)
+    heart.write_heartbeat(_now)
     config = mysql_connector(
         servers.mysql,
         servers.kafka.bootstrap,

@@ -184,7 +184,7 @@ class Feed:
         self.round_ += 1
         changes = self.work.changes(self.round_)
         self._commit(changes.to_pylist())
-        fence = self.heart.beat(_now)
+        fence = self.heart.write_heartbeat(_now)
         head = fence.head
         self.lake.land(
             changes,

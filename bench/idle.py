@@ -137,7 +137,7 @@ def _live(service: Service, app: App, seconds: int, *, changes: int = 0) -> floa
     """CPU seconds for each of *seconds* of the service, without those that made the changes."""
     before, ours = spent(), 0.0
     for second in range(seconds):
-        service.beat()
+        service.write_heartbeat()
         began = time.process_time()
         changed = [service.tables[(second * 7 + n) % service.size] for n in range(changes)]
         if second % 2 == 0 or changed:

@@ -159,7 +159,7 @@ class Stand:
         told = self.service.merged()
         return sum(told.get(name, 0) for name in LOW)
 
-    def reread(self) -> dict[str, Any]:
+    def run_backfills(self) -> dict[str, Any]:
         """How far the bootstrap is."""
         (one,) = self.service.http.get("/v1/bootstraps").json()
         found: dict[str, Any] = one
@@ -217,7 +217,9 @@ def measured(stand: Stand, rows: int, seconds: float) -> None:
         )
         stand.bootstrap()
         again = stretch(
-            lambda: wait_until(lambda: bool(stand.reread()["done"]), PATIENCE, "the bootstrap")
+            lambda: wait_until(
+                lambda: bool(stand.run_backfills()["done"]), PATIENCE, "the bootstrap"
+            )
         )
         caught_up(watch)
     click.echo(f"  {waited} of {rows} changes were not merged when it began; {under_load()}")

@@ -59,7 +59,7 @@ class Pause:
     until: datetime | None = None
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Who, since when, until when and why: one line."""
         end = f" until {_second(self.until)}" if self.until else ""
         return f"paused by {self.who} since {_second(self.since)}{end}: {self.reason}"
@@ -69,7 +69,7 @@ def pause_reasons(pause: Pause | None, stage: Stage, cut: datetime) -> tuple[Rea
     """Why *stage* is BLOCKED for *cut*: nothing from after the pause gets into the mirror."""
     if pause is None or stage is Stage.LANDED or cut <= pause.since:
         return ()
-    return (Reason(PAUSED, f"{pause.told}; `sluice resume {quote(pause.table)}` ends it"),)
+    return (Reason(PAUSED, f"{pause.description}; `sluice resume {quote(pause.table)}` ends it"),)
 
 
 def rule_pause_length(pause: Pause | None, kept: timedelta, at: datetime) -> Ruling:
@@ -81,10 +81,10 @@ def rule_pause_length(pause: Pause | None, kept: timedelta, at: datetime) -> Rul
     if pause is None:
         return RUNS
     if at - pause.since <= kept / 2:
-        return Ruling(Outcome.PASS, pause.told)
+        return Ruling(Outcome.PASS, pause.description)
     days, whole = (at - pause.since) / timedelta(days=1), kept / timedelta(days=1)
     text = (
-        f"{pause.told}; that is {days:.0f} days, and what is kept of the change log for "
+        f"{pause.description}; that is {days:.0f} days, and what is kept of the change log for "
         f"{whole:.0f} days is kept for as long as it lasts: resume it, or ignore the table"
     )
     return Ruling(Outcome.FAIL, text, PAUSED)
@@ -152,7 +152,7 @@ def find_blocks(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:
     """Return the reasons for BLOCKED that are not waived."""
     known = inputs._blocks
     if gating not in known:
-        found = (*_of_mark(inputs), *_of_rounds(inputs), *_of_checks(inputs, gating))
+        found = (*_of_checkpoint(inputs), *_of_rounds(inputs), *_of_checks(inputs, gating))
         known[gating] = tuple(one for one in found if not one.id or one.id not in inputs.waived)
     return known[gating]
 
@@ -381,7 +381,7 @@ def _why_other(inputs: Inputs, one: Verified, checkpoint: Checkpoint) -> str:
             return f"{shard} is new, and was not compared yet"
         if checkpoint.complete.get(shard, -1) > one.looked:
             return f"{shard} has a new base, which was not compared yet"
-    now = Incarnations.of(checkpoint.lives).at(one.looked)
+    now = Incarnations.of(checkpoint.incarnations).at(one.looked)
     if checkpoint.batch < one.looked or (None not in (now, one.life) and now != one.life):
         return f"the change log has lost batch {one.looked}, up to which rows were compared"
     return ""
@@ -433,7 +433,7 @@ def _ruled_newest(inputs: Inputs) -> set[str]:
     return {name for name, one in newest.items() if one.ruling.outcome is not Outcome.UNKNOWN}
 
 
-def _of_mark(inputs: Inputs) -> Iterator[Reason]:
+def _of_checkpoint(inputs: Inputs) -> Iterator[Reason]:
     if isinstance(inputs.samples.checkpoint, Missing):
         return
     checkpoint = inputs.samples.checkpoint.value
@@ -500,7 +500,9 @@ def _shared_of_table(reason: str, inputs: Inputs) -> str:
     lost statement would be an incident of each table.
     """
     if reason == "gap":
-        return next((one.cause for one in _of_mark(inputs) if one.code == "gap" and one.cause), "")
+        return next(
+            (one.cause for one in _of_checkpoint(inputs) if one.code == "gap" and one.cause), ""
+        )
     return LAKE if reason == "unreachable" else ""
 
 
@@ -692,7 +694,7 @@ class TableFacts:
     based: bool
     bare: bool
     first: str = ""
-    reread: str = ""
+    backfill: str = ""
     blocked: tuple[Reason, ...] = ()
     pause: Pause | None = None
 
@@ -700,10 +702,10 @@ class TableFacts:
 def state_of(facts: TableFacts) -> tuple[TableState, str]:
     """The state of a table that is there, and why it is in none better; no why if all goes on."""
     if facts.pause is not None:
-        return TableState.PAUSED, facts.pause.told
-    if facts.reread:
+        return TableState.PAUSED, facts.pause.description
+    if facts.backfill:
         again = facts.based or not facts.bare
-        return TableState.RE_BOOTSTRAP if again else TableState.BOOTSTRAP, facts.reread
+        return TableState.RE_BOOTSTRAP if again else TableState.BOOTSTRAP, facts.backfill
     if facts.first:
         return TableState.BOOTSTRAP, facts.first
     if facts.bare and all(one.code == NO_BASE for one in facts.blocked):

@@ -71,15 +71,15 @@ class CertificateBasis:
     """What a table's certificates stand on, as it was last seen.
 
     ``mirror`` is why nothing can be read there, where that is so, and None if it could not be read;
-    ``batch`` is the change log's newest, None if that is not known; ``lives`` tell in which life
-    of landing each batch was landed, as in `Checkpoint.lives`.  ``ruled`` is the
+    ``batch`` is the change log's newest, None if that is not known; ``incarnations`` name the one
+    of landing that landed each batch, as in `Checkpoint.incarnations`.  ``ruled`` is the
     newest batch since which other rules send a shard to it that has no base there yet; -1 for none.
     ``copies`` tell where each copy stands that has answered, None if it has nothing of the table.
     """
 
     mirror: MirrorPosition | str | None
     batch: int | None
-    lives: Mapping[str, int] = field(default_factory=dict)
+    incarnations: Mapping[str, int] = field(default_factory=dict)
     ruled: int = -1
     copies: Mapping[str, CopyPosition | None] = field(default_factory=dict)
 
@@ -167,7 +167,7 @@ def _batch_lost(evidence: Evidence, ground: CertificateBasis) -> str:
             f"the change log ends at batch {ground.batch}, but the certificate rests"
             f" on {evidence.batch}"
         )
-    life = Incarnations.of(ground.lives).at(evidence.batch)
+    life = Incarnations.of(ground.incarnations).at(evidence.batch)
     if None not in (life, evidence.life) and life != evidence.life:
         return f"the change log has lost batch {evidence.batch}, and another batch has its number"
     if evidence.batch < ground.ruled:

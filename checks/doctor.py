@@ -75,7 +75,7 @@ def check_topics(
     it is elsewhere.  *outage* is how long the pipeline may stop without losing a change.
     Topics with unknown settings are ignored: the caller reports them.
     """
-    topics = [topic for topic in topics if topic.told]
+    topics = [topic for topic in topics if topic.is_described]
     ways = [topic for topic in topics if topic.name != history]
     kept = [topic for topic in topics if topic.name == history]
     milliseconds = outage // timedelta(milliseconds=1)

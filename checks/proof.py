@@ -120,7 +120,7 @@ def image_evidence(
         batch=image.through,
         version=image.version,
         mirror=standing.mirror,
-        life=Incarnations.of(checkpoint.lives).at(image.through),
+        life=Incarnations.of(checkpoint.incarnations).at(image.through),
         path=image.path,
     )
 
@@ -297,9 +297,8 @@ def _is_past(passed: Fence | None, fence: Fence, cut: datetime) -> bool:
 
 def _landed_evidence(fences: Mapping[str, Fence], checkpoint: Checkpoint) -> Evidence:
     ordered = tuple(fences[source] for source in sorted(fences))
-    return Evidence(
-        ordered, checkpoint.batch, life=Incarnations.of(checkpoint.lives).at(checkpoint.batch)
-    )
+    life = Incarnations.of(checkpoint.incarnations).at(checkpoint.batch)
+    return Evidence(ordered, checkpoint.batch, life=life)
 
 
 def _evidence(landed: Evidence, standing: MirrorPosition) -> Evidence:
@@ -360,7 +359,7 @@ def _explain_resending(
 def _trails(table: Table, samples: Samples) -> Iterable[tuple[str, HeartbeatHistory]]:
     if isinstance(samples.checkpoint, Missing):
         return ()
-    histories = samples.checkpoint.value.beats
+    histories = samples.checkpoint.value.heartbeat_histories
     return tuple((source, histories[source]) for source in table.sources if source in histories)
 
 

@@ -178,7 +178,7 @@ def assess(
         state, reasons = _answer_by_certificate(certificate, _strange(question, inputs), reasons)
         if again := resent_reasons(inputs.table, question.stage, inputs.samples):
             state, reasons = ReadinessState.NOT_READY, again
-    elif state is ReadinessState.READY and not _told_wrong(certificate, proof.evidence):
+    elif state is ReadinessState.READY and not _is_of_wrong_image(certificate, proof.evidence):
         certificate = _certificate(question, inputs, proof.evidence, unknown)
     elif certificate and certificate.revoked is not None:
         state, reasons = ReadinessState.REVOKED, (Reason("revoked", certificate.why), *reasons)
@@ -282,7 +282,7 @@ def _is_accepted(certificate: Certificate, inputs: Inputs, policy: ReadinessPoli
     return not inputs.weak_order and given.strength >= inputs.accepted.strength
 
 
-def _told_wrong(revoked: Certificate | None, found: Evidence | None) -> bool:
+def _is_of_wrong_image(revoked: Certificate | None, found: Evidence | None) -> bool:
     """Whether the certificate that was taken back is of the very image that there is.
 
     A repair goes into the mirror, and never into an older version of it; a corrected image rests
@@ -372,7 +372,7 @@ def _is_read_again(inputs: Inputs) -> bool:
     checkpoint = inputs.samples.checkpoint
     if isinstance(checkpoint, Missing):
         return False
-    known = (checkpoint.value.rereads.get(shard) for shard in inputs.table.shards)
+    known = (checkpoint.value.backfills.get(shard) for shard in inputs.table.shards)
     return any(one is not None and one.done is None for one in known)
 
 

@@ -123,7 +123,7 @@ class LinesRead:
         for one in self.ranges:
             lines = islice(self.where.lines(one.topic), one.first, one.until)
             offset = one.first
-            while told := list(islice(lines, self.rows)):
+            while chunk := list(islice(lines, self.rows)):
                 rows = [
                     {
                         "key": _bytes(line["key"]),
@@ -132,7 +132,7 @@ class LinesRead:
                         "partition": one.partition,
                         "offset": offset + number,
                     }
-                    for number, line in enumerate(told)
+                    for number, line in enumerate(chunk)
                 ]
                 offset += len(rows)
                 yield pa.RecordBatch.from_pylist(rows, schema)

@@ -233,10 +233,10 @@ class ParquetVersions:
         """Each version is as good as new."""
         return False
 
-    def kept(self, snapshot: Version, chores: MaintenanceWork) -> Version:
+    def kept(self, snapshot: Version, work: MaintenanceWork) -> Version:
         """Files go that no version since then had; manifests stay."""
-        if chores.keep is not None:
-            since, store = chores.stamp.at - chores.keep, open_store(snapshot.uri)
+        if work.keep is not None:
+            since, store = work.stamp.at - work.keep, open_store(snapshot.uri)
             needed = set()
             for one in self.commits(snapshot.uri, snapshot.version):
                 needed |= {file for file, _ in one.came}

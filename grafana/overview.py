@@ -185,14 +185,14 @@ FLOW = (
         "Landed of each table that gets a new base now. A line that stands still waits.",
         "timeseries",
         "short",
-        (Query(f"{m.REREAD_ROWS.name}{_OWN}", "{{table}}"),),
+        (Query(f"{m.BACKFILL_ROWS.name}{_OWN}", "{{table}}"),),
     ),
     Panel(
         "Time left of what is read again",
         "At the pace so far, by the source's own estimate of rows.",
         "timeseries",
         "s",
-        (Query(f"{m.REREAD_LEFT.name}{_OWN}", "{{table}}"),),
+        (Query(f"{m.BACKFILL_LEFT.name}{_OWN}", "{{table}}"),),
     ),
     Panel(
         "What slows a re-reading",
@@ -200,7 +200,7 @@ FLOW = (
         " busy. lag: the replica that is read is behind.",
         "timeseries",
         "short",
-        (Query(f"{m.REREAD_BRAKE.name}{_OWN}", "{{table}} {{brake}}"),),
+        (Query(f"{m.BACKFILL_BRAKE.name}{_OWN}", "{{table}} {{brake}}"),),
     ),
     Panel(
         "Copies behind their mirrors",
@@ -270,7 +270,7 @@ FLOW = (
         "Queued and dead-lettered notifications. Dead-lettered ones were not delivered.",
         "timeseries",
         "short",
-        (Query(m.LETTERS.name, "{{channel}} {{state}}"),),
+        (Query(m.QUEUED_NOTIFICATIONS.name, "{{channel}} {{state}}"),),
         red=1,
     ),
     Panel(

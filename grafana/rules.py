@@ -95,7 +95,7 @@ SERVICE = (
     ),
     Alert(
         "SluiceAlertsGivenUp",
-        f'{m.LETTERS.name}{{state="dead"}}',
+        f'{m.QUEUED_NOTIFICATIONS.name}{{state="dead"}}',
         "> 0",
         "1m",
         Severity.WARNING,

@@ -148,9 +148,9 @@ class App:
             driver.supervisor,
             lambda: self.schedule,
             tuple(config.channels),
-            observers.clocks.ailment,
+            observers.clocks.problem,
             observers.census.rows,
-            copies=self.copies.ailments,
+            copies=self.copies.problems,
             brokers=observers.retention.trouble,
             disks=Disks(disk_paths(config.store, config.lake), config.disks).look,
             budgets=observers.servers.budgets,
@@ -205,11 +205,16 @@ class App:
         off a backlog, and all others must keep their interval.
         """
         paces, minute, observers = self.config.schedule, timedelta(minutes=1), self.observers
-        merging, upkeep = (paces.merge, paces.merge_deadline), paces.upkeep_deadline
+        merging, deadline = (paces.merge, paces.merge_deadline), paces.upkeep_deadline
         landing, requests = (paces.land, paces.land_deadline), self.driver.requests
         return (
             *(
-                Job(f"heartbeat:{one.settings.name}", self.config.heartbeat, minute, one.beat)
+                Job(
+                    f"heartbeat:{one.settings.name}",
+                    self.config.heartbeat,
+                    minute,
+                    one.write_heartbeat,
+                )
                 for one in observers.heartbeats
             ),
             *self._optional_jobs(),
@@ -220,8 +225,8 @@ class App:
             Job("census", CENSUS, 30 * minute, observers.census.ask, continuous=True),
             Job("retention", RETENTION, 10 * minute, observers.retention.ask),
             Job("deliver", paces.deliver, minute, self._deliver, continuous=True, vital=True),
-            Job("upkeep", paces.upkeep, upkeep, requests.upkeep, continuous=True),
-            Job("reread", *landing, self.driver.reread, continuous=True),
+            Job("upkeep", paces.upkeep, deadline, requests.maintain, continuous=True),
+            Job("reread", *landing, self.driver.run_backfills, continuous=True),
             Job("prune", paces.prune, 10 * minute, self.prune),
         )
 
@@ -230,8 +235,8 @@ class App:
         paces, requests = self.config.schedule, self.driver.requests
         merging, openlineage = (paces.merge, paces.merge_deadline), self.driver.openlineage
         if any(rule.how != "none" for rule in self.config.publish):
-            upkeep = paces.upkeep_deadline
-            yield Job("publish", PUBLISH, upkeep, requests.publish, continuous=True)
+            deadline = paces.upkeep_deadline
+            yield Job("publish", PUBLISH, deadline, requests.publish, continuous=True)
         if any(getattr(plan.probe, "looks_by_spark", False) for plan in self.config.plans):
             yield Job("check", CHECK, paces.upkeep_deadline, requests.check, continuous=True)
         if self.settings.divided:

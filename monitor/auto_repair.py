@@ -24,9 +24,9 @@ from checks.counting import names_doubled_rows
 from checks.model import Outcome, Verdict
 from monitor.board import Board, NextStep, RepairDecision, TableView
 from monitor.config.model import RepairRule
-from monitor.observe.verdicts import is_after_reread
+from monitor.observe.verdicts import is_after_backfill
 from monitor.row_selection import NAMING, select_failed_rows
-from monitor.store.requests import RereadRequest, RereadRequests, RereadWish
+from monitor.store.requests import BackfillSpec, StoredBackfill, StoredBackfills
 from pipeline.backfill_state import RowSelection
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Origin, Table
@@ -52,7 +52,7 @@ class RepairCase:
     view: TableView
     rule: RepairRule
     losses: tuple[Incident, ...]
-    requests: tuple[RereadRequest, ...]
+    requests: tuple[StoredBackfill, ...]
     spent: tuple[tuple[str, int], ...]
     now: datetime
 
@@ -80,12 +80,12 @@ class RepairCase:
         )
 
     @property
-    def own(self) -> tuple[RereadRequest, ...]:
+    def own(self) -> tuple[StoredBackfill, ...]:
         """Return the requests for the table, oldest first."""
         return tuple(one for one in self.requests if one.table == self.table)
 
     @property
-    def automatic(self) -> tuple[RereadRequest, ...]:
+    def automatic(self) -> tuple[StoredBackfill, ...]:
         """Return the automatic repairs of the table, oldest first."""
         return tuple(one for one in self.own if _is_automatic(one))
 
@@ -115,7 +115,7 @@ def decide_repair(case: RepairCase) -> RepairDecision:
 
 
 def decide_repairs(
-    board: Board, rules: Sequence[RepairRule], requests: Sequence[RereadRequest], now: datetime
+    board: Board, rules: Sequence[RepairRule], requests: Sequence[StoredBackfill], now: datetime
 ) -> tuple[RepairDecision, ...]:
     """Decide for each table of each open incident that a rule repairs, oldest incident first.
 
@@ -162,12 +162,12 @@ def find_auto_rule(rules: Iterable[Rule], table: str) -> Rule | None:
 
 
 def request_automatically(
-    rereads: RereadRequests, table: str, reason: str, wish: RereadWish, at: datetime
+    backfills: StoredBackfills, table: str, reason: str, wish: BackfillSpec, at: datetime
 ) -> bool:
     """Request a backfill of *table* as the service; whether no other of it was in the way."""
-    asked = RereadRequest(uuid4().hex[:12], table, reason, WHO, at, wish=wish)
+    asked = StoredBackfill(uuid4().hex[:12], table, reason, WHO, at, wish=wish)
     try:
-        rereads.add(asked)
+        backfills.add(asked)
     except ConfigError:  # somebody has just requested something of the table
         return False
     return True
@@ -229,7 +229,7 @@ def _one_per_table(made: Iterable[RepairDecision]) -> tuple[RepairDecision, ...]
     return tuple(kept)
 
 
-def _is_automatic(one: RereadRequest) -> bool:
+def _is_automatic(one: StoredBackfill) -> bool:
     return one.wish.automatic  # a person may have the name that the service uses
 
 
@@ -329,7 +329,7 @@ def _is_older(case: RepairCase) -> Objection | None:
         if one.ended is None or one.wish.dry:
             continue
         for fail in case.fails:
-            if not is_after_reread(fail, one):
+            if not is_after_backfill(fail, one):
                 why = f"{one.kind} {one.id} has ended; waiting for {fail.check} to run again"
                 return NextStep.WAIT, why
     return None
@@ -399,7 +399,7 @@ class AutoRepair:
     """Requests repairs as people do, and by the same way."""
 
     rules: tuple[RepairRule, ...]
-    rereads: RereadRequests
+    backfills: StoredBackfills
     clock: Callable[[], datetime]
 
     def decide(self, board: Board) -> tuple[RepairDecision, ...]:
@@ -409,7 +409,7 @@ class AutoRepair:
             return ()
         now = self.clock()
         try:
-            requests = self.rereads.since(look_back_to(board, now))
+            requests = self.backfills.since(look_back_to(board, now))
         except UnreachableError as error:
             why = f"the store does not say which repairs were made before: {error}"
             return tuple(
@@ -437,7 +437,7 @@ class AutoRepair:
     def _request(self, one: RepairDecision) -> None:
         # no keys in the reason: it is kept for ever, also for tables with hidden values
         reason = f"repair: auto; {one.why}"
-        wish = RereadWish(
+        wish = BackfillSpec(
             Origin.REPAIR,
             one.rows,
             incident=one.incident,
@@ -445,5 +445,5 @@ class AutoRepair:
             automatic=True,
             fences=one.fences,
         )
-        if request_automatically(self.rereads, one.table, reason, wish, self.clock()):
+        if request_automatically(self.backfills, one.table, reason, wish, self.clock()):
             log.warning("repair", table=one.table, incident=one.incident, why=one.why)

@@ -109,7 +109,7 @@ class ChannelView:
     waiting: int = 0
     dead: int = 0
     failures: int = 0
-    ailment: str = ""
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class DiskView:
     needed: int
 
     @property
-    def ailment(self) -> str:
+    def problem(self) -> str:
         """What is wrong and how to fix it; empty while enough is free."""
         if self.free >= self.needed:
             return ""
@@ -142,7 +142,7 @@ class FirstLanding:
     """
 
     source: str
-    told: str
+    description: str
     since: datetime
     tables: tuple[str, ...] = ()
     eta: datetime | None = None
@@ -151,18 +151,18 @@ class FirstLanding:
     @property
     def line(self) -> str:
         """The whole of it in one line."""
-        return f"source {self.source} is read for the first time: {self.told}"
+        return f"source {self.source} is read for the first time: {self.description}"
 
 
 @dataclass(frozen=True, slots=True)
-class RereadView:
+class BackfillView:
     """A table that is read again from its source, since when, and how far in words.
 
     ``rate`` in rows a second, ``left`` in seconds, None if unknown; ``brakes`` slow it.
     """
 
     table: str
-    told: str
+    description: str
     rows: int
     since: datetime
     rate: float = 0.0
@@ -221,7 +221,7 @@ class Board:
     needed: Mapping[tuple[str, str], timedelta] = field(default_factory=dict)
     backlogs: Mapping[str, LogBacklog] = field(default_factory=dict)
     firsts: tuple[FirstLanding, ...] = ()
-    rereads: tuple[RereadView, ...] = ()
+    backfills: tuple[BackfillView, ...] = ()
     repairs: tuple[RepairDecision, ...] = ()
     retired: tuple[StateSince, ...] = ()
     restarts: int = 0

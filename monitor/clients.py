@@ -146,7 +146,7 @@ class Lineage:
     standards: Standards
     _catalog: Catalog | None = None
     _until: int = -1
-    _turn: Lock = field(default_factory=Lock)
+    _lock: Lock = field(default_factory=Lock)
 
     def of(self, name: str) -> tuple[ColumnLink, ...]:
         """What `links` finds of *name*, as of what has landed.
@@ -193,7 +193,7 @@ class Lineage:
         Raises:
             UnreachableError: the lake did not answer.
         """
-        with self._turn:
+        with self._lock:
             log = self.lake.changes()
             if self._catalog is None or log.batch < self._until:  # or another log was put there
                 self._catalog = Catalog(Router(self.rules), self.readings, self.standards)

@@ -32,7 +32,7 @@ class CopyWork:
     """Brings the tables of one copy up to their mirrors; ``look`` and ``tables`` say which moved.
 
     A round takes ``patience`` at most, or as long as one step of one table.  ``holds`` are tables
-    that are held, with why; ``ailment`` is why the last round failed.
+    that are held, with why; ``problem`` is why the last round failed.
     """
 
     plan: CopyPlan
@@ -43,7 +43,7 @@ class CopyWork:
     patience: timedelta
     ended: Callable[[], bool]
     holds: dict[str, Hold] = field(default_factory=dict)
-    ailment: str = ""
+    problem: str = ""
     _retries: Retries = field(default_factory=Retries)
     _until: datetime | None = None
 
@@ -61,11 +61,11 @@ class CopyWork:
         try:
             failed = self._round()
         except (HeldError, UnreachableError) as error:
-            self.ailment = str(error)
+            self.problem = str(error)
             raise
-        self.ailment = "; ".join(dict.fromkeys(failed))
+        self.problem = "; ".join(dict.fromkeys(failed))
         if failed:
-            raise UnreachableError(self.ailment)
+            raise UnreachableError(self.problem)
 
     def _round(self) -> list[str]:
         positions, failed = self.copying.target.positions(), list[str]()
@@ -166,9 +166,9 @@ class Copies:
         own = (one for one in self.jobs if one.plan.serves(table))
         return {one.plan.name: one.holds.get(table) for one in own}
 
-    def ailments(self) -> Mapping[str, str]:
+    def problems(self) -> Mapping[str, str]:
         """By copy: why its last round failed; empty if it did not."""
-        return {one.plan.name: one.ailment for one in self.jobs}
+        return {one.plan.name: one.problem for one in self.jobs}
 
     def close(self) -> None:
         """Close all clients."""

@@ -85,8 +85,8 @@ class Cycle:
         firsts = self.firsts.look(look, self.roster.tables(), now)
         own_first = landings_by_table(firsts)
         self.recorder.starting = frozenset(t for t, one in own_first.items() if not one.stuck)
-        rereads = self.facts.rereads(now)
-        self.states.begin({one.table: one.told for one in rereads})
+        backfills = self.facts.backfills(now)
+        self.states.begin({one.table: one.description for one in backfills})
         views = list(self._views(look, cut, now, parts, own_first))
         states = self.states.settle(self._gone(look), now)
         verdicts = [
@@ -104,7 +104,7 @@ class Cycle:
             cut=cut,
             tables=tuple(replace(view, life=states.get(view.table.name)) for view, _ in views),
             incidents=self.recorder.open(),
-            parts=tuple(ComponentView(p.name, not p.ailment, p.ailment) for p in parts),
+            parts=tuple(ComponentView(p.name, not p.problem, p.problem) for p in parts),
             jobs=self.facts.jobs(now),
             channels=channels,
             changes=self.facts.changes(),
@@ -119,7 +119,7 @@ class Cycle:
             needed=_needed(retentions),
             backlogs=_backlogs(retentions),
             firsts=firsts,
-            rereads=rereads,
+            backfills=backfills,
             retired=_retired(states),
             runbooks=self.runbooks,
         )
@@ -274,7 +274,7 @@ class Cycle:
         first: FirstLanding | None,
     ) -> Iterator[Verdict]:
         table, at = inputs.table, inputs.lags.at
-        down = [part for part in parts if part.ailment and _concerns(part, table)]
+        down = [part for part in parts if part.problem and _concerns(part, table)]
         if down and first:
             first = replace(first, stuck=None)  # it moves on once they work
         stage = Stage.MIRROR if inputs.pause is None else Stage.LANDED

@@ -39,7 +39,7 @@ from pipeline.model import Ordering, ShardId
 from pipeline.settings import PipelineSettings, Router, SourceSettings
 from pipeline.sources.source import ExaminationScope, FoldedTable, Source
 from pipeline.spark import jars
-from pipeline.transports.topics import TopicFacts, require_told
+from pipeline.transports.topics import TopicFacts, require_described
 from pipeline.transports.transport import Transport
 
 
@@ -240,7 +240,7 @@ class Examination:
                 found, part.where, prefix=source.prefix, history=history, outage=self.outage
             )
             self._order(source, transport, [topic.name for topic in found])
-            require_told(found)
+            require_described(found)
         own = (re.fullmatch(rf"{prefix}\.([^.]+\.[^.]+)", topic.name) for topic in found)
         named = frozenset(match[1] for match in own if match)
         sizes = (one.settings.get("max.message.bytes", "") for one in found)

@@ -25,7 +25,7 @@ from monitor.observers import Observers
 from monitor.openlineage import open_lineage_events
 from monitor.spark.requests import Deadlines, LaneRequests
 from monitor.spark.supervisor import SeenHazards, Supervisor
-from monitor.store.requests import RereadRequest, RereadRequests, RereadWish
+from monitor.store.requests import BackfillSpec, StoredBackfill, StoredBackfills
 from monitor.store.store import ServiceStore
 from pipeline.archive import ArchiveWord
 from pipeline.model import Origin, Stage
@@ -46,7 +46,7 @@ class AutoBootstrap:
     """
 
     rules: tuple[RebootstrapRule, ...]
-    rereads: RereadRequests
+    backfills: StoredBackfills
     board: Callable[[], Board]
     clock: Callable[[], datetime]
     _since: dict[str, datetime] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class AutoBootstrap:
         due = {n: one for n, one in needing.items() if now - self._since[n] >= one[0].after}
         if not due:
             return
-        going = self.rereads.open()
+        going = self.backfills.open()
         taken, own = {one.table for one in going}, sum(map(_is_own_base, going))
         tried = self._tried()
         for name, (rule, why) in due.items():
@@ -86,18 +86,18 @@ class AutoBootstrap:
 
     def _tried(self) -> Mapping[str, datetime]:
         """Table -> when the service asked for a base of it last, as far as it is remembered."""
-        bases = filter(_is_own_base, self.rereads.list(limit=1000))
+        bases = filter(_is_own_base, self.backfills.list(limit=1000))
         return {one.table: one.ended or one.at for one in reversed([*bases])}
 
     def _ask(self, name: str, why: str, now: datetime) -> bool:
         reason = f"rebootstrap: auto; {why}"
-        if not request_automatically(self.rereads, name, reason, RereadWish(), now):
+        if not request_automatically(self.backfills, name, reason, BackfillSpec(), now):
             return False
         log.warning("rebootstrap", table=name, why=why)
         return True
 
 
-def _is_own_base(one: RereadRequest) -> bool:
+def _is_own_base(one: StoredBackfill) -> bool:
     return one.who == WHO and one.wish.origin is Origin.SNAPSHOT
 
 
@@ -134,26 +134,26 @@ class LaneDriver:
         )
         self.openlineage = open_lineage_events(config, self.observers.lake.links)
         self.requests = self._lane_requests()
-        self.rechecks = Rechecks(store.rereads, self.observers.rulings, clock)
+        self.rechecks = Rechecks(store.backfills, self.observers.rulings, clock)
         self.rebootstraps = AutoBootstrap(
-            config.rebootstrap, store.rereads, lambda: self.current.board, clock
+            config.rebootstrap, store.backfills, lambda: self.current.board, clock
         )
-        self.repairs = AutoRepair(config.repair, store.rereads, clock)
+        self.repairs = AutoRepair(config.repair, store.backfills, clock)
 
     def paused(self) -> frozenset[str]:
         """Tables whose merges are paused."""
         return frozenset(self.store.pauses.standing(self.clock()))
 
-    def reread(self) -> None:
+    def run_backfills(self) -> None:
         """Read on what is backfilled, after checks have said what is still to be repaired."""
         self.rechecks.look()
         self.rebootstraps.look()
         self.repairs.look(self.current.board)
-        self.requests.reread()
+        self.requests.run_backfills()
 
     def _lane_requests(self) -> LaneRequests:
         paces = self.config.schedule
-        self.store.rereads.hides = self.observers.lake.standards.are_secret
+        self.store.backfills.hides = self.observers.lake.standards.are_secret
         return LaneRequests(
             call=self.supervisor.call,
             lane=self.config.pipeline.lane,
@@ -162,7 +162,7 @@ class LaneDriver:
             waived=self.store.waivers.waived,
             standstills=self.observers.standstills,
             accounts=self.store.accounts,
-            rereads=self.store.rereads,
+            backfills=self.store.backfills,
             resubmissions=self.store.resubmissions,
             clock=self.clock,
             readers=partial(certified_versions, self.store.certificates, self.clock),

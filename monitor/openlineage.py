@@ -50,13 +50,13 @@ class DatasetPlace:
     name: str
 
     @property
-    def told(self) -> dict[str, str]:
+    def identifier(self) -> dict[str, str]:
         """As a dataset is named."""
         return {"namespace": self.namespace, "name": self.name}
 
 
 @dataclass(frozen=True, slots=True)
-class TurnLineage:
+class MergeLineage:
     """Where the rows of a merge come from and go to, column by column; ``sources`` are by shard."""
 
     sources: Mapping[Shard, DatasetPlace]
@@ -73,7 +73,7 @@ def lake_place(address: str) -> DatasetPlace:
     return DatasetPlace(f"{scheme}://{there.netloc}", there.path.strip("/") or "/")
 
 
-def merge_events(merge: MergeReport, known: TurnLineage, namespace: str) -> tuple[Event, Event]:
+def merge_events(merge: MergeReport, known: MergeLineage, namespace: str) -> tuple[Event, Event]:
     """Return the START and COMPLETE events of *merge*; its job is one of *namespace*."""
     word = "merge" if merge.image is None else "image"
     identity = f"{namespace}/{known.mirror.name}/{word}/{merge.batch}/{merge.version}"
@@ -84,8 +84,8 @@ def merge_events(merge: MergeReport, known: TurnLineage, namespace: str) -> tupl
         "schemaURL": f"{SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent",
         "run": {"runId": _run(identity)},
         "job": {"namespace": namespace, "name": f"{word} {merge.table}"},
-        "inputs": [place.told for place in _inputs(known)],
-        "outputs": [known.mirror.told],
+        "inputs": [place.identifier for place in _inputs(known)],
+        "outputs": [known.mirror.identifier],
     }
     ended = _instant(merge.started + merge.took)
     made = {
@@ -103,12 +103,12 @@ def _run(identity: str) -> str:
     return f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-8{digest[17:20]}-{digest[20:]}"
 
 
-def _inputs(known: TurnLineage) -> list[DatasetPlace]:
+def _inputs(known: MergeLineage) -> list[DatasetPlace]:
     own = {known.sources[one.shard] for one in known.links if one.shard in known.sources}
     return sorted(own, key=lambda one: (one.namespace, one.name))
 
 
-def _output(merge: MergeReport, known: TurnLineage) -> Event:
+def _output(merge: MergeReport, known: MergeLineage) -> Event:
     types = {one.column: one.mirror_type for one in known.links}
     fields = [{"name": name, "type": kind} for name, kind in types.items()]
     facets = {
@@ -119,14 +119,14 @@ def _output(merge: MergeReport, known: TurnLineage) -> Event:
         "version": _facet("1-0-1", "DatasetVersionDatasetFacet", datasetVersion=str(merge.version)),
     }
     rows = _facet("1-0-2", "OutputStatisticsOutputDatasetFacet", rowCount=merge.account.applied)
-    return {**known.mirror.told, "facets": facets, "outputFacets": {"outputStatistics": rows}}
+    return {**known.mirror.identifier, "facets": facets, "outputFacets": {"outputStatistics": rows}}
 
 
-def _columns(known: TurnLineage) -> Event:
+def _columns(known: MergeLineage) -> Event:
     found: dict[str, list[Event]] = {}
     for link in known.links:
         if link.shard in known.sources:
-            place = known.sources[link.shard].told
+            place = known.sources[link.shard].identifier
             input_field = {
                 **place,
                 "field": link.column,
@@ -174,12 +174,12 @@ class LineageEvents:
     _waiting: deque[MergeReport] = field(default_factory=deque)
     _lost: int = 0
     _written: frozenset[str] = frozenset()  # lines of the merge that is sent: each stands once
-    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note(self, merges: Iterable[MergeReport]) -> None:
         """Remember those that changed a mirror, or made an image; never blocks."""
         relevant = [one for one in merges if one.hold is None and (one.account.read or one.image)]
-        with self._turn:
+        with self._lock:
             self._waiting.extend(relevant)
             while len(self._waiting) > MOST:
                 self._waiting.popleft()
@@ -193,7 +193,7 @@ class LineageEvents:
                 if sent and time.monotonic() >= until:
                     break
                 self._send_or_refuse(merge, known)
-                with self._turn:
+                with self._lock:
                     if self._waiting and self._waiting[0] is merge:
                         self._waiting.popleft()
                 sent += 1
@@ -204,7 +204,7 @@ class LineageEvents:
 
     def _next(self) -> Iterator[tuple[MergeReport, Sequence[ColumnLink]]]:
         """Merges that wait, each with its table's columns: one look at the lake for all of them."""
-        with self._turn:
+        with self._lock:
             merges = [*islice(self._waiting, SOME)]
         known = self.links({merge.table for merge in merges}) if merges else {}
         yield from ((merge, known.get(merge.table, ())) for merge in merges)
@@ -218,7 +218,7 @@ class LineageEvents:
             log.warning("openlineage_refused", table=merge.table, why=str(error))
 
     def _confess(self) -> None:
-        with self._turn:
+        with self._lock:
             lost, self._lost = self._lost, 0
         if lost:
             log.warning("openlineage_lost", turns=lost)
@@ -241,10 +241,10 @@ class LineageEvents:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         post_json(self.settings.url, body, headers, self.settings.timeout, self.settings)
 
-    def _known(self, table: str, links: Sequence[ColumnLink]) -> TurnLineage:
+    def _known(self, table: str, links: Sequence[ColumnLink]) -> MergeLineage:
         shards = {one.shard for one in links if one.shard.source in self.sources}
         places = {one: self._placed(one) for one in shards}
-        return TurnLineage(places, lake_place(self.mirror(table)), links)
+        return MergeLineage(places, lake_place(self.mirror(table)), links)
 
     def _placed(self, shard: Shard) -> DatasetPlace:
         server = self.sources[shard.source]

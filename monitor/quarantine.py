@@ -84,7 +84,7 @@ class ErrorTable:
 
     def open(self, rows: Iterable[ErrorRow]) -> Mapping[str, bool]:
         """Whether each is open, by name; one may be open if only the count is known."""
-        known = self._mark().quarantine
+        known = self._checkpoint().quarantine
         named = {name for one in known.values() for name in one.ids}
         some = {subject for subject, one in known.items() if one.count > len(one.ids)}
         return {row.change: row.change in named or row.subject in some for row in rows}
@@ -92,7 +92,7 @@ class ErrorTable:
     def count(self) -> Mapping[str, int]:
         """How many are open: by table, or by ``topic:NAME`` where the table is unknown."""
         counts: dict[str, int] = {}
-        for subject, one in self._mark().quarantine.items():
+        for subject, one in self._checkpoint().quarantine.items():
             name = one.table or subject
             counts[name] = counts.get(name, 0) + one.count
         return counts
@@ -106,7 +106,7 @@ class ErrorTable:
         """
         found = self.lake.changes().error(name) if parse_change_name(name) is not None else None
         if found is None:
-            named = any(name in one.ids for one in self._mark().quarantine.values())
+            named = any(name in one.ids for one in self._checkpoint().quarantine.values())
             if named:
                 raise ConfigError(READABLE.format(name=name))
             raise UnknownNameError(UNKNOWN.format(name=name))
@@ -127,7 +127,7 @@ class ErrorTable:
         Raises:
             ConfigError: it is not open by name, or cannot be read either.
         """
-        name, known = one.row.change, self._mark().quarantine.values()
+        name, known = one.row.change, self._checkpoint().quarantine.values()
         if not any(name in each.ids for each in known):
             msg = f"{name} is not open by name: a new base, a waiver or a correction closed it, or"
             raise ConfigError(f"{msg} it is one of too many; `sluice quarantine list` shows them")
@@ -166,7 +166,7 @@ class ErrorTable:
             raise ConfigError(f"no source {source!r} is in the config any more")
         return self.formats[source]
 
-    def _mark(self) -> Checkpoint:
+    def _checkpoint(self) -> Checkpoint:
         found = self.lake.checkpoint()
         if found is None:
             raise ConfigError("nothing has landed yet")

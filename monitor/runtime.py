@@ -145,7 +145,7 @@ class RequestPriority:
     _asking: int = 0
     _credit: float = MOST_WAIT
     _since: float | None = None
-    _turn: threading.Condition = field(default_factory=threading.Condition)
+    _lock: threading.Condition = field(default_factory=threading.Condition)
 
     @property
     def asked(self) -> bool:
@@ -155,24 +155,24 @@ class RequestPriority:
     @contextmanager
     def foreground(self) -> Iterator[None]:
         """Go before everybody that gives way."""
-        with self._turn:
+        with self._lock:
             self._asking += 1
         try:
             yield
         finally:
-            with self._turn:
+            with self._lock:
                 self._asking -= 1
                 if not self._asking:
-                    self._turn.notify_all()
+                    self._lock.notify_all()
 
     def give(self) -> None:
         """Wait until no request is being answered, within the limit."""
         if not self._asking:
             return
-        with self._turn:
+        with self._lock:
             began = self.clock()
             worked = MOST_WAIT if self._since is None else began - self._since
             self._credit = min(self._credit + worked, MOST_WAIT)
-            self._turn.wait_for(lambda: not self._asking, self._credit)
+            self._lock.wait_for(lambda: not self._asking, self._credit)
             self._since = self.clock()
             self._credit = max(self._credit - (self._since - began), 0.0)

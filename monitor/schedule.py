@@ -93,7 +93,7 @@ class _End:
 class Schedule:
     """Runs *jobs* and keeps *book*; ``clock`` is aware UTC.
 
-    ``last`` is, per job, the newest tick of an earlier life; ``ailments`` says of each job whose
+    ``last`` is, per job, the newest tick of an earlier life; ``problems`` says of each job whose
     last tick failed, why.  A job whose last end the book has not taken (its disk is full) waits
     until it does: what would have been its ticks meanwhile is missed.
     """
@@ -104,13 +104,13 @@ class Schedule:
     last: Mapping[str, datetime] = field(default_factory=dict)
     restarts: int = 0
     running: dict[str, Running] = field(default_factory=dict)
-    ailments: dict[str, str] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
     _seen: dict[str, datetime] = field(default_factory=dict)
     _booked: dict[str, datetime] = field(default_factory=dict)  # the newest ticks in the book
     _owed: dict[str, _End] = field(default_factory=dict)
     _pulse: datetime = EPOCH
     _timer: BackgroundScheduler | None = None
-    _told: set[tuple[str, datetime]] = field(default_factory=set)
+    _reported: set[tuple[str, datetime]] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -123,7 +123,7 @@ class Schedule:
         self._pulse = self.clock()
         workers = ThreadPoolExecutor(len(self.jobs) + 1)
         self._timer = BackgroundScheduler(executors={"default": workers}, timezone=UTC)
-        self._add("pulse", PULSE, self._beat)
+        self._add("pulse", PULSE, self._note_pulse)
         for job in self.jobs:
             self._add(job.name, job.every, partial(self.tick, job))
         self._timer.start()
@@ -145,8 +145,8 @@ class Schedule:
         """Look at the timer from outside: start it again if it is silent, tell what is overdue."""
         now = self.clock()
         for name, since in self.overdue(now).items():
-            if (name, since) not in self._told:
-                self._told.add((name, since))
+            if (name, since) not in self._reported:
+                self._reported.add((name, since))
                 log.error("job is overdue", job=name, since=since.isoformat())
         if self._timer is not None and abs(now - self._pulse) > SILENCE:
             log.critical("the timer is silent; starting it again", since=self._pulse.isoformat())
@@ -199,10 +199,10 @@ class Schedule:
             self._finish(job, planned, "failed", _describe_error(error))
         except Exception as error:
             log.exception("job failed")
-            self.ailments[job.name] = _describe_error(error)
+            self.problems[job.name] = _describe_error(error)
             self._finish(job, planned, "failed", _describe_error(error))
         else:
-            self.ailments.pop(job.name, None)
+            self.problems.pop(job.name, None)
             late = self.clock() - started > job.deadline
             self._finish(job, planned, "late" if late else "done")
 
@@ -220,9 +220,9 @@ class Schedule:
         return accepted
 
     def _ail(self, job: Job, error: SluiceError) -> None:
-        if self.ailments.get(job.name) != _describe_error(error):  # once, not once a second
+        if self.problems.get(job.name) != _describe_error(error):  # once, not once a second
             log.error("job failed", why=str(error))  # foreseen: no traceback
-        self.ailments[job.name] = _describe_error(error)
+        self.problems[job.name] = _describe_error(error)
 
     def _finish(self, job: Job, planned: datetime, result: str, detail: str = "") -> None:
         now = self.clock()
@@ -273,7 +273,7 @@ class Schedule:
             misfire_grace_time=None,
         )
 
-    def _beat(self) -> None:
+    def _note_pulse(self) -> None:
         self._pulse = self.clock()
 
 

@@ -23,7 +23,7 @@ class WaivableIds:
     """Tables, sources, the change log, clocks and channels, as the gate knows them."""
 
     gate: Gate
-    letters: StoredOutbox
+    outbox: StoredOutbox
 
     def exists(self, id_: str) -> bool:
         """Whether an open gap, hold, change, key, clock or given-up message has the name *id_*.
@@ -49,7 +49,7 @@ class WaivableIds:
         sources = [source.name for source in assessor.sources]
         yield from (reason.id for reason in assessor.doubts(sources, facts.at))
         if not isinstance(look.checkpoint, Missing):
-            yield from _of_mark(look.checkpoint.value)
+            yield from _of_checkpoint(look.checkpoint.value)
         for table in tables:
             inputs = assessor.inputs(table, look, facts)
             reasons = find_blocks(inputs, assessor.policy.gating)
@@ -57,15 +57,15 @@ class WaivableIds:
 
     def _gave_up(self, id_: str) -> bool:
         """Whether messages up to that number, or beyond, were given up."""
-        channels = {channel for channel, _ in self.letters.counts()}
+        channels = {channel for channel, _ in self.outbox.counts()}
         for channel in channels:
             number = id_.removeprefix(given_up_id(channel, ""))
             if number != id_ and number.isdecimal():
-                return 0 < int(number) <= self.letters.pile(channel).last
+                return 0 < int(number) <= self.outbox.backlog(channel).last
         return False
 
 
-def _of_mark(checkpoint: Checkpoint) -> Iterator[str]:
+def _of_checkpoint(checkpoint: Checkpoint) -> Iterator[str]:
     yield from checkpoint.gaps
     yield from (name for names in checkpoint.quarantined.values() for name in names)
     yield from (snap.waiver(shard) for shard, snap in checkpoint.snaps.items())

@@ -299,7 +299,7 @@ class Checkpoint:
     ``acknowledged``  source -> what was acknowledged *before* the end offsets were listed that
                       W has passed: every such transaction is landed.  Dropped when the epoch moves.
     ``heartbeats``    source -> highest heartbeat number landed.
-    `beats`           source -> history of its heartbeats, where changes have no log position.
+    ``heartbeat_histories``  source -> `HeartbeatHistory`, where changes have no log position.
     ``tables``        table -> the last batch that holds a change of it.
     ``epochs``        source -> its epoch now; ``starts``: each `EpochStart` -> first offset that
                       belongs to it, while W is below it.
@@ -321,7 +321,7 @@ class Checkpoint:
     ``snaps``         `Shard` -> its snapshot that is not complete yet.
     ``schemas``       ``source/shard`` -> its newest columns, where rows describe them.
     ``standards``     `Shard` -> the standards of its rows, if it has or had any.
-    ``rereads``       `Shard` -> its newest re-reading, done or not.
+    ``backfills``     `Shard` -> its newest backfill, done or not.
     ``resubmitted``   ids of corrected messages that are still asked for -> batch that landed them.
     ``lists``         source -> by which lists its collector sends tables.
     ``orderings``     source -> what the orders of its changes rest on.
@@ -337,7 +337,7 @@ class Checkpoint:
     ``grown``         topics that have gained partitions: their keys may have moved.
     ``gaps``          gap id -> the open `Gap`.
     ``quarantine``    ``source/shard`` (or ``topic:NAME`` if unknown) -> what is open of it.
-    ``lives``         first batch of each incarnation of landing -> its number: see `Incarnations`.
+    ``incarnations``  first batch of each incarnation of landing -> its number: see `Incarnations`.
     ``full``          the newest batch at or before this whose text is full; -1: none yet.
     """
 
@@ -347,7 +347,7 @@ class Checkpoint:
     gone: Mapping[TopicPartition, PartitionEnd] = field(default_factory=dict)
     acknowledged: Mapping[str, Acknowledged] = field(default_factory=dict)
     heartbeats: Mapping[str, int] = field(default_factory=dict)
-    beats: Mapping[str, HeartbeatHistory] = field(default_factory=dict)
+    heartbeat_histories: Mapping[str, HeartbeatHistory] = field(default_factory=dict)
     tables: Mapping[str, int] = field(default_factory=dict)
     epochs: Mapping[str, Epoch] = field(default_factory=dict)
     starts: Mapping[EpochStart, int] = field(default_factory=dict)
@@ -365,7 +365,7 @@ class Checkpoint:
     snaps: Mapping[Shard, OpenSnapshot] = field(default_factory=dict)
     schemas: Mapping[str, DescribedSchema] = field(default_factory=dict)
     standards: Mapping[Shard, RowStandards] = field(default_factory=dict)
-    rereads: Mapping[Shard, Backfill] = field(default_factory=dict)
+    backfills: Mapping[Shard, Backfill] = field(default_factory=dict)
     resubmitted: Mapping[str, int] = field(default_factory=dict)
     lists: Mapping[str, CollectorLists] = field(default_factory=dict)
     orderings: Mapping[str, Ordering] = field(default_factory=dict)
@@ -378,7 +378,7 @@ class Checkpoint:
     grown: tuple[str, ...] = ()
     gaps: Mapping[str, Gap] = field(default_factory=dict)
     quarantine: Mapping[str, Quarantine] = field(default_factory=dict)
-    lives: Mapping[str, int] = field(default_factory=dict)
+    incarnations: Mapping[str, int] = field(default_factory=dict)
     full: int = field(default=-1, compare=False)
 
     def dumps(self) -> str:
@@ -499,7 +499,8 @@ class CheckpointDelta:
             stored: Any = msgspec.json.decode(text, type=_StoredDelta)
             entries = {name: _parse(name, getattr(stored.changed, name)) for name in _NAMES}
             plain = {name: getattr(stored.changed, name) for name in _PLAIN}
-            gone = {name: tuple(_parse_keys(name, keys)) for name, keys in stored.gone.items()}
+            named = ((_NAMES_OF_STORED.get(name, name), keys) for name, keys in stored.gone.items())
+            gone = {name: tuple(_parse_keys(name, keys)) for name, keys in named}
         except (msgspec.DecodeError, ValueError, LookupError, TypeError) as error:
             raise HeldError("mark_lost", f"a marker cannot be read: {error}") from error
         return cls(Checkpoint(**plain, **entries), gone)
@@ -507,8 +508,8 @@ class CheckpointDelta:
     def dumps(self) -> str:
         """Return canonical JSON, read back by :meth:`loads`."""
         plain = {name: getattr(self.changed, name) for name in _PLAIN}
-        entries = {name: _render(name, getattr(self.changed, name)) for name in _NAMES}
-        gone = {name: sorted(map(str, keys)) for name, keys in self.gone.items()}
+        entries = {_stored(name): _render(name, getattr(self.changed, name)) for name in _NAMES}
+        gone = {_stored(name): sorted(map(str, keys)) for name, keys in self.gone.items()}
         stored = {"changed": {**plain, **entries}, "gone": gone}
         return msgspec.json.encode(stored, order="sorted").decode()
 
@@ -520,8 +521,21 @@ _TYPES = {
 }
 """Types of the keys and values, by field."""
 
+_STORED_NAMES = {
+    "heartbeat_histories": "beats",
+    "backfills": "rereads",
+    "incarnations": "lives",
+}
+"""Names in stored JSON, of the fields that have another one there."""
+
+_NAMES_OF_STORED = {stored: name for name, stored in _STORED_NAMES.items()}
+
 _PARSERS = {name: key.parse for name, (key, _) in _TYPES.items() if key is not str}
 """Of the fields whose keys are text only where they are stored."""
+
+
+def _stored(name: str) -> str:
+    return _STORED_NAMES.get(name, name)
 
 
 def _parse(name: str, stored: Any) -> Any:
@@ -570,7 +584,11 @@ _StoredCheckpoint = msgspec.defstruct(
         ("trimmed", tuple[str, ...], ()),
         ("grown", tuple[str, ...], ()),
         *(
-            (name, _stored_mapping(value), msgspec.field(default_factory=dict))
+            (
+                name,
+                _stored_mapping(value),
+                msgspec.field(default_factory=dict, name=_stored(name)),
+            )
             for name, (_, value) in _TYPES.items()
         ),
     ],
@@ -668,8 +686,8 @@ def is_rolled_back(known: Checkpoint, now: Checkpoint) -> bool:
     """Whether the log has lost the batch of *known*, whose number another may have by *now*."""
     if now.batch < known.batch:
         return True
-    incarnations = (Incarnations.of(one.lives).at(known.batch) for one in (known, now))
-    return now.lives is not known.lives and len({*incarnations}) > 1
+    incarnations = (Incarnations.of(one.incarnations).at(known.batch) for one in (known, now))
+    return now.incarnations is not known.incarnations and len({*incarnations}) > 1
 
 
 def shard_exists(checkpoint: Checkpoint, shard: Shard) -> bool:

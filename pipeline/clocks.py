@@ -61,25 +61,25 @@ class ClockReading:
     """The time `told` by a source's clock, between ``before`` and ``after`` of our clock."""
 
     before: datetime
-    told: datetime
+    source_time: datetime
     after: datetime
 
     @property
     def earlier(self) -> datetime:
         """The earlier of both clocks, as the heartbeat began."""
-        return min(self.before, self.told)
+        return min(self.before, self.source_time)
 
     @property
     def later(self) -> datetime:
         """The later of both."""
-        return max(self.before, self.told)
+        return max(self.before, self.source_time)
 
     @property
     def skew(self) -> timedelta:
         """How far the source's clock is behind ours, at least; negative if it is ahead."""
-        if self.told < min(self.before, self.after):
-            return self.before - self.told
-        return min(max(self.before, self.after) - self.told, timedelta())
+        if self.source_time < min(self.before, self.after):
+            return self.before - self.source_time
+        return min(max(self.before, self.after) - self.source_time, timedelta())
 
 
 def step_back(history: Sequence[Fence], new: Fence) -> ClockStep | None:

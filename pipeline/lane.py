@@ -41,7 +41,7 @@ class Lane:
     landing: Landing
     runner: MergeRunner
     maintenance: LakeMaintenance
-    rereading: BackfillRunner
+    backfill_runner: BackfillRunner
     catalog: InitVar[Catalog]
     session: SparkSession | None = None
     image_writer: ImageWriter | None = None
@@ -111,7 +111,7 @@ class Lane:
         self.enter_pool(queue.name)
         return queue.run(self.known, request)
 
-    def upkeep(self, readers: Mapping[str, int], paused: frozenset[str] = frozenset()) -> None:
+    def maintain(self, readers: Mapping[str, int], paused: frozenset[str] = frozenset()) -> None:
         """Compact and clean what is due; *readers*: table -> lowest version still needed.
 
         Mirrors that are *paused* are left alone. A merge waits for the maintenance of one mirror at
@@ -126,17 +126,17 @@ class Lane:
         def held(table: str) -> bool:
             return table in paused or self._line(table).runner.held.is_held(table)
 
-        def turn(table: str) -> AbstractContextManager[object]:
+        def lock_of(table: str) -> AbstractContextManager[object]:
             return self._line(table).lock()
 
-        self.maintenance.run(checkpoint, readers, applied, held, key=self._key, lock=turn)
+        self.maintenance.run(checkpoint, readers, applied, held, key=self._key, lock=lock_of)
 
-    def reread(self, wishes: Sequence[BackfillRequest]) -> tuple[BackfillState, ...]:
+    def run_backfills(self, wishes: Sequence[BackfillRequest]) -> tuple[BackfillState, ...]:
         """Continue the backfills and return their progress; waits for no other work."""
         self.enter_pool("reread")
         known = self.known
-        dry = self.rereading.tables(known, [one for one in wishes if one.dry])
-        going = self.rereading.run(known, [one for one in wishes if not one.dry])
+        dry = self.backfill_runner.tables(known, [one for one in wishes if one.dry])
+        going = self.backfill_runner.run(known, [one for one in wishes if not one.dry])
         return (*going, *self.previews.run(known, dry)) if self.previews else going
 
     def publish(self) -> tuple[Manifest, ...]:
@@ -145,7 +145,7 @@ class Lane:
 
     def close(self) -> None:
         """Stop Spark."""
-        self.rereading.close()
+        self.backfill_runner.close()
         if self.session is not None:
             self.session.stop()
 

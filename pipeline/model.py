@@ -488,8 +488,8 @@ class CaptureScope:
     values, empty without one; if no column is altered, ``alters`` itself is absent.
     ``hazards`` are settings that may drop, rewrite or delay changes.  The list is complete once
     the looks are ``steady``, except for what is ``unanswered``, named as a hazard's ``where``.
-    ``untold`` returns the alternatives of a remembered hazard's ``shards`` that were not examined:
-    for them the hazard lasts.
+    ``unreported`` returns the alternatives of a remembered hazard's ``shards`` that were not
+    examined: for them the hazard lasts.
     """
 
     sends: Callable[[ShardId], bool]
@@ -505,7 +505,7 @@ class CaptureScope:
     hazards: tuple[Finding, ...] = ()
     steady: bool = True
     unanswered: frozenset[str] = frozenset()
-    untold: Callable[[Finding], frozenset[str]] = lambda _: frozenset()
+    unreported: Callable[[Finding], frozenset[str]] = lambda _: frozenset()
 
     def __call__(self, shard: ShardId) -> bool:
         """Whether rows of *shard* are sent."""

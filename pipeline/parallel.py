@@ -115,7 +115,7 @@ class DeadlinePool(Generic[T]):
                     changed.wait(left)
             finally:
                 self._askings.discard(asking)
-            return {name: self._told(one) for name, one in asking.put.items()}
+            return {name: self._answer_of(one) for name, one in asking.put.items()}
 
     def _left(self, asking: _Asking[T]) -> float | None:
         """Seconds until the next one is overdue; None without open questions."""
@@ -231,7 +231,7 @@ class DeadlinePool(Generic[T]):
         else:
             self._late[one.name] = answer
 
-    def _told(self, one: _Inquiry[T]) -> Answer[T] | Missing:
+    def _answer_of(self, one: _Inquiry[T]) -> Answer[T] | Missing:
         if one.answer is not None and one.awaited:
             return one.answer
         now, late = self.clock(), self._late.get(one.name)

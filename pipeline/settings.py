@@ -366,7 +366,7 @@ class StandardRule:
 
 
 @dataclass(frozen=True, slots=True)
-class UpkeepSettings:
+class MaintenanceSettings:
     """How long old versions and old changes are kept, and how often what is older is removed."""
 
     vacuum_every: timedelta = timedelta(hours=24)
@@ -438,7 +438,7 @@ class PipelineSettings:
     master: str = "local[2]"
     driver_memory: str = "1500m"
     spark: Mapping[str, str] = field(default_factory=dict)
-    upkeep: UpkeepSettings = UpkeepSettings()
+    upkeep: MaintenanceSettings = MaintenanceSettings()
     kafka_security: KafkaSecurity = KafkaSecurity()
     transport: str = "kafka"
     transport_options: Mapping[str, Any] = field(default_factory=dict)

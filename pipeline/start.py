@@ -68,7 +68,7 @@ def open_lane(
     session = open_session(settings, jars.spark_jars(), [one.__module__ for one in carried])
     require_same_environment(session, settings.master)
     jobs = JobCounts()
-    rereading, previews = _rereading(settings, logs[3], session, clock)
+    backfill_runner, previews = _backfill_runner(settings, logs[3], session, clock)
     landing = Landing(
         settings=settings,
         feeds=feeds,
@@ -78,17 +78,29 @@ def open_lane(
         work=Workers(session, settings.small_batch_rows, jobs),
         clock=clock,
         checkpoint=checkpoint,
-        rereads=rereading.offer.news,
+        backfills=backfill_runner.offer.news,
     )
     table_format = open_table_format(settings, session)
-    passes = MergeRunner(settings, logs[1], partial(_turns, session, jobs), clock, table_format)
+    passes = MergeRunner(
+        settings, logs[1], partial(_merge_groups, session, jobs), clock, table_format
+    )
     logless = (one for one in feeds if one.format.ordering is not Ordering.LOG)
     passes.images.unplaced = frozenset(one.settings.name for one in logless)
-    upkeep = LakeMaintenance(settings, logs[2], passes.mirrors, clock)
+    maintenance = LakeMaintenance(settings, logs[2], passes.mirrors, clock)
     others = Mirrors(settings, open_table_format(settings))
     writing = ImageWriter(settings, others, clock, passes.jobs.archive_of)
     urgent = _beside(passes, logs[4]) if settings.divided else None
-    own = (landing, passes, upkeep, rereading, catalog, session, writing, urgent, previews)
+    own = (
+        landing,
+        passes,
+        maintenance,
+        backfill_runner,
+        catalog,
+        session,
+        writing,
+        urgent,
+        previews,
+    )
     return Lane(*own, jobs=jobs)
 
 
@@ -109,7 +121,7 @@ def _beside(others: MergeRunner, log: ChangeLog) -> MergeRunner:
     return made
 
 
-def _turns(
+def _merge_groups(
     session: SparkSession, jobs: JobCounts, groups: Sequence[JobGroup]
 ) -> list[Mapping[str, MergeOutcome]]:
     """Merge mirrors side by side."""
@@ -161,7 +173,7 @@ class BackfillWorkers:
             return spark_map(self.session, try_task, tasks)
 
 
-def _rereading(
+def _backfill_runner(
     settings: PipelineSettings,
     log: ChangeLog,
     session: SparkSession,
@@ -175,5 +187,5 @@ def _rereading(
         return mirrors.reader(settings.mirror(table.name), table, settings.lane)
 
     work, ids = BackfillWorkers(session), MirrorIds(mirror)
-    rereading = BackfillRunner(settings, feeds, log, open_rows, work, clock, mirror_ids=ids)
-    return rereading, Previews(feeds, open_rows, mirror, clock)
+    backfill_runner = BackfillRunner(settings, feeds, log, open_rows, work, clock, mirror_ids=ids)
+    return backfill_runner, Previews(feeds, open_rows, mirror, clock)

@@ -70,7 +70,7 @@ ROWS = {
 }
 Severity = Literal["critical", "warning", "info"]
 logging.getLogger("great_expectations").setLevel(logging.WARNING)  # its import says much
-_turn = Lock()  # Great Expectations has one current project in a process
+_lock = Lock()  # Great Expectations has one current project in a process
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +381,7 @@ def evaluate_by_spark(every: Any, look: SuiteLook) -> SuiteAnswer:
     else:
         named = every
     plain = every.drop(SLUICE)
-    with _turn:
+    with _lock:
         results = tuple(_by_spark(look, plain, named))
     return SuiteAnswer(look.batch, plain.count(), results)
 
@@ -520,7 +520,7 @@ def evaluate_rows(
         for place in islice(_places(result), MOST_KEYS):
             yield name_row(table, rows.slice(place, 1).to_pylist()[0])
 
-    with _turn:
+    with _lock:
         found = tuple(_by_pandas(rows, table.name, expectations))
         return tuple(_concluded(one, result, keys) for one, result in found)
 
@@ -532,7 +532,7 @@ def find_unmet(
 
     None instead of places: it could not be evaluated. No places: it does not say which rows.
     """
-    with _turn:
+    with _lock:
         found = tuple(_by_pandas(rows, table, expectations))
     for one, result in found:
         own = _concluded(one, result, lambda _: iter(()))

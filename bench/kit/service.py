@@ -273,7 +273,7 @@ class Service:
         finally:
             self.app.close()
 
-    def beat(self, seconds: float = 1) -> None:
+    def write_heartbeat(self, seconds: float = 1) -> None:
         """Let time pass, and every heartbeat be written, landed nowhere yet."""
         if self.clock.since is None:
             self.clock.now += timedelta(seconds=seconds)
@@ -283,7 +283,7 @@ class Service:
     def round(self, changed: Sequence[str] = ()) -> None:
         """Five seconds of a healthy pipeline, without the look at it."""
         for _ in range(1 if self.clock.since else 5):
-            self.beat()
+            self.write_heartbeat()
         self.lake.land(changed)
 
     def settle(self) -> None:

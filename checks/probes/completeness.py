@@ -68,7 +68,7 @@ def count_events(transactions: Iterable[Transaction]) -> EventCount:
 
 
 NAME = "completeness"
-ENDED, UNTOLD = "ended", "untold"  # what was seen last of a table's transactions
+ENDED, UNREPORTED = "ended", "untold"  # what was seen last of a table's transactions
 MOST_WRONG = 100  # batches with wrong transactions that are counted again, the oldest
 
 
@@ -112,10 +112,10 @@ class Completeness:
             return fences
         found, wrong, rest = _count_since(table, world, memory)
         ended = world.clock()
-        until, shown = memory["until"], _told_last(found, table, world, memory)
+        until, shown = memory["until"], _describe_newest(found, table, world, memory)
         landed = world.landed_batch()
         _remember(table, world, after=until, until=landed, wrong=(wrong, rest), shown=shown)
-        if shown == UNTOLD:
+        if shown == UNREPORTED:
             return Undecided("unsupported", "its changes name no transaction: none can be counted")
         return (
             Promises(fences, until, found, ended)
@@ -167,12 +167,14 @@ def _wrong(found: EventCount) -> list[int]:
     return sorted({each.end_batch for each in (*found.short, *found.over)})
 
 
-def _told_last(found: EventCount, table: Table, world: World, memory: Mapping[str, Any]) -> str:
+def _describe_newest(
+    found: EventCount, table: Table, world: World, memory: Mapping[str, Any]
+) -> str:
     """What the newest batches show of transactions; as before where they hold no change."""
     if found != EventCount():
         return ENDED
     if world.log().changes_without_transaction(table, memory["after"], memory["until"]):
-        return UNTOLD
+        return UNREPORTED
     return str(memory["told"])
 
 

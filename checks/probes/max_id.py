@@ -105,7 +105,7 @@ class MaxId:
             return Ruling(Outcome.FAIL, reason + more, code, keys[:MOST_KEYS], rest)
         if reading.moving:
             return Ruling(Outcome.UNKNOWN, "the highest id changed at each look", "in_motion")
-        return Ruling(Outcome.PASS, self._told(reading))
+        return Ruling(Outcome.PASS, self._describe(reading))
 
     def _confirm(
         self,
@@ -134,7 +134,7 @@ class MaxId:
         _begin_next(table, world)
         return reading
 
-    def _told(self, reading: Reach) -> str:
+    def _describe(self, reading: Reach) -> str:
         if reading.highest is None:
             return "both sides are empty"
         short = max((gap for _, gap in reading.short), default=0)

@@ -312,7 +312,7 @@ class Values:
             life=world.incarnation(until),
             lapless=not self.ranges,
         )
-        looked = f"{reading.looked}{_told_verified(progress, verified)}"
+        looked = f"{reading.looked}{_describe_verified(progress, verified)}"
         reading = replace(reading, looked=looked, verified=verified, ended=world.clock())
         memory = {**memory, "found": dump_suspects(kept), "progress": progress.dumps()}
         memory["coverage"] = {str(shard): one.dumps() for shard, one in coverage.items()}
@@ -564,7 +564,7 @@ def _choose_columns(table: Table, world: World) -> dict[Shard, ComparedColumns] 
     return columns
 
 
-def _told_verified(progress: ChangedProgress, verified: Verified) -> str:
+def _describe_verified(progress: ChangedProgress, verified: Verified) -> str:
     """Up to when changed rows were compared, and since when all rows."""
     if progress.through is None or progress.through <= progress.since or progress.again is not None:
         return ""

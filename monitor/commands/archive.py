@@ -161,7 +161,8 @@ def backtest(
 
 
 def _day(day: "BacktestDay") -> dict[str, Any]:
-    kept = {name: getattr(day, name) for name in ("deletes", "windows", "marked", "old", "untold")}
+    kept = {name: getattr(day, name) for name in ("deletes", "windows", "marked", "old")}
+    kept["untold"] = day.unreported
     limit = None if day.limit is None else round(day.limit)
     return {"day": day.day.isoformat(), **kept, "limit": limit, "held": day.held}
 

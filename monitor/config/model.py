@@ -29,13 +29,13 @@ from pipeline.archive import ArchiveRule
 from pipeline.settings import (
     InvariantRule,
     KafkaSecurity,
+    MaintenanceSettings,
     PipelineSettings,
     PublishRule,
     SourceSettings,
     StandardRule,
     TableRule,
     TlsSettings,
-    UpkeepSettings,
     without_login,
 )
 
@@ -149,7 +149,7 @@ class Tuning:
     """Memory of Spark's driver."""
     spark: Mapping[str, str] = field(default_factory=dict)
     """Further Spark settings, by their full names."""
-    upkeep: UpkeepSettings = field(default_factory=UpkeepSettings)
+    upkeep: MaintenanceSettings = field(default_factory=MaintenanceSettings)
     """How long old versions and old changes are kept."""
 
 

@@ -117,7 +117,7 @@ def _ground(table: str, look: Sampling, ruled: int) -> CertificateBasis:
     if isinstance(look.checkpoint, Missing):
         return CertificateBasis(mirror, None, copies=copies)
     checkpoint = look.checkpoint.value
-    return CertificateBasis(mirror, checkpoint.batch, checkpoint.lives, ruled, copies)
+    return CertificateBasis(mirror, checkpoint.batch, checkpoint.incarnations, ruled, copies)
 
 
 def _onward(before: CertificateBasis, now: CertificateBasis) -> bool:
@@ -126,7 +126,7 @@ def _onward(before: CertificateBasis, now: CertificateBasis) -> bool:
     fell = any(_fell(before.copies.get(name), at) for name, at in now.copies.items())
     if now.ruled > before.ruled or fell:
         return False
-    if now.batch is not None and now.lives != before.lives:
+    if now.batch is not None and now.incarnations != before.incarnations:
         return False  # landing has started over, perhaps on a log that has lost its end
     if now.mirror is None or now.mirror == before.mirror:
         return True
@@ -158,7 +158,7 @@ def _known(now: CertificateBasis, before: CertificateBasis) -> CertificateBasis:
     return CertificateBasis(
         before.mirror if now.mirror is None else now.mirror,
         before.batch if now.batch is None else now.batch,
-        before.lives if now.batch is None else now.lives,
+        before.incarnations if now.batch is None else now.incarnations,
         before.ruled if now.batch is None else now.ruled,
         {**before.copies, **now.copies},
     )

@@ -91,7 +91,7 @@ class Clocks:
         """Why the times of heartbeats of *sources* cannot be believed *now*."""
         return tuple(reason for source in sources for reason in self._doubts(source, now))
 
-    def ailment(self, source: str, now: datetime) -> str:
+    def problem(self, source: str, now: datetime) -> str:
         """The same as one line; empty if the clocks are right."""
         return "; ".join(reason.text for reason in self.reasons((source,), now))
 

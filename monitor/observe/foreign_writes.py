@@ -79,7 +79,7 @@ CHECK = "unproven"
 class UnloggedChanges:
     """Keeps what no log shows of a table, by the last answer; a restart forgets nothing."""
 
-    told: Callable[[Table], str | Missing]
+    explain_unproven: Callable[[Table], str | Missing]
     memory: CheckMemory
     clock: Callable[[], datetime]
     _kept: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -89,7 +89,10 @@ class UnloggedChanges:
 
         *bases*: the order of each shard's newest base, empty when that is not known.
         """
-        reason, known = self.told(table), ((shard, bases.get(shard)) for shard in table.shards)
+        reason, known = (
+            self.explain_unproven(table),
+            ((shard, bases.get(shard)) for shard in table.shards),
+        )
         own = {shard_name(shard): [*base.parts] for shard, base in known if base is not None}
         try:
             kept = self._recall(table.name)

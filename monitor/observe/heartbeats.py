@@ -139,7 +139,7 @@ class FenceBook:
 
 @dataclass(eq=False)
 class HeartbeatWriter:
-    """The heartbeat of one source; ``ailment`` says why the last one failed.
+    """The heartbeat of one source; ``problem`` says why the last one failed.
 
     ``collected_from`` asks the collector for host and port of the server that it reads, ``newest``
     for the highest number ever landed, so that numbers never go back.  ``compared`` receives
@@ -153,25 +153,25 @@ class HeartbeatWriter:
     newest: Callable[[], int]
     clock: Callable[[], datetime]
     compared: Callable[[timedelta, datetime], object]
-    ailment: str = ""
+    problem: str = ""
     _server: Source | None = None
-    _heart: HeartbeatTable | None = None
+    _table: HeartbeatTable | None = None
     _address: tuple[str, int] | None = None
     _asked: datetime | None = field(default=None)
 
-    def beat(self) -> None:
+    def write_heartbeat(self) -> None:
         """Write the next heartbeat and remember it as a position."""
         try:
-            heart = self._ready()
-            fence = heart.beat(self.clock)
-            if heart.reading is not None:
-                self.compared(heart.reading.skew, fence.at)
-                self.fences.add(fence, heart.reading.later)
+            table = self._ready()
+            fence = table.write_heartbeat(self.clock)
+            if table.reading is not None:
+                self.compared(table.reading.skew, fence.at)
+                self.fences.add(fence, table.reading.later)
         except SluiceError as error:
             self._asked = None
-            self.ailment = str(error)
+            self.problem = str(error)
             raise
-        self.ailment = ""
+        self.problem = ""
 
     def followed(self) -> SourceSettings:
         """The settings with the address that heartbeats go to now."""
@@ -186,17 +186,17 @@ class HeartbeatWriter:
 
     def _ready(self) -> HeartbeatTable:
         address = self._where()
-        if self._heart is None or address != self._address:
+        if self._table is None or address != self._address:
             self.close()
             host, port = address
             server = self.connect(replace(self.settings, host=host, port=port))
             server.prepare_heartbeat()
             known = self.fences.of(self.settings.name)
             highest = max(self.newest(), known[-1].number if known else -1)
-            self._server, self._heart = server, HeartbeatTable(server, highest)
+            self._server, self._table = server, HeartbeatTable(server, highest)
             self._address = address
             log.info("heartbeats go to", source=self.settings.name, host=host, port=port)
-        return self._heart
+        return self._table
 
     def _where(self) -> tuple[str, int]:
         """The collector's server, asked every now and then; the configured one if it is silent."""

@@ -157,7 +157,7 @@ class Probing:
     _ran: dict[tuple[str, str], datetime] = field(default_factory=dict)
     _suspicions: set[tuple[str, str]] = field(default_factory=set)
     _failed: dict[str, Exception] = field(default_factory=dict)
-    _told: dict[tuple[str, str], datetime] = field(default_factory=dict)
+    _reported: dict[tuple[str, str], datetime] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Nothing runs yet."""
@@ -243,9 +243,9 @@ class Probing:
         stuck = len(hanging) >= queue.workers
         for plan, _, table in due:
             one = by_table.get(table.name, hanging[0] if stuck else None)
-            if one is None or self._told.get((plan.name, table.name)) == one.since:
+            if one is None or self._reported.get((plan.name, table.name)) == one.since:
                 continue
-            self._told[plan.name, table.name] = one.since
+            self._reported[plan.name, table.name] = one.since
             what = f"check {one.check} of {one.table} has not ended since {one.since:%H:%M:%S} UTC"
             whose = queue.name if stuck else f"checks of {one.table}"
             ruling = Ruling(Outcome.UNKNOWN, f"{what}; {whose} wait for it", UNABLE[0])
@@ -404,7 +404,7 @@ class ProbeWorld:
             return False
         checkpoint = self.look.checkpoint.value
         bare = (shard for shard in table.shards if shard not in checkpoint.bases)
-        read = (checkpoint.rereads.get(shard) for shard in bare)
+        read = (checkpoint.backfills.get(shard) for shard in bare)
         first = any(r and r.done is None and r.origin is Origin.SNAPSHOT for r in read)
         return first or any(checkpoint.complete.get(shard, -1) > applied for shard in table.shards)
 
@@ -456,7 +456,7 @@ class ProbeWorld:
         checkpoint = self.look.checkpoint
         if isinstance(checkpoint, Missing):
             return None
-        incarnations = checkpoint.value.lives
+        incarnations = checkpoint.value.incarnations
         return self.look.once("lives", lambda: Incarnations.of(incarnations)).at(batch)
 
 

@@ -14,7 +14,7 @@ import structlog
 
 from monitor.board import FirstLanding
 from monitor.observe.sampler import NO_MIRROR, NOT_LANDED, Sampling
-from monitor.store.requests import RereadRequest
+from monitor.store.requests import StoredBackfill
 from pipeline.checkpoint import Checkpoint, OpenSnapshot
 from pipeline.model import Missing, Shard, Table
 
@@ -86,7 +86,7 @@ class FirstLandings:
         eta = _eta(known, total, now)
         return FirstLanding(
             source=name,
-            told=_words(snaps, waiting, here, total),
+            description=_words(snaps, waiting, here, total),
             since=known.since,
             tables=tuple(table.name for table in waiting),
             eta=eta,
@@ -109,7 +109,7 @@ class FirstLandings:
         if now - self._logged.get(one.source, one.since - LOGGED) >= LOGGED:
             self._logged[one.source] = now
             done = one.eta.isoformat(timespec="seconds") if one.eta else "not known yet"
-            log.info("first landing", source=one.source, told=one.told, done=done)
+            log.info("first landing", source=one.source, told=one.description, done=done)
 
 
 def landings_by_table(landings: Iterable[FirstLanding]) -> Mapping[str, FirstLanding]:
@@ -187,7 +187,7 @@ def _some(names: Sequence[str]) -> str:
 def _why(name: str, look: Sampling) -> str:
     trouble, source = look.troubles.get(name), look.sources[name]
     if trouble is not None:
-        return f"the collector is {trouble.told}"
+        return f"the collector is {trouble.description}"
     if isinstance(source.acknowledged, Missing):
         return source.acknowledged.why
     if source.acknowledged.value.snapshot:
@@ -212,7 +212,7 @@ BRAKES = {
 
 
 @dataclass(frozen=True, slots=True)
-class RereadProgress:
+class BackfillProgress:
     """``rate`` is rows a second since it was asked for; None where a number is not known."""
 
     rows: int
@@ -222,7 +222,7 @@ class RereadProgress:
     brakes: tuple[str, ...]
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """All of it in words; what it waits for is shown elsewhere."""
         text = f"{self.rows} rows" + (f" of about {self.about}" if self.about else "")
         text += f", {self.rate:.0f} rows/s" if self.rate else ""
@@ -231,7 +231,7 @@ class RereadProgress:
         return text + "".join(f"; {BRAKES[one]}" for one in self.brakes)
 
 
-def backfill_progress(one: RereadRequest, estimates: Estimates, now: datetime) -> RereadProgress:
+def backfill_progress(one: StoredBackfill, estimates: Estimates, now: datetime) -> BackfillProgress:
     """Sum up all shards of *one*; a shard that ended counts with the rows it had.
 
     How long it takes is not known once there are more rows than were estimated.
@@ -244,10 +244,10 @@ def backfill_progress(one: RereadRequest, estimates: Estimates, now: datetime) -
     if rate and about is not None and about > one.rows:
         left = timedelta(seconds=(about - one.rows) / rate)
     brakes = {state.brake for state in one.states if state.brake and state.done is None}
-    return RereadProgress(one.rows, about, rate, left, tuple(sorted(brakes)))
+    return BackfillProgress(one.rows, about, rate, left, tuple(sorted(brakes)))
 
 
-def _about(one: RereadRequest, estimates: Estimates) -> int | None:
+def _about(one: StoredBackfill, estimates: Estimates) -> int | None:
     """About how many rows its shards have; None if that of one is not known."""
     shards = [Shard.parse(state.shard) for state in one.states if state.shard]
     counts = (estimates(shard.source).get(shard.name) for shard in shards)

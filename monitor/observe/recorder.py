@@ -190,7 +190,7 @@ class VerdictRecorder:
                 rows = verdict.table, verdict.check, verdict.ruling.keys, verdict.ruling.more > 0
                 self._owed_fails.setdefault(rows, (verdict, self._spared_by(verdict)))
                 self.records.certificates.doubted.add(verdict.table)
-        self.records.outbox.hold(settled.letters, now)
+        self.records.outbox.hold(settled.messages, now)
         self._open = None
 
     def _settle_debts(self, now: datetime) -> None:
@@ -223,7 +223,7 @@ class VerdictRecorder:
         verdict does it if the store takes nothing now.
         """
         for one in verdicts:
-            if one.check not in self.gating or not self._tells_all(one):
+            if one.check not in self.gating or not self._judges_all(one):
                 continue
             of = f"{one.check}:{one.table}:"
             own = [id_ for id_ in self.records.waivers.waived() if id_.startswith(of)]
@@ -241,7 +241,7 @@ class VerdictRecorder:
             except UnreachableError as error:
                 log.warning("waivers of passed checks could not be ended yet", why=str(error))
 
-    def _tells_all(self, verdict: Verdict) -> bool:
+    def _judges_all(self, verdict: Verdict) -> bool:
         """Whether what it does not name was seen to be right."""
         if verdict.ruling.outcome is Outcome.PASS:
             return True

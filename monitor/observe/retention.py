@@ -179,7 +179,7 @@ class RetentionWatch:
 
 
 def _topic_kept(topic: TopicFacts) -> Limit:
-    if not topic.told:
+    if not topic.is_described:
         return Missing(undescribed_text([topic.name]))
     return retention.topic_kept(topic.settings)
 

@@ -125,7 +125,7 @@ class Sampler:
             name: Sample(self.fences.of(name), self.clock(), self.beat_budget)
             for name in self.collectors
         }
-        answers = self._told()
+        answers = self._ask_collectors()
         return Sampling(
             at=at,
             sources={name: SourceSamples(fences[name], *answers[name][:2]) for name in fences},
@@ -137,7 +137,9 @@ class Sampler:
 
     def checkpoint(self) -> Sample[Checkpoint] | Missing:
         """How far landing has come."""
-        return self._sample(self.upstreams.ask({"the change log": self._mark})["the change log"])
+        return self._sample(
+            self.upstreams.ask({"the change log": self._checkpoint})["the change log"]
+        )
 
     def _copies(self) -> Mapping[str, Sample[Mapping[str, CopyPosition]] | Missing]:
         """What each says of itself; one that hangs delays only the first look."""
@@ -158,7 +160,7 @@ class Sampler:
         found, unreadable = self.foreign.found(), dict(self._unreadable)
         return replace(look, mirrors=mirrors, intrusions=found, unreadable=unreadable)
 
-    def _told(self) -> dict[str, tuple[Any, Any, CollectorState]]:
+    def _ask_collectors(self) -> dict[str, tuple[Any, Any, CollectorState]]:
         who = {name: f"the collector of {name}" for name in self.collectors}
         how = {name: f"the mirror of the topics of {name}" for name in self.synced}
         asked: dict[str, Callable[[], Any]] = {
@@ -185,7 +187,7 @@ class Sampler:
             return said.value
         return Sample(said.value, said.asked, self.budget)
 
-    def _mark(self) -> Checkpoint | Missing:
+    def _checkpoint(self) -> Checkpoint | Missing:
         return self.lake.checkpoint() or Missing(NOT_LANDED)
 
     def _mirror(self, table: str) -> MirrorPosition | Missing:
@@ -216,22 +218,22 @@ class Watcher:
     roster: TableRegistry
     clock: Callable[[], datetime]
     _look: Sampling = field(default_factory=Sampling.nothing)
-    _mark: Checkpoint | None = None
+    _checkpoint: Checkpoint | None = None
     _steps: tuple[LandedBatch, ...] = ()
-    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self, patience: timedelta, tables: Collection[str] | None = None) -> Sampling:
         """A look that began at most *patience* ago; otherwise it is taken now.
 
         Only mirrors of *tables* are that new, where they are named.
         """
-        with self._turn:
+        with self._lock:
             taken = not timedelta() <= self.clock() - self._look.at <= patience
             if taken:
                 self._look = self._take()
             due = self._due(taken=taken) if tables is None else self._old(tables, patience)
         found = self.sampler.mirrors(due) if due else {}  # only the caller waits for that
-        with self._turn:
+        with self._lock:
             if found:
                 self._look = self._merged(found)
             if _outrun(self._look.checkpoint, found):
@@ -297,10 +299,10 @@ class Watcher:
         """*look*, and all that is known by the checkpoint in it."""
         if isinstance(look.checkpoint, Missing):
             return replace(look, steps=self._steps)
-        checkpoint, known = look.checkpoint.value, self._mark
+        checkpoint, known = look.checkpoint.value, self._checkpoint
         if known is not None and is_rolled_back(known, checkpoint):
             self._steps = ()  # of batches that the log has lost, though others have their numbers
-        self._mark = checkpoint
+        self._checkpoint = checkpoint
         fences = {name: one.known() for name, one in look.sources.items()}
         steps = extend_batches(self._steps, to_landed_batch(checkpoint, fences))
         self._steps = drop_disproved(steps, self.sampler.fences.fallen())

@@ -6,15 +6,15 @@ from datetime import datetime
 
 from alerts.model import Incident
 from alerts.routing import CHANNEL
-from monitor.board import BudgetView, ChannelView, DiskView, JobView, RereadView
+from monitor.board import BackfillView, BudgetView, ChannelView, DiskView, JobView
 from monitor.observe.heartbeats import HeartbeatWriter
-from monitor.observe.progress import Estimates, RereadProgress, backfill_progress
+from monitor.observe.progress import BackfillProgress, Estimates, backfill_progress
 from monitor.observe.sampler import Sampling
 from monitor.observe.system_checks import KAFKA, STORE, Component, SlidingWindow, view_channels
 from monitor.schedule import Schedule
 from monitor.spark.requests import LaneRequests
 from monitor.spark.supervisor import Supervisor
-from monitor.store.requests import RereadRequest, RereadRequests
+from monitor.store.requests import StoredBackfill, StoredBackfills
 from monitor.store.store import ServiceStore
 from pipeline.model import Missing, Origin
 from pipeline.reports import SparkWork
@@ -49,23 +49,23 @@ class ServiceState:
     ) -> tuple[Component, ...]:
         """Sources, brokers, collectors, the Spark process, ways to people, other jobs."""
         sources = [
-            Component(f"source:{p.settings.name}", "service", p.ailment) for p in self.heartbeats
+            Component(f"source:{p.settings.name}", "service", p.problem) for p in self.heartbeats
         ]
         names = [one.settings.name for one in self.heartbeats]
         sources += [Component(f"clock:{name}", "clock", self.doubts(name, now)) for name in names]
         brokers = Component(KAFKA, "service", self.brokers())
         collectors = [
-            Component(f"collector:{name}", "service", _ailment(look, name)) for name in look.sources
+            Component(f"collector:{name}", "service", _problem(look, name)) for name in look.sources
         ]
         jobs = [
-            Component(f"job:{job.name}", "job", self._job_ailment(job.name, now))
+            Component(f"job:{job.name}", "job", self._job_problem(job.name, now))
             for job in self.schedule().jobs
             if not job.name.startswith(BLAMED)
         ]
-        ways = [Component(f"{CHANNEL}{c.name}", "channel", c.ailment) for c in channels]
+        ways = [Component(f"{CHANNEL}{c.name}", "channel", c.problem) for c in channels]
         copies = [self._copy(*one, look, now) for one in self.copies().items()]
-        kept = [Component(STORE, STORE, self.store.database.ailment)]
-        kept += [Component(f"disk:{one.name}", "disk", one.ailment) for one in self.disks()]
+        kept = [Component(STORE, STORE, self.store.database.problem)]
+        kept += [Component(f"disk:{one.name}", "disk", one.problem) for one in self.disks()]
         return (*sources, brokers, *collectors, self._spark(now), *copies, *ways, *kept, *jobs)
 
     def channels(self, now: datetime) -> tuple[ChannelView, ...]:
@@ -96,9 +96,9 @@ class ServiceState:
         """(Table, term) -> changes so far."""
         return self.store.accounts.totals()
 
-    def rereads(self, now: datetime) -> tuple[RereadView, ...]:
+    def backfills(self, now: datetime) -> tuple[BackfillView, ...]:
         """Tables that are read again from their source now."""
-        return reread_views(self.store.rereads, self.estimates, now)
+        return backfill_views(self.store.backfills, self.estimates, now)
 
     def store_bytes(self) -> int | None:
         """Bytes of the store; None if it cannot be read."""
@@ -127,36 +127,36 @@ class ServiceState:
 
     def _spark(self, now: datetime) -> Component:
         late = next(filter(None, (self._late(name, now) for name in DRIVEN)), "")
-        return Component("worker", "worker", self.requests.ailment or late)
+        return Component("worker", "worker", self.requests.problem or late)
 
-    def _copy(self, name: str, ailment: str, look: Sampling, now: datetime) -> Component:
+    def _copy(self, name: str, problem: str, look: Sampling, now: datetime) -> Component:
         job, answer = f"{COPY}{name}", look.copies.get(name)
         silent = answer.why if isinstance(answer, Missing) else ""
-        return Component(job, "service", silent or ailment or self._job_ailment(job, now))
+        return Component(job, "service", silent or problem or self._job_problem(job, now))
 
-    def _job_ailment(self, name: str, now: datetime) -> str:
-        return self.schedule().ailments.get(name, "") or self._late(name, now)
+    def _job_problem(self, name: str, now: datetime) -> str:
+        return self.schedule().problems.get(name, "") or self._late(name, now)
 
     def _late(self, name: str, now: datetime) -> str:
         since = self.schedule().overdue(now).get(name)
         return f"overdue, running since {since.isoformat()}" if since else ""
 
 
-def reread_views(
-    kept: RereadRequests, estimates: Estimates, now: datetime
-) -> tuple[RereadView, ...]:
+def backfill_views(
+    kept: StoredBackfills, estimates: Estimates, now: datetime
+) -> tuple[BackfillView, ...]:
     """How far each is that goes on."""
-    return tuple(_reread(one, backfill_progress(one, estimates, now)) for one in kept.open())
+    return tuple(_backfill(one, backfill_progress(one, estimates, now)) for one in kept.open())
 
 
-def _reread(one: RereadRequest, far: RereadProgress) -> RereadView:
+def _backfill(one: StoredBackfill, far: BackfillProgress) -> BackfillView:
     waits = f"; waits: {one.why}" if one.why else ""
     kind = "" if one.wish.origin is Origin.SNAPSHOT else f", {one.kind}"
-    text = f"read again from its source{kind}: {far.told}{waits}"
+    text = f"read again from its source{kind}: {far.description}{waits}"
     left = far.left if far.left is None else far.left.total_seconds()
-    return RereadView(one.table, text, one.rows, one.at, far.rate, left, far.brakes)
+    return BackfillView(one.table, text, one.rows, one.at, far.rate, left, far.brakes)
 
 
-def _ailment(look: Sampling, name: str) -> str:
+def _problem(look: Sampling, name: str) -> str:
     trouble = look.troubles.get(name)
-    return trouble.told if trouble else ""
+    return trouble.description if trouble else ""

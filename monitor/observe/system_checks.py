@@ -61,12 +61,12 @@ STANDSTILLS: Mapping[str, str] = {
     "no_base": "blocked",
 }
 """Reason code -> check; any other reason is a ``hold``."""
-OF_THE_MARK = ("gap", "quarantine", "blocked")
+OF_THE_CHECKPOINT = ("gap", "quarantine", "blocked")
 """Those of them that only the change log shows."""
 ELSEWHERE = frozenset({"check_failed"})  # a probe's FAIL is an incident of its own
 FIRST_LANDING = "first_landing"
 SNAPSHOT_AGAIN = "snapshot_again"
-ANEW_TOLD = timedelta(
+LONGEST_SNAPSHOT_AGAIN = timedelta(
     days=1
 )  # so long it is an incident: a short snapshot is over before one fires
 MERGING = "merging"
@@ -82,7 +82,7 @@ class Component:
 
     name: str
     check: str
-    ailment: str = ""
+    problem: str = ""
 
 
 def of_part(part: Component, at: datetime, parts: Sequence[Component] = ()) -> Verdict:
@@ -92,16 +92,16 @@ def of_part(part: Component, at: datetime, parts: Sequence[Component] = ()) -> V
     fails because store or brokers do shares their cause, and so does a collector that speaks of
     brokers, or answers too late, while they are down.  Other failures are its own incidents.
     """
-    if not part.ailment:
+    if not part.problem:
         return Verdict(part.name, part.check, Ruling(Outcome.PASS, "works"), at)
     read = source_of(part.name.removeprefix("collector:"))
     needed = {read}
-    if part.name.startswith("collector:") and any(w in part.ailment.lower() for w in OF_BROKERS):
+    if part.name.startswith("collector:") and any(w in part.problem.lower() for w in OF_BROKERS):
         needed.add(KAFKA)
-    down = next((one for one in parts if one.name in needed and one.ailment), part)
+    down = next((one for one in parts if one.name in needed and one.problem), part)
     for one in parts:
-        first = one.ailment.partition(": ")[0]
-        if first and one.name in (KAFKA, STORE) and f"{first}: " in part.ailment:
+        first = one.problem.partition(": ")[0]
+        if first and one.name in (KAFKA, STORE) and f"{first}: " in part.problem:
             down = one
     return _blaming(part.name, part.check, down, at)
 
@@ -121,7 +121,7 @@ def of_first_landings(
     under_way = {one.source: one for one in landings}
     for name in sources:
         own = (source_of(name), f"collector:{name}", "worker")
-        down = next((part for part in parts if part.name in own and part.ailment), None)
+        down = next((part for part in parts if part.name in own and part.problem), None)
         ruling = _landing(under_way.get(name), down, at)
         yield Verdict(source_of(name), FIRST_LANDING, ruling, at, cause=source_of(name))
 
@@ -180,7 +180,7 @@ def of_standstills(
         if reason.code not in ELSEWHERE:
             kinds[STANDSTILLS.get(reason.code, "hold")].append(reason)
     for kind, found in kinds.items():
-        if not landed and (kind in OF_THE_MARK or (kind == "hold" and not found)):
+        if not landed and (kind in OF_THE_CHECKPOINT or (kind == "hold" and not found)):
             continue
         own = [reason for reason in found if not reason.cause]
         cause = found[0].cause if found and not own else ""
@@ -227,7 +227,7 @@ def snapshots_of(source: str) -> str:
 def of_snapshots(source: str, again: SnapshotAgain | None, at: datetime) -> Verdict:
     """Whether its collector took a new snapshot lately, which needs an explanation."""
     ruling = Ruling(Outcome.PASS, "its collector goes on where it stopped")
-    if again is not None and not again.asked and at - again.at < ANEW_TOLD:
+    if again is not None and not again.asked and at - again.at < LONGEST_SNAPSHOT_AGAIN:
         reason = (
             f"at {again.at.isoformat(timespec='seconds')} the collector of {source} took a new"
             f" snapshot of {again.tables} tables that it had sent before, so unsent earlier changes"
@@ -271,7 +271,7 @@ def _headroom(
 
 
 def _blaming(name: str, check: str, part: Component, at: datetime) -> Verdict:
-    reason = part.ailment.removeprefix(f"{part.name}: ")  # a source begins with its own name
+    reason = part.problem.removeprefix(f"{part.name}: ")  # a source begins with its own name
     ruling = Ruling(Outcome.FAIL, f"{part.name}: {reason}", "down")
     return Verdict(name, check, ruling, at, cause=part.name)
 
@@ -338,9 +338,9 @@ def view_channels(
 
 
 def _view(outbox: StoredOutbox, name: str, waived: frozenset[str], now: datetime) -> ChannelView:
-    standing, backlog = outbox.health(name), outbox.pile(name, _seen(name, waived))
-    ailments = "; ".join(_ailments(name, standing, backlog, now))
-    return ChannelView(name, backlog.waiting, backlog.dead, standing.failures, ailments)
+    standing, backlog = outbox.health(name), outbox.backlog(name, _seen(name, waived))
+    problems = "; ".join(_problems(name, standing, backlog, now))
+    return ChannelView(name, backlog.waiting, backlog.dead, standing.failures, problems)
 
 
 def _seen(name: str, waived: frozenset[str]) -> int:
@@ -349,7 +349,7 @@ def _seen(name: str, waived: frozenset[str]) -> int:
     return max((int(end) for end in ends if end.isdecimal()), default=0)
 
 
-def _ailments(name: str, standing: ChannelHealth, backlog: Backlog, now: datetime) -> Iterator[str]:
+def _problems(name: str, standing: ChannelHealth, backlog: Backlog, now: datetime) -> Iterator[str]:
     if standing.failures:
         yield f"deliveries that failed in a row: {standing.failures}, the last: {standing.why}"
     elif backlog.since is not None and now - backlog.since > PATIENCE:
@@ -466,7 +466,7 @@ class StalledRound:
             return
         open_now = self._open()
         verdict = Verdict(SUBJECT, CHECK, ruling, now)
-        silences = () if self.store.database.ailment else self.store.silences.list(now)
+        silences = () if self.store.database.problem else self.store.silences.list(now)
         settled = settle_round(self.settings, open_now, [verdict], silences, now)
         self._none_open = not open_now and settled == Round()
         if settled != Round() or self._unsaved:
@@ -490,7 +490,7 @@ class StalledRound:
             self.store.incidents.keep(tuple(unsaved.values()), [i.id for i in settled.dropped])
 
         try:
-            self.store.outbox.hold(settled.letters, now)
+            self.store.outbox.hold(settled.messages, now)
             self.store.outbox.catch_up(now, along)
             self._unsaved = {}
         except UnreachableError as error:

@@ -38,9 +38,9 @@ class TableStates:
     _found: dict[str, Found] = field(default_factory=dict)
     _now: Mapping[str, StateSince] | None = None
 
-    def begin(self, rereads: Mapping[str, str]) -> None:
+    def begin(self, backfills: Mapping[str, str]) -> None:
         """A round begins: table -> how far it is read again by request, where one is."""
-        self._rereads, self._found = rereads, {}
+        self._rereads, self._found = backfills, {}
 
     def note(self, inputs: Inputs, unreadable: str, first: FirstLanding | None) -> None:
         """Note the state of the table of *inputs*, if it is known what has landed.
@@ -56,7 +56,7 @@ class TableStates:
             based=all(shard in bases for shard in inputs.table.shards),
             bare=unreadable == NO_MIRROR,
             first=first.line if first else "",
-            reread=self._rereads.get(name, ""),
+            backfill=self._rereads.get(name, ""),
             blocked=find_blocks(inputs, frozenset()),
             pause=inputs.pause,
         )

@@ -89,7 +89,7 @@ class TableRegistry:
     standards: Standards = NO_STANDARDS
     _tables: tuple[Table, ...] = ()
     _named: Mapping[str, Table] = field(default_factory=dict)
-    _told: tuple[object, object] | None = None  # by what the shards are known
+    _described: tuple[object, object] | None = None  # by what the shards are known
     _shards: Mapping[Shard, str] | None = None
     _compared: Comparison | None = None
     _existing: Mapping[Shard, Existence] = field(default_factory=dict)
@@ -196,7 +196,7 @@ class TableRegistry:
                 self._asked = now
                 self._silent = dict(self._ask())
             tables = tuple(self._build(shards))  # an interrupted build is repeated the next time
-            self._told, self._shards, self._tables = _telling(checkpoint), shards, tables
+            self._described, self._shards, self._tables = _telling(checkpoint), shards, tables
             self._named = {table.name: table for table in self._tables}
             self._moving = frozenset(_moving(checkpoint, self.router))
             self._new = tuple(
@@ -213,18 +213,18 @@ class TableRegistry:
         return known.changed
 
     def _compare(self, checkpoint: Checkpoint, shards: Mapping[Shard, str]) -> frozenset[str]:
-        if _telling(checkpoint) == self._told:
+        if _telling(checkpoint) == self._described:
             return frozenset()
         others = active_shards(checkpoint, self.router).items() ^ shards.items()
         return frozenset(table for _, table in others)
 
     def _living(self, checkpoint: Checkpoint) -> Mapping[Shard, str]:
         """The shards that are there; their names are gone through only if one has changed."""
-        if self._shards is not None and _telling(checkpoint) == self._told:
+        if self._shards is not None and _telling(checkpoint) == self._described:
             return self._shards
         shards = active_shards(checkpoint, self.router)
         if shards == self._shards:
-            self._told = _telling(checkpoint)
+            self._described = _telling(checkpoint)
         return shards
 
     def _build(self, shards: Mapping[Shard, str]) -> list[Table]:
@@ -422,12 +422,12 @@ class MergeDemand:
 
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     _wishes: dict[str, tuple[datetime, datetime]] = field(default_factory=dict)  # asked, cut
-    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def want(self, tables: Iterable[str], cut: datetime) -> None:
         """Somebody waits until *tables* are complete up to *cut*."""
         now = self.clock()
-        with self._turn:
+        with self._lock:
             for name in tables:
                 asked, latest = self._wishes.get(name, (now, cut))
                 if has_passed(asked, REMEMBERED, now):
@@ -436,7 +436,7 @@ class MergeDemand:
 
     def meet(self, tables: Iterable[str], cut: datetime) -> None:
         """*tables* are complete up to *cut*: requests for that are met."""
-        with self._turn:
+        with self._lock:
             for name in tables:
                 if name in self._wishes and self._wishes[name][1] <= cut:
                     del self._wishes[name]
@@ -444,7 +444,7 @@ class MergeDemand:
     def __call__(self) -> frozenset[str]:
         """Those that somebody waits for."""
         now = self.clock()
-        with self._turn:
+        with self._lock:
             self._wishes = {
                 n: one for n, one in self._wishes.items() if not has_passed(one[0], REMEMBERED, now)
             }

@@ -16,7 +16,7 @@ import structlog
 
 from checks.model import Outcome, Verdict, Verified
 from monitor.store.history import Verdicts
-from monitor.store.requests import CheckedAgain, RereadRequest, RereadRequests
+from monitor.store.requests import CheckedAgain, StoredBackfill, StoredBackfills
 
 INCOMPARABLE = frozenset({"unsupported", "no_schema"})
 """Codes of UNKNOWN by which a check says that it compares no row of a table."""
@@ -130,38 +130,38 @@ log = structlog.get_logger(__name__)
 class Rechecks:
     """Keeps with each re-reading what its checks said next."""
 
-    rereads: RereadRequests
+    backfills: StoredBackfills
     rulings: LatestVerdicts
     clock: Callable[[], datetime]
 
     def look(self) -> None:
         """Take up what has been ruled since."""
-        waiting = self.rereads.unchecked(self.clock() - LOOKED_FOR)
+        waiting = self.backfills.unchecked(self.clock() - LOOKED_FOR)
         if not waiting:
             return
         for one in waiting:
             newest = self.rulings.of(one.table)
             proofs = [p for check in one.wish.checks if (p := _proof(one, check, newest))]
             if tuple(proofs) != one.proofs:
-                self.rereads.checked(one.id, proofs)
+                self.backfills.checked(one.id, proofs)
                 for proof in proofs:
                     fields = {"check": proof.check, "passed": proof.passed, "why": proof.reason}
                     log.info("checked_again", id=one.id, table=one.table, **fields)
 
 
-def awaits_checks(one: RereadRequest, now: datetime) -> bool:
+def awaits_checks(one: StoredBackfill, now: datetime) -> bool:
     """Whether what its checks say is still looked for, and one of them has not passed."""
     return (
         one.done and bool(one.unchecked) and one.ended is not None and one.ended > now - LOOKED_FOR
     )
 
 
-def _proof(one: RereadRequest, check: str, newest: tuple[Verdict, ...]) -> CheckedAgain | None:
+def _proof(one: StoredBackfill, check: str, newest: tuple[Verdict, ...]) -> CheckedAgain | None:
     """What *check* said last of the table; once it has passed, that stands."""
     known = next((p for p in one.proofs if p.check == check), None)
     if known is not None and known.passed:
         return known
-    own = [v for v in newest if v.check == check and is_after_reread(v, one)]
+    own = [v for v in newest if v.check == check and is_after_backfill(v, one)]
     ruled = [v for v in own if v.ruling.outcome is not Outcome.UNKNOWN]
     if not ruled:
         return known
@@ -170,7 +170,7 @@ def _proof(one: RereadRequest, check: str, newest: tuple[Verdict, ...]) -> Check
     return CheckedAgain(check, passed, last.at, last.ruling.reason)
 
 
-def is_after_reread(verdict: Verdict, one: RereadRequest) -> bool:
+def is_after_backfill(verdict: Verdict, one: StoredBackfill) -> bool:
     """Whether all that *verdict* compared was read after *one* had ended."""
     ended = one.ended
     return ended is not None and bool(verdict.as_of) and all(f.at > ended for f in verdict.as_of)

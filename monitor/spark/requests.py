@@ -46,7 +46,7 @@ from pipeline.suites import SuiteAnswer, SuiteLook, evaluate_by_spark
 if TYPE_CHECKING:
     from monitor.store.history import Accounts
     from monitor.store.holds import HoldRegistry
-    from monitor.store.requests import RereadRequests, Resubmissions
+    from monitor.store.requests import Resubmissions, StoredBackfills
     from pipeline.lane import Lane
 
 OPENING = 0
@@ -60,10 +60,10 @@ class Verb(StrEnum):
     LAND = "land"
     APPLY = "apply"
     APPLY_URGENT = "apply_urgent"
-    UPKEEP = "upkeep"
+    MAINTENANCE = "upkeep"
     PUBLISH = "publish"
     CHECK = "check"
-    REREAD = "reread"
+    BACKFILL = "reread"
     STOP = "stop"
 
 
@@ -71,10 +71,10 @@ LINES = (
     Verb.LAND,
     Verb.APPLY,
     Verb.APPLY_URGENT,
-    Verb.UPKEEP,
+    Verb.MAINTENANCE,
     Verb.PUBLISH,
     Verb.CHECK,
-    Verb.REREAD,
+    Verb.BACKFILL,
 )
 """What is answered side by side, each in a line of its own."""
 
@@ -95,7 +95,7 @@ class Request:
     readers: Mapping[str, int] = field(default_factory=dict)
     settings: PipelineSettings | None = None
     cuts: tuple[DueCut, ...] = ()
-    rereads: tuple[BackfillRequest, ...] = ()
+    backfills: tuple[BackfillRequest, ...] = ()
     paused: frozenset[str] = frozenset()
     wanted: frozenset[str] = frozenset()
     archived: ArchiveWord = NO_WORD
@@ -131,7 +131,7 @@ class Reply:
     landed: LandingReport | None = None
     applied: tuple[MergeReport, ...] = ()
     published: tuple[Manifest, ...] = ()
-    rereads: tuple[BackfillState, ...] = ()
+    backfills: tuple[BackfillState, ...] = ()
     answer: SuiteAnswer | None = None
     failure: Failure | None = None
     spark: Mapping[str, SparkWork] = field(default_factory=dict)
@@ -211,7 +211,7 @@ class Deadlines:
 
     land: timedelta
     apply: timedelta
-    upkeep: timedelta
+    maintenance: timedelta
 
 
 @dataclass(eq=False)
@@ -224,11 +224,11 @@ class SparkLooks:
     _waiting: dict[LookKey, SuiteLook] = field(default_factory=dict)
     _done: dict[LookKey, SuiteAnswer | SluiceError] = field(default_factory=dict)
     _at_work: LookKey | None = None
-    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def answer(self, key: LookKey) -> SuiteAnswer | NotYet | None:
         """Implements :class:`checks.world.LargeLooks`."""
-        with self._turn:
+        with self._lock:
             found = self._done.pop(key, None)
             if isinstance(found, SluiceError):
                 raise found
@@ -238,13 +238,13 @@ class SparkLooks:
 
     def ask(self, look: SuiteLook) -> None:
         """Implements :class:`checks.world.LargeLooks`."""
-        with self._turn:
+        with self._lock:
             self._waiting[look.key] = look
 
     def run(self, make: Callable[[SuiteLook], SuiteAnswer | None]) -> None:
         """Make each look that waits; one that fails, however it does, fails its check alone."""
         while True:
-            with self._turn:
+            with self._lock:
                 if not self._waiting:
                     return
                 self._at_work = next(iter(self._waiting))
@@ -262,7 +262,7 @@ class SparkLooks:
                 self._conclude(look, found)
 
     def _conclude(self, look: SuiteLook, found: SuiteAnswer | SluiceError | None) -> None:
-        with self._turn:
+        with self._lock:
             self._at_work = None
             if found is not None:
                 self._done[look.key] = found
@@ -274,7 +274,7 @@ class SparkLooks:
 class LaneRequests:
     """Drives one lane; ``call`` asks the Spark process, and waits up to the given time.
 
-    ``ailments`` says why the last landing or merge run failed, ``at_rest`` whether no backfill is
+    ``problems`` says why the last landing or merge run failed, ``at_rest`` whether no backfill is
     requested, ``spark`` what Spark jobs have done so far, by work.  ``noted`` receives the reports
     of merge runs, and must not block.
     """
@@ -286,7 +286,7 @@ class LaneRequests:
     waived: Callable[[], frozenset[str]]
     standstills: "HoldRegistry"
     accounts: "Accounts"
-    rereads: "RereadRequests"
+    backfills: "StoredBackfills"
     resubmissions: "Resubmissions"
     clock: Callable[[], datetime]
     readers: Callable[[], Mapping[str, int]] = dict
@@ -296,17 +296,17 @@ class LaneRequests:
     archived: Callable[[], ArchiveWord] = ArchiveWord
     noted: Callable[[Sequence[MergeReport]], object] = tuple
     looks: SparkLooks = field(default_factory=SparkLooks)
-    ailments: dict[Verb, str] = field(default_factory=dict)
+    problems: dict[Verb, str] = field(default_factory=dict)
     at_rest: bool = False
     spark: dict[str, SparkWork] = field(default_factory=dict)
     _counting: threading.Lock = field(default_factory=threading.Lock)
-    _untold: dict[Verb, tuple[Sequence[MergeReport], datetime]] = field(default_factory=dict)
+    _unreported: dict[Verb, tuple[Sequence[MergeReport], datetime]] = field(default_factory=dict)
     _patience: dict[Verb, timedelta] = field(default_factory=dict)
 
     @property
-    def ailment(self) -> str:
+    def problem(self) -> str:
         """Why landing or applying failed when it was last tried; empty if neither did."""
-        reasons = (self.ailments.get(verb, "") for verb in DRIVEN)
+        reasons = (self.problems.get(verb, "") for verb in DRIVEN)
         return "; ".join(dict.fromkeys(filter(None, reasons)))
 
     def land(self) -> None:
@@ -330,7 +330,7 @@ class LaneRequests:
         Raises:
             SluiceError: why nothing was merged; a held table is reported, not raised.
         """
-        read_again = (wish.table for wish in self.rereads.wished())
+        read_again = (wish.table for wish in self.backfills.wished())
         self._apply(Verb.APPLY, self.wanted().union(read_again))
 
     def apply_urgent(self) -> None:
@@ -341,14 +341,14 @@ class LaneRequests:
         """
         self._apply(Verb.APPLY_URGENT, frozenset())
 
-    def upkeep(self) -> None:
+    def maintain(self) -> None:
         """Compact and clean, keeping the versions that certificates still name."""
-        request = Request(0, Verb.UPKEEP, readers=self.readers(), paused=self.paused())
-        self._asked(request, self.deadlines.upkeep)
+        request = Request(0, Verb.MAINTENANCE, readers=self.readers(), paused=self.paused())
+        self._asked(request, self.deadlines.maintenance)
 
     def publish(self) -> None:
         """Write out images that are not there yet."""
-        for one in self._asked(Request(0, Verb.PUBLISH), self.deadlines.upkeep).published:
+        for one in self._asked(Request(0, Verb.PUBLISH), self.deadlines.maintenance).published:
             cut = one.cut.isoformat()
             log.info("image_written", table=one.table, cut=cut, rows=one.rows, parts=one.parts)
 
@@ -357,9 +357,9 @@ class LaneRequests:
         self.looks.run(self._look)
 
     def _look(self, look: SuiteLook) -> SuiteAnswer | None:
-        return self._asked(Request(0, Verb.CHECK, look=look), self.deadlines.upkeep).answer
+        return self._asked(Request(0, Verb.CHECK, look=look), self.deadlines.maintenance).answer
 
-    def reread(self) -> None:
+    def run_backfills(self) -> None:
         """Continue the requested backfills, and stop those that were cancelled.
 
         Without requests it still calls the Spark process until no cancelled one is left.
@@ -367,16 +367,16 @@ class LaneRequests:
         Raises:
             SluiceError: why nothing was read; it is shown with the open backfills, too.
         """
-        wished = self.rereads.wished()
+        wished = self.backfills.wished()
         if not wished and self.at_rest:
             return
         try:
-            reply = self._asked(Request(0, Verb.REREAD, rereads=wished), self.deadlines.land)
+            reply = self._asked(Request(0, Verb.BACKFILL, backfills=wished), self.deadlines.land)
         except SluiceError as error:
-            self.rereads.failed(str(error))
+            self.backfills.failed(str(error))
             raise
-        self.at_rest = not wished and not reply.rereads
-        self.rereads.told(reply.rereads, self.clock())
+        self.at_rest = not wished and not reply.backfills
+        self.backfills.record_states(reply.backfills, self.clock())
 
     def _asked(self, request: Request, within: timedelta) -> Reply:
         reply = self.call(request, within)
@@ -411,7 +411,7 @@ class LaneRequests:
                 archived=self.archived(),
             )
             merges = self._ask_for_merges(verb, request)
-        self._untold[verb] = merges, started
+        self._unreported[verb] = merges, started
         self._keep(verb)
 
     def _ask_for_merges(self, verb: Verb, request: Request) -> Sequence[MergeReport]:
@@ -423,7 +423,7 @@ class LaneRequests:
         try:
             merges = self._asked(request, limit).applied
         except UnreachableError as error:
-            longer = max(limit, min(2 * limit, self.deadlines.upkeep))
+            longer = max(limit, min(2 * limit, self.deadlines.maintenance))
             if self.clock() - began < limit or longer == limit:
                 raise
             self._patience[verb] = longer
@@ -437,10 +437,10 @@ class LaneRequests:
 
         For a mirror remembers the account of its last merge alone.
         """
-        pending = self._untold.get(verb)
+        pending = self._unreported.get(verb)
         if pending is not None:
             self._applied(*pending)
-            del self._untold[verb]
+            del self._unreported[verb]
 
     def _applied(self, merges: Sequence[MergeReport], started: datetime) -> None:
         now = self.clock()
@@ -467,13 +467,13 @@ class LaneRequests:
         try:
             yield
         except SluiceError as error:
-            self.ailments[verb] = str(error)
+            self.problems[verb] = str(error)
             raise
-        self.ailments[verb] = ""
+        self.problems[verb] = ""
 
     def _landed(self, landed: LandingReport) -> None:
         self.standstills.landed(landed, self.clock())
-        self.resubmissions.told(landed.resubmitted, self.clock())
+        self.resubmissions.record_states(landed.resubmitted, self.clock())
         if landed.batch is not None:
             took = round(landed.took.total_seconds(), 3)
             log.info("landed", batch=landed.batch, rows=landed.rows, seconds=took)
@@ -489,10 +489,10 @@ def answer_request(lane: "Lane", request: Request) -> Reply:
             wanted = frozenset[str]() if urgent else request.wanted
             given = (request.waived, request.cuts, request.paused, wanted, request.archived)
             return Reply(request.id, applied=lane.apply(MergeRequest(*given), urgent=urgent))
-        case Verb.REREAD:
-            return Reply(request.id, rereads=lane.reread(request.rereads))
-        case Verb.UPKEEP:
-            lane.upkeep(request.readers, request.paused)
+        case Verb.BACKFILL:
+            return Reply(request.id, backfills=lane.run_backfills(request.backfills))
+        case Verb.MAINTENANCE:
+            lane.maintain(request.readers, request.paused)
         case Verb.PUBLISH:
             return Reply(request.id, published=lane.publish())
         case Verb.CHECK if request.look is not None:

@@ -147,7 +147,7 @@ class Child:
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
-    def bury(self) -> int:
+    def wait_for_exit(self) -> int:
         """Wait for the end of the process and take its JVM with it; its exit status.
 
         All waits for it end then, even if its pipe is still open. A process whose opening is late
@@ -276,7 +276,7 @@ class Supervisor:
 
     def __post_init__(self) -> None:
         """Each line takes one request at a time; applying and upkeep share mirrors in the lane."""
-        self._turns = {verb: threading.Lock() for verb in LINES}
+        self._locks = {verb: threading.Lock() for verb in LINES}
 
     @property
     def pid(self) -> int | None:
@@ -298,7 +298,7 @@ class Supervisor:
             UnreachableError: no process, or it died or was late; it is started again.
             ProofError: nothing may land, as the harmful settings seen before cannot be read.
         """
-        lock, until = self._turns[request.verb], time.monotonic() + deadline.total_seconds()
+        lock, until = self._locks[request.verb], time.monotonic() + deadline.total_seconds()
         while not lock.acquire(timeout=0.5):
             if self._stopping.is_set() or time.monotonic() > until:
                 msg = f"the spark process was busy; {request.verb.value} was not asked"
@@ -358,7 +358,7 @@ class Supervisor:
             self._child = child = self._spawn()
             if self._stopping.is_set():  # by somebody who did not see this one
                 child.kill()
-            status = child.bury()
+            status = child.wait_for_exit()
             self._child = None
             if self._stopping.is_set():
                 return

@@ -113,7 +113,7 @@ def _incident(row: Row[Any]) -> Incident:
 
 
 WAITING, DELIVERED, DEAD = "waiting", "delivered", "dead"
-_KEPT_LETTERS = timedelta(days=30)
+_KEPT_MESSAGES = timedelta(days=30)
 _FULL = 10_000
 _SPARE = 2**62  # numbers above are notifications that are not stored yet
 _log = structlog.get_logger(__name__)
@@ -152,7 +152,7 @@ class StoredOutbox:
     _done: dict[int, _Ending] = field(default_factory=dict, init=False)
     _fares: dict[str, ChannelHealth] = field(default_factory=dict, init=False)
     _next: int = field(default=_SPARE, init=False)
-    _turn: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def put(self, messages: Iterable[tuple[str, Message]], at: datetime) -> int:
         """Queue each message for its channel; a message that the channel had before is skipped."""
@@ -171,7 +171,7 @@ class StoredOutbox:
         Per channel, the newest *room* waiting notifications are kept, and as many sent ones.
         """
         messages = tuple(messages)
-        with self._turn:
+        with self._lock:
             for channel, message in messages:
                 self._spare.append(QueuedMessage(self._next, channel, message, at))
                 self._next += 1
@@ -198,7 +198,7 @@ class StoredOutbox:
         Raises:
             UnreachableError: the store accepts no write; everything stays in memory.
         """
-        with self._turn:
+        with self._lock:
             spare, done, fares = tuple(self._spare), {**self._done}, {**self._fares}
         if along is None and not (spare or done or fares):
             return
@@ -216,7 +216,7 @@ class StoredOutbox:
                 self._make_room(connection, channel, at)
             for channel, health in fares.items():
                 _fare(connection, channel, health)
-        with self._turn:
+        with self._lock:
             ended = {*self._done} - {*done}  # sent meanwhile; the next call writes them
             written = {one.number for one in spare} - ended
             self._spare = [one for one in self._spare if one.number not in written]
@@ -245,7 +245,7 @@ class StoredOutbox:
         stored, broken = list[QueuedMessage](), list[int]()
         try:
             stored = self.database.decoded(
-                query, outbox, _letter, lambda row: broken.append(int(row["number"] or b"0"))
+                query, outbox, _message, lambda row: broken.append(int(row["number"] or b"0"))
             )
         except UnreachableError as error:
             _log.warning(
@@ -282,11 +282,11 @@ class StoredOutbox:
 
     def set_health(self, channel: str, standing: ChannelHealth) -> None:
         """Store the health *standing* of *channel*."""
-        with self._turn:
+        with self._lock:
             self._fares[channel] = standing
         self._try_to_catch_up(None)
 
-    def pile(self, channel: str, seen: int = 0) -> Backlog:
+    def backlog(self, channel: str, seen: int = 0) -> Backlog:
         """Return the backlog of *channel*; dead-lettered ones count if numbered above *seen*."""
         mine = outbox.c.channel == channel
         given_up = mine & (outbox.c.state == DEAD) & (outbox.c.number > seen)
@@ -312,7 +312,7 @@ class StoredOutbox:
 
     def prune(self, now: datetime) -> int:
         """Delete notifications delivered or dead-lettered long ago; return their number."""
-        over = (outbox.c.state != WAITING) & (outbox.c.done < now - _KEPT_LETTERS)
+        over = (outbox.c.state != WAITING) & (outbox.c.done < now - _KEPT_MESSAGES)
         return delete_rows(self.database, outbox, over)
 
     def _ended(
@@ -321,7 +321,7 @@ class StoredOutbox:
         end: _Ending,
         standing: ChannelHealth | None = None,
     ) -> None:
-        with self._turn:
+        with self._lock:
             self._done.update((notification.number, end) for notification in notifications)
             if standing is not None:
                 self._fares.update(
@@ -333,7 +333,7 @@ class StoredOutbox:
         """Dead-letter unreadable rows, so that they do not block the queue."""
         if numbers:
             end = _Ending(DEAD, "its row in the store is unreadable", datetime.now(UTC))
-            with self._turn:
+            with self._lock:
                 self._done.update(dict.fromkeys(numbers, end))
             self._try_to_catch_up(end.at)
 
@@ -344,7 +344,7 @@ class StoredOutbox:
             _log.warning("results of notifications are kept in memory", why=str(error))
 
     def _spare_waiting(self, channel: str = "") -> tuple[QueuedMessage, ...]:
-        with self._turn:
+        with self._lock:
             left = [one for one in self._spare if one.number not in self._done]
         return tuple(one for one in left if channel in ("", one.channel))
 
@@ -386,7 +386,7 @@ def _fare(connection: Connection, channel: str, standing: ChannelHealth) -> None
     connection.execute(insert(standings).values(channel=channel, body=body))
 
 
-def _letter(row: Row[Any]) -> QueuedMessage:
+def _message(row: Row[Any]) -> QueuedMessage:
     return QueuedMessage(row.number, row.channel, decode_value(Message, row.message), row.put)
 
 
@@ -461,7 +461,7 @@ class Waivers:
     clock: Callable[[], datetime] = _now
     _known: tuple[Waiver, ...] | None = None
     _ids: tuple[frozenset[str], datetime | None] | None = None  # valid until then
-    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, waiver: Waiver) -> bool:
         """Record *waiver*; False if an open waiver of the same id lasts as long: that one stays.
@@ -503,7 +503,7 @@ class Waivers:
 
     def waived(self) -> frozenset[str]:
         """Return every id whose waiver is open now."""
-        with self._turn:
+        with self._lock:
             now = self.clock()
             if self._ids is None or (self._ids[1] is not None and now >= self._ids[1]):
                 if self._known is None:
@@ -524,7 +524,7 @@ class Waivers:
         return tuple(self.database.decoded(query, waivers, _waiver))
 
     def _forget(self) -> None:
-        with self._turn:
+        with self._lock:
             self._known = self._ids = None
 
 

@@ -63,7 +63,7 @@ class Certificates:
     _cuts: set[datetime] | None = field(default=None, repr=False)  # all cuts; None: unknown
     _since: set[str] = field(default_factory=set, repr=False)  # tables dropped since
     doubted: set[str] = field(default_factory=set)  # tables whose revocation is not stored yet
-    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, *many: Certificate) -> int:
         """Store *many* in one transaction; return how many are new.
@@ -80,7 +80,7 @@ class Certificates:
             if fresh:
                 connection.execute(insert(certificates), [_row(one) for one in fresh])
         self._forget({one.table for one in many} - {one.table for one in fresh})
-        with self._turn:
+        with self._lock:
             self._writes += 1
             for one in fresh:
                 self._remember(one.table, (_about(one), one.cut), one)
@@ -102,7 +102,7 @@ class Certificates:
         if table in self.doubted:
             return None
         about = stage_name(stage, copy)
-        with self._turn:
+        with self._lock:
             own, writes = self._newest.get(table, {}), self._writes
             if (about, cut) in own:
                 return own[about, cut]
@@ -111,14 +111,14 @@ class Certificates:
             if self._cuts is not None and cut not in self._cuts:
                 return None
         found = self._read_newest(table, about, cut)
-        with self._turn:
+        with self._lock:
             if writes == self._writes:  # else it may have been revoked meanwhile
                 self._remember(table, (about, cut), found)
         return found
 
     def read_whole(self, cut: datetime) -> None:
         """Cache the newest certificate of every table for one *cut*, and the other known cuts."""
-        with self._turn:
+        with self._lock:
             if cut == self._read_whole:
                 return
             writes = self._writes
@@ -129,7 +129,7 @@ class Certificates:
             cuts = set(
                 connection.scalars(select(certificates.c.cut).distinct().limit(MOST_CUTS + 1))
             )
-        with self._turn:
+        with self._lock:
             if writes != self._writes:
                 return
             self._cuts = _few(cuts)
@@ -271,7 +271,7 @@ class Certificates:
         own[key] = one
 
     def _forget(self, tables: Iterable[str]) -> None:
-        with self._turn:
+        with self._lock:
             self._writes += 1
             for table in tables:
                 self._newest.pop(table, None)

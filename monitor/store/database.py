@@ -100,17 +100,17 @@ class WrittenFirst(Protocol):
 class Database:
     """Connections for any number of threads.
 
-    ``ailment`` is the error of the last failed transaction; a committed write clears it. Each
+    ``problem`` is the error of the last failed transaction; a committed write clears it. Each
     transaction first writes what ``first`` has in memory.
     """
 
     path: Path
     engine: Engine
     lock: Lock | None = None
-    ailment: str = ""
+    problem: str = ""
     first: list[WrittenFirst] = field(default_factory=list)
     _unreadable: set[str] = field(default_factory=set)
-    _turn: threading.RLock = field(default_factory=threading.RLock)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
     _mine: threading.local = field(default_factory=threading.local)
 
     @classmethod
@@ -156,7 +156,7 @@ class Database:
         if joined is not None:
             yield joined
             return
-        with self._turn:
+        with self._lock:
             with self._connect(writes=True) as connection:
                 self._mine.connection = connection
                 try:
@@ -247,10 +247,10 @@ class Database:
                 with connection.begin():
                     yield connection
         except OperationalError as error:
-            self.ailment = f"store {self.path}: {error.orig}"
-            raise UnreachableError(self.ailment) from error
+            self.problem = f"store {self.path}: {error.orig}"
+            raise UnreachableError(self.problem) from error
         if writes:
-            self.ailment = ""
+            self.problem = ""
 
 
 def stored_text(value: bytes | None) -> str:

@@ -333,7 +333,7 @@ class Accounts:
 
     database: Database
     _residuals: dict[str, int] | None = None
-    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, lane: str, table: str, batch: int, account: Account, at: datetime) -> bool:
         """Record the counts of one merge; False if that merge was recorded before."""
@@ -346,7 +346,7 @@ class Accounts:
             connection.execute(insert(accounts).values(values))
             for term, count in nonzero_terms(account).items():
                 _count(connection, table, term, count)
-        with self._turn:  # never around a write, because a writer may ask for residuals
+        with self._lock:  # never around a write, because a writer may ask for residuals
             if self._residuals is not None:
                 self._residuals = {**self._residuals, table: account.residual}
         return True
@@ -366,7 +366,7 @@ class Accounts:
 
         An unreadable account counts as 1, until a later merge of its table is recorded.
         """
-        with self._turn:
+        with self._lock:
             if self._residuals is None:
                 self._residuals = self._newest_residuals()
             return self._residuals
@@ -375,7 +375,7 @@ class Accounts:
         """Delete old accounts, and balanced ones sooner; the newest of each table stays."""
         count = delete_rows(self.database, accounts, accounts.c.at < now - HISTORY)
         if count:
-            with self._turn:
+            with self._lock:
                 self._residuals = None
         newer = accounts.alias("newer")
         later = exists().where(
@@ -527,7 +527,7 @@ class CheckMemory:
     _waiting: dict[Place, Kept] = field(default_factory=dict)
     _known: dict[Place, str] = field(default_factory=dict)  # stored values
     _since: datetime | None = None
-    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         """Register, to be written with the next transaction."""
@@ -540,7 +540,7 @@ class CheckMemory:
             ProofError: its row in the store is unreadable; to forget it could hide what it held.
         """
         place = table, check
-        with self._turn:
+        with self._lock:
             waiting = self._waiting.get(place)
             text = self._known.get(place) if waiting is None else waiting[0]
         if text is None:
@@ -571,7 +571,7 @@ class CheckMemory:
         check lose its finding, because its next run starts after it.
         """
         text = json.dumps(dict(kept))
-        with self._turn:
+        with self._lock:
             self._since = self._since or at
             self._waiting[table, check] = (text, at)
             due = not timedelta(0) <= at - self._since < LONGEST
@@ -592,7 +592,7 @@ class CheckMemory:
         return bool(self._waiting)
 
     def write(self, connection: Connection) -> Callable[[], None]:
-        with self._turn:
+        with self._lock:
             rows = dict(self._waiting)
         values = [
             {"of": table, "by": check, "text": text, "then": at}
@@ -604,7 +604,7 @@ class CheckMemory:
 
     def _forget(self, written: Mapping[Place, Kept]) -> None:
         """Keep what was remembered since."""
-        with self._turn:
+        with self._lock:
             for place, kept in written.items():
                 self._known.pop(place, None)
                 if len(kept[0]) <= SHORT and len(self._known) < MOST:

@@ -56,10 +56,10 @@ class Holds:
     def list(self) -> tuple[StoredHold, ...]:
         """Return all, oldest first; an unreadable one still holds its subject."""
         query = select(standstills).order_by(standstills.c.since, standstills.c.id)
-        return tuple(self.database.decoded(query, standstills, _standstill, _salvaged_hold))
+        return tuple(self.database.decoded(query, standstills, _hold, _salvaged_hold))
 
 
-def _standstill(row: Row[Any]) -> StoredHold:
+def _hold(row: Row[Any]) -> StoredHold:
     texts = (row.id, row.kind, row.subject, row.reason, row.detail)
     return StoredHold(*texts, row.since, tuple(row.tables))
 

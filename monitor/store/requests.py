@@ -35,7 +35,7 @@ KINDS = {Origin.SNAPSHOT: "bootstrap", Origin.REPLAY: "replay", Origin.REPAIR: "
 
 
 @dataclass(frozen=True, slots=True)
-class RereadWish:
+class BackfillSpec:
     """Selected rows, and the ``checks`` that must pass again once the rows are merged.
 
     ``shown`` is the time that the rows show, ``incident`` the one that named them. A ``dry`` run
@@ -66,7 +66,7 @@ class CheckedAgain:
 
 
 @dataclass(frozen=True, slots=True)
-class RereadRequest:
+class StoredBackfill:
     """Who requested a backfill of *table*, why and when; ``ended`` is empty while it runs.
 
     ``proofs`` are the newest results of the checks that it repairs.
@@ -79,7 +79,7 @@ class RereadRequest:
     at: datetime
     ended: datetime | None = None
     states: tuple[BackfillState, ...] = ()
-    wish: RereadWish = field(default_factory=RereadWish)
+    wish: BackfillSpec = field(default_factory=BackfillSpec)
     proofs: tuple[CheckedAgain, ...] = ()
 
     @property
@@ -111,7 +111,7 @@ class RereadRequest:
         return "; ".join(dict.fromkeys(one.why for one in self.states if one.why))
 
 
-def require_same(known: RereadRequest, wish: RereadWish) -> RereadRequest:
+def require_same(known: StoredBackfill, wish: BackfillSpec) -> StoredBackfill:
     """Return *known*, the running backfill, if it reads the same rows as *wish*.
 
     Raises:
@@ -126,7 +126,7 @@ def require_same(known: RereadRequest, wish: RereadWish) -> RereadRequest:
 
 
 @dataclass(eq=False)
-class RereadRequests:
+class StoredBackfills:
     """Requested backfills. They are kept for ever, because they explain a base.
 
     Keys and conditions of a table that ``hides`` values are kept only until the backfill ends.
@@ -135,7 +135,7 @@ class RereadRequests:
     database: Database
     hides: Callable[[str], bool] = lambda _: False
 
-    def add(self, asked: RereadRequest) -> RereadRequest:
+    def add(self, asked: StoredBackfill) -> StoredBackfill:
         """Record *asked*; return the running backfill of its table instead, if it reads the same.
 
         Raises:
@@ -153,22 +153,22 @@ class RereadRequests:
             )
         return asked
 
-    def get(self, id_: str) -> RereadRequest | None:
+    def get(self, id_: str) -> StoredBackfill | None:
         """Return the request with that id."""
         found = self._found(select(rereads).where(rereads.c.id == id_))
         return found[0] if found else None
 
-    def list(self, *, limit: int = 100) -> tuple[RereadRequest, ...]:
+    def list(self, *, limit: int = 100) -> tuple[StoredBackfill, ...]:
         """Return all requests, newest first."""
         query = select(rereads).order_by(rereads.c.at.desc()).limit(limit)
         return self._found(query)
 
-    def since(self, at: datetime) -> tuple[RereadRequest, ...]:
+    def since(self, at: datetime) -> tuple[StoredBackfill, ...]:
         """Return requests that were made or ended after *at* or run now, oldest first."""
         lately = (rereads.c.at > at) | (rereads.c.ended > at) | rereads.c.ended.is_(None)
         return self._found(select(rereads).where(lately).order_by(rereads.c.at))
 
-    def open(self) -> tuple[RereadRequest, ...]:
+    def open(self) -> tuple[StoredBackfill, ...]:
         """Return running requests, oldest first."""
         query = select(rereads).where(rereads.c.ended.is_(None)).order_by(rereads.c.at)
         return self._found(query)
@@ -181,7 +181,7 @@ class RereadRequests:
             for w in [one.wish]
         )
 
-    def unchecked(self, since: datetime) -> tuple[RereadRequest, ...]:
+    def unchecked(self, since: datetime) -> tuple[StoredBackfill, ...]:
         """Return requests done after *since* whose checks have not all passed again."""
         named = func.json_array_length(rereads.c.wish, "$.checks") > 0  # few of the ended ones
         query = select(rereads).where(rereads.c.ended > since, named).order_by(rereads.c.at)
@@ -195,7 +195,7 @@ class RereadRequests:
                 update(rereads).where(rereads.c.id == id_).values(proofs=proofs_json)
             )
 
-    def told(self, states: Iterable[BackfillState], at: datetime) -> None:
+    def record_states(self, states: Iterable[BackfillState], at: datetime) -> None:
         """Store the progress of each; one that is done, or was refused, has ended."""
         by_id: dict[str, list[BackfillState]] = {}
         for state in states:
@@ -233,11 +233,11 @@ class RereadRequests:
                 self._forget_rows(connection, id_)
             connection.execute(update(rereads).where(going).values(states=states_json, ended=ended))
 
-    def _found(self, query: Select[Any]) -> tuple[RereadRequest, ...]:
+    def _found(self, query: Select[Any]) -> tuple[StoredBackfill, ...]:
         """Return readable requests: an unreadable one does not run, and closes no gap."""
         return tuple(self.database.decoded(query, rereads, _read))
 
-    def _end_unreadable(self, connection: Connection, asked: RereadRequest) -> None:
+    def _end_unreadable(self, connection: Connection, asked: StoredBackfill) -> None:
         """End unreadable running requests of the table, and delete the rows they may name."""
         going = (rereads.c.table == asked.table) & rereads.c.ended.is_(None)
         hidden = {"wish": None} if self.hides(asked.table) else {}
@@ -255,15 +255,15 @@ def _ended(state: BackfillState, why: str) -> BackfillState:
     return BackfillState(state.id, state.table, state.shard, state.rows, state.done, why)
 
 
-def _read(row: Row[Any]) -> RereadRequest:
+def _read(row: Row[Any]) -> StoredBackfill:
     states = _STATES.validate_python(row.states)
-    wish = _WISH.validate_python(row.wish) if row.wish else RereadWish()
+    wish = _WISH.validate_python(row.wish) if row.wish else BackfillSpec()
     proofs = _PROOFS.validate_python(row.proofs or ())
     asked = (row.id, row.table, row.reason, row.who, row.at)
-    return RereadRequest(*asked, row.ended, states, wish, proofs)
+    return StoredBackfill(*asked, row.ended, states, wish, proofs)
 
 
-_WISH = TypeAdapter(RereadWish)
+_WISH = TypeAdapter(BackfillSpec)
 _STATES = TypeAdapter(tuple[BackfillState, ...])
 _PROOFS = TypeAdapter(tuple[CheckedAgain, ...])
 
@@ -328,7 +328,7 @@ class Resubmissions:
             self.database.decoded(query, resubmissions, lambda row: _BODY.validate_json(row.body))
         )
 
-    def told(self, states: Iterable[ResubmissionState], at: datetime) -> None:
+    def record_states(self, states: Iterable[ResubmissionState], at: datetime) -> None:
         """Store their progress; one that has landed, or was refused, has ended."""
         for one in states:
             over = one.refused or one.batch is not None
@@ -389,7 +389,7 @@ class Pauses:
 
     database: Database
     _open: tuple[Pause, ...] | None = None
-    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def begin(self, asked: Pause) -> Pause:
         """Pause a table; a paused table gets the new reason and end, and keeps its start.
@@ -421,7 +421,7 @@ class Pauses:
 
         An unreadable pause is active, since ever, until it is resumed.
         """
-        with self._turn:
+        with self._lock:
             if self._open is None:
                 query = select(pauses).where(pauses.c.ended.is_(None))
                 found = self.database.decoded(query, pauses, _pause, _salvaged)
@@ -442,7 +442,7 @@ class Pauses:
             connection.execute(update(pauses).where(going).values(ended=at, ended_by=who))
 
     def _forget(self) -> None:
-        with self._turn:
+        with self._lock:
             self._open = None
 
 
@@ -485,7 +485,7 @@ class Archives:
 
     database: Database
     _known: tuple[ArchiveRecord, ...] | None = None
-    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _writing: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, one: RegisteredWindow, at: datetime) -> tuple[ArchiveRecord, bool]:
@@ -531,12 +531,12 @@ class Archives:
     def write_row(self, statement: Insert) -> None:
         with self.database.write() as connection:
             connection.execute(statement)
-        with self._turn:
+        with self._lock:
             self._known = None
 
     def list(self) -> tuple[ArchiveRecord, ...]:
         """Return all windows, newest first."""
-        with self._turn:
+        with self._lock:
             if self._known is None:
                 its = archive_withdrawals.c
                 more = (its.who.label("taken_by"), its.at.label("taken"), its.reason.label("why"))

@@ -304,7 +304,7 @@ silences = _table("silences", _key("id", _NAME), _column("end", Instant), _colum
 
 
 def _wishes(connection: Connection) -> None:
-    """Add the selected rows of backfills, and the results of their checks."""
+    """Add the selected rows of rereads, and the results of their checks."""
     _add_columns(connection, rereads, "wish", "proofs")
 
 

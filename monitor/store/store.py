@@ -15,7 +15,7 @@ from monitor.store.certificates import Certificates, Fences
 from monitor.store.database import Database
 from monitor.store.history import Accounts, CheckMemory, TableStates, Verdicts
 from monitor.store.holds import Holds
-from monitor.store.requests import Archives, Pauses, RereadRequests, Resubmissions
+from monitor.store.requests import Archives, Pauses, Resubmissions, StoredBackfills
 from monitor.store.ticks import Ticks
 
 
@@ -35,7 +35,7 @@ class ServiceStore:
     accounts: Accounts = field(init=False)
     holds: Holds = field(init=False)
     silences: Silences = field(init=False)
-    rereads: RereadRequests = field(init=False)
+    backfills: StoredBackfills = field(init=False)
     resubmissions: Resubmissions = field(init=False)
     pauses: Pauses = field(init=False)
     archives: Archives = field(init=False)
@@ -55,7 +55,7 @@ class ServiceStore:
         self.accounts = Accounts(database)
         self.holds = Holds(database)
         self.silences = Silences(database)
-        self.rereads = RereadRequests(database)
+        self.backfills = StoredBackfills(database)
         self.resubmissions = Resubmissions(database)
         self.pauses = Pauses(database)
         self.archives = Archives(database)
@@ -79,7 +79,7 @@ class ServiceStore:
         with self.write():
             self.verdicts.add(verdicts)
             self.incidents.keep(settled.changed, [one.id for one in settled.dropped])
-            self.outbox.put(settled.letters, at)
+            self.outbox.put(settled.messages, at)
 
     def prune(self, now: datetime, looked_back_on: Collection[str] = ()) -> Mapping[str, int]:
         """Delete old rows, a few per transaction; return subject -> deleted rows.

@@ -25,9 +25,9 @@ from monitor.observe.verdicts import awaits_checks
 from monitor.row_selection import NAMING, require_condition, select_failed_rows, select_rows
 from monitor.store.requests import (
     ArchiveRecord,
+    BackfillSpec,
     PauseRecord,
-    RereadRequest,
-    RereadWish,
+    StoredBackfill,
     Withdrawal,
     require_same,
 )
@@ -51,7 +51,7 @@ from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Origin, Table
 from pipeline.sources.condition import parse_condition
 
-REREAD_ROUTES = APIRouter(prefix="/v1")
+BACKFILL_ROUTES = APIRouter(prefix="/v1")
 
 
 class BootstrapRequest(BaseModel):
@@ -65,25 +65,25 @@ class BootstrapRequest(BaseModel):
     rate: Rate = 0
 
 
-@REREAD_ROUTES.get("/bootstraps", responses={200: declare_answer(list[answers.Backfill])})
+@BACKFILL_ROUTES.get("/bootstraps", responses={200: declare_answer(list[answers.Backfill])})
 def bootstraps(parts: Parts, limit: Limit = 100) -> JSONResponse:
     """Requested bootstraps, newest first."""
-    found = parts.store.rereads.list(limit=limit)
+    found = parts.store.backfills.list(limit=limit)
     bases = [one for one in found if one.wish.origin is Origin.SNAPSHOT]
     return render.Answer([render_backfill(one, parts) for one in bases])
 
 
-@REREAD_ROUTES.post(
+@BACKFILL_ROUTES.post(
     "/bootstraps", status_code=202, responses={202: declare_answer(answers.Backfills), **NOT_FOUND}
 )
 def bootstrap(parts: Parts, body: BootstrapRequest) -> JSONResponse:
     """Bootstrap tables: 202, also for a running bootstrap. 404 if a table is unknown."""
     for name in body.tables:
         _require(name, parts)
-    wish = RereadWish(rate=body.rate)
+    wish = BackfillSpec(rate=body.rate)
     asked = [
-        parts.store.rereads.add(
-            RereadRequest(
+        parts.store.backfills.add(
+            StoredBackfill(
                 uuid.uuid4().hex[:12], name, body.reason, body.who, parts.clock(), wish=wish
             )
         )
@@ -92,7 +92,7 @@ def bootstrap(parts: Parts, body: BootstrapRequest) -> JSONResponse:
     return answer_backfills(asked, parts, 202)
 
 
-@REREAD_ROUTES.post(
+@BACKFILL_ROUTES.post(
     "/rereads/cancelled", responses={200: declare_answer(answers.Backfills), **NOT_FOUND}
 )
 def cancel(parts: Parts, body: BootstrapRequest) -> JSONResponse:
@@ -100,8 +100,8 @@ def cancel(parts: Parts, body: BootstrapRequest) -> JSONResponse:
 
     400 if none is running, 404 if a table is unknown.
     """
-    open_ones = {one.table: one for one in parts.store.rereads.open()}
-    ended = dict[str, RereadRequest]()
+    open_ones = {one.table: one for one in parts.store.backfills.open()}
+    ended = dict[str, StoredBackfill]()
     for name in body.tables:
         found = select_tables(name, open_ones)
         if not open_ones.keys() >= {*found} or not found:
@@ -111,21 +111,21 @@ def cancel(parts: Parts, body: BootstrapRequest) -> JSONResponse:
         ended |= {one: open_ones[one] for one in found}
     why = f"cancelled by {body.who}: {body.reason}"
     for one in ended.values():
-        parts.store.rereads.cancel(one.id, why, parts.clock())
-    kept = (parts.store.rereads.get(one.id) or one for one in ended.values())
+        parts.store.backfills.cancel(one.id, why, parts.clock())
+    kept = (parts.store.backfills.get(one.id) or one for one in ended.values())
     return answer_backfills(kept, parts)
 
 
-@REREAD_ROUTES.get("/rereads", responses={200: declare_answer(list[answers.Backfill])})
-def rereads(parts: Parts, limit: Limit = 100) -> JSONResponse:
+@BACKFILL_ROUTES.get("/rereads", responses={200: declare_answer(list[answers.Backfill])})
+def backfills(parts: Parts, limit: Limit = 100) -> JSONResponse:
     """All backfills, newest first."""
     return render.Answer(
-        [render_backfill(one, parts) for one in parts.store.rereads.list(limit=limit)]
+        [render_backfill(one, parts) for one in parts.store.backfills.list(limit=limit)]
     )
 
 
 def answer_backfills(
-    some: Iterable[RereadRequest], parts: ApiParts, status: int = 200
+    some: Iterable[StoredBackfill], parts: ApiParts, status: int = 200
 ) -> JSONResponse:
     """Return the answer to a request that started or cancelled *some*."""
     made: answers.Backfills = {"rereads": [render_backfill(one, parts) for one in some]}
@@ -155,7 +155,7 @@ def _require(name: str, parts: ApiParts) -> None:
     raise UnknownNameError(f"{msg}; run `sluice status` to list tables")
 
 
-def render_backfill(one: RereadRequest, parts: ApiParts) -> answers.Backfill:
+def render_backfill(one: StoredBackfill, parts: ApiParts) -> answers.Backfill:
     """Render everything that is known of one backfill, for programs."""
     rows, now = one.wish.rows, parts.clock()
     far = backfill_progress(one, parts.estimates, now)
@@ -191,7 +191,7 @@ def render_backfill(one: RereadRequest, parts: ApiParts) -> answers.Backfill:
         "rate": far.rate,
         "left": None if far.left is None else far.left.total_seconds(),
         "brakes": list(far.brakes),
-        "told": far.told,
+        "told": far.description,
         "why": one.why,
         "shards": [
             {"shard": s.shard, "rows": s.rows, "done": s.done is not None, "why": s.why}
@@ -200,7 +200,7 @@ def render_backfill(one: RereadRequest, parts: ApiParts) -> answers.Backfill:
     }
 
 
-def _preview(one: RereadRequest) -> answers.Preview | None:
+def _preview(one: StoredBackfill) -> answers.Preview | None:
     """Return the findings of a dry run, of all shards."""
     if not one.wish.dry or not one.done:
         return None
@@ -275,7 +275,7 @@ def repair(parts: Parts, body: RepairRequest) -> JSONResponse:
         _require_previewable(rows, body.most)
     checks = tuple(sorted({one.check for one in fails})) if not body.dry_run else ()
     named_by, dry = body.incident, body.dry_run
-    wish = RereadWish(Origin.REPAIR, rows, incident=named_by, checks=checks, dry=dry)
+    wish = BackfillSpec(Origin.REPAIR, rows, incident=named_by, checks=checks, dry=dry)
     return _store_requests([body.table], wish, body.reason, body.who, parts)
 
 
@@ -296,21 +296,21 @@ def replay(parts: Parts, body: ReplayRequest) -> JSONResponse:
             require_condition(table, condition, parts.gate.roster.columns(table))
     shown = None if body.day is None else _noon(body.day, parts)
     rows = RowSelection(where=body.where, most=body.most)
-    wish = RereadWish(Origin.REPLAY, rows, shown, rate=body.rate)
+    wish = BackfillSpec(Origin.REPLAY, rows, shown, rate=body.rate)
     return _store_requests(names, wish, body.reason, body.who, parts)
 
 
 def _store_requests(
-    names: list[str], wish: RereadWish, reason: str, who: str, parts: ApiParts
+    names: list[str], wish: BackfillSpec, reason: str, who: str, parts: ApiParts
 ) -> JSONResponse:
     """Record one request for each of *names*, or none if another backfill prevents one."""
-    open_ones = {one.table: one for one in parts.store.rereads.open()}
+    open_ones = {one.table: one for one in parts.store.backfills.open()}
     for name in names:
         if name in open_ones:
             require_same(open_ones[name], wish)
     made = [
-        parts.store.rereads.add(
-            RereadRequest(uuid.uuid4().hex[:12], name, reason, who, parts.clock(), wish=wish)
+        parts.store.backfills.add(
+            StoredBackfill(uuid.uuid4().hex[:12], name, reason, who, parts.clock(), wish=wish)
         )
         for name in names
     ]
@@ -466,7 +466,7 @@ class WithdrawalRequest(BaseModel):
 @ARCHIVE_ROUTES.get("/archives", responses={200: declare_answer(list[answers.Archive])})
 def archives(parts: Parts) -> JSONResponse:
     """Registered archive windows, newest first; without those of the config."""
-    return render.Answer([_told_archive(one) for one in parts.store.archives.list()])
+    return render.Answer([_archive_answer(one) for one in parts.store.archives.list()])
 
 
 @ARCHIVE_ROUTES.post(
@@ -483,7 +483,7 @@ def keep(parts: Parts, body: WindowRequest) -> JSONResponse:
         raise ConfigError(f"{window.fault}; nothing was recorded")
     now, made = parts.clock(), RegisteredWindow(body.table, window)
     record, new = parts.store.archives.add(made, now)
-    return render.Answer({"window": _told_archive(record), "new": new}, 201)
+    return render.Answer({"window": _archive_answer(record), "new": new}, 201)
 
 
 @ARCHIVE_ROUTES.post(
@@ -495,11 +495,11 @@ def withdraw(parts: Parts, body: WithdrawalRequest) -> JSONResponse:
     """Withdraw an archive window: 201; 404 if the id is unknown."""
     word = Withdrawal(body.who, parts.clock(), body.reason)
     return render.Answer(
-        {"window": _told_archive(parts.store.archives.withdraw(body.id, word))}, 201
+        {"window": _archive_answer(parts.store.archives.withdraw(body.id, word))}, 201
     )
 
 
-def _told_archive(one: ArchiveRecord) -> answers.Archive:
+def _archive_answer(one: ArchiveRecord) -> answers.Archive:
     window, taken = one.registered.window, one.withdrawn
     return {
         "id": one.id,

@@ -31,7 +31,7 @@ from monitor.board import Board
 from monitor.gate import CLOSED, Decision, GateQuestion
 from monitor.messages import did_you_mean
 from monitor.web import answers, render
-from monitor.web.actions import ARCHIVE_ROUTES, PAUSE_ROUTES, REPAIR_ROUTES, REREAD_ROUTES
+from monitor.web.actions import ARCHIVE_ROUTES, BACKFILL_ROUTES, PAUSE_ROUTES, REPAIR_ROUTES
 from monitor.web.answers import NOT_FOUND, declare_answer
 from monitor.web.deps import (
     TOKEN_NEEDED,
@@ -93,7 +93,7 @@ def _api(access: Access) -> Api:
         SERVICE_ROUTES,
         RUNBOOK_ROUTES,
     )  # runbooks last, because they match any name.md
-    acting = (REREAD_ROUTES, REPAIR_ROUTES, PAUSE_ROUTES, ARCHIVE_ROUTES, QUARANTINE_ROUTES)
+    acting = (BACKFILL_ROUTES, REPAIR_ROUTES, PAUSE_ROUTES, ARCHIVE_ROUTES, QUARANTINE_ROUTES)
     routers = (*asked, *acting)
     routes = [route for router in routers for route in router.routes]
     return Api(access, title="Sluice", docs_url=None, redoc_url=None, routes=routes)
@@ -256,7 +256,7 @@ async def live() -> JSONResponse:
 )
 async def ready(parts: Parts) -> JSONResponse:
     """Whether the monitoring round runs and the store accepts writes."""
-    why = _stalled(parts.current.board, parts.clock()) or parts.store.database.ailment
+    why = _stalled(parts.current.board, parts.clock()) or parts.store.database.problem
     return render.Answer({"ready": not why, "why": why}, 503 if why else 200)
 
 

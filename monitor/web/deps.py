@@ -173,7 +173,7 @@ class LongPoll(Generic[Q, A]):
     _waiters: int = 0
     _waiting: dict[Q, asyncio.Future[A]] = field(default_factory=dict)  # oldest first
     _asked: dict[Q, asyncio.Task[A]] = field(default_factory=dict)
-    _turns: asyncio.Task[None] | None = None
+    _answering: asyncio.Task[None] | None = None
     _limit: CapacityLimiter | None = None
 
     async def next(
@@ -206,8 +206,8 @@ class LongPoll(Generic[Q, A]):
         if question not in self._waiting:
             self._waiting[question] = asyncio.get_running_loop().create_future()
         answer = self._waiting[question]
-        if self._turns is None or self._turns.done():
-            self._turns = asyncio.create_task(self._turn_by_turn())
+        if self._answering is None or self._answering.done():
+            self._answering = asyncio.create_task(self._answer_in_order())
         clock = asyncio.get_running_loop().time
         until = math.inf if within is None else clock() + within
         while not answer.done() and (left := until - clock()) > 0:
@@ -219,7 +219,7 @@ class LongPoll(Generic[Q, A]):
             await asyncio.wait({answer}, timeout=GRACE)
         return answer.result() if answer.done() else None
 
-    async def _turn_by_turn(self) -> None:
+    async def _answer_in_order(self) -> None:
         while self._waiting:
             await asyncio.sleep(AGAIN)
             for question in await self._due():

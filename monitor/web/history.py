@@ -286,7 +286,7 @@ def arrivals(
     until = end if until is None else min(until, end)
     found = asked.between(after, until)
     partitions: list[answers.Partition] = [
-        {**_told_arrival(parts, source, one), "late": one.late} for one in found
+        {**_arrival_answer(parts, source, one), "late": one.late} for one in found
     ]
     made: answers.Arrivals = {
         "source": source,
@@ -300,13 +300,13 @@ def arrivals(
 def late_arrivals(parts: ApiParts, since: datetime | None) -> list[answers.LatePartition]:
     """Return the rows that came late for each partition *since* then; without images."""
     return [
-        _told_arrival(parts, source, one)
+        _arrival_answer(parts, source, one)
         for source, asked in parts.arrivals.items()
         for one in asked.late(since)
     ]
 
 
-def _told_arrival(parts: ApiParts, source: str, one: PartitionArrivals) -> answers.LatePartition:
+def _arrival_answer(parts: ApiParts, source: str, one: PartitionArrivals) -> answers.LatePartition:
     return {
         "table": _table(parts, Shard(source, one.shard)),
         "shard": one.shard,

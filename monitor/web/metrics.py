@@ -280,7 +280,7 @@ def _incidents(board: Board, _: datetime) -> Iterator[Row]:
             yield (severity, state), float(len(same))
 
 
-def _letters(board: Board, _: datetime) -> Iterator[Row]:
+def _queued_notifications(board: Board, _: datetime) -> Iterator[Row]:
     for channel in board.channels:
         yield (channel.name, "waiting"), float(channel.waiting)
         yield (channel.name, "dead"), float(channel.dead)
@@ -325,7 +325,7 @@ def _failures(board: Board, _: datetime) -> Iterator[Row]:
     yield from (((channel.name,), float(channel.failures)) for channel in board.channels)
 
 
-def _lives(board: Board, now: datetime) -> Iterator[Row]:
+def _runs(board: Board, now: datetime) -> Iterator[Row]:
     if board.stale(now):
         return
     states = [*(view.life for view in board.tables if view.life), *board.retired]
@@ -333,16 +333,16 @@ def _lives(board: Board, now: datetime) -> Iterator[Row]:
     yield from (((one.table, one.state), 1.0) for one in apart)
 
 
-def _reread_rows(board: Board, _: datetime) -> Iterator[Row]:
-    yield from (((one.table,), float(one.rows)) for one in board.rereads)
+def _backfill_rows(board: Board, _: datetime) -> Iterator[Row]:
+    yield from (((one.table,), float(one.rows)) for one in board.backfills)
 
 
-def _reread_left(board: Board, _: datetime) -> Iterator[Row]:
-    yield from (((one.table,), one.left) for one in board.rereads if one.left is not None)
+def _backfill_left(board: Board, _: datetime) -> Iterator[Row]:
+    yield from (((one.table,), one.left) for one in board.backfills if one.left is not None)
 
 
-def _reread_brakes(board: Board, _: datetime) -> Iterator[Row]:
-    yield from (((one.table, brake), 1.0) for one in board.rereads for brake in one.brakes)
+def _backfill_brakes(board: Board, _: datetime) -> Iterator[Row]:
+    yield from (((one.table, brake), 1.0) for one in board.backfills for brake in one.brakes)
 
 
 def _disk_free(board: Board, now: datetime) -> Iterator[Row]:
@@ -498,11 +498,11 @@ INCIDENTS = MetricFamily(
     "Open incidents by severity and state.",
     _incidents,
 )
-LETTERS = MetricFamily(
+QUEUED_NOTIFICATIONS = MetricFamily(
     "sluice_channel_letters",
     ("channel", "state"),
     "Queued notifications of the channel, and dead-lettered ones that are not waived.",
-    _letters,
+    _queued_notifications,
 )
 CHANNEL_FAILURES = MetricFamily(
     "sluice_channel_failures",
@@ -523,30 +523,30 @@ SUCCESS = MetricFamily(
     "Unix time when the job last succeeded.",
     _successes,
 )
-REREAD_ROWS = MetricFamily(
+BACKFILL_ROWS = MetricFamily(
     "sluice_reread_rows",
     ("table",),
     "Rows landed by the running backfill of a table; absent without one.",
-    _reread_rows,
+    _backfill_rows,
 )
-REREAD_LEFT = MetricFamily(
+BACKFILL_LEFT = MetricFamily(
     "sluice_reread_left_seconds",
     ("table",),
     "Estimated seconds until the running backfill of a table ends, at its rate so far.",
-    _reread_left,
+    _backfill_left,
 )
-REREAD_BRAKE = MetricFamily(
+BACKFILL_BRAKE = MetricFamily(
     "sluice_reread_brake",
     ("table", "brake"),
     "1 while a table's backfill is throttled, by reason: rate, time, running or lag.",
-    _reread_brakes,
+    _backfill_brakes,
 )
 
 TABLE_STATE = MetricFamily(
     "sluice_table_state",
     ("table", "state"),
     "1 for new, bootstrap, held, re-bootstrap, paused or retired; absent while changes are merged.",
-    _lives,
+    _runs,
 )
 
 DISK_FREE = MetricFamily(
@@ -649,13 +649,13 @@ METRICS = (
     HEADROOM_NEEDED,
     BACKLOG,
     INCIDENTS,
-    LETTERS,
+    QUEUED_NOTIFICATIONS,
     CHANNEL_FAILURES,
     TICKS,
     SUCCESS,
-    REREAD_ROWS,
-    REREAD_LEFT,
-    REREAD_BRAKE,
+    BACKFILL_ROWS,
+    BACKFILL_LEFT,
+    BACKFILL_BRAKE,
     TABLE_STATE,
     DISK_FREE,
     DISK_NEEDED,

@@ -54,7 +54,7 @@ def render_lags(found: Lags, stage: Stage) -> answers.Lags:
     return {
         "lag_seconds": _number(found.total(stage)),
         "hops": [_hop(one) for one in found.up_to(stage)],
-        "watermarks": {each.value: _mark(found.watermark(each)) for each in MOVING},
+        "watermarks": {each.value: _render_known(found.watermark(each)) for each in MOVING},
     }
 
 
@@ -250,7 +250,7 @@ def _hop(one: HopLag) -> answers.HopLag:
         "lag_seconds": _number(one.lag),
         "why": one.lag.why if isinstance(one.lag, Missing) else None,
         "sample_age_seconds": None if one.age is None else one.age.total_seconds(),
-        "watermark": _mark(one.watermark),
+        "watermark": _render_known(one.watermark),
     }
 
 
@@ -258,5 +258,5 @@ def _number(value: timedelta | Missing) -> float | None:
     return None if isinstance(value, Missing) else value.total_seconds()
 
 
-def _mark(value: datetime | Missing) -> str | None:
+def _render_known(value: datetime | Missing) -> str | None:
     return None if isinstance(value, Missing) else render_instant(value)

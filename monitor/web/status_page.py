@@ -367,7 +367,7 @@ class CopyLine:
 
     name: str
     badge: Badge
-    told: str
+    description: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from alerts.message import runbook_page
 from alerts.model import AlertKind, Incident
 from checks.readiness import Readiness, ReadinessState
-from monitor.board import GRAVITY, Board, FirstLanding, RereadView, TableView
+from monitor.board import GRAVITY, BackfillView, Board, FirstLanding, TableView
 from pipeline.model import Hop, Missing, Stage
 
 
@@ -108,7 +108,7 @@ def find_headlines(board: Board, now: datetime) -> tuple[Headline, ...]:
         runbook = f"{board.runbooks.rstrip('/')}/service.md#stalled"
         return (Headline("stale", text, runbook=runbook),)
     found = [*_troubles(board, now), *(_landing(one, now) for one in board.firsts)]
-    found += [_reread(one, now) for one in board.rereads]
+    found += [_backfill(one, now) for one in board.backfills]
     found.sort(key=lambda one: (ORDER.index(one.kind), -len(one.tables)))
     if not found:
         return (_all_well(board),)
@@ -151,8 +151,8 @@ def _landing(one: FirstLanding, now: datetime) -> Headline:
     return Headline("starting", one.line, one.tables, format_duration(now - one.since), eta=eta)
 
 
-def _reread(one: RereadView, now: datetime) -> Headline:
-    return Headline("starting", one.told, (one.table,), format_duration(now - one.since))
+def _backfill(one: BackfillView, now: datetime) -> Headline:
+    return Headline("starting", one.description, (one.table,), format_duration(now - one.since))
 
 
 def _troubles(board: Board, now: datetime) -> Iterator[Headline]:

@@ -32,8 +32,8 @@ _COLUMNS = ("at", "before", "source", "shard", "order", "origin", "tx")
 class BacktestDay:
     """One day's live deletes: all, those of ``windows`` and ``marked``, and ``old`` other ones.
 
-    More than ``limit`` old ones would have held the table; None where nothing asks.  ``untold`` say
-    nothing of their row's age, and count as old.
+    More than ``limit`` old ones would have held the table; None where nothing asks.  Of the
+    ``unreported`` the age is unknown; they count as old.
     """
 
     day: date
@@ -41,7 +41,7 @@ class BacktestDay:
     windows: int = 0
     marked: int = 0
     old: int = 0
-    untold: int = 0
+    unreported: int = 0
     limit: float | None = None
 
     @property
@@ -101,7 +101,7 @@ class ArchiveBacktest:
                 windows=int((own & windows & ~marked).sum()),
                 marked=int((own & marked).sum()),
                 old=int((own & rest & old).sum()),
-                untold=int((own & rest & undated).sum()),
+                unreported=int((own & rest & undated).sum()),
             )
 
     def _marked(self, rows: pa.Table) -> Mask:
@@ -144,5 +144,5 @@ def _added(known: BacktestDay, more: BacktestDay) -> BacktestDay:
         windows=known.windows + more.windows,
         marked=known.marked + more.marked,
         old=known.old + more.old,
-        untold=known.untold + more.untold,
+        unreported=known.unreported + more.unreported,
     )

@@ -66,7 +66,7 @@ class Manifest:
     revision: int = 0
     through: int | None = None
 
-    def tells(self, image: Image, mirror: str) -> bool:
+    def describes(self, image: Image, mirror: str) -> bool:
         """Whether it is of *image*, with all that came late for it."""
         own = (self.cut, self.version, self.mirror, self.revision)
         same = own == (image.cut, image.version, mirror, len(image.late))
@@ -308,7 +308,7 @@ class ImageWriter:
         known = self.written.manifest(one.table, image)
         key = (one.table, image.cut, image.corrected().through)
         tried = self._refused.get(key)
-        if (known and known.tells(image, one.seen.id)) or (tried and now - tried < _AGAIN):
+        if (known and known.describes(image, one.seen.id)) or (tried and now - tried < _AGAIN):
             return
         try:
             yield self._made(one)
@@ -448,7 +448,9 @@ class FoundImages:
             for key in dict.fromkeys(_due(there, named, asked.looks)):
                 manifest = self.written.manifest(table, named[key])
                 there.pop(key, None)
-                there[key] = manifest if manifest and manifest.tells(named[key], mirror) else None
+                there[key] = (
+                    manifest if manifest and manifest.describes(named[key], mirror) else None
+                )
         finally:
             asked.there = there
         found = {key[0]: manifest for key, manifest in there.items() if manifest is not None}

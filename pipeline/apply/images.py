@@ -206,7 +206,7 @@ def find_doubts(
 def _read_again(table: Table, places: Mapping[str, Order], checkpoint: Checkpoint) -> str:
     """Return which backfill read over the cut, so that rows may be later; empty without one."""
     for shard in table.shards:
-        one, cut = checkpoint.rereads.get(shard), places[shard.source]
+        one, cut = checkpoint.backfills.get(shard), places[shard.source]
         if one is not None and one.lowest < cut and (one.closing is None or one.closing > cut):
             return f"{shard} was being read again over the cut"
     return ""
@@ -324,6 +324,6 @@ def _refuse_read_later(late: pa.Table, checkpoint: Checkpoint) -> None:
     again = late.filter(pc.equal(flat_column(late["op"]), str(Op.READ)))
     for row in again.select(["source", "shard", "order"]).to_pylist():
         shard, order = Shard(row["source"], row["shard"]), Order(**row["order"])
-        known = checkpoint.rereads.get(shard)
+        known = checkpoint.backfills.get(shard)
         if known is None or order < known.lowest:
             raise HeldError(REFUSED, f"{shard}: its rows were read again until an unknown time")

@@ -35,9 +35,9 @@ class LandedState:
         return LandedState(replace(self.checkpoint, tables=own), self.catalog)
 
     @cached_property
-    def lives(self) -> Incarnations:
+    def incarnations(self) -> Incarnations:
         """The incarnations of the change log up to the checkpoint."""
-        return Incarnations.of(self.checkpoint.lives)
+        return Incarnations.of(self.checkpoint.incarnations)
 
     @cached_property
     def target_batches(self) -> Mapping[str, int]:
@@ -47,11 +47,11 @@ class LandedState:
         be sent again; -1 where the table waits until that is over, or until a base is whole.  A
         source that is no longer configured sends nothing, so no mirror waits for it.
         """
-        if not self.checkpoint.beats:
+        if not self.checkpoint.heartbeat_histories:
             return self.checkpoint.tables
         sure: dict[str, int] = {}
         for shard, table in self.checkpoint.shards.items():
-            trail = self.checkpoint.beats.get(shard.source)
+            trail = self.checkpoint.heartbeat_histories.get(shard.source)
             if trail is None or not trail.waits or shard.source not in self.catalog.readings:
                 continue
             if table is not None:

@@ -20,7 +20,7 @@ import structlog
 from pipeline.apply.mirror import CommitStamp, MirrorSnapshot, images_of
 from pipeline.apply.table_format import MaintenanceWork, Mirrors
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.maintenance import CleaningTimes, LogUpkeep
+from pipeline.changelog.maintenance import CleaningTimes, LogMaintenance
 from pipeline.checkpoint import Checkpoint
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.settings import PipelineSettings
@@ -50,7 +50,7 @@ class LakeMaintenance:
 
     def __post_init__(self) -> None:
         """Nothing is due yet."""
-        self._log = LogUpkeep(self.settings, self.changes, self.clock)
+        self._log = LogMaintenance(self.settings, self.changes, self.clock)
         self._cleaning = CleaningTimes(self.settings.upkeep.vacuum_every, self.clock)
 
     def run(

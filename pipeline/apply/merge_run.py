@@ -346,7 +346,9 @@ class MergeRunner:
                 broken[name] = hold
                 continue
             try:
-                applied = self.mirrors.applied_batch(name, landed.checkpoint.batch, landed.lives)
+                applied = self.mirrors.applied_batch(
+                    name, landed.checkpoint.batch, landed.incarnations
+                )
                 due = applied < landed.target_batches[name] or self.images.has_due_cut(name)
             except (HeldError, UnreachableError) as error:
                 broken[name] = MergeFailure.of(error).hold(name)
@@ -494,7 +496,7 @@ class MergeRunner:
         if doubt is not None and doubt.id not in waived:
             return self._failed(table, doubt, landed, waived)
         try:
-            version = self._commit(job, result, landed.lives.at(reached))
+            version = self._commit(job, result, landed.incarnations.at(reached))
         except LostRaceError:
             return self._start_over(table, landed, waived)
         except (HeldError, UnreachableError) as error:

@@ -176,7 +176,7 @@ class TableFormat(Protocol[S, W]):
         """Whether its files or its log need maintenance; reads nothing."""
         ...
 
-    def kept(self, snapshot: S, chores: MaintenanceWork) -> S:
+    def kept(self, snapshot: S, work: MaintenanceWork) -> S:
         """Maintain the mirror; its rows do not change.
 
         Raises:

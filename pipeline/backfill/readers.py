@@ -120,7 +120,7 @@ class RowReaders:
         number = checkpoint.epochs[shard.source].number
         if self._feed(shard.source).format.ordering is Ordering.LOG:
             return Order(number, *locate_position(fence.head.position))
-        trail = checkpoint.beats.get(shard.source)
+        trail = checkpoint.heartbeat_histories.get(shard.source)
         if trail is None or trail.order.epoch != number:
             raise ProofError(f"source:{shard.source}: no heartbeat of its log has landed yet")
         if trail.resending or trail.divided:
@@ -161,7 +161,7 @@ class RowReaders:
             return declared
         if shard not in self._described:
             self.describe(shard)
-        described, known = self._described[shard], checkpoint.rereads.get(shard)
+        described, known = self._described[shard], checkpoint.backfills.get(shard)
         if described is None or known is None:
             return None
         dialect = self._feed(shard.source).dialect
@@ -177,7 +177,7 @@ class RowReaders:
         table. In a Postgres log only rows describe a table.
         """
         ids = {one.id for one in wishes}
-        begun = {shard for shard, one in checkpoint.rereads.items() if one.id in ids}
+        begun = {shard for shard, one in checkpoint.backfills.items() if one.id in ids}
         known = {*checkpoint.shards, *checkpoint.existing, *begun}
         found = {
             shard: router.table(shard.name) for shard in known if shard_exists(checkpoint, shard)

@@ -103,7 +103,7 @@ class Offer:
 
     def cancel(self, checkpoint: Checkpoint, wanted: Set[str]) -> None:
         """Withdraw the offers of requests that are not *wanted*; landing then forgets them."""
-        every = [*self.begun.items(), *checkpoint.rereads.items()]
+        every = [*self.begun.items(), *checkpoint.backfills.items()]
         known = {shard: one.id for shard, one in every if one.done is None}
         with self._lock:
             self.cancelled = {shard: id_ for shard, id_ in known.items() if id_ not in wanted}
@@ -119,13 +119,13 @@ class Offer:
             self.ready[:] = there
             self.ready[:] = [one for one in self.ready if self._awaited(checkpoint, one)]
             for shard, (wanted, _) in list(self.closing.items()):
-                known = checkpoint.rereads.get(shard)
+                known = checkpoint.backfills.get(shard)
                 if known is None or known.id != wanted or known.closing is not None:
                     del self.closing[shard]
 
     def _awaited(self, checkpoint: Checkpoint, rows: BackfilledRows) -> bool:
         """Whether landing may still take it, now or after others of its stretch."""
-        known = checkpoint.rereads.get(rows.shard)
+        known = checkpoint.backfills.get(rows.shard)
         if known is None or known.id != rows.id or known.order != rows.order:
             return False
         if rows.stretch >= len(known.stretches) or known.stretches[rows.stretch].ended:
@@ -140,7 +140,7 @@ class Offer:
 
 def _is_known(checkpoint: Checkpoint, shard: Shard, one: Backfill) -> bool:
     """Whether landing has taken it, or did not want it: a batch or two have ended since."""
-    known = checkpoint.rereads.get(shard)
+    known = checkpoint.backfills.get(shard)
     if one.key:  # it was begun before, and is cut now
         return known is None or (known.id, known.order, known.key) != (one.id, one.order, ())
     return (known is not None and known.order >= one.order) or checkpoint.batch > one.since + 1
@@ -235,7 +235,7 @@ class BackfillRunner:
 
     def _has_room(self, checkpoint: Checkpoint) -> bool:
         """Whether one more shard may be read at the same time."""
-        every = checkpoint.rereads.items()
+        every = checkpoint.backfills.items()
         going = {shard for shard, one in every if one.done is None and one.closing is None}
         return len(going | self.offer.begun.keys()) < OPEN
 
@@ -255,7 +255,7 @@ class BackfillRunner:
         return found[0] if found else None
 
     def _step(self, wish: BackfillRequest, table: Table, shard: Shard, landed: LandedState) -> None:
-        known = landed.checkpoint.rereads.get(shard)
+        known = landed.checkpoint.backfills.get(shard)
         key = _sent_key(table, landed.catalog.newest(shard.source, shard.name))
         if known is None or known.id != wish.id or _is_other(known, key):
             require_few_beginnings(wish, shard, known)
@@ -263,7 +263,7 @@ class BackfillRunner:
                 self._begin(wish, shard, landed.checkpoint)
         elif known.done is None and known.closing is None:
             require_few(
-                wish, sum(o.rows for o in landed.checkpoint.rereads.values() if o.id == wish.id)
+                wish, sum(o.rows for o in landed.checkpoint.backfills.values() if o.id == wish.id)
             )
             self._go_on(wish, shard, table, landed)
 
@@ -289,7 +289,7 @@ class BackfillRunner:
         self, wish: BackfillRequest, shard: Shard, table: Table, landed: LandedState
     ) -> None:
         """Take the next due step: split into stretches when all below has landed, or end."""
-        known = landed.checkpoint.rereads[shard]
+        known = landed.checkpoint.backfills[shard]
         if known.key and known.read:
             self._end(shard, known, landed.checkpoint)
         elif not known.key and self.readers.has_landed(shard, known.order, landed.checkpoint):
@@ -297,7 +297,7 @@ class BackfillRunner:
 
     def _cut(self, wish: BackfillRequest, shard: Shard, table: Table, landed: LandedState) -> None:
         """Split the shard into stretches along its key, as the key was at the noted position."""
-        known = landed.checkpoint.rereads[shard]
+        known = landed.checkpoint.backfills[shard]
         declared = self.readers.schema(shard, landed.catalog, landed.checkpoint)
         key = _sent_key(table, declared)
         _require_key(shard, key, declared)
@@ -319,7 +319,7 @@ class BackfillRunner:
         self, wish: BackfillRequest, table: Table, landed: LandedState
     ) -> Iterator[BackfillTask]:
         for shard in table.shards:
-            known = landed.checkpoint.rereads.get(shard)
+            known = landed.checkpoint.backfills.get(shard)
             if known is None or known.id != wish.id or known.done is not None or not known.key:
                 continue
             waiting = [one for one in self.offer.ready if one.shard == shard]
@@ -345,7 +345,7 @@ class BackfillRunner:
     ) -> BackfillTask:
         now = self.clock()
         shard, source = asked.shard, asked.shard.source
-        known = landed.checkpoint.rereads[shard]
+        known = landed.checkpoint.backfills[shard]
         rows, there = stretch_rows(wish, shard, number), tuple[int, ...]()
         if rows.span is not None and known.origin is Origin.REPAIR:
             ids, fence = self.mirror_ids, known.order
@@ -428,7 +428,7 @@ class BackfillRunner:
         trouble: SluiceError | None,
     ) -> BackfillState:
         """Return the state of a *shard*; None if no shard of the table is known."""
-        known = None if shard is None else checkpoint.rereads.get(shard)
+        known = None if shard is None else checkpoint.backfills.get(shard)
         state = BackfillState(wish.id, wish.table, "" if shard is None else str(shard))
         if known is not None and known.id == wish.id:
             state = replace(state, rows=known.rows, done=known.done, why=begun_anew(known))

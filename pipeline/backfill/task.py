@@ -174,7 +174,7 @@ def run_task(task: BackfillTask) -> BackfillResult:
         reads = _keyed(server, task, pace) if task.asked.keys else _reads(server, task, pace)
         for read, gone in reads:
             ended, last = read.ended, read.last or last
-            described.learn(read.told)
+            described.learn(read.description)
             for rows, op in ((read.rows, Op.READ), (gone, Op.DELETE)):
                 if len(rows):
                     count += len(rows)
@@ -191,7 +191,7 @@ def run_task(task: BackfillTask) -> BackfillResult:
         rows=count,
         file=file.written,
         columns=described.digest,
-        told=described.news,
+        description=described.news,
     )
     return BackfillResult(rows_again, pace.select, pace.brake)
 

@@ -130,11 +130,11 @@ class ChangeLog:
     store: Store
     lane: str
     _known: Snapshot | None = None
-    _marks: CheckpointReader = field(init=False, repr=False)
+    _checkpoints: CheckpointReader = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Read nothing yet."""
-        self._marks = CheckpointReader(self._texts)
+        self._checkpoints = CheckpointReader(self._texts)
 
     def look(self) -> Snapshot | None:
         """The newest version; None before the table is there."""
@@ -200,7 +200,7 @@ class ChangeLog:
         """
         if self.look() is None or self.batch() < 0:
             return None
-        return self._marks.at(self.batch())
+        return self._checkpoints.at(self.batch())
 
     def schema_changes(self, after: int) -> list[tuple[str, Order, str]]:
         """Source, order and payload of schema changes in later batches, as they landed."""

@@ -205,14 +205,14 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False)
-class LogUpkeep:
+class LogMaintenance:
     """Compact and clean the change log of one lane."""
 
     settings: PipelineSettings
     changes: ChangeLog
     clock: Callable[[], datetime]
     _checkpointed: int = -1
-    _told: str = ""  # why no day is dropped, as the log has it
+    _kept_because: str = ""  # why no day is dropped, as the log has it
     _cleaning: CleaningTimes = field(init=False)
     _router: Router = field(init=False)  # one: it remembers which rule decides for each shard
 
@@ -229,7 +229,7 @@ class LogUpkeep:
         if self.changes.look() is None:
             return
         store = self.changes.store
-        self._forget_marks()
+        self._remove_superseded()
         while files := find_joinable(self.changes.snapshot):
             made = join_files(store, self.changes.snapshot, files, self.clock())
             if not self._committed(made.actions, COMPACTS):
@@ -244,7 +244,7 @@ class LogUpkeep:
             maintenance.sweep_files(store, self.clock() - _LEFT)
             maintenance.clean_log(store)
 
-    def _forget_marks(self) -> None:
+    def _remove_superseded(self) -> None:
         """Remove markers that the newest full text in the log replaces.
 
         The checkpoint at hand may be newer than that of a log that was rolled back.
@@ -280,9 +280,9 @@ class LogUpkeep:
     def _drop(self, checkpoint: Checkpoint, applied: Mapping[str, int]) -> None:
         """Drop whole days that are old, and that no mirror and no open question needs."""
         why = self._kept_by(checkpoint, applied)
-        if why and why != self._told:
+        if why and why != self._kept_because:
             log.warning("upkeep drops no day of the change log", why=why)
-        self._told = why
+        self._kept_because = why
         if why:
             return
         oldest = (self.clock() - self.settings.upkeep.keep_changes).date()

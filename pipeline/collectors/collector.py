@@ -162,7 +162,7 @@ class CollectorState:
         return self.state == "running"
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """The state, and what failed."""
         return f"{self.state}: {text_or_cause(self.detail, self.state)}"
 

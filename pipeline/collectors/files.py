@@ -71,7 +71,7 @@ class FilesCollector:
     """Patterns of names of files that are not complete yet."""
     _ledger: Ledger = field(init=False, repr=False)
     _sweep: FileSweep = field(init=False, repr=False)
-    _ailment: str = ""
+    _problem: str = ""
 
     def __post_init__(self) -> None:
         """Open nothing yet.
@@ -129,7 +129,7 @@ class FilesCollector:
         """Report files that wait, and files outside the layout; its source says the rest."""
         where, found = f"collector:{settings.name}", list[Finding]()
         if not (state := self.state()).running:
-            found.append(Finding(WARN, state.state, where, state.told, "see what it says"))
+            found.append(Finding(WARN, state.state, where, state.description, "see what it says"))
         try:
             lost = list(find_strays(Path(self.url), self.unfinished))
         except OSError as error:
@@ -145,7 +145,7 @@ class FilesCollector:
 
     def state(self) -> CollectorState:
         """Whether the last sweep succeeded, in any process, and no file delays all others."""
-        if why := self._ailment or self._ledger.ailment():
+        if why := self._problem or self._ledger.problem():
             return CollectorState("failed", why)
         if since := self._sweep.stopped_since:
             detail = f"another process sweeps without progress since {since.replace(microsecond=0)}"
@@ -161,11 +161,11 @@ class FilesCollector:
 
     def _ail(self, why: str) -> None:
         """Report it to other callers, too, with its time; the ledger itself may be broken."""
-        self._ailment = why
+        self._problem = why
         with suppress(SluiceError):
             if why:
                 self._ledger.ail(f"at {utc_now().replace(microsecond=0)}: {why}")
-            elif self._ledger.ailment():
+            elif self._ledger.problem():
                 self._ledger.ail("")
 
     def close(self) -> None:

@@ -285,11 +285,11 @@ class HeartbeatTail:
         bounds = ReadBounds(patience=PATIENCE)
         for raw in reader.consume(ranges, bounds=bounds, columns=own.format.columns):
             few = raw.filter(_likely(raw, own.source.heartbeat))
-            for at, number in self._beats(few) if len(few) else ():
+            for at, number in self._numbers(few) if len(few) else ():
                 found.setdefault(at, []).append(number)
         return found
 
-    def _beats(self, raw: pa.RecordBatch) -> Iterator[tuple[TopicPartition, int]]:
+    def _numbers(self, raw: pa.RecordBatch) -> Iterator[tuple[TopicPartition, int]]:
         heartbeat, name = self.stream.source.heartbeat, self.stream.source.name
         changes = decode_with_registry(self.stream.format, self.stream.registry, raw)
         for change in changes.select(COLUMNS).to_pylist():

@@ -172,7 +172,7 @@ class RedisTarget:
     def write(self, table: CopiedTable, step: CopyStep) -> None:
         """Rows that came, keys that went, and then the position, at which each script looks."""
         with self._translated(table.name):
-            was, now = self._told(step.was), self._told(step.now)
+            was, now = self._dump_position(step.was), self._dump_position(step.now)
             for rows in split_rows(self._rows(table, step)):
                 if refused := self.run_script(PUT, table, was, rows):
                     raise self._written(table, refused)
@@ -191,7 +191,7 @@ class RedisTarget:
         for some in step.came:
             texts = {name: _texts(some.rows[name]) for name in some.rows.column_names}
             columns = list(texts.items())
-            for at, (key, source, shard, rank) in enumerate(self._told_of(table, some, step)):
+            for at, (key, source, shard, rank) in enumerate(self._name_rows(table, some, step)):
                 fields = [SOURCE, source, SHARD, shard, RANK, rank, VERSION, str(step.now.version)]
                 for name, values in columns:
                     if (value := values[at]) is not None:
@@ -201,10 +201,10 @@ class RedisTarget:
     def _keys(self, table: CopiedTable, step: CopyStep) -> Iterator[list[Any]]:
         version = str(step.now.version)
         for some in step.went:
-            for key, source, _, rank in self._told_of(table, some, step):
+            for key, source, _, rank in self._name_rows(table, some, step):
                 yield [key, source, rank, version]
 
-    def _told_of(
+    def _name_rows(
         self, table: CopiedTable, some: RankedRows, step: CopyStep
     ) -> Iterator[tuple[str, str, str, str]]:
         """Name, source, shard and rank of each row."""
@@ -236,7 +236,7 @@ class RedisTarget:
             raise LostRaceError(msg)
         return said
 
-    def _told(self, position: CopyPosition | None) -> str:
+    def _dump_position(self, position: CopyPosition | None) -> str:
         if position is None:
             return ""
         return json.dumps({**asdict(position), "owner": self.owner}, sort_keys=True)

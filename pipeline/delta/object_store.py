@@ -179,9 +179,12 @@ class Bucket:
         before = [entry.name for entry in self.names(folder)]
         named = {name: f"{folder}/{name.rpartition('/')[2]}" for name in came}
         stale = sorted(set(before) - set(named.values()))
-        for name in (*filter(_tells, before), *stale):  # all, before any entry names what came
+        for name in (
+            *filter(_is_metadata, before),
+            *stale,
+        ):  # all, before any entry names what came
             self.remove(name)
-        for name in sorted(came, key=_tells):
+        for name in sorted(came, key=_is_metadata):
             with _translated(self, name):
                 obstore.copy(self.objects, name, named[name], overwrite=True)
         for name in came:
@@ -198,7 +201,7 @@ class Bucket:
         return obstore.list(self.objects, prefix=folder)
 
 
-def _tells(name: str) -> bool:
+def _is_metadata(name: str) -> bool:
     """Whether it is a file that says something of those beside it."""
     return name.rpartition("/")[2].startswith("_")
 

@@ -455,7 +455,7 @@ class ColumnsHead(msgspec.Struct, tag="columns", frozen=True):
     key: tuple[str, ...]
 
 
-class BeatHead(msgspec.Struct, tag="beat", frozen=True):
+class HeartbeatHead(msgspec.Struct, tag="beat", frozen=True):
     """All that lay in the folder before heartbeat ``n`` was asked for stands before this."""
 
     shard: str
@@ -471,7 +471,7 @@ class FaultHead(msgspec.Struct, tag="fault", frozen=True):
     why: str
 
 
-MessageHead = RowsHead | ColumnsHead | BeatHead | FaultHead
+MessageHead = RowsHead | ColumnsHead | HeartbeatHead | FaultHead
 _HEAD: msgspec.json.Decoder[MessageHead] = msgspec.json.Decoder(MessageHead)
 FILE, LINE, DAY, HOUR = "_file", "_line", "_day", "_hour"
 ADDED: tuple[tuple[str, str], ...] = (

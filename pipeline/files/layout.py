@@ -158,7 +158,7 @@ class WaitingFile:
     first: int
     since: float
     why: str = ""
-    told: bool = False
+    is_reported: bool = False
     seen: float | None = None
 
 

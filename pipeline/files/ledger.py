@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.files.content import BeatHead, ColumnsHead, FaultHead, MessageHead
+from pipeline.files.content import ColumnsHead, FaultHead, HeartbeatHead, MessageHead
 from pipeline.files.layout import FileStamp, KnownFile, RestlessFiles, WaitingFile
 
 
@@ -44,7 +44,7 @@ class LedgerEntry:
 
     first: int
     until: int
-    what: TakenFile | ColumnsHead | BeatHead | FaultHead
+    what: TakenFile | ColumnsHead | HeartbeatHead | FaultHead
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ AT_ONCE = 500  # paths in one question
 T = TypeVar("T", str, int)
 
 
-_ENTRY = msgspec.json.Decoder(TakenFile | ColumnsHead | BeatHead | FaultHead)
+_ENTRY = msgspec.json.Decoder(TakenFile | ColumnsHead | HeartbeatHead | FaultHead)
 
 
 @dataclass(eq=False)
@@ -177,7 +177,7 @@ class Ledger:
             rows = db.execute("SELECT shard, body FROM columns").fetchall()
         return {shard: msgspec.json.decode(body, type=ColumnsHead) for shard, body in rows}
 
-    def beat(self, at_least: int, shard: str, source: str) -> int:
+    def write_heartbeat(self, at_least: int, shard: str, source: str) -> int:
         """Ask for the next heartbeat of *source*, a row of *shard*.
 
         It is written once a sweep that begins later has ended; each is, for who follows them one by
@@ -189,8 +189,8 @@ class Ledger:
             if number > following:  # those below were asked of another ledger, or never
                 _put(db, "beaten", number - 1)
             _put(db, "asked", number)
-            heart = msgspec.json.encode(BeatHead(shard, source, number)).decode()
-            db.execute("INSERT OR REPLACE INTO meta VALUES ('heart', ?)", (heart,))
+            stored = msgspec.json.encode(HeartbeatHead(shard, source, number)).decode()
+            db.execute("INSERT OR REPLACE INTO meta VALUES ('heart', ?)", (stored,))
         return number
 
     def begin(self) -> int:
@@ -230,7 +230,7 @@ class Ledger:
             found = db.execute(RESTLESS, (until,)).fetchone()
         return RestlessFiles(*found) if found[0] else None
 
-    def ailment(self) -> str:
+    def problem(self) -> str:
         """When and why the last sweep failed, in any process; empty if it succeeded."""
         with self._asked() as db:
             row = db.execute("SELECT value FROM meta WHERE name = 'ailment'").fetchone()
@@ -264,7 +264,7 @@ class Ledger:
                 "INSERT OR REPLACE INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [
                     (
-                        *(path, *one.stamp.parts, one.first, one.since, one.why, one.told),
+                        *(path, *one.stamp.parts, one.first, one.since, one.why, one.is_reported),
                         *(part, sweep, one.seen),
                     )
                     for path, one in files.items()
@@ -368,10 +368,10 @@ class Ledger:
             passed = _acknowledged(db)
             row = db.execute("SELECT MAX(n) FROM beats WHERE sweep <= ?", (passed,)).fetchone()
             if row[0] is not None and row[0] > _meta(db, "beaten"):
-                heart = db.execute("SELECT value FROM meta WHERE name = 'heart'").fetchone()[0]
-                head = msgspec.json.decode(heart, type=BeatHead)
+                stored = db.execute("SELECT value FROM meta WHERE name = 'heart'").fetchone()[0]
+                head = msgspec.json.decode(stored, type=HeartbeatHead)
                 for n in range(_meta(db, "beaten") + 1, row[0] + 1):
-                    _add(db, "beat", BeatHead(head.shard, head.source, n), 1)
+                    _add(db, "beat", HeartbeatHead(head.shard, head.source, n), 1)
                 _put(db, "beaten", row[0])
             db.execute("DELETE FROM beats WHERE sweep <= ?", (passed,))
 

@@ -510,7 +510,7 @@ class FileSweep:
         firsts = self.ledger.first_by_inode([one.stamp.inode for one in news])
 
         def begun(one: FoundFile, waits: WaitingFile | None, now: float) -> WaitingFile:
-            if waits is None or waits.told:
+            if waits is None or waits.is_reported:
                 first = firsts.get(one.stamp.inode, self._since)
                 return WaitingFile(one.stamp, first, now, seen=now)
             unwatched = number == self._first or is_overdue(waits, now, self.rules.patience)
@@ -547,7 +547,7 @@ class FileSweep:
         for path, waits in self.ledger.unseen(number - 1).items():
             of, day, hour, name = path.split("/", 3)
             part = HourPartition(of, day, hour)
-            if not self.rules.range.holds(part, now) and not waits.told and waits.stamp.size:
+            if not self.rules.range.holds(part, now) and not waits.is_reported and waits.stamp.size:
                 why = waits.why or "it kept changing"
                 gone = FoundFile(part, name, waits.stamp)
                 self._tell(gone, f"{why}; its hour is closed, and it was not taken")
@@ -647,7 +647,7 @@ class FileSweep:
     def _stuck(self, one: FoundFile, waits: WaitingFile) -> None:
         """Tell of a file that is not whole, once it has not been for too long."""
         late = is_overdue(waits, self.clock().timestamp(), self.rules.patience)
-        if late and not waits.told and one.stamp.size:
+        if late and not waits.is_reported and one.stamp.size:
             self._tell(one, f"{waits.why}; it was not taken")
 
     def _again(self, one: FoundFile, digest: str) -> None:

@@ -65,15 +65,17 @@ class DebeziumAvro:
         arrays = [texts[name] if name in texts else batch[name] for name in RAW.names]
         json = pa.RecordBatch.from_arrays(arrays, schema=RAW)
         if not wrong:
-            return self._told(_raw(self._json.decode(json, {}), batch), json, batch, schemas)
+            return self._with_schema_events(
+                _raw(self._json.decode(json, {}), batch), json, batch, schemas
+            )
         good = pa.array(np.setdiff1d(np.arange(len(batch)), list(wrong)), pa.int32())
         found = self._json.decode(json.take(good), {})
         at = found.schema.get_field_index("message")
         found = found.set_column(at, found.schema.field(at), good.take(found["message"]))
         errors = build_batch((n, Decoded(Op.ERROR, error=wrong[n])) for n in sorted(wrong))
-        return self._told(_raw(_merged(found, errors), batch), json, batch, schemas)
+        return self._with_schema_events(_raw(_merged(found, errors), batch), json, batch, schemas)
 
-    def _told(
+    def _with_schema_events(
         self,
         found: pa.RecordBatch,
         json: pa.RecordBatch,
@@ -81,11 +83,13 @@ class DebeziumAvro:
         schemas: Schemas,
     ) -> pa.RecordBatch:
         """Before rows of Postgres, the columns that the schemas they were written with tell."""
-        tells = avro.read_row_schemas(batch["value"], schemas, unicode_names=self.unicode_names)
-        if not tells:
+        descriptions = avro.read_row_schemas(
+            batch["value"], schemas, unicode_names=self.unicode_names
+        )
+        if not descriptions:
             return found
         keys = avro.first_texts(batch["key"], json["key"])
-        return add_schema_events(found, json.set_column(0, RAW.field("key"), keys), tells)
+        return add_schema_events(found, json.set_column(0, RAW.field("key"), keys), descriptions)
 
     @property
     def _json(self) -> DebeziumJson:

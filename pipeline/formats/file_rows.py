@@ -20,9 +20,9 @@ from pipeline.files.content import (
     FILE,
     HOUR,
     LINE,
-    BeatHead,
     ColumnsHead,
     FaultHead,
+    HeartbeatHead,
     MessageHead,
     RowsHead,
     decode_head,
@@ -100,7 +100,7 @@ def _changes(key: bytes | None, value: bytes | None, offset: int) -> Iterator[De
             yield from _row(head, value or b"", offset - head.first)
         case ColumnsHead():
             yield Decoded(Op.DDL, head.shard, after=(key or b"").decode())
-        case BeatHead():
+        case HeartbeatHead():
             row = json.dumps({"id": 1, "source": head.source, "n": head.n})
             yield Decoded(Op.UPDATE, head.shard, '["1"]', after=row)
         case FaultHead():

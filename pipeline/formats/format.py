@@ -321,7 +321,7 @@ def decode_columns(payload: str) -> SchemaMessage:
         FormatError: it was not made here.
     """
     try:
-        decoded = _TOLD.decode(payload)
+        decoded = _COLUMNS.decode(payload)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise FormatError(f"this payload describes no columns: {error!r}") from error
     columns = tuple(
@@ -342,7 +342,7 @@ def decode_columns(payload: str) -> SchemaMessage:
     return SchemaMessage("", tables=(table,))
 
 
-_TOLD = msgspec.json.Decoder(ColumnsPayload)
+_COLUMNS = msgspec.json.Decoder(ColumnsPayload)
 
 
 _WHOLE = re.compile(r"[0-9]{1,18}")  # others would stop the whole batch

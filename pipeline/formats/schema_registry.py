@@ -73,7 +73,7 @@ class SchemaRegistry:
                 self._require_known(client, found)
         return found
 
-    def told(self) -> tuple[int, ...]:
+    def known_numbers(self) -> tuple[int, ...]:
         """A few numbers that the registry knew in this process."""
         known = [number for (url, number) in list(known_schemas) if url == self.settings.url]
         return tuple(known[-WITNESSES:])
@@ -94,7 +94,7 @@ class SchemaRegistry:
         numbers = ", ".join(str(number) for number in sorted(unknown)[:5])
         if unknown - self.lost:
             raise self._silent(f"it knows no schema {numbers}", unknown)
-        if not any(self._ask(client, number) for number in {*self.told(), *self.others}):
+        if not any(self._ask(client, number) for number in {*self.known_numbers(), *self.others}):
             why = f"it knows no schema {numbers}, nor any other"
             why += "; is it the right one, or was it emptied"
             raise self._silent(why, unknown)

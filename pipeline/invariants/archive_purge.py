@@ -61,7 +61,7 @@ class ArchivePurge:
         before = len(self._old(landed.deleted, intended.table))
         limit = self.limit(landed.usual)
         if before <= limit < before + len(old):
-            yield Breach(self._told(intended.table, old, before, landed.usual, limit))
+            yield Breach(self._explain(intended.table, old, before, landed.usual, limit))
 
     def limit(self, usual: float | None) -> float:
         """More old rows than that are asked of, where so many changes a day are *usual*."""
@@ -88,7 +88,7 @@ class ArchivePurge:
     def _old(self, rows: pa.Table, table: str) -> pa.Table:
         return rows.filter(pa.array(self.is_old(rows, table))) if len(rows) else rows
 
-    def _told(
+    def _explain(
         self, table: str, old: pa.Table, before: int, usual: float | None, limit: float
     ) -> str:
         first, last = pc.min(old["at"]).as_py(), pc.max(old["at"]).as_py()

@@ -53,7 +53,7 @@ class BackfilledRows:
     rows: int
     file: WrittenFile | None
     columns: str = ""
-    told: TableDescription | None = None
+    description: TableDescription | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +81,10 @@ class BackfillStep:
     ``told`` are the rows that describe columns: these hold from the order of the backfill on.
     """
 
-    rereads: Mapping[Shard, Backfill] = field(default_factory=dict)
+    backfills: Mapping[Shard, Backfill] = field(default_factory=dict)
     taken: tuple[BackfilledRows, ...] = ()
     settled: tuple[Settled, ...] = ()
-    told: tuple[BackfilledRows, ...] = ()
+    described: tuple[BackfilledRows, ...] = ()
 
     @property
     def files(self) -> tuple[WrittenFile, ...]:
@@ -115,7 +115,7 @@ def find_complete(checkpoint: Checkpoint) -> frozenset[Shard]:
     """Return the backfills for which everything that their reads may have seen has landed."""
     return frozenset(
         shard
-        for shard, one in checkpoint.rereads.items()
+        for shard, one in checkpoint.backfills.items()
         if one.done is None
         and one.closing is not None
         and checkpoint.passed(shard.source, one.closing)
@@ -136,59 +136,59 @@ def advance_backfills(
     *before* are the facts of the batch before: it may have run while what begins was noted.
     Where none is open and there are no *news*, the very map of the checkpoint remains.
     """
-    if not news.any and all(one.done is not None for one in checkpoint.rereads.values()):
-        return BackfillStep(checkpoint.rereads)
-    every = {**checkpoint.rereads, **_begin_new(checkpoint, before, epochs, news)}
-    rereads = {}
+    if not news.any and all(one.done is not None for one in checkpoint.backfills.values()):
+        return BackfillStep(checkpoint.backfills)
+    every = {**checkpoint.backfills, **_begin_new(checkpoint, before, epochs, news)}
+    backfills = {}
     for shard, one in every.items():
         why = _void(shard, one, checkpoint, facts, epochs)
         if _is_cancelled(shard, one, news) and (one.rows or one.first is not None):
-            rereads[shard] = _given_up(one, epochs.get(shard.source), checkpoint.batch + 1)
+            backfills[shard] = _given_up(one, epochs.get(shard.source), checkpoint.batch + 1)
         elif why and not _is_cancelled(shard, one, news):
-            rereads[shard] = _given_up(one, epochs.get(shard.source), checkpoint.batch + 1, why)
+            backfills[shard] = _given_up(one, epochs.get(shard.source), checkpoint.batch + 1, why)
         elif not _is_cancelled(shard, one, news):
-            rereads[shard] = one
-    taken, described = _take_rows(news.rows, rereads, epochs, checkpoint.batch + 1)
+            backfills[shard] = one
+    taken, described = _take_rows(news.rows, backfills, epochs, checkpoint.batch + 1)
     for shard, (wanted, order) in news.closing.items():
-        known = rereads.get(shard)
+        known = backfills.get(shard)
         if known is not None and known.id == wanted and known.read and known.closing is None:
-            rereads[shard] = replace(known, closing=order)
+            backfills[shard] = replace(known, closing=order)
     done = {
-        shard: rereads[shard]
-        for shard in sorted(rereads, key=str)
-        if _is_complete(shard, rereads[shard], checkpoint, sends)
+        shard: backfills[shard]
+        for shard in sorted(backfills, key=str)
+        if _is_complete(shard, backfills[shard], checkpoint, sends)
     }
     for shard, one in done.items():
-        rereads[shard] = replace(one, done=checkpoint.batch + 1, stretches=())
+        backfills[shard] = replace(one, done=checkpoint.batch + 1, stretches=())
     settled = tuple(
         Settled(shard, one.order, one.since)
         for shard, one in done.items()
         if _is_base(shard, one, checkpoint)
     )
-    return BackfillStep(rereads, taken, settled, described)
+    return BackfillStep(backfills, taken, settled, described)
 
 
 def _take_rows(
     offered: Sequence[BackfilledRows],
-    rereads: dict[Shard, Backfill],
+    backfills: dict[Shard, Backfill],
     epochs: Mapping[str, Epoch],
     batch: int,
 ) -> tuple[tuple[BackfilledRows, ...], tuple[BackfilledRows, ...]]:
     """Return the *offered* rows that follow the landed ones, and those of them with new columns.
 
-    A batch takes a limited size: the others are offered again.  *rereads* is updated.
+    A batch takes a limited size: the others are offered again.  *backfills* is updated.
     """
     taken, described, size = list[BackfilledRows](), list[BackfilledRows](), 0
     for rows in offered:
-        known, own = rereads.get(rows.shard), rows.file.size if rows.file is not None else 0
+        known, own = backfills.get(rows.shard), rows.file.size if rows.file is not None else 0
         if known is None or not _follows(rows, known) or (taken and size + own > MOST):
             continue
         if known.columns not in ("", rows.columns):  # without a word in the log
             epoch, why = epochs.get(rows.shard.source), "its columns changed between two reads"
-            rereads[rows.shard] = _given_up(known, epoch, batch, why)
+            backfills[rows.shard] = _given_up(known, epoch, batch, why)
             continue
-        described += [rows] if rows.told is not None and not known.columns else []
-        rereads[rows.shard] = _add_rows(known, rows)
+        described += [rows] if rows.description is not None and not known.columns else []
+        backfills[rows.shard] = _add_rows(known, rows)
         taken.append(rows)
         size += own
     return tuple(taken), tuple(described)
@@ -199,7 +199,7 @@ def _begin_new(
 ) -> dict[Shard, Backfill]:
     found = {}
     for shard, one in news.begun.items():
-        known = checkpoint.rereads.get(shard)
+        known = checkpoint.backfills.get(shard)
         if _is_newer(one, known) and not _void(shard, one, checkpoint, before, epochs):
             found[shard] = one if known is None else one.after(known)
     return found
@@ -288,9 +288,9 @@ def describe_columns(
     found = []
     for one in rows:
         shard, feed = one.shard, by_source.get(one.shard.source)
-        if feed is None or one.told is None:
+        if feed is None or one.description is None:
             continue
-        payload = feed.format.columns_payload(one.told)
+        payload = feed.format.columns_payload(one.description)
         if payload is not None:
             found.append(ColumnEvent(shard.source, shard.name, one.table, one.order, payload))
     return tuple(found)

@@ -338,7 +338,7 @@ def _snapshots(name: str, facts: BatchStats, checkpoint: Checkpoint) -> Iterator
     shard = Shard.parse(name)
     if (known := checkpoint.snaps.get(shard)) is not None:
         yield known.order
-    again = checkpoint.rereads.get(shard)
+    again = checkpoint.backfills.get(shard)
     read = () if again is None else (again.order, again.base)
     if (base := checkpoint.bases.get(shard)) is not None and base not in read:
         yield base

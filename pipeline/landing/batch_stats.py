@@ -150,7 +150,7 @@ class RunStats:
     stretches: tuple[OrderStretch, ...]
     around: Mapping[str, AroundRows]
     wholes: Mapping[str, Order]
-    beats: Mapping[str, tuple[LandedHeartbeat, ...]]
+    landed_heartbeats: Mapping[str, tuple[LandedHeartbeat, ...]]
     heartbeat_rows: Mapping[str, tuple[HeartbeatRow, ...]] = field(default_factory=dict)
 
 
@@ -177,7 +177,7 @@ def tally_rows(rows: pa.Table) -> RunStats:
             mirrored.filter(pc.fill_null(pc.equal(mirrored["snapshot"], AROUND), False))
         ),
         wholes=_wholes(_rows_of(rows, Op.HEARTBEAT)),
-        beats=_find_landed_heartbeats(_rows_of(rows, Op.HEARTBEAT)),
+        landed_heartbeats=_find_landed_heartbeats(_rows_of(rows, Op.HEARTBEAT)),
         heartbeat_rows=_heartbeat_rows(_rows_of(rows, Op.HEARTBEAT)),
     )
 
@@ -578,7 +578,7 @@ class BatchStats:
     late: frozenset[str] = frozenset()
     let_pass: Mapping[str, OrderSpan] = field(default_factory=dict)
     wholes: Mapping[str, Order] = field(default_factory=dict)
-    beats: Mapping[str, tuple[LandedHeartbeat, ...]] = field(default_factory=dict)
+    landed_heartbeats: Mapping[str, tuple[LandedHeartbeat, ...]] = field(default_factory=dict)
     heartbeat_rows: Mapping[str, tuple[HeartbeatRow, ...]] = field(default_factory=dict)
 
 
@@ -599,7 +599,7 @@ def gather_stats(
         (one for tally in runs for one in tally.stretches), high, floors
     )
     read = _read_statements(statements, readings)
-    texts = [(source, one) for source, one in read.told if not one.snapshot]
+    texts = [(source, one) for source, one in read.events if not one.snapshot]
     errors = _joined([*(one.errors for one in runs), *read.unread], Unreadable.with_more)
     return BatchStats(
         rows=sum(one.rows for one in runs),
@@ -609,7 +609,7 @@ def gather_stats(
         high=reached,
         snapshots=_joined([one.snapshots for one in runs], SnapshotRows.with_rows),
         news=read.news,
-        initial=_initial(read.told, readings),
+        initial=_initial(read.events, readings),
         statements=sum(len(one.statements) for one in runs),
         databases=tuple(_databases(texts, readings)),
         schemas=find_newest_schemas(statements),
@@ -619,14 +619,14 @@ def gather_stats(
         around=_joined([one.around for one in runs], AroundRows.with_more),
         doubted=doubted,
         wholes=_joined([one.wholes for one in runs], max),
-        beats=_join_heartbeats(runs),
+        landed_heartbeats=_join_heartbeats(runs),
         heartbeat_rows=_joined([one.heartbeat_rows for one in runs], add),
     )
 
 
 def _join_heartbeats(runs: Iterable[RunStats]) -> dict[str, tuple[LandedHeartbeat, ...]]:
     found: dict[str, list[LandedHeartbeat]] = {}
-    for source, own in chain.from_iterable(one.beats.items() for one in runs):
+    for source, own in chain.from_iterable(one.landed_heartbeats.items() for one in runs):
         found.setdefault(source, []).extend(own)
     return {source: tuple(own) for source, own in found.items()}
 
@@ -644,7 +644,7 @@ class _Statements:
     """Schema changes in log order, their statements, and those unread, of their topics."""
 
     news: tuple[SchemaNews, ...]
-    told: tuple[tuple[str, SchemaEvent], ...]
+    events: tuple[tuple[str, SchemaEvent], ...]
     unread: tuple[Mapping[str, Unreadable], ...]
 
 

@@ -416,7 +416,7 @@ def note_captured_news(
     found: set[str] = set()
     for feed in feeds:
         name, known = feed.settings.name, checkpoint.lists.get(feed.settings.name)
-        lists = find_collected(known, listing.captures.get(name), feed.told)
+        lists = find_collected(known, listing.captures.get(name), feed.last_scope)
         if lists is not None:
             own = {news.name for news in stats.news if news.source == name}
             found |= find_captured(lists, own, stats.shards, first=known is None)
@@ -554,7 +554,7 @@ def has_sent(
     if feed is None:
         return False
     known = checkpoint.lists.get(source)
-    lists = find_collected(known, listing.captures.get(source), feed.told)
+    lists = find_collected(known, listing.captures.get(source), feed.last_scope)
     if lists is None or not is_above(known, order):
         return None
     return _sends(lists, shard) and not hidden({str(shard)})

@@ -144,7 +144,7 @@ def _remember(
             yield from _ended(known, id_, one, gone)
             continue
         looked = capture.steady and one.hazard.where not in capture.unanswered
-        over = gone - capture.untold(one.hazard) if looked and end is not None else frozenset()
+        over = gone - capture.unreported(one.hazard) if looked and end is not None else frozenset()
         lasting = gone - over
         if reported is None and not lasting:
             known[id_] = replace(one, above=end, batch=batch)

@@ -55,9 +55,13 @@ WORDS = 2  # acknowledgements, the last one listed after numbers had reached the
 
 def follow_histories(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
     """Follow the heartbeats of sources without log positions; record what they show as gaps."""
-    before, heartbeats, once = context.before, context.stats.beats, context.listing.once
+    before, heartbeats, once = context.before, context.stats.landed_heartbeats, context.listing.once
     placed = {name for name, one in context.orderings.items() if one is Ordering.LOG}
-    trails = {source: one for source, one in checkpoint.beats.items() if source not in placed}
+    trails = {
+        source: one
+        for source, one in checkpoint.heartbeat_histories.items()
+        if source not in placed
+    }
     gaps, tops = dict(checkpoint.gaps), highest_by_source(before.high) if heartbeats else {}
     for source, own in heartbeats.items():
         if context.has_log_positions(source):
@@ -78,7 +82,7 @@ def follow_histories(checkpoint: Checkpoint, context: BatchContext) -> Checkpoin
             found.append(_sent_twice(source, checkpoint, seen.trail))
         gaps |= {gap.id: gap for gap in found if gap.shards}
     trails = {source: _settled(one, source, checkpoint, before) for source, one in trails.items()}
-    return replace(checkpoint, beats=trails, gaps=gaps)
+    return replace(checkpoint, heartbeat_histories=trails, gaps=gaps)
 
 
 def detect_missing_heartbeats(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
@@ -257,12 +261,12 @@ def _gap(source: str, made: Checkpoint, topic: str, span: tuple[int, int], why: 
 def note_levels(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
     """Record up to which batch all heartbeats have landed that were listed with it."""
     listing = context.listing
-    own = _partitions(checkpoint.beats, listing)
+    own = _partitions(checkpoint.heartbeat_histories, listing)
     heartbeats = {
         source: _levelled(trail, checkpoint, own[source], listing.ends)
-        for source, trail in checkpoint.beats.items()
+        for source, trail in checkpoint.heartbeat_histories.items()
     }
-    return replace(checkpoint, beats=heartbeats)
+    return replace(checkpoint, heartbeat_histories=heartbeats)
 
 
 def _partitions(sources: Iterable[str], listing: Listing) -> Mapping[str, list[TopicPartition]]:
@@ -340,7 +344,7 @@ class HeartbeatLowWatermark:
                 del self._next[source]
             elif known is not None and has_reached(known.position, head.position):
                 self._passed[source] = self._next.pop(source)
-        trail = checkpoint.beats.get(source)
+        trail = checkpoint.heartbeat_histories.get(source)
         if trail is None or source in self._next or source not in listing.heads:
             return
         if not (trail.resending or trail.divided):

@@ -244,7 +244,7 @@ class LandingSource:
             return Missing(str(error))
 
     @property
-    def told(self) -> CaptureScope | None:
+    def last_scope(self) -> CaptureScope | None:
         """The last answer about which tables are sent; None before the first."""
         return self._last
 
@@ -263,7 +263,7 @@ class LandingSource:
                 hazards=found,
                 steady=self._is_steady(),
                 unanswered=self._unanswered(),
-                untold=self._undescribed_parts(),
+                unreported=self._undescribed_parts(),
             )
         except UnreachableError as error:
             log.warning("collector_silent", source=self.settings.name, error=str(error))
@@ -312,9 +312,12 @@ class LandingSource:
                 self._answering = math.inf
                 return self._of_topics
             self._answering = min(self._answering, at)
-            self._note_undescribed({one.name for one in facts if not one.told} - own.others, at)
+            self._note_undescribed(
+                {one.name for one in facts if not one.is_described} - own.others, at
+            )
             self._facts = {
-                one.name: one if one.told else self._facts.get(one.name, one) for one in facts
+                one.name: one if one.is_described else self._facts.get(one.name, one)
+                for one in facts
             }
             found = find_topic_hazards(self._facts.values(), prefix, own.others, routed=own.routed)
             self._of_topics = frozenset(found)

@@ -63,7 +63,7 @@ class Landing:
     """Lands one lane: lists, plans, reads, judges and commits one batch at a time.
 
     ``checkpoint`` is what the newest commit proved.  ``work`` runs tasks, in this process or by
-    Spark.  ``rereads`` returns backfilled rows, and the same ones until the checkpoint has them.
+    Spark.  ``backfills`` returns backfilled rows, and the same ones until the checkpoint has them.
     ``facts`` are the statistics of the newest batch.  No failure needs a restart: each round
     starts from the checkpoint in the lake.
     """
@@ -76,7 +76,7 @@ class Landing:
     work: Callable[[Sequence[LandingTask]], Sequence[TaskResult]]
     clock: Callable[[], datetime]
     checkpoint: Checkpoint
-    rereads: Callable[[], BackfillNews] = BackfillNews
+    backfills: Callable[[], BackfillNews] = BackfillNews
     facts: BatchStats = field(default_factory=BatchStats)
     _acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)
     _holds: SourceHolds = field(default_factory=SourceHolds)
@@ -184,7 +184,7 @@ class Landing:
         if self._unrecorded.are_due(self.clock()):
             return True
         open_ = set(self.checkpoint.gaps).union(*self.checkpoint.quarantined.values())
-        again = is_due(self.checkpoint, self.rereads(), self._tried) or self._notices.is_due(
+        again = is_due(self.checkpoint, self.backfills(), self._tried) or self._notices.is_due(
             self.checkpoint
         )
         return again or bool(chosen.spans or chosen.gaps or waived & open_ or self._healed.ids)
@@ -212,10 +212,10 @@ class Landing:
             has_sent, feeds=feeds, checkpoint=self.checkpoint, listing=listing, hidden=hidden
         )
         again = advance_backfills(
-            self.checkpoint, facts, epochs.known, self.rereads(), sends, before=self.facts
+            self.checkpoint, facts, epochs.known, self.backfills(), sends, before=self.facts
         )
         counted = self._healed.counted(again.counted(facts))
-        facts, columns = with_columns(counted, again.told, feeds)
+        facts, columns = with_columns(counted, again.described, feeds)
         context = BatchContext(
             before=self.checkpoint,
             listing=listing,
@@ -236,9 +236,9 @@ class Landing:
         # A topic that was deleted and created again during the read would mix two topics unseen.
         self.transport.require_ids({at.topic: listing.ends[at].topic_id for at in chosen.spans})
         incarnations = with_incarnation(
-            self.checkpoint.lives, made.batch, self._incarnation.int >> 66
+            self.checkpoint.incarnations, made.batch, self._incarnation.int >> 66
         )
-        made = replace(self._resubmitted.noted(self._healed.noted(made)), lives=incarnations)
+        made = replace(self._resubmitted.noted(self._healed.noted(made)), incarnations=incarnations)
         files, before = (*again.files, *self._healed.files), self._healed.counted_before
         taken = rows_again(self.log, files, columns, stamp, counted_before=before)
         self._tried = find_complete(self.checkpoint)

@@ -158,7 +158,7 @@ def _advance(
     facts, router, waived = context.stats, context.router, context.waived
     epochs, starts = context.epochs.known, context.epochs.starts
     checkpoint = _topics(context.before, facts, plan)
-    snaps, settled = _reread(
+    snaps, settled = _backfilled(
         again, *_snaps(checkpoint, facts, batch := checkpoint.batch + 1, waived)
     )
     named = (*snaps, *(done.shard for done in settled))
@@ -166,7 +166,7 @@ def _advance(
     closed = (*settled, *(dropped := _dropped(checkpoint, facts, batch)))
     known = _shards_after(checkpoint, facts, shards, names_of)
     made = replace(
-        replace(checkpoint, batch=batch, snaps=snaps, rereads=again.rereads),
+        replace(checkpoint, batch=batch, snaps=snaps, backfills=again.backfills),
         acknowledged=_acknowledged(checkpoint, acknowledged, epochs),
         heartbeats=_highest(checkpoint.heartbeats, facts.heartbeats),
         tables={
@@ -204,7 +204,7 @@ def _topics(checkpoint: Checkpoint, facts: BatchStats, plan: Plan) -> Checkpoint
     at = replace(
         at,
         schemas=merge_schemas(checkpoint.schemas, facts.schemas),
-        quarantine=_mark_disturbed(checkpoint, plan),
+        quarantine=_note_disturbed(checkpoint, plan),
     )
     return replace(
         at,
@@ -214,7 +214,7 @@ def _topics(checkpoint: Checkpoint, facts: BatchStats, plan: Plan) -> Checkpoint
     )
 
 
-def _mark_disturbed(checkpoint: Checkpoint, plan: Plan) -> dict[str, Quarantine]:
+def _note_disturbed(checkpoint: Checkpoint, plan: Plan) -> dict[str, Quarantine]:
     """Mark open quarantines whose offsets may now have other messages: they are not read again."""
     moved = plan.disturbed
     found = checkpoint.quarantine.items()
@@ -247,7 +247,7 @@ def _snaps(
     return open_, settled
 
 
-def _reread(
+def _backfilled(
     again: BackfillStep, snaps: Mapping[Shard, OpenSnapshot], settled: tuple[Settled, ...]
 ) -> tuple[dict[Shard, OpenSnapshot], tuple[Settled, ...]]:
     """With bases that were read again; a snapshot that began before one of them is outlived."""
@@ -268,7 +268,7 @@ def _corrected(again: BackfillStep) -> set[str]:
     return {
         one.table
         for one in again.taken
-        if one.rows and again.rereads[one.shard].origin is not Origin.SNAPSHOT
+        if one.rows and again.backfills[one.shard].origin is not Origin.SNAPSHOT
     }
 
 

@@ -175,7 +175,9 @@ class SourceHolds:
         """Return the *registry* of a source without the schema numbers that are given up."""
         if registry is None:
             return None
-        return replace(registry, lost=self._lost.get(source, frozenset()), others=registry.told())
+        return replace(
+            registry, lost=self._lost.get(source, frozenset()), others=registry.known_numbers()
+        )
 
     def standing(self, now: HoldContext, at: datetime) -> Mapping[str, Hold]:
         """Sources that are left out of this round unread."""

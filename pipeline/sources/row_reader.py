@@ -82,7 +82,7 @@ class RowsRead:
     rows: pa.RecordBatch
     last: KeyTexts | None
     ended: bool
-    told: TableDescription | None = None
+    description: TableDescription | None = None
 
 
 class RowReader(Protocol):
@@ -109,7 +109,7 @@ class RowReader(Protocol):
         ...
 
     def fence(self, at_least: int, at: datetime) -> ReadFence:
-        """Read the log end, then commit a heartbeat as `Source.beat` does.
+        """Read the log end, then commit a heartbeat as `Source.write_heartbeat` does.
 
         Raises:
             ConfigError: the server commits in another order than it logs.

@@ -120,7 +120,7 @@ class Heartbeat:
 
     number: int
     head: Head
-    told: datetime
+    source_time: datetime
 
 
 class TableQueries(Protocol):
@@ -293,7 +293,7 @@ class Source(TableQueries, Protocol):
         """
         ...
 
-    def beat(self, at_least: int, at: datetime) -> Heartbeat:
+    def write_heartbeat(self, at_least: int, at: datetime) -> Heartbeat:
         """Commit the next heartbeat number, *at_least* this one, with our time *at*.
 
         A row of the heartbeat's table that arrives as a change has ``source``, the source's name,
@@ -526,9 +526,9 @@ class HeartbeatTable:
     known: int = -1
     reading: ClockReading | None = None
 
-    def beat(self, clock: Callable[[], datetime]) -> Fence:
+    def write_heartbeat(self, clock: Callable[[], datetime]) -> Fence:
         """Write the next heartbeat, with the earlier of both clocks' times."""
         before = clock()
-        made = self.source.beat(self.known + 1, before)
-        self.known, self.reading = made.number, ClockReading(before, made.told, clock())
+        made = self.source.write_heartbeat(self.known + 1, before)
+        self.known, self.reading = made.number, ClockReading(before, made.source_time, clock())
         return Fence(self.source.name, made.number, self.reading.earlier, made.head)

@@ -53,7 +53,7 @@ class SqlSession(ABC):
     limits: Limits
     driver_error: ClassVar[type[Exception]]
     strain: float = 0.0
-    _turn: threading.RLock
+    _lock: threading.RLock
     _connection: Any
 
     @abstractmethod
@@ -82,7 +82,7 @@ class SqlSession(ABC):
         Raises:
             SparedError: ``loaded``, before anything else was asked.
         """
-        with self._turn:
+        with self._lock:
             running = self.running()
             self.strain = min(running / self.limits.running, 1.0)
             self.limits.refuse_load(running, self.where)
@@ -91,7 +91,7 @@ class SqlSession(ABC):
     @contextmanager
     def exclusive(self) -> Iterator[Ask]:
         """Keep out the statements of other threads; disconnect if one inside fails."""
-        with self._turn:
+        with self._lock:
             try:
                 yield self.ask
             except BaseException:
@@ -123,7 +123,7 @@ class SqlSession(ABC):
     @contextmanager
     def opened(self) -> Iterator[Any]:
         """The connection for one statement; errors of the driver are translated."""
-        with self._turn:
+        with self._lock:
             try:
                 if self._connection is None:
                     self._connection = self.connect()

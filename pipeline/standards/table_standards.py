@@ -59,7 +59,9 @@ NONE = ""
 
 
 ALL = ("*",)
-_TOLD = re.compile(r"[^\W\d][\w$]{0,63}")  # a name that is a name: a row may have any text for one
+_PLAIN_NAME = re.compile(
+    r"[^\W\d][\w$]{0,63}"
+)  # a name that is a name: a row may have any text for one
 _GLOB = re.compile(r"[*?[]")
 _MANY = 10_000  # names of columns that are remembered
 
@@ -156,7 +158,7 @@ class TableStandards:
         """
         values = parse_key(texts)
         if len(values) != len(self.key):
-            raise FormatError(f"its key has {len(values)} columns, {self._told_key} were expected")
+            raise FormatError(f"its key has {len(values)} columns, {self._key_text} were expected")
         parts = [
             None if text is None else self._answer(name, text)
             for name, text in zip(self.key, values, strict=True)
@@ -177,11 +179,11 @@ class TableStandards:
         except (KeyError, ValueError):
             own = None
         if own is None or own != parse_key(texts):
-            msg = f"its key is not that of {self._told_key}, which `standards` names as the key"
+            msg = f"its key is not that of {self._key_text}, which `standards` names as the key"
             raise FormatError(msg)
 
     @property
-    def _told_key(self) -> str:
+    def _key_text(self) -> str:
         return f"({', '.join(self.key)})"
 
     def _field(self, name: str, raw: Raw) -> Raw:
@@ -199,7 +201,7 @@ class TableStandards:
         if name not in self._found:
             found = self.of(name)
             if found is None and not self._may_land(name):
-                shown = name if _TOLD.fullmatch(name) else "with an unusual name"
+                shown = name if _PLAIN_NAME.fullmatch(name) else "with an unusual name"
                 msg = f"column {shown} has no entry in `standards`, so it cannot land"
                 raise FormatError(f"{msg}; give it a standard, or name it under `clear`")
             if len(self._found) < _MANY:

@@ -37,8 +37,8 @@ class Lake:
 
     settings: PipelineSettings
     table_format: TableFormat[Any, Any]
-    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)  # of the change log
-    _turns: dict[str, threading.Lock] = field(default_factory=dict, repr=False)  # of each mirror
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)  # of the change log
+    _locks: dict[str, threading.Lock] = field(default_factory=dict, repr=False)  # of each mirror
 
     _readers: dict[str, tuple[tuple[str, int, Table], MirrorSide]] = field(
         default_factory=dict, repr=False
@@ -58,7 +58,7 @@ class Lake:
         Raises:
             HeldError: ``mark_lost`` if a batch is numbered but its checkpoint is not there.
         """
-        with self._turn, translate_errors(self.settings.changes):
+        with self._lock, translate_errors(self.settings.changes):
             return self._log.checkpoint()
 
     def applied(self, table: str) -> MirrorPosition | None:
@@ -130,7 +130,7 @@ class Lake:
         Raises:
             ProofError: if there is no change log yet.
         """
-        with self._turn, translate_errors(self.settings.changes):
+        with self._lock, translate_errors(self.settings.changes):
             snapshot = self._log.look()
         if snapshot is None:
             raise ProofError(f"there is no change log at {self.settings.changes} yet")
@@ -178,7 +178,7 @@ class Lake:
 
     def _newest(self, table: str) -> MirrorSnapshot | None:
         """A mirror as it stands now, also where another table has come into its folder."""
-        lock = self._turns.setdefault(table, threading.Lock())  # one that hangs keeps none waiting
+        lock = self._locks.setdefault(table, threading.Lock())  # one that hangs keeps none waiting
         with lock, translate_errors(self.settings.mirror(table)):
             try:
                 return self._mirrors.look(table)

@@ -190,7 +190,7 @@ class Consumption:
     @property
     def read(self) -> tuple[RangeRead, ...]:
         """What was read of each range, in the order they were given; whole once iterated."""
-        return tuple(cursor.told for cursor in self._cursors)
+        return tuple(cursor.result for cursor in self._cursors)
 
     def __iter__(self) -> Generator[pa.RecordBatch, None, None]:
         """Read them all, a new client for each assignment: a kept one hands over old errors."""

@@ -310,11 +310,11 @@ class TopicFacts:
     copies: int = 1
     settings: Mapping[str, str] = field(default_factory=dict)
     inherited: frozenset[str] = frozenset()
-    told: bool = True
+    is_described: bool = True
 
     def meets(self, demand: Demand) -> bool:
         """Whether its setting is known, and will do."""
-        return self.told and demand.met(self.settings.get(demand.name, str(demand.default)))
+        return self.is_described and demand.met(self.settings.get(demand.name, str(demand.default)))
 
 
 def find_topic_hazards(
@@ -327,7 +327,7 @@ def find_topic_hazards(
     of statements is called *prefix*, and concerns all tables; where rows are *routed*, each does.
     *others* hold no row of a table.  Topics without settings are left out, see `untold_parts`.
     """
-    own = [topic for topic in topics if topic.told and topic.name not in others]
+    own = [topic for topic in topics if topic.is_described and topic.name not in others]
     inherited = defaultdict[str, dict[str, Finding]](dict)
     for topic in own:
         name = topic.name
@@ -376,13 +376,13 @@ def undescribed_text(names: Iterable[str]) -> str:
     return f"settings of {', '.join(first[:3])}{more} are unknown; grant DescribeConfigs"
 
 
-def require_told(topics: Iterable[TopicFacts]) -> None:
+def require_described(topics: Iterable[TopicFacts]) -> None:
     """Return if the settings of all *topics* are known.
 
     Raises:
         UnreachableError: names those that are not.
     """
-    if names := [topic.name for topic in topics if not topic.told]:
+    if names := [topic.name for topic in topics if not topic.is_described]:
         raise UnreachableError(undescribed_text(names))
 
 
@@ -455,7 +455,7 @@ def _listed(admin: KafkaAdminClient, pattern: str) -> dict[str, Mapping[str, Any
 
 
 def _undescribed_topic(name: str, topic: Mapping[str, Any]) -> TopicFacts:
-    return replace(_facts(name, topic, {}), told=False)
+    return replace(_facts(name, topic, {}), is_described=False)
 
 
 def _facts(name: str, topic: Mapping[str, Any], entries: Mapping[str, Any]) -> TopicFacts:

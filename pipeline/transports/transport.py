@@ -90,7 +90,7 @@ class Cursor:
     done: bool = False
 
     @property
-    def told(self) -> RangeRead:
+    def result(self) -> RangeRead:
         """What was read so far."""
         last = self.next - 1 if self.count else None
         return RangeRead(self.range, self.first, last, self.count, tuple(self.epochs))

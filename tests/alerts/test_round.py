@@ -15,8 +15,8 @@ def test_a_loss_is_an_incident_with_a_letter_for_each_channel() -> None:
 
     (incident,) = settled.changed
     assert incident.state is IncidentState.FIRING
-    assert [channel for channel, _ in settled.letters] == ["log", "slack"]
-    assert settled.letters[0][1].id == settled.notices[0].fingerprint
+    assert [channel for channel, _ in settled.messages] == ["log", "slack"]
+    assert settled.messages[0][1].id == settled.notices[0].fingerprint
 
 
 def test_a_round_without_news_changes_nothing() -> None:
@@ -32,16 +32,16 @@ def test_trouble_that_never_fired_is_dropped_when_it_passes() -> None:
     second = settle_round(harness, first.changed, [verdict("P")], (), at(1))
 
     assert second.dropped == first.changed
-    assert (second.changed, second.letters) == ((), ())
+    assert (second.changed, second.messages) == ((), ())
 
 
 def test_unknown_for_long_is_told_mildly_and_never_as_a_loss() -> None:
     first = settle_round(HARNESS, (), [verdict("?")], (), at(0))
     second = settle_round(HARNESS, first.changed, [verdict("?")], (), at(20))
 
-    assert first.letters == ()
-    assert {message.kind for _, message in second.letters} == {AlertKind.UNKNOWN}
-    assert {message.severity for _, message in second.letters} == {"info"}
+    assert first.messages == ()
+    assert {message.kind for _, message in second.messages} == {AlertKind.UNKNOWN}
+    assert {message.severity for _, message in second.messages} == {"info"}
 
 
 def test_a_silenced_loss_is_an_incident_without_letters() -> None:
@@ -50,7 +50,7 @@ def test_a_silenced_loss_is_an_incident_without_letters() -> None:
     settled = settle_round(HARNESS, (), [verdict("F")], [window], at(1))
 
     assert [incident.state for incident in settled.changed] == [IncidentState.FIRING]
-    assert settled.letters == ()
+    assert settled.messages == ()
 
 
 def test_an_incident_that_nothing_watches_any_more_is_closed_and_says_so() -> None:
@@ -63,7 +63,7 @@ def test_an_incident_that_nothing_watches_any_more_is_closed_and_says_so() -> No
     (incident,) = closed.changed
     assert incident.tables == ("shop.users",)
     assert incident.state is IncidentState.RESOLVED
-    assert "no longer watched" in closed.letters[0][1].subject
+    assert "no longer watched" in closed.messages[0][1].subject
 
 
 def test_a_reminder_names_what_was_told_and_is_not_over() -> None:
@@ -91,18 +91,18 @@ def test_f123_of_5000_incidents_the_ten_gravest_and_one_summary_are_told() -> No
     )
     first = settle_round(settings, (), storm(5000), (), at(0))
 
-    subjects = [message.subject for _, message in first.letters]
+    subjects = [message.subject for _, message in first.messages]
     assert len(subjects) == 11
     assert "shop.t7 " in subjects[0]
     assert "4,990 more incidents are open" in subjects[-1]
     assert len(first.changed) == 5001
 
     again = settle_round(settings, first.changed, storm(5000), (), at(1))
-    assert again.letters == ()
+    assert again.messages == ()
 
     more = settle_round(settings, first.changed, storm(5000, "P"), (), at(2))
-    assert len(more.letters) == 11
-    assert {message.event for _, message in more.letters} == {Event.CLEARED}
+    assert len(more.messages) == 11
+    assert {message.event for _, message in more.messages} == {Event.CLEARED}
     assert all(one.state is IncidentState.RESOLVED for one in more.changed)
 
 
@@ -116,7 +116,7 @@ def test_f123_a_graver_incident_is_not_held_back_by_milder_ones() -> None:
         AlertSettings(routes), first.changed, [verdict("F", table="shop.grave")], (), at(1)
     )
 
-    assert ["shop.grave" in message.subject for _, message in second.letters] == [True]
+    assert ["shop.grave" in message.subject for _, message in second.messages] == [True]
 
 
 def test_f123_the_summary_is_told_again_when_its_count_has_doubled() -> None:
@@ -125,6 +125,6 @@ def test_f123_the_summary_is_told_again_when_its_count_has_doubled() -> None:
     second = settle_round(settings, first.changed, storm(14), (), at(1))
 
     one = settle_round(settings, (), storm(11), (), at(0))
-    assert "1 more incident is open; run" in one.letters[-1][1].subject
-    assert "2 more incidents are open" in first.letters[-1][1].subject
-    assert ["4 more" in message.subject for _, message in second.letters] == [True]
+    assert "1 more incident is open; run" in one.messages[-1][1].subject
+    assert "2 more incidents are open" in first.messages[-1][1].subject
+    assert ["4 more" in message.subject for _, message in second.messages] == [True]

@@ -95,7 +95,7 @@ def test_a_batch_moves_what_it_touches_and_nothing_else(tmp_path: Path) -> None:
     service = Service(tmp_path, 3)
 
     with service.life():
-        service.beat()
+        service.write_heartbeat()
         before = service.lake.checkpoint()
         service.lake.land(service.changing(0.4), partitions=1)
         after = service.lake.checkpoint()

@@ -84,13 +84,15 @@ class Topics:
         """Rows of ``db.t`` of a snapshot of all tables; it reads the newest heartbeat, if any."""
         if beats := self.held.get(f"{source}.sluice.heartbeat"):
             newest = json.loads(beats[-1][1])["after"]["n"]
-            self.beat(source, newest, pos=pos, read=True)
+            self.write_heartbeat(source, newest, pos=pos, read=True)
         for key in range(count):
             told = "last_in_data_collection" if key == count - 1 else "true"
             value = {"after": {"id": key}, "source": place("t", pos, snapshot=told), "op": "r"}
             self.held.setdefault(f"{source}.db.t", []).append(record(key, value))
 
-    def beat(self, source: str, number: int, *, pos: int, log: int = 7, read: bool = False) -> None:
+    def write_heartbeat(
+        self, source: str, number: int, *, pos: int, log: int = 7, read: bool = False
+    ) -> None:
         """A heartbeat of Sluice's, as the log has it or as a snapshot *read* it."""
         row = {"id": source, "source": source, "n": number}
         self.insert(source, ("sluice", "heartbeat"), row, (log, pos), read=read)
@@ -348,7 +350,7 @@ class LandingHarness:
         def fail(*_: object) -> None:
             raise UnreachableError("the store does not answer")
 
-        self.topics.beat("a", 1, pos=self.server.end)
+        self.topics.write_heartbeat("a", 1, pos=self.server.end)
         log.put = fail  # type: ignore[assignment, method-assign]
         try:
             self.land()

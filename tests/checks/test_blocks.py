@@ -611,19 +611,19 @@ GROWN = TableFacts(based=True, bare=False)
             id="its first snapshot is read",
         ),
         pytest.param(
-            TableFacts(False, True, reread="3 rows", blocked=(BASE,)),
+            TableFacts(False, True, backfill="3 rows", blocked=(BASE,)),
             "bootstrap",
             "3 rows",
             id="it is read by request before it had anything",
         ),
         pytest.param(
-            TableFacts(False, False, reread="3 rows", blocked=(BASE,)),
+            TableFacts(False, False, backfill="3 rows", blocked=(BASE,)),
             "re-bootstrap",
             "3 rows",
             id="it lost its base, and is read again",
         ),
         pytest.param(
-            TableFacts(True, False, reread="3 rows", blocked=(GAP,)),
+            TableFacts(True, False, backfill="3 rows", blocked=(GAP,)),
             "re-bootstrap",
             "3 rows",
             id="it is read again for a gap",
@@ -643,7 +643,7 @@ GROWN = TableFacts(based=True, bare=False)
         pytest.param(
             TableFacts(True, False, "first", "again", (GAP,), PAUSE),
             "paused",
-            PAUSE.told,
+            PAUSE.description,
             id="a person comes first",
         ),
     ],

@@ -84,7 +84,7 @@ def test_a_certificate_that_does_not_say_what_it_rests_on_does_not_hold(
 
 
 @pytest.mark.parametrize(
-    ("batch", "lives", "life", "why"),
+    ("batch", "incarnations", "life", "why"),
     [
         pytest.param(5, {}, 70, "", id="the batch is the newest"),
         pytest.param(
@@ -109,13 +109,14 @@ def test_a_certificate_that_does_not_say_what_it_rests_on_does_not_hold(
 )
 @pytest.mark.parametrize("stage", list(Stage))
 def test_a_batch_that_the_change_log_has_lost_takes_it_back(
-    stage: Stage, batch: int | None, lives: Mapping[str, int], life: int | None, why: str
+    stage: Stage, batch: int | None, incarnations: Mapping[str, int], life: int | None, why: str
 ) -> None:
     one = replace(ISSUED, stage=stage, evidence=replace(EVIDENCE, life=life))
 
-    assert taken_back(one, CertificateBasis(THERE, batch, lives)) == why
+    assert taken_back(one, CertificateBasis(THERE, batch, incarnations)) == why
     assert (
-        revoke_lost([replace(one, revoked=CUT)], CertificateBasis("gone", batch, lives), NOW) == ()
+        revoke_lost([replace(one, revoked=CUT)], CertificateBasis("gone", batch, incarnations), NOW)
+        == ()
     )
 
 

@@ -123,7 +123,7 @@ def test_only_a_mirror_past_the_fence_after_the_reading_is_compared() -> None:
     ended, patience = world.clock(), timedelta(minutes=1)
 
     unwritten = await_fences(TABLE, world, ended, patience)
-    world.beat()
+    world.write_heartbeat()
     unreached = await_fences(TABLE, world, ended, patience)
     world.catch_up()
     reached = await_fences(TABLE, world, ended, patience)

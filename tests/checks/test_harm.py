@@ -28,7 +28,7 @@ def busy(world: FakeWorld, chance: random.Random) -> None:
     for _ in range(5):
         op = chance.choice([Op.CREATE, Op.CREATE, Op.UPDATE, Op.DELETE])
         world.commit((op, chance.choice([ONE, TWO]), chance.randrange(1000, 1060)))
-    world.beat()
+    world.write_heartbeat()
     world.land(chance.randrange(4, 40))
     world.apply(chance.randrange(1, 3))
 

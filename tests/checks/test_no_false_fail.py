@@ -54,7 +54,7 @@ class Faithful(RuleBasedStateMachine):
     @rule(work=changes, most=st.integers(0, 9), batches=st.integers(0, 2), meanwhile=changes)
     def behind(self, work: Work, most: int, batches: int, meanwhile: Work) -> None:
         self.world.commit(*work)
-        self.world.beat()
+        self.world.write_heartbeat()
         self.world.land(most)
         self.world.apply(batches)
         self.probe(meanwhile)
@@ -68,7 +68,7 @@ class Faithful(RuleBasedStateMachine):
 
     @rule(work=changes)
     def ahead_of_the_fence(self, work: Work) -> None:
-        self.world.beat()
+        self.world.write_heartbeat()
         self.world.commit(*work)
         self.world.land()
         self.world.apply()

@@ -521,7 +521,7 @@ def ask(
 ) -> Readiness:
     """*idle_since*: its last change, and so its mirror's last turn, is of this batch."""
     landed, known = (
-        replace(healthy_checkpoint(batch=51), beats={"shop": trail}),
+        replace(healthy_checkpoint(batch=51), heartbeat_histories={"shop": trail}),
         healthy_checkpoint(batch=50),
     )
     if idle_since is not None:

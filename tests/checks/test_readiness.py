@@ -415,7 +415,7 @@ BY_PROOF = ReadinessPolicy(Rule.PROOF, gating=GATING)
 
 
 def reading_again(shard: str, backfill: Backfill) -> dict[str, Any]:
-    return {"landed": healthy_checkpoint(rereads={Shard.parse(f"shop/{shard}"): backfill})}
+    return {"landed": healthy_checkpoint(backfills={Shard.parse(f"shop/{shard}"): backfill})}
 
 
 @pytest.mark.parametrize(
@@ -1063,8 +1063,8 @@ def test_a_fail_of_the_comparison_voids_what_earlier_certificates_claim(
             id="a new base",
         ),
         pytest.param({"looked": 51}, {}, "lost batch 51", id="the log is shorter"),
-        pytest.param({}, {"lives": {"0": 7}}, "", id="the same log"),
-        pytest.param({}, {"lives": {"0": 7, "50": 8}}, "lost batch 50", id="another log"),
+        pytest.param({}, {"incarnations": {"0": 7}}, "", id="the same log"),
+        pytest.param({}, {"incarnations": {"0": 7, "50": 8}}, "lost batch 50", id="another log"),
     ],
 )
 def test_rows_of_other_shards_bases_or_logs_were_not_compared(

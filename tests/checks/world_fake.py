@@ -171,7 +171,7 @@ class FakeWorld:
         self.log_.append(Event(Op.DDL, columns=(shard, self.columns[shard])))
         return self.log_[-1]
 
-    def beat(self) -> None:
+    def write_heartbeat(self) -> None:
         self.tick()
         number = len(self.fences)
         self.log_.append(Event(Op.HEARTBEAT))
@@ -192,7 +192,7 @@ class FakeWorld:
         self.applied = until
 
     def catch_up(self) -> None:
-        self.beat()
+        self.write_heartbeat()
         self.land()
         self.apply()
 

@@ -36,7 +36,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     made_rig.round()
     made_rig.gate.published = lambda _: True
     made_rig.second(2)
-    made_rig.beat()
+    made_rig.write_heartbeat()
     yield made_rig
     made_rig.close()
 
@@ -105,7 +105,7 @@ def test_airflow_waits_for_the_image_and_reads_it(
             set_image(rig, ORDERS, 0, "")
             set_image(rig, USERS, 7, day)
             rig.second(2)  # the next look is a new one
-            rig.beat()
+            rig.write_heartbeat()
             run.wait(SOON.total_seconds())
         finally:
             run.kill()

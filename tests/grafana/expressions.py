@@ -17,9 +17,9 @@ TOLD_OF_TROUBLE = frozenset({metrics.HOP_AGE.name, metrics.WHY.name, metrics.OUT
 TOLD_OF_SOME = frozenset(
     {
         metrics.BACKLOG.name,
-        metrics.REREAD_ROWS.name,
-        metrics.REREAD_LEFT.name,
-        metrics.REREAD_BRAKE.name,
+        metrics.BACKFILL_ROWS.name,
+        metrics.BACKFILL_LEFT.name,
+        metrics.BACKFILL_BRAKE.name,
         metrics.TABLE_STATE.name,
         metrics.VERIFIED_AGE.name,
         metrics.VERIFIED_THROUGH.name,

@@ -16,7 +16,7 @@ from checks.blocks import StateSince, TableState
 from checks.model import Outcome, Ruling, Verdict, Verified
 from checks.readiness import ReadinessState
 from demo.processes import wait_until
-from monitor.board import Board, CopyView, RereadView, TableView
+from monitor.board import BackfillView, Board, CopyView, TableView
 from monitor.observe.system_checks import IMAGE
 from monitor.web.metrics import CONTENT_TYPE, encode_metrics
 from pipeline.image import Image
@@ -49,7 +49,7 @@ def _full() -> Board:
         at=_now(),
         changes={("shop.users", term): 7 for term in ("read", "applied", "noop", "ignored:purge")},
         headroom={("topic", "shop.shop.users"): timedelta(hours=40)},
-        rereads=(RereadView("shop.users", "read again", 7, _now(), 1.0, 9.0, ("rate",)),),
+        backfills=(BackfillView("shop.users", "read again", 7, _now(), 1.0, 9.0, ("rate",)),),
         retired=(StateSince("shop.old", TableState.RETIRED, _now()),),
         backlogs={"shop": LogBacklog("sluice_shop", 2**40, held=2**30, left=2**31)},
     )

@@ -77,10 +77,10 @@ class FakeLane:
     def publish(self) -> tuple[Manifest, ...]:
         return ()
 
-    def upkeep(self, readers: Mapping[str, int], paused: object = ()) -> None:
+    def maintain(self, readers: Mapping[str, int], paused: object = ()) -> None:
         (self.lake / "readers").write_text(repr(dict(readers)), encoding="utf-8")
 
-    def reread(self, wishes: tuple[BackfillRequest, ...]) -> tuple[BackfillState, ...]:
+    def run_backfills(self, wishes: tuple[BackfillRequest, ...]) -> tuple[BackfillState, ...]:
         """Each has its rows, and those that are named so are done."""
         return tuple(
             BackfillState(one.id, one.table, f"s/{one.table}", 3, 7 if "done" in one.id else None)

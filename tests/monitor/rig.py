@@ -24,12 +24,12 @@ from checks.model import Outcome, Ruling, Verdict
 from checks.ordering import SourceOrdering
 from checks.readiness import ReadinessPolicy
 from monitor.board import (
+    BackfillView,
     BudgetView,
     ChannelView,
     CurrentBoard,
     DiskView,
     JobView,
-    RereadView,
     TableView,
 )
 from monitor.config.plans import CheckPlan
@@ -42,7 +42,7 @@ from monitor.observe.heartbeats import FenceBook
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.retention import RetentionWatch
 from monitor.observe.sampler import Sampler, Sampling, Watcher
-from monitor.observe.service_state import ServiceState, reread_views
+from monitor.observe.service_state import ServiceState, backfill_views
 from monitor.observe.source_inventory import SourceInventory
 from monitor.observe.system_checks import Component
 from monitor.observe.table_states import TableStates
@@ -216,7 +216,7 @@ class FakeFacts:
     def parts(
         self, look: Sampling, channels: Sequence[ChannelView], now: datetime
     ) -> Sequence[Component]:
-        down = {f"collector:{name}": trouble.told for name, trouble in look.troubles.items()}
+        down = {f"collector:{name}": trouble.description for name, trouble in look.troubles.items()}
         names = (("source:shop", "service"), ("collector:shop", "service"), ("worker", "worker"))
         return [Component(n, check, {**down, **self.broken}.get(n, "")) for n, check in names]
 
@@ -232,8 +232,8 @@ class FakeFacts:
     def changes(self) -> Mapping[tuple[str, str], int]:
         return {}
 
-    def rereads(self, now: datetime) -> tuple[RereadView, ...]:
-        return reread_views(self.store.rereads, lambda _: {}, now)
+    def backfills(self, now: datetime) -> tuple[BackfillView, ...]:
+        return backfill_views(self.store.backfills, lambda _: {}, now)
 
     def store_bytes(self) -> int | None:
         return self.store.database.size()
@@ -416,7 +416,7 @@ class Rig:
         self.now += timedelta(seconds=by)
         self.apart += timedelta(seconds=by)
 
-    def beat(self) -> Fence:
+    def write_heartbeat(self) -> Fence:
         """One second later, one heartbeat, and the collector has it."""
         self.second()
         known, told = self.fences.of("shop"), self.now - self.apart
@@ -473,7 +473,7 @@ class Rig:
 
     def flow(self) -> None:
         """One heartbeat, landed and merged into every table."""
-        self.beat()
+        self.write_heartbeat()
         self.land()
         self.apply()
 

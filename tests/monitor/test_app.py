@@ -97,7 +97,7 @@ def test_what_a_rule_repairs_is_requested_by_the_job_that_reads_rows_again(
     start: Start, time: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = start("repair: [{tables: 'shop.*', how: auto, after: 1s}]\n")
-    monkeypatch.setattr(app.driver.requests, "reread", lambda: None)  # no Spark process
+    monkeypatch.setattr(app.driver.requests, "run_backfills", lambda: None)  # no Spark process
     harness = RepairHarness(app.store)
     incident = harness.find("users", "shop/shop.users:17-29")
     time.now = harness.now + timedelta(minutes=1)
@@ -105,10 +105,10 @@ def test_what_a_rule_repairs_is_requested_by_the_job_that_reads_rows_again(
 
     decided = app.cycle.repairs(app.current.board)
     app.current.board = replace(app.current.board, repairs=decided)
-    app.driver.reread()
+    app.driver.run_backfills()
 
     assert [one.step for one in decided] == [NextStep.REPAIR]
-    (made,) = app.store.rereads.open()
+    (made,) = app.store.backfills.open()
     assert (made.table, made.who, made.wish.incident) == (USERS, "sluice", incident)
 
 
@@ -197,7 +197,7 @@ def test_landing_or_merging_that_fails_is_told_of_the_spark_process_and_not_as_j
             app.schedule.tick(job)
 
     told = parts(app, time)
-    assert app.schedule.ailments.keys() == {"land", "merge"}
+    assert app.schedule.problems.keys() == {"land", "merge"}
     assert told["worker"] == "the spark process is starting again"
     assert not {"job:land", "job:merge"} & told.keys()
 

@@ -25,7 +25,7 @@ from monitor.auto_repair import AutoRepair
 from monitor.board import Board, NextStep, RepairDecision, TableView
 from monitor.commands import explain
 from monitor.config.model import RepairRule
-from monitor.store.requests import RereadRequest, RereadWish
+from monitor.store.requests import BackfillSpec, StoredBackfill
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import BackfillState, RowSelection, SelectedRange
 from pipeline.errors import UnreachableError
@@ -43,7 +43,7 @@ class RepairHarness:
     def __init__(self, store: ServiceStore, *rules: RepairRule) -> None:
         self.store, self.now, self.board = store, NOW, Board(NOW)
         self.fences = count(FENCE.number)
-        self.repairs = AutoRepair(rules, store.rereads, lambda: self.now)
+        self.repairs = AutoRepair(rules, store.backfills, lambda: self.now)
 
     def find(self, table: str, *keys: str, check: str = "range_counts", more: int = 0) -> str:
         """Let a check find *keys* of a table wrong now; return the id of its new incident."""
@@ -114,16 +114,16 @@ class RepairHarness:
 
     def end(self, *, done: bool = True) -> None:
         """End every running repair, complete or refused."""
-        for one in self.store.rereads.wished():
+        for one in self.store.backfills.wished():
             state = BackfillState(
                 one.id, one.table, "s/t", 1, 7 if done else None, "" if done else "no", not done
             )
-            self.store.rereads.told([state], self.now)
+            self.store.backfills.record_states([state], self.now)
 
     @property
     def running(self) -> list[str]:
         """Return the tables that are read again."""
-        return [one.table for one in self.store.rereads.wished()]
+        return [one.table for one in self.store.backfills.wished()]
 
 
 def test_the_named_rows_are_read_again_and_the_act_is_recorded_with_the_incident(
@@ -135,11 +135,13 @@ def test_the_named_rows_are_read_again_and_the_act_is_recorded_with_the_incident
     (made,) = harness.after()
 
     assert (made.step, made.incident) == (NextStep.REPAIR, incident)
-    (one,) = store.rereads.list()
+    (one,) = store.backfills.list()
     assert (one.who, one.table, one.kind) == ("sluice", "shop.t", "repair")
     assert one.reason == "repair: auto; 13 rows that range_counts found wrong are read again"
     rows = RowSelection(ranges=(SelectedRange(17, 29, "shop/shop.t"),), most=13)
-    assert one.wish == RereadWish(Origin.REPAIR, rows, incident=incident, checks=("range_counts",))
+    assert one.wish == BackfillSpec(
+        Origin.REPAIR, rows, incident=incident, checks=("range_counts",)
+    )
     assert (one.wish.automatic, one.wish.fences) == (True, ((FENCE.source, FENCE.number),))
 
 
@@ -159,7 +161,7 @@ def test_each_row_of_an_incident_that_names_many_counts_for_the_limit(
     (made,) = harness.after()
 
     assert made.step is step
-    assert sum(one.wish.rows.most or 0 for one in store.rereads.list()) == repaired
+    assert sum(one.wish.rows.most or 0 for one in store.backfills.list()) == repaired
 
 
 @pytest.mark.parametrize(
@@ -177,7 +179,7 @@ def test_it_is_for_a_person_where_no_rule_says_auto(
     harness = RepairHarness(store, *rules)
     harness.find("t", "shop/shop.t:17")
 
-    assert len(harness.after()) == len(store.rereads.list()) == decided
+    assert len(harness.after()) == len(store.backfills.list()) == decided
 
 
 LIMITED = replace(AUTO, rows=5, rows_a_day=8, tables_a_day=2)
@@ -202,7 +204,7 @@ def test_nothing_is_repaired_unless_all_wrong_rows_are_known_and_few(
 
     assert made.step is NextStep.ASK
     assert why in made.why
-    assert store.rereads.list() == ()
+    assert store.backfills.list() == ()
 
 
 def test_nothing_is_repaired_while_another_check_of_the_table_does_not_name_all_rows(
@@ -213,7 +215,7 @@ def test_nothing_is_repaired_while_another_check_of_the_table_does_not_name_all_
     harness.find("t", "shop/shop.t:1", check="range_counts", more=900)
 
     assert {one.step for one in harness.after()} == {NextStep.ASK}
-    assert store.rereads.list() == ()
+    assert store.backfills.list() == ()
 
 
 def test_the_rows_of_a_day_are_limited_over_all_tables_of_the_rule_and_across_restarts(
@@ -251,7 +253,7 @@ def test_a_day_has_its_tables_and_a_day_later_there_are_others(store: ServiceSto
 
     made = {one.table: one for one in harness.after()}
     harness.end()
-    first = [one.table for one in store.rereads.list()]
+    first = [one.table for one in store.backfills.list()]
     harness.after(24 * HOUR)
 
     assert sorted(first) == ["shop.a", "shop.b"]
@@ -285,7 +287,7 @@ def test_a_table_that_is_not_merged_as_usual_is_left_alone(
     (made,) = harness.after()
 
     assert (made.step, made.why) == (NextStep.ASK, f"the table is {state}: offsets are gone")
-    assert store.rereads.list() == ()
+    assert store.backfills.list() == ()
 
 
 @pytest.mark.parametrize(
@@ -315,7 +317,7 @@ def test_an_incident_that_is_in_hand_or_not_firing_is_left_alone(
 
     assert made.step is step
     assert why in made.why
-    assert store.rereads.list() == ()
+    assert store.backfills.list() == ()
 
 
 def test_it_waits_until_the_incident_has_been_open_for_as_long_as_the_rule_says(
@@ -356,7 +358,7 @@ def test_all_checks_of_an_incident_that_fail_name_its_rows(store: ServiceStore) 
     (made,) = harness.after()
 
     assert made.step is NextStep.REPAIR
-    (one,) = store.rereads.list()
+    (one,) = store.backfills.list()
     assert one.wish.checks == ("range_counts", "values")
     assert [span.first for span in one.wish.rows.ranges] == [1, 7, 9]
     assert (
@@ -442,7 +444,7 @@ def test_the_highest_ids_of_several_shards_are_left_to_a_person(store: ServiceSt
 
     (made,) = harness.after()
 
-    assert (made.step, store.rereads.list()) == (NextStep.ASK, ())
+    assert (made.step, store.backfills.list()) == (NextStep.ASK, ())
     assert "max_id names several shards" in made.why
 
 
@@ -456,7 +458,7 @@ def test_rows_that_are_in_the_mirror_twice_are_not_read_again(store: ServiceStor
 
     (made,) = harness.after()
 
-    assert (made.step, store.rereads.list()) == (NextStep.ASK, ())
+    assert (made.step, store.backfills.list()) == (NextStep.ASK, ())
 
 
 def test_a_row_that_is_in_the_mirror_twice_is_seen_among_others_that_any_check_names(
@@ -478,7 +480,7 @@ def test_a_row_that_is_in_the_mirror_twice_is_seen_among_others_that_any_check_n
     assert {one.why for one in made} == {
         "rows are in the mirror twice, which a repair does not end"
     }
-    assert store.rereads.list() == ()
+    assert store.backfills.list() == ()
 
 
 def test_while_a_repair_runs_and_until_the_check_has_run_after_it_there_is_no_other(
@@ -495,20 +497,20 @@ def test_while_a_repair_runs_and_until_the_check_has_run_after_it_there_is_no_ot
     assert running.step is unchecked.step is NextStep.WAIT
     assert "by sluice is running" in running.why
     assert "waiting for range_counts to run again" in unchecked.why
-    assert len(store.rereads.list()) == 1
+    assert len(store.backfills.list()) == 1
 
 
 def test_a_finding_from_before_the_repair_of_a_person_is_waited_for(store: ServiceStore) -> None:
     harness = RepairHarness(store, AUTO)
     harness.find("t", "shop/shop.t:1")
-    wish = RereadWish(Origin.REPAIR, RowSelection(ranges=(SelectedRange(1, 1),)))
-    store.rereads.add(RereadRequest("x", "shop.t", "mine", "ann", NOW, wish=wish))
+    wish = BackfillSpec(Origin.REPAIR, RowSelection(ranges=(SelectedRange(1, 1),)))
+    store.backfills.add(StoredBackfill("x", "shop.t", "mine", "ann", NOW, wish=wish))
     harness.end()
 
     (made,) = harness.after()
 
     assert made.step is NextStep.WAIT
-    assert len(store.rereads.list()) == 1
+    assert len(store.backfills.list()) == 1
 
 
 def test_a_finding_is_repaired_once_also_if_a_clock_was_wrong(store: ServiceStore) -> None:
@@ -537,8 +539,8 @@ def test_repairs_of_a_person_with_the_name_of_the_service_count_for_no_limit(
     store: ServiceStore,
 ) -> None:
     harness = RepairHarness(store, LIMITED)
-    wish = RereadWish(Origin.REPAIR, RowSelection(ranges=(SelectedRange(1, 1),), most=100_000))
-    store.rereads.add(RereadRequest("x", "shop.a", "mine", "sluice", NOW, wish=wish))
+    wish = BackfillSpec(Origin.REPAIR, RowSelection(ranges=(SelectedRange(1, 1),), most=100_000))
+    store.backfills.add(StoredBackfill("x", "shop.a", "mine", "sluice", NOW, wish=wish))
     harness.end()
     harness.find("t", "shop/shop.t:1")
 
@@ -618,10 +620,10 @@ def test_while_the_store_does_not_answer_a_repair_waits_and_says_so(
     harness = RepairHarness(store, AUTO)
     harness.find("t", "shop/shop.t:1")
     with monkeypatch.context() as down:
-        down.setattr(store.rereads, "since", _do_not_answer)
+        down.setattr(store.backfills, "since", _do_not_answer)
         (unread,) = harness.after()
     with monkeypatch.context() as down:
-        down.setattr(store.rereads, "add", _do_not_answer)
+        down.setattr(store.backfills, "add", _do_not_answer)
         harness.after()
     unwritten = harness.running
 
@@ -643,13 +645,13 @@ def test_nothing_is_repaired_by_a_board_that_is_old(store: ServiceStore) -> None
 
     harness.repairs.look(replace(harness.board, repairs=harness.repairs.decide(harness.board)))
 
-    assert store.rereads.list() == ()
+    assert store.backfills.list() == ()
 
 
 def test_rows_of_a_table_with_hidden_values_count_after_their_keys_are_forgotten(
     store: ServiceStore,
 ) -> None:
-    store.rereads.hides = lambda _: True
+    store.backfills.hides = lambda _: True
     harness = RepairHarness(store, LIMITED)
     harness.find("a", "shop/shop.a:1-5")
     harness.after()
@@ -664,7 +666,7 @@ def test_rows_of_a_table_with_hidden_values_count_after_their_keys_are_forgotten
 def test_explain_the_page_and_the_api_say_what_follows_and_why(rig: Rig, server: str) -> None:
     rig.round(2)
     rule = replace(AUTO, after=HOUR)
-    rig.cycle.repairs = AutoRepair((rule,), rig.store.rereads, rig.clock).decide
+    rig.cycle.repairs = AutoRepair((rule,), rig.store.backfills, rig.clock).decide
     keys = [f"shop/shop.users:{number}" for number in range(0, 50, 2)]
     columns = (RowColumns(("v",), (keys[0],)),)
     ruling = Ruling(Outcome.FAIL, "rows missing", "missing_rows", tuple(keys), 3, columns)

@@ -120,7 +120,7 @@ def test_one_that_is_held_is_told_and_stops_no_other() -> None:
 
     (hold,) = rig.work.holds.values()
     assert (hold.id, hold.subject, hold.reason) == ("copy:cache:a.x", "a.x", "copy_columns")
-    assert rig.work.ailment == ""
+    assert rig.work.problem == ""
     rig.copying.raising.clear()
     assert rig.run() == ["a.x"]
     assert rig.work.holds == {}
@@ -141,12 +141,12 @@ def test_a_copy_that_is_down_is_said_and_well_again_once_it_answers() -> None:
     rig.copying.down = UnreachableError("nobody there")
     with pytest.raises(UnreachableError):
         rig.run()
-    assert rig.work.ailment == "nobody there"
+    assert rig.work.problem == "nobody there"
 
     rig.copying.down = None
 
     assert rig.run() == ["a.x", "a.y"]
-    assert rig.work.ailment == ""
+    assert rig.work.problem == ""
 
 
 def test_a_table_that_cannot_be_written_is_said_and_stops_no_other() -> None:
@@ -164,7 +164,7 @@ def test_who_was_overtaken_begins_again_in_the_next_round() -> None:
     rig.copying.raising["a.x"] = LostRaceError("somebody else")
 
     assert rig.run() == ["a.x", "a.y"]
-    assert rig.work.ailment == ""
+    assert rig.work.problem == ""
     assert rig.run() == ["a.x"]
 
 

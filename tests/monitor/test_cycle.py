@@ -84,11 +84,11 @@ def test_what_stops_every_table_is_one_incident_and_ends_as_one(
 def test_a_table_whose_merge_alone_is_late_is_named_alone(rig: Rig) -> None:
     rig.round()
     rig.second(10)
-    rig.beat()
+    rig.write_heartbeat()
     rig.land()
     rig.apply(ORDERS)
     for _ in range(100):
-        rig.beat()
+        rig.write_heartbeat()
         rig.land(changes=False)
         rig.apply(ORDERS)
     rig.watch()

@@ -158,7 +158,7 @@ class Site:
         self.fault("kafka")
         assert "shop" in pattern
         told = TopicFacts("shop.shop.users", 3, self.topic)
-        return (told, *(TopicFacts(name, 1, told=False) for name in self.untold))
+        return (told, *(TopicFacts(name, 1, is_described=False) for name in self.untold))
 
 
 def quiet(_: str) -> None:

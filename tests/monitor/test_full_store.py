@@ -24,7 +24,7 @@ def filled(rig: Rig) -> Full:
     """Rounds go on until the store takes nothing more."""
     disk = Full(rig.store.database)
     number = 0
-    while not rig.store.database.ailment:
+    while not rig.store.database.problem:
         number += 1
         text = "x" * 500
         verdict = Verdict(USERS, f"check_{number}", Ruling(Outcome.PASS, text), rig.now)
@@ -53,7 +53,7 @@ def test_f120_alerts_are_sent_from_memory_while_the_store_is_full(rig: Rig) -> N
     stored = [o for o in rig.store.incidents.list() if o.cause.subject == "collector:shop"]
     assert [one.state for one in stored] == [IncidentState.RESOLVED]
     assert len([o for o in subjects(rig) if "collector:shop" in o]) == 2
-    assert not rig.store.database.ailment
+    assert not rig.store.database.problem
 
 
 def test_f120_what_was_sent_from_memory_is_written_and_not_sent_again(rig: Rig) -> None:

@@ -166,7 +166,7 @@ def test_a_loss_revokes_and_a_pass_certifies_anew(healthy: Rig) -> None:
 def test_a_look_from_before_a_check_read_the_repaired_mirror_is_not_ready(healthy: Rig) -> None:
     """The probe's round began before the look, and read the mirror after it."""
     healthy.rule(USERS, Outcome.FAIL)
-    healthy.beat()
+    healthy.write_heartbeat()
     began, fences = healthy.now, (healthy.fences.of("shop")[-1],)
     healthy.second(0.1)
     look = healthy.watcher.look(timedelta(0), [USERS]).mirrors[USERS]
@@ -287,16 +287,16 @@ def test_f02_a_batch_that_took_the_number_of_a_lost_one_upholds_no_certificate(
     healthy: Rig,
 ) -> None:
     """The log was put back and landed on while nobody looked: the number is there, the rows not."""
-    first = replace(healthy.newest, lives={"0": 7})
+    first = replace(healthy.newest, incarnations={"0": 7})
     healthy.lake.newest = first
     healthy.second(2)
     before = healthy.ask(cut=EARLIER, stage="landed")[1]["tables"][0]["certificate"]
-    healthy.lake.newest = replace(first, batch=9, lives={"0": 7, "2": 8})
+    healthy.lake.newest = replace(first, batch=9, incarnations={"0": 7, "2": 8})
     healthy.restart()
     healthy.second(2)
     kept = healthy.ask(cut=EARLIER, stage="landed")[1]["tables"][0]["certificate"]
 
-    healthy.lake.newest = replace(first, batch=12, lives={"0": 7, "1": 9})
+    healthy.lake.newest = replace(first, batch=12, incarnations={"0": 7, "1": 9})
     healthy.second(2)
     after = healthy.ask(cut=EARLIER, stage="landed")[1]["tables"][0]["certificate"]
 
@@ -327,7 +327,7 @@ def test_a_foreign_write_ends_when_the_mirror_is_taken_back(healthy: Rig) -> Non
     healthy.second(2)
     assert healthy.ask(cut=cut)[0] == 409
     healthy.restore(USERS, to=1)
-    healthy.beat()
+    healthy.write_heartbeat()
     healthy.second(2)
 
     assert healthy.ask(cut=cut)[0] == 200
@@ -510,7 +510,7 @@ def test_a_caller_who_gets_no_further_answer_in_time_is_told_the_one_there_is(
 def test_a_mirror_that_is_behind_is_not_ready_while_the_change_log_is(healthy: Rig) -> None:
     healthy.second()
     cut = healthy.now.isoformat()
-    healthy.beat()
+    healthy.write_heartbeat()
     healthy.land()
     healthy.second(2)
 
@@ -732,7 +732,7 @@ def test_a_question_has_hope_once_its_cut_has_landed_and_not_before(healthy: Rig
     cut = healthy.now + timedelta(seconds=1)
     healthy.second(2)
     early = healthy.gate.hopeful([gate_question(cut), gate_question(cut, stage=Stage.LANDED)])
-    healthy.beat()
+    healthy.write_heartbeat()
     written = healthy.gate.hopeful([gate_question(cut)])
     healthy.second(2)
     healthy.land()

@@ -65,7 +65,7 @@ def copy(rig: Rig) -> FakeCopy:
 
 def ask_copy_gate(rig: Rig, cut: str = "2026-03-28", **more: Any) -> tuple[int, Any]:
     rig.second(2)
-    rig.beat()
+    rig.write_heartbeat()
     asked = {"table": USERS, "stage": "copy", "copy": "cache", "cut": cut, **more}
     answer = rig.client.get("/v1/gate", params=asked)
     return answer.status_code, answer.json()
@@ -88,7 +88,7 @@ def test_ready_names_the_copy_and_the_version_that_it_holds(rig: Rig, copy: Fake
 def test_what_the_mirror_holds_is_not_ready_in_a_copy_that_lacks_it(
     rig: Rig, copy: FakeCopy
 ) -> None:
-    rig.beat()
+    rig.write_heartbeat()
     cut = rig.now.isoformat()
     rig.second(30)
     for _ in range(2):
@@ -147,7 +147,7 @@ def test_a_copy_is_not_ready_before_it_has_the_rows_of_a_repair(rig: Rig, copy: 
     """The check passes by the mirror, which has them; a copy follows later."""
     rig.rule(USERS, Outcome.FAIL)
     _land_repair(rig)
-    rig.beat()
+    rig.write_heartbeat()
     rig.rule(USERS, Outcome.PASS)
 
     status, answer = ask_copy_gate(rig)
@@ -164,15 +164,15 @@ def test_a_copy_is_not_ready_while_a_bootstrap_repairs_its_table(rig: Rig, copy:
     (shard,) = (name for name, table in SHARDS.items() if table == USERS)
     going = Backfill("x", Origin.SNAPSHOT, Order(1, 1, 50), "A", 1)
     rig.rule(USERS, Outcome.FAIL)
-    rig.beat()
+    rig.write_heartbeat()
     rig.rule(USERS, Outcome.PASS)
-    rig.set_checkpoint(rereads={Shard.parse(shard): going})
+    rig.set_checkpoint(backfills={Shard.parse(shard): going})
 
     status, answer = ask_copy_gate(rig)
 
     assert ask_copy_gate(rig, stage="mirror", copy="")[0] == 200
     assert (status, codes_of(answer)) == (404, ["check_failed"])
-    rig.set_checkpoint(rereads={Shard.parse(shard): replace(going, done=rig.newest.batch)})
+    rig.set_checkpoint(backfills={Shard.parse(shard): replace(going, done=rig.newest.batch)})
     copy.catch_up()
     assert ask_copy_gate(rig)[0] == 200
 
@@ -185,7 +185,7 @@ def _land_repair(rig: Rig) -> None:
     again = BackfillStep({shard: Backfill("x", Origin.REPAIR, order, "A", 1)}, taken=(rows,))
     context, plan = batch_context(rig.newest), Plan({}, rig.newest.offsets, (), capped=False)
     made, _ = next_checkpoint(context, plan, acknowledged={}, names_of=lambda _: None, again=again)
-    rig.beat()
+    rig.write_heartbeat()
     rig.land()
     assert made.batch == rig.newest.batch
     rig.set_checkpoint(belated=made.belated)
@@ -236,7 +236,7 @@ def test_what_is_no_copy_is_a_wrong_question(
 
 
 def test_the_board_tells_how_far_each_copy_is(rig: Rig, copy: FakeCopy) -> None:
-    rig.beat()
+    rig.write_heartbeat()
     rig.second(20)
     rig.flow()
     rig.cycle.watch()

@@ -33,7 +33,7 @@ def add_image(rig: Rig, at: str) -> Image:
 
 def ask_image_gate(rig: Rig, at: str, **more: Any) -> tuple[int, Any]:
     rig.second(2)
-    rig.beat()
+    rig.write_heartbeat()
     asked = {"table": USERS, "stage": "image", "cut": at, **more}
     answer = rig.client.get("/v1/gate", params=asked)
     return answer.status_code, answer.json()
@@ -118,7 +118,7 @@ def test_an_image_by_a_heartbeat_whose_clock_was_fast_is_none_of_that_cut(publis
     wrong = replace(image, fences=(early,))
     published.set_images(wrong)
     published.second(20)
-    published.beat()
+    published.write_heartbeat()
 
     _, answer = ask_image_gate(published, at)
 
@@ -186,7 +186,7 @@ def test_a_check_that_was_right_again_before_the_image_was_made_says_nothing_of_
     published.second(5)
     published.rule(USERS, Outcome.PASS)
     published.second(5)
-    published.beat()
+    published.write_heartbeat()
     add_image(published, "2026-03-28")
 
     status, _ = ask_image_gate(published, "2026-03-28")

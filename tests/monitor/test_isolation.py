@@ -50,7 +50,7 @@ class ThreeSources(Rig):
             self.silent()
         return SourceDescription(None, frozenset(), {}, {})
 
-    def beat(self) -> Fence:
+    def write_heartbeat(self) -> Fence:
         self.second()
         for name in NAMES:
             number = len(self.fences.of(name)) + 1

@@ -10,7 +10,7 @@ from checks.readiness import ReadinessState
 from monitor.board import Board, FirstLanding
 from monitor.config.model import RebootstrapRule
 from monitor.lane_driver import AutoBootstrap
-from monitor.store.requests import RereadRequest, RereadWish
+from monitor.store.requests import BackfillSpec, StoredBackfill
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import BackfillRequest, BackfillState, RowSelection, SelectedKey
 from pipeline.model import Origin
@@ -26,7 +26,7 @@ class LandingHarness:
 
     def __init__(self, store: ServiceStore, *rules: RebootstrapRule) -> None:
         self.store, self.now, self.board = store, NOW, Board(NOW)
-        self.bases = AutoBootstrap(rules, store.rereads, lambda: self.board, lambda: self.now)
+        self.bases = AutoBootstrap(rules, store.backfills, lambda: self.board, lambda: self.now)
 
     def show(self, **tables: Reason) -> None:
         state = ReadinessState.BLOCKED
@@ -38,12 +38,12 @@ class LandingHarness:
         for moment in (self.now, self.now + time):
             self.now, self.board = moment, replace(self.board, at=moment)
             self.bases.look()
-        return [one.table for one in self.store.rereads.wished()]
+        return [one.table for one in self.store.backfills.wished()]
 
     def end(self, done: int | None = 7, why: str = "") -> None:
-        for one in self.store.rereads.wished():
+        for one in self.store.backfills.wished():
             state = BackfillState(one.id, one.table, "s/t", 5, done, why, refused=done is None)
-            self.store.rereads.told([state], self.now)
+            self.store.backfills.record_states([state], self.now)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_it_is_begun_for_what_a_base_heals_where_that_is_allowed(
     harness.show(t=reason)
 
     assert harness.after(5 * MINUTE) == (["shop.t"] if begun else [])
-    for one in store.rereads.list():
+    for one in store.backfills.list():
         assert (one.who, one.reason) == (
             "sluice",
             f"rebootstrap: auto; {reason.code}: {reason.text}",
@@ -100,8 +100,8 @@ def test_so_many_at_once_and_no_more(store: ServiceStore) -> None:
 
 
 def test_an_automatic_repair_takes_no_place_of_a_bootstrap(store: ServiceStore) -> None:
-    repair = RereadWish(Origin.REPAIR, RowSelection((SelectedKey('["1"]'),)), automatic=True)
-    store.rereads.add(RereadRequest("x", "shop.a", "repair: auto", "sluice", NOW, wish=repair))
+    repair = BackfillSpec(Origin.REPAIR, RowSelection((SelectedKey('["1"]'),)), automatic=True)
+    store.backfills.add(StoredBackfill("x", "shop.a", "repair: auto", "sluice", NOW, wish=repair))
     harness = LandingHarness(store, AUTO)
     harness.show(t=GAP)
 
@@ -117,7 +117,7 @@ def test_it_is_not_begun_again_soon_and_a_restart_forgets_that_not(
     harness.after(5 * MINUTE)
     harness.end(done, "" if done else "no key")
     harness.bases = AutoBootstrap(
-        (AUTO,), store.rereads, lambda: harness.board, lambda: harness.now
+        (AUTO,), store.backfills, lambda: harness.board, lambda: harness.now
     )
 
     assert harness.after(5 * HOUR) == []
@@ -125,13 +125,13 @@ def test_it_is_not_begun_again_soon_and_a_restart_forgets_that_not(
 
 
 def test_what_somebody_has_read_already_is_left_to_him(store: ServiceStore) -> None:
-    store.rereads.add(RereadRequest("x", "shop.t", "mine", "ann", NOW))
+    store.backfills.add(StoredBackfill("x", "shop.t", "mine", "ann", NOW))
     harness = LandingHarness(store, AUTO)
     harness.show(t=GAP)
 
     harness.after(5 * MINUTE)
 
-    assert store.rereads.wished() == (BackfillRequest("x", "shop.t"),)
+    assert store.backfills.wished() == (BackfillRequest("x", "shop.t"),)
 
 
 def test_a_table_that_is_read_for_the_first_time_has_its_base_on_its_way(
@@ -155,4 +155,4 @@ def test_nothing_is_begun_by_a_board_that_is_old(store: ServiceStore) -> None:
 
     harness.bases.look()
 
-    assert store.rereads.wished() == ()
+    assert store.backfills.wished() == ()

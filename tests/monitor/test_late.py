@@ -25,7 +25,7 @@ def told(rig: Rig) -> Rig:
     )
     image = Image(CUT, 1, 1, (), {}, CUT, NOON + timedelta(days=7), "2026-03-28", late=ones)
     rig.set_images(image)
-    rig.beat()
+    rig.write_heartbeat()
     rig.cycle.watch()
     return rig
 

@@ -137,7 +137,7 @@ class Walk:
         self.rig.second(self.chance.choice((5, 61, 1000)))
 
     def beats_alone(self) -> None:
-        self.rig.beat()
+        self.rig.write_heartbeat()
 
     def lands_alone(self) -> None:
         if self.rig.fences.of("shop"):

@@ -25,7 +25,7 @@ def minutes(rig: Rig, count: int, code: str = "", cause: str = "") -> None:
     for _ in range(count):
         position = rig.collector.position
         rig.second(58)
-        rig.beat()
+        rig.write_heartbeat()
         rig.collector.position = position  # the source is well; what comes of it is not
         rig.cycle.watch()
         if code:
@@ -51,7 +51,7 @@ def test_f33_a_held_table_is_one_incident_however_long_it_lasts(rig: Rig) -> Non
     rig.round(2)
     hold_table(rig, USERS)
     for _ in range(MINUTES):
-        rig.beat()
+        rig.write_heartbeat()
         rig.land()
         rig.apply(ORDERS)
         rig.cycle.watch()
@@ -85,7 +85,7 @@ def test_f33_what_the_way_holds_up_is_one_incident_about_its_source(rig: Rig) ->
 def test_f33_merging_that_is_behind_is_one_incident_that_lists_its_tables(rig: Rig) -> None:
     rig.round(2)
     for _ in range(8):
-        rig.beat()
+        rig.write_heartbeat()
         rig.land()
         rig.cycle.watch()
         rig.second(60)
@@ -209,7 +209,7 @@ def test_f33_before_the_first_landing_one_line_says_what_is_waited_for(rig: Rig)
     minutes(rig, MINUTES)
 
     assert find_open_causes(rig) == []
-    assert [one.told for one in rig.current.board.firsts] == [
+    assert [one.description for one in rig.current.board.firsts] == [
         "nothing has landed yet: the collector is reading its first snapshot"
     ]
 
@@ -218,20 +218,20 @@ def test_f33_the_first_landing_opens_nothing_while_it_moves(rig: Rig) -> None:
     asks = (r"shop\.(orders)", r"hr\.(people)")
     rig.roster.router = Router(tuple(TableRule(shards=one, table=r"x.\1") for one in asks))
     for minute in range(MINUTES):
-        rig.beat()
+        rig.write_heartbeat()
         first_snapshot(rig, rows=minute)
         minutes(rig, 1, "unprovable")
 
     assert find_open_causes(rig) == []
     (line,) = rig.current.board.firsts
-    assert line.told.startswith("6 rows of 2 tables landed")
+    assert line.description.startswith("6 rows of 2 tables landed")
     rig.round(2)
     assert find_open_causes(rig) == [("unknown", r"rule:hr\.(people)")]
     assert rig.current.board.firsts == ()
 
 
 def test_f33_a_first_landing_that_stands_still_is_one_incident_of_its_source(rig: Rig) -> None:
-    rig.beat()
+    rig.write_heartbeat()
     first_snapshot(rig, rows=5)
     minutes(rig, 17)
 
@@ -241,7 +241,7 @@ def test_f33_a_first_landing_that_stands_still_is_one_incident_of_its_source(rig
 
 
 def test_f33_a_first_landing_that_a_part_holds_up_is_the_part_s(rig: Rig) -> None:
-    rig.beat()
+    rig.write_heartbeat()
     first_snapshot(rig, rows=5)
     rig.collector.silent = True
     minutes(rig, 17)

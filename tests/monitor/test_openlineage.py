@@ -18,7 +18,7 @@ from monitor.config.model import OpenLineageSettings
 from monitor.openlineage import (
     DatasetPlace,
     LineageEvents,
-    TurnLineage,
+    MergeLineage,
     lake_place,
     merge_events,
     server_place,
@@ -283,7 +283,7 @@ PLACES = {
     ONE: DatasetPlace("mysql://a:3306", "shop_1.orders"),
     OTHER: DatasetPlace("postgres://b:5432", "shop.shop_2.orders"),
 }
-KNOWN = TurnLineage(PLACES, lake_place("s3a://lake/main/mirrors/shop/orders"), LINKS)
+KNOWN = MergeLineage(PLACES, lake_place("s3a://lake/main/mirrors/shop/orders"), LINKS)
 TURN = MergeReport("shop.orders", 7, 4, Account(9, 8, 1), NOON, timedelta(seconds=2))
 
 

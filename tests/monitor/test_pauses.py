@@ -36,7 +36,7 @@ def idle(rig: Rig, seconds: float) -> None:
     """Heartbeats and batches go on, and merges of all tables but the paused one."""
     for _ in range(int(seconds / 10)):
         rig.second(9)
-        rig.beat()
+        rig.write_heartbeat()
         rig.land()
         rig.apply(ORDERS)
         rig.cycle.watch()
@@ -83,7 +83,7 @@ def test_lateness_of_a_paused_table_is_no_page_and_that_of_landing_is_one(health
 
     for _ in range(15):  # now nothing lands either, though the collector goes on
         healthy.second(9)
-        healthy.beat()
+        healthy.write_heartbeat()
         healthy.cycle.watch()
     kinds = {one.cause.kind for one in healthy.facts.incidents()}
     assert kinds == {AlertKind.LATE}
@@ -108,7 +108,7 @@ def test_topics_that_run_out_are_paged_all_the_same(healthy: Rig) -> None:
     healthy.second(5 * 3600)
     healthy.retention.ask()
 
-    healthy.beat()
+    healthy.write_heartbeat()
     healthy.cycle.watch()
 
     assert "headroom" in {one.cause.check for one in healthy.facts.incidents()}

@@ -194,7 +194,7 @@ def turn(rig: Rig, id_: str | None) -> None:
 
 def watch(rig: Rig, seconds: int = 5) -> None:
     rig.second(seconds)
-    rig.beat()
+    rig.write_heartbeat()
     rig.cycle.watch()
 
 

@@ -36,7 +36,7 @@ class Waits:
 def watched() -> tuple[RequestPriority, Waits]:
     waits = Waits()
     way = RequestPriority(lambda: waits.now)
-    way._turn = waits  # type: ignore[assignment]
+    way._lock = waits  # type: ignore[assignment]
     return way, waits
 
 

@@ -219,7 +219,7 @@ def test_f40_no_sample_of_a_mirror_at_rest_outlives_a_third_of_its_budget(
 def test_f47_a_question_at_the_gate_looks_at_its_own_mirrors(tmp_path: Path) -> None:
     with settled_service(tmp_path, 30) as (service, app):
         asked = opened_gate(service, app)
-        service.beat(3)
+        service.write_heartbeat(3)
         before = service.lake.asked
         for _ in range(5):
             asked.decide([service.tables[4], service.tables[7]], service.clock(), Stage.MIRROR)
@@ -237,7 +237,7 @@ def test_f47_a_mirror_that_somebody_took_away_is_seen_by_who_asks_though_it_was_
         cut = app.current.board.cut
         ready = asked.decide([table], cut, Stage.MIRROR).status()
         del service.lake.mirrors[table]
-        service.beat(2)
+        service.write_heartbeat(2)
         gone = asked.decide([table], cut, Stage.MIRROR).status()
 
     assert (ready, gone) == (200, 409)

@@ -140,7 +140,7 @@ def test_ticks_are_told_of_once_the_book_that_was_full_takes_them(
 
     assert str(book) == sheet
     assert len(ran) == full.count(".")
-    assert schedule.ailments == {}
+    assert schedule.problems == {}
 
 
 def test_a_book_that_is_full_is_logged_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,7 +153,7 @@ def test_a_book_that_is_full_is_logged_once(capsys: pytest.CaptureFixture[str]) 
         clock.advance(5)
 
     assert capsys.readouterr().out.count("disk is full") == 1
-    assert "disk is full" in schedule.ailments["watch"]
+    assert "disk is full" in schedule.problems["watch"]
 
 
 @pytest.mark.parametrize(

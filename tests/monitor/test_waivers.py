@@ -38,7 +38,7 @@ def unbalance(rig: Rig) -> None:
 def step_back(rig: Rig) -> None:
     """Sluice's clock and the source's."""
     rig.second(-60)
-    rig.beat()
+    rig.write_heartbeat()
 
 
 NO_BASE = "no_base:shop/shop.users@0"

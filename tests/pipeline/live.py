@@ -76,7 +76,7 @@ class Pipe:
         server = MySqlSource(self.source())
         server.prepare_heartbeat()
         self.heart = HeartbeatTable(server)
-        self.fence = self.heart.beat(now)
+        self.fence = self.heart.write_heartbeat(now)
         self.register()
         self.open()
 
@@ -116,7 +116,7 @@ class Pipe:
     def round(self, waived: frozenset[str] = frozenset()) -> Fence:
         """One heartbeat, one batch, one pass over the mirrors; a snapshot may lock heartbeats."""
         with contextlib.suppress(UnreachableError):
-            self.fence = self.heart.beat(now)
+            self.fence = self.heart.write_heartbeat(now)
         self.landed.append(self.lane.land(waived))
         self.applied.extend(self.lane.apply(MergeRequest(waived)))
         return self.fence

@@ -130,7 +130,7 @@ def main(servers: Path, home: Path, name: str, jobs: Sequence[str]) -> None:
 
 def _read_again(pipe: Pipe) -> None:
     """A new base of each table, one after the other."""
-    pipe.lane.rereading.limits = LIMITS
+    pipe.lane.backfill_runner.limits = LIMITS
     for table in TABLES:
         wanted = wish(pipe, table)
 

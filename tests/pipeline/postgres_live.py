@@ -61,7 +61,7 @@ class PostgresPipe(Pipe):
         made = open_source(self.source())
         made.prepare_heartbeat()
         self.heart = HeartbeatTable(made)
-        self.fence = self.heart.beat(now)
+        self.fence = self.heart.write_heartbeat(now)
 
     def register(self) -> None:
         self.servers.connect.register(self.name, self.config())
@@ -78,7 +78,7 @@ class PostgresPipe(Pipe):
 
     def round(self, waived: frozenset[str] = frozenset()) -> Fence:
         for other in self.beside:
-            other.fence = other.heart.beat(now)
+            other.fence = other.heart.write_heartbeat(now)
         return super().round(waived)
 
     def end(self) -> None:

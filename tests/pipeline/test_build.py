@@ -192,7 +192,7 @@ def test_a_collector_that_says_no_usual_kind_is_refused_by_name(nameless: str) -
 @pytest.mark.parametrize(
     ("place", "lacks"),
     [
-        pytest.param("kind", "beat, close, ", id="a source"),
+        pytest.param("kind", "close, describe, ", id="a source"),
         pytest.param("format", "added_topics, columns, columns_payload, ", id="a format"),
     ],
 )

@@ -73,14 +73,14 @@ KEYS: Mapping[str, Sequence[Any]] = {
     ),
     **dict.fromkeys(
         ("shards", "existing", "bases", "based", "complete", "lost", "snaps", "standards",
-         "rereads", "parts"),
+         "backfills", "parts"),
         tuple(map(Shard.parse, SHARD_NAMES)),
     ),
     "resubmitted": ("t:0:5@3", "t:1:9@4"),
     "hazards": ("setting:s:errors@1", "delay:s"),
     "gaps": ("t:0:5@6", "log:s:0:2@2", "setting:s:ü@4"),
     "quarantine": (*SHARD_NAMES, "topic:tä"),
-    "lives": ("0", "7"),
+    "incarnations": ("0", "7"),
 }  # fmt: skip
 """By field; those of all others are sources."""
 NUMBERS = st.integers(-1, 3)
@@ -89,7 +89,7 @@ VALUES = {
     "gone": st.builds(PartitionEnd, NUMBERS),
     "acknowledged": st.builds(Acknowledged, PLACES, st.booleans()),
     "heartbeats": NUMBERS,
-    "beats": st.builds(
+    "heartbeat_histories": st.builds(
         HeartbeatHistory, NUMBERS, st.just(ORDER), NUMBERS, NUMBERS, falls=NUMBERS,
         backlog=st.sampled_from([None, HeartbeatBacklog(3, {"t:0": 4})]),
     ),
@@ -126,7 +126,7 @@ VALUES = {
         ActiveHazard, st.just("s"), st.just(HAZARD), NUMBERS, st.sampled_from([None, ORDER])
     ),
     "schemas": st.builds(DescribedSchema, st.just(ORDER), st.text(max_size=2)),
-    "rereads": st.builds(
+    "backfills": st.builds(
         Backfill, st.just("x"), st.sampled_from(Origin), st.just(ORDER), st.just("uuid"), NUMBERS,
         st.lists(st.builds(KeyRange, st.sampled_from([None, ("9",)])), max_size=2).map(tuple),
         closing=st.sampled_from([None, ORDER]), done=st.none() | NUMBERS,
@@ -138,7 +138,7 @@ VALUES = {
         tables=st.sampled_from([(), ("t",)]), shards=st.sampled_from([(), SHARD_NAMES]),
         above=st.sampled_from([None, ORDER]), shared=st.booleans(),
     ),
-    "lives": NUMBERS,
+    "incarnations": NUMBERS,
     "standards": st.builds(RowStandards, st.text(max_size=2), NUMBERS),
     "quarantine": st.builds(Quarantine, st.just("t"), NUMBERS, NUMBERS, st.just(("i",))),
 }  # fmt: skip

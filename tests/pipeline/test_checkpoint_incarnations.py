@@ -81,9 +81,9 @@ KNOWN = {"0": 7, "3": 8}
 def test_a_log_was_set_back_if_it_lost_the_batch_that_is_known(
     batch: int, lives: dict[str, int], lost: bool
 ) -> None:
-    known = Checkpoint("main", 5, lives=KNOWN)
+    known = Checkpoint("main", 5, incarnations=KNOWN)
 
-    assert is_rolled_back(known, Checkpoint("main", batch, lives=lives)) is lost
+    assert is_rolled_back(known, Checkpoint("main", batch, incarnations=lives)) is lost
 
 
 class Unread(dict[str, int]):
@@ -96,6 +96,6 @@ class Unread(dict[str, int]):
 
 def test_lives_that_are_the_very_same_are_not_gone_through() -> None:
     """They are, at each look, unless landing has begun anew."""
-    known = Checkpoint("main", 5, lives=Unread())
+    known = Checkpoint("main", 5, incarnations=Unread())
 
     assert not is_rolled_back(known, replace(known, batch=6))

@@ -61,9 +61,9 @@ def apply(beside: Beside) -> None:
 
 
 def upkeep(beside: Beside) -> None:
-    beside.lane.upkeep({})
+    beside.lane.maintain({})
     beside.looks += 60  # a process that began waits a little before it cleans
-    beside.lane.upkeep({})
+    beside.lane.maintain({})
 
 
 @pytest.fixture

@@ -138,7 +138,7 @@ def test_f49_landing_waits_for_no_merge_and_merges_and_upkeep_wait_for_each_othe
     lane = beside.lane
     with ThreadPoolExecutor(3) as pool:
         with beside.merging():
-            waiting = pool.submit(lane.apply, MergeRequest()), pool.submit(lane.upkeep, {})
+            waiting = pool.submit(lane.apply, MergeRequest()), pool.submit(lane.maintain, {})
             pool.submit(beside.land, 2, 3).result(SOON)
             assert not any(one.done() for one in waiting)
         for one in waiting:
@@ -246,7 +246,7 @@ def test_no_row_is_lost_or_doubled_when_upkeep_and_merging_go_on_under_a_landing
 
     def keep() -> None:
         while not ended.is_set():
-            beside.lane.upkeep({})
+            beside.lane.maintain({})
 
     with ThreadPoolExecutor(2) as pool:
         landing, keeping = pool.submit(beside.land, 2, 30), pool.submit(keep)
@@ -278,7 +278,7 @@ def test_tier_0_is_merged_in_a_line_of_its_own_whatever_the_other_is_at(tmp_path
     beside.lane.land(frozenset())
     with beside.merging(), ThreadPoolExecutor(1) as pool:
         turns = pool.submit(lane.apply, MergeRequest(), urgent=True).result(SOON)
-    lane.upkeep({})
+    lane.maintain({})
 
     assert [turn.table for turn in turns] == ["db.t"]
     assert beside.rows() == {0: "a", 1: "a"}

@@ -80,7 +80,7 @@ def test_many_starts_in_which_nothing_was_lost_hold_nothing(life: Life) -> None:
         assert _holds(one) == []
 
     assert one.rows() == dict.fromkeys(range(10), "a")
-    assert len(one.lane.checkpoint.lives) == 5
+    assert len(one.lane.checkpoint.incarnations) == 5
 
 
 def test_entries_lost_under_a_service_that_lives_on_are_noticed_as_well(life: Life) -> None:
@@ -105,7 +105,9 @@ def test_a_mirror_remembers_the_life_of_the_batch_it_applied_last(life: Life) ->
     snapshot = load_snapshot(open_store(one.harness.settings.mirror(TABLE)))
 
     assert snapshot is not None
-    assert [int(snapshot.metadata.configuration[LIFE])] == list(one.lane.checkpoint.lives.values())
+    assert [int(snapshot.metadata.configuration[LIFE])] == list(
+        one.lane.checkpoint.incarnations.values()
+    )
 
 
 def test_a_table_that_was_first_seen_in_a_lost_batch_is_held_too(life: Life) -> None:

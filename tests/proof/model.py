@@ -91,7 +91,7 @@ class Database:
         """Bring one, perhaps again."""
         log, pos = self.server + 1, self.pos(place)
         if one.key is None:
-            self.topics.beat("shop", one.number, pos=pos, log=log)
+            self.topics.write_heartbeat("shop", one.number, pos=pos, log=log)
             return
         tx = one.gtid if self.named else None
         self.topics.put("shop", pos, str(one.number), log=log, tx=tx, key=one.key)
@@ -105,7 +105,7 @@ class Database:
         self.snapshots[self.server + 1, self.pos(len(self.written))] = len(self.written)
         if beats := [one.number for one in self.written if one.key is None]:
             at = self.pos(len(self.written))
-            self.topics.beat("shop", beats[-1], pos=at, log=self.server + 1, read=True)
+            self.topics.write_heartbeat("shop", beats[-1], pos=at, log=self.server + 1, read=True)
         for left, (key, number) in zip(reversed(range(len(rows))), rows.items(), strict=True):
             told = {"snapshot": "true" if left else "last_in_data_collection"}
             value = {"after": {"id": key, "name": str(number)}, "source": place | told, "op": "r"}
@@ -179,7 +179,7 @@ class Model(Rig):
         self.topics.alter("shop", 5, "name", kind="CREATE", log=1)
         self.dictionary.there = [TABLE]
         for _ in range(3):
-            self.beat()
+            self.write_heartbeat()
             self.carry(1)
             self.land()
             self.apply()
@@ -199,7 +199,7 @@ class Model(Rig):
         """Landing's own seconds go by five times as fast, so that what lingers is over soon."""
         return 5 * self.truth.timestamp()
 
-    def beat(self) -> Fence:
+    def write_heartbeat(self) -> Fence:
         """One second later, one heartbeat, with what both clocks show."""
         self.second()
         known = self.fences.of("shop")

@@ -40,7 +40,7 @@ class Play:
         self._dead = max(self._dead - 1, 0)
         if not self._dead:
             model.carry(random.randint(1, 9))
-        model.beat()
+        model.write_heartbeat()
         if random.random() < 0.7:
             model.land()
         if random.random() < 0.7:
@@ -142,7 +142,7 @@ class Play:
     def skip(self) -> None:
         """The collector skips a piece of the log with a heartbeat in it; a new base has it all."""
         self.model.change()
-        self.model.beat()
+        self.model.write_heartbeat()
         self.model.database.skip()
         self._then(self.model.database.snapshot)
 

@@ -89,7 +89,7 @@ def test_the_judge_sees_rows_that_are_lost_and_not_waived(tmp_path: Path) -> Non
     for key in range(4):
         model.database.write(key + 1, key, model.truth)
     for _ in range(3):
-        model.beat()
+        model.write_heartbeat()
         model.carry(9)
         model.land()
         model.apply()
@@ -114,7 +114,7 @@ def test_a_base_that_was_read_before_a_statement_knows_nothing_of_it(tmp_path: P
     model.lose_statement()
     cut = model.truth + timedelta(seconds=1)
     for _ in range(3):
-        model.beat()
+        model.write_heartbeat()
         model.carry(9)
         model.land()
     evidence = Evidence((), model.harness.loop.checkpoint.batch)

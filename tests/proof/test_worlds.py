@@ -47,7 +47,7 @@ class Script:
         self.model.second(0.1)
         cut = self.model.truth
         for _ in range(seconds):
-            self.model.beat()
+            self.model.write_heartbeat()
             self.model.carry(99)
             self.model.land()
             self.model.apply()
@@ -78,7 +78,7 @@ class Script:
 def skipped_heartbeats(script: Script) -> None:
     """The collector skips a row and the heartbeat behind it, and a new base has them."""
     script.write(1)
-    script.model.beat()
+    script.model.write_heartbeat()
     script.model.database.skip()
     script.go_on()
     assert not script.is_ready()

@@ -50,7 +50,7 @@ class ToySource(ListedRows):
         if table not in database.definitions():
             database.define(table, {"id": "number", "source": "word", "n": "number"}, "id")
 
-    def beat(self, at_least: int, at: datetime) -> Heartbeat:
+    def write_heartbeat(self, at_least: int, at: datetime) -> Heartbeat:
         database, table, told = self._database(), self.settings.heartbeat, datetime.now(UTC)
         number = max(database.rows(table).get(1, {"n": -1})["n"] + 1, at_least)
         database.put(table, {"id": 1, "source": self.name, "n": number})

@@ -86,7 +86,7 @@ class Placeholder:
         except (msgspec.MsgspecError, UnicodeError) as error:
             msg = "a row is not built as JSON"
             raise ValueError(msg) from error
-        kept = {name: self._told(value, known.get(name)) for name, value in sent.items()}
+        kept = {name: self._previous_text(value, known.get(name)) for name, value in sent.items()}
         present = {name: value for name, value in kept.items() if value is not None}
         fields = (
             f"{json.dumps(name, ensure_ascii=False)}:{value}" for name, value in present.items()
@@ -95,7 +95,7 @@ class Placeholder:
         missing = tuple(name for name in sent if name not in present)
         return Partial(text, tuple(present), missing) if missing else Partial(text, None, None)
 
-    def _told(self, value: Raw, before: Raw | None) -> str | None:
+    def _previous_text(self, value: Raw, before: Raw | None) -> str | None:
         if bytes(value) not in self.spellings:
             return bytes(value).decode()
         if before is None or bytes(before) in self.spellings or bytes(before) == b"null":

@@ -203,13 +203,13 @@ def _columns(schema: bytes) -> tuple[PayloadColumn, ...] | None:
         named = {one.field: one for one in map(_FIELD.decode, envelope.fields)}
         row = named.get("after")
         fields = () if row is None else row.fields
-        columns = tuple(_told_column(_FIELD.decode(field)) for field in fields)
+        columns = tuple(_describe_column(_FIELD.decode(field)) for field in fields)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
     return columns or None
 
 
-def _told_column(field: _SentField) -> PayloadColumn:
+def _describe_column(field: _SentField) -> PayloadColumn:
     known = field.parameters or {}
     sent_as = (field.name or field.type).removeprefix(OWN)
     source = known.get(f"{SOURCE_TYPE}type", "")

@@ -80,10 +80,10 @@ class FilesSource(TableQueries):
     def prepare_heartbeat(self) -> None:
         """The ledger stores heartbeats."""
 
-    def beat(self, at_least: int, at: datetime) -> Heartbeat:
+    def write_heartbeat(self, at_least: int, at: datetime) -> Heartbeat:
         """Request the next sweep; the time is ours, because the file server's clock is not read."""
         requested = datetime.now(UTC)
-        number = self._ledger.beat(at_least, self.settings.heartbeat, self.name)
+        number = self._ledger.write_heartbeat(at_least, self.settings.heartbeat, self.name)
         return Heartbeat(number, self.head(), requested)
 
     def newest_heartbeat(self) -> int:

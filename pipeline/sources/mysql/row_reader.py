@@ -181,7 +181,7 @@ class MySqlRowReader(SqlRowReader):
             msg = f"{self.where}: the server commits in another order than it logs"
             raise ConfigError(f"{msg}, so reads cannot be fenced; set binlog_order_commits=ON")
         head = self.server.head()
-        heartbeat = self.server.beat(at_least, at)
+        heartbeat = self.server.write_heartbeat(at_least, at)
         if heartbeat.head.identity != head.identity:
             raise ProofError(f"{self.where}: another server answered meanwhile")
         if self.read_from is not self.server and not executed_gtids(heartbeat.head.position):

@@ -162,7 +162,7 @@ class Session(SqlSession):
     driver_error: ClassVar[type[Exception]] = pymysql.Error
     settings: SourceSettings
     limits: Limits = field(default_factory=Limits)
-    _turn: threading.RLock = field(default_factory=threading.RLock, repr=False)
+    _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
     _connection: Any = field(default=None, repr=False)
 
     def ask(self, statement: str, *arguments: object) -> list[Row]:

@@ -258,7 +258,17 @@ WHERE a.attnum > 0 AND NOT a.attisdropped AND NOT a.attnotnull AND a.attgenerate
     AND (a.atthasmissing OR (d.adbin IS NOT NULL AND pg_relation_filenode(part.oid) <> part.oid))
 ORDER BY asked.oid, a.attnum
 """
-TOLD_DEFAULTS = ("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar")
+DESCRIBED_DEFAULTS = (
+    "bool",
+    "int2",
+    "int4",
+    "int8",
+    "float4",
+    "float8",
+    "numeric",
+    "text",
+    "varchar",
+)
 CONSTANT = re.compile(
     r"(?P<bare>-?[0-9.]+|true|false)|'(?P<text>(?:[^']|'')*)'(?:::[a-z ]+(?:\([0-9,]+\))?)?"
 )
@@ -363,7 +373,7 @@ def is_default_in_rows(kind: str, default: str | None, missing: str | None) -> b
     *missing* is what the server has for them, as an array's text, None where all is in the rows.
     """
     found = CONSTANT.fullmatch(default or "")
-    if found is None or kind not in TOLD_DEFAULTS:
+    if found is None or kind not in DESCRIBED_DEFAULTS:
         return False
     text = (found["text"] or "").replace("''", "'") if found["bare"] is None else found["bare"]
     same = {"true": "t", "false": "f"}.get(text, text)

@@ -99,7 +99,7 @@ class ReadColumn:
         return self.column.name
 
     @property
-    def told(self) -> ColumnDescription:
+    def description(self) -> ColumnDescription:
         """The column as a row of the log describes it."""
         one = self.column
         kind = one.type if one.kind in KNOWN and one.kind != "ENUM" else self.own
@@ -133,7 +133,7 @@ def describe_table(
     shard: Shard, found: Sequence[ReadColumn], key: Sequence[str]
 ) -> TableDescription:
     """The table as rows with these columns describe it."""
-    columns = tuple(one.told for one in found)
+    columns = tuple(one.description for one in found)
     return TableDescription(ShardId.parse(shard.name), "alter", columns, tuple(key))
 
 

@@ -216,7 +216,7 @@ class PostgresRowReader(SqlRowReader):
         the fence, so everything that is committed after it is above the fence too.
         """
         head = self.server.head()
-        heartbeat = self.server.beat(at_least, at)
+        heartbeat = self.server.write_heartbeat(at_least, at)
         (row,) = self.server.session.ask(NUMBER)
         for later in (heartbeat.head, self.server.head()):
             if later.identity != head.identity:

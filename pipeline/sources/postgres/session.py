@@ -51,7 +51,7 @@ class PostgresSession(SqlSession):
     settings: SourceSettings
     database: str
     limits: Limits = field(default_factory=Limits)
-    _turn: threading.RLock = field(default_factory=threading.RLock, repr=False)
+    _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
     _connection: Any = field(default=None, repr=False)
 
     def ask(self, statement: str, *arguments: object) -> list[Row]:

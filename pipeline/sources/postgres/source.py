@@ -201,7 +201,7 @@ class PostgresSource(SqlSource):
     def prepare_heartbeat(self) -> None:
         create_heartbeat_table(self._session.ask, self.settings.heartbeat, self.name)
 
-    def beat(self, at_least: int, at: datetime) -> Heartbeat:
+    def write_heartbeat(self, at_least: int, at: datetime) -> Heartbeat:
         """Commit the next heartbeat number, *at_least* this one, written down with our time *at*.
 
         The number is that of the row plus one, so a lost answer leaves no hole.

@@ -186,7 +186,7 @@ class Footers:
     limit: int = 200_000
     _kept: OrderedDict[tuple[str, str], Footer] = field(default_factory=OrderedDict)
     _weight: int = 0
-    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def of(self, store: Store, file: ActiveFile) -> Footer:
         """The footer of *file*.
@@ -195,12 +195,12 @@ class Footers:
             HeldError: ``file_damaged``; ``file_format``: its times are read in two ways.
         """
         name = (store.uri, file.path)
-        with self._turn:
+        with self._lock:
             if (known := self._kept.get(name)) is not None:
                 self._kept.move_to_end(name)
                 return known
         footer = read_footer(store, file.path)
-        with self._turn:
+        with self._lock:
             if name not in self._kept:
                 self._weight += footer.weight
             self._kept[name] = footer

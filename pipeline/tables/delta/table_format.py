@@ -71,7 +71,7 @@ class MirrorMaintenance:
         """Whether its log wants a checkpoint."""
         return maintenance.is_checkpoint_due(snapshot, self._checkpointed.get(snapshot.uri, -1))
 
-    def kept(self, store: Store, snapshot: Snapshot, chores: MaintenanceWork) -> Snapshot:
+    def kept(self, store: Store, snapshot: Snapshot, work: MaintenanceWork) -> Snapshot:
         """Do what is due.
 
         Raises:
@@ -80,14 +80,14 @@ class MirrorMaintenance:
         """
         require_writable(snapshot)
         if files := self.worn(snapshot):
-            snapshot = self._compacted(store, snapshot, files, chores)
+            snapshot = self._compacted(store, snapshot, files, work)
         if self.overdue(snapshot):
             maintenance.write_checkpoint(store)
             self._checkpointed[snapshot.uri] = snapshot.version
-        if chores.keep is not None:
-            snapshot = _remembering(store, snapshot, chores.keep, chores.stamp)
-            since = chores.stamp.at - chores.keep
-            maintenance.vacuum_files(store, chores.keep)
+        if work.keep is not None:
+            snapshot = _remembering(store, snapshot, work.keep, work.stamp)
+            since = work.stamp.at - work.keep
+            maintenance.vacuum_files(store, work.keep)
             maintenance.sweep_vectors(store, snapshot, since)
             maintenance.sweep_files(store, since)
             maintenance.clean_log(store)
@@ -98,11 +98,11 @@ class MirrorMaintenance:
         store: Store,
         snapshot: Snapshot,
         files: tuple[ActiveFile, ...],
-        chores: MaintenanceWork,
+        work: MaintenanceWork,
     ) -> Snapshot:
         mirror = MirrorFiles(store=store, files=files, layout=Layout.of(snapshot.metadata))
-        stamp = chores.stamp
-        target = Target(store, snapshot.metadata, chores.key, stamp.at, compression="zstd")
+        stamp = work.stamp
+        target = Target(store, snapshot.metadata, work.key, stamp.at, compression="zstd")
         made = rewrite_files(mirror, target, data_change=False)
         if len(made.files) > 1:  # those before the last have all that is held in memory at once
             self._whole[snapshot.uri] = min(made.files[:-1]) // 2
@@ -160,9 +160,9 @@ class DeltaMirrors:
     session: "SparkSession | None"
     spark: "SparkMerge | None" = field(init=False)
     why: Callable[[Snapshot], str | None] = field(init=False)
-    _upkeep: MirrorMaintenance = field(default_factory=MirrorMaintenance, init=False)
+    _maintenance: MirrorMaintenance = field(default_factory=MirrorMaintenance, init=False)
     _stores: dict[str, Store] = field(default_factory=dict, init=False)
-    _told: dict[str, str] = field(default_factory=dict, init=False)
+    _described: dict[str, str] = field(default_factory=dict, init=False)
     _left: dict[str, int] = field(default_factory=dict, init=False)  # versions, by Spark
 
     def __post_init__(self) -> None:
@@ -278,16 +278,16 @@ class DeltaMirrors:
     def worn(self, snapshot: Snapshot) -> bool:
         """By the files' statistics, and how many versions have come since a checkpoint."""
         if self._engine(snapshot) is None:
-            return bool(self._upkeep.worn(snapshot)) or self._upkeep.overdue(snapshot)
+            return bool(self._maintenance.worn(snapshot)) or self._maintenance.overdue(snapshot)
         left = self._left.get(snapshot.uri) == snapshot.version  # Spark's own idea of it is another
-        return not left and bool(self._upkeep.worn(snapshot))
+        return not left and bool(self._maintenance.worn(snapshot))
 
-    def kept(self, snapshot: Snapshot, chores: MaintenanceWork) -> Snapshot:
+    def kept(self, snapshot: Snapshot, work: MaintenanceWork) -> Snapshot:
         """Here, or by Spark's OPTIMIZE, which cleans and checkpoints its tables itself."""
         if (spark := self._engine(snapshot)) is None:
-            return self._upkeep.kept(self.store(snapshot.uri), snapshot, chores)
-        if self._upkeep.worn(snapshot):
-            snapshot = spark.compacted(snapshot, chores.stamp)
+            return self._maintenance.kept(self.store(snapshot.uri), snapshot, work)
+        if self._maintenance.worn(snapshot):
+            snapshot = spark.compacted(snapshot, work.stamp)
         self._left[snapshot.uri] = snapshot.version
         return snapshot
 
@@ -301,8 +301,8 @@ class DeltaMirrors:
         """Spark, if it is there and has to write the mirror; logged once, with the reason."""
         if self.spark is None or (why := self.why(snapshot)) is None:
             return None
-        if self._told.get(snapshot.uri) != why:
-            self._told[snapshot.uri] = why
+        if self._described.get(snapshot.uri) != why:
+            self._described[snapshot.uri] = why
             log.info("mirror_merged_by_spark", mirror=snapshot.uri, because=why)
         return self.spark
 

@@ -172,7 +172,7 @@ def test_a_mirror_that_does_not_follow_is_undecided_after_the_patience(world: Fa
 
     def pause() -> None:
         world.tick(timedelta(minutes=1))
-        world.beat()
+        world.write_heartbeat()
 
     (left,) = walk(world, pause=pause).undecided
 

@@ -59,7 +59,7 @@ def test_one_that_is_on_its_way_fails_nothing_however_long_it_takes() -> None:
     world.alter(ONE, n="int")
     seen = []
     for _ in range(5):
-        world.beat()
+        world.write_heartbeat()
         world.tick(timedelta(minutes=3))
         seen.append(look(world))
     landed = in_step("schema", Schema(), world, 2)

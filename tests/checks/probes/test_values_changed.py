@@ -286,7 +286,7 @@ def test_a_round_that_only_waits_asks_neither_the_source_nor_the_log(
 def test_rows_are_not_looked_at_before_they_are_merged(world: FakeWorld) -> None:
     in_step(NAME, probe(), world, 2)
     update(world, 3)
-    world.beat()
+    world.write_heartbeat()
     world.land()
     world.asked_rows = 0
 
@@ -333,7 +333,7 @@ def test_each_changed_row_that_is_wrong_is_named_in_the_end(
             world.commit((ops[what], ONE, id_))
             changed |= {id_} if len(world.log_) > logged else set()  # there may be no such change
         elif what == "land":
-            world.beat()
+            world.write_heartbeat()
             world.land(3 + id_)
         elif what == "apply":
             world.apply(1 + id_ % 3)
@@ -432,7 +432,7 @@ def test_a_mirror_that_was_put_back_vouches_for_nothing_before_its_rows_were_com
     assert max(through(rule(check, world, 6))) > changed_at
     world.applied, world.copied_contents, world.copied_orders = saved
     for _ in range(1 + waits):
-        world.beat()
+        world.write_heartbeat()
         world.land(0)
         answer = run_probe(Check(NAME, check, TABLE), world)
         assert not isinstance(answer, Verdict) or not through([answer])

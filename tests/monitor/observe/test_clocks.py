@@ -77,7 +77,7 @@ def test_f01_a_clock_that_is_always_fast_is_unknown_by_name(tmp_path: Path) -> N
     (reason,) = [one for one in answer["tables"][0]["reasons"] if one["code"] == "clock"]
     assert (status, answer["state"]) == (404, "unknown")
     assert reason["text"] == "source shop: its clock is 720.0 s behind Sluice's, 2.0 s may be"
-    assert rig.clocks.ailment("shop", rig.now) == reason["text"]
+    assert rig.clocks.problem("shop", rig.now) == reason["text"]
     assert rig.store.certificates.list() == ()
     rig.close()
 
@@ -95,7 +95,7 @@ def test_f01_a_skew_below_the_limit_only_makes_answers_later(rig: Rig) -> None:
 @pytest.mark.parametrize("restart", [False, True])
 def test_f01_a_skew_lasts_over_a_restart_until_the_clocks_agree(rig: Rig, restart: bool) -> None:
     rig.set_clock(-TWELVE)
-    rig.beat()
+    rig.write_heartbeat()
     if restart:
         rig.restart()
     wrong = rig.ask(cut=cut(rig, -5))
@@ -154,7 +154,7 @@ def test_f01_no_landed_batch_proves_a_cut_by_a_fence_that_fell(rig: Rig) -> None
     rig.second(TWELVE)
     rig.round(3)
     both_back(rig, TWELVE)
-    rig.beat()
+    rig.write_heartbeat()
     rig.watcher.look(timedelta())
 
     fallen = rig.fences.fallen()["shop"]
@@ -236,7 +236,7 @@ def test_f01_steps_one_after_the_other_are_over_when_the_highest_is_passed(rig: 
     highest = rig.fences.of("shop")[-1].at
     for _ in range(3):
         both_back(rig, 200)
-        rig.beat()
+        rig.write_heartbeat()
 
     assert rig.clocks.reasons(("shop",), highest - timedelta(seconds=1))
     assert not rig.clocks.reasons(("shop",), highest)
@@ -245,7 +245,7 @@ def test_f01_steps_one_after_the_other_are_over_when_the_highest_is_passed(rig: 
 def test_f01_a_step_is_told_for_a_minute_at_least(rig: Rig) -> None:
     """So that no look from before it is left when it is over."""
     both_back(rig, 5)
-    at = rig.beat().at
+    at = rig.write_heartbeat().at
 
     assert rig.clocks.reasons(("shop",), at + LEAST - timedelta(seconds=1))
     assert not rig.clocks.reasons(("shop",), at + LEAST)
@@ -256,7 +256,7 @@ def test_f01_one_source_goes_back_and_the_other_stands(rig: Rig) -> None:
         at, head = rig.now + timedelta(seconds=seconds), Head("B", binlog_position(1, number))
         rig.fences.add(Fence("other", number, at, head))
     both_back(rig, 30)
-    rig.beat()
+    rig.write_heartbeat()
 
     assert rig.clocks.reasons(("other",), rig.now) == ()
     assert len(rig.fences.of("other")) == 3
@@ -368,8 +368,8 @@ def test_a_clock_may_be_off_by_the_limit_and_no_more(skew: timedelta, told: str)
     clocks = LandingHarness().life()
     clocks.compared("shop", skew, NOON)
 
-    assert clocks.ailment("shop", NOON) == told
-    assert clocks.ailment("other", NOON) == ""
+    assert clocks.problem("shop", NOON) == told
+    assert clocks.problem("other", NOON) == ""
 
 
 def test_only_a_clock_that_goes_wrong_or_right_is_told_and_kept() -> None:

@@ -43,7 +43,7 @@ class FakeServer:
     def name(self) -> str:
         return self.settings.name
 
-    def beat(self, at_least: int, at: datetime) -> Heartbeat:
+    def write_heartbeat(self, at_least: int, at: datetime) -> Heartbeat:
         if self.down:
             raise UnreachableError("down: connection refused")
         self.number = max(self.number + 1, at_least)
@@ -96,10 +96,10 @@ def test_each_beat_is_a_fence_that_survives_a_restart(store: ServiceStore) -> No
     way = Way()
     first = _pulse(store, way)
     for _ in range(3):
-        first.beat()
+        first.write_heartbeat()
 
     later = _pulse(store, way)
-    later.beat()
+    later.write_heartbeat()
 
     numbers = [fence.number for fence in later.fences.of("shop")]
     assert numbers == [0, 1, 2, 3]
@@ -108,7 +108,7 @@ def test_each_beat_is_a_fence_that_survives_a_restart(store: ServiceStore) -> No
 def test_numbers_go_on_above_what_was_ever_landed(store: ServiceStore) -> None:
     heartbeat = _pulse(store, Way(), landed=41)
 
-    heartbeat.beat()
+    heartbeat.write_heartbeat()
 
     assert heartbeat.fences.of("shop")[-1].number == 42
 
@@ -116,11 +116,11 @@ def test_numbers_go_on_above_what_was_ever_landed(store: ServiceStore) -> None:
 def test_the_pulse_follows_the_collector_to_another_server(store: ServiceStore) -> None:
     way = Way()
     heartbeat = _pulse(store, way)
-    heartbeat.beat()
+    heartbeat.write_heartbeat()
     way.host = "b"
     way.now += FOLLOW
 
-    heartbeat.beat()
+    heartbeat.write_heartbeat()
 
     fences = heartbeat.fences.of("shop")
     assert [(one.number, one.head.identity) for one in fences] == [(0, "a"), (1, "b")]
@@ -133,15 +133,15 @@ def test_f160_no_heartbeat_goes_to_a_server_that_the_config_does_not_name(
 ) -> None:
     way = Way()
     heartbeat = _pulse(store, way)
-    heartbeat.beat()
+    heartbeat.write_heartbeat()
     way.host = "rogue"
     way.now += FOLLOW
 
     for _ in range(2):
         with pytest.raises(UnreachableError, match="reads rogue:3306"):
-            heartbeat.beat()
+            heartbeat.write_heartbeat()
 
-    assert "add it to follow_hosts of shop" in heartbeat.ailment
+    assert "add it to follow_hosts of shop" in heartbeat.problem
     assert heartbeat.followed().host == "a"
     assert set(way.servers) == {"a"}
 
@@ -158,10 +158,10 @@ def test_where_heartbeats_go_is_logged_once_and_only_after_it_works(
             down.setattr(FakeServer, "prepare_heartbeat", refuse)
             for _ in range(3):
                 with pytest.raises(UnreachableError):
-                    heartbeat.beat()
+                    heartbeat.write_heartbeat()
         before = list(logs)
-        heartbeat.beat()
-        heartbeat.beat()
+        heartbeat.write_heartbeat()
+        heartbeat.write_heartbeat()
 
     assert before == []
     assert [one["event"] for one in logs] == ["heartbeats go to"]
@@ -170,11 +170,11 @@ def test_where_heartbeats_go_is_logged_once_and_only_after_it_works(
 def test_a_silent_collector_leaves_the_pulse_where_it_is(store: ServiceStore) -> None:
     way = Way()
     heartbeat = _pulse(store, way)
-    heartbeat.beat()
+    heartbeat.write_heartbeat()
     way.silent = True
     way.now += FOLLOW
 
-    heartbeat.beat()
+    heartbeat.write_heartbeat()
 
     assert [fence.head.identity for fence in heartbeat.fences.of("shop")] == ["a", "a"]
 
@@ -182,17 +182,17 @@ def test_a_silent_collector_leaves_the_pulse_where_it_is(store: ServiceStore) ->
 def test_a_beat_that_fails_says_why_and_the_next_one_clears_it(store: ServiceStore) -> None:
     way = Way()
     heartbeat = _pulse(store, way)
-    heartbeat.beat()
+    heartbeat.write_heartbeat()
     way.servers["a"].down = True
     with pytest.raises(UnreachableError):
-        heartbeat.beat()
-    ailing = heartbeat.ailment
+        heartbeat.write_heartbeat()
+    ailing = heartbeat.problem
     way.servers["a"].down = False
 
-    heartbeat.beat()
+    heartbeat.write_heartbeat()
 
     assert ailing == "down: connection refused"
-    assert heartbeat.ailment == ""
+    assert heartbeat.problem == ""
     assert [fence.number for fence in heartbeat.fences.of("shop")] == [0, 1]
 
 

@@ -90,10 +90,10 @@ def test_a_request_for_one_table_goes_through_no_other_request(
 
 def test_a_gate_that_has_opened_for_a_job_wants_its_table_no_more(rig: Wished) -> None:
     cut = rig.clock().isoformat()
-    rig.beat()
+    rig.write_heartbeat()
     rig.land()
     rig.second(20)
-    rig.beat()
+    rig.write_heartbeat()
     assert rig.ask(USERS, cut=cut)[0] == 404
     assert rig.wanted() == {USERS}
     rig.apply(USERS)
@@ -107,11 +107,11 @@ def test_a_gate_that_has_opened_for_a_job_wants_its_table_no_more(rig: Wished) -
 
 def test_a_job_that_finds_the_gate_closed_for_want_of_a_merge_wants_its_table(rig: Wished) -> None:
     cut = rig.clock().isoformat()
-    rig.beat()
+    rig.write_heartbeat()
     rig.land()
     rig.apply(ORDERS)
     rig.second(20)
-    rig.beat()
+    rig.write_heartbeat()
 
     assert rig.ask(ORDERS, USERS, cut=cut)[1]["state"] == "not_ready"
     assert rig.wanted() == {USERS}
@@ -132,11 +132,11 @@ def test_a_day_that_has_landed_whole_is_wanted_in_the_mirror_though_nobody_asks(
 ) -> None:
     rig.now = NOON.replace(hour=21, minute=59, second=58)  # two seconds to midnight in Berlin
     for _ in range(3):
-        rig.beat()
+        rig.write_heartbeat()
     rig.land()
     rig.apply(ORDERS)
     rig.second(20)
-    rig.beat()
+    rig.write_heartbeat()
     rig.cycle.watch()
 
     assert rig.wanted() == {USERS}
@@ -148,10 +148,10 @@ def test_a_mirror_that_is_behind_all_that_is_remembered_is_wanted_too(rig: Wishe
     rig.lake.mirrors[USERS] = replace(rig.lake.mirrors[USERS], batch=0)
     rig.restart()
     cut = rig.clock().isoformat()
-    rig.beat()
+    rig.write_heartbeat()
     rig.land()
     rig.second(20)
-    rig.beat()
+    rig.write_heartbeat()
 
     assert rig.ask(USERS, cut=cut)[1]["state"] == "unknown"
     assert rig.wanted() == {USERS}

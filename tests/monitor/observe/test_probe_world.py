@@ -294,14 +294,14 @@ READ = Backfill("x", Origin.SNAPSHOT, ORDER, "A", 2)
 @pytest.mark.parametrize(
     ("checkpoint", "reached"),
     [
-        pytest.param(Checkpoint("main", 4, rereads={SHARD: READ}), False, id="its first is read"),
+        pytest.param(Checkpoint("main", 4, backfills={SHARD: READ}), False, id="its first is read"),
         pytest.param(
-            Checkpoint("main", 4, rereads={SHARD: READ}, bases={SHARD: ORDER}),
+            Checkpoint("main", 4, backfills={SHARD: READ}, bases={SHARD: ORDER}),
             True,
             id="another one is read",
         ),
         pytest.param(
-            Checkpoint("main", 4, rereads={SHARD: replace(READ, origin=Origin.REPLAY)}),
+            Checkpoint("main", 4, backfills={SHARD: replace(READ, origin=Origin.REPLAY)}),
             True,
             id="some rows are read",
         ),
@@ -409,7 +409,7 @@ def test_a_check_remembers_its_own_by_table(tmp_path: Path) -> None:
 
 def landed_sample(batch: int, **lives: int) -> Sample[Checkpoint]:
     told = {first.removeprefix("b"): life for first, life in lives.items()}
-    return Sample(Checkpoint(lane="main", batch=batch, lives=told), NOON, timedelta(1))
+    return Sample(Checkpoint(lane="main", batch=batch, incarnations=told), NOON, timedelta(1))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from monitor.board import FirstLanding
 from monitor.observe.progress import PATIENCE, FirstLandings, backfill_progress, landings_by_table
 from monitor.observe.sampler import NO_MIRROR, Sampling
-from monitor.store.requests import RereadRequest, RereadWish
+from monitor.store.requests import BackfillSpec, StoredBackfill
 from pipeline.backfill_state import BackfillState, RowSelection
 from pipeline.checkpoint import Checkpoint, OpenSnapshot
 from pipeline.collectors.collector import CollectorState
@@ -66,7 +66,9 @@ def test_before_anything_has_landed_it_says_what_is_waited_for() -> None:
 
     (found,) = FirstLandings().look(sampled(nothing), (), NOON)
 
-    assert found.told == "nothing has landed yet: the collector is reading its first snapshot"
+    assert (
+        found.description == "nothing has landed yet: the collector is reading its first snapshot"
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_before_anything_has_landed_it_names_who_is_to_blame(harm: str, said: st
 
     (found,) = FirstLandings().look(seen, (), NOON)
 
-    assert found.told == f"nothing has landed yet: {said}"
+    assert found.description == f"nothing has landed yet: {said}"
 
 
 def test_f194_what_is_waited_for_is_not_told_twice() -> None:
@@ -103,13 +105,13 @@ def test_f194_what_is_waited_for_is_not_told_twice() -> None:
 
     (found,) = FirstLandings().look(plain, (), NOON)
 
-    assert found.told == "nothing has landed yet"
+    assert found.description == "nothing has landed yet"
 
 
 def test_how_far_it_is_and_when_it_should_be_done() -> None:
     found = look(snapshot_checkpoint(0), snapshot_checkpoint(250_000), total=1_000_000)
 
-    assert found.told == (
+    assert found.description == (
         "250,000 of about 1,000,000 rows of 2 tables landed; shop.orders and 1 more are being read"
     )
     assert found.eta == NOON + 4 * HALF
@@ -118,14 +120,14 @@ def test_how_far_it_is_and_when_it_should_be_done() -> None:
 def test_where_nobody_knows_how_many_rows_there_are_no_time_is_made_up() -> None:
     found = look(snapshot_checkpoint(0), snapshot_checkpoint(250_000))
 
-    assert (found.eta, found.told.split(";")[0]) == (None, "250,000 rows of 2 tables landed")
+    assert (found.eta, found.description.split(";")[0]) == (None, "250,000 rows of 2 tables landed")
 
 
 def test_a_table_that_has_more_rows_than_its_source_thought_is_not_done_yesterday() -> None:
     found = look(snapshot_checkpoint(0), snapshot_checkpoint(3_000_000), total=1_000_000)
 
     assert found.eta == NOON + HALF
-    assert found.told.startswith("3,000,000 of about 3,000,000 rows")
+    assert found.description.startswith("3,000,000 of about 3,000,000 rows")
 
 
 def test_a_table_is_read_for_the_first_time_until_its_mirror_is_there() -> None:
@@ -135,7 +137,7 @@ def test_a_table_is_read_for_the_first_time_until_its_mirror_is_there() -> None:
     (one,) = landings.look(sampled(landed, snapshot=False, mirrors=(USERS,)), BOTH, NOON)
     done = landings.look(sampled(landed, snapshot=False, mirrors=BOTH), BOTH, NOON)
 
-    assert (one.tables, one.told) == (
+    assert (one.tables, one.description) == (
         ("shop.orders",),
         "1 table landed completely, and wait for their first merge",
     )
@@ -189,8 +191,10 @@ BEGUN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NOW = BEGUN + timedelta(seconds=50)
 
 
-def backfill_request(*states: BackfillState, wish: RereadWish | None = None) -> RereadRequest:
-    return RereadRequest("x", "d.t", "why", "who", BEGUN, states=states, wish=wish or RereadWish())
+def backfill_request(*states: BackfillState, wish: BackfillSpec | None = None) -> StoredBackfill:
+    return StoredBackfill(
+        "x", "d.t", "why", "who", BEGUN, states=states, wish=wish or BackfillSpec()
+    )
 
 
 def state(shard: str, rows: int, done: int | None = None, brake: str = "") -> BackfillState:
@@ -224,15 +228,15 @@ def state(shard: str, rows: int, done: int | None = None, brake: str = "") -> Ba
         pytest.param(
             backfill_request(
                 state("a", 500, brake="rate"),
-                wish=RereadWish(Origin.REPLAY, RowSelection(where="id > 5")),
+                wish=BackfillSpec(Origin.REPLAY, RowSelection(where="id > 5")),
             ),
             "500 rows, 10 rows/s; held to its rate",
             id="how many meet a condition nobody knows",
         ),
     ],
 )
-def test_it_tells_what_is_known(request_: RereadRequest, told: str) -> None:
-    assert backfill_progress(request_, lambda _: {"a": 2000, "b": 3000}, NOW).told == told
+def test_it_tells_what_is_known(request_: StoredBackfill, told: str) -> None:
+    assert backfill_progress(request_, lambda _: {"a": 2000, "b": 3000}, NOW).description == told
 
 
 def test_a_clock_that_went_back_makes_no_rate() -> None:

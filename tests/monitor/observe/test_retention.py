@@ -217,7 +217,7 @@ def test_f102_a_topic_whose_settings_are_not_told_has_no_known_retention(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = rig.kafka.settings
-    untold = TopicFacts("shop.shop.secret", told=False)
+    untold = TopicFacts("shop.shop.secret", is_described=False)
     monkeypatch.setattr(rig.kafka, "settings", lambda pattern: (*told(pattern), untold))
     rig.second(DESCRIBED.seconds)
     rig.retention.ask()

@@ -65,7 +65,11 @@ class Seen:
         mark: Sample[Checkpoint] | Missing = Missing("no route to host")
         if self.batch is not None:
             told = Checkpoint(
-                "main", self.batch, lives=self.lives, shards=by_shard(SHARDS), gaps=self._gaps()
+                "main",
+                self.batch,
+                incarnations=self.lives,
+                shards=by_shard(SHARDS),
+                gaps=self._gaps(),
             )
             mark = Sample(told, NOON, timedelta(minutes=1))
         look = Sampling(NOON, {}, mark, {}, number=number)
@@ -294,7 +298,7 @@ def test_a_rule_that_sends_it_another_shard_takes_back_what_was_said_before(
     """A folded table promises all of its shards, and the new one's rows are in no version yet."""
     certificate = rig.ask(cut=EARLIER)[1]["tables"][0]["certificate"]
     other = rig.ask(ORDERS, cut=EARLIER)[1]["tables"][0]["certificate"]
-    rig.beat()
+    rig.write_heartbeat()
     rig.land()
     name = "shop/shop.users_2"
     before = replace(rig.newest, shards={**rig.newest.shards, Shard.parse(name): "shop.users_2"})

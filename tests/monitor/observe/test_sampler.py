@@ -301,7 +301,7 @@ def test_a_mirror_that_lags_shows_as_its_own_hop_and_a_silent_one_as_missing(rig
     rig.watcher.sampler.synced = {"shop": lambda: 1}
     rig.round()
     for _ in range(3):
-        rig.beat()
+        rig.write_heartbeat()
     rig.cycle.watch()
     assert _hops(rig)[Hop.SYNC] == timedelta(seconds=4)
 
@@ -315,13 +315,13 @@ def test_batches_that_the_log_has_lost_prove_nothing_though_others_have_their_nu
 ) -> None:
     """It was put back and landed on between two looks: what they covered is not there any more."""
     rig.round()
-    first = replace(rig.newest, batch=5, lives={"0": 7})
+    first = replace(rig.newest, batch=5, incarnations={"0": 7})
     seen = []
     for mark in (
         first,
         replace(first, batch=6),
-        replace(first, batch=8, lives={"0": 7, "6": 9}),
-        replace(first, batch=9, lives={"0": 7, "6": 9}),
+        replace(first, batch=8, incarnations={"0": 7, "6": 9}),
+        replace(first, batch=9, incarnations={"0": 7, "6": 9}),
     ):
         rig.lake.newest = mark
         rig.second()

@@ -43,7 +43,7 @@ AGAIN = SnapshotAgain(Order(1, 900, 900), NOON, 7, 2, asked=False)
 
 
 @pytest.mark.parametrize(
-    ("ailment", "told"),
+    ("problem", "told"),
     [
         pytest.param(
             "source:shop: down: no route", "source:shop: down: no route", id="one that names itself"
@@ -54,8 +54,8 @@ AGAIN = SnapshotAgain(Order(1, 900, 900), NOON, 7, 2, asked=False)
         ),
     ],
 )
-def test_a_part_that_is_down_is_named_once(ailment: str, told: str) -> None:
-    verdict = of_part(Component("source:shop", "service", ailment), NOON)
+def test_a_part_that_is_down_is_named_once(problem: str, told: str) -> None:
+    verdict = of_part(Component("source:shop", "service", problem), NOON)
 
     assert (verdict.ruling.reason, verdict.cause) == (told, "source:shop")
 
@@ -76,14 +76,14 @@ def test_what_fails_because_the_brokers_do_has_them_as_its_cause(part: Component
     assert (verdict.ruling.reason, verdict.cause) == ("kafka: Kafka at k:9: refused", "kafka")
 
 
-@pytest.mark.parametrize("ailment", ["Connection refused", "FAILED: Access denied for user 'c'"])
-def test_what_else_ails_a_collector_is_not_blamed_on_the_brokers(ailment: str) -> None:
+@pytest.mark.parametrize("problem", ["Connection refused", "FAILED: Access denied for user 'c'"])
+def test_what_else_ails_a_collector_is_not_blamed_on_the_brokers(problem: str) -> None:
     brokers = Component("kafka", "service", "Kafka at k:9: refused")
-    part = Component("collector:shop", "service", ailment)
+    part = Component("collector:shop", "service", problem)
 
     verdict = of_part(part, NOON, (brokers, part))
 
-    assert verdict.ruling.reason == f"collector:shop: {ailment}"
+    assert verdict.ruling.reason == f"collector:shop: {problem}"
     assert verdict.cause == "collector:shop"
 
 
@@ -110,21 +110,21 @@ def test_every_part_that_is_blamed_is_known_by_its_name_to_who_names_tables() ->
 
 def _parts() -> list[str]:
     """The parts of a service with one of each kind."""
-    heart = SimpleNamespace(settings=SimpleNamespace(name="shop"), ailment="")
+    heart = SimpleNamespace(settings=SimpleNamespace(name="shop"), problem="")
     turns = SimpleNamespace(
-        jobs=[SimpleNamespace(name="watch")], ailments={}, overdue=lambda _: dict[str, datetime]()
+        jobs=[SimpleNamespace(name="watch")], problems={}, overdue=lambda _: dict[str, datetime]()
     )
     state = ServiceState(
-        store=cast(Any, SimpleNamespace(database=SimpleNamespace(ailment=""))),
+        store=cast(Any, SimpleNamespace(database=SimpleNamespace(problem=""))),
         heartbeats=cast(Any, [heart]),
-        requests=cast(Any, SimpleNamespace(ailment="")),
+        requests=cast(Any, SimpleNamespace(problem="")),
         supervisor=cast(Any, None),
         schedule=lambda: cast(Any, turns),
         ways=(),
         doubts=lambda _, __: "",
     )
     look = cast(Any, SimpleNamespace(sources=["shop"], troubles={}))
-    found = state.parts(look, [cast(Any, SimpleNamespace(name="log", ailment=""))], NOON)
+    found = state.parts(look, [cast(Any, SimpleNamespace(name="log", problem=""))], NOON)
     assert len(found) == 8
     return [part.name for part in found]
 
@@ -260,9 +260,9 @@ def bury(outbox: StoredOutbox, *numbers: int) -> None:
     outbox.dead_letter(outbox.waiting("slack", 100), "400: too long", at(0))
 
 
-def ailment(outbox: StoredOutbox, minute: float = 0, waived: frozenset[str] = NOBODY) -> str:
+def problem(outbox: StoredOutbox, minute: float = 0, waived: frozenset[str] = NOBODY) -> str:
     (view,) = view_channels(outbox, ["slack"], waived, at(minute))
-    return view.ailment
+    return view.problem
 
 
 def test_a_channel_that_nothing_was_ever_sent_through_is_well(outbox: StoredOutbox) -> None:
@@ -278,7 +278,7 @@ def test_a_letter_that_waits_though_nothing_failed(
 ) -> None:
     outbox.put([("slack", message(1))], at(0))
 
-    assert ailment(outbox, minute) == (
+    assert problem(outbox, minute) == (
         "a notification is queued since 2026-03-01T00:00:00+00:00" * ails
     )
 
@@ -286,12 +286,12 @@ def test_a_letter_that_waits_though_nothing_failed(
 def test_failures_name_the_last_reason_and_end_with_a_delivery(outbox: StoredOutbox) -> None:
     outbox.put([("slack", message(1))], at(0))
     outbox.set_health("slack", ChannelHealth(3, at(1), "slack answered 503"))
-    during = ailment(outbox, 10)
+    during = problem(outbox, 10)
 
     outbox.delivered(outbox.waiting("slack", 1), ChannelHealth(), at(10))
 
     assert during == "deliveries that failed in a row: 3, the last: slack answered 503"
-    assert ailment(outbox, 10) == ""
+    assert problem(outbox, 10) == ""
 
 
 def test_a_waiver_covers_what_was_given_up_before_it_and_nothing_after(
@@ -299,19 +299,19 @@ def test_a_waiver_covers_what_was_given_up_before_it_and_nothing_after(
 ) -> None:
     bury(outbox, 1, 2)
     waived = frozenset({given_up_id("slack", 2), given_up_id("slack_2", 9), "shop.users:0:9"})
-    before, after = ailment(outbox), ailment(outbox, waived=waived)
+    before, after = problem(outbox), problem(outbox, waived=waived)
     bury(outbox, 3)
 
     assert before.startswith("dead-lettered notifications: 2, the last: 400: too long; ")
     assert after == ""
-    assert ailment(outbox, waived=waived).startswith("dead-lettered notifications: 1, ")
+    assert problem(outbox, waived=waived).startswith("dead-lettered notifications: 1, ")
 
 
 def test_letters_given_up_are_forgotten_with_the_letters(outbox: StoredOutbox) -> None:
     bury(outbox, 1)
     outbox.prune(at(0) + timedelta(days=31))
 
-    assert ailment(outbox) == ""
+    assert problem(outbox) == ""
 
 
 def test_a_channel_that_is_configured_no_more_is_shown_while_it_lacks_letters(
@@ -330,7 +330,7 @@ YESTERDAY, BEFORE = "2026-03-28", "2026-03-27"
 def look(rig: Rig) -> Verdict:
     """What is ruled of the image of users in the next round."""
     rig.second(2)
-    rig.beat()
+    rig.write_heartbeat()
     rig.cycle.watch()
     views = {view.table.name: view for view in rig.current.board.tables}
     assert all(one.check != IMAGE for one in views[ORDERS].verdicts)
@@ -428,7 +428,7 @@ def test_the_incident_ends_where_images_are_made_no_more(published: Rig) -> None
     (fired,) = [one for one in published.store.incidents.list(limit=10) if one.cause.check == IMAGE]
 
     published.cycle.image_due = lambda _: None
-    published.beat()
+    published.write_heartbeat()
     published.cycle.watch()
 
     (after,) = [one for one in published.store.incidents.list(limit=10) if one.id == fired.id]

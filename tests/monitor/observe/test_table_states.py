@@ -11,7 +11,7 @@ from checks.blocks import Pause, StateSince, TableState
 from monitor.observe.heartbeats import FenceBook
 from monitor.observe.table_states import DueCuts
 from monitor.store.history import KEPT
-from monitor.store.requests import RereadRequest
+from monitor.store.requests import StoredBackfill
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import BackfillState
 from pipeline.checkpoint import Existence
@@ -56,9 +56,9 @@ def test_a_life(healthy: Rig) -> None:
     rig.round()
     rig.store.pauses.resume(USERS, "ann", rig.clock())
     rig.round()
-    asked = rig.store.rereads.add(RereadRequest("x", USERS, "a gap", "ann", rig.clock()))
+    asked = rig.store.backfills.add(StoredBackfill("x", USERS, "a gap", "ann", rig.clock()))
     rig.round()
-    rig.store.rereads.told([BackfillState(asked.id, USERS, SHARD, 5, 7)], rig.clock())
+    rig.store.backfills.record_states([BackfillState(asked.id, USERS, SHARD, 5, 7)], rig.clock())
     rig.round(2)
 
     assert transitions(rig) == [
@@ -73,13 +73,13 @@ def test_a_life(healthy: Rig) -> None:
 def test_what_is_read_for_the_first_time_is_in_bootstrap_and_before_that_it_is_new(
     rig: Rig,
 ) -> None:
-    rig.beat()
+    rig.write_heartbeat()
     rig.land()
     rig.set_checkpoint(bases={})
     rig.cycle.watch()
     assert (state(rig), state(rig, ORDERS)) == ("new", "new")
 
-    rig.store.rereads.add(RereadRequest("x", USERS, "added", "ann", rig.clock()))
+    rig.store.backfills.add(StoredBackfill("x", USERS, "added", "ann", rig.clock()))
     rig.cycle.watch()
     assert (state(rig), state(rig, ORDERS)) == ("bootstrap", "new")
 
@@ -177,7 +177,7 @@ def test_a_clock_that_went_back_tells_the_rest_anew(rig: Rig) -> None:
 def test_a_mirror_that_is_not_there_yet_is_new(healthy: Rig) -> None:
     del healthy.lake.mirrors[USERS]
     healthy.second(60)
-    healthy.beat()
+    healthy.write_heartbeat()
     healthy.cycle.watch()
 
     assert state(healthy) in ("new", "bootstrap")

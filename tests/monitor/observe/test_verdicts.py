@@ -10,7 +10,7 @@ from sqlalchemy import event
 
 from checks.model import Outcome, Ruling, Verdict, Verified
 from monitor.observe.verdicts import LOOKED_FOR, LatestVerdicts, Rechecks
-from monitor.store.requests import RereadRequest, RereadWish
+from monitor.store.requests import BackfillSpec, StoredBackfill
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import BackfillState
 from pipeline.model import Fence, Head, Origin
@@ -202,15 +202,15 @@ def test_f113_only_a_pass_ends_a_fail() -> None:
     assert [rulings.ends_fail(one) for one in (again, unknown, passed)] == [False, False, True]
 
 
-WISH = RereadWish(Origin.REPAIR, checks=("range_counts",))
+WISH = BackfillSpec(Origin.REPAIR, checks=("range_counts",))
 ENDED = NOON + timedelta(minutes=1)
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[ServiceStore]:
     made = ServiceStore.open(tmp_path / "s.db")
-    made.rereads.add(RereadRequest("x", "shop.a", "an incident", "ann", NOON, wish=WISH))
-    made.rereads.told([BackfillState("x", "shop.a", "s/a", 5, 7)], ENDED)
+    made.backfills.add(StoredBackfill("x", "shop.a", "an incident", "ann", NOON, wish=WISH))
+    made.backfills.record_states([BackfillState("x", "shop.a", "s/a", 5, 7)], ENDED)
     yield made
     made.close()
 
@@ -247,7 +247,7 @@ def test_only_what_was_read_after_it_proves_it(
 ) -> None:
     rechecks(store, ENDED, *ruled).look()
 
-    (one,) = store.rereads.list()
+    (one,) = store.backfills.list()
     assert [proof.passed for proof in one.proofs] == ([] if proven is None else [proven])
     assert one.unchecked == (() if proven else ("range_counts",))
 
@@ -260,17 +260,17 @@ def test_once_it_has_passed_that_stands_and_a_fail_may_still_become_a_pass(
         again.rulings.add([verdict(outcome, AFTER)])
         again.look()
 
-    (one,) = store.rereads.list()
+    (one,) = store.backfills.list()
     assert [proof.reason for proof in one.proofs] == ["pass it is"]
 
 
 def test_after_a_day_nobody_looks_any_more(store: ServiceStore) -> None:
     rechecks(store, ENDED + LOOKED_FOR, verdict(Outcome.PASS, AFTER)).look()
 
-    assert store.rereads.list()[0].proofs == ()
+    assert store.backfills.list()[0].proofs == ()
 
 
 def rechecks(store: ServiceStore, now: datetime, *ruled: Verdict) -> Rechecks:
     made = LatestVerdicts()
     made.add(ruled)
-    return Rechecks(store.rereads, made, lambda: now)
+    return Rechecks(store.backfills, made, lambda: now)

@@ -325,13 +325,13 @@ def test_f113_looks_remember_which_heartbeats_each_batch_has(harness: LandingHar
 
 
 def test_f113_batches_of_a_log_that_was_set_back_are_forgotten(harness: LandingHarness) -> None:
-    harness.lake.newest = replace(landed_checkpoint(9), lives={"0": 7})
+    harness.lake.newest = replace(landed_checkpoint(9), incarnations={"0": 7})
     harness.look()
-    harness.lake.newest = replace(landed_checkpoint(9, 4), lives={"0": 8})
+    harness.lake.newest = replace(landed_checkpoint(9, 4), incarnations={"0": 8})
     harness.look()
 
     assert [one.batch for one in harness.newest.steps] == [9]
-    harness.lake.newest = replace(landed_checkpoint(10, 5), lives={"0": 8})
+    harness.lake.newest = replace(landed_checkpoint(10, 5), incarnations={"0": 8})
     harness.look()
     assert [one.batch for one in harness.newest.steps] == [9, 10]
 

@@ -30,7 +30,7 @@ from monitor.spark.requests import (
     load_request,
 )
 from monitor.store.holds import HoldRegistry
-from monitor.store.requests import RereadRequest, ResubmissionRecord
+from monitor.store.requests import ResubmissionRecord, StoredBackfill
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import BackfillRequest, BackfillState
 from pipeline.checkpoint import Gap
@@ -72,7 +72,7 @@ class FakeSpark:
         )
     )
     apply: tuple[MergeReport, ...] | SluiceError = ()
-    rereads: tuple[BackfillState, ...] = ()
+    backfills: tuple[BackfillState, ...] = ()
     down: SluiceError | None = None
     asked: list[Request] = field(default_factory=list)
     before: list[LandingReport] = field(default_factory=list)
@@ -89,7 +89,7 @@ class FakeSpark:
             raise answer
         if isinstance(answer, LandingReport):
             return Reply(1, landed=answer, spark=self.done)
-        return Reply(1, applied=answer, rereads=self.rereads, spark=self.done)
+        return Reply(1, applied=answer, backfills=self.backfills, spark=self.done)
 
 
 def _requests(store: ServiceStore, spark: FakeSpark) -> LaneRequests:
@@ -104,7 +104,7 @@ def _requests(store: ServiceStore, spark: FakeSpark) -> LaneRequests:
         waived=store.waivers.waived,
         standstills=standstills,
         accounts=store.accounts,
-        rereads=store.rereads,
+        backfills=store.backfills,
         resubmissions=store.resubmissions,
         clock=lambda: NOW,
         readers=lambda: {"shop.users": 4},
@@ -167,7 +167,7 @@ def test_landing_and_merging_are_asked_for_apart_and_each_account_is_kept_once(
 
     assert [one.verb for one in spark.asked] == [Verb.LAND, Verb.APPLY, Verb.APPLY]
     assert store.accounts.totals()["shop.users", "applied"] == 5
-    assert requests.ailment == ""
+    assert requests.problem == ""
 
 
 def test_what_turns_said_is_kept_once_a_store_that_was_full_takes_it_and_no_turn_comes_before(
@@ -225,11 +225,11 @@ def test_what_is_landed_is_merged_though_kafka_is_down(store: ServiceStore) -> N
     requests.apply()
 
     assert store.accounts.totals()["shop.users", "applied"] == 5
-    assert requests.ailment == "kafka: no broker"
+    assert requests.problem == "kafka: no broker"
 
 
 @pytest.mark.parametrize(
-    ("land", "apply", "ailment"),
+    ("land", "apply", "problem"),
     [
         pytest.param("", "", "", id="nothing"),
         pytest.param("no broker", "", "no broker", id="landing"),
@@ -239,7 +239,7 @@ def test_what_is_landed_is_merged_though_kafka_is_down(store: ServiceStore) -> N
     ],
 )
 def test_each_of_the_two_ails_until_it_goes_well_itself(
-    store: ServiceStore, land: str, apply: str, ailment: str
+    store: ServiceStore, land: str, apply: str, problem: str
 ) -> None:
     spark = FakeSpark()
     requests, well = _requests(store, spark), (spark.land, spark.apply)
@@ -248,14 +248,14 @@ def test_each_of_the_two_ails_until_it_goes_well_itself(
     for ask in (requests.land, requests.apply):
         with suppress(UnreachableError):
             ask()
-    told = requests.ailment
+    told = requests.problem
 
     spark.land, spark.apply = well
     requests.land()
-    half = requests.ailment
+    half = requests.problem
     requests.apply()
 
-    assert (told, half, requests.ailment) == (ailment, apply, "")
+    assert (told, half, requests.problem) == (problem, apply, "")
 
 
 def test_a_hold_stands_until_that_table_goes_on_also_over_a_restart(store: ServiceStore) -> None:
@@ -301,7 +301,7 @@ def test_a_lane_that_cannot_go_on_holds_every_source(store: ServiceStore) -> Non
 def test_upkeep_spares_what_is_being_read(store: ServiceStore) -> None:
     spark = FakeSpark()
 
-    _requests(store, spark).upkeep()
+    _requests(store, spark).maintain()
 
     assert spark.asked[0].readers == {"shop.users": 4}
 
@@ -309,21 +309,21 @@ def test_upkeep_spares_what_is_being_read(store: ServiceStore) -> None:
 def test_what_was_cancelled_is_told_until_it_is_forgotten_and_then_no_more(
     store: ServiceStore,
 ) -> None:
-    spark = FakeSpark(rereads=(BackfillState("x", "", "s/a", why="it was cancelled"),))
+    spark = FakeSpark(backfills=(BackfillState("x", "", "s/a", why="it was cancelled"),))
     requests = _requests(store, spark)
 
-    requests.reread()
-    requests.reread()
-    spark.rereads = ()
-    requests.reread()
-    assert [one.rereads for one in spark.asked] == [(), (), ()]
+    requests.run_backfills()
+    requests.run_backfills()
+    spark.backfills = ()
+    requests.run_backfills()
+    assert [one.backfills for one in spark.asked] == [(), (), ()]
 
-    requests.reread()
+    requests.run_backfills()
     assert len(spark.asked) == 3
 
-    store.rereads.add(RereadRequest("y", "shop.a", "a gap", "ann", NOW))
-    requests.reread()
-    assert spark.asked[-1].rereads == (BackfillRequest("y", "shop.a"),)
+    store.backfills.add(StoredBackfill("y", "shop.a", "a gap", "ann", NOW))
+    requests.run_backfills()
+    assert spark.asked[-1].backfills == (BackfillRequest("y", "shop.a"),)
 
 
 def test_why_nothing_could_be_read_again_is_told_with_what_waits_for_it(
@@ -331,16 +331,16 @@ def test_why_nothing_could_be_read_again_is_told_with_what_waits_for_it(
 ) -> None:
     spark = FakeSpark(down=UnreachableError("the lake is read-only"))
     requests = _requests(store, spark)
-    store.rereads.add(RereadRequest("x", "shop.a", "a gap", "ann", NOW))
+    store.backfills.add(StoredBackfill("x", "shop.a", "a gap", "ann", NOW))
 
     with pytest.raises(UnreachableError):
-        requests.reread()
+        requests.run_backfills()
 
-    (one,) = store.rereads.list()
+    (one,) = store.backfills.list()
     assert (one.why, one.ended) == ("it failed: the lake is read-only", None)
-    spark.down, spark.rereads = None, (BackfillState("x", "shop.a", "s/a", 5),)
-    requests.reread()
-    assert store.rereads.list()[0].why == ""
+    spark.down, spark.backfills = None, (BackfillState("x", "shop.a", "s/a", 5),)
+    requests.run_backfills()
+    assert store.backfills.list()[0].why == ""
 
 
 def test_tier_0_is_asked_for_by_itself_and_ails_by_itself(store: ServiceStore) -> None:
@@ -349,18 +349,18 @@ def test_tier_0_is_asked_for_by_itself_and_ails_by_itself(store: ServiceStore) -
     requests.paused = lambda: frozenset({"shop.orders"})
 
     requests.apply_urgent()
-    requests.ailments[Verb.APPLY_URGENT] = "no disk"
+    requests.problems[Verb.APPLY_URGENT] = "no disk"
 
     (asked,) = spark.asked
     assert (asked.verb, asked.paused) == (Verb.APPLY_URGENT, frozenset({"shop.orders"}))
-    assert requests.ailment == "no disk"
+    assert requests.problem == "no disk"
 
 
 def test_a_table_that_is_read_again_or_asked_for_waits_for_no_cycle(store: ServiceStore) -> None:
     spark = FakeSpark()
     requests = _requests(store, spark)
     requests.wanted = lambda: frozenset({"shop.users"})
-    store.rereads.add(RereadRequest("x", "shop.orders", "a gap", "ann", NOW))
+    store.backfills.add(StoredBackfill("x", "shop.orders", "a gap", "ann", NOW))
 
     requests.apply()
 
@@ -576,19 +576,19 @@ def test_a_merge_that_its_deadline_killed_may_take_longer_the_next_time(
     for reason in ("may take 1:00:00", "may take 2:00:00"):
         with pytest.raises(UnreachableError, match=reason):
             requests.apply()
-        assert reason in requests.ailment
+        assert reason in requests.problem
     requests.apply()
     needed = half
     requests.apply()
     assert limits == [half, hour, 2 * hour, half]
-    assert requests.ailment == ""
+    assert requests.problem == ""
 
     needed = 3 * hour
     for _ in range(4):
         with pytest.raises(UnreachableError):
             requests.apply()
     assert limits[4:] == [half, hour, 2 * hour, 2 * hour]
-    assert "may take" not in requests.ailment
+    assert "may take" not in requests.problem
 
 
 def test_a_merge_that_ended_with_its_process_may_not_take_longer(store: ServiceStore) -> None:

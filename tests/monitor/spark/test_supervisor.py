@@ -118,7 +118,7 @@ def test_reports_come_back_whole_and_prints_of_libraries_do_not(supervisor: Supe
 
 
 def test_readers_reach_upkeep(supervisor: Supervisor, lake: Path) -> None:
-    supervisor.call(Request(0, Verb.UPKEEP, readers={"shop.a": 12}), SOON)
+    supervisor.call(Request(0, Verb.MAINTENANCE, readers={"shop.a": 12}), SOON)
 
     assert (lake / "readers").read_text(encoding="utf-8") == "{'shop.a': 12}"
 
@@ -190,7 +190,7 @@ def test_upkeep_goes_on_while_mirrors_are_merged(
     """They take turns in the process, mirror by mirror; neither waits here for all of the other."""
     merging = ask(Verb.APPLY, "wait")
 
-    supervisor.call(Request(0, Verb.UPKEEP), SOON)
+    supervisor.call(Request(0, Verb.MAINTENANCE), SOON)
     assert not merging.done()
 
     (lake / "go").touch()
@@ -413,7 +413,7 @@ def opening(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpeningChild]:
         made.child = Child(process, requests, replies)
         yield made
         made.child.kill()
-        made.child.bury()
+        made.child.wait_for_exit()
 
 
 def test_an_opening_is_late_only_when_it_gives_no_sign_of_life_for_its_limit(

@@ -67,10 +67,10 @@ class GatedLane:
     def publish(self) -> tuple[Manifest, ...]:
         return ()
 
-    def upkeep(self, readers: Mapping[str, int], paused: object = ()) -> None:
+    def maintain(self, readers: Mapping[str, int], paused: object = ()) -> None:
         self._pass("upkeep")
 
-    def reread(self, wishes: tuple[BackfillRequest, ...]) -> tuple[BackfillState, ...]:
+    def run_backfills(self, wishes: tuple[BackfillRequest, ...]) -> tuple[BackfillState, ...]:
         """No gate: all of it is read at once."""
         return tuple(BackfillState(one.id, one.table, "s", 3, 7) for one in wishes)
 
@@ -126,10 +126,10 @@ class Bench:
 def test_what_is_to_be_read_again_is_told_of(bench: "Bench") -> None:
     wish = BackfillRequest("x", "shop.a")
 
-    bench.take(Request(1, Verb.REREAD, rereads=(wish,)))
+    bench.take(Request(1, Verb.BACKFILL, backfills=(wish,)))
     wait_until(lambda: bench.ids() == [1], SOON, "the reply")
 
-    assert bench.replies.all()[1].rereads == (BackfillState("x", "shop.a", "s", 3, 7),)
+    assert bench.replies.all()[1].backfills == (BackfillState("x", "shop.a", "s", 3, 7),)
 
 
 SEEN = {"shop": (Finding(REFUSE, "c", "shop", "c=1", "unset c", Effect.DROPS),)}
@@ -144,7 +144,7 @@ def test_what_landing_saw_is_told_with_each_reply_also_of_a_failure() -> None:
     bench.take(Request(1, Verb.LAND))
     wait_until(lambda: bench.ids()[-1] == 1, SOON, "the first reply")
     bench.lane.error = HeldError("mark_lost", "of another lane")
-    bench.take(Request(2, Verb.LAND), Request(3, Verb.UPKEEP))
+    bench.take(Request(2, Verb.LAND), Request(3, Verb.MAINTENANCE))
     wait_until(lambda: {2, 3} <= {*bench.ids()}, SOON, "the others")
     bench.lane.close()
     bench.server.drain(SOON)
@@ -166,7 +166,7 @@ def _land(number: int, *waived: str) -> Request:
 
 
 def test_f49_each_line_keeps_its_order_and_waits_for_no_other(bench: Bench) -> None:
-    bench.take(Request(1, Verb.APPLY), Request(2, Verb.UPKEEP))
+    bench.take(Request(1, Verb.APPLY), Request(2, Verb.MAINTENANCE))
     bench.take(*(_land(number, str(number)) for number in range(3, 9)))
 
     bench.lane.gates["land"].set()

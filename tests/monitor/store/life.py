@@ -17,7 +17,7 @@ from monitor.store.store import ServiceStore
 from tests.alerts.kit import START, verdict
 
 HARNESS = AlertSettings((Route(channels=("log", "slack")),))
-LETTERS = "FF?PPFP?"
+QUEUED_NOTIFICATIONS = "FF?PPFP?"
 
 
 def live(path: str, first: int) -> None:
@@ -39,7 +39,7 @@ def play(store: ServiceStore, number: int) -> None:
     """One round: a tick around a verdict that changes an incident, then one delivery."""
     now = START + timedelta(seconds=number)
     store.ticks.start("cycle", now, now)
-    verdicts = [verdict(LETTERS[number % len(LETTERS)], run=str(number))]
+    verdicts = [verdict(QUEUED_NOTIFICATIONS[number % len(QUEUED_NOTIFICATIONS)], run=str(number))]
     settled = settle_round(HARNESS, store.incidents.open(), verdicts, (), now)
     store.record(settled, verdicts, now)
     letters = store.outbox.waiting("log", 1)

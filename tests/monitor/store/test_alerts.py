@@ -30,12 +30,12 @@ def test_a_loss_leaves_verdict_incident_and_letters(store: ServiceStore) -> None
     assert store.incidents.open() == settled.changed
     assert store.verdicts.latest() == (verdict("F"),)
     assert store.outbox.counts() == {("log", "waiting"): 1, ("slack", "waiting"): 1}
-    assert store.outbox.waiting("log", 9)[0].message == settled.letters[0][1]
+    assert store.outbox.waiting("log", 9)[0].message == settled.messages[0][1]
 
 
 def test_nothing_is_kept_of_a_round_that_fails_half_way(store: ServiceStore) -> None:
     broken = replace(message(), at=message().at.replace(tzinfo=None), subject=object())  # type: ignore[arg-type]
-    settled = Round(changed=(firing(),), letters=(("log", broken),))
+    settled = Round(changed=(firing(),), messages=(("log", broken),))
 
     with pytest.raises(Exception, match=r"serializ"):
         store.record(settled, [verdict("F")], at(0))
@@ -171,7 +171,7 @@ def test_what_does_not_fit_is_kept_as_dead_letters_oldest_first(store: ServiceSt
     assert [each.message.id for each in outbox.waiting("log", 9)] == [
         message(n).id for n in (2, 3, 4)
     ]
-    pile = outbox.pile("log")
+    pile = outbox.backlog("log")
     assert (pile.waiting, pile.dead, pile.why) == (3, 2, "the queue of the channel was full")
 
 
@@ -196,12 +196,12 @@ def test_f143_letters_that_cannot_be_read_are_given_up_and_hold_up_no_other(
         connection.exec_driver_sql("UPDATE standings SET body = 'fine'")
     outbox = StoredOutbox(store.database)
 
-    assert (outbox.pile("log").waiting, outbox.pile("log").since) == (4, at(0))
+    assert (outbox.backlog("log").waiting, outbox.backlog("log").since) == (4, at(0))
     outbox.waiting("log", 2)
     waiting = outbox.waiting("log", 2)
 
     assert [letter.message.id for letter in waiting] == [message(2).id, message(3).id]
-    pile = outbox.pile("log")
+    pile = outbox.backlog("log")
     assert (pile.waiting, pile.dead, pile.why) == (2, 2, "its row in the store is unreadable")
     assert outbox.health("log") == ChannelHealth()
     assert store.database.unreadable == 3

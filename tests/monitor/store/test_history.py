@@ -363,7 +363,7 @@ def test_it_waits_on_while_the_store_takes_nothing(store: ServiceStore) -> None:
     big = {"text": "x" * 1_000_000}
     store.memory.remember("shop.orders", "max_id", big, NOW)
     store.memory.remember("shop.items", "max_id", {"n": 2}, NOW + SECOND)
-    assert "full" in store.database.ailment
+    assert "full" in store.database.problem
     assert store.memory.recall("shop.orders", "max_id") == big
 
     full.free()

@@ -17,7 +17,7 @@ from monitor.store.store import ServiceStore
 from pipeline.spark.jars import ROOT
 from tests.alerts.kit import START
 from tests.example_count import examples
-from tests.monitor.store.life import LETTERS
+from tests.monitor.store.life import QUEUED_NOTIFICATIONS
 
 LIVES = examples(12, brief=3)
 
@@ -128,7 +128,11 @@ def test_every_telling_is_in_the_outbox_of_each_channel(store: ServiceStore) -> 
 def test_incidents_are_what_their_verdicts_make_of_them(store: ServiceStore) -> None:
     lost = [one for one in store.incidents.list(limit=10_000) if one.cause.kind == "lost"]
     runs = sorted(int(verdict.run) for verdict in store.verdicts.list(limit=10_000))
-    known = [LETTERS[run % len(LETTERS)] for run in runs if LETTERS[run % len(LETTERS)] != "?"]
+    known = [
+        QUEUED_NOTIFICATIONS[run % len(QUEUED_NOTIFICATIONS)]
+        for run in runs
+        if QUEUED_NOTIFICATIONS[run % len(QUEUED_NOTIFICATIONS)] != "?"
+    ]
     episodes = sum(
         letter == "F" and before == "P"
         for before, letter in zip(["P", *known], known, strict=False)

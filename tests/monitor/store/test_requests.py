@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.store.requests import CheckedAgain, RereadRequest, RereadWish, ResubmissionRecord
+from monitor.store.requests import BackfillSpec, CheckedAgain, ResubmissionRecord, StoredBackfill
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import (
     BackfillRequest,
@@ -22,7 +22,7 @@ from pipeline.model import Origin
 from pipeline.resubmissions import Resubmission, ResubmissionState
 from tests.builders.change_log import NOON
 
-ASKED = RereadRequest("x", "shop.a", "a gap", "ann", NOON)
+ASKED = StoredBackfill("x", "shop.a", "a gap", "ann", NOON)
 LATER = NOON + timedelta(minutes=1)
 
 
@@ -32,12 +32,12 @@ def store(tmp_path: Path) -> ServiceStore:
 
 
 def test_one_that_goes_on_is_not_begun_twice(store: ServiceStore) -> None:
-    store.rereads.add(ASKED)
+    store.backfills.add(ASKED)
 
-    again = store.rereads.add(RereadRequest("y", "shop.a", "again", "bob", LATER))
+    again = store.backfills.add(StoredBackfill("y", "shop.a", "again", "bob", LATER))
 
     assert again == ASKED
-    assert store.rereads.wished() == (BackfillRequest("x", "shop.a"),)
+    assert store.backfills.wished() == (BackfillRequest("x", "shop.a"),)
 
 
 @pytest.mark.parametrize(
@@ -52,125 +52,125 @@ def test_one_that_goes_on_is_not_begun_twice(store: ServiceStore) -> None:
 def test_it_ends_when_all_shards_are_done_or_one_is_refused(
     *, store: ServiceStore, states: list[tuple[str, int | None, str, bool]], ended: bool, done: bool
 ) -> None:
-    store.rereads.add(ASKED)
+    store.backfills.add(ASKED)
     told = [BackfillState("x", "shop.a", n, 5, batch, why, no) for n, batch, why, no in states]
 
-    store.rereads.told(told, LATER)
+    store.backfills.record_states(told, LATER)
 
-    (kept,) = store.rereads.list()
+    (kept,) = store.backfills.list()
     assert (kept.ended == LATER, kept.done, kept.rows) == (ended, done, 5 * len(states))
-    assert bool(store.rereads.wished()) is not ended
+    assert bool(store.backfills.wished()) is not ended
 
 
 def test_what_is_cancelled_stays_so(store: ServiceStore) -> None:
-    store.rereads.add(ASKED)
+    store.backfills.add(ASKED)
 
-    assert store.rereads.cancel("x", "cancelled by bob: wrong table", LATER)
-    store.rereads.told([BackfillState("x", "shop.a", "s/a", 5, 7)], LATER)
+    assert store.backfills.cancel("x", "cancelled by bob: wrong table", LATER)
+    store.backfills.record_states([BackfillState("x", "shop.a", "s/a", 5, 7)], LATER)
 
-    (kept,) = store.rereads.list()
+    (kept,) = store.backfills.list()
     assert (kept.done, kept.why) == (False, "cancelled by bob: wrong table")
-    assert not store.rereads.cancel("x", "again", LATER)
-    assert store.rereads.wished() == ()
+    assert not store.backfills.cancel("x", "again", LATER)
+    assert store.backfills.wished() == ()
 
 
 ROWS = RowSelection((SelectedKey('["7"]', "s/a"),), (SelectedRange(1, 9),), "a = 1", most=5)
-WISH = RereadWish(Origin.REPAIR, ROWS, NOON, "i1", ("range_counts", "max_id"))
+WISH = BackfillSpec(Origin.REPAIR, ROWS, NOON, "i1", ("range_counts", "max_id"))
 REPAIR = replace(ASKED, wish=WISH)
 
 
 def test_what_is_wished_for_comes_back_as_it_was(store: ServiceStore) -> None:
-    store.rereads.add(REPAIR)
+    store.backfills.add(REPAIR)
 
-    assert store.rereads.list() == (REPAIR,)
-    assert store.rereads.wished() == (BackfillRequest("x", "shop.a", Origin.REPAIR, ROWS, NOON),)
+    assert store.backfills.list() == (REPAIR,)
+    assert store.backfills.wished() == (BackfillRequest("x", "shop.a", Origin.REPAIR, ROWS, NOON),)
 
 
 def test_how_a_repair_was_requested_comes_back_and_is_no_part_of_which_rows_are_read(
     store: ServiceStore,
 ) -> None:
     automatic = replace(WISH, automatic=True, fences=(("s", 7), ("t", 9)))
-    store.rereads.add(replace(REPAIR, wish=automatic))
+    store.backfills.add(replace(REPAIR, wish=automatic))
 
-    same = store.rereads.add(replace(REPAIR, id="y"))
+    same = store.backfills.add(replace(REPAIR, id="y"))
 
     assert same.id == "x"
     assert (same.wish.automatic, same.wish.fences) == (True, automatic.fences)
 
 
 def test_other_rows_of_a_table_that_is_being_read_are_refused(store: ServiceStore) -> None:
-    store.rereads.add(ASKED)
+    store.backfills.add(ASKED)
 
     with pytest.raises(
         ConfigError, match=r"table shop\.a has a running backfill \(bootstrap x, ann: a gap"
     ):
-        store.rereads.add(replace(REPAIR, id="y"))
+        store.backfills.add(replace(REPAIR, id="y"))
 
 
 def test_it_is_unchecked_until_all_its_checks_have_passed(store: ServiceStore) -> None:
-    store.rereads.add(REPAIR)
-    before = store.rereads.unchecked(NOON)
-    store.rereads.told([BackfillState("x", "shop.a", "s/a", 1, 7)], LATER)
-    (after,) = store.rereads.unchecked(NOON)
+    store.backfills.add(REPAIR)
+    before = store.backfills.unchecked(NOON)
+    store.backfills.record_states([BackfillState("x", "shop.a", "s/a", 1, 7)], LATER)
+    (after,) = store.backfills.unchecked(NOON)
 
-    store.rereads.checked("x", [CheckedAgain("max_id", True, LATER, "both reach 7")])
+    store.backfills.checked("x", [CheckedAgain("max_id", True, LATER, "both reach 7")])
 
-    (half,) = store.rereads.unchecked(NOON)
+    (half,) = store.backfills.unchecked(NOON)
     assert (before, after.unchecked, half.unchecked) == ((), WISH.checks, ("range_counts",))
-    assert store.rereads.unchecked(LATER) == ()
+    assert store.backfills.unchecked(LATER) == ()
 
 
 def test_a_store_from_before_there_were_wishes_is_read(tmp_path: Path) -> None:
     with closing(ServiceStore.open(tmp_path / "s.db")) as made:
-        made.rereads.add(ASKED)
+        made.backfills.add(ASKED)
     with closing(sqlite3.connect(tmp_path / "s.db")) as raw, raw:
-        raw.execute("ALTER TABLE rereads DROP COLUMN wish")
-        raw.execute("ALTER TABLE rereads DROP COLUMN proofs")
+        raw.execute("ALTER TABLE backfills DROP COLUMN wish")
+        raw.execute("ALTER TABLE backfills DROP COLUMN proofs")
         raw.execute("UPDATE version SET number = 4")
 
     with closing(ServiceStore.open(tmp_path / "s.db")) as again:
-        assert again.rereads.list() == (ASKED,)
-        again.rereads.cancel("x", "no", LATER)
-        again.rereads.add(replace(REPAIR, id="y", at=LATER))
-        assert again.rereads.wished()[0].id == "y"
+        assert again.backfills.list() == (ASKED,)
+        again.backfills.cancel("x", "no", LATER)
+        again.backfills.add(replace(REPAIR, id="y", at=LATER))
+        assert again.backfills.wished()[0].id == "y"
 
 
 def test_a_failure_is_told_of_shards_that_wait_and_of_none_that_is_done(
     store: ServiceStore,
 ) -> None:
-    store.rereads.add(ASKED)
+    store.backfills.add(ASKED)
     done, waits = BackfillState("x", "shop.a", "a", 5, 7), BackfillState("x", "shop.a", "b", 2)
-    store.rereads.told([done, waits], LATER)
+    store.backfills.record_states([done, waits], LATER)
 
-    store.rereads.failed("down")
+    store.backfills.failed("down")
 
-    (kept,) = store.rereads.list()
+    (kept,) = store.backfills.list()
     assert kept.states == (done, replace(waits, why="it failed: down"))
     assert kept.ended is None
-    store.rereads.told([done, replace(waits, done=8)], LATER)
-    store.rereads.failed("down")
-    assert store.rereads.list()[0].why == ""
+    store.backfills.record_states([done, replace(waits, done=8)], LATER)
+    store.backfills.failed("down")
+    assert store.backfills.list()[0].why == ""
 
 
 @pytest.mark.parametrize("ending", ["done", "cancelled"])
 def test_keys_of_a_table_that_hides_values_are_kept_until_it_has_ended(
     store: ServiceStore, ending: str
 ) -> None:
-    wish = RereadWish(Origin.REPAIR, ROWS, incident="i", checks=("max_id",))
-    store.rereads.hides = lambda table: table == "shop.a"
+    wish = BackfillSpec(Origin.REPAIR, ROWS, incident="i", checks=("max_id",))
+    store.backfills.hides = lambda table: table == "shop.a"
     other = replace(ASKED, id="y", table="shop.b", wish=wish)
     for one in (replace(ASKED, wish=wish), other):
-        store.rereads.add(one)
-    store.rereads.told([BackfillState("x", "shop.a", "s/a", 1)], LATER)
-    assert {one.rows for one in store.rereads.wished()} == {ROWS}
+        store.backfills.add(one)
+    store.backfills.record_states([BackfillState("x", "shop.a", "s/a", 1)], LATER)
+    assert {one.rows for one in store.backfills.wished()} == {ROWS}
 
     for id_, table in (("x", "shop.a"), ("y", "shop.b")):
         if ending == "done":
-            store.rereads.told([BackfillState(id_, table, "s/a", 5, 7)], LATER)
+            store.backfills.record_states([BackfillState(id_, table, "s/a", 5, 7)], LATER)
         else:
-            store.rereads.cancel(id_, "wrong", LATER)
+            store.backfills.cancel(id_, "wrong", LATER)
 
-    kept = {one.id: one for one in store.rereads.list()}
+    kept = {one.id: one for one in store.backfills.list()}
     assert kept["x"].wish == replace(wish, rows=RowSelection(most=ROWS.most))
     assert kept["y"].wish == wish
     assert kept["x"].ended == kept["y"].ended == LATER
@@ -205,7 +205,9 @@ def test_a_message_is_corrected_by_one_at_a_time(store: ServiceStore) -> None:
         match=r"already has a correction that has not landed \(ann at .*: a typing error",
     ):
         store.resubmissions.add(asked, second)
-    store.resubmissions.told([ResubmissionState("r1", why="it says nothing", refused=True)], LATER)
+    store.resubmissions.record_states(
+        [ResubmissionState("r1", why="it says nothing", refused=True)], LATER
+    )
     store.resubmissions.add(asked, second)
 
     assert [one.id for one in store.resubmissions.wished()] == ["r2"]
@@ -226,12 +228,12 @@ def test_it_is_asked_for_until_it_has_ended(
 ) -> None:
     store.resubmissions.add(RESUBMISSION, MADE)
 
-    store.resubmissions.told([state], LATER)
+    store.resubmissions.record_states([state], LATER)
 
     (kept,) = store.resubmissions.list()
     assert (kept.ended == LATER, kept.batch, kept.why) == (ended, state.batch, state.why)
     assert bool(store.resubmissions.wished()) is not ended
-    store.resubmissions.told([ResubmissionState("r1", 99)], LATER + timedelta(minutes=1))
+    store.resubmissions.record_states([ResubmissionState("r1", 99)], LATER + timedelta(minutes=1))
     assert store.resubmissions.list()[0].batch == (state.batch if ended else 99)
 
 
@@ -245,7 +247,7 @@ def test_what_it_was_to_say_is_forgotten_once_it_has_ended(
         query = "SELECT body FROM resubmissions"
         assert "e30=" in file.execute(query).fetchone()[0]
 
-        store.resubmissions.told([ResubmissionState("r1", 7, refused=refused)], LATER)
+        store.resubmissions.record_states([ResubmissionState("r1", 7, refused=refused)], LATER)
 
         assert file.execute(query).fetchone() == ("",)
     assert store.resubmissions.get("r1") == replace(MADE, ended=LATER, batch=7)

@@ -4,7 +4,7 @@ import pytest
 
 from checks.blocks import Pause
 from monitor.store.history import Accounts, CheckMemory
-from monitor.store.requests import Pauses, RereadRequest, RereadWish
+from monitor.store.requests import BackfillSpec, Pauses, StoredBackfill
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import BackfillState
 from pipeline.errors import ProofError
@@ -40,7 +40,7 @@ def test_f143_what_a_check_remembers_is_not_forgotten_where_it_cannot_be_read(
         reopened.recall(ORDERS, "range_counts")
     assert reopened.recall(USERS, "range_counts") == {"seen": [7]}
     assert store.database.unreadable == 1
-    assert store.database.ailment == ""
+    assert store.database.problem == ""
 
 
 @pytest.mark.parametrize("change", ["since = 'long ago'", "until = 'soon'", f"reason = {NO_TEXT}"])
@@ -119,21 +119,23 @@ def test_f143_a_total_that_cannot_be_read_hides_no_other(store: ServiceStore) ->
 def test_f143_a_reread_that_cannot_be_read_is_read_on_by_nobody_and_hides_no_other(
     store: ServiceStore, change: str
 ) -> None:
-    made = [RereadRequest(f"r-{one}", one, "a test", "me", NOW) for one in (ORDERS, USERS)]
+    made = [StoredBackfill(f"r-{one}", one, "a test", "me", NOW) for one in (ORDERS, USERS)]
     for one in made:
-        store.rereads.add(one)
+        store.backfills.add(one)
     damage(store, f"rereads SET {change}", f"\"table\" = '{ORDERS}'")
 
-    assert [one.table for one in store.rereads.open()] == [USERS]
-    assert [one.id for one in store.rereads.wished()] == ["r-shop.users"]
-    assert [one.table for one in store.rereads.list()] == [USERS]
-    assert store.rereads.get("r-shop.orders") is None
-    assert store.rereads.unchecked(NOW - DAY) == ()
-    store.rereads.told([BackfillState("r-shop.users", USERS, "shop/shop.users", rows=3)], NOW)
+    assert [one.table for one in store.backfills.open()] == [USERS]
+    assert [one.id for one in store.backfills.wished()] == ["r-shop.users"]
+    assert [one.table for one in store.backfills.list()] == [USERS]
+    assert store.backfills.get("r-shop.orders") is None
+    assert store.backfills.unchecked(NOW - DAY) == ()
+    store.backfills.record_states(
+        [BackfillState("r-shop.users", USERS, "shop/shop.users", rows=3)], NOW
+    )
     assert store.database.unreadable == 1
 
-    again = RereadRequest(
-        "r-2", ORDERS, "again", "me", NOW + SECOND, wish=RereadWish(Origin.REPLAY)
+    again = StoredBackfill(
+        "r-2", ORDERS, "again", "me", NOW + SECOND, wish=BackfillSpec(Origin.REPLAY)
     )
-    assert store.rereads.add(again) == again
-    assert [one.id for one in store.rereads.open()] == ["r-shop.users", "r-2"]
+    assert store.backfills.add(again) == again
+    assert [one.id for one in store.backfills.open()] == ["r-shop.users", "r-2"]

@@ -67,7 +67,7 @@ def furnished(rig: Rig, folder: Path, registry: Answers) -> Furnished:
     rig.lake.mirrors[USERS] = replace(rig.lake.mirrors[USERS], images=(image,))
     ruling = Ruling(Outcome.FAIL, "rows missing", "missing_rows", ("shop/shop.orders:17-29",))
     rig.recorder.tell([Verdict(ORDERS, "range_counts", ruling, rig.clock(), value=13.0)])
-    rig.beat()
+    rig.write_heartbeat()
     rig.cycle.watch()
     errors = _error_table(folder / "error", registry)
     links = _lineage(folder / "links")
@@ -115,7 +115,7 @@ def _fill(made: Furnished) -> None:
     (looked,) = client.post("/v1/repairs", json=dry).json()["rereads"]
     found = RepairPreview(1, 2, 3, ("shop/shop.users:7",))
     state = BackfillState(looked["id"], USERS, "shop/shop.users", 6, 4, preview=found)
-    store.rereads.told([state], made.rig.now)
+    store.backfills.record_states([state], made.rig.now)
     client.post("/v1/bootstraps", json={"tables": [ORDERS], **WHO})
     value = base64.b64encode(replace(ODD, error=None).value).decode()
     sent = client.post("/v1/resubmissions", json={"id": ODD_CHANGE, "value": value, **WHO})

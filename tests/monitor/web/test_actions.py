@@ -52,7 +52,7 @@ def test_keys_are_recorded_with_who_and_why_and_go_to_the_pipeline(rig: Rig, ser
     one = only_request(run_command(repair.COMMAND, server, *words))
 
     assert (one["kind"], one["who"], one["reason"]) == ("repair", "ann", "a loss")
-    (wish,) = rig.store.rereads.wished()
+    (wish,) = rig.store.backfills.wished()
     assert (wish.origin, wish.rows.most) == (Origin.REPAIR, 100_000)
     assert wish.rows.keys == (SelectedKey('["x"]'), SelectedKey('["y"]'), SelectedKey('["it,s"]'))
 
@@ -62,7 +62,7 @@ def test_ranges_and_arrays_of_keys(rig: Rig, server: str) -> None:
     words = ("--ranges", "1..5,9..9", "--keys", '[["a"],["b"]]', "--no-wait")
     run_command(repair.COMMAND, server, USERS, *words)
 
-    (wish,) = rig.store.rereads.wished()
+    (wish,) = rig.store.backfills.wished()
     assert wish.rows.ranges == (SelectedRange(1, 5), SelectedRange(9, 9))
     assert wish.rows.keys == (SelectedKey('["a"]'), SelectedKey('["b"]'))
 
@@ -97,7 +97,7 @@ def test_a_second_wish_for_a_table_waits_its_turn(rig: Rig, server: str) -> None
     with pytest.raises(ConfigError, match=told):
         run_command(replay.COMMAND, server, USERS, "--no-wait")
 
-    assert only_request(again)["id"] == rig.store.rereads.wished()[0].id
+    assert only_request(again)["id"] == rig.store.backfills.wished()[0].id
 
 
 def test_an_incident_names_the_rows_and_its_check_is_to_pass_again(rig: Rig, server: str) -> None:
@@ -111,7 +111,7 @@ def test_an_incident_names_the_rows_and_its_check_is_to_pass_again(rig: Rig, ser
         run_command(repair.COMMAND, server, USERS, "--incident", incident.id, "--no-wait", "--json")
     )
 
-    (wish,) = rig.store.rereads.wished()
+    (wish,) = rig.store.backfills.wished()
     assert wish.rows.ranges == (SelectedRange(17, 29, "shop/shop.users"),)
     assert (one["incident"], one["unchecked"]) == (incident.id, ["range_counts"])
 
@@ -124,12 +124,14 @@ def test_who_waits_learns_whether_the_check_passes(
     steps = iter(["read", "checked"])
 
     def meanwhile(_: float) -> None:
-        (one,) = rig.store.rereads.list()
+        (one,) = rig.store.backfills.list()
         if next(steps) == "read":
-            rig.store.rereads.told([BackfillState(one.id, USERS, "s/u", 13, 7)], rig.clock())
+            rig.store.backfills.record_states(
+                [BackfillState(one.id, USERS, "s/u", 13, 7)], rig.clock()
+            )
         else:
             proof = CheckedAgain("range_counts", passed, rig.clock(), "13 rows")
-            rig.store.rereads.checked(one.id, [proof])
+            rig.store.backfills.checked(one.id, [proof])
 
     monkeypatch.setattr("monitor.cli.options.time.sleep", meanwhile)
 
@@ -148,8 +150,8 @@ def test_who_waits_for_a_check_that_says_nothing_any_more_does_not_wait_for_ever
     waited = iter(range(9))
 
     def meanwhile(_: float) -> None:
-        (one,) = rig.store.rereads.list()
-        rig.store.rereads.told([BackfillState(one.id, USERS, "s/u", 13, 7)], rig.clock())
+        (one,) = rig.store.backfills.list()
+        rig.store.backfills.record_states([BackfillState(one.id, USERS, "s/u", 13, 7)], rig.clock())
         if next(waited) > 1:
             rig.now += timedelta(days=1)
 
@@ -166,7 +168,7 @@ def test_a_replay_of_all_tables_that_begin_so(rig: Rig, server: str) -> None:
     words = ("shop.*", "--where", "id > 7", "--date", "2026-03-28", "--no-wait")
     run_command(replay.COMMAND, server, *words)
 
-    wished = {one.table: one for one in rig.store.rereads.wished()}
+    wished = {one.table: one for one in rig.store.backfills.wished()}
     assert wished.keys() == {USERS, ORDERS}
     assert {one.origin for one in wished.values()} == {Origin.REPLAY}
     assert wished[USERS].rows.where == "id > 7"
@@ -188,7 +190,7 @@ def test_a_replay_that_is_not_plain_is_refused(
         run_command(replay.COMMAND, server, *words, "--no-wait")
 
     assert why in str(refused.value)
-    assert rig.store.rereads.wished() == ()
+    assert rig.store.backfills.wished() == ()
 
 
 def test_it_can_be_given_up(rig: Rig, server: str) -> None:
@@ -198,7 +200,7 @@ def test_it_can_be_given_up(rig: Rig, server: str) -> None:
     result = run_command(repair.COMMAND, server, USERS, "--cancel")
 
     assert "the repair ended incomplete: cancelled by ann: a loss" in result.output
-    assert rig.store.rereads.wished() == ()
+    assert rig.store.backfills.wished() == ()
 
 
 def test_a_replay_of_all_tables_that_begin_so_can_be_given_up(rig: Rig, server: str) -> None:
@@ -209,15 +211,15 @@ def test_a_replay_of_all_tables_that_begin_so_can_be_given_up(rig: Rig, server: 
         run_command(replay.COMMAND, server, "shop.u*", "--cancel")
 
     assert f"{USERS}: the replay ended incomplete: cancelled by ann: a loss" in result.output
-    assert [one.table for one in rig.store.rereads.wished()] == [ORDERS]
+    assert [one.table for one in rig.store.backfills.wished()] == [ORDERS]
 
 
 def test_what_the_service_lists_no_more_is_not_called_done(
     rig: Rig, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def meanwhile(_: float) -> None:
-        found = [BackfillState(o.id, o.table, "s/u", done=7) for o in rig.store.rereads.wished()]
-        rig.store.rereads.told(found, rig.clock())
+        found = [BackfillState(o.id, o.table, "s/u", done=7) for o in rig.store.backfills.wished()]
+        rig.store.backfills.record_states(found, rig.clock())
 
     monkeypatch.setattr("monitor.cli.options.MOST", 1)
     monkeypatch.setattr("monitor.cli.options.time.sleep", meanwhile)
@@ -236,19 +238,19 @@ def test_the_page_says_what_kind_it_is(rig: Rig, server: str) -> None:
 
     rig.round()
 
-    (view,) = rig.current.board.rereads
-    assert view.told == "read again from its source, repair: 0 rows"
+    (view,) = rig.current.board.backfills
+    assert view.description == "read again from its source, repair: 0 rows"
 
 
 def test_a_dry_run_tells_what_would_change(
     rig: Rig, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def meanwhile(_: float) -> None:
-        (wish,) = rig.store.rereads.wished()
+        (wish,) = rig.store.backfills.wished()
         assert wish.dry
         found = RepairPreview(1, 0, 2, ("missing: 3", "different: 4", "different: 5"))
         state = BackfillState(wish.id, USERS, "s/u", done=7, preview=found)
-        rig.store.rereads.told([state], rig.clock())
+        rig.store.backfills.record_states([state], rig.clock())
 
     monkeypatch.setattr("monitor.cli.options.time.sleep", meanwhile)
 
@@ -275,7 +277,7 @@ def test_f189_a_key_of_another_type_is_refused_at_once(rig: Rig, server: str, ke
     with pytest.raises(ConfigError, match=told):
         run_command(repair.COMMAND, server, USERS, "--keys", keys, "--no-wait")
 
-    assert not rig.store.rereads.wished()
+    assert not rig.store.backfills.wished()
 
 
 def test_f189_a_silent_source_keeps_nobody_from_asking(rig: Rig, server: str) -> None:
@@ -283,7 +285,7 @@ def test_f189_a_silent_source_keeps_nobody_from_asking(rig: Rig, server: str) ->
 
     run_command(repair.COMMAND, server, USERS, "--keys", "abc", "--no-wait")
 
-    assert len(rig.store.rereads.wished()) == 1
+    assert len(rig.store.backfills.wished()) == 1
 
 
 @pytest.mark.parametrize(
@@ -304,7 +306,7 @@ def test_f189_a_condition_on_another_type_is_refused_at_once(
         run_command(replay.COMMAND, server, USERS, "--where", where, "--no-wait")
 
     assert why in str(refused.value)
-    assert not rig.store.rereads.wished()
+    assert not rig.store.backfills.wished()
 
 
 def test_f189_a_condition_that_fits_is_asked(rig: Rig, server: str) -> None:
@@ -313,7 +315,7 @@ def test_f189_a_condition_that_fits_is_asked(rig: Rig, server: str) -> None:
 
     run_command(replay.COMMAND, server, USERS, "--where", where, "--no-wait")
 
-    assert rig.store.rereads.wished()[0].rows.where == where
+    assert rig.store.backfills.wished()[0].rows.where == where
 
 
 def test_f189_only_a_dry_run_needs_no_reason(rig: Rig, server: str) -> None:
@@ -365,7 +367,7 @@ def bootstrap(server: str, *words: str) -> Result:
 
 
 def report_states(rig: Rig, *states: BackfillState) -> None:
-    rig.store.rereads.told(states, rig.clock())
+    rig.store.backfills.record_states(states, rig.clock())
 
 
 def test_it_is_begun_once_and_recorded_with_its_reason(rig: Rig, server: str) -> None:
@@ -375,7 +377,7 @@ def test_it_is_begun_once_and_recorded_with_its_reason(rig: Rig, server: str) ->
     (one,) = json.loads(first.output)
     assert (one["reason"], one["who"], one["ended"]) == ("a gap", "ann", None)
     assert json.loads(second.output) == [one]
-    assert [wish.table for wish in rig.store.rereads.wished()] == [USERS]
+    assert [wish.table for wish in rig.store.backfills.wished()] == [USERS]
 
 
 @pytest.mark.parametrize(
@@ -397,7 +399,7 @@ def test_who_waits_sees_it_end(
     steps = iter([(12, None, ""), last])
 
     def meanwhile(_: float) -> None:
-        (wish,) = rig.store.rereads.wished()
+        (wish,) = rig.store.backfills.wished()
         rows, done, why = next(steps)
         report_states(rig, BackfillState(wish.id, USERS, "s/u", rows, done, why, why == "no key"))
 
@@ -421,7 +423,7 @@ def test_a_table_of_which_nothing_has_landed_is_one_if_its_source_has_it(
     unknown = CliRunner().invoke(COMMAND, ["shop.absent", *words])
 
     assert known.exit_code == 0, known.output
-    assert [wish.table for wish in rig.store.rereads.wished()] == ["shop.empty"]
+    assert [wish.table for wish in rig.store.backfills.wished()] == ["shop.empty"]
     assert "none of its changes has landed, and no source has it" in str(unknown.exception)
 
 
@@ -432,15 +434,15 @@ def test_a_bootstrap_can_be_given_up(rig: Rig, server: str) -> None:
 
     assert result.exit_code == 0
     assert "ended without a new base: cancelled by ann: a gap" in result.output
-    assert rig.store.rereads.wished() == ()
+    assert rig.store.backfills.wished() == ()
 
 
 def test_a_page_says_what_is_read_and_a_metric_how_far(rig: Rig, server: str) -> None:
     bootstrap(server, "--no-wait")
-    (wish,) = rig.store.rereads.wished()
+    (wish,) = rig.store.backfills.wished()
     report_states(rig, BackfillState(wish.id, USERS, "s/u", 12, None, "down"))
 
     rig.round()
 
-    (view,) = rig.current.board.rereads
-    assert view.told == "read again from its source: 12 rows, 6 rows/s; waits: down"
+    (view,) = rig.current.board.backfills
+    assert view.description == "read again from its source: 12 rows, 6 rows/s; waits: down"

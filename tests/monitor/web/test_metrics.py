@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from checks.blocks import StateSince, TableState
 from checks.model import Outcome, Ruling, Verdict, Verified
-from monitor.board import Board, CopyView, CurrentBoard, RereadView
+from monitor.board import BackfillView, Board, CopyView, CurrentBoard
 from monitor.observe.system_checks import IMAGE
 from monitor.web.metrics import METRICS, BoardCollector, Scrape, encode_metrics
 from pipeline.image import Image
@@ -111,9 +111,9 @@ def test_the_text_says_what_the_library_would_write(name: str) -> None:
 
 
 def test_every_listed_metric_has_a_sample_with_its_labels() -> None:
-    again = RereadView("shop.users", "read again", 7, NOW, 1.0, 9.0, ("lag",))
+    again = BackfillView("shop.users", "read again", 7, NOW, 1.0, 9.0, ("lag",))
     gone = StateSince("shop.old", TableState.RETIRED, NOW)
-    shown = replace(MIXED, incidents=(incident(),), rereads=(again,), retired=(gone,))
+    shown = replace(MIXED, incidents=(incident(),), backfills=(again,), retired=(gone,))
     image = Image(CUT, 4, 12, (), {}, NOW, NOW + timedelta(days=7), rows=7)
     missing = Verdict("shop.users", IMAGE, Ruling(Outcome.FAIL, "it is not there"), NOW)
     first, *others = shown.tables

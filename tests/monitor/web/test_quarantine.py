@@ -73,7 +73,7 @@ def resend(server: str, *words: str, **more: Any) -> Result:
 def land_once(rig: Rig, harness: EventHarness) -> None:
     """As the service does."""
     landed = harness.loop.land(frozenset(), rig.store.resubmissions.wished())
-    rig.store.resubmissions.told(landed.resubmitted, rig.clock())
+    rig.store.resubmissions.record_states(landed.resubmitted, rig.clock())
 
 
 def test_what_is_open_is_listed_without_a_value(server: str) -> None:

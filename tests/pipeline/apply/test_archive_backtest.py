@@ -49,7 +49,7 @@ def test_history_is_told_as_it_would_have_been(tmp_path: Path) -> None:
 
     assert first == BacktestDay(TODAY.date(), deletes=8, windows=5, limit=7.0)
     assert (first.ignored, first.held) == (5, False)
-    assert (second.deletes, second.windows, second.old, second.untold) == (16, 0, 16, 1)
+    assert (second.deletes, second.windows, second.old, second.unreported) == (16, 0, 16, 1)
     assert second.held
 
 

@@ -17,7 +17,7 @@ from pipeline.apply.image_export import ImageWriter
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.table_format import Mirrors
 from pipeline.backfill_state import Backfill
-from pipeline.changelog.maintenance import LogUpkeep
+from pipeline.changelog.maintenance import LogMaintenance
 from pipeline.delta.reader import open_table
 from pipeline.image import Image
 from pipeline.model import Op, Order, Origin, Shard
@@ -207,7 +207,7 @@ def test_rows_that_were_read_again_go_in_only_if_that_ended_below_the_cut(
     lake = imaged(tmp_path)
     if closing is not None:
         again = Backfill("id", Origin.REPAIR, Order(1, 1, 45), "A", 1, closing=closing, done=2)
-        lake.checkpoint = replace(lake.checkpoint, rereads={Shard("s", "db.t"): again})
+        lake.checkpoint = replace(lake.checkpoint, backfills={Shard("s", "db.t"): again})
     late(lake, AGAIN)
 
     with capture_logs() as logs:
@@ -227,7 +227,7 @@ def test_none_is_made_once_days_that_came_after_the_image_are_in_the_log_no_more
     days = lake.settings.upkeep.keep_changes + timedelta(days=2)
     lake.received += days
     late(lake, row(U, 48, 2, "second"))
-    keeping = LogUpkeep(lake.settings, lake.log, lambda: lake.received)
+    keeping = LogMaintenance(lake.settings, lake.log, lambda: lake.received)
     keeping.run(lake.checkpoint, lake.checkpoint.tables)
     lake.received += lake.settings.upkeep.vacuum_every
     keeping.run(lake.checkpoint, lake.checkpoint.tables)

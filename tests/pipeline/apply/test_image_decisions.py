@@ -395,7 +395,7 @@ def test_f113_an_image_is_made_of_what_is_known_to_be_whole(more: dict[str, Any]
         WHOLE,
         gaps=gaps,
         quarantine={"x": more["unread"]} if "unread" in more else {},
-        rereads={OTHER: more["again"]} if "again" in more else {},
+        backfills={OTHER: more["again"]} if "again" in more else {},
         bases=more.get("bases", WHOLE.bases),
     )
 

@@ -484,7 +484,7 @@ def test_what_was_read_again_over_the_cut_makes_no_image(
     imaged: LocalLake, one: Backfill, made: int
 ) -> None:
     """Its rows stand below the cut, and tell what came after it."""
-    imaged.checkpoint = replace(imaged.checkpoint, rereads={Shard.parse(NAME): one})
+    imaged.checkpoint = replace(imaged.checkpoint, backfills={Shard.parse(NAME): one})
     imaged.land(row(Op.CREATE, 40, 3, "c"))
 
     imaged.run()

@@ -37,17 +37,17 @@ def through(mark: Checkpoint, *sources: str) -> dict[str, int]:
 def test_a_mirror_takes_up_no_row_that_may_be_an_older_one(
     trails: dict[str, HeartbeatHistory], table: int
 ) -> None:
-    assert through(replace(MARK, beats=trails)) == {"db.t": table, "db.u": 58}
+    assert through(replace(MARK, heartbeat_histories=trails)) == {"db.t": table, "db.u": 58}
 
 
 def test_one_whose_newest_change_is_older_waits_for_nothing() -> None:
-    assert through(replace(MARK, beats={"c": replace(CALM, raised=60)}))["db.u"] == 58
+    assert through(replace(MARK, heartbeat_histories={"c": replace(CALM, raised=60)}))["db.u"] == 58
 
 
 def test_a_source_that_left_the_config_keeps_no_mirror_waiting() -> None:
     """Its trail is not forgotten: if it comes back while it is sent again, nothing is READY."""
     left = replace(MARK, batch=600, tables={"db.t": 600})
-    left = replace(left, beats={"a": replace(CALM, raised=599), "b": CALM})
+    left = replace(left, heartbeat_histories={"a": replace(CALM, raised=599), "b": CALM})
 
     assert through(left, "a", "c") == {"db.t": 598}
     assert through(left, "a", "b", "c") == {"db.t": 50}
@@ -56,9 +56,9 @@ def test_a_source_that_left_the_config_keeps_no_mirror_waiting() -> None:
 def test_where_nothing_is_sent_again_no_heartbeat_is_waited_for_until_numbers_fall() -> None:
     once = replace(CALM, once=True)
 
-    assert through(replace(MARK, beats={"a": once}))["db.t"] == 60
-    assert through(replace(MARK, beats={"a": replace(once, last=880)}))["db.t"] == 50
-    assert through(replace(MARK, beats={"a": replace(once, over=51)}))["db.t"] == -1
+    assert through(replace(MARK, heartbeat_histories={"a": once}))["db.t"] == 60
+    assert through(replace(MARK, heartbeat_histories={"a": replace(once, last=880)}))["db.t"] == 50
+    assert through(replace(MARK, heartbeat_histories={"a": replace(once, over=51)}))["db.t"] == -1
 
 
 @pytest.mark.parametrize(
@@ -68,6 +68,6 @@ def test_where_nothing_is_sent_again_no_heartbeat_is_waited_for_until_numbers_fa
 )
 def test_a_base_is_taken_up_as_a_whole(complete: int, last: int) -> None:
     """Below it nothing counts any more, also in a turn that does not come to its rows."""
-    mark = replace(MARK, beats={"a": CALM}, complete={Shard("b", "db.t_1"): complete})
+    mark = replace(MARK, heartbeat_histories={"a": CALM}, complete={Shard("b", "db.t_1"): complete})
 
     assert through(mark)["db.t"] == last

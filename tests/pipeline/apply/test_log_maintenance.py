@@ -19,7 +19,7 @@ from pipeline.delta.store import open_store
 from pipeline.landing.staging import write_rows
 from pipeline.model import Op, Order, Shard
 from pipeline.reports import MergeReport
-from pipeline.settings import UpkeepSettings
+from pipeline.settings import MaintenanceSettings
 from tests.builders.lake import NOW, LocalLake, row, stamped
 from tests.builders.values import by_shard
 from tests.pipeline.apply.holds import assert_held
@@ -122,7 +122,9 @@ def test_why_no_day_is_dropped_is_told_once(days: LocalLake) -> None:
 
 def test_a_day_that_is_young_is_not_dropped(tmp_path: Path) -> None:
     lake = LocalLake(tmp_path)
-    lake.settings = replace(lake.settings, upkeep=UpkeepSettings(keep_changes=timedelta(days=9999)))
+    lake.settings = replace(
+        lake.settings, upkeep=MaintenanceSettings(keep_changes=timedelta(days=9999))
+    )
     on_days(lake).apply()
 
     Keeping(lake).run()
@@ -209,7 +211,7 @@ def test_markers_below_the_newest_full_one_go_and_it_tells_the_same(lake: LocalL
     long_ago, lately, between = change_log(lake), change_log(lake), change_log(lake)
     for log, batch in ((long_ago, 3), (between, 14), (lately, 19)):
         log.look()
-        log._marks.at(batch)
+        log._checkpoints.at(batch)
 
     Keeping(lake)
 

@@ -376,16 +376,16 @@ def test_a_table_goes_on_once_the_statement_is_undone(lake: LocalLake) -> None:
     assert lake.rows() == {1: "a", 2: "b"}
 
 
-UNTOLD = Column("extra", "INT", nullable=False)  # who sends rows alone tells no default
+UNREPORTED = Column("extra", "INT", nullable=False)  # who sends rows alone tells no default
 
 
 @pytest.mark.parametrize(
     ("base", "columns", "free"),
     [
-        pytest.param(Order(1, 1, 30), (ID, NAME, UNTOLD), True, id="read since"),
-        pytest.param(BORN, (ID, NAME, UNTOLD), True, id="read as of it"),
-        pytest.param(Order(1, 1, 14), (ID, NAME, UNTOLD), False, id="read before"),
-        pytest.param(Order(1, 1, 30), (ID, UNTOLD), False, id="a column is gone, too"),
+        pytest.param(Order(1, 1, 30), (ID, NAME, UNREPORTED), True, id="read since"),
+        pytest.param(BORN, (ID, NAME, UNREPORTED), True, id="read as of it"),
+        pytest.param(Order(1, 1, 14), (ID, NAME, UNREPORTED), False, id="read before"),
+        pytest.param(Order(1, 1, 30), (ID, UNREPORTED), False, id="a column is gone, too"),
     ],
 )
 def test_a_base_has_what_nobody_can_fill_old_rows_with(

@@ -20,7 +20,7 @@ from pipeline.delta.commit import commit_actions
 from pipeline.delta.log import load_snapshot
 from pipeline.delta.store import open_store
 from pipeline.errors import LostRaceError
-from pipeline.settings import UpkeepSettings
+from pipeline.settings import MaintenanceSettings
 from pipeline.tables.delta import table_format
 from pipeline.tables.delta.rewrite import TOGETHER, rewrite_files
 from pipeline.tables.delta.table_format import DeltaMirrors
@@ -158,7 +158,7 @@ def test_a_reader_of_a_version_that_no_log_tells_of_keeps_everything(lake: Local
 
 def test_versions_are_kept_for_as_long_as_the_settings_say(tmp_path: Path) -> None:
     lake = LocalLake(tmp_path, now=datetime.now(UTC) - timedelta(hours=6))
-    longer = UpkeepSettings(keep_versions=AGED + DAY)
+    longer = MaintenanceSettings(keep_versions=AGED + DAY)
     lake.settings = replace(lake.settings, upkeep=longer)
     filled(lake)
     path = mirror(lake)
@@ -175,7 +175,7 @@ def test_versions_are_kept_for_as_long_as_the_settings_say(tmp_path: Path) -> No
 
 def test_nothing_younger_than_a_week_is_ever_taken(tmp_path: Path) -> None:
     lake = LocalLake(tmp_path, now=datetime.now(UTC) - timedelta(hours=6))
-    shorter = UpkeepSettings(keep_versions=timedelta(minutes=1))
+    shorter = MaintenanceSettings(keep_versions=timedelta(minutes=1))
     lake.settings = replace(lake.settings, upkeep=shorter)
     filled(lake)
     path = mirror(lake)

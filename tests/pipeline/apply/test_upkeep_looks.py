@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipeline.apply.maintenance import LakeMaintenance
-from pipeline.changelog.maintenance import LogUpkeep
+from pipeline.changelog.maintenance import LogMaintenance
 from pipeline.delta import maintenance
 from pipeline.delta.log import Snapshot, load_snapshot
 from pipeline.delta.store import Store
@@ -135,7 +135,7 @@ def test_each_mirror_is_a_turn_of_its_own_and_the_change_log_none(
     lake: LocalLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeping, seen = upkeep(lake), list[str]()
-    logged, worn = LogUpkeep.run, DeltaMirrors.worn
+    logged, worn = LogMaintenance.run, DeltaMirrors.worn
 
     @contextmanager
     def turn(_: str) -> Iterator[None]:
@@ -151,7 +151,7 @@ def test_each_mirror_is_a_turn_of_its_own_and_the_change_log_none(
         assert seen[-1] == "("
         return worn(*given)
 
-    monkeypatch.setattr(LogUpkeep, "run", of_log)
+    monkeypatch.setattr(LogMaintenance, "run", of_log)
     monkeypatch.setattr(DeltaMirrors, "worn", of_mirror)
 
     for _ in range(2):

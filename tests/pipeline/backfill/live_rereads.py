@@ -17,7 +17,7 @@ def wish(p: Pipe, table: str) -> BackfillRequest:
 
 def again(p: Pipe, wanted: BackfillRequest) -> BackfillState:
     """How far it is after one more round."""
-    (state,) = p.lane.reread((wanted,))
+    (state,) = p.lane.run_backfills((wanted,))
     assert not state.refused, state.why
     return state
 
@@ -28,12 +28,12 @@ def finished(p: Pipe, wanted: BackfillRequest) -> bool:
 
 def part(p: Pipe, wanted: BackfillRequest) -> bool:
     """Read a few rows; whether some are landed."""
-    p.lane.rereading.limits = replace(p.lane.rereading.limits, rows=100, select=50)
+    p.lane.backfill_runner.limits = replace(p.lane.backfill_runner.limits, rows=100, select=50)
     return again(p, wanted).rows > 0
 
 
 def bootstrap(p: Pipe, table: str, limits: ReadLimits | None = None) -> BackfillState:
-    p.lane.rereading.limits = limits or p.lane.rereading.limits
+    p.lane.backfill_runner.limits = limits or p.lane.backfill_runner.limits
     p.until(lambda: finished(p, wish(p, table)))
     return again(p, wish(p, table))
 

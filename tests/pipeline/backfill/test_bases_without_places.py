@@ -71,16 +71,16 @@ class CanalBeside(Beside):
         self.harness = CanalHarness(home, topics, server)
         self.again.feeds = self.harness.loop.feeds
         self.again.readers.feeds = self.harness.loop.feeds
-        self.harness.loop.rereads = self.again.offer.news
+        self.harness.loop.backfills = self.again.offer.news
 
-    def beat(self) -> None:
+    def write_heartbeat(self) -> None:
         self.number += 1
         self.rows.end += 5
         self.harness.server.end = self.rows.end
         self.harness.topics.held.setdefault("a", []).append((b"", heartbeat(self.number)))
 
     def round(self) -> "object":  # type: ignore[override]
-        self.beat()
+        self.write_heartbeat()
         self.harness.land()
         return self.state()
 
@@ -98,7 +98,7 @@ def beside(tmp_path: Path) -> CanalBeside:
 def test_a_table_has_a_base_at_the_heartbeat_that_landed_before_it_was_read(
     beside: CanalBeside,
 ) -> None:
-    beside.beat()
+    beside.write_heartbeat()
     beside.harness.land()
     began = len(beside.harness.topics.held["a"]) - 1
     beside.state()  # it begins here
@@ -115,7 +115,7 @@ def test_what_was_sent_before_loses_against_it_and_what_came_after_wins(
     beside: CanalBeside,
 ) -> None:
     beside.harness.topics.held["a"] += [(b"", TABLE.insert(named_row(4, "older")))]
-    beside.beat()
+    beside.write_heartbeat()
     beside.harness.land()
     beside.state()  # it begins here
     beside.harness.topics.held["a"] += [(b"", TABLE.insert(named_row(5, "newer")))]
@@ -140,9 +140,9 @@ def test_before_any_heartbeat_has_landed_nothing_is_read(beside: CanalBeside) ->
 
 def test_while_the_log_is_sent_again_nothing_begins(beside: CanalBeside) -> None:
     for _ in range(3):
-        beside.beat()
+        beside.write_heartbeat()
     beside.number = 1
-    beside.beat()
+    beside.write_heartbeat()
     beside.harness.land()
 
     assert "being sent again" in beside.state().why
@@ -150,11 +150,11 @@ def test_while_the_log_is_sent_again_nothing_begins(beside: CanalBeside) -> None
 
 def test_a_heartbeat_below_what_came_before_it_is_no_place_for_a_base(beside: CanalBeside) -> None:
     """Versions that each table counts for itself: rows that stand would win over the base."""
-    beside.beat()
+    beside.write_heartbeat()
     beside.harness.land()
     checkpoint = beside.harness.checkpoint
-    low = replace(checkpoint.beats["a"], clear=False)
-    beside.harness.loop.checkpoint = replace(checkpoint, beats={"a": low})
+    low = replace(checkpoint.heartbeat_histories["a"], clear=False)
+    beside.harness.loop.checkpoint = replace(checkpoint, heartbeat_histories={"a": low})
 
     assert "let all senders use one version sequence" in beside.state().why
     assert not beside.rows.reads
@@ -173,22 +173,24 @@ def test_a_heartbeat_is_clear_above_all_that_came_in_batches_before(
         made,
         batch_context(
             before,
-            stats=BatchStats(beats={"a": (landed_heartbeat(7, 3),)}),
+            stats=BatchStats(landed_heartbeats={"a": (landed_heartbeat(7, 3),)}),
             orderings={"a": Ordering.SEQUENCE},
         ),
     )
     later = follow_histories(
         replace(found, batch=6),
-        batch_context(made, stats=BatchStats(beats={"a": ()}), orderings={"a": Ordering.SEQUENCE}),
+        batch_context(
+            made, stats=BatchStats(landed_heartbeats={"a": ()}), orderings={"a": Ordering.SEQUENCE}
+        ),
     )
 
-    assert found.beats["a"].clear == later.beats["a"].clear == clear
+    assert found.heartbeat_histories["a"].clear == later.heartbeat_histories["a"].clear == clear
 
 
 @pytest.mark.parametrize("origin", [Origin.REPAIR, Origin.REPLAY])
 def test_only_a_whole_table_is_read_again(beside: CanalBeside, origin: Origin) -> None:
     beside.wishes = (replace(WISH, origin=origin, rows=RowSelection((SelectedKey('["3"]'),))),)
-    beside.beat()
+    beside.write_heartbeat()
     beside.harness.land()
 
     state = beside.state()
@@ -199,9 +201,9 @@ def test_only_a_whole_table_is_read_again(beside: CanalBeside, origin: Origin) -
 
 
 def test_a_piece_of_the_log_that_was_never_sent_is_a_gap_of_all_tables(beside: CanalBeside) -> None:
-    beside.beat()
+    beside.write_heartbeat()
     beside.number += 3
-    beside.beat()
+    beside.write_heartbeat()
     beside.harness.land()
 
     (gap,) = beside.harness.gaps()
@@ -227,7 +229,7 @@ def test_heartbeats_that_may_have_stood_in_what_was_deleted_are_told_so(
         "main",
         5,
         shards={Shard.parse(NAME): "a.t"},
-        beats={"a": HeartbeatHistory(3, Order(1, 0, 3), 3, 4)},
+        heartbeat_histories={"a": HeartbeatHistory(3, Order(1, 0, 3), 3, 4)},
     )
     made = replace(before, batch=6, gaps={gone.id: gone})
     own = replace(landed_heartbeat(9, 30), topic="canal")
@@ -235,7 +237,9 @@ def test_heartbeats_that_may_have_stood_in_what_was_deleted_are_told_so(
     found = follow_histories(
         made,
         batch_context(
-            before, stats=BatchStats(beats={"a": (own,)}), orderings={"a": Ordering.OFFSET}
+            before,
+            stats=BatchStats(landed_heartbeats={"a": (own,)}),
+            orderings={"a": Ordering.OFFSET},
         ),
     )
 
@@ -245,9 +249,9 @@ def test_heartbeats_that_may_have_stood_in_what_was_deleted_are_told_so(
 
 
 def test_a_new_base_closes_it(beside: CanalBeside) -> None:
-    beside.beat()
+    beside.write_heartbeat()
     beside.number += 3
-    beside.beat()
+    beside.write_heartbeat()
     beside.harness.land()
 
     beside.until_done()
@@ -258,7 +262,7 @@ def test_a_new_base_closes_it(beside: CanalBeside) -> None:
 def test_what_two_have_sent_is_a_gap_until_a_base_that_begins_after_it(beside: CanalBeside) -> None:
     for number in (5, 6, 7, 3, 8):  # one goes on at 8 while the other is behind
         beside.number = number - 1
-        beside.beat()
+        beside.write_heartbeat()
         beside.harness.land()
 
     (gap,) = beside.harness.gaps()
@@ -276,7 +280,7 @@ def test_what_two_have_sent_is_a_gap_until_a_base_that_begins_after_it(beside: C
 def test_the_newest_sign_of_two_is_what_a_base_must_come_after(beside: CanalBeside) -> None:
     for number in (5, 6, 7, 3, 8, 4, 9):
         beside.number = number - 1
-        beside.beat()
+        beside.write_heartbeat()
         beside.harness.land()
 
     (gap,) = beside.harness.gaps()
@@ -291,33 +295,42 @@ def test_where_changes_have_places_in_the_log_no_heartbeat_is_followed() -> None
         Checkpoint("main", 4),
         batch_context(
             Checkpoint("main", 3),
-            stats=BatchStats(beats=beats),
+            stats=BatchStats(landed_heartbeats=beats),
             orderings={"a": Ordering.LOG, "b": Ordering.SEQUENCE},
         ),
     )
 
-    assert made.beats == {"b": HeartbeatHistory(3, Order(1, 0, 3), 3, 4, topic="canal", behind=4)}
+    assert made.heartbeat_histories == {
+        "b": HeartbeatHistory(3, Order(1, 0, 3), 3, 4, topic="canal", behind=4)
+    }
     assert not made.gaps
 
 
 def test_what_its_heartbeats_showed_before_is_forgotten_once_changes_have_places() -> None:
     """Nothing raises such a trail any more, and what it kept from being READY would never be."""
-    before = Checkpoint("main", 4, beats={"a": HeartbeatHistory(9, Order(1, 0, 3), 7, 4)})
+    before = Checkpoint(
+        "main", 4, heartbeat_histories={"a": HeartbeatHistory(9, Order(1, 0, 3), 7, 4)}
+    )
 
     assert not follow_histories(
-        before, batch_context(before, stats=BatchStats(beats={}), orderings={"a": Ordering.LOG})
-    ).beats
+        before,
+        batch_context(
+            before, stats=BatchStats(landed_heartbeats={}), orderings={"a": Ordering.LOG}
+        ),
+    ).heartbeat_histories
     assert (
         follow_histories(
             before,
-            batch_context(before, stats=BatchStats(beats={}), orderings={"a": Ordering.OFFSET}),
-        ).beats
-        == before.beats
+            batch_context(
+                before, stats=BatchStats(landed_heartbeats={}), orderings={"a": Ordering.OFFSET}
+            ),
+        ).heartbeat_histories
+        == before.heartbeat_histories
     )
 
 
 def test_from_several_partitions_no_offset_says_where_rows_begin(beside: CanalBeside) -> None:
-    beside.beat()
+    beside.write_heartbeat()
     beside.harness.land()
     checkpoint = beside.harness.checkpoint
     more = {TopicPartition("a", 1): checkpoint.offsets[TopicPartition("a", 0)]}

@@ -126,7 +126,7 @@ class Beside:
             ReadLimits(rows=7, select=3),
             MirrorIds(lambda _: self.mirror),
         )
-        self.harness.loop.rereads = self.again.offer.news
+        self.harness.loop.backfills = self.again.offer.news
 
     def work(self, tasks: Sequence[BackfillTask]) -> list[BackfillResult | BackfillFailure]:
         return [try_task(task) for task in tasks]
@@ -134,7 +134,7 @@ class Beside:
     def round(self) -> BackfillState:
         """A change, a batch, and what is read on after it."""
         self.number += 1
-        self.harness.topics.beat("a", self.number, pos=self.rows.end + 1)
+        self.harness.topics.write_heartbeat("a", self.number, pos=self.rows.end + 1)
         self.rows.end += 5
         self.harness.server.end = self.rows.end
         self.harness.land()
@@ -299,12 +299,12 @@ def test_what_can_never_be_read_is_refused_with_words(beside: Beside) -> None:
 def test_a_new_epoch_begins_it_anew(beside: Beside) -> None:
     for _ in range(5):
         beside.round()
-    before = beside.harness.checkpoint.rereads[Shard.parse(NAME)]
+    before = beside.harness.checkpoint.backfills[Shard.parse(NAME)]
     beside.rows.identity = beside.harness.server.identity = "other"
 
     beside.until_done()
 
-    after = beside.harness.checkpoint.rereads[Shard.parse(NAME)]
+    after = beside.harness.checkpoint.backfills[Shard.parse(NAME)]
     assert before.rows > 0
     assert (after.order.epoch, after.identity, after.rows) == (2, "other", 50)
 
@@ -312,13 +312,13 @@ def test_a_new_epoch_begins_it_anew(beside: Beside) -> None:
 def test_a_statement_meanwhile_begins_it_anew(beside: Beside) -> None:
     for _ in range(5):
         beside.round()
-    before = beside.harness.checkpoint.rereads[Shard.parse(NAME)]
+    before = beside.harness.checkpoint.backfills[Shard.parse(NAME)]
     beside.rows.end += 20
     beside.harness.topics.alter("a", beside.rows.end, "name", "note")
 
     beside.until_done()
 
-    assert beside.harness.checkpoint.rereads[Shard.parse(NAME)].order > before.order
+    assert beside.harness.checkpoint.backfills[Shard.parse(NAME)].order > before.order
 
 
 def test_a_table_that_nothing_is_known_of_waits(beside: Beside) -> None:
@@ -359,7 +359,7 @@ def test_nothing_is_read_before_all_below_its_place_has_landed(beside: Beside) -
         beside.harness.land()
         state = beside.state()
     assert (
-        beside.harness.checkpoint.rereads[Shard.parse(NAME)].order.pos > altered,
+        beside.harness.checkpoint.backfills[Shard.parse(NAME)].order.pos > altered,
         beside.rows.reads,
     ) == (
         True,
@@ -402,7 +402,7 @@ def test_one_that_was_cancelled_makes_no_base_and_is_told_of_until_it_is_forgott
 
     assert beside.states() == ()
     assert not beside.again.offer.news().any
-    assert beside.harness.checkpoint.rereads[Shard.parse(NAME)].id == ""
+    assert beside.harness.checkpoint.backfills[Shard.parse(NAME)].id == ""
     assert Shard.parse(NAME) not in beside.harness.checkpoint.bases
 
 
@@ -434,7 +434,7 @@ def test_a_table_that_waits_for_its_collector_makes_no_batches(beside: Beside) -
     for _ in range(3):
         beside.harness.land()
 
-    assert before.rereads[Shard.parse(NAME)].closing is not None
+    assert before.backfills[Shard.parse(NAME)].closing is not None
     assert beside.harness.checkpoint.batch == before.batch
 
 

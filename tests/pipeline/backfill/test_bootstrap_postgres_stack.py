@@ -38,7 +38,7 @@ def test_a_table_added_to_the_publication_later_is_read_beside_its_writers_and_a
         T.replace(" t ", " u "),
         "INSERT INTO u SELECT n, 'old' FROM generate_series(0, 1999) n",
     )
-    refused = p.lane.reread((wish(p, "u"),))
+    refused = p.lane.run_backfills((wish(p, "u"),))
     p.sql("ALTER PUBLICATION sluice ADD TABLE u")
 
     p.until(lambda: part(p, wish(p, "u")) or finished(p, wish(p, "u")))

@@ -29,12 +29,12 @@ def turn(beside: Beside) -> list[str]:
     """One round; which are begun, as the mark knows them then."""
     beside.number += 1
     beside.rows.end += 5
-    beside.harness.topics.beat("a", beside.number, pos=beside.rows.end + 1)
+    beside.harness.topics.write_heartbeat("a", beside.number, pos=beside.rows.end + 1)
     beside.harness.server.end = beside.rows.end = beside.rows.end + 5
     beside.states()
     beside.harness.land()
     return sorted(
-        str(shard) for shard, one in beside.harness.checkpoint.rereads.items() if one.done is None
+        str(shard) for shard, one in beside.harness.checkpoint.backfills.items() if one.done is None
     )
 
 

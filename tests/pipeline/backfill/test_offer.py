@@ -20,8 +20,8 @@ SECOND = replace(FIRST, after=("4",), read=("9",), ended=True)
 BESIDE = replace(FIRST, stretch=1, after=("9",), read=("12",))
 
 
-def checkpoint_with(rereads: Mapping[Shard, Backfill], batch: int = 6) -> Checkpoint:
-    return Checkpoint("main", batch, rereads=rereads)
+def checkpoint_with(backfills: Mapping[Shard, Backfill], batch: int = 6) -> Checkpoint:
+    return Checkpoint("main", batch, backfills=backfills)
 
 
 def there(_: BackfilledRows) -> bool:

@@ -93,7 +93,7 @@ class HeldRows(HeldIds):
 
 def states(beside: Beside, previews: Previews) -> BackfillState:
     beside.number += 1
-    beside.harness.topics.beat("a", beside.number, pos=beside.rows.end + 1)
+    beside.harness.topics.write_heartbeat("a", beside.number, pos=beside.rows.end + 1)
     beside.rows.end += 5
     beside.harness.server.end = beside.rows.end
     beside.harness.land()
@@ -136,7 +136,7 @@ def test_nothing_lands_of_a_dry_run(
     assert (state.preview, state.refused) == (preview, preview is None)
     assert why in state.why
     assert beside.harness.landed(Op.READ, Op.DELETE) == []
-    assert beside.harness.checkpoint.rereads == {}
+    assert beside.harness.checkpoint.backfills == {}
 
 
 def looking(path: Path, wished: RowSelection) -> tuple[Beside, Previews]:

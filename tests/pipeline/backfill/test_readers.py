@@ -275,7 +275,9 @@ TRAIL = HeartbeatHistory(7, Order(1, 0, 40), 7, 4)
 def test_f113_where_changes_have_places_rows_begin_at_that_of_the_fence(
     readers: RowReaders,
 ) -> None:
-    found = readers.begins_at(SHARD, replace(LANDED, beats={"a": TRAIL}), fence_at(1_000))
+    found = readers.begins_at(
+        SHARD, replace(LANDED, heartbeat_histories={"a": TRAIL}), fence_at(1_000)
+    )
 
     assert found == Order(1, 7, 1_000)
 
@@ -299,7 +301,7 @@ def test_f113_without_places_rows_begin_at_a_heartbeat_above_all_before_it(
     readers: RowReaders, trail: HeartbeatHistory | None, why: str
 ) -> None:
     set_format(readers, CanalJson("UTC"))
-    checkpoint = replace(LANDED, beats={} if trail is None else {"a": trail})
+    checkpoint = replace(LANDED, heartbeat_histories={} if trail is None else {"a": trail})
 
     try:
         found, said = readers.begins_at(SHARD, checkpoint, fence_at(1_000)), ""
@@ -372,7 +374,7 @@ def test_f113_columns_are_those_of_the_log_before_those_of_the_source(
     readers: RowReaders, opened: Opened
 ) -> None:
     opened.like.told = TOLD
-    checkpoint = replace(LANDED, rereads={SHARD: READ})
+    checkpoint = replace(LANDED, backfills={SHARD: READ})
     landed = declaring("CREATE TABLE t (id BIGINT, note TEXT)", "id BIGINT, note TEXT")
 
     declared = readers.schema(SHARD, landed, checkpoint)
@@ -388,7 +390,7 @@ def test_f113_columns_are_those_of_the_log_before_those_of_the_source(
 def test_f113_without_a_word_of_the_log_or_the_source_there_are_no_columns(
     readers: RowReaders, opened: Opened
 ) -> None:
-    checkpoint = replace(LANDED, rereads={SHARD: READ})
+    checkpoint = replace(LANDED, backfills={SHARD: READ})
 
     assert readers.schema(SHARD, EMPTY, checkpoint) is None
     assert opened.readers[0].described == [SHARD]
@@ -420,7 +422,7 @@ def test_f113_tables_that_anything_landed_tells_of_need_no_word_of_a_source(
             Shard.parse("a/db.gone"): Existence(Order(1, 7, 1), there=False),
             Shard.parse("a/db.empty"): Existence(Order(1, 7, 1), there=True),
         },
-        rereads={
+        backfills={
             Shard("b", "db.begun"): replace(READ, id="wish of db.begun"),
             Shard("b", "db.other"): replace(READ, id="another"),
         },

@@ -106,7 +106,7 @@ def test_rows_that_are_named_are_read_and_those_that_are_gone_are_deleted(tmp_pa
     assert (landed_ids(beside, Op.READ), landed_ids(beside, Op.DELETE)) == ([3, 7], [5, 99])
     assert state.rows == 4
     rows = [*beside.harness.landed(Op.READ), *beside.harness.landed(Op.DELETE)]
-    order = beside.harness.checkpoint.rereads[Shard.parse(NAME)].order.parts
+    order = beside.harness.checkpoint.backfills[Shard.parse(NAME)].order.parts
     assert {tuple(row["order"].values()) for row in rows} == {order}
     assert {row["origin"] for row in rows} == {Origin.REPAIR}
     (gone, _) = sorted(beside.harness.landed(Op.DELETE), key=lambda row: str(row["key"]))
@@ -261,7 +261,7 @@ def test_a_base_that_was_read_again_stays_one_after_a_repair(tmp_path: Path) -> 
 
     until_done(beside)
 
-    again_read = beside.harness.checkpoint.rereads[Shard.parse(NAME)]
+    again_read = beside.harness.checkpoint.backfills[Shard.parse(NAME)]
     assert (again_read.id, again_read.base, beside.harness.checkpoint.bases[Shard.parse(NAME)]) == (
         "y",
         base,

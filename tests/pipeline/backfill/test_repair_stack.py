@@ -71,7 +71,7 @@ def test_what_is_deleted_after_the_fence_stays_so_and_what_comes_after_it_wins(
     p.start()
     p.catch_up()
     rows = repair(p, "t", RowSelection(ranges=(SelectedRange(1, 4),)))
-    p.until(lambda: bool(p.lane.rereading.offer.news().rows) or again(p, rows).rows > 0)
+    p.until(lambda: bool(p.lane.backfill_runner.offer.news().rows) or again(p, rows).rows > 0)
     silently(p, "INSERT INTO DB.t VALUES (5,'ghost of nobody')")
     p.sql("DELETE FROM DB.t WHERE id = 1", "UPDATE DB.t SET name = 'later' WHERE id = 2")
     p.catch_up()  # the changes land, and are merged, perhaps before the rows that were read
@@ -133,11 +133,11 @@ def test_f108_rows_of_an_xa_transaction_outlive_a_repair_and_a_base_that_began_m
     )
     p.catch_up()
     sent = p.pairs()  # before it is committed
-    p.lane.rereading.open_rows = impatient
+    p.lane.backfill_runner.open_rows = impatient
     rows, base = repair(p, "t", RowSelection(ranges=(SelectedRange(1, 9),))), wish(p, "u")
 
     def states() -> tuple[BackfillState, ...]:
-        return p.lane.reread((rows, base))
+        return p.lane.run_backfills((rows, base))
 
     p.until(lambda: all("XA" in one.why for one in states()))
     waited = states()

@@ -100,7 +100,7 @@ def test_a_folder_that_is_not_there_is_unreachable_and_so_is_its_state(
 
     with pytest.raises(UnreachableError, match="is its disk mounted"):
         collector.acknowledged()
-    assert "is its disk mounted" in collector.state().told
+    assert "is its disk mounted" in collector.state().description
 
 
 def test_what_ails_who_sweeps_is_told_by_one_beside_it(
@@ -111,7 +111,7 @@ def test_what_ails_who_sweeps_is_told_by_one_beside_it(
     base.rename(base.with_name("gone"))
     with pytest.raises(UnreachableError):
         collector.acknowledged()
-    assert "is its disk mounted" in beside.state().told
+    assert "is its disk mounted" in beside.state().description
 
     base.with_name("gone").rename(base)
     beside.acknowledged()
@@ -131,7 +131,7 @@ def test_a_failure_of_who_sweeps_no_more_is_told_with_its_time(
     collector.close()
 
     beside = FilesCollector(str(base), "logs", ledger=str(tmp_path / "ledger.db"))
-    told = beside.state().told
+    told = beside.state().description
     beside.close()
 
     assert told.startswith("failed: at 2026-11-23 10:00:07+00:00: files in ")
@@ -149,8 +149,10 @@ def test_a_file_that_never_stands_still_is_told_by_the_state(base: Path, tmp_pat
             file.write(b'{"id": 2}\n')
         made.acknowledged()
 
-    assert "for 1 files that are incomplete or change, the oldest clicks/" in made.state().told
-    assert "rename the file into place when it is complete" in made.state().told
+    assert (
+        "for 1 files that are incomplete or change, the oldest clicks/" in made.state().description
+    )
+    assert "rename the file into place when it is complete" in made.state().description
     made.close()
 
 

@@ -52,20 +52,20 @@ class Crossing:
     def insert(self, number: int) -> Fence:
         """Commit a row, and a heartbeat after it."""
         self.servers.mysql.execute(f"INSERT INTO {NAME}.t VALUES ({number})")
-        return self.beat()
+        return self.write_heartbeat()
 
-    def beat(self) -> Fence:
+    def write_heartbeat(self) -> Fence:
         """The last transaction counts as finished only when the next one was read."""
-        return answered(lambda: self.heart.beat(lambda: datetime.now(UTC)))
+        return answered(lambda: self.heart.write_heartbeat(lambda: datetime.now(UTC)))
 
     def collected(self, fence: Fence) -> bool:
         """Whether the collector has handed it over, there."""
-        self.beat()
+        self.write_heartbeat()
         return past(answered(self.collector.acknowledged), fence)
 
     def arrived(self, fence: Fence) -> bool:
         """Whether it is known to have come here, with all before it."""
-        self.beat()
+        self.write_heartbeat()
         return past(answered(self.mirrored.acknowledged), fence)
 
     def rows(self) -> int:

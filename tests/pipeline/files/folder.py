@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from pipeline.files.content import BeatHead, FaultHead
+from pipeline.files.content import FaultHead, HeartbeatHead
 from pipeline.files.layout import UNFINISHED, LogRule, PartitionRange, Patience
 from pipeline.files.ledger import Ledger, LedgerEntry, TakenFile
 from pipeline.files.sweep import FileSweep, SweepRules
@@ -79,7 +79,7 @@ class LogFolder:
         return [e.what.why for e in self.entries() if isinstance(e.what, FaultHead)]
 
     def beats(self) -> list[int]:
-        return [e.what.n for e in self.entries() if isinstance(e.what, BeatHead)]
+        return [e.what.n for e in self.entries() if isinstance(e.what, HeartbeatHead)]
 
     def entries(self) -> tuple[LedgerEntry, ...]:
         return self.ledger.entries(0, self.ledger.count().end)

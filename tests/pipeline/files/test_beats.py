@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.files.content import BeatHead, FaultHead
+from pipeline.files.content import FaultHead, HeartbeatHead
 from pipeline.files.ledger import TakenFile
 from tests.pipeline.files.folder import LogFolder
 
@@ -51,7 +51,7 @@ class Written:
             case "sweep":
                 self.folder.sweep(1, timedelta(seconds=3 * which))
             case "beat":
-                self.folder.ledger.beat(0, "sluice.heartbeat", "logs")
+                self.folder.ledger.write_heartbeat(0, "sluice.heartbeat", "logs")
                 self.asked.append(dict(self.lines))
 
     def _is(self, at: int, path: Path, more: int) -> None:
@@ -85,11 +85,11 @@ def test_a_beat_does_not_wait_for_a_look_at_hours_that_were_left(tmp_path: Path)
     with LogFolder(tmp_path, budget=timedelta()) as folder:  # one step a question
         for hour in range(10):
             folder.write("old.json", b"", hour=("2026_11_20", f"{hour:02}"))
-        folder.ledger.beat(0, "sluice.heartbeat", "logs")
+        folder.ledger.write_heartbeat(0, "sluice.heartbeat", "logs")
         while not folder.entries():
             assert folder.process.advance()
 
-        assert [type(one.what) for one in folder.entries()] == [BeatHead]
+        assert [type(one.what) for one in folder.entries()] == [HeartbeatHead]
         assert folder.ledger.left("clicks/2026_11_20/09") is None
 
 
@@ -102,7 +102,7 @@ def passed(folder: LogFolder, written: Written) -> int:
                 rows[Path(entry.what.path).name] += entry.what.rows
             case FaultHead():
                 told.add(Path(entry.what.file).name)
-            case BeatHead(n=n):
+            case HeartbeatHead(n=n):
                 count += 1
                 for at, lines in written.asked[n].items():
                     names = written.names[at]

@@ -16,9 +16,9 @@ import pytest
 
 from pipeline.files.content import (
     LONGEST,
-    BeatHead,
     ColumnsHead,
     FaultHead,
+    HeartbeatHead,
     MessageHead,
     RowsHead,
     UnfinishedFile,
@@ -384,7 +384,7 @@ def test_nothing_new_is_not_told_and_another_key_is() -> None:
     [
         RowsHead("d.l", "l/2026_11_23/05/a.json", "2026_11_23", "05", 7, 1_000, ("id",)),
         ColumnsHead("d.l", "create", (("id", "bigint"),), ("id",)),
-        BeatHead("sluice.heartbeat", "logs", 3),
+        HeartbeatHead("sluice.heartbeat", "logs", 3),
         FaultHead("d.l", "a.json", "it is not whole"),
     ],
     ids=lambda head: type(head).__name__,

@@ -42,7 +42,7 @@ def test_a_writer_that_goes_on_where_the_disk_was_does_not_say_that_it_is_gone(
     folder.sweep()
     (folder.base / "clicks").unlink()
     folder.write("c.json", ROW, log="clicks")  # into the folder that it was mounted on
-    number = folder.ledger.beat(0, "sluice.heartbeat", "logs")
+    number = folder.ledger.write_heartbeat(0, "sluice.heartbeat", "logs")
 
     for _ in range(3):
         with pytest.raises(UnreachableError, match="make the folder 2000_01_01 in its place"):
@@ -59,7 +59,7 @@ def test_a_writer_that_goes_on_where_the_disk_was_does_not_say_that_it_is_gone(
 def test_a_disk_that_goes_while_a_sweep_is_on_its_way_ends_none(folder: LogFolder) -> None:
     folder.write("a.json", ROW, log="actions")
     folder.write("b.json", ROW, log="clicks")
-    folder.ledger.beat(0, "sluice.heartbeat", "logs")
+    folder.ledger.write_heartbeat(0, "sluice.heartbeat", "logs")
     folder.budget = timedelta()  # one step a question
     folder.again()
     folder.process.advance()  # into `actions`, and no further
@@ -92,7 +92,7 @@ def test_the_disk_of_all_logs_is_not_there_because_a_writer_goes_on(
         own.clear()
         folder.base.rename(tmp_path / "unmounted")
         folder.write("c.json", ROW)
-        folder.ledger.beat(0, "sluice.heartbeat", "logs")
+        folder.ledger.write_heartbeat(0, "sluice.heartbeat", "logs")
         with pytest.raises(UnreachableError, match="logs: it was on its own disk, and is"):
             folder.sweep()
         assert folder.beats() == []

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace as replaced
 
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.files.content import BeatHead, ColumnsHead, FaultHead
+from pipeline.files.content import ColumnsHead, FaultHead, HeartbeatHead
 from pipeline.files.layout import FileStamp, KnownFile, RestlessFiles, WaitingFile
 from pipeline.files.ledger import TABLES, Ledger, LedgerEntry, TakenFile
 from pipeline.heartbeats import LandedHeartbeat, follow_heartbeats
@@ -64,14 +64,14 @@ def test_files_are_taken_all_or_none_and_none_twice(ledger: Ledger) -> None:
 
 def test_another_process_reads_on_where_the_first_one_ended(ledger: Ledger) -> None:
     ledger.take([(FILE, [COLUMNS])], PART, sweep=1, at=0)
-    ledger.wait(PART, 1, {"b": WaitingFile(STAMP, 1, 5.0, "half", told=True)})
+    ledger.wait(PART, 1, {"b": WaitingFile(STAMP, 1, 5.0, "half", is_reported=True)})
 
     other = Ledger(ledger.path)
 
     assert other.id == ledger.id
     assert other.count() == ledger.count()
     assert other.columns() == {"d.l": COLUMNS}
-    assert other.waiting(["b"]) == {"b": WaitingFile(STAMP, 1, 5.0, "half", told=True)}
+    assert other.waiting(["b"]) == {"b": WaitingFile(STAMP, 1, 5.0, "half", is_reported=True)}
 
 
 def test_a_sweep_is_acknowledged_once_no_file_of_it_waits_unheard_of(ledger: Ledger) -> None:
@@ -82,7 +82,7 @@ def test_a_sweep_is_acknowledged_once_no_file_of_it_waits_unheard_of(ledger: Led
     ledger.end_sweep(second)
     assert ledger.acknowledged() == first - 1
 
-    ledger.wait(PART, second, {"a": WaitingFile(STAMP, first, 0, told=True)})
+    ledger.wait(PART, second, {"a": WaitingFile(STAMP, first, 0, is_reported=True)})
     assert ledger.acknowledged() == second
 
 
@@ -98,14 +98,14 @@ def test_what_was_not_seen_again_is_forgotten(ledger: Ledger) -> None:
 
 def test_beats_are_told_by_a_sweep_that_began_after_they_were_asked_for(ledger: Ledger) -> None:
     early = ledger.begin()
-    assert ledger.beat(0, "s.h", "logs") == 0
-    assert ledger.beat(7, "s.h", "logs") == 7
+    assert ledger.write_heartbeat(0, "s.h", "logs") == 0
+    assert ledger.write_heartbeat(7, "s.h", "logs") == 7
     ledger.end_sweep(early)
     assert ledger.entries(0, 9) == ()
 
     ledger.end_sweep(ledger.begin())
 
-    assert [one.what for one in ledger.entries(0, 9)] == [BeatHead("s.h", "logs", 7)]
+    assert [one.what for one in ledger.entries(0, 9)] == [HeartbeatHead("s.h", "logs", 7)]
     ledger.end_sweep(ledger.begin())
     assert ledger.count().end == 1
 
@@ -113,7 +113,7 @@ def test_beats_are_told_by_a_sweep_that_began_after_they_were_asked_for(ledger: 
 def test_no_beat_is_left_out_however_many_a_sweep_answers(ledger: Ledger) -> None:
     for asked in (5, 1, 3):
         for _ in range(asked):
-            ledger.beat(4, "s.h", "logs")
+            ledger.write_heartbeat(4, "s.h", "logs")
         ledger.end_sweep(ledger.begin())
 
     told = [(one.first, one.what.n) for one in ledger.entries(0, 99) if hasattr(one.what, "n")]
@@ -195,7 +195,7 @@ def test_what_was_answered_is_on_the_disk(ledger: Ledger) -> None:
 
 def test_what_waits_is_found_by_its_inode_until_somebody_was_told(ledger: Ledger) -> None:
     ledger.wait(PART, 5, {"a": WaitingFile(STAMP, 3, 0), "b": WaitingFile(STAMP, 4, 0)})
-    ledger.wait(PART, 5, {"c": WaitingFile(replace(STAMP, inode=2), 1, 0, told=True)})
+    ledger.wait(PART, 5, {"c": WaitingFile(replace(STAMP, inode=2), 1, 0, is_reported=True)})
 
     assert ledger.first_by_inode([STAMP.inode, 2, 3]) == {STAMP.inode: 3}
 

@@ -275,7 +275,7 @@ def test_a_log_whose_columns_are_named_has_those(tmp_path: Path) -> None:
 def test_a_beat_is_told_once_all_that_lay_there_before_it_is_taken(folder: LogFolder) -> None:
     folder.write("a.json", ROW)
     folder.sweep()
-    folder.ledger.beat(0, "sluice.heartbeat", "logs")
+    folder.ledger.write_heartbeat(0, "sluice.heartbeat", "logs")
     folder.write("b.json", b"{")
     folder.sweep(4)
     assert folder.beats() == []
@@ -284,7 +284,7 @@ def test_a_beat_is_told_once_all_that_lay_there_before_it_is_taken(folder: LogFo
     folder.settled()
 
     assert folder.beats() == [0]
-    assert [type(e.what).__name__ for e in folder.entries()][-2:] == ["TakenFile", "BeatHead"]
+    assert [type(e.what).__name__ for e in folder.entries()][-2:] == ["TakenFile", "HeartbeatHead"]
 
 
 def test_what_is_not_looked_at_within_the_budget_is_gone_on_with(tmp_path: Path) -> None:
@@ -306,7 +306,7 @@ def test_a_row_that_is_appended_before_a_beat_is_told_before_it(seldom: LogFolde
     seldom.sweep(12)
     with path.open("ab") as file:
         file.write(ROW)
-    seldom.ledger.beat(0, "sluice.heartbeat", "logs")
+    seldom.ledger.write_heartbeat(0, "sluice.heartbeat", "logs")
 
     seldom.sweep(4, timedelta(seconds=1))
     assert (seldom.beats(), seldom.faults()) == ([], [])
@@ -314,7 +314,7 @@ def test_a_row_that_is_appended_before_a_beat_is_told_before_it(seldom: LogFolde
     seldom.sweep(14)
     assert seldom.beats() == [0]
     told = [type(e.what).__name__ for e in seldom.entries()]
-    assert told == ["ColumnsHead", "TakenFile", "FaultHead", "BeatHead"]
+    assert told == ["ColumnsHead", "TakenFile", "FaultHead", "HeartbeatHead"]
 
 
 def test_what_takes_longer_than_a_question_rests_before_it_begins_anew(tmp_path: Path) -> None:

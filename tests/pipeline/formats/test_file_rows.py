@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.errors import FormatError
-from pipeline.files.content import BeatHead, ColumnsHead, FaultHead, RowsHead, encode_head
+from pipeline.files.content import ColumnsHead, FaultHead, HeartbeatHead, RowsHead, encode_head
 from pipeline.formats.file_rows import FileRows
 from pipeline.formats.format import RAW
 
@@ -99,7 +99,7 @@ def test_columns_beats_and_faults() -> None:
     told = ColumnsHead("logs.clicks", "create", (("id", "bigint"),), ("id",))
     ddl, beat, fault = decode_messages(
         (encode_head(told), None),
-        (encode_head(BeatHead("sluice.heartbeat", "logs", 9)), None),
+        (encode_head(HeartbeatHead("sluice.heartbeat", "logs", 9)), None),
         (encode_head(FaultHead("logs.clicks", "a.json", "it was changed")), None),
     )
 

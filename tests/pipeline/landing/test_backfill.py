@@ -41,7 +41,7 @@ def checkpoint_of(*known: Backfill, passed: int = 0, batch: int = 9) -> Checkpoi
         batch,
         epochs={"a": EPOCH},
         acknowledged={"a": Acknowledged(binlog_position(7, passed))},
-        rereads=dict.fromkeys([SHARD], *known) if known else {},
+        backfills=dict.fromkeys([SHARD], *known) if known else {},
     )
 
 
@@ -67,9 +67,9 @@ def test_rows_are_taken_once_and_in_their_order() -> None:
     made = advance_backfill(checkpoint_of(OPEN), BackfillNews(rows=(first, next_, other, first)))
 
     assert made.taken == (first, next_, other)
-    assert made.rereads[SHARD].rows == 30
-    assert [one.read for one in made.rereads[SHARD].stretches] == [("6",), ("12",)]
-    assert [one.ended for one in made.rereads[SHARD].stretches] == [False, True]
+    assert made.backfills[SHARD].rows == 30
+    assert [one.read for one in made.backfills[SHARD].stretches] == [("6",), ("12",)]
+    assert [one.ended for one in made.backfills[SHARD].stretches] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,15 @@ def test_rows_are_counted_and_their_table_has_something_to_apply() -> None:
 def test_it_ends_only_when_all_is_landed_that_its_reads_may_have_seen() -> None:
     closing = {SHARD: ("x", P2)}
     assert (
-        advance_backfill(checkpoint_of(OPEN), BackfillNews(closing=closing)).rereads[SHARD].closing
+        advance_backfill(checkpoint_of(OPEN), BackfillNews(closing=closing))
+        .backfills[SHARD]
+        .closing
         is None
     )
     assert (
-        advance_backfill(checkpoint_of(READ), BackfillNews(closing=closing)).rereads[SHARD].closing
+        advance_backfill(checkpoint_of(READ), BackfillNews(closing=closing))
+        .backfills[SHARD]
+        .closing
         == P2
     )
     assert advance_backfill(checkpoint_of(ENDED, passed=200), BackfillNews()).settled == ()
@@ -111,7 +115,7 @@ def test_it_ends_only_when_all_is_landed_that_its_reads_may_have_seen() -> None:
     done = advance_backfill(checkpoint_of(ENDED, passed=201), BackfillNews())
 
     assert [(str(one.shard), one.order, one.since) for one in done.settled] == [(NAME, P1, 5)]
-    assert (done.rereads[SHARD].done, done.rereads[SHARD].stretches) == (
+    assert (done.backfills[SHARD].done, done.backfills[SHARD].stretches) == (
         10,
         (),
     )
@@ -137,7 +141,7 @@ def test_what_replays_or_repairs_makes_no_base() -> None:
         checkpoint_of(replace(ENDED, origin=Origin.REPLAY), passed=300), BackfillNews()
     )
 
-    assert (made.settled, made.rereads[SHARD].done) == ((), 10)
+    assert (made.settled, made.backfills[SHARD].done) == ((), 10)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +166,7 @@ def test_it_is_void_once_its_log_or_lists_are_others(
         before, BatchStats(), epochs, BackfillNews(rows=(rows_read(0, None, "3"),)), lambda *_: True
     )
 
-    left = made.rereads[SHARD]
+    left = made.backfills[SHARD]
     assert (left.id, left.former, left.done, left.closing) == ("", "x", 10, P1)
     assert left.void
     assert made.taken == ()
@@ -183,7 +187,7 @@ def test_it_is_void_once_its_log_or_lists_are_others(
 def test_it_is_void_by_a_statement_that_came_since(change: SchemaChange, left: int) -> None:
     facts = BatchStats(news=(SchemaNews("a", change, snapshot=False),))
 
-    made = advance_backfill(checkpoint_of(OPEN), BackfillNews(), facts).rereads.values()
+    made = advance_backfill(checkpoint_of(OPEN), BackfillNews(), facts).backfills.values()
 
     assert len([one for one in made if one.done is None]) == left
 
@@ -191,15 +195,15 @@ def test_it_is_void_by_a_statement_that_came_since(change: SchemaChange, left: i
 def test_how_often_it_was_begun_is_counted_and_why() -> None:
     change = SchemaChange("alter", "d.t", P2, None, "ALTER TABLE t ADD c INT")
     facts = BatchStats(news=(SchemaNews("a", change, snapshot=False),))
-    void = advance_backfill(checkpoint_of(OPEN), BackfillNews(), facts).rereads[SHARD]
+    void = advance_backfill(checkpoint_of(OPEN), BackfillNews(), facts).backfills[SHARD]
     new = replace(OPEN, order=Order(1, 7, 300))
 
-    again = advance_backfill(checkpoint_of(void), BackfillNews(begun={SHARD: new})).rereads[SHARD]
+    again = advance_backfill(checkpoint_of(void), BackfillNews(begun={SHARD: new})).backfills[SHARD]
     cut = replace(again, key=("id",))
-    kept = advance_backfill(checkpoint_of(again), BackfillNews(begun={SHARD: cut})).rereads[SHARD]
+    kept = advance_backfill(checkpoint_of(again), BackfillNews(begun={SHARD: cut})).backfills[SHARD]
     other = advance_backfill(
         checkpoint_of(void), BackfillNews(begun={SHARD: replace(new, id="y")})
-    ).rereads[SHARD]
+    ).backfills[SHARD]
 
     assert (void.void, void.former) == ("a statement came: ALTER TABLE t ADD c INT", "x")
     assert (again.begun, again.void, kept.begun, other.begun) == (2, void.void, 2, 1)
@@ -215,10 +219,10 @@ def test_one_that_was_void_before_it_read_a_row_leaves_nothing_to_be_told_of() -
 
     lows = [
         advance_backfill(checkpoint_of(void), BackfillNews(begun={SHARD: new}))
-        .rereads[SHARD]
+        .backfills[SHARD]
         .lowest
         for one in (OPEN, replace(OPEN, rows=5), replace(OPEN, first=Order(1, 7, 50)))
-        for void in [advance_backfill(checkpoint_of(one), BackfillNews(), facts).rereads[SHARD]]
+        for void in [advance_backfill(checkpoint_of(one), BackfillNews(), facts).backfills[SHARD]]
     ]
 
     assert lows == [P2, P1, Order(1, 7, 50)]
@@ -227,10 +231,10 @@ def test_one_that_was_void_before_it_read_a_row_leaves_nothing_to_be_told_of() -
 def test_a_new_one_takes_the_place_of_an_old_one_and_an_old_one_of_none() -> None:
     new = replace(OPEN, id="y", order=P2)
 
-    assert advance_backfill(checkpoint_of(OPEN), BackfillNews(begun={SHARD: new})).rereads == {
+    assert advance_backfill(checkpoint_of(OPEN), BackfillNews(begun={SHARD: new})).backfills == {
         SHARD: replace(new, first=P1)
     }
-    assert advance_backfill(checkpoint_of(new), BackfillNews(begun={SHARD: OPEN})).rereads == {
+    assert advance_backfill(checkpoint_of(new), BackfillNews(begun={SHARD: OPEN})).backfills == {
         SHARD: new
     }
 
@@ -239,13 +243,13 @@ def test_it_is_cut_along_a_key_once() -> None:
     cut = replace(OPEN, key=("id",))
     other = replace(cut, key=("name",))
 
-    assert advance_backfill(checkpoint_of(OPEN), BackfillNews(begun={SHARD: cut})).rereads == {
+    assert advance_backfill(checkpoint_of(OPEN), BackfillNews(begun={SHARD: cut})).backfills == {
         SHARD: replace(cut, first=P1)
     }
-    assert advance_backfill(checkpoint_of(cut), BackfillNews(begun={SHARD: other})).rereads == {
+    assert advance_backfill(checkpoint_of(cut), BackfillNews(begun={SHARD: other})).backfills == {
         SHARD: cut
     }
-    assert advance_backfill(checkpoint_of(), BackfillNews(begun={SHARD: cut})).rereads == {}
+    assert advance_backfill(checkpoint_of(), BackfillNews(begun={SHARD: cut})).backfills == {}
 
 
 def test_a_statement_of_the_batch_that_ran_while_it_was_noted_voids_it_too() -> None:
@@ -257,7 +261,7 @@ def test_a_statement_of_the_batch_that_ran_while_it_was_noted_voids_it_too() -> 
         checkpoint_of(), BatchStats(), {"a": EPOCH}, news, lambda *_: True, before=facts
     )
 
-    assert made.rereads == {}
+    assert made.backfills == {}
 
 
 def test_one_that_was_cancelled_is_forgotten_and_nothing_of_it_taken() -> None:
@@ -265,12 +269,12 @@ def test_one_that_was_cancelled_is_forgotten_and_nothing_of_it_taken() -> None:
 
     made = advance_backfill(checkpoint_of(OPEN), news)
 
-    assert (made.rereads, made.taken) == ({}, ())
+    assert (made.backfills, made.taken) == ({}, ())
     assert is_due(checkpoint_of(OPEN), news)
-    assert advance_backfill(checkpoint_of(), replace(news, begun={SHARD: OPEN})).rereads == {}
+    assert advance_backfill(checkpoint_of(), replace(news, begun={SHARD: OPEN})).backfills == {}
     done = replace(ENDED, done=7)
-    assert advance_backfill(checkpoint_of(done), news).rereads == {SHARD: done}
-    assert advance_backfill(checkpoint_of(replace(OPEN, id="y")), news).rereads
+    assert advance_backfill(checkpoint_of(done), news).backfills == {SHARD: done}
+    assert advance_backfill(checkpoint_of(replace(OPEN, id="y")), news).backfills
 
 
 def test_rows_that_one_leaves_behind_are_remembered_with_their_span() -> None:
@@ -281,10 +285,10 @@ def test_rows_that_one_leaves_behind_are_remembered_with_their_span() -> None:
         checkpoint_of(replace(OPEN, rows=5)), BatchStats(), epochs, news, lambda *_: True
     )
 
-    left = made.rereads[SHARD]
+    left = made.backfills[SHARD]
     assert (left.id, left.done, left.order, left.closing) == ("", 10, P1, Order(1, 7, 400))
     new = replace(OPEN, id="y", order=P2)
-    again = advance_backfill(checkpoint_of(left), BackfillNews(begun={SHARD: new})).rereads[SHARD]
+    again = advance_backfill(checkpoint_of(left), BackfillNews(begun={SHARD: new})).backfills[SHARD]
     assert (again.order, again.lowest) == (P2, P1)
 
 
@@ -360,7 +364,7 @@ def test_mirrors_from_before_corrected_rows_lack_them(
 def test_the_mark_remembers_it() -> None:
     known = checkpoint_of(OPEN)
 
-    assert Checkpoint.loads(known.dumps()).rereads == known.rereads
+    assert Checkpoint.loads(known.dumps()).backfills == known.backfills
 
 
 def no_names(topic: str) -> TopicNames | None:
@@ -394,7 +398,7 @@ def test_any_news_is_worth_a_batch(news: BackfillNews) -> None:
 def test_none_is_completed_twice_or_too_early(known: Backfill) -> None:
     made = advance_backfill(checkpoint_of(known, passed=300), BackfillNews())
 
-    assert (made.settled, made.rereads[SHARD]) == ((), known)
+    assert (made.settled, made.backfills[SHARD]) == ((), known)
 
 
 def test_one_that_is_done_is_no_reason_for_a_batch_and_never_void() -> None:
@@ -403,7 +407,7 @@ def test_one_that_is_done_is_no_reason_for_a_batch_and_never_void() -> None:
     assert find_complete(checkpoint_of(done, passed=300)) == frozenset()
     assert find_complete(checkpoint_of(READ, passed=300)) == frozenset()
     made = advance_backfills(checkpoint_of(done), BatchStats(), {}, BackfillNews(), lambda *_: True)
-    assert made.rereads == {SHARD: done}
+    assert made.backfills == {SHARD: done}
 
 
 def file(megabytes: int) -> WrittenFile:
@@ -431,7 +435,7 @@ def test_files_are_taken_up_to_a_size_and_rows_without_one_have_none(
 
     assert made.taken == tuple(offered[:taken])
     assert made.files == tuple(one.file for one in offered[:taken] if one.file is not None)
-    assert made.told == ()
+    assert made.described == ()
 
 
 def test_rows_of_a_stretch_that_has_ended_follow_nothing() -> None:
@@ -445,7 +449,7 @@ def test_where_none_is_open_the_very_map_remains() -> None:
     """Else each batch would compare all that were ever read again."""
     before = checkpoint_of(replace(ENDED, done=8))
 
-    assert advance_backfill(before, BackfillNews()).rereads is before.rereads
+    assert advance_backfill(before, BackfillNews()).backfills is before.backfills
 
 
 @pytest.mark.parametrize(
@@ -459,7 +463,9 @@ def test_where_the_log_ended_is_that_of_the_same_reading(
     closing: dict[Shard, tuple[str, Order]], after: Order | None
 ) -> None:
     assert (
-        advance_backfill(checkpoint_of(READ), BackfillNews(closing=closing)).rereads[SHARD].closing
+        advance_backfill(checkpoint_of(READ), BackfillNews(closing=closing))
+        .backfills[SHARD]
+        .closing
         == after
     )
 
@@ -467,7 +473,7 @@ def test_where_the_log_ended_is_that_of_the_same_reading(
 def test_where_the_log_ended_is_noted_once() -> None:
     later = BackfillNews(closing={SHARD: ("x", Order(1, 7, 300))})
 
-    assert advance_backfill(checkpoint_of(ENDED), later).rereads[SHARD].closing == P2
+    assert advance_backfill(checkpoint_of(ENDED), later).backfills[SHARD].closing == P2
 
 
 AT_400 = replace(EPOCH, position=binlog_position(7, 400))
@@ -503,7 +509,7 @@ def test_rows_of_one_that_is_void_tell_of_the_log_up_to_its_end_then(
 
     made = advance_backfills(before, BatchStats(), epochs, BackfillNews(), lambda *_: True)
 
-    left = made.rereads[SHARD]
+    left = made.backfills[SHARD]
     assert (left.id, left.former, left.closing) == ("", "x", closing)
 
 
@@ -511,10 +517,10 @@ def test_one_that_is_cancelled_is_forgotten_though_it_is_void_and_not_what_was_b
     news = BackfillNews(cancelled={SHARD: "x"})
 
     assert (
-        advance_backfills(checkpoint_of(OPEN), BatchStats(), {}, news, lambda *_: True).rereads
+        advance_backfills(checkpoint_of(OPEN), BatchStats(), {}, news, lambda *_: True).backfills
         == {}
     )
-    left = advance_backfill(checkpoint_of(replace(OPEN, first=Order(1, 7, 50))), news).rereads[
+    left = advance_backfill(checkpoint_of(replace(OPEN, first=Order(1, 7, 50))), news).backfills[
         SHARD
     ]
     assert (left.id, left.former, left.lowest) == ("", "", Order(1, 7, 50))
@@ -531,7 +537,7 @@ def test_one_that_is_cancelled_is_forgotten_though_it_is_void_and_not_what_was_b
     ],
 )
 def test_what_is_no_newer_begins_nothing(known: Backfill, begun: Backfill) -> None:
-    assert advance_backfill(checkpoint_of(known), BackfillNews(begun={SHARD: begun})).rereads == {
+    assert advance_backfill(checkpoint_of(known), BackfillNews(begun={SHARD: begun})).backfills == {
         SHARD: known
     }
 
@@ -549,7 +555,7 @@ def test_it_is_a_base_above_one_that_is_older(base: Order, made: int) -> None:
 
     found = advance_backfill(before, BackfillNews())
 
-    assert (len(found.settled), found.rereads[SHARD].done) == (made, 10)
+    assert (len(found.settled), found.backfills[SHARD].done) == (made, 10)
 
 
 @pytest.mark.parametrize(
@@ -562,7 +568,7 @@ def test_it_is_a_base_above_one_that_is_older(base: Order, made: int) -> None:
 def test_lists_that_were_the_same_all_the_while_void_nothing(lists: CollectorLists) -> None:
     before = replace(checkpoint_of(OPEN), lists={"a": lists})
 
-    assert advance_backfill(before, BackfillNews()).rereads == {SHARD: OPEN}
+    assert advance_backfill(before, BackfillNews()).backfills == {SHARD: OPEN}
 
 
 def test_a_statement_that_a_snapshot_told_voids_nothing() -> None:
@@ -574,4 +580,4 @@ def test_a_statement_that_a_snapshot_told_voids_nothing() -> None:
         BatchStats(news=(SchemaNews("a", change, snapshot=True),)),
     )
 
-    assert made.rereads == {SHARD: OPEN}
+    assert made.backfills == {SHARD: OPEN}

@@ -61,7 +61,7 @@ def rows_read(
 
 
 def advance_backfill(known: Backfill, *news: BackfilledRows) -> BackfillStep:
-    checkpoint = Checkpoint("main", 9, epochs={"a": EPOCH}, rereads={Shard.parse(NAME): known})
+    checkpoint = Checkpoint("main", 9, epochs={"a": EPOCH}, backfills={Shard.parse(NAME): known})
     return advance_backfills(
         checkpoint, BatchStats(), {"a": EPOCH}, BackfillNews(rows=news), lambda *_: True
     )
@@ -71,12 +71,12 @@ def test_columns_are_told_once_by_the_first_rows_that_are_landed() -> None:
     made = advance_backfill(OPEN, rows_read(0, "c", TOLD), rows_read(1, "c", TOLD))
 
     assert len(made.taken) == 2
-    assert made.told == made.taken[:1]
-    assert made.rereads[Shard.parse(NAME)].columns == "c"
+    assert made.described == made.taken[:1]
+    assert made.backfills[Shard.parse(NAME)].columns == "c"
     assert (
         advance_backfill(
-            made.rereads[Shard.parse(NAME)], rows_read(0, "c", TOLD, after=("3",), read=("6",))
-        ).told
+            made.backfills[Shard.parse(NAME)], rows_read(0, "c", TOLD, after=("3",), read=("6",))
+        ).described
         == ()
     )
 
@@ -85,8 +85,11 @@ def test_rows_of_other_columns_end_it_so_that_it_begins_anew() -> None:
     """Nothing in the log of Postgres tells that a column was added between two reads."""
     made = advance_backfill(replace(OPEN, columns="c", rows=10), rows_read(0, "d", TOLD))
 
-    assert (made.taken, made.told) == ((), ())
-    assert (made.rereads[Shard.parse(NAME)].id, made.rereads[Shard.parse(NAME)].done) == ("", 10)
+    assert (made.taken, made.described) == ((), ())
+    assert (made.backfills[Shard.parse(NAME)].id, made.backfills[Shard.parse(NAME)].done) == (
+        "",
+        10,
+    )
 
 
 def test_what_is_told_holds_from_the_order_of_the_rows_on() -> None:

@@ -431,7 +431,7 @@ def test_a_heartbeat_that_was_read_beside_the_log_tells_nothing_of_it(
     told = tally_rows(pa.Table.from_pylist([one, other], schema=SLIM))
 
     assert told.heartbeats == {"shop": highest}
-    assert [beat.number for beat in told.beats["shop"]] == followed
+    assert [beat.number for beat in told.landed_heartbeats["shop"]] == followed
 
 
 # schema events

@@ -31,7 +31,7 @@ SNAPSHOT = {"snapshot": "true"}
 def harness(tmp_path: Path) -> LandingHarness:
     """One batch is landed, and ``db.t`` is left out."""
     made = LandingHarness(tmp_path, server=Server(left_out=LEFT_OUT, end=2))
-    made.topics.beat("a", 1, pos=2)
+    made.topics.write_heartbeat("a", 1, pos=2)
     made.land()
     return made
 
@@ -69,7 +69,7 @@ def test_a_table_that_was_let_in_after_its_create_has_no_base(harness: LandingHa
 def test_a_table_that_was_described_as_left_out_is_no_empty_one(harness: LandingHarness) -> None:
     tell(harness, message(CREATE, described(CREATE, "t", "id BIGINT!"), source=PLACE | SNAPSHOT))
     later(harness)
-    harness.topics.beat("a", 2, pos=30)
+    harness.topics.write_heartbeat("a", 2, pos=30)
 
     harness.land()
 
@@ -81,7 +81,7 @@ def settle(harness: LandingHarness, after: timedelta = GRACE, *, end: int = 4) -
     for number, by in ((2, SECOND), (3, after)):
         later(harness, by)
         harness.server.end = end
-        harness.topics.beat("a", number, pos=number)
+        harness.topics.write_heartbeat("a", number, pos=number)
         harness.land()
 
 
@@ -183,15 +183,15 @@ def test_a_table_that_is_left_out_from_now_on_is_a_gap_that_its_next_base_closes
 ) -> None:
     """What is written to it meanwhile is not sent, and heartbeats are."""
     later(based, left_out=LEFT_OUT)
-    based.topics.beat("a", 1, pos=30)
+    based.topics.write_heartbeat("a", 1, pos=30)
     based.land()
     out = gaps(based)
     later(based, GRACE)
-    based.topics.beat("a", 2, pos=40)
+    based.topics.write_heartbeat("a", 2, pos=40)
     based.land()
     still = gaps(based)
     based.topics.snapshot("a", 50, 2)
-    based.topics.beat("a", 3, pos=60)
+    based.topics.write_heartbeat("a", 3, pos=60)
     based.land()
 
     assert out == still == [("lists:a:0:1@1", (NAME,))]
@@ -207,13 +207,13 @@ def test_a_base_that_becomes_complete_after_its_table_was_left_out_is_short(
     harness.topics.snapshot("a", 50, 2)
     harness.land()
     later(harness, left_out=LEFT_OUT)
-    harness.topics.beat("a", 1, pos=40)
+    harness.topics.write_heartbeat("a", 1, pos=40)
     harness.land()
     assert (gaps(harness), harness.checkpoint.bases) == ([], {}), "nobody relies on it yet"
     for number in (2, 3):
         harness.server.silent = silent and number == 2
         later(harness, left_out=LEFT_OUT)
-        harness.topics.beat("a", number, pos=50 + number)
+        harness.topics.write_heartbeat("a", number, pos=50 + number)
         harness.land()
 
     assert gaps(harness) == [(f"lists:a:0:{2 + silent}@{2 + silent}", (NAME,))]
@@ -225,7 +225,7 @@ def test_a_base_of_the_time_in_which_a_collector_was_silent_needs_lists_that_sta
     seen = {}
     for name, left_out in (("stayed", frozenset[str]()), ("other", frozenset({"db.x"}))):
         harness = LandingHarness(tmp_path / name)
-        harness.topics.beat("a", 1, pos=2)
+        harness.topics.write_heartbeat("a", 1, pos=2)
         harness.land()
         harness.server.silent = True
         create(harness)
@@ -233,7 +233,7 @@ def test_a_base_of_the_time_in_which_a_collector_was_silent_needs_lists_that_sta
         assert Shard.parse(NAME) in harness.checkpoint.bases, "by what it told last"
         harness.server.silent = False
         later(harness, left_out=left_out)
-        harness.topics.beat("a", 2, pos=40)
+        harness.topics.write_heartbeat("a", 2, pos=40)
         harness.land()
         seen[name] = gaps(harness)
 
@@ -245,14 +245,14 @@ def test_what_a_collector_told_before_and_after_it_was_silent_stands(based: Land
     for silent in (True, False):
         based.server.silent = silent
         later(based)
-        based.topics.beat("a", 2 - silent, pos=40 - 10 * silent)
+        based.topics.write_heartbeat("a", 2 - silent, pos=40 - 10 * silent)
         based.land()
     based.server.silent = True
-    based.topics.beat("a", 3, pos=50)
+    based.topics.write_heartbeat("a", 3, pos=50)
     based.land()
     based.server.silent = False
     later(based, left_out=frozenset({"db.x"}))
-    based.topics.beat("a", 4, pos=60)
+    based.topics.write_heartbeat("a", 4, pos=60)
     based.land()
 
     assert gaps(based) == []
@@ -264,14 +264,14 @@ def test_a_base_after_the_silence_is_in_no_doubt(tmp_path: Path) -> None:
     for silent in (False, True, False):
         harness.server.silent = silent
         beats = len(harness.topics.held.get("a.sluice.heartbeat", ()))
-        harness.topics.beat("a", beats, pos=10 + 10 * beats)
+        harness.topics.write_heartbeat("a", beats, pos=10 + 10 * beats)
         harness.land()
     harness.topics.snapshot("a", 40, 2)
-    harness.topics.beat("a", 3, pos=50)
+    harness.topics.write_heartbeat("a", 3, pos=50)
     harness.land()
     assert Shard.parse(NAME) in harness.checkpoint.bases
     later(harness, left_out=frozenset({"db.x"}))
-    harness.topics.beat("a", 4, pos=60)
+    harness.topics.write_heartbeat("a", 4, pos=60)
 
     harness.land()
 
@@ -282,16 +282,16 @@ def test_nothing_is_acknowledged_of_a_source_whose_lists_are_not_told(
     harness: LandingHarness,
 ) -> None:
     """Or a table that was left out a moment ago would be proven complete."""
-    harness.topics.beat("a", 2, pos=10)
+    harness.topics.write_heartbeat("a", 2, pos=10)
     harness.land()
     before = harness.checkpoint.acknowledged["a"]
     harness.server.silent = True
     harness.server.log = 8
-    harness.topics.beat("a", 3, pos=20, log=8)
+    harness.topics.write_heartbeat("a", 3, pos=20, log=8)
     harness.land()
     unheard = harness.checkpoint.acknowledged["a"]
     harness.server.silent = False
-    harness.topics.beat("a", 4, pos=30, log=8)
+    harness.topics.write_heartbeat("a", 4, pos=30, log=8)
     harness.land()
 
     assert unheard == before

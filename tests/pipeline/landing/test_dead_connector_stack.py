@@ -94,7 +94,7 @@ def test_f141_moved_over_the_statement_it_needs_a_new_base_of_each_table(
     connect = p.servers.connect
     connect.halt(p.name)
     p.sql("DELETE FROM DB.u WHERE id = 1")
-    missing = [p.heart.beat(now).number for _ in range(3)]
+    missing = [p.heart.write_heartbeat(now).number for _ in range(3)]
     file, pos, _, _, gtids = p.sql("SHOW MASTER STATUS")[0]
     connect.move_offset(p.name, file, pos, gtids.replace("\n", ""))
     read_schemas_again(p)

@@ -96,7 +96,7 @@ def test_f101_a_collector_that_starts_over_without_a_snapshot_leaves_a_gap(
     connect = made.servers.connect
     connect.halt(made.name)
     made.sql("UPDATE DB.t SET name = 'never sent' WHERE id = 1")
-    last = [made.heart.beat(now).number for _ in range(3)][-1]
+    last = [made.heart.write_heartbeat(now).number for _ in range(3)][-1]
     made.sql("FLUSH BINARY LOGS")
     connect.forget_offsets(made.name)
     connect.configure(made.name, {**connect.config(made.name), "snapshot.mode": "no_data"})
@@ -121,7 +121,7 @@ def test_f101_offsets_moved_forward_are_a_gap_until_a_new_base(
     connect = made.servers.connect
     connect.halt(made.name)
     made.sql("UPDATE DB.t SET name = 'never sent' WHERE id = 1")
-    missing = [made.heart.beat(now).number for _ in range(3)]
+    missing = [made.heart.write_heartbeat(now).number for _ in range(3)]
     connect.move_offset(made.name, *end_of_log(made))
     connect.resume(made.name)
     made.until(lambda: made.lane.checkpoint.heartbeats[made.name] > missing[-1])
@@ -168,7 +168,7 @@ def test_f101_another_server_without_gtids_at_the_same_file_and_offset_is_a_gap(
     connect.halt(made.name)
     offset = connect.offsets(made.name)[0]["offset"]
     made.sql("UPDATE DB.t SET name = 'never sent' WHERE id = 1")
-    missing = [made.heart.beat(now).number for _ in range(3)]
+    missing = [made.heart.write_heartbeat(now).number for _ in range(3)]
     take_all(heir, old)
     old.kill()
     end_at(heir, offset["file"], offset["pos"])

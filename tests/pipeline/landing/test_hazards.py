@@ -233,7 +233,7 @@ def test_f102_rows_of_a_base_that_waited_in_a_topic_are_not_ready_after_the_sett
     harness.server.published = replace(ALL, text="", hazards=(SKIPS,))
     harness.server.end = 600
     harness.topics.put("a", 500, "first")
-    harness.topics.beat("a", 1, pos=510)
+    harness.topics.write_heartbeat("a", 1, pos=510)
     harness.land()
 
     def unproven() -> bool:
@@ -813,7 +813,7 @@ def default(*own: str, untold: str = "") -> dict[str, CaptureScope]:
     found = topic_hazards(inherited(*own, untold=untold), "p", frozenset({"p"}), routed=False)
     names = [f"p.db.{name}" for name in untold]
     parts = partial(undescribed_parts, undescribed=names, prefix="p", routed=False)
-    return {"shop": replace(ALL, hazards=tuple(found), untold=parts)}
+    return {"shop": replace(ALL, hazards=tuple(found), unreported=parts)}
 
 
 def open_gaps(made: Checkpoint) -> dict[tuple[str, ...], Order | None]:
@@ -903,7 +903,7 @@ def test_f102_a_topics_own_setting_lasts_while_it_is_not_told(untold: str) -> No
     made = checkpoint_after(KNOWN, {"shop": replace(ALL, hazards=found)})
     parts = partial(undescribed_parts, undescribed=[f"p.db.{untold}"], prefix="p", routed=False)
 
-    over = checkpoint_after(replace(made, batch=9), {"shop": replace(ALL, untold=parts)})
+    over = checkpoint_after(replace(made, batch=9), {"shop": replace(ALL, unreported=parts)})
 
     assert open_gaps(over) == {(T,): None if untold == "t" else END}
 

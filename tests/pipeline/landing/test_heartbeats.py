@@ -58,9 +58,9 @@ class CountedHarness(LandingHarness):
     def format(self, name: str) -> Format:
         return Counted()
 
-    def beat(self, number: int, version: int) -> None:
+    def write_heartbeat(self, number: int, version: int) -> None:
         """A heartbeat comes out, and then the log goes on."""
-        self.topics.beat("a", number, pos=version)
+        self.topics.write_heartbeat("a", number, pos=version)
         self.land()
         self.server.end += 10
 
@@ -70,7 +70,7 @@ def harness(tmp_path: Path) -> CountedHarness:
     made = CountedHarness(tmp_path, names="a")
     made.topics.put("a", 5, "first")
     for number in range(1, 6):
-        made.beat(number, 100 * number)
+        made.write_heartbeat(number, 100 * number)
     return made
 
 
@@ -94,9 +94,9 @@ def test_what_a_topic_holds_when_it_is_met_may_be_older(harness: CountedHarness)
     """It was there before, and nobody let us read it; from then on it is as any other."""
     harness.topics.insert("a", ("db", "new"), {"id": 1}, (7, 6))
     assert not harness.land().holds
-    harness.beat(6, 600)
-    harness.beat(7, 700)
-    harness.beat(8, 800)
+    harness.write_heartbeat(6, 600)
+    harness.write_heartbeat(7, 700)
+    harness.write_heartbeat(8, 800)
 
     harness.topics.insert("a", ("db", "new"), {"id": 2}, (7, 7))
 
@@ -116,13 +116,13 @@ def test_a_message_that_was_logged_before_the_newest_heartbeat_may_come_after_it
 ) -> None:
     """Another partition was slower: nobody has acknowledged yet that all before it has arrived."""
     harness.server.silent = True
-    harness.beat(6, 600)
+    harness.write_heartbeat(6, 600)
     harness.topics.put("a", 550, "slower")
 
     assert not harness.land().holds
     harness.server.silent = False
-    harness.beat(7, 700)
-    harness.beat(8, 800)
+    harness.write_heartbeat(7, 700)
+    harness.write_heartbeat(8, 800)
     harness.topics.put("a", 560, "too late")
     assert [one.reason for one in harness.land().holds] == ["disorder"]
 
@@ -141,7 +141,7 @@ def test_a_person_lets_it_through_as_a_new_log(harness: CountedHarness) -> None:
 def test_other_orders_have_none(harness: CountedHarness, ordering: Ordering) -> None:
     passed = HeartbeatLowWatermark()
     for number in (6, 7, 8):
-        harness.beat(number, 100 * number)
+        harness.write_heartbeat(number, 100 * number)
         found = passed.floors(harness.checkpoint, listing(harness), {"a": ordering})
 
         assert not found
@@ -151,11 +151,11 @@ def test_after_a_restart_it_is_found_out_anew(harness: CountedHarness) -> None:
     checkpoint, passed = harness.checkpoint, HeartbeatLowWatermark()
 
     first = passed.floors(checkpoint, listing(harness), SEQUENCE)
-    harness.beat(6, 600)
+    harness.write_heartbeat(6, 600)
     then = passed.floors(harness.checkpoint, listing(harness), SEQUENCE)
 
     assert first == {}
-    order = checkpoint.beats["a"].order
+    order = checkpoint.heartbeat_histories["a"].order
     assert then == orders_at({"a/a.db.t:0": order, "a/a.sluice.heartbeat:0": order})
 
 
@@ -186,12 +186,12 @@ def test_what_landed_is_gone_through_once_however_many_sources_there_are() -> No
         Checkpoint("main", 5),
         batch_context(
             before,
-            stats=BatchStats(beats={name: (landed_beat(7, 3),) for name in SOURCES}),
+            stats=BatchStats(landed_heartbeats={name: (landed_beat(7, 3),) for name in SOURCES}),
             orderings=dict.fromkeys(SOURCES, Ordering.SEQUENCE),
         ),
     )
 
-    assert all(one.clear for one in made.beats.values())
+    assert all(one.clear for one in made.heartbeat_histories.values())
     assert high.times == 1
 
 
@@ -216,7 +216,7 @@ def test_what_a_format_says_of_its_log_stands_in_the_trail(
 
     made.land()
 
-    assert made.checkpoint.beats["a"].once == once
+    assert made.checkpoint.heartbeat_histories["a"].once == once
 
 
 def test_a_ledger_of_files_never_sends_again() -> None:
@@ -236,11 +236,13 @@ def checkpoint_after(checkpoint: Checkpoint, numbers: list[int], said: int | Non
         made,
         batch_context(
             checkpoint,
-            stats=BatchStats(beats={"a": tuple(beats)}),
+            stats=BatchStats(landed_heartbeats={"a": tuple(beats)}),
             orderings={"a": Ordering.SEQUENCE},
         ),
     )
-    return replace(made, beats={"a": replace(made.beats["a"], level=made.batch)})
+    return replace(
+        made, heartbeat_histories={"a": replace(made.heartbeat_histories["a"], level=made.batch)}
+    )
 
 
 @pytest.mark.parametrize(
@@ -257,14 +259,14 @@ def test_what_was_sent_again_is_over_once_it_has_landed_from_all_partitions(
     checkpoint = Checkpoint("main", -1, high=high)
     for number in (99, 100, 99, 100):
         checkpoint = checkpoint_after(checkpoint, [number], said=1)
-    found = [checkpoint.beats["a"].over]
+    found = [checkpoint.heartbeat_histories["a"].over]
 
     for beats, said in (([101], 2), ([102], None), ([], 3), ([103], 4)):
         checkpoint = checkpoint_after(checkpoint, beats, said)
-        found.append(checkpoint.beats["a"].over)
+        found.append(checkpoint.heartbeat_histories["a"].over)
 
     assert tuple(found) == over
-    assert checkpoint.beats["a"].sure == 6
+    assert checkpoint.heartbeat_histories["a"].sure == 6
 
 
 SENT = Checkpoint(
@@ -423,12 +425,12 @@ def test_heartbeats_of_an_added_partition_wait_for_those_of_the_first_one(
     """A batch that is capped would land later numbers first."""
     harness = LandingHarness(tmp_path, topics=(topics := Grown()), names="a", most=6)
     harness.topics.snapshot("a", 10, 2)
-    topics.beat("a", 1, pos=100)
+    topics.write_heartbeat("a", 1, pos=100)
     harness.land()
     for number in range(2, 10):
-        topics.beat("a", number, pos=100 * number)
+        topics.write_heartbeat("a", number, pos=100 * number)
     for number in range(10 + lost, 13):
-        topics.beat("a", number, pos=100 * number)
+        topics.write_heartbeat("a", number, pos=100 * number)
         topics.newer.append(topics.held[BEATS].pop())
     found = []
 
@@ -475,7 +477,7 @@ class Story:
 
     @property
     def trail(self) -> HeartbeatHistory | None:
-        return self.checkpoint.beats.get("a")
+        return self.checkpoint.heartbeat_histories.get("a")
 
     def send(self, count: int) -> None:
         for at in range(self.place, min(len(self.log), self.place + count)):
@@ -518,7 +520,7 @@ class Story:
             made,
             batch_context(
                 self.checkpoint,
-                stats=BatchStats(beats={"a": tuple(every)}),
+                stats=BatchStats(landed_heartbeats={"a": tuple(every)}),
                 orderings={"a": Ordering.SEQUENCE},
             ),
         )
@@ -605,26 +607,28 @@ def test_a_batch_that_is_capped_counts_once_all_that_was_listed_with_it_has_land
     harness, levels = CountedHarness(tmp_path, names="a", most=2), list[tuple[int, int]]()
     for number in range(1, 5):
         harness.topics.put("a", 100 * number - 1, "row", key=number)
-        harness.topics.beat("a", number, pos=100 * number)
+        harness.topics.write_heartbeat("a", number, pos=100 * number)
 
     while harness.land().batch is not None:
-        trail = harness.checkpoint.beats["a"]
+        trail = harness.checkpoint.heartbeat_histories["a"]
         levels.append((trail.level, trail.known))
 
     assert levels == [(-1, -1), (-1, -1), (-1, -1), (3, -1)]
-    harness.beat(5, 500)
-    assert harness.checkpoint.beats["a"].sure == 3
+    harness.write_heartbeat(5, 500)
+    assert harness.checkpoint.heartbeat_histories["a"].sure == 3
 
 
 def test_what_comes_through_one_partition_waits_for_no_backlog() -> None:
     at, end = TopicPartition("a", 0), PartitionEnd(9)
-    mark = Checkpoint("main", 4, beats={"a": HeartbeatHistory(7, Order(1, 0, 3), 7, 4, topic="a")})
+    mark = Checkpoint(
+        "main", 4, heartbeat_histories={"a": HeartbeatHistory(7, Order(1, 0, 3), 7, 4, topic="a")}
+    )
 
     made = note_levels(
         mark, batch_context(mark, listing=Listing({}, {}, {"a": "a"}, {}, {at: end}))
     )
 
-    assert made.beats["a"].level == 4
+    assert made.heartbeat_histories["a"].level == 4
 
 
 def test_a_listing_that_is_never_passed_is_not_waited_for() -> None:
@@ -635,12 +639,12 @@ def test_a_listing_that_is_never_passed_is_not_waited_for() -> None:
         "main",
         4,
         {TopicPartition("a", 0): PartitionEnd(3), TopicPartition("a", 1): PartitionEnd(1)},
-        beats={"a": trail},
+        heartbeat_histories={"a": trail},
     )
     listed = dict.fromkeys((BEAT_PARTITION, ROWS), PartitionEnd(3))
 
     made = note_levels(
         mark, batch_context(mark, listing=Listing({}, {}, {"a": "a"}, {}, listed))
-    ).beats["a"]
+    ).heartbeat_histories["a"]
 
     assert (made.level, made.backlog) == (-1, HeartbeatBacklog(4, {"a:0": 3, "a:1": 3}))

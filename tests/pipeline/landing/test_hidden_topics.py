@@ -41,7 +41,7 @@ def seen_no_more(home: Path) -> LandingHarness:
     harness.land()
     harness.topics.forbidden = HIDDEN
     harness.topics.put("a", 30, "unseen")
-    harness.topics.beat("a", 1, pos=40)
+    harness.topics.write_heartbeat("a", 1, pos=40)
     return harness
 
 
@@ -51,7 +51,7 @@ def test_a_table_whose_topic_was_never_seen_is_no_empty_one(tmp_path: Path, *, b
     harness.topics.forbidden = HIDDEN
     harness.topics.alter("a", 5, "name", kind="CREATE") if born else describe(harness)
     harness.topics.put("a", 20, "unseen")
-    harness.topics.beat("a", 1, pos=30)
+    harness.topics.write_heartbeat("a", 1, pos=30)
 
     harness.land()
 
@@ -71,10 +71,10 @@ def test_its_snapshot_closes_the_gap_once_it_may_be_read(tmp_path: Path) -> None
     harness.topics.forbidden = HIDDEN
     describe(harness)
     harness.topics.snapshot("a", 5, 2)
-    harness.topics.beat("a", 1, pos=30)
+    harness.topics.write_heartbeat("a", 1, pos=30)
     harness.land()
     harness.topics.forbidden = frozenset()
-    harness.topics.beat("a", 2, pos=40)
+    harness.topics.write_heartbeat("a", 2, pos=40)
 
     harness.land()
 
@@ -85,8 +85,8 @@ def test_its_snapshot_closes_the_gap_once_it_may_be_read(tmp_path: Path) -> None
 def test_a_table_that_may_be_seen_and_has_no_topic_yet_is_empty(tmp_path: Path) -> None:
     harness = LandingHarness(tmp_path)
     describe(harness)
-    harness.topics.beat("a", 1, pos=5, read=True)
-    harness.topics.beat("a", 2, pos=30)
+    harness.topics.write_heartbeat("a", 1, pos=5, read=True)
+    harness.topics.write_heartbeat("a", 2, pos=30)
 
     harness.land()
 
@@ -130,7 +130,7 @@ def test_a_table_that_is_dropped_at_once_needs_no_topic(tmp_path: Path, *, again
     harness.topics.held["a"].append((b"{}", value.encode()))
     if again:
         harness.topics.alter("a", 7, "name", kind="CREATE")
-    harness.topics.beat("a", 1, pos=30)
+    harness.topics.write_heartbeat("a", 1, pos=30)
 
     harness.land()
 

@@ -130,8 +130,11 @@ def test_what_a_collector_captures_is_remembered_while_it_is_silent() -> None:
 
     assert isinstance(before, CaptureScope)
     assert [before(ShardId.parse(name)) for name in ("db.t", "other.t")] == [True, False]
-    assert (feed.captures(), feed.told) == (Missing("connector shop: connection refused"), before)
-    assert (unheard.captures(), unheard.told) == (
+    assert (feed.captures(), feed.last_scope) == (
+        Missing("connector shop: connection refused"),
+        before,
+    )
+    assert (unheard.captures(), unheard.last_scope) == (
         Missing("connector shop: connection refused"),
         None,
     )
@@ -154,7 +157,7 @@ def test_what_its_server_does_not_send_is_not_captured_whatever_the_lists_say() 
     assert told.said_by == "the collector's lists or publication shop"
     site.host = "down"
     assert feed.captures() == Missing("down: connection refused")
-    assert feed.told == told
+    assert feed.last_scope == told
 
 
 def test_lists_of_a_collector_that_has_just_said_nothing_do_not_count() -> None:
@@ -205,7 +208,7 @@ class Cluster:
         self.settings: dict[str, str] | None = {}
         self.asked = 0
         self.now = 0.0
-        self.untold: set[str] = set()
+        self.unreported: set[str] = set()
         self.gone: set[str] = set()
 
     def describe(self, pattern: str) -> list[TopicFacts]:
@@ -214,8 +217,8 @@ class Cluster:
             raise UnreachableError("Kafka at k:9092: NoBrokersAvailable")
         named = {"shop.db.t": self.settings, "shop.db.u": {}, "other.db.t": COMPACT}
         return [
-            TopicFacts(name, 1, told=False)
-            if name in self.untold
+            TopicFacts(name, 1, is_described=False)
+            if name in self.unreported
             else TopicFacts(name, 1, settings)
             for name, settings in named.items()
             if name not in self.gone
@@ -394,7 +397,7 @@ def test_f102_where_nobody_describes_topics_nobody_is_unanswered() -> None:
 
 def test_f102_a_topic_that_is_not_told_hides_no_harmful_setting_of_another() -> None:
     cluster, feed = watched()
-    cluster.settings, cluster.untold = dict(COMPACT), {"shop.db.u"}
+    cluster.settings, cluster.unreported = dict(COMPACT), {"shop.db.u"}
 
     with capture_logs() as logs:
         told = [cluster.told(feed), cluster.told(feed)]
@@ -408,7 +411,7 @@ def test_f102_a_harmful_setting_is_told_on_while_its_topic_is_not_told() -> None
     cluster, feed = watched()
     cluster.settings = dict(COMPACT)
     cluster.told(feed)
-    cluster.settings, cluster.untold = {}, {"shop.db.t"}
+    cluster.settings, cluster.unreported = {}, {"shop.db.t"}
 
     assert [cluster.told(feed, after=100.0) for _ in range(3)] == [["cleanup.policy=compact"]] * 3
 
@@ -417,17 +420,19 @@ def test_f102_a_hazard_of_before_a_restart_lasts_until_its_topic_is_told_for_a_w
     cluster, feed = watched()
     own = [TopicFacts(f"shop.db.{one}", 1, COMPACT) for one in "tu"]
     of_t, of_u = find_topic_hazards(own, "shop", OTHERS, routed=False)
-    cluster.untold = {"shop.db.u"}
+    cluster.unreported = {"shop.db.u"}
     lasting = list[tuple[bool, bool]]()
     for told_again in (False, False, False, True, True, True):
-        cluster.untold = set() if told_again else {"shop.db.u"}
+        cluster.unreported = set() if told_again else {"shop.db.u"}
         cluster.told(feed)
-        assert feed.told is not None
-        lasting.append((bool(feed.told.untold(of_t)), bool(feed.told.untold(of_u))))
+        assert feed.last_scope is not None
+        lasting.append(
+            (bool(feed.last_scope.unreported(of_t)), bool(feed.last_scope.unreported(of_u)))
+        )
 
     assert lasting == [*[(False, True)] * 5, (False, False)]
-    assert feed.told is not None
-    assert feed.told.unanswered == frozenset()
+    assert feed.last_scope is not None
+    assert feed.last_scope.unanswered == frozenset()
 
 
 def test_f102_a_topic_that_is_deleted_is_no_longer_untold() -> None:
@@ -435,14 +440,14 @@ def test_f102_a_topic_that_is_deleted_is_no_longer_untold() -> None:
     (of_t,) = find_topic_hazards(
         [TopicFacts("shop.db.t", 1, COMPACT)], "shop", OTHERS, routed=False
     )
-    cluster.untold = {"shop.db.t"}
+    cluster.unreported = {"shop.db.t"}
     cluster.told(feed)
     cluster.gone = {"shop.db.t"}
     lasting = list[bool]()
     for _ in range(3):
         cluster.told(feed)
-        assert feed.told is not None
-        lasting.append(bool(feed.told.untold(of_t)))
+        assert feed.last_scope is not None
+        lasting.append(bool(feed.last_scope.unreported(of_t)))
 
     assert lasting == [True, True, False]
 

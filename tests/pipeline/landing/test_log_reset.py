@@ -59,11 +59,11 @@ def harness(tmp_path: Path, server: Stopped) -> LandingHarness:
     made = LandingHarness(tmp_path, server=server, names="a")
     send_schema(made, OLD, 100, "name")
     send_rows(made, OLD, 100, {1: "first", 6: "first"})
-    made.topics.beat("a", 1, pos=100, log=OLD, read=True)
-    made.topics.beat("a", 2, pos=200, log=OLD)
+    made.topics.write_heartbeat("a", 1, pos=100, log=OLD, read=True)
+    made.topics.write_heartbeat("a", 2, pos=200, log=OLD)
     made.topics.put("a", 300, "second", log=OLD, key=1)
     made.land()
-    made.topics.beat("a", 3, pos=400, log=OLD)
+    made.topics.write_heartbeat("a", 3, pos=400, log=OLD)
     made.land()
     assert made.checkpoint.bases.keys() == {Shard("a", "db.t")}
     assert made.checkpoint.covers(fence(server, 3))
@@ -109,7 +109,7 @@ def test_only_a_batch_with_a_statement_of_a_snapshot_compares_what_has_landed(
 
     monkeypatch.setattr("pipeline.landing.judge.highest_by_source", count)
     for number in (4, 5):
-        harness.topics.beat("a", number, pos=100 * number + 100, log=OLD)
+        harness.topics.write_heartbeat("a", number, pos=100 * number + 100, log=OLD)
         assert harness.land().batch is not None
     harness.topics.alter("a", 650, "name", "note", log=OLD)
     assert harness.land().batch is not None
@@ -140,7 +140,7 @@ def snapshot_parts(harness: LandingHarness) -> list[Callable[[], None]]:
     return [
         lambda: send_schema(harness, NEW, SNAPSHOT, "name", "colour"),
         lambda: send_rows(harness, NEW, SNAPSHOT, {1: "third"}),
-        lambda: harness.topics.beat("a", 4, pos=SNAPSHOT, log=NEW, read=True),
+        lambda: harness.topics.write_heartbeat("a", 4, pos=SNAPSHOT, log=NEW, read=True),
     ]
 
 
@@ -162,7 +162,7 @@ def test_wherever_batches_cut_it_the_snapshot_after_a_reset_is_a_base(
             proven.append(harness.checkpoint.covers(goal))
     server.said = None
     for number in range(5, 9):
-        harness.topics.beat("a", number, pos=number * 1000, log=NEW)
+        harness.topics.write_heartbeat("a", number, pos=number * 1000, log=NEW)
         server.end = number * 1000 + 100
         assert harness.land().holds == ()
 

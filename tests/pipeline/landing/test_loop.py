@@ -341,9 +341,9 @@ def test_a_gap_of_a_source_in_disorder_waits_until_its_rows_are_landed(
 ) -> None:
     """Told with every batch meanwhile, it would be newer than the base that could heal it."""
     name = "a.sluice.heartbeat"
-    harness.topics.beat("a", 1, pos=GIB4 - 150)
+    harness.topics.write_heartbeat("a", 1, pos=GIB4 - 150)
     harness.land()
-    harness.topics.beat("a", 2, pos=GIB4 - 140)
+    harness.topics.write_heartbeat("a", 2, pos=GIB4 - 140)
     harness.topics.put("a", 100, "new")
     (hold,) = land_later(harness).holds
     before = harness.checkpoint
@@ -460,7 +460,7 @@ def test_nothing_is_compared_once_the_new_server_is_known_to_have_caught_up(
     failed_over: LandingHarness,
 ) -> None:
     """Its own heartbeat has landed: what comes now is new, whatever it says."""
-    failed_over.topics.beat("a", 1, pos=50, log=2)
+    failed_over.topics.write_heartbeat("a", 1, pos=50, log=2)
     failed_over.land()
     failed_over.topics.put("a", 60, "name 3", log=2, tx=f"{OLD}:3", key=3)
 
@@ -501,7 +501,7 @@ def test_rows_show_that_a_table_is_captured_by_lists_that_stayed_as_they_were(
     """Sluice may read a pattern otherwise than the collector."""
     harness = LandingHarness(tmp_path)
     harness.server.left_out = frozenset({"db.t"})
-    harness.topics.beat("a", 1, pos=2)
+    harness.topics.write_heartbeat("a", 1, pos=2)
     harness.land()
     harness.topics.alter("a", 5, "name", kind="CREATE")
     harness.topics.put("a", 20, "one")

@@ -155,7 +155,7 @@ def test_what_came_into_a_topic_after_its_last_listing_goes_with_it(
     harness.land()
     harness.topics.put("a", 30, "never listed")
     harness.topics.delete("a.db.t")
-    harness.topics.beat("a", 1, pos=40)
+    harness.topics.write_heartbeat("a", 1, pos=40)
 
     told = harness.land()
 

@@ -35,7 +35,7 @@ def harness(tmp_path: Path) -> LandingHarness:
     for source in "ab":
         made.topics.alter(source, 5, "name", kind="CREATE")
         made.topics.put(source, 20, "one")
-        made.topics.beat(source, 1, pos=30)
+        made.topics.write_heartbeat(source, 1, pos=30)
     made.land()
     assert made.checkpoint.bases.keys() == {Shard.parse(T_OF_A), Shard.parse(T_OF_B)}
     return made
@@ -47,7 +47,7 @@ def test_it_is_a_gap_of_the_tables_of_its_source_and_of_no_other(
 ) -> None:
     how(harness)
     for source in "ab":
-        harness.topics.beat(source, 2, pos=40)
+        harness.topics.write_heartbeat(source, 2, pos=40)
 
     harness.land()
 
@@ -65,11 +65,11 @@ def test_a_restart_that_does_not_know_what_was_listed_tells_it_too(harness: Land
 
 def test_it_is_over_with_a_base_that_begins_later(harness: LandingHarness) -> None:
     lose(harness)
-    harness.topics.beat("a", 2, pos=40)
+    harness.topics.write_heartbeat("a", 2, pos=40)
     harness.land()
     say(harness)
     harness.topics.snapshot("a", 150, 2)
-    harness.topics.beat("a", 3, pos=200)
+    harness.topics.write_heartbeat("a", 3, pos=200)
     harness.land()
 
     assert harness.gaps() == []
@@ -85,7 +85,7 @@ def test_a_snapshot_that_was_being_read_does_not_end_it(tmp_path: Path) -> None:
     assert harness.checkpoint.snaps.keys() == {Shard.parse(T_OF_A)}
     lose(harness)
     harness.land()
-    harness.topics.beat("a", 1, pos=60)
+    harness.topics.write_heartbeat("a", 1, pos=60)
     harness.land()
 
     assert Shard.parse(T_OF_A) in harness.checkpoint.bases
@@ -98,7 +98,7 @@ def test_rows_that_went_while_a_snapshot_was_being_read_are_missed_too(tmp_path:
     harness.land()
     harness.topics.put("a", 55, "lost")
     harness.topics.delete("a.db.t")
-    harness.topics.beat("a", 1, pos=60)
+    harness.topics.write_heartbeat("a", 1, pos=60)
     harness.land()
 
     assert Shard.parse(T_OF_A) in harness.checkpoint.bases
@@ -121,7 +121,7 @@ def test_a_source_of_which_nothing_is_known_yet_misses_nothing(tmp_path: Path) -
     harness.topics.say("a", 5, "CREATE USER x")
     harness.land()
     lose_and_make_anew(harness)
-    harness.topics.beat("a", 2, pos=40)
+    harness.topics.write_heartbeat("a", 2, pos=40)
     harness.land()
 
     assert harness.gaps() == []
@@ -138,7 +138,7 @@ def test_a_topic_into_which_rows_are_routed_is_one_of_its_tables(tmp_path: Path)
     harness.land()
     assert harness.checkpoint.bases.keys() == {Shard.parse(T_OF_A), Shard.parse(T_OF_B)}
     harness.topics.delete("all.rows")
-    harness.topics.beat("a", 1, pos=30)
+    harness.topics.write_heartbeat("a", 1, pos=30)
 
     harness.land()
 
@@ -156,7 +156,7 @@ def test_a_table_that_had_a_topic_of_its_own_may_be_routed_since(tmp_path: Path)
     harness.topics.held["all.rows"] = [harness.topics.held["a.db.t"].pop()]
     harness.land()
     harness.topics.delete("all.rows")
-    harness.topics.beat("a", 1, pos=40)
+    harness.topics.write_heartbeat("a", 1, pos=40)
 
     harness.land()
 

@@ -61,7 +61,7 @@ def harness(tmp_path: Path, server: Behind) -> LandingHarness:
 
 def land_heartbeats(harness: LandingHarness, *numbers: int) -> None:
     for number in numbers:
-        harness.topics.beat("a", number, pos=number * BEAT)
+        harness.topics.write_heartbeat("a", number, pos=number * BEAT)
 
 
 def statement(

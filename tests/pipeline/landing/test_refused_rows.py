@@ -70,7 +70,7 @@ def test_f140_a_refused_row_that_stays_alone_is_disorder_and_not_lost(tmp_path: 
         harness.topics.put("a", pos, f"at {pos}")
     harness.land()
     harness.topics.put("a", GIB4 - 400, "refused")
-    harness.topics.beat("a", 1, pos=GIB4 - 100)
+    harness.topics.write_heartbeat("a", 1, pos=GIB4 - 100)
 
     held = []
     for _ in range(8):

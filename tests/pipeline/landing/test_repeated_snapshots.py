@@ -262,7 +262,7 @@ def test_f102_a_signal_to_mysql_takes_no_place_of_a_snapshot_that_is_landing(
             mysql_read(harness, pos, table, *keys)
         mysql_heartbeat(harness, pos, 0)
         if pos == 100:
-            harness.topics.beat("a", 2, pos=200)
+            harness.topics.write_heartbeat("a", 2, pos=200)
             harness.land()
     if batches == 2:
         harness.land()
@@ -270,7 +270,7 @@ def test_f102_a_signal_to_mysql_takes_no_place_of_a_snapshot_that_is_landing(
     mysql_heartbeat(harness, 1300, 1)
     harness.server.end = 10 * 2**32
     for number_ in (3, 4, 5):
-        harness.topics.beat("a", number_, pos=1400 + number_)
+        harness.topics.write_heartbeat("a", number_, pos=1400 + number_)
         harness.land()
 
     given = [("db.t", 100), ("db.t", 1000), ("db.u", 100), ("db.u", 1000)]
@@ -430,7 +430,7 @@ def test_a_snapshot_whose_first_rows_were_deleted_before_they_were_landed_is_no_
     tmp_path: Path, deleted: int, *, based: bool
 ) -> None:
     harness = LandingHarness(tmp_path)
-    harness.topics.beat("a", 1, pos=50)
+    harness.topics.write_heartbeat("a", 1, pos=50)
     harness.topics.snapshot("a", 100, 4)
     harness.topics.deleted["a.db.t"] = deleted
     harness.topics.put("a", 200, "later")
@@ -517,7 +517,7 @@ def test_other_changes_are_left_alone(rows: list[dict[str, Any]]) -> None:
                 "shop",
                 0,
                 bases={Shard.parse(NAME): SNAPSHOT},
-                rereads={
+                backfills={
                     Shard.parse(NAME): Backfill("1", Origin.SNAPSHOT, SNAPSHOT, "s", 0, done=0)
                 },
             ),
@@ -529,7 +529,7 @@ def test_other_changes_are_left_alone(rows: list[dict[str, Any]]) -> None:
                 "shop",
                 0,
                 bases={Shard.parse(NAME): SNAPSHOT},
-                rereads={
+                backfills={
                     Shard.parse(NAME): Backfill("2", Origin.REPAIR, LATER, "s", 0, base=SNAPSHOT)
                 },
             ),

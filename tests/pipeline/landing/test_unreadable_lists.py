@@ -12,7 +12,7 @@ NAME = "a/db.t"
 
 
 def land_heartbeat(harness: LandingHarness, number: int, *, pos: int) -> None:
-    harness.topics.beat("a", number, pos=pos)
+    harness.topics.write_heartbeat("a", number, pos=pos)
     harness.land()
 
 

@@ -37,7 +37,7 @@ class FakeSource:
     told: datetime = NOON
     name: str = "shop"
 
-    def beat(self, at_least: int, at: datetime) -> Heartbeat:
+    def write_heartbeat(self, at_least: int, at: datetime) -> Heartbeat:
         assert at == NOON
         self.row = at_least if self.row is None else max(self.row + 1, at_least)
         self.pos += 100
@@ -51,7 +51,7 @@ def heart_of(source: FakeSource, known: int = -1) -> HeartbeatTable:
 
 
 def test_a_fence_carries_the_callers_time_and_a_head_from_after_the_commit() -> None:
-    fence = heart_of(FakeSource()).beat(lambda: NOON)
+    fence = heart_of(FakeSource()).write_heartbeat(lambda: NOON)
 
     assert (fence.source, fence.number, fence.at) == ("shop", 0, NOON)
     assert fence.head == Head("server", binlog_position(1, 100))
@@ -75,7 +75,7 @@ def test_f01_a_fence_bears_the_earlier_of_both_clocks_times(
 
     heart, readings = heart_of(FakeSource(told=after(told))), iter((NOON, after(answered)))
 
-    fence = heart.beat(lambda: next(readings))
+    fence = heart.write_heartbeat(lambda: next(readings))
 
     assert (fence.at, heart.reading and heart.reading.skew) == (
         after(at),
@@ -95,11 +95,11 @@ def test_numbers_grow_by_one_unless_the_row_was_reset(events: list[str]) -> None
         elif event == "lost":
             source.lost = True
             with pytest.raises(UnreachableError):
-                heart.beat(lambda: NOON)
+                heart.write_heartbeat(lambda: NOON)
             source.lost = False
             numbers.append(source.row)
         else:
-            told.append(heart.beat(lambda: NOON).number)
+            told.append(heart.write_heartbeat(lambda: NOON).number)
             numbers.append(told[-1])
 
     steps = {after - before for before, after in pairwise(n for n in numbers if n is not None)}
@@ -110,7 +110,7 @@ def test_numbers_grow_by_one_unless_the_row_was_reset(events: list[str]) -> None
 def test_a_reset_row_goes_on_above_the_highest_known_number() -> None:
     source = FakeSource(row=3)
 
-    assert heart_of(source, known=41).beat(lambda: NOON).number == 42
+    assert heart_of(source, known=41).write_heartbeat(lambda: NOON).number == 42
 
 
 def test_a_table_that_may_not_be_made_is_asked_for_by_statement() -> None:

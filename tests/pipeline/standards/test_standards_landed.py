@@ -41,7 +41,7 @@ def _begun(home: Path, count: int, *rules: StandardRule) -> Beside:
     harness = LandingHarness(home, standards=rules)
     harness.topics.alter("a", 100, "name", kind="CREATE")
     harness.topics.put("a", 101, "again")
-    harness.topics.beat("a", 0, pos=102)
+    harness.topics.write_heartbeat("a", 0, pos=102)
     harness.land()
     return Beside(harness, Rows(count))
 

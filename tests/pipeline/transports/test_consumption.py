@@ -92,13 +92,13 @@ def test_rule_1_a_range_is_done_by_the_partitions_end_only_from_until_on(
 
 def test_rule_9_a_range_tells_first_last_count_and_each_change_of_epoch() -> None:
     one = cursor(5, 100)
-    assert one.told == RangeRead(one.range)
+    assert one.result == RangeRead(one.range)
 
     advance(one, [7, 8, 9], [1, 1, 3])
     advance(one, [10, 12], [3, 4])
     advance(one, [99, 100, 101], [2, 9, 9])
 
-    assert one.told == RangeRead(one.range, 7, 99, 6, (1, 3, 4, 2))
+    assert one.result == RangeRead(one.range, 7, 99, 6, (1, 3, 4, 2))
 
 
 def test_rule_8_a_range_without_a_record_tells_no_epoch() -> None:
@@ -107,7 +107,7 @@ def test_rule_8_a_range_without_a_record_tells_no_epoch() -> None:
     advance(one, [10], [7])
 
     assert one.done
-    assert one.told == RangeRead(one.range)
+    assert one.result == RangeRead(one.range)
 
 
 def test_rule_16_ranges_are_assigned_together_up_to_a_number_of_bytes() -> None:

@@ -33,7 +33,7 @@ from pipeline.transports.topics import (
     find_topic_hazards,
     read_last_records,
     read_spans,
-    require_told,
+    require_described,
     spell_topic,
 )
 from tests.pipeline.formats.plain_format import PlainFormat
@@ -276,16 +276,16 @@ GOOD = config_entry("cleanup.policy", "delete")
 def test_f102_a_topic_whose_settings_are_not_told_is_unknown(results: list[Any]) -> None:
     (found,) = described = Admin(results).described()
 
-    assert found == TopicFacts(ORDERS, 3, told=False)
+    assert found == TopicFacts(ORDERS, 3, is_described=False)
     assert not any(found.meets(demand) for demand in DEMANDS), "nothing of it looks harmless"
     assert list(find_topic_hazards(described, "shop", frozenset(), routed=False)) == []
     with pytest.raises(UnreachableError, match=f"settings of {ORDERS} are unknown; grant Desc"):
-        require_told(described)
+        require_described(described)
 
 
 def test_f102_many_topics_whose_settings_are_not_told_are_named_in_part() -> None:
     with pytest.raises(UnreachableError, match="settings of a, b, c and 2 more are unknown"):
-        require_told(Admin([], names="abcde").described())
+        require_described(Admin([], names="abcde").described())
 
 
 def test_f102_a_topic_that_is_not_told_hides_no_other() -> None:
@@ -294,7 +294,7 @@ def test_f102_a_topic_that_is_not_told_hides_no_other() -> None:
     told, untold = Admin([compact], names=("p.db.t", "p.db.u")).described()
 
     assert told == TopicFacts("p.db.t", 3, {"cleanup.policy": "compact"})
-    assert untold == TopicFacts("p.db.u", 3, told=False)
+    assert untold == TopicFacts("p.db.u", 3, is_described=False)
 
 
 def test_f102_a_topic_that_was_deleted_before_its_settings_were_asked_for_is_absent() -> None:

@@ -269,7 +269,7 @@ def test_tables_beside_the_named_ones_and_shadows_of_them_are_let_in() -> None:
 
 
 def test_the_heartbeats_database_is_no_pattern() -> None:
-    found = include_lists(_wanted(r"shop\.a"), "a+b.beat")["database.include.list"]
+    found = include_lists(_wanted(r"shop\.a"), "a+b.write_heartbeat")["database.include.list"]
 
     assert found.split(",")[1] == re.escape("a+b")
 

@@ -299,7 +299,10 @@ def test_who_is_silent_is_told_by_how_far_it_is(site: Site) -> None:
         site.beats(send=False)
     collector.acknowledged()
 
-    assert collector.state().told == "silent: heartbeat 100 is committed, and 0 came through last"
+    assert (
+        collector.state().description
+        == "silent: heartbeat 100 is committed, and 0 came through last"
+    )
 
 
 def test_it_sends_what_the_config_says(site: Site) -> None:

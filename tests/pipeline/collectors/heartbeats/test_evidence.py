@@ -151,7 +151,7 @@ class Server:
     committed: int = 0
     beats: int = 0
 
-    def beat(self, leap: int = 0) -> None:
+    def write_heartbeat(self, leap: int = 0) -> None:
         """The row is locked until the one before is committed; numbers leap after a restore."""
         if self.newest == max((one for one in self.log if one is not None), default=-1):
             self.log.append(self.beats + leap)
@@ -172,7 +172,7 @@ def test_in_order_no_more_is_acknowledged_than_has_arrived(steps: list[str]) -> 
     arrived, seen, noted = 0, 0, noted_end(0, -1)
     for step in steps:
         if step in ("beat", "leap"):
-            server.beat(leap=3 if step == "leap" else 0)
+            server.write_heartbeat(leap=3 if step == "leap" else 0)
         elif step == "row":
             server.log.append(None)
         elif step == "commit":
@@ -215,7 +215,7 @@ def test_by_batches_no_more_is_acknowledged_than_has_arrived(steps: list[str]) -
     begun, taken, batch, arrived, came = 0, 0, list[int](), set[int](), list[int]()
     for step in steps:
         if step in ("beat", "leap"):
-            server.beat(leap=3 if step == "leap" else 0)
+            server.write_heartbeat(leap=3 if step == "leap" else 0)
             server.committed = len(server.log)
         elif step == "row":
             server.log.append(None)

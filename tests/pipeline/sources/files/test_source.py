@@ -38,7 +38,7 @@ def files_settings(base: Path, ledger: str) -> SourceSettings:
 def test_a_beats_place_is_a_sweep_that_begins_after_it(source: FilesSource, ledger: Ledger) -> None:
     running = ledger.begin()
 
-    beat = source.beat(5, NOW)
+    beat = source.write_heartbeat(5, NOW)
 
     ledger.end_sweep(running)
     assert beat.number == source.newest_heartbeat() == 5

@@ -67,7 +67,7 @@ def test_each_value_is_the_same_in_both_notations(mysql: MySQL) -> None:
         texts = read_rows(reader, ("id", "code2"))
 
     assert described is not None
-    assert texts.told == described
+    assert texts.description == described
     assert described.key == ("id", "code2")  # as canal names them: in the table's order
     assert texts.rows["key_values"].to_pylist() == ['["1","A"]', '["2","B"]']
     for own, theirs in zip(row_images(texts), row_images(plain), strict=True):
@@ -82,7 +82,7 @@ def test_the_highest_heartbeat_is_told(mysql: MySQL) -> None:
     with closing(MySqlRowReader(reader_settings(mysql))) as reader:
         server = reader.server
         before = server.newest_heartbeat()
-        made = server.beat(7, datetime.now(UTC))
+        made = server.write_heartbeat(7, datetime.now(UTC))
 
         assert (before, server.newest_heartbeat()) == (-1, made.number)
 

@@ -449,10 +449,10 @@ def test_f198_a_lock_on_the_heartbeat_table_is_told_by_its_name(primary: MySQL) 
     known = reader_settings(primary)
     primary.execute("SET GLOBAL innodb_lock_wait_timeout = 1")
     with closing(MySqlSource(known)) as source, closing(MySqlSource(known)) as other:
-        source.beat(1, datetime.now(UTC))
+        source.write_heartbeat(1, datetime.now(UTC))
         with other.session.bounded() as ask:
             ask("START TRANSACTION")
             ask(f"SELECT * FROM {known.heartbeat} FOR UPDATE")
             with pytest.raises(UnreachableError, match=rf"heartbeat table {known.heartbeat}"):
-                source.beat(1, datetime.now(UTC))
+                source.write_heartbeat(1, datetime.now(UTC))
             ask("ROLLBACK")

@@ -91,7 +91,9 @@ def test_a_fence_stands_at_or_above_its_heartbeat_and_tells_the_callers_time(mys
     with source(mysql) as shop:
         shop.prepare_heartbeat()
         shop.prepare_heartbeat()
-        first, second = (HeartbeatTable(shop, known=41).beat(lambda: NOON) for _ in range(2))
+        first, second = (
+            HeartbeatTable(shop, known=41).write_heartbeat(lambda: NOON) for _ in range(2)
+        )
         head = shop.head()
 
     assert (first.number, second.number, second.head) == (42, 43, head)
@@ -106,12 +108,12 @@ def test_f01_its_own_clock_is_told_in_utc_whatever_its_time_zone(mysql: MySQL) -
         with source(mysql) as shop:
             shop.prepare_heartbeat()
             heart = HeartbeatTable(shop)
-            heart.beat(lambda: datetime.now(UTC))
+            heart.write_heartbeat(lambda: datetime.now(UTC))
     finally:
         mysql.execute("SET GLOBAL time_zone = 'SYSTEM'")
 
     assert heart.reading is not None
-    assert heart.reading.before <= heart.reading.told <= heart.reading.after
+    assert heart.reading.before <= heart.reading.source_time <= heart.reading.after
     assert heart.reading.skew == timedelta()
 
 
@@ -271,7 +273,7 @@ def test_a_loaded_source_is_spared_but_still_beats(mysql: MySQL) -> None:
 
         wait_until(refused, SOON, "refusal")
         assert shop.describe({FEW.name}).hidden == frozenset()  # or it would never be ready
-        assert shop.beat(0, NOON).number >= 0
+        assert shop.write_heartbeat(0, NOON).number >= 0
         holder.execute("SELECT RELEASE_LOCK('held')")
         assert [one.result() for one in waiting] == [[(1, 1)]] * 4
         assert answered(lambda: shop.max_id(FEW, "id"), says=": loaded: ") is not None
@@ -307,7 +309,7 @@ def test_a_frozen_and_a_killed_server_are_unreachable_until_they_answer_again(
     assert process is not None
     with source(mysql, replace(PATIENT, statement=timedelta(seconds=3))) as shop:
         answered(shop.prepare_heartbeat)
-        first = answered(lambda: HeartbeatTable(shop).beat(lambda: NOON))
+        first = answered(lambda: HeartbeatTable(shop).write_heartbeat(lambda: NOON))
         os.kill(process.pid, signal.SIGSTOP)
         wait_until(lambda: held(process.pid), SOON, "a standstill")
         with pytest.raises(UnreachableError, match="source:shop: slow"):
@@ -321,5 +323,6 @@ def test_a_frozen_and_a_killed_server_are_unreachable_until_they_answer_again(
         mysql.start()
         answered(shop.head)
         assert (
-            HeartbeatTable(shop, known=first.number).beat(lambda: NOON).number == first.number + 1
+            HeartbeatTable(shop, known=first.number).write_heartbeat(lambda: NOON).number
+            == first.number + 1
         )

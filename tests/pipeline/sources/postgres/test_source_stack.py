@@ -91,7 +91,7 @@ def test_a_fence_stands_at_or_above_its_heartbeat_and_tells_the_callers_time(
     with source(asked) as shop:
         shop.prepare_heartbeat()
         shop.prepare_heartbeat()
-        first, second = (shop.beat(42, NOON) for _ in range(2))
+        first, second = (shop.write_heartbeat(42, NOON) for _ in range(2))
 
     assert (first.number, second.number) == (42, 43)
     assert POSITIONS.locate(first.head.position) < POSITIONS.locate(second.head.position)
@@ -107,19 +107,19 @@ def test_f198_a_lock_on_the_heartbeat_table_is_told_by_its_name(asked: Postgres)
             ask("BEGIN")
             ask("LOCK TABLE sluice.beats IN ACCESS EXCLUSIVE MODE")
             with pytest.raises(UnreachableError, match=r"heartbeat table sluice\.beats is locked"):
-                shop.beat(1, NOON)
+                shop.write_heartbeat(1, NOON)
             ask("ROLLBACK")
-        assert shop.beat(1, NOON).number > 0
+        assert shop.write_heartbeat(1, NOON).number > 0
 
 
 def test_its_own_clock_is_told_in_utc_whatever_its_time_zone(asked: Postgres) -> None:
     asked.execute("ALTER DATABASE asked SET timezone = 'Asia/Karachi'")
     with source(asked) as shop:
         shop.prepare_heartbeat()
-        before, made, after = datetime.now(UTC), shop.beat(0, NOON), datetime.now(UTC)
+        before, made, after = datetime.now(UTC), shop.write_heartbeat(0, NOON), datetime.now(UTC)
 
-    assert before <= made.told <= after
-    assert made.told.tzinfo is UTC
+    assert before <= made.source_time <= after
+    assert made.source_time.tzinfo is UTC
 
 
 def test_a_heartbeat_that_may_not_be_made_names_the_statements(asked: Postgres) -> None:

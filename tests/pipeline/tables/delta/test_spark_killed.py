@@ -57,7 +57,7 @@ def ear(monkeypatch: pytest.MonkeyPatch) -> Ear:
 def lake(spark: SparkSession, tmp_path: Path) -> LocalLake:
     """Four rows, merged in life 4; then a truncate, changes below and above it, in life 5."""
     made = LocalLake(tmp_path, table_format=writers_of("spark", spark))
-    made.checkpoint = replace(made.checkpoint, lives={"0": 4, "1": 5})
+    made.checkpoint = replace(made.checkpoint, incarnations={"0": 4, "1": 5})
     made.play([row(C, 10 + key, key, "a") for key in range(4)])
     made.land(
         *(row(U, 20, 0, "below"), row(Op.TRUNCATE, 30, None)),
