@@ -18,7 +18,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 
 from alerts.model import AlertKind, Cause, CauseFinding, Incident, IncidentState, Member
-from checks.blocks import NamedRows, subtract_rows
 from checks.model import (
     MOST_NAMED,
     FailKind,
@@ -27,6 +26,7 @@ from checks.model import (
     Ruling,
     Verdict,
 )
+from checks.named_rows import NamedRows, subtract_rows
 
 KINDS: Mapping[str, AlertKind] = {
     "lag": AlertKind.LATE,

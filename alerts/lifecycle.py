@@ -19,8 +19,8 @@ from alerts.model import (
     Notice,
     Severity,
 )
-from checks.blocks import NamedRows, are_within
 from checks.model import Outcome, Ruling
+from checks.named_rows import NamedRows, are_within
 from pipeline.clocks import has_passed
 
 MOST_BEFORE = 20  # older ones have been ended many times over

@@ -17,12 +17,10 @@ would open nothing.
 """
 
 import re
-from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from functools import lru_cache
 from hashlib import sha256
 from itertools import chain
 from shlex import quote
@@ -36,6 +34,7 @@ from checks.model import (
     Verdict,
     Verified,
 )
+from checks.named_rows import subtract_rows
 from pipeline.checkpoint import SETTING, Checkpoint, Gap, Incarnations, Quarantine
 from pipeline.lags.lag import Lags
 from pipeline.lags.samples import Samples
@@ -95,7 +94,6 @@ def _second(at: datetime) -> str:
 
 
 LAKE = "lake"  # what tables blame whose mirrors cannot be reached
-_ROWS = re.compile(r"(?P<of>.+:)(?P<first>-?\d+)(?:-(?P<last>-?\d+))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,108 +184,6 @@ def waivers_of(fail: Verdict, waived: Collection[str] = ()) -> tuple[str, ...]:
     own = [id_ for id_ in waived if id_.startswith(named)]
     ids = subtract_rows([named + key for key in ruling.keys], own)
     return (*ids, "") if ruling.is_cut_off else ids
-
-
-def are_within(keys: Collection[str], others: Collection[str]) -> bool:
-    """Whether *others* name every row that *keys* name, one by one or within a range."""
-    return bool(keys) and all(map(NamedRows.of(others).holds, keys))
-
-
-def has_overlap(id_: str, others: Collection[str]) -> bool:
-    """Whether *others* name any row that *id_* names, alone or within a range."""
-    return NamedRows.of(others).have_overlap([id_])
-
-
-def subtract_rows(keys: Iterable[str], others: Collection[str]) -> tuple[str, ...]:
-    """The rows of *keys* that *others* do not name; a range without some of its rows is cut."""
-    known = NamedRows.of(others)
-    return tuple(part for key in keys for part in known.left_of(key))
-
-
-Span = tuple[int, int]
-"""Ids from the first to the last, both included."""
-
-
-@dataclass(frozen=True, slots=True)
-class NamedRows:
-    """Rows that keys and ranges name, to be asked about many times.
-
-    ``ids`` are the keys themselves, ``spans`` their ranges by the text before them: ascending,
-    disjoint.  One question takes time that grows with the logarithm of their number.
-    """
-
-    ids: frozenset[str]
-    spans: Mapping[str, tuple[Span, ...]]
-
-    @classmethod
-    def of(cls, ids: Collection[str]) -> "NamedRows":
-        """Those that *ids* name."""
-        return _index_rows(ids) if isinstance(ids, tuple) else _index_rows(tuple(ids))
-
-    def left_of(self, id_: str) -> Iterator[str]:
-        """The rows of *id_* that are not among these; *id_* itself if none is."""
-        if id_ in self.ids:
-            return
-        rows = _rows(id_)
-        if rows is None:
-            yield id_
-            return
-        of, first, last = rows
-        held = self.spans.get(of, ())
-        for low, high in held[bisect_left(held, first, key=lambda one: one[1]) :]:
-            if low > last:
-                break
-            if first < low:
-                yield _range_id(of, first, low - 1)
-            first = high + 1
-        if first == rows[1]:
-            yield id_
-        elif first <= last:
-            yield _range_id(of, first, last)
-
-    def holds(self, id_: str) -> bool:
-        """Whether all rows of *id_* are among these."""
-        return next(self.left_of(id_), None) is None
-
-    def have_overlap(self, ids: Iterable[str]) -> bool:
-        """Whether any row of any of *ids* is among these."""
-        return any(tuple(self.left_of(id_)) != (id_,) for id_ in ids)
-
-
-@lru_cache(maxsize=16)  # the same keys are compared with many others in turn
-def _index_rows(ids: tuple[str, ...]) -> NamedRows:
-    found = dict[str, list[Span]]()
-    for rows in filter(None, map(_rows, ids)):
-        found.setdefault(rows[0], []).append(rows[1:])
-    return NamedRows(frozenset(ids), {of: tuple(_join_spans(own)) for of, own in found.items()})
-
-
-def _join_spans(spans: Iterable[Span]) -> Iterator[Span]:
-    """*spans* in order, those as one that overlap."""
-    low, high = None, 0
-    for first, last in sorted(spans):
-        if low is None:
-            low, high = first, last
-        elif first <= high:
-            high = max(high, last)
-        else:
-            yield low, high
-            low, high = first, last
-    if low is not None:
-        yield low, high
-
-
-def _rows(id_: str) -> tuple[str, int, int] | None:
-    """Whose rows *id_* names, the first and the last of them; None if it names no range of ids."""
-    found = _ROWS.fullmatch(id_)
-    if found is None:
-        return None
-    first = int(found["first"])
-    return found["of"], first, int(found["last"] or first)
-
-
-def _range_id(of: str, first: int, last: int) -> str:
-    return f"{of}{first}" + (f"-{last}" if last > first else "")
 
 
 def undecided_checks(inputs: Inputs, gating: frozenset[str]) -> tuple[str, ...]:

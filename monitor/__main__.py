@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from monitor import commands
-from monitor.messages import did_you_mean, say
+from monitor.display_text import did_you_mean, say
 from pipeline.errors import SluiceError, UnreachableError
 
 USAGE, UNREACHABLE = 2, 3

@@ -9,7 +9,7 @@ from typing import Any
 
 from monitor.clients import LandedSchemas
 from monitor.config.model import Config
-from monitor.messages import similar_names
+from monitor.display_text import similar_names
 from pipeline.apply.archive_backtest import ArchiveBacktest, BacktestDay
 from pipeline.archive import ArchiveRules, ArchiveWindow, RegisteredWindow, rules_of
 from pipeline.build import open_table_format, schema_readings

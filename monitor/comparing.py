@@ -29,7 +29,7 @@ from checks.compare.walk import (
 from checks.world import Range, World
 from monitor.clients import LakeClient, Servers, source_orderings
 from monitor.config.model import Config
-from monitor.messages import similar_names
+from monitor.display_text import similar_names
 from monitor.observe.heartbeats import FenceBook, HeartbeatReader
 from monitor.observe.probing import ProbeWorld
 from monitor.observe.sampler import Sampling

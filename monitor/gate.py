@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from checks.proof import prove
 from checks.readiness import Question, Readiness, ReadinessState, Rule
 from monitor.board import GRAVITY
-from monitor.messages import similar_names
+from monitor.display_text import similar_names
 from monitor.observe.assessor import Assessor
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.sampler import Sampling, Watcher

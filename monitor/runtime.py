@@ -33,7 +33,7 @@ from typing import TextIO
 import structlog
 from structlog.contextvars import get_contextvars, merge_contextvars
 
-from monitor.messages import escape_control_characters, visible_in
+from monitor.display_text import escape_control_characters, visible_in
 
 CHATTY = ("apscheduler", "kafka", "httpx", "httpcore", "uvicorn.access", "py4j", "sqlalchemy")
 

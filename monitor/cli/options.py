@@ -22,7 +22,7 @@ from typing import Any
 import click
 
 from monitor.cli.client import get_list, send_post
-from monitor.messages import escape_control_characters, say
+from monitor.display_text import escape_control_characters, say
 
 Verb = Callable[..., Any]
 UNKNOWN = 3

@@ -8,7 +8,7 @@ import click
 
 from monitor.cli.client import send_post, service_address
 from monitor.cli.options import service_options, who_option
-from monitor.messages import say
+from monitor.display_text import say
 
 
 @click.command("ack")

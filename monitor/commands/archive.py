@@ -10,7 +10,7 @@ import click
 
 from monitor.cli.client import get_list, send_post, service_address
 from monitor.cli.options import Duration, service_options, who_option
-from monitor.messages import say
+from monitor.display_text import say
 from pipeline.errors import UnreachableError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from monitor.config.file import config_schema, load_config
 from monitor.config.sections import column_faults, plugin_faults, probe_faults
 from monitor.config.text import build_config_error, locate_faults, parse_mapping, read_text
 from monitor.config.warnings import config_warnings, exposed_files
-from monitor.messages import say
+from monitor.display_text import say
 from pipeline.spark import jars
 
 

@@ -15,7 +15,7 @@ import click
 from monitor.cli.options import UNKNOWN, Duration
 from monitor.config.file import load_config
 from monitor.config.sections import plugin_faults
-from monitor.messages import say
+from monitor.display_text import say
 
 if TYPE_CHECKING:
     from checks.compare.walk import WalkProgress

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from monitor.cli.options import UNKNOWN
-from monitor.messages import say
+from monitor.display_text import say
 from pipeline.errors import ConfigError, UnreachableError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from monitor.config.file import load_config
 from monitor.config.sections import plugin_faults
 from monitor.config.text import parse_mapping, read_text
 from monitor.config.warnings import exposed_files
-from monitor.messages import say
+from monitor.display_text import say
 from pipeline.errors import ConfigError
 from pipeline.finding import Finding, FindingSeverity
 

@@ -13,7 +13,7 @@ import click
 from monitor.cli import options as copy_lines
 from monitor.cli.client import get_list, get_mapping, service_address
 from monitor.cli.options import UNKNOWN, cut_option, cut_parameter, service_options
-from monitor.messages import say
+from monitor.display_text import say
 
 
 @click.command("explain")

@@ -14,7 +14,7 @@ from monitor.cli.client import get_mapping, service_address
 from monitor.cli.offline_status import format_status, read_last_status
 from monitor.cli.options import Duration, cut_option, cut_parameter, service_options
 from monitor.config.location import read_location
-from monitor.messages import say
+from monitor.display_text import say
 from pipeline.errors import UnreachableError
 
 LONGEST, YEAR = 60.0, timedelta(days=365)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from monitor.messages import say
+from monitor.display_text import say
 from pipeline.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import click
 
-from monitor.messages import say
+from monitor.display_text import say
 
 
 @click.command("jars")

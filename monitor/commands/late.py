@@ -8,7 +8,7 @@ import click
 
 from monitor.cli.client import get_list, service_address
 from monitor.cli.options import service_options
-from monitor.messages import say
+from monitor.display_text import say
 
 
 @click.command("late")

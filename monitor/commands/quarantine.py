@@ -14,7 +14,7 @@ import msgspec
 
 from monitor.cli.client import get_mapping, send_post, service_address
 from monitor.cli.options import service_options, who_option
-from monitor.messages import say
+from monitor.display_text import say
 from pipeline.errors import ConfigError
 
 PACE = 1.0  # seconds between two looks

@@ -10,7 +10,7 @@ from monitor.config.file import load_config
 from monitor.config.sections import plugin_faults
 from monitor.config.text import locate_faults, read_text
 from monitor.config.warnings import config_warnings
-from monitor.messages import say
+from monitor.display_text import say
 from monitor.runtime import configure_logging
 from pipeline.errors import ConfigError
 from pipeline.spark import jars

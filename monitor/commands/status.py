@@ -12,7 +12,7 @@ from monitor.cli import options as copy_lines
 from monitor.cli.client import get_list, get_mapping, service_address
 from monitor.cli.offline_status import format_status, read_last_status
 from monitor.cli.options import service_options
-from monitor.messages import say, visible_in
+from monitor.display_text import say, visible_in
 from pipeline.errors import UnreachableError
 
 if TYPE_CHECKING:

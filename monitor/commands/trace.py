@@ -11,7 +11,7 @@ import click
 
 from monitor.cli.client import get_mapping, service_address
 from monitor.cli.options import UNKNOWN, Duration, service_options
-from monitor.messages import say
+from monitor.display_text import say
 
 MOST = timedelta(minutes=1)
 LOOKS = 2  # at the change log, besides those within the wait

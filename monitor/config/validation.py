@@ -28,7 +28,7 @@ from checks import run as probes
 from monitor.config.model import Config, HttpSettings
 from monitor.config.plans import CheckPlan, CopyPlan
 from monitor.config.text import resolve_path
-from monitor.messages import did_you_mean
+from monitor.display_text import did_you_mean
 from pipeline.durations import format_setting
 from pipeline.errors import ConfigError
 from pipeline.installed import explain_install, is_installed

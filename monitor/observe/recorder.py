@@ -19,9 +19,10 @@ import structlog
 
 from alerts.model import Incident, IncidentState, Member, Message, Silence
 from alerts.round import STORM, AlertSettings, Round, make_reminders, settle_round, withdraw_members
-from checks.blocks import has_overlap, waivers_of
+from checks.blocks import waivers_of
 from checks.certificate import revoke_failed
 from checks.model import Outcome, Verdict
+from checks.named_rows import has_overlap
 from monitor.observe.verdicts import LatestVerdicts
 from monitor.store.store import ServiceStore
 from pipeline.clocks import has_passed

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from alerts.model import IncidentState
 from checks.blocks import Pause
 from checks.model import Outcome, Verdict
-from monitor.messages import similar_names
+from monitor.display_text import similar_names
 from monitor.observe.progress import backfill_progress
 from monitor.observe.verdicts import awaits_checks
 from monitor.row_selection import NAMING, require_condition, select_failed_rows, select_rows

@@ -28,8 +28,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from checks.readiness import ReadinessState
 from monitor.board import Board
+from monitor.display_text import did_you_mean
 from monitor.gate import CLOSED, Decision, GateQuestion
-from monitor.messages import did_you_mean
 from monitor.web import answers, render
 from monitor.web.actions import ARCHIVE_ROUTES, BACKFILL_ROUTES, PAUSE_ROUTES, REPAIR_ROUTES
 from monitor.web.answers import NOT_FOUND, declare_answer

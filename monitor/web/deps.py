@@ -35,8 +35,8 @@ from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints
 from monitor.board import CurrentBoard
 from monitor.clients import Lineage
 from monitor.config.model import HttpSettings
+from monitor.display_text import similar_names
 from monitor.gate import Decision, Gate, GateQuestion
-from monitor.messages import similar_names
 from monitor.quarantine import ErrorTable
 from monitor.runtime import RequestPriority
 from monitor.store.store import ServiceStore

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from alerts.model import IncidentState
 from checks.blocks import is_closed_for_good, is_waivable
 from checks.run import probe_names as probes
-from monitor.messages import similar_names
+from monitor.display_text import similar_names
 from monitor.store.alerts import Waiver
 from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, declare_answer

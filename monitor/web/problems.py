@@ -17,7 +17,7 @@ from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from monitor.messages import closest_name, did_you_mean
+from monitor.display_text import closest_name, did_you_mean
 from monitor.web.answers import PROBLEM_JSON, Problem, declare_problem
 from monitor.web.deps import Access, BusyError
 from pipeline.errors import (

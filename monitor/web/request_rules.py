@@ -18,7 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from monitor.messages import did_you_mean
+from monitor.display_text import did_you_mean
 from monitor.web.problems import build_problem, refuses_head, shown_path
 
 LARGEST_BODY = 2**20

@@ -7,23 +7,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from checks.blocks import (
     SINCE_GONE,
     Pause,
     TableFacts,
     TableState,
-    are_within,
     find_blocks,
     find_shown_blocks,
-    has_overlap,
     is_closed_for_good,
     is_waivable,
     pause_reasons,
     state_of,
-    subtract_rows,
     undecided_checks,
     unproven_reason,
     waiver_id_of_text,
@@ -323,33 +318,6 @@ def test_f103_a_waiver_covers_only_the_rows_it_names(
 
     names = [one if one.startswith("u:") or not one else f"t:{one}" for one in left]
     assert found == tuple(prefix + one if one else "" for one in names)
-
-
-SPANS = st.lists(st.tuples(st.integers(-9, 30), st.integers(0, 6)), max_size=12)
-
-
-@given(SPANS, SPANS)
-def test_rows_that_ranges_leave_of_others_are_those_that_they_do_not_hold(
-    some: list[tuple[int, int]], others: list[tuple[int, int]]
-) -> None:
-    def names(spans: list[tuple[int, int]]) -> tuple[str, ...]:
-        return tuple(f"s/t:{low}" + (f"-{low + n}" if n else "") for low, n in spans)
-
-    def rows(spans: list[tuple[int, int]]) -> set[int]:
-        return {id_ for low, n in spans for id_ in range(low, low + n + 1)}
-
-    left = subtract_rows(names(some), names(others))
-
-    pairs = [re.fullmatch(r"s/t:(-?\d+)(?:-(-?\d+))?", one) for one in left]
-    found = [(int(one[1]), int(one[2] or one[1])) for one in pairs if one]
-    assert rows([(low, high - low) for low, high in found]) == rows(some) - rows(others)
-    assert are_within(names(some), names(others)) == (bool(some) and rows(some) <= rows(others))
-    assert have_overlap(names(some), names(others)) == bool(rows(some) & rows(others))
-
-
-def have_overlap(some: tuple[str, ...], others: tuple[str, ...]) -> bool:
-    """Whether any one key shares a row."""
-    return any(has_overlap(one, others) for one in some)
 
 
 def test_a_finding_of_many_rows_gives_some_reasons_and_counts_the_others() -> None:

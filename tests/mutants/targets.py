@@ -23,6 +23,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         *READINESS,
         "tests/monitor/test_pauses.py",
     ),
+    "checks/named_rows.py": (f"{CHECKS}/test_named_rows.py", f"{CHECKS}/test_blocks.py"),
     "checks/certificate.py": (
         f"{CHECKS}/test_certificate.py",
         "tests/monitor/test_gate_copies.py",

@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor import runtime
-from monitor.messages import did_you_mean, escape_control_characters, say, similar_names, visible_in
+from monitor.display_text import (
+    did_you_mean,
+    escape_control_characters,
+    say,
+    similar_names,
+    visible_in,
+)
 
 MONITOR = Path(runtime.__file__).parent
 EVIL = "\x1b]0;owned\x07shop.\u202eredro\x9b2J"

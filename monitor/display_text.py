@@ -1,9 +1,10 @@
-"""Writes messages for people: text that is safe in a terminal, and suggestions for unknown names.
+"""Prepares text for people: safe in a terminal, and with suggestions for unknown names.
 
 Names of tables, messages and reasons come from sources and topics. A terminal would obey an escape
 sequence in them, and characters that turn the direction of writing would show another name.
 
-`alike` cuts a list of more than ten names to those with the longest common beginnings and ends.
+`similar_names` cuts a list of more than ten names to those that begin or end most like the one
+that was asked for.
 """
 
 import re
