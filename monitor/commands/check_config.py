@@ -1,12 +1,14 @@
 """`sluice check-config`: report every fault of the config, or show how it is read."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from monitor.clients import mirror_columns
 from monitor.config.file import config_schema, load_config
+from monitor.config.model import Config
 from monitor.config.sections import column_faults, plugin_faults, probe_faults
 from monitor.config.text import build_config_error, locate_faults, parse_mapping, read_text
 from monitor.config.warnings import config_warnings, exposed_files
@@ -27,20 +29,19 @@ from pipeline.spark import jars
 def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
     """Read the config and report its faults; exit status 2 if there is one.
 
-    Faults of YAML are reported first, then those of names and types, then those between settings.
+    All faults are reported in one run, except those that may follow from another one. Only a file
+    that is not YAML is reported before anything else, and columns that suites of expectations name
+    after everything else, because the lake must be read for them.
     """
     if as_schema:
         say(json.dumps(config_schema(), indent=2))
         return
-    found = load_config(config, plugin_faults)
+    found = load_config(config, _further_faults)
     text = read_text(config)
-    faults = list(probe_faults(found))
     if any(
         getattr(plan.probe, "suites", None) or getattr(plan.probe, "suite", None)
         for plan in found.plans
-    ):
-        faults += column_faults(found, mirror_columns(found))
-    if faults:
+    ) and (faults := list(column_faults(found, mirror_columns(found)))):
         raise build_config_error(config, faults, text)
     warnings = [
         *config_warnings(found),
@@ -64,6 +65,12 @@ def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
     say(f"{config} is valid" if not doubts else f"{config} is valid; see the warnings")
     for name, value in list(facts.items())[1:]:
         say(f"  {name}: {', '.join(value) if isinstance(value, list) else value}")
+
+
+def _further_faults(config: Config) -> Iterator[str]:
+    """Yield what plug-ins and probes find; it may take seconds."""
+    yield from plugin_faults(config)
+    yield from probe_faults(config)
 
 
 COMMAND = check_config

@@ -1,6 +1,5 @@
 """Parses `sluice.yaml` into a `Config`, or reports all faults of the file."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from monitor.config import sections as copies
 from monitor.config import sections as invariants
 from monitor.config import sections as standards
 from monitor.config.model import Config, HttpAuth, OpenLineageSettings
+from monitor.config.partial import reduce_config, validate_config
 from monitor.config.plans import (
     Beside,
     CheckPlan,
@@ -31,7 +31,7 @@ from monitor.config.text import (
     build_config_error,
     expand_environment,
     hide_environment,
-    parse_mapping,
+    read_mapping,
     read_text,
     resolve_names,
     resolve_path,
@@ -47,7 +47,7 @@ from monitor.config.validation import (
     tls_clients,
     unknown_names,
 )
-from pipeline.durations import PATTERN, with_durations
+from pipeline.durations import PATTERN
 from pipeline.faults import fault_lines
 from pipeline.settings import KafkaSecurity, PublishRule, SourceSettings, is_spark_secret
 from pipeline.tls import FILES, file_faults
@@ -55,37 +55,6 @@ from pipeline.tls import FILES, file_faults
 APART = ("probes", "channels", "invariants", "copies", "standards")  # built by plug-ins
 _NAMING = ("columns", "fields", "key", "shards", "tables")
 _OF_PLUG_INS = ("options", "format_options", "transport_options", "table_format_options")
-_JUDGED_BY: Mapping[str, set[str]] = {  # a section -> sections that it needs to be checked
-    "readiness": {"heartbeat", "schedule"},
-    "schedule": {"heartbeat", "readiness"},
-    "store": {"lake"},
-    "publish": {"lake", "tables"},
-    "kafka": {"transport"},
-    "kafka_security": {"kafka", "transport"},
-    "sources": {"transport"},
-    "alerts": {"tables"},
-    "archive": {"tables"},
-    "copies": {"tables"},
-    "invariants": {"tables"},
-    "probes": {"tables"},
-    "rebootstrap": {"tables"},
-    "repair": {"tables"},
-    "standards": {"tables"},
-}
-_STAND_IN: Mapping[str, Any] = {
-    "lake": "lake",
-    "kafka": "localhost:9092",
-    "sources": [
-        {
-            "name": "any",
-            "host": "localhost",
-            "port": 1,
-            "user": "any",
-            "prefix": "any",
-            "collector": {"url": "http://localhost", "connector": "any"},
-        }
-    ],
-}
 Faults = Callable[[Config], Iterable[str]]
 
 
@@ -110,7 +79,7 @@ def parse_config(text: str, path: Path, also: Faults = _none) -> Config:
     Raises:
         ConfigError: with one line per fault.
     """
-    raw = parse_mapping(text, path)
+    raw, unreadable = read_mapping(text, path)
     plans, faults = _probes(raw.get("probes"), path.parent)
     gates = [find_gate_rules(plan) for plan in plans]
     faults += [fault for _, wrong in gates for fault in wrong]
@@ -122,10 +91,12 @@ def parse_config(text: str, path: Path, also: Faults = _none) -> Config:
     plain, hidden = _with_secrets({k: v for k, v in raw.items() if k not in APART}, path.parent)
     plain, unset = expand_environment(plain, "")
     built = {"probes": tuple(plans), "channels": sinks, "invariants": demanded, "copies": sent}
-    faults += more + odd + bad + strange + hidden + unset
+    unset += unreadable
+    faults += more + odd + bad + strange + hidden
+    faults = without_unset(faults, unreadable) + unset
     hollow = list(_hollow(raw))
     try:
-        config = _validated(plain)
+        config = validate_config(plain)
     except ValidationError as error:
         schema = with_keys(Config.model_json_schema(), APART)
         wrong = without_unset(fault_lines(error, schema), unset) + faults
@@ -136,12 +107,10 @@ def parse_config(text: str, path: Path, also: Faults = _none) -> Config:
                     config, plans, sinks, demanded=demanded, restated=restated, sent=sent
                 ),
                 *_unreadable(config),
-                *also(config),
+                *also(config.model_copy(update=built)),
             ]
 
-        wrong += _drop_known_faults(
-            [*hollow, *_judged_beside(error, plain, path, also_named)], wrong
-        )
+        wrong += _drop_known_faults([*hollow, *_judged_beside(plain, path, also_named)], wrong)
         raise build_config_error(path, hide_environment(wrong, raw), text) from None
     own = tuple(_source(source, path) for source in config.sources)
     security = with_placed_files(config.kafka_security, path)
@@ -154,7 +123,7 @@ def parse_config(text: str, path: Path, also: Faults = _none) -> Config:
         *config_errors(config),
         *location_errors(config, path),
         *_unreadable(config),
-        *also(config),
+        *also(config.model_copy(update=built)),
     ]
     faults += _drop_known_faults(wrong, faults)
     faults += _drop_known_faults(hollow, faults)
@@ -171,13 +140,6 @@ def parse_config(text: str, path: Path, also: Faults = _none) -> Config:
     )
 
 
-def _validated(plain: Mapping[str, Any]) -> Config:
-    return with_durations(
-        lambda raw: Config.model_validate_json(json.dumps(raw)),
-        json.loads(json.dumps(plain, default=str)),
-    )
-
-
 def _drop_known_faults(more: Iterable[str], faults: Iterable[str]) -> list[str]:
     """Return those of *more* whose keys have no fault in *faults*, each once."""
     known_keys = {_key(fault) for fault in faults}
@@ -188,32 +150,17 @@ def _key(fault: str) -> str:
     return fault.partition(": ")[0]
 
 
-def _judged_beside(
-    error: ValidationError, plain: Mapping[str, Any], path: Path, also: Faults
-) -> Iterator[str]:
-    """Yield faults of the sections that *error* does not concern, also those that *also* finds.
-
-    What refers to a section that is wrong is not judged, except to sources, whose names suffice.
-    """
-    wrong = {str(fault["loc"][0]) for fault in error.errors() if fault["loc"]}
-    wrong |= {name for name, others in _JUDGED_BY.items() if others & wrong}
-    rest = {key: value for key, value in plain.items() if key not in wrong}
-    try:
-        config = _validated({**_STAND_IN, "sources": _named_sources(plain), **rest})
-    except ValidationError:
+def _judged_beside(plain: Mapping[str, Any], path: Path, also: Faults) -> Iterator[str]:
+    """Yield faults of what has no fault of type, also those that *also* finds."""
+    found = reduce_config(plain)
+    if found is None:
         return
+    config, reduced = found
     for fault in [*config_errors(config), *location_errors(config, path), *also(config)]:
-        if _key(fault).partition(".")[0].partition("[")[0] not in wrong:
-            yield fault
-
-
-def _named_sources(plain: Mapping[str, Any]) -> list[Any]:
-    """Return placeholder sources with the names of the real ones."""
-    (source,) = _STAND_IN["sources"]
-    raw = plain.get("sources")
-    listed = raw if isinstance(raw, list) else []
-    names = [one.get("name") for one in listed if isinstance(one, Mapping)]
-    return [{**source, "name": name} for name in names if isinstance(name, str)] or [source]
+        reduced_key, sign, said = fault.partition(": ")
+        key = reduced.original_key(reduced_key)
+        if not reduced.is_following(key, said):
+            yield f"{key}{sign}{said}"
 
 
 def _hollow(raw: Any, at: str = "") -> Iterator[str]:

@@ -31,6 +31,7 @@ _SCALARS = {
     "binary": "base64",
 }
 """YAML tag -> what its value must be."""
+_NULL, _TEXT = "tag:yaml.org,2002:null", "tag:yaml.org,2002:str"
 _INDEX = re.compile(r"\[(\d+)\]")
 _Step = tuple[yaml.Mark, yaml.Node, str]
 """Where a part of a key stands, what is below it, and the rest of the key."""
@@ -58,13 +59,24 @@ def parse_mapping(text: str, path: Path) -> dict[str, Any]:
     """Return the sections of *text* by their names.
 
     Raises:
+        ConfigError: as ``read_mapping``, or a value is unreadable.
+    """
+    raw, unreadable = read_mapping(text, path)
+    if unreadable:
+        raise build_config_error(path, unreadable, text)
+    return raw
+
+
+def read_mapping(text: str, path: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return the sections of *text*, and a fault for each unreadable value, which is None there.
+
+    Raises:
         ConfigError: it is not YAML, or not a mapping; the message names *path* and line.
     """
     try:
         loader = _Loader(text)
         root = loader.get_single_node()
-        if faults := list(_unreadable_values(loader, root, "", set())):
-            raise build_config_error(path, faults, text)
+        faults = list(_unreadable_values(loader, root, "", set()))
         raw = None if root is None else loader.construct_document(root)
     except yaml.YAMLError as error:
         raise build_config_error(
@@ -82,13 +94,16 @@ def parse_mapping(text: str, path: Path) -> dict[str, Any]:
         ) from None
     except TypeError as error:
         raise build_config_error(path, [f"a key is not a text: {error}; quote it"]) from None
-    return {str(key): value for key, value in raw.items()}
+    return {str(key): value for key, value in raw.items()}, faults
 
 
 def _unreadable_values(
     loader: yaml.SafeLoader, node: yaml.Node | None, at: str, seen: set[int]
 ) -> Iterator[str]:
-    """Yield each value that looks like a number or date and is invalid, as ``key: fault``."""
+    """Yield each value that looks like a number or date and is invalid, as ``key: fault``.
+
+    Such a value is read as null, and such a key as text.
+    """
     if node is None or id(node) in seen:  # an alias is reported at its anchor
         return
     seen.add(id(node))
@@ -96,6 +111,7 @@ def _unreadable_values(
         kind = node.tag.rpartition(":")[2]
         if kind in _SCALARS and (fault := _unreadable(loader, node)):
             yield f"{at}: {fault}"
+            node.tag, node.value = _NULL, ""
     elif isinstance(node, yaml.SequenceNode):
         for number, one in enumerate(node.value):
             yield from _unreadable_values(loader, one, f"{at}[{number}]", seen)
@@ -103,7 +119,9 @@ def _unreadable_values(
         for key, value in node.value:
             name = key.value if isinstance(key, yaml.ScalarNode) else ""
             place = f"{at}.{name}" if at else name
-            yield from _unreadable_values(loader, key, place, seen)
+            for fault in _unreadable_values(loader, key, place, seen):
+                yield fault
+                key.tag, key.value = _TEXT, name
             yield from _unreadable_values(loader, value, place, seen)
 
 
@@ -114,6 +132,8 @@ def _unreadable(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
     try:
         str(loader.construct_object(node))  # str() refuses an int of more than 4,300 digits
     except (ValueError, ArithmeticError, LookupError, AttributeError):
+        for built in (loader.recursive_objects, loader.constructed_objects):
+            built.pop(node, None)  # it is read again, as null
         kind = _SCALARS[node.tag.rpartition(":")[2]]
         shown = node.value if len(node.value) <= _LONGEST_SHOWN else f"{node.value[:20]}..."
         return f"{shown} is not {kind}; correct it, or quote it if it is a text"

@@ -494,22 +494,82 @@ def test_a_tier_that_is_none_is_told_beside_what_else_is_wrong(wrong: str, kafka
 def test_a_value_that_looks_like_a_date_or_number_and_is_none_is_told_with_its_key(
     value: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    text = MINIMAL.replace("3306", value) + "heartbeat: 0x_"
     with pytest.raises(ConfigError) as error:
-        parse_config(f"lake: l\nsources:\n  - name: a\n    port: {value}\nheartbeat: 0x_", PLACE)
+        parse_config(text, PLACE)
     monkeypatch.setenv("PORT", value)
     in_env = faults(MINIMAL.replace("port: 3306", "port: {env: PORT}"))
 
     shown = value.removeprefix("!!bool ")
     shown = shown if len(shown) <= 40 else f"{shown[:20]}..."
     told = f"{shown} is not {kind}; correct it, or quote it if it is a text"
+    lines = [_line(text, key) for key in ("port:", "heartbeat:")]
     assert str(error.value).splitlines() == [
-        f"{PLACE}:4: sources[0].port: {told}",
-        f"{PLACE}:5: heartbeat: 0x_ is not a whole number that can be read;"
+        f"{PLACE}:{lines[0]}: sources[0].port: {told}",
+        f"{PLACE}:{lines[1]}: heartbeat: 0x_ is not a whole number that can be read;"
         " correct it, or quote it if it is a text",
         f"2 faults in {PLACE}",
     ]
     in_place = told if shown != value else told.replace(shown, "$PORT")
     assert in_env == [f"sources[0].port: environment variable PORT: {in_place}"]
+
+
+def _line(text: str, key: str) -> int:
+    return next(n for n, line in enumerate(text.split("\n"), 1) if key in line)
+
+
+FIVE_STAGES = MINIMAL.replace("port: 3306", "port: 0x_") + (
+    "    tpyo: 1\n"
+    "tables:\n"
+    "  - {shards: 'shop.orders', table: shop.orders, tier: 'x'}\n"
+    "  - {shards: 'shop.users', table: users}\n"
+    "pipeline: {upkeep: {vacuum_every: often, keep_versions: 1s}}\n"
+    "readiness: {gating: [max_ids]}\n"
+    "table_format: icebergg\n"
+)
+
+
+def test_independent_faults_of_five_stages_are_found_in_one_run() -> None:
+    """A value, a name and a type, a rule between settings, a name of a probe, and a plug-in."""
+    found = [line.partition(": ")[0] for line in built_faults(FIVE_STAGES)]
+
+    assert sorted(found) == [
+        "pipeline.upkeep.keep_versions",
+        "pipeline.upkeep.vacuum_every",
+        "readiness.gating[0]",
+        "sources[0].port",
+        "sources[0].tpyo",
+        "table_format",
+        "tables[0].tier",
+        "tables[1].table",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "at"),
+    [
+        pytest.param(
+            "tables: [{shards: 'a.b', tier: 1x}, 7, {shards: 'c.d', table: d}]",
+            ["tables[0].tier", "tables[1]", "tables[2].table"],
+            id="entries keep their numbers",
+        ),
+        pytest.param(
+            "tables: [{shards: '(', table: a.b}, {shards: 'c.d', table: c.d, tier: x}]\n"
+            "repair: [{tables: 'c.d', how: auto, rows: 0}]",
+            ["tables[0].shards", "tables[1].tier", "repair[0].rows"],
+            id="a rule of a table whose tier is wrong",
+        ),
+        pytest.param(
+            "pipeline: {upkeep: {vacuum_every: x, keep_versions: 1s}, master: nowhere}",
+            ["pipeline.upkeep.vacuum_every", "pipeline.upkeep.keep_versions", "pipeline.master"],
+            id="other keys of a section",
+        ),
+    ],
+)
+def test_a_fault_of_type_hides_no_other_fault_of_its_section(more: str, at: list[str]) -> None:
+    found = [line.partition(": ")[0] for line in built_faults(MINIMAL + more)]
+
+    assert sorted(found) == sorted(at)
 
 
 def test_all_faults_are_told_at_once_although_a_type_is_wrong() -> None:
