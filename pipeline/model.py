@@ -173,8 +173,7 @@ class ShardId:
         """
         parts = [_bare(found[0]) for found in _PART.finditer(text)]
         if len(parts) != 2 or str(cls(*parts)) != text:
-            msg = f"{text!r} is not a table name; write database.table, odd names in double quotes"
-            raise ValueError(msg)
+            raise ValueError(_explain_no_table(text))
         return cls(*parts)
 
     @classmethod
@@ -193,6 +192,28 @@ class ShardId:
 
 
 _PART = re.compile(r'"(?:[^"]|"")*"|[^."]+')
+
+
+def table_name_fault(text: str) -> str:
+    """Why *text* is not a table's name as `ShardId` writes it, and how to write it; or empty."""
+    try:
+        ShardId.parse(text)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _explain_no_table(text: str) -> str:
+    first, *middle, last = text.split(".") if text.count(".") > 1 else (text, text)
+    if not middle or '"' in text or not (first and last):
+        return f"{text!r} is not a table name; write database.table, odd names in double quotes"
+    long_table = ShardId(first, ".".join([*middle, last]))
+    long_database = ShardId(".".join([first, *middle]), last)
+    return (
+        f"{text!r} is not a table name: it has {len(middle) + 1} dots; put a name that contains"
+        f" dots in double quotes: {long_table} is {long_table.relation} of database {first}, and"
+        f" {long_database} is {last} of database {long_database.database}"
+    )
 
 
 def _part(name: str) -> str:

@@ -266,7 +266,10 @@ def _of_servers(config: Config) -> Iterator[str]:
         if not source.collector.kind and not source.collector.connector.strip():
             yield f"{at}.collector.connector: is empty; write the connector's name"
         if not _BEAT.fullmatch(source.heartbeat):
-            yield f"{at}.heartbeat: {source.heartbeat!r} is not a table name; write database.table"
+            yield (
+                f"{at}.heartbeat: {source.heartbeat!r} is not a table name; write database.table,"
+                " each without a dot"
+            )
         for number, listed in enumerate(source.follow_hosts):
             name, _, port = listed.rpartition(":")
             if not is_host(listed) and not (is_host(name) and port.isdecimal()):

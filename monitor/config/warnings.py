@@ -20,6 +20,7 @@ from typing import Any
 
 from monitor.config.model import LOW, Config
 from monitor.config.text import resolve_path
+from pipeline.model import table_name_fault
 from pipeline.settings import TableRule
 from pipeline.suites import list_suites
 
@@ -43,7 +44,21 @@ _CLASSES: Mapping[Any, str] = {
 
 def config_warnings(config: Config) -> list[str]:
     """Return each as ``key: what; fix``, in the order of the file's sections."""
-    return [*_rules(config), *_tiers(config), *_globs(config), *_suites(config), *_windows(config)]
+    return [
+        *_rules(config),
+        *_names(config),
+        *_tiers(config),
+        *_globs(config),
+        *_suites(config),
+        *_windows(config),
+    ]
+
+
+def _names(config: Config) -> Iterator[str]:
+    """Names of tables with two dots: no other part of Sluice writes a name so."""
+    for i, rule in enumerate(config.tables):
+        if "\\" not in rule.table and rule.table and (fault := table_name_fault(rule.table)):
+            yield f"tables[{i}].table: {fault}"
 
 
 def _windows(config: Config) -> Iterator[str]:

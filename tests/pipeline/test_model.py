@@ -2,7 +2,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.model import Order, OrderSpan, ShardId, SourcePartition, Table, TopicPartition
+from pipeline.model import (
+    Order,
+    OrderSpan,
+    ShardId,
+    SourcePartition,
+    Table,
+    TopicPartition,
+    table_name_fault,
+)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +46,16 @@ def test_tables_of_a_database_are_told_by_how_their_texts_begin(
 def test_what_is_not_canonical_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a table name"):
         ShardId.parse(text)
+
+
+def test_of_a_name_with_many_dots_both_readings_are_shown() -> None:
+    fault = table_name_fault("a.b.c.d")
+
+    assert fault == (
+        "'a.b.c.d' is not a table name: it has 3 dots; put a name that contains dots in double"
+        ' quotes: a."b.c.d" is b.c.d of database a, and "a.b.c".d is d of database a.b.c'
+    )
+    assert table_name_fault('a."b.c.d"') == table_name_fault('"a.b.c".d') == ""
 
 
 @given(st.text().filter(lambda source: "/" not in source), st.text(), st.integers(0))

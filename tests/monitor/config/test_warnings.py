@@ -74,6 +74,13 @@ def test_f190_a_rule_that_something_is_left_for_is_not(rules: list[str]) -> None
             id="a glob for a regex",
         ),
         pytest.param(
+            "tables: [{shards: 'a\\.b', table: a.b.c}]",
+            "tables[0].table: 'a.b.c' is not a table name: it has 2 dots; put a name that contains"
+            ' dots in double quotes: a."b.c" is b.c of database a, and'
+            ' "a.b".c is c of database a.b',
+            id="a name with two dots",
+        ),
+        pytest.param(
             "tables: [{shards: 'shop.*', table: shop.orders}]",
             r"tables[0].shards: 'shop.*' also matches the tables of other databases whose names"
             r" begin with 'shop', and shop.orders gets the rows of all; for one database write"
