@@ -296,6 +296,7 @@ RANGE = f"range_counts:{TABLE.name}:shop/shop_00.orders:"
         pytest.param(verdict("fail", "s/t:1-9"), {"20-30"}, ("1-9",), id="other rows"),
         pytest.param(verdict("fail", "s/u:1-9"), {"1-9"}, ("u:1-9",), id="another shard"),
         pytest.param(verdict("fail", "s/t:4", "s/t:8"), {"4"}, ("8",), id="one of two"),
+        pytest.param(verdict("fail", "s/t:x", "s/t:y"), {"x"}, ("y",), id="one of two texts"),
         pytest.param(verdict("fail"), {"4"}, ("",), id="nothing is named"),
         pytest.param(
             verdict("fail", *[f"s/t:{n}" for n in range(0, 40, 2)]),
