@@ -21,15 +21,15 @@ from checks.blocks import StateSince, TableState
 from checks.counting import Differences, SuspectState, rule_differences
 from checks.model import Outcome, RowColumns, Ruling, Verdict
 from checks.readiness import ReadinessState
-from monitor.auto_repair import AutoRepair
+from monitor.auto_repair import AutoRepair, count_rows
 from monitor.board import Board, NextStep, RepairDecision, TableView
 from monitor.commands import explain
 from monitor.config.model import RepairRule
 from monitor.store.requests import BackfillSpec, StoredBackfill
 from monitor.store.store import ServiceStore
-from pipeline.backfill_state import BackfillState, RowSelection, SelectedRange
+from pipeline.backfill_state import BackfillState, RowSelection, SelectedKey, SelectedRange
 from pipeline.errors import UnreachableError
-from pipeline.model import Origin, Shard
+from pipeline.model import Origin, Shard, Table
 from tests.monitor.boards import FENCE, NOW, view
 from tests.monitor.rig import USERS, Rig
 
@@ -180,6 +180,23 @@ def test_it_is_for_a_person_where_no_rule_says_auto(
     harness.find("t", "shop/shop.t:17")
 
     assert len(harness.after()) == len(store.backfills.list()) == decided
+
+
+def test_a_key_or_a_range_without_a_shard_counts_once_for_each_shard() -> None:
+    one, two = Shard("shop", "shop_0.t"), Shard("shop", "shop_1.t")
+    keys = (SelectedKey("[1]"), SelectedKey("[2]", str(one)))
+    ranges = (SelectedRange(1, 3), SelectedRange(5, 6, str(two)))
+
+    assert count_rows(RowSelection(keys, ranges), Table("shop.t", (one, two), ("id",))) == 11
+
+
+def test_one_row_is_named_as_one(store: ServiceStore) -> None:
+    harness = RepairHarness(store, AUTO)
+    harness.find("t", "shop/shop.t:17")
+
+    (made,) = harness.after()
+
+    assert made.why.startswith("1 row that range_counts found wrong")
 
 
 LIMITED = replace(AUTO, rows=5, rows_a_day=8, tables_a_day=2)

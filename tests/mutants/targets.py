@@ -126,6 +126,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/pipeline/delta/test_sent_transactions.py",
         "tests/pipeline/delta/test_transactions.py",
         "tests/pipeline/delta/test_resumed.py",
+        "tests/pipeline/delta/test_log_memory.py",
     ),
     "pipeline/delta/object_store.py": tuple(
         f"tests/pipeline/delta/test_{one}.py" for one in ("bucket_words", "bucket_races", "store")
@@ -155,7 +156,9 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     "pipeline/image.py": ("tests/pipeline/test_image.py",),
     "pipeline/sources/mysql/ddl_parser.py": (f"{MYSQL}/test_ddl_parser.py",),
-    "pipeline/sources/mysql/ddl_effects.py": (f"{MYSQL}/test_ddl_effects.py",),
+    "pipeline/sources/mysql/ddl_effects.py": tuple(
+        f"{MYSQL}/test_ddl_effects{one}.py" for one in ("", "_compare", "_defaults", "_differences")
+    ),
     "pipeline/sources/postgres/slots.py": ("tests/pipeline/sources/postgres/test_slots.py",),
     "monitor/observe/recorder.py": (
         f"{OBSERVE}/test_recorder.py",

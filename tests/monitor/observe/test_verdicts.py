@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import event
 
 from checks.model import Outcome, Ruling, Verdict, Verified
-from monitor.observe.verdicts import LOOKED_FOR, LatestVerdicts, Rechecks
+from monitor.observe.verdicts import LOOKED_FOR, LatestVerdicts, Rechecks, awaits_checks
 from monitor.store.requests import BackfillSpec, StoredBackfill
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import BackfillState
@@ -217,9 +217,12 @@ def store(tmp_path: Path) -> Iterator[ServiceStore]:
 
 def verdict(outcome: Outcome, read: timedelta, table: str = "shop.a") -> Verdict:
     """One that came in a minute, as of what was read at the end or *read* after it."""
-    fence = Fence("s", 1, ENDED + read, Head("u", binlog_position(7, 4)))
     ruling = Ruling(outcome, f"{outcome} it is")
-    return Verdict(table, "range_counts", ruling, ENDED + timedelta(minutes=1), (fence,))
+    return Verdict(table, "range_counts", ruling, ENDED + timedelta(minutes=1), (_read(read),))
+
+
+def _read(after: timedelta) -> Fence:
+    return Fence("s", 1, ENDED + after, Head("u", binlog_position(7, 4)))
 
 
 AFTER, BEFORE = timedelta(seconds=1), timedelta(0)
@@ -232,6 +235,11 @@ AFTER, BEFORE = timedelta(seconds=1), timedelta(0)
         pytest.param([verdict(Outcome.FAIL, AFTER)], False, id="it fails after it"),
         pytest.param([verdict(Outcome.PASS, BEFORE)], None, id="of what was read before the end"),
         pytest.param([verdict(Outcome.UNKNOWN, AFTER)], None, id="it does not know"),
+        pytest.param(
+            [replace(verdict(Outcome.PASS, AFTER), as_of=(_read(BEFORE), _read(AFTER)))],
+            None,
+            id="one of two sources was read before the end",
+        ),
         pytest.param([verdict(Outcome.PASS, AFTER, "shop.b")], None, id="of another table"),
         pytest.param(
             [replace(verdict(Outcome.PASS, AFTER), as_of=())], None, id="as of no position"
@@ -268,6 +276,20 @@ def test_after_a_day_nobody_looks_any_more(store: ServiceStore) -> None:
     rechecks(store, ENDED + LOOKED_FOR, verdict(Outcome.PASS, AFTER)).look()
 
     assert store.backfills.list()[0].proofs == ()
+
+
+def test_a_check_is_awaited_from_the_end_of_a_repair_for_a_day_and_until_it_passes(
+    store: ServiceStore,
+) -> None:
+    store.backfills.add(StoredBackfill("y", "shop.b", "an incident", "ann", NOON, wish=WISH))
+    ended, running = sorted(store.backfills.list(), key=lambda one: one.id)
+    rechecks(store, ENDED, verdict(Outcome.PASS, AFTER)).look()
+    passed = next(one for one in store.backfills.list() if one.id == ended.id)
+
+    assert awaits_checks(ended, ENDED + LOOKED_FOR - AFTER)
+    assert not awaits_checks(ended, ENDED + LOOKED_FOR)
+    assert not awaits_checks(running, ENDED)
+    assert not awaits_checks(passed, ENDED)
 
 
 def rechecks(store: ServiceStore, now: datetime, *ruled: Verdict) -> Rechecks:

@@ -8,8 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pipeline.apply.decide import Found
 from pipeline.apply.fold import ColumnPlaces
-from pipeline.apply.partial_rows import CompletedRow, complete_rows, is_partial
+from pipeline.apply.partial_rows import (
+    CompletedRow,
+    ValueSources,
+    complete_rows,
+    fill_missing_values,
+    is_partial,
+)
 from pipeline.apply.row_metadata import ORDER, RowOrigins
 from pipeline.errors import HeldError
 from pipeline.model import COLUMN_VERSIONS, Op
@@ -400,3 +407,33 @@ def test_f113_changes_are_partial_that_name_columns() -> None:
     assert is_partial(rows).tolist() == [True, False, True]
     assert is_partial(rows.slice(1, 1)).tolist() == [False]
     assert is_partial(rows.drop_columns("changed")).tolist() == [False] * 3
+
+
+def test_a_value_that_only_the_mirror_has_is_read_there_or_holds_the_table() -> None:
+    changes = pa.Table.from_pylist([partial_row(6, name="c")], SCHEMA)
+    owner, there = mirror_row(3)
+    found = Found(np.where(there, 0, -1).astype(np.int32), np.zeros(1, np.int64), owner)
+
+    def filled(peek: Any) -> list[Row]:
+        columns = ("id", "name", "big")
+        its = ValueSources(changes, columns, ("id",), False, _typed, lambda *_: found, peek)
+        at = np.zeros(1, np.int64)
+        rows: list[Row] = fill_missing_values(changes, _typed(changes), found, at, its).to_pylist()
+        return rows
+
+    kept = pa.table({"big": ["A"]})
+    assert filled(lambda *_: kept) == [{"id": "1", "name": "c", "big": "A"}]
+    with pytest.raises(HeldError, match="came without big"):
+        filled(None)
+
+
+def _typed(rows: pa.Table) -> pa.Table:
+    values = [json.loads(text) for text in rows["after"].to_pylist()]
+    return pa.table(
+        {
+            name: pa.array(
+                [None if (v := one.get(name)) is None else str(v) for one in values], pa.string()
+            )
+            for name in ("id", "name", "big")
+        }
+    )

@@ -69,6 +69,16 @@ OLD = [begin_event(), *transaction_rows(1, 900, 3), end_event(orders_00=3)]
 NEW = [begin_event(), *transaction_rows(2, 10, 1), end_event(orders_00=1)]
 
 
+def test_a_transaction_has_as_many_runs_as_it_has_begins_before_its_end(tmp_path: Path) -> None:
+    """They may all land in one batch; a BEGIN after END is of the next run."""
+    begins = [begin_event() | {"offset": offset} for offset in (10, 12, 30)]
+    end = end_event(orders_00=3) | {"offset": 20}
+
+    (told,) = read_transactions(tmp_path, {0: [*begins, *OLD[1:-1], end]}, range(1))
+
+    assert (told.promised, told.landed, told.begun) == (3, 3, 2)
+
+
 @pytest.mark.parametrize(
     ("batches", "asked", "told"),
     [

@@ -228,6 +228,7 @@ def test_a_type_is_followed_only_where_every_value_keeps_its_meaning(
 HELD = {
     "dropped": (schema_with(), "column a is gone"),
     "renamed": (schema_with(replace(A, name="b")), "column a is now b"),
+    "another of its type": (schema_with(Column("x", "INT"), replace(A, name="b")), "a is gone"),
     "not null": (schema_with(replace(A, nullable=False)), "a is NOT NULL"),
     "key grown": (schema_with(A, key=("id", "a")), "the key changed"),
     "key gone": (schema_with(A, key=()), "the key changed"),

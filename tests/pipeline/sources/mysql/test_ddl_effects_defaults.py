@@ -47,6 +47,7 @@ FILLED = {
         datetime.fromisoformat("9999-12-31 23:59:59.999999"),
     ),
     "bit": (Column("c", "BIT", 1, default="1"), True),
+    "no bit": (Column("c", "BIT", 1, default="0"), False),
     "bits": (Column("c", "BIT", 9, default="1"), b"\0\1"),
     "padded": (Column("c", "BINARY", 3, default="a"), b"a\0\0"),
 }
@@ -63,6 +64,7 @@ REFUSED = {
     "odd time": (Column("c", "TIME", default="noon"), "not a plain time"),
     "bits": (Column("c", "BIT", 8, default="101"), "base"),
     "hexadecimal": (Column("c", "BLOB", default="0xFF"), "exactly"),
+    "a control character": (Column("c", "BLOB", default="\x01"), "exactly"),
     "letters of a charset": (Column("c", "VARBINARY", 9, default="é"), "exactly"),
     "zone": (Column("c", "TIMESTAMP", default="2020-01-01 00:00:00"), "zone"),
     "now()": (Column("c", "DATETIME", default="1970-01-01 00:00:00"), "time of"),
