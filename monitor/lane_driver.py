@@ -162,6 +162,7 @@ class LaneDriver:
             waived=self.store.waivers.waived,
             standstills=self.observers.standstills,
             accounts=self.store.accounts,
+            ledger=self.store.ledger,
             backfills=self.store.backfills,
             resubmissions=self.store.resubmissions,
             clock=self.clock,

@@ -463,6 +463,9 @@ class Account:
 
     ``corrected`` counts messages that an earlier account counts as quarantined, and whose changes
     are read now: so many were read twice, and are no longer quarantined.
+
+    ``minutes`` and ``explained`` count rows by minute, by op and by what became of them (see
+    :mod:`pipeline.minute_counts`). They are None if that is unknown, and explain nothing.
     """
 
     read: int = 0
@@ -473,6 +476,10 @@ class Account:
     quarantined: int = 0
     ignored: Mapping[str, int] | None = None
     corrected: int = 0
+    minutes: Mapping[str, Mapping[str, int]] | None = field(default=None, compare=False, repr=False)
+    explained: Mapping[str, Mapping[str, int]] | None = field(
+        default=None, compare=False, repr=False
+    )
 
     @property
     def residual(self) -> int:

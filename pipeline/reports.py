@@ -5,12 +5,14 @@ gains `@batch` when it is landed. A merge failure with an unforeseen error gets 
 `failed`; its traceback is in the service log.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from pipeline.checkpoint import Gap
 from pipeline.errors import HeldError, SluiceError, text_or_cause
 from pipeline.image import Image
+from pipeline.minute_counts import MinuteCounts
 from pipeline.model import Account
 from pipeline.resubmissions import ResubmissionState
 
@@ -59,7 +61,8 @@ class LandingReport:
     """One landing round of one lane; a round that committed nothing has no ``batch``.
 
     ``capped`` is true when more was there than one batch may take. ``resubmitted`` holds the state
-    of each requested correction.
+    of each requested correction. ``minutes``: table -> its rows that came through topics, by minute
+    and op; None if they are too many to keep.
     """
 
     lane: str
@@ -72,6 +75,7 @@ class LandingReport:
     gaps: tuple[Gap, ...] = ()
     holds: tuple[Hold, ...] = ()
     resubmitted: tuple[ResubmissionState, ...] = ()
+    minutes: Mapping[str, MinuteCounts | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,7 @@ class MergeReport:
 
     ``hold`` is set when the table was left alone instead; then ``batch`` and ``version`` are its
     current ones. ``image`` is the image that the run made of the mirror, if any: the next run
-    reports its changes.
+    reports its changes. ``since`` is the batch before the first that the run read; None if unknown.
     """
 
     table: str
@@ -91,6 +95,7 @@ class MergeReport:
     took: timedelta
     hold: Hold | None = None
     image: Image | None = None
+    since: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ from pipeline.suites import SuiteAnswer, SuiteLook, evaluate_by_spark
 if TYPE_CHECKING:
     from monitor.store.history import Accounts
     from monitor.store.holds import HoldRegistry
+    from monitor.store.ledger import Ledger
     from monitor.store.requests import Resubmissions, StoredBackfills
     from pipeline.lane import Lane
 
@@ -286,6 +287,7 @@ class LaneRequests:
     waived: Callable[[], frozenset[str]]
     standstills: "HoldRegistry"
     accounts: "Accounts"
+    ledger: "Ledger"
     backfills: "StoredBackfills"
     resubmissions: "Resubmissions"
     clock: Callable[[], datetime]
@@ -448,6 +450,7 @@ class LaneRequests:
         with self.accounts.together() if accounted else nullcontext():
             for merge in accounted:
                 self.accounts.add(self.lane, merge.table, merge.batch, merge.account, now)
+            self.ledger.add_merges(self.lane, merges, now)
         self.standstills.applied(merges, now)
         self.noted(merges)
         for merge in merges:
@@ -477,6 +480,7 @@ class LaneRequests:
         if landed.batch is not None:
             took = round(landed.took.total_seconds(), 3)
             log.info("landed", batch=landed.batch, rows=landed.rows, seconds=took)
+        self.ledger.add_landing(landed)
 
 
 def answer_request(lane: "Lane", request: Request) -> Reply:

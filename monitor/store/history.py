@@ -434,15 +434,19 @@ def _whole(stored: object) -> int:
     return stored
 
 
+_NO_TERMS = ("ignored", "minutes", "explained")
+
+
 def nonzero_terms(account: Account) -> Mapping[str, int]:
     """Return the nonzero terms of the account, by name."""
-    own = {name: n for name, n in asdict(account).items() if name != "ignored"}
+    own = {name: n for name, n in asdict(account).items() if name not in _NO_TERMS}
     ignored = {f"ignored:{rule}": count for rule, count in (account.ignored or {}).items()}
     return {name: count for name, count in {**own, **ignored}.items() if count}
 
 
 def _plain(account: Account) -> dict[str, object]:
-    return {**asdict(account), "ignored": dict(account.ignored or {})}
+    terms = {name: n for name, n in asdict(account).items() if name not in _NO_TERMS}
+    return {**terms, "ignored": dict(account.ignored or {})}
 
 
 def _count(connection: Connection, table: str, term: str, by: int) -> None:

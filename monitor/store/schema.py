@@ -300,6 +300,35 @@ table_states = _table(
     _column("state", _WORD),
     _column("why", Text),
 )
+ledger_open = _table(
+    "ledger_open",
+    _key("lane", _NAME),
+    _key("table", _NAME),
+    _key("batch", BigInteger),
+    _column("at", Instant),
+    _column("counts", JSON, nullable=True),
+)
+ledger_minutes = _table(
+    "ledger_minutes",
+    _key("table", _NAME),
+    _key("hop", _WORD),
+    _key("minute", BigInteger),
+    _column("went_in", JSON),
+    _column("came_out", JSON),
+    _column("explained", JSON),
+    _column("unknown", Integer),
+    _column("residual", BigInteger),
+    _column("batch", BigInteger),
+    _column("at", Instant),
+    Index("ledger_minutes_by_residual", "table", "hop", "residual", "unknown"),
+)
+ledger_reach = _table(
+    "ledger_reach",
+    _key("lane", _NAME),
+    _key("table", _NAME),
+    _column("first", BigInteger),
+    _column("last", BigInteger),
+)
 silences = _table("silences", _key("id", _NAME), _column("end", Instant), _column("body", Text))
 
 
@@ -352,6 +381,7 @@ STEPS: tuple[Callable[[Connection], None], ...] = (
     *(METADATA.create_all,) * 3,
     _cut_off_findings,
     _ends_of_fails,
+    METADATA.create_all,
 )
 """The first makes a store, each after it the next version; a released step is never changed.
 
@@ -359,7 +389,7 @@ The second adds what is read again from its source, the third pauses and states 
 the fourth which rows are read again, the fifth what was corrected,
 the sixth windows of archives, the seventh those that were withdrawn,
 the eighth rows that a FAIL does not name and how waivers end,
-the ninth when FAILs ended."""
+the ninth when FAILs ended, the tenth the ledger by minute."""
 FIRST = 2
 """The version that the first step makes; no release has written an earlier one."""
 

@@ -15,6 +15,7 @@ from monitor.store.certificates import Certificates, Fences
 from monitor.store.database import Database
 from monitor.store.history import Accounts, CheckMemory, TableStates, Verdicts
 from monitor.store.holds import Holds
+from monitor.store.ledger import Ledger
 from monitor.store.requests import Archives, Pauses, Resubmissions, StoredBackfills
 from monitor.store.ticks import Ticks
 
@@ -33,6 +34,7 @@ class ServiceStore:
     ticks: Ticks = field(init=False)
     waivers: Waivers = field(init=False)
     accounts: Accounts = field(init=False)
+    ledger: Ledger = field(init=False)
     holds: Holds = field(init=False)
     silences: Silences = field(init=False)
     backfills: StoredBackfills = field(init=False)
@@ -53,6 +55,7 @@ class ServiceStore:
         self.ticks = Ticks(database)
         self.waivers = Waivers(database)
         self.accounts = Accounts(database)
+        self.ledger = Ledger(database)
         self.holds = Holds(database)
         self.silences = Silences(database)
         self.backfills = StoredBackfills(database)
@@ -94,6 +97,7 @@ class ServiceStore:
             "certificates": self.certificates.prune,
             "ticks": self.ticks.prune,
             "accounts": self.accounts.prune,
+            "ledger": self.ledger.prune,
             "silences": self.silences.prune,
         }
         return {name: prune(now) for name, prune in prunes.items()}

@@ -16,6 +16,7 @@ from typing_extensions import TypedDict
 from alerts.model import AlertKind, IncidentState
 from alerts.model import Severity as SeverityName
 from checks.blocks import TableState
+from checks.ledger import LedgerState
 from checks.model import Outcome
 from checks.readiness import ReadinessState
 from checks.trace import TraceState
@@ -38,6 +39,7 @@ LifeName = Annotated[str, _one_of(TableState)]
 StageName = Annotated[str, _one_of(Stage)]
 HopName = Annotated[str, _one_of(Hop)]
 Order = Annotated[str, _one_of(OrderingName)]
+LedgerStateName = Annotated[str, _one_of(LedgerState)]
 OutcomeName = Annotated[str, _one_of(Outcome)]
 Kind = Annotated[str, _one_of(AlertKind)]
 TraceName = Annotated[str, _one_of(TraceState)]
@@ -299,6 +301,40 @@ class NewestOutcome(TypedDict):
 
     outcome: OutcomeName
     reason: str
+
+
+class LedgerMinute(TypedDict):
+    """Rows of one minute of the changes themselves, by op; ``explained`` by term of the account.
+
+    ``missing`` went in and did not come out; a negative number came out and did not go in.
+    ``residual`` counts both; null while a part is unknown or in flight.
+    """
+
+    minute: Instant
+    state: LedgerStateName
+    went_in: dict[str, int]
+    came_out: dict[str, int]
+    explained: dict[str, int]
+    in_flight: dict[str, int]
+    missing: dict[str, int]
+    residual: int | None
+
+
+class LedgerOfHop(TypedDict):
+    """The minutes of one hop, ascending, and its residual of all minutes that are kept."""
+
+    hop: HopName
+    residual: int | None
+    minutes: list[LedgerMinute]
+
+
+class TableLedger(TypedDict):
+    """What went into each hop of a table and what came out, by minute."""
+
+    table: str
+    since: Instant
+    until: Instant
+    hops: list[LedgerOfHop]
 
 
 class Verdict(TypedDict):

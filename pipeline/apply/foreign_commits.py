@@ -257,14 +257,16 @@ class ForeignWatch:
             log.exception("log_unread", table=table)
             return MergeFailure.unforeseen(error, "its log cannot be judged: ").hold(table)
 
-    def find_last_merge(self, table: str) -> tuple[int, Account] | None:
-        """Return batch and account of the newest merge; None if the log has none."""
+    def find_last_merge(self, table: str) -> tuple[int, int | None, Account] | None:
+        """Return batch, the batch read after, and account of the newest merge, if there is any."""
         snapshot = self.mirrors.seen(table)
         if snapshot is None:
             return None
         for commit in islice(self.mirrors.commits(table, snapshot.version), _FAR + 1):
             if "account" in commit.own:
-                return int(commit.own["batch"]), Account(**commit.own["account"])
+                since = commit.own.get("since")
+                known = since if isinstance(since, int) else None
+                return int(commit.own["batch"]), known, Account(**commit.own["account"])
         return None
 
     def _looked(self, table: str, waived: frozenset[str]) -> Hold | None:

@@ -53,6 +53,7 @@ from pipeline.apply.invariants import (
 from pipeline.apply.partial_rows import ReadValues, ValueSources, fill_missing_values, is_partial
 from pipeline.apply.row_metadata import META, SLUICE, Adoption, RowOrigins, flat_column, row_origins
 from pipeline.errors import HeldError
+from pipeline.minute_counts import minute_key, minutes_of
 from pipeline.model import Account, Op, Order, Origin, Shard, Table
 from pipeline.schema.decode import type_rows
 from pipeline.schema.model import Column
@@ -374,4 +375,39 @@ def account_for(task: MergeTask[Any], made: MergePlan, counts: RowCounts) -> Acc
     came = 0 if task.archive is None else int((new & has_live_op(folded.rows, Op.DELETE)).sum())
     applied = counts.inserted + counts.updated + counts.deleted - came
     noop = counts.noop + made.outlived
-    return balance_account(counted, applied, noop, counts.again, counts.archived + came)
+    account = balance_account(counted, applied, noop, counts.again, counts.archived + came)
+    return replace(account, explained=_explain_minutes(changes, made))
+
+
+_TERMS = {
+    "applied": (RowVerdict.INSERT, RowVerdict.UPDATE, RowVerdict.MOVE, RowVerdict.DELETE),
+    "noop": (RowVerdict.NOOP,),
+    "redelivered": (RowVerdict.AGAIN,),
+    "archived": (RowVerdict.ARCHIVE,),
+}
+_OP_TERMS = {Op.TRUNCATE: "applied", Op.TOMBSTONE: "tombstone", Op.ERROR: "quarantined"}
+
+
+def _explain_minutes(changes: pa.Table, made: MergePlan) -> dict[str, dict[str, int]]:
+    """Minute -> term -> changes; ``superseded`` are all that were not the newest of their key.
+
+    Repetitions, and changes below a floor, count there, too: their row is not among the folded.
+    """
+    rows, verdicts = made.folded.rows, made.verdicts.copy()
+    kept_delete = (verdicts == RowVerdict.INSERT) & has_live_op(rows, Op.DELETE)
+    verdicts[kept_delete] = RowVerdict.ARCHIVE  # it came, and stays as an archived row
+    minutes, every = np.unique(minutes_of(_rows_of(changes, *ROW_OPS)), return_counts=True)
+    codes = np.searchsorted(minutes, minutes_of(rows)) * len(RowVerdict) + verdicts
+    shape = (len(minutes), len(RowVerdict))
+    number = np.bincount(codes, minlength=shape[0] * shape[1]).reshape(shape)
+    found: dict[str, dict[str, int]] = {}
+    for minute, total, here in zip(minutes.tolist(), every.tolist(), number, strict=True):
+        terms = {name: int(here[list(own)].sum()) for name, own in _TERMS.items()}
+        terms["superseded"] = total - sum(terms.values())
+        found[minute_key(minute)] = {name: count for name, count in terms.items() if count}
+    for op, name in _OP_TERMS.items():
+        own, counts = np.unique(minutes_of(_rows_of(changes, op)), return_counts=True)
+        for minute, total in zip(map(minute_key, own.tolist()), counts.tolist(), strict=True):
+            terms = found.setdefault(minute, {})
+            terms[name] = terms.get(name, 0) + total
+    return found

@@ -59,6 +59,7 @@ from pipeline.checkpoint import Checkpoint
 from pipeline.delta.store import Store, open_store
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.image import Image, LateChanges, add_image, images_property
+from pipeline.minute_counts import bounded, count_minutes
 from pipeline.model import ORDER_PARTS, Op, Order, Table
 from pipeline.reports import MergeFailure
 from pipeline.schema.decode import type_rows
@@ -269,7 +270,7 @@ def _done(
     own = rows.get(job.name)
     if own is None:
         own = pa.schema([CHANGES.field(column) for column in _columns([job])]).empty_table()
-    topics = frozenset(pc.unique(own["topic"]).drop_null().to_pylist())
+    topics, read = frozenset(pc.unique(own["topic"]).drop_null().to_pylist()), own
     try:
         came = [
             move_rows(move, open_store(changes), job.history, job.dropped) for move in job.moves
@@ -281,12 +282,20 @@ def _done(
         own = own if job.rest is None else job.rest.with_rows(own)
         evidence = None if job.archive is None else job.archive.evidence
         result = merge(replace(job.task, changes=own, archive=evidence))
-        return MergeOutcome(result, topics, late)
+        return MergeOutcome(_with_minutes(result, read, len(own)), topics, late)
     except SluiceError as error:
         return MergeOutcome(MergeFailure.of(error), topics)
     except Exception as error:  # the boundary of one mirror's turn: it blocks no other
         log.exception("turn_broken", table=job.name)
         return MergeOutcome(MergeFailure.unforeseen(error), topics)
+
+
+def _with_minutes(result: MergeResult[S], read: pa.Table, merged: int) -> MergeResult[S]:
+    """Count what was *read* of the batches; rows from elsewhere are among the *merged* ones."""
+    counts = bounded(next(iter(count_minutes(read).values()), {}))
+    explained = result.account.explained if merged == len(read) else None
+    account = replace(result.account, minutes=counts, explained=bounded(explained))
+    return replace(result, account=account)
 
 
 def _late(job: MergeJob[S], changes: str, rows: pa.Table) -> dict[datetime, LateChanges]:

@@ -133,9 +133,10 @@ class UnreportedMerges:
                 continue
             self._reported.add(table)
             if snapshot is not None and last is not None:
-                batch, account = last
+                batch, since, account = last
                 now = self.clock()
-                yield MergeReport(table, batch, snapshot.version, account, now, now - now)
+                version = snapshot.version
+                yield MergeReport(table, batch, version, account, now, now - now, since=since)
 
 
 MOST_MIRRORS = 1_000  # of a tier in one run, so that the first of them are not committed late
@@ -538,7 +539,8 @@ class MergeRunner:
         if job.image is not None:
             return MergeReport(name, reached, version, Account(), started, took, image=job.image)
         self.highs.note_applied(name, reached, outcome.topics)
-        return MergeReport(name, reached, version, account, started, took)
+        since = job.wanted.after
+        return MergeReport(name, reached, version, account, started, took, since=since)
 
     def _commit(self, job: MergeJob[Any], written: MergeResult[Any], life: int | None) -> int:
         table = job.name

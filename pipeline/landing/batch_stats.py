@@ -40,6 +40,7 @@ from pipeline.landing.order_check import (
     order_of,
     read_places,
 )
+from pipeline.minute_counts import MinuteCounts, add_tables, count_minutes
 from pipeline.model import (
     ORDER_PARTS,
     Op,
@@ -137,6 +138,7 @@ class RunStats:
     ``errors``      ``source/shard`` (or ``topic:NAME`` where it is not known) -> what is unread.
     ``stretches``   the orders of each partition.
     ``around``      ``source/shard`` -> its rows of ``AROUND``.
+    ``minutes``     table -> its rows by minute and op.
     """
 
     rows: int
@@ -152,6 +154,7 @@ class RunStats:
     wholes: Mapping[str, Order]
     landed_heartbeats: Mapping[str, tuple[LandedHeartbeat, ...]]
     heartbeat_rows: Mapping[str, tuple[HeartbeatRow, ...]] = field(default_factory=dict)
+    minutes: Mapping[str, MinuteCounts] = field(default_factory=dict)
 
 
 def tally_rows(rows: pa.Table) -> RunStats:
@@ -179,6 +182,7 @@ def tally_rows(rows: pa.Table) -> RunStats:
         wholes=_wholes(_rows_of(rows, Op.HEARTBEAT)),
         landed_heartbeats=_find_landed_heartbeats(_rows_of(rows, Op.HEARTBEAT)),
         heartbeat_rows=_heartbeat_rows(_rows_of(rows, Op.HEARTBEAT)),
+        minutes=count_minutes(rows),
     )
 
 
@@ -556,6 +560,7 @@ class BatchStats:
                     a waiver lets pass below what was landed.
     ``let_pass``    those of them with rows that a waiver lets pass -> their lowest order before,
                     and the highest of those behind them.
+    ``minutes``     table -> its rows by minute and op.
     """
 
     rows: int = 0
@@ -580,6 +585,7 @@ class BatchStats:
     wholes: Mapping[str, Order] = field(default_factory=dict)
     landed_heartbeats: Mapping[str, tuple[LandedHeartbeat, ...]] = field(default_factory=dict)
     heartbeat_rows: Mapping[str, tuple[HeartbeatRow, ...]] = field(default_factory=dict)
+    minutes: Mapping[str, MinuteCounts] = field(default_factory=dict)
 
 
 def gather_stats(
@@ -621,6 +627,7 @@ def gather_stats(
         wholes=_joined([one.wholes for one in runs], max),
         landed_heartbeats=_join_heartbeats(runs),
         heartbeat_rows=_joined([one.heartbeat_rows for one in runs], add),
+        minutes=add_tables(one.minutes for one in runs),
     )
 
 

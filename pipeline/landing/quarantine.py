@@ -49,6 +49,7 @@ from pipeline.landing.task import (
     shape_rows,
     slim_columns,
 )
+from pipeline.minute_counts import add_tables
 from pipeline.model import Op, Order, Shard
 from pipeline.resubmissions import (
     Resubmission,
@@ -96,7 +97,8 @@ class Healed:
                 tables[table] = tables.get(table, 0) + rows
             shards |= one.shards
         rows = facts.rows + sum(one.rows for one in self.tallies)
-        return replace(facts, rows=rows, tables=tables, shards=shards)
+        minutes = add_tables((facts.minutes, *(one.minutes for one in self.tallies)))
+        return replace(facts, rows=rows, tables=tables, shards=shards, minutes=minutes)
 
     def noted(self, made: Checkpoint) -> Checkpoint:
         """Return *made* with the note that mirrors from before this batch miss these rows."""

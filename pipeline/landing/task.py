@@ -41,7 +41,7 @@ _MARKERS = pa.array([Op.BEGIN, Op.END], pa.string())
 SLIM = pa.schema(
     [
         *(CHANGES.field(name) for name in ("source", "topic", "partition", "offset")),
-        *(CHANGES.field(name) for name in ("table", "shard", "op", "origin")),
+        *(CHANGES.field(name) for name in ("table", "shard", "op", "origin", "at")),
         *((part, pa.int64()) for part in ORDER_PARTS),
         CHANGES.field("snapshot"),
         CHANGES.field("schema_id"),

@@ -30,6 +30,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"{CHECKS}/test_readiness.py",
     ),
     "checks/probes/completeness.py": (f"{CHECKS}/probes/test_completeness.py",),
+    "checks/ledger.py": (f"{CHECKS}/test_ledger.py", "tests/monitor/store/test_ledger.py"),
     "checks/counting.py": (f"{CHECKS}/test_counting.py", f"{CHECKS}/probes/test_range_counts.py"),
     "checks/compare/reconcile.py": (f"{CHECKS}/compare/test_reconcile.py",),
     "checks/compare/look.py": (f"{CHECKS}/compare/test_walk.py", f"{CHECKS}/probes/test_values.py"),

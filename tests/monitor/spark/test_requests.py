@@ -104,6 +104,7 @@ def _requests(store: ServiceStore, spark: FakeSpark) -> LaneRequests:
         waived=store.waivers.waived,
         standstills=standstills,
         accounts=store.accounts,
+        ledger=store.ledger,
         backfills=store.backfills,
         resubmissions=store.resubmissions,
         clock=lambda: NOW,

@@ -27,6 +27,7 @@ def steps(ids: dict[str, str]) -> list[Step]:
     return [
         ("GET", "/v1/tables", 200, {}, None),
         ("GET", "/v1/tables/{table}/states", 200, {"table": USERS}, None),
+        ("GET", "/v1/tables/{table}/ledger", 200, {"table": USERS}, None),
         ("GET", "/v1/tables/{table}/trace", 200, {"table": USERS, "key": "7", "wait": 0}, None),
         ("GET", "/v1/readiness/{table}", 200, {"table": USERS}, None),
         ("GET", "/v1/readiness/{table}", 200, {"table": ORDERS}, None),

@@ -277,6 +277,6 @@ def test_slim_rows_hold_what_judging_needs_and_no_payload() -> None:
 
     assert list(found[0].values()) == [
         *("shop", "t", 0, 100, "shop.orders", "shop.orders", "c", int(Origin.LIVE)),
-        *(1, 3, 4, 1, "last", None, None),
+        *(None, 1, 3, 4, 1, "last", None, None),
     ]
     assert [found[1][part] for part in ("epoch", "log", "pos", "row")] == [None] * 4

@@ -1,0 +1,239 @@
+"""Stores the ledger: rows by minute, table, op and hop, and what is still on its way.
+
+Batches wait in ``ledger_open`` until a merge has reached them. Then they are compared, once, and
+only the minutes stay. Each report is stored in one transaction. A report that is missing leaves
+its batches UNKNOWN: nothing counts it as a loss.
+
+Balanced and unknown minutes stay for some hours, residuals for 42 days.
+"""
+
+from collections.abc import ItemsView, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, select
+
+from checks.ledger import (
+    LandedBatch,
+    LedgerEntry,
+    MergedBatches,
+    Recorded,
+    add_entries,
+    fly,
+    settle_merge,
+)
+from monitor.store.database import Database
+from monitor.store.history import HISTORY, delete_rows
+from monitor.store.schema import ledger_minutes, ledger_open, ledger_reach
+from pipeline.model import Hop
+from pipeline.reports import LandingReport, MergeReport
+
+KEPT = timedelta(hours=6)  # of minutes without a residual
+LONGEST_FLIGHT = timedelta(days=2)  # then a batch is given up, and is unknown
+EVERY_TABLE = ""  # the row of ``ledger_reach`` of the batches that landing has reported
+
+
+@dataclass(eq=False)
+class Ledger:
+    """The ledger of one lane; ``_early`` are merges of batches that landing has not reported yet.
+
+    They are in memory only, because each process reports the newest merge of a table again.
+    """
+
+    database: Database
+    _early: dict[str, MergeReport] = field(default_factory=dict)
+
+    def add_landing(self, report: LandingReport) -> None:
+        """Record the rows that a batch landed; a round without a batch changes nothing."""
+        if report.batch is None:
+            return
+        lane, batch, at = report.lane, report.batch, report.started
+        rows = [
+            {"lane": lane, "table": table, "batch": batch, "at": at, "counts": counts}
+            for table, counts in report.minutes.items()
+        ]
+        with self.database.write() as connection:
+            known = self._recorded(connection, lane)
+            if batch <= known.last:
+                _forget_from(connection, lane, batch)
+            now = known.with_batch(batch)
+            _reach(connection, lane, EVERY_TABLE, now.first, now.last)
+            if rows:
+                connection.execute(insert(ledger_open), rows)
+
+    def add_merges(self, lane: str, merges: Iterable[MergeReport], at: datetime) -> None:
+        """Compare each merge with the batches it covers; one that was compared changes nothing."""
+        new = [one for one in merges if one.since is not None and one.hold is None]
+        if not new and not self._early:
+            return
+        early: dict[str, MergeReport] = {}
+        with self.database.write() as connection:  # one thread at a time
+            recorded = self._recorded(connection, lane)
+            for one in (*self._early.values(), *new):
+                if one.batch > recorded.last or one.table in early:
+                    early[one.table] = one  # of two, the one before becomes unknown
+                else:
+                    self._settle(connection, lane, one, recorded, at)
+            self._early = early
+
+    def entries(self, table: str, since: int, until: int) -> Mapping[Hop, tuple[LedgerEntry, ...]]:
+        """Return hop -> entries of *table* in minutes ``[since, until)``, ascending."""
+        own = ledger_minutes.c.table == table
+        when = and_(own, ledger_minutes.c.minute >= since, ledger_minutes.c.minute < until)
+        flying = fly(self._open(ledger_open.c.table == table))
+        every = [*self._minutes(when), *(one for one in flying if since <= one.minute < until)]
+        return {Hop.MERGE: add_entries(every)} if every else {}
+
+    def residuals(self) -> Mapping[tuple[str, str], int | None]:
+        """Return (table, hop) -> rows that are missing or too many, of the kept minutes.
+
+        None where none is known of, and a minute is unknown; absent where no minute is kept.
+        """
+        columns = (ledger_minutes.c.table, ledger_minutes.c.hop)
+        sums = (func.sum(ledger_minutes.c.residual), func.max(ledger_minutes.c.unknown))
+        with self.database.read() as connection:
+            found = connection.execute(select(*columns, *sums).group_by(*columns)).all()
+        return {
+            (table, hop): int(rows) if rows or not unknown else None
+            for table, hop, rows, unknown in found
+        }
+
+    def prune(self, now: datetime) -> int:
+        """Delete minutes that have no residual any more early, and batches that nothing merged."""
+        old = ledger_minutes.c.at < now - HISTORY
+        quiet = and_(ledger_minutes.c.at < now - KEPT, ledger_minutes.c.residual == 0)
+        gone = delete_rows(self.database, ledger_minutes, old | quiet)
+        given_up = ledger_open.c.at < now - LONGEST_FLIGHT
+        with self.database.write() as connection:
+            newest = func.max(ledger_open.c.batch)
+            query = select(ledger_open.c.lane, newest).where(given_up).group_by(ledger_open.c.lane)
+            for lane, batch in connection.execute(query).all():
+                known = self._recorded(connection, lane)
+                first = max(known.first, batch + 1)
+                _reach(connection, lane, EVERY_TABLE, first, known.last)
+        return gone + delete_rows(self.database, ledger_open, given_up)
+
+    def _recorded(self, connection: Connection, lane: str) -> Recorded:
+        found = _read_reach(connection, lane, EVERY_TABLE)
+        return Recorded() if found is None else Recorded(found.first, found.last)
+
+    def _settle(
+        self,
+        connection: Connection,
+        lane: str,
+        merge: MergeReport,
+        recorded: Recorded,
+        at: datetime,
+    ) -> None:
+        table, account = merge.table, merge.account
+        before = _read_reach(connection, lane, table)
+        settled = -1 if before is None else int(before.last)
+        if merge.since is None or merge.batch <= settled:
+            return  # a merge is reported again after a restart
+        merged = MergedBatches(merge.since, merge.batch, at, account.minutes, account.explained)
+        own = and_(ledger_open.c.lane == lane, ledger_open.c.table == table)
+        passed = and_(own, ledger_open.c.batch <= merge.batch)
+        new = settle_merge(merged, self._open(passed), recorded, settled)
+        if new:
+            self._add(connection, table, new, at)
+        connection.execute(delete(ledger_open).where(passed))
+        _reach(connection, lane, table, -1, merge.batch)
+
+    def _add(
+        self, connection: Connection, table: str, new: Sequence[LedgerEntry], at: datetime
+    ) -> None:
+        """Add *new* entries to those of their minutes."""
+        own = and_(ledger_minutes.c.table == table, ledger_minutes.c.hop == Hop.MERGE.value)
+        there = and_(own, ledger_minutes.c.minute.in_([one.minute for one in new]))
+        every = add_entries([*self._minutes(there), *new])
+        connection.execute(delete(ledger_minutes).where(there))
+        connection.execute(insert(ledger_minutes), [_row(table, one, at) for one in every])
+
+    def _open(self, which: ColumnElement[bool]) -> list[LandedBatch]:
+        query = select(ledger_open).where(which).order_by(ledger_open.c.batch)
+        return self.database.decoded(query, ledger_open, _landed, _unread_batch)
+
+    def _minutes(self, which: ColumnElement[bool]) -> list[LedgerEntry]:
+        query = select(ledger_minutes).where(which)
+        return self.database.decoded(query, ledger_minutes, _entry, _unread_minute)
+
+
+def _row(table: str, one: LedgerEntry, at: datetime) -> dict[str, Any]:
+    return {
+        "table": table,
+        "hop": Hop.MERGE.value,
+        "minute": one.minute,
+        "went_in": dict(one.went_in),
+        "came_out": dict(one.came_out),
+        "explained": dict(one.explained),
+        "unknown": int(one.unknown),
+        "residual": one.residual or 0,
+        "batch": one.batch,
+        "at": at,
+    }
+
+
+def _entry(row: Row[Any]) -> LedgerEntry:
+    return LedgerEntry(
+        row.minute,
+        _counts(row.went_in),
+        _counts(row.came_out),
+        _counts(row.explained),
+        unknown=bool(row.unknown),
+        batch=row.batch,
+    )
+
+
+def _landed(row: Row[Any]) -> LandedBatch:
+    counts = row.counts
+    if counts is not None:
+        counts = {minute: _counts(own) for minute, own in _items(counts)}
+    return LandedBatch(row.batch, row.at, counts)
+
+
+def _counts(stored: Any) -> dict[str, int]:
+    """Require numbers, because SQLite stores any value in any column."""
+    if not all(isinstance(rows, int) for _, rows in _items(stored)):
+        raise TypeError("a count is no number")
+    return dict(stored)
+
+
+def _items(stored: Any) -> ItemsView[str, Any]:
+    if not isinstance(stored, dict):
+        raise TypeError(f"{type(stored).__name__} for counts")
+    return stored.items()
+
+
+def _unread_batch(stored: Mapping[str, bytes | None]) -> LandedBatch:
+    """An unreadable batch is unknown: without it, rows would seem to come from nowhere."""
+    return LandedBatch(_number(stored["batch"]), datetime.now(UTC), None)
+
+
+def _unread_minute(stored: Mapping[str, bytes | None]) -> LedgerEntry:
+    return LedgerEntry(_number(stored["minute"]), unknown=True)
+
+
+def _number(stored: bytes | None) -> int:
+    return int(stored) if stored is not None and stored.isdigit() else 0
+
+
+def _read_reach(connection: Connection, lane: str, table: str) -> Row[Any] | None:
+    same = and_(ledger_reach.c.lane == lane, ledger_reach.c.table == table)
+    return connection.execute(select(ledger_reach).where(same)).first()
+
+
+def _reach(connection: Connection, lane: str, table: str, first: int, last: int) -> None:
+    same = and_(ledger_reach.c.lane == lane, ledger_reach.c.table == table)
+    connection.execute(delete(ledger_reach).where(same))
+    values = {"lane": lane, "table": table, "first": first, "last": last}
+    connection.execute(insert(ledger_reach).values(values))
+
+
+def _forget_from(connection: Connection, lane: str, batch: int) -> None:
+    """Forget batches from *batch* on: the change log lost them, and uses their numbers again."""
+    lost = and_(ledger_open.c.lane == lane, ledger_open.c.batch >= batch)
+    connection.execute(delete(ledger_open).where(lost))
+    above = and_(ledger_reach.c.lane == lane, ledger_reach.c.last >= batch)
+    for row in connection.execute(select(ledger_reach).where(above)).all():
+        _reach(connection, lane, row.table, row.first, batch - 1)

@@ -1,0 +1,94 @@
+"""Counts rows of the change log by minute, table and op, where they are landed or merged anyway.
+
+The minute is that of the change itself (`at`, as landed), in whole minutes since 1970 UTC. Landing
+counts what it writes, and a merge counts what it read, each by its own rows. So a difference is a
+row that one of them did not see.
+
+Only rows that came through a topic count. Rows that Sluice adds itself have none: rows of a
+backfill, and the end of a base. Counts are text-keyed, because they are stored as JSON.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.model import Op
+
+MinuteCounts = Mapping[str, Mapping[str, int]]
+"""Minute (`NO_MINUTE` where a change has no time) -> op or term -> rows."""
+
+NO_MINUTE = ""
+MOST_MINUTES = 500  # of one table in one batch or merge; more are not kept, and are unknown
+COUNTED_OPS = (
+    Op.CREATE,
+    Op.UPDATE,
+    Op.DELETE,
+    Op.READ,
+    Op.TRUNCATE,
+    Op.TOMBSTONE,
+    Op.ERROR,
+)
+"""Of rows that a merge reads."""
+_COUNTED = pa.array([str(op) for op in COUNTED_OPS], pa.string())
+_MINUTE = 60_000_000  # microseconds
+_NO_TIME = np.iinfo(np.int64).min
+
+
+def count_minutes(rows: pa.Table) -> dict[str, dict[str, dict[str, int]]]:
+    """Return table -> minute -> op -> rows, of those that came through a topic.
+
+    In: table, op, at, topic of ``CHANGES``. A row without a table does not count.
+    """
+    mask = pc.and_(
+        pc.is_in(rows["op"], _COUNTED),
+        pc.and_(pc.is_valid(rows["table"]), pc.is_valid(rows["topic"])),
+    )
+    some = rows.select(["table", "op", "at"])
+    some = some if pc.all(mask, min_count=0).as_py() else some.filter(mask)
+    grouped = some.select(["table", "op"]).append_column("minute", pa.array(minutes_of(some)))
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    counts = grouped.group_by(["table", "op", "minute"], use_threads=False)
+    for one in counts.aggregate([([], "count_all")]).to_pylist():
+        minutes = found.setdefault(one["table"], {})
+        minutes.setdefault(minute_key(one["minute"]), {})[one["op"]] = one["count_all"]
+    return found
+
+
+def minutes_of(rows: pa.Table) -> npt.NDArray[np.int64]:
+    """Return the minute of each row by its ``at``; see :func:`minute_key`."""
+    times = pc.fill_null(rows["at"].cast(pa.int64()), _NO_TIME)
+    found = np.asarray(times)
+    return np.where(found == _NO_TIME, found, found // _MINUTE)
+
+
+def minute_key(minute: int) -> str:
+    """Return the key of a minute that :func:`minutes_of` found."""
+    return NO_MINUTE if minute == _NO_TIME else str(minute)
+
+
+def add_counts(counts: Iterable[MinuteCounts]) -> dict[str, dict[str, int]]:
+    """Add them up."""
+    found: dict[str, dict[str, int]] = {}
+    for one in counts:
+        for minute, named in one.items():
+            total = found.setdefault(minute, {})
+            for name, rows in named.items():
+                total[name] = total.get(name, 0) + rows
+    return found
+
+
+def add_tables(tables: Iterable[Mapping[str, MinuteCounts]]) -> dict[str, MinuteCounts]:
+    """Add up counts by table."""
+    parts: dict[str, list[MinuteCounts]] = {}
+    for one in tables:
+        for table, counts in one.items():
+            parts.setdefault(table, []).append(counts)
+    return {table: add_counts(own) for table, own in parts.items()}
+
+
+def bounded(counts: MinuteCounts | None) -> MinuteCounts | None:
+    """Return *counts* if they are few enough to be kept, else None: unknown."""
+    return None if counts is None or len(counts) > MOST_MINUTES else counts

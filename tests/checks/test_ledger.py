@@ -1,0 +1,135 @@
+"""What went into a hop and did not come out is named by minute and op; what is unknown is no 0."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pytest
+
+from checks.ledger import (
+    LandedBatch,
+    LedgerEntry,
+    LedgerState,
+    MergedBatches,
+    Recorded,
+    fly,
+    minute_of,
+    settle_merge,
+)
+from pipeline.minute_counts import NO_MINUTE, MinuteCounts
+
+AT = datetime(2026, 3, 28, 12, 0, 30, tzinfo=UTC)
+ALL = Recorded(0, 9)
+Found = list[tuple[int, LedgerState, int | None]]
+
+
+def landed(batch: int, counts: MinuteCounts | None) -> LandedBatch:
+    return LandedBatch(batch, AT, counts)
+
+
+def merged(since: int, batch: int, counts: MinuteCounts | None) -> MergedBatches:
+    return MergedBatches(since, batch, AT, counts)
+
+
+def shown(entries: Sequence[LedgerEntry]) -> Found:
+    return [(one.minute, one.state, one.residual) for one in entries]
+
+
+def test_what_was_read_as_it_was_landed_balances() -> None:
+    batches = [landed(3, {"7": {"c": 2}, "8": {"c": 1}}), landed(4, {"8": {"u": 1}})]
+
+    found = settle_merge(merged(2, 4, {"7": {"c": 2}, "8": {"c": 1, "u": 1}}), batches, ALL, 2)
+
+    assert shown(found) == [(7, LedgerState.BALANCED, 0), (8, LedgerState.BALANCED, 0)]
+
+
+@pytest.mark.parametrize(
+    ("read", "missing"),
+    [
+        pytest.param({"7": {"c": 2}, "8": {"c": 1}}, {8: {"u": 1}}, id="an op of a minute"),
+        pytest.param({"7": {"c": 2}}, {8: {"c": 1, "u": 1}}, id="a minute"),
+        pytest.param({}, {7: {"c": 2}, 8: {"c": 1, "u": 1}}, id="all of it"),
+        pytest.param(
+            {"7": {"c": 3}, "8": {"c": 1, "u": 1}}, {7: {"c": -1}}, id="too many are named, too"
+        ),
+        pytest.param(
+            {"7": {"c": 1}, "8": {"c": 2, "u": 1}},
+            {7: {"c": 1}, 8: {"c": -1}},
+            id="one minute does not make good another",
+        ),
+    ],
+)
+def test_what_is_missing_is_named_by_minute_and_op(
+    read: MinuteCounts, missing: dict[int, dict[str, int]]
+) -> None:
+    batches = [landed(3, {"7": {"c": 2}}), landed(4, {"8": {"c": 1, "u": 1}})]
+
+    found = settle_merge(merged(2, 4, read), batches, ALL, 2)
+
+    wrong = [one for one in found if one.state is LedgerState.RESIDUAL]
+    assert {one.minute: one.missing for one in wrong} == missing
+    assert [one.residual for one in wrong] == [
+        sum(map(abs, ops.values())) for ops in missing.values()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("merge", "recorded", "settled"),
+    [
+        pytest.param(merged(2, 4, None), ALL, 2, id="the merge did not count"),
+        pytest.param(merged(2, 4, {}), Recorded(4, 9), 2, id="a batch before was not recorded"),
+        pytest.param(merged(2, 4, {}), Recorded(0, 3), 2, id="the last batch was not recorded"),
+        pytest.param(merged(0, 4, {}), ALL, 2, id="it read again what was compared before"),
+        pytest.param(merged(4, 4, {}), ALL, 2, id="another merge read them, of which none is told"),
+    ],
+)
+def test_what_cannot_be_compared_is_unknown_and_no_residual(
+    merge: MergedBatches, recorded: Recorded, settled: int
+) -> None:
+    batches = [landed(3, {"7": {"c": 2}}), landed(4, {"8": {"c": 1}})]
+
+    found = settle_merge(merge, batches, recorded, settled)
+
+    assert {(7, LedgerState.UNKNOWN, None), (8, LedgerState.UNKNOWN, None)} <= {*shown(found)}
+    assert LedgerState.RESIDUAL not in {one.state for one in found}
+
+
+def test_a_batch_of_too_many_minutes_makes_its_merge_unknown() -> None:
+    batches = [landed(3, None), landed(4, {"8": {"c": 1}})]
+
+    found = settle_merge(merged(2, 4, {"8": {"c": 1}}), batches, ALL, 2)
+
+    minutes = {minute_of(AT), 8}
+    assert {(one.minute, one.state) for one in found} == {
+        (minute, LedgerState.UNKNOWN) for minute in minutes
+    }
+
+
+def test_rows_without_a_time_count_in_the_minute_in_which_they_landed() -> None:
+    batches = [landed(3, {NO_MINUTE: {"error": 2}})]
+
+    (found,) = settle_merge(merged(2, 3, {NO_MINUTE: {"error": 1}}), batches, ALL, 2)
+
+    assert (found.minute, found.missing) == (minute_of(AT), {"error": 1})
+
+
+def test_what_no_merge_has_reached_is_in_flight_and_not_missing() -> None:
+    (found,) = fly([landed(5, {"7": {"c": 2}}), landed(6, {"7": {"d": 1}})])
+
+    assert (found.state, found.residual) == (LedgerState.IN_FLIGHT, None)
+    assert found.in_flight == {"c": 2, "d": 1}
+
+
+def test_a_residual_is_shown_though_more_of_its_minute_is_unknown_or_in_flight() -> None:
+    lost = LedgerEntry(7, {"c": 2}, {"c": 1})
+
+    both = lost.with_more(LedgerEntry(7, in_flight={"c": 1}, unknown=True))
+
+    assert (both.state, both.residual) == (LedgerState.RESIDUAL, 1)
+
+
+def test_batches_are_recorded_only_without_a_gap() -> None:
+    known = Recorded().with_batch(0).with_batch(1)
+
+    assert known == Recorded(0, 1)
+    assert known.with_batch(3) == Recorded(3, 3)
+    assert known.with_batch(1) == Recorded(1, 1)  # the change log lost that batch

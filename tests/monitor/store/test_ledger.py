@@ -1,0 +1,140 @@
+"""Reports of landings and merges become a ledger, in any order of their arrival."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import text
+
+from checks.ledger import LedgerEntry, LedgerState
+from monitor.store.ledger import KEPT, LONGEST_FLIGHT
+from monitor.store.store import ServiceStore
+from pipeline.minute_counts import MinuteCounts
+from pipeline.model import Account, Hop
+from pipeline.reports import LandingReport, MergeReport
+
+T = "shop.orders"
+NOW = datetime(2026, 3, 28, 12, tzinfo=UTC)
+NO_TIME = timedelta()
+MERGE = (T, Hop.MERGE.value)
+
+
+def land(store: ServiceStore, batch: int, counts: MinuteCounts | None = None) -> None:
+    minutes = {} if counts is None else {T: counts}
+    store.ledger.add_landing(LandingReport("main", batch, 1, NOW, NO_TIME, minutes=minutes))
+
+
+def merge(since: int, batch: int, counts: MinuteCounts | None) -> MergeReport:
+    account = Account(minutes=counts, explained={"7": {"applied": 1}})
+    return MergeReport(T, batch, 1, account, NOW, NO_TIME, since=since)
+
+
+def entries(store: ServiceStore) -> tuple[LedgerEntry, ...]:
+    return store.ledger.entries(T, 0, 10**9).get(Hop.MERGE, ())
+
+
+def states(store: ServiceStore) -> dict[int, LedgerState]:
+    return {one.minute: one.state for one in entries(store)}
+
+
+def test_a_row_is_in_flight_until_a_merge_has_read_its_batch(store: ServiceStore) -> None:
+    land(store, 0, {"7": {"c": 1}})
+    land(store, 1, {"8": {"c": 1}})
+    assert states(store) == {7: LedgerState.IN_FLIGHT, 8: LedgerState.IN_FLIGHT}
+
+    store.ledger.add_merges("main", [merge(-1, 0, {"7": {"c": 1}})], NOW)
+
+    assert states(store) == {7: LedgerState.BALANCED, 8: LedgerState.IN_FLIGHT}
+    assert entries(store)[0].explained == {"applied": 1}
+    assert store.ledger.residuals() == {MERGE: 0}
+
+
+def test_a_row_that_a_merge_did_not_see_is_a_residual_of_its_minute(store: ServiceStore) -> None:
+    land(store, 0, {"7": {"c": 2}})
+    land(store, 1, {"7": {"c": 1}, "8": {"d": 1}})
+
+    store.ledger.add_merges("main", [merge(-1, 0, {"7": {"c": 2}})], NOW)
+    store.ledger.add_merges("main", [merge(0, 1, {"7": {"c": 1}})], NOW)
+
+    assert states(store) == {7: LedgerState.BALANCED, 8: LedgerState.RESIDUAL}
+    assert entries(store)[1].missing == {"d": 1}
+    assert store.ledger.residuals() == {MERGE: 1}
+
+
+def test_a_merge_that_is_reported_again_counts_once(store: ServiceStore) -> None:
+    land(store, 0, {"7": {"c": 1}})
+    for _ in range(2):
+        store.ledger.add_merges("main", [merge(-1, 0, {"7": {"c": 1}})], NOW)
+
+    assert entries(store)[0].came_out == {"c": 1}
+    assert states(store) == {7: LedgerState.BALANCED}
+
+
+def test_a_merge_that_is_reported_before_its_batch_waits_for_it(store: ServiceStore) -> None:
+    land(store, 0)
+    store.ledger.add_merges("main", [merge(0, 1, {"7": {"c": 1}})], NOW)
+    assert not entries(store)
+
+    land(store, 1, {"7": {"c": 2}})
+    store.ledger.add_merges("main", [], NOW)
+
+    assert states(store) == {7: LedgerState.RESIDUAL}
+
+
+def test_a_landing_that_was_never_reported_is_unknown_and_no_residual(store: ServiceStore) -> None:
+    land(store, 0)
+    land(store, 2, {"8": {"c": 1}})  # batch 1 was committed, and its process was killed
+
+    store.ledger.add_merges("main", [merge(0, 2, {"7": {"c": 5}, "8": {"c": 1}})], NOW)
+
+    assert states(store) == {7: LedgerState.UNKNOWN, 8: LedgerState.UNKNOWN}
+    assert store.ledger.residuals() == {MERGE: None}
+
+
+def test_batches_that_the_change_log_lost_are_forgotten(store: ServiceStore) -> None:
+    land(store, 0, {"7": {"c": 1}})
+    land(store, 1, {"8": {"c": 9}})
+    store.ledger.add_merges("main", [merge(-1, 1, {"7": {"c": 1}, "8": {"c": 9}})], NOW)
+
+    land(store, 1, {"9": {"c": 2}})  # the log was restored to batch 0
+    store.ledger.add_merges("main", [merge(0, 1, {"9": {"c": 2}})], NOW)
+
+    assert states(store)[9] is LedgerState.BALANCED
+
+
+def test_a_held_merge_and_one_of_an_image_change_nothing(store: ServiceStore) -> None:
+    land(store, 0, {"7": {"c": 1}})
+    image = replace(merge(-1, 0, {}), since=None)
+
+    store.ledger.add_merges("main", [image], NOW)
+
+    assert states(store) == {7: LedgerState.IN_FLIGHT}
+
+
+def test_an_unreadable_batch_is_unknown(store: ServiceStore) -> None:
+    land(store, 0, {"7": {"c": 1}})
+    with store.write() as connection:
+        connection.execute(text("UPDATE ledger_open SET counts = '[3'"))
+
+    store.ledger.add_merges("main", [merge(-1, 0, {"7": {"c": 1}})], NOW)
+
+    assert states(store)[7] is LedgerState.UNKNOWN
+    assert LedgerState.RESIDUAL not in states(store).values()
+
+
+def test_residuals_outlast_minutes_that_balance(store: ServiceStore) -> None:
+    land(store, 0, {"7": {"c": 2}, "8": {"c": 1}})
+    store.ledger.add_merges("main", [merge(-1, 0, {"7": {"c": 1}, "8": {"c": 1}})], NOW)
+
+    assert store.ledger.prune(NOW + KEPT + timedelta(seconds=1)) == 1
+
+    assert states(store) == {7: LedgerState.RESIDUAL}
+
+
+def test_a_batch_that_nothing_merged_for_days_is_given_up(store: ServiceStore) -> None:
+    land(store, 0, {"7": {"c": 1}})
+    assert store.ledger.prune(NOW + LONGEST_FLIGHT + timedelta(seconds=1)) == 1
+    land(store, 1, {"8": {"c": 1}})
+
+    store.ledger.add_merges("main", [merge(-1, 1, {"7": {"c": 1}, "8": {"c": 1}})], NOW)
+
+    assert {*states(store).values()} == {LedgerState.UNKNOWN}

@@ -1,0 +1,95 @@
+"""The ledger of a table over HTTP: which minute and hop miss rows, and which are unknown."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from pipeline.model import Account
+from pipeline.reports import LandingReport, MergeReport
+from tests.monitor.rig import ORDERS, USERS, Rig
+
+NO_TIME = timedelta()
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def counted(rig: Rig) -> Rig:
+    """Three minutes of ORDERS: one balances, one misses a row, the newest waits for its merge."""
+    rig.round()
+    first, second, third = (str(minute(rig, ago)) for ago in (3, 2, 1))
+    landed = [
+        {first: {"c": 2}, second: {"c": 1, "d": 1}},
+        {third: {"u": 4}},
+    ]
+    for batch, counts in enumerate(landed):
+        report = LandingReport("main", batch, 1, rig.now, NO_TIME, minutes={ORDERS: counts})
+        rig.store.ledger.add_landing(report)
+    read = {first: {"c": 2}, second: {"c": 1}}
+    explained = {first: {"applied": 1, "superseded": 1}, second: {"applied": 1}}
+    account = Account(read=3, applied=2, superseded=1, minutes=read, explained=explained)
+    merged = MergeReport(ORDERS, 0, 1, account, rig.now, NO_TIME, since=-1)
+    rig.store.ledger.add_merges("main", [merged], rig.now)
+    rig.round()
+    return rig
+
+
+def minute(rig: Rig, ago: int) -> int:
+    return int((rig.now - ago * MINUTE).timestamp()) // 60
+
+
+def ask(rig: Rig, **asked: Any) -> dict[str, Any]:
+    answer = rig.client.get(f"/v1/tables/{ORDERS}/ledger", params=asked)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_each_minute_says_what_is_missing_and_what_became_of_the_rest(counted: Rig) -> None:
+    (merge,) = ask(counted)["hops"]
+
+    assert (merge["hop"], merge["residual"]) == ("merge", 1)
+    assert [(one["state"], one["residual"]) for one in merge["minutes"]] == [
+        ("balanced", 0),
+        ("residual", 1),
+        ("in_flight", None),
+    ]
+    balanced, lost, flying = merge["minutes"]
+    assert balanced["explained"] == {"applied": 1, "superseded": 1}
+    assert lost["missing"] == {"d": 1}
+    assert flying["in_flight"] == {"u": 4}
+
+
+def test_a_span_holds_the_minutes_that_begin_in_it(counted: Rig) -> None:
+    start = (counted.now - 2 * MINUTE).replace(second=0, microsecond=0)
+    span = {"from": start.isoformat(), "to": (start + MINUTE).isoformat()}
+
+    (merge,) = ask(counted, **span)["hops"]
+
+    assert [one["state"] for one in merge["minutes"]] == ["residual"]
+
+
+def test_a_table_of_which_nothing_was_compared_has_no_residual(counted: Rig) -> None:
+    (merge,) = counted.client.get(f"/v1/tables/{USERS}/ledger").json()["hops"]
+
+    assert (merge["residual"], merge["minutes"]) == (None, [])
+
+
+@pytest.mark.parametrize(
+    ("span", "status"),
+    [
+        pytest.param(
+            {"from": "2026-03-01T00:00:00Z", "to": "2026-03-03T00:00:00Z"}, 400, id="long"
+        ),
+        pytest.param(
+            {"from": "2026-03-03T00:00:00Z", "to": "2026-03-03T00:00:00Z"}, 400, id="none"
+        ),
+        pytest.param({"from": "yesterday"}, 400, id="no instant"),
+    ],
+)
+def test_a_span_that_cannot_be_is_refused(counted: Rig, span: dict[str, str], status: int) -> None:
+    assert counted.client.get(f"/v1/tables/{ORDERS}/ledger", params=span).status_code == status
+
+
+def test_an_unknown_table_is_refused(counted: Rig) -> None:
+    assert counted.client.get("/v1/tables/shop.order/ledger").status_code == 404
