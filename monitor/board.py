@@ -206,7 +206,10 @@ class BudgetView:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """One round's whole picture; ``at`` is NEVER before the first round."""
+    """One round's whole picture; ``at`` is NEVER before the first round.
+
+    ``ledger`` is (table, hop) -> rows of its residuals, None while that is unknown.
+    """
 
     at: datetime = NEVER
     started: datetime = NEVER
@@ -217,6 +220,7 @@ class Board:
     jobs: tuple[JobView, ...] = ()
     channels: tuple[ChannelView, ...] = ()
     changes: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    ledger: Mapping[tuple[str, str], int | None] = field(default_factory=dict)
     headroom: Mapping[tuple[str, str], timedelta] = field(default_factory=dict)
     needed: Mapping[tuple[str, str], timedelta] = field(default_factory=dict)
     backlogs: Mapping[str, LogBacklog] = field(default_factory=dict)

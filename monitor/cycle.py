@@ -108,6 +108,7 @@ class Cycle:
             jobs=self.facts.jobs(now),
             channels=channels,
             changes=self.facts.changes(),
+            ledger=self.facts.ledger(),
             restarts=self.facts.restarts(),
             spark=self.facts.spark(),
             budgets=self.facts.spending(),

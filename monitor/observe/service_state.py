@@ -96,6 +96,10 @@ class ServiceState:
         """(Table, term) -> changes so far."""
         return self.store.accounts.totals()
 
+    def ledger(self) -> Mapping[tuple[str, str], int | None]:
+        """(Table, hop) -> rows of the residuals in its ledger; None while that is unknown."""
+        return self.store.ledger.residuals()
+
     def backfills(self, now: datetime) -> tuple[BackfillView, ...]:
         """Tables that are read again from their source now."""
         return backfill_views(self.store.backfills, self.estimates, now)

@@ -44,6 +44,7 @@ from monitor.web.deps import (
     parse_seconds,
 )
 from monitor.web.history import ARRIVAL_ROUTES, HISTORY_ROUTES, LINEAGE_ROUTES, late_arrivals
+from monitor.web.ledger import LEDGER_PAGES, LEDGER_ROUTES
 from monitor.web.metrics import CONTENT_TYPE
 from monitor.web.problems import Api, build_problem, traces_row
 from monitor.web.quarantine import QUARANTINE_ROUTES
@@ -89,7 +90,9 @@ def _api(access: Access) -> Api:
     query_routes = (GATE_ROUTES, ARRIVAL_ROUTES, HISTORY_ROUTES, LINEAGE_ROUTES, TRACE_ROUTES)
     asked = (
         *query_routes,
+        LEDGER_ROUTES,
         TRACE_PAGES,
+        LEDGER_PAGES,
         SERVICE_ROUTES,
         RUNBOOK_ROUTES,
     )  # runbooks last, because they match any name.md

@@ -1,10 +1,10 @@
-"""Serves what was decided, the ledger, which columns are connected, and which partitions got rows.
+"""Serves what was decided, which columns are connected, and which partitions got rows.
 
 Decisions are certificates, verdicts, table states, incidents and waivers. Lineage is asked by
 the table name of either side. Arrivals exist only for sources whose rows come in partitions.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict
 
 from alerts.model import IncidentState
 from checks.blocks import is_closed_for_good, is_waivable
-from checks.ledger import LEDGER_HOPS, LedgerEntry, minute_of
 from checks.run import probe_names as probes
 from monitor.display_text import similar_names
 from monitor.store.alerts import Waiver
@@ -25,7 +24,6 @@ from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Shard
 from pipeline.sources.source import PartitionArrivals
 
-LEDGER_SHOWN, MOST_LEDGER = timedelta(hours=1), timedelta(days=1)
 MOST_LOOKED_AT = 1_000  # verdicts that are searched for names of checks
 _BOOTSTRAP = "sluice bootstrap TABLE --reason ..."
 HISTORY_ROUTES = APIRouter(prefix="/v1")
@@ -94,58 +92,6 @@ def transitions(parts: Parts, table: str) -> JSONResponse:
     if not found:
         parts.require_known(table)
     return render.Answer([render.render_state(one) for one in found])
-
-
-@HISTORY_ROUTES.get(
-    "/tables/{table:path}/ledger",  # table names may contain slashes
-    responses={200: declare_answer(answers.TableLedger), **NOT_FOUND},
-)
-def ledger(
-    parts: Parts,
-    table: str,
-    since: Annotated[str | None, Query(alias="from")] = None,
-    until: Annotated[str | None, Query(alias="to")] = None,
-) -> JSONResponse:
-    """Rows by minute that went into a hop and came out, from ``from`` to before ``to``.
-
-    By default the last hour; at most a day. Minutes without a row are left out. Minutes that
-    balance are kept for six hours, residuals for 42 days.
-    """
-    parts.require_known(table)
-    end = parts.clock() if until is None else parts.gate.cut(until)
-    start = end - LEDGER_SHOWN if since is None else parts.gate.cut(since)
-    if not timedelta() < end - start <= MOST_LEDGER:
-        raise ConfigError("from, to: ask for a span of up to a day; give both, as RFC 3339")
-    last = minute_of(end - timedelta(microseconds=1)) + 1  # `end` may be in the middle of one
-    found = parts.store.ledger.entries(table, minute_of(start), last)
-    residuals = parts.store.ledger.residuals()
-    made: answers.TableLedger = {
-        "table": table,
-        "since": render.render_instant(start),
-        "until": render.render_instant(end),
-        "hops": [
-            {
-                "hop": hop.value,
-                "residual": residuals.get((table, hop.value)),
-                "minutes": [_render_minute(one) for one in found.get(hop, ())],
-            }
-            for hop in LEDGER_HOPS
-        ],
-    }
-    return render.Answer(made)
-
-
-def _render_minute(one: LedgerEntry) -> answers.LedgerMinute:
-    return {
-        "minute": render.render_instant(datetime.fromtimestamp(one.minute * 60, UTC)),
-        "state": one.state.value,
-        "went_in": dict(one.went_in),
-        "came_out": dict(one.came_out),
-        "explained": dict(one.explained),
-        "in_flight": dict(one.in_flight),
-        "missing": dict(one.missing),
-        "residual": one.residual,
-    }
 
 
 @HISTORY_ROUTES.get(

@@ -306,6 +306,13 @@ def _residuals(board: Board, _: datetime) -> Iterator[Row]:
     yield from (((view.table.name,), float(view.residual)) for view in board.tables)
 
 
+def _ledger(board: Board, now: datetime) -> Iterator[Row]:
+    stale = board.stale(now)
+    for key, rows in sorted(board.ledger.items()):
+        if rows is not None and (rows or not stale):
+            yield key, float(rows)
+
+
 def _headroom(board: Board, _: datetime) -> Iterator[Row]:
     yield from ((key, left.total_seconds()) for key, left in sorted(board.headroom.items()))
 
@@ -473,6 +480,12 @@ RESIDUAL = MetricFamily(
     ("table",),
     "Changes read that no other term of the account explains; must be 0.",
     _residuals,
+)
+LEDGER = MetricFamily(
+    "sluice_ledger_residual_rows",
+    ("table", "hop"),
+    "Rows that went into a hop and did not come out, or the reverse; absent while unknown.",
+    _ledger,
 )
 HEADROOM = MetricFamily(
     "sluice_loss_headroom_seconds",
@@ -645,6 +658,7 @@ METRICS = (
     VERIFIED_THROUGH,
     CHANGES,
     RESIDUAL,
+    LEDGER,
     HEADROOM,
     HEADROOM_NEEDED,
     BACKLOG,

@@ -396,6 +396,11 @@ class TableLine:
         return "trace?" + urlencode({"table": self.name})
 
     @property
+    def ledger(self) -> str:
+        """Return the address of the page with its ledger."""
+        return "ledger?" + urlencode({"table": self.name})
+
+    @property
     def worst(self) -> Badge:
         """Return the graver of its two answers, which the head of the page counts."""
         return min(self.day.badge, self.recent.badge, key=lambda one: WORST_FIRST.index(one.kind))

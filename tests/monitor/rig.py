@@ -232,6 +232,9 @@ class FakeFacts:
     def changes(self) -> Mapping[tuple[str, str], int]:
         return {}
 
+    def ledger(self) -> Mapping[tuple[str, str], int | None]:
+        return self.store.ledger.residuals()
+
     def backfills(self, now: datetime) -> tuple[BackfillView, ...]:
         return backfill_views(self.store.backfills, lambda _: {}, now)
 

@@ -131,6 +131,26 @@ class Stand:
         found = LOCAL.get(f"{self._url}/v1/incidents").json()
         return [one for one in found if one["state"] in ("firing", "recovering")]
 
+    def ledger(self) -> list[dict[str, Any]]:
+        """The minutes of the table's hop from the change log into the mirror."""
+        (merge,) = LOCAL.get(f"{self._url}/v1/tables/{TABLE}/ledger").json()["hops"]
+        found: list[dict[str, Any]] = merge["minutes"]
+        return found
+
+    def residual(self) -> float:
+        """The metric of that hop; NaN while it is absent."""
+        lines = LOCAL.get(f"{self._url}/metrics").text.splitlines()
+        own = [one for one in lines if one.startswith("sluice_ledger_residual_rows{")]
+        return float(own[0].rpartition(" ")[2]) if own else float("nan")
+
+    def pause(self) -> None:
+        asked = {"tables": [TABLE], "reason": "a test", "who": "me"}
+        assert LOCAL.post(f"{self._url}/v1/pauses", json=asked).is_success
+
+    def unpause(self) -> None:
+        asked = {"tables": [TABLE], "who": "me"}
+        assert LOCAL.post(f"{self._url}/v1/pauses/ended", json=asked).is_success
+
     def passed(self) -> set[str]:
         """Checks of the table whose newest verdict is that it passed."""
         asked = {"table": TABLE, "limit": "500"}

@@ -1,5 +1,6 @@
 """The ledger of a table over HTTP: which minute and hop miss rows, and which are unknown."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -93,3 +94,37 @@ def test_a_span_that_cannot_be_is_refused(counted: Rig, span: dict[str, str], st
 
 def test_an_unknown_table_is_refused(counted: Rig) -> None:
     assert counted.client.get("/v1/tables/shop.order/ledger").status_code == 404
+
+
+def test_the_metric_has_the_rows_of_residuals_and_nothing_while_they_are_unknown(
+    counted: Rig,
+) -> None:
+    name = f'sluice_ledger_residual_rows{{table="{ORDERS}",hop="merge"}}'
+    assert f"{name} 1.0" in counted.client.get("/metrics").text
+
+    lost = LandingReport("main", 5, 1, counted.now, NO_TIME, minutes={USERS: {"7": {"c": 1}}})
+    counted.store.ledger.add_landing(lost)
+    account = Account(minutes={"7": {"c": 1}})
+    merged = MergeReport(USERS, 5, 1, account, counted.now, NO_TIME, since=-1)
+    counted.store.ledger.add_merges("main", [merged], counted.now)
+    counted.round()
+
+    assert (
+        f'sluice_ledger_residual_rows{{table="{USERS}"' not in counted.client.get("/metrics").text
+    )
+
+
+def test_the_page_has_a_cell_for_each_minute_and_a_line_for_each_that_does_not_balance(
+    counted: Rig,
+) -> None:
+    page = counted.client.get("/ledger", params={"table": ORDERS}).text
+
+    assert re.findall(r'<g data-state="(\w+)">', page) == ["balanced", "residual", "in_flight"]
+    (line,) = re.findall(r"<tr data-minute.*</tr>", page)
+    assert re.findall(r"<td>(.*?)</td>", line)[1:] == [
+        *("merge", "residual", "1 c, 1 d", "1 c", "1 d", "1 applied"),
+    ]
+
+
+def test_the_status_page_links_to_the_ledger_of_a_table(counted: Rig) -> None:
+    assert f'href="ledger?table={ORDERS}"' in counted.client.get("/").text

@@ -114,6 +114,7 @@ def test_every_listed_metric_has_a_sample_with_its_labels() -> None:
     again = BackfillView("shop.users", "read again", 7, NOW, 1.0, 9.0, ("lag",))
     gone = StateSince("shop.old", TableState.RETIRED, NOW)
     shown = replace(MIXED, incidents=(incident(),), backfills=(again,), retired=(gone,))
+    shown = replace(shown, ledger={("shop.users", "merge"): 1})
     image = Image(CUT, 4, 12, (), {}, NOW, NOW + timedelta(days=7), rows=7)
     missing = Verdict("shop.users", IMAGE, Ruling(Outcome.FAIL, "it is not there"), NOW)
     first, *others = shown.tables

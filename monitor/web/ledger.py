@@ -1,0 +1,144 @@
+"""Serves the ledger of a table: rows by minute and hop, as JSON and as a picture.
+
+Both read the store when they are asked; a board has only the sum of each table. State is shown by
+word, shape and colour.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import HTMLResponse, JSONResponse
+
+from checks.ledger import LEDGER_HOPS, LedgerEntry, LedgerState, minute_of
+from monitor.web import answers, render
+from monitor.web.answers import NOT_FOUND, declare_answer
+from monitor.web.deps import ApiParts, Parts, Text
+from monitor.web.status_page import PAGES
+from pipeline.errors import ConfigError
+from pipeline.model import Hop
+
+LEDGER_ROUTES, LEDGER_PAGES = APIRouter(prefix="/v1"), APIRouter()
+SHOWN, MOST_SHOWN = timedelta(hours=1), timedelta(days=1)
+CELL = 10  # width of a minute in the picture
+SIGNS = {
+    LedgerState.BALANCED: "",
+    LedgerState.IN_FLIGHT: "~",
+    LedgerState.UNKNOWN: "?",
+    LedgerState.RESIDUAL: "!",
+}
+From = Annotated[str | None, Query(alias="from")]
+To = Annotated[str | None, Query(alias="to")]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The minutes that begin from ``start`` on, before ``end``."""
+
+    start: datetime
+    end: datetime
+
+    @property
+    def minutes(self) -> range:
+        """Their numbers, as an entry counts them."""
+        last = self.end - timedelta(microseconds=1)  # the end may be in the middle of a minute
+        return range(minute_of(self.start), minute_of(last) + 1)
+
+
+@LEDGER_ROUTES.get(
+    "/tables/{table:path}/ledger",  # table names may contain slashes
+    responses={200: declare_answer(answers.TableLedger), **NOT_FOUND},
+)
+def ledger(parts: Parts, table: str, since: From = None, until: To = None) -> JSONResponse:
+    """Rows by minute that went into a hop and came out, from ``from`` to before ``to``.
+
+    By default the last hour; at most a day. Minutes without a row are left out. Minutes that
+    balance are kept for six hours, residuals for 42 days.
+    """
+    span = _span(parts, table, since, until)
+    found = _entries(parts, table, span)
+    residuals = parts.store.ledger.residuals()
+    made: answers.TableLedger = {
+        "table": table,
+        "since": render.render_instant(span.start),
+        "until": render.render_instant(span.end),
+        "hops": [
+            {
+                "hop": hop.value,
+                "residual": residuals.get((table, hop.value)),
+                "minutes": [_render_minute(one) for one in found.get(hop, ())],
+            }
+            for hop in LEDGER_HOPS
+        ],
+    }
+    return render.Answer(made)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One minute in the picture: where it begins, its state, its sign, and what it says."""
+
+    left: int
+    state: str
+    sign: str
+    text: str
+
+
+@LEDGER_PAGES.get("/ledger", response_class=HTMLResponse, responses=NOT_FOUND)
+def ledger_page(parts: Parts, table: Text, since: From = None, until: To = None) -> str:
+    """The minutes of a table as a picture, with those that do not balance in words."""
+    span = _span(parts, table, since, until)
+    found = _entries(parts, table, span)
+    lines = [(hop.value, list(_cells(found.get(hop, ()), span))) for hop in LEDGER_HOPS]
+    wrong = [
+        (hop.value, _render_minute(one))
+        for hop in LEDGER_HOPS
+        for one in found.get(hop, ())
+        if one.state in (LedgerState.RESIDUAL, LedgerState.UNKNOWN)
+    ]
+    shown = {"lines": lines, "wrong": wrong[::-1], "signs": SIGNS, "cell": CELL}
+    width = len(span.minutes) * CELL
+    first, last = (render.render_instant(one) for one in (span.start, span.end))
+    page = PAGES.get_template("ledger.html")
+    return page.render(table=table, width=width, first=first, last=last, **shown)
+
+
+def _span(parts: ApiParts, table: str, since: str | None, until: str | None) -> Span:
+    parts.require_known(table)
+    end = parts.clock() if until is None else parts.gate.cut(until)
+    start = end - SHOWN if since is None else parts.gate.cut(since)
+    if not timedelta() < end - start <= MOST_SHOWN:
+        raise ConfigError("from, to: ask for a span of up to a day; give both, as RFC 3339")
+    return Span(start, end)
+
+
+def _entries(parts: ApiParts, table: str, span: Span) -> Mapping[Hop, tuple[LedgerEntry, ...]]:
+    return parts.store.ledger.entries(table, span.minutes.start, span.minutes.stop)
+
+
+def _cells(entries: tuple[LedgerEntry, ...], span: Span) -> Iterator[Cell]:
+    for one in entries:
+        left = (one.minute - span.minutes.start) * CELL
+        counts = {"in": one.went_in, "out": one.came_out, "in flight": one.in_flight}
+        told = [f"{sum(rows.values())} {name}" for name, rows in counts.items() if rows]
+        text = f"{_instant(one)}: {', '.join([one.state.value.replace('_', ' '), *told])}"
+        yield Cell(left, one.state.value, SIGNS[one.state], text)
+
+
+def _instant(one: LedgerEntry) -> str:
+    return render.render_instant(datetime.fromtimestamp(one.minute * 60, UTC))
+
+
+def _render_minute(one: LedgerEntry) -> answers.LedgerMinute:
+    return {
+        "minute": _instant(one),
+        "state": one.state.value,
+        "went_in": dict(one.went_in),
+        "came_out": dict(one.came_out),
+        "explained": dict(one.explained),
+        "in_flight": dict(one.in_flight),
+        "missing": dict(one.missing),
+        "residual": one.residual,
+    }
