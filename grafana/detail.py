@@ -18,10 +18,14 @@ PANELS = (
     ),
     Panel(
         "Changes that nothing explains",
-        "Read in the newest batch, but neither applied nor accounted for; it holds the table.",
+        "Of the newest batch, neither applied nor accounted for: they hold the table. By hop: rows"
+        " of the ledger that went in and did not come out.",
         "stat",
         "short",
-        (Query(f"{m.RESIDUAL.name}{_OWN}", "changes"),),
+        (
+            Query(f"{m.RESIDUAL.name}{_OWN}", "changes"),
+            Query(f"{m.LEDGER.name}{_OWN}", "hop {{hop}}"),
+        ),
         width=6,
         height=5,
         red=1,
