@@ -40,7 +40,7 @@ from pipeline.landing.order_check import (
     order_of,
     read_places,
 )
-from pipeline.minute_counts import MinuteCounts, add_tables, count_minutes
+from pipeline.minute_counts import MinuteCounts, add_tables, bounded, count_minutes
 from pipeline.model import (
     ORDER_PARTS,
     Op,
@@ -586,6 +586,11 @@ class BatchStats:
     landed_heartbeats: Mapping[str, tuple[LandedHeartbeat, ...]] = field(default_factory=dict)
     heartbeat_rows: Mapping[str, tuple[HeartbeatRow, ...]] = field(default_factory=dict)
     minutes: Mapping[str, MinuteCounts] = field(default_factory=dict)
+
+    @property
+    def reported_minutes(self) -> dict[str, MinuteCounts | None]:
+        """``minutes`` as they are reported; None for a table with too many of them."""
+        return {table: bounded(counts) for table, counts in self.minutes.items()}
 
 
 def gather_stats(

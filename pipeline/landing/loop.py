@@ -46,7 +46,6 @@ from pipeline.landing.rule import BatchContext
 from pipeline.landing.source_holds import SourceHolds
 from pipeline.landing.staging import BatchReader, Staged, rows_again, write_rows
 from pipeline.landing.task import LandingTask, TaskResult, TaskSource
-from pipeline.minute_counts import bounded
 from pipeline.model import Ordering, PartitionEnd, Shard, TopicPartition
 from pipeline.reports import Hold, LandingReport
 from pipeline.resubmissions import Resubmission
@@ -278,7 +277,7 @@ class Landing:
             gaps=tuple(self.checkpoint.gaps.values()),
             holds=tuple(held.values()),
             resubmitted=self._resubmitted.states(self.checkpoint),
-            minutes={table: bounded(counts) for table, counts in facts.minutes.items()},
+            minutes=facts.reported_minutes,
         )
 
     @cached_property
