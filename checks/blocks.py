@@ -550,7 +550,10 @@ def _ignorance(
             why = one.why.removeprefix(f"source:{shard.source}: ")
             yield Missing(f"source {shard.source} has not described its tables: {why}")
         elif shard.name in one.hidden:
-            yield Missing(f"source {shard.source} shows no {shard.name}: its user may not read it")
+            yield Missing(
+                f"source {shard.source} does not list {shard.name}; its user may need the right"
+                " to read it"
+            )
 
 
 NO_BASE = "no_base"

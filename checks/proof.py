@@ -253,7 +253,7 @@ def _unapplied(
     landed = _find_landed(table, fences, cut, samples)
     if any(step.holds(table.name, standing.batch) for step in landed):
         return ()
-    batches = f"through batch {standing.batch}, and the cut landed in {landed[0].batch}"
+    batches = f"through batch {standing.batch}, and the cut landed in batch {landed[0].batch}"
     text = f"the mirror is applied {batches}; wait for its next merge"
     return (Reason("not_applied", text),)
 

@@ -24,7 +24,7 @@ from pipeline.transports.transport import OffsetRange, ReadBounds, Transport
 
 PATIENCE = timedelta(seconds=5)
 READABLE = (
-    "{name} could be read, and is open all the same: its transaction may have begun before the"
+    "{name} was read, but stays open: its transaction may have begun before the"
     " snapshot; only a new base of its table closes it"
 )
 UNKNOWN = "nothing that could not be read is named {name!r}; `sluice quarantine list` shows them"

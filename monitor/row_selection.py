@@ -201,8 +201,8 @@ def require_condition(table: Table, condition: Condition, columns: Sequence[Colu
         column = known[name]
         if isinstance(value, str) and not _fits(column, value):
             raise ConfigError(
-                f"{value!r} is no value of column {name} of table {table.name}, which is {column};"
-                " write it as the source shows it"
+                f"{value!r} is not a value of column {name} of table {table.name}, which is"
+                f" {column}; write it as the source shows it"
             )
 
 

@@ -148,7 +148,8 @@ def _types(kind: Any, at: str) -> Mapping[str, Any]:
     try:
         return get_type_hints(kind if is_dataclass(kind) else kind.__init__)
     except NameError as error:
-        msg = f"{at}: {kind.__name__}: {error}; import what its fields are when it runs, too"
+        msg = f"{at}: {kind.__name__}: {error}; import the types of its fields"
+        msg += " at run time, not only under TYPE_CHECKING"
         raise ConfigError(msg) from error
 
 

@@ -107,7 +107,7 @@ class DayCounts:
         memory = world.recall(table, NAME)
         if memory is None or memory.get("asked") != self._asked(world):
             self._begin(table, world, {})
-            return NotYet("the source was added up for the first time")
+            return NotYet("the source was summed for the first time; the next round compares")
         seen = DayTallies.loads(memory["seen"])
         fences = await_fences(table, world, seen.ended, self.patience)
         if isinstance(fences, NotYet | Undecided):

@@ -44,7 +44,7 @@ from pipeline.suites import (
 
 NAME = "expectations"
 AGAIN = timedelta(hours=1)
-"""After which a mirror is looked at as a whole again while that finds something."""
+"""How long after a failed check of a whole mirror the next one starts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ class MaxId:
 
     tolerance: NoneOrMore = 0
     tries: OneOrMore = 3
-    """How often an id is looked at again while it changes."""
+    """How often the highest id is read again if it changes between two reads."""
     patience: Span = timedelta(minutes=10)
     """How long it waits for the mirror to reach the position; after that it is UNKNOWN."""
     limit: Span = timedelta(seconds=10)

@@ -110,7 +110,7 @@ class Plaintext:
     def judge(self, reading: ClearColumns, past: Sequence[float]) -> Ruling:
         """FAIL for any."""
         if not reading.found:
-            text = f"nothing in the clear in {reading.columns} columns of {reading.rows} rows"
+            text = f"no clear text in {reading.columns} columns of {reading.rows} rows"
             return Ruling(Outcome.PASS, text)
         shown = ", ".join(f"{one.kind} in {one.column} ({one.values})" for one in reading.found[:5])
         more = f" and {len(reading.found) - 5} more" if len(reading.found) > 5 else ""

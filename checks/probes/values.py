@@ -372,7 +372,7 @@ class Values:
         more = {"open": opened, "progress": progress.dumps()}
         world.remember(table, NAME, {**memory, **more})
         self._begin(comparison, {**memory, **more})
-        return NotYet(f"the mirror was put back from batch {until} to {batch}")
+        return NotYet(f"the mirror was rolled back from batch {until} to batch {batch}")
 
     def _begin(self, comparison: Comparison, memory: Memory) -> None:
         """Look at the next ranges of each shard; at narrower ones after each time that failed."""

@@ -50,7 +50,7 @@ from pipeline.settings import PipelineSettings
 OPENING_WITHIN = timedelta(minutes=3)  # since it began, or last said how far it has come
 EXPLAINING = timedelta(milliseconds=200)
 LAST_WORDS = timedelta(seconds=1)  # to read what a dead process has written
-DIED = "the spark process died; it is started again"
+DIED = "the Spark process died; it is started again"
 log = structlog.get_logger(__name__)
 
 

@@ -431,7 +431,7 @@ def _refuse_answers(table: Table, archive: ArchiveRules | None) -> None:
     """Refuse an archive window on a column that a standard rewrites: it needs source values."""
     columns = () if archive is None else (one.column for one in archive.windows)
     if odd := sorted(name for name in {*columns} if table.restates(name)):
-        detail = f"an archive's window speaks of column {odd[0]}, which is written by a standard"
+        detail = f"an archive window uses column {odd[0]}, whose values a standard changes"
         raise HeldError("archive", f"{detail}; name another under `archive`, or register another")
 
 

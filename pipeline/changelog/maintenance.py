@@ -331,7 +331,7 @@ class LogMaintenance:
         if table := min(late, default=None):
             return f"changes of {table} came late, and its mirror does not have them yet"
         if lanes := self._other_lanes():
-            return f"{lanes[0]} lands here, too, and what its mirrors have applied is not known"
+            return f"lane {lanes[0]} writes this change log, too; what its mirrors have is unknown"
         return ""
 
     def _other_lanes(self) -> list[str]:

@@ -162,7 +162,7 @@ class HeartbeatEvidence:
             )
             return Missing(f"{fell}; wait until it has caught up, or stop a second sender")
         if self._proven is None:
-            return Missing(f"no heartbeat has come through yet that source {source} wrote since")
+            return Missing(f"no heartbeat that source {source} wrote since then has arrived yet")
         return Acknowledged(self._proven.head.position)
 
     def _is_of_another_log(self, end: NotedEnd) -> bool:

@@ -20,7 +20,7 @@ class KeyedHash:
     """Columns that are hashed."""
     secret: str = field(repr=False)
     encoding: Literal["hex", "base64"] = "hex"
-    """How the hash is written; `base64` is that with `-` and `_`."""
+    """How the hash is written; `base64` is the alphabet with `-` and `_`."""
     distinct: ClassVar[bool] = True
     hides: ClassVar[bool] = True
     lake_type: ClassVar[StandardType] = "string"

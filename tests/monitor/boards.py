@@ -92,7 +92,8 @@ NOT_READY = view(
     Reason("late", "time since the cut is below the lags' sum"),
     Reason(
         "not_applied",
-        "the mirror is applied through batch 41, and the cut landed in 44; wait for its next merge",
+        "the mirror is applied through batch 41, and the cut landed in batch 44;"
+        " wait for its next merge",
     ),
     seconds=(2.0, 14.0, 61.0),
 )

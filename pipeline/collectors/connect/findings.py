@@ -127,7 +127,7 @@ def _unseen(
     if worker is not None or not open_:
         return []
     what = f"{', '.join(open_)} of the producer may be set by the worker, which Connect hides"
-    fix = f"state them as {OVER}* in the connector's config, or show the worker's file: --worker"
+    fix = f"set {OVER}* in the connector's config, or pass the worker's file with --worker"
     return [Finding(NOTE, "producer_unseen", where, what, fix)]
 
 
@@ -289,7 +289,7 @@ def _identity(
     demands = (
         Demand(
             "connector.class",
-            "Sluice reads what Debezium's own connectors for the kind of source send",
+            "Sluice reads only messages of Debezium's connectors for this kind of source",
             good=tuple(name.lower() for name in database.classes),
             fix=f"connector.class={database.classes[0]}",
         ),

@@ -263,9 +263,9 @@ def list_demands(source: SourceSettings, its: Iterable[Demand] = ()) -> tuple[De
     if not _avro(source):
         return (*DEMANDS, *its)
     mode = "avro_unicode" if source.format_options.get("unicode_names", True) else "none"
-    why = "two columns may become one, and names are not found back"
+    why = "two columns may get one name, and the original names are lost"
     names = Demand(NAMES, why, good=(mode,), default="none")
-    spelled = "names that Avro cannot spell make the connector fail"
+    spelled = "a name that is not valid in Avro makes the connector fail"
     schemas = Demand(SCHEMAS, spelled, good=("avro_unicode", "avro"), default="none")
     others = (
         replace(one, name=META, default="true") if one.name == ENVELOPE else one

@@ -165,7 +165,7 @@ DEMANDS = (
     ),
     Demand(
         "wsrep_on",
-        "a heartbeat that is written on this node of Galera does not cover what other nodes have"
+        "a heartbeat of this Galera node does not cover what other nodes have"
         " committed and this one has not applied yet",
         good=("off",),
         severity=WARN,

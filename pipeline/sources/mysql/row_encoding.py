@@ -161,8 +161,8 @@ def _value(shard: str, column: Column, text: str) -> Value:
         raise invalid_key_value(shard, column.name, column, text) from error
     require_spelling(shard, column.name, text, described)
     if column.kind in NO_DAYS and text == encode_missing_date(column):
-        msg = f"{text!r} of {shard}'s key column {column.name} stands for 1970 and for each day"
-        advice = "which one is unknown; run `sluice bootstrap TABLE --reason ...`"
+        msg = f"{text!r} of {shard}'s key column {column.name} may be 1970-01-01 or any day"
+        advice = "it is unknown which; run `sluice bootstrap TABLE --reason ...`"
         raise ConfigError(f"{msg} that does not exist, such as 0000-00-00: {advice}")
     return value
 

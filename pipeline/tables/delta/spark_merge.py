@@ -255,7 +255,7 @@ def translate_errors(uri: str) -> Iterator[None]:
         telling = any(word in condition for word in _TELLING)
         why = text[found.start() :].partition("\n")[0] if telling else condition
         reason = "protocol" if telling else "refused"
-        raise HeldError(reason, f"{uri}: Spark does not take this table or row: {why}") from error
+        raise HeldError(reason, f"{uri}: Spark rejects this table or a row of it: {why}") from error
 
 
 def _no_files(uri: str) -> HeldError:

@@ -66,7 +66,7 @@ def test_what_was_added_up_for_another_question_is_added_up_anew(asked: DayCount
 
     answer = run_probe(Check("day_counts", asked, TABLE), made)
 
-    assert answer == NotYet("the source was added up for the first time")
+    assert answer == NotYet("the source was summed for the first time; the next round compares")
     assert run_rounds(made, probe=asked)[-1].outcome is Outcome.PASS
 
 

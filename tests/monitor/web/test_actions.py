@@ -291,9 +291,9 @@ def test_f189_a_silent_source_keeps_nobody_from_asking(rig: Rig, server: str) ->
 @pytest.mark.parametrize(
     ("where", "why"),
     [
-        ("id = 'abc'", "'abc' is no value of column id of table shop.users, which is BIGINT"),
-        ("NOT (day >= '2026-03-01' AND day < 'soon')", "'soon' is no value of column day"),
-        ("price IN ('1', '1,5')", "'1,5' is no value of column price"),
+        ("id = 'abc'", "'abc' is not a value of column id of table shop.users, which is BIGINT"),
+        ("NOT (day >= '2026-03-01' AND day < 'soon')", "'soon' is not a value of column day"),
+        ("price IN ('1', '1,5')", "'1,5' is not a value of column price"),
         ("other = 1", "shop.users has no column other; known: day, id, price, state"),
     ],
 )

@@ -305,7 +305,7 @@ def test_what_could_be_read_and_is_open_all_the_same_is_left_to_a_new_base(
     harness.loop.checkpoint = replace(mark, quarantine={**mark.quarantine, "b/db.t": around})
     harness.send(Event("k9", 90, {"id": 9}))
 
-    with pytest.raises(ConfigError, match="could be read, and is open all the same"):
+    with pytest.raises(ConfigError, match="was read, but stays open"):
         run_quarantine(server, "show", name)
 
 

@@ -157,4 +157,4 @@ def test_an_archives_window_by_a_column_with_a_standard_holds_the_table(tmp_path
 
     told = lake.apply().hold
 
-    assert_held(told, "archive", "column name, which is written by a standard")
+    assert_held(told, "archive", "column name, whose values a standard changes")

@@ -74,7 +74,7 @@ def test_a_key_that_stands_for_days_that_do_not_exist_is_not_asked_by(
     of: MySqlColumn, text: str
 ) -> None:
     """The row of 1970 would be found for that of 0000-00-00, which would then be deleted."""
-    with pytest.raises(ConfigError, match="stands for 1970 and for each day that does not exist"):
+    with pytest.raises(ConfigError, match="may be 1970-01-01 or any day that does not exist"):
         match_keys("d.t", (of,), (f'["{text}"]',))
 
 
