@@ -58,7 +58,7 @@ class SimulatedHours:
         before.remember(table, NAME, known)
         if changes := round(usual_changes(start) * factor):
             pipe.sql(f"UPDATE DB.t SET n = n + 1 WHERE id <= {changes}")
-        fence = pipe.heart.beat(lambda: end)
+        fence = pipe.heart.write_heartbeat(lambda: end)
         assert fence.at == end.astimezone(UTC)
         self.probed.memory.fences.append(fence)
 
