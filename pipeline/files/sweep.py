@@ -33,6 +33,7 @@ import structlog
 
 from pipeline.errors import UnreachableError
 from pipeline.files.content import (
+    MOST_COLUMNS,
     ColumnsHead,
     FaultHead,
     UnfinishedFile,
@@ -583,6 +584,8 @@ class FileSweep:
         found = self._examined(one, rule, late=is_overdue(waits, now, self.rules.patience))
         if isinstance(found, WholeFile) and found.stamp != one.stamp:
             return None
+        if isinstance(found, WholeFile):
+            found = self._within_columns(self._shard(part), rule, found)
         taken = self._namesake(one, found) if isinstance(found, WholeFile) else found
         if isinstance(taken, UnfinishedFile) or isinstance(found, UnfinishedFile):
             why = taken.why if isinstance(taken, UnfinishedFile) else ""
@@ -634,6 +637,20 @@ class FileSweep:
         if not kind:
             return UnfinishedFile("its name does not show its format; set `format`")
         return examine_file(self.base / one.path, kind, self.base, named=bool(rule.columns))
+
+    def _within_columns(
+        self, shard: str, rule: LogRule, found: WholeFile
+    ) -> WholeFile | UnfinishedFile:
+        """Refuse a file whose new columns the log has no room for.
+
+        A log in which each file brings new ones costs their square: each time all are written.
+        """
+        known, own = self._columns.get(shard), rule.columns or found.columns
+        names = set(dict(known.columns)) if known is not None and found.rows else set()
+        if not (new := own.keys() - names) or not names or len(names | new) <= MOST_COLUMNS:
+            return found
+        why = f"with it its log would have {len(names | new)} columns, more than {MOST_COLUMNS}"
+        return UnfinishedFile(f"{why}; name those to read under `columns`")
 
     def _news(self, shard: str, rule: LogRule, found: WholeFile) -> list[ColumnsHead]:
         grown = grow_columns(

@@ -261,6 +261,23 @@ def test_columns_are_told_before_the_first_row_and_again_when_some_come(folder: 
     assert dict(told[1].columns) == {**dict(told[0].columns), "new": "boolean"}
 
 
+def test_a_file_for_whose_columns_a_log_has_no_room_is_told_and_not_taken(
+    folder: LogFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.files.sweep.MOST_COLUMNS", 7)
+    folder.write("a.json", b'{"id": 1, "x": 1}\n')
+    folder.settled()
+    folder.write("b.json", b'{"id": 2, "y": 1}\n')
+    folder.write("c.json", b'{"id": 3, "z": 1}\n')
+    folder.sweep(3, LIMIT)
+    folder.write("d.json", ROW)
+    folder.settled()
+
+    (told,) = folder.faults()
+    assert "would have 8 columns, more than 7; name those to read" in told
+    assert sorted(folder.taken()) == ["a.json", "b.json", "d.json"]
+
+
 def test_a_log_whose_columns_are_named_has_those(tmp_path: Path) -> None:
     folder = LogFolder(tmp_path, {"clicks": LogRule(columns={"id": "string"}, key=("id",))})
     folder.write("a.json", ROW)
