@@ -586,7 +586,7 @@ class TableFacts:
     """What a state follows from.
 
     ``based``: each shard has a base.  ``bare``: there is no mirror yet.  ``first`` says how far
-    its first snapshot is, ``reread`` how far it is read again by request; empty where it is not.
+    its first snapshot is, ``backfill`` how far it is read again by request; empty where it is not.
     ``blocked`` are the reasons for BLOCKED that no probe gave, gravest first.
     """
 

@@ -161,7 +161,7 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class BackfillWorkers:
-    """Runs tasks of a re-reading: one alone here, others side by side by Spark."""
+    """Runs tasks of a backfill: one alone here, others side by side by Spark."""
 
     session: SparkSession
 

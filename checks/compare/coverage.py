@@ -163,7 +163,7 @@ def remove_spans(spans: KnownSpans, others: KnownSpans) -> Spans:
     return found
 
 
-def sort_by_turn(
+def sort_opened_first(
     spans: Mapping[Shard, Sequence[Range]], opened: KnownSpans
 ) -> dict[Shard, list[Range]]:
     """*spans* of each shard: first those that are *opened*, in that order, and then the others."""

@@ -278,7 +278,7 @@ def name_columns(
     return {}
 
 
-def ask_in_turn(first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
+def ask_one_by_one(first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
     """Ask *second* after *first*."""
     return first(), second()
 
@@ -297,7 +297,7 @@ class Comparison:
     known: dict[tuple[Shard, int, int], tuple[RowVersion, ...] | None] = field(
         default_factory=dict, repr=False
     )
-    together: Together = ask_in_turn
+    together: Together = ask_one_by_one
 
     @property
     def asked(self) -> dict[str, list[str]]:

@@ -24,7 +24,7 @@ from checks.compare.look import (
     Look,
     RowSuspects,
     Together,
-    ask_in_turn,
+    ask_one_by_one,
     name_columns,
 )
 from checks.counting import (
@@ -142,7 +142,7 @@ class TableWalk:
     open_world: Callable[[], World]
     pause: Callable[[], object]
     tell: Callable[[WalkProgress], object]
-    together: Together = ask_in_turn
+    together: Together = ask_one_by_one
     _progress: WalkProgress = field(default_factory=WalkProgress)
     _looks: list[tuple[Look, datetime]] = field(default_factory=list)
     _suspects: list[RowSuspects] = field(default_factory=list)

@@ -34,7 +34,7 @@ from checks.compare.coverage import (
     find_spans,
     join_disjoint,
     remove_spans,
-    sort_by_turn,
+    sort_opened_first,
 )
 from checks.compare.keyed import (
     KeyedComparison,
@@ -212,7 +212,7 @@ class Values:
         """Find the position of each range and row; rows of the others become suspects."""
         found = {look.shard: comparison.unexplained(look) for look in looks}
         left = {shard: own for shard, own in found.items() if own}
-        spans = sort_by_turn(left, memory["open"])
+        spans = sort_opened_first(left, memory["open"])
         suspects = comparison.find_suspects(spans, self.suspects, READ)
         fresh, unread = suspects.rows, dump_spans(suspects.unread)
         ended = datetime.fromisoformat(memory["ended"])

@@ -60,7 +60,7 @@ _SHORTEST_PACE, _SHORTEST_DEADLINE = timedelta(milliseconds=100), timedelta(seco
 _LONGEST_MARGIN = timedelta(days=1)
 _SHORTEST_KEPT = timedelta(hours=1)  # a vacuum counts whole hours
 _LONGEST_HOST = 253
-_BEAT = re.compile(r'[^."`/]+[.][^."`/]+')
+_HEARTBEAT_TABLE = re.compile(r'[^."`/]+[.][^."`/]+')
 _LABEL = re.compile(r"(?!-)[\w-]{1,63}(?<!-)")
 _MEMORY = re.compile(r"[1-9]\d*[kmgt]b?", re.IGNORECASE)
 _TOKEN, _SHORTEST_TOKEN = re.compile(r"[!-~]+"), 16
@@ -265,7 +265,7 @@ def _of_servers(config: Config) -> Iterator[str]:
             yield f"{at}.port: 0 is not a port; use 1 to 65535"
         if not source.collector.kind and not source.collector.connector.strip():
             yield f"{at}.collector.connector: is empty; write the connector's name"
-        if not _BEAT.fullmatch(source.heartbeat):
+        if not _HEARTBEAT_TABLE.fullmatch(source.heartbeat):
             yield (
                 f"{at}.heartbeat: {source.heartbeat!r} is not a table name; write database.table,"
                 " each without a dot"

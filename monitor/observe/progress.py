@@ -208,7 +208,7 @@ BRAKES = {
     "running": "its server is busy",
     "lag": "the replica that is read is behind",
 }
-"""What slows a re-reading, by the limit that does."""
+"""What slows a backfill, by the limit that does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,9 +94,9 @@ class Sampling:
 class Sampler:
     """Asks everyone once; ``budget`` is how long an answer may be used.
 
-    ``beat_budget`` is that of the fences, and so how old the newest heartbeat may be.  ``synced``
-    asks for those of sources with a SYNC hop: the number of the newest that has passed it;
-    ``copies`` asks each copy how far it is.  ``upstreams`` puts the questions to all of them at
+    ``heartbeat_budget`` is that of the fences, and so how old the newest heartbeat may be.
+    ``synced`` asks for those of sources with a SYNC hop: the number of the newest that has passed
+    it; ``copies`` asks each copy how far it is.  ``upstreams`` puts the questions to all of them at
     once, ``looks`` to one mirror at a time.
     """
 
@@ -105,7 +105,7 @@ class Sampler:
     fences: FenceBook
     clock: Callable[[], datetime]
     budget: timedelta
-    beat_budget: timedelta
+    heartbeat_budget: timedelta
     foreign: ForeignWrites
     synced: Mapping[str, Callable[[], int | Missing]] = field(default_factory=dict)
     copies: Mapping[str, AskCopy] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class Sampler:
         """Sample what all tables rest on: fences, acknowledged, synced, checkpoint; no mirror."""
         at = self.clock()
         fences = {
-            name: Sample(self.fences.of(name), self.clock(), self.beat_budget)
+            name: Sample(self.fences.of(name), self.clock(), self.heartbeat_budget)
             for name in self.collectors
         }
         answers = self._ask_collectors()

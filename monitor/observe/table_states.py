@@ -34,13 +34,13 @@ class TableStates:
 
     keep: Callable[[Sequence[StateSince]], object] = field(default=lambda _: None)
     known: Callable[[], Mapping[str, StateSince]] = field(default=lambda: {})
-    _rereads: Mapping[str, str] = field(default_factory=dict)
+    _backfills: Mapping[str, str] = field(default_factory=dict)
     _found: dict[str, Found] = field(default_factory=dict)
     _now: Mapping[str, StateSince] | None = None
 
     def begin(self, backfills: Mapping[str, str]) -> None:
         """A round begins: table -> how far it is read again by request, where one is."""
-        self._rereads, self._found = backfills, {}
+        self._backfills, self._found = backfills, {}
 
     def note(self, inputs: Inputs, unreadable: str, first: FirstLanding | None) -> None:
         """Note the state of the table of *inputs*, if it is known what has landed.
@@ -56,7 +56,7 @@ class TableStates:
             based=all(shard in bases for shard in inputs.table.shards),
             bare=unreadable == NO_MIRROR,
             first=first.line if first else "",
-            backfill=self._rereads.get(name, ""),
+            backfill=self._backfills.get(name, ""),
             blocked=find_blocks(inputs, frozenset()),
             pause=inputs.pause,
         )

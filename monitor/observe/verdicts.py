@@ -128,7 +128,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False)
 class Rechecks:
-    """Keeps with each re-reading what its checks said next."""
+    """Keeps with each backfill what its checks said next."""
 
     backfills: StoredBackfills
     rulings: LatestVerdicts

@@ -82,7 +82,7 @@ LINES = (
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One thing to do; ``settings`` only opens, ``readers`` only serves upkeep, ``cuts`` merges.
+    """One thing to do; only opening has ``settings``, maintenance ``readers``, and merges ``cuts``.
 
     ``paused`` are tables whose mirrors nothing is written to, ``wanted`` those that somebody waits
     for, ``resubmissions`` corrected messages that are to land, ``archived`` what people said

@@ -275,7 +275,7 @@ class Supervisor:
     _failures: int = 0
 
     def __post_init__(self) -> None:
-        """Each line takes one request at a time; applying and upkeep share mirrors in the lane."""
+        """Each line takes one request at a time; merges and maintenance share mirrors."""
         self._locks = {verb: threading.Lock() for verb in LINES}
 
     @property

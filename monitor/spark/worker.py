@@ -1,7 +1,7 @@
 """The Spark process: does what it is asked, and dies with its parent.
 
 Requests come in on stdin, replies leave on a pipe of their own; what libraries print goes to
-stderr.  Landing, applying, applying what is of tier 0, upkeep, publishing and reading again are
+stderr.  Landing, applying, applying what is of tier 0, maintenance, publishing and backfills are
 answered side by side, each in a line: one thread, one request after the other.  Nothing is
 remembered here: the lake's commits say where to go on.
 """

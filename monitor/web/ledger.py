@@ -122,8 +122,8 @@ def _cells(entries: tuple[LedgerEntry, ...], span: Span) -> Iterator[Cell]:
     for one in entries:
         left = (one.minute - span.minutes.start) * CELL
         counts = {"in": one.went_in, "out": one.came_out, "in flight": one.in_flight}
-        told = [f"{sum(rows.values())} {name}" for name, rows in counts.items() if rows]
-        text = f"{_instant(one)}: {', '.join([one.state.value.replace('_', ' '), *told])}"
+        parts = [f"{sum(rows.values())} {name}" for name, rows in counts.items() if rows]
+        text = f"{_instant(one)}: {', '.join([one.state.value.replace('_', ' '), *parts])}"
         yield Cell(left, one.state.value, SIGNS[one.state], text)
 
 

@@ -77,7 +77,7 @@ class LakeMaintenance:
         try:
             self._log.run(checkpoint, applied)
         except (HeldError, UnreachableError) as error:
-            log.warning("upkeep of the change log failed", why=str(error))
+            log.warning("maintenance of the change log failed", why=str(error))
         began, spent = self.clock(), timedelta()
         for table in sorted(
             checkpoint.tables, key=lambda name: (self._done.get(name, _NEVER), name)
@@ -114,7 +114,7 @@ class LakeMaintenance:
         except LostRaceError:
             return  # somebody came between; next time
         except (HeldError, UnreachableError) as error:
-            log.warning("upkeep of a mirror failed", table=table, why=str(error))
+            log.warning("maintenance of a mirror failed", table=table, why=str(error))
         else:
             if left is not None:
                 self._left[table] = left

@@ -285,7 +285,7 @@ def _done(
         return MergeOutcome(_with_minutes(result, read, len(own)), topics, late)
     except SluiceError as error:
         return MergeOutcome(MergeFailure.of(error), topics)
-    except Exception as error:  # the boundary of one mirror's turn: it blocks no other
+    except Exception as error:  # the boundary of one mirror's merge: it blocks no other
         log.exception("turn_broken", table=job.name)
         return MergeOutcome(MergeFailure.unforeseen(error), topics)
 

@@ -166,7 +166,7 @@ class ChangeLog:
         return self.snapshot.transactions.get(build_app_id(self.lane), -1)
 
     def put(self, actions: Sequence[Action], stamp: Stamp) -> None:
-        """Commit the batch of *stamp* once; upkeep may come first, another batch may not.
+        """Commit the batch of *stamp* once; maintenance may come first, another batch may not.
 
         Raises:
             HeldError: ``lane_taken``: the newest batch is not the one before it.

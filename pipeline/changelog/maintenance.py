@@ -281,7 +281,7 @@ class LogMaintenance:
         """Drop whole days that are old, and that no mirror and no open question needs."""
         why = self._kept_by(checkpoint, applied)
         if why and why != self._kept_because:
-            log.warning("upkeep drops no day of the change log", why=why)
+            log.warning("maintenance drops no day of the change log", why=why)
         self._kept_because = why
         if why:
             return

@@ -104,7 +104,7 @@ class BackfillStep:
 
 
 def is_due(checkpoint: Checkpoint, news: BackfillNews, tried: Set[Shard] = frozenset()) -> bool:
-    """Whether a batch is worth its while for what there is to do for re-readings.
+    """Whether a batch is worth its while for what there is to do for backfills.
 
     *tried* are those that could not be completed by the batch before: they wait for another's.
     """

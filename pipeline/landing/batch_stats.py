@@ -130,7 +130,7 @@ class RunStats:
     ``shards``      ``source/shard`` -> its table, of every shard with such a row.
     ``firsts``      ``source/shard`` -> lowest order of such a row.
     ``heartbeats``  source -> highest number.
-    ``beats``       source -> each of its heartbeats that has an order.
+    ``landed_heartbeats``  source -> each of its heartbeats that has an order.
     ``heartbeat_rows``  source -> all rows of its heartbeat table, but replayed ones.
     ``wholes``      source -> order of its newest snapshot that read the heartbeat's table, too.
     ``snapshots``   ``source/shard`` -> its newest snapshot's rows.
@@ -540,7 +540,7 @@ class BatchStats:
     ``tables``      table -> rows that change its mirror.
     ``shards``      ``source/shard`` -> its table, of every shard with such a row.
     ``heartbeats``  source -> highest number.
-    ``beats``       source -> each of its heartbeats that has an order.
+    ``landed_heartbeats``  source -> each of its heartbeats that has an order.
     ``heartbeat_rows``  source -> all rows of its heartbeat table, but replayed ones.
     ``wholes``      source -> order of its newest snapshot that read the heartbeat's table, too.
     ``high``        partition of a source -> highest LIVE order.

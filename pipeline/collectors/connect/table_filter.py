@@ -57,7 +57,7 @@ _END = r"(?=(?:\r\n|(?<!\r)\n|[\r\x85\u2028\u2029])?\Z)"
 _ODD_IN_SETS = ("&&", "--", "||", "~~", "[")  # sets of sets, in one language or the other
 _FLAGS = re.IGNORECASE | re.ASCII
 _SHOWN = 100  # characters of a pattern in a message
-_LONGEST = 130  # letters of a name: two parts of at most 64, and the dot
+_LONGEST = 130  # characters of a name: two parts of at most 64, and the dot
 _MOST = 100_000_000  # ways that a pattern may have for one name: about a second
 _MOST_OF_LIST = 10 * _MOST
 _FEW = 8  # repeats that are counted one by one
@@ -65,7 +65,7 @@ _ONE_WAY = frozenset((_op.LITERAL, _op.NOT_LITERAL, _op.ANY, _op.IN, _op.AT, _op
 _REPEATS = (_op.MAX_REPEAT, _op.MIN_REPEAT, _op.POSSESSIVE_REPEAT)
 _TOO_MANY = "it has too many *, + and |, and one name may take hours"
 
-# A number of ways, by how many repeats without a bound share the letters of the name.
+# A number of ways, by how many repeats without a bound share the characters of the name.
 Ways = dict[int, int]
 _ONE: Ways = {0: 1}
 
@@ -344,14 +344,14 @@ def find_column_settings(config: Mapping[str, str]) -> Callable[[str], str] | No
     if not named and included is None:
         return None
 
-    def told(column: str) -> str:
+    def describe(column: str) -> str:
         for name, some in named:
             if any(pattern.fullmatch(column) for pattern in some):
                 return name
         left_out = included is not None and not any(one.fullmatch(column) for one in included)
         return INCLUDED if left_out else ""
 
-    return told
+    return describe
 
 
 def _read(text: str, otherwise: Patterns) -> Patterns:

@@ -33,10 +33,10 @@ Correct = Callable[[Snapshot], MergeTask[Snapshot]]
 def clone_version(
     base: Snapshot, mirror: Store, into: Store, at: datetime, correct: Correct | None = None
 ) -> int:
-    """Make a table that begins as *base* is after the turn of *correct*; how many more rows it has.
+    """Make a table that begins as *base* is after *correct*; how many more rows it has.
 
     Raises:
-        HeldError: ``table_exists``; ``missing_file``, *base* cannot be read any more; or the turn
+        HeldError: ``table_exists``; ``missing_file``, *base* cannot be read any more; or the merge
             cannot be done; the reason says why.
         LostRaceError: another made a table there meanwhile.
     """
@@ -72,7 +72,7 @@ def _require_files(base: Snapshot, mirror: Store) -> None:
 
 
 def _as_then(task: MergeTask[Snapshot], base: Snapshot) -> MergeTask[Snapshot]:
-    """The turn without columns that came later; a change that has one is refused by its name."""
+    """The merge without columns that came later; a change that has one is refused by its name."""
     known = {field["name"] for field in fields_in_files(base.metadata)}
     columns = tuple(one for one in task.columns if one.name in known)
     fills = tuple(one for one in task.fills if one.column in known)

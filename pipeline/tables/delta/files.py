@@ -177,7 +177,7 @@ class Footer:
 
 @dataclass(eq=False)
 class Footers:
-    """Footers by their files' names, kept between turns; the least recently used go first.
+    """Footers by their files' names, kept between merges; the least recently used go first.
 
     A file of a Delta table never changes under its name.  *limit* is about 0.5 kB each.  Turns of
     two lines may ask at the same time.

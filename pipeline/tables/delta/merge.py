@@ -199,7 +199,7 @@ def _encoded(rows: pa.Table) -> tuple[list[str], list[str]]:
     """Columns that are written as dictionaries, and those as differences of whole numbers.
 
     Measured: a dictionary of values that do not repeat costs three times the whole writing, and
-    differences are read ten times as fast as what is compressed: keys and orders are, every turn.
+    differences are read ten times as fast as what is compressed: keys and orders are, every merge.
     """
     sample = rows.slice(0, _SAMPLE)
     while any(pa.types.is_struct(field.type) for field in sample.schema):
@@ -221,13 +221,13 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
-_footers = Footers()  # of this process: a mirror's files stay, and are looked at in each turn
+_footers = Footers()  # of this process: a mirror's files stay, and are looked at in each merge
 
 
 def run_merge(
     task: MergeTask[Snapshot], *, footers: Footers = _footers, into: Store | None = None
 ) -> MergeResult[tuple[Action, ...]]:
-    """Work out and write one turn; *footers* are kept from turn to turn.
+    """Work out and write one merge; *footers* are kept from merge to merge.
 
     What it leaves lies *into* another folder than the mirror's, where one is given.
 
@@ -330,7 +330,7 @@ def _write(
 def _confirm(
     task: MergeTask[Snapshot], mirror: MirrorFiles, counts: RowCounts, actions: Sequence[Action]
 ) -> None:
-    """Compare *counts* with the log's own before and after the turn.
+    """Compare *counts* with the log's own before and after the merge.
 
     Raises:
         HeldError: ``account``, rows were lost or doubled.
@@ -352,7 +352,7 @@ def _confirm(
 
 
 def commit_metrics(counts: RowCounts) -> dict[str, int]:
-    """The rows that a turn changes, under Delta's names."""
+    """The rows that a merge changes, under Delta's names."""
     return {
         INSERTED: counts.inserted,
         "numTargetRowsUpdated": counts.updated + counts.archived,

@@ -216,7 +216,7 @@ TOGETHER = 10  # files of about one size that are worth joining
 LARGE = 1_000_000  # rows: a file of more is joined with none
 SIZES = (10_000, 100_000, LARGE)
 GONE = 0.3  # share of deleted rows from which on a file is rewritten
-BORNE = 0.2  # of what the fresh mirror costs; more comes until upkeep is there again
+BORNE = 0.2  # of what the fresh mirror costs; more comes until maintenance runs again
 OPENING = 3_000  # rows of five columns; measured: 0.3 to 0.7 ms a file, 0.2 us a row
 AT_ONCE = 2_000_000  # rows that one run rewrites
 
@@ -269,7 +269,7 @@ def _costly(files: Collection[ActiveFile], whole: int) -> tuple[ActiveFile, ...]
 
 
 def _at_once(found: Iterable[ActiveFile]) -> tuple[ActiveFile, ...]:
-    """The first of them that one turn writes; at least one."""
+    """The first of them that one merge writes; at least one."""
     kept: list[ActiveFile] = []
     rows = 0
     for file in found:

@@ -145,7 +145,7 @@ _TELLING = ("FEATURE", "PROTOCOL", "COLUMN_MAPPING")  # errors whose texts name 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyLookup:
-    """Looks into a mirror as of the version that a turn is made from."""
+    """Looks into a mirror as of the version that a merge is made from."""
 
     session: SparkSession
     snapshot: Snapshot
@@ -308,8 +308,8 @@ class SparkMerge:
             snapshot = own.widen(snapshot, step.schema)
         return own.tell(snapshot, step.remembered)
 
-    def turn(self, task: MergeTask[Snapshot]) -> MergeResult[MergePlan]:
-        """Work a turn out; nothing is written before it is committed.
+    def plan_task(self, task: MergeTask[Snapshot]) -> MergeResult[MergePlan]:
+        """Work a merge out; nothing is written before it is committed.
 
         Raises:
             HeldError: the table must be held; see its reason.

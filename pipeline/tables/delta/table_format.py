@@ -246,13 +246,13 @@ class DeltaMirrors:
         return growth.follow_schema(self.store(uri), known, shape, stamp)
 
     def worker(self) -> MergeFunction:
-        """Leaves files, and remembers footers from turn to turn."""
+        """Leaves files, and remembers footers from merge to merge."""
         return run_merge
 
     def engine(self, snapshot: Snapshot) -> MergeFunction | None:
         """Spark's MERGE."""
         spark = self._engine(snapshot)
-        return None if spark is None else spark.turn
+        return None if spark is None else spark.plan_task
 
     def commit(
         self, job: MergeJob[Snapshot], written: MergeResult[Work], stamp: CommitStamp

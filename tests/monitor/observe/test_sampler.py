@@ -96,7 +96,7 @@ class Bench:
             fences=fences,
             clock=lambda: self.now,
             budget=30 * SECOND,
-            beat_budget=10 * SECOND,
+            heartbeat_budget=10 * SECOND,
             foreign=ForeignWrites(lake, lambda: self.waived),
         )
 

@@ -121,7 +121,7 @@ class LandingHarness:
             fences=cast(FenceBook, self.fences),
             clock=lambda: self.now,
             budget=30 * SECOND,
-            beat_budget=10 * SECOND,
+            heartbeat_budget=10 * SECOND,
             foreign=cast(ForeignWrites, Untouched()),
         )
         self.watcher = Watcher(self.sampler, cast(TableRegistry, self.roster), lambda: self.now)
