@@ -28,6 +28,7 @@ def test_every_change_read_is_in_exactly_one_term() -> None:
     assert account.quarantined == 1
     assert account.ignored == {"tombstone": 3}
     assert account.corrected == 0
+    assert find_unexplained("db.t", 7, account) is None
 
 
 def test_a_delete_whose_row_stays_in_the_mirror_is_ignored_by_the_name_of_its_rule() -> None:
