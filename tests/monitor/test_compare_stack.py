@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from demo.servers import Servers
 from monitor.__main__ import sluice
-from tests.pipeline.backfill.live_rereads import writing
+from tests.pipeline.backfill.live_backfills import writing
 from tests.pipeline.live import Pipe
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]

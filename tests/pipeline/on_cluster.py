@@ -30,7 +30,7 @@ from pipeline.apply import merge_job
 from pipeline.backfill.task import ReadLimits
 from pipeline.backfill_state import BackfillRequest
 from pipeline.tables.delta.table_format import DeltaMirrors
-from tests.pipeline.backfill.live_rereads import finished, wish
+from tests.pipeline.backfill.live_backfills import finished, wish
 from tests.pipeline.live import Pipe
 
 TABLES = ("t0", "t1")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from demo.processes import wait_until
-from tests.pipeline.backfill.live_rereads import bootstrap
+from tests.pipeline.backfill.live_backfills import bootstrap
 from tests.pipeline.live import PATIENCE
 from tests.pipeline.postgres_live import PostgresPipe
 

@@ -77,8 +77,10 @@ class Stand:
         self.shop, self.ledger = Shop(address), Ledger(self.home / "ledger.jsonl")
         self.workload = Workload(address, self.ledger, seed=self.seed, rate=self.rate)
         port, program = free_ports(1)[0], wrong_clock.__name__
-        told = self.system.environment
-        self.service = Service(self.home, told, port, program, config=self._config(), s3=self.s3)
+        environment = self.system.environment
+        self.service = Service(
+            self.home, environment, port, program, config=self._config(), s3=self.s3
+        )
         self.asker = Asker(self.service.url, Random(f"ask/{self.seed}"))
 
     @property
@@ -243,11 +245,11 @@ class Stand:
         """As it was given, unless Spark is elsewhere."""
         if self.cluster is None:
             return self.config
-        told = read_config(self.config)
-        told["pipeline"] |= {"master": self.cluster.url, "small_batch_rows": 0}
-        told["pipeline"]["spark"] |= DRIVER
+        config = read_config(self.config)
+        config["pipeline"] |= {"master": self.cluster.url, "small_batch_rows": 0}
+        config["pipeline"]["spark"] |= DRIVER
         path = self.home / "sluice.yaml"
-        path.write_text(yaml.safe_dump(told), encoding="utf-8")
+        path.write_text(yaml.safe_dump(config), encoding="utf-8")
         return path
 
     def _set_clock(self, seconds: float) -> None:
@@ -257,8 +259,8 @@ class Stand:
 
     def _doubted(self) -> bool:
         """Whether the service finds that the clocks do not agree."""
-        told = self.asker.answer(questions(datetime.now(UTC))[0])
-        return told is not None and "clock" in told.reasons
+        answer = self.asker.answer(questions(datetime.now(UTC))[0])
+        return answer is not None and "clock" in answer.reasons
 
     def _kill(self, round_: Round) -> None:
         match round_.victim:

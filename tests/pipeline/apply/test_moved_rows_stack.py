@@ -22,7 +22,7 @@ import pytest
 from demo.beside import beside
 from demo.processes import wait_until
 from pipeline.reports import Hold
-from tests.pipeline.backfill.live_rereads import bootstrap
+from tests.pipeline.backfill.live_backfills import bootstrap
 from tests.pipeline.live import PATIENCE, Pipe
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]

@@ -8,7 +8,7 @@ import pytest
 from pipeline.invariants.referenced import ForeignKey, Referenced
 from pipeline.reports import Hold
 from pipeline.settings import InvariantRule
-from tests.pipeline.backfill.live_rereads import writing
+from tests.pipeline.backfill.live_backfills import writing
 from tests.pipeline.live import Pipe
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.long]

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.backfill.task import ReadLimits
 from pipeline.model import Origin, Shard
-from tests.pipeline.backfill.live_rereads import bootstrap, finished, origins, part, wish, writing
+from tests.pipeline.backfill.live_backfills import bootstrap, finished, origins, part, wish, writing
 from tests.pipeline.every_postgres_type import CREATE, MADE, ROWS, insert
 from tests.pipeline.postgres_live import PostgresPipe
 

@@ -10,7 +10,7 @@ import pytest
 from pipeline.backfill.task import ReadLimits
 from pipeline.model import Origin, Shard
 from tests.pipeline import every_type
-from tests.pipeline.backfill.live_rereads import bootstrap, finished, origins, part, wish, writing
+from tests.pipeline.backfill.live_backfills import bootstrap, finished, origins, part, wish, writing
 from tests.pipeline.live import Pipe
 
 pytestmark = [

@@ -20,7 +20,7 @@ from pipeline.backfill_state import (
 from pipeline.model import Origin
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.row_reader import MySqlRowReader
-from tests.pipeline.backfill.live_rereads import again, finished, part, wish, writing
+from tests.pipeline.backfill.live_backfills import again, finished, part, wish, writing
 from tests.pipeline.live import Pipe
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]

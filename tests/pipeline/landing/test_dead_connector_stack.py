@@ -13,7 +13,7 @@ from demo.servers import Servers
 from pipeline.collectors.connect.collector import ConnectCollector
 from pipeline.model import Shard
 from tests.patience import SOON
-from tests.pipeline.backfill.live_rereads import bootstrap
+from tests.pipeline.backfill.live_backfills import bootstrap
 from tests.pipeline.live import Pipe, now
 from tests.topic_records import records
 

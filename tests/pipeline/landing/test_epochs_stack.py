@@ -16,7 +16,7 @@ from pipeline.model import Shard, Table
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.source import HeartbeatTable
 from tests.checks.test_readiness import inputs
-from tests.pipeline.backfill.live_rereads import bootstrap
+from tests.pipeline.backfill.live_backfills import bootstrap
 from tests.pipeline.live import PATIENCE, Pipe, now
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]

@@ -1,4 +1,4 @@
-"""How many mirrors upkeep looks at, and who waits for it; what it does to one is in test_upkeep."""
+"""How many mirrors maintenance reads, and who waits for it; not what it does to one of them."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.pipeline.apply.random_turns import RandomTurns
+from tests.pipeline.apply.random_merges import RandomTurns
 
 pytestmark = pytest.mark.spark
 EACH = ("optimize", "checkpoint", "clean", "vacuum", "restore", "keep_up", "spark_merge")
