@@ -142,7 +142,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"{REREAD}/test_selection.py",
         f"{REREAD}/test_offer.py",
     ),
-    "pipeline/backfill/task.py": (f"{REREAD}/test_selection.py",),
+    "pipeline/backfill/task.py": (f"{REREAD}/test_selection.py", f"{REREAD}/test_repair.py"),
     "pipeline/backfill/dry_run.py": (
         f"{REREAD}/test_selection.py",
         f"{REREAD}/test_preview.py",
