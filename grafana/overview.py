@@ -131,6 +131,34 @@ FLOW = (
         (Query(f"max by (source, state) ({m.BACKLOG.name})", "{{source}} {{state}}"),),
     ),
     Panel(
+        "Rows that checks read of sources",
+        "Per second, of each source. The budget of a source is limits.rows_per_second.",
+        "timeseries",
+        "cps",
+        (
+            Query(
+                f"sum by (source, check) (rate({m.SOURCE_ROWS.name}[$__rate_interval]))",
+                "{{source}} {{check}}",
+            ),
+        ),
+    ),
+    Panel(
+        "Time that checks take of sources",
+        "Seconds of queries in a second, and of waiting for the budget, over all connections.",
+        "timeseries",
+        "s",
+        (
+            Query(
+                f"sum by (source, check) (rate({m.SOURCE_SECONDS.name}[$__rate_interval]))",
+                "{{source}} {{check}}",
+            ),
+            Query(
+                f"sum by (source) (rate({m.SOURCE_WAITS.name}[$__rate_interval]))",
+                "{{source}} waiting",
+            ),
+        ),
+    ),
+    Panel(
         "Free disk",
         "Of the store, a local lake and a log file, as a multiple of what must be free. Below 1 it"
         " is an incident.",

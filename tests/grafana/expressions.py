@@ -21,12 +21,15 @@ TOLD_OF_SOME = frozenset(
         metrics.BACKFILL_LEFT.name,
         metrics.BACKFILL_BRAKE.name,
         metrics.TABLE_STATE.name,
+        metrics.SOURCE_ROWS.name,
+        metrics.SOURCE_SECONDS.name,
+        metrics.SOURCE_WAITS.name,
         metrics.VERIFIED_AGE.name,
         metrics.VERIFIED_THROUGH.name,
         *(one.name for one in (*IMAGE_METRICS, *COPY_METRICS)),
     }
 )
-"""Metrics of what not every service has, or not always: slots, tables read again, `values`."""
+"""Metrics of what not every service has, or not always: slots, rereads, `values`, checks."""
 ANOTHER_STATE = re.compile(rf'^{metrics.READINESS.name}{{[^}}]*state="unknown"}}$')
 """Of a table's states only the one that holds is listed."""
 NAME = re.compile(r"\b(?!max_over_time\b)(?:sluice:[a-z0-9_:]+|[a-z][a-z0-9]*_[a-z0-9_]+)\b")
