@@ -2,16 +2,26 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import CommitProperties, Transaction, write_deltalake
 
+from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.reader import LogReader
-from pipeline.changelog.table import CHANGES
+from pipeline.changelog.scan import find_parts
+from pipeline.changelog.table import CHANGES, Stamp
+from pipeline.delta.actions import remove_file
+from pipeline.delta.commit import commit_actions
+from pipeline.delta.log import Action
 from pipeline.delta.reader import SnapshotReader, open_table
+from pipeline.errors import LostRaceError
+from pipeline.landing.staging import write_rows
 from pipeline.model import Op, Order
 
 APP = "sluice:main"
@@ -123,3 +133,34 @@ def read_table(path: Path | str, version: int | None = None) -> SnapshotReader:
     found = open_table(str(path), version)
     assert found is not None
     return found
+
+
+def take_out(log: ChangeLog, column: str, value: object) -> None:
+    """Commit the files of the change log again, without the rows that have *value* there.
+
+    As another writer would lose them: no statistics and no checkpoint say so. Landing may go on.
+    """
+    names = [name for name in CHANGES.names if name != "dt"]
+    while True:
+        log.look()
+        actions: list[Action] = []
+        for part in find_parts(log.snapshot, -1, log.batch()):
+            rows = pq.read_table(log.store.source(part.path), columns=names)
+            own = pc.fill_null(pc.equal(rows[column], value), False)
+            if not pc.any(own, min_count=0).as_py():
+                continue
+            lane, batch, received = (rows[one][0].as_py() for one in ("lane", "batch", "received"))
+            kept = rows.filter(pc.invert(own))
+            actions.append(remove_file(log.snapshot.files[part.path], at=received))
+            if len(kept):
+                dates = pa.repeat(pa.scalar(received.date(), pa.date32()), len(kept))
+                dated = kept.append_column("dt", dates).select(CHANGES.names).cast(CHANGES)
+                (made,) = dated.combine_chunks().to_batches()
+                stamp = Stamp(lane, batch, received)
+                actions.append(write_rows(log, made, stamp).added(received))
+        assert actions, f"no row with {column} = {value}"
+        with suppress(LostRaceError):
+            now = datetime.now(UTC)
+            commit_actions(log.store, log.snapshot, actions, operation="WRITE", clock=now)
+            log.look()
+            return

@@ -4,14 +4,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from pipeline.changelog.scan import find_parts, scan_files
-from pipeline.changelog.table import CHANGES, Stamp
-from pipeline.delta.actions import remove_file
-from pipeline.delta.commit import commit_actions
+from pipeline.changelog.table import Stamp
 from pipeline.landing.batch_stats import gather_stats, tally_rows
-from pipeline.landing.staging import write_rows
 from pipeline.landing.task import slim_columns
 from pipeline.minute_counts import (
     MOST_MINUTES,
@@ -23,6 +18,7 @@ from pipeline.minute_counts import (
     count_minutes,
 )
 from pipeline.model import Op
+from tests.builders.change_log import take_out
 from tests.builders.lake import NOW, LocalLake, row, stamped
 
 FIRST, NEXT = NOW - timedelta(minutes=2), NOW - timedelta(minutes=1)
@@ -143,24 +139,9 @@ def test_a_row_that_is_taken_out_of_the_change_log_is_not_counted_by_the_merge(
     lake: LocalLake,
 ) -> None:
     lake.land(*ROWS)
-    take_out(lake, offset=5)
+    take_out(lake.log, "offset", 5)
 
     account = lake.apply().account
 
     assert account.residual == 0
     assert account.minutes == landed(*(one for one in ROWS if one["offset"] != 5))
-
-
-def take_out(lake: LocalLake, offset: int) -> None:
-    """Write the files of the change log again without the rows at *offset*."""
-    log = lake.log
-    parts = [one for one in find_parts(log.snapshot, -1, 10) if one.rows > 1]
-    names = [name for name in CHANGES.names if name != "dt"]
-    rows = scan_files(log.store, parts, among=("table", ("db.t",)), ops=tuple(Op), columns=names)
-    kept = rows.filter(pc.not_equal(rows["offset"], offset))
-    kept = kept.append_column("dt", pa.repeat(pa.scalar(NOW.date(), pa.date32()), len(kept)))
-    (batch,) = kept.select(CHANGES.names).combine_chunks().to_batches()
-    actions = [write_rows(log, batch, STAMP).added(NOW)]
-    actions += [remove_file(log.snapshot.files[one.path], at=NOW) for one in parts]
-    commit_actions(log.store, log.snapshot, actions, operation="WRITE", clock=NOW)
-    log.look()

@@ -1,15 +1,19 @@
 """Landing and applying what real servers do: restarts, resets, gaps, garbage, half snapshots."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
+from checks.ledger import LedgerEntry, LedgerState
 from demo.processes import wait_until
 from demo.servers import Servers
+from monitor.store.store import ServiceStore
 from pipeline import model
 from pipeline.model import Shard
-from tests.pipeline.live import PATIENCE, Pipe
+from tests.builders.change_log import take_out
+from tests.pipeline.live import PATIENCE, Pipe, now
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 T = "CREATE TABLE DB.t (id INT PRIMARY KEY, name VARCHAR(80))"
@@ -62,16 +66,49 @@ def test_a_table_created_later_has_its_base_in_its_create(pipe: Callable[..., Pi
     assert Shard("later", "later.u") in p.lane.checkpoint.bases
 
 
-def test_a_truncate_empties_the_mirror(pipe: Callable[..., Pipe]) -> None:
+def test_a_truncate_empties_the_mirror_and_the_ledger_counts_it(
+    pipe: Callable[..., Pipe], tmp_path: Path
+) -> None:
     p = pipe("trunc")
     p.sql(T, "INSERT INTO DB.t VALUES (1, 'a'), (2, 'b')")
     p.start()
     p.catch_up()
-    p.sql("TRUNCATE DB.t", "INSERT INTO DB.t VALUES (3, 'c')")
+    p.sql("DELETE FROM DB.t WHERE id = 2", "TRUNCATE DB.t", "INSERT INTO DB.t VALUES (3, 'c')")
 
     p.catch_up()
 
     assert p.pairs() == {3: "c"}
+    store = ServiceStore.open(tmp_path / "ledger.db")
+    balanced = follow_reports(store, p)
+    assert {one.state for one in balanced} == {LedgerState.BALANCED}
+    assert {op for one in balanced for op in one.came_out} >= {"r", "c", "d", "truncate"}
+
+    p.sql("INSERT INTO DB.t VALUES (4, 'd'), (5, 'e')")
+    wait_until(lambda: landed_rows(p) == 2, PATIENCE, "two rows")
+    take_out(p.lane.landing.log, "key", f'["{p.name}","{p.name}.t","5"]')
+    p.catch_up()
+
+    lost = [one for one in follow_reports(store, p) if one.state is LedgerState.RESIDUAL]
+    store.close()
+    assert p.pairs() == {3: "c", 4: "d"}
+    assert [one.missing for one in lost] == [{"c": 1}]
+
+
+def landed_rows(p: Pipe) -> int:
+    """Land without a merge; how many rows of the table have been reported since the last look."""
+    p.landed.append(p.lane.land(frozenset()))
+    table = p.named("t")
+    return sum(dict(one.tables).get(table, 0) for one in p.landed)
+
+
+def follow_reports(store: ServiceStore, p: Pipe) -> tuple[LedgerEntry, ...]:
+    """The ledger of the table, after all reports of the lane so far."""
+    for landed in p.landed:
+        store.ledger.add_landing(landed)
+    store.ledger.add_merges("main", p.applied, now())
+    p.landed.clear()
+    p.applied.clear()
+    return store.ledger.entries(p.named("t"), 0, 10**9)[model.Hop.MERGE]
 
 
 def test_an_added_column_is_followed_while_running(pipe: Callable[..., Pipe]) -> None:
