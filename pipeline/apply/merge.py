@@ -394,6 +394,7 @@ def _explain_minutes(changes: pa.Table, made: MergePlan) -> dict[str, dict[str, 
     Repetitions, and changes below a floor, count there, too: their row is not among the folded.
     """
     rows, verdicts = made.folded.rows, made.verdicts.copy()
+    changes = changes.select(["op", "at"])  # a filter copies what it keeps, images too
     kept_delete = (verdicts == RowVerdict.INSERT) & has_live_op(rows, Op.DELETE)
     verdicts[kept_delete] = RowVerdict.ARCHIVE  # it came, and stays as an archived row
     minutes, every = np.unique(minutes_of(_rows_of(changes, *ROW_OPS)), return_counts=True)
