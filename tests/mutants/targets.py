@@ -136,7 +136,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pipeline/apply/fold.py": (f"{APPLY}/test_fold.py",),
     "pipeline/apply/decide.py": (f"{APPLY}/test_decide.py",),
     "pipeline/apply/partial_rows.py": (f"{APPLY}/test_partial_rows.py",),
-    "pipeline/apply/account.py": (f"{APPLY}/test_account.py", f"{APPLY}/test_accounts_exact.py"),
+    "pipeline/apply/account.py": (f"{APPLY}/test_account.py",),
     "pipeline/backfill/readers.py": (f"{REREAD}/test_readers.py",),
     "pipeline/backfill/runner.py": (
         f"{REREAD}/test_selection.py",

@@ -141,3 +141,19 @@ def test_what_went_on_is_forgotten(harness: LandingHarness) -> None:
     found = land_batches(harness, 2)
 
     assert [hold.id for one in found for hold in one.holds] == ["disorder:a:a.db.t:0:3@2"] * 2
+
+
+def test_a_topic_of_it_that_was_deleted_is_left_out_with_it(tmp_path: Path) -> None:
+    harness = LandingHarness(tmp_path, names="a")
+    harness.topics.put("a", GIB4 - 300, "x")
+    harness.topics.write_heartbeat("a", 1, pos=GIB4 - 200)
+    harness.land()
+    harness.topics.put("a", 100, "new")
+    harness.land()
+    harness.now += RESENT
+    harness.topics.held.pop("a.sluice.heartbeat")
+
+    found = land_batches(harness, 2)
+
+    assert [(one.batch, one.gaps) for one in found] == [(None, ())] * 2
+    assert [[hold.reason for hold in one.holds] for one in found] == [["disorder"]] * 2

@@ -34,6 +34,20 @@ def test_f140_rows_that_the_broker_refused_land_by_themselves_once_they_are_sent
     ]  # fmt: skip
 
 
+def test_a_full_batch_ends_before_a_refused_row(tmp_path: Path) -> None:
+    harness = LandingHarness(tmp_path, names="a", most=2)
+    for pos in (100, 300):  # that at 200 is refused
+        harness.topics.put("a", pos, f"at {pos}", key=pos)
+    harness.land()
+    for pos in (100, 200, 300):
+        harness.topics.put("a", pos, f"at {pos}", key=pos)
+
+    found = land_batches(harness, 2)
+
+    assert [(one.holds, one.rows) for one in found] == [((), 1), ((), 2)]
+    assert [pos for _, pos, _ in harness.rows("a")] == [100, 300, 100, 200, 300]
+
+
 @pytest.mark.parametrize(
     ("most", "earlier"),
     [
