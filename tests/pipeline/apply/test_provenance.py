@@ -145,7 +145,8 @@ def test_nobody_owns_nothing_and_is_compared_with_anything() -> None:
 
     assert [len(one) for one in (none.source, none.shard, none.adopted)] == [0, 0, 0]
     assert none.rank.shape == NO_ORIGINS.rank.shape == (5, 0)
-    assert len(NO_ORIGINS.adopted) == 0
+    whole = NO_ORIGINS.source, NO_ORIGINS.shard, NO_ORIGINS.adopted, NO_ORIGINS.archived
+    assert [len(one) for one in whole] == [0] * 4
     assert is_above(NO_ORIGINS.rank, ranks_of(HIGH)).tolist() == []
 
 
