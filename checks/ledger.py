@@ -24,6 +24,8 @@ from pipeline.model import Hop
 Counts = Mapping[str, int]
 """Op or term -> rows."""
 NO_COUNTS: Counts = {}
+LEDGER_HOPS = (Hop.MERGE,)
+"""Hops that have a ledger, in the order in which a change passes them."""
 _SECONDS = 60
 
 
@@ -174,7 +176,7 @@ def settle_merge(
     return add_entries(entry for one in found for entry in one.values())
 
 
-def fly(landed: Iterable[LandedBatch]) -> tuple[LedgerEntry, ...]:
+def count_in_flight(landed: Iterable[LandedBatch]) -> tuple[LedgerEntry, ...]:
     """Entries of batches that no merge has reached yet."""
     return add_entries(
         LedgerEntry(minute, in_flight=counts, unknown=one.counts is None)
@@ -212,7 +214,3 @@ def _dated(counts: MinuteCounts, at: datetime) -> dict[int, Counts]:
 
 def _added(one: Counts, other: Counts) -> dict[str, int]:
     return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
-
-
-LEDGER_HOPS = (Hop.MERGE,)
-"""Hops that have a ledger, in the order in which a change passes them."""

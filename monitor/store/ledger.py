@@ -20,7 +20,7 @@ from checks.ledger import (
     MergedBatches,
     Recorded,
     add_entries,
-    fly,
+    count_in_flight,
     settle_merge,
 )
 from monitor.store.database import Database
@@ -81,7 +81,7 @@ class Ledger:
         """Return hop -> entries of *table* in minutes ``[since, until)``, ascending."""
         own = ledger_minutes.c.table == table
         when = and_(own, ledger_minutes.c.minute >= since, ledger_minutes.c.minute < until)
-        flying = fly(self._open(ledger_open.c.table == table))
+        flying = count_in_flight(self._open(ledger_open.c.table == table))
         every = [*self._minutes(when), *(one for one in flying if since <= one.minute < until)]
         return {Hop.MERGE: add_entries(every)} if every else {}
 

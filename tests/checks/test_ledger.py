@@ -11,7 +11,7 @@ from checks.ledger import (
     LedgerState,
     MergedBatches,
     Recorded,
-    fly,
+    count_in_flight,
     minute_of,
     settle_merge,
 )
@@ -113,7 +113,7 @@ def test_rows_without_a_time_count_in_the_minute_in_which_they_landed() -> None:
 
 
 def test_what_no_merge_has_reached_is_in_flight_and_not_missing() -> None:
-    (found,) = fly([landed(5, {"7": {"c": 2}}), landed(6, {"7": {"d": 1}})])
+    (found,) = count_in_flight([landed(5, {"7": {"c": 2}}), landed(6, {"7": {"d": 1}})])
 
     assert (found.state, found.residual) == (LedgerState.IN_FLIGHT, None)
     assert found.in_flight == {"c": 2, "d": 1}
