@@ -25,7 +25,7 @@ from pipeline.build import (
     schema_readings,
 )
 from pipeline.changelog.reader import LogReader
-from pipeline.changelog.transactions import LogMemory
+from pipeline.changelog.transactions import FindIncarnation, LogMemory
 from pipeline.errors import SluiceError, UnknownNameError
 from pipeline.model import Shard, Table
 from pipeline.readings import LogKey
@@ -240,9 +240,12 @@ class LakeClient:
         """Read nothing yet."""
         self.links = Lineage(self.lake, self.readings, self.rules, self.standards)
 
-    def changes(self, names: tuple[str, ...], worker: int = 0) -> LogReader:
-        """The change log, pinned now."""
-        return self.lake.changes(self._memories.setdefault((names, worker), LogMemory(names)))
+    def changes(
+        self, names: tuple[str, ...], worker: int = 0, incarnation: FindIncarnation | None = None
+    ) -> LogReader:
+        """The change log, pinned now; *incarnation* shows that it was put back and landed again."""
+        memory = self._memories.setdefault((names, worker), LogMemory(names))
+        return self.lake.changes(memory, incarnation)
 
     def schemas(self, names: tuple[str, ...], worker: int = 0) -> LandedSchemas:
         """What has landed of the schemas of the sources *names*."""

@@ -392,13 +392,14 @@ class Values:
         before = datetime.fromisoformat(memory["began"]) if "began" in memory else world.now
         kept |= {"turn": rotation, "began": world.now.isoformat(), "pace": pace.total_seconds()}
         looks, ranges, slow = list[dict[str, Any]](), dict[str, list[Range]](), ""
-        counts = dict[str, tuple[int, ...]]()
+        counts, short = dict[str, tuple[int, ...]](), not self.ranges
         try:
             for number, shard in enumerate(table.shards):
                 own = [(low, high) for low, high in opened.get(str(shard), ())]
                 share = share_ranges(self.ranges, len(table.shards), number - rotation)
                 due = NextBlocks(shard, coverage[shard], pace, failed, share, before)
-                look, ranges[str(shard)], plan = self._look(comparison, due, own)
+                look, ranges[str(shard)], plan, less = self._look(comparison, due, own)
+                short = short or less
                 looks.append(look.dumps())
                 counts[str(shard)] = look.counts
                 slow = slow or (f"{shard}: {plan.too_long}" if plan.too_long else "")
@@ -412,7 +413,7 @@ class Values:
             raise
         result: dict[str, Any] = {"looks": looks, "ended": world.clock().isoformat()}
         result |= {"asked": comparison.asked, "changed": changed.dumps(), "failed": 0}
-        result[SHARED] = counted.dumps() if self.ranges else None  # or older ones had no turn
+        result[SHARED] = None if short else counted.dumps()  # or older ones had no turn
         result["turn"] = (rotation + self.ranges) % len(table.shards)
         world.remember(table, NAME, {**kept, **result, "ranges": ranges, "slow": slow})
 
@@ -438,7 +439,7 @@ class Values:
 
     def _look(
         self, comparison: Comparison, due: "NextBlocks", opened: Sequence[Range]
-    ) -> tuple[Look, list[Range], LapPlan]:
+    ) -> tuple[Look, list[Range], LapPlan, bool]:
         """Open ranges in turn, and others as wide as they may be; narrower ones if that fails."""
         table, world, shard = comparison.table, comparison.world, due.shard
         source, column = world.source(shard.source), table.id_column or ""
@@ -453,14 +454,15 @@ class Values:
             newest = choose_blocks(low, high, size, cursor=0, newest=self.newest, rotating=0)
             first = due.coverage.oldest is None  # the first lap is as fast as it may be
             most = due.share if first else min(max(plan.needed, self.rotating), due.share)
-            most = min(most, self._affordable(due, plan, world))
+            afforded = self._affordable(due, plan, world)
+            short, most = most > afforded, min(most, afforded)
             known = () if due.failed else opened[:AGAIN]
             skipped = [*(() if due.failed else opened), *newest.ranges]
             most = 0 if len(opened) >= MOST_OPEN else most  # more would wait as long as they do
             older = due.coverage.next_blocks(low, high, size, most, skipped)
             ranges = join_disjoint(known, [*newest.ranges, *older])
             try:
-                return comparison.look_at(shard, ranges), ranges, plan
+                return comparison.look_at(shard, ranges), ranges, plan, short
             except TooManyRowsError:
                 if size == dense:
                     raise

@@ -340,7 +340,7 @@ class ProbeWorld:
     def log(self) -> LogReader:
         """The change log, pinned when it was first asked for; never older than the mirrors."""
         if self._log is None:
-            self._log = self.lake.changes(self.names, self.worker)
+            self._log = self.lake.changes(self.names, self.worker, self.incarnation)
         return self._log
 
     def large_looks(self) -> LargeLooks:

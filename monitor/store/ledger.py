@@ -145,9 +145,12 @@ class Ledger:
     ) -> None:
         """Add *new* entries to those of their minutes."""
         own = and_(ledger_minutes.c.table == table, ledger_minutes.c.hop == Hop.MERGE.value)
-        there = and_(own, ledger_minutes.c.minute.in_([one.minute for one in new]))
-        every = add_entries([*self._minutes(there), *new])
-        connection.execute(delete(ledger_minutes).where(there))
+        minute, wanted = ledger_minutes.c.minute, {one.minute for one in new}
+        near = and_(own, minute >= min(wanted), minute <= max(wanted))
+        there = [one for one in self._minutes(near) if one.minute in wanted]
+        every = add_entries([*there, *new])
+        for one in there:  # one by one: a statement takes a bounded number of values
+            connection.execute(delete(ledger_minutes).where(own, minute == one.minute))
         connection.execute(insert(ledger_minutes), [_row(table, one, at) for one in every])
 
     def _open(self, which: ColumnElement[bool]) -> list[LandedBatch]:

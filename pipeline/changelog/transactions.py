@@ -38,6 +38,12 @@ MOST_TEXT = 20_000_000  # characters of these keys
 Row = Mapping[str, Any]
 TxKey = tuple[str, str]
 """Source and id."""
+FindIncarnation = Callable[[int], int | None]
+"""Returns the number of the incarnation of the log that landed a batch; None if not known."""
+
+
+def _unknown(_batch: int) -> int | None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,16 +145,20 @@ class LogMemory:
     emptied: dict[str, KnownEmptied] = field(default_factory=dict)
     keys: dict[str, KnownKeys] = field(default_factory=dict)
     _log: str = ""
+    _incarnation: int | None = None
     _ends: dict[int, Mapping[tuple[str, str], Sequence[Ended]]] = field(default_factory=dict)
     _sizes: dict[int, int] = field(default_factory=dict)
     _spans: dict[int, Spans] = field(default_factory=dict)
 
-    def of(self, log: str, until: int) -> None:
-        """Forget all unless this is the same *log*, and it has come to *until* since."""
-        if self._log != log or until < self.until:
+    def of(self, log: str, until: int, incarnation: FindIncarnation = _unknown) -> None:
+        """Forget all unless this is the same *log*, and it has come to *until* since.
+
+        A log that was put back may have come as far again, in another incarnation.
+        """
+        if self._log != log or until < self.until or incarnation(self.until) != self._incarnation:
             self.touches, self.emptied, self._ends, self._sizes = {}, {}, {}, {}
             self._spans, self.keys = {}, {}
-        self._log, self.until = log, until
+        self._log, self.until, self._incarnation = log, until, incarnation(until)
 
     def keep_keys(self, table: str, known: KnownKeys) -> None:
         """Keep those of *table*, and as many of other tables as fit; the oldest go first."""
@@ -421,11 +431,18 @@ class TransactionReader:
             else:
                 compared = sent.compared(promised, own, above)
                 split = sent.split_over(own, above)
-                if (compared.landed != compared.promised and split) and (
-                    len(split) == 1 or self._are_numbered_apart(rows, table, sent, above)
+                if (
+                    (compared.landed != compared.promised and split)
+                    and not self._ended_again(rows, sent)
+                    and (len(split) == 1 or self._are_numbered_apart(rows, table, sent, above))
                 ):
                     compared = replace(compared, landed=sum(split.values()))
                 yield compared
+
+    def _ended_again(self, rows: str, sent: SentTransaction) -> bool:
+        """Whether a transaction of this id ended after it; its BEGIN need not have landed."""
+        ends = self._begins(rows, Op.END).get(sent.key, ())
+        return bool(ends) and ends[-1] > (sent.end.batch, sent.end.offset)
 
     def _are_numbered_apart(
         self, rows: str, table: Table, sent: SentTransaction, above: Collection[str]
@@ -471,10 +488,10 @@ class TransactionReader:
         again = find_resumed_numbers(events, sent.begun, end.total) if len(epochs) < 2 else ()
         return Transaction(name, end.total, len(distinct), end.batch, sent.begun, again)
 
-    def _begins(self, rows: str) -> Begins:
+    def _begins(self, rows: str, op: Op = Op.BEGIN) -> Begins:
         found = self.pinned.select(
             f'SELECT source, {TX} AS id, batch, t."offset" AS at FROM t WHERE {rows}'  # noqa: S608
-            f' AND op = {quote_literal(Op.BEGIN)} ORDER BY batch, t."offset"'
+            f' AND op = {quote_literal(op)} ORDER BY batch, t."offset"'
         )
         begins: dict[TxKey, list[tuple[int, int]]] = {}
         for row in found:

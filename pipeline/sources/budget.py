@@ -115,6 +115,7 @@ class SourceBudget:
     _scans: dict[Shard, int] = field(default_factory=dict)
     _balance: Balance = field(init=False)
     _periods: tuple[tuple[float, float], ...] = ()
+    _noted: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __post_init__(self) -> None:
@@ -140,7 +141,7 @@ class SourceBudget:
         """Go on at the pace for a server under *strain*."""
         with self._lock:
             self._balance = self._balance.refilled(self._pace(), self.clock())
-            self.strain = strain
+            self.strain, self._noted = strain, self.clock()
 
     def charge(self, check: str, rows: int, seconds: float, *, ended: bool) -> None:
         """Take what a query has cost; one that did not end costs the budget nothing.
@@ -207,7 +208,8 @@ class SourceBudget:
         return Pace(float(self.limits.rows_per_second), self.limits.busy.total_seconds())
 
     def _pace(self) -> Pace:
-        return self._usual().eased(self.strain)
+        old = self.clock() - self._noted > PERIOD  # the next query looks again
+        return self._usual().eased(0.0 if old else self.strain)
 
 
 @dataclass(eq=False)

@@ -17,7 +17,7 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.key_search import FooterBounds, KeySearch, SoughtKeys, find_key_changes
 from pipeline.changelog.reader import LogReader
 from pipeline.changelog.table import build_app_id
-from pipeline.changelog.transactions import LogMemory
+from pipeline.changelog.transactions import FindIncarnation, LogMemory
 from pipeline.checkpoint import Checkpoint
 from pipeline.delta.reader import open_table, translate_errors
 from pipeline.delta.store import open_store
@@ -108,8 +108,12 @@ class Lake:
         except HeldError:
             return None
 
-    def changes(self, memory: LogMemory | None = None) -> LogReader:
+    def changes(
+        self, memory: LogMemory | None = None, incarnation: FindIncarnation | None = None
+    ) -> LogReader:
         """The newest version of the change log, pinned; what *memory* knows is not read again.
+
+        With *incarnation*, the memory notices that the log was put back and landed again.
 
         Raises:
             ProofError: if there is no change log yet.
@@ -121,7 +125,8 @@ class Lake:
         if memory is None:
             return LogReader(found, self.settings.lane)
         newest = found.transaction(build_app_id(self.settings.lane))
-        memory.of(found.id, -1 if newest is None else newest)
+        until = -1 if newest is None else newest
+        memory.of(found.id, until, *((incarnation,) if incarnation else ()))
         return LogReader(found, self.settings.lane, memory)
 
     def key_changes(self, sought: SoughtKeys) -> KeySearch:

@@ -18,6 +18,7 @@ from checks.probes.values import Values
 from checks.run import Check, run_probe
 from pipeline.errors import SluiceError, TooManyRowsError, UnreachableError
 from pipeline.model import Op
+from pipeline.sources.budget import Allowance
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld
 
 VALUED = {"id": "bigint", "v": "int"}
@@ -408,3 +409,20 @@ def test_what_was_found_is_counted_again_without_the_other_check() -> None:
             table.world.copy[ONE][199] = 1
 
     assert (found[0], found[-1]) == (Outcome.FAIL, Outcome.PASS)
+
+
+def test_an_old_range_has_its_turn_while_the_budget_of_its_source_is_short() -> None:
+    """`values` leaves old ranges to an even lap of days then, and its counts are no substitute."""
+    table, found = SharedCounts(), set[Outcome]()
+    table.world.allowed_now = Allowance(0)
+    table.world.copy[ONE].pop(3)
+    for _ in range(60):
+        table.world.time += timedelta(seconds=20)
+        table.world.catch_up()
+        table.look()
+        ruling, _ = table.count()
+        found |= {ruling.outcome} if ruling else set()
+        if Outcome.FAIL in found:
+            break
+
+    assert Outcome.FAIL in found

@@ -1,9 +1,10 @@
 """Reports of landings and merges become a ledger, in any order of their arrival."""
 
+import sqlite3
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from checks.ledger import LedgerEntry, LedgerState
 from monitor.store.ledger import KEPT, LONGEST_FLIGHT
@@ -138,3 +139,21 @@ def test_a_batch_that_nothing_merged_for_days_is_given_up(store: ServiceStore) -
     store.ledger.add_merges("main", [merge(-1, 1, {"7": {"c": 1}, "8": {"c": 1}})], NOW)
 
     assert {*states(store).values()} == {LedgerState.UNKNOWN}
+
+
+def test_a_merge_of_more_minutes_than_a_statement_has_values_is_kept(store: ServiceStore) -> None:
+    """As the first merge over weeks of a topic."""
+
+    def limit(connection: sqlite3.Connection, *_: object) -> None:
+        connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 400)
+
+    event.listen(store.ledger.database.engine, "checkout", limit)
+    at = datetime(2026, 3, 28, 12, tzinfo=UTC)
+    minutes = {str(29_000_000 + n): {"c": 1} for n in range(500)}
+    store.ledger.add_landing(LandingReport("main", 0, 1, at, timedelta(), minutes={"t": minutes}))
+    report = MergeReport("t", 0, 1, Account(), at, timedelta(), since=-1)
+    store.ledger.add_merges("main", [report], at)
+    event.remove(store.ledger.database.engine, "checkout", limit)
+
+    (kept,) = store.ledger.entries("t", 0, 30_000_000).values()
+    assert sum(one.unknown or bool(one.went_in) for one in kept) >= 500

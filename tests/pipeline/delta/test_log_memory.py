@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from pipeline.changelog import transactions
 from pipeline.changelog.reader import LogReader
@@ -197,3 +198,33 @@ def test_keys_that_were_read_ahead_are_bounded_over_all_tables(
     assert known.next(0, 1, None, 3) == tuple(("shop", "t", f"c{n}") for n in range(3))
     assert known.next(0, 1, None, 4) is None  # cut: more may follow
     assert known.next(0, 2, None, 1) is None
+
+
+def test_a_batch_that_landed_again_after_its_log_was_put_back_is_read_again(
+    tmp_path: Path,
+) -> None:
+    memory, incarnations = LogMemory(("shop",)), {0: 7, 1: 7}
+
+    def reader() -> LogReader:
+        found = read_table(tmp_path)
+        newest = found.transaction("sluice:main")
+        memory.of(found.id, -1 if newest is None else newest, incarnations.get)
+        return LogReader(found, "main", memory)
+
+    def write(keys: int, *ends: str) -> None:
+        rows = [key_change(Op.UPDATE, 20 + n, f"k{n}", 1 + n) for n in range(keys)]
+        write_changes(tmp_path, 1, [*rows, *(end_event(one, orders_00=1) for one in ends)])
+
+    write_changes(tmp_path, 0, [key_change(Op.CREATE, 10, "a", 0)])
+    write(4, "u:1")
+    first = reader()
+    assert [key for _, key in first.changed_keys(TABLE, 0, 1, most=2)] == ["k0", "k1"]
+    assert [one.id for one in first.transactions(TABLE, 0, 1)] == ["u:1"]
+    DeltaTable(str(tmp_path)).restore(0)
+    incarnations[1] = 8
+    write(8, "u:1", "u:2")
+    again = reader()
+    later = again.changed_keys(TABLE, 0, 1, above=("shop", "s.orders_00", "k1"), most=8)
+
+    assert [key for _, key in later] == [f"k{n}" for n in range(2, 8)]
+    assert [one.id for one in again.transactions(TABLE, 0, 1)] == ["u:1", "u:2"]

@@ -337,8 +337,10 @@ def test_an_end_that_promises_nothing_is_no_tables(tmp_path: Path, after: str | 
     ("written", "bases", "asked"),
     [
         pytest.param(OLD, FAR_ABOVE, 4, id="whole: ENDs, their spans, BEGINs, rows"),
-        pytest.param([OLD[0], *OLD[2:]], {}, 4, id="not whole, and no base may explain it"),
-        pytest.param([OLD[0], *OLD[2:]], FAR_ABOVE, 5, id="not whole: where it stands, too"),
+        pytest.param([OLD[0], *OLD[2:]], {}, 5, id="not whole: whether its id ended again, too"),
+        pytest.param(
+            [OLD[0], *OLD[2:]], FAR_ABOVE, 5, id="not whole, and below a base: where it stands"
+        ),
     ],
 )
 def test_no_more_is_asked_than_is_needed(
@@ -395,3 +397,16 @@ def test_a_run_that_was_told_to_its_end_is_not_judged_by_the_one_after(
     found = read_transactions(tmp_path, batches, range(2))
 
     assert [(one.begun, expected_events(one), one.landed) for one in found] == [(1, 2, 2)]
+
+
+@pytest.mark.parametrize("asked", [range(1), range(2)])
+def test_rows_of_one_transaction_complete_no_other(tmp_path: Path, asked: range) -> None:
+    """All rows of the first are lost; its id recurs after a reset, and the BEGIN never landed."""
+    batches = {
+        0: [begin_event(), heartbeat_event(1, 950), THREE],
+        1: [heartbeat_event(2, 5), *NUMBERS, THREE],
+    }
+    found = read_transactions(tmp_path, batches, asked)
+
+    every = [(0, 3, 0), (1, 3, 3)]
+    assert [(one.end_batch, one.promised, one.landed) for one in found] == every[: len(asked)]

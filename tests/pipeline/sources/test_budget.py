@@ -278,3 +278,19 @@ def test_digests_are_rows() -> None:
     gate(budget, Digesting(clock)).digests(T, "id", [(0, 9), (9, 99)], ())
 
     assert budget.spent["range_counts"].rows == 7
+
+
+def test_the_pace_returns_when_a_strain_is_old() -> None:
+    """Waiting checks send no query that could look at the server again."""
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    budget = SourceBudget("shop", Limits(), lambda: now[0], sleep)
+    budget.note_strain(1.0)
+    for _ in range(4):
+        budget.charge("values", 10, 30.0, ended=True)
+    budget.admit(SAVED)
+
+    assert now[0] < 300
