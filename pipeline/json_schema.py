@@ -25,7 +25,16 @@ from jsonschema.validators import extend, validator_for  # type: ignore[import-u
 __all__ = ["SchemaError", "ValidationError", "list_schema_patterns", "validate"]
 
 DATA = ("const", "default", "enum", "examples")  # keywords whose values are no schemas
+MAPS = (  # keywords whose value has a schema for each name, and the names are no keywords
+    "properties",
+    "patternProperties",
+    "$defs",
+    "definitions",
+    "dependentSchemas",
+    "dependencies",
+)
 PLAIN = re.compile(r"[A-Za-z0-9_ ]*")
+SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which RE2 cannot read
 _last: tuple[Any, Any] | None = None  # a schema and its validator: a column asks with one schema
 
 
@@ -73,7 +82,9 @@ def list_schema_patterns(schema: Any) -> Iterator[str]:
         for name, part in schema.items():
             if name == "unevaluatedProperties":
                 raise ValueError("`unevaluatedProperties`; use `additionalProperties`")
-            if name not in DATA:
+            if name in MAPS and isinstance(part, Mapping):
+                yield from list_schema_patterns(list(part.values()))
+            elif name not in DATA:
                 yield from list_schema_patterns(part)
     elif isinstance(schema, Sequence) and not isinstance(schema, str):
         for part in schema:
@@ -82,18 +93,26 @@ def list_schema_patterns(schema: Any) -> Iterator[str]:
 
 def _without_drafts(schema: Any) -> Any:
     if isinstance(schema, Mapping):
-        kept = {name: part for name, part in schema.items() if name != "$schema"}
-        return {n: p if n in DATA else _without_drafts(p) for n, p in kept.items()}
+        return {n: _part_without_drafts(n, p) for n, p in schema.items() if n != "$schema"}
     if isinstance(schema, Sequence) and not isinstance(schema, str):
         return [_without_drafts(part) for part in schema]
     return schema
+
+
+def _part_without_drafts(keyword: str, part: Any) -> Any:
+    if keyword in DATA:
+        return part
+    if keyword in MAPS and isinstance(part, Mapping):
+        return {name: _without_drafts(below) for name, below in part.items()}
+    return _without_drafts(part)
 
 
 def _matches(pattern: str, text: str) -> bool:
     """Whether *pattern* occurs anywhere in *text*."""
     if PLAIN.fullmatch(pattern):
         return pattern in text
-    found: bool = pc.match_substring_regex(pa.array([text], pa.string()), pattern)[0].as_py()
+    whole = pa.array([SURROGATE.sub("\ufffd", text)], pa.string())
+    found: bool = pc.match_substring_regex(whole, pattern)[0].as_py()
     return found
 
 

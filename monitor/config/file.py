@@ -37,6 +37,7 @@ from monitor.config.text import (
     resolve_path,
     resolve_secrets,
     secret_fields,
+    without_consequences,
     without_unset,
 )
 from monitor.config.validation import (
@@ -93,7 +94,7 @@ def parse_config(text: str, path: Path, also: Faults = _none) -> Config:
     built = {"probes": tuple(plans), "channels": sinks, "invariants": demanded, "copies": sent}
     unset += unreadable
     faults += more + odd + bad + strange + hidden
-    faults = without_unset(faults, unreadable) + unset
+    faults = without_consequences(faults, unreadable) + unset
     hollow = list(_hollow(raw))
     try:
         config = validate_config(plain)

@@ -119,9 +119,9 @@ def _unreadable_values(
         for key, value in node.value:
             name = key.value if isinstance(key, yaml.ScalarNode) else ""
             place = f"{at}.{name}" if at else name
-            for fault in _unreadable_values(loader, key, place, seen):
-                yield fault
+            if faults := list(_unreadable_values(loader, key, place, seen)):
                 key.tag, key.value = _TEXT, name
+            yield from faults
             yield from _unreadable_values(loader, value, place, seen)
 
 
@@ -345,6 +345,20 @@ def without_unset(faults: Iterable[str], unset: Iterable[str]) -> list[str]:
     places = [fault.partition(": ")[0] for fault in unset]
     within = tuple(f"{place}{sign}" for place in places for sign in (": ", ".", "["))
     return [fault for fault in faults if not fault.startswith(within)]
+
+
+def without_consequences(faults: Iterable[str], unreadable: Iterable[str]) -> list[str]:
+    """Return *faults* without those about an *unreadable* value, or about what it is part of.
+
+    An object may only seem to lack what it has, because the value is read as null.
+    """
+    places = [fault.partition(": ")[0] for fault in unreadable]
+
+    def contains_one(fault: str) -> bool:
+        key = fault.partition(": ")[0]
+        return any(place.startswith((f"{key}.", f"{key}[")) for place in places)
+
+    return [one for one in without_unset(faults, unreadable) if not contains_one(one)]
 
 
 def secret_fields(kind: type) -> frozenset[str]:

@@ -9,6 +9,7 @@ from pipeline.json_schema import SchemaError, ValidationError, list_schema_patte
 
 EVIL = r"^(a+)+$"
 HARMLESS = "a" * 5000 + "!"
+NAMES = ("const", "default", "enum", "examples", "unevaluatedProperties", "$schema")
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -29,6 +30,7 @@ def is_valid(instance: Any, schema: Any) -> bool:
         ({"patternProperties": {EVIL: True}, "additionalProperties": False}, {HARMLESS: 1}),
         ({"$schema": DRAFT, "properties": {"a": {"$ref": "#"}}, "pattern": EVIL}, {"a": HARMLESS}),
         ({"properties": {"a": {"$schema": DRAFT, "pattern": EVIL}}}, {"a": HARMLESS}),
+        *(({"properties": {n: {"pattern": EVIL}}}, {n: HARMLESS}) for n in NAMES),
         ({"$defs": {"x": {"pattern": EVIL}}, "items": {"$ref": "#/$defs/x"}}, [HARMLESS]),
     ],
 )
@@ -49,12 +51,18 @@ def test_a_pattern_ends_on_every_text_wherever_it_is(schema: Any, instance: Any)
         },
         {"additionalProperties": {"pattern": "y$"}},
         {"properties": {"pattern": {"enum": ["x", {"pattern": "(("}]}}},
+        {"properties": {"$schema": {"const": "v2"}}},
+        {"pattern": "^[xy]"},
+        {"pattern": "^.$"},
+        {"pattern": "[?]"},
+        {"patternProperties": {"^[^a-z]$": False}},
         {"anyOf": [{"required": ["a"], "properties": {"a": {"const": "xy"}}}, {"type": "null"}]},
     ],
 )
 def test_what_is_valid_is_what_jsonschema_finds_valid(schema: Any) -> None:
     instances: list[Any] = ["x", 7, None, [], {}, {"a": "xy"}, {"a": "yx", "b": 1}, {"ab": 3}]
-    instances += [{"pattern": "x"}, {"pattern": "z"}]
+    instances += [{"pattern": "x"}, {"pattern": "z"}, {"$schema": "v1"}, {"$schema": "v2"}]
+    instances += ["\ud800", "?\udfff", {"\ud800": 1}]
 
     expected = [jsonschema.Draft202012Validator(schema).is_valid(one) for one in instances]
 

@@ -514,6 +514,29 @@ def test_a_value_that_looks_like_a_date_or_number_and_is_none_is_told_with_its_k
     assert in_env == [f"sources[0].port: environment variable PORT: {in_place}"]
 
 
+@pytest.mark.parametrize(
+    ("more", "places"),
+    [
+        (
+            "invariants: [{tables: shop.orders, range: {columns: {total: {least: 2026-99-99}}}}]",
+            ["invariants[0].range.columns.total.least"],
+        ),
+        (
+            "tables: {2026-99-99: 1, 2026-99-98: 2}",
+            ["tables", "tables.2026-99-99", "tables.2026-99-98"],
+        ),
+        (
+            "invariants: [{tables: shop.orders, range: {columns: {total: {}}}}]\nheartbeat: 0x_",
+            ["invariants[0].range", "heartbeat"],
+        ),
+    ],
+)
+def test_beside_an_unreadable_value_no_fault_is_told_that_follows_from_it(
+    more: str, places: list[str]
+) -> None:
+    assert [one.partition(": ")[0] for one in faults(f"{MINIMAL}\n{more}\n")] == places
+
+
 def _line(text: str, key: str) -> int:
     return next(n for n, line in enumerate(text.split("\n"), 1) if key in line)
 
