@@ -232,9 +232,9 @@ class CertificateSettings:
     """How many certificates the store keeps.
 
     A certificate takes 0.6 kB, with eight sources 2.3 kB. Above ``most``, the oldest valid ones
-    are removed: first those of cuts that end no quarter of an hour, then others. A revoked one, and
-    one that is younger than ``keep``, is never removed for this. A removed certificate is unknown
-    by its id, and its cut is decided again when it is asked for.
+    are removed: first those of cuts that end no quarter of an hour, then others. A revoked one, a
+    later one of its cut, and one younger than ``keep`` are never removed for this. A removed
+    certificate is unknown by its id, and its cut is decided again when it is asked for.
     """
 
     most: Annotated[int, Field(ge=1000)] = 2_000_000

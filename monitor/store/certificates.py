@@ -18,6 +18,7 @@ from sqlalchemy import (
     Row,
     bindparam,
     delete,
+    exists,
     func,
     insert,
     select,
@@ -195,7 +196,7 @@ class Certificates:
 
         A business day ends at a full quarter of an hour, in every time zone. Of passing instants
         a table keeps the newest ``MOST_PASSING``, so that no client fills the disk. A revoked
-        certificate is not among them: its reason is kept.
+        certificate and others of its cut are not among them: its reason is kept.
         """
         cut, quarter = type_coerce(certificates.c.cut, BigInteger), QUARTER // MICROSECOND
         passing = cut - (cut // quarter) * quarter != 0
@@ -203,10 +204,9 @@ class Certificates:
         gone += delete_rows(
             self.database, certificates, certificates.c.issued < now - PASSING, passing
         )
-        for table, issued in self._beyond(passing & certificates.c.revoked.is_(None)):
+        for table, issued in self._beyond(passing & _unneeded()):
             older = (certificates.c.table == table) & (certificates.c.issued <= issued)
-            valid = passing & certificates.c.revoked.is_(None)
-            gone += delete_rows(self.database, certificates, older, valid)
+            gone += delete_rows(self.database, certificates, older, passing & _unneeded())
         gone += self._remove_above_limit(now, passing)
         if gone:
             self._forget(list(self._newest))
@@ -215,7 +215,8 @@ class Certificates:
     def _remove_above_limit(self, now: datetime, passing: ColumnElement[bool]) -> int:
         """Remove the oldest valid ones above the limit, of passing instants first.
 
-        Revoked ones stay: without them a cut that was revoked could be READY by the same rows.
+        Revoked ones stay, and others of their cuts: without the revoked one a cut could be READY by
+        the same rows, and without a later one the revoked one would be the newest again.
         Each other cut is decided again when it is asked for.
         """
         with self.database.read() as connection:
@@ -223,7 +224,7 @@ class Certificates:
         gone = 0
         if self.limit is not None:
             above = min(count - self.limit.most, MOST_REMOVED)
-            old = certificates.c.revoked.is_(None) & (certificates.c.issued < now - self.limit.keep)
+            old = (certificates.c.issued < now - self.limit.keep) & _unneeded()
             for which in (old & passing, old):
                 gone += self._remove_oldest(which, above - gone)
             fields = {"stored": count - gone, "most": self.limit.most, "keep": str(self.limit.keep)}
@@ -279,6 +280,14 @@ class Certificates:
 
     def _all(self, query: Any) -> tuple[Certificate, ...]:
         return tuple(self.database.decoded(query, certificates, _certificate))
+
+
+def _unneeded() -> ColumnElement[bool]:
+    """Valid ones without which no older, revoked one becomes the newest of its cut."""
+    other = certificates.alias("other")
+    same = [other.c[name] == certificates.c[name] for name in ("table", "stage", "cut")]
+    revoked = exists().where(*same, other.c.revoked.is_not(None))
+    return certificates.c.revoked.is_(None) & ~revoked
 
 
 def _about(one: Certificate) -> str:

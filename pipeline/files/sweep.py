@@ -645,7 +645,9 @@ class FileSweep:
 
         A log in which each file brings new ones costs their square: each time all are written.
         """
-        known, own = self._columns.get(shard), rule.columns or found.columns
+        if rule.columns:
+            return found
+        known, own = self._columns.get(shard), found.columns
         names = set(dict(known.columns)) if known is not None and found.rows else set()
         if not (new := own.keys() - names) or not names or len(names | new) <= MOST_COLUMNS:
             return found

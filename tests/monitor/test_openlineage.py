@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from monitor import openlineage
 from monitor.config.file import load_config
@@ -221,7 +222,12 @@ def test_of_too_many_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -
 
     told.note([replace(TURN, version=n) for n in range(5)])
 
-    assert told.tell() == 0  # nobody answers there
+    with capture_logs() as logs:
+        assert told.tell() == 0  # nobody answers there
+    assert [(one["event"], one["turns"]) for one in logs] == [
+        ("openlineage_waits", 2),
+        ("openlineage_lost", 3),
+    ]
     with receiver() as (url, heard):
         told.settings = OpenLineageSettings(url)
         assert told.tell() == 2

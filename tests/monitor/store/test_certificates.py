@@ -187,6 +187,25 @@ def test_above_the_limit_young_and_revoked_certificates_stay_and_the_log_says_so
     assert [(one["log_level"], one["stored"], one["most"]) for one in logs] == [("warning", 4, 2)]
 
 
+@pytest.mark.parametrize("all_tables", [True, False])
+def test_a_revoked_certificate_does_not_become_the_newest_because_a_later_one_is_removed(
+    store: ServiceStore, all_tables: bool
+) -> None:
+    first, other = passing(1), passing(2)
+    later = replace(first, id="later", issued=first.issued + HOUR)
+    store.certificates.add(first)
+    store.certificates.revoke([replace(first, revoked=NOW + SECOND, why="lost")])
+    store.certificates.add(later, other)
+    if all_tables:
+        store.certificates.limit = CertificateSettings(most=1, keep=DAY)
+    else:
+        store.certificates.most_passing = 0
+
+    assert store.certificates.prune(NOW + 2 * DAY) == 1
+    assert store.certificates.newest(first.table, first.stage, first.cut) == later
+    assert store.certificates.get(other.id) is None
+
+
 def test_of_a_cut_that_nobody_was_certified_for_the_store_is_not_asked(
     store: ServiceStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

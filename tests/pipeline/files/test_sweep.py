@@ -289,6 +289,22 @@ def test_a_log_whose_columns_are_named_has_those(tmp_path: Path) -> None:
     folder.process.close()
 
 
+def test_a_log_whose_columns_are_named_has_room_for_those(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.files.sweep.MOST_COLUMNS", 7)
+    with LogFolder(tmp_path) as folder:
+        folder.write("a.json", b'{"id": 1, "x": 1}\n')
+        folder.settled()
+        folder.logs = {"clicks": LogRule(columns={"id": "bigint", "y": "bigint", "z": "bigint"})}
+        folder.again()
+        folder.write("b.json", b'{"id": 2, "y": 1, "z": 2}\n')
+        folder.settled()
+
+        assert folder.faults() == []
+        assert sorted(folder.taken()) == ["a.json", "b.json"]
+
+
 def test_a_beat_is_told_once_all_that_lay_there_before_it_is_taken(folder: LogFolder) -> None:
     folder.write("a.json", ROW)
     folder.sweep()
