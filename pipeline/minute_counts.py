@@ -32,7 +32,6 @@ COUNTED_OPS = (
     Op.ERROR,
 )
 """Of rows that a merge reads."""
-_COUNTED = pa.array([str(op) for op in COUNTED_OPS], pa.string())
 _MINUTE = 60_000_000  # microseconds
 _NO_TIME = np.iinfo(np.int64).min
 
@@ -43,7 +42,7 @@ def count_minutes(rows: pa.Table) -> dict[str, dict[str, dict[str, int]]]:
     In: table, op, at, topic of ``CHANGES``. A row without a table does not count.
     """
     mask = pc.and_(
-        pc.is_in(rows["op"], _COUNTED),
+        pc.is_in(rows["op"], pa.array([str(op) for op in COUNTED_OPS], pa.string())),
         pc.and_(pc.is_valid(rows["table"]), pc.is_valid(rows["topic"])),
     )
     some = rows.select(["table", "op", "at"])
