@@ -124,8 +124,8 @@ def test_a_store_from_before_there_were_wishes_is_read(tmp_path: Path) -> None:
     with closing(ServiceStore.open(tmp_path / "s.db")) as made:
         made.backfills.add(ASKED)
     with closing(sqlite3.connect(tmp_path / "s.db")) as raw, raw:
-        raw.execute("ALTER TABLE backfills DROP COLUMN wish")
-        raw.execute("ALTER TABLE backfills DROP COLUMN proofs")
+        raw.execute("ALTER TABLE rereads DROP COLUMN wish")
+        raw.execute("ALTER TABLE rereads DROP COLUMN proofs")
         raw.execute("UPDATE version SET number = 4")
 
     with closing(ServiceStore.open(tmp_path / "s.db")) as again:
