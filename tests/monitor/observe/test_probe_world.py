@@ -20,6 +20,7 @@ from monitor.observe.sampler import Sampling
 from monitor.spark.requests import SparkLooks
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import Backfill
+from pipeline.changelog.transactions import FindIncarnation
 from pipeline.checkpoint import Checkpoint, Incarnations
 from pipeline.collectors.collector import Collector
 from pipeline.errors import UnreachableError
@@ -72,8 +73,8 @@ def world(
     store.close()
     opened = [] if logs is None else logs
 
-    def changes(names: tuple[str, ...], worker: int) -> LogReader:
-        assert (names, worker) == (("shop",), 0)
+    def changes(names: tuple[str, ...], worker: int, incarnation: FindIncarnation) -> LogReader:
+        assert (names, worker, incarnation(0)) == (("shop",), 0, None)
         opened.append(1)
         return cast("LogReader", SimpleNamespace(number=len(opened), batch=2 + len(opened)))
 
