@@ -146,34 +146,28 @@ def settle_merge(
     """
     covered = [one for one in landed if one.batch > merged.since]
     counts = [one.counts for one in covered if one.counts is not None]
-    known = (
-        merged.counts is not None
-        and len(counts) == len(covered)
-        and settled <= merged.since
+    read = (
+        settled <= merged.since
         and recorded.first <= merged.since + 1
         and merged.batch <= recorded.last
     )
-    found = [_unknown(one) for one in landed if one.batch <= merged.since or not known]
-    if known and merged.counts is not None:
-        last = covered[-1].at if covered else merged.at
-        went_in = _dated(add_counts(counts), last)
-        came_out, terms = _dated(merged.counts, last), _dated(merged.explained or {}, last)
-        minutes = {*went_in, *came_out}
-        found.append(
-            {
-                minute: LedgerEntry(
-                    minute,
-                    went_in.get(minute, NO_COUNTS),
-                    came_out.get(minute, NO_COUNTS),
-                    terms.get(minute, NO_COUNTS),
-                    batch=merged.batch,
-                )
-                for minute in minutes
-            }
+    if merged.counts is None or not read or len(counts) < len(covered):
+        return _unknown([*landed, LandedBatch(merged.batch, merged.at, merged.counts)])
+    last = covered[-1].at if covered else merged.at
+    went_in = _dated(add_counts(counts), last)
+    came_out, terms = _dated(merged.counts, last), _dated(merged.explained or {}, last)
+    compared = (
+        LedgerEntry(
+            minute,
+            went_in.get(minute, NO_COUNTS),
+            came_out.get(minute, NO_COUNTS),
+            terms.get(minute, NO_COUNTS),
+            batch=merged.batch,
         )
-    elif not known:
-        found.append(_unknown(LandedBatch(merged.batch, merged.at, merged.counts)))
-    return add_entries(entry for one in found for entry in one.values())
+        for minute in {*went_in, *came_out}
+    )
+    before = _unknown(one for one in landed if one.batch <= merged.since)
+    return add_entries((*before, *compared))
 
 
 def count_in_flight(landed: Iterable[LandedBatch]) -> tuple[LedgerEntry, ...]:
@@ -198,9 +192,12 @@ def minute_of(instant: datetime) -> int:
     return int(instant.timestamp() // _SECONDS)
 
 
-def _unknown(one: LandedBatch) -> dict[int, LedgerEntry]:
-    minutes = _dated(one.counts or {NO_MINUTE: {}}, one.at)
-    return {minute: LedgerEntry(minute, unknown=True, batch=one.batch) for minute in minutes}
+def _unknown(batches: Iterable[LandedBatch]) -> tuple[LedgerEntry, ...]:
+    return add_entries(
+        LedgerEntry(minute, unknown=True, batch=one.batch)
+        for one in batches
+        for minute in _dated(one.counts or {NO_MINUTE: {}}, one.at)
+    )
 
 
 def _dated(counts: MinuteCounts, at: datetime) -> dict[int, Counts]:

@@ -7,12 +7,13 @@ its batches UNKNOWN: nothing counts it as a loss.
 Balanced and unknown minutes stay for some hours, residuals for 42 days.
 """
 
-from collections.abc import ItemsView, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Collection, ItemsView, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, select, true
 
 from checks.ledger import (
     LandedBatch,
@@ -31,7 +32,11 @@ from pipeline.reports import LandingReport, MergeReport
 
 KEPT = timedelta(hours=6)  # of minutes without a residual
 LONGEST_FLIGHT = timedelta(days=2)  # then a batch is given up, and is unknown
+_AT_ONCE = 500  # tables that one statement names
 EVERY_TABLE = ""  # the row of ``ledger_reach`` of the batches that landing has reported
+
+Residuals = Mapping[tuple[str, str], int | None]
+"""(Table, hop) -> rows; None while that is unknown."""
 
 
 @dataclass(eq=False)
@@ -39,10 +44,14 @@ class Ledger:
     """The ledger of one lane; ``_early`` are merges of batches that landing has not reported yet.
 
     They are in memory only, because each process reports the newest merge of a table again.
+    ``_residuals`` are as stored but for those of the ``_changed`` tables; None: of all tables.
     """
 
     database: Database
     _early: dict[str, MergeReport] = field(default_factory=dict)
+    _residuals: Residuals = field(default_factory=dict, repr=False)
+    _changed: set[str] | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add_landing(self, report: LandingReport) -> None:
         """Record the rows that a batch landed; a round without a batch changes nothing."""
@@ -68,14 +77,16 @@ class Ledger:
         if not new and not self._early:
             return
         early: dict[str, MergeReport] = {}
+        reported = (*self._early.values(), *new)
         with self.database.write() as connection:  # one thread at a time
             recorded = self._recorded(connection, lane)
-            for one in (*self._early.values(), *new):
+            for one in reported:
                 if one.batch > recorded.last or one.table in early:
                     early[one.table] = one  # of two, the one before becomes unknown
                 else:
                     self._settle(connection, lane, one, recorded, at)
             self._early = early
+        self._note_changed({one.table for one in reported})
 
     def entries(self, table: str, since: int, until: int) -> Mapping[Hop, tuple[LedgerEntry, ...]]:
         """Return hop -> entries of *table* in minutes ``[since, until)``, ascending."""
@@ -85,19 +96,42 @@ class Ledger:
         every = [*self._minutes(when), *(one for one in flying if since <= one.minute < until)]
         return {Hop.MERGE: add_entries(every)} if every else {}
 
-    def residuals(self) -> Mapping[tuple[str, str], int | None]:
+    def residuals(self) -> Residuals:
         """Return (table, hop) -> rows that are missing or too many, of the kept minutes.
 
-        None where none is known of, and a minute is unknown; absent where no minute is kept.
+        None where none is known of, and a minute is unknown; absent where no minute is kept.  Only
+        minutes of tables that have changed since it was asked last are read.
         """
+        with self._lock:
+            changed, self._changed = self._changed, None  # if this fails, all are read next time
+            if changed is None:
+                self._residuals = self._sum_residuals(true())
+            elif changed:
+                kept = {key: rows for key, rows in self._residuals.items() if key[0] not in changed}
+                tables = sorted(changed)
+                for start in range(0, len(tables), _AT_ONCE):
+                    some = ledger_minutes.c.table.in_(tables[start : start + _AT_ONCE])
+                    kept |= self._sum_residuals(some)
+                self._residuals = kept
+            self._changed = set()
+            return self._residuals
+
+    def _sum_residuals(self, which: ColumnElement[bool]) -> dict[tuple[str, str], int | None]:
         columns = (ledger_minutes.c.table, ledger_minutes.c.hop)
         sums = (func.sum(ledger_minutes.c.residual), func.max(ledger_minutes.c.unknown))
         with self.database.read() as connection:
-            found = connection.execute(select(*columns, *sums).group_by(*columns)).all()
+            query = select(*columns, *sums).where(which).group_by(*columns)
+            found = connection.execute(query).all()
         return {
             (table, hop): int(rows) if rows or not unknown else None
             for table, hop, rows, unknown in found
         }
+
+    def _note_changed(self, tables: Collection[str] | None) -> None:
+        """Let the next question read *tables* again; None: all."""
+        with self._lock:
+            known = self._changed
+            self._changed = None if known is None or tables is None else known | {*tables}
 
     def prune(self, now: datetime) -> int:
         """Delete minutes that have no residual any more early, and batches that nothing merged."""
@@ -112,7 +146,9 @@ class Ledger:
                 known = self._recorded(connection, lane)
                 first = max(known.first, batch + 1)
                 _reach(connection, lane, EVERY_TABLE, first, known.last)
-        return gone + delete_rows(self.database, ledger_open, given_up)
+        gone += delete_rows(self.database, ledger_open, given_up)
+        self._note_changed(None)
+        return gone
 
     def _recorded(self, connection: Connection, lane: str) -> Recorded:
         found = _read_reach(connection, lane, EVERY_TABLE)

@@ -157,3 +157,27 @@ def test_a_merge_of_more_minutes_than_a_statement_has_values_is_kept(store: Serv
 
     (kept,) = store.ledger.entries("t", 0, 30_000_000).values()
     assert sum(one.unknown or bool(one.went_in) for one in kept) >= 500
+
+
+def test_residuals_follow_each_change_and_read_only_the_tables_that_changed(
+    store: ServiceStore,
+) -> None:
+    asked: list[object] = []
+    engine = store.ledger.database.engine
+    event.listen(engine, "before_cursor_execute", lambda *call: asked.append(call[3]))
+    other = LandingReport("main", 0, 1, NOW, NO_TIME, minutes={"u": {"7": {"c": 1}}, T: {}})
+    store.ledger.add_landing(other)
+    store.ledger.add_merges("main", [replace(merge(-1, 0, {}), table="u")], NOW)
+    assert store.ledger.residuals() == {("u", "merge"): 1}
+    asked.clear()
+    assert store.ledger.residuals() == {("u", "merge"): 1}
+    assert not asked
+
+    land(store, 1, {"8": {"c": 1}})
+    store.ledger.add_merges("main", [merge(-1, 1, {"8": {"c": 1}})], NOW)
+    asked.clear()
+    assert store.ledger.residuals() == {MERGE: 0, ("u", "merge"): 1}
+    assert [one for one in asked if one] == [(T,)]  # beside BEGIN
+
+    store.ledger.prune(NOW + KEPT + timedelta(seconds=1))
+    assert store.ledger.residuals() == {("u", "merge"): 1}
