@@ -17,6 +17,7 @@ from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, declare_answer
 from monitor.web.deps import ApiParts, Parts, Text
 from monitor.web.status_page import PAGES
+from monitor.web.summary import format_instant
 from pipeline.errors import ConfigError
 from pipeline.model import Hop
 
@@ -100,7 +101,7 @@ def ledger_page(parts: Parts, table: Text, since: From = None, until: To = None)
     ]
     shown = {"lines": lines, "wrong": wrong[::-1], "signs": SIGNS, "cell": CELL}
     width = len(span.minutes) * CELL
-    first, last = (render.render_instant(one) for one in (span.start, span.end))
+    first, last = (format_instant(one) for one in (span.start, span.end))
     page = PAGES.get_template("ledger.html")
     return page.render(table=table, width=width, first=first, last=last, **shown)
 
