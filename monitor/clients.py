@@ -25,7 +25,7 @@ from pipeline.build import (
     schema_readings,
 )
 from pipeline.changelog.reader import LogReader
-from pipeline.changelog.transactions import FindIncarnation, LogMemory
+from pipeline.changelog.transactions import FindIncarnation, LogMemory, unknown_incarnation
 from pipeline.errors import SluiceError, UnknownNameError
 from pipeline.model import Shard, Table
 from pipeline.readings import LogKey
@@ -241,7 +241,10 @@ class LakeClient:
         self.links = Lineage(self.lake, self.readings, self.rules, self.standards)
 
     def changes(
-        self, names: tuple[str, ...], worker: int = 0, incarnation: FindIncarnation | None = None
+        self,
+        names: tuple[str, ...],
+        worker: int = 0,
+        incarnation: FindIncarnation = unknown_incarnation,
     ) -> LogReader:
         """The change log, pinned now; *incarnation* shows that it was put back and landed again."""
         memory = self._memories.setdefault((names, worker), LogMemory(names))

@@ -197,8 +197,12 @@ def plan_merge(
 
 
 def _rows_of(changes: pa.Table, *ops: Op) -> pa.Table:
+    return changes.filter(_select_ops(changes, *ops))
+
+
+def _select_ops(changes: pa.Table, *ops: Op) -> pa.BooleanArray:
     names = pa.array([str(op) for op in ops], pa.string())
-    return changes.filter(pc.is_in(flat_column(changes["op"]), value_set=names))
+    return pc.is_in(flat_column(changes["op"]), value_set=names)
 
 
 def _raised(changes: pa.Table) -> dict[Shard, Order]:
@@ -394,10 +398,10 @@ def _explain_minutes(changes: pa.Table, made: MergePlan) -> dict[str, dict[str, 
     Repetitions, and changes below a floor, count there, too: their row is not among the folded.
     """
     rows, verdicts = made.folded.rows, made.verdicts.copy()
-    changes = changes.select(["op", "at"])  # a filter copies what it keeps, images too
     kept_delete = (verdicts == RowVerdict.INSERT) & has_live_op(rows, Op.DELETE)
     verdicts[kept_delete] = RowVerdict.ARCHIVE  # it came, and stays as an archived row
-    minutes, every = np.unique(minutes_of(_rows_of(changes, *ROW_OPS)), return_counts=True)
+    when = minutes_of(changes)
+    minutes, every = np.unique(when[np.asarray(_select_ops(changes, *ROW_OPS))], return_counts=True)
     codes = np.searchsorted(minutes, minutes_of(rows)) * len(RowVerdict) + verdicts
     shape = (len(minutes), len(RowVerdict))
     number = np.bincount(codes, minlength=shape[0] * shape[1]).reshape(shape)
@@ -407,7 +411,7 @@ def _explain_minutes(changes: pa.Table, made: MergePlan) -> dict[str, dict[str, 
         terms["superseded"] = total - sum(terms.values())
         found[minute_key(minute)] = {name: count for name, count in terms.items() if count}
     for op, name in _OP_TERMS.items():
-        own, counts = np.unique(minutes_of(_rows_of(changes, op)), return_counts=True)
+        own, counts = np.unique(when[np.asarray(_select_ops(changes, op))], return_counts=True)
         for minute, total in zip(map(minute_key, own.tolist()), counts.tolist(), strict=True):
             terms = found.setdefault(minute, {})
             terms[name] = terms.get(name, 0) + total

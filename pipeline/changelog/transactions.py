@@ -42,7 +42,8 @@ FindIncarnation = Callable[[int], int | None]
 """Returns the number of the incarnation of the log that landed a batch; None if not known."""
 
 
-def _unknown(_batch: int) -> int | None:
+def unknown_incarnation(_batch: int) -> int | None:
+    """Not known of any batch."""
     return None
 
 
@@ -150,7 +151,7 @@ class LogMemory:
     _sizes: dict[int, int] = field(default_factory=dict)
     _spans: dict[int, Spans] = field(default_factory=dict)
 
-    def of(self, log: str, until: int, incarnation: FindIncarnation = _unknown) -> None:
+    def of(self, log: str, until: int, incarnation: FindIncarnation = unknown_incarnation) -> None:
         """Forget all unless this is the same *log*, and it has come to *until* since.
 
         A log that was put back may have come as far again, in another incarnation.
@@ -273,8 +274,8 @@ SENT = (*ROWS, Op.HEARTBEAT)
 EPOCH, LOG, POS, _ = PLACE
 DISTINCT = 'count(DISTINCT struct(t."order", op))'
 EVER = (0, sys.maxsize)
-Begins = Mapping[TxKey, Sequence[tuple[int, int]]]
-"""Batch and offset of each BEGIN, rising."""
+Boundaries = Mapping[TxKey, Sequence[tuple[int, int]]]
+"""Batch and offset of each BEGIN, or of each END, rising."""
 Landed = Mapping[tuple[int, str], int]
 """Distinct changes of one transaction, by epoch and shard."""
 
@@ -393,11 +394,11 @@ class TransactionReader:
         ids = sorted({name for (_, name), _ in ends})
         rows = f"lane = {quote_literal(self.lane)} AND {among_sql(TX, ids)}"
         near = f"{rows} AND batch > {since}"
-        begins = self._begins(near)
+        begins = self._boundaries(near, Op.BEGIN)
         if all(_before(begins, *one) for one in ends):
             rows = near
         else:  # one began so long ago that all must be looked at
-            begins = self._begins(rows)
+            begins = self._boundaries(rows, Op.BEGIN)
         landed = self._landed(
             f'{rows} AND {among_sql("op", ROWS)} AND t."table" = {quote_literal(table.name)}'
         )
@@ -441,7 +442,7 @@ class TransactionReader:
 
     def _ended_again(self, rows: str, sent: SentTransaction) -> bool:
         """Whether a transaction of this id ended after it; its BEGIN need not have landed."""
-        ends = self._begins(rows, Op.END).get(sent.key, ())
+        ends = self._boundaries(rows, Op.END).get(sent.key, ())
         return bool(ends) and ends[-1] > (sent.end.batch, sent.end.offset)
 
     def _are_numbered_apart(
@@ -459,7 +460,7 @@ class TransactionReader:
         )
         return int(found[0]["n"]) == int(found[0]["by_epoch"]) > 0
 
-    def _sent(self, key: TxKey, end: TransactionEnd, begins: Begins) -> SentTransaction:
+    def _sent(self, key: TxKey, end: TransactionEnd, begins: Boundaries) -> SentTransaction:
         before, own = _before(begins, key, end), end.span
         recurs = len(before) < len(begins.get(key, ()))
         if own is None:
@@ -488,17 +489,17 @@ class TransactionReader:
         again = find_resumed_numbers(events, sent.begun, end.total) if len(epochs) < 2 else ()
         return Transaction(name, end.total, len(distinct), end.batch, sent.begun, again)
 
-    def _begins(self, rows: str, op: Op = Op.BEGIN) -> Begins:
+    def _boundaries(self, rows: str, op: Op) -> Boundaries:
         found = self.pinned.select(
             f'SELECT source, {TX} AS id, batch, t."offset" AS at FROM t WHERE {rows}'  # noqa: S608
             f' AND op = {quote_literal(op)} ORDER BY batch, t."offset"'
         )
-        begins: dict[TxKey, list[tuple[int, int]]] = {}
+        boundaries: dict[TxKey, list[tuple[int, int]]] = {}
         for row in found:
-            begins.setdefault((row["source"], row["id"]), []).append(
+            boundaries.setdefault((row["source"], row["id"]), []).append(
                 (int(row["batch"]), int(row["at"] or 0))
             )
-        return begins
+        return boundaries
 
     def _landed(self, rows: str) -> Mapping[TxKey, Landed]:
         found = self.pinned.select(
@@ -524,7 +525,7 @@ class TransactionReader:
         return positions
 
 
-def _before(begins: Begins, key: TxKey, end: TransactionEnd) -> Sequence[tuple[int, int]]:
+def _before(begins: Boundaries, key: TxKey, end: TransactionEnd) -> Sequence[tuple[int, int]]:
     """Return the runs that began before END: a later run has an END of its own."""
     return [one for one in begins.get(key, ()) if one <= (end.batch, end.offset)]
 

@@ -17,7 +17,7 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.key_search import FooterBounds, KeySearch, SoughtKeys, find_key_changes
 from pipeline.changelog.reader import LogReader
 from pipeline.changelog.table import build_app_id
-from pipeline.changelog.transactions import FindIncarnation, LogMemory
+from pipeline.changelog.transactions import FindIncarnation, LogMemory, unknown_incarnation
 from pipeline.checkpoint import Checkpoint
 from pipeline.delta.reader import open_table, translate_errors
 from pipeline.delta.store import open_store
@@ -109,7 +109,9 @@ class Lake:
             return None
 
     def changes(
-        self, memory: LogMemory | None = None, incarnation: FindIncarnation | None = None
+        self,
+        memory: LogMemory | None = None,
+        incarnation: FindIncarnation = unknown_incarnation,
     ) -> LogReader:
         """The newest version of the change log, pinned; what *memory* knows is not read again.
 
@@ -125,8 +127,7 @@ class Lake:
         if memory is None:
             return LogReader(found, self.settings.lane)
         newest = found.transaction(build_app_id(self.settings.lane))
-        until = -1 if newest is None else newest
-        memory.of(found.id, until, *((incarnation,) if incarnation else ()))
+        memory.of(found.id, -1 if newest is None else newest, incarnation)
         return LogReader(found, self.settings.lane, memory)
 
     def key_changes(self, sought: SoughtKeys) -> KeySearch:

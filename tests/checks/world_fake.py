@@ -704,3 +704,20 @@ def in_step(name: str, probe: Any, world: FakeWorld, rounds: int) -> list[Ruling
         if isinstance(answer, Verdict):
             found.append(answer.ruling)
     return found
+
+
+def read_twice(world: FakeWorld, check: Check) -> tuple[Verdict, Fence]:
+    """The PASS of a row that was wrong at first and is read again, and the fence before that.
+
+    The second reading is behind a later fence, and all other rows were not read again.
+    """
+    world.contents[ONE, 5] += 1
+    run_probe(check, world)
+    world.catch_up()
+    first = world.fences[-1][0]
+    run_probe(check, world)
+    world.copied_contents[ONE, 5] += 1
+    world.catch_up()
+    verdict = run_probe(check, world)
+    assert isinstance(verdict, Verdict)
+    return verdict, first

@@ -11,7 +11,7 @@ from checks.model import Outcome, RowColumns, Ruling, Verdict
 from checks.probes.values import Values
 from checks.run import Check, run_probe
 from pipeline.model import Op
-from tests.checks.world_fake import ONE, TABLE, TWO, FakeLog, FakeWorld, text
+from tests.checks.world_fake import ONE, TABLE, TWO, FakeLog, FakeWorld, read_twice, text
 
 VALUED = {"id": "bigint", "v": "int"}
 KEYED = replace(TABLE, id_column=None)
@@ -203,18 +203,8 @@ def test_rows_in_buckets_that_are_too_large_to_be_read_are_not_ruled_on(
 
 def test_a_pass_after_a_second_reading_is_as_of_what_was_compared(world: FakeWorld) -> None:
     """The rows are read again behind a later fence, and all others were not."""
-    check = Check("values", Values(), KEYED)
-    world.contents[ONE, 5] += 1
-    run_probe(check, world)
-    world.catch_up()
-    first = world.fences[-1][0]
-    run_probe(check, world)
-    world.copied_contents[ONE, 5] += 1
-    world.catch_up()
+    verdict, first = read_twice(world, Check("values", Values(), KEYED))
 
-    verdict = run_probe(check, world)
-
-    assert isinstance(verdict, Verdict)
     assert (verdict.ruling.outcome, verdict.as_of) == (Outcome.PASS, (first,))
 
 

@@ -19,7 +19,7 @@ from pipeline.model import Op, Order
 from pipeline.row_digest import DigestColumn, Form
 from pipeline.schema.model import TableSchema
 from pipeline.sources.mysql.types import MySqlColumn
-from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld, in_step
+from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld, in_step, read_twice
 
 VALUED = {"id": "bigint", "v": "int"}
 
@@ -279,18 +279,8 @@ def test_no_pass_while_a_range_has_rows_that_were_not_named(world: FakeWorld) ->
 
 def test_a_pass_after_a_second_reading_is_as_of_what_was_compared(world: FakeWorld) -> None:
     """Fence 3 is the first after the look; the row is read again behind it."""
-    check = Check("values", probe(), TABLE)
-    world.contents[ONE, 5] += 1
-    run_probe(check, world)
-    world.catch_up()
-    first = world.fences[-1][0]
-    run_probe(check, world)
-    world.copied_contents[ONE, 5] += 1
-    world.catch_up()
+    verdict, first = read_twice(world, Check("values", probe(), TABLE))
 
-    verdict = run_probe(check, world)
-
-    assert isinstance(verdict, Verdict)
     assert (verdict.ruling.outcome, verdict.as_of) == (Outcome.PASS, (first,))
 
 
