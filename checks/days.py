@@ -24,11 +24,41 @@ from checks.world import ChangedRow, World
 from pipeline.aggregates import AggregatedColumn, Moment, RangeAggregate, TimeSpan
 from pipeline.clocks import no_zone
 from pipeline.errors import ConfigError, ProofError
-from pipeline.model import Op, Shard, Table
+from pipeline.model import Missing, Op, Shard, Table
 from pipeline.schema.decode import type_rows
 from pipeline.schema.model import Column, arrow_type
 
 DAY = timedelta(days=1)
+CREATION_NAMES = (
+    *("created_at", "create_time", "created_time", "creation_time", "created", "created_on"),
+    *("create_date", "created_date", "creation_date", "date_created", "gmt_create", "gmt_created"),
+    *("inserted_at", "insert_time", "inserted_on", "insert_date"),
+)
+"""Usual names of a column with the time at which its row was created, the most usual first.
+
+Capitals and underscores do not matter: ``createTime`` is ``create_time``.
+"""
+
+
+def choose_date_column(dated: Sequence[Sequence[str]]) -> str | Missing:
+    """The column that obviously holds the time at which a row was created.
+
+    *dated* has for each shard its columns as of `World.dated`.  All shards must have it, under one
+    name.  Of several, the one whose name is first in `CREATION_NAMES`.
+    """
+    common = [name for name in dated[0] if all(name in own for own in dated)] if dated else []
+    if not common:
+        return Missing("no index begins with a NOT NULL column of dates or times")
+    usual = {_fold_name(name): place for place, name in enumerate(CREATION_NAMES)}
+    named = [name for name in common if _fold_name(name) in usual]
+    if not named:
+        few = ", ".join(common[:3])
+        return Missing(f"no index begins with a column of a usual name of a creation time: {few}")
+    return min(named, key=lambda name: usual[_fold_name(name)])
+
+
+def _fold_name(name: str) -> str:
+    return name.lower().replace("_", "")
 
 
 def require_zone(setting: str, zone: str) -> None:
@@ -118,7 +148,17 @@ class DayTallies:
     @property
     def rows(self) -> int:
         """Rows of all shards and days, by the first column."""
-        return sum(one.rows for own in self.counted.values() for one in next(iter(own.values())))
+        return sum(self._by_day)
+
+    @property
+    def busiest(self) -> int:
+        """Rows of all shards on the day that has the most, by the first column."""
+        return max(self._by_day, default=0)
+
+    @property
+    def _by_day(self) -> list[int]:
+        shards = [next(iter(own.values())) for own in self.counted.values()]
+        return [sum(one.rows for one in day) for day in zip(*shards, strict=True)]
 
     def dumps(self) -> dict[str, Any]:
         """Return JSON values for the memory of a check."""

@@ -134,10 +134,12 @@ class NotYet:
     """There is nothing new to rule on; the last verdict stands.  ``why`` is shown to people.
 
     ``suspicious``: it has found something that it has to look at again, so it goes first.
+    ``rests``: it has nothing to do before its usual pause has passed; else the next round asks it.
     """
 
     why: str
     suspicious: bool = False
+    rests: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from checks.model import NotYet
 from pipeline.apply.mirror import MirrorSide, Range
 from pipeline.changelog.reader import LogReader
-from pipeline.model import CaptureScope, Fence, Ordering, Shard, Table
+from pipeline.model import CaptureScope, Fence, Missing, Ordering, Shard, Table
 from pipeline.readings import ChangedRow, KeyTimes, LastChange, LogKey, ShardBase, Transaction
 from pipeline.schema.model import TableSchema
 from pipeline.sources.budget import Allowance
@@ -82,6 +82,14 @@ class World(Protocol):
 
     def collected(self, source: str) -> CaptureScope:
         """What the source's collector sends now, and which of its settings alter values."""
+        ...
+
+    def dated(self, shard: Shard) -> tuple[str, ...] | Missing:
+        """Columns of dates or times with which an index of the source begins, in their order.
+
+        None of them is ever NULL, and none is set again by the server on an update.  What the
+        source said last is answered; it is not asked.
+        """
         ...
 
     def mirror(self, table: Table) -> MirrorSide:

@@ -95,6 +95,7 @@ class Observers:
             collectors=self.collectors,
             looks=self.looks,
             worker=worker,
+            dated_columns=self.census.dated,
         )
 
     def close(self) -> None:

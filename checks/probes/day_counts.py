@@ -4,22 +4,31 @@ The source is added up first, then a mirror that is newer; a change that landed 
 the two and touches a day explains it.  A row that was created before midnight and committed after
 it belongs to its day on both sides, whichever clock is asked.  A day that differs is added up again
 before it counts.
+
+Where no column is named, one is chosen whose name and index say that it holds the time at which a
+row was created.  If that is wrong, days move, and what moves is explained by its changes: a guess
+costs a look, and never says that a row is lost.  Its rows are counted rarely, and only from what
+the other checks leave of the source's budget.  What cannot be decided by it is no verdict.
+
 Cannot see: days before those; rows without a date; fields that are not named, and in those two
 faults that make up for each other; today, until it is over.
 """
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
+
+import pyarrow as pa
 
 from checks.counting import Fences, await_fences
 from checks.days import (
     DayDifference,
     DayQuestion,
     DayTallies,
+    choose_date_column,
     days_before,
     find_differences,
     narrow_difference,
@@ -39,11 +48,18 @@ from checks.model import (
 )
 from checks.run import Probe
 from checks.world import World
-from pipeline.errors import ProofError, UnreachableError
-from pipeline.model import Fence, Table
+from pipeline.errors import ProofError, SlowError, UnreachableError
+from pipeline.model import Fence, Missing, Table
+from pipeline.schema.model import arrow_type
 
 NAME = "day_counts"
 NARROWED = 3  # differences that are followed down to a second
+CHOSEN_DAYS = 3
+"""Days that are counted by a chosen column; one, where three are more than the budget has now."""
+CHOSEN_PAUSE, CHOSEN_REFUSED = timedelta(hours=6), timedelta(days=1)
+"""Between two counts by a chosen column, and after one that the source has refused."""
+CHOSEN_ROWS = 100
+"""Most rows of a table that are counted by a chosen column in a second, on average."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +67,7 @@ class DayReading:
     """What adding up came to; ``moving`` are days that kept changing.
 
     ``places`` says of the first differences where in their day they are, as far as that is known.
+    ``busiest`` are rows of the day with the most.  ``chosen`` is the column, if none was named.
     """
 
     as_of: tuple[Fence, ...]
@@ -59,6 +76,8 @@ class DayReading:
     found: tuple[DayDifference, ...] = ()
     places: tuple[str, ...] = ()
     moving: tuple[DayDifference, ...] = ()
+    busiest: int = 0
+    chosen: str = ""
 
     @property
     def value(self) -> float:
@@ -72,11 +91,15 @@ class DayCounts:
 
     Days are the last *days* that are over in *zone* (by default the pipeline's), by each of
     *columns*, dates or times; of times without a zone as the wall of *wall* shows them (by default
-    *zone*'s).  Of *fields* numbers are added up, and digests of texts.  Without *columns* it asks
-    nothing.  A day is added up at most *tries* times while it changes.
+    *zone*'s).  Of *fields* numbers are added up, and digests of texts.  A day is added up at most
+    *tries* times while it changes.
     """
 
     columns: tuple[str, ...] = ()
+    """Dates or times whose days are counted.
+
+    Without any, rows of a few days are counted by an obvious column, if there is one.
+    """
     fields: tuple[str, ...] = ()
     days: Days = 7
     zone: str = ""
@@ -85,6 +108,8 @@ class DayCounts:
     patience: Span = timedelta(minutes=30)
     """How long it waits for the mirror to reach the position; after that it is UNKNOWN."""
     limit: Span = timedelta(minutes=2)
+    choose_column: bool = True
+    """Whether a column is chosen where `columns` names none, by its name and index."""
     every: ClassVar[timedelta] = timedelta(minutes=5)
     gating: ClassVar[bool] = False
     kind: ClassVar[FailKind] = FailKind.LOST
@@ -101,19 +126,52 @@ class DayCounts:
     def measure(self, table: Table, world: World) -> DayReading | NotYet | Undecided:
         """Compare the earlier sums, then add the days up again."""
         if not self.columns:
-            return NotYet("no columns are named in probes.day_counts.columns")
+            return self._measure_chosen(table, world)
         if written := [n for n in (*self.columns, *self.fields) if table.restates(n)]:
             return Undecided("unsupported", f"column {written[0]} is written by a standard")
-        memory = world.recall(table, NAME)
-        if memory is None or memory.get("asked") != self._asked(world):
-            self._begin(table, world, {})
-            return NotYet("the source was summed for the first time; the next round compares")
-        seen = DayTallies.loads(memory["seen"])
-        fences = await_fences(table, world, seen.ended, self.patience)
-        if isinstance(fences, NotYet | Undecided):
-            return fences
-        found = find_differences(table, world, self._question(world), seen)
-        return self._ruled(table, world, memory, seen, found, fences=fences)
+        return self._rounds(world, self.columns, self.fields, self.days).compare(table, world)
+
+    def _measure_chosen(self, table: Table, world: World) -> DayReading | NotYet:
+        """Count the days of a column that is obvious, if there is one and it is time to."""
+        if not self.choose_column:
+            return NotYet("no columns are named in probes.day_counts.columns", rests=True)
+        column = _choose(table, world)
+        if isinstance(column, Missing):
+            why = f"no date column is chosen: {column.why}; name one in probes.day_counts.columns"
+            return NotYet(why, rests=True)
+        rounds = self._rounds(world, (column,), (), min(self.days, CHOSEN_DAYS))
+        memory = rounds.recall(table, world) or {}
+        found: DayReading | NotYet | None = None
+        if "seen" in memory:
+            rounds = replace(rounds, days=len(memory["seen"]["days"]))
+        else:
+            found = _postpone(table, world, column, memory)
+            rounds = replace(rounds, days=_fitting_days(table, world, rounds.days, memory))
+        if found is None:
+            found = self._count_chosen(table, world, rounds, memory.get("busiest"))
+        if isinstance(found, NotYet):
+            return replace(found, why=f"column {column}, chosen by its name and index: {found.why}")
+        return replace(found, chosen=column)
+
+    def _count_chosen(
+        self, table: Table, world: World, rounds: "DayRounds", busiest: int | None
+    ) -> DayReading | NotYet:
+        """Compare; what cannot be decided by a chosen column is no verdict."""
+        try:
+            found = rounds.compare(table, world)
+        except (ProofError, SlowError) as error:
+            rounds.rest(table, world, CHOSEN_REFUSED, busiest)
+            return NotYet(str(error), rests=True)
+        if isinstance(found, NotYet):
+            return found
+        if isinstance(found, Undecided):
+            return NotYet(found.why)
+        usual = self.every if found.found else CHOSEN_PAUSE
+        pause = max(usual, timedelta(seconds=found.rows / CHOSEN_ROWS))
+        rounds.rest(table, world, pause, found.busiest)
+        if found.moving and not found.found:
+            return NotYet(_describe_moving(found), rests=True)
+        return found
 
     def judge(self, reading: DayReading, past: Sequence[float]) -> Ruling:
         """Rule on what differed twice; history plays no part."""
@@ -126,11 +184,56 @@ class DayCounts:
             rest = f"; and {more} more" if more > 0 else ""
             return Ruling(Outcome.FAIL, f"{reason}{places}{rest}", code, keys)
         if reading.moving:
-            one = reading.moving[0]
-            why = f"{len(reading.moving)} days changed each time they were added up: {one.key}"
-            return Ruling(Outcome.UNKNOWN, why, "in_motion")
-        reason = f"{reading.rows} rows of {reading.days} days are on both sides"
-        return Ruling(Outcome.PASS, reason)
+            return Ruling(Outcome.UNKNOWN, _describe_moving(reading), "in_motion")
+        days = "1 day" if reading.days == 1 else f"{reading.days} days"
+        by = f" of {reading.chosen}, chosen by its name and index," if reading.chosen else ""
+        return Ruling(Outcome.PASS, f"{reading.rows} rows of {days}{by} are on both sides")
+
+    def _rounds(
+        self, world: World, columns: tuple[str, ...], fields: tuple[str, ...], days: int
+    ) -> "DayRounds":
+        zone = ZoneInfo(self.zone) if self.zone else world.zone
+        wall = ZoneInfo(self.wall) if self.wall else zone
+        question = DayQuestion(columns, fields, zone, wall)
+        return DayRounds(question, days, self.tries, self.patience, goes_on=bool(self.columns))
+
+
+@dataclass(frozen=True, slots=True)
+class DayRounds:
+    """Rounds with one question: one adds the source up, and a later one the mirror.
+
+    ``goes_on``: a round that has compared also adds the source up for the next one.
+    """
+
+    question: DayQuestion
+    days: int
+    tries: int
+    patience: timedelta
+    goes_on: bool
+
+    def recall(self, table: Table, world: World) -> Mapping[str, Any] | None:
+        """What an earlier round with the same question has kept."""
+        memory = world.recall(table, NAME)
+        return memory if memory and memory.get("asked") == self._asked else None
+
+    def rest(self, table: Table, world: World, pause: timedelta, busiest: int | None) -> None:
+        """Ask nothing for *pause*; what was seen is not compared again."""
+        until = (world.now + pause).isoformat(timespec="seconds")
+        kept = {"asked": self._asked, "rests": until, "busiest": busiest}
+        world.remember(table, NAME, kept)
+
+    def compare(self, table: Table, world: World) -> DayReading | NotYet | Undecided:
+        """Compare the earlier sums; without any, add the source up."""
+        memory = self.recall(table, world)
+        if memory is None or "seen" not in memory:
+            self._begin(table, world, {})
+            return NotYet("the source was summed for the first time; the next round compares")
+        seen = DayTallies.loads(memory["seen"])
+        fences = await_fences(table, world, seen.ended, self.patience)
+        if isinstance(fences, NotYet | Undecided):
+            return fences
+        found = find_differences(table, world, self.question, seen)
+        return self._ruled(table, world, memory, seen, found, fences=fences)
 
     def _ruled(
         self,
@@ -151,35 +254,84 @@ class DayCounts:
             self._begin(table, world, {"suspects": sorted(wrong), "tries": tries})
             return NotYet(f"adding {len(found)} days up again")
         places = tuple(self._places(table, world, twice))
-        reading = DayReading(fences, seen.rows, len(seen.days), twice, places, moving)
-        with suppress(UnreachableError, ProofError):  # the next round tries again, and says why
-            self._begin(table, world, {"suspects": sorted(wrong), "tries": 0})
+        reading = DayReading(
+            fences, seen.rows, len(seen.days), twice, places, moving, busiest=seen.busiest
+        )
+        if self.goes_on:
+            with suppress(UnreachableError, ProofError):  # the next round tries again, and says why
+                self._begin(table, world, {"suspects": sorted(wrong), "tries": 0})
         return reading
 
     def _places(self, table: Table, world: World, found: Sequence[DayDifference]) -> list[str]:
         places = []
         with suppress(UnreachableError, ProofError):
             for one in found[:NARROWED]:
-                span = narrow_difference(table, world, self._question(world), one)
+                span = narrow_difference(table, world, self.question, one)
                 places += [f"{one.key} at {span[0]:%H:%M:%S}"] if span is not None else []
         return places
 
     def _begin(self, table: Table, world: World, memory: Mapping[str, Any]) -> None:
         """Add the source up, and keep it for the next round."""
-        question = self._question(world)
-        seen = sum_days(table, world, question, days_before(world.now, self.days, question.zone))
-        kept = {**memory, "seen": seen.dumps(), "asked": self._asked(world)}
-        world.remember(table, NAME, kept)
+        days = days_before(world.now, self.days, self.question.zone)
+        seen = sum_days(table, world, self.question, days)
+        world.remember(table, NAME, {**memory, "seen": seen.dumps(), "asked": self._asked})
 
-    def _asked(self, world: World) -> list[Any]:
+    @property
+    def _asked(self) -> list[Any]:
         """What identifies its question in the memory of the check."""
-        one = self._question(world)
+        one = self.question
         return [[*one.columns], [*one.fields], one.zone.key, one.wall.key]
 
-    def _question(self, world: World) -> DayQuestion:
-        zone = ZoneInfo(self.zone) if self.zone else world.zone
-        wall = ZoneInfo(self.wall) if self.wall else zone
-        return DayQuestion(self.columns, self.fields, zone, wall)
+
+def _choose(table: Table, world: World) -> str | Missing:
+    """The column of *table* that is obvious, of those that the mirror has as the source does."""
+    found = []
+    for shard in table.shards:
+        own = world.dated(shard)
+        if isinstance(own, Missing):
+            return Missing(f"source {shard.source} has not described {shard.name}: {own.why}")
+        found.append([name for name in own if not table.restates(name)])
+    return choose_date_column(found)
+
+
+def _why_not(table: Table, world: World, column: str) -> str:
+    """Why the mirror cannot have the column as the source does; empty if it can."""
+    for shard in table.shards:
+        schema = world.schema(shard)
+        landed = schema.column(column) if schema is not None else None
+        if landed is None:
+            return f"no schema of {shard.name} that has landed has it"
+        kind = arrow_type(landed)
+        if not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+            return f"the mirror has it as {kind}"
+        alters = world.collected(shard.source).alters
+        if alters is not None and (by := alters(f"{shard.name}.{column}")):
+            return f"the collector alters it ({by})"
+    return ""
+
+
+def _postpone(table: Table, world: World, column: str, memory: Mapping[str, Any]) -> NotYet | None:
+    """Why the days of a chosen *column* are not counted now; None if they are."""
+    rests = memory.get("rests")
+    if rests is not None and world.now < datetime.fromisoformat(rests):
+        return NotYet(f"its days are counted again after {rests}", rests=True)
+    if why := _why_not(table, world, column):
+        return NotYet(why, rests=True)
+    allowed = [world.allowance(name) for name in table.sources]
+    if any(one.pressed or one.rows == 0 for one in allowed):
+        return NotYet("other checks use the budget of the source")
+    return None
+
+
+def _fitting_days(table: Table, world: World, most: int, memory: Mapping[str, Any]) -> int:
+    """How many days the budget has now; one, as long as their size is not known."""
+    allowed = [world.allowance(name).rows for name in table.sources]
+    left, busiest = (
+        min((one for one in allowed if one is not None), default=None),
+        memory.get("busiest"),
+    )
+    fits = busiest is not None and (left is None or busiest * most <= left)
+    return most if fits else 1
 
 
 def _is_counted(found: Sequence[DayDifference]) -> bool:
@@ -190,6 +342,11 @@ def _describe_days(one: DayDifference) -> str:
     if one.source == one.mirror:
         return f"{one.key}: {one.source} rows on both sides, {', '.join(one.fields)} differ"
     return f"{one.key}: {one.source} rows at the source, {one.mirror} in the mirror"
+
+
+def _describe_moving(reading: DayReading) -> str:
+    one = reading.moving[0]
+    return f"{len(reading.moving)} days changed each time they were added up: {one.key}"
 
 
 PROBE: type[Probe[DayReading]] = DayCounts

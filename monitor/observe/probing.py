@@ -54,6 +54,7 @@ from pipeline.sources.source import TableQueries
 
 JOB = "job:probe"
 Due = tuple[CheckPlan, Any, Table]
+NOT_ASKED = Missing("it was not asked yet")
 UNABLE = ("unreachable", "unprovable", "not_reached", "over_time", "check_broken")
 """Codes of an UNKNOWN that is over once the probe can look again."""
 log = structlog.get_logger(__name__)
@@ -228,6 +229,8 @@ class Probing:
             if isinstance(verdict, NotYet):
                 log.debug("nothing new", check=plan.name, table=table.name, why=verdict.why)
                 self._able_again(plan.name, table.name, verdict.why)
+                if verdict.rests:
+                    self._ran[key] = started
                 continue
             if not verdict.suspicious:
                 self._ran[key] = started
@@ -306,6 +309,7 @@ class ProbeWorld:
     looks: LargeLooks
     collectors: Mapping[str, Collector] = field(default_factory=dict)
     worker: int = 0
+    dated_columns: Callable[[Shard], tuple[str, ...] | Missing] = lambda _: NOT_ASKED
     _mirrors: dict[str, MirrorSide] = field(default_factory=dict)
     _log: LogReader | None = None
 
@@ -328,6 +332,10 @@ class ProbeWorld:
         if isinstance(found, Missing):
             raise UnreachableError(f"collector:{source}: {found.why}")
         return found
+
+    def dated(self, shard: Shard) -> tuple[str, ...] | Missing:
+        """What the source said last of the shard's columns."""
+        return self.dated_columns(shard)
 
     def mirror(self, table: Table) -> MirrorSide:
         """The mirror at the version that was newest when it was first asked for."""

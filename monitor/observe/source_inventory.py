@@ -75,6 +75,7 @@ class InventoryAnswer:
             "rows": dict(described.rows),
             "backlog": described.backlog and asdict(described.backlog),
             "filled": dict(described.filled),
+            "dated": {shard: list(columns) for shard, columns in described.dated.items()},
             "asked": [self.began.isoformat(), self.ended.isoformat()],
         }
 
@@ -93,6 +94,7 @@ class InventoryAnswer:
             raw.get("rows", {}),
             LogBacklog(**raw["backlog"]) if raw.get("backlog") else None,
             raw.get("filled", {}),
+            {shard: tuple(columns) for shard, columns in raw.get("dated", {}).items()},
         )
         return cls(question, described, *map(datetime.fromisoformat, raw["asked"]))
 
@@ -151,6 +153,15 @@ class SourceInventory:
         """Shard -> about how many rows it has, by the last answer of the source *name*."""
         found = self.answer(name)
         return {} if isinstance(found, Missing) else found.described.rows
+
+    def dated(self, shard: Shard) -> tuple[str, ...] | Missing:
+        """Columns of *shard* as of `SourceDescription.dated`, by the last answer of its source."""
+        found = self.answer(shard.source)
+        if isinstance(found, Missing):
+            return found
+        if not self._asked(found.question, shard):
+            return Missing(f"it was not asked about {shard.name} as it is now")
+        return tuple(found.described.dated.get(shard.name, ()))
 
     def unproven(self, table: Table) -> str | Missing:
         """What no log shows of *table*; empty if nothing."""

@@ -101,6 +101,8 @@ class SourceDescription:
     ``backlog``: a log that is retained for its collector by size; None if retained otherwise.
     ``filled``: shard -> columns whose addition may have filled old rows without an event in the
     log.  This matters for columns that were added after the shard's base.
+    ``dated``: shard -> columns of dates or times that are never NULL, that the server does not set
+    again on an update, and with which an index begins that finds a range of them; in their order.
     """
 
     kept: timedelta | Missing | None
@@ -109,6 +111,7 @@ class SourceDescription:
     rows: Mapping[str, int] = field(default_factory=dict)
     backlog: LogBacklog | None = None
     filled: Mapping[str, str] = field(default_factory=dict)
+    dated: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ from pipeline.model import (
     CaptureScope,
     Fence,
     Head,
+    Missing,
     Op,
     Order,
     Ordering,
@@ -119,6 +120,7 @@ class FakeWorld:
     based: dict[str, ShardBase] = field(default_factory=dict)
     outdated: set[str] = field(default_factory=set)  # checks that remember another log
     values: dict[int, Row] = field(default_factory=dict)  # of a row beside its id, at the source
+    earlier: dict[int, Row] = field(default_factory=dict)  # of a row before its last update
     copied: dict[int, Row] = field(default_factory=dict)  # where the mirror has other ones
     untold: bool = False  # whether changes leave out what a row was before
     contents: dict[tuple[Shard, int], int] = field(default_factory=dict)  # of rows at the source
@@ -129,6 +131,7 @@ class FakeWorld:
     copied_orders: dict[tuple[Shard, int], Order] = field(default_factory=dict)  # of its rows
     allowed_now: Allowance = field(default_factory=Allowance)  # of the source's budget
     asked_rows: int = 0  # that the source was asked for one by one
+    dated_columns: dict[Shard, tuple[str, ...] | Missing] = field(default_factory=dict)
 
     # what the world does
 
@@ -262,6 +265,9 @@ class FakeWorld:
 
     def collected(self, source: str) -> CaptureScope:
         return CaptureScope(lambda _: True, alters=self.alters, hazards=self.hazards)
+
+    def dated(self, shard: Shard) -> tuple[str, ...] | Missing:
+        return self.dated_columns.get(shard, ())
 
     def mirror(self, table: Table) -> "FakeMirror":
         assert table.name == TABLE.name
@@ -631,15 +637,10 @@ class FakeLog(LogReader):
         return max((e.order for _, e in landed if e.shard == shard and e.order), default=None)
 
     def _changed(self, event: Event, shard: Shard) -> ChangedRow:
-        wire = {
-            name: int((value - EPOCH) / timedelta(milliseconds=1))
-            if isinstance(value, datetime)
-            else value
-            for name, value in self.world.values.get(event.id, {}).items()
-        }
-        text = json.dumps({"id": event.id, **wire})
-        before = text if event.op != Op.CREATE and not self.world.untold else None
-        return ChangedRow(event.op, shard, before, None if event.op == Op.DELETE else text)
+        now = self.world.values.get(event.id, {})
+        old, new = (_spell(event.id, own) for own in (self.world.earlier.get(event.id, now), now))
+        before = old if event.op != Op.CREATE and not self.world.untold else None
+        return ChangedRow(event.op, shard, before, None if event.op == Op.DELETE else new)
 
     def key_times(
         self, table: Table, after: int, until: int, keys: Sequence[str], *, most: int
@@ -649,6 +650,17 @@ class FakeLog(LogReader):
     def changes_without_transaction(self, table: Table, after: int, until: int) -> int:
         landed = self.landed_events(after, until)
         return sum(_is_change(event) and not event.tx for _, event in landed)
+
+
+def _spell(id_: int, row: Row) -> str:
+    """A row as a message has it."""
+    wire = {
+        name: int((value - EPOCH) / timedelta(milliseconds=1))
+        if isinstance(value, datetime)
+        else value
+        for name, value in row.items()
+    }
+    return json.dumps({"id": id_, **wire})
 
 
 def _digest(

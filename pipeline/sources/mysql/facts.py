@@ -133,6 +133,7 @@ def _allowed(session: Session, statement: str) -> list[Row] | None:
 
 OWN = ("information_schema", "mysql", "performance_schema", "sys")
 HARMLESS = ("NO ACTION", "RESTRICT")
+DATED = ("DATE", "DATETIME", "TIMESTAMP")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,7 @@ class ShardFacts:
 
     ``unique`` are the sets of columns that name one row, the primary key first; ``primary`` says
     whether there is one.  ``rows`` is the engine's own estimate; None where it has none.
+    ``dated`` are columns of dates or times for `SourceDescription.dated`.
     """
 
     shard: Shard
@@ -159,6 +161,7 @@ class ShardFacts:
     primary: bool = False
     cascades: tuple[Cascade, ...] = ()
     rows: int | None = None
+    dated: tuple[str, ...] = ()
 
 
 def read_shard_facts(
@@ -185,6 +188,7 @@ def read_shard_facts(
                 any(index["index_name"] == "PRIMARY" for index in indexes[name]),
                 tuple(_cascade(key) for key in keys[name]),
                 None if row["n"] is None else int(row["n"]),
+                tuple(_dated(columns[name], indexes[name])),
             )
             for (own, name), row in sorted(chosen.items(), key=lambda one: one[0])
             if own == database
@@ -193,7 +197,15 @@ def read_shard_facts(
 
 
 def _described(session: Session, database: str) -> tuple[Mapping[str, list[Row]], ...]:
-    """Columns, unique indexes and acting foreign keys of one database, each by table."""
+    """Columns, indexes and acting foreign keys of one database, each by table.
+
+    Of an index that is not unique only the first column.
+    """
+    used = "'YES'"
+    if session.mariadb and session.version >= (10, 6):
+        used = "IF(ignored = 'NO', 'YES', 'NO')"
+    elif not session.mariadb and session.version >= (8, 0):
+        used = "is_visible"
     return (
         _by_table(
             session.ask(
@@ -204,8 +216,9 @@ def _described(session: Session, database: str) -> tuple[Mapping[str, list[Row]]
         ),
         _by_table(
             session.ask(
-                "SELECT table_name, index_name, column_name, nullable, sub_part"
-                " FROM information_schema.statistics WHERE table_schema = %s AND non_unique = 0"
+                "SELECT table_name, index_name, column_name, nullable, sub_part, non_unique,"  # noqa: S608
+                f" seq_in_index, index_type, {used} AS used FROM information_schema.statistics"
+                " WHERE table_schema = %s AND (non_unique = 0 OR seq_in_index = 1)"
                 " ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index",
                 database,
             )
@@ -233,11 +246,29 @@ def _unique(indexes: Iterable[Row]) -> list[tuple[str, ...]]:
     """Column sets of the indexes that identify rows: whole columns that are NOT NULL."""
     sets: dict[str, list[Row]] = defaultdict(list)
     for row in indexes:
-        sets[row["index_name"]].append(row)
+        if not int(row["non_unique"]):
+            sets[row["index_name"]].append(row)
     return [
         tuple(str(row["column_name"]) for row in rows)
         for rows in sets.values()
         if not any(row["nullable"] == "YES" or row["sub_part"] for row in rows)
+    ]
+
+
+def _dated(columns: Iterable[Row], indexes: Iterable[Row]) -> list[str]:
+    """As `SourceDescription.dated`; an index that the optimizer ignores finds nothing."""
+    first = {
+        row["column_name"]
+        for row in indexes
+        if int(row["seq_in_index"]) == 1 and row["used"] == "YES"
+        if row["index_type"] == "BTREE" and not row["sub_part"]
+    }
+    return [
+        str(row["column_name"])
+        for row in columns
+        if row["column_name"] in first and row["is_nullable"] != "YES"
+        if str(row["data_type"]).upper() in DATED
+        if "on update" not in str(row["extra"]).lower()
     ]
 
 
@@ -318,8 +349,9 @@ def describe_source(
         if facts.cascades and has_unlogged_cascades(server)
     }
     rows = {facts.shard.name: facts.rows for facts in shards if facts.rows is not None}
+    dated = {facts.shard.name: facts.dated for facts in shards if facts.dated}
     return SourceDescription(
-        read_log_retention(server.variables), frozenset(hidden), unlogged, rows
+        read_log_retention(server.variables), frozenset(hidden), unlogged, rows, dated=dated
     )
 
 

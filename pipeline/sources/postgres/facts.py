@@ -238,6 +238,18 @@ SELECT attrelid::bigint AS oid, array_agg(attname::text ORDER BY attnum) AS colu
 FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped AND attgenerated = ''
     AND attrelid = ANY(%s::oid[]) GROUP BY attrelid
 """
+# A partial index, one of expressions, and one that is still built or broken finds no range of them.
+DATED = """\
+SELECT a.attrelid::bigint AS oid, a.attname::text AS name
+FROM pg_attribute a WHERE a.attnotnull AND a.attrelid = ANY(%s::oid[])
+    AND a.atttypid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype)
+    AND EXISTS (
+        SELECT FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
+        JOIN pg_am m ON m.oid = x.relam AND m.amname = 'btree'
+        WHERE i.indrelid = a.attrelid AND i.indkey[0] = a.attnum
+            AND i.indisvalid AND i.indisready AND i.indpred IS NULL)
+ORDER BY a.attrelid, a.attnum
+"""
 TYPED = (
     CATALOGUE.replace("SELECT a.attname", "SELECT a.attrelid::bigint AS oid, a.attname")
     .replace("a.attrelid = %s", "a.attrelid = ANY(%s::oid[])")
@@ -297,7 +309,8 @@ class PostgresShardFacts:
     columns whose addition may have given old rows values that are in no event.  ``typed`` are all
     columns with their types.  Row-level security hides rows from Sluice's user if it is
     ``filtered``, and from the reader of the slot if ``hidden_from`` names it.  ``inherited``:
-    a query without ONLY also returns rows of other tables.
+    a query without ONLY also returns rows of other tables.  ``dated`` are columns of dates or
+    times for `SourceDescription.dated`.
     """
 
     shard: Shard
@@ -316,6 +329,7 @@ class PostgresShardFacts:
     filtered: bool = False
     hidden_from: str = ""
     inherited: bool = False
+    dated: tuple[str, ...] = ()
 
 
 def list_shards(session: PostgresSession, source: str, publication: str) -> tuple[Shard, ...]:
@@ -351,6 +365,9 @@ def read_shard_facts(
     for one in session.ask(TYPED, oids):
         typed[one["oid"]].append(read_column(one))
     hidden = {row["oid"]: str(row["reader"]) for row in session.ask(HIDDEN, slot, oids)}
+    dated = defaultdict(list)
+    for one in session.ask(DATED, oids):
+        dated[one["oid"]].append(str(one["name"]))
     none = {"columns": (), "nullable": None}
     return tuple(
         replace(
@@ -362,6 +379,7 @@ def read_shard_facts(
             ),
             typed=tuple(typed[row["oid"]]),
             hidden_from=hidden.get(row["oid"], ""),
+            dated=tuple(dated[row["oid"]]),
         )
         for name, row in sorted(chosen.items())
     )
@@ -485,8 +503,9 @@ def describe_source(
     rows = {facts.shard.name: facts.rows for facts in shards if facts.rows is not None}
     backlog = _backlog(server.slot) if server.slot else None
     filled = {facts.shard.name: describe_filled(facts) for facts in shards if facts.filled}
+    dated = {facts.shard.name: facts.dated for facts in shards if facts.dated}
     keeps = check_retention(server.slot, names.slot)
-    return SourceDescription(keeps, frozenset(), unsent, rows, backlog, filled)
+    return SourceDescription(keeps, frozenset(), unsent, rows, backlog, filled, dated)
 
 
 def describe_filled(shard: PostgresShardFacts) -> str:

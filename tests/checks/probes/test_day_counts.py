@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 
 from checks.model import NotYet, Outcome, Ruling, Verdict
+from checks.probes import day_counts
 from checks.probes.day_counts import DayCounts
 from checks.run import Check, run_probe
-from pipeline.errors import ConfigError
-from pipeline.model import Op
+from checks.world import Allowance
+from pipeline.errors import ConfigError, SlowError, TooManyRowsError
+from pipeline.model import Missing, Op, Table
 from tests.checks.world_fake import ONE, START, TABLE, TWO, FakeWorld, in_step
 
 PROBE = DayCounts(columns=("born",), fields=("total",))
@@ -41,12 +43,211 @@ def test_equal_days_pass() -> None:
     assert last.reason == "9 rows of 7 days are on both sides"
 
 
-def test_without_columns_it_asks_nothing() -> None:
-    made = world()
+def obvious_world(column: str = "created_at", **more: Any) -> FakeWorld:
+    """One like `world`, whose rows have the time of their creation in an indexed *column*."""
+    made = world(**more)
+    for shard in (ONE, TWO):
+        made.alter(shard, **{column: "datetime", "total": "bigint"})
+        made.dated_columns[shard] = ("at", column)
+    for own in made.values.values():
+        own[column] = own["born"]  # type: ignore[index]  # rows of a test
+    made.catch_up()
+    return made
 
-    answer = run_probe(Check("day_counts", DayCounts(), TABLE), made)
+
+CHOSEN = DayCounts(fields=("total",))
+
+
+def choose(made: FakeWorld, probe: DayCounts = CHOSEN) -> Verdict | NotYet:
+    return run_probe(Check("day_counts", probe, TABLE), made)
+
+
+@pytest.mark.parametrize(
+    ("dated", "why"),
+    [
+        pytest.param((), "no index begins with a NOT NULL column", id="no index"),
+        pytest.param(("born",), "no index begins with a column of a usual name", id="its name"),
+        pytest.param(Missing("it is down"), "source shop has not described", id="not described"),
+    ],
+)
+def test_without_an_obvious_column_it_asks_nothing_and_says_why(
+    dated: tuple[str, ...] | Missing, why: str
+) -> None:
+    made = world()
+    made.dated_columns = {ONE: dated, TWO: ("born", "created_at")}
+
+    answer = choose(made)
 
     assert isinstance(answer, NotYet)
+    assert answer.rests
+    assert answer.why.startswith(f"no date column is chosen: {why}")
+    assert made.memory == {}
+
+
+def test_a_column_that_a_standard_writes_is_not_chosen() -> None:
+    answer = choose_of(replace(TABLE, by_standard=("created_at",)), obvious_world())
+
+    assert isinstance(answer, NotYet)
+    assert answer.why.startswith("no date column is chosen")
+
+
+def choose_of(table: Table, made: FakeWorld) -> Verdict | NotYet:
+    return run_probe(Check("day_counts", CHOSEN, table), made)
+
+
+def test_the_switch_keeps_it_from_choosing() -> None:
+    made = obvious_world()
+
+    answer = choose(made, DayCounts(choose_column=False))
+
+    assert answer == NotYet("no columns are named in probes.day_counts.columns", rests=True)
+    assert made.memory == {}
+
+
+def test_named_columns_win() -> None:
+    made = world()
+    made.dated_columns = dict.fromkeys((ONE, TWO), ("created_at",))
+
+    assert run_rounds(made)[-1].reason == "9 rows of 7 days are on both sides"
+
+
+@pytest.mark.parametrize("column", ["created_at", "createTime", "gmt_create"])
+def test_a_chosen_column_counts_one_day_first_and_then_three_after_hours(column: str) -> None:
+    made = obvious_world(column)
+
+    (first,) = run_rounds(made, 2, CHOSEN)
+    waits = choose(made)
+    made.tick(timedelta(hours=6))
+    (later,) = run_rounds(made, 2, CHOSEN)
+
+    by = f"of {column}, chosen by its name and index, are on both sides"
+    assert (first.outcome, first.reason) == (Outcome.PASS, f"3 rows of 1 day {by}")
+    assert isinstance(waits, NotYet)
+    assert waits.rests
+    assert "its days are counted again after 2026-03-02T06:00:" in waits.why
+    assert (later.outcome, later.reason) == (Outcome.PASS, f"9 rows of 3 days {by}")
+
+
+def test_a_table_with_many_rows_is_counted_more_rarely() -> None:
+    made = obvious_world(rows=9)
+    for id_ in range(100, 100 + 3_000):
+        made.values[id_] = {"created_at": YESTERDAY, "born": YESTERDAY, "total": 1}
+    made.commit(*[(Op.CREATE, ONE, id_) for id_ in range(100, 100 + 3_000)])
+    made.catch_up()
+    day_counts.CHOSEN_PAUSE, kept = timedelta(seconds=1), day_counts.CHOSEN_PAUSE
+    try:
+        run_rounds(made, 2, CHOSEN)
+    finally:
+        day_counts.CHOSEN_PAUSE = kept
+
+    assert made.memory["day_counts"]["rests"] == (made.now + timedelta(seconds=30)).isoformat(
+        timespec="seconds"
+    )
+
+
+@pytest.mark.parametrize(
+    "allowed",
+    [pytest.param(Allowance(0), id="used up"), pytest.param(Allowance(9, "waits"), id="waits")],
+)
+def test_a_chosen_column_takes_nothing_from_other_checks(allowed: Allowance) -> None:
+    made = obvious_world()
+    made.allowed_now = allowed
+
+    answer = choose(made)
+
+    assert isinstance(answer, NotYet)
+    assert "other checks use the budget" in answer.why
+    assert made.memory == {}
+
+
+def test_a_chosen_column_counts_as_many_days_as_the_budget_has() -> None:
+    made = obvious_world()
+    run_rounds(made, 2, CHOSEN)
+    made.tick(timedelta(hours=6))
+    made.allowed_now = Allowance(8)
+
+    (ruling,) = run_rounds(made, 2, CHOSEN)
+
+    assert "3 rows of 1 day" in ruling.reason
+
+
+def test_a_lost_row_is_found_by_a_chosen_column() -> None:
+    made = obvious_world()
+    del made.copy[ONE][2]
+
+    found = run_rounds(made, 3, CHOSEN)
+
+    assert [(one.outcome, one.code) for one in found] == [(Outcome.FAIL, "days_differ")]
+    assert found[0].keys == ("shop/shop_00.orders:created_at=2026-03-01",)
+
+
+@pytest.mark.parametrize("untold", [False, True], ids=["told", "without the row of before"])
+def test_a_chosen_column_that_is_updated_all_day_gives_no_verdict(*, untold: bool) -> None:
+    made = obvious_world(untold=untold)
+    answers = []
+    for round_ in range(40):
+        id_ = round_ % 9 + 1
+        made.earlier[id_] = made.values[id_]
+        moved = YESTERDAY - DAY * (made.values[id_]["created_at"] >= YESTERDAY)
+        made.values[id_] = {**made.values[id_], "created_at": moved + SECOND * round_}
+        made.commit((Op.UPDATE, ONE, id_))
+        made.catch_up()
+        made.tick(timedelta(minutes=10))
+        answers.append(choose(made))
+
+    outcomes = {one.ruling.outcome for one in answers if isinstance(one, Verdict)}
+    assert outcomes <= {Outcome.PASS}
+    assert any(isinstance(one, NotYet) and "changed each time" in one.why for one in answers)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [TooManyRowsError("about 6000000 rows of it in one range"), SlowError("source:shop: slow")],
+)
+def test_a_source_that_refuses_a_chosen_column_is_left_alone_for_a_day(error: Exception) -> None:
+    made = obvious_world()
+    made.error = error
+
+    (refused, _) = answers = [choose(made), choose(made)]
+
+    assert isinstance(refused, NotYet)
+    assert str(error) in refused.why
+    assert all(isinstance(one, NotYet) for one in answers)
+    assert made.memory["day_counts"]["rests"].startswith("2026-03-03T00:00:")
+
+
+def test_a_chosen_column_whose_mirror_is_late_gives_no_verdict() -> None:
+    made = obvious_world()
+    choose(made)
+    made.tick(timedelta(hours=2))
+
+    answer = choose(made)
+
+    assert isinstance(answer, NotYet)
+    assert "waited 7200 s" in answer.why
+
+
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        pytest.param({"alters": lambda _: "column.mask"}, "the collector alters it", id="masked"),
+        pytest.param({"columns": {ONE: {}, TWO: {}}}, "no schema", id="not landed"),
+    ],
+)
+def test_a_column_that_the_mirror_has_otherwise_is_not_counted(
+    harm: dict[str, Any], why: str
+) -> None:
+    made = obvious_world("created_on")
+    made.dated_columns = dict.fromkeys((ONE, TWO), ("created_at",))
+    if "alters" in harm:
+        made = obvious_world()
+    for name, value in harm.items():
+        setattr(made, name, value)
+
+    answer = choose(made)
+
+    assert isinstance(answer, NotYet)
+    assert why in answer.why
     assert made.memory == {}
 
 

@@ -215,6 +215,22 @@ def test_one_that_can_look_again_says_so_before_it_can_rule(bench: Bench) -> Non
     assert len(bench.store.verdicts.list()) == 2
 
 
+@pytest.mark.parametrize(("rests", "looks"), [(False, 3), (True, 1)])
+def test_a_probe_that_rests_is_asked_again_after_its_pause(
+    bench: Bench, *, rests: bool, looks: int
+) -> None:
+    probe = FakeProbe(NotYet("nothing to do", rests=rests))
+    probing = bench.probing(plan(probe, tables="shop.a"))
+
+    for _ in range(3):
+        probing.round()
+    before = len(probe.looked)
+    bench.now += MINUTE * 60
+    probing.round()
+
+    assert (before, len(probe.looked)) == (looks, looks + 1)
+
+
 @pytest.mark.parametrize("outcome", ["pass", "moving"])
 def test_nothing_new_leaves_what_was_ruled_standing(bench: Bench, outcome: str) -> None:
     probe = FakeProbe(Number() if outcome == "pass" else Undecided("in_motion", "it moves"))

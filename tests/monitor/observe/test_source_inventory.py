@@ -187,6 +187,21 @@ def test_a_default_that_filled_old_rows_counts_until_a_base_has_read_them(
     assert asked.census.unproven(TABLE) == ""
 
 
+def test_columns_of_dates_are_those_of_the_last_answer_about_the_shard_as_it_is(
+    asked: Asked,
+) -> None:
+    shard = Shard("shop", USERS)
+    dated = SourceDescription(None, dated={USERS: ("created_at",)})
+    asked.census.describe = lambda _settings, _shards: dated
+    asked.after(601)
+
+    assert asked.census.dated(shard) == ("created_at",)
+
+    asked.existing = {shard: Existence(Order(1, 1, 900), there=True)}
+
+    assert asked.census.dated(shard) == Missing(f"it was not asked about {USERS} as it is now")
+
+
 @pytest.mark.parametrize(("took", "asked_again"), [(0, 3), (1, 3), (4, 1), (100, 0)])
 def test_a_migration_of_thousands_of_tables_keeps_no_source_busy(
     asked: Asked, took: int, asked_again: int
@@ -290,7 +305,11 @@ def test_an_answer_is_read_back_as_it_was_and_holds_no_secret(
 ) -> None:
     settings = replace(SOURCE, password="hush")
     described = SourceDescription(
-        kept, frozenset({"shop.hidden"}), {USERS: "a cascade"}, filled={USERS: "a default"}
+        kept,
+        frozenset({"shop.hidden"}),
+        {USERS: "a cascade"},
+        filled={USERS: "a default"},
+        dated={USERS: ("created_at", "day")},
     )
     question = InventoryQuestion(settings, frozenset({USERS}), frozenset({(USERS, Order(1, 2, 3))}))
     answer = InventoryAnswer(question, described, NOON, NOON + timedelta(seconds=2))

@@ -170,6 +170,41 @@ def test_the_catalog_lists_tables_columns_and_keys(mysql: MySQL) -> None:
         assert shop.key_columns(FEW) == ("id",)
 
 
+DATED = {
+    "by_day": "at DATETIME(3) NOT NULL, day DATE NOT NULL, KEY (at, id), KEY (day)",
+    "of_key": "at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, UNIQUE (at, id)",
+    "second": "at DATETIME NOT NULL, KEY (id, at)",
+    "nullable": "at DATETIME, KEY (at)",
+    "touched": "at TIMESTAMP NOT NULL DEFAULT NOW() ON UPDATE CURRENT_TIMESTAMP, KEY (at)",
+    "number": "at BIGINT NOT NULL, KEY (at)",
+    "hidden": "at DATETIME NOT NULL, KEY (at) INVISIBLE",
+    "computed": "at DATETIME NOT NULL, KEY ((DATE(at)))",
+}
+
+
+def test_columns_of_times_that_an_index_begins_with_are_one_answer_for_all_tables(
+    mysql: MySQL,
+) -> None:
+    mysql.execute(
+        "CREATE DATABASE p3_dated",
+        *(f"CREATE TABLE p3_dated.{n} (id INT PRIMARY KEY, {own})" for n, own in DATED.items()),
+    )
+    names = {f"p3_dated.{name}" for name in DATED}
+    with source(mysql) as shop:
+
+        def asked() -> int:
+            return int(shop.session.ask("SHOW SESSION STATUS LIKE 'Questions'")[0]["value"])
+
+        begun = asked()
+        told = shop.describe(names).dated
+        of_all, begun = asked() - begun, asked()
+        shop.describe({"p3_dated.by_day"})
+        of_one = asked() - begun
+
+    assert told == {"p3_dated.by_day": ("at", "day"), "p3_dated.of_key": ("at",)}
+    assert of_all == of_one
+
+
 def test_what_cannot_be_decided_is_no_answer(mysql: MySQL) -> None:
     with source(mysql) as shop:
         with pytest.raises(ProofError, match="not an integer"):

@@ -420,6 +420,35 @@ def test_columns_whose_default_filled_old_rows_are_told(postgres: Postgres) -> N
     assert "a default in made, at, id2," in after["public.grown"]  # all rows were written anew
 
 
+DATED = (
+    "CREATE TABLE by_day (id INT PRIMARY KEY, at TIMESTAMPTZ NOT NULL, day DATE NOT NULL)",
+    "CREATE INDEX ON by_day (at, id)",
+    "CREATE INDEX ON by_day (day)",
+    "CREATE TABLE second (id INT PRIMARY KEY, at TIMESTAMP NOT NULL)",
+    "CREATE INDEX ON second (id, at)",
+    "CREATE TABLE nullable (id INT PRIMARY KEY, at TIMESTAMP)",
+    "CREATE INDEX ON nullable (at)",
+    "CREATE TABLE partial (id INT PRIMARY KEY, at TIMESTAMP NOT NULL)",
+    "CREATE INDEX ON partial (at) WHERE id > 9",
+    "CREATE TABLE computed (id INT PRIMARY KEY, at TIMESTAMP NOT NULL)",
+    "CREATE INDEX ON computed (date_trunc('day', at))",
+    "CREATE TABLE blocks (id INT PRIMARY KEY, at TIMESTAMP NOT NULL)",
+    "CREATE INDEX ON blocks USING brin (at)",
+    "CREATE TABLE parted (id INT, at TIMESTAMP NOT NULL) PARTITION BY RANGE (at)",
+    "CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM ('2026-01-01') TO ('2027-01-01')",
+    "CREATE INDEX ON parted (at)",
+)
+
+
+def test_columns_of_times_that_an_index_begins_with_are_told(postgres: Postgres) -> None:
+    postgres.create_database("dated", *DATED)
+    tables = ("by_day", "second", "nullable", "partial", "computed", "blocks", "parted_1")
+    with closing(PostgresSource(shop_settings(postgres), "dated")) as shop:
+        told = shop.describe({f"public.{name}" for name in tables}).dated
+
+    assert told == {"public.by_day": ("at", "day"), "public.parted_1": ("at",)}
+
+
 POORLY = (
     "DROP PUBLICATION sluice",
     "CREATE TABLE sent (id INT PRIMARY KEY)",
