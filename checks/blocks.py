@@ -240,7 +240,9 @@ def _why_unverified(inputs: Inputs, one: Verified | None, cut: datetime) -> str:
         return "not all rows were compared yet; the first lap over the table goes on"
     if one.through is None or one.through < cut:
         compared = "none yet" if one.through is None else f"those until {_second(one.through)}"
-        return f"of the changed rows, {compared} were compared again; the cut is {_second(cut)}"
+        why = f"of the changed rows, {compared} were compared again; the cut is {_second(cut)}"
+        scans = f"; {VALUES} scans the whole table again `whole_every` after the last time"
+        return f"{why}{scans}" if inputs.table.no_ranges else why
     return ""
 
 
@@ -248,10 +250,10 @@ def _why_no_claim(inputs: Inputs) -> str:
     newest = _newest(inputs, VALUES)
     if newest is None:
         return "no check has compared rows since the service started; is the probe `values` on?"
+    what = "a cycle"
     if inputs.table.no_ranges:
-        why = f"{VALUES} scans it whole, and never verifies changed rows up to a cut"
-        return f"{inputs.table.no_ranges}, so {why}; ask without `verified` (`--verified`)"
-    return f"{VALUES} has not ended a cycle since the service started: {newest.ruling.reason}"
+        what = f"a scan of the whole table ({inputs.table.no_ranges})"
+    return f"{VALUES} has not ended {what} since the service started: {newest.ruling.reason}"
 
 
 def _why_outdated(inputs: Inputs, one: Verified) -> str:

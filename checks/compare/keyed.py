@@ -10,6 +10,9 @@ once on each side. So it is for tables of some size, and at a slow pace.
 3. The mirror has passed that, too. A suspect that still differs is wrong, unless a change of its
    key has landed since, or the source has another row by now.
 
+A scan that ends without a finding proves the whole table. So it verifies each row that was changed
+before the instant up to which the mirror held every change when the scan began (`find_verified`).
+
 Cannot see: two keys that differ only in what a form counts as equal (`pipeline.row_digest`).
 """
 
@@ -44,7 +47,7 @@ from checks.counting import (
     fences_after,
     find_wrong,
 )
-from checks.model import NotYet, Undecided
+from checks.model import NotYet, Undecided, Verified
 from checks.world import MirrorSide, TableQueries, World
 from pipeline.errors import UnreachableError
 from pipeline.formats.json_text import canonical_key, parse_key
@@ -272,6 +275,9 @@ def measure_by_key(
     """Take the next step of a cycle: look, explain and read rows, or rule on suspects."""
     table, world = comparison.table, comparison.world
     memory = world.recall(table, check) or {}
+    if why := describe_put_back(memory.get("mirror"), world.mirror(table)):
+        _begin(comparison, check)
+        return Undecided("put_back", why)
     if memory.get("keyed") != comparison.asked or _is_over(memory, world.now):
         return _begin(comparison, check)
     begun = datetime.fromisoformat(memory["ended"])
@@ -291,9 +297,68 @@ def measure_by_key(
     if isinstance(reading, Differences):
         settled = not (reading.found or reading.moving or reading.more)
         rest = (pace.whole_every if settled else min(pace.whole_every, SOON)).total_seconds()
-        reading = replace(reading, ended=world.clock())
-    world.remember(table, check, {**memory, "rows": rows and rows.dumps(), "rest": rest})
+        verified = find_verified(
+            reading, looks, table.shards, WholeScan.loads(memory), world.mirror(table).batch
+        )
+        if verified is not None:
+            verified = replace(verified, life=world.incarnation(verified.looked))
+        reading = replace(reading, ended=world.clock(), verified=verified)
+    memory = {**memory, "rows": rows and rows.dumps(), "rest": rest}
+    world.remember(table, check, {**memory, "mirror": _place_of(world.mirror(table))})
     return reading
+
+
+@dataclass(frozen=True, slots=True)
+class WholeScan:
+    """When a scan began, and up to when its mirror held every change then; None if unknown."""
+
+    begun: datetime | None
+    held: datetime | None
+
+    @classmethod
+    def loads(cls, memory: Mapping[str, Any]) -> "WholeScan":
+        """Read back what the memory of a check has; earlier versions did not write it."""
+        begun, held = (
+            datetime.fromisoformat(memory[name]) if memory.get(name) else None
+            for name in ("begun", "held")
+        )
+        return cls(begun, held)
+
+
+def find_verified(
+    reading: Differences,
+    looks: Sequence[Look],
+    shards: Sequence[Shard],
+    scan: WholeScan,
+    batch: int,
+) -> Verified | None:
+    """What a scan that has ended proves of changed rows; None if nothing that was not known.
+
+    *looks* are those of its first step, and *batch* is what the mirror is applied through now. Each
+    row changed before ``scan.held`` was in the mirror that was looked at. It was equal there, or
+    with later changes that the mirror has by now. Rows in motion, or more than were read, prove
+    nothing; a finding voids what an earlier scan proved.
+    """
+    compared = {look.shard for look in looks}
+    if scan.begun is None or compared != {*shards}:
+        return None
+    if not reading.found and (reading.moving or reading.more):
+        return None
+    through = None if reading.found else scan.held
+    looked, names = min(look.batch for look in looks), tuple(map(str, shards))
+    return Verified(through, scan.begun, batch, shards=names, looked=looked)
+
+
+def describe_put_back(known: Sequence[int] | None, mirror: MirrorSide) -> str:
+    """Say that *mirror* is older than what was compared of it; empty if it is not.
+
+    *known* are version and batch; None where an earlier version of Sluice looked.
+    """
+    if known is None or (mirror.version >= known[0] and mirror.batch >= known[1]):
+        return ""
+    now = f"version {mirror.version} with batch {mirror.batch}"
+    was = f"version {known[0]} with batch {known[1]}"
+    return f"the mirror is {now} again, and was compared at {was}; it is scanned again"
 
 
 Step = tuple[RowSuspects | None, Differences | NotYet]
@@ -339,11 +404,18 @@ def _confirm(
 
 
 def _begin(comparison: KeyedComparison, check: str) -> NotYet:
-    world = comparison.world
-    looks = [comparison.look_at(shard).dumps() for shard in comparison.table.shards]
-    begun = {"keyed": comparison.asked, "looks": looks, "ended": world.clock().isoformat()}
-    world.remember(comparison.table, check, {**begun, "rows": None, "rest": None})
+    world, table = comparison.world, comparison.table
+    held = world.held_until(table)
+    begun = {"begun": world.now.isoformat(), "held": held and held.isoformat()}
+    looks = [comparison.look_at(shard).dumps() for shard in table.shards]
+    memory = {"keyed": comparison.asked, "looks": looks, "ended": world.clock().isoformat()}
+    rest = {"rows": None, "rest": None, "mirror": _place_of(world.mirror(table))}
+    world.remember(table, check, {**memory, **rest, **begun})
     return NotYet("a cycle has begun")
+
+
+def _place_of(mirror: MirrorSide) -> list[int]:
+    return [mirror.version, mirror.batch]
 
 
 def _describe_rows(looks: Sequence[Look], comparison: KeyedComparison) -> str:

@@ -18,8 +18,8 @@ from checks.model import Outcome, Verdict, Verified
 from monitor.store.history import Verdicts
 from monitor.store.requests import CheckedAgain, StoredBackfill, StoredBackfills
 
-INCOMPARABLE = frozenset({"unsupported", "no_schema"})
-"""Codes of UNKNOWN by which a check says that it compares no row of a table."""
+INCOMPARABLE = frozenset({"unsupported", "no_schema", "put_back"})
+"""Codes of UNKNOWN by which a check says that no row of the present mirror is compared."""
 
 
 @dataclass(eq=False)

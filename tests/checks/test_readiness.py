@@ -1083,7 +1083,7 @@ def test_rows_of_other_shards_bases_or_logs_were_not_compared(
 @pytest.mark.parametrize(
     ("id_column", "why"),
     [
-        pytest.param(None, "never verifies changed rows", id="a table that is compared by its key"),
+        pytest.param(None, "a scan of the whole table", id="a table that is compared by its key"),
         pytest.param("id", "has not ended a cycle", id="a table that was not compared yet"),
     ],
 )

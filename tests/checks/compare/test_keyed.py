@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from checks.compare import keyed
-from checks.model import Outcome, RowColumns, Ruling, Verdict
+from checks.compare.look import Look
+from checks.counting import Differences, SuspectState
+from checks.model import Outcome, RowColumns, Ruling, Verdict, Verified
 from checks.probes.values import Values
 from checks.run import Check, run_probe
 from pipeline.model import Op
@@ -226,3 +228,96 @@ def test_a_key_that_is_not_compared_is_named(world: FakeWorld) -> None:
     assert (
         only.reason == "key column id cannot be compared: the collector alters it (column.mask.*)"
     )
+
+
+def claims(world: FakeWorld, rounds: int = 4, **settings: Any) -> list[Verified | None]:
+    """What the verdicts of so many rounds claim, with the mirror in step before each."""
+    found = []
+    for _ in range(rounds):
+        world.catch_up()
+        answer = run_probe(Check("values", Values(**settings), KEYED), world)
+        found += [answer.verified] if isinstance(answer, Verdict) else []
+    return found
+
+
+def test_a_scan_verifies_what_was_changed_before_it_began(world: FakeWorld) -> None:
+    world.commit((Op.UPDATE, ONE, 3))
+    world.catch_up()
+    held, batch, before = world.held_until(KEYED), world.applied, world.now
+    run_probe(Check("values", Values(), KEYED), world)
+    after = world.now
+    world.commit((Op.UPDATE, ONE, 4))
+
+    (claim,) = claims(world, 3)
+
+    assert claim is not None
+    assert (claim.through, claim.looked) == (held, batch)
+    assert claim.oldest is not None
+    assert before <= claim.oldest < after
+    assert claim.batch > batch, "a mirror that is put back to before the rows were read is another"
+    assert claim.shards == (str(ONE), str(TWO))
+
+
+def test_a_finding_voids_what_a_scan_proved_and_a_later_pass_claims_it_anew(
+    world: FakeWorld,
+) -> None:
+    world.contents[ONE, 5] += 1
+    wrong = claims(world)[-1]
+    world.copied_contents[ONE, 5] += 1
+    world.tick(timedelta(minutes=1))
+
+    again = claims(world)[-1]
+
+    assert wrong is not None
+    assert wrong.through is None
+    assert again is not None
+    assert again.through is not None
+
+
+LOOKS = tuple(Look(shard, 7, batch, 16, 40, ()) for shard, batch in ((ONE, 4), (TWO, 5)))
+WRONG = (((ONE, 5), SuspectState.DIFFERENT),)
+SCAN = keyed.WholeScan(FakeWorld().now, FakeWorld().now - timedelta(seconds=1))
+
+
+@pytest.mark.parametrize(
+    ("reading", "looks", "scan", "through"),
+    [
+        pytest.param({}, LOOKS, SCAN, SCAN.held, id="all rows are equal"),
+        pytest.param({"moving": 1}, LOOKS, SCAN, ..., id="a row is in motion"),
+        pytest.param({"more": 1}, LOOKS, SCAN, ..., id="more rows differ than were read"),
+        pytest.param({}, LOOKS[:1], SCAN, ..., id="another shard was not scanned"),
+        pytest.param({}, (), SCAN, ..., id="no shard was scanned"),
+        pytest.param({}, LOOKS, keyed.WholeScan(None, None), ..., id="of an earlier version"),
+        pytest.param(
+            *({}, LOOKS, replace(SCAN, held=None), None),
+            id="nobody knows what the mirror held, as during a snapshot",
+        ),
+        pytest.param({"found": WRONG}, LOOKS, SCAN, None, id="a row differs"),
+        pytest.param({"found": WRONG, "more": 3}, LOOKS, SCAN, None, id="and more do"),
+        pytest.param({"found": WRONG, "moving": 1}, LOOKS, SCAN, None, id="and one moves"),
+    ],
+)
+def test_only_a_scan_of_all_shards_that_was_decided_verifies_rows(
+    reading: dict[str, Any], looks: tuple[Look, ...], scan: keyed.WholeScan, through: Any
+) -> None:
+    """``...``: it claims nothing, so an earlier claim remains."""
+    ended = replace(Differences((), "all"), **reading)
+
+    claim = keyed.find_verified(ended, looks, (ONE, TWO), scan, 9)
+
+    assert (... if claim is None else claim.through) == through
+    assert claim is None or (claim.looked, claim.batch, claim.oldest) == (4, 9, scan.begun)
+
+
+def test_a_mirror_that_is_put_back_between_two_scans_is_unknown_and_is_scanned_again(
+    world: FakeWorld,
+) -> None:
+    assert len(claims(world)) == 1
+    world.applied -= 4
+
+    answer = run_probe(Check("values", Values(), KEYED), world)
+
+    assert isinstance(answer, Verdict)
+    assert (answer.ruling.outcome, answer.ruling.code) == (Outcome.UNKNOWN, "put_back")
+    assert "and was compared at version" in answer.ruling.reason
+    assert claims(world)[-1] is not None

@@ -178,6 +178,7 @@ def test_what_was_compared_has_the_name_of_its_check() -> None:
     [
         pytest.param("values", "?", "unsupported", False, id="not to be compared any more"),
         pytest.param("values", "?", "no_schema", False, id="no columns any more"),
+        pytest.param("values", "?", "put_back", False, id="an older mirror than was compared"),
         pytest.param("values", "P", "", False, id="compared by its key now"),
         pytest.param("values", "?", "unable", True, id="a source that is down"),
         pytest.param("max_id", "?", "unsupported", True, id="another check"),
