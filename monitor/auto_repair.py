@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
+from shlex import quote
 from typing import Protocol, TypeVar
 from uuid import uuid4
 
@@ -110,14 +111,15 @@ def decide_repair(case: RepairCase) -> RepairDecision:
         return RepairDecision(*identity, *found)
     # more rows than are named are refused when they are read; the number also counts as spent
     rows = RowSelection(rows.keys, rows.ranges, most=count)
-    why = f"{_rows(count)} that {' and '.join(checks)} found wrong are read again"
+    verb = "is" if count == 1 else "are"
+    why = f"{_rows(count)} that {' and '.join(checks)} found wrong {verb} read again"
     return RepairDecision(*identity, NextStep.REPAIR, why, checks, rows, _fences_of(case.fails))
 
 
 def decide_repairs(
     board: Board, rules: Sequence[RepairRule], requests: Sequence[StoredBackfill], now: datetime
 ) -> tuple[RepairDecision, ...]:
-    """Decide for each table of each open incident that a rule repairs, oldest incident first.
+    """Decide for each table of each open incident that has a rule, oldest incident first.
 
     *requests* are as of :func:`look_back_to`. A repair that is decided counts for the next ones.
     """
@@ -155,9 +157,14 @@ class AutoRule(Protocol):
 Rule = TypeVar("Rule", bound=AutoRule)
 
 
+def find_rule(rules: Iterable[Rule], table: str) -> Rule | None:
+    """Return the first rule that matches *table*, `auto` or `ask`; None without any."""
+    return next((one for one in rules if fnmatchcase(table, one.tables)), None)
+
+
 def find_auto_rule(rules: Iterable[Rule], table: str) -> Rule | None:
     """Return the first rule that matches *table* if it is `how: auto`, else None."""
-    found = next((one for one in rules if fnmatchcase(table, one.tables)), None)
+    found = find_rule(rules, table)
     return found if found is not None and found.how == "auto" else None
 
 
@@ -193,7 +200,7 @@ def _candidates(
             continue
         naming = (one.table for one in incident.failing if one.check in NAMING)
         for name in dict.fromkeys(naming):
-            view, rule = board.table(name), find_auto_rule(rules, name)
+            view, rule = board.table(name), find_rule(rules, name)
             if view is not None and rule is not None:
                 yield incident, view, rule
 
@@ -241,6 +248,13 @@ def _fences_of(fails: Iterable[Verdict]) -> tuple[tuple[str, int], ...]:
     """Return each source of *fails* and the highest number of its fences."""
     found = {(one.source, one.number) for fail in fails for one in fail.as_of}
     return tuple(dict(sorted(found)).items())
+
+
+def _is_asked_for(case: RepairCase) -> Objection | None:
+    if case.rule.how == "ask":
+        command = f"sluice repair {quote(case.table)} --incident {case.incident.id} --reason ..."
+        return NextStep.ASK, f"the rule for {case.rule.tables} says ask; run: {command}"
+    return None
 
 
 def _is_in_hand(case: RepairCase) -> Objection | None:
@@ -318,7 +332,9 @@ def _is_cut_off(case: RepairCase) -> Objection | None:
     found += [(f"incident {one.id}", one.ruling) for one in case.losses if _names_rows(one)]
     for who, ruling in found:
         if ruling.is_cut_off:
-            why = f"{who} names {len(ruling.keys)} keys or ranges, and more rows may be wrong"
+            number = len(ruling.keys)
+            named = "1 key or range" if number == 1 else f"{number} keys or ranges"
+            why = f"{who} names {named}, and more rows may be wrong"
             return NextStep.ASK, why
     return None
 
@@ -380,6 +396,7 @@ def _exceeds(case: RepairCase, count: int) -> Objection | None:
 
 
 OBJECTIONS: tuple[Callable[[RepairCase], Objection | None], ...] = (
+    _is_asked_for,
     _is_in_hand,
     _is_running,
     _is_early,

@@ -367,7 +367,7 @@ class FailingCheck(TypedDict):
 
 
 class RepairStep(TypedDict):
-    """What follows for a table that a rule repairs automatically, and why."""
+    """What follows for a table that a rule under `repair` matches, and why."""
 
     table: str
     next: NextStepName
@@ -375,7 +375,7 @@ class RepairStep(TypedDict):
 
 
 class Incident(TypedDict):
-    """An incident as a person on call needs it; ``repairs`` only of tables repaired by a rule.
+    """An incident as a person on call needs it; ``repairs`` only of tables with a rule.
 
     ``keys`` are the first 20; ``more_keys`` counts those that are left out, and ``more_rows`` the
     rows that differ and that no key names.

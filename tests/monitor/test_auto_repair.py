@@ -168,7 +168,6 @@ def test_each_row_of_an_incident_that_names_many_counts_for_the_limit(
     ("rules", "decided"),
     [
         pytest.param((), 0, id="no rule"),
-        pytest.param((RepairRule("shop.*"), AUTO), 0, id="the first rule says ask"),
         pytest.param((RepairRule("mall.*", "auto"),), 0, id="other tables"),
         pytest.param((AUTO,), 1, id="allowed"),
     ],
@@ -180,6 +179,17 @@ def test_it_is_for_a_person_where_no_rule_says_auto(
     harness.find("t", "shop/shop.t:17")
 
     assert len(harness.after()) == len(store.backfills.list()) == decided
+
+
+def test_a_rule_that_says_ask_names_the_command_and_repairs_nothing(store: ServiceStore) -> None:
+    harness = RepairHarness(store, RepairRule("shop.t"), AUTO)
+    incident = harness.find("t", "shop/shop.t:17")
+
+    (made,) = harness.after()
+
+    command = f"sluice repair shop.t --incident {incident} --reason ..."
+    assert (made.step, made.why) == (NextStep.ASK, f"the rule for shop.t says ask; run: {command}")
+    assert store.backfills.list() == ()
 
 
 def test_a_key_or_a_range_without_a_shard_counts_once_for_each_shard() -> None:
@@ -196,7 +206,7 @@ def test_one_row_is_named_as_one(store: ServiceStore) -> None:
 
     (made,) = harness.after()
 
-    assert made.why.startswith("1 row that range_counts found wrong")
+    assert made.why == "1 row that range_counts found wrong is read again"
 
 
 LIMITED = replace(AUTO, rows=5, rows_a_day=8, tables_a_day=2)
@@ -206,7 +216,7 @@ LIMITED = replace(AUTO, rows=5, rows_a_day=8, tables_a_day=2)
     ("keys", "more", "why"),
     [
         pytest.param(("shop/shop.t:1-6",), 0, "6 rows are above the limit of 5", id="too many"),
-        pytest.param(("shop/shop.t:1",), 3, "names 1 keys or ranges, and more", id="cut"),
+        pytest.param(("shop/shop.t:1",), 3, "names 1 key or range, and more", id="cut"),
         pytest.param(tuple(f"shop/shop.t:{n}" for n in range(20)), 0, "names 20 keys", id="full"),
         pytest.param(("something",), 0, "no range of ids", id="no key"),
     ],
@@ -411,7 +421,7 @@ def test_the_loss_of_a_check_that_is_unknown_now_still_says_that_more_rows_are_w
 
     assert NextStep.REPAIR not in {one.step for one in made.values()}
     (values,) = (one for one in made.values() if one.incident != cut)
-    assert values.why == f"incident {cut} names 1 keys or ranges, and more rows may be wrong"
+    assert values.why == f"incident {cut} names 1 key or range, and more rows may be wrong"
 
 
 def test_a_table_is_left_alone_while_a_person_has_acknowledged_another_loss_of_it(
