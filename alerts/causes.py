@@ -41,6 +41,7 @@ KINDS: Mapping[str, AlertKind] = {
     "quarantine": AlertKind.BLOCKED,
     "foreign_write": AlertKind.BLOCKED,
     "account": AlertKind.BLOCKED,
+    "ledger": AlertKind.LOST,
     "job": AlertKind.SERVICE,
     "worker": AlertKind.SERVICE,
     "channel": AlertKind.SERVICE,

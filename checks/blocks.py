@@ -26,6 +26,7 @@ from itertools import chain
 from shlex import quote
 
 from checks.certificate import Certificate
+from checks.ledger import LEDGER, NO_LOSSES, TableLosses
 from checks.model import (
     MOST_KEYS,
     Outcome,
@@ -113,7 +114,7 @@ class Inputs:
     ``clocks`` say why the times of its sources' heartbeats cannot be believed now.
     ``pause`` is there while a person keeps its merges from going on.  ``bad_until`` maps each
     check to the end of its last FAIL.  ``verified`` is what was compared with the source; None
-    while no check has reported it.
+    while no check has reported it.  ``losses`` are the residuals of its ledger.
     """
 
     table: Table
@@ -135,6 +136,7 @@ class Inputs:
     pause: Pause | None = None
     bad_until: Mapping[str, datetime] = field(default_factory=dict)
     verified: Verified | None = None
+    losses: TableLosses = NO_LOSSES
     _blocks: dict[frozenset[str], tuple[Reason, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )  # by checks: each question of a round asks for them
@@ -221,6 +223,14 @@ def is_claim_valid(certificate: Certificate, inputs: Inputs, cut: datetime) -> b
     if claimed is None or claimed < cut:
         return False
     return failed is None or certificate.issued > failed
+
+
+def compared_since(inputs: Inputs) -> datetime | None:
+    """Since when each row was compared with its source, in all columns, and equal; else None."""
+    one = inputs.verified
+    if one is None or one.partial or _why_outdated(inputs, one):
+        return None
+    return one.oldest
 
 
 def _failed_until(inputs: Inputs) -> datetime | None:
@@ -372,6 +382,12 @@ def _of_rounds(inputs: Inputs) -> Iterator[Reason]:
     if inputs.residual:
         text = f"{inputs.residual} changes read are not accounted for"
         yield Reason("unbalanced", text, f"unbalanced:{table.name}@{inputs.residual}")
+    for one in inputs.losses.residuals:
+        text = f"{one.text} went in and did not come out; {_advice(table)}"
+        yield Reason("residual", text, f"{LEDGER}:{table.name}:{one.key}")
+    if inputs.losses.more:
+        text = f"{inputs.losses.more} more rows of the ledger did not come out; {_advice(table)}"
+        yield Reason("residual", text)
 
 
 def _of_checks(inputs: Inputs, gating: frozenset[str]) -> Iterator[Reason]:

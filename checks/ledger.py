@@ -7,6 +7,10 @@ covers. So positions decide whether a row is missing or only on its way, never a
 What came out may have left no row in the mirror. It was explained then: superseded, redelivered,
 quarantined, archived and so on, as in :mod:`pipeline.apply.account`.
 
+A residual is made good by proof alone: every shard has a new base that was requested after it was
+found and that the mirror holds, or each row of the table was compared with its source after that.
+Which rows are missing is not known, so a repair of some rows proves nothing.
+
 Cannot decide: batches whose counts were never recorded, merges that read batches again, and
 batches of too many minutes. They are UNKNOWN, and no residual is said of them. Cannot see: rows
 that were lost before they were decoded, and rows without a topic (see
@@ -15,7 +19,7 @@ that were lost before they were decoded, and rows without a topic (see
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from pipeline.minute_counts import NO_MINUTE, MinuteCounts, add_counts
@@ -26,6 +30,7 @@ Counts = Mapping[str, int]
 NO_COUNTS: Counts = {}
 LEDGER_HOPS = (Hop.MERGE,)
 """Hops that have a ledger, in the order in which a change passes them."""
+MOST_MINUTES_SHOWN = 5
 _SECONDS = 60
 
 
@@ -36,12 +41,14 @@ class LedgerState(StrEnum):
     RESIDUAL = "residual"
     IN_FLIGHT = "in_flight"
     UNKNOWN = "unknown"
+    MADE_GOOD = "made_good"
 
 
 GRAVEST_FIRST = (
     LedgerState.RESIDUAL,
     LedgerState.UNKNOWN,
     LedgerState.IN_FLIGHT,
+    LedgerState.MADE_GOOD,
     LedgerState.BALANCED,
 )
 
@@ -75,7 +82,9 @@ class LedgerEntry:
 
     ``went_in`` and ``came_out`` hold what was compared, by op; ``in_flight`` what has not reached
     the next hop. ``unknown`` if there may be more that could not be compared. ``batch`` is the
-    newest batch of what was compared, -1 without any.
+    newest batch of what was compared, -1 without any.  ``made_good`` holds, by op, what was missing
+    and is proven to be in the mirror since, ``proof`` by what.  ``found`` is when rows were last
+    found to be missing or too many; None if they never were.
     """
 
     minute: int
@@ -85,12 +94,19 @@ class LedgerEntry:
     in_flight: Counts = field(default_factory=dict)
     unknown: bool = False
     batch: int = -1
+    made_good: Counts = field(default_factory=dict)
+    proof: str = ""
+    found: datetime | None = None
 
     @property
     def missing(self) -> Counts:
-        """Op -> rows that went in and did not come out; negative: more came out than went in."""
-        ops = sorted({*self.went_in, *self.came_out})
-        lost = {op: self.went_in.get(op, 0) - self.came_out.get(op, 0) for op in ops}
+        """Op -> rows that went in and did not come out; negative: more came out than went in.
+
+        Without those that were made good.
+        """
+        ops = sorted({*self.went_in, *self.came_out, *self.made_good})
+        came = _added(self.came_out, self.made_good)
+        lost = {op: self.went_in.get(op, 0) - came.get(op, 0) for op in ops}
         return {op: rows for op, rows in lost.items() if rows}
 
     @property
@@ -100,7 +116,9 @@ class LedgerEntry:
             return LedgerState.RESIDUAL
         if self.unknown:
             return LedgerState.UNKNOWN
-        return LedgerState.IN_FLIGHT if self.in_flight else LedgerState.BALANCED
+        if self.in_flight:
+            return LedgerState.IN_FLIGHT
+        return LedgerState.MADE_GOOD if self.made_good else LedgerState.BALANCED
 
     @property
     def residual(self) -> int | None:
@@ -121,7 +139,117 @@ class LedgerEntry:
             _added(self.in_flight, other.in_flight),
             self.unknown or other.unknown,
             max(self.batch, other.batch),
+            _added(self.made_good, other.made_good),
+            self.proof or other.proof,
+            max((at for at in (self.found, other.found) if at is not None), default=None),
         )
+
+    def with_proof(self, proof: str) -> "LedgerEntry":
+        """All that is missing is made good, by *proof*."""
+        return replace(self, made_good=_added(self.made_good, self.missing), proof=proof)
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """Rows that went into *hop* and did not come out, of one merge that was compared ``at``.
+
+    ``missing`` is by minute, ascending, and op, as an entry has it.
+    """
+
+    hop: Hop
+    at: datetime
+    missing: Mapping[int, Counts]
+
+    @property
+    def key(self) -> str:
+        """What a waiver names beside check and table; another residual has another."""
+        return f"{self.hop}@{int(self.at.timestamp() * 1_000)}"
+
+    @property
+    def rows(self) -> int:
+        """Rows that are missing or too many."""
+        return sum(abs(rows) for ops in self.missing.values() for rows in ops.values())
+
+    @property
+    def text(self) -> str:
+        """One line: rows, ops and minutes; after the first minutes only their number."""
+        ops: Counts = {}
+        for own in self.missing.values():
+            ops = _added(ops, own)
+        shown = ", ".join(map(_spell_minute, [*self.missing][:MOST_MINUTES_SHOWN]))
+        rest = len(self.missing) - MOST_MINUTES_SHOWN
+        more = f" and {rest} more" if rest > 0 else ""
+        rows = ", ".join(f"{op}: {rows}" for op, rows in sorted(ops.items()) if rows)
+        return f"{self.rows} rows ({rows}) at hop {self.hop}, of {shown}{more} UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class TableLosses:
+    """Residuals of a table that nothing has proven to be made good, oldest first.
+
+    ``more`` are rows that no residual here has: of too many minutes, or of unreadable ones.
+    """
+
+    residuals: tuple[Residual, ...] = ()
+    more: int = 0
+
+
+NO_LOSSES = TableLosses()
+
+
+def group_residuals(hop: Hop, entries: Iterable[LedgerEntry]) -> tuple[Residual, ...]:
+    """Residuals of *entries* by when they were found, oldest first; others are left out."""
+    found: dict[datetime, dict[int, Counts]] = {}
+    for one in sorted(entries, key=lambda one: one.minute):
+        if one.missing and one.found is not None:
+            found.setdefault(one.found, {})[one.minute] = one.missing
+    return tuple(Residual(hop, at, found[at]) for at in sorted(found))
+
+
+@dataclass(frozen=True, slots=True)
+class NewBase:
+    """A base that was requested at ``asked``; shard -> batch in which it became complete."""
+
+    id: str
+    asked: datetime
+    complete: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorFacts:
+    """What is known of a mirror: its ``shards``, the ``batch`` it holds, and new ``bases``.
+
+    ``compared`` is when the row that was compared longest ago was compared with its source, where
+    all columns of all rows are; None while that is not so, or a row is known to differ.
+    """
+
+    shards: tuple[str, ...]
+    batch: int
+    bases: tuple[NewBase, ...] = ()
+    compared: datetime | None = None
+
+
+LEDGER = "ledger"
+"""The check, whose FAIL is a residual that nothing has proven to be made good."""
+
+
+def find_proof(found: datetime, mirror: MirrorFacts) -> str:
+    """What proves that a residual that was *found* then is made good; empty if nothing does.
+
+    A row of it was committed before it was found. So a read of the source that began later has it.
+    """
+    for base in mirror.bases:
+        batches = [base.complete.get(shard) for shard in mirror.shards]
+        whole = bool(batches) and all(b is not None and b <= mirror.batch for b in batches)
+        if base.asked > found and whole:
+            return f"new base {base.id}"
+    if mirror.compared is not None and mirror.compared > found:
+        return f"each row was compared since {mirror.compared:%Y-%m-%d %H:%M:%S} UTC"
+    return ""
+
+
+def _spell_minute(minute: int) -> str:
+    return f"{datetime.fromtimestamp(minute * _SECONDS, UTC):%Y-%m-%d %H:%M}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +291,7 @@ def settle_merge(
             came_out.get(minute, NO_COUNTS),
             terms.get(minute, NO_COUNTS),
             batch=merged.batch,
+            found=merged.at if went_in.get(minute, {}) != came_out.get(minute, {}) else None,
         )
         for minute in {*went_in, *came_out}
     )

@@ -91,7 +91,8 @@ class Verified:
     ``shards`` are those that were compared.  ``looked`` is the batch up to which the check knows
     what the change log has changed: a base that is complete later is not compared.  ``life`` is
     the incarnation of the change log that landed it; None where that is not known.  ``lapless``:
-    the check's settings let it compare no older rows, so ``oldest`` stays None.
+    the check's settings let it compare no older rows, so ``oldest`` stays None.  ``partial``: some
+    columns are not compared.
     """
 
     through: datetime | None
@@ -102,6 +103,7 @@ class Verified:
     looked: int = -1
     life: int | None = None
     lapless: bool = False
+    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)

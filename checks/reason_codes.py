@@ -31,6 +31,7 @@ READINESS: Mapping[str, str] = {
     "not_verified": "Rows changed before the cut are not all compared with the source; asked for.",
     "paused": "A person paused the table; `sluice resume TABLE` ends the pause.",
     "quarantine": "A change of the table could not be decoded and waits in quarantine.",
+    "residual": "Rows went into a hop and did not come out; the ledger names their minutes.",
     "revoked": "The table was ready for this cut, and a check has since found a difference.",
     "rules_disagree": "The rule by clocks and the proof by positions contradict each other.",
     "sent_again": "The source's log is being sent again, so older rows may be in the mirror.",

@@ -25,6 +25,7 @@ from monitor.observe.probing import Probing
 from monitor.observe.service_state import ServiceState
 from monitor.observe.system_checks import Disks, StalledRound, disk_paths
 from monitor.observe.tables import MergeDemand
+from monitor.observe.verdicts import ResidualProofs
 from monitor.observers import LOOK_AGE, Observers
 from monitor.runtime import RequestPriority, collect_garbage, current_run, utc_now
 from monitor.schedule import Job, Schedule
@@ -177,6 +178,7 @@ class App:
             wanted=self.wanted,
             states=observers.table_states,
             repairs=driver.repairs.decide,
+            prove=ResidualProofs(self.store.ledger, self.store.backfills).look,
         )
 
     def _image_due(self, table: str) -> timedelta | None:

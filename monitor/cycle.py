@@ -48,7 +48,8 @@ FEW = 20  # tables that are answered for together
 class Cycle:
     """What the watching job does; ``budget`` is the lag that is not late, by tier.
 
-    ``kept`` is how long the change log is kept.  ``copies`` names those of a table, with why they
+    ``kept`` is how long the change log is kept.  ``prove`` stores which residuals of a table are
+    made good.  ``copies`` names those of a table, with why they
     are held.
     """
 
@@ -73,6 +74,7 @@ class Cycle:
     states: TableStates = field(default_factory=TableStates)
     wanted: MergeDemand = field(default_factory=MergeDemand)
     repairs: Callable[[Board], tuple[RepairDecision, ...]] = lambda _: ()
+    prove: Callable[[Inputs], None] = lambda _: None
     _states: dict[str, tuple[ReadinessState, datetime]] = field(default_factory=dict)
 
     def watch(self) -> None:
@@ -176,6 +178,7 @@ class Cycle:
             for inputs, day, copies in zip(asked, days, copied, strict=True):
                 self.way.give()
                 name = inputs.table.name
+                self.prove(inputs)
                 self.states.note(inputs, look.unreadable.get(name, ""), firsts.get(name))
                 first = firsts.get(name)
                 yield self._view(inputs, day, at, parts=parts, first=first, copies=copies)

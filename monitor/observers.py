@@ -158,4 +158,5 @@ class Observers:
             clock=self.clock,
             orderings=self.orderings,
             pauses=self.store.pauses.standing,
+            losses=self.store.ledger.losses,
         )

@@ -311,6 +311,7 @@ class Values:
             looked=until,
             life=world.incarnation(until),
             lapless=not self.ranges,
+            partial=any(own.left_out for own in comparison.columns.values()),
         )
         looked = f"{reading.looked}{_describe_verified(progress, verified)}"
         reading = replace(reading, looked=looked, verified=verified, ended=world.clock())

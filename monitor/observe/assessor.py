@@ -21,6 +21,7 @@ import structlog
 
 from checks.blocks import Inputs, Pause
 from checks.certificate import CertificateBasis, revoke_lost
+from checks.ledger import NO_LOSSES, TableLosses
 from checks.model import Reason
 from checks.ordering import (
     SourceOrdering,
@@ -174,6 +175,7 @@ class RoundFacts:
     sources: tuple[Hold, ...]
     holds: Mapping[str, tuple[Hold, ...]]
     pauses: Mapping[str, Pause] = field(default_factory=dict)
+    losses: Mapping[str, TableLosses] = field(default_factory=dict)
 
     def holds_of(self, table: Table) -> Iterator[Hold]:
         """Return the holds of all sources, which are few, and those of *table*."""
@@ -198,6 +200,7 @@ class Assessor:
     clock: Callable[[], datetime]
     orderings: Mapping[str, SourceOrdering]
     pauses: Callable[[datetime], Mapping[str, Pause]] = lambda _: {}
+    losses: Callable[[], Mapping[str, TableLosses]] = dict
     _earlier: dict[str, Lags] = field(default_factory=dict)
     _disagreeing: dict[str, Mapping[Question, datetime]] = field(default_factory=dict)
     _counted: tuple[int, Mapping[str, int]] = field(default=(-1, {}))
@@ -220,7 +223,8 @@ class Assessor:
             else:
                 tables[hold.subject] = (*tables.get(hold.subject, ()), hold)
         waived, residuals = self.waived(), self.residuals()
-        return RoundFacts(at, waived, residuals, tuple(sources), tables, self.pauses(at))
+        pauses, losses = self.pauses(at), self.losses()
+        return RoundFacts(at, waived, residuals, tuple(sources), tables, pauses, losses)
 
     def inputs(self, table: Table, look: Sampling, facts: RoundFacts) -> Inputs:
         """Everything known of *table* at the time of *facts*."""
@@ -255,6 +259,7 @@ class Assessor:
             pause=facts.pauses.get(table.name),
             bad_until=self.rulings.bad_until(table.name),
             verified=self.rulings.verified(table.name),
+            losses=facts.losses.get(table.name, NO_LOSSES),
         )
 
     def copied(self, copy: str, inputs: Inputs, look: Sampling) -> Inputs:

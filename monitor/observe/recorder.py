@@ -21,6 +21,7 @@ from alerts.model import Incident, IncidentState, Member, Message, Silence
 from alerts.round import STORM, AlertSettings, Round, make_reminders, settle_round, withdraw_members
 from checks.blocks import waivers_of
 from checks.certificate import revoke_failed
+from checks.ledger import LEDGER
 from checks.model import Outcome, Verdict
 from checks.named_rows import has_overlap
 from monitor.observe.verdicts import LatestVerdicts
@@ -38,7 +39,8 @@ log = structlog.get_logger(__name__)
 class VerdictRecorder:
     """``deciding`` is held while anything is ruled or certified.
 
-    ``gating`` are the checks whose FAIL takes certificates back, ``whole`` those whose PASS has
+    ``gating`` are the checks whose FAIL takes certificates back, as a residual of the ledger does,
+    ``whole`` those whose PASS has
     looked at all rows: one that looked at some spares nothing.  ``starting`` are tables
     that are read for the first time, as the watching round saw last.
     """
@@ -186,7 +188,7 @@ class VerdictRecorder:
         self._owed |= {one.id: None for one in settled.dropped}
         self._owed_verdicts.extend(kept)
         for verdict in failed:
-            if verdict.check in self.gating:
+            if self._disproves(verdict):
                 # The first FAIL of the same rows stays: the PASS before a later one spares more.
                 rows = verdict.table, verdict.check, verdict.ruling.keys, verdict.ruling.more > 0
                 self._owed_fails.setdefault(rows, (verdict, self._spared_by(verdict)))
@@ -265,7 +267,7 @@ class VerdictRecorder:
 
     def _revoke(self, verdict: Verdict, passed: Verdict | None) -> None:
         """Take back what *verdict* disproves; *passed* is the PASS that was the last before it."""
-        if verdict.check not in self.gating:
+        if not self._disproves(verdict):
             return
         if not waivers_of(verdict, self.records.waivers.waived()):
             return  # it blocks nothing any more
@@ -274,6 +276,10 @@ class VerdictRecorder:
         if gone:
             count = self.records.certificates.revoke(gone)
             log.warning("certificates revoked", table=verdict.table, count=count)
+
+    def _disproves(self, verdict: Verdict) -> bool:
+        """Whether a FAIL of its check takes certificates back; a residual does without a gate."""
+        return verdict.check in self.gating or verdict.check == LEDGER
 
     def _passed_again(self, verdict: Verdict) -> bool:
         if verdict.ruling.outcome is not Outcome.PASS:

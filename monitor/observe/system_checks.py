@@ -37,6 +37,7 @@ from alerts.model import AlertKind, Cause, Incident, IncidentState
 from alerts.outbox import ChannelHealth
 from alerts.round import AlertSettings, Round, settle_round
 from checks.blocks import Inputs, Pause, rule_pause_length
+from checks.ledger import LEDGER
 from checks.model import Outcome, Reason, Ruling, Verdict
 from checks.readiness import Readiness
 from monitor.board import STALE, ChannelView, CopyView, CurrentBoard, DiskView, FirstLanding
@@ -59,6 +60,7 @@ STANDSTILLS: Mapping[str, str] = {
     "foreign_write": "foreign_write",
     "unbalanced": "account",
     "no_base": "blocked",
+    "residual": LEDGER,
 }
 """Reason code -> check; any other reason is a ``hold``."""
 OF_THE_CHECKPOINT = ("gap", "quarantine", "blocked")

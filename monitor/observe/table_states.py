@@ -21,6 +21,8 @@ from pipeline.image import DueCut, fence_of
 from pipeline.model import Fence, Missing, Shard
 from pipeline.settings import Router
 
+MERGING_ON = frozenset({"residual"})
+"""Reason codes for which a table is not held: its changes are merged as usual."""
 Found = tuple[TableState, str]
 log = structlog.get_logger(__name__)
 
@@ -57,7 +59,9 @@ class TableStates:
             bare=unreadable == NO_MIRROR,
             first=first.line if first else "",
             backfill=self._backfills.get(name, ""),
-            blocked=find_blocks(inputs, frozenset()),
+            blocked=tuple(
+                one for one in find_blocks(inputs, frozenset()) if one.code not in MERGING_ON
+            ),
             pause=inputs.pause,
         )
         self._found[name] = state_of(facts)

@@ -1,4 +1,4 @@
-"""Keeps the newest verdicts of each check, and finds which checks pass after a backfill.
+"""Keeps the newest verdicts of each check, and finds what a backfill or a comparison has proven.
 
 The newest verdict and the newest that is not UNKNOWN are both kept, because an UNKNOWN after a
 FAIL disproves nothing.
@@ -14,9 +14,13 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from checks.blocks import Inputs, compared_since
+from checks.ledger import MirrorFacts, NewBase, find_proof
 from checks.model import Outcome, Verdict, Verified
 from monitor.store.history import Verdicts
+from monitor.store.ledger import Ledger
 from monitor.store.requests import CheckedAgain, StoredBackfill, StoredBackfills
+from pipeline.model import Missing, Origin
 
 INCOMPARABLE = frozenset({"unsupported", "no_schema", "put_back"})
 """Codes of UNKNOWN by which a check says that no row of the present mirror is compared."""
@@ -174,3 +178,36 @@ def is_after_backfill(verdict: Verdict, one: StoredBackfill) -> bool:
     """Whether all that *verdict* compared was read after *one* had ended."""
     ended = one.ended
     return ended is not None and bool(verdict.as_of) and all(f.at > ended for f in verdict.as_of)
+
+
+@dataclass(eq=False)
+class ResidualProofs:
+    """Looks whether residuals of a ledger are made good, and stores what proves it."""
+
+    ledger: Ledger
+    backfills: StoredBackfills
+
+    def look(self, inputs: Inputs) -> None:
+        """Take up what is proven of the table by now; the next round sees it."""
+        mirror, residuals = inputs.samples.mirror, inputs.losses.residuals
+        if not residuals or isinstance(mirror, Missing):
+            return
+        table = inputs.table
+        bases = self._bases(table.name, min(one.at for one in residuals))
+        shards = tuple(map(str, table.shards))
+        facts = MirrorFacts(shards, mirror.value.batch, bases, compared_since(inputs))
+        for one in residuals:
+            if proof := find_proof(one.at, facts):
+                self.ledger.make_good(table.name, one, proof)
+                log.info("made_good", table=table.name, hop=one.hop, rows=one.rows, why=proof)
+
+    def _bases(self, table: str, since: datetime) -> tuple[NewBase, ...]:
+        """Complete ones that were requested after *since*."""
+        return tuple(
+            NewBase(one.id, one.at, {s.shard: s.done for s in one.states if s.done is not None})
+            for one in self.backfills.since(since)
+            if one.table == table and one.wish.origin is Origin.SNAPSHOT and not one.wish.dry
+            if one.done
+            and one.ended is not None
+            and not (one.wish.rows.some or one.wish.rows.where)
+        )

@@ -450,7 +450,7 @@ class LaneRequests:
         with self.accounts.together() if accounted else nullcontext():
             for merge in accounted:
                 self.accounts.add(self.lane, merge.table, merge.batch, merge.account, now)
-            self.ledger.add_merges(self.lane, merges, now)
+        self.ledger.add_merges(self.lane, merges, now)
         self.standstills.applied(merges, now)
         self.noted(merges)
         for merge in merges:

@@ -4,11 +4,12 @@ Batches wait in ``ledger_open`` until a merge has reached them. Then they are co
 only the minutes stay. Each report is stored in one transaction. A report that is missing leaves
 its batches UNKNOWN: nothing counts it as a loss.
 
-Balanced and unknown minutes stay for some hours, residuals for 42 days.
+Balanced and unknown minutes stay for some hours, residuals for 42 days, also after they were made
+good. What was proven stays proven: the proof is stored with the minute, and is not asked for again.
 """
 
 import threading
-from collections.abc import Collection, ItemsView, Iterable, Mapping, Sequence
+from collections.abc import Collection, ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,12 +17,16 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, select, true
 
 from checks.ledger import (
+    NO_LOSSES,
     LandedBatch,
     LedgerEntry,
     MergedBatches,
     Recorded,
+    Residual,
+    TableLosses,
     add_entries,
     count_in_flight,
+    group_residuals,
     settle_merge,
 )
 from monitor.store.database import Database
@@ -33,6 +38,8 @@ from pipeline.reports import LandingReport, MergeReport
 KEPT = timedelta(hours=6)  # of minutes without a residual
 LONGEST_FLIGHT = timedelta(days=2)  # then a batch is given up, and is unknown
 _AT_ONCE = 500  # tables that one statement names
+_TOGETHER = 20  # merges that are compared in one transaction
+MOST_LOST = 1_000  # minutes with a residual that are read of a table and hop
 EVERY_TABLE = ""  # the row of ``ledger_reach`` of the batches that landing has reported
 
 Residuals = Mapping[tuple[str, str], int | None]
@@ -44,14 +51,17 @@ class Ledger:
     """The ledger of one lane; ``_early`` are merges of batches that landing has not reported yet.
 
     They are in memory only, because each process reports the newest merge of a table again.
-    ``_residuals`` are as stored but for those of the ``_changed`` tables; None: of all tables.
+    ``_residuals`` and ``_losses`` are as stored but for those of the ``_changed`` tables; None: of
+    all tables.
     """
 
     database: Database
     _early: dict[str, MergeReport] = field(default_factory=dict)
     _residuals: Residuals = field(default_factory=dict, repr=False)
+    _losses: Mapping[str, TableLosses] = field(default_factory=dict, repr=False)
     _changed: set[str] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _merging: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add_landing(self, report: LandingReport) -> None:
         """Record the rows that a batch landed; a round without a batch changes nothing."""
@@ -72,21 +82,28 @@ class Ledger:
                 connection.execute(insert(ledger_open), rows)
 
     def add_merges(self, lane: str, merges: Iterable[MergeReport], at: datetime) -> None:
-        """Compare each merge with the batches it covers; one that was compared changes nothing."""
+        """Compare each merge with the batches it covers; one that was compared changes nothing.
+
+        Few tables are one transaction, so that other writers wait for a moment only.  Never call it
+        inside a transaction: a reader would miss what is not committed yet.
+        """
         new = [one for one in merges if one.since is not None and one.hold is None]
         if not new and not self._early:
             return
-        early: dict[str, MergeReport] = {}
-        reported = (*self._early.values(), *new)
-        with self.database.write() as connection:  # one thread at a time
-            recorded = self._recorded(connection, lane)
-            for one in reported:
-                if one.batch > recorded.last or one.table in early:
-                    early[one.table] = one  # of two, the one before becomes unknown
-                else:
-                    self._settle(connection, lane, one, recorded, at)
+        with self._merging:
+            early: dict[str, MergeReport] = {}
+            reported = (*self._early.values(), *new)
+            for start in range(0, len(reported), _TOGETHER):
+                some = reported[start : start + _TOGETHER]
+                with self.database.write() as connection:
+                    recorded = self._recorded(connection, lane)
+                    for one in some:
+                        if one.batch > recorded.last or one.table in early:
+                            early[one.table] = one  # of two, the one before becomes unknown
+                        else:
+                            self._settle(connection, lane, one, recorded, at)
+                self._note_changed({one.table for one in some})
             self._early = early
-        self._note_changed({one.table for one in reported})
 
     def entries(self, table: str, since: int, until: int) -> Mapping[Hop, tuple[LedgerEntry, ...]]:
         """Return hop -> entries of *table* in minutes ``[since, until)``, ascending."""
@@ -103,18 +120,57 @@ class Ledger:
         minutes of tables that have changed since it was asked last are read.
         """
         with self._lock:
-            changed, self._changed = self._changed, None  # if this fails, all are read next time
-            if changed is None:
-                self._residuals = self._sum_residuals(true())
-            elif changed:
-                kept = {key: rows for key, rows in self._residuals.items() if key[0] not in changed}
-                tables = sorted(changed)
-                for start in range(0, len(tables), _AT_ONCE):
-                    some = ledger_minutes.c.table.in_(tables[start : start + _AT_ONCE])
-                    kept |= self._sum_residuals(some)
-                self._residuals = kept
-            self._changed = set()
+            self._read_changed()
             return self._residuals
+
+    def losses(self) -> Mapping[str, TableLosses]:
+        """Return table -> its residuals that are not made good; read as :meth:`residuals`."""
+        with self._lock:
+            self._read_changed()
+            return self._losses
+
+    def make_good(self, table: str, residual: Residual, proof: str) -> None:
+        """Store that *residual* of *table* is made good; what was found since is not."""
+        minutes = sorted(residual.missing)
+        with self.database.write() as connection:
+            for start in range(0, len(minutes), _AT_ONCE):
+                own = and_(*_of_hop(table, residual.hop))
+                some = ledger_minutes.c.minute.in_(minutes[start : start + _AT_ONCE])
+                query = select(ledger_minutes).where(own, some)
+                for row in self.database.decoded(query, ledger_minutes, _entry_at):
+                    one, at = row
+                    if one.found == residual.at and one.missing:
+                        _store_entries(connection, table, residual.hop, [one.with_proof(proof)], at)
+        self._note_changed({table})
+
+    def _read_changed(self) -> None:
+        changed, self._changed = self._changed, None  # if this fails, all are read next time
+        if changed is None:
+            self._residuals = self._sum_residuals(true())
+            self._losses = dict(self._find_losses({table for table, _ in self._residuals}))
+        elif changed:
+            kept = {key: rows for key, rows in self._residuals.items() if key[0] not in changed}
+            tables = sorted(changed)
+            for start in range(0, len(tables), _AT_ONCE):
+                some = ledger_minutes.c.table.in_(tables[start : start + _AT_ONCE])
+                kept |= self._sum_residuals(some)
+            self._residuals = kept
+            losses = {name: one for name, one in self._losses.items() if name not in changed}
+            self._losses = losses | dict(self._find_losses(changed))
+        self._changed = set()
+
+    def _find_losses(self, tables: Collection[str]) -> Iterator[tuple[str, TableLosses]]:
+        lost = [(key, rows) for key, rows in self._residuals.items() if rows and key[0] in tables]
+        found = dict[str, TableLosses]()
+        for (table, hop), rows in lost:
+            wrong = and_(*_of_hop(table, Hop(hop)), ledger_minutes.c.residual != 0)
+            query = select(ledger_minutes).where(wrong).order_by(ledger_minutes.c.minute)
+            entries = self.database.decoded(query.limit(MOST_LOST), ledger_minutes, _entry)
+            own = group_residuals(Hop(hop), entries)
+            more = rows - sum(one.rows for one in own)
+            before = found.get(table, NO_LOSSES)
+            found[table] = TableLosses((*before.residuals, *own), before.more + more)
+        yield from found.items()
 
     def _sum_residuals(self, which: ColumnElement[bool]) -> dict[tuple[str, str], int | None]:
         columns = (ledger_minutes.c.table, ledger_minutes.c.hop)
@@ -136,7 +192,8 @@ class Ledger:
     def prune(self, now: datetime) -> int:
         """Delete minutes that have no residual any more early, and batches that nothing merged."""
         old = ledger_minutes.c.at < now - HISTORY
-        quiet = and_(ledger_minutes.c.at < now - KEPT, ledger_minutes.c.residual == 0)
+        balanced = and_(ledger_minutes.c.residual == 0, ledger_minutes.c.made_good.is_(None))
+        quiet = and_(ledger_minutes.c.at < now - KEPT, balanced)
         gone = delete_rows(self.database, ledger_minutes, old | quiet)
         given_up = ledger_open.c.at < now - LONGEST_FLIGHT
         with self.database.write() as connection:
@@ -180,14 +237,11 @@ class Ledger:
         self, connection: Connection, table: str, new: Sequence[LedgerEntry], at: datetime
     ) -> None:
         """Add *new* entries to those of their minutes."""
-        own = and_(ledger_minutes.c.table == table, ledger_minutes.c.hop == Hop.MERGE.value)
+        own = and_(*_of_hop(table, Hop.MERGE))
         minute, wanted = ledger_minutes.c.minute, {one.minute for one in new}
         near = and_(own, minute >= min(wanted), minute <= max(wanted))
         there = [one for one in self._minutes(near) if one.minute in wanted]
-        every = add_entries([*there, *new])
-        for one in there:  # one by one: a statement takes a bounded number of values
-            connection.execute(delete(ledger_minutes).where(own, minute == one.minute))
-        connection.execute(insert(ledger_minutes), [_row(table, one, at) for one in every])
+        _store_entries(connection, table, Hop.MERGE, add_entries([*there, *new]), at)
 
     def _open(self, which: ColumnElement[bool]) -> list[LandedBatch]:
         query = select(ledger_open).where(which).order_by(ledger_open.c.batch)
@@ -198,10 +252,22 @@ class Ledger:
         return self.database.decoded(query, ledger_minutes, _entry, _unread_minute)
 
 
-def _row(table: str, one: LedgerEntry, at: datetime) -> dict[str, Any]:
+def _of_hop(table: str, hop: Hop) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return ledger_minutes.c.table == table, ledger_minutes.c.hop == hop.value
+
+
+def _store_entries(
+    connection: Connection, table: str, hop: Hop, entries: Sequence[LedgerEntry], at: datetime
+) -> None:
+    """Write *entries* in place of those of their minutes."""
+    replacing = insert(ledger_minutes).prefix_with("OR REPLACE")
+    connection.execute(replacing, [_row(table, hop, one, at) for one in entries])
+
+
+def _row(table: str, hop: Hop, one: LedgerEntry, at: datetime) -> dict[str, Any]:
     return {
         "table": table,
-        "hop": Hop.MERGE.value,
+        "hop": hop.value,
         "minute": one.minute,
         "went_in": dict(one.went_in),
         "came_out": dict(one.came_out),
@@ -210,6 +276,9 @@ def _row(table: str, one: LedgerEntry, at: datetime) -> dict[str, Any]:
         "residual": one.residual or 0,
         "batch": one.batch,
         "at": at,
+        "made_good": dict(one.made_good) or None,
+        "proof": one.proof or None,
+        "found": one.found,
     }
 
 
@@ -221,7 +290,14 @@ def _entry(row: Row[Any]) -> LedgerEntry:
         _counts(row.explained),
         unknown=bool(row.unknown),
         batch=row.batch,
+        made_good={} if row.made_good is None else _counts(row.made_good),
+        proof=row.proof or "",
+        found=row.found,
     )
+
+
+def _entry_at(row: Row[Any]) -> tuple[LedgerEntry, datetime]:
+    return _entry(row), row.at
 
 
 def _landed(row: Row[Any]) -> LandedBatch:

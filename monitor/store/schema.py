@@ -320,6 +320,9 @@ ledger_minutes = _table(
     _column("residual", BigInteger),
     _column("batch", BigInteger),
     _column("at", Instant),
+    _column("made_good", JSON(none_as_null=True), nullable=True),
+    _column("proof", Text, nullable=True),
+    _column("found", Instant, nullable=True),
     Index("ledger_minutes_by_residual", "table", "hop", "residual", "unknown"),
 )
 ledger_reach = _table(
@@ -366,6 +369,13 @@ def _ends_of_fails(connection: Connection) -> None:
     connection.execute(insert(fail_ends).from_select(["table", "check", "at"], first))
 
 
+def _proofs_of_residuals(connection: Connection) -> None:
+    """Add when rows were found to be missing, and what proves that they are there again."""
+    _add_columns(connection, ledger_minutes, "made_good", "proof", "found")
+    lost = (ledger_minutes.c.residual != 0) & ledger_minutes.c.found.is_(None)
+    connection.execute(update(ledger_minutes).where(lost).values(found=ledger_minutes.c.at))
+
+
 def _add_columns(connection: Connection, table: Table, *names: str) -> None:
     """Add the columns that the store does not have yet."""
     there = {column["name"] for column in inspect(connection).get_columns(table.name)}
@@ -382,6 +392,7 @@ STEPS: tuple[Callable[[Connection], None], ...] = (
     _cut_off_findings,
     _ends_of_fails,
     METADATA.create_all,
+    _proofs_of_residuals,
 )
 """The first makes a store, each after it the next version; a released step is never changed.
 
@@ -389,7 +400,8 @@ The second adds what is read again from its source, the third pauses and states 
 the fourth which rows are read again, the fifth what was corrected,
 the sixth windows of archives, the seventh those that were withdrawn,
 the eighth rows that a FAIL does not name and how waivers end,
-the ninth when FAILs ended, the tenth the ledger by minute."""
+the ninth when FAILs ended, the tenth the ledger by minute,
+the eleventh proofs that its residuals are made good."""
 FIRST = 2
 """The version that the first step makes; no release has written an earlier one."""
 

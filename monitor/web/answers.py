@@ -307,7 +307,8 @@ class LedgerMinute(TypedDict):
     """Rows of one minute of the changes themselves, by op; ``explained`` by term of the account.
 
     ``missing`` went in and did not come out; a negative number came out and did not go in.
-    ``residual`` counts both; null while a part is unknown or in flight.
+    ``residual`` counts both; null while a part is unknown or in flight. ``made_good`` was missing,
+    and ``proof`` says what proves that the mirror has it by now.
     """
 
     minute: Instant
@@ -318,6 +319,8 @@ class LedgerMinute(TypedDict):
     in_flight: dict[str, int]
     missing: dict[str, int]
     residual: int | None
+    made_good: dict[str, int]
+    proof: str
 
 
 class LedgerOfHop(TypedDict):

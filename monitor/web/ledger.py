@@ -29,7 +29,9 @@ SIGNS = {
     LedgerState.IN_FLIGHT: "~",
     LedgerState.UNKNOWN: "?",
     LedgerState.RESIDUAL: "!",
+    LedgerState.MADE_GOOD: "+",
 }
+LISTED = (LedgerState.RESIDUAL, LedgerState.UNKNOWN, LedgerState.MADE_GOOD)
 From = Annotated[str | None, Query(alias="from")]
 To = Annotated[str | None, Query(alias="to")]
 
@@ -97,7 +99,7 @@ def ledger_page(parts: Parts, table: Text, since: From = None, until: To = None)
         (hop.value, _render_minute(one))
         for hop in LEDGER_HOPS
         for one in found.get(hop, ())
-        if one.state in (LedgerState.RESIDUAL, LedgerState.UNKNOWN)
+        if one.state in LISTED
     ]
     shown = {"lines": lines, "wrong": wrong[::-1], "signs": SIGNS, "cell": CELL}
     width = len(span.minutes) * CELL
@@ -142,4 +144,6 @@ def _render_minute(one: LedgerEntry) -> answers.LedgerMinute:
         "in_flight": dict(one.in_flight),
         "missing": dict(one.missing),
         "residual": one.residual,
+        "made_good": dict(one.made_good),
+        "proof": one.proof,
     }

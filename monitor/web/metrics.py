@@ -484,7 +484,8 @@ RESIDUAL = MetricFamily(
 LEDGER = MetricFamily(
     "sluice_ledger_residual_rows",
     ("table", "hop"),
-    "Rows that went into a hop and did not come out, or the reverse; absent while unknown.",
+    "Rows that went into a hop and did not come out, or the reverse, without those that are"
+    " proven to be made good; absent while unknown.",
     _ledger,
 )
 HEADROOM = MetricFamily(

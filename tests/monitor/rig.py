@@ -47,7 +47,7 @@ from monitor.observe.source_inventory import SourceInventory
 from monitor.observe.system_checks import Component
 from monitor.observe.table_states import TableStates
 from monitor.observe.tables import TableRegistry
-from monitor.observe.verdicts import LatestVerdicts
+from monitor.observe.verdicts import LatestVerdicts, ResidualProofs
 from monitor.store.holds import HoldRegistry
 from monitor.store.store import ServiceStore
 from monitor.web import api
@@ -379,6 +379,7 @@ class Rig:
             self.clock,
             self.now,
             states=TableStates(self.store.table_states.add, self.store.table_states.newest),
+            prove=ResidualProofs(self.store.ledger, self.store.backfills).look,
         )
 
     def _assessor(self) -> Assessor:
@@ -396,6 +397,7 @@ class Rig:
             self.clock,
             {SOURCE.name: SourceOrdering(Ordering.LOG)},
             self.store.pauses.standing,
+            self.store.ledger.losses,
         )
 
     def api(self) -> FastAPI:

@@ -3,6 +3,7 @@
 import sqlite3
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 from sqlalchemy import event, text
 
@@ -157,6 +158,24 @@ def test_a_merge_of_more_minutes_than_a_statement_has_values_is_kept(store: Serv
 
     (kept,) = store.ledger.entries("t", 0, 30_000_000).values()
     assert sum(one.unknown or bool(one.went_in) for one in kept) >= 500
+
+
+def test_a_merge_of_many_tables_is_several_short_transactions(store: ServiceStore) -> None:
+    """So a heartbeat or an alert is stored between them."""
+    tables = [f"shop.t{number}" for number in range(60)]
+    for batch in range(3):
+        minutes = {name: {"7": {"c": 1}} for name in tables}
+        store.ledger.add_landing(LandingReport("main", batch, 1, NOW, NO_TIME, minutes=minutes))
+    begun: list[str] = []
+    engine = store.ledger.database.engine
+    event.listen(engine, "before_cursor_execute", lambda *call: begun.append(call[2].split()[0]))
+
+    store.ledger.add_merges("main", [replace(merge(-1, 2, None), table=t) for t in tables], NOW)
+
+    begins = [place for place, word in enumerate(begun) if word == "BEGIN"]
+    assert len(begins) == 3
+    assert max(end - start for start, end in pairwise([*begins, len(begun)])) < 8 * 20
+    assert len(store.ledger.residuals()) == 60
 
 
 def test_residuals_follow_each_change_and_read_only_the_tables_that_changed(

@@ -1,14 +1,19 @@
 """The ledger of a table over HTTP: which minute and hop miss rows, and which are unknown."""
 
+import json
 import re
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from monitor.commands.ledger import COMMAND
 from pipeline.model import Account
 from pipeline.reports import LandingReport, MergeReport
 from tests.monitor.rig import ORDERS, USERS, Rig
+from tests.monitor.serving import serving
 
 NO_TIME = timedelta()
 MINUTE = timedelta(minutes=1)
@@ -122,8 +127,53 @@ def test_the_page_has_a_cell_for_each_minute_and_a_line_for_each_that_does_not_b
     assert re.findall(r'<g data-state="(\w+)">', page) == ["balanced", "residual", "in_flight"]
     (line,) = re.findall(r"<tr data-minute.*</tr>", page)
     assert re.findall(r"<td>(.*?)</td>", line)[1:] == [
-        *("merge", "residual", "1 c, 1 d", "1 c", "1 d", "1 applied"),
+        *("merge", "residual", "1 c, 1 d", "1 c", "1 d", "1 applied", ""),
     ]
+
+
+@pytest.fixture
+def address(counted: Rig) -> Iterator[str]:
+    with serving(counted.api()) as found:
+        yield found
+
+
+def run(address: str, *words: str) -> tuple[int, str]:
+    found = CliRunner().invoke(COMMAND, [*words, "--server", address])
+    return found.exit_code, found.output
+
+
+def test_the_command_has_a_line_for_each_minute_and_exits_1_for_a_residual(address: str) -> None:
+    status, said = run(address, ORDERS)
+
+    _, total, heads, balanced, lost, flying = said.splitlines()
+    assert status == 1
+    assert total == "merge: residual of all kept minutes: 1 rows"
+    assert heads.split()[:4] == ["minute", "state", "went", "in"]
+    assert re.split(r" {2,}", balanced.strip())[1:4] == ["balanced", "2 c", "2 c"]
+    assert re.split(r" {2,}", lost.strip())[1:5] == ["residual", "1 c, 1 d", "1 c", "1 d"]
+    assert re.split(r" {2,}", flying.strip())[1:] == ["in_flight", "-", "-", "-", "-", "4 u"]
+
+
+def test_the_command_prints_the_answer_of_the_api(address: str, counted: Rig) -> None:
+    start = (counted.now - 2 * MINUTE).replace(second=0, microsecond=0)
+    span = ["--from", start.isoformat(), "--to", (start + MINUTE).isoformat()]
+    status, said = run(address, ORDERS, "--json", *span)
+
+    asked = {"from": start.isoformat(), "to": (start + MINUTE).isoformat()}
+    assert (status, json.loads(said)) == (1, ask(counted, **asked))
+
+
+def test_the_command_exits_0_without_a_residual_and_3_for_an_unknown_minute(
+    address: str, counted: Rig
+) -> None:
+    assert run(address, USERS)[0] == 0
+
+    counted.store.ledger.add_landing(LandingReport("main", 5, 1, counted.now, NO_TIME))
+    merged = MergeReport(USERS, 5, 1, Account(), counted.now, NO_TIME, since=-1)
+    counted.store.ledger.add_merges("main", [merged], counted.now)
+
+    span = ["--to", (counted.now + MINUTE).isoformat(), "--from", counted.now.isoformat()]
+    assert run(address, USERS, *span)[0] == 3
 
 
 def test_the_status_page_links_to_the_ledger_of_a_table(counted: Rig) -> None:

@@ -1,0 +1,285 @@
+"""A residual of the ledger pages once, closes the gate, and ends by a proof or a waiver."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from alerts.model import AlertKind, IncidentState
+from checks.ledger import LedgerState
+from checks.model import Outcome, Ruling, Verdict, Verified
+from monitor.store.requests import BackfillSpec, StoredBackfill
+from monitor.waivers import WaivableIds
+from pipeline.backfill_state import BackfillState, RowSelection
+from pipeline.lags.samples import MirrorPosition
+from pipeline.model import Account, Hop, Origin
+from pipeline.reports import LandingReport, MergeReport
+from tests.monitor.rig import ORDERS, USERS, Rig, codes_of
+
+NO_TIME = timedelta()
+MINUTE = int(datetime(2026, 3, 29, 11, 40, tzinfo=UTC).timestamp()) // 60
+SHARD = "shop/shop.orders"
+
+
+@pytest.fixture
+def healthy(rig: Rig) -> Rig:
+    rig.round(2)
+    return rig
+
+
+def count(rig: Rig, *, read: int, minute: int = MINUTE) -> None:
+    """A merge of ORDERS reads *read* of two updates that landed."""
+    rig.flow()
+    batch = rig.newest.batch
+    landed = {ORDERS: {str(minute): {"u": 2}}}
+    rig.store.ledger.add_landing(LandingReport("main", batch, 2, rig.now, NO_TIME, minutes=landed))
+    account = Account(read=read, applied=read, minutes={str(minute): {"u": read}})
+    merged = MergeReport(ORDERS, batch, 1, account, rig.now, NO_TIME, since=batch - 1)
+    rig.store.ledger.add_merges("main", [merged], rig.now)
+
+
+def lose(rig: Rig, *, minute: int = MINUTE) -> None:
+    count(rig, read=1, minute=minute)
+
+
+def subjects(rig: Rig) -> list[str]:
+    return [one.message.subject for one in rig.store.outbox.waiting("log", 100)]
+
+
+def open_losses(rig: Rig) -> list[str]:
+    found = [one for one in rig.store.incidents.open() if one.cause.kind is AlertKind.LOST]
+    return [one.cause.subject for one in found if one.state is not IncidentState.RECOVERING]
+
+
+def answer_gate(rig: Rig) -> tuple[int, list[str]]:
+    """Of a cut that no certificate answers."""
+    rig.second()
+    newest = rig.fences.of("shop")[-2]
+    status, answer = rig.ask(ORDERS, cut=newest.at.isoformat())
+    return status, codes_of(answer)
+
+
+def waiver_id(rig: Rig) -> str:
+    (loss,) = rig.store.ledger.losses()[ORDERS].residuals
+    return f"ledger:{ORDERS}:{loss.key}"
+
+
+def state(rig: Rig) -> LedgerState:
+    (one,) = rig.store.ledger.entries(ORDERS, MINUTE, MINUTE + 1)[Hop.MERGE]
+    return one.state
+
+
+def test_a_residual_pages_once_and_names_hop_minute_op_and_rows(healthy: Rig) -> None:
+    lose(healthy)
+    healthy.watch()
+    healthy.watch()
+
+    assert open_losses(healthy) == [ORDERS]
+    (subject,) = subjects(healthy)
+    text = "LOST shop.orders ledger: 1 rows (u: 1) at hop merge, of 2026-03-29 11:40 UTC went in"
+    assert subject.startswith(text)
+
+    healthy.reload()
+    healthy.watch()
+    assert len(subjects(healthy)) == 1
+
+
+def test_a_residual_that_grows_by_a_minute_is_the_same_incident(healthy: Rig) -> None:
+    lose(healthy)
+    healthy.watch()
+    (first,) = healthy.store.incidents.open()
+    lose(healthy, minute=MINUTE + 1)
+    healthy.watch()
+
+    (now,) = healthy.store.incidents.open()
+    assert now.id == first.id
+    assert len(now.ruling.keys) == 2
+
+
+def test_a_residual_closes_the_gate_and_takes_certificates_back(healthy: Rig) -> None:
+    cut = healthy.fences.of("shop")[0].at.isoformat()
+    assert healthy.ask(ORDERS, cut=cut)[0] == 200
+
+    lose(healthy)
+    status, codes = answer_gate(healthy)
+    assert (status, codes[:1]) == (409, ["residual"])
+    healthy.watch()
+
+    status, answer = healthy.ask(ORDERS, cut=cut)
+    assert (status, answer["state"]) == (409, "revoked")
+    assert healthy.ask(USERS, cut=cut)[0] == 200
+
+
+def test_a_table_with_a_residual_is_merged_and_not_held(healthy: Rig) -> None:
+    lose(healthy)
+    healthy.watch()
+
+    life = healthy.view(ORDERS).life
+    assert life is not None
+    assert life.state == "incremental"
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        pytest.param(lambda rig: count(rig, read=2), id="all rows were read"),
+        pytest.param(
+            lambda rig: rig.store.ledger.add_landing(
+                LandingReport("main", 7, 1, rig.now, NO_TIME, minutes={ORDERS: {"7": {"u": 1}}})
+            ),
+            id="in flight",
+        ),
+        pytest.param(
+            lambda rig: rig.store.ledger.add_merges(
+                "main",
+                [MergeReport(ORDERS, 0, 1, Account(), rig.now, NO_TIME, since=-1)],
+                rig.now,
+            ),
+            id="unknown",
+        ),
+    ],
+)
+def test_what_is_no_residual_opens_nothing(healthy: Rig, harm: Callable[[Rig], object]) -> None:
+    harm(healthy)
+    healthy.watch()
+
+    assert healthy.store.incidents.open() == ()
+    assert healthy.store.ledger.losses() == {}
+
+
+def test_a_waiver_covers_one_residual_and_no_later_one(healthy: Rig) -> None:
+    lose(healthy)
+    healthy.watch()
+    id_ = waiver_id(healthy)
+    assert WaivableIds(healthy.gate, healthy.store.outbox).exists(id_)
+    assert not WaivableIds(healthy.gate, healthy.store.outbox).exists(f"{id_}1")
+    told = {"id": id_, "reason": "a test", "who": "me"}
+    assert healthy.client.post("/v1/waivers", json=told).status_code == 201
+
+    healthy.watch()
+    assert answer_gate(healthy)[0] == 200
+    assert open_losses(healthy) == []
+    count(healthy, read=2)  # rows of that minute come late, and all come out
+    healthy.watch()
+    assert answer_gate(healthy)[0] == 200
+
+    lose(healthy, minute=MINUTE + 3)
+    assert answer_gate(healthy) == (409, ["residual"])
+
+
+def base(
+    rig: Rig, *, dry: bool = False, origin: Origin = Origin.SNAPSHOT, where: str = ""
+) -> Callable[[], None]:
+    """Request a base of ORDERS now; the call ends it in the newest batch."""
+    wish = BackfillSpec(origin, RowSelection(where=where), dry=dry)
+    asked = StoredBackfill("b1", ORDERS, "a test", "me", rig.now, wish=wish)
+    rig.store.backfills.add(asked)
+
+    def end() -> None:
+        done = BackfillState("b1", ORDERS, SHARD, 9, done=rig.newest.batch)
+        rig.store.backfills.record_states([done], rig.now)
+
+    return end
+
+
+def test_a_new_base_makes_it_good_once_the_mirror_holds_it(healthy: Rig) -> None:
+    lose(healthy)
+    healthy.watch()
+    healthy.second()
+    end = base(healthy)
+    healthy.land()
+    end()
+    healthy.watch()
+    healthy.watch()
+    assert open_losses(healthy) == [ORDERS]
+
+    healthy.apply()
+    healthy.watch()
+    healthy.watch()
+
+    assert open_losses(healthy) == []
+    assert answer_gate(healthy)[0] == 200
+    assert state(healthy) is LedgerState.MADE_GOOD
+    assert healthy.store.ledger.residuals()[ORDERS, "merge"] == 0
+    healthy.reload()
+    healthy.watch()
+    assert open_losses(healthy) == []
+    assert [one for one in subjects(healthy) if not one.startswith("resolved")] == subjects(
+        healthy
+    )[:1]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param({"dry": True}, id="a dry run"),
+        pytest.param({"origin": Origin.REPLAY}, id="a replay"),
+        pytest.param({"where": "id < 5"}, id="a part"),
+    ],
+)
+def test_what_reads_not_all_rows_anew_proves_nothing(healthy: Rig, asked: dict[str, Any]) -> None:
+    lose(healthy)
+    healthy.second()
+    base(healthy, **asked)()
+    healthy.watch()
+    healthy.watch()
+
+    assert open_losses(healthy) == [ORDERS]
+
+
+def test_a_base_that_was_requested_before_proves_nothing(healthy: Rig) -> None:
+    end = base(healthy)
+    lose(healthy)
+    end()
+    healthy.watch()
+    healthy.watch()
+
+    assert open_losses(healthy) == [ORDERS]
+
+
+def verified(rig: Rig, oldest: datetime) -> Verdict:
+    mirror = rig.lake.mirrors[ORDERS]
+    assert isinstance(mirror, MirrorPosition)
+    through = rig.now - timedelta(seconds=1)
+    compared = Verified(through, oldest, mirror.batch, "values", (SHARD,), rig.newest.batch)
+    passed = Ruling(Outcome.PASS, "equal")
+    return Verdict(ORDERS, "values", passed, rig.now, verified=compared)
+
+
+def test_a_comparison_of_all_rows_since_makes_it_good(healthy: Rig) -> None:
+    lose(healthy)
+    healthy.watch()
+    found = healthy.now
+    healthy.second(10)
+    late = verified(healthy, found - timedelta(minutes=1))
+    some = verified(healthy, healthy.now)
+    assert some.verified is not None
+    for proves_nothing in (late, replace(some, verified=replace(some.verified, partial=True))):
+        healthy.recorder.tell([proves_nothing])
+        healthy.watch()
+        healthy.watch()
+        assert open_losses(healthy) == [ORDERS]
+
+    healthy.recorder.tell([verified(healthy, healthy.now)])
+    healthy.watch()
+    healthy.watch()
+
+    assert open_losses(healthy) == []
+    assert state(healthy) is LedgerState.MADE_GOOD
+
+
+def test_a_row_that_is_lost_after_the_proof_is_a_residual_again(healthy: Rig) -> None:
+    lose(healthy)
+    healthy.second()
+    base(healthy)()
+    healthy.apply()
+    healthy.watch()
+    assert state(healthy) is LedgerState.MADE_GOOD
+    lose(healthy)
+    healthy.watch()
+
+    assert state(healthy) is LedgerState.RESIDUAL
+    assert healthy.store.ledger.losses()[ORDERS].residuals[0].rows == 1
+    assert open_losses(healthy) == [ORDERS]
