@@ -15,6 +15,7 @@ from demo.connect import Connect
 from demo.kafka import Kafka
 from demo.mysql import MySQL
 from demo.ports import free_ports
+from demo.postgres import Postgres
 from demo.processes import Process
 from pipeline.errors import ConfigError
 
@@ -141,3 +142,35 @@ class Servers:
             },
         }
         (self.home / RECORD).write_text(json.dumps(record, indent=2), encoding="utf-8")
+
+
+@dataclass(eq=False)
+class PostgresServers:
+    """Postgres, Kafka and Connect in one folder, on free ports; Postgres' data goes at the end."""
+
+    postgres: Postgres
+    kafka: Kafka
+    connect: Connect
+
+    @classmethod
+    def create(cls, home: Path, version: str) -> Self:
+        """Name the servers of *home*; nothing is started."""
+        home, ports = home.resolve(), free_ports(4)
+        kafka = Kafka(home / "kafka", ports[1], ports[2])
+        connect = Connect(home / "connect", ports[3], kafka.bootstrap)
+        return cls(Postgres(home / "postgres", ports[0], version), kafka, connect)
+
+    def start(self, say: Callable[[str], None] = lambda _: None) -> None:
+        """Start all three; *say* gets a line for each that is ready."""
+        self.postgres.start()
+        say(f"Postgres {self.postgres.version} is ready at port {self.postgres.port}")
+        self.kafka.start()
+        say(f"Kafka is ready at {self.kafka.bootstrap}")
+        self.connect.start()
+        say(f"Connect is ready at {self.connect.url}")
+
+    def stop(self) -> None:
+        """Stop all three, those that read before those that are read."""
+        self.connect.stop()
+        self.kafka.stop()
+        self.postgres.remove()

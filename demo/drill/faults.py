@@ -1,6 +1,6 @@
 """Kinds of faults: each harms rows of a table, and says which columns it has changed.
 
-A kind of the source writes with `sql_log_bin=0`, so that no collector can see it. A kind of the
+A kind of the source hides its changes, so that no collector can see them. A kind of the
 mirror commits to its Delta table, as a writer that is not the service would. A kind of the topic
 drops or repeats records of changes.
 """
@@ -11,29 +11,20 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import cycle
+from pathlib import Path
 from typing import Any, Protocol
 
 from deltalake import DeltaTable, write_deltalake
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from demo.drill.tables import (
-    COMPARED,
-    DATABASE,
-    ROWS,
-    TEMPLATE,
-    UNCOMPARED,
-    Column,
-    copy_template,
-)
-from demo.mysql import MySQL
+from demo.clocks import ServerClock
+from demo.drill.tables import DATABASE, PREFIX, ROWS, TEMPLATE, DrillSource, copy_template
 from demo.oracle.compare import mirror_path
 from demo.oracle.rows import read_rows
 from demo.processes import wait_until
-from demo.servers import Servers
+from demo.servers import PostgresServers, Servers
 from demo.story.harm import AT_ONCE, read_column
 
-UNLOGGED = "SET sql_log_bin = 0"
-CONNECTOR = PREFIX = "shop"
 MARKER = f"{DATABASE}.marker_00"
 """A table without faults: once a change of it is in its topic, those before it were collected."""
 COLLECTED = timedelta(minutes=2)
@@ -57,15 +48,18 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where faults are put: the servers, and the lake of the mirrors."""
+    """Where faults are put: the servers, and the service's folder and lake.
 
-    servers: Servers
+    ``source_clock`` is None if no clock can be set. ``disk_trouble`` says why lake and store have
+    no small disks of their own; empty if they have.
+    """
+
+    servers: Servers | PostgresServers
+    source: DrillSource
+    home: Path
     lake: str
-
-    @property
-    def mysql(self) -> MySQL:
-        """The source."""
-        return self.servers.mysql
+    source_clock: ServerClock | None = None
+    disk_trouble: str = ""
 
     def mirror(self, table: str) -> DeltaTable:
         """The mirror of *table*, as it is now."""
@@ -82,7 +76,7 @@ class Site:
 
     def source_rows(self, table: str) -> set[tuple[int, int]]:
         """Id and quantity of each row at the source."""
-        return {(id_, n) for id_, n in self.mysql.execute(f"SELECT id, quantity FROM {table}")}
+        return {(id_, n) for id_, n in self.source.execute(f"SELECT id, quantity FROM {table}")}
 
     def records(self, table: str, since: int = 0) -> list[Any]:
         """Messages of the topic of *table* from offset *since* to its end, in their order."""
@@ -108,32 +102,15 @@ class Site:
             UnreachableError: if they are not in time.
         """
         before = self.end_of(MARKER)
-        self.mysql.execute(f"UPDATE {MARKER} SET quantity = quantity + 1 WHERE id = {TEMPLATE}")
+        self.source.execute(f"UPDATE {MARKER} SET quantity = quantity + 1 WHERE id = {TEMPLATE}")
         wait_until(lambda: self.end_of(MARKER) > before, COLLECTED, "record of a change")
 
     @contextmanager
     def dropping(self, table: str) -> Iterator[None]:
-        """The connector drops all records of *table* inside the block."""
-        connect = self.servers.connect
-        config = connect.config(CONNECTOR)
-        predicate = "org.apache.kafka.connect.transforms.predicates.TopicNameMatches"
-        connect.register(
-            CONNECTOR,
-            {
-                **config,
-                "transforms": "drop",
-                "transforms.drop.type": "org.apache.kafka.connect.transforms.Filter",
-                "transforms.drop.predicate": "harmed",
-                "predicates": "harmed",
-                "predicates.harmed.type": predicate,
-                "predicates.harmed.pattern": f"{PREFIX}.{table}".replace(".", "[.]"),
-            },
-        )
-        try:
+        """No change of *table* is sent inside the block, and those in it were read at its end."""
+        with self.source.leave_out(self.servers.connect, table):
             yield
             self.await_collected()
-        finally:
-            connect.register(CONNECTOR, config)
 
 
 class FaultKind(Protocol):
@@ -162,7 +139,7 @@ class LostRow:
     def harm(self, site: Site, table: str, ids: Sequence[int]) -> Mapping[int, str]:
         """Insert rows with ids that have none."""
         lost = [id_ + self.above for id_ in ids]
-        site.mysql.execute(UNLOGGED, copy_template(table, lost))
+        site.source.execute_hidden(table, copy_template(site.source, table, lost))
         return dict.fromkeys(lost, "")
 
 
@@ -174,7 +151,7 @@ class ResurrectedRow:
 
     def harm(self, site: Site, table: str, ids: Sequence[int]) -> Mapping[int, str]:
         """Delete the rows."""
-        site.mysql.execute(UNLOGGED, f"DELETE FROM {table} WHERE id IN ({_listed(ids)})")
+        site.source.execute_hidden(table, f"DELETE FROM {table} WHERE id IN ({_listed(ids)})")
         return dict.fromkeys(ids, "")
 
 
@@ -182,25 +159,27 @@ class ResurrectedRow:
 class ChangedValue:
     """One value of each row changed at the source by an update that is in no log.
 
+    It is of a column that is ``compared``, or of one that is not.
     With ``follows``, an ordinary change of the same row, with the log on, comes just before.
     """
 
     name: str = "changed value"
-    columns: Sequence[Column] = COMPARED
+    compared: bool = True
     follows: bool = False
 
     def harm(self, site: Site, table: str, ids: Sequence[int]) -> Mapping[int, str]:
         """Change the columns in turn."""
         if self.follows:
             ordinary = "quantity = quantity + 1000, name = CONCAT(name, ' changed')"
-            site.mysql.execute(f"UPDATE {table} SET {ordinary} WHERE id IN ({_listed(ids)})")
-        changed = dict(zip(ids, cycle(self.columns), strict=False))
+            site.source.execute(f"UPDATE {table} SET {ordinary} WHERE id IN ({_listed(ids)})")
+        columns = site.source.compared if self.compared else site.source.uncompared
+        changed = dict(zip(ids, cycle(columns), strict=False))
         updates = [
             f"UPDATE {table} SET {column.name} = {column.change} WHERE id IN"
             f" ({_listed(id_ for id_ in ids if changed[id_] is column)})"
             for column in dict.fromkeys(changed.values())
         ]
-        site.mysql.execute(UNLOGGED, *updates)
+        site.source.execute_hidden(table, *updates)
         return {id_: column.name for id_, column in changed.items()}
 
 
@@ -256,10 +235,10 @@ class DroppedRecord:
         """Update, delete and insert a third each while the connector drops the records."""
         updated, deleted, inserted = ids[::3], ids[1::3], [id_ + 1 for id_ in ids[2::3]]
         with site.dropping(table):
-            site.mysql.execute(
+            site.source.execute(
                 f"UPDATE {table} SET quantity = quantity + 1 WHERE id IN ({_listed(updated)})",
                 f"DELETE FROM {table} WHERE id IN ({_listed(deleted)})",
-                copy_template(table, inserted),
+                copy_template(site.source, table, inserted),
             )
         return dict.fromkeys(updated, "quantity") | dict.fromkeys([*deleted, *inserted], "")
 
@@ -278,13 +257,13 @@ class RepeatedRecord:
         """Update the rows twice, and send one of the two records again."""
         since = site.end_of(table)
         for _ in range(2):
-            site.mysql.execute(
+            site.source.execute(
                 f"UPDATE {table} SET quantity = quantity + 1 WHERE id IN ({_listed(ids)})"
             )
         site.await_collected()
         by_id = dict[int, list[Any]]()
         for message in site.records(table, since):
-            by_id.setdefault(json.loads(message.key)["id"], []).append(message)
+            by_id.setdefault(read_payload(message.key)["id"], []).append(message)
         with closing(KafkaProducer(bootstrap_servers=site.servers.kafka.bootstrap)) as producer:
             for id_ in ids:
                 again = by_id[id_][-2 if self.late else -1]
@@ -307,7 +286,9 @@ LARGE_KINDS: tuple[tuple[FaultKind, ...], ...] = (
     ROW_KINDS[2:],
 )
 """Kinds of each large table: in two of them the numbers of rows differ, and cannot balance."""
-UNCOMPARED_KIND: FaultKind = ChangedValue("changed value of a type that is left out", UNCOMPARED)
+UNCOMPARED_KIND: FaultKind = ChangedValue(
+    "changed value of a type that is left out", compared=False
+)
 MIRROR_KINDS: tuple[FaultKind, ...] = (DoubledRow(), DeletedRow(), ForeignValue())
 """Kinds of one foreign commit each, in a table of their own: it blocks the table."""
 
@@ -317,6 +298,12 @@ HARMLESS_KINDS: tuple[FaultKind, ...] = (
     RepeatedRecord("late copy of an older record", late=True),
 )
 """Kinds that must change no mirror: the position of a record says that it is not new."""
+
+
+def read_payload(message: bytes) -> Any:
+    """What a key or a value of a record says, with or without its schema around it."""
+    read = json.loads(message)
+    return read["payload"] if read.keys() == {"schema", "payload"} else read
 
 
 def _topic(table: str) -> TopicPartition:

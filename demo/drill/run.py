@@ -6,38 +6,42 @@ Its status is 1 if the results fall short of the aim: see `DrillResult.shortfall
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 import yaml
 
 from demo import machine, unpack
 from demo.beside import beside
-from demo.debezium import mysql_connector
+from demo.clocks import ServerClock, find_library, set_service_clock
+from demo.disks import end_mounts, mount_trouble, small_disks
 from demo.drill.faults import (
-    CONNECTOR,
     DROPPED_KIND,
     HARMLESS_KINDS,
     LARGE_KINDS,
     MARKER,
     MIRROR_KINDS,
-    PREFIX,
     ROW_KINDS,
     UNCOMPARED_KIND,
     ChangedValue,
     Fault,
     FaultKind,
     Site,
+    read_payload,
 )
-from demo.drill.outages import LOST, OUTAGES, Outage, OutageScore
+from demo.drill.mysql_source import MySQLSource
+from demo.drill.outages import LOST, OUTAGES, ROOM, Outage, OutageScore
+from demo.drill.postgres_source import PostgresSource
 from demo.drill.score import (
     ALARMS,
     DrillResult,
@@ -50,31 +54,33 @@ from demo.drill.score import (
     score_repeated,
 )
 from demo.drill.simple_checks import TableState, changed_keys, recall
-from demo.drill.tables import DATABASE, OrdinaryChanges, create_tables, harmed_ids
+from demo.drill.tables import (
+    CONNECTOR,
+    DATABASE,
+    TEMPLATE,
+    DrillSource,
+    OrdinaryChanges,
+    harmed_ids,
+)
 from demo.ports import free_ports
 from demo.processes import wait_until
-from demo.servers import Servers
-from demo.shop.schema import DATABASES
-from demo.shop.workload import Address, Ledger, Shop, Workload
+from demo.servers import PostgresServers, Servers
+from demo.shop.workload import Ledger, Shop, Workload
 from demo.story.screen import Screen
 from demo.story.service import Service, read_config, whereabouts
 from demo.story.stage import clear_home
-from pipeline.errors import UnreachableError
+from pipeline.errors import ConfigError, UnreachableError
 from pipeline.spark import jars
 
 HOME = jars.ROOT / "build" / "drill"
-HEARTBEAT = "sluice"
 STATES = ("pending", "firing", "recovering", "resolved")
 """A pending incident counts: it is listed and closes the gate, and its notification waits."""
 PATIENCE = timedelta(minutes=5)
+POSTGRES = "15"
 FEW, LARGE_TABLES = 20, len(LARGE_KINDS)
 OF_OTHERS = 12
 ANSWERS = 10
 COMPARE = timedelta(minutes=3)
-ROWS_READ = """
-    SELECT CAST(COALESCE(SUM(sum_rows_examined), 0) AS SIGNED)
-    FROM performance_schema.events_statements_summary_by_user_by_event_name WHERE user = 'sluice'
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +96,10 @@ class DrillPlan:
     wait: timedelta = timedelta(minutes=15)
     rate: float = 100
     short_paces: bool = False
-    outages: bool = True
+    outages: tuple[Outage, ...] = OUTAGES
     tables: int = 10
+    outage: timedelta = timedelta(minutes=5)
+    source: str = "mysql"
 
     def rows_by_table(self) -> dict[str, int]:
         """How many rows of each table are harmed by the kinds that share a table."""
@@ -105,9 +113,39 @@ class DrillPlan:
         }
 
 
+def choose_outages(names: Sequence[str]) -> tuple[Outage, ...]:
+    """Outages whose name has one of *names* in it; all if there are none.
+
+    Raises:
+        ConfigError: if a name is in that of no outage.
+    """
+    for name in names:
+        if not any(name in one.name for one in OUTAGES):
+            known = ", ".join(one.name for one in OUTAGES)
+            msg = f"no outage has {name!r} in its name; known: {known}"
+            raise ConfigError(msg)
+    return tuple(o for o in OUTAGES if not names or any(name in o.name for name in names))
+
+
 def table_names(kind: str, count: int) -> tuple[str, ...]:
     """Names of *count* tables of the drill."""
     return tuple(f"{DATABASE}.{kind}_{number:02}" for number in range(count))
+
+
+@dataclass(frozen=True, slots=True)
+class CutChange:
+    """A change of a row that was committed before the cut: its ``quantity`` never goes back."""
+
+    cut: str
+    quantity: int
+
+
+@dataclass(frozen=True, slots=True)
+class GateTry:
+    """An answer of the gate, and whether the mirror had the change of before the cut."""
+
+    ready: bool
+    whole: bool
 
 
 @dataclass(eq=False)
@@ -118,7 +156,8 @@ class Drill:
     plan: DrillPlan
     screen: Screen
     ends: ExitStack
-    servers: Servers = field(init=False)
+    servers: Servers | PostgresServers = field(init=False)
+    source: DrillSource = field(init=False)
     service: Service = field(init=False)
     workload: Workload = field(init=False)
     site: Site = field(init=False)
@@ -127,14 +166,30 @@ class Drill:
 
     def __post_init__(self) -> None:
         """Name everything; what an earlier drill left in *home* goes."""
+        end_mounts(self.home)
         clear_home(self.home)
-        self.servers = Servers.create(self.home)
-        address = Address(self.servers.mysql.host, self.servers.mysql.port)
+        shutil.rmtree(self.home / "store", ignore_errors=True)
+        set_service_clock(self.home, 0)
         ledger = Ledger(self.home / "ledger.jsonl")
-        self.workload = Workload(address, ledger, rate=self.plan.rate)
-        where = whereabouts(self.servers)
-        self.service = Service(self.home, where, free_ports(1)[0], config=self._config())
-        self.site = Site(self.servers, self.service.lake)
+        where = self._create_servers()
+        self.workload = Workload(self.source.shop, ledger, rate=self.plan.rate)
+        (port,), program = free_ports(1), "demo.wrong_clock"
+        self.service = Service(self.home, where, port, program, config=self._config())
+        self.site = self._site()
+
+    def _create_servers(self) -> Mapping[str, str]:
+        """Name servers and source; where they are, as the demo's config asks the environment."""
+        if self.plan.source == "postgres":
+            servers = PostgresServers.create(self.home, POSTGRES)
+            self.servers, self.source = servers, PostgresSource(servers.postgres)
+            return {
+                "DEMO_KAFKA": servers.kafka.bootstrap,
+                "DEMO_CONNECT": servers.connect.url,
+                "DEMO_MYSQL_PASSWORD": "sluice",
+            }
+        started = Servers.create(self.home)
+        self.servers, self.source = started, MySQLSource(started.mysql)
+        return whereabouts(started)
 
     @property
     def now(self) -> float:
@@ -148,22 +203,23 @@ class Drill:
             UnreachableError: if a server or the service is gone, or no table becomes ready.
         """
         self._open()
-        writer = OrdinaryChanges(self.servers.mysql, self._moving, self.plan.rate)
+        writer = OrdinaryChanges(self.source, self._moving, self.plan.rate)
         with beside(writer.run):
             first = IncidentBook(())
-            read_at_first, began = self._rows_read(), self.now
+            read_at_first, began = self.source.rows_read(), self.now
             self._watch(first, self.plan.calm)
-            read_calm, calm = self._rows_read(), self.now - began
+            read_calm, calm = self.source.rows_read(), self.now - began
             self.screen.say(f"calm: {len(first.false_alarms)} false alarms")
-            outages = tuple(map(self._fail, OUTAGES if self.plan.outages else ()))
-            read_before, began = self._rows_read(), self.now
-            repeated = self._repeat()
+            outages = tuple(map(self._fail, self.plan.outages))
+            read_before, began = self.source.rows_read(), self.now
+            repeated = self._repeat() if self.plan.faults else []
             before = frozenset(one["id"] for one in self.service.incidents(*STATES))
-            book = IncidentBook(self._harm(), (f"setting:{CONNECTOR}:transforms",), before)
-            self._watch(book, self.plan.wait)
-            read, watched = self._rows_read(), self.now - began
+            faults = self._harm() if self.plan.faults else []
+            book = IncidentBook(faults, self.source.wide, before)
+            self._watch(book, self.plan.wait if faults else timedelta())
+            read, watched = self.source.rows_read(), self.now - began
             changes = writer.changes + self.workload.tally["changes"]
-            asked = self._asked()
+            asked = self._asked() if faults else ()
             compared = compared_rows(map(self._compare, asked))
         self.workload.stop()
         states = self._states({fault.table for fault in book.faults})
@@ -208,20 +264,31 @@ class Drill:
             LOST,
         )
 
+    def _site(self) -> Site:
+        """Where faults are put, with the clock of the source and the disks if they can be had."""
+        if not self.plan.outages:
+            return Site(self.servers, self.source, self.home, self.service.lake)
+        clock, trouble = None, mount_trouble(self.home)
+        if (library := find_library()) is not None:
+            place = Path(self.ends.enter_context(TemporaryDirectory(prefix="sluice-clock-")))
+            place.chmod(0o755)  # Postgres runs as another user
+            clock = ServerClock(place / "clock", library)
+            clock.set_wrong(0)
+            self.source.set_environment(clock.environment)
+        if not trouble:
+            self.ends.enter_context(small_disks(self.home, ROOM))
+        return Site(self.servers, self.source, self.home, self.service.lake, clock, trouble)
+
     def _open(self) -> None:
         """Start servers, shop and service; returns when all tables are ready and were compared."""
         self.ends.callback(self.servers.stop)
         unpack.prepare(self.screen.say)
         self.servers.start(self.screen.say)
-        create_tables(self.servers.mysql, (*self._moving, *self._resting))
-        Shop(self.workload.address).create()
+        self.source.prepare()
+        Shop(self.source.shop).create()
+        self.source.create_tables((*self._moving, *self._resting))
         self.workload.fill(400)
-        config = mysql_connector(
-            self.servers.mysql,
-            self.servers.kafka.bootstrap,
-            prefix=PREFIX,
-            databases=[*DATABASES, DATABASE, HEARTBEAT],
-        )
+        config = self.source.connector(self.servers.kafka.bootstrap)
         self.servers.connect.register(CONNECTOR, config)
         self.ends.callback(self.service.stop)
         self.service.start()
@@ -244,23 +311,66 @@ class Drill:
 
     def _fail(self, outage: Outage) -> OutageScore:
         """Let *outage* last until an incident says why, and the gate was asked often enough."""
+        score = OutageScore(outage.name, closes=outage.closes, reports=outage.reports)
+        if trouble := outage.trouble(self.site):
+            self.screen.say(f"{outage.name}: left out: {trouble}", "yellow")
+            return replace(score, left_out=trouble)
         known = {one["id"] for one in self.service.incidents(*STATES)}
-        found, seconds, answers, opened = dict[str, Json](), None, 0, 0
+        found, seconds = dict[str, Json](), None
+        answers = list[GateTry]()
         with outage.failing(self.site):
-            began, cut = self.now, datetime.now(UTC).isoformat()
-            while self.now - began < self.plan.wait.total_seconds():
-                new = [one for one in self.service.incidents(*STATES) if one["id"] not in known]
+            began = self.now
+            first = self._change(outage)
+            while self.now - began < self.plan.outage.total_seconds():
+                new = [one for one in self._incidents() if one["id"] not in known]
                 found |= {one["id"]: one for one in new}
-                seconds = self.now - began if new and seconds is None else seconds
-                answers, opened = answers + 1, opened + self.service.gate([LOST], cut).open
-                if seconds is not None and answers >= ANSWERS:
+                if seconds is None and any(outage.is_named_by(_words(one)) for one in new):
+                    seconds = self.now - began
+                answers += map(self._try_gate, (first, self._change(outage)))
+                if len(answers) >= ANSWERS and (seconds is not None or not outage.reports):
                     break
                 time.sleep(1)
-        score = OutageScore(outage.name, seconds, _described(found), answers, opened)
-        self.screen.say(f"{outage.name}: {', '.join(score.incidents) or 'no incident'}")
+        self.screen.say(f"{outage.name}: {', '.join(_described(found)) or 'no incident'}")
+        ended, again, wrong = self.now, None, 0
         if outage.heals:
             self._await_ready()
-        return score
+            again, wrong = self.now - ended, len(self._wrong_rows([LOST]))
+            self.screen.say(f"  all tables are ready again after {again:.0f} s")
+        return replace(
+            score,
+            seconds=seconds,
+            incidents=_described(found),
+            answers=len(answers),
+            open=sum(one.ready for one in answers),
+            untrue=sum(one.ready and not one.whole for one in answers),
+            again=again,
+            wrong=wrong,
+        )
+
+    def _change(self, outage: Outage) -> CutChange:
+        """Change a row as *outage* wants it, and then take the time for a cut."""
+        add = f"UPDATE {LOST} SET quantity = quantity + 1 WHERE id = {TEMPLATE}"
+        ask = f"SELECT quantity FROM {LOST} WHERE id = {TEMPLATE}"
+        ((quantity,),) = self.source.execute(*outage.session(self.site), add, ask)
+        return CutChange(datetime.now(UTC).isoformat(), int(quantity))
+
+    def _try_gate(self, change: CutChange) -> GateTry:
+        """Ask for the cut of *change*; if it is READY, look whether the mirror has the change."""
+        try:
+            ready = self.service.gate([LOST], change.cut).open
+        except UnreachableError:
+            ready = False
+        if not ready:
+            return GateTry(ready=False, whole=True)
+        newest = dict(self.site.mirrored_rows(LOST))[TEMPLATE]
+        return GateTry(ready=True, whole=newest >= change.quantity)
+
+    def _incidents(self) -> list[Json]:
+        """Those that are listed; none if the service cannot list them."""
+        try:
+            return list(self.service.incidents(*STATES))
+        except UnreachableError:
+            return []
 
     def _harm(self) -> list[Fault]:
         """Put all faults, table by table."""
@@ -379,11 +489,6 @@ class Drill:
             for id_, _ in self.site.source_rows(table) ^ self.site.mirrored_rows(table)
         }
 
-    def _rows_read(self) -> int:
-        """Rows that statements of the service have examined at the source so far."""
-        ((rows,),) = self.servers.mysql.execute(ROWS_READ)
-        return int(rows)
-
     def _states(self, tables: set[str]) -> Mapping[str, TableState]:
         """What the simple checks look at, of each table."""
         keys = self._changed_keys(tables)
@@ -400,7 +505,7 @@ class Drill:
         """Keys of the changes in the topics of *tables*."""
         return {
             table: changed_keys(
-                (json.loads(message.key)["id"], json.loads(message.value)["op"])
+                (read_payload(message.key)["id"], read_payload(message.value)["op"])
                 for message in self.site.records(table)
                 if message.value is not None
             )
@@ -415,9 +520,15 @@ class Drill:
         if not self.plan.short_paces:
             config["schedule"] = {}
             config["probes"] = {"values": {}}
+        config["sources"][0] |= self.source.settings
         path = self.home / "sluice.yaml"
         path.write_text(yaml.safe_dump(config), encoding="utf-8")
         return path
+
+
+def _words(incident: Json) -> str:
+    """All that an incident says in words."""
+    return " ".join((incident["about"], incident["check"] or "", incident["reason"]))
 
 
 def _described(incidents: Mapping[str, Json]) -> tuple[str, ...]:
@@ -430,22 +541,32 @@ def _described(incidents: Mapping[str, Json]) -> tuple[str, ...]:
 
 @click.command("drill")
 @click.option("--dir", "home", type=click.Path(path_type=Path), default=HOME, show_default=True)
+@click.option(
+    *("--source", "kind"),
+    type=click.Choice(["mysql", "postgres"]),
+    default="mysql",
+    show_default=True,
+    help="The database whose tables are harmed.",
+)
 @click.option("--faults", default=1000, show_default=True, help="Rows harmed at the source.")
 @click.option("--tables", default=10, show_default=True, help="Small tables.")
 @click.option("--calm", default=30.0, show_default=True, help="Seconds before the first fault.")
 @click.option("--wait", default=900.0, show_default=True, help="Seconds to wait at most.")
 @click.option("--rate", default=100.0, show_default=True, help="Row changes a second.")
 @click.option("--outages/--no-outages", default=True, help="Let parts of the pipeline fail first.")
+@click.option("--outage", "chosen", multiple=True, help="Only outages with this in their name.")
 @click.option("--short-paces", is_flag=True, help="Run the checks every few seconds.")
 def drill(
     *,
     home: Path,
+    kind: str,
     faults: int,
     tables: int,
     calm: float,
     wait: float,
     rate: float,
     outages: bool,
+    chosen: tuple[str, ...],
     short_paces: bool,
 ) -> None:
     """Harm rows of a running pipeline, and write what found them, and how soon."""
@@ -453,7 +574,14 @@ def drill(
     home = home.resolve()
     home.mkdir(parents=True, exist_ok=True)
     plan = DrillPlan(
-        faults, timedelta(seconds=calm), timedelta(seconds=wait), rate, short_paces, outages, tables
+        faults,
+        timedelta(seconds=calm),
+        timedelta(seconds=wait),
+        rate,
+        short_paces,
+        choose_outages(chosen) if outages else (),
+        tables,
+        source=kind,
     )
     with ExitStack() as ends, Screen() as screen:
         ends.callback(screen.say, "stopped; nothing is left running")

@@ -334,13 +334,7 @@ class DrillResult:
             for one in self.repeated
             if one.right < one.records
         ]
-        found += [
-            f"{each.outage}: gate READY in {_of(each.open, each.answers)} answers"
-            if each.open
-            else f"{each.outage}: no incident"
-            for each in self.outages
-            if each.open or each.seconds is None
-        ]
+        found += [line for each in self.outages for line in each.shortfalls()]
         return tuple(found)
 
     def as_json(self) -> dict[str, Any]:
@@ -383,12 +377,18 @@ class DrillResult:
         lines.append(_line(["---"] * 3))
         lines += [_line((one.kind, str(one.records), str(one.right))) for one in self.repeated]
         if self.outages:
-            outage_heads = ("outage", "seconds to an incident", "incident", "gate READY meanwhile")
-            lines += ["", _line(outage_heads), _line(["---"] * 4)]
+            outage_heads = (
+                *("outage", "seconds to an incident", "incident", "gate READY meanwhile"),
+                *("READY without all rows", "seconds until all tables were READY again"),
+            )
+            lines += ["", _line(outage_heads), _line(["---"] * 6)]
         for each in self.outages:
             said = "; ".join(each.incidents) or "nothing"
             opened = f"{each.open} of {each.answers} answers"
-            lines.append(_line((each.outage, _seconds(each.seconds), said, opened)))
+            cells = [_seconds(each.seconds), said, opened, str(each.untrue), _seconds(each.again)]
+            if each.left_out:
+                cells = ["-", f"left out: {each.left_out}", *["-"] * 3]
+            lines.append(_line((each.outage, *cells)))
         per_second = self.rows_read_watched / max(self.watched_seconds, 1)
         lines += [
             "",

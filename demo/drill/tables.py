@@ -7,12 +7,18 @@ later change never repairs a fault.
 
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any, Protocol
 
-from demo.mysql import MySQL
+from demo.connect import Connect
+from demo.shop.server import ShopServer
 
 DATABASE = "drill"
+"""Of MySQL a database, of Postgres a database and a schema in it."""
+HEARTBEATS = "sluice.heartbeat"
+CONNECTOR = PREFIX = "shop"
 ROWS = 1_200
 """Rows of a table at first."""
 TEMPLATE = 2
@@ -29,60 +35,77 @@ class Column:
     change: str
 
 
-COMPARED = (
-    Column("small", "SMALLINT NOT NULL", "n % 30000", "small + 1"),
-    Column("quantity", "INT NOT NULL", "n", "quantity + 1"),
-    Column("large", "BIGINT NOT NULL", "n * 1000003", "large + 1"),
-    Column("total", "BIGINT UNSIGNED NOT NULL", "18446744073709551615 - n", "total - 1"),
-    Column("amount", "DECIMAL(12,4) NOT NULL", "n / 7", "amount + 0.0001"),
-    Column("price", "DECIMAL(38,10) NULL", "n / 3", "price + 0.0000000001"),
-    Column("due", "DATE NOT NULL", "DATE '2020-01-01' + INTERVAL n DAY", "due + INTERVAL 1 DAY"),
-    Column(
-        "placed",
-        "DATETIME(6) NOT NULL",
-        "TIMESTAMP '2021-01-01 00:00:00' + INTERVAL n MICROSECOND",
-        "placed + INTERVAL 1 MICROSECOND",
-    ),
-    Column(
-        "paid",
-        "TIMESTAMP(3) NULL",
-        "TIMESTAMP '2022-01-01 00:00:00' + INTERVAL n SECOND",
-        "paid + INTERVAL 1 SECOND",
-    ),
-    Column("open_for", "TIME NOT NULL", "SEC_TO_TIME(n)", "ADDTIME(open_for, '00:00:01')"),
-    Column("name", "VARCHAR(80) NOT NULL", "CONCAT('name ', n)", "UPPER(name)"),
-    Column("memo", "TEXT NULL", "CONCAT('memo ', n)", "CONCAT(memo, ' ')"),
-    Column("note", "VARCHAR(40) NULL", "NULL", "''"),
-    Column("state", "ENUM('new', 'paid', 'sent') NOT NULL", "ELT(1 + n % 2, 'new', 'paid')", "3"),
-    Column("marks", "SET('fraud', 'manual') NULL", "'fraud'", "'fraud,manual'"),
-    Column("approved", "BIT(1) NOT NULL", "n % 2", "approved ^ 1"),
-    Column("digest", "VARBINARY(32) NULL", "UNHEX(MD5(n))", "CONCAT(digest, 0x00)"),
-    Column("receipt", "BLOB NULL", "UNHEX(SHA1(n))", "REVERSE(receipt)"),
-)
-UNCOMPARED = (
-    Column("score", "DOUBLE NULL", "n / 9", "score + 1"),
-    Column("detail", "JSON NULL", "JSON_OBJECT('n', n)", "JSON_OBJECT('n', -1)"),
-    Column("mask", "BIT(9) NULL", "n % 511", "mask ^ 1"),
-)
-"""Types whose values systems write differently: the check of values leaves them out."""
-COLUMNS = (*COMPARED, *UNCOMPARED)
+class DrillSource(Protocol):
+    """A database whose tables are harmed."""
 
+    @property
+    def compared(self) -> Sequence[Column]:
+        """Columns whose values are compared."""
+        ...
 
-def create_tables(mysql: MySQL, names: Sequence[str], rows: int = ROWS) -> None:
-    """Create the database and tables *names*, each with *rows* rows of even ids; drop old ones."""
-    declared = ", ".join(f"{one.name} {one.type}" for one in COLUMNS)
-    fill = ", ".join(one.fill for one in COLUMNS)
-    statements = [f"DROP DATABASE IF EXISTS {DATABASE}", f"CREATE DATABASE {DATABASE}"]
-    statements.append(f"SET cte_max_recursion_depth = {rows}")
-    for name in names:
-        statements += (
-            f"CREATE TABLE {name} (id BIGINT NOT NULL PRIMARY KEY, {declared})"
-            " DEFAULT CHARSET utf8mb4",
-            f"INSERT INTO {name} WITH RECURSIVE numbers (n) AS"
-            f" (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {rows})"
-            f" SELECT 2 * n, {fill} FROM numbers",
-        )
-    mysql.execute(*statements)
+    @property
+    def uncompared(self) -> Sequence[Column]:
+        """Columns of types that systems write differently: the check of values leaves them out."""
+        ...
+
+    @property
+    def shop(self) -> ShopServer:
+        """Where the demo's shop is."""
+        ...
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What the service's config says of it, beside the demo's own."""
+        ...
+
+    @property
+    def wide(self) -> tuple[str, ...]:
+        """Beginnings of what an incident of `leave_out` is about, if it is of the whole source."""
+        ...
+
+    def set_environment(self, environment: Mapping[str, str]) -> None:
+        """Give the server *environment* from its next start on."""
+        ...
+
+    def prepare(self) -> None:
+        """Create what must be there before any table."""
+        ...
+
+    def create_tables(self, names: Sequence[str]) -> None:
+        """Create tables *names*, each with `ROWS` rows of even ids, and let them be collected."""
+        ...
+
+    def connect(self) -> Any:
+        """Open a connection in autocommit; its cursors have `execute` and `rowcount`."""
+        ...
+
+    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Run *statements* in one session; the rows of the last one."""
+        ...
+
+    def execute_hidden(self, table: str, *statements: str) -> None:
+        """Run *statements* that change *table* in one session; no collector can see them."""
+        ...
+
+    def date_changes(self, seconds: float) -> Sequence[str]:
+        """Statements that date the later changes of their session wrong; none if it cannot be."""
+        ...
+
+    def connector(self, bootstrap: str) -> Mapping[str, str]:
+        """Config of the connector that reads it."""
+        ...
+
+    def lock_heartbeats(self) -> AbstractContextManager[None]:
+        """No other session can write a heartbeat inside the block."""
+        ...
+
+    def leave_out(self, connect: Connect, table: str) -> AbstractContextManager[None]:
+        """No change of *table* is sent inside the block."""
+        ...
+
+    def rows_read(self) -> int:
+        """Rows that were read so far: by the service, where the server counts that apart."""
+        ...
 
 
 def harmed_ids(count: int, rows: int = ROWS) -> list[int]:
@@ -102,7 +125,7 @@ def harmed_ids(count: int, rows: int = ROWS) -> list[int]:
 class OrdinaryChanges:
     """Updates, deletes and inserts with the log on, about ``rate`` rows a second in all."""
 
-    mysql: MySQL
+    source: DrillSource
     names: Sequence[str]
     rate: float
     rows: int = ROWS
@@ -111,25 +134,28 @@ class OrdinaryChanges:
     def run(self, ended: threading.Event) -> None:
         """Change rows until *ended* is set."""
         rng, number = random.Random(1), 0
-        with self.mysql.connect() as link, link.cursor() as cursor:
-            cursor.execute("SET SESSION transaction_isolation = 'READ-COMMITTED'")
+        with self.source.connect() as link, link.cursor() as cursor:
             while not ended.wait(10 / self.rate):
                 name, number = self.names[number % len(self.names)], number + 1
                 first = 4 * rng.randrange(1, self.rows // 2 - 10)
                 ids = ", ".join(str(first + 4 * step) for step in range(10))
                 if rng.random() < 0.8:
-                    self.changes += cursor.execute(
-                        f"UPDATE {name} SET quantity = quantity + 1, memo = UUID()"
+                    memo = f"CONCAT('memo ', {rng.random()})"
+                    cursor.execute(
+                        f"UPDATE {name} SET quantity = quantity + 1, memo = {memo}"
                         f" WHERE id IN ({ids})"
                     )
+                    self.changes += cursor.rowcount
                     continue
-                self.changes += cursor.execute(f"DELETE FROM {name} WHERE id IN ({ids})")
-                self.changes += cursor.execute(copy_template(name, range(first, first + 40, 4)))
+                cursor.execute(f"DELETE FROM {name} WHERE id IN ({ids})")
+                self.changes += cursor.rowcount
+                cursor.execute(copy_template(self.source, name, range(first, first + 40, 4)))
+                self.changes += cursor.rowcount
 
 
-def copy_template(name: str, ids: Sequence[int]) -> str:
+def copy_template(source: DrillSource, name: str, ids: Sequence[int]) -> str:
     """The statement that inserts rows with *ids*, otherwise equal to the row that is not harmed."""
-    names = ", ".join(one.name for one in COLUMNS)
+    names = ", ".join(one.name for one in (*source.compared, *source.uncompared))
     new = " UNION ALL ".join(f"SELECT {one} AS new_id" for one in ids)
     return (
         f"INSERT INTO {name} (id, {names}) SELECT new_id, {names}"

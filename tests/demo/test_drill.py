@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from demo.drill.faults import Fault
-from demo.drill.outages import OutageScore
-from demo.drill.run import DrillPlan
+from demo.drill import mysql_source, postgres_source
+from demo.drill.faults import Fault, read_payload
+from demo.drill.outages import OUTAGES, OutageScore
+from demo.drill.run import DrillPlan, choose_outages
 from demo.drill.score import (
     DrillResult,
     IncidentBook,
@@ -20,7 +21,8 @@ from demo.drill.score import (
     score_repeated,
 )
 from demo.drill.simple_checks import SimpleRecall, TableState, changed_keys, recall
-from demo.drill.tables import harmed_ids
+from demo.drill.tables import Column, harmed_ids
+from pipeline.errors import ConfigError
 
 ORDERS = "drill.few_00"
 LOST = Fault("lost row", ORDERS, 7, at=10.0)
@@ -173,14 +175,18 @@ def test_an_incident_from_before_the_faults_is_about_something_else() -> None:
 
 def test_the_tables_say_how_an_outage_was_reported() -> None:
     outages = (
-        OutageScore("dead collector", 4.6, ("collector of shop: gone",), answers=10, open=0),
+        OutageScore(
+            "dead collector", 4.6, ("collector of shop: gone",), answers=10, open=0, again=7.2
+        ),
         OutageScore("lost topic", None, (), answers=60, open=2),
+        OutageScore("full disk", left_out="must be superuser"),
     )
 
     text = DrillResult((), (), (), (), (), 30.0, 60.0, 1000, 30, 600, outages).as_markdown()
 
-    assert "| dead collector | 5 | collector of shop: gone | 0 of 10 answers |" in text
-    assert "| lost topic | - | nothing | 2 of 60 answers |" in text
+    assert "| dead collector | 5 | collector of shop: gone | 0 of 10 answers | 0 | 7 |" in text
+    assert "| lost topic | - | nothing | 2 of 60 answers | 0 | - |" in text
+    assert "| full disk | - | left out: must be superuser | - | - | - |" in text
 
 
 def test_lateness_is_no_alarm_about_data() -> None:
@@ -259,6 +265,79 @@ def test_a_drill_falls_short_by_each_thing_that_was_not_as_it_should_be() -> Non
         "dead collector: gate READY in 1 of 10 answers",
         "lost topic: no incident",
     )
+
+
+@pytest.mark.parametrize(
+    ("score", "expected"),
+    [
+        pytest.param(OutageScore("x", 5.0, ("late",), 10), [], id="reported, and the gate closed"),
+        pytest.param(
+            OutageScore("x", 5.0, ("late",), 10, 3, closes=False),
+            [],
+            id="an open gate that may be, with all rows",
+        ),
+        pytest.param(
+            OutageScore("x", 5.0, ("late",), 10, 3, untrue=1, closes=False),
+            ["x: 1 READY answers without all rows"],
+            id="an open gate that may be, without a row",
+        ),
+        pytest.param(
+            OutageScore("x", 5.0, ("late",), 10, wrong=2),
+            ["x: 2 rows are wrong after it"],
+            id="rows that are lost after it",
+        ),
+        pytest.param(OutageScore("x", None, (), 10, reports=False), [], id="no incident is due"),
+        pytest.param(OutageScore("x", left_out="must be superuser"), [], id="left out"),
+    ],
+)
+def test_an_outage_falls_short_by_what_is_expected_of_it(
+    score: OutageScore, expected: list[str]
+) -> None:
+    assert list(score.shortfalls()) == expected
+
+
+def test_outages_are_chosen_by_a_part_of_their_names() -> None:
+    chosen = choose_outages(["clock", "disk"])
+
+    assert len(chosen) == 6
+    assert all("clock" in one.name or "disk" in one.name for one in chosen)
+    assert choose_outages([]) == OUTAGES
+    with pytest.raises(ConfigError, match="no outage has 'flood' in its name; known: dead coll"):
+        choose_outages(["flood"])
+
+
+@pytest.mark.parametrize(
+    ("outage", "text", "named"),
+    [
+        pytest.param("source's clock", "clock:shop: its clock is 3600 s ahead", True, id="clock"),
+        pytest.param("source's clock", "drill.topic_00 is late", False, id="another incident"),
+        pytest.param("dead collector", "anything", True, id="any incident will do"),
+    ],
+)
+def test_an_incident_counts_for_an_outage_that_it_is_about(
+    outage: str, text: str, *, named: bool
+) -> None:
+    (first, *_) = choose_outages([outage])
+
+    assert first.is_named_by(text) is named
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param(b'{"id": 7}', id="alone"),
+        pytest.param(b'{"schema": {"type": "struct"}, "payload": {"id": 7}}', id="in its schema"),
+    ],
+)
+def test_a_record_is_read_with_and_without_its_schema(message: bytes) -> None:
+    assert read_payload(message) == {"id": 7}
+
+
+@pytest.mark.parametrize("columns", [mysql_source.COMPARED, postgres_source.COMPARED])
+def test_each_source_has_the_columns_that_faults_and_ordinary_changes_name(
+    columns: tuple[Column, ...],
+) -> None:
+    assert {"quantity", "name", "memo"} <= {one.name for one in columns}
 
 
 def test_a_foreign_commit_need_name_no_row() -> None:

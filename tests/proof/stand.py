@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from demo import processes
+from demo.clocks import set_service_clock
 from demo.connect import Connect
 from demo.debezium import mysql_connector
 from demo.kafka import Kafka
@@ -30,7 +31,6 @@ from demo.spark_cluster import DRIVER, SparkCluster
 from demo.story.memory import family
 from demo.story.service import CONFIG, Service, read_config
 from pipeline.errors import UnreachableError
-from tests.proof import wrong_clock
 from tests.proof.asking import Asker, Question, questions
 from tests.proof.judging import Base
 from tests.proof.plan import Round, Victim
@@ -76,7 +76,7 @@ class Stand:
         address = self.system.address
         self.shop, self.ledger = Shop(address), Ledger(self.home / "ledger.jsonl")
         self.workload = Workload(address, self.ledger, seed=self.seed, rate=self.rate)
-        port, program = free_ports(1)[0], wrong_clock.__name__
+        port, program = free_ports(1)[0], "demo.wrong_clock"
         environment = self.system.environment
         self.service = Service(
             self.home, environment, port, program, config=self._config(), s3=self.s3
@@ -131,11 +131,11 @@ class Stand:
 
     def mislead(self, seconds: float) -> None:
         """Set the service's clock wrong until it says so itself, and then right again."""
-        self._set_clock(seconds)
+        set_service_clock(self.home, seconds)
         self.note(f"clock set wrong by {seconds:.0f} s")
         wait_until(self._doubted, PATIENCE, "doubt in the clock")
         self._stop.wait(MISLED)
-        self._set_clock(0)
+        set_service_clock(self.home, 0)
         self.note("clock set right")
         self.recover()
         self.note("recovered")
@@ -251,11 +251,6 @@ class Stand:
         path = self.home / "sluice.yaml"
         path.write_text(yaml.safe_dump(config), encoding="utf-8")
         return path
-
-    def _set_clock(self, seconds: float) -> None:
-        new = self.home / f"{wrong_clock.FILE}.new"
-        new.write_text(str(seconds), encoding="utf-8")
-        new.replace(self.home / wrong_clock.FILE)
 
     def _doubted(self) -> bool:
         """Whether the service finds that the clocks do not agree."""

@@ -12,10 +12,11 @@ from pathlib import Path
 import click
 import pytest
 
+from demo.disks import SAID, small_disks
 from tests.proof import robinhood
 from tests.proof.evidence import Findings, examine
 from tests.proof.robinhood import PostgresSystem
-from tests.proof.small_disks import SAID, Disk, require_mounts, small_disks
+from tests.proof.small_disks import Disk, require_mounts
 from tests.proof.stand import Stand
 from tests.proof.test_kill import new_folder
 

@@ -4,27 +4,18 @@ So is its timer's, as on a machine whose clock is wrong.  The Spark process goes
 """
 
 import os
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, tzinfo
 from functools import partial
 from pathlib import Path
 
 from apscheduler.executors import base as executors
 from apscheduler.schedulers import base as schedulers
 
+from demo.clocks import SERVICE_FILE, read_service_clock
 from monitor import __main__, service
 from monitor.app import App
 
-FILE = "clock"
-BESIDE = Path(os.environ.get("DEMO_STORE", FILE)).with_name(FILE)
-
-
-def wrong(path: Path) -> datetime:
-    """What the clock shows."""
-    try:
-        seconds = float(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        seconds = 0.0
-    return datetime.now(UTC) + timedelta(seconds=seconds)
+BESIDE = Path(os.environ.get("DEMO_STORE", SERVICE_FILE)).with_name(SERVICE_FILE)
 
 
 class TimerTime(datetime):
@@ -32,11 +23,12 @@ class TimerTime(datetime):
 
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]  # a plain one
-        return wrong(BESIDE).astimezone(tz)
+        """Read the wrong clock."""
+        return read_service_clock(BESIDE).astimezone(tz)
 
 
 if __name__ == "__main__":
-    vars(service)["App"] = partial(App, clock=partial(wrong, BESIDE))
+    vars(service)["App"] = partial(App, clock=partial(read_service_clock, BESIDE))
     for module in (schedulers, executors):
         vars(module)["datetime"] = TimerTime
     __main__.main()

@@ -1,0 +1,155 @@
+"""A MySQL whose tables are harmed: `sql_log_bin=0` hides a change from every collector."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from demo.connect import Connect
+from demo.debezium import mysql_connector
+from demo.drill.tables import CONNECTOR, DATABASE, HEARTBEATS, PREFIX, ROWS, Column
+from demo.mysql import MySQL
+from demo.shop.link import Address
+from demo.shop.schema import DATABASES
+
+COMPARED = (
+    Column("small", "SMALLINT NOT NULL", "n % 30000", "small + 1"),
+    Column("quantity", "INT NOT NULL", "n", "quantity + 1"),
+    Column("large", "BIGINT NOT NULL", "n * 1000003", "large + 1"),
+    Column("total", "BIGINT UNSIGNED NOT NULL", "18446744073709551615 - n", "total - 1"),
+    Column("amount", "DECIMAL(12,4) NOT NULL", "n / 7", "amount + 0.0001"),
+    Column("price", "DECIMAL(38,10) NULL", "n / 3", "price + 0.0000000001"),
+    Column("due", "DATE NOT NULL", "DATE '2020-01-01' + INTERVAL n DAY", "due + INTERVAL 1 DAY"),
+    Column(
+        "placed",
+        "DATETIME(6) NOT NULL",
+        "TIMESTAMP '2021-01-01 00:00:00' + INTERVAL n MICROSECOND",
+        "placed + INTERVAL 1 MICROSECOND",
+    ),
+    Column(
+        "paid",
+        "TIMESTAMP(3) NULL",
+        "TIMESTAMP '2022-01-01 00:00:00' + INTERVAL n SECOND",
+        "paid + INTERVAL 1 SECOND",
+    ),
+    Column("open_for", "TIME NOT NULL", "SEC_TO_TIME(n)", "ADDTIME(open_for, '00:00:01')"),
+    Column("name", "VARCHAR(80) NOT NULL", "CONCAT('name ', n)", "UPPER(name)"),
+    Column("memo", "TEXT NULL", "CONCAT('memo ', n)", "CONCAT(memo, ' ')"),
+    Column("note", "VARCHAR(40) NULL", "NULL", "''"),
+    Column("state", "ENUM('new', 'paid', 'sent') NOT NULL", "ELT(1 + n % 2, 'new', 'paid')", "3"),
+    Column("marks", "SET('fraud', 'manual') NULL", "'fraud'", "'fraud,manual'"),
+    Column("approved", "BIT(1) NOT NULL", "n % 2", "approved ^ 1"),
+    Column("digest", "VARBINARY(32) NULL", "UNHEX(MD5(n))", "CONCAT(digest, 0x00)"),
+    Column("receipt", "BLOB NULL", "UNHEX(SHA1(n))", "REVERSE(receipt)"),
+)
+UNCOMPARED = (
+    Column("score", "DOUBLE NULL", "n / 9", "score + 1"),
+    Column("detail", "JSON NULL", "JSON_OBJECT('n', n)", "JSON_OBJECT('n', -1)"),
+    Column("mask", "BIT(9) NULL", "n % 511", "mask ^ 1"),
+)
+HIDDEN = "SET sql_log_bin = 0"
+READ_COMMITTED = "SET SESSION transaction_isolation = 'READ-COMMITTED'"
+ROWS_READ = """
+    SELECT CAST(COALESCE(SUM(sum_rows_examined), 0) AS SIGNED)
+    FROM performance_schema.events_statements_summary_by_user_by_event_name WHERE user = 'sluice'
+"""
+MATCHES = "org.apache.kafka.connect.transforms.predicates.TopicNameMatches"
+
+
+@dataclass(frozen=True, slots=True)
+class MySQLSource:
+    """The databases of the drill and of the shop on one server."""
+
+    mysql: MySQL
+    compared: Sequence[Column] = COMPARED
+    uncompared: Sequence[Column] = UNCOMPARED
+    wide: tuple[str, ...] = (f"setting:{CONNECTOR}:transforms",)
+
+    @property
+    def shop(self) -> Address:
+        """Where the demo's shop is."""
+        return Address(self.mysql.host, self.mysql.port)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The demo's own fit."""
+        return {}
+
+    def set_environment(self, environment: Mapping[str, str]) -> None:
+        """Give the server *environment* from its next start on."""
+        self.mysql.daemon.environment = environment
+
+    def prepare(self) -> None:
+        """Create the database; an old one is dropped."""
+        self.execute(f"DROP DATABASE IF EXISTS {DATABASE}", f"CREATE DATABASE {DATABASE}")
+
+    def create_tables(self, names: Sequence[str]) -> None:
+        """Create and fill them."""
+        columns = (*self.compared, *self.uncompared)
+        declared = ", ".join(f"{one.name} {one.type}" for one in columns)
+        fill = ", ".join(one.fill for one in columns)
+        statements = [f"SET cte_max_recursion_depth = {ROWS}"]
+        for name in names:
+            statements += (
+                f"CREATE TABLE {name} (id BIGINT NOT NULL PRIMARY KEY, {declared})"
+                " DEFAULT CHARSET utf8mb4",
+                f"INSERT INTO {name} WITH RECURSIVE numbers (n) AS"
+                f" (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {ROWS})"
+                f" SELECT 2 * n, {fill} FROM numbers",
+            )
+        self.execute(*statements)
+
+    def connect(self) -> Any:
+        """Open a connection; ordinary changes do not lock gaps between rows."""
+        return self.mysql.connect(init_command=READ_COMMITTED)
+
+    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Run *statements* as root."""
+        return self.mysql.execute(*statements)
+
+    def execute_hidden(self, table: str, *statements: str) -> None:
+        """Run them with the log of the session off."""
+        self.mysql.execute(HIDDEN, *statements)
+
+    def date_changes(self, seconds: float) -> Sequence[str]:
+        """The session's own time, as `mysqlbinlog` sets it when a log is replayed."""
+        return (f"SET SESSION timestamp = UNIX_TIMESTAMP() + {seconds:.0f}",)
+
+    def connector(self, bootstrap: str) -> Mapping[str, str]:
+        """It reads the drill, the shop and the heartbeats."""
+        databases = [*DATABASES, DATABASE, HEARTBEATS.partition(".")[0]]
+        return mysql_connector(self.mysql, bootstrap, prefix=PREFIX, databases=databases)
+
+    @contextmanager
+    def lock_heartbeats(self) -> Iterator[None]:
+        """Lock their table."""
+        with self.connect() as link, link.cursor() as cursor:
+            cursor.execute(f"LOCK TABLES {HEARTBEATS} WRITE")
+            yield
+            cursor.execute("UNLOCK TABLES")
+
+    @contextmanager
+    def leave_out(self, connect: Connect, table: str) -> Iterator[None]:
+        """Let a filter of the connector drop all records of *table*."""
+        config = connect.config(CONNECTOR)
+        connect.register(
+            CONNECTOR,
+            {
+                **config,
+                "transforms": "drop",
+                "transforms.drop.type": "org.apache.kafka.connect.transforms.Filter",
+                "transforms.drop.predicate": "harmed",
+                "predicates": "harmed",
+                "predicates.harmed.type": MATCHES,
+                "predicates.harmed.pattern": f"{PREFIX}.{table}".replace(".", "[.]"),
+            },
+        )
+        try:
+            yield
+        finally:
+            connect.register(CONNECTOR, config)
+
+    def rows_read(self) -> int:
+        """Rows that statements of the service have examined."""
+        ((rows,),) = self.execute(ROWS_READ)
+        return int(rows)
