@@ -34,7 +34,6 @@ class ServerClock:
             "FAKETIME_TIMESTAMP_FILE": str(self.file),
             "FAKETIME_CACHE_DURATION": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "FAKETIME_DISABLE_SHM": "1",  # it has one owner, and Postgres changes the user
         }
 
     def set_wrong(self, seconds: float) -> None:

@@ -58,13 +58,17 @@ OPTIONS: Mapping[str, str] = {
 
 @dataclass(eq=False)
 class Postgres:
-    """One server; *options* are added to, or replace, those of every server here."""
+    """One server; *options* are added to, or replace, those of every server here.
+
+    *environment* is the server's own, and not that of the programs which start it.
+    """
 
     home: Path
     port: int
     version: str = "18"
     options: Mapping[str, str] = field(default_factory=dict)
     leashed: bool = True
+    environment: Mapping[str, str] = field(default_factory=dict)
     host: str = field(default="127.0.0.1", init=False)
     daemon: Daemon = field(init=False)
 
@@ -224,7 +228,10 @@ class Postgres:
     def _command(self) -> tuple[str, ...]:
         options = {**OPTIONS, **self.options, "port": str(self.port)}
         settings = (word for name, value in options.items() for word in ("-c", f"{name}={value}"))
-        return (*self._program("postgres"), "-D", str(self.data.resolve()), *settings)
+        *starters, program = self._program("postgres")
+        own = tuple(f"{name}={value}" for name, value in self.environment.items())
+        env = ("/usr/bin/env", *own) if own else ()
+        return (*starters, *env, program, "-D", str(self.data.resolve()), *settings)
 
     def _program(self, name: str) -> tuple[str, ...]:
         """A command of the server's; changing its user takes the leash off, so it is put on."""

@@ -92,7 +92,7 @@ class PostgresSource:
 
     def set_environment(self, environment: Mapping[str, str]) -> None:
         """Give the server *environment* from its next start on."""
-        self.postgres.daemon.environment = environment
+        self.postgres.environment = environment
 
     def prepare(self) -> None:
         """Create the database, and the table of heartbeats as the guide says."""
