@@ -8,13 +8,14 @@ import copy
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from pydantic import ValidationError
 
 from monitor.config.model import Config
 from pipeline.durations import with_durations
+from pipeline.settings import SourceSettings, TlsSettings
 
 _JUDGED_BY: Mapping[str, set[str]] = {  # a section -> sections that it needs to be checked
     "readiness": {"heartbeat", "schedule"},
@@ -47,6 +48,10 @@ _STAND_IN: Mapping[str, Any] = {
         }
     ],
 }
+_DECIDING = {"name", "kind", "transport", "format"}
+"""Keys of a source by which others of it are judged: with a fault in one, none of them is."""
+_TLS = {one.name for one in fields(TlsSettings)}
+"""Keys of a source that are judged together."""
 _MOST_STEPS = 50  # each removes at least one key of each fault
 _ENTRY = re.compile(r"(\w+)\[(\d+)\]")
 _Part = str | int
@@ -111,8 +116,11 @@ def reduce_config(plain: Mapping[str, Any]) -> tuple[Config, Reduced] | None:
             return validate_config(reduced.plain), reduced
         except ValidationError as error:
             # The last first: an entry that goes does not move those before it.
-            for place in sorted({_of_entries(one["loc"]) for one in error.errors()}, reverse=True):
-                _remove(reduced, [part for _, part in place])
+            places = sorted({_of_entries(one["loc"]) for one in error.errors()}, reverse=True)
+            for place in places:
+                inner = any(one[: len(place)] == place and one != place for one in places)
+                if not inner:  # without one of its entries a list may be too short
+                    _remove(reduced, [part for _, part in place])
         if reduced.plain == before:
             return None
     return None
@@ -147,6 +155,10 @@ def _remove_of_entry(reduced: Reduced, section: str, at: int, inner: list[_Part]
     if at >= len(entries):  # removed already, because of another fault
         return
     kept = reduced.kept.setdefault(section, [*range(len(entries))])
+    if section == "sources" and inner and _replace_key(entries[at], inner[0]):
+        own = _TLS if inner[0] in _TLS else {str(inner[0])}
+        reduced.faulty |= {f"{section}[{kept[at]}].{name}" for name in own}
+        return
     reduced.faulty.add(f"{section}[{kept[at]}]")
     steps = _existing(entries[at], inner)
     name = entries[at].get("name") if isinstance(entries[at], Mapping) else None
@@ -159,6 +171,21 @@ def _remove_of_entry(reduced: Reduced, section: str, at: int, inner: list[_Part]
         reduced.lost.add(section)
         if not entries:
             _remove_section(reduced, section)
+
+
+def _replace_key(source: Any, key: _Part) -> bool:
+    """Replace or remove what *source* has at *key*; False where its other keys hang on that.
+
+    An unknown key may be any other with a slip in it.
+    """
+    known = {one.name for one in fields(SourceSettings)} - _DECIDING
+    if not isinstance(source, dict) or key not in known:
+        return False
+    stand_in = _STAND_IN["sources"][0]
+    if key in stand_in:
+        source[key] = copy.deepcopy(stand_in[str(key)])
+        return True
+    return source.pop(key, None) is not None
 
 
 def _remove_section(reduced: Reduced, section: str) -> None:

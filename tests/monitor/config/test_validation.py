@@ -689,6 +689,55 @@ def test_what_is_wrong_beside_values_of_a_wrong_type_is_told_at_once() -> None:
     ]
 
 
+PREFIX = MINIMAL.replace("prefix: shop", "prefix: x/y")
+OTHER = (
+    "  - {name: mall, host: db, port: 3306, user: sluice, prefix: a/b,"
+    " collector: {url: 'http://connect:8083', connector: mall}}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        pytest.param(
+            PREFIX.replace("port: 3306", "port: nope"), ["port", "prefix"], id="a value of a type"
+        ),
+        pytest.param(
+            PREFIX.replace("    host: 127.0.0.1\n", ""), ["host", "prefix"], id="a key is missing"
+        ),
+        pytest.param(
+            MINIMAL.replace("port: 3306", "port: nope") + "    options: {limits: {call: -3s}}\n",
+            ["port", "options.limits.call"],
+            id="what a plug-in finds",
+        ),
+        pytest.param(
+            PREFIX.replace("prefix: x/y", "prefix: {a: b}"), ["prefix"], id="once for each key"
+        ),
+        pytest.param(
+            PREFIX + "    transport: 3\n", ["transport"], id="the transport decides on prefixes"
+        ),
+        pytest.param(PREFIX + "    transprot: kafka\n", ["transprot"], id="a slip in a name"),
+        pytest.param(
+            MINIMAL + "    tls: maybe\n    certificate: none.pem\n",
+            ["tls"],
+            id="keys that are judged together",
+        ),
+    ],
+)
+def test_a_second_fault_of_a_source_is_told_unless_it_may_follow(text: str, at: list[str]) -> None:
+    found = [line.partition(": ")[0] for line in built_faults(text)]
+
+    assert found == [f"sources[0].{one}" for one in at]
+
+
+def test_a_value_of_a_wrong_type_in_one_source_hides_no_fault_of_another() -> None:
+    text = MINIMAL.replace("port: 3306", "port: nope")
+
+    found = [line.partition(": ")[0] for line in built_faults(text + OTHER)]
+
+    assert found == ["sources[0].port", "sources[1].prefix"]
+
+
 @pytest.mark.parametrize(
     ("text", "at"),
     [
