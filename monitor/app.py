@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from time import monotonic
 
 from fastapi import FastAPI
 
@@ -76,7 +77,7 @@ class App:
         )
         reminders = self.observers.recorder.reminders
         self.delivery = Delivery(config.channels, store.outbox, reminders=reminders)
-        self.stalled = StalledRound(config.alerts, self.current, store, self.started)
+        self.stalled = StalledRound(config.alerts, self.current, store, monotonic)
         self.cycle, self.probing = self._cycle(), self._probing()
         self.schedule = Schedule(self._jobs(), store.ticks, clock, store.ticks.lasts())
 

@@ -25,7 +25,7 @@ import os
 import stat
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -40,7 +40,7 @@ from checks.blocks import Inputs, Pause, rule_pause_length
 from checks.ledger import LEDGER
 from checks.model import Outcome, Reason, Ruling, Verdict
 from checks.readiness import Readiness
-from monitor.board import STALE, ChannelView, CopyView, CurrentBoard, DiskView, FirstLanding
+from monitor.board import STALE, Board, ChannelView, CopyView, CurrentBoard, DiskView, FirstLanding
 from monitor.config.model import DiskSettings
 from monitor.store.alerts import Backlog, StoredOutbox
 from monitor.store.store import ServiceStore
@@ -452,18 +452,26 @@ class StalledRound:
     """Its incident is stored like all others, so the next run of the service clears it.
 
     While the store takes nothing the incident is in memory, and its notifications are sent.
+    ``steady`` counts seconds, and no step of the clock changes it: a step ahead makes no stall, and
+    a step back hides none.
     """
 
     settings: AlertSettings
     current: CurrentBoard
     store: ServiceStore
-    started: datetime
+    steady: Callable[[], float]
+    _since: float = field(init=False)
+    _newest: Board = field(init=False)
     _unsaved: dict[str, Incident] = field(default_factory=dict)
     _none_open: bool = False  # the store was read, and has none
 
+    def __post_init__(self) -> None:
+        """Count from now on."""
+        self._since, self._newest = self.steady(), self.current.board
+
     def tell(self, now: datetime) -> None:
-        """Look how old the board is; open the incident, and later clear it."""
-        ruling = self._ruling(now)
+        """Look how long the board is the same; open the incident, and later clear it."""
+        ruling = self._ruling()
         if ruling.outcome is Outcome.PASS and self._none_open and not self._unsaved:
             return
         open_now = self._open()
@@ -499,8 +507,10 @@ class StalledRound:
             log.warning("the incident is kept in memory", why=str(error))
             self._unsaved = unsaved
 
-    def _ruling(self, now: datetime) -> Ruling:
-        age = now - max(self.current.board.at, self.started)
+    def _ruling(self) -> Ruling:
+        if self.current.board is not self._newest:
+            self._since, self._newest = self.steady(), self.current.board
+        age = timedelta(seconds=self.steady() - self._since)
         if age <= STALE:
             return Ruling(Outcome.PASS, "the monitoring round runs")
         reason = (

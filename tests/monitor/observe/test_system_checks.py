@@ -152,7 +152,10 @@ def test_a_collector_that_began_anew_is_told_for_a_day(
 
 
 def teller(rig: Rig) -> StalledRound:
-    return StalledRound(AlertSettings(), rig.current, rig.store, rig.now)
+    def steady() -> float:
+        return rig.now.timestamp()
+
+    return StalledRound(AlertSettings(), rig.current, rig.store, steady)
 
 
 def minutes(rig: Rig, stalled: StalledRound, count: int) -> None:
@@ -207,6 +210,32 @@ def test_f37_a_watch_that_is_slow_for_a_minute_is_told_to_nobody(rig: Rig) -> No
         stalled.tell(rig.now)
 
     assert queued_subjects(rig) == []
+
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("step", "seconds", "stalled"),
+    [
+        pytest.param(HOUR, 10, False, id="ahead, and nothing stalls"),
+        pytest.param(-HOUR, 10, False, id="back, and nothing stalls"),
+        pytest.param(-HOUR, 240, True, id="back, and the round hangs"),
+    ],
+)
+def test_a_clock_that_steps_neither_makes_a_stall_nor_hides_one(
+    rig: Rig, step: timedelta, seconds: int, *, stalled: bool
+) -> None:
+    round_ = teller(rig)
+    rig.round()
+    round_.tell(rig.now)
+
+    for _ in range(0, seconds, 10):
+        rig.second(10)
+        round_.tell(rig.now + step)
+
+    opened = [one.cause.check for one in rig.store.incidents.open()]
+    assert opened == ["stalled"] * stalled
 
 
 def test_f121_a_stalled_round_is_a_stored_incident_that_the_next_run_clears(rig: Rig) -> None:
