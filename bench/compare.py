@@ -42,6 +42,7 @@ from bench.kit.cpu import TICKS
 from bench.kit.lake import Lake, here
 from bench.kit.rounds import under_load
 from bench.kit.table import BORN, NARROW, SOURCE, WIDE, Workload
+from checks.compare.coverage import MARGIN
 from checks.model import Verdict
 from checks.probes.max_id import MaxId
 from checks.probes.range_counts import RangeCounts
@@ -81,7 +82,23 @@ EXAMINED = (
     " performance_schema.events_statements_summary_by_user_by_event_name"
     " WHERE USER = 'sluice' AND EVENT_NAME = 'statement/sql/select'"
 )
-DAY = timedelta(days=1).total_seconds()
+CHANGED = (
+    "SELECT SUM(COUNT_STAR) FROM performance_schema.events_statements_summary_by_user_by_event_name"
+    " WHERE USER = 'root' AND EVENT_NAME IN ('statement/sql/replace', 'statement/sql/delete')"
+)
+BY_STATEMENT = (
+    "SELECT DIGEST_TEXT, SUM_ROWS_EXAMINED FROM"
+    " performance_schema.events_statements_summary_by_digest WHERE DIGEST_TEXT LIKE 'SELECT%'"
+)
+KINDS = (
+    ("ORDER BY `id` LIMIT", "newest rows and suspects"),
+    ("IN (", "rows by key"),
+    ("SUM (", "sums of ranges"),
+    ("COUNT (", "counts of ranges"),
+)
+"""What a statement asks of the table, by a part of its digest; the first that fits."""
+DAILY = timedelta(days=1)
+DAY = DAILY.total_seconds()
 KEPT = timedelta(seconds=20)  # between two rounds of upkeep
 CONFIG = """
 lake: {lake}
@@ -421,15 +438,27 @@ def point_queries(ground: Ground, rounds: int) -> None:
     click.echo(f"  p99 ratio {middle:.2f} ({low:.2f} to {high:.2f}); wanted: at most 1.10")
 
 
-def examined_rows(ground: Ground) -> int:
-    """Rows that the server has examined for queries of checks so far."""
+def count_rows(ground: Ground, asked: str) -> int:
+    """Rows that the server has examined for queries of checks so far, or has changed."""
     with ground.mysql.connect() as link, link.cursor() as cursor:
-        cursor.execute(EXAMINED)
+        cursor.execute(asked)
         ((rows,),) = cursor.fetchall()
         return int(rows or 0)
 
 
-def examine_source(ground: Ground, seconds: float, changes: int) -> None:
+def examined_by_kind(ground: Ground) -> dict[str, int]:
+    """Rows that the server has examined so far, by what was asked; some are of the bench itself."""
+    found = dict[str, int]()
+    with ground.mysql.connect() as link, link.cursor() as cursor:
+        cursor.execute(BY_STATEMENT)
+        for text, rows in cursor.fetchall():
+            own = ground.work.shard.partition(".")[2] in text
+            kind = next((name for part, name in KINDS if own and part in text), "all else")
+            found[kind] = found.get(kind, 0) + int(rows)
+    return found
+
+
+def examine_source(ground: Ground, seconds: float) -> None:
     """Run the checks at their pace; print what the server has examined for them, by day.
 
     What the first lap of `values` costs is counted by itself: it comes once.
@@ -437,7 +466,8 @@ def examine_source(ground: Ground, seconds: float, changes: int) -> None:
     table = ground.work.shard
     with open_worlds(load_config(ground.config), table) as worlds:
         ran, lap, since, begun = dict[str, float](), 0.0, 0.0, time.monotonic()
-        before, first, spent = examined_rows(ground), 0, dict[str, int]()
+        before, first, changed = count_rows(ground, EXAMINED), 0, 0
+        spent, kinds = dict[str, int](), dict[str, int]()
         while not since or time.monotonic() - since < seconds:
             world, now = worlds.open(), time.monotonic()
             for name, probe in PROBES.items():
@@ -449,23 +479,40 @@ def examine_source(ground: Ground, seconds: float, changes: int) -> None:
                     continue
                 ran[name] = now
                 if name == "values" and not since and found.verified and found.verified.oldest:
-                    since, first = time.monotonic(), examined_rows(ground)
+                    since, first = time.monotonic(), count_rows(ground, EXAMINED)
+                    changed = count_rows(ground, CHANGED)
                     lap, spent = since - begun, _rows_by_check(worlds.servers.budgets)
+                    kinds = examined_by_kind(ground)
             if not since and time.monotonic() - begun > LONGEST_LAP:
                 raise AssertionError(f"no lap has ended: {found}")
             time.sleep(max(now + ROUND - time.monotonic(), 0))
-        passed, read = time.monotonic() - since, examined_rows(ground) - first
+        passed, read = time.monotonic() - since, count_rows(ground, EXAMINED) - first
+        changed = count_rows(ground, CHANGED) - changed
         last = _rows_by_check(worlds.servers.budgets)
+        asked = examined_by_kind(ground)
     by_day = DAY / passed
-    allowed = 1.2 * changes * DAY + ground.work.rows / 7
+    allowed = 1.2 * changed * by_day + ground.work.rows / 7
     click.echo(f"  first lap: {lap:.0f} s, the server examined {first - before:,} rows")
     click.echo(
         f"  rows examined a day: {read * by_day:,.0f}; wanted: at most {allowed:,.0f}"
         f" (1.2 x changed + 1/7 of the table); ratio {read * by_day / allowed:.2f}"
     )
-    shares = {name: (rows - spent.get(name, 0)) * by_day for name, rows in last.items()}
-    told = ", ".join(f"{name} {rows:,.0f}" for name, rows in sorted(shares.items()))
-    click.echo(f"    as checks count them: {told}")
+    values = Values()
+    older = max(
+        values.share * changed * by_day, ground.work.rows / (values.within / DAILY * MARGIN)
+    )
+    click.echo(
+        f"  as `values` is set: {changed * by_day:,.0f} changed rows and {older:,.0f} older ones;"
+        f" a lap takes {ground.work.rows / older * 24:.1f} hours"
+    )
+    click.echo(f"    as checks count them: {_by_day(last, spent, by_day)}")
+    click.echo(f"    by statement: {_by_day(asked, kinds, by_day)}")
+
+
+def _by_day(rows: Mapping[str, int], before: Mapping[str, int], by_day: float) -> str:
+    """How much *rows* have grown since *before*, by day."""
+    shares = {name: (many - before.get(name, 0)) * by_day for name, many in rows.items()}
+    return ", ".join(f"{name} {share:,.0f}" for name, share in sorted(shares.items()))
 
 
 def _rows_by_check(budgets: Mapping[str, SourceBudget]) -> dict[str, int]:
@@ -523,7 +570,7 @@ def main(
         ground.prepare()
         with ground.changing():
             if watch:
-                examine_source(ground, watch, changes)
+                examine_source(ground, watch)
             if rounds:
                 compare_ours(ground, rounds)
             if checks:

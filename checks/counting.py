@@ -90,6 +90,7 @@ def _digits(schema: TableSchema, name: str, text: str | None) -> str | None:
 
 
 A = TypeVar("A")
+Fences = tuple[Fence, ...]
 Suspect = tuple[Shard, int]
 
 
@@ -304,22 +305,92 @@ class CountedRanges:
         )
 
 
-SHARED = "counted"
-"""Key in the memory of a check of what it has counted at the source."""
+PROOF = "proof"
+"""Key in the memory of a check of its `RowProof`."""
 
 
-def shared_counts(table: Table, world: World, check: str) -> CountedRanges | None:
-    """What *check* has counted of all shards of *table* at the source; None if it counts none.
+@dataclass(frozen=True, slots=True)
+class RowProof:
+    """What a check that compares all rows has proven: both sides of a table have the same rows.
 
-    Rows of a shard are of one snapshot, and every snapshot was taken before ``ended``, as in
-    `count_ranges`.  So the mirror has to pass the same fence before it is compared with them.
+    Each row was compared at ``oldest`` or later, and each one changed before ``through`` after its
+    change.  ``looked`` is when its last look ended, which knew the change log up to ``batch`` and
+    which the mirror has passed.  It holds from ``ruled``, when the check ruled, ``until`` then the
+    check has to have more.
+    ``schemas`` are the orders of the columns that were compared, and ``bases`` the bases of the
+    mirror, by shard name.
     """
+
+    ruled: datetime
+    until: datetime
+    oldest: datetime
+    through: datetime
+    looked: datetime
+    batch: int
+    schemas: Mapping[str, tuple[int, ...]]
+    bases: Mapping[str, tuple[int, ...]]
+
+    def dumps(self) -> dict[str, Any]:
+        """Return JSON values for the memory of a check."""
+        times = (self.ruled, self.until, self.oldest, self.through, self.looked)
+        shards = {"schemas": dump_parts(self.schemas), "bases": dump_parts(self.bases)}
+        return {"times": [at.isoformat() for at in times], "batch": self.batch, **shards}
+
+    @classmethod
+    def loads(cls, raw: Mapping[str, Any]) -> "RowProof":
+        """Read back what :meth:`dumps` wrote."""
+        schemas, bases = (
+            {own: tuple(parts) for own, parts in raw[name].items()} for name in ("schemas", "bases")
+        )
+        ruled, until, oldest, through, looked = map(datetime.fromisoformat, raw["times"])
+        return cls(ruled, until, oldest, through, looked, raw["batch"], schemas, bases)
+
+    def fences(self, table: Table, world: World) -> Fences | None:
+        """The fences up to where *table* is proven as it is now; None if it is not.
+
+        It may have other shards, columns or bases since, or rows that the change log does not name
+        may have left it; or the mirror was put back.
+        """
+        names = {shard_name(shard): shard for shard in table.shards}
+        mirror, found = world.mirror(table), fences_after(table, world, self.looked)
+        if world.now > self.until or self.schemas.keys() != names.keys():
+            return None
+        if found is None or mirror.batch < self.batch or not world.reached(table, found):
+            return None
+        if self.schemas != schema_orders(table, world) or self.bases != base_orders(table, world):
+            return None
+        emptied = world.log().emptied_shards(table, self.batch, mirror.batch)
+        return None if emptied & {*table.shards} else found
+
+    def __str__(self) -> str:
+        """Render as a part of a sentence."""
+        oldest, through = (f"{at:%Y-%m-%d %H:%M:%S}" for at in (self.oldest, self.through))
+        return (
+            f"each row was compared since {oldest}, and each one changed until {through} UTC"
+            " after that"
+        )
+
+
+def find_proof(table: Table, world: World, check: str) -> RowProof | None:
+    """What *check* has proven of *table* when it last ruled; None if that was no PASS."""
     memory = world.recall(table, check) or {}
-    if not memory.get(SHARED):
-        return None
-    counted = CountedRanges.loads(memory[SHARED])
-    whole = counted.ranges.keys() == {shard_name(shard) for shard in table.shards}
-    return counted if whole else None
+    return RowProof.loads(memory[PROOF]) if memory.get(PROOF) else None
+
+
+def schema_orders(table: Table, world: World) -> dict[str, tuple[int, ...]]:
+    """The order of the newest landed columns of each shard that has any, by its name."""
+    schemas = {shard: world.schema(shard) for shard in table.shards}
+    return {shard_name(own): tuple(one.order.parts) for own, one in schemas.items() if one}
+
+
+def base_orders(table: Table, world: World) -> dict[str, tuple[int, ...]]:
+    """The order and the first batch of the base of each shard that the mirror has, by its name."""
+    return {own: (*one.order.parts, one.since) for own, one in world.bases(table).items()}
+
+
+def dump_parts(orders: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
+    """*orders* as JSON values."""
+    return {own: [*parts] for own, parts in orders.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -660,9 +731,6 @@ def _spell_rows(suspects: Sequence[Suspect], names: Mapping[Suspect, str]) -> It
     for shard in sorted({shard for shard, _ in suspects}):
         for first, last in id_runs(sorted(id_ for own, id_ in suspects if own == shard)):
             yield f"{shard_name(shard)}:{first}" + (f"-{last}" if last > first else "")
-
-
-Fences = tuple[Fence, ...]
 
 
 def fences_after(

@@ -9,21 +9,28 @@ Any other is ruled on once the mirror has passed the look, as it was read alone.
 settled in a round is pending, and is looked at again in the next. Everything changed before an
 instant is verified when no row of it is pending or wrong.
 
-Cannot see: the rows that a TRUNCATE or a new base has removed, because the log names none, and the
-rows of a new base, which are the whole table. The ranges of their shard show them, all from the
-beginning.
+The newest rows of the source are looked at with them, whether the log names them or not: those with
+ids above what earlier looks have reached, up to the highest id that the last look saw. Rows that
+had no change in the log are found so, if they came at the end.
+
+Cannot see: a lost row that was committed after a row with a higher id was looked at; the rows that
+a TRUNCATE or a new base has removed, because the log names none, and the rows of a new base,
+which are the whole table. Ranges show them; after a TRUNCATE or a new base all from the beginning.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from checks.compare.look import Comparison, Look, RowSuspects
 from checks.counting import Suspect, dump_suspects, load_suspects
+from checks.world import Range
 from pipeline.model import Shard, Table
 from pipeline.row_digest import RangeDigest
 
+NO_IDS: Mapping[Shard, Any] = MappingProxyType({})
 MOST_SHOWN = 60
 """Characters of a key that cannot be read."""
 
@@ -69,6 +76,27 @@ class LogSegment:
 
 
 @dataclass(frozen=True, slots=True)
+class NewestIds:
+    """All rows of a shard up to the id ``compared`` were looked at by a check, now or by ranges.
+
+    ``highest`` is the highest id that the source had when the last look began.
+    """
+
+    compared: int
+    highest: int
+
+    def span(self, highest: int, changed: Iterable[int]) -> Range:
+        """The ids to look at now that the source's *highest* id is known, and which *changed*.
+
+        Those that came after the last look are left for the next one, unless a change of one of
+        them, or of one above, is merged.  Ids start over after a TRUNCATE.
+        """
+        first = min(self.compared, highest) + 1
+        last = min(max([self.highest, *changed]), highest)
+        return first, max(last + 1, first)
+
+
+@dataclass(frozen=True, slots=True)
 class ChangedLook:
     """One round: the looks at changed rows, each row as a range of one id.
 
@@ -77,6 +105,7 @@ class ChangedLook:
     ``emptied`` are shards that the segment emptied or gave a new base, in its first round: their
     rows are looked at by ranges.  So are those of ``unread``: keys that spell no whole number.
     ``landed`` is the newest batch known before the looks; -1 where an earlier version looked.
+    ``newest`` are the newest ids of each shard, once the looks are explained.
     """
 
     looks: tuple[Look, ...]
@@ -86,6 +115,7 @@ class ChangedLook:
     emptied: frozenset[Shard] = frozenset()
     unread: tuple[tuple[Shard, str], ...] = ()
     landed: int = -1
+    newest: Mapping[Shard, NewestIds] = field(default_factory=dict)
 
     @property
     def whole(self) -> bool:
@@ -99,13 +129,14 @@ class ChangedLook:
         values: dict[str, Any] = {"rows": self.rows, "rest": self.rest.dumps(), "held": held}
         values |= {"unread": [[str(shard), key] for shard, key in self.unread]}
         values |= {"emptied": sorted(map(str, self.emptied)), "landed": self.landed}
+        values |= {"newest": dump_newest(self.newest)}
         return {"looks": looks, **values}
 
     @classmethod
     def loads(cls, raw: Mapping[str, Any], table: Table) -> "ChangedLook":
         """Read back what :meth:`dumps` wrote; shards that are gone are left out.
 
-        Earlier versions wrote no ``unread`` and no ``landed``.
+        Earlier versions wrote no ``unread``, no ``landed`` and no ``newest``.
         """
         looks = tuple(look for one in raw["looks"] if (look := Look.loads(one, table)))
         held = datetime.fromisoformat(raw["held"]) if raw["held"] else None
@@ -113,7 +144,8 @@ class ChangedLook:
         shards = {str(one): one for one in table.shards}
         unread = tuple((shards[own], key) for own, key in raw.get("unread", ()) if own in shards)
         rest, landed = LogSegment.loads(raw["rest"]), raw.get("landed", -1)
-        return cls(looks, raw["rows"], rest, held, emptied, unread, landed)
+        newest = load_newest(raw.get("newest", {}), table)
+        return cls(looks, raw["rows"], rest, held, emptied, unread, landed, newest)
 
     def describe_unread(self) -> str:
         """Which rows were not looked at by their keys, and why; empty if all were."""
@@ -206,10 +238,13 @@ def look_at_changes(
     progress: ChangedProgress,
     most: int,
     known: Iterable[Suspect] = (),
+    newest: Mapping[Shard, tuple[NewestIds, int]] = NO_IDS,
 ) -> ChangedLook:
     """Look at pending rows, and at *most* so many rows with them that were changed since.
 
-    Rows that are *known* to be wrong are looked at, too, and are not counted.
+    Rows that are *known* to be wrong are looked at, too, and are not counted.  So are at *most* so
+    many of the *newest* rows of each shard, with the highest id at its source: a changed row among
+    them is read once.
 
     Raises:
         ProofError: a shard has no column of ids by what has landed.
@@ -236,17 +271,37 @@ def look_at_changes(
                 unread.append((shard, key))
             else:
                 ids.setdefault(shard, set()).add(number)
-    rows = sum(map(len, ids.values()))
+    looks, reached = list[Look](), dict[Shard, NewestIds]()
+    for shard, (own, highest) in newest.items():
+        first, end = own.span(highest, ids.get(shard, ()))
+        if first < end:
+            look, end = comparison.look_at_newest(shard, (first, end), most)
+            looks.append(look)
+            ids[shard] = {id_ for id_ in ids.get(shard, ()) if not first <= id_ < end}
+        reached[shard] = NewestIds(end - 1, highest)
+    rows = sum(map(len, ids.values())) + sum(look.ranges for look in looks)
     for shard, id_ in known:
         ids.setdefault(shard, set()).add(id_)
-    looks = tuple(
-        comparison.look_at_rows(shard, sorted(own), segment.after) for shard, own in ids.items()
-    )
+    looks += [
+        comparison.look_at_rows(shard, sorted(some), segment.after)
+        for shard, some in ids.items()
+        if some
+    ]
     begins = segment.last is None  # later rounds must not begin the lap again
     emptied = world.log().emptied_shards(table, segment.after, segment.until) if begins else ()
     return ChangedLook(
-        *(looks, rows, rest, segment.held, frozenset(emptied), tuple(unread), landed)
+        tuple(looks), rows, rest, segment.held, frozenset(emptied), tuple(unread), landed, reached
     )
+
+
+def dump_newest(newest: Mapping[Shard, NewestIds]) -> dict[str, list[int]]:
+    """*newest* as JSON values."""
+    return {str(shard): [own.compared, own.highest] for shard, own in newest.items()}
+
+
+def load_newest(raw: Mapping[str, Sequence[int]], table: Table) -> dict[Shard, NewestIds]:
+    """Read back what :func:`dump_newest` wrote; shards that are gone are left out."""
+    return {one: NewestIds(*raw[str(one)]) for one in table.shards if str(one) in raw}
 
 
 def unexplained_rows(comparison: Comparison, look: ChangedLook, ended: datetime) -> RowSuspects:

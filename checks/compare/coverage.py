@@ -12,7 +12,7 @@ A range is open while some of its rows are not settled. A check remembers open r
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -25,6 +25,7 @@ LAP = 100  # spans of one lap that are told apart
 MOST_SPANS = 4 * LAP
 FAR = timedelta(days=100_000)
 MARGIN = 0.9  # of the promised time: a lap may be interrupted
+FINEST = 256  # a range that is not a whole block is as wide as this part of one, or wider
 Spans = dict[str, list[list[int]]]
 """Ranges by the name of their shard, as JSON values."""
 KnownSpans = Mapping[str, Sequence[Sequence[int]]]
@@ -104,6 +105,46 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
+class RangeDebt:
+    """How much of the older rows of a shard is due to be compared again.
+
+    ``lap`` is a part of all its ids, due for the promised time; it never exceeds 1.  ``rows`` are
+    due for changed rows that were compared; below 0 they were compared ahead.  What is compared
+    pays off both, so the greater of them sets the pace.
+    """
+
+    lap: float = 0.0
+    rows: float = 0.0
+
+    def grown(self, passed: timedelta, within: timedelta) -> "RangeDebt":
+        """The debt after that time, in which it grows so that a lap ends *within* its time."""
+        return replace(self, lap=min(self.lap + passed / (within * MARGIN), 1.0))
+
+    def paid(self, ids: int, of: int, rows: int, most: int) -> "RangeDebt":
+        """What is left after *ids* of *of* ids were compared, which hold *rows*.
+
+        At *most* so many rows count as compared ahead.
+        """
+        return RangeDebt(max(self.lap - ids / of, 0.0), max(self.rows - rows, -float(most)))
+
+    def ids(self, of: int, per_row: float) -> float:
+        """How many *of* the ids of the shard are due, with *per_row* ids for a row."""
+        return max(self.lap * of, self.rows * per_row)
+
+
+def divide_ids(wanted: float, size: int) -> tuple[int, int]:
+    """The width and the number of the ranges that hold about *wanted* ids, and no more.
+
+    They are whole blocks of the width *size*, a power of two, or one range that is narrower.  None
+    while so few are wanted that they wait for more.
+    """
+    if wanted >= size:
+        return size, int(wanted // size)
+    width = 1 << int(wanted).bit_length() - 1 if wanted >= 1 else 0
+    return (width, 1) if width >= max(size // FINEST, 1) else (size, 0)
+
+
+@dataclass(frozen=True, slots=True)
 class LapPlan:
     """How a lap over the ``blocks`` of a shard is spread over cycles.
 
@@ -119,15 +160,6 @@ class LapPlan:
     def needed(self) -> int:
         """How many blocks each cycle must compare, so that a lap ends ``within`` that time."""
         return math.ceil(self.blocks * (self.pace / (self.within * MARGIN)))
-
-    def due(self, before: datetime, now: datetime, phase: float) -> int:
-        """How many blocks an even lap begins from *before* to *now*, often none.
-
-        A *phase*, of 0 to 1, of its own lets each shard have its turn at another time.
-        """
-        rate = self.blocks / (self.within * MARGIN).total_seconds()
-        first, last = (math.floor(at.timestamp() * rate + phase) for at in (before, now))
-        return max(last - first, 0)
 
     @property
     def too_long(self) -> str:

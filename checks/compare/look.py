@@ -345,6 +345,28 @@ class Comparison:
         rows = sum(one.source.rows for one in looks)
         return Look(shard, mirror.version, mirror.batch, len(looks), rows, differing)
 
+    def look_at_newest(self, shard: Shard, span: Range, most: int) -> tuple[Look, int]:
+        """Read the rows of *span* one by one on both sides; and the id below which all were read.
+
+        That is the end of *span*, unless a side has more than *most* rows in it.
+
+        Raises:
+            TooManyRowsError: the source does not let so many be read.
+        """
+        asked = (shard, self._id, span, self.columns[shard].columns, most)
+        mirror = self.world.mirror(self.table)
+        here, there = self._source(shard).row_digests(*asked), mirror.row_digests(*asked)
+        cuts = [max(rows[-1][0], span[0] + 1) for rows in (here, there) if len(rows) >= most]
+        until = min([span[1], *cuts])  # the last id of a list that is cut off may go on
+        source, copied = (sum_rows(one for one in rows if one[0] < until) for rows in (here, there))
+        looks = [
+            RangeLook((id_, id_ + 1), copied.get(id_, NO_ROW), source.get(id_, NO_ROW))
+            for id_ in sorted(source.keys() | copied.keys())
+        ]
+        differing = tuple(one for one in looks if not one.equal)
+        rows = sum(one.source.rows for one in looks)
+        return Look(shard, mirror.version, mirror.batch, len(looks), rows, differing), until
+
     def read_ids(self, shard: Shard, keys: Sequence[str]) -> list[int | None]:
         """The ids that *keys* of the change log spell; None for one that is no whole number.
 

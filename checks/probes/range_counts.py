@@ -1,8 +1,7 @@
 """Compares the number of rows in each id range of each shard with the source.
 
 Newest ranges are counted in every cycle, older ones in turn, so a row that commits late with a
-low id is found too.  Where `values` has just counted ranges at the source, those are compared, and
-the source is not asked again.  Ranges that differ are halved down to ids, and an id is named only
+low id is found too.  Ranges that differ are halved down to ids, and an id is named only
 when it is still on one side alone in a later round and nothing in motion explains it.
 A range that differs is counted again in each cycle until both sides agree or all ids in which it
 differs were explained.  There is no PASS while one is left, however many ids were repaired.
@@ -13,7 +12,7 @@ every count; an old range until its turn comes; tables whose key is not one inte
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from checks.counting import (
@@ -33,6 +32,7 @@ from checks.counting import (
     dump_open_ranges,
     dump_suspects,
     fences_after,
+    find_proof,
     find_suspects,
     find_wrong,
     judge_suspects,
@@ -42,7 +42,6 @@ from checks.counting import (
     rows_in,
     rule_differences,
     shard_name,
-    shared_counts,
     uncounted_ranges,
 )
 from checks.model import FailKind, NoneOrMore, NotYet, OneOrMore, Ruling, Span, Undecided
@@ -52,8 +51,6 @@ from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Table
 
 NAME, VALUES = "range_counts", "values"
-RECENT = 3
-"""Counts of another check are taken up to this many times `every` after they were made."""
 Memory = Mapping[str, Any]
 
 
@@ -87,9 +84,18 @@ class RangeCounts:
         if memory is None:  # what differed does so whatever the change log has lost
             lasting = world.recall(table, NAME, lasting=True) or {}
             memory = {key: lasting[key] for key in ("found", "open") if key in lasting}
-        if "counted" not in memory or memory.get("failed") or memory.get("waits"):
+        by_proof = self._rule_by_proof(table, world, memory)
+        if by_proof is not None:
+            return by_proof
+        if not memory.get("counted") or memory.get("failed") or memory.get("proof"):
             self._begin(table, world, memory)
             return NotYet("a cycle has begun")
+        return self._take_step(table, world, memory)
+
+    def _take_step(
+        self, table: Table, world: World, memory: Memory
+    ) -> Differences | NotYet | Undecided:
+        """Go on with a cycle, once the mirror has passed its last step."""
         counted = CountedRanges.loads(memory["counted"])
         seen = SuspectReading.loads(memory["look"], table) if memory["look"] else None
         instant = seen.ended if seen else counted.ended
@@ -101,6 +107,25 @@ class RangeCounts:
         if seen is None:
             return self._compare(table, world, memory, counted, fences)
         return self._confirm(table, world, memory, seen, fences)
+
+    def _rule_by_proof(
+        self, table: Table, world: World, memory: Memory
+    ) -> Differences | NotYet | Undecided | None:
+        """Rule once on what `values` has proven, then wait for it; None if ranges are counted."""
+        if memory.get("found") or memory.get("open") or memory.get("look"):
+            return None  # what was found is asked for, however often that passes
+        proof = find_proof(table, world, VALUES)
+        fences = proof.fences(table, world) if proof else None
+        if proof is None or fences is None:
+            return None
+        ruled = proof.ruled.isoformat()
+        if memory.get("proof") != ruled:
+            kept = {"counted": memory.get("counted"), "look": None, "more": 0, "failed": 0}
+            world.remember(table, NAME, {**kept, "found": [], "open": {}, "proof": ruled})
+            return Differences(fences, f"as {VALUES} has proven: {proof}", ended=world.clock())
+        going = datetime.fromisoformat((world.recall(table, VALUES) or {})["ended"])
+        found = await_fences(table, world, going, self.patience)  # as that check does
+        return found if isinstance(found, Undecided) else NotYet(f"{VALUES} goes on")
 
     def judge(self, reading: Differences, past: Sequence[float]) -> Ruling:
         """Rule on what was confirmed; history plays no part."""
@@ -166,7 +191,9 @@ class RangeCounts:
     def _begin(self, table: Table, world: World, memory: Memory) -> None:
         """Count again, the guilty ranges too; narrower ones after each time that failed."""
         last = CountedRanges.loads(memory["counted"]) if memory.get("counted") else None
-        found, failed = load_suspects(memory.get("found", ()), table), memory.get("failed", 0)
+        failed = memory.get("failed", 0)
+        raw = (*memory.get("found", ()), *self._found_by_values(table, world))
+        found = tuple(dict.fromkeys(load_suspects(raw, table)))
         pace = Pace(self.block_rows, self.newest, self.rotating, failed)
         opened = load_open_ranges(memory.get("open", {}), table)
         due = {own: [one.span for one in many[:AGAIN]] for own, many in opened.items()}
@@ -178,12 +205,6 @@ class RangeCounts:
             "more": 0,
             "open": dump_open_ranges(opened),
         }
-        shared = None if found or due or failed else self._shared(table, world)
-        if shared is not None:
-            waits = last is not None and shared.ended <= last.ended  # those were ruled on before
-            taken = replace(shared, cursors=cursors).dumps()
-            world.remember(table, NAME, {**kept, "counted": taken, "failed": 0, "waits": waits})
-            return
         try:
             fresh = count_ranges(table, world, pace, cursors=cursors, again=again)
         except (UnreachableError, ProofError):
@@ -192,12 +213,14 @@ class RangeCounts:
             raise
         world.remember(table, NAME, {**kept, "counted": fresh.dumps(), "failed": 0})
 
-    def _shared(self, table: Table, world: World) -> CountedRanges | None:
-        """What `values` has counted of late; None if it has not."""
-        counted = shared_counts(table, world, VALUES)
-        if counted is None or world.now - counted.ended > RECENT * self.every:
-            return None
-        return counted
+    def _found_by_values(self, table: Table, world: World) -> Sequence[Sequence[Any]]:
+        """Rows that `values` has found to be wrong, as it remembers them, while it runs."""
+        memory = world.recall(table, VALUES) or {}
+        ended = datetime.fromisoformat(memory["ended"]) if "ended" in memory else None
+        if ended is None or world.now - ended > self.patience:
+            return ()
+        found: Sequence[Sequence[Any]] = memory["found"]
+        return found[: self.suspects]
 
 
 def _guilty(

@@ -23,13 +23,18 @@ from checks.compare.changed import (
     ChangedLook,
     ChangedProgress,
     LogSegment,
+    NewestIds,
+    dump_newest,
+    load_newest,
     look_at_changes,
     unexplained_rows,
 )
 from checks.compare.coverage import (
     Coverage,
     LapPlan,
+    RangeDebt,
     add_spans,
+    divide_ids,
     dump_spans,
     find_spans,
     join_disjoint,
@@ -55,13 +60,14 @@ from checks.counting import (
     AGAIN,
     MOST_OPEN,
     NARROWER,
-    SHARED,
-    CountedRanges,
+    PROOF,
     Differences,
     Fences,
+    RowProof,
     Suspect,
     SuspectState,
     await_fences,
+    base_orders,
     dump_suspects,
     fences_after,
     find_wrong,
@@ -73,7 +79,9 @@ from checks.model import (
     NoneOrMore,
     NotYet,
     OneOrMore,
+    Outcome,
     Ruling,
+    Share,
     Span,
     Undecided,
     Verified,
@@ -104,12 +112,16 @@ class Values:
     """How many changed rows of a table one cycle compares, by their keys."""
     block_rows: OneOrMore = 20_000
     """How many rows a block holds, about."""
-    newest: OneOrMore = 1
-    """How many of the newest blocks of each shard every cycle compares."""
-    rotating: NoneOrMore = 2
+    newest: NoneOrMore = 0
+    """How many of the newest blocks of each shard every cycle compares whole; 0: only the rows
+    that have come since the last cycle."""
+    share: Share = 0.1
+    """How many rows of older blocks it compares for each changed row, if `within` needs no more."""
+    rotating: NoneOrMore = 0
     """How many older blocks of each shard a cycle compares at least, as far as `ranges` allows."""
     ranges: NoneOrMore = 20
-    """How many older blocks of a table a cycle compares at most; 0: none, and `within` is void."""
+    """How many older blocks of a table a cycle compares at most, and in the first lap; 0: none, and
+    `within` is void."""
     within: Span = timedelta(days=7)
     """Each block is compared again within this time; longer is UNKNOWN."""
     whole_rows: OneOrMore = 1_000_000
@@ -131,6 +143,16 @@ class Values:
         """Explain what differed before, or rule on the suspects; then look at the next ranges."""
         if table.no_ranges:
             return self._measure_by_key(table, world)
+        try:
+            found = self._measure_by_ranges(table, world)
+        except (UnreachableError, ProofError):
+            _withdraw_proof(table, world)
+            raise
+        if isinstance(found, Undecided):
+            _withdraw_proof(table, world)
+        return found
+
+    def _measure_by_ranges(self, table: Table, world: World) -> Differences | NotYet | Undecided:
         memory = world.recall(table, NAME) or {}
         fences = self._await(table, world, memory)
         if isinstance(fences, NotYet | Undecided):
@@ -315,11 +337,37 @@ class Values:
         )
         looked = f"{reading.looked}{_describe_verified(progress, verified)}"
         reading = replace(reading, looked=looked, verified=verified, ended=world.clock())
+        proof = self._prove(comparison, memory, reading, verified)
         memory = {**memory, "found": dump_suspects(kept), "progress": progress.dumps()}
+        memory["newest"] = dump_newest(changed.newest)
         memory["coverage"] = {str(shard): one.dumps() for shard, one in coverage.items()}
         with suppress(UnreachableError, ProofError):  # the next round tries again, and says why
-            self._begin(comparison, memory)
+            self._begin(comparison, memory, proof)
         return reading
+
+    def _prove(
+        self, comparison: Comparison, memory: Memory, reading: Differences, verified: Verified
+    ) -> RowProof | None:
+        """What another check may rely on until this one has to have more; None without a PASS."""
+        table, world, now = comparison.table, comparison.world, comparison.world.clock()
+        late = now - world.now > self.limit  # then a PASS is none
+        if rule_differences(reading).outcome is not Outcome.PASS or late:
+            return None
+        if verified.oldest is None or verified.through is None:
+            return None
+        return RowProof(
+            ruled=now,
+            until=min(now + self.patience, verified.oldest + self.within),
+            oldest=verified.oldest,
+            through=verified.through,
+            looked=datetime.fromisoformat(memory["ended"]),
+            batch=verified.looked,
+            schemas={
+                str(shard): tuple(own.since.parts) if own.since else ()
+                for shard, own in comparison.columns.items()
+            },
+            bases=base_orders(table, world),
+        )
 
     def _behind(self, progress: ChangedProgress, world: World, pressed: str) -> str:
         """Why changed rows have waited for longer than *patience*; empty if none has.
@@ -375,8 +423,11 @@ class Values:
         self._begin(comparison, {**memory, **more})
         return NotYet(f"the mirror was rolled back from batch {until} to batch {batch}")
 
-    def _begin(self, comparison: Comparison, memory: Memory) -> None:
-        """Look at the next ranges of each shard; at narrower ones after each time that failed."""
+    def _begin(self, comparison: Comparison, memory: Memory, proof: RowProof | None = None) -> None:
+        """Look at the next ranges of each shard; at narrower ones after each time that failed.
+
+        The *proof* of the cycle that has just ended is remembered with it, unless this fails.
+        """
         table, world = comparison.table, comparison.world
         failed, opened, rotation = (
             memory.get("failed", 0),
@@ -391,32 +442,55 @@ class Values:
         kept["coverage"] = {str(shard): one.dumps() for shard, one in coverage.items()}
         pace = self._pace(memory, world.now)
         before = datetime.fromisoformat(memory["began"]) if "began" in memory else world.now
+        debts = self._debts(comparison, memory, world.now - before)
         kept |= {"turn": rotation, "began": world.now.isoformat(), "pace": pace.total_seconds()}
+        kept |= {"debts": _dump_debts(debts), "newest": memory.get("newest", {})}
         looks, ranges, slow = list[dict[str, Any]](), dict[str, list[Range]](), ""
-        counts, short = dict[str, tuple[int, ...]](), not self.ranges
+        highest = dict[Shard, int]()
         try:
             for number, shard in enumerate(table.shards):
                 own = [(low, high) for low, high in opened.get(str(shard), ())]
                 share = share_ranges(self.ranges, len(table.shards), number - rotation)
-                due = NextBlocks(shard, coverage[shard], pace, failed, share, before)
-                look, ranges[str(shard)], plan, less = self._look(comparison, due, own)
-                short = short or less
-                looks.append(look.dumps())
-                counts[str(shard)] = look.counts
-                slow = slow or (f"{shard}: {plan.too_long}" if plan.too_long else "")
-            spans = {own: tuple(many) for own, many in ranges.items()}
-            counted = CountedRanges(world.clock(), spans, counts, {})
+                due = NextBlocks(shard, coverage[shard], pace, failed, share, debts[shard])
+                made = self._look(comparison, due, own)
+                ranges[str(shard)], highest[shard], debts[shard] = made.ranges, made.high, made.debt
+                looks.append(made.look.dumps())
+                slow = slow or (f"{shard}: {made.plan.too_long}" if made.plan.too_long else "")
             most = max(self.changed_rows // NARROWER**failed, 1)
             found = load_suspects(memory["found"], table)
-            changed = look_at_changes(comparison, progress, most, found)
+            newest = {} if self.newest else _newest_ids(memory, table, highest)
+            changed = look_at_changes(comparison, progress, most, found, newest)
         except (UnreachableError, ProofError):
             world.remember(table, NAME, {**kept, "failed": failed + 1})
             raise
+        kept["debts"] = _dump_debts(self._lend(debts, changed))
         result: dict[str, Any] = {"looks": looks, "ended": world.clock().isoformat()}
         result |= {"asked": comparison.asked, "changed": changed.dumps(), "failed": 0}
-        result[SHARED] = None if short else counted.dumps()  # or older ones had no turn
+        result[PROOF] = proof.dumps() if proof else None
         result["turn"] = (rotation + self.ranges) % len(table.shards)
         world.remember(table, NAME, {**kept, **result, "ranges": ranges, "slow": slow})
+
+    def _debts(
+        self, comparison: Comparison, memory: Memory, passed: timedelta
+    ) -> dict[Shard, RangeDebt]:
+        """How much of each shard's older rows is due, *passed* after the last cycle began."""
+        known = memory.get("debts", {})
+        return {
+            shard: RangeDebt(*known.get(str(shard), ())).grown(passed, self.within)
+            for shard in comparison.table.shards
+        }
+
+    def _lend(
+        self, debts: Mapping[Shard, RangeDebt], changed: ChangedLook
+    ) -> dict[Shard, RangeDebt]:
+        """The debts once rows *changed* were compared, too."""
+        rows = dict[Shard, int]()
+        for look in changed.looks:
+            rows[look.shard] = rows.get(look.shard, 0) + look.ranges
+        return {
+            shard: replace(own, rows=own.rows + self.share * rows.get(shard, 0))
+            for shard, own in debts.items()
+        }
 
     def _pace(self, memory: Memory, now: datetime) -> timedelta:
         """The time from one cycle to the next, as it was lately; a pause counts little."""
@@ -440,7 +514,7 @@ class Values:
 
     def _look(
         self, comparison: Comparison, due: "NextBlocks", opened: Sequence[Range]
-    ) -> tuple[Look, list[Range], LapPlan, bool]:
+    ) -> "LookedBlocks":
         """Open ranges in turn, and others as wide as they may be; narrower ones if that fails."""
         table, world, shard = comparison.table, comparison.world, due.shard
         source, column = world.source(shard.source), table.id_column or ""
@@ -450,36 +524,48 @@ class Values:
         size = max(block_width(low, high, rows, self.block_rows) // NARROWER**due.failed, dense)
         mean = self.ranges / len(table.shards)  # below 1: a shard has its turn in some cycles
         pace, usual = due.pace / min(mean or 1, 1), max(int(mean), min(self.ranges, 1))
+        ids, per_row = high - low + 1, max((high - low + 1) / max(rows, 1), 1.0)
         while True:
             plan = LapPlan(high // size - low // size + 1, pace, usual, self.within)
             newest = choose_blocks(low, high, size, cursor=0, newest=self.newest, rotating=0)
-            first = due.coverage.oldest is None  # the first lap is as fast as it may be
-            most = due.share if first else min(max(plan.needed, self.rotating), due.share)
-            afforded = self._affordable(due, plan, world)
-            short, most = most > afforded, min(most, afforded)
+            wanted = self._wanted_ids(due, world, size, ids, per_row)
+            width, most = divide_ids(wanted, size)
             known = () if due.failed else opened[:AGAIN]
             skipped = [*(() if due.failed else opened), *newest.ranges]
             most = 0 if len(opened) >= MOST_OPEN else most  # more would wait as long as they do
-            older = due.coverage.next_blocks(low, high, size, most, skipped)
+            older = due.coverage.next_blocks(low, high, width, most, skipped)
             ranges = join_disjoint(known, [*newest.ranges, *older])
             try:
-                return comparison.look_at(shard, ranges), ranges, plan, short
+                look = comparison.look_at(shard, ranges)
             except TooManyRowsError:
                 if size == dense:
                     raise
-            size = max(size // NARROWER, dense)
+                size = max(size // NARROWER, dense)
+                continue
+            again = {*older}
+            found = sum(n for one, n in zip(ranges, look.counts, strict=True) if one in again)
+            spanned = sum(end - start for start, end in older)
+            ahead = self.block_rows if due.coverage.oldest else 0  # the first lap is no advance
+            debt = due.debt.paid(spanned, ids, found, ahead)
+            return LookedBlocks(look, ranges, plan, high, debt)
 
-    def _affordable(self, due: "NextBlocks", plan: LapPlan, world: World) -> int:
-        """How many older blocks the budget of the source has room for now, beside the newest.
+    def _wanted_ids(
+        self, due: "NextBlocks", world: World, size: int, ids: int, per_row: float
+    ) -> float:
+        """How many of the *ids* of a shard are compared with its older blocks.
 
-        Never fewer than an even lap needs: those are read at the pace of the budget.
+        The first lap is as fast as `ranges` allows.  Without rows to spare in the budget of the
+        source there are as many as an even lap needs: those are read at the pace of the budget.
         """
+        first, cap = due.coverage.oldest is None, float(due.share * size)
+        asked = max(due.debt.ids(ids, per_row), float(self.rotating * size))
+        wanted = cap if first else min(asked, cap)
         rows = world.allowance(due.shard.source).rows
         if rows is None:
-            return due.share
-        digits = sum(str(due.shard).encode()) % 100
-        least = plan.due(due.before, world.now, digits / 100)
-        return max(rows // self.block_rows - self.newest, least)
+            return wanted
+        spare = max(rows - self.newest * self.block_rows, 0) * per_row
+        afforded = max(spare, due.debt.lap * ids)
+        return min(wanted, afforded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,7 +573,7 @@ class NextBlocks:
     """What decides which ranges of a shard are next.
 
     ``failed`` counts the attempts before.  ``share`` is how many older blocks it may be.
-    ``before`` is when the cycle before began.
+    ``debt`` is what is due of them.
     """
 
     shard: Shard
@@ -495,13 +581,43 @@ class NextBlocks:
     pace: timedelta
     failed: int
     share: int
-    before: datetime
+    debt: RangeDebt
+
+
+@dataclass(frozen=True, slots=True)
+class LookedBlocks:
+    """A look at ``ranges`` of a shard whose highest id is ``high``, and the ``debt`` after it."""
+
+    look: Look
+    ranges: list[Range]
+    plan: LapPlan
+    high: int
+    debt: RangeDebt
 
 
 def share_ranges(ranges: int, shards: int, number: int) -> int:
     """The share of one shard in *ranges*; those that cannot be divided go to the first numbers."""
     each, more = divmod(ranges, shards)
     return each + (number % shards < more)
+
+
+def _withdraw_proof(table: Table, world: World) -> None:
+    """Let no other check rely on what was proven: this one is UNKNOWN."""
+    memory = world.recall(table, NAME) or {}
+    if memory.get(PROOF):
+        world.remember(table, NAME, {**memory, PROOF: None})
+
+
+def _newest_ids(
+    memory: Memory, table: Table, highest: Mapping[Shard, int]
+) -> dict[Shard, tuple[NewestIds, int]]:
+    """The newest ids of each shard, from now on where none are known, and its *highest* id."""
+    known = load_newest(memory.get("newest", {}), table)
+    return {shard: (known.get(shard, NewestIds(top, top)), top) for shard, top in highest.items()}
+
+
+def _dump_debts(debts: Mapping[Shard, RangeDebt]) -> dict[str, list[float]]:
+    return {str(shard): [own.lap, own.rows] for shard, own in debts.items()}
 
 
 def _pressure(table: Table, world: World) -> tuple[str, str]:

@@ -519,7 +519,7 @@ class Drill:
         config["pipeline"].pop("small_batch_rows")
         if not self.plan.short_paces:
             config["schedule"] = {}
-            config["probes"] = {"values": {}}
+            config["probes"] = {"values": {"newest": 1, "rotating": 2}}
         config["sources"][0] |= self.source.settings
         path = self.home / "sluice.yaml"
         path.write_text(yaml.safe_dump(config), encoding="utf-8")

@@ -27,6 +27,7 @@ PROBES: dict[str, Any] = {
     "completeness": Completeness(),
     "schema": Schema(),
     "values": Values(block_rows=4, newest=1, rotating=2),
+    "values_by_rows": Values(block_rows=4, share=0.5),
 }
 
 Work = list[tuple[str, Shard, int]]

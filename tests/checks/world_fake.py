@@ -405,6 +405,7 @@ class FakeSource(ListedRows, TableQueries):
         self, shard: Shard, column: str, span: Range, columns: Sequence[DigestColumn], limit: int
     ) -> tuple[tuple[int, int], ...]:
         found = _listed(shard, self._rows(shard), span, columns, self.world.contents)[:limit]
+        self.world.asked_rows += len(found)
         if len(found) > self.world.listed:
             raise TOO_MANY
         return found

@@ -33,7 +33,11 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "checks/ledger.py": (f"{CHECKS}/test_ledger.py", "tests/monitor/store/test_ledger.py"),
     "checks/counting.py": (f"{CHECKS}/test_counting.py", f"{CHECKS}/probes/test_range_counts.py"),
     "checks/compare/reconcile.py": (f"{CHECKS}/compare/test_reconcile.py",),
-    "checks/compare/look.py": (f"{CHECKS}/compare/test_walk.py", f"{CHECKS}/probes/test_values.py"),
+    "checks/compare/look.py": (
+        f"{CHECKS}/compare/test_walk.py",
+        f"{CHECKS}/probes/test_values.py",
+        f"{CHECKS}/probes/test_values_changed.py",
+    ),
     "checks/compare/walk.py": (f"{CHECKS}/compare/test_walk.py",),
     "checks/compare/keyed.py": (f"{CHECKS}/compare/test_keyed.py",),
     "checks/compare/changed.py": (

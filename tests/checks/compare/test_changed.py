@@ -4,7 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from checks.compare.changed import ChangedLook, ChangedProgress, LogSegment, look_at_changes
+from checks.compare.changed import (
+    ChangedLook,
+    ChangedProgress,
+    LogSegment,
+    NewestIds,
+    look_at_changes,
+)
 from checks.compare.look import Comparison, choose_columns
 from pipeline.model import Op
 from tests.checks.world_fake import ONE, START, TABLE, FakeWorld
@@ -35,6 +41,33 @@ def test_a_segment_counts_once_all_of_its_rows_were_looked_at() -> None:
 
     assert (half.through, half.looked, half.segment.last) == (None, None, KEY)
     assert half.settled(look(2), [], []).through == START + timedelta(seconds=2)
+
+
+@pytest.mark.parametrize(
+    ("known", "highest", "changed", "span"),
+    [
+        ((10, 10), 10, [], (11, 11)),
+        ((10, 15), 20, [], (11, 16)),
+        ((10, 15), 20, [3, 18], (11, 19)),
+        ((10, 15), 20, [30], (11, 21)),
+        ((10, 15), 12, [], (11, 13)),
+        ((10, 15), 4, [], (5, 5)),
+        ((10, 15), 0, [12], (1, 1)),
+    ],
+    ids=[
+        "nothing new",
+        "those that the last look saw",
+        "and those up to a change that is merged",
+        "but none that the source does not have",
+        "some of them were deleted",
+        "ids start over",
+        "no row is left",
+    ],
+)
+def test_the_newest_ids_are_those_above_what_was_compared(
+    known: tuple[int, int], highest: int, changed: list[int], span: tuple[int, int]
+) -> None:
+    assert NewestIds(*known).span(highest, changed) == span
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,22 @@
 """What is known of the rows that were compared is never more than was done, and is bounded."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.compare.coverage import FAR, MOST_SPANS, Coverage, LapPlan, find_spans
+from checks.compare.coverage import (
+    FAR,
+    MARGIN,
+    MOST_SPANS,
+    Coverage,
+    LapPlan,
+    RangeDebt,
+    divide_ids,
+    find_spans,
+)
 from checks.ranges import FLOOR, UNSIGNED_CEILING
 from tests.checks.world_fake import ONE, TWO
 
@@ -70,6 +80,50 @@ def test_a_lap_ends_after_as_many_cycles_as_it_has_blocks_for_each(
             made = made.compared([*due, newest, *edges], at, WEEK)
         assert made.oldest is not None
         assert lap == 0 or made.oldest >= began - cycles * timedelta(seconds=seconds) - WEEK / 100
+
+
+@given(st.lists(st.tuples(st.integers(0, 3_600), st.integers(0, 50)), min_size=1, max_size=60))
+def test_ranges_that_are_paid_for_are_as_many_as_time_and_changed_rows_ask_for(
+    cycles: list[tuple[int, int]],
+) -> None:
+    """A shard of 4096 ids with a row each: never more than both together, nor less than either."""
+    debt, read, passed, changed, size = RangeDebt(), 0, timedelta(), 0, 256
+    for seconds, rows in cycles:
+        passed, changed = passed + timedelta(seconds=seconds), changed + rows
+        debt = debt.grown(timedelta(seconds=seconds), WEEK)
+        debt = replace(debt, rows=debt.rows + 0.5 * rows)
+        width, many = divide_ids(debt.ids(4096, 1.0), size)
+        read += width * many
+        debt = debt.paid(width * many, 4096, width * many, size)
+
+    lap, share = 4096 * (passed / (WEEK * MARGIN)), 0.5 * changed
+    assert max(lap, share) - size <= read <= lap + share
+
+
+@pytest.mark.parametrize(
+    ("wanted", "size", "found"),
+    [
+        (0, 1024, (1024, 0)),
+        (3.9, 1024, (1024, 0)),
+        (4, 1024, (4, 1)),
+        (511, 1024, (256, 1)),
+        (1024, 1024, (1024, 1)),
+        (4095, 1024, (1024, 3)),
+        (0.9, 16, (16, 0)),
+        (1.5, 16, (1, 1)),
+        (-3, 16, (16, 0)),
+    ],
+)
+def test_ids_are_divided_into_whole_blocks_or_one_narrower_range(
+    wanted: float, size: int, found: tuple[int, int]
+) -> None:
+    assert divide_ids(wanted, size) == found
+
+
+def test_a_debt_is_a_whole_lap_at_most_and_one_block_is_paid_ahead_at_most() -> None:
+    assert RangeDebt().grown(10 * WEEK, WEEK) == RangeDebt(1.0, 0.0)
+    assert RangeDebt(0.5, 10.0).paid(1024, 4096, 500, 100) == RangeDebt(0.25, -100.0)
+    assert RangeDebt(0.1, 10.0).paid(1024, 4096, 4, 100) == RangeDebt(0.0, 6.0)
 
 
 def test_blocks_that_are_open_take_the_place_of_no_other() -> None:

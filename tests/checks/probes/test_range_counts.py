@@ -1,3 +1,5 @@
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -17,9 +19,9 @@ from checks.probes.range_counts import RangeCounts
 from checks.probes.values import Values
 from checks.run import Check, run_probe
 from pipeline.errors import SluiceError, TooManyRowsError, UnreachableError
-from pipeline.model import Op
+from pipeline.model import Op, Shard, Table
 from pipeline.sources.budget import Allowance
-from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld
+from tests.checks.world_fake import ONE, TABLE, TWO, Event, FakeWorld
 
 VALUED = {"id": "bigint", "v": "int"}
 KEY = "shop/shop_00.orders:"
@@ -300,8 +302,8 @@ def test_a_cycle_is_ruled_on_by_what_was_confirmed(
     assert ruling.reason or outcome is Outcome.PASS
 
 
-class SharedCounts:
-    """A table with both checks: `values` looks, `range_counts` takes what that has counted."""
+class BothChecks:
+    """A table with both checks: `values` compares rows, `range_counts` rules on its proof."""
 
     def __init__(self) -> None:
         self.world = FakeWorld(columns={ONE: VALUED, TWO: VALUED})
@@ -310,119 +312,224 @@ class SharedCounts:
         self.world.commit(*[(Op.CREATE, ONE, id_) for id_ in range(1, 200)])
         self.world.catch_up()
 
-    def look(self, **settings: Any) -> object:
-        """One round of `values`."""
-        self.world.catch_up()
+    def compare(self, rounds: int = 1, **settings: Any) -> Verdict | NotYet:
+        """Rounds of `values`, after each of which the mirror has caught up; the last answer."""
         probe = Values(**{"block_rows": 16, **settings})
-        return run_probe(Check("values", probe, TABLE), self.world)
+        for _ in range(rounds):
+            answer = run_probe(Check("values", probe, TABLE), self.world)
+            self.world.catch_up()
+        return answer
 
-    def count(self) -> tuple[Ruling | None, int]:
-        """One round of `range_counts`: its ruling, and how many ranges the source counted."""
+    def count(self, table: Table = TABLE) -> tuple[Verdict | NotYet, bool]:
+        """One round of `range_counts`: its answer, and whether it has counted at the source."""
         before = self.world.asked
-        answer = run_probe(Check("range_counts", PROBE, TABLE), self.world)
-        ruling = answer.ruling if isinstance(answer, Verdict) else None
-        return ruling, self.world.asked - before
+        answer = run_probe(Check("range_counts", PROBE, table), self.world)
+        return answer, self.world.asked > before
+
+    def passes_by_proof(self, table: Table = TABLE) -> bool:
+        """Whether `range_counts` passes at once, and counts nothing."""
+        answer, counted = self.count(table)
+        return isinstance(answer, Verdict) and answer.ruling.outcome is Outcome.PASS and not counted
 
 
-def test_a_table_with_both_checks_is_read_once() -> None:
-    table, passed = SharedCounts(), 0
-    for _ in range(8):
-        table.look()
-        ruling, asked = table.count()
-        assert asked == 0
-        passed += ruling is not None and ruling.outcome is Outcome.PASS
-
-    assert passed >= 3
+@pytest.fixture
+def both() -> BothChecks:
+    """All rows were compared, and `values` passes."""
+    table = BothChecks()
+    table.compare(4)
+    return table
 
 
-def test_what_was_counted_once_is_ruled_on_once() -> None:
-    table = SharedCounts()
-    table.look()
-    found = []
-    for _ in range(6):
-        table.world.catch_up()
-        found.append(table.count())
+def test_what_values_has_proven_is_ruled_on_as_of_its_position_and_nothing_is_counted(
+    both: BothChecks,
+) -> None:
+    proven = both.compare()
 
-    assert [ruling is not None for ruling, _ in found] == [False, True, False, False, False, False]
-    assert sum(asked for _, asked in found) == 0
+    answer, counted = both.count()
 
-
-def test_counts_of_another_check_are_compared_with_a_mirror_that_has_passed_them() -> None:
-    """A row came before the count: the mirror lacks it until it has passed the next heartbeat."""
-    table = SharedCounts()
-    table.world.commit((Op.CREATE, ONE, 250))
-    table.world.fences.clear()
-    probe = Values(block_rows=16)
-    run_probe(Check("values", probe, TABLE), table.world)
-
-    rulings = [table.count()[0] for _ in range(3)]
-    assert rulings == [None, None, None]
-
-    table.world.catch_up()
-    ruling, asked = table.count()
-    assert (ruling is not None and ruling.outcome, asked) == (Outcome.PASS, 0)
+    assert isinstance(proven, Verdict)
+    assert isinstance(answer, Verdict)
+    assert (answer.ruling.outcome, counted) == (Outcome.PASS, False)
+    assert answer.as_of == proven.as_of
+    assert answer.ruling.reason.startswith("as values has proven: each row was compared since 2026")
+    assert proven.ruling.reason.endswith(answer.ruling.reason.partition(": ")[2])
 
 
-def test_a_loss_is_named_by_counts_of_another_check() -> None:
-    table = SharedCounts()
-    table.world.copy[ONE].pop(199)
-    table.look()
-    found = []
-    for _ in range(4):
-        table.world.catch_up()
-        found.append(table.count()[0])
+def test_each_proof_is_ruled_on_once(both: BothChecks) -> None:
+    answers = [both.count()[0] for _ in range(3)]
+    both.compare()
+    answers.append(both.count()[0])
 
-    failed = next(one for one in found if one and one.outcome is Outcome.FAIL)
-    assert failed.keys == (f"{KEY}199",)
+    assert [isinstance(one, Verdict) for one in answers] == [True, False, False, True]
+
+
+def test_no_table_is_proven_before_all_of_its_rows_were_compared() -> None:
+    """One range in a cycle: the first lap takes a while, and its ranges are counted meanwhile."""
+    table = BothChecks()
+    answer = table.compare(4, ranges=1)
+
+    assert isinstance(answer, Verdict)
+    assert answer.ruling.outcome is Outcome.PASS
+    assert table.count()[1]
+
+
+def give_new_base(both: BothChecks) -> None:
+    both.world.snapshot(ONE)
+
+
+def read_rows_again(both: BothChecks) -> None:
+    """As in a snapshot in parts: no base is complete yet."""
+    both.world.log_.append(Event(Op.READ, ONE, 20, content=1))
+
+
+def truncate(both: BothChecks) -> None:
+    both.world.truncate(ONE)
+
+
+def alter_columns(both: BothChecks) -> None:
+    both.world.alter(ONE, v="int", more="int")
+
+
+def create_again(both: BothChecks) -> None:
+    """With the same columns."""
+    both.world.alter(ONE)
+    both.world.alter(ONE, v="int")
+
+
+def put_mirror_back(both: BothChecks) -> None:
+    both.world.applied = 0
+
+
+def lose_change_log(both: BothChecks) -> None:
+    both.world.outdated.add("values")
+
+
+def wait_for_values(both: BothChecks) -> None:
+    """No longer than a changed row may wait."""
+    both.world.time += timedelta(minutes=10)
+
+
+def refuse_values(both: BothChecks) -> None:
+    both.world.error = UnreachableError("source:shop: down")
+    both.compare()
+    both.world.error = None
+
+
+def leave_rows_behind(both: BothChecks) -> None:
+    """`values` is UNKNOWN: its changed rows wait for the budget of the source."""
+    both.world.allowed_now = Allowance(0, "waited")
+    both.world.time += timedelta(minutes=3)
+    answer = both.compare()
+    assert isinstance(answer, Verdict)
+    assert answer.ruling.code == "behind"
+
+
+def stop_comparing_all_rows(both: BothChecks) -> None:
+    both.compare(30, ranges=0)
+    both.world.snapshot(ONE)
+    both.compare(2, ranges=0)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "itself"), [(44, False), (46, True)], ids=["new enough", "three times its pace old"]
+    "happen",
+    [
+        give_new_base,
+        read_rows_again,
+        truncate,
+        alter_columns,
+        create_again,
+        put_mirror_back,
+        lose_change_log,
+        wait_for_values,
+        refuse_values,
+        leave_rows_behind,
+        stop_comparing_all_rows,
+    ],
 )
-def test_counts_of_another_check_that_are_old_are_not_taken(seconds: int, itself: bool) -> None:
-    table = SharedCounts()
-    table.look()
-    table.world.time += timedelta(seconds=seconds)
+def test_a_table_is_not_proven_after(
+    both: BothChecks, happen: Callable[[BothChecks], None]
+) -> None:
+    both.compare()
+    happen(both)
+    if happen is not put_mirror_back:
+        both.world.catch_up()
 
-    _, asked = table.count()
+    answer, counted = both.count()
 
-    assert (asked > 0) == itself
-
-
-def test_a_check_that_compares_no_older_ranges_shares_no_counts() -> None:
-    table = SharedCounts()
-    table.look(ranges=0)
-
-    assert table.count()[1] > 0
+    assert isinstance(answer, NotYet)
+    assert counted
 
 
-def test_what_was_found_is_counted_again_without_the_other_check() -> None:
+def test_a_table_with_another_set_of_shards_is_not_proven(both: BothChecks) -> None:
+    both.compare()
+
+    assert not both.passes_by_proof(replace(TABLE, shards=(ONE,)))
+    assert both.passes_by_proof()
+    both.compare(2)
+    three = Shard("shop", "shop_02.orders")
+    both.world.rows[three], both.world.copy[three] = set(), Counter()
+    both.world.columns[three] = VALUED
+    assert not both.passes_by_proof(replace(TABLE, shards=(ONE, TWO, three)))
+
+
+def test_a_held_table_is_unknown_as_it_is_without_a_proof(both: BothChecks) -> None:
+    """Nothing is merged: the look of `values` waits, and so does `range_counts`."""
+    both.compare()
+    assert both.passes_by_proof()
+    both.world.time += timedelta(minutes=9)
+    waits, _ = both.count()
+    both.world.time += timedelta(minutes=2)
+    for _ in range(2):
+        both.world.write_heartbeat()
+        both.count()
+    both.world.time += timedelta(minutes=11)
+    held, _ = both.count()
+
+    assert isinstance(waits, NotYet)
+    assert isinstance(held, Verdict)
+    assert (held.ruling.outcome, held.ruling.code) == (Outcome.UNKNOWN, "not_reached")
+
+
+@pytest.mark.parametrize("id_", [199, 3], ids=["newest", "oldest"])
+def test_a_lost_row_that_values_has_found_is_named_without_counting_its_range(
+    both: BothChecks, id_: int
+) -> None:
+    """It is one of the ids that are asked for; its range has its turn much later."""
+    both.world.copy[ONE].pop(id_)
+    both.compare(8, rotating=20)
+    found, probe = list[Ruling](), replace(PROBE, rotating=0)
+    for _ in range(4):
+        answer = run_probe(Check("range_counts", probe, TABLE), both.world)
+        found += [answer.ruling] if isinstance(answer, Verdict) else []
+        both.world.catch_up()
+
+    assert [one.keys for one in found][:1] == [(f"{KEY}{id_}",)]
+
+
+def test_what_was_found_is_counted_again_without_the_other_check(both: BothChecks) -> None:
     """Else a repair would be seen only once the other check looks at that range again."""
-    table, found = SharedCounts(), list[Outcome]()
-    table.world.copy[ONE].pop(199)
-    table.look()
+    both.world.copy[ONE].pop(199)
+    both.compare(8, rotating=20)
+    found = list[Outcome]()
     for _ in range(8):
-        table.world.catch_up()
-        ruling, _ = table.count()
-        found += [ruling.outcome] if ruling else []
+        answer, _ = both.count()
+        found += [answer.ruling.outcome] if isinstance(answer, Verdict) else []
         if found:
-            table.world.copy[ONE][199] = 1
+            both.world.copy[ONE][199] = 1
+        both.compare(rotating=20)
 
     assert (found[0], found[-1]) == (Outcome.FAIL, Outcome.PASS)
+    assert both.passes_by_proof()
 
 
-def test_an_old_range_has_its_turn_while_the_budget_of_its_source_is_short() -> None:
-    """`values` leaves old ranges to an even lap of days then, and its counts are no substitute."""
-    table, found = SharedCounts(), set[Outcome]()
-    table.world.allowed_now = Allowance(0)
-    table.world.copy[ONE].pop(3)
-    for _ in range(60):
-        table.world.time += timedelta(seconds=20)
-        table.world.catch_up()
-        table.look()
-        ruling, _ = table.count()
-        found |= {ruling.outcome} if ruling else set()
-        if Outcome.FAIL in found:
-            break
+def test_rows_that_values_has_found_and_that_count_right_are_no_finding(both: BothChecks) -> None:
+    both.world.contents[ONE, 3] += 1
+    theirs, answers = list[Verdict | NotYet](), list[Verdict | NotYet]()
+    for _ in range(16):
+        theirs.append(both.compare(rotating=20))
+        if both.world.memory["values"]["found"]:
+            answers.append(both.count()[0])
 
-    assert Outcome.FAIL in found
+    assert "different_rows" in {one.ruling.code for one in theirs if isinstance(one, Verdict)}
+    rulings = [one.ruling.outcome for one in answers if isinstance(one, Verdict)]
+    assert rulings == [Outcome.PASS] * len(rulings) != []

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -443,3 +444,93 @@ def test_a_mirror_that_was_put_back_vouches_for_nothing_before_its_rows_were_com
 
     assert found[-1].ruling.keys == ("shop/shop_00.orders:100",)
     assert all(at < changed_at for at in through(found))
+
+
+def newest_only(**more: Any) -> Values:
+    """No range is looked at but the edges: the newest rows are read one by one."""
+    return probe(newest=0, **more)
+
+
+def insert(world: FakeWorld, *ids: int, lost: int | None = None) -> None:
+    """New rows of a shard; no message of the *lost* one is ever sent."""
+    for id_ in ids:
+        world.commit((Op.CREATE, ONE, id_))
+        event = next(one for one in reversed(world.log_) if one.shard == ONE)
+        event.lost = id_ == lost
+        if id_ == lost:
+            event.shard = None
+
+
+@pytest.mark.parametrize("lost", [202, 205], ids=["in the middle", "at the end"])
+def test_a_lost_row_at_the_end_is_named_though_no_range_holds_it(
+    world: FakeWorld, lost: int
+) -> None:
+    in_step(NAME, newest_only(), world, 2)
+    insert(world, *range(200, 206), lost=lost)
+
+    found = in_step(NAME, newest_only(), world, 4)
+
+    assert found[0].outcome is Outcome.PASS
+    assert found[-1].keys == (f"shop/shop_00.orders:{lost}",)
+
+
+def test_a_row_too_many_at_the_end_of_the_mirror_is_named(world: FakeWorld) -> None:
+    in_step(NAME, newest_only(), world, 2)
+    insert(world, *range(200, 206))
+    world.catch_up()
+    world.rows[ONE].remove(203)  # with sql_log_bin=0
+
+    *_, last = in_step(NAME, newest_only(), world, 4)
+
+    assert (last.code, last.keys) == ("extra_rows", ("shop/shop_00.orders:203",))
+
+
+def test_new_rows_are_read_once_each_though_the_log_names_them(world: FakeWorld) -> None:
+    """Some of them are changed, too, and old rows with them."""
+    in_step(NAME, newest_only(), world, 2)
+    world.asked_rows, high = 0, 200
+    for _ in range(30):
+        insert(world, *range(high, high + 5))
+        update(world, 7)
+        world.meanwhile = [partial(insert, world, high + 5)]
+        assert {one.outcome for one in in_step(NAME, newest_only(), world, 1)} == {Outcome.PASS}
+        high += 6
+    in_step(NAME, newest_only(), world, 2)
+
+    assert high - 200 + 30 <= world.asked_rows <= 1.1 * (high - 200 + 30)
+
+
+def test_more_new_rows_than_one_cycle_reads_are_read_in_turn(world: FakeWorld) -> None:
+    narrow = newest_only(changed_rows=4)
+    in_step(NAME, narrow, world, 2)
+    insert(world, *range(200, 260), lost=257)
+
+    found = in_step(NAME, narrow, world, 40)
+
+    assert found[-1].keys == ("shop/shop_00.orders:257",)
+
+
+def test_a_lost_row_at_the_end_is_found_though_its_cycle_was_given_up(world: FakeWorld) -> None:
+    """The mirror was put back after the look that read it."""
+    in_step(NAME, newest_only(), world, 2)
+    insert(world, *range(200, 206), lost=202)
+    in_step(NAME, newest_only(), world, 2)
+    looked = world.memory[NAME]["changed"]["newest"][str(ONE)]
+    world.applied -= 1
+    run_probe(Check(NAME, newest_only(), TABLE), world)
+
+    found = in_step(NAME, newest_only(), world, 4)
+
+    assert looked == [205, 205]
+    assert found[-1].keys == ("shop/shop_00.orders:202",)
+
+
+def test_ids_that_start_over_are_newest_again(world: FakeWorld) -> None:
+    in_step(NAME, newest_only(), world, 2)
+    world.truncate(ONE)
+    in_step(NAME, newest_only(), world, 3)
+    insert(world, *range(20), lost=10)
+
+    found = in_step(NAME, newest_only(), world, 4)
+
+    assert found[-1].keys == ("shop/shop_00.orders:10",)

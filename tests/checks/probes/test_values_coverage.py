@@ -64,16 +64,45 @@ def test_nothing_is_verified_before_all_rows_were_compared_once(world: FakeWorld
 def test_after_the_first_lap_a_cycle_compares_as_much_as_the_promise_needs(
     world: FakeWorld,
 ) -> None:
-    """Fifteen older blocks within ten minutes: one in a cycle of twenty seconds."""
-    cycles(world, 6, ranges=20, within=timedelta(minutes=10))
-    before, oldest = world.asked, []
+    """Each row within ten minutes: a lap in nine, with ranges as wide as a cycle's part of it."""
+    settings = {"ranges": 20, "within": timedelta(minutes=10)}
+    cycles(world, 6, **settings)
+    older, ages = 0, list[timedelta]()
     for _ in range(60):
-        oldest += compared(cycles(world, 1, ranges=20, within=timedelta(minutes=10)))
+        (one,) = compared(cycles(world, 1, **settings))
+        older += _older_ids(world)
+        assert one.oldest is not None
+        ages.append(world.time - one.oldest)
 
-    edges_and_newest = 3
-    assert world.asked - before == 60 * 2 * (1 + edges_and_newest)
-    ages = [world.time - one.oldest for one in oldest[-1:] if one.oldest]
-    assert max(ages) <= timedelta(minutes=10)
+    assert 2 * 240 * 60 * CYCLE / timedelta(minutes=10) <= older
+    assert older <= 2 * 256 * 60 * CYCLE / timedelta(minutes=9)
+    assert timedelta(minutes=8) <= max(ages) <= timedelta(minutes=10)
+
+
+def test_older_rows_are_compared_for_changed_ones(world: FakeWorld) -> None:
+    """Eight rows of a shard change in each cycle: at a half, four others are compared with them."""
+    cycles(world, 6, share=0.5)
+    older = []
+    for n in range(40):
+        world.commit(*((Op.UPDATE, ONE, 8 * n % 256 + id_) for id_ in range(8)))
+        cycles(world, 1, share=0.5)
+        older.append(_older_ids(world))
+
+    assert older[0] == 0
+    assert set(older[1:]) == {4}
+
+
+def test_a_pause_is_made_up_for_by_what_is_due(world: FakeWorld) -> None:
+    """The service was stopped for half of the promised time: those ranges are compared at once."""
+    settings = {"ranges": 40, "within": timedelta(hours=10)}
+    cycles(world, 6, **settings)
+    world.time += timedelta(hours=5)
+    cycles(world, 1, **settings)
+    made_up = _older_ids(world)
+    cycles(world, 1, **settings)
+
+    assert 2 * 256 * 5 / 9 - 2 * 16 <= made_up <= 2 * 256 * 5 / 9 + 2
+    assert _older_ids(world) <= 2 * 16
 
 
 @pytest.mark.parametrize("ranges", [0, 1, 3])
@@ -299,19 +328,24 @@ def test_in_step_all_pass(world: FakeWorld) -> None:
 def test_a_source_without_rows_to_spare_has_an_even_lap_within_the_promise(
     world: FakeWorld,
 ) -> None:
-    """Fifteen older blocks of two shards in nine minutes: most cycles read none or one of them."""
+    """256 ids in each of two shards in nine minutes: some ten in a cycle."""
     world.allowed_now = Allowance(rows=0)
-    edges_and_newest, older = 3, list[int]()
+    older = list[int]()
     for _ in range(60):
-        before = world.asked
         found = compared(cycles(world, 1, ranges=20, rotating=5, within=timedelta(minutes=10)))
-        older.append(world.asked - before - 2 * edges_and_newest)
+        older.append(_older_ids(world))
 
-    assert max(older) <= 4
-    assert older.count(0) >= 10
+    assert max(older) <= 2 * 16
+    assert sum(older) <= 2 * 256 * 60 * CYCLE / timedelta(minutes=9) + 2 * 16
     oldest = found[-1].oldest
     assert oldest is not None
     assert world.time - oldest <= timedelta(minutes=10)
+
+
+def _older_ids(world: FakeWorld) -> int:
+    """Ids of the older ranges of the last look: not of the newest block, nor of the edges."""
+    spans = [span for own in world.memory[NAME]["ranges"].values() for span in own]
+    return sum(high - low for low, high in spans if low >= 0 and high <= 240)
 
 
 def test_the_first_lap_takes_what_the_source_has_to_spare(world: FakeWorld) -> None:
