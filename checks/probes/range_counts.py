@@ -117,15 +117,24 @@ class RangeCounts:
         proof = find_proof(table, world, VALUES)
         fences = proof.fences(table, world) if proof else None
         if proof is None or fences is None:
-            return None
+            return self._await_values(table, world) if memory.get("proof") else None
         ruled = proof.ruled.isoformat()
         if memory.get("proof") != ruled:
             kept = {"counted": memory.get("counted"), "look": None, "more": 0, "failed": 0}
             world.remember(table, NAME, {**kept, "found": [], "open": {}, "proof": ruled})
             return Differences(fences, f"as {VALUES} has proven: {proof}", ended=world.clock())
-        going = datetime.fromisoformat((world.recall(table, VALUES) or {})["ended"])
-        found = await_fences(table, world, going, self.patience)  # as that check does
-        return found if isinstance(found, Undecided) else NotYet(f"{VALUES} goes on")
+        return NotYet(f"{VALUES} goes on")
+
+    def _await_values(self, table: Table, world: World) -> Undecided | None:
+        """Why the last look of `values` has waited too long for the mirror; None if it has not.
+
+        A count would wait as long again.
+        """
+        ended = (world.recall(table, VALUES) or {}).get("ended")
+        if ended is None:
+            return None
+        found = await_fences(table, world, datetime.fromisoformat(ended), self.patience)
+        return found if isinstance(found, Undecided) else None
 
     def judge(self, reading: Differences, past: Sequence[float]) -> Ruling:
         """Rule on what was confirmed; history plays no part."""

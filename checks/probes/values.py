@@ -1,7 +1,8 @@
 """Compares all values of each changed row, and of each id range, with the source at one position.
 
-Each row that was changed is looked at again by its key once its change was merged.  Ranges of ids
-are looked at in turn, for what differs without a change.
+Each row that was changed is looked at again by its key once its change was merged, and with them
+those above the highest id that was compared.  Ranges of ids are looked at in turn, for what differs
+without a change: as many as a lap within the promised time needs, or more where much is changed.
 
 A range that differs is equal if the mirror with the landed changes equals the source at some
 position between the two looks.  Rows of other ranges are compared one by one, and a row is named

@@ -415,6 +415,14 @@ def refuse_values(both: BothChecks) -> None:
     both.world.error = None
 
 
+def mask_columns(both: BothChecks) -> None:
+    """At the collector, so that none can be compared."""
+    both.world.alters = "masked: {}".format
+    answer = both.compare()
+    assert isinstance(answer, Verdict)
+    assert answer.ruling.code == "unsupported"
+
+
 def leave_rows_behind(both: BothChecks) -> None:
     """`values` is UNKNOWN: its changed rows wait for the budget of the source."""
     both.world.allowed_now = Allowance(0, "waited")
@@ -442,6 +450,7 @@ def stop_comparing_all_rows(both: BothChecks) -> None:
         lose_change_log,
         wait_for_values,
         refuse_values,
+        mask_columns,
         leave_rows_behind,
         stop_comparing_all_rows,
     ],
@@ -460,13 +469,19 @@ def test_a_table_is_not_proven_after(
     assert counted
 
 
-def test_a_table_with_another_set_of_shards_is_not_proven(both: BothChecks) -> None:
+def test_a_table_with_another_set_of_shards_is_not_proven(
+    both: BothChecks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of the third one has landed yet."""
+    schema, three = FakeWorld.schema, Shard("shop", "shop_02.orders")
+    monkeypatch.setattr(
+        FakeWorld, "schema", lambda own, shard: schema(own, shard) if shard != three else None
+    )
     both.compare()
 
     assert not both.passes_by_proof(replace(TABLE, shards=(ONE,)))
     assert both.passes_by_proof()
     both.compare(2)
-    three = Shard("shop", "shop_02.orders")
     both.world.rows[three], both.world.copy[three] = set(), Counter()
     both.world.columns[three] = VALUED
     assert not both.passes_by_proof(replace(TABLE, shards=(ONE, TWO, three)))
@@ -477,17 +492,36 @@ def test_a_held_table_is_unknown_as_it_is_without_a_proof(both: BothChecks) -> N
     both.compare()
     assert both.passes_by_proof()
     both.world.time += timedelta(minutes=9)
-    waits, _ = both.count()
-    both.world.time += timedelta(minutes=2)
-    for _ in range(2):
-        both.world.write_heartbeat()
-        both.count()
+    both.world.write_heartbeat()
+    run_probe(Check("values", Values(block_rows=16), TABLE), both.world)
+    (waits, _), (still, _) = both.count(), both.count()
     both.world.time += timedelta(minutes=11)
-    held, _ = both.count()
+    run_probe(Check("values", Values(block_rows=16), TABLE), both.world)
+    held, counted = both.count()
 
-    assert isinstance(waits, NotYet)
+    assert isinstance(waits, Verdict)  # the mirror had passed that look
+    assert isinstance(still, NotYet)
     assert isinstance(held, Verdict)
     assert (held.ruling.outcome, held.ruling.code) == (Outcome.UNKNOWN, "not_reached")
+    assert not counted
+
+
+def test_what_range_counts_has_found_itself_is_no_pass_though_values_passes(
+    both: BothChecks,
+) -> None:
+    """`values` compared that row before it was lost, and its lap is long."""
+    both.world.time += timedelta(minutes=11)
+    both.world.copy[ONE].pop(3)
+    own, probe = list[Ruling](), replace(PROBE, rotating=20)
+    for _ in range(12):
+        both.world.catch_up()
+        theirs = both.compare() if Outcome.FAIL in {one.outcome for one in own} else None
+        assert not isinstance(theirs, Verdict) or theirs.ruling.outcome is Outcome.PASS
+        answer = run_probe(Check("range_counts", probe, TABLE), both.world)
+        own += [answer.ruling] if isinstance(answer, Verdict) else []
+
+    assert {one.keys for one in own} == {(f"{KEY}3",)}
+    assert isinstance(theirs, Verdict)
 
 
 @pytest.mark.parametrize("id_", [199, 3], ids=["newest", "oldest"])
