@@ -68,6 +68,12 @@ ROWS = {
     "partial_unexpected_count": MOST_KEYS,
     "include_unexpected_rows": True,
 }
+ABOUT_MANY_ROWS = (
+    *("expect_table_row_count_to_", "expect_table_column_count_to_"),
+    *("expect_column_mean_to_", "expect_column_stdev_to_", "expect_column_sum_to_"),
+    *("expect_column_unique_value_count_to_", "expect_column_proportion_of_"),
+)
+"""Expectations whose observed value is about many rows, and no value of one of them."""
 Severity = Literal["critical", "warning", "info"]
 logging.getLogger("great_expectations").setLevel(logging.WARNING)  # its import says much
 _lock = Lock()  # Great Expectations has one current project in a process
@@ -89,8 +95,8 @@ class ExpectationSettings:
 class ExpectationResult:
     """One expectation on some rows; ``met`` is None when it could not be evaluated.
 
-    ``keys`` names at most 20 of the ``unexpected`` rows. Rows of an expectation about a set of
-    rows are not counted.
+    ``keys`` names at most 20 of the ``unexpected`` of ``rows``. Rows of an expectation about a set
+    of rows are not counted. ``observed`` is a number about many rows, never a value of one.
     """
 
     text: str
@@ -98,6 +104,8 @@ class ExpectationResult:
     severity: Severity = "critical"
     unexpected: int = 0
     keys: tuple[str, ...] = ()
+    rows: int = 0
+    observed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -595,7 +603,17 @@ def _concluded(
     count = f": {unexpected} of {result.result.get('element_count')} rows" if unexpected else ""
     met = bool(result.success)
     named = () if met else tuple(keys(result.result))
-    return ExpectationResult(f"{text}{count}", met, severity, unexpected, named)
+    rows = int(result.result.get("element_count") or 0)
+    observed = _observed(one.each.type, result.result.get("observed_value"))
+    return ExpectationResult(f"{text}{count}", met, severity, unexpected, named, rows, observed)
+
+
+def _observed(kind: str, value: object) -> str:
+    """The *value* as a number, if no row has it: a minimum or a median may be a row's."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not kind.startswith(ABOUT_MANY_ROWS):
+        return ""
+    return str(value) if isinstance(value, int) else f"{value:.10g}"
 
 
 def name_expectation(each: ExpectationSettings) -> str:

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from checks.model import MOST_KEYS, FailKind, NotYet, OneOrMore, Outcome, Ruling, Span, Undecided
 from checks.run import Probe
+from checks.validation import CHANGES, MEMORY, WHOLE, ValidationResult, bound_results
 from checks.world import World
 from pipeline.errors import ConfigError
 from pipeline.installed import require_package
@@ -255,6 +256,7 @@ class Expectations:
             return _forget(round_.table, round_.world, "the mirror is empty")
         found = replace(look, results=tuple(one for one in look.results if one.met is not True))
         round_.remember(Seen(round_.state, batch, batch, found, round_.world.now))
+        round_.keep_results(round_.suite, look, batch)
         return Content((look,))
 
     def _look_at_changes(self, round_: "Round", seen: Seen) -> Content | NotYet:
@@ -265,6 +267,8 @@ class Expectations:
         if isinstance(look, NotYet):
             return look
         since = batch if look.is_done else seen.since
+        if look.results:
+            round_.keep_results(single, look, batch)
         round_.remember(replace(seen, batch=batch, since=since))
         return Content((look, seen.whole) if seen.whole.results else (look,))
 
@@ -305,6 +309,14 @@ class Round:
         """Keep what was seen for the next round."""
         self.world.remember(self.table, NAME, seen.dumps())
 
+    def keep_results(self, suite: Sequence[ExpectationSettings], look: Look, batch: int) -> None:
+        """Keep what *look* found for the page of the table; a look at the whole has seen all."""
+        shown, left_out = bound_results(suite, look.results)
+        found = ValidationResult(self.world.now, look.after, look.rows, batch, shown, left_out)
+        older = self.world.recall(self.table, MEMORY) if look.after is not None else None
+        kept = {**(older or {}), WHOLE if look.after is None else CHANGES: found.dumps()}
+        self.world.remember(self.table, MEMORY, kept)
+
 
 def _take(batches: Iterator[pa.RecordBatch], most: int) -> pa.Table | None:
     """Return all rows; None if there are more than *most*, then no more are read."""
@@ -334,6 +346,7 @@ def _forget(table: Table, world: World, why: str) -> Content | NotYet:
     if not world.recall(table, NAME, lasting=True):
         return NotYet(why)
     world.remember(table, NAME, {})
+    world.remember(table, MEMORY, {})
     return Content((), nothing=why)
 
 

@@ -58,6 +58,7 @@ from monitor.web.status_page import (
 )
 from monitor.web.summary import find_headlines
 from monitor.web.trace import TRACE_PAGES, TRACE_ROUTES
+from monitor.web.validation import VALIDATION_PAGES
 from pipeline.clocks import has_passed
 from pipeline.errors import ConfigError, UnknownNameError
 from pipeline.model import Stage
@@ -93,6 +94,7 @@ def _api(access: Access) -> Api:
         LEDGER_ROUTES,
         TRACE_PAGES,
         LEDGER_PAGES,
+        VALIDATION_PAGES,
         SERVICE_ROUTES,
         RUNBOOK_ROUTES,
     )  # runbooks last, because they match any name.md

@@ -32,6 +32,7 @@ from markdown_it.token import Token
 from alerts.message import runbook_page
 from alerts.model import AlertKind, Incident, IncidentState, Severity
 from checks.model import Outcome, Verdict, Verified
+from checks.probes.expectations import NAME as EXPECTATIONS
 from checks.readiness import Readiness, ReadinessState
 from monitor.board import GRAVITY, Board, CopyView, RepairDecision, TableView
 from monitor.web.answers import NOT_FOUND
@@ -399,6 +400,12 @@ class TableLine:
     def ledger(self) -> str:
         """Return the address of the page with its ledger."""
         return "ledger?" + urlencode({"table": self.name})
+
+    @property
+    def validation(self) -> str:
+        """Return the address of the page of its expectations; empty if none was evaluated."""
+        evaluated = any(name == EXPECTATIONS for name, *_ in self.checks)
+        return "expectations?" + urlencode({"table": self.name}) if evaluated else ""
 
     @property
     def worst(self) -> Badge:

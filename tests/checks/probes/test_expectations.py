@@ -13,6 +13,7 @@ import pytest
 
 from checks.model import NotYet, Outcome, Ruling, Undecided
 from checks.probes.expectations import Content, Expectations
+from checks.validation import MEMORY, load_results
 from checks.world import LargeLooks
 from pipeline.errors import ConfigError
 from pipeline.model import Fence, Table
@@ -296,7 +297,28 @@ def test_no_value_of_a_row_leaves_the_probe(world: RowsWorld) -> None:
     assert isinstance(reading, Content)
     assert "secret" not in str(reading)
     assert "secret" not in str(probe.judge(reading, []))
+    assert "secret" not in str(world.memory)
     assert reading.value == 1.0
+
+
+@THOROUGH
+def test_the_newest_result_of_each_look_is_kept_for_people(world: RowsWorld) -> None:
+    counted = expect(COUNT, min_value=3)
+    lowest = expect("expect_column_min_to_be_between", column="id", min_value=0)
+    probe = Expectations((expect(NOT_NULL, column="email"), counted, lowest))
+    look(probe, world)
+    world.merge(3)
+    look(probe, world)
+
+    changes, whole = load_results(world.memory[MEMORY])
+
+    assert (whole.after, whole.rows, whole.batch) == (None, 2, 2)
+    email, count, low = whole.shown
+    assert (email.met, email.unexpected, email.rows) == (False, 1, 2)
+    assert email.keys == ("shop/shop_00.orders:2",)
+    assert (count.met, count.observed, count.arguments) == (False, "2", '{"min_value": 3}')
+    assert (low.met, low.observed) == (True, ""), "a row has the lowest value"
+    assert (changes.rows, [one.type for one in changes.shown]) == (1, [NOT_NULL])
 
 
 @THOROUGH
@@ -308,7 +330,7 @@ def test_more_rows_than_fit_are_evaluated_by_spark_and_no_sample(world: RowsWorl
     assert look(probe, world) == "Spark evaluates it"
     (asked,) = world.spark.asked
     unmet = ExpectationResult(f"{NOT_NULL}(id): 1 of 2 rows", False, unexpected=1, keys=("k",))
-    world.spark.found = SuiteAnswer(asked.batch, 2, (unmet,))
+    world.spark.found = SuiteAnswer(asked.batch, 2, (unmet, ExpectationResult(COUNT, True)))
     found = judge_suite(probe, world)
 
     assert (asked.after, asked.batch, len(asked.expectations)) == (None, 2, 2)
@@ -453,12 +475,13 @@ def test_what_asks_for_columns_is_no_mistake_without_them() -> None:
 
 
 def test_a_finding_ends_with_its_expectations(world: RowsWorld, tmp_path: Path) -> None:
-    world.memory["expectations"] = {"state": "of an earlier suite"}
+    world.memory = {"expectations": {"state": "of an earlier suite"}, MEMORY: {"whole": {}}}
     probe = with_file(tmp_path, {"expectations": []})
 
     ended = judge_suite(probe, world)
 
     assert (ended.outcome, ended.reason) == (Outcome.PASS, "no expectations are set for it")
+    assert load_results(world.memory[MEMORY]) == ()
     assert look(probe, world) == "no expectations are set for it"
     world.memory["expectations"] = {"state": "of an earlier pattern"}
     assert judge_suite(Expectations(suites={"other.*": "x"}), world).outcome is Outcome.PASS

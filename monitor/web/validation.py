@@ -1,0 +1,97 @@
+"""Serves the newest validation results of a table's suites of expectations as a page.
+
+Results are read from the memory of the check when they are asked for. Suites are files of others:
+each of their texts is escaped, and was bounded when it was kept.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse
+
+from checks.probes.expectations import NAME
+from checks.validation import MEMORY, ShownExpectation, ValidationResult, load_results
+from monitor.web import render
+from monitor.web.answers import NOT_FOUND
+from monitor.web.deps import ApiParts, Parts, Text
+from monitor.web.status_page import PAGES
+
+VALIDATION_PAGES = APIRouter()
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationLine:
+    """One expectation on the page: its outcome by word, sign and ``kind``, which is a colour."""
+
+    kind: str
+    sign: str
+    word: str
+    count: str
+    shown: ShownExpectation
+
+
+@dataclass(frozen=True, slots=True)
+class ResultCard:
+    """One validation result on the page."""
+
+    scope: str
+    title: str
+    at: str
+    batch: int
+    summary: str
+    left_out: int
+    lines: tuple[ExpectationLine, ...]
+
+
+@VALIDATION_PAGES.get("/expectations", response_class=HTMLResponse, responses=NOT_FOUND)
+def validation_page(parts: Parts, table: Text) -> str:
+    """The newest validation results of a table: each expectation, its outcome, counts and keys."""
+    parts.require_known(table)
+    kept = parts.store.memory.recall(table, MEMORY) or {}
+    results = [_card(one) for one in load_results(kept.get("kept"))]
+    page = PAGES.get_template("validation.html")
+    return page.render(table=table, results=results, now=_newest(parts, table))
+
+
+def _newest(parts: ApiParts, table: str) -> dict[str, str] | None:
+    """The newest verdict of the check that is kept: it may say why there is no newer result."""
+    found = parts.store.verdicts.list(table=table, check=NAME, limit=1)
+    return next(
+        (
+            {
+                "outcome": one.ruling.outcome.value,
+                "reason": one.ruling.reason,
+                "at": render.render_instant(one.at),
+            }
+            for one in found
+        ),
+        None,
+    )
+
+
+def _card(one: ValidationResult) -> ResultCard:
+    whole = one.after is None
+    rows = "1 row" if one.rows == 1 else f"{one.rows} rows"
+    return ResultCard(
+        scope="whole" if whole else "changes",
+        title=f"All {rows}" if whole else f"{rows} changed after batch {one.after}",
+        at=render.render_instant(one.at),
+        batch=one.batch,
+        summary=f"{one.unmet} of {len(one.shown) + one.left_out} expectations are not met.",
+        left_out=one.left_out,
+        lines=tuple(_lines(one.shown)),
+    )
+
+
+def _lines(shown: tuple[ShownExpectation, ...]) -> Iterator[ExpectationLine]:
+    for one in shown:
+        count = f"{one.unexpected} of {one.rows}" if one.rows else ""
+        if one.met is None:
+            yield ExpectationLine("unknown", "?", "not evaluated", count, one)
+        elif one.met:
+            yield ExpectationLine("met", "\N{CHECK MARK}", "met", count, one)
+        elif one.severity == "info":
+            yield ExpectationLine("mentioned", "!", "not met", count, one)
+        else:
+            yield ExpectationLine("unmet", "\N{MULTIPLICATION X}", "not met", count, one)
