@@ -14,6 +14,13 @@ def text_or_cause(text: str, what: str) -> str:
     return text if text.strip() else f"{what}, without a message; see the log"
 
 
+def describe_half_pair(text: str) -> str:
+    """Say which half of a surrogate pair *text* has, which no file and no pattern can hold."""
+    half = next((one for one in text if "\ud800" <= one <= "\udfff"), "")
+    code = f"\\u{ord(half):04x}" if half else ""
+    return half and f"contains {code}, half of a surrogate pair; write the whole character"
+
+
 def class_and_text(error: Exception) -> str:
     """What another's *error* says, with its class once: texts of kafka-python begin with it."""
     name, text = type(error).__name__, str(error)

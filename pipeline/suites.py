@@ -35,7 +35,7 @@ from pipeline.comparisons import (
     plan_comparison,
     plan_match,
 )
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, describe_half_pair
 from pipeline.model import Op, Shard, Table
 from pipeline.row_conditions import require_plain_condition
 
@@ -178,6 +178,8 @@ def _exported(one: Any, at: str) -> ExpectationSettings:
     kind, kwargs = entry.get("type"), entry.get("kwargs", {})
     if not isinstance(kind, str) or not isinstance(kwargs, Mapping):
         raise ConfigError(f"{at}: must have `type`, a text, and `kwargs`, a mapping")
+    if fault := describe_half_pair(json.dumps([kind, kwargs], ensure_ascii=False)):
+        raise ConfigError(f"{at}: {fault}")
     severity = entry.get("severity", "critical")
     if severity not in ("critical", "warning", "info"):
         raise ConfigError(f"{at}.severity: must be critical, warning or info")

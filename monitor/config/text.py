@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 from yaml.reader import ReaderError
 
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, describe_half_pair
 
 _DEEPEST = 100
 _LONGEST_SHOWN = 40
@@ -102,14 +102,15 @@ def _unreadable_values(
 ) -> Iterator[str]:
     """Yield each value that looks like a number or date and is invalid, as ``key: fault``.
 
-    Such a value is read as null, and such a key as text.
+    So is a text with half of a surrogate pair. Such a value is read as null, such a key as text.
     """
     if node is None or id(node) in seen:  # an alias is reported at its anchor
         return
     seen.add(id(node))
     if isinstance(node, yaml.ScalarNode):
         kind = node.tag.rpartition(":")[2]
-        if kind in _SCALARS and (fault := _unreadable(loader, node)):
+        fault = describe_half_pair(node.value)
+        if fault or (kind in _SCALARS and (fault := _unreadable(loader, node))):
             yield f"{at}: {fault}"
             node.tag, node.value = _NULL, ""
     elif isinstance(node, yaml.SequenceNode):
@@ -118,6 +119,7 @@ def _unreadable_values(
     elif isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             name = key.value if isinstance(key, yaml.ScalarNode) else ""
+            name = name.encode(errors="backslashreplace").decode()
             place = f"{at}.{name}" if at else name
             if faults := list(_unreadable_values(loader, key, place, seen)):
                 key.tag, key.value = _TEXT, name

@@ -433,6 +433,12 @@ def test_a_file_counts_for_the_tables_that_its_pattern_names(tmp_path: Path) -> 
             "expectations[0].severity: must be critical",
             id="severity",
         ),
+        pytest.param(
+            '{"expectations": [{"type": "expect_column_values_to_match_regex",'
+            ' "kwargs": {"column": "id", "regex": "\\ud83d"}}]}',
+            r"expectations[0]: contains \ud83d, half of a surrogate pair; write the whole",
+            id="half of a surrogate pair",
+        ),
     ],
 )
 def test_a_file_that_is_no_suite_is_refused(tmp_path: Path, text: str | None, says: str) -> None:

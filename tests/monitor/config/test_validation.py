@@ -481,6 +481,32 @@ def test_a_tier_that_is_none_is_told_beside_what_else_is_wrong(wrong: str, kafka
 
 
 @pytest.mark.parametrize(
+    ("more", "places"),
+    [
+        pytest.param(
+            'tables: [{shards: "\\ud83d", table: shop.orders}]',
+            ["tables[0].shards"],
+            id="a pattern",
+        ),
+        pytest.param(
+            'probes: {plaintext: {patterns: {phone: "\\ud83d"}}}\nheartbeat: 0x_',
+            ["probes.plaintext.patterns.phone", "heartbeat"],
+            id="beside another fault",
+        ),
+        pytest.param('alerts: {"\\ud83d": 1}', [r"alerts.\ud83d"], id="a key"),
+        pytest.param('lake: "\\U0001f600"', [], id="a whole character"),
+    ],
+)
+def test_half_of_a_surrogate_pair_is_told_with_its_key(more: str, places: list[str]) -> None:
+    text = MINIMAL.replace("lake: lake\n", "") if "lake" in more else MINIMAL
+
+    told = dict(line.split(": ", 1) for line in built_faults(f"{text}\n{more}\n"))
+
+    assert [*told] == places
+    assert all("half of a surrogate pair" in told[one] for one in places[:1])
+
+
+@pytest.mark.parametrize(
     ("value", "kind"),
     [
         ("2026-02-30", "a date that exists"),
