@@ -151,7 +151,8 @@ class BatchJudge:
         """Read on behind the undecided rows at *ends*, or up to them where there is no more room.
 
         Nothing else of their sources lands before them: a later statement would make them outdated
-        for good. What is left out so makes the room.
+        for good. What is left out so makes the room. A partition that begins with them is read
+        twice as far: no later batch would have more room.
         """
         waiting = {listing.source_of[at.topic] for at in ends}
         topics = frozenset(at.topic for at in ends)
@@ -161,7 +162,9 @@ class BatchJudge:
         size = sum(span.size for span in chosen.spans.values())
         room = (size - sum(span.size for span in made.spans.values())) // len(ends)
         until = {at: made.spans[at].end.offset for at in ends}
-        more = {at: min(listing.ends[at].offset, until[at] + room) for at in ends}
+        begins = {at: made.spans[at] for at in ends if made.spans[at].first == ends[at]}
+        by = {at: max(room, begins[at].size if at in begins else 0) for at in ends}
+        more = {at: min(listing.ends[at].offset, until[at] + by[at]) for at in ends}
         return made.cut(ends if more == until else more, before.offsets)
 
     def _leave_out(

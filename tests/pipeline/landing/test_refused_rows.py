@@ -49,6 +49,32 @@ def test_a_full_batch_ends_before_a_refused_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("most", "refused"),
+    [
+        pytest.param(1, 1, id="one row"),
+        pytest.param(2, 2, id="as many rows as are refused"),
+        pytest.param(2, 7, id="fewer than half of them"),
+    ],
+)
+def test_a_batch_that_is_full_of_refused_rows_is_read_up_to_the_row_behind_them(
+    tmp_path: Path, most: int, refused: int
+) -> None:
+    harness = LandingHarness(tmp_path, names="a")
+    for pos in (100, 300):  # those from 200 on are refused
+        harness.topics.put("a", pos, f"at {pos}", key=pos)
+    harness.land()
+    sent = (*range(200, 200 + refused), 300)
+    for pos in sent:
+        harness.topics.put("a", pos, f"at {pos}", key=pos)
+    harness.loop.settings = replace(harness.loop.settings, batch_rows=most)
+
+    (found,) = land_batches(harness, 1)
+
+    assert (found.holds, found.rows) == ((), refused + 1)
+    assert [pos for _, pos, _ in harness.rows("a")] == [100, 300, *sent]
+
+
+@pytest.mark.parametrize(
     ("most", "earlier"),
     [
         pytest.param(1_000, 0, id="whole batches"),
