@@ -109,6 +109,7 @@ class App:
                     *(self.lake, self.lake.links.learn_schemas, addresses, open_rows, errors),
                     *(self.clock, captures, observers.standstills.why_held),
                 ),
+                waits=self.probing.waits,
             )
         )
 

@@ -36,11 +36,18 @@ def explain(table: str, cut: str | None, config: Path, server: str | None, as_js
     verdicts = _newest(history)
     incidents = get_list(base, "/v1/incidents", {"limit": 1000})
     rows = [one for one in get_list(base, "/v1/tables") if one["table"] == table]
+    ruled = {one["check"] for one in verdicts}
+    waiting = [
+        one for one in get_list(base, "/v1/checks", {"table": table}) if one["check"] not in ruled
+    ]
     if as_json:
         copies = {name: copy for one in rows for name, copy in one["copies"].items()}
-        say(json.dumps({"answers": answers, "verdicts": verdicts, "copies": copies}))
+        shown = {"answers": answers, "verdicts": verdicts, "copies": copies, "waiting": waiting}
+        say(json.dumps(shown))
     else:
         _show(answers, _repairs(incidents, table), rows, verdicts, history)
+        for one in waiting:
+            say(f"  {one['check']}: no verdict yet, {one['why']}")
         for line in _automatic(incidents, table):
             say(line)
     if any(answer["state"] == "unknown" for answer in answers):

@@ -159,6 +159,7 @@ class Probing:
     _suspicions: set[tuple[str, str]] = field(default_factory=set)
     _failed: dict[str, Exception] = field(default_factory=dict)
     _reported: dict[tuple[str, str], datetime] = field(default_factory=dict)
+    _waits: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Nothing runs yet."""
@@ -186,6 +187,11 @@ class Probing:
             self._tell_hanging(self._queues[sources], items)
         for error in tuple(self._failed.values()):
             raise error
+
+    def waits(self, table: str) -> Mapping[str, str]:
+        """Check -> why its last look at *table* gave no verdict; absent if it gave one."""
+        known = ((plan.name, self._waits.get((plan.name, table))) for plan in self.plans)
+        return {check: why for check, why in known if why is not None}
 
     def _due_by_sources(self) -> dict[tuple[str, ...], list[Due]]:
         found: dict[tuple[str, ...], list[Due]] = {}
@@ -227,11 +233,13 @@ class Probing:
             verdict = run_probe(Check(plan.name, probe, table), world, past, self.run())
             (self._suspicions.add if verdict.suspicious else self._suspicions.discard)(key)
             if isinstance(verdict, NotYet):
+                self._waits[key] = verdict.why
                 log.debug("nothing new", check=plan.name, table=table.name, why=verdict.why)
                 self._able_again(plan.name, table.name, verdict.why)
                 if verdict.rests:
                     self._ran[key] = started
                 continue
+            self._waits.pop(key, None)
             if not verdict.suspicious:
                 self._ran[key] = started
             self._tell(verdict, whole=looks_back(probe) > 0)

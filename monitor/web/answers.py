@@ -362,6 +362,13 @@ class Verdict(TypedDict):
     now: NewestOutcome | None
 
 
+class WaitingCheck(TypedDict):
+    """A check whose last look at a table gave no verdict, and why."""
+
+    check: str
+    why: str
+
+
 class FailingCheck(TypedDict):
     """A table, and the check of it that keeps an incident open."""
 

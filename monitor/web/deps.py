@@ -310,7 +310,8 @@ class ApiParts:
 
     ``errors`` reads what is quarantined, ``links`` which columns are which; None without a lake.
     ``arrivals`` are of sources whose rows come in partitions. ``rows`` traces single rows; None
-    without a lake. ``traces`` limits how many are traced at once.
+    without a lake. ``traces`` limits how many are traced at once. ``waits``: table -> checks whose
+    last look gave no verdict, each with the reason.
     """
 
     gate: Gate
@@ -328,6 +329,7 @@ class ApiParts:
     traces: ThreadLimit = field(
         default_factory=lambda: ThreadLimit("traces", TRACES_AT_ONCE, MOST_TRACES_WAITING)
     )
+    waits: Callable[[str], Mapping[str, str]] = lambda _: {}
     scrape: Scrape = field(init=False)
 
     def __post_init__(self) -> None:

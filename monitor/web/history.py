@@ -114,6 +114,21 @@ def verdicts(
     return render.Answer(rendered)
 
 
+@HISTORY_ROUTES.get(
+    "/checks", responses={200: declare_answer(list[answers.WaitingCheck]), **NOT_FOUND}
+)
+def waiting_checks(parts: Parts, table: Text) -> JSONResponse:
+    """Checks whose last look at a table gave no verdict, with the reason.
+
+    They have nothing to compare, nothing new, or not yet.
+    """
+    parts.require_known(table)
+    found: list[answers.WaitingCheck] = [
+        {"check": check, "why": why} for check, why in sorted(parts.waits(table).items())
+    ]
+    return render.Answer(found)
+
+
 def _require_named(parts: ApiParts, table: str | None, check: str | None) -> None:
     """Refuse names without a verdict, unless a table or a probe without one yet has the name."""
     if table is not None:

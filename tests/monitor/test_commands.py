@@ -312,12 +312,14 @@ def test_explain_shows_an_id_as_a_shell_takes_it() -> None:
     service.get("/v1/verdicts")(lambda: [])
     service.get("/v1/tables")(lambda: [])
     service.get("/v1/incidents")(lambda: [])
+    service.get("/v1/checks")(lambda: [{"check": "day_counts", "why": "no date column is chosen"}])
     with serving(service) as address:
         result = CliRunner().invoke(explain.COMMAND, ["t", "--server", address])
 
     shown = result.output.partition("(sluice ")[2].partition(" --reason")[0]
     assert shlex.split(shown) == ["waive", id_]
     assert "checks: none has run yet" in result.output
+    assert "\n  day_counts: no verdict yet, no date column is chosen\n" in result.output
 
 
 @pytest.mark.parametrize(
@@ -331,7 +333,7 @@ def test_explain_ends_as_the_gate_does_where_nothing_is_known(
     about = {"table": "t", "stage": "mirror", "cut": "now", "state": state, "eta": None}
     answer: dict[str, object] = {**about, "reasons": [], "hops": []}
     service.get("/v1/gate")(lambda: {"state": state, "tables": [answer]})
-    for path in ("verdicts", "tables", "incidents"):
+    for path in ("verdicts", "tables", "incidents", "checks"):
         service.get(f"/v1/{path}")(lambda: [])
     with serving(service) as address:
         result = CliRunner().invoke(explain.COMMAND, ["t", "--server", address, *more])

@@ -229,6 +229,13 @@ def test_a_probe_that_rests_is_asked_again_after_its_pause(
     probing.round()
 
     assert (before, len(probe.looked)) == (looks, looks + 1)
+    assert probing.waits("shop.a") == {"max_id": "nothing to do"}
+
+    bench.now += MINUTE * 60
+    probe.answer = Number()
+    probing.round()
+
+    assert probing.waits("shop.a") == {}
 
 
 @pytest.mark.parametrize("outcome", ["pass", "moving"])

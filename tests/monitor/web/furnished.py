@@ -73,6 +73,7 @@ def furnished(rig: Rig, folder: Path, registry: Answers) -> Furnished:
     links = _lineage(folder / "links")
     tracer = TracedLake(LocalLake(folder / "rows")).tracer()
     parts = replace(rig.api_parts(), errors=errors, links=links, rows=tracer, stopping=lambda: True)
+    parts = replace(parts, waits=lambda _: {"day_counts": "no date column is chosen"})
     made = Furnished(rig, build_application(parts))
     _fill(made)
     return made

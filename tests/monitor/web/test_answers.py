@@ -40,6 +40,7 @@ def steps(ids: dict[str, str]) -> list[Step]:
         ("GET", "/v1/certificates/{number}", 200, {"number": ids["certificate"]}, None),
         ("GET", "/v1/states", 200, {}, None),
         ("GET", "/v1/verdicts", 200, {"table": ORDERS, "check": "range_counts"}, None),
+        ("GET", "/v1/checks", 200, {"table": USERS}, None),
         ("GET", "/v1/incidents", 200, {}, None),
         ("GET", "/v1/incidents/{number}", 200, {"number": ids["incident"]}, None),
         (
