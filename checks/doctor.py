@@ -1,16 +1,20 @@
 """Reports weak ordering of a source, and topics that may lose or compact away changes.
 
 `order_findings` concerns sources whose changes carry no log position. `topic_findings` ignores
-topics whose settings are unknown, so its caller must report them.
+topics whose settings are unknown, so its caller must report them. `name_date_columns` is for
+information: by which columns rows are counted although none is named.
 """
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from checks.days import choose_date_column
 from checks.ordering import CANNOT, SourceOrdering
 from pipeline.finding import NOTE, REFUSE, WARN, Finding, FindingSeverity
-from pipeline.model import Ordering
+from pipeline.model import Missing, Ordering
+from pipeline.sources.doctor import name_few
 from pipeline.transports.topics import COMPACTED, UNCLEAN, TopicFacts
 
 CODE = "weak_order"
@@ -38,6 +42,8 @@ SAFE_COPIES = 2
 FOR_EVER = 100 * 365 * 24 * 3600 * 1000  # milliseconds; Debezium asks for the largest number
 DELETE = "cleanup.policy=delete"
 UNTYPED = "compaction deletes schema changes, so rows cannot be decoded"
+KEEP = "nothing, or name other columns in probes.day_counts.columns"
+NAME_ONE = "create an index on the time of creation, or name a column in probes.day_counts.columns"
 UNSTARTABLE = "without its history the connector cannot restart"
 
 
@@ -107,6 +113,31 @@ def check_topics(
         ),
     )
     return [finding for rule in rules for finding in rule.findings(where)]
+
+
+def name_date_columns(tables: Mapping[str, Sequence[Sequence[str]]], where: str) -> list[Finding]:
+    """Notes that name the column by which `day_counts` counts, or say why no column is chosen.
+
+    *tables* has the columns of each shard of a table, as of `World.dated`.
+    """
+    chosen, none = defaultdict[str, list[str]](list), list[str]()
+    for table, dated in sorted(tables.items()):
+        found = choose_date_column(dated)
+        if isinstance(found, Missing):
+            none.append(f"{table} ({found.why})")
+        else:
+            chosen[found].append(table)
+    said = [
+        (f"day_counts counts days of {column} in {_count_tables(own)}", KEEP)
+        for column, own in sorted(chosen.items())
+    ]
+    if none:
+        said.append((f"day_counts counts no days in {_count_tables(none)}", NAME_ONE))
+    return [Finding(NOTE, "date_column", where, what, fix) for what, fix in said]
+
+
+def _count_tables(names: Sequence[str]) -> str:
+    return f"{len(names)} {'table' if len(names) == 1 else 'tables'}: {name_few(names)}"
 
 
 def _compacted(topic: TopicFacts) -> bool:

@@ -5,13 +5,15 @@ look at first. A missing answer never counts as healthy.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from shlex import quote
 
-from checks.doctor import check_order, check_topics
+from checks.doctor import check_order, check_topics, name_date_columns
+from checks.probes.day_counts import NAME as DAY_COUNTS
 from monitor.clients import source_orderings
 from monitor.config.model import Config
 from monitor.config.plans import CopyPlan
@@ -269,6 +271,27 @@ class Examination:
                     largest=min(limits, default=None),
                 )
             )
+            with suppress(SluiceError):  # what it would find is a note
+                self.findings += self._date_columns(asked, collected)
+
+    def _date_columns(self, asked: Source, collected: CollectedSource) -> list[Finding]:
+        """By which column `day_counts` counts the tables of a source for which none is named."""
+        fold = _folding(self.config, collected.server.heartbeat)
+        plans = [plan for plan in self.config.plans if plan.name == DAY_COUNTS]
+        tables = defaultdict[str, list[str]](list)
+        for shard in asked.shards(".*"):
+            into = fold(shard.name)
+            if into is not None and collected.captures(ShardId.read(shard.name)):
+                probes = (plan.probe_for(into.table) for plan in plans)
+                if any(one and one.choose_column and not one.columns for one in probes):
+                    tables[into.table].append(shard.name)
+        if not tables:
+            return []
+        dated = asked.describe({name for own in tables.values() for name in own}).dated
+        return name_date_columns(
+            {table: [dated.get(name, ()) for name in own] for table, own in tables.items()},
+            f"source:{asked.name}",
+        )
 
     @contextmanager
     def _asking(self, part: ExaminedPart) -> Iterator[None]:

@@ -1,7 +1,7 @@
 """What the doctor asks is ruled, what it cannot ask is told, and the exit status says which."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -34,7 +34,7 @@ from pipeline.settings import CollectorSettings, PipelineSettings, SourceSetting
 from pipeline.sources.mysql.doctor import collect_findings
 from pipeline.sources.mysql.facts import Cascade, ServerFacts, ShardFacts
 from pipeline.sources.mysql.types import MySqlColumn as Column
-from pipeline.sources.source import ExaminationScope, Source
+from pipeline.sources.source import ExaminationScope, Source, SourceDescription
 from pipeline.transports.topics import TopicFacts
 from pipeline.transports.transport import Transport
 
@@ -94,9 +94,18 @@ class Connector:
 class Server:
     """A MySQL with these tables."""
 
-    source: SourceSettings
-    shards: tuple[str, ...]
+    settings: SourceSettings
+    names: tuple[str, ...]
     kind: str = "INT"
+    dated: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    name: str = "shop"
+
+    def shards(self, pattern: str) -> tuple[Shard, ...]:
+        assert pattern == ".*"
+        return tuple(Shard("shop", name) for name in self.dated)
+
+    def describe(self, shards: Collection[str]) -> SourceDescription:
+        return SourceDescription(None, dated={name: self.dated[name] for name in shards})
 
     def head(self) -> None: ...
 
@@ -108,11 +117,11 @@ class Server:
                 unique=(("id",),),
                 cascades=(Cascade("fk", "shop.teams", "ON DELETE CASCADE"),),
             )
-            for name in self.shards
+            for name in self.names
             if scope.captured(ShardId.parse(name))
         )
         server = ServerFacts((8, 0), mariadb=False, variables=STRICT, grants=(ALL,), replica=False)
-        return collect_findings(self.source, server, users, scope, heartbeat=True)
+        return collect_findings(self.settings, server, users, scope, heartbeat=True)
 
     def close(self) -> None: ...
 
@@ -131,6 +140,7 @@ class Site:
     kind: str = "INT"
     topic: Mapping[str, str] = field(default_factory=dict)
     untold: tuple[str, ...] = ()
+    dated: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def doors(self) -> Clients:
         return Clients(self.collector, self.source, self.transport)
@@ -144,7 +154,7 @@ class Site:
     def source(self, settings: SourceSettings) -> Source:
         self.fault("source")
         self.dialled = settings.host, settings.port
-        return cast(Source, Server(settings, self.shards, self.kind))
+        return cast(Source, Server(settings, self.shards, self.kind, self.dated))
 
     def transport(self, _: PipelineSettings) -> Transport:
         return cast(Transport, self)
@@ -491,6 +501,33 @@ def test_what_was_not_asked_says_what_to_look_at(
     assert told[at + 1].startswith("      then: do")
     assert word in told[at + 1]
     assert told[at + 1].endswith("; then run: sluice doctor")
+
+
+def notes_of_days(path: Path, dated: Mapping[str, tuple[str, ...]], more: str = "") -> list[str]:
+    path.write_text(CONFIG + more)
+    shop = replace(site(), dated=dated)
+    return [one.what for one in examined(path, shop).findings if one.code == "date_column"]
+
+
+def test_the_date_column_of_each_table_is_named_or_why_there_is_none(path: Path) -> None:
+    dated = {"shop.users": ("at", "created_at"), "shop.teams": ("at",), "shop.none": ()}
+
+    assert notes_of_days(path, dated) == [
+        "day_counts counts days of created_at in 1 table: shop.users",
+        "day_counts counts no days in 2 tables:"
+        " shop.none (no index begins with a NOT NULL column of dates or times),"
+        " shop.teams (no index begins with a column of a usual name of a creation time: at)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "section",
+    ["{enabled: false}", "{choose_column: false}", "{columns: [at]}", "{tables: 'other.*'}"],
+)
+def test_no_date_column_is_named_where_none_is_chosen(path: Path, section: str) -> None:
+    dated = {"shop.users": ("created_at",)}
+
+    assert notes_of_days(path, dated, f"probes: {{day_counts: {section}}}\n") == []
 
 
 def test_doctor_prints_json_for_programs(doctor: Callable[..., Result]) -> None:
