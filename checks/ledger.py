@@ -4,6 +4,10 @@ The hop MERGE leads from the change log into the mirror: landing counts the rows
 and each merge counts the rows that it reads. A merge is compared with exactly the batches that it
 covers. So positions decide whether a row is missing or only on its way, never a clock.
 
+The hop COLLECTION leads from the source's transactions into the change log, where the collector
+announces how many events a transaction has. The check that compares these counts them by minute,
+once for each transaction, and speaks for the hop: a residual of it opens no second incident.
+
 What came out may have left no row in the mirror. It was explained then: superseded, redelivered,
 quarantined, archived and so on, as in :mod:`pipeline.apply.account`.
 
@@ -28,8 +32,12 @@ from pipeline.model import Hop
 Counts = Mapping[str, int]
 """Op or term -> rows."""
 NO_COUNTS: Counts = {}
-LEDGER_HOPS = (Hop.MERGE,)
+LEDGER_HOPS = (Hop.COLLECTION, Hop.MERGE)
 """Hops that have a ledger, in the order in which a change passes them."""
+EVENTS = "events"
+"""What the hop COLLECTION counts in place of ops, because transactions announce no ops."""
+COUNTING_CHECK = "completeness"
+"""The check that counts the hop COLLECTION; its FAIL pages, and its PASS proves the hop whole."""
 MOST_MINUTES_SHOWN = 5
 _SECONDS = 60
 

@@ -14,6 +14,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from checks.ledger import LedgerEntry
 from pipeline.errors import text_or_cause
 from pipeline.model import Fence
 
@@ -116,6 +117,7 @@ class Verdict:
     ``kind`` is what a FAIL means, as its probe says; None for a check that is no probe.
     ``verified`` is what the check has compared so far, where it keeps account of that.
     ``suspicious``: it has found more that it has to look at again, so it goes first.
+    ``counted`` are minutes that it counted for the table's ledger, each row once.
     """
 
     table: str
@@ -129,6 +131,7 @@ class Verdict:
     kind: FailKind | None = None
     verified: Verified | None = None
     suspicious: bool = False
+    counted: tuple[LedgerEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

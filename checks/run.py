@@ -148,6 +148,7 @@ def run_probe(
         kind=kind_of(check.probe),
         verified=getattr(reading, "verified", None),
         suspicious=getattr(reading, "suspicious", False),
+        counted=getattr(reading, "counted", ()),
     )
 
 

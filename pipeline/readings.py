@@ -5,7 +5,7 @@ counts only the changes since that BEGIN. Such a transaction is compared over al
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 
@@ -92,7 +92,7 @@ class Transaction:
     Such a one (``begun`` > 1) is stated over all its tables: ``promised`` is END's total,
     ``landed`` counts the whole transaction, and ``resumed`` holds, for each new run, the
     ``total_order`` that the run before gave to the new run's first event; it is empty where that
-    is unknown.
+    is unknown.  ``at`` is when the collector wrote END, by its clock; None if END has no time.
     """
 
     id: str
@@ -101,3 +101,4 @@ class Transaction:
     end_batch: int
     begun: int = 1
     resumed: tuple[int, ...] = ()
+    at: datetime | None = field(default=None, compare=False)

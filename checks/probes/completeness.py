@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from checks.counting import await_fences
+from checks.ledger import EVENTS, LedgerEntry, add_entries, minute_of
 from checks.model import (
     MOST_KEYS,
     FailKind,
@@ -67,6 +68,28 @@ def count_events(transactions: Iterable[Transaction]) -> EventCount:
     return EventCount(complete, tuple(short), tuple(over), undecided)
 
 
+def count_minutes(transactions: Iterable[Transaction], found: datetime) -> tuple[LedgerEntry, ...]:
+    """Return what was announced and what landed, by the minute of END; *found* now.
+
+    One that began again is counted over all its tables, so its minute is unknown.
+    """
+    return add_entries(_count_minute(each, found) for each in transactions)
+
+
+def _count_minute(each: Transaction, found: datetime) -> LedgerEntry:
+    minute = minute_of(each.at or found)
+    if each.begun > 1:
+        return LedgerEntry(minute, unknown=True, batch=each.end_batch)
+    differs = each.landed != each.promised
+    return LedgerEntry(
+        minute,
+        {EVENTS: each.promised},
+        {EVENTS: each.landed},
+        batch=each.end_batch,
+        found=found if differs else None,
+    )
+
+
 NAME = "completeness"
 ENDED, UNREPORTED = "ended", "untold"  # what was seen last of a table's transactions
 MOST_WRONG = 100  # batches with wrong transactions that are counted again, the oldest
@@ -74,12 +97,16 @@ MOST_WRONG = 100  # batches with wrong transactions that are counted again, the 
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """The tally of the transactions whose END landed in batches up to ``until`` (included)."""
+    """The tally of the transactions whose END landed in batches up to ``until`` (included).
+
+    ``counted`` are the minutes of those that no reading before had.
+    """
 
     as_of: tuple[Fence, ...]
     until: int
     tally: EventCount
     ended: datetime | None = None
+    counted: tuple[LedgerEntry, ...] = ()
 
     @property
     def value(self) -> float:
@@ -110,7 +137,7 @@ class Completeness:
         fences = await_fences(table, world, datetime.fromisoformat(memory["ended"]), self.patience)
         if isinstance(fences, NotYet | Undecided):
             return fences
-        found, wrong, rest = _count_since(table, world, memory)
+        new, found, wrong, rest = _count_since(table, world, memory)
         ended = world.clock()
         until, shown = memory["until"], _describe_newest(found, table, world, memory)
         landed = world.landed_batch()
@@ -118,7 +145,7 @@ class Completeness:
         if shown == UNREPORTED:
             return Undecided("unsupported", "its changes name no transaction: none can be counted")
         return (
-            Promises(fences, until, found, ended)
+            Promises(fences, until, found, ended, count_minutes(new, ended))
             if shown
             else NotYet("no transaction has ended yet")
         )
@@ -141,8 +168,8 @@ class Completeness:
 
 def _count_since(
     table: Table, world: World, memory: Mapping[str, Any]
-) -> tuple[EventCount, list[int], list[int]]:
-    """Those since the last judgement, and those of the batches that were wrong before.
+) -> tuple[Sequence[Transaction], EventCount, list[int], list[int]]:
+    """Those since the last judgement, and with them those of the batches that were wrong before.
 
     With which batches are wrong, and between which two there are more of those: they are counted
     again when enough of the older ones are good.
@@ -154,13 +181,12 @@ def _count_since(
     if rest and len(_wrong(count_events(counted))) < MOST_WRONG:
         counted += log.transactions(table, rest[0], rest[1], bases)
         rest = []
-    found = count_events(
-        (*counted, *log.transactions(table, memory["after"], memory["until"], bases))
-    )
+    new = log.transactions(table, memory["after"], memory["until"], bases)
+    found = count_events((*counted, *new))
     wrong = _wrong(found)
     if more := wrong[MOST_WRONG:]:
         rest = [rest[0] if rest else more[0] - 1, more[-1]]
-    return found, wrong[:MOST_WRONG], rest
+    return new, found, wrong[:MOST_WRONG], rest
 
 
 def _wrong(found: EventCount) -> list[int]:

@@ -68,7 +68,7 @@ def _format_hop(hop: Mapping[str, Any]) -> Iterator[str]:
     rows = "unknown" if hop["residual"] is None else f"{hop['residual']} rows"
     yield f"{hop['hop']}: residual of all kept minutes: {rows}"
     if not hop["minutes"]:
-        yield "  no row in this span"
+        yield f"  {hop['note']}"
         return
     lines = [COLUMNS, *map(_cells, hop["minutes"])]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]

@@ -86,6 +86,8 @@ class VerdictRecorder:
                 self._record(settled, kept, failed, ended, now=now)
             self._kept |= {(one.table, one.check): one for one in kept}
             self._log(telling)
+            for one in verdicts:
+                self.records.ledger.note_counts(one, now)
             self.rulings.add(verdicts, now)
             self._end_waivers(verdicts)
 

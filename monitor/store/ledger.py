@@ -9,14 +9,26 @@ good. What was proven stays proven: the proof is stored with the minute, and is 
 """
 
 import threading
-from collections.abc import Collection, ItemsView, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import (
+    Callable,
+    Collection,
+    ItemsView,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set,
+)
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, select, true
 
 from checks.ledger import (
+    COUNTING_CHECK,
+    LEDGER_HOPS,
     NO_LOSSES,
     LandedBatch,
     LedgerEntry,
@@ -29,6 +41,7 @@ from checks.ledger import (
     group_residuals,
     settle_merge,
 )
+from checks.model import Outcome, Verdict
 from monitor.store.database import Database
 from monitor.store.history import HISTORY, delete_rows
 from monitor.store.schema import ledger_minutes, ledger_open, ledger_reach
@@ -39,11 +52,21 @@ KEPT = timedelta(hours=6)  # of minutes without a residual
 LONGEST_FLIGHT = timedelta(days=2)  # then a batch is given up, and is unknown
 _AT_ONCE = 500  # tables that one statement names
 _TOGETHER = 20  # merges that are compared in one transaction
+MOST_COUNTED = 1_000  # minutes of a table that wait for a store that takes nothing
 MOST_LOST = 1_000  # minutes with a residual that are read of a table and hop
 EVERY_TABLE = ""  # the row of ``ledger_reach`` of the batches that landing has reported
 
 Residuals = Mapping[tuple[str, str], int | None]
 """(Table, hop) -> rows; None while that is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountedHop:
+    """Minutes of a table that a check has counted; ``proven``: nothing is missing any more."""
+
+    at: datetime
+    entries: tuple[LedgerEntry, ...] = ()
+    proven: bool = False
 
 
 @dataclass(eq=False)
@@ -62,6 +85,48 @@ class Ledger:
     _changed: set[str] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _merging: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _counted: dict[str, CountedHop] = field(default_factory=dict, repr=False)
+
+    def note_counts(self, verdict: Verdict, at: datetime) -> None:
+        """Keep what the check of a hop counted until the next transaction, with others' counts.
+
+        A PASS of it proves that what was missing has landed, or that a new base has it.
+        """
+        if verdict.check != COUNTING_CHECK:
+            return
+        key, passed = (verdict.table, Hop.COLLECTION.value), verdict.ruling.outcome is Outcome.PASS
+        proven = passed and bool(self._residuals.get(key))  # as read last: the next PASS says more
+        if not verdict.counted and not proven:
+            return
+        with self._lock:
+            known = self._counted.get(verdict.table, CountedHop(at))
+            entries = (*known.entries, *verdict.counted)[-MOST_COUNTED:]
+            self._counted[verdict.table] = CountedHop(at, entries, proven=proven)
+
+    @property
+    def waits(self) -> bool:
+        """Tell whether counts of checks wait for a transaction."""
+        return bool(self._counted)
+
+    def write(self, connection: Connection) -> Callable[[], None]:
+        """Write counts of checks, of few tables at once; call the result after the commit."""
+        with self._lock:
+            some = dict(islice(self._counted.items(), _TOGETHER))
+        for table, one in some.items():
+            self._add_counted(connection, table, one)
+
+        def forget() -> None:
+            with self._lock:
+                for table, one in some.items():
+                    if self._counted.get(table) is one:
+                        del self._counted[table]
+                    else:  # more was counted meanwhile
+                        more, written = self._counted[table], set(map(id, one.entries))
+                        left = tuple(each for each in more.entries if id(each) not in written)
+                        self._counted[table] = replace(more, entries=left)
+            self._note_changed({*some})
+
+        return forget
 
     def add_landing(self, report: LandingReport) -> None:
         """Record the rows that a batch landed; a round without a batch changes nothing."""
@@ -110,8 +175,11 @@ class Ledger:
         own = ledger_minutes.c.table == table
         when = and_(own, ledger_minutes.c.minute >= since, ledger_minutes.c.minute < until)
         flying = count_in_flight(self._open(ledger_open.c.table == table))
-        every = [*self._minutes(when), *(one for one in flying if since <= one.minute < until)]
-        return {Hop.MERGE: add_entries(every)} if every else {}
+        found = dict[Hop, list[LedgerEntry]]()
+        for hop in LEDGER_HOPS:
+            found[hop] = self._minutes(and_(when, ledger_minutes.c.hop == hop.value))
+        found[Hop.MERGE] += [one for one in flying if since <= one.minute < until]
+        return {hop: add_entries(own) for hop, own in found.items() if own}
 
     def residuals(self) -> Residuals:
         """Return (table, hop) -> rows that are missing or too many, of the kept minutes.
@@ -160,7 +228,9 @@ class Ledger:
         self._changed = set()
 
     def _find_losses(self, tables: Collection[str]) -> Iterator[tuple[str, TableLosses]]:
-        lost = [(key, rows) for key, rows in self._residuals.items() if rows and key[0] in tables]
+        """Of the hops that no check speaks for."""
+        known = ((key, rows) for key, rows in self._residuals.items() if key[0] in tables)
+        lost = [(key, rows) for key, rows in known if rows and key[1] != Hop.COLLECTION.value]
         found = dict[str, TableLosses]()
         for (table, hop), rows in lost:
             wrong = and_(*_of_hop(table, Hop(hop)), ledger_minutes.c.residual != 0)
@@ -237,11 +307,33 @@ class Ledger:
         self, connection: Connection, table: str, new: Sequence[LedgerEntry], at: datetime
     ) -> None:
         """Add *new* entries to those of their minutes."""
-        own = and_(*_of_hop(table, Hop.MERGE))
-        minute, wanted = ledger_minutes.c.minute, {one.minute for one in new}
-        near = and_(own, minute >= min(wanted), minute <= max(wanted))
-        there = [one for one in self._minutes(near) if one.minute in wanted]
-        _store_entries(connection, table, Hop.MERGE, add_entries([*there, *new]), at)
+        there = self._of_minutes(table, Hop.MERGE, {one.minute for one in new})
+        _store_entries(connection, table, Hop.MERGE, add_entries([*there.values(), *new]), at)
+
+    def _add_counted(self, connection: Connection, table: str, counted: CountedHop) -> None:
+        """Add what was not added before: a check may count again after a restart."""
+        hop, at = Hop.COLLECTION, counted.at
+        if counted.entries:
+            there = self._of_minutes(table, hop, {one.minute for one in counted.entries})
+            news = [
+                one
+                for one in counted.entries
+                if one.minute not in there or there[one.minute].batch < one.batch
+            ]
+            every = add_entries([*there.values(), *news])
+            _store_entries(connection, table, hop, every, at)
+        if counted.proven:
+            lost = self._minutes(and_(*_of_hop(table, hop), ledger_minutes.c.residual != 0))
+            proof = f"{COUNTING_CHECK} passes"
+            good = [one.with_proof(proof) for one in lost if one.missing]
+            if good:
+                _store_entries(connection, table, hop, good, at)
+
+    def _of_minutes(self, table: str, hop: Hop, wanted: Set[int]) -> dict[int, LedgerEntry]:
+        """Return the stored entries of the *wanted* minutes (at least one)."""
+        minute = ledger_minutes.c.minute
+        near = and_(*_of_hop(table, hop), minute >= min(wanted), minute <= max(wanted))
+        return {one.minute: one for one in self._minutes(near) if one.minute in wanted}
 
     def _open(self, which: ColumnElement[bool]) -> list[LandedBatch]:
         query = select(ledger_open).where(which).order_by(ledger_open.c.batch)

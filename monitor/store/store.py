@@ -56,6 +56,7 @@ class ServiceStore:
         self.waivers = Waivers(database)
         self.accounts = Accounts(database)
         self.ledger = Ledger(database)
+        database.first.append(self.ledger)
         self.holds = Holds(database)
         self.silences = Silences(database)
         self.backfills = StoredBackfills(database)

@@ -324,10 +324,14 @@ class LedgerMinute(TypedDict):
 
 
 class LedgerOfHop(TypedDict):
-    """The minutes of one hop, ascending, and its residual of all minutes that are kept."""
+    """The minutes of one hop, ascending, and its residual of all minutes that are kept.
+
+    ``note`` says why there are no minutes; empty if there are some.
+    """
 
     hop: HopName
     residual: int | None
+    note: str
     minutes: list[LedgerMinute]
 
 

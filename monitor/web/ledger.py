@@ -12,7 +12,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, JSONResponse
 
-from checks.ledger import LEDGER_HOPS, LedgerEntry, LedgerState, minute_of
+from checks.ledger import COUNTING_CHECK, LEDGER_HOPS, LedgerEntry, LedgerState, minute_of
+from checks.model import Outcome
 from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, declare_answer
 from monitor.web.deps import ApiParts, Parts, Text
@@ -32,6 +33,10 @@ SIGNS = {
     LedgerState.MADE_GOOD: "+",
 }
 LISTED = (LedgerState.RESIDUAL, LedgerState.UNKNOWN, LedgerState.MADE_GOOD)
+TITLES = {
+    Hop.COLLECTION: "from the source's transactions into the change log",
+    Hop.MERGE: "from the change log into the mirror",
+}
 From = Annotated[str | None, Query(alias="from")]
 To = Annotated[str | None, Query(alias="to")]
 
@@ -71,6 +76,7 @@ def ledger(parts: Parts, table: str, since: From = None, until: To = None) -> JS
             {
                 "hop": hop.value,
                 "residual": residuals.get((table, hop.value)),
+                "note": _explain_empty(parts, table, hop, found),
                 "minutes": [_render_minute(one) for one in found.get(hop, ())],
             }
             for hop in LEDGER_HOPS
@@ -89,12 +95,30 @@ class Cell:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A hop in the picture; ``note`` says why it has no cells."""
+
+    title: str
+    hop: str
+    cells: tuple[Cell, ...]
+    note: str
+
+
 @LEDGER_PAGES.get("/ledger", response_class=HTMLResponse, responses=NOT_FOUND)
 def ledger_page(parts: Parts, table: Text, since: From = None, until: To = None) -> str:
     """The minutes of a table as a picture, with those that do not balance in words."""
     span = _span(parts, table, since, until)
     found = _entries(parts, table, span)
-    lines = [(hop.value, list(_cells(found.get(hop, ()), span))) for hop in LEDGER_HOPS]
+    lines = [
+        Line(
+            f"{hop.value}: {TITLES[hop]}",
+            hop.value,
+            tuple(_cells(found.get(hop, ()), span)),
+            _explain_empty(parts, table, hop, found),
+        )
+        for hop in LEDGER_HOPS
+    ]
     wrong = [
         (hop.value, _render_minute(one))
         for hop in LEDGER_HOPS
@@ -119,6 +143,25 @@ def _span(parts: ApiParts, table: str, since: str | None, until: str | None) -> 
 
 def _entries(parts: ApiParts, table: str, span: Span) -> Mapping[Hop, tuple[LedgerEntry, ...]]:
     return parts.store.ledger.entries(table, span.minutes.start, span.minutes.stop)
+
+
+def _explain_empty(
+    parts: ApiParts, table: str, hop: Hop, found: Mapping[Hop, tuple[LedgerEntry, ...]]
+) -> str:
+    """Why *hop* has no minutes; what a source does not count is never shown as balanced."""
+    if found.get(hop):
+        return ""
+    if hop is not Hop.COLLECTION:
+        return "no row"
+    view = parts.current.board.table(table)
+    verdicts = () if view is None else view.verdicts
+    newest = next((one for one in verdicts if one.check == COUNTING_CHECK), None)
+    if newest is None:
+        return f"not counted: {COUNTING_CHECK} has not ruled, or is off"
+    if newest.ruling.outcome is not Outcome.UNKNOWN:
+        return "no transaction ended"
+    known = newest.ruling.code == "unsupported"
+    return f"{'not counted by this source' if known else 'not counted'}: {newest.ruling.reason}"
 
 
 def _cells(entries: tuple[LedgerEntry, ...], span: Span) -> Iterator[Cell]:

@@ -24,6 +24,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import accumulate
 from typing import Any
 
@@ -66,7 +67,8 @@ Spans = Mapping[str, BatchSpan]
 class TransactionEnd:
     """One END: number of events in all and by ``database.table``, its batch and its offset.
 
-    ``span`` is that of its batch and source; None where nothing but transactions landed.
+    ``at`` is when it was written.  ``span`` is that of its batch and source; None where nothing but
+    transactions landed.
     """
 
     total: int
@@ -74,6 +76,7 @@ class TransactionEnd:
     batch: int
     span: BatchSpan | None = None
     offset: int = sys.maxsize
+    at: datetime | None = None
 
     @property
     def epochs(self) -> tuple[int, int] | None:
@@ -310,7 +313,8 @@ class SentTransaction:
                 found[epoch] += n
         fits = wanted in found.values()
         newest = found[max(found)] if found else 0
-        return Transaction(self.key[1], wanted, wanted if fits else newest, self.end.batch)
+        told, end = wanted if fits else newest, self.end
+        return Transaction(self.key[1], wanted, told, end.batch, at=end.at)
 
     def split_over(self, landed: Landed, above: Iterable[str] = ()) -> dict[int, int]:
         """Return what has landed by epoch, if that may be of this transaction; else nothing.
@@ -355,8 +359,9 @@ class TransactionReader:
     def _ended(self, batches: range) -> Iterator[Ended]:
         spans, first, last = self._spans(batches), batches.start, batches.stop - 1
         found = self.pinned.select(
-            f'SELECT source, {TX} AS id, "after" AS payload, batch, t."offset" AS at FROM t WHERE'  # noqa: S608
-            f" lane = {quote_literal(self.lane)} AND batch > {first - 1} AND batch <= {last}"
+            f'SELECT source, {TX} AS id, "after" AS payload, batch, t."offset" AS at,'  # noqa: S608
+            f' t."at" AS ended FROM t WHERE lane = {quote_literal(self.lane)}'
+            f" AND batch > {first - 1} AND batch <= {last}"
             f" AND op = {quote_literal(Op.END)}{self._own()}"
             ' ORDER BY batch, topic, t."offset"'
         )
@@ -487,7 +492,7 @@ class TransactionReader:
         epochs = {place[0] for place in places}
         distinct = {(*read_place(row), row["op"]) for row in found if row["p0"] == max(epochs)}
         again = find_resumed_numbers(events, sent.begun, end.total) if len(epochs) < 2 else ()
-        return Transaction(name, end.total, len(distinct), end.batch, sent.begun, again)
+        return Transaction(name, end.total, len(distinct), end.batch, sent.begun, again, end.at)
 
     def _boundaries(self, rows: str, op: Op) -> Boundaries:
         found = self.pinned.select(
@@ -562,4 +567,4 @@ def _end(row: Mapping[str, Any], span: BatchSpan | None) -> TransactionEnd:
     each = payload.get("data_collections") or []
     counts = {str(one["data_collection"]): int(one["event_count"]) for one in each}
     total, at = int(payload.get("event_count") or 0), int(row["at"] or 0)
-    return TransactionEnd(total, counts, int(row["batch"]), span, at)
+    return TransactionEnd(total, counts, int(row["batch"]), span, at, row["ended"])

@@ -1,21 +1,28 @@
 """What went into a hop and did not come out is named by minute and op; what is unknown is no 0."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from checks.ledger import (
+    MOST_MINUTES_SHOWN,
     LandedBatch,
     LedgerEntry,
     LedgerState,
     MergedBatches,
+    MirrorFacts,
+    NewBase,
     Recorded,
+    Residual,
     count_in_flight,
+    find_proof,
+    group_residuals,
     minute_of,
     settle_merge,
 )
 from pipeline.minute_counts import NO_MINUTE, MinuteCounts
+from pipeline.model import Hop
 
 AT = datetime(2026, 3, 28, 12, 0, 30, tzinfo=UTC)
 ALL = Recorded(0, 9)
@@ -133,3 +140,71 @@ def test_batches_are_recorded_only_without_a_gap() -> None:
     assert known == Recorded(0, 1)
     assert known.with_batch(3) == Recorded(3, 3)
     assert known.with_batch(1) == Recorded(1, 1)  # the change log lost that batch
+
+
+LATER, SOONER = AT + timedelta(seconds=1), AT - timedelta(seconds=1)
+SHARDS = ("shop/a", "shop/b")
+
+
+def facts(
+    *, asked: datetime = LATER, batch: int = 9, compared: datetime | None = None, **complete: int
+) -> MirrorFacts:
+    by_shard = {f"shop/{name}": done for name, done in complete.items()}
+    return MirrorFacts(SHARDS, batch, (NewBase("b1", asked, by_shard),), compared)
+
+
+@pytest.mark.parametrize(
+    ("mirror", "proof"),
+    [
+        pytest.param(facts(a=8, b=9), "new base b1", id="a base that the mirror holds"),
+        pytest.param(facts(a=8, b=10), "", id="a base that the mirror does not hold yet"),
+        pytest.param(facts(a=8), "", id="a base of one shard"),
+        pytest.param(facts(a=8, b=9, asked=AT), "", id="a base that was requested before"),
+        pytest.param(MirrorFacts((), 9, (NewBase("b1", LATER, {}),)), "", id="no shard"),
+        pytest.param(MirrorFacts(SHARDS, 9), "", id="nothing"),
+        pytest.param(facts(compared=AT), "", id="rows that were compared before"),
+        pytest.param(
+            facts(compared=LATER),
+            "each row was compared since 2026-03-28 12:00:31 UTC",
+            id="rows that were compared since",
+        ),
+    ],
+)
+def test_a_residual_is_made_good_by_what_read_all_rows_after_it_was_found(
+    mirror: MirrorFacts, proof: str
+) -> None:
+    assert find_proof(AT, mirror) == proof
+
+
+def lost(minute: int, found: datetime | None = AT, **ops: int) -> LedgerEntry:
+    return LedgerEntry(minute, ops, {}, batch=4, found=found)
+
+
+def test_residuals_are_grouped_by_when_they_were_found() -> None:
+    whole = LedgerEntry(6, {"c": 1}, {"c": 1}, found=AT)
+
+    found = group_residuals(Hop.MERGE, [lost(9, u=1), lost(7, SOONER, d=2), lost(8, c=1), whole])
+
+    assert [one.missing for one in found] == [{7: {"d": 2}}, {8: {"c": 1}, 9: {"u": 1}}]
+    assert found[1].key == f"merge@{int(AT.timestamp())}000"
+
+
+def test_the_text_of_a_residual_is_short_and_counts_the_rest() -> None:
+    many = {minute: {"c": 1, "u": -1} for minute in range(MOST_MINUTES_SHOWN + 2)}
+
+    text = Residual(Hop.MERGE, AT, many).text
+
+    assert text.startswith("14 rows (c: 7, u: -7) at hop merge, of 1970-01-01 00:00, ")
+    assert text.endswith("00:04 and 2 more UTC")
+
+
+def test_a_minute_that_was_made_good_shows_only_what_is_lost_after_that() -> None:
+    good = lost(7, u=2).with_proof("a new base")
+    assert (good.state, good.missing, good.residual) == (LedgerState.MADE_GOOD, {}, 0)
+
+    late = good.with_more(LedgerEntry(7, {"c": 1}, {"c": 1}))
+    assert (late.state, late.found, late.proof) == (LedgerState.MADE_GOOD, AT, "a new base")
+
+    again = good.with_more(lost(7, LATER, u=1))
+    assert (again.state, again.missing) == (LedgerState.RESIDUAL, {"u": 1})
+    assert again.found == LATER

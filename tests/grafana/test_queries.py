@@ -52,7 +52,11 @@ def _full() -> Board:
         backfills=(BackfillView("shop.users", "read again", 7, _now(), 1.0, 9.0, ("rate",)),),
         retired=(StateSince("shop.old", TableState.RETIRED, _now()),),
         backlogs={"shop": LogBacklog("sluice_shop", 2**40, held=2**30, left=2**31)},
-        ledger={("shop.users", "merge"): 3, (boards.LOST.table.name, "merge"): 0},
+        ledger={
+            ("shop.users", "collection"): 2,
+            ("shop.users", "merge"): 3,
+            (boards.LOST.table.name, "merge"): 0,
+        },
     )
 
 

@@ -133,9 +133,13 @@ class Stand:
 
     def ledger(self) -> list[dict[str, Any]]:
         """The minutes of the table's hop from the change log into the mirror."""
-        (merge,) = LOCAL.get(f"{self._url}/v1/tables/{TABLE}/ledger").json()["hops"]
-        found: list[dict[str, Any]] = merge["minutes"]
+        found: list[dict[str, Any]] = self.ledger_hops()["merge"]["minutes"]
         return found
+
+    def ledger_hops(self) -> dict[str, dict[str, Any]]:
+        """The ledger of the table, by hop."""
+        found = LOCAL.get(f"{self._url}/v1/tables/{TABLE}/ledger").json()["hops"]
+        return {one["hop"]: one for one in found}
 
     def residual(self) -> float:
         """The metric of that hop; NaN while it is absent."""

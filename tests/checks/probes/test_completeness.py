@@ -1,6 +1,10 @@
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from alerts.causes import BEYOND_HELP
+from checks.ledger import EVENTS, LedgerEntry, LedgerState, minute_of
 from checks.model import NotYet, Outcome
 from checks.probes import completeness
 from checks.probes.completeness import (
@@ -8,6 +12,7 @@ from checks.probes.completeness import (
     EventCount,
     Promises,
     count_events,
+    count_minutes,
     expected_events,
 )
 from checks.run import Check, run_probe
@@ -66,6 +71,33 @@ def test_a_tally_is_ruled_on(
 
     assert (ruling.outcome, ruling.code, reading.value) == (outcome, code, value)
     assert outcome is not Outcome.FAIL or ruling.keys
+
+
+def test_transactions_are_counted_by_the_minute_of_their_end() -> None:
+    noon = datetime(2026, 3, 28, 12, tzinfo=UTC)
+    at, first = noon + timedelta(minutes=9), minute_of(noon)
+    some = [replace(WHOLE, at=noon), replace(SHORT, at=noon + timedelta(seconds=59))]
+    later = [replace(OVER, at=noon + timedelta(minutes=1)), replace(VAGUE, at=None)]
+
+    one, two, three = count_minutes([*some, *later], at)
+
+    assert (one.minute, one.went_in, one.missing) == (first, {EVENTS: 6}, {EVENTS: 1})
+    assert (two.minute, two.missing, two.found) == (first + 1, {EVENTS: -1}, at)
+    assert (three.minute, three.state) == (first + 9, LedgerState.UNKNOWN)
+
+
+def test_each_transaction_is_counted_for_the_ledger_once_though_it_is_judged_again() -> None:
+    world, counted = FakeWorld(), list[LedgerEntry]()
+    write_row(world, 1)
+    lose(world, (Op.CREATE, ONE, 2))
+    check = Check("completeness", Completeness(), TABLE)
+    for _ in range(6):
+        world.catch_up()
+        found = run_probe(check, world)
+        counted += () if isinstance(found, NotYet) else found.counted
+
+    assert sum(one.went_in.get(EVENTS, 0) for one in counted) == 2
+    assert sum(one.missing.get(EVENTS, 0) for one in counted) == 1
 
 
 def write_row(world: FakeWorld, id_: int, *, metadata: bool = True) -> None:

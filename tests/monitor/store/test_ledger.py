@@ -7,7 +7,8 @@ from itertools import pairwise
 
 from sqlalchemy import event, text
 
-from checks.ledger import LedgerEntry, LedgerState
+from checks.ledger import COUNTING_CHECK, EVENTS, LedgerEntry, LedgerState
+from checks.model import Outcome, Ruling, Verdict
 from monitor.store.ledger import KEPT, LONGEST_FLIGHT
 from monitor.store.store import ServiceStore
 from pipeline.minute_counts import MinuteCounts
@@ -176,6 +177,63 @@ def test_a_merge_of_many_tables_is_several_short_transactions(store: ServiceStor
     assert len(begins) == 3
     assert max(end - start for start, end in pairwise([*begins, len(begun)])) < 8 * 20
     assert len(store.ledger.residuals()) == 60
+
+
+def counted(
+    minute: int, batch: int, *, landed: int = 3, outcome: Outcome = Outcome.PASS
+) -> Verdict:
+    lost = None if landed == 3 else NOW
+    one = LedgerEntry(minute, {EVENTS: 3}, {EVENTS: landed}, batch=batch, found=lost)
+    return Verdict(T, COUNTING_CHECK, Ruling(outcome, "why"), NOW, counted=(one,))
+
+
+def collected(store: ServiceStore) -> dict[int, LedgerEntry]:
+    own = store.ledger.entries(T, 0, 10**9).get(Hop.COLLECTION, ())
+    return {one.minute: one for one in own}
+
+
+def test_counts_of_a_check_are_stored_with_the_next_transaction(store: ServiceStore) -> None:
+    store.ledger.note_counts(counted(7, 3), NOW)
+    store.ledger.note_counts(replace(counted(7, 3), check="max_id"), NOW)
+    assert collected(store) == {}
+
+    with store.write():
+        store.ledger.note_counts(counted(8, 3), NOW)  # by another thread, meanwhile
+    with store.write():
+        pass
+
+    assert {number: one.state for number, one in collected(store).items()} == {
+        7: LedgerState.BALANCED,
+        8: LedgerState.BALANCED,
+    }
+    assert not store.ledger.waits
+
+
+def test_counts_that_come_again_after_a_restart_count_once(store: ServiceStore) -> None:
+    for _ in range(2):
+        store.ledger.note_counts(counted(7, 3), NOW)
+        with store.write():
+            pass
+    store.ledger.note_counts(counted(7, 4), NOW)
+    with store.write():
+        pass
+
+    assert collected(store)[7].went_in == {EVENTS: 6}
+
+
+def test_a_residual_that_a_check_speaks_for_ends_with_its_pass(store: ServiceStore) -> None:
+    store.ledger.note_counts(counted(7, 3, landed=1, outcome=Outcome.FAIL), NOW)
+    with store.write():
+        pass
+    assert store.ledger.residuals() == {(T, "collection"): 2}
+    assert store.ledger.losses() == {}
+
+    store.ledger.note_counts(counted(8, 4), NOW)
+    with store.write():
+        pass
+
+    assert store.ledger.residuals() == {(T, "collection"): 0}
+    assert collected(store)[7].state is LedgerState.MADE_GOOD
 
 
 def test_residuals_follow_each_change_and_read_only_the_tables_that_changed(

@@ -3,14 +3,17 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from checks.ledger import EVENTS, LedgerEntry
+from checks.model import Outcome, Ruling, Verdict
 from monitor.commands.ledger import COMMAND
-from pipeline.model import Account
+from pipeline.model import Account, Hop
 from pipeline.reports import LandingReport, MergeReport
 from tests.monitor.rig import ORDERS, USERS, Rig
 from tests.monitor.serving import serving
@@ -52,7 +55,7 @@ def ask(rig: Rig, **asked: Any) -> dict[str, Any]:
 
 
 def test_each_minute_says_what_is_missing_and_what_became_of_the_rest(counted: Rig) -> None:
-    (merge,) = ask(counted)["hops"]
+    _, merge = ask(counted)["hops"]
 
     assert (merge["hop"], merge["residual"]) == ("merge", 1)
     assert [(one["state"], one["residual"]) for one in merge["minutes"]] == [
@@ -70,13 +73,13 @@ def test_a_span_holds_the_minutes_that_begin_in_it(counted: Rig) -> None:
     start = (counted.now - 2 * MINUTE).replace(second=0, microsecond=0)
     span = {"from": start.isoformat(), "to": (start + MINUTE).isoformat()}
 
-    (merge,) = ask(counted, **span)["hops"]
+    _, merge = ask(counted, **span)["hops"]
 
     assert [one["state"] for one in merge["minutes"]] == ["residual"]
 
 
 def test_a_table_of_which_nothing_was_compared_has_no_residual(counted: Rig) -> None:
-    (merge,) = counted.client.get(f"/v1/tables/{USERS}/ledger").json()["hops"]
+    _, merge = counted.client.get(f"/v1/tables/{USERS}/ledger").json()["hops"]
 
     assert (merge["residual"], merge["minutes"]) == (None, [])
 
@@ -95,6 +98,50 @@ def test_a_table_of_which_nothing_was_compared_has_no_residual(counted: Rig) -> 
 )
 def test_a_span_that_cannot_be_is_refused(counted: Rig, span: dict[str, str], status: int) -> None:
     assert counted.client.get(f"/v1/tables/{ORDERS}/ledger", params=span).status_code == status
+
+
+def test_a_source_that_counts_nothing_is_never_shown_as_balanced(counted: Rig) -> None:
+    def note() -> tuple[object, ...]:
+        collection, _ = ask(counted)["hops"]
+        page = counted.client.get("/ledger", params={"table": ORDERS}).text
+        assert collection["note"] in page
+        return collection["hop"], collection["residual"], collection["minutes"], collection["note"]
+
+    off = "not counted: completeness has not ruled, or is off"
+    assert note() == ("collection", None, [], off)
+
+    counted.say(ORDERS, Ruling(Outcome.UNKNOWN, "it names none", "unsupported"), "completeness")
+    counted.round()
+    assert note() == ("collection", None, [], "not counted by this source: it names none")
+
+
+def test_what_transactions_announced_and_did_not_land_is_named_by_minute(counted: Rig) -> None:
+    at, number = counted.now, minute(counted, 2)
+    found = LedgerEntry(number, {EVENTS: 5}, {EVENTS: 4}, batch=3, found=at)
+    failed = Ruling(Outcome.FAIL, "1 transactions", "missing_events", ("a",))
+    verdict = Verdict(ORDERS, "completeness", failed, at, counted=(found,))
+    counted.recorder.tell([verdict])
+    counted.round()
+
+    collection, _ = ask(counted)["hops"]
+    (lost,) = collection["minutes"]
+    assert (collection["residual"], lost["state"], lost["missing"]) == (1, "residual", {EVENTS: 1})
+    paging = counted.store.ledger.losses()[ORDERS]
+    assert ({one.hop for one in paging.residuals}, paging.more) == ({Hop.MERGE}, 0)
+
+    counted.recorder.tell([verdict])  # counted again after a restart
+    passed = replace(verdict, ruling=Ruling(Outcome.PASS, "2 transactions complete"), counted=())
+    counted.round()
+    counted.recorder.tell([passed])
+    counted.round()
+
+    collection, _ = ask(counted)["hops"]
+    (good,) = collection["minutes"]
+    assert (collection["residual"], good["state"], good["proof"]) == (
+        *(0, "made_good"),
+        "completeness passes",
+    )
+    assert good["went_in"] == {EVENTS: 5}
 
 
 def test_an_unknown_table_is_refused(counted: Rig) -> None:
@@ -145,7 +192,7 @@ def run(address: str, *words: str) -> tuple[int, str]:
 def test_the_command_has_a_line_for_each_minute_and_exits_1_for_a_residual(address: str) -> None:
     status, said = run(address, ORDERS)
 
-    _, total, heads, balanced, lost, flying = said.splitlines()
+    *_, total, heads, balanced, lost, flying = said.splitlines()
     assert status == 1
     assert total == "merge: residual of all kept minutes: 1 rows"
     assert heads.split()[:4] == ["minute", "state", "went", "in"]
