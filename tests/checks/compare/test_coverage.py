@@ -120,6 +120,11 @@ def test_ids_are_divided_into_whole_blocks_or_one_narrower_range(
     assert divide_ids(wanted, size) == found
 
 
+def test_the_greater_debt_sets_the_pace() -> None:
+    assert RangeDebt(0.25, 512.0).ids(4096, 1.0) == 1024
+    assert RangeDebt(0.25, 512.0).ids(4096, 3.0) == 1536
+
+
 def test_a_debt_is_a_whole_lap_at_most_and_one_block_is_paid_ahead_at_most() -> None:
     assert RangeDebt().grown(10 * WEEK, WEEK) == RangeDebt(1.0, 0.0)
     assert RangeDebt(0.5, 10.0).paid(1024, 4096, 500, 100) == RangeDebt(0.25, -100.0)

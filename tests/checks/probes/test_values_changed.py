@@ -514,7 +514,7 @@ def test_a_lost_row_at_the_end_is_found_though_its_cycle_was_given_up(world: Fak
     """The mirror was put back after the look that read it."""
     in_step(NAME, newest_only(), world, 2)
     insert(world, *range(200, 206), lost=202)
-    in_step(NAME, newest_only(), world, 2)
+    in_step(NAME, newest_only(), world, 1)
     looked = world.memory[NAME]["changed"]["newest"][str(ONE)]
     world.applied -= 1
     run_probe(Check(NAME, newest_only(), TABLE), world)
