@@ -1,8 +1,9 @@
 """Remembers when each id range of a shard was last compared, and which are open.  Pure.
 
 All ids, from the lowest to the highest of any type, belong to one span each. A span has the time
-at which the first of its rows was compared, so it never claims more than was done. Neighbours
-with nearly one time become one span: a lap over a table of any size is some hundred spans.
+at which the first of its rows was compared, so it never claims more than was done. Where there are
+too many spans, neighbours of nearly one time become one: of one second, of two, of four, and so on.
+So a lap over a table of any size is some hundred spans, and each claim is off by a hundredth of it.
 
 The ranges that were compared longest ago are the next. So a lap goes on where it was, for any
 width of ranges, and a range that is looked at in each cycle delays none.
@@ -13,7 +14,7 @@ A range is open while some of its rows are not settled. A check remembers open r
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from checks.counting import Suspect
@@ -21,8 +22,10 @@ from checks.ranges import FLOOR, UNSIGNED_CEILING
 from checks.world import Range
 from pipeline.model import Shard
 
-LAP = 100  # spans of one lap that are told apart
-MOST_SPANS = 4 * LAP
+LAP = 100  # spans that are told apart by their time
+MOST_SPANS = 4 * LAP  # with those between spans that were never compared
+SECOND = timedelta(seconds=1)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FAR = timedelta(days=100_000)
 MARGIN = 0.9  # of the promised time: a lap may be interrupted
 FINEST = 256  # a range that is not a whole block is as wide as this part of one, or wider
@@ -73,14 +76,14 @@ class Coverage:
         times = [one.at for one in self.spans]
         return None if None in times else min(at for at in times if at is not None)
 
-    def compared(self, ranges: Iterable[Range], at: datetime, within: timedelta) -> "Coverage":
+    def compared(self, ranges: Iterable[Range], at: datetime) -> "Coverage":
         """The coverage after *ranges* were compared *at* that time."""
         spans = list(self.spans)
         for low, high in ranges:
             spans = [part for one in spans for part in _cut(one, low, high)]
             spans.append(ComparedSpan(low, high, at))
             spans.sort(key=lambda one: one.low)
-        return Coverage(self.since, _joined(spans, within / LAP))
+        return Coverage(self.since, _joined(spans))
 
     def next_blocks(
         self, low: int, high: int, size: int, most: int, skipped: Sequence[Range] = ()
@@ -243,25 +246,35 @@ def _cut(one: ComparedSpan, low: int, high: int) -> Iterator[ComparedSpan]:
         yield ComparedSpan(max(high, one.low), one.high, one.at)
 
 
-def _joined(spans: Sequence[ComparedSpan], close: timedelta) -> tuple[ComparedSpan, ...]:
-    """Neighbours with times less than *close* apart become one, with the earlier time."""
+def _joined(spans: Sequence[ComparedSpan]) -> tuple[ComparedSpan, ...]:
+    """Neighbours with times of one interval become one, with the earlier time.
+
+    The intervals are as short as the number of spans allows.  They do not move: a chain of
+    neighbours, each a little later than the last, does not become one that is as old as its first.
+    """
+    length, never = timedelta(), sum(one.at is None for one in spans)
+    most = min(LAP + 2 * never, MOST_SPANS)
     while True:
         kept: list[ComparedSpan] = []
         for one in spans:
             last = kept[-1] if kept else None
-            if last is not None and _apart(last, one) <= close:
+            if last is not None and _interval(last, length) == _interval(one, length):
                 kept[-1] = ComparedSpan(last.low, one.high, _earlier(last, one))
             else:
                 kept.append(one)
-        if len(kept) <= MOST_SPANS:
+        if len(kept) <= most:
             return tuple(kept)
-        spans, close = kept, 2 * close
+        spans, length = kept, max(2 * length, SECOND)
 
 
-def _apart(one: ComparedSpan, other: ComparedSpan) -> timedelta:
-    if one.at is None or other.at is None:
-        return FAR
-    return abs(one.at - other.at)
+def _interval(one: ComparedSpan, length: timedelta) -> object:
+    """What tells times apart: the instant itself, or the number of its interval.
+
+    Spans that were never compared are apart from all others, unless nothing else is left to join.
+    """
+    if length >= FAR:
+        return None
+    return one.at if one.at is None or not length else (one.at - EPOCH) // length
 
 
 def _earlier(one: ComparedSpan, other: ComparedSpan) -> datetime | None:

@@ -399,7 +399,7 @@ class Values:
             since = known.since if known.oldest is None else at  # of a lap that has not ended
             before = Coverage(since) if shard in unknown else known
             ranges = ((low, high) for low, high in closed.get(str(shard), ()))
-            found[shard] = before.compared(ranges, at, self.within)
+            found[shard] = before.compared(ranges, at)
         return found
 
     def _slow(self, coverage: Mapping[Shard, Coverage], memory: Memory, world: World) -> str:

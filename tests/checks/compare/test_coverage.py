@@ -34,7 +34,7 @@ def test_no_row_is_claimed_to_be_compared_later_than_it_was(
     made, at, truth = Coverage(START), START, dict[int, datetime]()
     for ranges, seconds in history:
         at += timedelta(seconds=seconds)
-        made = made.compared(ranges, at, WEEK)
+        made = made.compared(ranges, at)
         truth |= {id_: at for low, high in ranges for id_ in range(low, high)}
 
     lows = [one.low for one in made.spans]
@@ -49,12 +49,12 @@ def test_no_row_is_claimed_to_be_compared_later_than_it_was(
 
 def test_many_ranges_are_remembered_in_few_spans() -> None:
     """Every second one was never compared, at first."""
-    made = Coverage(START).compared([ALL], START, WEEK)
+    made = Coverage(START).compared([ALL], START)
     for block in range(MOST_SPANS + 40):
         at = START + timedelta(days=block)
-        made = made.compared([(20 * block, 20 * block + 10)], at, WEEK)
+        made = made.compared([(20 * block, 20 * block + 10)], at)
     fresh = Coverage(START).compared(
-        [(20 * block, 20 * block + 10) for block in range(MOST_SPANS + 40)], START + FAR / 200, WEEK
+        [(20 * block, 20 * block + 10) for block in range(MOST_SPANS + 40)], START + FAR / 200
     )
 
     assert len(made.spans) <= MOST_SPANS
@@ -71,15 +71,15 @@ def test_a_lap_ends_after_as_many_cycles_as_it_has_blocks_for_each(
     high, cycles = 16 * blocks - 1, -(-blocks // most)
     made, at = Coverage(START), START
     for lap in range(3):
-        began = at
         for _ in range(cycles):
             at += timedelta(seconds=seconds)
             newest = (16 * (blocks - 1), 16 * blocks)
             due = made.next_blocks(0, high, 16, most)
             edges = [(FLOOR, 0), (16 * blocks, UNSIGNED_CEILING)]
-            made = made.compared([*due, newest, *edges], at, WEEK)
+            made = made.compared([*due, newest, *edges], at)
         assert made.oldest is not None
-        assert lap == 0 or made.oldest >= began - cycles * timedelta(seconds=seconds) - WEEK / 100
+        lap_time = cycles * timedelta(seconds=seconds)
+        assert lap == 0 or made.oldest >= at - lap_time * 1.05 - timedelta(seconds=seconds)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3_600), st.integers(0, 50)), min_size=1, max_size=60))
@@ -131,16 +131,49 @@ def test_a_debt_is_a_whole_lap_at_most_and_one_block_is_paid_ahead_at_most() -> 
     assert RangeDebt(0.1, 10.0).paid(1024, 4096, 4, 100) == RangeDebt(0.0, 6.0)
 
 
+@pytest.mark.parametrize("minutes", [1, 30])
+def test_even_laps_compare_each_row_once_and_claim_no_more_than_a_little_less(minutes: int) -> None:
+    """An unchanged shard of 1024 ids, for two laps after the first, which was fast."""
+    cycle, at, high = timedelta(minutes=minutes), START, 1023
+    made, debt = Coverage(START).compared([ALL], START), RangeDebt()
+    within, read, ages = 600 * cycle, 0, list[timedelta]()
+    for _ in range(1080):
+        at += cycle
+        debt = debt.grown(cycle, within)
+        width, many = divide_ids(debt.ids(1024, 1.0), 256)
+        due = made.next_blocks(0, high, width, many)
+        read += width * len(due)
+        debt = debt.paid(width * len(due), 1024, 0, 0)
+        made = made.compared([*due, (FLOOR, 0), (1024, UNSIGNED_CEILING)], at)
+        assert made.oldest is not None
+        ages.append(at - made.oldest)
+
+    assert 2 * 1024 - 8 <= read <= 2 * 1024
+    assert 0.88 * within <= max(ages) <= within
+
+
+def test_a_short_lap_goes_on_where_it_was() -> None:
+    """Two of sixteen blocks in each cycle of five seconds, after a first lap in one look."""
+    made, at, seen = Coverage(START).compared([ALL], START), START, list[tuple[int, int]]()
+    for _ in range(8):
+        at += timedelta(seconds=5)
+        due = made.next_blocks(0, 255, 16, 2)
+        made = made.compared([*due, (FLOOR, 0), (256, UNSIGNED_CEILING)], at)
+        seen += due
+
+    assert sorted(seen) == [(16 * block, 16 * block + 16) for block in range(16)]
+
+
 def test_blocks_that_are_open_take_the_place_of_no_other() -> None:
     made = Coverage(START)
 
     assert made.next_blocks(0, 99, 10, 2) == [(90, 100), (80, 90)]
     assert made.next_blocks(0, 99, 10, 2, [(85, 95)]) == [(70, 80), (60, 70)]
-    assert made.compared([(60, 100)], START, WEEK).next_blocks(0, 99, 10, 1) == [(50, 60)]
+    assert made.compared([(60, 100)], START).next_blocks(0, 99, 10, 1) == [(50, 60)]
 
 
 def test_a_block_with_one_id_that_was_never_compared_is_due() -> None:
-    made = Coverage(START).compared([(61, 100)], START, WEEK)
+    made = Coverage(START).compared([(61, 100)], START)
 
     assert made.next_blocks(0, 99, 10, 2) == [(60, 70), (50, 60)]
 
