@@ -268,7 +268,7 @@ def _joined(spans: Sequence[ComparedSpan]) -> tuple[ComparedSpan, ...]:
 
 
 def _interval(one: ComparedSpan, length: timedelta) -> object:
-    """What tells times apart: the instant itself, or the number of its interval.
+    """The time as far as it counts: the instant, or the number of its interval.
 
     Spans that were never compared are apart from all others, unless nothing else is left to join.
     """
