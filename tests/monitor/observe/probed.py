@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, cast
 from zoneinfo import ZoneInfo
 
+from checks.ledger import LedgerEntry
 from checks.model import Outcome, Ruling, Verdict
 from checks.run import Check, Probe, run_probe
 from demo.processes import wait_until
@@ -81,6 +82,7 @@ class Probed:
     probes: Mapping[str, Probe[Any]]
     busy: bool = True
     memory: Remembered = field(default_factory=Remembered)
+    counted: list[LedgerEntry] = field(default_factory=list)
 
     @property
     def table(self) -> Table:
@@ -118,7 +120,9 @@ class Probed:
             self.memory.fences.append(self.pipe.round())
             if not self.pipe.behind():
                 answer = run_probe(Check(name, self.probes[name], self.table), self.world())
-                found.extend([answer.ruling] if isinstance(answer, Verdict) else [])
+                if isinstance(answer, Verdict):
+                    found.append(answer.ruling)
+                    self.counted += answer.counted
             return bool(found) and found[-1].outcome is wanted
 
         wait_until(tried, PATIENCE, f"{name} to rule {wanted}")

@@ -1,12 +1,14 @@
 """Probes of a table of a real Postgres: in step at first, then with real losses."""
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from checks.ledger import EVENTS, minute_of
 from checks.model import Outcome
 from checks.probes.completeness import Completeness
 from checks.probes.day_counts import DayCounts
@@ -75,6 +77,9 @@ def test_probes_pass_in_step_and_name_what_was_lost(probed: Probed) -> None:
     lost = probed.ruled("completeness", Outcome.FAIL)
     assert (lost.code, len(lost.keys)) == ("missing_events", 1)
     assert "promised 2 events, 1 landed" in lost.reason
+    (missing,) = (one for one in probed.counted if one.missing)
+    assert missing.missing == {EVENTS: 1}
+    assert 0 <= minute_of(datetime.now(UTC)) - missing.minute <= 5
     assert "106" in " ".join(probed.ruled("range_counts", Outcome.FAIL).keys)
     assert "106" in " ".join(probed.ruled("values", Outcome.FAIL).keys)
     assert probed.ruled("max_id", Outcome.FAIL).code == "mirror_short"
