@@ -115,15 +115,15 @@ class RangeCounts:
         if memory.get("found") or memory.get("open") or memory.get("look"):
             return None  # what was found is asked for, however often that passes
         proof = find_proof(table, world, VALUES)
+        ruled = proof.ruled.isoformat() if proof else ""
+        if proof and ruled == memory.get("proof") and world.now <= proof.until:
+            return NotYet(f"{VALUES} goes on")
         fences = proof.fences(table, world) if proof else None
         if proof is None or fences is None:
             return self._await_values(table, world) if memory.get("proof") else None
-        ruled = proof.ruled.isoformat()
-        if memory.get("proof") != ruled:
-            kept = {"counted": memory.get("counted"), "look": None, "more": 0, "failed": 0}
-            world.remember(table, NAME, {**kept, "found": [], "open": {}, "proof": ruled})
-            return Differences(fences, f"as {VALUES} has proven: {proof}", ended=world.clock())
-        return NotYet(f"{VALUES} goes on")
+        kept = {"counted": memory.get("counted"), "look": None, "more": 0, "failed": 0}
+        world.remember(table, NAME, {**kept, "found": [], "open": {}, "proof": ruled})
+        return Differences(fences, f"as {VALUES} has proven: {proof}", ended=world.clock())
 
     def _await_values(self, table: Table, world: World) -> Undecided | None:
         """Why the last look of `values` has waited too long for the mirror; None if it has not.
