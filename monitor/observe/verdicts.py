@@ -20,6 +20,7 @@ from checks.model import Outcome, Verdict, Verified
 from monitor.store.history import Verdicts
 from monitor.store.ledger import Ledger
 from monitor.store.requests import CheckedAgain, StoredBackfill, StoredBackfills
+from pipeline.errors import UnreachableError
 from pipeline.model import Missing, Origin
 
 INCOMPARABLE = frozenset({"unsupported", "no_schema", "put_back"})
@@ -188,7 +189,16 @@ class ResidualProofs:
     backfills: StoredBackfills
 
     def look(self, inputs: Inputs) -> None:
-        """Take up what is proven of the table by now; the next round sees it."""
+        """Take up what is proven of the table by now; the next round sees it.
+
+        While the store takes nothing the residual stays, and the round goes on.
+        """
+        try:
+            self._look(inputs)
+        except UnreachableError as error:
+            log.warning("proofs of residuals are not stored", why=str(error))
+
+    def _look(self, inputs: Inputs) -> None:
         mirror, residuals = inputs.samples.mirror, inputs.losses.residuals
         if not residuals or isinstance(mirror, Missing):
             return

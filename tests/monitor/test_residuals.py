@@ -13,6 +13,7 @@ from checks.model import Outcome, Ruling, Verdict, Verified
 from monitor.store.requests import BackfillSpec, StoredBackfill
 from monitor.waivers import WaivableIds
 from pipeline.backfill_state import BackfillState, RowSelection
+from pipeline.errors import UnreachableError
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Account, Hop, Origin
 from pipeline.reports import LandingReport, MergeReport
@@ -209,6 +210,26 @@ def test_a_new_base_makes_it_good_once_the_mirror_holds_it(healthy: Rig) -> None
     assert [one for one in subjects(healthy) if not one.startswith("resolved")] == subjects(
         healthy
     )[:1]
+
+
+def test_a_store_that_takes_nothing_keeps_the_residual_and_no_round_fails(
+    healthy: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose(healthy)
+    healthy.second()
+    base(healthy)()
+    healthy.apply()
+
+    def full(*_: object) -> None:
+        raise UnreachableError("store: database or disk is full")
+
+    monkeypatch.setattr(healthy.store.ledger, "make_good", full)
+    healthy.watch()
+    assert state(healthy) is LedgerState.RESIDUAL
+    monkeypatch.undo()
+    healthy.watch()
+
+    assert state(healthy) is LedgerState.MADE_GOOD
 
 
 @pytest.mark.parametrize(
