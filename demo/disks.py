@@ -81,7 +81,8 @@ def mount_trouble(home: Path) -> str:
     except FileNotFoundError as error:
         return str(error)
     except subprocess.CalledProcessError as error:
-        return (error.stderr or b"").decode(errors="replace").strip() or str(error)
+        said = (error.stderr or b"").decode(errors="replace").splitlines()
+        return said[0] if said else str(error)
     finally:
         place.rmdir()
     return ""

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from demo.debezium import postgres_connector
+from demo.drill.postgres_source import PostgresSource
 from demo.ports import listening
-from demo.postgres import Postgres
+from demo.postgres import PUBLICATION, Postgres
 from demo.processes import wait_until
 from demo.servers import Servers
+from demo.shop.workload import Shop
 from tests.topic_records import records
 
 pytestmark = pytest.mark.stack
@@ -46,6 +48,28 @@ def test_a_row_of_either_version_goes_through_debezium_to_kafka(
         ("c", {"id": 2, "d": "NAN"}),
     ]
     servers.connect.deregister(name)
+
+
+def test_no_reader_of_the_publication_sees_a_hidden_change(postgres: Postgres) -> None:
+    source, table = PostgresSource(postgres), "drill.few_00"
+    source.prepare()
+    Shop(source.shop).create()
+    source.create_tables([table])
+    source.execute("SELECT pg_create_logical_replication_slot('seen', 'pgoutput')")
+
+    source.execute_hidden(table, f"UPDATE {table} SET quantity = -6 WHERE id = 6")
+    source.execute(f"UPDATE {table} SET quantity = -10 WHERE id = 10")
+
+    options = f"'proto_version', '1', 'publication_names', '{PUBLICATION}'"
+    changes = source.execute(
+        f"SELECT data FROM pg_logical_slot_get_binary_changes('seen', NULL, NULL, {options})"
+    )
+    updates = [bytes(data) for (data,) in changes if bytes(data).startswith(b"U")]
+    changed = source.execute(f"SELECT id FROM {table} WHERE quantity < 0 ORDER BY id")
+    source.execute("SELECT pg_drop_replication_slot('seen')")
+    postgres.execute("DROP DATABASE drill WITH (FORCE)")
+    assert changed == [(6,), (10,)]
+    assert [b"-10" in one for one in updates] == [True]
 
 
 def test_a_killed_server_comes_back_with_its_data_and_a_stopped_one_too(
