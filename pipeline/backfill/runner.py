@@ -147,6 +147,7 @@ def _is_known(checkpoint: Checkpoint, shard: Shard, one: Backfill) -> bool:
 
 
 AT_ONCE = 4  # tasks of a round, which the source has to bear at the same time
+SOME = 2.0  # seconds in which a round goes on with further named rows: each range is a stretch
 AHEAD = 1_000_000  # rows that wait for landing before more are read
 OPEN = 16  # shards that are read at once: the checkpoint remembers where each stretch of them is
 ROUND = 20.0  # seconds after which no other wish has its turn in a round
@@ -382,7 +383,8 @@ class BackfillRunner:
         Raises:
             SluiceError: why a stretch could not be read, now or at its last attempt.
         """
-        if sum(one.rows for one in self.offer.ready) < AHEAD:
+        until = time.monotonic() + SOME
+        while sum(one.rows for one in self.offer.ready) < AHEAD:
             tasks = tuple(self._tasks(wish, table, landed))
             rated = tasks[:1] and tasks[0].limits.rate  # of one task only the rate is known
             done = self.work(tasks[: 1 if rated else AT_ONCE])
@@ -392,6 +394,10 @@ class BackfillRunner:
                     before, _ = self._failed.get((one.shard, one.stretch), (0, one.error))
                     count = 1 if one.brake else before + 1  # a brake is looked at again soon
                     self._failed[one.shard, one.stretch] = (count, one.error)
+            smooth = all(isinstance(one, BackfillResult) and not one.brake for one in done)
+            few = len(tasks) <= AT_ONCE or not wish.rows.some
+            if rated or few or not smooth or time.monotonic() > until:
+                break
         for (shard, _), (_, error) in self._failed.items():
             if shard in table.shards:
                 raise error

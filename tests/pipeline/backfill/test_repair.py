@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.apply.mirror import MirrorSide
+from pipeline.backfill import runner
 from pipeline.backfill.dry_run import MirrorIds
 from pipeline.backfill.task import ReadLimits
 from pipeline.backfill_state import (
@@ -123,6 +124,24 @@ def test_of_ranges_what_the_mirror_has_and_the_source_has_not_is_deleted(tmp_pat
     assert landed_ids(beside, Op.READ) == [4, 6, 7, 8, 9, 10, 11]
     assert landed_ids(beside, Op.DELETE) == [5, 12, 30, 60]
     assert Shard.parse(NAME) not in beside.harness.checkpoint.bases
+
+
+@pytest.mark.parametrize(
+    ("seconds", "batches"),
+    [pytest.param(3600.0, 1, id="at once"), pytest.param(-1.0, 5, id="as far as the time goes")],
+)
+def test_many_short_ranges_are_read_in_few_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, batches: int
+) -> None:
+    monkeypatch.setattr(runner, "SOME", seconds)
+    ranges = tuple(SelectedRange(n, n) for n in range(10, 50, 2))
+    beside = make(tmp_path, repair(RowSelection(ranges=ranges)), HeldIds(range(10, 50)))
+
+    until_done(beside)
+
+    rows = [*beside.harness.landed(Op.READ), *beside.harness.landed(Op.DELETE)]
+    assert len(rows) == len(ranges) == 4 * runner.AT_ONCE + 4
+    assert len({row["batch"] for row in rows}) == batches
 
 
 @pytest.mark.parametrize("every", [2, 3, 5])
