@@ -146,7 +146,8 @@ class DayCounts:
             rounds = replace(rounds, days=len(memory["seen"]["days"]))
         else:
             found = _postpone(table, world, column, memory)
-            rounds = replace(rounds, days=_fitting_days(table, world, rounds.days, memory))
+            if found is None:
+                rounds = replace(rounds, days=_fitting_days(table, world, rounds.days, memory))
         if found is None:
             found = self._count_chosen(table, world, rounds, memory.get("busiest"))
         if isinstance(found, NotYet):
@@ -304,7 +305,10 @@ def _why_not(table: Table, world: World, column: str) -> str:
         kind = arrow_type(landed)
         if not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
             return f"the mirror has it as {kind}"
-        alters = world.collected(shard.source).alters
+        try:
+            alters = world.collected(shard.source).alters
+        except UnreachableError as error:
+            return str(error)
         if alters is not None and (by := alters(f"{shard.name}.{column}")):
             return f"the collector alters it ({by})"
     return ""

@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,8 +9,8 @@ from checks.probes import day_counts
 from checks.probes.day_counts import DayCounts
 from checks.run import Check, run_probe
 from checks.world import Allowance
-from pipeline.errors import ConfigError, SlowError, TooManyRowsError
-from pipeline.model import Missing, Op, Table
+from pipeline.errors import ConfigError, SlowError, TooManyRowsError, UnreachableError
+from pipeline.model import CaptureScope, Missing, Op, Table
 from tests.checks.world_fake import ONE, START, TABLE, TWO, FakeWorld, in_step
 
 PROBE = DayCounts(columns=("born",), fields=("total",))
@@ -198,6 +198,24 @@ def test_a_chosen_column_that_is_updated_all_day_gives_no_verdict(*, untold: boo
     outcomes = {one.ruling.outcome for one in answers if isinstance(one, Verdict)}
     assert outcomes <= {Outcome.PASS}
     assert any(isinstance(one, NotYet) and "changed each time" in one.why for one in answers)
+
+
+class Uncollected(FakeWorld):
+    """Its collector does not answer."""
+
+    def collected(self, source: str) -> CaptureScope:
+        raise UnreachableError(f"collector:{source}: down")
+
+
+def test_a_collector_that_does_not_answer_lets_a_chosen_column_wait() -> None:
+    made = obvious_world()
+    silent = Uncollected(**{one.name: getattr(made, one.name) for one in fields(made)})
+
+    answer = choose(silent)
+
+    assert isinstance(answer, NotYet)
+    assert "collector:shop: down" in answer.why
+    assert silent.memory == {}
 
 
 @pytest.mark.parametrize(
