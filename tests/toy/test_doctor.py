@@ -12,6 +12,8 @@ from pipeline.model import Ordering
 from tests.toy.database import Database
 from tests.toy.stand import COLUMNS, CONFIG, KAFKA, LINES, TABLE
 
+NO_INDEX = "no index begins with a NOT NULL column of dates or times"
+
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -39,4 +41,9 @@ def test_the_doctor_reports_what_a_source_and_a_collector_of_ones_own_find(confi
         ("copies", "kafka:toy", "toy: the only copy is on the disk of one broker"),
         ("weak_order", "source:toy", f"changes are ordered by {CANNOT[Ordering.OFFSET]}"),
         ("toy", f"table {TABLE}", "one file holds it"),
+        (
+            "date_column",
+            "source:toy",
+            f"day_counts counts no days in 1 table: {TABLE} ({NO_INDEX})",
+        ),
     ]
