@@ -37,6 +37,9 @@ def test_what_comes_by_files_lands_merges_and_opens_the_gate(stand: Stand) -> No
     assert (landed["u"], landed["d"]) == (100, 1)  # the toy puts rows
     assert {one["state"] for one in stand.ledger()} == {"balanced"}
 
+    source = stand.ledger_hops()["collection"]
+    assert (source["residual"], source["minutes"]) == (None, [])
+
     stand.pause()
     stand.database.put(TABLE, *({"id": n, "name": f"n{n}"} for n in range(101, 104)))
     wait_until(lambda: add_up(stand.ledger(), "in_flight")["u"] == 3, SOON, "landed rows")
@@ -51,6 +54,13 @@ def test_what_comes_by_files_lands_merges_and_opens_the_gate(stand: Stand) -> No
     (lost,) = (one for one in stand.ledger() if one["state"] == "residual")
     assert lost["missing"] == {"u": 1}
     assert lost["minute"] == flying["minute"]
+    wait_until(lambda: "ledger" in losses(stand), SOON, "an incident")
+    assert stand.ask(now())[0] == 409
+
+
+def losses(stand: Stand) -> set[str]:
+    """Checks with an open incident of a loss."""
+    return {one["check"] for one in stand.incidents() if one["kind"] == "lost"}
 
 
 def add_up(minutes: list[dict[str, Any]], name: str) -> Counter[str]:
