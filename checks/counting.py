@@ -318,22 +318,25 @@ class RowProof:
     which the mirror has passed.  It holds from ``ruled``, when the check ruled, ``until`` then the
     check has to have more.
     ``schemas`` are the orders of the columns that were compared, and ``bases`` the bases of the
-    mirror, by shard name.
+    mirror, by shard name.  So are ``ranges``, which were compared after ``began``.
     """
 
     ruled: datetime
     until: datetime
     oldest: datetime
     through: datetime
+    began: datetime
     looked: datetime
     batch: int
     schemas: Mapping[str, tuple[int, ...]]
     bases: Mapping[str, tuple[int, ...]]
+    ranges: Mapping[str, tuple[Range, ...]]
 
     def dumps(self) -> dict[str, Any]:
         """Return JSON values for the memory of a check."""
-        times = (self.ruled, self.until, self.oldest, self.through, self.looked)
+        times = (self.ruled, self.until, self.oldest, self.through, self.began, self.looked)
         shards = {"schemas": dump_parts(self.schemas), "bases": dump_parts(self.bases)}
+        shards["ranges"] = dump_ranges(self.ranges)
         return {"times": [at.isoformat() for at in times], "batch": self.batch, **shards}
 
     @classmethod
@@ -342,8 +345,10 @@ class RowProof:
         schemas, bases = (
             {own: tuple(parts) for own, parts in raw[name].items()} for name in ("schemas", "bases")
         )
-        ruled, until, oldest, through, looked = map(datetime.fromisoformat, raw["times"])
-        return cls(ruled, until, oldest, through, looked, raw["batch"], schemas, bases)
+        times, ranges = map(datetime.fromisoformat, raw["times"]), load_ranges(raw["ranges"])
+        ruled, until, oldest, through, began, looked = times
+        batch = raw["batch"]
+        return cls(ruled, until, oldest, through, began, looked, batch, schemas, bases, ranges)
 
     def fences(self, table: Table, world: World) -> Fences | None:
         """The fences up to where *table* is proven as it is now; None if it is not.
@@ -375,6 +380,56 @@ def find_proof(table: Table, world: World, check: str) -> RowProof | None:
     """What *check* has proven of *table* when it last ruled; None if that was no PASS."""
     memory = world.recall(table, check) or {}
     return RowProof.loads(memory[PROOF]) if memory.get(PROOF) else None
+
+
+def dump_ranges(ranges: Mapping[str, Sequence[Range]]) -> dict[str, Any]:
+    """*ranges* by shard name as JSON values."""
+    return {own: [[*one] for one in many] for own, many in ranges.items()}
+
+
+def load_ranges(raw: Mapping[str, Sequence[Sequence[int]]]) -> dict[str, tuple[Range, ...]]:
+    """Read back what :func:`dump_ranges` wrote."""
+    return {own: tuple((low, high) for low, high in many) for own, many in raw.items()}
+
+
+HANDED = "handed"
+"""Key in the memory of a check of its `HandedRanges`."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandedRanges:
+    """Ranges by shard name that one check leaves to another one, which compares rows, since ``at``.
+
+    They differ in their counts, and too many of their rows move to be asked for one by one.
+    """
+
+    at: datetime
+    ranges: Mapping[str, tuple[Range, ...]]
+
+    def dumps(self) -> dict[str, Any]:
+        """Return JSON values for the memory of a check."""
+        return {"at": self.at.isoformat(), "ranges": dump_ranges(self.ranges)}
+
+    @classmethod
+    def loads(cls, raw: Mapping[str, Any]) -> "HandedRanges":
+        """Read back what :meth:`dumps` wrote."""
+        return cls(datetime.fromisoformat(raw["at"]), load_ranges(raw["ranges"]))
+
+    def left_by(self, proof: RowProof) -> "HandedRanges":
+        """Those that *proof* has not compared since; all, if its look began before."""
+        if proof.began <= self.at:
+            return self
+        left = {
+            own: tuple(one for one in many if not _holds(proof.ranges.get(own, ()), one))
+            for own, many in self.ranges.items()
+        }
+        return replace(self, ranges={own: many for own, many in left.items() if many})
+
+
+def find_handed(table: Table, world: World, check: str) -> Mapping[str, tuple[Range, ...]]:
+    """Ranges by shard name that *check* has left to another one."""
+    raw = (world.recall(table, check) or {}).get(HANDED)
+    return HandedRanges.loads(raw).ranges if raw else {}
 
 
 def schema_orders(table: Table, world: World) -> dict[str, tuple[int, ...]]:

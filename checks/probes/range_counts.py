@@ -4,7 +4,8 @@ Newest ranges are counted in every cycle, older ones in turn, so a row that comm
 low id is found too.  Ranges that differ are halved down to ids, and an id is named only
 when it is still on one side alone in a later round and nothing in motion explains it.
 A range that differs is counted again in each cycle until both sides agree or all ids in which it
-differs were explained.  There is no PASS while one is left, however many ids were repaired.
+differs were explained.  There is no PASS while one is left, however many ids were repaired.  While
+`values` passes, it compares such ranges, because it explains each row that moves.
 Cannot see: a changed value; a lost and a ghost row of one range that make up for each other in
 every count; an old range until its turn comes; tables whose key is not one integer.
 """
@@ -17,9 +18,11 @@ from typing import Any, ClassVar
 
 from checks.counting import (
     AGAIN,
+    HANDED,
     CountedRanges,
     Differences,
     Fences,
+    HandedRanges,
     OpenRanges,
     Pace,
     Suspect,
@@ -112,8 +115,10 @@ class RangeCounts:
         self, table: Table, world: World, memory: Memory
     ) -> Differences | NotYet | Undecided | None:
         """Rule once on what `values` has proven, then wait for it; None if ranges are counted."""
-        if memory.get("found") or memory.get("open") or memory.get("look"):
+        if memory.get("found") or memory.get("look"):
             return None  # what was found is asked for, however often that passes
+        if memory.get("open"):
+            return self._hand_over(table, world, memory)
         proof = find_proof(table, world, VALUES)
         ruled = proof.ruled.isoformat() if proof else ""
         if proof and ruled == memory.get("proof") and world.now <= proof.until:
@@ -124,6 +129,29 @@ class RangeCounts:
         kept = {"counted": memory.get("counted"), "look": None, "more": 0, "failed": 0}
         world.remember(table, NAME, {**kept, "found": [], "open": {}, "proof": ruled})
         return Differences(fences, f"as {VALUES} has proven: {proof}", ended=world.clock())
+
+    def _hand_over(self, table: Table, world: World, memory: Memory) -> NotYet | None:
+        """Leave the ranges that differ to `values`, which explains each row that moves.
+
+        They differ no more once it has passed with a look at them that began later.  If it does
+        not pass, or takes too long, they are counted again.
+        """
+        proof, raw = find_proof(table, world, VALUES), memory.get(HANDED)
+        if memory.get("alone"):
+            return None
+        handed = HandedRanges.loads(raw) if raw else _differing(memory, table, world.clock())
+        if proof is None or world.now - handed.at > self.patience:
+            if raw:
+                world.remember(table, NAME, {**memory, HANDED: None, "alone": True})
+            return None
+        handed = handed.left_by(proof)
+        kept: Memory = {**memory, HANDED: handed.dumps()}
+        if not handed.ranges:
+            kept = {"counted": memory.get("counted"), "look": None, "more": 0, "failed": 0}
+            kept |= {"found": [], "open": {}, "proof": proof.began.isoformat()}
+        world.remember(table, NAME, kept)
+        count = sum(map(len, handed.ranges.values()))
+        return NotYet(f"{VALUES} compares {count} ranges that differ in their counts")
 
     def _await_values(self, table: Table, world: World) -> Undecided | None:
         """Why the last look of `values` has waited too long for the mirror; None if it has not.
@@ -259,6 +287,11 @@ def _unexplained(memory: Memory, left: Sequence[Suspect], table: Table) -> dict[
         for own, many in load_open_ranges(memory["open"], table).items()
     }
     return dump_open_ranges(kept)
+
+
+def _differing(memory: Memory, table: Table, at: datetime) -> HandedRanges:
+    opened = load_open_ranges(memory["open"], table)
+    return HandedRanges(at, {own: tuple(one.span for one in many) for own, many in opened.items()})
 
 
 def _any_in(span: Range, ids: Sequence[int]) -> bool:

@@ -71,7 +71,9 @@ from checks.counting import (
     base_orders,
     dump_suspects,
     fences_after,
+    find_handed,
     find_wrong,
+    load_ranges,
     load_suspects,
     rule_differences,
 )
@@ -94,7 +96,7 @@ from pipeline.errors import ProofError, TooManyRowsError, UnreachableError
 from pipeline.model import Shard, Table
 from pipeline.row_digest import Bucketing
 
-NAME = "values"
+NAME, COUNTS = "values", "range_counts"
 READ = 16  # ranges of a shard whose rows one cycle reads
 PRESSED = timedelta(minutes=2)
 """How long a changed row may wait to be compared for the budget of its source."""
@@ -361,6 +363,7 @@ class Values:
             until=min(now + self.patience, verified.oldest + self.within),
             oldest=verified.oldest,
             through=verified.through,
+            began=datetime.fromisoformat(memory["began"]),
             looked=datetime.fromisoformat(memory["ended"]),
             batch=verified.looked,
             schemas={
@@ -368,6 +371,7 @@ class Values:
                 for shard, own in comparison.columns.items()
             },
             bases=base_orders(table, world),
+            ranges=load_ranges(remove_spans(memory["ranges"], memory["open"])),
         )
 
     def _behind(self, progress: ChangedProgress, world: World, pressed: str) -> str:
@@ -447,13 +451,13 @@ class Values:
         kept |= {"turn": rotation, "began": world.now.isoformat(), "pace": pace.total_seconds()}
         kept |= {"debts": _dump_debts(debts), "newest": memory.get("newest", {})}
         looks, ranges, slow = list[dict[str, Any]](), dict[str, list[Range]](), ""
-        highest = dict[Shard, int]()
+        highest, handed = dict[Shard, int](), find_handed(table, world, COUNTS)
         try:
             for number, shard in enumerate(table.shards):
                 own = [(low, high) for low, high in opened.get(str(shard), ())]
                 share = share_ranges(self.ranges, len(table.shards), number - rotation)
                 due = NextBlocks(shard, coverage[shard], pace, failed, share, debts[shard])
-                made = self._look(comparison, due, own)
+                made = self._look(comparison, due, own, handed.get(str(shard), ()))
                 ranges[str(shard)], highest[shard], debts[shard] = made.ranges, made.high, made.debt
                 looks.append(made.look.dumps())
                 slow = slow or (f"{shard}: {made.plan.too_long}" if made.plan.too_long else "")
@@ -514,9 +518,16 @@ class Values:
         return ChangedProgress(LogSegment(batch, batch), world.now)
 
     def _look(
-        self, comparison: Comparison, due: "NextBlocks", opened: Sequence[Range]
+        self,
+        comparison: Comparison,
+        due: "NextBlocks",
+        opened: Sequence[Range],
+        handed: Sequence[Range],
     ) -> "LookedBlocks":
-        """Open ranges in turn, and others as wide as they may be; narrower ones if that fails."""
+        """Open ranges in turn, and others as wide as they may be; narrower ones if that fails.
+
+        So are those *handed* over by the check that counts rows, unless they are too large.
+        """
         table, world, shard = comparison.table, comparison.world, due.shard
         source, column = world.source(shard.source), table.id_column or ""
         rows = world.mirror(table).rows() // len(table.shards)
@@ -531,14 +542,17 @@ class Values:
             newest = choose_blocks(low, high, size, cursor=0, newest=self.newest, rotating=0)
             wanted = self._wanted_ids(due, world, size, ids, per_row)
             width, most = divide_ids(wanted, size)
-            known = () if due.failed else opened[:AGAIN]
-            skipped = [*(() if due.failed else opened), *newest.ranges]
+            known = () if due.failed else join_disjoint(opened[:AGAIN], handed[:AGAIN])
+            skipped = [*(() if due.failed else opened), *known, *newest.ranges]
             most = 0 if len(opened) >= MOST_OPEN else most  # more would wait as long as they do
             older = due.coverage.next_blocks(low, high, width, most, skipped)
             ranges = join_disjoint(known, [*newest.ranges, *older])
             try:
                 look = comparison.look_at(shard, ranges)
             except TooManyRowsError:
+                if handed:
+                    handed = ()
+                    continue
                 if size == dense:
                     raise
                 size = max(size // NARROWER, dense)

@@ -567,3 +567,74 @@ def test_rows_that_values_has_found_and_that_count_right_are_no_finding(both: Bo
     assert "different_rows" in {one.ruling.code for one in theirs if isinstance(one, Verdict)}
     rulings = [one.ruling.outcome for one in answers if isinstance(one, Verdict)]
     assert rulings == [Outcome.PASS] * len(rulings) != []
+
+
+def open_ranges(both: BothChecks) -> None:
+    """Rows move while they are counted, more than are asked for one by one."""
+    both.world.memory.pop("values")
+    probe = Check("range_counts", replace(PROBE, block_rows=4096), TABLE)
+    assert isinstance(run_probe(probe, both.world), NotYet)
+    both.world.commit(*[(Op.DELETE, ONE, id_) for id_ in range(1, 100)])
+    both.world.catch_up()
+    both.world.commit(*[(Op.DELETE, ONE, id_) for id_ in range(100, 150)])
+    assert isinstance(run_probe(probe, both.world), NotYet)
+    both.world.catch_up()
+    answer = run_probe(probe, both.world)
+    assert isinstance(answer, Verdict)
+    assert answer.ruling.code == "not_all_asked"
+    assert both.world.memory["range_counts"]["open"]
+
+
+def test_ranges_that_cannot_be_explained_are_compared_by_values(both: BothChecks) -> None:
+    open_ranges(both)
+    both.compare(4, rotating=20)
+    waits = NotYet("values compares 1 ranges that differ in their counts")
+
+    assert both.count() == (waits, False)
+    both.compare(ranges=1)
+    assert both.count() == (waits, False)  # it has passed with a look that began before
+    both.compare(2, ranges=1)
+
+    assert isinstance(both.count()[0], NotYet)
+    assert both.passes_by_proof()
+
+
+def test_a_row_lost_in_such_a_range_is_found(both: BothChecks) -> None:
+    open_ranges(both)
+    both.compare(4)
+    both.count()
+    del both.world.copy[ONE][170]
+
+    found = list[Ruling]()
+    for _ in range(8):
+        both.compare(ranges=1)
+        answer, _ = both.count()
+        found += [answer.ruling] if isinstance(answer, Verdict) else []
+
+    assert Outcome.PASS not in {one.outcome for one in found}
+    assert (found[-1].outcome, found[-1].keys) == (Outcome.FAIL, (f"{KEY}170",))
+
+
+def test_ranges_that_values_does_not_compare_in_time_are_counted_again(both: BothChecks) -> None:
+    open_ranges(both)
+    both.compare(4)
+    both.count()
+    both.world.time += timedelta(minutes=11)
+
+    answer, _ = both.count()
+
+    assert isinstance(answer, Verdict)
+    assert answer.ruling.reason.startswith("50 rows in")  # as counted
+
+
+def test_ranges_that_are_too_large_for_values_do_not_stop_it(both: BothChecks) -> None:
+    open_ranges(both)
+    both.compare(4)
+    both.count()
+    both.world.allowed = 16
+
+    answer = both.compare(4)
+
+    assert isinstance(answer, Verdict)
+    assert answer.ruling.outcome is Outcome.PASS
+    assert [both.passes_by_proof() for _ in range(3)] == [False] * 3
