@@ -130,10 +130,11 @@ def run_probe(
     if isinstance(measured, NotYet):
         return measured
     ruling, reading, cause = measured
+    verified = getattr(reading, "verified", None)
     took = (getattr(reading, "ended", None) or world.clock()) - started
     if took > check.probe.limit and ruling.outcome is Outcome.PASS:
         why = f"took {took.total_seconds():.1f} s, limit {check.probe.limit.total_seconds():.1f} s"
-        ruling = Ruling(Outcome.UNKNOWN, why, "over_time")
+        ruling, verified = Ruling(Outcome.UNKNOWN, why, "over_time"), None
     elif ruling.outcome is Outcome.UNKNOWN:
         cause = cause or getattr(reading, "cause", "")
     return Verdict(
@@ -146,7 +147,7 @@ def run_probe(
         cause=cause,
         run=run,
         kind=kind_of(check.probe),
-        verified=getattr(reading, "verified", None),
+        verified=verified,
         suspicious=getattr(reading, "suspicious", False),
         counted=getattr(reading, "counted", ()),
     )

@@ -90,8 +90,8 @@ class Coverage:
     ) -> list[Range]:
         """At *most* so many blocks of width *size* with ids of *low* to *high*, oldest first.
 
-        Of those that are equally old the highest come first.  Blocks with ids of *skipped* are
-        left out.
+        Of those that are equally old the highest come first.  Of a block that was compared in
+        parts, each is one of them.  Blocks with ids of *skipped* are left out.
         """
         first, last, wanted = low // size, high // size, most + len(skipped)
         never = datetime.min.replace(tzinfo=self.since.tzinfo)
@@ -99,7 +99,8 @@ class Coverage:
         for one in sorted(self.spans, key=lambda span: (span.at or never, -span.low)):
             top, bottom = min((one.high - 1) // size, last), max(one.low // size, first)
             for block in range(top, max(bottom, top - wanted) - 1, -1):
-                span = block * size, (block + 1) * size
+                # what is left of a block: ranges of another width have compared the rest
+                span = max(block * size, one.low), min((block + 1) * size, one.high)
                 if not any(span[0] < end and start < span[1] for start, end in skipped):
                     found.setdefault(span)
             if len(found) >= most:
@@ -129,6 +130,10 @@ class RangeDebt:
         At *most* so many rows count as compared ahead.
         """
         return RangeDebt(max(self.lap - ids / of, 0.0), max(self.rows - rows, -float(most)))
+
+    def bounded(self, rows: int) -> "RangeDebt":
+        """The debt of a shard of that many *rows*: no more than all of them."""
+        return replace(self, rows=min(self.rows, float(rows)))
 
     def ids(self, of: int, per_row: float) -> float:
         """How many *of* the ids of the shard are due, with *per_row* ids for a row."""

@@ -301,7 +301,9 @@ def measure_by_key(
             reading, looks, table.shards, WholeScan.loads(memory), world.mirror(table).batch
         )
         if verified is not None:
-            verified = replace(verified, life=world.incarnation(verified.looked))
+            partial = any(own.left_out for own in comparison.columns.values())
+            life = world.incarnation(verified.looked)
+            verified = replace(verified, life=life, partial=partial)
         reading = replace(reading, ended=world.clock(), verified=verified)
     memory = {**memory, "rows": rows and rows.dumps(), "rest": rest}
     world.remember(table, check, {**memory, "mirror": _place_of(world.mirror(table))})

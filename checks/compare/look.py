@@ -28,6 +28,7 @@ from checks.compare.reconcile import (
     split_changes,
 )
 from checks.counting import (
+    NARROWER,
     Suspect,
     SuspectState,
     ask_suspects,
@@ -348,14 +349,23 @@ class Comparison:
     def look_at_newest(self, shard: Shard, span: Range, most: int) -> tuple[Look, int]:
         """Read the rows of *span* one by one on both sides; and the id below which all were read.
 
-        That is the end of *span*, unless a side has more than *most* rows in it.
+        That is the end of *span*, unless a side has more than *most* rows in it, or the source
+        does not let so many be read.
 
         Raises:
-            TooManyRowsError: the source does not let so many be read.
+            TooManyRowsError: the source does not let a single row be read.
         """
-        asked = (shard, self._id, span, self.columns[shard].columns, most)
+        asked, columns = (shard, self._id, span), self.columns[shard].columns
         mirror = self.world.mirror(self.table)
-        here, there = self._source(shard).row_digests(*asked), mirror.row_digests(*asked)
+        while True:
+            try:
+                here = self._source(shard).row_digests(*asked, columns, most)
+                break
+            except TooManyRowsError:
+                if most == 1:
+                    raise
+                most = max(most // NARROWER, 1)
+        there = mirror.row_digests(*asked, columns, most)
         cuts = [max(rows[-1][0], span[0] + 1) for rows in (here, there) if len(rows) >= most]
         until = min([span[1], *cuts])  # the last id of a list that is cut off may go on
         source, copied = (sum_rows(one for one in rows if one[0] < until) for rows in (here, there))

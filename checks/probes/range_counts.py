@@ -140,12 +140,18 @@ class RangeCounts:
         if memory.get("alone"):
             return None
         handed = HandedRanges.loads(raw) if raw else _differing(memory, table, world.clock())
-        if proof is None or world.now - handed.at > self.patience:
+        passes = proof is not None and world.now <= proof.until
+        if proof is None or not passes or world.now - handed.at > self.patience:
             if raw:
                 world.remember(table, NAME, {**memory, HANDED: None, "alone": True})
             return None
         handed = handed.left_by(proof)
-        kept: Memory = {**memory, HANDED: handed.dumps()}
+        opened = load_open_ranges(memory["open"], table)
+        left = {
+            own: tuple(one for one in many if one.span in handed.ranges.get(own, ()))
+            for own, many in opened.items()
+        }
+        kept: Memory = {**memory, HANDED: handed.dumps(), "open": dump_open_ranges(left)}
         if not handed.ranges:
             kept = {"counted": memory.get("counted"), "look": None, "more": 0, "failed": 0}
             kept |= {"found": [], "open": {}, "proof": proof.began.isoformat()}
@@ -256,7 +262,7 @@ class RangeCounts:
         ended = datetime.fromisoformat(memory["ended"]) if "ended" in memory else None
         if ended is None or world.now - ended > self.patience:
             return ()
-        found: Sequence[Sequence[Any]] = memory["found"]
+        found: Sequence[Sequence[Any]] = memory.get("found", ())
         return found[: self.suspects]
 
 

@@ -536,8 +536,11 @@ class Values:
         size = max(block_width(low, high, rows, self.block_rows) // NARROWER**due.failed, dense)
         mean = self.ranges / len(table.shards)  # below 1: a shard has its turn in some cycles
         pace, usual = due.pace / min(mean or 1, 1), max(int(mean), min(self.ranges, 1))
-        ids, per_row = high - low + 1, max((high - low + 1) / max(rows, 1), 1.0)
         while True:
+            # whole blocks, because all ids outside of them are edges, and compared in each cycle
+            bottom, top = low // size * size, (high // size + 1) * size - 1
+            ids = top - bottom + 1
+            per_row = max(ids / max(rows, 1), 1.0)
             plan = LapPlan(high // size - low // size + 1, pace, usual, self.within)
             newest = choose_blocks(low, high, size, cursor=0, newest=self.newest, rotating=0)
             wanted = self._wanted_ids(due, world, size, ids, per_row)
@@ -545,7 +548,7 @@ class Values:
             known = () if due.failed else join_disjoint(opened[:AGAIN], handed[:AGAIN])
             skipped = [*(() if due.failed else opened), *known, *newest.ranges]
             most = 0 if len(opened) >= MOST_OPEN else most  # more would wait as long as they do
-            older = due.coverage.next_blocks(low, high, width, most, skipped)
+            older = due.coverage.next_blocks(bottom, top, width, most, skipped)
             ranges = join_disjoint(known, [*newest.ranges, *older])
             try:
                 look = comparison.look_at(shard, ranges)
@@ -561,7 +564,7 @@ class Values:
             found = sum(n for one, n in zip(ranges, look.counts, strict=True) if one in again)
             spanned = sum(end - start for start, end in older)
             ahead = self.block_rows if due.coverage.oldest else 0  # the first lap is no advance
-            debt = due.debt.paid(spanned, ids, found, ahead)
+            debt = due.debt.paid(spanned, ids, found, ahead).bounded(rows)
             return LookedBlocks(look, ranges, plan, high, debt)
 
     def _wanted_ids(

@@ -171,10 +171,10 @@ def test_blocks_that_are_open_take_the_place_of_no_other() -> None:
     assert made.compared([(60, 100)], START).next_blocks(0, 99, 10, 1) == [(50, 60)]
 
 
-def test_a_block_with_one_id_that_was_never_compared_is_due() -> None:
+def test_what_was_never_compared_of_a_block_is_due() -> None:
     made = Coverage(START).compared([(61, 100)], START)
 
-    assert made.next_blocks(0, 99, 10, 2) == [(60, 70), (50, 60)]
+    assert made.next_blocks(0, 99, 10, 2) == [(60, 61), (50, 60)]
 
 
 def test_a_range_holds_its_first_id_and_not_that_after_its_last() -> None:

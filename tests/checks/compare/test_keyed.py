@@ -321,3 +321,23 @@ def test_a_mirror_that_is_put_back_between_two_scans_is_unknown_and_is_scanned_a
     assert (answer.ruling.outcome, answer.ruling.code) == (Outcome.UNKNOWN, "put_back")
     assert "and was compared at version" in answer.ruling.reason
     assert claims(world)[-1] is not None
+
+
+@pytest.mark.parametrize("left_out", [False, True])
+def test_a_scan_that_leaves_columns_out_says_so(*, left_out: bool) -> None:
+    """Else a loss in such a column would count as made good."""
+    columns = {"id": "bigint", "v": "json" if left_out else "int"}
+    world = FakeWorld(columns={ONE: columns, TWO: columns})
+    for shard in (ONE, TWO):
+        world.alter(shard, v=columns["v"])
+    world.commit(*((Op.CREATE, shard, id_) for shard in (ONE, TWO) for id_ in range(9)))
+    world.catch_up()
+
+    claim = claims(world)[0]
+
+    assert claim is not None
+    assert claim.partial is left_out
+
+
+def test_a_scan_that_takes_too_long_verifies_nothing(world: FakeWorld) -> None:
+    assert claims(world, limit=timedelta(microseconds=1)) == [None]

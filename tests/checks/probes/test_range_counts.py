@@ -638,3 +638,35 @@ def test_ranges_that_are_too_large_for_values_do_not_stop_it(both: BothChecks) -
     assert isinstance(answer, Verdict)
     assert answer.ruling.outcome is Outcome.PASS
     assert [both.passes_by_proof() for _ in range(3)] == [False] * 3
+
+
+def test_ranges_are_not_handed_to_a_check_that_runs_no_more(both: BothChecks) -> None:
+    open_ranges(both)
+    both.compare(4)
+    both.world.time += timedelta(days=1)
+    both.world.catch_up()
+
+    assert isinstance(both.count()[0], Verdict)
+
+
+def test_what_values_has_compared_is_handed_over_once(both: BothChecks) -> None:
+    open_ranges(both)
+    both.compare(4)
+    spans = [[at, at + 1, 1] for at in range(1000, 1300, 2)]
+    both.world.memory["range_counts"]["open"] = {KEY[:-1]: spans}
+    both.count()
+    both.compare(3)
+    both.count()
+
+    assert len(both.world.memory["range_counts"]["open"][KEY[:-1]]) < len(spans)
+
+
+def test_what_a_scan_by_keys_remembers_of_a_table_names_no_rows(both: BothChecks) -> None:
+    """Before the table had an id column."""
+    both.world.memory.clear()
+    keyed = Check("values", Values(), replace(TABLE, id_column=None))
+    for _ in range(3):
+        run_probe(keyed, both.world)
+        both.world.catch_up()
+
+    assert both.count()[0] == NotYet("a cycle has begun")
