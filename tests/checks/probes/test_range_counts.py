@@ -653,7 +653,8 @@ def test_what_values_has_compared_is_handed_over_once(both: BothChecks) -> None:
     open_ranges(both)
     both.compare(4)
     spans = [[at, at + 1, 1] for at in range(1000, 1300, 2)]
-    both.world.memory["range_counts"]["open"] = {KEY[:-1]: spans}
+    memory = both.world.memory["range_counts"]
+    both.world.memory["range_counts"] = {**memory, "open": {KEY[:-1]: spans}}
     both.count()
     both.compare(3)
     both.count()

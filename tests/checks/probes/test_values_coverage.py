@@ -403,7 +403,7 @@ def test_a_finding_is_no_matter_of_the_budget(world: FakeWorld) -> None:
     assert (found.ruling.code, found.cause) == ("missing_rows", "")
 
 
-@pytest.mark.parametrize("rows", [0, 1, 30, 63, 65, 100, 200, 1000])
+@pytest.mark.parametrize("rows", [0, 30, 65, 1000])
 @pytest.mark.parametrize("sparse", [1, 2500])
 def test_every_row_and_every_gap_is_compared_within_the_promise(rows: int, sparse: int) -> None:
     """With the settings that Sluice has by itself: 16 days, in cycles of two hours."""
