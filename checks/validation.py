@@ -2,7 +2,7 @@
 
 A result holds what a page shows: each expectation with its arguments, its outcome, counts, and
 keys of some rows that are unexpected. No other value of a row is kept: an observed value only
-where it is a number about many rows, such as a mean or a row count.
+where it is a count, or a number about at least 10 values, such as a mean.
 
 It is kept in the memory of the check, so it outlives a restart. It is bounded: of more than
 `MOST_SHOWN` expectations, those that are not met are kept first.

@@ -68,12 +68,15 @@ ROWS = {
     "partial_unexpected_count": MOST_KEYS,
     "include_unexpected_rows": True,
 }
-ABOUT_MANY_ROWS = (
+COUNTING = (
     *("expect_table_row_count_to_", "expect_table_column_count_to_"),
-    *("expect_column_mean_to_", "expect_column_stdev_to_", "expect_column_sum_to_"),
     *("expect_column_unique_value_count_to_", "expect_column_proportion_of_"),
 )
-"""Expectations whose observed value is about many rows, and no value of one of them."""
+"""Expectations whose observed value is a number or proportion, of however few rows."""
+SUMMING = ("expect_column_mean_to_", "expect_column_stdev_to_", "expect_column_sum_to_")
+"""Expectations whose observed value is that of a row, where only one row has a value."""
+FEWEST_VALUES = 10
+"""Of a column, below which its mean, sum or deviation is not shown."""
 Severity = Literal["critical", "warning", "info"]
 logging.getLogger("great_expectations").setLevel(logging.WARNING)  # its import says much
 _lock = Lock()  # Great Expectations has one current project in a process
@@ -96,7 +99,8 @@ class ExpectationResult:
     """One expectation on some rows; ``met`` is None when it could not be evaluated.
 
     ``keys`` names at most 20 of the ``unexpected`` of ``rows``. Rows of an expectation about a set
-    of rows are not counted. ``observed`` is a number about many rows, never a value of one.
+    of rows are not counted. ``observed`` is a count, or a number about at least 10 values; never a
+    value of one row, and nothing about rows of a condition.
     """
 
     text: str
@@ -417,8 +421,15 @@ def _by_spark(look: SuiteLook, plain: Any, named: Any) -> Iterator[ExpectationRe
             found = _validate_all(batch, [one.settings for one in some])
             done.update(zip((one.number for one in some), found, strict=True))
     named = named.selectExpr("*", *added)
+    wide = _find_wide_columns(asked, partial(_count_by_spark, plain))
     for one in asked:
-        yield _concluded(one, done.get(one.number), partial(_keys, look, named, one))
+        yield _concluded(one, done.get(one.number), partial(_keys, look, named, one), wide)
+
+
+def _count_by_spark(frame: Any, columns: Sequence[str]) -> Sequence[int]:
+    """How many values each of *columns* has, counted in one query."""
+    quoted = (name.replace("`", "``") for name in columns)
+    return tuple(frame.selectExpr(*(f"count(`{name}`)" for name in quoted)).first())
 
 
 def _spark_types(frame: Any) -> dict[str, pa.DataType]:
@@ -532,7 +543,27 @@ def evaluate_rows(
 
     with _lock:
         found = tuple(_by_pandas(rows, table.name, expectations))
-        return tuple(_concluded(one, result, keys) for one, result in found)
+        wide = _find_wide_columns([one for one, _ in found], partial(_count_values, rows))
+        return tuple(_concluded(one, result, keys, wide) for one, result in found)
+
+
+def _count_values(rows: pa.Table, columns: Sequence[str]) -> Sequence[int]:
+    """How many values each of *columns* has, without NaN, which pandas leaves out."""
+    return [
+        pc.sum(pc.invert(rows[name].is_null(nan_is_null=True))).as_py() or 0 for name in columns
+    ]
+
+
+def _find_wide_columns(
+    asked: Iterable[Asked], count: Callable[[Sequence[str]], Sequence[int]]
+) -> frozenset[str]:
+    """Columns that have enough values for their mean, sum or deviation to be shown."""
+    summed = (one.each for one in asked if one.each.type.startswith(SUMMING) and not one.why)
+    names = sorted({name for each in summed for name in list_columns(each)})
+    counts = count(names) if names else ()
+    return frozenset(
+        name for name, rows in zip(names, counts, strict=True) if rows >= FEWEST_VALUES
+    )
 
 
 def find_unmet(
@@ -591,8 +622,12 @@ def _places(result: Mapping[str, Any]) -> Iterator[int]:
 
 
 def _concluded(
-    one: Asked, result: Any, keys: Callable[[Mapping[str, Any]], Iterator[str]]
+    one: Asked,
+    result: Any,
+    keys: Callable[[Mapping[str, Any]], Iterator[str]],
+    wide: frozenset[str] = frozenset(),
 ) -> ExpectationResult:
+    """Conclude from the engine's *result*; columns in *wide* have many values."""
     text, severity = name_expectation(one.each), one.each.severity
     if one.why:
         return ExpectationResult(f"{text}: {one.why}", None, severity)
@@ -606,14 +641,17 @@ def _concluded(
     met = bool(result.success)
     named = () if met else tuple(keys(result.result))
     rows = int(result.result.get("element_count") or 0)
-    observed = _observed(one.each.type, result.result.get("observed_value"))
+    observed = _observed(one.each, result.result.get("observed_value"), wide)
     return ExpectationResult(f"{text}{count}", met, severity, unexpected, named, rows, observed)
 
 
-def _observed(kind: str, value: object) -> str:
-    """The *value* as a number, if no row has it: a minimum or a median may be a row's."""
+def _observed(each: ExpectationSettings, value: object, wide: frozenset[str]) -> str:
+    """The *value* as a number, if it cannot be that of a row, as a minimum or a median may be."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not kind.startswith(ABOUT_MANY_ROWS):
+    if not is_number or each.kwargs.get("row_condition"):
+        return ""
+    summed = each.type.startswith(SUMMING) and wide.issuperset(list_columns(each))
+    if not summed and not each.type.startswith(COUNTING):
         return ""
     return str(value) if isinstance(value, int) else f"{value:.10g}"
 

@@ -97,11 +97,13 @@ def test_both_engines_find_the_same(tmp_path: Path, spark: SparkSession) -> None
 
 def test_spark_collects_no_more_rows_than_it_names(tmp_path: Path, spark: SparkSession) -> None:
     write_mirror(tmp_path, rows(A, 0, *range(3, 400, 10)), 0, TYPES)
-    look = SuiteLook(TABLE, 0, 0, None, "state", SUITE[1:2])
+    mean = expect("column_mean_to_be_between", column="id", min_value=0)
+    look = SuiteLook(TABLE, 0, 0, None, "state", (SUITE[1], mean))
     frame = DeltaMirrors(spark).frame(str(tmp_path), 0)
     assert frame is not None
 
-    (found,) = evaluate_by_spark(frame, look).results
+    found, average = evaluate_by_spark(frame, look).results
 
+    assert (average.met, average.observed) == (True, "198")
     assert (found.met, found.unexpected, len(found.keys)) == (False, 40, 20)
     assert found.keys[0].startswith(f"{A}:")

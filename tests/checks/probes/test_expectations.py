@@ -1,6 +1,7 @@
 """Suites of Great Expectations on every changed row, and on the whole."""
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,7 @@ from pipeline.suites import (
     ExpectationSettings,
     SuiteAnswer,
     SuiteLook,
+    evaluate_rows,
     find_strange_columns,
     find_unmet,
     make_frame,
@@ -319,6 +321,39 @@ def test_the_newest_result_of_each_look_is_kept_for_people(world: RowsWorld) -> 
     assert (count.met, count.observed, count.arguments) == (False, "2", '{"min_value": 3}')
     assert (low.met, low.observed) == (True, ""), "a row has the lowest value"
     assert (changes.rows, [one.type for one in changes.shown]) == (1, [NOT_NULL])
+
+
+SUMMED = [expect(f"expect_column_{one}_to_be_between", column="pay") for one in ("mean", "sum")]
+
+
+@THOROUGH
+@pytest.mark.parametrize(
+    ("pay", "more", "shown"),
+    [
+        pytest.param([1.0] * 10, {}, ["1", "10"], id="many values"),
+        pytest.param([123456.0], {}, ["", ""], id="one row"),
+        pytest.param([123456.0] + [None] * 20, {}, ["", ""], id="one value"),
+        pytest.param([123456.0] + [math.nan] * 20, {}, ["", ""], id="one number"),
+        pytest.param(
+            [123456.0] + [1.0] * 20,
+            {"row_condition": "id == 0", "condition_parser": "pandas"},
+            ["", ""],
+            id="rows of a condition",
+        ),
+    ],
+)
+def test_the_value_of_a_single_row_is_never_observed(
+    pay: list[float | None], more: dict[str, str], shown: list[str]
+) -> None:
+    rows = pa.table({"id": [*range(len(pay))], "pay": pa.array(pay, pa.float64())})
+    suite = [replace(one, kwargs={**one.kwargs, "min_value": 0, **more}) for one in SUMMED]
+    count = expect(COUNT, min_value=1, **more)
+
+    *summed, counted = evaluate_rows(rows, TABLE, [*suite, count])
+
+    assert [one.observed for one in summed] == shown
+    assert all(one.met is not None for one in (*summed, counted))
+    assert counted.observed == ("" if more else str(len(pay)))
 
 
 @THOROUGH
