@@ -23,13 +23,15 @@ COLUMNS = ("minute", "state", "went in", "came out", "missing", "explained", "in
     "--from",
     "since",
     metavar="WHEN",
-    help="First minute, such as 2026-03-29T12:00:00Z; by default an hour before the last.",
+    help="First minute, such as 2026-03-29T12:00:00Z; a date is its first instant in the "
+    "pipeline's zone; by default an hour before the last.",
 )
 @click.option(
     "--to",
     "until",
     metavar="WHEN",
-    help="End of the last minute, at most a day after the first; by default now.",
+    help="End of the last minute, at most a day after the first; a date is its first instant; by "
+    "default now.",
 )
 @service_options
 def ledger(

@@ -4,9 +4,10 @@ Both read the store when they are asked; a board has only the sum of each table.
 word, shape and colour.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -19,11 +20,14 @@ from monitor.web.answers import NOT_FOUND, declare_answer
 from monitor.web.deps import ApiParts, Parts, Text
 from monitor.web.status_page import PAGES
 from monitor.web.summary import format_instant
+from pipeline.clocks import day_end
 from pipeline.errors import ConfigError
 from pipeline.model import Hop
 
 LEDGER_ROUTES, LEDGER_PAGES = APIRouter(prefix="/v1"), APIRouter()
-SHOWN, MOST_SHOWN = timedelta(hours=1), timedelta(days=1)
+SHOWN, MOST_SHOWN = timedelta(hours=1), timedelta(hours=25)
+"""By default, and at most: the longest day, that of a clock change."""
+DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 CELL = 10  # width of a minute in the picture
 SIGNS = {
     LedgerState.BALANCED: "",
@@ -62,7 +66,8 @@ class Span:
 def ledger(parts: Parts, table: str, since: From = None, until: To = None) -> JSONResponse:
     """Rows by minute that went into a hop and came out, from ``from`` to before ``to``.
 
-    By default the last hour; at most a day. Minutes without a row are left out. Minutes that
+    By default the last hour; at most a day. A date is its first instant in the pipeline's zone, so
+    two dates in a row name one day. Minutes without a row are left out. Minutes that
     balance are kept for six hours, residuals for 42 days.
     """
     span = _span(parts, table, since, until)
@@ -134,11 +139,32 @@ def ledger_page(parts: Parts, table: Text, since: From = None, until: To = None)
 
 def _span(parts: ApiParts, table: str, since: str | None, until: str | None) -> Span:
     parts.require_known(table)
-    end = parts.clock() if until is None else parts.gate.cut(until)
-    start = end - SHOWN if since is None else parts.gate.cut(since)
+    end = parts.clock() if until is None else _read_instant(parts, "to", until)
+    try:
+        start = end - SHOWN if since is None else _read_instant(parts, "from", since)
+    except OverflowError as error:
+        raise ConfigError(f"to {until!r}: nothing is before it; give a later instant") from error
     if not timedelta() < end - start <= MOST_SHOWN:
-        raise ConfigError("from, to: ask for a span of up to a day; give both, as RFC 3339")
+        raise ConfigError(
+            "from, to: ask for a span of up to a day that begins before it ends; give both, as "
+            "instants with their offset (2026-03-29T18:00:00+08:00) or as dates"
+        )
     return Span(start, end)
+
+
+def _read_instant(parts: ApiParts, name: str, text: str) -> datetime:
+    """The instant that the parameter *name* means; a date means its first one, not its end."""
+    zone = parts.gate.zone
+    try:
+        if DAY.fullmatch(text):
+            return day_end(date.fromisoformat(text) - timedelta(days=1), zone)
+        return parts.gate.cut(text)
+    except (ConfigError, ValueError, OverflowError) as error:
+        hint = "; send '+' as %2B in a URL" if "%2B" in str(error) else ""
+        raise ConfigError(
+            f"{name} {text!r}: give an instant with its offset (2026-03-29T18:00:00+08:00), or a "
+            f"date (2026-03-29, its first instant in {zone.key}){hint}"
+        ) from error
 
 
 def _entries(parts: ApiParts, table: str, span: Span) -> Mapping[Hop, tuple[LedgerEntry, ...]]:

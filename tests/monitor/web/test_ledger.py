@@ -94,10 +94,47 @@ def test_a_table_of_which_nothing_was_compared_has_no_residual(counted: Rig) -> 
             {"from": "2026-03-03T00:00:00Z", "to": "2026-03-03T00:00:00Z"}, 400, id="none"
         ),
         pytest.param({"from": "yesterday"}, 400, id="no instant"),
+        pytest.param({"to": "0001-01-01T00:00:00Z"}, 400, id="nothing before it"),
+        pytest.param({"from": "0001-01-01", "to": "0001-01-02"}, 400, id="first day"),
+        pytest.param({"from": "2026-02-30"}, 400, id="no such day"),
+        pytest.param({"from": "0001-01-01T00:00:00Z", "to": "0001-01-01T01:00:00Z"}, 200, id="1"),
+        pytest.param({"to": "9999-12-31T23:59:59.999Z"}, 200, id="9999"),
+        pytest.param({"from": "9999-12-31", "to": "9999-12-31T12:00:00Z"}, 200, id="last day"),
     ],
 )
 def test_a_span_that_cannot_be_is_refused(counted: Rig, span: dict[str, str], status: int) -> None:
-    assert counted.client.get(f"/v1/tables/{ORDERS}/ledger", params=span).status_code == status
+    page = counted.client.get("/ledger", params={"table": ORDERS, **span})
+    answer = counted.client.get(f"/v1/tables/{ORDERS}/ledger", params=span)
+
+    assert (answer.status_code, page.status_code) == (status, status)
+    if status != 200:
+        assert "give" in answer.text
+        assert "cut" not in answer.text
+
+
+@pytest.mark.parametrize("name", ["from", "to"])
+def test_an_error_names_the_parameter_that_is_wrong(counted: Rig, name: str) -> None:
+    span = {"from": "2026-03-28T00:00:00Z", "to": "2026-03-28T01:00:00Z", name: "2026-03-28T9"}
+
+    answer = counted.client.get(f"/v1/tables/{ORDERS}/ledger", params=span)
+
+    assert f"{name} '2026-03-28T9': give an instant with its offset" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "since", "until"),
+    [
+        ("2026-03-27", "2026-03-28", "2026-03-26T23:00:00+00:00", "2026-03-27T23:00:00+00:00"),
+        ("2026-03-29", "2026-03-30", "2026-03-28T23:00:00+00:00", "2026-03-29T22:00:00+00:00"),
+        ("2026-10-25", "2026-10-26", "2026-10-24T22:00:00+00:00", "2026-10-25T23:00:00+00:00"),
+    ],
+)
+def test_a_date_is_its_first_instant_in_the_zone(
+    counted: Rig, first: str, last: str, since: str, until: str
+) -> None:
+    found = ask(counted, **{"from": first, "to": last})
+
+    assert (found["since"], found["until"]) == (since, until)
 
 
 def test_a_source_that_counts_nothing_is_never_shown_as_balanced(counted: Rig) -> None:
@@ -208,6 +245,14 @@ def test_the_command_prints_the_answer_of_the_api(address: str, counted: Rig) ->
 
     asked = {"from": start.isoformat(), "to": (start + MINUTE).isoformat()}
     assert (status, json.loads(said)) == (1, ask(counted, **asked))
+
+
+def test_two_dates_show_the_residual_of_the_first(address: str, counted: Rig) -> None:
+    day = (counted.now - 2 * MINUTE).astimezone(counted.gate.zone).date()
+
+    status, said = run(address, ORDERS, "--from", str(day), "--to", str(day + timedelta(days=1)))
+
+    assert (status, "residual  " in said) == (1, True)
 
 
 def test_the_command_exits_0_without_a_residual_and_3_for_an_unknown_minute(
