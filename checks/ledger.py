@@ -161,12 +161,14 @@ class LedgerEntry:
 class Residual:
     """Rows that went into *hop* and did not come out, of one merge that was compared ``at``.
 
-    ``missing`` is by minute, ascending, and op, as an entry has it.
+    ``missing`` is by minute, ascending, and op, as an entry has it. No row of it is of a batch
+    above ``batch``, the newest that was compared in these minutes.
     """
 
     hop: Hop
     at: datetime
     missing: Mapping[int, Counts]
+    batch: int = -1
 
     @property
     def key(self) -> str:
@@ -208,19 +210,33 @@ NO_LOSSES = TableLosses()
 def group_residuals(hop: Hop, entries: Iterable[LedgerEntry]) -> tuple[Residual, ...]:
     """Residuals of *entries* by when they were found, oldest first; others are left out."""
     found: dict[datetime, dict[int, Counts]] = {}
+    newest: dict[datetime, int] = {}
     for one in sorted(entries, key=lambda one: one.minute):
         if one.missing and one.found is not None:
             found.setdefault(one.found, {})[one.minute] = one.missing
-    return tuple(Residual(hop, at, found[at]) for at in sorted(found))
+            newest[one.found] = max(newest.get(one.found, -1), one.batch)
+    return tuple(Residual(hop, at, found[at], newest[at]) for at in sorted(found))
 
 
 @dataclass(frozen=True, slots=True)
 class NewBase:
-    """A base that was requested at ``asked``; shard -> batch in which it became complete."""
+    """A base that was requested at ``asked``; shard -> batch in which it became complete.
+
+    ``began``: shard -> first batch after the base read its place in the log, where that is known.
+    """
 
     id: str
     asked: datetime
     complete: Mapping[str, int]
+    began: Mapping[str, int] = field(default_factory=dict)
+
+    def holds_above(self, batch: int, mirror: "MirrorFacts") -> bool:
+        """Whether *mirror* holds it, and each shard of it was read after *batch* had landed."""
+        done = [self.complete.get(shard, -1) for shard in mirror.shards]
+        began = [
+            self.began.get(shard, done) for shard, done in zip(mirror.shards, done, strict=True)
+        ]
+        return bool(done) and min(*done, *began) > batch and max(done) <= mirror.batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,31 +244,33 @@ class MirrorFacts:
     """What is known of a mirror: its ``shards``, the ``batch`` it holds, and new ``bases``.
 
     ``compared`` is when the row that was compared longest ago was compared with its source, where
-    all columns of all rows are; None while that is not so, or a row is known to differ.
+    all columns of all rows are; None while that is not so, or a row is known to differ. ``looked``
+    is the batch up to which that comparison knows the change log, and the mirror it compared.
     """
 
     shards: tuple[str, ...]
     batch: int
     bases: tuple[NewBase, ...] = ()
     compared: datetime | None = None
+    looked: int = -1
 
 
 LEDGER = "ledger"
 """The check, whose FAIL is a residual that nothing has proven to be made good."""
 
 
-def find_proof(found: datetime, mirror: MirrorFacts) -> str:
-    """What proves that a residual that was *found* then is made good; empty if nothing does.
+def find_proof(residual: Residual, mirror: MirrorFacts) -> str:
+    """What proves that *residual* is made good; empty if nothing does.
 
-    A row of it was committed before it was found. So a read of the source that began later has it.
+    A row of it had landed before it was found. So a read of the source that began later has it.
+    Two conditions say what is later, because a clock may step back: the time, and the batch.
     """
     for base in mirror.bases:
-        batches = [base.complete.get(shard) for shard in mirror.shards]
-        whole = bool(batches) and all(b is not None and b <= mirror.batch for b in batches)
-        if base.asked > found and whole:
+        if base.asked > residual.at and base.holds_above(residual.batch, mirror):
             return f"new base {base.id}"
-    if mirror.compared is not None and mirror.compared > found:
-        return f"each row was compared since {mirror.compared:%Y-%m-%d %H:%M:%S} UTC"
+    oldest = mirror.compared
+    if oldest is not None and oldest > residual.at and mirror.looked >= residual.batch:
+        return f"each row was compared since {oldest:%Y-%m-%d %H:%M:%S} UTC"
     return ""
 
 

@@ -203,20 +203,33 @@ class ResidualProofs:
         if not residuals or isinstance(mirror, Missing):
             return
         table = inputs.table
-        bases = self._bases(table.name, min(one.at for one in residuals))
-        shards = tuple(map(str, table.shards))
-        facts = MirrorFacts(shards, mirror.value.batch, bases, compared_since(inputs))
+        bases = self._bases(inputs, min(one.at for one in residuals))
+        shards, known = tuple(map(str, table.shards)), inputs.verified
+        looked = -1 if known is None else min(known.batch, known.looked)
+        facts = MirrorFacts(shards, mirror.value.batch, bases, compared_since(inputs), looked)
         for one in residuals:
-            if proof := find_proof(one.at, facts):
+            if proof := find_proof(one, facts):
                 self.ledger.make_good(table.name, one, proof)
                 log.info("made_good", table=table.name, hop=one.hop, rows=one.rows, why=proof)
 
-    def _bases(self, table: str, since: datetime) -> tuple[NewBase, ...]:
+    def _bases(self, inputs: Inputs, since: datetime) -> tuple[NewBase, ...]:
         """Complete ones that were requested after *since*."""
+        table, checkpoint = inputs.table, inputs.samples.checkpoint
+        newest = {} if isinstance(checkpoint, Missing) else checkpoint.value.backfills
+        began = {
+            (newest[shard].id, str(shard)): newest[shard].since
+            for shard in table.shards
+            if shard in newest
+        }
         return tuple(
-            NewBase(one.id, one.at, {s.shard: s.done for s in one.states if s.done is not None})
+            NewBase(
+                one.id,
+                one.at,
+                {s.shard: s.done for s in one.states if s.done is not None},
+                {shard: batch for (id_, shard), batch in began.items() if id_ == one.id},
+            )
             for one in self.backfills.since(since)
-            if one.table == table and one.wish.origin is Origin.SNAPSHOT and not one.wish.dry
+            if one.table == table.name and one.wish.origin is Origin.SNAPSHOT and not one.wish.dry
             if one.done
             and one.ended is not None
             and not (one.wish.rows.some or one.wish.rows.where)

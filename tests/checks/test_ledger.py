@@ -1,6 +1,7 @@
 """What went into a hop and did not come out is named by minute and op; what is unknown is no 0."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -147,10 +148,17 @@ SHARDS = ("shop/a", "shop/b")
 
 
 def facts(
-    *, asked: datetime = LATER, batch: int = 9, compared: datetime | None = None, **complete: int
+    *,
+    asked: datetime = LATER,
+    batch: int = 9,
+    compared: datetime | None = None,
+    looked: int = 7,
+    began: int = 8,
+    **complete: int,
 ) -> MirrorFacts:
     by_shard = {f"shop/{name}": done for name, done in complete.items()}
-    return MirrorFacts(SHARDS, batch, (NewBase("b1", asked, by_shard),), compared)
+    known = NewBase("b1", asked, by_shard, {"shop/a": began})
+    return MirrorFacts(SHARDS, batch, (known,), compared, looked)
 
 
 @pytest.mark.parametrize(
@@ -160,6 +168,8 @@ def facts(
         pytest.param(facts(a=8, b=10), "", id="a base that the mirror does not hold yet"),
         pytest.param(facts(a=8), "", id="a base of one shard"),
         pytest.param(facts(a=8, b=9, asked=AT), "", id="a base that was requested before"),
+        pytest.param(facts(a=8, b=7), "", id="a base of an older batch, by a clock that was ahead"),
+        pytest.param(facts(a=8, b=9, began=7), "", id="a base that began in an older batch"),
         pytest.param(MirrorFacts((), 9, (NewBase("b1", LATER, {}),)), "", id="no shard"),
         pytest.param(MirrorFacts(SHARDS, 9), "", id="nothing"),
         pytest.param(facts(compared=AT), "", id="rows that were compared before"),
@@ -168,12 +178,17 @@ def facts(
             "each row was compared since 2026-03-28 12:00:31 UTC",
             id="rows that were compared since",
         ),
+        pytest.param(
+            facts(compared=LATER, looked=6),
+            "",
+            id="rows that were compared at an older batch, by a clock that was ahead",
+        ),
     ],
 )
 def test_a_residual_is_made_good_by_what_read_all_rows_after_it_was_found(
     mirror: MirrorFacts, proof: str
 ) -> None:
-    assert find_proof(AT, mirror) == proof
+    assert find_proof(Residual(Hop.MERGE, AT, {7: {"u": 1}}, 7), mirror) == proof
 
 
 def lost(minute: int, found: datetime | None = AT, **ops: int) -> LedgerEntry:
@@ -183,9 +198,12 @@ def lost(minute: int, found: datetime | None = AT, **ops: int) -> LedgerEntry:
 def test_residuals_are_grouped_by_when_they_were_found() -> None:
     whole = LedgerEntry(6, {"c": 1}, {"c": 1}, found=AT)
 
-    found = group_residuals(Hop.MERGE, [lost(9, u=1), lost(7, SOONER, d=2), lost(8, c=1), whole])
+    found = group_residuals(
+        Hop.MERGE, [replace(lost(9, u=1), batch=6), lost(7, SOONER, d=2), lost(8, c=1), whole]
+    )
 
     assert [one.missing for one in found] == [{7: {"d": 2}}, {8: {"c": 1}, 9: {"u": 1}}]
+    assert [one.batch for one in found] == [4, 6]
     assert found[1].key == f"merge@{int(AT.timestamp())}000"
 
 

@@ -12,10 +12,10 @@ from checks.ledger import LedgerState
 from checks.model import Outcome, Ruling, Verdict, Verified
 from monitor.store.requests import BackfillSpec, StoredBackfill
 from monitor.waivers import WaivableIds
-from pipeline.backfill_state import BackfillState, RowSelection
+from pipeline.backfill_state import Backfill, BackfillState, RowSelection
 from pipeline.errors import UnreachableError
 from pipeline.lags.samples import MirrorPosition
-from pipeline.model import Account, Hop, Origin
+from pipeline.model import Account, Hop, Order, Origin, Shard
 from pipeline.reports import LandingReport, MergeReport
 from tests.monitor.rig import ORDERS, USERS, Rig, codes_of
 
@@ -216,7 +216,7 @@ def test_a_store_that_takes_nothing_keeps_the_residual_and_no_round_fails(
     healthy: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose(healthy)
-    healthy.second()
+    healthy.round()
     base(healthy)()
     healthy.apply()
 
@@ -260,6 +260,43 @@ def test_a_base_that_was_requested_before_proves_nothing(healthy: Rig) -> None:
     assert open_losses(healthy) == [ORDERS]
 
 
+def test_a_base_of_a_clock_that_was_ahead_proves_nothing(healthy: Rig) -> None:
+    """It was requested and complete before the row was lost, but its time is later."""
+    healthy.set_clock(3_600)
+    healthy.watch()
+    end = base(healthy)
+    healthy.land()
+    end()
+    healthy.apply()
+    healthy.set_clock(-3_600)
+    healthy.round(2)
+
+    lose(healthy)
+    healthy.watch()
+    healthy.watch()
+
+    assert state(healthy) is LedgerState.RESIDUAL
+    assert open_losses(healthy) == [ORDERS]
+
+
+def test_a_base_that_began_before_the_loss_proves_nothing(healthy: Rig) -> None:
+    """Though its time is later, and it ended later: its clock was ahead."""
+    began = healthy.newest.batch + 1
+    healthy.set_clock(3_600)
+    end = base(healthy)
+    healthy.set_clock(-3_600)
+    lose(healthy)
+    healthy.round()
+    end()
+    shard = Shard.parse(SHARD)
+    own = Backfill("b1", Origin.SNAPSHOT, Order(1, 1, 0), "A", began, done=healthy.newest.batch)
+    healthy.set_checkpoint(backfills={shard: own})
+    healthy.watch()
+    healthy.watch()
+
+    assert state(healthy) is LedgerState.RESIDUAL
+
+
 def verified(rig: Rig, oldest: datetime) -> Verdict:
     mirror = rig.lake.mirrors[ORDERS]
     assert isinstance(mirror, MirrorPosition)
@@ -293,7 +330,7 @@ def test_a_comparison_of_all_rows_since_makes_it_good(healthy: Rig) -> None:
 
 def test_a_row_that_is_lost_after_the_proof_is_a_residual_again(healthy: Rig) -> None:
     lose(healthy)
-    healthy.second()
+    healthy.round()
     base(healthy)()
     healthy.apply()
     healthy.watch()
