@@ -5,13 +5,15 @@ keys of some rows that are unexpected. No other value of a row is kept: an obser
 where it is a count, or a number about at least 10 values, such as a mean.
 
 It is kept in the memory of the check, so it outlives a restart. It is bounded: of more than
-`MOST_SHOWN` expectations, those that are not met are kept first.
+`MOST_SHOWN` expectations, or of more than `LARGEST` in all, those that are not met are kept first.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from itertools import accumulate
 from typing import Any
 
 from pipeline.suites import COLUMNS, ExpectationResult, ExpectationSettings, list_columns
@@ -19,6 +21,10 @@ from pipeline.suites import COLUMNS, ExpectationResult, ExpectationSettings, lis
 MEMORY = "expectations.results"
 """The name in the memory of checks under which the results of a table are kept."""
 MOST_SHOWN = 200
+LARGEST = 200_000
+"""Bytes of the kept expectations of a look, as JSON."""
+MOST_COLUMNS = 10
+"""Columns that an expectation names; the rest is counted."""
 LONGEST_ARGUMENTS, LONGEST_KEY, LONGEST_TEXT = 300, 120, 300
 """Characters of the arguments of an expectation, of a key, and of another text."""
 WHOLE, CHANGES = "whole", "changes"
@@ -29,7 +35,8 @@ WHOLE, CHANGES = "whole", "changes"
 class ShownExpectation:
     """One expectation with its outcome; ``met`` is None where ``why`` it could not be evaluated.
 
-    ``unexpected`` of ``rows`` do not meet it; ``keys`` names some of them.
+    ``unexpected`` of ``rows`` do not meet it; ``keys`` names some of them. ``columns`` has at most
+    10, and then how many more there are.
     """
 
     type: str
@@ -74,15 +81,24 @@ class ValidationResult:
 
     @staticmethod
     def loads(known: Mapping[str, Any]) -> "ValidationResult":
-        """Read back what :meth:`dumps` returned."""
-        shown = (
-            ShownExpectation(
-                **{**one, "columns": tuple(one["columns"]), "keys": tuple(one["keys"])}
-            )
-            for one in known["shown"]
-        )
+        """Read back what :meth:`dumps` returned.
+
+        Raises:
+            ValueError, TypeError, KeyError: it has another shape.
+        """
+        numbers = {name: int(known[name]) for name in ("rows", "batch", "left_out")}
+        after = None if known["after"] is None else int(known["after"])
         at = datetime.fromisoformat(known["at"])
-        return ValidationResult(**{**known, "at": at, "shown": tuple(shown)})
+        if at.tzinfo is None:
+            raise ValueError("the instant has no offset")
+        shown = tuple(map(_load_shown, known["shown"]))
+        return ValidationResult(**{**known, **numbers, "at": at, "after": after, "shown": shown})
+
+
+def _load_shown(known: Mapping[str, Any]) -> ShownExpectation:
+    texts = {name: tuple(map(str, known[name])) for name in ("columns", "keys")}
+    numbers = {name: int(known[name]) for name in ("unexpected", "rows")}
+    return ShownExpectation(**{**known, **texts, **numbers})
 
 
 def bound_results(
@@ -90,9 +106,11 @@ def bound_results(
 ) -> tuple[tuple[ShownExpectation, ...], int]:
     """What is kept of *results*, which are in the order of *suite*, and how many are left out."""
     shown = [_show(*pair) for pair in zip(suite, results, strict=True)]
-    if len(shown) > MOST_SHOWN:
-        bad = [one for one in shown if one.met is not True]
-        shown = (bad + [one for one in shown if one.met])[:MOST_SHOWN]
+    sizes = [len(json.dumps(asdict(one))) + 2 for one in shown]
+    if len(shown) > MOST_SHOWN or sum(sizes) > LARGEST:
+        first = sorted(range(len(shown)), key=lambda place: shown[place].met is True)[:MOST_SHOWN]
+        fits = accumulate(sizes[place] for place in first)
+        shown = [shown[place] for place, size in zip(first, fits, strict=True) if size <= LARGEST]
     return tuple(shown), len(results) - len(shown)
 
 
@@ -103,27 +121,38 @@ def _show(each: ExpectationSettings, result: ExpectationResult) -> ShownExpectat
     why = result.text.partition("): ")[2] if result.met is None else ""
     return ShownExpectation(
         type=_cut(each.type, LONGEST_TEXT),
-        columns=tuple(_cut(one, LONGEST_KEY) for one in columns[:MOST_SHOWN]),
+        columns=tuple(_bound_columns(columns)),
         arguments=_cut(text, LONGEST_ARGUMENTS),
         severity=result.severity,
         met=result.met,
         unexpected=result.unexpected,
         rows=result.rows,
-        observed=result.observed,
+        observed=_cut(result.observed, LONGEST_KEY),
         keys=tuple(_cut(key, LONGEST_KEY) for key in result.keys),
         why=_cut(why, LONGEST_TEXT),
     )
+
+
+def _bound_columns(columns: Sequence[str]) -> Iterator[str]:
+    yield from (_cut(one, LONGEST_KEY) for one in columns[:MOST_COLUMNS])
+    if len(columns) > MOST_COLUMNS:
+        yield f"and {len(columns) - MOST_COLUMNS} more"
 
 
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def load_results(kept: Mapping[str, Any] | None) -> tuple[ValidationResult, ...]:
-    """The newest results of a table, that of the newest look first; none if none is kept."""
-    found = (
-        [ValidationResult.loads(kept[name]) for name in (CHANGES, WHOLE) if name in kept]
-        if kept
-        else []
-    )
+def load_results(kept: object) -> tuple[ValidationResult, ...]:
+    """The newest results of a table, that of the newest look first; none if none is kept.
+
+    What cannot be read, such as what another version kept, is left out until the next look.
+    """
+    found = list(_load_known(kept)) if isinstance(kept, Mapping) else []
     return tuple(sorted(found, key=lambda one: one.at, reverse=True))
+
+
+def _load_known(kept: Mapping[str, Any]) -> Iterator[ValidationResult]:
+    for name in (CHANGES, WHOLE):
+        with suppress(AttributeError, KeyError, OverflowError, TypeError, ValueError):
+            yield ValidationResult.loads(kept[name])

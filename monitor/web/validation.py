@@ -73,12 +73,14 @@ def _newest(parts: ApiParts, table: str) -> dict[str, str] | None:
 def _card(one: ValidationResult) -> ResultCard:
     whole = one.after is None
     rows = "1 row" if one.rows == 1 else f"{one.rows} rows"
+    met = any(each.met for each in one.shown)  # they come last, so no other is left out
+    least = "At least " if one.left_out and not met else ""
     return ResultCard(
         scope="whole" if whole else "changes",
         title=f"All {rows}" if whole else f"{rows} changed after batch {one.after}",
         at=render.render_instant(one.at),
         batch=one.batch,
-        summary=f"{one.unmet} of {len(one.shown) + one.left_out} expectations are not met.",
+        summary=f"{least}{one.unmet} of {len(one.shown) + one.left_out} expectations are not met.",
         left_out=one.left_out,
         lines=tuple(_lines(one.shown)),
     )

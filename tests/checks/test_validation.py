@@ -8,6 +8,7 @@ import pytest
 
 from checks.validation import (
     CHANGES,
+    LARGEST,
     LONGEST_ARGUMENTS,
     LONGEST_KEY,
     MOST_SHOWN,
@@ -61,6 +62,52 @@ def test_of_many_expectations_those_that_are_not_met_are_kept_first() -> None:
     shown, left_out = bound_results([expect(column="id")] * 500, results)
 
     assert (len(shown), left_out, shown[0].met) == (MOST_SHOWN, 500 - MOST_SHOWN, False)
+
+
+def test_an_expectation_names_ten_columns_and_counts_the_others() -> None:
+    many = expect(column_list=[f"c{n}" for n in range(500)])
+
+    ((shown,), _) = bound_results([many], [result()])
+
+    assert shown.columns == (*(f"c{n}" for n in range(10)), "and 490 more")
+
+
+def test_what_is_kept_of_a_look_is_small_and_names_first_what_is_not_met() -> None:
+    wide = expect(column_list=["\N{SNOWMAN}" * 200] * 200)
+    keys = tuple("\N{SNOWMAN}" * 200 for _ in range(20))
+    results = [result(n != 190, unexpected=99, keys=keys, rows=100) for n in range(200)]
+
+    shown, left_out = bound_results([wide] * 200, results)
+
+    kept = json.dumps(ValidationResult(AT, None, 9, 3, shown, left_out).dumps())
+    assert LARGEST / 2 < len(kept) < LARGEST + 1_000
+    assert (len(shown) + left_out, [one.met for one in shown].index(False)) == (200, 0)
+
+
+SEEN = ValidationResult(AT, None, 9, 3, bound_results([expect(column="id")], [result()])[0]).dumps()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"x": 1},
+        [],
+        "text",
+        None,
+        {**SEEN, "shown": None},
+        {**SEEN, "shown": [{"x": 1}]},
+        {**SEEN, "shown": [{**SEEN["shown"][0], "unexpected": "many"}]},
+        {**SEEN, "at": "2026-03-28T00:00:00"},
+        {**SEEN, "rows": {}},
+        {**SEEN, "newer": 1},
+    ],
+    ids=str,
+)
+def test_a_result_of_another_shape_is_left_out(odd: object) -> None:
+    (read,) = load_results({WHOLE: odd, CHANGES: json.loads(json.dumps(SEEN))})
+
+    assert read.rows == 9
+    assert load_results(odd) == ()
 
 
 @pytest.mark.parametrize("kept", [None, {}])

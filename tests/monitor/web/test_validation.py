@@ -113,6 +113,22 @@ def test_without_a_result_it_says_what_is_not_known(looked: Rig) -> None:
     assert "Newest verdict" not in page(looked, USERS)
 
 
+def test_where_unmet_expectations_are_left_out_it_names_no_total(looked: Rig) -> None:
+    kept(looked, *[ExpectationResult("x", False)] * 201)
+    assert "At least 200 of 201 expectations are not met. 1 more" in page(looked)
+
+    kept(looked, *[ExpectationResult("x", n > 2) for n in range(201)])
+    assert " 3 of 201 expectations are not met. 1 more" in page(looked)
+    assert "At least" not in page(looked)
+
+
+def test_a_result_of_another_shape_is_none(looked: Rig) -> None:
+    stamp = {"kept": {WHOLE: {"x": 1}}, "batch": 1, "life": None}
+    looked.store.memory.remember(ORDERS, MEMORY, stamp, looked.now)
+
+    assert "No validation result is known" in page(looked)
+
+
 def test_an_unknown_table_is_refused(looked: Rig) -> None:
     assert looked.client.get("/expectations", params={"table": "shop.order"}).status_code == 404
 
