@@ -87,7 +87,7 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
         pytest.param(["init", "--name", "foo"], "--from-source", id="init: a name alone"),
         pytest.param(["init", "--password-env", "BAR"], "--from-source", id="init: a password"),
         pytest.param(["ledger", "no.such"], "no table 'no.such'; known: ", id="ledger: a table"),
-        pytest.param(["ledger", USERS, "--from", "x"], "bad cut 'x'", id="ledger: since when"),
+        pytest.param(["ledger", USERS, "--from", "x"], "from 'x': give", id="ledger: since when"),
         pytest.param(["late", "--since", "x"], "bad cut 'x'", id="late: since when"),
         pytest.param(
             ["lineage", "\udcff"], "is not valid text", id="lineage: bytes that are no text"
