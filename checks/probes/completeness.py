@@ -68,17 +68,21 @@ def count_events(transactions: Iterable[Transaction]) -> EventCount:
     return EventCount(complete, tuple(short), tuple(over), undecided)
 
 
+MOST_EVENTS = 2**40  # of a transaction; an END that announces more is garbled
+
+
 def count_minutes(transactions: Iterable[Transaction], found: datetime) -> tuple[LedgerEntry, ...]:
     """Return what was announced and what landed, by the minute of END; *found* now.
 
-    One that began again is counted over all its tables, so its minute is unknown.
+    One that began again is counted over all its tables, so its minute is unknown. So is that of an
+    END whose count no transaction can have.
     """
     return add_entries(_count_minute(each, found) for each in transactions)
 
 
 def _count_minute(each: Transaction, found: datetime) -> LedgerEntry:
     minute = minute_of(each.at or found)
-    if each.begun > 1:
+    if each.begun > 1 or not 0 <= each.promised <= MOST_EVENTS:
         return LedgerEntry(minute, unknown=True, batch=each.end_batch)
     differs = each.landed != each.promised
     return LedgerEntry(

@@ -4,8 +4,9 @@ Batches wait in ``ledger_open`` until a merge has reached them. Then they are co
 only the minutes stay. Each report is stored in one transaction. A report that is missing leaves
 its batches UNKNOWN: nothing counts it as a loss.
 
-Balanced and unknown minutes stay for some hours, residuals for 42 days, also after they were made
-good. What was proven stays proven: the proof is stored with the minute, and is not asked for again.
+Balanced and unknown minutes stay for some hours, minutes that were made good for 42 days. Residuals
+stay until they are made good, so that none ends by its age. What was proven stays proven: the proof
+is stored with the minute, and is not asked for again.
 """
 
 import threading
@@ -53,6 +54,7 @@ LONGEST_FLIGHT = timedelta(days=2)  # then a batch is given up, and is unknown
 _AT_ONCE = 500  # tables that one statement names
 _TOGETHER = 20  # merges that are compared in one transaction
 MOST_COUNTED = 1_000  # minutes of a table that wait for a store that takes nothing
+MOST_RESIDUAL = 2**40  # rows of a minute that are stored as its residual
 MOST_LOST = 1_000  # minutes with a residual that are read of a table and hop
 EVERY_TABLE = ""  # the row of ``ledger_reach`` of the batches that landing has reported
 
@@ -237,14 +239,15 @@ class Ledger:
             query = select(ledger_minutes).where(wrong).order_by(ledger_minutes.c.minute)
             entries = self.database.decoded(query.limit(MOST_LOST), ledger_minutes, _entry)
             own = group_residuals(Hop(hop), entries)
-            more = rows - sum(one.rows for one in own)
+            more = max(rows - sum(one.rows for one in own), 0)  # a merge may have come between
             before = found.get(table, NO_LOSSES)
             found[table] = TableLosses((*before.residuals, *own), before.more + more)
         yield from found.items()
 
     def _sum_residuals(self, which: ColumnElement[bool]) -> dict[tuple[str, str], int | None]:
         columns = (ledger_minutes.c.table, ledger_minutes.c.hop)
-        sums = (func.sum(ledger_minutes.c.residual), func.max(ledger_minutes.c.unknown))
+        total = func.total(ledger_minutes.c.residual)  # a sum fails above 2**63
+        sums = (total, func.max(ledger_minutes.c.unknown))
         with self.database.read() as connection:
             query = select(*columns, *sums).where(which).group_by(*columns)
             found = connection.execute(query).all()
@@ -260,11 +263,11 @@ class Ledger:
             self._changed = None if known is None or tables is None else known | {*tables}
 
     def prune(self, now: datetime) -> int:
-        """Delete minutes that have no residual any more early, and batches that nothing merged."""
+        """Delete old minutes without a residual, and batches that nothing merged."""
         old = ledger_minutes.c.at < now - HISTORY
-        balanced = and_(ledger_minutes.c.residual == 0, ledger_minutes.c.made_good.is_(None))
-        quiet = and_(ledger_minutes.c.at < now - KEPT, balanced)
-        gone = delete_rows(self.database, ledger_minutes, old | quiet)
+        quiet = and_(ledger_minutes.c.at < now - KEPT, ledger_minutes.c.made_good.is_(None))
+        whole = and_(ledger_minutes.c.residual == 0, old | quiet)
+        gone = delete_rows(self.database, ledger_minutes, whole)
         given_up = ledger_open.c.at < now - LONGEST_FLIGHT
         with self.database.write() as connection:
             newest = func.max(ledger_open.c.batch)
@@ -365,7 +368,7 @@ def _row(table: str, hop: Hop, one: LedgerEntry, at: datetime) -> dict[str, Any]
         "came_out": dict(one.came_out),
         "explained": dict(one.explained),
         "unknown": int(one.unknown),
-        "residual": one.residual or 0,
+        "residual": min(one.residual or 0, MOST_RESIDUAL),
         "batch": one.batch,
         "at": at,
         "made_good": dict(one.made_good) or None,

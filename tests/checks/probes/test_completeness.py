@@ -86,6 +86,16 @@ def test_transactions_are_counted_by_the_minute_of_their_end() -> None:
     assert (three.minute, three.state) == (first + 9, LedgerState.UNKNOWN)
 
 
+@pytest.mark.parametrize("count", [-1, 2**40 + 1, 10**19])
+def test_a_count_that_no_transaction_can_have_makes_its_minute_unknown(count: int) -> None:
+    noon = datetime(2026, 3, 28, 12, tzinfo=UTC)
+    end = replace(WHOLE, promised=count, at=noon)
+
+    (one,) = count_minutes([replace(SHORT, at=noon), end], noon)
+
+    assert (one.unknown, one.missing) == (True, {EVENTS: 1})
+
+
 def test_each_transaction_is_counted_for_the_ledger_once_though_it_is_judged_again() -> None:
     world, counted = FakeWorld(), list[LedgerEntry]()
     write_row(world, 1)

@@ -5,11 +5,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
-from sqlalchemy import event, text
+import pytest
+from sqlalchemy import ColumnElement, event, text
 
 from checks.ledger import COUNTING_CHECK, EVENTS, LedgerEntry, LedgerState
 from checks.model import Outcome, Ruling, Verdict
-from monitor.store.ledger import KEPT, LONGEST_FLIGHT
+from monitor.store.history import HISTORY
+from monitor.store.ledger import KEPT, LONGEST_FLIGHT, MOST_RESIDUAL
 from monitor.store.store import ServiceStore
 from pipeline.minute_counts import MinuteCounts
 from pipeline.model import Account, Hop
@@ -131,6 +133,57 @@ def test_residuals_outlast_minutes_that_balance(store: ServiceStore) -> None:
     assert store.ledger.prune(NOW + KEPT + timedelta(seconds=1)) == 1
 
     assert states(store) == {7: LedgerState.RESIDUAL}
+
+
+def test_a_residual_ends_by_a_proof_and_never_by_its_age(store: ServiceStore) -> None:
+    land(store, 0, {"7": {"c": 2}, "8": {"c": 2}})
+    store.ledger.add_merges("main", [merge(-1, 0, {"7": {"c": 1}})], NOW)
+    years, months = NOW + 20 * HISTORY, NOW + HISTORY - timedelta(seconds=1)
+    assert store.ledger.prune(years) == 0
+
+    (loss,) = store.ledger.losses()[T].residuals
+    assert states(store) == {7: LedgerState.RESIDUAL, 8: LedgerState.RESIDUAL}
+    store.ledger.make_good(T, loss, "a new base")
+
+    assert (store.ledger.prune(months), store.ledger.losses()) == (0, {})
+    assert store.ledger.prune(years) == 2
+
+
+def test_counts_that_no_column_holds_fail_no_transaction_and_no_sum(store: ServiceStore) -> None:
+    """As of an END that was garbled; also in a store that has such minutes already."""
+    for minute, lost in enumerate((2**63 - 1, 2**63 - 1, 10**19)):
+        one = LedgerEntry(minute, {EVENTS: lost}, {EVENTS: 0}, batch=minute, found=NOW)
+        fail = Ruling(Outcome.FAIL, "why")
+        store.ledger.note_counts(Verdict(T, COUNTING_CHECK, fail, NOW, counted=(one,)), NOW)
+    with store.write() as connection:
+        pass
+    assert store.ledger.residuals() == {(T, "collection"): 3 * MOST_RESIDUAL}
+
+    with store.write() as connection:
+        connection.execute(text("UPDATE ledger_minutes SET residual = 9223372036854775807"))
+    store.ledger.prune(NOW)
+
+    residual = store.ledger.residuals()[T, "collection"]
+    assert residual is not None
+    assert residual > 2**64
+
+
+def test_a_merge_between_sum_and_rows_leaves_no_negative_rest(
+    store: ServiceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(store, 0, {"7": {"c": 2}})
+    store.ledger.add_merges("main", [merge(-1, 0, {"7": {"c": 1}})], NOW)
+    total = store.ledger._sum_residuals
+
+    def sum_and_lose(which: ColumnElement[bool]) -> dict[tuple[str, str], int | None]:
+        found = total(which)
+        with store.write() as connection:
+            connection.execute(text("UPDATE ledger_minutes SET went_in = '{\"c\": 9}'"))
+        return found
+
+    monkeypatch.setattr(store.ledger, "_sum_residuals", sum_and_lose)
+
+    assert store.ledger.losses()[T].more == 0
 
 
 def test_a_batch_that_nothing_merged_for_days_is_given_up(store: ServiceStore) -> None:
