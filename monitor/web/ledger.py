@@ -68,7 +68,7 @@ def ledger(parts: Parts, table: str, since: From = None, until: To = None) -> JS
 
     By default the last hour; at most a day. A date is its first instant in the pipeline's zone, so
     two dates in a row name one day. Minutes without a row are left out. Minutes that
-    balance are kept for six hours, residuals for 42 days.
+    balance are kept for six hours, residuals until they are made good.
     """
     span = _span(parts, table, since, until)
     found = _entries(parts, table, span)
