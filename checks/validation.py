@@ -16,15 +16,13 @@ from datetime import datetime
 from itertools import accumulate
 from typing import Any
 
-from pipeline.suites import COLUMNS, ExpectationResult, ExpectationSettings, list_columns
+from pipeline.suites import COLUMNS, ExpectationResult, ExpectationSettings, name_columns
 
 MEMORY = "expectations.results"
 """The name in the memory of checks under which the results of a table are kept."""
 MOST_SHOWN = 200
 LARGEST = 200_000
 """Bytes of the kept expectations of a look, as JSON."""
-MOST_COLUMNS = 10
-"""Columns that an expectation names; the rest is counted."""
 LONGEST_ARGUMENTS, LONGEST_KEY, LONGEST_TEXT = 300, 120, 300
 """Characters of the arguments of an expectation, of a key, and of another text."""
 WHOLE, CHANGES = "whole", "changes"
@@ -115,13 +113,12 @@ def bound_results(
 
 
 def _show(each: ExpectationSettings, result: ExpectationResult) -> ShownExpectation:
-    columns = tuple(list_columns(each))
     given = {name: value for name, value in each.kwargs.items() if name not in COLUMNS}
     text = json.dumps(given, default=str, ensure_ascii=False) if given else ""
     why = result.text.partition("): ")[2] if result.met is None else ""
     return ShownExpectation(
         type=_cut(each.type, LONGEST_TEXT),
-        columns=tuple(_bound_columns(columns)),
+        columns=tuple(_cut(one, LONGEST_KEY) for one in name_columns(each)),
         arguments=_cut(text, LONGEST_ARGUMENTS),
         severity=result.severity,
         met=result.met,
@@ -131,12 +128,6 @@ def _show(each: ExpectationSettings, result: ExpectationResult) -> ShownExpectat
         keys=tuple(_cut(key, LONGEST_KEY) for key in result.keys),
         why=_cut(why, LONGEST_TEXT),
     )
-
-
-def _bound_columns(columns: Sequence[str]) -> Iterator[str]:
-    yield from (_cut(one, LONGEST_KEY) for one in columns[:MOST_COLUMNS])
-    if len(columns) > MOST_COLUMNS:
-        yield f"and {len(columns) - MOST_COLUMNS} more"
 
 
 def _cut(text: str, most: int) -> str:

@@ -41,6 +41,7 @@ from pipeline.row_conditions import require_plain_condition
 
 SLUICE = "_sluice"
 MOST_KEYS = 20  # of rows that one result names
+MOST_COLUMNS = 10  # that one result names
 MATCH_JSON_SCHEMA = "expect_column_values_to_match_json_schema"
 JSON_SCHEMA_METRIC = (
     "great_expectations.expectations.metrics.column_map_metrics.column_values_match_json_schema"
@@ -657,8 +658,15 @@ def _observed(each: ExpectationSettings, value: object, wide: frozenset[str]) ->
 
 
 def name_expectation(each: ExpectationSettings) -> str:
-    """Its type and columns; other arguments may hold values."""
-    return f"{each.type}({', '.join(list_columns(each))})"
+    """Its type and columns, of many the first; other arguments may hold values."""
+    return f"{each.type}({', '.join(name_columns(each))})"
+
+
+def name_columns(each: ExpectationSettings) -> tuple[str, ...]:
+    """Its columns; of more than 10 the first 10, and how many more there are."""
+    columns = tuple(list_columns(each))
+    more = len(columns) - MOST_COLUMNS
+    return (*columns[:MOST_COLUMNS], *([f"and {more} more"] if more > 0 else ()))
 
 
 def _new_context() -> Any:

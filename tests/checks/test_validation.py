@@ -17,7 +17,7 @@ from checks.validation import (
     bound_results,
     load_results,
 )
-from pipeline.suites import ExpectationResult, ExpectationSettings
+from pipeline.suites import ExpectationResult, ExpectationSettings, name_expectation
 
 AT = datetime(2026, 3, 28, tzinfo=UTC)
 BETWEEN = "expect_column_values_to_be_between"
@@ -70,6 +70,8 @@ def test_an_expectation_names_ten_columns_and_counts_the_others() -> None:
     ((shown,), _) = bound_results([many], [result()])
 
     assert shown.columns == (*(f"c{n}" for n in range(10)), "and 490 more")
+    assert name_expectation(many) == f"{BETWEEN}({', '.join(shown.columns)})"
+    assert name_expectation(expect(column_list=["a", "b"])) == f"{BETWEEN}(a, b)"
 
 
 def test_what_is_kept_of_a_look_is_small_and_names_first_what_is_not_met() -> None:
