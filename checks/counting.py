@@ -289,7 +289,7 @@ class CountedRanges:
         """Return JSON values for the memory of a check."""
         return {
             "ended": self.ended.isoformat(),
-            "ranges": {shard: [list(span) for span in own] for shard, own in self.ranges.items()},
+            "ranges": dump_ranges(self.ranges),
             "counts": {shard: list(own) for shard, own in self.counts.items()},
             "cursors": dict(self.cursors),
         }
@@ -299,7 +299,7 @@ class CountedRanges:
         """Read back what :meth:`dumps` wrote."""
         return cls(
             datetime.fromisoformat(raw["ended"]),
-            {shard: tuple((a, b) for a, b in own) for shard, own in raw["ranges"].items()},
+            load_ranges(raw["ranges"]),
             {shard: tuple(own) for shard, own in raw["counts"].items()},
             raw["cursors"],
         )
@@ -358,7 +358,7 @@ class RowProof:
         """
         names = {shard_name(shard): shard for shard in table.shards}
         mirror, found = world.mirror(table), fences_after(table, world, self.looked)
-        if world.now > self.until or self.schemas.keys() != names.keys():
+        if self.schemas.keys() != names.keys():
             return None
         if found is None or mirror.batch < self.batch or not world.reached(table, found):
             return None
@@ -377,9 +377,13 @@ class RowProof:
 
 
 def find_proof(table: Table, world: World, check: str) -> RowProof | None:
-    """What *check* has proven of *table* when it last ruled; None if that was no PASS."""
-    memory = world.recall(table, check) or {}
-    return RowProof.loads(memory[PROOF]) if memory.get(PROOF) else None
+    """What *check* has proven of *table* when it last ruled.
+
+    None if that was no PASS, or if it has to have more by now.
+    """
+    raw = (world.recall(table, check) or {}).get(PROOF)
+    proof = RowProof.loads(raw) if raw else None
+    return proof if proof and world.now <= proof.until else None
 
 
 def dump_ranges(ranges: Mapping[str, Sequence[Range]]) -> dict[str, Any]:

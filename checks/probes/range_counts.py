@@ -121,13 +121,12 @@ class RangeCounts:
             return self._hand_over(table, world, memory)
         proof = find_proof(table, world, VALUES)
         ruled = proof.ruled.isoformat() if proof else ""
-        if proof and ruled == memory.get("proof") and world.now <= proof.until:
+        if proof and ruled == memory.get("proof"):
             return NotYet(f"{VALUES} goes on")
         fences = proof.fences(table, world) if proof else None
         if proof is None or fences is None:
             return self._await_values(table, world) if memory.get("proof") else None
-        kept = {"counted": memory.get("counted"), "look": None, "more": 0, "failed": 0}
-        world.remember(table, NAME, {**kept, "found": [], "open": {}, "proof": ruled})
+        world.remember(table, NAME, _settled(memory, ruled))
         return Differences(fences, f"as {VALUES} has proven: {proof}", ended=world.clock())
 
     def _hand_over(self, table: Table, world: World, memory: Memory) -> NotYet | None:
@@ -140,8 +139,7 @@ class RangeCounts:
         if memory.get("alone"):
             return None
         handed = HandedRanges.loads(raw) if raw else _differing(memory, table, world.clock())
-        passes = proof is not None and world.now <= proof.until
-        if proof is None or not passes or world.now - handed.at > self.patience:
+        if proof is None or world.now - handed.at > self.patience:
             if raw:
                 world.remember(table, NAME, {**memory, HANDED: None, "alone": True})
             return None
@@ -151,11 +149,9 @@ class RangeCounts:
             own: tuple(one for one in many if one.span in handed.ranges.get(own, ()))
             for own, many in opened.items()
         }
-        kept: Memory = {**memory, HANDED: handed.dumps(), "open": dump_open_ranges(left)}
-        if not handed.ranges:
-            kept = {"counted": memory.get("counted"), "look": None, "more": 0, "failed": 0}
-            kept |= {"found": [], "open": {}, "proof": proof.began.isoformat()}
-        world.remember(table, NAME, kept)
+        waits = {**memory, HANDED: handed.dumps(), "open": dump_open_ranges(left)}
+        settled = _settled(memory, proof.began.isoformat())
+        world.remember(table, NAME, waits if handed.ranges else settled)
         count = sum(map(len, handed.ranges.values()))
         return NotYet(f"{VALUES} compares {count} ranges that differ in their counts")
 
@@ -293,6 +289,12 @@ def _unexplained(memory: Memory, left: Sequence[Suspect], table: Table) -> dict[
         for own, many in load_open_ranges(memory["open"], table).items()
     }
     return dump_open_ranges(kept)
+
+
+def _settled(memory: Memory, proof: str) -> Memory:
+    """Nothing differs any more, by a *proof* of `values`."""
+    kept = {"counted": memory.get("counted"), "look": None, "more": 0, "failed": 0}
+    return {**kept, "found": [], "open": {}, "proof": proof}
 
 
 def _differing(memory: Memory, table: Table, at: datetime) -> HandedRanges:

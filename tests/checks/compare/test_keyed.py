@@ -37,11 +37,15 @@ def world() -> FakeWorld:
 
 def rule(world: FakeWorld, rounds: int = 4, **settings: Any) -> list[Ruling]:
     """Rulings of so many rounds, with the mirror in step before each."""
+    return [one.ruling for one in verdicts(world, rounds, **settings)]
+
+
+def verdicts(world: FakeWorld, rounds: int, **settings: Any) -> list[Verdict]:
     found = []
     for _ in range(rounds):
         world.catch_up()
         answer = run_probe(Check("values", Values(**settings), KEYED), world)
-        found += [answer.ruling] if isinstance(answer, Verdict) else []
+        found += [answer] if isinstance(answer, Verdict) else []
     return found
 
 
@@ -232,12 +236,7 @@ def test_a_key_that_is_not_compared_is_named(world: FakeWorld) -> None:
 
 def claims(world: FakeWorld, rounds: int = 4, **settings: Any) -> list[Verified | None]:
     """What the verdicts of so many rounds claim, with the mirror in step before each."""
-    found = []
-    for _ in range(rounds):
-        world.catch_up()
-        answer = run_probe(Check("values", Values(**settings), KEYED), world)
-        found += [answer.verified] if isinstance(answer, Verdict) else []
-    return found
+    return [one.verified for one in verdicts(world, rounds, **settings)]
 
 
 def test_a_scan_verifies_what_was_changed_before_it_began(world: FakeWorld) -> None:
