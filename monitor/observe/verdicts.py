@@ -207,10 +207,12 @@ class ResidualProofs:
         shards, known = tuple(map(str, table.shards)), inputs.verified
         looked = -1 if known is None else min(known.batch, known.looked)
         facts = MirrorFacts(shards, mirror.value.batch, bases, compared_since(inputs), looked)
-        for one in residuals:
-            if proof := find_proof(one, facts):
-                self.ledger.make_good(table.name, one, proof)
-                log.info("made_good", table=table.name, hop=one.hop, rows=one.rows, why=proof)
+        proven = [(one, proof) for one in residuals if (proof := find_proof(one, facts))]
+        if not proven:
+            return
+        self.ledger.make_good(table.name, *proven)
+        for one, proof in proven:
+            log.info("made_good", table=table.name, hop=one.hop, rows=one.rows, why=proof)
 
     def _bases(self, inputs: Inputs, since: datetime) -> tuple[NewBase, ...]:
         """Complete ones that were requested after *since*."""

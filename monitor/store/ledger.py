@@ -199,19 +199,26 @@ class Ledger:
             self._read_changed()
             return self._losses
 
-    def make_good(self, table: str, residual: Residual, proof: str) -> None:
-        """Store that *residual* of *table* is made good; what was found since is not."""
-        minutes = sorted(residual.missing)
+    def make_good(self, table: str, *proven: tuple[Residual, str]) -> None:
+        """Store that residuals of *table* are made good, and by what; not what was found since.
+
+        All are one transaction.
+        """
         with self.database.write() as connection:
-            for start in range(0, len(minutes), _AT_ONCE):
-                own = and_(*_of_hop(table, residual.hop))
-                some = ledger_minutes.c.minute.in_(minutes[start : start + _AT_ONCE])
-                query = select(ledger_minutes).where(own, some)
-                for row in self.database.decoded(query, ledger_minutes, _entry_at):
-                    one, at = row
-                    if one.found == residual.at and one.missing:
-                        _store_entries(connection, table, residual.hop, [one.with_proof(proof)], at)
+            for residual, proof in proven:
+                self._prove(connection, table, residual, proof)
         self._note_changed({table})
+
+    def _prove(self, connection: Connection, table: str, residual: Residual, proof: str) -> None:
+        minutes = sorted(residual.missing)
+        for start in range(0, len(minutes), _AT_ONCE):
+            own = and_(*_of_hop(table, residual.hop))
+            some = ledger_minutes.c.minute.in_(minutes[start : start + _AT_ONCE])
+            query = select(ledger_minutes).where(own, some)
+            for row in self.database.decoded(query, ledger_minutes, _entry_at):
+                one, at = row
+                if one.found == residual.at and one.missing:
+                    _store_entries(connection, table, residual.hop, [one.with_proof(proof)], at)
 
     def _read_changed(self) -> None:
         changed, self._changed = self._changed, None  # if this fails, all are read next time

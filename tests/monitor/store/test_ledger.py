@@ -143,7 +143,7 @@ def test_a_residual_ends_by_a_proof_and_never_by_its_age(store: ServiceStore) ->
 
     (loss,) = store.ledger.losses()[T].residuals
     assert states(store) == {7: LedgerState.RESIDUAL, 8: LedgerState.RESIDUAL}
-    store.ledger.make_good(T, loss, "a new base")
+    store.ledger.make_good(T, (loss, "a new base"))
 
     assert (store.ledger.prune(months), store.ledger.losses()) == (0, {})
     assert store.ledger.prune(years) == 2
