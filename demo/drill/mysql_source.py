@@ -7,7 +7,7 @@ from typing import Any
 
 from demo.connect import Connect
 from demo.debezium import mysql_connector
-from demo.drill.tables import CONNECTOR, DATABASE, HEARTBEATS, PREFIX, ROWS, Column
+from demo.drill.tables import CONNECTOR, DATABASE, HEARTBEATS, PREFIX, ROWS, Column, spell_columns
 from demo.mysql import MySQL
 from demo.shop.link import Address
 from demo.shop.schema import DATABASES
@@ -85,9 +85,7 @@ class MySQLSource:
 
     def create_tables(self, names: Sequence[str]) -> None:
         """Create and fill them."""
-        columns = (*self.compared, *self.uncompared)
-        declared = ", ".join(f"{one.name} {one.type}" for one in columns)
-        fill = ", ".join(one.fill for one in columns)
+        declared, fill = spell_columns((*self.compared, *self.uncompared))
         statements = [f"SET cte_max_recursion_depth = {ROWS}"]
         for name in names:
             statements += (

@@ -13,7 +13,7 @@ from typing import Any
 
 from demo.connect import Connect
 from demo.debezium import postgres_connector
-from demo.drill.tables import CONNECTOR, DATABASE, HEARTBEATS, PREFIX, ROWS, Column
+from demo.drill.tables import CONNECTOR, DATABASE, HEARTBEATS, PREFIX, ROWS, Column, spell_columns
 from demo.postgres import PUBLICATION, Postgres
 from demo.shop.postgres import PostgresAddress
 from demo.shop.schema import DATABASES
@@ -113,9 +113,7 @@ class PostgresSource:
 
     def create_tables(self, names: Sequence[str]) -> None:
         """Create and fill them, and publish them one by one, beside the schemas of the shop."""
-        columns = (*self.compared, *self.uncompared)
-        declared = ", ".join(f"{one.name} {one.type}" for one in columns)
-        fill = ", ".join(one.fill for one in columns)
+        declared, fill = spell_columns((*self.compared, *self.uncompared))
         for name in names:
             self.execute(
                 f"CREATE TABLE {name} (id BIGINT NOT NULL PRIMARY KEY, {declared})",

@@ -35,6 +35,12 @@ class Column:
     change: str
 
 
+def spell_columns(columns: Sequence[Column]) -> tuple[str, str]:
+    """Their declarations and the values of the fill, as SQL lists them."""
+    declared = ", ".join(f"{one.name} {one.type}" for one in columns)
+    return declared, ", ".join(one.fill for one in columns)
+
+
 class DrillSource(Protocol):
     """A database whose tables are harmed."""
 
