@@ -113,6 +113,17 @@ def test_without_a_result_it_says_what_is_not_known(looked: Rig) -> None:
     assert "Newest verdict" not in page(looked, USERS)
 
 
+def test_a_verdict_that_passes_shows_no_count_of_an_earlier_look(looked: Rig) -> None:
+    """It stands since the first look that passed, and the looks below it say their own rows."""
+    ruling = Ruling(Outcome.PASS, "6 expectations met by all 199 rows")
+    looked.recorder.tell([Verdict(ORDERS, "expectations", ruling, looked.clock())])
+
+    text = page(looked)
+
+    assert "Newest verdict: pass <span" in text
+    assert "199" not in text
+
+
 def test_where_unmet_expectations_are_left_out_it_names_no_total(looked: Rig) -> None:
     kept(looked, *[ExpectationResult("x", False)] * 201)
     assert "At least 200 of 201 expectations are not met. 1 more" in page(looked)
