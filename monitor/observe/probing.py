@@ -13,6 +13,7 @@ day name them.
 """
 
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -62,11 +63,15 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ProbeAtWork:
-    """A probe that has not ended; ``limit`` is how long it may take."""
+    """A probe that has not ended; ``limit`` is how long it may take.
+
+    It began at ``began`` seconds of a timer that no step of the clock moves.
+    """
 
     check: str
     table: str
     since: datetime
+    began: float
     limit: timedelta
 
 
@@ -153,6 +158,7 @@ class Probing:
     run: Callable[[], str] = str
     paused: Callable[[], Collection[str]] = tuple
     workers_of: Callable[[tuple[str, ...]], int] = lambda _: 1
+    elapsed: Callable[[], float] = time.monotonic
     lines: DeadlinePool[None] = field(init=False)
     _queues: dict[tuple[str, ...], ProbeQueue] = field(default_factory=dict)
     _ran: dict[tuple[str, str], datetime] = field(default_factory=dict)
@@ -227,7 +233,9 @@ class Probing:
         table, world = visit.table, self.open_world(visit.table.sources, number)
         for plan, probe in visit.checks:
             started, key = self.clock(), (plan.name, table.name)
-            queue.at_work[number] = ProbeAtWork(plan.name, table.name, started, probe.limit)
+            queue.at_work[number] = ProbeAtWork(
+                plan.name, table.name, started, self.elapsed(), probe.limit
+            )
             past = self._past(plan, probe, table)
             world.begin(plan.name)
             verdict = run_probe(Check(plan.name, probe, table), world, past, self.run())
@@ -246,8 +254,12 @@ class Probing:
 
     def _tell_hanging(self, queue: ProbeQueue, due: Sequence[Due]) -> None:
         """Say once of all that waits for a probe that hangs which one that is."""
-        now = self.clock()
-        hanging = [one for one in tuple(queue.at_work.values()) if now - one.since > one.limit]
+        now, seconds = self.clock(), self.elapsed()
+        hanging = [
+            one
+            for one in tuple(queue.at_work.values())
+            if seconds - one.began > one.limit.total_seconds()
+        ]
         if not hanging:
             return
         by_table = {one.table: one for one in hanging}

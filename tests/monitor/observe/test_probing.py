@@ -108,10 +108,10 @@ class LookingBack(FakeProbe):
 
 
 class Bench:
-    """Probing over a real store, its time moved by hand."""
+    """Probing over a real store, its time moved by hand; the clock may be wrong by ``step``."""
 
     def __init__(self, folder: Path) -> None:
-        self.now, self.worlds = NOON, 0
+        self.now, self.step, self.worlds = NOON, timedelta(), 0
         self.store = ServiceStore.open(folder / "s.db")
         self.rulings = LatestVerdicts()
         self.recorder = VerdictRecorder(
@@ -119,7 +119,10 @@ class Bench:
         )
 
     def clock(self) -> datetime:
-        return self.now
+        return self.now + self.step
+
+    def elapsed(self) -> float:
+        return self.now.timestamp()
 
     def open_world(self, _names: tuple[str, ...], _worker: int) -> World:
         self.worlds += 1
@@ -134,6 +137,7 @@ class Bench:
             open_world=self.open_world,
             clock=self.clock,
             workers_of=lambda _: workers,
+            elapsed=self.elapsed,
         )
 
 
@@ -398,6 +402,24 @@ def test_f45_what_waits_for_a_probe_that_hangs_is_unknown_by_its_name_and_told_o
         (Outcome.UNKNOWN, "job:probe", NOON + 2 * MINUTE)
     }
     assert len(bench.store.incidents.open()) == 1
+
+
+@pytest.mark.parametrize("step", [timedelta(hours=1), timedelta(hours=-1)])
+def test_a_step_of_the_clock_makes_no_probe_hang_and_hides_none(
+    bench: Bench, hanging: Hanging, step: timedelta
+) -> None:
+    probing = lines(bench, hanging, plan(FakeProbe(hanging={"b.t": hanging})))
+    probing.round()
+
+    bench.step = step
+    probing.round()
+    stepped = bench.rulings.of("b.t")
+    bench.now += 2 * MINUTE
+    probing.round()
+
+    assert stepped == ()
+    (told,) = bench.rulings.of("b.t")
+    assert "max_id of b.t has not ended since 12:00:00 UTC" in told.ruling.reason
 
 
 def test_one_that_hangs_holds_its_own_table_and_no_other_of_its_source(
