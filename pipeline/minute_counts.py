@@ -34,6 +34,7 @@ COUNTED_OPS = (
 """Of rows that a merge reads."""
 _MINUTE = 60_000_000  # microseconds
 _NO_TIME = np.iinfo(np.int64).min
+_FIRST, _LAST = -1_035_593_280, 4_223_371_679  # of the years 1 and 9999, which a datetime can have
 
 
 def count_minutes(rows: pa.Table) -> dict[str, dict[str, dict[str, int]]]:
@@ -71,10 +72,13 @@ def _encoded(column: pa.ChunkedArray | pa.Array) -> pa.DictionaryArray:
 
 
 def minutes_of(rows: pa.Table) -> npt.NDArray[np.int64]:
-    """Return the minute of each row by its ``at``; see :func:`minute_key`."""
+    """Return the minute of each row by its ``at``; see :func:`minute_key`.
+
+    A time outside of the years 1 to 9999 counts as none.
+    """
     times = pc.fill_null(rows["at"].cast(pa.int64()), _NO_TIME)
-    found = np.asarray(times)
-    return np.where(found == _NO_TIME, found, found // _MINUTE)
+    found = np.asarray(times) // _MINUTE
+    return np.where((found < _FIRST) | (found > _LAST), _NO_TIME, found)
 
 
 def minute_key(minute: int) -> str:

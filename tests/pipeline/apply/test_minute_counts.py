@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from pipeline.changelog.table import Stamp
 from pipeline.landing.batch_stats import gather_stats, tally_rows
@@ -63,6 +64,29 @@ def test_a_minute_before_1970_is_a_minute() -> None:
     rows = pa.Table.from_batches([stamped([row(Op.CREATE, 1, 1, "a", at=at)], STAMP)])
 
     assert count_minutes(rows) == {"db.t": {"-1": {"c": 1}}}
+
+
+@pytest.mark.parametrize("at", [2**62, -(2**62)], ids=["far ahead", "long ago"])
+def test_a_time_that_no_calendar_has_counts_as_none(at: int) -> None:
+    (batch,) = pa.Table.from_batches([stamped([row(Op.CREATE, 1, 1, "a")], STAMP)]).to_batches()
+    place = batch.schema.get_field_index("at")
+    times = pa.array([at]).cast(batch.schema.field(place).type)
+    rows = pa.Table.from_batches([batch.set_column(place, batch.schema.field(place), times)])
+
+    assert count_minutes(rows) == {"db.t": {NO_MINUTE: {"c": 1}}}
+
+
+@pytest.mark.parametrize(
+    "at", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)], ids=str
+)
+def test_the_first_and_the_last_minute_of_the_calendar_are_minutes(at: datetime) -> None:
+    rows = pa.Table.from_batches([stamped([row(Op.CREATE, 1, 1, "a", at=at)], STAMP)])
+
+    (found,) = count_minutes(rows)["db.t"]
+
+    assert datetime(1970, 1, 1, tzinfo=UTC) + timedelta(minutes=int(found)) == at.replace(
+        second=0, microsecond=0
+    )
 
 
 def test_counts_of_too_many_minutes_are_unknown() -> None:
