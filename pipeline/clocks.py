@@ -15,11 +15,12 @@ circumstances that can end the failure.
 """
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from difflib import get_close_matches
 from itertools import pairwise
+from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
 from pipeline.errors import ConfigError
@@ -105,6 +106,32 @@ def has_passed(since: datetime, pause: timedelta, now: datetime) -> bool:
     return not timedelta() <= now - since < pause
 
 
+BEHIND = timedelta(seconds=2)
+
+
+def is_behind(now: datetime, fences: Sequence[Fence]) -> bool:
+    """Whether our clock went back: a fence has the earlier of two clocks, so none is of later.
+
+    By a little it may be: a fence is a microsecond after the one before it at least.
+    """
+    return bool(fences) and fences[-1].at - now > BEHIND
+
+
+def redate(value: Any, until: datetime, now: datetime) -> Any:
+    """*value*, of JSON, with *now* in place of each instant after it and not after *until*.
+
+    Our clock was ahead when it said them, up to *until*, and it is right *now*. Only instants as
+    `isoformat` writes them in UTC count.
+    """
+    if isinstance(value, Mapping):
+        return {name: redate(one, until, now) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [redate(one, until, now) for one in value]
+    if isinstance(value, str) and _OWN_INSTANT.fullmatch(value):
+        return now.isoformat() if now < datetime.fromisoformat(value) <= until else value
+    return value
+
+
 def in_order(fences: Sequence[Fence]) -> tuple[Fence, ...]:
     """Those of *fences*, ascending by number, after which none of an earlier time comes."""
     kept: list[Fence] = []
@@ -119,6 +146,7 @@ _RECENT = 60  # heartbeats that tell how far apart they usually are
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _INSTANT = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})")
+_OWN_INSTANT = re.compile(r"\d{4}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d(\.\d{6})?\+00:00")
 _LOST_PLUS = re.compile(r".*\d{2}:\d{2}:\d{2}(\.\d+)? \d{2}:\d{2}")
 
 

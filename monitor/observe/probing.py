@@ -42,7 +42,7 @@ from monitor.store.certificates import Certificates
 from monitor.store.history import CheckMemory, Verdicts
 from pipeline.changelog.reader import LogReader
 from pipeline.checkpoint import Incarnations
-from pipeline.clocks import first_fence, has_passed
+from pipeline.clocks import first_fence, has_passed, is_behind, redate
 from pipeline.collectors.collector import Collector
 from pipeline.errors import UnreachableError
 from pipeline.lags.samples import LandedBatch
@@ -388,8 +388,14 @@ class ProbeWorld:
         return self.clock_now()
 
     def fence_after(self, source: str, instant: datetime) -> Fence | None:
-        """The first heartbeat at or after *instant*; None if it is not written yet."""
-        return first_fence(self.fences.of(source), instant)
+        """The first heartbeat at or after *instant*; None if it is not written yet.
+
+        None, too, if our clock went back: a heartbeat from before that may have a later time.
+        """
+        fences, now = self.fences.of(source), self.clock()
+        if instant <= now and is_behind(now, fences):
+            return None
+        return first_fence(fences, instant)
 
     def reached(self, table: Table, fences: Sequence[Fence]) -> bool:
         """Whether a batch that covers every one of *fences* is applied to the pinned mirror.
@@ -464,14 +470,28 @@ class ProbeWorld:
         found = self.memory.recall(table.name, check)
         if found is None or "kept" not in found:
             return None
+        found = self._redated(table.name, check, found)
         kept: Mapping[str, Any] = found["kept"]
         return kept if lasting or self._is_log_of(found["batch"], found["life"]) else None
 
     def remember(self, table: Table, check: str, memory: Mapping[str, Any]) -> None:
         """Keep *memory* for the next round."""
-        batch = self.landed_batch()
-        stamp = {"kept": memory, "batch": batch, "life": self.incarnation(batch)}
+        batch, at = self.landed_batch(), self.clock().isoformat()
+        stamp = {"kept": memory, "batch": batch, "life": self.incarnation(batch), "at": at}
         self.memory.remember(table.name, check, stamp, self.now)
+
+    def _redated(self, table: str, check: str, stamp: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Let no check wait for a time that our clock had when it was ahead.
+
+        Such times count as now, from now on. They stay if our clock is behind now.
+        """
+        now, at = self.clock(), stamp.get("at")
+        until = now if at is None else datetime.fromisoformat(at)
+        if until <= now or any(is_behind(now, self.fences.of(name)) for name in self.names):
+            return stamp
+        known = {**stamp, "kept": redate(stamp["kept"], until, now), "at": now.isoformat()}
+        self.memory.remember(table, check, known, self.now)
+        return known
 
     def _is_log_of(self, batch: int, life: int | None) -> bool:
         if isinstance(self.look.checkpoint, Missing) or batch < 0:

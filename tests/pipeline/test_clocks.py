@@ -15,6 +15,8 @@ from pipeline.clocks import (
     Retries,
     has_passed,
     in_order,
+    is_behind,
+    redate,
     step_back,
 )
 from pipeline.model import Fence
@@ -212,3 +214,32 @@ def test_nobody_waits_for_a_clock_that_was_set_back() -> None:
     assert retries.due("t", "as it is", back)
     assert retries.failed("t", "as it is", back) == timedelta()
     assert retries.failed("t", "as it is", back + SECOND) == SECOND
+
+
+def test_instants_of_a_clock_that_was_ahead_become_now_wherever_they_are() -> None:
+    now, until = NOW, NOW + timedelta(hours=1)
+    early, ahead = NOW - SECOND, NOW + timedelta(minutes=59, microseconds=7)
+    later = until + SECOND
+    others = ["2020-01-01", "12:30:00", ahead.strftime("%Y-%m-%d %H:%M:%S"), 7, None, True]
+
+    found = redate(
+        {"ended": ahead.isoformat(), "spans": [[-9, early.isoformat()], [3, until.isoformat()]]}
+        | {ahead.isoformat(): later.isoformat(), "others": others},
+        until,
+        now,
+    )
+
+    assert found == {
+        "ended": now.isoformat(),
+        "spans": [[-9, early.isoformat()], [3, now.isoformat()]],
+        ahead.isoformat(): later.isoformat(),
+        "others": others,
+    }
+
+
+def test_a_clock_is_behind_if_a_heartbeat_is_seconds_after_it() -> None:
+    fences = fences_at(0, 10)
+
+    assert not is_behind(NOW, ())
+    assert not is_behind(NOW + 8 * SECOND, fences)
+    assert is_behind(NOW + 7 * SECOND, fences)

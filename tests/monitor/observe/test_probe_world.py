@@ -437,6 +437,58 @@ def test_what_was_remembered_of_a_log_goes_with_its_batches(
     before.memory.database.close()
 
 
+AHEAD = NOON + timedelta(hours=1)
+
+
+def test_a_check_does_not_wait_for_a_time_that_the_clock_had_when_it_was_ahead(
+    tmp_path: Path,
+) -> None:
+    seen = world(tmp_path)
+    right, late = NOON + timedelta(seconds=1), NOON + timedelta(days=9)
+    seen.clock_now = lambda: AHEAD
+    seen.remember(TABLE, "values", {"ended": AHEAD.isoformat(), "spans": [[1, right.isoformat()]]})
+    seen.remember(TABLE, "day_counts", {"until": late.isoformat(), "name": "2026"})
+
+    seen.clock_now = lambda: NOON + timedelta(seconds=5)
+    first = seen.recall(TABLE, "values")
+    seen.clock_now = lambda: NOON + timedelta(seconds=9)
+    again = seen.recall(TABLE, "values")
+
+    known = (NOON + timedelta(seconds=5)).isoformat()
+    assert first == again == {"ended": known, "spans": [[1, right.isoformat()]]}
+    assert seen.recall(TABLE, "day_counts") == {"until": late.isoformat(), "name": "2026"}
+    seen.memory.database.close()
+
+
+def test_what_was_remembered_stays_as_it_is_while_the_clock_is_behind(tmp_path: Path) -> None:
+    seen = world(tmp_path)
+    seen.clock_now = lambda: NOON + timedelta(seconds=2)
+    kept = {"ended": (NOON + timedelta(seconds=2)).isoformat()}
+    seen.remember(TABLE, "values", kept)
+
+    seen.clock_now = lambda: NOON - timedelta(hours=1)
+
+    assert seen.recall(TABLE, "values") == kept
+    seen.memory.database.close()
+
+
+def test_no_heartbeat_is_known_to_be_after_a_time_of_a_clock_that_went_back(
+    tmp_path: Path,
+) -> None:
+    seen = world(tmp_path)
+    seen.clock_now = lambda: NOON - timedelta(hours=1)
+
+    early = seen.fence_after("shop", NOON - timedelta(hours=1, seconds=3))
+    before = seen.fence_after("shop", NOON)
+    seen.clock_now = lambda: NOON
+    later = seen.fence_after("shop", NOON - timedelta(seconds=3))
+
+    assert early is None, "it may have been written an hour before"
+    assert before is not None
+    assert before.number == 1, "that time is from before the clock went back"
+    assert later is not None
+
+
 def test_now_stands_still_and_the_clock_does_not(tmp_path: Path) -> None:
     seen = world(tmp_path)
 
