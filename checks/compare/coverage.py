@@ -48,33 +48,46 @@ class ComparedSpan:
 class Coverage:
     """When the rows of one shard were last compared; ``spans`` ascend and leave no id out.
 
-    ``since`` is when the comparing began.
+    All rows were last known to be compared ``since`` then, or the comparing began then.  A time
+    before ``valid_from`` claims nothing, and only decides which ids are next; None: all count.
     """
 
     since: datetime
     spans: tuple[ComparedSpan, ...] = (ComparedSpan(FLOOR, UNSIGNED_CEILING, None),)
+    valid_from: datetime | None = None
 
     def dumps(self) -> dict[str, Any]:
         """Return JSON values for the memory of a check."""
         spans = [[one.low, one.at and one.at.isoformat()] for one in self.spans]
-        return {"since": self.since.isoformat(), "spans": spans}
+        valid_from = self.valid_from and self.valid_from.isoformat()
+        return {"since": self.since.isoformat(), "spans": spans, "valid_from": valid_from}
 
     @classmethod
     def loads(cls, raw: Mapping[str, Any]) -> "Coverage":
-        """Read back what :meth:`dumps` wrote."""
+        """Read back what :meth:`dumps` wrote; earlier versions wrote no ``valid_from``."""
         lows = [low for low, _ in raw["spans"]]
         highs = [*lows[1:], UNSIGNED_CEILING]
         spans = (
             ComparedSpan(low, high, datetime.fromisoformat(at) if at else None)
             for (low, at), high in zip(raw["spans"], highs, strict=True)
         )
-        return cls(datetime.fromisoformat(raw["since"]), tuple(spans))
+        begun = raw.get("valid_from")
+        valid_from = datetime.fromisoformat(begun) if begun else None
+        return cls(datetime.fromisoformat(raw["since"]), tuple(spans), valid_from)
 
     @property
     def oldest(self) -> datetime | None:
         """Every row was compared at this time or later; None before that is so."""
         times = [one.at for one in self.spans]
-        return None if None in times else min(at for at in times if at is not None)
+        oldest = None if None in times else min(at for at in times if at is not None)
+        return None if oldest and self.valid_from and oldest < self.valid_from else oldest
+
+    def restarted(self, at: datetime) -> "Coverage":
+        """The coverage of rows that may all be others *at* that time: the turn of ids goes on.
+
+        The promised time does not begin again, or a lap that restarts often would never be late.
+        """
+        return replace(self, since=self.oldest or self.since, valid_from=at)
 
     def compared(self, ranges: Iterable[Range], at: datetime) -> "Coverage":
         """The coverage after *ranges* were compared *at* that time."""
@@ -83,7 +96,7 @@ class Coverage:
             spans = [part for one in spans for part in _cut(one, low, high)]
             spans.append(ComparedSpan(low, high, at))
             spans.sort(key=lambda one: one.low)
-        return Coverage(self.since, _joined(spans))
+        return replace(self, spans=_joined(spans))
 
     def next_blocks(
         self, low: int, high: int, size: int, most: int, skipped: Sequence[Range] = ()

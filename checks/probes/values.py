@@ -400,8 +400,7 @@ class Values:
         closed = remove_spans(memory["ranges"], memory["open"])
         unknown = changed.emptied | {own for own, _ in changed.unread}
         for shard, known in _coverage(comparison, memory).items():
-            since = known.since if known.oldest is None else at  # of a lap that has not ended
-            before = Coverage(since) if shard in unknown else known
+            before = known.restarted(at) if shard in unknown else known
             ranges = ((low, high) for low, high in closed.get(str(shard), ()))
             found[shard] = before.compared(ranges, at)
         return found
@@ -665,15 +664,14 @@ def _tell_early(
 
 
 def _coverage(comparison: Comparison, memory: Memory) -> dict[Shard, Coverage]:
-    """What is known of each shard; nothing of one whose compared columns are others now."""
-    known, columns = memory.get("coverage", {}), memory.get("columns", {})
-    return {
-        shard: Coverage.loads(known[str(shard)])
-        if str(shard) in known and columns.get(str(shard)) == asked
-        else Coverage(comparison.world.now)
-        for shard in comparison.table.shards
-        for asked in [comparison.asked[str(shard)]]
-    }
+    """What is known of each shard; of one whose compared columns are others now, only its turn."""
+    columns, asked, now = memory.get("columns", {}), comparison.asked, comparison.world.now
+    found = dict[Shard, Coverage]()
+    for name, shard in ((str(one), one) for one in comparison.table.shards):
+        raw = memory.get("coverage", {}).get(name)
+        known = Coverage.loads(raw) if raw else Coverage(now)
+        found[shard] = known if columns.get(name) == asked[name] else known.restarted(now)
+    return found
 
 
 def _verified(

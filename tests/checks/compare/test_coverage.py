@@ -82,6 +82,29 @@ def test_a_lap_ends_after_as_many_cycles_as_it_has_blocks_for_each(
         assert lap == 0 or made.oldest >= at - lap_time * 1.05 - timedelta(seconds=seconds)
 
 
+@given(st.integers(1, 60), st.integers(1, 9))
+def test_a_lap_that_begins_again_goes_on_where_it_was_and_claims_nothing(
+    blocks: int, each: int
+) -> None:
+    """It begins again after *each* few blocks: all have their turn, and no lap ends."""
+    high, made, at, seen = 16 * blocks - 1, Coverage(START), START, list[tuple[int, int]]()
+    made = made.compared([ALL], START)
+    for n in range(blocks):
+        at += timedelta(minutes=1)
+        made = made.restarted(at) if n % each == 0 else made
+        (block,) = made.next_blocks(0, high, 16, 1)
+        seen.append(block)
+        made = made.compared([block], at)
+        assert made.oldest is None or blocks <= each
+    assert sorted(seen) == [(16 * n, 16 * n + 16) for n in range(blocks)]
+    assert made.since == START
+    assert Coverage.loads(made.dumps()) == made
+
+    done = made.compared([ALL], at)
+    assert done.oldest == at
+    assert done.restarted(at + WEEK).since == at
+
+
 @given(st.lists(st.tuples(st.integers(0, 3_600), st.integers(0, 50)), min_size=1, max_size=60))
 def test_ranges_that_are_paid_for_are_as_many_as_time_and_changed_rows_ask_for(
     cycles: list[tuple[int, int]],

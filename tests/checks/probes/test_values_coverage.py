@@ -159,6 +159,57 @@ def test_a_lap_that_begins_again_and_again_is_behind(world: FakeWorld) -> None:
     assert "were not compared since" in found[-1].ruling.reason
 
 
+def altered_cycles(world: FakeWorld, many: int, **settings: Any) -> list[Verdict]:
+    """Verdicts of cycles with a statement before each third one that leaves the columns alike."""
+    found = []
+    for n in range(many):
+        if n % 3 == 0:
+            world.alter(ONE, v="int")
+        found += cycles(world, 1, **settings)
+    return found
+
+
+def test_a_lap_that_statements_begin_again_is_behind(world: FakeWorld) -> None:
+    assert compared(cycles(world, 6))[-1].oldest is not None
+
+    found = altered_cycles(world, 45, ranges=2, within=timedelta(minutes=10))
+
+    assert found[0].ruling.outcome is Outcome.PASS
+    assert {one.oldest for one in compared(found)} == {None}
+    assert found[-1].ruling.code == "behind"
+    assert f"rows of {ONE} were not compared since" in found[-1].ruling.reason
+
+
+def test_a_lap_that_statements_begin_again_comes_to_the_lowest_ids(world: FakeWorld) -> None:
+    assert compared(cycles(world, 6))[-1].oldest is not None
+    world.contents[ONE, 3] += 1
+
+    found = altered_cycles(world, 45, ranges=2)
+
+    assert f"{ONE}:3" in {key for one in found for key in one.ruling.keys}
+
+
+@pytest.mark.parametrize("columns", ["altered", "as they were, in a new base"])
+def test_what_was_compared_before_a_lap_began_again_counts_for_the_promised_time(
+    world: FakeWorld, columns: str
+) -> None:
+    """The lap before ended eight minutes ago; this one takes longer than the two that are left."""
+    settings: dict[str, Any] = {"ranges": 2, "within": timedelta(minutes=10)}
+    assert compared(cycles(world, 6))[-1].oldest is not None
+    world.time += timedelta(minutes=8)
+    for shard in (ONE, TWO):
+        if columns == "altered":
+            world.alter(shard, v="int")
+        else:
+            world.snapshot(shard)
+
+    found = cycles(world, 8, **settings)
+
+    assert found[-1].ruling.code == "behind"
+    assert f"rows of {ONE} were not compared since" in found[-1].ruling.reason
+    assert cycles(world, 40, **settings)[-1].ruling.outcome is Outcome.PASS
+
+
 def test_open_ranges_of_a_shard_that_is_gone_are_forgotten(world: FakeWorld) -> None:
     for id_ in range(20, 60):
         world.contents[TWO, id_] = 100
