@@ -137,7 +137,7 @@ def build_section(
     try:
         value = with_durations(
             lambda plain: adapter.validate_json(json.dumps(plain), strict=True, extra="forbid"),
-            known,
+            json.loads(json.dumps(known, default=str)),  # YAML also has bytes and sets
         )
     except ConfigError as error:  # the class refuses a value of the right type
         return None, [*faults, with_key(at, str(error))]

@@ -257,6 +257,17 @@ class _Loader(yaml.SafeLoader):
             keys.append(key.value)
         return super().construct_mapping(node, deep)
 
+    def construct_date_text(self, node: yaml.ScalarNode) -> str:
+        """Return a date or time as the text that it is, whether it is quoted or not.
+
+        ValueError if there is no such date.
+        """
+        self.construct_yaml_timestamp(node)
+        return str(node.value)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_date_text)
+
 
 WAYS = "{env: NAME} or {file: PATH}"
 SECRET_SCHEMA = {

@@ -57,6 +57,39 @@ def test_reading_a_config_loads_nothing_that_only_rows_need() -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.parametrize(
+    "value", ["2020-01-01", "2020-01-01T10:00:00Z", "2020-01-01 10:00:00.5 +02:00"]
+)
+def test_a_date_without_quotes_is_the_text_that_it_is(
+    value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEAST", value)
+    for written in (value, f"'{value}'", f"!!timestamp '{value}'", "{env: LEAST}"):
+        bounds = f"range: {{columns: {{day: {{least: {written}}}}}}}"
+        kwargs = f"{{column: day, value_set: [{written}], {value}: 1}}"
+        suite = f"[{{type: expect_column_values_to_be_in_set, kwargs: {kwargs}}}]"
+        more = f"""
+invariants: [{{tables: shop.orders, {bounds}}}]
+probes: {{day_counts: {{columns: [{written}]}}, expectations: {{suite: {suite}}}}}
+"""
+        config = parse_text(more)
+        probes = {plan.name: plan.probe for plan in config.plans}
+
+        assert config.invariants[0].invariants == (("range", Range({"day": ValueBounds(value)})),)
+        assert probes["day_counts"].columns == (value,)
+        assert probes["expectations"].suite[0].kwargs["value_set"] == [value]
+        assert probes["expectations"].suite[0].kwargs[value] == 1
+
+
+def test_a_value_that_json_cannot_write_is_no_traceback() -> None:
+    found = faults(MINIMAL + "probes: {values: {within: !!binary aGk=, ranges: !!set {a}}}\n")
+
+    assert [one.partition(": ")[0] for one in found] == [
+        "probes.values.within",
+        "probes.values.ranges",
+    ]
+
+
 def test_each_copy_is_its_kind_with_its_fields(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -304,7 +304,7 @@ def test_an_empty_section_has_its_defaults() -> None:
 def test_what_cannot_be_read_at_all_is_told_too() -> None:
     cases = [
         ("tables: &a [*a]", "a YAML alias contains itself; write the values out"),
-        ("tables: {2026-01-01: a}", "a key is not a text: keys must be str"),
+        ("tables: {!!binary aGk=: a}", "a key is not a text: keys must be str"),
         ('store: "a\\0b"', "store: 'a\\x00b' is not a path: "),
         ("store: ~nobody_at_all/x", "store: '~nobody_at_all/x' is not a path: "),
     ]
