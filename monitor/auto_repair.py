@@ -252,9 +252,19 @@ def _fences_of(fails: Iterable[Verdict]) -> tuple[tuple[str, int], ...]:
 
 def _is_asked_for(case: RepairCase) -> Objection | None:
     if case.rule.how == "ask":
-        command = f"sluice repair {quote(case.table)} --incident {case.incident.id} --reason ..."
-        return NextStep.ASK, f"the rule for {case.rule.tables} says ask; run: {command}"
+        return NextStep.ASK, f"the rule for {case.rule.tables} says ask; run: {_command(case)}"
     return None
+
+
+def _is_keyed(case: RepairCase) -> Objection | None:
+    """Leave keys that are not one integer to a person: their spelling depends on the columns."""
+    if case.view.table.no_ranges and any(one.check == "values" for one in case.fails):
+        return NextStep.ASK, f"values names rows by keys that are not ids; run: {_command(case)}"
+    return None
+
+
+def _command(case: RepairCase) -> str:
+    return f"sluice repair {quote(case.table)} --incident {case.incident.id} --reason ..."
 
 
 def _is_in_hand(case: RepairCase) -> Objection | None:
@@ -404,6 +414,7 @@ OBJECTIONS: tuple[Callable[[RepairCase], Objection | None], ...] = (
     _is_unproven,
     _is_doubled,
     _is_cut_off,
+    _is_keyed,
     _is_older,
     _is_repeated,
     _has_failed,

@@ -69,8 +69,12 @@ def select_rows(
     return RowSelection(tuple(found), _merged(spans), most=most)
 
 
-def select_failed_rows(table: Table, fails: Iterable[Verdict], most: int) -> RowSelection:
+def select_failed_rows(
+    table: Table, fails: Iterable[Verdict], most: int, columns: Sequence[Column] = ()
+) -> RowSelection:
     """The rows that *fails* name; they may be some of those that are wrong.
+
+    *columns* are the source's, as far as they are known: `values` writes bytes in digits.
 
     Raises:
         ConfigError: they name none.
@@ -80,6 +84,8 @@ def select_failed_rows(table: Table, fails: Iterable[Verdict], most: int) -> Row
         for text in fail.ruling.keys if fail.check in NAMING else ():
             if fail.check == "offset_keys":
                 keys.append(_key(table, text[text.index(" [") + 1 :]))
+            elif fail.check == "values" and text.startswith("["):
+                keys.append(_compared_key(table, text, columns))
             else:
                 ranges.append(_span(text, fail))
     if not keys and not ranges:
@@ -136,12 +142,26 @@ def _spelled(column: Column | None, text: str) -> str:
     if str(column) == "UUID":
         return text.lower()
     hexadecimal = _HEX.fullmatch(text) or _UUID.fullmatch(text)
-    if column.dialect.lake_type(column) != "binary" or hexadecimal is None:
+    if not _is_binary(column) or hexadecimal is None:
         return text
     data = bytes.fromhex(text.removeprefix("0x").replace("-", ""))
     made = base64.b64encode(data).decode()
     typed = column.dialect.values(column, pa.array([made], pa.string())).to_pylist()
     return made if typed == [data] else text
+
+
+def _compared_key(table: Table, text: str, columns: Sequence[Column]) -> SelectedKey:
+    """The key that `values` names: as the change log has it, but bytes as hexadecimal digits."""
+    known, found = {column.name: column for column in columns}, _key(table, text)
+    values = [
+        _spelled(column, f"0x{value}" if column and _is_binary(column) else value)
+        for column, value in zip(map(known.get, table.key), json.loads(found.values), strict=True)
+    ]
+    return SelectedKey(canonical_key(values, "", "", unique=True), found.shard)
+
+
+def _is_binary(column: Column) -> bool:
+    return column.dialect.lake_type(column) == "binary"
 
 
 def _key(table: Table, text: str) -> SelectedKey:

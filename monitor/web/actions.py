@@ -266,10 +266,11 @@ def repair(parts: Parts, body: RepairRequest) -> JSONResponse:
         raise ConfigError("reason: is required, except for a dry run; add it")
     table = parts.table(body.table)
     fails = _fails(body.incident, table, parts)
+    by_key = body.keys or (body.incident and table.no_ranges)
+    columns = parts.gate.roster.columns(table) if by_key else ()
     if body.incident:
-        rows = select_failed_rows(table, fails, body.most)
+        rows = select_failed_rows(table, fails, body.most, columns)
     else:
-        columns = parts.gate.roster.columns(table) if body.keys else ()
         rows = select_rows(table, body.keys, body.ranges, body.most, columns)
     if body.dry_run:
         _require_previewable(rows, body.most)

@@ -234,6 +234,19 @@ def test_nothing_is_repaired_unless_all_wrong_rows_are_known_and_few(
     assert store.backfills.list() == ()
 
 
+def test_keys_that_are_no_ids_are_left_to_a_person(store: ServiceStore) -> None:
+    harness = RepairHarness(store, AUTO)
+    incident = harness.find("t", '["shop","shop.t","17","x"]', check="values")
+    (seen,) = harness.board.tables
+    keyed = replace(seen, table=replace(seen.table, key=("id", "line"), id_column=None))
+    harness.board = replace(harness.board, tables=(keyed,))
+
+    (made,) = harness.after()
+
+    assert made.step is NextStep.ASK
+    assert made.why.endswith(f"run: sluice repair shop.t --incident {incident} --reason ...")
+
+
 def test_nothing_is_repaired_while_another_check_of_the_table_does_not_name_all_rows(
     store: ServiceStore,
 ) -> None:

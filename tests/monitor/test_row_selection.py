@@ -104,6 +104,44 @@ def test_what_checks_name_is_read_in_the_shards_they_name() -> None:
     assert found.keys == (SelectedKey('["7"]', "shop/shop.t_1"),)
 
 
+@pytest.mark.parametrize(
+    ("columns", "named", "key"),
+    [
+        pytest.param((), '["shop","shop.t_0","17","1"]', ["17", "1"], id="unknown columns"),
+        pytest.param(
+            (MySqlColumn("a", "INT"), MySqlColumn("b", "VARCHAR", length=9)),
+            '["shop","shop.t_0","17","00ff"]',
+            ["17", "00ff"],
+            id="digits in a text",
+        ),
+        pytest.param(
+            (MySqlColumn("a", "INT"), MySqlColumn("b", "BINARY", length=2)),
+            '["shop","shop.t_0","17","00ff"]',
+            ["17", "AP8="],
+            id="bytes",
+        ),
+    ],
+)
+def test_rows_that_a_comparison_names_by_keys_are_read_by_these(
+    columns: tuple[MySqlColumn, ...], named: str, key: list[str]
+) -> None:
+    differs = verdict("fail", named, check="values", table="shop.p")
+
+    found = select_failed_rows(PAIRS, [differs], 9, columns)
+
+    assert (found.keys, found.ranges) == (
+        (SelectedKey(json.dumps(key, separators=(",", ":")), "shop/shop.t_0"),),
+        (),
+    )
+
+
+def test_a_key_that_is_unique_across_shards_is_read_in_each() -> None:
+    unique = replace(PAIRS, shards=(S0, S1), unique_across_shards=True)
+    differs = verdict("fail", '["17","x"]', check="values", table="shop.p")
+
+    assert select_failed_rows(unique, [differs], 9).keys == (SelectedKey('["17","x"]'),)
+
+
 def test_checks_that_name_no_row_are_no_ground_for_a_repair() -> None:
     with pytest.raises(ConfigError, match=r"no check names rows of shop\.t"):
         select_failed_rows(IDS, [verdict("fail", "x", check="volatility", table="shop.t")], 9)
