@@ -30,7 +30,9 @@ DRY = "a dry run"
     help=("Ranges of ids, such as 17..42 (inclusive), separated by commas."),
 )
 @click.option(
-    "--incident", default="", help="Read the rows that the checks of this incident found."
+    "--incident",
+    default="",
+    help="Read the rows that the checks of this incident found; not with --keys or --ranges.",
 )
 @click.option("--most", default=100_000, show_default=True, help="Refuse to read more rows.")
 @click.option(

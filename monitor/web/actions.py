@@ -264,6 +264,9 @@ def repair(parts: Parts, body: RepairRequest) -> JSONResponse:
     """Repair named rows of a table: 202; 400 if the table cannot have these rows."""
     if "reason" not in body.model_fields_set and not body.dry_run:
         raise ConfigError("reason: is required, except for a dry run; add it")
+    if body.incident and (body.keys or body.ranges):
+        why = "incident: names its rows, so no keys or ranges can be given with it (--incident)"
+        raise ConfigError(f"{why}; leave out one, or request two repairs")
     table = parts.table(body.table)
     fails = _fails(body.incident, table, parts)
     by_key = body.keys or (body.incident and table.no_ranges)

@@ -74,6 +74,8 @@ def test_ranges_and_arrays_of_keys(rig: Rig, server: str) -> None:
         (("shop.nobody", "--keys", "1"), "no table 'shop.nobody'; nothing was recorded"),
         ((USERS, "--ranges", "5..1"), "range '5..1' ends before it begins; write 1..5"),
         ((USERS, "--incident", "nobody"), "unknown incident 'nobody'"),
+        ((USERS, "--incident", "i", "--keys", "1"), "no keys or ranges can be given with it"),
+        ((USERS, "--incident", "i", "--ranges", "1..2"), "no keys or ranges can be given with it"),
         ((USERS, "--keys", "1", "--cancel"), "no backfill is running"),
         ((USERS, "--keys", "[17]", "--ranges", "1..2", "--keys", "x"), "'x' is no value of key"),
         ((USERS, "--ranges", "1..9", "--most", "100001", "--dry-run"), "at most 100000 rows"),
