@@ -52,15 +52,6 @@ class LedgerState(StrEnum):
     MADE_GOOD = "made_good"
 
 
-GRAVEST_FIRST = (
-    LedgerState.RESIDUAL,
-    LedgerState.UNKNOWN,
-    LedgerState.IN_FLIGHT,
-    LedgerState.MADE_GOOD,
-    LedgerState.BALANCED,
-)
-
-
 @dataclass(frozen=True, slots=True)
 class LandedBatch:
     """Rows of one table that a batch landed at ``at``; ``counts`` None: they were not counted."""
