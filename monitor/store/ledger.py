@@ -50,7 +50,7 @@ from pipeline.model import Hop
 from pipeline.reports import LandingReport, MergeReport
 
 KEPT = timedelta(hours=6)  # of minutes without a residual
-LONGEST_FLIGHT = timedelta(days=2)  # then a batch is given up, and is unknown
+MOST_WAITING = 100_000  # batches that wait for a merge; older ones are given up and unknown
 _AT_ONCE = 500  # tables that one statement names
 _TOGETHER = 20  # merges that are compared in one transaction
 MOST_COUNTED = 1_000  # minutes of a table that wait for a store that takes nothing
@@ -270,22 +270,28 @@ class Ledger:
             self._changed = None if known is None or tables is None else known | {*tables}
 
     def prune(self, now: datetime) -> int:
-        """Delete old minutes without a residual, and batches that nothing merged."""
+        """Delete old minutes without a residual, and batches that nothing merged.
+
+        Batches are old by their numbers, because a clock that is ahead makes all of them old.
+        """
         old = ledger_minutes.c.at < now - HISTORY
         quiet = and_(ledger_minutes.c.at < now - KEPT, ledger_minutes.c.made_good.is_(None))
         whole = and_(ledger_minutes.c.residual == 0, old | quiet)
         gone = delete_rows(self.database, ledger_minutes, whole)
-        given_up = ledger_open.c.at < now - LONGEST_FLIGHT
-        with self.database.write() as connection:
-            newest = func.max(ledger_open.c.batch)
-            query = select(ledger_open.c.lane, newest).where(given_up).group_by(ledger_open.c.lane)
-            for lane, batch in connection.execute(query).all():
-                known = self._recorded(connection, lane)
-                first = max(known.first, batch + 1)
-                _reach(connection, lane, EVERY_TABLE, first, known.last)
-        gone += delete_rows(self.database, ledger_open, given_up)
+        with self.database.read() as connection:
+            lanes = connection.scalars(select(ledger_open.c.lane).distinct()).all()
+        gone += sum(map(self._give_up, lanes))
         self._note_changed(None)
         return gone
+
+    def _give_up(self, lane: str) -> int:
+        with self.database.write() as connection:
+            known = self._recorded(connection, lane)
+            first = known.last - MOST_WAITING + 1
+            old = and_(ledger_open.c.lane == lane, ledger_open.c.batch < first)
+            if connection.scalar(select(func.count()).where(old)):
+                _reach(connection, lane, EVERY_TABLE, max(known.first, first), known.last)
+        return delete_rows(self.database, ledger_open, old)
 
     def _recorded(self, connection: Connection, lane: str) -> Recorded:
         found = _read_reach(connection, lane, EVERY_TABLE)

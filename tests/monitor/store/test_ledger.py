@@ -10,8 +10,9 @@ from sqlalchemy import ColumnElement, event, text
 
 from checks.ledger import COUNTING_CHECK, EVENTS, LedgerEntry, LedgerState
 from checks.model import Outcome, Ruling, Verdict
+from monitor.store import ledger
 from monitor.store.history import HISTORY
-from monitor.store.ledger import KEPT, LONGEST_FLIGHT, MOST_RESIDUAL
+from monitor.store.ledger import KEPT, MOST_RESIDUAL
 from monitor.store.store import ServiceStore
 from pipeline.minute_counts import MinuteCounts
 from pipeline.model import Account, Hop
@@ -186,14 +187,27 @@ def test_a_merge_between_sum_and_rows_leaves_no_negative_rest(
     assert store.ledger.losses()[T].more == 0
 
 
-def test_a_batch_that_nothing_merged_for_days_is_given_up(store: ServiceStore) -> None:
+def test_a_batch_is_given_up_once_too_many_landed_after_it(
+    store: ServiceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "MOST_WAITING", 1)
     land(store, 0, {"7": {"c": 1}})
-    assert store.ledger.prune(NOW + LONGEST_FLIGHT + timedelta(seconds=1)) == 1
+    assert store.ledger.prune(NOW) == 0
     land(store, 1, {"8": {"c": 1}})
+    assert store.ledger.prune(NOW) == 1
 
     store.ledger.add_merges("main", [merge(-1, 1, {"7": {"c": 1}, "8": {"c": 1}})], NOW)
 
     assert {*states(store).values()} == {LedgerState.UNKNOWN}
+
+
+def test_a_clock_that_is_ahead_gives_up_no_batch(store: ServiceStore) -> None:
+    land(store, 0, {"7": {"c": 2}})
+
+    assert store.ledger.prune(NOW + 20 * HISTORY) == 0
+
+    store.ledger.add_merges("main", [merge(-1, 0, {"7": {"c": 1}})], NOW)
+    assert states(store) == {7: LedgerState.RESIDUAL}
 
 
 def test_a_merge_of_more_minutes_than_a_statement_has_values_is_kept(store: ServiceStore) -> None:
