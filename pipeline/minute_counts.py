@@ -81,6 +81,11 @@ def minutes_of(rows: pa.Table) -> npt.NDArray[np.int64]:
     return np.where((found < _FIRST) | (found > _LAST), _NO_TIME, found)
 
 
+def is_minute(minute: int) -> bool:
+    """Whether *minute*, in whole minutes since 1970 UTC, is one of the years 1 to 9999."""
+    return _FIRST <= minute <= _LAST
+
+
 def minute_key(minute: int) -> str:
     """Return the key of a minute that :func:`minutes_of` found."""
     return NO_MINUTE if minute == _NO_TIME else str(minute)

@@ -22,10 +22,24 @@ from collections.abc import (
 )
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, select, true
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    case,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    true,
+    update,
+)
 
 from checks.ledger import (
     COUNTING_CHECK,
@@ -46,6 +60,7 @@ from checks.model import Outcome, Verdict
 from monitor.store.database import Database
 from monitor.store.history import HISTORY, delete_rows
 from monitor.store.schema import ledger_minutes, ledger_open, ledger_reach
+from pipeline.minute_counts import NO_MINUTE, is_minute
 from pipeline.model import Hop
 from pipeline.reports import LandingReport, MergeReport
 
@@ -57,6 +72,8 @@ MOST_COUNTED = 1_000  # minutes of a table that wait for a store that takes noth
 MOST_RESIDUAL = 2**40  # rows of a minute that are stored as its residual
 MOST_LOST = 1_000  # minutes with a residual that are read of a table and hop
 EVERY_TABLE = ""  # the row of ``ledger_reach`` of the batches that landing has reported
+UNREADABLE = "unreadable"  # op of missing rows whose counts cannot be read
+UNREAD = Recorded(2**62, 2**62)  # above each batch: so none is known to be recorded
 
 Residuals = Mapping[tuple[str, str], int | None]
 """(Table, hop) -> rows; None while that is unknown."""
@@ -140,7 +157,7 @@ class Ledger:
             for table, counts in report.minutes.items()
         ]
         with self.database.write() as connection:
-            known = self._recorded(connection, lane)
+            known = self._recorded(lane)
             if batch <= known.last:
                 _forget_from(connection, lane, batch)
             now = known.with_batch(batch)
@@ -163,7 +180,7 @@ class Ledger:
             for start in range(0, len(reported), _TOGETHER):
                 some = reported[start : start + _TOGETHER]
                 with self.database.write() as connection:
-                    recorded = self._recorded(connection, lane)
+                    recorded = self._recorded(lane)
                     for one in some:
                         if one.batch > recorded.last or one.table in early:
                             early[one.table] = one  # of two, the one before becomes unknown
@@ -242,10 +259,11 @@ class Ledger:
         lost = [(key, rows) for key, rows in known if rows and key[1] != Hop.COLLECTION.value]
         found = dict[str, TableLosses]()
         for (table, hop), rows in lost:
-            wrong = and_(*_of_hop(table, Hop(hop)), ledger_minutes.c.residual != 0)
+            own_hop = and_(ledger_minutes.c.table == table, ledger_minutes.c.hop == hop)
+            wrong = and_(own_hop, ledger_minutes.c.residual != 0)
             query = select(ledger_minutes).where(wrong).order_by(ledger_minutes.c.minute)
             entries = self.database.decoded(query.limit(MOST_LOST), ledger_minutes, _entry)
-            own = group_residuals(Hop(hop), entries)
+            own = group_residuals(Hop(hop), entries) if entries else ()
             more = max(rows - sum(one.rows for one in own), 0)  # a merge may have come between
             before = found.get(table, NO_LOSSES)
             found[table] = TableLosses((*before.residuals, *own), before.more + more)
@@ -253,7 +271,9 @@ class Ledger:
 
     def _sum_residuals(self, which: ColumnElement[bool]) -> dict[tuple[str, str], int | None]:
         columns = (ledger_minutes.c.table, ledger_minutes.c.hop)
-        total = func.total(ledger_minutes.c.residual)  # a sum fails above 2**63
+        residual = ledger_minutes.c.residual
+        rows = case((func.typeof(residual) == "integer", residual), else_=1)  # one if unreadable
+        total = func.total(rows)  # a sum fails above 2**63
         sums = (total, func.max(ledger_minutes.c.unknown))
         with self.database.read() as connection:
             query = select(*columns, *sums).where(which).group_by(*columns)
@@ -286,16 +306,21 @@ class Ledger:
 
     def _give_up(self, lane: str) -> int:
         with self.database.write() as connection:
-            known = self._recorded(connection, lane)
+            known = self._recorded(lane)
+            if known == UNREAD:  # until the next landing
+                return 0
             first = known.last - MOST_WAITING + 1
             old = and_(ledger_open.c.lane == lane, ledger_open.c.batch < first)
             if connection.scalar(select(func.count()).where(old)):
                 _reach(connection, lane, EVERY_TABLE, max(known.first, first), known.last)
         return delete_rows(self.database, ledger_open, old)
 
-    def _recorded(self, connection: Connection, lane: str) -> Recorded:
-        found = _read_reach(connection, lane, EVERY_TABLE)
-        return Recorded() if found is None else Recorded(found.first, found.last)
+    def _recorded(self, lane: str, table: str = EVERY_TABLE) -> Recorded:
+        """Return what was recorded of *table*, or of the lane; `UNREAD` if that is unreadable."""
+        which = and_(ledger_reach.c.lane == lane, ledger_reach.c.table == table)
+        query = select(ledger_reach).where(which)
+        found = self.database.decoded(query, ledger_reach, _recorded_in, lambda _: UNREAD)
+        return found[0] if found else Recorded()
 
     def _settle(
         self,
@@ -306,14 +331,17 @@ class Ledger:
         at: datetime,
     ) -> None:
         table, account = merge.table, merge.account
-        before = _read_reach(connection, lane, table)
-        settled = -1 if before is None else int(before.last)
+        settled = self._recorded(lane, table).last
+        if settled > recorded.last or recorded == UNREAD:  # which batches it had is not known
+            settled, recorded = -1, UNREAD
         if merge.since is None or merge.batch <= settled:
             return  # a merge is reported again after a restart
         merged = MergedBatches(merge.since, merge.batch, at, account.minutes, account.explained)
         own = and_(ledger_open.c.lane == lane, ledger_open.c.table == table)
         passed = and_(own, ledger_open.c.batch <= merge.batch)
-        new = settle_merge(merged, self._open(passed), recorded, settled)
+        unread = and_(own, func.typeof(ledger_open.c.batch) != "integer")  # it may be any
+        landed = self._open(or_(passed, unread), merge.batch)
+        new = settle_merge(merged, landed, recorded, settled)
         if new:
             self._add(connection, table, new, at)
         connection.execute(delete(ledger_open).where(passed))
@@ -351,9 +379,11 @@ class Ledger:
         near = and_(*_of_hop(table, hop), minute >= min(wanted), minute <= max(wanted))
         return {one.minute: one for one in self._minutes(near) if one.minute in wanted}
 
-    def _open(self, which: ColumnElement[bool]) -> list[LandedBatch]:
+    def _open(self, which: ColumnElement[bool], unread: int = 0) -> list[LandedBatch]:
+        """Return open batches; *unread* is the number of one whose own is unreadable."""
         query = select(ledger_open).where(which).order_by(ledger_open.c.batch)
-        return self.database.decoded(query, ledger_open, _landed, _unread_batch)
+        salvage = partial(_unread_batch, otherwise=unread)
+        return self.database.decoded(query, ledger_open, _landed, salvage)
 
     def _minutes(self, which: ColumnElement[bool]) -> list[LedgerEntry]:
         query = select(ledger_minutes).where(which)
@@ -391,15 +421,16 @@ def _row(table: str, hop: Hop, one: LedgerEntry, at: datetime) -> dict[str, Any]
 
 
 def _entry(row: Row[Any]) -> LedgerEntry:
+    Hop(row.hop)  # or nothing knows what it counts
     return LedgerEntry(
-        row.minute,
+        _minute(row.minute),
         _counts(row.went_in),
         _counts(row.came_out),
         _counts(row.explained),
         unknown=bool(row.unknown),
-        batch=row.batch,
+        batch=_integer(row.batch),
         made_good={} if row.made_good is None else _counts(row.made_good),
-        proof=row.proof or "",
+        proof=str(row.proof or ""),
         found=row.found,
     )
 
@@ -412,14 +443,29 @@ def _landed(row: Row[Any]) -> LandedBatch:
     counts = row.counts
     if counts is not None:
         counts = {minute: _counts(own) for minute, own in _items(counts)}
-    return LandedBatch(row.batch, row.at, counts)
+        for minute in counts.keys() - {NO_MINUTE}:
+            _minute(int(minute))
+    return LandedBatch(_integer(row.batch), row.at, counts)
 
 
 def _counts(stored: Any) -> dict[str, int]:
-    """Require numbers, because SQLite stores any value in any column."""
-    if not all(isinstance(rows, int) for _, rows in _items(stored)):
-        raise TypeError("a count is no number")
-    return dict(stored)
+    """Require names that can be shown, and numbers."""
+    if not all(name.isprintable() for name, _ in _items(stored)):
+        raise ValueError("a name cannot be shown")
+    return {name: _integer(rows) for name, rows in stored.items()}
+
+
+def _minute(stored: Any) -> int:
+    if not is_minute(_integer(stored)):
+        raise ValueError("a minute of no calendar")
+    return int(stored)
+
+
+def _integer(stored: Any) -> int:
+    """Require a number, because SQLite stores any value in any column."""
+    if not isinstance(stored, int):
+        raise TypeError(f"{type(stored).__name__} for a number")
+    return stored
 
 
 def _items(stored: Any) -> ItemsView[str, Any]:
@@ -428,22 +474,24 @@ def _items(stored: Any) -> ItemsView[str, Any]:
     return stored.items()
 
 
-def _unread_batch(stored: Mapping[str, bytes | None]) -> LandedBatch:
+def _unread_batch(stored: Mapping[str, bytes | None], otherwise: int) -> LandedBatch:
     """An unreadable batch is unknown: without it, rows would seem to come from nowhere."""
-    return LandedBatch(_number(stored["batch"]), datetime.now(UTC), None)
+    return LandedBatch(_number(stored["batch"], otherwise), datetime.now(UTC), None)
 
 
 def _unread_minute(stored: Mapping[str, bytes | None]) -> LedgerEntry:
-    return LedgerEntry(_number(stored["minute"]), unknown=True)
+    """An unreadable minute is unknown, and keeps the number of rows that were missing."""
+    minute, lost = _number(stored["minute"]), _number(stored["residual"])
+    counts, found = ({UNREADABLE: lost}, datetime.now(UTC)) if lost else ({}, None)
+    return LedgerEntry(minute if is_minute(minute) else 0, counts, unknown=True, found=found)
 
 
-def _number(stored: bytes | None) -> int:
-    return int(stored) if stored is not None and stored.isdigit() else 0
+def _number(stored: bytes | None, otherwise: int = 0) -> int:
+    return int(stored) if stored is not None and stored.isdigit() else otherwise
 
 
-def _read_reach(connection: Connection, lane: str, table: str) -> Row[Any] | None:
-    same = and_(ledger_reach.c.lane == lane, ledger_reach.c.table == table)
-    return connection.execute(select(ledger_reach).where(same)).first()
+def _recorded_in(row: Row[Any]) -> Recorded:
+    return Recorded(_integer(row.first), _integer(row.last))
 
 
 def _reach(connection: Connection, lane: str, table: str, first: int, last: int) -> None:
@@ -458,5 +506,4 @@ def _forget_from(connection: Connection, lane: str, batch: int) -> None:
     lost = and_(ledger_open.c.lane == lane, ledger_open.c.batch >= batch)
     connection.execute(delete(ledger_open).where(lost))
     above = and_(ledger_reach.c.lane == lane, ledger_reach.c.last >= batch)
-    for row in connection.execute(select(ledger_reach).where(above)).all():
-        _reach(connection, lane, row.table, row.first, batch - 1)
+    connection.execute(update(ledger_reach).where(above).values(last=batch - 1))
