@@ -44,7 +44,12 @@ class UnknownNameError(ConfigError):
 
 
 class UnreachableError(SluiceError):
-    """A server did not answer; the same call may succeed later."""
+    """A server did not answer; the same call may succeed later.
+
+    ``sent`` is False if no connection was opened, so the server has done no work.
+    """
+
+    sent: bool = True
 
 
 class SparedError(UnreachableError):

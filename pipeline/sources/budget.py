@@ -143,17 +143,17 @@ class SourceBudget:
             self._balance = self._balance.refilled(self._pace(), self.clock())
             self.strain, self._noted = strain, self.clock()
 
-    def charge(self, check: str, rows: int, seconds: float, *, ended: bool) -> None:
-        """Take what a query has cost; one that did not end costs the budget nothing.
+    def charge(self, check: str, rows: int, seconds: float, *, sent: bool) -> None:
+        """Take what a query has cost; one that was not *sent* to the server costs nothing.
 
-        It may not have reached the server, and every statement has a time limit.
+        A query that failed costs its time: the server may have worked until then.
         """
         with self._lock:
             known = self._spent.get(check, Spending())
             self._spent[check] = Spending(
                 known.rows + rows, known.seconds + seconds, known.queries + 1
             )
-            if ended:
+            if sent:
                 left = self._balance.refilled(self._pace(), self.clock())
                 self._balance = replace(left, rows=left.rows - rows, busy=left.busy - seconds)
 
@@ -323,15 +323,18 @@ class BudgetedQueries(TableQueries):
         except UnreachableError:
             budget.note_strain(1.0)  # the replica is too late, or does not answer
             raise
-        begun, read, ended = budget.clock(), 0, False
+        begun, read, sent = budget.clock(), 0, True
         try:
             found = ask(server)
-            read, ended = rows(found), True
+            read = rows(found)
             return found
+        except UnreachableError as error:
+            sent = error.sent
+            raise
         finally:
             late = (begun - called) / budget.limits.statement.total_seconds()
             budget.note_strain(max(read_strain(server), min(late, 1.0)))
-            budget.charge(self.check, read, budget.clock() - begun, ended=ended)
+            budget.charge(self.check, read, budget.clock() - begun, sent=sent)
 
 
 def _nothing(_: object) -> int:

@@ -18,7 +18,14 @@ from typing import Any, ClassVar, Protocol
 import pyarrow as pa
 
 from pipeline.aggregates import AggregatedColumn, Moment, RangeAggregate, TimeSpan, parse_aggregate
-from pipeline.errors import ConfigError, ProofError, SlowError, SluiceError, TooManyRowsError
+from pipeline.errors import (
+    ConfigError,
+    ProofError,
+    SlowError,
+    SluiceError,
+    TooManyRowsError,
+    UnreachableError,
+)
 from pipeline.model import Head, Shard
 from pipeline.row_digest import (
     MODULUS,
@@ -129,8 +136,11 @@ class SqlSession(ABC):
                     self._connection = self.connect()
                 yield self._connection
             except (self.driver_error, OSError, UnicodeError, pa.ArrowInvalid) as error:
+                found = self.translate(error)
+                if isinstance(found, UnreachableError):
+                    found.sent = self._connection is not None
                 self.close()
-                raise self.translate(error) from error
+                raise found from error
 
     @property
     def where(self) -> str:

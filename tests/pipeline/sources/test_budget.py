@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.errors import SlowError, SparedError
+from pipeline.errors import ProofError, SlowError, SparedError, UnreachableError
 from pipeline.model import Shard
 from pipeline.row_digest import RangeDigest
 from pipeline.sources.budget import (
@@ -198,10 +198,33 @@ def test_waiting_for_a_replica_costs_nothing() -> None:
     assert budget.spent == {"values": Spending(7, 0.25, 1)}
 
 
-def test_a_query_without_an_answer_keeps_no_other_waiting() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(SlowError("source:shop: slow: interrupted (3024)"), id="killed"),
+        pytest.param(UnreachableError("source:shop: down: lost (2013)"), id="connection lost"),
+        pytest.param(ProofError("about 10 rows in one range"), id="refused after its rows came"),
+    ],
+)
+def test_a_query_that_fails_costs_its_time(error: Exception) -> None:
+    clock = Clock()
+    budget, begun = budget_of(clock), clock.now
+    slow = Server(clock, seconds=5.0, error=error)
+
+    for _ in range(100):
+        with pytest.raises(type(error)):
+            count(gate(budget, slow))
+
+    assert clock.now - begun >= 100 * 5.0 / 0.5 - 2 * SAVED - 5.0 / 0.5
+    assert budget.spent["range_counts"] == Spending(0, 500.0, 100)
+
+
+def test_a_query_that_was_not_sent_keeps_no_other_waiting() -> None:
     clock = Clock()
     budget = budget_of(clock)
-    frozen = Server(clock, seconds=7.0, error=SlowError("source:shop: slow: timed out"))
+    error = SlowError("source:shop: slow: cannot connect: timed out")
+    error.sent = False
+    frozen = Server(clock, seconds=7.0, error=error)
 
     for _ in range(5):
         with pytest.raises(SlowError):
@@ -290,7 +313,7 @@ def test_the_pace_returns_when_a_strain_is_old() -> None:
     budget = SourceBudget("shop", Limits(), lambda: now[0], sleep)
     budget.note_strain(1.0)
     for _ in range(4):
-        budget.charge("values", 10, 30.0, ended=True)
+        budget.charge("values", 10, 30.0, sent=True)
     budget.admit(SAVED)
 
     assert now[0] < 300

@@ -77,8 +77,10 @@ def test_a_password_of_any_letters_is_sent_as_the_server_keeps_it(password: str)
 
 @pytest.mark.parametrize("host", ["db..example", "d" * 64 + ".example"])
 def test_a_host_whose_name_cannot_be_asked_for_is_told(host: str) -> None:
-    with pytest.raises(UnreachableError, match=r"^source:shop: down: "):
+    with pytest.raises(UnreachableError, match=r"^source:shop: down: ") as told:
         session(host, 3306, "x").ask("SELECT 1")
+
+    assert not told.value.sent
 
 
 @dataclass(eq=False)
@@ -141,9 +143,10 @@ def test_an_answer_that_breaks_off_is_no_answer_and_its_connection_is_dropped(
     monkeypatch.setattr(session_module, "MOST", 200)
     wire = Wire(ONE_ROW + rest)
 
-    with pytest.raises(UnreachableError, match=why):
+    with pytest.raises(UnreachableError, match=why) as told:
         on(wire).rows("SELECT 1")
 
+    assert told.value.sent
     assert wire.closed
     assert not wire.answer.unbuffered_active  # nobody reads on when it is let go
 
