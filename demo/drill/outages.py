@@ -279,7 +279,7 @@ OUTAGES: tuple[Outage, ...] = (
     MisdatedChanges("changes dated an hour ahead"),
     MisdatedChanges("changes dated an hour behind", by=-HOUR),
     FullDisk("full disk of the lake"),
-    FullDisk("full disk of the store", disk="store"),
+    FullDisk("full disk of the store", closes=False, disk="store"),  # READY is true if it is kept
     LostTopic(),
 )
 """Those that need a repair come last."""

@@ -238,7 +238,8 @@ class Probing:
             )
             past = self._past(plan, probe, table)
             world.begin(plan.name)
-            verdict = run_probe(Check(plan.name, probe, table), world, past, self.run())
+            check = Check(plan.name, probe, table)
+            verdict = run_probe(check, world, past, self.run(), self.elapsed)
             (self._suspicions.add if verdict.suspicious else self._suspicions.discard)(key)
             if isinstance(verdict, NotYet):
                 self._waits[key] = verdict.why

@@ -211,6 +211,27 @@ def test_what_proved_nothing_is_unknown(probe: Scripted, code: str, cause: str) 
     assert "secret" not in answer.ruling.reason
 
 
+@pytest.mark.parametrize(
+    ("by_clock", "by_timer", "outcome"),
+    [
+        pytest.param(3600, 0.2, Outcome.PASS, id="the clock went ahead"),
+        pytest.param(-3600, 0.2, Outcome.PASS, id="the clock went back"),
+        pytest.param(-3600, 6.0, Outcome.UNKNOWN, id="it went back in a slow round"),
+        pytest.param(6, 6.0, Outcome.UNKNOWN, id="the clock is right"),
+    ],
+)
+def test_a_step_of_the_clock_is_no_time_that_a_probe_took(
+    by_clock: int, by_timer: float, outcome: Outcome
+) -> None:
+    probe = Scripted(Number(), takes=timedelta(seconds=by_clock), says=Outcome.PASS)
+    timer = iter([7.0, 7.0 + by_timer])
+
+    answer = run_probe(Check("scripted", probe, TABLE), FakeWorld(), elapsed=lambda: next(timer))
+
+    assert isinstance(answer, Verdict)
+    assert answer.ruling.outcome is outcome
+
+
 def test_a_broken_probe_leaves_its_traceback_in_the_log() -> None:
     with capture_logs() as logs:
         run_scripted(Scripted(ValueError("x")))
