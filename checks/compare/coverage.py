@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from checks.counting import Suspect
+from checks.counting import MOST_OPEN, Suspect
 from checks.ranges import FLOOR, UNSIGNED_CEILING
 from checks.world import Range
 from pipeline.model import Shard
@@ -214,6 +214,19 @@ def remove_spans(spans: KnownSpans, others: KnownSpans) -> Spans:
         if left := [[*one] for one in many if [*one] not in gone]:
             found[own] = left
     return found
+
+
+def halve_first(opened: Sequence[Range], many: int) -> list[Range]:
+    """*opened* with the first *many* as halves, or at the end, if that would be too many ranges.
+
+    So is a range of one id, which has no halves.
+    """
+    first, rest = opened[:many], opened[many:]
+    if len(opened) + many > MOST_OPEN:
+        return [*rest, *first]
+    wide = [(low, (low + high) // 2, high) for low, high in first if high - low > 1]
+    halves = [half for low, middle, high in wide for half in ((low, middle), (middle, high))]
+    return [*halves, *rest, *(span for span in first if span[1] - span[0] <= 1)]
 
 
 def sort_opened_first(

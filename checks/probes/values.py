@@ -38,6 +38,7 @@ from checks.compare.coverage import (
     divide_ids,
     dump_spans,
     find_spans,
+    halve_first,
     join_disjoint,
     remove_spans,
     sort_opened_first,
@@ -92,7 +93,7 @@ from checks.model import (
 from checks.ranges import block_width, choose_blocks
 from checks.run import Probe
 from checks.world import Range, World
-from pipeline.errors import ProofError, TooManyRowsError, UnreachableError
+from pipeline.errors import ProofError, SlowError, TooManyRowsError, UnreachableError
 from pipeline.model import Shard, Table
 from pipeline.row_digest import Bucketing
 
@@ -235,8 +236,10 @@ class Values:
         reading: Differences,
     ) -> Differences | NotYet:
         """Find the position of each range and row; rows of the others become suspects."""
-        found = {look.shard: comparison.unexplained(look) for look in looks}
-        left = {shard: own for shard, own in found.items() if own}
+        left = dict[Shard, list[Range]]()
+        for look in looks:
+            if found := comparison.unexplained(look):
+                left.setdefault(look.shard, []).extend(found)
         spans = sort_opened_first(left, memory["open"])
         suspects = comparison.find_suspects(spans, self.suspects, READ)
         fresh, unread = suspects.rows, dump_spans(suspects.unread)
@@ -456,9 +459,17 @@ class Values:
                 own = [(low, high) for low, high in opened.get(str(shard), ())]
                 share = share_ranges(self.ranges, len(table.shards), number - rotation)
                 due = NextBlocks(shard, coverage[shard], pace, failed, share, debts[shard])
-                made = self._look(comparison, due, own, handed.get(str(shard), ()))
-                ranges[str(shard)], highest[shard], debts[shard] = made.ranges, made.high, made.debt
-                looks.append(made.look.dumps())
+                try:
+                    again = look_again(comparison, shard, own, due.again)
+                except SlowError:
+                    few = due.again if failed else 0  # each of many may be fast enough alone
+                    opened[str(shard)] = [[*one] for one in halve_first(own, few)]
+                    raise
+                opened[str(shard)] = [[*one] for one in again.opened]
+                made = self._look(comparison, due, again, handed.get(str(shard), ()))
+                ranges[str(shard)] = [*again.ranges, *made.ranges]
+                highest[shard], debts[shard] = made.high, made.debt
+                looks += [one.dumps() for one in (*again.looks, made.look)]
                 slow = slow or (f"{shard}: {made.plan.too_long}" if made.plan.too_long else "")
             most = max(self.changed_rows // NARROWER**failed, 1)
             found = load_suspects(memory["found"], table)
@@ -520,10 +531,10 @@ class Values:
         self,
         comparison: Comparison,
         due: "NextBlocks",
-        opened: Sequence[Range],
+        again: "LookedAgain",
         handed: Sequence[Range],
     ) -> "LookedBlocks":
-        """Open ranges in turn, and others as wide as they may be; narrower ones if that fails.
+        """Look at ranges that are not open, as wide as they may be; at narrower ones if that fails.
 
         So are those *handed* over by the check that counts rows, unless they are too large.
         """
@@ -544,11 +555,13 @@ class Values:
             newest = choose_blocks(low, high, size, cursor=0, newest=self.newest, rotating=0)
             wanted = self._wanted_ids(due, world, size, ids, per_row)
             width, most = divide_ids(wanted, size)
-            known = () if due.failed else join_disjoint(opened[:AGAIN], handed[:AGAIN])
-            skipped = [*(() if due.failed else opened), *known, *newest.ranges]
-            most = 0 if len(opened) >= MOST_OPEN else most  # more would wait as long as they do
+            more = () if due.failed else handed[:AGAIN]
+            known = join_disjoint(again.ranges, more)
+            skipped = [*(again.opened if due.again else ()), *known, *newest.ranges]
+            most = 0 if len(again.opened) >= MOST_OPEN else most  # more would wait as long as they
             older = due.coverage.next_blocks(bottom, top, width, most, skipped)
-            ranges = join_disjoint(known, [*newest.ranges, *older])
+            asked = join_disjoint(known, [*newest.ranges, *older])
+            ranges = [one for one in asked if one not in again.ranges]
             try:
                 look = comparison.look_at(shard, ranges)
             except TooManyRowsError:
@@ -559,8 +572,8 @@ class Values:
                     raise
                 size = max(size // NARROWER, dense)
                 continue
-            again = {*older}
-            found = sum(n for one, n in zip(ranges, look.counts, strict=True) if one in again)
+            paid = {*older}
+            found = sum(n for one, n in zip(ranges, look.counts, strict=True) if one in paid)
             spanned = sum(end - start for start, end in older)
             ahead = self.block_rows if due.coverage.oldest else 0  # the first lap is no advance
             debt = due.debt.paid(spanned, ids, found, ahead).bounded(rows)
@@ -599,6 +612,48 @@ class NextBlocks:
     failed: int
     share: int
     debt: RangeDebt
+
+    @property
+    def again(self) -> int:
+        """How many open ranges are looked at, too."""
+        return int(AGAIN // NARROWER**self.failed)
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAgain:
+    """A look at ``ranges`` of a shard that are open, if any are.
+
+    ``opened`` are all that are open: those that were too large are narrower now.
+    """
+
+    looks: Sequence[Look]
+    ranges: Sequence[Range]
+    opened: Sequence[Range]
+
+
+def look_again(
+    comparison: Comparison, shard: Shard, opened: Sequence[Range], most: int
+) -> LookedAgain:
+    """Look at the first *most* of the ranges that are *opened*; at fewer if that is too much.
+
+    One that is too large even alone is looked at in parts: it may have more rows by now, or be
+    open since more rows were allowed.
+
+    Raises:
+        SlowError: the source takes too long for so many.
+    """
+    most = min(most, len(opened))
+    while most:
+        ranges = join_disjoint(opened[:most], ())
+        try:
+            return LookedAgain([comparison.look_at(shard, ranges)], ranges, opened)
+        except TooManyRowsError:
+            if most > 1:
+                most //= 2
+                continue
+        halved = halve_first(opened, 1)
+        opened, most = halved, len(halved) - len(opened)
+    return LookedAgain((), (), opened)
 
 
 @dataclass(frozen=True, slots=True)
@@ -712,7 +767,8 @@ def _describe_verified(progress: ChangedProgress, verified: Verified) -> str:
 
 def _describe_values(looks: Sequence[Look], changed: ChangedLook, comparison: Comparison) -> str:
     rows, ranges = sum(look.rows for look in looks), sum(look.ranges for look in looks)
-    text = f"{rows} rows in {ranges} ranges of {len(looks)} shards are equal on both sides"
+    shards = len({look.shard for look in looks})
+    text = f"{rows} rows in {ranges} ranges of {shards} shards are equal on both sides"
     text += f", and {changed.rows} changed rows" if changed.rows else ""
     return text + describe_left_out(comparison.columns)
 

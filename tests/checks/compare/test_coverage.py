@@ -16,7 +16,9 @@ from checks.compare.coverage import (
     RangeDebt,
     divide_ids,
     find_spans,
+    halve_first,
 )
+from checks.counting import MOST_OPEN
 from checks.ranges import FLOOR, UNSIGNED_CEILING
 from tests.checks.world_fake import ONE, TWO
 
@@ -121,6 +123,35 @@ def test_ranges_that_are_paid_for_are_as_many_as_time_and_changed_rows_ask_for(
 
     lap, share = 4096 * (passed / (WEEK * MARGIN)), 0.5 * changed
     assert max(lap, share) - size <= read <= lap + share
+
+
+@pytest.mark.parametrize(
+    ("opened", "many", "found"),
+    [
+        pytest.param([(0, 4), (9, 12), (4, 9)], 0, [(0, 4), (9, 12), (4, 9)], id="none"),
+        pytest.param([(0, 4), (9, 12)], 1, [(0, 2), (2, 4), (9, 12)], id="the first"),
+        pytest.param([(0, 4), (9, 12)], 2, [(0, 2), (2, 4), (9, 10), (10, 12)], id="more"),
+        pytest.param([(-3, 0), (9, 12)], 1, [(-3, -2), (-2, 0), (9, 12)], id="below zero"),
+        pytest.param([(4, 5), (9, 12), (5, 6)], 1, [(9, 12), (5, 6), (4, 5)], id="one id"),
+        pytest.param([], 4, [], id="there are none"),
+        pytest.param([(4, 9)] * MOST_OPEN, 1, [(4, 9)] * MOST_OPEN, id="no room for more"),
+        pytest.param(
+            *([(0, 2), *[(4, 9)] * (MOST_OPEN - 2)], 1),
+            [(0, 1), (1, 2), *[(4, 9)] * (MOST_OPEN - 2)],
+            id="room for one more",
+        ),
+    ],
+)
+def test_the_first_open_ranges_are_halved_and_no_id_of_them_is_forgotten(
+    opened: list[tuple[int, int]], many: int, found: list[tuple[int, int]]
+) -> None:
+    assert halve_first(opened, many) == found
+
+
+def test_an_open_range_that_cannot_be_halved_for_room_is_the_last() -> None:
+    opened = [(0, 4), *((n, n + 1) for n in range(4, MOST_OPEN + 3))]
+
+    assert halve_first(opened, 1) == [*opened[1:], (0, 4)]
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from checks.compare.look import Comparison, choose_columns
 from checks.counting import AGAIN
 from checks.model import Outcome, Verdict, Verified
-from checks.probes.values import NAME, READ, Values
+from checks.probes.values import NAME, READ, Values, look_again
 from checks.run import Check, run_probe
 from checks.world import Allowance, Range
-from pipeline.errors import UnreachableError
+from pipeline.errors import SlowError, TooManyRowsError, UnreachableError
 from pipeline.model import Op, Shard
 from tests.checks.world_fake import ONE, TABLE, TWO, Event, FakeSource, FakeWorld, in_step
 
@@ -313,6 +314,73 @@ def test_a_range_that_is_open_stays_so_after_the_source_was_silent(world: FakeWo
 
     assert Outcome.PASS not in {one.ruling.outcome for one in found}
     assert found[-1].ruling.keys == ("shop/shop_00.orders:24",)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        pytest.param(TooManyRowsError("too many rows"), id="too many rows"),
+        pytest.param(SlowError("source:shop: slow"), id="too slow"),
+    ],
+)
+def test_an_open_range_that_has_become_too_large_is_looked_at_in_parts(refusal: Exception) -> None:
+    """A hundred rows of its blocks were lost; all are repaired, but for one that differs."""
+    world = FakeWorld(columns={ONE: VALUED, TWO: VALUED})
+    world.alter(ONE, v="int")
+    world.alter(TWO, v="int")
+    ids = range(0, 64 * 256, 64)
+    world.commit(*((Op.CREATE, shard, id_) for shard in (ONE, TWO) for id_ in ids))
+    world.catch_up()
+    settings = {"ranges": 20, "suspects": 5, "newest": 0, "within": timedelta(minutes=5)}
+    cycles(world, 10, **settings)
+    for id_ in ids[:100]:
+        world.copy[ONE].pop(id_)
+    cycles(world, 20, **settings)
+    assert len(world.memory[NAME]["open"][str(ONE)]) > 2
+    world.allowed, world.listed, world.refusal = 10, 10, refusal
+    world.copy[ONE].update(ids[:100])
+    world.contents[ONE, ids[99]] += 1
+
+    found = cycles(world, 60, **settings)
+
+    assert Outcome.PASS not in {one.ruling.outcome for one in found}
+    assert found[-1].ruling.keys == (f"{ONE}:{ids[99]}",)
+    world.copied_contents[ONE, ids[99]] += 1
+    assert cycles(world, 20, **settings)[-1].ruling.outcome is Outcome.PASS
+    assert not any(world.memory[NAME]["open"].values())
+
+
+@pytest.mark.parametrize(
+    ("opened", "allowed", "ranges", "left"),
+    [
+        pytest.param(
+            [(0, 16), (16, 48), (48, 64)], 32, [(0, 16), (16, 48), (48, 64)], None, id="all fit"
+        ),
+        pytest.param([(0, 16), (16, 48), (48, 64)], 16, [(0, 16)], None, id="not the second"),
+        pytest.param(
+            *([(16, 80), (80, 96)], 16, [(16, 32)], [(16, 32), (32, 48), (48, 80), (80, 96)]),
+            id="not the first",
+        ),
+        pytest.param([(8, 9), (16, 80)], 0, [], [(16, 80), (8, 9)], id="not even one id"),
+        pytest.param([], 0, [], None, id="there are none"),
+    ],
+)
+def test_open_ranges_that_are_too_large_together_are_fewer_and_only_a_large_one_is_narrower(
+    world: FakeWorld,
+    opened: list[Range],
+    allowed: int,
+    ranges: list[Range],
+    left: list[Range] | None,
+) -> None:
+    schema = world.schema(ONE)
+    assert schema is not None
+    world.allowed = allowed
+    comparison = Comparison(TABLE, world, {ONE: choose_columns(TABLE, ONE, schema, world)})
+
+    found = look_again(comparison, ONE, opened, AGAIN)
+
+    assert ([*found.ranges], [*found.opened]) == (ranges, opened if left is None else left)
+    assert sum(one.ranges for one in found.looks) == len(ranges)
 
 
 def test_a_range_that_is_not_settled_is_not_compared(world: FakeWorld) -> None:
