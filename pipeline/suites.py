@@ -195,10 +195,12 @@ def resolve_suites(suites: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Return *suites*, path by pattern, with paths relative to *folder*.
 
     Raises:
-        ConfigError: a file is missing, or is no suite.
+        ConfigError: a file is missing, or is no suite; a pattern is empty.
     """
     found = dict[str, str]()
     for name, path in suites.items():
+        if not name.strip():
+            raise ConfigError(f"suites: the name before {path} is empty; write a table's name")
         try:
             found[name] = str(folder / Path(path).expanduser())
         except RuntimeError as error:
@@ -246,6 +248,35 @@ def import_expectations(modules: Sequence[str]) -> None:
             why = f"its import fails: {type(error).__name__}: {error}"
             fix = "put its folder on PYTHONPATH, or fix the module"
             raise ConfigError(f"modules: {name}: {why}; {fix}") from error
+
+
+def list_mistakes(
+    suite: Sequence[ExpectationSettings], suites: Mapping[str, str], modules: Sequence[str]
+) -> Iterator[str]:
+    """Yield each expectation that cannot be evaluated on any table, behind its key."""
+    try:
+        import_expectations(modules)
+    except ConfigError as error:
+        yield str(error)
+        return
+    for number, fault in find_mistakes(suite):
+        yield f"suite[{number}].{fault}"
+    for name in suites:
+        for at, expectations in list_suites(suites, name, exactly=True):
+            for number, fault in find_mistakes(expectations):
+                yield f"{at}[{number}].{fault}"
+
+
+def list_column_mistakes(
+    suite: Sequence[ExpectationSettings],
+    suites: Mapping[str, str],
+    table: str,
+    columns: Sequence[str],
+) -> Iterator[str]:
+    """Yield each expectation about a column that the *table* does not have, behind its key."""
+    for at, expectations in (("suite", suite), *list_suites(suites, table)):
+        for number, fault in find_strange_columns(expectations, columns):
+            yield f"{at}[{number}].kwargs: {table} {fault}"
 
 
 def find_mistakes(

@@ -35,9 +35,9 @@ from pipeline.suites import (
     SuiteAnswer,
     SuiteLook,
     evaluate_rows,
-    find_mistakes,
-    find_strange_columns,
     import_expectations,
+    list_column_mistakes,
+    list_mistakes,
     list_suites,
     resolve_suites,
     split_expectations,
@@ -186,25 +186,12 @@ class Expectations:
 
     def mistakes(self) -> Iterator[str]:
         """Yield each expectation that cannot be evaluated on any table, behind its key."""
-        if not self.suite and not self.suites:
-            return
-        try:
-            import_expectations(self.modules)
-        except ConfigError as error:
-            yield str(error)
-            return
-        for number, fault in find_mistakes(self.suite):
-            yield f"suite[{number}].{fault}"
-        for name in self.suites:
-            for at, expectations in list_suites(self.suites, name, exactly=True):
-                for number, fault in find_mistakes(expectations):
-                    yield f"{at}[{number}].{fault}"
+        if self.suite or self.suites:
+            yield from list_mistakes(self.suite, self.suites, self.modules)
 
     def column_mistakes(self, table: str, columns: Sequence[str]) -> Iterator[str]:
         """Yield each expectation about a column that the *table* does not have."""
-        for at, expectations in self._of(table):
-            for number, fault in find_strange_columns(expectations, columns):
-                yield f"{at}[{number}].kwargs: {table} {fault}"
+        return list_column_mistakes(self.suite, self.suites, table, columns)
 
     def measure(self, table: Table, world: World) -> Content | NotYet | Undecided:
         """Evaluate the suite on what changed, or on the whole where that is due."""

@@ -9,7 +9,7 @@ import click
 from monitor.clients import mirror_columns
 from monitor.config.file import config_schema, load_config
 from monitor.config.model import Config
-from monitor.config.sections import column_faults, plugin_faults, probe_faults
+from monitor.config.sections import column_faults, own_faults, plugin_faults
 from monitor.config.text import build_config_error, locate_faults, parse_mapping, read_text
 from monitor.config.warnings import config_warnings, exposed_files
 from monitor.display_text import say
@@ -38,10 +38,7 @@ def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
         return
     found = load_config(config, _further_faults)
     text = read_text(config)
-    if any(
-        getattr(plan.probe, "suites", None) or getattr(plan.probe, "suite", None)
-        for plan in found.plans
-    ) and (faults := list(column_faults(found, mirror_columns(found)))):
+    if faults := list(column_faults(found, mirror_columns)):
         raise build_config_error(config, faults, text)
     warnings = [
         *config_warnings(found),
@@ -68,9 +65,9 @@ def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
 
 
 def _further_faults(config: Config) -> Iterator[str]:
-    """Yield what plug-ins and probes find; it may take seconds."""
+    """Yield what plug-ins, probes and invariants find; it may take seconds."""
     yield from plugin_faults(config)
-    yield from probe_faults(config)
+    yield from own_faults(config)
 
 
 COMMAND = check_config

@@ -22,13 +22,22 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from monitor.config.model import Config
-from monitor.config.plans import CopyPlan, SectionPlace, build_section, section_schema
+from monitor.config.plans import (
+    CheckPlan,
+    CopyPlan,
+    SectionPlace,
+    build_section,
+    find_gate_rules,
+    section_schema,
+)
 from monitor.config.text import secret_fields
 from monitor.config.validation import TRANSPORT, find_plugins, is_host
 from pipeline import collectors, plugins
@@ -280,8 +289,14 @@ def _odd(name: str, standard: Standard, key: list[str], at: str) -> Iterator[str
             )
 
 
-def probe_faults(config: Config) -> Iterator[str]:
-    """Yield the faults that probes find in their settings; it may take seconds."""
+def invariants_of_file(config: Config) -> tuple[InvariantRule, ...]:
+    """Return those of the section `invariants`; those of a probe's `gate` are behind them."""
+    gates = sum(len(find_gate_rules(plan)[0]) for plan in config.plans)
+    return config.invariants[: len(config.invariants) - gates]
+
+
+def own_faults(config: Config) -> Iterator[str]:
+    """Yield the faults that probes and invariants find in their settings; it may take seconds."""
     for plan in config.plans:
         variants = [
             (f"probes.{plan.name}.overrides[{number}]", one)
@@ -291,19 +306,49 @@ def probe_faults(config: Config) -> Iterator[str]:
         yield from own.values()
         for at, one in variants:
             yield from (f"{at}.{fault}" for fault in _mistakes(one) if fault not in own)
+    for at, _, invariant in _demanded(config):
+        yield from (f"{at}.{fault}" for fault in _mistakes(invariant))
 
 
-def column_faults(config: Config, columns: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yield what probes say of columns that a table does not have; *columns* by table."""
-    for plan in config.plans:
-        for table, known in columns.items():
-            find = getattr(plan.probe_for(table), "column_mistakes", None)
-            if find is not None:
-                yield from (f"probes.{plan.name}.{fault}" for fault in find(table, known))
+def column_faults(
+    config: Config, find_columns: Callable[[Config], Mapping[str, Sequence[str]]]
+) -> Iterator[str]:
+    """Yield what probes and invariants say of columns that a table does not have.
+
+    *find_columns* reads them by table from the lake; it is called only if anything names columns.
+    """
+    parts: list[tuple[str, Callable[[str], Any]]] = [
+        (f"probes.{plan.name}", plan.probe_for) for plan in config.plans if _names_columns(plan)
+    ]
+    parts += [
+        (at, partial(_if_matching, one, glob))
+        for at, glob, one in _demanded(config)
+        if hasattr(one, "column_mistakes")
+    ]
+    tables = find_columns(config) if parts else {}
+    for at, part_for in parts:
+        for table, known in tables.items():
+            find = getattr(part_for(table), "column_mistakes", None)
+            yield from (f"{at}.{fault}" for fault in (find(table, known) if find else ()))
 
 
-def _mistakes(probe: Any) -> Iterator[str]:
-    yield from getattr(probe, "mistakes", tuple)()
+def _if_matching(part: Any, glob: str, table: str) -> Any | None:
+    return part if fnmatchcase(table, glob) else None
+
+
+def _names_columns(plan: CheckPlan) -> bool:
+    probes = [plan.probe, *(probe for _, probe in plan.variants)]
+    return any(getattr(one, "suites", None) or getattr(one, "suite", None) for one in probes)
+
+
+def _demanded(config: Config) -> Iterator[tuple[str, str, Any]]:
+    """Yield each invariant of the file behind its key and the glob of its tables."""
+    for number, rule in enumerate(invariants_of_file(config)):
+        yield from ((f"invariants[{number}].{name}", rule.tables, o) for name, o in rule.invariants)
+
+
+def _mistakes(part: Any) -> Iterator[str]:
+    yield from getattr(part, "mistakes", tuple)()
 
 
 def plugin_faults(config: Config) -> Iterator[str]:

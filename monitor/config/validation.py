@@ -50,6 +50,7 @@ from pipeline.transports.security import find_security_faults
 
 TRANSPORT: str = Config.model_fields["transport"].default
 _WORKER = "worker"  # a component, in alerts
+_WILD = re.compile(r"[*?[]")
 _SOURCE = re.compile(r"[A-Za-z0-9_.-]+")
 _TOPIC = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _LONGEST = 64
@@ -594,6 +595,9 @@ def _looks(config: Config, plans: Sequence[CheckPlan]) -> Iterator[str]:
         for place, glob in globs.items():
             if fault := _names_no_table(glob, config):
                 yield f"probes.{plan.name}.{place}: {fault}"
+        for name in getattr(plan.probe, "suites", ()):
+            if fault := _names_no_table(name, config):
+                yield f"probes.{plan.name}.suites: {fault}"
 
 
 def _demanded(config: Config, rules: Sequence[InvariantRule]) -> Iterator[str]:
@@ -607,6 +611,17 @@ def _demanded(config: Config, rules: Sequence[InvariantRule]) -> Iterator[str]:
                         f"invariants[{i}].{name}: {table!r} is not a table name; write"
                         " database.table"
                     )
+            for pattern in getattr(one, "suites", ()):
+                if fault := _names_no_table(pattern, config) or _is_apart(pattern, rule.tables):
+                    yield f"invariants[{i}].{name}.suites: {fault}"
+
+
+def _is_apart(pattern: str, tables: str) -> str:
+    """Return why no table matches both; empty if both have wildcards, and some may."""
+    pairs = [(pattern, tables), (tables, pattern)]
+    if all(fnmatchcase(*pair) for pair in pairs if not _WILD.search(pair[0])):
+        return ""
+    return f"{pattern!r} matches no table of {tables!r}; correct it, or remove the entry"
 
 
 def _restated(config: Config, rules: Sequence[StandardRule]) -> Iterator[str]:

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from monitor.config.model import LOW, Config
+from monitor.config.sections import invariants_of_file
 from monitor.config.text import resolve_path
 from pipeline.model import table_name_fault
 from pipeline.settings import TableRule
@@ -75,12 +76,20 @@ def _windows(config: Config) -> Iterator[str]:
 
 def _suites(config: Config) -> Iterator[str]:
     """Files of suites without an expectation."""
-    for plan in config.plans:
-        suites = getattr(plan.probe, "suites", {})
+    for at, suites in _named_suites(config):
         for name, path in suites.items():
             if not any(suite for _, suite in list_suites(suites, name, exactly=True)):
                 fix = "add some, or remove the entry"
-                yield f"probes.{plan.name}.suites: {name}: {path} has no expectations; {fix}"
+                yield f"{at}: {name}: {path} has no expectations; {fix}"
+
+
+def _named_suites(config: Config) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Yield the files of suites of each probe and invariant by table, behind their key."""
+    for plan in config.plans:
+        yield f"probes.{plan.name}.suites", getattr(plan.probe, "suites", {})
+    for number, rule in enumerate(invariants_of_file(config)):
+        for name, one in rule.invariants:
+            yield f"invariants[{number}].{name}.suites", getattr(one, "suites", {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,9 +270,13 @@ def _patterns(config: Config) -> Iterator[tuple[str, str]]:
         yield f"probes.{plan.name}.tables", plan.tables
         for number, (glob, _) in enumerate(plan.variants):
             yield f"probes.{plan.name}.overrides[{number}].tables", glob
-    for section in ("publish", "rebootstrap", "repair", "archive", "invariants", "standards"):
+    for at, suites in _named_suites(config):
+        yield from ((at, glob) for glob in suites)
+    for section in ("publish", "rebootstrap", "repair", "archive", "standards"):
         for number, one in enumerate(getattr(config, section)):
             yield f"{section}[{number}].tables", one.tables
+    for number, rule in enumerate(invariants_of_file(config)):
+        yield f"invariants[{number}].tables", rule.tables
     for copy in config.copies:
         for number, glob in enumerate(copy.tables):
             yield f"copies.{copy.name}.tables[{number}]", glob

@@ -5,7 +5,7 @@ a row count) are not evaluated, because a slice is not the table. Importing Grea
 takes seconds in each process that merges such a table.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from pipeline.suites import (
     ExpectationSettings,
     find_unmet,
     import_expectations,
+    list_column_mistakes,
+    list_mistakes,
     read_suites,
     resolve_suites,
     split_expectations,
@@ -36,12 +38,22 @@ class Expectations:
     """Full names of modules with expectations of your own."""
 
     def __post_init__(self) -> None:
-        """Refuse a suite without what evaluates it."""
+        """Refuse a suite without what evaluates it, and what would demand nothing."""
         require_package("great_expectations")
+        if not self.suite and not self.suites:
+            raise ConfigError("has no expectations; write `suite`, or files under `suites`")
 
     def located_from(self, folder: Path) -> "Expectations":
         """Return it with files relative to *folder*; ConfigError if one is no suite."""
         return replace(self, suites=resolve_suites(self.suites, folder))
+
+    def mistakes(self) -> Iterator[str]:
+        """Yield each expectation that cannot be evaluated on any table, behind its key."""
+        return list_mistakes(self.suite, self.suites, self.modules)
+
+    def column_mistakes(self, table: str, columns: Sequence[str]) -> Iterator[str]:
+        """Yield each expectation about a column that the *table* does not have."""
+        return list_column_mistakes(self.suite, self.suites, table, columns)
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
         """Expectation by expectation; rows of a `warning` or `info` go on."""

@@ -80,6 +80,17 @@ def test_f186_every_default_that_it_shows_is_the_models(
     assert shown.repair == (RepairRule("shop.*", how="auto"),)
 
 
+SECTIONS = pytest.mark.parametrize(
+    ("at", "section"),
+    [
+        ("probes.expectations", "probes: {expectations: {%s}}"),
+        ("invariants[0].expectations", "invariants: [{tables: db.*, expectations: {%s}}]"),
+    ],
+    ids=["probe", "invariant"],
+)
+"""A section with a place for the settings of `expectations`, and its key."""
+
+
 @pytest.mark.thorough  # to import Great Expectations costs more than hundreds of tests
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize(
@@ -91,20 +102,26 @@ def test_f186_every_default_that_it_shows_is_the_models(
             "suite[0].type: no expectation 'expect_colum_to_exist'; the nearest is expect_",
         ),
         ("{type: expect_column_to_exist, kwargs: {colum: id}}", "suite[0].kwargs: do not fit exp"),
+        (
+            "{type: expect_column_values_to_match_regex, kwargs: {column: id, regex: '(?=a)'}}",
+            "suite[0].kwargs.regex: RE2 cannot read",
+        ),
     ],
 )
+@SECTIONS
 def test_f186_an_invented_expectation_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, line: str
+    *, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, line: str, at: str, section: str
 ) -> None:
     monkeypatch.setenv("SHOP_PASSWORD", "x")
     path = tmp_path / "sluice.yaml"
-    probes = f"probes:\n  expectations:\n    suite: [{told}]\n"
-    path.write_text(f"{TEMPLATE.read_text(encoding='utf-8')}\n{probes}", encoding="utf-8")
+    path.write_text(
+        f"{TEMPLATE.read_text(encoding='utf-8')}\n{section % f'suite: [{told}]'}", encoding="utf-8"
+    )
 
     ran = CliRunner().invoke(check_config.COMMAND, ["--config", str(path)])
 
     if line:
-        assert f": probes.expectations.{line}" in str(ran.exception)
+        assert f": {at}.{line}" in str(ran.exception)
     else:
         assert ran.exit_code == 0, ran.exception
 
@@ -118,8 +135,15 @@ def test_f186_an_invented_expectation_is_refused(
         pytest.param("nam", "db.t has no column 'nam'; the nearest is name", id="no column"),
     ],
 )
+@SECTIONS
 def test_a_suite_file_is_compared_with_the_columns_of_the_mirror(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str, says: str
+    *,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    column: str,
+    says: str,
+    at: str,
+    section: str,
 ) -> None:
     monkeypatch.setenv("SHOP_PASSWORD", "x")
     lake = LocalLake(tmp_path / "lake")
@@ -129,12 +153,14 @@ def test_a_suite_file_is_compared_with_the_columns_of_the_mirror(
     suite = {"expectations": [{"type": "expect_column_values_to_not_be_null", "kwargs": kwargs}]}
     (tmp_path / "t.json").write_text(json.dumps(suite), encoding="utf-8")
     path = tmp_path / "sluice.yaml"
-    probes = "probes:\n  expectations:\n    suites: {db.t: t.json}\n"
-    path.write_text(f"{TEMPLATE.read_text(encoding='utf-8')}\n{probes}", encoding="utf-8")
+    path.write_text(
+        f"{TEMPLATE.read_text(encoding='utf-8')}\n{section % 'suites: {db.t: t.json}'}",
+        encoding="utf-8",
+    )
 
     ran = CliRunner().invoke(check_config.COMMAND, ["--config", str(path)])
 
-    where = f"probes.expectations.suites: db.t: {tmp_path}/t.json: expectations[0].kwargs: "
+    where = f"{at}.suites: db.t: {tmp_path}/t.json: expectations[0].kwargs: "
     if says:
         assert f"{where}{says}" in str(ran.exception)
     else:

@@ -150,13 +150,93 @@ def test_f190_what_is_none_is_not_warned_of(more: str) -> None:
     assert doubts(more) == []
 
 
-def test_a_suite_without_an_expectation_is_warned_of(tmp_path: Path) -> None:
-    (tmp_path / "none.json").write_text('{"expectations": []}', encoding="utf-8")
-    path = tmp_path / "none.json"
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    """A file of a suite that expects something."""
+    path = tmp_path / "suite.json"
+    path.write_text('{"expectations": [{"type": "expect_column_to_exist"}]}', encoding="utf-8")
+    return path
 
-    (found,) = doubts(f"probes: {{expectations: {{suites: {{'shop.*': {path}}}}}}}")
 
-    assert found.startswith(f"probes.expectations.suites: shop.*: {path} has no expectations; ")
+@pytest.mark.parametrize(
+    ("at", "section"),
+    [
+        ("probes.expectations", "probes: {expectations: {suites: {'shop.*': %s}}}"),
+        (
+            "invariants[0].expectations",
+            "invariants: [{tables: shop.a, expectations: {suites: {'shop.*': %s}}}]",
+        ),
+    ],
+)
+def test_a_suite_without_an_expectation_is_warned_of(suite: Path, at: str, section: str) -> None:
+    suite.write_text('{"expectations": []}', encoding="utf-8")
+
+    (found,) = doubts(section % suite)
+
+    assert found.startswith(f"{at}.suites: shop.*: {suite} has no expectations; ")
+
+
+ORDERS = "tables: [{shards: 's\\.o', table: shop.orders}]\n"
+
+
+@pytest.mark.parametrize("gate", ["", ", gate: true"])
+def test_a_suite_for_a_table_that_there_may_not_be_is_warned_of_with_its_key(
+    suite: Path, gate: str
+) -> None:
+    probe = f"probes: {{expectations: {{suites: {{shop.oders: {suite}}}{gate}}}}}\n"
+    part = f"{{tables: 'shop.*', expectations: {{suites: {{shop.oders: {suite}}}}}}}"
+
+    told = doubts(
+        f"{ORDERS}{probe}invariants: [{part}, {{tables: shop.oder, not_null: {{columns: [id]}}}}]"
+    )
+
+    end = "matches no table of `tables`; the nearest is shop.orders"
+    assert told == [
+        f"probes.expectations.suites: 'shop.oders' {end}",
+        f"invariants[0].expectations.suites: 'shop.oders' {end}",
+        f"invariants[1].tables: 'shop.oder' {end}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        (
+            "invariants: [{tables: shop.orders, expectations: {suites: {shop.oders: %s}}}]",
+            "invariants[0].expectations.suites: 'shop.oders' matches no table of 'shop.orders'; ",
+        ),
+        (
+            "invariants: [{tables: 'shop.*', expectations: {suites: {ship.orders: %s}}}]",
+            "invariants[0].expectations.suites: 'ship.orders' matches no table of 'shop.*'; ",
+        ),
+        (
+            "invariants: [{tables: shop.orders, expectations: {suites: {'ship.*': %s}}}]",
+            "invariants[0].expectations.suites: 'ship.*' matches no table of 'shop.orders'; ",
+        ),
+        (
+            "invariants: [{tables: shop.orders, expectations: {}}]",
+            "invariants[0].expectations: has no expectations; write `suite`, or files under",
+        ),
+        (
+            "probes: {expectations: {suites: {'': %s}}}",
+            "probes.expectations.suites: the name before %s is empty; write a table's name",
+        ),
+        (
+            "probes: {expectations: {suites: {orders: %s}, gate: true}}",
+            "probes.expectations.suites: 'orders' matches no table; write database.table, or a",
+        ),
+    ],
+)
+def test_a_suite_that_no_row_can_meet_is_refused(suite: Path, section: str, told: str) -> None:
+    told, section = (one.replace("%s", str(suite)) for one in (told, section))
+
+    assert refused(f"{MINIMAL}{ORDERS}{section}").startswith(f"{PLACE}:12: {told}")
+
+
+def test_an_invariant_may_have_suites_of_tables_by_pattern(suite: Path) -> None:
+    suites = f"{{'shop.*': {suite}, shop.orders: {suite}, '*.orders': {suite}}}"
+
+    assert doubts(f"invariants: [{{tables: shop.*, expectations: {{suites: {suites}}}}}]") == []
 
 
 def test_f190_a_tier_below_none_is_refused() -> None:
