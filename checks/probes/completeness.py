@@ -6,16 +6,22 @@ that reports no transactions promises nothing, so there is no ruling before a tr
 seen to end. A loss below the newest base of its shard no longer counts once the mirror has that
 base.
 
+What was found short stays so when the change log no longer has its END, because its day was
+dropped or the log was put back. It cannot be counted again then, so only newer bases of all shards
+end it, or an END of it that lands again.
+
 Cannot see: changes that the collector never sent, and truncates and XA rows, which carry no
 transaction. Cannot decide: transactions that restarted at an event that the log does not show.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from shlex import quote
 from typing import Any, ClassVar
 
-from checks.counting import await_fences
+from checks.counting import await_fences, base_orders, dump_parts
 from checks.ledger import EVENTS, LedgerEntry, add_entries, minute_of
 from checks.model import (
     MOST_KEYS,
@@ -27,7 +33,7 @@ from checks.model import (
     Undecided,
 )
 from checks.run import Probe
-from checks.world import Transaction, World
+from checks.world import ShardBase, Transaction, World
 from pipeline.model import Fence, Table
 
 
@@ -97,13 +103,41 @@ def _count_minute(each: Transaction, found: datetime) -> LedgerEntry:
 NAME = "completeness"
 ENDED, UNREPORTED = "ended", "untold"  # what was seen last of a table's transactions
 MOST_WRONG = 100  # batches with wrong transactions that are counted again, the oldest
+MOST_LOST = 1_000  # wrong transactions that are remembered one by one, the oldest
+MOST_AGAIN = 1_000  # batches in which the place is looked for where a change log was put back
+GONE = -1  # batch of an END that the change log no longer has
+
+
+@dataclass(frozen=True, slots=True)
+class WrongTransaction:
+    """A wrong transaction whose END landed in ``batch``, or is `GONE`.
+
+    ``seen`` is the newest batch when it was found: a base that begins later has what it lost.
+    """
+
+    id: str
+    expected: int
+    landed: int
+    batch: int
+    seen: int
+
+    def dumps(self) -> list[Any]:
+        """Return JSON values for the memory of the check."""
+        return [self.id, self.expected, self.landed, self.batch, self.seen]
+
+    def is_below(self, table: Table, bases: Mapping[str, ShardBase]) -> bool:
+        """Whether each shard of *table* has a base that began after it was found."""
+        known = [bases.get(str(shard)) for shard in table.shards]
+        # partitions are not listed at one instant: a base may land a batch after it was read
+        return bool(known) and all(base and base.since > self.seen + 1 for base in known)
 
 
 @dataclass(frozen=True, slots=True)
 class Promises:
     """The tally of the transactions whose END landed in batches up to ``until`` (included).
 
-    ``counted`` are the minutes of those that no reading before had.
+    ``counted`` are the minutes of those that no reading before had.  ``advice`` says what ends
+    wrong ones that cannot be counted again; empty if all can.
     """
 
     as_of: tuple[Fence, ...]
@@ -111,6 +145,7 @@ class Promises:
     tally: EventCount
     ended: datetime | None = None
     counted: tuple[LedgerEntry, ...] = ()
+    advice: str = ""
 
     @property
     def value(self) -> float:
@@ -135,24 +170,21 @@ class Completeness:
         """Judge what had landed when last looked; what was wrong before is counted again."""
         memory = world.recall(table, NAME)
         if memory is None:
-            newest = world.landed_batch()
-            _remember(table, world, after=newest - 1, until=newest)
+            _begin(table, world)
             return NotYet("waiting for the first transactions to settle")
         fences = await_fences(table, world, datetime.fromisoformat(memory["ended"]), self.patience)
         if isinstance(fences, NotYet | Undecided):
             return fences
-        new, found, wrong, rest = _count_since(table, world, memory)
-        ended = world.clock()
+        count = _count_since(table, world, memory)
+        ended, found = world.clock(), count.tally
         until, shown = memory["until"], _describe_newest(found, table, world, memory)
-        landed = world.landed_batch()
-        _remember(table, world, after=until, until=landed, wrong=(wrong, rest), shown=shown)
+        count.remember(table, world, after=until, shown=shown)
         if shown == UNREPORTED:
             return Undecided("unsupported", "its changes name no transaction: none can be counted")
-        return (
-            Promises(fences, until, found, ended, count_minutes(new, ended))
-            if shown
-            else NotYet("no transaction has ended yet")
-        )
+        if not shown:
+            return NotYet("no transaction has ended yet")
+        counted = count_minutes(count.new, ended)
+        return Promises(fences, until, found, ended, counted, _advise(table, count.lost))
 
     def judge(self, reading: Promises, past: Sequence[float]) -> Ruling:
         """Rule on the tally; history plays no part."""
@@ -161,7 +193,7 @@ class Completeness:
         if wrong:
             code = "missing_events" if found.short else "extra_events"
             keys = tuple(each.id for each in wrong[:MOST_KEYS])
-            reason = f"{len(wrong)} transactions: {_describe_count(wrong[0])}"
+            reason = f"{len(wrong)} transactions: {_describe_count(wrong[0])}{reading.advice}"
             return Ruling(Outcome.FAIL, reason, code, keys)
         if found.undecided and not found.complete:
             why = f"{found.undecided} transactions restarted at an unknown event"
@@ -170,27 +202,109 @@ class Completeness:
         return Ruling(Outcome.PASS, reason)
 
 
-def _count_since(
-    table: Table, world: World, memory: Mapping[str, Any]
-) -> tuple[Sequence[Transaction], EventCount, list[int], list[int]]:
-    """Those since the last judgement, and with them those of the batches that were wrong before.
+@dataclass(frozen=True, slots=True)
+class SettledCount:
+    """What became of the transactions since the last judgement, and of those wrong before.
 
-    With which batches are wrong, and between which two there are more of those: they are counted
-    again when enough of the older ones are good.
+    ``new`` are those that no count before had.  ``wrong`` are the batches that are counted again,
+    and ``rest`` those between which there are more: they are counted again when enough of the older
+    ones are good.  ``lost`` are the wrong transactions that are remembered.
     """
+
+    new: Sequence[Transaction]
+    tally: EventCount
+    wrong: Sequence[int]
+    rest: Sequence[int]
+    lost: Sequence[WrongTransaction]
+
+    def remember(self, table: Table, world: World, *, after: int, shown: str) -> None:
+        """Keep it, and that batches up to *after* are judged."""
+        memory = {"wrong": self.wrong, "rest": self.rest, "told": shown, "after": after}
+        _remember(table, world, memory, self.lost)
+
+
+def _count_since(table: Table, world: World, memory: Mapping[str, Any]) -> SettledCount:
+    """Count the transactions since the last judgement, and those of the batches wrong before."""
     log, bases = world.log(), world.bases(table)
-    rest: list[int] = memory.get("rest") or []
-    spans = [(end - 1, end) for end in memory["wrong"]]
+    rest = _clip_span(memory.get("rest") or [], log.dropped)
+    spans = [(end - 1, end) for end in memory["wrong"] if end > log.dropped]
     counted = [each for span in spans for each in log.transactions(table, *span, bases)]
     if rest and len(_wrong(count_events(counted))) < MOST_WRONG:
+        spans.append((rest[0], rest[1]))
         counted += log.transactions(table, rest[0], rest[1], bases)
         rest = []
-    new = log.transactions(table, memory["after"], memory["until"], bases)
+    after, until = max(memory["after"], log.dropped), memory["until"]
+    new = log.transactions(table, after, until, bases) if after < until else ()
     found = count_events((*counted, *new))
     wrong = _wrong(found)
     if more := wrong[MOST_WRONG:]:
         rest = [rest[0] if rest else more[0] - 1, more[-1]]
-    return new, found, wrong[:MOST_WRONG], rest
+    known, every = _load_lost(memory), (*counted, *new)
+    stated = {each.id: expected_events(each) for each in every}
+    if memory.get("bases") != dump_parts(base_orders(table, world)):
+        stated |= {one.id: None for one in known if one.id not in stated}  # bases are above these
+    kept = [*_find_uncounted(known, spans, stated, log.dropped)]
+    left = [one for one in kept if one.batch != GONE]
+    gone = [
+        one
+        for one in kept
+        if one.batch == GONE and stated.get(one.id) is None and not one.is_below(table, bases)
+    ]
+    lost = (*gone, *left, *_find_lost(found, known, world.landed_batch()))
+    short = (*(_spell_gone(one) for one in gone if one.landed < one.expected), *found.short)
+    over = (*(_spell_gone(one) for one in gone if one.landed > one.expected), *found.over)
+    found = replace(found, short=short, over=over)
+    return SettledCount(new, found, wrong[:MOST_WRONG], rest, lost)
+
+
+def _find_uncounted(
+    known: Iterable[WrongTransaction],
+    spans: Collection[tuple[int, int]],
+    stated: Container[str],
+    dropped: int,
+) -> Iterator[WrongTransaction]:
+    """Those of *known* that *stated* has no answer to, though it counted *spans*; or that are gone.
+
+    Batches up to *dropped* are gone.
+    """
+    for one in known:
+        counted = any(low < one.batch <= high for low, high in spans)
+        if one.batch <= dropped or (counted and one.id not in stated):
+            yield replace(one, batch=GONE)
+        elif not counted:
+            yield one
+
+
+def _spell_gone(one: WrongTransaction) -> Transaction:
+    return Transaction(one.id, one.expected, one.landed, one.batch)
+
+
+def _find_lost(
+    found: EventCount, known: Iterable[WrongTransaction], newest: int
+) -> Iterator[WrongTransaction]:
+    """The wrong ones of *found*, by batch; those that are not *known* are found now."""
+    seen = {(one.id, one.batch): one.seen for one in known}
+    for each in sorted((*found.short, *found.over), key=lambda each: each.end_batch):
+        batch = each.end_batch
+        expected, since = expected_events(each) or 0, seen.get((each.id, batch), newest)
+        yield WrongTransaction(each.id, expected, each.landed, batch, since)
+
+
+def _advise(table: Table, lost: Iterable[WrongTransaction]) -> str:
+    gone = sum(one.batch == GONE for one in lost)
+    if not gone:
+        return ""
+    why = f"the change log no longer has {gone} of them, so they cannot be counted again"
+    fix = f"sluice bootstrap {quote(table.name)} --reason ..."
+    return f"; {why}; run `{fix}`, or waive them"
+
+
+def _clip_span(span: Sequence[int], dropped: int, until: int = sys.maxsize) -> list[int]:
+    """The part of batches ``(low, high]`` above *dropped*, up to *until*; empty without one."""
+    if not span:
+        return []
+    low, high = max(span[0], dropped), min(span[1], until)
+    return [low, high] if low < high else []
 
 
 def _wrong(found: EventCount) -> list[int]:
@@ -208,24 +322,53 @@ def _describe_newest(
     return str(memory["told"])
 
 
+def _begin(table: Table, world: World) -> None:
+    """Begin with the newest batch, or go on where the change log was put back.
+
+    Its later batches are others now, so they are judged again.  What was found wrong in them stays
+    wrong, unless it lands again.
+    """
+    newest, known = world.landed_batch(), world.recall(table, NAME, lasting=True)
+    if known is None:
+        _remember(table, world, {"wrong": [], "rest": [], "told": "", "after": newest - 1}, ())
+        return
+    same = _last_common_batch(world, known)
+    wrong = [batch for batch in known["wrong"] if batch <= same]
+    rest = _clip_span(known.get("rest") or [], GONE, same)
+    memory = {"wrong": wrong, "rest": rest, "told": known["told"]}
+    lost = [
+        replace(one, batch=one.batch if one.batch <= same else GONE, seen=newest)
+        for one in _load_lost(known)
+    ]
+    _remember(table, world, {**memory, "after": min(known["after"], same)}, lost)
+
+
+def _last_common_batch(world: World, known: Mapping[str, Any]) -> int:
+    """The newest batch that the change log of then and the one of now have in common."""
+    then: int | None = known.get("incarnation")
+    batch: int = min(known["until"], world.landed_batch())
+    last = max(batch - MOST_AGAIN, GONE)
+    while batch > last and then is not None and (world.incarnation(batch) or 0) > then:
+        batch -= 1
+    return batch
+
+
+def _load_lost(memory: Mapping[str, Any]) -> list[WrongTransaction]:
+    """Those of a memory; earlier versions wrote none."""
+    return [WrongTransaction(*one) for one in memory.get("lost", ())]
+
+
 def _remember(
-    table: Table,
-    world: World,
-    *,
-    after: int,
-    until: int,
-    wrong: tuple[Sequence[int], Sequence[int]] = ((), ()),
-    shown: str = "",
+    table: Table, world: World, memory: Mapping[str, Any], lost: Sequence[WrongTransaction]
 ) -> None:
-    memory = {
-        "told": shown,
-        "after": after,
-        "until": until,
-        "wrong": list(wrong[0]),
-        "rest": list(wrong[1]),
-        "ended": world.clock().isoformat(),
-    }
-    world.remember(table, NAME, memory)
+    """Keep *memory*, and that what has landed by now is judged next."""
+    until = world.landed_batch()
+    more: dict[str, Any] = {"until": until, "incarnation": world.incarnation(until)}
+    if lost:
+        more["lost"] = [one.dumps() for one in lost[:MOST_LOST]]
+        more["bases"] = dump_parts(base_orders(table, world))
+    more["ended"] = world.clock().isoformat()
+    world.remember(table, NAME, {**memory, **more})
 
 
 def _describe_count(each: Transaction) -> str:

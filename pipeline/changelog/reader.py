@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from pipeline.changelog.table import build_app_id
+from pipeline.changelog.table import DROPPED, build_app_id
 from pipeline.changelog.transactions import (
     LOOK_BACK,
     MOST_KEYS,
@@ -141,6 +141,11 @@ class LogReader:
         """The newest batch in it; -1 before the first."""
         found = self.pinned.transaction(build_app_id(self.lane))
         return -1 if found is None else found
+
+    @cached_property
+    def dropped(self) -> int:
+        """The newest batch whose changes it no longer has, because their day was dropped; or -1."""
+        return int(self.pinned.properties().get(DROPPED, "-1"))
 
     def last_touches(self, table: Table, keys: Sequence[LogKey]) -> tuple[LastChange | None, ...]:
         """Newest landed change of each key, in the order asked; None if its record is not landed.

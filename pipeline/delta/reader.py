@@ -71,6 +71,11 @@ class SnapshotReader:
         """The table's own: another table in the same folder has another."""
         return str(self.table.metadata().id)
 
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties."""
+        with translate_errors(self.path):
+            return {key: str(value) for key, value in self.table.metadata().configuration.items()}
+
     def transaction(self, app: str) -> int | None:
         """Newest transaction version of *app*; None if it never committed here."""
         with translate_errors(self.path):

@@ -131,6 +131,7 @@ class FakeWorld:
     copied_orders: dict[tuple[Shard, int], Order] = field(default_factory=dict)  # of its rows
     allowed_now: Allowance = field(default_factory=Allowance)  # of the source's budget
     asked_rows: int = 0  # that the source was asked for one by one
+    dropped: int = -1  # the newest batch whose changes the change log no longer has
     dated_columns: dict[Shard, tuple[str, ...] | Missing] = field(default_factory=dict)
 
     # what the world does
@@ -533,6 +534,10 @@ class FakeLog(LogReader):
     def __init__(self, world: FakeWorld) -> None:
         self.world = world
 
+    @property
+    def dropped(self) -> int:
+        return self.world.dropped
+
     def key_of(self, shard: Shard, id_: int) -> str:
         """As Debezium spells it, with ``bigint.unsigned.handling.mode`` set to ``precise``."""
         if "unsigned" not in self.world.columns[shard]["id"]:
@@ -545,6 +550,8 @@ class FakeLog(LogReader):
         for batch, end in enumerate(self.world.ends):
             if after < batch and (until is None or batch <= until):
                 kept = self.world.log_[begin:end]
+                gone = batch <= self.world.dropped
+                kept = [event for event in kept if not gone or event.op == Op.DDL]
                 events += [(batch, event) for event in kept if not event.lost]
             begin = end
         return events

@@ -18,7 +18,7 @@ from checks.probes.completeness import (
 from checks.run import Check, run_probe
 from checks.world import Transaction
 from pipeline.model import Op, Shard
-from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld, in_step
+from tests.checks.world_fake import ONE, TABLE, TWO, FakeLog, FakeWorld, in_step
 
 
 @pytest.mark.parametrize(
@@ -238,3 +238,134 @@ def test_of_more_wrong_batches_than_are_counted_again_none_is_forgotten(
     world.snapshot(TWO)
 
     assert (still, outcomes(world, 2)) == ("FFF", "PP")
+
+
+def drop_days(world: FakeWorld) -> None:
+    """The change log drops all days but the newest, of one batch."""
+    world.catch_up()
+    world.dropped = world.landed_batch() - 1
+
+
+def find_wrong_row(world: FakeWorld) -> None:
+    """Row 2 never lands, and that is found."""
+    write_row(world, 1)
+    in_step("completeness", Completeness(), world, 2)
+    lose(world, (Op.CREATE, ONE, 2))
+    assert outcomes(world, 3) == "PFF"
+
+
+def test_a_loss_whose_day_was_dropped_ends_by_new_bases_of_all_shards() -> None:
+    world = FakeWorld()
+    find_wrong_row(world)
+    drop_days(world)
+    write_row(world, 3)
+    (*_, stays) = in_step("completeness", Completeness(), world, 4)
+    world.snapshot(ONE)
+    one = outcomes(world, 3)
+    world.snapshot(TWO)
+
+    assert (stays.outcome, stays.code) == (Outcome.FAIL, "missing_events")
+    assert stays.reason == (
+        f"1 transactions: {stays.keys[0]} promised 1 events, 0 landed; the change log no longer has"
+        " 1 of them, so they cannot be counted again; run `sluice bootstrap shop.orders --reason"
+        " ...`, or waive them"
+    )
+    assert (one, outcomes(world, 3)) == ("FFF", "PPP")
+
+
+def test_a_base_that_began_before_the_loss_does_not_end_it() -> None:
+    world = FakeWorld()
+    find_wrong_row(world)
+    drop_days(world)
+    outcomes(world, 1)
+    for shard in (ONE, TWO):
+        world.snapshot(shard)
+        world.based[str(shard)] = replace(world.based[str(shard)], since=world.dropped - 4)
+
+    assert outcomes(world, 3) == "FFF"
+
+
+def test_a_loss_whose_end_is_gone_for_an_unknown_reason_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = FakeWorld()
+    find_wrong_row(world)
+    monkeypatch.setattr(FakeLog, "transactions", lambda *_: ())
+
+    assert outcomes(world, 3) == "FFF"
+    for shard in (ONE, TWO):
+        world.snapshot(shard)
+    assert outcomes(world, 3) == "PPP"
+
+
+def test_more_losses_than_are_counted_again_stay_when_their_day_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(completeness, "MOST_WRONG", 1)
+    world = FakeWorld()
+    outcomes(world, 2)
+    for id_ in range(3):
+        lose(world, (Op.CREATE, ONE, id_))
+        outcomes(world, 1)
+    outcomes(world, 2)
+    drop_days(world)
+
+    (*_, last) = in_step("completeness", Completeness(), world, 3)
+
+    assert last.reason.startswith("3 transactions")
+    for shard in (ONE, TWO):
+        world.snapshot(shard)
+    assert outcomes(world, 3) == "PPP"
+
+
+def test_a_loss_outlives_a_change_log_that_was_replaced() -> None:
+    world = FakeWorld()
+    find_wrong_row(world)
+    world.replace_lake()
+    write_row(world, 3)
+    stays = outcomes(world, 4)
+    for shard in (ONE, TWO):
+        world.snapshot(shard)
+
+    assert (stays, outcomes(world, 2)) == ("FFF", "PP")
+
+
+def put_back(world: FakeWorld, batch: int) -> None:
+    """The change log loses its batches above *batch*."""
+    world.ends = world.ends[: batch + 1]
+    world.applied = batch
+    world.outdated = {*world.memory}
+
+
+def test_a_loss_of_a_log_that_was_put_back_ends_once_all_of_it_has_landed() -> None:
+    world = FakeWorld()
+    write_row(world, 1)
+    in_step("completeness", Completeness(), world, 2)
+    before = world.landed_batch()
+    lose(world, (Op.CREATE, ONE, 2))
+    lost = outcomes(world, 3)
+    put_back(world, before)
+    (waits,) = [run_probe(Check("completeness", Completeness(), TABLE), world)]
+    for event in world.log_:
+        event.lost = False
+
+    assert (lost, outcomes(world, 3)) == ("PFF", "FPP")
+    assert isinstance(waits, NotYet)
+
+
+def test_batches_that_landed_since_a_change_log_was_put_back_are_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = FakeWorld()
+    write_row(world, 1)
+    before = in_step("completeness", Completeness(), world, 4)
+    again = world.landed_batch() - 1
+    put_back(world, again)
+    monkeypatch.setattr(FakeWorld, "incarnation", lambda _, batch: 1 + (batch > again))
+    world.memory["completeness"] = {**world.memory["completeness"], "incarnation": 1}
+    lose(world, (Op.CREATE, ONE, 2))
+    for _ in range(5):
+        world.catch_up()  # the loss is no longer in the newest batch when it is asked
+
+    assert before[-1].outcome is Outcome.PASS
+    assert outcomes(world, 3) == "FF"

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from pipeline.changelog import maintenance
 from pipeline.changelog.change_log import ChangeLog
+from pipeline.changelog.reader import LogReader
 from pipeline.changelog.table import Stamp, build_app_id, checkpoint_row
 from pipeline.checkpoint import Checkpoint, Existence, Gap, Quarantine
 from pipeline.delta.commit import commit_actions
@@ -20,6 +21,7 @@ from pipeline.landing.staging import write_rows
 from pipeline.model import Op, Order, Shard
 from pipeline.reports import MergeReport
 from pipeline.settings import MaintenanceSettings
+from tests.builders.change_log import read_table
 from tests.builders.lake import NOW, LocalLake, row, stamped
 from tests.builders.values import by_shard
 from tests.pipeline.apply.holds import assert_held
@@ -102,6 +104,7 @@ def test_a_day_is_dropped_when_it_is_old_and_nobody_needs_it(
     Keeping(days).run(**mark)
 
     assert batches(days) == left
+    assert LogReader(read_table(days.settings.changes), "main").dropped == left[0] - 1
     assert batches(days, "mark") == [0, 1, 2], "the marks of all batches stay"
     assert batches(days, "error") == [0, 1, 2], "and what nobody could read"
     days.log.look()
