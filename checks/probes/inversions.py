@@ -4,6 +4,7 @@ Only where the order of changes is no place in the source's log, but where their
 a partition: one that is sent again, or comes from two collectors, goes over a newer one.  A row
 that waited for a lock has the time when its statement began, so a small fall means nothing.
 What stands below a base that was read since is over: a row that came again, and is gone, too.
+Nothing else ends a fall but a newer change: it stays if the change log loses its batches.
 Cannot see: a fall to what landed more than *back* batches before; two changes of one time; a
 clock that was wrong from the first; tables whose changes have places in the log: there no clock
 decides.
@@ -68,7 +69,9 @@ class Inversions:
             return FallingTimes(ordering)
         if until < 0:
             return NotYet("nothing has landed yet")
-        memory = world.recall(table, NAME) or {"until": until}
+        memory = world.recall(table, NAME)
+        if memory is None:  # what fell stays so whatever the change log has lost
+            memory = {**(world.recall(table, NAME, lasting=True) or {}), "until": until}
         known = {one.key: one for one in map(_loads, memory.get("falls", ()))}
         after = max(memory["until"] - self.back, -1)
         seen = world.log().key_times(table, after, until, tuple(known), most=MOST_KEPT)

@@ -29,6 +29,7 @@ class Landed:
     order: Ordering = Ordering.OFFSET
     memory: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     read: dict[str, ShardBase] = field(default_factory=dict)
+    outdated: bool = False  # the memory is of another log
 
     def land(self, key: str, minute: float) -> None:
         self.changes.append((key, minute))
@@ -57,10 +58,11 @@ class Landed:
     def recall(
         self, table: Table, check: str, *, lasting: bool = False
     ) -> Mapping[str, Any] | None:
-        return self.memory.get(check)
+        return None if self.outdated and not lasting else self.memory.get(check)
 
     def remember(self, table: Table, check: str, memory: Mapping[str, Any]) -> None:
         self.memory[check] = memory
+        self.outdated = False
 
     def log(self) -> SimpleNamespace:
         return SimpleNamespace(key_times=self._key_times)
@@ -107,6 +109,19 @@ def test_what_fell_is_remembered_when_it_is_no_longer_looked_at() -> None:
     assert world.ruled(probe) == ("pass", ())
     world.land("a", 5)
     assert world.ruled(probe) == ("fail", ("a",))
+
+
+def test_what_fell_outlives_a_change_log_that_was_replaced() -> None:
+    world = Landed()
+    world.land("a", 10)
+    world.land("a", 0)
+    assert world.ruled() == ("fail", ("a",))
+    world.changes, world.outdated = [("b", 20)], True
+
+    assert [world.ruled() for _ in range(2)] == [("fail", ("a",))] * 2
+
+    world.read = {SHARD: ShardBase(Order(1, 0, 2), since=2)}
+    assert world.ruled() == ("pass", ())
 
 
 @pytest.mark.parametrize("back", [500, 2], ids=["still looked at", "remembered"])
