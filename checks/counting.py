@@ -45,7 +45,7 @@ from checks.ranges import (
     narrow_mismatches,
 )
 from checks.world import LogKey, MirrorSide, Range, TableQueries, World
-from pipeline.errors import TooManyRowsError
+from pipeline.errors import ProofError, TooManyRowsError
 from pipeline.formats.json_text import canonical_key, parse_key
 from pipeline.model import Fence, Shard, Table
 from pipeline.schema.model import TableSchema
@@ -305,6 +305,33 @@ class CountedRanges:
         )
 
 
+def read_other(
+    table: Table, world: World, check: str, read: Callable[[Mapping[str, Any]], A]
+) -> A | None:
+    """What *read* makes of the memory of another *check*; that one says if it is unreadable.
+
+    None then, or if it does not run on *table*.
+    """
+    if not world.runs(table, check):
+        return None
+    try:
+        return read(world.recall(table, check) or {})
+    except (AttributeError, LookupError, OverflowError, ProofError, TypeError, ValueError):
+        return None
+
+
+def load_instant(raw: str) -> datetime:
+    """Read back an instant.
+
+    Raises:
+        ValueError: it has no offset.
+    """
+    at = datetime.fromisoformat(raw)
+    if at.tzinfo is None:
+        raise ValueError("the instant has no offset")
+    return at
+
+
 PROOF = "proof"
 """Key in the memory of a check of its `RowProof`."""
 
@@ -345,9 +372,8 @@ class RowProof:
         schemas, bases = (
             {own: tuple(parts) for own, parts in raw[name].items()} for name in ("schemas", "bases")
         )
-        times, ranges = map(datetime.fromisoformat, raw["times"]), load_ranges(raw["ranges"])
-        ruled, until, oldest, through, began, looked = times
-        batch = raw["batch"]
+        ruled, until, oldest, through, began, looked = map(load_instant, raw["times"])
+        batch, ranges = int(raw["batch"]), load_ranges(raw["ranges"])
         return cls(ruled, until, oldest, through, began, looked, batch, schemas, bases, ranges)
 
     def fences(self, table: Table, world: World) -> Fences | None:
@@ -379,10 +405,13 @@ class RowProof:
 def find_proof(table: Table, world: World, check: str) -> RowProof | None:
     """What *check* has proven of *table* when it last ruled.
 
-    None if that was no PASS, or if it has to have more by now.
+    None if that was no PASS, or if it has to have more by now, or does not run any more.
     """
-    raw = (world.recall(table, check) or {}).get(PROOF)
-    proof = RowProof.loads(raw) if raw else None
+
+    def read(memory: Mapping[str, Any]) -> RowProof | None:
+        return RowProof.loads(memory[PROOF]) if memory.get(PROOF) else None
+
+    proof = read_other(table, world, check, read)
     return proof if proof and world.now <= proof.until else None
 
 
@@ -393,7 +422,7 @@ def dump_ranges(ranges: Mapping[str, Sequence[Range]]) -> dict[str, Any]:
 
 def load_ranges(raw: Mapping[str, Sequence[Sequence[int]]]) -> dict[str, tuple[Range, ...]]:
     """Read back what :func:`dump_ranges` wrote."""
-    return {own: tuple((low, high) for low, high in many) for own, many in raw.items()}
+    return {own: tuple((int(low), int(high)) for low, high in many) for own, many in raw.items()}
 
 
 HANDED = "handed"
@@ -417,7 +446,7 @@ class HandedRanges:
     @classmethod
     def loads(cls, raw: Mapping[str, Any]) -> "HandedRanges":
         """Read back what :meth:`dumps` wrote."""
-        return cls(datetime.fromisoformat(raw["at"]), load_ranges(raw["ranges"]))
+        return cls(load_instant(raw["at"]), load_ranges(raw["ranges"]))
 
     def left_by(self, proof: RowProof) -> "HandedRanges":
         """Those that *proof* has not compared since; all, if its look began before."""
@@ -432,8 +461,11 @@ class HandedRanges:
 
 def find_handed(table: Table, world: World, check: str) -> Mapping[str, tuple[Range, ...]]:
     """Ranges by shard name that *check* has left to another one."""
-    raw = (world.recall(table, check) or {}).get(HANDED)
-    return HandedRanges.loads(raw).ranges if raw else {}
+
+    def read(memory: Mapping[str, Any]) -> Mapping[str, tuple[Range, ...]]:
+        return HandedRanges.loads(memory[HANDED]).ranges if memory.get(HANDED) else {}
+
+    return read_other(table, world, check, read) or {}
 
 
 def schema_orders(table: Table, world: World) -> dict[str, tuple[int, ...]]:

@@ -144,6 +144,10 @@ class World(Protocol):
         """By ``source/shard``: the newest base of each shard of *table* that its mirror has."""
         ...
 
+    def runs(self, table: Table, check: str) -> bool:
+        """Whether *check* looks at *table*: it may be switched off, or for other tables."""
+        ...
+
     def recall(
         self, table: Table, check: str, *, lasting: bool = False
     ) -> Mapping[str, Any] | None:

@@ -19,7 +19,7 @@ from monitor.board import (
     RepairDecision,
     TableView,
 )
-from monitor.config.plans import CheckPlan
+from monitor.config.plans import CheckPlan, is_planned
 from monitor.gate import OPEN
 from monitor.observe import system_checks
 from monitor.observe.assessor import Assessor, withhold_ready
@@ -320,13 +320,11 @@ class Cycle:
                 return bool(self.copies(member.table))
             if member.check == IMAGE:
                 return self.image_due(member.table) is not None
-            return member in others or member.check in system_checks.CHECKS or self._probed(member)
+            if member in others or member.check in system_checks.CHECKS:
+                return True
+            return is_planned(self.plans, member.table, member.check)
 
         return watched
-
-    def _probed(self, member: Member) -> bool:
-        plans = (plan for plan in self.plans if plan.name == member.check)
-        return any(plan.probe_for(member.table) for plan in plans)
 
 
 def _retired(states: Mapping[str, StateSince]) -> tuple[StateSince, ...]:

@@ -96,6 +96,7 @@ class Observers:
             looks=self.looks,
             worker=worker,
             dated_columns=self.census.dated,
+            plans=self.config.plans,
         )
 
     def close(self) -> None:

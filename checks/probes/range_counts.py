@@ -39,8 +39,10 @@ from checks.counting import (
     find_suspects,
     find_wrong,
     judge_suspects,
+    load_instant,
     load_open_ranges,
     load_suspects,
+    read_other,
     read_suspects,
     rows_in,
     rule_differences,
@@ -160,10 +162,8 @@ class RangeCounts:
 
         A count would wait as long again.
         """
-        ended = (world.recall(table, VALUES) or {}).get("ended")
-        if ended is None:
-            return None
-        found = await_fences(table, world, datetime.fromisoformat(ended), self.patience)
+        ended = read_other(table, world, VALUES, _last_look)
+        found = await_fences(table, world, ended, self.patience) if ended else None
         return found if isinstance(found, Undecided) else None
 
     def judge(self, reading: Differences, past: Sequence[float]) -> Ruling:
@@ -254,12 +254,19 @@ class RangeCounts:
 
     def _found_by_values(self, table: Table, world: World) -> Sequence[Sequence[Any]]:
         """Rows that `values` has found to be wrong, as it remembers them, while it runs."""
-        memory = world.recall(table, VALUES) or {}
-        ended = datetime.fromisoformat(memory["ended"]) if "ended" in memory else None
-        if ended is None or world.now - ended > self.patience:
-            return ()
-        found: Sequence[Sequence[Any]] = memory.get("found", ())
-        return found[: self.suspects]
+
+        def read(memory: Memory) -> Sequence[Sequence[Any]]:
+            ended = _last_look(memory)
+            if ended is None or world.now - ended > self.patience:
+                return ()
+            return [(str(own), int(id_)) for own, id_ in memory["found"][: self.suspects]]
+
+        return read_other(table, world, VALUES, read) or ()
+
+
+def _last_look(memory: Memory) -> datetime | None:
+    """When the last look of `values` ended; None before the first."""
+    return load_instant(memory["ended"]) if "ended" in memory else None
 
 
 def _guilty(

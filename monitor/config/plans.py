@@ -7,7 +7,7 @@ defaults.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
@@ -83,6 +83,11 @@ class CheckPlan:
         if not fnmatchcase(table, self.tables):
             return None
         return next((v for glob, v in self.variants if fnmatchcase(table, glob)), self.probe)
+
+
+def is_planned(plans: Iterable[CheckPlan], table: str, check: str) -> bool:
+    """Whether *check* looks at *table*."""
+    return any(plan.name == check and plan.probe_for(table) is not None for plan in plans)
 
 
 @dataclass(frozen=True, slots=True)

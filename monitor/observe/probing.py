@@ -33,7 +33,7 @@ from checks.world import (
     World,
 )
 from monitor.clients import LakeClient
-from monitor.config.plans import CheckPlan
+from monitor.config.plans import CheckPlan, is_planned
 from monitor.observe.heartbeats import FenceBook
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.sampler import Sampling
@@ -314,7 +314,8 @@ class Probing:
 class ProbeWorld:
     """Implements :class:`checks.world.World` for one table and round: all probes see one version.
 
-    ``names`` are the sources whose queue of probes this is, ``worker`` is who runs them.
+    ``names`` are the sources whose queue of probes this is, ``worker`` is who runs them, and
+    ``plans`` are those of all probes.
     """
 
     look: Sampling
@@ -331,6 +332,7 @@ class ProbeWorld:
     collectors: Mapping[str, Collector] = field(default_factory=dict)
     worker: int = 0
     dated_columns: Callable[[Shard], tuple[str, ...] | Missing] = lambda _: NOT_ASKED
+    plans: Sequence[CheckPlan] = ()
     _mirrors: dict[str, MirrorSide] = field(default_factory=dict)
     _log: LogReader | None = None
 
@@ -463,6 +465,10 @@ class ProbeWorld:
             if shard in checkpoint.bases and shard in checkpoint.based
             if checkpoint.complete.get(shard, applied + 1) <= applied
         }
+
+    def runs(self, table: Table, check: str) -> bool:
+        """Whether the config has *check* look at *table*."""
+        return is_planned(self.plans, table.name, check)
 
     def recall(
         self, table: Table, check: str, *, lasting: bool = False

@@ -119,6 +119,7 @@ class FakeWorld:
     metadata: bool = True  # whether changes name their transactions, and those end
     based: dict[str, ShardBase] = field(default_factory=dict)
     outdated: set[str] = field(default_factory=set)  # checks that remember another log
+    off: set[str] = field(default_factory=set)  # checks that are switched off
     values: dict[int, Row] = field(default_factory=dict)  # of a row beside its id, at the source
     earlier: dict[int, Row] = field(default_factory=dict)  # of a row before its last update
     copied: dict[int, Row] = field(default_factory=dict)  # where the mirror has other ones
@@ -332,6 +333,9 @@ class FakeWorld:
 
     def bases(self, table: Table) -> Mapping[str, ShardBase]:
         return self.based
+
+    def runs(self, table: Table, check: str) -> bool:
+        return check not in self.off
 
     def recall(
         self, table: Table, check: str, *, lasting: bool = False

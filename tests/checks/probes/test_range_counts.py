@@ -1,5 +1,5 @@
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -18,7 +18,7 @@ from checks.model import NotYet, Outcome, Ruling, Verdict
 from checks.probes.range_counts import RangeCounts
 from checks.probes.values import Values
 from checks.run import Check, run_probe
-from pipeline.errors import SluiceError, TooManyRowsError, UnreachableError
+from pipeline.errors import ProofError, SluiceError, TooManyRowsError, UnreachableError
 from pipeline.model import Op, Shard, Table
 from pipeline.sources.budget import Allowance
 from tests.checks.world_fake import ONE, TABLE, TWO, Event, FakeWorld
@@ -567,6 +567,72 @@ def test_rows_that_values_has_found_and_that_count_right_are_no_finding(both: Bo
     assert "different_rows" in {one.ruling.code for one in theirs if isinstance(one, Verdict)}
     rulings = [one.ruling.outcome for one in answers if isinstance(one, Verdict)]
     assert rulings == [Outcome.PASS] * len(rulings) != []
+
+
+LATE, DAY = "2026-13-01T00:00:00+00:00", "2026-03-02T00:00:00"
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [
+        pytest.param(None, id="an unreadable row"),
+        {"proof": {"v2": 1}},
+        {"proof": [1]},
+        {"proof": {"times": [DAY] * 6, "ranges": {}, "schemas": {}, "bases": {}, "batch": 1}},
+        {"ended": LATE},
+        {"ended": DAY},
+        {"ended": f"{DAY}+00:00", "found": [["a"]]},
+        {"ended": f"{DAY}+00:00", "found": 7},
+        {"ended": f"{DAY}+00:00", "found": [["shop/shop_00.orders", "x"]]},
+    ],
+)
+@pytest.mark.parametrize("before", ["at once", "after a proof", "with ranges left to it"])
+def test_ranges_are_counted_where_the_memory_of_values_is_unreadable(
+    both: BothChecks, memory: Mapping[str, Any] | None, before: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if before == "after a proof":
+        assert both.passes_by_proof()
+    if before == "with ranges left to it":
+        open_ranges(both)
+        both.compare(4)
+        both.count()
+    both.world.copy[ONE].pop(199)
+    recall = FakeWorld.recall
+
+    def refuse(
+        own: FakeWorld, table: Table, check: str, *, lasting: bool = False
+    ) -> Mapping[str, Any] | None:
+        if check == "values":
+            raise ProofError(f"the stored memory of check {check} is unreadable")
+        return recall(own, table, check, lasting=lasting)
+
+    if memory is None:
+        monkeypatch.setattr(FakeWorld, "recall", refuse)
+    else:
+        both.world.memory["values"] = memory
+
+    found = rulings(both.world, 8)
+
+    assert {one.outcome for one in found} == {Outcome.FAIL}
+    assert f"{KEY}199" in found[0].keys
+
+
+def test_no_check_waits_for_one_that_is_switched_off(both: BothChecks) -> None:
+    assert both.passes_by_proof()
+    assert both.count() == (NotYet("values goes on"), False)
+
+    both.world.off.add("values")
+
+    assert both.count() == (NotYet("a cycle has begun"), True)
+
+
+def test_values_compares_no_ranges_of_a_check_whose_memory_is_unreadable(both: BothChecks) -> None:
+    both.world.memory["range_counts"] = {"handed": {"v2": 1}}
+
+    answer = both.compare(2)
+
+    assert isinstance(answer, Verdict)
+    assert answer.ruling.outcome is Outcome.PASS
 
 
 def open_ranges(both: BothChecks) -> None:

@@ -14,6 +14,7 @@ import pytest
 from checks.ordering import SourceOrdering
 from checks.world import LogReader, MirrorSide, ShardBase
 from monitor.clients import LakeClient
+from monitor.config.plans import CheckPlan
 from monitor.observe.heartbeats import FenceBook
 from monitor.observe.probing import ProbeWorld
 from monitor.observe.sampler import Sampling
@@ -435,6 +436,16 @@ def test_what_was_remembered_of_a_log_goes_with_its_batches(
     assert after.recall(TABLE, "max_id") == ({"a": 1} if kept else None)
     assert after.recall(TABLE, "max_id", lasting=True) == {"a": 1}
     before.memory.database.close()
+
+
+def test_a_check_runs_where_the_config_has_it_look_at_the_table(tmp_path: Path) -> None:
+    plan = CheckPlan("values", timedelta(seconds=20), TABLE.name, object())
+    seen = replace(world(tmp_path), plans=(plan,))
+
+    asked = ((TABLE, "values"), (OTHER, "values"), (TABLE, "range_counts"))
+
+    assert [seen.runs(*one) for one in asked] == [True, False, False]
+    seen.memory.database.close()
 
 
 AHEAD = NOON + timedelta(hours=1)
