@@ -180,7 +180,7 @@ class App:
             wanted=self.wanted,
             states=observers.table_states,
             repairs=driver.repairs.decide,
-            prove=ResidualProofs(self.store.ledger, self.store.backfills).look,
+            prove=lambda: ResidualProofs(self.store.ledger, self.store.backfills).look,
         )
 
     def _image_due(self, table: str) -> timedelta | None:

@@ -48,9 +48,9 @@ FEW = 20  # tables that are answered for together
 class Cycle:
     """What the watching job does; ``budget`` is the lag that is not late, by tier.
 
-    ``kept`` is how long the change log is kept.  ``prove`` stores which residuals of a table are
-    made good.  ``copies`` names those of a table, with why they
-    are held.
+    ``kept`` is how long the change log is kept.  ``prove`` begins a round of proofs, and returns
+    what stores which residuals of a table are made good.  ``copies`` names those of a table, with
+    why they are held.
     """
 
     watcher: Watcher
@@ -74,7 +74,7 @@ class Cycle:
     states: TableStates = field(default_factory=TableStates)
     wanted: MergeDemand = field(default_factory=MergeDemand)
     repairs: Callable[[Board], tuple[RepairDecision, ...]] = lambda _: ()
-    prove: Callable[[Inputs], None] = lambda _: None
+    prove: Callable[[], Callable[[Inputs], None]] = lambda: lambda _: None
     _states: dict[str, tuple[ReadinessState, datetime]] = field(default_factory=dict)
 
     def watch(self) -> None:
@@ -162,7 +162,7 @@ class Cycle:
 
         Few at once, and fewer where a job asks at the gate: it goes first.
         """
-        tables = deque(self.roster.tables())
+        tables, prove = deque(self.roster.tables()), self.prove()
         self.assessor.certificates.read_whole(cut)
         while tables:
             self.way.give()
@@ -178,7 +178,7 @@ class Cycle:
             for inputs, day, copies in zip(asked, days, copied, strict=True):
                 self.way.give()
                 name = inputs.table.name
-                self.prove(inputs)
+                prove(inputs)
                 self.states.note(inputs, look.unreadable.get(name, ""), firsts.get(name))
                 first = firsts.get(name)
                 yield self._view(inputs, day, at, parts=parts, first=first, copies=copies)

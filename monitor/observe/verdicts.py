@@ -8,7 +8,7 @@ rows of the backfill had landed by then, and a check waits until the mirror hold
 incident ends by what is in the mirror, never because a repair was requested.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -183,10 +183,14 @@ def is_after_backfill(verdict: Verdict, one: StoredBackfill) -> bool:
 
 @dataclass(eq=False)
 class ResidualProofs:
-    """Looks whether residuals of a ledger are made good, and stores what proves it."""
+    """Looks in one round whether residuals of a ledger are made good, and stores what proves it.
+
+    Backfills are read once, for all tables, when the first table with a residual is looked at.
+    """
 
     ledger: Ledger
     backfills: StoredBackfills
+    _ended: Mapping[str, Sequence[StoredBackfill]] | None = None
 
     def look(self, inputs: Inputs) -> None:
         """Take up what is proven of the table by now; the next round sees it.
@@ -203,7 +207,7 @@ class ResidualProofs:
         if not residuals or isinstance(mirror, Missing):
             return
         table = inputs.table
-        bases = self._bases(inputs, min(one.at for one in residuals))
+        bases = self._bases(inputs)
         shards, known = tuple(map(str, table.shards)), inputs.verified
         looked = -1 if known is None else min(known.batch, known.looked)
         facts = MirrorFacts(shards, mirror.value.batch, bases, compared_since(inputs), looked)
@@ -214,8 +218,8 @@ class ResidualProofs:
         for one, proof in proven:
             log.info("made_good", table=table.name, hop=one.hop, rows=one.rows, why=proof)
 
-    def _bases(self, inputs: Inputs, since: datetime) -> tuple[NewBase, ...]:
-        """Complete ones that were requested after *since*."""
+    def _bases(self, inputs: Inputs) -> tuple[NewBase, ...]:
+        """Complete ones that were requested after the oldest residual of any table."""
         table, checkpoint = inputs.table, inputs.samples.checkpoint
         newest = {} if isinstance(checkpoint, Missing) else checkpoint.value.backfills
         began = {
@@ -230,9 +234,18 @@ class ResidualProofs:
                 {s.shard: s.done for s in one.states if s.done is not None},
                 {shard: batch for (id_, shard), batch in began.items() if id_ == one.id},
             )
-            for one in self.backfills.since(since)
-            if one.table == table.name and one.wish.origin is Origin.SNAPSHOT and not one.wish.dry
-            if one.done
-            and one.ended is not None
-            and not (one.wish.rows.some or one.wish.rows.where)
+            for one in self._ended_backfills().get(table.name, ())
+            if one.wish.origin is Origin.SNAPSHOT and not one.wish.dry
+            if one.done and not (one.wish.rows.some or one.wish.rows.where)
         )
+
+    def _ended_backfills(self) -> Mapping[str, Sequence[StoredBackfill]]:
+        """Table -> those that were requested after the oldest residual of any table."""
+        if self._ended is None:
+            found = dict[str, list[StoredBackfill]]()
+            losses = self.ledger.losses().values()
+            times = [residual.at for one in losses for residual in one.residuals]
+            for backfill in self.backfills.ended(min(times)) if times else ():
+                found.setdefault(backfill.table, []).append(backfill)
+            self._ended = found
+        return self._ended

@@ -168,6 +168,11 @@ class StoredBackfills:
         lately = (rereads.c.at > at) | (rereads.c.ended > at) | rereads.c.ended.is_(None)
         return self._found(select(rereads).where(lately).order_by(rereads.c.at))
 
+    def ended(self, since: datetime) -> tuple[StoredBackfill, ...]:
+        """Return requests that were made after *since* and have ended, oldest first."""
+        over = (rereads.c.at > since) & rereads.c.ended.is_not(None)
+        return self._found(select(rereads).where(over).order_by(rereads.c.at))
+
     def open(self) -> tuple[StoredBackfill, ...]:
         """Return running requests, oldest first."""
         query = select(rereads).where(rereads.c.ended.is_(None)).order_by(rereads.c.at)

@@ -379,7 +379,7 @@ class Rig:
             self.clock,
             self.now,
             states=TableStates(self.store.table_states.add, self.store.table_states.newest),
-            prove=ResidualProofs(self.store.ledger, self.store.backfills).look,
+            prove=lambda: ResidualProofs(self.store.ledger, self.store.backfills).look,
         )
 
     def _assessor(self) -> Assessor:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from alerts.model import AlertKind, IncidentState
 from checks.ledger import LedgerState
@@ -30,19 +31,19 @@ def healthy(rig: Rig) -> Rig:
     return rig
 
 
-def count(rig: Rig, *, read: int, minute: int = MINUTE) -> None:
-    """A merge of ORDERS reads *read* of two updates that landed."""
+def count(rig: Rig, *, read: int, minute: int = MINUTE, table: str = ORDERS) -> None:
+    """A merge of *table* reads *read* of two updates that landed."""
     rig.flow()
     batch = rig.newest.batch
-    landed = {ORDERS: {str(minute): {"u": 2}}}
+    landed = {table: {str(minute): {"u": 2}}}
     rig.store.ledger.add_landing(LandingReport("main", batch, 2, rig.now, NO_TIME, minutes=landed))
     account = Account(read=read, applied=read, minutes={str(minute): {"u": read}})
-    merged = MergeReport(ORDERS, batch, 1, account, rig.now, NO_TIME, since=batch - 1)
+    merged = MergeReport(table, batch, 1, account, rig.now, NO_TIME, since=batch - 1)
     rig.store.ledger.add_merges("main", [merged], rig.now)
 
 
-def lose(rig: Rig, *, minute: int = MINUTE) -> None:
-    count(rig, read=1, minute=minute)
+def lose(rig: Rig, *, minute: int = MINUTE, table: str = ORDERS) -> None:
+    count(rig, read=1, minute=minute, table=table)
 
 
 def subjects(rig: Rig) -> list[str]:
@@ -210,6 +211,28 @@ def test_a_new_base_makes_it_good_once_the_mirror_holds_it(healthy: Rig) -> None
     assert [one for one in subjects(healthy) if not one.startswith("resolved")] == subjects(
         healthy
     )[:1]
+
+
+def test_a_round_reads_backfills_as_often_for_two_tables_with_a_residual_as_for_one(
+    healthy: Rig,
+) -> None:
+    read = list[str]()
+
+    @event.listens_for(healthy.store.database.engine, "before_cursor_execute")
+    def note(*said: Any) -> None:
+        if "FROM rereads" in said[2]:
+            read.append(said[2])
+
+    counts = list[int]()
+    for table in (ORDERS, USERS):
+        lose(healthy, table=table)
+        healthy.watch()
+        read.clear()
+        healthy.watch()
+        counts.append(len(read))
+
+    assert healthy.store.ledger.losses().keys() == {ORDERS, USERS}
+    assert counts[0] == counts[1] > 0
 
 
 def test_a_store_that_takes_nothing_keeps_the_residual_and_no_round_fails(
