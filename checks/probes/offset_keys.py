@@ -2,10 +2,12 @@
 
 The keys at the ends of all partitions are remembered; once the mirror is past them each is
 looked up there.  An absent one may have been deleted since, so the change log is asked first; and
-it must be missed in two rounds before it counts.
+it must be missed in two rounds before it counts.  A wrong key that the change log no longer has is
+wrong until the mirror has it right, or a base that began later.
 Cannot see: anything but the last change of a partition at each round; a changed value.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -72,13 +74,14 @@ class OffsetKeys:
         """Look the remembered keys up, then remember the present ends and the doubtful."""
         memory = world.recall(table, NAME)
         if memory is None:
-            _remember(table, world, {})
+            _begin(table, world)
             return NotYet("read for the first time")
         fences = await_fences(table, world, datetime.fromisoformat(memory["ended"]), self.patience)
         if isinstance(fences, NotYet | Undecided):
             return fences
         keys = _loads(memory["keys"], table)
-        states, before = _fates(table, world, keys), memory["doubtful"]
+        before, since = memory["doubtful"], memory.get("since", {})
+        states = _fates(table, world, keys, before, since)
         became = {key: state for key, (_, state) in zip(keys, states, strict=True)}
         ended = world.clock()
         doubtful = {
@@ -86,7 +89,7 @@ class OffsetKeys:
             for key, (there, state) in zip(keys, states, strict=True)
             if state is not KeyState.FINE
         }
-        _remember(table, world, dict(islice(doubtful.items(), MOST_DOUBTFUL)))
+        _remember(table, world, dict(islice(doubtful.items(), MOST_DOUBTFUL)), since)
         reading = replace(_reading(fences, became, before), ended=ended)
         if not reading.value and {KeyState.MISSING, KeyState.EXTRA} & {*doubtful.values()}:
             return NotYet("asking for doubtful keys again")
@@ -119,16 +122,41 @@ def _find_state(before: str | None, state: KeyState, *, there: bool) -> KeyState
     return wrong if state is KeyState.MOVING and before == wrong else state
 
 
-def _fates(table: Table, world: World, keys: Sequence[LogKey]) -> list[tuple[bool, KeyState]]:
-    """Of each key whether its row is in the mirror, and what became of it."""
-    mirror = world.mirror(table)
+def _fates(
+    table: Table,
+    world: World,
+    keys: Sequence[LogKey],
+    before: Mapping[str, str],
+    since: Mapping[str, int],
+) -> list[tuple[bool, KeyState]]:
+    """Of each key whether its row is in the mirror, and what became of it.
+
+    *before* has those that were doubtful, and *since* the newest batch when they were at first.
+    """
+    mirror, bases = world.mirror(table), world.bases(table)
     there = mirror.has_keys(keys_in_mirror(table, world, keys))
     touches = world.log().last_touches(table, keys)
     one_shard = not table.unique_across_shards
-    rows = zip(there, touches, strict=True)
-    return [
-        (here, judge_key(here, touch, mirror.batch, one_shard=one_shard)) for here, touch in rows
-    ]
+    found = list[tuple[bool, KeyState]]()
+    for key, here, touch in zip(keys, there, touches, strict=True):
+        state, text = judge_key(here, touch, mirror.batch, one_shard=one_shard), _text(key)
+        if touch is None and text in before:
+            base = bases.get(shard_name(key.shard))
+            over = base is not None and base.since > since.get(text, sys.maxsize) + 1
+            state = judge_gone_key(here, before[text], over=over)
+        found.append((here, state))
+    return found
+
+
+def judge_gone_key(there: bool, before: str, *, over: bool) -> KeyState:
+    """What became of a key that was doubtful, as *before* says, and left the change log since.
+
+    *over*: the mirror has a base that began later.
+    """
+    wrong = before == KeyState.EXTRA if there else before != KeyState.EXTRA
+    if over or not wrong:
+        return KeyState.FINE
+    return KeyState.EXTRA if there else KeyState.MISSING
 
 
 def judge_key(there: bool, touch: LastChange | None, applied: int, *, one_shard: bool) -> KeyState:
@@ -158,11 +186,26 @@ def _reading(
     return EndKeys(fences, len(became) - moving, missing, extra)
 
 
-def _remember(table: Table, world: World, doubtful: Mapping[LogKey, KeyState]) -> None:
+def _begin(table: Table, world: World) -> None:
+    """Begin with no key, or with those that were wrong in another change log."""
+    known = world.recall(table, NAME, lasting=True) or {"keys": (), "doubtful": {}}
+    keys = {_text(key): key for key in _loads(known["keys"], table)}
+    doubtful = {
+        keys[text]: KeyState(how) for text, how in known["doubtful"].items() if text in keys
+    }
+    wrong = {key: how for key, how in doubtful.items() if how is not KeyState.MOVING}
+    _remember(table, world, wrong, {})
+
+
+def _remember(
+    table: Table, world: World, doubtful: Mapping[LogKey, KeyState], since: Mapping[str, int]
+) -> None:
     ends = {_text(key): key for key in (*doubtful, *world.end_keys(table))}
+    newest = world.landed_batch()
     memory = {
         "keys": [_dumps(key) for key in ends.values()],
         "doubtful": {_text(key): str(state) for key, state in doubtful.items()},
+        "since": {text: since.get(text, newest) for text in map(_text, doubtful)},
         "ended": world.clock().isoformat(),
     }
     world.remember(table, NAME, memory)

@@ -1,3 +1,6 @@
+from collections import Counter
+from collections.abc import Callable
+
 import pytest
 
 from checks.model import NotYet, Outcome
@@ -84,3 +87,60 @@ def test_a_missing_key_that_was_only_changed_again_is_no_pass() -> None:
     world.catch_up()
     world.copy[ONE][1] = world.copy[TWO][2]
     assert in_step("offset_keys", OffsetKeys(), world, 2)[-1].outcome is Outcome.PASS
+
+
+def find_wrong_key(world: FakeWorld, *, extra: bool = False) -> None:
+    """The mirror has lost row 1, or has it though it is deleted, and that is found."""
+    world.commit((Op.CREATE, ONE, 1), (Op.CREATE, TWO, 2))
+    world.catch_up()
+    if extra:
+        world.commit((Op.DELETE, ONE, 1))
+        world.catch_up()
+    in_step("offset_keys", OffsetKeys(), world, 1)
+    world.copy[ONE] = Counter([1] if extra else [])
+    assert in_step("offset_keys", OffsetKeys(), world, 3)[-1].outcome is Outcome.FAIL
+
+
+def drop_changes(world: FakeWorld) -> None:
+    """The change log drops all days but the newest."""
+    world.commit((Op.CREATE, ONE, 3))
+    world.catch_up()
+    world.commit((Op.CREATE, ONE, 4))
+    world.catch_up()
+    world.dropped = world.landed_batch() - 1
+
+
+def replace_log(world: FakeWorld) -> None:
+    """Another change log is there, which has none of the changes."""
+    drop_changes(world)
+    world.outdated = {*world.memory}
+
+
+@pytest.mark.parametrize("harm", [drop_changes, replace_log])
+@pytest.mark.parametrize("extra", [False, True])
+def test_a_wrong_key_outlives_what_the_change_log_has_of_it(
+    extra: bool, harm: Callable[[FakeWorld], None]
+) -> None:
+    world = FakeWorld()
+    find_wrong_key(world, extra=extra)
+    harm(world)
+    world.rows[ONE].discard(1)  # by a delete that the log no longer has either
+
+    stays = in_step("offset_keys", OffsetKeys(), world, 4)[-1]
+    assert stays.code == ("extra_rows" if extra else "missing_rows")
+
+    world.snapshot(ONE)
+    world.copy[ONE][1] = 0
+    assert in_step("offset_keys", OffsetKeys(), world, 3)[-1].outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize("extra", [False, True])
+def test_a_wrong_key_that_left_the_change_log_ends_when_the_mirror_has_it_right(
+    extra: bool,
+) -> None:
+    world = FakeWorld()
+    find_wrong_key(world, extra=extra)
+    drop_changes(world)
+    world.copy[ONE][1] = int(not extra)
+
+    assert in_step("offset_keys", OffsetKeys(), world, 3)[-1].outcome is Outcome.PASS
