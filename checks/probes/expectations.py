@@ -13,18 +13,21 @@ later change has replaced; of set expectations, anything between two looks at th
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import structlog
 
+from checks.counting import load_instant
 from checks.model import MOST_KEYS, FailKind, NotYet, OneOrMore, Outcome, Ruling, Span, Undecided
 from checks.run import Probe
 from checks.validation import CHANGES, MEMORY, WHOLE, ValidationResult, bound_results
 from checks.world import World
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, ProofError
 from pipeline.installed import require_package
 from pipeline.invariants.expectations import Expectations as Held
 from pipeline.model import Fence, Table
@@ -46,6 +49,7 @@ from pipeline.suites import (
 NAME = "expectations"
 AGAIN = timedelta(hours=1)
 """How long after a failed check of a whole mirror the next one starts."""
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +129,9 @@ class Seen:
         results = (
             ExpectationResult(**{**one, "keys": tuple(one["keys"])}) for one in whole["results"]
         )
-        look = Look(whole["after"], whole["rows"], tuple(results))
-        at = datetime.fromisoformat(known["whole_at"])
-        return Seen(known["state"], known["batch"], known["since"], look, at)
+        look = Look(whole["after"], int(whole["rows"]), tuple(results))
+        batch, since = int(known["batch"]), int(known["since"])
+        return Seen(known["state"], batch, since, look, load_instant(known["whole_at"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,8 +304,11 @@ class Round:
         """Keep what *look* found for the page of the table; a look at the whole has seen all."""
         shown, left_out = bound_results(suite, look.results)
         found = ValidationResult(self.world.now, look.after, look.rows, batch, shown, left_out)
-        older = self.world.recall(self.table, MEMORY) if look.after is not None else None
-        kept = {**(older or {}), WHOLE if look.after is None else CHANGES: found.dumps()}
+        older: Mapping[str, Any] = {}
+        if look.after is not None:
+            with suppress(ProofError):  # an unreadable row is replaced
+                older = self.world.recall(self.table, MEMORY) or older
+        kept = {**older, WHOLE if look.after is None else CHANGES: found.dumps()}
         self.world.remember(self.table, MEMORY, kept)
 
 
@@ -322,16 +329,22 @@ def _digest(suite: Sequence[ExpectationSettings], rewritten: str) -> str:
 
 
 def _recall(table: Table, world: World, state: str, batch: int) -> Seen | None:
-    """What is remembered, if that is of this suite and these rows."""
-    known = world.recall(table, NAME)
-    seen = Seen.loads(known) if known else None
+    """What is remembered, if that is readable, and of this suite and these rows."""
+    try:
+        known = world.recall(table, NAME)
+        seen = Seen.loads(known) if known else None
+    except (AttributeError, LookupError, OverflowError, ProofError, TypeError, ValueError) as error:
+        why = type(error).__name__
+        log.warning("what was seen is unreadable, so all is looked at", table=table.name, why=why)
+        return None
     return seen if seen is not None and seen.state == state and seen.batch <= batch else None
 
 
 def _forget(table: Table, world: World, why: str) -> Content | NotYet:
     """End what earlier looks found, which no later one would; without any there is no verdict."""
-    if not world.recall(table, NAME, lasting=True):
-        return NotYet(why)
+    with suppress(ProofError):  # what is unreadable may hold a finding
+        if not world.recall(table, NAME, lasting=True):
+            return NotYet(why)
     world.remember(table, NAME, {})
     world.remember(table, MEMORY, {})
     return Content((), nothing=why)

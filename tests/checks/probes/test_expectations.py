@@ -16,7 +16,7 @@ from checks.model import NotYet, Outcome, Ruling, Undecided
 from checks.probes.expectations import Content, Expectations
 from checks.validation import MEMORY, load_results
 from checks.world import LargeLooks
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, ProofError
 from pipeline.model import Fence, Table
 from pipeline.suites import (
     ExpectationResult,
@@ -233,6 +233,70 @@ def test_a_bad_row_fails_until_it_is_good_whatever_changes_meanwhile(world: Rows
     )
     assert (still.outcome, still.keys) == (Outcome.FAIL, bad.keys)
     assert judge_suite(probe, world).outcome is Outcome.PASS
+
+
+def refuse_memory(monkeypatch: pytest.MonkeyPatch, check: str) -> None:
+    """The stored memory of *check* is unreadable until it is replaced."""
+    recall, remember, unreadable = RowsWorld.recall, RowsWorld.remember, {check}
+
+    def refuse(
+        own: RowsWorld, table: Table, check: str, *, lasting: bool = False
+    ) -> Mapping[str, Any] | None:
+        if check in unreadable:
+            raise ProofError(f"the stored memory of check {check} is unreadable")
+        return recall(own, table, check, lasting=lasting)
+
+    def replace_it(own: RowsWorld, table: Table, check: str, memory: Mapping[str, Any]) -> None:
+        unreadable.discard(check)
+        remember(own, table, check, memory)
+
+    monkeypatch.setattr(RowsWorld, "recall", refuse)
+    monkeypatch.setattr(RowsWorld, "remember", replace_it)
+
+
+@THOROUGH
+@pytest.mark.parametrize(
+    "change",
+    [None, {"whole": 7}, {"whole": {}}, {"batch": "x"}, {"since": "x"}, {"whole_at": "2026-03-02"}],
+)
+def test_all_is_looked_at_where_what_was_seen_is_unreadable(
+    world: RowsWorld, change: Mapping[str, Any] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe = Expectations((expect(NOT_NULL, column="email"),))
+    judge_suite(probe, world)
+    if change is None:
+        refuse_memory(monkeypatch, "expectations")
+    else:
+        world.memory["expectations"] = {**world.memory["expectations"], **change}
+
+    again = judge_suite(probe, world)
+
+    assert (again.outcome, again.keys) == (Outcome.FAIL, (f"{ONE}:2",))
+    assert again.reason.endswith("looked at all 2 rows")
+    assert look(probe, world) == "nothing was merged since the last look"
+
+
+@THOROUGH
+def test_changes_are_looked_at_where_the_result_of_the_page_is_unreadable(
+    world: RowsWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe = Expectations((expect(NOT_NULL, column="id"),))
+    judge_suite(probe, world)
+    world.merge(3)
+    refuse_memory(monkeypatch, MEMORY)
+
+    assert "by 1 rows changed" in judge_suite(probe, world).reason
+    assert look(probe, world) == "nothing was merged since the last look"
+    assert [one.rows for one in load_results(world.memory[MEMORY])] == [1]
+
+
+def test_a_finding_that_is_unreadable_ends_with_its_expectations(
+    world: RowsWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_memory(monkeypatch, "expectations")
+
+    assert judge_suite(Expectations(), world).reason == "no expectations are set for it"
+    assert look(Expectations(), world) == "no expectations are set for it"
 
 
 @THOROUGH
