@@ -1,19 +1,23 @@
-"""Refuses row conditions that pandas compares wrongly, and so looks at other rows or at none.
+"""Refuses row conditions that run code, and those that pandas compares wrongly.
+
+A condition of pandas or Spark is code: it can call any function of the process. So only what
+is known to be a comparison is accepted. The text is checked as tokens first, because pandas and
+Spark must read the same tokens as Python's parser does.
 
 pandas finds no number equal to a text, no time equal to a word, and no decimal equal to a binary
 number, without a word. An expectation would then be met by rows that it never looked at. Read are
 conditions of pandas, those of Great Expectations (`col("x")`), and conditions as objects. What
-pandas itself refuses is left to it.
-
-Cannot see: a value of another kind that is first computed with (`id + 1 == "2"`). Pure.
+pandas itself refuses is left to it. Pure.
 """
 
+import ast
 import re
 from ast import literal_eval
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
+from unicodedata import normalize
 
 from pipeline.comparisons import Column, Columns, IncomparableError, Kind, find_kind, read_time
 
@@ -27,6 +31,88 @@ _TOKEN = re.compile(
     rf"(?P<text>{_TEXT})|`(?P<quoted>[^`]*)`|(?P<number>\d[\w.]*|\.\d+)|(?P<word>\w+)"
     rf"|(?P<sign>{_COMPARED}|\S)"
 )
+_COMPARISON = (
+    *(ast.Expression, ast.Load, ast.Name, ast.List, ast.Tuple),
+    *(ast.BoolOp, ast.And, ast.Or, ast.BinOp, ast.BitAnd, ast.BitOr),
+    *(ast.UnaryOp, ast.Not, ast.Invert, ast.USub, ast.UAdd),
+    *(ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn),
+)
+_NULLS = frozenset({"isnull", "notnull", "isna", "notna"})
+_STRICT_TOKEN = re.compile(
+    r"""(?<![\w'"`])(?:'[^'\\]*'|"[^"\\]*"|`[^`'"\\]+`)(?![\w'"`])|[\w.]+|[-+~&|()\[\],<>=!\s]"""
+)
+_LOCAL = "__pd_eval_local_"  # pandas reads `@name` as this and the name
+
+
+def require_comparisons(condition: Any) -> None:
+    """Refuse a row condition that does more than compare columns with values and each other.
+
+    Raises:
+        IncomparableError: says what is accepted.
+    """
+    try:
+        accepted = not condition or _has_only_comparisons(condition)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        accepted = False
+    if not accepted:
+        what = "its row condition does more than compare columns with values and each other"
+        raise IncomparableError(f"{what}; leave out functions, `@`, arithmetic and backslashes")
+
+
+def _has_only_comparisons(condition: Any) -> bool:
+    known = condition.dict() if hasattr(condition, "dict") else condition
+    if isinstance(known, str):
+        return _is_comparison(known.strip())
+    if not isinstance(known, Mapping):
+        return False
+    parts = (*known.get("conditions", ()), known.get("pass_through_filter"))
+    column = known.get("column", "")
+    name = column["name"] if isinstance(column, Mapping) else column
+    return _is_name(name) and all(_has_only_comparisons(one) for one in parts if one)
+
+
+def _is_name(name: str) -> bool:
+    """Whether pandas reads *name*, also between backticks, as one column."""
+    is_local = normalize("NFKC", name).startswith(_LOCAL)
+    return not is_local and "`" not in name and len(name.splitlines()) <= 1
+
+
+def _is_comparison(text: str) -> bool:
+    """Whether *text* is one line of comparisons, to Python, pandas and Spark alike."""
+    if len(text.splitlines()) > 1 or _STRICT_TOKEN.sub("", text):
+        return False
+    if not all(_is_name(one["quoted"] or "") for one in _TOKEN.finditer(text)):
+        return False
+    named = _TOKEN.sub(lambda one: "quoted" if one["quoted"] else one.group(), text)
+    called = set[int]()
+    for node in ast.walk(ast.parse(named, mode="eval")):  # a call comes before what it calls
+        if isinstance(node, ast.Call) and _is_known_call(node):
+            called |= {id(one) for one in ast.walk(node.func)}
+        elif id(node) not in called and not _is_part_of_comparison(node):
+            return False
+    return True
+
+
+def _is_part_of_comparison(node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str | int | float | None)
+    return isinstance(node, _COMPARISON) and (not isinstance(node, ast.Name) or _is_name(node.id))
+
+
+def _is_known_call(call: ast.Call) -> bool:
+    """Whether it compares a column, or names a column or a date."""
+    if call.keywords:
+        return False
+    match call.func, call.args:
+        case ast.Name("col" | "date"), [ast.Constant(str() as text)]:
+            return _is_name(text)
+        case ast.Attribute(ast.Attribute(ast.Name(name), "str"), "len"), []:
+            return _is_name(name)
+        case ast.Attribute(ast.Name(name), method), _:
+            return _is_name(name) and method in _NULLS | _METHODS
+        case ast.Attribute(ast.Call(ast.Name("col")) as column, method), []:
+            return _is_known_call(column) and method.lower() in _NULLS
+    return False
 
 
 def require_plain_condition(condition: Any, columns: Columns) -> None:

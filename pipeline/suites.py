@@ -37,7 +37,7 @@ from pipeline.comparisons import (
 )
 from pipeline.errors import ConfigError, describe_half_pair
 from pipeline.model import Op, Shard, Table
-from pipeline.row_conditions import require_plain_condition
+from pipeline.row_conditions import require_comparisons, require_plain_condition
 
 SLUICE = "_sluice"
 MOST_KEYS = 20  # of rows that one result names
@@ -284,7 +284,7 @@ def find_mistakes(
 ) -> Iterator[tuple[int, str]]:
     """Yield the number and the fault of each expectation that cannot be evaluated on any table."""
     for number, each in enumerate(expectations):
-        if fault := _unfit(each):
+        if fault := _unfit(each) or _explain_condition(each):
             yield number, fault
 
 
@@ -323,6 +323,15 @@ def _unfit(each: ExpectationSettings) -> str:
         near = f"; the nearest is {close[0]}" if close else ""
         return f"type: no expectation {each.type!r}{near}"
     return _explain_patterns(each)
+
+
+def _explain_condition(each: ExpectationSettings) -> str:
+    """What is wrong with its row condition; empty if nothing is."""
+    try:
+        require_comparisons(each.kwargs.get("row_condition"))
+    except IncomparableError as error:
+        return f"kwargs: {error}"
+    return ""
 
 
 def _explain_patterns(each: ExpectationSettings) -> str:
@@ -552,8 +561,10 @@ def _ask(
     if _unfit(each) or list(find_strange_columns([each], list(plain))):
         return Asked(number, each, why="no such expectation or column, or wrong arguments")
     try:
+        condition = each.kwargs.get("row_condition")
         if by_pandas:
-            require_plain_condition(each.kwargs.get("row_condition"), Columns(plain))
+            require_plain_condition(condition, Columns(plain))
+        require_comparisons(condition)
         verdict: Verdict | WholeVerdict | TextMatch | None
         verdict = plan_comparison(each.type, each.kwargs, Columns(plain))
         if by_pandas and verdict is None:  # pandas gives many to Python's, which may never end

@@ -18,7 +18,7 @@ from pipeline.comparisons import (
     plan_match,
 )
 from pipeline.model import Shard, Table
-from pipeline.row_conditions import require_plain_condition
+from pipeline.row_conditions import require_comparisons, require_plain_condition
 from pipeline.suites import (
     ExpectationResult,
     SuiteLook,
@@ -26,7 +26,15 @@ from pipeline.suites import (
     evaluate_rows,
     explain_unreadable,
 )
-from tests.checks.suite_cases import CASES, PLAIN_CONDITIONS, ROWS, SCHEMA, TABLE, Case
+from tests.checks.suite_cases import (
+    CASES,
+    PLAIN_CONDITIONS,
+    ROWS,
+    RUN_CONDITIONS,
+    SCHEMA,
+    TABLE,
+    Case,
+)
 
 # Great Expectations imports what Python and pandas have deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -98,6 +106,13 @@ def test_an_engine_gets_values_of_the_columns_kind(
 @pytest.mark.parametrize("condition", PLAIN_CONDITIONS, ids=str)
 def test_a_row_condition_that_pandas_compares_right_is_not_refused(condition: Any) -> None:
     require_plain_condition(condition, Columns(TYPES))
+    require_comparisons(condition)
+
+
+@pytest.mark.parametrize("condition", RUN_CONDITIONS, ids=lambda one: str(one)[:60])
+def test_a_row_condition_that_does_more_than_compare_is_refused(condition: Any) -> None:
+    with pytest.raises(IncomparableError, match="more than compare columns"):
+        require_comparisons(condition)
 
 
 @pytest.mark.thorough  # to import Great Expectations costs more than hundreds of tests

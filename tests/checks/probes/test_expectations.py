@@ -639,6 +639,33 @@ def test_a_mistake_in_a_file_is_named_with_its_position(tmp_path: Path) -> None:
     ]
 
 
+@THOROUGH
+@pytest.mark.parametrize("parser", ["pandas", "spark"])
+def test_a_row_condition_runs_no_code(tmp_path: Path, world: RowsWorld, parser: str) -> None:
+    made = tmp_path / "made"
+    texts = (
+        f"@pd.io.common.os.system('touch {made}') == 0",
+        f"id > 0 and email.to_csv('{made}') != 5",
+    )
+    asks = [
+        expect(NOT_NULL, column="email", row_condition=one, condition_parser=parser)
+        for one in (*texts, {"type": "pass_through", "pass_through_filter": texts[0]})
+    ]
+    listed = [{"type": one.type, "kwargs": one.kwargs} for one in asks]
+    probe = with_file(tmp_path, {"expectations": listed})
+
+    mistakes = list(probe.mistakes())
+    found = judge_suite(probe, world)
+    unmet = list(find_unmet(pa.table({"id": [1], "email": ["a"]}), "shop.orders", asks))
+
+    assert [f"[{n}].kwargs: its row condition" in one for n, one in enumerate(mistakes)] == [
+        True
+    ] * 3
+    assert found.outcome is Outcome.UNKNOWN
+    assert [places for _, places in unmet] == [None] * 3
+    assert not made.exists()
+
+
 OWN = """
 from great_expectations.execution_engine import PandasExecutionEngine
 from great_expectations.expectations.expectation import ColumnMapExpectation
